@@ -1,26 +1,47 @@
-// Package budget counts what a crawl may spend: pages, bytes, wall time, and
-// pages per host.
+// Package budget counts what a crawl may spend: pages, pages per host, bytes,
+// and wall time.
+//
+// Give politeness.Config.Budget a [Memory] made by [New]. It may be shared by
+// several Transports, which then spend it together:
+//
+//	b := budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8})
+//
+// What is counted as what:
+//
+//   - A page is one navigation that was sent: hops of a redirect are not pages of
+//     their own, neither is robots.txt, nor a request that was refused before it was sent.
+//   - Bytes are bytes of response bodies as they are read, after decompression.
+//   - Time runs by the wall from the first page or byte on. It limits starts: what was
+//     started in time may end later.
+//
+// A limit of N is reached at N and never passed, however many goroutines spend
+// at once. A budget is spent once; for the next crawl, make a new one.
 package budget
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
 // A Budget is spent by one or several Transports. [Memory] implements it for
 // one process. Implementations are safe for concurrent use and exact: a limit
-// of N is reached at N, never passed.
+// of N is reached at N, never passed. Each context bounds a call that has to ask
+// another machine. An error that isn't an [*Error] means that the budget could
+// not be asked; nothing was spent then.
 type Budget interface {
 	// Check returns an *Error when nothing is left for host, or when a request
-	// that starts at the given time would start past the time limit. It spends nothing.
+	// that starts at the given time would start past the time limit, so that a
+	// wait which can't end well isn't begun. It spends nothing. A start that is zero
+	// or past means now.
 	Check(ctx context.Context, host string, start time.Time) error
-	// Reserve takes a page of host. The page is spent unless Refund gives it back.
+	// Reserve takes a page of host, or returns an *Error and takes nothing. The
+	// page is spent unless Refund gives it back.
 	Reserve(ctx context.Context, host string) ([]Warning, error)
 	// Refund gives a reserved page of host back: the request was never sent.
 	Refund(ctx context.Context, host string)
 	// TakeBytes takes up to n bytes and reports how many were left to take; with
-	// none left it returns an *Error.
+	// none left it returns an *Error. Take before reading and give back what was
+	// not read; taken bytes are missing to everybody else meanwhile.
 	TakeBytes(ctx context.Context, n int64) (int64, []Warning, error)
 	// GiveBytes gives back n taken bytes that were not read.
 	GiveBytes(ctx context.Context, n int64)
@@ -28,49 +49,11 @@ type Budget interface {
 	Usage(ctx context.Context) (Usage, error)
 }
 
-// The names of the limits, in errors and in warnings.
-const (
-	Pages        = "pages"
-	PagesPerHost = "pages_per_host"
-	Bytes        = "bytes"
-	Time         = "time"
-)
-
-// ErrExceeded matches every refusal by a budget, through errors.Is.
-var ErrExceeded = errors.New("budget exceeded")
-
-// An Error says which limit refused, and by how much. Time is in whole seconds, rounded down.
-type Error struct {
-	Limit string // Pages, PagesPerHost, Bytes or Time
-	Host  string // for PagesPerHost
-	Used  int64  // spent so far
-	Want  int64  // what was asked for on top
-	Max   int64  // the limit
-}
-
-// A Warning says that a limit is nearly reached. Each limit (and each host, for
-// PagesPerHost) warns once.
-type Warning struct {
-	Limit string
-	Host  string
-	Used  int64
-	Max   int64
-}
-
 // Usage is a snapshot of what has been spent.
 type Usage struct {
 	Limits  Limits
 	Pages   int64
 	Bytes   int64
-	Started time.Time     // first use; zero before
-	Elapsed time.Duration // since Started
-}
-
-// Limits are the limits of a budget. A zero field is unlimited.
-type Limits struct {
-	Pages        int64         // pages in all
-	PagesPerHost int64         // pages of one host
-	Bytes        int64         // bytes of bodies, as read
-	Duration     time.Duration // wall time from the first use
-	WarnAt       float64       // share of a limit at which it warns, 0 < WarnAt < 1; 0: no warnings
+	Started time.Time     // first page or byte taken; zero before
+	Elapsed time.Duration // since Started; zero before
 }

@@ -1,0 +1,199 @@
+package budget
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Memory is a budget in the memory of one process. It is safe for concurrent
+// use, starts no goroutine, and never waits, so its contexts are not consulted.
+// It must not be copied after first use.
+//
+// With a PagesPerHost limit it keeps one counter for each host that has spent a
+// page, for as long as it lives: a forgotten counter would be a page too many.
+// That costs about 100 bytes and the host's name, and is bounded by the pages spent.
+type Memory struct {
+	limits Limits
+	warnAt struct{ pages, perHost, bytes, duration int64 }
+
+	mu      sync.Mutex // never held across a wait
+	pages   int64
+	bytes   int64
+	hosts   map[string]hostUse // only with PagesPerHost
+	started time.Time          // zero until the first page or byte
+	warned  struct{ pages, bytes, duration bool }
+}
+
+type hostUse struct {
+	pages  int64
+	warned bool
+}
+
+// New returns an unspent budget. A negative limit leaves nothing to spend;
+// [Limits.Validate] reports it, and politeness.New asks for that.
+func New(l Limits) *Memory {
+	m := &Memory{limits: l}
+	m.warnAt.pages = l.warnAt(l.Pages)
+	m.warnAt.perHost = l.warnAt(l.PagesPerHost)
+	m.warnAt.bytes = l.warnAt(l.Bytes)
+	m.warnAt.duration = l.warnAt(int64(l.Duration))
+	if l.PagesPerHost != 0 {
+		m.hosts = make(map[string]hostUse)
+	}
+	return m
+}
+
+// Limits reports the limits that m was made with.
+func (m *Memory) Limits() Limits { return m.limits }
+
+// Check implements [Budget]. Before the first page or byte the time limit counts from now.
+func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.refuse(time.Now(), start, host); err != nil {
+		return err
+	}
+	return nil
+}
+
+// Reserve implements [Budget].
+func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	if err := m.refuse(now, now, host); err != nil {
+		return nil, err
+	}
+	warnings := m.start(now)
+
+	m.pages++
+	if m.pages >= m.warnAt.pages && !m.warned.pages {
+		m.warned.pages = true
+		warnings = append(warnings, Warning{Limit: Pages, Used: m.pages, Max: m.limits.Pages})
+	}
+	if m.hosts == nil {
+		return warnings, nil
+	}
+	h, known := m.hosts[host]
+	h.pages++
+	if h.pages >= m.warnAt.perHost && !h.warned {
+		h.warned = true
+		warnings = append(warnings, Warning{Limit: PagesPerHost, Host: host, Used: h.pages, Max: m.limits.PagesPerHost})
+	}
+	if !known {
+		host = strings.Clone(host) // a map key that is part of a URL would keep all of it
+	}
+	m.hosts[host] = h
+	return warnings, nil
+}
+
+// Refund implements [Budget]. A refund of what was never reserved is ignored.
+func (m *Memory) Refund(_ context.Context, host string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hosts != nil {
+		h := m.hosts[host]
+		if h.pages == 0 {
+			return
+		}
+		h.pages--
+		if h == (hostUse{}) {
+			delete(m.hosts, host)
+		} else {
+			m.hosts[host] = h
+		}
+	}
+	m.pages = max(m.pages-1, 0)
+}
+
+// TakeBytes implements [Budget]. Taking nothing always succeeds.
+func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, []Warning, error) {
+	if n <= 0 {
+		return 0, nil, nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.limits.Bytes != 0 {
+		left := m.limits.Bytes - m.bytes
+		if left <= 0 {
+			return 0, nil, &Error{Limit: Bytes, Used: m.bytes, Want: n, Max: m.limits.Bytes}
+		}
+		n = min(n, left)
+	}
+	warnings := m.start(time.Now())
+	m.bytes += n
+	if m.bytes >= m.warnAt.bytes && !m.warned.bytes {
+		m.warned.bytes = true
+		warnings = append(warnings, Warning{Limit: Bytes, Used: m.bytes, Max: m.limits.Bytes})
+	}
+	return n, warnings, nil
+}
+
+// GiveBytes implements [Budget]. More than was taken can't be given.
+func (m *Memory) GiveBytes(_ context.Context, n int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bytes -= min(max(n, 0), m.bytes)
+}
+
+// Usage implements [Budget].
+func (m *Memory) Usage(context.Context) (Usage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Usage{
+		Limits:  m.limits,
+		Pages:   m.pages,
+		Bytes:   m.bytes,
+		Started: m.started,
+		Elapsed: m.elapsed(time.Now()),
+	}, nil
+}
+
+// refuse returns the first limit that stands against a page of host that
+// starts at the given time, nil if none does.
+func (m *Memory) refuse(now, start time.Time, host string) *Error {
+	if limit := m.limits.Duration; limit != 0 {
+		used := m.elapsed(now)
+		ahead := min(max(start.Sub(now), 0), math.MaxInt64-used) // Sub saturates; used on top must not wrap
+		if used+ahead >= limit {
+			return &Error{Limit: Time, Used: seconds(used), Want: seconds(used+ahead) - seconds(used), Max: seconds(limit)}
+		}
+	}
+	if limit := m.limits.Pages; limit != 0 && m.pages >= limit {
+		return &Error{Limit: Pages, Used: m.pages, Want: 1, Max: limit}
+	}
+	if limit := m.limits.PagesPerHost; limit != 0 {
+		if used := m.hosts[host].pages; used >= limit {
+			return &Error{Limit: PagesPerHost, Host: host, Used: used, Want: 1, Max: limit}
+		}
+	}
+	if limit := m.limits.Bytes; limit != 0 && m.bytes >= limit {
+		return &Error{Limit: Bytes, Used: m.bytes, Want: 1, Max: limit}
+	}
+	return nil
+}
+
+// start starts the clock if it doesn't run yet, and warns when the time is nearly up.
+func (m *Memory) start(now time.Time) []Warning {
+	if m.started.IsZero() {
+		m.started = now
+	}
+	used := m.elapsed(now)
+	if int64(used) < m.warnAt.duration || m.warned.duration {
+		return nil
+	}
+	m.warned.duration = true
+	return []Warning{{Limit: Time, Used: seconds(used), Max: seconds(m.limits.Duration)}}
+}
+
+func (m *Memory) elapsed(now time.Time) time.Duration {
+	if m.started.IsZero() {
+		return 0
+	}
+	return now.Sub(m.started)
+}
+
+func seconds(d time.Duration) int64 { return int64(d / time.Second) }
