@@ -8,4 +8,5 @@ require (
 	github.com/jimsmart/grobotstxt v1.0.3 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 )
