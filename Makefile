@@ -1,0 +1,74 @@
+# Every target works on a fresh clone with Go, make and bash. `make` lists them.
+
+SHELL := /bin/bash
+
+# Each module is built by itself, as its users build it.
+export GOWORK := off
+
+# The modules of this repository, the root first. Those that are published are
+# tested under the race detector; the rest are programs around heavy
+# dependencies, whose instrumented build would cost more than it finds.
+MODULES := $(patsubst %/,%,$(dir $(sort $(shell find . -name go.mod -not -path './tools/*' -not -path '*/testdata/*'))))
+PUBLISHED := $(filter . ./hostlimit/% ./budget/%,$(MODULES))
+PROGRAMS := $(filter-out $(PUBLISHED),$(MODULES))
+
+# Tools are pinned in a module of their own, and built by the go command when first used.
+TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
+
+# How long each target is fuzzed; which benchmarks run, and how often.
+FUZZTIME ?= 30s
+BENCH ?= .
+COUNT ?= 1
+
+# $(call in,MODULES,COMMAND) runs the command in the directory of each module, up to the first that fails.
+define in
+@set -euo pipefail; for module in $(1); do echo "== $@ $$module"; (cd $$module && $(2)); done
+endef
+
+.DEFAULT_GOAL := help
+.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz soak bench benchstat doc-check ci
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## install what the full test run needs and this machine lacks
+	@scripts/setup.sh
+
+fmt: ## format all Go files
+	@$(TOOL) gofumpt -w .
+	@$(TOOL) goimports -w .
+
+fmt-check: ## fail if a Go file isn't formatted
+	@unformatted=$$(gofmt -s -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+
+vet: ## go vet in every module
+	$(call in,$(MODULES),go vet ./...)
+
+staticcheck: ## staticcheck in every module
+	$(call in,$(MODULES),$(TOOL) staticcheck ./...)
+
+lint: ## golangci-lint in every module
+	$(call in,$(MODULES),$(TOOL) golangci-lint run ./...)
+
+test: setup fmt-check vet staticcheck race ## everything: set-up, formatting, vet, staticcheck, the tests of all modules
+	$(call in,$(PROGRAMS),go test ./...)
+
+race: ## the tests of the published modules under the race detector
+	$(call in,$(PUBLISHED),go test -race ./...)
+
+fuzz: ## fuzz every target for FUZZTIME (30s)
+	$(call in,$(PUBLISHED),"$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME))
+
+soak: ## the limiter's property test at full length: a million requests and more
+	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run 'Property|Soak' ./hostlimit
+
+bench: ## run the benchmarks matching BENCH (.), COUNT (1) times
+	$(call in,$(MODULES),go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...)
+
+benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
+	@$(TOOL) benchstat $(OLD) $(NEW)
+
+doc-check: ## type-check the Go code in README.md and docs/
+	go test -count=1 -v -run '^TestDocs' .
+
+ci: lint test ## all that a change must pass

@@ -1,0 +1,88 @@
+package politeness_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/go-politeness/politeness"
+
+// TestImportGraph holds who may import whom: each leaf can be used by itself, and
+// only the packages that speak HTTP are built on net/http. Test files are free.
+func TestImportGraph(t *testing.T) {
+	leaves := map[string][]string{ // and the other leaves that each may use
+		"robots": nil, "hostlimit": {"backoff"}, "backoff": nil, "budget": nil, "evidence": nil,
+	}
+	speaksHTTP := []string{"", "robots/robotscache", "politenesstest"}
+
+	type pkg struct {
+		ImportPath    string
+		Imports, Deps []string // direct, and all
+	}
+	for _, p := range goJSON[pkg](t, "list", "-json=ImportPath,Imports,Deps", "./...") {
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		if mayUse, ok := leaves[name]; ok {
+			for _, dep := range p.Deps {
+				leaf, ours := strings.CutPrefix(dep, module)
+				if dep == "net/http" || ours && !slices.Contains(mayUse, strings.TrimPrefix(leaf, "/")) {
+					t.Errorf("the leaf %s depends on %s", name, dep)
+				}
+			}
+		}
+		first, _, _ := strings.Cut(name, "/")
+		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" {
+			t.Errorf("%s imports net/http", name)
+		}
+	}
+}
+
+// TestDirectDependencies keeps the module graph of a user small.
+func TestDirectDependencies(t *testing.T) {
+	allowed := []string{
+		"github.com/cenkalti/backoff/v4",
+		"github.com/hashicorp/golang-lru/v2",
+		"github.com/jimsmart/grobotstxt",
+		"golang.org/x/net",
+		"golang.org/x/sync",
+	}
+	type goMod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	for _, m := range goJSON[goMod](t, "mod", "edit", "-json") {
+		for _, r := range m.Require {
+			if !r.Indirect && !slices.Contains(allowed, r.Path) {
+				t.Errorf("go.mod requires %s", r.Path)
+			}
+		}
+	}
+}
+
+// goJSON runs the go command and returns the JSON values that it prints.
+func goJSON[T any](t *testing.T, args ...string) []T {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		t.Fatalf("%v: %v\n%s", cmd, err, exit.Stderr)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	var values []T
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var v T
+		if err := dec.Decode(&v); errors.Is(err, io.EOF) {
+			return values
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		values = append(values, v)
+	}
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Installs what the full test run needs beyond Go, where it is missing:
+#   a C and C++ compiler   the race detector; cgo in some of the examples
+#   redis-server           the limiter and the budget that processes share
+#   chromium               the audit's report, looked at in a real browser
+# It installs by itself as root on a machine with apt-get, and otherwise names
+# the one command to run. With everything there it prints nothing.
+set -euo pipefail
+
+has() { # has PROGRAM...: whether one of them can be run
+  local program
+  for program in "$@"; do
+    if command -v "$program" >/dev/null 2>&1; then return 0; fi
+  done
+  return 1
+}
+
+missing=()
+has g++ clang++ c++ || missing+=(g++) # which brings gcc along
+has redis-server || missing+=(redis-server)
+has chromium chromium-browser google-chrome google-chrome-stable \
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
+if ((${#missing[@]} == 0)); then exit 0; fi
+
+if has apt-get && ((EUID == 0)); then
+  echo "setup: installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  exit 0
+fi
+
+{
+  echo "setup: the full test run needs ${missing[*]}. Please install it with"
+  echo
+  if has apt-get; then
+    echo "    sudo apt-get install -y ${missing[*]}"
+  elif has brew; then
+    missing=("${missing[@]/redis-server/redis}")
+    echo "    brew install ${missing[*]}"
+  else
+    echo "    the package manager of this system"
+  fi
+  echo
+  echo "and run make test again."
+} >&2
+exit 1
