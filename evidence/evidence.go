@@ -11,15 +11,12 @@ import (
 // Evidence receives every decision of a crawl. Record is called synchronously
 // and from many goroutines at once, never under a lock of the caller's; d holds
 // no pointers into the request or the response and may be kept.
+//
+// The crawl waits for Record, so keep it short: a slow Record delays the request
+// that the record is about, and no other.
 type Evidence interface {
 	Record(ctx context.Context, d Decision)
 }
-
-// Func makes a function an Evidence.
-type Func func(context.Context, Decision)
-
-// Record calls f.
-func (f Func) Record(ctx context.Context, d Decision) { f(ctx, d) }
 
 // A Type names what a Decision is about.
 type Type string
@@ -44,6 +41,7 @@ const (
 	LeaseExpired      Type = "lease_expired" // a body was never closed; its slot was taken back
 	ResponseRejected  Type = "response_rejected"
 	NoIndex           Type = "noindex"
+	LogClosed         Type = "log_closed" // the seal of a chained log: nothing was cut off its end
 )
 
 // A Decision is one record: flat, and complete by itself. Fields that don't

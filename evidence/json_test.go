@@ -1,0 +1,211 @@
+package evidence_test
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// full returns a Decision with every field set, none to a value of another.
+func full(tb testing.TB) evidence.Decision {
+	tb.Helper()
+	var d evidence.Decision
+	v := reflect.ValueOf(&d).Elem()
+	for i := range v.NumField() {
+		f := v.Field(i)
+		switch f.Interface().(type) {
+		case string, evidence.Type:
+			f.SetString("v\"\\\n\x01é\u2028😀 " + v.Type().Field(i).Name)
+		case bool:
+			f.SetBool(true)
+		case int, int64:
+			f.SetInt(int64(1000 + i))
+		case uint64:
+			f.SetUint(uint64(math.MaxUint64 - uint64(i)))
+		case time.Duration:
+			f.SetInt(1_000_000_001 * int64(i))
+		case time.Time:
+			f.Set(reflect.ValueOf(time.Date(2026, 11, 21, 3, 4, 5, 1000+i, time.UTC)))
+		default:
+			tb.Fatalf("field %s of unknown kind", v.Type().Field(i).Name)
+		}
+	}
+	return d
+}
+
+func TestDecisionRoundTrip(t *testing.T) {
+	want := full(t)
+	b, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var members map[string]any
+	if err := json.Unmarshal(b, &members); err != nil {
+		t.Fatal(err)
+	}
+	if n := reflect.TypeFor[evidence.Decision]().NumField(); len(members) != n {
+		t.Errorf("%d members for %d fields", len(members), n)
+	}
+	var got evidence.Decision
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestDecisionZeroFieldsAreAbsent(t *testing.T) {
+	b, err := json.Marshal(evidence.Decision{})
+	if err != nil || string(b) != `{"allowed":false}` {
+		t.Fatalf("%s, %v", b, err)
+	}
+}
+
+func TestDecisionDurationsAreExact(t *testing.T) {
+	for _, tc := range []struct {
+		d    time.Duration
+		json string
+	}{
+		{1, "0.000000001"},
+		{time.Second, "1"},
+		{2500 * time.Millisecond, "2.5"},
+		{86400 * time.Second, "86400"},
+		{-1500 * time.Millisecond, "-1.5"},
+		{math.MaxInt64, "9223372036.854775807"},
+		{math.MinInt64, "-9223372036.854775808"},
+		{1<<53 + 1, "9007199.254740993"},
+	} {
+		b := evidence.Decision{CrawlDelay: tc.d}.AppendJSON(nil)
+		if want := `{"allowed":false,"crawlDelay":` + tc.json + `}`; string(b) != want {
+			t.Errorf("%d: got %s, want %s", tc.d, b, want)
+		}
+		var d evidence.Decision
+		if err := json.Unmarshal(b, &d); err != nil || d.CrawlDelay != tc.d {
+			t.Errorf("%d: came back as %d, %v", tc.d, d.CrawlDelay, err)
+		}
+	}
+	for in, want := range map[string]time.Duration{
+		"0": 0, "1.0": time.Second, "1e-9": 1, "2.5E1": 25 * time.Second, "0.1000000000": 100 * time.Millisecond,
+	} {
+		var d evidence.Decision
+		if err := json.Unmarshal([]byte(`{"delay":`+in+`}`), &d); err != nil || d.Delay != want {
+			t.Errorf("%s: got %v, %v; want %v", in, d.Delay, err, want)
+		}
+	}
+}
+
+func TestDecisionTimesAreRFC3339InUTC(t *testing.T) {
+	at := time.Date(2026, 3, 1, 1, 2, 3, 40, time.FixedZone("", 3600))
+	b := evidence.Decision{Time: at}.AppendJSON(nil)
+	if want := `{"timestamp":"2026-03-01T00:02:03.00000004Z","allowed":false}`; string(b) != want {
+		t.Errorf("got %s, want %s", b, want)
+	}
+	// A year that RFC 3339 can't write still gives a record that can be read.
+	for _, at := range []time.Time{time.Unix(1<<60, 0), time.Unix(-1<<60, 0)} {
+		var d evidence.Decision
+		if err := json.Unmarshal(evidence.Decision{Until: at}.AppendJSON(nil), &d); err != nil {
+			t.Errorf("%v: %v", at, err)
+		}
+	}
+}
+
+func TestDecisionBytesThatAreNotUTF8ComeBack(t *testing.T) {
+	for _, s := range []string{"\xff", "a\x80b", "\xed\xb2\x80", "\xe2\x82", "Disallow: /caf\xe9", "\ufffd"} {
+		b := evidence.Decision{MatchedRule: s}.AppendJSON(nil)
+		if !json.Valid(b) {
+			t.Errorf("%q: invalid JSON %s", s, b)
+		}
+		var d evidence.Decision
+		if err := json.Unmarshal(b, &d); err != nil || d.MatchedRule != s {
+			t.Errorf("%q came back as %q, %v", s, d.MatchedRule, err)
+		}
+	}
+}
+
+func TestDecisionUnmarshalErrors(t *testing.T) {
+	for _, in := range []string{
+		``, `{`, `[]`, `{"allowed":true`, `{"allowed":1}`, `{"status":"200"}`, `{"status":1.5}`, `{"url":1}`,
+		`{"timestamp":"yesterday"}`, `{"delay":1e300}`, `{"delay":NaN}`, `{"delay":9223372036.854775808}`, `{"trip":-1}`,
+		`{"allowed":false,"allowed":true}`, `{"url":"a","url":"b"}`, `{"url":"\ud8"}`, `{"url":"\x"}`,
+		`{} {}`, `{"allowed":true,}`, `{"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, "{\"url\":\"a\nb\"}",
+	} {
+		var d evidence.Decision
+		if err := d.UnmarshalJSON([]byte(in)); err == nil {
+			t.Errorf("%s: no error", in)
+		}
+	}
+}
+
+func TestDecisionUnmarshalPassesOverUnknownMembers(t *testing.T) {
+	in := ` { "new" : {"a":[1,-2.5e3,"x\"}",null,true,{}],"b":[]} , "status" : 200 , "url" : null , "\u0068ost":"h" } `
+	var d evidence.Decision
+	if err := json.Unmarshal([]byte(in), &d); err != nil || d != (evidence.Decision{Status: 200, Host: "h"}) {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+func TestAppendJSONDoesNotAllocate(t *testing.T) {
+	d := full(t)
+	buf := make([]byte, 0, 64<<10)
+	if n := testing.AllocsPerRun(100, func() { buf = d.AppendJSON(buf[:0]) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkAppendJSON(b *testing.B) {
+	d := started
+	buf := make([]byte, 0, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		buf = d.AppendJSON(buf[:0])
+	}
+	b.SetBytes(int64(len(buf)))
+}
+
+func BenchmarkUnmarshal(b *testing.B) {
+	in := started.AppendJSON(nil)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(in)))
+	var d evidence.Decision
+	for b.Loop() {
+		if err := d.UnmarshalJSON(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// started is a typical record.
+var started = evidence.Decision{
+	Type: evidence.Started, Time: time.Date(2026, 11, 21, 3, 4, 5, 123456789, time.UTC),
+	Trip: 17, Attempt: 1, Method: "GET", URL: "https://shop.example/a/b?c=d", Host: "shop.example",
+	Allowed: true, Seq: 12, Start: time.Date(2026, 11, 21, 3, 4, 5, 123456000, time.UTC),
+	WaitSlot: 3 * time.Millisecond, WaitDelay: 250 * time.Millisecond, Delay: 2 * time.Second, Slot: 1, Slots: 2,
+}
+
+func FuzzDecision(f *testing.F) {
+	f.Add([]byte(`{"type":"fetched","allowed":true,"status":200,"crawlDelay":1.5,"timestamp":"2026-11-21T03:04:05.1Z"}`))
+	f.Add([]byte(`{"url":"\ud83d\ude00\udc80\u2028","x":[{}]}`))
+	f.Add(full(f).AppendJSON(nil))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		var d, again evidence.Decision
+		if d.UnmarshalJSON(in) != nil {
+			return
+		}
+		if !json.Valid(d.AppendJSON(nil)) {
+			t.Fatalf("invalid JSON from %s", in)
+		}
+		// What was read may hold userinfo; what was written doesn't any more.
+		if err := d.UnmarshalJSON(d.AppendJSON(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if err := again.UnmarshalJSON(d.AppendJSON(nil)); err != nil || d != again {
+			t.Fatalf("%+v came back as %+v, %v", d, again, err)
+		}
+	})
+}

@@ -1,0 +1,293 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	flushBytes = 64 << 10    // written when so much is held back,
+	flushAfter = time.Second // or when a record comes so long after the last write
+	maxHeld    = 16 << 20    // bytes held back for a writer that is slow or fails
+)
+
+// A Log is an Evidence that writes records as JSON Lines, one object a line,
+// numbered from 1 in "n", so that Audit finds a line that was removed. See [JSONLines].
+type Log struct {
+	w       io.Writer
+	chained bool
+
+	mu      sync.Mutex
+	buf     []byte        // encoded lines that aren't written yet
+	spare   []byte        // the other buffer
+	writing bool          // a goroutine is in w.Write, without mu
+	written chan struct{} // closed when that goroutine is done; nil if nobody waits for it
+	last    time.Time     // of the last write
+	flushAt int           // length of buf that is worth a write
+	clock   clock
+	n       uint64            // records so far, lost ones too
+	hash    [sha256.Size]byte // of the last line, if chained
+	closed  bool
+	lost    int
+	cause   error // why the first lost record was lost
+	err     error // of the last write, nil if it went well
+}
+
+// An Option changes how JSONLines writes.
+type Option func(*Log)
+
+// Chained adds "hash" to each line, the SHA-256 of the hash before and of the
+// line, and makes Close write a last record, log_closed: whatever is changed
+// later, Audit finds it, unless all hashes from there on are computed anew. Keep
+// the last hash elsewhere to exclude that too.
+func Chained() Option { return func(l *Log) { l.chained = true } }
+
+// JSONLines returns a Log that writes to w. Call Close at the end; it flushes,
+// and doesn't close w.
+//
+// Lines are held back until there are 64 KiB, or until the first record after a
+// second. The goroutine whose record makes a write due does the write, the
+// others go on. When w fails, nothing is lost at first: the Log tries again with
+// later records, from the byte where w stopped, and drops new records only when
+// 16 MiB are waiting. Err and Close say so. The crawl never notices.
+//
+// All times are written on one clock, the wall clock at the first record moved
+// on by the monotonic clock, so that a clock that is set back during a crawl
+// can't make two starts look closer than they were. A jump forward is followed.
+func JSONLines(w io.Writer, options ...Option) *Log {
+	l := &Log{w: w, flushAt: flushBytes}
+	for _, o := range options {
+		o(l)
+	}
+	return l
+}
+
+// Record implements Evidence. After Close it does nothing but count the record as lost.
+func (l *Log) Record(_ context.Context, d Decision) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		l.lose(1, errClosed)
+		return
+	case len(l.buf) >= maxHeld:
+		l.n++ // leaves a hole in the numbers, which Audit reports
+		cause := l.err
+		if cause == nil {
+			cause = errSlow
+		}
+		l.lose(1, cause)
+	default:
+		l.append(&d, now)
+	}
+	if l.last.IsZero() {
+		l.last = now
+	}
+	if !l.writing && (len(l.buf) >= l.flushAt || now.Sub(l.last) >= flushAfter) {
+		l.write(now)
+	}
+}
+
+// recordNested implements nester: a Log makes no records itself.
+func (l *Log) recordNested(ctx context.Context, d Decision) { l.Record(ctx, d) }
+
+var (
+	errClosed = errors.New("record after Close")
+	errSlow   = errors.New("the writer is too slow")
+)
+
+func (l *Log) lose(n int, cause error) {
+	l.lost += n
+	if l.cause == nil {
+		l.cause = cause
+	}
+}
+
+// append encodes d as the next line of buf.
+func (l *Log) append(d *Decision, now time.Time) {
+	l.n++
+	l.clock.set(now)
+	for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.RetryAt, &d.Until} {
+		*t = l.clock.read(*t)
+	}
+	from := len(l.buf)
+	b := append(l.buf, '{')
+	b = d.appendFields(b)
+	b = append(b, `,"n":`...)
+	b = strconv.AppendUint(b, l.n, 10)
+	if l.chained {
+		l.hash = chain(l.hash, b[from:])
+		b = append(b, `,"hash":"`...)
+		b = hex.AppendEncode(b, l.hash[:])
+		b = append(b, '"')
+	}
+	l.buf = append(b, "}\n"...)
+}
+
+// chain returns the hash of a line that follows a line with the hash prev. The
+// line is hashed as far as its hash, which ends it.
+func chain(prev [sha256.Size]byte, line []byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	h.Write(prev[:])
+	h.Write(line)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// write writes what is held back, with l.mu released meanwhile. No other write
+// may be under way.
+func (l *Log) write(now time.Time) {
+	chunk := l.buf
+	l.buf, l.spare = l.spare[:0], nil
+	l.writing = true
+	l.last = now
+	l.mu.Unlock()
+
+	n, err := writeAll(l.w, chunk)
+
+	l.mu.Lock()
+	l.writing = false
+	if l.written != nil {
+		close(l.written)
+		l.written = nil
+	}
+	l.err = err
+	if rest := chunk[n:]; len(rest) > 0 {
+		l.buf, l.spare = append(append(chunk[:0], rest...), l.buf...), l.buf
+	} else {
+		l.spare = chunk
+	}
+	l.flushAt = len(l.buf) + flushBytes
+	if err == nil {
+		l.flushAt = flushBytes
+	}
+	if cap(l.spare) > 4*flushBytes { // grown for a writer that was slow
+		l.spare = nil
+	}
+}
+
+// writeAll calls w.Write and takes a panic, a short write without an error and
+// an impossible count as errors.
+func writeAll(w io.Writer, b []byte) (n int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			n, err = 0, fmt.Errorf("panic in Write of %T: %v", w, p)
+		}
+	}()
+	n, err = w.Write(b)
+	switch {
+	case n < 0 || n > len(b):
+		return 0, errors.Join(err, fmt.Errorf("%T wrote %d of %d bytes", w, n, len(b)))
+	case n < len(b) && err == nil:
+		return n, io.ErrShortWrite
+	}
+	return n, err
+}
+
+// Flush writes whatever is held back and waits until it is written. It returns
+// the same as Err.
+func (l *Log) Flush() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flush()
+}
+
+func (l *Log) flush() error {
+	for l.writing {
+		if l.written == nil {
+			l.written = make(chan struct{})
+		}
+		written := l.written
+		l.mu.Unlock()
+		<-written
+		l.mu.Lock()
+	}
+	if len(l.buf) > 0 {
+		l.write(time.Now())
+	}
+	return l.status()
+}
+
+// Close writes whatever is held back, tries once more what could not be written
+// before, and returns nil if every record has been written. It doesn't close the
+// writer. A second call returns the same.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return l.status()
+	}
+	l.closed = true
+	if l.chained {
+		now := time.Now()
+		l.append(&Decision{Type: LogClosed, Time: now, Allowed: true}, now)
+	}
+	if err := l.flush(); err == nil {
+		return nil
+	}
+	lines := bytes.Count(l.buf, []byte("\n"))
+	if l.chained && lines > 0 {
+		lines-- // the seal is no record that anybody made
+	}
+	l.lose(lines, l.err)
+	l.buf = nil
+	return l.status()
+}
+
+// Err returns nil if every record so far has been written or is on its way, and
+// an error that wraps the writer's while the writer fails or after records were lost.
+func (l *Log) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status()
+}
+
+func (l *Log) status() error {
+	switch {
+	case l.lost > 0:
+		return fmt.Errorf("evidence: %d records lost: %w", l.lost, l.cause)
+	case l.err != nil:
+		return fmt.Errorf("evidence: %d bytes not written yet: %w", len(l.buf), l.err)
+	}
+	return nil
+}
+
+// A clock tells the wall time of an instant by its monotonic reading, from
+// pairs of both taken now and then, so that the times of one log are spaced as
+// the instants were. Wall readings by themselves aren't: clocks are set, and a
+// goroutine may be held up between the two readings of one time.Now.
+type clock struct {
+	anchors []time.Time
+}
+
+// jump is how far the wall clock must be ahead of ours to be followed, after a
+// computer has slept for instance.
+const jump = time.Second
+
+// set lets the clock know the present time.
+func (c *clock) set(now time.Time) {
+	if len(c.anchors) == 0 || now.Round(0).Sub(c.read(now)) > jump {
+		c.anchors = append(c.anchors, now)
+	}
+}
+
+// read returns the wall time of t; t itself if it has no monotonic reading.
+func (c *clock) read(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	i := len(c.anchors) - 1
+	for i > 0 && t.Before(c.anchors[i]) {
+		i--
+	}
+	return c.anchors[i].Round(0).Add(t.Sub(c.anchors[i]))
+}

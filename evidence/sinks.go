@@ -1,0 +1,211 @@
+package evidence
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Func makes a function an Evidence.
+type Func func(context.Context, Decision)
+
+// Record calls f.
+func (f Func) Record(ctx context.Context, d Decision) { f(ctx, d) }
+
+// Multi returns an Evidence that passes each record on to all sinks in order,
+// also when one of them panics; nil sinks are left out.
+func Multi(sinks ...Evidence) Evidence {
+	return multi(slices.DeleteFunc(slices.Clone(sinks), func(e Evidence) bool { return e == nil }))
+}
+
+type multi []Evidence
+
+// Record implements Evidence. It panics with the first panic of a sink, after
+// all have had the record.
+func (m multi) Record(ctx context.Context, d Decision) { m.record(ctx, &d, false) }
+
+// recordNested implements nester.
+func (m multi) recordNested(ctx context.Context, d Decision) { m.record(ctx, &d, true) }
+
+func (m multi) record(ctx context.Context, d *Decision, nested bool) {
+	var first any
+	for _, e := range m {
+		if p := deliver(ctx, e, d, nested); p != nil && first == nil {
+			first = p
+		}
+	}
+	if first != nil {
+		panic(first)
+	}
+}
+
+// Sample returns an Evidence that passes on the routine records of one trip in n
+// (robots_allowed, started, and fetched with a status below 400) and every other
+// record, so that no refusal is ever dropped. n below 2 drops nothing. A sampled
+// log is for watching: Audit reports what is missing from it.
+func Sample(n int, next Evidence) Evidence {
+	return &sample{n: uint64(max(n, 1)), next: next}
+}
+
+type sample struct {
+	n        uint64
+	next     Evidence
+	tripless atomic.Uint64 // routine records without a Trip, which are counted one by one
+}
+
+// Record implements Evidence.
+func (s *sample) Record(ctx context.Context, d Decision) {
+	if s.keeps(&d) {
+		s.next.Record(ctx, d)
+	}
+}
+
+// recordNested implements nester.
+func (s *sample) recordNested(ctx context.Context, d Decision) {
+	if s.keeps(&d) {
+		recordNested(ctx, s.next, &d)
+	}
+}
+
+func (s *sample) keeps(d *Decision) bool {
+	switch d.Type {
+	case RobotsAllowed, Started:
+	case Fetched:
+		if d.Status >= 400 {
+			return true
+		}
+	default:
+		return true
+	}
+	i := d.Trip
+	if i == 0 {
+		i = s.tripless.Add(1)
+	}
+	return (i-1)%s.n == 0
+}
+
+// A Recorder keeps all records in memory, for tests. Its zero value is ready to
+// use, from many goroutines at once. It must not be copied.
+type Recorder struct {
+	mu        sync.Mutex
+	decisions []Decision
+}
+
+// Record implements Evidence.
+func (r *Recorder) Record(_ context.Context, d Decision) {
+	d.redact()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.decisions = append(r.decisions, d)
+}
+
+// recordNested implements nester.
+func (r *Recorder) recordNested(ctx context.Context, d Decision) { r.Record(ctx, d) }
+
+// Decisions returns the records so far in the order in which they came: those of
+// the given types, all if none is given.
+func (r *Recorder) Decisions(types ...Type) []Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []Decision
+	for _, d := range r.decisions {
+		if len(types) == 0 || slices.Contains(types, d.Type) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// Reset forgets the records so far.
+func (r *Recorder) Reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.decisions = nil
+}
+
+// Slog returns an Evidence that logs each record to l: the type as the message,
+// the fields as attributes by their JSON names. Refusals are warnings; fetched,
+// robots_fetched and the like are information; robots_allowed and started are
+// for debugging. The time of the log record is the time of logging; "timestamp"
+// tells when it was decided. A nil l is slog.Default().
+func Slog(l *slog.Logger) Evidence {
+	if l == nil {
+		l = slog.Default()
+	}
+	return slogger{l}
+}
+
+type slogger struct{ l *slog.Logger }
+
+// Record implements Evidence.
+func (s slogger) Record(ctx context.Context, d Decision) {
+	if level := level(&d); s.l.Enabled(ctx, level) {
+		d.redact()
+		s.l.LogAttrs(ctx, level, string(d.Type), attrs(&d)...)
+	}
+}
+
+func level(d *Decision) slog.Level {
+	switch d.Type {
+	case RobotsAllowed, Started:
+		return slog.LevelDebug
+	case RobotsFetched, RobotsRevalidated, HostCleared, LogClosed:
+		return slog.LevelInfo
+	case Fetched:
+		if d.Status < 400 {
+			return slog.LevelInfo
+		}
+	}
+	return slog.LevelWarn
+}
+
+// attrs returns the fields of d that its JSON has, but for the type.
+func attrs(d *Decision) []slog.Attr {
+	out := make([]slog.Attr, 0, 24)
+	for _, name := range attrNames {
+		switch v := d.field([]byte(name)).(type) {
+		case *string:
+			if *v != "" {
+				out = append(out, slog.String(name, *v))
+			}
+		case *bool:
+			if *v || name == "allowed" {
+				out = append(out, slog.Bool(name, *v))
+			}
+		case *int:
+			if *v != 0 {
+				out = append(out, slog.Int(name, *v))
+			}
+		case *int64:
+			if *v != 0 {
+				out = append(out, slog.Int64(name, *v))
+			}
+		case *uint64:
+			if *v != 0 {
+				out = append(out, slog.Uint64(name, *v))
+			}
+		case *time.Duration:
+			if *v != 0 {
+				out = append(out, slog.Duration(name, *v))
+			}
+		case *time.Time:
+			if !v.IsZero() {
+				out = append(out, slog.Time(name, *v))
+			}
+		}
+	}
+	return out
+}
+
+// attrNames are the JSON names of a Decision's fields in their order, without "type".
+var attrNames = []string{
+	"timestamp", "trip", "attempt", "method", "url", "host", "agent",
+	"allowed", "matchedRule", "line", "group", "crawlDelay", "confidence", "reason", "retryAt",
+	"seq", "start", "waitSlot", "waitDelay", "waitBlock", "delay", "slot", "slots", "probe",
+	"status", "bytes", "latency", "duration", "contentType", "etag", "lastModified", "serverDate",
+	"location", "redirects", "error", "until", "refusals", "sha256", "ttl", "hops", "text",
+	"limit", "used", "max", "directives",
+}
