@@ -1,0 +1,81 @@
+package robots
+
+import (
+	"slices"
+	"strings"
+)
+
+// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a
+// copy of the text, never the body that was parsed. Who needs the rules of one crawler
+// only keeps its Rules, which hold nothing of the File.
+type File struct {
+	text   string
+	opt    Options
+	agents []agentLine
+	groups []group
+	maps   []Line // the Sitemap lines
+}
+
+// An agentLine is a User-agent line.
+type agentLine struct {
+	value string
+	group int
+	line  int
+}
+
+// A group is a run of User-agent lines and what follows, up to the next group.
+type group struct {
+	start int // where in the text
+	line  int // number of the line before it
+	end   int
+}
+
+// Parse reads a robots.txt as RFC 9309 and Google do. It never fails: what it doesn't
+// understand it passes over, as all crawlers do; File.Lint tells of it. There is no limit
+// to the length of body; whoever fetches sets one (RFC 9309: at least 500 KiB).
+func Parse(body []byte) *File { return ParseWith(body, Options{}) }
+
+// ParseWith is Parse with Options.
+func ParseWith(body []byte, o Options) *File {
+	f := &File{text: string(body), opt: o}
+	x := lex(f.text, bom(f.text), 0)
+	ended := true // whether a rule has ended the list of agents
+	var l line
+	for x.next(&l) {
+		switch l.kind {
+		case kindUserAgent:
+			if ended {
+				if n := len(f.groups); n > 0 {
+					f.groups[n-1].end = l.start
+				}
+				f.groups = append(f.groups, group{start: l.start, line: l.num - 1, end: len(f.text)})
+				ended = false
+			}
+			f.agents = append(f.agents, agentLine{value: l.value, group: len(f.groups) - 1, line: l.num})
+		case kindAllow, kindDisallow:
+			// Nothing else ends a list: an agent without rules shares those of the next one.
+			ended = true
+		case kindSitemap:
+			f.maps = append(f.maps, Line{Number: l.num, Key: l.key, Value: l.value})
+		}
+	}
+	f.agents, f.groups, f.maps = slices.Clip(f.agents), slices.Clip(f.groups), slices.Clip(f.maps)
+	return f
+}
+
+// A Line is a line of the file that isn't a rule.
+type Line struct {
+	Number int // from 1
+	Key    string
+	Value  string
+}
+
+// Sitemaps returns the values of all Sitemap lines, which belong to no group, in the
+// file's order and as written.
+func (f *File) Sitemaps() []string {
+	var urls []string
+	for _, m := range f.maps {
+		urls = append(urls, strings.Clone(m.Value))
+	}
+	return urls
+}

@@ -1,0 +1,205 @@
+package robots
+
+import "strings"
+
+// maxLine is how many bytes of a line are read; the rest of it is ignored.
+// Google's parser keeps a buffer of 8 x 2,083 bytes, one of them for the end mark.
+const maxLine = 8*2083 - 1
+
+// A kind tells what a line says, as far as Google's matcher and this package care.
+type kind uint8
+
+const (
+	kindNone kind = iota // blank, comment only, or no "key: value"
+	kindUserAgent
+	kindAllow
+	kindDisallow
+	kindSitemap
+	kindOther // any other key
+)
+
+// A line is one line of the file, taken apart.
+type line struct {
+	num   int    // from 1
+	start int    // where it begins in the text
+	next  int    // where the next one begins
+	kind  kind   // what key stands for
+	text  string // without comment and surrounding white space: the rule as written
+	key   string
+	value string // trimmed, not escaped
+	over  bool   // longer than maxLine
+	colon bool   // key and value are separated by a colon, not by white space
+}
+
+// A lexer takes a text apart line by line, in one pass. Lines end with CR, LF or
+// CRLF. The next CR and LF are remembered, so that a file of one kind of line
+// ending isn't searched again and again for the other.
+type lexer struct {
+	text   string
+	pos    int
+	num    int
+	lf, cr int  // next of each at or after pos; len(text) for none
+	more   bool // whether another line follows; the text after the last line end is a line, even if empty
+}
+
+// lex starts a lexer at a line's beginning, start, the line before it being numbered num.
+func lex(text string, start, num int) lexer {
+	return lexer{text: text, pos: start, num: num, lf: start - 1, cr: start - 1, more: true}
+}
+
+// bom is the length of what Google's parser skips as a byte order mark at the
+// beginning of a file: any prefix of the mark.
+func bom(text string) int {
+	const mark = "\xef\xbb\xbf"
+	n := 0
+	for n < len(mark) && n < len(text) && text[n] == mark[n] {
+		n++
+	}
+	return n
+}
+
+// find returns the index of c in text at or after from, len(text) for none.
+func find(text string, from int, c byte) int {
+	if i := strings.IndexByte(text[from:], c); i >= 0 {
+		return from + i
+	}
+	return len(text)
+}
+
+// next reads one line into l and reports whether there was one.
+func (x *lexer) next(l *line) bool {
+	if !x.more {
+		return false
+	}
+	if x.lf < x.pos {
+		x.lf = find(x.text, x.pos, '\n')
+	}
+	if x.cr < x.pos {
+		x.cr = find(x.text, x.pos, '\r')
+	}
+	end := min(x.lf, x.cr)
+	next := end + 1
+	if x.cr+1 == x.lf {
+		next++ // the LF of a CRLF
+	}
+	x.more = end < len(x.text)
+	x.num++
+	*l = line{num: x.num, start: x.pos, next: min(next, len(x.text))}
+	raw := x.text[x.pos:end]
+	x.pos = l.next
+	if len(raw) > maxLine {
+		raw, l.over = raw[:maxLine], true
+	}
+	l.split(raw)
+	return true
+}
+
+// split finds key and value in a line without its end.
+func (l *line) split(raw string) {
+	if len(raw) == 0 {
+		return
+	}
+	if i := strings.IndexByte(raw, 0); i >= 0 {
+		raw = raw[:i] // C strings end there
+	}
+	if i := strings.IndexByte(raw, '#'); i >= 0 {
+		raw = raw[:i]
+	}
+	raw = trim(raw)
+	l.text = raw
+	sep := strings.IndexByte(raw, ':')
+	l.colon = sep >= 0
+	if sep < 0 {
+		// A forgotten colon: exactly two words, separated by spaces or tabs. (VT and FF
+		// are white space to trim, but don't separate.)
+		sep = strings.IndexAny(raw, " \t")
+		if sep < 0 {
+			return
+		}
+		rest := strings.TrimLeft(raw[sep:], " \t")
+		if strings.IndexAny(rest, " \t") >= 0 {
+			return
+		}
+	}
+	key := trim(raw[:sep])
+	if key == "" {
+		return
+	}
+	l.key, l.value = key, trim(raw[sep+1:])
+	l.kind = kindOf(key)
+}
+
+// isSpace reports whether c is ASCII white space, as C's isspace has it.
+func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
+
+// trim cuts ASCII white space at both ends; Unicode's stays.
+func trim(s string) string {
+	for len(s) > 0 && isSpace(s[0]) {
+		s = s[1:]
+	}
+	for len(s) > 0 && isSpace(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+// The keys that count, each by prefix: "Allowance" allows. All but the first of a
+// kind are typos common enough for Google to read them.
+var (
+	userAgentKeys = []string{"user-agent", "useragent", "user agent"}
+	allowKeys     = []string{"allow"}
+	disallowKeys  = []string{"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"}
+	sitemapKeys   = []string{"sitemap", "site-map"}
+)
+
+// kindOf classifies a key.
+func kindOf(key string) kind {
+	switch key[0] | 0x20 {
+	case 'u':
+		if hasAnyPrefix(key, userAgentKeys) {
+			return kindUserAgent
+		}
+	case 'a':
+		if hasAnyPrefix(key, allowKeys) {
+			return kindAllow
+		}
+	case 'd':
+		if hasAnyPrefix(key, disallowKeys) {
+			return kindDisallow
+		}
+	case 's':
+		if hasAnyPrefix(key, sitemapKeys) {
+			return kindSitemap
+		}
+	}
+	return kindOther
+}
+
+func hasAnyPrefix(s string, lower []string) bool {
+	for _, p := range lower {
+		if len(s) >= len(p) && equalFold(s[:len(p)], p) {
+			return true
+		}
+	}
+	return false
+}
+
+// equalFold compares with ASCII case folding only: "ſ" isn't "s".
+func equalFold(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range len(a) {
+		if lower(a[i]) != lower(b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
+}

@@ -1,0 +1,120 @@
+package robots
+
+import "strings"
+
+// Target returns what Test takes, path and query, of a whole URL, as Google's matcher
+// cuts it: scheme, host and fragment removed, nothing decoded or cleaned ("/a/../b" stays).
+// A URL without a path has "/". For a *url.URL use its RequestURI method.
+func Target(rawURL string) string {
+	from := 0
+	if strings.HasPrefix(rawURL, "//") {
+		from = 2
+	}
+	rest := rawURL[from:]
+	host := 0
+	if i := strings.Index(rest, "://"); i >= 0 && !strings.ContainsAny(rest[:i], "/?;") {
+		host = i + len("://")
+	}
+	path := strings.IndexAny(rest[host:], "/?;")
+	if path < 0 {
+		return "/"
+	}
+	path += host
+	end := strings.IndexByte(rest, '#')
+	switch {
+	case end < 0:
+		end = len(rest)
+	case end < path:
+		return "/"
+	}
+	if rest[path] != '/' {
+		return "/" + rest[path:end]
+	}
+	return rest[path:end]
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// unhex returns the value of a hex digit, and whether c is one.
+func unhex(c byte) (byte, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		return c|0x20 - 'a' + 10, true
+	}
+	return 0, false
+}
+
+// isEscape reports whether s begins with a valid escape: % and two hex digits.
+func isEscape(s string) bool {
+	if len(s) < 3 || s[0] != '%' {
+		return false
+	}
+	_, ok1 := unhex(s[1])
+	_, ok2 := unhex(s[2])
+	return ok1 && ok2
+}
+
+// isUnreserved reports whether c is an unreserved character of RFC 3986 section 2.3.
+func isUnreserved(c byte) bool {
+	return isNameChar(c) || '0' <= c && c <= '9' || c == '.' || c == '~'
+}
+
+// appendEscaped appends a pattern to dst as Google's matcher compares it: valid escapes
+// in upper case, bytes outside ASCII escaped, nothing decoded.
+func appendEscaped(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c >= 0x80:
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+		case c == '%' && isEscape(s[i:]):
+			dst = append(dst, '%', upper(s[i+1]), upper(s[i+2]))
+			i += 2
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func upper(c byte) byte {
+	if 'a' <= c && c <= 'z' {
+		return c &^ 0x20
+	}
+	return c
+}
+
+// appendNormal appends a target, or a stretch of a pattern without wildcards, to dst as RFC
+// 9309 section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
+// unreserved ASCII decoded. So are %2A and %24, which stand for a literal star and dollar
+// (section 2.2.3); whoever calls has found the wildcards before.
+//
+// What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a target
+// which somebody has normalised already compares the same.
+func appendNormal(dst []byte, s string) []byte {
+	base := len(dst)
+	for i := range len(s) {
+		c := s[i]
+		if c >= 0x80 {
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+			continue
+		}
+		dst = append(dst, c)
+		// Each turn resolves an escape that the last byte completes; a decoded byte can complete another.
+		for n := len(dst) - 3; n >= base && dst[n] == '%'; n = len(dst) - 3 {
+			hi, ok1 := unhex(dst[n+1])
+			lo, ok2 := unhex(dst[n+2])
+			if !ok1 || !ok2 {
+				break
+			}
+			if v := hi<<4 | lo; isUnreserved(v) || v == '*' || v == '$' {
+				dst = append(dst[:n], v)
+				continue
+			}
+			dst[n+1], dst[n+2] = upperHex[hi], upperHex[lo]
+			break
+		}
+	}
+	return dst
+}

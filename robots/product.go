@@ -1,0 +1,56 @@
+package robots
+
+import "strings"
+
+// ProductToken extracts the product token of a User-Agent header: the name that
+// robots.txt files call a crawler by.
+//
+//	"AEO-Audit/1.0 (+https://example.com/bot)"                   -> "AEO-Audit"
+//	"MJ12bot/v1.4.8 (http://mj12bot.com/)"                       -> "MJ12bot"
+//	"Mozilla/5.0 (compatible; Googlebot/2.1; +http://goo.gl/b)"  -> "Googlebot"
+//
+// It is the leading token of RFC 9110 section 5.6.2 (digits and dots included), or, where
+// that is the "Mozilla" of a browser look-alike, the token after "compatible;". It is empty
+// where the header begins with no token.
+func ProductToken(userAgent string) string {
+	userAgent = trim(userAgent)
+	token := leading(userAgent, isTokenChar)
+	if token != "Mozilla" {
+		return token
+	}
+	const mark = "compatible;"
+	for i := range len(userAgent) - len(mark) {
+		if equalFold(userAgent[i:i+len(mark)], mark) {
+			if t := leading(trim(userAgent[i+len(mark):]), isTokenChar); t != "" {
+				return t
+			}
+		}
+	}
+	return token
+}
+
+// leading returns the longest prefix of s of bytes that are in.
+func leading(s string, in func(byte) bool) string {
+	for i := range len(s) {
+		if !in(s[i]) {
+			return s[:i]
+		}
+	}
+	return s
+}
+
+// isNameChar reports whether c can be part of a product token of RFC 9309: [A-Za-z_-].
+func isNameChar(c byte) bool {
+	return 'a' <= c|0x20 && c|0x20 <= 'z' || c == '-' || c == '_'
+}
+
+// isTokenChar reports whether c is a tchar of RFC 9110 section 5.6.2.
+func isTokenChar(c byte) bool {
+	return isNameChar(c) || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+.^`|~", c) >= 0
+}
+
+// isGlobal reports whether the value of a User-agent line stands for every crawler: a star,
+// alone or followed by white space and anything.
+func isGlobal(value string) bool {
+	return value != "" && value[0] == '*' && (len(value) == 1 || isSpace(value[1]))
+}
