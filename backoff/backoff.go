@@ -1,34 +1,43 @@
 // Package backoff says how long to stay away from a host that refused:
-// Fibonacci, doubling slowdown, Retry-After.
+// [Fibonacci] steps, a [Doubling] slowdown, and what the host itself asked for
+// in a Retry-After header ([RetryAfter]). [Refusals] adds which answers count
+// as a refusal.
+//
+// A [Policy] is a function of the number of refusals in a row, so one value
+// serves any number of hosts at once. Where a retry loop wants to be asked step
+// by step, BackOff makes a [Steps] of it, which has the methods of the BackOff
+// interface of github.com/cenkalti/backoff/v4.
 package backoff
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A Policy gives the time to stay away after the n-th refusal in a row, n from 1.
-// Fibonacci, Doubling and Refusals implement it.
+// [Fibonacci], [Doubling] and [Refusals] implement it; so may you. Delay must be
+// safe for concurrent use and quick: limiters call it while they hold a lock.
 type Policy interface {
 	Delay(attempt int) time.Duration
 }
 
-// Fibonacci stays away 1, 1, 2, 3, 5, 8, 13... units, at most Cap.
-type Fibonacci struct {
-	Unit time.Duration // 0: 1 s
-	Cap  time.Duration // 0: 10 min
+// Steps walks through a Policy: the first NextBackOff is Delay(1), the second
+// Delay(2). It never gives up by itself; limit it by
+// backoff.WithMaxRetries or WithContext of github.com/cenkalti/backoff/v4, whose
+// BackOff interface it satisfies. A Steps serves one retry loop and is not safe
+// for concurrent use.
+type Steps struct {
+	policy  Policy
+	attempt int
 }
 
-// Doubling stays away Start, 2 Start, 4 Start..., at most Cap, plus jitter.
-type Doubling struct {
-	Start  time.Duration // 0: 15 min
-	Cap    time.Duration // 0: 24 h
-	Jitter [2]float64    // least and most share that is added at random; zero: none
+// NextBackOff returns the time to stay away before the next try.
+func (s *Steps) NextBackOff() time.Duration {
+	if s.attempt < math.MaxInt {
+		s.attempt++
+	}
+	return s.policy.Delay(s.attempt)
 }
 
-// Refusals is a Policy that also says what counts as a refusal. A Policy that is
-// not Refusals counts status 429 only.
-type Refusals struct {
-	Policy        Policy        // nil: Fibonacci{}
-	Statuses      []int         // statuses that count beside 429, such as 403, 503, 420, 509, 520-530
-	Network       bool          // whether an attempt without a response counts
-	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
-	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min
-}
+// Reset starts again at the first step. Call it after a success.
+func (s *Steps) Reset() { s.attempt = 0 }

@@ -1,0 +1,54 @@
+package backoff
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Doubling stays away Start, 2 Start, 4 Start..., at most Cap, plus jitter: the
+// slowdown for hosts that must not be asked often once they have said no. The
+// zero value goes from a quarter of an hour to a day, without jitter.
+type Doubling struct {
+	Start  time.Duration // first step; 0: 15 min
+	Cap    time.Duration // longest step before jitter; 0: 24 h
+	Jitter [2]float64    // least and most share of a step that is added at random, such as {0.10, 0.20}; zero: none
+}
+
+// Delay returns the time to stay away after the attempt-th refusal in a row; 0
+// for an attempt below 1.
+func (d Doubling) Delay(attempt int) time.Duration {
+	if attempt < 1 {
+		return 0
+	}
+	start, limit := cmp.Or(d.Start, 15*time.Minute), cmp.Or(d.Cap, 24*time.Hour)
+	step := limit
+	if n := attempt - 1; n < 63 && start <= limit>>n { // before shifting: start<<n might not fit
+		step = start << n
+	}
+	if d.Jitter == [2]float64{} {
+		return step
+	}
+	share := d.Jitter[0] + rand.Float64()*(d.Jitter[1]-d.Jitter[0])
+	more := share * float64(step)
+	if more >= float64(math.MaxInt64-step) {
+		return math.MaxInt64
+	}
+	return step + time.Duration(more)
+}
+
+// BackOff returns the steps of d for a retry loop.
+func (d Doubling) BackOff() *Steps { return &Steps{policy: d} }
+
+// Validate reports every field that has no meaning. Limiters call it once, when
+// they are made; Delay doesn't check again.
+func (d Doubling) Validate() error {
+	var jitter error
+	if lo, hi := d.Jitter[0], d.Jitter[1]; !(0 <= lo && lo <= hi && hi <= 1) {
+		jitter = fmt.Errorf("Jitter: want 0 <= least <= most <= 1, have %v", d.Jitter)
+	}
+	return errors.Join(negative("Start", d.Start), negative("Cap", d.Cap), jitter)
+}

@@ -1,0 +1,55 @@
+package backoff
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Fibonacci stays away 1, 1, 2, 3, 5, 8, 13... units, at most Cap. It recovers
+// fast from a single refusal and still grows by a factor of 1.6 when refusals
+// go on. The zero value goes from one second to ten minutes.
+type Fibonacci struct {
+	Unit time.Duration // length of the first step; 0: 1 s
+	Cap  time.Duration // longest step; 0: 10 min
+}
+
+// Delay returns the time to stay away after the attempt-th refusal in a row; 0
+// for an attempt below 1.
+func (f Fibonacci) Delay(attempt int) time.Duration {
+	if attempt < 1 {
+		return 0
+	}
+	unit, limit := cmp.Or(f.Unit, time.Second), cmp.Or(f.Cap, 10*time.Minute)
+	// The loop ends after 92 rounds at most: no step in units of a nanosecond
+	// is longer than a Duration can be.
+	most := limit / unit
+	a, b := time.Duration(1), time.Duration(1)
+	for range attempt - 1 {
+		if a > most {
+			break
+		}
+		a, b = b, a+b
+	}
+	if a > most {
+		return limit // before multiplying: a*unit might not fit
+	}
+	return a * unit
+}
+
+// BackOff returns the steps of f for a retry loop.
+func (f Fibonacci) BackOff() *Steps { return &Steps{policy: f} }
+
+// Validate reports every field that has no meaning. Limiters call it once, when
+// they are made; Delay doesn't check again.
+func (f Fibonacci) Validate() error {
+	return errors.Join(negative("Unit", f.Unit), negative("Cap", f.Cap))
+}
+
+func negative(field string, d time.Duration) error {
+	if d < 0 {
+		return fmt.Errorf("%s: %v is negative", field, d)
+	}
+	return nil
+}

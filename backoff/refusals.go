@@ -1,0 +1,60 @@
+package backoff
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Refusals is a Policy that also says what counts as a refusal. A Policy that is
+// not Refusals counts status 429 only.
+type Refusals struct {
+	Policy        Policy        // how long to stay away; nil: Fibonacci{}
+	Statuses      []int         // statuses that count beside 429, such as 403, 503, 420, 509, 520 to 530; see Range
+	Network       bool          // whether an attempt without a response counts
+	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
+	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min
+}
+
+// Range returns the statuses from first to last, both included, for
+// Refusals.Statuses: slices.Concat([]int{403, 503}, backoff.Range(520, 530)).
+func Range(first, last int) []int {
+	var s []int
+	for i := first; i <= last; i++ {
+		s = append(s, i)
+	}
+	return s
+}
+
+// Delay returns what r.Policy says.
+func (r Refusals) Delay(attempt int) time.Duration {
+	if r.Policy == nil {
+		return Fibonacci{}.Delay(attempt)
+	}
+	return r.Policy.Delay(attempt)
+}
+
+// Counts reports whether an answer of the given status is a refusal.
+func (r Refusals) Counts(status int) bool {
+	return status == 429 || slices.Contains(r.Statuses, status)
+}
+
+// BackOff returns the steps of r for a retry loop.
+func (r Refusals) BackOff() *Steps { return &Steps{policy: r} }
+
+// Validate reports every field that has no meaning, those of r.Policy included.
+func (r Refusals) Validate() error {
+	errs := []error{negative("MaxRetryAfter", r.MaxRetryAfter), negative("Forgive", r.Forgive)}
+	for _, s := range r.Statuses {
+		if s < 100 || s > 999 {
+			errs = append(errs, fmt.Errorf("Statuses: %d is no status code", s))
+		}
+	}
+	if v, ok := r.Policy.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("Policy: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
