@@ -5,12 +5,13 @@ SHELL := /bin/bash
 # Each module is built by itself, as its users build it.
 export GOWORK := off
 
-# The modules of this repository, the root first. Those that are published are
-# tested under the race detector; the rest are programs around heavy
-# dependencies, whose instrumented build would cost more than it finds.
-MODULES := $(patsubst %/,%,$(dir $(sort $(shell find . -name go.mod -not -path './tools/*' -not -path '*/testdata/*'))))
-PUBLISHED := $(filter . ./hostlimit/% ./budget/%,$(MODULES))
-PROGRAMS := $(filter-out $(PUBLISHED),$(MODULES))
+# The modules of this repository. Those that are published are tested under the
+# race detector; the rest are programs around heavy dependencies, whose
+# instrumented build would cost more than it finds.
+NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/testdata/*')))
+PUBLISHED := . $(filter hostlimit/% budget/%,$(NESTED))
+PROGRAMS := $(filter-out $(PUBLISHED),$(NESTED))
+MODULES := $(PUBLISHED) $(PROGRAMS)
 
 # Tools are pinned in a module of their own, and built by the go command when first used.
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"

@@ -39,7 +39,7 @@ fi
     missing=("${missing[@]/redis-server/redis}")
     echo "    brew install ${missing[*]}"
   else
-    echo "    the package manager of this system"
+    echo "    the package manager of this system."
   fi
   echo
   echo "and run make test again."
