@@ -266,7 +266,13 @@ func (l *Log) status() error {
 // the instants were. Wall readings by themselves aren't: clocks are set, and a
 // goroutine may be held up between the two readings of one time.Now.
 type clock struct {
-	anchors []time.Time
+	anchors []anchor
+}
+
+// An anchor is one instant on both clocks.
+type anchor struct {
+	mono time.Time // with its monotonic reading
+	wall time.Time // without
 }
 
 // jump is how far the wall clock must be ahead of ours to be followed, after a
@@ -275,19 +281,19 @@ const jump = time.Second
 
 // set lets the clock know the present time.
 func (c *clock) set(now time.Time) {
-	if len(c.anchors) == 0 || now.Round(0).Sub(c.read(now)) > jump {
-		c.anchors = append(c.anchors, now)
+	if wall := now.Round(0); len(c.anchors) == 0 || wall.Sub(c.read(now)) > jump {
+		c.anchors = append(c.anchors, anchor{now, wall})
 	}
 }
 
 // read returns the wall time of t; t itself if it has no monotonic reading.
 func (c *clock) read(t time.Time) time.Time {
-	if t.IsZero() {
+	if t.IsZero() || t == t.Round(0) {
 		return t
 	}
 	i := len(c.anchors) - 1
-	for i > 0 && t.Before(c.anchors[i]) {
+	for i > 0 && t.Before(c.anchors[i].mono) {
 		i--
 	}
-	return c.anchors[i].Round(0).Add(t.Sub(c.anchors[i]))
+	return c.anchors[i].wall.Add(t.Sub(c.anchors[i].mono))
 }

@@ -11,6 +11,9 @@ import (
 // may be a URL or a text that mentions some. It allocates nothing if there is
 // none. [Safe], JSONLines and Recorder apply it to whatever they are given.
 func RedactURL(s string) string {
+	if strings.IndexByte(s, '@') < 0 {
+		return s
+	}
 	from := 0
 	if strings.HasPrefix(s, "//") { // a URL without a scheme, as in Location
 		s = cutUserinfo(s, 2)

@@ -1,0 +1,304 @@
+package evidence_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// disk is a writer with room for some bytes, and none after that.
+type disk struct {
+	bytes.Buffer
+	room int
+}
+
+func (d *disk) Write(b []byte) (int, error) {
+	n := min(len(b), d.room)
+	d.room -= n
+	d.Buffer.Write(b[:n])
+	if n < len(b) {
+		return n, syscall.ENOSPC
+	}
+	return n, nil
+}
+
+// numbers returns "n" of each line of log, and fails if a line is no record.
+func numbers(t *testing.T, log []byte) []int {
+	t.Helper()
+	var out []int
+	for text := range bytes.Lines(log) {
+		var l struct{ N int }
+		if err := json.Unmarshal(text, &l); err != nil {
+			t.Fatalf("line %d: %v: %s", len(out)+1, err, text)
+		}
+		out = append(out, l.N)
+	}
+	return out
+}
+
+func record(e evidence.Evidence, n int) {
+	for i := range n {
+		d := started
+		d.Trip = uint64(i + 1)
+		e.Record(context.Background(), d)
+	}
+}
+
+func TestJSONLinesKeepsOrderAndLosesNothingOnClose(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { record(log, 1000) })
+	}
+	wg.Wait()
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got := numbers(t, out.Bytes())
+	if len(got) != 8000 {
+		t.Fatalf("%d lines of 8000", len(got))
+	}
+	for i, n := range got {
+		if n != i+1 {
+			t.Fatalf("line %d has number %d", i+1, n)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func TestJSONLinesDecodesToTheSameDecision(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	want := full(t)
+	log.Record(t.Context(), want)
+	if err := log.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var got evidence.Decision
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got != want {
+		t.Fatalf("got %+v, %v", got, err)
+	}
+}
+
+func TestJSONLinesFullDiskIsAClearErrorAndHarmsNobody(t *testing.T) {
+	d := &disk{room: 100_000}
+	log := evidence.JSONLines(d)
+	record(log, 1000) // about 280 KB
+	if err := log.Err(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Err: %v", err)
+	}
+	err := log.Close()
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "records lost") {
+		t.Errorf("Close: %v", err)
+	}
+	if err2 := log.Err(); err2 == nil || err2.Error() != err.Error() {
+		t.Errorf("Err after Close: %v", err2)
+	}
+}
+
+func TestJSONLinesLosesNothingWhenTheDiskHasRoomAgain(t *testing.T) {
+	d := &disk{room: 100_000}
+	log := evidence.JSONLines(d)
+	record(log, 1000)
+	if log.Err() == nil {
+		t.Fatal("the disk was not full")
+	}
+	d.room = 1 << 30
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(numbers(t, d.Bytes())); n != 1000 {
+		t.Errorf("%d lines of 1000", n)
+	}
+}
+
+func TestJSONLinesBoundsWhatItHoldsBack(t *testing.T) {
+	d := &disk{}
+	log := evidence.JSONLines(d)
+	big := evidence.Decision{Type: evidence.RobotsFetched, Text: strings.Repeat("x", 1<<20)}
+	for range 40 {
+		log.Record(t.Context(), big)
+	}
+	d.room = 1 << 30
+	err := log.Close()
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Close: %v", err)
+	}
+	// What was dropped is missing from the numbers, so that Audit sees it.
+	var lost int
+	if _, scanErr := fmt.Sscanf(err.Error(), "evidence: %d records lost", &lost); scanErr != nil || lost < 10 {
+		t.Fatalf("lost %d: %v", lost, err)
+	}
+	if got := numbers(t, d.Bytes()); len(got)+lost != 40 {
+		t.Errorf("%d lines written, %d lost, of 40", len(got), lost)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestJSONLinesSurvivesBadWriters(t *testing.T) {
+	for name, w := range map[string]writerFunc{
+		"panics":        func([]byte) (int, error) { panic("boom") },
+		"writes short":  func(b []byte) (int, error) { return len(b) / 2, nil },
+		"counts wrong":  func(b []byte) (int, error) { return len(b) + 1, nil },
+		"counts below":  func([]byte) (int, error) { return -1, nil },
+		"fails at once": func([]byte) (int, error) { return 0, io.ErrClosedPipe },
+	} {
+		log := evidence.JSONLines(w)
+		record(log, 1000)
+		if err := log.Close(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestJSONLinesSlowWriterDelaysOneRecordOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := evidence.JSONLines(writerFunc(func(b []byte) (int, error) {
+			time.Sleep(time.Hour)
+			return out.Write(b)
+		}))
+		begin := time.Now()
+		var waits []time.Duration
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for range 16 {
+			wg.Go(func() {
+				for range 100 {
+					at := time.Now()
+					log.Record(t.Context(), started)
+					if d := time.Since(at); d > 0 {
+						mu.Lock()
+						waits = append(waits, d)
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if len(waits) == 0 {
+			t.Fatal("nobody has written")
+		}
+		// At any time only the goroutine that writes waits.
+		if total := time.Since(begin); total < time.Duration(len(waits))*time.Hour {
+			t.Errorf("%d records waited within %v", len(waits), total)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(numbers(t, out.Bytes())); n != 1600 {
+			t.Errorf("%d lines of 1600", n)
+		}
+	})
+}
+
+func TestJSONLinesWritesWhatIsASecondOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := evidence.JSONLines(&out)
+		record(log, 1)
+		if out.Len() > 0 {
+			t.Fatal("the first record was not held back")
+		}
+		time.Sleep(time.Second)
+		record(log, 1)
+		if n := len(numbers(t, out.Bytes())); n != 2 {
+			t.Errorf("%d lines written", n)
+		}
+	})
+}
+
+func TestJSONLinesAfterClose(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	record(log, 2)
+	if err := log.Err(); err == nil || !strings.Contains(err.Error(), "2 records lost") {
+		t.Errorf("Err: %v", err)
+	}
+	if out.Len() > 0 {
+		t.Errorf("written: %s", &out)
+	}
+}
+
+func TestJSONLinesRemovesUserinfo(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	log.Record(t.Context(), evidence.Decision{
+		URL: "https://user:hunter2@h/", Location: "//hunter2@h/", Err: `Get "http://a:hunter2@h/": EOF`, Reason: "see ftp://hunter2@h",
+	})
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "hunter2") {
+		t.Error(out.String())
+	}
+}
+
+func TestJSONLinesDoesNotAllocatePerRecord(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		log := evidence.JSONLines(io.Discard, options...)
+		record(log, 1000) // both buffers have grown
+		if n := testing.AllocsPerRun(1000, func() { log.Record(context.Background(), started) }); n > 0 {
+			t.Errorf("%v allocations with %d options", n, len(options))
+		}
+	}
+}
+
+func TestJSONLinesTimesStaySpacedAsTheyWere(t *testing.T) {
+	// Times that carry a monotonic reading keep their distances; those without come through as they are.
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	a := time.Now()
+	b := a.Add(1500 * time.Millisecond)
+	for _, at := range []time.Time{a, b} {
+		log.Record(t.Context(), evidence.Decision{Time: at, Start: at, Until: at.Add(time.Hour)})
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var got [2]evidence.Decision
+	dec := json.NewDecoder(&out)
+	for i := range got {
+		if err := dec.Decode(&got[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := got[1].Start.Sub(got[0].Start); d != b.Sub(a) {
+		t.Errorf("starts are %v apart, were %v", d, b.Sub(a))
+	}
+	if d := got[0].Until.Sub(got[0].Time); d != time.Hour {
+		t.Errorf("block of %v, was 1h", d)
+	}
+}
+
+func BenchmarkJSONLines(b *testing.B) {
+	for name, options := range map[string][]evidence.Option{"plain": nil, "chained": {evidence.Chained()}} {
+		b.Run(name, func(b *testing.B) {
+			log := evidence.JSONLines(io.Discard, options...)
+			b.ReportAllocs()
+			for b.Loop() {
+				log.Record(b.Context(), started)
+			}
+		})
+	}
+}

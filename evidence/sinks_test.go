@@ -1,0 +1,203 @@
+package evidence_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+func TestMultiReachesAllInOrder(t *testing.T) {
+	var got []string
+	name := func(s string) evidence.Func {
+		return func(context.Context, evidence.Decision) { got = append(got, s) }
+	}
+	evidence.Multi(name("a"), nil, name("b")).Record(t.Context(), started)
+	if strings.Join(got, " ") != "a b" {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestMultiReachesAllWhenOnePanics(t *testing.T) {
+	var r evidence.Recorder
+	bad := evidence.Func(func(context.Context, evidence.Decision) { panic("boom") })
+	g := evidence.Safe(evidence.Multi(bad, &r, bad))
+	g.Record(t.Context(), started)
+	if n := len(r.Decisions()); n != 1 {
+		t.Errorf("%d records", n)
+	}
+	if err := g.Err(); err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("Err: %v", err)
+	}
+}
+
+func TestSampleNeverDropsRefusals(t *testing.T) {
+	var r evidence.Recorder
+	s := evidence.Sample(10, &r)
+	types := []evidence.Type{
+		evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
+		evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Failed,
+		evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected, evidence.NoIndex,
+	}
+	for trip := range uint64(100) {
+		for _, typ := range append(types, evidence.RobotsAllowed, evidence.Started) {
+			s.Record(t.Context(), evidence.Decision{Type: typ, Trip: trip + 1})
+		}
+		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 200})
+		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 429})
+	}
+	for _, typ := range types {
+		if n := len(r.Decisions(typ)); n != 100 {
+			t.Errorf("%s: %d of 100", typ, n)
+		}
+	}
+	for typ, want := range map[evidence.Type]int{evidence.RobotsAllowed: 10, evidence.Started: 10, evidence.Fetched: 110} {
+		if n := len(r.Decisions(typ)); n != want {
+			t.Errorf("%s: %d, want %d", typ, n, want)
+		}
+	}
+	// Of a trip that is kept, all records are kept.
+	for _, d := range r.Decisions(evidence.Started) {
+		if d.Trip%10 != 1 {
+			t.Errorf("trip %d was kept in part", d.Trip)
+		}
+	}
+}
+
+func TestSampleCountsRecordsWithoutATrip(t *testing.T) {
+	for _, tc := range []struct{ n, want int }{{-1, 100}, {0, 100}, {1, 100}, {3, 34}, {1000, 1}} {
+		var r evidence.Recorder
+		s := evidence.Sample(tc.n, &r)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for range 25 {
+					s.Record(context.Background(), evidence.Decision{Type: evidence.Fetched, Status: 200})
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(r.Decisions()); n != tc.want {
+			t.Errorf("n = %d: %d records, want %d", tc.n, n, tc.want)
+		}
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	var r evidence.Recorder
+	r.Record(t.Context(), evidence.Decision{Type: evidence.Started, URL: "http://u:p@h/"})
+	r.Record(t.Context(), evidence.Decision{Type: evidence.Fetched})
+	if got := r.Decisions(evidence.Started); len(got) != 1 || got[0].URL != "http://h/" {
+		t.Errorf("got %+v", got)
+	}
+	got := r.Decisions()
+	got[0].Host = "changed"
+	if again := r.Decisions(); len(again) != 2 || again[0].Host != "" {
+		t.Errorf("got %+v", again)
+	}
+	r.Reset()
+	if n := len(r.Decisions()); n != 0 {
+		t.Errorf("%d records after Reset", n)
+	}
+}
+
+func TestSlogHasTheAttributesOfTheJSON(t *testing.T) {
+	d := full(t)
+	var out bytes.Buffer
+	evidence.Slog(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Record(t.Context(), d)
+	var logged, want map[string]any
+	if err := json.Unmarshal(out.Bytes(), &logged); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(d.AppendJSON(nil), &want); err != nil {
+		t.Fatal(err)
+	}
+	if logged["msg"] != want["type"] {
+		t.Errorf("message %q", logged["msg"])
+	}
+	for name := range want {
+		if _, ok := logged[name]; !ok && name != "type" {
+			t.Errorf("no attribute %q", name)
+		}
+	}
+}
+
+func TestSlogLevels(t *testing.T) {
+	for _, tc := range []struct {
+		d    evidence.Decision
+		want string
+	}{
+		{evidence.Decision{Type: evidence.RobotsAllowed}, "DEBUG"},
+		{evidence.Decision{Type: evidence.Started}, "DEBUG"},
+		{evidence.Decision{Type: evidence.Fetched, Status: 200}, "INFO"},
+		{evidence.Decision{Type: evidence.Fetched, Status: 429}, "WARN"},
+		{evidence.Decision{Type: evidence.RobotsFetched}, "INFO"},
+		{evidence.Decision{Type: evidence.BlockedByRobots}, "WARN"},
+		{evidence.Decision{Type: evidence.HostBlocked}, "WARN"},
+		{evidence.Decision{Type: evidence.SlotTimeout}, "WARN"},
+	} {
+		var out bytes.Buffer
+		evidence.Slog(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))).Record(t.Context(), tc.d)
+		if !strings.Contains(out.String(), "level="+tc.want) {
+			t.Errorf("%s: %s", tc.d.Type, &out)
+		}
+	}
+}
+
+func TestSlogDoesNotAllocateWhenDisabled(t *testing.T) {
+	s := evidence.Slog(slog.New(slog.DiscardHandler))
+	if n := testing.AllocsPerRun(100, func() { s.Record(context.Background(), started) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestRedactURL(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                    "",
+		"https://h/a?b=c":                     "https://h/a?b=c",
+		"https://user:pass@h/a":               "https://h/a",
+		"https://user@h":                      "https://h",
+		"https://a:b@c:d@h:8080/@x":           "https://h:8080/@x",
+		"//user:pass@h/x":                     "//h/x",
+		"/relative/@x":                        "/relative/@x",
+		"mailto:bot@example.com":              "mailto:bot@example.com",
+		"https://medium.example/@user":        "https://medium.example/@user",
+		"https://h?to=http://u:p@i/":          "https://h?to=http://i/",
+		`Get "http://u:p@h/": EOF, ftp://u@i`: `Get "http://h/": EOF, ftp://i`,
+	} {
+		if got := evidence.RedactURL(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { evidence.RedactURL("https://example.com/@a?b=c") }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestRedactReplacesNamedParameters(t *testing.T) {
+	var r evidence.Recorder
+	e := evidence.Redact(&r, "token", "session_id")
+	for in, want := range map[string]string{
+		"https://u:p@h/a?x=1&token=abc&y=2":    "https://h/a?x=1&token=REDACTED&y=2",
+		"https://h/?TOKEN=abc":                 "https://h/?TOKEN=REDACTED",
+		"https://h/?%74oken=abc;session_id=d":  "https://h/?%74oken=REDACTED;session_id=REDACTED",
+		"https://h/#token=abc":                 "https://h/#token=REDACTED",
+		"https://h/?token=a=b&token=c#token=d": "https://h/?token=REDACTED&token=REDACTED#token=REDACTED",
+		"https://h/?a?token=x":                 "https://h/?a?token=REDACTED",
+		"https://h/?tokens=abc&xtoken=1&token": "https://h/?tokens=abc&xtoken=1&token",
+		"https://h/token=abc":                  "https://h/token=abc",
+		`Get "https://h/?token=abc": EOF`:      `Get "https://h/?token=REDACTED": EOF`,
+	} {
+		r.Reset()
+		e.Record(t.Context(), evidence.Decision{URL: in, Location: in, Err: in, Reason: in})
+		if got := r.Decisions()[0]; !reflect.DeepEqual(got, evidence.Decision{URL: want, Location: want, Err: want, Reason: want}) {
+			t.Errorf("%q: got %+v, want %q", in, got, want)
+		}
+	}
+}
