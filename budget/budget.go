@@ -32,19 +32,20 @@ type Budget interface {
 	// Check returns an *Error when nothing is left for host, or when a request
 	// that starts at the given time would start past the time limit, so that a
 	// wait which can't end well isn't begun. It spends nothing. A start that is zero
-	// or past means now.
+	// or past means now. Time and bytes are asked before pages: an error that names
+	// pages says that the others have some left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The
 	// page is spent unless Refund gives it back.
 	Reserve(ctx context.Context, host string) ([]Warning, error)
 	// Refund gives a reserved page of host back: the request was never sent.
 	Refund(ctx context.Context, host string)
-	// TakeBytes takes up to n bytes and reports how many were left to take; with
-	// none left it returns an *Error. Take before reading and give back what was
-	// not read; taken bytes are missing to everybody else meanwhile.
-	TakeBytes(ctx context.Context, n int64) (int64, []Warning, error)
-	// GiveBytes gives back n taken bytes that were not read.
-	GiveBytes(ctx context.Context, n int64)
+	// TakeBytes takes up to n bytes and reports how many there were to take; with
+	// none left it returns an *Error. Take before reading, so that no reader passes
+	// the limit, and settle after it: until then taken bytes are missing to everybody else.
+	TakeBytes(ctx context.Context, n int64) (int64, error)
+	// SettleBytes spends read of the taken bytes and gives the others back.
+	SettleBytes(ctx context.Context, taken, read int64) []Warning
 	// Usage reports what has been spent.
 	Usage(ctx context.Context) (Usage, error)
 }

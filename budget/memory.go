@@ -21,7 +21,8 @@ type Memory struct {
 
 	mu      sync.Mutex // never held across a wait
 	pages   int64
-	bytes   int64
+	bytes   int64              // read
+	taken   int64              // by readers that haven't settled yet
 	hosts   map[string]hostUse // only with PagesPerHost
 	started time.Time          // zero until the first page or byte
 	warned  struct{ pages, bytes, duration bool }
@@ -110,33 +111,40 @@ func (m *Memory) Refund(_ context.Context, host string) {
 }
 
 // TakeBytes implements [Budget]. Taking nothing always succeeds.
-func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, []Warning, error) {
+func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, error) {
 	if n <= 0 {
-		return 0, nil, nil
+		return 0, nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.limits.Bytes != 0 {
-		left := m.limits.Bytes - m.bytes
+		left := m.limits.Bytes - m.bytes - m.taken
 		if left <= 0 {
-			return 0, nil, &Error{Limit: Bytes, Used: m.bytes, Want: n, Max: m.limits.Bytes}
+			return 0, &Error{Limit: Bytes, Used: m.bytes + m.taken, Want: n, Max: m.limits.Bytes}
 		}
 		n = min(n, left)
 	}
+	m.taken += n
+	return n, nil
+}
+
+// SettleBytes implements [Budget]. More than was taken can't be settled.
+func (m *Memory) SettleBytes(_ context.Context, taken, read int64) []Warning {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	taken = min(max(taken, 0), m.taken)
+	read = min(max(read, 0), taken)
+	m.taken -= taken
+	if read == 0 {
+		return nil
+	}
 	warnings := m.start(time.Now())
-	m.bytes += n
+	m.bytes += read
 	if m.bytes >= m.warnAt.bytes && !m.warned.bytes {
 		m.warned.bytes = true
 		warnings = append(warnings, Warning{Limit: Bytes, Used: m.bytes, Max: m.limits.Bytes})
 	}
-	return n, warnings, nil
-}
-
-// GiveBytes implements [Budget]. More than was taken can't be given.
-func (m *Memory) GiveBytes(_ context.Context, n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.bytes -= min(max(n, 0), m.bytes)
+	return warnings
 }
 
 // Usage implements [Budget].
@@ -162,6 +170,9 @@ func (m *Memory) refuse(now, start time.Time, host string) *Error {
 			return &Error{Limit: Time, Used: seconds(used), Want: seconds(used+ahead) - seconds(used), Max: seconds(limit)}
 		}
 	}
+	if limit := m.limits.Bytes; limit != 0 && m.bytes >= limit {
+		return &Error{Limit: Bytes, Used: m.bytes, Want: 1, Max: limit}
+	}
 	if limit := m.limits.Pages; limit != 0 && m.pages >= limit {
 		return &Error{Limit: Pages, Used: m.pages, Want: 1, Max: limit}
 	}
@@ -169,9 +180,6 @@ func (m *Memory) refuse(now, start time.Time, host string) *Error {
 		if used := m.hosts[host].pages; used >= limit {
 			return &Error{Limit: PagesPerHost, Host: host, Used: used, Want: 1, Max: limit}
 		}
-	}
-	if limit := m.limits.Bytes; limit != 0 && m.bytes >= limit {
-		return &Error{Limit: Bytes, Used: m.bytes, Want: 1, Max: limit}
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func TestEachLimitRefuses(t *testing.T) {
 		},
 		{
 			"bytes", budget.Limits{Bytes: 10},
-			func(t *testing.T, m *budget.Memory) { take(t, m, 10, 10) },
+			func(t *testing.T, m *budget.Memory) { take(t, m, 10, 10); m.SettleBytes(t.Context(), 10, 10) },
 			&budget.Error{Limit: budget.Bytes, Used: 10, Want: 1, Max: 10}, true,
 		},
 		{"negative", budget.Limits{Pages: -5}, nothing, &budget.Error{Limit: budget.Pages, Want: 1, Max: -5}, true},
@@ -143,15 +143,16 @@ func TestTakeBytesTakesWhatIsLeft(t *testing.T) {
 	take(t, m, 60, 60)
 	take(t, m, 60, 40)
 	take(t, m, 0, 0)
-	_, _, err := m.TakeBytes(t.Context(), 7)
+	_, err := m.TakeBytes(t.Context(), 7)
 	same(t, err, &budget.Error{Limit: budget.Bytes, Used: 100, Want: 7, Max: 100})
-	m.GiveBytes(t.Context(), 30)
-	m.GiveBytes(t.Context(), -30)
+	m.SettleBytes(t.Context(), 60, 30) // 30 come back
+	m.SettleBytes(t.Context(), -30, -30)
 	take(t, m, 60, 30)
-	m.GiveBytes(t.Context(), 1000)
-	if u, _ := m.Usage(t.Context()); u.Bytes != 0 {
-		t.Errorf("%d bytes used after all were given back", u.Bytes)
+	m.SettleBytes(t.Context(), 1000, 0)
+	if u, _ := m.Usage(t.Context()); u.Bytes != 30 {
+		t.Errorf("%d bytes used, want the 30 that were read", u.Bytes)
 	}
+	take(t, m, 100, 70)
 }
 
 func TestTimeRunsFromFirstUse(t *testing.T) {
@@ -174,7 +175,7 @@ func TestTimeRunsFromFirstUse(t *testing.T) {
 		same(t, err, &budget.Error{Limit: budget.Time, Used: 60, Max: 60})
 		time.Sleep(5 * time.Second)
 		same(t, m.Check(t.Context(), "a", time.Now()), &budget.Error{Limit: budget.Time, Used: 65, Max: 60})
-		if n, _, err := m.TakeBytes(t.Context(), 9); n != 9 || err != nil {
+		if n, err := m.TakeBytes(t.Context(), 9); n != 9 || err != nil {
 			t.Errorf("TakeBytes after the time: %d, %v; a body that began in time may end", n, err)
 		}
 	})
@@ -215,11 +216,11 @@ func TestWarnsOnce(t *testing.T) {
 			got = append(got, w...)
 		}
 		read := func(n int64) {
-			_, w, err := m.TakeBytes(t.Context(), n)
+			taken, err := m.TakeBytes(t.Context(), n+100)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, w...)
+			got = append(got, m.SettleBytes(t.Context(), taken, n)...)
 		}
 		for range 4 {
 			page("a")
@@ -228,7 +229,6 @@ func TestWarnsOnce(t *testing.T) {
 		page("a") // at the threshold a second time
 		read(799)
 		read(1)
-		m.GiveBytes(t.Context(), 10)
 		read(10)
 		time.Sleep(80 * time.Second)
 		for range 4 {
@@ -351,10 +351,11 @@ func TestExactUnderConcurrency(t *testing.T) {
 	for range goroutines {
 		wg.Go(func() {
 			for {
-				n, _, err := b.TakeBytes(t.Context(), 13)
+				n, err := b.TakeBytes(t.Context(), 13)
 				if err != nil {
 					return
 				}
+				b.SettleBytes(t.Context(), n, n)
 				read.Add(n)
 			}
 		})
@@ -372,7 +373,7 @@ func TestMatchesModel(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		l := budget.Limits{Pages: rng.Int64N(20), PagesPerHost: rng.Int64N(8), Bytes: rng.Int64N(500)}
 		m := budget.New(l)
-		var pages, bytes int64
+		var pages, bytes, taken int64
 		held := map[string]int64{}
 		full := func(used, limit int64) bool { return limit != 0 && used >= limit }
 		for step := range 300 {
@@ -401,17 +402,19 @@ func TestMatchesModel(t *testing.T) {
 				ask := rng.Int64N(50) + 1
 				want := ask
 				if l.Bytes != 0 {
-					want = min(ask, l.Bytes-bytes)
+					want = min(ask, l.Bytes-bytes-taken)
 				}
-				n, _, err := m.TakeBytes(t.Context(), ask)
+				n, err := m.TakeBytes(t.Context(), ask)
 				if n != want || (err != nil) != (want == 0) {
 					t.Fatalf("seed %d, step %d: TakeBytes(%d) = %d, %v; want %d", seed, step, ask, n, err, want)
 				}
-				bytes += n
+				taken += n
 			case 4:
-				n := rng.Int64N(bytes + 1)
-				m.GiveBytes(t.Context(), n)
-				bytes -= n
+				n := rng.Int64N(taken + 1)
+				read := rng.Int64N(n + 1)
+				m.SettleBytes(t.Context(), n, read)
+				taken -= n
+				bytes += read
 			}
 		}
 		if u, _ := m.Usage(t.Context()); u.Pages != pages || u.Bytes != bytes || u.Limits != l {
@@ -427,8 +430,8 @@ func TestNothingIsAllocatedForAKnownHost(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		_ = m.Check(ctx, "a", time.Time{})
 		_, _ = m.Reserve(ctx, "a")
-		_, _, _ = m.TakeBytes(ctx, 100)
-		m.GiveBytes(ctx, 10)
+		n, _ := m.TakeBytes(ctx, 100)
+		m.SettleBytes(ctx, n, 90)
 	}); n != 0 {
 		t.Errorf("%v allocations a page, want none", n)
 	}
@@ -440,7 +443,8 @@ func BenchmarkPage(b *testing.B) {
 	for b.Loop() {
 		_ = m.Check(ctx, "a", time.Time{})
 		_, _ = m.Reserve(ctx, "a")
-		_, _, _ = m.TakeBytes(ctx, 1)
+		n, _ := m.TakeBytes(ctx, 1)
+		m.SettleBytes(ctx, n, n)
 	}
 }
 
@@ -459,7 +463,7 @@ func pages(host string, n int) func(*testing.T, *budget.Memory) {
 
 func take(t *testing.T, m *budget.Memory, n, want int64) {
 	t.Helper()
-	if got, _, err := m.TakeBytes(t.Context(), n); got != want || err != nil {
+	if got, err := m.TakeBytes(t.Context(), n); got != want || err != nil {
 		t.Fatalf("TakeBytes(%d) = %d, %v; want %d", n, got, err, want)
 	}
 }
