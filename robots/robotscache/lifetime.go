@@ -1,0 +1,93 @@
+package robotscache
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	minTTL   = 5 * time.Minute     // no server makes us ask more often
+	maxTTL   = 24 * time.Hour      // RFC 9309, section 2.4
+	maxStale = 30 * 24 * time.Hour // RFC 9309, section 2.3.1.4
+)
+
+// lifetime is how long an answer with header h may be used, if the server says
+// so: max-age less Age (RFC 9111, sections 4.2.1 and 4.2.3), within [5 min,
+// 24 h]. no-cache and no-store are a max-age of 0; of several the shortest counts;
+// what can't be read counts for nothing. s-maxage is for shared caches, and this
+// is a private one.
+func lifetime(h http.Header) (d time.Duration, ok bool) {
+	seconds, ok := maxAge(h.Values("Cache-Control"))
+	if !ok {
+		return 0, false
+	}
+	if age, valid := deltaSeconds(h.Get("Age")); valid {
+		seconds -= age
+	}
+	// Both are at most 2^31, so nothing overflows here.
+	return min(max(time.Duration(seconds)*time.Second, minTTL), maxTTL), true
+}
+
+// maxAge reads Cache-Control header lines.
+func maxAge(lines []string) (seconds int64, ok bool) {
+	for _, line := range lines {
+		for line != "" {
+			var directive string
+			directive, line = cutDirective(line)
+			name, value, _ := strings.Cut(directive, "=")
+			var s int64
+			var valid bool
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case "no-cache", "no-store":
+				// no-cache="field" is about single fields (RFC 9111, section 5.2.2.4).
+				valid = value == ""
+			case "max-age":
+				s, valid = deltaSeconds(strings.Trim(strings.TrimSpace(value), `"`))
+			}
+			if valid && (!ok || s < seconds) {
+				seconds, ok = s, true
+			}
+		}
+	}
+	return seconds, ok
+}
+
+// cutDirective cuts line at its first comma outside a quoted string.
+func cutDirective(line string) (directive, rest string) {
+	quoted := false
+	for i := 0; i < len(line); i++ {
+		switch line[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			if quoted {
+				i++
+			}
+		case ',':
+			if !quoted {
+				return line[:i], line[i+1:]
+			}
+		}
+	}
+	return line, ""
+}
+
+// deltaSeconds reads digits; more than 2^31 count as 2^31 (RFC 9111, section 1.2.2).
+func deltaSeconds(s string) (seconds int64, ok bool) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return 0, false
+	}
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return 0, false
+		}
+	}
+	seconds, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		seconds = 1 << 31
+	}
+	return min(seconds, 1<<31), true
+}
