@@ -3,14 +3,26 @@
 //
 // Use it through politeness.New, or by itself wherever work on many keys must
 // be paced and a refusal by one key must hold everybody who wants that key.
+// [Memory] does it for one process, in about a hundred bytes per host, with no
+// goroutine of its own. Whatever implements [Limiter] can be held against the
+// same promises by hostlimittest.Run.
+//
+// What a key promises, whoever asks for it:
+//
+//   - The starts of two requests are never closer than the delay in force,
+//     counted from the moment at which the earlier one really started: a
+//     goroutine that wakes late moves the next start, it doesn't shorten the gap.
+//   - No more than Concurrency requests are in flight, first come, first served.
+//   - After a refusal (status 429, and what [backoff.Refusals] adds) nobody
+//     starts until the block ends, also those already waiting. Then one request
+//     probes and the rest wait for its answer. Success lifts the block at once.
+//   - Whoever leaves, by a cancelled context or a timeout, gives back its place,
+//     and nobody else starts later for it.
 package hostlimit
 
 import (
 	"context"
-	"errors"
 	"time"
-
-	"github.com/go-politeness/politeness/backoff"
 )
 
 // A Limiter hands out turns on keys. It is the interface that politeness.Config.Hosts
@@ -29,7 +41,8 @@ type Limiter interface {
 }
 
 // A Lease is one taken turn: a slot that is held until Release. Both methods
-// are safe to call more than once and from any goroutine; only the first call of each counts.
+// are safe to call more than once and from any goroutine; only the first call
+// of each counts, and Observe after Release does nothing.
 type Lease interface {
 	// Observe tells what the host answered. Call it once, when the response's
 	// headers have arrived or the attempt has failed.
@@ -40,13 +53,17 @@ type Lease interface {
 }
 
 // An Outcome is what one request told about its host.
+//
+// A refusal (see [backoff.Refusals]) blocks the key. Any other status below 500
+// is a success. Any other outcome, such as a 500 that doesn't count as a
+// refusal, neither blocks nor clears.
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int
 	// Latency is the time from the start to the response's headers.
 	Latency time.Duration
 	// RetryAfter is how long the host asks to be left alone, counted from now;
-	// 0 if it did not say.
+	// 0 if it did not say. It matters only where the outcome is a refusal.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. An outcome whose Err is a
 	// context error says nothing about the host.
@@ -54,14 +71,15 @@ type Outcome struct {
 }
 
 // A Grant tells how a turn came about. Leases of Memory and of redislimit
-// implement interface{ Grant() Grant }.
+// implement interface{ Grant() Grant }. The three waits add up to the time
+// from the call of Acquire to Start.
 type Grant struct {
 	Seq   uint64    // number of this start on its key since the key's state was made, from 1
 	Start time.Time // when the request was let go, stamped as it happened
 
-	WaitSlot  time.Duration // time waited because every slot was taken
+	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before
-	WaitBlock time.Duration // time waited because the key was blocked
+	WaitBlock time.Duration // time waited because the key was blocked, or for the probe's answer
 
 	Delay   time.Duration // delay in force: the next start on this key is not earlier than Start+Delay
 	Slot    int           // slots of this key in use, this one included
@@ -78,57 +96,4 @@ type Effect struct {
 	Refusals int       // refusals in a row, counted once a block
 	Cleared  bool      // the outcome lifted a block or reset the counter
 	Expired  bool      // the lease had expired (LeaseTTL) before Release
-}
-
-// The reasons of a refusal, for errors.Is on an [*Error].
-var (
-	// ErrBusy: no turn was to be had within SlotTimeout, MaxWait or the context's deadline.
-	ErrBusy = errors.New("host busy")
-	// ErrBlocked: the key is blocked for longer than the caller may wait.
-	ErrBlocked = errors.New("host blocked")
-)
-
-// An Error is a refused turn. It matches ErrBusy or ErrBlocked, and
-// context.DeadlineExceeded where the context's deadline was the limit.
-type Error struct {
-	Key     string
-	RetryAt time.Time // earliest time at which a turn may be had; zero if unknown
-	Err     error     // what was the limit; wraps ErrBusy or ErrBlocked
-}
-
-func (e *Error) Error() string { return "hostlimit: " + e.Key + ": " + e.Err.Error() }
-
-// Unwrap returns the reason.
-func (e *Error) Unwrap() error { return e.Err }
-
-// Config of a Memory. The zero value is 2 requests a host, 200 to 500 ms apart.
-type Config struct {
-	Concurrency int                             // slots per key; 0: 2
-	MaxInFlight int                             // requests in flight over all keys; 0: unlimited
-	Delay       Delay                           // gap between starts on a key
-	SlotTimeout time.Duration                   // longest wait for a slot; 0: 10 s
-	LeaseTTL    time.Duration                   // after which a lease that was never released is taken back; 0: 300 s
-	MaxWait     time.Duration                   // longest wait for a turn; 0: as long as the context allows
-	Backoff     backoff.Policy                  // nil: backoff.Fibonacci{}
-	MaxHosts    int                             // idle keys kept; 0: 1,000,000
-	Override    func(key string) (Limits, bool) // limits of single keys; nil: none
-}
-
-// Delay is the gap between two starts on a key.
-type Delay struct {
-	Min, Max        time.Duration // random within; both 0: 200 to 500 ms; Max 0: Min
-	Adaptive        Adaptive      // zero: none; Squared, Proportional, Throttle
-	Ceiling         time.Duration // upper bound of the adaptive delay; 0: 60 s
-	DangerouslyNone bool          // no delay of our own; crawl-delay and blocks still hold
-}
-
-// Limits replace Concurrency and Delay for one key; zero fields keep the Config's.
-type Limits struct {
-	Concurrency int
-	Delay       Delay
-}
-
-// Adaptive moves the delay with the host's response times: Squared, Proportional(f), Throttle(target).
-type Adaptive struct {
-	next func(old, latency time.Duration) time.Duration
 }

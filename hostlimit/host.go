@@ -1,0 +1,130 @@
+package hostlimit
+
+import (
+	"math"
+	"time"
+)
+
+// Times inside the package are nanoseconds since the Memory was made, by the
+// monotonic clock. Never is later than all of them.
+const never int64 = math.MaxInt64
+
+// add adds a time to come to t, and stops at never.
+func add(t, d int64) int64 {
+	if d > 0 && t > never-d {
+		return never
+	}
+	return t + d
+}
+
+// A host is what a key owes while nobody holds or wants it: 64 bytes, a line of
+// the cache, without a pointer for the garbage collector to follow. Its methods
+// are the pure steps of the package: they neither wait nor look at a clock.
+type host struct {
+	last     int64  // when the last request started; only if seq > 0
+	gap      int64  // delay in force since then
+	until    int64  // end of the block; only if refusals > 0
+	blockOrd uint64 // shard.starts when the block was set: later starts came after it
+	adaptive int64  // delay by response times
+	seq      uint64 // requests started
+	name     uint32 // where the key is in shard.names; next free host
+	nameLen  uint32 // its length; noName for a free host
+	busy     uint32 // 1 + index in shard.busy; 0: nobody holds or wants the key
+	refusals uint16 // in a row; > 0: blocked, or waiting for a probe's success
+	expired  uint8  // leases taken back and not reported yet
+	source   source // what decided gap
+}
+
+// A source is the part of the delay that was the longest.
+type source uint8
+
+const (
+	byRandom source = iota
+	byFloor
+	byAdaptive
+)
+
+func (s source) String() string {
+	return [...]string{"random", "crawl-delay", "adaptive"}[s]
+}
+
+// earliest is when the gap to the start before is over for a request with this floor.
+func (h *host) earliest(floor int64) int64 {
+	if h.seq == 0 {
+		return 0
+	}
+	return add(h.last, max(h.gap, floor))
+}
+
+// first is when a request with this floor could start at the head of the queue,
+// so far as it is known.
+func (h *host) first(now, floor int64) int64 {
+	t := max(now, h.earliest(floor))
+	if h.refusals > 0 {
+		t = max(t, h.until)
+	}
+	return t
+}
+
+// start stamps a request that starts now.
+func (h *host) start(now, floor, random int64) {
+	h.seq++
+	h.last = now
+	h.gap, h.source = random, byRandom
+	if h.adaptive > h.gap {
+		h.gap, h.source = h.adaptive, byAdaptive
+	}
+	if floor > h.gap {
+		h.gap, h.source = floor, byFloor
+	}
+}
+
+// adapt learns from an answer. A higher delay holds for the gap that is running
+// already; a lower one doesn't shorten it, because it was promised.
+func (h *host) adapt(lim *limits, o Outcome) {
+	d := lim.adaptive.next(time.Duration(h.adaptive), o.Latency, lim.min, lim.ceiling)
+	if d < h.adaptive && o.Status >= 400 {
+		return
+	}
+	h.adaptive = d
+	if d > h.gap && h.seq > 0 {
+		h.gap, h.source = d, byAdaptive
+	}
+}
+
+// forgive resets the counter when the host has been quiet for long enough.
+func (h *host) forgive(now, quiet int64) {
+	if h.refusals > 0 && now >= add(h.until, quiet) {
+		h.refusals, h.until = 0, 0
+	}
+}
+
+// refuse blocks the key after a refusal, and reports whether it did: refusals of
+// requests that started before the block was set are part of it. starts is the shard's.
+func (h *host) refuse(r *refusals, now int64, o Outcome, ord, starts uint64) bool {
+	if ord <= h.blockOrd {
+		return false
+	}
+	n := h.refusals
+	if n < math.MaxUint16 {
+		n++
+	}
+	until := add(now, r.stay(int(n), o.RetryAfter)) // may panic, so before anything is changed
+	h.refusals, h.until, h.blockOrd = n, until, starts
+	return true
+}
+
+// clear lifts the block after a success of a request that started after it was
+// set, and reports whether there was one.
+func (h *host) clear(ord uint64) bool {
+	if h.refusals == 0 || ord <= h.blockOrd {
+		return false
+	}
+	h.refusals, h.until = 0, 0
+	return true
+}
+
+// owes reports whether forgetting h would break a promise.
+func (h *host) owes(now, forgive int64) bool {
+	return h.busy != 0 || h.earliest(0) > now || h.refusals > 0 && now < add(h.until, forgive)
+}

@@ -1,0 +1,95 @@
+package hostlimit
+
+import (
+	"iter"
+	"time"
+)
+
+// A HostState is what a Memory knows of one key, for a status page.
+type HostState struct {
+	Key      string
+	Starts   uint64 // requests started since the key's state was made
+	InFlight int    // slots in use, leaked ones included until somebody takes them back
+	Slots    int    // slots that the key has
+	Waiters  int    // requests in the queue
+
+	Next         time.Time // earliest start of the head of the queue, or of the next request; in the past if it could start
+	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
+	Refusals     int       // refusals in a row; positive after a block's end too, until a probe succeeds
+	Probing      bool      // a first request after a block is in flight
+
+	Delay       time.Duration // delay in force since the last start
+	DelaySource string        // what decided it: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
+	Adaptive    time.Duration // delay by response times; 0 without Delay.Adaptive
+}
+
+// Hosts returns the keys that are known, in no order. Each state is true for
+// itself; the keys go on while they are listed.
+func (m *Memory) Hosts() iter.Seq[HostState] {
+	return func(yield func(HostState) bool) {
+		var batch [slabSize]HostState
+		for s := range m.shards {
+			sh := &m.shards[s]
+			for from := uint32(0); ; from += slabSize {
+				n, more := sh.states(from, &batch)
+				for i := range batch[:n] {
+					st := &batch[i]
+					lim, err := m.limitsOf(st.Key)
+					if err != nil {
+						lim = m.limits // Acquire reports it
+					}
+					st.Slots = lim.slots
+					if !yield(*st) {
+						return
+					}
+				}
+				if !more {
+					break
+				}
+			}
+		}
+	}
+}
+
+// states copies the states of one slab, which keeps the mutex short.
+func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bool) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	m := sh.m
+	now := m.now()
+	for i := from; i < min(from+slabSize, sh.made); i++ {
+		h := sh.host(i)
+		if h.nameLen == noName {
+			continue
+		}
+		st := HostState{
+			Key:         string(sh.name(h)),
+			Starts:      h.seq,
+			Refusals:    int(h.refusals),
+			Delay:       time.Duration(h.gap),
+			DelaySource: h.source.String(),
+			Adaptive:    time.Duration(h.adaptive),
+		}
+		next := h.earliest(0)
+		if h.busy > 0 {
+			b := sh.busy[h.busy-1]
+			st.InFlight, st.Waiters, st.Probing = b.inFlight, b.waiting, b.probe != nil
+			if b.head != nil {
+				next = h.earliest(b.head.floor)
+			}
+		}
+		if h.refusals > 0 {
+			next = max(next, h.until)
+			if h.until > now {
+				st.BlockedUntil = m.at(h.until)
+			}
+			if now >= add(h.until, m.refusals.forgive) {
+				st.Refusals = 0
+			}
+		}
+		st.Next = m.at(next)
+		batch[n] = st
+		n++
+	}
+	return n, from+slabSize < sh.made
+}

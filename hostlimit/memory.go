@@ -1,0 +1,236 @@
+package hostlimit
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"time"
+)
+
+// Memory is the Limiter of one process. It starts no goroutine: time passes in
+// the callers' own, so there is nothing to close, and everything works in a
+// testing/synctest bubble (make the Memory inside it). It is safe for
+// concurrent use and must not be copied.
+//
+// Stamps are taken from the monotonic clock, counted from the time of day at
+// which the Memory was made. So the gaps in a log of them are exact, also where
+// the machine's clock was set in between.
+type Memory struct {
+	rules
+	base          time.Time
+	seed          maphash.Seed
+	shards        []shard
+	hostsPerShard int
+	places        *places // nil without MaxInFlight
+
+	// compiled keeps what Override gave, checked once for each value.
+	compiledMu sync.RWMutex
+	compiled   map[Limits]*limits
+}
+
+var _ Limiter = (*Memory)(nil)
+
+// New returns a Memory with the rules of c. The error names every field that is
+// wrong.
+func New(c Config) (*Memory, error) {
+	r, err := c.compile()
+	if err != nil {
+		return nil, err
+	}
+	m := &Memory{rules: r, base: time.Now(), seed: maphash.MakeSeed()}
+	n := 64
+	for n > 1 && r.maxHosts/n < 64 {
+		n /= 2
+	}
+	m.shards = make([]shard, n)
+	for i := range m.shards {
+		m.shards[i].m = m
+	}
+	m.hostsPerShard = r.maxHosts / n
+	if r.maxInFlight > 0 {
+		m.places = &places{max: r.maxInFlight, ttl: r.leaseTTL}
+	}
+	return m, nil
+}
+
+func (m *Memory) now() int64 { return int64(time.Since(m.base)) }
+
+func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }
+
+// shard of a hash: by its lower half, because the upper one is the tag.
+func (m *Memory) shard(hash uint64) *shard { return &m.shards[hash&uint64(len(m.shards)-1)] }
+
+// Acquire implements Limiter. If ctx is done before the request may start,
+// the error is ctx.Err() itself; if it is known beforehand that the deadline of ctx comes
+// first, the turn is refused at once and takes no place. An Override whose limits make no sense is an error
+// too.
+func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	lim, err := m.limitsOf(key)
+	if err != nil {
+		return nil, err
+	}
+	hash := m.hash(key)
+	sh := m.shard(hash)
+	least := max(0, int64(floor))
+
+	sh.mu.Lock()
+	now := m.now()
+	i := sh.get(hash, key, now)
+	h := sh.host(i)
+	b := sh.busyOf(i, h)
+	b.refresh(h, now)
+	if b.head == nil {
+		if why, _ := b.hold(h, lim, least, now); why == free {
+			l := b.start(h, lim, least, now)
+			sh.mu.Unlock()
+			return l, nil
+		}
+	}
+	w := &waiter{lim: lim, floor: least, arrived: now, latest: add(now, m.maxWait), giveUp: add(now, m.maxWait)}
+	if t, ok := ctx.Deadline(); ok {
+		// A start at the very deadline is of no use.
+		if last := add(now, int64(time.Until(t))-1); last < w.latest {
+			w.latest, w.byContext = last, true
+		}
+	}
+	if bound := b.bound(h, now, lim, least); bound > w.latest {
+		err := m.refusal(key, bound, tooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+		if b.head == nil {
+			b.leaveLine()
+		}
+		sh.settle(b)
+		sh.mu.Unlock()
+		m.handOut()
+		return nil, err
+	}
+	w.wake = make(chan struct{}, 1)
+	b.join(w, now)
+	sh.mu.Unlock()
+	return m.wait(ctx, sh, w)
+}
+
+// wait waits until w starts or is refused. Only the head of a queue has a timer; the
+// others are woken when they become the head.
+func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (Lease, error) {
+	var timer *time.Timer
+	for {
+		l, d, err := m.look(ctx, sh, w)
+		if l != nil || err != nil {
+			if timer != nil {
+				timer.Stop()
+			}
+			if err != nil {
+				return nil, err
+			}
+			return l, nil
+		}
+		var alarm <-chan time.Time
+		if d >= 0 {
+			if timer == nil {
+				timer = time.NewTimer(d)
+			} else {
+				timer.Reset(d)
+			}
+			alarm = timer.C
+		}
+		select {
+		case <-w.wake:
+		case <-alarm:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// look is one look of w at its queue. Without a lease or an error, w should look again
+// when it is woken, and after d unless that is negative.
+func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d time.Duration, err error) {
+	if m.places != nil {
+		m.sweep()
+		defer m.handOut()
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	b := w.b
+	if b == nil {
+		return nil, 0, w.err // refused meanwhile
+	}
+	h := sh.host(b.host)
+	now := m.now()
+	b.refresh(h, now)
+	if err := ctx.Err(); err != nil {
+		b.leave(w)
+		sh.settle(b)
+		return nil, 0, err
+	}
+	l, until := b.look(h, w, now)
+	if w.err != nil {
+		sh.settle(b)
+		return nil, 0, w.err
+	}
+	if until == never {
+		return l, -1, nil
+	}
+	return l, time.Duration(until - now), nil
+}
+
+// Next implements Limiter. It counts the queue ahead with the smallest delays
+// that there can be; what has no known end, such as a slot that is held, it
+// doesn't count. A key that nobody ever asked for can start now.
+func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, err
+	}
+	lim, err := m.limitsOf(key)
+	if err != nil {
+		return time.Time{}, err
+	}
+	hash := m.hash(key)
+	sh := m.shard(hash)
+	least := max(0, int64(floor))
+
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := m.now()
+	i, ok := sh.find(hash, key)
+	if !ok {
+		return m.at(now), nil
+	}
+	h := sh.host(i)
+	h.forgive(now, m.refusals.forgive)
+	if h.busy > 0 {
+		return m.at(sh.busy[h.busy-1].bound(h, now, lim, least)), nil
+	}
+	return m.at(h.first(now, least)), nil
+}
+
+// limitsOf returns the limits of key.
+func (m *Memory) limitsOf(key string) (*limits, error) {
+	if m.override == nil {
+		return m.limits, nil
+	}
+	l, ok := m.override(key)
+	if !ok || l == (Limits{}) {
+		return m.limits, nil
+	}
+	m.compiledMu.RLock()
+	c := m.compiled[l]
+	m.compiledMu.RUnlock()
+	if c != nil {
+		return c, nil
+	}
+	c, err := l.compile(m.limits)
+	if err != nil {
+		return nil, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
+	}
+	m.compiledMu.Lock()
+	defer m.compiledMu.Unlock()
+	if m.compiled == nil || len(m.compiled) >= 1024 {
+		m.compiled = make(map[Limits]*limits) // bounded, whatever Override thinks up
+	}
+	m.compiled[l] = c
+	return c, nil
+}

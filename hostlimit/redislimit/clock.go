@@ -1,0 +1,104 @@
+package redislimit
+
+import "time"
+
+// drift is how much two clocks may differ in speed.
+const drift = 200e-6
+
+// A slip up to this is taken for a clock that is being slewed, more for one that
+// was stepped.
+const slewed = 20 * time.Millisecond
+
+// A serverClock bounds the server's clock on this process's monotonic clock. A
+// reply that carries the server's time T, to a call that was sent at t0 and
+// answered at t1, proves that T was between the two; all such proofs together
+// keep the bounds narrower than any round trip. The wall clock of this process
+// is not consulted.
+//
+// Times of the server are microseconds, as in step.lua; times of this process
+// are durations since the limiter was made.
+type serverClock struct {
+	known  bool
+	at     time.Duration // when the bounds were drawn; they widen with drift
+	lo, hi time.Duration // bounds of server time minus monotonic time
+}
+
+// bounds returns the bounds of server time minus monotonic time at now.
+func (c *serverClock) bounds(now time.Duration) (lo, hi time.Duration) {
+	widen := time.Duration(drift * float64(now-c.at))
+	return c.lo - widen, c.hi + widen
+}
+
+// learn takes in that the server's clock showed us microseconds between sent and
+// received. It returns by how much that contradicts what was known: zero unless
+// the server's clock was stepped or slewed, or another server answered.
+func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.Duration) {
+	lo := time.Duration(us)*time.Microsecond - received
+	hi := time.Duration(us+1)*time.Microsecond - sent
+	if c.known {
+		oldLo, oldHi := c.bounds(received)
+		switch {
+		case lo > oldHi:
+			slip = lo - oldHi
+		case hi < oldLo:
+			slip = hi - oldLo
+		default:
+			lo, hi = max(lo, oldLo), min(hi, oldHi)
+		}
+	}
+	c.known, c.at, c.lo, c.hi = true, received, lo, hi
+	return slip
+}
+
+// surely returns the monotonic time from which the server's clock surely shows
+// at least us.
+func (c *serverClock) surely(us int64, now time.Duration) time.Duration {
+	lo, _ := c.bounds(now)
+	return time.Duration(us)*time.Microsecond - lo
+}
+
+// passed returns how far past us the server's clock may be at now.
+func (c *serverClock) passed(us int64, now time.Duration) time.Duration {
+	_, hi := c.bounds(now)
+	return now + hi - time.Duration(us)*time.Microsecond
+}
+
+// uncertainty returns the width of the bounds.
+func (c *serverClock) uncertainty(now time.Duration) time.Duration {
+	lo, hi := c.bounds(now)
+	return hi - lo
+}
+
+// The smallest and largest guard. A guard of 50 ms is a machine so loaded that
+// nothing else helps.
+const (
+	minGuard = 300 * time.Microsecond
+	maxGuard = 50 * time.Millisecond
+)
+
+// A guard is how late after its start time a request may still start: the
+// server leaves that much room on top of every delay. A start that comes later
+// asks again. The guard follows the lateness that this process sees, near its
+// 98th percentile: a larger one slows every host down, a smaller one costs calls.
+type guard struct {
+	late time.Duration
+}
+
+// saw takes in how late a start was noticed.
+func (g *guard) saw(late time.Duration) {
+	late = max(late, 0)
+	if late > g.late {
+		g.late += (late - g.late) / 4
+	} else {
+		g.late -= (g.late - late) / 128
+	}
+	g.late = min(g.late, maxGuard)
+}
+
+// allow returns the guard for the next start of a caller that came too late
+// misses times in a row, while the server's clock is known up to uncertainty.
+// Both keep a guard from being shorter than anyone could keep to.
+func (g *guard) allow(misses int, uncertainty time.Duration) time.Duration {
+	d := max(g.late+g.late/4, minGuard) + min(uncertainty, maxGuard)
+	return min(d<<min(misses, 6), 10*maxGuard)
+}

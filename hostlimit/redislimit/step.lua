@@ -1,0 +1,434 @@
+-- step runs a list of operations on the hosts of one partition, atomically, at
+-- the server's time. Every operation may be run twice with the same effect as
+-- once, because clients repeat calls whose reply was lost.
+--
+-- KEYS[1]                 the partition's generation, a hash
+-- KEYS[2i], KEYS[2i+1]    host i: its state, a hash, and its queue, a sorted set
+--
+-- All times are microseconds; a time is the server's clock unless a name says
+-- otherwise. A lease's id is PROCESS.SEQ.DELAY.FLOOR: it carries what the lease
+-- asks for, so that a hand-over needs nothing but the id.
+--
+-- Host fields:
+--   a, pa    earliest next start; its value before the last start
+--   l, pl    latest possible time of the last start; its value before that
+--   lo       lease of the last start
+--   b, bs    blocked until; when the block was set
+--   f        refusals in a row, one for each block
+--   pr       lease that probes after a block
+--   ad       adaptive delay
+--   n        starts since this state was made
+--   qs       arrivals at the queue
+--   g        generation of the leases
+--   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go
+
+local CHANNEL, ALONE = ARGV[1], ARGV[2] == '1'
+local GEN, STEPPED = ARGV[3], ARGV[4] == '1'
+local QUARANTINE, GUARD, LEAD, HORIZON = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local CLAIM, TTL, FORGIVE = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local RESERVED, GONE = 1, 2
+
+-- tostring and .. would turn a time into 1.7e+15.
+local function int(x) return string.format('%.0f', x) end
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- The generation tells whether the leases in this server are those that the
+-- clients believe in. It changes when the server has lost its data (or its
+-- latest data) and when its clock was stepped; then nothing starts until the
+-- clients have told again what they hold.
+local gen = {}
+do
+	local f = redis.call('HMGET', KEYS[1], 'run', 'id', 'q', 'chk', 'x')
+	gen.run, gen.id, gen.q = f[1], f[2], tonumber(f[3] or 0)
+	local chk, kept = tonumber(f[4] or 0), tonumber(f[5] or 0)
+	local why
+	if not gen.id or now - chk >= 20000 or now < chk then
+		-- INFO costs more than the rest of a step, hence at most every 20 ms. Where
+		-- an ACL forbids it, restarts from a dump can't be seen.
+		local info = redis.pcall('INFO', 'server')
+		local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
+		if not gen.id or gen.run ~= run then
+			why = 'r'
+		elseif now < chk then
+			why = 's'
+		end
+		gen.run = run
+		redis.call('HSET', KEYS[1], 'chk', int(now))
+	end
+	if STEPPED and GEN == gen.id then why = 's' end
+	if why then
+		gen.id, gen.q = why .. int(now), now + QUARANTINE
+		redis.call('HSET', KEYS[1], 'run', gen.run, 'id', gen.id, 'q', int(gen.q), 'chk', int(now))
+	end
+	gen.kept = why and 0 or kept
+end
+
+-- owe keeps the generation alive until t; it must outlive the state it vouches for.
+local function owe(t)
+	if t > gen.kept - 3600000000 then
+		gen.kept = t + 2 * 3600000000
+		redis.call('HSET', KEYS[1], 'x', int(gen.kept))
+		redis.call('PEXPIRE', KEYS[1], int(math.ceil((gen.kept - now) / 1000)))
+	end
+end
+owe(now + 24 * 3600000000)
+
+local numbers = {a = true, pa = true, l = true, pl = true, b = true, bs = true, f = true, ad = true, n = true, qs = true}
+local hosts = {}
+
+local function set(h, field, value)
+	h[field] = value
+	h.dirty[field] = true
+end
+
+local function drop(h, id)
+	if h.leases[id] then
+		h.leases[id] = nil
+		h.live = h.live - 1
+	end
+	h.dirty[id] = true
+	if h.pr == id then set(h, 'pr', '') end
+end
+
+local function hold(h, id, due, guard, state)
+	if not h.leases[id] then h.live = h.live + 1 end
+	local proc, delay, floor = string.match(id, '^(%w+)%.%d+%.(%d+)%.(%d+)$')
+	local expiry = state == GONE and due + TTL or math.max(due, now) + CLAIM
+	local lease = {id = id, proc = proc, delay = tonumber(delay), floor = tonumber(floor), expiry = expiry, due = due, guard = guard, state = state}
+	h.leases[id] = lease
+	h.dirty[id] = true
+	return lease
+end
+
+local function load(i)
+	local h = hosts[i]
+	if h then return h end
+	h = {key = KEYS[2 * i], queue = KEYS[2 * i + 1], a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, ad = 0, n = 0, qs = 0,
+		lo = '', pr = '', g = '', leases = {}, live = 0, expired = 0, dirty = {}}
+	hosts[i] = h
+	local raw = redis.call('HGETALL', h.key)
+	for j = 1, #raw, 2 do
+		local k, v = raw[j], raw[j + 1]
+		if numbers[k] then
+			h[k] = tonumber(v)
+		elseif #k <= 2 then
+			h[k] = v
+		else
+			local expiry, due, guard, state = string.match(v, '^(%d+):(%d+):(%d+):(%d)$')
+			local lease = hold(h, k, tonumber(due), tonumber(guard), tonumber(state))
+			lease.expiry = tonumber(expiry)
+			h.dirty[k] = nil
+		end
+	end
+	if h.g ~= gen.id then
+		for id in pairs(h.leases) do drop(h, id) end
+		if h.pr ~= '' then set(h, 'pr', '') end
+		set(h, 'lo', '')
+		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
+			-- These times were told by another clock. The clients bring theirs along.
+			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs'}) do set(h, k, 0) end
+			if h.f > 0 then set(h, 'b', now) end
+		end
+		set(h, 'g', gen.id)
+	end
+	for id, lease in pairs(h.leases) do
+		if lease.expiry <= now then
+			if lease.state == GONE then h.expired = h.expired + 1 end
+			drop(h, id)
+		end
+	end
+	if h.f > 0 and now > h.b + FORGIVE then
+		set(h, 'f', 0)
+		set(h, 'b', 0)
+	end
+	return h
+end
+
+local function save(h)
+	local put, del = {}, {}
+	local owed = math.max(h.a, h.l, h.ad > 0 and now + 600000000 or 0)
+	if h.f > 0 or h.b > now then owed = math.max(owed, h.b + FORGIVE) end
+	for _, lease in pairs(h.leases) do owed = math.max(owed, lease.expiry) end
+	for k in pairs(h.dirty) do
+		local lease = h.leases[k]
+		if lease then
+			put[#put + 1] = k
+			put[#put + 1] = int(lease.expiry) .. ':' .. int(lease.due) .. ':' .. int(lease.guard) .. ':' .. lease.state
+		elseif numbers[k] and h[k] ~= 0 then
+			put[#put + 1] = k
+			put[#put + 1] = int(h[k])
+		elseif not numbers[k] and #k <= 2 and h[k] ~= '' then
+			put[#put + 1] = k
+			put[#put + 1] = h[k]
+		else
+			del[#del + 1] = k
+		end
+	end
+	if #del > 0 then redis.call('HDEL', h.key, unpack(del)) end
+	if #put > 0 then
+		redis.call('HSET', h.key, unpack(put))
+		redis.call('PEXPIRE', h.key, int(math.ceil((math.max(owed, now) - now) / 1000) + 60000))
+		owe(owed)
+	end
+end
+
+-- count returns the number of leases that were let go, other than that of id,
+-- and since when started requests hold all n slots (0: they don't).
+local function count(h, n, id)
+	local gone, last = 0, 0
+	for k, lease in pairs(h.leases) do
+		if k ~= id and lease.state == GONE then
+			gone = gone + 1
+			last = math.max(last, lease.due)
+		end
+	end
+	return gone, gone >= n and last <= now and last or 0
+end
+
+-- earliest returns the next start that lease id may have, were there no block,
+-- behind all reservations that are due before the given time.
+local function earliest(h, id, floor, before)
+	local s = math.max(now, h.a, h.l + floor, gen.q)
+	for k, r in pairs(h.leases) do
+		if k ~= id and r.state == RESERVED and (not before or r.due < before or (r.due == before and k < id)) then
+			local d = math.max(r.delay, h.ad)
+			s = math.max(s, r.due + (d > 0 and r.guard or 0) + d, r.due + r.guard + floor)
+		end
+	end
+	return s
+end
+
+local function push(lease, due, why)
+	return redis.call('PUBLISH', CHANNEL .. lease.proc, lease.id .. ' ' .. int(due) .. ' ' .. why)
+end
+
+local function why(h, s)
+	return h.b > now and h.b >= s and 'b' or 'd'
+end
+
+-- hand gives free slots to the longest waiting, with a time to start.
+local function hand(h, n)
+	while h.live < n do
+		local first = redis.call('ZRANGE', h.queue, 0, 0)[1]
+		if not first then return end
+		redis.call('ZREM', h.queue, first)
+		local lease = hold(h, first, now, GUARD, RESERVED)
+		local s = math.max(earliest(h, first, lease.floor), h.b)
+		hold(h, first, s, GUARD, RESERVED)
+		-- Nobody listens: that process is gone. On a cluster, PUBLISH counts only
+		-- the node's own listeners; there the reservation lapses unless it is claimed.
+		if push(lease, s, why(h, s)) == 0 and ALONE then drop(h, first) end
+	end
+end
+
+-- again plans the reservations anew after a turn was given back or a block
+-- lifted, and tells those that may start earlier; all of them if they wait for a probe.
+local function again(h, probed)
+	local order = {}
+	for _, r in pairs(h.leases) do
+		if r.state == RESERVED then order[#order + 1] = r end
+	end
+	table.sort(order, function(x, y) return x.due < y.due or (x.due == y.due and x.id < y.id) end)
+	for _, r in ipairs(order) do
+		local s = math.max(earliest(h, r.id, r.floor, r.due), h.b)
+		if probed or s < r.due - 1000 then push(hold(h, r.id, s, r.guard, RESERVED), s, why(h, s)) end
+	end
+end
+
+-- back undoes the letting go of a lease that has not started.
+local function back(h, lease)
+	if lease.state ~= GONE then return end
+	if h.lo == lease.id then
+		set(h, 'a', h.pa)
+		set(h, 'l', h.pl)
+		set(h, 'n', math.max(h.n - 1, 0))
+		set(h, 'lo', '')
+	end
+	if h.pr == lease.id then set(h, 'pr', '') end
+	lease.state = RESERVED
+	h.dirty[lease.id] = true
+end
+
+local ops = {}
+
+-- take asks for a turn, again and again until the reply is GO.
+--   GO     start, guard, delay, seq, slots in use, probe, expired, refusals, adaptive delay, next start
+--   AT     start, why               come again shortly before that time
+--   WAIT   place, busy since, why   every slot is taken; a push will come if the caller listens
+--   PROBE                           a probe is on its way; a push will come
+--   LATE   start, why               that is later than the caller may wait
+-- why is d for the delay, b for a block, s for slots.
+function ops.take(h, id, n, wait, ahead, least, listens)
+	n, wait, ahead, least = tonumber(n), tonumber(wait), tonumber(ahead), tonumber(least)
+	local me = h.leases[id]
+	if me then
+		back(h, me)
+	else
+		hand(h, n)
+		me = h.leases[id] -- it may have been mine
+	end
+	if me and count(h, n, id) >= n then
+		-- Restored leases have filled the slots.
+		drop(h, id)
+		me = nil
+		redis.call('ZADD', h.queue, 0, id)
+	end
+	if not me then
+		local place = redis.call('ZRANK', h.queue, id)
+		if h.live >= n then
+			local waiting = place or redis.call('ZCARD', h.queue)
+			local _, since = count(h, n, '')
+			if wait >= 0 then
+				local floor = tonumber(string.match(id, '%d+$'))
+				local s = math.max(earliest(h, id, floor), h.b) + (waiting + ahead) * least
+				if s - now > wait then
+					redis.call('ZREM', h.queue, id)
+					return {'LATE', int(s), why(h, s)}
+				end
+			end
+			if listens == '1' then
+				if not place then
+					set(h, 'qs', h.qs + 1)
+					redis.call('ZADD', h.queue, int(h.qs), id)
+				end
+				redis.call('PEXPIRE', h.queue, 120000)
+			end
+			return {'WAIT', waiting, int(since), since > 0 and 's' or why(h, now)}
+		end
+		-- hand left the queue empty, else the slots would be taken.
+		me = hold(h, id, now, GUARD, RESERVED)
+		me.due = math.max(earliest(h, id, me.floor), h.b)
+	end
+	local s = math.max(earliest(h, id, me.floor, me.due), h.b)
+	local reason = why(h, s)
+	if wait >= 0 and s + ahead * least - now > wait then
+		drop(h, id)
+		again(h)
+		hand(h, n)
+		return {'LATE', int(s), reason}
+	end
+	if h.f > 0 and h.pr ~= '' and h.pr ~= id and h.leases[h.pr] then
+		hold(h, id, s, GUARD, RESERVED).expiry = now + CLAIM + 1000000
+		return {'PROBE'}
+	end
+	if s - now > HORIZON then
+		hold(h, id, s, GUARD, RESERVED)
+		return {'AT', int(s), reason}
+	end
+	-- The reply is LEAD under way, which counts only where it arrives after s.
+	local guard = math.max(GUARD, now + LEAD + GUARD - s)
+	hold(h, id, s, guard, GONE)
+	local d = math.max(me.delay, h.ad)
+	set(h, 'pa', h.a)
+	set(h, 'pl', h.l)
+	-- Without a delay there is no gap to protect, so the guard doesn't pace.
+	set(h, 'a', math.max(h.a, s + (d > 0 and guard or 0) + d))
+	set(h, 'l', s + guard)
+	set(h, 'lo', id)
+	set(h, 'n', h.n + 1)
+	if h.f > 0 then set(h, 'pr', id) end
+	local expired = h.expired
+	h.expired = 0
+	return {'GO', int(s), int(guard), int(d), h.n, h.live, h.pr == id and 1 or 0, expired, h.f, int(h.ad), int(h.a)}
+end
+
+-- release gives a slot back; undone says that the request never started.
+function ops.release(h, id, n, undone)
+	local lease = h.leases[id]
+	if lease then
+		local probed = h.pr == id
+		if undone == '1' then back(h, lease) end
+		drop(h, id)
+		if probed or undone == '1' then again(h, probed) end
+	else
+		redis.call('ZREM', h.queue, id)
+	end
+	hand(h, tonumber(n))
+	return {lease and 1 or 0}
+end
+
+-- observe learns from an answer: kind is refused, ok or neutral. gone is when
+-- the lease was let go: what left before a block says nothing about it. known
+-- is the number of refusals that the caller knew then, more how long to stay
+-- away after one more of them, first after a first one.
+-- Returns whether it changed something, blocked until, refusals, and the latest
+-- time at which a request that was let go before may still start.
+function ops.observe(h, id, n, gone, kind, known, more, first, adaptive, failed)
+	gone, adaptive = tonumber(gone), tonumber(adaptive)
+	local changed, latest = 0, 0
+	if adaptive >= 0 and not (failed == '1' and adaptive < h.ad) and adaptive ~= h.ad then
+		set(h, 'ad', adaptive)
+	end
+	if kind == 'refused' and gone > h.bs then
+		local stay = tonumber(h.f == tonumber(known) and more or first)
+		set(h, 'f', h.f + 1)
+		set(h, 'b', math.max(h.b, now + stay))
+		set(h, 'bs', now)
+		set(h, 'pr', '')
+		changed = 1
+		for _, lease in pairs(h.leases) do
+			if lease.state == GONE then latest = math.max(latest, lease.due + lease.guard) end
+		end
+	elseif kind == 'ok' and gone > h.bs and (h.f > 0 or h.b > 0) then
+		set(h, 'f', 0)
+		set(h, 'b', 0)
+		set(h, 'pr', '')
+		changed = 1
+		again(h, true)
+	elseif h.pr == id then
+		-- The probe told nothing: the next one tries.
+		set(h, 'pr', '')
+		again(h, true)
+	end
+	hand(h, tonumber(n))
+	return {changed, int(h.b), h.f, int(latest)}
+end
+
+-- renew prolongs a lease whose body is still being read.
+function ops.renew(h, id)
+	local lease = h.leases[id]
+	if lease and lease.state == GONE then
+		lease.expiry = now + TTL
+		h.dirty[id] = true
+	end
+	return {lease and 1 or 0}
+end
+
+-- restore tells what a client knows of a host, as durations from now: the next
+-- start, the last start (before now), the block and its refusals, and its leases with the
+-- time they have left.
+function ops.restore(h, a, l, b, f, ...)
+	if tonumber(a) > 0 then set(h, 'a', math.max(h.a, now + a)) end
+	set(h, 'l', math.max(h.l, now + l))
+	if tonumber(b) > 0 then
+		set(h, 'b', math.max(h.b, now + b))
+		set(h, 'bs', now)
+	end
+	set(h, 'f', math.max(h.f, tonumber(f)))
+	local leases = {...}
+	for i = 1, #leases, 2 do
+		if not h.leases[leases[i]] or h.leases[leases[i]].state ~= GONE then
+			hold(h, leases[i], now, GUARD, GONE).expiry = now + leases[i + 1]
+		end
+	end
+	return {1}
+end
+
+-- peek returns the earliest start of a newcomer, without taking a place.
+function ops.peek(h, floor, n, least)
+	local waiting = redis.call('ZCARD', h.queue)
+	return {int(math.max(earliest(h, '', tonumber(floor)), h.b) + waiting * tonumber(least))}
+end
+
+local replies = {int(now), gen.id, int(math.max(gen.q - now, 0))}
+local i = 12
+while ARGV[i] do
+	local name, host, args = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+	local h = load(host)
+	replies[#replies + 1] = ops[name](h, unpack(ARGV, i + 3, i + 2 + args))
+	i = i + 3 + args
+end
+for _, h in pairs(hosts) do save(h) end
+return replies

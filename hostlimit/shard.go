@@ -1,0 +1,203 @@
+package hostlimit
+
+import (
+	"hash/maphash"
+	"sync"
+)
+
+const (
+	slabSize = 64               // hosts that are allocated at once: 4 KB
+	noName   = ^uint32(0)       // marks a free host
+	sample   = 16               // hosts looked at to find one to forget
+	leases   = 4096 / leaseSize // leases that are allocated at once
+)
+
+// A shard holds the hosts of a part of the keys under one mutex, which is never
+// held across a wait. It is built for millions of idle hosts: the hosts lie in
+// slabs, their names one after the other in an arena, and an open-addressed
+// index of hash tags leads to them, so the garbage collector has next to
+// nothing to follow.
+type shard struct {
+	mu sync.Mutex
+	m  *Memory
+
+	// index is a hash table with linear probing. An entry is the upper half of the key's
+	// hash, then 1 + the number of the host; 0 is an empty entry.
+	index []uint64
+	hosts int // entries in use
+
+	slabs []*[slabSize]host
+	made  uint32 // hosts ever taken from the slabs
+	free  uint32 // 1 + number of the first free host
+	names []byte
+	waste int    // bytes in names of hosts that are gone
+	hand  uint32 // where the search for a host to forget goes on
+
+	busy     []*busy
+	freeBusy []uint32 // places in busy that are free
+	chunk    []lease  // leases to hand out
+	starts   uint64   // requests ever started: gives starts an order
+
+	_ [64]byte // keeps the mutexes of neighbours on different cache lines
+}
+
+func (sh *shard) host(i uint32) *host { return &sh.slabs[i/slabSize][i%slabSize] }
+
+func (sh *shard) name(h *host) []byte { return sh.names[h.name:][:h.nameLen] }
+
+// find returns the number of key's host.
+func (sh *shard) find(hash uint64, key string) (uint32, bool) {
+	if sh.hosts == 0 {
+		return 0, false
+	}
+	tag, mask := hash>>32, uint64(len(sh.index)-1)
+	for pos := tag & mask; sh.index[pos] != 0; pos = (pos + 1) & mask {
+		if e := sh.index[pos]; e>>32 == tag {
+			if i := uint32(e) - 1; string(sh.name(sh.host(i))) == key {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// get returns the number of key's host, and makes it if there is none.
+func (sh *shard) get(hash uint64, key string, now int64) uint32 {
+	i, ok := sh.find(hash, key)
+	if ok {
+		return i
+	}
+	for range 2 { // two, so that a shard above its bound comes down again
+		if sh.hosts >= sh.m.hostsPerShard {
+			sh.forget(now)
+		}
+	}
+	if sh.free > 0 {
+		i = sh.free - 1
+		sh.free = sh.host(i).name
+	} else {
+		if sh.made%slabSize == 0 {
+			sh.slabs = append(sh.slabs, new([slabSize]host))
+		}
+		i = sh.made
+		sh.made++
+	}
+	*sh.host(i) = host{name: uint32(len(sh.names)), nameLen: uint32(len(key))}
+	sh.names = append(sh.names, key...)
+	sh.hosts++
+	if sh.hosts*4 > len(sh.index)*3 {
+		sh.grow()
+	}
+	sh.put(hash>>32<<32 | uint64(i+1))
+	return i
+}
+
+func (sh *shard) put(entry uint64) {
+	mask := uint64(len(sh.index) - 1)
+	pos := entry >> 32 & mask
+	for sh.index[pos] != 0 {
+		pos = (pos + 1) & mask
+	}
+	sh.index[pos] = entry
+}
+
+func (sh *shard) grow() {
+	old := sh.index
+	sh.index = make([]uint64, max(8, 2*len(old)))
+	for _, e := range old {
+		if e != 0 {
+			sh.put(e)
+		}
+	}
+}
+
+// forget drops, of the next few hosts that owe nothing, the one that started its
+// last request the longest ago.
+func (sh *shard) forget(now int64) {
+	var oldest *host
+	var number uint32
+	for range min(sample, sh.made) {
+		sh.hand++
+		if sh.hand >= sh.made {
+			sh.hand = 0
+		}
+		h := sh.host(sh.hand)
+		if h.nameLen != noName && (oldest == nil || h.last < oldest.last) && !h.owes(now, sh.m.refusals.forgive) {
+			oldest, number = h, sh.hand
+		}
+	}
+	if oldest != nil {
+		sh.remove(number, oldest)
+	}
+}
+
+func (sh *shard) remove(i uint32, h *host) {
+	mask := uint64(len(sh.index) - 1)
+	pos := maphash.Bytes(sh.m.seed, sh.name(h)) >> 32 & mask
+	for uint32(sh.index[pos]) != i+1 {
+		pos = (pos + 1) & mask
+	}
+	// Close the gap: move back every later entry of the run that may lie here.
+	for next := (pos + 1) & mask; sh.index[next] != 0; next = (next + 1) & mask {
+		home := sh.index[next] >> 32 & mask
+		if (next-home)&mask >= (next-pos)&mask {
+			sh.index[pos] = sh.index[next]
+			pos = next
+		}
+	}
+	sh.index[pos] = 0
+	sh.hosts--
+
+	sh.waste += int(h.nameLen)
+	*h = host{name: sh.free, nameLen: noName}
+	sh.free = i + 1
+	if sh.waste > 4096 && sh.waste > len(sh.names)/2 {
+		sh.compact()
+	}
+}
+
+// compact copies the names in use to a new arena.
+func (sh *shard) compact() {
+	names := make([]byte, 0, len(sh.names)-sh.waste)
+	for i := range sh.made {
+		if h := sh.host(i); h.nameLen != noName {
+			at := uint32(len(names))
+			names = append(names, sh.name(h)...)
+			h.name = at
+		}
+	}
+	sh.names, sh.waste = names, 0
+}
+
+// busyOf returns the live state of host i, and makes it if there is none.
+func (sh *shard) busyOf(i uint32, h *host) *busy {
+	if h.busy > 0 {
+		return sh.busy[h.busy-1]
+	}
+	var at uint32
+	if n := len(sh.freeBusy); n > 0 {
+		at = sh.freeBusy[n-1]
+		sh.freeBusy = sh.freeBusy[:n-1]
+	} else {
+		at = uint32(len(sh.busy))
+		sh.busy = append(sh.busy, &busy{sh: sh})
+	}
+	b := sh.busy[at]
+	b.host, b.used, b.full = i, true, never
+	h.busy = at + 1
+	return b
+}
+
+// settle frees b when nobody holds or wants its key any more.
+func (sh *shard) settle(b *busy) {
+	if !b.used || b.inFlight > 0 || b.head != nil {
+		return
+	}
+	if p := sh.m.places; p != nil {
+		p.leave(b)
+	}
+	h := sh.host(b.host)
+	sh.freeBusy = append(sh.freeBusy, h.busy-1)
+	h.busy = 0
+	b.used, b.inLine, b.probe = false, false, nil
+}
