@@ -17,13 +17,41 @@ import "strings"
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
 	chosen, name := f.choose(product)
-	b := builder{file: f, exact: f.opt.GoogleExact}
+	r := &Rules{group: strings.Clone(name), exact: f.opt.GoogleExact}
+	var ps []pattern
 	if chosen != nil {
-		for i, g := range f.groups {
-			b.add(g, func(a agentLine) bool { return a.group == i && chosen(a) })
+		for from := 0; from < len(f.agents); {
+			g := f.agents[from].group
+			to, named := from, false
+			for ; to < len(f.agents) && f.agents[to].group == g; to++ {
+				named = named || chosen(f.agents[to])
+			}
+			if named {
+				ps = f.patterns(f.groups[g], ps)
+			}
+			from = to
 		}
 	}
-	return b.rules(strings.Clone(name))
+	r.compiled = compile(ps)
+	return r
+}
+
+// patterns appends the rules of a group.
+func (f *File) patterns(g group, ps []pattern) []pattern {
+	x := lex(f.text[:g.end], g.start, g.line)
+	var l line
+	for x.next(&l) {
+		if l.kind != kindAllow && l.kind != kindDisallow {
+			continue
+		}
+		ps = append(ps, parsePattern(&l, f.opt.GoogleExact))
+		if l.kind == kindAllow {
+			if p, ok := indexAlternative(&l, f.opt.GoogleExact); ok {
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps
 }
 
 // choose returns which User-agent lines name the crawler, nil if none does, and the name.

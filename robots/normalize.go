@@ -41,7 +41,7 @@ func unhex(c byte) (byte, bool) {
 	case '0' <= c && c <= '9':
 		return c - '0', true
 	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		return c|0x20 - 'a' + 10, true
+		return c | 0x20 - 'a' + 10, true
 	}
 	return 0, false
 }
@@ -85,18 +85,18 @@ func upper(c byte) byte {
 	return c
 }
 
-// appendNormal appends a target, or a stretch of a pattern without wildcards, to dst as RFC
+// appendNormal appends a path, or a stretch of a pattern without wildcards, to dst as RFC
 // 9309 section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
-// unreserved ASCII decoded. So are %2A and %24, which stand for a literal star and dollar
-// (section 2.2.3); whoever calls has found the wildcards before.
+// unreserved ASCII decoded. A star or a dollar here is a literal one, and section 2.2.3
+// writes those %2A and %24, so that "Disallow: /a%2A" stops "/a*" as well as "/a%2A".
 //
-// What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a target
+// What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a path
 // which somebody has normalised already compares the same.
 func appendNormal(dst []byte, s string) []byte {
 	base := len(dst)
 	for i := range len(s) {
 		c := s[i]
-		if c >= 0x80 {
+		if c >= 0x80 || c == '*' || c == '$' {
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
 			continue
 		}
@@ -108,7 +108,7 @@ func appendNormal(dst []byte, s string) []byte {
 			if !ok1 || !ok2 {
 				break
 			}
-			if v := hi<<4 | lo; isUnreserved(v) || v == '*' || v == '$' {
+			if v := hi<<4 | lo; isUnreserved(v) {
 				dst = append(dst[:n], v)
 				continue
 			}

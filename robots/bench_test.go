@@ -1,0 +1,79 @@
+package robots_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-politeness/politeness/internal/robotsgen"
+	"github.com/go-politeness/politeness/robots"
+	"github.com/jimsmart/grobotstxt"
+)
+
+func BenchmarkTest(b *testing.B) {
+	for _, s := range robotsgen.Shapes {
+		body := robotsgen.File(s)
+		rules := robots.Parse(body).Agent("FooBot")
+		paths := robotsgen.Paths(body, 1024)
+		b.Run(s.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				rules.Test(paths[i&1023])
+				i++
+			}
+		})
+	}
+}
+
+func BenchmarkTestGrobotstxt(b *testing.B) {
+	for _, s := range robotsgen.Shapes {
+		body := string(robotsgen.File(s))
+		paths := robotsgen.Paths([]byte(body), 1024)
+		for i := range paths {
+			paths[i] = "https://example.com" + paths[i]
+		}
+		b.Run(s.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				grobotstxt.AgentAllowed(body, "FooBot", paths[i&1023])
+				i++
+			}
+		})
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	for _, s := range robotsgen.Shapes {
+		body := robotsgen.File(s)
+		b.Run(s.Name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(body)))
+			for b.Loop() {
+				robots.Parse(body).Agent("FooBot")
+			}
+			b.ReportMetric(float64(retained(body))/float64(len(body)), "retained/text")
+		})
+	}
+}
+
+// retained returns how many bytes of the heap the rules of one agent keep.
+func retained(body []byte) int64 {
+	const n = 8
+	var before, after runtime.MemStats
+	kept := make([]*robots.Rules, n)
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range kept {
+		kept[i] = robots.Parse(body).Agent("FooBot")
+	}
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(kept)
+	return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n
+}
+
+var _ = strings.Repeat

@@ -1,0 +1,390 @@
+package robots
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// Compiled rules are a trie over the patterns' literal prefixes, that is over what comes
+// before the first star. Test walks it once along the path. Every node knows the best rule
+// among those that need no more than the bytes read so far; patterns that go on after
+// a star hang off the node of their prefix. All of it is a handful of flat slices of small
+// structs without pointers, and one string.
+type compiled struct {
+	text   string // the rules as written, and where normalisation changes them the patterns
+	rules  []rule
+	nodes  []node // nodes[0] is the root, whose label is empty
+	fans   []fan
+	more   []more
+	wilds  []wild
+	starts []uint32
+}
+
+// A rule is what a Verdict reports of a pattern, and what decides between patterns.
+type rule struct {
+	off  uint32 // its text as written: text[off:][:len]
+	line uint32
+	rank rank
+	len  uint16 // at most maxLine
+}
+
+// A rank orders matching rules: the longer pattern wins, then Allow. (Then the earlier
+// line.) It is twice the length of the escaped pattern, at most 3 x maxLine, plus 1 for Allow.
+type rank uint32
+
+func rankOf(length int, allow bool) rank {
+	r := rank(length) << 1
+	if allow {
+		r |= 1
+	}
+	return r
+}
+
+// allows reports what a rule of this rank decides: an empty pattern forbids nothing.
+func (r rank) allows() bool { return r&1 != 0 || r < 2 }
+
+// none is the index of no rule.
+const none = hasMore - 1
+
+// better reports whether rule a decides rather than rule b, both of them matching.
+func (c *compiled) better(a, b uint32) bool {
+	if a == none || b == none {
+		return a != none
+	}
+	x, y := &c.rules[a], &c.rules[b]
+	return x.rank > y.rank || x.rank == y.rank && x.line < y.line
+}
+
+// A node of the trie stands for a prefix: its parent's, and its own label.
+type node struct {
+	label uint32 // text[label:][:len]
+	kids  uint32 // its children: nodes[kids:][:n], or fans[kids] if there are more than fewKids
+	info  uint32 // the best rule that needs no more than the prefix; with hasMore set, an index into more
+	len   uint16
+	first byte // of the label
+	n     uint8
+}
+
+// fewKids is how many children are searched one by one.
+const fewKids = 3
+
+// hasMore marks a node.info that leads to a more.
+const hasMore = 1 << 31
+
+// A more is what few nodes have.
+type more struct {
+	best  uint32 // as node.info
+	exact uint32 // the best rule for a path that is the prefix; none for none
+	wilds        // the patterns that go on after a star
+}
+
+// A fan finds a child by the first byte of its label. All bytes of a normalised pattern
+// are ASCII.
+type fan struct {
+	has  [2]uint64
+	kids uint32
+}
+
+// find returns the index of the only child whose label can begin with c, and whether
+// there is one. It looks at the lower seven bits of c.
+func (f *fan) find(c byte) (uint32, bool) {
+	if bit := uint64(1) << (c & 63); c&64 == 0 {
+		return f.kids + uint32(bits.OnesCount64(f.has[0]&(bit-1))), f.has[0]&bit != 0
+	} else {
+		return f.kids + uint32(bits.OnesCount64(f.has[0])+bits.OnesCount64(f.has[1]&(bit-1))), f.has[1]&bit != 0
+	}
+}
+
+// A wild is what follows a pattern's first star.
+type wild struct {
+	tail uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
+	rule uint32
+	key  uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
+	len  uint16
+	end  bool // the path must end where the tail does
+}
+
+// wilds are those of one prefix. The ones without a key come first, best first: they are
+// tested one by one. The others are found by what the path contains: those whose key
+// has the hash h are compiled.wilds[starts[h]:starts[h+1]], starts counted from table.
+// Few wilds aren't worth a table and are all among the first.
+type wilds struct {
+	from, keyed, to uint32
+	top             uint32 // the best of their rules
+	table           uint32
+	shift           uint8
+}
+
+// fewWilds is how many wilds are tested one by one.
+const fewWilds = 6
+
+// hashKey spreads keys over a table of 1<<(32-shift) places.
+func hashKey(key uint32, shift uint8) uint32 { return key * 0x9e3779b1 >> shift }
+
+// A builder compiles patterns.
+type builder struct {
+	compiled
+	arena  []byte
+	ps     []pattern
+	sorted []sortKey
+}
+
+// A sortKey stands for a pattern and sorts, most often without a look at it.
+type sortKey struct {
+	head uint64 // the first bytes of its prefix
+	i    uint32
+}
+
+// compile compiles patterns, in any order.
+func compile(ps []pattern) compiled {
+	b := builder{ps: ps, sorted: make([]sortKey, len(ps))}
+	size := 0
+	for i := range ps {
+		b.sorted[i] = sortKey{head: head(ps[i].prefix), i: uint32(i)}
+		size += len(ps[i].text)
+	}
+	slices.SortFunc(b.sorted, func(x, y sortKey) int {
+		if x.head != y.head {
+			return cmp.Compare(x.head, y.head)
+		}
+		return order(&ps[x.i], &ps[y.i])
+	})
+	// Of patterns that match the same paths the best always decides.
+	b.sorted = slices.CompactFunc(b.sorted, func(x, y sortKey) bool {
+		return x.head == y.head && sameMatches(&ps[x.i], &ps[y.i])
+	})
+	b.arena = make([]byte, 0, size)
+	b.rules = make([]rule, 0, len(b.sorted))
+	b.nodes = make([]node, 1, len(b.sorted)+len(b.sorted)/2+1)
+	b.node(0, 0, len(b.sorted), 0, none)
+	c := b.compiled
+	c.text = string(b.arena)
+	c.rules, c.nodes, c.fans, c.more = fit(c.rules), fit(c.nodes), fit(c.fans), fit(c.more)
+	c.wilds, c.starts = fit(c.wilds), fit(c.starts)
+	return c
+}
+
+// fit returns s where it takes no more room than it needs.
+func fit[E any](s []E) []E {
+	if cap(s) == len(s) {
+		return s
+	}
+	return append(make([]E, 0, len(s)), s...)
+}
+
+// head returns the first eight bytes of s as a number that sorts as they do.
+func head(s string) uint64 {
+	var h uint64
+	for i := range 8 {
+		h <<= 8
+		if i < len(s) {
+			h |= uint64(s[i])
+		}
+	}
+	return h
+}
+
+// node makes nodes[at] of sorted[lo:hi], the patterns whose prefixes share more than the
+// depth bytes of the parent. best is the parent's best rule.
+func (b *builder) node(at uint32, lo, hi, depth int, best uint32) {
+	if lo == hi {
+		b.nodes[at] = node{info: best} // a root without rules
+		return
+	}
+	start := lo
+	first, last := b.at(lo).prefix, b.at(hi-1).prefix
+	var n node
+	end := depth
+	if at > 0 {
+		end += commonPrefix(first[depth:], last[depth:])
+		n.first, n.len = first[depth], uint16(end-depth)
+	}
+	// Patterns whose prefix ends here come first: the mere prefix, with $, then those with a star.
+	kids := lo
+	for kids < hi && len(b.at(kids).prefix) == end {
+		kids++
+	}
+	m := more{best: best, exact: none, wilds: wilds{top: none}}
+	for lo < kids && b.at(lo).tail == "" {
+		r := b.rule(b.at(lo))
+		if p := b.at(lo); p.end {
+			m.exact = r
+		} else if b.better(r, m.best) {
+			m.best = r
+		}
+		lo++
+	}
+	if lo < kids {
+		m.wilds = b.hang(lo, kids)
+	}
+	n.info = m.best
+	if m.exact != none || m.wilds.from < m.wilds.to {
+		n.info = uint32(len(b.more)) | hasMore
+		b.more = append(b.more, m)
+	}
+	b.nodes[at] = n
+	b.children(at, kids, hi, end, m.best)
+	b.nodes[at].label = b.at(start).stored + uint32(depth) // by now every pattern is stored
+}
+
+func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
+
+// children makes the children of nodes[at], one for each byte that follows at depth end in sorted[lo:hi].
+func (b *builder) children(at uint32, lo, hi, end int, best uint32) {
+	var cuts [129]int // where the children begin, and hi
+	n := 0
+	for i := lo; i < hi; i++ {
+		if i == lo || b.at(i).prefix[end] != b.at(i - 1).prefix[end] {
+			cuts[n] = i
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	cuts[n] = hi
+	kids := uint32(len(b.nodes))
+	b.nodes = append(b.nodes, make([]node, n)...)
+	b.nodes[at].n, b.nodes[at].kids = uint8(n), kids
+	if n > fewKids {
+		b.nodes[at].kids = uint32(len(b.fans))
+		f := fan{kids: kids}
+		for _, i := range cuts[:n] {
+			c := b.at(i).prefix[end]
+			f.has[c>>6] |= 1 << (c & 63)
+		}
+		b.fans = append(b.fans, f)
+	}
+	for i := range n {
+		b.node(kids+uint32(i), cuts[i], cuts[i+1], end, best)
+	}
+}
+
+// commonPrefix returns how many first bytes a and b share.
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// rule keeps what a Verdict says of p, and stores its prefix.
+func (b *builder) rule(p *pattern) uint32 {
+	text := b.keep(p.text)
+	p.stored = text + uint32(p.value)
+	if p.value < 0 {
+		p.stored = b.keep(p.prefix)
+	}
+	b.rules = append(b.rules, rule{off: text, line: uint32(p.line), rank: p.rank, len: uint16(len(p.text))})
+	return uint32(len(b.rules) - 1)
+}
+
+// tail returns where the tail of p is stored, whose prefix is.
+func (b *builder) tail(p *pattern) uint32 {
+	at := p.stored + uint32(len(p.prefix)) + 1
+	if p.value >= 0 && strings.HasPrefix(string(b.arena[at:min(len(b.arena), int(at)+len(p.tail))]), p.tail) {
+		return at
+	}
+	return b.keep(p.tail)
+}
+
+// keep stores s and returns where.
+func (b *builder) keep(s string) uint32 {
+	at := uint32(len(b.arena))
+	b.arena = append(b.arena, s...)
+	return at
+}
+
+// hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star.
+func (b *builder) hang(lo, hi int) wilds {
+	w := wilds{from: uint32(len(b.wilds)), top: none}
+	for i := lo; i < hi; i++ {
+		p := b.at(i)
+		r := b.rule(p)
+		b.wilds = append(b.wilds, wild{tail: b.tail(p), rule: r, len: uint16(len(p.tail)), end: p.end})
+		if b.better(r, w.top) {
+			w.top = r
+		}
+	}
+	w.to = uint32(len(b.wilds))
+	w.keyed = w.to
+	hung := b.wilds[w.from:]
+	if len(hung) > fewWilds {
+		b.chooseKeys(hung)
+	}
+	slices.SortFunc(hung, func(x, y wild) int {
+		if (x.key == 0) != (y.key == 0) {
+			return cmp.Compare(x.key, y.key)
+		}
+		if b.better(x.rule, y.rule) {
+			return -1
+		}
+		return 1
+	})
+	keyed, _ := slices.BinarySearchFunc(hung, 0, func(x wild, _ int) int {
+		return cmp.Compare(min(x.key, 1), 1)
+	})
+	if keyed == len(hung) {
+		return w
+	}
+	w.keyed = w.from + uint32(keyed)
+	hung = hung[keyed:]
+	size := bits.Len(uint(len(hung)))
+	w.shift = uint8(32 - size)
+	slices.SortStableFunc(hung, func(x, y wild) int {
+		return cmp.Compare(hashKey(x.key, w.shift), hashKey(y.key, w.shift))
+	})
+	w.table = uint32(len(b.starts))
+	i := 0
+	for h := range uint32(1 << size) {
+		b.starts = append(b.starts, w.keyed+uint32(i))
+		for i < len(hung) && hashKey(hung[i].key, w.shift) == h {
+			i++
+		}
+	}
+	b.starts = append(b.starts, w.to)
+	return w
+}
+
+// chooseKeys gives each wild the key, of all in its tail, that the fewest others of them share.
+func (b *builder) chooseKeys(hung []wild) {
+	const size = 1 << 12
+	var seen [size]uint16
+	for _, w := range hung {
+		for key := range keys(b.tailOf(w)) {
+			if n := &seen[hashKey(key, 32-12)]; *n < 1<<16-1 {
+				*n++
+			}
+		}
+	}
+	for i := range hung {
+		least := uint16(1<<16 - 1)
+		for key := range keys(b.tailOf(hung[i])) {
+			if n := seen[hashKey(key, 32-12)]; hung[i].key == 0 || n < least {
+				hung[i].key, least = key, n
+			}
+		}
+	}
+}
+
+func (b *builder) tailOf(w wild) string { return string(b.arena[w.tail:][:w.len]) }
+
+// keys yields every three bytes of tail that a matching path contains in a row.
+func keys(tail string) func(func(uint32) bool) {
+	return func(yield func(uint32) bool) {
+		for segment := range strings.SplitSeq(tail, "*") {
+			for i := range max(0, len(segment)-2) {
+				if !yield(keyAt(segment, i)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func keyAt(s string, i int) uint32 {
+	return uint32(s[i]) | uint32(s[i+1])<<8 | uint32(s[i+2])<<16
+}

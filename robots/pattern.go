@@ -1,0 +1,139 @@
+package robots
+
+import (
+	"cmp"
+	"strings"
+)
+
+// A pattern is a rule on its way to be compiled. Its strings may be parts of the file's text.
+type pattern struct {
+	prefix string // what comes before the first star, or all of it
+	tail   string // what follows that star; empty if the pattern is a mere prefix
+	end    bool   // the path must end where the pattern does: a $
+	rank   rank
+	line   int
+	text   string // the rule as written
+	value  int    // where in text prefix begins; -1 if normalisation made it another
+	stored uint32 // set by the builder: where in its arena prefix begins
+}
+
+// parsePattern compiles the value of a rule.
+func parsePattern(l *line, exact bool) pattern {
+	p := pattern{text: l.text, line: l.num, value: len(l.text) - len(l.value)}
+	norm, end := strings.CutSuffix(l.value, "$")
+	length := len(l.value)
+	if !isPlain(norm) {
+		norm, length = normalPattern(norm, exact)
+		p.value = -1
+		if end {
+			length++
+		}
+	}
+	p.end = end
+	p.rank = rankOf(length, l.kind == kindAllow)
+	var star bool
+	if p.prefix, p.tail, star = strings.Cut(norm, "*"); !star {
+		return p
+	}
+	// A star at the end, with a $ or not, asks for nothing more.
+	if p.tail == "" || p.tail[len(p.tail)-1] == '*' {
+		p.end = false
+	}
+	p.tail = dropStars(p.tail)
+	return p
+}
+
+// indexAlternative returns the pattern that an Allow of ".../index.htm..." stands for
+// too: the directory alone.
+func indexAlternative(l *line, exact bool) (pattern, bool) {
+	const index = "/index.htm"
+	slash := strings.LastIndexByte(l.value, '/')
+	if slash < 0 || len(l.value)-slash < len(index) {
+		return pattern{}, false
+	}
+	name := l.value[slash:]
+	if !isPlain(name) && !exact {
+		name, _ = normalPattern(name, false)
+	}
+	if !strings.HasPrefix(name, index) {
+		return pattern{}, false
+	}
+	dir := *l
+	dir.value = l.value[:slash+1] + "$"
+	p := parsePattern(&dir, exact)
+	if p.value >= 0 {
+		p.value = len(l.text) - len(l.value)
+	}
+	return p, true
+}
+
+// dropStars drops the stars at both ends of a tail, and makes every run of others one.
+func dropStars(s string) string {
+	s = strings.Trim(s, "*")
+	if !strings.Contains(s, "**") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := range len(s) {
+		if s[i] != '*' || s[i-1] != '*' {
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+// isPlain reports whether normalisation leaves a pattern without its final $ as it is.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c == '%' || c == '$' || c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+// normalPattern returns a pattern as paths are compared with it, and the length that it
+// counts for.
+func normalPattern(value string, exact bool) (string, int) {
+	b := make([]byte, 0, len(value)+16)
+	if exact {
+		b = appendEscaped(b, value)
+		return string(b), len(b)
+	}
+	for first := true; ; first = false {
+		stretch, rest, more := strings.Cut(value, "*")
+		if !first {
+			b = append(b, '*')
+		}
+		b = appendNormal(b, stretch)
+		if !more {
+			break
+		}
+		value = rest
+	}
+	// A dollar within is longer only for the sake of the comparison.
+	return string(b), len(b) - 2*strings.Count(value, "$")
+}
+
+// order sorts patterns by prefix, brings together those that match the same paths,
+// and puts the best of them first.
+func order(a, b *pattern) int {
+	if c := strings.Compare(a.prefix, b.prefix); c != 0 {
+		return c
+	}
+	if c := strings.Compare(a.tail, b.tail); c != 0 {
+		return c
+	}
+	if a.end != b.end {
+		if b.end {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.line, b.line))
+}
+
+// sameMatches reports whether two patterns match the same paths.
+func sameMatches(a, b *pattern) bool {
+	return a.end == b.end && a.prefix == b.prefix && a.tail == b.tail
+}
