@@ -18,6 +18,7 @@ import (
 // the machine's clock was set in between.
 type Memory struct {
 	rules
+	config        Config
 	base          time.Time
 	seed          maphash.Seed
 	shards        []shard
@@ -38,7 +39,7 @@ func New(c Config) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{rules: r, base: time.Now(), seed: maphash.MakeSeed()}
+	m := &Memory{rules: r, config: c, base: time.Now(), seed: maphash.MakeSeed()}
 	n := 64
 	for n > 1 && r.maxHosts/n < 64 {
 		n /= 2
@@ -53,6 +54,9 @@ func New(c Config) (*Memory, error) {
 	}
 	return m, nil
 }
+
+// Config returns what m was made of, to make another one like it.
+func (m *Memory) Config() Config { return m.config }
 
 func (m *Memory) now() int64 { return int64(time.Since(m.base)) }
 
