@@ -1,0 +1,54 @@
+// Package politenesstest is a fake web for the unit tests of crawlers: sites
+// with pages, robots.txt, latencies and failures, behind an
+// [http.RoundTripper], with a record of every request and a checker that finds
+// the impolite ones.
+//
+// There are no sockets. Inside a [testing/synctest] bubble all waiting is
+// virtual, so that a crawl of a week takes milliseconds and each start has its
+// exact time; outside of one the same web works in real time.
+//
+//	synctest.Test(t, func(t *testing.T) {
+//		web := politenesstest.NewWeb()
+//		web.Site("https://example.com").
+//			Robots("User-agent: *\nCrawl-delay: 2\nDisallow: /private\n").
+//			Page("/", "hello").
+//			Latency(50 * time.Millisecond)
+//
+//		crawl(t.Context(), web) // a crawler whose transport ends at web
+//
+//		web.Check(t, politenesstest.Rules{Delay: 500 * time.Millisecond, Concurrency: 2})
+//	})
+//
+// A [Site] is scripted by its methods, which can be called again at any time,
+// also while the crawl runs: a robots.txt that changes, a site that is [Site.Down], a
+// [Site.Storm] of 429. A single path is scripted by an [http.Handler]; beside the
+// ones of net/http (http.RedirectHandler and the like) there are [Text], [Status],
+// [Bytes], [Drip], [Slow], [InTurn] and [Drop], which can be put into one another and
+// serve in an httptest.Server too:
+//
+//	site.Handle("/flaky", politenesstest.InTurn(
+//		politenesstest.Drop(),                                   // a network error,
+//		politenesstest.Status(503, "Retry-After", "5"),          // an overloaded server,
+//		politenesstest.Slow(time.Minute, politenesstest.Text("hello")))) // then a slow answer, for ever
+//
+// # What is like http.Transport
+//
+// Requests that an [http.Transport] refuses are refused alike (no host, another
+// scheme, a malformed header), before they count as requests. The request's body is
+// read and closed on every path. A response has its Request, Date,
+// Content-Type and Content-Length; HEAD, 204 and 304 have no body. A done
+// context ends the exchange, in RoundTrip as well as in the middle of a body.
+// There are no redirects, no cookies and no decompression: the first two are
+// http.Client's, and the third isn't imitated.
+//
+// # Handlers and goroutines
+//
+// Handlers run as in a server: each in a goroutine of its own, with output that is
+// handed over when the handler flushes, has written 4 KiB, or returns, and a
+// request context that is done once the client has gone: its context is done, or the body was
+// closed or read to its end. Writes then fail. The goroutine ends when the
+// handler returns, so a handler that waits should watch its request's context, as
+// all of this package do; one that sleeps on must be outslept before a bubble ends. A
+// body that is neither read to its end nor closed holds its handler if that has more than 64 KiB
+// left to say, and its [Request.End] stays zero: it is a leak, and a bubble reports it.
+package politenesstest

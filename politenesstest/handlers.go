@@ -1,0 +1,94 @@
+package politenesstest
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+)
+
+// Text answers 200 with body. Its Content-Type is found from the body, as by net/http.
+func Text(body string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = io.WriteString(w, body) // fails when the client has gone
+	})
+}
+
+// Status answers code with the given headers, which are names followed by their
+// values, and with the code's text as body where one is allowed:
+//
+//	Status(429, "Retry-After", "3")
+func Status(code int, headers ...string) http.Handler {
+	if len(headers)%2 != 0 {
+		panic(fmt.Sprintf("politenesstest: Status: header %q has no value", headers[len(headers)-1]))
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := 0; i < len(headers); i += 2 {
+			w.Header().Add(headers[i], headers[i+1])
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, http.StatusText(code)) // fails where no body is allowed
+	})
+}
+
+// Bytes answers 200 with a body of n bytes, which are made as they are read, so
+// that a huge body costs no memory. Content-Length says n.
+func Bytes(n int64) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+		_, _ = io.CopyN(w, zeros{}, n)
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// Drip answers 200 with a body that comes in n pieces, one every interval and the
+// first at once. There is no Content-Length: the client sees the end only at the end.
+func Drip(piece string, n int, interval time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for i := range n {
+			if i > 0 && sleep(r.Context(), interval) != nil {
+				return
+			}
+			_, _ = io.WriteString(w, piece)
+			_ = http.NewResponseController(w).Flush()
+		}
+	})
+}
+
+// Slow waits for d, then lets h answer. [Site.Latency] does the same for a whole site.
+func Slow(d time.Duration, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if sleep(r.Context(), d) == nil {
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// InTurn lets each handler answer one request, in turn; the last one answers all
+// further requests.
+func InTurn(handlers ...http.Handler) http.Handler {
+	if len(handlers) == 0 {
+		panic("politenesstest: InTurn without handlers")
+	}
+	var served atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i := min(served.Add(1), int64(len(handlers))) - 1
+		handlers[i].ServeHTTP(w, r)
+	})
+}
+
+// Drop drops the connection without an answer: the client gets a network error.
+// A handler of your own does so, also in the middle of a body, with panic(http.ErrAbortHandler).
+func Drop() http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+}

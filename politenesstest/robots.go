@@ -1,0 +1,218 @@
+package politenesstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+const (
+	maxHops     = 5                   // redirects of a robots.txt that crawlers follow (RFC 9309, section 2.3.1.2)
+	defaultAge  = 24 * time.Hour      // for which a copy holds (section 2.4)
+	maxStaleAge = 30 * 24 * time.Hour // for which it may while the site is unreachable (section 2.3.1.4)
+)
+
+// A robotsLog is what the crawler has learned of each origin's robots.txt, and when.
+type robotsLog struct {
+	web     *Web
+	learned map[string][]lesson // by origin, in the order of when they were learned
+	fetches map[*exchange]bool  // all requests that belong to a fetch of a robots.txt
+
+	files    map[string]*robots.File // by text
+	compiled map[compiledKey]*robots.Rules
+}
+
+type compiledKey struct{ text, agent string }
+
+// A lesson is the state of knowledge after one fetch of an origin's robots.txt.
+type lesson struct {
+	fetch       *exchange // its first request
+	at          instant
+	unreachable string // why; empty if the site gave an answer
+
+	// The last answer that the site gave.
+	file  bool // whether there is a robots.txt
+	text  string
+	since time.Time
+}
+
+// readRobots reads the web's log for fetches of robots.txt. It needs web.mu.
+func (w *Web) readRobots() *robotsLog {
+	l := &robotsLog{
+		web:      w,
+		learned:  make(map[string][]lesson),
+		fetches:  make(map[*exchange]bool),
+		files:    make(map[string]*robots.File),
+		compiled: make(map[compiledKey]*robots.Rules),
+	}
+	byURL := make(map[string][]*exchange)
+	for _, x := range w.log {
+		if x.isRobots {
+			byURL[x.record.URL] = append(byURL[x.record.URL], x)
+		}
+	}
+	type fetch struct{ first, last *exchange }
+	var fetches []fetch
+	for _, x := range w.log {
+		if x.isRobots && x.url.EscapedPath() == robotsPath {
+			if last := l.follow(x, byURL); last != nil && last.ended != 0 {
+				fetches = append(fetches, fetch{x, last})
+			}
+		}
+	}
+	slices.SortFunc(fetches, func(a, b fetch) int { return int(a.last.ended - b.last.ended) })
+	for _, f := range fetches {
+		l.learn(f.first, f.last)
+	}
+	return l
+}
+
+// follow marks the redirects of a fetch and returns its last request, nil if a
+// redirect was not followed.
+func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) *exchange {
+	l.fetches[x] = true
+	for range maxHops {
+		location := x.location()
+		if location == "" {
+			return x
+		}
+		next := slices.IndexFunc(byURL[location], func(y *exchange) bool { return y.started > x.answered })
+		if next < 0 {
+			return nil
+		}
+		x = byURL[location][next]
+		l.fetches[x] = true
+	}
+	return x
+}
+
+// location is where x's answer redirects to, empty if it doesn't.
+func (x *exchange) location() string {
+	switch x.record.Status {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+	default:
+		return ""
+	}
+	to, err := x.url.Parse(x.record.Response.Get("Location"))
+	if err != nil || x.record.Response.Get("Location") == "" {
+		return ""
+	}
+	return to.String()
+}
+
+// learn adds what the end of a fetch has told.
+func (l *robotsLog) learn(first, last *exchange) {
+	var now lesson
+	if before := l.learned[first.origin]; len(before) > 0 {
+		now = before[len(before)-1]
+	}
+	now.fetch, now.at, now.unreachable = first, last.ended, ""
+	r := last.record
+	switch {
+	case errors.Is(r.Err, context.Canceled):
+		return // says nothing of the site
+	case r.Err != nil:
+		now.unreachable = r.Err.Error()
+	case r.Status == http.StatusTooManyRequests || r.Status >= 500:
+		now.unreachable = fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
+	case r.Status == http.StatusNotModified:
+		now.since = r.End
+	case r.Status < 300:
+		now.file, now.text, now.since = true, string(last.robots), r.End
+	default: // no such file, or too many redirects
+		now.file, now.text, now.since = false, "", r.End
+	}
+	l.learned[first.origin] = append(l.learned[first.origin], now)
+}
+
+// A regime is what an origin's robots.txt allows a crawler at some time.
+type regime struct {
+	log    *robotsLog
+	fetch  *exchange // by which the crawler knows; nil if it never asked
+	denied bool      // nothing is allowed
+	reason string    // why
+	text   string    // of robots.txt
+}
+
+// inForce is the regime under which x started.
+func (l *robotsLog) inForce(x *exchange, r Rules) regime { return l.inForceAt(x.origin, x, r) }
+
+// inForceAt is the regime of an origin when x started.
+func (l *robotsLog) inForceAt(origin string, x *exchange, r Rules) regime {
+	lessons := l.learned[origin]
+	n := sort.Search(len(lessons), func(i int) bool { return lessons[i].at > x.started })
+	if n == 0 {
+		return l.asServed(origin, x.record.Start, r)
+	}
+	known := lessons[n-1]
+	age := x.record.Start.Sub(known.since)
+	maxAge := r.RobotsMaxAge
+	if maxAge == 0 {
+		maxAge = defaultAge
+	}
+	now := regime{log: l, fetch: known.fetch, text: known.text}
+	switch {
+	case known.unreachable != "" && r.AllowUnreachable:
+		now.text = ""
+	case known.unreachable != "" && !(known.file && age <= maxStaleAge):
+		now.denied, now.reason = true, "robots.txt is unreachable: "+known.unreachable
+	case known.unreachable == "" && age > maxAge:
+		present := l.asServed(origin, x.record.Start, r)
+		present.fetch = known.fetch
+		return present
+	}
+	return now
+}
+
+// asServed is the regime for a crawler that would ask at a given time.
+func (l *robotsLog) asServed(origin string, at time.Time, r Rules) regime {
+	now := regime{log: l}
+	site := l.web.sites[origin]
+	if site == nil || site.handlers[robotsPath] != nil || site.sequences[robotsPath] != nil {
+		return now
+	}
+	n := sort.Search(len(site.robots), func(i int) bool { return site.robots[i].since.After(at) })
+	if n == 0 {
+		return now
+	}
+	switch v := site.robots[n-1]; {
+	case v.status < 300:
+		now.text = v.text
+	case v.status == http.StatusTooManyRequests || v.status >= 500:
+		now.denied = !r.AllowUnreachable
+		now.reason = fmt.Sprintf("robots.txt is unreachable: %d %s", v.status, http.StatusText(v.status))
+	}
+	return now
+}
+
+// rules are those of the regime for one agent.
+func (g regime) rules(agent string) *robots.Rules {
+	key := compiledKey{g.text, agent}
+	rules := g.log.compiled[key]
+	if rules == nil {
+		file := g.log.files[g.text]
+		if file == nil {
+			file = robots.Parse([]byte(g.text))
+			g.log.files[g.text] = file
+		}
+		if product := robots.ProductToken(agent); product != "" {
+			rules = file.Agent(product)
+		} else {
+			rules = file.Agent()
+		}
+		g.log.compiled[key] = rules
+	}
+	return rules
+}
+
+// floor is the gap between two starts that the regime asks one agent for.
+func (g regime) floor(agent string, at time.Time) time.Duration {
+	return g.rules(agent).Floor(at)
+}

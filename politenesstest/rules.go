@@ -1,0 +1,77 @@
+package politenesstest
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Rules say what is polite. The zero value asks for what the sites themselves
+// have asked for: their robots.txt with its crawl-delay, and their Retry-After on 429.
+type Rules struct {
+	// Delay is the shortest gap between two starts on a host, those of robots.txt
+	// included. 0: only what robots.txt asks for.
+	Delay time.Duration
+	// Concurrency is the largest number of requests in flight on a host: from the
+	// start to the end of the body. 0: any number.
+	Concurrency int
+	// Agent is the product token, or the User-Agent, whose group of robots.txt holds.
+	// Empty: what each request's own User-Agent header says.
+	Agent string
+	// Refusals are the statuses whose Retry-After closes the host to every request
+	// that starts later. nil: 429 alone. A refusal without a Retry-After names no time and closes nothing.
+	Refusals []int
+	// HostKey groups requests for gaps, concurrency and blocks. nil: by host, with
+	// its port unless that is the scheme's. Robots.txt always holds for its origin.
+	HostKey func(*url.URL) string
+	// Slack is what a gap or a block may fall short. 0: nothing, which is right inside a
+	// synctest bubble. In real time a start is recorded some time after it was
+	// decided on, more or less of it each time, and a few milliseconds are in order.
+	Slack time.Duration
+	// RobotsMaxAge is how long a fetched robots.txt holds. 0: 24 h (RFC 9309, section 2.4).
+	// A start later than that is measured by what the site says now, unless the
+	// site has become unreachable.
+	RobotsMaxAge time.Duration
+	// AllowUnreachable tolerates fetches from sites whose robots.txt was unreachable
+	// (429, 5xx, a network error), for crawlers that fail open. false: nothing may be
+	// fetched, except by a copy of less than 30 days that the crawler had.
+	AllowUnreachable bool
+	// IgnoreRobots checks nothing of robots.txt, for crawlers of one's own sites.
+	IgnoreRobots bool
+}
+
+func (r Rules) refusal(status int) bool {
+	if r.Refusals == nil {
+		return status == http.StatusTooManyRequests
+	}
+	return slices.Contains(r.Refusals, status)
+}
+
+func (r Rules) hostKey(u *url.URL) string {
+	if r.HostKey == nil {
+		return hostOf(u)
+	}
+	return r.HostKey(u)
+}
+
+// maxShown is how many violations Check prints; more of them rarely say more.
+const maxShown = 10
+
+// Check fails t if there are [Web.Violations], with a message that tells each of
+// the first ones in a line.
+func (w *Web) Check(t testing.TB, r Rules) {
+	t.Helper()
+	violations := w.Violations(r)
+	if len(violations) == 0 {
+		return
+	}
+	t.Errorf("%d of %d requests or more were impolite:", len(violations), len(w.Requests()))
+	for _, v := range violations[:min(len(violations), maxShown)] {
+		t.Errorf("  %v", v)
+	}
+	if n := len(violations) - maxShown; n > 0 {
+		t.Errorf("  and %d more", n)
+	}
+}

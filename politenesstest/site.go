@@ -1,0 +1,198 @@
+package politenesstest
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Site is one origin of a [Web]. Its methods script what it answers and return
+// the Site, so that they can be chained. They may be called at any time, from any
+// goroutine; what they change holds from the next answer on.
+type Site struct {
+	web    *Web
+	origin string // as key of Web.sites
+
+	// Under web.mu.
+	robots    []robotsVersion // oldest first
+	handlers  map[string]http.Handler
+	sequences map[string]http.Handler
+	latency   time.Duration
+	down      error
+	storm     time.Time // until when everything is answered 429
+}
+
+// A robotsVersion is what a site says under /robots.txt from some time on.
+type robotsVersion struct {
+	since  time.Time
+	status int
+	text   string
+}
+
+// Robots makes the site answer /robots.txt with text. A site without one answers
+// 404. Answers carry ETag and Last-Modified, and 304 follows to those who ask with them.
+func (s *Site) Robots(text string) *Site {
+	return s.setRobots(robotsVersion{status: http.StatusOK, text: text})
+}
+
+// RobotsStatus makes the site answer /robots.txt with a status and no rules, until
+// Robots is called again.
+func (s *Site) RobotsStatus(status int) *Site {
+	return s.setRobots(robotsVersion{status: status})
+}
+
+func (s *Site) setRobots(v robotsVersion) *Site {
+	return s.set(func() {
+		v.since = time.Now()
+		s.robots = append(s.robots, v)
+	})
+}
+
+// Page makes the site answer path with 200 and body.
+func (s *Site) Page(path, body string) *Site { return s.Handle(path, Text(body)) }
+
+// Handle makes h answer path: a path as in a URL, with its query if only that
+// query is meant. Of all the paths that end in a slash and begin the requested one the longest answers
+// where nothing else does, so that "/" answers the whole site but for
+// /robots.txt. What no path answers is 404.
+//
+// A Page answers nothing below its path, except through Handle with [Text].
+func (s *Site) Handle(path string, h http.Handler) *Site {
+	mustBePath(path)
+	return s.set(func() { s.handlers[path] = h })
+}
+
+// Sequence makes the site answer path with the statuses in turn, the last one for
+// ever. A 200 is answered by what Page, Handle or Robots have said for the path,
+// if anything. Without statuses it takes an earlier Sequence away.
+func (s *Site) Sequence(path string, status ...int) *Site {
+	mustBePath(path)
+	if len(status) == 0 {
+		return s.set(func() { delete(s.sequences, path) })
+	}
+	turns := make([]http.Handler, len(status))
+	for i, code := range status {
+		turns[i] = Status(code)
+		if code == http.StatusOK {
+			turns[i] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				h := s.answer(r.URL)
+				if h == nil {
+					h = Status(http.StatusOK)
+				}
+				h.ServeHTTP(w, r)
+			})
+		}
+	}
+	return s.set(func() { s.sequences[path] = InTurn(turns...) })
+}
+
+// Latency makes the site wait for d before each answer. A request whose context
+// is done meanwhile ends at once. For single paths there is [Slow].
+func (s *Site) Latency(d time.Duration) *Site {
+	return s.set(func() { s.latency = d })
+}
+
+// Down makes every request to the site fail with err, as if there were no
+// connection: syscall.ECONNREFUSED, for instance. With nil the site is up again. For single paths
+// there is [Drop].
+func (s *Site) Down(err error) *Site {
+	return s.set(func() { s.down = err })
+}
+
+// Storm makes the site answer everything, robots.txt included, with 429 for d
+// from now; Retry-After says how much of it is left, in seconds, rounded up. To
+// have one break out during the crawl, use time.AfterFunc.
+func (s *Site) Storm(d time.Duration) *Site {
+	return s.set(func() { s.storm = time.Now().Add(d) })
+}
+
+func (s *Site) set(f func()) *Site {
+	s.web.mu.Lock()
+	defer s.web.mu.Unlock()
+	f()
+	return s
+}
+
+func mustBePath(path string) {
+	if !strings.HasPrefix(path, "/") {
+		panic(fmt.Sprintf("politenesstest: path %q does not begin with a slash", path))
+	}
+}
+
+// handler returns what answers a request for u now, or the error of a site that is down.
+func (s *Site) handler(u *url.URL) (http.Handler, error) {
+	s.web.mu.Lock()
+	now := time.Now()
+	down, storm := s.down, s.storm
+	sequence := find(s.sequences, u)
+	s.web.mu.Unlock()
+	switch {
+	case down != nil:
+		return nil, down
+	case now.Before(storm):
+		left := (storm.Sub(now) + time.Second - 1) / time.Second
+		return Status(http.StatusTooManyRequests, "Retry-After", strconv.FormatInt(int64(left), 10)), nil
+	case sequence != nil:
+		return sequence, nil
+	}
+	if h := s.answer(u); h != nil {
+		return h, nil
+	}
+	return http.NotFoundHandler(), nil
+}
+
+func (s *Site) currentLatency() time.Duration {
+	s.web.mu.Lock()
+	defer s.web.mu.Unlock()
+	return s.latency
+}
+
+// answer returns what Page, Handle or Robots have said for u, nil if nothing.
+func (s *Site) answer(u *url.URL) http.Handler {
+	s.web.mu.Lock()
+	defer s.web.mu.Unlock()
+	if h := find(s.handlers, u); h != nil {
+		return h
+	}
+	path := u.EscapedPath()
+	if path == robotsPath {
+		if n := len(s.robots); n > 0 {
+			return s.robots[n-1]
+		}
+		return nil
+	}
+	for i := strings.LastIndexByte(path, '/'); i >= 0; i = strings.LastIndexByte(path[:i], '/') {
+		if h := s.handlers[path[:i+1]]; h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+// find returns the handler of exactly u: with its query, without, or with its path decoded.
+func find(handlers map[string]http.Handler, u *url.URL) http.Handler {
+	for _, path := range []string{u.RequestURI(), u.EscapedPath(), u.Path} {
+		if h := handlers[path]; h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
+const robotsPath = "/robots.txt"
+
+func (v robotsVersion) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if v.status != http.StatusOK {
+		Status(v.status).ServeHTTP(w, r)
+		return
+	}
+	sum := fnv.New64a()
+	_, _ = sum.Write([]byte(v.text))
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sum.Sum64()))
+	http.ServeContent(w, r, robotsPath, v.since, strings.NewReader(v.text))
+}

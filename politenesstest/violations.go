@@ -1,0 +1,248 @@
+package politenesstest
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Kind of [Violation].
+type Kind string
+
+// The kinds of violations.
+const (
+	Gap         Kind = "gap"         // started too soon after the start before on the host
+	Concurrency Kind = "concurrency" // started while too many were in flight on the host
+	Block       Kind = "block"       // started before the end of a Retry-After that was known
+	Disallowed  Kind = "disallowed"  // fetched what robots.txt disallows
+)
+
+// A Violation is one request that broke the [Rules] in one way.
+type Violation struct {
+	Kind Kind
+	// Request is the one that should not have started, or not then.
+	Request Request
+	// Earlier is what it is measured by: for Gap the start before on the host; for
+	// Concurrency the longest of those in flight; for Block the refusal; for
+	// Disallowed the fetch of robots.txt, zero if the crawler had never asked for it.
+	Earlier Request
+	// Want is what was asked for, and Got what happened: for Gap the time between the
+	// two starts, for Block the time between the refusal and the start; for Concurrency zero.
+	Want, Got time.Duration
+	// Reason says which rule was broken, for people.
+	Reason string
+}
+
+// String tells what happened, in one line that names both requests.
+func (v Violation) String() string {
+	switch v.Kind {
+	case Gap:
+		return fmt.Sprintf("gap: %v started %v after %v: %s", v.Request, v.Got, v.Earlier, v.Reason)
+	case Block:
+		return fmt.Sprintf("block: %v started %v after the answer to %v: %s", v.Request, v.Got, v.Earlier, v.Reason)
+	case Concurrency:
+		return fmt.Sprintf("concurrency: %v started during %v: %s", v.Request, v.Earlier, v.Reason)
+	default:
+		if v.Earlier.Seq == 0 {
+			return fmt.Sprintf("disallowed: %v: %s; its robots.txt was not asked for", v.Request, v.Reason)
+		}
+		return fmt.Sprintf("disallowed: %v: %s; its robots.txt came with %v", v.Request, v.Reason, v.Earlier)
+	}
+}
+
+// Violations returns what was impolite about the requests so far, in the order of
+// their starts:
+//
+//   - gaps between two starts on a host that are shorter than Rules.Delay or than
+//     the crawl-delay and request-rate of robots.txt;
+//   - starts while Rules.Concurrency requests were in flight on the host;
+//   - starts after a 429 with Retry-After had been answered, before its time was over;
+//   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where it is redirected to, are
+//     free of this check, and of no other.
+//
+// The robots.txt in force is the one that the crawler had fetched when the request
+// started, for as long as Rules.RobotsMaxAge; for a crawler that has not
+// asked, the one that the site would have served (unless a Handle or Sequence does). As RFC
+// 9309 has it, 4xx other than 429 allows everything, as do more than five redirects. A
+// crawl-delay that has grown binds from the second start on that follows its fetch.
+//
+// What happens at one instant is forgiven where its order can't be known: a start at
+// the very time of a refusal is none into a block.
+func (w *Web) Violations(r Rules) []Violation {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := checker{rules: r, web: w, hosts: make(map[string]*host), robots: w.readRobots()}
+	for _, x := range w.log {
+		c.check(x)
+	}
+	return c.found
+}
+
+// A checker walks through the requests in the order of their starts.
+type checker struct {
+	rules  Rules
+	web    *Web
+	hosts  map[string]*host
+	robots *robotsLog
+	found  []Violation
+}
+
+// A host is what the checker remembers of a host key.
+type host struct {
+	last  *exchange   // the start before
+	open  []*exchange // may still be in flight, in the order of their starts
+	asked []*exchange // refusals and what may become some: requests with a Retry-After
+}
+
+func (c *checker) check(x *exchange) {
+	key := c.rules.hostKey(x.url)
+	h := c.hosts[key]
+	if h == nil {
+		h = new(host)
+		c.hosts[key] = h
+	}
+	if !c.rules.IgnoreRobots {
+		c.checkDisallowed(x)
+	}
+	c.checkGap(h, x)
+	c.checkConcurrency(h, x)
+	c.checkBlock(h, x)
+
+	h.last = x
+	if c.rules.refusal(x.record.Status) && x.record.Response.Get("Retry-After") != "" {
+		h.asked = append(h.asked, x)
+	}
+}
+
+func (c *checker) report(v Violation, x, earlier *exchange) {
+	v.Request = x.snapshot()
+	if earlier != nil {
+		v.Earlier = earlier.snapshot()
+	}
+	c.found = append(c.found, v)
+}
+
+func (c *checker) checkGap(h *host, x *exchange) {
+	if h.last == nil {
+		return
+	}
+	want, reason := c.rules.Delay, fmt.Sprintf("at least %v apart", c.rules.Delay)
+	if !c.rules.IgnoreRobots {
+		if floor := c.floor(h.last, x); floor > want {
+			want, reason = floor, fmt.Sprintf("at least %v apart by %s%s", floor, x.origin, robotsPath)
+		}
+	}
+	if got := x.record.Start.Sub(h.last.record.Start); got+c.rules.Slack < want {
+		c.report(Violation{Kind: Gap, Want: want, Got: got, Reason: reason}, x, h.last)
+	}
+}
+
+// floor is the gap that robots.txt asked for between the starts of two requests.
+// While it changes, the shorter one: the turn may have been booked before.
+func (c *checker) floor(before, x *exchange) time.Duration {
+	agent := c.agent(x)
+	now := c.robots.inForce(x, c.rules)
+	if now.fetch == nil && c.robots.fetches[x] {
+		return 0 // it is just being asked for
+	}
+	floor := now.floor(agent, x.record.Start)
+	if then := c.robots.inForceAt(x.origin, before, c.rules); then.fetch != nil {
+		floor = min(floor, then.floor(agent, before.record.Start))
+	}
+	return floor
+}
+
+func (c *checker) checkConcurrency(h *host, x *exchange) {
+	if c.rules.Concurrency <= 0 {
+		return
+	}
+	open := h.open[:0]
+	for _, o := range h.open {
+		if o.ended == 0 || o.ended > x.started {
+			open = append(open, o)
+		}
+	}
+	if n := len(open); n >= c.rules.Concurrency {
+		c.report(Violation{
+			Kind:   Concurrency,
+			Reason: fmt.Sprintf("%d in flight with it, at most %d at once", n, c.rules.Concurrency),
+		}, x, open[0])
+	}
+	h.open = append(open, x)
+}
+
+// checkBlock reports a start into the block that lasts longest of those known.
+func (c *checker) checkBlock(h *host, x *exchange) {
+	var refusal *exchange
+	var until time.Time
+	left := h.asked[:0]
+	for _, o := range h.asked {
+		end := o.record.Answered.Add(retryAfter(o.record) - c.rules.Slack)
+		if !x.record.Start.Before(end) {
+			continue // over, for all later starts too
+		}
+		left = append(left, o)
+		if x.record.Start.After(o.record.Answered) && end.After(until) {
+			refusal, until = o, end
+		}
+	}
+	h.asked = left
+	if refusal == nil {
+		return
+	}
+	c.report(Violation{
+		Kind: Block,
+		Want: retryAfter(refusal.record),
+		Got:  x.record.Start.Sub(refusal.record.Answered),
+		Reason: fmt.Sprintf("%d with Retry-After: %s", refusal.record.Status,
+			refusal.record.Response.Get("Retry-After")),
+	}, x, refusal)
+}
+
+// retryAfter is how long r's answer asks to be left alone: delta seconds, or an
+// HTTP-date that is read by the answer's own clock (RFC 9110, section 10.2.3).
+func retryAfter(r Request) time.Duration {
+	value := strings.TrimSpace(r.Response.Get("Retry-After"))
+	if strings.Trim(value, "0123456789") == "" {
+		const most = 1 << 31 // seconds; before multiplying
+		n, err := strconv.ParseInt(value, 10, 64)
+		if value != "" && err != nil { // too many digits
+			n = most
+		}
+		return time.Duration(min(n, most)) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(r.Response.Get("Date"))
+	if err != nil {
+		now = r.Answered
+	}
+	return max(at.Sub(now), 0)
+}
+
+func (c *checker) checkDisallowed(x *exchange) {
+	if c.robots.fetches[x] {
+		return
+	}
+	now := c.robots.inForce(x, c.rules)
+	if now.denied {
+		c.report(Violation{Kind: Disallowed, Reason: now.reason}, x, now.fetch)
+		return
+	}
+	if v := now.rules(c.agent(x)).Test(x.url.RequestURI()); !v.Allowed {
+		c.report(Violation{Kind: Disallowed, Reason: fmt.Sprintf("%q in line %d of %s%s, for %s", v.Rule, v.Line,
+			x.origin, robotsPath, v.Group)}, x, now.fetch)
+	}
+}
+
+// agent is the name that x's robots.txt is read for.
+func (c *checker) agent(x *exchange) string {
+	if c.rules.Agent != "" {
+		return c.rules.Agent
+	}
+	return x.record.Header.Get("User-Agent")
+}

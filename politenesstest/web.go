@@ -1,0 +1,257 @@
+package politenesstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/idna"
+)
+
+// A Web is a set of fake sites and the record of all requests to them. It is the
+// [http.RoundTripper] to test with: give it as Base to politeness.New, or to an
+// http.Client. It is safe for concurrent use, and needs no closing.
+type Web struct {
+	mu    sync.Mutex // never held across a wait
+	sites map[string]*Site
+	log   []*exchange // in order of their starts
+	open  map[*exchange]struct{}
+	now   instant
+
+	robotsAt map[string]struct{} // URLs that a robots.txt was redirected to
+}
+
+// An instant numbers what happens, so that things at the same time keep their order. Zero is never.
+type instant int64
+
+// NewWeb returns a web without sites.
+func NewWeb() *Web {
+	return &Web{
+		sites:    make(map[string]*Site),
+		open:     make(map[*exchange]struct{}),
+		robotsAt: make(map[string]struct{}),
+	}
+}
+
+// Site returns the site of an origin such as "https://example.com" or
+// "http://example.com:8080", and makes it if there is none. It panics if origin
+// has no host, another scheme than http and https, or a path.
+//
+// Requests to an origin that isn't in the web fail as names do that DNS doesn't
+// know, with a [net.DNSError].
+func (w *Web) Site(origin string) *Site {
+	u, err := url.Parse(origin)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		panic(fmt.Sprintf("politenesstest: %q is not an origin, such as https://example.com", origin))
+	}
+	key := originOf(u)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.sites[key]
+	if s == nil {
+		s = &Site{web: w, origin: key, handlers: make(map[string]http.Handler), sequences: make(map[string]http.Handler)}
+		w.sites[key] = s
+	}
+	return s
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (w *Web) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body != nil {
+		defer req.Body.Close() // read whole below, so done with on every return
+	}
+	if err := valid(req); err != nil {
+		return nil, err
+	}
+	ctx := req.Context()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	x, site := w.start(req)
+	resp, err := x.run(site)
+	if err != nil {
+		x.end(err)
+		return nil, err
+	}
+	return resp, nil
+}
+
+// valid returns the error that an http.Transport has for a malformed request.
+func valid(req *http.Request) error {
+	switch {
+	case req.URL == nil:
+		return errors.New("http: nil Request.URL")
+	case req.Header == nil:
+		return errors.New("http: nil Request.Header")
+	case req.URL.Scheme != "http" && req.URL.Scheme != "https":
+		return fmt.Errorf("unsupported protocol scheme %q", req.URL.Scheme)
+	case req.Method != "" && !httpguts.ValidHeaderFieldName(req.Method):
+		return fmt.Errorf("net/http: invalid method %q", req.Method)
+	case req.URL.Host == "":
+		return errors.New("http: no Host in request URL")
+	}
+	for name, values := range req.Header {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Errorf("net/http: invalid header field name %q", name)
+		}
+		for _, v := range values {
+			if !httpguts.ValidHeaderFieldValue(v) {
+				return fmt.Errorf("net/http: invalid header field value for %q", name)
+			}
+		}
+	}
+	return nil
+}
+
+// start records that req starts now. The site is nil if the web has none for it.
+func (w *Web) start(req *http.Request) (*exchange, *Site) {
+	u := *req.URL
+	x := &exchange{web: w, req: req, url: &u, origin: originOf(&u)}
+	header := req.Header.Clone()
+	if _, named := header["User-Agent"]; !named {
+		header.Set("User-Agent", "Go-http-client/1.1") // as http.Transport sends it
+	}
+	method := req.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// A client that cancels a request may start the next one at the same instant,
+	// before anybody has had the time to note the end of the first.
+	for o := range w.open {
+		if ctx := o.req.Context(); ctx.Err() != nil {
+			o.endLocked(context.Cause(ctx))
+		}
+	}
+	x.record = Request{
+		Seq: len(w.log) + 1, Start: time.Now(),
+		Method: method, URL: req.URL.String(), Header: header,
+	}
+	x.started = w.tick()
+	_, redirected := w.robotsAt[x.record.URL]
+	x.isRobots = redirected || req.URL.EscapedPath() == robotsPath
+	w.log = append(w.log, x)
+	w.open[x] = struct{}{}
+	x.stop = context.AfterFunc(req.Context(), func() { x.end(context.Cause(req.Context())) })
+	return x, w.sites[x.origin]
+}
+
+func (w *Web) tick() instant {
+	w.now++
+	return w.now
+}
+
+// A Request is the record of one request that came to a [Web].
+type Request struct {
+	Seq      int       // its number in the order of starts, from 1
+	Start    time.Time // when RoundTrip was called
+	Answered time.Time // when the response's headers were handed over; zero before, and if it failed
+	End      time.Time // when its body was at its end or closed, or the request failed; zero while open
+
+	Method string
+	URL    string
+	Header http.Header // as sent; a request that names no User-Agent is sent as Go-http-client/1.1
+
+	Status   int         // zero without a response
+	Response http.Header // the response's; nil without one
+	Bytes    int64       // bytes of the response's body, as read
+	Err      error       // why it failed, in RoundTrip or in the body
+
+	at time.Duration // of Start, since the first request
+}
+
+// String names r by its number, method, URL, and its time since the web's first request.
+func (r Request) String() string {
+	return fmt.Sprintf("request %d (%s %s at %v)", r.Seq, r.Method, r.URL, r.at)
+}
+
+// Requests returns the records of all requests so far, in the order of their
+// starts. Those that were malformed or cancelled before they began are none.
+func (w *Web) Requests() []Request {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]Request, len(w.log))
+	for i, x := range w.log {
+		all[i] = x.snapshot()
+	}
+	return all
+}
+
+// snapshot returns a copy of x's record that the caller may keep and change.
+func (x *exchange) snapshot() Request {
+	r := x.record
+	r.Header = r.Header.Clone()
+	r.Response = r.Response.Clone()
+	r.at = r.Start.Sub(x.web.log[0].record.Start)
+	return r
+}
+
+// originOf returns u's scheme, host and port as one key: lower case, punycode, no default port.
+func originOf(u *url.URL) string {
+	return u.Scheme + "://" + hostOf(u)
+}
+
+// hostOf returns the host of u, with its port unless that is the scheme's.
+func hostOf(u *url.URL) string {
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		if ascii, err := idna.Lookup.ToASCII(host); err == nil {
+			host = ascii
+		}
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
+		return host
+	}
+	return host + ":" + port
+}
+
+// noSuchHost is the error of a dial to a name that isn't in the DNS.
+func noSuchHost(u *url.URL) error {
+	return &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
+		Err: "no such host", Name: u.Hostname(), IsNotFound: true,
+	}}
+}
+
+// readAll reads the whole request body, which must be as long as it was announced.
+func readAll(req *http.Request) ([]byte, error) {
+	if req.Body == nil {
+		return nil, nil
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	if n := req.ContentLength; n > 0 && n != int64(len(body)) {
+		return nil, fmt.Errorf("http: ContentLength=%d with Body length %d", n, len(body))
+	}
+	return body, nil
+}
+
+// sleep waits for d, or returns the cause of ctx's end.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
