@@ -18,47 +18,68 @@ import "strings"
 func (f *File) Agent(product ...string) *Rules {
 	chosen, name := f.choose(product)
 	r := &Rules{group: strings.Clone(name), exact: f.opt.GoogleExact}
-	var ps []pattern
+	c := collector{file: f, named: chosen}
 	if chosen != nil {
 		for from := 0; from < len(f.agents); {
 			g := f.agents[from].group
-			to, named := from, false
+			to, named := from+1, chosen(&f.agents[from])
 			for ; to < len(f.agents) && f.agents[to].group == g; to++ {
-				named = named || chosen(f.agents[to])
+				named = named || chosen(&f.agents[to])
 			}
 			if named {
-				ps = f.patterns(f.groups[g], ps)
+				c.group(f.groups[g])
 			}
 			from = to
 		}
 	}
-	r.compiled = compile(ps)
+	if len(c.extras.licenses) == 0 {
+		c.extras.licenses = f.License()
+	}
+	r.compiled = compile(c.patterns)
+	r.extras = c.extras.keep()
 	return r
 }
 
-// patterns appends the rules of a group.
-func (f *File) patterns(g group, ps []pattern) []pattern {
-	x := lex(f.text[:g.end], g.start, g.line)
+// A collector gathers what a crawler's groups say.
+type collector struct {
+	file     *File
+	named    func(*agentLine) bool
+	patterns []pattern
+	extras   extras
+}
+
+// group takes in one group of the crawler's.
+func (c *collector) group(g group) {
+	exact := c.file.opt.GoogleExact
+	x := lex(c.file.text[:g.end], g.start, g.line)
+	// An agent that joins a list late shares the rules of all of it, but what stands before, say
+	// the Crawl-delay of a group without rules, was said to the others.
+	joined := false
 	var l line
 	for x.next(&l) {
-		if l.kind != kindAllow && l.kind != kindDisallow {
-			continue
-		}
-		ps = append(ps, parsePattern(&l, f.opt.GoogleExact))
-		if l.kind == kindAllow {
-			if p, ok := indexAlternative(&l, f.opt.GoogleExact); ok {
-				ps = append(ps, p)
+		switch l.kind {
+		case kindAllow, kindDisallow:
+			c.patterns = append(c.patterns, parsePattern(&l, exact))
+			if l.kind == kindAllow {
+				if p, ok := indexAlternative(&l, exact); ok {
+					c.patterns = append(c.patterns, p)
+				}
+			}
+		case kindUserAgent:
+			joined = joined || c.named(&agentLine{value: l.value})
+		case kindOther:
+			if joined {
+				c.extras.add(&l, exact)
 			}
 		}
 	}
-	return ps
 }
 
 // choose returns which User-agent lines name the crawler, nil if none does, and the name.
-func (f *File) choose(product []string) (func(agentLine) bool, string) {
-	var tests []func(agentLine) (string, bool)
+func (f *File) choose(product []string) (func(*agentLine) bool, string) {
+	var tests []func(*agentLine) (string, bool)
 	if f.opt.GoogleExact {
-		tests = append(tests, func(a agentLine) (string, bool) {
+		tests = append(tests, func(a *agentLine) (string, bool) {
 			token := leading(a.value, isNameChar)
 			for _, p := range product {
 				if equalFold(token, p) {
@@ -76,20 +97,21 @@ func (f *File) choose(product []string) (func(agentLine) bool, string) {
 			if leading(p, isNameChar) != p {
 				in = isTokenChar
 			}
-			tests = append(tests, func(a agentLine) (string, bool) {
+			tests = append(tests, func(a *agentLine) (string, bool) {
 				token := leading(a.value, in)
 				return token, equalFold(token, p)
 			})
 		}
 	}
-	tests = append(tests, func(a agentLine) (string, bool) { return "*", isGlobal(a.value) })
+	tests = append(tests, func(a *agentLine) (string, bool) { return "*", isGlobal(a.value) })
 	for i, test := range tests {
-		for _, a := range f.agents {
+		for j := range f.agents {
+			a := &f.agents[j]
 			if i < len(tests)-1 && isGlobal(a.value) {
 				continue // a star is no crawler's name
 			}
 			if name, ok := test(a); ok {
-				return func(a agentLine) bool { _, ok := test(a); return ok }, name
+				return func(a *agentLine) bool { _, ok := test(a); return ok }, name
 			}
 		}
 	}

@@ -79,3 +79,111 @@ func (f *File) Sitemaps() []string {
 	}
 	return urls
 }
+
+// SitemapLines is Sitemaps with line numbers.
+func (f *File) SitemapLines() []Line {
+	lines := slices.Clone(f.maps)
+	for i := range lines {
+		lines[i] = lines[i].clone()
+	}
+	return lines
+}
+
+// clone returns l without a hold on the file's text.
+func (l Line) clone() Line {
+	return Line{Number: l.Number, Key: strings.Clone(l.Key), Value: strings.Clone(l.Value)}
+}
+
+// Host returns the value of the first Host line, the name that the site wants to be known by among its
+// mirrors (once read by Yandex); empty if there is none. It belongs to no group.
+func (f *File) Host() string {
+	for l := range f.others() {
+		if fieldOf(l.key) == fieldHost {
+			return strings.Clone(l.value)
+		}
+	}
+	return ""
+}
+
+// License returns the addresses of the licenses that the file states by License lines (RSL
+// 1.0) before any group, which hold for whom no group of his own states another. See Rules.License.
+func (f *File) License() []string {
+	before := len(f.text)
+	if len(f.groups) > 0 {
+		before = f.groups[0].start
+	}
+	var urls []string
+	for l := range f.others() {
+		if l.start >= before {
+			break
+		}
+		if fieldOf(l.key) == fieldLicense {
+			urls = append(urls, strings.Clone(l.value))
+		}
+	}
+	return urls
+}
+
+// UnknownLines returns the lines with a key that this package doesn't know, in the file's
+// order.
+func (f *File) UnknownLines() []Line {
+	var lines []Line
+	for l := range f.others() {
+		if fieldOf(l.key) == fieldUnknown {
+			lines = append(lines, Line{Number: l.num, Key: l.key, Value: l.value}.clone())
+		}
+	}
+	return lines
+}
+
+// others yields the lines that have a key, but none of Google's.
+func (f *File) others() func(func(*line) bool) {
+	return func(yield func(*line) bool) {
+		x := lex(f.text, bom(f.text), 0)
+		var l line
+		for x.next(&l) {
+			if l.kind == kindOther && !yield(&l) {
+				return
+			}
+		}
+	}
+}
+
+// A field is a key that this package knows and Google's matcher doesn't.
+type field uint8
+
+const (
+	fieldUnknown field = iota
+	fieldCrawlDelay
+	fieldRequestRate
+	fieldVisitTime
+	fieldHost
+	fieldContentSignal
+	fieldContentUsage
+	fieldLicense
+)
+
+// fieldOf returns the field of a key, which is compared whole but for ASCII case.
+func fieldOf(key string) field {
+	for _, f := range fields {
+		if equalFold(key, f.key) {
+			return f.field
+		}
+	}
+	return fieldUnknown
+}
+
+var fields = []struct {
+	key   string
+	field field
+}{
+	{"crawl-delay", fieldCrawlDelay},
+	{"crawl delay", fieldCrawlDelay},
+	{"crawldelay", fieldCrawlDelay},
+	{"request-rate", fieldRequestRate},
+	{"visit-time", fieldVisitTime},
+	{"host", fieldHost},
+	{"content-signal", fieldContentSignal},
+	{"content-usage", fieldContentUsage},
+	{"license", fieldLicense},
+}

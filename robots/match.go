@@ -133,3 +133,14 @@ func (w *wild) matches(text, rest string) bool {
 		rest, tail = rest[i+star:], tail[star+1:]
 	}
 }
+
+// matches reports whether p matches a normalised path. Test doesn't use it: it is for the
+// few patterns that aren't worth compiling.
+func (p *pattern) matches(path string) bool {
+	rest, ok := strings.CutPrefix(path, p.prefix)
+	if !ok || p.tail == "" {
+		return ok && (!p.end || rest == "")
+	}
+	w := wild{len: uint16(len(p.tail)), end: p.end}
+	return w.matches(p.tail, rest)
+}

@@ -1,0 +1,202 @@
+package robots
+
+import (
+	"strings"
+	"time"
+)
+
+// maxDelay bounds what a file can ask for, so that sums with it don't overflow. It is a
+// hundred years.
+const maxDelay = 100 * 365 * 24 * time.Hour
+
+// day is what windows of the day repeat after.
+const day = 24 * time.Hour
+
+// CrawlDelay returns the gap between two starts that the crawler's groups ask for by
+// Crawl-delay, the longest of them, and whether one does. It isn't capped: who doesn't want to wait
+// for so long mustn't crawl the site.
+//
+// A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a sign,
+// a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and Google's crawlers ignore it.
+func (r *Rules) CrawlDelay() (time.Duration, bool) {
+	return r.extra().delay, r.extra().hasDelay
+}
+
+// RequestRate returns the strictest rate that the crawler's groups ask for by Request-rate
+// and that is in force at t, and whether there is one.
+func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
+	var strictest Rate
+	found := false
+	for _, rate := range r.extra().rates {
+		if rate.Window.Contains(t) && (!found || rate.Gap() > strictest.Gap()) {
+			strictest, found = rate, true
+		}
+	}
+	return strictest, found
+}
+
+// RequestRates returns all rates that the crawler's groups ask for, in the file's order.
+func (r *Rules) RequestRates() []Rate { return append([]Rate(nil), r.extra().rates...) }
+
+// VisitTime returns the windows of the day that the crawler's groups ask it to come in, in
+// the file's order. None means at any time.
+func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().visits...) }
+
+// Floor reports the gap between two starts that the file asks for at time t: the longer of
+// crawl-delay and request-rate in force; 0 for none.
+func (r *Rules) Floor(t time.Time) time.Duration {
+	x := r.extra()
+	floor := x.delay
+	for _, rate := range x.rates {
+		if gap := rate.Gap(); gap > floor && rate.Window.Contains(t) {
+			floor = gap
+		}
+	}
+	return floor
+}
+
+// A Rate is a Request-rate line: no more than Requests within Per, while Window is open. The line is
+// "Request-rate: 1/5" (seconds), "1/10m", "30/1h" or "1/1d", optionally followed by a window of the day, "0600-0845".
+type Rate struct {
+	Requests int64
+	Per      time.Duration
+	Window   Window // the zero Window: always
+	Line     int
+}
+
+// Gap returns the rate as a gap between two starts, rounded up.
+func (r Rate) Gap() time.Duration {
+	if r.Requests <= 0 {
+		return 0
+	}
+	n := time.Duration(r.Requests)
+	gap := r.Per / n
+	if r.Per%n > 0 {
+		gap++
+	}
+	return gap
+}
+
+// A Window is a stretch of the day in UTC. The zero Window is the whole day.
+type Window struct {
+	From, To time.Duration // since midnight; From is within, To isn't; From > To: it spans midnight; equal: the whole day
+}
+
+// Contains reports whether t is within.
+func (w Window) Contains(t time.Time) bool {
+	if w.From == w.To {
+		return true
+	}
+	at := sinceMidnight(t)
+	if w.From < w.To {
+		return w.From <= at && at < w.To
+	}
+	return at >= w.From || at < w.To
+}
+
+// Next returns the first moment within, at or after t.
+func (w Window) Next(t time.Time) time.Time {
+	if w.Contains(t) {
+		return t
+	}
+	return t.Add((w.From - sinceMidnight(t) + day) % day)
+}
+
+func sinceMidnight(t time.Time) time.Duration {
+	t = t.UTC()
+	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute +
+		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
+}
+
+// parseSeconds reads a decimal number of seconds, at most maxDelay; what is beyond nanoseconds is cut.
+func parseSeconds(s string) (time.Duration, bool) {
+	whole, fraction, _ := strings.Cut(s, ".")
+	if whole == "" && fraction == "" || !isDigits(whole) || !isDigits(fraction) {
+		return 0, false
+	}
+	d := parseCount(whole, int64(maxDelay/time.Second))
+	var nanos int64
+	for i := range 9 {
+		nanos *= 10
+		if i < len(fraction) {
+			nanos += int64(fraction[i] - '0')
+		}
+	}
+	return min(time.Duration(d)*time.Second+time.Duration(nanos), maxDelay), true
+}
+
+// isDigits reports whether s is of ASCII digits only.
+func isDigits(s string) bool { return leading(s, isDigit) == s }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// parseCount reads digits as a number, at most most.
+func parseCount(digits string, most int64) int64 {
+	var n int64
+	for i := range len(digits) {
+		if n = n*10 + int64(digits[i]-'0'); n > most {
+			return most
+		}
+	}
+	return n
+}
+
+// parseRate reads the value of a Request-rate line.
+func parseRate(s string) (Rate, bool) {
+	rate, window, _ := strings.Cut(strings.ReplaceAll(s, "\t", " "), " ")
+	requests, per, ok := strings.Cut(rate, "/")
+	count := leading(per, isDigit)
+	if !ok || requests == "" || !isDigits(requests) || count == "" {
+		return Rate{}, false
+	}
+	var unit time.Duration
+	switch per[len(count):] {
+	case "", "s", "S":
+		unit = time.Second
+	case "m", "M":
+		unit = time.Minute
+	case "h", "H":
+		unit = time.Hour
+	case "d", "D":
+		unit = day
+	default:
+		return Rate{}, false
+	}
+	r := Rate{
+		Requests: parseCount(requests, 1<<62/10),
+		Per:      time.Duration(parseCount(count, int64(maxDelay/unit))) * unit,
+	}
+	if r.Requests == 0 || r.Per == 0 {
+		return Rate{}, false
+	}
+	if window = trim(window); window != "" {
+		if r.Window, ok = parseWindow(window); !ok {
+			return Rate{}, false
+		}
+	}
+	return r, true
+}
+
+// parseWindow reads "HHMM-HHMM".
+func parseWindow(s string) (Window, bool) {
+	from, to, ok := strings.Cut(s, "-")
+	if !ok {
+		return Window{}, false
+	}
+	var w Window
+	if w.From, ok = parseClock(trim(from)); !ok {
+		return Window{}, false
+	}
+	w.To, ok = parseClock(trim(to))
+	return w, ok
+}
+
+// parseClock reads "HHMM", up to "2400".
+func parseClock(s string) (time.Duration, bool) {
+	if len(s) != 4 || !isDigits(s) {
+		return 0, false
+	}
+	n := parseCount(s, 9999)
+	at := time.Duration(n/100)*time.Hour + time.Duration(n%100)*time.Minute
+	return at, n%100 < 60 && at <= day
+}
