@@ -1,0 +1,160 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// ask decides by robots.txt whether the trip's URL may be fetched. A URL that
+// may not takes no slot, no page and no wait.
+func (trip *trip) ask() error {
+	if err := trip.judge(); err != nil {
+		return err
+	}
+	trip.recordVerdict()
+	if trip.verdict.Allowed {
+		return nil
+	}
+	return trip.refusal()
+}
+
+// refusal is the error of a verdict that doesn't allow.
+func (trip *trip) refusal() error {
+	if trip.entry.Denied {
+		return trip.fail(StageRobots, trip.entry.Expires, &robotsError{why: "robots.txt can't be had: " + trip.entry.Reason})
+	}
+	v := trip.verdict
+	return trip.fail(StageRobots, time.Time{},
+		&robotsError{why: fmt.Sprintf("robots.txt, line %d, group %q: %s", v.Line, v.Group, v.Rule)})
+}
+
+// judge finds the verdict and the crawl-delay for the trip's URL, fetching
+// robots.txt when it isn't known.
+func (trip *trip) judge() error {
+	t := trip.t
+	if t.robots == nil {
+		trip.verdict = robots.Verdict{Allowed: true}
+		return nil
+	}
+	entry, err := t.robots.Get(trip.original.Context(), trip.req.URL)
+	if err != nil {
+		var inner *Error // the fetch of robots.txt was refused: its own error says when to come back
+		var retryAt time.Time
+		if errors.As(err, &inner) {
+			retryAt, err = inner.RetryAt, inner.Err
+		}
+		if !trip.silent {
+			d := trip.decision(evidence.SlotTimeout)
+			d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+err.Error(), retryAt
+			trip.record(&d)
+		}
+		return trip.fail(StageRobots, retryAt, err)
+	}
+	trip.entry = entry
+	trip.verdict, trip.floor = judge(entry, trip.req)
+	return nil
+}
+
+// judge applies what is known of an origin to one request.
+func judge(entry *robotscache.Entry, req *http.Request) (robots.Verdict, time.Duration) {
+	if entry.Denied {
+		return robots.Verdict{}, 0
+	}
+	return entry.Rules.Test(req.URL.RequestURI()), entry.Rules.Floor(time.Now())
+}
+
+// A robotsError is ErrDisallowed with the rule that decided.
+type robotsError struct{ why string }
+
+func (e *robotsError) Error() string { return ErrDisallowed.Error() + " by " + e.why }
+func (e *robotsError) Unwrap() error { return ErrDisallowed }
+
+func (trip *trip) recordVerdict() {
+	if trip.silent {
+		return
+	}
+	d := trip.decision(evidence.BlockedByRobots)
+	if trip.verdict.Allowed {
+		d.Type, d.Allowed = evidence.RobotsAllowed, true
+	}
+	d.MatchedRule, d.Line, d.Group = trip.verdict.Rule, trip.verdict.Line, trip.verdict.Group
+	switch {
+	case trip.t.robots == nil:
+		d.Reason = "robots.txt is ignored by configuration"
+	default:
+		d.CrawlDelay, _ = trip.entry.Rules.CrawlDelay()
+		d.Confidence, d.Reason = trip.entry.Confidence, trip.entry.Reason
+		if trip.entry.Denied {
+			d.RetryAt = trip.entry.Expires
+		}
+	}
+	trip.record(&d)
+}
+
+// robotsTransport is what robots.txt is fetched through: each hop takes a turn
+// on its own host and moves that host's state as any request does, but costs no
+// budget and asks no robots.txt.
+type robotsTransport struct{ t *Transport }
+
+func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	t := rt.t
+	trip := t.begin(req)
+	defer trip.end()
+	if err := checkURL(req.URL); err != nil {
+		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
+	}
+	trip.host = t.hostKey(req.URL)
+	trip.id = t.trips.Add(1)
+	trip.exempt = true
+	t.sign(trip)
+	if entry, ok := t.robots.Peek(req.URL); ok {
+		trip.entry, trip.floor = entry, entry.Rules.Floor(time.Now())
+	}
+	if err := trip.waitTurn(); err != nil {
+		return nil, &robotscache.RefusedError{Err: err}
+	}
+	resp, err := trip.send()
+	if err := trip.learn(resp, err); err != nil {
+		return nil, err
+	}
+	return trip.handOver(resp)
+}
+
+// recordRobots reports a fetch of robots.txt.
+func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
+	if t.evidence == nil {
+		return
+	}
+	d := evidence.Decision{
+		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt", Agent: t.product,
+		RobotsTxt: true, Allowed: true, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
+		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
+	}
+	if origin, err := url.Parse(e.Origin); err == nil {
+		d.Host = t.hostKey(origin)
+	}
+	if e.URL != d.URL {
+		d.Location = redactLocation(e.URL)
+	}
+	switch {
+	case e.Unreachable:
+		d.Type, d.RetryAt = evidence.RobotsUnreachable, e.Until
+		d.Allowed = e.Stale || t.robotsOpen
+	case e.Revalidated:
+		d.Type = evidence.RobotsRevalidated
+	case e.Restored:
+		d.Reason = "restored from the store"
+	}
+	if e.StoreErr != nil {
+		d.Err = e.StoreErr.Error()
+	}
+	t.evidence.Record(ctx, d)
+}

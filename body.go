@@ -1,0 +1,169 @@
+package politeness
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// handOver passes the response on. The slot is held until its body ends.
+func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
+	lease := trip.lease
+	trip.lease = nil
+	trip.body = body{trip: trip, lease: lease, status: resp.StatusCode, header: resp.Header}
+	b := &trip.body
+	if resp.Body == nil {
+		resp.Body = http.NoBody
+	}
+	b.ReadCloser = resp.Body
+	if !trip.exempt {
+		if err := trip.guard(resp); err != nil {
+			b.finish(err)
+			resp.Body.Close()
+			return nil, err
+		}
+	}
+	if resp.Body == http.NoBody {
+		b.finish(nil)
+		return resp, nil
+	}
+	// A switched connection (101) can be written to as well.
+	if w, ok := resp.Body.(io.Writer); ok {
+		resp.Body = writableBody{b, w}
+	} else {
+		resp.Body = b
+	}
+	return resp, nil
+}
+
+// body is a response body on its way to the caller: it gives the slot back at
+// EOF, at Close or at a failed read, whichever comes first, and refuses what
+// the guards or the budget don't allow.
+type body struct {
+	io.ReadCloser
+	trip   *trip
+	lease  hostlimit.Lease
+	status int
+	header http.Header
+	read   atomic.Int64
+	done   atomic.Bool
+	limit  int64 // ResponseLimits.MaxBytes; 0: none
+	over   error // what ended the reading; returned ever after
+	scan   indexScan
+}
+
+type writableBody struct {
+	*body
+	io.Writer
+}
+
+// Read reads from the body and counts what it reads.
+func (b *body) Read(p []byte) (int, error) {
+	if b.over != nil {
+		return 0, b.over
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	allowed, err := b.allowance(int64(len(p)))
+	if err != nil {
+		return 0, b.refuse(p, err)
+	}
+	n, err := b.ReadCloser.Read(p[:allowed])
+	b.settle(allowed, int64(n))
+	if b.scan.on {
+		b.trip.scanChunk(p[:n], err)
+	}
+	if err != nil {
+		b.finish(err)
+	}
+	return n, err
+}
+
+// Close closes the body and gives the slot back.
+func (b *body) Close() error {
+	err := b.ReadCloser.Close()
+	b.finish(nil)
+	return err
+}
+
+// allowance says how many of want bytes may be read, and takes them from the
+// budget.
+func (b *body) allowance(want int64) (int64, error) {
+	t := b.trip.t
+	if b.trip.exempt {
+		return want, nil
+	}
+	if b.limit > 0 {
+		left := b.limit - b.read.Load()
+		if left <= 0 {
+			return 0, &tooLarge{limit: b.limit}
+		}
+		want = min(want, left)
+	}
+	if t.budget == nil {
+		return want, nil
+	}
+	return t.budget.TakeBytes(b.trip.original.Context(), want)
+}
+
+// settle counts n read bytes and gives the rest of the allowance back.
+func (b *body) settle(allowed, n int64) {
+	b.read.Add(n)
+	if t := b.trip.t; t.budget != nil && !b.trip.exempt {
+		b.trip.warn(t.budget.SettleBytes(b.trip.original.Context(), allowed, n))
+	}
+}
+
+// refuse ends the reading because a limit is reached, unless the body is at its
+// end anyway: a limit of n bytes lets a body of n bytes pass.
+func (b *body) refuse(p []byte, limit error) error {
+	n, err := b.ReadCloser.Read(p[:1])
+	if n == 0 && err == io.EOF {
+		b.over = io.EOF
+		b.finish(io.EOF)
+		return io.EOF
+	}
+	clear(p[:1])
+	if errors.Is(limit, budget.ErrExceeded) {
+		b.over = b.trip.overBudget(StageBody, limit)
+	} else {
+		b.over = b.trip.reject(StageBody, b.status, b.header, limit)
+	}
+	b.ReadCloser.Close() // the rest isn't read
+	b.finish(b.over)
+	return b.over
+}
+
+// finish gives the slot back and reports the end of the exchange, once.
+func (b *body) finish(err error) {
+	if b.done.Swap(true) {
+		return
+	}
+	b.lease.Release()
+	trip := b.trip
+	if trip.silent {
+		return
+	}
+	d := trip.decision(evidence.Fetched)
+	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
+	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, time.Since(trip.start)
+	d.ContentType, d.ETag = b.header.Get("Content-Type"), b.header.Get("Etag")
+	d.LastModified, d.ServerDate = b.header.Get("Last-Modified"), b.header.Get("Date")
+	d.Location = redactLocation(b.header.Get("Location"))
+	if err != nil && err != io.EOF {
+		d.Err = err.Error()
+	}
+	trip.record(&d)
+	if lease, ok := b.lease.(interface{ Effect() hostlimit.Effect }); ok && lease.Effect().Expired {
+		d := trip.decision(evidence.LeaseExpired)
+		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
+		trip.record(&d)
+	}
+}

@@ -1,0 +1,144 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+// Check decides by robots.txt whether rawURL may be fetched, without fetching
+// it: robots.txt at most is fetched, in its turn. Use it to ask before queueing,
+// and to tell why a URL was skipped. The verdict is reported to Evidence. While
+// robots.txt can't be had the verdict is that of Config.Robots, and its Reason
+// says why. The error is an *Error when nothing could be decided: a URL that can't
+// be fetched at all, no turn for robots.txt, or ctx.
+func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
+	trip, err := t.inquire(ctx, rawURL)
+	if err != nil {
+		return robots.Verdict{}, err
+	}
+	if err := trip.judge(); err != nil {
+		return robots.Verdict{}, err
+	}
+	trip.recordVerdict()
+	v := trip.verdict
+	if trip.entry != nil {
+		v.Reason = trip.entry.Reason
+	}
+	return v, nil
+}
+
+// inquiries is how many origins Filter asks at once.
+const inquiries = 16
+
+// Filter returns those of urls that robots.txt allows, in their order, such as
+// the URLs of a sitemap. It asks as Check does, several origins at once. The error
+// joins those of the URLs about which nothing could be decided; they are left out.
+func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string, err error) {
+	verdicts := make([]robots.Verdict, len(urls))
+	errs := make([]error, len(urls))
+	byOrigin := make(map[string][]int)
+	for i, raw := range urls {
+		origin := raw
+		if u, err := url.Parse(raw); err == nil {
+			origin = strings.ToLower(u.Scheme + "://" + u.Host)
+		}
+		byOrigin[origin] = append(byOrigin[origin], i)
+	}
+	var group errgroup.Group
+	group.SetLimit(inquiries)
+	for _, indexes := range byOrigin {
+		group.Go(func() error {
+			for _, i := range indexes {
+				verdicts[i], errs[i] = t.Check(ctx, urls[i])
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each URL has its own error
+	for i, v := range verdicts {
+		if errs[i] == nil && v.Allowed {
+			allowed = append(allowed, urls[i])
+		}
+	}
+	return allowed, errors.Join(errs...)
+}
+
+// Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names.
+func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
+	trip, err := t.inquire(ctx, rawURL)
+	if err != nil {
+		return nil, err
+	}
+	if err := trip.judge(); err != nil {
+		return nil, err
+	}
+	if trip.entry == nil {
+		return nil, nil
+	}
+	return trip.entry.Sitemaps, nil
+}
+
+// Next reports the earliest time at which a request for rawURL could start, so
+// that a frontier can take up something else until then. It fetches nothing and
+// never waits for the host: what isn't known of robots.txt yet counts as no
+// crawl-delay. The error is an *Error with Is(err, ErrDisallowed) or
+// Is(err, ErrBudget) when the request would be refused by what is known, with
+// RetryAt where coming back may help; or the limiter's, such as ErrBlocked, when
+// the wait would be longer than its MaxWait.
+func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
+	trip, err := t.inquire(ctx, rawURL)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if t.robots != nil {
+		if entry, ok := t.robots.Peek(trip.req.URL); ok {
+			trip.entry = entry
+			trip.verdict, trip.floor = judge(entry, trip.req)
+			if !trip.verdict.Allowed {
+				return time.Time{}, trip.refusal()
+			}
+		}
+	}
+	trip.silent = true // nothing is decided yet
+	if err := trip.afford(); err != nil {
+		return time.Time{}, err
+	}
+	next, err := t.hosts.Next(ctx, trip.host, trip.floor)
+	if err != nil {
+		return time.Time{}, trip.noTurn(err)
+	}
+	return next, nil
+}
+
+// inquire begins a trip that goes nowhere.
+func (t *Transport) inquire(ctx context.Context, rawURL string) (*trip, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
+	if err != nil {
+		return nil, &Error{Stage: StageRequest, URL: clip(rawURL), Err: unquoted(err)}
+	}
+	if err := checkURL(req.URL); err != nil {
+		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
+	}
+	trip := t.begin(req)
+	trip.host = t.hostKey(req.URL)
+	trip.attempt = 0
+	return trip, nil
+}
+
+// unquoted takes url.Parse's reason out of its error, which repeats the URL with
+// its userinfo.
+func unquoted(err error) error {
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		return ue.Err
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// The reasons of a refusal, for [errors.Is]. They are found through the
+// *url.Error that http.Client wraps around every error, too.
+var (
+	// ErrDisallowed: robots.txt (or its absence through an error) or the user's
+	// own rules say no.
+	ErrDisallowed = errors.New("disallowed")
+	// ErrBudget: pages, bytes or time are spent.
+	ErrBudget = budget.ErrExceeded
+	// ErrBusy: no turn was to be had in time; [Error.RetryAt] says when one may be.
+	ErrBusy = hostlimit.ErrBusy
+	// ErrBlocked: the host refused earlier and is left alone for longer than the
+	// caller may wait; [Error.RetryAt] says until when.
+	ErrBlocked = hostlimit.ErrBlocked
+	// ErrTooLarge: the body is larger than ResponseLimits.MaxBytes.
+	ErrTooLarge = errors.New("response too large")
+	// ErrContentType: ResponseLimits.Accept or Reject refuse the Content-Type.
+	ErrContentType = errors.New("content type not accepted")
+)
+
+// A Stage names the part of the pipeline that refused.
+type Stage string
+
+// The stages, in their order.
+const (
+	StageRequest  Stage = "request"  // the request itself: no host, not http, host too long
+	StageRule     Stage = "rule"     // Config.Refuse
+	StageBudget   Stage = "budget"   // nothing left to spend
+	StageRobots   Stage = "robots"   // robots.txt disallows, or could not be had in time
+	StageTurn     Stage = "turn"     // no slot or no start time within what the caller may wait
+	StageSend     Stage = "send"     // the base transport failed
+	StageResponse Stage = "response" // ResponseLimits, by the headers
+	StageBody     Stage = "body"     // ResponseLimits or the budget, while the body was read
+)
+
+// An Error is what RoundTrip, Check, Next and the reading of a body return when
+// something was refused or failed. Get it with errors.As; ask for the reason
+// with errors.Is.
+type Error struct {
+	Stage   Stage
+	Host    string    // host key; empty if the URL has none
+	URL     string    // without userinfo
+	RetryAt time.Time // when to come back; zero if coming back doesn't help or nobody knows
+	Err     error
+}
+
+func (e *Error) Error() string {
+	s := "politeness: " + string(e.Stage) + ": " + e.Err.Error()
+	if e.Host != "" {
+		s = "politeness: " + e.Host + ": " + string(e.Stage) + ": " + e.Err.Error()
+	}
+	if !e.RetryAt.IsZero() {
+		s += "; retry at " + e.RetryAt.UTC().Format(time.RFC3339)
+	}
+	return s
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Timeout reports whether time ran out: no turn in time, or the context's
+// deadline. url.Error.Timeout asks only the outermost error, which is this one.
+func (e *Error) Timeout() bool {
+	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
+		return true
+	}
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}

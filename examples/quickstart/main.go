@@ -1,0 +1,132 @@
+// Quickstart crawls a small site through a polite http.Client and shows what
+// politeness did, and why.
+//
+//	go run ./examples/quickstart                 # a site of its own, on loopback
+//	go run ./examples/quickstart URL...          # real URLs
+//	go run ./examples/quickstart -evidence FILE  # writes the log as JSON Lines, too
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// longest is how long the program runs at most, whatever the sites ask for.
+const longest = 25 * time.Second
+
+func main() {
+	file := flag.String("evidence", "", "write the evidence log (JSON Lines) to `FILE`")
+	agent := flag.String("agent", "QuickstartBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)", "User-Agent of the crawler")
+	flag.Parse()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
+
+	if err := run(ctx, os.Stdout, *agent, *file, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out io.Writer, agent, file string, urls []string) (err error) {
+	timeline := newTimeline(out)
+	proof := evidence.Evidence(timeline)
+	if file != "" {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		log := evidence.JSONLines(f)
+		defer func() {
+			if cerr := log.Close(); err == nil {
+				err = cerr
+			}
+		}()
+		proof = evidence.Multi(timeline, log)
+	}
+
+	spent := budget.New(budget.Limits{Pages: 20, Duration: longest, WarnAt: 0.8})
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: agent,
+		Budget:    spent,
+		Evidence:  proof,
+	})
+	if err != nil {
+		return err
+	}
+	client := &http.Client{Transport: transport}
+
+	if len(urls) == 0 {
+		s := startSite()
+		defer s.Close()
+		timeline.origin = s.URL
+		fmt.Fprintf(out, "A small site at %s with this robots.txt:\n\n%s\n", s.URL, indent(s.robots))
+		for _, path := range sitePaths {
+			urls = append(urls, s.URL+path)
+		}
+	}
+	timeline.begin()
+	crawl(ctx, client, urls)
+	timeline.end()
+
+	usage, err := spent.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nBudget: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
+		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
+	timeline.summary(out)
+	if file != "" {
+		fmt.Fprintf(out, "The log is in %s; prove it with: go run ./examples/audit %s\n", file, file)
+	}
+	return nil
+}
+
+// workers is how many fetch at once: more than a host has slots.
+const workers = 4
+
+// crawl is any crawler: it knows nothing of politeness.
+func crawl(ctx context.Context, client *http.Client, urls []string) {
+	queue := make(chan string)
+	var group sync.WaitGroup
+	for range workers {
+		group.Go(func() {
+			for url := range queue {
+				fetch(ctx, client, url)
+			}
+		})
+	}
+	for _, url := range urls {
+		queue <- url
+	}
+	close(queue)
+	group.Wait()
+}
+
+func fetch(ctx context.Context, client *http.Client, url string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "quickstart:", err)
+		return
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return // refused or failed: the evidence says why
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+}

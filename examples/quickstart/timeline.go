@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// A timeline is Evidence for people: it prints each decision as it is made.
+type timeline struct {
+	origin string // cut from URLs, so that lines stay short
+
+	mu     sync.Mutex
+	out    io.Writer
+	start  time.Time
+	counts map[evidence.Type]int
+	waited time.Duration
+}
+
+func newTimeline(out io.Writer) *timeline {
+	return &timeline{out: out, counts: make(map[evidence.Type]int)}
+}
+
+func (l *timeline) begin() {
+	l.start = time.Now()
+	fmt.Fprintf(l.out, "%7s  %-8s  %-16s  %s\n", "seconds", "what", "where", "why")
+}
+
+func (l *timeline) end() { fmt.Fprintf(l.out, "%7.3f  done\n", time.Since(l.start).Seconds()) }
+
+// Record prints d.
+func (l *timeline) Record(_ context.Context, d evidence.Decision) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts[d.Type]++
+	l.waited += d.WaitSlot + d.WaitDelay + d.WaitBlock
+	what, why := describe(d)
+	if what == "" {
+		return
+	}
+	fmt.Fprintf(l.out, "%7.3f  %-8s  %-16s  %s\n", d.Time.Sub(l.start).Seconds(), what, strings.TrimPrefix(d.URL, l.origin), why)
+}
+
+// describe says what a decision was, and why.
+func describe(d evidence.Decision) (what, why string) {
+	switch d.Type {
+	case evidence.RobotsAllowed, evidence.BlockedByRobots:
+		what = "allowed"
+		if !d.Allowed {
+			what = "REFUSED"
+		}
+		switch {
+		case d.MatchedRule != "":
+			why = fmt.Sprintf("robots.txt line %d, group %s: %q", d.Line, d.Group, d.MatchedRule)
+		case d.Reason != "":
+			why = d.Reason
+		default:
+			why = "no rule of robots.txt matches"
+		}
+		if d.CrawlDelay > 0 {
+			why += fmt.Sprintf(", crawl-delay %v", d.CrawlDelay)
+		}
+	case evidence.Started:
+		what = "start"
+		why = fmt.Sprintf("slot %d of %d%s", d.Slot, d.Slots, waits(d))
+		if d.Probe {
+			why += ", first after the block"
+		}
+	case evidence.Fetched:
+		what = "end"
+		why = fmt.Sprintf("status %d, %d bytes, %v", d.Status, d.Bytes, d.Duration.Round(10*time.Microsecond))
+		if d.Location != "" {
+			why += ", redirects to " + d.Location
+		}
+	case evidence.HostBlocked:
+		what, why = "BLOCKED", fmt.Sprintf("status %d: nobody asks this host for %.1f s, %s", d.Status, d.Until.Sub(d.Time).Seconds(), d.Reason)
+	case evidence.HostCleared:
+		what, why = "cleared", "the host answers again"
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
+		what, why = "robots", fmt.Sprintf("status %d, %d bytes, kept for %v", d.Status, d.Bytes, d.TTL)
+		if d.Reason != "" {
+			why += ": " + d.Reason
+		}
+	default:
+		what, why = string(d.Type), d.Reason+d.Err
+		if d.Limit != "" {
+			why = fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit)
+		}
+	}
+	return what, why
+}
+
+// waits says how long a request waited, and for what.
+func waits(d evidence.Decision) string {
+	var parts []string
+	for _, w := range []struct {
+		d   time.Duration
+		why string
+	}{{d.WaitSlot, "for a slot"}, {d.WaitDelay, "for the delay"}, {d.WaitBlock, "for the block to end"}} {
+		if w.d >= time.Millisecond {
+			parts = append(parts, fmt.Sprintf("%.2f s %s", w.d.Seconds(), w.why))
+		}
+	}
+	if len(parts) == 0 {
+		return ", no wait"
+	}
+	return ", waited " + strings.Join(parts, ", ")
+}
+
+// summary prints the totals.
+func (l *timeline) summary(out io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(out, "Requests: %d started, %d ended, %d failed; robots.txt allowed %d and refused %d; %d blocks; %.1f s waited in all.\n",
+		l.counts[evidence.Started], l.counts[evidence.Fetched], l.counts[evidence.Failed],
+		l.counts[evidence.RobotsAllowed], l.counts[evidence.BlockedByRobots], l.counts[evidence.HostBlocked], l.waited.Seconds())
+}

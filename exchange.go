@@ -1,0 +1,83 @@
+package politeness
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// send hands the request to the base transport.
+func (trip *trip) send() (*http.Response, error) {
+	trip.page, trip.spent, trip.sent = false, true, true
+	return trip.t.base.RoundTrip(trip.req)
+}
+
+// learn tells the host's state what the host answered: it blocks, slows down,
+// or clears. An error of the base transport ends the attempt.
+func (trip *trip) learn(resp *http.Response, err error) error {
+	now := time.Now()
+	outcome := hostlimit.Outcome{Latency: now.Sub(trip.start), Err: err}
+	if err == nil {
+		outcome.Status = resp.StatusCode
+		outcome.RetryAfter = retryAfter(resp, now)
+	} else if cause := trip.req.Context().Err(); cause != nil {
+		// The caller left: that says nothing about the host, whatever the
+		// transport made of it.
+		outcome.Err = cause
+	}
+	trip.latency = outcome.Latency
+	trip.lease.Observe(outcome)
+	trip.recordEffect(outcome)
+	if err == nil {
+		return nil
+	}
+	lease := trip.lease
+	trip.lease = nil
+	lease.Release()
+	if !trip.silent {
+		d := trip.decision(evidence.Failed)
+		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.start, trip.latency, trip.latency, err.Error()
+		trip.record(&d)
+	}
+	return trip.fail(StageSend, time.Time{}, err)
+}
+
+// retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
+func retryAfter(resp *http.Response, now time.Time) time.Duration {
+	value := resp.Header["Retry-After"]
+	if len(value) == 0 {
+		return 0
+	}
+	d, _ := backoff.RetryAfter(value[0], resp.Header.Get("Date"), now)
+	return d
+}
+
+// recordEffect reports what the outcome did to the host.
+func (trip *trip) recordEffect(outcome hostlimit.Outcome) {
+	if trip.silent {
+		return
+	}
+	lease, ok := trip.lease.(interface{ Effect() hostlimit.Effect })
+	if !ok {
+		return
+	}
+	effect := lease.Effect()
+	if !effect.Blocked && !effect.Cleared {
+		return
+	}
+	d := trip.decision(evidence.HostBlocked)
+	d.Status, d.Refusals = outcome.Status, effect.Refusals
+	if effect.Blocked {
+		d.Until, d.RetryAt = effect.Until, effect.Until
+		d.Reason = "by the backoff policy"
+		if outcome.RetryAfter > 0 {
+			d.Reason = "by Retry-After"
+		}
+	} else {
+		d.Type, d.Allowed = evidence.HostCleared, true
+	}
+	trip.record(&d)
+}

@@ -1,0 +1,79 @@
+package politeness
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// maxHost is the longest name that DNS carries (RFC 1035, section 2.3.4), with
+// room for a port. Longer hosts can't be anybody's, and would be kept as keys.
+const maxHost = 253 + len(":65535")
+
+// checkURL says what keeps u from being fetched, before anything is sent.
+func checkURL(u *url.URL) error {
+	switch {
+	case u == nil:
+		return errors.New("no URL")
+	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
+		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
+	case u.Hostname() == "":
+		return fmt.Errorf("URL %q has no host", clip(u.Redacted()))
+	case len(u.Host) > maxHost:
+		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), maxHost)
+	}
+	return nil
+}
+
+// clip keeps what an error message quotes readable.
+func clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "..."
+	}
+	return s
+}
+
+// byHost is the host key when Config.HostKey is nil: the URL's host in lower
+// case, as punycode, without the scheme's default port and without a final dot.
+func byHost(u *url.URL) string {
+	host := u.Host
+	if !plainHost(host) {
+		host = normalHost(u)
+	}
+	switch {
+	case strings.HasSuffix(host, ":80") && strings.EqualFold(u.Scheme, "http"):
+		host = host[:len(host)-len(":80")]
+	case strings.HasSuffix(host, ":443") && strings.EqualFold(u.Scheme, "https"):
+		host = host[:len(host)-len(":443")]
+	}
+	return strings.TrimSuffix(host, ".")
+}
+
+// plainHost reports whether host is in lower-case ASCII already, as nearly every
+// host is: then the key costs no allocation.
+func plainHost(host string) bool {
+	for i := range len(host) {
+		if c := host[i]; c >= 0x80 || 'A' <= c && c <= 'Z' || c == '%' {
+			return false
+		}
+	}
+	return !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:")
+}
+
+func normalHost(u *url.URL) string {
+	name, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	// A name that IDNA can't map is kept as it is: DNS decides then.
+	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+		name = ascii
+	}
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
+	if port != "" {
+		name += ":" + port
+	}
+	return name
+}

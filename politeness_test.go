@@ -1,0 +1,738 @@
+package politeness_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+const agent = "AuditBot/1.0 (+https://example.com/bot; bot@example.com)"
+
+// A bubble is a fake web in virtual time, a client that crawls it, and what was reported.
+type bubble struct {
+	*testing.T
+	web    *politenesstest.Web
+	site   *politenesstest.Site // https://example.com
+	log    *evidence.Recorder
+	t      *politeness.Transport
+	client *http.Client
+	began  time.Time
+}
+
+// virtually runs f in a synctest bubble, which fails when a goroutine is left.
+func virtually(t *testing.T, cfg politeness.Config, f func(b *bubble)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{T: t, web: politenesstest.NewWeb(), log: &evidence.Recorder{}, began: time.Now()}
+		b.site = b.web.Site("https://example.com")
+		cfg.Base, cfg.Evidence = b.web, b.log
+		if cfg.UserAgent == "" {
+			cfg.UserAgent = agent
+		}
+		var err error
+		if b.t, err = politeness.New(cfg); err != nil {
+			t.Fatal(err)
+		}
+		b.client = &http.Client{Transport: b.t}
+		f(b)
+	})
+}
+
+// get fetches url wholly.
+func (b *bubble) get(url string) (status int, err error) {
+	return fetch(b.Context(), b.client, url)
+}
+
+func fetch(ctx context.Context, client *http.Client, url string) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, err
+}
+
+func (b *bubble) mustGet(url string, want int) {
+	b.Helper()
+	if status, err := b.get(url); err != nil || status != want {
+		b.Fatalf("GET %s: status %d, error %v; want %d", url, status, err, want)
+	}
+}
+
+func (b *bubble) elapsed() time.Duration { return time.Since(b.began) }
+
+// asked returns the URLs that the web was asked for, in order.
+func (b *bubble) asked() []string {
+	var urls []string
+	for _, r := range b.web.Requests() {
+		urls = append(urls, r.URL)
+	}
+	return urls
+}
+
+// types returns the types of the records, in order.
+func (b *bubble) types() string {
+	var types []string
+	for _, d := range b.log.Decisions() {
+		types = append(types, string(d.Type))
+	}
+	return strings.Join(types, " ")
+}
+
+func (b *bubble) one(typ evidence.Type) evidence.Decision {
+	b.Helper()
+	got := b.log.Decisions(typ)
+	if len(got) != 1 {
+		b.Fatalf("%d records %s, want 1; all: %s", len(got), typ, b.types())
+	}
+	return got[0]
+}
+
+// refused fails unless err is an *Error of the stage that is target.
+func refused(t *testing.T, err error, stage politeness.Stage, target error) *politeness.Error {
+	t.Helper()
+	var e *politeness.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v, want a *politeness.Error", err)
+	}
+	if e.Stage != stage || target != nil && !errors.Is(err, target) {
+		t.Fatalf("got stage %q: %v; want stage %q, %v", e.Stage, err, stage, target)
+	}
+	return e
+}
+
+// A lazyLimiter is made inside the bubble that uses it.
+type lazyLimiter struct {
+	cfg  hostlimit.Config
+	once sync.Once
+	*hostlimit.Memory
+}
+
+func limiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {
+	t.Helper()
+	return &lazyLimiter{cfg: cfg}
+}
+
+func (l *lazyLimiter) memory() *hostlimit.Memory {
+	l.once.Do(func() {
+		var err error
+		if l.Memory, err = hostlimit.New(l.cfg); err != nil {
+			panic(err)
+		}
+	})
+	return l.Memory
+}
+
+func (l *lazyLimiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	return l.memory().Acquire(ctx, key, floor)
+}
+
+func (l *lazyLimiter) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+	return l.memory().Next(ctx, key, floor)
+}
+
+func TestPipelineOrderIsBudgetRobotsTurnSendLearnHandOver(t *testing.T) {
+	cfg := politeness.Config{Budget: budget.New(budget.Limits{Pages: 1, WarnAt: 0.8})}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Robots("User-agent: *\nAllow: /public\nCrawl-delay: 2\n").Page("/public", "hello")
+		b.mustGet("https://example.com/public", 200)
+		want := "started fetched robots_fetched robots_allowed budget_warning started fetched"
+		if got := b.types(); got != want {
+			b.Errorf("records\n%s, want\n%s", got, want)
+		}
+		_, err := b.get("https://example.com/public")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+		if got := b.types(); got != want+" budget_exceeded" {
+			b.Errorf("records\n%s, want\n%s", got, want+" budget_exceeded")
+		}
+		started := b.log.Decisions(evidence.Started)[1]
+		if started.Slot != 1 || started.Slots != 2 || started.WaitDelay <= 0 || started.Delay < 2*time.Second || started.Seq != 2 {
+			b.Errorf("turn: %+v", started)
+		}
+		if fetched := b.log.Decisions(evidence.Fetched)[1]; fetched.Bytes != 5 || fetched.Status != 200 || fetched.Trip != started.Trip {
+			b.Errorf("exchange: %+v", fetched)
+		}
+	})
+}
+
+func TestDisallowedURLTakesNoSlotNoPageNoWait(t *testing.T) {
+	spent := budget.New(budget.Limits{Pages: 10})
+	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nDisallow: /private\nCrawl-delay: 60\n").Page("/private", "secret")
+		_, err := b.t.Check(b.Context(), "https://example.com/")
+		if err != nil {
+			b.Fatal(err)
+		}
+		before := time.Now()
+		for range 5 {
+			_, err := b.get("https://example.com/private")
+			e := refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+			if !strings.Contains(e.Error(), "Disallow: /private") || !strings.Contains(e.Error(), "line 2") {
+				b.Errorf("error doesn't name the rule and its line: %v", e)
+			}
+		}
+		if waited := time.Since(before); waited != 0 {
+			b.Errorf("waited %v", waited)
+		}
+		if u, _ := spent.Usage(b.Context()); u.Pages != 0 {
+			b.Errorf("%d pages spent", u.Pages)
+		}
+		if got := b.asked(); len(got) != 1 {
+			b.Errorf("asked for %q, want robots.txt only", got)
+		}
+		if d := b.log.Decisions(evidence.BlockedByRobots)[0]; d.Allowed || d.MatchedRule != "Disallow: /private" || d.Line != 2 {
+			b.Errorf("record %+v", d)
+		}
+	})
+}
+
+func TestRedirectToDisallowedPathIsRefusedAtTheHop(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nDisallow: /private\n").Handle("/go", http.RedirectHandler("/private", http.StatusFound))
+		b.site.Page("/private", "secret")
+		_, err := b.get("https://example.com/go")
+		refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+		for _, url := range b.asked() {
+			if strings.HasSuffix(url, "/private") {
+				b.Errorf("%s was fetched", url)
+			}
+		}
+	})
+}
+
+func TestRedirectsAcrossHostsAreCheckedAndPacedAtEachHost(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nCrawl-delay: 3\n").Handle("/go", http.RedirectHandler("https://other.example/b", http.StatusFound))
+		other := b.web.Site("https://other.example")
+		other.Robots("User-agent: *\nCrawl-delay: 5\nDisallow: /no\n").Handle("/b", http.RedirectHandler("/c", http.StatusFound)).Page("/c", "here")
+		b.site.Handle("/no", http.RedirectHandler("https://other.example/no", http.StatusFound))
+		b.mustGet("https://example.com/go", 200)
+		_, err := b.get("https://example.com/no")
+		refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+		if v := b.web.Violations(politenesstest.Rules{Agent: "AuditBot"}); len(v) > 0 {
+			b.Errorf("violations: %v", v)
+		}
+		want := "https://example.com/robots.txt https://example.com/go https://other.example/robots.txt https://other.example/b https://other.example/c https://example.com/no"
+		if got := strings.Join(b.asked(), " "); got != want {
+			b.Errorf("asked\n%s, want\n%s", got, want)
+		}
+	})
+}
+
+func TestChainOfHopsIsOnePage(t *testing.T) {
+	spent := budget.New(budget.Limits{Pages: 1})
+	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+		b.site.Handle("/1", http.RedirectHandler("/2", http.StatusFound)).Handle("/2", http.RedirectHandler("/3", http.StatusFound)).Page("/3", "here")
+		b.mustGet("https://example.com/1", 200)
+		if u, _ := spent.Usage(b.Context()); u.Pages != 1 {
+			b.Errorf("%d pages spent, want 1", u.Pages)
+		}
+		last := b.log.Decisions(evidence.Fetched)
+		if d := last[len(last)-1]; d.Redirects != 2 || !strings.HasSuffix(d.URL, "/3") {
+			b.Errorf("last record %+v, want 2 redirects to /3", d)
+		}
+		_, err := b.get("https://example.com/3")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+	})
+}
+
+func slow(d time.Duration) http.Handler {
+	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(d) })
+}
+
+func TestDefaultIsTwoPerHost200To500msApartAnd10sForASlot(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/", slow(time.Minute))
+		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {
+			b.Fatal(err)
+		}
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() { b.mustGet("https://example.com/", 200) })
+		}
+		time.Sleep(2 * time.Second)
+		asked := time.Now()
+		_, err := b.get("https://example.com/")
+		e := refused(b.T, err, politeness.StageTurn, politeness.ErrBusy)
+		if waited := time.Since(asked); waited != 10*time.Second {
+			b.Errorf("refused after %v, want 10s", waited)
+		}
+		if !strings.Contains(err.Error(), "timeout waiting for host concurrency slot") || !e.Timeout() {
+			b.Errorf("error %v, Timeout %t", err, e.Timeout())
+		}
+		var te interface{ Timeout() bool }
+		if !errors.As(err, &te) || !te.Timeout() {
+			b.Error("http.Client's error doesn't report the timeout")
+		}
+		group.Wait()
+		b.one(evidence.SlotTimeout)
+		r := b.web.Requests()
+		if gap := r[2].Start.Sub(r[1].Start); gap < 200*time.Millisecond || gap > 500*time.Millisecond {
+			b.Errorf("gap %v, want 200 to 500 ms", gap)
+		}
+	})
+}
+
+func TestCrawlDelayHoldsFromAnyNumberOfGoroutines(t *testing.T) {
+	for _, goroutines := range []int{1, 2, 10, 200} {
+		t.Run(fmt.Sprint(goroutines), func(t *testing.T) {
+			virtually(t, politeness.Config{}, func(b *bubble) {
+				b.site.Robots("User-agent: *\nCrawl-delay: 2\n").Latency(300 * time.Millisecond)
+				pages := max(10, goroutines)
+				for i := range pages {
+					b.site.Page(fmt.Sprintf("/%d", i), "page")
+				}
+				var group sync.WaitGroup
+				var next atomic.Int64
+				for range goroutines {
+					group.Go(func() {
+						for i := next.Add(1); int(i) <= pages; i = next.Add(1) {
+							b.mustGet(fmt.Sprintf("https://example.com/%d", i-1), 200)
+						}
+					})
+				}
+				group.Wait()
+				if v := b.web.Violations(politenesstest.Rules{Delay: 2 * time.Second, Concurrency: 2, Agent: "AuditBot"}); len(v) > 0 {
+					b.Fatalf("%d violations, the first: %v", len(v), v[0])
+				}
+				if took, least := b.elapsed(), time.Duration(pages-1)*2*time.Second; took < least {
+					b.Errorf("%d pages took %v, want at least %v", pages, took, least)
+				}
+			})
+		})
+	}
+}
+
+func TestOne429HoldsAllRequestsOfTheHost(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/busy", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}))
+		b.site.Page("/a", "a").Page("/b", "b").Page("/c", "c")
+		b.web.Site("https://other.example").Page("/", "other")
+		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {
+			b.Fatal(err)
+		}
+		var group sync.WaitGroup
+		group.Go(func() { b.mustGet("https://example.com/busy", 429) }) // the response is handed over as it is
+		synctest.Wait()
+		for _, path := range []string{"/a", "/b", "/c"} {
+			group.Go(func() { b.mustGet("https://example.com"+path, 200) })
+		}
+		synctest.Wait()
+		b.mustGet("https://other.example/", 200) // isn't held
+		if since := b.elapsed(); since > time.Second {
+			b.Errorf("the other host waited for %v", since)
+		}
+		group.Wait()
+		var refusedAt time.Time
+		for _, r := range b.web.Requests() {
+			if strings.HasSuffix(r.URL, "/busy") {
+				refusedAt = r.End
+			}
+		}
+		for _, r := range b.web.Requests() {
+			if strings.HasPrefix(r.URL, "https://example.com/") && r.Start.After(refusedAt) && r.Start.Sub(refusedAt) < 3*time.Second {
+				b.Errorf("%s started %v after the 429", r.URL, r.Start.Sub(refusedAt))
+			}
+		}
+		if v := b.web.Violations(politenesstest.Rules{Concurrency: 2}); len(v) > 0 {
+			b.Errorf("violations: %v", v)
+		}
+		if d := b.one(evidence.HostBlocked); d.Status != 429 || d.Until.Sub(refusedAt) != 3*time.Second {
+			b.Errorf("record %+v", d)
+		}
+		b.one(evidence.HostCleared)
+	})
+}
+
+func TestRobots404AllowsAll(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Page("/any", "page")
+		b.mustGet("https://example.com/any", 200)
+	})
+}
+
+func TestRobots503DeniesForFiveMinutesThenIsAskedAgain(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Page("/", "page").Sequence("/robots.txt", 503, 200)
+		for range 3 {
+			_, err := b.get("https://example.com/")
+			e := refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+			if in := e.RetryAt.Sub(b.began).Round(time.Second); in != 5*time.Minute {
+				b.Errorf("RetryAt in %v, want 5 min", in)
+			}
+			time.Sleep(time.Minute)
+		}
+		time.Sleep(90 * time.Second)
+		if _, err := b.get("https://example.com/"); err == nil {
+			b.Error("fetched before the 5 minutes were over")
+		}
+		time.Sleep(time.Minute)
+		b.mustGet("https://example.com/", 200)
+		if got := b.asked(); len(got) != 3 {
+			b.Errorf("asked for %q, want robots.txt twice and the page", got)
+		}
+		b.one(evidence.RobotsUnreachable)
+	})
+}
+
+func TestGroupOfTheProductTokenDecidesNotTheStar(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nDisallow: /\n\nUser-agent: auditbot\nDisallow: /private\n").Page("/", "page").Page("/private", "no")
+		b.mustGet("https://example.com/", 200)
+		_, err := b.get("https://example.com/private")
+		refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+	})
+}
+
+func TestEvidenceIsTheJSONOfTheAuditWorld(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nAllow: /public\nDisallow: /page/private\nCrawl-delay: 2\n").Page("/public/1", "page")
+		b.mustGet("https://user:secret@example.com/public/1", 200)
+		text, err := json.Marshal(b.one(evidence.RobotsAllowed))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var got map[string]any
+		if err := json.Unmarshal(text, &got); err != nil {
+			b.Fatal(err)
+		}
+		for key, want := range map[string]any{
+			"type": "robots_allowed", "url": "https://example.com/public/1", "host": "example.com", "allowed": true,
+			"matchedRule": "Allow: /public", "line": 2.0, "crawlDelay": 2.0,
+		} {
+			if got[key] != want {
+				b.Errorf("%s: %v, want %v in %s", key, got[key], want, text)
+			}
+		}
+		if _, err := time.Parse(time.RFC3339, fmt.Sprint(got["timestamp"])); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// A closer counts how often a request's body is closed.
+type closer struct {
+	io.Reader
+	closed atomic.Int64
+}
+
+func (c *closer) Close() error {
+	c.closed.Add(1)
+	return nil
+}
+
+func TestRequestBodyIsClosedOnEveryRefusal(t *testing.T) {
+	spentOut := budget.New(budget.Limits{Pages: 1})
+	if _, err := spentOut.Reserve(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	blocked := func(t *testing.T) hostlimit.Limiter {
+		return limiter(t, hostlimit.Config{MaxWait: time.Second})
+	}
+	for _, test := range []struct {
+		name  string
+		url   string
+		cfg   func(t *testing.T) politeness.Config
+		stage politeness.Stage
+	}{
+		{"request", "ftp://example.com/", func(*testing.T) politeness.Config { return politeness.Config{} }, politeness.StageRequest},
+		{"rule", "https://example.com/", func(*testing.T) politeness.Config {
+			return politeness.Config{Refuse: func(*http.Request) error { return errors.New("no") }}
+		}, politeness.StageRule},
+		{"budget", "https://example.com/", func(*testing.T) politeness.Config { return politeness.Config{Budget: spentOut} }, politeness.StageBudget},
+		{"robots", "https://example.com/private", func(*testing.T) politeness.Config { return politeness.Config{} }, politeness.StageRobots},
+		{"turn", "https://example.com/", func(t *testing.T) politeness.Config { return politeness.Config{Hosts: blocked(t)} }, politeness.StageTurn},
+		{"send", "https://nowhere.example/", func(*testing.T) politeness.Config {
+			return politeness.Config{DangerouslyIgnoreRobots: true}
+		}, politeness.StageSend},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			virtually(t, test.cfg(t), func(b *bubble) {
+				b.site.Robots("User-agent: *\nDisallow: /private\nCrawl-delay: 100\n").Page("/", "page")
+				body := &closer{Reader: strings.NewReader("body")}
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, test.url, body)
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := b.t.RoundTrip(req)
+				if err == nil {
+					resp.Body.Close()
+				}
+				refused(b.T, err, test.stage, nil)
+				if n := body.closed.Load(); n != 1 {
+					b.Errorf("body closed %d times, want once", n)
+				}
+			})
+		})
+	}
+}
+
+func TestCallersRequestIsNeverChanged(t *testing.T) {
+	virtually(t, politeness.Config{From: "bot@example.com", Response: politeness.ResponseLimits{CheckIndexing: true}}, func(b *bubble) {
+		b.site.Page("/", "page")
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "https://example.com/", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		req.Header.Set("User-Agent", "Other/2.0")
+		req.Header.Set("X-Mine", "1")
+		resp, err := b.client.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Body.Close()
+		if len(req.Header) != 2 || req.Header.Get("User-Agent") != "Other/2.0" {
+			b.Errorf("the caller's header is now %v", req.Header)
+		}
+		sent := b.web.Requests()[1].Header
+		if sent.Get("User-Agent") != agent || sent.Get("From") != "bot@example.com" || sent.Get("X-Mine") != "1" {
+			b.Errorf("sent header %v", sent)
+		}
+	})
+}
+
+func TestRobotsFetchCarriesNoCredentialsAndCostsNoBudget(t *testing.T) {
+	spent := budget.New(budget.Limits{Pages: 1})
+	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nAllow: /\n").Page("/", "page")
+		req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "https://user:secret@example.com/", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, name := range []string{"Authorization", "Cookie", "Referer"} {
+			req.Header.Set(name, "secret")
+		}
+		resp, err := b.client.Do(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Body.Close()
+		r := b.web.Requests()[0]
+		for name, values := range r.Header {
+			if strings.Contains(strings.Join(values, ""), "secret") {
+				b.Errorf("robots.txt was fetched with %s: %s", name, values)
+			}
+		}
+		if r.Header.Get("User-Agent") != agent {
+			b.Errorf("robots.txt was fetched as %q", r.Header.Get("User-Agent"))
+		}
+	})
+}
+
+func TestSlotIsHeldUntilTheBodyEnds(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		do   func(io.ReadCloser)
+	}{
+		{"read to EOF", func(body io.ReadCloser) { _, _ = io.Copy(io.Discard, body) }},
+		{"closed", func(body io.ReadCloser) { body.Close() }},
+		{"closed twice", func(body io.ReadCloser) { body.Close(); body.Close() }},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			virtually(t, politeness.Config{Hosts: limiter(t, hostlimit.Config{Concurrency: 1})}, func(b *bubble) {
+				b.site.Page("/", "page")
+				resp, err := b.client.Get("https://example.com/")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := b.get("https://example.com/"); !errors.Is(err, politeness.ErrBusy) {
+					b.Fatalf("with the body open: %v, want ErrBusy", err)
+				}
+				end.do(resp.Body)
+				b.mustGet("https://example.com/", 200)
+			})
+		})
+	}
+}
+
+// A panicky base panics once.
+type panicky struct {
+	http.RoundTripper
+	calls atomic.Int64
+}
+
+func (p *panicky) RoundTrip(req *http.Request) (*http.Response, error) {
+	if p.calls.Add(1) == 1 {
+		panic("base")
+	}
+	return p.RoundTripper.RoundTrip(req)
+}
+
+func TestPanicInBaseGivesTheSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Page("/", "page")
+		tr, err := politeness.New(politeness.Config{
+			UserAgent: agent, Base: &panicky{RoundTripper: web},
+			DangerouslyIgnoreRobots: true, Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: tr}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic didn't reach the caller")
+				}
+			}()
+			_, _ = fetch(t.Context(), client, "https://example.com/")
+		}()
+		if status, err := fetch(t.Context(), client, "https://example.com/"); err != nil || status != 200 {
+			t.Errorf("after the panic: status %d, %v", status, err)
+		}
+	})
+}
+
+func TestCancelledWaiterGivesItsPageBack(t *testing.T) {
+	spent := budget.New(budget.Limits{Pages: 2})
+	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nCrawl-delay: 10\n").Page("/", "page")
+		ctx, cancel := context.WithCancel(b.Context())
+		time.AfterFunc(3*time.Second, cancel)
+		_, err := fetch(ctx, b.client, "https://example.com/")
+		refused(b.T, err, politeness.StageTurn, context.Canceled)
+		if u, _ := spent.Usage(b.Context()); u.Pages != 0 {
+			b.Errorf("%d pages spent", u.Pages)
+		}
+		b.mustGet("https://example.com/", 200)
+	})
+}
+
+func TestWaitPastTheDeadlineFailsEarlyAndTyped(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nCrawl-delay: 60\n").Page("/", "page")
+		b.mustGet("https://example.com/", 200)
+		b.client.Timeout = 5 * time.Second
+		asked := time.Now()
+		_, err := b.get("https://example.com/")
+		e := refused(b.T, err, politeness.StageTurn, context.DeadlineExceeded)
+		if !errors.Is(err, politeness.ErrBusy) || !e.Timeout() {
+			b.Errorf("error %v", err)
+		}
+		if waited := time.Since(asked); waited != 0 {
+			b.Errorf("failed after %v, want at once", waited)
+		}
+		if in := e.RetryAt.Sub(asked); in < 59*time.Second || in > time.Minute {
+			b.Errorf("RetryAt in %v", in)
+		}
+	})
+}
+
+func TestNewReportsAllProblemsAtOnce(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		cfg  politeness.Config
+		want []string
+	}{
+		{"no User-Agent", politeness.Config{}, []string{"UserAgent"}},
+		{"no contact", politeness.Config{UserAgent: "AuditBot/1.0"}, []string{"UserAgent", "contact"}},
+		{"no product", politeness.Config{UserAgent: "(bot@example.com)"}, []string{"UserAgent", "product"}},
+		{"line break", politeness.Config{UserAgent: agent + "\r\nX: y"}, []string{"UserAgent", "control"}},
+		{
+			"everything",
+			politeness.Config{
+				From:     "nobody",
+				Retry:    politeness.Retry{Max: -1},
+				Response: politeness.ResponseLimits{MaxBytes: -1, Accept: []string{"text"}, Reject: []string{"*/html"}},
+				Budget:   budget.New(budget.Limits{Pages: -1, Duration: -1}),
+			},
+			[]string{
+				"Config.UserAgent", "Config.From", "Config.Retry", "Max", "Config.Response", "MaxBytes", "Accept[0]", "Reject[0]",
+				"Config.Budget", "Pages", "Duration",
+			},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := politeness.New(test.cfg)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error doesn't name %s:\n%v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	for name, url := range map[string]string{
+		"no host":   "https:///path",
+		"scheme":    "ftp://example.com/",
+		"opaque":    "mailto:a@example.com",
+		"no scheme": "//example.com/",
+		"4 KB host": "https://" + strings.Repeat("a", 4096) + "/",
+		"only port": "http://:80/",
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, politeness.Config{}, func(b *bubble) {
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodGet, url, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp, err := b.t.RoundTrip(req)
+				if err == nil {
+					resp.Body.Close()
+				}
+				e := refused(b.T, err, politeness.StageRequest, nil)
+				if len(e.Error()) > 300 {
+					b.Errorf("error of %d bytes", len(e.Error()))
+				}
+				_, err = b.t.Check(b.Context(), url)
+				refused(b.T, err, politeness.StageRequest, nil)
+				if n := len(b.web.Requests()); n != 0 {
+					b.Errorf("%d requests sent", n)
+				}
+			})
+		})
+	}
+}
+
+func TestHostsOfOneNameAreOneKey(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true}, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.web.Site("https://xn--mnchen-3ya.example").Page("/", "page")
+		keys := map[string]string{
+			"https://EXAMPLE.com/":        "example.com",
+			"https://example.com:443/":    "example.com",
+			"https://example.com./":       "example.com",
+			"https://münchen.example/":    "xn--mnchen-3ya.example",
+			"https://example.com:8443/":   "example.com:8443",
+			"http://example.com:443/":     "example.com:443",
+			"http://[2001:DB8::1]:80/":    "[2001:db8::1]",
+			"http://[2001:db8::1]:8080/x": "[2001:db8::1]:8080",
+		}
+		for url, want := range keys {
+			b.log.Reset()
+			_, _ = b.get(url)
+			if got := b.log.Decisions(evidence.Started)[0].Host; got != want {
+				b.Errorf("key of %s: %q, want %q", url, got, want)
+			}
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package politeness
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// SiteAudit is the policy of a site audit with proof: 200 pages and 60 minutes
+// with warnings at 80 %, 2 requests at once per host, 200 to 500 ms apart or
+// crawl-delay where that is longer, 10 s for a slot, slots taken back after
+// 300 s. Where robots.txt can't be had the audit goes on, and its evidence says
+// confidence "low". Add Evidence; WithEnv lets MAX_PAGES and
+// MAX_SCAN_TIME_MINUTES change the budget.
+func SiteAudit(userAgent string) Config {
+	return Config{
+		UserAgent: userAgent,
+		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow},
+		Hosts: limiter(hostlimit.Config{
+			Concurrency: 2,
+			Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond},
+			SlotTimeout: 10 * time.Second,
+			LeaseTTL:    300 * time.Second,
+		}),
+		Budget: budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8}),
+	}
+}
+
+// Conservative is the policy of a research crawler: one request at a time per
+// host, 3 s apart or crawl-delay where that is longer; 403 and 429 slow a host
+// down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter;
+// robots.txt is kept for 1 h, and nothing is fetched for 5 minutes while it can't
+// be had. The User-Agent must hold product, version and a mail address: New
+// refuses any other. Public pages only. WithEnv reads the ROBOTS_ variables.
+func Conservative(userAgent string) Config {
+	return Config{
+		UserAgent: userAgent,
+		Robots:    robotscache.Config{TTL: time.Hour, DenyTTL: 5 * time.Minute},
+		Hosts: limiter(hostlimit.Config{
+			Concurrency: 1,
+			Delay:       hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second},
+			Backoff: backoff.Refusals{
+				Policy:   backoff.Doubling{Start: 15 * time.Minute, Cap: 24 * time.Hour, Jitter: [2]float64{0.10, 0.20}},
+				Statuses: []int{http.StatusForbidden},
+			},
+		}),
+		Refuse:          PublicOnly,
+		StrictUserAgent: true,
+	}
+}
+
+// Bulk is the policy of a crawler of many sites: 2 requests at once per host and
+// 64 in all, at crawl-delay or 200 ms apart, slower as the host gets slower; 429
+// holds a host for Retry-After, else for a Fibonacci time of at most 600 s, and
+// success clears it; 5 retries on 429, 5xx and network errors; bodies of at most
+// 10 MB. Set Response.Accept and Reject for the types that the crawl wants.
+func Bulk(userAgent string) Config {
+	return Config{
+		UserAgent: userAgent,
+		Hosts: limiter(hostlimit.Config{
+			Concurrency: 2,
+			MaxInFlight: 64,
+			Delay: hostlimit.Delay{
+				Min: 200 * time.Millisecond, Max: 200 * time.Millisecond,
+				Adaptive: hostlimit.Proportional(1),
+			},
+			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
+		}),
+		Retry:    Retry{Max: 5},
+		Response: ResponseLimits{MaxBytes: 10 << 20, CheckIndexing: true},
+	}
+}
+
+// Responsive is the policy of a crawler that follows the host's own pace: one
+// request at a time per host, apart by the longest of 0.5 to 1.5 s at random,
+// crawl-delay, and the square of the last response time in seconds.
+func Responsive(userAgent string) Config {
+	return Config{
+		UserAgent: userAgent,
+		Hosts: limiter(hostlimit.Config{
+			Concurrency: 1,
+			Delay: hostlimit.Delay{
+				Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond,
+				Adaptive: hostlimit.Squared,
+			},
+			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
+		}),
+	}
+}
+
+// limiter makes a preset's limiter, whose Config is known to be right.
+func limiter(cfg hostlimit.Config) *hostlimit.Memory {
+	m, err := hostlimit.New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return m
+}

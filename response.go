@@ -1,0 +1,148 @@
+package politeness
+
+import (
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// ResponseLimits refuse answers that the crawl has no use for. They apply to
+// 2xx answers of pages: errors, redirects and robots.txt pass.
+type ResponseLimits struct {
+	// MaxBytes is the largest body, after decompression. A larger one fails with
+	// ErrTooLarge: before it is read where its Content-Length says so, else while
+	// it is read, and the rest is left unread. 0: unlimited.
+	MaxBytes int64
+	// Accept and Reject are media types, with wildcards: "text/html", "text/*",
+	// "*/*". An answer whose Content-Type matches none of Accept, or one of Reject,
+	// fails with ErrContentType before its body is read. One without a Content-Type
+	// is application/octet-stream (RFC 9110, section 8.3). Empty: every type.
+	Accept []string
+	Reject []string
+	// CheckIndexing reads page directives (noindex, nofollow and the like) from
+	// X-Robots-Tag headers and, as the body streams by, from the <meta> elements of
+	// HTML; DirectivesOf returns them, and evidence records them. False: off.
+	CheckIndexing bool
+}
+
+// responseLimits are ResponseLimits, compiled.
+type responseLimits struct {
+	maxBytes       int64
+	accept, reject []string
+	indexing       bool
+	product        string
+}
+
+func (l ResponseLimits) compile(product string) (responseLimits, error) {
+	c := responseLimits{maxBytes: l.MaxBytes, indexing: l.CheckIndexing, product: product}
+	var errs []error
+	if l.MaxBytes < 0 {
+		errs = append(errs, fmt.Errorf("MaxBytes is negative: %d", l.MaxBytes))
+	}
+	for _, list := range []struct {
+		name  string
+		types []string
+		to    *[]string
+	}{{"Accept", l.Accept, &c.accept}, {"Reject", l.Reject, &c.reject}} {
+		for i, s := range list.types {
+			pattern, err := mediaRange(s)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s[%d]: %w", list.name, i, err))
+				continue
+			}
+			*list.to = append(*list.to, pattern)
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// mediaRange checks a media type, perhaps with wildcards (RFC 9110, section 12.5.1).
+func mediaRange(s string) (string, error) {
+	typ, sub, ok := strings.Cut(strings.ToLower(strings.TrimSpace(s)), "/")
+	if !ok || typ == "" || sub == "" || strings.ContainsAny(typ+sub, " \t;,/") || typ == "*" && sub != "*" {
+		return "", fmt.Errorf("%q is not a media type such as text/html, text/* or */*", s)
+	}
+	return typ + "/" + sub, nil
+}
+
+func matchesAny(patterns []string, mediaType string) bool {
+	typ, _, _ := strings.Cut(mediaType, "/")
+	for _, p := range patterns {
+		if p == mediaType || p == "*/*" || p == typ+"/*" {
+			return true
+		}
+	}
+	return false
+}
+
+// guard decides by the response's headers, and starts what watches the body.
+func (trip *trip) guard(resp *http.Response) error {
+	limits := &trip.t.response
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil
+	}
+	if len(limits.accept)+len(limits.reject) > 0 && resp.Body != http.NoBody {
+		mediaType := "application/octet-stream"
+		if ct := resp.Header.Get("Content-Type"); ct != "" {
+			mediaType, _, _ = strings.Cut(ct, ";")
+			if parsed, _, err := mime.ParseMediaType(ct); err == nil {
+				mediaType = parsed
+			}
+			mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+		}
+		if len(limits.accept) > 0 && !matchesAny(limits.accept, mediaType) || matchesAny(limits.reject, mediaType) {
+			return trip.reject(StageResponse, resp.StatusCode, resp.Header, fmt.Errorf("%w: %s", ErrContentType, clip(mediaType)))
+		}
+	}
+	if limits.maxBytes > 0 && resp.ContentLength > limits.maxBytes && trip.req.Method != http.MethodHead {
+		return trip.reject(StageResponse, resp.StatusCode, resp.Header, &tooLarge{limit: limits.maxBytes, length: resp.ContentLength})
+	}
+	trip.body.limit = limits.maxBytes
+	if limits.indexing {
+		trip.scanHeader(resp)
+	}
+	return nil
+}
+
+// A tooLarge is ErrTooLarge with its numbers.
+type tooLarge struct{ limit, length int64 }
+
+func (e *tooLarge) Error() string {
+	s := ErrTooLarge.Error() + ": more than " + strconv.FormatInt(e.limit, 10) + " bytes"
+	if e.length > 0 {
+		s += " (Content-Length " + strconv.FormatInt(e.length, 10) + ")"
+	}
+	return s
+}
+
+func (e *tooLarge) Unwrap() error { return ErrTooLarge }
+
+// reject reports and returns the refusal of a response.
+func (trip *trip) reject(stage Stage, status int, header http.Header, err error) error {
+	if !trip.silent {
+		d := trip.decision(evidence.ResponseRejected)
+		d.Status, d.ContentType, d.Reason = status, header.Get("Content-Type"), err.Error()
+		trip.record(&d)
+	}
+	return trip.fail(stage, time.Time{}, err)
+}
+
+// redactLocation removes userinfo from a Location header.
+func redactLocation(location string) string {
+	if !strings.Contains(location, "@") {
+		return location
+	}
+	u, err := url.Parse(location)
+	if err != nil {
+		return ""
+	}
+	u.User = nil
+	return u.String()
+}

@@ -1,0 +1,200 @@
+package politeness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	cenkalti "github.com/cenkalti/backoff/v4"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+func TestRetryTakesATurnForEachTryAndOnePage(t *testing.T) {
+	spent := budget.New(budget.Limits{Pages: 1})
+	cfg := politeness.Config{Retry: politeness.Retry{Max: 5}, Budget: spent}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "page").Sequence("/", 503, 500, 429, 200)
+		b.mustGet("https://example.com/", 200)
+		if n := len(b.log.Decisions(evidence.Retried)); n != 3 {
+			b.Errorf("%d records retried, want 3: %s", n, b.types())
+		}
+		if n := len(b.log.Decisions(evidence.RobotsAllowed)); n != 4 {
+			b.Errorf("robots.txt was asked %d times, want once a try", n)
+		}
+		if u, _ := spent.Usage(b.Context()); u.Pages != 1 {
+			b.Errorf("%d pages spent, want 1", u.Pages)
+		}
+		if v := b.web.Violations(politenesstest.Rules{Delay: 200 * time.Millisecond, Concurrency: 2}); len(v) > 0 {
+			b.Errorf("violations: %v", v)
+		}
+	})
+}
+
+func TestRetryHandsTheLastResponseOverWhenTriesRunOut(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 2}}, func(b *bubble) {
+		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			fmt.Fprint(w, "broken")
+		}))
+		resp, err := b.client.Get("https://example.com/")
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil || string(text) != "broken" || resp.StatusCode != http.StatusBadGateway {
+			b.Errorf("status %d, body %q, %v", resp.StatusCode, text, err)
+		}
+		if n := len(b.asked()); n != 4 { // robots.txt and three tries
+			b.Errorf("%d requests", n)
+		}
+	})
+}
+
+func TestRetryWaitsForRetryAfterWhenLonger(t *testing.T) {
+	cfg := politeness.Config{Retry: politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }}}
+	virtually(t, cfg, func(b *bubble) {
+		var asked atomic.Int64
+		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) == 1 {
+				w.Header().Set("Retry-After", "40")
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+		}))
+		b.mustGet("https://example.com/", 200)
+		r := b.web.Requests()
+		if gap := r[2].Start.Sub(r[1].End); gap < 40*time.Second || gap > 41*time.Second {
+			b.Errorf("second try after %v, want 40s", gap)
+		}
+	})
+}
+
+func TestRetryHoldsNoSlotWhileItWaits(t *testing.T) {
+	cfg := politeness.Config{
+		Retry: politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Minute) }},
+		Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Sequence("/flaky", 500, 200).Page("/other", "page")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.mustGet("https://example.com/flaky", 200)
+		}()
+		time.Sleep(10 * time.Second)
+		b.mustGet("https://example.com/other", 200)
+		if b.elapsed() > 11*time.Second {
+			b.Errorf("the other request waited until %v", b.elapsed())
+		}
+		<-done
+	})
+}
+
+func TestRetryOnlyWhatMayBeSentAgain(t *testing.T) {
+	rewindable := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("body")), nil }
+	for _, test := range []struct {
+		method  string
+		getBody func() (io.ReadCloser, error)
+		status  int
+		tries   int
+	}{
+		{http.MethodGet, nil, 500, 3},
+		{http.MethodHead, nil, 500, 3},
+		{http.MethodPut, rewindable, 500, 3},
+		{http.MethodDelete, rewindable, 500, 3},
+		{http.MethodPut, nil, 500, 1},
+		{http.MethodPost, rewindable, 500, 1},
+		{http.MethodPatch, rewindable, 500, 1},
+		{http.MethodGet, nil, 404, 1},
+		{http.MethodGet, nil, 403, 1},
+		{http.MethodGet, nil, 429, 3},
+	} {
+		t.Run(fmt.Sprintf("%s %d %t", test.method, test.status, test.getBody != nil), func(t *testing.T) {
+			virtually(t, politeness.Config{Retry: politeness.Retry{Max: 2}}, func(b *bubble) {
+				var bodies []string
+				b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					text, _ := io.ReadAll(r.Body)
+					bodies = append(bodies, string(text))
+					w.WriteHeader(test.status)
+				}))
+				req, err := http.NewRequestWithContext(b.Context(), test.method, "https://example.com/", nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if test.method != http.MethodGet && test.method != http.MethodHead {
+					req.Body, req.ContentLength = io.NopCloser(strings.NewReader("body")), 4
+				}
+				req.GetBody = test.getBody
+				resp, err := b.client.Do(req)
+				if err != nil {
+					b.Fatal(err)
+				}
+				resp.Body.Close()
+				if len(bodies) != test.tries {
+					b.Fatalf("%d tries, want %d", len(bodies), test.tries)
+				}
+				for _, text := range bodies {
+					if req.Body != nil && text != "body" {
+						b.Errorf("a try sent %q", text)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRetryAfterNetworkErrors(t *testing.T) {
+	cfg := politeness.Config{Retry: politeness.Retry{Max: 3}, DangerouslyIgnoreRobots: true}
+	virtually(t, cfg, func(b *bubble) {
+		_, err := b.get("https://nowhere.example/")
+		refused(b.T, err, politeness.StageSend, nil)
+		if n := len(b.log.Decisions(evidence.Failed)); n != 4 {
+			b.Errorf("%d tries, want 4: %s", n, b.types())
+		}
+	})
+}
+
+func TestRetryStopsWhenTheCallerLeaves(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 50}}, func(b *bubble) {
+		b.site.Sequence("/", 500)
+		ctx, cancel := context.WithCancel(b.Context())
+		time.AfterFunc(5*time.Second, cancel)
+		_, err := fetch(ctx, b.client, "https://example.com/")
+		if !errors.Is(err, context.Canceled) || b.elapsed() != 5*time.Second {
+			b.Errorf("%v after %v", err, b.elapsed())
+		}
+	})
+}
+
+func TestRetryThatCantMeetTheDeadlineHandsTheResponseOver(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 50}}, func(b *bubble) {
+		b.site.Sequence("/", 500)
+		ctx, cancel := context.WithTimeout(b.Context(), 5*time.Second)
+		defer cancel()
+		status, err := fetch(ctx, b.client, "https://example.com/")
+		if err != nil || status != 500 {
+			b.Errorf("status %d, %v", status, err)
+		}
+	})
+}
+
+func TestRetryAsksRobotsAgain(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 5, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(2 * time.Hour) }}}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nAllow: /\n").Sequence("/", 500)
+		time.AfterFunc(time.Hour, func() { b.site.Robots("User-agent: *\nDisallow: /\n") })
+		_, err := b.get("https://example.com/")
+		refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+	})
+}

@@ -1,0 +1,85 @@
+package politeness
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// afford refuses at once when the budget is spent.
+func (trip *trip) afford() error {
+	if trip.t.budget == nil {
+		return nil
+	}
+	return trip.checkBudget(time.Now())
+}
+
+// paid reports whether the trip's page is taken: by an earlier hop of the
+// navigation, or by an earlier try.
+func (trip *trip) paid() bool { return trip.hops > 0 || trip.spent }
+
+// checkBudget asks whether a request that starts at the given time is within
+// the budget. Pages don't bind a hop or a further try: their navigation is paid.
+func (trip *trip) checkBudget(start time.Time) error {
+	err := trip.t.budget.Check(trip.req.Context(), trip.host, start)
+	if err == nil {
+		return nil
+	}
+	var be *budget.Error
+	if trip.paid() && errors.As(err, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+		return nil
+	}
+	return trip.overBudget(StageBudget, err)
+}
+
+// reserve takes a page for the navigation: one for all its hops and tries.
+func (trip *trip) reserve() error {
+	if trip.paid() {
+		return nil
+	}
+	warnings, err := trip.t.budget.Reserve(trip.req.Context(), trip.host)
+	trip.warn(warnings)
+	if err != nil {
+		return trip.overBudget(StageBudget, err)
+	}
+	trip.page = true
+	return nil
+}
+
+// refund gives the reserved page back: nothing was sent for it.
+func (trip *trip) refund() {
+	if trip.page {
+		trip.page = false
+		trip.t.budget.Refund(trip.req.Context(), trip.host)
+	}
+}
+
+func (trip *trip) overBudget(stage Stage, err error) error {
+	if !trip.silent {
+		d := trip.decision(evidence.BudgetExceeded)
+		d.Reason = err.Error()
+		var be *budget.Error
+		if errors.As(err, &be) {
+			d.Limit, d.Used, d.Max = be.Limit, be.Used, be.Max
+		}
+		trip.record(&d)
+	}
+	return trip.fail(stage, time.Time{}, err)
+}
+
+func (trip *trip) warn(warnings []budget.Warning) {
+	if trip.silent {
+		return
+	}
+	for _, w := range warnings {
+		d := trip.decision(evidence.BudgetWarning)
+		d.Allowed = true
+		d.Limit, d.Used, d.Max = w.Limit, w.Used, w.Max
+		if w.Host != "" {
+			d.Host = w.Host
+		}
+		trip.record(&d)
+	}
+}

@@ -1,0 +1,189 @@
+package politeness
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+	"unsafe"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// A trip is one RoundTrip on its way through the stages: it knows what is held
+// and gives it back. It is one allocation, the clone of the request, the URL as
+// text and the body of the response included.
+type trip struct {
+	t        *Transport
+	original *http.Request
+	req      *http.Request // what is sent: the original, or clone
+	id       uint64
+	host     string // key of slots, delays and blocks
+	url      string // as evidence shows it; built when it is first needed
+	attempt  int
+	hops     int // redirects of this navigation before this request
+
+	entry   *robotscache.Entry
+	verdict robots.Verdict
+	floor   time.Duration
+
+	lease   hostlimit.Lease // held while not nil
+	grant   hostlimit.Grant
+	start   time.Time     // when the request of this attempt went out
+	latency time.Duration // from start to the response's headers
+	page    bool          // a page of the budget is reserved, and not yet spent
+	spent   bool          // the page of this navigation is spent
+	exempt  bool          // a fetch of robots.txt: costs no budget, isn't repeated
+	sent    bool          // the base transport has req.Body and closes it
+
+	silent bool // nobody is to be told
+	clone  http.Request
+	body   body
+	text   [160]byte
+}
+
+// begin takes charge of req: its body is closed unless it is sent.
+func (t *Transport) begin(req *http.Request) *trip {
+	return &trip{t: t, original: req, req: req, attempt: 1, silent: t.evidence == nil}
+}
+
+// end gives back what is still held. After a successful handOver nothing is.
+func (trip *trip) end() {
+	if trip.lease != nil {
+		trip.leave("given up before it was sent")
+	}
+	trip.refund()
+	if !trip.sent && trip.req.Body != nil {
+		trip.req.Body.Close()
+	}
+}
+
+// identify finds the host key, puts the crawler's name on a clone of the
+// request, and asks the user's own rules.
+func (trip *trip) identify() error {
+	t := trip.t
+	if err := checkURL(trip.req.URL); err != nil {
+		return &Error{Stage: StageRequest, URL: redact(trip.req.URL), Err: err}
+	}
+	trip.host = t.hostKey(trip.req.URL)
+	trip.id = t.trips.Add(1)
+	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
+		trip.hops++
+	}
+	t.sign(trip)
+	if t.refuse == nil {
+		return nil
+	}
+	if err := t.refuse(trip.req); err != nil {
+		if !trip.silent {
+			d := trip.decision(evidence.BlockedByRule)
+			d.Reason = err.Error()
+			trip.record(&d)
+		}
+		return trip.fail(StageRule, time.Time{}, &ruleError{err})
+	}
+	return nil
+}
+
+// A ruleError is a refusal by Config.Refuse. It is ErrDisallowed and whatever
+// the user's rule returned.
+type ruleError struct{ err error }
+
+func (e *ruleError) Error() string   { return "refused by rule: " + e.err.Error() }
+func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
+
+// sign makes the trip's request say who asks. A request that says so already is
+// sent as it is; otherwise a clone is, with a header map of its own.
+func (t *Transport) sign(trip *trip) {
+	req := trip.req
+	ua := req.Header["User-Agent"]
+	signed := len(ua) == 1 && ua[0] == t.userAgent[0]
+	if signed && t.from == nil && !t.response.indexing {
+		return
+	}
+	trip.clone = *req
+	if t.response.indexing {
+		// DirectivesOf finds its way back through the request of the response.
+		trip.clone = *req.WithContext(context.WithValue(req.Context(), tripKey{}, trip))
+	}
+	header := make(http.Header, len(req.Header)+2)
+	for k, v := range req.Header {
+		header[k] = v[:len(v):len(v)]
+	}
+	header["User-Agent"] = t.userAgent[:1:1]
+	if t.from != nil {
+		header["From"] = t.from[:1:1]
+	}
+	trip.clone.Header = header
+	trip.req = &trip.clone
+}
+
+// fail makes the trip's error.
+func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
+	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
+}
+
+// decision begins a record about this trip.
+func (trip *trip) decision(typ evidence.Type) evidence.Decision {
+	return evidence.Decision{
+		Type:      typ,
+		Time:      time.Now(),
+		Trip:      trip.id,
+		Attempt:   trip.attempt,
+		Method:    trip.req.Method,
+		URL:       trip.urlText(),
+		Host:      trip.host,
+		Agent:     trip.t.product,
+		Redirects: trip.hops,
+		RobotsTxt: trip.exempt,
+	}
+}
+
+// record hands d to the evidence, which can do no harm: it stands behind a guard.
+func (trip *trip) record(d *evidence.Decision) {
+	trip.t.evidence.Record(trip.original.Context(), *d)
+}
+
+type tripKey struct{}
+
+// urlText returns the URL without userinfo. It is written into the trip's own
+// memory, so that reporting costs no allocation.
+func (trip *trip) urlText() string {
+	if trip.url == "" {
+		b := appendURL(trip.text[:0], trip.req.URL)
+		// The bytes are never written again: as in strings.Builder.
+		trip.url = unsafe.String(unsafe.SliceData(b), len(b))
+	}
+	return trip.url
+}
+
+// appendURL appends u without userinfo and without fragment: what is asked for.
+func appendURL(b []byte, u *url.URL) []byte {
+	b = append(b, u.Scheme...)
+	b = append(b, "://"...)
+	b = append(b, u.Host...)
+	if u.Opaque != "" {
+		return append(b, u.RequestURI()...)
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	b = append(b, path...)
+	if u.ForceQuery || u.RawQuery != "" {
+		b = append(b, '?')
+		b = append(b, u.RawQuery...)
+	}
+	return b
+}
+
+// redact is appendURL for URLs that may lack anything.
+func redact(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return clip(string(appendURL(nil, u)))
+}

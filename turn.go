@@ -1,0 +1,87 @@
+package politeness
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// waitTurn reserves a page and waits for a slot on the host and for the host's
+// start time.
+func (trip *trip) waitTurn() error {
+	t, ctx := trip.t, trip.req.Context()
+	if t.budget != nil && !trip.exempt {
+		// A wait that would outlast the time limit isn't begun.
+		next, err := t.hosts.Next(ctx, trip.host, trip.floor)
+		if err != nil {
+			return trip.noTurn(err)
+		}
+		if err := trip.checkBudget(next); err != nil {
+			return err
+		}
+		if err := trip.reserve(); err != nil {
+			return err
+		}
+	}
+	lease, err := t.hosts.Acquire(ctx, trip.host, trip.floor)
+	if err != nil {
+		return trip.noTurn(err)
+	}
+	trip.lease = lease
+	if g, ok := lease.(interface{ Grant() hostlimit.Grant }); ok {
+		trip.grant = g.Grant()
+		trip.start = trip.grant.Start
+	} else {
+		trip.grant = hostlimit.Grant{}
+		trip.start = time.Now()
+	}
+	trip.recordStart()
+	return nil
+}
+
+// noTurn reports a refused turn.
+func (trip *trip) noTurn(err error) error {
+	var refused *hostlimit.Error
+	if !errors.As(err, &refused) {
+		// The caller left, or the limiter failed.
+		return trip.fail(StageTurn, time.Time{}, err)
+	}
+	if !trip.silent {
+		d := trip.decision(evidence.SlotTimeout)
+		d.Reason, d.RetryAt = refused.Err.Error(), refused.RetryAt
+		trip.record(&d)
+	}
+	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
+}
+
+func (trip *trip) recordStart() {
+	if trip.silent {
+		return
+	}
+	g := &trip.grant
+	if g.Expired > 0 {
+		d := trip.decision(evidence.LeaseExpired)
+		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
+		trip.record(&d)
+	}
+	d := trip.decision(evidence.Started)
+	d.Time, d.Start, d.Allowed = trip.start, trip.start, true
+	d.Seq, d.Slot, d.Slots, d.Probe = g.Seq, g.Slot, g.Slots, g.Probe
+	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.Delay
+	d.CrawlDelay = trip.floor
+	trip.record(&d)
+}
+
+// leave gives a turn back that led to no exchange worth learning from.
+func (trip *trip) leave(why string) {
+	lease := trip.lease
+	trip.lease = nil
+	lease.Release()
+	if !trip.silent {
+		d := trip.decision(evidence.Failed)
+		d.Seq, d.Start, d.Duration, d.Reason = trip.grant.Seq, trip.start, time.Since(trip.start), why
+		trip.record(&d)
+	}
+}
