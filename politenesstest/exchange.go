@@ -109,7 +109,7 @@ func (s *stream) response(req *http.Request) *http.Response {
 	}
 	length, err := strconv.ParseInt(s.sent.Get("Content-Length"), 10, 64)
 	switch {
-	case !bodyAllowedFor(s.status):
+	case s.method != http.MethodHead && !bodyAllowedFor(s.status):
 		resp.ContentLength = 0
 	case err == nil:
 		resp.ContentLength = length

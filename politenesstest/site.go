@@ -52,15 +52,16 @@ func (s *Site) setRobots(v robotsVersion) *Site {
 	})
 }
 
-// Page makes the site answer path with 200 and body.
-func (s *Site) Page(path, body string) *Site { return s.Handle(path, Text(body)) }
+// Page makes the site answer exactly path with 200 and body, as [Text] does.
+func (s *Site) Page(path, body string) *Site { return s.Handle(path, page{Text(body)}) }
+
+// A page answers for its path alone, even if that ends in a slash.
+type page struct{ http.Handler }
 
 // Handle makes h answer path: a path as in a URL, with its query if only that
-// query is meant. Of all the paths that end in a slash and begin the requested one the longest answers
-// where nothing else does, so that "/" answers the whole site but for
+// query is meant. A path that ends in a slash also answers what lies below it and
+// has nothing closer, as in an http.ServeMux: "/" answers the whole site but for
 // /robots.txt. What no path answers is 404.
-//
-// A Page answers nothing below its path, except through Handle with [Text].
 func (s *Site) Handle(path string, h http.Handler) *Site {
 	mustBePath(path)
 	return s.set(func() { s.handlers[path] = h })
@@ -166,7 +167,8 @@ func (s *Site) answer(u *url.URL) http.Handler {
 		return nil
 	}
 	for i := strings.LastIndexByte(path, '/'); i >= 0; i = strings.LastIndexByte(path[:i], '/') {
-		if h := s.handlers[path[:i+1]]; h != nil {
+		h := s.handlers[path[:i+1]]
+		if _, alone := h.(page); h != nil && !alone {
 			return h
 		}
 	}

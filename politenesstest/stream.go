@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"sync"
@@ -138,6 +139,7 @@ func (s *stream) handOver() {
 		if _, dated := s.sent["Date"]; !dated {
 			s.sent.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 		}
+		maps.DeleteFunc(s.sent, func(_ string, v []string) bool { return len(v) == 0 }) // nil suppresses a header
 		s.out = true
 		close(s.headersOut)
 	}
