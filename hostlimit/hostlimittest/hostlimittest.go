@@ -1,0 +1,56 @@
+// Package hostlimittest holds an implementation of [hostlimit.Limiter] against
+// what a Limiter promises.
+//
+//	func TestPromises(t *testing.T) {
+//		hostlimittest.Run(t, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
+//			l, err := mylimiter.New(cfg)
+//			if err != nil {
+//				t.Fatal(err)
+//			}
+//			t.Cleanup(l.Close)
+//			return l
+//		})
+//	}
+//
+// The scenarios need no particular clock: they run in real time within seconds,
+// with delays of tens of milliseconds. They assert what must never happen
+// (starts too close, too many in flight, starts into a block) and what the
+// limiter itself reports, never that something happens fast, so they don't
+// flake on a busy machine. A Limiter that waits on channels and timers only can
+// run in virtual time as well, see [RunIn].
+//
+// Beside the two methods of Limiter, the leases must have
+//
+//	Grant() hostlimit.Grant   // complete once Acquire has returned
+//	Effect() hostlimit.Effect // complete once Observe, and for Expired once Release, has returned
+//
+// Grant.Start is compared with time.Now, so it is to be a stamp of this process,
+// or of a clock that is as good.
+package hostlimittest
+
+import (
+	"testing"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A New returns a fresh Limiter for cfg; it fails t if it can't. What must be
+// closed is closed by t.Cleanup. Limiters of one test may share a store: no two
+// scenarios use the same key.
+type New = func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter
+
+// Run runs every scenario as a parallel subtest of t, in real time.
+func Run(t *testing.T, newLimiter New) {
+	RunIn(t, func(t *testing.T, scenario func(*testing.T)) { scenario(t) }, newLimiter)
+}
+
+// RunIn is Run where each scenario is called by in, which has the signature of
+// synctest.Test: hostlimittest.RunIn(t, synctest.Test, newLimiter) runs in virtual time.
+func RunIn(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(t *testing.T) { s.run(&scene{T: t, newLimiter: newLimiter}) })
+		})
+	}
+}

@@ -1,0 +1,694 @@
+package hostlimittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Durations of the scenarios: a tick is a delay that is waited for; an age is one that never is.
+const (
+	tick = 20 * time.Millisecond
+	age  = time.Hour
+)
+
+var (
+	unpaced = hostlimit.Delay{DangerouslyNone: true}
+	paced   = hostlimit.Delay{Min: tick}
+)
+
+var scenarios = []struct {
+	name string
+	run  func(*scene)
+}{
+	{"Gaps", gaps},
+	{"RandomDelay", randomDelay},
+	{"FloorOfEitherRequestHolds", floors},
+	{"NegativeFloorIsNone", negativeFloor},
+	{"Slots", slots},
+	{"FirstComeFirstServed", firstCome},
+	{"ReleaseTwiceFreesOneSlot", releaseTwice},
+	{"CancelledWaiterGivesItsTurnBack", cancelled},
+	{"DoneContextTakesNoTurn", doneContext},
+	{"DeadlineIsRefusedAtOnce", deadline},
+	{"MaxWaitIsRefusedAtOnce", maxWait},
+	{"MaxWaitEndsAWaitForASlot", maxWaitSlot},
+	{"SlotTimeout", slotTimeout},
+	{"SlotTimeoutSparesPacing", slotTimeoutPacing},
+	{"BlockHoldsEveryone", blockHolds},
+	{"BlockRefusesWhoCannotWait", blockRefuses},
+	{"ProbeGoesAlone", probe},
+	{"ProbeWithoutAnswerPassesOn", probePasses},
+	{"ProbeRefusedEscalates", probeRefused},
+	{"EarlierRefusalIsPartOfTheBlock", earlierRefusal},
+	{"EarlierSuccessDoesNotLift", earlierSuccess},
+	{"WhatCounts", whatCounts},
+	{"RetryAfterIsCapped", retryAfterCap},
+	{"LateObserveSaysNothing", lateObserve},
+	{"Storm", storm},
+	{"LeakedLeaseExpires", leaked},
+	{"Adaptive", adaptive},
+	{"Override", override},
+	{"KeysAreIndependent", independent},
+	{"MaxInFlight", maxInFlight},
+	{"BlockedKeyHoldsNoPlace", blockedPlace},
+	{"Next", next},
+}
+
+func gaps(s *scene) {
+	s.use(hostlimit.Config{Delay: paced, Concurrency: 3})
+	s.crowd(8, func(i int) {
+		for range 3 {
+			t := s.take()
+			time.Sleep(time.Duration(i) * tick / 4)
+			s.answer(t, 200, 0)
+		}
+	})
+	s.audit()
+}
+
+func randomDelay(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick / 2, Max: tick}})
+	var seen []time.Duration
+	for range 12 {
+		t := s.take()
+		if t.Delay < tick/2 || t.Delay > tick {
+			s.Errorf("delay %v, want %v to %v", t.Delay, tick/2, tick)
+		}
+		seen = append(seen, t.Delay)
+		s.answer(t, 200, 0)
+	}
+	for _, d := range seen {
+		if d != seen[0] {
+			s.audit()
+			return
+		}
+	}
+	s.Errorf("the random delay is always %v", seen[0])
+}
+
+func floors(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	for _, floor := range []time.Duration{0, 3 * tick, 0, 0, tick, 2 * tick} {
+		s.answer(s.takeKey(s.key, floor), 200, 0)
+	}
+	s.audit()
+}
+
+func negativeFloor(s *scene) {
+	s.use(hostlimit.Config{Delay: paced})
+	s.done(s.takeKey(s.key, math.MinInt64))
+	s.done(s.takeKey(s.key, -1))
+	s.audit()
+}
+
+func slots(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
+	var flying atomic.Int32
+	s.crowd(12, func(int) {
+		for range 3 {
+			t := s.take()
+			if n := flying.Add(1); n > 3 || t.Slots != 3 {
+				s.Errorf("%d in flight, %d slots, want 3", n, t.Slots)
+			}
+			time.Sleep(tick / 8)
+			flying.Add(-1)
+			s.answer(t, 200, 0)
+		}
+	})
+	s.audit()
+}
+
+// firstCome tries more than once, because nothing tells from outside that a
+// request has taken its place in the queue.
+func firstCome(s *scene) {
+	var order []int
+	for range 3 {
+		s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+		holder := s.take()
+		order = nil
+		var wg sync.WaitGroup
+		for i := range 6 {
+			wg.Go(func() {
+				t := s.take()
+				order = append(order, i) // one slot: nobody else is here
+				s.done(t)
+			})
+			time.Sleep(5 * tick)
+		}
+		s.done(holder)
+		wg.Wait()
+		s.audit()
+		if fmt.Sprint(order) == "[0 1 2 3 4 5]" {
+			return
+		}
+		s.book = nil
+	}
+	s.Errorf("requests that came one after the other started in the order %v", order)
+}
+
+func releaseTwice(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+	first := s.take()
+	s.done(first)
+	second := s.take()
+	s.crowd(4, func(int) { first.Release() })
+	ctx, cancel := context.WithTimeout(s.Context(), 2*tick)
+	defer cancel()
+	if _, err := s.try(ctx, s.key, 0); !errors.Is(err, context.DeadlineExceeded) {
+		s.Errorf("with the slot held: %v, want the context's error", err)
+	}
+	s.done(second)
+	s.audit()
+}
+
+func cancelled(s *scene) {
+	s.use(hostlimit.Config{Delay: paced, Concurrency: 1})
+	holder := s.take()
+	ctx, cancel := context.WithCancel(s.Context())
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			if _, err := s.try(ctx, s.key, age); !errors.Is(err, context.Canceled) {
+				s.Errorf("cancelled: %v", err)
+			}
+		})
+	}
+	time.Sleep(tick)
+	wg.Go(func() { s.done(s.take()) })
+	time.Sleep(tick)
+	cancel()
+	s.done(holder)
+	wg.Wait()
+	s.audit() // with a turn lost, the numbers have a hole
+}
+
+func doneContext(s *scene) {
+	s.use(hostlimit.Config{Delay: paced})
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	if _, err := s.limiter.Acquire(ctx, s.key, 0); !errors.Is(err, context.Canceled) {
+		s.Errorf("Acquire: %v", err)
+	}
+	if _, err := s.limiter.Next(ctx, s.key, 0); !errors.Is(err, context.Canceled) {
+		s.Errorf("Next: %v", err)
+	}
+	s.done(s.take())
+	s.audit()
+}
+
+// refused checks a refusal that must not have been waited for.
+func (s *scene) refused(err error, begin, retryAt time.Time, kinds ...error) {
+	s.Helper()
+	var e *hostlimit.Error
+	if !errors.As(err, &e) {
+		s.Fatalf("error %v, want an *Error", err)
+	}
+	for _, kind := range kinds {
+		if !errors.Is(err, kind) {
+			s.Errorf("error %v, want one that is %v", err, kind)
+		}
+	}
+	if e.Key == "" || e.RetryAt.Before(retryAt) || e.RetryAt.After(retryAt.Add(age/2)) {
+		s.Errorf("error of %q, RetryAt %v, want about %v", e.Key, e.RetryAt, retryAt)
+	}
+	if d := time.Since(begin); d > age/2 {
+		s.Errorf("refused after %v, want at once", d)
+	}
+}
+
+func deadline(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	first := s.takeKey(s.key, age)
+	s.done(first)
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(s.Context(), age/2)
+	defer cancel()
+	_, err := s.try(ctx, s.key, 0)
+	s.refused(err, begin, first.Start.Add(first.Delay), hostlimit.ErrBusy, context.DeadlineExceeded)
+}
+
+func maxWait(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, MaxWait: age / 2})
+	first := s.takeKey(s.key, age)
+	s.done(first)
+	begin := time.Now()
+	_, err := s.try(s.Context(), s.key, 0)
+	s.refused(err, begin, first.Start.Add(first.Delay), hostlimit.ErrBusy)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.Error("refused by the context's deadline, which it has none of")
+	}
+}
+
+func maxWaitSlot(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1, MaxWait: 2 * tick})
+	holder := s.take()
+	begin := time.Now()
+	_, err := s.try(s.Context(), s.key, 0)
+	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < 2*tick {
+		s.Errorf("after %v: %v, want ErrBusy after %v", d, err, 2*tick)
+	}
+	s.done(holder)
+	s.done(s.take())
+	s.audit()
+}
+
+func slotTimeout(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, SlotTimeout: 3 * tick})
+	a, b := s.take(), s.take()
+	begin := time.Now()
+	_, err := s.try(s.Context(), s.key, 0)
+	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < 3*tick {
+		s.Errorf("after %v: %v, want ErrBusy after %v", d, err, 3*tick)
+	} else if !strings.Contains(err.Error(), "timeout waiting for host concurrency slot") {
+		s.Errorf("the error reads %q", err)
+	}
+	s.done(a)
+	s.done(b)
+	s.done(s.take())
+	s.audit()
+}
+
+func slotTimeoutPacing(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 12 * tick}, SlotTimeout: 10 * tick})
+	s.crowd(5, func(int) { s.answer(s.take(), 200, 0) })
+	s.audit()
+}
+
+func blockHolds(s *scene) {
+	s.use(hostlimit.Config{Delay: paced, Concurrency: 1})
+	first := s.take() // its slot holds the others until the block does
+	var until atomic.Pointer[time.Time]
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			t := s.take()
+			if u := until.Load(); u == nil || t.Start.Before(*u) {
+				s.Errorf("started %v, blocked until %v", t.Start, u)
+			}
+			s.answer(t, 200, 0)
+		})
+	}
+	before := time.Now()
+	first.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 8 * tick})
+	e := first.Effect()
+	if !e.Blocked || e.Refusals != 1 || e.Cleared || e.Until.Before(before.Add(8*tick)) {
+		s.Errorf("effect %+v, want a block for %v", e, 8*tick)
+	}
+	until.Store(&e.Until)
+	s.done(first)
+	wg.Wait()
+	s.audit()
+}
+
+func blockRefuses(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+	first := s.take()
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 3 { // in the queue, or coming when it is blocked: both are refused
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(s.Context(), age/2)
+			defer cancel()
+			t, err := s.try(ctx, s.key, 0)
+			if err == nil {
+				s.done(t)
+				s.Error("started into the block")
+				return
+			}
+			s.refused(err, begin, begin.Add(age), hostlimit.ErrBlocked, context.DeadlineExceeded)
+		})
+	}
+	s.answer(first, 429, age)
+	wg.Wait()
+}
+
+// probe lets the probe take its time: nobody may start before its answer.
+func probe(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.answer(s.take(), 429, 2*tick)
+	var mu sync.Mutex
+	var answered time.Time
+	s.crowd(6, func(int) {
+		t := s.take()
+		if t.Probe {
+			time.Sleep(3 * tick)
+			mu.Lock()
+			answered = time.Now()
+			mu.Unlock()
+			if e := s.answer(t, 200, 0); !e.Cleared || e.Refusals != 0 || !e.Until.IsZero() {
+				s.Errorf("effect of the probe's success: %+v", e)
+			}
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if answered.IsZero() || t.Start.Before(answered) {
+			s.Errorf("started %v, the probe was answered %v", t.Start, answered)
+		}
+		s.answer(t, 200, 0)
+	})
+	s.audit()
+}
+
+func probePasses(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.answer(s.take(), 429, tick)
+	for i, end := range []func(*turn){
+		s.done,                                // no answer
+		func(t *turn) { s.answer(t, 500, 0) }, // an answer that says nothing
+		func(t *turn) { t.Observe(hostlimit.Outcome{Err: context.Canceled}); s.done(t) }, // the caller left
+	} {
+		t := s.take()
+		if !t.Probe {
+			s.Errorf("request %d after the block is no probe", i+1)
+		}
+		end(t)
+	}
+	t := s.take()
+	if e := s.answer(t, 404, 0); !t.Probe || !e.Cleared {
+		s.Errorf("probe %v, effect %+v", t.Probe, e)
+	}
+	if t := s.take(); t.Probe {
+		s.Error("a probe after a success")
+	}
+	s.audit()
+}
+
+func probeRefused(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Doubling{Start: 2 * tick}})
+	for i := range 3 {
+		t := s.take()
+		if t.Probe != (i > 0) {
+			s.Errorf("request %d: probe %v", i+1, t.Probe)
+		}
+		before := time.Now()
+		e := s.answer(t, 429, 0)
+		if stay := 2 * tick << i; e.Refusals != i+1 || !e.Blocked || e.Until.Before(before.Add(stay)) {
+			s.Errorf("refusal %d at %v: %+v, want a block of %v", i+1, before, e, stay)
+		}
+		if s.cfg.Backoff.Delay(i+1) != 2*tick<<i {
+			s.Fatal("the policy isn't what the scenario thinks")
+		}
+		if next, err := s.limiter.Next(s.Context(), s.key, 0); err != nil || next.Before(e.Until) {
+			s.Errorf("next %v, %v; blocked until %v", next, err, e.Until)
+		}
+	}
+	t := s.take()
+	s.answer(t, 200, 0)
+	if e := s.answer(s.take(), 429, 0); e.Refusals != 1 {
+		s.Errorf("%d refusals in a row after a success, want 1", e.Refusals)
+	}
+	s.audit()
+}
+
+func earlierRefusal(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
+	a, b, c := s.take(), s.take(), s.take()
+	first := s.answer(a, 429, 4*tick)
+	second := s.answer(b, 429, age)
+	if second.Blocked || second.Refusals != 1 || second.Until.After(first.Until) {
+		s.Errorf("the second refusal of a block did %+v after %+v", second, first)
+	}
+	t := s.take()
+	if !t.Probe || t.Start.Before(first.Until) {
+		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, first.Until)
+	}
+	s.answer(t, 200, 0)
+	// Also once the block is over, it is what a request from before it meets.
+	if e := s.answer(c, 429, age); e.Blocked || e.Refusals != 0 {
+		s.Errorf("a refusal from before the block did %+v", e)
+	}
+	s.done(s.take())
+	s.audit()
+}
+
+func earlierSuccess(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, MaxWait: age / 2})
+	a, b := s.take(), s.take()
+	begin := time.Now()
+	first := s.answer(a, 429, age)
+	if e := s.answer(b, 200, 0); e.Cleared || e.Refusals != 1 || !e.Until.Equal(first.Until) {
+		s.Errorf("a success from before the block did %+v after %+v", e, first)
+	}
+	_, err := s.try(s.Context(), s.key, 0)
+	s.refused(err, begin, first.Until, hostlimit.ErrBlocked)
+}
+
+func whatCounts(s *scene) {
+	failure := errors.New("connection refused")
+	for _, c := range []struct {
+		name    string
+		policy  backoff.Policy
+		outcome hostlimit.Outcome
+		blocks  bool
+	}{
+		{"429", nil, hostlimit.Outcome{Status: 429}, true},
+		{"503 by default", nil, hostlimit.Outcome{Status: 503}, false},
+		{"503 with Retry-After by default", nil, hostlimit.Outcome{Status: 503, RetryAfter: age}, false},
+		{"403 by default", nil, hostlimit.Outcome{Status: 403}, false},
+		{"503", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 503}, true},
+		{"403", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 403}, true},
+		{"525", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 525}, true},
+		{"531", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 531}, false},
+		{"429 beside others", backoff.Refusals{Statuses: []int{403}}, hostlimit.Outcome{Status: 429}, true},
+		{"network by default", nil, hostlimit.Outcome{Err: failure}, false},
+		{"network", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: failure}, true},
+		{"cancelled", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: context.Canceled}, false},
+		{"deadline", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: fmt.Errorf("get: %w", context.DeadlineExceeded)}, false},
+		{"nothing", backoff.Refusals{Network: true}, hostlimit.Outcome{}, false},
+		{"odd status", nil, hostlimit.Outcome{Status: 99999}, false},
+		{"negative status", nil, hostlimit.Outcome{Status: -429}, false},
+	} {
+		s.use(hostlimit.Config{Delay: unpaced, Backoff: c.policy})
+		t := s.take()
+		t.Observe(c.outcome)
+		if e := t.Effect(); e.Blocked != c.blocks || (e.Refusals > 0) != c.blocks || e.Until.IsZero() == c.blocks || e.Cleared {
+			s.Errorf("%s: effect %+v, want a block: %v", c.name, e, c.blocks)
+		}
+		s.done(t)
+	}
+}
+
+func retryAfterCap(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Refusals{MaxRetryAfter: age}})
+	t := s.take()
+	before := time.Now()
+	e := s.answer(t, 429, math.MaxInt64)
+	if e.Until.Before(before.Add(age)) || e.Until.After(time.Now().Add(age+age/2)) {
+		s.Errorf("blocked at %v until %v, want %v", before, e.Until, age)
+	}
+}
+
+func lateObserve(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	t := s.take()
+	s.done(t)
+	t.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age})
+	if e := t.Effect(); e != (hostlimit.Effect{}) {
+		s.Errorf("Observe after Release did %+v", e)
+	}
+	t = s.take()
+	t.Observe(hostlimit.Outcome{Status: 200})
+	t.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age})
+	if e := t.Effect(); e != (hostlimit.Effect{}) {
+		s.Errorf("a second Observe did %+v", e)
+	}
+	s.done(t)
+	s.done(s.take())
+	s.audit()
+}
+
+// storm has a host refuse for a while: it must not get more refused requests than
+// were in flight at the first refusal, and one for each end of a block.
+func storm(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
+	over := time.Now().Add(15 * tick)
+	var mu sync.Mutex
+	type block struct{ seen, until time.Time }
+	var blocks []block
+	refusals := 0
+	s.crowd(16, func(int) {
+		for served := 0; served < 2; {
+			t := s.take()
+			time.Sleep(tick / 4)
+			if time.Now().After(over) {
+				s.answer(t, 200, 0)
+				served++
+				continue
+			}
+			t.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 3 * tick})
+			mu.Lock()
+			refusals++
+			if e := t.Effect(); e.Blocked {
+				blocks = append(blocks, block{time.Now(), e.Until})
+			}
+			mu.Unlock()
+			s.done(t)
+		}
+	})
+	if most := 4 + len(blocks) - 1; refusals > most || len(blocks) == 0 {
+		s.Errorf("%d refused requests in %d blocks, want at most %d", refusals, len(blocks), most)
+	}
+	for _, t := range s.book {
+		for _, b := range blocks {
+			if t.Start.After(b.seen) && t.Start.Before(b.until) {
+				s.Errorf("started %v, into the block from %v to %v", t.Start, b.seen, b.until)
+			}
+		}
+	}
+	s.audit()
+}
+
+func leaked(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 5 * tick})
+	a, b := s.take(), s.take()
+	c := s.take()
+	if b.Expired+c.Expired < 1 || c.Start.Before(a.Start.Add(5*tick)) {
+		s.Errorf("started %v after the leaked turn, %d leases expired", c.Start.Sub(a.Start), b.Expired+c.Expired)
+	}
+	s.crowd(4, func(int) { a.Release() })
+	if !a.Effect().Expired {
+		s.Error("the leaked lease doesn't say that it has expired")
+	}
+	s.done(b)
+	s.done(c)
+	if c.Effect().Expired && time.Since(c.Start) < 5*tick {
+		s.Error("a lease has expired before its time")
+	}
+	s.done(s.take())
+	s.audit()
+}
+
+func adaptive(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick / 4, Adaptive: hostlimit.Squared, Ceiling: 5 * tick}})
+	answer := func(status int, latency time.Duration) {
+		t := s.take()
+		t.Observe(hostlimit.Outcome{Status: status, Latency: latency})
+		s.done(t)
+	}
+	delay := func(want time.Duration) {
+		s.Helper()
+		t := s.take()
+		if t.Delay != want {
+			s.Errorf("delay %v, want %v", t.Delay, want)
+		}
+		s.done(t)
+	}
+	delay(tick / 4)
+	answer(200, 200*time.Millisecond)
+	delay(40 * time.Millisecond)
+	answer(503, time.Millisecond) // a quick error doesn't lower it
+	answer(404, time.Millisecond)
+	delay(40 * time.Millisecond)
+	answer(200, time.Minute)
+	delay(5 * tick)
+	answer(200, time.Millisecond)
+	delay(tick / 4)
+	s.audit()
+}
+
+func override(s *scene) {
+	slow := newKey()
+	s.use(hostlimit.Config{Delay: unpaced, Override: func(key string) (hostlimit.Limits, bool) {
+		return hostlimit.Limits{Concurrency: 5, Delay: hostlimit.Delay{Min: 2 * tick}}, key == slow
+	}})
+	for range 3 {
+		t := s.takeKey(slow, 0)
+		if t.Slots != 5 || t.Delay != 2*tick {
+			s.Errorf("%d slots, delay %v", t.Slots, t.Delay)
+		}
+		s.done(t)
+		if t := s.take(); t.Slots != 2 || t.Delay != 0 {
+			s.Errorf("a key without override: %d slots, delay %v", t.Slots, t.Delay)
+		} else {
+			s.done(t)
+		}
+	}
+	s.audit()
+}
+
+func independent(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.answer(s.take(), 429, age)
+	other := newKey()
+	if t := s.takeKey(other, 0); t.Probe || t.WaitBlock != 0 {
+		s.Errorf("another key's block is felt: %+v", t.Grant)
+	}
+	s.audit()
+}
+
+func maxInFlight(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, MaxInFlight: 3})
+	var flying atomic.Int32
+	keys := []string{newKey(), newKey(), newKey(), newKey(), newKey()}
+	s.crowd(20, func(i int) {
+		for range 2 {
+			t := s.takeKey(keys[i%5], 0)
+			if n := flying.Add(1); n > 3 {
+				s.Errorf("%d requests in flight, want 3 at most", n)
+			}
+			time.Sleep(tick / 8)
+			flying.Add(-1)
+			s.answer(t, 200, 0)
+		}
+	})
+	s.audit()
+}
+
+func blockedPlace(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, MaxInFlight: 1})
+	s.answer(s.take(), 429, age)
+	ctx, cancel := context.WithCancel(s.Context())
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			if _, err := s.try(ctx, s.key, 0); !errors.Is(err, context.Canceled) {
+				s.Errorf("on the blocked key: %v", err)
+			}
+		})
+	}
+	for range 3 {
+		time.Sleep(tick / 2)
+		s.done(s.takeKey(newKey(), 0))
+	}
+	cancel()
+	wg.Wait()
+	s.audit()
+}
+
+func next(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age}})
+	ask := func(floor time.Duration) time.Time {
+		s.Helper()
+		t, err := s.limiter.Next(s.Context(), s.key, floor)
+		if err != nil {
+			s.Fatal(err)
+		}
+		return t
+	}
+	if n := ask(age); n.After(time.Now().Add(age / 2)) {
+		s.Errorf("next start on a new key is %v", n)
+	}
+	t := s.take()
+	for range 3 { // it takes nothing
+		if n := ask(0); n.Before(t.Start.Add(age)) || n.After(t.Start.Add(age+age/2)) {
+			s.Errorf("next start is %v, want %v", n, t.Start.Add(age))
+		}
+	}
+	if n := ask(2 * age); n.Before(t.Start.Add(2 * age)) {
+		s.Errorf("next start is %v, want %v", n, t.Start.Add(2*age))
+	}
+	e := s.answer(t, 429, 3*age)
+	if n := ask(0); n.Before(e.Until) {
+		s.Errorf("next start is %v, blocked until %v", n, e.Until)
+	}
+}

@@ -1,0 +1,162 @@
+package hostlimittest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A scene is the stage of one scenario: it takes turns, and keeps a book of them that
+// it checks in the end.
+type scene struct {
+	*testing.T
+	newLimiter New
+	limiter    hostlimit.Limiter
+	cfg        hostlimit.Config
+	key        string
+
+	mu   sync.Mutex
+	book []*turn
+}
+
+// A lease with what the conformance suite asks for.
+type lease interface {
+	hostlimit.Lease
+	Grant() hostlimit.Grant
+	Effect() hostlimit.Effect
+}
+
+// A turn is a lease and its place in the book.
+type turn struct {
+	lease
+	hostlimit.Grant
+	key   string
+	floor time.Duration
+	ended time.Time // before the slot was given back; zero: held
+}
+
+var keys atomic.Uint64
+
+// newKey returns a key that no scenario has used, also in earlier processes.
+func newKey() string {
+	return fmt.Sprintf("%d-%d.test", time.Now().UnixNano(), keys.Add(1))
+}
+
+// use makes the limiter.
+func (s *scene) use(cfg hostlimit.Config) {
+	s.Helper()
+	s.cfg, s.key = cfg, newKey()
+	s.limiter = s.newLimiter(s, cfg)
+}
+
+// try takes a turn.
+func (s *scene) try(ctx context.Context, key string, floor time.Duration) (*turn, error) {
+	called := time.Now()
+	l, err := s.limiter.Acquire(ctx, key, floor)
+	if err != nil {
+		return nil, err
+	}
+	full, ok := l.(lease)
+	if !ok {
+		l.Release()
+		return nil, fmt.Errorf("a %T has no methods Grant and Effect", l)
+	}
+	t := &turn{lease: full, Grant: full.Grant(), key: key, floor: floor}
+	s.mu.Lock()
+	s.book = append(s.book, t)
+	s.mu.Unlock()
+	if back := time.Now(); t.Start.Before(called) || t.Start.After(back) {
+		s.Errorf("start stamped %v, outside of Acquire: %v to %v", t.Start, called, back)
+	}
+	if w := t.WaitSlot + t.WaitDelay + t.WaitBlock; min(t.WaitSlot, t.WaitDelay, t.WaitBlock) < 0 || w > t.Start.Sub(called) {
+		s.Errorf("waits of %v, %v and %v in a call that took %v", t.WaitSlot, t.WaitDelay, t.WaitBlock, t.Start.Sub(called))
+	}
+	return t, nil
+}
+
+// take takes a turn on the scene's key, and ends the test if there is none.
+func (s *scene) take() *turn {
+	s.Helper()
+	return s.takeKey(s.key, 0)
+}
+
+func (s *scene) takeKey(key string, floor time.Duration) *turn {
+	s.Helper()
+	t, err := s.try(s.Context(), key, floor)
+	if err != nil {
+		s.Fatalf("no turn on %s: %v", key, err)
+	}
+	return t
+}
+
+// done gives a turn back.
+func (s *scene) done(t *turn) {
+	s.mu.Lock()
+	if t.ended.IsZero() {
+		t.ended = time.Now()
+	}
+	s.mu.Unlock()
+	t.Release()
+}
+
+// answer ends a turn with an answer of the given status, and returns its effect.
+func (s *scene) answer(t *turn, status int, retryAfter time.Duration) hostlimit.Effect {
+	t.Observe(hostlimit.Outcome{Status: status, RetryAfter: retryAfter})
+	s.done(t)
+	return t.Effect()
+}
+
+// crowd runs n goroutines and waits for them.
+func (s *scene) crowd(n int, each func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { each(i) })
+	}
+	wg.Wait()
+}
+
+// audit checks the book: the gaps, the numbers and the slots of every key.
+func (s *scene) audit() {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	byKey := make(map[string][]*turn)
+	for _, t := range s.book {
+		byKey[t.key] = append(byKey[t.key], t)
+	}
+	for key, book := range byKey {
+		slices.SortFunc(book, func(a, b *turn) int { return int(a.Seq) - int(b.Seq) })
+		for i, t := range book {
+			if t.Seq != uint64(i+1) {
+				s.Errorf("%s: start %d has number %d", key, i+1, t.Seq)
+			}
+			if t.Slot < 1 || t.Slot > t.Slots {
+				s.Errorf("%s: start %d has slot %d of %d", key, t.Seq, t.Slot, t.Slots)
+			}
+			if t.Delay < t.floor {
+				s.Errorf("%s: start %d has delay %v, floor %v", key, t.Seq, t.Delay, t.floor)
+			}
+			flying := 1
+			for _, earlier := range book[:i] {
+				if earlier.ended.IsZero() || earlier.ended.After(t.Start) {
+					flying++
+				}
+			}
+			if flying > t.Slots && t.Expired == 0 && s.cfg.LeaseTTL == 0 {
+				s.Errorf("%s: %d requests in flight at start %d, which has %d slots", key, flying, t.Seq, t.Slots)
+			}
+			if i > 0 {
+				gap, least := t.Start.Sub(book[i-1].Start), max(book[i-1].Delay, t.floor)
+				if gap < least {
+					s.Errorf("%s: start %d came %v after the one before, want at least %v", key, t.Seq, gap, least)
+				}
+			}
+		}
+	}
+}
