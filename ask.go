@@ -19,7 +19,6 @@ func (trip *trip) ask() error {
 	if err := trip.judge(); err != nil {
 		return err
 	}
-	trip.recordVerdict()
 	if trip.verdict.Allowed {
 		return nil
 	}
@@ -36,12 +35,14 @@ func (trip *trip) refusal() error {
 		&robotsError{why: fmt.Sprintf("robots.txt, line %d, group %q: %s", v.Line, v.Group, v.Rule)})
 }
 
-// judge finds the verdict and the crawl-delay for the trip's URL, fetching
-// robots.txt when it isn't known.
+// judge finds and reports the verdict for the trip's URL, and its crawl-delay,
+// fetching robots.txt when it isn't known.
 func (trip *trip) judge() error {
 	t := trip.t
 	if t.robots == nil {
+		trip.asked = time.Now()
 		trip.verdict = robots.Verdict{Allowed: true}
+		trip.recordVerdict()
 		return nil
 	}
 	entry, err := t.robots.Get(trip.original.Context(), trip.req.URL)
@@ -52,23 +53,26 @@ func (trip *trip) judge() error {
 			retryAt, err = inner.RetryAt, inner.Err
 		}
 		if !trip.silent {
-			d := trip.decision(evidence.SlotTimeout)
+			d := trip.decision(evidence.SlotTimeout, time.Now())
 			d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+err.Error(), retryAt
 			trip.record(&d)
 		}
 		return trip.fail(StageRobots, retryAt, err)
 	}
-	trip.entry = entry
-	trip.verdict, trip.floor = judge(entry, trip.req)
+	trip.apply(entry)
+	trip.recordVerdict()
 	return nil
 }
 
-// judge applies what is known of an origin to one request.
-func judge(entry *robotscache.Entry, req *http.Request) (robots.Verdict, time.Duration) {
+// apply applies what is known of the origin.
+func (trip *trip) apply(entry *robotscache.Entry) {
+	trip.asked, trip.entry = time.Now(), entry
 	if entry.Denied {
-		return robots.Verdict{}, 0
+		trip.verdict, trip.floor = robots.Verdict{Reason: entry.Reason}, 0
+		return
 	}
-	return entry.Rules.Test(req.URL.RequestURI()), entry.Rules.Floor(time.Now())
+	trip.verdict, trip.floor = entry.Rules.Test(trip.req.URL.RequestURI()), entry.Rules.Floor(trip.asked)
+	trip.verdict.Reason = entry.Reason
 }
 
 // A robotsError is ErrDisallowed with the rule that decided.
@@ -81,7 +85,7 @@ func (trip *trip) recordVerdict() {
 	if trip.silent {
 		return
 	}
-	d := trip.decision(evidence.BlockedByRobots)
+	d := trip.decision(evidence.BlockedByRobots, trip.asked)
 	if trip.verdict.Allowed {
 		d.Type, d.Allowed = evidence.RobotsAllowed, true
 	}
@@ -91,7 +95,7 @@ func (trip *trip) recordVerdict() {
 		d.Reason = "robots.txt is ignored by configuration"
 	default:
 		d.CrawlDelay, _ = trip.entry.Rules.CrawlDelay()
-		d.Confidence, d.Reason = trip.entry.Confidence, trip.entry.Reason
+		d.Confidence, d.Reason = trip.entry.Confidence, trip.verdict.Reason
 		if trip.entry.Denied {
 			d.RetryAt = trip.entry.Expires
 		}
@@ -116,7 +120,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip.exempt = true
 	t.sign(trip)
 	if entry, ok := t.robots.Peek(req.URL); ok {
-		trip.entry, trip.floor = entry, entry.Rules.Floor(time.Now())
+		trip.floor = entry.Rules.Floor(time.Now())
 	}
 	if err := trip.waitTurn(); err != nil {
 		return nil, &robotscache.RefusedError{Err: err}

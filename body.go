@@ -151,9 +151,10 @@ func (b *body) finish(err error) {
 	if trip.silent {
 		return
 	}
-	d := trip.decision(evidence.Fetched)
+	now := time.Now()
+	d := trip.decision(evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
-	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, time.Since(trip.start)
+	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, now.Sub(trip.start)
 	d.ContentType, d.ETag = b.header.Get("Content-Type"), b.header.Get("Etag")
 	d.LastModified, d.ServerDate = b.header.Get("Last-Modified"), b.header.Get("Date")
 	d.Location = redactLocation(b.header.Get("Location"))
@@ -162,7 +163,7 @@ func (b *body) finish(err error) {
 	}
 	trip.record(&d)
 	if lease, ok := b.lease.(interface{ Effect() hostlimit.Effect }); ok && lease.Effect().Expired {
-		d := trip.decision(evidence.LeaseExpired)
+		d := trip.decision(evidence.LeaseExpired, now)
 		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
 		trip.record(&d)
 	}

@@ -27,12 +27,7 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 	if err := trip.judge(); err != nil {
 		return robots.Verdict{}, err
 	}
-	trip.recordVerdict()
-	v := trip.verdict
-	if trip.entry != nil {
-		v.Reason = trip.entry.Reason
-	}
-	return v, nil
+	return trip.verdict, nil
 }
 
 // inquiries is how many origins Filter asks at once.
@@ -100,8 +95,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	}
 	if t.robots != nil {
 		if entry, ok := t.robots.Peek(trip.req.URL); ok {
-			trip.entry = entry
-			trip.verdict, trip.floor = judge(entry, trip.req)
+			trip.apply(entry)
 			if !trip.verdict.Allowed {
 				return time.Time{}, trip.refusal()
 			}

@@ -30,7 +30,7 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	}
 	trip.latency = outcome.Latency
 	trip.lease.Observe(outcome)
-	trip.recordEffect(outcome)
+	trip.recordEffect(outcome, now)
 	if err == nil {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	trip.lease = nil
 	lease.Release()
 	if !trip.silent {
-		d := trip.decision(evidence.Failed)
+		d := trip.decision(evidence.Failed, now)
 		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.start, trip.latency, trip.latency, err.Error()
 		trip.record(&d)
 	}
@@ -56,7 +56,7 @@ func retryAfter(resp *http.Response, now time.Time) time.Duration {
 }
 
 // recordEffect reports what the outcome did to the host.
-func (trip *trip) recordEffect(outcome hostlimit.Outcome) {
+func (trip *trip) recordEffect(outcome hostlimit.Outcome, now time.Time) {
 	if trip.silent {
 		return
 	}
@@ -68,7 +68,7 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome) {
 	if !effect.Blocked && !effect.Cleared {
 		return
 	}
-	d := trip.decision(evidence.HostBlocked)
+	d := trip.decision(evidence.HostBlocked, now)
 	d.Status, d.Refusals = outcome.Status, effect.Refusals
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until

@@ -127,7 +127,7 @@ func (e *tooLarge) Unwrap() error { return ErrTooLarge }
 // reject reports and returns the refusal of a response.
 func (trip *trip) reject(stage Stage, status int, header http.Header, err error) error {
 	if !trip.silent {
-		d := trip.decision(evidence.ResponseRejected)
+		d := trip.decision(evidence.ResponseRejected, time.Now())
 		d.Status, d.ContentType, d.Reason = status, header.Get("Content-Type"), err.Error()
 		trip.record(&d)
 	}

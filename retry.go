@@ -175,7 +175,7 @@ func (trip *trip) recordRetry(resp *http.Response, err error, wait time.Duration
 	if trip.silent {
 		return
 	}
-	d := trip.decision(evidence.Retried)
+	d := trip.decision(evidence.Retried, time.Now())
 	d.Allowed = true
 	d.RetryAt = d.Time.Add(wait)
 	if errors.Is(err, errAgain) {

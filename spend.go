@@ -13,15 +13,15 @@ func (trip *trip) afford() error {
 	if trip.t.budget == nil {
 		return nil
 	}
-	return trip.checkBudget(time.Now())
+	return trip.checkBudget(time.Time{})
 }
 
 // paid reports whether the trip's page is taken: by an earlier hop of the
-// navigation, or by an earlier try.
-func (trip *trip) paid() bool { return trip.hops > 0 || trip.spent }
+// navigation, by an earlier try, or by a reservation.
+func (trip *trip) paid() bool { return trip.hops > 0 || trip.spent || trip.page }
 
-// checkBudget asks whether a request that starts at the given time is within
-// the budget. Pages don't bind a hop or a further try: their navigation is paid.
+// checkBudget asks whether a request that starts at the given time, now if it is
+// zero, is within the budget. Pages don't bind a hop or a further try: their navigation is paid.
 func (trip *trip) checkBudget(start time.Time) error {
 	err := trip.t.budget.Check(trip.req.Context(), trip.host, start)
 	if err == nil {
@@ -58,7 +58,7 @@ func (trip *trip) refund() {
 
 func (trip *trip) overBudget(stage Stage, err error) error {
 	if !trip.silent {
-		d := trip.decision(evidence.BudgetExceeded)
+		d := trip.decision(evidence.BudgetExceeded, time.Now())
 		d.Reason = err.Error()
 		var be *budget.Error
 		if errors.As(err, &be) {
@@ -74,7 +74,7 @@ func (trip *trip) warn(warnings []budget.Warning) {
 		return
 	}
 	for _, w := range warnings {
-		d := trip.decision(evidence.BudgetWarning)
+		d := trip.decision(evidence.BudgetWarning, time.Now())
 		d.Allowed = true
 		d.Limit, d.Used, d.Max = w.Limit, w.Used, w.Max
 		if w.Host != "" {

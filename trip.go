@@ -26,6 +26,7 @@ type trip struct {
 	attempt  int
 	hops     int // redirects of this navigation before this request
 
+	asked   time.Time // when the verdict was found
 	entry   *robotscache.Entry
 	verdict robots.Verdict
 	floor   time.Duration
@@ -79,7 +80,7 @@ func (trip *trip) identify() error {
 	}
 	if err := t.refuse(trip.req); err != nil {
 		if !trip.silent {
-			d := trip.decision(evidence.BlockedByRule)
+			d := trip.decision(evidence.BlockedByRule, time.Now())
 			d.Reason = err.Error()
 			trip.record(&d)
 		}
@@ -126,11 +127,12 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
 }
 
-// decision begins a record about this trip.
-func (trip *trip) decision(typ evidence.Type) evidence.Decision {
+// decision begins a record about this trip. The clock is the costliest part of a
+// record, so whoever has just looked at it passes the time on.
+func (trip *trip) decision(typ evidence.Type, now time.Time) evidence.Decision {
 	return evidence.Decision{
 		Type:      typ,
-		Time:      time.Now(),
+		Time:      now,
 		Trip:      trip.id,
 		Attempt:   trip.attempt,
 		Method:    trip.req.Method,

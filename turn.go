@@ -13,15 +13,7 @@ import (
 func (trip *trip) waitTurn() error {
 	t, ctx := trip.t, trip.req.Context()
 	if t.budget != nil && !trip.exempt {
-		// A wait that would outlast the time limit isn't begun.
-		next, err := t.hosts.Next(ctx, trip.host, trip.floor)
-		if err != nil {
-			return trip.noTurn(err)
-		}
-		if err := trip.checkBudget(next); err != nil {
-			return err
-		}
-		if err := trip.reserve(); err != nil {
+		if err := trip.reserveTurn(); err != nil {
 			return err
 		}
 	}
@@ -30,15 +22,38 @@ func (trip *trip) waitTurn() error {
 		return trip.noTurn(err)
 	}
 	trip.lease = lease
+	trip.grant = hostlimit.Grant{}
 	if g, ok := lease.(interface{ Grant() hostlimit.Grant }); ok {
 		trip.grant = g.Grant()
 		trip.start = trip.grant.Start
 	} else {
-		trip.grant = hostlimit.Grant{}
 		trip.start = time.Now()
 	}
 	trip.recordStart()
+	if t.budget != nil && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
+		// What could be foreseen of the wait was its least length.
+		return trip.checkBudget(time.Time{})
+	}
 	return nil
+}
+
+// atOnce is what counts as no wait when the time limit is asked: the budget
+// itself was asked within it.
+const atOnce = time.Millisecond
+
+// reserveTurn reserves a page. A wait that would outlast the time limit isn't
+// begun.
+func (trip *trip) reserveTurn() error {
+	next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
+	if err != nil {
+		return trip.noTurn(err)
+	}
+	if trip.paid() || next.Sub(trip.asked) > atOnce {
+		if err := trip.checkBudget(next); err != nil {
+			return err
+		}
+	}
+	return trip.reserve()
 }
 
 // noTurn reports a refused turn.
@@ -49,7 +64,7 @@ func (trip *trip) noTurn(err error) error {
 		return trip.fail(StageTurn, time.Time{}, err)
 	}
 	if !trip.silent {
-		d := trip.decision(evidence.SlotTimeout)
+		d := trip.decision(evidence.SlotTimeout, time.Now())
 		d.Reason, d.RetryAt = refused.Err.Error(), refused.RetryAt
 		trip.record(&d)
 	}
@@ -62,12 +77,12 @@ func (trip *trip) recordStart() {
 	}
 	g := &trip.grant
 	if g.Expired > 0 {
-		d := trip.decision(evidence.LeaseExpired)
+		d := trip.decision(evidence.LeaseExpired, trip.start)
 		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
 		trip.record(&d)
 	}
-	d := trip.decision(evidence.Started)
-	d.Time, d.Start, d.Allowed = trip.start, trip.start, true
+	d := trip.decision(evidence.Started, trip.start)
+	d.Start, d.Allowed = trip.start, true
 	d.Seq, d.Slot, d.Slots, d.Probe = g.Seq, g.Slot, g.Slots, g.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.Delay
 	d.CrawlDelay = trip.floor
@@ -80,8 +95,9 @@ func (trip *trip) leave(why string) {
 	trip.lease = nil
 	lease.Release()
 	if !trip.silent {
-		d := trip.decision(evidence.Failed)
-		d.Seq, d.Start, d.Duration, d.Reason = trip.grant.Seq, trip.start, time.Since(trip.start), why
+		now := time.Now()
+		d := trip.decision(evidence.Failed, now)
+		d.Seq, d.Start, d.Duration, d.Reason = trip.grant.Seq, trip.start, now.Sub(trip.start), why
 		trip.record(&d)
 	}
 }
