@@ -1,9 +1,11 @@
 package politenesstest
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -56,22 +58,24 @@ func (r Rules) hostKey(u *url.URL) string {
 	return r.HostKey(u)
 }
 
-// maxShown is how many violations Check prints; more of them rarely say more.
+// maxShown is how many violations Check tells; more of them rarely say more.
 const maxShown = 10
 
-// Check fails t if there are [Web.Violations], with a message that tells each of
-// the first ones in a line.
+// Check fails t if there are [Web.Violations], with one message that tells the
+// first of them, each in a line.
 func (w *Web) Check(t testing.TB, r Rules) {
 	t.Helper()
 	violations := w.Violations(r)
 	if len(violations) == 0 {
 		return
 	}
-	t.Errorf("%d of %d requests or more were impolite:", len(violations), len(w.Requests()))
+	var message strings.Builder
+	fmt.Fprintf(&message, "%d requests, %d violations:", len(w.Requests()), len(violations))
 	for _, v := range violations[:min(len(violations), maxShown)] {
-		t.Errorf("  %v", v)
+		fmt.Fprintf(&message, "\n\t%v", v)
 	}
 	if n := len(violations) - maxShown; n > 0 {
-		t.Errorf("  and %d more", n)
+		fmt.Fprintf(&message, "\n\tand %d more", n)
 	}
+	t.Errorf("%s", message.String())
 }

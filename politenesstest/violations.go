@@ -46,9 +46,9 @@ func (v Violation) String() string {
 		return fmt.Sprintf("concurrency: %v started during %v: %s", v.Request, v.Earlier, v.Reason)
 	default:
 		if v.Earlier.Seq == 0 {
-			return fmt.Sprintf("disallowed: %v: %s; its robots.txt was not asked for", v.Request, v.Reason)
+			return fmt.Sprintf("disallowed: %v: %s; its robots.txt was never asked for", v.Request, v.Reason)
 		}
-		return fmt.Sprintf("disallowed: %v: %s; its robots.txt came with %v", v.Request, v.Reason, v.Earlier)
+		return fmt.Sprintf("disallowed: %v: %s; its robots.txt was last asked for by %v", v.Request, v.Reason, v.Earlier)
 	}
 }
 
@@ -167,7 +167,7 @@ func (c *checker) checkConcurrency(h *host, x *exchange) {
 	if n := len(open); n >= c.rules.Concurrency {
 		c.report(Violation{
 			Kind:   Concurrency,
-			Reason: fmt.Sprintf("%d in flight with it, at most %d at once", n, c.rules.Concurrency),
+			Reason: fmt.Sprintf("%d in flight already, at most %d at once", n, c.rules.Concurrency),
 		}, x, open[0])
 	}
 	h.open = append(open, x)
