@@ -1,0 +1,224 @@
+package robotscache
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"compress/zlib"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func compressed(t testing.TB, coding, body string) string {
+	t.Helper()
+	var b bytes.Buffer
+	var w io.WriteCloser
+	switch coding {
+	case "gzip":
+		w = gzip.NewWriter(&b)
+	case "zlib":
+		w = zlib.NewWriter(&b)
+	case "flate":
+		w, _ = flate.NewWriter(&b, -1)
+	}
+	if _, err := io.WriteString(w, body); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	return b.String()
+}
+
+func TestCompressedBodies(t *testing.T) {
+	gz := compressed(t, "gzip", private)
+	tests := []struct {
+		name, coding, body string
+		denied             bool
+	}{
+		{"gzip", "gzip", gz, false},
+		{"GZIP", " GZIP ", gz, false},
+		{"x-gzip", "x-gzip", gz, false},
+		{"gzip in two parts", "gzip", compressed(t, "gzip", private[:10]) + compressed(t, "gzip", private[10:]), false},
+		{"deflate", "deflate", compressed(t, "zlib", private), false},
+		{"bare deflate", "deflate", compressed(t, "flate", private), false},
+		{"identity", "identity", private, false},
+		{"half gzip", "gzip", gz[:len(gz)/2], true},
+		{"half gzip header", "gzip", gz[:5], true},
+		{"gzip without its end", "gzip", gz[:len(gz)-1], true},
+		{"damaged gzip", "gzip", gz[:len(gz)-5] + "x" + gz[len(gz)-4:], true},
+		{"gzip that isn't", "gzip", private, true},
+		{"half deflate", "deflate", compressed(t, "zlib", private)[:20], true},
+		{"deflate that isn't", "deflate", private, true},
+		{"one byte of deflate", "deflate", "x", true},
+		{"brotli", "br", private, true},
+		{"twice", "gzip, gzip", compressed(t, "gzip", gz), true},
+	}
+	for _, tt := range tests {
+		r := newRig(t, Config{}, always(200, tt.body, "Content-Encoding", tt.coding))
+		e := r.get(t, site)
+		if e.Denied != tt.denied || allowed(e, "/private") {
+			t.Errorf("%s: %+v", tt.name, e)
+		}
+		if ev := r.event(t); !tt.denied && (ev.SHA256 != sum(private) || ev.Bytes != int64(len(private))) {
+			t.Errorf("%s: event %+v", tt.name, ev)
+		}
+	}
+	for _, coding := range []string{"gzip", "deflate"} {
+		r := newRig(t, Config{}, always(200, "", "Content-Encoding", coding))
+		if e := r.get(t, site); !allowed(e, "/private") {
+			t.Errorf("empty %s: %+v", coding, e)
+		}
+	}
+	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
+		resp := reply(200, private, "Content-Encoding", "gzip")
+		resp.Uncompressed = true // Base has undone it
+		resp.ContentLength = -1
+		return resp, nil
+	})
+	if e := r.get(t, site); e.Denied || allowed(e, "/private") {
+		t.Errorf("undone by Base: %+v", e)
+	}
+}
+
+// TestLimit: 500 KiB are read, not a byte more, and no half line counts.
+func TestLimit(t *testing.T) {
+	const rule = "User-agent: *\nDisallow: /a\n"
+	fill := func(n int) string { return strings.Repeat("#", n-1) + "\n" }
+	tests := []struct {
+		name, body string
+		allow      string
+		deny       string
+		length     int64 // Content-Length; 0: unknown
+		kept       int
+	}{
+		{"fits", rule + fill(MaxBody-len(rule)), "/b", "/a", 0, MaxBody},
+		{"rule after the limit", fill(MaxBody) + rule, "/a", "", 0, MaxBody},
+		{"half a rule", fill(MaxBody-len(rule)+2) + rule, "/a", "", 0, MaxBody - len(rule) + 2 + len("User-agent: *\n")},
+		{"half a rule, CR", fill(MaxBody-len(rule)+2) + strings.ReplaceAll(rule, "\n", "\r"), "/a", "", 0, MaxBody - len(rule) + 2 + len("User-agent: *\n")},
+		{"one line", strings.Repeat("x", 2*MaxBody), "/a", "", 0, MaxBody},
+		{"last line without an end", fill(MaxBody-len(rule)+1) + rule[:len(rule)-1], "/b", "/a", MaxBody, MaxBody},
+	}
+	for _, tt := range tests {
+		read := 0
+		r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
+			resp := reply(200, "")
+			body := strings.NewReader(tt.body)
+			resp.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
+				n, err := body.Read(p)
+				read += n
+				return n, err
+			}))
+			if resp.ContentLength = -1; tt.length != 0 {
+				resp.ContentLength = tt.length
+			}
+			return resp, nil
+		})
+		e := r.get(t, site)
+		if read > MaxBody {
+			t.Errorf("%s: %d bytes were read", tt.name, read)
+		}
+		if !allowed(e, tt.allow) || tt.deny != "" && allowed(e, tt.deny) {
+			t.Errorf("%s: %+v", tt.name, e)
+		}
+		if ev := r.event(t); ev.Bytes != int64(tt.kept) || ev.SHA256 != sum(tt.body[:tt.kept]) {
+			t.Errorf("%s: %d bytes were kept, want %d", tt.name, ev.Bytes, tt.kept)
+		}
+	}
+}
+
+// TestBombs: what unpacks to much, or takes much to unpack to nothing.
+func TestBombs(t *testing.T) {
+	empty := compressed(t, "gzip", "")
+	for name, tt := range map[string]struct {
+		body   string
+		denied bool
+	}{
+		"10 MB of stars":       {compressed(t, "gzip", strings.Repeat("*\n", 5<<20)), false},
+		"a million times none": {strings.Repeat(empty, 1_000_000), true},
+	} {
+		read := 0
+		r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
+			resp := reply(200, "", "Content-Encoding", "gzip")
+			body := strings.NewReader(tt.body)
+			resp.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
+				n, err := body.Read(p)
+				read += n
+				return n, err
+			}))
+			resp.ContentLength = int64(len(tt.body))
+			return resp, nil
+		})
+		e := r.get(t, site)
+		if e.Denied != tt.denied || read > maxWire || r.event(t).Bytes > MaxBody {
+			t.Errorf("%s: %d bytes read, %d kept, %+v", name, read, r.event(t).Bytes, e)
+		}
+	}
+}
+
+// TestHalfABody: what is missing could forbid.
+func TestHalfABody(t *testing.T) {
+	short := reply(200, private[:20])
+	short.ContentLength = int64(len(private))
+	reset := reply(200, "")
+	reset.Body = io.NopCloser(io.MultiReader(strings.NewReader(private[:20]), readerFunc(func([]byte) (int, error) {
+		return 0, errors.New("connection reset by peer")
+	})))
+	for name, resp := range map[string]*http.Response{"short": short, "reset": reset} {
+		r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) { return resp, nil })
+		e := r.get(t, site)
+		if !e.Denied || !strings.HasPrefix(e.Reason, "status 200 with a broken body: ") {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if ev := r.event(t); !ev.Unreachable || ev.Status != 200 || ev.SHA256 != "" || ev.Bytes != 0 {
+			t.Errorf("%s: event %+v", name, ev)
+		}
+	}
+	// The body of an answer whose status says it all doesn't matter.
+	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
+		reset.StatusCode = 404
+		return reset, nil
+	})
+	if e := r.get(t, site); e.Denied {
+		t.Errorf("404: %+v", e)
+	}
+}
+
+// TestCarelessTransports: what a RoundTripper should not return harms nobody.
+func TestCarelessTransports(t *testing.T) {
+	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) { return nil, nil })
+	if e := r.get(t, site); !e.Denied {
+		t.Errorf("neither response nor error: %+v", e)
+	}
+	r = newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200}, nil
+	})
+	if e := r.get(t, site); !allowed(e, "/") {
+		t.Errorf("no body, no header: %+v", e)
+	}
+	r = newRig(t, Config{}, always(200, private, "ETag", "\"a\r\nX: y\"", "Last-Modified", strings.Repeat("x", maxValidator+1)))
+	r.get(t, site)
+	if k := r.shards.of(origin{"example.com", true}).peek(origin{"example.com", true}); k.good.etag != "" || k.good.lastModified != "" {
+		t.Errorf("validators %q, %q would be sent back", k.good.etag, k.good.lastModified)
+	}
+}
+
+// FuzzBody: no body makes more than MaxBody, or a panic.
+func FuzzBody(f *testing.F) {
+	for _, coding := range []string{"gzip", "zlib", "flate"} {
+		f.Add("deflate", []byte(compressed(f, coding, private)), int64(-1))
+		f.Add("gzip", []byte(compressed(f, coding, private)), int64(7))
+	}
+	f.Fuzz(func(t *testing.T, coding string, body []byte, length int64) {
+		resp := reply(200, string(body), "Content-Encoding", coding)
+		resp.ContentLength = length
+		got, err := readBody(t.Context(), resp)
+		if len(got) > MaxBody || err != nil && got != nil {
+			t.Fatalf("%d bytes, %v", len(got), err)
+		}
+		if coding == "" && length <= int64(len(body)) && (err != nil || !bytes.HasPrefix(body, got)) {
+			t.Fatalf("a plain body was changed, %v", err)
+		}
+	})
+}

@@ -1,0 +1,347 @@
+package robotscache
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// These tests run on a real server on the loopback interface. They assert what
+// comes out, never how fast.
+
+// serve starts a server, and returns a rig that reaches it.
+func serve(t *testing.T, cfg Config, handler http.HandlerFunc) (r *rig, base string) {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	return newRig(t, cfg, transport.RoundTrip), server.URL
+}
+
+// hijack takes over the connection, and writes what isn't HTTP's business.
+func hijack(t *testing.T, w http.ResponseWriter, raw string) net.Conn {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	_, _ = io.WriteString(conn, raw)
+	return conn
+}
+
+func TestNetworkAnswers(t *testing.T) {
+	r, base := serve(t, Config{}, func(w http.ResponseWriter, req *http.Request) {
+		if req.UserAgent() != userAgent || req.Header.Get("Cookie")+req.Header.Get("Authorization")+req.Header.Get("Referer") != "" {
+			t.Errorf("header %v", req.Header)
+		}
+		switch {
+		case req.URL.Path == "/robots.txt":
+			http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
+			http.Redirect(w, req, "/rules", http.StatusFound)
+		case req.Header.Get("If-None-Match") == `"1"`:
+			w.WriteHeader(http.StatusNotModified)
+		default:
+			w.Header().Set("ETag", `"1"`)
+			_, _ = io.WriteString(w, private)
+		}
+	})
+	r.cfg.TTL = time.Nanosecond
+	for i := range 3 {
+		if e := r.get(t, base); allowed(e, "/private") || e.Denied {
+			t.Errorf("%+v", e)
+		}
+		if ev := r.event(t); ev.Revalidated != (i > 0) || ev.SHA256 != sum(private) || ev.Hops != 1 || ev.URL != base+"/rules" {
+			t.Errorf("event %+v", ev)
+		}
+	}
+}
+
+func TestNetworkFailures(t *testing.T) {
+	tests := map[string]struct {
+		handler func(http.ResponseWriter, *http.Request)
+		reason  string
+	}{
+		"closed without a word": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w, "").Close()
+		}, "network: "},
+		"reset": {func(w http.ResponseWriter, _ *http.Request) {
+			conn := hijack(t, w, "")
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}, "network: "},
+		"reset in the body": {func(w http.ResponseWriter, req *http.Request) {
+			conn := hijack(t, w, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+private)
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}, ""}, // the reset may overtake the headers
+		"not HTTP": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w, "SSH-2.0-OpenSSH_9.9\r\n\r\n").Close()
+		}, "network: "},
+		"shorter than its Content-Length": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+private).Close()
+		}, "status 200 with a broken body: unexpected EOF"},
+		"Content-Length that is none": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w, "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n"+private).Close()
+		}, "network: "},
+		"chunks without an end": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nUser-\r\n").Close()
+		}, "status 200 with a broken body: unexpected EOF"},
+		"broken chunks": {func(w http.ResponseWriter, _ *http.Request) {
+			hijack(t, w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\nUser-\r\n").Close()
+		}, "status 200 with a broken body: "},
+		"half gzip": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, compressed(t, "gzip", private)[:30])
+		}, "status 200 with a broken body: "},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r, base := serve(t, Config{}, tt.handler)
+			e := r.get(t, base)
+			if !e.Denied || !strings.HasPrefix(e.Reason, tt.reason) {
+				t.Errorf("%+v", e)
+			}
+			if got := time.Until(e.Expires); got > 5*time.Minute || got < 4*time.Minute {
+				t.Errorf("asked again after %v", got)
+			}
+			if ev := r.event(t); !ev.Unreachable || ev.SHA256 != "" || ev.Reason != e.Reason {
+				t.Errorf("event %+v", ev)
+			}
+		})
+	}
+}
+
+func TestNetworkLongerThanItsContentLength(t *testing.T) {
+	r, base := serve(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		hijack(t, w, "HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\nUser-agent: *\nDisallow: /private\nAllow: /\n").Close()
+	})
+	if e := r.get(t, base); e.Denied || allowed(e, "/private") || r.event(t).Bytes != 32 {
+		t.Errorf("%+v, event %+v", e, r.event(t))
+	}
+}
+
+func TestNetworkRefusedConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := "http://" + listener.Addr().String()
+	listener.Close()
+	r := newRig(t, Config{}, (&http.Transport{}).RoundTrip)
+	if e := r.get(t, base); !e.Denied || !strings.Contains(e.Reason, "refused") {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestNetworkTimeouts(t *testing.T) {
+	for name, before := range map[string]string{
+		"silence":           "",
+		"half a header":     "HTTP/1.1 200 OK\r\nContent-",
+		"headers, no body":  "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
+		"half a body":       "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + private,
+		"a body for ever":   "HTTP/1.1 200 OK\r\n\r\n" + private,
+		"half an error":     "HTTP/1.1 500 Oops\r\nContent-Length: 1000\r\n\r\nSorry",
+		"redirected, stuck": "HTTP/1.1 302 Found\r\nLocation: /robots.txt\r\nContent-Length: 1000\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, base := serve(t, Config{Timeout: 50 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) {
+				conn := hijack(t, w, before)
+				defer conn.Close()
+				_, _ = io.Copy(io.Discard, conn) // until the other side hangs up
+			})
+			e := r.get(t, base)
+			if !e.Denied || name != "half an error" && e.Reason != "no complete answer within 50ms" {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+// TestNetworkDrip: a byte now and then, which no idle timeout would catch.
+func TestNetworkDrip(t *testing.T) {
+	r, base := serve(t, Config{Timeout: 100 * time.Millisecond}, func(w http.ResponseWriter, req *http.Request) {
+		for req.Context().Err() == nil {
+			_, _ = io.WriteString(w, "#")
+			_ = http.NewResponseController(w).Flush()
+			_ = pass(req.Context(), 5*time.Millisecond)
+		}
+	})
+	if e := r.get(t, base); !e.Denied || e.Reason != "no complete answer within 100ms" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestNetworkTLSFailure(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	r := newRig(t, Config{}, (&http.Transport{}).RoundTrip) // doesn't trust it
+	if e := r.get(t, server.URL); !e.Denied || !strings.Contains(e.Reason, "certificate") {
+		t.Errorf("%+v", e)
+	}
+	// TLS spoken to a server that doesn't, and the other way round.
+	plain := httptest.NewServer(http.NotFoundHandler())
+	defer plain.Close()
+	if e := r.get(t, strings.Replace(plain.URL, "http:", "https:", 1)); !e.Denied {
+		t.Errorf("%+v", e)
+	}
+	// Go's server answers plain HTTP on its TLS port with a 400: there are no rules.
+	if e := r.get(t, strings.Replace(server.URL, "https:", "http:", 1)); e.Denied || r.event(t).Status != 400 {
+		t.Errorf("%+v", e)
+	}
+	// The same server, trusted.
+	r = newRig(t, Config{}, server.Client().Transport.RoundTrip)
+	if e := r.get(t, server.URL); e.Denied || r.event(t).Status != 404 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestNetworkRedirectLoop(t *testing.T) {
+	var requests atomic.Int32
+	r, base := serve(t, Config{}, func(w http.ResponseWriter, req *http.Request) {
+		requests.Add(1)
+		http.Redirect(w, req, "/robots.txt", http.StatusMovedPermanently)
+	})
+	if e := r.get(t, base); e.Denied || !allowed(e, "/private") {
+		t.Errorf("%+v", e)
+	}
+	if ev := r.event(t); requests.Load() != 6 || ev.Hops != 5 || ev.Status != 301 {
+		t.Errorf("%d requests, event %+v", requests.Load(), ev)
+	}
+}
+
+// TestNetworkRedirectAcrossHosts: from http to https and back, to other ports.
+func TestNetworkRedirectAcrossHosts(t *testing.T) {
+	var plain *httptest.Server
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		http.Redirect(w, req, plain.URL+"/rules", http.StatusPermanentRedirect)
+	}))
+	defer secure.Close()
+	plain = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/rules" {
+			_, _ = io.WriteString(w, private)
+			return
+		}
+		u, _ := url.Parse(secure.URL)
+		u.User = url.UserPassword("user", "secret")
+		http.Redirect(w, req, u.String(), http.StatusTemporaryRedirect)
+	}))
+	defer plain.Close()
+	r := newRig(t, Config{}, secure.Client().Transport.RoundTrip)
+	if e := r.get(t, plain.URL); e.Denied || allowed(e, "/private") {
+		t.Errorf("%+v", e)
+	}
+	if ev := r.event(t); ev.Hops != 2 || ev.Origin != plain.URL || ev.URL != plain.URL+"/rules" {
+		t.Errorf("event %+v", ev)
+	}
+}
+
+// TestNetworkGzip: undone by the transport, or, where that is told not to, by us.
+func TestNetworkGzip(t *testing.T) {
+	for _, disabled := range []bool{false, true} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			if got := req.Header.Get("Accept-Encoding"); (got == "gzip") == disabled {
+				t.Errorf("Accept-Encoding: %q", got)
+			}
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, compressed(t, "gzip", private))
+		}))
+		transport := &http.Transport{DisableCompression: disabled}
+		r := newRig(t, Config{}, transport.RoundTrip)
+		if e := r.get(t, server.URL); e.Denied || allowed(e, "/private") || r.event(t).SHA256 != sum(private) {
+			t.Errorf("compression disabled %v: %+v", disabled, e)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+	}
+}
+
+// TestNetworkGzipBomb: of 10 MB no more than the limit is unpacked, and of a body
+// without end no more is read than that takes.
+func TestNetworkGzipBomb(t *testing.T) {
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	_, _ = io.WriteString(w, private)
+	_, _ = io.WriteString(w, strings.Repeat("Disallow: /\n", 10<<20/12))
+	w.Close()
+	for _, disabled := range []bool{false, true} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = w.Write(bomb.Bytes())
+		}))
+		transport := &http.Transport{DisableCompression: disabled}
+		unpacked := 0
+		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+			resp, err := transport.RoundTrip(req)
+			if err == nil && resp.Uncompressed {
+				body := resp.Body
+				resp.Body = struct {
+					io.Reader
+					io.Closer
+				}{readerFunc(func(p []byte) (int, error) {
+					n, err := body.Read(p)
+					unpacked += n
+					return n, err
+				}), body}
+			}
+			return resp, err
+		})
+		e := r.get(t, server.URL)
+		if e.Denied || allowed(e, "/") || unpacked > MaxBody || r.event(t).Bytes > MaxBody {
+			t.Errorf("compression disabled %v: %d bytes unpacked, %d kept, %+v", disabled, unpacked, r.event(t).Bytes, e)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+	}
+
+	// A plain body without end: the server can't get rid of it.
+	sent := make(chan int64, 1)
+	r, base := serve(t, Config{}, func(w http.ResponseWriter, req *http.Request) {
+		var n int64
+		for req.Context().Err() == nil && n < 1<<30 {
+			m, err := io.WriteString(w, "User-agent: *\nDisallow: /private\n")
+			if n += int64(m); err != nil {
+				break
+			}
+		}
+		sent <- n
+	})
+	if e := r.get(t, base); e.Denied || allowed(e, "/private") || !allowed(e, "/") {
+		t.Errorf("%+v", e)
+	}
+	if n := <-sent; n == 1<<30 {
+		t.Errorf("the server sent all of its %d bytes", n)
+	}
+}
+
+// TestNetworkLeaving: the server sees that nobody waits any more.
+func TestNetworkLeaving(t *testing.T) {
+	gone := make(chan struct{})
+	arrived := make(chan struct{})
+	r, base := serve(t, Config{}, func(_ http.ResponseWriter, req *http.Request) {
+		close(arrived)
+		<-req.Context().Done()
+		close(gone)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-arrived
+		cancel()
+	}()
+	if _, err := r.Get(ctx, parse(t, base)); err == nil {
+		t.Error("an answer that was never given")
+	}
+	<-gone
+}
