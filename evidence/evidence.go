@@ -58,6 +58,8 @@ type Decision struct {
 	Host    string // "host": the key that slots, delays and blocks are counted by
 	Agent   string // "agent": the crawler's product token
 
+	RobotsTxt bool // "robotsTxt": the exchange fetches robots.txt; it costs no page and needs no verdict
+
 	// What was decided, by which rule.
 	Allowed     bool          // "allowed", always present
 	MatchedRule string        // "matchedRule", as written: "Disallow: /private"

@@ -40,6 +40,8 @@ func (d *Decision) appendFields(b []byte) []byte {
 	b = appendString(b, "host", d.Host)
 	b = appendString(b, "agent", d.Agent)
 
+	b = appendTrue(b, "robotsTxt", d.RobotsTxt)
+
 	b = append(appendName(b, "allowed"), strconv.FormatBool(d.Allowed)...)
 	b = appendString(b, "matchedRule", d.MatchedRule)
 	b = appendInt(b, "line", int64(d.Line))
@@ -57,9 +59,7 @@ func (d *Decision) appendFields(b []byte) []byte {
 	b = appendSeconds(b, "delay", d.Delay)
 	b = appendInt(b, "slot", int64(d.Slot))
 	b = appendInt(b, "slots", int64(d.Slots))
-	if d.Probe {
-		b = append(appendName(b, "probe"), "true"...)
-	}
+	b = appendTrue(b, "probe", d.Probe)
 
 	b = appendInt(b, "status", int64(d.Status))
 	b = appendInt(b, "bytes", d.Bytes)
@@ -108,6 +108,8 @@ func (d *Decision) field(name []byte) any {
 		return &d.Host
 	case "agent":
 		return &d.Agent
+	case "robotsTxt":
+		return &d.RobotsTxt
 	case "allowed":
 		return &d.Allowed
 	case "matchedRule":
@@ -195,6 +197,13 @@ func appendName(b []byte, name string) []byte {
 	b = append(b, '"')
 	b = append(b, name...)
 	return append(b, `":`...)
+}
+
+func appendTrue(b []byte, name string, v bool) []byte {
+	if !v {
+		return b
+	}
+	return append(appendName(b, name), "true"...)
 }
 
 func appendInt(b []byte, name string, v int64) []byte {

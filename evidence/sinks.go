@@ -202,7 +202,7 @@ func attrs(d *Decision) []slog.Attr {
 
 // attrNames are the JSON names of a Decision's fields in their order, without "type".
 var attrNames = []string{
-	"timestamp", "trip", "attempt", "method", "url", "host", "agent",
+	"timestamp", "trip", "attempt", "method", "url", "host", "agent", "robotsTxt",
 	"allowed", "matchedRule", "line", "group", "crawlDelay", "confidence", "reason", "retryAt",
 	"seq", "start", "waitSlot", "waitDelay", "waitBlock", "delay", "slot", "slots", "probe",
 	"status", "bytes", "latency", "duration", "contentType", "etag", "lastModified", "serverDate",

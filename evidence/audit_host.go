@@ -1,0 +1,312 @@
+package evidence
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// lag is how many starts of a host may be logged before one that came
+	// earlier. Starts are numbered and stamped under the limiter's lock, but
+	// logged afterwards, each by its own goroutine.
+	lag = 1024
+	// maxOpen is how many exchanges of a host may be under way.
+	maxOpen = 4096
+	// maxRecent is how many starts of a host are remembered, in case a block is
+	// logged late.
+	maxRecent = 16
+	// maxBlocks is how many blocks of a host may be in force at once.
+	maxBlocks = 64
+)
+
+// An exchangeKey tells the exchanges of a host apart: by the number of the
+// start, or, where the limiter doesn't number them, by trip and attempt.
+type exchangeKey struct {
+	seq, trip uint64
+	attempt   int
+}
+
+func keyOf(d *Decision) exchangeKey {
+	if d.Seq != 0 {
+		return exchangeKey{seq: d.Seq}
+	}
+	return exchangeKey{trip: d.Trip, attempt: d.Attempt}
+}
+
+// An exchange is one request from its start to its end.
+type exchange struct {
+	key     exchangeKey
+	line    int
+	seq     uint64
+	start   time.Time
+	end     time.Time // zero: not known yet
+	delay   time.Duration
+	floor   time.Duration // the request's own crawl-delay
+	slots   int
+	page    bool
+	expired bool // its slot was taken back
+
+	// While it isn't known whether there was a slot for this exchange:
+	beside  int         // how many others were surely in flight when it started
+	with    *exchange   // one of them
+	waiting []*exchange // those that may have been, depending on their end
+}
+
+type blockAudit struct {
+	line        int
+	from, until time.Time
+}
+
+// A hostAudit proves what was done to one host.
+type hostAudit struct {
+	a      *auditor
+	name   string
+	report *hostTotal
+
+	pending []*exchange // logged, waiting for those before it; by start
+	last    *exchange   // the last one whose turn was proved
+	recent  []*exchange // the last few
+	inside  []*exchange // proved, in flight when last started as far as is known
+	unsure  []*exchange // those with waiting
+	open    map[exchangeKey]*exchange
+	blocks  []blockAudit
+
+	pages int
+}
+
+func (h *hostAudit) violation(kind Kind, detail string, lines ...int) {
+	h.a.violation(kind, h.name, detail, lines...)
+}
+
+// start takes a start as it is logged.
+func (h *hostAudit) start(x *exchange) {
+	h.a.report.Proofs.Ends++
+	if old := h.open[x.key]; old != nil {
+		h.lost(old)
+	}
+	h.open[x.key] = x
+	if len(h.open) > maxOpen {
+		h.lost(h.oldest())
+	}
+	i, _ := slices.BinarySearchFunc(h.pending, x, func(a, b *exchange) int {
+		return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.seq, b.seq))
+	})
+	h.pending = slices.Insert(h.pending, i, x)
+	h.release(false)
+}
+
+// release proves the pending starts whose predecessors are known; all of them,
+// if there is nothing more to wait for.
+func (h *hostAudit) release(all bool) {
+	for len(h.pending) > 0 {
+		next := uint64(1)
+		if h.last != nil {
+			next = h.last.seq + 1
+		}
+		i := slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next })
+		switch first := h.pending[0]; {
+		case i >= 0 && first.seq != 0:
+		case first.seq == 1 && first.start.After(h.last.start):
+			i = 0 // the limiter had forgotten the host and numbers anew
+		case !all && len(h.pending) <= lag:
+			return
+		case first.seq == 0: // starts aren't numbered: they come as they are stamped
+			i = 0
+		default:
+			i = 0
+			h.hole(next, first)
+		}
+		x := h.pending[i]
+		h.pending = slices.Delete(h.pending, i, i+1)
+		h.prove(x)
+	}
+}
+
+// hole reports that x isn't the start that comes next.
+func (h *hostAudit) hole(next uint64, x *exchange) {
+	lines := []int{x.line}
+	if h.last != nil {
+		lines = append(lines, h.last.line)
+	}
+	switch {
+	case x.seq < next:
+		h.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, next-1), lines...)
+	case x.seq == next+1:
+		h.violation(MissingStart, fmt.Sprintf("start %d is missing", next), lines...)
+	default:
+		h.violation(MissingStart, fmt.Sprintf("starts %d to %d are missing", next, x.seq-1), lines...)
+	}
+}
+
+// prove proves that it was x's turn when it started.
+func (h *hostAudit) prove(x *exchange) {
+	if last := h.last; last != nil {
+		h.a.report.Proofs.Gaps++
+		gap := x.start.Sub(last.start)
+		if delay := max(last.delay, x.floor); gap < delay {
+			h.violation(BrokenGap, fmt.Sprintf("%v between two starts, delay in force %v", gap, delay), last.line, x.line)
+		}
+		if h.report.MinGap == 0 || gap < h.report.MinGap {
+			h.report.MinGap = gap
+		}
+	}
+	h.last = x
+
+	h.blocks = slices.DeleteFunc(h.blocks, func(b blockAudit) bool { return !b.until.After(x.start) })
+	for _, b := range h.blocks {
+		h.proveBlock(b, x)
+	}
+	if len(h.recent) == maxRecent {
+		h.recent = slices.Delete(h.recent, 0, 1)
+	}
+	h.recent = append(h.recent, x)
+
+	h.proveSlot(x)
+}
+
+// proveSlot counts who is in flight when x starts. Ends may be logged after
+// later starts, so the answer may have to wait for them.
+func (h *hostAudit) proveSlot(x *exchange) {
+	h.inside = slices.DeleteFunc(h.inside, func(y *exchange) bool {
+		return !y.end.IsZero() && !y.end.After(x.start)
+	})
+	if x.slots > 0 {
+		h.a.report.Proofs.Slots++
+		for _, y := range h.inside {
+			if y.end.IsZero() {
+				x.waiting = append(x.waiting, y)
+			} else {
+				x.beside, x.with = x.beside+1, y
+			}
+		}
+		if !h.settled(x) {
+			h.unsure = append(h.unsure, x)
+		}
+		if len(h.unsure) > maxOpen {
+			h.giveUp(h.unsure[0])
+			h.unsure = slices.Delete(h.unsure, 0, 1)
+		}
+	}
+	if x.end.IsZero() || x.end.After(x.start) {
+		h.inside = append(h.inside, x)
+	}
+}
+
+// settled reports whether it is known if x had a slot, and reports it if it hadn't.
+func (h *hostAudit) settled(x *exchange) bool {
+	switch {
+	case x.beside >= x.slots:
+		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %d slots", x.beside+1, x.slots), x.with.line, x.line)
+	case x.beside+len(x.waiting) >= x.slots:
+		return false
+	}
+	x.waiting = nil
+	return true
+}
+
+// giveUp settles x without knowing more: as far as the log goes, those without
+// an end were in flight.
+func (h *hostAudit) giveUp(x *exchange) {
+	x.beside += len(x.waiting)
+	x.with, x.waiting = x.waiting[0], nil
+	h.settled(x)
+}
+
+// finish takes the end of x.
+func (h *hostAudit) finish(x *exchange, end time.Time) {
+	delete(h.open, x.key)
+	if x.expired {
+		return
+	}
+	x.end = end
+	h.unsure = slices.DeleteFunc(h.unsure, func(y *exchange) bool {
+		i := slices.Index(y.waiting, x)
+		if i < 0 {
+			return false
+		}
+		y.waiting = slices.Delete(y.waiting, i, i+1)
+		if end.After(y.start) {
+			y.beside, y.with = y.beside+1, x
+		}
+		return h.settled(y)
+	})
+}
+
+// expire takes the slot from x, which doesn't end: from now on it counts as if
+// it had ended at once.
+func (h *hostAudit) expire(x *exchange) {
+	h.finish(x, x.start)
+	x.expired = true
+	h.open[x.key] = x // its end may still come
+}
+
+// oldest returns the open exchange that started first and still holds a slot.
+func (h *hostAudit) oldest() *exchange {
+	var first *exchange
+	for _, x := range h.open {
+		if !x.expired && (first == nil || x.start.Before(first.start)) {
+			first = x
+		}
+	}
+	return first
+}
+
+// lost reports that x has no end.
+func (h *hostAudit) lost(x *exchange) {
+	if x == nil {
+		return
+	}
+	if !x.expired {
+		h.violation(MissingEnd, "a start without an end", x.line)
+	}
+	h.finish(x, x.start)
+}
+
+// block takes the news that the host was blocked at from until until.
+func (h *hostAudit) block(from, until time.Time, line int) {
+	h.report.Blocks++
+	h.a.report.Proofs.Blocks++
+	b := blockAudit{line, from, until}
+	for _, x := range h.recent {
+		h.proveBlock(b, x)
+	}
+	if len(h.blocks) == maxBlocks {
+		h.blocks = slices.Delete(h.blocks, 0, 1)
+	}
+	h.blocks = append(h.blocks, b)
+}
+
+// clear takes the news that no block is left at the time at.
+func (h *hostAudit) clear(at time.Time) {
+	for i := range h.blocks {
+		if h.blocks[i].until.After(at) {
+			h.blocks[i].until = at
+		}
+	}
+}
+
+// proveBlock reports x if it started inside of b.
+func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
+	if x.start.After(b.from) && x.start.Before(b.until) {
+		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.line, x.line)
+	}
+}
+
+// end settles what is open at the end of the log.
+func (h *hostAudit) end() {
+	h.release(true)
+	open := make([]*exchange, 0, len(h.open))
+	for _, x := range h.open {
+		open = append(open, x)
+	}
+	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.line, b.line) })
+	for _, x := range h.unsure {
+		h.giveUp(x)
+	}
+	h.unsure = nil
+	for _, x := range open {
+		h.lost(x)
+	}
+}

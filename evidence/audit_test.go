@@ -1,0 +1,660 @@
+package evidence_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots"
+)
+
+func init() {
+	evidence.RegisterRobots(func(text []byte, products []string) func(string) (bool, string, int) {
+		rules := robots.Parse(text).Agent(products...)
+		return func(target string) (bool, string, int) {
+			v := rules.Test(target)
+			return v.Allowed, v.Rule, v.Line
+		}
+	})
+}
+
+var day = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+
+const robotsText = "User-agent: *\nCrawl-delay: 0.5\nDisallow: /private\nAllow: /private/open\n"
+
+// crawl returns the records of a polite crawl of pages pages on each of hosts
+// hosts, in the order in which they are made: two slots a host, half a second
+// between starts, a 429 now and then, some disallowed URLs, a retry, a redirect.
+func crawl(hosts, pages int) []evidence.Decision {
+	var all []evidence.Decision
+	trip := uint64(0)
+	rnd := rand.New(rand.NewPCG(1, 2))
+	const delay = 500 * time.Millisecond
+	for i := range hosts {
+		host := fmt.Sprintf("h%d.example", i)
+		now := day.Add(time.Duration(i) * 37 * time.Millisecond)
+		var free [2]time.Time // when each slot is free
+		var next, blocked time.Time
+		seq := uint64(0)
+		add := func(d evidence.Decision) {
+			d.Host, d.Method, d.Agent = host, "GET", "TestBot"
+			all = append(all, d)
+		}
+		// exchange makes the records of one request and returns its end.
+		exchange := func(d evidence.Decision, status int) time.Time {
+			slot := 0
+			if free[1].Before(free[0]) {
+				slot = 1
+			}
+			start := slices.MaxFunc([]time.Time{now, free[slot], next, blocked}, time.Time.Compare)
+			latency := time.Duration(rnd.IntN(300)+1) * time.Millisecond
+			duration := latency + time.Duration(rnd.IntN(900))*time.Millisecond
+			used := 1
+			if free[1-slot].After(start) {
+				used = 2
+			}
+			seq++
+			d.Attempt, d.Seq, d.Start, d.Allowed = max(d.Attempt, 1), seq, start, true
+			s := d
+			s.Type, s.Time, s.Delay, s.Slot, s.Slots = evidence.Started, start, delay, used, 2
+			s.WaitDelay = start.Sub(now)
+			s.Probe = !blocked.IsZero() && start.Equal(blocked)
+			add(s)
+			next, free[slot] = start.Add(delay), start.Add(duration)
+			if status == 429 {
+				blocked = start.Add(latency + 5*time.Second)
+				add(evidence.Decision{Type: evidence.HostBlocked, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: 429, Until: blocked, Refusals: 1})
+			} else if s.Probe {
+				add(evidence.Decision{Type: evidence.HostCleared, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: status, Allowed: true})
+			}
+			d.Type, d.Time, d.Status, d.Latency, d.Duration, d.Bytes = evidence.Fetched, start.Add(duration), status, latency, duration, 1000
+			add(d)
+			// The caller goes on while the body is read.
+			now = start.Add(latency)
+			return start.Add(duration)
+		}
+
+		trip++
+		end := exchange(evidence.Decision{Trip: trip, URL: "https://" + host + "/robots.txt", RobotsTxt: true}, 200)
+		now = end
+		sum := sha256.Sum256([]byte(robotsText))
+		add(evidence.Decision{
+			Type: evidence.RobotsFetched, Time: now, Allowed: true, URL: "https://" + host + "/robots.txt", Status: 200,
+			Bytes: int64(len(robotsText)), SHA256: hex.EncodeToString(sum[:]), Text: robotsText, TTL: time.Hour,
+		})
+		for p := range pages {
+			trip++
+			d := evidence.Decision{Trip: trip, Attempt: 1, URL: fmt.Sprintf("https://%s/page/%d?q=%d", host, p, i)}
+			v := d
+			v.Type, v.Time, v.Allowed, v.CrawlDelay, v.Group = evidence.RobotsAllowed, now, true, delay, "*"
+			switch p % 7 {
+			case 3:
+				v.Type, v.Allowed, v.URL = evidence.BlockedByRobots, false, fmt.Sprintf("https://%s/private/%d", host, p)
+				v.MatchedRule, v.Line = "Disallow: /private", 3
+				add(v)
+				continue
+			case 5:
+				d.URL = fmt.Sprintf("https://%s/private/open/%d", host, p)
+				v.URL, v.MatchedRule, v.Line = d.URL, "Allow: /private/open", 4
+			}
+			add(v)
+			status := 200
+			if p%10 == 4 {
+				status = 429
+			}
+			exchange(d, status)
+			if status == 429 {
+				add(evidence.Decision{Type: evidence.Retried, Time: now, Trip: trip, Attempt: 1, URL: d.URL, Allowed: true, Status: 429})
+				d.Attempt = 2
+				exchange(d, 200)
+			}
+			if p%10 == 6 { // a redirect: one more trip, no page
+				trip++
+				d.Trip, d.Redirects, d.Attempt, d.URL = trip, 1, 1, d.URL+"&to=1"
+				v.Trip, v.Redirects, v.URL, v.Time = trip, 1, d.URL, now
+				v.Type, v.Allowed = evidence.RobotsAllowed, true
+				add(v)
+				exchange(d, 200)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b evidence.Decision) int { return a.Time.Compare(b.Time) })
+	return all
+}
+
+// write returns records as JSON Lines.
+func write(tb testing.TB, records []evidence.Decision, options ...evidence.Option) []byte {
+	tb.Helper()
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out, options...)
+	for _, d := range records {
+		log.Record(context.Background(), d)
+	}
+	if err := log.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func audit(tb testing.TB, log []byte) evidence.Report {
+	tb.Helper()
+	r, err := evidence.Audit(bytes.NewReader(log))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func TestAuditProvesAPoliteCrawl(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		records := crawl(3, 60)
+		r := audit(t, write(t, records, options...))
+		if !r.OK() {
+			t.Fatal(r.String())
+		}
+		p := r.Proofs
+		if p.Gaps == 0 || p.Slots == 0 || p.Blocks == 0 || p.Verdicts == 0 || p.Robots == 0 || p.Ends == 0 || !p.Numbered {
+			t.Errorf("not everything was put to the test: %+v", p)
+		}
+		if p.Chained != (options != nil) || p.OpenRobots != 0 || p.OpenVerdicts != 0 {
+			t.Errorf("proofs: %+v", p)
+		}
+		if len(r.Hosts) != 3 || r.Hosts[0].Host != "h0.example" || r.Hosts[0].Blocks != 5 || r.Hosts[0].MinGap < 500*time.Millisecond {
+			t.Errorf("hosts: %+v", r.Hosts)
+		}
+	}
+}
+
+func TestAuditProvesRecordsThatAreWrittenLate(t *testing.T) {
+	// Each goroutine logs for itself, so the records of different exchanges may
+	// swap places; those of one may not.
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		records := crawl(3, 40)
+		for range 2000 {
+			i := rnd.IntN(len(records) - 1)
+			a, b := records[i], records[i+1]
+			sameTrip := a.Trip == b.Trip || a.Trip == 0 || b.Trip == 0
+			// A goroutine goes on to its next request only when it has logged this one.
+			if sameTrip || a.Type != evidence.Started && b.Type != evidence.Started && a.Type != evidence.HostBlocked && b.Type != evidence.HostBlocked {
+				continue
+			}
+			records[i], records[i+1] = b, a
+		}
+		if r := audit(t, write(t, records)); !r.OK() {
+			t.Fatal(r.String())
+		}
+	}
+}
+
+// A tamper is one change to a crawl's records that breaks a promise.
+var tampers = []struct {
+	name   string
+	kind   evidence.Kind
+	change func(t *testing.T, records []evidence.Decision) []evidence.Decision
+}{
+	{"a start moved towards the one before", evidence.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Start = rs[nth(t, rs, evidence.Started, 9)].Start.Add(-2 * time.Millisecond)
+		return rs
+	}},
+	{"an exchange moved towards the one before", evidence.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Started, 9)
+		for j := range rs {
+			if rs[j].Trip == rs[i].Trip && rs[j].Seq == rs[i].Seq {
+				rs[j].Start, rs[j].Time = rs[j].Start.Add(-time.Nanosecond), rs[j].Time.Add(-time.Nanosecond)
+			}
+		}
+		return rs
+	}},
+	{"a crawl-delay that wasn't kept", evidence.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].CrawlDelay = time.Hour
+		return rs
+	}},
+	{"a start and an end at different times", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		rs[i].Start = rs[i].Start.Add(-time.Second)
+		return rs
+	}},
+	{"a record made before its start", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Started, 9)
+		rs[i].Time = rs[i].Time.Add(-time.Second)
+		return rs
+	}},
+	{"an end put back before it was reached", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Fetched, 9)].Duration += time.Hour
+		return rs
+	}},
+	{"a third request on two slots", evidence.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		for i := range rs {
+			if rs[i].Host == "h0.example" {
+				rs[i].Slots = min(rs[i].Slots, 1)
+				rs[i].Slot = min(rs[i].Slot, 1)
+			}
+		}
+		return rs
+	}},
+	{"a start inside of a block", evidence.BrokenBlock, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.HostBlocked, 0)].Until = day.Add(time.Hour)
+		for i := range rs { // and no word of its end
+			if rs[i].Type == evidence.HostCleared {
+				rs[i].Type = evidence.Retried
+			}
+		}
+		return rs
+	}},
+	{"a disallowed fetch", evidence.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.RobotsAllowed, 9)
+		rs[i].Type, rs[i].Allowed = evidence.BlockedByRobots, false
+		return rs
+	}},
+	{"a fetch of another URL than the allowed one", evidence.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.RobotsAllowed, 9)].URL += "x"
+		return rs
+	}},
+	{"allowed flipped in a verdict", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Allowed = true
+		return rs
+	}},
+	{"a verdict turned round", evidence.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.BlockedByRobots, 2)
+		rs[i].Type, rs[i].Allowed, rs[i].MatchedRule = evidence.RobotsAllowed, true, ""
+		return rs
+	}},
+	{"a verdict by another line", evidence.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Line = 4
+		return rs
+	}},
+	{"a verdict by a rule of the other kind", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.BlockedByRobots, 2)].MatchedRule = "Allow: /private/open"
+		return rs
+	}},
+	{"another robots.txt", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.RobotsFetched, 1)
+		rs[i].Text = strings.Replace(rs[i].Text, "/private", "/secrets", 1)
+		return rs
+	}},
+	{"more pages than the budget has", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "pages", Used: 5, Max: 60})
+	}},
+	{"more pages than the budget had", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return append(rs, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[len(rs)-1].Time, Limit: "pages", Used: 7, Max: 7})
+	}},
+	{"more pages of a host", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Host: "h1.example", Limit: "pages_per_host", Used: 20, Max: 20})
+	}},
+	{"more bytes", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Limit: "bytes", Used: 50_000, Max: 50_000})
+	}},
+	{"a start after the time", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "time", Used: 8, Max: 10})
+	}},
+	{"a limit that changes", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		d := evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "bytes", Used: 8, Max: 1 << 30}
+		e := d
+		e.Max++
+		return slices.Insert(rs, 100, d, e)
+	}},
+	{"a start without an end", evidence.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		return slices.Delete(rs, i, i+1)
+	}},
+	{"an end without a start", evidence.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		return slices.Insert(rs, i+1, rs[i])
+	}},
+	{"an exchange that is missing", evidence.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		d := rs[nth(t, rs, evidence.Started, 9)]
+		return slices.DeleteFunc(rs, func(e evidence.Decision) bool { return e.Seq == d.Seq && e.Host == d.Host })
+	}},
+	{"a start that is numbered twice", evidence.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		d := rs[nth(t, rs, evidence.Started, 9)]
+		for i := range rs {
+			if rs[i].Seq == d.Seq+1 && rs[i].Host == d.Host {
+				rs[i].Seq = d.Seq - 1
+			}
+		}
+		return rs
+	}},
+	{"a slot that the host doesn't have", evidence.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Slot = 3
+		return rs
+	}},
+	{"a record without a type", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[9].Type = ""
+		return rs
+	}},
+}
+
+// nth returns the index of the n-th record of a type, from 0.
+func nth(t *testing.T, rs []evidence.Decision, typ evidence.Type, n int) int {
+	t.Helper()
+	for i := range rs {
+		if rs[i].Type == typ {
+			if n == 0 {
+				return i
+			}
+			n--
+		}
+	}
+	t.Fatalf("no such record: %s", typ)
+	return 0
+}
+
+func TestAuditFindsBrokenPromises(t *testing.T) {
+	for _, tc := range tampers {
+		t.Run(tc.name, func(t *testing.T) {
+			r := audit(t, write(t, tc.change(t, crawl(3, 40))))
+			if r.Broken[tc.kind] == 0 {
+				t.Fatalf("no violation of kind %s:\n%s", tc.kind, r)
+			}
+			for _, v := range r.Violations {
+				if len(v.Lines) == 0 || slices.Contains(v.Lines, 0) || !slices.IsSorted(v.Lines) {
+					t.Errorf("lines %v: %s", v.Lines, v)
+				}
+			}
+		})
+	}
+}
+
+func TestAuditNamesTheLinesOfBothRecords(t *testing.T) {
+	records := crawl(1, 20)
+	i := nth(t, records, evidence.Started, 5)
+	before := nth(t, records, evidence.Started, 4)
+	gap := records[i].Start.Sub(records[before].Start)
+	records[before].Delay = gap + time.Second
+	r := audit(t, write(t, records))
+	if len(r.Violations) != 1 {
+		t.Fatal(r)
+	}
+	if v := r.Violations[0]; !slices.Equal(v.Lines, []int{before + 1, i + 1}) || v.Kind != evidence.BrokenGap || v.Host != "h0.example" {
+		t.Errorf("%+v, want lines %d and %d", v, before+1, i+1)
+	}
+}
+
+func lines(log []byte) [][]byte { return slices.Collect(bytes.Lines(log)) }
+
+func TestAuditFindsEachLineThatWasRemoved(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		log := lines(write(t, crawl(2, 20), options...))
+		last := len(log)
+		if options == nil {
+			last-- // the end of a log without a seal may just be its end: see the next test
+		}
+		for i := range last {
+			r := audit(t, bytes.Join(slices.Delete(slices.Clone(log), i, i+1), nil))
+			if r.OK() {
+				t.Errorf("line %d of %d removed: not found", i+1, len(log))
+			}
+		}
+	}
+}
+
+func TestAuditFindsALogThatWasCutOff(t *testing.T) {
+	log := lines(write(t, crawl(2, 20), evidence.Chained()))
+	for i := range len(log) - 1 {
+		if r := audit(t, bytes.Join(log[:i+1], nil)); r.OK() {
+			t.Errorf("cut after line %d of %d: not found", i+1, len(log))
+		}
+	}
+}
+
+func TestAuditFindsLinesThatWereSwapped(t *testing.T) {
+	log := lines(write(t, crawl(2, 20)))
+	for i := range len(log) - 1 {
+		swapped := slices.Clone(log)
+		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+		if r := audit(t, bytes.Join(swapped, nil)); r.OK() {
+			t.Errorf("lines %d and %d swapped: not found", i+1, i+2)
+		}
+	}
+}
+
+func TestAuditFindsEachAllowedThatWasFlipped(t *testing.T) {
+	log := lines(write(t, crawl(2, 20)))
+	for i := range log {
+		var d evidence.Decision
+		if err := json.Unmarshal(log[i], &d); err != nil {
+			t.Fatal(err)
+		}
+		switch d.Type {
+		case evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.Started, evidence.HostBlocked:
+		default:
+			continue // no promise hangs on it
+		}
+		flipped := slices.Clone(log)
+		flipped[i] = bytes.Replace(log[i], fmt.Appendf(nil, `"allowed":%t`, d.Allowed), fmt.Appendf(nil, `"allowed":%t`, !d.Allowed), 1)
+		if r := audit(t, bytes.Join(flipped, nil)); r.OK() {
+			t.Errorf("line %d flipped: not found: %s", i+1, log[i])
+		}
+	}
+}
+
+func TestAuditFindsAnyChangedByteOfAChainedLog(t *testing.T) {
+	log := write(t, crawl(1, 5), evidence.Chained())
+	for i := range log {
+		changed := bytes.Clone(log)
+		changed[i] ^= 1
+		if r := audit(t, changed); r.OK() {
+			t.Errorf("byte %d (%q) changed: not found", i, log[max(0, i-20):min(len(log), i+20)])
+		}
+	}
+}
+
+func TestAuditReportsAChangeOfAChainedLogOnce(t *testing.T) {
+	log := write(t, crawl(1, 20), evidence.Chained())
+	at := bytes.Index(log, []byte(`"bytes":1000`))
+	log[at+8] = '2'
+	r := audit(t, log)
+	if len(r.Violations) != 1 || r.Violations[0].Kind != evidence.BrokenChain {
+		t.Fatal(r)
+	}
+}
+
+func TestAuditReadsLogsOneAfterTheOther(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		one := write(t, crawl(2, 20), options...)
+		r := audit(t, slices.Concat(one, one, one))
+		if !r.OK() || r.Logs != 3 {
+			t.Errorf("%d logs: %s", r.Logs, r)
+		}
+	}
+}
+
+func TestAuditOfAnEmptyLog(t *testing.T) {
+	for _, in := range []string{"", "\n\n"} {
+		r := audit(t, []byte(in))
+		if !r.OK() || r.Logs != 0 || r.Proofs.Numbered {
+			t.Errorf("%q: %+v", in, r)
+		}
+	}
+}
+
+func TestAuditOfNoise(t *testing.T) {
+	in := write(t, crawl(1, 5))
+	r := audit(t, slices.Concat(in, []byte("no record\n{\"type\":\n"), bytes.Repeat([]byte("x"), 200_000)))
+	if r.Broken[evidence.Unreadable] != 3 {
+		t.Errorf("%d unreadable lines:\n%s", r.Broken[evidence.Unreadable], r)
+	}
+}
+
+type brokenReader struct{ err error }
+
+func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+func TestAuditReturnsTheReadersError(t *testing.T) {
+	want := fmt.Errorf("no such disk")
+	r, err := evidence.Audit(brokenReader{want})
+	if err == nil || err.Error() != want.Error() || r.Lines != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestAuditTakesALeaseThatExpired(t *testing.T) {
+	// Two bodies are never closed. The third start gets the slot of the first.
+	var records []evidence.Decision
+	for i := range 3 {
+		trip := uint64(i + 1)
+		at := day.Add(time.Duration(i) * 400 * time.Second)
+		d := evidence.Decision{Type: evidence.RobotsAllowed, Time: at, Trip: trip, Attempt: 1, URL: fmt.Sprint("http://h/", i), Host: "h", Allowed: true}
+		records = append(records, d)
+		if i == 2 {
+			l := d
+			l.Type, l.Allowed, l.Used = evidence.LeaseExpired, false, 2
+			records = append(records, l)
+		}
+		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, at, trip, 1, 2, time.Second
+		records = append(records, d)
+		if i == 2 {
+			d.Type, d.Time, d.Duration, d.Status = evidence.Fetched, at.Add(time.Second), time.Second, 200
+			records = append(records, d)
+		}
+	}
+	if r := audit(t, write(t, records)); !r.OK() {
+		t.Fatal(r)
+	}
+	// Without that record the log is three requests on two slots.
+	records = slices.DeleteFunc(records, func(d evidence.Decision) bool { return d.Type == evidence.LeaseExpired })
+	if r := audit(t, write(t, records)); r.Broken[evidence.BrokenConcurrency] != 1 || r.Broken[evidence.MissingEnd] != 2 {
+		t.Fatal(r)
+	}
+}
+
+func TestAuditTakesAHostThatWasForgotten(t *testing.T) {
+	first := crawl(1, 10)
+	second := crawl(1, 10)
+	for i := range second {
+		d := &second[i]
+		d.Trip += 1000
+		for _, at := range []*time.Time{&d.Time, &d.Start, &d.Until} {
+			if !at.IsZero() {
+				*at = at.Add(time.Hour)
+			}
+		}
+	}
+	if r := audit(t, write(t, append(first, second...))); !r.OK() {
+		t.Fatal(r)
+	}
+}
+
+func TestAuditTakesAPageThatWasGivenBack(t *testing.T) {
+	records := crawl(1, 3)
+	i := nth(t, records, evidence.Fetched, 2)
+	f := &records[i]
+	f.Type, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, 0, 0, 0, "given up before it was sent"
+	pages := evidence.Decision{Type: evidence.BudgetWarning, Time: records[len(records)-1].Time, Allowed: true, Limit: "pages", Used: 2, Max: 2}
+	if r := audit(t, write(t, append(records, pages))); !r.OK() || r.Hosts[0].Pages != 2 {
+		t.Fatal(r)
+	}
+}
+
+func TestAuditDoesNotAskRobotsAboutRedactedURLs(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	e := evidence.Redact(log, "q")
+	for _, d := range crawl(1, 10) {
+		e.Record(t.Context(), d)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := audit(t, out.Bytes()); !r.OK() || r.Proofs.OpenRobots == 0 {
+		t.Fatal(r)
+	}
+}
+
+func TestAuditTakesStartsThatAreNotNumbered(t *testing.T) {
+	records := crawl(2, 20)
+	for i := range records {
+		records[i].Seq = 0
+	}
+	if r := audit(t, write(t, records)); !r.OK() || r.Proofs.Gaps == 0 {
+		t.Fatal(r)
+	}
+}
+
+func TestReportText(t *testing.T) {
+	r := audit(t, write(t, crawl(2, 20)))
+	text := r.String()
+	for _, want := range []string{"delays kept", "slots kept", "No violation", "slowest hosts", "h1.example"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	broken := crawl(2, 20)
+	broken[nth(t, broken, evidence.Started, 3)].CrawlDelay = time.Hour
+	r = audit(t, write(t, broken))
+	if text := r.String(); !strings.Contains(text, "BROKEN once") || !strings.Contains(text, "1 violation:") || r.OK() {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	r := audit(t, write(t, crawl(2, 20)))
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Violations []evidence.Violation
+		Proofs     evidence.Proofs
+		Hosts      []struct{ MinGap float64 }
+	}
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Violations == nil || got.Proofs != r.Proofs || len(got.Hosts) != 2 || got.Hosts[0].MinGap != 0.5 {
+		t.Errorf("%s", b)
+	}
+}
+
+func TestReportNamesAThousandViolationsAndCountsAll(t *testing.T) {
+	r := audit(t, bytes.Repeat([]byte("x\n"), 5000))
+	if len(r.Violations) != 1000 || r.Broken[evidence.Unreadable] != 5000 || !strings.Contains(r.String(), "and 4000 more") {
+		t.Errorf("%d named, %d counted", len(r.Violations), r.Broken[evidence.Unreadable])
+	}
+}
+
+func FuzzAudit(f *testing.F) {
+	f.Add(write(f, crawl(1, 6)))
+	f.Add(write(f, crawl(2, 5), evidence.Chained()))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := evidence.Audit(bytes.NewReader(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, n := range r.Broken {
+			total += n
+		}
+		if r.OK() != (total == 0) || len(r.Violations) > total {
+			t.Fatalf("%d violations named of %d", len(r.Violations), total)
+		}
+		if !slices.IsSortedFunc(r.Hosts, func(a, b evidence.HostReport) int { return cmp.Compare(a.Host, b.Host) }) {
+			t.Fatal("hosts out of order")
+		}
+		_ = r.String()
+	})
+}
+
+func BenchmarkAudit(b *testing.B) {
+	log := write(b, crawl(20, 100))
+	n := bytes.Count(log, []byte("\n"))
+	b.SetBytes(int64(len(log)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := audit(b, log); !r.OK() {
+			b.Fatal(r)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+}

@@ -1,0 +1,248 @@
+package evidence
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A Kind names the promise that a Violation breaks.
+type Kind string
+
+// The kinds of violations.
+const (
+	BrokenGap         Kind = "gap"           // two starts on a host closer than the delay in force
+	BrokenConcurrency Kind = "concurrency"   // more requests in flight than the host has slots
+	BrokenBlock       Kind = "block"         // a start on a host that was blocked
+	BrokenRobots      Kind = "robots"        // a fetch that was disallowed, or that no verdict allowed
+	BrokenVerdict     Kind = "verdict"       // a verdict that robots.txt, as logged, doesn't give
+	BrokenBudget      Kind = "budget"        // more spent than the limit
+	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
+	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
+	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
+	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or the log isn't sealed
+	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
+	Unreadable        Kind = "unreadable"    // a line that is no record
+)
+
+// A Violation is a broken promise, or a sign that the log isn't what was written.
+type Violation struct {
+	Kind   Kind   `json:"kind"`
+	Host   string `json:"host,omitempty"`
+	Lines  []int  `json:"lines"` // lines of the records concerned, from 1, the earlier first
+	Detail string `json:"detail"`
+}
+
+// String returns the violation as one line of text.
+func (v Violation) String() string {
+	var b strings.Builder
+	for i, line := range v.Lines {
+		if i > 0 {
+			b.WriteString(" and ")
+		} else if len(v.Lines) > 1 {
+			b.WriteString("lines ")
+		} else {
+			b.WriteString("line ")
+		}
+		fmt.Fprint(&b, line)
+	}
+	fmt.Fprintf(&b, ": %s: ", v.Kind)
+	if v.Host != "" {
+		fmt.Fprintf(&b, "%s: ", v.Host)
+	}
+	return b.String() + v.Detail
+}
+
+// maxViolations is how many violations a Report names one by one.
+const maxViolations = 1000
+
+// A Report is what Audit found.
+type Report struct {
+	Lines   int          `json:"lines"`
+	Logs    int          `json:"logs"` // how many logs follow each other in the file: line numbers began anew
+	First   time.Time    `json:"first,omitzero"`
+	Last    time.Time    `json:"last,omitzero"`
+	Records map[Type]int `json:"records"` // how many of each type
+	Proofs  Proofs       `json:"proofs"`
+	Hosts   []HostReport `json:"hosts"` // by name
+
+	Violations []Violation  `json:"violations"` // at most 1,000, by line
+	Broken     map[Kind]int `json:"broken"`     // how many of each kind, all counted
+}
+
+// Proofs say what the verdict of a Report rests on: how often each promise was
+// put to the test, and what the log left open.
+type Proofs struct {
+	Gaps     int  `json:"gaps"`     // pairs of neighbouring starts
+	Slots    int  `json:"slots"`    // starts counted against their host's slots
+	Blocks   int  `json:"blocks"`   // blocks that no start may fall into
+	Verdicts int  `json:"verdicts"` // starts that an earlier verdict had to allow
+	Robots   int  `json:"robots"`   // verdicts decided again from robots.txt
+	Ends     int  `json:"ends"`     // starts that had to end
+	Budget   int  `json:"budget"`   // limits that what was spent was held against
+	Numbered bool `json:"numbered"` // every line has its number
+	Chained  bool `json:"chained"`  // every line has its hash
+
+	// OpenVerdicts are starts in a log without any verdict, because robots.txt
+	// wasn't asked, and those so long after their verdict that it was forgotten.
+	OpenVerdicts int `json:"openVerdicts"`
+	// OpenRobots are verdicts that weren't decided again, because the log doesn't
+	// hold robots.txt (robotscache.Config.RecordText), or the URL was redacted.
+	OpenRobots int `json:"openRobots"`
+}
+
+// A HostReport sums up one host.
+type HostReport struct {
+	Host       string
+	Starts     int           // requests sent, robots.txt included
+	Pages      int           // of these, pages of the budget
+	Bytes      int64         // of bodies
+	Disallowed int           // URLs refused by robots.txt or by the user's rules
+	Blocks     int           // times the host asked to be left alone
+	MinGap     time.Duration // shortest gap between two starts; 0 if there were fewer than two
+	MaxDelay   time.Duration // longest delay in force
+	Wait       time.Duration // time that requests waited for their turn, in all
+	Latency    time.Duration // mean time to the response's headers; 0 if there was none
+}
+
+// MarshalJSON writes durations in seconds.
+func (h HostReport) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Host       string  `json:"host"`
+		Starts     int     `json:"starts"`
+		Pages      int     `json:"pages"`
+		Bytes      int64   `json:"bytes"`
+		Disallowed int     `json:"disallowed"`
+		Blocks     int     `json:"blocks"`
+		MinGap     float64 `json:"minGap"`
+		MaxDelay   float64 `json:"maxDelay"`
+		Wait       float64 `json:"wait"`
+		Latency    float64 `json:"latency"`
+	}{
+		h.Host, h.Starts, h.Pages, h.Bytes, h.Disallowed, h.Blocks,
+		h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
+	})
+}
+
+// OK reports whether the log proves that the crawl was polite: it holds no violation.
+func (r Report) OK() bool { return len(r.Broken) == 0 }
+
+// String returns the report as text.
+func (r Report) String() string {
+	var b strings.Builder
+	_ = r.WriteText(&b) // a Builder takes everything
+	return b.String()
+}
+
+// slowest is how many hosts the text names.
+const slowest = 10
+
+// WriteText writes the report for people.
+func (r Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	total := 0
+	for _, n := range r.Records {
+		total += n
+	}
+	fmt.Fprintf(&b, "%s, %s", count(total, "record"), count(len(r.Hosts), "host"))
+	if !r.First.IsZero() {
+		fmt.Fprintf(&b, ", %s to %s", r.First.UTC().Format(time.DateTime), r.Last.UTC().Format(time.DateTime+" UTC"))
+	}
+	if r.Logs > 1 {
+		fmt.Fprintf(&b, ", %d logs one after the other", r.Logs)
+	}
+	b.WriteString("\n\n")
+
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(what, proof string, kinds ...Kind) {
+		broken := 0
+		for _, k := range kinds {
+			broken += r.Broken[k]
+		}
+		verdict := "ok"
+		if broken > 0 {
+			verdict = fmt.Sprintf("BROKEN %d times", broken)
+			if broken == 1 {
+				verdict = "BROKEN once"
+			}
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", what, verdict, proof)
+	}
+	p := r.Proofs
+	row("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap)
+	row("slots kept", count(p.Slots, "start"), BrokenConcurrency)
+	row("blocks kept", count(p.Blocks, "block"), BrokenBlock)
+	row("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots)
+	row("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict)
+	row("budget kept", count(p.Budget, "limit")+" reached or near", BrokenBudget)
+	row("every start ended", count(p.Ends, "start"), MissingEnd)
+	whole := "lines aren't numbered"
+	switch {
+	case p.Chained:
+		whole = "numbered and chained"
+	case p.Numbered:
+		whole = "numbered, not chained"
+	}
+	row("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable)
+	table.Flush()
+
+	if len(r.Hosts) > 0 {
+		hosts := slices.Clone(r.Hosts)
+		slices.SortStableFunc(hosts, func(a, b HostReport) int { return int(b.Latency/time.Microsecond - a.Latency/time.Microsecond) })
+		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\trefused\tblocks\n")
+		for _, h := range hosts[:min(len(hosts), slowest)] {
+			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\n", h.Host, h.Starts,
+				short(h.Latency), short(h.MinGap), short(h.MaxDelay), short(h.Wait), h.Disallowed, h.Blocks)
+		}
+		table.Flush()
+	}
+
+	all := 0
+	for _, n := range r.Broken {
+		all += n
+	}
+	if all == 0 {
+		b.WriteString("\nNo violation: the log proves every promise that it claims.\n")
+	} else {
+		fmt.Fprintf(&b, "\n%s:\n", count(all, "violation"))
+		for _, v := range r.Violations {
+			fmt.Fprintf(&b, "  %s\n", v)
+		}
+		if more := all - len(r.Violations); more > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", more)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func open(n int, why string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d %s", n, why)
+}
+
+// short rounds d to three digits or so.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
+}
