@@ -254,9 +254,9 @@ end
 local ops = {}
 
 -- take asks for a turn, again and again until the reply is GO.
---   GO     start, guard, delay, seq, slots in use, probe, expired, refusals, adaptive delay, next start
+--   GO     start, guard, delay, seq, slots in use, probe, expired, refusals, adaptive delay, next start, guard asked for
 --   AT     start, why               come again shortly before that time
---   WAIT   place, busy since, why   every slot is taken; a push will come if the caller listens
+--   WAIT   place, busy since, why, expiry   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                           a probe is on its way; a push will come
 --   LATE   start, why               that is later than the caller may wait
 -- why is d for the delay, b for a block, s for slots.
@@ -295,7 +295,9 @@ function ops.take(h, id, n, wait, ahead, least, listens)
 				end
 				redis.call('PEXPIRE', h.queue, 120000)
 			end
-			return {'WAIT', waiting, int(since), since > 0 and 's' or why(h, now)}
+			local expiry = now + TTL
+			for _, lease in pairs(h.leases) do expiry = math.min(expiry, lease.expiry) end
+			return {'WAIT', waiting, int(since), since > 0 and 's' or why(h, now), int(expiry)}
 		end
 		-- hand left the queue empty, else the slots would be taken.
 		me = hold(h, id, now, GUARD, RESERVED)
@@ -331,7 +333,7 @@ function ops.take(h, id, n, wait, ahead, least, listens)
 	if h.f > 0 then set(h, 'pr', id) end
 	local expired = h.expired
 	h.expired = 0
-	return {'GO', int(s), int(guard), int(d), h.n, h.live, h.pr == id and 1 or 0, expired, h.f, int(h.ad), int(h.a)}
+	return {'GO', int(s), int(guard), int(d), h.n, h.live, h.pr == id and 1 or 0, expired, h.f, int(h.ad), int(h.a), int(GUARD)}
 end
 
 -- release gives a slot back; undone says that the request never started.
@@ -359,6 +361,9 @@ function ops.observe(h, id, n, gone, kind, known, more, first, adaptive, failed)
 	gone, adaptive = tonumber(gone), tonumber(adaptive)
 	local changed, latest = 0, 0
 	if adaptive >= 0 and not (failed == '1' and adaptive < h.ad) and adaptive ~= h.ad then
+		-- A higher delay holds for the gap that is running already; a lower one
+		-- doesn't shorten it, because it was promised.
+		if adaptive > h.ad and h.l > 0 then set(h, 'a', math.max(h.a, h.l + adaptive)) end
 		set(h, 'ad', adaptive)
 	end
 	if kind == 'refused' and gone > h.bs then
@@ -371,6 +376,7 @@ function ops.observe(h, id, n, gone, kind, known, more, first, adaptive, failed)
 		for _, lease in pairs(h.leases) do
 			if lease.state == GONE then latest = math.max(latest, lease.due + lease.guard) end
 		end
+		again(h, true)
 	elseif kind == 'ok' and gone > h.bs and (h.f > 0 or h.b > 0) then
 		set(h, 'f', 0)
 		set(h, 'b', 0)

@@ -1,0 +1,422 @@
+package redislimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Acquire implements [hostlimit.Limiter].
+func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	terms, err := l.terms.Key(key)
+	if err != nil {
+		return nil, err
+	}
+	w := newWaiter(ctx, l, terms, floor)
+	l.mu.Lock()
+	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return nil, ErrClosed
+	case l.outage != nil && l.partition(key).down != nil:
+		l.mu.Unlock()
+		return l.acquireLocal(ctx, key, floor)
+	}
+	w.join(l.host(key))
+	l.mu.Unlock()
+
+	lease, err := w.wait(ctx)
+	if err != nil && w.alone {
+		return l.acquireLocal(ctx, key, floor)
+	}
+	return lease, err
+}
+
+// A phase is how far a waiter has come.
+type phase int
+
+const (
+	parked   phase = iota // others of this process are ahead
+	asking                // a call is under way
+	queued                // on the server: every slot is taken
+	reserved              // has a slot and a time at which to ask for the start
+	probing               // on the server: waits for a probe's answer
+	granted               // may start within a window
+	pending               // waits for a place in MaxInFlight
+	done
+)
+
+// A waiter is one Acquire. Its goroutine waits for its wake channel and one
+// timer; all the rest happens under mu.
+type waiter struct {
+	l         *Limiter
+	h         *host
+	id        string
+	terms     hostlimit.KeyTerms
+	floor     time.Duration
+	least     time.Duration // smallest delay that those ahead can have
+	arrived   time.Duration
+	before    [3]time.Duration // the host's waited at arrival
+	limit     time.Duration    // latest start; 0: none
+	byContext bool             // limit is the context's deadline
+	wake      chan struct{}
+
+	phase   phase
+	next    time.Duration // when to act without being woken
+	busy    time.Duration // since when every slot is held by started requests; 0: not so
+	timeup  bool          // the slot timeout is over unless the server says otherwise
+	misses  int           // starts that were too late, in a row
+	holds   bool          // a place in MaxInFlight
+	expired int           // leases taken back by this turn
+	left    bool          // gone while a call was under way
+
+	start granting // if granted
+	lease *lease
+	err   error
+	alone bool // the server is lost, go on with FailLocal
+}
+
+// A granting is a GO of the server.
+type granting struct {
+	at       int64 // earliest start, on the server's clock
+	guard    int64 // and how much later it may be
+	delay    time.Duration
+	seq      uint64
+	slots    int
+	probe    bool
+	refusals int
+	adaptive time.Duration
+	next     int64 // earliest next start
+	asked    int64 // the guard that was asked for
+	heard    heard
+}
+
+func newWaiter(ctx context.Context, l *Limiter, terms hostlimit.KeyTerms, floor time.Duration) *waiter {
+	w := &waiter{
+		l: l, terms: terms, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
+		least: max(terms.Least(), floor),
+	}
+	w.limit, w.byContext = l.latest(ctx)
+	return w
+}
+
+// latest returns the latest start that a caller may wait for, 0 if there is
+// none, and whether that is its context's deadline.
+func (l *Limiter) latest(ctx context.Context) (limit time.Duration, byContext bool) {
+	now := l.now()
+	if d, ok := l.terms.MaxWait(); ok {
+		limit = now + d
+	}
+	if t, ok := ctx.Deadline(); ok {
+		if d := max(now+time.Until(t), 1); limit == 0 || d < limit {
+			return d, true
+		}
+	}
+	return limit, false
+}
+
+// poke wakes the waiter's goroutine.
+func (w *waiter) poke() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// join enters the queue of this process.
+func (w *waiter) join(h *host) {
+	w.h = h
+	w.id = w.l.newID(max(w.terms.Draw(), w.floor), w.floor)
+	if len(h.waiters) == 0 {
+		h.account(w.arrived, delay)
+	} else {
+		h.account(w.arrived, h.blame)
+	}
+	w.before = h.waited
+	h.waiters = append(h.waiters, w)
+	h.weed()
+}
+
+// wait waits for the turn in the caller's goroutine.
+func (w *waiter) wait(ctx context.Context) (*lease, error) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		w.l.mu.Lock()
+		now := w.l.now()
+		w.act(now)
+		finished, next := w.phase == done, w.next
+		w.l.mu.Unlock()
+		if finished {
+			return w.lease, w.err
+		}
+		var due <-chan time.Time
+		if next > 0 {
+			timer.Reset(next - now)
+			due = timer.C
+		}
+		select {
+		case <-w.wake:
+		case <-due:
+		case <-ctx.Done():
+			w.l.mu.Lock()
+			if w.phase != done {
+				w.refuse(ctx.Err())
+			} else if w.err == nil {
+				// Let go in this very moment; the caller will not start it.
+				w.l.mu.Unlock()
+				w.lease.undo()
+				return nil, ctx.Err()
+			}
+			w.l.mu.Unlock()
+			return nil, w.err
+		}
+	}
+}
+
+// act does what is due. It is the one place that decides when to ask and when to start.
+func (w *waiter) act(now time.Duration) {
+	switch w.phase {
+	case parked:
+		w.next = 0
+		if w.h.waiters[0] == w {
+			w.ask()
+		}
+	case queued, reserved, probing:
+		if now >= w.next {
+			w.timeup = w.phase == queued && w.busy > 0 && now >= w.slotTimeout()
+			w.ask()
+		}
+	case granted:
+		w.try(now)
+	case asking, pending, done:
+		w.next = 0
+	}
+}
+
+// slotTimeout is when the wait for a slot has been too long.
+func (w *waiter) slotTimeout() time.Duration {
+	return max(w.busy, w.arrived) + w.l.terms.SlotTimeout()
+}
+
+// ask calls the server for the start. If that is about to come, the next waiter's
+// question goes along.
+func (w *waiter) ask() {
+	behind := w.phase == reserved
+	w.question(0)
+	if behind {
+		if b := w.h.behind(w); b != nil {
+			b.question(1)
+		}
+	}
+	w.h.p.flush()
+}
+
+func (w *waiter) question(ahead int) {
+	w.phase, w.next = asking, 0
+	w.l.asked[w.id] = w
+	wait := int64(-1)
+	if w.limit > 0 {
+		wait = max(int64((w.limit-w.l.now())/time.Microsecond), 0)
+	}
+	listens := 0
+	if w.l.listening {
+		listens = 1
+	}
+	w.h.p.add(op{
+		name: "take", h: w.h, misses: w.misses, done: w.answered,
+		args: []any{w.id, w.terms.Slots(), wait, ahead, micros(w.least), listens},
+	})
+}
+
+// Times between questions that only matter if a push got lost, or if nobody listens.
+const (
+	pollQueue = 2 * time.Second
+	pollProbe = 250 * time.Millisecond
+	pollDeaf  = 20 * time.Millisecond
+)
+
+// answered takes in the server's reply to a question.
+func (w *waiter) answered(reply []any, at heard, err error) {
+	if w.left {
+		// Only now is it sure that nothing overtakes the question.
+		w.giveBack()
+		return
+	}
+	if w.phase != asking {
+		return
+	}
+	defer w.poke()
+	now, clock := at.received, &w.h.p.clock
+	if err != nil {
+		w.phase = reserved // for all that we know
+		w.alone = w.l.outage != nil
+		w.refuse(&hostlimit.Error{Key: w.h.key, RetryAt: time.Now().Add(retryIn), Err: err})
+		return
+	}
+	what := text(reply[0])
+	if what != "GO" {
+		w.freePlace()
+	}
+	switch what {
+	case "GO":
+		w.phase = granted
+		w.start = granting{
+			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
+			seq: uint64(number(reply[4])), slots: int(number(reply[5])), probe: number(reply[6]) == 1,
+			refusals: int(number(reply[8])), adaptive: duration(reply[9]), next: number(reply[10]), asked: number(reply[11]),
+			heard: at,
+		}
+		w.expired += int(number(reply[7]))
+		w.h.account(now, w.h.blame)
+	case "AT":
+		w.reserve(number(reply[1]), blameOf(text(reply[2])), now)
+	case "WAIT":
+		w.phase = queued
+		w.queue(time.Duration(number(reply[1])), number(reply[2]), blameOf(text(reply[3])), number(reply[4]), now)
+	case "PROBE":
+		w.phase = probing
+		w.h.account(now, block)
+		w.next = now + pollProbe
+		if !w.l.listening {
+			w.next = now + pollDeaf
+		}
+	case "LATE":
+		w.phase = parked // the server has forgotten it
+		w.refuse(w.late(clock.surely(number(reply[1]), now), text(reply[2]) == "b"))
+	}
+}
+
+// queue notes the place in the server's queue, since when all slots are taken,
+// and the time at which the first of them expires.
+func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64, now time.Duration) {
+	clock := &w.h.p.clock
+	w.h.account(now, why)
+	w.busy = 0
+	if busy > 0 {
+		w.busy = max(clock.surely(busy, now), 1)
+		if w.timeup && now >= w.slotTimeout() {
+			w.refuse(&hostlimit.Error{Key: w.h.key, Err: hostlimit.SlotTimedOut()})
+			return
+		}
+	}
+	w.timeup = false
+	w.next = now + pollQueue + place*time.Millisecond
+	if !w.l.listening {
+		w.next = now + pollDeaf + place*w.least
+	}
+	w.next = min(w.next, max(clock.surely(expiry, now), now+time.Millisecond))
+	if w.busy > 0 {
+		w.next = min(w.next, w.slotTimeout())
+	}
+}
+
+// reserve notes the time at which the server will let the waiter start.
+func (w *waiter) reserve(us int64, why blame, now time.Duration) {
+	w.phase = reserved
+	due := w.h.p.clock.surely(us, now)
+	w.next = max(due-w.h.p.horizon()*3/4, 1)
+	w.h.account(now, why)
+	if why == block && due > w.h.until {
+		w.h.until = due
+		w.h.weed()
+	}
+}
+
+// pushed takes in that the server gave the waiter a slot, or a better time.
+func (w *waiter) pushed(us int64, why blame, now time.Duration) {
+	switch w.phase {
+	case queued, reserved, probing:
+		w.reserve(us, why, now)
+		w.poke()
+	}
+}
+
+// void makes the waiter ask again.
+func (w *waiter) void() {
+	switch w.phase {
+	case queued, reserved, probing, granted:
+		w.phase, w.next = reserved, 1
+		w.poke()
+	}
+}
+
+// try starts the request if it can be proved that the server's clock is within the window.
+func (w *waiter) try(now time.Duration) {
+	g, clock := &w.start, &w.h.p.clock
+	if g.heard.received <= w.h.blocked {
+		// Since it was let go, this process has seen the host refuse.
+		w.phase = reserved
+		w.ask()
+		return
+	}
+	if at := clock.surely(g.at, now); now < at {
+		w.next = at
+		return
+	}
+	late := clock.passed(g.at, now)
+	w.h.p.guard.saw(late - clock.uncertainty(now) - time.Duration(g.guard-g.asked)*time.Microsecond)
+	if late > time.Duration(g.guard)*time.Microsecond {
+		w.misses++
+		w.phase = reserved
+		w.ask()
+		return
+	}
+	if w.takePlace() {
+		w.begin(now)
+	}
+}
+
+// begin lets the request go.
+func (w *waiter) begin(now time.Duration) {
+	h, g := w.h, &w.start
+	h.account(now, h.blame)
+	h.started = true
+	h.last = max(h.last, now)
+	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
+	h.refusals = g.refusals
+	w.lease = &lease{
+		l: w.l, h: h, id: w.id, terms: w.terms, gone: g.heard.server, refusals: g.refusals, probe: g.probe,
+		adaptive: g.adaptive, began: now, renewed: now, holds: w.holds,
+		grant: hostlimit.Grant{
+			Seq: g.seq, Start: w.l.base.Add(now), Delay: g.delay, Slot: g.slots, Slots: w.terms.Slots(),
+			Probe: g.probe, Expired: w.expired,
+			WaitSlot: h.waited[slot] - w.before[slot], WaitDelay: h.waited[delay] - w.before[delay], WaitBlock: h.waited[block] - w.before[block],
+		},
+	}
+	h.leases[w.id] = w.lease
+	w.phase = done
+	h.leave(w)
+}
+
+// late is the refusal of a turn at a time that is too late.
+func (w *waiter) late(at time.Duration, blocked bool) error {
+	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(at), Err: hostlimit.TooLate(w.byContext, blocked)}
+}
+
+// refuse ends the wait with err, and gives back what was taken.
+func (w *waiter) refuse(err error) {
+	if w.phase == done {
+		return
+	}
+	switch w.phase {
+	case asking:
+		w.left = true
+	case queued, reserved, probing, granted:
+		w.giveBack()
+	}
+	w.err = err
+	w.phase = done
+	w.freePlace()
+	w.h.leave(w)
+	w.poke()
+}
+
+// giveBack tells the server that the request will not start.
+func (w *waiter) giveBack() {
+	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.terms.Slots(), 1}, owed: true})
+}

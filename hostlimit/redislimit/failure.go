@@ -1,0 +1,115 @@
+package redislimit
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Failure is what a Limiter does while its server can't be reached.
+type Failure int
+
+const (
+	// FailClosed refuses every turn: the error is a *hostlimit.Error that wraps a
+	// [*ServerError]. It is the default, because only it keeps all promises.
+	FailClosed Failure = iota
+	// FailLocal lets each process go on by itself, with Config.Processes times
+	// the delays and crawl-delays and its part of the slots (at least one), until the
+	// server is back. The fleet's rate on a host is kept so; the
+	// single gaps between starts of different processes are not, nor is
+	// Concurrency where it is smaller than Processes. What this process
+	// knows (blocks, its own requests in flight, its last starts) holds across both changes.
+	FailLocal
+)
+
+// ErrUnavailable matches the refusals of a Limiter whose server can't be
+// reached, through errors.Is. They match hostlimit.ErrBusy as well, so that
+// callers try again later, as with every busy host.
+var ErrUnavailable = fmt.Errorf("redislimit: server unavailable: %w", hostlimit.ErrBusy)
+
+// A ServerError says that the server didn't do what was asked of it.
+type ServerError struct {
+	Server string // address, as in the client's options
+	Err    error  // what the client said
+}
+
+// Error names the server.
+func (e *ServerError) Error() string {
+	return fmt.Sprintf("redislimit: server %s: %v", e.Server, e.Err)
+}
+
+// Unwrap returns [ErrUnavailable] and what the client said.
+func (e *ServerError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
+
+// Temporary reports true: the turn may be had once the server is back.
+func (e *ServerError) Temporary() bool { return true }
+
+// retryIn is when to try again after a ServerError.
+const retryIn = time.Second
+
+// An Event tells that the server was lost, or that it is back.
+type Event struct {
+	Time   time.Time
+	Server string
+	Err    error // why it was lost; nil: it is back
+	Local  bool  // this process goes on, or went on, by itself (FailLocal)
+}
+
+// String is a sentence for a log.
+func (e Event) String() string {
+	switch {
+	case e.Err == nil && e.Local:
+		return fmt.Sprintf("limiter server %s is back: hosts are shared again", e.Server)
+	case e.Err == nil:
+		return fmt.Sprintf("limiter server %s is back", e.Server)
+	case e.Local:
+		return fmt.Sprintf("limiter server %s is lost, this process paces its share by itself: %v", e.Server, e.Err)
+	}
+	return fmt.Sprintf("limiter server %s is lost, nothing starts: %v", e.Server, e.Err)
+}
+
+// lost and back note a change; the caller calls tell after it has left mu.
+func (p *partition) lost(err error) {
+	l := p.l
+	if p.down == nil && !l.closed {
+		l.down++
+		if l.down == 1 {
+			l.events = append(l.events, Event{time.Now(), l.server, err, l.alone})
+			if l.alone {
+				l.outage = l.newOutage()
+			}
+		}
+	}
+	p.down = err
+}
+
+func (p *partition) back() {
+	if p.down == nil {
+		return
+	}
+	p.down = nil
+	l := p.l
+	l.down--
+	if l.down == 0 {
+		if l.outage != nil {
+			l.outage.end()
+			l.outage = nil
+		}
+		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.alone})
+	}
+	p.restore()
+}
+
+// tell hands the events to the user, outside of mu.
+func (l *Limiter) tell() {
+	l.mu.Lock()
+	events := l.events
+	l.events = nil
+	l.mu.Unlock()
+	if l.onFailure != nil {
+		for _, e := range events {
+			l.onFailure(e)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+package redislimit
+
+const workerEnv = "REDISLIMIT_WORKER"
+
+func worker(string) {}

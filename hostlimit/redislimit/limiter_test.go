@@ -1,0 +1,75 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+func acquire(t testing.TB, l *Limiter, key string, floor time.Duration) Lease {
+	t.Helper()
+	lease, err := l.Acquire(context.Background(), key, floor)
+	if err != nil {
+		t.Fatalf("Acquire(%q): %v", key, err)
+	}
+	return lease.(Lease)
+}
+
+func TestStartsAreADelayApart(t *testing.T) {
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 50 * time.Millisecond}}}, 3)
+	var last time.Time
+	for i := range 12 {
+		lease := acquire(t, fleet[i%len(fleet)], "a.example", 0)
+		g := lease.Grant()
+		if gap := g.Start.Sub(last); !last.IsZero() && gap < 50*time.Millisecond {
+			t.Errorf("start %d: gap %v", i, gap)
+		}
+		if g.Seq != uint64(i+1) {
+			t.Errorf("start %d: Seq = %d", i, g.Seq)
+		}
+		last = g.Start
+		lease.Observe(hostlimit.Outcome{Status: 200, Latency: time.Millisecond})
+		lease.Release()
+	}
+}
+
+func TestSlotTimeout(t *testing.T) {
+	l := newTest(t, shared, hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 300 * time.Millisecond})
+	acquire(t, l, "a.example", 0)
+	acquire(t, l, "a.example", 0)
+	began := time.Now()
+	_, err := l.Acquire(context.Background(), "a.example", 0)
+	if !errors.Is(err, hostlimit.ErrBusy) {
+		t.Fatalf("err = %v", err)
+	}
+	if d := time.Since(began); d < 300*time.Millisecond {
+		t.Errorf("refused after %v", d)
+	}
+}
+
+func TestARefusalHoldsAll(t *testing.T) {
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 20 * time.Millisecond}}}, 2)
+	a := acquire(t, fleet[0], "a.example", 0)
+	a.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 400 * time.Millisecond})
+	set := time.Now()
+	if e := a.Effect(); !e.Blocked || e.Refusals != 1 {
+		t.Errorf("Effect = %+v", e)
+	}
+	a.Release()
+	b := acquire(t, fleet[1], "a.example", 0)
+	if d := b.Grant().Start.Sub(set); d < 350*time.Millisecond || !b.Grant().Probe {
+		t.Errorf("start %v after the block: %+v", d, b.Grant())
+	}
+	b.Observe(hostlimit.Outcome{Status: 200})
+	if e := b.Effect(); !e.Cleared || e.Refusals != 0 {
+		t.Errorf("Effect = %+v", e)
+	}
+	b.Release()
+	c := acquire(t, fleet[0], "a.example", 0)
+	if c.Grant().Probe {
+		t.Errorf("Grant = %+v", c.Grant())
+	}
+}

@@ -1,0 +1,259 @@
+package redislimit
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// An outage is a time without the server under FailLocal.
+type outage struct {
+	hosts *hostlimit.Memory // this process's share
+	over  context.Context   // done when the server is back
+	end   context.CancelFunc
+}
+
+func (l *Limiter) newOutage() *outage {
+	hosts, err := hostlimit.New(l.share)
+	if err != nil {
+		panic(err) // New has checked it
+	}
+	over, end := context.WithCancel(l.ctx)
+	return &outage{hosts, over, end}
+}
+
+// acquireLocal takes a turn from this process's share. It returns to the server as
+// soon as that is back.
+func (l *Limiter) acquireLocal(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	limit, byContext := l.latest(ctx)
+	arrived := l.now()
+	for {
+		l.mu.Lock()
+		out := l.outage
+		if out == nil || l.closed {
+			l.mu.Unlock()
+			return l.Acquire(ctx, key, floor)
+		}
+		h := l.host(key)
+		g, wait, blocked := h.gate(l.now())
+		if limit > 0 && l.now()+wait > limit {
+			l.mu.Unlock()
+			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: hostlimit.TooLate(byContext, blocked)}
+		}
+		probe := wait == 0 && g == nil && h.refusals > 0
+		if probe {
+			h.probe = make(chan struct{})
+		}
+		l.mu.Unlock()
+
+		if wait > 0 || g != nil {
+			if err := out.pause(ctx, g, wait); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		waited := l.now() - arrived
+		shared, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(out.over, cancel)
+		inner, err := out.hosts.Acquire(shared, key, scale(max(floor, 0), l.processes))
+		stop()
+		cancel()
+
+		l.mu.Lock()
+		if err == nil && l.outage == out {
+			t := l.lendLocal(h, inner, probe, waited)
+			l.mu.Unlock()
+			return t, nil
+		}
+		if probe {
+			h.probed()
+		}
+		l.mu.Unlock()
+		switch {
+		case err == nil:
+			inner.Release() // the server is back, and decides
+		case out.over.Err() == nil || ctx.Err() != nil:
+			return nil, err
+		}
+	}
+}
+
+// pause waits for g, if it isn't nil, or for d, but not longer than the outage.
+func (o *outage) pause(ctx context.Context, g <-chan struct{}, d time.Duration) error {
+	var due <-chan time.Time
+	if d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		due = timer.C
+	}
+	select {
+	case <-g:
+	case <-due:
+	case <-o.over.Done():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// gate says what a start without the server must wait for beside its share: for
+// what the server granted to be over, for a block known from before, and then
+// for a probe. The caller holds mu.
+func (h *host) gate(now time.Duration) (g <-chan struct{}, wait time.Duration, blocked bool) {
+	if at := max(h.next, h.until); at > now {
+		return nil, at - now, h.until >= h.next
+	}
+	for _, t := range h.leases {
+		if !t.alone {
+			if h.idle == nil {
+				h.idle = make(chan struct{})
+			}
+			return h.idle, 0, false
+		}
+	}
+	return h.probe, 0, h.probe != nil
+}
+
+// probed lets the next one try after a block.
+func (h *host) probed() {
+	if h.probe != nil {
+		close(h.probe)
+		h.probe = nil
+	}
+}
+
+// lendLocal books a turn that this process gave itself, so that the server hears
+// of it when it is back.
+func (l *Limiter) lendLocal(h *host, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
+	grant := hostlimit.Grant{Start: time.Now()}
+	if g, ok := inner.(interface{ Grant() hostlimit.Grant }); ok {
+		grant = g.Grant()
+	}
+	grant.WaitDelay += waited
+	grant.Probe = grant.Probe || probe
+	now := l.now()
+	t := &lease{l: l, h: h, id: l.newID(grant.Delay, 0), alone: true, began: now, renewed: now, grant: grant}
+	h.leases[t.id] = t
+	h.started, h.last = true, now
+	return &localLease{lease: t, inner: inner, probe: probe}
+}
+
+// A localLease is a turn of a process without its server.
+type localLease struct {
+	lease *lease
+	inner hostlimit.Lease
+	probe bool // guarded by mu: others wait for its answer
+}
+
+// Grant tells how the turn came about.
+func (t *localLease) Grant() hostlimit.Grant { return t.lease.grant }
+
+// Effect tells what Observe and Release did.
+func (t *localLease) Effect() hostlimit.Effect {
+	if e, ok := t.inner.(interface{ Effect() hostlimit.Effect }); ok {
+		return e.Effect()
+	}
+	return hostlimit.Effect{}
+}
+
+// Observe implements [hostlimit.Lease]. What it learns is told to the server later.
+func (t *localLease) Observe(o hostlimit.Outcome) {
+	t.inner.Observe(o)
+	e := t.Effect()
+	_, ok := t.lease.l.terms.Meaning(o)
+	l, h := t.lease.l, t.lease.h
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case t.lease.observed || t.lease.released:
+		return
+	case e.Blocked:
+		h.refused(l.now(), l.now()+time.Until(e.Until), max(h.refusals+1, e.Refusals))
+	case ok && t.lease.began > h.blocked:
+		h.refusals = 0
+	}
+	t.lease.observed = true
+	t.answered()
+}
+
+// answered ends a probe.
+func (t *localLease) answered() {
+	if t.probe {
+		t.probe = false
+		t.lease.h.probed()
+	}
+}
+
+// Release implements [hostlimit.Lease].
+func (t *localLease) Release() {
+	t.inner.Release()
+	t.lease.l.mu.Lock()
+	t.answered()
+	t.lease.l.mu.Unlock()
+	t.lease.Release()
+}
+
+// Renew implements [Lease].
+func (t *localLease) Renew() { t.lease.Renew() }
+
+// nextLocal is Next while the server is away.
+func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+	l.mu.Lock()
+	out, h := l.outage, l.host(key)
+	at := l.base.Add(max(h.next, h.until))
+	l.mu.Unlock()
+	if out == nil {
+		return l.Next(ctx, key, floor)
+	}
+	next, err := out.hosts.Next(ctx, key, scale(max(floor, 0), l.processes))
+	if next.Before(at) {
+		next = at
+	}
+	return next, err
+}
+
+// share divides the limits by the number of processes.
+func share(c hostlimit.Config, processes int) hostlimit.Config {
+	delay := func(d hostlimit.Delay) hostlimit.Delay {
+		if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
+			d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond // hostlimit's default
+		}
+		if d.Ceiling == 0 {
+			d.Ceiling = max(time.Minute, d.Min)
+		}
+		d.Min, d.Max, d.Ceiling = scale(d.Min, processes), scale(d.Max, processes), scale(d.Ceiling, processes)
+		return d
+	}
+	slots := func(n int) int {
+		if n <= 0 {
+			return n
+		}
+		return max(1, n/processes)
+	}
+	if c.Concurrency == 0 {
+		c.Concurrency = 2
+	}
+	c.Concurrency = slots(c.Concurrency)
+	c.Delay = delay(c.Delay)
+	if override := c.Override; override != nil {
+		c.Override = func(key string) (hostlimit.Limits, bool) {
+			l, ok := override(key)
+			l.Concurrency = slots(l.Concurrency)
+			if l.Delay != (hostlimit.Delay{}) {
+				l.Delay = delay(l.Delay)
+			}
+			return l, ok
+		}
+	}
+	return c
+}
+
+// scale multiplies d, and stops where that would overflow.
+func scale(d time.Duration, n int) time.Duration {
+	const longest = time.Duration(1 << 61)
+	if d > longest/time.Duration(n) {
+		return longest
+	}
+	return d * time.Duration(n)
+}

@@ -1,0 +1,246 @@
+package redislimit
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+//go:embed step.lua
+var source string
+
+var step = redis.NewScript(source)
+
+// A partition is a set of hosts whose keys share a slot of the cluster: one on a
+// single server, where all calls can be taken together. Its methods are called
+// with the Limiter's mu held.
+type partition struct {
+	l   *Limiter
+	tag string // {0}, {1}...: the hash tag of its keys
+
+	ops   []op // to be sent with the next call
+	timer *time.Timer
+
+	gen     string        // what the server calls its present state
+	genSent time.Duration // when the call was sent that told so
+	stepped bool          // tell the server that its clock jumped
+	clock   serverClock
+	guard   guard
+	lead    time.Duration // how long a reply is under way
+	called  time.Duration // when the last call was sent
+	stake   int           // hosts of which this process knows something
+	down    error         // the server can't be reached
+}
+
+// An op is an operation of step.lua on a host.
+type op struct {
+	name   string
+	h      *host
+	args   []any
+	misses int
+	// owed operations are sent again until the server has had them.
+	owed bool
+	// done, if not nil, gets the reply, under mu.
+	done func(reply []any, at heard, err error)
+}
+
+// heard is when a reply was made, on the server's clock, and received.
+type heard struct {
+	server   int64
+	received time.Duration
+}
+
+// add takes o along with the next call, at the latest after linger.
+func (p *partition) add(o op) {
+	p.ops = append(p.ops, o)
+	if p.timer == nil && !p.l.closed {
+		p.timer = time.AfterFunc(linger, func() {
+			p.l.mu.Lock()
+			defer p.l.mu.Unlock()
+			if p.timer != nil {
+				p.flush()
+			}
+		})
+	}
+}
+
+// flush sends what is there in a goroutine of its own, so that whoever waits for the answer can leave.
+func (p *partition) flush() {
+	if p.timer != nil {
+		p.timer.Stop()
+		p.timer = nil
+	}
+	if len(p.ops) == 0 || p.l.closed {
+		return
+	}
+	p.send()
+}
+
+// most bounds how long one call keeps the server from others.
+const most = 128
+
+// send calls even if there is nothing to say but that this process is there.
+func (p *partition) send() {
+	for {
+		ops := p.ops[:min(len(p.ops), most):min(len(p.ops), most)]
+		p.ops = p.ops[len(ops):]
+		p.called = p.l.now()
+		keys, args := p.encode(ops)
+		p.l.wg.Go(func() { p.call(ops, keys, args) })
+		if len(p.ops) == 0 {
+			p.ops = nil
+			return
+		}
+	}
+}
+
+// encode writes a call of step.lua.
+func (p *partition) encode(ops []op) (keys []string, args []any) {
+	l, now := p.l, p.l.now()
+	misses := 0
+	for _, o := range ops {
+		misses = max(misses, o.misses)
+	}
+	flag := func(b bool) string {
+		if b {
+			return "1"
+		}
+		return "0"
+	}
+	guard := p.guard.allow(misses, p.clock.uncertainty(now))
+	keys = []string{l.prefix + p.tag + "gen"}
+	args = []any{
+		l.prefix + "push:", flag(!l.cluster), p.gen, flag(p.stepped), micros(l.quarantine),
+		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.terms.LeaseTTL()), micros(l.terms.Forgive()),
+	}
+	p.stepped = false
+	index := make(map[*host]int)
+	for _, o := range ops {
+		i, ok := index[o.h]
+		if !ok {
+			i = len(index) + 1
+			index[o.h] = i
+			keys = append(keys, l.prefix+p.tag+"host:"+o.h.key, l.prefix+p.tag+"queue:"+o.h.key)
+		}
+		args = append(args, o.name, i, len(o.args))
+		args = append(args, o.args...)
+	}
+	return keys, args
+}
+
+// horizon is longer where replies take long.
+func (p *partition) horizon() time.Duration {
+	return min(max(horizon, 5*p.lead), time.Second)
+}
+
+// call runs without mu.
+func (p *partition) call(ops []op, keys []string, args []any) {
+	l := p.l
+	ctx := context.WithoutCancel(l.ctx) // the client's timeouts bound it
+	sent := l.now()
+	reply, err := step.Run(ctx, l.client, keys, args...).Slice()
+	received := l.now()
+	if err == nil && len(reply) != 3+len(ops) {
+		err = fmt.Errorf("redislimit: %d answers to %d operations", len(reply)-3, len(ops))
+	}
+
+	l.mu.Lock()
+	if err != nil {
+		err = &ServerError{l.server, err}
+		p.lost(err)
+		for _, o := range ops {
+			if o.owed {
+				p.ops = append(p.ops, o) // the heartbeat sends it
+			}
+			if o.done != nil {
+				o.done(nil, heard{received: received}, err)
+			}
+		}
+	} else {
+		at := heard{number(reply[0]), received}
+		current := p.learn(sent, at, text(reply[1]))
+		p.back()
+		for i, o := range ops {
+			if o.done != nil {
+				answer, _ := reply[3+i].([]any)
+				o.done(answer, at, nil)
+			}
+		}
+		if !current {
+			p.renounce()
+		}
+	}
+	l.mu.Unlock()
+	l.tell()
+}
+
+// learn takes in the head of a reply: the server's time and generation. It reports
+// whether the reply is of the present generation, not overtaken by one of a later.
+func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
+	if gen != p.gen && sent < p.genSent {
+		return false
+	}
+	slip := p.clock.learn(sent, at.received, at.server)
+	late := max(p.clock.passed(at.server, at.received), 0)
+	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
+	switch {
+	case gen != p.gen:
+		if p.gen != "" {
+			p.renounce()
+		}
+		p.gen, p.genSent = gen, sent
+		p.restore()
+	case slip > slewed || slip < -slewed:
+		p.stepped = true
+		p.renounce()
+		p.restore()
+	case slip != 0:
+		p.restore()
+	}
+	return true
+}
+
+// renounce makes everybody ask again who has not started: what the server
+// promised them is void.
+func (p *partition) renounce() {
+	for _, h := range p.l.hosts {
+		if h.p == p {
+			for _, w := range h.waiters {
+				w.void()
+			}
+		}
+	}
+}
+
+// restore tells the server what this process knows, and waits for nothing.
+func (p *partition) restore() {
+	now := p.l.now()
+	for _, h := range p.l.hosts {
+		if h.p == p {
+			h.restore(now)
+		}
+	}
+	p.flush()
+}
+
+func number(v any) int64 {
+	switch v := v.(type) {
+	case int64:
+		return v
+	case string:
+		n, _ := strconv.ParseInt(v, 10, 64) // step.lua writes nothing else
+		return n
+	}
+	return 0
+}
+
+func duration(v any) time.Duration { return time.Duration(number(v)) * time.Microsecond }
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}

@@ -1,0 +1,280 @@
+// Package redislimit is a [hostlimit.Limiter] that many processes share through
+// one Redis or Valkey: together they are as polite as one.
+//
+//	hosts, err := redislimit.New(redislimit.Config{
+//		Client: redis.NewClient(&redis.Options{Addr: "localhost:6379"}),
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	defer hosts.Close()
+//	transport, err := politeness.New(politeness.Config{UserAgent: ua, Hosts: hosts})
+//
+// What a key promises is what [hostlimit] promises, for all processes together
+// that use the same server and Prefix: no two starts closer than the delay in
+// force, no more than Concurrency in flight, and a refusal seen by one holds all.
+// Give all of them the same Limits.
+//
+// # Time
+//
+// Only the server's clock decides. Each process bounds it on its own monotonic
+// clock, from the replies it gets, and starts a request only while it can prove
+// that the server's clock is within the small window that the server granted (the
+// guard); if it comes too late it asks again, and no turn is lost. So wall clocks
+// of the processes may be wrong by hours, and a paused process doesn't start
+// early. The guard, a millisecond or so on an idle machine, comes on top of each delay.
+//
+// # Failure
+//
+// While the server can't be reached nothing starts, and Acquire returns a
+// *hostlimit.Error that wraps a [*ServerError] ([FailClosed]); or each process
+// goes on by itself at its share of the rate ([FailLocal]). When the server has lost
+// its data, or has just been put into service, nothing starts for 2 s, in which
+// the processes tell it again what they hold. What a process that was killed in those very moments
+// knew is lost: that costs at most one delay per host, and slots that it didn't use any more.
+//
+// A killed process holds its slots until LeaseTTL. Bodies that take longer to
+// read than that must be renewed, see [Lease.Renew].
+//
+// The server should run with maxmemory-policy noeviction: an evicted key is a
+// forgotten debt. Every key has an expiry later than what it owes.
+package redislimit
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Config of a Limiter.
+type Config struct {
+	// Client talks to the server: a *redis.Client (single, or failover through
+	// Sentinel) or a *redis.ClusterClient. Required. The Limiter doesn't close it.
+	// Its timeouts and retries are how long an Acquire waits for a server that doesn't answer.
+	Client redis.UniversalClient
+
+	// Prefix of all keys and channels, so that several fleets can share a server;
+	// "": "politeness:". It must not contain braces, which are hash tags.
+	Prefix string
+
+	// Limits as for one process. MaxInFlight bounds the requests of this process;
+	// all the rest holds for all processes together. MaxHosts has no use here but
+	// for [FailLocal]: keys on the server expire when nothing is owed.
+	Limits hostlimit.Config
+
+	// Failure says what happens while the server can't be reached.
+	Failure Failure
+
+	// Processes is the number of processes that share the limits. FailLocal divides the
+	// rate by it, and requires it; FailClosed has no use for it.
+	Processes int
+
+	// OnFailure, if not nil, is told when the server is lost and when it is back,
+	// once each; a place to record it as evidence. It is called from one of the Limiter's goroutines
+	// and must be quick.
+	OnFailure func(Event)
+}
+
+// Times of the design. Variables, so that tests can do without the waits.
+const (
+	defaultPrefix = "politeness:"
+
+	// A quarantine after a loss of data is long enough for every live process to
+	// reconnect and to tell what it holds, which it does within a heartbeat.
+	quarantine = 2 * time.Second
+	heartbeat  = 250 * time.Millisecond
+
+	// A turn is let go at most a horizon ahead: that is how long a block that is set meanwhile can't
+	// stop it, and how early the process must ask so that no call is on the critical path.
+	horizon = 10 * time.Millisecond
+
+	// A reserved start that isn't claimed this long after its time lapses.
+	claim = time.Second
+
+	// Releases wait this long for another call that can take them along.
+	linger = time.Millisecond
+
+	clusterPartitions = 64
+)
+
+// ErrClosed is returned by methods of a Limiter after Close.
+var ErrClosed = errors.New("redislimit: limiter is closed")
+
+// A Limiter is a hostlimit.Limiter on a server. It is safe for concurrent use.
+// It owns a subscription and a heartbeat; Close ends both.
+type Limiter struct {
+	client    redis.UniversalClient
+	prefix    string
+	server    string
+	cluster   bool
+	terms     *hostlimit.Terms
+	onFailure func(Event)
+	alone     bool             // FailLocal
+	share     hostlimit.Config // of each process then
+	processes int
+
+	quarantine time.Duration
+	base       time.Time // origin of all times of this process
+	proc       string    // names this process on the server
+	ctx        context.Context
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup // every goroutine
+
+	mu        sync.Mutex // never held across a wait
+	closed    bool
+	seq       uint64
+	parts     []*partition
+	hosts     map[string]*host
+	asked     map[string]*waiter // those that the server may push to, by lease id
+	listening bool               // the subscription is up
+	pubsub    *redis.PubSub
+	inFlight  int
+	pending   []*waiter // for a place in MaxInFlight
+	down      int       // partitions whose server can't be reached
+	outage    *outage   // with FailLocal, while there are any
+	events    []Event   // to be told, outside of mu
+}
+
+// New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
+func New(c Config) (*Limiter, error) {
+	return newLimiter(c, quarantine)
+}
+
+func newLimiter(c Config, quarantine time.Duration) (*Limiter, error) {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("redislimit: "+format, args...)) }
+
+	partitions, server, cluster := 1, "", false
+	switch client := c.Client.(type) {
+	case nil:
+		bad("Client: is required")
+	case *redis.Client:
+		server = client.Options().Addr
+	case *redis.ClusterClient:
+		partitions, server, cluster = clusterPartitions, strings.Join(client.Options().Addrs, ","), true
+	default:
+		bad("Client: a %T can't keep a script and its messages together; use *redis.Client or *redis.ClusterClient", client)
+	}
+	if strings.ContainsAny(c.Prefix, "{}") {
+		bad("Prefix: %q contains a brace", c.Prefix)
+	}
+	terms, err := c.Limits.Terms()
+	if err != nil {
+		bad("Limits: %w", err)
+	}
+	switch {
+	case c.Failure != FailClosed && c.Failure != FailLocal:
+		bad("Failure: %d is neither FailClosed nor FailLocal", c.Failure)
+	case c.Processes < 0:
+		bad("Processes: %d is negative", c.Processes)
+	case c.Failure == FailLocal && c.Processes == 0:
+		bad("Processes: FailLocal requires the number of processes")
+	case c.Failure == FailLocal && err == nil:
+		if _, err := share(c.Limits, c.Processes).Terms(); err != nil {
+			bad("Limits, divided by Processes: %w", err)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+
+	if c.Prefix == "" {
+		c.Prefix = defaultPrefix
+	}
+	l := &Limiter{
+		client:     c.Client,
+		prefix:     c.Prefix,
+		server:     server,
+		cluster:    cluster,
+		terms:      terms,
+		onFailure:  c.OnFailure,
+		alone:      c.Failure == FailLocal,
+		processes:  max(c.Processes, 1),
+		quarantine: quarantine,
+		base:       time.Now(),
+		proc:       strings.ToLower(rand.Text()[:12]),
+		hosts:      make(map[string]*host),
+		asked:      make(map[string]*waiter),
+	}
+	for i := range partitions {
+		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}"})
+	}
+	if l.alone {
+		l.share = share(c.Limits, c.Processes)
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.wg.Go(l.listen)
+	l.wg.Go(l.beat)
+	return l, nil
+}
+
+// Close refuses who still waits, tells the server what it doesn't know yet, and
+// ends all goroutines of l. Slots of requests in flight stay taken until
+// their leases are released, which then calls the server from the caller's
+// goroutine. Only the first call does anything; Close always returns nil.
+func (l *Limiter) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		l.wg.Wait()
+		return nil
+	}
+	for _, h := range l.hosts {
+		for _, w := range h.waiters {
+			w.refuse(ErrClosed)
+		}
+	}
+	for _, p := range l.parts {
+		p.flush()
+	}
+	l.closed = true
+	if l.pubsub != nil {
+		_ = l.pubsub.Close() // unblocks listen; there is nothing to do about an error
+	}
+	l.mu.Unlock()
+	l.cancel()
+	l.wg.Wait()
+	return nil
+}
+
+// now is the time on this process's monotonic clock.
+func (l *Limiter) now() time.Duration { return time.Since(l.base) }
+
+// newID names a lease. It carries what step.lua must know of the lease.
+func (l *Limiter) newID(delay, floor time.Duration) string {
+	l.seq++
+	b := make([]byte, 0, 48)
+	b = append(b, l.proc...)
+	b = strconv.AppendUint(append(b, '.'), l.seq, 10)
+	b = strconv.AppendInt(append(b, '.'), micros(delay), 10)
+	b = strconv.AppendInt(append(b, '.'), micros(floor), 10)
+	return string(b)
+}
+
+// micros rounds up: a gap may only grow by it.
+func micros(d time.Duration) int64 {
+	us := int64(d / time.Microsecond)
+	if d%time.Microsecond > 0 {
+		us++
+	}
+	return min(us, 1<<50) // 35 years; step.lua computes in float64
+}
+
+func (l *Limiter) partition(key string) *partition {
+	if len(l.parts) == 1 {
+		return l.parts[0]
+	}
+	f := fnv.New32a()
+	_, _ = f.Write([]byte(key)) // never fails
+	return l.parts[f.Sum32()%uint32(len(l.parts))]
+}
