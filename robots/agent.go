@@ -1,6 +1,9 @@
 package robots
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Agent compiles the rules that hold for one crawler, known by its product tokens in order
 // of preference: the first one that the file names decides, all its groups merged. Where
@@ -16,20 +19,18 @@ import "strings"
 //
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
-	chosen, name := f.choose(product)
-	r := &Rules{group: strings.Clone(name), exact: f.opt.GoogleExact}
-	c := collector{file: f, named: chosen}
-	if chosen != nil {
-		for from := 0; from < len(f.agents); {
-			g := f.agents[from].group
-			to, named := from+1, chosen(&f.agents[from])
-			for ; to < len(f.agents) && f.agents[to].group == g; to++ {
-				named = named || chosen(&f.agents[to])
+	r := &Rules{exact: f.opt.GoogleExact}
+	c := collector{file: f}
+	if named, group := f.choose(product); named != nil {
+		c.named, r.group = named, strings.Clone(group)
+		chosen := -1
+		for i := range f.agents {
+			if a := &f.agents[i]; a.group != chosen {
+				if _, ok := named(a.value); ok {
+					chosen = a.group
+					c.group(f.groups[chosen])
+				}
 			}
-			if named {
-				c.group(f.groups[g])
-			}
-			from = to
 		}
 	}
 	if len(c.extras.licenses) == 0 {
@@ -43,7 +44,7 @@ func (f *File) Agent(product ...string) *Rules {
 // A collector gathers what a crawler's groups say.
 type collector struct {
 	file     *File
-	named    func(*agentLine) bool
+	named    naming
 	patterns []pattern
 	extras   extras
 }
@@ -66,7 +67,9 @@ func (c *collector) group(g group) {
 				}
 			}
 		case kindUserAgent:
-			joined = joined || c.named(&agentLine{value: l.value})
+			if !joined {
+				_, joined = c.named(l.value)
+			}
 		case kindOther:
 			if joined {
 				c.extras.add(&l, exact)
@@ -75,45 +78,106 @@ func (c *collector) group(g group) {
 	}
 }
 
-// choose returns which User-agent lines name the crawler, nil if none does, and the name.
-func (f *File) choose(product []string) (func(*agentLine) bool, string) {
-	var tests []func(*agentLine) (string, bool)
-	if f.opt.GoogleExact {
-		tests = append(tests, func(a *agentLine) (string, bool) {
-			token := leading(a.value, isNameChar)
-			for _, p := range product {
-				if equalFold(token, p) {
-					return token, true
-				}
-			}
-			return "", false
-		})
-	} else {
-		for _, p := range product {
-			if p = ProductToken(p); p == "" || p == "*" {
-				continue
-			}
-			in := isNameChar
-			if leading(p, isNameChar) != p {
-				in = isTokenChar
-			}
-			tests = append(tests, func(a *agentLine) (string, bool) {
-				token := leading(a.value, in)
-				return token, equalFold(token, p)
-			})
-		}
-	}
-	tests = append(tests, func(a *agentLine) (string, bool) { return "*", isGlobal(a.value) })
-	for i, test := range tests {
-		for j := range f.agents {
-			a := &f.agents[j]
-			if i < len(tests)-1 && isGlobal(a.value) {
-				continue // a star is no crawler's name
-			}
-			if name, ok := test(a); ok {
-				return func(a *agentLine) bool { _, ok := test(a); return ok }, name
+// A naming is one way in which a User-agent line can name the crawler. It returns the name,
+// and whether the line does.
+type naming func(value string) (string, bool)
+
+// choose returns the naming by which the crawler's groups are chosen, the first that a line
+// of the file answers to, and the name. It returns nil if there is no such line.
+func (f *File) choose(product []string) (naming, string) {
+	for _, n := range f.namings(product) {
+		for i := range f.agents {
+			if name, ok := n(f.agents[i].value); ok {
+				return n, name
 			}
 		}
 	}
 	return nil, ""
+}
+
+// namings returns the ways to name the crawler, best first.
+func (f *File) namings(product []string) []naming {
+	var exact, patterns, substrings []naming
+	if f.opt.GoogleExact {
+		exact = append(exact, googleNaming(product))
+	} else {
+		for _, p := range product {
+			if p = ProductToken(p); p == "" || isGlobal(p) {
+				continue
+			}
+			exact = append(exact, exactNaming(p))
+			if f.opt.LenientAgents {
+				patterns = append(patterns, f.longest(patternNaming(p)))
+				substrings = append(substrings, f.longest(substringNaming(p)))
+			}
+		}
+	}
+	return slices.Concat(exact, patterns, substrings, []naming{everyone})
+}
+
+// everyone is the naming by a star.
+func everyone(value string) (string, bool) { return "*", isGlobal(value) }
+
+// googleNaming names crawlers as Google's matcher does: any of them, by a token that
+// is taken as it is, so that "FooBot/1.0" is never named, and "" by a line without a name.
+func googleNaming(products []string) naming {
+	return func(value string) (string, bool) {
+		token := leading(value, isNameChar)
+		return token, !isGlobal(value) && slices.ContainsFunc(products, func(p string) bool {
+			return equalFold(token, p)
+		})
+	}
+}
+
+// exactNaming names a crawler by its product token. A token of RFC 9309 is compared to
+// what a line has of one, as Google does, any other to what it has of RFC 9110's.
+func exactNaming(product string) naming {
+	in := isNameChar
+	if leading(product, isNameChar) != product {
+		in = isTokenChar
+	}
+	return func(value string) (string, bool) {
+		token := leading(value, in)
+		return token, equalFold(token, product)
+	}
+}
+
+// patternNaming names a crawler by a pattern of its whole token: "bot*", "*bot", "b*t".
+func patternNaming(product string) naming {
+	product = strings.ToLower(product)
+	return func(value string) (string, bool) {
+		token := leading(value, func(c byte) bool { return c != '/' && !isSpace(c) })
+		if !strings.Contains(token, "*") || strings.Trim(token, "*") == "" {
+			return "", false
+		}
+		p := parsePattern(&line{value: strings.ToLower(token) + "$"}, true)
+		return token, p.matches(product)
+	}
+}
+
+// substringNaming names a crawler by a part of its token, as the convention of 1994
+// recommends: "bot" is FooBot.
+func substringNaming(product string) naming {
+	product = strings.ToLower(product)
+	return func(value string) (string, bool) {
+		token := leading(value, isTokenChar)
+		if token == "" || strings.Contains(token, "*") {
+			return "", false
+		}
+		return token, strings.Contains(product, strings.ToLower(token))
+	}
+}
+
+// longest narrows n to the longest name that lines of the file have by it.
+func (f *File) longest(n naming) naming {
+	best := ""
+	for i := range f.agents {
+		if name, ok := n(f.agents[i].value); ok && len(name) > len(best) {
+			best = name
+		}
+	}
+	return func(value string) (string, bool) {
+		name, ok := n(value)
+		return name, ok && equalFold(name, best)
+	}
 }

@@ -19,19 +19,25 @@ type compiled struct {
 	fans   []fan
 	more   []more
 	wilds  []wild
+	tables []table
 	starts []uint32
 }
 
 // A rule is what a Verdict reports of a pattern, and what decides between patterns.
 type rule struct {
-	off  uint32 // its text as written: text[off:][:len]
-	line uint32
-	rank rank
-	len  uint16 // at most maxLine
+	off    uint32 // its text as written: text[off:][:len]
+	line   uint32
+	packed uint32 // rank, then fifteen bits of len, which is at most maxLine
 }
 
+const lenBits = 15
+
+func (r *rule) rank() rank  { return rank(r.packed >> lenBits) }
+func (r *rule) len() uint32 { return r.packed & (1<<lenBits - 1) }
+
 // A rank orders matching rules: the longer pattern wins, then Allow. (Then the earlier
-// line.) It is twice the length of the escaped pattern, at most 3 x maxLine, plus 1 for Allow.
+// line.) It is twice the length of the escaped pattern, at most 3 x maxLine, plus 1 for
+// Allow: seventeen bits.
 type rank uint32
 
 func rankOf(length int, allow bool) rank {
@@ -45,7 +51,7 @@ func rankOf(length int, allow bool) rank {
 // allows reports what a rule of this rank decides: an empty pattern forbids nothing.
 func (r rank) allows() bool { return r&1 != 0 || r < 2 }
 
-// none is the index of no rule.
+// none is the index of nothing.
 const none = hasMore - 1
 
 // better reports whether rule a decides rather than rule b, both of them matching.
@@ -54,7 +60,7 @@ func (c *compiled) better(a, b uint32) bool {
 		return a != none
 	}
 	x, y := &c.rules[a], &c.rules[b]
-	return x.rank > y.rank || x.rank == y.rank && x.line < y.line
+	return x.rank() > y.rank() || x.rank() == y.rank() && x.line < y.line
 }
 
 // A node of the trie stands for a prefix: its parent's, and its own label.
@@ -77,7 +83,11 @@ const hasMore = 1 << 31
 type more struct {
 	best  uint32 // as node.info
 	exact uint32 // the best rule for a path that is the prefix; none for none
-	wilds        // the patterns that go on after a star
+	up    uint32 // the next more further up that has wilds; none for none
+	wilds uint32 // the patterns that go on after a star: compiled.wilds[wilds:], up to the next more's
+	table uint32 // what finds the wilds, if they are many: tables[table]; none if all are tested one by one, best first
+	depth uint16 // length of the prefix
+	hung  bool   // whether there are wilds
 }
 
 // A fan finds a child by the first byte of its label. All bytes of a normalised pattern
@@ -104,20 +114,20 @@ type wild struct {
 	key  uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
 	len  uint16
 	end  bool // the path must end where the tail does
+	skip bool // the tail begins behind the path's slash
 }
 
-// wilds are those of one prefix. The ones without a key come first, best first: they are
-// tested one by one. The others are found by what the path contains: those whose key
-// has the hash h are compiled.wilds[starts[h]:starts[h+1]], starts counted from table.
-// Few wilds aren't worth a table and are all among the first.
-type wilds struct {
-	from, keyed, to uint32
-	top             uint32 // the best of their rules
-	table           uint32
-	shift           uint8
+// A table finds wilds by what the path contains: those whose key has the hash h are
+// compiled.wilds[starts[h]:starts[h+1]], starts counted from table.starts. The wilds without a key
+// come before them, up to keyed, and are tested one by one, best first.
+type table struct {
+	keyed  uint32
+	top    uint32 // the best rule of all the wilds
+	starts uint32
+	shift  uint8
 }
 
-// fewWilds is how many wilds are tested one by one.
+// fewWilds is how many wilds of a prefix do without a table.
 const fewWilds = 6
 
 // hashKey spreads keys over a table of 1<<(32-shift) places.
@@ -158,11 +168,12 @@ func compile(ps []pattern) compiled {
 	b.arena = make([]byte, 0, size)
 	b.rules = make([]rule, 0, len(b.sorted))
 	b.nodes = make([]node, 1, len(b.sorted)+len(b.sorted)/2+1)
-	b.node(0, 0, len(b.sorted), 0, none)
+	b.node(0, 0, len(b.sorted), 0, none, none)
+	b.more = append(b.more, more{wilds: uint32(len(b.wilds))}) // where the last one's wilds end
 	c := b.compiled
 	c.text = string(b.arena)
 	c.rules, c.nodes, c.fans, c.more = fit(c.rules), fit(c.nodes), fit(c.fans), fit(c.more)
-	c.wilds, c.starts = fit(c.wilds), fit(c.starts)
+	c.wilds, c.tables, c.starts = fit(c.wilds), fit(c.tables), fit(c.starts)
 	return c
 }
 
@@ -188,7 +199,7 @@ func head(s string) uint64 {
 
 // node makes nodes[at] of sorted[lo:hi], the patterns whose prefixes share more than the
 // depth bytes of the parent. best is the parent's best rule.
-func (b *builder) node(at uint32, lo, hi, depth int, best uint32) {
+func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 	if lo == hi {
 		b.nodes[at] = node{info: best} // a root without rules
 		return
@@ -206,7 +217,7 @@ func (b *builder) node(at uint32, lo, hi, depth int, best uint32) {
 	for kids < hi && len(b.at(kids).prefix) == end {
 		kids++
 	}
-	m := more{best: best, exact: none, wilds: wilds{top: none}}
+	m := more{best: best, exact: none, up: up, depth: uint16(end), wilds: uint32(len(b.wilds)), table: none}
 	for lo < kids && b.at(lo).tail == "" {
 		r := b.rule(b.at(lo))
 		if p := b.at(lo); p.end {
@@ -217,22 +228,25 @@ func (b *builder) node(at uint32, lo, hi, depth int, best uint32) {
 		lo++
 	}
 	if lo < kids {
-		m.wilds = b.hang(lo, kids)
+		m.hung, m.table = true, b.hang(lo, kids)
 	}
 	n.info = m.best
-	if m.exact != none || m.wilds.from < m.wilds.to {
+	if m.exact != none || m.hung {
 		n.info = uint32(len(b.more)) | hasMore
 		b.more = append(b.more, m)
+		if m.hung {
+			up = n.info &^ hasMore
+		}
 	}
 	b.nodes[at] = n
-	b.children(at, kids, hi, end, m.best)
+	b.children(at, kids, hi, end, m.best, up)
 	b.nodes[at].label = b.at(start).stored + uint32(depth) // by now every pattern is stored
 }
 
 func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
 
 // children makes the children of nodes[at], one for each byte that follows at depth end in sorted[lo:hi].
-func (b *builder) children(at uint32, lo, hi, end int, best uint32) {
+func (b *builder) children(at uint32, lo, hi, end int, best, up uint32) {
 	var cuts [129]int // where the children begin, and hi
 	n := 0
 	for i := lo; i < hi; i++ {
@@ -258,7 +272,7 @@ func (b *builder) children(at uint32, lo, hi, end int, best uint32) {
 		b.fans = append(b.fans, f)
 	}
 	for i := range n {
-		b.node(kids+uint32(i), cuts[i], cuts[i+1], end, best)
+		b.node(kids+uint32(i), cuts[i], cuts[i+1], end, best, up)
 	}
 }
 
@@ -278,15 +292,18 @@ func (b *builder) rule(p *pattern) uint32 {
 	if p.value < 0 {
 		p.stored = b.keep(p.prefix)
 	}
-	b.rules = append(b.rules, rule{off: text, line: uint32(p.line), rank: p.rank, len: uint16(len(p.text))})
+	b.rules = append(b.rules, rule{off: text, line: uint32(p.line), packed: uint32(p.rank)<<lenBits | uint32(len(p.text))})
 	return uint32(len(b.rules) - 1)
 }
 
 // tail returns where the tail of p is stored, whose prefix is.
 func (b *builder) tail(p *pattern) uint32 {
-	at := p.stored + uint32(len(p.prefix)) + 1
-	if p.value >= 0 && strings.HasPrefix(string(b.arena[at:min(len(b.arena), int(at)+len(p.tail))]), p.tail) {
-		return at
+	at := int(p.stored) + len(p.prefix) + 1
+	if p.slash {
+		at++
+	}
+	if end := at + len(p.tail); p.value >= 0 && end <= len(b.arena) && string(b.arena[at:end]) == p.tail {
+		return uint32(at)
 	}
 	return b.keep(p.tail)
 }
@@ -298,55 +315,60 @@ func (b *builder) keep(s string) uint32 {
 	return at
 }
 
-// hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star.
-func (b *builder) hang(lo, hi int) wilds {
-	w := wilds{from: uint32(len(b.wilds)), top: none}
+// hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star, and
+// returns their table, none if they need none.
+func (b *builder) hang(lo, hi int) uint32 {
+	from := len(b.wilds)
+	top := uint32(none)
 	for i := lo; i < hi; i++ {
 		p := b.at(i)
 		r := b.rule(p)
-		b.wilds = append(b.wilds, wild{tail: b.tail(p), rule: r, len: uint16(len(p.tail)), end: p.end})
-		if b.better(r, w.top) {
-			w.top = r
+		b.wilds = append(b.wilds, wild{tail: b.tail(p), rule: r, len: uint16(len(p.tail)), end: p.end, skip: p.slash})
+		if b.better(r, top) {
+			top = r
 		}
 	}
-	w.to = uint32(len(b.wilds))
-	w.keyed = w.to
-	hung := b.wilds[w.from:]
+	hung := b.wilds[from:]
 	if len(hung) > fewWilds {
 		b.chooseKeys(hung)
 	}
 	slices.SortFunc(hung, func(x, y wild) int {
-		if (x.key == 0) != (y.key == 0) {
+		switch {
+		case (x.key == 0) != (y.key == 0):
 			return cmp.Compare(x.key, y.key)
-		}
-		if b.better(x.rule, y.rule) {
+		case b.better(x.rule, y.rule):
 			return -1
 		}
 		return 1
 	})
-	keyed, _ := slices.BinarySearchFunc(hung, 0, func(x wild, _ int) int {
-		return cmp.Compare(min(x.key, 1), 1)
-	})
-	if keyed == len(hung) {
-		return w
+	keyed := 0
+	for keyed < len(hung) && hung[keyed].key == 0 {
+		keyed++
 	}
-	w.keyed = w.from + uint32(keyed)
+	if keyed == len(hung) {
+		return none
+	}
 	hung = hung[keyed:]
 	size := bits.Len(uint(len(hung)))
-	w.shift = uint8(32 - size)
+	t := table{
+		keyed:  uint32(from + keyed),
+		top:    top,
+		starts: uint32(len(b.starts)),
+		shift:  uint8(32 - size),
+	}
 	slices.SortStableFunc(hung, func(x, y wild) int {
-		return cmp.Compare(hashKey(x.key, w.shift), hashKey(y.key, w.shift))
+		return cmp.Compare(hashKey(x.key, t.shift), hashKey(y.key, t.shift))
 	})
-	w.table = uint32(len(b.starts))
 	i := 0
 	for h := range uint32(1 << size) {
-		b.starts = append(b.starts, w.keyed+uint32(i))
-		for i < len(hung) && hashKey(hung[i].key, w.shift) == h {
+		b.starts = append(b.starts, t.keyed+uint32(i))
+		for i < len(hung) && hashKey(hung[i].key, t.shift) == h {
 			i++
 		}
 	}
-	b.starts = append(b.starts, w.to)
-	return w
+	b.starts = append(b.starts, t.keyed+uint32(i))
+	b.tables = append(b.tables, t)
+	return uint32(len(b.tables) - 1)
 }
 
 // chooseKeys gives each wild the key, of all in its tail, that the fewest others of them share.

@@ -79,7 +79,7 @@ func (r *Rules) ContentUsage(target string) Usage {
 	for i := range r.extra().usages {
 		x := &r.extra().usages[i]
 		if path == "" {
-			path = r.normal(target, nil)
+			path = r.normal(target)
 		}
 		if x.path.rank < longest && u.Line > 0 || !x.path.matches(path) {
 			continue

@@ -20,7 +20,6 @@ type File struct {
 type agentLine struct {
 	value string
 	group int
-	line  int
 }
 
 // A group is a run of User-agent lines and what follows, up to the next group.
@@ -51,7 +50,7 @@ func ParseWith(body []byte, o Options) *File {
 				f.groups = append(f.groups, group{start: l.start, line: l.num - 1, end: len(f.text)})
 				ended = false
 			}
-			f.agents = append(f.agents, agentLine{value: l.value, group: len(f.groups) - 1, line: l.num})
+			f.agents = append(f.agents, agentLine{value: l.value, group: len(f.groups) - 1})
 		case kindAllow, kindDisallow:
 			// Nothing else ends a list: an agent without rules shares those of the next one.
 			ended = true

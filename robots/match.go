@@ -5,17 +5,17 @@ import "strings"
 // match returns the rule that decides for a normalised path, none for none.
 func (c *compiled) match(path string) uint32 {
 	// Down the trie, as far as the path goes along.
-	var stops [16]stop
-	met := stops[:0]
 	var best uint32
+	hung := uint32(none) // the last more that had wilds
 	at, pos := &c.nodes[0], 0
 	for {
 		best = at.info
 		if best&hasMore != 0 {
-			m := &c.more[best&^hasMore]
+			i := best &^ hasMore
+			m := &c.more[i]
 			best = m.best
-			if m.from < m.to {
-				met = append(met, stop{wilds: &m.wilds, pos: pos})
+			if m.hung {
+				hung = i
 			}
 			if pos == len(path) && c.better(m.exact, best) {
 				best = m.exact
@@ -46,25 +46,29 @@ func (c *compiled) match(path string) uint32 {
 		}
 		pos += len(label)
 	}
-	// Only wilds that would win are worth a look.
-	for i := len(met) - 1; i >= 0; i-- {
-		if s := met[i]; c.better(s.wilds.top, best) {
-			best = c.matchWilds(s.wilds, path[s.pos:], best)
-		}
+	for hung != none {
+		m := &c.more[hung]
+		best = c.matchWilds(hung, path[m.depth:], best)
+		hung = m.up
 	}
 	return best
 }
 
-// A stop is a node on the way down that has wilds.
-type stop struct {
-	wilds *wilds
-	pos   int
-}
-
-// matchWilds returns the best of best and those wilds that match what follows their prefix.
-func (c *compiled) matchWilds(w *wilds, rest string, best uint32) uint32 {
-	for i := w.from; i < w.keyed; i++ {
-		x := &c.wilds[i]
+// matchWilds returns the best of best and those wilds of more[i] that match what follows
+// their prefix. Only such as would win are worth a look.
+func (c *compiled) matchWilds(i uint32, rest string, best uint32) uint32 {
+	m := &c.more[i]
+	from, to := m.wilds, c.more[i+1].wilds
+	if m.table != none {
+		t := &c.tables[m.table]
+		if !c.better(t.top, best) {
+			return best
+		}
+		to = t.keyed
+	}
+	wilds := c.wilds[from:to]
+	for i := range wilds {
+		x := &wilds[i]
 		if !c.better(x.rule, best) {
 			break
 		}
@@ -73,30 +77,38 @@ func (c *compiled) matchWilds(w *wilds, rest string, best uint32) uint32 {
 			break
 		}
 	}
-	if w.keyed == w.to || len(rest) < 3 {
+	if m.table == none {
 		return best
 	}
-	starts := c.starts[w.table:]
+	return c.lookUp(&c.tables[m.table], rest, best)
+}
+
+// lookUp is matchWilds for those with a key.
+func (c *compiled) lookUp(t *table, rest string, best uint32) uint32 {
+	if len(rest) < 3 {
+		return best
+	}
+	starts := c.starts[t.starts:][:1<<(32-t.shift)+1]
 	key := uint32(rest[0])<<8 | uint32(rest[1])<<16
 	for i := 2; i < len(rest); i++ {
 		key = key>>8 | uint32(rest[i])<<16
-		h := hashKey(key, w.shift)
+		h := hashKey(key, t.shift)
 		from, to := starts[h], starts[h+1]
 		if from == to {
 			continue
 		}
-		checked := false
+		seen := false
 		for j := from; j < to; j++ {
 			x := &c.wilds[j]
 			if x.key != key || !c.better(x.rule, best) {
 				continue
 			}
-			if !checked {
+			if !seen {
 				// The same three bytes further on bring nothing new.
 				if strings.Index(rest, rest[i-2:i+1]) < i-2 {
 					break
 				}
-				checked = true
+				seen = true
 			}
 			if x.matches(c.text, rest) {
 				best = x.rule
@@ -110,6 +122,9 @@ func (c *compiled) matchWilds(w *wilds, rest string, best uint32) uint32 {
 // one after the other, each as early as can be, which leaves the most to the others.
 func (w *wild) matches(text, rest string) bool {
 	tail := text[w.tail:][:w.len]
+	if w.skip {
+		rest = rest[1:]
+	}
 	if w.end {
 		star := strings.LastIndexByte(tail, '*')
 		last := tail[star+1:]
@@ -141,6 +156,6 @@ func (p *pattern) matches(path string) bool {
 	if !ok || p.tail == "" {
 		return ok && (!p.end || rest == "")
 	}
-	w := wild{len: uint16(len(p.tail)), end: p.end}
+	w := wild{len: uint16(len(p.tail)), end: p.end, skip: p.slash}
 	return w.matches(p.tail, rest)
 }

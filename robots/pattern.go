@@ -9,6 +9,7 @@ import (
 type pattern struct {
 	prefix string // what comes before the first star, or all of it
 	tail   string // what follows that star; empty if the pattern is a mere prefix
+	slash  bool   // prefix is "/" really, which every path has: so that "/*a" and "*b" are found together
 	end    bool   // the path must end where the pattern does: a $
 	rank   rank
 	line   int
@@ -40,6 +41,9 @@ func parsePattern(l *line, exact bool) pattern {
 		p.end = false
 	}
 	p.tail = dropStars(p.tail)
+	if p.prefix == "/" && p.tail != "" {
+		p.prefix, p.slash = "", true
+	}
 	return p
 }
 
@@ -124,16 +128,22 @@ func order(a, b *pattern) int {
 	if c := strings.Compare(a.tail, b.tail); c != 0 {
 		return c
 	}
-	if a.end != b.end {
-		if b.end {
-			return -1
-		}
-		return 1
+	return cmp.Or(compareBool(a.end, b.end), compareBool(a.slash, b.slash),
+		cmp.Compare(b.rank, a.rank), cmp.Compare(a.line, b.line))
+}
+
+// compareBool sorts false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
 	}
-	return cmp.Or(cmp.Compare(b.rank, a.rank), cmp.Compare(a.line, b.line))
+	return 1
 }
 
 // sameMatches reports whether two patterns match the same paths.
 func sameMatches(a, b *pattern) bool {
-	return a.end == b.end && a.prefix == b.prefix && a.tail == b.tail
+	return a.end == b.end && a.slash == b.slash && a.prefix == b.prefix && a.tail == b.tail
 }

@@ -3,6 +3,7 @@ package robots
 import (
 	"strings"
 	"time"
+	"unsafe"
 )
 
 // Rules are a file's rules for one crawler, compiled. They are immutable and
@@ -15,41 +16,73 @@ type Rules struct {
 }
 
 // Test answers whether target may be fetched: path and query as they are sent, what
-// URL.RequestURI returns (EscapedPath loses escapes). A fragment isn't looked at. What doesn't begin with
-// a slash is taken for a URL and cut as by the function Target.
+// URL.RequestURI returns (EscapedPath loses escapes). A fragment isn't looked at. What
+// doesn't begin with a slash is taken for a URL and cut as by the function Target.
+//
+// Test doesn't allocate for targets of up to 2,048 bytes.
 func (r *Rules) Test(target string) Verdict {
-	v := Verdict{Allowed: true, Group: r.group}
-	var buf [512]byte
-	path := r.normal(target, buf[:0])
-	if path == robotsPath && !r.exact {
-		return v
-	}
-	best := r.match(path)
-	if best == none {
-		return v
-	}
-	decided := &r.rules[best]
-	v.Allowed = decided.rank.allows()
-	v.Matched = decided.rank > 1
-	v.Rule = r.text[decided.off:][:decided.len]
-	v.Line = int(decided.line)
-	return v
-}
-
-// normal returns the path that target is compared as; buf may serve to hold it.
-func (r *Rules) normal(target string, buf []byte) string {
 	if target == "" || target[0] != '/' {
 		target = Target(target)
 	}
-	n := plainPrefix(target, r.exact)
-	if n == len(target) {
-		return target
+	if isPlainPath(target) {
+		return r.decide(target)
 	}
 	target = cut(target)
 	if r.exact {
+		return r.decide(target)
+	}
+	return r.normalize(target)
+}
+
+// normalize decides for a target once it is normalised.
+//
+//go:noinline
+func (r *Rules) normalize(target string) Verdict {
+	if len(target) <= 256 {
+		var buf [3 * 256]byte
+		path := appendNormal(buf[:0], target)
+		return r.decide(unsafe.String(unsafe.SliceData(path), len(path)))
+	}
+	return r.normalizeLong(target)
+}
+
+// normalizeLong is normalize with more room.
+//
+//go:noinline
+func (r *Rules) normalizeLong(target string) Verdict {
+	var buf [3 * 2048]byte
+	path := appendNormal(buf[:0], target)
+	return r.decide(unsafe.String(unsafe.SliceData(path), len(path)))
+}
+
+// decide answers for a path as it is compared.
+func (r *Rules) decide(path string) Verdict {
+	if path == robotsPath && !r.exact {
+		return Verdict{Allowed: true, Group: r.group}
+	}
+	best := r.match(path)
+	if best == none {
+		return Verdict{Allowed: true, Group: r.group}
+	}
+	decided := &r.rules[best]
+	return Verdict{
+		Allowed: decided.rank().allows(),
+		Matched: decided.rank() > 1,
+		Rule:    r.text[decided.off:][:decided.len()],
+		Line:    int(decided.line),
+		Group:   r.group,
+	}
+}
+
+// normal returns the path that target is compared as.
+func (r *Rules) normal(target string) string {
+	if target == "" || target[0] != '/' {
+		target = Target(target)
+	}
+	if target = cut(target); r.exact {
 		return target
 	}
-	return string(appendNormal(buf, target))
+	return string(appendNormal(nil, target))
 }
 
 // robotsPath is what every crawler may fetch (RFC 9309 section 2.2.2).
@@ -66,17 +99,26 @@ func cut(s string) string {
 	return s
 }
 
-func plainPrefix(s string, exact bool) int {
+// isPlainPath reports whether s is of bytes only that neither cutting nor normalisation
+// touches. It may be wrong about paths that contain unusual bytes. It looks at eight bytes at once.
+func isPlainPath(s string) bool {
+	const ones, high = 0x0101010101010101, 0x8080808080808080
+	for len(s) >= 8 {
+		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+		star := x ^ ones*'*'
+		// The high bit of a byte is set where the byte is below '&' (as NUL, #, $ and % are), beyond ASCII, or a star.
+		if (x-ones*'&'|x|(star-ones)&^star)&high != 0 {
+			return false
+		}
+		s = s[8:]
+	}
 	for i := range len(s) {
-		switch c := s[i]; {
-		case c == 0, c == '#':
-			return i
-		case exact:
-		case c == '%', c == '*', c == '$', c >= 0x80:
-			return i
+		if c := s[i]; c < '&' || c >= 0x80 || c == '*' {
+			return false
 		}
 	}
-	return len(s)
+	return true
 }
 
 // extras are what groups say beside rules. Most say little, so Rules keep a pointer.

@@ -20,10 +20,10 @@ type Shape struct {
 // Shapes are those of real files at the median, the 95th and the 99th percentile of length,
 // one of the second with as many wildcards as shops have, and one of the longest.
 var Shapes = []Shape{
-	{Name: "small", Rules: 24, Wild: 10, Width: 24},
-	{Name: "medium", Rules: 400, Wild: 2, Width: 22},
+	{Name: "small", Rules: 24, Wild: 40, Width: 25},
+	{Name: "medium", Rules: 400, Wild: 0, Width: 22},
 	{Name: "medium-w", Rules: 1034, Wild: 50, Width: 17},
-	{Name: "large", Rules: 12936, Wild: 10, Width: 21},
+	{Name: "large", Rules: 12936, Wild: 25, Width: 21},
 }
 
 var words = strings.Fields(`account admin ajax api app archive article assets author basket blog brand
