@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -30,7 +31,8 @@ type host struct {
 	name     uint32 // where the key is in shard.names; next free host
 	nameLen  uint32 // its length; noName for a free host
 	busy     uint32 // 1 + index in shard.busy; 0: nobody holds or wants the key
-	refusals uint16 // in a row; > 0: blocked, or waiting for a probe's success
+	refusals uint8  // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
+	cause    cause  // of the last refusal; only if refusals > 0
 	expired  uint8  // leases taken back and not reported yet
 	source   source // what decided gap
 }
@@ -46,6 +48,34 @@ const (
 
 func (s source) String() string {
 	return [...]string{"random", "crawl-delay", "adaptive"}[s]
+}
+
+// A cause is what refused, in a byte: a status from 400 to 599 as status - 398.
+type cause uint8
+
+const (
+	byOther   cause = iota // a status outside of that
+	byNetwork              // no response
+)
+
+func causeOf(o Outcome) cause {
+	switch {
+	case o.Status == 0:
+		return byNetwork
+	case o.Status >= 400 && o.Status <= 599:
+		return cause(o.Status - 398)
+	}
+	return byOther
+}
+
+func (c cause) String() string {
+	switch c {
+	case byOther:
+		return "refused"
+	case byNetwork:
+		return "network error"
+	}
+	return "status " + strconv.Itoa(int(c)+398)
 }
 
 // earliest is when the gap to the start before is over for a request with this floor.
@@ -106,11 +136,11 @@ func (h *host) refuse(r *refusals, now int64, o Outcome, ord, starts uint64) boo
 		return false
 	}
 	n := h.refusals
-	if n < math.MaxUint16 {
+	if n < math.MaxUint8 {
 		n++
 	}
 	until := add(now, r.stay(int(n), o.RetryAfter)) // may panic, so before anything is changed
-	h.refusals, h.until, h.blockOrd = n, until, starts
+	h.refusals, h.until, h.blockOrd, h.cause = n, until, starts, causeOf(o)
 	return true
 }
 

@@ -15,7 +15,8 @@ type HostState struct {
 
 	Next         time.Time // earliest start of the head of the queue, or of the next request; in the past if it could start
 	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
-	Refusals     int       // refusals in a row; positive after a block's end too, until a probe succeeds
+	BlockedBy    string    // what set the block: "status 429", "network error"; empty if the key isn't blocked
+	Refusals     int       // refusals in a row, 255 for more; positive after a block's end too, until a probe succeeds
 	Probing      bool      // a first request after a block is in flight
 
 	Delay       time.Duration // delay in force since the last start
@@ -81,7 +82,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 		if h.refusals > 0 {
 			next = max(next, h.until)
 			if h.until > now {
-				st.BlockedUntil = m.at(h.until)
+				st.BlockedUntil, st.BlockedBy = m.at(h.until), h.cause.String()
 			}
 			if now >= add(h.until, m.refusals.forgive) {
 				st.Refusals = 0

@@ -36,7 +36,7 @@ type lease struct {
 	observed, released bool
 	expired            bool
 	blocked, cleared   bool
-	refusals           uint16
+	refusals           uint8
 	until              int64 // 0: not blocked
 }
 

@@ -1,0 +1,32 @@
+package hostlimit
+
+import (
+	"errors"
+	"testing"
+	"unsafe"
+)
+
+func TestCauseTellsWhatRefused(t *testing.T) {
+	for _, test := range []struct {
+		o    Outcome
+		want string
+	}{
+		{Outcome{Status: 429}, "status 429"},
+		{Outcome{Status: 400}, "status 400"},
+		{Outcome{Status: 599}, "status 599"},
+		{Outcome{Err: errors.New("reset")}, "network error"},
+		{Outcome{Status: 999}, "refused"},
+		{Outcome{Status: 302}, "refused"},
+	} {
+		if got := causeOf(test.o).String(); got != test.want {
+			t.Errorf("cause of %+v: %q, want %q", test.o, got, test.want)
+		}
+	}
+}
+
+// A host is a line of the cache: what a million of them cost depends on it.
+func TestHostIsOneLineOfTheCache(t *testing.T) {
+	if size := unsafe.Sizeof(host{}); size != 64 {
+		t.Errorf("%d bytes, want 64", size)
+	}
+}
