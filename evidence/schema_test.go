@@ -1,0 +1,183 @@
+package evidence_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// allTypes are all types of decisions.
+var allTypes = []evidence.Type{
+	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
+	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Fetched,
+	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
+	evidence.NoIndex, evidence.LogClosed,
+}
+
+func readSchema(t *testing.T) map[string]any {
+	t.Helper()
+	b, err := os.ReadFile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s map[string]any
+	if err := json.Unmarshal(b, &s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// validate returns how v fails the JSON Schema s. It knows the keywords that
+// schema.json uses, and fails at any other.
+func validate(root, s map[string]any, v any, at string) (problems []string) {
+	bad := func(format string, args ...any) {
+		problems = append(problems, at+": "+fmt.Sprintf(format, args...))
+	}
+	object, _ := v.(map[string]any)
+	text, isText := v.(string)
+	number, isNumber := v.(float64)
+	for keyword, want := range s {
+		switch keyword {
+		case "$schema", "$id", "$defs", "title", "description", "then":
+		case "$ref":
+			name := strings.TrimPrefix(want.(string), "#/$defs/")
+			problems = append(problems, validate(root, root["$defs"].(map[string]any)[name].(map[string]any), v, at)...)
+		case "type":
+			kind := map[reflect.Kind]string{reflect.Map: "object", reflect.String: "string", reflect.Float64: "number", reflect.Bool: "boolean"}[reflect.ValueOf(v).Kind()]
+			if kind != want && !(want == "integer" && kind == "number" && number == math.Trunc(number)) {
+				bad("%v is a %s, not a %s", v, kind, want)
+			}
+		case "required":
+			for _, name := range want.([]any) {
+				if _, ok := object[name.(string)]; !ok {
+					bad("no %s", name)
+				}
+			}
+		case "properties":
+			for name, sub := range want.(map[string]any) {
+				if member, ok := object[name]; ok {
+					problems = append(problems, validate(root, sub.(map[string]any), member, at+"."+name)...)
+				}
+			}
+		case "const":
+			if v != want {
+				bad("%v is not %v", v, want)
+			}
+		case "anyOf":
+			if !slices.ContainsFunc(want.([]any), func(sub any) bool { return len(validate(root, sub.(map[string]any), v, at)) == 0 }) {
+				bad("%v is none of those", v)
+			}
+		case "allOf":
+			for _, sub := range want.([]any) {
+				problems = append(problems, validate(root, sub.(map[string]any), v, at)...)
+			}
+		case "if":
+			if len(validate(root, want.(map[string]any), v, at)) == 0 {
+				problems = append(problems, validate(root, s["then"].(map[string]any), v, at)...)
+			}
+		case "minLength":
+			if isText && len(text) < int(want.(float64)) {
+				bad("too short")
+			}
+		case "pattern":
+			if isText && !regexp.MustCompile(want.(string)).MatchString(text) {
+				bad("%q doesn't match %s", text, want)
+			}
+		case "format":
+			if _, err := time.Parse(time.RFC3339Nano, text); want != "date-time" || err != nil {
+				bad("%v", err)
+			}
+		case "minimum":
+			if isNumber && number < want.(float64) {
+				bad("%v is below %v", number, want)
+			}
+		case "exclusiveMinimum":
+			if isNumber && number <= want.(float64) {
+				bad("%v is not above %v", number, want)
+			}
+		case "maximum":
+			if isNumber && number > want.(float64) {
+				bad("%v is above %v", number, want)
+			}
+		default:
+			bad("keyword %s", keyword)
+		}
+	}
+	return problems
+}
+
+func TestSchemaHoldsForEveryRecord(t *testing.T) {
+	schema := readSchema(t)
+	properties := schema["properties"].(map[string]any)
+	check := func(name string, b []byte) {
+		t.Helper()
+		var v map[string]any
+		if err := json.Unmarshal(b, &v); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range validate(schema, schema, v, name) {
+			t.Error(p)
+		}
+		for member := range v {
+			if properties[member] == nil {
+				t.Errorf("%s: member %q isn't in the schema", name, member)
+			}
+		}
+	}
+	for _, typ := range allTypes {
+		d := full(t)
+		d.Type, d.Status, d.Confidence, d.Limit, d.SHA256 = typ, 200, "low", "pages", strings.Repeat("0a", 32)
+		switch typ {
+		case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.HostBlocked:
+			d.Allowed = false
+		}
+		for _, text := range lines(write(t, []evidence.Decision{d}, evidence.Chained())) {
+			check(string(typ), text)
+		}
+	}
+	for i, text := range lines(write(t, crawl(2, 30))) {
+		check(fmt.Sprintf("line %d of a crawl", i+1), text)
+	}
+}
+
+func TestSchemaKnowsEveryType(t *testing.T) {
+	var known []evidence.Type
+	for _, c := range readSchema(t)["properties"].(map[string]any)["type"].(map[string]any)["anyOf"].([]any) {
+		known = append(known, evidence.Type(c.(map[string]any)["const"].(string)))
+	}
+	if !slices.Equal(known, allTypes) {
+		t.Errorf("schema knows %v", known)
+	}
+}
+
+func TestSchemaRefusesWhatIsNoRecord(t *testing.T) {
+	schema := readSchema(t)
+	for _, in := range []string{
+		`{}`, `{"type":"started"}`,
+		`{"type":"nonsense","timestamp":"2026-11-21T03:04:05Z","allowed":true}`,
+		`{"type":"retried","timestamp":"yesterday","allowed":true}`,
+		`{"type":"retried","timestamp":"2026-11-21T03:04:05Z","allowed":1}`,
+		`{"type":"retried","timestamp":"2026-11-21T03:04:05+01:00","allowed":true}`,
+		`{"type":"retried","timestamp":"2026-11-21T03:04:05Z","allowed":true,"delay":"1s"}`,
+		`{"type":"retried","timestamp":"2026-11-21T03:04:05Z","allowed":true,"status":200.5}`,
+		`{"type":"blocked_by_robots","timestamp":"2026-11-21T03:04:05Z","allowed":true,"url":"http://h/","host":"h"}`,
+		`{"type":"fetched","timestamp":"2026-11-21T03:04:05Z","allowed":true}`,
+	} {
+		var v any
+		if err := json.Unmarshal([]byte(in), &v); err != nil {
+			t.Fatal(err)
+		}
+		if len(validate(schema, schema, v, "record")) == 0 {
+			t.Errorf("valid: %s", in)
+		}
+	}
+}
