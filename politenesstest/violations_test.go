@@ -145,7 +145,7 @@ func TestViolations(t *testing.T) {
 
 		// Concurrency.
 		{"two at once", rules{Concurrency: 2}, func(s *script, _ *politenesstest.Site) {
-			s.hold(0, 10*second, "/1").hold(1*second, 2*second, "/2").hold(3*second, second, "/3")
+			s.hold(0, 10*second, "/1").hold(1*second, 2*second, "/2").hold(3001*ms, second, "/3")
 		}, nil},
 		{"three at once", rules{Concurrency: 2}, func(s *script, _ *politenesstest.Site) {
 			s.hold(0, 10*second, "/1").hold(1*second, 2*second, "/2").hold(2999*ms, second, "/3")
@@ -169,8 +169,9 @@ func TestViolations(t *testing.T) {
 			s.fetch(0, "/1").fetch(999*ms, "/2").fetch(second, "/3").fetch(1001*ms, "/4").fetch(4*second, "/5")
 		}, []string{"block 4 1"}},
 		{"the longest block", rules{}, func(s *script, a *politenesstest.Site) {
-			a.Handle("/1", politenesstest.Status(429, "Retry-After", "9")).Handle("/2", politenesstest.Status(429, "Retry-After", "2"))
-			s.fetch(0, "/1").fetch(0, "/2").fetch(second, "/3").fetch(8*second, "/3").fetch(9*second, "/3")
+			a.Handle("/1", politenesstest.Slow(2*ms, politenesstest.Status(429, "Retry-After", "9"))).
+				Handle("/2", politenesstest.Status(429, "Retry-After", "2"))
+			s.fetch(0, "/1").fetch(ms, "/2").fetch(second, "/3").fetch(9*second, "/3").fetch(9002*ms, "/3")
 		}, []string{"block 3 1", "block 4 1"}},
 		{"a date by the server's clock", rules{}, func(s *script, a *politenesstest.Site) {
 			a.Handle("/1", politenesstest.Status(429, "Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT", "Date", "Fri, 31 Dec 1999 23:59:49 GMT"))

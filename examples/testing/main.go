@@ -1,0 +1,43 @@
+// Testing shows how to test a crawler: watcher.go is the crawler, and
+// watcher_test.go lets it run for a virtual week over a fake web, in well under
+// a second.
+//
+//	go test -v ./examples/testing
+//
+// The crawler works, too; it tells when one of the pages changes:
+//
+//	go run ./examples/testing -every 10m URL...
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	every := flag.Duration("every", time.Hour, "`time` between two rounds")
+	flag.Parse()
+	if flag.NArg() == 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	transport, err := newTransport(http.DefaultTransport)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testing:", err)
+		os.Exit(1)
+	}
+	w := &watcher{
+		client: &http.Client{Transport: transport},
+		every:  *every,
+		report: func(v visit) { fmt.Println(time.Now().Format(time.TimeOnly), v) },
+	}
+	w.run(ctx, flag.Args())
+}
