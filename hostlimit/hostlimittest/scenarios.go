@@ -188,7 +188,8 @@ func cancelled(s *scene) {
 	cancel()
 	s.done(holder)
 	wg.Wait()
-	s.audit() // with a turn lost, the numbers have a hole
+	s.whole = true // with a turn lost, the numbers have a hole
+	s.audit()
 }
 
 func doneContext(s *scene) {

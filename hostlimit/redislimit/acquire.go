@@ -69,6 +69,7 @@ type waiter struct {
 	next    time.Duration // when to act without being woken
 	busy    time.Duration // since when every slot is held by started requests; 0: not so
 	timeup  bool          // the slot timeout is over unless the server says otherwise
+	listens bool          // when it asked last, the server could push to it
 	misses  int           // starts that were too late, in a row
 	holds   bool          // a place in MaxInFlight
 	expired int           // leases taken back by this turn
@@ -180,9 +181,12 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 
 // act does what is due. It is the one place that decides when to ask and when to start.
 func (w *waiter) act(now time.Duration) {
+	if w.limit > 0 && now >= w.limit && !w.byContext && w.phase != asking && w.phase != done {
+		w.refuse(w.late(max(now, w.h.next, w.h.until), w.h.until > now))
+	}
 	switch w.phase {
 	case parked:
-		w.next = 0
+		w.next = w.limit
 		if w.h.waiters[0] == w {
 			w.ask()
 		}
@@ -193,7 +197,9 @@ func (w *waiter) act(now time.Duration) {
 		}
 	case granted:
 		w.try(now)
-	case asking, pending, done:
+	case pending:
+		w.next = w.limit
+	case asking, done:
 		w.next = 0
 	}
 }
@@ -224,7 +230,7 @@ func (w *waiter) question(ahead int) {
 		wait = max(int64((w.limit-w.l.now())/time.Microsecond), 0)
 	}
 	listens := 0
-	if w.l.listening {
+	if w.listens = w.l.listening; w.listens {
 		listens = 1
 	}
 	w.h.p.add(op{
@@ -282,12 +288,19 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		w.phase = probing
 		w.h.account(now, block)
 		w.next = now + pollProbe
-		if !w.l.listening {
+		if !w.listens {
 			w.next = now + pollDeaf
+		}
+		if w.limit > 0 {
+			w.next = min(w.next, w.limit)
 		}
 	case "LATE":
 		w.phase = parked // the server has forgotten it
-		w.refuse(w.late(clock.surely(number(reply[1]), now), text(reply[2]) == "b"))
+		start, blocked := clock.surely(number(reply[1]), now), text(reply[2]) == "b"
+		if blocked {
+			start = max(start, w.h.until)
+		}
+		w.refuse(w.late(start, blocked))
 	}
 }
 
@@ -306,10 +319,13 @@ func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64,
 	}
 	w.timeup = false
 	w.next = now + pollQueue + place*time.Millisecond
-	if !w.l.listening {
+	if !w.listens {
 		w.next = now + pollDeaf + place*w.least
 	}
 	w.next = min(w.next, max(clock.surely(expiry, now), now+time.Millisecond))
+	if w.limit > 0 {
+		w.next = min(w.next, w.limit)
+	}
 	if w.busy > 0 {
 		w.next = min(w.next, w.slotTimeout())
 	}
@@ -319,10 +335,12 @@ func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64,
 func (w *waiter) reserve(us int64, why blame, now time.Duration) {
 	w.phase = reserved
 	due := w.h.p.clock.surely(us, now)
+	if why == block {
+		due = w.h.blockedUntil(us, now)
+	}
 	w.next = max(due-w.h.p.horizon()*3/4, 1)
 	w.h.account(now, why)
-	if why == block && due > w.h.until {
-		w.h.until = due
+	if why == block {
 		w.h.weed()
 	}
 }

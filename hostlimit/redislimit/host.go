@@ -21,12 +21,13 @@ type host struct {
 	probe   chan struct{}     // closed when a probe has its answer; for FailLocal
 
 	// All that must outlive a loss of data, on this process's clock.
-	next     time.Duration // the next start isn't earlier
-	last     time.Duration // the last start wasn't later; only if started
-	started  bool
-	until    time.Duration // end of the block
-	refusals int
-	blocked  time.Duration // when a block became known here: turns granted before are void
+	next        time.Duration // the next start isn't earlier
+	last        time.Duration // the last start wasn't later; only if started
+	started     bool
+	until       time.Duration // end of the block
+	untilServer int64         // which is that on the server's clock
+	refusals    int
+	blocked     time.Duration // when a block became known here: turns granted before are void
 
 	// What the waiters wait for, and for how long they did.
 	blame  blame
@@ -73,6 +74,16 @@ func (h *host) owes(now time.Duration) bool {
 func (h *host) account(now time.Duration, next blame) {
 	h.waited[h.blame] += now - h.since
 	h.since, h.blame = now, next
+}
+
+// blockedUntil notes the end of a block as the server tells it, and returns it on
+// this process's clock: the same for the same block, although the bounds on the server's clock move.
+func (h *host) blockedUntil(us int64, now time.Duration) time.Duration {
+	if us != h.untilServer {
+		h.untilServer = us
+		h.until = max(h.until, h.p.clock.surely(us, now))
+	}
+	return h.until
 }
 
 // refused notes a block.

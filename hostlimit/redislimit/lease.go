@@ -87,13 +87,17 @@ func (t *lease) Observe(o hostlimit.Outcome) {
 		return
 	}
 	t.observed = true
+	if now := l.now(); !wait && h.refusals > 0 && h.until > now {
+		t.effect.Refusals, t.effect.Until = h.refusals, l.base.Add(h.until)
+	}
 	if !wait && adaptive < 0 {
 		l.mu.Unlock()
 		return
 	}
 	now := l.now()
 	if refused && t.began > h.blocked {
-		h.refused(now, now+min(more, first), t.refusals+1)
+		// Those of this process who were let go already ask again.
+		h.blocked = now
 		for _, w := range h.waiters {
 			if w.phase == granted {
 				w.poke()
@@ -136,14 +140,13 @@ func (t *lease) learn(reply []any, at heard, kind string) (latest time.Duration)
 	changed, us, refusals := number(reply[0]) == 1, number(reply[1]), int(number(reply[2]))
 	t.effect.Refusals = refusals
 	if us > at.server {
-		until := clock.surely(us, at.received)
-		t.effect.Until = t.l.base.Add(until)
-		h.until = max(h.until, until)
+		t.effect.Until = t.l.base.Add(h.blockedUntil(us, at.received))
 	}
 	h.refusals = refusals
 	switch {
 	case changed && kind == "refused":
 		t.effect.Blocked = true
+		h.refused(at.received, h.until, refusals)
 		return clock.surely(number(reply[3]), at.received)
 	case changed:
 		t.effect.Cleared = true

@@ -36,7 +36,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 				answered <- answer{err: err}
 				return
 			}
-			next := max(h.p.clock.surely(number(reply[0]), at.received)+ahead, at.received)
+			next := max(h.p.clock.surely(number(reply[0]), at.received)+ahead, h.until, at.received)
 			answered <- answer{at: l.base.Add(next)}
 		},
 	})
