@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // waitTurn reserves a page and waits for a slot on the host and for the host's
@@ -17,7 +18,12 @@ func (trip *trip) waitTurn() error {
 			return err
 		}
 	}
+	sent := func() {}
+	if trip.exempt {
+		ctx, sent = robotscache.Queue(ctx) // our own wait isn't the origin's slowness
+	}
 	lease, err := t.hosts.Acquire(ctx, trip.host, trip.floor)
+	sent()
 	if err != nil {
 		return trip.noTurn(err)
 	}
