@@ -138,6 +138,42 @@ func (r Report) String() string {
 	return b.String()
 }
 
+// A Check is one promise and how the log proves it.
+type Check struct {
+	Promise string // "delays kept"
+	Broken  int    // how often it was broken
+	Proof   string // what was put to the test: "123 gaps between starts"
+}
+
+// Checks returns the promises one by one, for showing.
+func (r Report) Checks() []Check {
+	check := func(promise, proof string, kinds ...Kind) Check {
+		c := Check{Promise: promise, Proof: proof}
+		for _, k := range kinds {
+			c.Broken += r.Broken[k]
+		}
+		return c
+	}
+	whole := "lines aren't numbered"
+	switch {
+	case r.Proofs.Chained:
+		whole = "numbered and chained"
+	case r.Proofs.Numbered:
+		whole = "numbered, not chained"
+	}
+	p := r.Proofs
+	return []Check{
+		check("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap),
+		check("slots kept", count(p.Slots, "start"), BrokenConcurrency),
+		check("blocks kept", count(p.Blocks, "block"), BrokenBlock),
+		check("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
+		check("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict),
+		check("budget kept", count(p.Budget, "limit")+" near or reached", BrokenBudget),
+		check("every start ended", count(p.Ends, "start"), MissingEnd),
+		check("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable),
+	}
+}
+
 // slowest is how many hosts the text names.
 const slowest = 10
 
@@ -158,36 +194,16 @@ func (r Report) WriteText(w io.Writer) error {
 	b.WriteString("\n\n")
 
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(what, proof string, kinds ...Kind) {
-		broken := 0
-		for _, k := range kinds {
-			broken += r.Broken[k]
-		}
+	for _, c := range r.Checks() {
 		verdict := "ok"
-		if broken > 0 {
-			verdict = fmt.Sprintf("BROKEN %d times", broken)
-			if broken == 1 {
-				verdict = "BROKEN once"
-			}
+		switch {
+		case c.Broken == 1:
+			verdict = "BROKEN once"
+		case c.Broken > 1:
+			verdict = fmt.Sprintf("BROKEN %d times", c.Broken)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", what, verdict, proof)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Promise, verdict, c.Proof)
 	}
-	p := r.Proofs
-	row("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap)
-	row("slots kept", count(p.Slots, "start"), BrokenConcurrency)
-	row("blocks kept", count(p.Blocks, "block"), BrokenBlock)
-	row("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots)
-	row("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict)
-	row("budget kept", count(p.Budget, "limit")+" reached or near", BrokenBudget)
-	row("every start ended", count(p.Ends, "start"), MissingEnd)
-	whole := "lines aren't numbered"
-	switch {
-	case p.Chained:
-		whole = "numbered and chained"
-	case p.Numbered:
-		whole = "numbered, not chained"
-	}
-	row("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable)
 	table.Flush()
 
 	if len(r.Hosts) > 0 {
