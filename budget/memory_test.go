@@ -100,11 +100,14 @@ func TestEachLimitRefuses(t *testing.T) {
 		{"pages left", budget.Limits{Pages: 3}, pages(host, 2), nil, false},
 		{"pages", budget.Limits{Pages: 3}, pages(host, 3), &budget.Error{Limit: budget.Pages, Used: 3, Want: 1, Max: 3}, true},
 		{
-			"pages of a host", budget.Limits{PagesPerHost: 2}, pages(host, 2),
+			"pages of a host",
+			budget.Limits{PagesPerHost: 2},
+			pages(host, 2),
 			&budget.Error{Limit: budget.PagesPerHost, Host: host, Used: 2, Want: 1, Max: 2}, false,
 		},
 		{
-			"bytes", budget.Limits{Bytes: 10},
+			"bytes",
+			budget.Limits{Bytes: 10},
 			func(t *testing.T, m *budget.Memory) { take(t, m, 10, 10); m.SettleBytes(t.Context(), 10, 10) },
 			&budget.Error{Limit: budget.Bytes, Used: 10, Want: 1, Max: 10}, true,
 		},
