@@ -20,16 +20,17 @@
 //	})
 //
 // A [Site] is scripted by its methods, which can be called again at any time,
-// also while the crawl runs: a robots.txt that changes, a site that is [Site.Down], a
-// [Site.Storm] of 429. A single path is scripted by an [http.Handler]; beside the
+// also while the crawl runs: a robots.txt that changes, a site that is [Site.Down],
+// a [Site.Storm] of 429. A single path is scripted by an [http.Handler]; beside the
 // ones of net/http (http.RedirectHandler and the like) there are [Text], [Status],
-// [Bytes], [Drip], [Slow], [InTurn] and [Drop], which can be put into one another and
-// serve in an httptest.Server too:
+// [Bytes], [Drip], [Slow], [InTurn] and [Drop], which can be put into one another
+// and serve in an httptest.Server too:
 //
 //	site.Handle("/flaky", politenesstest.InTurn(
-//		politenesstest.Drop(),                                   // a network error,
-//		politenesstest.Status(503, "Retry-After", "5"),          // an overloaded server,
-//		politenesstest.Slow(time.Minute, politenesstest.Text("hello")))) // then a slow answer, for ever
+//		politenesstest.Drop(),                          // a network error,
+//		politenesstest.Status(503, "Retry-After", "5"), // an overloaded server,
+//		politenesstest.Slow(time.Minute, politenesstest.Text("hello")), // then a slow answer, for ever
+//	))
 //
 // # What is like http.Transport
 //
@@ -45,10 +46,11 @@
 //
 // Handlers run as in a server: each in a goroutine of its own, with output that is
 // handed over when the handler flushes, has written 4 KiB, or returns, and a
-// request context that is done once the client has gone: its context is done, or the body was
-// closed or read to its end. Writes then fail. The goroutine ends when the
-// handler returns, so a handler that waits should watch its request's context, as
-// all of this package do; one that sleeps on must be outslept before a bubble ends. A
-// body that is neither read to its end nor closed holds its handler if that has more than 64 KiB
-// left to say, and its [Request.End] stays zero: it is a leak, and a bubble reports it.
+// request context that is done once the client has gone: its context is done, or
+// the body was closed or read to its end. Writes then fail. The goroutine ends
+// when the handler returns, so a handler that waits should watch its request's
+// context, as all of this package do; one that sleeps on must be outslept before
+// a bubble ends. A body that is neither read to its end nor closed holds a handler
+// that has more than 64 KiB left to say, which a bubble reports as a deadlock, and
+// its Request.End stays zero.
 package politenesstest

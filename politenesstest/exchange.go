@@ -30,7 +30,8 @@ type exchange struct {
 // maxRobots is how much of a robots.txt is kept, which is as much as crawlers parse.
 const maxRobots = 500 << 10
 
-// run sends the request to site, nil for an unknown one, and returns the response once its headers are there.
+// run sends the request to site, nil for an unknown one, and returns the
+// response once its headers are there.
 func (x *exchange) run(site *Site) (*http.Response, error) {
 	ctx := x.req.Context()
 	body, err := readAll(x.req)

@@ -23,7 +23,8 @@ type Rules struct {
 	// Empty: what each request's own User-Agent header says.
 	Agent string
 	// Refusals are the statuses whose Retry-After closes the host to every request
-	// that starts later. nil: 429 alone. A refusal without a Retry-After names no time and closes nothing.
+	// that starts later. nil: 429 alone. A refusal without a Retry-After names no
+	// time and closes nothing.
 	Refusals []int
 	// HostKey groups requests for gaps, concurrency and blocks. nil: by host, with
 	// its port unless that is the scheme's. Robots.txt always holds for its origin.

@@ -98,8 +98,8 @@ func (s *Site) Latency(d time.Duration) *Site {
 }
 
 // Down makes every request to the site fail with err, as if there were no
-// connection: syscall.ECONNREFUSED, for instance. With nil the site is up again. For single paths
-// there is [Drop].
+// connection: syscall.ECONNREFUSED, for instance. With nil the site is up again.
+// For single paths there is [Drop].
 func (s *Site) Down(err error) *Site {
 	return s.set(func() { s.down = err })
 }

@@ -71,7 +71,8 @@ func (s *stream) serve(h http.Handler, r *http.Request) {
 	returned = true
 }
 
-// finish ends the stream: what was written is handed over, or lost if the handler did not return.
+// finish ends the stream: what was written is handed over, or lost if the handler
+// did not return.
 func (s *stream) finish(returned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +170,8 @@ func (s *stream) write(p []byte) (int, error) {
 	return n, nil
 }
 
-// read moves what there is into p. It reports zero and no error if the handler has not said more yet.
+// read moves what there is into p. It reports zero and no error if the handler
+// has not said more yet.
 func (s *stream) read(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,14 +59,15 @@ func (v Violation) String() string {
 //     the crawl-delay and request-rate of robots.txt;
 //   - starts while Rules.Concurrency requests were in flight on the host;
 //   - starts after a 429 with Retry-After had been answered, before its time was over;
-//   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where it is redirected to, are
-//     free of this check, and of no other.
+//   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
+//     it is redirected to, are free of this check, and of no other.
 //
 // The robots.txt in force is the one that the crawler had fetched when the request
 // started, for as long as Rules.RobotsMaxAge; for a crawler that has not
-// asked, the one that the site would have served (unless a Handle or Sequence does). As RFC
-// 9309 has it, 4xx other than 429 allows everything, as do more than five redirects. A
-// crawl-delay that has grown binds from the second start on that follows its fetch.
+// asked, the one that the site would have served (unless a Handle or Sequence
+// does). As RFC 9309 has it, 4xx other than 429 allows everything, as do more than
+// five redirects. A crawl-delay that has grown binds from the second start on that
+// follows its fetch.
 //
 // What happens at one instant is forgiven where its order can't be known: a start at
 // the very time of a refusal is none into a block.

@@ -30,7 +30,8 @@ type Web struct {
 	robotsAt map[string]struct{} // URLs that a robots.txt was redirected to
 }
 
-// An instant numbers what happens, so that things at the same time keep their order. Zero is never.
+// An instant numbers what happens, so that things at the same time keep their
+// order. Zero is never.
 type instant int64
 
 // NewWeb returns a web without sites.
