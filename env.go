@@ -22,24 +22,25 @@ func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 //	USER_AGENT                    Config.UserAgent
 //	MAX_PAGES                     Budget: pages, a whole number of at least 1
 //	MAX_SCAN_TIME_MINUTES         Budget: wall time in minutes, decimals allowed
-//	ROBOTS_TTL_SECONDS            Robots.TTL in seconds, decimals allowed
+//	ROBOTS_TTL_SECONDS            Robots.TTL in seconds, decimals allowed, at most a day
 //	ROBOTS_DENY_TTL_SECONDS       Robots.DenyTTL in seconds, decimals allowed
 //	ROBOTS_DEFAULT_DELAY_SECONDS  Hosts: delay where crawl-delay asks for no longer one
 //
 // A value that can't be read is an error that names its variable; all such
-// errors are joined, and c is returned unchanged. The budget variables need a Budget that is
-// nil or a *budget.Memory, the delay variable Hosts that are nil or a
-// *hostlimit.Memory; both are replaced by new ones.
+// errors are joined, and c is returned unchanged. The budget variables need a
+// Budget that is nil or a *budget.Memory, the delay variable Hosts that are nil or
+// a *hostlimit.Memory; both are replaced by new, unspent ones with the other
+// limits kept. A Budget that was nil warns at 80 %.
 func (c Config) WithEnv() (Config, error) {
 	e := env{}
 	changed := c
 	if ua, ok := e.lookup("USER_AGENT"); ok {
 		changed.UserAgent = ua
 	}
-	if d, ok := e.seconds("ROBOTS_TTL_SECONDS", time.Second); ok {
+	if d, ok := e.duration("ROBOTS_TTL_SECONDS", time.Second, 24*time.Hour); ok {
 		changed.Robots.TTL = d
 	}
-	if d, ok := e.seconds("ROBOTS_DENY_TTL_SECONDS", time.Second); ok {
+	if d, ok := e.duration("ROBOTS_DENY_TTL_SECONDS", time.Second, longest); ok {
 		changed.Robots.DenyTTL = d
 	}
 	changed.Budget = e.budget(c.Budget)
@@ -62,20 +63,24 @@ func (e *env) bad(name, value, want string) {
 	e.errs = append(e.errs, fmt.Errorf("politeness: environment variable %s=%q is not %s", name, clip(value), want))
 }
 
-// maxUnits keeps a number of minutes within what a time.Duration holds.
-const maxUnits = 1e8
+// longest is what no duration in the environment may exceed; a typing error, not
+// a policy, is longer than ten years.
+const longest = 10 * 365 * 24 * time.Hour
 
-// seconds reads a positive number of units.
-func (e *env) seconds(name string, unit time.Duration) (time.Duration, bool) {
+// duration reads a positive number of units, up to most.
+func (e *env) duration(name string, unit, most time.Duration) (time.Duration, bool) {
 	v, ok := e.lookup(name)
 	if !ok {
 		return 0, false
 	}
 	n, err := strconv.ParseFloat(v, 64)
-	if d := time.Duration(n * float64(unit)); err == nil && n <= maxUnits && d > 0 {
-		return d, true
+	if err == nil && n <= most.Seconds()/unit.Seconds() { // before multiplying; not so for NaN
+		if d := time.Duration(n * float64(unit)); d > 0 {
+			return d, true
+		}
 	}
-	e.bad(name, v, "a positive number")
+	units := strings.ToLower(name[strings.LastIndexByte(name, '_')+1:])
+	e.bad(name, v, fmt.Sprintf("a positive number of %s, at most %.0f", units, most.Seconds()/unit.Seconds()))
 	return 0, false
 }
 
@@ -88,11 +93,11 @@ func (e *env) budget(b budget.Budget) budget.Budget {
 		}
 		pages = n
 	}
-	duration, _ := e.seconds("MAX_SCAN_TIME_MINUTES", time.Minute)
+	duration, _ := e.duration("MAX_SCAN_TIME_MINUTES", time.Minute, longest)
 	if pages == 0 && duration == 0 {
 		return b
 	}
-	var limits budget.Limits
+	limits := budget.Limits{WarnAt: warnAt}
 	switch m := b.(type) {
 	case nil:
 	case *budget.Memory:
@@ -111,7 +116,7 @@ func (e *env) budget(b budget.Budget) budget.Budget {
 }
 
 func (e *env) hosts(h hostlimit.Limiter) hostlimit.Limiter {
-	delay, ok := e.seconds("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second)
+	delay, ok := e.duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, longest)
 	if !ok {
 		return h
 	}
@@ -124,7 +129,7 @@ func (e *env) hosts(h hostlimit.Limiter) hostlimit.Limiter {
 		e.errs = append(e.errs, fmt.Errorf("politeness: ROBOTS_DEFAULT_DELAY_SECONDS doesn't apply to Hosts of type %T", h))
 		return h
 	}
-	cfg.Delay.Min, cfg.Delay.Max = delay, delay
+	cfg.Delay.Min, cfg.Delay.Max, cfg.Delay.DangerouslyNone = delay, delay, false
 	limiter, err := hostlimit.New(cfg)
 	if err != nil {
 		e.errs = append(e.errs, fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS: %w", err))
