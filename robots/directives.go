@@ -1,0 +1,304 @@
+package robots
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Directives are what one page asks of crawlers that have fetched it, by X-Robots-Tag headers and
+// <meta name="robots">. The zero value asks nothing. They come from ParseTags, ReadMeta or a MetaScanner; Merge
+// brings together those of header and page.
+type Directives struct {
+	NoIndex         bool // noindex, none: not to be found in an index
+	NoFollow        bool // nofollow, none: its links aren't to be followed
+	NoArchive       bool // noarchive, nocache: no copy of it is to be shown
+	NoSnippet       bool // nosnippet: no text of it is to be shown
+	NoTranslate     bool // notranslate: no translation of it is to be offered
+	NoImageIndex    bool // noimageindex: its images aren't to be found in an index
+	NoAI            bool // noai: not to be used with generative models
+	NoImageAI       bool // noimageai: its images aren't
+	NoML            bool // noml: not to be used to train models
+	IndexIfEmbedded bool // indexifembedded: NoIndex doesn't hold where another page embeds it
+
+	// UnavailableAfter is from when on NoIndex holds; zero: never. See NoIndexAt.
+	UnavailableAfter time.Time
+
+	MaxSnippet      Limit   // max-snippet: characters of text to be shown
+	MaxVideoPreview Limit   // max-video-preview: seconds of a video to be shown
+	MaxImagePreview Preview // max-image-preview: size of an image to be shown
+}
+
+// A Limit is a number that may not be exceeded. The zero Limit limits nothing.
+type Limit struct {
+	Set bool
+	Max int
+}
+
+// A Preview is how large an image may be shown.
+type Preview int8
+
+// The previews, from the least restrictive on.
+const (
+	PreviewAny Preview = iota
+	PreviewLarge
+	PreviewStandard
+	PreviewNone
+)
+
+// String returns the value of max-image-preview, "" for PreviewAny.
+func (p Preview) String() string {
+	switch p {
+	case PreviewLarge:
+		return "large"
+	case PreviewStandard:
+		return "standard"
+	case PreviewNone:
+		return "none"
+	}
+	return ""
+}
+
+// NoIndexAt reports whether the page may not be found in an index at t.
+func (d Directives) NoIndexAt(t time.Time) bool {
+	return d.NoIndex || !d.UnavailableAfter.IsZero() && t.After(d.UnavailableAfter)
+}
+
+// Merge returns the most restrictive of both, for each thing that can be asked.
+func (d Directives) Merge(o Directives) Directives {
+	// Being indexed when embedded is a permission: it stands where each of the two that forbid
+	// indexing gives it.
+	embedded := (d.IndexIfEmbedded || !d.NoIndex) && (o.IndexIfEmbedded || !o.NoIndex) && (d.IndexIfEmbedded || o.IndexIfEmbedded)
+	m := Directives{
+		NoIndex:          d.NoIndex || o.NoIndex,
+		NoFollow:         d.NoFollow || o.NoFollow,
+		NoArchive:        d.NoArchive || o.NoArchive,
+		NoSnippet:        d.NoSnippet || o.NoSnippet,
+		NoTranslate:      d.NoTranslate || o.NoTranslate,
+		NoImageIndex:     d.NoImageIndex || o.NoImageIndex,
+		NoAI:             d.NoAI || o.NoAI,
+		NoImageAI:        d.NoImageAI || o.NoImageAI,
+		NoML:             d.NoML || o.NoML,
+		IndexIfEmbedded:  embedded,
+		UnavailableAfter: d.UnavailableAfter,
+		MaxSnippet:       d.MaxSnippet.merge(o.MaxSnippet),
+		MaxVideoPreview:  d.MaxVideoPreview.merge(o.MaxVideoPreview),
+		MaxImagePreview:  max(d.MaxImagePreview, o.MaxImagePreview),
+	}
+	if t := o.UnavailableAfter; !t.IsZero() && (m.UnavailableAfter.IsZero() || t.Before(m.UnavailableAfter)) {
+		m.UnavailableAfter = t
+	}
+	return m
+}
+
+func (l Limit) merge(o Limit) Limit {
+	if !l.Set || o.Set && o.Max < l.Max {
+		return o
+	}
+	return l
+}
+
+// String returns the directives as a header would have them, "all" for none.
+func (d Directives) String() string {
+	var list []string
+	for _, n := range flags {
+		if *n.flag(&d) {
+			list = append(list, n.name)
+		}
+	}
+	if !d.UnavailableAfter.IsZero() {
+		list = append(list, "unavailable_after: "+d.UnavailableAfter.UTC().Format(time.RFC3339))
+	}
+	if d.MaxSnippet.Set {
+		list = append(list, fmt.Sprint("max-snippet:", d.MaxSnippet.Max))
+	}
+	if d.MaxVideoPreview.Set {
+		list = append(list, fmt.Sprint("max-video-preview:", d.MaxVideoPreview.Max))
+	}
+	if d.MaxImagePreview != PreviewAny {
+		list = append(list, "max-image-preview:"+d.MaxImagePreview.String())
+	}
+	if list == nil {
+		return "all"
+	}
+	return strings.Join(list, ", ")
+}
+
+// flags are the directives that are there or not.
+var flags = []struct {
+	name string
+	flag func(*Directives) *bool
+}{
+	{"noindex", func(d *Directives) *bool { return &d.NoIndex }},
+	{"nofollow", func(d *Directives) *bool { return &d.NoFollow }},
+	{"noarchive", func(d *Directives) *bool { return &d.NoArchive }},
+	{"nosnippet", func(d *Directives) *bool { return &d.NoSnippet }},
+	{"notranslate", func(d *Directives) *bool { return &d.NoTranslate }},
+	{"noimageindex", func(d *Directives) *bool { return &d.NoImageIndex }},
+	{"noai", func(d *Directives) *bool { return &d.NoAI }},
+	{"noimageai", func(d *Directives) *bool { return &d.NoImageAI }},
+	{"noml", func(d *Directives) *bool { return &d.NoML }},
+	{"indexifembedded", func(d *Directives) *bool { return &d.IndexIfEmbedded }},
+}
+
+// ParseTags reads the values of a response's X-Robots-Tag headers, one for each header
+// line, for the crawler of these product tokens (or User-Agent headers). What stands behind the name of another
+// crawler ("otherbot: noindex") doesn't count; what stands behind none does for everyone. The
+// most restrictive wins.
+func ParseTags(values []string, product ...string) Directives {
+	names := tokens(product)
+	var d Directives
+	for _, v := range values {
+		d = d.Merge(parseDirectives(v, names))
+	}
+	return d
+}
+
+// tokens returns what a crawler is called in directives: its product tokens, and what stands
+// for everyone.
+func tokens(product []string) []string {
+	names := []string{"robots", "*"}
+	for _, p := range product {
+		if p = ProductToken(p); p != "" {
+			names = append(names, p)
+		}
+	}
+	return names
+}
+
+func isOneOf(name string, names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return equalFold(n, name) })
+}
+
+// parseDirectives reads a list of directives. What follows a name, "otherbot: noindex", up to
+// the next one, counts only if the name is one of names.
+func parseDirectives(list string, names []string) Directives {
+	var d Directives
+	counts := true
+	for list != "" {
+		var item string
+		item, list, _ = strings.Cut(list, ",")
+		key, value, valued := strings.Cut(item, ":")
+		for valued && !isValued(key) {
+			counts = isOneOf(trim(key), names)
+			key, value, valued = strings.Cut(value, ":")
+		}
+		key = strings.ToLower(trim(key))
+		var next Directives
+		if key == "unavailable_after" {
+			next.UnavailableAfter, list = cutDate(value, list)
+		} else {
+			next = parseDirective(key, trim(value))
+		}
+		if counts {
+			// Within a list indexifembedded goes with the noindex beside it.
+			embedded := d.IndexIfEmbedded || next.IndexIfEmbedded
+			d = d.Merge(next)
+			d.IndexIfEmbedded = embedded
+		}
+	}
+	return d
+}
+
+// isValued reports whether what stands before a colon is a directive with a value, not
+// a crawler's name.
+func isValued(key string) bool {
+	key = strings.ToLower(trim(key))
+	return key == "unavailable_after" || strings.HasPrefix(key, "max-") || strings.ContainsAny(key, " \t")
+}
+
+// parseDirective reads one directive, or several that somebody has separated by spaces.
+func parseDirective(key, value string) Directives {
+	var d Directives
+	switch key {
+	case "max-snippet":
+		d.MaxSnippet = parseLimit(value)
+	case "max-video-preview":
+		d.MaxVideoPreview = parseLimit(value)
+	case "max-image-preview":
+		for p := PreviewLarge; p <= PreviewNone; p++ {
+			if equalFold(value, p.String()) {
+				d.MaxImagePreview = p
+			}
+		}
+	}
+	for _, word := range strings.Fields(key) {
+		switch word {
+		case "none":
+			d.NoIndex, d.NoFollow = true, true
+		case "nocache":
+			d.NoArchive = true
+		}
+		for _, n := range flags {
+			if n.name == word {
+				*n.flag(&d) = true
+			}
+		}
+	}
+	return d
+}
+
+// parseLimit reads a limit; a negative one, or none that can be read, limits nothing.
+func parseLimit(s string) Limit {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return Limit{}
+	}
+	return Limit{Set: true, Max: n}
+}
+
+// cutDate reads the date that value begins with, which may hold a comma and so go on in
+// rest, and returns what remains of rest. The zero time is no date.
+func cutDate(value, rest string) (time.Time, string) {
+	if at := parseDate(value); !at.IsZero() {
+		return at, rest
+	}
+	more, behind, _ := strings.Cut(rest, ",")
+	if at := parseDate(value + "," + more); !at.IsZero() {
+		return at, behind
+	}
+	return time.Time{}, rest
+}
+
+// parseDate reads a date in one of the usual formats: RFC 822, 850 and 1123, ISO 8601, with
+// or without day of the week, time and zone. Without a zone it is UTC.
+func parseDate(s string) time.Time {
+	s = strings.Join(strings.Fields(s), " ")
+	if dayOfWeek, rest, ok := strings.Cut(s, ","); ok {
+		if len(dayOfWeek) < 3 || strings.ContainsAny(dayOfWeek, "0123456789") {
+			return time.Time{}
+		}
+		s = trim(rest)
+	}
+	// time.Parse knows the offsets of no abbreviations but UTC's.
+	if i := strings.LastIndexByte(s, ' '); i >= 0 {
+		if offset, ok := zones[strings.ToUpper(s[i+1:])]; ok {
+			s = s[:i+1] + offset
+		}
+	}
+	for _, layout := range dateLayouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// zones are the abbreviations of RFC 822 section 5.1.
+var zones = map[string]string{
+	"UT": "+0000", "UTC": "+0000", "GMT": "+0000", "Z": "+0000",
+	"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500",
+	"MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
+}
+
+var dateLayouts = func() []string {
+	var all []string
+	for _, date := range []string{"2 Jan 2006", "2 Jan 06", "2-Jan-2006", "2-Jan-06", "2 January 2006", "2006-01-02"} {
+		for _, clock := range []string{"", " 15:04:05 -0700", " 15:04:05 MST", " 15:04:05", " 15:04 -0700", " 15:04"} {
+			all = append(all, date+clock)
+		}
+	}
+	return append(all, "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00", "Mon Jan 2 15:04:05 2006")
+}()

@@ -1,0 +1,160 @@
+package robots_test
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+func TestXRobotsTag(t *testing.T) {
+	for _, c := range []struct {
+		values []string
+		want   string
+	}{
+		{nil, "all"},
+		{[]string{""}, "all"},
+		{[]string{"all"}, "all"},
+		{[]string{"index, follow"}, "all"},
+		{[]string{"noindex"}, "noindex"},
+		{[]string{" NoIndex , NOFOLLOW "}, "noindex, nofollow"},
+		{[]string{"noindex nofollow"}, "noindex, nofollow"},
+		{[]string{"none"}, "noindex, nofollow"},
+		{[]string{"nocache"}, "noarchive"},
+		{[]string{"noarchive", "nosnippet", "notranslate, noimageindex"}, "noarchive, nosnippet, notranslate, noimageindex"},
+		{[]string{"noai, noimageai, noml"}, "noai, noimageai, noml"},
+		// Scopes.
+		{[]string{"otherbot: noindex"}, "all"},
+		{[]string{"foobot: noindex"}, "noindex"},
+		{[]string{"FOOBOT:noindex, nofollow"}, "noindex, nofollow"},
+		{[]string{"otherbot: noindex, nofollow"}, "all"},
+		{[]string{"otherbot: noindex, foobot: nofollow"}, "nofollow"},
+		{[]string{"nosnippet, otherbot: noindex"}, "nosnippet"},
+		{[]string{"otherbot: noindex", "nofollow"}, "nofollow"},
+		{[]string{"robots: noindex"}, "noindex"},
+		{[]string{"foobot: otherbot: noindex"}, "all"},
+		// Values.
+		{[]string{"max-snippet:20"}, "max-snippet:20"},
+		{[]string{"max-snippet:20", "max-snippet: 10, max-snippet:-1"}, "max-snippet:10"},
+		{[]string{"max-snippet:-1, max-video-preview:-1, max-image-preview:large"}, "max-image-preview:large"},
+		{[]string{"max-image-preview:large, max-image-preview:none, max-image-preview:standard"}, "max-image-preview:none"},
+		{[]string{"max-video-preview: 0"}, "max-video-preview:0"},
+		{[]string{"max-unheard-of: 3, noindex"}, "noindex"},
+		{[]string{"otherbot: max-snippet:5"}, "all"},
+		// Dates.
+		{[]string{"unavailable_after: 25 Jun 2010 15:00:00 PST"}, "unavailable_after: 2010-06-25T23:00:00Z"},
+		{[]string{"unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noindex"}, "noindex, unavailable_after: 2010-06-25T15:00:00Z"},
+		{[]string{"foobot: unavailable_after: Friday, 25-Jun-10 15:00:00 UTC"}, "unavailable_after: 2010-06-25T15:00:00Z"},
+		{[]string{"otherbot: unavailable_after: Friday, 25-Jun-10 15:00:00 UTC, noindex"}, "all"},
+		{[]string{"unavailable_after: 2020-09-21"}, "unavailable_after: 2020-09-21T00:00:00Z"},
+		{[]string{"unavailable_after: 2020-09-21T10:00:00+02:00, nofollow"}, "nofollow, unavailable_after: 2020-09-21T08:00:00Z"},
+		{[]string{"unavailable_after: 2021-01-01", "unavailable_after: 2020-01-01"}, "unavailable_after: 2020-01-01T00:00:00Z"},
+		{[]string{"unavailable_after: soon, noindex"}, "noindex"},
+		// Permission to index where embedded.
+		{[]string{"noindex, indexifembedded"}, "noindex, indexifembedded"},
+		{[]string{"indexifembedded", "noindex, indexifembedded"}, "noindex, indexifembedded"},
+		{[]string{"noindex", "noindex, indexifembedded"}, "noindex"},
+	} {
+		if got := robots.ParseTags(c.values, "FooBot/1.0 (+https://example.com)").String(); got != c.want {
+			t.Errorf("%q: got %s, want %s", c.values, got, c.want)
+		}
+	}
+}
+
+func TestNoIndexAt(t *testing.T) {
+	d := robots.ParseTags([]string{"unavailable_after: 2020-09-21"})
+	at := time.Date(2020, 9, 21, 0, 0, 0, 0, time.UTC)
+	if d.NoIndexAt(at) || !d.NoIndexAt(at.Add(1)) {
+		t.Error("noindex must begin after the date")
+	}
+	if (robots.Directives{}).NoIndexAt(at) || !(robots.Directives{NoIndex: true}).NoIndexAt(at) {
+		t.Error("without a date NoIndex decides")
+	}
+}
+
+var metaCases = []struct {
+	page string
+	want string
+	done bool // whether the head is over
+}{
+	{``, "all", false},
+	{`<meta name="robots" content="noindex">`, "noindex", false},
+	{`<META NAME=ROBOTS CONTENT=NOINDEX,NOFOLLOW>`, "noindex, nofollow", false},
+	{`<html><head><meta name="robots" content="noindex"/></head><body>`, "noindex", true},
+	{`<meta content="nofollow" name=" robots ">`, "nofollow", false},
+	{`<meta name="foobot" content="nosnippet"><meta name="otherbot" content="noindex">`, "nosnippet", false},
+	{`<meta name="robots" content="noindex"><meta name="foobot" content="all">`, "noindex", false},
+	{`<meta name="description" content="noindex">`, "all", false},
+	{`<meta name="robots">`, "all", false},
+	{`<head></HEAD ><meta name="robots" content="noindex">`, "all", true},
+	{`<!-- <meta name="robots" content="noindex"> --></head>`, "all", true},
+	{`<script>"<meta name=robots content=noindex></head>"</script><meta name=robots content=nofollow></head>`, "nofollow", true},
+	{`<title><meta name=robots content=noindex></title>`, "all", false},
+	{`<noscript><meta name="robots" content="noindex"></noscript></head>`, "noindex", true},
+	{`<meta name="robots" content="unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noai">`, "noai, unavailable_after: 2010-06-25T15:00:00Z", false},
+	{`<meta name="robots" content="no&#105;ndex">`, "noindex", false},
+	{`<meta name="robots" content="noindex"`, "all", false},
+}
+
+func TestMeta(t *testing.T) {
+	for _, c := range metaCases {
+		d, err := robots.ReadMeta(strings.NewReader(c.page), "FooBot")
+		if err != nil || d.String() != c.want {
+			t.Errorf("%s: got %v, %v, want %s", c.page, d, err, c.want)
+		}
+		// Byte by byte it is the same, and Done as soon as it can be.
+		s := robots.NewMetaScanner("FooBot")
+		if _, err := io.Copy(s, iotest.OneByteReader(strings.NewReader(c.page))); err != nil {
+			t.Fatal(err)
+		}
+		if s.Directives().String() != c.want || s.Done() != c.done {
+			t.Errorf("%s: a scanner has %v, done %v, want %s, %v", c.page, s.Directives(), s.Done(), c.want, c.done)
+		}
+	}
+}
+
+// Of a page no more than 64 KB are looked at.
+func TestMetaStopsAt64KB(t *testing.T) {
+	const tag = `<meta name="robots" content="noindex">`
+	for _, c := range []struct {
+		before int
+		want   bool
+	}{{64<<10 - len(tag), true}, {64<<10 - len(tag) + 1, false}, {1 << 20, false}} {
+		page := strings.NewReader(strings.Repeat(" ", c.before) + tag + strings.Repeat(" ", 1<<20))
+		d, err := robots.ReadMeta(page, "FooBot")
+		if err != nil || d.NoIndex != c.want {
+			t.Errorf("after %d bytes: got %v, %v", c.before, d, err)
+		}
+		if page.Len() < 1<<20-8<<10 && c.before < 1<<20 {
+			t.Errorf("read on to the page's end: %d bytes left", page.Len())
+		}
+	}
+}
+
+// False ends of the head, as many as there may be, don't make a scanner read the page over
+// and over.
+func TestMetaScannerIsLinear(t *testing.T) {
+	s := robots.NewMetaScanner("FooBot")
+	script, end := []byte("<script>"), []byte("</head>")
+	allocs := testing.AllocsPerRun(1, func() {
+		s.Write(script)
+		for range 4000 {
+			s.Write(end)
+		}
+	})
+	if allocs > 1000 {
+		t.Errorf("%v allocations: tokenized too often", allocs)
+	}
+}
+
+func TestMetaReturnsTheReadersError(t *testing.T) {
+	broken := errors.New("connection reset")
+	page := io.MultiReader(strings.NewReader(`<meta name="robots" content="noindex">`), iotest.ErrReader(broken))
+	if d, err := robots.ReadMeta(page); !d.NoIndex || !errors.Is(err, broken) {
+		t.Errorf("got %v, %v", d, err)
+	}
+}

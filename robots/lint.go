@@ -1,0 +1,247 @@
+package robots
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Finding is something that the owner of a site would want to know of its robots.txt.
+type Finding struct {
+	Line    int // from 1; 0: the file as a whole
+	Problem Problem
+	Text    string // a sentence for people
+}
+
+// String returns the finding as "line 3: unknown-key: ...".
+func (f Finding) String() string {
+	if f.Line == 0 {
+		return fmt.Sprintf("%s: %s", f.Problem, f.Text)
+	}
+	return fmt.Sprintf("line %d: %s: %s", f.Line, f.Problem, f.Text)
+}
+
+// A Problem is a kind of Finding.
+type Problem string
+
+// What Lint finds.
+const (
+	HTMLPage        Problem = "html-page"         // the file is an HTML page
+	TooLarge        Problem = "too-large"         // beyond 500 KiB crawlers needn't read
+	RepeatedBOM     Problem = "repeated-bom"      // a second byte order mark spoils the first line
+	BadEncoding     Problem = "bad-encoding"      // the line has NULs, or isn't UTF-8
+	LongLine        Problem = "long-line"         // beyond 16,663 bytes a line isn't read
+	NoSeparator     Problem = "no-separator"      // the line is no "key: value"
+	MissingColon    Problem = "missing-colon"     // a space stands for the colon
+	UnknownKey      Problem = "unknown-key"       // no crawler reads it
+	MisspelledKey   Problem = "misspelled-key"    // some crawlers read it
+	RuleWithoutUser Problem = "rule-before-agent" // the rule holds for nobody
+	BadAgent        Problem = "bad-agent"         // the agent isn't a product token
+	EmptyGroup      Problem = "empty-group"       // agents without rules, at the end
+	SharedGroup     Problem = "shared-group"      // agents without rules of their own share those of the next group
+	NeverMatches    Problem = "never-matches"     // the pattern begins with neither a slash nor a star
+	Conflict        Problem = "conflict"          // the same pattern is allowed and disallowed; Allow wins
+	Duplicate       Problem = "duplicate"         // the group has the rule already
+	BadValue        Problem = "bad-value"         // the value can't be read
+)
+
+// maxRead is how much of a file crawlers must read at least (RFC 9309 section 2.5).
+const maxRead = 500 << 10
+
+// Lint returns what the site's owner would want to know of the file, by line. Nothing of it keeps the
+// file from being used.
+func (f *File) Lint() []Finding {
+	t := linter{text: f.text}
+	if page := t.file(); page {
+		return t.findings // its lines are all nonsense
+	}
+	x := lex(f.text, bom(f.text), 0)
+	var l line
+	for x.next(&l) {
+		t.line(&l)
+	}
+	if t.agents > 0 && !t.ruled {
+		t.find(t.agentLine, EmptyGroup, "no rule follows this agent, which may fetch everything")
+	}
+	slices.SortStableFunc(t.findings, func(a, b Finding) int { return a.Line - b.Line })
+	return t.findings
+}
+
+// A linter goes over a file.
+type linter struct {
+	text     string
+	findings []Finding
+
+	agents    int  // in the current list
+	agentLine int  // of the last one
+	ruled     bool // whether a rule has ended the list
+	spoke     bool // whether something else that belongs to a group followed the list's last agent
+	rules     map[string]ruleAt
+}
+
+// A ruleAt is a rule of the current group.
+type ruleAt struct {
+	line int
+	kind kind
+}
+
+func (t *linter) find(line int, p Problem, format string, args ...any) {
+	t.findings = append(t.findings, Finding{Line: line, Problem: p, Text: fmt.Sprintf(format, args...)})
+}
+
+// file looks at the text as a whole, and reports whether it is a page.
+func (t *linter) file() (page bool) {
+	if n := len(t.text); n > maxRead {
+		t.find(0, TooLarge, "%d bytes; crawlers needn't read more than %d", n, maxRead)
+	}
+	const mark = "\xef\xbb\xbf"
+	rest, marked := strings.CutPrefix(t.text, mark)
+	if marked && strings.HasPrefix(rest, mark) {
+		t.find(1, RepeatedBOM, "a second byte order mark spoils this line")
+	}
+	start := strings.ToLower(trim(rest[:min(len(rest), 512)]))
+	for _, tag := range []string{"<!doctype", "<html", "<head", "<?xml"} {
+		if strings.HasPrefix(start, tag) {
+			t.find(0, HTMLPage, "this is a page, not a robots.txt")
+			return true
+		}
+	}
+	return false
+}
+
+// line looks at one line.
+func (t *linter) line(l *line) {
+	raw := strings.TrimRight(t.text[l.start:l.next], "\r\n")
+	if l.over {
+		t.find(l.num, LongLine, "%d bytes; what goes beyond %d isn't read", len(raw), maxLine)
+	}
+	if strings.IndexByte(raw, 0) >= 0 {
+		t.find(l.num, BadEncoding, "a NUL: what follows it isn't read")
+	} else if strings.ToValidUTF8(raw, "") != raw {
+		t.find(l.num, BadEncoding, "not UTF-8")
+	}
+	if l.kind == kindNone {
+		if l.text != "" {
+			t.find(l.num, NoSeparator, "not read: %s", quote(l.text))
+		}
+		return
+	}
+	if !l.colon {
+		t.find(l.num, MissingColon, "some crawlers don't read %s without a colon", quote(l.key))
+	}
+	switch l.kind {
+	case kindUserAgent:
+		t.spelled(l, "user-agent")
+		t.agent(l)
+	case kindAllow:
+		t.spelled(l, "allow")
+		t.rule(l)
+	case kindDisallow:
+		t.spelled(l, "disallow")
+		t.rule(l)
+	case kindSitemap:
+		t.spelled(l, "sitemap")
+		if !strings.Contains(l.value, "://") {
+			t.find(l.num, BadValue, "a sitemap's address has to be a whole one: %s", quote(l.value))
+		}
+	default:
+		t.other(l)
+	}
+}
+
+// spelled looks at a key that Google's matcher takes for want.
+func (t *linter) spelled(l *line, want string) {
+	if !equalFold(l.key, want) {
+		t.find(l.num, MisspelledKey, "some crawlers don't take %s for %s", quote(l.key), want)
+	}
+}
+
+func (t *linter) agent(l *line) {
+	switch {
+	case t.ruled || t.agents == 0:
+		t.agents, t.ruled = 0, false
+		t.rules = map[string]ruleAt{}
+	case t.spoke:
+		t.find(t.agentLine, SharedGroup, "without a rule of its own, this agent shares those of the agent in line %d", l.num)
+	}
+	t.spoke = false
+	t.agents++
+	t.agentLine = l.num
+	if token := leading(l.value, isTokenChar); token == "" || token != l.value && !isGlobal(l.value) {
+		t.find(l.num, BadAgent, "%s is more than a crawler's name; it is read as %s", quote(l.value), quote(token))
+	} else if token != "*" && strings.Contains(token, "*") {
+		t.find(l.num, BadAgent, "%s: a star is only read alone", quote(l.value))
+	}
+}
+
+func (t *linter) rule(l *line) {
+	t.spoke = false
+	if t.agents == 0 {
+		t.find(l.num, RuleWithoutUser, "no agent stands before this rule, so it holds for nobody")
+		return
+	}
+	t.ruled = true
+	if l.value == "" {
+		return
+	}
+	if l.value[0] != '/' && l.value[0] != '*' {
+		t.find(l.num, NeverMatches, "no path begins like %s", quote(l.value))
+		return
+	}
+	norm, _ := normalPattern(strings.TrimSuffix(l.value, "$"), false)
+	if strings.HasSuffix(l.value, "$") {
+		norm += "$"
+	}
+	switch before, ok := t.rules[norm]; {
+	case !ok:
+		t.rules[norm] = ruleAt{line: l.num, kind: l.kind}
+	case before.kind == l.kind:
+		t.find(l.num, Duplicate, "line %d says the same", before.line)
+	default:
+		t.find(l.num, Conflict, "line %d says the contrary; Allow wins", before.line)
+	}
+}
+
+// other looks at a line with a key that isn't Google's.
+func (t *linter) other(l *line) {
+	ok, grouped := true, true
+	switch fieldOf(l.key) {
+	case fieldUnknown:
+		t.find(l.num, UnknownKey, "no crawler is known to read %s", quote(l.key))
+		return
+	case fieldCrawlDelay:
+		_, ok = parseSeconds(l.value)
+	case fieldRequestRate:
+		_, ok = parseRate(l.value)
+	case fieldVisitTime:
+		_, ok = parseWindow(l.value)
+	case fieldContentSignal:
+		var s Signal
+		s.add(l.value, l.num)
+		ok = s.Search != Unstated || s.AIInput != Unstated || s.AITrain != Unstated
+	case fieldContentUsage:
+		u := parseUsage(l, false)
+		ok = u.trainAI != Unstated || u.aiUse != Unstated || u.search != Unstated
+	case fieldLicense, fieldHost:
+		ok, grouped = l.value != "", false
+	}
+	if !ok {
+		t.find(l.num, BadValue, "%s can't be read as a %s", quote(l.value), strings.ToLower(l.key))
+	}
+	if !grouped {
+		return
+	}
+	if t.agents == 0 {
+		t.find(l.num, RuleWithoutUser, "no agent stands before this %s, so it holds for nobody", strings.ToLower(l.key))
+	}
+	t.spoke = true
+}
+
+// quote quotes what may be long.
+func quote(s string) string {
+	const most = 60
+	if len(s) > most {
+		return fmt.Sprintf("%q...", s[:most])
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,49 @@
+package robots_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+func TestLint(t *testing.T) {
+	type at struct {
+		line    int
+		problem robots.Problem
+	}
+	for _, c := range []struct {
+		name, body string
+		want       []at
+	}{
+		{"nothing to say", "\xef\xbb\xbf# hello\nUser-agent: *\nDisallow: /a\nAllow: /b$\nDisallow:\nCrawl-delay: 1.5\nRequest-rate: 1/10m 0600-0845\n\nVisit-time: 0600-0845\nContent-Signal: search=yes\nContent-Usage: /a train-ai=n\nUser-agent: MJ12bot\nUser-agent: Foo\nDisallow: /\nSitemap: https://example.com/s.xml\nHost: example.com\nLicense: https://example.com/l", nil},
+		{"empty", "", nil},
+		{"unknown key", "Noindex: /a", []at{{1, robots.UnknownKey}}},
+		{"misspelled keys", "useragent: *\nDissallow: /\nAllowed: /b\nsite-map: https://a/b", []at{{1, robots.MisspelledKey}, {2, robots.MisspelledKey}, {3, robots.MisspelledKey}, {4, robots.MisspelledKey}}},
+		{"rules before any agent", "Disallow: /\nCrawl-delay: 1\nUser-agent: *\nDisallow:", []at{{1, robots.RuleWithoutUser}, {2, robots.RuleWithoutUser}}},
+		{"never matching", "User-agent: *\nDisallow: a/\nDisallow: https://example.com/", []at{{2, robots.NeverMatches}, {3, robots.NeverMatches}}},
+		{"BOM twice", "\xef\xbb\xbf\xef\xbb\xbfUser-agent: *\nDisallow: /", []at{{1, robots.RepeatedBOM}, {1, robots.UnknownKey}, {2, robots.RuleWithoutUser}}},
+		{"long line", "User-agent: *\nDisallow: /" + strings.Repeat("a", 16663), []at{{2, robots.LongLine}}},
+		{"conflict", "User-agent: *\nDisallow: /%7Ea\nAllow: /~a\nDisallow: /b\nDisallow: /b\nUser-agent: a\nAllow: /b", []at{{3, robots.Conflict}, {5, robots.Duplicate}}},
+		{"page", "<!DOCTYPE html>\n<html>", []at{{0, robots.HTMLPage}}},
+		{"missing colon", "User-agent *\nDisallow /", []at{{1, robots.MissingColon}, {2, robots.MissingColon}}},
+		{"no separator", "User-agent: *\nDisallow: /\nthis is no rule", []at{{3, robots.NoSeparator}}},
+		{"encoding", "User-agent: *\nDisallow: /\xff\nDisallow: /a\x00b", []at{{2, robots.BadEncoding}, {3, robots.BadEncoding}}},
+		{"agents", "User-agent: Foo Bar\nUser-agent:\nUser-agent: foo*\nUser-agent: * all\nDisallow: /", []at{{1, robots.BadAgent}, {2, robots.BadAgent}, {3, robots.BadAgent}}},
+		{"agents without rules", "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\nUser-agent: c", []at{{1, robots.SharedGroup}, {5, robots.EmptyGroup}}},
+		{"values", "User-agent: *\nCrawl-delay: 10s\nRequest-rate: 5\nVisit-time: 6-8\nContent-Signal: yes\nContent-Usage: no\nHost:\nSitemap: /s.xml\nDisallow:", []at{{2, robots.BadValue}, {3, robots.BadValue}, {4, robots.BadValue}, {5, robots.BadValue}, {6, robots.BadValue}, {7, robots.BadValue}, {8, robots.BadValue}}},
+		{"too large", "#" + strings.Repeat("a\n#", 250<<10), []at{{0, robots.TooLarge}}},
+	} {
+		var got []at
+		for _, f := range robots.Parse([]byte(c.body)).Lint() {
+			got = append(got, at{f.Line, f.Problem})
+			if f.Text == "" || len(f.Text) > 250 {
+				t.Errorf("%s: the text is %q", c.name, f.Text)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
