@@ -69,6 +69,7 @@ type waiter struct {
 	next    time.Duration // when to act without being woken
 	busy    time.Duration // since when every slot is held by started requests; 0: not so
 	timeup  bool          // the slot timeout is over unless the server says otherwise
+	early   func()        // a push that came while asking
 	listens bool          // when it asked last, the server could push to it
 	misses  int           // starts that were too late, in a row
 	holds   bool          // a place in MaxInFlight
@@ -223,7 +224,7 @@ func (w *waiter) ask() {
 }
 
 func (w *waiter) question(ahead int) {
-	w.phase, w.next = asking, 0
+	w.phase, w.next, w.early = asking, 0, nil
 	w.l.asked[w.id] = w
 	wait := int64(-1)
 	if w.limit > 0 {
@@ -270,6 +271,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	}
 	switch what {
 	case "GO":
+		w.early = nil
 		w.phase = granted
 		w.start = granting{
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
@@ -295,12 +297,16 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 			w.next = min(w.next, w.limit)
 		}
 	case "LATE":
+		w.early = nil
 		w.phase = parked // the server has forgotten it
 		start, blocked := clock.surely(number(reply[1]), now), text(reply[2]) == "b"
 		if blocked {
 			start = max(start, w.h.until)
 		}
 		w.refuse(w.late(start, blocked))
+	}
+	if w.early != nil && w.phase != done {
+		w.early()
 	}
 }
 
@@ -351,6 +357,9 @@ func (w *waiter) pushed(us int64, why blame, now time.Duration) {
 	case queued, reserved, probing:
 		w.reserve(us, why, now)
 		w.poke()
+	case asking:
+		// It overtook the reply that says wait, or is older and does no harm.
+		w.early = func() { w.reserve(us, why, w.l.now()) }
 	}
 }
 

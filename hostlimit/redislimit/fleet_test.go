@@ -1,5 +1,519 @@
 package redislimit
 
-const workerEnv = "REDISLIMIT_WORKER"
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
 
-func worker(string) {}
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+var fleetTime = flag.Duration("fleet", 4*time.Second, "how long each test with many processes runs")
+
+// workerEnv holds a work, as JSON, in the environment of a worker process.
+const workerEnv = "REDISLIMIT_TEST_WORKER"
+
+// A work is what one process of a fleet does.
+type work struct {
+	Name       string
+	Addr       string
+	Prefix     string
+	Hosts      int
+	Goroutines int
+	First      int // number of the first goroutine in the fleet
+	Delay      time.Duration
+	Latency    time.Duration
+	Refuse     float64       // share of requests that are answered 429
+	Skew       time.Duration // how far this process's clock is off
+	Begin, End int64         // on CLOCK_MONOTONIC
+	Log        string
+}
+
+// A mark is a line of a process's log. Times are CLOCK_MONOTONIC, which all
+// processes of a machine share.
+type mark struct {
+	Kind  string // start, end, block, sum
+	Host  int    `json:",omitzero"`
+	Lease string `json:",omitzero"`
+	At    int64  `json:",omitzero"` // stamp of the start decision; before Release; after Observe
+	Delay int64  `json:",omitzero"` // of a start
+	Until int64  `json:",omitzero"` // of a block
+	Calls int64  `json:",omitzero"` // of a sum: scripts run
+	Trips int64  `json:",omitzero"` // round trips
+	Fails int64  `json:",omitzero"` // refused turns
+	Why   string `json:",omitzero"`
+	proc  int
+}
+
+// monotonic reads CLOCK_MONOTONIC.
+func monotonic() int64 {
+	var ts syscall.Timespec
+	const clockMonotonic = 1
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		panic(errno)
+	}
+	return ts.Nano()
+}
+
+// calibrate returns a function that maps this process's times to CLOCK_MONOTONIC.
+func calibrate() func(time.Time) int64 {
+	best, width := int64(0), time.Hour
+	origin := time.Now()
+	for range 1000 {
+		before := time.Since(origin)
+		at := monotonic()
+		if w := time.Since(origin) - before; w < width {
+			width, best = w, at-int64(before+w/2)
+		}
+	}
+	return func(t time.Time) int64 { return best + int64(t.Sub(origin)) }
+}
+
+// counter counts what goes to the server.
+type counter struct{ calls, trips atomic.Int64 }
+
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); name == "evalsha" || name == "eval" {
+			c.calls.Add(1)
+			c.trips.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		c.calls.Add(int64(len(cmds)))
+		c.trips.Add(1)
+		return next(ctx, cmds)
+	}
+}
+
+// worker is the main function of a worker process.
+func worker(encoded string) {
+	var w work
+	if err := json.Unmarshal([]byte(encoded), &w); err != nil {
+		panic(err)
+	}
+	stamp := calibrate()
+	log, err := os.OpenFile(w.Log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	// One write for each mark, so that a kill loses none.
+	put := func(m mark) {
+		line, err := json.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := log.Write(append(line, '\n')); err != nil {
+			panic(err)
+		}
+	}
+	count := new(counter)
+	client := redis.NewClient(&redis.Options{Addr: w.Addr})
+	client.AddHook(count)
+	l, err := newLimiter(Config{
+		Client: client, Prefix: w.Prefix,
+		Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: w.Delay}},
+	}, quarantine, time.Now().Add(w.Skew))
+	if err != nil {
+		panic(err)
+	}
+	time.Sleep(time.Duration(w.Begin - monotonic()))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w.End-monotonic()))
+	defer cancel()
+	// No deadline: it would have turns refused that come after it.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	time.AfterFunc(time.Duration(w.End-monotonic()), stop)
+
+	var fails atomic.Int64
+	var last atomic.Pointer[string]
+	var wg sync.WaitGroup
+	for g := range w.Goroutines {
+		host := (w.First + g) % w.Hosts
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Acquire(ctx, fmt.Sprintf("host-%d.example", host), 0)
+				if err != nil {
+					if ctx.Err() == nil {
+						why := err.Error()
+						last.Store(&why)
+						fails.Add(1)
+						time.Sleep(20 * time.Millisecond)
+					}
+					continue
+				}
+				grant := lease.(Lease).Grant()
+				id := lease.(interface{ name() string }).name()
+				put(mark{Kind: "start", Host: host, Lease: id, At: stamp(grant.Start), Delay: int64(grant.Delay)})
+				time.Sleep(time.Duration(rand.Int64N(int64(2*w.Latency) + 1)))
+				if rand.Float64() < w.Refuse {
+					lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond})
+					if e := lease.(Lease).Effect(); e.Blocked {
+						put(mark{Kind: "block", Host: host, At: monotonic(), Until: stamp(e.Until)})
+					}
+				} else {
+					lease.Observe(hostlimit.Outcome{Status: 200, Latency: w.Latency})
+				}
+				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic()})
+				lease.Release()
+			}
+		})
+	}
+	wg.Wait()
+	why := ""
+	if p := last.Load(); p != nil {
+		why = *p
+	}
+	put(mark{Kind: "sum", Calls: count.calls.Load(), Trips: count.trips.Load(), Fails: fails.Load(), Why: why})
+	_ = l.Close()
+	_ = client.Close()
+}
+
+func (t *lease) name() string { return t.id }
+
+// A fleet is a number of worker processes on one server.
+type fleet struct {
+	t     *testing.T
+	work  work // of each
+	procs []*exec.Cmd
+	logs  []string
+	ended map[int]int64 // when a process was killed
+}
+
+// launch starts processes that begin together.
+func launch(t *testing.T, s *testServer, processes int, w work, each func(i int, w *work)) *fleet {
+	t.Helper()
+	f := &fleet{t: t, ended: make(map[int]int64)}
+	w.Addr, w.Prefix = s.addr, "fleet:"+t.Name()+":"
+	w.Begin = monotonic() + int64(600*time.Millisecond)
+	// The quarantine of a first use comes on top.
+	w.End = w.Begin + int64(quarantine+*fleetTime)
+	f.work = w
+	dir := t.TempDir()
+	for i := range processes {
+		w := w
+		w.Name = fmt.Sprint(i)
+		w.First = i * w.Goroutines
+		w.Log = filepath.Join(dir, w.Name)
+		if each != nil {
+			each(i, &w)
+		}
+		encoded, err := json.Marshal(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded), "GOMAXPROCS=2")
+		cmd.Stderr = os.Stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		f.procs = append(f.procs, cmd)
+		f.logs = append(f.logs, w.Log)
+	}
+	return f
+}
+
+// until sleeps until the given share of the time under load has passed.
+func (f *fleet) until(share float64) {
+	at := f.work.Begin + int64(quarantine) + int64(share*float64(*fleetTime))
+	time.Sleep(time.Duration(at - monotonic()))
+}
+
+func (f *fleet) kill(i int) {
+	f.t.Helper()
+	if err := f.procs[i].Process.Kill(); err != nil {
+		f.t.Fatal(err)
+	}
+	_ = f.procs[i].Wait()
+	f.ended[i] = monotonic()
+}
+
+// A verdict is what the recorder found.
+type verdict struct {
+	starts   int
+	perProc  []int
+	calls    float64 // scripts per start
+	share    float64 // of 1/delay, by the median gap
+	mean     float64 // of 1/delay, from each host's first start to its last
+	fails    int64
+	smallest time.Duration // by which a gap was longer than its delay
+}
+
+// judge waits for the processes and checks all that they did.
+func (f *fleet) judge() verdict {
+	t := f.t
+	t.Helper()
+	for i, cmd := range f.procs {
+		if _, killed := f.ended[i]; killed {
+			continue
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("process %d: %v", i, err)
+		}
+	}
+	hosts := make([][]mark, f.work.Hosts)
+	v := verdict{perProc: make([]int, len(f.procs)), smallest: time.Hour}
+	var calls, sumStarts int64
+	for i, name := range f.logs {
+		file, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		n := int64(0)
+		for sc := bufio.NewScanner(file); sc.Scan(); {
+			var m mark
+			if err := json.Unmarshal(sc.Bytes(), &m); err != nil {
+				if _, killed := f.ended[i]; killed {
+					continue
+				}
+				t.Fatal(err)
+			}
+			m.proc = i
+			switch m.Kind {
+			case "sum":
+				calls += m.Calls
+				sumStarts += n
+				v.fails += m.Fails
+				if m.Why != "" {
+					t.Logf("process %d: %d turns refused, the last: %s", i, m.Fails, m.Why)
+				}
+			case "start":
+				n++
+				v.starts++
+				v.perProc[i]++
+				fallthrough
+			default:
+				hosts[m.Host] = append(hosts[m.Host], m)
+			}
+		}
+	}
+	v.calls = float64(calls) / float64(max(sumStarts, 1))
+	var gaps []float64
+	var theory, real float64
+	for host, marks := range hosts {
+		slices.SortFunc(marks, func(a, b mark) int { return int(a.At - b.At) })
+		v.judgeHost(f, host, marks)
+		var first, last mark
+		for _, m := range marks {
+			if m.Kind != "start" {
+				continue
+			}
+			if first.Kind == "" {
+				first = m
+			} else {
+				gaps = append(gaps, float64(m.At-last.At))
+				theory += float64(last.Delay)
+			}
+			last = m
+		}
+		real += float64(last.At - first.At)
+	}
+	slices.Sort(gaps)
+	if len(gaps) > 0 {
+		v.share = float64(f.work.Delay) / gaps[len(gaps)/2]
+		v.mean = theory / real
+	}
+	t.Logf("%d starts by %v, %d refused; %.2f%% of 1/delay by the median gap, %.2f%% by the mean; %.2f scripts a start; smallest gap %v more than the delay",
+		v.starts, v.perProc, v.fails, 100*v.share, 100*v.mean, v.calls, v.smallest)
+	return v
+}
+
+// judgeHost checks gaps, slots and blocks by the stamps of the start decisions.
+func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
+	ends := make(map[string]int64)
+	for _, m := range marks {
+		if m.Kind == "end" {
+			ends[m.Lease] = m.At
+		}
+	}
+	var last mark
+	var flying []int64 // ends
+	blocked := int64(0)
+	for _, m := range marks {
+		switch m.Kind {
+		case "block":
+			blocked = max(blocked, m.Until)
+		case "start":
+			if last.Kind != "" {
+				extra := time.Duration(m.At - last.At - last.Delay)
+				v.smallest = min(v.smallest, extra)
+				if extra < 0 {
+					f.t.Errorf("gap: host %d, process %d started %v after process %d, delay %v", host, m.proc, time.Duration(m.At-last.At), last.proc, time.Duration(last.Delay))
+				}
+			}
+			last = m
+			if m.At < blocked {
+				f.t.Errorf("block: host %d, process %d started %v before its end", host, m.proc, time.Duration(blocked-m.At))
+			}
+			flying = slices.DeleteFunc(flying, func(end int64) bool { return end < m.At })
+			end, ok := ends[m.Lease]
+			if killed, is := f.ended[m.proc]; !ok && is {
+				end, ok = killed, true
+			}
+			if !ok {
+				f.t.Errorf("host %d: a start of process %d has no end", host, m.proc)
+			}
+			flying = append(flying, end)
+			if len(flying) > 2 {
+				f.t.Errorf("concurrency: host %d, %d in flight", host, len(flying))
+			}
+		}
+	}
+}
+
+// jain is 1 where all have the same.
+func jain(counts []int) float64 {
+	var sum, squares float64
+	for _, c := range counts {
+		sum += float64(c)
+		squares += float64(c) * float64(c)
+	}
+	return sum * sum / (float64(len(counts)) * squares)
+}
+
+// The eight processes with sixteen goroutines each of the fleet tests.
+var eight = work{Hosts: 50, Goroutines: 16, Delay: 100 * time.Millisecond, Latency: 5 * time.Millisecond}
+
+func (f *fleet) someStarts(v verdict, least int) {
+	f.t.Helper()
+	if v.starts < least {
+		f.t.Errorf("only %d starts: nothing was tested", v.starts)
+	}
+}
+
+func TestFleetIsAsPoliteAsOne(t *testing.T) {
+	f := launch(t, shared, 8, eight, nil)
+	f.someStarts(f.judge(), 200)
+}
+
+func TestFleetAtOneSecond(t *testing.T) {
+	w := eight
+	w.Delay = time.Second
+	f := launch(t, shared, 8, w, nil)
+	f.someStarts(f.judge(), 100)
+}
+
+func TestFleetHoldsBlocks(t *testing.T) {
+	w := eight
+	w.Refuse = 0.05
+	f := launch(t, shared, 8, w, nil)
+	f.someStarts(f.judge(), 200)
+}
+
+func TestFleetIsFair(t *testing.T) {
+	w := eight
+	w.Hosts, w.Delay, w.Latency = 1, 20*time.Millisecond, time.Millisecond
+	f := launch(t, shared, 8, w, nil)
+	v := f.judge()
+	f.someStarts(v, 50)
+	if j := jain(v.perProc); j < 0.98 {
+		t.Errorf("Jain index %.4f: %v", j, v.perProc)
+	} else {
+		t.Logf("Jain index %.4f", j)
+	}
+}
+
+func TestFleetSurvivesAKilledProcess(t *testing.T) {
+	f := launch(t, shared, 8, eight, nil)
+	f.until(0.3)
+	f.kill(3)
+	f.someStarts(f.judge(), 200)
+}
+
+func TestFleetSurvivesAStoppedServer(t *testing.T) {
+	s := ownServer(t)
+	f := launch(t, s, 8, eight, nil)
+	f.until(0.2)
+	if err := s.signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(2 * time.Second)
+	if err := s.signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	f.someStarts(f.judge(), 100)
+}
+
+func TestFleetSurvivesAnEmptyServer(t *testing.T) {
+	s := ownServer(t)
+	f := launch(t, s, 8, eight, nil)
+	f.until(0.2)
+	s.kill()
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	f.someStarts(f.judge(), 100)
+}
+
+func TestFleetSurvivesAFlush(t *testing.T) {
+	s := ownServer(t)
+	client := newClient(t, s)
+	f := launch(t, s, 8, eight, nil)
+	for i := range 8 {
+		f.until(0.1 + 0.1*float64(i))
+		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 3 {
+			if err := client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.someStarts(f.judge(), 100)
+}
+
+func TestFleetSurvivesAWrongClock(t *testing.T) {
+	f := launch(t, shared, 8, eight, func(i int, w *work) {
+		switch i {
+		case 2:
+			w.Skew = -time.Hour
+		case 5:
+			w.Skew = time.Hour
+		}
+	})
+	f.someStarts(f.judge(), 200)
+}
+
+func TestFleetSurvivesAPausedProcess(t *testing.T) {
+	f := launch(t, shared, 8, eight, nil)
+	for i := range 4 {
+		f.until(0.1 + 0.2*float64(i))
+		p := f.procs[i].Process
+		if err := errors.Join(p.Signal(syscall.SIGSTOP)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond)
+		if err := p.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.someStarts(f.judge(), 200)
+}

@@ -147,10 +147,11 @@ type Limiter struct {
 
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
 func New(c Config) (*Limiter, error) {
-	return newLimiter(c, quarantine)
+	return newLimiter(c, quarantine, time.Now())
 }
 
-func newLimiter(c Config, quarantine time.Duration) (*Limiter, error) {
+// newLimiter is New with the parts that tests replace: base is the origin of this process's clock.
+func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("redislimit: "+format, args...)) }
 
@@ -201,7 +202,7 @@ func newLimiter(c Config, quarantine time.Duration) (*Limiter, error) {
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
 		quarantine: quarantine,
-		base:       time.Now(),
+		base:       base,
 		proc:       strings.ToLower(rand.Text()[:12]),
 		hosts:      make(map[string]*host),
 		asked:      make(map[string]*waiter),

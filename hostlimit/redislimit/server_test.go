@@ -136,7 +136,7 @@ func newFleet(t testing.TB, s *testServer, c Config, n int) []*Limiter {
 	var fleet []*Limiter
 	for range n {
 		c.Client = newClient(t, s)
-		l, err := newLimiter(c, 0)
+		l, err := newLimiter(c, 0, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
