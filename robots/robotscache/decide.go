@@ -18,9 +18,10 @@ import (
 // takes to ask again. It is immutable, moved aside.
 type known struct {
 	Entry
-	at    time.Time // when the origin last said so; zero if it is unreachable and no copy of its rules holds
-	good  *good     // last good copy, in force or not; nil if there is none
-	moved uint64    // when it came to the front of its shard; guarded by the shard's lock
+	origin origin
+	at     time.Time // when the origin last said so; zero if it is unreachable and no copy of its rules holds
+	good   *good     // last good copy, in force or not; nil if there is none
+	moved  uint64    // when it came to the front of its shard; guarded by the shard's lock
 }
 
 // good is the last good copy of a robots.txt: a 2xx answer, or one that a 304
@@ -30,7 +31,7 @@ type good struct {
 	sitemaps     []string
 	at           time.Time // when it was fetched or confirmed
 	maxAge       time.Duration
-	url          string // where it came from, redirects followed
+	url          string // where it came from, if redirects led elsewhere
 	etag         string
 	lastModified string
 	sum          [sha256.Size]byte
@@ -48,7 +49,7 @@ func (k *known) answered() bool { return !k.Denied && !k.Stale && k.Confidence =
 // decide is what an answer means, as RFC 9309, section 2.3.1, and where that
 // leaves room, Google: the one place where statuses become rules.
 func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known, Event) {
-	k := &known{at: now}
+	k := &known{origin: o, at: now}
 	if prev != nil {
 		k.good = prev.good
 	}
@@ -71,7 +72,7 @@ func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known,
 		e.TTL = c.ttl(k.good.maxAge)
 
 	case a.status/100 == 2:
-		k.good = c.compile(a.url, a.header, a.body, now)
+		k.good = c.compile(o, a.url, a.header, a.body, now)
 		k.Rules, k.Sitemaps = k.good.rules, k.good.sitemaps
 		e.TTL = c.ttl(k.good.maxAge)
 		if c.cfg.RecordText {
@@ -149,15 +150,17 @@ func (c *Cache) survive(k *known, e *Event, why string, now, until time.Time) {
 }
 
 // compile makes a good copy of a body: the rules for our crawler, without the text.
-func (c *Cache) compile(url string, h http.Header, body []byte, at time.Time) *good {
+func (c *Cache) compile(o origin, url string, h http.Header, body []byte, at time.Time) *good {
 	file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
 	g := &good{
 		rules:    file.Agent(c.client.Products...),
 		sitemaps: slices.Clip(file.Sitemaps()),
 		at:       at,
-		url:      url,
 		sum:      sha256.Sum256(body),
 		size:     int64(len(body)),
+	}
+	if url != o.robotsURL().String() {
+		g.url = url
 	}
 	g.note(h)
 	return g

@@ -73,7 +73,7 @@ func (c *Cache) hop(f *flight, target *url.URL, prev *known, a *answer) (next *u
 		// Accept-Encoding is left to the transport, which then undoes it too.
 		Header: http.Header{"User-Agent": {c.client.UserAgent}},
 	}).WithContext(f.ctx)
-	a.conditional = prev != nil && prev.good != nil && prev.good.validate(req)
+	a.conditional = prev != nil && prev.good != nil && prev.good.validate(req, a.hops)
 
 	f.clock.nextHop()
 	resp, err := c.client.Transport.RoundTrip(req)
@@ -130,8 +130,8 @@ func redirect(from *url.URL, location string) *url.URL {
 
 // validate makes req conditional (RFC 9110, section 13.1), if it asks for the URL
 // that the copy came from and the server gave something to ask by.
-func (g *good) validate(req *http.Request) bool {
-	if req.URL.String() != g.url {
+func (g *good) validate(req *http.Request, hops int) bool {
+	if hops == 0 && g.url != "" || hops > 0 && g.url != req.URL.String() {
 		return false
 	}
 	if g.etag != "" {

@@ -13,8 +13,9 @@ import (
 // it. It has a goroutine of its own, so that everybody can leave at any time, the
 // caller who started it too. The last to leave cancels it.
 type flight struct {
-	shard  *shard
 	origin origin
+	shard  *shard
+	key    uint64 // of origin, in shard
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	clock  *clock // set before the first hop
@@ -88,10 +89,10 @@ const (
 // join returns what is known of o if that may be used, or else the flight to
 // wait for.
 func (c *Cache) join(ctx context.Context, o origin) (*flight, *known, place) {
-	s := c.shards.of(o)
+	s, key := c.shards.of(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k, _ := s.lru.Peek(o)
+	k := s.find(o, key)
 	now := time.Now()
 	if k != nil && now.Before(k.Expires) {
 		return nil, k, 0
@@ -100,7 +101,7 @@ func (c *Cache) join(ctx context.Context, o origin) (*flight, *known, place) {
 	switch {
 	case f == nil:
 		o = o.clone()
-		f, place = &flight{shard: s, origin: o, done: make(chan struct{})}, starter
+		f, place = &flight{origin: o, shard: s, key: key, done: make(chan struct{})}, starter
 		// The flight outlives the caller if others wait; what the caller's context
 		// carries, such as a trace, goes with it.
 		f.ctx, f.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
@@ -156,7 +157,7 @@ func (c *Cache) land(f *flight) {
 	if !f.left {
 		delete(s.flights, f.origin)
 		if f.known != nil {
-			added = s.add(f.origin, f.known)
+			added = s.add(f.key, f.known)
 		}
 	}
 	s.mu.Unlock()

@@ -268,7 +268,7 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k := c.shards.of(o).use(o); k != nil && time.Until(k.Expires) > 0 {
+	if k := c.shards.use(o); k != nil && time.Until(k.Expires) > 0 {
 		return &k.Entry, nil
 	}
 	return c.wait(ctx, o)
@@ -281,7 +281,7 @@ func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 	if err != nil {
 		return nil, false
 	}
-	if k := c.shards.of(o).peek(o); k != nil && time.Until(k.Expires) > 0 {
+	if k := c.shards.peek(o); k != nil && time.Until(k.Expires) > 0 {
 		return &k.Entry, true
 	}
 	return nil, false

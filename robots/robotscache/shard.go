@@ -21,8 +21,12 @@ type shards struct {
 // A shard keeps what is known of its share of the origins, in the order of their
 // use, and the flights that are under way for them.
 type shard struct {
-	mu      sync.RWMutex
-	lru     *simplelru.LRU[origin, *known]
+	mu sync.RWMutex
+	// lru is keyed by a hash of the origin, which is all that a lookup has to
+	// compute. In the odd case that two origins have the same one, they displace
+	// each other.
+	lru     *simplelru.LRU[uint64, *known]
+	exact   bool
 	moves   uint64 // times that an origin was moved to the front
 	flights map[origin]*flight
 
@@ -31,8 +35,8 @@ type shard struct {
 
 const (
 	maxShards = 64
-	// minShard is the fewest origins worth a shard of their own. Below, one shard
-	// keeps the exact order of use.
+	// minShard is the fewest origins worth a shard of their own. Fewer than twice
+	// as many are in one shard, which keeps the exact order of use.
 	minShard = 512
 )
 
@@ -44,38 +48,51 @@ func newShards(maxOrigins int) *shards {
 	s := &shards{seed: maphash.MakeSeed(), all: make([]shard, n), max: int64(maxOrigins)}
 	for i := range s.all {
 		// The size is never reached: evict keeps the bound, over all shards.
-		s.all[i].lru, _ = simplelru.NewLRU[origin, *known](math.MaxInt, nil)
+		s.all[i].lru, _ = simplelru.NewLRU[uint64, *known](math.MaxInt, nil)
+		s.all[i].exact = n == 1
 		s.all[i].flights = make(map[origin]*flight)
 	}
 	return s
 }
 
-// of returns the shard of o.
-func (s *shards) of(o origin) *shard {
-	return &s.all[maphash.String(s.seed, o.host)&uint64(len(s.all)-1)]
+// of returns the shard of o, and o's key there.
+func (c *shards) of(o origin) (s *shard, key uint64) {
+	key = maphash.String(c.seed, o.host)
+	if o.https {
+		key = ^key
+	}
+	return &c.all[key&uint64(len(c.all)-1)], key
 }
 
 // peek returns what is known of o, or nil, and doesn't count as a use.
-func (s *shard) peek(o origin) *known {
+func (c *shards) peek(o origin) *known {
+	s, key := c.of(o)
 	s.mu.RLock()
-	k, _ := s.lru.Peek(o)
-	s.mu.RUnlock()
-	return k
+	defer s.mu.RUnlock()
+	return s.find(o, key)
+}
+
+// find is peek for who holds s.mu.
+func (s *shard) find(o origin, key uint64) *known {
+	if k, ok := s.lru.Peek(key); ok && k.origin == o {
+		return k
+	}
+	return nil
 }
 
 // use is peek that counts. Most hits change nothing and share the lock: an
-// origin among the newest eighth of its shard stays where it is. Its distance
-// from the front is at most the number of moves since its own. So the order is
-// exact in a shard of fewer than eight, and elsewhere nothing is evicted that was
-// used since the other seven eighths were.
-func (s *shard) use(o origin) *known {
+// origin in the newer half of its shard stays where it is, since its distance from
+// the front is at most the number of moves since its own. So what was used is not
+// evicted before half a shard of others was.
+func (c *shards) use(o origin) *known {
+	s, key := c.of(o)
 	s.mu.RLock()
-	k, ok := s.lru.Peek(o)
-	move := ok && s.moves-k.moved > uint64(s.lru.Len()/8)
+	k := s.find(o, key)
+	move := k != nil && s.moves != k.moved && (s.exact || s.moves-k.moved > uint64(s.lru.Len())/2)
 	s.mu.RUnlock()
 	if move {
 		s.mu.Lock()
-		if now, ok := s.lru.Get(o); ok {
+		if now, ok := s.lru.Get(key); ok {
 			s.moves++
 			now.moved = s.moves
 		}
@@ -84,18 +101,18 @@ func (s *shard) use(o origin) *known {
 	return k
 }
 
-// add keeps k, and reports whether the origin is new. The caller holds s.mu, and
-// calls evict afterwards if it is.
-func (s *shard) add(o origin, k *known) (added bool) {
-	added = !s.lru.Contains(o)
-	s.lru.Add(o, k)
+// add keeps k, and reports whether there is one more now. The caller holds s.mu,
+// and calls evict afterwards if there is.
+func (s *shard) add(key uint64, k *known) (added bool) {
+	added = !s.lru.Contains(key)
+	s.lru.Add(key, k)
 	s.moves++
 	k.moved = s.moves
 	return added
 }
 
-// evict forgets the origin longest unused in s, if there are too many now: its
-// own new one aside, or else in the shards after it. The caller holds no lock.
+// evict forgets the origin longest unused in s, if there are too many now: the
+// newest aside, or else one in the shards after it. The caller holds no lock.
 func (c *shards) evict(s *shard) {
 	if c.origins.Add(1) <= c.max {
 		return

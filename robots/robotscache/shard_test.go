@@ -89,55 +89,79 @@ func TestMaxOrigins(t *testing.T) {
 	}
 }
 
-// TestEvictionElsewhere: a new origin in an empty shard displaces one of another.
-func TestEvictionElsewhere(t *testing.T) {
-	s := newShards(2 * minShard)
-	s.max = 1 // as if nearly all were elsewhere
-	var first, second origin
-	for i := 0; second.host == ""; i++ {
-		o := origin{host: fmt.Sprintf("%d.example", i)}
-		switch {
-		case first.host == "":
-			first = o
-		case s.of(o) != s.of(first):
-			second = o
-		}
-	}
-	for _, o := range []origin{first, second} {
-		shard := s.of(o)
-		if shard.add(o, &known{}) {
-			s.evict(shard)
-		}
-	}
-	if s.of(first).peek(first) != nil || s.of(second).peek(second) == nil || s.origins.Load() != 1 {
-		t.Errorf("kept: first %v, second %v, %d", s.of(first).peek(first), s.of(second).peek(second), s.origins.Load())
+// put is what a flight does with what it brings.
+func (c *shards) put(o origin) {
+	s, key := c.of(o)
+	s.mu.Lock()
+	added := s.add(key, &known{origin: o})
+	s.mu.Unlock()
+	if added {
+		c.evict(s)
 	}
 }
 
-// TestNewestEighthStays: a hit there moves nothing, and nobody pays for it who
-// was used since.
-func TestNewestEighthStays(t *testing.T) {
-	s := newShards(64)
-	shard := &s.all[0]
-	at := func(i int) origin { return origin{host: fmt.Sprintf("%d.example", i)} }
-	for i := range 64 {
-		shard.add(at(i), &known{})
+func nth(i int) origin { return origin{host: fmt.Sprintf("%d.example", i)} }
+
+// TestEvictionElsewhere: a new origin in an empty shard displaces one of another.
+func TestEvictionElsewhere(t *testing.T) {
+	c := newShards(2 * minShard)
+	c.max = 1 // as if nearly all were elsewhere
+	first, second := nth(0), nth(1)
+	here, _ := c.of(first)
+	for i := 2; ; i++ {
+		if there, _ := c.of(second); there != here {
+			break
+		}
+		second = nth(i)
 	}
-	moves := shard.moves
-	for i := 56; i < 64; i++ {
-		shard.use(at(i))
+	c.put(first)
+	c.put(second)
+	if c.peek(first) != nil || c.peek(second) == nil || c.origins.Load() != 1 {
+		t.Errorf("kept: first %v, second %v, %d", c.peek(first), c.peek(second), c.origins.Load())
 	}
-	if shard.moves != moves {
-		t.Errorf("%d moves", shard.moves-moves)
+}
+
+// TestNewerHalfStays: a hit there moves nothing, so it shares its lock, and what
+// was hit is still not the next to go.
+func TestNewerHalfStays(t *testing.T) {
+	c := newShards(2 * minShard)
+	s := &c.all[0]
+	var in []origin // s, in the order of their use
+	for i := 0; len(in) < 100; i++ {
+		if there, _ := c.of(nth(i)); there == s {
+			c.put(nth(i))
+			in = append(in, nth(i))
+		}
 	}
-	for i := range 56 {
-		shard.use(at(i))
+	moves := s.moves
+	for _, o := range in[50:] {
+		c.use(o)
 	}
-	if got := shard.moves - moves; got != 56 {
-		t.Errorf("%d moves of 56", got)
+	if s.moves != moves {
+		t.Errorf("%d hits on the newer half moved something", s.moves-moves)
 	}
-	if oldest, _, _ := shard.lru.GetOldest(); oldest != at(56) {
-		t.Errorf("next to go is %v", oldest)
+	for _, o := range in[:49] {
+		c.use(o)
+	}
+	if got := s.moves - moves; got != 49 {
+		t.Errorf("%d moves of 49", got)
+	}
+	if _, k, _ := s.lru.GetOldest(); k.origin != in[49] {
+		t.Errorf("next to go is %v, want %v, which wasn't used", k.origin, in[49])
+	}
+}
+
+// TestOriginsOfOneHash displace each other, and are never taken for each other.
+func TestOriginsOfOneHash(t *testing.T) {
+	c := newShards(10)
+	s, key := c.of(nth(1))
+	c.put(nth(1))
+	other := &known{origin: nth(2)}
+	if s.add(key, other) {
+		t.Error("one more")
+	}
+	if c.peek(nth(1)) != nil || c.use(nth(1)) != nil || s.find(nth(2), key) != other {
+		t.Error("one origin has what is known of another")
 	}
 }
 

@@ -78,14 +78,14 @@ func (c *Cache) restore(f *flight) (*known, error) {
 	if r.expired(age) {
 		return nil, nil
 	}
-	k := &known{at: now.Add(-age)} // with the monotonic clock's reading
+	k := &known{origin: f.origin, at: now.Add(-age)} // with the monotonic clock's reading
 	k.Expires = k.at.Add(c.ttl(r.MaxAge))
 	e := Event{
 		Origin: f.origin.String(), URL: r.URL, Status: r.Status, Start: k.at,
 		TTL: k.Expires.Sub(k.at), Until: k.Expires, Restored: true,
 	}
 	if r.Status/100 == 2 {
-		k.good = c.compile(r.URL, nil, r.Body, k.at)
+		k.good = c.compile(f.origin, r.URL, nil, r.Body, k.at)
 		k.good.etag, k.good.lastModified, k.good.maxAge = validator(r.ETag), validator(r.LastModified), r.MaxAge
 		k.Rules, k.Sitemaps = k.good.rules, k.good.sitemaps
 		e.describe(k.good)
@@ -103,7 +103,7 @@ func (c *Cache) restore(f *flight) (*known, error) {
 // offer lets others use k while the flight asks again.
 func (c *Cache) offer(f *flight, k *known) {
 	f.shard.mu.Lock()
-	added := !f.left && f.shard.add(f.origin, k)
+	added := !f.left && f.shard.add(f.key, k)
 	f.shard.mu.Unlock()
 	if added {
 		c.shards.evict(f.shard)
