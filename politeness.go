@@ -176,9 +176,18 @@ func New(cfg Config) (*Transport, error) {
 	return t, nil
 }
 
-// strictAgent is product "/" version (RFC 9110, section 10.1.5), and a mail
-// address somewhere behind it.
-var strictAgent = regexp.MustCompile(`^[!#$%&'*+.^_|~0-9A-Za-z-]+/[0-9][!#$%&'*+.^_|~0-9A-Za-z-]*\s.*[^\s()<>;,:@]+@[^\s()<>;,:@]+\.[^\s()<>;,:@]+`)
+// version is what follows the product in a strict User-Agent (RFC 9110, section
+// 10.1.5), and mailAddress what has to be somewhere in it: an address by itself,
+// not a part of a URL.
+var (
+	version     = regexp.MustCompile(`^/v?[0-9]`)
+	mailAddress = regexp.MustCompile(`(?:^|[\s(<\[;,+]|mailto:)[^\s()<>\[\];,:@/]+@[^\s()<>\[\];,:@/]+\.[^\s()<>\[\];,:@/]+`)
+)
+
+func strictAgent(ua, product string) bool {
+	_, rest, _ := strings.Cut(ua, product)
+	return version.MatchString(rest) && mailAddress.MatchString(ua)
+}
 
 // checkUserAgent wants a name that robots.txt can address and a contact that a
 // site's owner can write to.
@@ -192,7 +201,7 @@ func checkUserAgent(ua, product string, strict bool) error {
 		return fmt.Errorf("%q doesn't begin with a product token, such as ExampleBot/1.0", ua)
 	case !strings.Contains(ua, "@") && !strings.Contains(ua, "http://") && !strings.Contains(ua, "https://"):
 		return fmt.Errorf("%q has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
-	case strict && !strictAgent.MatchString(ua):
+	case strict && !strictAgent(ua, product):
 		return fmt.Errorf("%q must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)", ua)
 	}
 	return nil
