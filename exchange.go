@@ -19,7 +19,7 @@ func (trip *trip) send() (*http.Response, error) {
 // or clears. An error of the base transport ends the attempt.
 func (trip *trip) learn(resp *http.Response, err error) error {
 	now := time.Now()
-	outcome := hostlimit.Outcome{Latency: now.Sub(trip.start), Err: err}
+	outcome := hostlimit.Outcome{Latency: now.Sub(trip.start), Err: err, Aside: trip.exempt}
 	if err == nil {
 		outcome.Status = resp.StatusCode
 		outcome.RetryAfter = retryAfter(resp, now)

@@ -68,6 +68,9 @@ type Outcome struct {
 	// Err is the error of an attempt without a response. An outcome whose Err is a
 	// context error says nothing about the host.
 	Err error
+	// Aside is for what hosts serve to whom they refuse their pages, such as
+	// robots.txt: its success lifts no block. Its refusal counts as any.
+	Aside bool
 }
 
 // A Grant tells how a turn came about. Leases of Memory and of redislimit

@@ -64,7 +64,7 @@ func (r *refusals) meaning(o Outcome) meaning {
 	switch {
 	case s > 0 && s < 1024 && r.statuses[s>>6]&(1<<(s&63)) != 0:
 		return refused
-	case s > 0 && s < 500:
+	case s > 0 && s < 500 && !o.Aside:
 		return success
 	case s == 0 && r.network && o.Err != nil && !callerLeft(o.Err):
 		return refused
