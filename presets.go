@@ -51,6 +51,7 @@ func Conservative(userAgent string) Config {
 			Backoff: backoff.Refusals{
 				Policy:   backoff.Doubling{Start: 15 * time.Minute, Cap: 24 * time.Hour, Jitter: [2]float64{0.10, 0.20}},
 				Statuses: []int{http.StatusForbidden},
+				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
 			},
 		}),
 		Refuse:          PublicOnly,
