@@ -25,22 +25,38 @@ func (p *places) take(b *busy) (ok bool, until int64) {
 	case b.place:
 		b.place = false
 		return true, 0
-	case p.taken < p.max && p.first == nil:
+	case p.taken < p.max && (p.first == nil || p.first == b):
+		if b.queued {
+			p.unlink(b)
+		}
 		p.taken++
 		return true, 0
-	case !b.queued:
-		b.queued, b.before, b.after = true, p.last, nil
-		if p.last == nil {
-			p.first = b
-		} else {
-			p.last.after = b
-		}
-		p.last = b
 	}
+	p.link(b)
 	if p.oldest == nil {
 		return false, never // every place has been handed to somebody who is about to start
 	}
 	return false, add(p.oldest.start, p.ttl)
+}
+
+// join stands b in the line, unless it stands there already or has a place.
+func (p *places) join(b *busy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link(b)
+}
+
+func (p *places) link(b *busy) {
+	if b.queued || b.place {
+		return
+	}
+	b.queued, b.before, b.after = true, p.last, nil
+	if p.last == nil {
+		p.first = b
+	} else {
+		p.last.after = b
+	}
+	p.last = b
 }
 
 // leave takes b out of the line and gives back the place that it was handed.

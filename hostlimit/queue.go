@@ -245,6 +245,11 @@ func (b *busy) free(h *host, l *lease, now int64) {
 	}
 	if h.first(now, w.floor) > now || h.refusals > 0 && b.probe != nil {
 		b.full = never // the slot stays free because of pacing
+	} else if p := b.sh.m.places; p != nil && b.inFlight < w.lim.slots {
+		// Stand in line now: whoever is handed the place of l and comes back for
+		// another may wake first.
+		p.join(b)
+		b.inLine = true
 	}
 	w.signal()
 }
@@ -327,6 +332,9 @@ func (b *busy) look(h *host, w *waiter, now int64) (*lease, int64) {
 		}
 		b.refuse(h, w, first, tooLate(false, h.refusals > 0))
 		return nil, 0
+	}
+	if b.oldest != nil { // also where a block holds: a leaked slot must not look held for longer
+		until = min(until, add(b.oldest.start, m.leaseTTL))
 	}
 	return nil, min(until, w.giveUp)
 }

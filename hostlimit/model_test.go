@@ -1,0 +1,591 @@
+package hostlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// The reference model: what a limiter must do, in the plainest way that could be
+// found. It keeps lists where the limiter keeps sums, and knows nothing of
+// goroutines, timers or wake-ups. It reads the log of a run in virtual time,
+// takes from it what came from outside (arrivals, answers, releases,
+// cancellations) and the random delays, and predicts every start and every
+// refusal to the nanosecond.
+
+type eventKind uint8
+
+// What came from outside, then what the limiter decided.
+const (
+	arrived eventKind = iota
+	left              // Acquire returned the context's error
+	observed
+	released
+	started
+	refusedTurn
+)
+
+func (k eventKind) String() string {
+	return [...]string{"arrives", "leaves", "is answered", "is released", "starts", "is refused"}[k]
+}
+
+// An event of a run, in the order in which they happened.
+type event struct {
+	at     time.Duration
+	kind   eventKind
+	req    *request
+	grant  hostlimit.Grant
+	effect hostlimit.Effect
+	err    error
+}
+
+func (e event) String() string {
+	s := fmt.Sprintf("%v: request %d on host %d %v", e.at, e.req.id, e.req.host, e.kind)
+	switch e.kind {
+	case observed:
+		s += fmt.Sprintf(" (status %d): %+v", e.req.status, e.effect)
+	case started:
+		s += fmt.Sprintf(": %+v", e.grant)
+	case left, refusedTurn:
+		s += ": " + e.err.Error()
+	}
+	return s
+}
+
+const forever = time.Duration(math.MaxInt64)
+
+type modelHost struct {
+	id       int
+	limits   hostlimit.Limits
+	seq      int
+	last     time.Duration
+	gap      time.Duration
+	adaptive time.Duration
+	until    time.Duration
+	refusals int
+	queue    []*modelTurn
+	flying   []*modelTurn
+	probe    *modelTurn
+	full     time.Duration // since when all slots are held; forever: they aren't
+}
+
+func (h *modelHost) String() string {
+	ids := func(turns []*modelTurn) (s []int) {
+		for _, w := range turns {
+			s = append(s, w.req.id)
+		}
+		return s
+	}
+	return fmt.Sprintf("host %d: %d starts, last %v, gap %v, %d refusals until %v, in flight %v, queue %v, full since %v",
+		h.id, h.seq, h.last, h.gap, h.refusals, h.until, ids(h.flying), ids(h.queue), h.full)
+}
+
+type modelTurn struct {
+	req              *request
+	arrived, started time.Duration
+	seq              int
+	beforeBlock      bool // started before the latest block was set
+	owedNothing      bool // the host, at arrival
+	slot, wait, hold time.Duration
+}
+
+type model struct {
+	p      *program
+	now    time.Duration
+	hosts  map[int]*modelHost
+	turns  map[*request]*modelTurn
+	line   []*modelHost
+	flying int
+	base   time.Time
+
+	outputs map[*request]event // at this instant, not yet predicted
+}
+
+// check compares the log of a run with the model.
+func (p *program) check(base time.Time, log []event) error {
+	if p.cfg.MaxInFlight > 0 {
+		return p.checkTogether(base, log)
+	}
+	byHost := make(map[int][]event) // without a common bound each host lives alone
+	for _, e := range log {
+		byHost[e.req.host] = append(byHost[e.req.host], e)
+	}
+	for _, log := range byHost {
+		if err := p.checkTogether(base, log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *program) checkTogether(base time.Time, log []event) error {
+	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request]event)}
+	for len(log) > 0 {
+		next := min(m.next(), log[0].at)
+		m.advance(next)
+		touched := m.due()
+		n := 0
+		for n < len(log) && log[n].at == m.now {
+			n++
+		}
+		for _, e := range log[:n] {
+			touched = append(touched, m.host(e.req.host))
+			if e.kind >= started {
+				m.outputs[e.req] = e
+			}
+		}
+		for _, e := range log[:n] {
+			if e.kind < started {
+				if err := m.input(e); err != nil {
+					return err
+				}
+			}
+		}
+		log = log[n:]
+		if err := m.settle(touched); err != nil {
+			return err
+		}
+		for _, e := range m.outputs {
+			return fmt.Errorf("%v, but the model has it wait: %v; %d in flight, in line: %v", e, m.host(e.req.host), m.flying, m.line)
+		}
+	}
+	return nil
+}
+
+func (m *model) host(id int) *modelHost {
+	h := m.hosts[id]
+	if h == nil {
+		h = &modelHost{id: id, limits: m.p.limits(id), full: forever}
+		m.hosts[id] = h
+	}
+	return h
+}
+
+// earliest is when the gap to the start before is over.
+func (h *modelHost) earliest(floor time.Duration) time.Duration {
+	if h.seq == 0 {
+		return 0
+	}
+	return h.last + max(h.gap, floor)
+}
+
+// first is the earliest start that can be foreseen.
+func (m *model) first(h *modelHost, floor time.Duration) time.Duration {
+	t := max(m.now, h.earliest(floor))
+	if h.refusals > 0 {
+		t = max(t, h.until)
+	}
+	return t
+}
+
+func (h *modelHost) blocked(now time.Duration) bool {
+	return h.refusals > 0 && (now < h.until || h.probe != nil)
+}
+
+func (h *modelHost) isFull() bool { return len(h.flying) >= h.limits.Concurrency }
+
+// ready reports whether nothing but MaxInFlight keeps the head from starting.
+func (m *model) ready(h *modelHost) bool {
+	return len(h.queue) > 0 && !h.blocked(m.now) && !h.isFull() && h.earliest(h.queue[0].req.floor) <= m.now
+}
+
+// next is the next time at which something happens by itself.
+func (m *model) next() time.Duration {
+	t := forever
+	for _, h := range m.hosts {
+		if at := m.nextOf(h); at > m.now {
+			t = min(t, at)
+		}
+	}
+	if len(m.line) > 0 {
+		for _, h := range m.hosts {
+			for _, f := range h.flying {
+				if at := f.started + m.p.cfg.LeaseTTL; at > m.now {
+					t = min(t, at)
+				}
+			}
+		}
+	}
+	return t
+}
+
+func (m *model) nextOf(h *modelHost) time.Duration {
+	if len(h.queue) == 0 {
+		return forever
+	}
+	head := h.queue[0]
+	t := forever
+	soon := func(at time.Duration) {
+		if at > m.now {
+			t = min(t, at)
+		}
+	}
+	soon(h.earliest(head.req.floor))
+	soon(h.until)
+	soon(head.arrived + m.p.maxWait())
+	if h.isFull() {
+		soon(max(head.arrived, h.full) + m.p.cfg.SlotTimeout)
+	}
+	for _, f := range h.flying {
+		soon(f.started + m.p.cfg.LeaseTTL)
+	}
+	return t
+}
+
+// advance books the time until t.
+func (m *model) advance(t time.Duration) {
+	for _, h := range m.hosts {
+		for _, w := range h.queue {
+			switch d := t - m.now; {
+			case h.blocked(m.now):
+				w.hold += d
+			case h.isFull() || slices.Contains(m.line, h):
+				w.slot += d
+			default:
+				w.wait += d
+			}
+		}
+	}
+	m.now = t
+}
+
+// due returns the hosts that may have something to do by now: where places are
+// counted over all hosts, an expired lease of any may matter.
+func (m *model) due() []*modelHost {
+	var due []*modelHost
+	for _, h := range m.hosts {
+		if len(h.queue) > 0 || m.p.cfg.MaxInFlight > 0 {
+			due = append(due, h)
+		}
+	}
+	return due
+}
+
+func (m *model) leastGap(h *modelHost, floor, before time.Duration) time.Duration {
+	return max(h.limits.Delay.Min, floor, before)
+}
+
+// latest is the last start that is of use to w.
+func (m *model) latest(w *modelTurn) (t time.Duration, byContext bool) {
+	t = w.arrived + m.p.maxWait()
+	if d := w.req.deadline; d > 0 && w.arrived+d-1 < t {
+		return w.arrived + d - 1, true
+	}
+	return t, false
+}
+
+func (m *model) input(e event) error {
+	h := m.host(e.req.host)
+	w := m.turns[e.req]
+	m.tidy(h)
+	switch e.kind {
+	case arrived:
+		w = &modelTurn{req: e.req, arrived: m.now}
+		w.owedNothing = len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && h.refusals == 0
+		m.turns[e.req] = w
+		bound := m.first(h, w.req.floor)
+		if n := len(h.queue); n > 0 {
+			bound = m.first(h, h.queue[0].req.floor)
+			for i := 1; i < n; i++ {
+				bound += m.leastGap(h, h.queue[i].req.floor, h.queue[i-1].req.floor)
+			}
+			bound += m.leastGap(h, w.req.floor, h.queue[n-1].req.floor)
+		}
+		h.queue = append(h.queue, w)
+		if latest, _ := m.latest(w); bound > latest {
+			return m.refuse(h, w, bound, m.late(h, w))
+		}
+	case left:
+		if m.now != w.arrived+w.req.gone() {
+			return fmt.Errorf("%v, but its context ends after %v", e, w.req.gone())
+		}
+		h.queue = slices.DeleteFunc(h.queue, func(o *modelTurn) bool { return o == w })
+	case observed:
+		return m.observe(h, w, e)
+	case released:
+		m.land(h, w)
+	}
+	return nil
+}
+
+// tidy is what time alone does to a host.
+func (m *model) tidy(h *modelHost) {
+	for len(h.flying) > 0 && h.flying[0].started+m.p.cfg.LeaseTTL <= m.now {
+		m.land(h, h.flying[0])
+	}
+	if h.refusals > 0 && m.now >= h.until+m.p.refusals.Forgive {
+		h.refusals = 0
+	}
+}
+
+// land takes w from the requests in flight, if it still is.
+func (m *model) land(h *modelHost, w *modelTurn) {
+	if i := slices.Index(h.flying, w); i >= 0 {
+		h.flying = slices.Delete(h.flying, i, i+1)
+		m.flying--
+	}
+	if h.probe == w {
+		h.probe = nil
+	}
+}
+
+func (m *model) observe(h *modelHost, w *modelTurn, e event) error {
+	r := w.req
+	if d := h.limits.Delay; d.Adaptive != (hostlimit.Adaptive{}) && r.status > 0 {
+		next := m.p.adapt(h.adaptive, r.latency, d)
+		if next >= h.adaptive || r.status < 400 {
+			h.adaptive = next
+		}
+		if h.adaptive == next {
+			h.gap = max(h.gap, next)
+		}
+	}
+	refusal := m.p.refusals.Counts(r.status) || r.status == 0 && m.p.refusals.Network
+	var want hostlimit.Effect
+	switch {
+	case refusal && !w.beforeBlock:
+		h.refusals++
+		stay := m.p.refusals.Delay(h.refusals)
+		if r.retryAfter > 0 {
+			stay = min(r.retryAfter, m.p.refusals.MaxRetryAfter)
+		}
+		h.until, h.probe = m.now+stay, nil
+		want.Blocked = true
+		for _, t := range m.turns {
+			if t.req.host == h.id && t.started > 0 {
+				t.beforeBlock = true
+			}
+		}
+	case !refusal && r.status > 0 && r.status < 500 && !w.beforeBlock && h.refusals > 0:
+		h.refusals, h.probe = 0, nil
+		want.Cleared = true
+	case h.probe == w:
+		h.probe = nil
+	}
+	want.Refusals = h.refusals
+	want.Expired = e.effect.Expired // depends on who looked when
+	if h.refusals > 0 && h.until > m.now {
+		want.Until = m.base.Add(h.until)
+	}
+	if want != e.effect {
+		return fmt.Errorf("%v, want %+v", e, want)
+	}
+	if want.Blocked {
+		return m.refuseLate(h)
+	}
+	return nil
+}
+
+// refuseLate refuses everybody whom a new block keeps until it is too late.
+func (m *model) refuseLate(h *modelHost) error {
+	var stay []*modelTurn
+	var bound time.Duration
+	for _, w := range slices.Clone(h.queue) {
+		at := m.first(h, w.req.floor)
+		if n := len(stay); n > 0 {
+			at = bound + m.leastGap(h, w.req.floor, stay[n-1].req.floor)
+		}
+		if latest, _ := m.latest(w); at > latest {
+			if err := m.refuse(h, w, at, m.late(h, w)); err != nil {
+				return err
+			}
+			continue
+		}
+		stay, bound = append(stay, w), at
+	}
+	return nil
+}
+
+// late is what a turn is refused with that comes too late.
+func (m *model) late(h *modelHost, w *modelTurn) []error {
+	latest, byContext := m.latest(w)
+	kinds := []error{hostlimit.ErrBusy}
+	if h.refusals > 0 && h.until > latest {
+		kinds[0] = hostlimit.ErrBlocked
+	}
+	if byContext {
+		kinds = append(kinds, context.DeadlineExceeded)
+	}
+	return kinds
+}
+
+// refuse predicts a refusal.
+func (m *model) refuse(h *modelHost, w *modelTurn, retryAt time.Duration, kinds []error) error {
+	h.queue = slices.DeleteFunc(h.queue, func(o *modelTurn) bool { return o == w })
+	e, ok := m.outputs[w.req]
+	if !ok || e.kind != refusedTurn {
+		return fmt.Errorf("%v: request %d should be refused as %v, RetryAt %v", m.now, w.req.id, kinds, retryAt)
+	}
+	delete(m.outputs, w.req)
+	var err *hostlimit.Error
+	if !errors.As(e.err, &err) {
+		return fmt.Errorf("%v, which is no *Error", e)
+	}
+	for _, kind := range []error{hostlimit.ErrBusy, hostlimit.ErrBlocked, context.DeadlineExceeded} {
+		if errors.Is(err, kind) != slices.Contains(kinds, kind) {
+			return fmt.Errorf("%v, want %v", e, kinds)
+		}
+	}
+	var want time.Time
+	if retryAt != forever {
+		want = m.base.Add(retryAt)
+	}
+	if !err.RetryAt.Equal(want) {
+		return fmt.Errorf("%v, RetryAt %v, want %v", e, err.RetryAt.Sub(m.base), retryAt)
+	}
+	return nil
+}
+
+// settle lets everything happen that can at this instant.
+func (m *model) settle(touched []*modelHost) error {
+	for _, h := range touched {
+		m.tidy(h)
+	}
+	for _, h := range touched {
+		// Who can start from now on stands in line before those who get this
+		// instant's places and come back for more.
+		if m.p.cfg.MaxInFlight > 0 && m.ready(h) && !slices.Contains(m.line, h) {
+			m.line = append(m.line, h)
+		}
+	}
+	for again := true; again; {
+		again = false
+		m.line = slices.DeleteFunc(m.line, func(h *modelHost) bool { return !m.ready(h) })
+		var goes []*modelHost
+		goes = append(goes, m.line...)
+		for _, h := range touched {
+			if !slices.Contains(goes, h) {
+				goes = append(goes, h)
+			}
+		}
+		for _, h := range goes {
+			if len(h.queue) == 0 {
+				continue
+			}
+			if m.ready(h) {
+				inLine := slices.Index(m.line, h)
+				if m.p.cfg.MaxInFlight == 0 || m.flying < m.p.cfg.MaxInFlight && (inLine == 0 || len(m.line) == 0) {
+					if inLine == 0 {
+						m.line = m.line[1:]
+					}
+					if err := m.start(h); err != nil {
+						return err
+					}
+					again = true
+					break
+				}
+				if inLine < 0 {
+					m.line = append(m.line, h)
+				}
+			}
+			gone, err := m.giveUp(h)
+			if err != nil {
+				return err
+			}
+			if gone {
+				again = true
+				break
+			}
+		}
+	}
+	for _, h := range touched {
+		switch {
+		case !h.isFull():
+			h.full = forever
+		case h.full == forever:
+			h.full = m.now
+		}
+	}
+	return nil
+}
+
+// start predicts the start of h's head.
+func (m *model) start(h *modelHost) error {
+	w := h.queue[0]
+	h.queue = h.queue[1:]
+	e, ok := m.outputs[w.req]
+	if !ok || e.kind != started {
+		return fmt.Errorf("%v: request %d should start: %v; %d in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
+	}
+	delete(m.outputs, w.req)
+	g := e.grant
+	if g.Seq == 1 && h.seq > 0 && m.p.cfg.MaxHosts < 1000 {
+		// Forgotten to make room, which it may be if it owed nothing.
+		if !w.owedNothing {
+			return fmt.Errorf("%v: the host was forgotten, with %+v owed", e, *h)
+		}
+		h.seq = 0
+	}
+	h.seq++
+	d := h.limits.Delay
+	least, most := max(d.Min, w.req.floor, h.adaptive), max(d.Min, d.Max, w.req.floor, h.adaptive)
+	if g.Delay < least || g.Delay > most {
+		return fmt.Errorf("%v, want a delay of %v to %v", e, least, most)
+	}
+	h.last, h.gap = m.now, g.Delay
+	w.started, w.seq = m.now, h.seq
+	h.flying = append(h.flying, w)
+	m.flying++
+	want := hostlimit.Grant{
+		Seq: uint64(h.seq), Start: m.base.Add(m.now),
+		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
+		Delay: g.Delay, Slot: len(h.flying), Slots: h.limits.Concurrency,
+		Probe: h.refusals > 0, Expired: g.Expired,
+	}
+	if want.Probe {
+		h.probe = w
+	}
+	if !g.Start.Equal(want.Start) {
+		return fmt.Errorf("%v, stamped %v", e, g.Start.Sub(m.base))
+	}
+	g.Start = want.Start
+	if g != want {
+		return fmt.Errorf("%v, want %+v", e, want)
+	}
+	return nil
+}
+
+// giveUp predicts whether the head of h is refused.
+func (m *model) giveUp(h *modelHost) (bool, error) {
+	w := h.queue[0]
+	if h.isFull() && h.full != forever && m.now >= max(w.arrived, h.full)+m.p.cfg.SlotTimeout {
+		return true, m.refuse(h, w, forever, []error{hostlimit.ErrBusy})
+	}
+	first := m.first(h, w.req.floor)
+	if latest, _ := m.latest(w); first > latest {
+		return true, m.refuse(h, w, first, m.late(h, w))
+	}
+	if m.now >= w.arrived+m.p.maxWait() {
+		kind := hostlimit.ErrBusy
+		if h.refusals > 0 {
+			kind = hostlimit.ErrBlocked
+		}
+		if first == m.now {
+			first = forever
+		}
+		return true, m.refuse(h, w, first, []error{kind})
+	}
+	return false, nil
+}
+
+// adapt is the formula of the delay's kind.
+func (p *program) adapt(old, latency time.Duration, d hostlimit.Delay) time.Duration {
+	l := float64(latency)
+	var next float64
+	switch d.Adaptive {
+	case hostlimit.Squared:
+		next = l * (l / 1e9)
+	case hostlimit.Proportional(5):
+		next = l * 5
+	case hostlimit.Throttle(2):
+		next = max(l/2, (float64(max(old, d.Min))+l/2)/2)
+	default:
+		panic("a formula that the model doesn't know")
+	}
+	return min(max(time.Duration(next), d.Min), d.Ceiling)
+}

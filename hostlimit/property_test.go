@@ -1,0 +1,416 @@
+package hostlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A program is a random crawl: a Config, and requests that come when they want.
+type program struct {
+	seed     uint64
+	cfg      hostlimit.Config
+	refusals backoff.Refusals // cfg.Backoff, complete
+	requests []*request
+}
+
+type request struct {
+	id, host   int
+	at         time.Duration // arrival
+	floor      time.Duration
+	deadline   time.Duration // of its context, from the arrival; 0: none
+	cancel     time.Duration // by the caller, from the arrival; 0: never
+	latency    time.Duration // start to the answer
+	body       time.Duration // answer to release
+	status     int           // 0: a network error
+	retryAfter time.Duration
+	silent     bool // released without an answer
+	twice      bool // every call of the lease is made again later, when it must do nothing
+}
+
+// gone is when the request's context is done, from the arrival.
+func (r *request) gone() time.Duration {
+	d := forever
+	if r.deadline > 0 {
+		d = r.deadline
+	}
+	if r.cancel > 0 {
+		d = min(d, r.cancel)
+	}
+	return d
+}
+
+func (p *program) maxWait() time.Duration {
+	if p.cfg.MaxWait == 0 {
+		return forever / 2
+	}
+	return p.cfg.MaxWait
+}
+
+func key(host int) string { return "host-" + strconv.Itoa(host) }
+
+// limits of a host, every field spelt out: the first host has its own.
+func (p *program) limits(host int) hostlimit.Limits {
+	l := hostlimit.Limits{Concurrency: p.cfg.Concurrency, Delay: p.cfg.Delay}
+	if p.cfg.Override != nil {
+		if o, ok := p.cfg.Override(key(host)); ok {
+			l = o
+		}
+	}
+	return l
+}
+
+// generate makes a program of n requests or so from a seed.
+func generate(seed uint64, n int) *program {
+	r := rand.New(rand.NewPCG(seed, 1))
+	span := func(least, most time.Duration) time.Duration {
+		return least + time.Duration(r.Int64N(int64(most-least)))
+	}
+	chance := func(percent int) bool { return r.IntN(100) < percent }
+
+	p := &program{seed: seed}
+	p.refusals = backoff.Refusals{
+		Policy:        backoff.Fibonacci{Unit: span(100*time.Millisecond, 20*time.Second), Cap: 10 * time.Minute},
+		MaxRetryAfter: span(time.Second, time.Hour),
+		Forgive:       span(30*time.Minute, 40*time.Minute),
+		Network:       chance(30),
+	}
+	if chance(50) {
+		p.refusals.Policy = backoff.Doubling{Start: span(time.Second, time.Minute), Cap: time.Hour}
+	}
+	if chance(40) {
+		p.refusals.Statuses = append([]int{403, 503}, backoff.Range(520, 530)...)
+	}
+	delay := func() hostlimit.Delay {
+		if chance(15) {
+			return hostlimit.Delay{DangerouslyNone: true, Ceiling: time.Minute}
+		}
+		d := hostlimit.Delay{Min: span(time.Millisecond, 3*time.Second), Ceiling: span(3*time.Second, time.Minute)}
+		if chance(50) {
+			d.Max = d.Min + span(0, time.Second)
+		}
+		if chance(40) {
+			d.Adaptive = [...]hostlimit.Adaptive{hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(2)}[r.IntN(3)]
+		}
+		return d
+	}
+	p.cfg = hostlimit.Config{
+		Concurrency: 1 + r.IntN(4),
+		Delay:       delay(),
+		SlotTimeout: span(time.Second, 30*time.Second),
+		LeaseTTL:    span(20*time.Second, 6*time.Minute),
+		MaxHosts:    1_000_000,
+		Backoff:     p.refusals,
+	}
+	hosts := 1 + r.IntN(1+n/(1+r.IntN(200)))
+	if chance(40) {
+		p.cfg.MaxWait = span(time.Second, 10*time.Minute)
+	}
+	if chance(30) {
+		p.cfg.MaxInFlight = 1 + r.IntN(20)
+		hosts = min(hosts, 30) // the model looks at all of them at each event
+	}
+	small := chance(15)
+	if small {
+		p.cfg.MaxHosts = 1 + r.IntN(8)
+		p.cfg.Delay.Adaptive = hostlimit.Adaptive{} // a lesson may be forgotten; a debt not
+	}
+	if chance(30) {
+		own := hostlimit.Limits{Concurrency: 1 + r.IntN(6), Delay: delay()}
+		if small {
+			own.Delay.Adaptive = hostlimit.Adaptive{}
+		}
+		p.cfg.Override = func(k string) (hostlimit.Limits, bool) { return own, k == key(0) }
+	}
+
+	// Hosts that refuse do so all the time: storms, not single refusals.
+	refusing := r.IntN(60)
+	length := span(time.Second, time.Duration(1+n/hosts)*4*time.Second)
+	slow := span(10*time.Millisecond, 5*time.Second)
+	leaks := r.IntN(5)
+	for id := range n {
+		q := &request{
+			id:      id,
+			host:    r.IntN(1 + r.IntN(hosts)),
+			at:      span(0, length),
+			latency: span(1, slow),
+			body:    span(1, slow),
+			status:  200,
+			silent:  chance(3),
+			twice:   chance(10),
+		}
+		if chance(20) && !small {
+			q.floor = span(0, 10*time.Second)
+		}
+		if chance(30) {
+			q.deadline = span(time.Millisecond, 5*time.Minute)
+		}
+		if chance(15) {
+			q.cancel = span(1, time.Minute)
+		}
+		switch {
+		case chance(refusing):
+			q.status = []int{429, 429, 429, 403, 503, 525}[r.IntN(6)]
+			if chance(40) {
+				q.retryAfter = span(1, 2*time.Minute)
+			}
+		case chance(10):
+			q.status = []int{0, 404, 500, 502, 301}[r.IntN(5)]
+		}
+		if chance(leaks) {
+			q.body = p.cfg.LeaseTTL + span(-time.Minute, 3*time.Minute)
+			q.body = max(q.body, 1)
+		}
+		if chance(leaks) && !small { // what is forgotten with a host could be asked for then
+			q.latency = p.cfg.LeaseTTL + span(1, time.Minute) // answers when its lease has expired
+		}
+		p.requests = append(p.requests, q)
+	}
+	return p
+}
+
+// A player runs a program in virtual time and keeps the log.
+type player struct {
+	base time.Time
+	mu   sync.Mutex
+	used map[time.Duration]bool
+	log  []event
+}
+
+// at sleeps until no earlier than t, and so that nothing else comes from outside at the
+// same instant: then the log has one order only.
+func (p *player) at(t time.Duration) time.Duration {
+	p.mu.Lock()
+	for t <= time.Since(p.base) || p.used[t] {
+		t++
+	}
+	p.used[t] = true
+	p.mu.Unlock()
+	time.Sleep(t - time.Since(p.base))
+	return t
+}
+
+func (p *player) note(kind eventKind, r *request) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log = append(p.log, event{at: time.Since(p.base), kind: kind, req: r})
+	return len(p.log) - 1
+}
+
+func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
+	p.at(r.at)
+	ctx, cancel := context.WithTimeout(t.Context(), min(r.gone(), 1e6*time.Hour)) // a lost turn is seen, not waited for for ever
+	defer cancel()
+	if r.cancel > 0 && r.cancel == r.gone() {
+		ctx, cancel = context.WithCancel(t.Context())
+		if r.deadline > 0 {
+			ctx, cancel = context.WithTimeout(ctx, r.deadline)
+		}
+		stop := time.AfterFunc(r.cancel, cancel)
+		defer stop.Stop()
+		defer cancel()
+	}
+	p.note(arrived, r)
+	l, err := m.Acquire(ctx, key(r.host), r.floor)
+	now := time.Since(p.base)
+	if err != nil {
+		kind := refusedTurn
+		if errors.Is(err, ctx.Err()) && err == ctx.Err() {
+			kind = left
+		}
+		i := p.note(kind, r)
+		p.log[i].err = err
+		return
+	}
+	i := p.note(started, r)
+	lease := l.(interface {
+		Grant() hostlimit.Grant
+		Effect() hostlimit.Effect
+	})
+	p.log[i].grant = lease.Grant()
+
+	outcome := hostlimit.Outcome{Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter}
+	if r.status == 0 {
+		outcome.Err = errors.New("connection reset")
+	}
+	if !r.silent {
+		now = p.at(now + r.latency)
+		i := p.note(observed, r)
+		l.Observe(outcome)
+		p.log[i].effect = lease.Effect()
+	}
+	now = p.at(now + r.body)
+	p.note(released, r)
+	l.Release()
+	if r.twice {
+		p.at(now + time.Second)
+		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		l.Release()
+	}
+}
+
+// run plays p against a Memory and checks the log with the model.
+func (p *program) run(t *testing.T) (seen tally, err error) {
+	synctest.Test(t, func(t *testing.T) {
+		m, newErr := hostlimit.New(p.cfg)
+		if newErr != nil {
+			err = newErr
+			return
+		}
+		pl := &player{base: time.Now(), used: make(map[time.Duration]bool)}
+		var wg sync.WaitGroup
+		for _, r := range p.requests {
+			wg.Go(func() { pl.play(t, m, r) })
+		}
+		wg.Wait()
+		seen.count(pl.log)
+		err = p.check(pl.base, pl.log)
+		for st := range m.Hosts() {
+			if st.InFlight != 0 || st.Waiters != 0 {
+				err = errors.Join(err, fmt.Errorf("in the end: %+v", st))
+			}
+		}
+	})
+	return seen, err
+}
+
+// A tally is what happened in the runs. A property test that never met a storm
+// or a leak would prove nothing about them.
+type tally struct {
+	requests, starts, refusals, left                 int
+	slotWaits, delayWaits, blockWaits                int
+	blocks, cleared, probes, expired, deadline, late int
+}
+
+func (c *tally) count(log []event) {
+	for _, e := range log {
+		switch e.kind {
+		case arrived:
+			c.requests++
+		case left:
+			c.left++
+		case refusedTurn:
+			c.refusals++
+			if errors.Is(e.err, context.DeadlineExceeded) {
+				c.deadline++
+			}
+		case started:
+			c.starts++
+			c.slotWaits += one(e.grant.WaitSlot > 0)
+			c.delayWaits += one(e.grant.WaitDelay > 0)
+			c.blockWaits += one(e.grant.WaitBlock > 0)
+			c.probes += one(e.grant.Probe)
+			c.expired += e.grant.Expired
+		case observed:
+			c.blocks += one(e.effect.Blocked)
+			c.cleared += one(e.effect.Cleared)
+			c.late += one(e.effect.Refusals > 0 && !e.effect.Blocked)
+		}
+	}
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (c *tally) add(d tally) {
+	c.requests += d.requests
+	c.starts += d.starts
+	c.refusals += d.refusals
+	c.left += d.left
+	c.slotWaits += d.slotWaits
+	c.delayWaits += d.delayWaits
+	c.blockWaits += d.blockWaits
+	c.blocks += d.blocks
+	c.cleared += d.cleared
+	c.probes += d.probes
+	c.expired += d.expired
+	c.deadline += d.deadline
+	c.late += d.late
+}
+
+// shrink drops requests as long as the program still fails.
+func (p *program) shrink(t *testing.T, err error) (*program, error) {
+	for size := len(p.requests) / 2; size > 0; size /= 2 {
+		for from := 0; from+size <= len(p.requests); {
+			smaller := *p
+			smaller.requests = slices.Delete(slices.Clone(p.requests), from, from+size)
+			var e error
+			for try := 0; try < 3 && e == nil; try++ { // the limiter's random delays differ
+				_, e = smaller.run(t)
+			}
+			if e != nil {
+				p, err = &smaller, e
+			} else {
+				from += size
+			}
+		}
+	}
+	return p, err
+}
+
+func (p *program) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d, %+v\n", p.seed, p.cfg)
+	fmt.Fprintf(&b, "refusals %+v\n", p.refusals)
+	for _, r := range p.requests {
+		fmt.Fprintf(&b, "%+v\n", *r)
+	}
+	return b.String()
+}
+
+// TestPropertyAgainstModel plays random crawls in virtual time and compares
+// every start, wait, refusal and effect with the reference model, to the
+// nanosecond. POLITENESS_SOAK=1 (make soak) plays a million requests and more;
+// POLITENESS_SEED replays one program.
+func TestPropertyAgainstModel(t *testing.T) {
+	total := 100_000
+	if os.Getenv("POLITENESS_SOAK") != "" {
+		total = 1_500_000
+	}
+	if testing.Short() {
+		total = 10_000
+	}
+	first, last := uint64(1), ^uint64(0)
+	if s := os.Getenv("POLITENESS_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, last = seed, seed
+	}
+	var all tally
+	for seed := first; all.requests < total && seed <= last; seed++ {
+		size := []int{30, 100, 300, 1000}[seed%4]
+		if seed%97 == 0 {
+			size = 8000 // thousands of hosts
+		}
+		p := generate(seed, size)
+		seen, err := p.run(t)
+		if err != nil {
+			small, err := p.shrink(t, err)
+			t.Fatalf("%v\nwith %v\nreplay the whole with POLITENESS_SEED=%d", err, small, seed)
+		}
+		all.add(seen)
+	}
+	t.Logf("%+v", all)
+	if least := min(all.starts, all.refusals, all.left, all.slotWaits, all.delayWaits, all.blockWaits, all.blocks,
+		all.cleared, all.probes, all.expired, all.deadline, all.late); least < total/1000 && first != last {
+		t.Errorf("something hardly happened: %+v", all)
+	}
+}
