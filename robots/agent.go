@@ -23,15 +23,7 @@ func (f *File) Agent(product ...string) *Rules {
 	c := collector{file: f}
 	if named, group := f.choose(product); named != nil {
 		c.named, r.group = named, strings.Clone(group)
-		chosen := -1
-		for i := range f.agents {
-			if a := &f.agents[i]; a.group != chosen {
-				if _, ok := named(a.value); ok {
-					chosen = a.group
-					c.group(f.groups[chosen])
-				}
-			}
-		}
+		c.all()
 	}
 	if len(c.extras.licenses) == 0 {
 		c.extras.licenses = f.License()
@@ -47,6 +39,21 @@ type collector struct {
 	named    naming
 	patterns []pattern
 	extras   extras
+}
+
+// all takes in all groups of the crawler's.
+func (c *collector) all() {
+	taken := -1
+	for i := range c.file.agents {
+		a := &c.file.agents[i]
+		if a.group == taken {
+			continue
+		}
+		if _, ok := c.named(a.value); ok {
+			taken = a.group
+			c.group(c.file.groups[taken])
+		}
+	}
 }
 
 // group takes in one group of the crawler's.

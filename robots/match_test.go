@@ -1,0 +1,283 @@
+package robots
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// matchCases are what one rule, or a few, answer for FooBot in the default mode. All but
+// those of normalisation hold under GoogleExact as well.
+var matchCases = []struct {
+	body    string
+	target  string
+	allowed bool
+	line    int
+	normal  bool // true: normalisation decides, so that GoogleExact may answer otherwise
+}{
+	{"", "/", true, 0, false},
+	{"user-agent: *\ndisallow: /", "/", false, 2, false},
+	{"user-agent: *\ndisallow:", "/", true, 2, false},
+	{"user-agent: *\ndisallow: /fish", "/fish.html", false, 2, false},
+	{"user-agent: *\ndisallow: /fish", "/Fish", true, 0, false},
+	{"user-agent: *\ndisallow: /fish*", "/fishheads/yummy.html?id=anything", false, 2, false},
+	{"user-agent: *\ndisallow: /fish/", "/fish", true, 0, false},
+	{"user-agent: *\ndisallow: /*.php", "/folder/any.php.file.html", false, 2, false},
+	{"user-agent: *\ndisallow: /*.php$", "/filename.php?parameters", true, 0, false},
+	{"user-agent: *\ndisallow: /*.php$", "/a.php/b.php", false, 2, false},
+	{"user-agent: *\ndisallow: /fish*.php", "/fishheads/catfish.php?parameters", false, 2, false},
+	{"user-agent: *\ndisallow: /fish*.php", "/Fish.PHP", true, 0, false},
+	{"user-agent: *\nallow: /p\ndisallow: /", "/page", true, 2, false},
+	{"user-agent: *\nallow: /folder\ndisallow: /folder", "/folder/page", true, 2, false},
+	{"user-agent: *\ndisallow: /folder\nallow: /folder", "/folder/page", true, 3, false},
+	{"user-agent: *\nallow: /page\ndisallow: /*.ph", "/page.php5", true, 2, false},
+	{"user-agent: *\nallow: /$\ndisallow: /", "/", true, 2, false},
+	{"user-agent: *\nallow: /$\ndisallow: /", "/page.htm", false, 3, false},
+	{"user-agent: *\ndisallow: /a$$", "/a$", false, 2, false},
+	{"user-agent: *\ndisallow: /a$b", "/a$b", false, 2, false},
+	{"user-agent: *\ndisallow: a", "/a", true, 0, false},
+	{"user-agent: *\ndisallow: $", "/", true, 0, false},
+	{"user-agent: *\ndisallow: *$", "/", false, 2, false},
+	{"user-agent: *\ndisallow: **a**b**", "/xaxxb", false, 2, false},
+	{"user-agent: *\ndisallow: /*a*b$", "/ab/b/ba", true, 0, false},
+	{"user-agent: *\ndisallow: /*a*b$", "/b/ab", false, 2, false},
+	{"user-agent: *\ndisallow: /*ab*ab$", "/ab", true, 0, false},
+	{"user-agent: *\ndisallow: /a*a$", "/a", true, 0, false},
+	{"user-agent: *\ndisallow: /*/", "/", true, 0, false},
+	{"user-agent: *\ndisallow: */", "/", false, 2, false},
+	{"user-agent: *\nallow: /a/index.html\ndisallow: /", "/a/", true, 2, false},
+	{"user-agent: *\nallow: /a/index.htmx\ndisallow: /", "/a/", true, 2, false},
+	{"user-agent: *\nallow: /a/index.html\ndisallow: /", "/a/b", false, 3, false},
+	{"user-agent: *\nallow: /a/INDEX.html\ndisallow: /", "/a/", false, 3, false},
+	{"user-agent: *\ndisallow: /a/index.html", "/a/", true, 0, false},
+	{"user-agent: *\ndisallow: /a\ndisallow: /a", "/a", false, 2, false},
+	{"user-agent: *\ndisallow: /*bc\ndisallow: /a*c", "/abc", false, 2, false},
+	{"user-agent: *\nallow: /*bc\ndisallow: /ab*c", "/abc", false, 3, false},
+	{"user-agent: *\ndisallow:\nallow:", "/", true, 3, false},
+	{"user-agent: *\ndisallow: /é", "/%C3%A9", false, 2, false},
+	{"user-agent: *\ndisallow: /%c3%a9", "/%C3%A9", false, 2, false},
+
+	{"user-agent: *\ndisallow: /é", "/é", false, 2, true},
+	{"user-agent: *\ndisallow: /é", "/%c3%a9", false, 2, true},
+	{"user-agent: *\ndisallow: /%c3%a9", "/é", false, 2, true},
+	{"user-agent: *\ndisallow: /foo/baz", "/foo/%62az", false, 2, true},
+	{"user-agent: *\ndisallow: /foo/%62a%7A", "/foo/baz", false, 2, true},
+	{"user-agent: *\ndisallow: /a%2Fb", "/a/b", true, 0, true},
+	{"user-agent: *\ndisallow: /a/b", "/a%2Fb", true, 0, true},
+	{"user-agent: *\ndisallow: /a%2fb", "/a%2Fb", false, 2, true},
+	{"user-agent: *\ndisallow: /~joe/", "/%7Ejoe/", false, 2, true},
+	{"user-agent: *\ndisallow: /%7ejoe/", "/~joe/index.html", false, 2, true},
+	{"user-agent: *\ndisallow: /file-with-a-%2A.html", "/file-with-a-*.html", false, 2, true},
+	{"user-agent: *\ndisallow: /file-with-a-%2A.html", "/file-with-a-%2a.html", false, 2, true},
+	{"user-agent: *\ndisallow: /file-with-a-%2A.html", "/file-with-a-b.html", true, 0, true},
+	{"user-agent: *\ndisallow: /foo-%24", "/foo-$", false, 2, true},
+	{"user-agent: *\ndisallow: /foo-%24", "/foo-", true, 0, true},
+	{"user-agent: *\ndisallow: /foo-%24", "/foo-$/bar", false, 2, true},
+	{"user-agent: *\ndisallow: /%", "/%", false, 2, false},
+	{"user-agent: *\ndisallow: /%zz", "/%zz", false, 2, false},
+	{"user-agent: *\ndisallow: /", "/robots.txt", true, 0, true},
+	{"user-agent: *\ndisallow: /", "/%72obots.txt", true, 0, true},
+	{"user-agent: *\ndisallow: /", "/robots.txt.bak", false, 2, false},
+	{"user-agent: *\ndisallow: /%%61%62", "/%AB", false, 2, true},
+}
+
+func TestMatch(t *testing.T) {
+	for _, c := range matchCases {
+		v := Parse([]byte(c.body)).Agent("FooBot").Test(c.target)
+		if v.Allowed != c.allowed || v.Line != c.line {
+			t.Errorf("%q %s: got %v line %d, want %v line %d", c.body, c.target, v.Allowed, v.Line, c.allowed, c.line)
+		}
+		if want := c.line > 0 && !strings.HasSuffix(v.Rule, ":"); v.Matched != want {
+			t.Errorf("%q %s: Matched is %v", c.body, c.target, v.Matched)
+		}
+		if c.line > 0 && v.Rule != strings.Split(c.body, "\n")[c.line-1] {
+			t.Errorf("%q %s: Rule is %q", c.body, c.target, v.Rule)
+		}
+		if c.normal {
+			continue
+		}
+		v = ParseWith([]byte(c.body), Options{GoogleExact: true}).Agent("FooBot").Test(c.target)
+		if v.Allowed != c.allowed || v.Line != c.line {
+			t.Errorf("GoogleExact: %q %s: got %v line %d, want %v line %d", c.body, c.target, v.Allowed, v.Line, c.allowed, c.line)
+		}
+	}
+}
+
+// Whatever isn't a path is cut as Google's matcher cuts URLs.
+func TestTarget(t *testing.T) {
+	for _, c := range []struct{ url, want string }{
+		{"", "/"},
+		{"/a/../b?c#d", "/a/../b?c"},
+		{"//h/a", "/a"},
+		{"h;a", "/;a"},
+		{"h?x", "/?x"},
+		{"h", "/"},
+		{"h#f/a", "/"},
+		{"mailto:x", "/"},
+		{"http://h", "/"},
+		{"http://h/a?b://c/d#e", "/a?b://c/d"},
+		{"h/a://b/c", "/a://b/c"},
+		{"https://user:pass@h:8/x;y", "/x;y"},
+		{"?x", "/?x"},
+	} {
+		if got := Target(c.url); got != c.want {
+			t.Errorf("%q: got %q, want %q", c.url, got, c.want)
+		}
+	}
+	r := Parse([]byte("User-agent: *\nDisallow: /?x\nDisallow: /a$")).Agent("FooBot")
+	for _, target := range []string{"?x", "http://h?x", "/a#b", "/a\x00b"} {
+		if r.Test(target).Allowed {
+			t.Errorf("%q: allowed", target)
+		}
+	}
+	if v := r.Test(""); !v.Allowed || v.Matched {
+		t.Errorf(`"": got %+v`, v)
+	}
+}
+
+// naive answers like Rules.match, in the plainest way: rule by rule, each with Google's own
+// algorithm, which follows all positions that a star can end at.
+func naive(ps []pattern, path string) (rank rank, lineNum int) {
+	rank = 0
+	for _, p := range ps {
+		pat := p.prefix
+		if p.slash {
+			pat = "/"
+		}
+		if p.tail != "" {
+			pat += "*" + p.tail
+		}
+		if positions(path, pat, p.end) && (lineNum == 0 || p.rank > rank || p.rank == rank && p.line < lineNum) {
+			rank, lineNum = p.rank, p.line
+		}
+	}
+	return rank, lineNum
+}
+
+func positions(path, pat string, end bool) bool {
+	at := []int{0}
+	for i := range len(pat) {
+		var next []int
+		if pat[i] == '*' {
+			for j := at[0]; j <= len(path); j++ {
+				next = append(next, j)
+			}
+		} else {
+			for _, j := range at {
+				if j < len(path) && path[j] == pat[i] {
+					next = append(next, j+1)
+				}
+			}
+		}
+		if at = next; len(at) == 0 {
+			return false
+		}
+	}
+	return !end || slices.Contains(at, len(path))
+}
+
+// onePass normalises as RFC 9309 section 2.2.2 has it, plainly.
+func onePass(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c >= 0x80:
+			b.WriteString("%" + upperHex[c>>4:][:1] + upperHex[c&15:][:1])
+		case isEscape(s[i:]):
+			hi, _ := unhex(s[i+1])
+			lo, _ := unhex(s[i+2])
+			if v := hi<<4 | lo; isUnreserved(v) {
+				b.WriteByte(v)
+			} else {
+				b.WriteString(strings.ToUpper(s[i:][:3]))
+			}
+			i += 2
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// FuzzDefault holds that the default mode agrees with itself: to normalise a target first changes
+// nothing, nor does compiling the rules.
+func FuzzDefault(f *testing.F) {
+	for _, c := range matchCases {
+		f.Add([]byte(c.body), c.target)
+	}
+	f.Fuzz(func(t *testing.T, body []byte, target string) {
+		file := Parse(body)
+		r := file.Agent("FooBot")
+		if !strings.HasPrefix(target, "/") || len(target) > 1<<10 {
+			return
+		}
+		v := r.Test(target)
+		if got := r.Test(onePass(target)); got != v {
+			t.Errorf("%q\n%q: %+v\n%q: %+v", body, target, v, onePass(target), got)
+		}
+		normal := r.normal(target)
+		if got := r.Test(normal); got != v {
+			t.Errorf("%q\n%q: %+v\n%q: %+v", body, target, v, normal, got)
+		}
+		if normal == robotsPath || len(body) > 64<<10 {
+			return
+		}
+		c := collector{file: file}
+		c.named, _ = file.choose([]string{"FooBot"})
+		if c.named != nil {
+			c.all()
+		}
+		if rank, line := naive(c.patterns, normal); v.Line != line || v.Allowed != rank.allows() {
+			t.Errorf("%q\n%q: got %+v, want line %d", body, target, v, line)
+		}
+	})
+}
+
+// FuzzParse holds that nothing panics, whatever the bytes, and that what is kept and
+// answered is bounded by them.
+func FuzzParse(f *testing.F) {
+	for _, c := range matchCases {
+		f.Add([]byte(c.body))
+	}
+	f.Add([]byte("\xef\xbb\xbfUser-agent: FooBot\r\nCrawl-delay: 1e999\r\rRequest-rate: 99999999999999999999/1d 2359-0001\nVisit-time: 0600-0845\nContent-Usage: /a*b$ train-ai=n\nContent-Signal: search=yes\nLicense: x\nHost: y\nSitemap: z\nNoindex"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		lines := 1 + strings.Count(string(body), "\n") + strings.Count(string(body), "\r")
+		for _, o := range []Options{{}, {GoogleExact: true}, {LenientAgents: true}} {
+			file := ParseWith(body, o)
+			r := file.Agent("FooBot", "Bot1")
+			for _, target := range []string{"/", "/a/b?c=d", "/%61*$\x00#", string(body)} {
+				v := r.Test(target)
+				if v.Line < 0 || v.Line > lines || !strings.Contains(string(body), v.Rule) || v.Matched && v.Rule == "" {
+					t.Errorf("%q %q: %+v", body, target, v)
+				}
+				r.ContentUsage(target)
+			}
+			// A line is kept once as it is, and at most three times as long where it is normalised; an Allow of index.htm twice.
+			if len(r.text) > 8*len(body) || len(r.nodes) > 2*len(r.rules)+2 || len(r.rules) > 2*lines {
+				t.Errorf("%d bytes: text %d, nodes %d, rules %d", len(body), len(r.text), len(r.nodes), len(r.rules))
+			}
+			if d, ok := r.CrawlDelay(); d < 0 || !ok && d != 0 {
+				t.Errorf("Crawl-delay %v", d)
+			}
+			file.Sitemaps()
+			file.SitemapLines()
+			file.Host()
+			file.License()
+			file.UnknownLines()
+			file.Lint()
+			r.ContentSignal()
+			r.License()
+			r.VisitTime()
+			for _, rate := range r.RequestRates() {
+				if rate.Gap() <= 0 {
+					t.Errorf("%+v", rate)
+				}
+			}
+		}
+		ReadMeta(strings.NewReader(string(body)), "FooBot")
+		ParseTags(strings.Split(string(body), "\n"), "FooBot")
+		ProductToken(string(body))
+		Target(string(body))
+	})
+}
