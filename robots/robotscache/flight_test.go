@@ -377,6 +377,25 @@ func TestQueueingIsNoTimeout(t *testing.T) {
 	})
 }
 
+// TestTurnTooLate: a transport that waits for a turn and doesn't tell runs out of
+// time, and that says nothing about the origin.
+func TestTurnTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+			return nil, &RefusedError{Err: pass(req.Context(), time.Hour)}
+		})
+		begin := time.Now()
+		e, err := r.Get(t.Context(), parse(t, site))
+		var timeout interface{ Timeout() bool }
+		if e != nil || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
+			t.Errorf("%+v, %v", e, err)
+		}
+		if time.Since(begin) != 30*time.Second || r.Len() != 0 || len(r.events) != 0 {
+			t.Errorf("after %v: %+v", time.Since(begin), r.Snapshot())
+		}
+	})
+}
+
 // TestQueueTellsTheDeadline: the latest of those who wait, if all have one.
 func TestQueueTellsTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -62,12 +62,15 @@ func plainHost(host string, https bool) (plain string, ok bool) {
 	end := len(host) // of the name
 	i := 0
 	if strings.HasPrefix(host, "[") { // IPv6
+		colons := 0
 		for i = 1; i < len(host) && host[i] != ']'; i++ {
-			if c := host[i]; !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || c == ':' || c == '.') {
+			if c := host[i]; c == ':' {
+				colons++
+			} else if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || c == '.') {
 				return "", false
 			}
 		}
-		if i++; i < len("[::]") || i > len(host) || i < len(host) && host[i] != ':' {
+		if i++; colons == 0 || i > len(host) || i < len(host) && host[i] != ':' {
 			return "", false
 		}
 	}
@@ -115,17 +118,18 @@ func normalOrigin(u *url.URL) (origin, error) {
 	if !https && !strings.EqualFold(u.Scheme, "http") {
 		return origin{}, fmt.Errorf("robotscache: scheme %q is neither http nor https", clip(u.Scheme))
 	}
-	name := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if name == "" {
-		return origin{}, fmt.Errorf("robotscache: URL %q has no host", clip(u.Redacted()))
-	}
+	name := strings.ToLower(u.Hostname())
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x80 }) {
 		// A name that IDNA can't map is kept as it is: DNS decides then.
 		if ascii, err := idna.Lookup.ToASCII(name); err == nil {
 			name = ascii
 		}
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`/?#@\<>"`, r) }) {
+	name = strings.TrimSuffix(name, ".")
+	if name == "" {
+		return origin{}, fmt.Errorf("robotscache: URL %q has no host", clip(u.Redacted()))
+	}
+	if strings.HasSuffix(name, ".") || strings.ContainsFunc(name, noHost) {
 		return origin{}, fmt.Errorf("robotscache: %q is no host", clip(u.Host))
 	}
 	if strings.Contains(name, ":") {
@@ -143,6 +147,11 @@ func normalOrigin(u *url.URL) (origin, error) {
 		return origin{}, fmt.Errorf("robotscache: host of %d bytes is longer than the %d that a name may have", len(name), maxHost)
 	}
 	return origin{name, https}, nil
+}
+
+// noHost reports whether r would end a host in a URL, or is nothing to be sent.
+func noHost(r rune) bool {
+	return r <= ' ' || r == 0x7f || strings.ContainsRune(`/?#@\<>[]"`, r)
 }
 
 // clip keeps what a message quotes readable.

@@ -124,7 +124,7 @@ func TestNetworkFailures(t *testing.T) {
 
 func TestNetworkLongerThanItsContentLength(t *testing.T) {
 	r, base := serve(t, Config{}, func(w http.ResponseWriter, _ *http.Request) {
-		hijack(t, w, "HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\nUser-agent: *\nDisallow: /private\nAllow: /\n").Close()
+		hijack(t, w, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 32\r\n\r\nUser-agent: *\nDisallow: /private\nAllow: /\n").Close()
 	})
 	if e := r.get(t, base); e.Denied || allowed(e, "/private") || r.event(t).Bytes != 32 {
 		t.Errorf("%+v, event %+v", e, r.event(t))

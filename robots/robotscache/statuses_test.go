@@ -230,7 +230,7 @@ func TestTTLMovedByCacheControl(t *testing.T) {
 				if r.get(t, site); len(r.sent()) != 1 {
 					t.Errorf("%d %s: asked again before %v", status, control, ttl)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				if r.get(t, site); len(r.sent()) != 2 {
 					t.Errorf("%d %s: not asked again after %v", status, control, ttl)
 				}
@@ -360,7 +360,7 @@ func TestDenyTTL(t *testing.T) {
 		if !r.get(t, site).Denied || len(r.sent()) != 1 {
 			t.Error("asked again within DenyTTL")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		r.answer = always(200, private)
 		if e := r.get(t, site); e.Denied || e.Reason != "" || !allowed(e, "/") {
 			t.Errorf("back, but %+v", e)
@@ -449,6 +449,14 @@ func TestOthersUseTheOldCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, always(200, private, "ETag", `"1"`))
 		old := r.get(t, site)
+		if e, ok := r.Peek(parse(t, site)); !ok || e != old {
+			t.Error("Peek doesn't know what is fresh")
+		}
+		defer time.AfterFunc(time.Hour, func() {
+			if e, ok := r.Peek(parse(t, site)); ok {
+				t.Errorf("Peek returned what is out of date: %+v", e)
+			}
+		}).Stop()
 		for _, age := range []time.Duration{time.Hour, maxTTL - 1, maxTTL} {
 			time.Sleep(time.Until(old.Expires.Add(age - time.Hour)))
 			r.answer = after(time.Second, 200, "User-agent: *\nDisallow: /\n")

@@ -139,12 +139,11 @@ func TestEvictedButStored(t *testing.T) {
 
 // A brokenStore fails in the way it is told to.
 type brokenStore struct {
-	record  Record
-	ok      bool
-	load    error
-	save    error
-	saved   int
-	damaged Record
+	record Record
+	ok     bool
+	load   error
+	save   error
+	saved  int
 }
 
 func (s *brokenStore) Load(context.Context, string) (Record, bool, error) {
