@@ -18,8 +18,10 @@ import (
 // 9110, section 9.2.2) and can be sent again is repeated: GET, HEAD, OPTIONS,
 // TRACE, PUT and DELETE without a body or with Request.GetBody. Each try asks
 // robots.txt again and takes a turn of its own; while it waits it holds no slot.
-// When the tries run out, the last response is handed over as it is. All tries
-// of a request are one page of the budget.
+// When the tries run out, the last response is handed over as it is; so it is
+// when the next try couldn't start before the context's deadline or within the
+// budget's time, or when Retry-After asks for more than a day. All tries of a
+// request are one page of the budget.
 type Retry struct {
 	// Max is how often a request is repeated at most. 0: never.
 	Max int
@@ -93,7 +95,7 @@ func (trip *trip) retry() (*http.Response, error) {
 }
 
 // retryWaits is the schedule of one request: the policy's waits, at least
-// Retry-After, at most Max of them, and none that the caller can't outlast.
+// Retry-After, at most Max of them, and none that can't end well.
 type retryWaits struct {
 	trip     *trip
 	left     int
@@ -101,21 +103,38 @@ type retryWaits struct {
 	after    time.Duration // Retry-After of the answer at hand
 }
 
+// longestWait bounds what a host may ask of one request. It is what
+// backoff.Refusals.MaxRetryAfter is by default.
+const longestWait = 24 * time.Hour
+
 // NextBackOff returns the wait before the next try, or Stop.
 func (w *retryWaits) NextBackOff() time.Duration {
 	if w.left == 0 {
 		return cenkalti.Stop
 	}
 	wait := w.schedule.NextBackOff()
-	if wait == cenkalti.Stop {
+	if wait == cenkalti.Stop || w.after > longestWait {
 		return cenkalti.Stop
 	}
 	w.left--
 	wait = max(wait, w.after)
-	if deadline, ok := w.trip.original.Context().Deadline(); ok && time.Until(deadline) <= wait {
+	if !w.trip.inTime(time.Now().Add(wait)) {
 		return cenkalti.Stop
 	}
 	return wait
+}
+
+// inTime reports whether a try that could start at the given time would, so far as
+// it is known, start before the context's deadline and within the budget's time.
+func (trip *trip) inTime(start time.Time) bool {
+	t, ctx := trip.t, trip.original.Context()
+	if next, err := t.hosts.Next(ctx, trip.host, trip.floor); err == nil && next.After(start) {
+		start = next // a block that others have set
+	}
+	if deadline, ok := ctx.Deadline(); ok && !start.Before(deadline) {
+		return false
+	}
+	return t.budget == nil || trip.bound(t.budget.Check(ctx, trip.host, start)) == nil
 }
 
 // Reset begins the schedule anew.
@@ -148,11 +167,10 @@ func (trip *trip) replay() error {
 	if err != nil {
 		return trip.fail(StageRequest, time.Time{}, fmt.Errorf("body can't be sent again: %w", err))
 	}
-	if trip.req != &trip.clone {
-		trip.clone = *trip.req
-		trip.req = &trip.clone
-	}
-	trip.clone.Body, trip.sent = fresh, false
+	// Somebody may still be writing the try before: it keeps its request.
+	again := *trip.req
+	again.Body = fresh
+	trip.req, trip.sent = &again, false
 	return nil
 }
 

@@ -21,17 +21,23 @@ func (trip *trip) afford() error {
 func (trip *trip) paid() bool { return trip.hops > 0 || trip.spent || trip.page }
 
 // checkBudget asks whether a request that starts at the given time, now if it is
-// zero, is within the budget. Pages don't bind a hop or a further try: their navigation is paid.
+// zero, is within the budget.
 func (trip *trip) checkBudget(start time.Time) error {
-	err := trip.t.budget.Check(trip.req.Context(), trip.host, start)
+	err := trip.bound(trip.t.budget.Check(trip.req.Context(), trip.host, start))
 	if err == nil {
 		return nil
 	}
+	return trip.overBudget(StageBudget, err)
+}
+
+// bound returns the budget's refusal if it binds the trip. Pages don't bind a hop
+// or a further try: their navigation is paid.
+func (trip *trip) bound(refusal error) error {
 	var be *budget.Error
-	if trip.paid() && errors.As(err, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+	if refusal != nil && trip.paid() && errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
 	}
-	return trip.overBudget(StageBudget, err)
+	return refusal
 }
 
 // reserve takes a page for the navigation: one for all its hops and tries.
