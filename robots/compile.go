@@ -119,8 +119,9 @@ type wild struct {
 
 // A table finds wilds by what the path contains: those whose key has the hash h are
 // compiled.wilds[starts[h]:starts[h+1]], starts counted from table.starts. The wilds without a key
-// come before them, up to keyed, and are tested one by one, best first.
+// come before them, from and up to keyed, and are tested one by one, best first.
 type table struct {
+	from   uint32
 	keyed  uint32
 	top    uint32 // the best rule of all the wilds
 	starts uint32
@@ -345,12 +346,13 @@ func (b *builder) hang(lo, hi int) uint32 {
 	for keyed < len(hung) && hung[keyed].key == 0 {
 		keyed++
 	}
-	if keyed == len(hung) {
+	if len(hung) <= fewWilds {
 		return none
 	}
 	hung = hung[keyed:]
 	size := bits.Len(uint(len(hung)))
 	t := table{
+		from:   uint32(from),
 		keyed:  uint32(from + keyed),
 		top:    top,
 		starts: uint32(len(b.starts)),

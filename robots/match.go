@@ -58,35 +58,70 @@ func (c *compiled) match(path string) uint32 {
 // their prefix. Only such as would win are worth a look.
 func (c *compiled) matchWilds(i uint32, rest string, best uint32) uint32 {
 	m := &c.more[i]
-	from, to := m.wilds, c.more[i+1].wilds
 	if m.table != none {
-		t := &c.tables[m.table]
-		if !c.better(t.top, best) {
+		return c.lookUp(&c.tables[m.table], rest, best)
+	}
+	for j := m.wilds; j < c.more[i+1].wilds; j++ {
+		x := &c.wilds[j]
+		if !c.better(x.rule, best) {
 			return best
 		}
-		to = t.keyed
+		if x.matches(nil, c.text, rest) {
+			return x.rule
+		}
 	}
-	wilds := c.wilds[from:to]
-	for i := range wilds {
-		x := &wilds[i]
+	return best
+}
+
+// lookUp is matchWilds for many wilds.
+func (c *compiled) lookUp(t *table, rest string, best uint32) uint32 {
+	if !c.better(t.top, best) {
+		return best
+	}
+	best, over := c.lookUpBy(nil, t, rest, best)
+	if over {
+		best = c.lookUpMany(t, rest, best)
+	}
+	return best
+}
+
+// lookUpMany is lookUp where many wilds have to be tested.
+//
+//go:noinline
+func (c *compiled) lookUpMany(t *table, rest string, best uint32) uint32 {
+	var f finder
+	f.make(rest)
+	best, _ = c.lookUpBy(&f, t, rest, best)
+	return best
+}
+
+// manyTests is how many wilds are tested, on a path of more than longPath bytes, before it is worth
+// while to make a finder of it.
+const (
+	manyTests = 64
+	longPath  = 128
+)
+
+// lookUpBy looks up by what f finds, nil for without. Without it gives up, and says so, once
+// that would be worth its making.
+func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint32, bool) {
+	late := f == nil && len(rest) > longPath && len(rest) <= maxFinder
+	tests := 0
+	for i := t.from; i < t.keyed; i++ {
+		x := &c.wilds[i]
 		if !c.better(x.rule, best) {
 			break
 		}
-		if x.matches(c.text, rest) {
+		if tests++; late && tests > manyTests {
+			return best, true
+		}
+		if x.matches(f, c.text, rest) {
 			best = x.rule
 			break
 		}
 	}
-	if m.table == none {
-		return best
-	}
-	return c.lookUp(&c.tables[m.table], rest, best)
-}
-
-// lookUp is matchWilds for those with a key.
-func (c *compiled) lookUp(t *table, rest string, best uint32) uint32 {
 	if len(rest) < 3 {
-		return best
+		return best, false
 	}
 	starts := c.starts[t.starts:][:1<<(32-t.shift)+1]
 	key := uint32(rest[0])<<8 | uint32(rest[1])<<16
@@ -110,42 +145,56 @@ func (c *compiled) lookUp(t *table, rest string, best uint32) uint32 {
 				}
 				seen = true
 			}
-			if x.matches(c.text, rest) {
+			if tests++; late && tests > manyTests {
+				return best, true
+			}
+			if x.matches(f, c.text, rest) {
 				best = x.rule
 			}
 		}
 	}
-	return best
+	return best, false
 }
 
 // matches reports whether the tail matches rest: its stretches between stars are found
-// one after the other, each as early as can be, which leaves the most to the others.
-func (w *wild) matches(text, rest string) bool {
+// one after the other, each as early as can be, which leaves the most to the others. f
+// finds in rest, nil for without.
+func (w *wild) matches(f *finder, text, rest string) bool {
 	tail := text[w.tail:][:w.len]
+	pos, end := 0, len(rest)
 	if w.skip {
-		rest = rest[1:]
+		pos = 1
 	}
 	if w.end {
 		star := strings.LastIndexByte(tail, '*')
 		last := tail[star+1:]
-		if !strings.HasSuffix(rest, last) {
+		if end -= len(last); end < pos || rest[end:] != last {
 			return false
 		}
 		if star < 0 {
 			return true
 		}
-		tail, rest = tail[:star], rest[:len(rest)-len(last)]
+		tail = tail[:star]
 	}
 	for {
+		stretch := tail
 		star := strings.IndexByte(tail, '*')
-		if star < 0 {
-			return strings.Contains(rest, tail)
+		if star >= 0 {
+			stretch, tail = tail[:star], tail[star+1:]
 		}
-		i := strings.Index(rest, tail[:star])
-		if i < 0 {
+		if f != nil && len(stretch) > 1 {
+			pos = f.index(pos, stretch)
+		} else if i := strings.Index(rest[pos:], stretch); i >= 0 {
+			pos += i
+		} else {
+			pos = -1
+		}
+		if pos < 0 || pos+len(stretch) > end {
 			return false
 		}
-		rest, tail = rest[i+star:], tail[star+1:]
+		if pos += len(stretch); star < 0 {
+			return true
+		}
 	}
 }
 
@@ -157,5 +206,5 @@ func (p *pattern) matches(path string) bool {
 		return ok && (!p.end || rest == "")
 	}
 	w := wild{len: uint16(len(p.tail)), end: p.end, skip: p.slash}
-	return w.matches(p.tail, rest)
+	return w.matches(nil, p.tail, rest)
 }

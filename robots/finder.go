@@ -1,0 +1,94 @@
+package robots
+
+import "strings"
+
+// A finder finds strings in a path again and again, faster than by going through it each
+// time: it knows where the path has which two, three and eight bytes. It is worth its
+// making only for a file and a path that are made to be costly, thousands of patterns of
+// whose stretches the path is full, and keeps these from costing the product of their lengths.
+type finder struct {
+	path   string
+	twos   grams
+	threes grams
+	eights grams
+}
+
+// maxFinder is the length of the longest path that a finder is made for.
+const maxFinder = 4096
+
+// grams are the positions of all stretches of some length of a path, by hash.
+type grams struct {
+	head  [1 << gramBits]uint16 // the first position, plus one
+	count [1 << gramBits]uint16
+	next  [maxFinder]uint16 // the next position of the same hash, plus one
+}
+
+const gramBits = 11
+
+// make prepares f for a path of at most maxFinder bytes. f is zero before.
+func (f *finder) make(path string) {
+	f.path = path
+	for i := len(path) - 2; i >= 0; i-- {
+		f.twos.add(i, hash2(path, i))
+		if i+3 <= len(path) {
+			f.threes.add(i, hash3(path, i))
+		}
+		if i+8 <= len(path) {
+			f.eights.add(i, hash8(path, i))
+		}
+	}
+}
+
+func (g *grams) add(i int, h uint32) {
+	g.next[i] = g.head[h]
+	g.head[h] = uint16(i + 1)
+	g.count[h]++
+}
+
+func hash2(s string, i int) uint32 {
+	return hashKey(uint32(s[i])|uint32(s[i+1])<<8, 32-gramBits)
+}
+
+func hash3(s string, i int) uint32 { return hashKey(keyAt(s, i), 32-gramBits) }
+
+func hash8(s string, i int) uint32 {
+	s = s[i : i+8]
+	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	return uint32(x * 0x9e3779b97f4a7c15 >> (64 - gramBits))
+}
+
+// index returns the first position of s in the path at or after from, -1 for none.
+func (f *finder) index(from int, s string) int {
+	g, hash, size := &f.threes, hash3, 3
+	switch {
+	case len(s) == 2:
+		g, hash, size = &f.twos, hash2, 2
+	case len(s) >= 8:
+		g, hash, size = &f.eights, hash8, 8
+	}
+	// Where the rarest of its grams stands in the path, and nowhere else, s can be.
+	const few = 64
+	least, at, start := uint16(few), -1, uint16(0)
+	for i := range len(s) - size + 1 {
+		h := hash(s, i)
+		if g.count[h] == 0 {
+			return -1
+		}
+		if g.count[h] < least {
+			least, at, start = g.count[h], i, g.head[h]
+		}
+	}
+	if at < 0 {
+		if i := strings.Index(f.path[from:], s); i >= 0 {
+			return from + i
+		}
+		return -1
+	}
+	for p := start; p != 0; p = g.next[p-1] {
+		if i := int(p) - 1 - at; i >= from && strings.HasPrefix(f.path[i:], s) {
+			return i
+		}
+	}
+	return -1
+}

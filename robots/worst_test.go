@@ -1,0 +1,121 @@
+package robots_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+// worst are files of 500 KB and paths of 2,000 bytes that cost a matcher as much as can be:
+// none of the patterns may be left out by what the path contains, and none matches.
+var worst = []struct {
+	name string
+	rule func(r *rand.Rand, i int) string
+	path func(r *rand.Rand) string
+}{
+	{"random ab, long", abPattern(16, 1), letters("ab")},
+	{"random ab, two of 16", abPattern(16, 2), letters("ab")},
+	{"random ab, 15", abPattern(15, 1), letters("ab")},
+	{"random ab, 12", abPattern(12, 3), letters("ab")},
+	{"random ab, 63", abPattern(63, 1), letters("ab")},
+	{"random ab, 64", abPattern(64, 1), letters("ab")},
+	{"random ab, 100", abPattern(100, 1), letters("ab")},
+	{"random ab, 8 and 10", func(r *rand.Rand, i int) string {
+		return abPattern(7, 1)(r, i)[:8] + abPattern(11, 1)(r, i)
+	}, letters("ab")},
+	{"a missing, 4", func(r *rand.Rand, i int) string {
+		return fmt.Sprintf("*%c%c%c*aaab", 'a'+i%4, 'a'+i/4%4, 'a'+i/16%4) + abPattern(4, 1)(r, i)[:5]
+	}, func(r *rand.Rand) string { return strings.ReplaceAll(letters("abcd")(r), "aaab", "aaaa") }},
+	{"long and nearly", func(r *rand.Rand, i int) string {
+		return "*" + strings.Repeat("a", 70) + abPattern(12, 1)(r, i)[1:13] + "c"
+	}, func(r *rand.Rand) string { return strings.Repeat("a", 1900) + letters("abc")(r)[:99] }},
+	{"random abcde, 7 alone", func(r *rand.Rand, i int) string { return anyPattern("abcde", 7, 1)(r, i)[:8] }, letters("abcde")},
+	{"random abcdef, 6 alone", func(r *rand.Rand, i int) string { return anyPattern("abcdef", 6, 1)(r, i)[:7] }, letters("abcdef")},
+	{"late then early", func(r *rand.Rand, i int) string {
+		return "*" + letters("cde")(r)[:5] + "*" + letters("abd")(r)[:4]
+	}, func(r *rand.Rand) string { return letters("abd")(r)[:1700] + letters("cde")(r)[:299] }},
+	{"pairs, late then early", func(_ *rand.Rand, i int) string {
+		return fmt.Sprintf("*%c%c*%c%c", 'A'+i%20, 'A'+i/20%20, 'a'+i/400%20, 'a'+i/8000%20)
+	}, func(*rand.Rand) string {
+		var b strings.Builder
+		for _, first := range "aA" {
+			for i := range rune(500) {
+				b.WriteRune(first + i%20)
+				b.WriteRune(first + i/20%20)
+			}
+		}
+		return b.String()[:1999]
+	}},
+	{"letters, late then early", func(_ *rand.Rand, i int) string {
+		return fmt.Sprintf("*%c*%c*%c", 'A'+i%20, 'A'+i/20%20, 'a'+i/400%20)
+	}, func(*rand.Rand) string {
+		return strings.Repeat("abcdefghijklmnopqrst", 50) + strings.Repeat("ABCDEFGHIJKLMNOPQRST", 49)
+	}},
+	{"random ab, 8 many", abPattern(8, 12), letters("ab")},
+	{"random abc, 6 many", anyPattern("abc", 6, 60), letters("abc")},
+	{"random abcd, 3 many", anyPattern("abcd", 3, 200), letters("abcd")},
+	{"pairs", func(_ *rand.Rand, i int) string {
+		return fmt.Sprintf("*%c*%c*%c", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26)
+	}, func(*rand.Rand) string { return strings.Repeat("z", 1990) + "abc" }},
+	{"stars", func(_ *rand.Rand, i int) string { return strings.Repeat("*a", 8000) + fmt.Sprint("*b", i) }, letters("a")},
+	{"stars in a row", func(_ *rand.Rand, i int) string { return strings.Repeat("*", 16000) + fmt.Sprint("b", i) }, letters("a")},
+	{"a then b", func(_ *rand.Rand, i int) string { return "*" + strings.Repeat("a", 20+i%1000) + "b" }, letters("a")},
+	{"last byte differs", func(_ *rand.Rand, i int) string {
+		return "*" + strings.Repeat("a", 7) + string(rune('b'+i%20)) + string(rune('b'+i/20%20)) + string(rune('b'+i/400%20))
+	}, func(*rand.Rand) string { return strings.Repeat("aaaaaaab", 250) }},
+	{"tails", func(_ *rand.Rand, i int) string { return fmt.Sprintf("*a*%db$", i) }, func(*rand.Rand) string { return strings.Repeat("a", 1999) + "b" }},
+	{"prefixes", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%1000) + "*b" + fmt.Sprint(i) }, letters("a")},
+	{"prefixes of all", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%700) + "*b" }, letters("a")},
+}
+
+func abPattern(n, segments int) func(*rand.Rand, int) string { return anyPattern("ab", n, segments) }
+
+func anyPattern(of string, n, segments int) func(*rand.Rand, int) string {
+	return func(r *rand.Rand, _ int) string {
+		var b strings.Builder
+		for range segments {
+			b.WriteByte('*')
+			for range n {
+				b.WriteByte(of[r.IntN(len(of))])
+			}
+		}
+		return b.String() + "*c!"
+	}
+}
+
+func letters(of string) func(*rand.Rand) string {
+	return func(r *rand.Rand) string {
+		b := make([]byte, 1999)
+		for i := range b {
+			b[i] = of[r.IntN(len(of))]
+		}
+		return string(b)
+	}
+}
+
+func BenchmarkWorst(b *testing.B) {
+	for _, w := range worst {
+		r := rand.New(rand.NewPCG(1, 2))
+		var body strings.Builder
+		body.WriteString("user-agent:*\n")
+		for i := 0; ; i++ {
+			rule := w.rule(r, i)
+			if body.Len()+len(rule)+len("allow:\n") > 500<<10 {
+				break
+			}
+			body.WriteString("allow:" + rule + "\n")
+		}
+		rules := robots.Parse([]byte(body.String())).Agent("FooBot")
+		path := "/" + w.path(r)
+		b.Run(w.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				rules.Test(path)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/op")
+		})
+	}
+}
