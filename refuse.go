@@ -26,14 +26,14 @@ func PublicOnly(req *http.Request) error {
 	return nil
 }
 
-// RefusePaths returns a Config.Refuse that refuses every URL whose path and
-// query (URL.RequestURI) match one of the patterns: a site's terms, logins,
-// calendars without end.
+// RefusePaths returns a Config.Refuse that refuses every URL of which a pattern
+// matches the path, as sent or decoded, or path and query as sent
+// (URL.RequestURI): a site's terms, logins, calendars without end.
 func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	return func(req *http.Request) error {
-		target := req.URL.RequestURI()
+		u := req.URL
 		for _, p := range patterns {
-			if p.MatchString(target) {
+			if p.MatchString(u.RequestURI()) || p.MatchString(u.Path) || p.MatchString(u.EscapedPath()) {
 				return fmt.Errorf("path matches %s", p)
 			}
 		}
