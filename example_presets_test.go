@@ -1,0 +1,172 @@
+package politeness_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// A site audit reports every decision: what was asked, by which rule, and how it
+// went on where robots.txt could not be had.
+func ExampleSiteAudit() {
+	web := politenesstest.NewWeb() // in place of the internet
+	web.Site("https://example.com").Robots("User-agent: *\nDisallow: /admin\n").Page("/", "page")
+	web.Site("https://down.example").RobotsStatus(503).Page("/", "page")
+
+	cfg := politeness.SiteAudit("AuditBot/1.0 (+https://example.com/bot; bot@example.com)")
+	cfg.Base = web
+	cfg.Evidence = evidence.Func(func(_ context.Context, d evidence.Decision) {
+		switch d.Type {
+		case evidence.RobotsAllowed, evidence.BlockedByRobots:
+			fmt.Printf("%s %s rule=%q confidence=%q\n", d.Type, d.URL, d.MatchedRule, d.Confidence)
+		}
+	})
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: transport}
+	for _, url := range []string{"https://example.com/", "https://example.com/admin", "https://down.example/"} {
+		resp, err := client.Get(url)
+		if err != nil {
+			continue // the evidence says why
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+	// Output:
+	// robots_allowed https://example.com/ rule="" confidence=""
+	// blocked_by_robots https://example.com/admin rule="Disallow: /admin" confidence=""
+	// robots_allowed https://down.example/ rule="" confidence="low"
+}
+
+// A conservative crawler fetches public pages only, and says who it is.
+func ExampleConservative() {
+	cfg := politeness.Conservative("ResearchBot/1.0 (+https://example.edu/bot; bot@example.edu)")
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: transport}
+	_, err = client.Post("https://example.com/search", "text/plain", nil) //nolint:bodyclose // there is no response
+	fmt.Println(errors.Is(err, politeness.ErrDisallowed), err)
+	// Output:
+	// true Post "https://example.com/search": politeness: example.com: rule: refused by rule: public pages only: method POST is neither GET nor HEAD
+}
+
+// Without a mail address nobody can complain, so New refuses.
+func ExampleConservative_incorrect() {
+	_, err := politeness.New(politeness.Conservative("ResearchBot/1.0 (+https://example.edu/bot)"))
+	fmt.Println(err)
+	// Output:
+	// politeness: Config.UserAgent: "ResearchBot/1.0 (+https://example.edu/bot)" must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)
+}
+
+// A bulk crawler says which content types it wants; what isn't wanted is left
+// unread.
+func ExampleBulk() {
+	web := politenesstest.NewWeb()
+	web.Site("https://example.com").Handle("/film", politenesstest.Bytes(1<<30)).Page("/", "<p>a page")
+
+	cfg := politeness.Bulk("BulkBot/1.0 (+https://example.com/bot; bot@example.com)")
+	cfg.Base = web
+	cfg.Response.Accept = []string{"text/*"}
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: transport}
+	for _, url := range []string{"https://example.com/", "https://example.com/film"} {
+		resp, err := client.Get(url)
+		if err != nil {
+			fmt.Println(errors.Is(err, politeness.ErrContentType), err)
+			continue
+		}
+		n, _ := io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		fmt.Println(resp.Status, n, "bytes")
+	}
+	// Output:
+	// 200 OK 9 bytes
+	// true Get "https://example.com/film": politeness: example.com: response: content type not accepted: application/octet-stream
+}
+
+// The delay follows the host: it can be read off the limiter's configuration.
+func ExampleResponsive() {
+	cfg := politeness.Responsive("TutorialBot/1.0 (+https://example.com/bot; bot@example.com)")
+	delay := cfg.Hosts.(*hostlimit.Memory).Config().Delay
+	fmt.Printf("max(random in [%v, %v], crawl-delay, %v)\n", delay.Min, delay.Max, delay.Adaptive)
+	// Output:
+	// max(random in [500ms, 1.5s], crawl-delay, Squared)
+}
+
+// The person who runs a crawler sets its limits from outside, as a container does.
+func ExampleConfigFromEnv() {
+	os.Setenv("USER_AGENT", "AuditBot/1.0 (+https://example.com/bot; bot@example.com)")
+	os.Setenv("MAX_PAGES", "50")
+	os.Setenv("MAX_SCAN_TIME_MINUTES", "10")
+	os.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "1.5")
+	defer unset("USER_AGENT", "MAX_PAGES", "MAX_SCAN_TIME_MINUTES", "ROBOTS_DEFAULT_DELAY_SECONDS")
+
+	cfg, err := politeness.ConfigFromEnv()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits := cfg.Budget.(*budget.Memory).Limits()
+	delay := cfg.Hosts.(*hostlimit.Memory).Config().Delay
+	fmt.Println(cfg.UserAgent)
+	fmt.Println(limits.Pages, "pages in", limits.Duration)
+	fmt.Println(delay.Min, "between two starts on a host")
+	// Output:
+	// AuditBot/1.0 (+https://example.com/bot; bot@example.com)
+	// 50 pages in 10m0s
+	// 1.5s between two starts on a host
+}
+
+// Values that can't be read are errors, all of them at once.
+func ExampleConfigFromEnv_incorrect() {
+	os.Setenv("MAX_PAGES", "fifty")
+	os.Setenv("ROBOTS_TTL_SECONDS", "1h")
+	defer unset("MAX_PAGES", "ROBOTS_TTL_SECONDS")
+
+	_, err := politeness.ConfigFromEnv()
+	fmt.Println(err)
+	// Unordered output:
+	// politeness: environment variable ROBOTS_TTL_SECONDS="1h" is not a positive number of seconds, at most 86400
+	// politeness: environment variable MAX_PAGES="fifty" is not a whole number of at least 1
+}
+
+// A preset is changed by the environment through WithEnv.
+func ExampleConfig_WithEnv() {
+	os.Setenv("MAX_PAGES", "20")
+	defer unset("MAX_PAGES")
+
+	cfg, err := politeness.SiteAudit("AuditBot/1.0 (+https://example.com/bot; bot@example.com)").WithEnv()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits := cfg.Budget.(*budget.Memory).Limits()
+	fmt.Println(limits.Pages, "pages in", limits.Duration)
+	// Output:
+	// 20 pages in 1h0m0s
+}
+
+func unset(names ...string) {
+	for _, name := range names {
+		os.Unsetenv(name)
+	}
+}
