@@ -188,7 +188,7 @@ func (a *auditor) read(text []byte) {
 	a.whole(text)
 
 	a.report.Records[d.Type]++
-	if !d.Time.IsZero() {
+	if !d.Time.IsZero() && d.Type != LogClosed { // which may come long after the crawl
 		if a.report.First.IsZero() || d.Time.Before(a.report.First) {
 			a.report.First = d.Time
 		}

@@ -198,7 +198,7 @@ func (h *hostAudit) proveSlot(x *exchange) {
 func (h *hostAudit) settled(x *exchange) bool {
 	switch {
 	case x.beside >= x.slots:
-		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %d slots", x.beside+1, x.slots), x.with.line, x.line)
+		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.line, x.line)
 	case x.beside+len(x.waiting) >= x.slots:
 		return false
 	}

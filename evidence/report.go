@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -109,23 +110,40 @@ type HostReport struct {
 	Latency    time.Duration // mean time to the response's headers; 0 if there was none
 }
 
+// hostReportJSON is a HostReport with its durations in seconds.
+type hostReportJSON struct {
+	Host       string  `json:"host"`
+	Starts     int     `json:"starts"`
+	Pages      int     `json:"pages"`
+	Bytes      int64   `json:"bytes"`
+	Disallowed int     `json:"disallowed"`
+	Blocks     int     `json:"blocks"`
+	MinGap     float64 `json:"minGap"`
+	MaxDelay   float64 `json:"maxDelay"`
+	Wait       float64 `json:"wait"`
+	Latency    float64 `json:"latency"`
+}
+
 // MarshalJSON writes durations in seconds.
 func (h HostReport) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Host       string  `json:"host"`
-		Starts     int     `json:"starts"`
-		Pages      int     `json:"pages"`
-		Bytes      int64   `json:"bytes"`
-		Disallowed int     `json:"disallowed"`
-		Blocks     int     `json:"blocks"`
-		MinGap     float64 `json:"minGap"`
-		MaxDelay   float64 `json:"maxDelay"`
-		Wait       float64 `json:"wait"`
-		Latency    float64 `json:"latency"`
-	}{
+	return json.Marshal(hostReportJSON{
 		h.Host, h.Starts, h.Pages, h.Bytes, h.Disallowed, h.Blocks,
 		h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
 	})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, to the nanosecond.
+func (h *HostReport) UnmarshalJSON(b []byte) error {
+	var j hostReportJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
+	*h = HostReport{
+		j.Host, j.Starts, j.Pages, j.Bytes, j.Disallowed, j.Blocks,
+		seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency),
+	}
+	return nil
 }
 
 // OK reports whether the log proves that the crawl was polite: it holds no violation.
@@ -140,9 +158,9 @@ func (r Report) String() string {
 
 // A Check is one promise and how the log proves it.
 type Check struct {
-	Promise string // "delays kept"
-	Broken  int    // how often it was broken
-	Proof   string // what was put to the test: "123 gaps between starts"
+	Promise string `json:"promise"` // "delays kept"
+	Broken  int    `json:"broken"`  // how often it was broken
+	Proof   string `json:"proof"`   // what was put to the test: "123 gaps between starts"
 }
 
 // Checks returns the promises one by one, for showing.
@@ -162,13 +180,17 @@ func (r Report) Checks() []Check {
 		whole = "numbered, not chained"
 	}
 	p := r.Proofs
+	limits := "no limit was near"
+	if p.Budget > 0 {
+		limits = count(p.Budget, "limit") + " near or reached"
+	}
 	return []Check{
 		check("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap),
 		check("slots kept", count(p.Slots, "start"), BrokenConcurrency),
 		check("blocks kept", count(p.Blocks, "block"), BrokenBlock),
 		check("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
 		check("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict),
-		check("budget kept", count(p.Budget, "limit")+" near or reached", BrokenBudget),
+		check("budget kept", limits, BrokenBudget),
 		check("every start ended", count(p.Ends, "start"), MissingEnd),
 		check("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable),
 	}
