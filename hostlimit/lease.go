@@ -56,7 +56,6 @@ func (l *lease) Observe(o Outcome) {
 	m := sh.m
 	what := m.refusals.meaning(o)
 
-	defer m.handOut()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if l.observed || l.released {
@@ -73,8 +72,9 @@ func (l *lease) Observe(o Outcome) {
 		now = m.now()
 	}
 	if b != nil {
-		b.refresh(h, now)
+		b.account(h, now)
 	}
+	h.forgive(now, m.refusals.forgive)
 	if l.lim.adaptive != (Adaptive{}) && o.Status > 0 {
 		h.adapt(l.lim, o)
 	}

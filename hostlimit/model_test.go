@@ -44,7 +44,7 @@ type event struct {
 	err    error
 }
 
-func (e event) String() string {
+func (e *event) String() string {
 	s := fmt.Sprintf("%v: request %d on host %d %v", e.at, e.req.id, e.req.host, e.kind)
 	switch e.kind {
 	case observed:
@@ -103,15 +103,15 @@ type model struct {
 	flying int
 	base   time.Time
 
-	outputs map[*request]event // at this instant, not yet predicted
+	outputs map[*request]*event // at this instant, not yet predicted
 }
 
 // check compares the log of a run with the model.
-func (p *program) check(base time.Time, log []event) error {
+func (p *program) check(base time.Time, log []*event) error {
 	if p.cfg.MaxInFlight > 0 {
 		return p.checkTogether(base, log)
 	}
-	byHost := make(map[int][]event) // without a common bound each host lives alone
+	byHost := make(map[int][]*event) // without a common bound each host lives alone
 	for _, e := range log {
 		byHost[e.req.host] = append(byHost[e.req.host], e)
 	}
@@ -123,8 +123,8 @@ func (p *program) check(base time.Time, log []event) error {
 	return nil
 }
 
-func (p *program) checkTogether(base time.Time, log []event) error {
-	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request]event)}
+func (p *program) checkTogether(base time.Time, log []*event) error {
+	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request]*event)}
 	for len(log) > 0 {
 		next := min(m.next(), log[0].at)
 		m.advance(next)
@@ -279,7 +279,7 @@ func (m *model) latest(w *modelTurn) (t time.Duration, byContext bool) {
 	return t, false
 }
 
-func (m *model) input(e event) error {
+func (m *model) input(e *event) error {
 	h := m.host(e.req.host)
 	w := m.turns[e.req]
 	m.tidy(h)
@@ -334,7 +334,7 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 	}
 }
 
-func (m *model) observe(h *modelHost, w *modelTurn, e event) error {
+func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	r := w.req
 	if d := h.limits.Delay; d.Adaptive != (hostlimit.Adaptive{}) && r.status > 0 {
 		next := m.p.adapt(h.adaptive, r.latency, d)

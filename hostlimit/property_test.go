@@ -186,7 +186,7 @@ type player struct {
 	base time.Time
 	mu   sync.Mutex
 	used map[time.Duration]bool
-	log  []event
+	log  []*event
 }
 
 // at sleeps until no earlier than t, and so that nothing else comes from outside at the
@@ -202,11 +202,12 @@ func (p *player) at(t time.Duration) time.Duration {
 	return t
 }
 
-func (p *player) note(kind eventKind, r *request) int {
+func (p *player) note(kind eventKind, r *request) *event {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.log = append(p.log, event{at: time.Since(p.base), kind: kind, req: r})
-	return len(p.log) - 1
+	e := &event{at: time.Since(p.base), kind: kind, req: r}
+	p.log = append(p.log, e)
+	return e
 }
 
 func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
@@ -227,19 +228,18 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 	now := time.Since(p.base)
 	if err != nil {
 		kind := refusedTurn
-		if errors.Is(err, ctx.Err()) && err == ctx.Err() {
+		if err == ctx.Err() {
 			kind = left
 		}
-		i := p.note(kind, r)
-		p.log[i].err = err
+		p.note(kind, r).err = err
 		return
 	}
-	i := p.note(started, r)
+	e := p.note(started, r)
 	lease := l.(interface {
 		Grant() hostlimit.Grant
 		Effect() hostlimit.Effect
 	})
-	p.log[i].grant = lease.Grant()
+	e.grant = lease.Grant()
 
 	outcome := hostlimit.Outcome{Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter}
 	if r.status == 0 {
@@ -247,9 +247,9 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 	}
 	if !r.silent {
 		now = p.at(now + r.latency)
-		i := p.note(observed, r)
+		e := p.note(observed, r)
 		l.Observe(outcome)
-		p.log[i].effect = lease.Effect()
+		e.effect = lease.Effect()
 	}
 	now = p.at(now + r.body)
 	p.note(released, r)
@@ -294,7 +294,7 @@ type tally struct {
 	blocks, cleared, probes, expired, deadline, late int
 }
 
-func (c *tally) count(log []event) {
+func (c *tally) count(log []*event) {
 	for _, e := range log {
 		switch e.kind {
 		case arrived:

@@ -104,9 +104,6 @@ func (b *busy) leave(w *waiter) {
 	w.b, w.prev, w.next = nil, nil, nil
 	if b.head == nil {
 		b.leaveLine()
-		if b.inFlight < w.lim.slots {
-			b.full = never
-		}
 	}
 }
 
@@ -147,7 +144,8 @@ func (b *busy) account(h *host, now int64) {
 	}
 }
 
-// refresh brings b and h up to now: what time alone changes.
+// refresh brings b and h up to now: what time alone changes. Places may become
+// free, so handOut is to be called afterwards.
 func (b *busy) refresh(h *host, now int64) {
 	b.account(h, now)
 	h.forgive(now, b.sh.m.refusals.forgive)
@@ -243,9 +241,8 @@ func (b *busy) free(h *host, l *lease, now int64) {
 		b.full = never
 		return
 	}
-	if h.first(now, w.floor) > now || h.refusals > 0 && b.probe != nil {
-		b.full = never // the slot stays free because of pacing
-	} else if p := b.sh.m.places; p != nil && b.inFlight < w.lim.slots {
+	ready := b.inFlight < w.lim.slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
+	if p := b.sh.m.places; p != nil && ready {
 		// Stand in line now: whoever is handed the place of l and comes back for
 		// another may wake first.
 		p.join(b)
@@ -332,9 +329,6 @@ func (b *busy) look(h *host, w *waiter, now int64) (*lease, int64) {
 		}
 		b.refuse(h, w, first, tooLate(false, h.refusals > 0))
 		return nil, 0
-	}
-	if b.oldest != nil { // also where a block holds: a leaked slot must not look held for longer
-		until = min(until, add(b.oldest.start, m.leaseTTL))
 	}
 	return nil, min(until, w.giveUp)
 }
