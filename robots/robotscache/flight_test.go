@@ -365,15 +365,34 @@ func TestQueueingIsNoTimeout(t *testing.T) {
 		if ev := r.event(t); ev.Duration != 27*time.Second || ev.Start.Sub(begin) != 10*time.Minute {
 			t.Errorf("start after %v, duration %v", ev.Start.Sub(begin), ev.Duration)
 		}
-		// A hop that takes too long once it is let go is a timeout all the same.
+		// Hops that take too long once they are let go are a timeout all the same.
 		r.answer = func(req *http.Request) (*http.Response, error) {
 			_, sent := Queue(req.Context())
 			sent()
-			return after(31*time.Second, 200, "")(req)
+			return after(11*time.Second, 302, "", "Location", "/next")(req)
 		}
-		if e := r.get(t, "https://other.example"); !e.Denied {
-			t.Errorf("%+v", e)
+		begin = time.Now()
+		if e := r.get(t, "https://other.example"); !e.Denied || time.Since(begin) != 30*time.Second {
+			t.Errorf("%+v after %v", e, time.Since(begin))
 		}
+	})
+}
+
+// TestLateSent: a transport that says too late that it sent harms nothing.
+func TestLateSent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var late func()
+		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+			_, late = Queue(req.Context())
+			return reply(200, private), nil
+		})
+		r.client.Observe = func(ctx context.Context, _ Event) {
+			late()
+			if err := pass(ctx, time.Hour); err != nil {
+				t.Errorf("time ran on after the fetch: %v", err)
+			}
+		}
+		r.get(t, site)
 	})
 }
 

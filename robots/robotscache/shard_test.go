@@ -3,8 +3,10 @@ package robotscache
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
+	"unsafe"
 )
 
 // TestLeastRecentlyUsedGoesFirst: in small caches the order is exact.
@@ -162,6 +164,30 @@ func TestOriginsOfOneHash(t *testing.T) {
 	}
 	if c.peek(nth(1)) != nil || c.use(nth(1)) != nil || s.find(nth(2), key) != other {
 		t.Error("one origin has what is known of another")
+	}
+}
+
+// TestSchemesAreOriginsOfTheirOwn: neither displaces the other.
+func TestSchemesAreOriginsOfTheirOwn(t *testing.T) {
+	r := newRig(t, Config{}, always(200, private))
+	for range 2 {
+		r.get(t, "http://example.com")
+		r.get(t, "https://example.com")
+	}
+	if r.Len() != 2 || len(r.sent()) != 2 {
+		t.Errorf("%d kept, %d requests", r.Len(), len(r.sent()))
+	}
+}
+
+// TestKeyPinsNoURL: the host of a parsed URL is a part of its whole text.
+func TestKeyPinsNoURL(t *testing.T) {
+	r := newRig(t, Config{}, always(200, private))
+	u := parse(t, site+"/"+strings.Repeat("a", 1000))
+	if _, err := r.Get(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	if k := r.shards.peek(origin{"example.com", true}); unsafe.StringData(k.origin.host) == unsafe.StringData(u.Host) {
+		t.Error("the URL is kept for its host")
 	}
 }
 

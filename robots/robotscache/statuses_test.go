@@ -430,6 +430,22 @@ func TestServeStale(t *testing.T) {
 	}
 }
 
+// TestConfirmedCopyIsYoung: the 30 days begin anew with a 304.
+func TestConfirmedCopyIsYoung(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Config{ServeStale: true}, always(200, private, "ETag", `"1"`))
+		r.get(t, site)
+		time.Sleep(20 * 24 * time.Hour)
+		r.answer = always(304, "")
+		r.get(t, site)
+		time.Sleep(29 * 24 * time.Hour)
+		r.answer = broken
+		if e := r.get(t, site); !e.Stale || allowed(e, "/private") {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
 // TestStaleCopyEndsOnTime: a long Retry-After doesn't stretch the 30 days.
 func TestStaleCopyEndsOnTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
