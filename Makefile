@@ -9,8 +9,8 @@ export GOWORK := off
 # race detector; the rest are programs around heavy dependencies, whose
 # instrumented build would cost more than it finds.
 NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/testdata/*')))
-PUBLISHED := . $(filter hostlimit/% budget/%,$(NESTED))
-PROGRAMS := $(filter-out $(PUBLISHED),$(NESTED))
+PROGRAMS := $(filter examples/% benchmarks,$(NESTED))
+PUBLISHED := . $(filter-out $(PROGRAMS),$(NESTED))
 MODULES := $(PUBLISHED) $(PROGRAMS)
 
 # Tools are pinned in a module of their own, and built by the go command when first used.
