@@ -47,21 +47,46 @@ func (trip *trip) judge() error {
 	}
 	entry, err := t.robots.Get(trip.original.Context(), trip.req.URL)
 	if err != nil {
-		var inner *Error // the fetch of robots.txt was refused: its own error says when to come back
-		var retryAt time.Time
-		if errors.As(err, &inner) {
-			retryAt, err = inner.RetryAt, inner.Err
-		}
-		if !trip.silent {
-			d := trip.decision(evidence.SlotTimeout, time.Now())
-			d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+err.Error(), retryAt
-			trip.record(&d)
-		}
-		return trip.fail(StageRobots, retryAt, err)
+		return trip.noRobots(err)
 	}
 	trip.apply(entry)
 	trip.recordVerdict()
 	return nil
+}
+
+// noRobots reports that nothing could be decided: the fetch of robots.txt got no
+// turn, or the caller left. The fetch's own error says when to come back.
+func (trip *trip) noRobots(err error) error {
+	var fetch *Error
+	if !errors.As(err, &fetch) {
+		trip.recordFailure(err)
+		return trip.fail(StageRobots, time.Time{}, err)
+	}
+	if !trip.silent {
+		d := trip.decision(evidence.SlotTimeout, time.Now())
+		d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+fetch.Err.Error(), fetch.RetryAt
+		trip.record(&d)
+	}
+	return trip.fail(StageRobots, fetch.RetryAt, fetch.Err)
+}
+
+// overtaken gives the turn back when a newer robots.txt came in during the wait
+// for it, and forbids the request or asks for a longer delay.
+func (trip *trip) overtaken() bool {
+	if trip.entry == nil || trip.start.Sub(trip.asked) <= atOnce {
+		return false
+	}
+	entry, ok := trip.t.robots.Peek(trip.req.URL)
+	if !ok || entry == trip.entry {
+		return false
+	}
+	floor := trip.floor
+	trip.apply(entry)
+	if trip.verdict.Allowed && trip.floor <= floor {
+		return false
+	}
+	trip.leave("robots.txt changed during the wait")
+	return true
 }
 
 // apply applies what is known of the origin.

@@ -53,9 +53,9 @@ type body struct {
 	header http.Header
 	read   atomic.Int64
 	done   atomic.Bool
-	limit  int64 // ResponseLimits.MaxBytes; 0: none
-	over   error // what ended the reading; returned ever after
-	scan   indexScan
+	limit  int64     // ResponseLimits.MaxBytes; 0: none
+	over   error     // what ended the reading; returned ever after
+	index  *indexing // nil: nobody wants to know
 }
 
 type writableBody struct {
@@ -77,8 +77,8 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:allowed])
 	b.settle(allowed, int64(n))
-	if b.scan.on {
-		b.trip.scanChunk(p[:n], err)
+	if b.index != nil {
+		b.index.write(p[:n])
 	}
 	if err != nil {
 		b.finish(err)
@@ -146,12 +146,15 @@ func (b *body) finish(err error) {
 	if b.done.Swap(true) {
 		return
 	}
+	now := time.Now() // before the slot is somebody else's
 	b.lease.Release()
 	trip := b.trip
 	if trip.silent {
 		return
 	}
-	now := time.Now()
+	if b.index != nil {
+		trip.recordIndexing(now)
+	}
 	d := trip.decision(evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
 	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, now.Sub(trip.start)

@@ -245,13 +245,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // try is one attempt of the trip.
 func (trip *trip) try() (*http.Response, error) {
-	// 3. May this URL be fetched at all?
-	if err := trip.ask(); err != nil {
-		return nil, err
-	}
-	// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
-	if err := trip.waitTurn(); err != nil {
-		return nil, err
+	for overtaken := true; overtaken; {
+		// 3. May this URL be fetched at all?
+		if err := trip.ask(); err != nil {
+			return nil, err
+		}
+		// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
+		if err := trip.waitTurn(); err != nil {
+			return nil, err
+		}
+		overtaken = trip.overtaken() // robots.txt may have changed meanwhile
 	}
 	// 5. Send. From here on the base transport closes the request's body.
 	resp, err := trip.send()

@@ -736,3 +736,43 @@ func TestHostsOfOneNameAreOneKey(t *testing.T) {
 		}
 	})
 }
+
+// One request finds robots.txt out of date and asks again; the others queue by
+// the old copy. None of them may start against the new one.
+func TestNoPageFetchedThatTheRulesInForceAtItsStartDisallow(t *testing.T) {
+	for name, change := range map[string]func(*politenesstest.Site){
+		"disallowed":    func(s *politenesstest.Site) { s.Robots("User-agent: *\nDisallow: /private\n") },
+		"unreachable":   func(s *politenesstest.Site) { s.RobotsStatus(503) },
+		"longer delay":  func(s *politenesstest.Site) { s.Robots("User-agent: *\nCrawl-delay: 30\n") },
+		"shorter delay": func(s *politenesstest.Site) { s.Robots("User-agent: *\nAllow: /\n") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			spent := budget.New(budget.Limits{Pages: 100})
+			virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+				b.site.Robots("User-agent: *\nCrawl-delay: 1\n").Latency(100*time.Millisecond).Page("/0", "0").Page("/private", "secret").Page("/1", "1")
+				b.mustGet("https://example.com/0", 200)
+				change(b.site)
+				time.Sleep(61 * time.Minute)
+				var group sync.WaitGroup
+				group.Go(func() { _, _ = b.get("https://example.com/1") })
+				time.Sleep(time.Millisecond)
+				for range 3 {
+					group.Go(func() { _, _ = b.get("https://example.com/private") })
+				}
+				group.Wait()
+				if v := b.web.Violations(politenesstest.Rules{Concurrency: 2}); len(v) > 0 {
+					b.Errorf("%d violations, the first: %v", len(v), v[0])
+				}
+				sent := int64(0)
+				for _, url := range b.asked() {
+					if !strings.HasSuffix(url, "/robots.txt") {
+						sent++
+					}
+				}
+				if u, _ := spent.Usage(b.Context()); u.Pages != sent {
+					b.Errorf("%d pages spent, %d sent", u.Pages, sent)
+				}
+			})
+		})
+	}
+}

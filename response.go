@@ -105,8 +105,12 @@ func (trip *trip) guard(resp *http.Response) error {
 		return trip.reject(StageResponse, resp.StatusCode, resp.Header, &tooLarge{limit: limits.maxBytes, length: resp.ContentLength})
 	}
 	trip.body.limit = limits.maxBytes
-	if limits.indexing {
-		trip.scanHeader(resp)
+	if trip.index != nil {
+		trip.index.begin(resp, limits.product)
+		trip.body.index = trip.index
+		if resp.Request == nil {
+			resp.Request = trip.req
+		}
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ type trip struct {
 	exempt  bool          // a fetch of robots.txt: costs no budget, isn't repeated
 	sent    bool          // the base transport has req.Body and closes it
 
-	silent bool // nobody is to be told
+	silent bool      // nobody is to be told
+	index  *indexing // nil: ResponseLimits.CheckIndexing is off
 	clone  http.Request
 	body   body
 	text   [160]byte
@@ -106,9 +107,10 @@ func (t *Transport) sign(trip *trip) {
 		return
 	}
 	trip.clone = *req
-	if t.response.indexing {
+	if t.response.indexing && !trip.exempt {
 		// DirectivesOf finds its way back through the request of the response.
-		trip.clone = *req.WithContext(context.WithValue(req.Context(), tripKey{}, trip))
+		trip.index = new(indexing)
+		trip.clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
 	}
 	header := make(http.Header, len(req.Header)+2)
 	for k, v := range req.Header {
@@ -148,8 +150,6 @@ func (trip *trip) decision(typ evidence.Type, now time.Time) evidence.Decision {
 func (trip *trip) record(d *evidence.Decision) {
 	trip.t.evidence.Record(trip.original.Context(), *d)
 }
-
-type tripKey struct{}
 
 // urlText returns the URL without userinfo. It is written into the trip's own
 // memory, so that reporting costs no allocation.

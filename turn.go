@@ -67,6 +67,7 @@ func (trip *trip) noTurn(err error) error {
 	var refused *hostlimit.Error
 	if !errors.As(err, &refused) {
 		// The caller left, or the limiter failed.
+		trip.recordFailure(err)
 		return trip.fail(StageTurn, time.Time{}, err)
 	}
 	if !trip.silent {
@@ -82,7 +83,7 @@ func (trip *trip) recordStart() {
 		return
 	}
 	g := &trip.grant
-	if g.Expired > 0 {
+	for range g.Expired {
 		d := trip.decision(evidence.LeaseExpired, trip.start)
 		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
 		trip.record(&d)
@@ -99,11 +100,21 @@ func (trip *trip) recordStart() {
 func (trip *trip) leave(why string) {
 	lease := trip.lease
 	trip.lease = nil
+	now := time.Now() // before the slot is somebody else's
 	lease.Release()
 	if !trip.silent {
-		now := time.Now()
 		d := trip.decision(evidence.Failed, now)
 		d.Seq, d.Start, d.Duration, d.Reason = trip.grant.Seq, trip.start, now.Sub(trip.start), why
 		trip.record(&d)
 	}
+}
+
+// recordFailure reports an attempt that ended before its start.
+func (trip *trip) recordFailure(err error) {
+	if trip.silent {
+		return
+	}
+	d := trip.decision(evidence.Failed, time.Now())
+	d.Reason, d.Err = "ended before its start", err.Error()
+	trip.record(&d)
 }
