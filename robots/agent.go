@@ -20,7 +20,7 @@ import (
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
 	r := &Rules{exact: f.opt.GoogleExact}
-	c := collector{file: f}
+	c := collector{file: f, rules: r}
 	if named, group := f.choose(product); named != nil {
 		c.named, r.group = named, strings.Clone(group)
 		c.all()
@@ -36,6 +36,7 @@ func (f *File) Agent(product ...string) *Rules {
 // A collector gathers what a crawler's groups say.
 type collector struct {
 	file     *File
+	rules    *Rules
 	named    naming
 	patterns []pattern
 	extras   extras
@@ -78,8 +79,13 @@ func (c *collector) group(g group) {
 				_, joined = c.named(l.value)
 			}
 		case kindOther:
-			if joined {
+			if !joined {
+				continue
+			}
+			if fieldOf(l.key) != fieldCrawlDelay {
 				c.extras.add(&l, exact)
+			} else if d, ok := parseSeconds(l.value); ok {
+				c.rules.delay, c.rules.hasDelay = max(c.rules.delay, d), true
 			}
 		}
 	}

@@ -20,7 +20,7 @@ type compiled struct {
 	more   []more
 	wilds  []wild
 	tables []table
-	starts []uint32
+	slots  []slot
 }
 
 // A rule is what a Verdict reports of a pattern, and what decides between patterns.
@@ -66,22 +66,25 @@ func (c *compiled) better(a, b uint32) bool {
 // A node of the trie stands for a prefix: its parent's, and its own label.
 type node struct {
 	label uint32 // text[label:][:len]
-	kids  uint32 // its children: nodes[kids:][:n], or fans[kids] if there are more than fewKids
-	info  uint32 // the best rule that needs no more than the prefix; with hasMore set, an index into more
+	next  uint32 // as n says
 	len   uint16
 	first byte // of the label
 	n     uint8
 }
 
-// fewKids is how many children are searched one by one.
-const fewKids = 3
-
-// hasMore marks a node.info that leads to a more.
-const hasMore = 1 << 31
+// What node.n says. What a node knows, its info, is the best rule that needs no more
+// than the prefix or, with hasMore set, an index into more. A node without an info knows what its parent does.
+const (
+	leaf    = 0 // no children; next is the info
+	fewKids = 3 // up to so many children are nodes[next:][:n] and searched one by one
+	manyKid = 4 // there are more: fans[next]
+	hasInfo = 8 // added where there are children: the info is that of the fan, or nodes[next-1].next
+	hasMore = 1 << 31
+)
 
 // A more is what few nodes have.
 type more struct {
-	best  uint32 // as node.info
+	best  uint32 // the best rule that needs no more than the prefix
 	exact uint32 // the best rule for a path that is the prefix; none for none
 	up    uint32 // the next more further up that has wilds; none for none
 	wilds uint32 // the patterns that go on after a star: compiled.wilds[wilds:], up to the next more's
@@ -95,6 +98,7 @@ type more struct {
 type fan struct {
 	has  [2]uint64
 	kids uint32
+	info uint32
 }
 
 // find returns the index of the only child whose label can begin with c, and whether
@@ -107,37 +111,49 @@ func (f *fan) find(c byte) (uint32, bool) {
 	}
 }
 
-// A wild is what follows a pattern's first star.
+// A wild is what follows a pattern's first star. Its rule has the same index as it has.
 type wild struct {
-	tail uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
-	rule uint32
-	key  uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
-	len  uint16
-	end  bool // the path must end where the tail does
-	skip bool // the tail begins behind the path's slash
+	tail  uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
+	key   uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
+	len   uint16
+	flags uint8
 }
 
-// A table finds wilds by what the path contains: those whose key has the hash h are
-// compiled.wilds[starts[h]:starts[h+1]], starts counted from table.starts. The wilds without a key
-// come before them, from and up to keyed, and are tested one by one, best first.
+const (
+	endsPath   = 1 << iota // the path must end where the tail does
+	afterSlash             // the tail begins behind the path's slash
+)
+
+// A table finds wilds by what the path contains: by the hash of their key. Those without a
+// key come before the others, from and up to keyed, and are tested one by one, best first.
 type table struct {
-	from   uint32
-	keyed  uint32
-	top    uint32 // the best rule of all the wilds
-	starts uint32
-	shift  uint8
+	from  uint32
+	keyed uint32
+	top   uint32 // the best rule of all the wilds
+	slots uint32 // compiled.slots[slots:], 1<<(32-shift) of them and one for the end
+	shift uint8
 }
+
+// A slot is a place of a table: its wilds are wilds[start:], up to the next slot's.
+type slot struct {
+	start uint32
+	mask  uint32 // what the next five bits of their keys' hashes are, bit by bit, so that few look further in vain
+}
+
+// hashKey spreads keys. A slot's number is a hash's upper bits.
+func hashKey(key uint32) uint32 { return key * 0x9e3779b1 }
+
+// maskBits is how many bits of a hash, next to a slot's number, choose the bit of its mask.
+const maskBits = 5
 
 // fewWilds is how many wilds of a prefix do without a table.
 const fewWilds = 6
-
-// hashKey spreads keys over a table of 1<<(32-shift) places.
-func hashKey(key uint32, shift uint8) uint32 { return key * 0x9e3779b1 >> shift }
 
 // A builder compiles patterns.
 type builder struct {
 	compiled
 	arena  []byte
+	hung   int // how many wilds there are so far; their rules come before all others
 	ps     []pattern
 	sorted []sortKey
 }
@@ -167,14 +183,25 @@ func compile(ps []pattern) compiled {
 		return x.head == y.head && sameMatches(&ps[x.i], &ps[y.i])
 	})
 	b.arena = make([]byte, 0, size)
-	b.rules = make([]rule, 0, len(b.sorted))
+	wilds := 0
+	for i := range b.sorted {
+		if b.at(i).tail != "" {
+			wilds++
+		}
+	}
+	b.rules = make([]rule, wilds, len(b.sorted))
+	b.wilds = make([]wild, wilds)
 	b.nodes = make([]node, 1, len(b.sorted)+len(b.sorted)/2+1)
-	b.node(0, 0, len(b.sorted), 0, none, none)
-	b.more = append(b.more, more{wilds: uint32(len(b.wilds))}) // where the last one's wilds end
+	if len(ps) == 0 {
+		b.nodes[0].next = none
+	} else {
+		b.node(0, 0, len(b.sorted), 0, none, none)
+	}
+	b.more = append(b.more, more{wilds: uint32(wilds)}) // where the last one's wilds end
 	c := b.compiled
 	c.text = string(b.arena)
 	c.rules, c.nodes, c.fans, c.more = fit(c.rules), fit(c.nodes), fit(c.fans), fit(c.more)
-	c.wilds, c.tables, c.starts = fit(c.wilds), fit(c.tables), fit(c.starts)
+	c.wilds, c.tables, c.slots = fit(c.wilds), fit(c.tables), fit(c.slots)
 	return c
 }
 
@@ -199,12 +226,8 @@ func head(s string) uint64 {
 }
 
 // node makes nodes[at] of sorted[lo:hi], the patterns whose prefixes share more than the
-// depth bytes of the parent. best is the parent's best rule.
+// depth bytes of the parent. best is the parent's best rule, up the more above that has wilds.
 func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
-	if lo == hi {
-		b.nodes[at] = node{info: best} // a root without rules
-		return
-	}
 	start := lo
 	first, last := b.at(lo).prefix, b.at(hi-1).prefix
 	var n node
@@ -218,7 +241,7 @@ func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 	for kids < hi && len(b.at(kids).prefix) == end {
 		kids++
 	}
-	m := more{best: best, exact: none, up: up, depth: uint16(end), wilds: uint32(len(b.wilds)), table: none}
+	m := more{best: best, exact: none, up: up, depth: uint16(end), wilds: uint32(b.hung), table: none}
 	for lo < kids && b.at(lo).tail == "" {
 		r := b.rule(b.at(lo))
 		if p := b.at(lo); p.end {
@@ -231,23 +254,29 @@ func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 	if lo < kids {
 		m.hung, m.table = true, b.hang(lo, kids)
 	}
-	n.info = m.best
+	info := m.best
 	if m.exact != none || m.hung {
-		n.info = uint32(len(b.more)) | hasMore
+		i := uint32(len(b.more))
 		b.more = append(b.more, m)
+		info = i | hasMore
 		if m.hung {
-			up = n.info &^ hasMore
+			up = i
 		}
 	}
 	b.nodes[at] = n
-	b.children(at, kids, hi, end, m.best, up)
+	b.children(at, kids, hi, end, info, info != best || at == 0, m.best, up)
 	b.nodes[at].label = b.at(start).stored + uint32(depth) // by now every pattern is stored
 }
 
 func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
 
-// children makes the children of nodes[at], one for each byte that follows at depth end in sorted[lo:hi].
-func (b *builder) children(at uint32, lo, hi, end int, best, up uint32) {
+// children makes the children of nodes[at], one for each byte that follows at depth end in
+// sorted[lo:hi], and stores its info, which it can do without if it knows what its parent does.
+func (b *builder) children(at uint32, lo, hi, end int, info uint32, own bool, best, up uint32) {
+	if lo == hi {
+		b.nodes[at].next = info
+		return
+	}
 	var cuts [129]int // where the children begin, and hi
 	n := 0
 	for i := lo; i < hi; i++ {
@@ -256,21 +285,25 @@ func (b *builder) children(at uint32, lo, hi, end int, best, up uint32) {
 			n++
 		}
 	}
-	if n == 0 {
-		return
-	}
 	cuts[n] = hi
+	if n <= fewKids && own {
+		b.nodes = append(b.nodes, node{next: info})
+	}
 	kids := uint32(len(b.nodes))
 	b.nodes = append(b.nodes, make([]node, n)...)
-	b.nodes[at].n, b.nodes[at].kids = uint8(n), kids
+	p := &b.nodes[at]
+	p.n, p.next = uint8(n), kids
 	if n > fewKids {
-		b.nodes[at].kids = uint32(len(b.fans))
-		f := fan{kids: kids}
+		p.n, p.next = manyKid, uint32(len(b.fans))
+		f := fan{kids: kids, info: info}
 		for _, i := range cuts[:n] {
 			c := b.at(i).prefix[end]
 			f.has[c>>6] |= 1 << (c & 63)
 		}
 		b.fans = append(b.fans, f)
+	}
+	if own {
+		p.n |= hasInfo
 	}
 	for i := range n {
 		b.node(kids+uint32(i), cuts[i], cuts[i+1], end, best, up)
@@ -288,13 +321,17 @@ func commonPrefix(a, b string) int {
 
 // rule keeps what a Verdict says of p, and stores its prefix.
 func (b *builder) rule(p *pattern) uint32 {
+	b.rules = append(b.rules, b.makeRule(p))
+	return uint32(len(b.rules) - 1)
+}
+
+func (b *builder) makeRule(p *pattern) rule {
 	text := b.keep(p.text)
 	p.stored = text + uint32(p.value)
 	if p.value < 0 {
 		p.stored = b.keep(p.prefix)
 	}
-	b.rules = append(b.rules, rule{off: text, line: uint32(p.line), packed: uint32(p.rank)<<lenBits | uint32(len(p.text))})
-	return uint32(len(b.rules) - 1)
+	return rule{off: text, line: uint32(p.line), packed: uint32(p.rank)<<lenBits | uint32(len(p.text))}
 }
 
 // tail returns where the tail of p is stored, whose prefix is.
@@ -319,85 +356,85 @@ func (b *builder) keep(s string) uint32 {
 // hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star, and
 // returns their table, none if they need none.
 func (b *builder) hang(lo, hi int) uint32 {
-	from := len(b.wilds)
-	top := uint32(none)
-	for i := lo; i < hi; i++ {
-		p := b.at(i)
-		r := b.rule(p)
-		b.wilds = append(b.wilds, wild{tail: b.tail(p), rule: r, len: uint16(len(p.tail)), end: p.end, skip: p.slash})
-		if b.better(r, top) {
-			top = r
+	from := b.hung
+	b.hung += hi - lo
+	hung := b.sorted[lo:hi]
+	b.chooseKeys(hung)
+	size := min(max(1, bits.Len(uint(len(hung)))-1), 27)
+	t := table{from: uint32(from), slots: uint32(len(b.slots)), shift: uint8(32 - size), top: none}
+	// Those without a key come first, best first; the others by slot.
+	slices.SortFunc(hung, func(x, y sortKey) int {
+		p, q := &b.ps[x.i], &b.ps[y.i]
+		if c := compareBool(p.key != 0, q.key != 0); c != 0 {
+			return c
 		}
-	}
-	hung := b.wilds[from:]
-	if len(hung) > fewWilds {
-		b.chooseKeys(hung)
-	}
-	slices.SortFunc(hung, func(x, y wild) int {
-		switch {
-		case (x.key == 0) != (y.key == 0):
-			return cmp.Compare(x.key, y.key)
-		case b.better(x.rule, y.rule):
-			return -1
+		if c := cmp.Compare(hashKey(p.key)>>t.shift, hashKey(q.key)>>t.shift); c != 0 {
+			return c
 		}
-		return 1
+		return cmp.Or(cmp.Compare(q.rank, p.rank), cmp.Compare(p.line, q.line))
 	})
-	keyed := 0
-	for keyed < len(hung) && hung[keyed].key == 0 {
-		keyed++
+	t.keyed = t.from
+	for i, s := range hung {
+		p := &b.ps[s.i]
+		at := from + i
+		b.rules[at] = b.makeRule(p)
+		w := wild{tail: b.tail(p), key: p.key, len: uint16(len(p.tail))}
+		if p.end {
+			w.flags |= endsPath
+		}
+		if p.slash {
+			w.flags |= afterSlash
+		}
+		b.wilds[at] = w
+		if w.key == 0 {
+			t.keyed++
+		}
+		if b.better(uint32(at), t.top) {
+			t.top = uint32(at)
+		}
 	}
 	if len(hung) <= fewWilds {
 		return none
 	}
-	hung = hung[keyed:]
-	size := bits.Len(uint(len(hung)))
-	t := table{
-		from:   uint32(from),
-		keyed:  uint32(from + keyed),
-		top:    top,
-		starts: uint32(len(b.starts)),
-		shift:  uint8(32 - size),
-	}
-	slices.SortStableFunc(hung, func(x, y wild) int {
-		return cmp.Compare(hashKey(x.key, t.shift), hashKey(y.key, t.shift))
-	})
-	i := 0
-	for h := range uint32(1 << size) {
-		b.starts = append(b.starts, t.keyed+uint32(i))
-		for i < len(hung) && hashKey(hung[i].key, t.shift) == h {
+	i, end := t.keyed, uint32(b.hung)
+	for n := range uint32(1 << size) {
+		s := slot{start: i}
+		for i < end && hashKey(b.wilds[i].key)>>t.shift == n {
+			s.mask |= 1 << (hashKey(b.wilds[i].key) >> (t.shift - maskBits) & 31)
 			i++
 		}
+		b.slots = append(b.slots, s)
 	}
-	b.starts = append(b.starts, t.keyed+uint32(i))
+	b.slots = append(b.slots, slot{start: end})
 	b.tables = append(b.tables, t)
 	return uint32(len(b.tables) - 1)
 }
 
-// chooseKeys gives each wild the key, of all in its tail, that the fewest others of them share.
-func (b *builder) chooseKeys(hung []wild) {
-	const size = 1 << 12
-	var seen [size]uint16
-	for _, w := range hung {
-		for key := range keys(b.tailOf(w)) {
-			if n := &seen[hashKey(key, 32-12)]; *n < 1<<16-1 {
-				*n++
-			}
+// chooseKeys gives each pattern, if they are many, the key that of all in its tail the
+// fewest others share.
+func (b *builder) chooseKeys(hung []sortKey) {
+	if len(hung) <= fewWilds {
+		return
+	}
+	const size = 12
+	var seen [1 << size]uint32
+	for _, s := range hung {
+		for key := range keysOf(b.ps[s.i].tail) {
+			seen[hashKey(key)>>(32-size)]++
 		}
 	}
-	for i := range hung {
-		least := uint16(1<<16 - 1)
-		for key := range keys(b.tailOf(hung[i])) {
-			if n := seen[hashKey(key, 32-12)]; hung[i].key == 0 || n < least {
-				hung[i].key, least = key, n
+	for _, s := range hung {
+		p, least := &b.ps[s.i], uint32(0)
+		for key := range keysOf(p.tail) {
+			if n := seen[hashKey(key)>>(32-size)]; p.key == 0 || n < least {
+				p.key, least = key, n
 			}
 		}
 	}
 }
 
-func (b *builder) tailOf(w wild) string { return string(b.arena[w.tail:][:w.len]) }
-
-// keys yields every three bytes of tail that a matching path contains in a row.
-func keys(tail string) func(func(uint32) bool) {
+// keysOf yields every three bytes of tail that a matching path contains in a row.
+func keysOf(tail string) func(func(uint32) bool) {
 	return func(yield func(uint32) bool) {
 		for segment := range strings.SplitSeq(tail, "*") {
 			for i := range max(0, len(segment)-2) {

@@ -19,7 +19,7 @@ const day = 24 * time.Hour
 // A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a sign,
 // a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and Google's crawlers ignore it.
 func (r *Rules) CrawlDelay() (time.Duration, bool) {
-	return r.extra().delay, r.extra().hasDelay
+	return r.delay, r.hasDelay
 }
 
 // RequestRate returns the strictest rate that the crawler's groups ask for by Request-rate
@@ -45,9 +45,8 @@ func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().vi
 // Floor reports the gap between two starts that the file asks for at time t: the longer of
 // crawl-delay and request-rate in force; 0 for none.
 func (r *Rules) Floor(t time.Time) time.Duration {
-	x := r.extra()
-	floor := x.delay
-	for _, rate := range x.rates {
+	floor := r.delay
+	for _, rate := range r.extra().rates {
 		if gap := rate.Gap(); gap > floor && rate.Window.Contains(t) {
 			floor = gap
 		}

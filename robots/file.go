@@ -96,7 +96,7 @@ func (l Line) clone() Line {
 // Host returns the value of the first Host line, the name that the site wants to be known by among its
 // mirrors (once read by Yandex); empty if there is none. It belongs to no group.
 func (f *File) Host() string {
-	for l := range f.others() {
+	for l := range others(f.text) {
 		if fieldOf(l.key) == fieldHost {
 			return strings.Clone(l.value)
 		}
@@ -112,10 +112,7 @@ func (f *File) License() []string {
 		before = f.groups[0].start
 	}
 	var urls []string
-	for l := range f.others() {
-		if l.start >= before {
-			break
-		}
+	for l := range others(f.text[:before]) {
 		if fieldOf(l.key) == fieldLicense {
 			urls = append(urls, strings.Clone(l.value))
 		}
@@ -127,7 +124,7 @@ func (f *File) License() []string {
 // order.
 func (f *File) UnknownLines() []Line {
 	var lines []Line
-	for l := range f.others() {
+	for l := range others(f.text) {
 		if fieldOf(l.key) == fieldUnknown {
 			lines = append(lines, Line{Number: l.num, Key: l.key, Value: l.value}.clone())
 		}
@@ -135,10 +132,10 @@ func (f *File) UnknownLines() []Line {
 	return lines
 }
 
-// others yields the lines that have a key, but none of Google's.
-func (f *File) others() func(func(*line) bool) {
+// others yields the lines of a text that have a key, but none of Google's.
+func others(text string) func(func(*line) bool) {
 	return func(yield func(*line) bool) {
-		x := lex(f.text, bom(f.text), 0)
+		x := lex(text, bom(text), 0)
 		var l line
 		for x.next(&l) {
 			if l.kind == kindOther && !yield(&l) {

@@ -46,10 +46,10 @@ func (g *grams) add(i int, h uint32) {
 }
 
 func hash2(s string, i int) uint32 {
-	return hashKey(uint32(s[i])|uint32(s[i+1])<<8, 32-gramBits)
+	return hashKey(uint32(s[i])|uint32(s[i+1])<<8) >> (32 - gramBits)
 }
 
-func hash3(s string, i int) uint32 { return hashKey(keyAt(s, i), 32-gramBits) }
+func hash3(s string, i int) uint32 { return hashKey(keyAt(s, i)) >> (32 - gramBits) }
 
 func hash8(s string, i int) uint32 {
 	s = s[i : i+8]

@@ -5,33 +5,46 @@ import "strings"
 // match returns the rule that decides for a normalised path, none for none.
 func (c *compiled) match(path string) uint32 {
 	// Down the trie, as far as the path goes along.
-	var best uint32
+	best := uint32(none)
 	hung := uint32(none) // the last more that had wilds
 	at, pos := &c.nodes[0], 0
 	for {
-		best = at.info
-		if best&hasMore != 0 {
-			i := best &^ hasMore
-			m := &c.more[i]
+		// What does this node know?
+		kind := at.n &^ hasInfo
+		info := uint32(none)
+		switch {
+		case kind == leaf:
+			info = at.next
+		case at.n&hasInfo == 0:
+		case kind == manyKid:
+			info = c.fans[at.next].info
+		default:
+			info = c.nodes[at.next-1].next
+		}
+		if info&hasMore != 0 {
+			m := &c.more[info&^hasMore]
 			best = m.best
 			if m.hung {
-				hung = i
+				hung = info &^ hasMore
 			}
 			if pos == len(path) && c.better(m.exact, best) {
 				best = m.exact
 			}
+		} else if info != none {
+			best = info
 		}
-		if pos == len(path) || at.n == 0 {
+		// Which child goes on?
+		if pos == len(path) || kind == leaf {
 			break
 		}
-		next := at.kids
-		if at.n > fewKids {
+		next := at.next
+		if kind == manyKid {
 			var ok bool
 			if next, ok = c.fans[next].find(path[pos]); !ok {
 				break
 			}
 		} else {
-			end := next + uint32(at.n)
+			end := next + uint32(kind)
 			for next < end && c.nodes[next].first != path[pos] {
 				next++
 			}
@@ -62,12 +75,11 @@ func (c *compiled) matchWilds(i uint32, rest string, best uint32) uint32 {
 		return c.lookUp(&c.tables[m.table], rest, best)
 	}
 	for j := m.wilds; j < c.more[i+1].wilds; j++ {
-		x := &c.wilds[j]
-		if !c.better(x.rule, best) {
+		if !c.better(j, best) {
 			return best
 		}
-		if x.matches(nil, c.text, rest) {
-			return x.rule
+		if c.wilds[j].matches(nil, c.text, rest) {
+			return j
 		}
 	}
 	return best
@@ -96,9 +108,10 @@ func (c *compiled) lookUpMany(t *table, rest string, best uint32) uint32 {
 }
 
 // manyTests is how many wilds are tested, on a path of more than longPath bytes, before it is worth
-// while to make a finder of it.
+// while to make a finder of it; fewTests, how many before it is to leave out what was tested.
 const (
 	manyTests = 64
+	fewTests  = 16
 	longPath  = 128
 )
 
@@ -108,48 +121,48 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 	late := f == nil && len(rest) > longPath && len(rest) <= maxFinder
 	tests := 0
 	for i := t.from; i < t.keyed; i++ {
-		x := &c.wilds[i]
-		if !c.better(x.rule, best) {
+		if !c.better(i, best) {
 			break
 		}
 		if tests++; late && tests > manyTests {
 			return best, true
 		}
-		if x.matches(f, c.text, rest) {
-			best = x.rule
+		if c.wilds[i].matches(f, c.text, rest) {
+			best = i
 			break
 		}
 	}
 	if len(rest) < 3 {
 		return best, false
 	}
-	starts := c.starts[t.starts:][:1<<(32-t.shift)+1]
+	slots := c.slots[t.slots:][:1<<(32-t.shift)+1]
+	shift, bit := t.shift&31, (t.shift-maskBits)&31
 	key := uint32(rest[0])<<8 | uint32(rest[1])<<16
 	for i := 2; i < len(rest); i++ {
 		key = key>>8 | uint32(rest[i])<<16
-		h := hashKey(key, t.shift)
-		from, to := starts[h], starts[h+1]
-		if from == to {
+		hash := hashKey(key)
+		n := hash >> shift
+		if slots[n].mask>>(hash>>bit&31)&1 == 0 {
 			continue
 		}
-		seen := false
-		for j := from; j < to; j++ {
+		checked := false
+		for j := slots[n].start; j < slots[n+1].start; j++ {
 			x := &c.wilds[j]
-			if x.key != key || !c.better(x.rule, best) {
+			if x.key != key || !c.better(j, best) {
 				continue
 			}
-			if !seen {
-				// The same three bytes further on bring nothing new.
+			// The same three bytes further on bring nothing new; with few tests that isn't worth to know.
+			if tests++; tests > fewTests && !checked {
 				if strings.Index(rest, rest[i-2:i+1]) < i-2 {
 					break
 				}
-				seen = true
+				checked = true
 			}
-			if tests++; late && tests > manyTests {
+			if late && tests > manyTests {
 				return best, true
 			}
 			if x.matches(f, c.text, rest) {
-				best = x.rule
+				best = j
 			}
 		}
 	}
@@ -162,10 +175,10 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 func (w *wild) matches(f *finder, text, rest string) bool {
 	tail := text[w.tail:][:w.len]
 	pos, end := 0, len(rest)
-	if w.skip {
+	if w.flags&afterSlash != 0 {
 		pos = 1
 	}
-	if w.end {
+	if w.flags&endsPath != 0 {
 		star := strings.LastIndexByte(tail, '*')
 		last := tail[star+1:]
 		if end -= len(last); end < pos || rest[end:] != last {
@@ -205,6 +218,12 @@ func (p *pattern) matches(path string) bool {
 	if !ok || p.tail == "" {
 		return ok && (!p.end || rest == "")
 	}
-	w := wild{len: uint16(len(p.tail)), end: p.end, skip: p.slash}
+	w := wild{len: uint16(len(p.tail))}
+	if p.end {
+		w.flags |= endsPath
+	}
+	if p.slash {
+		w.flags |= afterSlash
+	}
 	return w.matches(nil, p.tail, rest)
 }

@@ -223,7 +223,7 @@ func FuzzDefault(f *testing.F) {
 		if normal == robotsPath || len(body) > 64<<10 {
 			return
 		}
-		c := collector{file: file}
+		c := collector{file: file, rules: &Rules{}}
 		c.named, _ = file.choose([]string{"FooBot"})
 		if c.named != nil {
 			c.all()

@@ -15,7 +15,10 @@ type pattern struct {
 	line   int
 	text   string // the rule as written
 	value  int    // where in text prefix begins; -1 if normalisation made it another
-	stored uint32 // set by the builder: where in its arena prefix begins
+
+	// Set by the builder.
+	stored uint32 // where in its arena prefix begins
+	key    uint32 // see wild
 }
 
 // parsePattern compiles the value of a rule.

@@ -10,9 +10,11 @@ import (
 // safe for concurrent use, and hold nothing of the File or the body that it was parsed from.
 type Rules struct {
 	compiled
-	group  string
-	exact  bool
-	extras *extras // nil: all zero
+	group    string
+	exact    bool
+	hasDelay bool
+	delay    time.Duration
+	extras   *extras // nil: all zero
 }
 
 // Test answers whether target may be fetched: path and query as they are sent, what
@@ -123,8 +125,6 @@ func isPlainPath(s string) bool {
 
 // extras are what groups say beside rules. Most say little, so Rules keep a pointer.
 type extras struct {
-	delay    time.Duration
-	hasDelay bool
 	rates    []Rate
 	visits   []Window
 	signal   Signal
@@ -144,7 +144,7 @@ var noExtras extras
 
 // keep returns x for Rules: nil if there is nothing in it.
 func (x extras) keep() *extras {
-	if !x.hasDelay && x.rates == nil && x.visits == nil && x.signal.Line == 0 && x.usages == nil && x.licenses == nil {
+	if x.rates == nil && x.visits == nil && x.signal.Line == 0 && x.usages == nil && x.licenses == nil {
 		return nil
 	}
 	return &x
@@ -153,10 +153,6 @@ func (x extras) keep() *extras {
 // add takes in a line of a group of the crawler's that is no rule.
 func (x *extras) add(l *line, exact bool) {
 	switch fieldOf(l.key) {
-	case fieldCrawlDelay:
-		if d, ok := parseSeconds(l.value); ok {
-			x.delay, x.hasDelay = max(x.delay, d), true
-		}
 	case fieldRequestRate:
 		if rate, ok := parseRate(l.value); ok {
 			rate.Line = l.num
