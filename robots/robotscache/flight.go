@@ -167,8 +167,8 @@ func (c *Cache) land(f *flight) {
 	if f.clock != nil {
 		f.clock.stop()
 	}
-	close(f.done)
 	f.cancel(nil)
+	close(f.done) // nothing comes after: the goroutine ends before its callers' calls do
 }
 
 // refresh finds out what holds for the flight's origin now. The error is a
@@ -190,7 +190,7 @@ func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	if context.Cause(f.ctx) == errLeft {
+	if errors.Is(context.Cause(f.ctx), errLeft) {
 		return nil, errLeft
 	}
 	k, event := c.decide(f.origin, prev, &answer, time.Now())

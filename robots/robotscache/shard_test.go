@@ -29,7 +29,9 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 		get   int
 		known []int
 	}{
-		{0, []int{0}}, {1, []int{0, 1}}, {2, []int{0, 1, 2}},
+		{0, []int{0}},
+		{1, []int{0, 1}},
+		{2, []int{0, 1, 2}},
 		{0, []int{0, 1, 2}}, // used again
 		{3, []int{0, 2, 3}},
 		{0, []int{0, 2, 3}},
