@@ -446,9 +446,7 @@ func (a *auditor) leaseExpired(d *Decision) {
 	if a.trips.ended(d) {
 		return
 	}
-	for range max(1, d.Used) {
-		if x := h.oldest(); x != nil {
-			h.expire(x)
-		}
+	if x := h.oldest(); x != nil {
+		h.expire(x)
 	}
 }

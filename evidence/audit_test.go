@@ -510,8 +510,8 @@ func TestAuditTakesALeaseThatExpired(t *testing.T) {
 		records = append(records, d)
 		if i == 2 {
 			l := d
-			l.Type, l.Allowed, l.Used = evidence.LeaseExpired, false, 2
-			records = append(records, l)
+			l.Type, l.Allowed = evidence.LeaseExpired, false
+			records = append(records, l, l)
 		}
 		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, at, trip, 1, 2, time.Second
 		records = append(records, d)
