@@ -1,0 +1,55 @@
+// Package demo serves the small site that the two programs of SiteAudit run
+// against when they are given no other.
+package demo
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+)
+
+// A Robots is the robots.txt of a demo site.
+type Robots string
+
+// The robots.txt of the demo sites: %s is the site's origin.
+const (
+	// FallBack names no crawler, so the group of * holds.
+	FallBack Robots = "User-agent: *\nDisallow: /admin\nDisallow: /api\n\nSitemap: %s/sitemap.xml\n"
+	// OwnGroup names the audit, so its group holds, and nothing of *.
+	OwnGroup Robots = "User-agent: *\nDisallow: /\n\nUser-agent: SiteAudit\nDisallow: /admin\nDisallow: /api\nCrawl-delay: 0.4\n\nSitemap: %s/sitemap.xml\n"
+	// Broken answers 503.
+	Broken Robots = ""
+)
+
+// Paths are the pages of a demo site, in the order of its sitemap.
+var Paths = []string{"/", "/page", "/admin", "/api/users"}
+
+// Start serves a site on loopback until it is closed.
+func Start(robots Robots) *httptest.Server {
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+		if robots == Broken {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintf(w, string(robots), server.URL)
+	})
+	mux.HandleFunc("GET /sitemap.xml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/xml")
+		fmt.Fprintln(w, `<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">`)
+		for _, path := range Paths {
+			fmt.Fprintf(w, "<url><loc>%s%s</loc></url>\n", server.URL, path)
+		}
+		fmt.Fprintln(w, "</urlset>")
+	})
+	mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			time.Sleep(800 * time.Millisecond) // long enough for a second slot to be taken
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, "<title>%s</title><p>A page.</p>\n", r.URL.Path)
+	})
+	return server
+}

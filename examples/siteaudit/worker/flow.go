@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// A flow is Evidence that shows each fetch as one block, when it is over, in the
+// order in which it went: robots.txt is asked before a slot is taken, so a URL that
+// it disallows costs nothing.
+type flow struct {
+	out    io.Writer
+	budget budget.Budget
+
+	mu    sync.Mutex
+	trips map[uint64]*trip // under way
+}
+
+// A trip is what has been told of one fetch.
+type trip struct {
+	url   string
+	lines []string
+	slots string
+}
+
+// Record takes d, and prints the block that it ends.
+func (f *flow) Record(ctx context.Context, d evidence.Decision) {
+	usage, err := f.budget.Usage(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if d.Trip == 0 { // robots.txt as a whole, not a request for it
+		f.print(string(d.Type)+" "+d.URL, []string{line("robots", "status %d, kept for %v %s", d.Status, d.TTL, d.Reason)})
+		return
+	}
+	if d.RobotsTxt {
+		return // told as a whole, by robots_fetched
+	}
+	t := f.trips[d.Trip]
+	if t == nil {
+		t = &trip{url: d.URL}
+		f.trips[d.Trip] = t
+		if err == nil {
+			t.add("budget", "%d of %d pages and %.1f of %.0f s used", usage.Pages, usage.Limits.Pages,
+				usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds())
+		}
+	}
+	over := false
+	switch d.Type {
+	case evidence.RobotsAllowed, evidence.BlockedByRobots:
+		t.add("robots", "%s%s", verdict(d), confidence(d))
+		t.add("evidence", "%s", d.AppendJSON(nil))
+		over = !d.Allowed
+	case evidence.Started:
+		t.slots = fmt.Sprintf("%d/%d", d.Slot, d.Slots)
+		t.add("slot", "%s, waited %.2f s for it", t.slots, d.WaitSlot.Seconds())
+		t.add("delay", "waited %.2f s; the next start is %.2f s from here", (d.WaitDelay + d.WaitBlock).Seconds(), d.Delay.Seconds())
+	case evidence.Fetched:
+		t.add("fetch", "status %d, %d bytes, %v", d.Status, d.Bytes, d.Duration.Round(time.Millisecond))
+		t.add("slot back", "%s", t.slots)
+		over = true
+	default:
+		t.add(string(d.Type), "%s%s", d.Reason+d.Err, used(d))
+		over = d.Type == evidence.Failed || d.Type == evidence.SlotTimeout || d.Type == evidence.BudgetExceeded
+	}
+	if over {
+		delete(f.trips, d.Trip)
+		f.print(t.url, t.lines)
+	}
+}
+
+func (t *trip) add(what, format string, args ...any) {
+	t.lines = append(t.lines, line(what, format, args...))
+}
+
+func line(what, format string, args ...any) string {
+	return fmt.Sprintf("  %-10s %s", what, fmt.Sprintf(format, args...))
+}
+
+func (f *flow) print(title string, lines []string) {
+	fmt.Fprintln(f.out, title)
+	for _, l := range lines {
+		fmt.Fprintln(f.out, l)
+	}
+	fmt.Fprintln(f.out)
+}
+
+func verdict(d evidence.Decision) string {
+	answer := "allowed"
+	if !d.Allowed {
+		answer = "REFUSED, no slot taken"
+	}
+	if d.MatchedRule == "" {
+		return answer + ": no rule matches"
+	}
+	return fmt.Sprintf("%s: line %d, group %s, %q", answer, d.Line, d.Group, d.MatchedRule)
+}
+
+func confidence(d evidence.Decision) string {
+	if d.Confidence == "" {
+		return ""
+	}
+	return fmt.Sprintf(", confidence %s: %s", d.Confidence, d.Reason)
+}
+
+func used(d evidence.Decision) string {
+	if d.Limit == "" {
+		return ""
+	}
+	return fmt.Sprintf(" %d of %d %s used", d.Used, d.Max, d.Limit)
+}
