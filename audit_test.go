@@ -47,6 +47,7 @@ func crawlLog(t *testing.T) string {
 			t.Fatal(err)
 		}
 		client := &http.Client{Transport: tr}
+		_, _ = fetch(t.Context(), client, "https://3.example/busy") // 429, and 200 later
 		var group sync.WaitGroup
 		for i := range 5 {
 			for _, path := range []string{"/a", "/private", "/busy", "/flaky", "/go", "/trap", "/b", "/a?x=1"} {

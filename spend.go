@@ -33,8 +33,11 @@ func (trip *trip) checkBudget(start time.Time) error {
 // bound returns the budget's refusal if it binds the trip. Pages don't bind a hop
 // or a further try: their navigation is paid.
 func (trip *trip) bound(refusal error) error {
+	if refusal == nil || !trip.paid() {
+		return refusal
+	}
 	var be *budget.Error
-	if refusal != nil && trip.paid() && errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+	if errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
 	}
 	return refusal
