@@ -245,7 +245,7 @@ func TestPageOf100000RecordsInABrowser(t *testing.T) {
 	if path == "" {
 		return
 	}
-	log := sample(t, 100_000, nil)
+	log := sample(t, 104_000, nil)
 	_, html, _ := draw(t, log)
 	dom := look(t, path, html, "#q=private")
 	if attribute(dom, "ready") <= 0 {
