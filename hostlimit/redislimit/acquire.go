@@ -22,16 +22,21 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	case l.closed:
 		l.mu.Unlock()
 		return nil, ErrClosed
-	case l.outage != nil && l.partition(key).down != nil:
+	case l.partition(key).down != nil:
+		// The heartbeat finds out when the server is back.
+		err, alone := l.partition(key).down, l.outage != nil
 		l.mu.Unlock()
-		return l.acquireLocal(ctx, key, floor)
+		if alone {
+			return l.acquireLocal(ctx, terms, key, floor)
+		}
+		return nil, unavailable(key, err)
 	}
 	w.join(l.host(key))
 	l.mu.Unlock()
 
 	lease, err := w.wait(ctx)
 	if err != nil && w.alone {
-		return l.acquireLocal(ctx, key, floor)
+		return l.acquireLocal(ctx, terms, key, floor)
 	}
 	return lease, err
 }
@@ -69,7 +74,7 @@ type waiter struct {
 	next    time.Duration // when to act without being woken
 	busy    time.Duration // since when every slot is held by started requests; 0: not so
 	timeup  bool          // the slot timeout is over unless the server says otherwise
-	early   func()        // a push that came while asking
+	push    func()        // came while asking
 	listens bool          // when it asked last, the server could push to it
 	misses  int           // starts that were too late, in a row
 	holds   bool          // a place in MaxInFlight
@@ -224,7 +229,7 @@ func (w *waiter) ask() {
 }
 
 func (w *waiter) question(ahead int) {
-	w.phase, w.next, w.early = asking, 0, nil
+	w.phase, w.next, w.push = asking, 0, nil
 	w.l.asked[w.id] = w
 	wait := int64(-1)
 	if w.limit > 0 {
@@ -242,7 +247,7 @@ func (w *waiter) question(ahead int) {
 
 // Times between questions that only matter if a push got lost, or if nobody listens.
 const (
-	pollQueue = 2 * time.Second
+	pollQueue = 5 * time.Second
 	pollProbe = 250 * time.Millisecond
 	pollDeaf  = 20 * time.Millisecond
 )
@@ -262,7 +267,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	if err != nil {
 		w.phase = reserved // for all that we know
 		w.alone = w.l.outage != nil
-		w.refuse(&hostlimit.Error{Key: w.h.key, RetryAt: time.Now().Add(retryIn), Err: err})
+		w.refuse(unavailable(w.h.key, err))
 		return
 	}
 	what := text(reply[0])
@@ -271,7 +276,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	}
 	switch what {
 	case "GO":
-		w.early = nil
+		w.push = nil
 		w.phase = granted
 		w.start = granting{
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
@@ -297,7 +302,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 			w.next = min(w.next, w.limit)
 		}
 	case "LATE":
-		w.early = nil
+		w.push = nil
 		w.phase = parked // the server has forgotten it
 		start, blocked := clock.surely(number(reply[1]), now), text(reply[2]) == "b"
 		if blocked {
@@ -305,8 +310,8 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		}
 		w.refuse(w.late(start, blocked))
 	}
-	if w.early != nil && w.phase != done {
-		w.early()
+	if w.push != nil && w.phase != done {
+		w.push()
 	}
 }
 
@@ -328,7 +333,10 @@ func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64,
 	if !w.listens {
 		w.next = now + pollDeaf + place*w.least
 	}
-	w.next = min(w.next, max(clock.surely(expiry, now), now+time.Millisecond))
+	if place == 0 {
+		// Nobody tells when a lease expires.
+		w.next = min(w.next, max(clock.surely(expiry, now), now+time.Millisecond))
+	}
 	if w.limit > 0 {
 		w.next = min(w.next, w.limit)
 	}
@@ -344,7 +352,7 @@ func (w *waiter) reserve(us int64, why blame, now time.Duration) {
 	if why == block {
 		due = w.h.blockedUntil(us, now)
 	}
-	w.next = max(due-w.h.p.horizon()*3/4, 1)
+	w.next = max(due-w.h.p.early(), 1)
 	w.h.account(now, why)
 	if why == block {
 		w.h.weed()
@@ -359,7 +367,7 @@ func (w *waiter) pushed(us int64, why blame, now time.Duration) {
 		w.poke()
 	case asking:
 		// It overtook the reply that says wait, or is older and does no harm.
-		w.early = func() { w.reserve(us, why, w.l.now()) }
+		w.push = func() { w.reserve(us, why, w.l.now()) }
 	}
 }
 

@@ -18,10 +18,11 @@ func (l *Limiter) beat() {
 			now := l.now()
 			l.sweep(now)
 			for _, p := range l.parts {
-				if p.stake > 0 || len(p.ops) > 0 || p.down != nil {
-					if now-p.called >= heartbeat {
-						p.send()
-					}
+				if p.down != nil && p.calls > 0 {
+					continue // that one will tell
+				}
+				if (p.stake > 0 || len(p.ops) > 0 || p.down != nil) && now-p.called >= heartbeat {
+					p.send()
 				}
 			}
 		}
@@ -41,10 +42,11 @@ func (l *Limiter) sweep(now time.Duration) {
 				t.end(now)
 			}
 		}
-		if !h.owes(now) {
+		switch {
+		case h.owes(now):
+			h.p.stake++
+		case len(h.waiters) == 0:
 			delete(l.hosts, key)
-			continue
 		}
-		h.p.stake++
 	}
 }

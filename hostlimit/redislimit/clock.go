@@ -65,6 +65,9 @@ func (c *serverClock) passed(us int64, now time.Duration) time.Duration {
 
 // uncertainty returns the width of the bounds.
 func (c *serverClock) uncertainty(now time.Duration) time.Duration {
+	if !c.known {
+		return maxGuard
+	}
 	lo, hi := c.bounds(now)
 	return hi - lo
 }
@@ -74,23 +77,27 @@ func (c *serverClock) uncertainty(now time.Duration) time.Duration {
 const (
 	minGuard = 300 * time.Microsecond
 	maxGuard = 50 * time.Millisecond
+
+	// What to expect before anything was seen.
+	firstLate = 1500 * time.Microsecond
 )
 
 // A guard is how late after its start time a request may still start: the
 // server leaves that much room on top of every delay. A start that comes later
 // asks again. The guard follows the lateness that this process sees, near its
-// 98th percentile: a larger one slows every host down, a smaller one costs calls.
+// 90th percentile: a larger one slows every host down, a smaller one costs calls.
 type guard struct {
 	late time.Duration
 }
 
 // saw takes in how late a start was noticed.
 func (g *guard) saw(late time.Duration) {
-	late = max(late, 0)
+	// One long stall says nothing about the next start.
+	late = min(max(late, 0), 2*g.late+time.Millisecond)
 	if late > g.late {
-		g.late += (late - g.late) / 4
+		g.late += (late - g.late) / 8
 	} else {
-		g.late -= (g.late - late) / 128
+		g.late -= (g.late - late) / 64
 	}
 	g.late = min(g.late, maxGuard)
 }

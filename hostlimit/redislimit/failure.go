@@ -45,8 +45,10 @@ func (e *ServerError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 // Temporary reports true: the turn may be had once the server is back.
 func (e *ServerError) Temporary() bool { return true }
 
-// retryIn is when to try again after a ServerError.
-const retryIn = time.Second
+// unavailable is the refusal of a turn because of a ServerError.
+func unavailable(key string, err error) error {
+	return &hostlimit.Error{Key: key, RetryAt: time.Now().Add(time.Second), Err: err}
+}
 
 // An Event tells that the server was lost, or that it is back.
 type Event struct {

@@ -135,7 +135,7 @@ func worker(encoded string) {
 	l, err := newLimiter(Config{
 		Client: client, Prefix: w.Prefix,
 		Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: w.Delay}},
-	}, quarantine, time.Now().Add(w.Skew))
+	}, quarantine, time.Now().Add(w.Skew-2*time.Hour))
 	if err != nil {
 		panic(err)
 	}

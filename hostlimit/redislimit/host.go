@@ -65,8 +65,7 @@ func (l *Limiter) host(key string) *host {
 
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
-	return len(h.waiters) > 0 || len(h.leases) > 0 || h.next > now ||
-		h.refusals > 0 && now < h.until+h.l.terms.Forgive()
+	return len(h.leases) > 0 || h.next > now || h.refusals > 0 && now < h.until+h.l.terms.Forgive()
 }
 
 // account books the time that passed to what was waited for, and what is waited
@@ -132,7 +131,7 @@ func (h *host) weed() {
 
 // restore tells the server what it may have lost.
 func (h *host) restore(now time.Duration) {
-	if len(h.leases) == 0 && h.next <= now && h.until <= now && h.refusals == 0 {
+	if !h.owes(now) {
 		return
 	}
 	last := int64(-1 << 50)

@@ -175,17 +175,12 @@ func (t *lease) release(undone int) {
 		l.mu.Unlock()
 		return
 	}
-	o := op{name: "release", h: h, args: []any{t.id, t.terms.Slots(), undone}, owed: true}
-	if !l.closed {
-		h.p.add(o)
-		l.mu.Unlock()
-		return
-	}
-	ops := append(h.p.ops, o)
-	h.p.ops = nil
-	keys, args := h.p.encode(ops)
+	h.p.add(op{name: "release", h: h, args: []any{t.id, t.terms.Slots(), undone}, owed: true})
+	closed := l.closed
 	l.mu.Unlock()
-	h.p.call(ops, keys, args)
+	if closed {
+		h.p.last()
+	}
 }
 
 // end takes the lease off the books of this process.

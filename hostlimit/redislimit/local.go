@@ -25,7 +25,7 @@ func (l *Limiter) newOutage() *outage {
 
 // acquireLocal takes a turn from this process's share. It returns to the server as
 // soon as that is back.
-func (l *Limiter) acquireLocal(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+func (l *Limiter) acquireLocal(ctx context.Context, terms hostlimit.KeyTerms, key string, floor time.Duration) (hostlimit.Lease, error) {
 	limit, byContext := l.latest(ctx)
 	arrived := l.now()
 	for {
@@ -62,7 +62,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, key string, floor time.Durat
 
 		l.mu.Lock()
 		if err == nil && l.outage == out {
-			t := l.lendLocal(h, inner, probe, waited)
+			t := l.lendLocal(h, terms, inner, probe, waited)
 			l.mu.Unlock()
 			return t, nil
 		}
@@ -125,7 +125,7 @@ func (h *host) probed() {
 
 // lendLocal books a turn that this process gave itself, so that the server hears
 // of it when it is back.
-func (l *Limiter) lendLocal(h *host, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
+func (l *Limiter) lendLocal(h *host, terms hostlimit.KeyTerms, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
 	grant := hostlimit.Grant{Start: time.Now()}
 	if g, ok := inner.(interface{ Grant() hostlimit.Grant }); ok {
 		grant = g.Grant()
@@ -133,7 +133,7 @@ func (l *Limiter) lendLocal(h *host, inner hostlimit.Lease, probe bool, waited t
 	grant.WaitDelay += waited
 	grant.Probe = grant.Probe || probe
 	now := l.now()
-	t := &lease{l: l, h: h, id: l.newID(grant.Delay, 0), alone: true, began: now, renewed: now, grant: grant}
+	t := &lease{l: l, h: h, id: l.newID(grant.Delay, 0), terms: terms, alone: true, began: now, renewed: now, grant: grant}
 	h.leases[t.id] = t
 	h.started, h.last = true, now
 	return &localLease{lease: t, inner: inner, probe: probe}

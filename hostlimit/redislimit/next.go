@@ -3,8 +3,6 @@ package redislimit
 import (
 	"context"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // Next implements [hostlimit.Limiter]. It costs a round trip.
@@ -48,7 +46,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 			return l.nextLocal(ctx, key, floor)
 		}
 		if a.err != nil {
-			return time.Time{}, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(retryIn), Err: a.err}
+			return time.Time{}, unavailable(key, a.err)
 		}
 		return a.at, nil
 	case <-ctx.Done():

@@ -32,6 +32,7 @@ type partition struct {
 	guard   guard
 	lead    time.Duration // how long a reply is under way
 	called  time.Duration // when the last call was sent
+	calls   int           // under way
 	stake   int           // hosts of which this process knows something
 	down    error         // the server can't be reached
 }
@@ -90,12 +91,28 @@ func (p *partition) send() {
 		p.ops = p.ops[len(ops):]
 		p.called = p.l.now()
 		keys, args := p.encode(ops)
+		p.calls++
 		p.l.wg.Go(func() { p.call(ops, keys, args) })
 		if len(p.ops) == 0 {
 			p.ops = nil
 			return
 		}
 	}
+}
+
+// last sends what is there after Close, in the caller's goroutine and without mu.
+func (p *partition) last() {
+	p.l.mu.Lock()
+	ops := p.ops
+	p.ops = nil
+	if len(ops) == 0 {
+		p.l.mu.Unlock()
+		return
+	}
+	keys, args := p.encode(ops)
+	p.calls++
+	p.l.mu.Unlock()
+	p.call(ops, keys, args)
 }
 
 // encode writes a call of step.lua.
@@ -111,7 +128,8 @@ func (p *partition) encode(ops []op) (keys []string, args []any) {
 		}
 		return "0"
 	}
-	guard := p.guard.allow(misses, p.clock.uncertainty(now))
+	// The reply will narrow the bounds to its own round trip.
+	guard := p.guard.allow(misses, min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
 	keys = []string{l.prefix + p.tag + "gen"}
 	args = []any{
 		l.prefix + "push:", flag(!l.cluster), p.gen, flag(p.stepped), micros(l.quarantine),
@@ -132,10 +150,9 @@ func (p *partition) encode(ops []op) (keys []string, args []any) {
 	return keys, args
 }
 
-// horizon is longer where replies take long.
-func (p *partition) horizon() time.Duration {
-	return min(max(horizon, 5*p.lead), time.Second)
-}
+// Both are longer where replies take long.
+func (p *partition) early() time.Duration   { return min(max(early, 4*p.lead), time.Second) }
+func (p *partition) horizon() time.Duration { return p.early() + horizon - early }
 
 // call runs without mu.
 func (p *partition) call(ops []op, keys []string, args []any) {
@@ -149,6 +166,7 @@ func (p *partition) call(ops []op, keys []string, args []any) {
 	}
 
 	l.mu.Lock()
+	p.calls--
 	if err != nil {
 		err = &ServerError{l.server, err}
 		p.lost(err)

@@ -46,6 +46,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -92,11 +93,15 @@ const (
 	// A quarantine after a loss of data is long enough for every live process to
 	// reconnect and to tell what it holds, which it does within a heartbeat.
 	quarantine = 2 * time.Second
-	heartbeat  = 250 * time.Millisecond
+	heartbeat  = 500 * time.Millisecond
 
-	// A turn is let go at most a horizon ahead: that is how long a block that is set meanwhile can't
-	// stop it, and how early the process must ask so that no call is on the critical path.
-	horizon = 10 * time.Millisecond
+	// A process asks to be let go this long before its start time, so that no call is
+	// on the critical path.
+	early = 8 * time.Millisecond
+
+	// A turn is let go at most a horizon ahead: that is how long a block that is
+	// set meanwhile can't stop it. It leaves room for starts that moved since they were reserved.
+	horizon = 20 * time.Millisecond
 
 	// A reserved start that isn't claimed this long after its time lapses.
 	claim = time.Second
@@ -208,7 +213,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		asked:      make(map[string]*waiter),
 	}
 	for i := range partitions {
-		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}"})
+		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{firstLate}})
 	}
 	if l.alone {
 		l.share = share(c.Limits, c.Processes)
@@ -231,7 +236,7 @@ func (l *Limiter) Close() error {
 		return nil
 	}
 	for _, h := range l.hosts {
-		for _, w := range h.waiters {
+		for _, w := range slices.Clone(h.waiters) {
 			w.refuse(ErrClosed)
 		}
 	}
@@ -245,6 +250,9 @@ func (l *Limiter) Close() error {
 	l.mu.Unlock()
 	l.cancel()
 	l.wg.Wait()
+	for _, p := range l.parts {
+		p.last() // turns that were on the way
+	}
 	return nil
 }
 

@@ -117,9 +117,12 @@ local function load(i)
 			h[k] = v
 		else
 			local expiry, due, guard, state = string.match(v, '^(%d+):(%d+):(%d+):(%d)$')
-			local lease = hold(h, k, tonumber(due), tonumber(guard), tonumber(state))
-			lease.expiry = tonumber(expiry)
-			h.dirty[k] = nil
+			if expiry then
+				hold(h, k, tonumber(due), tonumber(guard), tonumber(state)).expiry = tonumber(expiry)
+				h.dirty[k] = nil
+			else
+				h.dirty[k] = true -- nobody wrote this; save deletes it
+			end
 		end
 	end
 	if h.g ~= gen.id then
@@ -187,17 +190,33 @@ local function count(h, n, id)
 	return gone, gone >= n and last <= now and last or 0
 end
 
+local function sooner(x, y)
+	return x.due < y.due or (x.due == y.due and x.id < y.id)
+end
+
+-- reservations returns the leases that wait for their start, in the order of it.
+local function reservations(h)
+	local order = {}
+	for _, r in pairs(h.leases) do
+		if r.state == RESERVED then order[#order + 1] = r end
+	end
+	table.sort(order, sooner)
+	return order
+end
+
 -- earliest returns the next start that lease id may have, were there no block,
--- behind all reservations that are due before the given time.
-local function earliest(h, id, floor, before)
-	local s = math.max(now, h.a, h.l + floor, gen.q)
-	for k, r in pairs(h.leases) do
-		if k ~= id and r.state == RESERVED and (not before or r.due < before or (r.due == before and k < id)) then
+-- behind all reservations, or those that are sooner than me. They are followed one by one, because
+-- each is moved by what has moved those before it.
+local function earliest(h, id, floor, me)
+	local s, l = math.max(now, h.a, gen.q), h.l
+	for _, r in ipairs(reservations(h)) do
+		if r.id ~= id and (not me or sooner(r, me)) then
+			local at = math.max(s, l + r.floor, r.due)
 			local d = math.max(r.delay, h.ad)
-			s = math.max(s, r.due + (d > 0 and r.guard or 0) + d, r.due + r.guard + floor)
+			s, l = at + (d > 0 and r.guard or 0) + d, at + r.guard
 		end
 	end
-	return s
+	return math.max(s, l + floor)
 end
 
 local function push(lease, due, why)
@@ -226,13 +245,8 @@ end
 -- again plans the reservations anew after a turn was given back or a block
 -- lifted, and tells those that may start earlier; all of them if they wait for a probe.
 local function again(h, probed)
-	local order = {}
-	for _, r in pairs(h.leases) do
-		if r.state == RESERVED then order[#order + 1] = r end
-	end
-	table.sort(order, function(x, y) return x.due < y.due or (x.due == y.due and x.id < y.id) end)
-	for _, r in ipairs(order) do
-		local s = math.max(earliest(h, r.id, r.floor, r.due), h.b)
+	for _, r in ipairs(reservations(h)) do
+		local s = math.max(earliest(h, r.id, r.floor, r), h.b)
 		if probed or s < r.due - 1000 then push(hold(h, r.id, s, r.guard, RESERVED), s, why(h, s)) end
 	end
 end
@@ -303,7 +317,7 @@ function ops.take(h, id, n, wait, ahead, least, listens)
 		me = hold(h, id, now, GUARD, RESERVED)
 		me.due = math.max(earliest(h, id, me.floor), h.b)
 	end
-	local s = math.max(earliest(h, id, me.floor, me.due), h.b)
+	local s = math.max(earliest(h, id, me.floor, me), h.b)
 	local reason = why(h, s)
 	if wait >= 0 and s + ahead * least - now > wait then
 		drop(h, id)

@@ -1,0 +1,295 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// events collects what OnFailure tells.
+type events struct {
+	mu   sync.Mutex
+	list []Event
+}
+
+func (e *events) add(ev Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, ev)
+}
+
+// await waits for the n-th event.
+func (e *events) await(t *testing.T, n int) Event {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		e.mu.Lock()
+		if len(e.list) >= n {
+			ev := e.list[n-1]
+			e.mu.Unlock()
+			return ev
+		}
+		e.mu.Unlock()
+	}
+	t.Fatalf("event %d never came", n)
+	return Event{}
+}
+
+func impatient(t *testing.T, addr string) *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func TestFailClosedRefusesAndComesBack(t *testing.T) {
+	s := ownServer(t)
+	var seen events
+	l, err := New(Config{Client: impatient(t, s.addr), OnFailure: seen.add, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	acquire(t, l, "a.example", 0).Release()
+	held := acquire(t, l, "a.example", 0)
+	s.kill()
+
+	_, err = l.Acquire(t.Context(), "a.example", 0)
+	var refused *hostlimit.Error
+	var server *ServerError
+	switch {
+	case !errors.As(err, &refused) || refused.RetryAt.IsZero():
+		t.Errorf("err = %#v, want a *hostlimit.Error with RetryAt", err)
+	case !errors.As(err, &server) || server.Server != s.addr || !server.Temporary() || !strings.Contains(err.Error(), s.addr):
+		t.Errorf("err = %v, want a *ServerError that names %s", err, s.addr)
+	case !errors.Is(err, ErrUnavailable) || !errors.Is(err, hostlimit.ErrBusy):
+		t.Errorf("err = %v, want one that is ErrUnavailable and ErrBusy", err)
+	}
+	if _, err := l.Next(t.Context(), "a.example", 0); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Next: %v", err)
+	}
+	if ev := seen.await(t, 1); ev.Err == nil || ev.Local || ev.Server != s.addr || ev.String() == "" {
+		t.Errorf("first event %+v", ev)
+	}
+	held.Release() // the server hears of it when it is back
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	if ev := seen.await(t, 2); ev.Err != nil || ev.String() == "" {
+		t.Errorf("second event %+v", ev)
+	}
+	acquire(t, l, "a.example", 0).Release()
+}
+
+func TestFailLocalGoesOnAtItsShare(t *testing.T) {
+	const delay, processes = 30 * time.Millisecond, 3
+	s := ownServer(t)
+	var seen events
+	l, err := New(Config{
+		Client: impatient(t, s.addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add,
+		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: delay}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	a := acquire(t, l, "a.example", 0)
+	a.Observe(hostlimit.Outcome{Status: 200})
+	b := acquire(t, l, "blocked.example", 0)
+	b.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
+	until := b.Effect().Until
+	b.Release()
+	s.kill()
+	a.Release()
+
+	var last hostlimit.Grant
+	for i := range 4 {
+		lease := acquire(t, l, "a.example", 10*time.Millisecond)
+		g := lease.Grant()
+		if gap := g.Start.Sub(last.Start); i > 0 && gap < processes*delay {
+			t.Errorf("local start %d after %v, want %v", i, gap, processes*delay)
+		}
+		if gap := g.Start.Sub(a.Grant().Start); gap < delay {
+			t.Errorf("local start %v after the last shared one", gap)
+		}
+		last = g
+		lease.Observe(hostlimit.Outcome{Status: 200})
+		lease.Release()
+	}
+	if ev := seen.await(t, 1); ev.Err == nil || !ev.Local || ev.String() == "" {
+		t.Errorf("first event %+v", ev)
+	}
+	// Blocks hold across the change, and after them one request probes.
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	flying := 0
+	for range 3 {
+		wg.Go(func() {
+			lease := acquire(t, l, "blocked.example", 0)
+			if g := lease.Grant(); g.Start.Before(until) {
+				t.Errorf("started %v before the block's end", until.Sub(g.Start))
+			} else if g.Probe {
+				mu.Lock()
+				flying++
+				mu.Unlock()
+			}
+			lease.Observe(hostlimit.Outcome{Status: 200})
+			lease.Release()
+		})
+	}
+	wg.Wait()
+	if flying != 1 {
+		t.Errorf("%d probes", flying)
+	}
+	// What is learned meanwhile is told to the server.
+	c := acquire(t, l, "c.example", 0)
+	c.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	open := acquire(t, l, "d.example", 0)
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	if ev := seen.await(t, 2); ev.Err != nil || !ev.Local {
+		t.Errorf("second event %+v", ev)
+	}
+	other, err := New(Config{Client: newClient(t, s), Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: delay}, MaxWait: 5 * time.Second, SlotTimeout: 100 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Acquire(t.Context(), "c.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
+		t.Errorf("on a host that was blocked in the outage: %v", err)
+	}
+	if _, err := other.Acquire(t.Context(), "d.example", 0); !errors.Is(err, hostlimit.ErrBusy) {
+		t.Errorf("on a host whose only slot was taken in the outage: %v", err)
+	}
+	open.Release()
+	acquire(t, other, "d.example", 0).Release()
+	acquire(t, l, "a.example", 0).Release()
+}
+
+func TestLocalWaitersReturnToTheServer(t *testing.T) {
+	s := ownServer(t)
+	var seen events
+	l, err := New(Config{
+		Client: impatient(t, s.addr), Failure: FailLocal, Processes: 1000, OnFailure: seen.add,
+		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	acquire(t, l, "a.example", 0).Release()
+	s.kill()
+	acquire(t, l, "b.example", 0).Release() // the next one would wait for 1000 s
+	seen.await(t, 1)
+	done := make(chan error, 1)
+	go func() {
+		lease, err := l.Acquire(t.Context(), "b.example", 0)
+		if err == nil {
+			lease.Release()
+		}
+		done <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	if err := s.start(); err != nil {
+		t.Fatal(err)
+	}
+	l.mu.Lock()
+	l.hosts["b.example"].next = 0 // what the local start owes; not what is tested
+	l.mu.Unlock()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("the waiter stayed in the outage")
+	}
+}
+
+func TestConfigProblemsAreReportedTogether(t *testing.T) {
+	_, err := New(Config{Prefix: "a{b}", Failure: FailLocal, Limits: hostlimit.Config{Concurrency: -1}})
+	for _, want := range []string{"Client", "Prefix", "Processes", "Concurrency"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v doesn't name %s", err, want)
+		}
+	}
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer ring.Close()
+	if _, err := New(Config{Client: ring}); err == nil {
+		t.Error("a Ring is accepted")
+	}
+	if _, err := New(Config{Client: impatient(t, "localhost:1"), Failure: 7}); err == nil {
+		t.Error("Failure 7 is accepted")
+	}
+}
+
+func TestCloseLeavesNothingBehind(t *testing.T) {
+	s := ownServer(t)
+	client := redis.NewClient(&redis.Options{Addr: s.addr})
+	_ = client.Ping(t.Context())
+	before := runtime.NumGoroutine()
+	l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := acquire(t, l, "a.example", 0)
+	errs := make(chan error)
+	for range 5 {
+		go func() {
+			_, err := l.Acquire(context.Background(), "a.example", 0)
+			errs <- err
+		}()
+	}
+	time.Sleep(20 * time.Millisecond)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := <-errs; !errors.Is(err, ErrClosed) {
+			t.Errorf("waiting at Close: %v", err)
+		}
+	}
+	if _, err := l.Acquire(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("Acquire after Close: %v", err)
+	}
+	if _, err := l.Next(t.Context(), "b.example", 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("Next after Close: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	held.Observe(hostlimit.Outcome{Status: 200})
+	held.Release() // after Close it still frees the slot
+	again := newTestPrefix(t, s, defaultPrefix)
+	acquire(t, again, "a.example", 0).Release()
+	_ = again.Close()
+
+	var after int
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if after = runtime.NumGoroutine(); after <= before+1 { // the second client's pool
+			break
+		}
+	}
+	if after > before+1 {
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d goroutines before, %d after:\n%s", before, after, stacks[:runtime.Stack(stacks, true)])
+	}
+	_ = client.Close()
+}
+
+func newTestPrefix(t *testing.T, s *testServer, prefix string) *Limiter {
+	t.Helper()
+	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
