@@ -1,6 +1,25 @@
 // Package evidence records what a crawler decided and did, so that its owner
 // can prove it: the [Evidence] interface, the [Decision] record, sinks for it,
 // and [Audit], which re-proves a log.
+//
+// Keep a log, and prove it afterwards:
+//
+//	log := evidence.JSONLines(file, evidence.Chained())
+//	transport, err := politeness.New(politeness.Config{UserAgent: ..., Evidence: log})
+//	...
+//	err = log.Close()
+//	report, err := evidence.Audit(file)
+//
+// The records of one request are joined by Trip, in this order: a verdict
+// (robots_allowed, blocked_by_robots, blocked_by_rule); for each try started, then
+// host_blocked or host_cleared if the answer moved the host's state, then fetched or
+// failed, then retried if there is to be another try. A request that gets no turn
+// has slot_timeout or budget_exceeded instead of started, or failed if its
+// caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
+// robots_fetched, robots_revalidated or robots_unreachable after them. The starts
+// on one host are numbered by Seq, over all trips.
+//
+// The JSON of a record is described by schema.json beside this file.
 package evidence
 
 import (

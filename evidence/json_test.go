@@ -26,7 +26,7 @@ func full(tb testing.TB) evidence.Decision {
 		case int, int64:
 			f.SetInt(int64(1000 + i))
 		case uint64:
-			f.SetUint(uint64(math.MaxUint64 - uint64(i)))
+			f.SetUint(math.MaxUint64 - uint64(i))
 		case time.Duration:
 			f.SetInt(1_000_000_001 * int64(i))
 		case time.Time:

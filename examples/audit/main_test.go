@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -255,5 +254,5 @@ func TestPageOf100000RecordsInABrowser(t *testing.T) {
 	if n := strings.Count(dom, `class="row`); n == 0 || n > 40 {
 		t.Errorf("%d labels of hosts", n)
 	}
-	t.Log(fmt.Sprintf("%d records, %d kB, drawn in %d ms", bytes.Count(log, []byte("\n")), len(html)/1000, attribute(dom, "ms")))
+	t.Logf("%d records, %d kB, drawn in %d ms", bytes.Count(log, []byte("\n")), len(html)/1000, attribute(dom, "ms"))
 }
