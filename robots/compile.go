@@ -85,13 +85,14 @@ const (
 // A more is what few nodes have.
 type more struct {
 	best  uint32 // the best rule that needs no more than the prefix
-	exact uint32 // the best rule for a path that is the prefix; none for none
-	up    uint32 // the next more further up that has wilds; none for none
-	wilds uint32 // the patterns that go on after a star: compiled.wilds[wilds:], up to the next more's
-	table uint32 // what finds the wilds, if they are many: tables[table]; none if all are tested one by one, best first
+	up    uint32 // the next more further up; none for none
+	wilds uint32 // the patterns that ask for something of what follows: compiled.wilds[wilds:][:n], best first
 	depth uint16 // length of the prefix
-	hung  bool   // whether there are wilds
+	n     uint8  // hasTable: there are many of them, found by tables[wilds]
 }
+
+// hasTable is a more.n that stands for a table.
+const hasTable = 255
 
 // A fan finds a child by the first byte of its label. All bytes of a normalised pattern
 // are ASCII.
@@ -111,7 +112,8 @@ func (f *fan) find(c byte) (uint32, bool) {
 	}
 }
 
-// A wild is what follows a pattern's first star. Its rule has the same index as it has.
+// A wild is what follows a pattern's first star, or nothing where the path must end with the
+// prefix. Its rule has the same index as it has.
 type wild struct {
 	tail  uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
 	key   uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
@@ -122,6 +124,9 @@ type wild struct {
 const (
 	endsPath   = 1 << iota // the path must end where the tail does
 	afterSlash             // the tail begins behind the path's slash
+	atOnce                 // there is no star: the tail is empty, and so must be what follows the prefix
+	needsQuery             // the tail has a question mark
+	needsAmp               // the tail has an ampersand
 )
 
 // A table finds wilds by what the path contains: by the hash of their key. Those without a
@@ -129,6 +134,7 @@ const (
 type table struct {
 	from  uint32
 	keyed uint32
+	to    uint32
 	top   uint32 // the best rule of all the wilds
 	slots uint32 // compiled.slots[slots:], 1<<(32-shift) of them and one for the end
 	shift uint8
@@ -185,7 +191,7 @@ func compile(ps []pattern) compiled {
 	b.arena = make([]byte, 0, size)
 	wilds := 0
 	for i := range b.sorted {
-		if b.at(i).tail != "" {
+		if b.at(i).isWild() {
 			wilds++
 		}
 	}
@@ -197,7 +203,6 @@ func compile(ps []pattern) compiled {
 	} else {
 		b.node(0, 0, len(b.sorted), 0, none, none)
 	}
-	b.more = append(b.more, more{wilds: uint32(wilds)}) // where the last one's wilds end
 	c := b.compiled
 	c.text = string(b.arena)
 	c.rules, c.nodes, c.fans, c.more = fit(c.rules), fit(c.nodes), fit(c.fans), fit(c.more)
@@ -236,32 +241,23 @@ func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 		end += commonPrefix(first[depth:], last[depth:])
 		n.first, n.len = first[depth], uint16(end-depth)
 	}
-	// Patterns whose prefix ends here come first: the mere prefix, with $, then those with a star.
+	// Patterns whose prefix ends here come first: the mere prefix, that with $, then those with a star.
 	kids := lo
 	for kids < hi && len(b.at(kids).prefix) == end {
 		kids++
 	}
-	m := more{best: best, exact: none, up: up, depth: uint16(end), wilds: uint32(b.hung), table: none}
-	for lo < kids && b.at(lo).tail == "" {
-		r := b.rule(b.at(lo))
-		if p := b.at(lo); p.end {
-			m.exact = r
-		} else if b.better(r, m.best) {
+	m := more{best: best, up: up, depth: uint16(end)}
+	for ; lo < kids && !b.at(lo).isWild(); lo++ {
+		if r := b.rule(b.at(lo)); b.better(r, m.best) {
 			m.best = r
 		}
-		lo++
-	}
-	if lo < kids {
-		m.hung, m.table = true, b.hang(lo, kids)
 	}
 	info := m.best
-	if m.exact != none || m.hung {
-		i := uint32(len(b.more))
+	if lo < kids {
+		m.wilds, m.n = b.hang(lo, kids)
+		up = uint32(len(b.more))
+		info = up | hasMore
 		b.more = append(b.more, m)
-		info = i | hasMore
-		if m.hung {
-			up = i
-		}
 	}
 	b.nodes[at] = n
 	b.children(at, kids, hi, end, info, info != best || at == 0, m.best, up)
@@ -354,14 +350,14 @@ func (b *builder) keep(s string) uint32 {
 }
 
 // hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star, and
-// returns their table, none if they need none.
-func (b *builder) hang(lo, hi int) uint32 {
+// returns what a more has of them.
+func (b *builder) hang(lo, hi int) (at uint32, n uint8) {
 	from := b.hung
 	b.hung += hi - lo
 	hung := b.sorted[lo:hi]
 	b.chooseKeys(hung)
 	size := min(max(1, bits.Len(uint(len(hung)))-1), 27)
-	t := table{from: uint32(from), slots: uint32(len(b.slots)), shift: uint8(32 - size), top: none}
+	t := table{from: uint32(from), to: uint32(b.hung), slots: uint32(len(b.slots)), shift: uint8(32 - size), top: none}
 	// Those without a key come first, best first; the others by slot.
 	slices.SortFunc(hung, func(x, y sortKey) int {
 		p, q := &b.ps[x.i], &b.ps[y.i]
@@ -379,12 +375,7 @@ func (b *builder) hang(lo, hi int) uint32 {
 		at := from + i
 		b.rules[at] = b.makeRule(p)
 		w := wild{tail: b.tail(p), key: p.key, len: uint16(len(p.tail))}
-		if p.end {
-			w.flags |= endsPath
-		}
-		if p.slash {
-			w.flags |= afterSlash
-		}
+		w.flags = p.flags()
 		b.wilds[at] = w
 		if w.key == 0 {
 			t.keyed++
@@ -394,20 +385,20 @@ func (b *builder) hang(lo, hi int) uint32 {
 		}
 	}
 	if len(hung) <= fewWilds {
-		return none
+		return t.from, uint8(len(hung))
 	}
-	i, end := t.keyed, uint32(b.hung)
+	i := t.keyed
 	for n := range uint32(1 << size) {
 		s := slot{start: i}
-		for i < end && hashKey(b.wilds[i].key)>>t.shift == n {
+		for i < t.to && hashKey(b.wilds[i].key)>>t.shift == n {
 			s.mask |= 1 << (hashKey(b.wilds[i].key) >> (t.shift - maskBits) & 31)
 			i++
 		}
 		b.slots = append(b.slots, s)
 	}
-	b.slots = append(b.slots, slot{start: end})
+	b.slots = append(b.slots, slot{start: t.to})
 	b.tables = append(b.tables, t)
-	return uint32(len(b.tables) - 1)
+	return uint32(len(b.tables) - 1), hasTable
 }
 
 // chooseKeys gives each pattern, if they are many, the key that of all in its tail the

@@ -6,7 +6,7 @@ import "strings"
 func (c *compiled) match(path string) uint32 {
 	// Down the trie, as far as the path goes along.
 	best := uint32(none)
-	hung := uint32(none) // the last more that had wilds
+	hung := uint32(none) // the last more on the way
 	at, pos := &c.nodes[0], 0
 	for {
 		// What does this node know?
@@ -22,14 +22,8 @@ func (c *compiled) match(path string) uint32 {
 			info = c.nodes[at.next-1].next
 		}
 		if info&hasMore != 0 {
-			m := &c.more[info&^hasMore]
-			best = m.best
-			if m.hung {
-				hung = info &^ hasMore
-			}
-			if pos == len(path) && c.better(m.exact, best) {
-				best = m.exact
-			}
+			hung = info &^ hasMore
+			best = c.more[hung].best
 		} else if info != none {
 			best = info
 		}
@@ -59,30 +53,43 @@ func (c *compiled) match(path string) uint32 {
 		}
 		pos += len(label)
 	}
+	if hung == none {
+		return best
+	}
+	return c.matchWilds(hung, path, best)
+}
+
+// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only such as would win
+// are worth a look.
+func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
+	lacks := lacking(path)
 	for hung != none {
 		m := &c.more[hung]
-		best = c.matchWilds(hung, path[m.depth:], best)
 		hung = m.up
+		if m.n == hasTable {
+			best = c.lookUp(&c.tables[m.wilds], path[m.depth:], best)
+			continue
+		}
+		for i := m.wilds; i < m.wilds+uint32(m.n) && c.better(i, best); i++ {
+			if w := &c.wilds[i]; w.flags&lacks == 0 && w.matches(nil, c.text, path[m.depth:]) {
+				best = i
+				break
+			}
+		}
 	}
 	return best
 }
 
-// matchWilds returns the best of best and those wilds of more[i] that match what follows
-// their prefix. Only such as would win are worth a look.
-func (c *compiled) matchWilds(i uint32, rest string, best uint32) uint32 {
-	m := &c.more[i]
-	if m.table != none {
-		return c.lookUp(&c.tables[m.table], rest, best)
+// lacking returns the flags of what path hasn't.
+func lacking(path string) uint8 {
+	var lacks uint8
+	if strings.IndexByte(path, '?') < 0 {
+		lacks |= needsQuery
 	}
-	for j := m.wilds; j < c.more[i+1].wilds; j++ {
-		if !c.better(j, best) {
-			return best
-		}
-		if c.wilds[j].matches(nil, c.text, rest) {
-			return j
-		}
+	if strings.IndexByte(path, '&') < 0 {
+		lacks |= needsAmp
 	}
-	return best
+	return lacks
 }
 
 // lookUp is matchWilds for many wilds.
@@ -173,12 +180,18 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 // one after the other, each as early as can be, which leaves the most to the others. f
 // finds in rest, nil for without.
 func (w *wild) matches(f *finder, text, rest string) bool {
+	if w.flags&atOnce != 0 {
+		return rest == ""
+	}
 	tail := text[w.tail:][:w.len]
 	pos, end := 0, len(rest)
 	if w.flags&afterSlash != 0 {
 		pos = 1
 	}
 	if w.flags&endsPath != 0 {
+		if rest == "" || rest[end-1] != tail[len(tail)-1] {
+			return false // as most end otherwise
+		}
 		star := strings.LastIndexByte(tail, '*')
 		last := tail[star+1:]
 		if end -= len(last); end < pos || rest[end:] != last {
@@ -215,15 +228,9 @@ func (w *wild) matches(f *finder, text, rest string) bool {
 // few patterns that aren't worth compiling.
 func (p *pattern) matches(path string) bool {
 	rest, ok := strings.CutPrefix(path, p.prefix)
-	if !ok || p.tail == "" {
-		return ok && (!p.end || rest == "")
+	if !ok || !p.isWild() {
+		return ok
 	}
-	w := wild{len: uint16(len(p.tail))}
-	if p.end {
-		w.flags |= endsPath
-	}
-	if p.slash {
-		w.flags |= afterSlash
-	}
+	w := wild{len: uint16(len(p.tail)), flags: p.flags()}
 	return w.matches(nil, p.tail, rest)
 }

@@ -50,6 +50,29 @@ func parsePattern(l *line, exact bool) pattern {
 	return p
 }
 
+// isWild reports whether p asks for more of a path than a prefix.
+func (p *pattern) isWild() bool { return p.tail != "" || p.end }
+
+// flags returns those of p as a wild.
+func (p *pattern) flags() uint8 {
+	var f uint8
+	for _, x := range []struct {
+		is   bool
+		flag uint8
+	}{
+		{p.end, endsPath},
+		{p.slash, afterSlash},
+		{p.tail == "", atOnce},
+		{strings.Contains(p.tail, "?"), needsQuery},
+		{strings.Contains(p.tail, "&"), needsAmp},
+	} {
+		if x.is {
+			f |= x.flag
+		}
+	}
+	return f
+}
+
 // indexAlternative returns the pattern that an Allow of ".../index.htm..." stands for
 // too: the directory alone.
 func indexAlternative(l *line, exact bool) (pattern, bool) {

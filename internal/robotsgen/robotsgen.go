@@ -14,16 +14,17 @@ type Shape struct {
 	Name  string
 	Rules int // Allow and Disallow lines for every crawler
 	Wild  int // of a hundred of them, those with a star within
+	Deep  int // of a hundred of those, the ones that begin with a directory's name rather than a star
 	Width int // about how many bytes a rule's path has
 }
 
 // Shapes are those of real files at the median, the 95th and the 99th percentile of length,
 // one of the second with as many wildcards as shops have, and one of the longest.
 var Shapes = []Shape{
-	{Name: "small", Rules: 24, Wild: 40, Width: 25},
-	{Name: "medium", Rules: 400, Wild: 0, Width: 22},
-	{Name: "medium-w", Rules: 1034, Wild: 50, Width: 17},
-	{Name: "large", Rules: 12936, Wild: 25, Width: 21},
+	{Name: "small", Rules: 24, Wild: 45, Deep: 10, Width: 25},
+	{Name: "medium", Rules: 400, Wild: 15, Deep: 95, Width: 23},
+	{Name: "medium-w", Rules: 1034, Wild: 50, Deep: 90, Width: 17},
+	{Name: "large", Rules: 12936, Wild: 25, Deep: 20, Width: 21},
 }
 
 var words = strings.Fields(`account admin ajax api app archive article assets author basket blog brand
@@ -74,25 +75,30 @@ func (g generator) path(width int) string {
 	return b.String()
 }
 
-// wild returns a pattern with a star within.
-func (g generator) wild(width int) string {
-	switch g.IntN(8) {
+// wild returns a pattern with a star within, behind a directory's name if it is deep.
+func (g generator) wild(width int, deep bool) string {
+	if deep {
+		start := "/" + g.word()
+		switch g.IntN(4) {
+		case 0:
+			return start + "/*/" + g.word()
+		case 1:
+			return start + "/*?" + g.word() + "="
+		case 2:
+			return g.path(width-6) + "*." + []string{"html", "php", "jpg", "pdf"}[g.IntN(4)] + "$"
+		default:
+			return start + "*&" + g.word() + "=*"
+		}
+	}
+	switch g.IntN(4) {
 	case 0:
 		return "/*" + g.path(width-2)
 	case 1:
 		return "/*?" + g.word() + "=*" + g.word()
 	case 2:
 		return "/*?*" + g.word() + "="
-	case 3:
-		return "*" + g.path(width-1) + "$"
-	case 4:
-		return "/" + g.word() + "/*/" + g.word()
-	case 5:
-		return "/" + g.word() + "/*?" + g.word() + "="
-	case 6:
-		return g.path(width-6) + "*." + []string{"html", "php", "jpg", "pdf"}[g.IntN(4)] + "$"
 	default:
-		return "/" + g.word() + "*&" + g.word() + "=*"
+		return "*" + g.path(width-1) + "$"
 	}
 }
 
@@ -104,7 +110,7 @@ func File(s Shape) []byte {
 	for range s.Rules {
 		p := g.path(s.Width)
 		if g.IntN(100) < s.Wild {
-			p = g.wild(s.Width)
+			p = g.wild(s.Width, g.IntN(100) < s.Deep)
 		}
 		key := "Disallow"
 		if g.IntN(8) == 0 {
