@@ -29,8 +29,8 @@ type host struct {
 	adaptive int64  // delay by response times
 	seq      uint64 // requests started
 	name     uint32 // where the key is in shard.names; next free host
-	nameLen  uint32 // its length; noName for a free host
-	busy     uint32 // 1 + index in shard.busy; 0: nobody holds or wants the key
+	check    uint32 // lower half of the key's hash; the upper one is in the index
+	busy     uint32 // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
 	refusals uint8  // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
 	cause    cause  // of the last refusal; only if refusals > 0
 	expired  uint8  // leases taken back and not reported yet

@@ -60,7 +60,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 	now := m.now()
 	for i := from; i < min(from+slabSize, sh.made); i++ {
 		h := sh.host(i)
-		if h.nameLen == noName {
+		if h.busy == unused {
 			continue
 		}
 		st := HostState{

@@ -110,7 +110,7 @@ func (l *lease) find(create bool) (*host, *busy) {
 		return sh.host(l.b.host), l.b
 	}
 	hash := sh.m.hash(l.key)
-	i, ok := sh.find(hash, l.key)
+	i, ok := sh.find(hash)
 	if !ok {
 		if !create {
 			return nil, nil

@@ -199,7 +199,7 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := m.now()
-	i, ok := sh.find(hash, key)
+	i, ok := sh.find(hash)
 	if !ok {
 		return m.at(now), nil
 	}

@@ -1,13 +1,14 @@
 package hostlimit
 
 import (
+	"encoding/binary"
 	"hash/maphash"
 	"sync"
 )
 
 const (
 	slabSize = 64               // hosts that are allocated at once: 4 KB
-	noName   = ^uint32(0)       // marks a free host
+	unused   = ^uint32(0)       // host.busy of a host that is free
 	sample   = 16               // hosts looked at to find one to forget
 	leases   = 4096 / leaseSize // leases that are allocated at once
 )
@@ -43,17 +44,24 @@ type shard struct {
 
 func (sh *shard) host(i uint32) *host { return &sh.slabs[i/slabSize][i%slabSize] }
 
-func (sh *shard) name(h *host) []byte { return sh.names[h.name:][:h.nameLen] }
+// name of h: in the arena, behind its length.
+func (sh *shard) name(h *host) []byte {
+	n, size := binary.Uvarint(sh.names[h.name:])
+	return sh.names[h.name:][size:][:n]
+}
 
-// find returns the number of key's host.
-func (sh *shard) find(hash uint64, key string) (uint32, bool) {
+// find returns the number of the host whose key has this hash. Keys with the same
+// 64 bits would share a host; the hash is seeded at random, so over a million keys that
+// happens once in 37 million runs, cannot be brought about, and only makes the
+// two more polite.
+func (sh *shard) find(hash uint64) (uint32, bool) {
 	if sh.hosts == 0 {
 		return 0, false
 	}
 	tag, mask := hash>>32, uint64(len(sh.index)-1)
 	for pos := tag & mask; sh.index[pos] != 0; pos = (pos + 1) & mask {
 		if e := sh.index[pos]; e>>32 == tag {
-			if i := uint32(e) - 1; string(sh.name(sh.host(i))) == key {
+			if i := uint32(e) - 1; sh.host(i).check == uint32(hash) {
 				return i, true
 			}
 		}
@@ -63,7 +71,7 @@ func (sh *shard) find(hash uint64, key string) (uint32, bool) {
 
 // get returns the number of key's host, and makes it if there is none.
 func (sh *shard) get(hash uint64, key string, now int64) uint32 {
-	i, ok := sh.find(hash, key)
+	i, ok := sh.find(hash)
 	if ok {
 		return i
 	}
@@ -82,7 +90,8 @@ func (sh *shard) get(hash uint64, key string, now int64) uint32 {
 		i = sh.made
 		sh.made++
 	}
-	*sh.host(i) = host{name: uint32(len(sh.names)), nameLen: uint32(len(key))}
+	*sh.host(i) = host{name: uint32(len(sh.names)), check: uint32(hash)}
+	sh.names = binary.AppendUvarint(sh.names, uint64(len(key)))
 	sh.names = append(sh.names, key...)
 	sh.hosts++
 	if sh.hosts*4 > len(sh.index)*3 {
@@ -122,7 +131,7 @@ func (sh *shard) forget(now int64) {
 			sh.hand = 0
 		}
 		h := sh.host(sh.hand)
-		if h.nameLen != noName && (oldest == nil || h.last < oldest.last) && !h.owes(now, sh.m.refusals.forgive) {
+		if (oldest == nil || h.last < oldest.last) && !h.owes(now, sh.m.refusals.forgive) {
 			oldest, number = h, sh.hand
 		}
 	}
@@ -148,8 +157,8 @@ func (sh *shard) remove(i uint32, h *host) {
 	sh.index[pos] = 0
 	sh.hosts--
 
-	sh.waste += int(h.nameLen)
-	*h = host{name: sh.free, nameLen: noName}
+	sh.waste += len(sh.name(h))
+	*h = host{name: sh.free, busy: unused}
 	sh.free = i + 1
 	if sh.waste > 4096 && sh.waste > len(sh.names)/2 {
 		sh.compact()
@@ -160,10 +169,10 @@ func (sh *shard) remove(i uint32, h *host) {
 func (sh *shard) compact() {
 	names := make([]byte, 0, len(sh.names)-sh.waste)
 	for i := range sh.made {
-		if h := sh.host(i); h.nameLen != noName {
-			at := uint32(len(names))
-			names = append(names, sh.name(h)...)
-			h.name = at
+		if h := sh.host(i); h.busy != unused {
+			name := sh.name(h)
+			h.name = uint32(len(names))
+			names = append(binary.AppendUvarint(names, uint64(len(name))), name...)
 		}
 	}
 	sh.names, sh.waste = names, 0

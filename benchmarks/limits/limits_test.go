@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -116,6 +117,42 @@ func BenchmarkOneHost(b *testing.B) {
 			for b.Loop() {
 				st.turn(ctx, "www.example.com")
 			}
+		})
+	}
+}
+
+// BenchmarkRatio takes turns on all stacks in one run, a few thousand on each in
+// turn, and compares the medians: so other work on the machine troubles them alike.
+func BenchmarkRatio(b *testing.B) {
+	for _, hosts := range []int{1, million} {
+		b.Run(fmt.Sprint(hosts), func(b *testing.B) {
+			keys := names()[:hosts]
+			ctx := b.Context()
+			made := make([]stack, len(stacks))
+			for i, s := range stacks {
+				made[i] = s.make(b)
+				for _, k := range keys {
+					made[i].turn(ctx, k)
+				}
+			}
+			runtime.GC()
+			const round = 2000
+			times := make([][]time.Duration, len(stacks))
+			r := rand.New(rand.NewPCG(1, 2))
+			for b.Loop() {
+				for i, s := range made {
+					begin := time.Now()
+					for range round {
+						s.turn(ctx, keys[r.IntN(hosts)])
+					}
+					times[i] = append(times[i], time.Since(begin))
+				}
+			}
+			for i, s := range stacks {
+				slices.Sort(times[i])
+				b.ReportMetric(float64(times[i][len(times[i])/2].Nanoseconds())/round, s.name+"-ns")
+			}
+			b.ReportMetric(0, "ns/op") // of all together: says nothing
 		})
 	}
 }
