@@ -59,6 +59,7 @@ func (c *collector) all() {
 
 // group takes in one group of the crawler's.
 func (c *collector) group(g group) {
+	c.patterns = slices.Grow(c.patterns, g.rules)
 	exact := c.file.opt.GoogleExact
 	x := lex(c.file.text[:g.end], g.start, g.line)
 	// An agent that joins a list late shares the rules of all of it, but what stands before, say

@@ -126,7 +126,6 @@ const (
 	afterSlash             // the tail begins behind the path's slash
 	atOnce                 // there is no star: the tail is empty, and so must be what follows the prefix
 	needsQuery             // the tail has a question mark
-	needsAmp               // the tail has an ampersand
 )
 
 // A table finds wilds by what the path contains: by the hash of their key. Those without a

@@ -27,6 +27,7 @@ type group struct {
 	start int // where in the text
 	line  int // number of the line before it
 	end   int
+	rules int // how many there are
 }
 
 // Parse reads a robots.txt as RFC 9309 and Google do. It never fails: what it doesn't
@@ -54,6 +55,9 @@ func ParseWith(body []byte, o Options) *File {
 		case kindAllow, kindDisallow:
 			// Nothing else ends a list: an agent without rules shares those of the next one.
 			ended = true
+			if n := len(f.groups); n > 0 {
+				f.groups[n-1].rules++
+			}
 		case kindSitemap:
 			f.maps = append(f.maps, Line{Number: l.num, Key: l.key, Value: l.value})
 		}

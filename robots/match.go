@@ -47,11 +47,14 @@ func (c *compiled) match(path string) uint32 {
 			}
 		}
 		at = &c.nodes[next]
-		label := c.text[at.label:][:at.len]
-		if !strings.HasPrefix(path[pos:], label) {
+		if at.len == 1 {
+			if at.first != path[pos] {
+				break
+			}
+		} else if !strings.HasPrefix(path[pos:], c.text[at.label:][:at.len]) {
 			break
 		}
-		pos += len(label)
+		pos += int(at.len)
 	}
 	if hung == none {
 		return best
@@ -59,10 +62,10 @@ func (c *compiled) match(path string) uint32 {
 	return c.matchWilds(hung, path, best)
 }
 
-// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only such as would win
-// are worth a look.
+// matchWilds returns the best of best and the wilds of more[hung] and those further up.
+// Only such as would win are worth a look.
 func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
-	lacks := lacking(path)
+	query := strings.IndexByte(path, '?') >= 0
 	for hung != none {
 		m := &c.more[hung]
 		hung = m.up
@@ -70,26 +73,19 @@ func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
 			best = c.lookUp(&c.tables[m.wilds], path[m.depth:], best)
 			continue
 		}
-		for i := m.wilds; i < m.wilds+uint32(m.n) && c.better(i, best); i++ {
-			if w := &c.wilds[i]; w.flags&lacks == 0 && w.matches(nil, c.text, path[m.depth:]) {
-				best = i
+		wilds := c.wilds[m.wilds:][:m.n]
+		for i := range wilds {
+			w, r := &wilds[i], m.wilds+uint32(i)
+			if !c.better(r, best) {
+				break
+			}
+			if (query || w.flags&needsQuery == 0) && w.matches(nil, c.text, path[m.depth:]) {
+				best = r
 				break
 			}
 		}
 	}
 	return best
-}
-
-// lacking returns the flags of what path hasn't.
-func lacking(path string) uint8 {
-	var lacks uint8
-	if strings.IndexByte(path, '?') < 0 {
-		lacks |= needsQuery
-	}
-	if strings.IndexByte(path, '&') < 0 {
-		lacks |= needsAmp
-	}
-	return lacks
 }
 
 // lookUp is matchWilds for many wilds.

@@ -64,7 +64,6 @@ func (p *pattern) flags() uint8 {
 		{p.slash, afterSlash},
 		{p.tail == "", atOnce},
 		{strings.Contains(p.tail, "?"), needsQuery},
-		{strings.Contains(p.tail, "&"), needsAmp},
 	} {
 		if x.is {
 			f |= x.flag
