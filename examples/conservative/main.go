@@ -1,0 +1,166 @@
+// Conservative is a research crawler: the policy politeness.Conservative with an
+// RFC 9111 cache around it, so that what is known costs no turn and no page.
+//
+//	go run .          # a small site of its own, on loopback; takes about 15 s
+//	go run . URL...   # real URLs, each asked for twice
+//
+// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS
+// change the policy. Logs hold metadata only, never a body.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"time"
+
+	"github.com/bartventer/httpcache"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+)
+
+const userAgent = "ResearchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
+
+func main() {
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Stdout, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "conservative:", err)
+		os.Exit(1)
+	}
+}
+
+// A crawler fetches through a cache and tells what that cost.
+type crawler struct {
+	out    io.Writer
+	client *http.Client
+	pages  *budget.Memory
+	turns  atomic.Int64
+	began  time.Time
+
+	revalidated chan struct{} // a 304 came
+}
+
+func newCrawler(out io.Writer, base http.RoundTripper) (*crawler, error) {
+	c := &crawler{out: out, pages: budget.New(budget.Limits{}), began: time.Now(), revalidated: make(chan struct{}, 1)}
+	cfg, err := politeness.Conservative(userAgent).WithEnv()
+	if err != nil {
+		return nil, err
+	}
+	cfg.Base, cfg.Budget = base, c.pages
+	cfg.Response.MaxBytes = 10 << 20 // the cache keeps whole bodies
+	cfg.Evidence = evidence.Func(c.record)
+	polite, err := politeness.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.client = &http.Client{Transport: cached(polite)}
+	return c, nil
+}
+
+// record counts turns and shows what goes over the network.
+func (c *crawler) record(_ context.Context, d evidence.Decision) {
+	switch d.Type {
+	case evidence.Started:
+		c.turns.Add(1)
+	case evidence.Fetched:
+		c.say("  network: %s, status %d", d.URL, d.Status)
+		if d.Status == http.StatusNotModified {
+			select {
+			case c.revalidated <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// fetch gets url, from the cache or else in its turn.
+func (c *crawler) fetch(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	asked := time.Now()
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err != nil {
+		return err
+	}
+	usage, err := c.pages.Usage(ctx)
+	if err != nil {
+		return err
+	}
+	c.say("%-11s %s, %d bytes after %.2f s; %d turns and %d pages so far",
+		resp.Header.Get(httpcache.CacheStatusHeader), url, n, time.Since(asked).Seconds(), c.turns.Load(), usage.Pages)
+	return nil
+}
+
+func (c *crawler) say(format string, args ...any) {
+	fmt.Fprintf(c.out, "%6.2f s  %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func run(ctx context.Context, out io.Writer, urls []string) error {
+	c, err := newCrawler(out, nil)
+	if err != nil {
+		return err
+	}
+	for _, url := range urls {
+		for range 2 {
+			if err := c.fetch(ctx, url); err != nil {
+				return err
+			}
+		}
+	}
+	if len(urls) > 0 {
+		return nil
+	}
+	return c.demo(ctx)
+}
+
+// demo asks a site of its own for a page that says nothing of caches, and for one
+// that says that it is good for two seconds.
+func (c *crawler) demo(ctx context.Context) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /silent", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "I say nothing of caches.") })
+	mux.HandleFunc("GET /news", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=2")
+		w.Header().Set("ETag", `"1"`)
+		if r.Header.Get("If-None-Match") != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		fmt.Fprintln(w, "I am good for two seconds.")
+	})
+	site := httptest.NewServer(mux)
+	defer site.Close()
+
+	for _, path := range []string{"/silent", "/silent", "/silent", "/news"} {
+		if err := c.fetch(ctx, site.URL+path); err != nil {
+			return err
+		}
+	}
+	time.Sleep(4 * time.Second)
+	c.say("4 seconds later: the old copy is shown at once, and revalidated in its turn")
+	if err := c.fetch(ctx, site.URL+"/news"); err != nil {
+		return err
+	}
+	select {
+	case <-c.revalidated:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
