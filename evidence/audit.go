@@ -34,9 +34,7 @@ const maxLine = 16 << 20
 // again; each is proved by itself. The log of several Transports can be proved
 // if they share one limiter.
 func Audit(r io.Reader) (Report, error) {
-	a := &auditor{report: Report{Records: map[Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}}, total: map[string]*hostTotal{}}
-	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
-	a.begin()
+	a := newAuditor()
 	in := bufio.NewReaderSize(r, 64<<10)
 	var buf []byte
 	var err error
@@ -95,6 +93,16 @@ type auditor struct {
 	origins  map[string]*origin
 	budget   budgetAudit
 	pageFrom time.Time // start of the first page
+}
+
+func newAuditor() *auditor {
+	a := &auditor{
+		report: Report{Records: map[Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
+		total:  map[string]*hostTotal{},
+	}
+	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
+	a.begin()
+	return a
 }
 
 // A hostTotal is a HostReport in the making.

@@ -12,8 +12,9 @@ const (
 	// earlier. Starts are numbered and stamped under the limiter's lock, but
 	// logged afterwards, each by its own goroutine.
 	lag = 1024
-	// maxOpen is how many exchanges of a host may be under way.
-	maxOpen = 4096
+	// maxOpen is how many exchanges of a host may be under way, if it doesn't have
+	// more slots than that.
+	maxOpen = 512
 	// maxRecent is how many starts of a host are remembered, in case a block is
 	// logged late.
 	maxRecent = 16
@@ -87,7 +88,7 @@ func (h *hostAudit) start(x *exchange) {
 		h.lost(old)
 	}
 	h.open[x.key] = x
-	if len(h.open) > maxOpen {
+	if len(h.open) > max(maxOpen, x.slots) {
 		h.lost(h.oldest())
 	}
 	i, _ := slices.BinarySearchFunc(h.pending, x, func(a, b *exchange) int {
@@ -184,7 +185,7 @@ func (h *hostAudit) proveSlot(x *exchange) {
 		if !h.settled(x) {
 			h.unsure = append(h.unsure, x)
 		}
-		if len(h.unsure) > maxOpen {
+		if len(h.unsure) > max(maxOpen, x.slots) {
 			h.giveUp(h.unsure[0])
 			h.unsure = slices.Delete(h.unsure, 0, 1)
 		}

@@ -609,7 +609,9 @@ func (p *parser) quoted() ([]byte, error) {
 				if !ok {
 					return nil, errSyntax
 				}
-				r = utf16.DecodeRune(r, low)
+				if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
+					p.i -= len(`\u0000`) // no pair: the second stands for itself
+				}
 			}
 			out = utf8.AppendRune(out, r)
 		default:

@@ -142,6 +142,21 @@ func TestDecisionUnmarshalErrors(t *testing.T) {
 	}
 }
 
+func TestDecisionUnmarshalReadsAnyEscape(t *testing.T) {
+	in := `{"url":"\"\\\/\b\f\n\r\t\u0041\u00e9\ud83d\ude00\ud800x\ud800\u0041\uDC80"}`
+	want := "\"\\/\b\f\n\r\tA\u00e9\U0001f600\ufffdx\ufffdA\x80"
+	var d evidence.Decision
+	if err := json.Unmarshal([]byte(in), &d); err != nil || d.URL != want {
+		t.Errorf("got %q, %v; want %q", d.URL, err, want)
+	}
+	for _, in := range []string{"null", " null "} {
+		d = evidence.Decision{Host: "kept"}
+		if err := d.UnmarshalJSON([]byte(in)); err != nil || d.Host != "kept" {
+			t.Errorf("%q: %+v, %v", in, d, err)
+		}
+	}
+}
+
 func TestDecisionUnmarshalPassesOverUnknownMembers(t *testing.T) {
 	in := ` { "new" : {"a":[1,-2.5e3,"x\"}",null,true,{}],"b":[]} , "status" : 200 , "url" : null , "\u0068ost":"h" } `
 	var d evidence.Decision
