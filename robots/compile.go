@@ -171,6 +171,9 @@ type sortKey struct {
 
 // compile compiles patterns, in any order.
 func compile(ps []pattern) compiled {
+	if len(ps) == 0 {
+		return compiled{}
+	}
 	b := builder{ps: ps, sorted: make([]sortKey, len(ps))}
 	size := 0
 	for i := range ps {
@@ -197,11 +200,7 @@ func compile(ps []pattern) compiled {
 	b.rules = make([]rule, wilds, len(b.sorted))
 	b.wilds = make([]wild, wilds)
 	b.nodes = make([]node, 1, len(b.sorted)+len(b.sorted)/2+1)
-	if len(ps) == 0 {
-		b.nodes[0].next = none
-	} else {
-		b.node(0, 0, len(b.sorted), 0, none, none)
-	}
+	b.node(0, 0, len(b.sorted), 0, none, none)
 	c := b.compiled
 	c.text = string(b.arena)
 	c.rules, c.nodes, c.fans, c.more = fit(c.rules), fit(c.nodes), fit(c.fans), fit(c.more)

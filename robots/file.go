@@ -31,12 +31,17 @@ type group struct {
 }
 
 // Parse reads a robots.txt as RFC 9309 and Google do. It never fails: what it doesn't
-// understand it passes over, as all crawlers do; File.Lint tells of it. There is no limit
-// to the length of body; whoever fetches sets one (RFC 9309: at least 500 KiB).
+// understand it passes over, as all crawlers do; File.Lint tells of it. It reads all of
+// body, up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is for who fetches to set.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
+
+// maxBody keeps all that is compiled of a body, several times its length at worst, within
+// 32-bit offsets.
+const maxBody = 512 << 20
 
 // ParseWith is Parse with Options.
 func ParseWith(body []byte, o Options) *File {
+	body = body[:min(len(body), maxBody)]
 	f := &File{text: string(body), opt: o}
 	x := lex(f.text, bom(f.text), 0)
 	ended := true // whether a rule has ended the list of agents

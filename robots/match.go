@@ -4,6 +4,9 @@ import "strings"
 
 // match returns the rule that decides for a normalised path, none for none.
 func (c *compiled) match(path string) uint32 {
+	if len(c.nodes) == 0 {
+		return none
+	}
 	// Down the trie, as far as the path goes along.
 	best := uint32(none)
 	hung := uint32(none) // the last more on the way

@@ -6,8 +6,9 @@ import (
 	"unsafe"
 )
 
-// Rules are a file's rules for one crawler, compiled. They are immutable and
-// safe for concurrent use, and hold nothing of the File or the body that it was parsed from.
+// Rules are a file's rules for one crawler, compiled. They are immutable and safe for
+// concurrent use, and hold nothing of the File or the body that it was parsed from. The
+// zero Rules allow everything.
 type Rules struct {
 	compiled
 	group    string
@@ -20,6 +21,9 @@ type Rules struct {
 // Test answers whether target may be fetched: path and query as they are sent, what
 // URL.RequestURI returns (EscapedPath loses escapes). A fragment isn't looked at. What
 // doesn't begin with a slash is taken for a URL and cut as by the function Target.
+//
+// An empty pattern ("Disallow:") decides nothing, but where nothing else matches the
+// Verdict names its Rule and Line, with Matched false, as Google's matcher does.
 //
 // Test doesn't allocate for targets of up to 2,048 bytes.
 func (r *Rules) Test(target string) Verdict {
@@ -36,7 +40,8 @@ func (r *Rules) Test(target string) Verdict {
 	return r.normalize(target)
 }
 
-// normalize decides for a target once it is normalised.
+// normalize decides for a target once it is normalised, on the stack: nothing of path is
+// kept, a Verdict has strings of the rules only. It stands apart for the sake of plain targets, which don't need the room.
 //
 //go:noinline
 func (r *Rules) normalize(target string) Verdict {
