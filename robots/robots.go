@@ -41,4 +41,8 @@ type Verdict struct {
 	Rule    string // the rule as written, "Disallow: /private"; empty if none matched
 	Line    int    // its line in the file, from 1; 0 if none
 	Group   string // the product token in the file (or "*") whose group decided; empty if no group applies
+
+	// Reason says why where no rule could decide: politeness.Transport.Check sets it
+	// while robots.txt can't be had. Test leaves it empty.
+	Reason string
 }
