@@ -1,0 +1,194 @@
+// Colly makes a colly collector polite: WithTransport is all it takes.
+//
+//	go run -C examples/colly .          # sixteen sites of its own, on loopback
+//	go run -C examples/colly . URL...   # real sites
+//	go run -C examples/colly . -queue   # colly's queue with 32 threads instead of Async
+//
+// It prints each page with the time at which it came, then what evidence.Audit
+// finds in the crawl's log.
+//
+// What to switch off in colly, and why:
+//
+//   - Its robots.txt (IgnoreRobotsTxt, which is the default). Otherwise colly fetches
+//     every robots.txt a second time, as a page of the budget, keeps it for as long as the
+//     process runs, and asks it about links only, not about where they redirect to.
+//   - Its LimitRules. One rule is one set of slots for all the hosts that it matches, and
+//     a Delay is slept through while holding a slot, after the answer. With
+//     politeness the collector needs none: every host has its own slots and its own
+//     pace, and hostlimit.Config.MaxInFlight bounds the requests in all.
+//   - Its timeout of 10 s, which counts the time in the queue too: SetRequestTimeout(0).
+//     Bound the exchange itself on the transport below (ResponseHeaderTimeout).
+//   - Its own retries (Request.Retry in OnError). With Config.Retry each try takes a turn
+//     of its own, and all tries are one page of the budget.
+//
+// What doesn't work together:
+//
+//   - SetProxy, SetProxyFunc: they replace any transport that isn't an *http.Transport,
+//     politeness included, without a word. Set the proxy on Config.Base.
+//   - CacheDir: colly keeps a 429 or a 403 like any page, for ever. Put an RFC 9111 cache
+//     around the Transport instead; see examples/conservative.
+//   - UserAgent and the extensions.RandomUserAgent: the name in Config.UserAgent is sent
+//     instead, as it is the name that robots.txt is asked about.
+//
+// Async starts a goroutine for each link that is found, each with a request that waits
+// for its turn: some 10 KB a link. Where millions of links wait use the queue, whose
+// threads are few. But a thread that waits for a slow host does nothing else
+// meanwhile, and 32 links to a blocked one hold all 32: set MaxWait and queue the link
+// again at Error.RetryAt, as examples/frontier does.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/gocolly/colly/v2"
+	"github.com/gocolly/colly/v2/queue"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// threads is how many requests are in flight at most, over all hosts.
+const threads = 32
+
+func main() {
+	queued := flag.Bool("queue", false, "use colly's queue instead of Async")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	starts := flag.Args()
+	if len(starts) == 0 {
+		for range threads / 2 { // each host has 2 slots
+			s := localsite.Start()
+			defer s.Close()
+			starts = append(starts, s.URL+"/")
+		}
+	}
+	report, err := crawl(ctx, os.Stdout, *queued, starts)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "colly:", err)
+		os.Exit(1)
+	}
+	fmt.Print("\n", report)
+}
+
+// crawl visits starts and what they link to on the same hosts, and returns what the
+// log of the crawl proves.
+func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (evidence.Report, error) {
+	var log bytes.Buffer
+	proof := evidence.JSONLines(&log)
+	hosts, err := hostlimit.New(hostlimit.Config{
+		MaxInFlight: threads,
+	})
+	if err != nil {
+		return evidence.Report{}, err
+	}
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Hosts:     hosts,
+		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Retry:     politeness.Retry{Max: 3},
+		Evidence:  proof,
+	})
+	if err != nil {
+		return evidence.Report{}, err
+	}
+
+	c := colly.NewCollector(
+		colly.StdlibContext(ctx),
+		colly.IgnoreRobotsTxt(), // politeness asks robots.txt
+		colly.AllowedDomains(domains(starts)...),
+		colly.MaxDepth(2),
+		colly.Async(!queued),
+	)
+	c.WithTransport(transport)
+	c.SetRequestTimeout(0) // the wait for a turn is no timeout
+
+	begin := time.Now()
+	var mu sync.Mutex
+	tell := func(format string, args ...any) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintf(out, "%5.1f s  %s\n", time.Since(begin).Seconds(), fmt.Sprintf(format, args...))
+	}
+	c.OnResponse(func(r *colly.Response) { tell("%d %s", r.StatusCode, r.Request.URL) })
+	c.OnError(func(r *colly.Response, err error) {
+		if errors.Is(err, politeness.ErrDisallowed) {
+			tell("--- %s: robots.txt says no", r.Request.URL)
+			return
+		}
+		tell("--- %s: %v", r.Request.URL, err)
+	})
+
+	if queued {
+		err = crawlQueue(c, starts)
+	} else {
+		err = crawlAsync(c, starts)
+	}
+	if err := errors.Join(err, proof.Close()); err != nil {
+		return evidence.Report{}, err
+	}
+	return evidence.Audit(&log)
+}
+
+// domains returns the hosts of urls, without ports, as colly compares them.
+func domains(urls []string) []string {
+	var names []string
+	for _, raw := range urls {
+		if u, err := url.Parse(raw); err == nil {
+			names = append(names, u.Hostname())
+		}
+	}
+	return names
+}
+
+// crawlAsync lets colly start a goroutine for each link. Which of them may send when
+// is the transport's business.
+func crawlAsync(c *colly.Collector, starts []string) error {
+	c.OnHTML("a[href]", func(e *colly.HTMLElement) {
+		_ = e.Request.Visit(e.Attr("href")) // visited before, too deep: colly's own filters
+	})
+	for _, start := range starts {
+		if err := c.Visit(start); err != nil {
+			return err
+		}
+	}
+	c.Wait()
+	return nil
+}
+
+// crawlQueue lets threads take links from a queue. They wait for their turns
+// themselves.
+func crawlQueue(c *colly.Collector, starts []string) error {
+	q, err := queue.New(threads, &queue.InMemoryQueueStorage{MaxSize: 100_000})
+	if err != nil {
+		return err
+	}
+	c.OnHTML("a[href]", func(e *colly.HTMLElement) {
+		link, err := e.Request.New("GET", e.Request.AbsoluteURL(e.Attr("href")), nil)
+		if err != nil {
+			return // no URL
+		}
+		link.Depth = e.Request.Depth + 1 // New leaves it at 0
+		_ = q.AddRequest(link)           // the queue is full
+	})
+	for _, start := range starts {
+		if err := q.AddURL(start); err != nil {
+			return err
+		}
+	}
+	return q.Run(c)
+}
