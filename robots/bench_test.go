@@ -1,8 +1,6 @@
 package robots_test
 
 import (
-	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/go-politeness/politeness/internal/robotsgen"
@@ -57,23 +55,3 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
-
-// retained returns how many bytes of the heap the rules of one agent keep.
-func retained(body []byte) int64 {
-	const n = 8
-	var before, after runtime.MemStats
-	kept := make([]*robots.Rules, n)
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for i := range kept {
-		kept[i] = robots.Parse(body).Agent("FooBot")
-	}
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(kept)
-	return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n
-}
-
-var _ = strings.Repeat

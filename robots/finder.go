@@ -7,7 +7,6 @@ import "strings"
 // making only for a file and a path that are made to be costly, thousands of patterns of
 // whose stretches the path is full, and keeps these from costing the product of their lengths.
 type finder struct {
-	path   string
 	twos   grams
 	threes grams
 	eights grams
@@ -27,7 +26,6 @@ const gramBits = 11
 
 // make prepares f for a path of at most maxFinder bytes. f is zero before.
 func (f *finder) make(path string) {
-	f.path = path
 	for i := len(path) - 2; i >= 0; i-- {
 		f.twos.add(i, hash2(path, i))
 		if i+3 <= len(path) {
@@ -58,8 +56,9 @@ func hash8(s string, i int) uint32 {
 	return uint32(x * 0x9e3779b97f4a7c15 >> (64 - gramBits))
 }
 
-// index returns the first position of s in the path at or after from, -1 for none.
-func (f *finder) index(from int, s string) int {
+// index returns the first position of s in path at or after from, -1 for none. path is what f
+// was made for; f doesn't hold it, so that one on the stack stays there.
+func (f *finder) index(path string, from int, s string) int {
 	g, hash, size := &f.threes, hash3, 3
 	switch {
 	case len(s) == 2:
@@ -80,13 +79,13 @@ func (f *finder) index(from int, s string) int {
 		}
 	}
 	if at < 0 {
-		if i := strings.Index(f.path[from:], s); i >= 0 {
+		if i := strings.Index(path[from:], s); i >= 0 {
 			return from + i
 		}
 		return -1
 	}
 	for p := start; p != 0; p = g.next[p-1] {
-		if i := int(p) - 1 - at; i >= from && strings.HasPrefix(f.path[i:], s) {
+		if i := int(p) - 1 - at; i >= from && strings.HasPrefix(path[i:], s) {
 			return i
 		}
 	}

@@ -208,7 +208,7 @@ func (w *wild) matches(f *finder, text, rest string) bool {
 			stretch, tail = tail[:star], tail[star+1:]
 		}
 		if f != nil && len(stretch) > 1 {
-			pos = f.index(pos, stretch)
+			pos = f.index(rest, pos, stretch)
 		} else if i := strings.Index(rest[pos:], stretch); i >= 0 {
 			pos += i
 		} else {

@@ -1,0 +1,177 @@
+package robots_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+func agentRules(lines string) *robots.Rules {
+	return robots.Parse([]byte("User-agent: *\n" + lines + "\nDisallow: /x")).Agent("FooBot")
+}
+
+func TestCrawlDelay(t *testing.T) {
+	for _, c := range []struct {
+		lines string
+		want  time.Duration
+		ok    bool
+	}{
+		{"", 0, false},
+		{"Crawl-delay: 10", 10 * time.Second, true},
+		{"crawl-DELAY:1", time.Second, true},
+		{"Crawldelay: 1", time.Second, true},
+		{"Crawl-delay 3", 3 * time.Second, true},
+		{"Crawl-delay: 0", 0, true},
+		{"Crawl-delay: .5", 500 * time.Millisecond, true},
+		{"Crawl-delay: 5.", 5 * time.Second, true},
+		{"Crawl-delay: 1.25 # s", 1250 * time.Millisecond, true},
+		{"Crawl-delay: 0.0000000019", 1, true},
+		{"Crawl-delay: 86400", 24 * time.Hour, true},
+		{"Crawl-delay: 99999999999999999999999", 100 * 365 * 24 * time.Hour, true},
+		{"Crawl-delay: 3153600000.5", 100 * 365 * 24 * time.Hour, true},
+		{"Crawl-delay:", 0, false},
+		{"Crawl-delay: .", 0, false},
+		{"Crawl-delay: -1", 0, false},
+		{"Crawl-delay: +1", 0, false},
+		{"Crawl-delay: NaN", 0, false},
+		{"Crawl-delay: Inf", 0, false},
+		{"Crawl-delay: 1e3", 0, false},
+		{"Crawl-delay: 0x10", 0, false},
+		{"Crawl-delay: 10s", 0, false},
+		{"Crawl-delay: 10 s", 0, false},
+		{"Crawl-delay: 1,5", 0, false},
+		{"Crawl-delay: 1.2.3", 0, false},
+		{"Crawl-delay: 2\nCrawl-delay: 5\nCrawl-delay: 1\nCrawl-delay: x", 5 * time.Second, true},
+		{"Crawl-delays: 2", 0, false},
+	} {
+		if got, ok := agentRules(c.lines).CrawlDelay(); got != c.want || ok != c.ok {
+			t.Errorf("%q: got %v, %v, want %v, %v", c.lines, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// The delay is that of the crawler's groups, not of others.
+func TestCrawlDelayOfGroups(t *testing.T) {
+	body := []byte("Crawl-delay: 99\nUser-agent: *\nCrawl-delay: 10\n\nUser-agent: Late\nCrawl-delay: 2\nDisallow: /x\n\nUser-agent: Other\nDisallow: /\nCrawl-delay: 3\nUser-agent: late\nAllow: /\nCrawl-delay: 4")
+	for agent, want := range map[string]time.Duration{
+		"FooBot": 10 * time.Second, // shares the rules of Late, and what stands beside them
+		"Late":   4 * time.Second,  // the longest of its groups; what was said before it was named isn't meant for it
+		"Other":  3 * time.Second,
+	} {
+		if got, _ := robots.Parse(body).Agent(agent).CrawlDelay(); got != want {
+			t.Errorf("%s: got %v, want %v", agent, got, want)
+		}
+	}
+}
+
+func TestRequestRate(t *testing.T) {
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		lines string
+		at    time.Time
+		want  time.Duration // Gap; 0: none
+	}{
+		{"", noon, 0},
+		{"Request-rate: 1/5", noon, 5 * time.Second},
+		{"Request-rate: 1/5s", noon, 5 * time.Second},
+		{"request-rate: 1/10m", noon, 10 * time.Minute},
+		{"Request-rate: 30/1h", noon, 2 * time.Minute},
+		{"Request-rate: 2/1D", noon, 12 * time.Hour},
+		{"Request-rate: 3/10", noon, 10*time.Second/3 + 1},
+		{"Request-rate: 1/5 0600-1300", noon, 5 * time.Second},
+		{"Request-rate: 1/5 1200-1201", noon, 5 * time.Second},
+		{"Request-rate: 1/5 1100-1200", noon, 0},
+		{"Request-rate: 1/5\t2300-1201", noon, 5 * time.Second},
+		{"Request-rate: 1/5 2300-1200", noon, 0},
+		{"Request-rate: 1/5 0000-2400", noon, 5 * time.Second},
+		{"Request-rate: 1/5 0900-0900", noon, 5 * time.Second},
+		{"Request-rate: 1/5 1100-1300", noon.In(time.FixedZone("", 5*3600)), 5 * time.Second},
+		{"Request-rate: 1/5\nRequest-rate: 1/7\nRequest-rate: 1/60 0000-0600", noon, 7 * time.Second},
+		{"Request-rate: 1/99999999999999999999d", noon, 100 * 365 * 24 * time.Hour},
+		{"Request-rate: 99999999999999999999999/1", noon, 1},
+		{"Request-rate: 0/5", noon, 0},
+		{"Request-rate: 1/0", noon, 0},
+		{"Request-rate: 1", noon, 0},
+		{"Request-rate: /5", noon, 0},
+		{"Request-rate: 1/", noon, 0},
+		{"Request-rate: -1/5", noon, 0},
+		{"Request-rate: 1/5w", noon, 0},
+		{"Request-rate: 1/5 06-13", noon, 0},
+		{"Request-rate: 1/5 0600", noon, 0},
+		{"Request-rate: 1/5 0660-1300", noon, 0},
+		{"Request-rate: 1/5 0600-2401", noon, 0},
+	} {
+		r := agentRules(c.lines)
+		rate, ok := r.RequestRate(c.at)
+		if rate.Gap() != c.want || ok != (c.want > 0) {
+			t.Errorf("%q: got %+v, %v, want %v", c.lines, rate, ok, c.want)
+		}
+		if got := r.Floor(c.at); got != c.want {
+			t.Errorf("%q: Floor is %v, want %v", c.lines, got, c.want)
+		}
+	}
+	rates := agentRules("Request-rate: 1/5\nRequest-rate: 2/1m 0600-0845").RequestRates()
+	want := []robots.Rate{
+		{Requests: 1, Per: 5 * time.Second, Line: 2},
+		{Requests: 2, Per: time.Minute, Window: robots.Window{From: 6 * time.Hour, To: 8*time.Hour + 45*time.Minute}, Line: 3},
+	}
+	if len(rates) != 2 || rates[0] != want[0] || rates[1] != want[1] {
+		t.Errorf("got %+v, want %+v", rates, want)
+	}
+	if gap := (robots.Rate{}).Gap(); gap != 0 {
+		t.Errorf("the zero Rate has a gap of %v", gap)
+	}
+}
+
+// The floor is the longer of crawl-delay and request-rate.
+func TestFloor(t *testing.T) {
+	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	r := agentRules("Crawl-delay: 10\nRequest-rate: 1/5\nRequest-rate: 1/1m 1800-0600")
+	if got := r.Floor(noon); got != 10*time.Second {
+		t.Errorf("at noon: %v", got)
+	}
+	if got := r.Floor(noon.Add(8 * time.Hour)); got != time.Minute {
+		t.Errorf("at night: %v", got)
+	}
+	if got := new(robots.Rules).Floor(noon); got != 0 {
+		t.Errorf("zero Rules: %v", got)
+	}
+	if d := agentRules("Crawl-delay: 1e400").Floor(noon); d < 0 || d == math.MaxInt64 {
+		t.Errorf("overflow: %v", d)
+	}
+}
+
+func TestVisitTime(t *testing.T) {
+	r := agentRules("Visit-time: 0600-0845\nVisit-time: 2300-0100\nVisit-time: night")
+	windows := r.VisitTime()
+	if len(windows) != 2 {
+		t.Fatalf("got %v", windows)
+	}
+	day := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		window int
+		at     time.Duration
+		next   time.Duration
+	}{
+		{0, 0, 6 * time.Hour},
+		{0, 6 * time.Hour, 6 * time.Hour},
+		{0, 8*time.Hour + 44*time.Minute, 8*time.Hour + 44*time.Minute},
+		{0, 8*time.Hour + 45*time.Minute, 30 * time.Hour},
+		{1, 0, 0},
+		{1, time.Hour, 23 * time.Hour},
+		{1, 23*time.Hour + 1, 23*time.Hour + 1},
+	} {
+		w := windows[c.window]
+		if got := w.Next(day.Add(c.at)); !got.Equal(day.Add(c.next)) {
+			t.Errorf("%v: next at or after %v is %v", w, c.at, got.Sub(day))
+		}
+		if got := w.Contains(day.Add(c.at)); got != (c.at == c.next) {
+			t.Errorf("%v: Contains(%v) is %v", w, c.at, got)
+		}
+	}
+	if len(agentRules("").VisitTime()) != 0 {
+		t.Error("windows out of nothing")
+	}
+}

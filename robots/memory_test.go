@@ -1,0 +1,72 @@
+package robots_test
+
+import (
+	"bytes"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/go-politeness/politeness/internal/robotsgen"
+	"github.com/go-politeness/politeness/robots"
+)
+
+// A check allocates nothing, whether or not its target has to be normalised.
+func TestCheckAllocatesNothing(t *testing.T) {
+	for _, s := range robotsgen.Shapes {
+		body := robotsgen.File(s)
+		for _, o := range []robots.Options{{}, {GoogleExact: true}} {
+			rules := robots.ParseWith(body, o).Agent("FooBot")
+			for _, target := range append(robotsgen.Paths(body, 20), "/robots.txt", "/%7Ejoe/é*$", "/a#b", "/"+strings.Repeat("é", 1000), "/"+strings.Repeat("ab", 5000)) {
+				if n := testing.AllocsPerRun(10, func() { rules.Test(target) }); n > 0 {
+					t.Errorf("%s: %.40q: %v allocations", s.Name, target, n)
+				}
+			}
+		}
+	}
+}
+
+// The rules of an agent take at most 2.5 times the room of its group's text.
+func TestRulesAreSmall(t *testing.T) {
+	for _, s := range robotsgen.Shapes {
+		body := robotsgen.File(s)
+		group := body[:bytes.Index(body, []byte("\nUser-agent: BadBot"))]
+		if got := float64(retained(body)) / float64(len(group)); got > 2.5 {
+			t.Errorf("%s: %.2f times the text", s.Name, got)
+		}
+	}
+}
+
+// Rules keep nothing of the body or the File, however little of these they need.
+func TestRulesPinNothing(t *testing.T) {
+	body := []byte("User-agent: FooBot\nDisallow: /a\nDisallow: /b*c\nDisallow: /%7e\nCrawl-delay: 1\nRequest-rate: 1/5\nContent-Usage: /a train-ai=n\nLicense: https://example.com/license\n\nUser-agent: *\n" +
+		strings.Repeat("Disallow: /some/other/path\n", 20000) + "Sitemap: https://example.com/s.xml\n")
+	if got := retained(body); got > 4<<10 {
+		t.Errorf("a small group of a large file keeps %d bytes", got)
+	}
+	if got := kept(func() any { return robots.Parse(body).Sitemaps() }); got > 1<<10 {
+		t.Errorf("the sitemaps keep %d bytes", got)
+	}
+}
+
+// retained returns how many bytes of the heap the rules of one agent keep.
+func retained(body []byte) int64 {
+	return kept(func() any { return robots.Parse(body).Agent("FooBot") })
+}
+
+// kept returns how many bytes of the heap what make returns keeps.
+func kept(make func() any) int64 {
+	const n = 16
+	var before, after runtime.MemStats
+	var all [n]any
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range all {
+		all[i] = make()
+	}
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(&all)
+	return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n
+}
