@@ -38,10 +38,10 @@ func Example() {
 	// 2s [https://example.com/sitemap.xml]
 }
 
-// Test wants what is sent. RequestURI is that; EscapedPath may write it anew.
+// Test wants what is sent, path and query, which is a URL's RequestURI.
 func ExampleRules_Test() {
-	rules := robots.Parse([]byte("User-agent: *\nDisallow: /ツ/a%2fb\n")).Agent("FooBot")
-	u, _ := url.Parse("https://example.com/ツ/a%2fb?page=1")
+	rules := robots.Parse([]byte("User-agent: *\nDisallow: /a%2Fb\n")).Agent("FooBot")
+	u, _ := url.Parse("https://example.com/a%2fb?page=1")
 	fmt.Println(rules.Test(u.RequestURI()).Allowed)
 	// Output: false
 }

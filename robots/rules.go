@@ -18,9 +18,9 @@ type Rules struct {
 	extras   *extras // nil: all zero
 }
 
-// Test answers whether target may be fetched: path and query as they are sent, what
-// URL.RequestURI returns (EscapedPath loses escapes). A fragment isn't looked at. What
-// doesn't begin with a slash is taken for a URL and cut as by the function Target.
+// Test answers whether target may be fetched: path and query as they are sent, which is
+// what URL.RequestURI returns. (URL.Path is decoded and says less.) A fragment isn't looked
+// at. What doesn't begin with a slash is taken for a URL and cut as by the function Target.
 //
 // An empty pattern ("Disallow:") decides nothing, but where nothing else matches the
 // Verdict names its Rule and Line, with Matched false, as Google's matcher does.
