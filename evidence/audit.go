@@ -75,6 +75,9 @@ func readLine(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 	}
 }
 
+// slack is how long after a start or an end its record may have been made.
+const slack = time.Second
+
 // An auditor proves logs line by line.
 type auditor struct {
 	report Report
@@ -295,7 +298,7 @@ func (a *auditor) consistent(d *Decision) {
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
 		}
-	case BlockedByRobots, BlockedByRule, BudgetExceeded, SlotTimeout, HostBlocked:
+	case BlockedByRobots, BlockedByRule, BudgetExceeded, SlotTimeout, Failed, HostBlocked, LeaseExpired, ResponseRejected:
 		if d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": true")
 		}
@@ -314,6 +317,12 @@ func (a *auditor) consistent(d *Decision) {
 	}
 	if !d.Start.IsZero() && !d.Time.IsZero() && d.Time.Before(d.Start) {
 		a.contradiction(fmt.Sprintf("recorded %v before the start that it tells of", d.Start.Sub(d.Time)))
+	}
+	if d.Type == Started && !d.Start.IsZero() && d.Time.Sub(d.Start) > slack {
+		a.contradiction(fmt.Sprintf("recorded %v after its start", d.Time.Sub(d.Start)))
+	}
+	if d.Latency > d.Duration && d.Duration > 0 {
+		a.contradiction("the headers came after the end of the body")
 	}
 	for _, v := range [...]time.Duration{d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration} {
 		if v < 0 {
@@ -421,15 +430,20 @@ func (a *auditor) ended(d *Decision) {
 	if !d.Start.IsZero() && !d.Start.Equal(x.start) {
 		a.contradiction("two records give different times to one start", x.line)
 	}
-	// The record is made just after the end, or just before the duration is taken.
-	if !d.Time.IsZero() && d.Time.Add(time.Second).Before(x.start.Add(d.Duration)) {
-		a.contradiction("recorded before its end", x.line)
+	// It may look later than it was: computers sleep, and durations don't know it.
+	if early := x.start.Add(d.Duration).Sub(d.Time); !d.Time.IsZero() && early > slack {
+		a.contradiction(fmt.Sprintf("recorded %v before its end", early), x.line)
 	}
+	// Given up between the turn and the sending, as when robots.txt or the budget
+	// changed its mind during the wait?
+	sent := d.Type != Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
 	if !fetchesRobots(d) {
 		a.spendBytes(d.Bytes)
+		if sent {
+			a.inTime(h, x)
+		}
 	}
-	if x.page && d.Type == Failed && d.Err == "" && d.Status == 0 && d.Latency == 0 {
-		// Given up between the turn and the sending: the page was given back.
+	if x.page && !sent {
 		h.report.Pages--
 		h.pages--
 		a.budget.pages--

@@ -65,9 +65,19 @@ func (a *auditor) spend(h *hostAudit, start time.Time) {
 	if a.pageFrom.IsZero() {
 		a.pageFrom = start
 	}
+}
+
+// inTime proves that an exchange that was sent started within the time limit. A
+// start is logged before the crawl looks at the time once more, so it counts only
+// when it is known that it wasn't given up then.
+func (a *auditor) inTime(h *hostAudit, x *exchange) {
+	l, ok := a.budget.limits["time"]
+	if !ok || a.pageFrom.IsZero() {
+		return
+	}
 	// Records give the time in whole seconds.
-	if l, ok := a.budget.limits["time"]; ok && start.Sub(a.pageFrom) >= time.Duration(l.max+1)*time.Second {
-		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", start.Sub(a.pageFrom), time.Duration(l.max)*time.Second), l.line, a.at)
+	if late := x.start.Sub(a.pageFrom); late >= time.Duration(l.max+1)*time.Second {
+		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", late, time.Duration(l.max)*time.Second), l.line, x.line)
 	}
 }
 

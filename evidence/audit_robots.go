@@ -7,6 +7,7 @@ import (
 	"hash/maphash"
 	"strings"
 	"sync/atomic"
+	"time"
 )
 
 // A RobotsCompiler compiles the text of a robots.txt for a crawler with the
@@ -37,6 +38,7 @@ type attemptKey struct {
 
 type tripAudit struct {
 	line    int
+	time    time.Time
 	allowed bool
 }
 
@@ -134,7 +136,7 @@ func (a *auditor) keyOfTrip(d *Decision) tripKey {
 
 // decided takes a verdict about a URL.
 func (a *auditor) decided(d *Decision) {
-	a.trips.put(a.keyOfTrip(d), tripAudit{line: a.at, allowed: d.Type == RobotsAllowed && d.Allowed})
+	a.trips.put(a.keyOfTrip(d), tripAudit{line: a.at, time: d.Time, allowed: d.Type == RobotsAllowed && d.Allowed})
 	if d.Type != RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
@@ -149,6 +151,9 @@ func (a *auditor) allowed(d *Decision) {
 	switch {
 	case ok && v.allowed:
 		a.report.Proofs.Verdicts++
+		if !d.Start.IsZero() && v.time.Sub(d.Start) > slack {
+			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.line)
+		}
 	case ok:
 		a.report.Proofs.Verdicts++
 		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.line, a.at)

@@ -231,6 +231,23 @@ var tampers = []struct {
 		rs[i].Time = rs[i].Time.Add(-time.Second)
 		return rs
 	}},
+	{"a record made long after its start", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Time = day.Add(time.Hour)
+		return rs
+	}},
+	{"a body that ended before its headers came", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		rs[i].Duration, rs[i].Time = rs[i].Latency/2, rs[i].Start.Add(rs[i].Latency/2)
+		return rs
+	}},
+	{"a verdict given after the start", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.RobotsAllowed, 9)].Time = day.Add(time.Hour)
+		return rs
+	}},
+	{"a wait below zero", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].WaitSlot = -1
+		return rs
+	}},
 	{"an end put back before it was reached", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Fetched, 9)].Duration += time.Hour
 		return rs
@@ -551,10 +568,23 @@ func TestAuditTakesAPageThatWasGivenBack(t *testing.T) {
 	records := crawl(1, 3)
 	i := nth(t, records, evidence.Fetched, 2)
 	f := &records[i]
-	f.Type, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, 0, 0, 0, "given up before it was sent"
+	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
 	pages := evidence.Decision{Type: evidence.BudgetWarning, Time: records[len(records)-1].Time, Allowed: true, Limit: "pages", Used: 2, Max: 2}
 	if r := audit(t, write(t, append(records, pages))); !r.OK() || r.Hosts[0].Pages != 2 {
 		t.Fatal(r)
+	}
+}
+
+func TestAuditTakesAStartThatWasGivenUpForWantOfTime(t *testing.T) {
+	records := crawl(1, 3)
+	i := nth(t, records, evidence.Fetched, 2)
+	f := &records[i]
+	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
+	limit := evidence.Decision{Type: evidence.BudgetWarning, Time: records[0].Time, Allowed: true, Limit: "time", Used: 0, Max: 0}
+	records = slices.Insert(records, 1, limit)
+	r := audit(t, write(t, records))
+	if r.Broken[evidence.BrokenBudget] != 1 || slices.Contains(r.Violations[0].Lines, nth(t, records, evidence.Started, 2)+1) {
+		t.Error(r) // the third page only
 	}
 }
 

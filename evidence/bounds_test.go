@@ -131,7 +131,7 @@ func TestAuditTellsLeasesApart(t *testing.T) {
 		ds[i].Slots = 2
 	}
 	own := ds[1]
-	own.Type = LeaseExpired // names the second exchange by its number
+	own.Type, own.Allowed = LeaseExpired, false // names the second exchange by its number
 	a := feed(ds[0], ds[1], own, ds[2])
 	h := a.hosts["h"]
 	if h.open[exchangeKey{seq: 1}].expired || !h.open[exchangeKey{seq: 2}].expired {

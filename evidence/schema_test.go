@@ -137,7 +137,8 @@ func TestSchemaHoldsForEveryRecord(t *testing.T) {
 		d := full(t)
 		d.Type, d.Status, d.Confidence, d.Limit, d.SHA256 = typ, 200, "low", "pages", strings.Repeat("0a", 32)
 		switch typ {
-		case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.HostBlocked:
+		case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.HostBlocked,
+			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected:
 			d.Allowed = false
 		}
 		for _, text := range lines(write(t, []evidence.Decision{d}, evidence.Chained())) {

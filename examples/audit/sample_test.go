@@ -185,7 +185,8 @@ func (c *sampleHost) exchange(d evidence.Decision, status int, block time.Durati
 	d.Type, d.Status, d.Latency, d.Duration = evidence.Fetched, status, latency, duration
 	d.Bytes, d.ContentType = 2000+c.rnd.Int64N(60_000), "text/html; charset=utf-8"
 	if status == 0 {
-		d.Type, d.Err, d.Bytes, d.ContentType = evidence.Failed, "read tcp 192.0.2.7:443: connection reset by peer", 0, ""
+		d.Type, d.Allowed, d.Bytes, d.ContentType = evidence.Failed, false, 0, ""
+		d.Err = "read tcp 192.0.2.7:443: connection reset by peer"
 	}
 	d.Time = start.Add(duration)
 	c.add(d)
