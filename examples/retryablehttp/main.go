@@ -1,0 +1,162 @@
+// Retryablehttp puts politeness beneath a client of hashicorp/go-retryablehttp: that one
+// decides whether to try again, politeness decides when.
+//
+//	go run -C examples/retryablehttp .          # a site of its own, on loopback
+//	go run -C examples/retryablehttp . URL...   # real pages
+//
+// It prints what came of each page, then what evidence.Audit finds in the log.
+//
+// Who retries what:
+//
+//   - The simplest is one of the two. Without go-retryablehttp, Config.Retry repeats what
+//     is idempotent, after 429, 5xx and network errors, as one page of the budget.
+//   - With go-retryablehttp, as here, leave Config.Retry at zero: with both, 5 tries become
+//     25. Each try is a request of its own: it asks robots.txt, takes a turn and costs a
+//     page of the budget. It also repeats POST, which Config.Retry never does.
+//   - Its CheckRetry takes every error for the network's and so repeats refusals, too: see
+//     checkRetry. Its Backoff believes any Retry-After, of a year as well, and keeps
+//     the wait to the one request: see backoffOf. Here the host's state waits instead,
+//     for everybody, for a day at most.
+//   - Left to itself it answers the last 429 or 5xx by an error. PassthroughErrorHandler
+//     hands the answer over.
+//
+// What doesn't work together:
+//
+//   - go-retryablehttp beneath politeness, as Config.Base (Client.StandardClient().Transport):
+//     its retries and the redirects that its http.Client follows happen out of sight.
+//     They ask no robots.txt, take no turn and run into the very block that the first
+//     answer has just set, and the evidence doesn't know of them.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	urls := os.Args[1:]
+	if len(urls) == 0 {
+		s := localsite.Start()
+		defer s.Close()
+		urls = append(urls, s.URL+"/")
+		for _, path := range localsite.Paths {
+			urls = append(urls, s.URL+path)
+		}
+	}
+	report, err := crawl(ctx, os.Stdout, urls)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "retryablehttp:", err)
+		os.Exit(1)
+	}
+	fmt.Print("\n", report)
+}
+
+// crawl gets all urls at once, and returns what the log of it proves.
+func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, error) {
+	var log bytes.Buffer
+	proof := evidence.JSONLines(&log)
+	client, err := newClient(proof)
+	if err != nil {
+		return evidence.Report{}, err
+	}
+
+	begin := time.Now()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, url := range urls {
+		group.Go(func() {
+			what := fetch(ctx, client, url)
+			mu.Lock()
+			defer mu.Unlock()
+			fmt.Fprintf(out, "%5.1f s  %s: %s\n", time.Since(begin).Seconds(), url, what)
+		})
+	}
+	group.Wait()
+	if err := proof.Close(); err != nil {
+		return evidence.Report{}, err
+	}
+	return evidence.Audit(&log)
+}
+
+// newClient makes a retrying client whose every try is polite.
+func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
+	hosts, err := hostlimit.New(hostlimit.Config{
+		Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
+	})
+	if err != nil {
+		return nil, err
+	}
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Hosts:     hosts,
+		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Evidence:  proof,
+	})
+	if err != nil {
+		return nil, err
+	}
+	client := retryablehttp.NewClient()
+	client.HTTPClient = &http.Client{Transport: transport}
+	client.RetryMax = 4
+	client.CheckRetry = checkRetry
+	client.Backoff = backoffOf
+	client.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	client.Logger = nil
+	return client, nil
+}
+
+// checkRetry repeats what was sent and failed, and never what politeness refused to
+// send: Error.RetryAt says when that may be asked again, if ever.
+func checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	var refused *politeness.Error
+	if errors.As(err, &refused) && refused.Stage != politeness.StageSend {
+		return false, err
+	}
+	return retryablehttp.DefaultRetryPolicy(ctx, resp, err)
+}
+
+// backoffOf waits for nothing where the host's state makes the next try wait: after a
+// 429 or a 503, for as long as Retry-After or hostlimit.Config.Backoff say.
+func backoffOf(least, most time.Duration, attempt int, resp *http.Response) time.Duration {
+	if resp != nil && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable) {
+		return 0
+	}
+	return retryablehttp.DefaultBackoff(least, most, attempt, resp)
+}
+
+func fetch(ctx context.Context, client *retryablehttp.Client, url string) string {
+	req, err := retryablehttp.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err.Error()
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s, %d bytes", resp.Status, n)
+}
