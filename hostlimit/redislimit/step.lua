@@ -347,7 +347,7 @@ function ops.take(h, id, n, wait, ahead, least, listens)
 	if h.f > 0 then set(h, 'pr', id) end
 	local expired = h.expired
 	h.expired = 0
-	return {'GO', int(s), int(guard), int(d), h.n, h.live, h.pr == id and 1 or 0, expired, h.f, int(h.ad), int(h.a), int(GUARD)}
+	return {'GO', int(s), int(guard), int(d), h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, h.f, int(h.ad), int(h.a), int(GUARD)}
 end
 
 -- release gives a slot back; undone says that the request never started.
