@@ -22,10 +22,10 @@ func (f Fibonacci) Delay(attempt int) time.Duration {
 		return 0
 	}
 	unit, limit := cmp.Or(f.Unit, time.Second), cmp.Or(f.Cap, 10*time.Minute)
-	// The loop ends after 92 rounds at most: no step in units of a nanosecond
-	// is longer than a Duration can be.
-	most := limit / unit
-	a, b := time.Duration(1), time.Duration(1)
+	// Steps up to the cap fit into 63 bits; the one after them fits into 64, and
+	// ends the loop after 92 rounds at most.
+	most := uint64(limit / unit)
+	a, b := uint64(1), uint64(1)
 	for range attempt - 1 {
 		if a > most {
 			break
@@ -35,7 +35,7 @@ func (f Fibonacci) Delay(attempt int) time.Duration {
 	if a > most {
 		return limit // before multiplying: a*unit might not fit
 	}
-	return a * unit
+	return time.Duration(a) * unit
 }
 
 // BackOff returns the steps of f for a retry loop.

@@ -56,9 +56,9 @@ func httpDate(s string, now time.Time) (time.Time, bool) {
 		return t, true
 	}
 	if t, err := time.Parse("Monday, 02-Jan-06 15:04:05 GMT", s); err == nil {
-		// Two digits of a year are those of a date that is at most 50 years ahead.
-		t = t.AddDate(now.UTC().Year()/100*100-t.Year()/100*100, 0, 0)
-		if t.After(now.AddDate(50, 0, 0)) {
+		// Two digits of a year are those of the latest date that is at most 50 years ahead.
+		t = t.AddDate(now.UTC().Year()/100*100+100-t.Year()/100*100, 0, 0)
+		for t.After(now.AddDate(50, 0, 0)) {
 			t = t.AddDate(-100, 0, 0)
 		}
 		return t, true
