@@ -1,0 +1,182 @@
+// Otelhttp traces a polite crawl: otelhttp outside of politeness, and once more below.
+//
+//	go run -C examples/otelhttp .          # a site of its own, on loopback
+//	go run -C examples/otelhttp . URL...   # real pages
+//
+// It prints the spans of each page, then what evidence.Audit finds in the log.
+//
+//   - Outside (otelhttp.NewTransport(politeness)) a span is what the crawler saw: one for
+//     each hop of a redirect, with the wait for its turn and all its retries in it,
+//     from RoundTrip to the end of the body. A refusal is a span with an error.
+//     http.client.request.duration measured here is the wait more than the server.
+//   - Below (Config.Base) a span is what went out: one for each try and for each fetch of
+//     robots.txt, without waits. It is a child of the span outside, and its
+//     duration is the server's.
+//   - In between, otelevidence adds every decision to the span outside as an event, with
+//     what was waited for and the rule of robots.txt.
+//
+// All three work together and by themselves. What to take care of:
+//
+//   - A propagator sends traceparent and baggage to whom you crawl. Crawlers of other
+//     people's sites keep these to themselves: WithPropagators of none, as here, or none set.
+//   - A body closed before its end ends the span outside first, so that the last event, the
+//     end of the exchange, comes too late for it. Read bodies to their end.
+//   - One fetch of robots.txt serves all who wait for it. Its span is a child of the
+//     first of them.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/otelevidence"
+	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	urls := os.Args[1:]
+	if len(urls) == 0 {
+		s := localsite.Start()
+		defer s.Close()
+		urls = append(urls, s.URL+"/")
+		for _, path := range localsite.Paths {
+			urls = append(urls, s.URL+path)
+		}
+	}
+	// An exporter to where traces are looked at takes the place of the recorder.
+	spans := tracetest.NewSpanRecorder()
+	report, err := crawl(ctx, sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)), urls)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "otelhttp:", err)
+		os.Exit(1)
+	}
+	show(os.Stdout, spans.Ended())
+	fmt.Print("\n", report)
+}
+
+// crawl gets all urls at once, and returns what the log of it proves.
+func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (evidence.Report, error) {
+	defer provider.Shutdown(context.WithoutCancel(ctx))
+	traced := func(next http.RoundTripper) http.RoundTripper {
+		return otelhttp.NewTransport(next,
+			otelhttp.WithTracerProvider(provider),
+			otelhttp.WithPropagators(propagation.NewCompositeTextMapPropagator())) // tells the site nothing
+	}
+	var log bytes.Buffer
+	proof := evidence.JSONLines(&log)
+	events, err := otelevidence.New(otelevidence.Config{})
+	if err != nil {
+		return evidence.Report{}, err
+	}
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "OtelExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Base:      traced(http.DefaultTransport),        // what went out
+		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Evidence:  evidence.Multi(proof, events),        // what was decided, also in the spans
+		Retry:     politeness.Retry{Max: 3},             // each try is a span below
+	})
+	if err != nil {
+		return evidence.Report{}, err
+	}
+	client := &http.Client{Transport: traced(transport)} // what the crawler saw
+
+	var group sync.WaitGroup
+	for _, url := range urls {
+		group.Go(func() { fetch(ctx, client, url) })
+	}
+	group.Wait()
+	if err := proof.Close(); err != nil {
+		return evidence.Report{}, err
+	}
+	return evidence.Audit(&log)
+}
+
+func fetch(ctx context.Context, client *http.Client, url string) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "otelhttp:", err)
+		return
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return // the span says why
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, resp.Body)
+}
+
+// show prints the spans outside with their events and the spans below, as a tree.
+func show(out io.Writer, spans []sdktrace.ReadOnlySpan) {
+	below := make(map[[8]byte][]sdktrace.ReadOnlySpan)
+	for _, s := range spans {
+		below[s.Parent().SpanID()] = append(below[s.Parent().SpanID()], s)
+	}
+	byStart := func(a, b sdktrace.ReadOnlySpan) int { return a.StartTime().Compare(b.StartTime()) }
+	outside := below[[8]byte{}]
+	slices.SortFunc(outside, byStart)
+	for _, s := range outside {
+		fmt.Fprintf(out, "%s  %.3f s  %s\n", describe(s), duration(s), s.Status().Description)
+		for _, e := range s.Events() {
+			fmt.Fprintf(out, "    %6.3f s  %s%s\n", e.Time.Sub(s.StartTime()).Seconds(), e.Name, waits(e))
+		}
+		children := below[s.SpanContext().SpanID()]
+		slices.SortFunc(children, byStart)
+		for _, c := range children {
+			fmt.Fprintf(out, "    %6.3f s  sent %s  %.3f s\n", c.StartTime().Sub(s.StartTime()).Seconds(), describe(c), duration(c))
+		}
+	}
+}
+
+func duration(s sdktrace.ReadOnlySpan) float64 { return s.EndTime().Sub(s.StartTime()).Seconds() }
+
+// describe returns method, URL and status of a request.
+func describe(s sdktrace.ReadOnlySpan) string {
+	a := attributes(s)
+	text := a["http.request.method"] + " " + a["url.full"]
+	if status := a["http.response.status_code"]; status != "" {
+		text += " " + status
+	}
+	return text
+}
+
+func attributes(s sdktrace.ReadOnlySpan) map[string]string {
+	values := make(map[string]string)
+	for _, kv := range s.Attributes() {
+		values[string(kv.Key)] = kv.Value.String()
+	}
+	return values
+}
+
+// waits says what an event says of waiting.
+func waits(e sdktrace.Event) string {
+	var total time.Duration
+	for _, kv := range e.Attributes {
+		switch kv.Key {
+		case "politeness.wait.slot", "politeness.wait.delay", "politeness.wait.block":
+			total += time.Duration(kv.Value.AsFloat64() * float64(time.Second))
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" after a wait of %.3f s", total.Seconds())
+}
