@@ -66,9 +66,14 @@ func (f *finder) index(path string, from int, s string) int {
 	case len(s) >= 8:
 		g, hash, size = &f.eights, hash8, 8
 	}
-	// Where the rarest of its grams stands in the path, and nowhere else, s can be.
-	const few = 64
-	least, at, start := uint16(few), -1, uint16(0)
+	// Where the rarest of its grams stands in the path, and nowhere else, s can be. To look
+	// there is faster than strings.Index unless there are very many such places; how many, depends on how
+	// strings.Index goes about it.
+	few := uint16(64)
+	if len(s) > 63 {
+		few = 512
+	}
+	least, at, start := few, -1, uint16(0)
 	for i := range len(s) - size + 1 {
 		h := hash(s, i)
 		if g.count[h] == 0 {

@@ -54,6 +54,21 @@ var worst = []struct {
 	}, func(*rand.Rand) string {
 		return strings.Repeat("abcdefghijklmnopqrst", 50) + strings.Repeat("ABCDEFGHIJKLMNOPQRST", 49)
 	}},
+	{"two words, 24", wordPattern(3, 1), words(250)},
+	{"two words, 32", wordPattern(4, 1), words(250)},
+	{"two words, 64", wordPattern(8, 1), words(250)},
+	{"two words, 100", wordPattern(13, 1), words(250)},
+	{"two words, 4 of 24", wordPattern(3, 4), words(250)},
+	{"two words, 2 of 40", wordPattern(5, 2), words(250)},
+	{"mostly a", func(r *rand.Rand, i int) string {
+		return "*" + strings.Repeat("a", 10) + anyPattern("ab", 16, 1)(r, i)[1:]
+	}, func(r *rand.Rand) string {
+		b := []byte(strings.Repeat("a", 1999))
+		for range 60 {
+			b[r.IntN(len(b))] = 'b'
+		}
+		return string(b)
+	}},
 	{"random ab, 8 many", abPattern(8, 12), letters("ab")},
 	{"random abc, 6 many", anyPattern("abc", 6, 60), letters("abc")},
 	{"random abcd, 3 many", anyPattern("abcd", 3, 200), letters("abcd")},
@@ -81,6 +96,28 @@ func anyPattern(of string, n, segments int) func(*rand.Rand, int) string {
 			for range n {
 				b.WriteByte(of[r.IntN(len(of))])
 			}
+		}
+		return b.String() + "*c!"
+	}
+}
+
+// words makes paths of two words whose parts are all common.
+func words(n int) func(*rand.Rand) string {
+	return func(r *rand.Rand) string {
+		var b strings.Builder
+		for range n {
+			b.WriteString([]string{"aaaaaaab", "aaaaaab"}[r.IntN(2)])
+		}
+		return b.String()[:min(b.Len(), 1999)]
+	}
+}
+
+// wordPattern makes patterns of such words.
+func wordPattern(n, segments int) func(*rand.Rand, int) string {
+	return func(r *rand.Rand, _ int) string {
+		var b strings.Builder
+		for range segments {
+			b.WriteString("*" + words(n)(r))
 		}
 		return b.String() + "*c!"
 	}

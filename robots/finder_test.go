@@ -1,0 +1,72 @@
+package robots
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// randomString makes a string of n of the bytes of.
+func randomString(r *rand.Rand, of string, n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = of[r.IntN(len(of))]
+	}
+	return string(b)
+}
+
+// A finder finds what strings.Index does.
+func TestFinder(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		of := "abcdefgh"[:1+r.IntN(8)]
+		path := randomString(r, of, 3+r.IntN(1500))
+		f := new(finder)
+		f.make(path)
+		for range 100 {
+			from := r.IntN(len(path))
+			s := randomString(r, of, 2+r.IntN(90))
+			if r.IntN(2) == 0 {
+				at := r.IntN(len(path) - 1)
+				s = path[at:min(len(path), at+2+r.IntN(90))]
+			}
+			want := strings.Index(path[from:], s)
+			if want >= 0 {
+				want += from
+			}
+			if got := f.index(path, from, s); got != want {
+				t.Fatalf("%q in %q from %d: got %d, want %d", s, path, from, got, want)
+			}
+		}
+	}
+}
+
+// Files of many patterns, of which the path is full, are answered as by going through
+// them one by one.
+func TestManyWilds(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	for i := range 60 {
+		of := "abcdefgh"[:2+r.IntN(6)]
+		var body strings.Builder
+		body.WriteString("user-agent: *\n")
+		for range 10 + r.IntN(600) {
+			fmt.Fprintf(&body, "%s: %s", []string{"allow", "disallow"}[r.IntN(2)], []string{"", "/", "/a"}[r.IntN(3)])
+			for range 1 + r.IntN(3) {
+				body.WriteString("*" + randomString(r, of, 1+r.IntN(10)))
+			}
+			body.WriteString([]string{"", "$", "*"}[r.IntN(3)] + "\n")
+		}
+		file := Parse([]byte(body.String()))
+		rules := file.Agent("FooBot")
+		c := collector{file: file, rules: &Rules{}, named: everyone}
+		c.all()
+		for range 20 {
+			path := "/" + randomString(r, of, r.IntN(400))
+			v := rules.Test(path)
+			if rank, line := naive(c.patterns, path); v.Line != line || v.Allowed != rank.allows() {
+				t.Fatalf("%d: %s\n%s: got %+v, want line %d", i, body.String(), path, v, line)
+			}
+		}
+	}
+}
