@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Agent compiles the rules that hold for one crawler, known by its product tokens in order
-// of preference: the first one that the file names decides, all its groups merged. Where
-// the file names none of them the groups of "*" hold. A whole User-Agent header serves as well:
-// its ProductToken is taken.
+// Agent compiles the rules that hold for one crawler, known by its product tokens in order of
+// preference: the first one that the file names decides, all its groups merged. Where the file
+// names none of them the groups of "*" hold. A whole User-Agent header serves as well: its
+// ProductToken is taken.
 //
-// Tokens compare without regard to ASCII case. A token of letters, "_" and "-" (RFC 9309)
-// is compared to what is leading in the file of such characters, so "User-agent: FooBot/2.1" names
+// Tokens compare without regard to ASCII case. A token of letters, "_" and "-" (RFC 9309) is
+// compared to what is leading in the file of such characters, so "User-agent: FooBot/2.1" names
 // FooBot; any other token ("MJ12bot") to what is leading of RFC 9110's.
 //
-// Under GoogleExact tokens are taken as they are, as Google's matcher takes them, and
-// the groups of all of them are merged.
+// Under GoogleExact tokens are taken as they are, as Google's matcher takes them, and the
+// groups of all of them are merged.
 //
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
@@ -62,8 +62,8 @@ func (c *collector) group(g group) {
 	c.patterns = slices.Grow(c.patterns, g.rules)
 	exact := c.file.opt.GoogleExact
 	x := lex(c.file.text[:g.end], g.start, g.line)
-	// An agent that joins a list late shares the rules of all of it, but what stands before, say
-	// the Crawl-delay of a group without rules, was said to the others.
+	// An agent that joins a list late shares the rules of all of it, but what stands before,
+	// say the Crawl-delay of a group without rules, was said to the others.
 	joined := false
 	var l line
 	for x.next(&l) {
@@ -92,12 +92,12 @@ func (c *collector) group(g group) {
 	}
 }
 
-// A naming is one way in which a User-agent line can name the crawler. It returns the name,
-// and whether the line does.
+// A naming is one way in which a User-agent line can name the crawler. It returns the name, and
+// whether the line does.
 type naming func(value string) (string, bool)
 
-// choose returns the naming by which the crawler's groups are chosen, the first that a line
-// of the file answers to, and the name. It returns nil if there is no such line.
+// choose returns the naming by which the crawler's groups are chosen, the first that a line of
+// the file answers to, and the name. It returns nil if there is no such line.
 func (f *File) choose(product []string) (naming, string) {
 	for _, n := range f.namings(product) {
 		for i := range f.agents {
@@ -132,8 +132,8 @@ func (f *File) namings(product []string) []naming {
 // everyone is the naming by a star.
 func everyone(value string) (string, bool) { return "*", isGlobal(value) }
 
-// googleNaming names crawlers as Google's matcher does: any of them, by a token that
-// is taken as it is, so that "FooBot/1.0" is never named, and "" by a line without a name.
+// googleNaming names crawlers as Google's matcher does: any of them, by a token that is taken
+// as it is, so that "FooBot/1.0" is never named, and "" by a line without a name.
 func googleNaming(products []string) naming {
 	return func(value string) (string, bool) {
 		token := leading(value, isNameChar)
@@ -143,8 +143,8 @@ func googleNaming(products []string) naming {
 	}
 }
 
-// exactNaming names a crawler by its product token. A token of RFC 9309 is compared to
-// what a line has of one, as Google does, any other to what it has of RFC 9110's.
+// exactNaming names a crawler by its product token. A token of RFC 9309 is compared to what a
+// line has of one, as Google does, any other to what it has of RFC 9110's.
 func exactNaming(product string) naming {
 	in := isNameChar
 	if leading(product, isNameChar) != product {
@@ -169,8 +169,8 @@ func patternNaming(product string) naming {
 	}
 }
 
-// substringNaming names a crawler by a part of its token, as the convention of 1994
-// recommends: "bot" is FooBot.
+// substringNaming names a crawler by a part of its token, as the convention of 1994 recommends:
+// "bot" is FooBot.
 func substringNaming(product string) naming {
 	product = strings.ToLower(product)
 	return func(value string) (string, bool) {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Compiled rules are a trie over the patterns' literal prefixes, that is over what comes
-// before the first star. Test walks it once along the path. Every node knows the best rule
-// among those that need no more than the bytes read so far; patterns that go on after
-// a star hang off the node of their prefix. All of it is a handful of flat slices of small
-// structs without pointers, and one string.
+// Compiled rules are a trie over the patterns' literal prefixes, that is over what comes before
+// the first star. Test walks it once along the path. Every node knows the best rule among those
+// that need no more than the bytes read so far; patterns that go on after a star hang off the
+// node of their prefix. All of it is a handful of flat slices of small structs without
+// pointers, and one string.
 type compiled struct {
 	text   string // the rules as written, and where normalisation changes them the patterns
 	rules  []rule
@@ -35,9 +35,9 @@ const lenBits = 15
 func (r *rule) rank() rank  { return rank(r.packed >> lenBits) }
 func (r *rule) len() uint32 { return r.packed & (1<<lenBits - 1) }
 
-// A rank orders matching rules: the longer pattern wins, then Allow. (Then the earlier
-// line.) It is twice the length of the escaped pattern, at most 3 x maxLine, plus 1 for
-// Allow: seventeen bits.
+// A rank orders matching rules: the longer pattern wins, then Allow. (Then the earlier line.)
+// It is twice the length of the escaped pattern, at most 3 x maxLine, plus 1 for Allow:
+// seventeen bits.
 type rank uint32
 
 func rankOf(length int, allow bool) rank {
@@ -72,8 +72,9 @@ type node struct {
 	n     uint8
 }
 
-// What node.n says. What a node knows, its info, is the best rule that needs no more
-// than the prefix or, with hasMore set, an index into more. A node without an info knows what its parent does.
+// What node.n says. What a node knows, its info, is the best rule that needs no more than the
+// prefix or, with hasMore set, an index into more. A node without an info knows what its parent
+// does.
 const (
 	leaf    = 0 // no children; next is the info
 	fewKids = 3 // up to so many children are nodes[next:][:n] and searched one by one
@@ -94,16 +95,16 @@ type more struct {
 // hasTable is a more.n that stands for a table.
 const hasTable = 255
 
-// A fan finds a child by the first byte of its label. All bytes of a normalised pattern
-// are ASCII.
+// A fan finds a child by the first byte of its label. All bytes of a normalised pattern are
+// ASCII.
 type fan struct {
 	has  [2]uint64
 	kids uint32
 	info uint32
 }
 
-// find returns the index of the only child whose label can begin with c, and whether
-// there is one. It looks at the lower seven bits of c.
+// find returns the index of the only child whose label can begin with c, and whether there is
+// one. It looks at the lower seven bits of c.
 func (f *fan) find(c byte) (uint32, bool) {
 	if bit := uint64(1) << (c & 63); c&64 == 0 {
 		return f.kids + uint32(bits.OnesCount64(f.has[0]&(bit-1))), f.has[0]&bit != 0
@@ -128,8 +129,8 @@ const (
 	needsQuery             // the tail has a question mark
 )
 
-// A table finds wilds by what the path contains: by the hash of their key. Those without a
-// key come before the others, from and up to keyed, and are tested one by one, best first.
+// A table finds wilds by what the path contains: by the hash of their key. Those without a key
+// come before the others, from and up to keyed, and are tested one by one, best first.
 type table struct {
 	from  uint32
 	keyed uint32
@@ -228,8 +229,8 @@ func head(s string) uint64 {
 	return h
 }
 
-// node makes nodes[at] of sorted[lo:hi], the patterns whose prefixes share more than the
-// depth bytes of the parent. best is the parent's best rule, up the more above that has wilds.
+// node makes nodes[at] of sorted[lo:hi], the patterns whose prefixes share more than the depth
+// bytes of the parent. best is the parent's best rule, up the more above that has wilds.
 func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 	start := lo
 	first, last := b.at(lo).prefix, b.at(hi-1).prefix
@@ -239,7 +240,8 @@ func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 		end += commonPrefix(first[depth:], last[depth:])
 		n.first, n.len = first[depth], uint16(end-depth)
 	}
-	// Patterns whose prefix ends here come first: the mere prefix, that with $, then those with a star.
+	// Patterns whose prefix ends here come first: the mere prefix, that with $, then those with
+	// a star.
 	kids := lo
 	for kids < hi && len(b.at(kids).prefix) == end {
 		kids++
@@ -399,8 +401,8 @@ func (b *builder) hang(lo, hi int) (at uint32, n uint8) {
 	return uint32(len(b.tables) - 1), hasTable
 }
 
-// chooseKeys gives each pattern, if they are many, the key that of all in its tail the
-// fewest others share.
+// chooseKeys gives each pattern, if they are many, the key that of all in its tail the fewest
+// others share.
 func (b *builder) chooseKeys(hung []sortKey) {
 	if len(hung) <= fewWilds {
 		return

@@ -25,8 +25,8 @@ func (p Preference) String() string {
 	return "unstated"
 }
 
-// stricter returns the one of two statements that counts: a refusal before a permission
-// before none.
+// stricter returns the one of two statements that counts: a refusal before a permission before
+// none.
 func stricter(a, b Preference) Preference { return max(a, b) }
 
 // A Signal is what the crawler's groups say by Content-Signal lines, for example
@@ -38,8 +38,8 @@ type Signal struct {
 	Line    int        // of the first such line; 0: none
 }
 
-// ContentSignal returns what the crawler's groups say by Content-Signal. Where lines
-// contradict each other, the refusal counts.
+// ContentSignal returns what the crawler's groups say by Content-Signal. Where lines contradict
+// each other, the refusal counts.
 func (r *Rules) ContentSignal() Signal { return r.extra().signal }
 
 // add takes in the value of one more line.
@@ -69,8 +69,8 @@ type Usage struct {
 	Line    int        // of the first line that counts; 0: none
 }
 
-// ContentUsage returns what the crawler's groups say of target by Content-Usage, of
-// the lines with the longest path that matches. Where those contradict each other, the refusal counts.
+// ContentUsage returns what the crawler's groups say of target by Content-Usage, of the lines
+// with the longest path that matches. Where those contradict each other, the refusal counts.
 // target is as for Test.
 func (r *Rules) ContentUsage(target string) Usage {
 	var u Usage
@@ -150,6 +150,6 @@ func preference(token, yes, no string) Preference {
 	return Unstated
 }
 
-// License returns the addresses of the licenses that the file states for the crawler's
-// groups by License lines (RSL 1.0), or, where those state none, for the whole file, before any group.
+// License returns the addresses of the licenses that the file states for the crawler's groups
+// by License lines (RSL 1.0), or, where those state none, for the whole file, before any group.
 func (r *Rules) License() []string { return append([]string(nil), r.extra().licenses...) }

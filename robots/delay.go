@@ -5,25 +5,26 @@ import (
 	"time"
 )
 
-// maxDelay bounds what a file can ask for, so that sums with it don't overflow. It is a
-// hundred years.
+// maxDelay bounds what a file can ask for, so that sums with it don't overflow. It is a hundred
+// years.
 const maxDelay = 100 * 365 * 24 * time.Hour
 
 // day is what windows of the day repeat after.
 const day = 24 * time.Hour
 
 // CrawlDelay returns the gap between two starts that the crawler's groups ask for by
-// Crawl-delay, the longest of them, and whether one does. It isn't capped: who doesn't want to wait
-// for so long mustn't crawl the site.
+// Crawl-delay, the longest of them, and whether one does. It isn't capped: who doesn't want to
+// wait for so long mustn't crawl the site.
 //
-// A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a sign,
-// a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and Google's crawlers ignore it.
+// A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a
+// sign, a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and
+// Google's crawlers ignore it.
 func (r *Rules) CrawlDelay() (time.Duration, bool) {
 	return r.delay, r.hasDelay
 }
 
-// RequestRate returns the strictest rate that the crawler's groups ask for by Request-rate
-// and that is in force at t, and whether there is one.
+// RequestRate returns the strictest rate that the crawler's groups ask for by Request-rate and
+// that is in force at t, and whether there is one.
 func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 	var strictest Rate
 	found := false
@@ -38,8 +39,8 @@ func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 // RequestRates returns all rates that the crawler's groups ask for, in the file's order.
 func (r *Rules) RequestRates() []Rate { return append([]Rate(nil), r.extra().rates...) }
 
-// VisitTime returns the windows of the day that the crawler's groups ask it to come in, in
-// the file's order. None means at any time.
+// VisitTime returns the windows of the day that the crawler's groups ask it to come in, in the
+// file's order. None means at any time.
 func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().visits...) }
 
 // Floor reports the gap between two starts that the file asks for at time t: the longer of
@@ -54,8 +55,9 @@ func (r *Rules) Floor(t time.Time) time.Duration {
 	return floor
 }
 
-// A Rate is a Request-rate line: no more than Requests within Per, while Window is open. The line is
-// "Request-rate: 1/5" (seconds), "1/10m", "30/1h" or "1/1d", optionally followed by a window of the day, "0600-0845".
+// A Rate is a Request-rate line: no more than Requests within Per, while Window is open. The
+// line is "Request-rate: 1/5" (seconds), "1/10m", "30/1h" or "1/1d", optionally followed by a
+// window of the day, "0600-0845".
 type Rate struct {
 	Requests int64
 	Per      time.Duration
@@ -107,7 +109,8 @@ func sinceMidnight(t time.Time) time.Duration {
 		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
 }
 
-// parseSeconds reads a decimal number of seconds, at most maxDelay; what is beyond nanoseconds is cut.
+// parseSeconds reads a decimal number of seconds, at most maxDelay; what is beyond nanoseconds
+// is cut.
 func parseSeconds(s string) (time.Duration, bool) {
 	whole, fraction, _ := strings.Cut(s, ".")
 	if whole == "" && fraction == "" || !isDigits(whole) || !isDigits(fraction) {

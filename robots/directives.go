@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Directives are what one page asks of crawlers that have fetched it, by X-Robots-Tag headers and
-// <meta name="robots">. The zero value asks nothing. They come from ParseTags, ReadMeta or a MetaScanner; Merge
-// brings together those of header and page.
+// Directives are what one page asks of crawlers that have fetched it, by X-Robots-Tag headers
+// and <meta name="robots">. The zero value asks nothing. They come from ParseTags, ReadMeta or
+// a MetaScanner; Merge brings together those of header and page.
 type Directives struct {
 	NoIndex         bool // noindex, none: not to be found in an index
 	NoFollow        bool // nofollow, none: its links aren't to be followed
@@ -143,10 +143,10 @@ var flags = []struct {
 	{"indexifembedded", func(d *Directives) *bool { return &d.IndexIfEmbedded }},
 }
 
-// ParseTags reads the values of a response's X-Robots-Tag headers, one for each header
-// line, for the crawler of these product tokens (or User-Agent headers). What stands behind the name of another
-// crawler ("otherbot: noindex") doesn't count; what stands behind none does for everyone. The
-// most restrictive wins.
+// ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line,
+// for the crawler of these product tokens (or User-Agent headers). What stands behind the name
+// of another crawler ("otherbot: noindex") doesn't count; what stands behind none does for
+// everyone. The most restrictive wins.
 func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives
@@ -202,8 +202,8 @@ func parseDirectives(list string, names []string) Directives {
 	return d
 }
 
-// isValued reports whether what stands before a colon is a directive with a value, not
-// a crawler's name.
+// isValued reports whether what stands before a colon is a directive with a value, not a
+// crawler's name.
 func isValued(key string) bool {
 	key = strings.ToLower(trim(key))
 	return key == "unavailable_after" || strings.HasPrefix(key, "max-") || strings.ContainsAny(key, " \t")
@@ -249,8 +249,8 @@ func parseLimit(s string) Limit {
 	return Limit{Set: true, Max: n}
 }
 
-// cutDate reads the date that value begins with, which may hold a comma and so go on in
-// rest, and returns what remains of rest. The zero time is no date.
+// cutDate reads the date that value begins with, which may hold a comma and so go on in rest,
+// and returns what remains of rest. The zero time is no date.
 func cutDate(value, rest string) (time.Time, string) {
 	if at := parseDate(value); !at.IsZero() {
 		return at, rest
@@ -262,8 +262,8 @@ func cutDate(value, rest string) (time.Time, string) {
 	return time.Time{}, rest
 }
 
-// parseDate reads a date in one of the usual formats: RFC 822, 850 and 1123, ISO 8601, with
-// or without day of the week, time and zone. Without a zone it is UTC.
+// parseDate reads a date in one of the usual formats: RFC 822, 850 and 1123, ISO 8601, with or
+// without day of the week, time and zone. Without a zone it is UTC.
 func parseDate(s string) time.Time {
 	s = strings.Join(strings.Fields(s), " ")
 	if dayOfWeek, rest, ok := strings.Cut(s, ","); ok {

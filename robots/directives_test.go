@@ -135,8 +135,8 @@ func TestMetaStopsAt64KB(t *testing.T) {
 	}
 }
 
-// False ends of the head, as many as there may be, don't make a scanner read the page over
-// and over.
+// False ends of the head, as many as there may be, don't make a scanner read the page over and
+// over.
 func TestMetaScannerIsLinear(t *testing.T) {
 	s := robots.NewMetaScanner("FooBot")
 	script, end := []byte("<script>"), []byte("</head>")

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a
-// copy of the text, never the body that was parsed. Who needs the rules of one crawler
-// only keeps its Rules, which hold nothing of the File.
+// A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a copy
+// of the text, never the body that was parsed. Who needs the rules of one crawler only keeps
+// its Rules, which hold nothing of the File.
 type File struct {
 	text   string
 	opt    Options
@@ -31,8 +31,8 @@ type group struct {
 }
 
 // Parse reads a robots.txt as RFC 9309 and Google do. It never fails: what it doesn't
-// understand it passes over, as all crawlers do; File.Lint tells of it. It reads all of
-// body, up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is for who fetches to set.
+// understand it passes over, as all crawlers do; File.Lint tells of it. It reads all of body,
+// up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is for who fetches to set.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
 // maxBody keeps all that is compiled of a body, several times its length at worst, within
@@ -78,8 +78,8 @@ type Line struct {
 	Value  string
 }
 
-// Sitemaps returns the values of all Sitemap lines, which belong to no group, in the
-// file's order and as written.
+// Sitemaps returns the values of all Sitemap lines, which belong to no group, in the file's
+// order and as written.
 func (f *File) Sitemaps() []string {
 	var urls []string
 	for _, m := range f.maps {
@@ -102,8 +102,8 @@ func (l Line) clone() Line {
 	return Line{Number: l.Number, Key: strings.Clone(l.Key), Value: strings.Clone(l.Value)}
 }
 
-// Host returns the value of the first Host line, the name that the site wants to be known by among its
-// mirrors (once read by Yandex); empty if there is none. It belongs to no group.
+// Host returns the value of the first Host line, the name that the site wants to be known by
+// among its mirrors (once read by Yandex); empty if there is none. It belongs to no group.
 func (f *File) Host() string {
 	for l := range others(f.text) {
 		if fieldOf(l.key) == fieldHost {
@@ -113,8 +113,8 @@ func (f *File) Host() string {
 	return ""
 }
 
-// License returns the addresses of the licenses that the file states by License lines (RSL
-// 1.0) before any group, which hold for whom no group of his own states another. See Rules.License.
+// License returns the addresses of the licenses that the file states by License lines (RSL 1.0)
+// before any group, which hold for whom no group of his own states another. See Rules.License.
 func (f *File) License() []string {
 	before := len(f.text)
 	if len(f.groups) > 0 {

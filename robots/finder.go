@@ -2,10 +2,10 @@ package robots
 
 import "strings"
 
-// A finder finds strings in a path again and again, faster than by going through it each
-// time: it knows where the path has which two, three and eight bytes. It is worth its
-// making only for a file and a path that are made to be costly, thousands of patterns of
-// whose stretches the path is full, and keeps these from costing the product of their lengths.
+// A finder finds strings in a path again and again, faster than by going through it each time:
+// it knows where the path has which two, three and eight bytes. It is worth its making only for
+// a file and a path that are made to be costly, thousands of patterns of whose stretches the
+// path is full, and keeps these from costing the product of their lengths.
 type finder struct {
 	twos   grams
 	threes grams
@@ -67,8 +67,8 @@ func (f *finder) index(path string, from int, s string) int {
 		g, hash, size = &f.eights, hash8, 8
 	}
 	// Where the rarest of its grams stands in the path, and nowhere else, s can be. To look
-	// there is faster than strings.Index unless there are very many such places; how many, depends on how
-	// strings.Index goes about it.
+	// there is faster than strings.Index unless there are very many such places; how many,
+	// depends on how strings.Index goes about it.
 	few := uint16(64)
 	if len(s) > 63 {
 		few = 512

@@ -42,8 +42,8 @@ func TestFinder(t *testing.T) {
 	}
 }
 
-// Files of many patterns, of which the path is full, are answered as by going through
-// them one by one.
+// Files of many patterns, of which the path is full, are answered as by going through them one
+// by one.
 func TestManyWilds(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for i := range 60 {

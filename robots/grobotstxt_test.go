@@ -13,8 +13,8 @@ import (
 // translates. Where ours differs from it, one of them must show.
 type fault struct {
 	name string
-	// shows reports whether the fault can change the answer for agent and url. It is asked of each
-	// line by itself, and of the empty one.
+	// shows reports whether the fault can change the answer for agent and url. It is asked of
+	// each line by itself, and of the empty one.
 	shows func(l *line, agent, url string) bool
 	// an example of the fault, and what Google's matcher answers to it
 	body, agent, target string
@@ -122,8 +122,8 @@ func googleVerdict(body, agent, target string) (bool, int) {
 	return allowed, m.MatchingLine()
 }
 
-// TestFaultsOfGrobotstxt shows each of the nine faults, and that each is recognised, by
-// its own name only.
+// TestFaultsOfGrobotstxt shows each of the nine faults, and that each is recognised, by its own
+// name only.
 func TestFaultsOfGrobotstxt(t *testing.T) {
 	for _, f := range faults {
 		v := ParseWith([]byte(f.body), Options{GoogleExact: true}).Agent(f.agent).Test(f.target)
@@ -142,8 +142,8 @@ func TestFaultsOfGrobotstxt(t *testing.T) {
 	}
 }
 
-// FuzzGoogleExact holds that under GoogleExact verdict and line are those of Google's
-// matcher, as grobotstxt has translated it, faults aside.
+// FuzzGoogleExact holds that under GoogleExact verdict and line are those of Google's matcher,
+// as grobotstxt has translated it, faults aside.
 func FuzzGoogleExact(f *testing.F) {
 	for _, c := range matchCases {
 		f.Add([]byte(c.body), "FooBot", c.target)

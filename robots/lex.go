@@ -2,8 +2,8 @@ package robots
 
 import "strings"
 
-// maxLine is how many bytes of a line are read; the rest of it is ignored.
-// Google's parser keeps a buffer of 8 x 2,083 bytes, one of them for the end mark.
+// maxLine is how many bytes of a line are read; the rest of it is ignored. Google's parser
+// keeps a buffer of 8 x 2,083 bytes, one of them for the end mark.
 const maxLine = 8*2083 - 1
 
 // A kind tells what a line says, as far as Google's matcher and this package care.
@@ -32,9 +32,9 @@ type line struct {
 	colon bool   // key and value are separated by a colon, not by white space
 }
 
-// A lexer takes a text apart line by line, in one pass. Lines end with CR, LF or
-// CRLF. The next CR and LF are remembered, so that a file of one kind of line
-// ending isn't searched again and again for the other.
+// A lexer takes a text apart line by line, in one pass. Lines end with CR, LF or CRLF. The next
+// CR and LF are remembered, so that a file of one kind of line ending isn't searched again and
+// again for the other.
 type lexer struct {
 	text   string
 	pos    int
@@ -48,8 +48,8 @@ func lex(text string, start, num int) lexer {
 	return lexer{text: text, pos: start, num: num, lf: start - 1, cr: start - 1, more: true}
 }
 
-// bom is the length of what Google's parser skips as a byte order mark at the
-// beginning of a file: any prefix of the mark.
+// bom is the length of what Google's parser skips as a byte order mark at the beginning of a
+// file: any prefix of the mark.
 func bom(text string) int {
 	const mark = "\xef\xbb\xbf"
 	n := 0
@@ -112,8 +112,8 @@ func (l *line) split(raw string) {
 	sep := strings.IndexByte(raw, ':')
 	l.colon = sep >= 0
 	if sep < 0 {
-		// A forgotten colon: exactly two words, separated by spaces or tabs. (VT and FF
-		// are white space to trim, but don't separate.)
+		// A forgotten colon: exactly two words, separated by spaces or tabs. (VT and FF are
+		// white space to trim, but don't separate.)
 		sep = strings.IndexAny(raw, " \t")
 		if sep < 0 {
 			return
@@ -145,8 +145,8 @@ func trim(s string) string {
 	return s
 }
 
-// The keys that count, each by prefix: "Allowance" allows. All but the first of a
-// kind are typos common enough for Google to read them.
+// The keys that count, each by prefix: "Allowance" allows. All but the first of a kind are
+// typos common enough for Google to read them.
 var (
 	userAgentKeys = []string{"user-agent", "useragent", "user agent"}
 	allowKeys     = []string{"allow"}

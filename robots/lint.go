@@ -48,8 +48,8 @@ const (
 // maxRead is how much of a file crawlers must read at least (RFC 9309 section 2.5).
 const maxRead = 500 << 10
 
-// Lint returns what the site's owner would want to know of the file, by line. Nothing of it keeps the
-// file from being used.
+// Lint returns what the site's owner would want to know of the file, by line. Nothing of it
+// keeps the file from being used.
 func (f *File) Lint() []Finding {
 	t := linter{text: f.text}
 	if page := t.file(); page {

@@ -65,8 +65,8 @@ func (c *compiled) match(path string) uint32 {
 	return c.matchWilds(hung, path, best)
 }
 
-// matchWilds returns the best of best and the wilds of more[hung] and those further up.
-// Only such as would win are worth a look.
+// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only
+// such as would win are worth a look.
 func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
 	query := strings.IndexByte(path, '?') >= 0
 	for hung != none {
@@ -113,8 +113,9 @@ func (c *compiled) lookUpMany(t *table, rest string, best uint32) uint32 {
 	return best
 }
 
-// manyTests is how many wilds are tested, on a path of more than longPath bytes, before it is worth
-// while to make a finder of it; fewTests, how many before it is to leave out what was tested.
+// manyTests is how many wilds are tested, on a path of more than longPath bytes, before it is
+// worth while to make a finder of it; fewTests, how many before it is to leave out what was
+// tested.
 const (
 	manyTests = 64
 	fewTests  = 16
@@ -157,7 +158,8 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 			if x.key != key || !c.better(j, best) {
 				continue
 			}
-			// The same three bytes further on bring nothing new; with few tests that isn't worth to know.
+			// The same three bytes further on bring nothing new; with few tests that isn't
+			// worth to know.
 			if tests++; tests > fewTests && !checked {
 				if strings.Index(rest, rest[i-2:i+1]) < i-2 {
 					break
@@ -175,9 +177,9 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 	return best, false
 }
 
-// matches reports whether the tail matches rest: its stretches between stars are found
-// one after the other, each as early as can be, which leaves the most to the others. f
-// finds in rest, nil for without.
+// matches reports whether the tail matches rest: its stretches between stars are found one
+// after the other, each as early as can be, which leaves the most to the others. f finds in
+// rest, nil for without.
 func (w *wild) matches(f *finder, text, rest string) bool {
 	if w.flags&atOnce != 0 {
 		return rest == ""
@@ -223,8 +225,8 @@ func (w *wild) matches(f *finder, text, rest string) bool {
 	}
 }
 
-// matches reports whether p matches a normalised path. Test doesn't use it: it is for the
-// few patterns that aren't worth compiling.
+// matches reports whether p matches a normalised path. Test doesn't use it: it is for the few
+// patterns that aren't worth compiling.
 func (p *pattern) matches(path string) bool {
 	rest, ok := strings.CutPrefix(path, p.prefix)
 	if !ok || !p.isWild() {

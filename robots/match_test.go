@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// matchCases are what one rule, or a few, answer for FooBot in the default mode. All but
-// those of normalisation hold under GoogleExact as well.
+// matchCases are what one rule, or a few, answer for FooBot in the default mode. All but those
+// of normalisation hold under GoogleExact as well.
 var matchCases = []struct {
 	body    string
 	target  string
@@ -200,8 +200,8 @@ func onePass(s string) string {
 	return b.String()
 }
 
-// FuzzDefault holds that the default mode agrees with itself: to normalise a target first changes
-// nothing, nor does compiling the rules.
+// FuzzDefault holds that the default mode agrees with itself: to normalise a target first
+// changes nothing, nor does compiling the rules.
 func FuzzDefault(f *testing.F) {
 	for _, c := range matchCases {
 		f.Add([]byte(c.body), c.target)
@@ -234,8 +234,8 @@ func FuzzDefault(f *testing.F) {
 	})
 }
 
-// FuzzParse holds that nothing panics, whatever the bytes, and that what is kept and
-// answered is bounded by them.
+// FuzzParse holds that nothing panics, whatever the bytes, and that what is kept and answered
+// is bounded by them.
 func FuzzParse(f *testing.F) {
 	for _, c := range matchCases {
 		f.Add([]byte(c.body))
@@ -253,7 +253,8 @@ func FuzzParse(f *testing.F) {
 				}
 				r.ContentUsage(target)
 			}
-			// A line is kept once as it is, and at most three times as long where it is normalised; an Allow of index.htm twice.
+			// A line is kept once as it is, and at most three times as long where it is
+			// normalised; an Allow of index.htm twice.
 			if len(r.text) > 8*len(body) || len(r.nodes) > 2*len(r.rules)+2 || len(r.rules) > 2*lines {
 				t.Errorf("%d bytes: text %d, nodes %d, rules %d", len(body), len(r.text), len(r.nodes), len(r.rules))
 			}

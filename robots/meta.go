@@ -11,9 +11,9 @@ import (
 const maxHead = 64 << 10
 
 // ReadMeta reads the directives of a page for the crawler of these product tokens (or
-// User-Agent headers): those of <meta name="robots"> and of <meta name="...">, the crawler's own
-// name. It reads up to </head>, at most 64 KB, and little beyond. An error is page's own; the directives read
-// before it are returned with it.
+// User-Agent headers): those of <meta name="robots"> and of <meta name="...">, the crawler's
+// own name. It reads up to </head>, at most 64 KB, and little beyond. An error is page's own;
+// the directives read before it are returned with it.
 func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	s := NewMetaScanner(product...)
 	buf := make([]byte, 4<<10)
@@ -31,8 +31,8 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 }
 
 // A MetaScanner is ReadMeta for who hands a page on while it arrives: it is an io.Writer to
-// which the page is written piece by piece. It holds at most 64 KB, and nothing once it is Done. It is for
-// one goroutine at a time.
+// which the page is written piece by piece. It holds at most 64 KB, and nothing once it is
+// Done. It is for one goroutine at a time.
 type MetaScanner struct {
 	names  []string
 	head   []byte // what was written so far
@@ -62,12 +62,12 @@ func (s *MetaScanner) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Done reports whether the head of the page is over, or 64 KB of it, so that what is
-// written from now on changes nothing.
+// Done reports whether the head of the page is over, or 64 KB of it, so that what is written
+// from now on changes nothing.
 func (s *MetaScanner) Done() bool { return s.done }
 
-// Directives returns what was found in all that was written. It is complete once Done reports true or
-// the page is at its end.
+// Directives returns what was found in all that was written. It is complete once Done reports
+// true or the page is at its end.
 func (s *MetaScanner) Directives() Directives {
 	if !s.done {
 		d, _ := readHead(s.head, s.names)
@@ -76,8 +76,8 @@ func (s *MetaScanner) Directives() Directives {
 	return s.found
 }
 
-// endInSight reports whether something like </head> was written since it was last asked.
-// (It may be part of a script.)
+// endInSight reports whether something like </head> was written since it was last asked. (It
+// may be part of a script.)
 func (s *MetaScanner) endInSight() bool {
 	const end = "</head"
 	for {
@@ -105,8 +105,8 @@ func (s *MetaScanner) endInSight() bool {
 
 // tokenize reads the head as far as it is there.
 func (s *MetaScanner) tokenize(last bool) {
-	// A page that is full of false ends must not make us read it over and over: after
-	// a few it is read again only when it has grown by half.
+	// A page that is full of false ends must not make us read it over and over: after a few it
+	// is read again only when it has grown by half.
 	if s.tries++; s.tries > 8 && !last && len(s.head) < s.read+s.read/2 {
 		return
 	}
@@ -117,8 +117,8 @@ func (s *MetaScanner) tokenize(last bool) {
 	}
 }
 
-// readHead reads the directives for any of names in the beginning of a page, and reports whether
-// the head is over.
+// readHead reads the directives for any of names in the beginning of a page, and reports
+// whether the head is over.
 func readHead(page []byte, names []string) (Directives, bool) {
 	var d Directives
 	z := html.NewTokenizer(bytes.NewReader(page))

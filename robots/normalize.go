@@ -2,9 +2,9 @@ package robots
 
 import "strings"
 
-// Target returns what Test takes, path and query, of a whole URL, as Google's matcher
-// cuts it: scheme, host and fragment removed, nothing decoded or cleaned ("/a/../b" stays).
-// A URL without a path has "/". For a *url.URL use its RequestURI method.
+// Target returns what Test takes, path and query, of a whole URL, as Google's matcher cuts it:
+// scheme, host and fragment removed, nothing decoded or cleaned ("/a/../b" stays). A URL
+// without a path has "/". For a *url.URL use its RequestURI method.
 func Target(rawURL string) string {
 	from := 0
 	if strings.HasPrefix(rawURL, "//") {
@@ -61,8 +61,8 @@ func isUnreserved(c byte) bool {
 	return isNameChar(c) || '0' <= c && c <= '9' || c == '.' || c == '~'
 }
 
-// appendEscaped appends a pattern to dst as Google's matcher compares it: valid escapes
-// in upper case, bytes outside ASCII escaped, nothing decoded.
+// appendEscaped appends a pattern to dst as Google's matcher compares it: valid escapes in
+// upper case, bytes outside ASCII escaped, nothing decoded.
 func appendEscaped(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; {
@@ -85,13 +85,13 @@ func upper(c byte) byte {
 	return c
 }
 
-// appendNormal appends a path, or a stretch of a pattern without wildcards, to dst as RFC
-// 9309 section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
-// unreserved ASCII decoded. A star or a dollar here is a literal one, and section 2.2.3
-// writes those %2A and %24, so that "Disallow: /a%2A" stops "/a*" as well as "/a%2A".
+// appendNormal appends a path, or a stretch of a pattern without wildcards, to dst as RFC 9309
+// section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
+// unreserved ASCII decoded. A star or a dollar here is a literal one, and section 2.2.3 writes
+// those %2A and %24, so that "Disallow: /a%2A" stops "/a*" as well as "/a%2A".
 //
-// What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a path
-// which somebody has normalised already compares the same.
+// What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a path which
+// somebody has normalised already compares the same.
 func appendNormal(dst []byte, s string) []byte {
 	base := len(dst)
 	for i := range len(s) {
@@ -101,7 +101,8 @@ func appendNormal(dst []byte, s string) []byte {
 			continue
 		}
 		dst = append(dst, c)
-		// Each turn resolves an escape that the last byte completes; a decoded byte can complete another.
+		// Each turn resolves an escape that the last byte completes; a decoded byte can
+		// complete another.
 		for n := len(dst) - 3; n >= base && dst[n] == '%'; n = len(dst) - 3 {
 			hi, ok1 := unhex(dst[n+1])
 			lo, ok2 := unhex(dst[n+2])

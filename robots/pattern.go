@@ -72,8 +72,8 @@ func (p *pattern) flags() uint8 {
 	return f
 }
 
-// indexAlternative returns the pattern that an Allow of ".../index.htm..." stands for
-// too: the directory alone.
+// indexAlternative returns the pattern that an Allow of ".../index.htm..." stands for too: the
+// directory alone.
 func indexAlternative(l *line, exact bool) (pattern, bool) {
 	const index = "/index.htm"
 	slash := strings.LastIndexByte(l.value, '/')
@@ -121,8 +121,8 @@ func isPlain(s string) bool {
 	return true
 }
 
-// normalPattern returns a pattern as paths are compared with it, and the length that it
-// counts for.
+// normalPattern returns a pattern as paths are compared with it, and the length that it counts
+// for.
 func normalPattern(value string, exact bool) (string, int) {
 	b := make([]byte, 0, len(value)+16)
 	if exact {
@@ -144,8 +144,8 @@ func normalPattern(value string, exact bool) (string, int) {
 	return string(b), len(b) - 2*strings.Count(value, "$")
 }
 
-// order sorts patterns by prefix, brings together those that match the same paths,
-// and puts the best of them first.
+// order sorts patterns by prefix, brings together those that match the same paths, and puts the
+// best of them first.
 func order(a, b *pattern) int {
 	if c := strings.Compare(a.prefix, b.prefix); c != 0 {
 		return c

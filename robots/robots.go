@@ -10,27 +10,28 @@
 //
 // Beside rules there is what else sites say to crawlers: Crawl-delay, Request-rate and
 // Visit-time, Sitemap and Host, Content-Signal, Content-Usage and License; and what pages say,
-// by X-Robots-Tag (ParseTags) and <meta name="robots"> (ReadMeta, MetaScanner). File.Lint is for
-// those who write the files.
+// by X-Robots-Tag (ParseTags) and <meta name="robots"> (ReadMeta, MetaScanner). File.Lint is
+// for those who write the files.
 //
-// Rules are compiled: a check takes some hundred nanoseconds whatever the length of the
-// file, allocates nothing, and its worst case is bounded (a file of 500 KB made to be costly: some milliseconds).
-// Parsing never fails, and takes time and memory in proportion to the file. The package fetches nothing; see robotscache for that.
+// Rules are compiled: a check takes some hundred nanoseconds whatever the length of the file,
+// allocates nothing, and its worst case is bounded (a file of 500 KB made to be costly: some
+// milliseconds). Parsing never fails, and takes time and memory in proportion to the file. The
+// package fetches nothing; see robotscache for that.
 package robots
 
-// Options choose how a file is read. The zero value is RFC 9309 as Google reads it, both
-// sides normalised before they are compared.
+// Options choose how a file is read. The zero value is RFC 9309 as Google reads it, both sides
+// normalised before they are compared.
 type Options struct {
-	// GoogleExact compares as Google's open-source matcher does, bit for bit: escapes
-	// aren't decoded, and targets not normalised, so that it depends on how they are written; /robots.txt
-	// isn't exempt; agents are taken as they are, several of them united. For those who
-	// have to predict Googlebot, or to compare.
+	// GoogleExact compares as Google's open-source matcher does, bit for bit: escapes aren't
+	// decoded, and targets not normalised, so that it depends on how they are written;
+	// /robots.txt isn't exempt; agents are taken as they are, several of them united. For those
+	// who have to predict Googlebot, or to compare.
 	GoogleExact bool
 
-	// LenientAgents adds, where no group names the crawler's exact token, older conventions
-	// of naming one: a pattern ("User-agent: foo*"), then a part of the token ("User-agent: foo"
-	// for FooBot, the recommendation of 1994), the longest first; only then "*". It makes a crawler obey more
-	// groups than RFC 9309 asks it to. GoogleExact overrides it.
+	// LenientAgents adds, where no group names the crawler's exact token, older conventions of
+	// naming one: a pattern ("User-agent: foo*"), then a part of the token ("User-agent: foo"
+	// for FooBot, the recommendation of 1994), the longest first; only then "*". It makes a
+	// crawler obey more groups than RFC 9309 asks it to. GoogleExact overrides it.
 	LenientAgents bool
 }
 
@@ -42,7 +43,7 @@ type Verdict struct {
 	Line    int    // its line in the file, from 1; 0 if none
 	Group   string // the product token in the file (or "*") whose group decided; empty if no group applies
 
-	// Reason says why where no rule could decide: politeness.Transport.Check sets it
-	// while robots.txt can't be had. Test leaves it empty.
+	// Reason says why where no rule could decide: politeness.Transport.Check sets it while
+	// robots.txt can't be had. Test leaves it empty.
 	Reason string
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Rules are a file's rules for one crawler, compiled. They are immutable and safe for
-// concurrent use, and hold nothing of the File or the body that it was parsed from. The
-// zero Rules allow everything.
+// concurrent use, and hold nothing of the File or the body that it was parsed from. The zero
+// Rules allow everything.
 type Rules struct {
 	compiled
 	group    string
@@ -18,12 +18,12 @@ type Rules struct {
 	extras   *extras // nil: all zero
 }
 
-// Test answers whether target may be fetched: path and query as they are sent, which is
-// what URL.RequestURI returns. (URL.Path is decoded and says less.) A fragment isn't looked
-// at. What doesn't begin with a slash is taken for a URL and cut as by the function Target.
+// Test answers whether target may be fetched: path and query as they are sent, which is what
+// URL.RequestURI returns. (URL.Path is decoded and says less.) A fragment isn't looked at. What
+// doesn't begin with a slash is taken for a URL and cut as by the function Target.
 //
-// An empty pattern ("Disallow:") decides nothing, but where nothing else matches the
-// Verdict names its Rule and Line, with Matched false, as Google's matcher does.
+// An empty pattern ("Disallow:") decides nothing, but where nothing else matches the Verdict
+// names its Rule and Line, with Matched false, as Google's matcher does.
 //
 // Test doesn't allocate for targets of up to 2,048 bytes.
 func (r *Rules) Test(target string) Verdict {
@@ -40,8 +40,9 @@ func (r *Rules) Test(target string) Verdict {
 	return r.normalize(target)
 }
 
-// normalize decides for a target once it is normalised, on the stack: nothing of path is
-// kept, a Verdict has strings of the rules only. It stands apart for the sake of plain targets, which don't need the room.
+// normalize decides for a target once it is normalised, on the stack: nothing of path is kept,
+// a Verdict has strings of the rules only. It stands apart for the sake of plain targets, which
+// don't need the room.
 //
 //go:noinline
 func (r *Rules) normalize(target string) Verdict {
@@ -107,14 +108,16 @@ func cut(s string) string {
 }
 
 // isPlainPath reports whether s is of bytes only that neither cutting nor normalisation
-// touches. It may be wrong about paths that contain unusual bytes. It looks at eight bytes at once.
+// touches. It may be wrong about paths that contain unusual bytes. It looks at eight bytes at
+// once.
 func isPlainPath(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for len(s) >= 8 {
 		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
 			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
 		star := x ^ ones*'*'
-		// The high bit of a byte is set where the byte is below '&' (as NUL, #, $ and % are), beyond ASCII, or a star.
+		// The high bit of a byte is set where the byte is below '&' (as NUL, #, $ and % are),
+		// beyond ASCII, or a star.
 		if (x-ones*'&'|x|(star-ones)&^star)&high != 0 {
 			return false
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// verdictCase is a line of testdata/robots-verdicts.jsonl.gz: what Google's matcher
-// answered for one file.
+// verdictCase is a line of testdata/robots-verdicts.jsonl.gz: what Google's matcher answered
+// for one file.
 type verdictCase struct {
 	Body    []byte `json:"body"`
 	Queries []struct {
@@ -50,8 +50,8 @@ func verdictCases(t testing.TB) []verdictCase {
 	return all
 }
 
-// TestVerdictsOfGooglesMatcher holds verdict and line of all 37,000 recorded answers
-// under GoogleExact, and of the plain ones in the default mode.
+// TestVerdictsOfGooglesMatcher holds verdict and line of all 37,000 recorded answers under
+// GoogleExact, and of the plain ones in the default mode.
 func TestVerdictsOfGooglesMatcher(t *testing.T) {
 	checks, plain, failed := 0, 0, 0
 	for _, c := range verdictCases(t) {
