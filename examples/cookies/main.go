@@ -1,0 +1,148 @@
+// Cookies logs in to a site, keeps its session in a cookie jar, and decides about
+// redirects with CheckRedirect: both are http.Client's, and work above politeness as
+// they always do.
+//
+//	go run ./examples/cookies
+//
+// It crawls a site of its own, on loopback, and prints what came of each page, then
+// what evidence.Audit finds in the log.
+//
+//   - The jar belongs to the http.Client. robots.txt is fetched by the Transport, so it is
+//     never asked for with cookies, nor with credentials.
+//   - http.Client asks CheckRedirect before it sends a hop; each hop that it lets pass is
+//     then checked against robots.txt and takes a turn on its own host. All hops of a
+//     navigation are one page of the budget.
+//   - With http.ErrUseLastResponse the 3xx answer itself is handed over, as ever. Its body
+//     holds the host's slot: close it.
+//   - A login is a POST, which is sent once: Config.Retry repeats only what may be sent twice.
+//
+// What doesn't work together: politeness.PublicOnly, and with it the preset Conservative,
+// refuses every request that carries a cookie, so from the first Set-Cookie on
+// everything to that site. A crawler of public pages has no jar.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	s := startSite()
+	defer s.Close()
+	report, err := crawl(ctx, os.Stdout, s.URL)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cookies:", err)
+		os.Exit(1)
+	}
+	fmt.Print("\n", report)
+}
+
+// errOffSite is why a redirect isn't followed.
+var errOffSite = errors.New("leads to another host")
+
+// newClient makes a client with a session that stays on the hosts that it was sent to.
+func newClient(proof evidence.Evidence, pages budget.Budget) (*http.Client, error) {
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "CookieExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Budget:    pages,
+		Evidence:  proof,
+	})
+	if err != nil {
+		return nil, err
+	}
+	jar, err := cookiejar.New(&cookiejar.Options{PublicSuffixList: publicsuffix.List})
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{
+		Transport: transport,
+		Jar:       jar,
+		CheckRedirect: func(req *http.Request, via []*http.Request) error {
+			switch {
+			case strings.HasPrefix(req.URL.Path, "/login"):
+				return http.ErrUseLastResponse // let the caller see that the session is over
+			case req.URL.Host != via[0].URL.Host:
+				return errOffSite
+			case len(via) == 10: // as http.Client's own
+				return errors.New("stopped after 10 redirects")
+			}
+			return nil
+		},
+	}, nil
+}
+
+// crawl logs in and gets some pages, and returns what the log of it proves.
+func crawl(ctx context.Context, out io.Writer, site string) (evidence.Report, error) {
+	var log bytes.Buffer
+	proof := evidence.JSONLines(&log)
+	pages := budget.New(budget.Limits{Pages: 10})
+	client, err := newClient(proof, pages)
+	if err != nil {
+		return evidence.Report{}, err
+	}
+	for _, step := range []struct {
+		path string
+		form url.Values // nil: GET
+	}{
+		{"/account", nil}, // redirects to the login page
+		{"/login", url.Values{"user": {"me"}, "password": {"secret"}}}, // sets a cookie, redirects to /account
+		{"/account", nil},
+		{"/trap", nil}, // redirects to /private/diary, which robots.txt disallows
+		{"/away", nil}, // redirects to another host
+	} {
+		status, body, err := send(ctx, client, site+step.path, step.form)
+		if err != nil {
+			fmt.Fprintf(out, "%-8s  %v\n", step.path, err)
+			continue
+		}
+		fmt.Fprintf(out, "%-8s  %s: %s\n", step.path, status, body)
+	}
+	usage, err := pages.Usage(ctx)
+	if err != nil {
+		return evidence.Report{}, err
+	}
+	fmt.Fprintf(out, "\n%d pages of the budget\n", usage.Pages)
+	if err := proof.Close(); err != nil {
+		return evidence.Report{}, err
+	}
+	return evidence.Audit(&log)
+}
+
+func send(ctx context.Context, client *http.Client, url string, form url.Values) (status, body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if form != nil {
+		req, err = http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(form.Encode()))
+	}
+	if err != nil {
+		return "", "", err
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.Status, strings.TrimSpace(string(text)), err
+}
