@@ -1,9 +1,3 @@
-// Package limits compares hostlimit with what people build or take otherwise:
-// a sync.Map of x/time/rate limiters with a channel semaphore each, and the
-// limiter with bulkhead of failsafe-go, in a sync.Map as well.
-//
-// Every stack paces by a nanosecond, so that all the accounting is done and
-// nobody ever waits. Compare within one run.
 package limits
 
 import (
@@ -12,106 +6,35 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/failsafe-go/failsafe-go/bulkhead"
-	"github.com/failsafe-go/failsafe-go/ratelimiter"
-	"golang.org/x/time/rate"
-
-	"github.com/go-politeness/politeness/hostlimit"
 )
 
-const gap = time.Nanosecond
-
-// A stack takes a turn on a key and gives it back.
-type stack interface {
-	turn(ctx context.Context, key string)
+func (s *stackOf) turn(ctx context.Context, host string) {
+	if err := s.Turn(ctx, host); err != nil {
+		s.b.Fatal(err)
+	}
 }
 
-type ours struct{ *hostlimit.Memory }
+// A stackOf is a Stack whose errors end the benchmark.
+type stackOf struct {
+	Stack
+	b *testing.B
+}
 
-func newOurs(b testing.TB) stack {
-	m, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: gap}, MaxHosts: 4_000_000})
+func newStack(b *testing.B, i int) *stackOf {
+	b.Helper()
+	s, err := Stacks[i].New()
 	if err != nil {
 		b.Fatal(err)
 	}
-	return ours{m}
-}
-
-func (s ours) turn(ctx context.Context, key string) {
-	l, err := s.Acquire(ctx, key, 0)
-	if err != nil {
-		panic(err)
-	}
-	l.Release()
-}
-
-// diy is the stack that most crawlers in Go have.
-type diy struct{ hosts sync.Map }
-
-type diyHost struct {
-	slots   chan struct{}
-	limiter *rate.Limiter
-}
-
-func newDIY(testing.TB) stack { return &diy{} }
-
-func (s *diy) turn(ctx context.Context, key string) {
-	v, ok := s.hosts.Load(key)
-	if !ok {
-		v, _ = s.hosts.LoadOrStore(key, &diyHost{make(chan struct{}, 2), rate.NewLimiter(rate.Every(gap), 1)})
-	}
-	h := v.(*diyHost)
-	select {
-	case h.slots <- struct{}{}:
-	case <-ctx.Done():
-		panic(ctx.Err())
-	}
-	if err := h.limiter.Wait(ctx); err != nil {
-		panic(err)
-	}
-	<-h.slots
-}
-
-type failsafe struct{ hosts sync.Map }
-
-type failsafeHost struct {
-	slots   bulkhead.Bulkhead[any]
-	limiter ratelimiter.RateLimiter[any]
-}
-
-func newFailsafe(testing.TB) stack { return &failsafe{} }
-
-func (s *failsafe) turn(ctx context.Context, key string) {
-	v, ok := s.hosts.Load(key)
-	if !ok {
-		v, _ = s.hosts.LoadOrStore(key, &failsafeHost{bulkhead.New[any](2), ratelimiter.NewSmoothWithMaxRate[any](gap)})
-	}
-	h := v.(*failsafeHost)
-	if err := h.slots.AcquirePermit(ctx); err != nil {
-		panic(err)
-	}
-	if err := h.limiter.AcquirePermit(ctx); err != nil {
-		panic(err)
-	}
-	h.slots.ReleasePermit()
-}
-
-var stacks = []struct {
-	name string
-	make func(testing.TB) stack
-}{
-	{"hostlimit", newOurs},
-	{"sync.Map+rate+chan", newDIY},
-	{"failsafe", newFailsafe},
+	return &stackOf{s, b}
 }
 
 func BenchmarkOneHost(b *testing.B) {
-	for _, s := range stacks {
-		b.Run(s.name, func(b *testing.B) {
-			st := s.make(b)
+	for i := range Stacks {
+		b.Run(Stacks[i].Name, func(b *testing.B) {
+			st := newStack(b, i)
 			ctx := b.Context()
 			b.ReportAllocs()
 			for b.Loop() {
@@ -128,16 +51,16 @@ func BenchmarkRatio(b *testing.B) {
 		b.Run(fmt.Sprint(hosts), func(b *testing.B) {
 			keys := names()[:hosts]
 			ctx := b.Context()
-			made := make([]stack, len(stacks))
-			for i, s := range stacks {
-				made[i] = s.make(b)
+			made := make([]*stackOf, len(Stacks))
+			for i := range Stacks {
+				made[i] = newStack(b, i)
 				for _, k := range keys {
 					made[i].turn(ctx, k)
 				}
 			}
 			runtime.GC()
 			const round = 2000
-			times := make([][]time.Duration, len(stacks))
+			times := make([][]time.Duration, len(Stacks))
 			r := rand.New(rand.NewPCG(1, 2))
 			for b.Loop() {
 				for i, s := range made {
@@ -148,9 +71,9 @@ func BenchmarkRatio(b *testing.B) {
 					times[i] = append(times[i], time.Since(begin))
 				}
 			}
-			for i, s := range stacks {
+			for i := range Stacks {
 				slices.Sort(times[i])
-				b.ReportMetric(float64(times[i][len(times[i])/2].Nanoseconds())/round, s.name+"-ns")
+				b.ReportMetric(float64(times[i][len(times[i])/2].Nanoseconds())/round, Stacks[i].Name+"-ns")
 			}
 			b.ReportMetric(0, "ns/op") // of all together: says nothing
 		})
@@ -162,7 +85,7 @@ const million = 1_000_000
 func names() []string {
 	s := make([]string, million)
 	for i := range s {
-		s[i] = fmt.Sprintf("www.site-%07d.example", i)
+		s[i] = Name(i)
 	}
 	return s
 }
@@ -171,14 +94,14 @@ func names() []string {
 // reports what they cost: bytes for each beyond its name, and the time of a
 // garbage collection.
 func BenchmarkMillionHosts(b *testing.B) {
-	for _, s := range stacks {
-		b.Run(s.name, func(b *testing.B) {
+	for i := range Stacks {
+		b.Run(Stacks[i].Name, func(b *testing.B) {
 			keys := names()
 			ctx := b.Context()
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
-			st := s.make(b)
+			st := newStack(b, i)
 			for _, k := range keys {
 				st.turn(ctx, k)
 			}
@@ -194,7 +117,7 @@ func BenchmarkMillionHosts(b *testing.B) {
 			}
 			// The names are shared with keys in the other stacks, and copied in ours.
 			perHost := float64(after.HeapAlloc-before.HeapAlloc) / million
-			if s.name == "hostlimit" {
+			if i == 0 {
 				perHost -= float64(len(keys[0]))
 			}
 			b.ReportMetric(perHost, "B/host")
