@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Times inside the package are nanoseconds since the Memory was made, by the
+// Times inside the package are nanoseconds since the Memory was first used, by the
 // monotonic clock. Never is later than all of them.
 const never int64 = math.MaxInt64
 
@@ -154,7 +154,11 @@ func (h *host) clear(ord uint64) bool {
 	return true
 }
 
+// grace is how long a start is remembered at least: a crawl-delay that is learned
+// from it, as by fetching robots.txt, is owed to the next one.
+const grace = int64(time.Minute)
+
 // owes reports whether forgetting h would break a promise.
 func (h *host) owes(now, forgive int64) bool {
-	return h.busy != 0 || h.earliest(0) > now || h.refusals > 0 && now < add(h.until, forgive)
+	return h.busy != 0 || h.earliest(grace) > now || h.refusals > 0 && now < add(h.until, forgive)
 }

@@ -10,16 +10,17 @@ import (
 
 // Memory is the Limiter of one process. It starts no goroutine: time passes in
 // the callers' own, so there is nothing to close, and everything works in a
-// testing/synctest bubble (make the Memory inside it). It is safe for
+// testing/synctest bubble. It is safe for
 // concurrent use and must not be copied.
 //
 // Stamps are taken from the monotonic clock, counted from the time of day at
-// which the Memory was made. So the gaps in a log of them are exact, also where
+// which the Memory was first used. So the gaps in a log of them are exact, also where
 // the machine's clock was set in between.
 type Memory struct {
 	rules
 	config        Config
-	base          time.Time
+	began         sync.Once
+	base          time.Time // of the first use
 	seed          maphash.Seed
 	shards        []shard
 	hostsPerShard int
@@ -39,7 +40,7 @@ func New(c Config) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{rules: r, config: c, base: time.Now(), seed: maphash.MakeSeed()}
+	m := &Memory{rules: r, config: c, seed: maphash.MakeSeed()}
 	n := 64
 	for n > 1 && r.maxHosts/n < 64 {
 		n /= 2
@@ -58,7 +59,12 @@ func New(c Config) (*Memory, error) {
 // Config returns what m was made of, to make another one like it.
 func (m *Memory) Config() Config { return m.config }
 
-func (m *Memory) now() int64 { return int64(time.Since(m.base)) }
+// now counts from the first use: a Memory that was made outside of a synctest
+// bubble, as part of a preset perhaps, works inside of one.
+func (m *Memory) now() int64 {
+	m.began.Do(func() { m.base = time.Now() })
+	return int64(time.Since(m.base))
+}
 
 func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }
 
