@@ -5,6 +5,9 @@ SHELL := /bin/bash
 # Each module is built by itself, as its users build it.
 export GOWORK := off
 
+# The report's page is looked at in a real browser: scripts/setup.sh installs one.
+export POLITENESS_BROWSER := 1
+
 # The modules of this repository. Those that are published are tested under the
 # race detector; the rest are programs around heavy dependencies, whose
 # instrumented build would cost more than it finds.
