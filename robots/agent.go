@@ -160,7 +160,7 @@ func exactNaming(product string) naming {
 func patternNaming(product string) naming {
 	product = strings.ToLower(product)
 	return func(value string) (string, bool) {
-		token := leading(value, func(c byte) bool { return c != '/' && !isSpace(c) })
+		token := leading(value, isTokenChar) // which may have stars
 		if !strings.Contains(token, "*") || strings.Trim(token, "*") == "" {
 			return "", false
 		}

@@ -106,11 +106,11 @@ type fan struct {
 // find returns the index of the only child whose label can begin with c, and whether there is
 // one. It looks at the lower seven bits of c.
 func (f *fan) find(c byte) (uint32, bool) {
-	if bit := uint64(1) << (c & 63); c&64 == 0 {
+	bit := uint64(1) << (c & 63)
+	if c&64 == 0 {
 		return f.kids + uint32(bits.OnesCount64(f.has[0]&(bit-1))), f.has[0]&bit != 0
-	} else {
-		return f.kids + uint32(bits.OnesCount64(f.has[0])+bits.OnesCount64(f.has[1]&(bit-1))), f.has[1]&bit != 0
 	}
+	return f.kids + uint32(bits.OnesCount64(f.has[0])+bits.OnesCount64(f.has[1]&(bit-1))), f.has[1]&bit != 0
 }
 
 // A wild is what follows a pattern's first star, or nothing where the path must end with the

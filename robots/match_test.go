@@ -35,6 +35,7 @@ var matchCases = []struct {
 	{"user-agent: *\nallow: /$\ndisallow: /", "/page.htm", false, 3, false},
 	{"user-agent: *\ndisallow: /a$$", "/a$", false, 2, false},
 	{"user-agent: *\ndisallow: /a$b", "/a$b", false, 2, false},
+	{"user-agent: *\nallow: /a$b*cé\ndisallow: /a*b*%C3%A9**", "/a$bc%C3%A9", false, 3, false},
 	{"user-agent: *\ndisallow: a", "/a", true, 0, false},
 	{"user-agent: *\ndisallow: $", "/", true, 0, false},
 	{"user-agent: *\ndisallow: *$", "/", false, 2, false},
@@ -223,6 +224,12 @@ func FuzzDefault(f *testing.F) {
 		if normal == robotsPath || len(body) > 64<<10 {
 			return
 		}
+		// Where there is nothing to normalise, the answer is Google's.
+		if isASCII(string(body)) && isASCII(target) {
+			if got := ParseWith(body, Options{GoogleExact: true}).Agent("FooBot").Test(target); got != v {
+				t.Errorf("%q\n%q: %+v\nGoogleExact: %+v", body, target, v, got)
+			}
+		}
 		c := collector{file: file, rules: &Rules{}}
 		c.named, _ = file.choose([]string{"FooBot"})
 		if c.named != nil {
@@ -232,6 +239,11 @@ func FuzzDefault(f *testing.F) {
 			t.Errorf("%q\n%q: got %+v, want line %d", body, target, v, line)
 		}
 	})
+}
+
+// isASCII reports whether s has neither bytes beyond ASCII nor escapes.
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 || r == '%' })
 }
 
 // FuzzParse holds that nothing panics, whatever the bytes, and that what is kept and answered

@@ -129,16 +129,13 @@ func normalPattern(value string, exact bool) (string, int) {
 		b = appendEscaped(b, value)
 		return string(b), len(b)
 	}
-	for first := true; ; first = false {
-		stretch, rest, more := strings.Cut(value, "*")
+	first := true
+	for stretch := range strings.SplitSeq(value, "*") {
 		if !first {
 			b = append(b, '*')
 		}
 		b = appendNormal(b, stretch)
-		if !more {
-			break
-		}
-		value = rest
+		first = false
 	}
 	// A dollar within is longer only for the sake of the comparison.
 	return string(b), len(b) - 2*strings.Count(value, "$")
