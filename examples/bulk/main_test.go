@@ -1,0 +1,66 @@
+package main
+
+import (
+	"io"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	o, err := parseFlags(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := demo(t.Context(), &out, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`answers 429: nobody asks it for 1 s, by Retry-After`,
+		`12 of 12 URLs in .*: 8 stored, 1 noindex, 1 missing, 2 refused, 1 retries, 1 times told to slow down`,
+		`12 of 12 URLs in .*: 10 fresh, 2 refused`,
+		`12 of 12 URLs in .*: 1 stored, 7 unchanged, 1 noindex, 1 missing, 2 refused`,
+		`127\.0\.0\.1:\d+\)/moved +200 +\d+ +2`,
+		`127\.0\.0\.1:\d+\)/noindex +200 +0 +0  noindex`,
+		`9 of 9 URLs in .*: 8 stored, 1 refused`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out.String()) {
+			t.Errorf("the output has no %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+}
+
+func TestFlags(t *testing.T) {
+	for args, want := range map[string]string{ // want: in the error; empty: none
+		"":                                       "",
+		"-workers 1":                             "",
+		"-workers 32":                            "",
+		"-workers 0":                             "-workers",
+		"-workers 33":                            "-workers",
+		"-mode links -depth 0 https://a.example": "",
+		"-mode everything":                       "-mode",
+		"-timeout 0s":                            "-timeout",
+		"-timeout soon":                          "-timeout",
+		"-keepalive=false":                       "",
+		"-proxy http://localhost:3128":           "",
+		"-proxy localhost":                       "-proxy",
+		"-max-pages 0":                           "-max-pages",
+		"-depth -1":                              "-depth",
+		"ftp://a.example/":                       "ftp://a.example/",
+		"-workers 99 -mode x /path":              "/path",
+	} {
+		_, err := parseFlags(strings.Fields(args), io.Discard)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: error %v, want one with %q", args, err, want)
+		}
+	}
+	o, err := parseFlags([]string{"-accept", "text/html, image/*", "HTTPS://A.Example:443"}, io.Discard)
+	if err != nil || strings.Join(o.accept, " ") != "text/html image/*" || strings.Join(o.seeds, " ") != "https://a.example/" {
+		t.Errorf("%q, %q, %v", o.accept, o.seeds, err)
+	}
+}
