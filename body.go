@@ -103,7 +103,7 @@ func (b *body) allowance(want int64) (int64, error) {
 	if b.limit > 0 {
 		left := b.limit - b.read.Load()
 		if left <= 0 {
-			return 0, &tooLarge{limit: b.limit}
+			return 0, &tooLargeError{limit: b.limit}
 		}
 		want = min(want, left)
 	}
@@ -125,7 +125,7 @@ func (b *body) settle(allowed, n int64) {
 // end anyway: a limit of n bytes lets a body of n bytes pass.
 func (b *body) refuse(p []byte, limit error) error {
 	n, err := b.ReadCloser.Read(p[:1])
-	if n == 0 && err == io.EOF {
+	if n == 0 && errors.Is(err, io.EOF) {
 		b.over = io.EOF
 		b.finish(io.EOF)
 		return io.EOF
@@ -161,7 +161,7 @@ func (b *body) finish(err error) {
 	d.ContentType, d.ETag = b.header.Get("Content-Type"), b.header.Get("Etag")
 	d.LastModified, d.ServerDate = b.header.Get("Last-Modified"), b.header.Get("Date")
 	d.Location = redactLocation(b.header.Get("Location"))
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		d.Err = err.Error()
 	}
 	trip.record(&d)

@@ -102,7 +102,7 @@ func (trip *trip) guard(resp *http.Response) error {
 		}
 	}
 	if limits.maxBytes > 0 && resp.ContentLength > limits.maxBytes && trip.req.Method != http.MethodHead {
-		return trip.reject(StageResponse, resp.StatusCode, resp.Header, &tooLarge{limit: limits.maxBytes, length: resp.ContentLength})
+		return trip.reject(StageResponse, resp.StatusCode, resp.Header, &tooLargeError{limit: limits.maxBytes, length: resp.ContentLength})
 	}
 	trip.body.limit = limits.maxBytes
 	if trip.index != nil {
@@ -115,10 +115,10 @@ func (trip *trip) guard(resp *http.Response) error {
 	return nil
 }
 
-// A tooLarge is ErrTooLarge with its numbers.
-type tooLarge struct{ limit, length int64 }
+// A tooLargeError is ErrTooLarge with its numbers.
+type tooLargeError struct{ limit, length int64 }
 
-func (e *tooLarge) Error() string {
+func (e *tooLargeError) Error() string {
 	s := ErrTooLarge.Error() + ": more than " + strconv.FormatInt(e.limit, 10) + " bytes"
 	if e.length > 0 {
 		s += " (Content-Length " + strconv.FormatInt(e.length, 10) + ")"
@@ -126,7 +126,7 @@ func (e *tooLarge) Error() string {
 	return s
 }
 
-func (e *tooLarge) Unwrap() error { return ErrTooLarge }
+func (e *tooLargeError) Unwrap() error { return ErrTooLarge }
 
 // reject reports and returns the refusal of a response.
 func (trip *trip) reject(stage Stage, status int, header http.Header, err error) error {

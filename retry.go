@@ -57,7 +57,7 @@ func (trip *trip) retry() (*http.Response, error) {
 	err := cenkalti.RetryNotify(func() error {
 		var err error
 		if err = trip.replay(); err == nil {
-			resp, err = trip.try()
+			resp, err = trip.try() //nolint:bodyclose // handed over or discarded below
 		}
 		waits.after = 0
 		switch {
