@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -24,10 +25,14 @@ func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
 	b.ReadCloser = resp.Body
 	if !trip.exempt {
 		if err := trip.guard(resp); err != nil {
+			resp.Body.Close() // before the slot is somebody else's
 			b.finish(err)
-			resp.Body.Close()
 			return nil, err
 		}
+	}
+	if trip.t.budget != nil && resp.StatusCode/100 == 3 && !trip.exempt {
+		// The request that follows tells by it that its page is paid for.
+		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, true))
 	}
 	if resp.Body == http.NoBody {
 		b.finish(nil)
@@ -121,14 +126,22 @@ func (b *body) settle(allowed, n int64) {
 	}
 }
 
+// emptyReads is how often a reader may return nothing, as in package bufio.
+const emptyReads = 100
+
 // refuse ends the reading because a limit is reached, unless the body is at its
 // end anyway: a limit of n bytes lets a body of n bytes pass.
 func (b *body) refuse(p []byte, limit error) error {
-	n, err := b.ReadCloser.Read(p[:1])
-	if n == 0 && errors.Is(err, io.EOF) {
-		b.over = io.EOF
-		b.finish(io.EOF)
-		return io.EOF
+	n, err := 0, error(nil)
+	for range emptyReads {
+		if n, err = b.ReadCloser.Read(p[:1]); n > 0 || err != nil {
+			break
+		}
+	}
+	if n == 0 && err != nil { // the end, or what broke the body before the limit did
+		b.over = err
+		b.finish(err)
+		return err
 	}
 	clear(p[:1])
 	if errors.Is(limit, budget.ErrExceeded) {

@@ -17,8 +17,12 @@ func (trip *trip) afford() error {
 }
 
 // paid reports whether the trip's page is taken: by an earlier hop of the
-// navigation, by an earlier try, or by a reservation.
-func (trip *trip) paid() bool { return trip.hops > 0 || trip.spent || trip.page }
+// navigation, by an earlier try, or by a reservation. A redirect that came from
+// elsewhere, such as from a cache around the Transport, has taken none.
+func (trip *trip) paid() bool { return trip.followed || trip.spent || trip.page }
+
+// paidKey marks the context of a redirect response's request.
+type paidKey struct{}
 
 // checkBudget asks whether a request that starts at the given time, now if it is
 // zero, is within the budget.

@@ -24,7 +24,8 @@ type trip struct {
 	host     string // key of slots, delays and blocks
 	url      string // as evidence shows it; built when it is first needed
 	attempt  int
-	hops     int // redirects of this navigation before this request
+	hops     int  // redirects of this navigation before this request
+	followed bool // the redirect that led here came by way of a Transport: its page is paid for
 
 	asked   time.Time // when the verdict was found
 	entry   *robotscache.Entry
@@ -74,6 +75,9 @@ func (trip *trip) identify() error {
 	trip.id = t.trips.Add(1)
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		trip.hops++
+	}
+	if trip.hops > 0 {
+		trip.followed = trip.req.Response.Request.Context().Value(paidKey{}) != nil
 	}
 	t.sign(trip)
 	if t.refuse == nil {

@@ -1,0 +1,188 @@
+package politeness_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A script is a limiter of one host and a base in one: it answers with a body, and
+// notes in which order that is closed and the slot is given back.
+type script struct {
+	body   io.Reader
+	header http.Header
+	length int64
+	events []string
+}
+
+func (s *script) Acquire(context.Context, string, time.Duration) (hostlimit.Lease, error) {
+	return s, nil
+}
+
+func (s *script) Next(context.Context, string, time.Duration) (time.Time, error) {
+	return time.Now(), nil
+}
+
+func (s *script) Observe(hostlimit.Outcome) {}
+
+func (s *script) Release() { s.events = append(s.events, "release") }
+
+func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: s.header, ContentLength: s.length, Request: req,
+		Body: struct {
+			io.Reader
+			io.Closer
+		}{s.body, closeFunc(func() error { s.events = append(s.events, "close"); return nil })},
+	}, nil
+}
+
+type closeFunc func() error
+
+func (f closeFunc) Close() error { return f() }
+
+// transport makes a Transport of the script.
+func (s *script) transport(t *testing.T, cfg politeness.Config) *politeness.Transport {
+	t.Helper()
+	cfg.UserAgent, cfg.Base, cfg.Hosts, cfg.DangerouslyIgnoreRobots = agent, s, s, true
+	tr, err := politeness.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tr
+}
+
+// While the body is open the connection is busy, so somebody else who gets the slot
+// before would make one more than are allowed.
+func TestSlotOfARefusedResponseIsGivenBackAfterItsBodyIsClosed(t *testing.T) {
+	for name, limits := range map[string]politeness.ResponseLimits{
+		"content type":   {Accept: []string{"text/*"}},
+		"content length": {MaxBytes: 9},
+		"while read":     {MaxBytes: 1},
+		"not at all":     {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &script{body: strings.NewReader("0123456789"), header: http.Header{"Content-Type": {"image/png"}}, length: 10}
+			if name == "while read" {
+				s.length = -1
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := s.transport(t, politeness.Config{Response: limits}).RoundTrip(req); err == nil {
+				_, _ = resp.Body.Read(make([]byte, 1))
+				_, _ = resp.Body.Read(make([]byte, 1))
+				if name == "not at all" {
+					resp.Body.Close()
+				}
+			}
+			if !slices.Equal(s.events, []string{"close", "release"}) {
+				t.Errorf("%q, want the body closed before the slot is given back", s.events)
+			}
+		})
+	}
+}
+
+// steps is a reader that returns each step in turn.
+type steps []step
+
+type step struct {
+	text string
+	err  error
+}
+
+func (s *steps) Read(p []byte) (int, error) {
+	if len(*s) == 0 {
+		return 0, io.EOF
+	}
+	first := (*s)[0]
+	*s = (*s)[1:]
+	return copy(p, first.text), first.err
+}
+
+// What comes after the limit decides whether it was passed: the end, an error that
+// isn't the limit's, or more.
+func TestBodyOfExactlyTheLimit(t *testing.T) {
+	broken := errors.New("connection reset")
+	for _, test := range []struct {
+		name string
+		body steps
+		want error
+	}{
+		{"end", steps{{"0123456789", nil}}, nil},
+		{"end at once", steps{{"0123456789", io.EOF}}, nil},
+		{"nothing, then the end", steps{{"0123456789", nil}, {"", nil}, {"", nil}}, nil},
+		{"broken", steps{{"0123456789", nil}, {"", broken}}, broken},
+		{"nothing, then broken", steps{{"0123456789", nil}, {"", nil}, {"", broken}}, broken},
+		{"more", steps{{"0123456789", nil}, {"x", nil}}, politeness.ErrTooLarge},
+		{"more at the end", steps{{"0123456789", nil}, {"x", io.EOF}}, politeness.ErrTooLarge},
+		{"nothing, then more", steps{{"0123456789", nil}, {"", nil}, {"x", io.EOF}}, politeness.ErrTooLarge},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := &script{body: &test.body, header: http.Header{}, length: -1}
+			log := &evidence.Recorder{}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := s.transport(t, politeness.Config{Response: politeness.ResponseLimits{MaxBytes: 10}, Evidence: log}).RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			text, err := io.ReadAll(resp.Body)
+			if string(text) != "0123456789" || !errors.Is(err, test.want) {
+				t.Errorf("read %q, %v; want %v", text, err, test.want)
+			}
+			rejected := len(log.Decisions(evidence.ResponseRejected))
+			if want := test.want == politeness.ErrTooLarge; (rejected == 1) != want {
+				t.Errorf("%d records response_rejected", rejected)
+			}
+			if !slices.Contains(s.events, "release") {
+				t.Error("the slot isn't given back")
+			}
+		})
+	}
+}
+
+// A redirect that a cache around the Transport remembers was never paid for: where
+// it leads is a page.
+func TestHopOfARedirectThatCameFromElsewhereIsAPage(t *testing.T) {
+	spent := budget.New(budget.Limits{Pages: 2})
+	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+		b.site.Page("/1", "page").Page("/2", "page").Page("/3", "page")
+		b.client.Transport = remembered{b.t}
+		for _, path := range []string{"/1", "/2"} {
+			b.mustGet("https://example.com/old"+path, 200)
+		}
+		if u, _ := spent.Usage(b.Context()); u.Pages != 2 {
+			b.Errorf("%d pages spent, want 2", u.Pages)
+		}
+		_, err := b.get("https://example.com/old/3")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+	})
+}
+
+// remembered knows all redirects by heart, as a cache does.
+type remembered struct{ next http.RoundTripper }
+
+func (r remembered) RoundTrip(req *http.Request) (*http.Response, error) {
+	if path, ok := strings.CutPrefix(req.URL.Path, "/old"); ok {
+		return &http.Response{
+			StatusCode: http.StatusMovedPermanently, Header: http.Header{"Location": {path}},
+			Body: http.NoBody, Request: req,
+		}, nil
+	}
+	return r.next.RoundTrip(req)
+}
