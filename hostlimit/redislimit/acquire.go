@@ -333,10 +333,8 @@ func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64,
 	if !w.listens {
 		w.next = now + pollDeaf + place*w.least
 	}
-	if place == 0 {
-		// Nobody tells when a lease expires.
-		w.next = min(w.next, max(clock.surely(expiry, now), now+time.Millisecond))
-	}
+	// Nobody tells when a lease expires.
+	w.next = min(w.next, max(clock.surely(expiry, now), now)+(place+1)*time.Millisecond)
 	if w.limit > 0 {
 		w.next = min(w.next, w.limit)
 	}

@@ -57,6 +57,13 @@ func (c *serverClock) surely(us int64, now time.Duration) time.Duration {
 	return time.Duration(us)*time.Microsecond - lo
 }
 
+// earliest returns the monotonic time before which the server's clock surely
+// doesn't show us.
+func (c *serverClock) earliest(us int64, now time.Duration) time.Duration {
+	_, hi := c.bounds(now)
+	return time.Duration(us)*time.Microsecond - hi
+}
+
 // passed returns how far past us the server's clock may be at now.
 func (c *serverClock) passed(us int64, now time.Duration) time.Duration {
 	_, hi := c.bounds(now)

@@ -24,7 +24,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-var fleetTime = flag.Duration("fleet", 4*time.Second, "how long each test with many processes runs")
+var fleetTime = flag.Duration("fleet", 2500*time.Millisecond, "how long each test with many processes runs")
 
 // workerEnv holds a work, as JSON, in the environment of a worker process.
 const workerEnv = "REDISLIMIT_TEST_WORKER"
@@ -40,6 +40,8 @@ type work struct {
 	Delay      time.Duration
 	Latency    time.Duration
 	Refuse     float64       // share of requests that are answered 429
+	Extra      time.Duration // on top of the time of the test, to make up for what is lost
+	Impatient  float64       // share of callers that leave after a while
 	Skew       time.Duration // how far this process's clock is off
 	Begin, End int64         // on CLOCK_MONOTONIC
 	Log        string
@@ -140,10 +142,8 @@ func worker(encoded string) {
 		panic(err)
 	}
 	time.Sleep(time.Duration(w.Begin - monotonic()))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w.End-monotonic()))
-	defer cancel()
-	// No deadline: it would have turns refused that come after it.
-	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	// A deadline would have turns refused that come after it.
+	all, stop := context.WithCancel(context.Background())
 	time.AfterFunc(time.Duration(w.End-monotonic()), stop)
 
 	var fails atomic.Int64
@@ -152,10 +152,16 @@ func worker(encoded string) {
 	for g := range w.Goroutines {
 		host := (w.First + g) % w.Hosts
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for all.Err() == nil {
+				ctx, leave := all, context.CancelFunc(func() {})
+				if rand.Float64() < w.Impatient {
+					ctx, leave = context.WithCancel(ctx)
+					time.AfterFunc(time.Duration(rand.Int64N(int64(4*w.Delay))), leave)
+				}
 				lease, err := l.Acquire(ctx, fmt.Sprintf("host-%d.example", host), 0)
+				leave()
 				if err != nil {
-					if ctx.Err() == nil {
+					if !errors.Is(err, context.Canceled) {
 						why := err.Error()
 						last.Store(&why)
 						fails.Add(1)
@@ -208,7 +214,7 @@ func launch(t *testing.T, s *testServer, processes int, w work, each func(i int,
 	w.Addr, w.Prefix = s.addr, "fleet:"+t.Name()+":"
 	w.Begin = monotonic() + int64(600*time.Millisecond)
 	// The quarantine of a first use comes on top.
-	w.End = w.Begin + int64(quarantine+*fleetTime)
+	w.End = w.Begin + int64(quarantine+*fleetTime+w.Extra)
 	f.work = w
 	dir := t.TempDir()
 	for i := range processes {
@@ -401,6 +407,13 @@ func jain(counts []int) float64 {
 // The eight processes with sixteen goroutines each of the fleet tests.
 var eight = work{Hosts: 50, Goroutines: 16, Delay: 100 * time.Millisecond, Latency: 5 * time.Millisecond}
 
+// lossy has time to spare for an outage of 2 s and the client's patience after it.
+var lossy = func() work {
+	w := eight
+	w.Extra = 4 * time.Second
+	return w
+}()
+
 func (f *fleet) someStarts(v verdict, least int) {
 	f.t.Helper()
 	if v.starts < least {
@@ -427,6 +440,13 @@ func TestFleetHoldsBlocks(t *testing.T) {
 	f.someStarts(f.judge(), 200)
 }
 
+func TestFleetWithCallersThatLeave(t *testing.T) {
+	w := eight
+	w.Impatient, w.Refuse = 0.5, 0.02
+	f := launch(t, shared, 8, w, nil)
+	f.someStarts(f.judge(), 200)
+}
+
 func TestFleetIsFair(t *testing.T) {
 	w := eight
 	w.Hosts, w.Delay, w.Latency = 1, 20*time.Millisecond, time.Millisecond
@@ -449,7 +469,7 @@ func TestFleetSurvivesAKilledProcess(t *testing.T) {
 
 func TestFleetSurvivesAStoppedServer(t *testing.T) {
 	s := ownServer(t)
-	f := launch(t, s, 8, eight, nil)
+	f := launch(t, s, 8, lossy, nil)
 	f.until(0.2)
 	if err := s.signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -463,7 +483,7 @@ func TestFleetSurvivesAStoppedServer(t *testing.T) {
 
 func TestFleetSurvivesAnEmptyServer(t *testing.T) {
 	s := ownServer(t)
-	f := launch(t, s, 8, eight, nil)
+	f := launch(t, s, 8, lossy, nil)
 	f.until(0.2)
 	s.kill()
 	if err := s.start(); err != nil {
@@ -475,7 +495,7 @@ func TestFleetSurvivesAnEmptyServer(t *testing.T) {
 func TestFleetSurvivesAFlush(t *testing.T) {
 	s := ownServer(t)
 	client := newClient(t, s)
-	f := launch(t, s, 8, eight, nil)
+	f := launch(t, s, 8, lossy, nil)
 	for i := range 8 {
 		f.until(0.1 + 0.1*float64(i))
 		if err := client.ScriptFlush(t.Context()).Err(); err != nil {
@@ -507,7 +527,7 @@ func TestFleetSurvivesAPausedProcess(t *testing.T) {
 	for i := range 4 {
 		f.until(0.1 + 0.2*float64(i))
 		p := f.procs[i].Process
-		if err := errors.Join(p.Signal(syscall.SIGSTOP)); err != nil {
+		if err := p.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(200 * time.Millisecond)

@@ -26,6 +26,7 @@ type host struct {
 	started     bool
 	until       time.Duration // end of the block
 	untilServer int64         // which is that on the server's clock
+	untilTold   time.Duration // and which it is not before: other processes may know the server's clock better
 	refusals    int
 	blocked     time.Duration // when a block became known here: turns granted before are void
 
@@ -76,11 +77,13 @@ func (h *host) account(now time.Duration, next blame) {
 }
 
 // blockedUntil notes the end of a block as the server tells it, and returns it on
-// this process's clock: the same for the same block, although the bounds on the server's clock move.
+// this process's clock: the same for the same block, although the bounds on the
+// server's clock move.
 func (h *host) blockedUntil(us int64, now time.Duration) time.Duration {
 	if us != h.untilServer {
 		h.untilServer = us
 		h.until = max(h.until, h.p.clock.surely(us, now))
+		h.untilTold = h.p.clock.earliest(us, now)
 	}
 	return h.until
 }

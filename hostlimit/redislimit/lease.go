@@ -88,7 +88,7 @@ func (t *lease) Observe(o hostlimit.Outcome) {
 	}
 	t.observed = true
 	if now := l.now(); !wait && h.refusals > 0 && h.until > now {
-		t.effect.Refusals, t.effect.Until = h.refusals, l.base.Add(h.until)
+		t.effect.Refusals, t.effect.Until = h.refusals, l.base.Add(h.untilTold)
 	}
 	if !wait && adaptive < 0 {
 		l.mu.Unlock()
@@ -140,7 +140,8 @@ func (t *lease) learn(reply []any, at heard, kind string) (latest time.Duration)
 	changed, us, refusals := number(reply[0]) == 1, number(reply[1]), int(number(reply[2]))
 	t.effect.Refusals = refusals
 	if us > at.server {
-		t.effect.Until = t.l.base.Add(h.blockedUntil(us, at.received))
+		h.blockedUntil(us, at.received)
+		t.effect.Until = t.l.base.Add(h.untilTold)
 	}
 	h.refusals = refusals
 	switch {

@@ -27,7 +27,7 @@ type partition struct {
 
 	gen     string        // what the server calls its present state
 	genSent time.Duration // when the call was sent that told so
-	stepped bool          // tell the server that its clock jumped
+	stepped bool          // tell the server, until it has another generation, that its clock jumped
 	clock   serverClock
 	guard   guard
 	lead    time.Duration // how long a reply is under way
@@ -135,7 +135,6 @@ func (p *partition) encode(ops []op) (keys []string, args []any) {
 		l.prefix + "push:", flag(!l.cluster), p.gen, flag(p.stepped), micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.terms.LeaseTTL()), micros(l.terms.Forgive()),
 	}
-	p.stepped = false
 	index := make(map[*host]int)
 	for _, o := range ops {
 		i, ok := index[o.h]
@@ -197,7 +196,8 @@ func (p *partition) call(ops []op, keys []string, args []any) {
 }
 
 // learn takes in the head of a reply: the server's time and generation. It reports
-// whether the reply is of the present generation, not overtaken by one of a later.
+// whether what the reply promises holds: it doesn't if a reply of a later generation has overtaken it,
+// or if the server's clock has jumped.
 func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
 	if gen != p.gen && sent < p.genSent {
 		return false
@@ -210,12 +210,12 @@ func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
 		if p.gen != "" {
 			p.renounce()
 		}
-		p.gen, p.genSent = gen, sent
+		p.gen, p.genSent, p.stepped = gen, sent, false
 		p.restore()
 	case slip > slewed || slip < -slewed:
 		p.stepped = true
-		p.renounce()
 		p.restore()
+		return false
 	case slip != 0:
 		p.restore()
 	}

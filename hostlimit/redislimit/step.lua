@@ -310,7 +310,10 @@ function ops.take(h, id, n, wait, ahead, least, listens)
 				redis.call('PEXPIRE', h.queue, 120000)
 			end
 			local expiry = now + TTL
-			for _, lease in pairs(h.leases) do expiry = math.min(expiry, lease.expiry) end
+			for _, lease in pairs(h.leases) do
+				-- That a reservation lapses is for the first in the queue to see.
+				if lease.state == GONE or waiting == 0 then expiry = math.min(expiry, lease.expiry) end
+			end
 			return {'WAIT', waiting, int(since), since > 0 and 's' or why(h, now), int(expiry)}
 		end
 		-- hand left the queue empty, else the slots would be taken.

@@ -1,0 +1,112 @@
+package redislimit
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestClockBoundsHold lets a server's clock run off at any speed that drift allows,
+// and asks it over a slow and uneven network: the bounds must always hold the truth.
+func TestClockBoundsHold(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		offset := time.Duration(r.Int64N(int64(1000 * time.Hour)))
+		speed := 1 + drift*(2*r.Float64()-1)
+		server := func(mono time.Duration) time.Duration { return offset + time.Duration(speed*float64(mono)) }
+		var c serverClock
+		now := time.Duration(0)
+		for range 50 {
+			sent := now + time.Duration(r.Int64N(int64(20*time.Second)))
+			there := sent + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
+			now = there + time.Duration(r.ExpFloat64()*float64(time.Millisecond))
+			if slip := c.learn(sent, now, server(there).Microseconds()); slip != 0 {
+				t.Fatalf("seed %d: slip %v", seed, slip)
+			}
+			later := now + time.Duration(r.Int64N(int64(time.Second)))
+			lo, hi := c.bounds(later)
+			if truth := server(later) - later; truth < lo-time.Microsecond || truth > hi+time.Microsecond {
+				t.Fatalf("seed %d: %v is not within %v and %v", seed, truth, lo, hi)
+			}
+			us := server(later).Microseconds() + r.Int64N(1000)
+			if at := c.surely(us, later); server(at) < time.Duration(us)*time.Microsecond-time.Microsecond {
+				t.Fatalf("seed %d: at %v the server shows %v, not %d", seed, at, server(at), us)
+			}
+		}
+	}
+}
+
+func TestClockNoticesSteps(t *testing.T) {
+	for _, step := range []time.Duration{-time.Hour, -time.Second, 30 * time.Millisecond, time.Second, time.Hour} {
+		var c serverClock
+		base := 100 * time.Hour
+		c.learn(0, time.Millisecond, base.Microseconds())
+		slip := c.learn(time.Second, time.Second+time.Millisecond, (base + time.Second + step).Microseconds())
+		if d := slip - step; d < -5*time.Millisecond || d > 5*time.Millisecond {
+			t.Errorf("step of %v: slip %v", step, slip)
+		}
+		if lo, hi := c.bounds(time.Second + time.Millisecond); hi-lo > 2*time.Millisecond {
+			t.Errorf("step of %v: bounds %v and %v", step, lo, hi)
+		}
+	}
+}
+
+func TestGuardFollowsLateness(t *testing.T) {
+	g := guard{firstLate}
+	for range 2000 {
+		g.saw(200 * time.Microsecond)
+	}
+	if d := g.allow(0, 0); d > 400*time.Microsecond || d < minGuard {
+		t.Errorf("guard %v for steady 200us", d)
+	}
+	g.saw(time.Second) // one stall
+	if d := g.allow(0, 0); d > time.Millisecond {
+		t.Errorf("guard %v after one stall", d)
+	}
+	for range 2000 {
+		g.saw(5 * time.Millisecond)
+	}
+	if d := g.allow(0, 0); d < 5*time.Millisecond || d > 10*time.Millisecond {
+		t.Errorf("guard %v for steady 5ms", d)
+	}
+	if g.allow(3, 0) < 8*g.allow(0, 0)-time.Microsecond {
+		t.Error("misses don't widen the guard")
+	}
+	if d := g.allow(60, time.Hour); d > 10*maxGuard {
+		t.Errorf("guard %v", d)
+	}
+}
+
+// TestOnlyTheMonotonicClockDecides keeps the wall clock out: time.Now may give
+// the origin of this process's times, deadlines and stamps for people, which keep
+// their monotonic reading; nothing may take a time apart.
+func TestOnlyTheMonotonicClockDecides(t *testing.T) {
+	fset := token.NewFileSet()
+	pkgs, err := parser.ParseDir(fset, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := 0
+	for _, pkg := range pkgs {
+		for _, f := range pkg.Files {
+			files++
+			ast.Inspect(f, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok {
+					switch sel.Sel.Name {
+					case "Unix", "UnixNano", "UnixMilli", "UnixMicro", "Round", "Truncate", "UTC":
+						t.Errorf("%v: %s reads the wall clock", fset.Position(n.Pos()), sel.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if files == 0 {
+		t.Error("no files")
+	}
+}

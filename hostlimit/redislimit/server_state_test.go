@@ -1,0 +1,286 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/hostlimittest"
+)
+
+func TestFreeTurnIsOneRoundTrip(t *testing.T) {
+	l := newTest(t, shared, hostlimit.Config{})
+	count := new(counter)
+	l.client.(*redis.Client).AddHook(count)
+	acquire(t, l, "first.example", 0).Release()
+	time.Sleep(20 * time.Millisecond)
+	for i := range 10 {
+		count.trips.Store(0)
+		lease := acquire(t, l, fmt.Sprintf("%d.example", i), 0)
+		// A start that came too late on a busy machine asks again.
+		if n := count.trips.Load(); n != 1 && n != 2 {
+			t.Errorf("%d round trips", n)
+		}
+		lease.Release()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// TestSaturatedHostTakesFewCalls logs what a start costs; polling would take 15
+// calls and more.
+func TestSaturatedHostTakesFewCalls(t *testing.T) {
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 30 * time.Millisecond}}}, 4)
+	var counts []*counter
+	for _, l := range fleet {
+		c := new(counter)
+		l.client.(*redis.Client).AddHook(c)
+		counts = append(counts, c)
+	}
+	const each = 4
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			l := fleet[i%len(fleet)]
+			for range each {
+				lease := acquire(t, l, "a.example", 0)
+				time.Sleep(2 * time.Millisecond)
+				lease.Observe(hostlimit.Outcome{Status: 200})
+				lease.Release()
+			}
+		})
+	}
+	wg.Wait()
+	calls := int64(0)
+	for _, c := range counts {
+		calls += c.calls.Load()
+	}
+	perStart := float64(calls) / (32 * each)
+	t.Logf("%.2f calls a start", perStart)
+	if perStart > 6 {
+		t.Errorf("%.2f calls a start", perStart)
+	}
+}
+
+// TestKeysExpireAfterWhatTheyOwe looks at every key on the server.
+func TestKeysExpireAfterWhatTheyOwe(t *testing.T) {
+	s := ownServer(t)
+	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: "p:", Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, LeaseTTL: 400 * time.Second}}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	held := acquire(t, l, "held.example", 0)
+	acquire(t, l, "held.example", 0)
+	slow := acquire(t, l, "slow.example", 3*time.Hour)
+	slow.Release()
+	blocked := acquire(t, l, "blocked.example", 0)
+	blocked.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 2 * time.Hour})
+	blocked.Release()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = l.Acquire(ctx, "held.example", 0) // makes a queue
+	}()
+	client := newClient(t, s)
+	for end := time.Now().Add(10 * time.Second); client.Exists(t.Context(), "p:{0}queue:held.example").Val() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("no queue")
+		}
+	}
+	least := map[string]time.Duration{
+		"p:{0}gen":                  24 * time.Hour,
+		"p:{0}host:held.example":    399 * time.Second,
+		"p:{0}queue:held.example":   10 * time.Second,
+		"p:{0}host:slow.example":    3*time.Hour - time.Second,
+		"p:{0}host:blocked.example": 2*time.Hour + 29*time.Minute, // and until it is forgiven
+	}
+	keys, err := client.Keys(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		ttl := client.PTTL(t.Context(), key).Val()
+		want, ok := least[key]
+		if !ok {
+			t.Errorf("unknown key %s", key)
+		}
+		if ttl < want || ttl < 0 {
+			t.Errorf("%s expires in %v, it owes for %v", key, ttl, want)
+		}
+		delete(least, key)
+	}
+	for key := range least {
+		t.Errorf("no key %s", key)
+	}
+	cancel()
+	<-done
+	held.Release()
+}
+
+func TestRenewedLeaseOutlivesItsTTL(t *testing.T) {
+	const ttl = 400 * time.Millisecond
+	l := newTest(t, shared, hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, LeaseTTL: ttl})
+	held := acquire(t, l, "a.example", 0)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+				held.Renew() // as every read of the body does
+			}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*ttl)
+	defer cancel()
+	if lease, err := l.Acquire(ctx, "a.example", 0); err == nil {
+		t.Errorf("the slot of a renewed lease was given away after %v", time.Since(held.Grant().Start))
+		lease.Release()
+	}
+	close(stop)
+	wg.Wait()
+	next := acquire(t, l, "a.example", 0) // nobody reads any more
+	if next.Grant().Expired != 1 {
+		t.Errorf("Grant = %+v", next.Grant())
+	}
+	held.Release()
+	if !held.Effect().Expired {
+		t.Error("the lease doesn't know that it has expired")
+	}
+	// The late release harms nobody: the slot is still taken.
+	ctx, cancel = context.WithTimeout(t.Context(), ttl/4)
+	defer cancel()
+	if _, err := l.Acquire(ctx, "a.example", 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after a late release: %v", err)
+	}
+}
+
+// TestLossIsMadeGood empties the server under two processes.
+func TestLossIsMadeGood(t *testing.T) {
+	s := ownServer(t)
+	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 500 * time.Millisecond, MaxWait: 10 * time.Second}}, 2)
+	for _, l := range fleet {
+		l.quarantine = quarantine // before its first call
+	}
+	holds, asks := fleet[0], fleet[1]
+	held := acquire(t, holds, "held.example", 0)
+	acquire(t, holds, "slow.example", time.Hour).Release()
+	blocked := acquire(t, holds, "blocked.example", 0)
+	blocked.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	blocked.Release()
+	time.Sleep(50 * time.Millisecond)
+	if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	lost := time.Now()
+	if g := acquire(t, asks, "other.example", 0).Grant(); g.Start.Sub(lost) < quarantine-100*time.Millisecond {
+		t.Errorf("a start %v after the loss", g.Start.Sub(lost))
+	}
+	if _, err := asks.Acquire(t.Context(), "held.example", 0); !errors.Is(err, hostlimit.ErrBusy) {
+		t.Errorf("the slot in use: %v", err)
+	}
+	var refused *hostlimit.Error
+	if _, err := asks.Acquire(t.Context(), "slow.example", 0); !errors.As(err, &refused) || time.Until(refused.RetryAt) < 59*time.Minute {
+		t.Errorf("the delay owed: %v", err)
+	}
+	if _, err := asks.Acquire(t.Context(), "blocked.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
+		t.Errorf("the block: %v", err)
+	}
+	held.Release()
+	acquire(t, asks, "held.example", 0).Release()
+}
+
+// TestSteppedServerClockStartsAQuarantine tells the server what a client tells
+// that has seen its clock jump.
+func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 300 * time.Millisecond}}, 2)
+	for _, l := range fleet {
+		l.quarantine = quarantine
+	}
+	held := acquire(t, fleet[0], "a.example", 0)
+	l := fleet[0]
+	l.mu.Lock()
+	p := l.parts[0]
+	gen := p.gen
+	// As if all that was known of the server's clock had been an hour less.
+	p.clock.lo -= time.Hour
+	p.clock.hi -= time.Hour
+	l.mu.Unlock()
+	stepped := time.Now()
+	g := acquire(t, l, "b.example", 0).Grant()
+	l.mu.Lock()
+	now := p.gen
+	l.mu.Unlock()
+	if now == gen || !strings.HasPrefix(now, "s") {
+		t.Errorf("generation %s after %s", now, gen)
+	}
+	if d := g.Start.Sub(stepped); d < quarantine-100*time.Millisecond {
+		t.Errorf("a start %v after the step", d)
+	}
+	if _, err := fleet[1].Acquire(t.Context(), "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) {
+		t.Errorf("the slot in use: %v", err)
+	}
+	held.Release()
+}
+
+// TestOnACluster runs the conformance suite on a Redis Cluster of two nodes,
+// which refuses scripts whose keys are on different nodes.
+func TestOnACluster(t *testing.T) {
+	var nodes []*testServer
+	var addrs []string
+	for range 2 {
+		bus, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := fmt.Sprint(bus.Addr().(*net.TCPAddr).Port)
+		_ = bus.Close()
+		s := ownServer(t, "--cluster-enabled", "yes", "--cluster-port", port)
+		client := newClient(t, s)
+		first, last := 0, 8191
+		if len(nodes) > 0 {
+			first, last = 8192, 16383
+			host, p, _ := net.SplitHostPort(addrs[0])
+			if err := client.Do(t.Context(), "CLUSTER", "MEET", host, p, strings.TrimPrefix(nodes[0].args[len(nodes[0].args)-1], ":")).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.ClusterAddSlotsRange(t.Context(), first, last).Err(); err != nil {
+			t.Fatal(err)
+		}
+		nodes, addrs = append(nodes, s), append(addrs, s.addr)
+	}
+	for _, s := range nodes {
+		client := newClient(t, s)
+		for end := time.Now().Add(30 * time.Second); !strings.Contains(client.ClusterInfo(t.Context()).Val(), "cluster_state:ok"); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(client.ClusterInfo(t.Context()).Val())
+			}
+		}
+	}
+	t.Run("Promises", func(t *testing.T) {
+		hostlimittest.Run(t, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
+			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+			l, err := newLimiter(Config{Client: client, Prefix: fmt.Sprintf("test:%d:", time.Now().UnixNano()), Limits: cfg}, 0, time.Now())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				_ = l.Close()
+				_ = client.Close()
+			})
+			return l
+		})
+	})
+}
