@@ -85,22 +85,30 @@ func upper(c byte) byte {
 	return c
 }
 
+// literalStar stands for a star that is no wildcard: any star of a path, and the %2A of a path
+// or a pattern. No line, and so no pattern, has a byte like it.
+const literalStar = '\n'
+
 // appendNormal appends a path, or a stretch of a pattern without wildcards, to dst as RFC 9309
 // section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
-// unreserved ASCII decoded. A star or a dollar here is a literal one, and section 2.2.3 writes
-// those %2A and %24, so that "Disallow: /a%2A" stops "/a*" as well as "/a%2A".
+// unreserved ASCII decoded. So are %2A and %24, by which section 2.2.3 writes a star and a
+// dollar that are meant literally: "Disallow: /a%2A" stops "/a*" as well as "/a%2A".
 //
 // What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a path which
 // somebody has normalised already compares the same.
 func appendNormal(dst []byte, s string) []byte {
 	base := len(dst)
 	for i := range len(s) {
-		c := s[i]
-		if c >= 0x80 || c == '*' || c == '$' {
+		switch c := s[i]; {
+		case c >= 0x80:
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
 			continue
+		case c == '*':
+			dst = append(dst, literalStar)
+			continue
+		default:
+			dst = append(dst, c)
 		}
-		dst = append(dst, c)
 		// Each turn resolves an escape that the last byte completes; a decoded byte can
 		// complete another.
 		for n := len(dst) - 3; n >= base && dst[n] == '%'; n = len(dst) - 3 {
@@ -109,12 +117,14 @@ func appendNormal(dst []byte, s string) []byte {
 			if !ok1 || !ok2 {
 				break
 			}
-			if v := hi<<4 | lo; isUnreserved(v) {
-				dst = append(dst[:n], v)
-				continue
+			v := hi<<4 | lo
+			if v == '*' {
+				v = literalStar
+			} else if !isUnreserved(v) && v != '$' {
+				dst[n+1], dst[n+2] = upperHex[hi], upperHex[lo]
+				break
 			}
-			dst[n+1], dst[n+2] = upperHex[hi], upperHex[lo]
-			break
+			dst = append(dst[:n], v)
 		}
 	}
 	return dst

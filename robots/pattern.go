@@ -111,10 +111,10 @@ func dropStars(s string) string {
 	return string(b)
 }
 
-// isPlain reports whether normalisation leaves a pattern without its final $ as it is.
+// isPlain reports whether normalisation leaves a pattern as it is.
 func isPlain(s string) bool {
 	for i := range len(s) {
-		if c := s[i]; c == '%' || c == '$' || c >= 0x80 {
+		if s[i] == '%' || s[i] >= 0x80 {
 			return false
 		}
 	}
@@ -137,8 +137,10 @@ func normalPattern(value string, exact bool) (string, int) {
 		b = appendNormal(b, stretch)
 		first = false
 	}
-	// A dollar within is longer only for the sake of the comparison.
-	return string(b), len(b) - 2*strings.Count(value, "$")
+	// An escaped star or dollar counts as it is written.
+	norm := string(b)
+	escaped := strings.Count(norm, string(literalStar)) + strings.Count(norm, "$") - strings.Count(value, "$")
+	return norm, len(norm) + 2*escaped
 }
 
 // order sorts patterns by prefix, brings together those that match the same paths, and puts the
