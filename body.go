@@ -171,9 +171,9 @@ func (b *body) finish(err error) {
 	d := trip.decision(evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
 	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, now.Sub(trip.start)
-	d.ContentType, d.ETag = b.header.Get("Content-Type"), b.header.Get("Etag")
-	d.LastModified, d.ServerDate = b.header.Get("Last-Modified"), b.header.Get("Date")
-	d.Location = redactLocation(b.header.Get("Location"))
+	d.ContentType, d.ETag = first(b.header, "Content-Type"), first(b.header, "Etag")
+	d.LastModified, d.ServerDate = first(b.header, "Last-Modified"), first(b.header, "Date")
+	d.Location = redactLocation(first(b.header, "Location"))
 	if err != nil && !errors.Is(err, io.EOF) {
 		d.Err = err.Error()
 	}
@@ -183,4 +183,12 @@ func (b *body) finish(err error) {
 		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
 		trip.record(&d)
 	}
+}
+
+// first is Header.Get for a name that is canonical already.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }

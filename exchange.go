@@ -47,11 +47,11 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 
 // retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
 func retryAfter(resp *http.Response, now time.Time) time.Duration {
-	value := resp.Header["Retry-After"]
-	if len(value) == 0 {
+	value := first(resp.Header, "Retry-After")
+	if value == "" {
 		return 0
 	}
-	d, _ := backoff.RetryAfter(value[0], resp.Header.Get("Date"), now)
+	d, _ := backoff.RetryAfter(value, first(resp.Header, "Date"), now)
 	return d
 }
 

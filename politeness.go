@@ -106,6 +106,7 @@ type Transport struct {
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
 	budget     budget.Budget      // nil: unlimited
+	timed      bool               // the budget may have a time limit
 	retry      Retry
 	response   responseLimits
 	evidence   *evidence.Guard // nil: discarded
@@ -153,8 +154,10 @@ func New(cfg Config) (*Transport, error) {
 	var err error
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
+	t.timed = cfg.Budget != nil
 	if m, ok := cfg.Budget.(*budget.Memory); ok && m != nil {
 		add("Budget", m.Limits().Validate())
+		t.timed = m.Limits().Duration != 0
 	}
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})

@@ -14,8 +14,8 @@ import (
 )
 
 // A trip is one RoundTrip on its way through the stages: it knows what is held
-// and gives it back. It is one allocation, the clone of the request, the URL as
-// text and the body of the response included.
+// and gives it back. It is one allocation, the URL as text and the body of the
+// response included.
 type trip struct {
 	t        *Transport
 	original *http.Request
@@ -43,7 +43,6 @@ type trip struct {
 
 	silent bool      // nobody is to be told
 	index  *indexing // nil: ResponseLimits.CheckIndexing is off
-	clone  http.Request
 	body   body
 	text   [160]byte
 }
@@ -110,22 +109,21 @@ func (t *Transport) sign(trip *trip) {
 	if signed && t.from == nil && !t.response.indexing {
 		return
 	}
-	trip.clone = *req
+	clone := *req
 	if t.response.indexing && !trip.exempt {
 		// DirectivesOf finds its way back through the request of the response.
 		trip.index = new(indexing)
-		trip.clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
+		clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
 	}
-	header := make(http.Header, len(req.Header)+2)
+	clone.Header = make(http.Header, len(req.Header)+2)
 	for k, v := range req.Header {
-		header[k] = v[:len(v):len(v)]
+		clone.Header[k] = v[:len(v):len(v)]
 	}
-	header["User-Agent"] = t.userAgent[:1:1]
+	clone.Header["User-Agent"] = t.userAgent[:1:1]
 	if t.from != nil {
-		header["From"] = t.from[:1:1]
+		clone.Header["From"] = t.from[:1:1]
 	}
-	trip.clone.Header = header
-	trip.req = &trip.clone
+	trip.req = &clone
 }
 
 // fail makes the trip's error.

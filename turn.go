@@ -36,7 +36,7 @@ func (trip *trip) waitTurn() error {
 		trip.start = time.Now()
 	}
 	trip.recordStart()
-	if t.budget != nil && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
+	if t.timed && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
 		// What could be foreseen of the wait was its least length.
 		return trip.checkBudget(time.Time{})
 	}
@@ -50,13 +50,15 @@ const atOnce = time.Millisecond
 // reserveTurn reserves a page. A wait that would outlast the time limit isn't
 // begun.
 func (trip *trip) reserveTurn() error {
-	next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
-	if err != nil {
-		return trip.noTurn(err)
-	}
-	if trip.paid() || next.Sub(trip.asked) > atOnce {
-		if err := trip.checkBudget(next); err != nil {
-			return err
+	if trip.t.timed {
+		next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
+		if err != nil {
+			return trip.noTurn(err)
+		}
+		if trip.paid() || next.Sub(trip.asked) > atOnce {
+			if err := trip.checkBudget(next); err != nil {
+				return err
+			}
 		}
 	}
 	return trip.reserve()
