@@ -9,7 +9,8 @@ import (
 const (
 	slabSize = 64               // hosts that are allocated at once: 4 KB
 	unused   = ^uint32(0)       // host.busy of a host that is free
-	sample   = 16               // hosts looked at to find one to forget
+	sample   = 16               // hosts looked at to find one to forget,
+	reach    = 256              // in so many places at most: many are free after a peak
 	leases   = 4096 / leaseSize // leases that are allocated at once
 )
 
@@ -75,10 +76,8 @@ func (sh *shard) get(hash uint64, key string, now int64) uint32 {
 	if ok {
 		return i
 	}
-	for range 2 { // two, so that a shard above its bound comes down again
-		if sh.hosts >= sh.m.hostsPerShard {
-			sh.forget(now)
-		}
+	if sh.hosts >= sh.m.hostsPerShard {
+		sh.forget(now)
 	}
 	if sh.free > 0 {
 		i = sh.free - 1
@@ -121,17 +120,30 @@ func (sh *shard) grow() {
 }
 
 // forget drops, of the next few hosts that owe nothing, the one that started its
-// last request the longest ago.
+// last request the longest ago; and all of them while the shard is above its
+// bound, as after a time of many debts.
 func (sh *shard) forget(now int64) {
 	var oldest *host
 	var number uint32
-	for range min(sample, sh.made) {
+	seen := 0
+	for range min(reach, sh.made) {
 		sh.hand++
 		if sh.hand >= sh.made {
 			sh.hand = 0
 		}
 		h := sh.host(sh.hand)
-		if (oldest == nil || h.last < oldest.last) && !h.owes(now, sh.m.refusals.forgive) {
+		if h.busy == unused {
+			continue
+		}
+		if seen++; seen > sample {
+			break
+		}
+		if h.owes(now, sh.m.refusals.forgive) {
+			continue
+		}
+		if sh.hosts > sh.m.hostsPerShard {
+			sh.remove(sh.hand, h)
+		} else if oldest == nil || h.last < oldest.last {
 			oldest, number = h, sh.hand
 		}
 	}

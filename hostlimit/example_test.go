@@ -1,0 +1,79 @@
+package hostlimit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+func Example() {
+	limiter, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * time.Millisecond}})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	var last time.Time
+	for range 3 {
+		lease, err := limiter.Acquire(ctx, "example.com", 0)
+		if err != nil {
+			panic(err)
+		}
+		start := lease.(interface{ Grant() hostlimit.Grant }).Grant().Start
+		fmt.Println(last.IsZero() || start.Sub(last) >= 20*time.Millisecond)
+		last = start
+		// ... send the request, then say what the host answered:
+		lease.Observe(hostlimit.Outcome{Status: 200, Latency: time.Millisecond})
+		// ... read the body, then give the slot back:
+		lease.Release()
+	}
+	// Output:
+	// true
+	// true
+	// true
+}
+
+// A frontier would rather come back later than wait: MaxWait refuses at once, and the
+// error says when.
+func ExampleConfig_maxWait() {
+	limiter, err := hostlimit.New(hostlimit.Config{
+		MaxWait: time.Second,
+		Backoff: backoff.Refusals{Statuses: []int{503}},
+	})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	lease, err := limiter.Acquire(ctx, "example.com", 0)
+	if err != nil {
+		panic(err)
+	}
+	lease.Observe(hostlimit.Outcome{Status: 503, RetryAfter: time.Hour})
+	lease.Release()
+
+	_, err = limiter.Acquire(ctx, "example.com", 0)
+	var refused *hostlimit.Error
+	if errors.As(err, &refused) {
+		fmt.Println(errors.Is(err, hostlimit.ErrBlocked), time.Until(refused.RetryAt).Round(time.Hour))
+	}
+	// Output: true 1h0m0s
+}
+
+func ExampleMemory_Hosts() {
+	limiter, err := hostlimit.New(hostlimit.Config{})
+	if err != nil {
+		panic(err)
+	}
+	lease, err := limiter.Acquire(context.Background(), "example.com", 5*time.Second)
+	if err != nil {
+		panic(err)
+	}
+	for host := range limiter.Hosts() {
+		fmt.Printf("%s: %d of %d slots, every %v by %s\n", host.Key, host.InFlight, host.Slots, host.Delay, host.DelaySource)
+	}
+	lease.Release()
+	// Output: example.com: 1 of 2 slots, every 5s by crawl-delay
+}

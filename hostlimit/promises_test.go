@@ -1,0 +1,334 @@
+package hostlimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+)
+
+var none = Delay{DangerouslyNone: true}
+
+func TestNewNamesEveryWrongField(t *testing.T) {
+	_, err := New(Config{
+		Concurrency: -1, MaxInFlight: -1, SlotTimeout: -1, LeaseTTL: -1, MaxWait: -1, MaxHosts: -1,
+		Delay:   Delay{Min: -1, Max: -1, Ceiling: -1, Adaptive: Proportional(-1)},
+		Backoff: backoff.Refusals{MaxRetryAfter: -1},
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, field := range []string{"Concurrency", "MaxInFlight", "SlotTimeout", "LeaseTTL", "MaxWait", "MaxHosts",
+		"Delay.Min", "Delay.Max", "Delay.Ceiling", "Delay.Adaptive", "Backoff: MaxRetryAfter"} {
+		if !strings.Contains(err.Error(), field+":") {
+			t.Errorf("the error doesn't name %s:\n%v", field, err)
+		}
+	}
+	for _, c := range []Config{
+		{Delay: Delay{Min: 2, Max: 1}},
+		{Delay: Delay{Min: 2, Ceiling: 1}},
+		{Delay: Delay{Min: 2, DangerouslyNone: true}},
+		{Delay: Delay{Adaptive: Throttle(0)}},
+	} {
+		if _, err := New(c); err == nil {
+			t.Errorf("no error for %+v", c)
+		}
+	}
+	for _, c := range []Config{{}, {Delay: Delay{Min: time.Hour}}, {Delay: Delay{Max: 1}}, {Delay: Delay{DangerouslyNone: true, Adaptive: Squared}}} {
+		if _, err := New(c); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+func TestOverrideWithoutSenseIsAnError(t *testing.T) {
+	m := mustNew(t, Config{Override: func(string) (Limits, bool) { return Limits{Concurrency: -1}, true }})
+	if _, err := m.Acquire(t.Context(), "a", 0); err == nil || !strings.Contains(err.Error(), "Concurrency") {
+		t.Errorf("Acquire: %v", err)
+	}
+	if _, err := m.Next(t.Context(), "a", 0); err == nil {
+		t.Error("Next: no error")
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{})
+		for range 50 {
+			l := acquire(t, m, "a", 0)
+			if g := l.Grant(); g.Slots != 2 || g.Delay < 200*time.Millisecond || g.Delay > 500*time.Millisecond {
+				t.Fatalf("%+v", g)
+			}
+			l.Release()
+		}
+		acquire(t, m, "a", 0)
+		acquire(t, m, "a", 0)
+		begin := time.Now()
+		_, err := m.Acquire(t.Context(), "a", 0)
+		if d := time.Since(begin); d != 10*time.Second || !strings.Contains(err.Error(), "timeout waiting for host concurrency slot") {
+			t.Errorf("after %v: %v", d, err)
+		}
+		time.Sleep(290 * time.Second)
+		if g := acquire(t, m, "a", 0).Grant(); g.Expired != 2 {
+			t.Errorf("after LeaseTTL: %+v", g)
+		}
+	})
+}
+
+// Crawl-delay 2 with a hundred goroutines takes 198 s, and none of them times out.
+func TestCrawlDelayNeverTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{})
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for range 100 {
+			wg.Go(func() {
+				l := acquire(t, m, "a", 2*time.Second)
+				time.Sleep(300 * time.Millisecond)
+				l.Release()
+			})
+		}
+		wg.Wait()
+		if d := time.Since(begin); d != 198*time.Second+300*time.Millisecond {
+			t.Errorf("took %v", d)
+		}
+	})
+}
+
+func TestAStartAtTheDeadlineIsTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Minute}})
+		acquire(t, m, "a", 0).Release()
+		for _, c := range []struct {
+			timeout time.Duration
+			ok      bool
+		}{{time.Minute, false}, {time.Minute + 1, true}} {
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			l, err := m.Acquire(ctx, "a", 0)
+			cancel()
+			if (err == nil) != c.ok {
+				t.Errorf("timeout %v: %v", c.timeout, err)
+			}
+			if l != nil {
+				l.Release()
+			}
+		}
+	})
+}
+
+func TestForgivenAfterQuietTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Backoff: backoff.Refusals{Forgive: time.Hour}})
+		refuse := func() Effect {
+			l := acquire(t, m, "a", 0)
+			l.Observe(Outcome{Status: 429})
+			l.Release()
+			return l.Effect()
+		}
+		refuse()
+		time.Sleep(30 * time.Minute)
+		if e := refuse(); e.Refusals != 2 {
+			t.Errorf("after half the quiet time: %+v", e)
+		}
+		time.Sleep(time.Hour + time.Second) // the block took 1 s
+		for st := range m.Hosts() {
+			if st.Refusals != 0 || !st.BlockedUntil.IsZero() {
+				t.Errorf("forgiven, but listed as %+v", st)
+			}
+		}
+		if l := acquire(t, m, "a", 0); l.Grant().Probe {
+			t.Error("a probe after the block was forgiven")
+		} else {
+			l.Release()
+		}
+		if e := refuse(); e.Refusals != 1 {
+			t.Errorf("after the quiet time: %+v", e)
+		}
+	})
+}
+
+// A place that was handed to a waiter who leaves at the same moment goes on.
+func TestPlaceOfALeavingWaiterGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxInFlight: 1})
+		first := acquire(t, m, "a", 0)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := m.Acquire(ctx, "b", 0); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() { acquire(t, m, "c", 0).Release() })
+		synctest.Wait()
+		first.Release()
+		cancel()
+		wg.Wait()
+		if m.places.taken != 0 || m.places.first != nil {
+			t.Errorf("%d places are lost", m.places.taken)
+		}
+	})
+}
+
+// Places go round over the hosts, whoever has the longer queue.
+func TestPlacesGoRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxInFlight: 1, Concurrency: 1, SlotTimeout: time.Hour})
+		var order []string
+		var wg sync.WaitGroup
+		first := acquire(t, m, "first", 0)
+		for _, k := range []string{"big", "big", "big", "big", "small", "big", "tiny", "small"} {
+			wg.Go(func() {
+				l := acquire(t, m, k, 0)
+				order = append(order, k)
+				time.Sleep(time.Second)
+				l.Release()
+			})
+			synctest.Wait()
+		}
+		first.Release()
+		wg.Wait()
+		if got := fmt.Sprint(order); got != "[big small tiny big small big big big]" {
+			t.Errorf("order %v", got)
+		}
+	})
+}
+
+func TestBlocksAreNeverForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxHosts: 1000, MaxWait: time.Minute})
+		const n = 100_000
+		for i := range n {
+			l := acquire(t, m, fmt.Sprint("host-", i), 0)
+			l.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
+			l.Release()
+		}
+		for i := range n {
+			if _, err := m.Acquire(t.Context(), fmt.Sprint("host-", i), 0); !errors.Is(err, ErrBlocked) {
+				t.Fatalf("host %d: %v", i, err)
+			}
+		}
+		time.Sleep(2 * time.Hour) // paid and forgiven
+		for i := range n / 2 {
+			acquire(t, m, fmt.Sprint("other-", i), 0).Release()
+			time.Sleep(500 * time.Millisecond) // each is remembered for a while
+		}
+		kept := 0
+		for range m.Hosts() {
+			kept++
+		}
+		if kept > 1000 {
+			t.Errorf("%d idle hosts are kept, MaxHosts is 1000", kept)
+		}
+		for i := range m.shards {
+			if sh := &m.shards[i]; len(sh.names) > 4096+64*sh.hosts {
+				t.Errorf("%d bytes of names for %d hosts", len(sh.names), sh.hosts)
+			}
+		}
+	})
+}
+
+func TestHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Squared}})
+		begin := time.Now()
+		l := acquire(t, m, "slow", 0)
+		l.Observe(Outcome{Status: 200, Latency: 3 * time.Second})
+		acquire(t, m, "crawl-delay", 5*time.Second).Release()
+		b := acquire(t, m, "blocked", 0)
+		b.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
+		b.Release()
+		want := map[string]HostState{
+			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 2, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
+			"crawl-delay": {Key: "crawl-delay", Starts: 1, Slots: 2, Next: begin.Add(5 * time.Second), Delay: 5 * time.Second, DelaySource: "crawl-delay"},
+			"blocked": {Key: "blocked", Starts: 1, Slots: 2, Next: begin.Add(time.Hour), BlockedUntil: begin.Add(time.Hour), BlockedBy: "status 429", Refusals: 1,
+				Delay: time.Second, DelaySource: "random", Adaptive: time.Second},
+		}
+		for st := range m.Hosts() {
+			w := want[st.Key]
+			if !st.Next.Equal(w.Next) || !st.BlockedUntil.Equal(w.BlockedUntil) {
+				t.Errorf("%s: next %v, blocked until %v", st.Key, st.Next, st.BlockedUntil)
+			}
+			st.Next, st.BlockedUntil = w.Next, w.BlockedUntil
+			if st != w {
+				t.Errorf("%+v, want %+v", st, w)
+			}
+			delete(want, st.Key)
+		}
+		if len(want) > 0 {
+			t.Errorf("not listed: %v", want)
+		}
+		for range m.Hosts() {
+			break
+		}
+	})
+}
+
+// TestNothingIsLost lets goroutines do everything at once in real time, and finds
+// every slot, place and turn given back.
+func TestNothingIsLost(t *testing.T) {
+	m := mustNew(t, Config{
+		Delay: Delay{Max: 200 * time.Microsecond}, Concurrency: 3, MaxInFlight: 5, MaxHosts: 3,
+		SlotTimeout: 3 * time.Millisecond, LeaseTTL: 20 * time.Millisecond,
+		Backoff: backoff.Fibonacci{Unit: 100 * time.Microsecond, Cap: time.Millisecond},
+	})
+	var wg sync.WaitGroup
+	for g := range 16 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			for range 300 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(5000))*time.Microsecond)
+				l, err := m.Acquire(ctx, fmt.Sprint("host-", r.IntN(8)), time.Duration(r.IntN(100))*time.Microsecond)
+				cancel()
+				if err != nil {
+					continue
+				}
+				if r.IntN(8) > 0 {
+					l.Observe(Outcome{Status: []int{200, 429, 500}[r.IntN(3)]})
+				}
+				switch r.IntN(50) {
+				case 0: // leaked
+				case 1:
+					wg.Go(l.Release)
+					fallthrough
+				default:
+					l.Release()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	time.Sleep(25 * time.Millisecond)
+	m.sweep()
+	if m.places.taken != 0 || m.places.first != nil || m.places.oldest != nil {
+		t.Errorf("%d places are lost", m.places.taken)
+	}
+	for st := range m.Hosts() {
+		if st.InFlight != 0 || st.Waiters != 0 {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+func TestBySite(t *testing.T) {
+	for host, want := range map[string]string{
+		"example.com": "example.com", "WWW.Example.COM.": "example.com", "a.b.example.co.uk:8080": "example.co.uk",
+		"alice.github.io": "alice.github.io", "www.alice.github.io": "alice.github.io", "github.io": "github.io", "co.uk": "co.uk",
+		"www.bücher.example": "xn--bcher-kva.example", "www.xn--bcher-kva.example": "xn--bcher-kva.example",
+		"foo_bar.example.com": "example.com", "localhost": "localhost", "localhost:80": "localhost", "wiki.db.corp": "db.corp",
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:8080": "192.0.2.1", "[2001:DB8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]",
+		"2001:db8::1": "[2001:db8::1]", "::ffff:192.0.2.1": "192.0.2.1", "": "", ":80": "",
+	} {
+		if got := Site(host); got != want {
+			t.Errorf("Site(%q) = %q, want %q", host, got, want)
+		}
+	}
+}
