@@ -83,11 +83,11 @@ const (
 	hasMore = 1 << 31
 )
 
-// A more is what few nodes have.
+// A more is what nodes have whose prefix patterns go on from. The mere prefix, if that is a
+// pattern too, is among them.
 type more struct {
-	best  uint32 // the best rule that needs no more than the prefix
 	up    uint32 // the next more further up; none for none
-	wilds uint32 // the patterns that ask for something of what follows: compiled.wilds[wilds:][:n], best first
+	wilds uint32 // the patterns: compiled.wilds[wilds:][:n], best first
 	depth uint16 // length of the prefix
 	n     uint8  // hasTable: there are many of them, found by tables[wilds]
 }
@@ -113,8 +113,7 @@ func (f *fan) find(c byte) (uint32, bool) {
 	return f.kids + uint32(bits.OnesCount64(f.has[0])+bits.OnesCount64(f.has[1]&(bit-1))), f.has[1]&bit != 0
 }
 
-// A wild is what follows a pattern's first star, or nothing where the path must end with the
-// prefix. Its rule has the same index as it has.
+// A wild is what follows a pattern's first star. Its rule has the same index as it has.
 type wild struct {
 	tail  uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
 	key   uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
@@ -125,7 +124,8 @@ type wild struct {
 const (
 	endsPath   = 1 << iota // the path must end where the tail does
 	afterSlash             // the tail begins behind the path's slash
-	atOnce                 // there is no star: the tail is empty, and so must be what follows the prefix
+	anything               // there is no tail, and nothing is asked of what follows the prefix
+	atOnce                 // there is no tail, and nothing may follow the prefix
 	needsQuery             // the tail has a question mark
 )
 
@@ -192,10 +192,13 @@ func compile(ps []pattern) compiled {
 		return x.head == y.head && sameMatches(&ps[x.i], &ps[y.i])
 	})
 	b.arena = make([]byte, 0, size)
-	wilds := 0
-	for i := range b.sorted {
-		if b.at(i).isWild() {
-			wilds++
+	wilds := 0 // with each pattern that goes on, those of the same prefix count
+	for lo, hi := 0, 0; lo < len(b.sorted); lo = hi {
+		for hi = lo; hi < len(b.sorted) && b.at(hi).prefix == b.at(lo).prefix; {
+			hi++
+		}
+		if b.at(hi - 1).isWild() {
+			wilds += hi - lo
 		}
 	}
 	b.rules = make([]rule, wilds, len(b.sorted))
@@ -246,21 +249,21 @@ func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 	for kids < hi && len(b.at(kids).prefix) == end {
 		kids++
 	}
-	m := more{best: best, up: up, depth: uint16(end)}
-	for ; lo < kids && !b.at(lo).isWild(); lo++ {
-		if r := b.rule(b.at(lo)); b.better(r, m.best) {
-			m.best = r
+	info := best
+	if kids > lo && !b.at(kids-1).isWild() {
+		// Nothing but the mere prefix.
+		if r := b.rule(b.at(lo)); b.better(r, best) {
+			best, info = r, r
 		}
-	}
-	info := m.best
-	if lo < kids {
-		m.wilds, m.n = b.hang(lo, kids)
+	} else if kids > lo {
+		m := more{up: up, depth: uint16(end)}
+		m.wilds, m.n, best = b.hang(lo, kids, best)
 		up = uint32(len(b.more))
 		info = up | hasMore
 		b.more = append(b.more, m)
 	}
 	b.nodes[at] = n
-	b.children(at, kids, hi, end, info, info != best || at == 0, m.best, up)
+	b.children(at, kids, hi, end, info, kids > start || at == 0, best, up)
 	b.nodes[at].label = b.at(start).stored + uint32(depth) // by now every pattern is stored
 }
 
@@ -350,8 +353,8 @@ func (b *builder) keep(s string) uint32 {
 }
 
 // hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star, and
-// returns what a more has of them.
-func (b *builder) hang(lo, hi int) (at uint32, n uint8) {
+// returns what a more has of them, and the better of best and the mere prefix.
+func (b *builder) hang(lo, hi int, best uint32) (at uint32, n uint8, _ uint32) {
 	from := b.hung
 	b.hung += hi - lo
 	hung := b.sorted[lo:hi]
@@ -374,9 +377,11 @@ func (b *builder) hang(lo, hi int) (at uint32, n uint8) {
 		p := &b.ps[s.i]
 		at := from + i
 		b.rules[at] = b.makeRule(p)
-		w := wild{tail: b.tail(p), key: p.key, len: uint16(len(p.tail))}
-		w.flags = p.flags()
+		w := wild{tail: b.tail(p), key: p.key, len: uint16(len(p.tail)), flags: p.flags()}
 		b.wilds[at] = w
+		if w.flags&anything != 0 && b.better(uint32(at), best) {
+			best = uint32(at)
+		}
 		if w.key == 0 {
 			t.keyed++
 		}
@@ -385,7 +390,7 @@ func (b *builder) hang(lo, hi int) (at uint32, n uint8) {
 		}
 	}
 	if len(hung) <= fewWilds {
-		return t.from, uint8(len(hung))
+		return t.from, uint8(len(hung)), best
 	}
 	i := t.keyed
 	for n := range uint32(1 << size) {
@@ -398,7 +403,7 @@ func (b *builder) hang(lo, hi int) (at uint32, n uint8) {
 	}
 	b.slots = append(b.slots, slot{start: t.to})
 	b.tables = append(b.tables, t)
-	return uint32(len(b.tables) - 1), hasTable
+	return uint32(len(b.tables) - 1), hasTable, best
 }
 
 // chooseKeys gives each pattern, if they are many, the key that of all in its tail the fewest

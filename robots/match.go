@@ -26,7 +26,6 @@ func (c *compiled) match(path string) uint32 {
 		}
 		if info&hasMore != 0 {
 			hung = info &^ hasMore
-			best = c.more[hung].best
 		} else if info != none {
 			best = info
 		}
@@ -181,8 +180,8 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 // after the other, each as early as can be, which leaves the most to the others. f finds in
 // rest, nil for without.
 func (w *wild) matches(f *finder, text, rest string) bool {
-	if w.flags&atOnce != 0 {
-		return rest == ""
+	if w.flags&(anything|atOnce) != 0 {
+		return w.flags&anything != 0 || rest == ""
 	}
 	tail := text[w.tail:][:w.len]
 	pos, end := 0, len(rest)
@@ -229,8 +228,8 @@ func (w *wild) matches(f *finder, text, rest string) bool {
 // patterns that aren't worth compiling.
 func (p *pattern) matches(path string) bool {
 	rest, ok := strings.CutPrefix(path, p.prefix)
-	if !ok || !p.isWild() {
-		return ok
+	if !ok {
+		return false
 	}
 	w := wild{len: uint16(len(p.tail)), flags: p.flags()}
 	return w.matches(nil, p.tail, rest)

@@ -62,7 +62,8 @@ func (p *pattern) flags() uint8 {
 	}{
 		{p.end, endsPath},
 		{p.slash, afterSlash},
-		{p.tail == "", atOnce},
+		{p.tail == "" && !p.end, anything},
+		{p.tail == "" && p.end, atOnce},
 		{strings.Contains(p.tail, "?"), needsQuery},
 	} {
 		if x.is {
