@@ -251,6 +251,33 @@ func TestEachLimitWarnsOnce(t *testing.T) {
 	}
 }
 
+// TestLossIsMadeGood empties the server under a process.
+func TestLossIsMadeGood(t *testing.T) {
+	s := ownServer(t)
+	client := newClient(t, s)
+	b, err := New(Config{Client: client, Name: "loss", Limits: budget.Limits{Pages: 300, PagesPerHost: 200}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	total := 0
+	for i := range 400 {
+		if i%50 == 49 {
+			if err := client.FlushAll(t.Context()).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := b.Reserve(t.Context(), fmt.Sprint(i%2)); err == nil {
+			total++
+		} else if limitOf(t, err) != budget.Pages {
+			t.Fatal(err)
+		}
+	}
+	if total != 300 {
+		t.Errorf("%d pages of 300", total)
+	}
+}
+
 // A reply that is lost must not lose what it granted.
 func TestLostReplyLosesNothing(t *testing.T) {
 	fleet := newFleet(t, budget.Limits{Pages: 200}, 2)

@@ -105,7 +105,6 @@ type Budget struct {
 	bytes     chunk
 	hosts     map[string]*chunk // only with PagesPerHost
 	started   time.Time         // zero: not that we know
-	asked     time.Time         // when the server was last asked
 	used      time.Time         // when something in hand was last spent
 	warnings  []budget.Warning  // not told yet
 	timeAsked bool              // the server was asked since the time limit is nearly reached

@@ -24,7 +24,7 @@ func startRedis(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; install it with: apt-get install -y redis-server", err)
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func startRedis(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	s := &server{addr: ln.Addr().String(), dir: dir}
-	s.cmd = exec.Command(path, "--port", strconv.Itoa(ln.Addr().(*net.TCPAddr).Port), "--bind", "127.0.0.1",
+	s.cmd = exec.CommandContext(ctx, path, "--port", strconv.Itoa(ln.Addr().(*net.TCPAddr).Port), "--bind", "127.0.0.1",
 		"--save", "", "--appendonly", "no", "--dir", dir)
 	if err := s.cmd.Start(); err != nil {
 		return nil, err

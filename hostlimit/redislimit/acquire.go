@@ -290,7 +290,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		w.reserve(number(reply[1]), blameOf(text(reply[2])), now)
 	case "WAIT":
 		w.phase = queued
-		w.queue(time.Duration(number(reply[1])), number(reply[2]), blameOf(text(reply[3])), number(reply[4]), now)
+		w.queue(number(reply[1]), number(reply[2]), blameOf(text(reply[3])), number(reply[4]), now)
 	case "PROBE":
 		w.phase = probing
 		w.h.account(now, block)
@@ -317,7 +317,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 
 // queue notes the place in the server's queue, since when all slots are taken,
 // and the time at which the first of them expires.
-func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64, now time.Duration) {
+func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Duration) {
 	clock := &w.h.p.clock
 	w.h.account(now, why)
 	w.busy = 0
@@ -329,12 +329,12 @@ func (w *waiter) queue(place time.Duration, busy int64, why blame, expiry int64,
 		}
 	}
 	w.timeup = false
-	w.next = now + pollQueue + place*time.Millisecond
+	w.next = now + pollQueue + time.Duration(place)*time.Millisecond
 	if !w.listens {
-		w.next = now + pollDeaf + place*w.least
+		w.next = now + pollDeaf + min(time.Duration(place)*pollDeaf, time.Second)
 	}
 	// Nobody tells when a lease expires.
-	w.next = min(w.next, max(clock.surely(expiry, now), now)+(place+1)*time.Millisecond)
+	w.next = min(w.next, max(clock.surely(expiry, now), now)+time.Duration(place+1)*time.Millisecond)
 	if w.limit > 0 {
 		w.next = min(w.next, w.limit)
 	}

@@ -4,8 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -87,26 +87,26 @@ func TestGuardFollowsLateness(t *testing.T) {
 // their monotonic reading; nothing may take a time apart.
 func TestOnlyTheMonotonicClockDecides(t *testing.T) {
 	fset := token.NewFileSet()
-	pkgs, err := parser.ParseDir(fset, ".", func(f fs.FileInfo) bool { return !strings.HasSuffix(f.Name(), "_test.go") }, 0)
-	if err != nil {
-		t.Fatal(err)
+	names, err := filepath.Glob("*.go")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
 	}
-	files := 0
-	for _, pkg := range pkgs {
-		for _, f := range pkg.Files {
-			files++
-			ast.Inspect(f, func(n ast.Node) bool {
-				if sel, ok := n.(*ast.SelectorExpr); ok {
-					switch sel.Sel.Name {
-					case "Unix", "UnixNano", "UnixMilli", "UnixMicro", "Round", "Truncate", "UTC":
-						t.Errorf("%v: %s reads the wall clock", fset.Position(n.Pos()), sel.Sel.Name)
-					}
-				}
-				return true
-			})
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
 		}
-	}
-	if files == 0 {
-		t.Error("no files")
+		f, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok {
+				switch sel.Sel.Name {
+				case "Unix", "UnixNano", "UnixMilli", "UnixMicro", "Round", "Truncate", "UTC":
+					t.Errorf("%v: %s reads the wall clock", fset.Position(n.Pos()), sel.Sel.Name)
+				}
+			}
+			return true
+		})
 	}
 }

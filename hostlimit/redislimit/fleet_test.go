@@ -322,7 +322,7 @@ func (f *fleet) judge() verdict {
 	}
 	v.calls = float64(calls) / float64(max(sumStarts, 1))
 	var gaps []float64
-	var theory, real float64
+	var theory, took float64
 	for host, marks := range hosts {
 		slices.SortFunc(marks, func(a, b mark) int { return int(a.At - b.At) })
 		v.judgeHost(f, host, marks)
@@ -339,12 +339,12 @@ func (f *fleet) judge() verdict {
 			}
 			last = m
 		}
-		real += float64(last.At - first.At)
+		took += float64(last.At - first.At)
 	}
 	slices.Sort(gaps)
 	if len(gaps) > 0 {
 		v.share = float64(f.work.Delay) / gaps[len(gaps)/2]
-		v.mean = theory / real
+		v.mean = theory / took
 	}
 	t.Logf("%d starts by %v, %d refused; %.2f%% of 1/delay by the median gap, %.2f%% by the mean; %.2f scripts a start; smallest gap %v more than the delay",
 		v.starts, v.perProc, v.fails, 100*v.share, 100*v.mean, v.calls, v.smallest)

@@ -53,15 +53,15 @@ func TestSlotTimeout(t *testing.T) {
 func TestARefusalHoldsAll(t *testing.T) {
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 20 * time.Millisecond}}}, 2)
 	a := acquire(t, fleet[0], "a.example", 0)
-	a.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 400 * time.Millisecond})
 	set := time.Now()
+	a.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 400 * time.Millisecond})
 	if e := a.Effect(); !e.Blocked || e.Refusals != 1 {
 		t.Errorf("Effect = %+v", e)
 	}
 	a.Release()
 	b := acquire(t, fleet[1], "a.example", 0)
-	if d := b.Grant().Start.Sub(set); d < 350*time.Millisecond || !b.Grant().Probe {
-		t.Errorf("start %v after the block: %+v", d, b.Grant())
+	if d := b.Grant().Start.Sub(set); d < 400*time.Millisecond || !b.Grant().Probe {
+		t.Errorf("start %v after the refusal: %+v", d, b.Grant())
 	}
 	b.Observe(hostlimit.Outcome{Status: 200})
 	if e := b.Effect(); !e.Cleared || e.Refusals != 0 {

@@ -48,7 +48,7 @@ func (l *Limiter) follow(sub *redis.PubSub) (up bool) {
 	for asked := false; ; {
 		message, err := sub.ReceiveTimeout(l.ctx, silence)
 		if err != nil {
-			timeout, ok := err.(interface{ Timeout() bool }) //nolint:errorlint // the net.Error itself
+			timeout, ok := err.(interface{ Timeout() bool })
 			if asked || !ok || !timeout.Timeout() || sub.Ping(l.ctx) != nil {
 				return up
 			}
