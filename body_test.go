@@ -146,7 +146,7 @@ func TestBodyOfExactlyTheLimit(t *testing.T) {
 				t.Errorf("read %q, %v; want %v", text, err, test.want)
 			}
 			rejected := len(log.Decisions(evidence.ResponseRejected))
-			if want := test.want == politeness.ErrTooLarge; (rejected == 1) != want {
+			if want := errors.Is(test.want, politeness.ErrTooLarge); (rejected == 1) != want {
 				t.Errorf("%d records response_rejected", rejected)
 			}
 			if !slices.Contains(s.events, "release") {

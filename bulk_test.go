@@ -193,9 +193,9 @@ func TestBulkRetriesByFibonacci(t *testing.T) {
 		b.know()
 		b.mustGet("https://example.com/", 503)
 		starts := b.starts()
-		for i, wait := range []time.Duration{1, 1, 2, 3, 5} {
-			if gap := starts[i+1].Sub(starts[i]); gap != wait*time.Second {
-				b.Errorf("try %d came after %v, want %v", i+2, gap, wait*time.Second)
+		for i, seconds := range []int{1, 1, 2, 3, 5} {
+			if gap := starts[i+1].Sub(starts[i]); gap != time.Duration(seconds)*time.Second {
+				b.Errorf("try %d came after %v, want %d s", i+2, gap, seconds)
 			}
 		}
 	})

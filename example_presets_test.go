@@ -59,7 +59,7 @@ func ExampleConservative() {
 		return
 	}
 	client := &http.Client{Transport: transport}
-	_, err = client.Post("https://example.com/search", "text/plain", nil) //nolint:bodyclose // there is no response
+	_, err = client.Post("https://example.com/search", "text/plain", nil)
 	fmt.Println(errors.Is(err, politeness.ErrDisallowed), err)
 	// Output:
 	// true Post "https://example.com/search": politeness: example.com: rule: refused by rule: public pages only: method POST is neither GET nor HEAD

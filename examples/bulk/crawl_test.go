@@ -406,7 +406,7 @@ func TestTimeoutIsOfTheExchangeNotOfTheWait(t *testing.T) {
 	defer server.Close()
 	defer close(held)
 	client := &http.Client{Transport: exchangeTimeout{server.Client().Transport, 50 * time.Millisecond}}
-	if _, err := client.Get(server.URL + "/header"); !errors.Is(err, errTimeout) { //nolint:bodyclose // there is none
+	if _, err := client.Get(server.URL + "/header"); !errors.Is(err, errTimeout) {
 		t.Errorf("no header: %v", err)
 	}
 	resp, err := client.Get(server.URL + "/body")

@@ -23,7 +23,8 @@ var tables = []struct {
 	},
 	{
 		"index", "\ufeff" + `<sitemapindex><sitemap><loc>https://example.com/a.xml.gz</loc></sitemap><sitemap><loc>https://example.com/b.xml</loc></sitemap></sitemapindex>`,
-		nil, []string{"https://example.com/a.xml.gz", "https://example.com/b.xml"},
+		nil,
+		[]string{"https://example.com/a.xml.gz", "https://example.com/b.xml"},
 	},
 	{"lines", "https://example.com/a\r\nnot a URL\n\nhttps://example.com/b", []string{"https://example.com/a", "https://example.com/b"}, nil},
 	{"other charset", `<?xml version="1.0" encoding="ISO-8859-1"?><urlset><url><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, nil},
