@@ -1,0 +1,130 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// robotsTxt has as many rules as that of the median site.
+const robotsTxt = `User-agent: *
+Disallow: /wp-admin/
+Allow: /wp-admin/admin-ajax.php
+Disallow: /search
+Disallow: /cart/
+Disallow: /checkout/
+Disallow: /account/
+Disallow: /*?sort=
+Disallow: /cgi-bin/
+
+Sitemap: https://example.com/sitemap.xml
+`
+
+const page = "https://example.com/articles/2026/some-page"
+
+// instant is a transport that answers at once, from memory, with a body or without.
+type instant struct{ body bool }
+
+// header is shared by all of instant's responses: nobody in between may write to it.
+var header = http.Header{"Content-Type": {"text/html"}}
+
+func (t instant) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: req}
+	switch {
+	case strings.HasSuffix(req.URL.Path, "/robots.txt"):
+		resp.Body = io.NopCloser(strings.NewReader(robotsTxt))
+	case t.body:
+		resp.Body = io.NopCloser(strings.NewReader("hello"))
+	}
+	return resp, nil
+}
+
+// A site is a transport to one host that notes when requests for pages reach it. It answers after
+// latency, with 404 for robots.txt. If blocks is set, its first request opens a window of that
+// length, from its answer on, in which everybody is told to stay away with 429 and Retry-After, and
+// the first request after the window opens another one.
+type site struct {
+	latency time.Duration
+	blocks  time.Duration
+
+	mu      sync.Mutex
+	begin   time.Time
+	windows []window
+	starts  []start
+	closed  bool
+}
+
+// A window is a time in which nobody should come, from its first refusal on.
+type window struct{ from, to time.Time }
+
+type start struct {
+	at   time.Time
+	into bool // a window
+}
+
+func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: req}
+	if strings.HasSuffix(req.URL.Path, "/robots.txt") {
+		resp.StatusCode = http.StatusNotFound
+		return resp, nil
+	}
+	opens := s.arrive(time.Now())
+	if s.latency > 0 {
+		t := time.NewTimer(s.latency)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
+	}
+	if s.blocks > 0 {
+		resp.StatusCode = http.StatusTooManyRequests
+		resp.Header.Set("Retry-After", s.refuse(opens))
+	} else {
+		resp.Body = io.NopCloser(strings.NewReader("hello"))
+	}
+	return resp, nil
+}
+
+// arrive notes a start, and reports whether its answer opens a window.
+func (s *site) arrive(now time.Time) (opens bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.begin.IsZero() {
+		s.begin = now
+	}
+	into := false
+	if n := len(s.windows); n == 0 || !s.windows[n-1].to.IsZero() && now.After(s.windows[n-1].to) {
+		// A window without an end is one whose first refusal is on its way.
+		s.windows = append(s.windows, window{})
+		opens = s.blocks > 0
+	} else if w := s.windows[n-1]; !w.from.IsZero() {
+		into = true
+	}
+	s.starts = append(s.starts, start{now, into && s.blocks > 0})
+	return opens
+}
+
+// refuse returns the Retry-After of a refusal that is sent now: what is left of the window, in whole
+// seconds and never less than it is.
+func (s *site) refuse(opens bool) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	w := &s.windows[len(s.windows)-1]
+	if opens {
+		w.from, w.to = now, now.Add(s.blocks)
+	}
+	left := s.blocks
+	if !w.to.IsZero() {
+		left = max(0, w.to.Sub(now))
+	}
+	return strconv.Itoa(int((left + time.Second - 1) / time.Second))
+}

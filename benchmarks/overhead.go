@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-politeness/politeness/benchmarks/internal/plot"
+	"github.com/go-politeness/politeness/benchmarks/rivals"
+)
+
+// unpaced is what everybody keeps to where only the bookkeeping is to be measured.
+var unpaced = rivals.Terms{Slots: 2}
+
+func overheadSection() section {
+	return section{
+		name: "overhead", title: "Overhead: time added to a request", run: runOverhead,
+		rivals: []string{rivals.Bare, rivals.Politeness, rivals.DIY, rivals.Failsafe, rivals.Retryable, rivals.Colly, rivals.Fetchbot},
+	}
+}
+
+const (
+	wantAdded        = 1000.0 // ns added to a round trip, at most
+	wantOfDIY        = 1. / 2 // share of what the DIY stack adds
+	wantOfFailsafe   = 1. / 6 // share of what failsafe-go adds
+	wantAllocs       = 1      // added
+	wantAllocsOfBody = 2      // where a body is wrapped
+)
+
+func runOverhead(b *bench) (result, error) {
+	r := result{
+		what: "What is added to a transport that answers at once from memory. `politeness` has every stage on: robots.txt, slots and delay, a budget of pages, bytes and time, three records of evidence for each request, handed to a callback. " +
+			"`x/time/rate` is what a careful programmer puts together: a `sync.Map` of limiters with a channel semaphore each, and robots.txt by temoto; no budget, no evidence. " +
+			"`failsafe-go` is its own HTTP transport with retry policy, smooth rate limiter and bulkhead; `go-retryablehttp` only retries.",
+		read: "Less is better. “Added” is the median over the rounds of the difference to the bare transport in the same round. " +
+			"The second table is the whole way of a program: making the request, `http.Client` or crawler, reading the body; what it says of colly and fetchbot includes what they do besides (parsing the URL again, copying the body, goroutines and channels).",
+		limits: "Nothing is sent: a real request costs at least 50 µs of kernel and network, so here are differences that matter to the processor's bill, not to the crawl's speed. " +
+			"One host, one goroutine; the heap is all but empty, so a garbage collection is cheap but frequent. " +
+			"The request is signed with the crawler's User-Agent already; where politeness has to sign a clone, that is the row “to be signed”.",
+	}
+	trips := plot.Bars{Title: "Time added to a round trip", Subtitle: "over a transport that answers at once; one host, one goroutine", Format: duration}
+	goals := table{caption: "Against what is wanted:", header: []string{"of a round trip", "measured", "wanted", ""}}
+	for _, kind := range []struct {
+		name string
+		base instant
+	}{{"no body", instant{}}, {"body read", instant{body: true}}} {
+		all, err := roundTrips(b, kind.base)
+		if err != nil {
+			return r, err
+		}
+		b.raw("RoundTrip", kind.name, all)
+		t := table{
+			caption: fmt.Sprintf("`RoundTrip`, %s:", kind.name),
+			header:  []string{"by", "time", "added", "added / politeness's", "allocations added", "bytes added"},
+		}
+		bare, ours := all[0], all[1]
+		group := plot.Group{Name: kind.name}
+		for i, s := range all {
+			if i == 0 {
+				t.add(s.by, duration(s.median()))
+				continue
+			}
+			t.add(s.by, duration(s.median()), duration(s.added(bare)), times(s.added(bare)/ours.added(bare)),
+				fmt.Sprintf("%.0f", s.allocs-bare.allocs), size(s.bytes-bare.bytes))
+			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.added(bare), Ours: i <= 2})
+		}
+		trips.Groups = append(trips.Groups, group)
+		r.tables = append(r.tables, t)
+
+		added, allocs, allowed := ours.added(bare), ours.allocs-bare.allocs, wantAllocs
+		if kind.base.body {
+			allowed = wantAllocsOfBody
+		}
+		goals.add(kind.name+", added time", duration(added), "≤ "+duration(wantAdded), verdict(added <= wantAdded))
+		goals.add(kind.name+", allocations", fmt.Sprintf("%.0f", allocs), fmt.Sprintf("≤ %d", allowed), verdict(allocs < float64(allowed)+0.5))
+		for _, of := range []struct {
+			s     samples
+			share float64
+		}{{all[3], wantOfDIY}, {all[4], wantOfFailsafe}} {
+			share := added / of.s.added(bare)
+			goals.add(kind.name+", of what "+of.s.by+" adds", fmt.Sprintf("%.0f %%", 100*share),
+				fmt.Sprintf("≤ %.0f %%", 100*of.share), verdict(share <= of.share))
+		}
+	}
+	r.tables = append(r.tables, goals)
+
+	all, err := fetches(b)
+	if err != nil {
+		return r, err
+	}
+	b.raw("Fetch", "body", all)
+	t := table{caption: "A fetch, from the URL to the last byte:", header: []string{"by", "time", "/ net/http", "allocations", "bytes"}}
+	for _, s := range all {
+		t.add(s.by, duration(s.median()), times(s.times(all[0])), fmt.Sprintf("%.0f", s.allocs), size(s.bytes))
+	}
+	r.tables = append(r.tables, t)
+	r.plots = []figure{{"overhead", "Bars: time added to a round trip by each transport", trips}}
+	return r, nil
+}
+
+// roundTrips measures the bare transport, politeness twice, and the transports of others.
+func roundTrips(b *bench, base instant) ([]samples, error) {
+	ours, err := rivals.NewPoliteness(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	unsigned, err := rivals.NewPoliteness(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	ops := make([]op, 0, 6)
+	for _, c := range []struct {
+		by     string
+		rt     http.RoundTripper
+		signed bool
+	}{
+		{rivals.Bare, base, true},
+		{rivals.Politeness, ours, true},
+		{rivals.Politeness + ", to be signed", unsigned, false},
+		{rivals.DIY, rivals.NewDIY(base, unpaced), true},
+		{rivals.Failsafe, rivals.NewFailsafe(base, unpaced), true},
+		{rivals.Retryable, rivals.NewRetryable(base), true},
+	} {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, page, nil)
+		if err != nil {
+			return nil, err
+		}
+		if c.signed {
+			req.Header.Set("User-Agent", rivals.UserAgent)
+		}
+		buf := make([]byte, 512)
+		ops = append(ops, op{c.by, func(n int) error {
+			for range n {
+				if err := roundTrip(c.rt, req, buf); err != nil {
+					return fmt.Errorf("%s: %w", c.by, err)
+				}
+			}
+			return nil
+		}})
+	}
+	return b.interleave(ops)
+}
+
+func roundTrip(rt http.RoundTripper, req *http.Request, buf []byte) error {
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	for err == nil {
+		_, err = resp.Body.Read(buf)
+	}
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+// fetches measures whole programs.
+func fetches(b *bench) ([]samples, error) {
+	base := instant{body: true}
+	ours, err := rivals.NewPoliteness(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	colly, err := rivals.NewColly(base, unpaced)
+	if err != nil {
+		return nil, err
+	}
+	var ops []op
+	for _, c := range []struct {
+		by string
+		f  rivals.Fetcher
+	}{
+		{rivals.Bare, rivals.Client(base)},
+		{rivals.Politeness, rivals.Client(ours)},
+		{rivals.DIY, rivals.Client(rivals.NewDIY(base, unpaced))},
+		{rivals.Failsafe, rivals.Client(rivals.NewFailsafe(base, unpaced))},
+		{rivals.Retryable, rivals.Client(rivals.NewRetryable(base))},
+		{rivals.Colly, colly},
+		{rivals.Fetchbot, rivals.NewFetchbot(base, unpaced)},
+	} {
+		defer c.f.Close()
+		ops = append(ops, op{c.by, func(n int) error {
+			for range n {
+				if err := c.f.Get(context.Background(), page); err != nil {
+					return fmt.Errorf("%s: %w", c.by, err)
+				}
+			}
+			return nil
+		}})
+	}
+	return b.interleave(ops)
+}

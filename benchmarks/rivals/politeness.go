@@ -1,0 +1,32 @@
+package rivals
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// NewPoliteness wraps base with every stage on: robots.txt, slots and delay, a budget of pages, bytes
+// and time that never ends, and evidence.
+func NewPoliteness(base http.RoundTripper, t Terms) (http.RoundTripper, error) {
+	hosts, err := hostlimit.New(hostlimit.Config{Concurrency: t.Slots, Delay: hostlimit.Delay{Min: t.gap()}})
+	if err != nil {
+		return nil, err
+	}
+	ev := t.Evidence
+	if ev == nil {
+		ev = evidence.Func(func(context.Context, evidence.Decision) {})
+	}
+	return politeness.New(politeness.Config{
+		UserAgent: UserAgent,
+		Base:      base,
+		Hosts:     hosts,
+		Budget:    budget.New(budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour}),
+		Evidence:  ev,
+	})
+}
