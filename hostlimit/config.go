@@ -44,7 +44,7 @@ type Config struct {
 	// backoff.Refusals to count more than status 429.
 	Backoff backoff.Policy
 
-	// MaxHosts is the number of keys kept; 0: 1,000,000. It bounds idle keys only:
+	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only:
 	// one that owes anything (a slot, a delay, a block, a counter) is kept
 	// whatever MaxHosts says.
 	MaxHosts int
