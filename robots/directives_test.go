@@ -158,3 +158,28 @@ func TestMetaReturnsTheReadersError(t *testing.T) {
 		t.Errorf("got %v, %v", d, err)
 	}
 }
+
+// FuzzMeta holds that a page says the same however it arrives, that its end adds nothing to
+// what a scanner that is done has found, and that what a tag says can be read back.
+func FuzzMeta(f *testing.F) {
+	for _, c := range metaCases {
+		f.Add(c.page, uint16(len(c.page)/2))
+	}
+	f.Fuzz(func(t *testing.T, page string, cut uint16) {
+		whole, err := robots.ReadMeta(strings.NewReader(page), "FooBot")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := robots.NewMetaScanner("FooBot")
+		at := min(int(cut), len(page))
+		io.WriteString(s, page[:at])
+		done, found := s.Done(), s.Directives()
+		io.WriteString(s, page[at:])
+		if got := s.Directives(); got.String() != whole.String() || done && got.String() != found.String() {
+			t.Errorf("%q cut at %d: %v, then %v; whole: %v", page, at, found, got, whole)
+		}
+		if again := robots.ParseTags([]string{whole.String()}); again.String() != whole.String() {
+			t.Errorf("%v read back is %v", whole, again)
+		}
+	})
+}
