@@ -130,3 +130,48 @@ func TestRetryLeavesTheRequestOfTheTryBeforeAlone(t *testing.T) {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 }
+
+// Every response that nobody sees is drained and closed, the last one is the
+// caller's.
+func TestRetryDrainsAndClosesEveryDiscardedResponse(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 3}}, func(b *bubble) {
+		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = w.Write(make([]byte, 10_000))
+		}))
+		b.know()
+		resp, err := b.client.Get("https://example.com/")
+		if err != nil {
+			b.Fatal(err)
+		}
+		requests := b.web.Requests()[1:]
+		for i, r := range requests {
+			if last := i == len(requests)-1; last != r.End.IsZero() || !last && r.Bytes != 10_000 {
+				b.Errorf("try %d: ended %v, %d bytes read", i+1, r.End, r.Bytes)
+			}
+		}
+		if body, err := io.ReadAll(resp.Body); err != nil || len(body) != 10_000 {
+			b.Errorf("the last response: %d bytes, %v", len(body), err)
+		}
+		resp.Body.Close()
+	})
+}
+
+// A discarded body without end is cut, not read.
+func TestRetryCutsADiscardedBodyThatIsLong(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.InTurn(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusInternalServerError)
+			for chunk := make([]byte, 32<<10); ; {
+				if _, err := w.Write(chunk); err != nil {
+					return
+				}
+			}
+		}), politenesstest.Text("page")))
+		b.know()
+		b.mustGet("https://example.com/", 200)
+		if n := b.web.Requests()[1].Bytes; n > 64<<10 {
+			b.Errorf("%d bytes of it were read", n)
+		}
+	})
+}
