@@ -1,0 +1,201 @@
+package politeness_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// exampleWeb is what the examples crawl in place of the real web.
+func exampleWeb() *politenesstest.Web {
+	web := politenesstest.NewWeb()
+	web.Site("https://example.com").
+		Robots("User-agent: *\nDisallow: /private\nAllow: /private/press/\nCrawl-delay: 10\n").
+		Handle("/", politenesstest.Text("hello"))
+	web.Site("https://example.org").
+		Page("/", "hello")
+	return web
+}
+
+// One line around a client. The second request is refused before anything is sent.
+func ExampleNew() {
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(), // leave it out for the real web
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: t}
+
+	for _, url := range []string{"https://example.org/", "https://example.com/private/diary"} {
+		resp, err := client.Get(url)
+		var refused *politeness.Error
+		switch {
+		case errors.As(err, &refused):
+			fmt.Println(refused.Stage, errors.Is(err, politeness.ErrDisallowed))
+			fmt.Println(refused)
+		case err != nil:
+			fmt.Println(err)
+		default:
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close() // gives the host's slot back
+			fmt.Println(resp.Status, string(body), err)
+		}
+	}
+	// Output:
+	// 200 OK hello <nil>
+	// robots true
+	// politeness: example.com: robots: disallowed by robots.txt, line 2, group "*": Disallow: /private
+}
+
+// Everything that is wrong with a Config is said at once.
+func ExampleNew_incorrect() {
+	_, err := politeness.New(politeness.Config{
+		UserAgent: "Mozilla/5.0",                                       // names no crawler that anybody could write to
+		From:      "the crawler's owner",                               // is no mail address
+		Retry:     politeness.Retry{Max: -1},                           // 0 is never
+		Response:  politeness.ResponseLimits{Accept: []string{"html"}}, // text/html
+	})
+	fmt.Println(err)
+	// Output:
+	// politeness: Config.UserAgent: "Mozilla/5.0" has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)
+	// politeness: Config.From: "the crawler's owner" is not a mail address: mail: no angle-addr
+	// politeness: Config.Retry: Max is negative: -1
+	// politeness: Config.Response: Accept[0]: "html" is not a media type such as text/html, text/* or */*
+}
+
+// Why is a URL skipped? The verdict names the rule, as it is written in robots.txt.
+func ExampleTransport_Check() {
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, path := range []string{"/", "/private/diary", "/private/press/2026"} {
+		v, err := t.Check(context.Background(), "https://example.com"+path)
+		if err != nil {
+			fmt.Println(err) // nothing could be decided
+			continue
+		}
+		fmt.Printf("%-20s %-5v %q line %d of group %s\n", path, v.Allowed, v.Rule, v.Line, v.Group)
+	}
+	// Output:
+	// /                    true  "" line 0 of group *
+	// /private/diary       false "Disallow: /private" line 2 of group *
+	// /private/press/2026  true  "Allow: /private/press/" line 3 of group *
+}
+
+// The URLs of a sitemap, before they are queued.
+func ExampleTransport_Filter() {
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	allowed, err := t.Filter(context.Background(), []string{
+		"https://example.com/a", "https://example.com/private/b", "https://example.org/c", "mailto:bot@example.com",
+	})
+	fmt.Println(allowed)
+	fmt.Println(err) // those about which nothing could be decided
+	// Output:
+	// [https://example.com/a https://example.org/c]
+	// politeness: request: scheme "mailto" is neither http nor https
+}
+
+// A frontier has many hosts and few workers. It takes up a URL when its host is
+// ready, instead of letting a worker wait.
+func ExampleTransport_Next() {
+	hosts, err := hostlimit.New(hostlimit.Config{
+		MaxWait: time.Second, // should a worker be too early: refuse it with RetryAt
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(),
+		Hosts:     hosts,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	if _, err := t.Check(ctx, "https://example.com/"); err != nil { // fetches robots.txt, which is a start, too
+		fmt.Println(err)
+	}
+
+	for _, url := range []string{"https://example.org/", "https://example.com/", "https://example.com/private/diary"} {
+		at, err := t.Next(ctx, url)
+		switch {
+		case errors.Is(err, politeness.ErrDisallowed):
+			fmt.Println(url, "is disallowed")
+		case err != nil:
+			fmt.Println(err)
+		case time.Until(at) > 0:
+			fmt.Println(url, "later") // in 10 s, by its Crawl-delay
+		default:
+			fmt.Println(url, "now")
+		}
+	}
+	// Output:
+	// https://example.org/ now
+	// https://example.com/ later
+	// https://example.com/private/diary is disallowed
+}
+
+// What the crawl is doing right now. The page is for people; programs ask for JSON.
+func ExampleStatusHandler() {
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(),
+		Budget:    budget.New(budget.Limits{Pages: 200}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/debug/politeness", politeness.StatusHandler(t)) // on a port that only you can reach
+
+	client := &http.Client{Transport: t}
+	resp, err := client.Get("https://example.org/")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close() // until then it holds a slot
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/politeness?format=json", http.NoBody))
+	var status politeness.Status
+	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
+		fmt.Println(err)
+	}
+	for _, h := range status.Hosts {
+		fmt.Printf("%s: %d of %d slots\n", h.Host, h.SlotsUsed, h.Slots)
+	}
+	fmt.Printf("%d of %d pages\n", status.Budget.Pages, status.Budget.MaxPages)
+	// Output:
+	// example.org: 1 of 2 slots
+	// 1 of 200 pages
+}
