@@ -158,6 +158,28 @@ func TestConservativeSlowsAHostDownFor15MinutesDoublingTo24h(t *testing.T) {
 	}
 }
 
+// A Retry-After lengthens a slowdown and never shortens it.
+func TestConservativeSlowdownIsNeverShortenedByRetryAfter(t *testing.T) {
+	for retryAfter, want := range map[string][2]time.Duration{
+		"5":     {15*time.Minute + 90*time.Second, 18 * time.Minute},
+		"soon":  {15*time.Minute + 90*time.Second, 18 * time.Minute},
+		"36000": {10 * time.Hour, 10 * time.Hour},
+	} {
+		acceptance(t, conservative, func(b *bubble) {
+			b.site.Handle("/", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", retryAfter))
+			b.mustGet("https://example.com/1", http.StatusTooManyRequests)
+			b.mustGet("https://example.com/2", http.StatusTooManyRequests)
+			starts := b.starts()
+			if gap := starts[1].Sub(starts[0]); !within(gap, want[0], want[1]) {
+				b.Errorf("Retry-After: %s: a slowdown of %v, want %v to %v", retryAfter, gap, want[0], want[1])
+			}
+			if d := b.log.Decisions(evidence.HostBlocked)[0]; (d.Reason == "by Retry-After") != (retryAfter == "36000") {
+				b.Errorf("Retry-After: %s: record %+v", retryAfter, d)
+			}
+		})
+	}
+}
+
 // The jitter is random, so that crawlers don't come back together.
 func TestConservativeJitterIsRandom(t *testing.T) {
 	seen := map[time.Duration]bool{}

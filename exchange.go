@@ -73,7 +73,7 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, now time.Time) {
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until
 		d.Reason = "by the backoff policy"
-		if outcome.RetryAfter > 0 {
+		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second { // the longer of the two, or the only one
 			d.Reason = "by Retry-After"
 		}
 	} else {

@@ -36,8 +36,8 @@ func SiteAudit(userAgent string) Config {
 // Conservative is the policy of a research crawler: one request at a time per
 // host, 3 s apart or crawl-delay where that is longer; 403 and 429 slow a host
 // down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or
-// for as long as the host asks by Retry-After; robots.txt is kept for 1 h, and
-// nothing is fetched for 5 minutes while it can't be had. The User-Agent must hold
+// for as long as the host asks by Retry-After where that is longer; robots.txt is
+// kept for 1 h, and nothing is fetched for 5 minutes while it can't be had. The User-Agent must hold
 // product, version and a mail address: New refuses any other. Public pages
 // only, see PublicOnly. WithEnv reads the ROBOTS_ variables. To cache pages, put an RFC 9111
 // cache around the Transport: what it has costs no turn and no page.
@@ -51,6 +51,7 @@ func Conservative(userAgent string) Config {
 			Backoff: backoff.Refusals{
 				Policy:   backoff.Doubling{Start: 15 * time.Minute, Cap: 24 * time.Hour, Jitter: [2]float64{0.10, 0.20}},
 				Statuses: []int{http.StatusForbidden},
+				AtLeast:  true,
 				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
 			},
 		}),

@@ -14,6 +14,7 @@ type Refusals struct {
 	Statuses      []int         // statuses that count beside 429, such as 403, 503, 420, 509, 520 to 530; see Range
 	Network       bool          // whether an attempt without a response counts
 	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
+	AtLeast       bool          // a Retry-After that is shorter than what Policy says doesn't count; false: it takes Policy's place
 	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min
 }
 

@@ -24,6 +24,7 @@ type refusals struct {
 	policy        backoff.Policy
 	statuses      [16]uint64 // a bit for each status below 1024
 	network       bool
+	atLeast       bool
 	maxRetryAfter int64
 	forgive       int64
 }
@@ -46,6 +47,7 @@ func compileRefusals(p backoff.Policy) (refusals, error) {
 	r := refusals{
 		policy:        all,
 		network:       all.Network,
+		atLeast:       all.AtLeast,
 		maxRetryAfter: int64(cmp.Or(all.MaxRetryAfter, 24*time.Hour)),
 		forgive:       int64(cmp.Or(all.Forgive, 30*time.Minute)),
 	}
@@ -74,10 +76,11 @@ func (r *refusals) meaning(o Outcome) meaning {
 
 // stay returns the length of the block after the n-th refusal in a row.
 func (r *refusals) stay(n int, retryAfter time.Duration) int64 {
-	if retryAfter > 0 {
-		return min(int64(retryAfter), r.maxRetryAfter)
+	asked := min(int64(retryAfter), r.maxRetryAfter)
+	if asked > 0 && !r.atLeast {
+		return asked
 	}
-	return max(0, int64(r.policy.Delay(n)))
+	return max(asked, 0, int64(r.policy.Delay(n)))
 }
 
 // callerLeft reports whether err is the context's own error. The timeouts of
