@@ -1,0 +1,511 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/localsite"
+)
+
+const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
+
+// startProxy starts the proxy and returns its URL, and what audits its log once
+// all clients are done.
+func startProxy(t *testing.T) (proxyURL string, audit func() evidence.Report) {
+	t.Helper()
+	var log bytes.Buffer
+	proof := evidence.JSONLines(&log)
+	transport, err := newTransport(agent, proof, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(newProxy(transport))
+	t.Cleanup(server.Close)
+	return server.URL, func() evidence.Report {
+		t.Helper()
+		server.Close() // waits for the handlers, and so for the last records
+		if err := proof.Close(); err != nil {
+			t.Fatal(err)
+		}
+		report, err := evidence.Audit(&log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !report.OK() {
+			t.Error(report)
+		}
+		return report
+	}
+}
+
+// through returns a client of the proxy that follows no redirects.
+func through(t *testing.T, proxy string) *http.Client {
+	t.Helper()
+	u, err := url.Parse(proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{Proxy: http.ProxyURL(u)}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// want is what the paths of localsite are answered by, if each is asked for once.
+var want = map[string]int{
+	"/a": 200, "/b": 200, "/c": 200, "/d": 200, "/moved": 301, "/trap": 302, "/busy": 429, "/private/diary": 403,
+}
+
+// checkSite holds what the site saw against want.
+func checkSite(t *testing.T, s *localsite.Site, report evidence.Report) {
+	t.Helper()
+	for path, status := range want {
+		times := 1
+		if status == http.StatusForbidden {
+			times = 0
+		}
+		if n := len(s.Visits(path)); n != times {
+			t.Errorf("%s was asked for %d times, not %d", path, n, times)
+		}
+	}
+	for _, v := range s.Visits() {
+		if got := v.Header.Get("User-Agent"); got != agent {
+			t.Errorf("%s was asked for by %q", v.Target, got)
+		}
+	}
+	if n := s.MostInFlight(); n > 2 {
+		t.Errorf("%d requests at once", n)
+	}
+	if logged, seen := report.Records[evidence.Started], len(s.Visits()); logged != seen {
+		t.Errorf("the log knows of %d requests, the site of %d", logged, seen)
+	}
+}
+
+func TestGoClient(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	proxy, audit := startProxy(t)
+	client := through(t, proxy)
+	var group sync.WaitGroup
+	for path, status := range want {
+		group.Go(func() {
+			resp, err := client.Get(s.URL + path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil || resp.StatusCode != status {
+				t.Errorf("%s: status %d, not %d; %v", path, resp.StatusCode, status, err)
+			}
+			if refused := status == http.StatusForbidden; ours(resp.Header) != refused || bytes.Contains(body, []byte("Disallow: /private")) != refused {
+				t.Errorf("%s: Proxy-Status %q, %s", path, resp.Header.Get("Proxy-Status"), body)
+			}
+		})
+	}
+	group.Wait()
+	checkSite(t, s, audit())
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	if err := demo(t.Context(), &out, agent); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "403 Forbidden, by the proxy") || !strings.Contains(out.String(), "No violation") {
+		t.Error(out.String())
+	}
+}
+
+// curl runs curl, or reports that this machine has none: the Go client has been
+// through the same.
+func curl(t *testing.T, args ...string) (output string, ok bool) {
+	t.Helper()
+	path, err := exec.LookPath("curl")
+	if err != nil {
+		t.Log(err)
+		return "", false
+	}
+	cmd := exec.CommandContext(t.Context(), path, append([]string{"--disable", "--silent", "--show-error", "--noproxy", ""}, args...)...)
+	cmd.Env = []string{} // no http_proxy of this machine
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %v\n%s", cmd, err, out)
+	}
+	return string(out), true
+}
+
+func TestCurl(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	proxy, audit := startProxy(t)
+	args := []string{"--proxy", proxy, "--parallel", "--write-out", `%{http_code} %{url_effective}\n`}
+	for path := range want {
+		args = append(args, s.URL+path, "--output", "/dev/null")
+	}
+	out, ok := curl(t, args...)
+	report := audit()
+	if !ok {
+		return
+	}
+	for path, status := range want {
+		if line := fmt.Sprintf("%d %s%s\n", status, s.URL, path); !strings.Contains(out, line) {
+			t.Errorf("no %q in\n%s", line, out)
+		}
+	}
+	checkSite(t, s, report)
+}
+
+// https through a tunnel is refused, with a text that says why and what to do.
+func TestConnect(t *testing.T) {
+	proxy, audit := startProxy(t)
+	resp, err := through(t, proxy).Get("https://site.example/")
+	if err == nil {
+		resp.Body.Close()
+		t.Fatal("a tunnel was opened")
+	}
+	if !strings.Contains(err.Error(), http.StatusText(http.StatusMethodNotAllowed)) {
+		t.Errorf("error is %v", err)
+	}
+	answer := raw(t, proxy, "CONNECT site.example:443 HTTP/1.1\r\nHost: site.example:443\r\n\r\n")
+	defer answer.Body.Close()
+	body, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusMethodNotAllowed || answer.Header.Get("Allow") == "" || !ours(answer.Header) ||
+		!strings.Contains(string(body), "--request-target") {
+		t.Errorf("%v: %s", answer, body)
+	}
+	audit()
+}
+
+// raw sends a request as it is written.
+func raw(t *testing.T, server, request string) *http.Response {
+	t.Helper()
+	resp, _, _ := dialogue(t, server, request)
+	return resp
+}
+
+// dialogue is raw with the connection, and what was read of it beyond the response.
+func dialogue(t *testing.T, server, request string) (*http.Response, net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(server, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	reader := bufio.NewReader(conn)
+	resp, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, conn, reader
+}
+
+// An https URL in the open works: the proxy speaks TLS to the site.
+func TestHTTPSInTheOpen(t *testing.T) {
+	t.Parallel()
+	site := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			fmt.Fprint(w, "User-agent: *\nDisallow: /private\n")
+			return
+		}
+		fmt.Fprintf(w, "over TLS: %v, host %s", r.TLS != nil, r.Host)
+	}))
+	defer site.Close()
+	transport, err := politeness.New(politeness.Config{UserAgent: agent, Base: site.Client().Transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(newProxy(transport))
+	defer server.Close()
+	host := strings.TrimPrefix(site.URL, "https://")
+	page := "over TLS: true, host " + host
+
+	resp := raw(t, server.URL, fmt.Sprintf("GET %s/ HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", site.URL, host))
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); string(body) != page {
+		t.Errorf("%s: %s", resp.Status, body)
+	}
+	for path, want := range map[string]string{"/": page, "/private": "Disallow: /private"} {
+		out, ok := curl(t, "--proxy", server.URL, "--request-target", site.URL+path, "http://"+host+path)
+		if ok && !strings.Contains(out, want) {
+			t.Errorf("%s: %s", path, out)
+		}
+	}
+}
+
+func TestListenLoopback(t *testing.T) {
+	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "10.0.0.1:0", "169.254.0.1:0"} {
+		if l, err := listenLoopback(t.Context(), address); err == nil {
+			t.Errorf("listens on %s", l.Addr())
+			l.Close()
+		} else if !strings.Contains(err.Error(), "no loopback address") {
+			t.Error(err)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:0", "localhost:0", "127.3.2.1:0"} {
+		l, err := listenLoopback(t.Context(), address)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		l.Close()
+	}
+	if err := serve(t.Context(), t.Output(), "0.0.0.0:0", agent, "", 0); err == nil {
+		t.Error("serves on all addresses")
+	}
+}
+
+// lines passes on what is written to it.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// The program serves until it is told to end, and its log is whole then.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	file := filepath.Join(t.TempDir(), "crawl.jsonl")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told, done := make(lines), make(chan error)
+	go func() { done <- serve(ctx, told, "127.0.0.1:0", agent, file, 0) }()
+
+	_, proxy, _ := strings.Cut(strings.TrimSpace(<-told), "http_proxy=")
+	client := through(t, proxy)
+	resp, err := client.Get(s.URL + "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	client.CloseIdleConnections()
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	log, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	if report, err := evidence.Audit(log); err != nil || !report.OK() || report.Records[evidence.Fetched] != 2 {
+		t.Errorf("%v\n%v", err, report)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	soon := time.Now().Add(90*time.Second + 500*time.Millisecond)
+	for _, test := range []struct {
+		name       string
+		err        error
+		status     int
+		retryAfter string
+		kind       string
+	}{
+		{"robots.txt", &politeness.Error{Stage: politeness.StageRobots, Err: politeness.ErrDisallowed}, 403, "", "http_request_denied"},
+		{"robots.txt down", &politeness.Error{Stage: politeness.StageRobots, RetryAt: soon, Err: politeness.ErrDisallowed}, 503, "91", "http_request_denied"},
+		{"blocked", &politeness.Error{Stage: politeness.StageTurn, RetryAt: soon, Err: politeness.ErrBlocked}, 503, "91", "http_request_denied"},
+		{"busy", &politeness.Error{Stage: politeness.StageTurn, RetryAt: soon, Err: politeness.ErrBusy}, 503, "91", "http_request_denied"},
+		{"just now", &politeness.Error{Stage: politeness.StageTurn, RetryAt: time.Now(), Err: politeness.ErrBusy}, 503, "1", "http_request_denied"},
+		{"no slot", &politeness.Error{Stage: politeness.StageTurn, Err: politeness.ErrBusy}, 503, "", "http_request_denied"},
+		{"budget", &politeness.Error{Stage: politeness.StageBudget, Err: budget.ErrExceeded}, 403, "", "http_request_denied"},
+		{"no URL", &politeness.Error{Stage: politeness.StageRequest, Err: errors.New("no host")}, 400, "", "http_request_error"},
+		{"timeout", &politeness.Error{Stage: politeness.StageSend, Err: context.DeadlineExceeded}, 504, "", "connection_timeout"},
+		{"no network", &politeness.Error{Stage: politeness.StageSend, Err: errors.New(`dial "tcp": ünreachable`)}, 502, "", ""},
+		{"something else", io.ErrUnexpectedEOF, 502, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := httptest.NewRecorder()
+			refuse(w, nil, test.err)
+			status := w.Header().Get("Proxy-Status")
+			if w.Code != test.status || w.Header().Get("Retry-After") != test.retryAfter || !ours(w.Header()) {
+				t.Errorf("status %d, headers %v", w.Code, w.Header())
+			}
+			if test.kind != "" && !strings.Contains(status, "; error="+test.kind+"; details=") {
+				t.Errorf("Proxy-Status: %s", status)
+			}
+			if !strings.Contains(w.Body.String(), test.err.Error()) {
+				t.Errorf("body: %s", w.Body)
+			}
+		})
+	}
+	if got := quote(`dial "tcp" \ ünreachable` + "\n"); got != `"dial \"tcp\" \\ ?nreachable?"` {
+		t.Errorf("quoted: %s", got)
+	}
+}
+
+// What isn't meant for a proxy is no way into the network: a page in a browser can send
+// that much to loopback.
+func TestOriginForm(t *testing.T) {
+	proxy, audit := startProxy(t)
+	resp, err := http.Get(proxy + "/http://site.example/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest || !ours(resp.Header) {
+		t.Errorf("%v", resp)
+	}
+	audit()
+}
+
+// What belongs to the connection between program and proxy stays there, and the rest
+// passes as it is.
+func TestHeaders(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	s.Handle("/headers", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Connection", "X-Site-Hop")
+		w.Header().Set("X-Site-Hop", "1")
+		w.Header().Set("X-Site", "2")
+		w.Header().Set("Proxy-Status", "politeness; error=http_request_denied") // a lie
+		w.WriteHeader(http.StatusTeapot)
+	})
+	proxy, audit := startProxy(t)
+	target := s.URL + "/headers?a=1;b=%zz&&c"
+	resp := raw(t, proxy, "GET "+target+" HTTP/1.1\r\nHost: other.example\r\nUser-Agent: curl\r\nConnection: close, X-Hop\r\n"+
+		"X-Hop: 1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nKeep-Alive: 5\r\nX-End: 2\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Site-Hop") != "" || resp.Header.Get("X-Site") != "2" || ours(resp.Header) {
+		t.Errorf("%s: %v", resp.Status, resp.Header)
+	}
+	visits := s.Visits("/headers*")
+	if len(visits) != 1 || visits[0].Target != strings.TrimPrefix(target, s.URL) {
+		t.Fatalf("the site saw %v", visits)
+	}
+	seen := visits[0].Header
+	for name, want := range map[string]string{
+		"User-Agent": agent, "X-End": "2", "Via": "1.1 politeness",
+		"X-Hop": "", "Proxy-Connection": "", "Proxy-Authorization": "", "Keep-Alive": "", "X-Forwarded-For": "", "Accept-Encoding": "",
+	} {
+		if got := seen.Get(name); got != want {
+			t.Errorf("the site saw %s: %q, not %q", name, got, want)
+		}
+	}
+	audit()
+}
+
+// Bodies pass in both directions while they come.
+func TestStreaming(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	got, more := make(chan string), make(chan bool)
+	s.Handle("/upload", func(w http.ResponseWriter, r *http.Request) {
+		half := make([]byte, 5)
+		for range 2 {
+			if _, err := io.ReadFull(r.Body, half); err != nil {
+				t.Error(err)
+			}
+			got <- string(half)
+		}
+	})
+	s.Handle("/download", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "first")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Error(err)
+		}
+		<-more
+		fmt.Fprint(w, "other")
+	})
+	proxy, audit := startProxy(t)
+	client := through(t, proxy)
+
+	body, write := io.Pipe()
+	done := make(chan error)
+	go func() {
+		resp, err := client.Post(s.URL+"/upload", "text/plain", body)
+		if err == nil {
+			resp.Body.Close()
+		}
+		done <- err
+	}()
+	for _, half := range []string{"first", "other"} { // the second is written when the first has arrived
+		fmt.Fprint(write, half)
+		if arrived := <-got; arrived != half {
+			t.Errorf("%q arrived, not %q", arrived, half)
+		}
+	}
+	write.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+
+	resp, err := client.Get(s.URL + "/download")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	half := make([]byte, 5)
+	if _, err := io.ReadFull(resp.Body, half); err != nil {
+		t.Fatal(err)
+	}
+	more <- true
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || string(half)+string(rest) != "firstother" {
+		t.Errorf("%q, %q, %v", half, rest, err)
+	}
+	audit()
+}
+
+// A connection that is switched to another protocol, as to WebSocket, goes through.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	s.Handle("/echo", func(w http.ResponseWriter, _ *http.Request) {
+		conn, buffered, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		line, _ := buffered.ReadString('\n')
+		fmt.Fprint(conn, line)
+	})
+	proxy, audit := startProxy(t)
+	resp, conn, reader := dialogue(t, proxy, "GET "+s.URL+"/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatal(resp.Status)
+	}
+	fmt.Fprintln(conn, "hello")
+	if line, err := reader.ReadString('\n'); line != "hello\n" {
+		t.Errorf("echo of %q, %v", line, err)
+	}
+	conn.Close()
+	if report := audit(); report.Records[evidence.Fetched] != 2 { // robots.txt, and this
+		t.Errorf("the switched connection hasn't ended: %v", report.Records)
+	}
+}
