@@ -74,7 +74,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f := flag.NewFlagSet("bulk", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.StringVar(&o.mode, "mode", "sitemap", "where URLs come from: `sitemap`, links or direct")
-	f.StringVar(&o.db, "db", "bulk.sqlite", "SQLite `FILE` to write to")
+	f.StringVar(&o.db, "db", "", "SQLite `FILE` to write to; empty: bulk.sqlite, or a temporary one for the loopback sites")
 	f.StringVar(&o.agent, "agent", "BulkBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)", "User-Agent")
 	f.IntVar(&o.workers, "workers", 8, "worker threads, 1 to 32")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "for one exchange with a server; waits for a turn don't count")
@@ -121,6 +121,9 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		}
 		o.seeds = append(o.seeds, u)
 	}
+	if o.db == "" && len(o.seeds) > 0 {
+		o.db = "bulk.sqlite"
+	}
 	return o, errors.Join(errs...)
 }
 
@@ -144,7 +147,9 @@ func demo(ctx context.Context, out io.Writer, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	o.db, o.seeds = filepath.Join(dir, "bulk.sqlite"), sites.URLs()
+	if o.seeds = sites.URLs(); o.db == "" {
+		o.db = filepath.Join(dir, "bulk.sqlite")
+	}
 
 	fmt.Fprintln(out, "Two sites on loopback, by their sitemaps:")
 	if err := crawl(ctx, out, o); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -9,7 +10,8 @@ import (
 
 func TestProgram(t *testing.T) {
 	t.Parallel()
-	o, err := parseFlags(nil, io.Discard)
+	file := filepath.Join(t.TempDir(), "demo.sqlite")
+	o, err := parseFlags([]string{"-db", file}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +34,9 @@ func TestProgram(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(out.String())
+	}
+	if n := len(rows(t, file)); n != 11 { // by path, and both sites have a "/"
+		t.Errorf("the file has %d paths, want 11", n)
 	}
 }
 
