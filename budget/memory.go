@@ -54,7 +54,7 @@ func (m *Memory) Limits() Limits { return m.limits }
 func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.refuse(time.Now(), start, host); err != nil {
+	if err := m.refuse(m.elapsed(), start, host); err != nil {
 		return err
 	}
 	return nil
@@ -64,11 +64,11 @@ func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	if err := m.refuse(now, now, host); err != nil {
+	used := m.elapsed()
+	if err := m.refuse(used, time.Time{}, host); err != nil {
 		return nil, err
 	}
-	warnings := m.start(now)
+	warnings := m.start(used)
 
 	m.pages++
 	if m.pages >= m.warnAt.pages && !m.warned.pages {
@@ -138,7 +138,7 @@ func (m *Memory) SettleBytes(_ context.Context, taken, read int64) []Warning {
 	if read == 0 {
 		return nil
 	}
-	warnings := m.start(time.Now())
+	warnings := m.start(m.elapsed())
 	m.bytes += read
 	if m.bytes >= m.warnAt.bytes && !m.warned.bytes {
 		m.warned.bytes = true
@@ -156,16 +156,18 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 		Pages:   m.pages,
 		Bytes:   m.bytes,
 		Started: m.started,
-		Elapsed: m.elapsed(time.Now()),
+		Elapsed: m.elapsed(),
 	}, nil
 }
 
 // refuse returns the first limit that stands against a page of host that
-// starts at the given time, nil if none does.
-func (m *Memory) refuse(now, start time.Time, host string) *Error {
+// starts at the given time, now if it is zero, nil if none does.
+func (m *Memory) refuse(used time.Duration, start time.Time, host string) *Error {
 	if limit := m.limits.Duration; limit != 0 {
-		used := m.elapsed(now)
-		ahead := min(max(start.Sub(now), 0), math.MaxInt64-used) // Sub saturates; used on top must not wrap
+		ahead := time.Duration(0)
+		if !start.IsZero() {
+			ahead = min(max(time.Until(start), 0), math.MaxInt64-used) // Until saturates; used on top must not wrap
+		}
 		if used+ahead >= limit {
 			return &Error{Limit: Time, Used: seconds(used), Want: seconds(used+ahead) - seconds(used), Max: seconds(limit)}
 		}
@@ -185,11 +187,10 @@ func (m *Memory) refuse(now, start time.Time, host string) *Error {
 }
 
 // start starts the clock if it doesn't run yet, and warns when the time is nearly up.
-func (m *Memory) start(now time.Time) []Warning {
+func (m *Memory) start(used time.Duration) []Warning {
 	if m.started.IsZero() {
-		m.started = now
+		m.started = time.Now()
 	}
-	used := m.elapsed(now)
 	if int64(used) < m.warnAt.duration || m.warned.duration {
 		return nil
 	}
@@ -197,11 +198,13 @@ func (m *Memory) start(now time.Time) []Warning {
 	return []Warning{{Limit: Time, Used: seconds(used), Max: seconds(m.limits.Duration)}}
 }
 
-func (m *Memory) elapsed(now time.Time) time.Duration {
+// elapsed is the time since the first page or byte. Reading the clock costs more
+// than all the rest of a page, and Since only half as much as Now.
+func (m *Memory) elapsed() time.Duration {
 	if m.started.IsZero() {
 		return 0
 	}
-	return now.Sub(m.started)
+	return time.Since(m.started)
 }
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
