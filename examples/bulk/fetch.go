@@ -16,8 +16,13 @@ import (
 
 // fetch asks for raw, by what is known of it where that helps. It returns nil if
 // the run was interrupted.
-func (c *crawler) fetch(ctx context.Context, raw string, old *page) (*page, outcome) {
-	p := &page{URL: raw, SURT: surt(raw), CrawlTime: time.Now()}
+func (c *crawler) fetch(ctx context.Context, raw string, old *page) (got *page, _ outcome) {
+	p := &page{URL: raw, SURT: surt(raw)}
+	defer func() {
+		if got != nil {
+			got.CrawlTime = time.Now() // when it was over, not when it got in line
+		}
+	}()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, raw, nil)
 	if err != nil {
 		return p.failed(old, err), outcomeFailed
@@ -50,7 +55,7 @@ func (c *crawler) fetch(ctx context.Context, raw string, old *page) (*page, outc
 	switch {
 	case resp.StatusCode == http.StatusNotModified && old != nil:
 		confirmed := *old
-		confirmed.CrawlTime, confirmed.Error = p.CrawlTime, ""
+		confirmed.Error = ""
 		return &confirmed, outcomeUnchanged
 	case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500:
 		return p.failed(old, errors.New(resp.Status)), outcomeFailed // five retries didn't help
@@ -62,7 +67,7 @@ func (c *crawler) fetch(ctx context.Context, raw string, old *page) (*page, outc
 	if directives != (robots.Directives{}) {
 		p.Directives, p.NoFollow = directives.String(), directives.NoFollow
 	}
-	if directives.NoIndexAt(p.CrawlTime) {
+	if directives.NoIndexAt(time.Now()) {
 		return p, outcomeNoIndex // its body isn't kept
 	}
 	sum := sha256.Sum256(body)
@@ -92,7 +97,7 @@ func (p *page) failed(old *page, err error) *page {
 	if old != nil {
 		kept = *old
 	}
-	kept.Status, kept.CrawlTime, kept.Error = p.Status, p.CrawlTime, err.Error()
+	kept.Status, kept.Error = p.Status, err.Error()
 	return &kept
 }
 

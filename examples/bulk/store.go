@@ -236,7 +236,7 @@ func (s *store) Save(ctx context.Context, origin string, r robotscache.Record) e
 
 // show prints what a crawl has left in the file.
 func show(ctx context.Context, out io.Writer, file string) (err error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?mode=ro")
+	db, err := sql.Open("sqlite", "file:"+file)
 	if err != nil {
 		return err
 	}
