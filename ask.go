@@ -28,11 +28,11 @@ func (trip *trip) ask() error {
 // refusal is the error of a verdict that doesn't allow.
 func (trip *trip) refusal() error {
 	if trip.entry.Denied {
-		return trip.fail(StageRobots, trip.entry.Expires, &robotsError{why: "robots.txt can't be had: " + trip.entry.Reason})
+		return trip.fail(StageRobots, trip.entry.Expires, &robotsError{why: ": robots.txt can't be had: " + trip.entry.Reason})
 	}
 	v := trip.verdict
 	return trip.fail(StageRobots, time.Time{},
-		&robotsError{why: fmt.Sprintf("robots.txt, line %d, group %q: %s", v.Line, v.Group, v.Rule)})
+		&robotsError{why: fmt.Sprintf(" by robots.txt, line %d, group %q: %s", v.Line, v.Group, v.Rule)})
 }
 
 // judge finds and reports the verdict for the trip's URL, and its crawl-delay,
@@ -103,7 +103,7 @@ func (trip *trip) apply(entry *robotscache.Entry) {
 // A robotsError is ErrDisallowed with the rule that decided.
 type robotsError struct{ why string }
 
-func (e *robotsError) Error() string { return ErrDisallowed.Error() + " by " + e.why }
+func (e *robotsError) Error() string { return ErrDisallowed.Error() + e.why }
 func (e *robotsError) Unwrap() error { return ErrDisallowed }
 
 func (trip *trip) recordVerdict() {

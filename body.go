@@ -80,6 +80,9 @@ func (b *body) Read(p []byte) (int, error) {
 	if err != nil {
 		return 0, b.refuse(p, err)
 	}
+	if lease, ok := b.lease.(interface{ Renew() }); ok {
+		lease.Renew() // a lease that other machines see must be told from a dead one
+	}
 	n, err := b.ReadCloser.Read(p[:allowed])
 	b.settle(allowed, int64(n))
 	if b.index != nil {

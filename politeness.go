@@ -144,8 +144,8 @@ func New(cfg Config) (*Transport, error) {
 
 	var errs []error
 	add := func(field string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("politeness: Config.%s: %w", field, err))
+		for _, problem := range problems(err) {
+			errs = append(errs, fmt.Errorf("politeness: Config.%s: %w", field, problem))
 		}
 	}
 	add("UserAgent", checkUserAgent(cfg.UserAgent, t.product, cfg.StrictUserAgent))
@@ -218,6 +218,23 @@ func checkFrom(from string) error {
 		return fmt.Errorf("%q is not a mail address: %w", from, err)
 	}
 	return nil
+}
+
+// problems takes apart what errors.Join has joined, so that each line of New's
+// error names its whole field.
+func problems(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost
+	if !ok {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, problems(e)...)
+	}
+	return all
 }
 
 // RoundTrip sends req when robots.txt, the host, the budget and the user's own

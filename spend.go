@@ -70,14 +70,15 @@ func (trip *trip) refund() {
 }
 
 func (trip *trip) overBudget(stage Stage, err error) error {
-	if !trip.silent {
+	var be *budget.Error
+	switch {
+	case trip.silent:
+	case errors.As(err, &be):
 		d := trip.decision(evidence.BudgetExceeded, time.Now())
-		d.Reason = err.Error()
-		var be *budget.Error
-		if errors.As(err, &be) {
-			d.Limit, d.Used, d.Max = be.Limit, be.Used, be.Max
-		}
+		d.Reason, d.Limit, d.Used, d.Max = err.Error(), be.Limit, be.Used, be.Max
 		trip.record(&d)
+	case stage == StageBudget: // a shared budget that couldn't be asked
+		trip.recordFailure(err)
 	}
 	return trip.fail(stage, time.Time{}, err)
 }
