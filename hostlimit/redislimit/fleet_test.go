@@ -144,7 +144,14 @@ func worker(encoded string) {
 	time.Sleep(time.Duration(w.Begin - monotonic()))
 	// A deadline would have turns refused that come after it.
 	all, stop := context.WithCancel(context.Background())
-	time.AfterFunc(time.Duration(w.End-monotonic()), stop)
+	var starts atomic.Int64
+	time.AfterFunc(time.Duration(w.End-monotonic()), func() {
+		// On a starved machine it takes longer until there is something to judge.
+		for starts.Load() < fewStarts && monotonic() < w.End+int64(time.Minute) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		stop()
+	})
 
 	var fails atomic.Int64
 	var last atomic.Pointer[string]
@@ -171,6 +178,7 @@ func worker(encoded string) {
 				}
 				grant := lease.(Lease).Grant()
 				id := lease.(interface{ name() string }).name()
+				starts.Add(1)
 				put(mark{Kind: "start", Host: host, Lease: id, At: stamp(grant.Start), Delay: int64(grant.Delay)})
 				time.Sleep(time.Duration(rand.Int64N(int64(2*w.Latency) + 1)))
 				if rand.Float64() < w.Refuse {
@@ -404,6 +412,9 @@ func jain(counts []int) float64 {
 	return sum * sum / (float64(len(counts)) * squares)
 }
 
+// Every process that isn't killed starts so many requests, however slow the machine is.
+const fewStarts = 5
+
 // The eight processes with sixteen goroutines each of the fleet tests.
 var eight = work{Hosts: 50, Goroutines: 16, Delay: 100 * time.Millisecond, Latency: 5 * time.Millisecond}
 
@@ -414,37 +425,39 @@ var lossy = func() work {
 	return w
 }()
 
-func (f *fleet) someStarts(v verdict, least int) {
+func (f *fleet) someStarts(v verdict) {
 	f.t.Helper()
-	if v.starts < least {
-		f.t.Errorf("only %d starts: nothing was tested", v.starts)
+	for i, n := range v.perProc {
+		if _, killed := f.ended[i]; n < fewStarts && !killed {
+			f.t.Errorf("process %d started %d requests: nothing was tested", i, n)
+		}
 	}
 }
 
 func TestFleetIsAsPoliteAsOne(t *testing.T) {
 	f := launch(t, shared, 8, eight, nil)
-	f.someStarts(f.judge(), 200)
+	f.someStarts(f.judge())
 }
 
 func TestFleetAtOneSecond(t *testing.T) {
 	w := eight
 	w.Delay = time.Second
 	f := launch(t, shared, 8, w, nil)
-	f.someStarts(f.judge(), 100)
+	f.someStarts(f.judge())
 }
 
 func TestFleetHoldsBlocks(t *testing.T) {
 	w := eight
 	w.Refuse = 0.05
 	f := launch(t, shared, 8, w, nil)
-	f.someStarts(f.judge(), 200)
+	f.someStarts(f.judge())
 }
 
 func TestFleetWithCallersThatLeave(t *testing.T) {
 	w := eight
 	w.Impatient, w.Refuse = 0.5, 0.02
 	f := launch(t, shared, 8, w, nil)
-	f.someStarts(f.judge(), 200)
+	f.someStarts(f.judge())
 }
 
 func TestFleetIsFair(t *testing.T) {
@@ -452,7 +465,7 @@ func TestFleetIsFair(t *testing.T) {
 	w.Hosts, w.Delay, w.Latency = 1, 20*time.Millisecond, time.Millisecond
 	f := launch(t, shared, 8, w, nil)
 	v := f.judge()
-	f.someStarts(v, 50)
+	f.someStarts(v)
 	if j := jain(v.perProc); j < 0.98 {
 		t.Errorf("Jain index %.4f: %v", j, v.perProc)
 	} else {
@@ -464,7 +477,7 @@ func TestFleetSurvivesAKilledProcess(t *testing.T) {
 	f := launch(t, shared, 8, eight, nil)
 	f.until(0.3)
 	f.kill(3)
-	f.someStarts(f.judge(), 200)
+	f.someStarts(f.judge())
 }
 
 func TestFleetSurvivesAStoppedServer(t *testing.T) {
@@ -478,7 +491,7 @@ func TestFleetSurvivesAStoppedServer(t *testing.T) {
 	if err := s.signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	f.someStarts(f.judge(), 100)
+	f.someStarts(f.judge())
 }
 
 func TestFleetSurvivesAnEmptyServer(t *testing.T) {
@@ -489,7 +502,7 @@ func TestFleetSurvivesAnEmptyServer(t *testing.T) {
 	if err := s.start(); err != nil {
 		t.Fatal(err)
 	}
-	f.someStarts(f.judge(), 100)
+	f.someStarts(f.judge())
 }
 
 func TestFleetSurvivesAFlush(t *testing.T) {
@@ -507,7 +520,7 @@ func TestFleetSurvivesAFlush(t *testing.T) {
 			}
 		}
 	}
-	f.someStarts(f.judge(), 100)
+	f.someStarts(f.judge())
 }
 
 func TestFleetSurvivesAWrongClock(t *testing.T) {
@@ -519,7 +532,7 @@ func TestFleetSurvivesAWrongClock(t *testing.T) {
 			w.Skew = time.Hour
 		}
 	})
-	f.someStarts(f.judge(), 200)
+	f.someStarts(f.judge())
 }
 
 func TestFleetSurvivesAPausedProcess(t *testing.T) {
@@ -535,5 +548,5 @@ func TestFleetSurvivesAPausedProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.someStarts(f.judge(), 200)
+	f.someStarts(f.judge())
 }
