@@ -158,6 +158,21 @@ func TestConservativeSlowsAHostDownFor15MinutesDoublingTo24h(t *testing.T) {
 	}
 }
 
+// A crawler that comes back hours after a slowdown, and is refused again, is
+// refused on repeat.
+func TestConservativeDoublesForARepeatHoursLater(t *testing.T) {
+	acceptance(t, conservative, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(http.StatusForbidden))
+		b.mustGet("https://example.com/", http.StatusForbidden)
+		time.Sleep(8 * time.Hour)
+		b.mustGet("https://example.com/", http.StatusForbidden)
+		d := b.log.Decisions(evidence.HostBlocked)[1]
+		if step := d.Until.Sub(d.Time); d.Refusals != 2 || !within(step, 33*time.Minute, 36*time.Minute) {
+			b.Errorf("record %+v, want 30 minutes and 10 to 20 %% of it", d)
+		}
+	})
+}
+
 // A Retry-After lengthens a slowdown and never shortens it.
 func TestConservativeSlowdownIsNeverShortenedByRetryAfter(t *testing.T) {
 	for retryAfter, want := range map[string][2]time.Duration{

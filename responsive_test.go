@@ -20,11 +20,11 @@ func responsive() politeness.Config { return politeness.Responsive(agent) }
 func TestResponsiveDelayIsRandomFromHalfToOneAndAHalfTimesThePolitenessDelay(t *testing.T) {
 	acceptance(t, responsive, func(b *bubble) {
 		b.site.Handle("/", http.HandlerFunc(everywhere))
-		for i := range 100 {
+		for i := range 180 {
 			b.mustGet(fmt.Sprintf("https://example.com/%d", i), 200)
 		}
 		gaps := b.gaps()
-		// 100 draws leave a tenth of the range empty at either end once in 37,000 runs.
+		// 180 draws leave a tenth of the range empty at either end once in 80 million runs.
 		if least, most := slices.Min(gaps), slices.Max(gaps); !within(least, 500*time.Millisecond, 600*time.Millisecond) ||
 			!within(most, 1400*time.Millisecond, 1500*time.Millisecond) {
 			b.Errorf("gaps of %v to %v, want random ones of 0.5 to 1.5 s", least, most)
