@@ -211,6 +211,10 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 			l.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
 			l.Release()
 		}
+		time.Sleep(10 * time.Minute) // nothing but the blocks is owed
+		for i := range n {
+			acquire(t, m, fmt.Sprint("new-", i), 0).Release()
+		}
 		for i := range n {
 			if _, err := m.Acquire(t.Context(), fmt.Sprint("host-", i), 0); !errors.Is(err, ErrBlocked) {
 				t.Fatalf("host %d: %v", i, err)
@@ -331,4 +335,26 @@ func TestBySite(t *testing.T) {
 			t.Errorf("Site(%q) = %q, want %q", host, got, want)
 		}
 	}
+}
+
+// A leaked slot that expires while a block holds the queue is free: the slot clock
+// begins anew.
+func TestSlotClockStopsWhenALeakExpiresInABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Concurrency: 1, LeaseTTL: 10 * time.Second, SlotTimeout: 8 * time.Second})
+		l := acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 429, RetryAfter: 13 * time.Second}) // and leaks
+		time.Sleep(6 * time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			probe := acquire(t, m, "a", 0) // at 13 s
+			time.Sleep(5 * time.Second)
+			probe.Observe(Outcome{Status: 200})
+			probe.Release()
+		})
+		synctest.Wait()
+		// In the queue since 6 s; the slot is held until 10 s, and from 13 s to 18 s.
+		acquire(t, m, "a", 0).Release()
+		wg.Wait()
+	})
 }

@@ -330,6 +330,11 @@ func (b *busy) look(h *host, w *waiter, now int64) (*lease, int64) {
 		b.refuse(h, w, first, tooLate(false, h.refusals > 0))
 		return nil, 0
 	}
+	if b.oldest != nil {
+		// Also while a block holds the queue: a leaked slot is free from its end on,
+		// which stops the slot clock.
+		until = min(until, add(b.oldest.start, m.leaseTTL))
+	}
 	return nil, min(until, w.giveUp)
 }
 
