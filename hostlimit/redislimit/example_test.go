@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/redislimit"
 )
@@ -47,13 +49,22 @@ func Example() {
 	_ = get // politeness.New(politeness.Config{Hosts: hosts}) does all this
 }
 
-// A user may rather crawl on than stop while the server is away.
+// A user may rather crawl on than stop while the server is away. That belongs into
+// the evidence of the crawl.
 func Example_failLocal() {
+	log := evidence.JSONLines(os.Stderr)
+	defer log.Close()
 	hosts, err := redislimit.New(redislimit.Config{
 		Client:    redis.NewClient(&redis.Options{Addr: "localhost:6379"}),
 		Failure:   redislimit.FailLocal,
 		Processes: 10, // each goes on at a tenth of the rate
-		OnFailure: func(e redislimit.Event) { fmt.Println(e) },
+		OnFailure: func(e redislimit.Event) {
+			kind := evidence.Type("limiter_lost")
+			if e.Err == nil {
+				kind = "limiter_back"
+			}
+			log.Record(context.Background(), evidence.Decision{Type: kind, Time: e.Time, Reason: e.String()})
+		},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -30,8 +30,10 @@
 // *hostlimit.Error that wraps a [*ServerError] ([FailClosed]); or each process
 // goes on by itself at its share of the rate ([FailLocal]). When the server has lost
 // its data, or has just been put into service, nothing starts for 2 s, in which
-// the processes tell it again what they hold. What a process that was killed in those very moments
-// knew is lost: that costs at most one delay per host, and slots that it didn't use any more.
+// the processes tell it again what they hold: slots, next starts, blocks. Only what
+// a process that has ended since then knew is lost. Its requests ended with it, and
+// the next start on a host may come early by what is left of the delay after its last
+// one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
 //
 // A killed process holds its slots until LeaseTTL. Bodies that take longer to
 // read than that must be renewed, see [Lease.Renew].
