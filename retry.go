@@ -187,6 +187,7 @@ func (trip *trip) discard(resp *http.Response) {
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded)
 	resp.Body.Close()
+	trip.body = body{} // for the next answer
 }
 
 func (trip *trip) recordRetry(resp *http.Response, err error, wait time.Duration) {
