@@ -110,7 +110,8 @@ func (trip *trip) recordVerdict() {
 	if trip.silent {
 		return
 	}
-	d := trip.decision(evidence.BlockedByRobots, trip.asked)
+	var d evidence.Decision
+	trip.describe(&d, evidence.BlockedByRobots, trip.asked)
 	if trip.verdict.Allowed {
 		d.Type, d.Allowed = evidence.RobotsAllowed, true
 	}

@@ -17,8 +17,8 @@ import (
 func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
 	lease := trip.lease
 	trip.lease = nil
-	trip.body = body{trip: trip, lease: lease, status: resp.StatusCode, header: resp.Header}
 	b := &trip.body
+	b.trip, b.lease, b.status, b.header = trip, lease, resp.StatusCode, resp.Header
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
@@ -171,9 +171,10 @@ func (b *body) finish(err error) {
 	if b.index != nil {
 		trip.recordIndexing(now)
 	}
-	d := trip.decision(evidence.Fetched, now)
+	var d evidence.Decision
+	trip.describe(&d, evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
-	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, now.Sub(trip.start)
+	d.Seq, d.Start, d.Latency, d.Duration = trip.seq, trip.start, trip.latency, now.Sub(trip.start)
 	d.ContentType, d.ETag = first(b.header, "Content-Type"), first(b.header, "Etag")
 	d.LastModified, d.ServerDate = first(b.header, "Last-Modified"), first(b.header, "Date")
 	d.Location = redactLocation(first(b.header, "Location"))

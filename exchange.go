@@ -39,7 +39,7 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	lease.Release()
 	if !trip.silent {
 		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.start, trip.latency, trip.latency, err.Error()
+		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.seq, trip.start, trip.latency, trip.latency, err.Error()
 		trip.record(&d)
 	}
 	return trip.fail(StageSend, time.Time{}, err)

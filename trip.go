@@ -33,18 +33,18 @@ type trip struct {
 	floor   time.Duration
 
 	lease   hostlimit.Lease // held while not nil
-	grant   hostlimit.Grant
-	start   time.Time     // when the request of this attempt went out
-	latency time.Duration // from start to the response's headers
-	page    bool          // a page of the budget is reserved, and not yet spent
-	spent   bool          // the page of this navigation is spent
-	exempt  bool          // a fetch of robots.txt: costs no budget, isn't repeated
-	sent    bool          // the base transport has req.Body and closes it
+	seq     uint64          // of the lease's start on its host
+	start   time.Time       // when the request of this attempt went out
+	latency time.Duration   // from start to the response's headers
+	page    bool            // a page of the budget is reserved, and not yet spent
+	spent   bool            // the page of this navigation is spent
+	exempt  bool            // a fetch of robots.txt: costs no budget, isn't repeated
+	sent    bool            // the base transport has req.Body and closes it
 
 	silent bool      // nobody is to be told
 	index  *indexing // nil: ResponseLimits.CheckIndexing is off
 	body   body
-	text   [160]byte
+	text   [144]byte // as long as makes the trip 512 bytes, beyond which memory costs more
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
@@ -133,24 +133,22 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 
 // decision begins a record about this trip. The clock is the costliest part of a
 // record, so whoever has just looked at it passes the time on.
-func (trip *trip) decision(typ evidence.Type, now time.Time) evidence.Decision {
-	return evidence.Decision{
-		Type:      typ,
-		Time:      now,
-		Trip:      trip.id,
-		Attempt:   trip.attempt,
-		Method:    trip.req.Method,
-		URL:       trip.urlText(),
-		Host:      trip.host,
-		Agent:     trip.t.product,
-		Redirects: trip.hops,
-		RobotsTxt: trip.exempt,
-	}
+func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decision) {
+	trip.describe(&d, typ, now)
+	return d
+}
+
+// describe is decision without a copy, for what is recorded of every request.
+func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
+	d.Type, d.Time = typ, now
+	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.exempt
+	d.Method, d.URL = trip.req.Method, trip.urlText()
+	d.Host, d.Agent = trip.host, trip.t.product
 }
 
 // record hands d to the evidence, which can do no harm: it stands behind a guard.
 func (trip *trip) record(d *evidence.Decision) {
-	trip.t.evidence.Record(trip.original.Context(), *d)
+	trip.t.evidence.Pass(trip.original.Context(), d)
 }
 
 // urlText returns the URL without userinfo. It is written into the trip's own

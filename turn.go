@@ -28,14 +28,14 @@ func (trip *trip) waitTurn() error {
 		return trip.noTurn(err)
 	}
 	trip.lease = lease
-	trip.grant = hostlimit.Grant{}
+	grant := hostlimit.Grant{}
 	if g, ok := lease.(interface{ Grant() hostlimit.Grant }); ok {
-		trip.grant = g.Grant()
-		trip.start = trip.grant.Start
+		grant = g.Grant()
 	} else {
-		trip.start = time.Now()
+		grant.Start = time.Now()
 	}
-	trip.recordStart()
+	trip.seq, trip.start = grant.Seq, grant.Start
+	trip.recordStart(&grant)
 	if t.timed && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
 		// What could be foreseen of the wait was its least length.
 		return trip.checkBudget(time.Time{})
@@ -80,17 +80,17 @@ func (trip *trip) noTurn(err error) error {
 	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
 }
 
-func (trip *trip) recordStart() {
+func (trip *trip) recordStart(g *hostlimit.Grant) {
 	if trip.silent {
 		return
 	}
-	g := &trip.grant
 	for range g.Expired {
 		d := trip.decision(evidence.LeaseExpired, trip.start)
 		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
 		trip.record(&d)
 	}
-	d := trip.decision(evidence.Started, trip.start)
+	var d evidence.Decision
+	trip.describe(&d, evidence.Started, trip.start)
 	d.Start, d.Allowed = trip.start, true
 	d.Seq, d.Slot, d.Slots, d.Probe = g.Seq, g.Slot, g.Slots, g.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.Delay
@@ -106,7 +106,7 @@ func (trip *trip) leave(why string) {
 	lease.Release()
 	if !trip.silent {
 		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Duration, d.Reason = trip.grant.Seq, trip.start, now.Sub(trip.start), why
+		d.Seq, d.Start, d.Duration, d.Reason = trip.seq, trip.start, now.Sub(trip.start), why
 		trip.record(&d)
 	}
 }

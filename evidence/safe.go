@@ -35,14 +35,18 @@ var recording atomic.Int32
 func Safe(next Evidence) *Guard { return &Guard{next: next} }
 
 // Record implements Evidence. It allocates nothing.
-func (g *Guard) Record(ctx context.Context, d Decision) {
+func (g *Guard) Record(ctx context.Context, d Decision) { g.Pass(ctx, &d) }
+
+// Pass is Record without a copy of d, a large struct, for callers who are done
+// with it: credentials are cut out in place.
+func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	if g.next == nil {
 		return
 	}
 	d.redact()
 	nested := recording.Add(1) > 1 && insideSink()
 	defer recording.Add(-1)
-	if p := deliver(ctx, g.next, &d, nested); p != nil {
+	if p := deliver(ctx, g.next, d, nested); p != nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.lost++
