@@ -12,7 +12,7 @@ export POLITENESS_BROWSER := 1
 # race detector; the rest are programs around heavy dependencies, whose
 # instrumented build would cost more than it finds.
 NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/testdata/*')))
-PROGRAMS := $(filter examples/% benchmarks,$(NESTED))
+PROGRAMS := $(filter examples/% benchmarks benchmarks/%,$(NESTED))
 PUBLISHED := . $(filter-out $(PROGRAMS),$(NESTED))
 MODULES := $(PUBLISHED) $(PROGRAMS)
 
