@@ -1,0 +1,135 @@
+// Chromedp makes a headless Chromium polite: every request of the tab is paused by the browser
+// (DevTools domain Fetch), sent by a polite http.Client, and its answer handed to the page.
+//
+//	go run -C examples/chromedp .          # a site of its own, on loopback
+//	go run -C examples/chromedp . URL...   # real pages
+//
+// It needs Chromium or Chrome, prints the text of each page as scripts have made it, then what
+// evidence.Audit finds in the log. intercept.go is the part to copy.
+//
+// What goes through politeness: documents and frames, also those of other sites, scripts,
+// styles, images, fonts, fetch and XMLHttpRequest, workers, prefetches, beacons and pings,
+// over http and https. Each hop of a redirect comes back as a request of its own. The browser keeps
+// the cookies; robots.txt is fetched without.
+//
+// What doesn't go through goes nowhere, since the browser's proxy isn't there: service workers,
+// WebSocket and WebRTC, pop-ups (attach an interceptor to each tab), and what the browser asks
+// for itself, such as updates.
+//
+// What is different:
+//
+//   - A page costs a turn for each of its files, and a page of the budget likewise. Fail what you
+//     don't need in interceptor.answer, by its ResourceType: images, fonts, media.
+//   - Loading takes as long as is polite. Give the context a deadline of minutes.
+//   - What robots.txt disallows fails as net::ERR_BLOCKED_BY_CLIENT: scripts see a network error.
+//   - An answer is handed over as a whole, so a stream of events never arrives. Set
+//     Config.Response.MaxBytes, and don't open downloads.
+//   - The body of an upload from a file is kept by the browser, and such a request fails.
+//
+// With examples/proxy any browser is polite without DevTools (--proxy-server=http://127.0.0.1:8118
+// --proxy-bypass-list="<-loopback>"), but over http only: for https it asks for a tunnel, which that proxy refuses.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+const userAgent = "BrowserExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	var pages []page
+	for _, url := range os.Args[1:] {
+		pages = append(pages, page{url, "body"})
+	}
+	if len(pages) == 0 {
+		s := startSite()
+		defer s.Close()
+		pages = sitePages(s.URL)
+	}
+	report, err := browse(ctx, os.Stdout, pages)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chromedp:", err)
+		os.Exit(1)
+	}
+	fmt.Print("\n", report)
+}
+
+// A page is to be read once something matches the selector.
+type page struct{ url, selector string }
+
+// browse opens pages in a browser, one after the other, prints their text, and returns what
+// the log of it proves.
+func browse(ctx context.Context, out io.Writer, pages []page) (evidence.Report, error) {
+	var log bytes.Buffer
+	proof := evidence.JSONLines(&log)
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: userAgent,
+		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Evidence:  proof,
+	})
+	if err != nil {
+		return evidence.Report{}, err
+	}
+	tab, closeBrowser := newTab(ctx)
+	defer closeBrowser()
+	requests := newInterceptor(transport)
+	if err := requests.attach(tab); err != nil {
+		return evidence.Report{}, err
+	}
+	for _, p := range pages {
+		text, err := read(tab, p)
+		if err != nil {
+			fmt.Fprintf(out, "%s: %v\n", p.url, err)
+			continue
+		}
+		fmt.Fprintf(out, "%s: %q\n", p.url, text)
+	}
+	closeBrowser()
+	requests.wait()
+	if err := proof.Close(); err != nil {
+		return evidence.Report{}, err
+	}
+	return evidence.Audit(&log)
+}
+
+// read opens a page and returns its text. Opening lasts until everything is loaded, which
+// takes as long as is polite.
+func read(tab context.Context, p page) (string, error) {
+	if err := chromedp.Do(tab, chromedp.Navigate(p.url), chromedp.WaitReady(p.selector)); err != nil {
+		return "", err
+	}
+	return chromedp.Run(tab, chromedp.Text("body"))
+}
+
+// newTab starts a headless browser with a fresh profile. Whatever it asks for outside of the tab's
+// pages (updates, service workers, sockets) goes to a proxy that isn't there.
+func newTab(ctx context.Context) (tab context.Context, closeBrowser context.CancelFunc) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.UserAgent(userAgent), // what scripts see, too
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.ProxyServer("http://127.0.0.1:9"),
+		chromedp.Flag("proxy-bypass-list", "<-loopback>"),
+	)
+	allocated, closeAllocator := chromedp.NewExecAllocator(ctx, options...)
+	tab, closeTab := chromedp.NewContext(allocated)
+	return tab, func() {
+		closeTab()
+		closeAllocator()
+	}
+}
