@@ -155,9 +155,9 @@ func New(cfg Config) (*Transport, error) {
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
 	t.timed = cfg.Budget != nil
-	if m, ok := cfg.Budget.(*budget.Memory); ok && m != nil {
-		add("Budget", m.Limits().Validate())
-		t.timed = m.Limits().Duration != 0
+	if b, ok := cfg.Budget.(interface{ Limits() budget.Limits }); ok {
+		add("Budget", b.Limits().Validate())
+		t.timed = b.Limits().Duration != 0
 	}
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})
