@@ -30,10 +30,10 @@ define in
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz soak bench benchstat doc-check ci
+.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz soak bench bench-results benchstat doc-check ci
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what the full test run needs and this machine lacks
 	@scripts/setup.sh
@@ -68,6 +68,9 @@ soak: ## the limiter's tests with the property test at full length
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times
 	$(call in,$(MODULES),go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...)
+
+bench-results: ## measure politeness beside its rivals: benchmarks/RESULTS.md (under 10 minutes, on a quiet machine)
+	cd benchmarks && go run .
 
 benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 	@$(TOOL) benchstat $(OLD) $(NEW)

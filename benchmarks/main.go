@@ -104,6 +104,9 @@ func run(short bool, only, out string) error {
 		figures = append(figures, r.plots...)
 	}
 	var report bytes.Buffer
+	if short {
+		fmt.Fprint(&report, "> A short run: everything once. Its times mean nothing.\n\n")
+	}
 	head(&report, time.Since(begin), before)
 	report.Write(body.Bytes())
 	if short {
@@ -146,6 +149,7 @@ func benchstat(raw string) ([]byte, error) {
 	return cmd.Output()
 }
 
+// head says when, where and on what all was measured.
 func head(w *bytes.Buffer, took time.Duration, loadBefore string) {
 	fmt.Fprintf(w, `# Results
 

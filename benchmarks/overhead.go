@@ -38,7 +38,7 @@ func runOverhead(b *bench) (result, error) {
 			"The second table is the whole way of a program: making the request, `http.Client` or crawler, reading the body; what it says of colly and fetchbot includes what they do besides (parsing the URL again, copying the body, goroutines and channels).",
 		limits: "Nothing is sent: a real request costs at least 50 µs of kernel and network, so here are differences that matter to the processor's bill, not to the crawl's speed. " +
 			"One host, one goroutine; the heap is all but empty, so a garbage collection is cheap but frequent. " +
-			"The request is signed with the crawler's User-Agent already; where politeness has to sign a clone, that is the row “to be signed”.",
+			"The request is signed with the crawler's User-Agent already; where politeness has to sign a clone, that is the row “to be signed”. The row “no budget, no evidence” does what the `x/time/rate` stack does.",
 	}
 	trips := plot.Bars{Title: "Time added to a round trip", Subtitle: "over a transport that answers at once; one host, one goroutine", Format: duration}
 	goals := table{caption: "Against what is wanted:", header: []string{"of a round trip", "measured", "wanted", ""}}
@@ -64,7 +64,7 @@ func runOverhead(b *bench) (result, error) {
 			}
 			t.add(s.by, duration(s.median()), duration(s.added(bare)), times(s.added(bare)/ours.added(bare)),
 				fmt.Sprintf("%.0f", s.allocs-bare.allocs), size(s.bytes-bare.bytes))
-			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.added(bare), Ours: i <= 2})
+			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.added(bare), Ours: i <= 3})
 		}
 		trips.Groups = append(trips.Groups, group)
 		r.tables = append(r.tables, t)
@@ -78,7 +78,7 @@ func runOverhead(b *bench) (result, error) {
 		for _, of := range []struct {
 			s     samples
 			share float64
-		}{{all[3], wantOfDIY}, {all[4], wantOfFailsafe}} {
+		}{{all[4], wantOfDIY}, {all[5], wantOfFailsafe}} {
 			share := added / of.s.added(bare)
 			goals.add(kind.name+", of what "+of.s.by+" adds", fmt.Sprintf("%.0f %%", 100*share),
 				fmt.Sprintf("≤ %.0f %%", 100*of.share), verdict(share <= of.share))
@@ -100,7 +100,8 @@ func runOverhead(b *bench) (result, error) {
 	return r, nil
 }
 
-// roundTrips measures the bare transport, politeness twice, and the transports of others.
+// roundTrips measures the bare transport, politeness in three ways, and the transports of others, in
+// this order.
 func roundTrips(b *bench, base instant) ([]samples, error) {
 	ours, err := rivals.NewPoliteness(base, unpaced)
 	if err != nil {
@@ -110,7 +111,13 @@ func roundTrips(b *bench, base instant) ([]samples, error) {
 	if err != nil {
 		return nil, err
 	}
-	ops := make([]op, 0, 6)
+	terms := unpaced
+	terms.Plain = true
+	plain, err := rivals.NewPoliteness(base, terms)
+	if err != nil {
+		return nil, err
+	}
+	ops := make([]op, 0, 7)
 	for _, c := range []struct {
 		by     string
 		rt     http.RoundTripper
@@ -119,6 +126,7 @@ func roundTrips(b *bench, base instant) ([]samples, error) {
 		{rivals.Bare, base, true},
 		{rivals.Politeness, ours, true},
 		{rivals.Politeness + ", to be signed", unsigned, false},
+		{rivals.Politeness + ", no budget, no evidence", plain, true},
 		{rivals.DIY, rivals.NewDIY(base, unpaced), true},
 		{rivals.Failsafe, rivals.NewFailsafe(base, unpaced), true},
 		{rivals.Retryable, rivals.NewRetryable(base), true},

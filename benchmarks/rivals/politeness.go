@@ -18,15 +18,13 @@ func NewPoliteness(base http.RoundTripper, t Terms) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, err
 	}
-	ev := t.Evidence
-	if ev == nil {
-		ev = evidence.Func(func(context.Context, evidence.Decision) {})
+	cfg := politeness.Config{UserAgent: UserAgent, Base: base, Hosts: hosts}
+	if !t.Plain {
+		cfg.Budget = budget.New(budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour})
+		cfg.Evidence = t.Evidence
+		if cfg.Evidence == nil {
+			cfg.Evidence = evidence.Func(func(context.Context, evidence.Decision) {})
+		}
 	}
-	return politeness.New(politeness.Config{
-		UserAgent: UserAgent,
-		Base:      base,
-		Hosts:     hosts,
-		Budget:    budget.New(budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour}),
-		Evidence:  ev,
-	})
+	return politeness.New(cfg)
 }

@@ -31,8 +31,10 @@ type Terms struct {
 	Delay time.Duration // gap between two starts; 0: a nanosecond, so that all the accounting is done and nobody waits
 	Slots int           // requests at once
 
-	// Evidence is told of politeness's decisions; the others have nothing like it.
+	// Evidence is told of politeness's decisions; nil: a function that does nothing with them.
 	Evidence evidence.Evidence
+	// Plain leaves budget and evidence of politeness away, since the others have nothing like them.
+	Plain bool
 }
 
 func (t Terms) gap() time.Duration { return max(t.Delay, time.Nanosecond) }

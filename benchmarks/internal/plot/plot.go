@@ -13,7 +13,7 @@ type Plot interface{ SVG() []byte }
 
 const (
 	width  = 760
-	left   = 170 // of it, room for names
+	left   = 230 // of it, room for names
 	right  = 90  // room for figures
 	inner  = width - left - right
 	top    = 46
