@@ -25,8 +25,9 @@
 // in it, another process) is refused by MaxWait, at once and with Error.RetryAt, and the URL
 // goes back. A deadline of the crawl's context refuses likewise what it won't see begin.
 //
-// What it doesn't do: keep URLs on disk, forget duplicates, give up on a URL after so
-// many tries. A URL that redirects to another host is queued there, as a page of its own.
+// What it doesn't do: remember what it has seen (ask a set before Add, also for redirects,
+// which are queued as pages of their own), keep URLs on disk, or give up on a URL after so
+// many tries.
 package main
 
 import (

@@ -103,6 +103,28 @@ func TestPoolIsParked(t *testing.T) {
 	})
 }
 
+// A redirect is queued for its own host, so that nobody waits for that one either.
+func TestRedirectIsQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("http://old.example").Handle("/", http.RedirectHandler(slowHost+"/page", http.StatusFound))
+		web.Site(slowHost).Robots("User-agent: *\nCrawl-delay: 30\n").Page("/page", "here").Page("/other", "there")
+		begin := time.Now()
+		r, err := run(t.Context(), withFrontier, web, nil, []string{slowHost + "/other", "http://old.example/"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests := web.Requests()
+		if last := requests[len(requests)-1]; last.URL != slowHost+"/page" || last.Status != http.StatusOK || last.Start.Sub(begin) < 2*crawlDelay {
+			t.Errorf("last request %v after %v", last, last.Start.Sub(begin))
+		}
+		if r.longest > latency {
+			t.Errorf("a worker waited for %v", r.longest)
+		}
+		web.Check(t, politenesstest.Rules{Delay: delay})
+	})
+}
+
 func TestShow(t *testing.T) {
 	var out strings.Builder
 	show(&out, result{others: (hosts - 2) * urlsEach, othersDone: 6300 * time.Millisecond}, result{others: 1, waiting: workers})

@@ -28,6 +28,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -75,7 +76,6 @@ func main() {
 
 // crawl gets all urls at once, and returns what the log of it proves.
 func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (evidence.Report, error) {
-	defer provider.Shutdown(context.WithoutCancel(ctx))
 	traced := func(next http.RoundTripper) http.RoundTripper {
 		return otelhttp.NewTransport(next,
 			otelhttp.WithTracerProvider(provider),
@@ -104,7 +104,7 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 		group.Go(func() { fetch(ctx, client, url) })
 	}
 	group.Wait()
-	if err := proof.Close(); err != nil {
+	if err := errors.Join(proof.Close(), provider.Shutdown(context.WithoutCancel(ctx))); err != nil {
 		return evidence.Report{}, err
 	}
 	return evidence.Audit(&log)

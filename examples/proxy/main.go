@@ -39,7 +39,7 @@
 //     curl --proxy http://127.0.0.1:8118 --request-target https://example.com/ http://example.com/
 //     printf 'GET https://example.com/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n' | nc 127.0.0.1 8118
 //
-//     Python's http.client, Perl's LWP and whatever lets you write the request line can do so.
+//     Python's http.client and whatever else lets you write the request line can do so.
 //     Links and redirects to https then have to be asked for likewise. A browser can't:
 //     see examples/chromedp.
 //
