@@ -119,7 +119,7 @@ func (l *line) split(raw string) {
 			return
 		}
 		rest := strings.TrimLeft(raw[sep:], " \t")
-		if strings.IndexAny(rest, " \t") >= 0 {
+		if strings.ContainsAny(rest, " \t") {
 			return
 		}
 	}
