@@ -71,7 +71,7 @@ func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp.StatusCode = http.StatusNotFound
 		return resp, nil
 	}
-	opens := s.arrive(time.Now())
+	opens := s.arrive(time.Now)
 	if s.latency > 0 {
 		t := time.NewTimer(s.latency)
 		defer t.Stop()
@@ -91,9 +91,10 @@ func (s *site) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // arrive notes a start, and reports whether its answer opens a window.
-func (s *site) arrive(now time.Time) (opens bool) {
+func (s *site) arrive(clock func() time.Time) (opens bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := clock() // in the order of starts
 	if s.closed {
 		return false
 	}

@@ -94,14 +94,14 @@ func TestMedian(t *testing.T) {
 // way, and opens the next after its end.
 func TestSiteWindows(t *testing.T) {
 	s := &site{blocks: retryAfter}
-	s.arrive(time.Now())
-	s.arrive(time.Now())
+	s.arrive(time.Now)
+	s.arrive(time.Now)
 	if s.starts[1].into {
 		t.Error("a request that started before the first refusal counts")
 	}
 	s.refuse(true)
 	into := func(afterRefusal time.Duration) bool {
-		s.arrive(s.windows[0].from.Add(afterRefusal))
+		s.arrive(func() time.Time { return s.windows[0].from.Add(afterRefusal) })
 		return s.starts[len(s.starts)-1].into
 	}
 	if !into(retryAfter/10) || !into(retryAfter) {

@@ -35,7 +35,7 @@ func runRobots(b *bench) (result, error) {
 	check := table{caption: "Time of one question:", header: []string{"by"}}
 	parse := table{caption: "Time of parsing, and compiling the rules of one crawler:", header: []string{"by"}}
 	goals := table{caption: "Against temoto, which most Go crawlers use:", header: []string{"question", "temoto / politeness", "wanted", ""}}
-	checks := plot.Bars{Title: "Time of one robots.txt question", Subtitle: "by file; politeness in blue", Format: duration}
+	checks := plot.Bars{Title: "Time of one robots.txt question", Subtitle: "by file; politeness in blue", Format: duration, Log: true}
 	for _, who := range robots.Rivals {
 		check.add(who.Name)
 		if who.Keeps {

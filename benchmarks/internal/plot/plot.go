@@ -68,11 +68,12 @@ func (c *canvas) line(x1, y1, x2, y2 float64, class string) {
 	fmt.Fprintf(c, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`+"\n", x1, y1, x2, y2, class)
 }
 
-// Bars are horizontal bars in groups, on a logarithmic scale: rivals are often a hundred times apart.
+// Bars are horizontal bars in groups.
 type Bars struct {
 	Title, Subtitle string
 	Groups          []Group
 	Format          func(float64) string // of a value
+	Log             bool                 // logarithmic, for values that are hundreds of times apart
 }
 
 // A Group is a set of bars under a heading.
@@ -104,23 +105,23 @@ func (p Bars) SVG() []byte {
 			}
 		}
 	}
-	// Whole decades, and a little to the left of the least, so that it has a bar.
-	from, to := math.Floor(math.Log10(lo/1.5)), math.Ceil(math.Log10(hi))
-	if lo > hi {
-		from, to = 0, 1
+	if lo > hi { // nothing to be seen
+		lo, hi = 1, 1
 	}
-	x := func(v float64) float64 {
-		return left + inner*max(0, (math.Log10(max(v, 1e-9))-from)/(to-from))
+	x, ticks := linear(hi)
+	if p.Log {
+		x, ticks = logarithmic(lo, hi)
 	}
 
 	c := begin(p.Title, p.Subtitle, height)
 	floor := float64(height - bottom + 4)
-	for e := from; e <= to; e++ {
-		v := math.Pow(10, e)
+	for _, v := range ticks {
 		c.line(x(v), top, x(v), floor, "grid")
 		c.text(x(v), floor+15, "middle", "", p.Format(v))
 	}
-	c.text(left, floor+31, "", "", "logarithmic scale: each line is ten times the one before")
+	if p.Log {
+		c.text(left, floor+31, "", "", "logarithmic scale: each line is ten times the one before")
+	}
 	y := float64(top)
 	for _, g := range p.Groups {
 		if g.Name != "" {
@@ -140,6 +141,36 @@ func (p Bars) SVG() []byte {
 		}
 	}
 	return c.end()
+}
+
+// linear maps 0 to hi to the width, with three to seven ticks.
+func linear(hi float64) (x func(float64) float64, ticks []float64) {
+	step := math.Pow(10, math.Floor(math.Log10(hi)))
+	switch {
+	case hi/step < 1.5:
+		step /= 5
+	case hi/step < 3:
+		step /= 2
+	case hi/step > 7:
+		step *= 2
+	}
+	n := math.Ceil(hi / step)
+	for i := 0.0; i <= n; i++ {
+		ticks = append(ticks, i*step)
+	}
+	return func(v float64) float64 { return left + inner*max(0, v)/(n*step) }, ticks
+}
+
+// logarithmic maps the decades around lo and hi to the width, with a little to the left of lo, so that
+// it has a bar.
+func logarithmic(lo, hi float64) (x func(float64) float64, ticks []float64) {
+	from, to := math.Floor(math.Log10(lo/1.5)), math.Ceil(math.Log10(hi))
+	for e := from; e <= to; e++ {
+		ticks = append(ticks, math.Pow(10, e))
+	}
+	return func(v float64) float64 {
+		return left + inner*max(0, (math.Log10(max(v, 1e-9))-from)/(to-from))
+	}, ticks
 }
 
 // Dots are rows of points along a common axis: starts in time, or gaps between them.
