@@ -44,10 +44,11 @@ func cutUserinfo(s string, from int) string {
 
 // redact cuts credentials out of the fields that may mention URLs.
 func (d *Decision) redact() {
-	d.URL = RedactURL(d.URL)
-	d.Location = RedactURL(d.Location)
-	d.Reason = RedactURL(d.Reason)
-	d.Err = RedactURL(d.Err)
+	for _, s := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
+		if strings.IndexByte(*s, '@') >= 0 { // to write what is there already isn't free
+			*s = RedactURL(*s)
+		}
+	}
 }
 
 // Redacted stands in a record where the value of a query parameter stood.

@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"sync/atomic"
 	"time"
 	"unsafe"
 )
@@ -38,6 +39,8 @@ type lease struct {
 	blocked, cleared   bool
 	refusals           uint8
 	until              int64 // 0: not blocked
+
+	told atomic.Bool // there is an Effect: nearly always there is none, and nobody needs the lock to see it
 }
 
 func (sh *shard) newLease() *lease {
@@ -99,6 +102,9 @@ func (l *lease) Observe(o Outcome) {
 	l.refusals = h.refusals
 	if h.refusals > 0 && h.until > now {
 		l.until = h.until
+	}
+	if l.blocked || l.cleared || l.refusals > 0 {
+		l.told.Store(true)
 	}
 }
 
@@ -165,6 +171,9 @@ func (l *lease) Grant() Grant {
 
 // Effect tells what Observe and Release did.
 func (l *lease) Effect() Effect {
+	if !l.told.Load() {
+		return Effect{}
+	}
 	l.sh.mu.Lock()
 	defer l.sh.mu.Unlock()
 	e := Effect{

@@ -255,6 +255,7 @@ func (b *busy) free(h *host, l *lease, now int64) {
 func (b *busy) expire(h *host, now int64) {
 	for l := b.oldest; l != nil && now >= add(l.start, b.sh.m.leaseTTL); l = b.oldest {
 		l.key, l.expired = string(b.sh.name(h)), true
+		l.told.Store(true)
 		b.free(h, l, now)
 		if h.expired < ^uint8(0) {
 			h.expired++
