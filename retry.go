@@ -64,7 +64,7 @@ func (trip *trip) retry() (*http.Response, error) {
 		case err == nil && !temporary(resp.StatusCode):
 			return nil
 		case err == nil:
-			waits.after = retryAfter(resp, time.Now())
+			waits.after = retryAfter(resp)
 			return errAgain
 		case trip.failedInTransit(err):
 			return err
