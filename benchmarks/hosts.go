@@ -30,8 +30,8 @@ const (
 
 func runHosts(b *bench) (result, error) {
 	r := result{
-		what: fmt.Sprintf("A turn is taken on a host and given back, without waiting: first on one host, then at random over %d hosts that are known already. "+
-			"The stacks are politeness's `hostlimit` alone, a `sync.Map` of `x/time/rate` limiters with a channel semaphore each, and failsafe-go's limiter with bulkhead in a `sync.Map`.", b.hosts),
+		what: fmt.Sprintf("A turn is taken on a host and given back, without waiting: first on one host, then at random over %s hosts that are known already. "+
+			"The stacks are politeness's `hostlimit` alone, a `sync.Map` of `x/time/rate` limiters with a channel semaphore each, and failsafe-go's limiter with bulkhead in a `sync.Map`.", count(b.hosts)),
 		read: "Less is better. Bytes are what the heap holds after a garbage collection for each known host, its name left out. The time of a garbage collection is that of `runtime.GC` while the stack is all that is on the heap. " +
 			"Every stack paces by a nanosecond, so that all the bookkeeping is done.",
 		limits: "One goroutine; hosts are visited at random, which is the worst for the processor's cache: a crawl that stays with a host for a while is nearer to the time for one host. " +
@@ -54,14 +54,14 @@ func runHosts(b *bench) (result, error) {
 		return r, err
 	}
 	b.raw("Turn", "one host", hot)
-	b.raw("Turn", fmt.Sprint(b.hosts, " hosts"), cold)
+	b.raw("Turn", count(b.hosts)+" hosts", cold)
 
-	t := table{header: []string{"by", "one host", fmt.Sprint(b.hosts, " hosts"), "/ politeness", "allocations", "bytes a host", "garbage collection"}}
+	t := table{header: []string{"by", "one host", count(b.hosts) + " hosts", "/ politeness", "allocations", "bytes a host", "garbage collection"}}
 	bars := plot.Bars{Title: "Time of a turn: acquire and release", Subtitle: "politeness in blue", Format: duration}
 	for _, g := range []struct {
 		name string
 		all  []samples
-	}{{"one host", hot}, {fmt.Sprint(b.hosts, " hosts, at random"), cold}} {
+	}{{"one host", hot}, {count(b.hosts) + " hosts, at random", cold}} {
 		group := plot.Group{Name: g.name}
 		for i, s := range g.all {
 			group.Bars = append(group.Bars, plot.Bar{Name: s.by, Value: s.median(), Ours: i == 0})
@@ -161,7 +161,7 @@ func (b *bench) takeTurns(hosts []string) ([]samples, error) {
 // crawlHosts measures whole crawlers that have fetched one page of each of many hosts.
 func (b *bench) crawlHosts() (table, error) {
 	t := table{
-		caption: fmt.Sprintf("Whole crawlers that have fetched a page of each of %d hosts:", b.crawled),
+		caption: fmt.Sprintf("Whole crawlers that have fetched a page of each of %s hosts:", count(b.crawled)),
 		header:  []string{"by", "bytes a host", "goroutines a host", "a further fetch"},
 	}
 	base := instant{body: true}

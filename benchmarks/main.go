@@ -108,6 +108,8 @@ func run(short bool, only, out string) error {
 		fmt.Fprint(&report, "> A short run: everything once. Its times mean nothing.\n\n")
 	}
 	head(&report, time.Since(begin), before)
+	met, missed := bytes.Count(body.Bytes(), []byte(verdict(true)+" |")), bytes.Count(body.Bytes(), []byte(verdict(false)+" |"))
+	fmt.Fprintf(&report, "Of %d targets %d are met; the tables say which aren't.\n\n", met+missed, met)
 	report.Write(body.Bytes())
 	if short {
 		_, err := os.Stdout.Write(report.Bytes())
@@ -160,7 +162,7 @@ Written by `+"`go run .`"+` in this folder, in %v, on %s.
 - All sites are fakes in this process; nothing goes over a network.
 - Rivals: %s.
 
-Times are medians; rivals take turns round by round. Targets that are missed say so.
+Times are medians; rivals take turns round by round.
 
 `, took.Round(time.Second), time.Now().UTC().Format(time.DateOnly), cpu(), runtime.GOMAXPROCS(0), runtime.GOOS, runtime.GOARCH, runtime.Version(),
 		loadBefore, loadAverage(), versions())

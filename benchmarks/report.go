@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/go-politeness/politeness/benchmarks/internal/plot"
@@ -124,6 +125,14 @@ func digits(x float64) string {
 	default:
 		return fmt.Sprintf("%.2f", x)
 	}
+}
+
+// count formats n with a comma before each three digits.
+func count(n int) string {
+	if n < 1000 {
+		return strconv.Itoa(n)
+	}
+	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
 }
 
 func times(x float64) string { return digits(x) + " ×" }
