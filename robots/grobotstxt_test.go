@@ -89,9 +89,11 @@ var faults = []fault{
 		body: "User-agent: *\nDİSALLOW: /\n", agent: "FooBot", target: "/", allowed: true,
 	},
 	{
-		name:  "the typo diaslow",
-		shows: func(l *line, _, _ string) bool { return hasAnyPrefix(l.key, []string{"diaslow"}) },
-		body:  "User-agent: *\nDiaslow: /\n", agent: "FooBot", target: "/", allowed: true,
+		name: "the typo diaslow",
+		shows: func(l *line, _, _ string) bool {
+			return strings.HasPrefix(strings.ToLower(l.key), "diaslow") // in whichever way it compares keys
+		},
+		body: "User-agent: *\nDiaslow: /\n", agent: "FooBot", target: "/", allowed: true,
 	},
 }
 
