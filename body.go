@@ -162,23 +162,25 @@ func (b *body) finish(err error) {
 	if b.done.Swap(true) {
 		return
 	}
-	now := time.Now() // before the slot is somebody else's
-	b.lease.Release()
 	trip := b.trip
 	if trip.silent {
+		b.lease.Release()
 		return
 	}
+	took := time.Since(trip.start) // before the slot is somebody else's
+	now := trip.start.Add(took)
+	b.lease.Release()
 	if b.index != nil {
 		trip.recordIndexing(now)
 	}
 	var d evidence.Decision
 	trip.describe(&d, evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
-	d.Seq, d.Start, d.Latency, d.Duration = trip.seq, trip.start, trip.latency, now.Sub(trip.start)
+	d.Seq, d.Start, d.Latency, d.Duration = trip.seq, trip.start, trip.latency, took
 	d.ContentType, d.ETag = first(b.header, "Content-Type"), first(b.header, "Etag")
 	d.LastModified, d.ServerDate = first(b.header, "Last-Modified"), first(b.header, "Date")
 	d.Location = redactLocation(first(b.header, "Location"))
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		d.Err = err.Error()
 	}
 	trip.record(&d)

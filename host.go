@@ -18,7 +18,7 @@ func checkURL(u *url.URL) error {
 	switch {
 	case u == nil:
 		return errors.New("no URL")
-	case !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
+	case u.Scheme != "https" && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
 	case u.Hostname() == "":
 		return fmt.Errorf("URL %q has no host", clip(u.Redacted()))

@@ -44,10 +44,17 @@ func cutUserinfo(s string, from int) string {
 
 // redact cuts credentials out of the fields that may mention URLs.
 func (d *Decision) redact() {
-	for _, s := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
-		if strings.IndexByte(*s, '@') >= 0 { // to write what is there already isn't free
-			*s = RedactURL(*s)
-		}
+	if strings.IndexByte(d.URL, '@') >= 0 { // to write what is there already isn't free
+		d.URL = RedactURL(d.URL)
+	}
+	if d.Location != "" {
+		d.Location = RedactURL(d.Location)
+	}
+	if d.Reason != "" {
+		d.Reason = RedactURL(d.Reason)
+	}
+	if d.Err != "" {
+		d.Err = RedactURL(d.Err)
 	}
 }
 
