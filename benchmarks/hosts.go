@@ -166,8 +166,8 @@ func (b *bench) crawlHosts() (table, error) {
 	}
 	base := instant{body: true}
 	for _, c := range []struct {
-		by   string
-		make func() (rivals.Fetcher, error)
+		by    string
+		fresh func() (rivals.Fetcher, error)
 	}{
 		{rivals.Politeness, func() (rivals.Fetcher, error) {
 			rt, err := rivals.NewPoliteness(base, unpaced)
@@ -177,16 +177,16 @@ func (b *bench) crawlHosts() (table, error) {
 		{rivals.Colly, func() (rivals.Fetcher, error) { return rivals.NewCollyOf(base, unpaced, limits.Name, b.crawled) }},
 		{rivals.Fetchbot, func() (rivals.Fetcher, error) { return rivals.NewFetchbot(base, unpaced), nil }},
 	} {
-		if err := b.crawl(&t, c.by, c.make); err != nil {
+		if err := b.crawl(&t, c.by, c.fresh); err != nil {
 			return t, fmt.Errorf("%s: %w", c.by, err)
 		}
 	}
 	return t, nil
 }
 
-func (b *bench) crawl(t *table, by string, make func() (rivals.Fetcher, error)) error {
+func (b *bench) crawl(t *table, by string, fresh func() (rivals.Fetcher, error)) error {
 	before, stacks, goroutines := heap(), stackBytes(), runtime.NumGoroutine()
-	f, err := make()
+	f, err := fresh()
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -146,7 +147,7 @@ func (b *bench) save(out string, report *bytes.Buffer, figures []figure) error {
 
 // benchstat compares the columns of the raw benchmarks, with the version that this repository pins.
 func benchstat(raw string) ([]byte, error) {
-	cmd := exec.Command("go", "tool", "-modfile=../tools/go.mod", "benchstat", "-table", ".name", "-row", "/case", "-col", "/by", raw)
+	cmd := exec.CommandContext(context.Background(), "go", "tool", "-modfile=../tools/go.mod", "benchstat", "-table", ".name", "-row", "/case", "-col", "/by", raw)
 	cmd.Stderr = os.Stderr
 	return cmd.Output()
 }

@@ -90,6 +90,9 @@ func audited(by string, s *site, delay time.Duration, callers int, d time.Durati
 	return broken, err
 }
 
+// wantShare is the share of the theoretical rate that politeness is meant to reach on an idle machine.
+var wantShare = map[time.Duration]float64{20 * time.Millisecond: 0.975, 100 * time.Millisecond: 0.995}
+
 func runPacing(b *bench) (result, error) {
 	r := result{
 		what: fmt.Sprintf("%d callers want pages of one host as fast as they get them; everybody is told to leave a delay d between two starts, with 2 slots. The clock is read at the transport, where a request would be sent. "+
@@ -99,6 +102,7 @@ func runPacing(b *bench) (result, error) {
 		limits: "The site answers at once; with a slow site colly with one slot and fetchbot get slower (they count d from the end of a request), the others don't. On a busy machine goroutines are late, shares sink, and a caller that is held up between the stamp of its start and the transport can look too close without being so; the audit of politeness's own stamps is free of that. " +
 			"The transport is in this process; a network adds jitter to what the site sees of everybody.",
 	}
+	goals := table{caption: "Against what is wanted:", header: []string{"of politeness", "measured", "wanted", ""}}
 	for _, d := range b.delays {
 		t := table{
 			caption: fmt.Sprintf("d = %v, %v each:", d, b.pacing[d]),
@@ -127,6 +131,10 @@ func runPacing(b *bench) (result, error) {
 				row.Points = append(row.Points, plot.Point{At: g / float64(d), Bad: bad})
 			}
 			share := float64(len(gaps)) * float64(d) / sum
+			if by == rivals.Politeness {
+				goals.add(fmt.Sprintf("share of the rate, d = %v", d), fmt.Sprintf("%.2f %%", 100*share), fmt.Sprintf("≥ %.1f %%", 100*wantShare[d]), verdict(share >= wantShare[d]))
+				goals.add(fmt.Sprintf("too close, d = %v", d), fmt.Sprint(short), "0", verdict(short == 0))
+			}
 			row.Note = fmt.Sprintf("%.1f %%", 100*share)
 			dots.Rows = append(dots.Rows, row)
 			t.add(by, fmt.Sprint(len(s.starts)), fmt.Sprintf("%.1f %%", 100*share), fmt.Sprintf("%d (%.0f %%)", short, 100*float64(short)/float64(len(gaps))),
@@ -135,6 +143,7 @@ func runPacing(b *bench) (result, error) {
 		r.tables = append(r.tables, t)
 		r.plots = append(r.plots, figure{"pacing-" + d.String(), fmt.Sprintf("Dots: gaps between starts in units of d = %v, by rival", d), dots})
 	}
+	r.tables = append(r.tables, goals)
 	r.what += fmt.Sprintf(" The audit of politeness's evidence of these runs finds %d broken promises.", r.broken)
 	return r, nil
 }

@@ -12,7 +12,7 @@ import (
 // NewFailsafe wraps base with failsafe-go's own transport: its retry policy for HTTP, a smooth rate
 // limiter and a bulkhead. The policies have no keys, so this is one host's; robots.txt, a budget
 // and evidence it doesn't have.
-func NewFailsafe(base http.RoundTripper, t Terms) http.RoundTripper {
+func NewFailsafe(base http.RoundTripper, t Terms) http.RoundTripper { //nolint:bodyclose // policies of responses are none
 	const patience = time.Minute // without it they refuse instead of waiting
 	return failsafehttp.NewRoundTripper(
 		base,

@@ -39,7 +39,7 @@ func (b *bot) Get(ctx context.Context, rawURL string) error {
 	}
 }
 
-func (b *bot) Close() { b.queue.Cancel() }
+func (b *bot) Close() { _ = b.queue.Cancel() } // always nil
 
 type command struct {
 	fetchbot.Cmd
