@@ -99,7 +99,7 @@ func runPacing(b *bench) (result, error) {
 			"A share of 100 %% would be one start every d. “Too close” are starts that come less than d after the one before.", b.callers),
 		read: "The share is to be as near to 100 % as possible with none too close. Zero violations cost what timers are late: whoever counts d from the real start before, as politeness does, loses each lateness; whoever books times ahead, as `x/time/rate` and `failsafe-go` do, catches up by starting too close. " +
 			"In the figure each dot is one gap in units of d; red is too close. colly sleeps d while it holds a slot, so d is kept between a request's end and the next start on the same slot: with 2 slots it starts twice as often as it was told.",
-		limits: "The site answers at once; with a slow site colly with one slot and fetchbot get slower (they count d from the end of a request), the others don't. On a busy machine goroutines are late, shares sink, and a caller that is held up between the stamp of its start and the transport can look too close without being so; the audit of politeness's own stamps is free of that. " +
+		limits: "The site answers at once; with a slow site colly with one slot and fetchbot get slower (they count d from the end of a request), the others don't. On a busy machine goroutines are late, shares sink, and a caller of politeness that the machine holds up after the stamp of its start, while it writes its evidence for example, reaches the transport late, so that the next start looks too close: none on an idle machine, one in a hundred by a few milliseconds on one with more to do than it has processors. The audit of the stamps is free of that. " +
 			"The transport is in this process; a network adds jitter to what the site sees of everybody.",
 	}
 	goals := table{caption: "Against what is wanted:", header: []string{"of politeness", "measured", "wanted", ""}}
@@ -133,7 +133,7 @@ func runPacing(b *bench) (result, error) {
 			share := float64(len(gaps)) * float64(d) / sum
 			if by == rivals.Politeness {
 				goals.add(fmt.Sprintf("share of the rate, d = %v", d), fmt.Sprintf("%.2f %%", 100*share), fmt.Sprintf("≥ %.1f %%", 100*wantShare[d]), verdict(share >= wantShare[d]))
-				goals.add(fmt.Sprintf("too close, d = %v", d), fmt.Sprint(short), "0", verdict(short == 0))
+				goals.add(fmt.Sprintf("too close at the transport, d = %v", d), fmt.Sprint(short), "0", verdict(short == 0))
 			}
 			row.Note = fmt.Sprintf("%.1f %%", 100*share)
 			dots.Rows = append(dots.Rows, row)
@@ -143,8 +143,8 @@ func runPacing(b *bench) (result, error) {
 		r.tables = append(r.tables, t)
 		r.plots = append(r.plots, figure{"pacing-" + d.String(), fmt.Sprintf("Dots: gaps between starts in units of d = %v, by rival", d), dots})
 	}
+	goals.add("promises broken, by the audit of its own stamps", fmt.Sprint(r.broken), "0", verdict(r.broken == 0))
 	r.tables = append(r.tables, goals)
-	r.what += fmt.Sprintf(" The audit of politeness's evidence of these runs finds %d broken promises.", r.broken)
 	return r, nil
 }
 

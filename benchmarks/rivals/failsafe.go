@@ -12,12 +12,12 @@ import (
 // NewFailsafe wraps base with failsafe-go's own transport: its retry policy for HTTP, a smooth rate
 // limiter and a bulkhead. The policies have no keys, so this is one host's; robots.txt, a budget
 // and evidence it doesn't have.
-func NewFailsafe(base http.RoundTripper, t Terms) http.RoundTripper { //nolint:bodyclose // policies of responses are none
+func NewFailsafe(base http.RoundTripper, t Terms) http.RoundTripper {
 	const patience = time.Minute // without it they refuse instead of waiting
 	return failsafehttp.NewRoundTripper(
 		base,
-		failsafehttp.NewRetryPolicyBuilder().Build(),
-		ratelimiter.NewSmoothBuilderWithMaxRate[*http.Response](t.gap()).WithMaxWaitTime(patience).Build(),
-		bulkhead.NewBuilder[*http.Response](uint(t.Slots)).WithMaxWaitTime(patience).Build(),
+		failsafehttp.NewRetryPolicyBuilder().Build(), //nolint:bodyclose // no response
+		ratelimiter.NewSmoothBuilderWithMaxRate[*http.Response](t.gap()).WithMaxWaitTime(patience).Build(), //nolint:bodyclose // as above
+		bulkhead.NewBuilder[*http.Response](uint(t.Slots)).WithMaxWaitTime(patience).Build(), //nolint:bodyclose // as above
 	)
 }
