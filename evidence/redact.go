@@ -32,7 +32,7 @@ func RedactURL(s string) string {
 // cutUserinfo cuts the userinfo out of the authority that starts at s[from].
 func cutUserinfo(s string, from int) string {
 	authority := s[from:]
-	if i := strings.IndexAny(authority, "/\\?# \t\r\n\"'<>"); i >= 0 {
+	if i := strings.IndexAny(authority, "/\\?# \t\r\n\"<>"); i >= 0 { // a password may hold a '
 		authority = authority[:i]
 	}
 	at := strings.LastIndexByte(authority, '@')
@@ -81,10 +81,15 @@ type redactor struct {
 
 func (r *redactor) clean(d *Decision) {
 	d.redact()
-	d.URL = r.cleanText(d.URL)
-	d.Location = r.cleanText(d.Location)
-	d.Reason = r.cleanText(d.Reason)
-	d.Err = r.cleanText(d.Err)
+	asked := d.URL
+	d.URL = r.replace(asked, inURL)
+	d.Location = r.replace(d.Location, inURL)
+	for _, text := range [...]*string{&d.Reason, &d.Err} {
+		if d.URL != asked { // only here it is known where the URL ends in a text
+			*text = strings.ReplaceAll(*text, asked, d.URL)
+		}
+		*text = r.replace(*text, inText)
+	}
 }
 
 // Record implements Evidence.
@@ -99,36 +104,46 @@ func (r *redactor) recordNested(ctx context.Context, d Decision) {
 	recordNested(ctx, r.next, &d)
 }
 
-// cleanText replaces the parameters' values in s: whatever stands between
-// "name=" after one of ?, &, ; and # (fragments carry tokens too), and the end
-// of that value.
-func (r *redactor) cleanText(s string) string {
-	const starts, ends = "?&;#", "&;# \t\r\n\"'<>"
-	for from := 0; ; {
-		i := strings.IndexAny(s[from:], starts)
-		if i < 0 {
-			return s
+// What ends the value of a parameter. A ";" doesn't, though it may start a
+// parameter: for most servers it is data (URL Standard, section 5.1).
+const (
+	inURL  = "&#"
+	inText = inURL + " \t\r\n\"<>" // or the URL that holds it
+)
+
+// replace replaces the parameters' values in s: whatever stands between "name="
+// after one of ?, &, ; and # (fragments carry tokens too), and one of ends.
+func (r *redactor) replace(s, ends string) string {
+	const starts = "?&;#"
+	var out []byte
+	kept := 0 // s[:kept] is in out
+	for from := strings.IndexAny(s, starts); from >= 0; {
+		from++
+		if n := strings.IndexAny(s[from:], starts+"="+ends); n >= 0 && s[from+n] == '=' && r.named(s[from:from+n]) {
+			from += n + 1
+			length := strings.IndexAny(s[from:], ends)
+			if length < 0 {
+				length = len(s) - from
+			}
+			if length > 0 {
+				out = append(append(out, s[kept:from]...), Redacted...)
+				from += length
+				kept = from
+			}
 		}
-		from += i + 1
-		length := strings.IndexAny(s[from:], ends)
-		if length < 0 {
-			length = len(s) - from
+		next := strings.IndexAny(s[from:], starts)
+		if next < 0 {
+			break
 		}
-		name, value, ok := strings.Cut(s[from:from+length], "=")
-		if !ok || value == "" || !r.named(name) {
-			continue
-		}
-		from += len(name) + 1
-		s = s[:from] + Redacted + s[from+len(value):]
-		from += len(Redacted)
+		from += next
 	}
+	if kept == 0 {
+		return s
+	}
+	return string(append(out, s[kept:]...))
 }
 
 func (r *redactor) named(name string) bool {
-	// A "?" within a query is data, but "?a?token=x" names token for some servers.
-	if i := strings.LastIndexByte(name, '?'); i >= 0 {
-		name = name[i+1:]
-	}
 	if plain, err := url.QueryUnescape(name); err == nil {
 		name = plain
 	}

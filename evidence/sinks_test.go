@@ -164,6 +164,7 @@ func TestRedactURL(t *testing.T) {
 		"https://user:pass@h/a":               "https://h/a",
 		"https://user@h":                      "https://h",
 		"https://a:b@c:d@h:8080/@x":           "https://h:8080/@x",
+		"https://o'brien:o'pass@h/":           "https://h/",
 		"//user:pass@h/x":                     "//h/x",
 		"/relative/@x":                        "/relative/@x",
 		"mailto:bot@example.com":              "mailto:bot@example.com",
@@ -186,17 +187,44 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://u:p@h/a?x=1&token=abc&y=2":    "https://h/a?x=1&token=REDACTED&y=2",
 		"https://h/?TOKEN=abc":                 "https://h/?TOKEN=REDACTED",
-		"https://h/?%74oken=abc;session_id=d":  "https://h/?%74oken=REDACTED;session_id=REDACTED",
+		"https://h/?%74oken=abc":               "https://h/?%74oken=REDACTED",
+		"https://h/?a=b;session_id=d":          "https://h/?a=b;session_id=REDACTED",
 		"https://h/#token=abc":                 "https://h/#token=REDACTED",
 		"https://h/?token=a=b&token=c#token=d": "https://h/?token=REDACTED&token=REDACTED#token=REDACTED",
 		"https://h/?a?token=x":                 "https://h/?a?token=REDACTED",
 		"https://h/?tokens=abc&xtoken=1&token": "https://h/?tokens=abc&xtoken=1&token",
+		"https://h/?token=&token&token=&b=c":   "https://h/?token=&token&token=&b=c",
+		"https://h/?token=a&token=b":           "https://h/?token=REDACTED&token=REDACTED",
 		"https://h/token=abc":                  "https://h/token=abc",
-		`Get "https://h/?token=abc": EOF`:      `Get "https://h/?token=REDACTED": EOF`,
 	} {
 		r.Reset()
 		e.Record(t.Context(), evidence.Decision{URL: in, Location: in, Err: in, Reason: in})
 		if got := r.Decisions()[0]; !reflect.DeepEqual(got, evidence.Decision{URL: want, Location: want, Err: want, Reason: want}) {
+			t.Errorf("%q: got %+v, want %q", in, got, want)
+		}
+	}
+}
+
+// A value may hold anything but & and #, whatever it would end in a text.
+func TestRedactReplacesWholeValues(t *testing.T) {
+	var r evidence.Recorder
+	e := evidence.Redact(&r, "email", "next")
+	for _, secret := range []string{"o'brien", `o"brien`, "<o>brien", "o;brien", "o;x=brien", "o brien", "o?brien=brien", "%22brien", "=brien"} {
+		in := "https://h/?a=1&email=" + secret + "&b=2"
+		want := "https://h/?a=1&email=REDACTED&b=2"
+		r.Reset()
+		e.Record(t.Context(), evidence.Decision{URL: in, Location: in, Reason: "no " + in + " today", Err: "Get " + in + ": EOF"})
+		if got := r.Decisions()[0]; got.URL != want || got.Location != want || got.Reason != "no "+want+" today" || got.Err != "Get "+want+": EOF" {
+			t.Errorf("%q: got %+v", in, got)
+		}
+	}
+	for in, want := range map[string]string{
+		`Get "https://h/?email=abc": EOF`:             `Get "https://h/?email=REDACTED": EOF`,
+		"see https://h/?email=o'brien&next=a;b today": "see https://h/?email=REDACTED&next=REDACTED today",
+	} {
+		r.Reset()
+		e.Record(t.Context(), evidence.Decision{URL: "https://i/", Err: in, Reason: in})
+		if got := r.Decisions()[0]; got.Err != want || got.Reason != want {
 			t.Errorf("%q: got %+v, want %q", in, got, want)
 		}
 	}
