@@ -294,7 +294,7 @@ func (a *auditor) consistent(d *Decision) {
 	switch d.Type {
 	case "":
 		a.contradiction("a record without a type")
-	case RobotsAllowed, Started:
+	case RobotsAllowed, Started, Fetched, Retried, HostCleared, RobotsFetched, RobotsRevalidated, BudgetWarning, NoIndex, LogClosed:
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
 		}
@@ -320,6 +320,9 @@ func (a *auditor) consistent(d *Decision) {
 	}
 	if d.Type == Started && !d.Start.IsZero() && d.Time.Sub(d.Start) > slack {
 		a.contradiction(fmt.Sprintf("recorded %v after its start", d.Time.Sub(d.Start)))
+	}
+	if d.Type == HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until) {
+		a.contradiction("two times for the end of one block")
 	}
 	if d.Latency > d.Duration && d.Duration > 0 {
 		a.contradiction("the headers came after the end of the body")
@@ -350,8 +353,10 @@ func (a *auditor) host(d *Decision) *hostAudit {
 	return h
 }
 
-// seed makes the hashes by which trips are told apart.
+// seed makes the hashes by which URLs are told apart.
 var seed = maphash.MakeSeed()
+
+func hashURL(d *Decision) uint64 { return maphash.String(seed, d.URL) }
 
 // fetchesRobots reports whether d is about a fetch of robots.txt.
 func fetchesRobots(d *Decision) bool {
@@ -394,7 +399,7 @@ func (a *auditor) started(d *Decision) {
 	h.report.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
 	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
 	x := &exchange{
-		key: keyOf(d), line: a.at, start: d.Start, seq: d.Seq,
+		key: keyOf(d), line: a.at, url: hashURL(d), start: d.Start, seq: d.Seq,
 		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots,
 	}
 	if x.start.IsZero() {
@@ -429,6 +434,9 @@ func (a *auditor) ended(d *Decision) {
 	}
 	if !d.Start.IsZero() && !d.Start.Equal(x.start) {
 		a.contradiction("two records give different times to one start", x.line)
+	}
+	if hashURL(d) != x.url {
+		a.contradiction("two records give different URLs to one request", x.line)
 	}
 	// It may look later than it was: computers sleep, and durations don't know it.
 	if early := x.start.Add(d.Duration).Sub(d.Time); !d.Time.IsZero() && early > slack {

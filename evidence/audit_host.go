@@ -40,6 +40,7 @@ func keyOf(d *Decision) exchangeKey {
 type exchange struct {
 	key     exchangeKey
 	line    int
+	url     uint64 // hash of
 	seq     uint64
 	start   time.Time
 	end     time.Time // zero: not known yet

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"hash/maphash"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,7 +86,8 @@ func (t *trips) ended(d *Decision) bool {
 // An origin is what the log says of one robots.txt. The copy before the present
 // one is kept, because requests go on with it while a new one is fetched.
 type origin struct {
-	copies [2]*robotsCopy // present, previous; nil: unknown
+	copies      [2]*robotsCopy // present, previous; nil: unknown
+	unreachable bool           // at times, so that verdicts may have other reasons
 }
 
 // A robotsCopy is one text, compiled for the last agent that asked.
@@ -112,6 +112,7 @@ func (a *auditor) robotsFetched(d *Decision) {
 		o = &origin{}
 		a.origins[name] = o
 	}
+	o.unreachable = o.unreachable || d.Type == RobotsUnreachable
 	switch {
 	case d.Type == RobotsRevalidated: // the present copy stays
 	case d.Type == RobotsFetched && (d.Text != "" || allowsAll(d)):
@@ -131,7 +132,7 @@ func allowsAll(d *Decision) bool {
 }
 
 func (a *auditor) keyOfTrip(d *Decision) tripKey {
-	return tripKey{d.Trip, maphash.String(seed, d.URL)}
+	return tripKey{d.Trip, hashURL(d)}
 }
 
 // decided takes a verdict about a URL.
@@ -167,12 +168,13 @@ func (a *auditor) allowed(d *Decision) {
 
 // decideAgain compares a verdict with what robots.txt, as logged, says.
 func (a *auditor) decideAgain(d *Decision) {
-	if d.Reason != "" || d.Confidence != "" {
-		return // robots.txt could not be read, or wasn't asked: no rule decided
-	}
 	name, target := splitURL(d.URL)
 	o, compile := a.origins[name], robotsCompiler.Load()
-	if o == nil || compile == nil || o.copies[0] == nil || wasRedacted(d.URL) {
+	switch {
+	case o == nil || compile == nil || o.copies[0] == nil || wasRedacted(d.URL):
+		a.report.Proofs.OpenRobots++
+		return
+	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // then no rule decided
 		a.report.Proofs.OpenRobots++
 		return
 	}
