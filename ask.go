@@ -145,7 +145,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip.id = t.trips.Add(1)
 	trip.exempt = true
 	t.sign(trip)
-	if entry, ok := t.robots.Peek(req.URL); ok {
+	if entry, ok := t.robots.PeekStale(req.URL); ok {
 		trip.floor = entry.Rules.Floor(time.Now())
 	}
 	if err := trip.waitTurn(); err != nil {

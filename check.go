@@ -67,6 +67,8 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 }
 
 // Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names.
+// While robots.txt can't be had, and Config.Robots allows nothing then, the error
+// is an *Error with Is(err, ErrDisallowed) and RetryAt.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL)
 	if err != nil {
@@ -75,8 +77,11 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	if err := trip.judge(); err != nil {
 		return nil, err
 	}
-	if trip.entry == nil {
+	switch {
+	case trip.entry == nil: // robots.txt is ignored
 		return nil, nil
+	case trip.entry.Denied:
+		return nil, trip.refusal()
 	}
 	return trip.entry.Sitemaps, nil
 }
@@ -108,6 +113,11 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	next, err := t.hosts.Next(ctx, trip.host, trip.floor)
 	if err != nil {
 		return time.Time{}, trip.noTurn(err)
+	}
+	if t.timed {
+		if err := trip.checkBudget(next); err != nil {
+			return time.Time{}, err
+		}
 	}
 	return next, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 func TestCheckDecidesWithoutFetching(t *testing.T) {
@@ -70,6 +71,30 @@ func TestSitemapsOfTheOrigin(t *testing.T) {
 		if want := []string{"https://example.com/a.xml", "https://cdn.example/b.xml"}; err != nil || !slices.Equal(got, want) {
 			b.Errorf("got %q, %v; want %q", got, err, want)
 		}
+	})
+}
+
+func TestSitemapsOfAnUnreachableRobotsAreNotNone(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.RobotsStatus(503)
+		_, err := b.t.Sitemaps(b.Context(), "https://example.com/")
+		e := refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+		if in := time.Until(e.RetryAt); in != 5*time.Minute {
+			b.Errorf("RetryAt in %v", in)
+		}
+	})
+}
+
+func TestNextIsRefusedWhereTheBudgetsTimeEndsFirst(t *testing.T) {
+	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Duration: time.Minute})}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(429, "Retry-After", "50")).Handle("/long", politenesstest.Status(429, "Retry-After", "60"))
+		b.mustGet("https://example.com/", 429)
+		if at, err := b.t.Next(b.Context(), "https://example.com/"); err != nil || time.Until(at) != 50*time.Second {
+			b.Errorf("in %v, %v; want 50s", time.Until(at), err)
+		}
+		b.mustGet("https://example.com/long", 429)
+		_, err := b.t.Next(b.Context(), "https://example.com/")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
 	})
 }
 

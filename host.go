@@ -37,7 +37,8 @@ func clip(s string) string {
 }
 
 // byHost is the host key when Config.HostKey is nil: the URL's host in lower
-// case, as punycode, without the scheme's default port and without a final dot.
+// case, as punycode, without the scheme's default port, without a final dot and
+// without leading zeros in the port.
 func byHost(u *url.URL) string {
 	host := u.Host
 	if !plainHost(host) {
@@ -60,11 +61,11 @@ func plainHost(host string) bool {
 			return false
 		}
 	}
-	return !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:")
+	return !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:") && !strings.Contains(host, ":0")
 }
 
 func normalHost(u *url.URL) string {
-	name, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), u.Port()
+	name, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), strings.TrimLeft(u.Port(), "0")
 	// A name that IDNA can't map is kept as it is: DNS decides then.
 	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
 		name = ascii

@@ -263,6 +263,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return trip.handOver(resp)
 }
 
+// CloseIdleConnections closes those of Base, if it has such a method, for
+// http.Client.CloseIdleConnections.
+func (t *Transport) CloseIdleConnections() {
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
 // try is one attempt of the trip.
 func (trip *trip) try() (*http.Response, error) {
 	for overtaken := true; overtaken; {

@@ -720,6 +720,8 @@ func TestHostsOfOneNameAreOneKey(t *testing.T) {
 		keys := map[string]string{
 			"https://EXAMPLE.com/":        "example.com",
 			"https://example.com:443/":    "example.com",
+			"https://example.com:0443/":   "example.com",
+			"https://example.com:08443/":  "example.com:8443",
 			"https://example.com./":       "example.com",
 			"https://münchen.example/":    "xn--mnchen-3ya.example",
 			"https://example.com:8443/":   "example.com:8443",

@@ -212,7 +212,7 @@ func forEachChaos(t *testing.T, check func(c *chaos)) {
 	}
 }
 
-// DESIGN's first promise, seen from the web and proved from the log.
+// The first promise, seen from the web and proved from the log.
 func TestNoTwoStartsCloserNeverMoreThanConcurrencyNoneIntoABlock(t *testing.T) {
 	forEachChaos(t, func(c *chaos) {
 		cfg := c.hosts.Config()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -105,7 +106,7 @@ func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
 func (t *Transport) sign(trip *trip) {
 	req := trip.req
 	ua := req.Header["User-Agent"]
-	signed := len(ua) == 1 && ua[0] == t.userAgent[0]
+	signed := len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header)
 	if signed && t.from == nil && !t.response.indexing {
 		return
 	}
@@ -117,13 +118,33 @@ func (t *Transport) sign(trip *trip) {
 	}
 	clone.Header = make(http.Header, len(req.Header)+2)
 	for k, v := range req.Header {
-		clone.Header[k] = v[:len(v):len(v)]
+		if !respelled(k) {
+			clone.Header[k] = v[:len(v):len(v)]
+		}
 	}
 	clone.Header["User-Agent"] = t.userAgent[:1:1]
 	if t.from != nil {
 		clone.Header["From"] = t.from[:1:1]
 	}
 	trip.req = &clone
+}
+
+// respelled reports whether name is User-Agent in another spelling, which would be
+// sent beside ours.
+func respelled(name string) bool {
+	return len(name) == len("User-Agent") && name != "User-Agent" && strings.EqualFold(name, "User-Agent")
+}
+
+func anyRespelled(h http.Header) bool {
+	if len(h) == 1 {
+		return false // the one that is ours
+	}
+	for name := range h {
+		if respelled(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // fail makes the trip's error.

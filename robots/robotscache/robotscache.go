@@ -278,11 +278,21 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 // Peek returns what is known of u's origin if that is fresh. It never waits, and
 // doesn't count as a use.
 func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
+	if e, ok := c.PeekStale(u); ok && time.Until(e.Expires) > 0 {
+		return e, true
+	}
+	return nil, false
+}
+
+// PeekStale is Peek for what may be out of date. It is for pacing what asks
+// robots.txt itself anew: the crawl-delay of the old copy is the best that is known
+// of the origin until then. Ask Get what may be fetched.
+func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {
 		return nil, false
 	}
-	if k := c.shards.peek(o); k != nil && time.Until(k.Expires) > 0 {
+	if k := c.shards.peek(o); k != nil {
 		return &k.Entry, true
 	}
 	return nil, false

@@ -472,6 +472,9 @@ func TestOthersUseTheOldCopy(t *testing.T) {
 			if e, ok := r.Peek(parse(t, site)); ok {
 				t.Errorf("Peek returned what is out of date: %+v", e)
 			}
+			if e, ok := r.PeekStale(parse(t, site)); !ok || e != old {
+				t.Errorf("PeekStale returned %+v, %v, not the old copy", e, ok)
+			}
 		}).Stop()
 		for _, age := range []time.Duration{time.Hour, maxTTL - 1, maxTTL} {
 			time.Sleep(time.Until(old.Expires.Add(age - time.Hour)))
