@@ -16,8 +16,8 @@ func NewFailsafe(base http.RoundTripper, t Terms) http.RoundTripper {
 	const patience = time.Minute // without it they refuse instead of waiting
 	return failsafehttp.NewRoundTripper(
 		base,
-		failsafehttp.NewRetryPolicyBuilder().Build(), //nolint:bodyclose // no response
+		failsafehttp.NewRetryPolicyBuilder().Build(),                                                       //nolint:bodyclose // no response
 		ratelimiter.NewSmoothBuilderWithMaxRate[*http.Response](t.gap()).WithMaxWaitTime(patience).Build(), //nolint:bodyclose // as above
-		bulkhead.NewBuilder[*http.Response](uint(t.Slots)).WithMaxWaitTime(patience).Build(), //nolint:bodyclose // as above
+		bulkhead.NewBuilder[*http.Response](uint(t.Slots)).WithMaxWaitTime(patience).Build(),               //nolint:bodyclose // as above
 	)
 }
