@@ -35,9 +35,10 @@ func crawl(ctx context.Context, out io.Writer, o options) (err error) {
 
 	proof := evidence.Evidence(c.progress)
 	if o.evidence != "" {
-		f, err := os.Create(o.evidence)
-		if err != nil {
-			return err
+		// Appended: what the runs before did isn't forgotten, and Audit proves each.
+		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if openErr != nil {
+			return openErr
 		}
 		log := evidence.JSONLines(f)
 		defer func() { err = errors.Join(err, log.Close(), f.Close()) }()

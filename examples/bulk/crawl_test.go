@@ -345,6 +345,34 @@ func TestThirtyTwoWorkersAreAsPoliteAsOne(t *testing.T) {
 	}
 }
 
+func TestProofOfEarlierRunsIsKept(t *testing.T) {
+	t.Parallel()
+	s := startSites()
+	defer s.Close()
+	o := settings(t, "-mode", "direct", "-max-age", "0", "-evidence", filepath.Join(t.TempDir(), "evidence.jsonl"), s.second.URL+"/")
+	run(t, o)
+	run(t, o)
+	f, err := os.Open(o.evidence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	report, err := evidence.Audit(f)
+	if err != nil || report.Logs != 2 || !report.OK() {
+		t.Errorf("audit: %v, %v", report, err)
+	}
+}
+
+func TestLostProofIsAnError(t *testing.T) {
+	t.Parallel()
+	s := startSites()
+	defer s.Close()
+	o := settings(t, "-mode", "direct", "-evidence", "/dev/full", s.second.URL+"/")
+	if err := crawl(t.Context(), t.Output(), o); err == nil || !strings.Contains(err.Error(), o.evidence) {
+		t.Errorf("error %v, want one about %s", err, o.evidence)
+	}
+}
+
 func TestBatchesAreWrittenWhole(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "crawl.sqlite")

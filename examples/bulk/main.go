@@ -86,7 +86,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.IntVar(&o.batch, "batch", 100, "how many results are written at once")
 	f.StringVar(&accept, "accept", "text/*,application/xhtml+xml,application/pdf", "content `types` that are wanted")
 	f.StringVar(&reject, "reject", "text/css,text/javascript", "content `types` that are not, though accepted")
-	f.StringVar(&o.evidence, "evidence", "", "write the evidence log (JSON Lines) to `FILE`")
+	f.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

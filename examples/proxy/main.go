@@ -94,9 +94,9 @@ func main() {
 func serve(ctx context.Context, out io.Writer, address, agent, file string, maxWait time.Duration) (err error) {
 	var proof evidence.Evidence
 	if file != "" {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
-			return err
+		f, openErr := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if openErr != nil {
+			return openErr
 		}
 		defer f.Close()
 		log := evidence.JSONLines(f)

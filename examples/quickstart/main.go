@@ -45,9 +45,9 @@ func run(ctx context.Context, out io.Writer, agent, file string, urls []string) 
 	timeline := newTimeline(out)
 	proof := evidence.Evidence(timeline)
 	if file != "" {
-		f, err := os.Create(file)
-		if err != nil {
-			return err
+		f, createErr := os.Create(file)
+		if createErr != nil {
+			return createErr
 		}
 		defer f.Close()
 		log := evidence.JSONLines(f)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func (f *flow) Record(ctx context.Context, d evidence.Decision) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if d.Trip == 0 { // robots.txt as a whole, not a request for it
-		f.print(string(d.Type)+" "+d.URL, []string{line("robots", "status %d, kept for %v %s", d.Status, d.TTL, d.Reason)})
+		f.print(string(d.Type)+" "+d.URL, []string{line("robots", "%s, kept for %v", cmp.Or(d.Reason, fmt.Sprintf("status %d", d.Status)), d.TTL)})
 		return
 	}
 	if d.RobotsTxt {
@@ -65,7 +66,7 @@ func (f *flow) Record(ctx context.Context, d evidence.Decision) {
 		t.add("slot back", "%s", t.slots)
 		over = true
 	default:
-		t.add(string(d.Type), "%s%s", d.Reason+d.Err, used(d))
+		t.add(string(d.Type), "%s", what(d))
 		over = d.Type == evidence.Failed || d.Type == evidence.SlotTimeout || d.Type == evidence.BudgetExceeded
 	}
 	if over {
@@ -108,9 +109,11 @@ func confidence(d evidence.Decision) string {
 	return fmt.Sprintf(", confidence %s: %s", d.Confidence, d.Reason)
 }
 
-func used(d evidence.Decision) string {
-	if d.Limit == "" {
-		return ""
+// what tells of a record that has no line of its own. A warning is numbers only; a
+// refusal by the budget says its numbers itself.
+func what(d evidence.Decision) string {
+	if d.Type == evidence.BudgetWarning {
+		return fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit)
 	}
-	return fmt.Sprintf(" %d of %d %s used", d.Used, d.Max, d.Limit)
+	return d.Reason + d.Err
 }

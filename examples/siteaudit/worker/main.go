@@ -56,9 +56,9 @@ func run(ctx context.Context, out io.Writer, file string, urls []string) (err er
 	show := &flow{out: out, budget: cfg.Budget, trips: make(map[uint64]*trip)}
 	cfg.Evidence = show
 	if file != "" {
-		f, err := os.Create(file)
-		if err != nil {
-			return err
+		f, createErr := os.Create(file)
+		if createErr != nil {
+			return createErr
 		}
 		log := evidence.JSONLines(f)
 		defer func() { err = errors.Join(err, log.Close(), f.Close()) }()

@@ -52,13 +52,23 @@ func TestWorkerShowsTheFlowAndLeavesProof(t *testing.T) {
 	}
 }
 
+func TestWorkerTellsThatItsProofIsLost(t *testing.T) {
+	t.Setenv("MAX_PAGES", "1")
+	const full = "/dev/full"
+	if err := run(t.Context(), t.Output(), full, nil); err == nil || !strings.Contains(err.Error(), full) {
+		t.Errorf("error %v, want one about %s", err, full)
+	}
+}
+
 func TestWorkerKeepsTheBudgetOfTheEnvironment(t *testing.T) {
 	t.Setenv("MAX_PAGES", "2")
 	var out strings.Builder
 	if err := run(t.Context(), &out, "", nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"budget_exceeded", "budget_warning", "Done: 2 of 2 pages"} {
+	for _, want := range []string{
+		"budget_exceeded budget exceeded: pages: 2 of 2 used, 1 more would be 1 over\n", "budget_warning 2 of 2 pages used\n", "Done: 2 of 2 pages",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output has no %q:\n%s", want, out.String())
 		}
