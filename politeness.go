@@ -226,7 +226,7 @@ func problems(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost
+	joined, ok := err.(interface{ Unwrap() []error }) // only the outermost
 	if !ok {
 		return []error{err}
 	}

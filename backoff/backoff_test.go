@@ -34,15 +34,23 @@ func TestDelay(t *testing.T) {
 		want   []time.Duration // of attempts 1, 2, 3...
 		last   time.Duration   // of attempt math.MaxInt
 	}{
-		{"Fibonacci", backoff.Fibonacci{},
-			[]time.Duration{1 * s, 1 * s, 2 * s, 3 * s, 5 * s, 8 * s, 13 * s, 21 * s, 34 * s, 55 * s, 89 * s, 144 * s, 233 * s, 377 * s, 600 * s, 600 * s}, 600 * s},
+		{
+			"Fibonacci",
+			backoff.Fibonacci{},
+			[]time.Duration{1 * s, 1 * s, 2 * s, 3 * s, 5 * s, 8 * s, 13 * s, 21 * s, 34 * s, 55 * s, 89 * s, 144 * s, 233 * s, 377 * s, 600 * s, 600 * s},
+			600 * s,
+		},
 		{"Fibonacci of minutes", backoff.Fibonacci{Unit: m, Cap: 4 * m}, []time.Duration{m, m, 2 * m, 3 * m, 4 * m}, 4 * m},
 		{"Fibonacci, cap between steps", backoff.Fibonacci{Unit: 2 * s, Cap: 7 * s}, []time.Duration{2 * s, 2 * s, 4 * s, 6 * s, 7 * s}, 7 * s},
 		{"Fibonacci, cap below the unit", backoff.Fibonacci{Unit: m, Cap: s}, []time.Duration{s, s}, s},
 		{"Fibonacci without bound", backoff.Fibonacci{Unit: 1, Cap: most}, []time.Duration{1, 1, 2}, most},
 		{"Fibonacci, huge unit", backoff.Fibonacci{Unit: most / 2, Cap: most}, []time.Duration{most / 2, most / 2, most - 1, most}, most},
-		{"Doubling", backoff.Doubling{},
-			[]time.Duration{15 * m, 30 * m, 1 * h, 2 * h, 4 * h, 8 * h, 16 * h, 24 * h, 24 * h}, 24 * h},
+		{
+			"Doubling",
+			backoff.Doubling{},
+			[]time.Duration{15 * m, 30 * m, 1 * h, 2 * h, 4 * h, 8 * h, 16 * h, 24 * h, 24 * h},
+			24 * h,
+		},
 		{"Doubling, cap below the start", backoff.Doubling{Start: h, Cap: m}, []time.Duration{m, m}, m},
 		{"Doubling without bound", backoff.Doubling{Start: 1, Cap: most}, []time.Duration{1, 2, 4}, most},
 		{"Doubling, cap no power of two", backoff.Doubling{Start: 3, Cap: 7}, []time.Duration{3, 6, 7, 7}, 7},
@@ -125,8 +133,10 @@ func TestValidateNamesEveryField(t *testing.T) {
 		{backoff.Doubling{Jitter: [2]float64{0, math.Inf(1)}}, []string{"Jitter"}},
 		{backoff.Doubling{Jitter: [2]float64{-0.1, 0}}, []string{"Jitter"}},
 		{backoff.Refusals{Statuses: []int{403, 503}}, nil},
-		{backoff.Refusals{Statuses: []int{99}, MaxRetryAfter: -1, Forgive: -1, Policy: backoff.Fibonacci{Unit: -1}},
-			[]string{"Statuses", "MaxRetryAfter", "Forgive", "Policy: Unit"}},
+		{
+			backoff.Refusals{Statuses: []int{99}, MaxRetryAfter: -1, Forgive: -1, Policy: backoff.Fibonacci{Unit: -1}},
+			[]string{"Statuses", "MaxRetryAfter", "Forgive", "Policy: Unit"},
+		},
 	} {
 		err := c.policy.Validate()
 		if (err != nil) != (len(c.fields) > 0) {

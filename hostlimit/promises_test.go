@@ -25,8 +25,10 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, field := range []string{"Concurrency", "MaxInFlight", "SlotTimeout", "LeaseTTL", "MaxWait", "MaxHosts",
-		"Delay.Min", "Delay.Max", "Delay.Ceiling", "Delay.Adaptive", "Backoff: MaxRetryAfter"} {
+	for _, field := range []string{
+		"Concurrency", "MaxInFlight", "SlotTimeout", "LeaseTTL", "MaxWait", "MaxHosts",
+		"Delay.Min", "Delay.Max", "Delay.Ceiling", "Delay.Adaptive", "Backoff: MaxRetryAfter",
+	} {
 		if !strings.Contains(err.Error(), field+":") {
 			t.Errorf("the error doesn't name %s:\n%v", field, err)
 		}
@@ -253,8 +255,10 @@ func TestHosts(t *testing.T) {
 		want := map[string]HostState{
 			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 2, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
 			"crawl-delay": {Key: "crawl-delay", Starts: 1, Slots: 2, Next: begin.Add(5 * time.Second), Delay: 5 * time.Second, DelaySource: "crawl-delay"},
-			"blocked": {Key: "blocked", Starts: 1, Slots: 2, Next: begin.Add(time.Hour), BlockedUntil: begin.Add(time.Hour), BlockedBy: "status 429", Refusals: 1,
-				Delay: time.Second, DelaySource: "random", Adaptive: time.Second},
+			"blocked": {
+				Key: "blocked", Starts: 1, Slots: 2, Next: begin.Add(time.Hour), BlockedUntil: begin.Add(time.Hour), BlockedBy: "status 429", Refusals: 1,
+				Delay: time.Second, DelaySource: "random", Adaptive: time.Second,
+			},
 		}
 		for st := range m.Hosts() {
 			w := want[st.Key]

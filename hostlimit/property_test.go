@@ -228,7 +228,7 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 	now := time.Since(p.base)
 	if err != nil {
 		kind := refusedTurn
-		if err == ctx.Err() {
+		if err == ctx.Err() { //nolint:errorlint // Acquire promises the context's error itself
 			kind = left
 		}
 		p.note(kind, r).err = err

@@ -141,9 +141,9 @@ func TestMetaScannerIsLinear(t *testing.T) {
 	s := robots.NewMetaScanner("FooBot")
 	script, end := []byte("<script>"), []byte("</head>")
 	allocs := testing.AllocsPerRun(1, func() {
-		s.Write(script)
+		_, _ = s.Write(script)
 		for range 4000 {
-			s.Write(end)
+			_, _ = s.Write(end)
 		}
 	})
 	if allocs > 1000 {
@@ -172,9 +172,9 @@ func FuzzMeta(f *testing.F) {
 		}
 		s := robots.NewMetaScanner("FooBot")
 		at := min(int(cut), len(page))
-		io.WriteString(s, page[:at])
+		_, _ = io.WriteString(s, page[:at])
 		done, found := s.Done(), s.Directives()
-		io.WriteString(s, page[at:])
+		_, _ = io.WriteString(s, page[at:])
 		if got := s.Directives(); got.String() != whole.String() || done && got.String() != found.String() {
 			t.Errorf("%q cut at %d: %v, then %v; whole: %v", page, at, found, got, whole)
 		}

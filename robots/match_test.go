@@ -293,7 +293,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		ReadMeta(strings.NewReader(string(body)), "FooBot")
+		_, _ = ReadMeta(strings.NewReader(string(body)), "FooBot")
 		ParseTags(strings.Split(string(body), "\n"), "FooBot")
 		ProductToken(string(body))
 		Target(string(body))

@@ -54,7 +54,7 @@ func retained(body []byte) int64 {
 }
 
 // kept returns how many bytes of the heap what make returns keeps.
-func kept(make func() any) int64 {
+func kept(build func() any) int64 {
 	const n = 16
 	var before, after runtime.MemStats
 	var all [n]any
@@ -62,7 +62,7 @@ func kept(make func() any) int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	for i := range all {
-		all[i] = make()
+		all[i] = build()
 	}
 	runtime.GC()
 	runtime.GC()

@@ -19,7 +19,7 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	buf := make([]byte, 4<<10)
 	for !s.Done() {
 		n, err := page.Read(buf)
-		s.Write(buf[:n])
+		_, _ = s.Write(buf[:n]) // never fails
 		if err == io.EOF {
 			break
 		}
