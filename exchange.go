@@ -30,6 +30,7 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	}
 	trip.latency = outcome.Latency
 	trip.lease.Observe(outcome)
+	trip.recordStart()
 	trip.recordEffect(outcome, now)
 	if err == nil {
 		return nil

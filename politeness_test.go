@@ -778,3 +778,32 @@ func TestNoPageFetchedThatTheRulesInForceAtItsStartDisallow(t *testing.T) {
 		})
 	}
 }
+
+func TestSlowSinkBringsNoTwoSendsTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		site := web.Site("https://example.com").Latency(50 * time.Millisecond)
+		var records atomic.Int64
+		tr, err := politeness.New(politeness.Config{
+			UserAgent: agent, Base: web,
+			Evidence: evidence.Func(func(context.Context, evidence.Decision) {
+				if records.Add(1)%3 == 0 {
+					time.Sleep(time.Duration(records.Load()) * 7 * time.Millisecond)
+				}
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: tr}
+		var group sync.WaitGroup
+		for i := range 40 {
+			site.Page(fmt.Sprintf("/%d", i), "page")
+			group.Go(func() { _, _ = fetch(t.Context(), client, fmt.Sprintf("https://example.com/%d", i)) })
+		}
+		group.Wait()
+		if v := web.Violations(politenesstest.Rules{Delay: 200 * time.Millisecond, Concurrency: 2}); len(v) > 0 {
+			t.Errorf("%d violations, the first: %v", len(v), v[0])
+		}
+	})
+}

@@ -28,14 +28,10 @@ func (trip *trip) waitTurn() error {
 		return trip.noTurn(err)
 	}
 	trip.lease = lease
-	grant := hostlimit.Grant{}
-	if g, ok := lease.(interface{ Grant() hostlimit.Grant }); ok {
-		grant = g.Grant()
-	} else {
-		grant.Start = time.Now()
+	trip.seq, trip.start = 0, time.Now()
+	if g := trip.grant(); g.Seq != 0 {
+		trip.seq, trip.start = g.Seq, g.Start
 	}
-	trip.seq, trip.start = grant.Seq, grant.Start
-	trip.recordStart(&grant)
 	if t.timed && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
 		// What could be foreseen of the wait was its least length.
 		return trip.checkBudget(time.Time{})
@@ -80,10 +76,22 @@ func (trip *trip) noTurn(err error) error {
 	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
 }
 
-func (trip *trip) recordStart(g *hostlimit.Grant) {
+// grant tells how the turn that is held came about, as far as the limiter does.
+func (trip *trip) grant() hostlimit.Grant {
+	if g, ok := trip.lease.(interface{ Grant() hostlimit.Grant }); ok {
+		return g.Grant()
+	}
+	return hostlimit.Grant{}
+}
+
+// recordStart reports the turn that is held. It is called once the request is out:
+// a slow sink between the stamp and the sending would bring two sends closer
+// together than their stamps are.
+func (trip *trip) recordStart() {
 	if trip.silent {
 		return
 	}
+	g := trip.grant()
 	for range g.Expired {
 		d := trip.decision(evidence.LeaseExpired, trip.start)
 		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
@@ -100,6 +108,7 @@ func (trip *trip) recordStart(g *hostlimit.Grant) {
 
 // leave gives a turn back that led to no exchange worth learning from.
 func (trip *trip) leave(why string) {
+	trip.recordStart()
 	lease := trip.lease
 	trip.lease = nil
 	now := time.Now() // before the slot is somebody else's
