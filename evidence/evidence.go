@@ -51,7 +51,7 @@ const (
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
 	SlotTimeout       Type = "slot_timeout" // no turn within SlotTimeout, MaxWait or the deadline
-	Started           Type = "started"      // a turn was had; the request goes out now
+	Started           Type = "started"      // a turn was had, and the request went out at Start; recorded once it has
 	Fetched           Type = "fetched"      // the exchange ended: body at its end or closed
 	Failed            Type = "failed"       // the exchange ended without a response, or the caller left before the start
 	Retried           Type = "retried"      // the request will be tried again
