@@ -126,7 +126,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 func (t *Transport) inquire(ctx context.Context, rawURL string) (*trip, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
-		return nil, &Error{Stage: StageRequest, URL: clip(rawURL), Err: unquoted(err)}
+		return nil, unparsable(rawURL, err)
 	}
 	if err := checkURL(req.URL); err != nil {
 		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
@@ -137,12 +137,15 @@ func (t *Transport) inquire(ctx context.Context, rawURL string) (*trip, error) {
 	return trip, nil
 }
 
-// unquoted takes url.Parse's reason out of its error, which repeats the URL with
-// its userinfo.
-func unquoted(err error) error {
+// unparsable is the error for a URL that can't be parsed. What stands before an
+// "@" may be userinfo, and url.Parse's error may quote a part of it.
+func unparsable(rawURL string, err error) *Error {
+	if at := strings.LastIndexByte(rawURL, '@'); at >= 0 {
+		return &Error{Stage: StageRequest, URL: clip(rawURL[at+1:]), Err: errors.New("URL can't be parsed")}
+	}
 	var ue *url.Error
 	if errors.As(err, &ue) {
-		return ue.Err
+		err = ue.Err // without the URL
 	}
-	return err
+	return &Error{Stage: StageRequest, URL: clip(rawURL), Err: err}
 }

@@ -45,6 +45,21 @@ func TestCheckSaysWhyWhenRobotsCantBeHad(t *testing.T) {
 	})
 }
 
+func TestErrorsHoldNoUserinfo(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		for _, raw := range []string{
+			"https://user:secret@example.com:bad/", "https://user:secret@example.com/%zz", "https://us er:secret@example.com/",
+			"https://user:secret/x@example.com/", ":secret@", "https://secret:p@/", "ftp://user:secret@example.com/",
+		} {
+			_, err := b.t.Check(b.Context(), raw)
+			var e *politeness.Error
+			if !errors.As(err, &e) || strings.Contains(err.Error()+e.URL, "secret") {
+				b.Errorf("%s: %#v", raw, err)
+			}
+		}
+	})
+}
+
 func TestFilterKeepsWhatIsAllowedInOrder(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		b.site.Robots("User-agent: *\nDisallow: /admin\nDisallow: /api\n")

@@ -21,7 +21,7 @@ func checkURL(u *url.URL) error {
 	case u.Scheme != "https" && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
 	case u.Hostname() == "":
-		return fmt.Errorf("URL %q has no host", clip(u.Redacted()))
+		return fmt.Errorf("URL %q has no host", redact(u))
 	case len(u.Host) > maxHost:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), maxHost)
 	}

@@ -23,7 +23,8 @@ type ResponseLimits struct {
 	// Accept and Reject are media types, with wildcards: "text/html", "text/*",
 	// "*/*". An answer whose Content-Type matches none of Accept, or one of Reject,
 	// fails with ErrContentType before its body is read. One without a Content-Type
-	// is application/octet-stream (RFC 9110, section 8.3). Empty: every type.
+	// is application/octet-stream (RFC 9110, section 8.3) if it has a body. Empty:
+	// every type.
 	Accept []string
 	Reject []string
 	// CheckIndexing reads page directives (noindex, nofollow and the like) from
@@ -88,9 +89,10 @@ func (trip *trip) guard(resp *http.Response) error {
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil
 	}
-	if len(limits.accept)+len(limits.reject) > 0 && resp.Body != http.NoBody {
+	ct := first(resp.Header, "Content-Type")
+	if len(limits.accept)+len(limits.reject) > 0 && (ct != "" || resp.Body != http.NoBody) {
 		mediaType := "application/octet-stream"
-		if ct := resp.Header.Get("Content-Type"); ct != "" {
+		if ct != "" {
 			mediaType, _, _ = strings.Cut(ct, ";")
 			if parsed, _, err := mime.ParseMediaType(ct); err == nil {
 				mediaType = parsed

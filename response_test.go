@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 func TestMaxBytes(t *testing.T) {
@@ -147,6 +148,20 @@ func TestAcceptAndReject(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The answer to HEAD has no body, and may say of which type it would be.
+func TestAcceptAndRejectBodilessAnswers(t *testing.T) {
+	virtually(t, politeness.Config{Response: politeness.ResponseLimits{Accept: []string{"text/*"}}}, func(b *bubble) {
+		b.site.Handle("/film", politenesstest.Status(http.StatusOK, "Content-Type", "video/mp4"))
+		b.site.Handle("/none", politenesstest.Status(http.StatusNoContent))
+		resp, err := b.client.Head("https://example.com/film") //nolint:noctx // the bubble has no deadline
+		if err == nil {
+			resp.Body.Close()
+		}
+		refused(b.T, err, politeness.StageResponse, politeness.ErrContentType)
+		b.mustGet("https://example.com/none", http.StatusNoContent)
+	})
 }
 
 func TestGuardsLetErrorsAndRedirectsPass(t *testing.T) {
