@@ -177,9 +177,9 @@ func (b *body) finish(err error) {
 	trip.describe(&d, evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
 	d.Seq, d.Start, d.Latency, d.Duration = trip.seq, trip.start, trip.latency, took
-	d.ContentType, d.ETag = first(b.header, "Content-Type"), first(b.header, "Etag")
-	d.LastModified, d.ServerDate = first(b.header, "Last-Modified"), first(b.header, "Date")
-	d.Location = redactLocation(first(b.header, "Location"))
+	d.ContentType, d.ETag = noted(b.header, "Content-Type"), noted(b.header, "Etag")
+	d.LastModified, d.ServerDate = noted(b.header, "Last-Modified"), noted(b.header, "Date")
+	d.Location = redactLocation(noted(b.header, "Location"))
 	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		d.Err = err.Error()
 	}
@@ -197,4 +197,14 @@ func first(h http.Header, name string) string {
 		return values[0]
 	}
 	return ""
+}
+
+// longestNote bounds what one header may put on record: a server may send
+// megabytes of it.
+const longestNote = 4 << 10
+
+// noted is a header as it is put on record.
+func noted(h http.Header, name string) string {
+	value := first(h, name)
+	return value[:min(len(value), longestNote)]
 }

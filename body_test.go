@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // A script is a limiter of one host and a base in one: it answers with a body, and
@@ -185,4 +186,16 @@ func (r remembered) RoundTrip(req *http.Request) (*http.Response, error) {
 		}, nil
 	}
 	return r.next.RoundTrip(req)
+}
+
+func TestHeaderOfAnySizePutsLittleOnRecord(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(200, "ETag", strings.Repeat("x", 1<<20), "Location", "https://u:secret@example.com/"+strings.Repeat("y", 1<<20)))
+		b.mustGet("https://example.com/", 200)
+		fetched := b.log.Decisions(evidence.Fetched)
+		d := fetched[len(fetched)-1]
+		if len(d.ETag) != 4<<10 || len(d.Location) > 4<<10 || strings.Contains(d.Location, "secret") {
+			t.Errorf("%d bytes of ETag, %d of Location on record", len(d.ETag), len(d.Location))
+		}
+	})
 }

@@ -3,6 +3,7 @@ package politeness
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 
@@ -61,7 +62,7 @@ func plainHost(host string) bool {
 			return false
 		}
 	}
-	return !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:") && !strings.Contains(host, ":0")
+	return !strings.HasPrefix(host, "[") && !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:") && !strings.Contains(host, ":0")
 }
 
 func normalHost(u *url.URL) string {
@@ -71,6 +72,9 @@ func normalHost(u *url.URL) string {
 		name = ascii
 	}
 	if strings.Contains(name, ":") {
+		if ip, err := netip.ParseAddr(name); err == nil {
+			name = ip.String() // an IPv6 address has many spellings
+		}
 		name = "[" + name + "]"
 	}
 	if port != "" {

@@ -727,6 +727,7 @@ func TestHostsOfOneNameAreOneKey(t *testing.T) {
 			"https://example.com:8443/":   "example.com:8443",
 			"http://example.com:443/":     "example.com:443",
 			"http://[2001:DB8::1]:80/":    "[2001:db8::1]",
+			"http://[2001:db8:0::01]/":    "[2001:db8::1]",
 			"http://[2001:db8::1]:8080/x": "[2001:db8::1]:8080",
 		}
 		for url, want := range keys {
