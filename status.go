@@ -202,8 +202,12 @@ func (s *Status) writeHTML(w *bytes.Buffer) {
 	fmt.Fprintf(w, "<p>%s <span class=quiet>at %s · <a href=\"?format=json\">JSON</a></span></p>\n",
 		html.EscapeString(s.UserAgent), s.Time.UTC().Format(time.RFC3339))
 	if b := s.Budget; b != nil {
-		fmt.Fprintf(w, "<h2>Budget</h2><p>%s · %s · %s</p>\n", share("pages", float64(b.Pages), float64(b.MaxPages)),
+		fmt.Fprintf(w, "<h2>Budget</h2><p>%s · %s · %s", share("pages", float64(b.Pages), float64(b.MaxPages)),
 			share("bytes", float64(b.Bytes), float64(b.MaxBytes)), share("seconds", b.Seconds, b.MaxSeconds))
+		if b.PagesPerHost > 0 {
+			fmt.Fprintf(w, " · at most %d pages of a host", b.PagesPerHost)
+		}
+		w.WriteString("</p>\n")
 		if b.Error != "" {
 			fmt.Fprintf(w, "<p>The budget can't be asked: %s</p>\n", html.EscapeString(b.Error))
 		}
@@ -225,7 +229,7 @@ func (s *Status) writeHTML(w *bytes.Buffer) {
 				h.BlockedUntil.UTC().Format(time.RFC3339), html.EscapeString(h.BlockedBy), h.Refusals)
 		}
 		fmt.Fprintf(w, "<tr%s><td>%s<td class=n>%d of %d<td class=n>%d<td class=n>%s<td class=n>%.3f s<td>%s<td>%s\n",
-			class, html.EscapeString(h.Host), h.SlotsUsed, h.Slots, h.Waiters, until(h.NextStart, s.Time), h.Delay, h.DelaySource, blocked)
+			class, html.EscapeString(h.Host), h.SlotsUsed, h.Slots, h.Waiters, h.next(s.Time), h.Delay, h.DelaySource, blocked)
 	}
 	w.WriteString("</table></body></html>\n")
 }
@@ -235,6 +239,14 @@ func share(what string, used, limit float64) string {
 		return fmt.Sprintf("%.0f %s", used, what)
 	}
 	return fmt.Sprintf("%.0f of %.0f %s (%.0f %%)", used, limit, what, 100*used/limit)
+}
+
+// next tells when the next request may start.
+func (h *HostStatus) next(now time.Time) string {
+	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
+		return "with a free slot"
+	}
+	return until(h.NextStart, now)
 }
 
 func until(t, now time.Time) string {

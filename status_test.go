@@ -23,7 +23,7 @@ func statusOf(t *testing.T, h http.Handler, url, accept string) (string, *httpte
 }
 
 func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
-	cfg := politeness.Config{Budget: budget.New(budget.Limits{Pages: 10, Duration: time.Hour})}
+	cfg := politeness.Config{Budget: budget.New(budget.Limits{Pages: 10, PagesPerHost: 5, Duration: time.Hour})}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\nCrawl-delay: 7\n").Page("/", "page")
 		b.web.Site("https://busy.example").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -39,6 +39,14 @@ func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
 			b.Fatal(err)
 		}
 		defer resp.Body.Close()
+		for range 2 { // both slots are taken, the delay is over
+			held, err := b.client.Get("https://quiet.example/")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer held.Body.Close()
+		}
+		time.Sleep(time.Second)
 
 		handler := politeness.StatusHandler(b.t)
 		text, w := statusOf(b.T, handler, "/?format=json", "")
@@ -46,17 +54,17 @@ func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &s); err != nil || w.Header().Get("Content-Type") != "application/json" {
 			b.Fatal(err, w.Header())
 		}
-		if len(s.Hosts) != 2 || s.Known != 3 || s.Hosts[0].Host != "busy.example" || s.Hosts[1].Host != "example.com" {
+		if len(s.Hosts) != 3 || s.Known != 3 || s.Hosts[0].Host != "busy.example" || s.Hosts[1].Host != "quiet.example" || s.Hosts[2].Host != "example.com" {
 			b.Fatalf("status %s", text)
 		}
-		busy, open := s.Hosts[0], s.Hosts[1]
+		busy, open := s.Hosts[0], s.Hosts[2]
 		if busy.BlockedUntil == nil || busy.Refusals != 1 || !strings.Contains(busy.BlockedBy, "429") {
 			b.Errorf("blocked host %+v", busy)
 		}
 		if open.SlotsUsed != 1 || open.Slots != 2 || open.Delay != 7 || open.DelaySource != "crawl-delay" || !open.NextStart.After(s.Time) {
 			b.Errorf("host with an open body %+v", open)
 		}
-		if s.Budget.Pages != 3 || s.Budget.MaxPages != 10 || s.Budget.MaxSeconds != 3600 || s.Robots.Origins != 3 || s.Robots.Fetched != 3 {
+		if s.Budget.Pages != 5 || s.Budget.MaxPages != 10 || s.Budget.MaxSeconds != 3600 || s.Robots.Origins != 3 || s.Robots.Fetched != 3 {
 			b.Errorf("budget %+v, robots %+v", s.Budget, s.Robots)
 		}
 		if byAccept, _ := statusOf(b.T, handler, "/", "application/json"); byAccept != text {
@@ -66,7 +74,7 @@ func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
 			b.Errorf("?host=busy shows %s", one)
 		}
 		page, _ := statusOf(b.T, handler, "/", "text/html")
-		for _, want := range []string{"busy.example", "429", "7.000 s", "crawl-delay", "3 of 10 pages", "1 of 2"} {
+		for _, want := range []string{"busy.example", "429", "7.000 s", "crawl-delay", "5 of 10 pages", "at most 5 pages of a host", "1 of 2", "with a free slot"} {
 			if !strings.Contains(page, want) {
 				b.Errorf("the page doesn't show %q:\n%s", want, page)
 			}

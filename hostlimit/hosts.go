@@ -19,7 +19,7 @@ type HostState struct {
 	Refusals     int       // refusals in a row, 255 for more; positive after a block's end too, until a probe succeeds
 	Probing      bool      // a first request after a block is in flight
 
-	Delay       time.Duration // delay in force since the last start
+	Delay       time.Duration // delay in force since the last start, or the floor of the head of the queue where that is longer
 	DelaySource string        // what decided it: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
 	Adaptive    time.Duration // delay by response times; 0 without Delay.Adaptive
 }
@@ -77,6 +77,9 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			st.InFlight, st.Waiters, st.Probing = b.inFlight, b.waiting, b.probe != nil
 			if b.head != nil {
 				next = h.earliest(b.head.floor)
+				if b.head.floor > h.gap {
+					st.Delay, st.DelaySource = time.Duration(b.head.floor), byFloor.String()
+				}
 			}
 		}
 		if h.refusals > 0 {

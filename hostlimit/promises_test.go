@@ -252,7 +252,13 @@ func TestHosts(t *testing.T) {
 		b := acquire(t, m, "blocked", 0)
 		b.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
 		b.Release()
+		acquire(t, m, "waited-for", 0).Release()
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() { _, _ = m.Acquire(ctx, "waited-for", 7*time.Second) }()
+		synctest.Wait()
 		want := map[string]HostState{
+			"waited-for":  {Key: "waited-for", Starts: 1, Slots: 2, Waiters: 1, Next: begin.Add(7 * time.Second), Delay: 7 * time.Second, DelaySource: "crawl-delay"},
 			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 2, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
 			"crawl-delay": {Key: "crawl-delay", Starts: 1, Slots: 2, Next: begin.Add(5 * time.Second), Delay: 5 * time.Second, DelaySource: "crawl-delay"},
 			"blocked": {

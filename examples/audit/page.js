@@ -93,7 +93,7 @@
     const name = el("span", "name", c.promise);
     name.style.color = "var(--ink)";
     li.append(el("span", "mark", c.broken ? "✗" : "✓"), name,
-      el("span", "proof", c.broken ? (c.broken === 1 ? "broken once" : `broken ${number(c.broken)} times`) + ", of " + c.proof : c.proof));
+      el("span", "proof", c.broken ? (c.broken === 1 ? "broken once" : `broken ${number(c.broken)} times`) + ": " + c.proof : c.proof));
     $("checks").append(li);
   }
   for (const [name, value] of [
