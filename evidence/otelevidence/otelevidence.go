@@ -28,6 +28,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 
@@ -47,8 +48,9 @@ type Config struct {
 	// MeterProvider makes the instruments; nil: otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider
 
-	// PerHost adds server.address to all metrics. Leave it off when the hosts are
-	// many: each one is a time series of its own in each metric, for ever.
+	// PerHost adds server.address, and server.port where it isn't the scheme's
+	// default, to all metrics. Leave it off when the hosts are many: each one is a
+	// time series of its own in each metric, for ever.
 	PerHost bool
 }
 
@@ -159,9 +161,23 @@ func outcome(d *evidence.Decision) attribute.KeyValue {
 // attributes returns kv as an option of a measurement, with the host if wanted.
 func (e *Evidence) attributes(d *evidence.Decision, kv ...attribute.KeyValue) metric.MeasurementOption {
 	if e.perHost && d.Host != "" {
-		kv = append(kv, attribute.String("server.address", d.Host))
+		kv = appendServer(kv, d.Host)
 	}
 	return metric.WithAttributeSet(attribute.NewSet(kv...))
+}
+
+// appendServer appends the host, and its port if that isn't the scheme's default:
+// the conventions keep them apart.
+func appendServer(kv []attribute.KeyValue, host string) []attribute.KeyValue {
+	if host == "" {
+		return kv
+	}
+	if name, digits, err := net.SplitHostPort(host); err == nil {
+		if port, err := strconv.Atoi(digits); err == nil {
+			return append(kv, attribute.String("server.address", name), attribute.Int("server.port", port))
+		}
+	}
+	return append(kv, attribute.String("server.address", strings.Trim(host, "[]")))
 }
 
 // spanAttributes returns what a span event tells of d.
@@ -185,7 +201,7 @@ func spanAttributes(d *evidence.Decision) []attribute.KeyValue {
 	kv = append(kv, attribute.Bool("politeness.allowed", d.Allowed))
 	text("http.request.method", d.Method)
 	text("url.full", d.URL)
-	text("server.address", d.Host)
+	kv = appendServer(kv, d.Host)
 	integer("http.response.status_code", int64(d.Status))
 	integer("http.response.body.size", d.Bytes)
 	integer("http.request.resend_count", int64(max(d.Attempt-1, 0)))

@@ -142,6 +142,16 @@ func TestMetricsPerHost(t *testing.T) {
 	})
 }
 
+func TestPortIsAnAttributeOfItsOwn(t *testing.T) {
+	for host, want := range map[string]string{
+		"example.com": "server.address=example.com", "example.com:8080": "server.address=example.com,server.port=8080",
+		"[::1]": "server.address=::1", "[::1]:8080": "server.address=::1,server.port=8080",
+	} {
+		got, _ := collect(t, true, evidence.Decision{Type: evidence.Started, Host: host, WaitDelay: time.Second})
+		check(t, got, map[string]measured{"politeness.wait.duration politeness.wait.cause=delay," + want: {1, 1}})
+	}
+}
+
 func TestSpanEvents(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test")
