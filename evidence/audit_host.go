@@ -10,8 +10,12 @@ import (
 const (
 	// lag is how many starts of a host may be logged before one that came
 	// earlier. Starts are numbered and stamped under the limiter's lock, but
-	// logged afterwards, each by its own goroutine.
-	lag = 1024
+	// logged afterwards, each by its own goroutine and once its request is out:
+	// one that is answered slowly comes after many that were quick.
+	lag = 1 << 14
+	// lagUnnumbered is lag where starts aren't numbered: they are put in the order
+	// of their stamps, and it can't be known that none is missing.
+	lagUnnumbered = 1024
 	// maxOpen is how many exchanges of a host may be under way, if it doesn't have
 	// more slots than that.
 	maxOpen = 512
@@ -68,6 +72,7 @@ type hostAudit struct {
 	report *hostTotal
 
 	pending []*exchange // logged, waiting for those before it; by start
+	missing uint64      // the start that they wait for, known not to be among them; 0: unknown
 	last    *exchange   // the last one whose turn was proved
 	recent  []*exchange // the last few
 	inside  []*exchange // proved, in flight when last started as far as is known
@@ -96,6 +101,9 @@ func (h *hostAudit) start(x *exchange) {
 		return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.seq, b.seq))
 	})
 	h.pending = slices.Insert(h.pending, i, x)
+	if x.seq == h.missing {
+		h.missing = 0
+	}
 	h.release(false)
 }
 
@@ -107,12 +115,17 @@ func (h *hostAudit) release(all bool) {
 		if h.last != nil {
 			next = h.last.seq + 1
 		}
-		i := slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next })
+		i := -1
+		if h.missing != next {
+			if i = slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next }); i < 0 {
+				h.missing = next
+			}
+		}
 		switch first := h.pending[0]; {
 		case i >= 0 && first.seq != 0:
 		case first.seq == 1 && first.start.After(h.last.start):
 			i = 0 // the limiter had forgotten the host and numbers anew
-		case !all && len(h.pending) <= lag:
+		case !all && (len(h.pending) <= lagUnnumbered || first.seq != 0 && len(h.pending) <= lag):
 			return
 		case first.seq == 0: // starts aren't numbered: they come as they are stamped
 			i = 0
@@ -121,7 +134,12 @@ func (h *hostAudit) release(all bool) {
 			h.hole(next, first)
 		}
 		x := h.pending[i]
-		h.pending = slices.Delete(h.pending, i, i+1)
+		if i == 0 {
+			h.pending[0] = nil
+			h.pending = h.pending[1:] // as nearly always: nothing to move
+		} else {
+			h.pending = slices.Delete(h.pending, i, i+1)
+		}
 		h.prove(x)
 	}
 }

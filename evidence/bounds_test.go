@@ -80,6 +80,25 @@ func TestAuditBoundsWhatIsOutOfOrder(t *testing.T) {
 	}
 }
 
+func TestAuditWaitsForAStartThatIsLoggedLate(t *testing.T) {
+	// The first request is answered after all others: its records come last.
+	ds := turns(lag, true)
+	late := ds[0].Trip
+	var first, others []Decision
+	for _, d := range ds {
+		if d.Trip == late {
+			first = append(first, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	a := feed(append(others, first...)...)
+	a.end()
+	if r := a.finish(); r.Proofs.Gaps != lag-1 || r.Broken[MissingStart]+r.Broken[BrokenGap] != 0 {
+		t.Errorf("%d gaps, violations: %v", r.Proofs.Gaps, r.Violations)
+	}
+}
+
 func TestAuditBoundsBlocks(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	var ds []Decision
