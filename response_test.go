@@ -155,7 +155,7 @@ func TestAcceptAndRejectBodilessAnswers(t *testing.T) {
 	virtually(t, politeness.Config{Response: politeness.ResponseLimits{Accept: []string{"text/*"}}}, func(b *bubble) {
 		b.site.Handle("/film", politenesstest.Status(http.StatusOK, "Content-Type", "video/mp4"))
 		b.site.Handle("/none", politenesstest.Status(http.StatusNoContent))
-		resp, err := b.client.Head("https://example.com/film") //nolint:noctx // the bubble has no deadline
+		resp, err := b.client.Head("https://example.com/film")
 		if err == nil {
 			resp.Body.Close()
 		}
