@@ -23,8 +23,9 @@ type Status struct {
 	Time      time.Time    `json:"time"`
 	UserAgent string       `json:"userAgent"`
 	Hosts     []HostStatus `json:"hosts"`
-	Omitted   int          `json:"omitted"` // hosts in force that Hosts leaves out
-	Known     int          `json:"known"`   // hosts whose state is kept, in force or not
+	Omitted   int          `json:"omitted"`            // hosts in force that Hosts leaves out
+	Known     int          `json:"known"`              // hosts whose state is kept, in force or not
+	Unlisted  string       `json:"unlisted,omitempty"` // why there are no hosts: the limiter keeps them elsewhere
 	Budget    *BudgetUsage `json:"budget,omitempty"`
 	Robots    *RobotsUsage `json:"robots,omitempty"`
 }
@@ -110,6 +111,8 @@ func (t *Transport) status(r *http.Request) Status {
 		Hosts() iter.Seq[hostlimit.HostState]
 	}); ok {
 		s.addHosts(m.Hosts(), r.FormValue("host"), now)
+	} else {
+		s.Unlisted = fmt.Sprintf("The limiter (%T) doesn't list its hosts.", t.hosts)
 	}
 	if t.budget != nil {
 		u, err := t.budget.Usage(r.Context())
@@ -216,7 +219,11 @@ func (s *Status) writeHTML(w *bytes.Buffer) {
 		fmt.Fprintf(w, "<h2>robots.txt</h2><p>%d origins, %d being asked · %d fetched, %d revalidated, %d times unreachable</p>\n",
 			c.Origins, c.InFlight, c.Fetched, c.Revalidated, c.Unreachable)
 	}
-	fmt.Fprintf(w, "<h2>Hosts in force</h2><p class=quiet>%d of %d known", len(s.Hosts)+s.Omitted, s.Known)
+	w.WriteString("<h2>Hosts in force</h2>\n")
+	if s.Unlisted != "" {
+		fmt.Fprintf(w, "<p>%s</p>\n", html.EscapeString(s.Unlisted))
+	}
+	fmt.Fprintf(w, "<p class=quiet>%d of %d known", len(s.Hosts)+s.Omitted, s.Known)
 	if s.Omitted > 0 {
 		fmt.Fprintf(w, "; %d are left out here: add ?host=TEXT", s.Omitted)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 func statusOf(t *testing.T, h http.Handler, url, accept string) (string, *httptest.ResponseRecorder) {
@@ -106,6 +107,18 @@ func TestStatusIsReadOnlyAndBounded(t *testing.T) {
 		handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", nil))
 		if w.Code != http.StatusMethodNotAllowed {
 			b.Errorf("POST: status %d", w.Code)
+		}
+	})
+}
+
+// opaque is a limiter that keeps its state to itself, as one on Redis does.
+type opaque struct{ hostlimit.Limiter }
+
+func TestStatusSaysWhyItListsNoHosts(t *testing.T) {
+	virtually(t, politeness.Config{Hosts: opaque{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
+		text, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/", "text/html")
+		if !strings.Contains(text, "politeness_test.opaque") {
+			b.Errorf("the page doesn't say whose hosts are missing:\n%s", text)
 		}
 	})
 }

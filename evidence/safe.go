@@ -31,7 +31,8 @@ var recording atomic.Int32
 // fetches something through a Transport itself, could go round for ever: such
 // records reach Logs and Recorders, which fetch nothing, also those inside of
 // Multi, Sample and Redact, and are withheld from any other Evidence.
-// Credentials in URLs are cut out.
+// A sink that fetches in a goroutine of its own isn't recognised: let it fetch by
+// another client. Credentials in URLs are cut out.
 func Safe(next Evidence) *Guard { return &Guard{next: next} }
 
 // Record implements Evidence. It allocates nothing.
