@@ -28,9 +28,10 @@ func (trip *trip) waitTurn() error {
 		return trip.noTurn(err)
 	}
 	trip.lease = lease
-	trip.seq, trip.start = 0, time.Now()
-	if g := trip.grant(); g.Seq != 0 {
-		trip.seq, trip.start = g.Seq, g.Start
+	g := trip.grant()
+	trip.seq, trip.start = g.Seq, g.Start
+	if g.Start.IsZero() { // a limiter that doesn't tell
+		trip.start = time.Now()
 	}
 	if t.timed && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
 		// What could be foreseen of the wait was its least length.
