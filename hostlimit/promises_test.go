@@ -368,3 +368,51 @@ func TestSlotClockStopsWhenALeakExpiresInABlock(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// TestTryAcquireTakesNoPlace: it starts a request or does nothing at all.
+func TestTryAcquireTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Concurrency: 1, MaxInFlight: 1, Delay: Delay{Min: time.Second}, Backoff: backoff.Fibonacci{Unit: time.Minute}})
+		try := func(key string, want bool) Lease {
+			t.Helper()
+			l, ok := m.TryAcquire(key, 0)
+			if ok != want {
+				t.Errorf("TryAcquire(%q) = %t after %v, want %t", key, ok, time.Since(m.base), want)
+			}
+			return l
+		}
+		l := try("a", true)
+		try("a", false) // the slot
+		try("b", false) // MaxInFlight
+		l.Release()
+		try("a", false) // the delay
+		l = try("b", true)
+		l.Observe(Outcome{Status: 429})
+		l.Release()
+		time.Sleep(time.Second)
+		try("b", false) // the block
+		l = try("a", true)
+
+		waits := make(chan Lease)
+		go func() {
+			l, err := m.Acquire(t.Context(), "a", 0)
+			if err != nil {
+				t.Error(err)
+			}
+			waits <- l
+		}()
+		time.Sleep(time.Second)
+		l.Release()
+		try("a", false) // whoever waits comes first
+		l = <-waits
+		l.Release()
+		for st := range m.Hosts() {
+			if st.InFlight+st.Waiters > 0 {
+				t.Errorf("in the end: %+v", st)
+			}
+		}
+		if _, ok := m.TryAcquire("c", 0); !ok || m.places.taken != 1 || m.places.first != nil {
+			t.Errorf("a place is lost: %+v", m.places)
+		}
+	})
+}

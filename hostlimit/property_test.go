@@ -38,6 +38,7 @@ type request struct {
 	retryAfter time.Duration
 	silent     bool // released without an answer
 	twice      bool // every call of the lease is made again later, when it must do nothing
+	tries      bool // asks by TryAcquire before it waits
 }
 
 // gone is when the request's context is done, from the arrival.
@@ -150,6 +151,7 @@ func generate(seed uint64, n int) *program {
 			status:  200,
 			silent:  chance(3),
 			twice:   chance(10),
+			tries:   chance(30),
 		}
 		if chance(20) && !small {
 			q.floor = span(0, 10*time.Second)
@@ -210,7 +212,7 @@ func (p *player) note(kind eventKind, r *request) *event {
 	return e
 }
 
-func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
+func (p *player) play(t testing.TB, m *hostlimit.Memory, r *request) {
 	p.at(r.at)
 	ctx, cancel := context.WithTimeout(t.Context(), min(r.gone(), 1e6*time.Hour)) // a lost turn is seen, not waited for for ever
 	defer cancel()
@@ -224,7 +226,7 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 		defer cancel()
 	}
 	p.note(arrived, r)
-	l, err := m.Acquire(ctx, key(r.host), r.floor)
+	l, err := r.acquire(ctx, m)
 	now := time.Since(p.base)
 	if err != nil {
 		kind := refusedTurn
@@ -259,6 +261,17 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
 		l.Release()
 	}
+}
+
+// acquire takes a turn. Whether TryAcquire was asked first changes nothing: it lets
+// a request start exactly when Acquire would at once.
+func (r *request) acquire(ctx context.Context, m *hostlimit.Memory) (hostlimit.Lease, error) {
+	if r.tries {
+		if l, ok := m.TryAcquire(key(r.host), r.floor); ok {
+			return l, nil
+		}
+	}
+	return m.Acquire(ctx, key(r.host), r.floor)
 }
 
 // run plays p against a Memory and checks the log with the model.
