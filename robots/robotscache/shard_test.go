@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -40,6 +41,29 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	} {
 		r.get(t, at(step.get))
 		known(step.known...)
+	}
+}
+
+// TestHitIsAUse, as a Get that finds something is, but asks nobody.
+func TestHitIsAUse(t *testing.T) {
+	r := newRig(t, Config{MaxOrigins: 2}, always(200, private))
+	a, b := parse(t, "https://a.example/"), parse(t, "https://b.example/")
+	if _, ok := r.Hit(a, time.Now()); ok || len(r.sent()) > 0 {
+		t.Error("a hit on nothing")
+	}
+	got := r.get(t, a.String())
+	r.get(t, b.String())
+	for now, want := range map[time.Time]bool{time.Now(): true, got.Expires.Add(-1): true, got.Expires: false} {
+		if e, ok := r.Hit(a, now); ok != want || ok && e != got {
+			t.Errorf("%v before its end: hit = %t", got.Expires.Sub(now), ok)
+		}
+	}
+	r.get(t, "https://c.example/")
+	if _, ok := r.Peek(a); !ok {
+		t.Error("what was hit last went first")
+	}
+	if _, ok := r.Peek(b); ok {
+		t.Error("what was hit last went first")
 	}
 }
 
@@ -205,6 +229,9 @@ func TestHitAllocatesNothing(t *testing.T) {
 			}
 			if _, ok := r.Peek(u); !ok {
 				t.Error("unknown")
+			}
+			if _, ok := r.Hit(u, time.Time{}); !ok {
+				t.Error("no hit")
 			}
 		}); n != 0 {
 			t.Errorf("%s: %v allocations", rawURL, n)
