@@ -32,7 +32,8 @@ type Budget interface {
 	// Check returns an *Error when nothing is left for host, or when a request
 	// that starts at the given time would start past the time limit, so that a
 	// wait which can't end well isn't begun. It spends nothing. A start that is zero
-	// or past means now. Time and bytes are asked before pages: an error that names
+	// means now; callers who have just read the clock pass that, which spares
+	// another reading. Time and bytes are asked before pages: an error that names
 	// pages says that the others have some left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The

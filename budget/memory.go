@@ -54,7 +54,7 @@ func (m *Memory) Limits() Limits { return m.limits }
 func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.refuse(m.elapsed(), start, host); err != nil {
+	if err := m.refuse(start, host); err != nil {
 		return err
 	}
 	return nil
@@ -64,11 +64,10 @@ func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	used := m.elapsed()
-	if err := m.refuse(used, time.Time{}, host); err != nil {
+	if err := m.refuse(time.Time{}, host); err != nil {
 		return nil, err
 	}
-	warnings := m.start(used)
+	warnings := m.start()
 
 	m.pages++
 	if m.pages >= m.warnAt.pages && !m.warned.pages {
@@ -138,7 +137,7 @@ func (m *Memory) SettleBytes(_ context.Context, taken, read int64) []Warning {
 	if read == 0 {
 		return nil
 	}
-	warnings := m.start(m.elapsed())
+	warnings := m.start()
 	m.bytes += read
 	if m.bytes >= m.warnAt.bytes && !m.warned.bytes {
 		m.warned.bytes = true
@@ -162,15 +161,10 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 
 // refuse returns the first limit that stands against a page of host that
 // starts at the given time, now if it is zero, nil if none does.
-func (m *Memory) refuse(used time.Duration, start time.Time, host string) *Error {
-	if limit := m.limits.Duration; limit != 0 {
-		ahead := time.Duration(0)
-		if !start.IsZero() {
-			ahead = min(max(time.Until(start), 0), math.MaxInt64-used) // Until saturates; used on top must not wrap
-		}
-		if used+ahead >= limit {
-			return &Error{Limit: Time, Used: seconds(used), Want: seconds(used+ahead) - seconds(used), Max: seconds(limit)}
-		}
+func (m *Memory) refuse(start time.Time, host string) *Error {
+	if limit := m.limits.Duration; limit != 0 && m.at(start) >= limit {
+		used := min(m.elapsed(), m.at(start))
+		return &Error{Limit: Time, Used: seconds(used), Want: seconds(m.at(start)) - seconds(used), Max: seconds(limit)}
 	}
 	if limit := m.limits.Bytes; limit != 0 && m.bytes >= limit {
 		return &Error{Limit: Bytes, Used: m.bytes, Want: 1, Max: limit}
@@ -187,19 +181,34 @@ func (m *Memory) refuse(used time.Duration, start time.Time, host string) *Error
 }
 
 // start starts the clock if it doesn't run yet, and warns when the time is nearly up.
-func (m *Memory) start(used time.Duration) []Warning {
+func (m *Memory) start() []Warning {
 	if m.started.IsZero() {
 		m.started = time.Now()
 	}
-	if int64(used) < m.warnAt.duration || m.warned.duration {
+	if m.warned.duration || m.warnAt.duration == math.MaxInt64 {
+		return nil
+	}
+	used := m.elapsed()
+	if int64(used) < m.warnAt.duration {
 		return nil
 	}
 	m.warned.duration = true
 	return []Warning{{Limit: Time, Used: seconds(used), Max: seconds(m.limits.Duration)}}
 }
 
-// elapsed is the time since the first page or byte. Reading the clock costs more
-// than all the rest of a page, and Since only half as much as Now.
+// at is elapsed at the given time, now if it is zero. Reading the clock costs
+// more than all the rest of a page, so who knows the time isn't asked for it.
+func (m *Memory) at(t time.Time) time.Duration {
+	switch {
+	case t.IsZero():
+		return m.elapsed()
+	case m.started.IsZero():
+		return max(time.Until(t), 0)
+	}
+	return t.Sub(m.started)
+}
+
+// elapsed is the time since the first page or byte. Since costs half as much as Now.
 func (m *Memory) elapsed() time.Duration {
 	if m.started.IsZero() {
 		return 0
