@@ -76,6 +76,8 @@ func deliver(ctx context.Context, e Evidence, d *Decision, nested bool) (panicke
 	defer func() { panicked = recover() }()
 	if nested {
 		recordNested(ctx, e, d)
+	} else if f, ok := e.(Func); ok {
+		f(ctx, *d) // not by Record, which would copy d once more
 	} else {
 		e.Record(ctx, *d)
 	}
