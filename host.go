@@ -21,7 +21,7 @@ func checkURL(u *url.URL) error {
 		return errors.New("no URL")
 	case u.Scheme != "https" && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
-	case u.Hostname() == "":
+	case u.Host == "" || (u.Host[0] == ':' || u.Host[0] == '[') && u.Hostname() == "":
 		return fmt.Errorf("URL %q has no host", redact(u))
 	case len(u.Host) > maxHost:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), maxHost)
@@ -54,15 +54,20 @@ func byHost(u *url.URL) string {
 	return strings.TrimSuffix(host, ".")
 }
 
-// plainHost reports whether host is in lower-case ASCII already, as nearly every
-// host is: then the key costs no allocation.
+// plainHost reports whether host is in lower-case ASCII already, and its port, if
+// it has one, without leading zeros, as nearly every host is: then the key costs no
+// allocation.
 func plainHost(host string) bool {
+	colon := false
 	for i := range len(host) {
-		if c := host[i]; c >= 0x80 || 'A' <= c && c <= 'Z' || c == '%' {
+		switch c := host[i]; {
+		case c >= 0x80, 'A' <= c && c <= 'Z', c == '%', c == '[':
 			return false
+		case c == ':':
+			colon = true
 		}
 	}
-	return !strings.HasPrefix(host, "[") && !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:") && !strings.Contains(host, ":0")
+	return !colon || !strings.HasSuffix(host, ":") && !strings.Contains(host, ".:") && !strings.Contains(host, ":0")
 }
 
 func normalHost(u *url.URL) string {
