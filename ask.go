@@ -39,15 +39,21 @@ func (trip *trip) refusal() error {
 // fetching robots.txt when it isn't known.
 func (trip *trip) judge() error {
 	t := trip.t
-	if t.robots == nil {
+	if trip.verdict.Allowed { // another try: the clock has gone on
 		trip.asked = time.Now()
+	}
+	if t.robots == nil {
 		trip.verdict = robots.Verdict{Allowed: true}
 		trip.recordVerdict()
 		return nil
 	}
-	entry, err := t.robots.Get(trip.original.Context(), trip.req.URL)
-	if err != nil {
-		return trip.noRobots(err)
+	entry, ok := t.robots.Hit(trip.req.URL, trip.asked)
+	if !ok {
+		var err error
+		if entry, err = t.robots.Get(trip.original.Context(), trip.req.URL); err != nil {
+			return trip.noRobots(err)
+		}
+		trip.asked = time.Now()
 	}
 	trip.apply(entry)
 	trip.recordVerdict()
@@ -73,7 +79,7 @@ func (trip *trip) noRobots(err error) error {
 // overtaken gives the turn back when a newer robots.txt came in during the wait
 // for it, and forbids the request or asks for a longer delay.
 func (trip *trip) overtaken() bool {
-	if trip.entry == nil || trip.start.Sub(trip.asked) <= atOnce {
+	if trip.entry == nil || !trip.waited() {
 		return false
 	}
 	entry, ok := trip.t.robots.Peek(trip.req.URL)
@@ -81,6 +87,7 @@ func (trip *trip) overtaken() bool {
 		return false
 	}
 	floor := trip.floor
+	trip.asked = time.Now()
 	trip.apply(entry)
 	if trip.verdict.Allowed && trip.floor <= floor {
 		return false
@@ -91,12 +98,12 @@ func (trip *trip) overtaken() bool {
 
 // apply applies what is known of the origin.
 func (trip *trip) apply(entry *robotscache.Entry) {
-	trip.asked, trip.entry = time.Now(), entry
+	trip.entry = entry
 	if entry.Denied {
 		trip.verdict, trip.floor = robots.Verdict{Reason: entry.Reason}, 0
 		return
 	}
-	trip.verdict, trip.floor = entry.Rules.Test(trip.req.URL.RequestURI()), entry.Rules.Floor(trip.asked)
+	trip.verdict, trip.floor = entry.Rules.Test(trip.target()), entry.Rules.Floor(trip.asked)
 	trip.verdict.Reason = entry.Reason
 }
 

@@ -59,7 +59,7 @@ func mustNew(tb testing.TB, cfg politeness.Config) *politeness.Transport {
 
 func pageRequest(tb testing.TB, signed bool) *http.Request {
 	tb.Helper()
-	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "https://example.com/articles/2026/some-page", nil)
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, "https://example.com/articles/2026/some-page?page=2&sort=asc", nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -107,6 +107,7 @@ type Transport struct {
 	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
 	budget     budget.Budget      // nil: unlimited
 	timed      bool               // the budget may have a time limit
+	memory     *hostlimit.Memory  // hosts, if it is one itself: what wraps one may do more
 	retry      Retry
 	response   responseLimits
 	evidence   *evidence.Guard // nil: discarded
@@ -163,6 +164,7 @@ func New(cfg Config) (*Transport, error) {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})
 		add("Hosts", err)
 	}
+	t.memory, _ = t.hosts.(*hostlimit.Memory)
 	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
 		UserAgent: cfg.UserAgent,
 		Products:  []string{t.product},

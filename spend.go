@@ -8,12 +8,14 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// afford refuses at once when the budget is spent.
+// afford refuses at once when the budget is spent. It looks at the clock, for the
+// first verdict too.
 func (trip *trip) afford() error {
+	trip.asked = time.Now()
 	if trip.t.budget == nil {
 		return nil
 	}
-	return trip.checkBudget(time.Time{})
+	return trip.checkBudget(trip.asked)
 }
 
 // paid reports whether the trip's page is taken: by an earlier hop of the
@@ -24,8 +26,8 @@ func (trip *trip) paid() bool { return trip.followed || trip.spent || trip.page 
 // paidKey marks the context of a redirect response's request.
 type paidKey struct{}
 
-// checkBudget asks whether a request that starts at the given time, now if it is
-// zero, is within the budget.
+// checkBudget asks whether a request that starts at the given time is within the
+// budget.
 func (trip *trip) checkBudget(start time.Time) error {
 	err := trip.bound(trip.t.budget.Check(trip.req.Context(), trip.host, start))
 	if err == nil {
@@ -47,9 +49,18 @@ func (trip *trip) bound(refusal error) error {
 	return refusal
 }
 
-// reserve takes a page for the navigation: one for all its hops and tries.
+// limited reports whether the time limit of a budget binds the trip.
+func (trip *trip) limited() bool { return trip.t.timed && !trip.exempt }
+
+// reserve takes a page for the navigation: one for all its hops and tries. These
+// have only their time to be checked.
 func (trip *trip) reserve() error {
-	if trip.paid() {
+	switch {
+	case trip.t.budget == nil || trip.exempt:
+		return nil
+	case trip.paid() && trip.t.timed:
+		return trip.checkBudget(trip.asked)
+	case trip.paid():
 		return nil
 	}
 	warnings, err := trip.t.budget.Reserve(trip.req.Context(), trip.host)

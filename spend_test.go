@@ -1,6 +1,7 @@
 package politeness_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -129,4 +130,48 @@ func TestOnlyWhatIsSentCostsAPage(t *testing.T) {
 			b.Errorf("%d pages spent, want 1", u.Pages)
 		}
 	})
+}
+
+// A wait that would outlast the time limit isn't begun and costs no page, a start
+// at once is had: by a limiter that can be tried, and by one that can only be asked.
+func TestWaitThatOutlastsTheBudgetCostsNoPage(t *testing.T) {
+	for name, wrap := range map[string]func(hostlimit.Limiter) hostlimit.Limiter{
+		"tried": func(l hostlimit.Limiter) hostlimit.Limiter { return l.(*lazyLimiter).memory() },
+		"asked": func(l hostlimit.Limiter) hostlimit.Limiter { return opaque{l} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, politeness.Config{}, func(b *bubble) {
+				spent := budget.New(budget.Limits{Pages: 10, Duration: 100 * time.Second})
+				tr, err := politeness.New(politeness.Config{
+					UserAgent: agent, Base: b.web, Budget: spent, Evidence: b.log,
+					Hosts: wrap(limiter(b.T, hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Second}})),
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.client.Transport = tr
+				b.site.Handle("/", http.HandlerFunc(everywhere))
+				b.mustGet("https://example.com/1", 200) // 40 s after robots.txt
+				b.mustGet("https://example.com/2", 200) // 80 s into the budget's time
+				begin := time.Now()
+				_, err = b.get("https://example.com/3") // would start at 120 s
+				refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+				if d := time.Since(begin); d != 0 {
+					b.Errorf("refused after %v", d)
+				}
+
+				ctx, cancel := context.WithCancel(b.Context())
+				cancel()
+				if _, err := fetch(ctx, b.client, "https://example.com/4"); !errors.Is(err, context.Canceled) {
+					b.Errorf("after the caller left: %v", err)
+				}
+				if u, _ := spent.Usage(b.Context()); u.Pages != 2 {
+					b.Errorf("%d pages spent, want 2", u.Pages)
+				}
+				if n := len(b.log.Decisions(evidence.Started)); n != 3 {
+					b.Errorf("%d starts, want robots.txt and two pages", n)
+				}
+			})
+		})
+	}
 }

@@ -183,6 +183,16 @@ func (trip *trip) urlText() string {
 	return trip.url
 }
 
+// target returns the path and query of the URL as they are sent, which is what
+// robots.txt is about: URL.RequestURI, without another allocation.
+func (trip *trip) target() string {
+	u := trip.req.URL
+	if u.Opaque != "" {
+		return u.RequestURI()
+	}
+	return trip.urlText()[len(u.Scheme)+len("://")+len(u.Host):]
+}
+
 // appendURL appends u without userinfo and without fragment: what is asked for.
 func appendURL(b []byte, u *url.URL) []byte {
 	b = append(b, u.Scheme...)

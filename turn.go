@@ -12,20 +12,12 @@ import (
 // waitTurn reserves a page and waits for a slot on the host and for the host's
 // start time.
 func (trip *trip) waitTurn() error {
-	t, ctx := trip.t, trip.req.Context()
-	if t.budget != nil && !trip.exempt {
-		if err := trip.reserveTurn(); err != nil {
-			return err
-		}
+	if err := trip.reserve(); err != nil {
+		return err
 	}
-	sent := func() {}
-	if trip.exempt {
-		ctx, sent = robotscache.Queue(ctx) // our own wait isn't the origin's slowness
-	}
-	lease, err := t.hosts.Acquire(ctx, trip.host, trip.floor)
-	sent()
+	lease, err := trip.acquire()
 	if err != nil {
-		return trip.noTurn(err)
+		return err
 	}
 	trip.lease = lease
 	g := trip.grant()
@@ -33,32 +25,45 @@ func (trip *trip) waitTurn() error {
 	if g.Start.IsZero() { // a limiter that doesn't tell
 		trip.start = time.Now()
 	}
-	if t.timed && !trip.exempt && trip.start.Sub(trip.asked) > atOnce {
+	if trip.limited() && trip.waited() {
 		// What could be foreseen of the wait was its least length.
-		return trip.checkBudget(time.Time{})
+		return trip.checkBudget(trip.start)
 	}
 	return nil
 }
 
-// atOnce is what counts as no wait when the time limit is asked: the budget
-// itself was asked within it.
-const atOnce = time.Millisecond
+// waited reports whether the start came noticeably later than the verdict: what was
+// true then may not be true any more.
+func (trip *trip) waited() bool { return trip.start.Sub(trip.asked) > time.Millisecond }
 
-// reserveTurn reserves a page. A wait that would outlast the time limit isn't
-// begun.
-func (trip *trip) reserveTurn() error {
-	if trip.t.timed {
-		next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
-		if err != nil {
-			return trip.noTurn(err)
-		}
-		if trip.paid() || next.Sub(trip.asked) > atOnce {
-			if err := trip.checkBudget(next); err != nil {
-				return err
+// acquire takes a turn on the host. A wait that would outlast the budget's time
+// isn't begun.
+func (trip *trip) acquire() (hostlimit.Lease, error) {
+	t, ctx := trip.t, trip.req.Context()
+	sent := func() {}
+	switch {
+	case trip.exempt:
+		ctx, sent = robotscache.Queue(ctx) // our own wait isn't the origin's slowness
+	case trip.limited():
+		if t.memory != nil && ctx.Err() == nil {
+			if lease, ok := t.memory.TryAcquire(trip.host, trip.floor); ok {
+				return lease, nil
 			}
 		}
+		next, err := t.hosts.Next(ctx, trip.host, trip.floor)
+		if err != nil {
+			return nil, trip.noTurn(err)
+		}
+		if err := trip.checkBudget(next); err != nil {
+			return nil, err
+		}
 	}
-	return trip.reserve()
+	lease, err := t.hosts.Acquire(ctx, trip.host, trip.floor)
+	sent()
+	if err != nil {
+		return nil, trip.noTurn(err)
+	}
+	return lease, nil
 }
 
 // noTurn reports a refused turn.
