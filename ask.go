@@ -153,7 +153,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip.exempt = true
 	t.sign(trip)
 	if entry, ok := t.robots.PeekStale(req.URL); ok {
-		trip.floor = entry.Rules.Floor(time.Now())
+		trip.floor = entry.Rules.Floor(trip.asked)
 	}
 	if err := trip.waitTurn(); err != nil {
 		return nil, &robotscache.RefusedError{Err: err}

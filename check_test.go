@@ -45,6 +45,26 @@ func TestCheckSaysWhyWhenRobotsCantBeHad(t *testing.T) {
 	})
 }
 
+// What is out of date decides nothing, and a verdict is stamped when it is found.
+func TestCheckAsksAnewWhenRobotsIsOutOfDate(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nDisallow: /private\n")
+		for _, wait := range []time.Duration{0, time.Minute, 2 * time.Hour, 48 * time.Hour} {
+			time.Sleep(wait)
+			if v, err := b.t.Check(b.Context(), "https://example.com/private"); err != nil || v.Allowed {
+				b.Errorf("verdict %+v, error %v", v, err)
+			}
+			verdicts := b.log.Decisions(evidence.BlockedByRobots)
+			if last := verdicts[len(verdicts)-1]; !last.Time.Equal(time.Now()) {
+				b.Errorf("stamped %v, want %v", last.Time, time.Now())
+			}
+		}
+		if n := len(b.web.Requests()); n != 3 {
+			b.Errorf("robots.txt was asked %d times, want 3", n)
+		}
+	})
+}
+
 func TestErrorsHoldNoUserinfo(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		for _, raw := range []string{

@@ -8,10 +8,8 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// afford refuses at once when the budget is spent. It looks at the clock, for the
-// first verdict too.
+// afford refuses at once when the budget is spent.
 func (trip *trip) afford() error {
-	trip.asked = time.Now()
 	if trip.t.budget == nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ type trip struct {
 	hops     int  // redirects of this navigation before this request
 	followed bool // the redirect that led here came by way of a Transport: its page is paid for
 
-	asked   time.Time // when the verdict was found
+	asked   time.Time // when the verdict was found; until then, when the trip began
 	entry   *robotscache.Entry
 	verdict robots.Verdict
 	floor   time.Duration
@@ -50,7 +50,7 @@ type trip struct {
 
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request) *trip {
-	return &trip{t: t, original: req, req: req, attempt: 1, silent: t.evidence == nil}
+	return &trip{t: t, original: req, req: req, attempt: 1, asked: time.Now(), silent: t.evidence == nil}
 }
 
 // end gives back what is still held. After a successful handOver nothing is.
@@ -91,6 +91,7 @@ func (trip *trip) identify() error {
 		}
 		return trip.fail(StageRule, time.Time{}, &ruleError{err})
 	}
+	trip.asked = time.Now() // the rules may have taken their time
 	return nil
 }
 
