@@ -15,29 +15,29 @@ import (
 
 // handOver passes the response on. The slot is held until its body ends.
 func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
-	lease := trip.lease
+	a := answer{trip.lease, resp.StatusCode, resp.Header}
 	trip.lease = nil
-	b := &trip.body
-	b.trip, b.lease, b.status, b.header = trip, lease, resp.StatusCode, resp.Header
 	if resp.Body == nil {
 		resp.Body = http.NoBody
 	}
-	b.ReadCloser = resp.Body
-	if !trip.exempt {
-		if err := trip.guard(resp); err != nil {
-			resp.Body.Close() // before the slot is somebody else's
-			b.finish(err)
-			return nil, err
-		}
+	if err := trip.guard(resp); err != nil {
+		resp.Body.Close() // before the slot is somebody else's
+		trip.conclude(a, 0, time.Since(trip.start), err)
+		return nil, err
 	}
 	if trip.t.budget != nil && resp.StatusCode/100 == 3 && !trip.exempt {
 		// The request that follows tells by it that its page is paid for.
 		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, true))
 	}
 	if resp.Body == http.NoBody {
-		b.finish(nil)
+		trip.conclude(a, 0, trip.latency, nil) // it ended with its headers
 		return resp, nil
 	}
+	b := &body{answer: a, ReadCloser: resp.Body, trip: trip}
+	if !trip.exempt && success(resp) {
+		b.limit, b.index = trip.t.response.maxBytes, trip.index
+	}
+	trip.kept = true
 	// A switched connection (101) can be written to as well.
 	if w, ok := resp.Body.(io.Writer); ok {
 		resp.Body = writableBody{b, w}
@@ -47,20 +47,25 @@ func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
 	return resp, nil
 }
 
+// An answer is what is left of a response when its body is with the caller.
+type answer struct {
+	lease  hostlimit.Lease
+	status int
+	header http.Header
+}
+
 // body is a response body on its way to the caller: it gives the slot back at
 // EOF, at Close or at a failed read, whichever comes first, and refuses what
 // the guards or the budget don't allow.
 type body struct {
+	answer
 	io.ReadCloser
-	trip   *trip
-	lease  hostlimit.Lease
-	status int
-	header http.Header
-	read   atomic.Int64
-	done   atomic.Bool
-	limit  int64     // ResponseLimits.MaxBytes; 0: none
-	over   error     // what ended the reading; returned ever after
-	index  *indexing // nil: nobody wants to know
+	trip  *trip // nil after the end was read
+	read  atomic.Int64
+	done  atomic.Bool
+	limit int64     // ResponseLimits.MaxBytes; 0: none
+	over  error     // what ended the reading; returned ever after
+	index *indexing // nil: nobody wants to know
 }
 
 type writableBody struct {
@@ -70,8 +75,11 @@ type writableBody struct {
 
 // Read reads from the body and counts what it reads.
 func (b *body) Read(p []byte) (int, error) {
-	if b.over != nil {
+	switch {
+	case b.over != nil:
 		return 0, b.over
+	case b.trip == nil: // after the end
+		return b.ReadCloser.Read(p)
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -88,8 +96,11 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.index != nil {
 		b.index.write(p[:n])
 	}
-	if err != nil {
-		b.finish(err)
+	if err != nil && b.finish(err) && b.trip.kept {
+		// Whoever closes the body now, at the same time perhaps, sees that it is
+		// finished and leaves the trip alone.
+		b.trip.free()
+		b.trip = nil
 	}
 	return n, err
 }
@@ -157,34 +168,43 @@ func (b *body) refuse(p []byte, limit error) error {
 	return b.over
 }
 
-// finish gives the slot back and reports the end of the exchange, once.
-func (b *body) finish(err error) {
+// finish reports the end of the body. It does so once, and returns whether this was
+// the time.
+func (b *body) finish(err error) bool {
 	if b.done.Swap(true) {
-		return
+		return false
 	}
-	trip := b.trip
+	var took time.Duration
+	if !b.trip.silent {
+		took = time.Since(b.trip.start)
+	}
+	b.trip.conclude(b.answer, b.read.Load(), took, err)
+	return true
+}
+
+// conclude gives the slot back and reports the end of the exchange, read bytes
+// and some time after its start.
+func (trip *trip) conclude(a answer, read int64, took time.Duration, err error) {
+	a.lease.Release()
 	if trip.silent {
-		b.lease.Release()
 		return
 	}
-	took := time.Since(trip.start) // before the slot is somebody else's
 	now := trip.start.Add(took)
-	b.lease.Release()
-	if b.index != nil {
+	if trip.index != nil {
 		trip.recordIndexing(now)
 	}
 	var d evidence.Decision
 	trip.describe(&d, evidence.Fetched, now)
-	d.Allowed, d.Status, d.Bytes = true, b.status, b.read.Load()
+	d.Allowed, d.Status, d.Bytes = true, a.status, read
 	d.Seq, d.Start, d.Latency, d.Duration = trip.seq, trip.start, trip.latency, took
-	d.ContentType, d.ETag = noted(b.header, "Content-Type"), noted(b.header, "Etag")
-	d.LastModified, d.ServerDate = noted(b.header, "Last-Modified"), noted(b.header, "Date")
-	d.Location = redactLocation(noted(b.header, "Location"))
+	d.ContentType, d.ETag = noted(a.header, "Content-Type"), noted(a.header, "Etag")
+	d.LastModified, d.ServerDate = noted(a.header, "Last-Modified"), noted(a.header, "Date")
+	d.Location = redactLocation(noted(a.header, "Location"))
 	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		d.Err = err.Error()
 	}
 	trip.record(&d)
-	if lease, ok := b.lease.(interface{ Effect() hostlimit.Effect }); ok && lease.Effect().Expired {
+	if lease, ok := a.lease.(interface{ Effect() hostlimit.Effect }); ok && lease.Effect().Expired {
 		d := trip.decision(evidence.LeaseExpired, now)
 		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
 		trip.record(&d)

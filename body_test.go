@@ -3,10 +3,16 @@ package politeness_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,4 +204,93 @@ func TestHeaderOfAnySizePutsLittleOnRecord(t *testing.T) {
 			t.Errorf("%d bytes of ETag, %d of Location on record", len(d.ETag), len(d.Location))
 		}
 	})
+}
+
+// chunks is a body of a few reads that gives way between them.
+type chunks struct {
+	left   atomic.Int64
+	closed atomic.Bool
+}
+
+func (c *chunks) Read(p []byte) (int, error) {
+	runtime.Gosched()
+	switch {
+	case c.closed.Load():
+		return 0, http.ErrBodyReadAfterClose
+	case c.left.Add(-1) < 0:
+		return 0, io.EOF
+	}
+	return copy(p, "chunk"), nil
+}
+
+func (c *chunks) Close() error {
+	c.closed.Store(true)
+	return nil
+}
+
+type chunky struct{}
+
+func (chunky) RoundTrip(req *http.Request) (*http.Response, error) {
+	n, _ := strconv.ParseInt(req.URL.Query().Get("chunks"), 10, 64)
+	body := &chunks{}
+	body.left.Store(n)
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body, Request: req}, nil
+}
+
+// A body that is closed while it is read, or read after its end, tells of its own
+// request and of no other one: what a request was told by is used again.
+func TestBodiesTellOfTheirOwnRequest(t *testing.T) {
+	log := &evidence.Recorder{}
+	tr := mustNew(t, politeness.Config{
+		UserAgent: agent, Base: chunky{}, Evidence: log, DangerouslyIgnoreRobots: true,
+		Budget: budget.New(budget.Limits{Pages: 1 << 30, Bytes: 1 << 40}),
+		Hosts:  limiter(t, hostlimit.Config{Concurrency: 64, Delay: hostlimit.Delay{DangerouslyNone: true}}),
+	})
+	const fetchers, each = 16, 200
+	var group sync.WaitGroup
+	for f := range fetchers {
+		group.Go(func() {
+			for i := range each {
+				n := i % 5
+				req := httptest.NewRequest(http.MethodGet, fmt.Sprintf("https://example.com/%d/%d?chunks=%d", f, i, n), nil)
+				resp, err := tr.RoundTrip(req)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var closing sync.WaitGroup
+				if i%3 == 0 {
+					closing.Go(func() { resp.Body.Close() })
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				if _, err := resp.Body.Read(make([]byte, 1)); err == nil {
+					t.Error("something after the end")
+				}
+				resp.Body.Close()
+				closing.Wait()
+			}
+		})
+	}
+	group.Wait()
+
+	urls, ends := make(map[uint64]string), make(map[uint64]int)
+	for _, d := range log.Decisions() {
+		if urls[d.Trip] == "" {
+			urls[d.Trip] = d.URL
+		}
+		if d.URL != urls[d.Trip] {
+			t.Errorf("trip %d is about %s and about %s", d.Trip, urls[d.Trip], d.URL)
+		}
+		if d.Type == evidence.Fetched {
+			ends[d.Trip]++
+		}
+	}
+	if len(urls) != fetchers*each || len(ends) != len(urls) {
+		t.Errorf("%d trips with %d ends, want %d", len(urls), len(ends), fetchers*each)
+	}
+	for trip, n := range ends {
+		if n != 1 {
+			t.Errorf("trip %d ended %d times", trip, n)
+		}
+	}
 }

@@ -83,10 +83,13 @@ func matchesAny(patterns []string, mediaType string) bool {
 	return false
 }
 
-// guard decides by the response's headers, and starts what watches the body.
+// success reports whether the limits apply to resp.
+func success(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
+
+// guard decides by the response's headers.
 func (trip *trip) guard(resp *http.Response) error {
 	limits := &trip.t.response
-	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+	if trip.exempt || !success(resp) {
 		return nil
 	}
 	ct := first(resp.Header, "Content-Type")
@@ -106,10 +109,8 @@ func (trip *trip) guard(resp *http.Response) error {
 	if limits.maxBytes > 0 && resp.ContentLength > limits.maxBytes && trip.req.Method != http.MethodHead {
 		return trip.reject(StageResponse, resp.StatusCode, resp.Header, &tooLargeError{limit: limits.maxBytes, length: resp.ContentLength})
 	}
-	trip.body.limit = limits.maxBytes
 	if trip.index != nil {
 		trip.index.begin(resp, limits.product)
-		trip.body.index = trip.index
 		if resp.Request == nil {
 			resp.Request = trip.req
 		}

@@ -185,9 +185,9 @@ func (trip *trip) discard(resp *http.Response) {
 	if err != nil {
 		return
 	}
+	trip.kept = false // nobody else has the body
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded)
 	resp.Body.Close()
-	trip.body = body{} // for the next answer
 }
 
 func (trip *trip) recordRetry(resp *http.Response, err error, wait time.Duration) {

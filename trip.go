@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -15,8 +15,7 @@ import (
 )
 
 // A trip is one RoundTrip on its way through the stages: it knows what is held
-// and gives it back. It is one allocation, the URL as text and the body of the
-// response included.
+// and gives it back. Its memory is used again as soon as nobody can know it any more.
 type trip struct {
 	t        *Transport
 	original *http.Request
@@ -44,13 +43,26 @@ type trip struct {
 
 	silent bool      // nobody is to be told
 	index  *indexing // nil: ResponseLimits.CheckIndexing is off
-	body   body
-	text   [144]byte // as long as makes the trip 512 bytes, beyond which memory costs more
+	kept   bool      // by the body of the response, which the caller has
+}
+
+// none is what a trip is between its uses.
+var none trip
+
+var trips = sync.Pool{New: func() any { return new(trip) }}
+
+// free gives the trip's memory back.
+func (trip *trip) free() {
+	*trip = none
+	trips.Put(trip)
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request) *trip {
-	return &trip{t: t, original: req, req: req, attempt: 1, asked: time.Now(), silent: t.evidence == nil}
+	trip := trips.Get().(*trip)
+	trip.t, trip.original, trip.req, trip.attempt, trip.silent = t, req, req, 1, t.evidence == nil
+	trip.asked = time.Now()
+	return trip
 }
 
 // end gives back what is still held. After a successful handOver nothing is.
@@ -61,6 +73,9 @@ func (trip *trip) end() {
 	trip.refund()
 	if !trip.sent && trip.req.Body != nil {
 		trip.req.Body.Close()
+	}
+	if !trip.kept {
+		trip.free()
 	}
 }
 
@@ -173,22 +188,21 @@ func (trip *trip) record(d *evidence.Decision) {
 	trip.t.evidence.Pass(trip.original.Context(), d)
 }
 
-// urlText returns the URL without userinfo. It is written into the trip's own
-// memory, so that reporting costs no allocation.
+// urlText returns the URL without userinfo.
 func (trip *trip) urlText() string {
 	if trip.url == "" {
-		b := appendURL(trip.text[:0], trip.req.URL)
-		// The bytes are never written again: as in strings.Builder.
-		trip.url = unsafe.String(unsafe.SliceData(b), len(b))
+		var buf [256]byte // more than most URLs have
+		trip.url = string(appendURL(buf[:0], trip.req.URL))
 	}
 	return trip.url
 }
 
 // target returns the path and query of the URL as they are sent, which is what
-// robots.txt is about: URL.RequestURI, without another allocation.
+// robots.txt is about. That is URL.RequestURI, and also the end of the text that
+// evidence is given.
 func (trip *trip) target() string {
 	u := trip.req.URL
-	if u.Opaque != "" {
+	if u.Opaque != "" || trip.silent {
 		return u.RequestURI()
 	}
 	return trip.urlText()[len(u.Scheme)+len("://")+len(u.Host):]
