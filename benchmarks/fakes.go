@@ -7,10 +7,12 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/robotsgen"
 )
 
-// robotsTxt has as many rules as that of the median site.
-const robotsTxt = `User-agent: *
+// nineRules is as many as the median site has for everybody, and simple ones.
+const nineRules = `User-agent: *
 Disallow: /wp-admin/
 Allow: /wp-admin/admin-ajax.php
 Disallow: /search
@@ -25,8 +27,14 @@ Sitemap: https://example.com/sitemap.xml
 
 const page = "https://example.com/articles/2026/some-page"
 
+// smallFile is the small file of the robots.txt section, without its crawl-delay.
+var smallFile = strings.ReplaceAll(string(robotsgen.File(robotsgen.Shapes[0])), "Crawl-delay", "# Crawl-delay")
+
 // instant is a transport that answers at once, from memory, with a body or without.
-type instant struct{ body bool }
+type instant struct {
+	robots string
+	body   bool
+}
 
 // header is shared by all of instant's responses: nobody in between may write to it.
 var header = http.Header{"Content-Type": {"text/html"}}
@@ -35,7 +43,7 @@ func (t instant) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp := &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: req}
 	switch {
 	case strings.HasSuffix(req.URL.Path, "/robots.txt"):
-		resp.Body = io.NopCloser(strings.NewReader(robotsTxt))
+		resp.Body = io.NopCloser(strings.NewReader(t.robots))
 	case t.body:
 		resp.Body = io.NopCloser(strings.NewReader("hello"))
 	}

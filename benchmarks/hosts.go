@@ -164,7 +164,7 @@ func (b *bench) crawlHosts() (table, error) {
 		caption: fmt.Sprintf("Whole crawlers that have fetched a page of each of %s hosts:", count(b.crawled)),
 		header:  []string{"by", "bytes a host", "goroutines a host", "a further fetch"},
 	}
-	base := instant{body: true}
+	base := instant{nineRules, true}
 	for _, c := range []struct {
 		by    string
 		fresh func() (rivals.Fetcher, error)
