@@ -42,6 +42,7 @@ type trip struct {
 	sent    bool            // the base transport has req.Body and closes it
 
 	silent bool      // nobody is to be told
+	nested bool      // an Evidence is fetching
 	index  *indexing // nil: ResponseLimits.CheckIndexing is off
 	kept   bool      // by the body of the response, which the caller has
 }
@@ -62,6 +63,9 @@ func (t *Transport) begin(req *http.Request) *trip {
 	trip := trips.Get().(*trip)
 	trip.t, trip.original, trip.req, trip.attempt, trip.silent = t, req, req, 1, t.evidence == nil
 	trip.asked = time.Now()
+	if !trip.silent {
+		trip.nested = t.evidence.Nested()
+	}
 	return trip
 }
 
@@ -185,7 +189,7 @@ func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Tim
 
 // record hands d to the evidence, which can do no harm: it stands behind a guard.
 func (trip *trip) record(d *evidence.Decision) {
-	trip.t.evidence.Pass(trip.original.Context(), d)
+	trip.t.evidence.Pass(trip.original.Context(), d, trip.nested)
 }
 
 // urlText returns the URL without userinfo.

@@ -12,7 +12,8 @@ import (
 // A Guard stands between a crawl and an Evidence, so that the crawl can't be
 // harmed by it; see [Safe].
 type Guard struct {
-	next Evidence
+	next   Evidence
+	closed bool // next makes no records itself, so that none are nested
 
 	mu   sync.Mutex
 	lost int
@@ -33,20 +34,27 @@ var recording atomic.Int32
 // Multi, Sample and Redact, and are withheld from any other Evidence.
 // A sink that fetches in a goroutine of its own isn't recognised: let it fetch by
 // another client. Credentials in URLs are cut out.
-func Safe(next Evidence) *Guard { return &Guard{next: next} }
+func Safe(next Evidence) *Guard { return &Guard{next: next, closed: makesNone(next)} }
 
 // Record implements Evidence. It allocates nothing.
-func (g *Guard) Record(ctx context.Context, d Decision) { g.Pass(ctx, &d) }
+func (g *Guard) Record(ctx context.Context, d Decision) { g.Pass(ctx, &d, g.Nested()) }
+
+// Nested reports whether it is called inside of a call of Record. A Transport asks
+// once for each request, since whatever comes of a request that an Evidence makes
+// is made inside of it.
+func (g *Guard) Nested() bool { return !g.closed && recording.Load() > 0 && insideSink() }
 
 // Pass is Record without a copy of d, a large struct, for callers who are done
-// with it: credentials are cut out in place.
-func (g *Guard) Pass(ctx context.Context, d *Decision) {
+// with it and know whether it is nested: credentials are cut out in place.
+func (g *Guard) Pass(ctx context.Context, d *Decision, nested bool) {
 	if g.next == nil {
 		return
 	}
 	d.redact()
-	nested := recording.Add(1) > 1 && insideSink()
-	defer recording.Add(-1)
+	if !g.closed {
+		recording.Add(1)
+		defer recording.Add(-1)
+	}
 	if p := deliver(ctx, g.next, d, nested); p != nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -88,6 +96,9 @@ func deliver(ctx context.Context, e Evidence, d *Decision, nested bool) (panicke
 // inside of a call of Record: take it, or pass it on to those who can.
 type nester interface {
 	recordNested(ctx context.Context, d Decision)
+	// makesNone reports whether the Evidence and all that it passes records on to
+	// make none themselves.
+	makesNone() bool
 }
 
 // recordNested hands d to e only if e can take it without making more records.
@@ -97,16 +108,21 @@ func recordNested(ctx context.Context, e Evidence, d *Decision) {
 	}
 }
 
+func makesNone(e Evidence) bool {
+	n, ok := e.(nester)
+	return ok && n.makesNone()
+}
+
 // deliverEntry is where the code of deliver starts.
 var deliverEntry = runtime.FuncForPC(reflect.ValueOf(deliver).Pointer()).Entry()
 
 // insideSink reports whether a call of deliver is on this goroutine's stack. The
 // stack is the only mark that a sink can't lose on its way back to us: it may
 // fetch with a context of its own. Reading it takes a few microseconds, so it is
-// asked only while some other call of Record is under way.
+// asked only while some call of Record is under way.
 func insideSink() bool {
 	var pcs [64]uintptr
-	for skip := 3; ; skip += len(pcs) { // not Callers, insideSink, Record
+	for skip := 3; ; skip += len(pcs) { // not Callers, insideSink, Nested
 		n := runtime.Callers(skip, pcs[:])
 		for _, pc := range pcs[:n] {
 			if f := runtime.FuncForPC(pc - 1); f != nil && f.Entry() == deliverEntry {

@@ -3,6 +3,7 @@ package evidence_test
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -144,5 +145,33 @@ func BenchmarkSafe(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.Record(b.Context(), started)
+	}
+}
+
+// Where no Evidence can fetch, nobody has to look whether it does.
+func TestGuardOfLogsIsNeverNested(t *testing.T) {
+	log := evidence.JSONLines(io.Discard)
+	defer log.Close()
+	var r evidence.Recorder
+	fetches := evidence.Func(func(context.Context, evidence.Decision) {})
+	for name, test := range map[string]struct {
+		sink evidence.Evidence
+		want bool
+	}{
+		"log":               {log, false},
+		"logs":              {evidence.Multi(evidence.Sample(2, log), evidence.Redact(&r)), false},
+		"function":          {fetches, true},
+		"log and function":  {evidence.Multi(log, fetches), true},
+		"function, sampled": {evidence.Sample(2, fetches), true},
+		"function, cleaned": {evidence.Redact(fetches), true},
+	} {
+		g, nested := evidence.Safe(test.sink), false
+		if g.Nested() {
+			t.Errorf("%s: nested in nothing", name)
+		}
+		evidence.Safe(evidence.Func(func(context.Context, evidence.Decision) { nested = g.Nested() })).Record(t.Context(), started)
+		if nested != test.want {
+			t.Errorf("%s: nested = %t, want %t", name, nested, test.want)
+		}
 	}
 }
