@@ -9,10 +9,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,60 +20,22 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 var addr string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	stop, err := serve()
+	server, err := redistest.Run()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	addr = server.Addr
 	code := m.Run()
-	stop()
+	server.Close()
 	os.Exit(code)
-}
-
-// serve starts a redis-server on a free port.
-func serve() (stop func(), err error) {
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		return nil, fmt.Errorf("%w\nthese benchmarks need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
-	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr = ln.Addr().String()
-	if err := ln.Close(); err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "redisbench")
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(path, "--port", strconv.Itoa(ln.Addr().(*net.TCPAddr).Port), "--bind", "127.0.0.1",
-		"--save", "", "--appendonly", "no", "--dir", dir, "--loglevel", "warning")
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}
-	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
-	defer client.Close()
-	for range 1000 {
-		if err = client.Ping(context.Background()).Err(); err == nil {
-			return stop, nil
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	stop()
-	return nil, err
 }
 
 // trips counts round trips.

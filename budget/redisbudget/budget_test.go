@@ -350,7 +350,7 @@ func TestProcessesSpendExactly(t *testing.T) {
 	for range 8 {
 		out := new(strings.Builder)
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", workerEnv, shared.addr, name, *fleetPages))
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", workerEnv, shared.Addr, name, *fleetPages))
 		cmd.Stdout, cmd.Stderr = out, os.Stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 // events collects what OnFailure tells.
@@ -51,14 +52,14 @@ func impatient(t *testing.T, addr string) *redis.Client {
 func TestFailClosedRefusesAndComesBack(t *testing.T) {
 	s := ownServer(t)
 	var seen events
-	l, err := New(Config{Client: impatient(t, s.addr), OnFailure: seen.add, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}})
+	l, err := New(Config{Client: impatient(t, s.Addr), OnFailure: seen.add, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	acquire(t, l, "a.example", 0).Release()
 	held := acquire(t, l, "a.example", 0)
-	s.kill()
+	s.Kill()
 
 	_, err = l.Acquire(t.Context(), "a.example", 0)
 	var refused *hostlimit.Error
@@ -66,19 +67,19 @@ func TestFailClosedRefusesAndComesBack(t *testing.T) {
 	switch {
 	case !errors.As(err, &refused) || refused.RetryAt.IsZero():
 		t.Errorf("err = %#v, want a *hostlimit.Error with RetryAt", err)
-	case !errors.As(err, &server) || server.Server != s.addr || !server.Temporary() || !strings.Contains(err.Error(), s.addr):
-		t.Errorf("err = %v, want a *ServerError that names %s", err, s.addr)
+	case !errors.As(err, &server) || server.Server != s.Addr || !server.Temporary() || !strings.Contains(err.Error(), s.Addr):
+		t.Errorf("err = %v, want a *ServerError that names %s", err, s.Addr)
 	case !errors.Is(err, ErrUnavailable) || !errors.Is(err, hostlimit.ErrBusy):
 		t.Errorf("err = %v, want one that is ErrUnavailable and ErrBusy", err)
 	}
 	if _, err := l.Next(t.Context(), "a.example", 0); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("Next: %v", err)
 	}
-	if ev := seen.await(t, 1); ev.Err == nil || ev.Local || ev.Server != s.addr || ev.String() == "" {
+	if ev := seen.await(t, 1); ev.Err == nil || ev.Local || ev.Server != s.Addr || ev.String() == "" {
 		t.Errorf("first event %+v", ev)
 	}
 	held.Release() // the server hears of it when it is back
-	if err := s.start(); err != nil {
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if ev := seen.await(t, 2); ev.Err != nil || ev.String() == "" {
@@ -92,7 +93,7 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	s := ownServer(t)
 	var seen events
 	l, err := New(Config{
-		Client: impatient(t, s.addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add,
+		Client: impatient(t, s.Addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add,
 		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: delay}},
 	})
 	if err != nil {
@@ -105,7 +106,7 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	b.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
 	until := b.Effect().Until
 	b.Release()
-	s.kill()
+	s.Kill()
 	a.Release()
 
 	var last hostlimit.Grant
@@ -151,7 +152,7 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	c := acquire(t, l, "c.example", 0)
 	c.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
 	open := acquire(t, l, "d.example", 0)
-	if err := s.start(); err != nil {
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if ev := seen.await(t, 2); ev.Err != nil || !ev.Local {
@@ -177,7 +178,7 @@ func TestLocalWaitersReturnToTheServer(t *testing.T) {
 	s := ownServer(t)
 	var seen events
 	l, err := New(Config{
-		Client: impatient(t, s.addr), Failure: FailLocal, Processes: 1000, OnFailure: seen.add,
+		Client: impatient(t, s.Addr), Failure: FailLocal, Processes: 1000, OnFailure: seen.add,
 		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}},
 	})
 	if err != nil {
@@ -185,7 +186,7 @@ func TestLocalWaitersReturnToTheServer(t *testing.T) {
 	}
 	defer l.Close()
 	acquire(t, l, "a.example", 0).Release()
-	s.kill()
+	s.Kill()
 	acquire(t, l, "b.example", 0).Release() // the next one would wait for 1000 s
 	seen.await(t, 1)
 	done := make(chan error, 1)
@@ -197,7 +198,7 @@ func TestLocalWaitersReturnToTheServer(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(50 * time.Millisecond)
-	if err := s.start(); err != nil {
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	l.mu.Lock()
@@ -232,7 +233,7 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 
 func TestCloseLeavesNothingBehind(t *testing.T) {
 	s := ownServer(t)
-	client := redis.NewClient(&redis.Options{Addr: s.addr})
+	client := redis.NewClient(&redis.Options{Addr: s.Addr})
 	_ = client.Ping(t.Context())
 	before := runtime.NumGoroutine()
 	l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, time.Now())
@@ -284,7 +285,7 @@ func TestCloseLeavesNothingBehind(t *testing.T) {
 	_ = client.Close()
 }
 
-func newTestPrefix(t *testing.T, s *testServer, prefix string) *Limiter {
+func newTestPrefix(t *testing.T, s *redistest.Server, prefix string) *Limiter {
 	t.Helper()
 	l, err := newLimiter(Config{Client: newClient(t, s), Prefix: prefix, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 0, time.Now())
 	if err != nil {

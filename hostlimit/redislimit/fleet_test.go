@@ -22,6 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 var fleetTime = flag.Duration("fleet", 2500*time.Millisecond, "how long each test with many processes runs")
@@ -216,10 +217,10 @@ type fleet struct {
 }
 
 // launch starts processes that begin together.
-func launch(t *testing.T, s *testServer, processes int, w work, each func(i int, w *work)) *fleet {
+func launch(t *testing.T, s *redistest.Server, processes int, w work, each func(i int, w *work)) *fleet {
 	t.Helper()
 	f := &fleet{t: t, ended: make(map[int]int64)}
-	w.Addr, w.Prefix = s.addr, "fleet:"+t.Name()+":"
+	w.Addr, w.Prefix = s.Addr, "fleet:"+t.Name()+":"
 	w.Begin = monotonic() + int64(600*time.Millisecond)
 	// The quarantine of a first use comes on top.
 	w.End = w.Begin + int64(quarantine+*fleetTime+w.Extra)
@@ -484,11 +485,11 @@ func TestFleetSurvivesAStoppedServer(t *testing.T) {
 	s := ownServer(t)
 	f := launch(t, s, 8, lossy, nil)
 	f.until(0.2)
-	if err := s.signal(syscall.SIGSTOP); err != nil {
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
-	if err := s.signal(syscall.SIGCONT); err != nil {
+	if err := s.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	f.someStarts(f.judge())
@@ -498,8 +499,8 @@ func TestFleetSurvivesAnEmptyServer(t *testing.T) {
 	s := ownServer(t)
 	f := launch(t, s, 8, lossy, nil)
 	f.until(0.2)
-	s.kill()
-	if err := s.start(); err != nil {
+	s.Kill()
+	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
 	f.someStarts(f.judge())

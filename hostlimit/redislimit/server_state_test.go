@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/hostlimittest"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 func TestFreeTurnIsOneRoundTrip(t *testing.T) {
@@ -239,8 +240,8 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 // TestOnACluster runs the conformance suite on a Redis Cluster of two nodes,
 // which refuses scripts whose keys are on different nodes.
 func TestOnACluster(t *testing.T) {
-	var nodes []*testServer
-	var addrs []string
+	var nodes []*redistest.Server
+	var addrs, ports []string // the second: of the bus between them
 	for range 2 {
 		bus, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -254,14 +255,14 @@ func TestOnACluster(t *testing.T) {
 		if len(nodes) > 0 {
 			first, last = 8192, 16383
 			host, p, _ := net.SplitHostPort(addrs[0])
-			if err := client.Do(t.Context(), "CLUSTER", "MEET", host, p, strings.TrimPrefix(nodes[0].args[len(nodes[0].args)-1], ":")).Err(); err != nil {
+			if err := client.Do(t.Context(), "CLUSTER", "MEET", host, p, ports[0]).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := client.ClusterAddSlotsRange(t.Context(), first, last).Err(); err != nil {
 			t.Fatal(err)
 		}
-		nodes, addrs = append(nodes, s), append(addrs, s.addr)
+		nodes, addrs, ports = append(nodes, s), append(addrs, s.Addr), append(ports, port)
 	}
 	for _, s := range nodes {
 		client := newClient(t, s)

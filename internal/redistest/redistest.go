@@ -1,0 +1,107 @@
+// Package redistest runs real redis-server processes, each on a free port of the
+// loopback interface and with a folder of its own, for the tests of the modules
+// that speak to Redis.
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Server is one redis-server process. It keeps nothing on disk.
+type Server struct {
+	Addr string // "127.0.0.1:12345"
+
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+}
+
+// Run starts a server with further arguments and waits until it answers. Close it.
+func Run(args ...string) (*Server, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("%w\nthese tests need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	addr := ln.Addr().(*net.TCPAddr)
+	if err := ln.Close(); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "redistest")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Addr: addr.String(), dir: dir}
+	s.args = append([]string{
+		path, "--port", fmt.Sprint(addr.Port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", dir, "--loglevel", "warning",
+	}, args...)
+	if err := s.Start(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Start starts the process again after a Kill: it is empty then.
+func (s *Server) Start() error {
+	s.cmd = exec.Command(s.args[0], s.args[1:]...)
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		err := s.ping()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("redis-server on %s: %w", s.Addr, err)
+		}
+	}
+}
+
+func (s *Server) ping() error {
+	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprint(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(conn).ReadString('\n')
+	if err == nil && !strings.HasPrefix(answer, "+PONG") {
+		err = fmt.Errorf("PING was answered with %q", answer)
+	}
+	return err
+}
+
+// Kill ends the process at once, as a crash would.
+func (s *Server) Kill() {
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+}
+
+// Signal stops the process (SIGSTOP), as a network that is cut would, or lets it go on.
+func (s *Server) Signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
+
+// Close ends the process and removes its folder.
+func (s *Server) Close() {
+	if s.cmd != nil && s.cmd.Process != nil {
+		s.Kill()
+	}
+	_ = os.RemoveAll(s.dir)
+}
