@@ -195,8 +195,7 @@ func (trip *trip) record(d *evidence.Decision) {
 // urlText returns the URL without userinfo.
 func (trip *trip) urlText() string {
 	if trip.url == "" {
-		var buf [256]byte // more than most URLs have
-		trip.url = string(appendURL(buf[:0], trip.req.URL))
+		trip.url = urlText(trip.req.URL)
 	}
 	return trip.url
 }
@@ -212,30 +211,26 @@ func (trip *trip) target() string {
 	return trip.urlText()[len(u.Scheme)+len("://")+len(u.Host):]
 }
 
-// appendURL appends u without userinfo and without fragment: what is asked for.
-func appendURL(b []byte, u *url.URL) []byte {
-	b = append(b, u.Scheme...)
-	b = append(b, "://"...)
-	b = append(b, u.Host...)
+// urlText is u without userinfo and without fragment: what is asked for, in one
+// allocation.
+func urlText(u *url.URL) string {
 	if u.Opaque != "" {
-		return append(b, u.RequestURI()...)
+		return u.Scheme + "://" + u.Host + u.RequestURI()
 	}
 	path := u.EscapedPath()
 	if path == "" {
 		path = "/"
 	}
-	b = append(b, path...)
 	if u.ForceQuery || u.RawQuery != "" {
-		b = append(b, '?')
-		b = append(b, u.RawQuery...)
+		return u.Scheme + "://" + u.Host + path + "?" + u.RawQuery
 	}
-	return b
+	return u.Scheme + "://" + u.Host + path
 }
 
-// redact is appendURL for URLs that may lack anything.
+// redact is urlText for URLs that may lack anything.
 func redact(u *url.URL) string {
 	if u == nil {
 		return ""
 	}
-	return clip(string(appendURL(nil, u)))
+	return clip(urlText(u))
 }
