@@ -16,6 +16,16 @@ var retryAfters = []struct {
 	want              time.Duration
 	ok                bool
 }{
+	{"leap second", "Sun, 06 Nov 1994 08:49:60 GMT", "", 33 * time.Second, true},
+	{"leap second, RFC 850", "Sunday, 06-Nov-94 08:49:60 GMT", "", 33 * time.Second, true},
+	{"leap second, asctime", "Sun Nov  6 08:49:60 1994", "", 33 * time.Second, true},
+	{"leap second at the end of a year", "Sat, 31 Dec 1994 23:59:60 GMT", "Sat, 31 Dec 1994 23:59:59 GMT", time.Second, true},
+	{"leap second of the host's clock", "Sun, 01 Jan 1995 00:00:10 GMT", "Sat, 31 Dec 1994 23:59:60 GMT", 10 * time.Second, true},
+	{"second 61", "Sun, 06 Nov 1994 08:49:61 GMT", "", 0, false},
+	{"minute 60", "Sun, 06 Nov 1994 08:60:60 GMT", "", 0, false},
+	{"hour 60", "Sun, 06 Nov 1994 60:49:37 GMT", "", 0, false},
+	{"leap second of no such day", "Sun, 31 Feb 1994 08:49:60 GMT", "", 0, false},
+	{"leap second, another zone", "Sun, 06 Nov 1994 08:49:60 EST", "", 0, false},
 	{"seconds", "120", "", 120 * time.Second, true},
 	{"zero", "0", "", 0, true},
 	{"leading zeros", "0007", "", 7 * time.Second, true},
