@@ -134,7 +134,7 @@ func (l *limits) draw() int64 {
 	if l.max == l.min {
 		return l.min
 	}
-	return l.min + rand.Int64N(l.max-l.min+1)
+	return l.min + int64(rand.Uint64N(uint64(l.max-l.min)+1)) // max-min+1 may not fit into an int64
 }
 
 // rules are a Config, checked and completed.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -35,9 +36,15 @@ func compileRefusals(p backoff.Policy) (refusals, error) {
 	case backoff.Refusals:
 		all = p
 	case *backoff.Refusals:
+		if p == nil {
+			return refusals{}, fmt.Errorf("Backoff: is a nil %T", p)
+		}
 		all = *p
 	default:
 		all.Policy = p
+	}
+	if lacking(all.Policy) {
+		return refusals{}, fmt.Errorf("Backoff: is a nil %T", all.Policy)
 	}
 	if v, ok := p.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
@@ -56,6 +63,12 @@ func compileRefusals(p backoff.Policy) (refusals, error) {
 		r.count(s)
 	}
 	return r, nil
+}
+
+// lacking reports whether p is a nil pointer whose methods need a value.
+func lacking(p backoff.Policy) bool {
+	v := reflect.ValueOf(p)
+	return v.Kind() == reflect.Pointer && v.IsNil() && v.Type().Elem().Implements(reflect.TypeFor[backoff.Policy]())
 }
 
 func (r *refusals) count(status int) { r.statuses[status>>6] |= 1 << (status & 63) }

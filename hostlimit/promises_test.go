@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -43,6 +44,11 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 			t.Errorf("no error for %+v", c)
 		}
 	}
+	for _, p := range []backoff.Policy{(*backoff.Refusals)(nil), (*backoff.Doubling)(nil), (*backoff.Fibonacci)(nil), backoff.Refusals{Policy: (*backoff.Doubling)(nil)}} {
+		if _, err := New(Config{Backoff: p}); err == nil || !strings.Contains(err.Error(), "Backoff:") {
+			t.Errorf("nil for a policy, as %#v: %v", p, err)
+		}
+	}
 	for _, c := range []Config{{}, {Delay: Delay{Min: time.Hour}}, {Delay: Delay{Max: 1}}, {Delay: Delay{DangerouslyNone: true, Adaptive: Squared}}} {
 		if _, err := New(c); err != nil {
 			t.Errorf("%+v: %v", c, err)
@@ -58,6 +64,27 @@ func TestOverrideWithoutSenseIsAnError(t *testing.T) {
 	if _, err := m.Next(t.Context(), "a", 0); err == nil {
 		t.Error("Next: no error")
 	}
+}
+
+// TestDelayMayBeOfAnyLength: also one whose range is all there is.
+func TestDelayMayBeOfAnyLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		longest := Delay{Max: math.MaxInt64}
+		for _, c := range []Config{
+			{Delay: longest},
+			{Override: func(string) (Limits, bool) { return Limits{Delay: longest}, true }},
+		} {
+			m := mustNew(t, c)
+			l := acquire(t, m, "a", 0)
+			if g := l.Grant(); g.Delay < 0 {
+				t.Errorf("%+v", g)
+			}
+			if _, err := m.Next(t.Context(), "a", 0); err != nil {
+				t.Error(err)
+			}
+			l.Release()
+		}
+	})
 }
 
 func TestDefaults(t *testing.T) {
