@@ -99,7 +99,6 @@ func (l *Log) Record(_ context.Context, d Decision) {
 
 // recordNested implements nester: a Log makes no records itself.
 func (l *Log) recordNested(ctx context.Context, d Decision) { l.Record(ctx, d) }
-func (l *Log) makesNone() bool                              { return true }
 
 var (
 	errClosed = errors.New("record after Close")

@@ -104,8 +104,6 @@ func (r *redactor) recordNested(ctx context.Context, d Decision) {
 	recordNested(ctx, r.next, &d)
 }
 
-func (r *redactor) makesNone() bool { return makesNone(r.next) }
-
 // What ends the value of a parameter. A ";" doesn't, though it may start a
 // parameter: for most servers it is data (URL Standard, section 5.1).
 const (

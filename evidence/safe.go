@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -96,9 +97,6 @@ func deliver(ctx context.Context, e Evidence, d *Decision, nested bool) (panicke
 // inside of a call of Record: take it, or pass it on to those who can.
 type nester interface {
 	recordNested(ctx context.Context, d Decision)
-	// makesNone reports whether the Evidence and all that it passes records on to
-	// make none themselves.
-	makesNone() bool
 }
 
 // recordNested hands d to e only if e can take it without making more records.
@@ -108,9 +106,21 @@ func recordNested(ctx context.Context, e Evidence, d *Decision) {
 	}
 }
 
+// makesNone reports whether e and all that it passes records on to make none
+// themselves. It looks at types, not at methods, which a sink that embeds a
+// Recorder would have too.
 func makesNone(e Evidence) bool {
-	n, ok := e.(nester)
-	return ok && n.makesNone()
+	switch e := e.(type) {
+	case *Log, *Recorder:
+		return true
+	case multi:
+		return !slices.ContainsFunc(e, func(e Evidence) bool { return !makesNone(e) })
+	case *sample:
+		return makesNone(e.next)
+	case *redactor:
+		return makesNone(e.next)
+	}
+	return false
 }
 
 // deliverEntry is where the code of deliver starts.

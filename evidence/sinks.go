@@ -30,10 +30,6 @@ func (m multi) Record(ctx context.Context, d Decision) { m.record(ctx, &d, false
 // recordNested implements nester.
 func (m multi) recordNested(ctx context.Context, d Decision) { m.record(ctx, &d, true) }
 
-func (m multi) makesNone() bool {
-	return !slices.ContainsFunc(m, func(e Evidence) bool { return !makesNone(e) })
-}
-
 func (m multi) record(ctx context.Context, d *Decision, nested bool) {
 	var first any
 	for _, e := range m {
@@ -74,8 +70,6 @@ func (s *sample) recordNested(ctx context.Context, d Decision) {
 	}
 }
 
-func (s *sample) makesNone() bool { return makesNone(s.next) }
-
 func (s *sample) keeps(d *Decision) bool {
 	switch d.Type {
 	case RobotsAllowed, Started:
@@ -110,7 +104,6 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 
 // recordNested implements nester.
 func (r *Recorder) recordNested(ctx context.Context, d Decision) { r.Record(ctx, d) }
-func (r *Recorder) makesNone() bool                              { return true }
 
 // Decisions returns the records so far in the order in which they came: those of
 // the given types, all if none is given.
