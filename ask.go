@@ -39,7 +39,7 @@ func (trip *trip) refusal() error {
 // fetching robots.txt when it isn't known.
 func (trip *trip) judge() error {
 	t := trip.t
-	if trip.verdict.Allowed { // another try: the clock has gone on
+	if trip.verdict.Allowed || t.slow { // this is another try, or others took their time
 		trip.asked = time.Now()
 	}
 	if t.robots == nil {
@@ -49,8 +49,11 @@ func (trip *trip) judge() error {
 	}
 	entry, ok := t.robots.Hit(trip.req.URL, trip.asked)
 	if !ok {
-		var err error
-		if entry, err = t.robots.Get(trip.original.Context(), trip.req.URL); err != nil {
+		err := trip.foresee() // its fetch has to wait for the host as well
+		if err != nil {
+			return err
+		}
+		if entry, err = trip.getRobots(); err != nil {
 			return trip.noRobots(err)
 		}
 		trip.asked = time.Now()
@@ -58,6 +61,21 @@ func (trip *trip) judge() error {
 	trip.apply(entry)
 	trip.recordVerdict()
 	return nil
+}
+
+// nestedWait bounds how long an Evidence waits for a robots.txt. The fetch that it
+// waits for may be the very one that waits for it.
+const nestedWait = 10 * time.Second
+
+// getRobots waits for the robots.txt of the trip's origin.
+func (trip *trip) getRobots() (*robotscache.Entry, error) {
+	ctx := trip.original.Context()
+	if trip.nested {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithValue(ctx, nestedKey{}, true), nestedWait)
+		defer cancel()
+	}
+	return trip.t.robots.Get(ctx, trip.req.URL)
 }
 
 // noRobots reports that nothing could be decided: the fetch of robots.txt got no
@@ -145,6 +163,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := rt.t
 	trip := t.begin(req)
 	defer trip.end()
+	trip.nested = trip.nested || marked(req.Context())
 	if err := checkURL(req.URL); err != nil {
 		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
 	}
@@ -193,5 +212,5 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()
 	}
-	t.evidence.Record(ctx, d)
+	t.evidence.Pass(ctx, &d, t.evidence.Nested() || marked(ctx))
 }

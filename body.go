@@ -2,13 +2,11 @@ package politeness
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
 
-	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -16,18 +14,22 @@ import (
 // handOver passes the response on. The slot is held until its body ends.
 func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
 	a := answer{trip.lease, resp.StatusCode, resp.Header}
-	trip.lease = nil
-	if resp.Body == nil {
+	if resp.Body == nil || trip.req.Method == http.MethodHead || bodiless(resp) {
+		if resp.Body != nil {
+			resp.Body.Close()
+		}
 		resp.Body = http.NoBody
 	}
 	if err := trip.guard(resp); err != nil {
 		resp.Body.Close() // before the slot is somebody else's
+		trip.lease = nil
 		trip.conclude(a, 0, time.Since(trip.start), err)
 		return nil, err
 	}
+	trip.lease = nil
 	if trip.t.budget != nil && resp.StatusCode/100 == 3 && !trip.exempt {
 		// The request that follows tells by it that its page is paid for.
-		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, true))
+		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, new(atomic.Bool)))
 	}
 	if resp.Body == http.NoBody {
 		trip.conclude(a, 0, trip.latency, nil) // it ended with its headers
@@ -45,6 +47,17 @@ func (trip *trip) handOver(resp *http.Response) (*http.Response, error) {
 		resp.Body = b
 	}
 	return resp, nil
+}
+
+// bodiless reports whether resp has no body whatever resp.Body is: HTTP/2 has a
+// value of its own for none. (A ContentLength of 0 alone says nothing, many a
+// RoundTripper doesn't set it.)
+func bodiless(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case http.StatusNoContent, http.StatusNotModified:
+		return true
+	}
+	return resp.ProtoMajor == 2 && resp.ContentLength == 0
 }
 
 // An answer is what is left of a response when its body is with the caller.
@@ -78,8 +91,8 @@ func (b *body) Read(p []byte) (int, error) {
 	switch {
 	case b.over != nil:
 		return 0, b.over
-	case b.trip == nil: // after the end
-		return b.ReadCloser.Read(p)
+	case b.done.Load():
+		return 0, http.ErrBodyReadAfterClose
 	}
 	if len(p) == 0 {
 		return 0, nil
@@ -91,16 +104,26 @@ func (b *body) Read(p []byte) (int, error) {
 	if lease, ok := b.lease.(interface{ Renew() }); ok {
 		lease.Renew() // a lease that other machines see must be told from a dead one
 	}
-	n, err := b.ReadCloser.Read(p[:allowed])
-	b.settle(allowed, int64(n))
+	got, err := b.ReadCloser.Read(p[:allowed])
+	n, over := b.spend(got)
 	if b.index != nil {
 		b.index.write(p[:n])
 	}
-	if err != nil && b.finish(err) && b.trip.kept {
-		// Whoever closes the body now, at the same time perhaps, sees that it is
-		// finished and leaves the trip alone.
-		b.trip.free()
-		b.trip = nil
+	if over != nil {
+		clear(p[n:got])
+		b.over = b.trip.overBudget(StageBody, over)
+		b.ReadCloser.Close() // the rest isn't read
+		b.finish(b.over)
+		return n, b.over
+	}
+	if err != nil {
+		b.over = err
+		if b.finish(err) && b.trip.kept {
+			// Whoever closes the body now, at the same time perhaps, sees that it is
+			// finished and leaves the trip alone.
+			b.trip.free()
+			b.trip = nil
+		}
 	}
 	return n, err
 }
@@ -112,32 +135,36 @@ func (b *body) Close() error {
 	return err
 }
 
-// allowance says how many of want bytes may be read, and takes them from the
-// budget.
+// allowance says how many of want bytes may be read.
 func (b *body) allowance(want int64) (int64, error) {
-	t := b.trip.t
-	if b.trip.exempt {
+	if b.limit <= 0 {
 		return want, nil
 	}
-	if b.limit > 0 {
-		left := b.limit - b.read.Load()
-		if left <= 0 {
-			return 0, &tooLargeError{limit: b.limit}
-		}
-		want = min(want, left)
+	left := b.limit - b.read.Load()
+	if left <= 0 {
+		return 0, &tooLargeError{limit: b.limit}
 	}
-	if t.budget == nil {
-		return want, nil
-	}
-	return t.budget.TakeBytes(b.trip.original.Context(), want)
+	return min(want, left), nil
 }
 
-// settle counts n read bytes and gives the rest of the allowance back.
-func (b *body) settle(allowed, n int64) {
-	b.read.Add(n)
-	if t := b.trip.t; t.budget != nil && !b.trip.exempt {
-		b.trip.warn(t.budget.SettleBytes(b.trip.original.Context(), allowed, n))
+// spend takes the n bytes that were read from the budget, and returns how many
+// of them there were to take. It is asked after the read, not before it: bytes
+// that a slow server is yet to send are no other reader's loss.
+func (b *body) spend(n int) (spent int, err error) {
+	t := b.trip.t
+	if t.budget == nil || b.trip.exempt {
+		b.read.Add(int64(n))
+		return n, nil
 	}
+	ctx := b.trip.original.Context()
+	for spent < n && err == nil {
+		var some int64
+		some, err = t.budget.TakeBytes(ctx, int64(n-spent))
+		b.trip.warn(t.budget.SettleBytes(ctx, some, some))
+		spent += int(some)
+	}
+	b.read.Add(int64(spent))
+	return spent, err
 }
 
 // emptyReads is how often a reader may return nothing, as in package bufio.
@@ -158,11 +185,7 @@ func (b *body) refuse(p []byte, limit error) error {
 		return err
 	}
 	clear(p[:1])
-	if errors.Is(limit, budget.ErrExceeded) {
-		b.over = b.trip.overBudget(StageBody, limit)
-	} else {
-		b.over = b.trip.reject(StageBody, b.status, b.header, limit)
-	}
+	b.over = b.trip.reject(StageBody, b.status, b.header, limit)
 	b.ReadCloser.Close() // the rest isn't read
 	b.finish(b.over)
 	return b.over

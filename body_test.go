@@ -294,3 +294,144 @@ func TestBodiesTellOfTheirOwnRequest(t *testing.T) {
 		}
 	}
 }
+
+// hiccup fails once and goes on as if nothing had happened.
+type hiccup struct{ reads int }
+
+func (h *hiccup) Read(p []byte) (int, error) {
+	if h.reads++; h.reads == 2 {
+		return 0, io.ErrNoProgress
+	}
+	return copy(p, "0123456789"), nil
+}
+
+// A read that failed is the last one: no limit would hold after it.
+func TestNothingIsReadAfterAFailedRead(t *testing.T) {
+	s := &script{body: &hiccup{}, length: -1}
+	spent := budget.New(budget.Limits{Bytes: 25})
+	tr := s.transport(t, politeness.Config{Budget: spent})
+	resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := 0
+	for range 20 {
+		n, err := resp.Body.Read(make([]byte, 10))
+		if total += n; total > 10 || n == 0 && err == nil {
+			t.Errorf("read %d more bytes, error %v", n, err)
+		}
+	}
+	resp.Body.Close()
+	if u, _ := spent.Usage(t.Context()); int(u.Bytes) != total {
+		t.Errorf("%d bytes read, %d counted", total, u.Bytes)
+	}
+}
+
+// always is a base that answers alike whatever it is asked.
+type always func() (*http.Response, error)
+
+func (a always) RoundTrip(*http.Request) (*http.Response, error) { return a() }
+
+// A base of a test may well have one response for everybody.
+func TestSameResponseForEachTry(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		same := &http.Response{StatusCode: 503, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("sorry"))}
+		tr := mustNew(b.T, politeness.Config{
+			UserAgent: agent, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: 1},
+			Base: always(func() (*http.Response, error) { return same, nil }),
+		})
+		resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for range 2 {
+			_, _ = io.Copy(io.Discard, resp.Body)
+		}
+		resp.Body.Close()
+	})
+}
+
+// Neither is what http.RoundTripper allows; both happen.
+func TestBaseThatReturnsBothOrNeither(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		broken := errors.New("broken")
+		for _, max := range []int{0, 1} {
+			for name, base := range map[string]always{
+				"both": func() (*http.Response, error) {
+					return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}, broken
+				},
+				"neither": func() (*http.Response, error) { return nil, nil },
+			} {
+				tr := mustNew(b.T, politeness.Config{UserAgent: agent, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: max}, Base: base})
+				resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+				refused(b.T, err, politeness.StageSend, nil)
+				if resp != nil {
+					b.Errorf("%s: response %v", name, resp)
+				}
+			}
+		}
+	})
+}
+
+// sore is a body that panics.
+type sore struct{ read bool }
+
+func (s sore) Read([]byte) (int, error) {
+	if s.read {
+		panic("read")
+	}
+	return 0, io.EOF
+}
+
+func (s sore) Close() error {
+	if !s.read {
+		panic("close")
+	}
+	return nil
+}
+
+// A slot comes back also when a body or a sink ends the goroutine.
+func TestSlotComesBackAfterAPanic(t *testing.T) {
+	for name, c := range map[string]struct {
+		status   int
+		body     io.ReadCloser
+		evidence evidence.Evidence
+	}{
+		"read of a discarded body":  {503, sore{read: true}, nil},
+		"close of a discarded body": {503, sore{}, nil},
+		"close of a refused body":   {200, sore{}, nil},
+		"a sink that exits": {200, http.NoBody, evidence.Func(func(_ context.Context, d evidence.Decision) {
+			if d.Type == evidence.Started {
+				runtime.Goexit()
+			}
+		})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, politeness.Config{}, func(b *bubble) {
+				hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1})
+				if err != nil {
+					b.Fatal(err)
+				}
+				tr := mustNew(b.T, politeness.Config{
+					UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: hosts, Evidence: c.evidence,
+					Retry: politeness.Retry{Max: 1}, Response: politeness.ResponseLimits{Reject: []string{"image/png"}},
+					Base: always(func() (*http.Response, error) {
+						return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"image/png"}}, Body: c.body}, nil
+					}),
+				})
+				done := make(chan any)
+				go func() {
+					defer close(done)
+					defer func() { _ = recover() }()
+					_, _ = tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+				}()
+				<-done
+				for st := range hosts.Hosts() {
+					if st.InFlight != 0 {
+						b.Errorf("a slot is lost: %+v", st)
+					}
+				}
+			})
+		})
+	}
+}

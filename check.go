@@ -47,6 +47,9 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		}
 		byOrigin[origin] = append(byOrigin[origin], i)
 	}
+	if t.evidence != nil && t.evidence.Nested() {
+		ctx = context.WithValue(ctx, nestedKey{}, true)
+	}
 	var group errgroup.Group
 	group.SetLimit(inquiries)
 	for _, indexes := range byOrigin {
@@ -114,7 +117,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, trip.noTurn(err)
 	}
-	if t.timed {
+	if t.metered {
 		if err := trip.checkBudget(next); err != nil {
 			return time.Time{}, err
 		}
@@ -132,6 +135,7 @@ func (t *Transport) inquire(ctx context.Context, rawURL string) (*trip, error) {
 		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
 	}
 	trip := t.begin(req)
+	trip.nested = trip.nested || marked(ctx)
 	trip.host = t.hostKey(req.URL)
 	trip.attempt = 0
 	return trip, nil

@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -12,7 +13,11 @@ import (
 // send hands the request to the base transport.
 func (trip *trip) send() (*http.Response, error) {
 	trip.page, trip.spent, trip.sent = false, true, true
-	return trip.t.base.RoundTrip(trip.req)
+	resp, err := trip.t.base.RoundTrip(trip.req)
+	if resp == nil && err == nil {
+		err = errors.New("the transport returned neither a response nor an error")
+	}
+	return resp, err
 }
 
 // learn tells the host's state what the host answered: it blocks, slows down,
@@ -30,8 +35,12 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	}
 	trip.latency = outcome.Latency
 	trip.lease.Observe(outcome)
+	set := now
+	if !trip.silent && (err != nil || outcome.Status >= 400) {
+		set = time.Now() // a start just before Observe was no start into the block
+	}
 	trip.recordStart()
-	trip.recordEffect(outcome, now)
+	trip.recordEffect(outcome, set)
 	if err == nil {
 		return nil
 	}

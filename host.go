@@ -23,6 +23,8 @@ func checkURL(u *url.URL) error {
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
 	case u.Host == "" || (u.Host[0] == ':' || u.Host[0] == '[') && u.Hostname() == "":
 		return fmt.Errorf("URL %q has no host", redact(u))
+	case u.Opaque != "" && (u.Opaque[0] != '/' || strings.HasPrefix(u.Opaque, "//")), u.Opaque == "" && u.Path != "" && u.Path != "*" && u.Path[0] != '/':
+		return fmt.Errorf("URL %q has no path that begins with a slash", redact(u))
 	case len(u.Host) > maxHost:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), maxHost)
 	}

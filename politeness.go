@@ -27,6 +27,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
@@ -105,13 +106,15 @@ type Transport struct {
 	hostKey    func(*url.URL) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
+	maxWait    time.Duration      // of hosts; 0: unlimited, or unknown
 	budget     budget.Budget      // nil: unlimited
-	timed      bool               // the budget may have a time limit
-	memory     *hostlimit.Memory  // hosts, if it is one itself: what wraps one may do more
+	metered    bool               // the budget may have limits that are spent while a request waits: time, bytes
+	memory     *hostlimit.Memory  // hosts, where a turn that is to be had at once costs no more than asking when
 	retry      Retry
 	response   responseLimits
 	evidence   *evidence.Guard // nil: discarded
 	refuse     func(*http.Request) error
+	slow       bool // user's code is asked before robots.txt is, and may take its time
 	trips      atomic.Uint64
 }
 
@@ -155,16 +158,23 @@ func New(cfg Config) (*Transport, error) {
 	var err error
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
-	t.timed = cfg.Budget != nil
+	t.metered = cfg.Budget != nil
 	if b, ok := cfg.Budget.(interface{ Limits() budget.Limits }); ok {
 		add("Budget", b.Limits().Validate())
-		t.timed = b.Limits().Duration != 0
+		t.metered = b.Limits().Duration != 0 || b.Limits().Bytes != 0
 	}
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})
 		add("Hosts", err)
 	}
-	t.memory, _ = t.hosts.(*hostlimit.Memory)
+	_, quick := t.budget.(*budget.Memory)
+	if m, ok := t.hosts.(*hostlimit.Memory); ok { // itself: what wraps one may do more
+		t.maxWait = m.Config().MaxWait
+		if quick {
+			t.memory = m
+		}
+	}
+	t.slow = cfg.HostKey != nil || cfg.Refuse != nil || t.budget != nil && !quick
 	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
 		UserAgent: cfg.UserAgent,
 		Products:  []string{t.product},
@@ -289,5 +299,8 @@ func (trip *trip) try() (*http.Response, error) {
 	// 5. Send. From here on the base transport closes the request's body.
 	resp, err := trip.send()
 	// 6. Learn: what the host answered moves everyone's next turn.
-	return resp, trip.learn(resp, err)
+	if err := trip.learn(resp, err); err != nil {
+		return nil, err
+	}
+	return resp, nil
 }

@@ -20,7 +20,8 @@ import (
 // robots.txt again and takes a turn of its own; while it waits it holds no slot.
 // When the tries run out, the last response is handed over as it is; so it is
 // when the next try couldn't start before the context's deadline or within the
-// budget's time, or when Retry-After asks for more than a day. All tries of a
+// budget's time, when it would have to wait for longer than the MaxWait of a
+// hostlimit.Memory, or when Retry-After asks for more than a day. All tries of a
 // request are one page of the budget.
 type Retry struct {
 	// Max is how often a request is repeated at most. 0: never.
@@ -87,6 +88,7 @@ func (trip *trip) retry() (*http.Response, error) {
 		}
 		var ours *Error
 		if !errors.As(err, &ours) { // the caller left during a wait
+			trip.recordFailure(err)
 			err = trip.fail(StageTurn, time.Time{}, err)
 		}
 		return nil, err
@@ -118,6 +120,9 @@ func (w *retryWaits) NextBackOff() time.Duration {
 	}
 	w.left--
 	wait = max(wait, w.after)
+	if most := w.trip.t.maxWait; most > 0 && wait > most {
+		return cenkalti.Stop
+	}
 	if !w.trip.inTime(time.Now().Add(wait)) {
 		return cenkalti.Stop
 	}
@@ -165,6 +170,7 @@ func (trip *trip) replay() error {
 	}
 	fresh, err := trip.original.GetBody()
 	if err != nil {
+		trip.recordFailure(err)
 		return trip.fail(StageRequest, time.Time{}, fmt.Errorf("body can't be sent again: %w", err))
 	}
 	// Somebody may still be writing the try before: it keeps its request.
@@ -178,16 +184,22 @@ func (trip *trip) replay() error {
 // can be used again; a longer one costs less to cut.
 const discarded = 64 << 10
 
+// patience is how long that may take.
+const patience = 5 * time.Second
+
 // discard drains and closes an answer that nobody will see, and with it gives
 // the slot back.
 func (trip *trip) discard(resp *http.Response) {
+	raw := resp.Body
 	resp, err := trip.handOver(resp)
 	if err != nil {
 		return
 	}
 	trip.kept = false // nobody else has the body
+	defer resp.Body.Close()
+	cut := time.AfterFunc(patience, func() { raw.Close() })
+	defer cut.Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded)
-	resp.Body.Close()
 }
 
 func (trip *trip) recordRetry(resp *http.Response, err error, wait time.Duration) {

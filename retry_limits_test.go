@@ -3,9 +3,11 @@ package politeness_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,5 +175,91 @@ func TestRetryCutsADiscardedBodyThatIsLong(t *testing.T) {
 		if n := b.web.Requests()[1].Bytes; n > 64<<10 {
 			b.Errorf("%d bytes of it were read", n)
 		}
+	})
+}
+
+// MaxWait is for a frontier that must not block: no try waits for longer.
+func TestRetryWaitsNoLongerThanMaxWait(t *testing.T) {
+	hosts, err := hostlimit.New(hostlimit.Config{MaxWait: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 5}, Hosts: hosts}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(429, "Retry-After", "3600"))
+		b.mustGet("https://example.com/", 429)
+		if b.elapsed() > time.Minute {
+			b.Errorf("handed over after %v", b.elapsed())
+		}
+	})
+}
+
+// A discarded body that drips is cut: its slot is somebody else's turn.
+func TestDiscardedBodyThatDripsIsCut(t *testing.T) {
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.InTurn(
+			http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				politenesstest.Drip("x", 1000, 10*time.Second).ServeHTTP(w, req)
+			}),
+			politenesstest.Text("page")))
+		b.mustGet("https://example.com/", 200)
+		if b.elapsed() > time.Minute {
+			b.Errorf("answered after %v", b.elapsed())
+		}
+	})
+}
+
+// Each try is judged anew, by the URL that was asked for: a base that rewrites it,
+// which no RoundTripper should, harms nobody.
+func TestTriesAfterABaseThatRewritesTheURL(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(503), politenesstest.Text("page")))
+		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: rewriting{b.web}, Evidence: b.log, Retry: politeness.Retry{Max: 2}})
+		req := httptest.NewRequest(http.MethodGet, "https://a.co/x", nil)
+		resp, err := tr.RoundTrip(req)
+		if err != nil || resp.StatusCode != 200 {
+			b.Fatalf("%v, %v", resp, err)
+		}
+		resp.Body.Close()
+	})
+}
+
+type rewriting struct{ next http.RoundTripper }
+
+func (r rewriting) RoundTrip(req *http.Request) (*http.Response, error) {
+	req.URL.Scheme, req.URL.Host = "https", "example.com"
+	return r.next.RoundTrip(req)
+}
+
+// Nothing ends without a record: neither what can't be asked, nor what can't be
+// sent again, nor what its caller gives up between two tries.
+func TestEveryRefusalIsOnRecord(t *testing.T) {
+	cfg := politeness.Config{Retry: politeness.Retry{Max: 2, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Hour) }}}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(503)).Handle("/away", http.RedirectHandler("ftp://user:secret@example.com/file", http.StatusFound))
+		last := func(stage politeness.Stage, err error, want string) {
+			b.Helper()
+			refused(b.T, err, stage, nil)
+			all := b.log.Decisions()
+			if d := all[len(all)-1]; d.Type != evidence.Failed || !strings.Contains(d.Err, want) || d.Trip == 0 || strings.Contains(d.URL+d.Err, "secret") {
+				b.Errorf("last record %+v, want a failure: %s", d, want)
+			}
+		}
+		_, err := b.get("ftp://example.com/")
+		last(politeness.StageRequest, err, "ftp")
+		_, err = b.get("https://example.com/away")
+		last(politeness.StageRequest, err, "ftp")
+
+		req := httptest.NewRequest(http.MethodPut, "https://example.com/", strings.NewReader("x"))
+		req.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+		_, err = b.t.RoundTrip(req)
+		last(politeness.StageRequest, err, "gone")
+
+		ctx, cancel := context.WithTimeout(b.Context(), 90*time.Minute)
+		defer cancel()
+		left := httptest.NewRequest(http.MethodGet, "https://example.com/", nil).WithContext(ctx)
+		time.AfterFunc(time.Minute, cancel)
+		_, err = b.t.RoundTrip(left)
+		last(politeness.StageTurn, err, "canceled")
 	})
 }

@@ -21,7 +21,8 @@ func (trip *trip) afford() error {
 // elsewhere, such as from a cache around the Transport, has taken none.
 func (trip *trip) paid() bool { return trip.followed || trip.spent || trip.page }
 
-// paidKey marks the context of a redirect response's request.
+// paidKey marks the context of a redirect response's request: with an *atomic.Bool
+// that tells whether the request of the hop was made.
 type paidKey struct{}
 
 // checkBudget asks whether a request that starts at the given time is within the
@@ -47,16 +48,16 @@ func (trip *trip) bound(refusal error) error {
 	return refusal
 }
 
-// limited reports whether the time limit of a budget binds the trip.
-func (trip *trip) limited() bool { return trip.t.timed && !trip.exempt }
+// metered reports whether a wait may use up what the trip needs.
+func (trip *trip) metered() bool { return trip.t.metered && !trip.exempt && trip.attempt > 0 }
 
-// reserve takes a page for the navigation: one for all its hops and tries. These
-// have only their time to be checked.
+// reserve takes a page for the navigation: one for all its hops and tries. For
+// these it is asked only whether there is time and are bytes left.
 func (trip *trip) reserve() error {
 	switch {
 	case trip.t.budget == nil || trip.exempt:
 		return nil
-	case trip.paid() && trip.t.timed:
+	case trip.paid() && trip.t.metered:
 		return trip.checkBudget(trip.asked)
 	case trip.paid():
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // A budget shared by several Transports is one budget, and exact under 1,000 goroutines.
@@ -174,4 +176,150 @@ func TestWaitThatOutlastsTheBudgetCostsNoPage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is refused before it is sent starts no clock.
+func TestRefusedRequestStartsNoClock(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		spent := budget.New(budget.Limits{Duration: time.Hour, Pages: 10, WarnAt: 0.1})
+		hosts, err := hostlimit.New(hostlimit.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: b.web, Hosts: hosts, Budget: spent, Evidence: b.log, DangerouslyIgnoreRobots: true})
+		b.client.Transport = tr
+		lease, err := hosts.Acquire(b.Context(), "example.com", 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 2 * time.Hour})
+		lease.Release()
+		_, err = b.get("https://example.com/")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+		if u, _ := spent.Usage(b.Context()); !u.Started.IsZero() {
+			b.Errorf("the clock runs: %+v", u)
+		}
+		if n := len(b.log.Decisions(evidence.BudgetWarning)); n != 0 {
+			b.Errorf("%d warnings for nothing", n)
+		}
+	})
+}
+
+// A hop is part of its navigation once; who sends it again pays for it.
+func TestHopThatIsSentAgainIsAPage(t *testing.T) {
+	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Pages: 2})}, func(b *bubble) {
+		b.site.Handle("/go", http.RedirectHandler("/end", http.StatusFound)).Page("/end", "page")
+		resp, err := b.client.Get("https://example.com/go")
+		if err != nil {
+			b.Fatal(err)
+		}
+		resp.Body.Close()
+		for i := range 3 {
+			again, err := b.client.Do(resp.Request.Clone(b.Context()))
+			if i == 0 && err != nil {
+				b.Fatalf("the second page: %v", err)
+			}
+			if i == 0 {
+				again.Body.Close()
+				continue
+			}
+			refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+		}
+	})
+}
+
+// The bytes may be spent while a request waits for its slot, or by its own first try.
+func TestNothingIsSentAfterTheBytesAreSpent(t *testing.T) {
+	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Bytes: 100}), Hosts: limiter(t, hostlimit.Config{Concurrency: 1})}, func(b *bubble) {
+		b.site.Page("/a", strings.Repeat("x", 200)).Page("/b", "b").Page("/robots.txt", "")
+		resp, err := b.client.Get("https://example.com/a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		waiting := make(chan error)
+		go func() {
+			_, err := b.get("https://example.com/b")
+			waiting <- err
+		}()
+		time.Sleep(time.Second)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		refused(b.T, <-waiting, politeness.StageBudget, politeness.ErrBudget)
+	})
+	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Bytes: 10}), Retry: politeness.Retry{Max: 3}}, func(b *bubble) {
+		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, strings.Repeat("x", 100))
+		}))
+		_, err := b.get("https://example.com/")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+		if n := len(b.asked()); n != 2 {
+			b.Errorf("asked %q, want robots.txt and one try", b.asked())
+		}
+	})
+}
+
+// A reader that waits for a slow server has no bytes, and holds none.
+func TestReaderThatWaitsHoldsNoBytes(t *testing.T) {
+	cfg := politeness.Config{
+		Budget: budget.New(budget.Limits{Bytes: 50_000}),
+		Hosts:  limiter(t, hostlimit.Config{Concurrency: 10, Delay: hostlimit.Delay{Min: time.Millisecond}}),
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Handle("/slow", politenesstest.Drip("x", 10, time.Second))
+		var group sync.WaitGroup
+		for range 8 { // with 32 KiB to read into each
+			group.Go(func() {
+				if _, err := b.get("https://example.com/slow"); err != nil {
+					b.Error(err)
+				}
+			})
+		}
+		group.Wait()
+	})
+}
+
+// robots.txt has to wait for its host too, and nobody waits for it in vain.
+func TestWaitForRobotsThatOutlastsTheBudgetIsNotBegun(t *testing.T) {
+	cfg := politeness.SiteAudit(agent)
+	cfg.HostKey = hostlimit.BySite
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Handle("/x", politenesstest.Status(429, "Retry-After", "7200"))
+		b.web.Site("https://www.example.com").Page("/", "page")
+		b.mustGet("https://example.com/x", 429)
+		began := time.Now()
+		_, err := b.get("https://www.example.com/")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
+		if d := time.Since(began); d != 0 {
+			b.Errorf("refused after %v", d)
+		}
+	})
+}
+
+// A slowBudget is one on another machine, on a bad day.
+type slowBudget struct {
+	*budget.Memory
+	slow bool
+}
+
+func (s *slowBudget) Check(ctx context.Context, host string, start time.Time) error {
+	if s.slow {
+		time.Sleep(10 * time.Second)
+	}
+	return s.Memory.Check(ctx, host, start)
+}
+
+// The verdict is found by what holds after the budget has answered.
+func TestVerdictComesAfterASlowBudget(t *testing.T) {
+	spent := &slowBudget{Memory: budget.New(budget.Limits{Pages: 100})}
+	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
+		b.site.Page("/1", "page").Page("/2", "page")
+		b.mustGet("https://example.com/1", 200)
+		time.Sleep(time.Hour - 5*time.Second) // robots.txt is kept for an hour
+		spent.slow = true
+		b.mustGet("https://example.com/2", 200)
+		if got := b.asked(); len(got) != 4 {
+			b.Errorf("asked %q, want robots.txt twice", got)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -216,5 +218,64 @@ func TestRobotsIsAskedForAnewAtTheCrawlDelayOfItsOldCopy(t *testing.T) {
 			}
 		}
 		b.web.Check(b.T, politenesstest.Rules{Delay: 200 * time.Millisecond, Concurrency: 2})
+	})
+}
+
+// HTTP/2 has a value of its own for no body. It has no type to refuse, and holds no slot.
+func TestAnswerWithoutABodyIsOneOverHTTP2Too(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %t", h2), func(t *testing.T) {
+			srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				if req.URL.Path == "/204" {
+					w.WriteHeader(http.StatusNoContent)
+				}
+			}))
+			srv.EnableHTTP2 = h2
+			srv.StartTLS()
+			defer srv.Close()
+			hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1, SlotTimeout: time.Minute, Delay: hostlimit.Delay{DangerouslyNone: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tr := mustNew(t, politeness.Config{
+				UserAgent: agent, Base: srv.Client().Transport, Hosts: hosts, DangerouslyIgnoreRobots: true,
+				Response: politeness.ResponseLimits{Accept: []string{"text/*"}},
+			})
+			for _, c := range [][2]string{{http.MethodGet, "/204"}, {http.MethodGet, "/empty"}, {http.MethodHead, "/head"}} {
+				req, err := http.NewRequestWithContext(t.Context(), c[0], srv.URL+c[1], nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := tr.RoundTrip(req) //nolint:bodyclose // it has none
+				if err != nil || resp.Body != http.NoBody {
+					t.Errorf("%s: %v", c, err)
+				}
+				for st := range hosts.Hosts() {
+					if st.InFlight != 0 {
+						t.Errorf("%s: a slot is held: %+v", c, st)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A URL whose path stands elsewhere than rules look for it is refused.
+func TestURLThatHidesItsPathIsRefused(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		for _, u := range []*url.URL{
+			{Scheme: "https", Host: "example.com", Opaque: "//user:secret@example.com/admin"},
+			{Scheme: "https", Host: "example.com", Opaque: "admin"},
+			{Scheme: "https", Host: "example.com", Path: "admin"},
+		} {
+			_, err := b.t.RoundTrip(&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}})
+			if e := refused(b.T, err, politeness.StageRequest, nil); strings.Contains(e.Error()+e.URL, "secret") {
+				b.Error(e)
+			}
+		}
+		b.site.Page("/%41", "page")
+		if _, err := b.t.RoundTrip(&http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: "example.com", Opaque: "/%41"}, Header: http.Header{}}); err != nil {
+			b.Errorf("a path spelled by hand: %v", err)
+		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -23,6 +24,7 @@ type trip struct {
 	id       uint64
 	host     string // key of slots, delays and blocks
 	url      string // as evidence shows it; built when it is first needed
+	path     int    // where the path begins in url
 	attempt  int
 	hops     int  // redirects of this navigation before this request
 	followed bool // the redirect that led here came by way of a Transport: its page is paid for
@@ -42,7 +44,7 @@ type trip struct {
 	sent    bool            // the base transport has req.Body and closes it
 
 	silent bool      // nobody is to be told
-	nested bool      // an Evidence is fetching
+	nested bool      // an Evidence is asking
 	index  *indexing // nil: ResponseLimits.CheckIndexing is off
 	kept   bool      // by the body of the response, which the caller has
 }
@@ -87,16 +89,21 @@ func (trip *trip) end() {
 // request, and asks the user's own rules.
 func (trip *trip) identify() error {
 	t := trip.t
+	trip.id = t.trips.Add(1)
 	if err := checkURL(trip.req.URL); err != nil {
-		return &Error{Stage: StageRequest, URL: redact(trip.req.URL), Err: err}
+		if trip.url = redact(trip.req.URL); trip.url != "" {
+			trip.host = trip.req.URL.Host
+			trip.recordFailure(err)
+		}
+		return &Error{Stage: StageRequest, URL: trip.url, Err: err}
 	}
 	trip.host = t.hostKey(trip.req.URL)
-	trip.id = t.trips.Add(1)
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		trip.hops++
 	}
 	if trip.hops > 0 {
-		trip.followed = trip.req.Response.Request.Context().Value(paidKey{}) != nil
+		used, _ := trip.req.Response.Request.Context().Value(paidKey{}).(*atomic.Bool)
+		trip.followed = used != nil && !used.Swap(true) // whoever sends the hop again pays for it
 	}
 	t.sign(trip)
 	if t.refuse == nil {
@@ -110,7 +117,6 @@ func (trip *trip) identify() error {
 		}
 		return trip.fail(StageRule, time.Time{}, &ruleError{err})
 	}
-	trip.asked = time.Now() // the rules may have taken their time
 	return nil
 }
 
@@ -189,13 +195,24 @@ func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Tim
 
 // record hands d to the evidence, which can do no harm: it stands behind a guard.
 func (trip *trip) record(d *evidence.Decision) {
-	trip.t.evidence.Pass(trip.original.Context(), d, trip.nested)
+	nested := trip.nested
+	if trip.kept && !trip.exempt {
+		nested = trip.t.evidence.Nested() // who reads the body needn't be who asked for it
+	}
+	trip.t.evidence.Pass(trip.original.Context(), d, nested)
 }
+
+// nestedKey marks the context of what an Evidence has asked for, where that goes
+// on in another goroutine.
+type nestedKey struct{}
+
+func marked(ctx context.Context) bool { return ctx.Value(nestedKey{}) != nil }
 
 // urlText returns the URL without userinfo.
 func (trip *trip) urlText() string {
 	if trip.url == "" {
-		trip.url = urlText(trip.req.URL)
+		u := trip.req.URL
+		trip.url, trip.path = urlText(u), len(u.Scheme)+len("://")+len(u.Host)
 	}
 	return trip.url
 }
@@ -204,18 +221,21 @@ func (trip *trip) urlText() string {
 // robots.txt is about. That is URL.RequestURI, and also the end of the text that
 // evidence is given.
 func (trip *trip) target() string {
-	u := trip.req.URL
-	if u.Opaque != "" || trip.silent {
+	if u := trip.req.URL; u.Opaque != "" || trip.silent {
 		return u.RequestURI()
 	}
-	return trip.urlText()[len(u.Scheme)+len("://")+len(u.Host):]
+	return trip.urlText()[trip.path:]
 }
 
 // urlText is u without userinfo and without fragment: what is asked for, in one
 // allocation.
 func urlText(u *url.URL) string {
 	if u.Opaque != "" {
-		return u.Scheme + "://" + u.Host + u.RequestURI()
+		target := u.RequestURI()
+		if strings.HasPrefix(u.Opaque, "/") && !strings.HasPrefix(u.Opaque, "//") {
+			target = u.Scheme + "://" + u.Host + target
+		}
+		return target
 	}
 	path := u.EscapedPath()
 	if path == "" {
@@ -232,5 +252,5 @@ func redact(u *url.URL) string {
 	if u == nil {
 		return ""
 	}
-	return clip(urlText(u))
+	return clip(evidence.RedactURL(urlText(u)))
 }

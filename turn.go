@@ -12,59 +12,72 @@ import (
 // waitTurn reserves a page and waits for a slot on the host and for the host's
 // start time.
 func (trip *trip) waitTurn() error {
+	if trip.startAtOnce() {
+		return trip.reserve()
+	}
+	if err := trip.foresee(); err != nil {
+		return err
+	}
 	if err := trip.reserve(); err != nil {
 		return err
 	}
-	lease, err := trip.acquire()
+	ctx, sent := trip.req.Context(), func() {}
+	if trip.exempt {
+		ctx, sent = robotscache.Queue(ctx) // our own wait isn't the origin's slowness
+	}
+	lease, err := trip.t.hosts.Acquire(ctx, trip.host, trip.floor)
+	sent()
 	if err != nil {
-		return err
+		return trip.noTurn(err)
 	}
-	trip.lease = lease
-	g := trip.grant()
-	trip.seq, trip.start = g.Seq, g.Start
-	if g.Start.IsZero() { // a limiter that doesn't tell
-		trip.start = time.Now()
-	}
-	if trip.limited() && trip.waited() {
+	trip.take(lease)
+	if trip.metered() {
 		// What could be foreseen of the wait was its least length.
 		return trip.checkBudget(trip.start)
 	}
 	return nil
 }
 
+// startAtOnce takes a turn that needs no waiting for, where waiting would have to be
+// foreseen.
+func (trip *trip) startAtOnce() bool {
+	t := trip.t
+	if t.memory == nil || !trip.metered() || trip.req.Context().Err() != nil {
+		return false
+	}
+	lease, ok := t.memory.TryAcquire(trip.host, trip.floor)
+	if ok {
+		trip.take(lease)
+	}
+	return ok
+}
+
+// foresee refuses a wait that would outlast the budget's time. It isn't begun, and
+// costs no page.
+func (trip *trip) foresee() error {
+	if !trip.metered() {
+		return nil
+	}
+	next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
+	if err != nil {
+		return trip.noTurn(err)
+	}
+	return trip.checkBudget(next)
+}
+
+// take takes a turn that was had.
+func (trip *trip) take(lease hostlimit.Lease) {
+	trip.lease = lease
+	g := trip.grant()
+	trip.seq, trip.start = g.Seq, g.Start
+	if g.Start.IsZero() { // a limiter that doesn't tell
+		trip.start = time.Now()
+	}
+}
+
 // waited reports whether the start came noticeably later than the verdict: what was
 // true then may not be true any more.
 func (trip *trip) waited() bool { return trip.start.Sub(trip.asked) > time.Millisecond }
-
-// acquire takes a turn on the host. A wait that would outlast the budget's time
-// isn't begun.
-func (trip *trip) acquire() (hostlimit.Lease, error) {
-	t, ctx := trip.t, trip.req.Context()
-	sent := func() {}
-	switch {
-	case trip.exempt:
-		ctx, sent = robotscache.Queue(ctx) // our own wait isn't the origin's slowness
-	case trip.limited():
-		if t.memory != nil && ctx.Err() == nil {
-			if lease, ok := t.memory.TryAcquire(trip.host, trip.floor); ok {
-				return lease, nil
-			}
-		}
-		next, err := t.hosts.Next(ctx, trip.host, trip.floor)
-		if err != nil {
-			return nil, trip.noTurn(err)
-		}
-		if err := trip.checkBudget(next); err != nil {
-			return nil, err
-		}
-	}
-	lease, err := t.hosts.Acquire(ctx, trip.host, trip.floor)
-	sent()
-	if err != nil {
-		return nil, trip.noTurn(err)
-	}
-	return lease, nil
-}
 
 // noTurn reports a refused turn.
 func (trip *trip) noTurn(err error) error {
@@ -114,8 +127,9 @@ func (trip *trip) recordStart() {
 
 // leave gives a turn back that led to no exchange worth learning from.
 func (trip *trip) leave(why string) {
-	trip.recordStart()
 	lease := trip.lease
+	defer lease.Release() // whatever a sink does
+	trip.recordStart()
 	trip.lease = nil
 	now := time.Now() // before the slot is somebody else's
 	lease.Release()
