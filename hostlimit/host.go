@@ -109,17 +109,20 @@ func (h *host) start(now, floor, random int64) {
 	}
 }
 
-// adapt learns from an answer. A higher delay holds for the gap that is running
-// already; a lower one doesn't shorten it, because it was promised.
-func (h *host) adapt(lim *limits, o Outcome) {
+// adapt learns from an answer, and reports whether the next start is later for it. A
+// higher delay holds for the gap that is running already; a lower one doesn't
+// shorten it, because it was promised.
+func (h *host) adapt(lim *limits, o Outcome) bool {
 	d := lim.adaptive.next(time.Duration(h.adaptive), o.Latency, lim.min, lim.ceiling)
 	if d < h.adaptive && o.Status >= 400 {
-		return
+		return false
 	}
 	h.adaptive = d
-	if d > h.gap && h.seq > 0 {
-		h.gap, h.source = d, byAdaptive
+	if d <= h.gap || h.seq == 0 {
+		return false
 	}
+	h.gap, h.source = d, byAdaptive
+	return true
 }
 
 // forgive resets the counter when the host has been quiet for long enough.

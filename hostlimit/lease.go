@@ -71,6 +71,7 @@ func (l *lease) Observe(o Outcome) {
 		return // forgotten since the lease expired, and nothing to remember
 	}
 	var now int64
+	raised := false
 	if what == refused || h.refusals > 0 || b != nil && b.head != nil {
 		now = m.now()
 	}
@@ -79,7 +80,7 @@ func (l *lease) Observe(o Outcome) {
 	}
 	h.forgive(now, m.refusals.forgive)
 	if l.lim.adaptive != (Adaptive{}) && o.Status > 0 {
-		h.adapt(l.lim, o)
+		raised = h.adapt(l.lim, o)
 	}
 	switch what {
 	case refused:
@@ -91,7 +92,7 @@ func (l *lease) Observe(o Outcome) {
 		if l.blocked || l.cleared || b.probe == l {
 			b.probe = nil
 		}
-		if l.blocked {
+		if l.blocked || raised {
 			b.refuseLate(h, now)
 		}
 		if b.head != nil {

@@ -73,8 +73,9 @@ func (m *Memory) shard(hash uint64) *shard { return &m.shards[hash&uint64(len(m.
 
 // Acquire implements Limiter. If ctx is done before the request may start,
 // the error is ctx.Err() itself; if it is known beforehand that the deadline of ctx comes
-// first, the turn is refused at once and takes no place. An Override whose limits make no sense is an error
-// too.
+// first, the turn is refused at once and takes no place. So it is in the queue, when
+// a block, a slow answer or a long random delay makes the deadline impossible. An
+// Override whose limits make no sense is an error too.
 func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

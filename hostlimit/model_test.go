@@ -335,7 +335,7 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 }
 
 func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
-	r := w.req
+	r, gap := w.req, h.gap
 	if d := h.limits.Delay; d.Adaptive != (hostlimit.Adaptive{}) && r.status > 0 {
 		next := m.p.adapt(h.adaptive, r.latency, d)
 		if next >= h.adaptive || r.status < 400 {
@@ -375,13 +375,13 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	if want != e.effect {
 		return fmt.Errorf("%v, want %+v", e, want)
 	}
-	if want.Blocked {
+	if want.Blocked || h.gap > gap {
 		return m.refuseLate(h)
 	}
 	return nil
 }
 
-// refuseLate refuses everybody whom a new block keeps until it is too late.
+// refuseLate refuses everybody whom a new block or a higher delay keeps until it is too late.
 func (m *model) refuseLate(h *modelHost) error {
 	var stay []*modelTurn
 	var bound time.Duration
@@ -546,6 +546,9 @@ func (m *model) start(h *modelHost) error {
 	g.Start = want.Start
 	if g != want {
 		return fmt.Errorf("%v, want %+v", e, want)
+	}
+	if h.gap > d.Min {
+		return m.refuseLate(h)
 	}
 	return nil
 }

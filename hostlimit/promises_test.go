@@ -152,6 +152,76 @@ func TestAStartAtTheDeadlineIsTooLate(t *testing.T) {
 	})
 }
 
+// waits has a request for a with a timeout wait in the queue, and tells how long it was
+// there.
+func waits(t *testing.T, wg *sync.WaitGroup, m *Memory, timeout time.Duration, ended func(time.Duration, error)) {
+	wg.Go(func() {
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
+		defer cancel()
+		l, err := m.Acquire(ctx, "a", 0)
+		if err == nil {
+			l.Release()
+		}
+		ended(time.Since(begin), err)
+	})
+	synctest.Wait()
+}
+
+func TestADeadlineThatAnAnswerMakesImpossibleIsRefusedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Proportional(1)}})
+		l := acquire(t, m, "a", 0)
+		var wg sync.WaitGroup
+		waits(t, &wg, m, time.Hour, func(_ time.Duration, err error) {
+			if err != nil {
+				t.Errorf("the head: %v", err)
+			}
+		})
+		waits(t, &wg, m, 20*time.Second, func(d time.Duration, err error) {
+			if d != 500*time.Millisecond || !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("after %v: %v", d, err)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		l.Observe(Outcome{Status: 200, Latency: 30 * time.Second})
+		l.Release()
+		wg.Wait()
+	})
+}
+
+func TestADeadlineThatADrawnDelayMakesImpossibleIsRefusedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := time.Second
+		m := mustNew(t, Config{Override: func(string) (Limits, bool) {
+			return Limits{Delay: Delay{Min: time.Second, Max: most}}, true
+		}})
+		acquire(t, m, "a", 0).Release()
+		most = math.MaxInt64 / 2 // to draw less than an hour is one case in a million
+		var wg sync.WaitGroup
+		waits(t, &wg, m, time.Hour, func(d time.Duration, err error) {
+			if d != time.Second || err != nil {
+				t.Errorf("the first, after %v: %v", d, err)
+			}
+		})
+		leave, gone := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, err := m.Acquire(leave, "a", 0); !errors.Is(err, context.Canceled) {
+				t.Errorf("the head: %v", err)
+			}
+		})
+		synctest.Wait()
+		waits(t, &wg, m, time.Minute, func(d time.Duration, err error) {
+			if d != time.Second || !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("behind the head, after %v: %v", d, err)
+			}
+		})
+		time.Sleep(2 * time.Hour)
+		gone()
+		wg.Wait()
+	})
+}
+
 func TestForgivenAfterQuietTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, Backoff: backoff.Refusals{Forgive: time.Hour}})

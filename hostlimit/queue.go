@@ -15,6 +15,7 @@ type busy struct {
 
 	head, tail *waiter
 	waiting    int
+	dated      int   // those of them who can come too late
 	gaps       int64 // sum of gapBefore over the queue
 
 	// full is since when every slot is held without a pause in which pacing held
@@ -75,6 +76,9 @@ func (b *busy) join(w *waiter, now int64) {
 	b.tail = w
 	b.gaps += w.gapBefore
 	b.waiting++
+	if w.latest != never {
+		b.dated++
+	}
 	w.b, w.bySlot, w.byBlock = b, b.bySlot, b.byBlock
 }
 
@@ -101,6 +105,9 @@ func (b *busy) leave(w *waiter) {
 		}
 	}
 	b.waiting--
+	if w.latest != never {
+		b.dated--
+	}
 	w.b, w.prev, w.next = nil, nil, nil
 	if b.head == nil {
 		b.leaveLine()
@@ -263,8 +270,12 @@ func (b *busy) expire(h *host, now int64) {
 	}
 }
 
-// refuseLate refuses, after a new block, everybody who then can't start in time.
+// refuseLate refuses, after what moved the next start (a block, a higher delay, a
+// drawn one), everybody who then can't start in time.
 func (b *busy) refuseLate(h *host, now int64) {
+	if b.dated == 0 {
+		return // a queue may be long
+	}
 	var last int64 // bound of the waiter before
 	for w, next := b.head, (*waiter)(nil); w != nil; w = next {
 		next = w.next
@@ -301,6 +312,9 @@ func (b *busy) look(h *host, w *waiter, now int64) (*lease, int64) {
 		l.waitBlock = b.byBlock - w.byBlock
 		l.waitDelay = now - w.arrived - l.waitSlot - l.waitBlock
 		b.leave(w)
+		if h.gap > w.lim.min { // those behind have counted on the least
+			b.refuseLate(h, now)
+		}
 		return l, 0
 	}
 	if why == line {
