@@ -46,7 +46,9 @@ type Config struct {
 
 	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only:
 	// one that owes anything (a slot, a delay, a block, a counter) is kept
-	// whatever MaxHosts says.
+	// whatever MaxHosts says. A start is remembered for a minute at least; a
+	// floor of more than that which the caller learns after it can be missed by
+	// the next start, if the key has been forgotten by then.
 	MaxHosts int
 
 	// Override gives the limits of single keys; nil: none. It is asked at each
