@@ -2,6 +2,7 @@ package politeness_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -102,5 +103,58 @@ func TestFlippedVerdictIsFoundByTheRobotsTextInTheLog(t *testing.T) {
 	}
 	if len(report.Violations) == 0 {
 		t.Errorf("not found:\n%s", report)
+	}
+}
+
+// A lingering limiter is slow to learn from an answer.
+type lingering struct{ *hostlimit.Memory }
+
+type lingeringLease struct {
+	hostlimit.Lease
+	grant  interface{ Grant() hostlimit.Grant }
+	effect interface{ Effect() hostlimit.Effect }
+}
+
+func (l lingering) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	lease, err := l.Memory.Acquire(ctx, key, floor)
+	if err != nil {
+		return nil, err
+	}
+	return lingeringLease{lease, lease.(interface{ Grant() hostlimit.Grant }), lease.(interface{ Effect() hostlimit.Effect })}, nil
+}
+
+func (l lingeringLease) Grant() hostlimit.Grant   { return l.grant.Grant() }
+func (l lingeringLease) Effect() hostlimit.Effect { return l.effect.Effect() }
+
+func (l lingeringLease) Observe(o hostlimit.Outcome) {
+	time.Sleep(time.Second)
+	l.Lease.Observe(o)
+}
+
+// Whoever starts between an answer and the block that it sets hasn't started into it.
+func TestStartJustBeforeABlockIsNoViolation(t *testing.T) {
+	var log bytes.Buffer
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		sink := evidence.JSONLines(&log)
+		hosts, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: 500 * time.Millisecond}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.client.Transport = mustNew(b.T, politeness.Config{
+			UserAgent: agent, Base: b.web, Evidence: sink, Hosts: lingering{hosts}, DangerouslyIgnoreRobots: true,
+		})
+		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "60"), politenesstest.Text("page")))
+		var group sync.WaitGroup
+		for range 2 {
+			group.Go(func() { _, _ = b.get("https://example.com/") })
+		}
+		group.Wait()
+		if err := sink.Close(); err != nil {
+			b.Fatal(err)
+		}
+	})
+	report, err := evidence.Audit(&log)
+	if err != nil || !report.OK() || report.Proofs.Blocks == 0 {
+		t.Errorf("%v, %v", report, err)
 	}
 }

@@ -253,7 +253,8 @@ func problems(err error) []error {
 // rules let it, and waits until they do. Redirects need nothing special:
 // http.Client calls RoundTrip for each hop, so each is checked and paced against
 // its own host. The slot on the host is held until the response's body is read
-// to its end or closed. req is never changed.
+// to its end or closed. req is never changed. Robots.txt, slots and delays go by
+// req.URL; a different req.Host is only sent.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req)
 	defer trip.end() // gives back whatever is still held, on every path

@@ -199,7 +199,7 @@ func (trip *trip) discard(resp *http.Response) {
 	defer resp.Body.Close()
 	cut := time.AfterFunc(patience, func() { raw.Close() })
 	defer cut.Stop()
-	_, _ = io.CopyN(io.Discard, resp.Body, discarded)
+	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // the one finds the end of a body that is just as long
 }
 
 func (trip *trip) recordRetry(resp *http.Response, err error, wait time.Duration) {
