@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -96,7 +95,7 @@ func (s *Server) Kill() {
 }
 
 // Signal stops the process (SIGSTOP), as a network that is cut would, or lets it go on.
-func (s *Server) Signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
+func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
 
 // Close ends the process and removes its folder.
 func (s *Server) Close() {
