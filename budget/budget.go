@@ -42,8 +42,9 @@ type Budget interface {
 	// Refund gives a reserved page of host back: the request was never sent.
 	Refund(ctx context.Context, host string)
 	// TakeBytes takes up to n bytes and reports how many there were to take; with
-	// none left it returns an *Error. Take before reading, so that no reader passes
-	// the limit, and settle after it: until then taken bytes are missing to everybody else.
+	// none left it returns an *Error. Until they are settled, taken bytes are missing
+	// to everybody else. A Transport takes what it has read, before its caller sees
+	// it, and settles at once: who waits for a slow server holds nothing.
 	TakeBytes(ctx context.Context, n int64) (int64, error)
 	// SettleBytes spends read of the taken bytes and gives the others back.
 	SettleBytes(ctx context.Context, taken, read int64) []Warning
