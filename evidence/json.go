@@ -89,105 +89,105 @@ func (d *Decision) appendFields(b []byte) []byte {
 }
 
 // field returns a pointer to the field of d that is called name in JSON, nil if
-// there is none.
-func (d *Decision) field(name []byte) any {
+// there is none, and a bit of its own.
+func (d *Decision) field(name []byte) (to any, bit uint64) {
 	switch string(name) {
 	case "type":
-		return (*string)(&d.Type)
+		return (*string)(&d.Type), 1 << 0
 	case "timestamp":
-		return &d.Time
+		return &d.Time, 1 << 1
 	case "trip":
-		return &d.Trip
+		return &d.Trip, 1 << 2
 	case "attempt":
-		return &d.Attempt
+		return &d.Attempt, 1 << 3
 	case "method":
-		return &d.Method
+		return &d.Method, 1 << 4
 	case "url":
-		return &d.URL
+		return &d.URL, 1 << 5
 	case "host":
-		return &d.Host
+		return &d.Host, 1 << 6
 	case "agent":
-		return &d.Agent
+		return &d.Agent, 1 << 7
 	case "robotsTxt":
-		return &d.RobotsTxt
+		return &d.RobotsTxt, 1 << 8
 	case "allowed":
-		return &d.Allowed
+		return &d.Allowed, 1 << 9
 	case "matchedRule":
-		return &d.MatchedRule
+		return &d.MatchedRule, 1 << 10
 	case "line":
-		return &d.Line
+		return &d.Line, 1 << 11
 	case "group":
-		return &d.Group
+		return &d.Group, 1 << 12
 	case "crawlDelay":
-		return &d.CrawlDelay
+		return &d.CrawlDelay, 1 << 13
 	case "confidence":
-		return &d.Confidence
+		return &d.Confidence, 1 << 14
 	case "reason":
-		return &d.Reason
+		return &d.Reason, 1 << 15
 	case "retryAt":
-		return &d.RetryAt
+		return &d.RetryAt, 1 << 16
 	case "seq":
-		return &d.Seq
+		return &d.Seq, 1 << 17
 	case "start":
-		return &d.Start
+		return &d.Start, 1 << 18
 	case "waitSlot":
-		return &d.WaitSlot
+		return &d.WaitSlot, 1 << 19
 	case "waitDelay":
-		return &d.WaitDelay
+		return &d.WaitDelay, 1 << 20
 	case "waitBlock":
-		return &d.WaitBlock
+		return &d.WaitBlock, 1 << 21
 	case "delay":
-		return &d.Delay
+		return &d.Delay, 1 << 22
 	case "slot":
-		return &d.Slot
+		return &d.Slot, 1 << 23
 	case "slots":
-		return &d.Slots
+		return &d.Slots, 1 << 24
 	case "probe":
-		return &d.Probe
+		return &d.Probe, 1 << 25
 	case "status":
-		return &d.Status
+		return &d.Status, 1 << 26
 	case "bytes":
-		return &d.Bytes
+		return &d.Bytes, 1 << 27
 	case "latency":
-		return &d.Latency
+		return &d.Latency, 1 << 28
 	case "duration":
-		return &d.Duration
+		return &d.Duration, 1 << 29
 	case "contentType":
-		return &d.ContentType
+		return &d.ContentType, 1 << 30
 	case "etag":
-		return &d.ETag
+		return &d.ETag, 1 << 31
 	case "lastModified":
-		return &d.LastModified
+		return &d.LastModified, 1 << 32
 	case "serverDate":
-		return &d.ServerDate
+		return &d.ServerDate, 1 << 33
 	case "location":
-		return &d.Location
+		return &d.Location, 1 << 34
 	case "redirects":
-		return &d.Redirects
+		return &d.Redirects, 1 << 35
 	case "error":
-		return &d.Err
+		return &d.Err, 1 << 36
 	case "until":
-		return &d.Until
+		return &d.Until, 1 << 37
 	case "refusals":
-		return &d.Refusals
+		return &d.Refusals, 1 << 38
 	case "sha256":
-		return &d.SHA256
+		return &d.SHA256, 1 << 39
 	case "ttl":
-		return &d.TTL
+		return &d.TTL, 1 << 40
 	case "hops":
-		return &d.Hops
+		return &d.Hops, 1 << 41
 	case "text":
-		return &d.Text
+		return &d.Text, 1 << 42
 	case "limit":
-		return &d.Limit
+		return &d.Limit, 1 << 43
 	case "used":
-		return &d.Used
+		return &d.Used, 1 << 44
 	case "max":
-		return &d.Max
+		return &d.Max, 1 << 45
 	case "directives":
-		return &d.Directives
+		return &d.Directives, 1 << 46
 	}
-	return nil
+	return nil, 0
 }
 
 func appendName(b []byte, name string) []byte {
@@ -334,12 +334,12 @@ type line struct {
 	hash string // "hash": of this line and all before it, hex
 }
 
-func (l *line) field(name []byte) any {
+func (l *line) field(name []byte) (to any, bit uint64) {
 	switch string(name) {
 	case "n":
-		return &l.n
+		return &l.n, 1 << 63
 	case "hash":
-		return &l.hash
+		return &l.hash, 1 << 62
 	}
 	return l.Decision.field(name)
 }
@@ -395,7 +395,7 @@ func (p *parser) object(l *line) error {
 	if !p.next('{') {
 		return errSyntax
 	}
-	allowedSeen := false
+	var seen uint64 // bits of the members so far
 	for first := true; ; first = false {
 		if p.next('}') {
 			if p.space(); p.i < len(p.b) {
@@ -411,7 +411,11 @@ func (p *parser) object(l *line) error {
 		if err != nil {
 			return err
 		}
-		field := l.field(name)
+		field, bit := l.field(name)
+		if seen&bit != 0 {
+			return errTwice
+		}
+		seen |= bit
 		if !p.next(':') {
 			return errSyntax
 		}
@@ -419,12 +423,6 @@ func (p *parser) object(l *line) error {
 		if field == nil {
 			err = p.skip(0)
 		} else if !p.literal("null") {
-			if field == &l.Allowed {
-				if allowedSeen {
-					return errTwice
-				}
-				allowedSeen = true
-			}
 			err = p.value(field)
 		}
 		if err != nil {
@@ -433,17 +431,9 @@ func (p *parser) object(l *line) error {
 	}
 }
 
-// set stores v unless *to holds something: then the member occurs twice.
-func set[T comparable](to *T, v T, err error) error {
-	var zero T
-	if err != nil {
-		return err
-	}
-	if *to != zero {
-		return errTwice
-	}
+func set[T any](to *T, v T, err error) error {
 	*to = v
-	return nil
+	return err
 }
 
 func (p *parser) value(field any) error {
@@ -452,11 +442,10 @@ func (p *parser) value(field any) error {
 		v, err := p.quoted()
 		return set(to, string(v), err)
 	case *bool:
-		v := p.literal("true")
-		if !v && !p.literal("false") {
+		if *to = p.literal("true"); !*to && !p.literal("false") {
 			return errors.New("true or false expected")
 		}
-		return set(to, v, nil)
+		return nil
 	case *int:
 		v, err := strconv.Atoi(string(p.number()))
 		return set(to, v, err)
@@ -480,18 +469,49 @@ func (p *parser) value(field any) error {
 	panic("evidence: field of unknown kind")
 }
 
-// number returns the characters of the number at p.
+// number returns the characters of the number at p (RFC 8259, section 6), none if it
+// isn't one. What goes on behind it, as digits after a leading zero, nothing takes.
 func (p *parser) number() []byte {
 	from := p.i
-	for p.i < len(p.b) {
-		switch c := p.b[p.i]; {
-		case '0' <= c && c <= '9', c == '-', c == '+', c == '.', c == 'e', c == 'E':
-			p.i++
-			continue
+	if p.peek() == '-' {
+		p.i++
+	}
+	if p.peek() == '0' {
+		p.i++
+	} else if !p.digits() {
+		return nil
+	}
+	if p.peek() == '.' {
+		if p.i++; !p.digits() {
+			return nil
 		}
-		break
+	}
+	if p.peek()|0x20 == 'e' {
+		if p.i++; p.peek() == '+' || p.peek() == '-' {
+			p.i++
+		}
+		if !p.digits() {
+			return nil
+		}
 	}
 	return p.b[from:p.i]
+}
+
+// digits consumes digits and reports whether there were any.
+func (p *parser) digits() bool {
+	from := p.i
+	for p.i < len(p.b) && '0' <= p.b[p.i] && p.b[p.i] <= '9' {
+		p.i++
+	}
+	return p.i > from
+}
+
+// peek returns the next byte, 0 at the end.
+func (p *parser) peek() byte {
+	if p.i < len(p.b) {
+		return p.b[p.i]
+	}
+	return 0
 }
 
 // parseSeconds reads decimal seconds, exactly if they have at most nine
@@ -668,7 +688,7 @@ func (p *parser) skip(depth int) error {
 	if p.literal("true") || p.literal("false") || p.literal("null") {
 		return nil
 	}
-	if _, err := strconv.ParseFloat(string(p.number()), 64); err != nil {
+	if p.number() == nil {
 		return errSyntax
 	}
 	return nil

@@ -142,6 +142,48 @@ func TestDecisionUnmarshalErrors(t *testing.T) {
 	}
 }
 
+func TestDecisionUnmarshalRefusesAMemberThatOccursTwice(t *testing.T) {
+	for _, in := range []string{
+		`{"status":0,"status":404}`, `{"status":404,"status":0}`, `{"status":null,"status":404}`, `{"status":null,"status":null}`,
+		`{"url":"","url":"x"}`, `{"robotsTxt":false,"robotsTxt":true}`, `{"allowed":null,"allowed":true}`, `{"delay":0,"delay":5}`,
+		`{"timestamp":"0001-01-01T00:00:00Z","timestamp":"2026-11-21T03:04:05Z"}`, `{"trip":0,"trip":1}`, `{"n":0,"n":1}`, `{"hash":"","hash":"x"}`,
+	} {
+		var d evidence.Decision
+		if err := d.UnmarshalJSON([]byte(in)); err == nil {
+			t.Errorf("%s: no error", in)
+		}
+	}
+	// Every member has a bit of its own.
+	for _, in := range []evidence.Decision{full(t), started} {
+		var d evidence.Decision
+		if err := d.UnmarshalJSON(in.AppendJSON(nil)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestDecisionUnmarshalReadsTheNumbersOfJSONOnly(t *testing.T) {
+	for _, number := range []string{
+		"0", "-0", "7", "10", "1.5", "-1.05", "1e2", "1E+2", "2.5e-3", "+404", "0404", "00", "-", "-01", "1.", ".5", "-.5", "1.e2", "1e", "1e+", "0x1", "1_0", "e1", "",
+	} {
+		for _, in := range []string{`{"delay":` + number + `}`, `{"unknown":[` + number + ` ]}`} {
+			if number == "" && strings.Contains(in, "unknown") {
+				continue // an empty list
+			}
+			var d evidence.Decision
+			if err := d.UnmarshalJSON([]byte(in)); (err == nil) != json.Valid([]byte(in)) {
+				t.Errorf("%s: %v", in, err)
+			}
+		}
+	}
+	for _, in := range []string{`{"status":+404}`, `{"status":0404}`, `{"status":404.}`, `{"trip":01}`, `{"bytes":-01}`} {
+		var d evidence.Decision
+		if err := d.UnmarshalJSON([]byte(in)); err == nil {
+			t.Errorf("%s: no error", in)
+		}
+	}
+}
+
 func TestDecisionUnmarshalReadsAnyEscape(t *testing.T) {
 	in := `{"url":"\"\\\/\b\f\n\r\t\u0041\u00e9\ud83d\ude00\ud800x\ud800\u0041\uDC80"}`
 	want := "\"\\/\b\f\n\r\tA\u00e9\U0001f600\ufffdx\ufffdA\x80"

@@ -166,7 +166,8 @@ func level(d *Decision) slog.Level {
 func attrs(d *Decision) []slog.Attr {
 	out := make([]slog.Attr, 0, 24)
 	for _, name := range attrNames {
-		switch v := d.field([]byte(name)).(type) {
+		field, _ := d.field([]byte(name))
+		switch v := field.(type) {
 		case *string:
 			if *v != "" {
 				out = append(out, slog.String(name, *v))
