@@ -36,6 +36,7 @@ type Log struct {
 	n       uint64            // records so far, lost ones too
 	hash    [sha256.Size]byte // of the last line, if chained
 	closed  bool
+	done    chan struct{} // made by Close, and closed when it is done
 	lost    int
 	cause   error // why the first lost record was lost
 	err     error // of the last write, nil if it went well
@@ -224,9 +225,13 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
+		l.mu.Unlock()
+		<-l.done
+		l.mu.Lock()
 		return l.status()
 	}
-	l.closed = true
+	l.closed, l.done = true, make(chan struct{})
+	defer close(l.done)
 	if l.chained {
 		now := time.Now()
 		l.append(&Decision{Type: LogClosed, Time: now, Allowed: true}, now)

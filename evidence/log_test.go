@@ -240,6 +240,27 @@ func TestJSONLinesAfterClose(t *testing.T) {
 	}
 }
 
+func TestSecondCloseIsTheSameAsTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := evidence.JSONLines(writerFunc(func([]byte) (int, error) {
+			time.Sleep(time.Second)
+			return 0, syscall.ENOSPC
+		}))
+		record(log, 1)
+		var errs [3]error
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { errs[i] = log.Close() })
+		}
+		wg.Wait()
+		for i, err := range errs {
+			if !errors.Is(err, syscall.ENOSPC) || fmt.Sprint(err) != fmt.Sprint(errs[0]) {
+				t.Errorf("Close %d: %v", i, err)
+			}
+		}
+	})
+}
+
 func TestJSONLinesRemovesUserinfo(t *testing.T) {
 	var out bytes.Buffer
 	log := evidence.JSONLines(&out)
