@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// MaxBody is how much of a robots.txt is read, after decompression: 500 KiB, the
+// MaxBody is how much of a robots.txt counts, after decompression: 500 KiB, the
 // least that RFC 9309, section 2.5, asks for, and what Google reads. What comes
 // after is ignored, and so is the line that the limit cuts in two: half a path is
 // a rule that nobody wrote.
@@ -36,17 +36,18 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(decoded, MaxBody))
+	body, err := io.ReadAll(io.LimitReader(decoded, MaxBody+1)) // one more tells whether it was cut
 	if err != nil {
 		return nil, err
 	}
 	if wire.ended && !resp.Uncompressed && wire.n < resp.ContentLength {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if len(body) == MaxBody && (decoded != io.Reader(wire) || resp.ContentLength != MaxBody) {
+	if len(body) > MaxBody {
 		if end := bytes.LastIndexAny(body, "\r\n"); end >= 0 {
 			body = body[:end+1]
 		}
+		body = body[:min(len(body), MaxBody)]
 	}
 	return body, nil
 }

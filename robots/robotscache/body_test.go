@@ -82,7 +82,7 @@ func TestCompressedBodies(t *testing.T) {
 	}
 }
 
-// TestLimit: 500 KiB are read, not a byte more, and no half line counts.
+// TestLimit: 500 KiB are kept, not a byte more, and no half line counts.
 func TestLimit(t *testing.T) {
 	const rule = "User-agent: *\nDisallow: /a\n"
 	fill := func(n int) string { return strings.Repeat("#", n-1) + "\n" }
@@ -99,6 +99,19 @@ func TestLimit(t *testing.T) {
 		{"half a rule, CR", fill(MaxBody-len(rule)+2) + strings.ReplaceAll(rule, "\n", "\r"), "/a", "", 0, MaxBody - len(rule) + 2 + len("User-agent: *\n")},
 		{"one line", strings.Repeat("x", 2*MaxBody), "/a", "", 0, MaxBody},
 		{"last line without an end", fill(MaxBody-len(rule)+1) + rule[:len(rule)-1], "/b", "/a", MaxBody, MaxBody},
+		{"last line without an end, length unknown", fill(MaxBody-len(rule)+1) + rule[:len(rule)-1], "/b", "/a", 0, MaxBody},
+		{"last line ends behind the limit", fill(MaxBody-len(rule)+1) + rule, "/b", "/a", 0, MaxBody},
+		{"last line ends behind the limit, CRLF", fill(MaxBody-len(rule)+1) + rule[:len(rule)-1] + "\r\nDisallow: /b\r\n", "/b", "/a", 0, MaxBody},
+		{"line that ends at the limit", fill(MaxBody-len(rule)) + rule + "Disallow: /b\n", "/b", "/a", 0, MaxBody},
+	}
+	check := func(name string, e *Entry, allow, deny string, ev Event, want string) {
+		t.Helper()
+		if !allowed(e, allow) || deny != "" && allowed(e, deny) {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if ev.Bytes != int64(len(want)) || ev.SHA256 != sum(want) {
+			t.Errorf("%s: %d bytes were kept, want %d", name, ev.Bytes, len(want))
+		}
 	}
 	for _, tt := range tests {
 		read := 0
@@ -116,15 +129,14 @@ func TestLimit(t *testing.T) {
 			return resp, nil
 		})
 		e := r.get(t, site)
-		if read > MaxBody {
+		if read > MaxBody+1 { // the one tells that there is more
 			t.Errorf("%s: %d bytes were read", tt.name, read)
 		}
-		if !allowed(e, tt.allow) || tt.deny != "" && allowed(e, tt.deny) {
-			t.Errorf("%s: %+v", tt.name, e)
-		}
-		if ev := r.event(t); ev.Bytes != int64(tt.kept) || ev.SHA256 != sum(tt.body[:tt.kept]) {
-			t.Errorf("%s: %d bytes were kept, want %d", tt.name, ev.Bytes, tt.kept)
-		}
+		check(tt.name, e, tt.allow, tt.deny, r.event(t), tt.body[:tt.kept])
+
+		r = newRig(t, Config{}, always(200, compressed(t, "gzip", tt.body), "Content-Encoding", "gzip"))
+		e = r.get(t, site)
+		check(tt.name+", gzip", e, tt.allow, tt.deny, r.event(t), tt.body[:tt.kept])
 	}
 }
 
