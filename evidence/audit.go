@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/idna"
 )
 
 // maxLine is the longest line that Audit reads: a robots.txt of 500 KiB in
@@ -77,6 +79,12 @@ func readLine(in *bufio.Reader, buf *[]byte) ([]byte, error) {
 
 // slack is how long after a start or an end its record may have been made.
 const slack = time.Second
+
+// longest is a delay that nobody waits for: a limiter needn't count further.
+const longest = 10 * 365 * 24 * time.Hour
+
+// tooShort reports whether a delay, if it is known, doesn't keep to a crawl-delay.
+func tooShort(delay, floor time.Duration) bool { return delay > 0 && delay < min(floor, longest) }
 
 // An auditor proves logs line by line.
 type auditor struct {
@@ -183,12 +191,17 @@ func (a *auditor) contradiction(detail string, lines ...int) {
 func (a *auditor) read(text []byte) {
 	a.at = a.report.Lines
 	if err := a.line.parse(text); err != nil {
-		a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), a.at)
-		a.lines++
-		if a.next > 0 {
-			a.next++ // so that the lines after it aren't reported too
+		detail := strings.TrimPrefix(err.Error(), "evidence: ")
+		// A crawler that is killed leaves half a line, behind which the next one goes on.
+		if text = a.firstOfAnother(text); text == nil {
+			a.violation(Unreadable, "", detail, a.at)
+			a.lines++
+			if a.next > 0 {
+				a.next++ // so that the lines after it aren't reported too
+			}
+			return
 		}
-		return
+		a.violation(Unreadable, "", "a line that was cut off, with the first line of another log behind it", a.at)
 	}
 	d := &a.line.Decision
 	if a.line.n == 1 && a.lines > 0 && (a.next > 1 || a.sealed > 0) {
@@ -220,14 +233,24 @@ func (a *auditor) read(text []byte) {
 	case LeaseExpired:
 		a.leaseExpired(d)
 	case HostBlocked:
-		a.host(d).block(d.Time, d.Until, a.at)
+		a.host(d).block(d)
 	case HostCleared:
-		a.host(d).clear(d.Time)
+		a.host(d).clear(d)
 	case BudgetWarning, BudgetExceeded:
 		a.limit(d)
 	case LogClosed:
 		a.sealed = a.at
 	}
+}
+
+// firstOfAnother reads the first line of a log behind the half of another line, and
+// returns it; nil if there is none.
+func (a *auditor) firstOfAnother(text []byte) []byte {
+	i := bytes.LastIndex(text, []byte(`{"type":"`)) // quotes in strings are escaped
+	if i <= 0 || a.line.parse(text[i:]) != nil || a.line.n != 1 {
+		return nil
+	}
+	return text[i:]
 }
 
 // whole checks the number and the hash of the present line.
@@ -324,6 +347,9 @@ func (a *auditor) consistent(d *Decision) {
 	if d.Type == HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until) {
 		a.contradiction("two times for the end of one block")
 	}
+	if d.Type == BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
+		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
+	}
 	if d.Latency > d.Duration && d.Duration > 0 {
 		a.contradiction("the headers came after the end of the body")
 	}
@@ -365,6 +391,15 @@ func fetchesRobots(d *Decision) bool {
 	return d.RobotsTxt || path == "/robots.txt"
 }
 
+// judged reports whether a verdict was given on the start d, though it says that it
+// fetches a robots.txt, which needs none.
+func (a *auditor) judged(d *Decision) bool {
+	_, path := splitURL(d.URL)
+	path, _, _ = strings.Cut(path, "?")
+	_, ok := a.trips.m[keyOfTrip(d)]
+	return ok && path != "/robots.txt"
+}
+
 // splitURL splits a URL into its origin and what is asked of it, path and query
 // as they were sent.
 func splitURL(u string) (origin, target string) {
@@ -381,14 +416,26 @@ func splitURL(u string) (origin, target string) {
 	if !strings.HasPrefix(target, "/") {
 		target = "/" + target
 	}
-	authority = strings.ToLower(authority)
-	switch scheme {
-	case "http":
-		authority = strings.TrimSuffix(authority, ":80")
-	case "https":
-		authority = strings.TrimSuffix(authority, ":443")
+	return scheme + "://" + plainAuthority(scheme, authority), target
+}
+
+// plainAuthority spells an authority as origins are spelled: in lower case, IDN as
+// punycode, without a final dot and without the scheme's default port.
+func plainAuthority(scheme, authority string) string {
+	name, port := strings.ToLower(authority), ""
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, ']') {
+		name, port = name[:i], strings.TrimLeft(name[i+1:], "0")
 	}
-	return scheme + "://" + authority, target
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x80 }) {
+		if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+			name = ascii
+		}
+	}
+	name = strings.TrimSuffix(name, ".")
+	if port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443" {
+		return name
+	}
+	return name + ":" + port
 }
 
 // started takes a start: was there a verdict for it, does the budget allow it,
@@ -400,12 +447,12 @@ func (a *auditor) started(d *Decision) {
 	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
 	x := &exchange{
 		key: keyOf(d), line: a.at, url: hashURL(d), start: d.Start, seq: d.Seq,
-		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots,
+		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d),
 	}
 	if x.start.IsZero() {
 		x.start = d.Time
 	}
-	if !fetchesRobots(d) {
+	if !fetchesRobots(d) || a.judged(d) {
 		a.allowed(d)
 		if d.Redirects == 0 && d.Attempt <= 1 {
 			x.page = true
@@ -427,6 +474,7 @@ func (a *auditor) ended(d *Decision) {
 		return
 	}
 	a.trips.end(d)
+	h.movedInTime(x, d)
 	h.report.Bytes += d.Bytes
 	if d.Latency > 0 && d.Status > 0 {
 		h.report.latencies++
@@ -434,6 +482,9 @@ func (a *auditor) ended(d *Decision) {
 	}
 	if !d.Start.IsZero() && !d.Start.Equal(x.start) {
 		a.contradiction("two records give different times to one start", x.line)
+	}
+	if !x.asker.agrees(d) {
+		a.contradiction("two records of one request "+disagree, x.line)
 	}
 	if hashURL(d) != x.url {
 		a.contradiction("two records give different URLs to one request", x.line)
@@ -445,6 +496,9 @@ func (a *auditor) ended(d *Decision) {
 	// Given up between the turn and the sending, as when robots.txt or the budget
 	// changed its mind during the wait?
 	sent := d.Type != Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
+	if sent && tooShort(x.delay, x.floor) {
+		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", x.delay, x.floor), x.line)
+	}
 	if !fetchesRobots(d) {
 		a.spendBytes(d.Bytes)
 		if sent {
@@ -457,7 +511,7 @@ func (a *auditor) ended(d *Decision) {
 		a.budget.pages--
 	}
 	end := x.start.Add(d.Duration)
-	if d.Duration == 0 && !d.Time.IsZero() {
+	if d.Time.After(end) { // the two are one instant, unless the clock has jumped
 		end = d.Time
 	}
 	h.finish(x, end)
@@ -470,13 +524,13 @@ func (a *auditor) ended(d *Decision) {
 func (a *auditor) leaseExpired(d *Decision) {
 	h := a.host(d)
 	if x := h.open[keyOf(d)]; x != nil && d.Seq != 0 {
-		h.expire(x)
+		h.expire(x, d.Time)
 		return
 	}
 	if a.trips.ended(d) {
 		return
 	}
 	if x := h.oldest(); x != nil {
-		h.expire(x)
+		h.expire(x, d.Time)
 	}
 }

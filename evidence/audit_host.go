@@ -3,6 +3,7 @@ package evidence
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 )
@@ -40,11 +41,40 @@ func keyOf(d *Decision) exchangeKey {
 	return exchangeKey{trip: d.Trip, attempt: d.Attempt}
 }
 
+// An asker is what all records of one request say alike of who asks, and for what.
+type asker struct {
+	agent     uint64 // hash of; 0: not said
+	redirects int
+	robotsTxt bool
+}
+
+func askerOf(d *Decision) asker {
+	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
+	if d.Agent != "" {
+		k.agent = maphash.String(seed, d.Agent)
+	}
+	return k
+}
+
+const disagree = "give different agents, redirects or robotsTxt"
+
+// agrees reports whether d may be about the same request. A record needn't name the agent.
+func (k asker) agrees(d *Decision) bool {
+	other := askerOf(d)
+	if k.agent == 0 || other.agent == 0 {
+		k.agent = other.agent
+	}
+	return k == other
+}
+
 // An exchange is one request from its start to its end.
 type exchange struct {
 	key     exchangeKey
 	line    int
 	url     uint64 // hash of
+	trip    uint64
+	attempt int
+	asker   asker
 	seq     uint64
 	start   time.Time
 	end     time.Time // zero: not known yet
@@ -52,7 +82,8 @@ type exchange struct {
 	floor   time.Duration // the request's own crawl-delay
 	slots   int
 	page    bool
-	expired bool // its slot was taken back
+	moved   time.Time // when its answer moved the host's state
+	expired bool      // its slot was taken back
 
 	// While it isn't known whether there was a slot for this exchange:
 	beside  int         // how many others were surely in flight when it started
@@ -254,10 +285,13 @@ func (h *hostAudit) finish(x *exchange, end time.Time) {
 	})
 }
 
-// expire takes the slot from x, which doesn't end: from now on it counts as if
-// it had ended at once.
-func (h *hostAudit) expire(x *exchange) {
-	h.finish(x, x.start)
+// expire takes the slot from x, which doesn't end. The record of it may be made a
+// little after the slot has gone to somebody else.
+func (h *hostAudit) expire(x *exchange, at time.Time) {
+	if at = at.Add(-slack); at.Before(x.start) {
+		at = x.start
+	}
+	h.finish(x, at)
 	x.expired = true
 	h.open[x.key] = x // its end may still come
 }
@@ -284,11 +318,49 @@ func (h *hostAudit) lost(x *exchange) {
 	h.finish(x, x.start)
 }
 
-// block takes the news that the host was blocked at from until until.
-func (h *hostAudit) block(from, until time.Time, line int) {
+// mover returns the exchange whose answer moved the host's state as d says, nil if
+// that can't be told.
+func (h *hostAudit) mover(d *Decision) *exchange {
+	if d.Trip == 0 {
+		return nil
+	}
+	var found *exchange
+	url := hashURL(d)
+	for _, x := range h.open {
+		if x.trip != d.Trip || x.attempt != d.Attempt || x.url != url || !x.asker.agrees(d) {
+			continue
+		}
+		if found != nil {
+			return nil // Transports that number their trips alike
+		}
+		found = x
+	}
+	return found
+}
+
+// settling is how long a limiter may take to learn from an answer: one that many
+// machines share waits for them.
+const settling = 3 * time.Second
+
+// movedInTime checks the time of the record that x moved the host's state against
+// the end d: it is made after the answer, and before the end is.
+func (h *hostAudit) movedInTime(x *exchange, d *Decision) {
+	if x.moved.IsZero() {
+		return
+	}
+	if x.moved.Before(x.start.Add(d.Latency-slack)) || !d.Time.IsZero() && x.moved.After(d.Time.Add(settling)) {
+		h.a.contradiction("a block was set or lifted at another time than that of the answer", x.line)
+	}
+}
+
+// block takes the news d that the host was blocked.
+func (h *hostAudit) block(d *Decision) {
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
-	b := blockAudit{line, from, until}
+	if x := h.mover(d); x != nil {
+		x.moved = d.Time
+	}
+	b := blockAudit{h.a.at, d.Time, d.Until}
 	for _, x := range h.recent {
 		h.proveBlock(b, x)
 	}
@@ -298,11 +370,21 @@ func (h *hostAudit) block(from, until time.Time, line int) {
 	h.blocks = append(h.blocks, b)
 }
 
-// clear takes the news that no block is left at the time at.
-func (h *hostAudit) clear(at time.Time) {
+// clear takes the news d that no block is left, but for those that were set since.
+// A request that started before a block doesn't lift it.
+func (h *hostAudit) clear(d *Decision) {
+	x := h.mover(d)
+	if x != nil {
+		x.moved = d.Time
+	}
 	for i := range h.blocks {
-		if h.blocks[i].until.After(at) {
-			h.blocks[i].until = at
+		b := &h.blocks[i]
+		switch {
+		case !b.until.After(d.Time) || b.from.After(d.Time):
+		case x != nil && !x.start.After(b.from):
+			h.a.contradiction("a block was lifted by a request that had started before it", b.line, x.line)
+		default:
+			b.until = d.Time
 		}
 	}
 }

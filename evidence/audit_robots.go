@@ -1,9 +1,11 @@
 package evidence
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -35,10 +37,35 @@ type attemptKey struct {
 	attempt int
 }
 
-type tripAudit struct {
+// A verdict is what the log says of whether a trip's URL may be fetched.
+type verdict struct {
 	line    int
 	time    time.Time
 	allowed bool
+	floor   time.Duration // crawl-delay
+	asker   asker
+}
+
+// maxVerdicts is how many Transports whose trips are numbered alike may ask for one
+// URL.
+const maxVerdicts = 8
+
+// A tripAudit holds the verdicts on one trip's URL, the newest first: there are
+// several only where Transports number their trips alike.
+type tripAudit struct {
+	verdict
+	others []verdict
+}
+
+// about returns the verdict that d goes back to: the newest that was given to whoever
+// asks in d, or else the newest.
+func (t *tripAudit) about(d *Decision) *verdict {
+	if !t.asker.agrees(d) {
+		if i := slices.IndexFunc(t.others, func(v verdict) bool { return v.asker.agrees(d) }); i >= 0 {
+			return &t.others[i]
+		}
+	}
+	return &t.verdict
 }
 
 // trips remembers verdicts until it has too many, the oldest of which it forgets.
@@ -55,8 +82,9 @@ func newTrips() trips {
 	return trips{m: map[tripKey]tripAudit{}, done: map[attemptKey]bool{}}
 }
 
-func (t *trips) put(k tripKey, v tripAudit) {
-	if _, ok := t.m[k]; !ok {
+func (t *trips) put(k tripKey, v verdict) {
+	old, ok := t.m[k]
+	if !ok {
 		if len(t.queue) < maxTrips {
 			t.queue = append(t.queue, k)
 		} else {
@@ -66,7 +94,12 @@ func (t *trips) put(k tripKey, v tripAudit) {
 			t.head = (t.head + 1) % maxTrips
 		}
 	}
-	t.m[k] = v
+	now := tripAudit{verdict: v}
+	if ok && (old.asker != v.asker || old.others != nil) {
+		now.others = slices.DeleteFunc(append([]verdict{old.verdict}, old.others...), func(o verdict) bool { return o.asker == v.asker })
+		now.others = now.others[:min(len(now.others), maxVerdicts-1)]
+	}
+	t.m[k] = now
 }
 
 // end remembers that an attempt has ended.
@@ -83,19 +116,69 @@ func (t *trips) ended(d *Decision) bool {
 	return d.Trip != 0 && (t.done[k] || t.older[k])
 }
 
-// An origin is what the log says of one robots.txt. The copy before the present
-// one is kept, because requests go on with it while a new one is fetched.
+// An origin is what the log says of one robots.txt.
 type origin struct {
-	copies      [2]*robotsCopy // present, previous; nil: unknown
-	unreachable bool           // at times, so that verdicts may have other reasons
+	present *robotsCopy // nil: unknown
+	// Those before it, the latest first. Requests go on with the last one while a new
+	// one is fetched, and other Transports with theirs until it is out of date.
+	earlier     []*robotsCopy
+	unreachable bool // at times, so that verdicts may have other reasons
 }
 
 // A robotsCopy is one text, compiled for the last agent that asked.
 type robotsCopy struct {
 	text  []byte
-	line  int // of the log
+	line  int       // of the log
+	time  time.Time // when it was fetched or confirmed last
 	agent string
 	test  func(target string) (bool, string, int)
+}
+
+const (
+	// maxCopies is how many texts of one robots.txt are kept.
+	maxCopies = 8
+	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309,
+	// section 2.4).
+	maxAge = 24 * time.Hour
+)
+
+// replace makes c the present copy.
+func (o *origin) replace(c *robotsCopy) {
+	earlier := o.earlier
+	if o.present != nil {
+		earlier = append([]*robotsCopy{o.present}, earlier...)
+	}
+	o.present = c
+	if c == nil {
+		o.earlier = earlier[:min(len(earlier), maxCopies-1)]
+		return
+	}
+	o.earlier = nil
+	for i, e := range earlier {
+		if i > 0 && c.time.Sub(e.time) > maxAge || len(o.earlier) == maxCopies-1 {
+			continue // whoever had it has asked since
+		}
+		if !bytes.Equal(e.text, c.text) {
+			o.earlier = append(o.earlier, e)
+		}
+	}
+}
+
+// confirm takes the news that the text with the given SHA-256 holds again.
+func (o *origin) confirm(hash string, at time.Time) {
+	for _, c := range append([]*robotsCopy{o.present}, o.earlier...) {
+		if c == nil {
+			continue
+		}
+		if sum := sha256.Sum256(c.text); !strings.EqualFold(hex.EncodeToString(sum[:]), hash) {
+			continue
+		}
+		c.time = at
+		if o.present == nil {
+			o.replace(c)
+		}
+		return
+	}
 }
 
 // robotsFetched takes a new copy of a robots.txt.
@@ -114,11 +197,12 @@ func (a *auditor) robotsFetched(d *Decision) {
 	}
 	o.unreachable = o.unreachable || d.Type == RobotsUnreachable
 	switch {
-	case d.Type == RobotsRevalidated: // the present copy stays
+	case d.Type == RobotsRevalidated:
+		o.confirm(d.SHA256, d.Time)
 	case d.Type == RobotsFetched && (d.Text != "" || allowsAll(d)):
-		o.copies = [2]*robotsCopy{{text: []byte(d.Text), line: a.at}, o.copies[0]}
+		o.replace(&robotsCopy{text: []byte(d.Text), line: a.at, time: d.Time})
 	default:
-		o.copies = [2]*robotsCopy{nil, o.copies[0]}
+		o.replace(nil)
 	}
 }
 
@@ -131,13 +215,15 @@ func allowsAll(d *Decision) bool {
 	return strings.EqualFold(d.SHA256, noText) || d.Status >= 300 && d.Status < 500 && d.Status != 429
 }
 
-func (a *auditor) keyOfTrip(d *Decision) tripKey {
+func keyOfTrip(d *Decision) tripKey {
 	return tripKey{d.Trip, hashURL(d)}
 }
 
 // decided takes a verdict about a URL.
 func (a *auditor) decided(d *Decision) {
-	a.trips.put(a.keyOfTrip(d), tripAudit{line: a.at, time: d.Time, allowed: d.Type == RobotsAllowed && d.Allowed})
+	a.trips.put(keyOfTrip(d), verdict{
+		line: a.at, time: d.Time, allowed: d.Type == RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
+	})
 	if d.Type != RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
@@ -148,10 +234,17 @@ func (a *auditor) decided(d *Decision) {
 
 // allowed checks that a verdict allowed the start d.
 func (a *auditor) allowed(d *Decision) {
-	v, ok := a.trips.m[a.keyOfTrip(d)]
+	t, ok := a.trips.m[keyOfTrip(d)]
+	v := t.about(d)
 	switch {
 	case ok && v.allowed:
 		a.report.Proofs.Verdicts++
+		if !v.asker.agrees(d) {
+			a.contradiction("a verdict and its start "+disagree, v.line)
+		}
+		if delay := max(d.Delay, d.CrawlDelay); tooShort(delay, v.floor) {
+			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", delay, v.floor), v.line)
+		}
 		if !d.Start.IsZero() && v.time.Sub(d.Start) > slack {
 			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.line)
 		}
@@ -171,44 +264,53 @@ func (a *auditor) decideAgain(d *Decision) {
 	name, target := splitURL(d.URL)
 	o, compile := a.origins[name], robotsCompiler.Load()
 	switch {
-	case o == nil || compile == nil || o.copies[0] == nil || wasRedacted(d.URL):
+	case o == nil || compile == nil || o.present == nil || wasRedacted(d.URL):
 		a.report.Proofs.OpenRobots++
 		return
 	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // then no rule decided
 		a.report.Proofs.OpenRobots++
 		return
 	}
-	a.report.Proofs.Robots++
-	detail := ""
-	for _, c := range o.copies {
-		if c == nil {
-			continue
+	detail := o.present.refute(d, target, *compile)
+	for _, c := range o.earlier {
+		if detail == "" {
+			break
 		}
-		if c.test == nil || c.agent != d.Agent {
-			c.agent, c.test = d.Agent, (*compile)(c.text, []string{d.Agent})
-		}
-		allowed, rule, line := c.test(target)
-		switch {
-		case allowed != d.Allowed:
-			verb := "refuses"
-			if allowed {
-				verb = "allows"
-			}
-			if rule == "" {
-				rule = "no rule"
-			}
-			if detail == "" {
-				detail = fmt.Sprintf("robots.txt %s %s (%s)", verb, target, rule)
-			}
-		case d.Line != 0 && line != d.Line:
-			if detail == "" {
-				detail = fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, line, d.Line)
-			}
-		default:
-			return
+		if c.refute(d, target, *compile) == "" {
+			detail = ""
 		}
 	}
-	a.violation(BrokenVerdict, d.Host, detail, o.copies[0].line, a.at)
+	switch {
+	case detail == "":
+		a.report.Proofs.Robots++
+	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
+		a.report.Proofs.OpenRobots++ // the crawler takes groups for its own that we don't
+	case strings.Contains(target, "://"):
+		a.report.Proofs.OpenRobots++ // it may have held userinfo, which is never logged
+	default:
+		a.report.Proofs.Robots++
+		a.violation(BrokenVerdict, d.Host, detail, o.present.line, a.at)
+	}
+}
+
+// refute says why c doesn't decide as d does; "" if it does.
+func (c *robotsCopy) refute(d *Decision, target string, compile RobotsCompiler) string {
+	if c.test == nil || c.agent != d.Agent {
+		c.agent, c.test = d.Agent, compile(c.text, []string{d.Agent})
+	}
+	allowed, rule, line := c.test(target)
+	if rule == "" {
+		rule = "no rule"
+	}
+	switch {
+	case allowed && !d.Allowed:
+		return fmt.Sprintf("robots.txt allows %s (%s)", target, rule)
+	case !allowed && d.Allowed:
+		return fmt.Sprintf("robots.txt refuses %s (%s)", target, rule)
+	case d.Line != 0 && line != d.Line:
+		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, line, d.Line)
+	}
+	return ""
 }
 
 // wasRedacted reports whether Redact has changed u.

@@ -628,6 +628,141 @@ func TestAuditTakesStartsThatAreNotNumbered(t *testing.T) {
 	}
 }
 
+func TestCrawlDelayThatIsNotKeptIsFound(t *testing.T) {
+	crawl := func(delay, verdict, start float64) story {
+		var s story
+		for i := range 3 {
+			trip, at := uint64(i+1), float64(i+1)
+			s.allowed(trip, at, func(d *evidence.Decision) { d.CrawlDelay = seconds(verdict) })
+			s.started(trip, at, func(d *evidence.Decision) { d.CrawlDelay, d.Delay = seconds(start), seconds(delay) })
+			s.fetched(trip, 0.2)
+		}
+		return s
+	}
+	crawl(0.5, 10, 0).wants(t, evidence.Contradiction)
+	crawl(0.5, 0, 0.7).wants(t, evidence.Contradiction)
+	crawl(1, 1, 0).wants(t, "")
+	crawl(1, 0, 0.5).wants(t, "")
+	crawl(1, 0.3, 0.5).wants(t, "") // another robots.txt by the time of the start
+	crawl(0, 10, 0).wants(t, "")    // a log that doesn't tell of delays
+
+	// A turn that is given back because of a longer delay doesn't keep it.
+	var s story
+	s.allowed(1, 1)
+	s.started(1, 1, func(d *evidence.Decision) { d.CrawlDelay = seconds(10) })
+	s.fetched(1, 0, func(d *evidence.Decision) {
+		d.Type, d.Allowed, d.Status, d.Bytes, d.Latency, d.Reason = evidence.Failed, false, 0, 0, 0, "robots.txt changed during the wait"
+	})
+	s.wants(t, "")
+}
+
+func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
+	changes := map[string]func(*evidence.Decision){
+		"redirects": func(d *evidence.Decision) { d.Redirects = 1 },
+		"robotsTxt": func(d *evidence.Decision) { d.RobotsTxt = true },
+		"agent":     func(d *evidence.Decision) { d.Agent = "Other" },
+	}
+	for name, change := range changes {
+		for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
+			s := pages(3, 0.2)
+			change(&s[nth(t, s, typ, 1)])
+			if r := audit(t, write(t, s)); r.OK() {
+				t.Errorf("%s of %s: not found", name, typ)
+			}
+		}
+		s := pages(3, 0.2)
+		for i := range s { // all alike
+			if s[i].Trip == 2 && name != "robotsTxt" {
+				change(&s[i])
+			}
+		}
+		s.wants(t, "")
+	}
+	s := pages(3, 0.2)
+	change := changes["robotsTxt"]
+	change(&s[nth(t, s, evidence.Started, 1)])
+	change(&s[nth(t, s, evidence.Fetched, 1)])
+	s.wants(t, evidence.Contradiction)
+	for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
+		s := pages(3, 0.2)
+		s[nth(t, s, typ, 1)].Agent = ""
+		s.wants(t, "") // a log needn't name it
+	}
+}
+
+func TestTransportsThatNumberTheirTripsAlikeAreToldApart(t *testing.T) {
+	var s story
+	other := func(d *evidence.Decision) { d.Agent = "Other" }
+	s.allowed(1, 1)
+	s.add(evidence.Decision{Type: evidence.BlockedByRobots, Time: at(1), Trip: 1, MatchedRule: "Disallow: /x"}, []func(*evidence.Decision){other})
+	s.started(1, 1)
+	s.fetched(1, 0.2)
+	s.wants(t, "")
+
+	for _, other := range []func(*evidence.Decision){other, func(*evidence.Decision) {}} {
+		s = nil
+		s.allowed(1, 1)
+		s.allowed(1, 1, other)
+		s.started(1, 1)
+		s.started(1, 1.5, other)
+		s.cleared(1, 1.1)
+		s.blocked(1, 1.6, 60, other)
+		for i, start := range s[2:4] {
+			s.add(evidence.Decision{
+				Type: evidence.Fetched, Time: start.Start.Add(seconds(0.2)), Start: start.Start, Trip: 1, Allowed: true, Seq: start.Seq,
+				Status: 200, Latency: seconds(0.1), Duration: seconds(0.2),
+			}, []func(*evidence.Decision){func(d *evidence.Decision) { d.Agent = s[2+i].Agent }})
+		}
+		s.wants(t, "")
+	}
+}
+
+func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {
+	for limit, want := range map[string]evidence.Kind{
+		"pages": evidence.BrokenBudget, "pages_per_host": evidence.BrokenBudget, "bytes": evidence.BrokenBudget, "time": "",
+	} {
+		var s story
+		s.add(evidence.Decision{Type: evidence.BudgetExceeded, Time: at(0), Trip: 1, Limit: limit, Used: 25, Max: 20}, nil)
+		s.wants(t, want)
+		s[0].Used = 20
+		s.wants(t, "")
+	}
+}
+
+func TestLogBehindALineThatWasCutOffIsProved(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		log := lines(write(t, crawl(2, 30), options...))
+		whole := len(log) - 5
+		var killed []byte
+		for _, line := range log[:whole] {
+			killed = append(killed, line...)
+		}
+		before := audit(t, killed)
+		next := write(t, crawl(2, 10), options...)
+		for _, cut := range []int{1, 20, len(log[whole]) / 2, len(log[whole]) - 1} {
+			file := append(append(append([]byte{}, killed...), log[whole][:cut]...), next...)
+			r := audit(t, file)
+			// What the half line said is lost, and nothing else.
+			for kind, n := range r.Broken {
+				want := before.Broken[kind]
+				if kind == evidence.Unreadable {
+					want++
+				}
+				if n != want {
+					t.Errorf("cut after %d bytes: %d of %s, want %d", cut, n, kind, want)
+				}
+			}
+			if r.Logs != 2 || r.Broken[evidence.Unreadable] != 1 {
+				t.Errorf("cut after %d bytes: %d logs, %v", cut, r.Logs, r.Broken)
+			}
+		}
+		// The same where nothing else had been written before.
+		if r := audit(t, append(append([]byte{}, log[0][:30]...), next...)); r.Broken[evidence.Unreadable] != 1 || len(r.Broken) != 1 {
+			t.Error(r.Violations)
+		}
+	}
+}
+
 func TestReportText(t *testing.T) {
 	r := audit(t, write(t, crawl(2, 20)))
 	text := r.String()
@@ -639,7 +774,7 @@ func TestReportText(t *testing.T) {
 	broken := crawl(2, 20)
 	broken[nth(t, broken, evidence.Started, 3)].CrawlDelay = time.Hour
 	r = audit(t, write(t, broken))
-	if text := r.String(); !strings.Contains(text, "BROKEN once") || !strings.Contains(text, "1 violation:") || r.OK() {
+	if text := r.String(); !strings.Contains(text, "BROKEN once") || !strings.Contains(text, "2 violations:") || r.OK() {
 		t.Errorf("%s", text)
 	}
 }

@@ -113,7 +113,7 @@ func TestAuditBoundsBlocks(t *testing.T) {
 func TestAuditBoundsTrips(t *testing.T) {
 	tr := newTrips()
 	for i := range uint64(maxTrips + 10) {
-		tr.put(tripKey{i, i}, tripAudit{})
+		tr.put(tripKey{i, i}, verdict{})
 		tr.end(&Decision{Trip: i, Attempt: 1})
 	}
 	if len(tr.m) != maxTrips || len(tr.queue) != maxTrips || !tr.full {
@@ -187,7 +187,7 @@ func TestAuditKnowsARobotsTxtThatAllowsAll(t *testing.T) {
 		"empty":     {Status: 200, SHA256: noText},
 	} {
 		d.Type, d.URL = RobotsFetched, "http://h/robots.txt"
-		if a := feed(d); a.origins["http://h"].copies[0] == nil {
+		if a := feed(d); a.origins["http://h"].present == nil {
 			t.Errorf("%s: not known", name)
 		}
 	}
@@ -197,7 +197,7 @@ func TestAuditKnowsARobotsTxtThatAllowsAll(t *testing.T) {
 		"busy":         {Type: RobotsFetched, Status: 429},
 	} {
 		d.URL = "http://h/robots.txt"
-		if a := feed(d); a.origins["http://h"].copies[0] != nil {
+		if a := feed(d); a.origins["http://h"].present != nil {
 			t.Errorf("%s: known", name)
 		}
 	}
