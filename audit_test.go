@@ -158,3 +158,115 @@ func TestStartJustBeforeABlockIsNoViolation(t *testing.T) {
 		t.Errorf("%v, %v", report, err)
 	}
 }
+
+// proof crawls virtually with an evidence log and returns what the audit says of it.
+func proof(t *testing.T, crawl func(b *bubble, cfg politeness.Config)) evidence.Report {
+	t.Helper()
+	var log bytes.Buffer
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		sink := evidence.JSONLines(&log)
+		crawl(b, politeness.Config{UserAgent: agent, Base: b.web, Evidence: sink, Robots: robotscache.Config{RecordText: true}})
+		if err := sink.Close(); err != nil {
+			b.Fatal(err)
+		}
+	})
+	report, err := evidence.Audit(&log)
+	if err != nil || !report.OK() {
+		t.Errorf("%v, %v", report.Violations, err)
+	}
+	return report
+}
+
+func TestVerdictOfALenientGroupIsNoViolation(t *testing.T) {
+	report := proof(t, func(b *bubble, cfg politeness.Config) {
+		b.site.Robots("User-agent: Audit*\nDisallow: /private\n")
+		cfg.Robots.LenientAgents = true
+		b.client.Transport = mustNew(b.T, cfg)
+		if _, err := b.get("https://example.com/private"); err == nil {
+			b.Error("the group doesn't hold")
+		}
+	})
+	if report.Proofs.OpenRobots == 0 {
+		t.Errorf("%+v", report.Proofs)
+	}
+}
+
+func TestVerdictOnAURLInAURLIsNoViolation(t *testing.T) {
+	proof(t, func(b *bubble, cfg politeness.Config) {
+		b.site.Robots("User-agent: *\nDisallow: /*@\n")
+		b.client.Transport = mustNew(b.T, cfg)
+		if _, err := b.get("https://example.com/go?u=https://me@b.example/"); err == nil {
+			b.Error("the rule doesn't hold")
+		}
+	})
+}
+
+func TestVerdictOnAnInternationalHostIsDecidedAgain(t *testing.T) {
+	report := proof(t, func(b *bubble, cfg politeness.Config) {
+		b.web.Site("https://müller.example").Robots("User-agent: *\nDisallow: /private\n").Page("/", "")
+		b.client.Transport = mustNew(b.T, cfg)
+		for _, host := range []string{"müller.example", "xn--mller-kva.example."} {
+			if _, err := b.get("https://" + host + "/private"); err == nil {
+				b.Error(host + ": the rule doesn't hold")
+			}
+		}
+	})
+	if report.Proofs.Robots != 2 || report.Proofs.OpenRobots != 0 {
+		t.Errorf("%+v", report.Proofs)
+	}
+}
+
+// Each of several Transports goes on with the robots.txt that it has until that is out
+// of date, however often others have fetched it since.
+func TestRobotsTxtThatChangesUnderSeveralTransportsIsNoViolation(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		proof(t, func(b *bubble, cfg politeness.Config) {
+			b.site.Robots("User-agent: *\nAllow: /\n").Page("/x", "")
+			hosts, err := hostlimit.New(hostlimit.Config{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			cfg.Hosts = hosts
+			began := time.Now()
+			at := func(minute int) { time.Sleep(time.Until(began.Add(time.Duration(minute) * time.Minute))) }
+			transports := make([]*politeness.Transport, n)
+			for i := range transports {
+				transports[i] = mustNew(b.T, cfg)
+				at(10 * i)
+				_, _ = fetch(b.Context(), &http.Client{Transport: transports[i]}, "https://example.com/x")
+			}
+			at(55)
+			b.site.Robots("User-agent: *\nDisallow: /x\n")
+			for i, tr := range transports[:n-1] {
+				at(61 + 10*i)
+				_, _ = fetch(b.Context(), &http.Client{Transport: tr}, "https://example.com/x")
+			}
+			// The last one's copy is an hour old at the minute 60+10(n-1).
+			_, _ = fetch(b.Context(), &http.Client{Transport: transports[n-1]}, "https://example.com/x")
+		})
+	}
+}
+
+// Transports number their trips each by itself.
+func TestCrawlersOfSeveralNamesInOneLogAreToldApart(t *testing.T) {
+	proof(t, func(b *bubble, cfg politeness.Config) {
+		b.site.Robots("User-agent: OtherBot\nDisallow: /\n").Page("/x", "").Latency(time.Second)
+		hosts, err := hostlimit.New(hostlimit.Config{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		cfg.Hosts = hosts
+		var group sync.WaitGroup
+		for _, name := range []string{agent, "OtherBot/1.0 (+https://example.com/bot; bot@example.com)"} {
+			cfg.UserAgent = name
+			client := &http.Client{Transport: mustNew(b.T, cfg)}
+			group.Go(func() {
+				for range 3 {
+					_, _ = fetch(b.Context(), client, "https://example.com/x")
+					time.Sleep(10 * time.Second)
+				}
+			})
+		}
+		group.Wait()
+	})
+}
