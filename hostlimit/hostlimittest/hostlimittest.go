@@ -16,8 +16,9 @@
 // with delays of tens of milliseconds. They assert what must never happen
 // (starts too close, too many in flight, starts into a block) and what the
 // limiter itself reports, never that something happens fast, so they don't
-// flake on a busy machine. A Limiter that waits on channels and timers only can
-// run in virtual time as well, see [RunIn].
+// flake on a busy machine. A turn that hasn't come after a minute fails its
+// scenario. A Limiter that waits on channels and timers only can run in virtual
+// time as well, see [RunIn].
 //
 // Beside the two methods of Limiter, the leases must have
 //

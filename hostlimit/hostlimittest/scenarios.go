@@ -33,18 +33,24 @@ var scenarios = []struct {
 	{"RandomDelay", randomDelay},
 	{"FloorOfEitherRequestHolds", floors},
 	{"NegativeFloorIsNone", negativeFloor},
+	{"StampsAreStarts", stamps},
 	{"Slots", slots},
 	{"FirstComeFirstServed", firstCome},
+	{"NewcomerWaitsBehindTheQueue", newcomer},
 	{"ReleaseTwiceFreesOneSlot", releaseTwice},
 	{"CancelledWaiterGivesItsTurnBack", cancelled},
+	{"WhoLeavesTakesNoTime", leavers},
+	{"RefusedTurnTakesNoNumber", refusedNumber},
 	{"DoneContextTakesNoTurn", doneContext},
 	{"DeadlineIsRefusedAtOnce", deadline},
+	{"DeadlineBehindAQueueIsRefusedAtOnce", deadlineQueue},
 	{"MaxWaitIsRefusedAtOnce", maxWait},
 	{"MaxWaitEndsAWaitForASlot", maxWaitSlot},
 	{"SlotTimeout", slotTimeout},
 	{"SlotTimeoutSparesPacing", slotTimeoutPacing},
 	{"BlockHoldsEveryone", blockHolds},
 	{"BlockRefusesWhoCannotWait", blockRefuses},
+	{"BlockRefusesBehindTheHeadToo", blockBehind},
 	{"ProbeGoesAlone", probe},
 	{"ProbeWithoutAnswerPassesOn", probePasses},
 	{"ProbeRefusedEscalates", probeRefused},
@@ -52,15 +58,27 @@ var scenarios = []struct {
 	{"EarlierSuccessDoesNotLift", earlierSuccess},
 	{"WhatCounts", whatCounts},
 	{"RetryAfterIsCapped", retryAfterCap},
+	{"RetryAfterTakesThePolicysPlace", retryAfterPolicy},
+	{"QuietTimeForgives", forgiven},
+	{"AsideLiftsNothing", aside},
 	{"LateObserveSaysNothing", lateObserve},
 	{"Storm", storm},
 	{"LeakedLeaseExpires", leaked},
+	{"LeakedLeaseFreesOneSlot", leakedOnce},
+	{"LeakedLeaseFreesItsPlace", leakedPlace},
+	{"LeakedProbePassesOn", leakedProbe},
+	{"RefusalOfALeakedLeaseBlocks", leakedRefusal},
 	{"Adaptive", adaptive},
+	{"AdaptiveFollowsItsFormula", formulas},
+	{"SlowAnswerHoldsAtOnce", slowAnswer},
+	{"SlowAnswerRefusesWhoCannotWait", slowRefuses},
 	{"Override", override},
 	{"KeysAreIndependent", independent},
 	{"MaxInFlight", maxInFlight},
+	{"MaxInFlightGoesRound", goesRound},
 	{"BlockedKeyHoldsNoPlace", blockedPlace},
 	{"Next", next},
+	{"DebtsAreKept", debts},
 }
 
 func gaps(s *scene) {
@@ -127,14 +145,11 @@ func slots(s *scene) {
 	s.audit()
 }
 
-// firstCome tries more than once, because nothing tells from outside that a
-// request has taken its place in the queue.
 func firstCome(s *scene) {
-	var order []int
-	for range 3 {
+	s.insist(func() (fault string) {
 		s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
 		holder := s.take()
-		order = nil
+		var order []int
 		var wg sync.WaitGroup
 		for i := range 6 {
 			wg.Go(func() {
@@ -147,12 +162,12 @@ func firstCome(s *scene) {
 		s.done(holder)
 		wg.Wait()
 		s.audit()
-		if fmt.Sprint(order) == "[0 1 2 3 4 5]" {
-			return
-		}
 		s.book = nil
-	}
-	s.Errorf("requests that came one after the other started in the order %v", order)
+		if fmt.Sprint(order) != "[0 1 2 3 4 5]" {
+			return fmt.Sprintf("requests that came one after the other started in the order %v", order)
+		}
+		return ""
+	})
 }
 
 func releaseTwice(s *scene) {
@@ -279,8 +294,12 @@ func slotTimeout(s *scene) {
 }
 
 func slotTimeoutPacing(s *scene) {
-	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 12 * tick}, SlotTimeout: 10 * tick})
-	s.crowd(5, func(int) { s.answer(s.take(), 200, 0) })
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 25 * tick}, Concurrency: 1, SlotTimeout: 24 * tick})
+	s.crowd(3, func(int) {
+		t := s.take()
+		time.Sleep(tick)
+		s.answer(t, 200, 0)
+	})
 	s.audit()
 }
 
@@ -668,28 +687,20 @@ func blockedPlace(s *scene) {
 
 func next(s *scene) {
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age}})
-	ask := func(floor time.Duration) time.Time {
-		s.Helper()
-		t, err := s.limiter.Next(s.Context(), s.key, floor)
-		if err != nil {
-			s.Fatal(err)
-		}
-		return t
-	}
-	if n := ask(age); n.After(time.Now().Add(age / 2)) {
+	if n := s.next(age); n.After(time.Now().Add(age / 2)) {
 		s.Errorf("next start on a new key is %v", n)
 	}
 	t := s.take()
 	for range 3 { // it takes nothing
-		if n := ask(0); n.Before(t.Start.Add(age)) || n.After(t.Start.Add(age+age/2)) {
+		if n := s.next(0); n.Before(t.Start.Add(age)) || n.After(t.Start.Add(age+age/2)) {
 			s.Errorf("next start is %v, want %v", n, t.Start.Add(age))
 		}
 	}
-	if n := ask(2 * age); n.Before(t.Start.Add(2 * age)) {
+	if n := s.next(2 * age); n.Before(t.Start.Add(2 * age)) {
 		s.Errorf("next start is %v, want %v", n, t.Start.Add(2*age))
 	}
 	e := s.answer(t, 429, 3*age)
-	if n := ask(0); n.Before(e.Until) {
+	if n := s.next(0); n.Before(e.Until) {
 		s.Errorf("next start is %v, blocked until %v", n, e.Until)
 	}
 }

@@ -42,6 +42,9 @@ type turn struct {
 	ended time.Time // before the slot was given back; zero: held
 }
 
+// stuck is longer than any scenario waits for a turn.
+const stuck = time.Minute
+
 var keys atomic.Uint64
 
 // newKey returns a key that no scenario has used, also in earlier processes.
@@ -58,6 +61,10 @@ func (s *scene) use(cfg hostlimit.Config) {
 
 // try takes a turn.
 func (s *scene) try(ctx context.Context, key string, floor time.Duration) (*turn, error) {
+	// A limiter that waits for what it should refuse fails the scenario and doesn't hang it.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(stuck, cancel).Stop()
 	called := time.Now()
 	l, err := s.limiter.Acquire(ctx, key, floor)
 	if err != nil {
@@ -94,6 +101,63 @@ func (s *scene) takeKey(key string, floor time.Duration) *turn {
 		s.Fatalf("no turn on %s: %v", key, err)
 	}
 	return t
+}
+
+// next asks when a request on the scene's key could start.
+func (s *scene) next(floor time.Duration) time.Time {
+	s.Helper()
+	t, err := s.limiter.Next(s.Context(), s.key, floor)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return t
+}
+
+// behind has a request wait in the queue, with all the time in the world, until leave is
+// called.
+func (s *scene) behind() (leave func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if l, err := s.limiter.Acquire(ctx, s.key, 0); err == nil {
+			l.Release()
+		}
+	}()
+	time.Sleep(5 * tick)
+	return func() {
+		cancel()
+		<-gone
+	}
+}
+
+// hurries has a request wait in the queue which has no more time than that.
+func (s *scene) hurries(timeout time.Duration) (ended <-chan error) {
+	end := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(s.Context(), timeout)
+		defer cancel()
+		t, err := s.try(ctx, s.key, 0)
+		if err == nil {
+			s.done(t)
+		}
+		end <- err
+	}()
+	time.Sleep(5 * tick)
+	return end
+}
+
+// insist plays what a busy machine can spoil up to three times, until it goes without
+// a fault: nothing tells from outside that a request has taken its place in the queue.
+func (s *scene) insist(play func() (fault string)) {
+	s.Helper()
+	var fault string
+	for range 3 {
+		if fault = play(); fault == "" {
+			return
+		}
+	}
+	s.Error(fault)
 }
 
 // done gives a turn back.
