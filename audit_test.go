@@ -270,3 +270,34 @@ func TestCrawlersOfSeveralNamesInOneLogAreToldApart(t *testing.T) {
 		group.Wait()
 	})
 }
+
+// Who finds a longer crawl-delay after the wait gives the turn back, and hasn't broken it.
+func TestTurnGivenBackForALongerCrawlDelayIsNoViolation(t *testing.T) {
+	given := 0
+	report := proof(t, func(b *bubble, cfg politeness.Config) {
+		b.site.Robots("").Page("/x", "").Latency(3 * time.Second)
+		hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 9, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		var kept evidence.Recorder
+		cfg.Hosts, cfg.Robots.TTL, cfg.Evidence = hosts, 5*time.Minute, evidence.Multi(cfg.Evidence, &kept)
+		b.client.Transport = mustNew(b.T, cfg)
+		_, _ = b.get("https://example.com/x")
+		time.Sleep(6 * time.Minute)
+		b.site.Robots("User-agent: *\nCrawl-delay: 60\n")
+		var group sync.WaitGroup
+		for range 12 {
+			group.Go(func() { _, _ = b.get("https://example.com/x") })
+		}
+		group.Wait()
+		for _, d := range kept.Decisions(evidence.Failed) {
+			if d.Reason == "robots.txt changed during the wait" {
+				given++
+			}
+		}
+	})
+	if given == 0 {
+		t.Errorf("no turn was given back: %v", report)
+	}
+}

@@ -496,6 +496,7 @@ func (a *auditor) ended(d *Decision) {
 	// Given up between the turn and the sending, as when robots.txt or the budget
 	// changed its mind during the wait?
 	sent := d.Type != Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
+	x.unsent = !sent
 	if sent && tooShort(x.delay, x.floor) {
 		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", x.delay, x.floor), x.line)
 	}

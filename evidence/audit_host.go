@@ -84,6 +84,9 @@ type exchange struct {
 	page    bool
 	moved   time.Time // when its answer moved the host's state
 	expired bool      // its slot was taken back
+	gone    bool      // no more is to be learnt of it
+	unsent  bool      // the turn was given back
+	hurried *exchange // the one before, closer than x's own crawl-delay
 
 	// While it isn't known whether there was a slot for this exchange:
 	beside  int         // how many others were surely in flight when it started
@@ -196,8 +199,12 @@ func (h *hostAudit) prove(x *exchange) {
 	if last := h.last; last != nil {
 		h.a.report.Proofs.Gaps++
 		gap := x.start.Sub(last.start)
-		if delay := max(last.delay, x.floor); gap < delay {
-			h.violation(BrokenGap, fmt.Sprintf("%v between two starts, delay in force %v", gap, delay), last.line, x.line)
+		switch {
+		case gap < last.delay:
+			h.tooClose(last, x)
+		case gap < x.floor:
+			x.hurried = last
+			h.hurry(x)
 		}
 		if h.report.MinGap == 0 || gap < h.report.MinGap {
 			h.report.MinGap = gap
@@ -215,6 +222,23 @@ func (h *hostAudit) prove(x *exchange) {
 	h.recent = append(h.recent, x)
 
 	h.proveSlot(x)
+}
+
+func (h *hostAudit) tooClose(last, x *exchange) {
+	detail := fmt.Sprintf("%v between two starts, delay in force %v", x.start.Sub(last.start), max(last.delay, x.floor))
+	h.violation(BrokenGap, detail, last.line, x.line)
+}
+
+// hurry reports x if it was sent in spite of its crawl-delay. A turn is given back
+// where a longer one has become known during the wait for it.
+func (h *hostAudit) hurry(x *exchange) {
+	if x.hurried == nil || !x.gone {
+		return
+	}
+	if !x.unsent {
+		h.tooClose(x.hurried, x)
+	}
+	x.hurried = nil
 }
 
 // proveSlot counts who is in flight when x starts. Ends may be logged after
@@ -268,6 +292,8 @@ func (h *hostAudit) giveUp(x *exchange) {
 // finish takes the end of x.
 func (h *hostAudit) finish(x *exchange, end time.Time) {
 	delete(h.open, x.key)
+	x.gone = true
+	h.hurry(x)
 	if x.expired {
 		return
 	}

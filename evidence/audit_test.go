@@ -648,12 +648,18 @@ func TestCrawlDelayThatIsNotKeptIsFound(t *testing.T) {
 
 	// A turn that is given back because of a longer delay doesn't keep it.
 	var s story
-	s.allowed(1, 1)
-	s.started(1, 1, func(d *evidence.Decision) { d.CrawlDelay = seconds(10) })
-	s.fetched(1, 0, func(d *evidence.Decision) {
+	s.page(1, 0)
+	s.allowed(2, 1)
+	s.started(2, 1, func(d *evidence.Decision) { d.CrawlDelay = seconds(10) })
+	sent := s
+	s.fetched(2, 0, func(d *evidence.Decision) {
 		d.Type, d.Allowed, d.Status, d.Bytes, d.Latency, d.Reason = evidence.Failed, false, 0, 0, 0, "robots.txt changed during the wait"
 	})
 	s.wants(t, "")
+	sent.wants(t, evidence.BrokenGap)
+	sent.fetched(2, 1)
+	sent.wants(t, evidence.BrokenGap)
+	sent.wants(t, evidence.Contradiction)
 }
 
 func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
