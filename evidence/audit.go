@@ -33,8 +33,9 @@ const maxLine = 16 << 20
 //
 // The log is read once; memory grows with the number of hosts, not of records. A
 // file may hold several logs one after the other, as when a crawler is started
-// again; each is proved by itself. The log of several Transports can be proved
-// if they share one limiter.
+// again, and also where it was killed in mid-line; each is proved by itself. The
+// log of several Transports can be proved if they share one limiter and, if they
+// have any, one budget.
 func Audit(r io.Reader) (Report, error) {
 	a := newAuditor()
 	in := bufio.NewReaderSize(r, 64<<10)

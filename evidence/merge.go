@@ -12,6 +12,8 @@ import (
 // Merge writes the records of several logs to w as one log, in the order of their
 // times, for Audit to prove what a fleet did together: crawlers that share a
 // limiter and a budget keep their promises together, and no single log shows it.
+// Each reader holds one log: the logs of a crawler that was started again would be
+// proved as one, against a budget that began anew.
 // Trips are numbered anew, so that those of different logs stay apart. The result
 // proves as much as the machines' clocks agree. It is numbered by w's own lines and
 // not chained: keep the single logs, if they are. Memory doesn't grow with the logs.
