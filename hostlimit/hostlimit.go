@@ -76,6 +76,10 @@ type Outcome struct {
 // A Grant tells how a turn came about. Leases of Memory and of redislimit
 // implement interface{ Grant() Grant }. The three waits add up to the time
 // from the call of Acquire to Start.
+//
+// Leases of Memory implement interface{ TakenBack() []string } too: the keys of
+// leases that were found expired, for want of a place of MaxInFlight, while
+// nobody waited for those keys. One start tells of each, whatever its own key.
 type Grant struct {
 	Seq   uint64    // number of this start on its key since the key's state was made, from 1
 	Start time.Time // when the request was let go, stamped as it happened

@@ -14,6 +14,14 @@ type places struct {
 	taken          int    // held by requests in flight, or handed to a key
 	first, last    *busy  // the line
 	oldest, newest *lease // in flight, in the order of their starts
+	swept          *swept // what the next start tells of
+}
+
+// swept is a lease that was taken back and that nobody who waits for its key can
+// tell of.
+type swept struct {
+	key  string
+	next *swept
 }
 
 // take takes a place for the head of b. Without one it stands b in the line, and
@@ -97,6 +105,7 @@ func (p *places) started(l *lease) {
 		p.newest.newer = l
 	}
 	p.newest = l
+	l.swept, p.swept = p.swept, nil
 }
 
 // ended frees the place of a request.
@@ -141,6 +150,15 @@ func (p *places) expired(now int64) *lease {
 	return nil
 }
 
+// tell leaves it to the next start of any key to tell of n leases of this one.
+func (p *places) tell(key string, n *uint8) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; *n > 0; *n-- {
+		p.swept = &swept{key, p.swept}
+	}
+}
+
 // handOut hands the free places to the line. Call it, with no lock held,
 // whenever a place may have become free.
 func (m *Memory) handOut() {
@@ -165,7 +183,11 @@ func (m *Memory) sweep() {
 	for l := m.places.expired(now); l != nil; l = m.places.expired(now) {
 		l.sh.mu.Lock()
 		if b := l.b; b != nil {
-			b.refresh(l.sh.host(b.host), m.now())
+			h := l.sh.host(b.host)
+			b.refresh(h, m.now())
+			if b.head == nil {
+				m.places.tell(l.key, &h.expired)
+			}
 			l.sh.settle(b)
 		}
 		l.sh.mu.Unlock()

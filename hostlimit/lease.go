@@ -28,6 +28,7 @@ type lease struct {
 	waitSlot  int64
 	waitDelay int64
 	waitBlock int64
+	swept     *swept
 	slot      int32
 	slots     int32
 	probe     bool
@@ -168,6 +169,16 @@ func (l *lease) Grant() Grant {
 		Probe:     l.probe,
 		Expired:   int(l.found),
 	}
+}
+
+// TakenBack returns the keys of leases that were found expired (LeaseTTL) by who waited
+// for a place of MaxInFlight, while nobody waited for those keys, one for each lease.
+// The next start tells of them, whatever its key, and no Grant counts them.
+func (l *lease) TakenBack() (keys []string) {
+	for s := l.swept; s != nil; s = s.next {
+		keys = append(keys, s.key)
+	}
+	return keys
 }
 
 // Effect tells what Observe and Release did.

@@ -42,6 +42,8 @@ type event struct {
 	grant  hostlimit.Grant
 	effect hostlimit.Effect
 	err    error
+
+	takenBack []string // by a start
 }
 
 func (e *event) String() string {
@@ -71,6 +73,7 @@ type modelHost struct {
 	queue    []*modelTurn
 	flying   []*modelTurn
 	probe    *modelTurn
+	untold   int           // leases that have expired and that no start has told of
 	full     time.Duration // since when all slots are held; forever: they aren't
 }
 
@@ -89,6 +92,7 @@ type modelTurn struct {
 	req              *request
 	arrived, started time.Duration
 	seq              int
+	expired          bool
 	beforeBlock      bool // started before the latest block was set
 	owedNothing      bool // the host, at arrival
 	slot, wait, hold time.Duration
@@ -309,6 +313,9 @@ func (m *model) input(e *event) error {
 		return m.observe(h, w, e)
 	case released:
 		m.land(h, w)
+		if w.expired && !e.effect.Expired {
+			h.untold-- // nobody had looked
+		}
 	}
 	return nil
 }
@@ -316,6 +323,8 @@ func (m *model) input(e *event) error {
 // tidy is what time alone does to a host.
 func (m *model) tidy(h *modelHost) {
 	for len(h.flying) > 0 && h.flying[0].started+m.p.cfg.LeaseTTL <= m.now {
+		h.flying[0].expired = true
+		h.untold++
 		m.land(h, h.flying[0])
 	}
 	if h.refusals > 0 && m.now >= h.until+m.p.refusals.Forgive {
@@ -514,13 +523,31 @@ func (m *model) start(h *modelHost) error {
 	}
 	delete(m.outputs, w.req)
 	g := e.grant
-	if g.Seq == 1 && h.seq > 0 && m.p.cfg.MaxHosts < 1000 {
+	forgotten := g.Seq == 1 && h.seq > 0 && m.p.cfg.MaxHosts < 1000
+	if forgotten {
 		// Forgotten to make room, which it may be if it owed nothing.
 		if !w.owedNothing {
 			return fmt.Errorf("%v: the host was forgotten, with %+v owed", e, *h)
 		}
 		h.seq = 0
 	}
+	told := g.Expired
+	for _, k := range e.takenBack {
+		if k == key(h.id) {
+			told++
+		} else if o := m.hosts[number(k)]; o == nil || o.untold == 0 {
+			return fmt.Errorf("%v tells of a lease of %s that had not expired, or had been told of", e, k)
+		} else {
+			o.untold--
+		}
+	}
+	if forgotten {
+		h.untold = told
+	}
+	if told != min(h.untold, math.MaxUint8) {
+		return fmt.Errorf("%v tells of %d expired leases of its host, want %d", e, told, h.untold)
+	}
+	h.untold = 0
 	h.seq++
 	d := h.limits.Delay
 	least, most := max(d.Min, w.req.floor, h.adaptive), max(d.Min, d.Max, w.req.floor, h.adaptive)

@@ -301,6 +301,37 @@ func TestPlacesGoRound(t *testing.T) {
 	})
 }
 
+// A leak on a key that nobody asks for any more is told by the next start of another.
+func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxInFlight: 2, LeaseTTL: 5 * time.Second})
+		leaked := []*lease{acquire(t, m, "leaky", 0), acquire(t, m, "leaky", 0)}
+		for i, key := range []string{"a", "b", "leaky"} {
+			l := acquire(t, m, key, 0)
+			want := "[]"
+			if i == 0 {
+				want = "[leaky leaky]"
+			}
+			if g, told := l.Grant(), l.TakenBack(); g.Expired != 0 || fmt.Sprint(told) != want {
+				t.Errorf("%s: %+v, taken back: %v, want %v", key, g, told, want)
+			}
+			l.Release()
+		}
+		for _, l := range leaked {
+			l.Release()
+			if !l.Effect().Expired {
+				t.Error("the leaked lease doesn't say that it has expired")
+			}
+		}
+		// Whoever waits for the key tells it as without MaxInFlight.
+		acquire(t, m, "leaky", 0)
+		acquire(t, m, "leaky", 0)
+		if l := acquire(t, m, "leaky", 0); l.Grant().Expired != 2 || l.TakenBack() != nil {
+			t.Errorf("%+v, taken back: %v", l.Grant(), l.TakenBack())
+		}
+	})
+}
+
 func TestBlocksAreNeverForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, MaxHosts: 1000, MaxWait: time.Minute})

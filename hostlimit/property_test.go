@@ -62,6 +62,12 @@ func (p *program) maxWait() time.Duration {
 
 func key(host int) string { return "host-" + strconv.Itoa(host) }
 
+// number is the host of a key.
+func number(key string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(key, "host-"))
+	return n
+}
+
 // limits of a host, every field spelt out: the first host has its own.
 func (p *program) limits(host int) hostlimit.Limits {
 	l := hostlimit.Limits{Concurrency: p.cfg.Concurrency, Delay: p.cfg.Delay}
@@ -240,8 +246,9 @@ func (p *player) play(t testing.TB, m *hostlimit.Memory, r *request) {
 	lease := l.(interface {
 		Grant() hostlimit.Grant
 		Effect() hostlimit.Effect
+		TakenBack() []string
 	})
-	e.grant = lease.Grant()
+	e.grant, e.takenBack = lease.Grant(), lease.TakenBack()
 
 	outcome := hostlimit.Outcome{Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter}
 	if r.status == 0 {
@@ -254,8 +261,9 @@ func (p *player) play(t testing.TB, m *hostlimit.Memory, r *request) {
 		e.effect = lease.Effect()
 	}
 	now = p.at(now + r.body)
-	p.note(released, r)
+	e = p.note(released, r)
 	l.Release()
+	e.effect = lease.Effect()
 	if r.twice {
 		p.at(now + time.Second)
 		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
@@ -305,6 +313,7 @@ type tally struct {
 	requests, starts, refusals, left                 int
 	slotWaits, delayWaits, blockWaits                int
 	blocks, cleared, probes, expired, deadline, late int
+	takenBack                                        int
 }
 
 func (c *tally) count(log []*event) {
@@ -326,6 +335,7 @@ func (c *tally) count(log []*event) {
 			c.blockWaits += one(e.grant.WaitBlock > 0)
 			c.probes += one(e.grant.Probe)
 			c.expired += e.grant.Expired
+			c.takenBack += len(e.takenBack)
 		case observed:
 			c.blocks += one(e.effect.Blocked)
 			c.cleared += one(e.effect.Cleared)
@@ -355,6 +365,7 @@ func (c *tally) add(d tally) {
 	c.expired += d.expired
 	c.deadline += d.deadline
 	c.late += d.late
+	c.takenBack += d.takenBack
 }
 
 // shrink drops requests as long as the program still fails.
