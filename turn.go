@@ -112,9 +112,12 @@ func (trip *trip) recordStart() {
 	}
 	g := trip.grant()
 	for range g.Expired {
-		d := trip.decision(evidence.LeaseExpired, trip.start)
-		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
-		trip.record(&d)
+		trip.recordLeak(trip.host)
+	}
+	if lease, ok := trip.lease.(interface{ TakenBack() []string }); ok {
+		for _, host := range lease.TakenBack() {
+			trip.recordLeak(host)
+		}
 	}
 	var d evidence.Decision
 	trip.describe(&d, evidence.Started, trip.start)
@@ -122,6 +125,16 @@ func (trip *trip) recordStart() {
 	d.Seq, d.Slot, d.Slots, d.Probe = g.Seq, g.Slot, g.Slots, g.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.Delay
 	d.CrawlDelay = trip.floor
+	trip.record(&d)
+}
+
+// recordLeak reports a slot of host that was taken back before this start.
+func (trip *trip) recordLeak(host string) {
+	d := trip.decision(evidence.LeaseExpired, trip.start)
+	if host != trip.host {
+		d.Host, d.Method, d.URL, d.RobotsTxt = host, "", "", false // what was leaked isn't known
+	}
+	d.Reason = "a response body on this host was not closed in time; its slot was taken back"
 	trip.record(&d)
 }
 
