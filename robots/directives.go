@@ -151,7 +151,7 @@ func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives
 	for _, v := range values {
-		d = d.Merge(parseDirectives(v, names))
+		d = d.Merge(parseDirectives(v, names, true))
 	}
 	return d
 }
@@ -172,16 +172,16 @@ func isOneOf(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return equalFold(n, name) })
 }
 
-// parseDirectives reads a list of directives. What follows a name, "otherbot: noindex", up to
-// the next one, counts only if the name is one of names.
-func parseDirectives(list string, names []string) Directives {
+// parseDirectives reads a list of directives. In a scoped one what follows a name, "otherbot:
+// noindex", up to the next one, counts only if the name is one of names.
+func parseDirectives(list string, names []string, scoped bool) Directives {
 	var d Directives
 	counts := true
 	for list != "" {
 		var item string
 		item, list, _ = strings.Cut(list, ",")
 		key, value, valued := strings.Cut(item, ":")
-		for valued && !isValued(key) {
+		for scoped && valued && isName(key) {
 			counts = isOneOf(trim(key), names)
 			key, value, valued = strings.Cut(value, ":")
 		}
@@ -202,11 +202,25 @@ func parseDirectives(list string, names []string) Directives {
 	return d
 }
 
-// isValued reports whether what stands before a colon is a directive with a value, not a
-// crawler's name.
-func isValued(key string) bool {
+// isName reports whether what stands before a colon is a crawler's name, not a directive, with
+// a value or without, nor a piece of a date that couldn't be read.
+func isName(key string) bool {
 	key = strings.ToLower(trim(key))
-	return key == "unavailable_after" || strings.HasPrefix(key, "max-") || strings.ContainsAny(key, " \t")
+	switch key {
+	case "unavailable_after", "none", "nocache":
+		return false
+	}
+	for _, n := range flags {
+		if n.name == key {
+			return false
+		}
+	}
+	// A name may begin with digits ("360Spider"); a date goes on with no letter.
+	rest := strings.TrimLeft(key, "0123456789")
+	if len(rest) < len(key) && (rest == "" || rest[0] < 'a' || rest[0] > 'z') {
+		return false
+	}
+	return !strings.HasPrefix(key, "max-") && !strings.ContainsAny(key, " \t")
 }
 
 // parseDirective reads one directive, or several that somebody has separated by spaces.

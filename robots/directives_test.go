@@ -37,6 +37,10 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"otherbot: noindex", "nofollow"}, "nofollow"},
 		{[]string{"robots: noindex"}, "noindex"},
 		{[]string{"foobot: otherbot: noindex"}, "all"},
+		{[]string{"noindex:"}, "noindex"},
+		{[]string{"none: , nosnippet"}, "noindex, nofollow, nosnippet"},
+		{[]string{"nocache:, nofollow"}, "nofollow, noarchive"},
+		{[]string{"360Spider: noindex, nofollow"}, "all"},
 		// Values.
 		{[]string{"max-snippet:20"}, "max-snippet:20"},
 		{[]string{"max-snippet:20", "max-snippet: 10, max-snippet:-1"}, "max-snippet:10"},
@@ -54,6 +58,8 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"unavailable_after: 2020-09-21T10:00:00+02:00, nofollow"}, "nofollow, unavailable_after: 2020-09-21T08:00:00Z"},
 		{[]string{"unavailable_after: 2021-01-01", "unavailable_after: 2020-01-01"}, "unavailable_after: 2020-01-01T00:00:00Z"},
 		{[]string{"unavailable_after: soon, noindex"}, "noindex"},
+		{[]string{"unavailable_after: Friday, 25-Foo-10T15:00:00, noindex"}, "noindex"},
+		{[]string{"unavailable_after: Fri, 25 Foo 2010, 15:00:00, noindex"}, "noindex"},
 		// Permission to index where embedded.
 		{[]string{"noindex, indexifembedded"}, "noindex, indexifembedded"},
 		{[]string{"indexifembedded", "noindex, indexifembedded"}, "noindex, indexifembedded"},
@@ -98,6 +104,10 @@ var metaCases = []struct {
 	{`<meta name="robots" content="unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noai">`, "noai, unavailable_after: 2010-06-25T15:00:00Z", false},
 	{`<meta name="robots" content="no&#105;ndex">`, "noindex", false},
 	{`<meta name="robots" content="noindex"`, "all", false},
+	// Whom it is for, its name says; a colon in its content doesn't.
+	{`<meta name="robots" content="rating: general, noindex">`, "noindex", false},
+	{`<meta name="robots" content="otherbot: nosnippet, noindex">`, "noindex", false},
+	{`<meta name="robots" content="noindex:">`, "noindex", false},
 }
 
 func TestMeta(t *testing.T) {

@@ -158,5 +158,5 @@ func readMeta(z *html.Tokenizer, names []string) Directives {
 	if !isOneOf(name, names) {
 		return Directives{}
 	}
-	return parseDirectives(content, names)
+	return parseDirectives(content, names, false)
 }
