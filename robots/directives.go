@@ -314,5 +314,10 @@ var dateLayouts = func() []string {
 			all = append(all, date+clock)
 		}
 	}
-	return append(all, "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02T15:04:05", "2006-01-02T15:04Z07:00", "Mon Jan 2 15:04:05 2006")
+	for _, clock := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02 15:04:05", "20060102T150405"} {
+		for _, zone := range []string{"", "Z07:00", "Z0700", "Z07", " -07:00"} {
+			all = append(all, clock+zone)
+		}
+	}
+	return append(all, "20060102", "Mon 2 Jan 2006 15:04:05 -0700", "Mon Jan 2 15:04:05 2006")
 }()
