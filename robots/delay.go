@@ -189,6 +189,7 @@ func parseWindow(s string) (Window, bool) {
 	if w.From, ok = parseClock(trim(from)); !ok {
 		return Window{}, false
 	}
+	w.From %= day // midnight is where the day begins
 	w.To, ok = parseClock(trim(to))
 	return w, ok
 }

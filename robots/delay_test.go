@@ -175,3 +175,23 @@ func TestVisitTime(t *testing.T) {
 		t.Error("windows out of nothing")
 	}
 }
+
+// Whatever is read as a window, the next moment within it is within it.
+func TestNextIsWithinTheWindow(t *testing.T) {
+	start := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC)
+	clocks := []string{"0000", "0001", "0600", "1200", "2359", "2400"}
+	for _, from := range clocks {
+		for _, to := range clocks {
+			windows := agentRules("Visit-time: " + from + "-" + to).VisitTime()
+			if len(windows) != 1 {
+				t.Fatalf("%s-%s: got %v", from, to, windows)
+			}
+			w := windows[0]
+			for at := start; at.Before(start.Add(24 * time.Hour)); at = at.Add(17 * time.Minute) {
+				if next := w.Next(at); !w.Contains(next) || next.Before(at) || next.Sub(at) >= 24*time.Hour {
+					t.Errorf("%s-%s: next at or after %v is %v", from, to, at, next)
+				}
+			}
+		}
+	}
+}
