@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -133,17 +134,25 @@ func (l lingeringLease) Observe(o hostlimit.Outcome) {
 
 // Whoever starts between an answer and the block that it sets hasn't started into it.
 func TestStartJustBeforeABlockIsNoViolation(t *testing.T) {
+	for _, status := range []int{429, 302} {
+		t.Run(fmt.Sprint(status), func(t *testing.T) { startJustBeforeABlock(t, status) })
+	}
+}
+
+func startJustBeforeABlock(t *testing.T, status int) {
 	var log bytes.Buffer
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		sink := evidence.JSONLines(&log)
-		hosts, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: 500 * time.Millisecond}})
+		hosts, err := hostlimit.New(hostlimit.Config{
+			Delay: hostlimit.Delay{Min: 500 * time.Millisecond}, Backoff: backoff.Refusals{Statuses: []int{302}},
+		})
 		if err != nil {
 			b.Fatal(err)
 		}
 		b.client.Transport = mustNew(b.T, politeness.Config{
 			UserAgent: agent, Base: b.web, Evidence: sink, Hosts: lingering{hosts}, DangerouslyIgnoreRobots: true,
 		})
-		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "60"), politenesstest.Text("page")))
+		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(status, "Retry-After", "60"), politenesstest.Text("page")))
 		var group sync.WaitGroup
 		for range 2 {
 			group.Go(func() { _, _ = b.get("https://example.com/") })
@@ -274,7 +283,17 @@ func TestCrawlersOfSeveralNamesInOneLogAreToldApart(t *testing.T) {
 // Who finds a longer crawl-delay after the wait gives the turn back, and hasn't broken it.
 func TestTurnGivenBackForALongerCrawlDelayIsNoViolation(t *testing.T) {
 	given := 0
-	report := proof(t, func(b *bubble, cfg politeness.Config) {
+	for range 20 { // who comes first is up to the scheduler
+		given += turnsGivenBack(t)
+	}
+	if given == 0 {
+		t.Error("no turn was given back")
+	}
+}
+
+func turnsGivenBack(t *testing.T) (given int) {
+	t.Helper()
+	proof(t, func(b *bubble, cfg politeness.Config) {
 		b.site.Robots("").Page("/x", "").Latency(3 * time.Second)
 		hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 9, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}})
 		if err != nil {
@@ -297,7 +316,5 @@ func TestTurnGivenBackForALongerCrawlDelayIsNoViolation(t *testing.T) {
 			}
 		}
 	})
-	if given == 0 {
-		t.Errorf("no turn was given back: %v", report)
-	}
+	return given
 }

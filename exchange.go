@@ -35,12 +35,12 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	}
 	trip.latency = outcome.Latency
 	trip.lease.Observe(outcome)
-	set := now
-	if !trip.silent && (err != nil || outcome.Status >= 400) {
+	effect, set := trip.effect(), now
+	if effect.Blocked {
 		set = time.Now() // a start just before Observe was no start into the block
 	}
 	trip.recordStart()
-	trip.recordEffect(outcome, set)
+	trip.recordEffect(outcome, effect, set)
 	if err == nil {
 		return nil
 	}
@@ -65,16 +65,17 @@ func retryAfter(resp *http.Response) time.Duration {
 	return d
 }
 
-// recordEffect reports what the outcome did to the host.
-func (trip *trip) recordEffect(outcome hostlimit.Outcome, now time.Time) {
-	if trip.silent {
-		return
-	}
+// effect is what Observe did, as far as the limiter tells and somebody wants to know.
+func (trip *trip) effect() hostlimit.Effect {
 	lease, ok := trip.lease.(interface{ Effect() hostlimit.Effect })
-	if !ok {
-		return
+	if trip.silent || !ok {
+		return hostlimit.Effect{}
 	}
-	effect := lease.Effect()
+	return lease.Effect()
+}
+
+// recordEffect reports what the outcome did to the host.
+func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effect, now time.Time) {
 	if !effect.Blocked && !effect.Cleared {
 		return
 	}

@@ -109,7 +109,7 @@ type Transport struct {
 	maxWait    time.Duration      // of hosts; 0: unlimited, or unknown
 	budget     budget.Budget      // nil: unlimited
 	metered    bool               // the budget may have limits that are spent while a request waits: time, bytes
-	memory     *hostlimit.Memory  // hosts, where a turn that is to be had at once costs no more than asking when
+	timed      bool               // one of them may be time
 	retry      Retry
 	response   responseLimits
 	evidence   *evidence.Guard // nil: discarded
@@ -158,10 +158,11 @@ func New(cfg Config) (*Transport, error) {
 	var err error
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
-	t.metered = cfg.Budget != nil
+	t.metered, t.timed = cfg.Budget != nil, cfg.Budget != nil
 	if b, ok := cfg.Budget.(interface{ Limits() budget.Limits }); ok {
 		add("Budget", b.Limits().Validate())
-		t.metered = b.Limits().Duration != 0 || b.Limits().Bytes != 0
+		t.timed = b.Limits().Duration != 0
+		t.metered = t.timed || b.Limits().Bytes != 0
 	}
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})
@@ -170,9 +171,6 @@ func New(cfg Config) (*Transport, error) {
 	_, quick := t.budget.(*budget.Memory)
 	if m, ok := t.hosts.(*hostlimit.Memory); ok { // itself: what wraps one may do more
 		t.maxWait = m.Config().MaxWait
-		if quick {
-			t.memory = m
-		}
 	}
 	t.slow = cfg.HostKey != nil || cfg.Refuse != nil || t.budget != nil && !quick
 	cache, err := robotscache.New(cfg.Robots, robotscache.Client{

@@ -55,7 +55,7 @@ func (trip *trip) retry() (*http.Response, error) {
 	waits := &retryWaits{trip: trip, left: r.Max, schedule: schedule}
 
 	var resp *http.Response
-	err := cenkalti.RetryNotify(func() error {
+	err := cenkalti.RetryNotifyWithTimer(func() error {
 		var err error
 		if err = trip.replay(); err == nil {
 			resp, err = trip.try() //nolint:bodyclose // handed over or discarded below
@@ -74,17 +74,17 @@ func (trip *trip) retry() (*http.Response, error) {
 	}, cenkalti.WithContext(waits, trip.original.Context()), func(err error, wait time.Duration) {
 		trip.recordRetry(resp, err, wait)
 		if errors.Is(err, errAgain) {
-			trip.discard(resp)
+			trip.discard(resp, wait)
 			resp = nil
 		}
 		trip.attempt++
-	})
+	}, waits)
 	switch {
 	case errors.Is(err, errAgain):
 		return resp, nil
 	case err != nil:
 		if resp != nil { // the caller left with an answer at hand
-			trip.discard(resp)
+			trip.discard(resp, 0)
 		}
 		var ours *Error
 		if !errors.As(err, &ours) { // the caller left during a wait
@@ -103,6 +103,8 @@ type retryWaits struct {
 	left     int
 	schedule cenkalti.BackOff
 	after    time.Duration // Retry-After of the answer at hand
+	decided  time.Time     // when the last wait was
+	timer    *time.Timer   // of the last wait
 }
 
 // longestWait bounds what a host may ask of one request. It is what
@@ -123,10 +125,27 @@ func (w *retryWaits) NextBackOff() time.Duration {
 	if most := w.trip.t.maxWait; most > 0 && wait > most {
 		return cenkalti.Stop
 	}
-	if !w.trip.inTime(time.Now().Add(wait)) {
+	w.decided = time.Now()
+	if !w.trip.inTime(w.decided.Add(wait)) {
 		return cenkalti.Stop
 	}
 	return wait
+}
+
+// Start implements cenkalti.Timer, with C and Stop: a wait counts from when it was
+// decided, so that what is done with the answer at hand is a part of it.
+func (w *retryWaits) Start(wait time.Duration) {
+	w.timer = time.NewTimer(wait - time.Since(w.decided))
+}
+
+// C implements cenkalti.Timer.
+func (w *retryWaits) C() <-chan time.Time { return w.timer.C }
+
+// Stop implements cenkalti.Timer.
+func (w *retryWaits) Stop() {
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }
 
 // inTime reports whether a try that could start at the given time would, so far as
@@ -134,7 +153,10 @@ func (w *retryWaits) NextBackOff() time.Duration {
 func (trip *trip) inTime(start time.Time) bool {
 	t, ctx := trip.t, trip.original.Context()
 	if next, err := t.hosts.Next(ctx, trip.host, trip.floor); err == nil && next.After(start) {
-		start = next // a block that others have set
+		if t.maxWait > 0 && next.Sub(start) > t.maxWait {
+			return false // its turn would be refused
+		}
+		start = next // a block: others have set it, or the policy
 	}
 	if deadline, ok := ctx.Deadline(); ok && !start.Before(deadline) {
 		return false
@@ -184,12 +206,15 @@ func (trip *trip) replay() error {
 // can be used again; a longer one costs less to cut.
 const discarded = 64 << 10
 
-// patience is how long that may take.
-const patience = 5 * time.Second
+// How long that may take: as long as there is to wait anyway, within these bounds.
+const (
+	minPatience = time.Second
+	maxPatience = 5 * time.Second
+)
 
 // discard drains and closes an answer that nobody will see, and with it gives
 // the slot back.
-func (trip *trip) discard(resp *http.Response) {
+func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	raw := resp.Body
 	resp, err := trip.handOver(resp)
 	if err != nil {
@@ -197,8 +222,16 @@ func (trip *trip) discard(resp *http.Response) {
 	}
 	trip.kept = false // nobody else has the body
 	defer resp.Body.Close()
-	cut := time.AfterFunc(patience, func() { raw.Close() })
-	defer cut.Stop()
+	closed := make(chan struct{})
+	cut := time.AfterFunc(min(max(wait, minPatience), maxPatience), func() {
+		defer close(closed)
+		raw.Close()
+	})
+	defer func() {
+		if !cut.Stop() {
+			<-closed
+		}
+	}()
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // the one finds the end of a body that is just as long
 }
 

@@ -15,6 +15,7 @@ import (
 	cenkalti "github.com/cenkalti/backoff/v4"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -261,5 +262,39 @@ func TestEveryRefusalIsOnRecord(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		_, err = b.t.RoundTrip(left)
 		last(politeness.StageTurn, err, "canceled")
+	})
+}
+
+// Where the host's own block lasts for longer than MaxWait, a try would be refused:
+// the answer at hand is worth more.
+func TestRetryThatTheHostsBlockRulesOutHandsTheResponseOver(t *testing.T) {
+	hosts, err := hostlimit.New(hostlimit.Config{MaxWait: time.Minute, Backoff: backoff.Doubling{Start: 15 * time.Minute, Cap: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 3}, Hosts: hosts}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(429))
+		b.mustGet("https://example.com/", 429)
+		if n := len(b.log.Decisions(evidence.Retried)); n != 0 {
+			b.Errorf("%d records of tries that there weren't", n)
+		}
+	})
+}
+
+// What is done with a discarded answer is a part of the wait.
+func TestRetryStartsWhenItWasSaidTo(t *testing.T) {
+	cfg := politeness.Config{Retry: politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(6 * time.Second) }}}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Handle("/", politenesstest.InTurn(
+			http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				politenesstest.Drip("x", 1000, 4*time.Second).ServeHTTP(w, req)
+			}),
+			politenesstest.Text("page")))
+		b.mustGet("https://example.com/", 200)
+		starts := b.starts()
+		if said := b.one(evidence.Retried).RetryAt; len(starts) != 2 || !starts[1].Equal(said) {
+			b.Errorf("started %v, said %v", starts, said)
+		}
 	})
 }

@@ -6,12 +6,18 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // A sink that fetches through the Transport that it is told by doesn't go round for
@@ -142,5 +148,56 @@ func TestBodyThatEndsElsewhere(t *testing.T) {
 		if fetched != 2 { // of "/" and of "/kept"; that of "/outer" came within the sink
 			b.Errorf("told of %d ends, want 2", fetched)
 		}
+	})
+}
+
+// A slowSink is told of everything and takes its time over one kind of it.
+type slowSink struct {
+	evidence.Recorder
+	typ  evidence.Type
+	page string
+	time time.Duration
+}
+
+func (s *slowSink) Record(ctx context.Context, d evidence.Decision) {
+	s.Recorder.Record(ctx, d)
+	if d.Type == s.typ && strings.HasSuffix(d.URL, s.page) {
+		time.Sleep(s.time)
+	}
+}
+
+// Nobody is told anything between a start's stamp and its sending.
+func TestSlowSinkOfAWarningBringsNoTwoSendsTogether(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.client.Transport = mustNew(b.T, politeness.Config{
+			UserAgent: agent, Base: b.web, Evidence: &slowSink{typ: evidence.BudgetWarning, time: 1900 * time.Millisecond},
+			Hosts:  limiter(b.T, hostlimit.Config{Delay: hostlimit.Delay{Min: 2 * time.Second}}).(*lazyLimiter).memory(),
+			Budget: budget.New(budget.Limits{Pages: 10, WarnAt: 0.2, Duration: time.Hour}),
+		})
+		b.site.Page("/1", "page").Page("/2", "page").Page("/3", "page")
+		b.mustGet("https://example.com/1", 200)
+		time.Sleep(10 * time.Second)
+		var group sync.WaitGroup
+		for _, url := range []string{"https://example.com/2", "https://example.com/3"} {
+			group.Go(func() { _, _ = b.get(url) })
+			synctest.Wait()
+		}
+		group.Wait()
+		if v := b.web.Violations(politenesstest.Rules{Delay: 2 * time.Second}); len(v) > 0 {
+			b.Error(v)
+		}
+	})
+}
+
+// The time that a sink takes is the crawl's.
+func TestHopAfterASlowSinkIsWithinTheTime(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.client.Transport = mustNew(b.T, politeness.Config{
+			UserAgent: agent, Base: b.web, Evidence: &slowSink{typ: evidence.RobotsAllowed, page: "/b", time: 20 * time.Second},
+			Budget: budget.New(budget.Limits{Duration: 10 * time.Second}),
+		})
+		b.site.Handle("/a", http.RedirectHandler("/b", http.StatusFound)).Page("/b", "page")
+		_, err := b.get("https://example.com/a")
+		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
 	})
 }

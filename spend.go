@@ -19,7 +19,7 @@ func (trip *trip) afford() error {
 // paid reports whether the trip's page is taken: by an earlier hop of the
 // navigation, by an earlier try, or by a reservation. A redirect that came from
 // elsewhere, such as from a cache around the Transport, has taken none.
-func (trip *trip) paid() bool { return trip.followed || trip.spent || trip.page }
+func (trip *trip) paid() bool { return trip.hop != nil || trip.spent || trip.page }
 
 // paidKey marks the context of a redirect response's request: with an *atomic.Bool
 // that tells whether the request of the hop was made.

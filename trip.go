@@ -26,8 +26,8 @@ type trip struct {
 	url      string // as evidence shows it; built when it is first needed
 	path     int    // where the path begins in url
 	attempt  int
-	hops     int  // redirects of this navigation before this request
-	followed bool // the redirect that led here came by way of a Transport: its page is paid for
+	hops     int          // redirects of this navigation before this request
+	hop      *atomic.Bool // of the redirect that led here, if it came by way of a Transport and this request is the first to follow it: its page is paid for
 
 	asked   time.Time // when the verdict was found; until then, when the trip began
 	entry   *robotscache.Entry
@@ -77,6 +77,9 @@ func (trip *trip) end() {
 		trip.leave("given up before it was sent")
 	}
 	trip.refund()
+	if trip.hop != nil && !trip.spent {
+		trip.hop.Store(false)
+	}
 	if !trip.sent && trip.req.Body != nil {
 		trip.req.Body.Close()
 	}
@@ -103,7 +106,9 @@ func (trip *trip) identify() error {
 	}
 	if trip.hops > 0 {
 		used, _ := trip.req.Response.Request.Context().Value(paidKey{}).(*atomic.Bool)
-		trip.followed = used != nil && !used.Swap(true) // whoever sends the hop again pays for it
+		if used != nil && !used.Swap(true) { // whoever sends the hop again pays for it
+			trip.hop = used
+		}
 	}
 	t.sign(trip)
 	if t.refuse == nil {

@@ -12,9 +12,6 @@ import (
 // waitTurn reserves a page and waits for a slot on the host and for the host's
 // start time.
 func (trip *trip) waitTurn() error {
-	if trip.startAtOnce() {
-		return trip.reserve()
-	}
 	if err := trip.foresee(); err != nil {
 		return err
 	}
@@ -38,24 +35,10 @@ func (trip *trip) waitTurn() error {
 	return nil
 }
 
-// startAtOnce takes a turn that needs no waiting for, where waiting would have to be
-// foreseen.
-func (trip *trip) startAtOnce() bool {
-	t := trip.t
-	if t.memory == nil || !trip.metered() || trip.req.Context().Err() != nil {
-		return false
-	}
-	lease, ok := t.memory.TryAcquire(trip.host, trip.floor)
-	if ok {
-		trip.take(lease)
-	}
-	return ok
-}
-
 // foresee refuses a wait that would outlast the budget's time. It isn't begun, and
 // costs no page.
 func (trip *trip) foresee() error {
-	if !trip.metered() {
+	if !trip.metered() || !trip.t.timed {
 		return nil
 	}
 	next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)

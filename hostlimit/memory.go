@@ -90,10 +90,16 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 
 	sh.mu.Lock()
 	now := m.now()
-	h, b, l := sh.try(hash, key, lim, least, now)
-	if l != nil {
-		sh.mu.Unlock()
-		return l, nil
+	i := sh.get(hash, key, now)
+	h := sh.host(i)
+	b := sh.busyOf(i, h)
+	b.refresh(h, now)
+	if b.head == nil {
+		if why, _ := b.hold(h, lim, least, now); why == free {
+			l := b.start(h, lim, least, now)
+			sh.mu.Unlock()
+			return l, nil
+		}
 	}
 	w := &waiter{lim: lim, floor: least, arrived: now, latest: add(now, m.maxWait), giveUp: add(now, m.maxWait)}
 	if t, ok := ctx.Deadline(); ok {
@@ -116,47 +122,6 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	b.join(w, now)
 	sh.mu.Unlock()
 	return m.wait(ctx, sh, w)
-}
-
-// TryAcquire is Acquire for who won't wait: it returns a lease if the request may
-// start now, and takes no place in the queue otherwise.
-func (m *Memory) TryAcquire(key string, floor time.Duration) (Lease, bool) {
-	lim, err := m.limitsOf(key)
-	if err != nil {
-		return nil, false // Acquire reports it
-	}
-	hash := m.hash(key)
-	sh := m.shard(hash)
-
-	sh.mu.Lock()
-	_, b, l := sh.try(hash, key, lim, max(0, int64(floor)), m.now())
-	if l == nil {
-		if b.head == nil {
-			b.leaveLine()
-		}
-		sh.settle(b)
-	}
-	sh.mu.Unlock()
-	if l == nil {
-		m.handOut()
-		return nil, false
-	}
-	return l, true
-}
-
-// try starts a request of key if nothing holds it and nobody is before it.
-func (sh *shard) try(hash uint64, key string, lim *limits, floor, now int64) (*host, *busy, *lease) {
-	i := sh.get(hash, key, now)
-	h := sh.host(i)
-	b := sh.busyOf(i, h)
-	b.refresh(h, now)
-	if b.head != nil {
-		return h, b, nil
-	}
-	if why, _ := b.hold(h, lim, floor, now); why != free {
-		return h, b, nil
-	}
-	return h, b, b.start(h, lim, floor, now)
 }
 
 // wait waits until w starts or is refused. Only the head of a queue has a timer; the

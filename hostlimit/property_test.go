@@ -38,7 +38,6 @@ type request struct {
 	retryAfter time.Duration
 	silent     bool // released without an answer
 	twice      bool // every call of the lease is made again later, when it must do nothing
-	tries      bool // asks by TryAcquire before it waits
 }
 
 // gone is when the request's context is done, from the arrival.
@@ -157,7 +156,6 @@ func generate(seed uint64, n int) *program {
 			status:  200,
 			silent:  chance(3),
 			twice:   chance(10),
-			tries:   chance(30),
 		}
 		if chance(20) && !small {
 			q.floor = span(0, 10*time.Second)
@@ -218,7 +216,7 @@ func (p *player) note(kind eventKind, r *request) *event {
 	return e
 }
 
-func (p *player) play(t testing.TB, m *hostlimit.Memory, r *request) {
+func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 	p.at(r.at)
 	ctx, cancel := context.WithTimeout(t.Context(), min(r.gone(), 1e6*time.Hour)) // a lost turn is seen, not waited for for ever
 	defer cancel()
@@ -232,7 +230,7 @@ func (p *player) play(t testing.TB, m *hostlimit.Memory, r *request) {
 		defer cancel()
 	}
 	p.note(arrived, r)
-	l, err := r.acquire(ctx, m)
+	l, err := m.Acquire(ctx, key(r.host), r.floor)
 	now := time.Since(p.base)
 	if err != nil {
 		kind := refusedTurn
@@ -269,17 +267,6 @@ func (p *player) play(t testing.TB, m *hostlimit.Memory, r *request) {
 		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
 		l.Release()
 	}
-}
-
-// acquire takes a turn. Whether TryAcquire was asked first changes nothing: it lets
-// a request start exactly when Acquire would at once.
-func (r *request) acquire(ctx context.Context, m *hostlimit.Memory) (hostlimit.Lease, error) {
-	if r.tries {
-		if l, ok := m.TryAcquire(key(r.host), r.floor); ok {
-			return l, nil
-		}
-	}
-	return m.Acquire(ctx, key(r.host), r.floor)
 }
 
 // run plays p against a Memory and checks the log with the model.
