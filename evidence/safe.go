@@ -32,7 +32,8 @@ var recording atomic.Int32
 // by Err. A record that is made inside of a call of Record, because an Evidence
 // fetches something through a Transport itself, could go round for ever: such
 // records reach Logs and Recorders, which fetch nothing, also those inside of
-// Multi, Sample and Redact, and are withheld from any other Evidence.
+// Multi, Sample and Redact, and are withheld from any other Evidence; that of a
+// robots.txt that was fetched for it too, whoever uses it afterwards.
 // A sink that fetches in a goroutine of its own isn't recognised: let it fetch by
 // another client. Credentials in URLs are cut out.
 func Safe(next Evidence) *Guard { return &Guard{next: next, closed: makesNone(next)} }
