@@ -10,6 +10,13 @@ type finder struct {
 	twos   grams
 	threes grams
 	eights grams
+	sought [64]search // by hash, what the path was gone through for last
+}
+
+// A search is what was found in a path.
+type search struct {
+	s        string
+	from, at int
 }
 
 // maxFinder is the length of the longest path that a finder is made for.
@@ -84,10 +91,15 @@ func (f *finder) index(path string, from int, s string) int {
 		}
 	}
 	if at < 0 {
-		if i := strings.Index(path[from:], s); i >= 0 {
-			return from + i
+		// Thousands of patterns may have the same stretch: the path isn't gone through for each.
+		last := &f.sought[(hash(s, len(s)-size)+uint32(len(s)))%64]
+		if last.s != s || from < last.from || last.at >= 0 && last.at < from {
+			*last = search{s, from, strings.Index(path[from:], s)}
+			if last.at >= 0 {
+				last.at += from
+			}
 		}
-		return -1
+		return last.at
 	}
 	for p := start; p != 0; p = g.next[p-1] {
 		if i := int(p) - 1 - at; i >= from && strings.HasPrefix(path[i:], s) {

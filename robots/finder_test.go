@@ -31,12 +31,34 @@ func TestFinder(t *testing.T) {
 				at := r.IntN(len(path) - 1)
 				s = path[at:min(len(path), at+2+r.IntN(90))]
 			}
-			want := strings.Index(path[from:], s)
-			if want >= 0 {
-				want += from
+			// What is sought again, from elsewhere too, is found as at first.
+			for _, from := range []int{from, (from + len(path)) / 2, from / 2, from} {
+				want := strings.Index(path[from:], s)
+				if want >= 0 {
+					want += from
+				}
+				if got := f.index(path, from, s); got != want {
+					t.Fatalf("%q in %q from %d: got %d, want %d", s, path, from, got, want)
+				}
 			}
-			if got := f.index(path, from, s); got != want {
-				t.Fatalf("%q in %q from %d: got %d, want %d", s, path, from, got, want)
+		}
+	}
+}
+
+// What stands in the path many times in pieces, so that the path has to be gone through, is sought
+// only once, whether it is found or not.
+func TestFinderGoesThroughThePathOnce(t *testing.T) {
+	path := strings.Repeat("aaaaaaab", 65) + strings.Repeat("a", 500)
+	other := strings.Repeat("c", len(path)) // what is found in it isn't remembered
+	f := new(finder)
+	f.make(path)
+	for s, want := range map[string]int{
+		strings.Repeat("a", 12) + "b": -1,
+		"aaaabaaaaaaab":               3,
+	} {
+		for _, path := range []string{path, other} {
+			if got := f.index(path, 1, s); got != want {
+				t.Errorf("%q: got %d, want %d", s, got, want)
 			}
 		}
 	}

@@ -83,6 +83,12 @@ var worst = []struct {
 	}, func(*rand.Rand) string { return strings.Repeat("aaaaaaab", 250) }},
 	{"tails", func(_ *rand.Rand, i int) string { return fmt.Sprintf("*a*%db$", i) }, func(*rand.Rand) string { return strings.Repeat("a", 1999) + "b" }},
 	{"prefixes", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%1000) + "*b" + fmt.Sprint(i) }, letters("a")},
+	{"a then b, common", commonPattern(2), commonPath},
+	{"a then b, common, many", commonPattern(50), commonPath},
+	{"a then b, common, very many", commonPattern(400), commonPath},
+	{"from many places, then common", func(_ *rand.Rand, i int) string {
+		return "*" + placePairs()[i%300:][:2] + commonPattern(2)(nil, i/300)
+	}, func(*rand.Rand) string { return placePairs()[:302] + commonPath(nil)[:1697] }},
 	{"prefixes of all", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%700) + "*b" }, letters("a")},
 }
 
@@ -99,6 +105,31 @@ func anyPattern(of string, n, segments int) func(*rand.Rand, int) string {
 		}
 		return b.String() + "*c!"
 	}
+}
+
+// commonPattern makes patterns that begin with one of n stretches, which commonPath has all
+// pieces of, each many times.
+func commonPattern(n int) func(*rand.Rand, int) string {
+	return func(_ *rand.Rand, i int) string {
+		x := i / n
+		return "*" + strings.Repeat("a", 11+i%n) + fmt.Sprintf("b*%c*%c*%c", 'c'+x%24, 'c'+x/24%24, 'c'+x/576%24)
+	}
+}
+
+func commonPath(*rand.Rand) string {
+	const words = 65 * len("aaaaaaab")
+	return strings.Repeat("aaaaaaab", 65) + strings.Repeat("a", 1999-words)
+}
+
+// placePairs has another pair of letters at each of its first places.
+func placePairs() string {
+	var b strings.Builder
+	for i := range 25 {
+		for j := range i {
+			b.WriteString(string(rune('A'+i)) + string(rune('A'+j)))
+		}
+	}
+	return b.String()
 }
 
 // words makes paths of two words whose parts are all common.
