@@ -51,7 +51,7 @@ const maxRead = 500 << 10
 // Lint returns what the site's owner would want to know of the file, by line. Nothing of it
 // keeps the file from being used.
 func (f *File) Lint() []Finding {
-	t := linter{text: f.text}
+	t := linter{text: f.text, ruled: map[string]bool{}, rules: map[ruleOf]int{}}
 	if page := t.file(); page {
 		return t.findings // its lines are all nonsense
 	}
@@ -60,8 +60,8 @@ func (f *File) Lint() []Finding {
 	for x.next(&l) {
 		t.line(&l)
 	}
-	if t.agents > 0 && !t.ruled {
-		t.find(t.agentLine, EmptyGroup, "no rule follows this agent, which may fetch everything")
+	if !t.listed {
+		t.unruled()
 	}
 	slices.SortStableFunc(t.findings, func(a, b Finding) int { return a.Line - b.Line })
 	return t.findings
@@ -72,18 +72,31 @@ type linter struct {
 	text     string
 	findings []Finding
 
-	agents    int  // in the current list
-	agentLine int  // of the last one
-	ruled     bool // whether a rule has ended the list
-	spoke     bool // whether something else that belongs to a group followed the list's last agent
-	rules     map[string]ruleAt
+	agents []agentAt // the current list
+	listed bool      // whether a rule has ended the list
+	spoke  bool      // whether something else that belongs to a group followed the list's last agent
+
+	// Groups of the same agent are one, so what was said is known by agent.
+	ruled map[string]bool // whether the agent has rules
+	rules map[ruleOf]int  // the line that says it first
+	extra int             // how many of rules are there because a list has several agents
 }
 
-// A ruleAt is a rule of the current group.
-type ruleAt struct {
-	line int
-	kind kind
+// An agentAt is a User-agent line.
+type agentAt struct {
+	token string // in lower case
+	line  int
 }
+
+// A ruleOf is a rule of an agent's.
+type ruleOf struct {
+	token string
+	norm  string // the pattern, normalised
+	kind  kind
+}
+
+// maxExtra bounds what lists of many agents with many rules cost. Real files are far from it.
+const maxExtra = 1 << 17
 
 func (t *linter) find(line int, p Problem, format string, args ...any) {
 	t.findings = append(t.findings, Finding{Line: line, Problem: p, Text: fmt.Sprintf(format, args...)})
@@ -99,15 +112,19 @@ func (t *linter) file() (page bool) {
 	if marked && strings.HasPrefix(rest, mark) {
 		t.find(1, RepeatedBOM, "a second byte order mark spoils this line")
 	}
-	start := strings.ToLower(trim(rest[:min(len(rest), 512)]))
-	for _, tag := range []string{"<!doctype", "<html", "<head", "<?xml"} {
-		if strings.HasPrefix(start, tag) {
-			t.find(0, HTMLPage, "this is a page, not a robots.txt")
-			return true
-		}
+	rest = trim(rest)
+	for strings.HasPrefix(rest, "<!--") {
+		_, rest, _ = strings.Cut(rest, "-->")
+		rest = trim(rest)
 	}
-	return false
+	if page = hasAnyPrefix(rest, pageTags); page {
+		t.find(0, HTMLPage, "this is a page, not a robots.txt")
+	}
+	return page
 }
+
+// pageTags are what pages begin with.
+var pageTags = []string{"<!doctype", "<html", "<head", "<title", "<body", "<?xml"}
 
 // line looks at one line.
 func (t *linter) line(l *line) {
@@ -158,16 +175,16 @@ func (t *linter) spelled(l *line, want string) {
 
 func (t *linter) agent(l *line) {
 	switch {
-	case t.ruled || t.agents == 0:
-		t.agents, t.ruled = 0, false
-		t.rules = map[string]ruleAt{}
-	case t.spoke:
-		t.find(t.agentLine, SharedGroup, "without a rule of its own, this agent shares those of the agent in line %d", l.num)
+	case t.listed:
+		t.agents, t.listed = t.agents[:0], false
+	case t.spoke && len(t.agents) > 0:
+		before := t.agents[len(t.agents)-1]
+		t.find(before.line, SharedGroup, "no rule follows this agent, so it shares those of the agent in line %d", l.num)
 	}
 	t.spoke = false
-	t.agents++
-	t.agentLine = l.num
-	if token := leading(l.value, isTokenChar); token == "" || token != l.value && !isGlobal(l.value) {
+	token := leading(l.value, isTokenChar)
+	t.agents = append(t.agents, agentAt{strings.ToLower(token), l.num})
+	if token == "" || token != l.value && !isGlobal(l.value) {
 		t.find(l.num, BadAgent, "%s is more than a crawler's name; it is read as %s", quote(l.value), quote(token))
 	} else if token != "*" && strings.Contains(token, "*") {
 		t.find(l.num, BadAgent, "%s: a star is only read alone", quote(l.value))
@@ -176,11 +193,16 @@ func (t *linter) agent(l *line) {
 
 func (t *linter) rule(l *line) {
 	t.spoke = false
-	if t.agents == 0 {
+	if len(t.agents) == 0 {
 		t.find(l.num, RuleWithoutUser, "no agent stands before this rule, so it holds for nobody")
 		return
 	}
-	t.ruled = true
+	if !t.listed {
+		t.listed = true
+		for _, a := range t.agents {
+			t.ruled[a.token] = true
+		}
+	}
 	if l.value == "" {
 		return
 	}
@@ -190,15 +212,49 @@ func (t *linter) rule(l *line) {
 	}
 	norm, _ := normalPattern(strings.TrimSuffix(l.value, "$"), false)
 	if strings.HasSuffix(l.value, "$") {
-		norm += "$"
+		norm += "\x00" // no pattern has one; it may well have an escaped dollar
 	}
-	switch before, ok := t.rules[norm]; {
-	case !ok:
-		t.rules[norm] = ruleAt{line: l.num, kind: l.kind}
-	case before.kind == l.kind:
-		t.find(l.num, Duplicate, "line %d says the same", before.line)
-	default:
-		t.find(l.num, Conflict, "line %d says the contrary; Allow wins", before.line)
+	t.repeated(l, norm)
+}
+
+// repeated looks for what has been said of a rule's pattern to any of its agents.
+func (t *linter) repeated(l *line, norm string) {
+	if t.extra += len(t.agents) - 1; t.extra > maxExtra && len(t.agents) > 1 {
+		return
+	}
+	contrary := kindAllow
+	if l.kind == kindAllow {
+		contrary = kindDisallow
+	}
+	same, against, fresh := 0, 0, false
+	for _, a := range t.agents {
+		rule := ruleOf{a.token, norm, l.kind}
+		line, ok := t.rules[rule]
+		switch {
+		case !ok:
+			t.rules[rule] = l.num
+			fresh = true
+			rule.kind = contrary
+			against = max(against, t.rules[rule])
+		case line < l.num:
+			same = line
+		}
+	}
+	switch {
+	case against > 0:
+		t.find(l.num, Conflict, "line %d says the contrary; Allow wins", against)
+	case !fresh:
+		t.find(l.num, Duplicate, "line %d says the same", same)
+	}
+}
+
+// unruled looks at the agents at the end of the file, which no rule follows.
+func (t *linter) unruled() {
+	for _, a := range slices.Backward(t.agents) {
+		if !t.ruled[a.token] {
+			t.find(a.line, EmptyGroup, "no rule follows this agent, which may fetch everything")
+			return
+		}
 	}
 }
 
@@ -207,6 +263,10 @@ func (t *linter) other(l *line) {
 	ok, grouped := true, true
 	switch fieldOf(l.key) {
 	case fieldUnknown:
+		if equalFold(l.key, "clean-param") {
+			return // Yandex reads it, wherever it stands
+		}
+		t.spoke = true
 		t.find(l.num, UnknownKey, "no crawler is known to read %s", quote(l.key))
 		return
 	case fieldCrawlDelay:
@@ -231,7 +291,7 @@ func (t *linter) other(l *line) {
 	if !grouped {
 		return
 	}
-	if t.agents == 0 {
+	if len(t.agents) == 0 {
 		t.find(l.num, RuleWithoutUser, "no agent stands before this %s, so it holds for nobody", strings.ToLower(l.key))
 	}
 	t.spoke = true

@@ -1,6 +1,7 @@
 package robots_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,21 @@ func TestLint(t *testing.T) {
 		{"agents", "User-agent: Foo Bar\nUser-agent:\nUser-agent: foo*\nUser-agent: * all\nDisallow: /", []at{{1, robots.BadAgent}, {2, robots.BadAgent}, {3, robots.BadAgent}}},
 		{"agents without rules", "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\nUser-agent: c", []at{{1, robots.SharedGroup}, {5, robots.EmptyGroup}}},
 		{"values", "User-agent: *\nCrawl-delay: 10s\nRequest-rate: 5\nVisit-time: 6-8\nContent-Signal: yes\nContent-Usage: no\nHost:\nSitemap: /s.xml\nDisallow:", []at{{2, robots.BadValue}, {3, robots.BadValue}, {4, robots.BadValue}, {5, robots.BadValue}, {6, robots.BadValue}, {7, robots.BadValue}, {8, robots.BadValue}}},
+		{"groups of one agent are one", "User-agent: *\nDisallow: /\nUser-agent: *\nCrawl-delay: 5", nil},
+		{"groups of one agent, named differently", "User-agent: FooBot/1.0\nDisallow: /\nUser-agent: b\nUser-agent: foobot", []at{{1, robots.BadAgent}, {3, robots.EmptyGroup}}},
+		{"conflict of two groups", "User-agent: *\nAllow: /\n\nUser-agent: *\nDisallow: /", []at{{5, robots.Conflict}}},
+		{"conflict of two groups, for one agent", "User-agent: a\nAllow: /\nUser-agent: b\nUser-agent: a\nDisallow: /", []at{{5, robots.Conflict}}},
+		{"said already, but not to b", "User-agent: a\nDisallow: /\nUser-agent: b\nUser-agent: a\nDisallow: /\nDisallow: /", []at{{6, robots.Duplicate}}},
+		{"one agent twice", "User-agent: a\nUser-agent: a\nDisallow: /", nil},
+		{"a dollar and an end", "User-agent: *\nDisallow: /a%24\nAllow: /a$\nDisallow: /a$", []at{{4, robots.Conflict}}},
+		{"conflict, then duplicates", "User-agent: *\nDisallow: /a\nAllow: /a\nAllow: /a\nDisallow: /a", []at{{3, robots.Conflict}, {4, robots.Duplicate}, {5, robots.Duplicate}}},
+		{"page behind comments", "\n<!-- c -->\n<!-- d --><!DOCTYPE html>", []at{{0, robots.HTMLPage}}},
+		{"page, body only", "<BODY>", []at{{0, robots.HTMLPage}}},
+		{"page, title first", "<title>Not found</title>", []at{{0, robots.HTMLPage}}},
+		{"page behind white space", strings.Repeat(" ", 600) + "<html>", []at{{0, robots.HTMLPage}}},
+		{"a comment is no page", "<!-- c -->\nUser-agent: *\nDisallow: /", []at{{1, robots.NoSeparator}}},
+		{"unknown key in a group", "User-agent: a\nFoo: x\nUser-agent: b\nDisallow: /", []at{{1, robots.SharedGroup}, {2, robots.UnknownKey}}},
+		{"Yandex's key", "User-agent: a\nClean-param: ref /a\nUser-agent: b\nDisallow: /", nil},
 		{"too large", "#" + strings.Repeat("a\n#", 250<<10), []at{{0, robots.TooLarge}}},
 	} {
 		var got []at
@@ -45,5 +61,20 @@ func TestLint(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// A list of many agents with many rules costs no more than can be borne, and what is said of
+// it is true.
+func TestLintOfManyAgentsAndRulesIsBounded(t *testing.T) {
+	var body strings.Builder
+	for i := range 10000 {
+		fmt.Fprintf(&body, "User-agent: a%d\n", i)
+	}
+	for i := range 10000 {
+		fmt.Fprintf(&body, "Allow: /%d\n", i)
+	}
+	if found := robots.Parse([]byte(body.String())).Lint(); len(found) > 0 {
+		t.Errorf("%d findings, the first: %v", len(found), found[0])
 	}
 }
