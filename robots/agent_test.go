@@ -21,6 +21,11 @@ func TestProductToken(t *testing.T) {
 		{"Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; Compatible; bingbot/2.0) Chrome/1.2 Safari/537.36", "bingbot"},
 		{"Mozilla/5.0 (X11; Linux x86_64)", "Mozilla"},
 		{"Mozilla/5.0 (compatible;", "Mozilla"},
+		{"Mozilla/5.0 (compatible;)", "Mozilla"},
+		{"Mozilla/5.0 (compatible; +https://x.y; FooBot/1.0)", "FooBot"},
+		{"Mozilla/5.0 (compatible; +https://x.y) AppleWebKit (KHTML; like Gecko)", "Mozilla"},
+		{"Mozilla/5.0 (compatible; +https://x.y) (compatible; FooBot)", "FooBot"},
+		{"Mozilla/5.0 (incompatible; X)", "Mozilla"},
 	} {
 		if got := robots.ProductToken(c.header); got != c.want {
 			t.Errorf("%q: got %q, want %q", c.header, got, c.want)

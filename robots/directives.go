@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Directives are what one page asks of crawlers that have fetched it, by X-Robots-Tag headers
@@ -181,7 +182,7 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 		var item string
 		item, list, _ = strings.Cut(list, ",")
 		key, value, valued := strings.Cut(item, ":")
-		for scoped && valued && isName(key) {
+		for scoped && valued && isName(key, value) {
 			counts = isOneOf(trim(key), names)
 			key, value, valued = strings.Cut(value, ":")
 		}
@@ -202,12 +203,12 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 	return d
 }
 
-// isName reports whether what stands before a colon is a crawler's name, not a directive, with
-// a value or without, nor a piece of a date that couldn't be read.
-func isName(key string) bool {
+// isName reports whether key, which stands before a colon and value, is a crawler's name, not a
+// directive, with a value or without, nor a piece of a date that couldn't be read.
+func isName(key, value string) bool {
 	key = strings.ToLower(trim(key))
 	switch key {
-	case "unavailable_after", "none", "nocache":
+	case "unavailable_after", "max-snippet", "max-video-preview", "max-image-preview", "none", "nocache":
 		return false
 	}
 	for _, n := range flags {
@@ -215,15 +216,20 @@ func isName(key string) bool {
 			return false
 		}
 	}
+	// Limits that we don't know.
+	if _, err := strconv.Atoi(trim(value)); err == nil && strings.HasPrefix(key, "max-") {
+		return false
+	}
 	// A name may begin with digits ("360Spider"); a date goes on with no letter.
 	rest := strings.TrimLeft(key, "0123456789")
 	if len(rest) < len(key) && (rest == "" || rest[0] < 'a' || rest[0] > 'z') {
 		return false
 	}
-	return !strings.HasPrefix(key, "max-") && !strings.ContainsAny(key, " \t")
+	return !strings.ContainsAny(key, " \t;")
 }
 
-// parseDirective reads one directive, or several that somebody has separated by spaces.
+// parseDirective reads one directive, or several that somebody has separated by spaces or
+// semicolons.
 func parseDirective(key, value string) Directives {
 	var d Directives
 	switch key {
@@ -238,7 +244,7 @@ func parseDirective(key, value string) Directives {
 			}
 		}
 	}
-	for _, word := range strings.Fields(key) {
+	for _, word := range strings.FieldsFunc(key, isBetweenWords) {
 		switch word {
 		case "none":
 			d.NoIndex, d.NoFollow = true, true
@@ -253,6 +259,8 @@ func parseDirective(key, value string) Directives {
 	}
 	return d
 }
+
+func isBetweenWords(r rune) bool { return r == ';' || unicode.IsSpace(r) }
 
 // parseLimit reads a limit; a negative one, or none that can be read, limits nothing.
 func parseLimit(s string) Limit {

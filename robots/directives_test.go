@@ -23,6 +23,8 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"noindex"}, "noindex"},
 		{[]string{" NoIndex , NOFOLLOW "}, "noindex, nofollow"},
 		{[]string{"noindex nofollow"}, "noindex, nofollow"},
+		{[]string{"noindex; nofollow"}, "noindex, nofollow"},
+		{[]string{"noindex;nofollow;, nosnippet;"}, "noindex, nofollow, nosnippet"},
 		{[]string{"none"}, "noindex, nofollow"},
 		{[]string{"nocache"}, "noarchive"},
 		{[]string{"noarchive", "nosnippet", "notranslate, noimageindex"}, "noarchive, nosnippet, notranslate, noimageindex"},
@@ -49,6 +51,8 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"max-video-preview: 0"}, "max-video-preview:0"},
 		{[]string{"max-unheard-of: 3, noindex"}, "noindex"},
 		{[]string{"otherbot: max-snippet:5"}, "all"},
+		{[]string{"max-crawler: noindex, nofollow"}, "all"},
+		{[]string{"max-snippet: x, max-unheard-of: -1, max-unheard-of: 3, noindex"}, "noindex"},
 		// Dates.
 		{[]string{"unavailable_after: 25 Jun 2010 15:00:00 PST"}, "unavailable_after: 2010-06-25T23:00:00Z"},
 		{[]string{"unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noindex"}, "noindex, unavailable_after: 2010-06-25T15:00:00Z"},
@@ -67,6 +71,15 @@ func TestXRobotsTag(t *testing.T) {
 	} {
 		if got := robots.ParseTags(c.values, "FooBot/1.0 (+https://example.com)").String(); got != c.want {
 			t.Errorf("%q: got %s, want %s", c.values, got, c.want)
+		}
+	}
+}
+
+func TestNameThatLooksLikeADirectiveIsAName(t *testing.T) {
+	for _, name := range []string{"Max-Crawler", "360Spider"} {
+		got := robots.ParseTags([]string{name + ": noindex"}, name+"/1.0")
+		if got.String() != "noindex" {
+			t.Errorf("%s: got %v", name, got)
 		}
 	}
 }

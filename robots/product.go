@@ -10,8 +10,8 @@ import "strings"
 //	"Mozilla/5.0 (compatible; Googlebot/2.1; +http://goo.gl/b)"  -> "Googlebot"
 //
 // It is the leading token of RFC 9110 section 5.6.2 (digits and dots included), or, where that
-// is the "Mozilla" of a browser look-alike, the token after "compatible;". It is empty where
-// the header begins with no token.
+// is the "Mozilla" of a browser look-alike, the first token after "compatible;" that is no
+// address. It is empty where the header begins with no token.
 func ProductToken(userAgent string) string {
 	userAgent = trim(userAgent)
 	token := leading(userAgent, isTokenChar)
@@ -19,12 +19,18 @@ func ProductToken(userAgent string) string {
 		return token
 	}
 	const mark = "compatible;"
-	for i := range len(userAgent) - len(mark) {
-		if equalFold(userAgent[i:i+len(mark)], mark) {
-			if t := leading(trim(userAgent[i+len(mark):]), isTokenChar); t != "" {
+	for i := 0; i+len(mark) <= len(userAgent); i++ {
+		if !equalFold(userAgent[i:i+len(mark)], mark) || isTokenChar(userAgent[i-1]) {
+			continue
+		}
+		comment, _, _ := strings.Cut(userAgent[i+len(mark):], ")")
+		for part := range strings.SplitSeq(comment, ";") {
+			// A plus is before the address of the crawler's page.
+			if t := leading(trim(part), isTokenChar); t != "" && t[0] != '+' {
 				return t
 			}
 		}
+		i += len(mark) + len(comment) - 1
 	}
 	return token
 }
