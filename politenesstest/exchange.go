@@ -24,6 +24,7 @@ type exchange struct {
 	started, answered, ended instant
 	isRobots                 bool        // whether it asks for a robots.txt, as far as can be known
 	robots                   []byte      // the body as read, if isRobots
+	whole                    bool        // the body was read to its end
 	stop                     func() bool // no longer wait for the end of the request's context
 }
 
@@ -154,6 +155,13 @@ func (x *exchange) endLocked(err error) {
 	x.record.Err = err
 	x.ended = x.web.tick()
 	delete(x.web.open, x)
+}
+
+// readWhole records that the response's body was read to its end.
+func (x *exchange) readWhole() {
+	x.web.mu.Lock()
+	defer x.web.mu.Unlock()
+	x.whole = true
 }
 
 // read records that p of the response's body was read.

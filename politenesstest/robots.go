@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"sort"
+	"strconv"
 	"time"
 
 	"github.com/go-politeness/politeness/robots"
@@ -54,14 +55,14 @@ func (w *Web) readRobots() *robotsLog {
 	byURL := make(map[string][]*exchange)
 	for _, x := range w.log {
 		if x.isRobots {
-			byURL[x.record.URL] = append(byURL[x.record.URL], x)
+			byURL[targetOf(x.url)] = append(byURL[targetOf(x.url)], x)
 		}
 	}
 	type fetch struct{ first, last *exchange }
 	var fetches []fetch
 	for _, x := range w.log {
-		if x.isRobots && x.url.EscapedPath() == robotsPath {
-			if last := l.follow(x, byURL); last != nil && last.ended != 0 {
+		if x.isRobots && x.url.RequestURI() == robotsPath {
+			if last := l.follow(x, byURL); last != nil && last.ended != 0 && last.tells() {
 				fetches = append(fetches, fetch{x, last})
 			}
 		}
@@ -92,6 +93,21 @@ func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) *exchange 
 	return x
 }
 
+// tells reports whether x's answer lets a crawler know its robots.txt: half a file, or none
+// of it, says nothing of the rest.
+func (x *exchange) tells() bool {
+	r := x.record
+	switch {
+	case r.Method != http.MethodGet:
+		return false
+	case r.Err != nil || r.Status < 200 || r.Status >= 300:
+		return true
+	case r.Status == http.StatusPartialContent:
+		return false
+	}
+	return x.whole || len(x.robots) >= maxRobots || r.Response.Get("Content-Length") == strconv.Itoa(len(x.robots)) || r.Status == http.StatusNoContent
+}
+
 // location is where x's answer redirects to, empty if it doesn't.
 func (x *exchange) location() string {
 	switch x.record.Status {
@@ -104,7 +120,7 @@ func (x *exchange) location() string {
 	if err != nil || x.record.Response.Get("Location") == "" {
 		return ""
 	}
-	return to.String()
+	return targetOf(to)
 }
 
 // learn adds what the end of a fetch has told.
@@ -122,6 +138,8 @@ func (l *robotsLog) learn(first, last *exchange) {
 		now.unreachable = r.Err.Error()
 	case r.Status == http.StatusTooManyRequests || r.Status >= 500:
 		now.unreachable = fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
+	case r.Status == http.StatusNotModified && len(l.learned[first.origin]) == 0:
+		return // it holds a copy that we haven't seen
 	case r.Status == http.StatusNotModified:
 		now.since = r.End
 	case r.Status < 300:

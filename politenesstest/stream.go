@@ -304,6 +304,9 @@ func (b *responseBody) Close() error {
 // finish ends the exchange, with err for every further Read.
 func (b *responseBody) finish(err error) error {
 	b.err = err
+	if err == io.EOF { //nolint:errorlint // made here, never wrapped
+		b.exchange.readWhole()
+	}
 	b.cancel(errGone)
 	if err == io.EOF || err == http.ErrBodyReadAfterClose { //nolint:errorlint // made here, never wrapped
 		b.end(nil)

@@ -1,8 +1,11 @@
 package politenesstest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +61,9 @@ func (v Violation) String() string {
 //   - gaps between two starts on a host that are shorter than Rules.Delay or than
 //     the crawl-delay and request-rate of robots.txt;
 //   - starts while Rules.Concurrency requests were in flight on the host;
-//   - starts after a 429 with Retry-After had been answered, before its time was over;
+//   - starts after a 429 with Retry-After had been answered, before its time was over
+//     (Retry-After is in whole seconds: where requests in flight together were refused,
+//     a later answer doesn't lengthen the block of an earlier one by less than that);
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
 //     it is redirected to, are free of this check, and of no other.
 //
@@ -75,6 +80,12 @@ func (w *Web) Violations(r Rules) []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c := checker{rules: r, web: w, hosts: make(map[string]*host), robots: w.readRobots()}
+	for _, x := range w.log {
+		c.note(x)
+	}
+	for _, h := range c.hosts {
+		slices.SortFunc(h.refused, func(a, b *exchange) int { return cmp.Compare(a.answered, b.answered) })
+	}
 	for _, x := range w.log {
 		c.check(x)
 	}
@@ -95,15 +106,51 @@ type host struct {
 	last  *exchange   // the start before
 	open  []*exchange // may still be in flight, in the order of their starts
 	asked []*exchange // refusals and what may become some: requests with a Retry-After
+
+	refused []*exchange // who was asked to leave the host alone, in the order of the answers
 }
 
-func (c *checker) check(x *exchange) {
+// host returns what is remembered of x's host key.
+func (c *checker) host(x *exchange) *host {
 	key := c.rules.hostKey(x.url)
 	h := c.hosts[key]
 	if h == nil {
 		h = new(host)
 		c.hosts[key] = h
 	}
+	return h
+}
+
+// asks reports whether x's answer asked to be left alone for a time.
+func (c *checker) asks(x *exchange) bool {
+	return c.rules.refusal(x.record.Status) && x.record.Response.Get("Retry-After") != ""
+}
+
+// note takes down when x was refused.
+func (c *checker) note(x *exchange) {
+	if c.asks(x) {
+		h := c.host(x)
+		h.refused = append(h.refused, x)
+	}
+}
+
+// adds reports whether x's refusal adds a block: not if one that was set while x
+// was in flight lasts as long, but for the fraction of a second that x rounds up.
+func (h *host) adds(x *exchange) bool {
+	i := sort.Search(len(h.refused), func(i int) bool { return h.refused[i].answered >= x.started })
+	for ; i < len(h.refused) && h.refused[i].answered < x.answered; i++ {
+		if x.leaveUntil().Before(h.refused[i].leaveUntil().Add(time.Second)) {
+			return false
+		}
+	}
+	return true
+}
+
+// leaveUntil is until when x's answer asked to be left alone.
+func (x *exchange) leaveUntil() time.Time { return x.record.Answered.Add(retryAfter(x.record)) }
+
+func (c *checker) check(x *exchange) {
+	h := c.host(x)
 	if !c.rules.IgnoreRobots {
 		c.checkDisallowed(x)
 	}
@@ -112,7 +159,7 @@ func (c *checker) check(x *exchange) {
 	c.checkBlock(h, x)
 
 	h.last = x
-	if c.rules.refusal(x.record.Status) && x.record.Response.Get("Retry-After") != "" {
+	if c.asks(x) && h.adds(x) {
 		h.asked = append(h.asked, x)
 	}
 }
@@ -180,7 +227,7 @@ func (c *checker) checkBlock(h *host, x *exchange) {
 	var until time.Time
 	left := h.asked[:0]
 	for _, o := range h.asked {
-		end := o.record.Answered.Add(retryAfter(o.record) - c.rules.Slack)
+		end := o.leaveUntil().Add(-c.rules.Slack)
 		if !x.record.Start.Before(end) {
 			continue // over, for all later starts too
 		}

@@ -386,3 +386,123 @@ func TestCheck(t *testing.T) {
 		}
 	})
 }
+
+// Who has asked for robots.txt and not read it knows nothing of it: the site's own
+// rules bind.
+func TestRobotsThatWasNotReadAllowsNothing(t *testing.T) {
+	const rules = "User-agent: *\nDisallow: /private\nDisallow: /robots.txt?\n"
+	ask := func(method, path string, read int64, header ...string) func(t *testing.T, web *politenesstest.Web) {
+		return func(t *testing.T, web *politenesstest.Web) {
+			req, err := http.NewRequestWithContext(t.Context(), method, site+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := 0; i < len(header); i += 2 {
+				req.Header.Set(header[i], header[i+1])
+			}
+			resp, err := web.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.CopyN(io.Discard, resp.Body, read)
+			resp.Body.Close()
+		}
+	}
+	for name, test := range map[string]struct {
+		ask  func(*testing.T, *politenesstest.Web)
+		want int // violations, that of the page included
+	}{
+		"HEAD":           {ask(http.MethodHead, "/robots.txt", 0), 1},
+		"closed at once": {ask(http.MethodGet, "/robots.txt", 0), 1},
+		"read in part":   {ask(http.MethodGet, "/robots.txt", 20), 1},
+		"a range of it":  {ask(http.MethodGet, "/robots.txt", 1000, "Range", "bytes=0-5"), 1},
+		"another file":   {ask(http.MethodGet, "/robots.txt?x", 1000), 2},
+		"to the byte":    {ask(http.MethodGet, "/robots.txt", int64(len(rules))), 1},
+		"to its end":     {ask(http.MethodGet, "/robots.txt", 1000), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := politenesstest.NewWeb()
+				web.Site(site).Robots(rules).Handle("/", politenesstest.Text("page"))
+				test.ask(t, web)
+				time.Sleep(time.Second)
+				ask(http.MethodGet, "/private", 1000)(t, web)
+				got := web.Violations(politenesstest.Rules{})
+				for _, v := range got {
+					if v.Kind != politenesstest.Disallowed {
+						t.Error(v)
+					}
+				}
+				if len(got) != test.want {
+					t.Errorf("%d violations, want %d: %v", len(got), test.want, got)
+				}
+			})
+		})
+	}
+}
+
+// A redirect of robots.txt may be spelled in many ways.
+func TestRedirectOfRobotsIsFollowedHoweverItIsSpelled(t *testing.T) {
+	for _, location := range []string{
+		"https://Other.example/r.txt", "https://other.example:443/r.txt", "https://other.example/r.txt#f", "https://u:p@other.example/r.txt",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			web := politenesstest.NewWeb()
+			web.Site(site).Handle("/robots.txt", politenesstest.Status(302, "Location", location)).Page("/private", "page")
+			web.Site("https://other.example").Robots("User-agent: *\nDisallow: /\n").Handle("/r.txt", politenesstest.Text("User-agent: *\nDisallow: /private\n"))
+			for _, url := range []string{site + "/robots.txt", "https://other.example/r.txt", site + "/private"} {
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := web.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			if got := web.Violations(politenesstest.Rules{}); len(got) != 1 || got[0].Request.URL != site+"/private" {
+				t.Errorf("%s: %v, want the page only", location, got)
+			}
+		})
+	}
+}
+
+// A host has one site, however its name is spelled.
+func TestSpellingsOfAHostAreOneHost(t *testing.T) {
+	for origin, url := range map[string]string{
+		"https://a.example": "https://A.example.:0443/x", "https://[::1]:8080": "https://[0:0::1]:08080/x",
+	} {
+		web := politenesstest.NewWeb()
+		web.Site(origin).Page("/x", "page")
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := web.RoundTrip(req)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		resp.Body.Close()
+	}
+}
+
+// Answers to requests in flight together round one end of a block up to seconds of
+// their own. One that asks for more than that is heard.
+func TestRefusalsInFlightTogether(t *testing.T) {
+	for more, want := range map[string]int{"20": 0, "60": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScript(t)
+			s.web.Site(site).
+				Handle("/1", politenesstest.Slow(time.Second, politenesstest.Status(429, "Retry-After", "20"))).
+				Handle("/2", politenesstest.Slow(1500*time.Millisecond, politenesstest.Status(429, "Retry-After", more))).
+				Page("/3", "page")
+			s.fetch(0, "/1").fetch(0, "/2").fetch(21*time.Second+time.Millisecond, "/3").wg.Wait()
+			if got := s.web.Violations(politenesstest.Rules{}); len(got) != want {
+				t.Errorf("Retry-After %s: %v", more, got)
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -140,7 +141,7 @@ func (w *Web) start(req *http.Request) (*exchange, *Site) {
 		Method: method, URL: req.URL.String(), Header: header,
 	}
 	x.started = w.tick()
-	_, redirected := w.robotsAt[x.record.URL]
+	_, redirected := w.robotsAt[targetOf(x.url)]
 	x.isRobots = redirected || req.URL.EscapedPath() == robotsPath
 	w.log = append(w.log, x)
 	w.open[x] = struct{}{}
@@ -203,15 +204,21 @@ func originOf(u *url.URL) string {
 	return u.Scheme + "://" + hostOf(u)
 }
 
+// targetOf returns what a request for u asks whom for, however u is written.
+func targetOf(u *url.URL) string { return originOf(u) + u.RequestURI() }
+
 // hostOf returns the host of u, with its port unless that is the scheme's.
 func hostOf(u *url.URL) string {
-	host, port := strings.ToLower(u.Hostname()), u.Port()
+	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), strings.TrimLeft(u.Port(), "0")
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 			host = ascii
 		}
 	}
 	if strings.Contains(host, ":") {
+		if ip, err := netip.ParseAddr(host); err == nil {
+			host = ip.String() // an IPv6 address has many spellings
+		}
 		host = "[" + host + "]"
 	}
 	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
