@@ -292,8 +292,12 @@ func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 // Peek returns what is known of u's origin if that is fresh. It never waits, and
 // doesn't count as a use.
 func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
-	if e, ok := c.PeekStale(u); ok && time.Until(e.Expires) > 0 {
-		return e, true
+	o, err := originOf(u)
+	if err != nil {
+		return nil, false
+	}
+	if k := c.shards.peek(o); k != nil && time.Until(k.Expires) > 0 {
+		return &k.Entry, true
 	}
 	return nil, false
 }
@@ -306,10 +310,16 @@ func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	if err != nil {
 		return nil, false
 	}
-	if k := c.shards.peek(o); k != nil {
+	switch k := c.shards.peek(o); {
+	case k == nil:
+		return nil, false
+	case k.Denied && k.good != nil:
+		e := k.Entry // unreachable, and its own rules have no delay
+		e.Rules = k.good.rules
+		return &e, true
+	default:
 		return &k.Entry, true
 	}
-	return nil, false
 }
 
 // Len returns how many origins are known, out of date or not.

@@ -459,6 +459,25 @@ func TestStaleCopyEndsOnTime(t *testing.T) {
 	})
 }
 
+// TestPeekStaleKeepsTheCrawlDelay of the last good copy while nothing may be fetched.
+func TestPeekStaleKeepsTheCrawlDelay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Config{}, always(200, "User-agent: *\nCrawl-delay: 600\n"))
+		r.get(t, site)
+		time.Sleep(2 * time.Hour)
+		r.answer = always(503, "")
+		if e := r.get(t, site); !e.Denied || allowed(e, "/") {
+			t.Errorf("%+v", e)
+		}
+		if e, ok := r.PeekStale(parse(t, site)); !ok || !e.Denied || e.Rules.Floor(time.Now()) != 10*time.Minute {
+			t.Errorf("%+v, %v", e, ok)
+		}
+		if e, ok := r.Peek(parse(t, site)); !ok || allowed(e, "/") {
+			t.Errorf("Peek allows what is denied: %+v, %v", e, ok)
+		}
+	})
+}
+
 // TestOthersUseTheOldCopy: who finds it stale asks, others go on, until it is a
 // day old.
 func TestOthersUseTheOldCopy(t *testing.T) {
