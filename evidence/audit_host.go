@@ -352,14 +352,21 @@ func (h *hostAudit) mover(d *Decision) *exchange {
 	}
 	var found *exchange
 	url := hashURL(d)
+	alike := false // Transports that number their trips alike
+	look := func(x *exchange) {
+		if x != found && x.trip == d.Trip && x.attempt == d.Attempt && x.url == url && x.asker.agrees(d) {
+			alike = alike || found != nil
+			found = x
+		}
+	}
 	for _, x := range h.open {
-		if x.trip != d.Trip || x.attempt != d.Attempt || x.url != url || !x.asker.agrees(d) {
-			continue
-		}
-		if found != nil {
-			return nil // Transports that number their trips alike
-		}
-		found = x
+		look(x)
+	}
+	for _, x := range h.recent {
+		look(x)
+	}
+	if alike {
+		return nil
 	}
 	return found
 }

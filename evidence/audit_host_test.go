@@ -56,6 +56,11 @@ func TestBlockIsLiftedOnlyByWhoStartedAfterIt(t *testing.T) {
 	if r.Broken[evidence.Contradiction] == 0 || r.Broken[evidence.BrokenBlock] == 0 {
 		t.Error(r.Violations)
 	}
+	late := block(func(*story) {}) // the same, said after its end
+	late.cleared(1, 1.3)
+	n := len(late)
+	late[n-3], late[n-2], late[n-1] = late[n-1], late[n-3], late[n-2]
+	late.wants(t, evidence.Contradiction)
 	// Whoever lifted it isn't known: the log is short.
 	block(func(s *story) { s.cleared(0, 1.15) }).wants(t, "")
 
