@@ -246,7 +246,7 @@ func TestAnswerWithoutABodyIsOneOverHTTP2Too(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				resp, err := tr.RoundTrip(req) //nolint:bodyclose // it has none
+				resp, err := tr.RoundTrip(req)
 				if err != nil || resp.Body != http.NoBody {
 					t.Errorf("%s: %v", c, err)
 				}
