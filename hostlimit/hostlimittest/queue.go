@@ -76,9 +76,15 @@ func leavers(s *scene) {
 	defer cancel()
 	_, err := s.try(hurried, s.key, 0)
 	s.refused(err, begin, want.Add(-tick), hostlimit.ErrBusy)
-	if n := s.next(0); n.After(want.Add(5 * tick)) {
-		s.Errorf("the next start was %v; now that others have left it is %v", want, n)
+	n := s.next(0)
+	for range 50 { // a limiter on another machine may hear of it a moment later
+		if !n.After(want.Add(5 * tick)) {
+			return
+		}
+		time.Sleep(tick)
+		n = s.next(0)
 	}
+	s.Errorf("the next start was %v; now that others have left it is %v", want, n)
 }
 
 func refusedNumber(s *scene) {

@@ -18,9 +18,8 @@ import (
 )
 
 func TestFreeTurnIsOneRoundTrip(t *testing.T) {
-	l := newTest(t, shared, hostlimit.Config{})
 	count := new(counter)
-	l.client.(*redis.Client).AddHook(count)
+	l := newFleet(t, shared, Config{}, 1, count)[0]
 	acquire(t, l, "first.example", 0).Release()
 	time.Sleep(20 * time.Millisecond)
 	// A start that comes too late on a busy machine asks again; not each of ten.
@@ -40,13 +39,9 @@ func TestFreeTurnIsOneRoundTrip(t *testing.T) {
 // TestSaturatedHostTakesFewCalls logs what a start costs; polling would take 15
 // calls and more.
 func TestSaturatedHostTakesFewCalls(t *testing.T) {
-	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 30 * time.Millisecond}}}, 4)
-	var counts []*counter
-	for _, l := range fleet {
-		c := new(counter)
-		l.client.(*redis.Client).AddHook(c)
-		counts = append(counts, c)
-	}
+	counts := [4]counter{}
+	limits := hostlimit.Config{Delay: hostlimit.Delay{Min: 30 * time.Millisecond}}
+	fleet := newFleet(t, shared, Config{Limits: limits}, len(counts), &counts[0], &counts[1], &counts[2], &counts[3])
 	const each = 4
 	var wg sync.WaitGroup
 	for i := range 32 {
@@ -62,8 +57,8 @@ func TestSaturatedHostTakesFewCalls(t *testing.T) {
 	}
 	wg.Wait()
 	calls := int64(0)
-	for _, c := range counts {
-		calls += c.calls.Load()
+	for i := range counts {
+		calls += counts[i].calls.Load()
 	}
 	perStart := float64(calls) / (32 * each)
 	t.Logf("%.2f calls a start", perStart)

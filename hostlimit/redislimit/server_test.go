@@ -56,13 +56,18 @@ func newTest(t testing.TB, s *redistest.Server, limits hostlimit.Config) *Limite
 	return newFleet(t, s, Config{Limits: limits}, 1)[0]
 }
 
-// newFleet returns n Limiters as of n processes.
-func newFleet(t testing.TB, s *redistest.Server, c Config, n int) []*Limiter {
+// newFleet returns n Limiters as of n processes. Hooks are for their clients, one each:
+// a client that is in use takes none.
+func newFleet(t testing.TB, s *redistest.Server, c Config, n int, hooks ...redis.Hook) []*Limiter {
 	t.Helper()
 	c.Prefix = "test:" + t.Name() + fmt.Sprint(time.Now().UnixNano()) + ":"
 	var fleet []*Limiter
-	for range n {
-		c.Client = newClient(t, s)
+	for i := range n {
+		client := newClient(t, s)
+		if i < len(hooks) {
+			client.AddHook(hooks[i])
+		}
+		c.Client = client
 		l, err := newLimiter(c, 0, time.Now())
 		if err != nil {
 			t.Fatal(err)
