@@ -97,7 +97,7 @@ func (trip *trip) noRobots(err error) error {
 // overtaken gives the turn back when a newer robots.txt came in during the wait
 // for it, and forbids the request or asks for a longer delay.
 func (trip *trip) overtaken() bool {
-	if trip.entry == nil || !trip.waited() {
+	if trip.entry == nil || !trip.waited(trip.start) {
 		return false
 	}
 	entry, ok := trip.t.robots.Peek(trip.req.URL)

@@ -28,7 +28,7 @@ func (trip *trip) waitTurn() error {
 		return trip.noTurn(err)
 	}
 	trip.take(lease)
-	if trip.metered() {
+	if trip.metered() && trip.waited(trip.start) {
 		// What could be foreseen of the wait was its least length.
 		return trip.checkBudget(trip.start)
 	}
@@ -45,6 +45,9 @@ func (trip *trip) foresee() error {
 	if err != nil {
 		return trip.noTurn(err)
 	}
+	if !trip.waited(next) {
+		return nil // reserve asks
+	}
 	return trip.checkBudget(next)
 }
 
@@ -58,9 +61,9 @@ func (trip *trip) take(lease hostlimit.Lease) {
 	}
 }
 
-// waited reports whether the start came noticeably later than the verdict: what was
+// waited reports whether a start comes noticeably later than the verdict: what was
 // true then may not be true any more.
-func (trip *trip) waited() bool { return trip.start.Sub(trip.asked) > time.Millisecond }
+func (trip *trip) waited(start time.Time) bool { return start.Sub(trip.asked) > time.Millisecond }
 
 // noTurn reports a refused turn.
 func (trip *trip) noTurn(err error) error {
