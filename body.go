@@ -111,10 +111,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if over != nil {
 		clear(p[n:got])
-		b.over = b.trip.overBudget(StageBody, over)
-		b.ReadCloser.Close() // the rest isn't read
-		b.finish(b.over)
-		return n, b.over
+		return n, b.cut(b.trip.overBudget(StageBody, over))
 	}
 	if err != nil {
 		b.over = err
@@ -185,10 +182,15 @@ func (b *body) refuse(p []byte, limit error) error {
 		return err
 	}
 	clear(p[:1])
-	b.over = b.trip.reject(StageBody, b.status, b.header, limit)
-	b.ReadCloser.Close() // the rest isn't read
-	b.finish(b.over)
-	return b.over
+	return b.cut(b.trip.reject(StageBody, b.status, b.header, limit))
+}
+
+// cut ends the reading with err, and returns it: the rest isn't read.
+func (b *body) cut(err error) error {
+	b.over = err
+	b.ReadCloser.Close()
+	b.finish(err)
+	return err
 }
 
 // finish reports the end of the body. It does so once, and returns whether this was
@@ -227,7 +229,7 @@ func (trip *trip) conclude(a answer, read int64, took time.Duration, err error) 
 		d.Err = err.Error()
 	}
 	trip.record(&d)
-	if lease, ok := a.lease.(interface{ Effect() hostlimit.Effect }); ok && lease.Effect().Expired {
+	if effectOf(a.lease).Expired {
 		d := trip.decision(evidence.LeaseExpired, now)
 		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
 		trip.record(&d)

@@ -67,11 +67,17 @@ func retryAfter(resp *http.Response) time.Duration {
 
 // effect is what Observe did, as far as the limiter tells and somebody wants to know.
 func (trip *trip) effect() hostlimit.Effect {
-	lease, ok := trip.lease.(interface{ Effect() hostlimit.Effect })
-	if trip.silent || !ok {
+	if trip.silent {
 		return hostlimit.Effect{}
 	}
-	return lease.Effect()
+	return effectOf(trip.lease)
+}
+
+func effectOf(lease hostlimit.Lease) hostlimit.Effect {
+	if l, ok := lease.(interface{ Effect() hostlimit.Effect }); ok {
+		return l.Effect()
+	}
+	return hostlimit.Effect{}
 }
 
 // recordEffect reports what the outcome did to the host.
