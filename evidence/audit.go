@@ -387,18 +387,21 @@ func hashURL(d *Decision) uint64 { return maphash.String(seed, d.URL) }
 
 // fetchesRobots reports whether d is about a fetch of robots.txt.
 func fetchesRobots(d *Decision) bool {
+	return d.RobotsTxt || namesRobots(d)
+}
+
+// namesRobots reports whether the URL of d is that of a robots.txt.
+func namesRobots(d *Decision) bool {
 	_, path := splitURL(d.URL)
 	path, _, _ = strings.Cut(path, "?")
-	return d.RobotsTxt || path == "/robots.txt"
+	return path == "/robots.txt"
 }
 
 // judged reports whether a verdict was given on the start d, though it says that it
 // fetches a robots.txt, which needs none.
 func (a *auditor) judged(d *Decision) bool {
-	_, path := splitURL(d.URL)
-	path, _, _ = strings.Cut(path, "?")
 	_, ok := a.trips.m[keyOfTrip(d)]
-	return ok && path != "/robots.txt"
+	return ok && !namesRobots(d)
 }
 
 // splitURL splits a URL into its origin and what is asked of it, path and query
