@@ -194,15 +194,18 @@ func TestRetryWaitsNoLongerThanMaxWait(t *testing.T) {
 	})
 }
 
+// dripping503 answers 503 with a body that comes byte by byte.
+func dripping503(gap time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		politenesstest.Drip("x", 1000, gap).ServeHTTP(w, req)
+	})
+}
+
 // A discarded body that drips is cut: its slot is somebody else's turn.
 func TestDiscardedBodyThatDripsIsCut(t *testing.T) {
 	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
-		b.site.Handle("/", politenesstest.InTurn(
-			http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				politenesstest.Drip("x", 1000, 10*time.Second).ServeHTTP(w, req)
-			}),
-			politenesstest.Text("page")))
+		b.site.Handle("/", politenesstest.InTurn(dripping503(10*time.Second), politenesstest.Text("page")))
 		b.mustGet("https://example.com/", 200)
 		if b.elapsed() > time.Minute {
 			b.Errorf("answered after %v", b.elapsed())
@@ -285,12 +288,7 @@ func TestRetryThatTheHostsBlockRulesOutHandsTheResponseOver(t *testing.T) {
 func TestRetryStartsWhenItWasSaidTo(t *testing.T) {
 	cfg := politeness.Config{Retry: politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(6 * time.Second) }}}
 	virtually(t, cfg, func(b *bubble) {
-		b.site.Handle("/", politenesstest.InTurn(
-			http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				politenesstest.Drip("x", 1000, 4*time.Second).ServeHTTP(w, req)
-			}),
-			politenesstest.Text("page")))
+		b.site.Handle("/", politenesstest.InTurn(dripping503(4*time.Second), politenesstest.Text("page")))
 		b.mustGet("https://example.com/", 200)
 		starts := b.starts()
 		if said := b.one(evidence.Retried).RetryAt; len(starts) != 2 || !starts[1].Equal(said) {
