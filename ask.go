@@ -177,6 +177,9 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := trip.waitTurn(); err != nil {
 		return nil, &robotscache.RefusedError{Err: err}
 	}
+	if err := trip.depart(); err != nil {
+		return nil, &robotscache.RefusedError{Err: err}
+	}
 	resp, err := trip.send()
 	if err := trip.learn(resp, err); err != nil {
 		return nil, err

@@ -110,26 +110,19 @@ func TestFlippedVerdictIsFoundByTheRobotsTextInTheLog(t *testing.T) {
 // A lingering limiter is slow to learn from an answer.
 type lingering struct{ *hostlimit.Memory }
 
-type lingeringLease struct {
-	hostlimit.Lease
-	grant  interface{ Grant() hostlimit.Grant }
-	effect interface{ Effect() hostlimit.Effect }
-}
+type lingeringLease struct{ hostlimit.Lease }
 
 func (l lingering) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	lease, err := l.Memory.Acquire(ctx, key, floor)
 	if err != nil {
 		return nil, err
 	}
-	return lingeringLease{lease, lease.(interface{ Grant() hostlimit.Grant }), lease.(interface{ Effect() hostlimit.Effect })}, nil
+	return lingeringLease{lease}, nil
 }
 
-func (l lingeringLease) Grant() hostlimit.Grant   { return l.grant.Grant() }
-func (l lingeringLease) Effect() hostlimit.Effect { return l.effect.Effect() }
-
-func (l lingeringLease) Observe(o hostlimit.Outcome) {
+func (l lingeringLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	time.Sleep(time.Second)
-	l.Lease.Observe(o)
+	return l.Lease.Observe(o)
 }
 
 // Whoever starts between an answer and the block that it sets hasn't started into it.

@@ -101,9 +101,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if err != nil {
 		return 0, b.refuse(p, err)
 	}
-	if lease, ok := b.lease.(interface{ Renew() }); ok {
-		lease.Renew() // a lease that other machines see must be told from a dead one
-	}
+	b.lease.Renew() // a body that is read must be told from one that nobody closes
 	got, err := b.ReadCloser.Read(p[:allowed])
 	n, over := b.spend(got)
 	if b.index != nil {
@@ -210,7 +208,7 @@ func (b *body) finish(err error) bool {
 // conclude gives the slot back and reports the end of the exchange, read bytes
 // and some time after its start.
 func (trip *trip) conclude(a answer, read int64, took time.Duration, err error) {
-	a.lease.Release()
+	expired := a.lease.Release()
 	if trip.silent {
 		return
 	}
@@ -221,7 +219,7 @@ func (trip *trip) conclude(a answer, read int64, took time.Duration, err error) 
 	var d evidence.Decision
 	trip.describe(&d, evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, a.status, read
-	d.Seq, d.Start, d.Latency, d.Duration = trip.seq, trip.start, trip.latency, took
+	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.start, trip.latency, took
 	d.ContentType, d.ETag = noted(a.header, "Content-Type"), noted(a.header, "Etag")
 	d.LastModified, d.ServerDate = noted(a.header, "Last-Modified"), noted(a.header, "Date")
 	d.Location = redactLocation(noted(a.header, "Location"))
@@ -229,7 +227,7 @@ func (trip *trip) conclude(a answer, read int64, took time.Duration, err error) 
 		d.Err = err.Error()
 	}
 	trip.record(&d)
-	if effectOf(a.lease).Expired {
+	if expired {
 		d := trip.decision(evidence.LeaseExpired, now)
 		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
 		trip.record(&d)

@@ -40,9 +40,20 @@ func (s *script) Next(context.Context, string, time.Duration) (time.Time, error)
 	return time.Now(), nil
 }
 
-func (s *script) Observe(hostlimit.Outcome) {}
+func (s *script) Config() hostlimit.Config { return hostlimit.Config{} }
 
-func (s *script) Release() { s.events = append(s.events, "release") }
+func (s *script) Start(context.Context) (hostlimit.Grant, error) {
+	return hostlimit.Grant{Start: time.Now()}, nil
+}
+
+func (s *script) Observe(hostlimit.Outcome) hostlimit.Effect { return hostlimit.Effect{} }
+
+func (s *script) Renew() {}
+
+func (s *script) Release() (expired bool) {
+	s.events = append(s.events, "release")
+	return false
+}
 
 func (s *script) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{
@@ -426,7 +437,7 @@ func TestSlotComesBackAfterAPanic(t *testing.T) {
 					_, _ = tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
 				}()
 				<-done
-				for st := range hosts.Hosts() {
+				for st := range hosts.List(t.Context()) {
 					if st.InFlight != 0 {
 						b.Errorf("a slot is lost: %+v", st)
 					}

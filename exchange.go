@@ -34,8 +34,7 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 		outcome.Err = cause
 	}
 	trip.latency = outcome.Latency
-	trip.lease.Observe(outcome)
-	effect, set := trip.effect(), now
+	effect, set := trip.lease.Observe(outcome), now
 	if effect.Blocked {
 		set = time.Now() // a start just before Observe was no start into the block
 	}
@@ -49,7 +48,7 @@ func (trip *trip) learn(resp *http.Response, err error) error {
 	lease.Release()
 	if !trip.silent {
 		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.seq, trip.start, trip.latency, trip.latency, err.Error()
+		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.start, trip.latency, trip.latency, err.Error()
 		trip.record(&d)
 	}
 	return trip.fail(StageSend, time.Time{}, err)
@@ -65,24 +64,9 @@ func retryAfter(resp *http.Response) time.Duration {
 	return d
 }
 
-// effect is what Observe did, as far as the limiter tells and somebody wants to know.
-func (trip *trip) effect() hostlimit.Effect {
-	if trip.silent {
-		return hostlimit.Effect{}
-	}
-	return effectOf(trip.lease)
-}
-
-func effectOf(lease hostlimit.Lease) hostlimit.Effect {
-	if l, ok := lease.(interface{ Effect() hostlimit.Effect }); ok {
-		return l.Effect()
-	}
-	return hostlimit.Effect{}
-}
-
 // recordEffect reports what the outcome did to the host.
 func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effect, now time.Time) {
-	if !effect.Blocked && !effect.Cleared {
+	if trip.silent || !effect.Blocked && !effect.Cleared {
 		return
 	}
 	d := trip.decision(evidence.HostBlocked, now)

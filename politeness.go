@@ -106,7 +106,7 @@ type Transport struct {
 	hostKey    func(*url.URL) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
-	maxWait    time.Duration      // of hosts; 0: unlimited, or unknown
+	maxWait    time.Duration      // of hosts; 0: unlimited
 	budget     budget.Budget      // nil: unlimited
 	metered    bool               // the budget may have limits that are spent while a request waits: time, bytes
 	timed      bool               // one of them may be time
@@ -158,19 +158,19 @@ func New(cfg Config) (*Transport, error) {
 	var err error
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
-	t.metered, t.timed = cfg.Budget != nil, cfg.Budget != nil
-	if b, ok := cfg.Budget.(interface{ Limits() budget.Limits }); ok {
-		add("Budget", b.Limits().Validate())
-		t.timed = b.Limits().Duration != 0
-		t.metered = t.timed || b.Limits().Bytes != 0
+	if cfg.Budget != nil {
+		limits := cfg.Budget.Limits()
+		add("Budget", limits.Validate())
+		t.timed = limits.Duration != 0
+		t.metered = t.timed || limits.Bytes != 0
 	}
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})
 		add("Hosts", err)
 	}
 	_, quick := t.budget.(*budget.Memory)
-	if m, ok := t.hosts.(*hostlimit.Memory); ok { // itself: what wraps one may do more
-		t.maxWait = m.Config().MaxWait
+	if t.hosts != nil {
+		t.maxWait = t.hosts.Config().MaxWait
 	}
 	t.slow = cfg.HostKey != nil || cfg.Refuse != nil || t.budget != nil && !quick
 	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
@@ -294,6 +294,9 @@ func (trip *trip) try() (*http.Response, error) {
 			return nil, err
 		}
 		overtaken = trip.overtaken() // robots.txt may have changed meanwhile
+	}
+	if err := trip.depart(); err != nil {
+		return nil, err
 	}
 	// 5. Send. From here on the base transport closes the request's body.
 	resp, err := trip.send()

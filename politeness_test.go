@@ -143,6 +143,8 @@ func (l *lazyLimiter) memory() *hostlimit.Memory {
 	return l.Memory
 }
 
+func (l *lazyLimiter) Config() hostlimit.Config { return l.cfg }
+
 func (l *lazyLimiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	return l.memory().Acquire(ctx, key, floor)
 }

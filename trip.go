@@ -35,8 +35,8 @@ type trip struct {
 	floor   time.Duration
 
 	lease   hostlimit.Lease // held while not nil
-	seq     uint64          // of the lease's start on its host
-	start   time.Time       // when the request of this attempt went out
+	grant   hostlimit.Grant // of its start
+	start   time.Time       // when the request of this attempt went out; until then, when its turn was had
 	latency time.Duration   // from start to the response's headers
 	page    bool            // a page of the budget is reserved, and not yet spent
 	spent   bool            // the page of this navigation is spent

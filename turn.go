@@ -27,7 +27,7 @@ func (trip *trip) waitTurn() error {
 	if err != nil {
 		return trip.noTurn(err)
 	}
-	trip.take(lease)
+	trip.lease, trip.start = lease, time.Now()
 	if trip.metered() && trip.waited(trip.start) {
 		// What could be foreseen of the wait was its least length.
 		return trip.checkBudget(trip.start)
@@ -51,14 +51,21 @@ func (trip *trip) foresee() error {
 	return trip.checkBudget(next)
 }
 
-// take takes a turn that was had.
-func (trip *trip) take(lease hostlimit.Lease) {
-	trip.lease = lease
-	g := trip.grant()
-	trip.seq, trip.start = g.Seq, g.Start
-	if g.Start.IsZero() { // a limiter that doesn't tell
-		trip.start = time.Now()
+// depart makes the turn that is held a start: the request is sent right after it.
+func (trip *trip) depart() error {
+	ctx, sent := trip.req.Context(), func() {}
+	if trip.exempt {
+		ctx, sent = robotscache.Queue(ctx)
 	}
+	grant, err := trip.lease.Start(ctx)
+	sent()
+	if err != nil {
+		trip.lease.Release()
+		trip.lease = nil
+		return trip.noTurn(err)
+	}
+	trip.grant, trip.start = grant, grant.Start
+	return nil
 }
 
 // waited reports whether a start comes noticeably later than the verdict: what was
@@ -81,29 +88,16 @@ func (trip *trip) noTurn(err error) error {
 	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
 }
 
-// grant tells how the turn that is held came about, as far as the limiter does.
-func (trip *trip) grant() hostlimit.Grant {
-	if g, ok := trip.lease.(interface{ Grant() hostlimit.Grant }); ok {
-		return g.Grant()
-	}
-	return hostlimit.Grant{}
-}
-
-// recordStart reports the turn that is held. It is called once the request is out:
+// recordStart reports the start. It is called once the request is out:
 // a slow sink between the stamp and the sending would bring two sends closer
 // together than their stamps are.
 func (trip *trip) recordStart() {
 	if trip.silent {
 		return
 	}
-	g := trip.grant()
-	for range g.Expired {
-		trip.recordLeak(trip.host)
-	}
-	if lease, ok := trip.lease.(interface{ TakenBack() []string }); ok {
-		for _, host := range lease.TakenBack() {
-			trip.recordLeak(host)
-		}
+	g := &trip.grant
+	for _, host := range g.TakenBack {
+		trip.recordLeak(host)
 	}
 	var d evidence.Decision
 	trip.describe(&d, evidence.Started, trip.start)
@@ -124,17 +118,13 @@ func (trip *trip) recordLeak(host string) {
 	trip.record(&d)
 }
 
-// leave gives a turn back that led to no exchange worth learning from.
+// leave gives back a turn that led to no start: the host is owed nothing for it.
 func (trip *trip) leave(why string) {
-	lease := trip.lease
-	defer lease.Release() // whatever a sink does
-	trip.recordStart()
+	trip.lease.Release()
 	trip.lease = nil
-	now := time.Now() // before the slot is somebody else's
-	lease.Release()
 	if !trip.silent {
-		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Duration, d.Reason = trip.seq, trip.start, now.Sub(trip.start), why
+		d := trip.decision(evidence.Failed, time.Now())
+		d.Reason = why
 		trip.record(&d)
 	}
 }

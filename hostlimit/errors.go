@@ -22,7 +22,12 @@ type Error struct {
 	Err     error     // what was the limit; wraps ErrBusy or ErrBlocked
 }
 
-func (e *Error) Error() string { return "hostlimit: " + e.Key + ": " + e.Err.Error() }
+func (e *Error) Error() string {
+	if e.Key == "" { // of a lease that was released
+		return "hostlimit: " + e.Err.Error()
+	}
+	return "hostlimit: " + e.Key + ": " + e.Err.Error()
+}
 
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
@@ -38,6 +43,7 @@ func (r *reason) Unwrap() []error { return r.kinds }
 
 var (
 	errSlotTimeout    error = &reason{"timeout waiting for host concurrency slot", []error{ErrBusy}}
+	errEnded          error = &reason{"the lease was released, or taken back after LeaseTTL", []error{ErrBusy}}
 	errMaxWait        error = &reason{"the wait for a turn would exceed MaxWait", []error{ErrBusy}}
 	errMaxWaitBlocked error = &reason{"host blocked for longer than MaxWait", []error{ErrBlocked}}
 	errLate           error = &reason{"no turn before the context's deadline", []error{ErrBusy, context.DeadlineExceeded}}

@@ -7,8 +7,12 @@ import (
 )
 
 // Times inside the package are nanoseconds since the Memory was first used, by the
-// monotonic clock. Never is later than all of them.
+// monotonic clock. never is later than all of them.
 const never int64 = math.MaxInt64
+
+// late is how much later than planned a start may be before the queue is searched for
+// requests that it makes too late.
+const late = int64(time.Millisecond)
 
 // add adds a time to come to t, and stops at never.
 func add(t, d int64) int64 {
@@ -22,7 +26,7 @@ func add(t, d int64) int64 {
 // the cache, without a pointer for the garbage collector to follow. Its methods
 // are the pure steps of the package: they neither wait nor look at a clock.
 type host struct {
-	last     int64  // when the last request started; only if seq > 0
+	last     int64  // when the last request started, or is booked to; only if source isn't noStart
 	gap      int64  // delay in force since then
 	until    int64  // end of the block; only if refusals > 0
 	blockOrd uint64 // shard.starts when the block was set: later starts came after it
@@ -34,20 +38,21 @@ type host struct {
 	refusals uint8  // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
 	cause    cause  // of the last refusal; only if refusals > 0
 	expired  uint8  // leases taken back and not reported yet
-	source   source // what decided gap
+	source   source // what decided gap; noStart: nothing is owed to a start
 }
 
 // A source is the part of the delay that was the longest.
 type source uint8
 
 const (
-	byRandom source = iota
+	noStart source = iota
+	byRandom
 	byFloor
 	byAdaptive
 )
 
 func (s source) String() string {
-	return [...]string{"random", "crawl-delay", "adaptive"}[s]
+	return [...]string{"", "random", "crawl-delay", "adaptive"}[s]
 }
 
 // A cause is what refused, in a byte: a status from 400 to 599 as status - 398.
@@ -80,7 +85,7 @@ func (c cause) String() string {
 
 // earliest is when the gap to the start before is over for a request with this floor.
 func (h *host) earliest(floor int64) int64 {
-	if h.seq == 0 {
+	if h.source == noStart {
 		return 0
 	}
 	return add(h.last, max(h.gap, floor))
@@ -96,16 +101,20 @@ func (h *host) first(now, floor int64) int64 {
 	return t
 }
 
-// start stamps a request that starts now.
-func (h *host) start(now, floor, random int64) {
-	h.seq++
-	h.last = now
-	h.gap, h.source = random, byRandom
-	if h.adaptive > h.gap {
-		h.gap, h.source = h.adaptive, byAdaptive
+// book books a start at t, with a delay drawn at random.
+func (h *host) book(t, floor, random int64) {
+	if floor > max(random, h.adaptive) {
+		h.pace(t, floor, byFloor)
+	} else {
+		h.pace(t, random, byRandom)
 	}
-	if floor > h.gap {
-		h.gap, h.source = floor, byFloor
+}
+
+// pace makes t the start from which the gap to the next one counts.
+func (h *host) pace(t, gap int64, by source) {
+	h.last, h.gap, h.source = t, gap, by
+	if by != noStart && h.adaptive > gap {
+		h.gap, h.source = h.adaptive, byAdaptive
 	}
 }
 
@@ -118,7 +127,7 @@ func (h *host) adapt(lim *limits, o Outcome) bool {
 		return false
 	}
 	h.adaptive = d
-	if d <= h.gap || h.seq == 0 {
+	if d <= h.gap || h.source == noStart {
 		return false
 	}
 	h.gap, h.source = d, byAdaptive

@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"context"
 	"iter"
 	"time"
 )
@@ -20,18 +21,21 @@ type HostState struct {
 	Probing      bool      // a first request after a block is in flight
 
 	Delay       time.Duration // delay in force since the last start, or the floor of the head of the queue where that is longer
-	DelaySource string        // what decided it: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
+	DelaySource string        // what decided it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
 	Adaptive    time.Duration // delay by response times; 0 without Delay.Adaptive
 }
 
-// Hosts returns the keys that are known, in no order. Each state is true for
-// itself; the keys go on while they are listed.
-func (m *Memory) Hosts() iter.Seq[HostState] {
-	return func(yield func(HostState) bool) {
+// List implements Controller. Its only error is that of ctx.
+func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
+	return func(yield func(HostState, error) bool) {
 		var batch [slabSize]HostState
 		for s := range m.shards {
 			sh := &m.shards[s]
 			for from := uint32(0); ; from += slabSize {
+				if err := ctx.Err(); err != nil {
+					yield(HostState{}, err)
+					return
+				}
 				n, more := sh.states(from, &batch)
 				for i := range batch[:n] {
 					st := &batch[i]
@@ -40,7 +44,7 @@ func (m *Memory) Hosts() iter.Seq[HostState] {
 						lim = m.limits // Acquire reports it
 					}
 					st.Slots = lim.slots
-					if !yield(*st) {
+					if !yield(*st, nil) {
 						return
 					}
 				}

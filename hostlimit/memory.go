@@ -31,7 +31,10 @@ type Memory struct {
 	compiled   map[Limits]*limits
 }
 
-var _ Limiter = (*Memory)(nil)
+var (
+	_ Limiter    = (*Memory)(nil)
+	_ Controller = (*Memory)(nil)
+)
 
 // New returns a Memory with the rules of c. The error names every field that is
 // wrong.
@@ -51,12 +54,12 @@ func New(c Config) (*Memory, error) {
 	}
 	m.hostsPerShard = r.maxHosts / n
 	if r.maxInFlight > 0 {
-		m.places = &places{max: r.maxInFlight, ttl: r.leaseTTL}
+		m.places = &places{max: r.maxInFlight, ttl: r.leaseTTL, flying: flights{all: true}}
 	}
 	return m, nil
 }
 
-// Config returns what m was made of, to make another one like it.
+// Config implements Limiter: it returns what m was made of, to make another one like it.
 func (m *Memory) Config() Config { return m.config }
 
 // now counts from the first use: a Memory that was made outside of a synctest
@@ -95,19 +98,13 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	b := sh.busyOf(i, h)
 	b.refresh(h, now)
 	if b.head == nil {
-		if why, _ := b.hold(h, lim, least, now); why == free {
-			l := b.start(h, lim, least, now)
+		if why, _ := b.hold(h, lim, least, now, nil); why == free {
+			l := b.lend(h, lim, least, now)
 			sh.mu.Unlock()
 			return l, nil
 		}
 	}
-	w := &waiter{lim: lim, floor: least, arrived: now, latest: add(now, m.maxWait), giveUp: add(now, m.maxWait)}
-	if t, ok := ctx.Deadline(); ok {
-		// A start at the very deadline is of no use.
-		if last := add(now, int64(time.Until(t))-1); last < w.latest {
-			w.latest, w.byContext = last, true
-		}
-	}
+	w := m.newWaiter(ctx, lim, least, now)
 	if bound := b.bound(h, now, lim, least); bound > w.latest {
 		err := m.refusal(key, bound, tooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
 		if b.head == nil {
@@ -118,26 +115,26 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 		m.handOut()
 		return nil, err
 	}
-	w.wake = make(chan struct{}, 1)
 	b.join(w, now)
 	sh.mu.Unlock()
-	return m.wait(ctx, sh, w)
+	l, err := m.wait(ctx, sh, w)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
-// wait waits until w starts or is refused. Only the head of a queue has a timer; the
-// others are woken when they become the head.
-func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (Lease, error) {
+// wait waits until the wait of w is over or refused, and returns its lease. Only the
+// head of a queue has a timer; the others are woken when they become the head.
+func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (*lease, error) {
 	var timer *time.Timer
 	for {
-		l, d, err := m.look(ctx, sh, w)
-		if l != nil || err != nil {
+		over, d, err := m.look(ctx, sh, w)
+		if over || err != nil {
 			if timer != nil {
 				timer.Stop()
 			}
-			if err != nil {
-				return nil, err
-			}
-			return l, nil
+			return w.lease, err
 		}
 		var alarm <-chan time.Time
 		if d >= 0 {
@@ -156,9 +153,9 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (Lease, error) 
 	}
 }
 
-// look is one look of w at its queue. Without a lease or an error, w should look again
-// when it is woken, and after d unless that is negative.
-func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d time.Duration, err error) {
+// look is one look of w at its queue. If its wait isn't over, w should look again when
+// it is woken, and after d unless that is negative.
+func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d time.Duration, err error) {
 	if m.places != nil {
 		m.sweep()
 		defer m.handOut()
@@ -167,7 +164,7 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d ti
 	defer sh.mu.Unlock()
 	b := w.b
 	if b == nil {
-		return nil, 0, w.err // refused meanwhile
+		return false, 0, w.err // refused meanwhile
 	}
 	h := sh.host(b.host)
 	now := m.now()
@@ -175,17 +172,17 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d ti
 	if err := ctx.Err(); err != nil {
 		b.leave(w)
 		sh.settle(b)
-		return nil, 0, err
+		return false, 0, err
 	}
-	l, until := b.look(h, w, now)
+	over, until := b.look(h, w, now)
 	if w.err != nil {
 		sh.settle(b)
-		return nil, 0, w.err
+		return false, 0, w.err
 	}
 	if until == never {
-		return l, -1, nil
+		return over, -1, nil
 	}
-	return l, time.Duration(until - now), nil
+	return over, time.Duration(until - now), nil
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays

@@ -38,7 +38,7 @@ type shard struct {
 	busy     []*busy
 	freeBusy []uint32 // places in busy that are free
 	chunk    []lease  // leases to hand out
-	starts   uint64   // requests ever started: gives starts an order
+	starts   uint64   // bookings and starts ever made: gives starts an order
 
 	_ [64]byte // keeps the mutexes of neighbours on different cache lines
 }
@@ -205,6 +205,10 @@ func (sh *shard) busyOf(i uint32, h *host) *busy {
 	}
 	b := sh.busy[at]
 	b.host, b.used, b.full = i, true, never
+	b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
+	if h.source == noStart {
+		b.past.stamp = void
+	}
 	h.busy = at + 1
 	return b
 }
@@ -220,5 +224,5 @@ func (sh *shard) settle(b *busy) {
 	h := sh.host(b.host)
 	sh.freeBusy = append(sh.freeBusy, h.busy-1)
 	h.busy = 0
-	b.used, b.inLine, b.probe = false, false, nil
+	b.used, b.inLine, b.probe, b.last = false, false, nil, nil
 }

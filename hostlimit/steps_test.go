@@ -57,7 +57,7 @@ func FuzzHost(f *testing.F) {
 		if h.earliest(floor) != 0 || h.owes(now, 0) {
 			t.Fatalf("a new host owes: %+v", h)
 		}
-		h.start(now, floor, random)
+		h.book(now, floor, random)
 		if e := h.earliest(0); e < now || e < add(now, max(floor, random)) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}

@@ -20,11 +20,6 @@
 // scenario. A Limiter that waits on channels and timers only can run in virtual
 // time as well, see [RunIn].
 //
-// Beside the two methods of Limiter, the leases must have
-//
-//	Grant() hostlimit.Grant   // complete once Acquire has returned
-//	Effect() hostlimit.Effect // complete once Observe, and for Expired once Release, has returned
-//
 // Grant.Start is compared with time.Now, so it is to be a stamp of this process,
 // or of a clock that is as good.
 package hostlimittest
