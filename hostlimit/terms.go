@@ -87,5 +87,8 @@ func (k KeyTerms) Adapt(old time.Duration, o Outcome) time.Duration {
 // deadline (else after MaxWait), because of a block (else because others are ahead).
 func TooLate(byContext, blocked bool) error { return tooLate(byContext, blocked) }
 
+// Ended returns the reason for refusing the Start of a lease that has ended.
+func Ended() error { return errEnded }
+
 // SlotTimedOut returns the reason for refusing a turn after SlotTimeout.
 func SlotTimedOut() error { return errSlotTimeout }

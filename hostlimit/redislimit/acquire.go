@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -69,6 +70,7 @@ type waiter struct {
 	limit     time.Duration    // latest start; 0: none
 	byContext bool             // limit is the context's deadline
 	wake      chan struct{}
+	again     *lease // of a Start that asks again; nil: none is had yet
 
 	phase   phase
 	next    time.Duration // when to act without being woken
@@ -79,6 +81,7 @@ type waiter struct {
 	misses  int           // starts that were too late, in a row
 	holds   bool          // a place in MaxInFlight
 	expired int           // leases taken back by this turn
+	called  bool          // the server was asked
 	left    bool          // gone while a call was under way
 
 	start granting // if granted
@@ -100,6 +103,15 @@ type granting struct {
 	next     int64 // earliest next start
 	asked    int64 // the guard that was asked for
 	heard    heard
+	gen      string // generation of the server that granted it
+}
+
+// holds reports whether it can be proved that now is within the window, and that nothing
+// has made it void.
+func (g *granting) holds(h *host, now time.Duration) bool {
+	p := h.p
+	return g.gen == p.gen && !p.stepped && g.heard.received > h.blocked &&
+		now >= p.clock.surely(g.at, now) && p.clock.passed(g.at, now) <= time.Duration(g.guard)*time.Microsecond
 }
 
 func newWaiter(ctx context.Context, l *Limiter, terms hostlimit.KeyTerms, floor time.Duration) *waiter {
@@ -148,6 +160,21 @@ func (w *waiter) join(h *host) {
 	h.weed()
 }
 
+// rejoin asks for the start of a lease anew. It goes before those who have none yet:
+// it holds a slot, for which they may be waiting.
+func (w *waiter) rejoin(t *lease) {
+	h := t.h
+	t.waiting = true
+	w.h, w.id, w.again, w.phase, w.next = h, t.id, t, reserved, 1
+	h.account(w.arrived, delay)
+	w.before = h.waited
+	i := 0
+	for i < len(h.waiters) && h.waiters[i].again != nil {
+		i++
+	}
+	h.waiters = slices.Insert(h.waiters, i, w)
+}
+
 // wait waits for the turn in the caller's goroutine.
 func (w *waiter) wait(ctx context.Context) (*lease, error) {
 	timer := time.NewTimer(time.Hour)
@@ -175,8 +202,10 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 				w.refuse(ctx.Err())
 			} else if w.err == nil {
 				// Let go in this very moment; the caller will not start it.
+				w.giveBack()
+				w.lease.end(w.l.now())
+				w.lease.released = true
 				w.l.mu.Unlock()
-				w.lease.undo()
 				return nil, ctx.Err()
 			}
 			w.l.mu.Unlock()
@@ -229,7 +258,7 @@ func (w *waiter) ask() {
 }
 
 func (w *waiter) question(ahead int) {
-	w.phase, w.next, w.push = asking, 0, nil
+	w.phase, w.next, w.push, w.called = asking, 0, nil, true
 	w.l.asked[w.id] = w
 	wait := int64(-1)
 	if w.limit > 0 {
@@ -239,9 +268,13 @@ func (w *waiter) question(ahead int) {
 	if w.listens = w.l.listening; w.listens {
 		listens = 1
 	}
+	started := 0
+	if w.again != nil && w.again.started {
+		started = 1
+	}
 	w.h.p.add(op{
 		name: "take", h: w.h, misses: w.misses, done: w.answered,
-		args: []any{w.id, w.terms.Slots(), wait, ahead, micros(w.least), listens},
+		args: []any{w.id, w.terms.Slots(), wait, ahead, micros(w.least), listens, started},
 	})
 }
 
@@ -282,7 +315,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
 			seq: uint64(number(reply[4])), slots: int(number(reply[5])), probe: number(reply[6]) == 1,
 			refusals: int(number(reply[8])), adaptive: duration(reply[9]), next: number(reply[10]), asked: number(reply[11]),
-			heard: at,
+			heard: at, gen: w.h.p.gen,
 		}
 		w.expired += int(number(reply[7]))
 		w.h.account(now, w.h.blame)
@@ -404,24 +437,26 @@ func (w *waiter) try(now time.Duration) {
 	}
 }
 
-// begin lets the request go.
+// begin ends the wait: the caller has the lease, and until the end of its window to
+// start the request.
 func (w *waiter) begin(now time.Duration) {
-	h, g := w.h, &w.start
+	h := w.h
 	h.account(now, h.blame)
-	h.started = true
-	h.last = max(h.last, now)
-	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
-	h.refusals = g.refusals
-	w.lease = &lease{
-		l: w.l, h: h, id: w.id, terms: w.terms, gone: g.heard.server, refusals: g.refusals, probe: g.probe,
-		adaptive: g.adaptive, began: now, renewed: now, holds: w.holds,
-		grant: hostlimit.Grant{
-			Seq: g.seq, Start: w.l.base.Add(now), Delay: g.delay, Slot: g.slots, Slots: w.terms.Slots(),
-			Probe: g.probe, Expired: w.expired,
-			WaitSlot: h.waited[slot] - w.before[slot], WaitDelay: h.waited[delay] - w.before[delay], WaitBlock: h.waited[block] - w.before[block],
-		},
+	h.refusals = w.start.refusals
+	t := w.again
+	if t == nil {
+		t = &lease{l: w.l, h: h, id: w.id, terms: w.terms, holds: w.holds, began: now, renewed: now}
+		h.leases[w.id] = t
 	}
-	h.leases[w.id] = w.lease
+	t.granted = w.start
+	t.found += w.expired
+	for why := range t.waited {
+		t.waited[why] += h.waited[why] - w.before[why]
+	}
+	if w.again != nil {
+		t.stamp(now)
+	}
+	w.lease = t
 	w.phase = done
 	h.leave(w)
 }
@@ -451,5 +486,9 @@ func (w *waiter) refuse(err error) {
 
 // giveBack tells the server that the request will not start.
 func (w *waiter) giveBack() {
-	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.terms.Slots(), 1}, owed: true})
+	undone := 1
+	if w.again != nil && w.again.started && !w.called {
+		undone = 0 // what the server knows of is a start that was one
+	}
+	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.terms.Slots(), undone}, owed: true})
 }

@@ -143,7 +143,7 @@ func (h *host) restore(now time.Duration) {
 	}
 	args := []any{micros(max(h.next-now, 0)), last, micros(max(h.until-now, 0)), h.refusals}
 	for id, lease := range h.leases {
-		if left := lease.renewed + h.l.terms.LeaseTTL() - now; left > 0 {
+		if left := lease.renewed + h.l.terms.LeaseTTL() - now; left > 0 && !lease.waiting {
 			lease.alone = false
 			args = append(args, id, micros(left))
 		}

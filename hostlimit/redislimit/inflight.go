@@ -6,7 +6,7 @@ package redislimit
 func (w *waiter) takePlace() bool {
 	l := w.l
 	limit := l.terms.MaxInFlight()
-	if limit == 0 || w.holds {
+	if limit == 0 || w.holds || w.again != nil {
 		return true
 	}
 	if l.inFlight < limit && len(l.pending) == 0 {
@@ -24,7 +24,8 @@ func (w *waiter) takePlace() bool {
 	return false
 }
 
-// freePlace gives the waiter's place back, or its place in the line for one.
+// freePlace gives the waiter's place back, or its place in the line for one. That of a
+// lease which asks again stays the lease's.
 func (w *waiter) freePlace() {
 	for i, p := range w.l.pending {
 		if p == w {

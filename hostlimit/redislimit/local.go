@@ -126,48 +126,48 @@ func (h *host) probed() {
 // lendLocal books a turn that this process gave itself, so that the server hears
 // of it when it is back.
 func (l *Limiter) lendLocal(h *host, terms hostlimit.KeyTerms, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
-	grant := hostlimit.Grant{Start: time.Now()}
-	if g, ok := inner.(interface{ Grant() hostlimit.Grant }); ok {
-		grant = g.Grant()
-	}
-	grant.WaitDelay += waited
-	grant.Probe = grant.Probe || probe
 	now := l.now()
-	t := &lease{l: l, h: h, id: l.newID(grant.Delay, 0), terms: terms, alone: true, began: now, renewed: now, grant: grant}
+	t := &lease{l: l, h: h, id: l.newID(0, 0), terms: terms, alone: true, began: now, renewed: now}
 	h.leases[t.id] = t
-	h.started, h.last = true, now
-	return &localLease{lease: t, inner: inner, probe: probe}
+	return &localLease{lease: t, inner: inner, waited: waited, first: probe, probe: probe}
 }
 
 // A localLease is a turn of a process without its server.
 type localLease struct {
-	lease *lease
-	inner hostlimit.Lease
-	probe bool // guarded by mu: others wait for its answer
+	lease  *lease
+	inner  hostlimit.Lease
+	waited time.Duration // before it was the turn of inner
+	first  bool          // after a block
+	probe  bool          // guarded by mu: others wait for its answer
 }
 
-// Grant tells how the turn came about.
-func (t *localLease) Grant() hostlimit.Grant { return t.lease.grant }
-
-// Effect tells what Observe and Release did.
-func (t *localLease) Effect() hostlimit.Effect {
-	if e, ok := t.inner.(interface{ Effect() hostlimit.Effect }); ok {
-		return e.Effect()
+// Start implements [hostlimit.Lease].
+func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
+	g, err := t.inner.Start(ctx)
+	if err != nil {
+		return g, err
 	}
-	return hostlimit.Effect{}
+	l, h := t.lease.l, t.lease.h
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
+	h.started, h.last = true, now
+	g.WaitDelay += t.waited
+	g.Probe = g.Probe || t.first
+	return g, nil
 }
 
 // Observe implements [hostlimit.Lease]. What it learns is told to the server later.
-func (t *localLease) Observe(o hostlimit.Outcome) {
-	t.inner.Observe(o)
-	e := t.Effect()
+func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
+	e := t.inner.Observe(o)
 	_, ok := t.lease.l.terms.Meaning(o)
 	l, h := t.lease.l, t.lease.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case t.lease.observed || t.lease.released:
-		return
+		return e
 	case e.Blocked:
 		h.refused(l.now(), l.now()+time.Until(e.Until), max(h.refusals+1, e.Refusals))
 	case ok && t.lease.began > h.blocked:
@@ -175,6 +175,7 @@ func (t *localLease) Observe(o hostlimit.Outcome) {
 	}
 	t.lease.observed = true
 	t.answered()
+	return e
 }
 
 // answered ends a probe.
@@ -185,17 +186,21 @@ func (t *localLease) answered() {
 	}
 }
 
+// Renew implements [hostlimit.Lease].
+func (t *localLease) Renew() {
+	t.inner.Renew()
+	t.lease.Renew()
+}
+
 // Release implements [hostlimit.Lease].
-func (t *localLease) Release() {
-	t.inner.Release()
+func (t *localLease) Release() (expired bool) {
+	expired = t.inner.Release()
 	t.lease.l.mu.Lock()
 	t.answered()
 	t.lease.l.mu.Unlock()
 	t.lease.Release()
+	return expired
 }
-
-// Renew implements [Lease].
-func (t *localLease) Renew() { t.lease.Renew() }
 
 // nextLocal is Next while the server is away.
 func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {

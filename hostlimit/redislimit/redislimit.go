@@ -35,8 +35,7 @@
 // the next start on a host may come early by what is left of the delay after its last
 // one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
 //
-// A killed process holds its slots until LeaseTTL. Bodies that take longer to
-// read than that must be renewed, see [Lease.Renew].
+// A killed process holds its slots until LeaseTTL.
 //
 // The server should run with maxmemory-policy noeviction: an evicted key is a
 // forgotten debt. Every key has an expiry later than what it owes.
@@ -124,6 +123,7 @@ type Limiter struct {
 	prefix    string
 	server    string
 	cluster   bool
+	limits    hostlimit.Config
 	terms     *hostlimit.Terms
 	onFailure func(Event)
 	alone     bool             // FailLocal
@@ -204,6 +204,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		prefix:     c.Prefix,
 		server:     server,
 		cluster:    cluster,
+		limits:     c.Limits,
 		terms:      terms,
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
@@ -257,6 +258,9 @@ func (l *Limiter) Close() error {
 	}
 	return nil
 }
+
+// Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
+func (l *Limiter) Config() hostlimit.Config { return l.limits }
 
 // now is the time on this process's monotonic clock.
 func (l *Limiter) now() time.Duration { return time.Since(l.base) }
