@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Acquire implements [hostlimit.Limiter].
@@ -13,11 +14,11 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	terms, err := l.terms.Key(key)
+	limits, err := l.rules.Limits(key)
 	if err != nil {
 		return nil, err
 	}
-	w := newWaiter(ctx, l, terms, floor)
+	w := newWaiter(ctx, l, limits, floor)
 	l.mu.Lock()
 	switch {
 	case l.closed:
@@ -28,7 +29,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		err, alone := l.partition(key).down, l.outage != nil
 		l.mu.Unlock()
 		if alone {
-			return l.acquireLocal(ctx, terms, key, floor)
+			return l.acquireLocal(ctx, limits, key, floor)
 		}
 		return nil, unavailable(key, err)
 	}
@@ -37,7 +38,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 
 	lease, err := w.wait(ctx)
 	if err != nil && w.alone {
-		return l.acquireLocal(ctx, terms, key, floor)
+		return l.acquireLocal(ctx, limits, key, floor)
 	}
 	return lease, err
 }
@@ -62,7 +63,7 @@ type waiter struct {
 	l         *Limiter
 	h         *host
 	id        string
-	terms     hostlimit.KeyTerms
+	limits    *kit.Limits
 	floor     time.Duration
 	least     time.Duration // smallest delay that those ahead can have
 	arrived   time.Duration
@@ -114,10 +115,10 @@ func (g *granting) holds(h *host, now time.Duration) bool {
 		now >= p.clock.surely(g.at, now) && p.clock.passed(g.at, now) <= time.Duration(g.guard)*time.Microsecond
 }
 
-func newWaiter(ctx context.Context, l *Limiter, terms hostlimit.KeyTerms, floor time.Duration) *waiter {
+func newWaiter(ctx context.Context, l *Limiter, limits *kit.Limits, floor time.Duration) *waiter {
 	w := &waiter{
-		l: l, terms: terms, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
-		least: max(terms.Least(), floor),
+		l: l, limits: limits, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
+		least: max(limits.Min, floor),
 	}
 	w.limit, w.byContext = l.latest(ctx)
 	return w
@@ -127,7 +128,7 @@ func newWaiter(ctx context.Context, l *Limiter, terms hostlimit.KeyTerms, floor 
 // none, and whether that is its context's deadline.
 func (l *Limiter) latest(ctx context.Context) (limit time.Duration, byContext bool) {
 	now := l.now()
-	if d, ok := l.terms.MaxWait(); ok {
+	if d := l.rules.MaxWait; d != kit.Forever {
 		limit = now + d
 	}
 	if t, ok := ctx.Deadline(); ok {
@@ -149,7 +150,7 @@ func (w *waiter) poke() {
 // join enters the queue of this process.
 func (w *waiter) join(h *host) {
 	w.h = h
-	w.id = w.l.newID(max(w.terms.Draw(), w.floor), w.floor)
+	w.id = w.l.newID(max(w.limits.Draw(), w.floor), w.floor)
 	if len(h.waiters) == 0 {
 		h.account(w.arrived, delay)
 	} else {
@@ -241,7 +242,7 @@ func (w *waiter) act(now time.Duration) {
 
 // slotTimeout is when the wait for a slot has been too long.
 func (w *waiter) slotTimeout() time.Duration {
-	return max(w.busy, w.arrived) + w.l.terms.SlotTimeout()
+	return max(w.busy, w.arrived) + w.l.rules.SlotTimeout
 }
 
 // ask calls the server for the start. If that is about to come, the next waiter's
@@ -274,7 +275,7 @@ func (w *waiter) question(ahead int) {
 	}
 	w.h.p.add(op{
 		name: "take", h: w.h, misses: w.misses, done: w.answered,
-		args: []any{w.id, w.terms.Slots(), wait, ahead, micros(w.least), listens, started},
+		args: []any{w.id, w.limits.Slots, wait, ahead, micros(w.least), listens, started},
 	})
 }
 
@@ -357,7 +358,7 @@ func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Dura
 	if busy > 0 {
 		w.busy = max(clock.surely(busy, now), 1)
 		if w.timeup && now >= w.slotTimeout() {
-			w.refuse(&hostlimit.Error{Key: w.h.key, Err: hostlimit.SlotTimedOut()})
+			w.refuse(&hostlimit.Error{Key: w.h.key, Err: kit.ErrSlotTimeout})
 			return
 		}
 	}
@@ -445,7 +446,7 @@ func (w *waiter) begin(now time.Duration) {
 	h.refusals = w.start.refusals
 	t := w.again
 	if t == nil {
-		t = &lease{l: w.l, h: h, id: w.id, terms: w.terms, holds: w.holds, began: now, renewed: now}
+		t = &lease{l: w.l, h: h, id: w.id, limits: w.limits, holds: w.holds, began: now, renewed: now}
 		h.leases[w.id] = t
 	}
 	t.granted = w.start
@@ -463,7 +464,7 @@ func (w *waiter) begin(now time.Duration) {
 
 // late is the refusal of a turn at a time that is too late.
 func (w *waiter) late(at time.Duration, blocked bool) error {
-	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(at), Err: hostlimit.TooLate(w.byContext, blocked)}
+	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(at), Err: kit.TooLate(w.byContext, blocked)}
 }
 
 // refuse ends the wait with err, and gives back what was taken.
@@ -490,5 +491,5 @@ func (w *waiter) giveBack() {
 	if w.again != nil && w.again.started && !w.called {
 		undone = 0 // what the server knows of is a start that was one
 	}
-	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.terms.Slots(), undone}, owed: true})
+	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone}, owed: true})
 }

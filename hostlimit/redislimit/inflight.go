@@ -5,7 +5,7 @@ package redislimit
 // so that other processes can use the host meanwhile.
 func (w *waiter) takePlace() bool {
 	l := w.l
-	limit := l.terms.MaxInFlight()
+	limit := l.rules.MaxInFlight
 	if limit == 0 || w.holds || w.again != nil {
 		return true
 	}
@@ -17,7 +17,7 @@ func (w *waiter) takePlace() bool {
 	w.giveBack()
 	delete(l.asked, w.id)
 	// Another id, because nothing says that the release arrives before the next question.
-	w.id = l.newID(max(w.terms.Draw(), w.floor), w.floor)
+	w.id = l.newID(max(w.limits.Draw(), w.floor), w.floor)
 	w.phase, w.next = pending, 0
 	w.h.account(l.now(), slot)
 	l.pending = append(l.pending, w)

@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A lease is one turn that the server gave.
 type lease struct {
-	l     *Limiter
-	h     *host
-	id    string
-	terms hostlimit.KeyTerms
+	l      *Limiter
+	h      *host
+	id     string
+	limits *kit.Limits
 
 	// Guarded by l.mu.
 	granted  granting         // the last GO of the server
@@ -39,7 +40,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	switch {
 	case t.released || t.lost || h.leases[t.id] != t:
 		l.mu.Unlock()
-		return hostlimit.Grant{}, &hostlimit.Error{Key: h.key, Err: hostlimit.Ended()}
+		return hostlimit.Grant{}, &hostlimit.Error{Key: h.key, Err: kit.ErrEnded}
 	case ctx.Err() != nil:
 		l.mu.Unlock()
 		return hostlimit.Grant{}, ctx.Err()
@@ -53,7 +54,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		l.mu.Unlock()
 		return g, nil
 	}
-	w := newWaiter(ctx, l, t.terms, 0)
+	w := newWaiter(ctx, l, t.limits, 0)
 	w.rejoin(t)
 	l.mu.Unlock()
 
@@ -84,7 +85,7 @@ func (t *lease) grant() hostlimit.Grant {
 		takenBack = append(takenBack, t.h.key)
 	}
 	return hostlimit.Grant{
-		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, Slot: g.slots, Slots: t.terms.Slots(), Probe: g.probe,
+		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
 		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], TakenBack: takenBack,
 	}
 }
@@ -107,9 +108,10 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	g := t.granted
 	l.mu.Unlock()
 
-	refused, ok := l.terms.Meaning(o)
+	meaning := l.rules.Refusals.Meaning(kit.Outcome(o))
+	refused, ok := meaning == kit.Refused, meaning == kit.Success
 	adaptive := int64(-1)
-	if a := t.terms.Adapt(g.adaptive, o); a != g.adaptive {
+	if a := t.limits.Adapt(g.adaptive, kit.Outcome(o)); a != g.adaptive {
 		adaptive = micros(a)
 	}
 	failed := 0
@@ -125,7 +127,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	}
 	var more, first time.Duration
 	if refused {
-		more, first = l.terms.Stay(g.refusals+1, o.RetryAfter), l.terms.Stay(1, o.RetryAfter)
+		more, first = l.rules.Refusals.Stay(g.refusals+1, o.RetryAfter), l.rules.Refusals.Stay(1, o.RetryAfter)
 	}
 
 	l.mu.Lock()
@@ -154,7 +156,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	answered := make(chan learned, 1)
 	h.p.add(op{
 		name: "observe", h: h, owed: true,
-		args: []any{t.id, t.terms.Slots(), g.heard.server, kind, g.refusals, micros(more), micros(first), adaptive, failed},
+		args: []any{t.id, t.limits.Slots, g.heard.server, kind, g.refusals, micros(more), micros(first), adaptive, failed},
 		done: func(reply []any, at heard, err error) {
 			if err != nil {
 				return // the operation is sent again
@@ -218,7 +220,7 @@ func (t *lease) Release() (expired bool) {
 	t.released = true
 	for _, w := range h.waiters {
 		if w.again == t {
-			w.refuse(&hostlimit.Error{Key: h.key, Err: hostlimit.Ended()})
+			w.refuse(&hostlimit.Error{Key: h.key, Err: kit.ErrEnded})
 			break
 		}
 	}
@@ -232,7 +234,7 @@ func (t *lease) Release() (expired bool) {
 	if t.started {
 		undone = 0
 	}
-	h.p.add(op{name: "release", h: h, args: []any{t.id, t.terms.Slots(), undone}, owed: true})
+	h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Slots, undone}, owed: true})
 	closed := l.closed
 	l.mu.Unlock()
 	if closed {
@@ -247,7 +249,7 @@ func (t *lease) end(now time.Duration) {
 	if _, ok := h.leases[t.id]; !ok {
 		return
 	}
-	t.expired = now-t.renewed >= t.l.terms.LeaseTTL()
+	t.expired = now-t.renewed >= t.l.rules.LeaseTTL
 	delete(h.leases, t.id)
 	if len(h.leases) == 0 && h.idle != nil {
 		close(h.idle)
@@ -266,7 +268,7 @@ func (t *lease) Renew() {
 	defer l.mu.Unlock()
 	now := l.now()
 	// A quarter leaves time for the server to be away.
-	if t.released || l.closed || t.alone || now-t.renewed < l.terms.LeaseTTL()/4 || t.h.leases[t.id] != t {
+	if t.released || l.closed || t.alone || now-t.renewed < l.rules.LeaseTTL/4 || t.h.leases[t.id] != t {
 		return
 	}
 	t.renewed = now

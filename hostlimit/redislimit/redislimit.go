@@ -56,6 +56,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Config of a Limiter.
@@ -124,7 +125,7 @@ type Limiter struct {
 	server    string
 	cluster   bool
 	limits    hostlimit.Config
-	terms     *hostlimit.Terms
+	rules     *kit.Rules
 	onFailure func(Event)
 	alone     bool             // FailLocal
 	share     hostlimit.Config // of each process then
@@ -176,7 +177,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	if strings.ContainsAny(c.Prefix, "{}") {
 		bad("Prefix: %q contains a brace", c.Prefix)
 	}
-	terms, err := c.Limits.Terms()
+	compiled, err := rules(c.Limits)
 	if err != nil {
 		bad("Limits: %w", err)
 	}
@@ -188,7 +189,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	case c.Failure == FailLocal && c.Processes == 0:
 		bad("Processes: FailLocal requires the number of processes")
 	case c.Failure == FailLocal && err == nil:
-		if _, err := share(c.Limits, c.Processes).Terms(); err != nil {
+		if _, err := rules(share(c.Limits, c.Processes)); err != nil {
 			bad("Limits, divided by Processes: %w", err)
 		}
 	}
@@ -205,7 +206,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		server:     server,
 		cluster:    cluster,
 		limits:     c.Limits,
-		terms:      terms,
+		rules:      compiled,
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
