@@ -69,8 +69,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	h := sh.host(b.host)
 	now := m.now()
 	l.hear(now)
-	b.account(h, now)
-	h.forgive(now, m.rules.Refusals.Forgive)
+	b.refresh(h, now)
 	err := ctx.Err()
 	if err == nil && !b.gated() {
 		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
@@ -79,17 +78,22 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 			if now-before > late {
 				b.refuseLate(h, now)
 			}
+			if b.inLine {
+				b.head.signal() // it is paced now, and holds no place
+			}
 			g := l.grant(h)
 			sh.mu.Unlock()
+			m.handOut()
 			return g, nil
 		}
 	}
 	b.void(h, l)
+	if b.head != nil {
+		b.head.signal() // it may be earlier now
+	}
 	if err != nil {
-		if b.head != nil {
-			b.head.signal()
-		}
 		sh.mu.Unlock()
+		m.handOut()
 		return Grant{}, err
 	}
 	l.hear(never)

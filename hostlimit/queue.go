@@ -286,7 +286,7 @@ func (b *busy) void(h *host, l *lease) {
 	b.last = nil
 	last := b.past
 	for o := b.flying.oldest; o != nil; o = o.onKey.next {
-		if o.stamp > last.stamp || o.stamp == last.stamp && o.delay > last.gap {
+		if o.stamp != void && (o.stamp > last.stamp || o.stamp == last.stamp && o.delay > last.gap) {
 			b.last = o
 			last.stamp, last.gap, last.source = o.stamp, o.delay, o.source
 		}
