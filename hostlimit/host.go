@@ -24,7 +24,7 @@ func add(t, d time.Duration) time.Duration {
 	return t + d
 }
 
-// A host is what a key owes while nobody holds or wants it: 64 bytes, a line of
+// A host is what a key owes while it has neither leases nor waiters: 64 bytes, a line of
 // the cache, without a pointer for the garbage collector to follow. Its methods
 // are the pure steps of the package: they neither wait nor look at a clock.
 type host struct {
@@ -36,7 +36,7 @@ type host struct {
 	seq      uint64        // requests started
 	name     uint32        // where the key is in shard.names; next free host
 	check    uint32        // lower half of the key's hash; the upper one is in the index
-	busy     uint32        // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
+	busy     uint32        // 1 + index in shard.busy; 0: no leases and no waiters; unused: no host
 	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
 	cause    cause         // of the last refusal; only if refusals > 0
 	expired  uint8         // leases taken back and not reported yet

@@ -15,8 +15,7 @@ const leaseSize = int(unsafe.Sizeof(lease{}))
 const void time.Duration = -1
 
 // A lease is one turn. Leases are allocated many at a time and never used
-// again, so a call that comes too late, or twice, has nobody else's turn to
-// touch.
+// again, so that a call that comes too late, or twice, touches no other turn.
 type lease struct {
 	sh    *shard
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
@@ -181,8 +180,8 @@ func (l *lease) Observe(o Outcome) Effect {
 	return e
 }
 
-// find returns the state of l's key. An expired lease has lost its place and must
-// look the key up; if create, it is made when it is gone.
+// find returns the state of l's key, which an expired lease has to look up. A state
+// that has been forgotten meanwhile is made anew if create, and is nil otherwise.
 func (l *lease) find(create bool) (*host, *busy) {
 	sh := l.sh
 	if l.b != nil {

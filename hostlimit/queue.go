@@ -7,7 +7,36 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
-// busy is the live state of a key that somebody holds or wants. Everything in
+// A request of a key goes through these states. Everything happens in the goroutine of
+// its caller, under the mutex of the shard.
+//
+//	state     event                       next      why
+//	-         Acquire, hold says free     had       nothing is in the way: one lock, no wait
+//	-         Acquire, known to be late   refused   a start that comes too late is no use
+//	-         Acquire                     queued    behind all that wait already
+//	queued    at the head, free           had       lend books the present moment: the gap counts from it
+//	queued    too late, MaxWait           refused   refuse tells when to come back, where that is known
+//	queued    SlotTimeout at the head     refused   every slot has been held for too long
+//	queued    context done                gone      its place is closed up, those behind count anew
+//	had       Start, hold says free       started   stamp moves the booking to the present moment
+//	had       Start                       gated     void: another start or a block came between
+//	started   Start                       started   or gated, as from had: the stamp before is void
+//	gated     at the head, free           started   leases are ahead of the queue: they hold slots
+//	gated     too late, context done      had       without a stamp, so that it owes nothing
+//	had       Release, LeaseTTL           gone      void: the booking is undone
+//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for
+//
+// And the key itself, of which host.refusals, host.until and busy.probe tell:
+//
+//	open      refusal                     blocked   until Retry-After, or as the policy says
+//	blocked   until is over               waiting   for a request to probe
+//	waiting   lend, stamp                 probed    one request is let go, the others wait for its answer
+//	waiting   quiet for long (Forgive)    open      the refusals are too long ago to count
+//	probed    success                     open      everybody goes on
+//	probed    refusal                     blocked   for longer: one more refusal in a row
+//	probed    any other end, void         waiting   the next request probes
+
+// busy is the live state of a key that has leases or waiters. Everything in
 // it but the last four fields is guarded by the shard's mutex.
 type busy struct {
 	sh   *shard
@@ -200,16 +229,16 @@ func (b *busy) refresh(h *host, now time.Duration) {
 	b.expire(h, now)
 }
 
-// A hold is what keeps the head of a queue from starting.
+// A hold is what keeps a request from starting.
 type hold uint8
 
 const (
-	free hold = iota
-	blocked
-	probing
-	slots
-	delay
-	line
+	free    hold = iota
+	blocked      // by a refusal
+	probing      // a probe has no answer yet
+	slots        // every slot is held
+	delay        // the gap to the last start isn't over
+	line         // every place of MaxInFlight is held
 )
 
 // hold reports what keeps a request from starting now, and when that ends at the
@@ -322,8 +351,8 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 	}
 	ready := w.lease == nil && b.inFlight < w.lim.Slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
 	if p := b.sh.m.places; p != nil && ready {
-		// Stand in line now: whoever is handed the place of l and comes back for
-		// another may wake first.
+		// The key stands in line now: another one that is handed the place of l and comes
+		// back for a further place may wake first.
 		p.join(b)
 		b.inLine = true
 	}
@@ -343,7 +372,7 @@ func (b *busy) expire(h *host, now time.Duration) {
 }
 
 // refuseLate refuses, after what moved the next start (a block, a higher delay, a
-// drawn one), everybody who then can't start in time.
+// drawn one, a start that came late), all waiters that then can't start in time.
 func (b *busy) refuseLate(h *host, now time.Duration) {
 	if b.dated == 0 {
 		return // a queue may be long
@@ -401,7 +430,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	if why == line {
 		b.inLine = true
 	} else {
-		b.leaveLine() // who is paced or blocked holds no place
+		b.leaveLine() // a key that is paced or blocked holds no place
 	}
 	if b.inFlight >= w.lim.Slots {
 		if b.full == never { // Override has just lowered the number of slots

@@ -141,7 +141,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		return effect
 	}
 	if refused && t.began > h.blocked {
-		// Those of this process who were let go already ask again.
+		// Waiters of this process that were let go already ask again.
 		h.blocked = now
 		for _, w := range h.waiters {
 			if w.phase == granted {
@@ -176,7 +176,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	defer timer.Stop()
 	select {
 	case a := <-answered:
-		// Those who were let go just before the block start within their window or not at all.
+		// Requests that were let go just before the block start within their window or not at all.
 		effect = a.effect
 		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C
