@@ -103,19 +103,35 @@ func (h *host) first(now, floor time.Duration) time.Duration {
 	return t
 }
 
-// book books a start at t, with a delay drawn at random.
+// A stamp is a start, or a booking of one, and the gap that is owed to it.
+type stamp struct {
+	at, gap time.Duration // at is void where there is none any more
+	by      source        // what decided gap; noStart: there never was one
+}
+
+const void time.Duration = -1
+
+// after reports whether it is s that the next start keeps its distance from, and not o.
+func (s stamp) after(o stamp) bool {
+	return s.by != noStart && s.at != void && (o.by == noStart || s.at > o.at || s.at == o.at && s.gap > o.gap)
+}
+
+// stamp returns the last start.
+func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
+
+// book makes a start at t the last one, with a delay drawn at random.
 func (h *host) book(t, floor, random time.Duration) {
 	if floor > max(random, h.adaptive) {
-		h.pace(t, floor, byFloor)
+		h.pace(stamp{t, floor, byFloor})
 	} else {
-		h.pace(t, random, byRandom)
+		h.pace(stamp{t, random, byRandom})
 	}
 }
 
-// pace makes t the start from which the gap to the next one counts.
-func (h *host) pace(t, gap time.Duration, by source) {
-	h.last, h.gap, h.source = t, gap, by
-	if by != noStart && h.adaptive > gap {
+// pace makes s the last start.
+func (h *host) pace(s stamp) {
+	h.last, h.gap, h.source = s.at, s.gap, s.by
+	if s.by != noStart && h.adaptive > s.gap {
 		h.gap, h.source = h.adaptive, byAdaptive
 	}
 }

@@ -11,9 +11,6 @@ import (
 
 const leaseSize = int(unsafe.Sizeof(lease{}))
 
-// void is the stamp of a lease that has none: it owes no gap to anybody.
-const void time.Duration = -1
-
 // A lease is one turn. Leases are allocated many at a time and never used
 // again, so that a call that comes too late, or twice, touches no other turn.
 type lease struct {
@@ -29,14 +26,12 @@ type lease struct {
 
 	ord       uint64 // order of starts in the shard
 	seq       uint64
-	stamp     time.Duration // of the start, until then of the booking; void: none
-	delay     time.Duration
+	stamp     stamp // of the start, until then of the booking
 	waitSlot  time.Duration
 	waitDelay time.Duration
 	waitBlock time.Duration
 	slot      int32
 	slots     int32
-	source    source // what decided delay
 	probe     bool
 	started   bool // seq and stamp are those of a Start
 	observed  bool
@@ -73,7 +68,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	if err == nil && !b.gated() {
 		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
 			before := h.last
-			b.stamp(h, l, now)
+			b.start(h, l, now)
 			if now-before > late {
 				b.refuseLate(h, now)
 			}
@@ -116,11 +111,11 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 func (l *lease) grant(h *host) Grant {
 	return Grant{
 		Seq:       l.seq,
-		Start:     l.sh.m.at(l.stamp),
+		Start:     l.sh.m.at(l.stamp.at),
 		WaitSlot:  l.waitSlot,
 		WaitDelay: l.waitDelay,
 		WaitBlock: l.waitBlock,
-		Delay:     l.delay,
+		Delay:     l.stamp.gap,
 		Slot:      int(l.slot),
 		Slots:     int(l.slots),
 		Probe:     l.probe,

@@ -18,7 +18,7 @@ import (
 //	queued    too late, MaxWait           refused   refuse tells when to come back, where that is known
 //	queued    SlotTimeout at the head     refused   every slot has been held for too long
 //	queued    context done                gone      its place is closed up, those behind count anew
-//	had       Start, hold says free       started   stamp moves the booking to the present moment
+//	had       Start, hold says free       started   start moves the booking to the present moment
 //	had       Start                       gated     void: another start or a block came between
 //	started   Start                       started   or gated, as from had: the stamp before is void
 //	gated     at the head, free           started   leases are ahead of the queue: they hold slots
@@ -30,7 +30,7 @@ import (
 //
 //	open      refusal                     blocked   until Retry-After, or as the policy says
 //	blocked   until is over               waiting   for a request to probe
-//	waiting   lend, stamp                 probed    one request is let go, the others wait for its answer
+//	waiting   lend, start                 probed    one request is let go, the others wait for its answer
 //	waiting   quiet for long (Forgive)    open      the refusals are too long ago to count
 //	probed    success                     open      everybody goes on
 //	probed    refusal                     blocked   for longer: one more refusal in a row
@@ -51,10 +51,7 @@ type busy struct {
 	// released. past is the last start of those that have been released, which holds
 	// where the stamp of last becomes void.
 	last *lease
-	past struct {
-		stamp, gap time.Duration
-		source     source
-	}
+	past stamp
 
 	head, tail *waiter
 	waiting    int
@@ -270,7 +267,7 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	sh.starts++
 	h.book(now, floor, lim.Draw())
 	l := sh.newLease()
-	l.b, l.lim, l.floor, l.ord, l.stamp, l.delay, l.source = b, lim, floor, sh.starts, now, h.gap, h.source
+	l.b, l.lim, l.floor, l.ord, l.stamp = b, lim, floor, sh.starts, h.stamp()
 	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)
@@ -288,14 +285,15 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	return l
 }
 
-// stamp makes now the start of l.
-func (b *busy) stamp(h *host, l *lease, now time.Duration) {
+// start stamps and numbers l, whose request starts now. Its delay stays that of the booking,
+// or what has been learned since if that is longer.
+func (b *busy) start(h *host, l *lease, now time.Duration) {
 	sh := b.sh
 	sh.starts++
 	h.seq++
-	h.pace(now, l.delay, l.source)
+	h.pace(stamp{now, l.stamp.gap, l.stamp.by})
 	b.last = l
-	l.ord, l.seq, l.stamp, l.delay, l.source, l.started = sh.starts, h.seq, now, h.gap, h.source, true
+	l.ord, l.seq, l.stamp, l.started = sh.starts, h.seq, h.stamp(), true
 	l.probe = h.refusals > 0
 	if l.probe {
 		b.probe = l
@@ -305,7 +303,7 @@ func (b *busy) stamp(h *host, l *lease, now time.Duration) {
 // void takes l's stamp away. Where it was the last of the key, the gap counts from the
 // last of the others again.
 func (b *busy) void(h *host, l *lease) {
-	l.stamp = void
+	l.stamp.at = void
 	if b.probe == l {
 		b.probe = nil
 	}
@@ -315,12 +313,11 @@ func (b *busy) void(h *host, l *lease) {
 	b.last = nil
 	last := b.past
 	for o := b.flying.oldest; o != nil; o = o.onKey.next {
-		if o.stamp != void && (o.stamp > last.stamp || o.stamp == last.stamp && o.delay > last.gap) {
-			b.last = o
-			last.stamp, last.gap, last.source = o.stamp, o.delay, o.source
+		if o.stamp.after(last) {
+			b.last, last = o, o.stamp
 		}
 	}
-	h.pace(last.stamp, last.gap, last.source)
+	h.pace(last)
 }
 
 // free takes l from the requests in flight and lets the head look. Call it after
@@ -331,10 +328,9 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 	case !l.started:
 		b.void(h, l)
 	case b.last == l:
-		b.last = nil
-		b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
-	case l.stamp > b.past.stamp || l.stamp == b.past.stamp && l.delay > b.past.gap:
-		b.past.stamp, b.past.gap, b.past.source = l.stamp, l.delay, l.source
+		b.last, b.past = nil, h.stamp()
+	case l.stamp.after(b.past):
+		b.past = l.stamp
 	}
 	l.b = nil
 	b.inFlight--
@@ -416,7 +412,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		if w.lease == nil {
 			w.lease = b.lend(h, w.lim, w.floor, now)
 		} else {
-			b.stamp(h, w.lease, now)
+			b.start(h, w.lease, now)
 		}
 		l, bySlot, byBlock := w.lease, b.bySlot-w.bySlot, b.byBlock-w.byBlock
 		l.waitSlot += bySlot

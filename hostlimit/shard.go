@@ -206,10 +206,7 @@ func (sh *shard) busyOf(i uint32, h *host) *busy {
 	}
 	b := sh.busy[at]
 	b.host, b.used, b.full = i, true, never
-	b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
-	if h.source == noStart {
-		b.past.stamp = void
-	}
+	b.past = h.stamp()
 	h.busy = at + 1
 	return b
 }
