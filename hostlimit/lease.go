@@ -101,6 +101,9 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l.hear(m.now())
+	if err == nil && l.b == nil {
+		err = &Error{Err: kit.ErrEnded} // released in this very moment
+	}
 	if err != nil {
 		return Grant{}, err
 	}

@@ -33,7 +33,8 @@ type lease struct {
 
 // Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
 // the window that the server granted; a later one, and one outside of it, asks the
-// server again, which takes the lease's earlier start back.
+// server again, which takes the lease's earlier start back. While the server can't be
+// reached, such a Start is refused, with FailLocal as well.
 func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	l, h := t.l, t.h
 	l.mu.Lock()
