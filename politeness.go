@@ -29,6 +29,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -108,14 +110,12 @@ type Transport struct {
 	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
 	maxWait    time.Duration      // of hosts; 0: unlimited
 	budget     budget.Budget      // nil: unlimited
-	metered    bool               // the budget may have limits that are spent while a request waits: time, bytes
-	timed      bool               // one of them may be time
 	retry      Retry
 	response   responseLimits
 	evidence   *evidence.Guard // nil: discarded
 	refuse     func(*http.Request) error
-	slow       bool // user's code is asked before robots.txt is, and may take its time
 	trips      atomic.Uint64
+	budgetEnd  atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
 }
 
 // New checks cfg and compiles it. The error joins all problems, each naming its
@@ -159,20 +159,15 @@ func New(cfg Config) (*Transport, error) {
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
 	if cfg.Budget != nil {
-		limits := cfg.Budget.Limits()
-		add("Budget", limits.Validate())
-		t.timed = limits.Duration != 0
-		t.metered = t.timed || limits.Bytes != 0
+		add("Budget", cfg.Budget.Limits().Validate())
 	}
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(hostlimit.Config{})
 		add("Hosts", err)
 	}
-	_, quick := t.budget.(*budget.Memory)
 	if t.hosts != nil {
 		t.maxWait = t.hosts.Config().MaxWait
 	}
-	t.slow = cfg.HostKey != nil || cfg.Refuse != nil || t.budget != nil && !quick
 	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
 		UserAgent: cfg.UserAgent,
 		Products:  []string{t.product},
@@ -254,7 +249,7 @@ func problems(err error) []error {
 // to its end or closed. req is never changed. Robots.txt, slots and delays go by
 // req.URL; a different req.Host is only sent.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := t.begin(req)
+	trip := t.begin(req, page)
 	defer trip.end() // gives back whatever is still held, on every path
 
 	// 1. Who asks whom, and do the user's own rules let it?
@@ -265,13 +260,32 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := trip.afford(); err != nil {
 		return nil, err
 	}
-	// 7. Retry: each try takes its own turn through stages 3 to 6.
-	resp, err := trip.retry()
-	if err != nil {
-		return nil, err
+	for schedule := (cenkalti.BackOff)(nil); ; {
+		for overtaken := true; overtaken; overtaken = trip.overtaken() {
+			// 3. May this URL be fetched at all?
+			if err := trip.ask(); err != nil {
+				return nil, err
+			}
+			// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
+			if err := trip.waitTurn(); err != nil {
+				return nil, err
+			}
+		}
+		// 5. Send. From here on the base transport closes the request's body.
+		if err := trip.start(); err != nil {
+			return nil, err
+		}
+		resp, failure := trip.send()
+		// 6. Learn: what the host answered moves everyone's next turn.
+		trip.learn(resp, failure)
+		// 7. Retry what may be another answer next time. Each try takes its own turn.
+		if again, err := trip.retry(&schedule, resp, failure); err != nil {
+			return nil, err
+		} else if !again {
+			// 8. Hand over: the slot stays taken until the body ends; guards watch it.
+			return trip.handOver(resp, failure)
+		}
 	}
-	// 8. Hand over: the slot stays taken until the body ends; guards watch it.
-	return trip.handOver(resp)
 }
 
 // CloseIdleConnections closes those of Base, if it has such a method, for
@@ -280,29 +294,4 @@ func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
-}
-
-// try is one attempt of the trip.
-func (trip *trip) try() (*http.Response, error) {
-	for overtaken := true; overtaken; {
-		// 3. May this URL be fetched at all?
-		if err := trip.ask(); err != nil {
-			return nil, err
-		}
-		// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
-		if err := trip.waitTurn(); err != nil {
-			return nil, err
-		}
-		overtaken = trip.overtaken() // robots.txt may have changed meanwhile
-	}
-	if err := trip.depart(); err != nil {
-		return nil, err
-	}
-	// 5. Send. From here on the base transport closes the request's body.
-	resp, err := trip.send()
-	// 6. Learn: what the host answered moves everyone's next turn.
-	if err := trip.learn(resp, err); err != nil {
-		return nil, err
-	}
-	return resp, nil
 }
