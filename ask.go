@@ -25,14 +25,19 @@ func (trip *trip) ask() error {
 	return trip.refusal()
 }
 
-// refusal is the error of a verdict that doesn't allow.
+// refusal is the error of a verdict that doesn't allow, or of a robots.txt that can't
+// be had.
 func (trip *trip) refusal() error {
-	if e := trip.entry; e.Denied || e.Confidence != "" {
-		return trip.fail(StageRobots, e.Expires, &unreachableError{e})
+	if e := trip.entry; e.Err != nil && !e.Stale {
+		err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
+		if e.Denied {
+			err = fmt.Errorf("%w: %w", ErrDisallowed, err)
+		}
+		return trip.fail(StageRobots, e.Expires, err)
 	}
 	v := trip.verdict
 	return trip.fail(StageRobots, time.Time{},
-		&robotsError{why: fmt.Sprintf(" by robots.txt, line %d, group %q: %s", v.Line, v.Group, v.Rule)})
+		fmt.Errorf("%w by robots.txt, line %d, group %q: %s", ErrDisallowed, v.Line, v.Group, v.Rule))
 }
 
 // judge finds and reports the verdict for the trip's URL, and its crawl-delay,
@@ -51,7 +56,7 @@ func (trip *trip) judge() error {
 		if err != nil {
 			return err
 		}
-		if entry, err = t.robots.Get(trip.wait.context(), trip.req.URL); err != nil {
+		if entry, err = t.robots.Get(&trip.wait, trip.req.URL); err != nil {
 			return trip.noRobots(err)
 		}
 		trip.asked = time.Now()
@@ -96,7 +101,7 @@ func (trip *trip) overtaken() bool {
 	if trip.verdict.Allowed && trip.floor <= floor {
 		return false
 	}
-	trip.release()
+	trip.leave("robots.txt changed during the wait")
 	return true
 }
 
@@ -109,35 +114,6 @@ func (trip *trip) apply(entry *robotscache.Entry) {
 	}
 	trip.verdict, trip.floor = entry.Rules.Test(trip.target()), entry.Rules.Floor(trip.asked)
 	trip.verdict.Reason = entry.Reason
-}
-
-// A robotsError is ErrDisallowed with the rule that decided.
-type robotsError struct{ why string }
-
-func (e *robotsError) Error() string { return ErrDisallowed.Error() + e.why }
-func (e *robotsError) Unwrap() error { return ErrDisallowed }
-
-// An unreachableError is ErrUnreachable with what keeps robots.txt from being had. It
-// is ErrDisallowed as well where nothing may be fetched meanwhile.
-type unreachableError struct{ entry *robotscache.Entry }
-
-func (e *unreachableError) Error() string {
-	s := ErrUnreachable.Error() + ": " + e.entry.Reason
-	if e.entry.Denied {
-		s = ErrDisallowed.Error() + ": " + s
-	}
-	return s
-}
-
-func (e *unreachableError) Unwrap() []error {
-	all := []error{ErrUnreachable}
-	if e.entry.Denied {
-		all = append(all, ErrDisallowed)
-	}
-	if e.entry.Err != nil {
-		all = append(all, e.entry.Err)
-	}
-	return all
 }
 
 func (trip *trip) recordVerdict() {

@@ -80,7 +80,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	switch {
 	case trip.entry == nil: // robots.txt is ignored
 		return nil, nil
-	case trip.entry.Denied || trip.entry.Confidence != "":
+	case trip.entry.Err != nil && !trip.entry.Stale:
 		return nil, trip.refusal()
 	}
 	return trip.entry.Sitemaps, nil

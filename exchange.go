@@ -97,12 +97,12 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		if resp.Body != nil {
 			resp.Body.Close() // before the slot is somebody else's
 		}
-		trip.conclude(0, time.Since(trip.grant.Start), trip.release(), err)
+		trip.ended(0, trip.release(), err)
 		return nil, err
 	}
 	trip.issue(resp)
 	if empty {
-		trip.conclude(0, trip.latency, trip.release(), nil) // it ended with its headers
+		trip.ended(0, trip.release(), nil)
 		return resp, nil
 	}
 	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
@@ -129,20 +129,12 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	return false
 }
 
-// ended implements watcher.
+// ended implements watcher: it reports the end of the exchange.
 func (trip *trip) ended(read int64, expired bool, err error) {
-	var took time.Duration
-	if !trip.silent() {
-		took = time.Since(trip.grant.Start)
-	}
-	trip.conclude(read, took, expired, err)
-}
-
-// conclude reports the end of the exchange, some time after its start.
-func (trip *trip) conclude(read int64, took time.Duration, expired bool, err error) {
 	if trip.silent() {
 		return
 	}
+	took := time.Since(trip.grant.Start)
 	now := trip.grant.Start.Add(took)
 	if trip.index != nil {
 		trip.recordIndexing(now)

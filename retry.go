@@ -66,13 +66,12 @@ func (trip *trip) retry(schedule *cenkalti.BackOff, resp *http.Response, failure
 	// What is done with the answer at hand is a part of the wait.
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
-	wait := trip.wait.context()
 	select {
 	case <-timer.C:
 		return true, trip.rewind()
-	case <-wait.Done():
-		trip.recordFailure(wait.Err())
-		return false, trip.fail(StageTurn, time.Time{}, wait.Err())
+	case <-trip.wait.Done():
+		trip.recordFailure(trip.wait.Err())
+		return false, trip.fail(StageTurn, time.Time{}, trip.wait.Err())
 	}
 }
 

@@ -20,7 +20,7 @@ func (trip *trip) waitTurn() error {
 		return err
 	}
 	trip.grant = hostlimit.Grant{}
-	lease, err := trip.t.hosts.Acquire(trip.wait.context(), trip.host, trip.floor)
+	lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
 	if err != nil {
 		return trip.noTurn(err)
 	}
@@ -37,7 +37,7 @@ func (trip *trip) waited() bool { return time.Since(trip.asked) > time.Milliseco
 
 // start stamps the start. Nothing but send comes between the stamp and the request.
 func (trip *trip) start() error {
-	grant, err := trip.lease.Start(trip.wait.context())
+	grant, err := trip.lease.Start(&trip.wait)
 	if err != nil {
 		return trip.noTurn(err)
 	}
@@ -76,17 +76,21 @@ func (trip *trip) release() (expired bool) {
 func (trip *trip) leave(why string) {
 	lease := trip.lease
 	defer lease.Release() // whatever a sink does
-	if trip.grant.Start.IsZero() {
-		return
+	started := !trip.grant.Start.IsZero()
+	if started {
+		trip.recordStart()
 	}
-	trip.recordStart()
 	now := time.Now() // before the slot is somebody else's
 	trip.release()
-	if !trip.silent() {
-		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Duration, d.Reason = trip.grant.Seq, trip.grant.Start, now.Sub(trip.grant.Start), why
-		trip.record(&d)
+	if trip.silent() {
+		return
 	}
+	d := trip.decision(evidence.Failed, now)
+	d.Reason = why
+	if started {
+		d.Seq, d.Start, d.Duration = trip.grant.Seq, trip.grant.Start, now.Sub(trip.grant.Start)
+	}
+	trip.record(&d)
 }
 
 // recordStart reports the turn that is held. It is called once the request is out:
@@ -132,14 +136,6 @@ type waitContext struct {
 	stop func()          // ends the goroutine that waits for either; set by once
 }
 
-// context returns w, or the request's context where w adds nothing to it.
-func (w *waitContext) context() context.Context {
-	if w.cancel == nil && w.deadline.IsZero() {
-		return w.Context
-	}
-	return w
-}
-
 // Deadline implements context.Context.
 func (w *waitContext) Deadline() (time.Time, bool) {
 	deadline, ok := w.Context.Deadline()
@@ -176,13 +172,10 @@ func (w *waitContext) Err() error {
 	}
 	select {
 	case <-w.cancel:
+		return context.Canceled
 	default:
 		return nil
 	}
-	if deadline, ok := w.Context.Deadline(); ok && !time.Now().Before(deadline) {
-		return context.DeadlineExceeded // http.Client's Timeout closes Cancel at the deadline
-	}
-	return context.Canceled
 }
 
 // end ends the goroutine of Done, if there is one.

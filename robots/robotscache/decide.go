@@ -114,6 +114,16 @@ func unreachable(a *answer) string {
 	return ""
 }
 
+// An unreachableError is why an origin is unreachable, and wraps what the fetch failed
+// with; that is nil where the status says it all.
+type unreachableError struct {
+	why   string
+	cause error
+}
+
+func (e *unreachableError) Error() string { return e.why }
+func (e *unreachableError) Unwrap() error { return e.cause }
+
 // describe tells which copy is in force.
 func (e *Event) describe(g *good) {
 	e.Bytes, e.SHA256 = g.size, hex.EncodeToString(g.sum[:])
@@ -132,7 +142,7 @@ func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until 
 	if k.good != nil && now.Sub(k.good.at) >= maxStale {
 		k.good = nil // too old to be served, or to be asked about
 	}
-	k.Reason, k.Err, k.at = why, cause, time.Time{}
+	k.Reason, k.Err, k.at = why, &unreachableError{why, cause}, time.Time{}
 	switch {
 	case c.cfg.ServeStale && k.good != nil:
 		k.Rules, k.Sitemaps, k.Stale, k.at = k.good.rules, k.good.sitemaps, true, k.good.at
