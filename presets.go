@@ -23,13 +23,13 @@ func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
 		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow},
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 2,
 			Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond},
 			SlotTimeout: 10 * time.Second,
 			LeaseTTL:    300 * time.Second,
-		}),
-		Budget: budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: warnAt}),
+		},
+		Spend: budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: warnAt},
 	}
 }
 
@@ -45,7 +45,7 @@ func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
 		Robots:    robotscache.Config{TTL: time.Hour, DenyTTL: 5 * time.Minute},
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 1,
 			Delay:       hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second},
 			Backoff: backoff.Refusals{
@@ -54,7 +54,7 @@ func Conservative(userAgent string) Config {
 				AtLeast:  true,
 				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
 			},
-		}),
+		},
 		Refuse:          PublicOnly,
 		StrictUserAgent: true,
 	}
@@ -69,7 +69,7 @@ func Conservative(userAgent string) Config {
 func Bulk(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 2,
 			MaxInFlight: 64,
 			Delay: hostlimit.Delay{
@@ -77,7 +77,7 @@ func Bulk(userAgent string) Config {
 				Adaptive: hostlimit.Proportional(1),
 			},
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
-		}),
+		},
 		Retry:    Retry{Max: 5},
 		Response: ResponseLimits{MaxBytes: 10 << 20, CheckIndexing: true},
 	}
@@ -90,22 +90,13 @@ func Bulk(userAgent string) Config {
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 1,
 			Delay: hostlimit.Delay{
 				Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond,
 				Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour,
 			},
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
-		}),
+		},
 	}
-}
-
-// limiter makes a preset's limiter, whose Config is known to be right.
-func limiter(cfg hostlimit.Config) *hostlimit.Memory {
-	m, err := hostlimit.New(cfg)
-	if err != nil {
-		panic(err)
-	}
-	return m
 }
