@@ -218,8 +218,8 @@ func New(cfg Config) (*Transport, error) {
 	return t, nil
 }
 
-// orNil returns the value of a field. It is nil, and a problem, where the value isn't nil but holds
-// a nil pointer, func, map or channel, with which the first request would panic.
+// orNil returns value. Where that holds a nil pointer, func, map or channel, with which the first
+// request would panic, orNil adds a problem of the field and returns nil.
 func orNil[T any](field string, value T, add func(field string, err error)) T {
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
