@@ -25,7 +25,7 @@ func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 //	ROBOTS_TTL_SECONDS            Robots.TTL in seconds, decimals allowed, at most a day
 //	ROBOTS_CACHE_TTL_SEC          another name of ROBOTS_TTL_SECONDS
 //	ROBOTS_DENY_TTL_SECONDS       Robots.DenyTTL in seconds, decimals allowed
-//	ROBOTS_DEFAULT_DELAY_SECONDS  Limits.Delay in seconds, decimals allowed
+//	ROBOTS_DEFAULT_DELAY_SECONDS  Limits.Delay in seconds, decimals allowed; a longer crawl-delay wins
 //
 // A Delay that is random stays so: Min and Max are scaled, so that ROBOTS_DEFAULT_DELAY_SECONDS is
 // their mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't

@@ -23,11 +23,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/mail"
 	"net/url"
 	"reflect"
-	"regexp"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -111,23 +108,23 @@ type Config struct {
 // concurrent use, owns no goroutines and needs no Close.
 type Transport struct {
 	userAgent  []string // as a header value, shared by all requests
-	from       []string
-	product    string
+	from       []string // as a header value; nil: none is added
+	product    string   // token of the User-Agent by which robots.txt addresses the crawler
 	base       http.RoundTripper
 	hosts      hostlimit.Limiter
 	hostKey    func(*url.URL) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
-	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
-	maxWait    time.Duration      // of hosts; 0: unlimited, or unknown
+	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
+	maxWait    time.Duration      // longest wait for a turn, as far as hosts tells it; 0: unlimited or unknown
 	budget     budget.Budget      // nil: unlimited
-	metered    bool               // the budget may have limits that are spent while a request waits: time, bytes
-	timed      bool               // one of them may be time
+	metered    bool               // the budget may limit what is spent during a wait: time or bytes
+	timed      bool               // the budget may limit time
 	retry      Retry
 	response   responseLimits
-	evidence   *evidence.Guard // nil: discarded
-	refuse     func(*http.Request) error
-	slow       bool // user's code is asked before robots.txt is, and may take its time
-	trips      atomic.Uint64
+	evidence   *evidence.Guard           // nil: nothing is recorded
+	refuse     func(*http.Request) error // nil: nothing is refused
+	slow       bool                      // code of the user, which may take long, runs before robots.txt is asked
+	trips      atomic.Uint64             // number of the last trip
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -244,66 +241,6 @@ func checkBase(base http.RoundTripper) error {
 			return nil
 		}
 	}
-}
-
-// version is what follows the product in a strict User-Agent (RFC 9110, section
-// 10.1.5), and mailAddress what has to be somewhere in it: an address by itself,
-// not a part of a URL.
-var (
-	version     = regexp.MustCompile(`^/v?[0-9]`)
-	mailAddress = regexp.MustCompile(`(?:^|[\s(<\[;,+]|mailto:)[^\s()<>\[\];,:@/]+@[^\s()<>\[\];,:@/]+\.[^\s()<>\[\];,:@/]+`)
-)
-
-func strictAgent(ua, product string) bool {
-	_, rest, _ := strings.Cut(ua, product)
-	return version.MatchString(rest) && mailAddress.MatchString(ua)
-}
-
-// checkUserAgent wants a name that robots.txt can address and a contact that a site's owner can
-// write to.
-func (c *Config) checkUserAgent(product string) error {
-	ua := c.UserAgent
-	switch {
-	case strings.TrimSpace(ua) == "":
-		return errors.New(`required, such as "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"`)
-	case strings.ContainsFunc(ua, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%q holds a control character", ua)
-	case product == "":
-		return fmt.Errorf("%q doesn't begin with a product token, such as ExampleBot/1.0", ua)
-	case cutShort(ua, product):
-		return fmt.Errorf("%q is cut short, robots.txt knows the crawler as %q: write the name as one word, its version after "+
-			"a slash, then comments, such as ExampleBot/1.0 (+https://example.com/bot; bot@example.com); see RFC 9110, section 10.1.5",
-			ua, product)
-	case !c.hasContact():
-		return fmt.Errorf("%q has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
-	case c.StrictUserAgent && !strictAgent(ua, product):
-		return fmt.Errorf("%q must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)", ua)
-	}
-	return nil
-}
-
-// hasContact reports whether the UserAgent or From says how to reach the crawler's owner.
-func (c *Config) hasContact() bool {
-	in := func(mark string) bool { return strings.Contains(c.UserAgent, mark) }
-	return in("@") || in("http://") || in("https://") || c.From != "" && checkFrom(c.From) == nil
-}
-
-// cutShort reports whether the product is only the beginning of a name, as "my" is of "my bot 1.0".
-// A product is whole where a version, a comment, the comment's next part, or a contact follows it.
-// It stands first, or in a comment: "Mozilla/5.0 (compatible; ExampleBot/1.0; +https://...)".
-func cutShort(ua, product string) bool {
-	whole := regexp.MustCompile(`(?:^|[(;]) *` + regexp.QuoteMeta(product) + `(?:/| *(?:$|[();])| +[^ ();]*(?:@|://))`)
-	return !whole.MatchString(ua)
-}
-
-func checkFrom(from string) error {
-	if from == "" {
-		return nil
-	}
-	if _, err := mail.ParseAddress(from); err != nil {
-		return fmt.Errorf("%q is not a mail address: %w", from, err)
-	}
-	return nil
 }
 
 // problems takes apart what errors.Join has joined, so that each line of New's error names its
