@@ -320,12 +320,7 @@ func loopback(t *testing.T, server *httptest.Server, log evidence.Evidence) *htt
 	t.Helper()
 	c := bulk()
 	c.Base, c.Evidence = server.Client().Transport, log
-	limits := c.Hosts.(*hostlimit.Memory).Config()
-	limits.Delay = hostlimit.Delay{DangerouslyNone: true}
-	var err error
-	if c.Hosts, err = hostlimit.New(limits); err != nil {
-		t.Fatal(err)
-	}
+	c.Limits.Delay = hostlimit.Delay{DangerouslyNone: true}
 	tr, err := politeness.New(c)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,8 @@
 // Package budget counts what a crawl may spend: pages, pages per host, bytes,
 // and wall time.
 //
-// Give politeness.Config.Budget a [Memory] made by [New]. It may be shared by
-// several Transports, which then spend it together:
+// A crawl that spends alone sets politeness.Config.Spend. Give politeness.Config.Budget a [Memory]
+// made by [New] to let several Transports spend it together, or to ask it for its [Usage]:
 //
 //	b := budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8})
 //

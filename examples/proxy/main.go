@@ -129,17 +129,13 @@ func serve(ctx context.Context, out io.Writer, address, agent, file string, maxW
 
 // newTransport makes the Transport that all programs share that use the proxy.
 func newTransport(agent string, proof evidence.Evidence, maxWait time.Duration) (*politeness.Transport, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{MaxWait: maxWait})
-	if err != nil {
-		return nil, err
-	}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil               // http_proxy is likely to be this one
 	base.DisableCompression = true // bodies pass as they are
 	return politeness.New(politeness.Config{
 		UserAgent: agent,
 		Base:      base,
-		Hosts:     hosts,
+		Limits:    hostlimit.Config{MaxWait: maxWait},
 		Evidence:  proof,
 	})
 }

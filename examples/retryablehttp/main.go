@@ -100,17 +100,13 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, 
 
 // newClient makes a retrying client whose every try is polite.
 func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{
-		Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
-	})
-	if err != nil {
-		return nil, err
-	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Hosts:     hosts,
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
-		Evidence:  proof,
+		Limits: hostlimit.Config{
+			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
+		},
+		Robots:   robotscache.Config{RecordText: true}, // lets Audit decide again
+		Evidence: proof,
 	})
 	if err != nil {
 		return nil, err

@@ -16,17 +16,13 @@ import (
 // newTransport makes the politeness of the watcher, over base: that is
 // http.DefaultTransport in the program, and a fake web in the tests.
 func newTransport(base http.RoundTripper) (*politeness.Transport, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{
-		MaxWait: time.Minute, // a host that is blocked for longer is left to the next round
-	})
-	if err != nil {
-		return nil, err
-	}
 	return politeness.New(politeness.Config{
 		UserAgent: "WatchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
 		Base:      base,
-		Hosts:     hosts,
-		Response:  politeness.ResponseLimits{MaxBytes: 1 << 20, Accept: []string{"text/*"}},
+		Limits: hostlimit.Config{
+			MaxWait: time.Minute, // a host that is blocked for longer is left to the next round
+		},
+		Response: politeness.ResponseLimits{MaxBytes: 1 << 20, Accept: []string{"text/*"}},
 	})
 }
 
