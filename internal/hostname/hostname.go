@@ -33,9 +33,9 @@ const MaxLen = 253 + len(":65535")
 func Key(host string) string {
 	key := spell(host)
 	if rest, ok := strings.CutPrefix(key, "[::ffff:"); ok {
-		v4, port, _ := strings.Cut(rest, "]")
-		if ip, err := netip.ParseAddr(v4); err == nil && ip.Is4() {
-			key = v4 + port
+		end := strings.LastIndexByte(rest, ']')
+		if ip, err := netip.ParseAddr(rest[:end]); err == nil && ip.Is4() {
+			key = rest[:end] + rest[end+1:]
 		}
 	}
 	key, ok := strings.CutSuffix(key, ":80")
