@@ -70,7 +70,10 @@ func spell(host string) string {
 			name = ascii
 		}
 	}
-	name = strings.TrimRight(name, ".")
+	colons := strings.Contains(name, ":") // then it is no name of the DNS
+	if !colons {
+		name = strings.TrimRight(name, ".")
+	}
 	if name == "" {
 		return ""
 	}
@@ -79,7 +82,7 @@ func spell(host string) string {
 	b := buf[:0]
 	// Brackets keep the colons of a name from being taken for that of the port, and those that a
 	// name has itself from being taken for these.
-	bracketed := strings.Contains(name, ":") || name[0] == '[' && name[len(name)-1] == ']'
+	bracketed := colons || name[0] == '[' && name[len(name)-1] == ']'
 	if bracketed {
 		b = append(b, '[')
 	}

@@ -32,7 +32,7 @@ var spellings = []struct{ host, key, authority string }{
 	{"example.com:99999", "example.com:99999", "example.com:99999"},
 	{"example.com:8080", "example.com:8080", "example.com:8080"},
 	{"example.com:180", "example.com:180", "example.com:180"},
-	{"a:80.", "[a:80]", "[a:80]"},
+	{"a:80.", "[a:80.]", "[a:80.]"},
 
 	// IDNA, as net/http uses it.
 	{"example.com\u3002", "example.com", "example.com"},
@@ -61,6 +61,7 @@ var spellings = []struct{ host, key, authority string }{
 	{"[fe80::80]", "[fe80::80]", "[fe80::80]"},
 	{"[fe80:0::1%en0]", "[fe80::1%en0]", "[fe80::1%en0]"},
 	{"[fe80::1%EN0]", "[fe80::1%EN0]", "[fe80::1%EN0]"},
+	{"[fe80::1%.]", "[fe80::1%.]", "[fe80::1%.]"},
 	{"[::ffff:127.0.0.1]", "127.0.0.1", "[::ffff:127.0.0.1]"},
 	{"[::ffff:7f00:1]:8080", "127.0.0.1:8080", "[::ffff:127.0.0.1]:8080"},
 	{"[::ffff:1:2:3]", "[::ffff:1:2:3]", "[::ffff:1:2:3]"},
@@ -163,14 +164,16 @@ func machine(address string) string {
 	name, port := address[:colon], address[colon:]
 	if strings.Contains(name, ":") { // in the brackets of net.JoinHostPort
 		name = name[1 : len(name)-1]
+	} else {
+		name = strings.TrimRight(name, ".")
 	}
-	if ip, err := netip.ParseAddr(strings.TrimRight(name, ".")); err == nil {
+	if ip, err := netip.ParseAddr(name); err == nil {
 		name = ip.String()
 		if v4 := ip.Unmap(); ip.Zone() == "" {
 			name = v4.String()
 		}
 	} else {
-		ascii := []byte(strings.TrimRight(name, "."))
+		ascii := []byte(name)
 		for i, c := range ascii {
 			if strings.IndexByte("ABCDEFGHIJKLMNOPQRSTUVWXYZ", c) >= 0 {
 				ascii[i] = c - 'A' + 'a'
