@@ -49,11 +49,12 @@ func Key(host string) string {
 // scheme (RFC 6454): without the port if that is the scheme's own. Use it for what is bound to
 // an origin, such as robots.txt. A host without a name has an empty authority.
 func Authority(scheme, host string) string {
-	switch host = spell(host); {
-	case strings.EqualFold(scheme, "http"):
-		host = strings.TrimSuffix(host, ":80")
-	case strings.EqualFold(scheme, "https"):
-		host = strings.TrimSuffix(host, ":443")
+	host = spell(host)
+	if name, ok := strings.CutSuffix(host, ":80"); ok && strings.EqualFold(scheme, "http") {
+		return name
+	}
+	if name, ok := strings.CutSuffix(host, ":443"); ok && strings.EqualFold(scheme, "https") {
+		return name
 	}
 	return host
 }

@@ -54,32 +54,44 @@ func originOf(u *url.URL) (origin, error) {
 		return origin{}, fmt.Errorf("robotscache: host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
 	}
 	o.host = hostname.Authority(o.scheme(), u.Host)
-	spelled := url.URL{Host: o.host}
-	switch port := spelled.Port(); {
+	switch {
 	case o.host == "":
 		return origin{}, fmt.Errorf("robotscache: URL %q has no host", clip(u.Redacted()))
-	case len(o.host) > hostname.MaxLen || !isHost(spelled.Hostname()):
+	case len(o.host) > hostname.MaxLen || !canBeSent(o.host):
 		return origin{}, fmt.Errorf("robotscache: %q is no host", clip(u.Host))
-	case len(port) > 5 || len(port) == 5 && port > "65535":
-		return origin{}, fmt.Errorf("robotscache: %q is no port", clip(port))
 	}
 	return o, nil
 }
 
-// isHost reports whether name holds nothing that would end a host in a URL, or can't be sent.
-func isHost(name string) bool {
+// canBeSent reports whether a host, in its one spelling, can stand in a URL and has a port that
+// there is.
+func canBeSent(host string) bool {
+	name, port := host, ""
+	if strings.Contains(host, ":") && host[len(host)-1] != ']' {
+		i := strings.LastIndexByte(host, ':')
+		name, port = host[:i], host[i+1:]
+	}
+	if name[0] == '[' && name[len(name)-1] == ']' {
+		name = name[1 : len(name)-1]
+	}
 	for i := range len(name) {
-		switch c := name[i]; c {
-		case '/', '?', '#', '@', '\\', '<', '>', '[', ']', '"', 0x7f:
+		if endsHost[name[i]] {
 			return false
-		default:
-			if c <= ' ' {
-				return false
-			}
 		}
 	}
-	return true
+	return len(port) < 5 || len(port) == 5 && port <= "65535"
 }
+
+// endsHost tells the bytes that would end a host in a URL, or can't be sent.
+var endsHost = func() (ends [256]bool) {
+	for c := range ' ' + 1 {
+		ends[c] = true
+	}
+	for _, c := range "/?#@\\<>[]\"\x7f" {
+		ends[c] = true
+	}
+	return ends
+}()
 
 // clip keeps what a message quotes readable.
 func clip(s string) string {
