@@ -24,3 +24,21 @@ func TestBySite(t *testing.T) {
 		}
 	}
 }
+
+// A record of a robots.txt names the host that its fetch was counted by.
+func TestHostKeySeesTheRequest(t *testing.T) {
+	cfg := politeness.Config{HostKey: func(req *http.Request) string { return req.Method + " " + req.URL.Path }}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Robots("User-agent: *\nAllow: /\n").Page("/x", "page")
+		b.mustGet("https://example.com/x", 200)
+		if _, err := b.t.Next(b.Context(), "https://example.com/x"); err != nil {
+			b.Error(err)
+		}
+		want := map[bool]string{true: "GET /robots.txt", false: "GET /x"}
+		for _, d := range b.log.Decisions() {
+			if d.Host != want[d.RobotsTxt] {
+				b.Errorf("%s of %s has the key %q, want %q", d.Type, d.URL, d.Host, want[d.RobotsTxt])
+			}
+		}
+	})
+}
