@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"reflect"
 	"sync/atomic"
 	"time"
@@ -89,10 +88,10 @@ type Config struct {
 	// Evidence is told of every decision. Nil: nobody is.
 	Evidence evidence.Evidence
 
-	// HostKey names what slots, delays and blocks are counted by. Nil: the host of
-	// the URL with a port that isn't the scheme's default; hostlimit.BySite groups
-	// by registrable domain.
-	HostKey func(*url.URL) string
+	// HostKey names what slots, delays and blocks of a request are counted by. It is also asked
+	// for the requests that fetch robots.txt. Nil: the host of the URL, in one spelling, with a
+	// port that isn't 80 or 443; BySite groups by registrable domain.
+	HostKey func(*http.Request) string
 
 	// Refuse holds the user's own rules: an error refuses the request before
 	// anything is waited for. Nil: none; PublicOnly and RefusePaths are ready ones,
@@ -112,7 +111,7 @@ type Transport struct {
 	product    string   // token of the User-Agent by which robots.txt addresses the crawler
 	base       http.RoundTripper
 	hosts      hostlimit.Limiter
-	hostKey    func(*url.URL) string
+	hostKey    func(*http.Request) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
 	maxWait    time.Duration      // longest wait for a turn, as far as hosts tells it; 0: unlimited or unknown

@@ -17,6 +17,7 @@ type exchange struct {
 	web    *Web
 	req    *http.Request
 	url    *url.URL // of the request, ours
+	host   string   // Host of the request
 	origin string
 
 	// Under web.mu.

@@ -112,7 +112,7 @@ type host struct {
 
 // host returns what is remembered of x's host key.
 func (c *checker) host(x *exchange) *host {
-	key := c.rules.hostKey(x.url)
+	key := c.rules.hostKey(x)
 	h := c.hosts[key]
 	if h == nil {
 		h = new(host)

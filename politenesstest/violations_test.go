@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -106,7 +105,7 @@ func TestViolations(t *testing.T) {
 		{"schemes share a host", rules{Delay: second}, func(s *script, _ *politenesstest.Site) {
 			s.fetch(0, "/1").fetch(1*ms, "http://a.example/")
 		}, []string{"gap 2 1"}},
-		{"host key", rules{Delay: second, HostKey: func(*url.URL) string { return "all" }}, func(s *script, _ *politenesstest.Site) {
+		{"host key", rules{Delay: second, HostKey: func(*http.Request) string { return "all" }}, func(s *script, _ *politenesstest.Site) {
 			s.fetch(0, "/1").fetch(1*ms, "https://b.example/")
 		}, []string{"gap 2 1"}},
 

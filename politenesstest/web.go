@@ -7,15 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/idna"
+
+	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // A Web is a set of fake sites and the record of all requests to them. It is the
@@ -118,7 +117,7 @@ func valid(req *http.Request) error {
 // start records that req starts now. The site is nil if the web has none for it.
 func (w *Web) start(req *http.Request) (*exchange, *Site) {
 	u := *req.URL
-	x := &exchange{web: w, req: req, url: &u, origin: originOf(&u)}
+	x := &exchange{web: w, req: req, url: &u, host: req.Host, origin: originOf(&u)}
 	header := req.Header.Clone()
 	if _, named := header["User-Agent"]; !named {
 		header.Set("User-Agent", "Go-http-client/1.1") // as http.Transport sends it
@@ -199,33 +198,13 @@ func (x *exchange) snapshot() Request {
 	return r
 }
 
-// originOf returns u's scheme, host and port as one key: lower case, punycode, no default port.
+// originOf returns the origin of u in one spelling.
 func originOf(u *url.URL) string {
-	return u.Scheme + "://" + hostOf(u)
+	return u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
 }
 
 // targetOf returns what a request for u asks whom for, however u is written.
 func targetOf(u *url.URL) string { return originOf(u) + u.RequestURI() }
-
-// hostOf returns the host of u, with its port unless that is the scheme's.
-func hostOf(u *url.URL) string {
-	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), strings.TrimLeft(u.Port(), "0")
-	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		if ascii, err := idna.Lookup.ToASCII(host); err == nil {
-			host = ascii
-		}
-	}
-	if strings.Contains(host, ":") {
-		if ip, err := netip.ParseAddr(host); err == nil {
-			host = ip.String() // an IPv6 address has many spellings
-		}
-		host = "[" + host + "]"
-	}
-	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		return host
-	}
-	return host + ":" + port
-}
 
 // noSuchHost is the error of a dial to a name that isn't in the DNS.
 func noSuchHost(u *url.URL) error {
