@@ -76,6 +76,6 @@ benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 	@$(TOOL) benchstat $(OLD) $(NEW)
 
 doc-check: ## type-check the Go code in README.md and docs/
-	go test -count=1 -v -run '^TestDocs' .
+	go test -count=1 -v -run '^TestDocs' ./docs
 
 ci: lint test ## all that a change must pass
