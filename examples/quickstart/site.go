@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+
+	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
 const siteRobots = `User-agent: *
@@ -56,7 +58,7 @@ func startSite() *site {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, "<title>%s</title><p>A page.</p>\n", r.URL.Path)
 	})
-	return &site{httptest.NewServer(mux), siteRobots}
+	return &site{localsite.Serve(mux), siteRobots}
 }
 
 func indent(text string) string {

@@ -27,6 +27,10 @@ var Paths = []string{
 	"/busy",          // answers 429 with Retry-After: 1 to the first who asks
 }
 
+// Serve starts a server on a free port of 127.0.0.1. Close it. Package virtual puts a
+// server in memory here.
+var Serve = httptest.NewServer
+
 // A Site is a running site. Whatever is neither in Paths nor handled otherwise is
 // a page with a link to the index.
 type Site struct {
@@ -73,7 +77,7 @@ func Start() *Site {
 		}
 		page(w, "Page /busy", "/")
 	})
-	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.server = Serve(http.HandlerFunc(s.serve))
 	s.URL = s.server.URL
 	return s
 }
