@@ -75,7 +75,7 @@ func (v Violation) String() string {
 // follows its fetch.
 //
 // What happens at one instant is forgiven where its order can't be known: a start at
-// the very time of a refusal is none into a block.
+// the very time of a refusal doesn't count as a start during the block.
 func (w *Web) Violations(r Rules) []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,9 +105,9 @@ type checker struct {
 type host struct {
 	last  *exchange   // the start before
 	open  []*exchange // may still be in flight, in the order of their starts
-	asked []*exchange // refusals and what may become some: requests with a Retry-After
+	asked []*exchange // exchanges with a Retry-After: refusals, and those that may become one
 
-	refused []*exchange // who was asked to leave the host alone, in the order of the answers
+	refused []*exchange // exchanges whose answer asked to leave the host alone, in the order of the answers
 }
 
 // host returns what is remembered of x's host key.

@@ -387,7 +387,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// Who has asked for robots.txt and not read it knows nothing of it: the site's own
+// A crawler that has asked for robots.txt and not read it knows nothing of it: the site's own
 // rules bind.
 func TestRobotsThatWasNotReadAllowsNothing(t *testing.T) {
 	const rules = "User-agent: *\nDisallow: /private\nDisallow: /robots.txt?\n"

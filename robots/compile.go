@@ -86,7 +86,7 @@ const (
 // A more is what nodes have whose prefix patterns go on from. The mere prefix, if that is a
 // pattern too, is among them.
 type more struct {
-	up    uint32 // the next more further up; none for none
+	up    uint32 // index of the next more further up; `none` if this is the last
 	wilds uint32 // the patterns: compiled.wilds[wilds:][:n], best first
 	depth uint16 // length of the prefix
 	n     uint8  // hasTable: there are many of them, found by tables[wilds]

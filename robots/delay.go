@@ -13,8 +13,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour
 const day = 24 * time.Hour
 
 // CrawlDelay returns the gap between two starts that the crawler's groups ask for by
-// Crawl-delay, the longest of them, and whether one does. It isn't capped: who doesn't want to
-// wait for so long mustn't crawl the site.
+// Crawl-delay, the longest of them, and whether one does. It isn't capped: a crawler that can't
+// wait for so long must leave the site alone.
 //
 // A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a
 // sign, a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and

@@ -2,7 +2,7 @@ package robots
 
 import "strings"
 
-// match returns the rule that decides for a normalised path, none for none.
+// match returns the rule that decides for a normalised path, `none` if no rule does.
 func (c *compiled) match(path string) uint32 {
 	if len(c.nodes) == 0 {
 		return none

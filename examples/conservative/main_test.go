@@ -139,7 +139,7 @@ func TestStalePagesAreShownAtOnceWhileTheyAreRevalidatedInTheirTurn(t *testing.T
 		time.Sleep(16 * time.Minute)
 		c.get(t, "https://example.com/other") // takes the host's turn
 		began := time.Now()
-		for range 10 { // who asks again meanwhile doesn't make it ask again
+		for range 10 { // one revalidation is under way, however often the page is asked for
 			if status, took := c.get(t, url); status != "STALE" || took != 0 {
 				t.Errorf("%s after %v, want the old copy at once", status, took)
 			}

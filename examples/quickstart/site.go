@@ -29,7 +29,7 @@ var sitePaths = []string{
 	"/private/press", // allowed by a longer rule
 	"/old",           // redirects to /new
 	"/trap",          // redirects to /private/diary: refused at the hop
-	"/busy",          // answers 429 with Retry-After: 3, and so holds everybody
+	"/busy",          // answers 429 with Retry-After: 3, and so holds every request to the host
 	"/about",
 	"/contact",
 }
