@@ -65,7 +65,7 @@ func (v Violation) String() string {
 //     (Retry-After is in whole seconds: where requests in flight together were refused,
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
-//     it is redirected to, are free of this check, and of no other.
+//     it is redirected to, are exempt from this check, and from no other.
 //
 // The robots.txt in force is the one that the crawler had fetched when the request
 // started, for as long as Rules.RobotsMaxAge; for a crawler that has not
@@ -146,7 +146,7 @@ func (h *host) adds(x *exchange) bool {
 	return true
 }
 
-// leaveUntil is until when x's answer asked to be left alone.
+// leaveUntil is the time until which x's answer asked to be left alone.
 func (x *exchange) leaveUntil() time.Time { return x.record.Answered.Add(retryAfter(x.record)) }
 
 func (c *checker) check(x *exchange) {

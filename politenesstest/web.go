@@ -31,8 +31,8 @@ type Web struct {
 	robotsAt map[string]struct{} // URLs that a robots.txt was redirected to
 }
 
-// An instant numbers what happens, so that things at the same time keep their
-// order. Zero is never.
+// An instant numbers what happens, so that things at the same time keep their order. The zero
+// instant stands for never.
 type instant int64
 
 // NewWeb returns a web without sites.

@@ -83,7 +83,7 @@ type Window struct {
 	From, To time.Duration // since midnight; From is within, To isn't; From > To: it spans midnight; equal: the whole day
 }
 
-// Contains reports whether t is within.
+// Contains reports whether t is within the window.
 func (w Window) Contains(t time.Time) bool {
 	if w.From == w.To {
 		return true
@@ -95,7 +95,7 @@ func (w Window) Contains(t time.Time) bool {
 	return at >= w.From || at < w.To
 }
 
-// Next returns the first moment within, at or after t.
+// Next returns the first moment at or after t that is within the window.
 func (w Window) Next(t time.Time) time.Time {
 	if w.Contains(t) {
 		return t

@@ -24,7 +24,7 @@ type Directives struct {
 	NoML            bool // noml: not to be used to train models
 	IndexIfEmbedded bool // indexifembedded: NoIndex doesn't hold where another page embeds it
 
-	// UnavailableAfter is from when on NoIndex holds; zero: never. See NoIndexAt.
+	// UnavailableAfter is the time from which NoIndex holds; zero: never. See NoIndexAt.
 	UnavailableAfter time.Time
 
 	MaxSnippet      Limit   // max-snippet: characters of text to be shown
