@@ -91,8 +91,8 @@ func (s *staleWhileRevalidate) revalidate(req *http.Request) {
 	}()
 }
 
-// window holds for how many seconds an old copy may be shown. It takes the place of the directive, which
-// the cache would follow itself.
+// window holds for how many seconds an old copy may be shown. It takes the place of the directive,
+// which the cache would follow itself.
 const window = "X-Stale-While-Revalidate"
 
 // policy tells the cache how long pages hold: as Cache-Control or Expires say, else
