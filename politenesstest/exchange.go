@@ -51,7 +51,7 @@ func (x *exchange) run(site *Site) (*http.Response, error) {
 		return nil, err
 	}
 
-	// From here on ctx is done when nobody listens to the handler any more.
+	// From here on ctx is done when the handler's answer is no longer wanted.
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := newStream(ctx, x.record.Method)
 	go s.serve(handler, serverRequest(ctx, x, body))
@@ -61,7 +61,7 @@ func (x *exchange) run(site *Site) (*http.Response, error) {
 	}
 	resp := s.response(x.req)
 	if resp.ContentLength == 0 || x.record.Method == http.MethodHead {
-		cancel(errGone) // there is nothing to read, so nobody closes it
+		cancel(errGone) // without anything to read it isn't closed by the caller
 		resp.Body = http.NoBody
 		x.answer(resp)
 		x.end(nil)

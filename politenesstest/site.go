@@ -34,7 +34,7 @@ type robotsVersion struct {
 }
 
 // Robots makes the site answer /robots.txt with text. A site without one answers
-// 404. Answers carry ETag and Last-Modified, and 304 follows to those who ask with them.
+// 404. Answers carry ETag and Last-Modified; a request that comes with them is answered 304.
 func (s *Site) Robots(text string) *Site {
 	return s.setRobots(robotsVersion{status: http.StatusOK, text: text})
 }

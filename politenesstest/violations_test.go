@@ -351,14 +351,14 @@ func TestViolationsAreReadable(t *testing.T) {
 	})
 }
 
-// recorder is a testing.TB that remembers what it is told.
-type recorder struct {
+// A recordingTB is a testing.TB that keeps the errors that it is told.
+type recordingTB struct {
 	testing.TB
 	lines []string
 }
 
-func (r *recorder) Helper() {}
-func (r *recorder) Errorf(format string, args ...any) {
+func (r *recordingTB) Helper() {}
+func (r *recordingTB) Errorf(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
@@ -370,7 +370,7 @@ func TestCheck(t *testing.T) {
 			s.fetch(0, "/")
 		}
 		s.wg.Wait()
-		var r recorder
+		var r recordingTB
 		s.web.Check(&r, politenesstest.Rules{})
 		if len(r.lines) != 0 {
 			t.Errorf("polite, but: %q", r.lines)
@@ -386,7 +386,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// Who has asked for robots.txt and not read it knows nothing of it: the site's own
+// A crawler that has asked for robots.txt and not read it knows nothing of it: the site's own
 // rules bind.
 func TestRobotsThatWasNotReadAllowsNothing(t *testing.T) {
 	const rules = "User-agent: *\nDisallow: /private\nDisallow: /robots.txt?\n"

@@ -30,8 +30,8 @@ type Web struct {
 	robotsAt map[string]struct{} // URLs that a robots.txt was redirected to
 }
 
-// An instant numbers what happens, so that things at the same time keep their
-// order. Zero is never.
+// An instant numbers what happens, so that things at the same time keep their order. The zero
+// instant stands for never.
 type instant int64
 
 // NewWeb returns a web without sites.
@@ -129,7 +129,7 @@ func (w *Web) start(req *http.Request) (*exchange, *Site) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A client that cancels a request may start the next one at the same instant,
-	// before anybody has had the time to note the end of the first.
+	// before the end of the first has been noted.
 	for o := range w.open {
 		if ctx := o.req.Context(); ctx.Err() != nil {
 			o.endLocked(context.Cause(ctx))
@@ -178,7 +178,7 @@ func (r Request) String() string {
 }
 
 // Requests returns the records of all requests so far, in the order of their
-// starts. Those that were malformed or cancelled before they began are none.
+// starts. Those that were malformed or cancelled before they began are left out.
 func (w *Web) Requests() []Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +203,7 @@ func originOf(u *url.URL) string {
 	return u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
 }
 
-// targetOf returns what a request for u asks whom for, however u is written.
+// targetOf returns the origin and the target of a request for u, in one spelling.
 func targetOf(u *url.URL) string { return originOf(u) + u.RequestURI() }
 
 // noSuchHost is the error of a dial to a name that isn't in the DNS.

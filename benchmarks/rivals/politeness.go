@@ -11,8 +11,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// NewPoliteness wraps base with every stage on: robots.txt, slots and delay, a budget of pages, bytes
-// and time that never ends, and evidence.
+// NewPoliteness wraps base with every stage on: robots.txt, slots and delay, a budget of pages,
+// bytes and time that never ends, and evidence.
 func NewPoliteness(base http.RoundTripper, t Terms) (http.RoundTripper, error) {
 	cfg := politeness.Config{
 		UserAgent: UserAgent,

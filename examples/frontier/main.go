@@ -231,7 +231,7 @@ func refuse(d time.Duration, page http.Handler) http.HandlerFunc {
 	}
 }
 
-// ofTheTwo reports whether url is on one of the hosts that nobody should wait for.
+// ofTheTwo reports whether url is on one of the two hosts that no worker should wait for.
 func ofTheTwo(url string) bool {
 	return strings.HasPrefix(url, blockedHost) || strings.HasPrefix(url, slowHost)
 }

@@ -32,9 +32,9 @@
 // What doesn't work:
 //
 //   - CONNECT, which is how programs ask a proxy for https. Inside of a tunnel the proxy sees no
-//     URL, no status and no robots.txt, so it refuses. Who can't use the library instead can ask for
-//     the https URL in the open, as RFC 9112 (section 3.2.2) has it, and the proxy speaks TLS
-//     to the site:
+//     URL, no status and no robots.txt, so it refuses. Use the library instead, or ask for the
+//     https URL in the open, as RFC 9112 (section 3.2.2) has it: then the proxy speaks TLS to
+//     the site.
 //
 //     curl --proxy http://127.0.0.1:8118 --request-target https://example.com/ http://example.com/
 //     printf 'GET https://example.com/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n' | nc 127.0.0.1 8118

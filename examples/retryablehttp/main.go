@@ -6,7 +6,7 @@
 //
 // It prints what came of each page, then what evidence.Audit finds in the log.
 //
-// Who retries what:
+// Which of the two retries:
 //
 //   - The simplest is one of the two. Without go-retryablehttp, Config.Retry repeats what
 //     is idempotent, after 429, 5xx and network errors, as one page of the budget.
@@ -15,8 +15,8 @@
 //     page of the budget. It also repeats POST, which Config.Retry never does.
 //   - Its CheckRetry takes every error for the network's and so repeats refusals, too: see
 //     checkRetry. Its Backoff believes any Retry-After, of a year as well, and keeps
-//     the wait to the one request: see backoffOf. Here the host's state waits instead,
-//     for everybody, for a day at most.
+//     the wait to the one request: see backoffOf. Here the host is blocked instead, for
+//     every request, for a day at most.
 //   - Left to itself it answers the last 429 or 5xx by an error. PassthroughErrorHandler
 //     hands the answer over.
 //

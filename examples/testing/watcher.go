@@ -55,8 +55,8 @@ func (v visit) String() string {
 	}
 }
 
-// run watches the pages until ctx is done. There is a goroutine for each page:
-// who may start when is the transport's business.
+// run watches the pages until ctx is done. There is a goroutine for each page: the transport
+// decides which request may start when.
 func (w *watcher) run(ctx context.Context, urls []string) {
 	w.last = make(map[string][sha256.Size]byte)
 	ticker := time.NewTicker(w.every)
