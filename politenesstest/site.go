@@ -24,6 +24,7 @@ type Site struct {
 	latency   time.Duration
 	down      error
 	storm     time.Time // until when everything is answered 429
+	pool      pool
 }
 
 // A robotsVersion is what a site says under /robots.txt from some time on.

@@ -78,13 +78,29 @@ func (w *Web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	x, site := w.start(req)
-	resp, err := x.run(site)
-	if err != nil {
+	site := w.find(req.URL)
+	for {
+		c, failure := w.connect(req, site)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx) // nothing reached the site
+		}
+		x := w.start(req, site, c)
+		resp, err := x.run(failure)
+		if err == nil {
+			return resp, nil
+		}
 		x.end(err)
-		return nil, err
+		if !c.lost || !repeatable(req) {
+			return nil, err
+		}
 	}
-	return resp, nil
+}
+
+// find returns the site that u leads to, nil if the web has none for it.
+func (w *Web) find(u *url.URL) *Site {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sites[originOf(u)]
 }
 
 // valid returns the error that an http.Transport has for a malformed request.
@@ -114,10 +130,11 @@ func valid(req *http.Request) error {
 	return nil
 }
 
-// start records that req starts now. The site is nil if the web has none for it.
-func (w *Web) start(req *http.Request) (*exchange, *Site) {
+// start records that req goes out to site over c now. The site is nil if the web has none for
+// it.
+func (w *Web) start(req *http.Request, site *Site, c conn) *exchange {
 	u := *req.URL
-	x := &exchange{web: w, req: req, url: &u, host: req.Host, origin: originOf(&u)}
+	x := &exchange{web: w, site: site, conn: c, req: req, url: &u, host: req.Host, origin: originOf(&u)}
 	header := req.Header.Clone()
 	if _, named := header["User-Agent"]; !named {
 		header.Set("User-Agent", "Go-http-client/1.1") // as http.Transport sends it
@@ -145,7 +162,7 @@ func (w *Web) start(req *http.Request) (*exchange, *Site) {
 	w.log = append(w.log, x)
 	w.open[x] = struct{}{}
 	x.stop = context.AfterFunc(req.Context(), func() { x.end(context.Cause(req.Context())) })
-	return x, w.sites[x.origin]
+	return x
 }
 
 func (w *Web) tick() instant {
@@ -156,7 +173,7 @@ func (w *Web) tick() instant {
 // A Request is the record of one request that came to a [Web].
 type Request struct {
 	Seq      int       // its number in the order of starts, from 1
-	Start    time.Time // when RoundTrip was called
+	Start    time.Time // when it was sent: its connection was there, and GotConn had returned; without a connection, when that failed
 	Answered time.Time // when the response's headers were handed over; zero before, and if it failed
 	End      time.Time // when its body was at its end or closed, or the request failed; zero while open
 
