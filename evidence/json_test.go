@@ -1,6 +1,7 @@
 package evidence_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"reflect"
@@ -265,4 +266,32 @@ func FuzzDecision(f *testing.F) {
 			t.Fatalf("%+v came back as %+v, %v", d, again, err)
 		}
 	})
+}
+
+func TestEntryIsALineOfALog(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out, evidence.Chained())
+	log.Record(t.Context(), full(t))
+	log.Record(t.Context(), started)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := uint64(0)
+	for line := range bytes.Lines(out.Bytes()) {
+		n++
+		line = bytes.TrimSpace(line)
+		var e evidence.Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.N != n || len(e.Hash) != 64 || n == 2 && e.Decision != started {
+			t.Errorf("line %d: %+v", n, e)
+		}
+		if again, err := e.MarshalJSON(); err != nil || !bytes.Equal(again, line) {
+			t.Errorf("line %d: %v\n got %s\nwant %s", n, err, again, line)
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d lines", n)
+	}
 }

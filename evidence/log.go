@@ -121,8 +121,8 @@ func (l *Log) append(d *Decision, now time.Time) {
 		*t = l.clock.read(*t)
 	}
 	from := len(l.buf)
-	b := append(l.buf, '{')
-	b = d.appendFields(b)
+	d.redact()
+	b := appendMembers(l.buf, d, ofDecision)
 	b = append(b, `,"n":`...)
 	b = strconv.AppendUint(b, l.n, 10)
 	if l.chained {

@@ -162,51 +162,40 @@ func level(d *Decision) slog.Level {
 	return slog.LevelWarn
 }
 
-// attrs returns the fields of d that its JSON has, but for the type.
+// attrs returns the members of d's JSON, but for the type.
 func attrs(d *Decision) []slog.Attr {
 	out := make([]slog.Attr, 0, 24)
-	for _, name := range attrNames {
-		field, _ := d.field([]byte(name))
-		switch v := field.(type) {
-		case *string:
-			if *v != "" {
-				out = append(out, slog.String(name, *v))
+	for i := 1; i < len(ofDecision); i++ {
+		switch m := &ofDecision[i]; m.kind {
+		case aString:
+			if v := *in[string](d, m); v != "" {
+				out = append(out, slog.String(m.name, v))
 			}
-		case *bool:
-			if *v || name == "allowed" {
-				out = append(out, slog.Bool(name, *v))
+		case aBool:
+			if v := *in[bool](d, m); v || m.always {
+				out = append(out, slog.Bool(m.name, v))
 			}
-		case *int:
-			if *v != 0 {
-				out = append(out, slog.Int(name, *v))
+		case anInt:
+			if v := *in[int](d, m); v != 0 {
+				out = append(out, slog.Int(m.name, v))
 			}
-		case *int64:
-			if *v != 0 {
-				out = append(out, slog.Int64(name, *v))
+		case anInt64:
+			if v := *in[int64](d, m); v != 0 {
+				out = append(out, slog.Int64(m.name, v))
 			}
-		case *uint64:
-			if *v != 0 {
-				out = append(out, slog.Uint64(name, *v))
+		case aUint64:
+			if v := *in[uint64](d, m); v != 0 {
+				out = append(out, slog.Uint64(m.name, v))
 			}
-		case *time.Duration:
-			if *v != 0 {
-				out = append(out, slog.Duration(name, *v))
+		case aDuration:
+			if v := *in[time.Duration](d, m); v != 0 {
+				out = append(out, slog.Duration(m.name, v))
 			}
-		case *time.Time:
-			if !v.IsZero() {
-				out = append(out, slog.Time(name, *v))
+		case aTime:
+			if v := *in[time.Time](d, m); !v.IsZero() {
+				out = append(out, slog.Time(m.name, v))
 			}
 		}
 	}
 	return out
-}
-
-// attrNames are the JSON names of a Decision's fields in their order, without "type".
-var attrNames = []string{
-	"timestamp", "trip", "attempt", "method", "url", "host", "agent", "robotsTxt",
-	"allowed", "matchedRule", "line", "group", "crawlDelay", "confidence", "reason", "retryAt",
-	"seq", "start", "waitSlot", "waitDelay", "waitBlock", "delay", "slot", "slots", "probe",
-	"status", "bytes", "latency", "duration", "contentType", "etag", "lastModified", "serverDate",
-	"location", "redirects", "error", "until", "refusals", "sha256", "ttl", "hops", "text",
-	"limit", "used", "max", "directives",
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 // The program as a newcomer runs it: over real HTTP, in less than 30 s, with a
@@ -39,7 +39,7 @@ func TestQuickstart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	report, err := evidence.Audit(f)
+	report, err := audit.Check(f)
 	if err != nil || !report.OK() {
 		t.Errorf("the log doesn't prove itself: %v\n%s", err, report)
 	}

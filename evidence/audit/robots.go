@@ -1,28 +1,18 @@
-package evidence
+package audit
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots"
 )
-
-// A RobotsCompiler compiles the text of a robots.txt for a crawler with the
-// given product tokens, to a function that decides about a target (path and
-// query as sent) and names the rule and its line; 0 if there was none.
-type RobotsCompiler func(text []byte, products []string) func(target string) (allowed bool, rule string, line int)
-
-var robotsCompiler atomic.Pointer[RobotsCompiler]
-
-// RegisterRobots makes Audit decide verdicts again through c, in the manner of
-// crypto.RegisterHash: this package imports no parser. Importing package
-// politeness registers package robots; only a program that does without needs
-// to call it.
-func RegisterRobots(c RobotsCompiler) { robotsCompiler.Store(&c) }
 
 // maxTrips is how many trips Audit remembers the verdicts of.
 const maxTrips = 1 << 18
@@ -39,7 +29,7 @@ type attemptKey struct {
 
 // A verdict is what the log says of whether a trip's URL may be fetched.
 type verdict struct {
-	line    int
+	at      place
 	time    time.Time
 	allowed bool
 	floor   time.Duration // crawl-delay
@@ -59,7 +49,7 @@ type tripAudit struct {
 
 // about returns the verdict that d goes back to: the newest that was given to whoever
 // asks in d, or else the newest.
-func (t *tripAudit) about(d *Decision) *verdict {
+func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	if !t.asker.agrees(d) {
 		if i := slices.IndexFunc(t.others, func(v verdict) bool { return v.asker.agrees(d) }); i >= 0 {
 			return &t.others[i]
@@ -103,7 +93,7 @@ func (t *trips) put(k tripKey, v verdict) {
 }
 
 // end remembers that an attempt has ended.
-func (t *trips) end(d *Decision) {
+func (t *trips) end(d *evidence.Decision) {
 	if len(t.done) == 4096 {
 		t.done, t.older = map[attemptKey]bool{}, t.done
 	}
@@ -111,7 +101,7 @@ func (t *trips) end(d *Decision) {
 }
 
 // ended reports whether the attempt that d is about has ended, of late.
-func (t *trips) ended(d *Decision) bool {
+func (t *trips) ended(d *evidence.Decision) bool {
 	k := attemptKey{d.Trip, d.Attempt}
 	return d.Trip != 0 && (t.done[k] || t.older[k])
 }
@@ -128,10 +118,10 @@ type origin struct {
 // A robotsCopy is one text, compiled for the last agent that asked.
 type robotsCopy struct {
 	text  []byte
-	line  int       // of the log
+	at    place
 	time  time.Time // when it was fetched or confirmed last
 	agent string
-	test  func(target string) (bool, string, int)
+	rules *robots.Rules
 }
 
 const (
@@ -182,7 +172,7 @@ func (o *origin) confirm(hash string, at time.Time) {
 }
 
 // robotsFetched takes a new copy of a robots.txt.
-func (a *auditor) robotsFetched(d *Decision) {
+func (a *auditor) robotsFetched(d *evidence.Decision) {
 	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) {
 		sum := sha256.Sum256([]byte(d.Text))
 		if !strings.EqualFold(hex.EncodeToString(sum[:]), d.SHA256) {
@@ -195,12 +185,12 @@ func (a *auditor) robotsFetched(d *Decision) {
 		o = &origin{}
 		a.origins[name] = o
 	}
-	o.unreachable = o.unreachable || d.Type == RobotsUnreachable
+	o.unreachable = o.unreachable || d.Type == evidence.RobotsUnreachable
 	switch {
-	case d.Type == RobotsRevalidated:
+	case d.Type == evidence.RobotsRevalidated:
 		o.confirm(d.SHA256, d.Time)
-	case d.Type == RobotsFetched && (d.Text != "" || allowsAll(d)):
-		o.replace(&robotsCopy{text: []byte(d.Text), line: a.at, time: d.Time})
+	case d.Type == evidence.RobotsFetched && (d.Text != "" || allowsAll(d)):
+		o.replace(&robotsCopy{text: []byte(d.Text), at: a.at, time: d.Time})
 	default:
 		o.replace(nil)
 	}
@@ -211,46 +201,46 @@ var noText = hex.EncodeToString(sha256.New().Sum(nil))
 
 // allowsAll reports whether the robots.txt was empty or isn't there (RFC 9309,
 // section 2.3.1.3), which come to the same.
-func allowsAll(d *Decision) bool {
+func allowsAll(d *evidence.Decision) bool {
 	return strings.EqualFold(d.SHA256, noText) || d.Status >= 300 && d.Status < 500 && d.Status != 429
 }
 
-func keyOfTrip(d *Decision) tripKey {
+func keyOfTrip(d *evidence.Decision) tripKey {
 	return tripKey{d.Trip, hashURL(d)}
 }
 
 // decided takes a verdict about a URL.
-func (a *auditor) decided(d *Decision) {
+func (a *auditor) decided(d *evidence.Decision) {
 	a.trips.put(keyOfTrip(d), verdict{
-		line: a.at, time: d.Time, allowed: d.Type == RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
+		at: a.at, time: d.Time, allowed: d.Type == evidence.RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
 	})
-	if d.Type != RobotsAllowed || !d.Allowed {
+	if d.Type != evidence.RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
-	if d.Type != BlockedByRule {
+	if d.Type != evidence.BlockedByRule {
 		a.decideAgain(d)
 	}
 }
 
 // allowed checks that a verdict allowed the start d.
-func (a *auditor) allowed(d *Decision) {
+func (a *auditor) allowed(d *evidence.Decision) {
 	t, ok := a.trips.m[keyOfTrip(d)]
 	v := t.about(d)
 	switch {
 	case ok && v.allowed:
 		a.report.Proofs.Verdicts++
 		if !v.asker.agrees(d) {
-			a.contradiction("a verdict and its start "+disagree, v.line)
+			a.contradiction("a verdict and its start "+disagree, v.at)
 		}
 		if delay := max(d.Delay, d.CrawlDelay); tooShort(delay, v.floor) {
-			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", delay, v.floor), v.line)
+			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", delay, v.floor), v.at)
 		}
 		if !d.Start.IsZero() && v.time.Sub(d.Start) > slack {
-			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.line)
+			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.at)
 		}
 	case ok:
 		a.report.Proofs.Verdicts++
-		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.line, a.at)
+		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
 	case len(a.trips.m) == 0, a.trips.full:
 		a.report.Proofs.OpenVerdicts++
 	default:
@@ -260,23 +250,23 @@ func (a *auditor) allowed(d *Decision) {
 }
 
 // decideAgain compares a verdict with what robots.txt, as logged, says.
-func (a *auditor) decideAgain(d *Decision) {
+func (a *auditor) decideAgain(d *evidence.Decision) {
 	name, target := splitURL(d.URL)
-	o, compile := a.origins[name], robotsCompiler.Load()
+	o := a.origins[name]
 	switch {
-	case o == nil || compile == nil || o.present == nil || wasRedacted(d.URL):
+	case o == nil || o.present == nil || wasRedacted(d.URL):
 		a.report.Proofs.OpenRobots++
 		return
 	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // then no rule decided
 		a.report.Proofs.OpenRobots++
 		return
 	}
-	detail := o.present.refute(d, target, *compile)
+	detail := o.present.refute(d, target)
 	for _, c := range o.earlier {
 		if detail == "" {
 			break
 		}
-		if c.refute(d, target, *compile) == "" {
+		if c.refute(d, target) == "" {
 			detail = ""
 		}
 	}
@@ -289,29 +279,27 @@ func (a *auditor) decideAgain(d *Decision) {
 		a.report.Proofs.OpenRobots++ // it may have held userinfo, which is never logged
 	default:
 		a.report.Proofs.Robots++
-		a.violation(BrokenVerdict, d.Host, detail, o.present.line, a.at)
+		a.violation(BrokenVerdict, d.Host, detail, o.present.at, a.at)
 	}
 }
 
 // refute says why c doesn't decide as d does; "" if it does.
-func (c *robotsCopy) refute(d *Decision, target string, compile RobotsCompiler) string {
-	if c.test == nil || c.agent != d.Agent {
-		c.agent, c.test = d.Agent, compile(c.text, []string{d.Agent})
+func (c *robotsCopy) refute(d *evidence.Decision, target string) string {
+	if c.rules == nil || c.agent != d.Agent {
+		c.agent, c.rules = d.Agent, robots.Parse(c.text).Agent(d.Agent)
 	}
-	allowed, rule, line := c.test(target)
-	if rule == "" {
-		rule = "no rule"
-	}
+	v := c.rules.Test(target)
+	rule := cmp.Or(v.Rule, "no rule")
 	switch {
-	case allowed && !d.Allowed:
+	case v.Allowed && !d.Allowed:
 		return fmt.Sprintf("robots.txt allows %s (%s)", target, rule)
-	case !allowed && d.Allowed:
+	case !v.Allowed && d.Allowed:
 		return fmt.Sprintf("robots.txt refuses %s (%s)", target, rule)
-	case d.Line != 0 && line != d.Line:
-		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, line, d.Line)
+	case d.Line != 0 && v.Line != d.Line:
+		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
 	}
 	return ""
 }
 
 // wasRedacted reports whether Redact has changed u.
-func wasRedacted(u string) bool { return strings.Contains(u, "="+Redacted) }
+func wasRedacted(u string) bool { return strings.Contains(u, "="+evidence.Redacted) }

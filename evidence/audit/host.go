@@ -1,4 +1,4 @@
-package evidence
+package audit
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 const (
@@ -34,7 +36,7 @@ type exchangeKey struct {
 	attempt   int
 }
 
-func keyOf(d *Decision) exchangeKey {
+func keyOf(d *evidence.Decision) exchangeKey {
 	if d.Seq != 0 {
 		return exchangeKey{seq: d.Seq}
 	}
@@ -48,7 +50,7 @@ type asker struct {
 	robotsTxt bool
 }
 
-func askerOf(d *Decision) asker {
+func askerOf(d *evidence.Decision) asker {
 	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
 	if d.Agent != "" {
 		k.agent = maphash.String(seed, d.Agent)
@@ -59,7 +61,7 @@ func askerOf(d *Decision) asker {
 const disagree = "give different agents, redirects or robotsTxt"
 
 // agrees reports whether d may be about the same request. A record needn't name the agent.
-func (k asker) agrees(d *Decision) bool {
+func (k asker) agrees(d *evidence.Decision) bool {
 	other := askerOf(d)
 	if k.agent == 0 || other.agent == 0 {
 		k.agent = other.agent
@@ -70,7 +72,7 @@ func (k asker) agrees(d *Decision) bool {
 // An exchange is one request from its start to its end.
 type exchange struct {
 	key     exchangeKey
-	line    int
+	at      place
 	url     uint64 // hash of
 	trip    uint64
 	attempt int
@@ -95,7 +97,7 @@ type exchange struct {
 }
 
 type blockAudit struct {
-	line        int
+	at          place
 	from, until time.Time
 }
 
@@ -117,8 +119,8 @@ type hostAudit struct {
 	pages int
 }
 
-func (h *hostAudit) violation(kind Kind, detail string, lines ...int) {
-	h.a.violation(kind, h.name, detail, lines...)
+func (h *hostAudit) violation(kind Kind, detail string, at ...place) {
+	h.a.violation(kind, h.name, detail, at...)
 }
 
 // start takes a start as it is logged.
@@ -180,9 +182,9 @@ func (h *hostAudit) release(all bool) {
 
 // hole reports that x isn't the start that comes next.
 func (h *hostAudit) hole(next uint64, x *exchange) {
-	lines := []int{x.line}
+	lines := []place{x.at}
 	if h.last != nil {
-		lines = append(lines, h.last.line)
+		lines = append(lines, h.last.at)
 	}
 	switch {
 	case x.seq < next:
@@ -226,7 +228,7 @@ func (h *hostAudit) prove(x *exchange) {
 
 func (h *hostAudit) tooClose(last, x *exchange) {
 	detail := fmt.Sprintf("%v between two starts, delay in force %v", x.start.Sub(last.start), max(last.delay, x.floor))
-	h.violation(BrokenGap, detail, last.line, x.line)
+	h.violation(BrokenGap, detail, last.at, x.at)
 }
 
 // hurry reports x if it was sent in spite of its crawl-delay. A turn is given back
@@ -273,7 +275,7 @@ func (h *hostAudit) proveSlot(x *exchange) {
 func (h *hostAudit) settled(x *exchange) bool {
 	switch {
 	case x.beside >= x.slots:
-		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.line, x.line)
+		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.at, x.at)
 	case x.beside+len(x.waiting) >= x.slots:
 		return false
 	}
@@ -339,14 +341,14 @@ func (h *hostAudit) lost(x *exchange) {
 		return
 	}
 	if !x.expired {
-		h.violation(MissingEnd, "a start without an end", x.line)
+		h.violation(MissingEnd, "a start without an end", x.at)
 	}
 	h.finish(x, x.start)
 }
 
 // mover returns the exchange whose answer moved the host's state as d says, nil if
 // that can't be told.
-func (h *hostAudit) mover(d *Decision) *exchange {
+func (h *hostAudit) mover(d *evidence.Decision) *exchange {
 	if d.Trip == 0 {
 		return nil
 	}
@@ -377,17 +379,17 @@ const settling = 3 * time.Second
 
 // movedInTime checks the time of the record that x moved the host's state against
 // the end d: it is made after the answer, and before the end is.
-func (h *hostAudit) movedInTime(x *exchange, d *Decision) {
+func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 	if x.moved.IsZero() {
 		return
 	}
 	if x.moved.Before(x.start.Add(d.Latency-slack)) || !d.Time.IsZero() && x.moved.After(d.Time.Add(settling)) {
-		h.a.contradiction("a block was set or lifted at another time than that of the answer", x.line)
+		h.a.contradiction("a block was set or lifted at another time than that of the answer", x.at)
 	}
 }
 
 // block takes the news d that the host was blocked.
-func (h *hostAudit) block(d *Decision) {
+func (h *hostAudit) block(d *evidence.Decision) {
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
 	if x := h.mover(d); x != nil {
@@ -405,7 +407,7 @@ func (h *hostAudit) block(d *Decision) {
 
 // clear takes the news d that no block is left, but for those that were set since.
 // A request that started before a block doesn't lift it.
-func (h *hostAudit) clear(d *Decision) {
+func (h *hostAudit) clear(d *evidence.Decision) {
 	x := h.mover(d)
 	if x != nil {
 		x.moved = d.Time
@@ -415,7 +417,7 @@ func (h *hostAudit) clear(d *Decision) {
 		switch {
 		case !b.until.After(d.Time) || b.from.After(d.Time):
 		case x != nil && !x.start.After(b.from):
-			h.a.contradiction("a block was lifted by a request that had started before it", b.line, x.line)
+			h.a.contradiction("a block was lifted by a request that had started before it", b.at, x.at)
 		default:
 			b.until = d.Time
 		}
@@ -425,7 +427,7 @@ func (h *hostAudit) clear(d *Decision) {
 // proveBlock reports x if it started inside of b.
 func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
 	if x.start.After(b.from) && x.start.Before(b.until) {
-		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.line, x.line)
+		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.at, x.at)
 	}
 }
 
@@ -436,7 +438,7 @@ func (h *hostAudit) end() {
 	for _, x := range h.open {
 		open = append(open, x)
 	}
-	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.line, b.line) })
+	slices.SortFunc(open, func(a, b *exchange) int { return comparePlaces(a.at, b.at) })
 	for _, x := range h.unsure {
 		h.giveUp(x)
 	}

@@ -1,14 +1,16 @@
-package evidence
+package audit
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 // A limit of the budget, as a record of it says.
 type limit struct {
-	max  int64
-	line int
+	max int64
+	at  place
 }
 
 // A budgetAudit holds what was spent against the limits that the log names. A
@@ -20,7 +22,7 @@ type budgetAudit struct {
 }
 
 // limit takes a limit of the budget.
-func (a *auditor) limit(d *Decision) {
+func (a *auditor) limit(d *evidence.Decision) {
 	if d.Limit == "" {
 		return
 	}
@@ -29,7 +31,7 @@ func (a *auditor) limit(d *Decision) {
 	case !known:
 		a.report.Proofs.Budget++
 	case old.max != d.Max:
-		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.line)
+		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.at)
 		return
 	default:
 		return
@@ -52,7 +54,7 @@ func (a *auditor) limit(d *Decision) {
 // proveLimit reports if more than the named limit was used.
 func (a *auditor) proveLimit(name, host string, used int64) {
 	if l, ok := a.budget.limits[name]; ok && used > l.max {
-		a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, l.max, name), l.line, a.at)
+		a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, l.max, name), l.at, a.at)
 	}
 }
 
@@ -77,7 +79,7 @@ func (a *auditor) inTime(h *hostAudit, x *exchange) {
 	}
 	// Records give the time in whole seconds.
 	if late := x.start.Sub(a.pageFrom); late >= time.Duration(l.max+1)*time.Second {
-		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", late, time.Duration(l.max)*time.Second), l.line, x.line)
+		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", late, time.Duration(l.max)*time.Second), l.at, x.at)
 	}
 }
 
