@@ -13,8 +13,8 @@
 // The records of one request are joined by Trip, in this order: a verdict (robots_allowed,
 // blocked_by_robots, blocked_by_rule); for each try started, then host_blocked or host_cleared if
 // the answer moved the host's state, then fetched or failed, then retried if there is to be another
-// try. A request that gets no turn has slot_timeout or budget_exceeded instead of started, or failed
-// if its caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
+// try. A request that gets no turn has slot_timeout or budget_exceeded instead of started, or
+// failed if its caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
 // robots_fetched, robots_revalidated or robots_unreachable after them. The starts on one host are
 // numbered by Seq, over all trips.
 //
@@ -64,8 +64,8 @@ const (
 
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
 // zero. The struct is also the table that JSON and slog attributes are made by: in the order of the
-// fields, under the names of their tags, without the zero ones that a tag lets be omitted. Durations
-// are seconds in JSON, times RFC 3339 with nanoseconds.
+// fields, under the names of their tags, without the zero ones that a tag lets be omitted.
+// Durations are seconds in JSON, times RFC 3339 with nanoseconds.
 type Decision struct {
 	Type Type      `json:"type,omitzero"`
 	Time time.Time `json:"timestamp,omitzero"` // when it was decided

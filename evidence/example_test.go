@@ -41,7 +41,7 @@ func ExampleMulti() {
 }
 
 // A Sample in front of a log takes records out of it, and with them the proof:
-// Audit reports starts without an end and holes in their numbers. Keep the log
+// an auditor finds starts without an end and holes in their numbers. Keep the log
 // whole, and sample what people watch.
 func ExampleSample_incorrect() {
 	var file bytes.Buffer

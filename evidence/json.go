@@ -162,8 +162,8 @@ func (d *Decision) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does. After an error e holds what
-// was read before it.
+// UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does. After an error e holds
+// what was read before it.
 func (e *Entry) UnmarshalJSON(b []byte) error {
 	if bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
 		return nil // the convention of encoding/json
@@ -296,8 +296,8 @@ func (p *parser) value(d *Decision, m *member) error {
 	}
 }
 
-// number returns the characters of the number at p (RFC 8259, section 6), none if it
-// isn't one. What goes on behind it, as digits after a leading zero, nothing takes.
+// number returns the characters of the number at p (RFC 8259, section 6), none if there isn't one.
+// Digits after a leading zero are left behind, where they are an error.
 func (p *parser) number() []byte {
 	from := p.i
 	if p.peek() == '-' {
@@ -341,15 +341,15 @@ func (p *parser) peek() byte {
 	return 0
 }
 
-// parseSeconds reads decimal seconds, exactly if they have at most nine
-// decimals and no exponent, as appendSeconds writes them.
+// parseSeconds reads decimal seconds. The result is exact for at most nine decimals without an
+// exponent, as appendSeconds writes them.
 func parseSeconds(s string) (time.Duration, error) {
 	digits, neg := s, false
 	if len(digits) > 0 && digits[0] == '-' {
 		digits, neg = digits[1:], true
 	}
 	var u uint64
-	decimals := -1 // none yet, no point
+	decimals := -1 // number of decimals so far; -1 before the point
 	for i := range len(digits) {
 		c := digits[i]
 		if c == '.' && decimals < 0 && i > 0 {

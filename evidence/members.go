@@ -30,8 +30,8 @@ const (
 	aTime
 )
 
-// ofEntry is the table of all members in their order: those of a Decision, which is the first
-// field of an Entry, and then those that a Log adds.
+// ofEntry is the table of all members in their order: those of a Decision, which is the first field
+// of an Entry, and then those that a Log adds.
 var (
 	ofEntry    = membersOf(reflect.TypeFor[Entry]())
 	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
@@ -71,8 +71,8 @@ func find(name []byte, from int) int {
 	return -1
 }
 
-// in returns the field that m tells of. T is the type that m.kind stands for; where m is a member of
-// an Entry only, d is that Entry's Decision.
+// in returns the field that m tells of. T is the type that m.kind stands for; where m is a member
+// of an Entry only, d is that Entry's Decision.
 func in[T any](d *Decision, m *member) *T {
 	return (*T)(unsafe.Add(unsafe.Pointer(d), m.offset))
 }

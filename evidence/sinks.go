@@ -15,16 +15,16 @@ type Func func(context.Context, Decision)
 // Record calls f.
 func (f Func) Record(ctx context.Context, d Decision) { f(ctx, d) }
 
-// Multi returns an Evidence that passes each record on to all sinks in order,
-// also when one of them panics; nil sinks are left out.
+// Multi returns an Evidence that passes each record on to all sinks in order, even when one of them
+// panics. It leaves nil sinks out.
 func Multi(sinks ...Evidence) Evidence {
 	return multi(slices.DeleteFunc(slices.Clone(sinks), func(e Evidence) bool { return e == nil }))
 }
 
 type multi []Evidence
 
-// Record implements Evidence. It panics with the first panic of a sink, after
-// all have had the record.
+// Record implements Evidence. It panics with the first panic of a sink, after all have had the
+// record.
 func (m multi) Record(ctx context.Context, d Decision) { m.record(ctx, &d, false) }
 
 // recordNested implements nester.
@@ -42,10 +42,10 @@ func (m multi) record(ctx context.Context, d *Decision, nested bool) {
 	}
 }
 
-// Sample returns an Evidence that passes on the routine records of one trip in n
-// (robots_allowed, started, and fetched with a status below 400) and every other
-// record, so that no refusal is ever dropped. n below 2 drops nothing. A sampled
-// log is for watching: Audit reports what is missing from it.
+// Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
+// started, and fetched with a status below 400) and every other record, so that no refusal is ever
+// dropped. n below 2 drops nothing. A sampled log is for watching: an auditor reports what is
+// missing from it.
 func Sample(n int, next Evidence) Evidence {
 	return &sample{n: uint64(max(n, 1)), next: next}
 }
@@ -53,7 +53,7 @@ func Sample(n int, next Evidence) Evidence {
 type sample struct {
 	n        uint64
 	next     Evidence
-	tripless atomic.Uint64 // routine records without a Trip, which are counted one by one
+	tripless atomic.Uint64 // number of routine records without a Trip, each of which counts as one
 }
 
 // Record implements Evidence.
@@ -87,8 +87,8 @@ func (s *sample) keeps(d *Decision) bool {
 	return (i-1)%s.n == 0
 }
 
-// A Recorder keeps all records in memory, for tests. Its zero value is ready to
-// use, from many goroutines at once. It must not be copied.
+// A Recorder keeps all records in memory, for tests. Its zero value is ready to use, from many
+// goroutines at once. It must not be copied.
 type Recorder struct {
 	mu        sync.Mutex
 	decisions []Decision
@@ -105,8 +105,8 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 // recordNested implements nester.
 func (r *Recorder) recordNested(ctx context.Context, d Decision) { r.Record(ctx, d) }
 
-// Decisions returns the records so far in the order in which they came: those of
-// the given types, all if none is given.
+// Decisions returns the records so far in the order in which they came: those of the given types,
+// all if none is given.
 func (r *Recorder) Decisions(types ...Type) []Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,11 +126,10 @@ func (r *Recorder) Reset() {
 	r.decisions = nil
 }
 
-// Slog returns an Evidence that logs each record to l: the type as the message,
-// the fields as attributes by their JSON names. Refusals are warnings; fetched,
-// robots_fetched and the like are information; robots_allowed and started are
-// for debugging. The time of the log record is the time of logging; "timestamp"
-// tells when it was decided. A nil l is slog.Default().
+// Slog returns an Evidence that logs each record to l: the type as the message, the other members
+// of its JSON as attributes. Refusals are warnings; fetched, robots_fetched and the like are
+// information; robots_allowed and started are for debugging. The time of the log record is the time
+// of logging; "timestamp" tells when it was decided. A nil l is slog.Default().
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
 		l = slog.Default()

@@ -1,8 +1,8 @@
-// Package audit is the judge of logs that package evidence wrote: [Check] proves again, from what is
-// in them, that a crawl kept its promises.
+// Package audit is the judge of logs that package evidence wrote: [Check] proves again, from what
+// is in them, that a crawl kept its promises.
 //
-// It needs no crawler and no network: a program that imports this package alone can judge the log of
-// somebody else.
+// It needs no crawler and no network: a program that imports this package alone can judge the log
+// of somebody else.
 package audit
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// Check reads what [evidence.JSONLines] wrote and proves again what it claims: that no two starts on
-// a host were closer than the delay in force, that never more requests were in flight than the host
-// has slots, that none started inside a block, that no disallowed URL was fetched and nothing spent
-// past the budget, and that every start ended. Where a log holds robots.txt, the verdicts are decided
-// again. Check also tells whether the logs are whole.
+// Check reads what [evidence.JSONLines] wrote and proves again what it claims: that no two starts
+// on a host were closer than the delay in force, that never more requests were in flight than the
+// host has slots, that none started inside a block, that no disallowed URL was fetched and nothing
+// spent past the budget, and that every start ended. Where a log holds robots.txt, the verdicts are
+// decided again. Check also tells whether the logs are whole.
 //
 // A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
 // Report on what was read before. Memory grows with the number of hosts, not of records.
@@ -78,7 +78,7 @@ func Check(logs ...io.Reader) (*Report, error) {
 // slack is how long after a start or an end its record may have been made.
 const slack = time.Second
 
-// longest is a delay that nobody waits for: a limiter needn't count further.
+// longest is a delay that no request waits for: a limiter needn't count further.
 const longest = 10 * 365 * 24 * time.Hour
 
 // tooShort reports whether a delay, if it is known, doesn't keep to a crawl-delay.
@@ -87,7 +87,7 @@ func tooShort(delay, floor time.Duration) bool { return delay > 0 && delay < min
 // An auditor proves records one by one.
 type auditor struct {
 	report Report
-	total  map[string]*hostTotal // over all logs of the file
+	total  map[string]*hostTotal // by host, over all logs
 
 	// The present record and its line.
 	d  *evidence.Decision
@@ -219,8 +219,8 @@ func (a *auditor) consistent(d *evidence.Decision) {
 			a.contradiction(string(d.Type) + " with \"allowed\": true")
 		}
 	}
-	// The rule that decided must have been of the right kind. An empty pattern
-	// decides nothing, but may be the rule that is named.
+	// The rule that decided must be of the right kind. A rule with an empty pattern may be named
+	// too, though it decides nothing.
 	key, pattern, _ := strings.Cut(d.MatchedRule, ":")
 	if strings.TrimSpace(pattern) != "" {
 		key = strings.ToLower(strings.TrimSpace(key))
@@ -272,7 +272,7 @@ func (a *auditor) host(d *evidence.Decision) *hostAudit {
 	return h
 }
 
-// seed makes the hashes by which URLs are told apart.
+// seed makes the hashes by which URLs and agents are told apart.
 var seed = maphash.MakeSeed()
 
 func hashURL(d *evidence.Decision) uint64 { return maphash.String(seed, d.URL) }
@@ -289,15 +289,14 @@ func namesRobots(d *evidence.Decision) bool {
 	return path == "/robots.txt"
 }
 
-// judged reports whether a verdict was given on the start d, though it says that it
-// fetches a robots.txt, which needs none.
+// judged reports whether the start d has a verdict and names another URL than that of a robots.txt:
+// it needs that verdict then, whatever d.RobotsTxt says.
 func (a *auditor) judged(d *evidence.Decision) bool {
 	_, ok := a.trips.m[keyOfTrip(d)]
 	return ok && !namesRobots(d)
 }
 
-// started takes a start: was there a verdict for it, does the budget allow it,
-// and was it the host's turn?
+// started takes a start, which needs a verdict, room in the budget, and its turn on the host.
 func (a *auditor) started(d *evidence.Decision) {
 	h := a.host(d)
 	h.report.Starts++
@@ -347,12 +346,11 @@ func (a *auditor) ended(d *evidence.Decision) {
 	if hashURL(d) != x.url {
 		a.contradiction("two records give different URLs to one request", x.at)
 	}
-	// It may look later than it was: computers sleep, and durations don't know it.
+	// The end may look later than it was: time that the computer slept is missing from d.Duration.
 	if early := x.start.Add(d.Duration).Sub(d.Time); !d.Time.IsZero() && early > slack {
 		a.contradiction(fmt.Sprintf("recorded %v before its end", early), x.at)
 	}
-	// Given up between the turn and the sending, as when robots.txt or the budget
-	// changed its mind during the wait?
+	// A turn is given back unused where robots.txt or the budget has changed during the wait.
 	sent := d.Type != evidence.Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
 	x.unsent = !sent
 	if sent && tooShort(x.delay, x.floor) {
@@ -376,10 +374,9 @@ func (a *auditor) ended(d *evidence.Decision) {
 	h.finish(x, end)
 }
 
-// leaseExpired takes the news that a slot was taken back from an exchange that
-// doesn't end. The record is about that exchange, or, made by the request that
-// got the slot, about the host's oldest; made after the exchange has ended, it
-// tells nothing new.
+// leaseExpired takes the news that a slot was taken back from an exchange that has no end yet. The
+// record names that exchange, or, if the request that got the slot made it, the host: its oldest
+// exchange is meant then. After that exchange has ended the record tells nothing new.
 func (a *auditor) leaseExpired(d *evidence.Decision) {
 	h := a.host(d)
 	if x := h.open[keyOf(d)]; x != nil && d.Seq != 0 {

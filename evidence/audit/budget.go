@@ -7,14 +7,14 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A limit of the budget, as a record of it says.
+// A limit is one limit of the budget, as the record at a place names it.
 type limit struct {
 	max int64
 	at  place
 }
 
-// A budgetAudit holds what was spent against the limits that the log names. A
-// limit is named when it is near or reached, which is when it matters.
+// A budgetAudit holds what was spent against the limits that the log names. A limit is named when
+// it is near or reached, which is when it matters.
 type budgetAudit struct {
 	limits map[string]limit
 	pages  int
@@ -69,9 +69,9 @@ func (a *auditor) spend(h *hostAudit, start time.Time) {
 	}
 }
 
-// inTime proves that an exchange that was sent started within the time limit. A
-// start is logged before the crawl looks at the time once more, so it counts only
-// when it is known that it wasn't given up then.
+// inTime proves that an exchange that was sent started within the time limit. The crawl looks at
+// the time once more after the start, so x counts only when its end shows that it wasn't given up
+// then.
 func (a *auditor) inTime(h *hostAudit, x *exchange) {
 	l, ok := a.budget.limits["time"]
 	if !ok || a.pageFrom.IsZero() {

@@ -82,20 +82,20 @@ const maxViolations = 1000
 
 // A Report is what Check found.
 type Report struct {
-	Lines   int                   `json:"lines"`
-	Logs    int                   `json:"logs"` // how many logs follow each other in the file: line numbers began anew
-	First   time.Time             `json:"first,omitzero"`
-	Last    time.Time             `json:"last,omitzero"`
-	Records map[evidence.Type]int `json:"records"` // how many of each type
+	Lines   int                   `json:"lines"`          // number of lines, of all logs
+	Logs    int                   `json:"logs"`           // number of logs, also of those that follow each other in a file
+	First   time.Time             `json:"first,omitzero"` // time of the earliest record
+	Last    time.Time             `json:"last,omitzero"`  // time of the latest
+	Records map[evidence.Type]int `json:"records"`        // number of each type
 	Proofs  Proofs                `json:"proofs"`
 	Hosts   []HostReport          `json:"hosts"` // by name
 
-	Violations []Violation  `json:"violations"` // at most 1,000, by line
-	Broken     map[Kind]int `json:"broken"`     // how many of each kind, all counted
+	Violations []Violation  `json:"violations"` // at most 1,000, in the order of lines
+	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
 }
 
-// Proofs say what the verdict of a Report rests on: how often each promise was
-// put to the test, and what the log left open.
+// Proofs say what the verdict of a Report rests on: how often each promise was put to the test, and
+// what the log left open.
 type Proofs struct {
 	Gaps     int  `json:"gaps"`     // pairs of neighbouring starts
 	Slots    int  `json:"slots"`    // starts counted against their host's slots
@@ -107,11 +107,11 @@ type Proofs struct {
 	Numbered bool `json:"numbered"` // every line has its number
 	Chained  bool `json:"chained"`  // every line has its hash
 
-	// OpenVerdicts are starts in a log without any verdict, because robots.txt
-	// wasn't asked, and those so long after their verdict that it was forgotten.
+	// OpenVerdicts are starts in a log without any verdict, because robots.txt wasn't asked, and
+	// those so long after their verdict that it was forgotten.
 	OpenVerdicts int `json:"openVerdicts"`
-	// OpenRobots are verdicts that weren't decided again, because the log doesn't
-	// hold robots.txt (robotscache.Config.RecordText), or the URL was redacted.
+	// OpenRobots are verdicts that weren't decided again, because the log doesn't hold robots.txt
+	// (robotscache.Config.RecordText), or the URL was redacted.
 	OpenRobots int `json:"openRobots"`
 }
 

@@ -14,11 +14,10 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// maxTrips is how many trips Audit remembers the verdicts of.
+// maxTrips is how many trips the auditor remembers the verdicts of.
 const maxTrips = 1 << 18
 
-// A tripKey is a trip and a hash of its URL: several Transports may number their
-// trips alike.
+// A tripKey is a trip and a hash of its URL: several Transports may number their trips alike.
 type tripKey struct{ trip, url uint64 }
 
 // An attemptKey is one try of a trip.
@@ -36,19 +35,18 @@ type verdict struct {
 	asker   asker
 }
 
-// maxVerdicts is how many Transports whose trips are numbered alike may ask for one
-// URL.
+// maxVerdicts is how many Transports may ask for one URL in trips of one number.
 const maxVerdicts = 8
 
-// A tripAudit holds the verdicts on one trip's URL, the newest first: there are
-// several only where Transports number their trips alike.
+// A tripAudit holds the verdicts on one trip's URL, the newest first: there are several only where
+// Transports number their trips alike.
 type tripAudit struct {
 	verdict
 	others []verdict
 }
 
-// about returns the verdict that d goes back to: the newest that was given to whoever
-// asks in d, or else the newest.
+// about returns the verdict that the start d relies on: the newest that the same asker was given,
+// otherwise the newest of all.
 func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	if !t.asker.agrees(d) {
 		if i := slices.IndexFunc(t.others, func(v verdict) bool { return v.asker.agrees(d) }); i >= 0 {
@@ -58,14 +56,14 @@ func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	return &t.verdict
 }
 
-// trips remembers verdicts until it has too many, the oldest of which it forgets.
+// trips remembers the verdicts on the newest maxTrips trips, and which attempts ended lately.
 type trips struct {
 	m     map[tripKey]tripAudit
-	queue []tripKey // of those in m, a ring once it is full
-	head  int
-	full  bool
-	done  map[attemptKey]bool // attempts that ended of late, two generations
-	older map[attemptKey]bool
+	queue []tripKey           // keys of m in the order in which they came; a ring once it is full
+	head  int                 // oldest key of a full queue
+	full  bool                // whether a trip was forgotten
+	done  map[attemptKey]bool // attempts that ended lately
+	older map[attemptKey]bool // those of the generation before
 }
 
 func newTrips() trips {
@@ -100,7 +98,7 @@ func (t *trips) end(d *evidence.Decision) {
 	t.done[attemptKey{d.Trip, d.Attempt}] = true
 }
 
-// ended reports whether the attempt that d is about has ended, of late.
+// ended reports whether the attempt that d is about has ended lately.
 func (t *trips) ended(d *evidence.Decision) bool {
 	k := attemptKey{d.Trip, d.Attempt}
 	return d.Trip != 0 && (t.done[k] || t.older[k])
@@ -109,26 +107,25 @@ func (t *trips) ended(d *evidence.Decision) bool {
 // An origin is what the log says of one robots.txt.
 type origin struct {
 	present *robotsCopy // nil: unknown
-	// Those before it, the latest first. Requests go on with the last one while a new
-	// one is fetched, and other Transports with theirs until it is out of date.
+	// earlier are the copies before it, the latest first. A request goes on with the last one while
+	// a new one is fetched, and another Transport with its own until that is out of date.
 	earlier     []*robotsCopy
-	unreachable bool // at times, so that verdicts may have other reasons
+	unreachable bool // whether it once couldn't be had, which decides verdicts too
 }
 
 // A robotsCopy is one text, compiled for the last agent that asked.
 type robotsCopy struct {
 	text  []byte
-	at    place
+	at    place     // line that it stands in
 	time  time.Time // when it was fetched or confirmed last
-	agent string
+	agent string    // agent that rules are for
 	rules *robots.Rules
 }
 
 const (
 	// maxCopies is how many texts of one robots.txt are kept.
 	maxCopies = 8
-	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309,
-	// section 2.4).
+	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309, section 2.4).
 	maxAge = 24 * time.Hour
 )
 
@@ -146,7 +143,7 @@ func (o *origin) replace(c *robotsCopy) {
 	o.earlier = nil
 	for i, e := range earlier {
 		if i > 0 && c.time.Sub(e.time) > maxAge || len(o.earlier) == maxCopies-1 {
-			continue // whoever had it has asked since
+			continue // a Transport that had it has asked again since
 		}
 		if !bytes.Equal(e.text, c.text) {
 			o.earlier = append(o.earlier, e)
@@ -199,8 +196,8 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 // noText is the SHA-256 of an empty robots.txt.
 var noText = hex.EncodeToString(sha256.New().Sum(nil))
 
-// allowsAll reports whether the robots.txt was empty or isn't there (RFC 9309,
-// section 2.3.1.3), which come to the same.
+// allowsAll reports whether the robots.txt allows everything, being empty or missing (RFC 9309,
+// section 2.3.1.3).
 func allowsAll(d *evidence.Decision) bool {
 	return strings.EqualFold(d.SHA256, noText) || d.Status >= 300 && d.Status < 500 && d.Status != 429
 }
@@ -257,7 +254,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) {
 	case o == nil || o.present == nil || wasRedacted(d.URL):
 		a.report.Proofs.OpenRobots++
 		return
-	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // then no rule decided
+	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // something else than a rule decided
 		a.report.Proofs.OpenRobots++
 		return
 	}
@@ -274,16 +271,16 @@ func (a *auditor) decideAgain(d *evidence.Decision) {
 	case detail == "":
 		a.report.Proofs.Robots++
 	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
-		a.report.Proofs.OpenRobots++ // the crawler takes groups for its own that we don't
+		a.report.Proofs.OpenRobots++ // a lenient crawler obeys groups that aren't its own by the standard
 	case strings.Contains(target, "://"):
-		a.report.Proofs.OpenRobots++ // it may have held userinfo, which is never logged
+		a.report.Proofs.OpenRobots++ // the target may have held userinfo, which is never logged
 	default:
 		a.report.Proofs.Robots++
 		a.violation(BrokenVerdict, d.Host, detail, o.present.at, a.at)
 	}
 }
 
-// refute says why c doesn't decide as d does; "" if it does.
+// refute returns how c decides otherwise than d says; "" where it decides the same.
 func (c *robotsCopy) refute(d *evidence.Decision, target string) string {
 	if c.rules == nil || c.agent != d.Agent {
 		c.agent, c.rules = d.Agent, robots.Parse(c.text).Agent(d.Agent)

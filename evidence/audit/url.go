@@ -6,8 +6,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// splitURL splits a URL into its origin and what is asked of it, path and query
-// as they were sent.
+// splitURL splits a URL into its origin and its target, the path and query as they were sent.
 func splitURL(u string) (origin, target string) {
 	u, _, _ = strings.Cut(u, "#")
 	i := strings.Index(u, "://")
@@ -25,8 +24,8 @@ func splitURL(u string) (origin, target string) {
 	return scheme + "://" + plainAuthority(scheme, authority), target
 }
 
-// plainAuthority spells an authority as origins are spelled: in lower case, IDN as
-// punycode, without a final dot and without the scheme's default port.
+// plainAuthority spells an authority as origins are spelled: in lower case, IDN as punycode,
+// without a final dot and without the scheme's default port.
 func plainAuthority(scheme, authority string) string {
 	name, port := strings.ToLower(authority), ""
 	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, ']') {
