@@ -3,6 +3,7 @@ package evidence_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -152,6 +153,14 @@ func TestDecisionUnmarshalRefusesAMemberThatOccursTwice(t *testing.T) {
 		var d evidence.Decision
 		if err := d.UnmarshalJSON([]byte(in)); err == nil {
 			t.Errorf("%s: no error", in)
+		}
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Entry]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		member := fmt.Sprintf("%q:null", name)
+		var e evidence.Entry
+		if err := e.UnmarshalJSON([]byte("{" + member + "," + member + "}")); err == nil && !f.Anonymous {
+			t.Errorf("%s twice: no error", name)
 		}
 	}
 	// Every member has a bit of its own.

@@ -13,7 +13,7 @@ type member struct {
 	name   string // name in JSON
 	key    string // what JSON has before its value: `,"name":`
 	kind   kind   // type of the field
-	always bool   // whether it is written where it is zero
+	always bool   // whether it is written even where it is false
 	offset uintptr
 }
 
@@ -49,7 +49,7 @@ func membersOf(t reflect.Type) []member {
 			continue
 		}
 		k, ok := kinds[f.Type]
-		if !ok {
+		if !ok { // a programmer's mistake, which any test finds
 			panic(fmt.Sprintf("evidence: field %s of unknown kind %s", f.Name, f.Type))
 		}
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -38,41 +38,29 @@ import (
 // one before, and the proof is as good as the machines' clocks agree.
 func Check(logs ...io.Reader) (*Report, error) {
 	a := newAuditor()
-	var errs []error
+	var errs error
 	sources := make([]*source, len(logs))
 	for i, r := range logs {
-		sources[i] = &source{a: a, in: bufio.NewReaderSize(r, 64<<10)}
+		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10)}
 		if len(logs) > 1 {
-			sources[i].at.log = i + 1
+			s.at.log = i + 1
 		}
-		errs = append(errs, sources[i].advance())
+		sources[i], errs = s, errors.Join(errs, s.advance())
 	}
-	for {
-		var first *source
-		number := 0
-		for i, s := range sources {
-			if !s.over && (first == nil || s.entry.Time.Before(first.entry.Time)) {
-				first, number = s, i
-			}
-		}
-		if first == nil {
-			break
-		}
-		if first.again && len(sources) == 1 {
+	for s := earliest(sources); s != nil; s = earliest(sources) {
+		if s.again && len(sources) == 1 {
 			a.end()
 			a.begin()
 		}
-		d := &first.entry.Decision
-		if d.Trip != 0 { // keeps the trips of different logs apart
-			d.Trip = d.Trip*uint64(len(sources)) + uint64(number)
+		d := &s.entry.Decision
+		if d.Trip != 0 { // each log numbers its trips by itself
+			d.Trip = d.Trip*uint64(len(sources)) + uint64(s.at.log)
 		}
-		a.take(d, first.at)
-		if err := first.advance(); err != nil {
-			errs = append(errs, err)
-		}
+		a.take(d, s.at)
+		errs = errors.Join(errs, s.advance())
 	}
 	a.end()
-	return a.finish(), errors.Join(errs...)
+	return a.finish(), errs
 }
 
 // slack is how long after a start or an end its record may have been made.

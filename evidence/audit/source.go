@@ -56,6 +56,17 @@ type source struct {
 	hash    [sha256.Size]byte
 }
 
+// earliest returns the source whose next record was made first, nil if there are no more records.
+func earliest(sources []*source) *source {
+	var first *source
+	for _, s := range sources {
+		if !s.over && (first == nil || s.entry.Time.Before(first.entry.Time)) {
+			first = s
+		}
+	}
+	return first
+}
+
 // advance reads the next record. Lines that are no record are reported on the way to it.
 func (s *source) advance() error {
 	for {
