@@ -57,7 +57,9 @@ func Check(logs ...io.Reader) (*Report, error) {
 			d.Trip = d.Trip*uint64(len(sources)) + uint64(s.at.log)
 		}
 		a.take(d, s.at)
-		errs = errors.Join(errs, s.advance())
+		if err := s.advance(); err != nil {
+			errs = errors.Join(errs, err)
+		}
 	}
 	a.end()
 	return a.finish(), errs
