@@ -18,6 +18,7 @@ func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname
 		"internal/hostname": nil,
 		"robots":            nil, "hostlimit": {"backoff"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"evidence/audit": {"evidence", "robots"},
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "politenesstest"}
 
