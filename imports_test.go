@@ -16,7 +16,7 @@ const module = "github.com/go-politeness/politeness"
 // only the packages that speak HTTP are built on net/http. Test files are free.
 func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use
-		"robots": nil, "hostlimit": {"backoff"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"robots": nil, "hostlimit": {"backoff", "internal/statedir"}, "backoff": nil, "budget": nil, "evidence": nil,
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "politenesstest"}
 
