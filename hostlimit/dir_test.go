@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,7 +191,9 @@ func TestDirDamagedFileIsNoDebt(t *testing.T) {
 	}
 	sealed := func(line string) []byte { return statedir.Seal(debtFormat, []byte(line)) }
 	damaged := [][]byte{
-		nil, {0}, []byte("\n"), others, append(bytes.Clone(whole), 'x'), bytes.Repeat([]byte("x"), 2*maxDebtFile), make([]byte, 4096),
+		nil,
+		{0},
+		[]byte("\n"), others, append(bytes.Clone(whole), 'x'), bytes.Repeat([]byte("x"), 2*maxDebtFile), make([]byte, 4096),
 		sealed(""), sealed("{}"), sealed("null"), sealed(`{"key":"www.example.com","delay":"soon"}`),
 		sealed(`{"key":"www.example.com","refusals":"2"}`), sealed(`{"key":"www.example.com","nextStart":"tomorrow"}`),
 		bytes.Replace(whole, []byte("hostlimit 1 "), []byte("hostlimit 2 "), 1),
@@ -315,6 +316,7 @@ func (f *faultyFile) Close() error {
 // crash, the old debt or the new one is read afterwards, an Update without an
 // error has kept the new one, and the lock is free.
 func TestDirFaults(t *testing.T) {
+	errDisk := errors.New("the disk says no")
 	const garbage = "garbage"
 	write := func(t *testing.T, s *DirStore, old any) {
 		switch old := old.(type) {
@@ -332,10 +334,10 @@ func TestDirFaults(t *testing.T) {
 		for _, made := range []Debt{anHourOwed, {}} {
 			before, _ := old.(Debt)
 			for _, mode := range []faultyFS{
-				{err: syscall.ENOSPC},
-				{err: syscall.EIO, after: true},
-				{err: syscall.EROFS, broken: true},
-				{err: syscall.EIO, broken: true, after: true},
+				{err: errDisk},
+				{err: errDisk, after: true},
+				{err: errDisk, broken: true},
+				{err: errDisk, broken: true, after: true},
 			} {
 				for fail := 1; ; fail++ {
 					dir := t.TempDir()
