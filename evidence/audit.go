@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/net/idna"
+	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // maxLine is the longest line that Audit reads: a robots.txt of 500 KiB in
@@ -423,23 +424,15 @@ func splitURL(u string) (origin, target string) {
 	return scheme + "://" + plainAuthority(scheme, authority), target
 }
 
-// plainAuthority spells an authority as origins are spelled: in lower case, IDN as
-// punycode, without a final dot and without the scheme's default port.
+// plainAuthority spells an authority as origins are spelled. In a URL that was parsed and printed
+// it is escaped.
 func plainAuthority(scheme, authority string) string {
-	name, port := strings.ToLower(authority), ""
-	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, ']') {
-		name, port = name[:i], strings.TrimLeft(name[i+1:], "0")
-	}
-	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x80 }) {
-		if ascii, err := idna.Lookup.ToASCII(name); err == nil {
-			name = ascii
+	if strings.Contains(authority, "%") {
+		if u, err := url.Parse("//" + authority); err == nil {
+			authority = u.Host
 		}
 	}
-	name = strings.TrimSuffix(name, ".")
-	if port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443" {
-		return name
-	}
-	return name + ":" + port
+	return hostname.Authority(scheme, authority)
 }
 
 // started takes a start: was there a verdict for it, does the budget allow it,

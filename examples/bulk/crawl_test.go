@@ -152,16 +152,16 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A counting server knows what it was asked for.
-type counting struct {
+// A recordingServer keeps the requests that it was asked.
+type recordingServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []*http.Request
 }
 
-func count(t *testing.T, h http.HandlerFunc) *counting {
+func count(t *testing.T, h http.HandlerFunc) *recordingServer {
 	t.Helper()
-	c := &counting{}
+	c := &recordingServer{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.asked = append(c.asked, r)
@@ -173,7 +173,7 @@ func count(t *testing.T, h http.HandlerFunc) *counting {
 }
 
 // take returns the paths that were asked for since it was last called, in order.
-func (c *counting) take() []string {
+func (c *recordingServer) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var paths []string

@@ -27,7 +27,8 @@
 //   - The body of an upload from a file is kept by the browser, and such a request fails.
 //
 // With examples/proxy any browser is polite without DevTools (--proxy-server=http://127.0.0.1:8118
-// --proxy-bypass-list="<-loopback>"), but over http only: for https it asks for a tunnel, which that proxy refuses.
+// --proxy-bypass-list="<-loopback>"), but over http only: for https it asks for a tunnel, which
+// that proxy refuses.
 package main
 
 import (

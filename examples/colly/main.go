@@ -90,15 +90,9 @@ func main() {
 func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (evidence.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
-	hosts, err := hostlimit.New(hostlimit.Config{
-		MaxInFlight: threads,
-	})
-	if err != nil {
-		return evidence.Report{}, err
-	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Hosts:     hosts,
+		Limits:    hostlimit.Config{MaxInFlight: threads},
 		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
 		Retry:     politeness.Retry{Max: 3},
 		Evidence:  proof,

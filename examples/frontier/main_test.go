@@ -47,7 +47,7 @@ func TestFrontierParksNobody(t *testing.T) {
 		}
 		web.Check(t, politenesstest.Rules{Delay: delay, Concurrency: 2})
 
-		// Nobody waited inside of a request, for whatever host.
+		// No worker waited inside of a request, for any host.
 		for _, d := range recorder.Decisions(evidence.Started) {
 			if wait := d.WaitSlot + d.WaitDelay + d.WaitBlock; wait > latency {
 				t.Errorf("%s: a worker waited for %v", d.URL, wait)
@@ -103,7 +103,7 @@ func TestPoolIsParked(t *testing.T) {
 	})
 }
 
-// A redirect is queued for its own host, so that nobody waits for that one either.
+// A redirect is queued for its own host, so that no worker waits for that one either.
 func TestRedirectIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()

@@ -17,12 +17,13 @@
 //
 // All three work together and by themselves. What to take care of:
 //
-//   - A propagator sends traceparent and baggage to whom you crawl. Crawlers of other
-//     people's sites keep these to themselves: WithPropagators of none, as here, or none set.
+//   - A propagator sends traceparent and baggage to the sites that you crawl. A crawler of
+//     other people's sites keeps these to itself: WithPropagators of an empty list, as here, or
+//     no propagator set.
 //   - A body closed before its end ends the span outside first, so that the last event, the
 //     end of the exchange, comes too late for it. Read bodies to their end.
-//   - One fetch of robots.txt serves all who wait for it. Its span is a child of the
-//     first of them.
+//   - One fetch of robots.txt serves all requests that wait for it. Its span is a child of
+//     the first of them.
 package main
 
 import (

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"sync"
 	"time"
@@ -23,7 +22,7 @@ func demo(ctx context.Context, out io.Writer, agent string) error {
 	if err != nil {
 		return err
 	}
-	proxy := httptest.NewServer(newProxy(transport)) // on loopback, as always
+	proxy := localsite.Serve(newProxy(transport)) // on loopback, as always
 	defer proxy.Close()
 	site := localsite.Start()
 	defer site.Close()
@@ -33,7 +32,9 @@ func demo(ctx context.Context, out io.Writer, agent string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(address)}}
+	through := http.DefaultTransport.(*http.Transport).Clone()
+	through.Proxy = http.ProxyURL(address)
+	client := &http.Client{Transport: through}
 	begin := time.Now()
 	var mu sync.Mutex
 	var group sync.WaitGroup

@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/virtual"
 )
 
 const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
@@ -37,7 +38,7 @@ func startProxy(t *testing.T) (proxyURL string, audit func() evidence.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(newProxy(transport))
+	server := localsite.Serve(newProxy(transport))
 	t.Cleanup(server.Close)
 	return server.URL, func() evidence.Report {
 		t.Helper()
@@ -63,7 +64,8 @@ func through(t *testing.T, proxy string) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{Proxy: http.ProxyURL(u)}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = http.ProxyURL(u)
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
 		Transport:     transport,
@@ -77,7 +79,7 @@ var want = map[string]int{
 }
 
 // checkSite holds what the site saw against want.
-func checkSite(t *testing.T, s *localsite.Site, report evidence.Report) {
+func checkSite(t *testing.T, s *localsite.Site, want map[string]int, report evidence.Report) {
 	t.Helper()
 	for path, status := range want {
 		times := 1
@@ -102,42 +104,44 @@ func checkSite(t *testing.T, s *localsite.Site, report evidence.Report) {
 }
 
 func TestGoClient(t *testing.T) {
-	t.Parallel()
-	s := localsite.Start()
-	defer s.Close()
-	proxy, audit := startProxy(t)
-	client := through(t, proxy)
-	var group sync.WaitGroup
-	for path, status := range want {
-		group.Go(func() {
-			resp, err := client.Get(s.URL + path)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil || resp.StatusCode != status {
-				t.Errorf("%s: status %d, not %d; %v", path, resp.StatusCode, status, err)
-			}
-			if refused := status == http.StatusForbidden; ours(resp.Header) != refused || bytes.Contains(body, []byte("Disallow: /private")) != refused {
-				t.Errorf("%s: Proxy-Status %q, %s", path, resp.Header.Get("Proxy-Status"), body)
-			}
-		})
-	}
-	group.Wait()
-	checkSite(t, s, audit())
+	virtual.Run(t, func(t *testing.T) {
+		s := localsite.Start()
+		defer s.Close()
+		proxy, audit := startProxy(t)
+		client := through(t, proxy)
+		var group sync.WaitGroup
+		for path, status := range want {
+			group.Go(func() {
+				resp, err := client.Get(s.URL + path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != status {
+					t.Errorf("%s: status %d, not %d; %v", path, resp.StatusCode, status, err)
+				}
+				if refused := status == http.StatusForbidden; ours(resp.Header) != refused || bytes.Contains(body, []byte("Disallow: /private")) != refused {
+					t.Errorf("%s: Proxy-Status %q, %s", path, resp.Header.Get("Proxy-Status"), body)
+				}
+			})
+		}
+		group.Wait()
+		checkSite(t, s, want, audit())
+	})
 }
 
 func TestDemo(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	if err := demo(t.Context(), &out, agent); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "403 Forbidden, by the proxy") || !strings.Contains(out.String(), "No violation") {
-		t.Error(out.String())
-	}
+	virtual.Run(t, func(t *testing.T) {
+		var out strings.Builder
+		if err := demo(t.Context(), &out, agent); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "403 Forbidden, by the proxy") || !strings.Contains(out.String(), "No violation") {
+			t.Error(out.String())
+		}
+	})
 }
 
 // curl runs curl, or reports that this machine has none: the Go client has been
@@ -158,8 +162,14 @@ func curl(t *testing.T, args ...string) (output string, ok bool) {
 	return string(out), true
 }
 
+// curl needs real connections and so real time: the paths are a few, all of them with
+// POLITENESS_LONG=1 (make test).
 func TestCurl(t *testing.T) {
 	t.Parallel()
+	want := want
+	if os.Getenv("POLITENESS_LONG") == "" {
+		want = map[string]int{"/a": 200, "/trap": 302, "/private/diary": 403}
+	}
 	s := localsite.Start()
 	defer s.Close()
 	proxy, audit := startProxy(t)
@@ -177,7 +187,7 @@ func TestCurl(t *testing.T) {
 			t.Errorf("no %q in\n%s", line, out)
 		}
 	}
-	checkSite(t, s, report)
+	checkSite(t, s, want, report)
 }
 
 // https through a tunnel is refused, with a text that says why and what to do.

@@ -5,11 +5,11 @@
 //
 // It prints what came of each page, then what evidence.Audit finds in the log.
 //
-// What to leave to whom:
+// What to leave to resty, and what to politeness:
 //
 //   - Retries: Config.Retry, not SetRetryCount. Each try takes a turn of its own, all
 //     tries are one page of the budget, and Retry-After holds the host for
-//     everybody. Resty's retries work too, as requests of their own, but left to
+//     every request. Resty's retries work too, as requests of their own, but left to
 //     itself resty also repeats what politeness refused: nothing is sent, and time
 //     is lost. Where you need them, for POST (which Config.Retry never repeats), say so in
 //     AddRetryCondition, as retryOnlySent does here.

@@ -137,8 +137,8 @@ func TestEvictedButStored(t *testing.T) {
 	}
 }
 
-// A brokenStore fails in the way it is told to.
-type brokenStore struct {
+// A failingStore returns the errors that it is given.
+type failingStore struct {
 	record Record
 	ok     bool
 	load   error
@@ -146,11 +146,11 @@ type brokenStore struct {
 	saved  int
 }
 
-func (s *brokenStore) Load(context.Context, string) (Record, bool, error) {
+func (s *failingStore) Load(context.Context, string) (Record, bool, error) {
 	return s.record, s.ok, s.load
 }
 
-func (s *brokenStore) Save(context.Context, string, Record) error {
+func (s *failingStore) Save(context.Context, string, Record) error {
 	s.saved++
 	return s.save
 }
@@ -165,7 +165,7 @@ func TestStoreHarmsNobody(t *testing.T) {
 		f(&r)
 		return r
 	}
-	tests := map[string]*brokenStore{
+	tests := map[string]*failingStore{
 		"can't load":      {load: errDisk},
 		"can't save":      {save: errDisk},
 		"neither":         {load: errDisk, save: errDisk},
@@ -193,7 +193,7 @@ func TestStoreHarmsNobody(t *testing.T) {
 		}
 	}
 	// The same record undamaged is believed, so the cases above fail for their own reason.
-	r := newRig(t, Config{Store: &brokenStore{record: good, ok: true}}, broken)
+	r := newRig(t, Config{Store: &failingStore{record: good, ok: true}}, broken)
 	if e := r.get(t, site); allowed(e, "/") || len(r.sent()) != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -202,7 +202,7 @@ func TestStoreHarmsNobody(t *testing.T) {
 // TestConfirmedButLost: the store lost the body that a 304 confirms.
 func TestConfirmedButLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := &brokenStore{}
+		store := &failingStore{}
 		r := newRig(t, Config{Store: store}, always(200, private, "ETag", `"1"`))
 		r.get(t, site)
 		for _, left := range []Record{{}, {Status: 200, Body: []byte("another")}} {
