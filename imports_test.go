@@ -16,8 +16,8 @@ const module = "github.com/go-politeness/politeness"
 // only the packages that speak HTTP are built on net/http. Test files are free.
 func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname
-		"internal/hostname": nil,
-		"robots":            nil, "hostlimit": {"backoff"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"internal/hostname": nil, "internal/statedir": nil,
+		"robots": nil, "hostlimit": {"backoff", "internal/statedir"}, "backoff": nil, "budget": nil, "evidence": nil,
 		"evidence/audit": {"evidence", "robots"},
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "politenesstest"}
