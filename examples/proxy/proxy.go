@@ -25,7 +25,7 @@ func newProxy(transport http.RoundTripper) http.Handler {
 			r.Out.Header["Via"] = append(r.In.Header["Via"], fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self))
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			if ours(resp.Header) { // nobody else answers in the proxy's name
+			if ours(resp.Header) { // only the proxy answers in its own name
 				resp.Header.Del("Proxy-Status")
 			}
 			return nil
