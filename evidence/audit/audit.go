@@ -200,11 +200,13 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	switch d.Type {
 	case "":
 		a.contradiction("a record without a type")
-	case evidence.RobotsAllowed, evidence.Started, evidence.Fetched, evidence.Retried, evidence.HostCleared, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.LogClosed:
+	case evidence.RobotsAllowed, evidence.Started, evidence.Fetched, evidence.Retried, evidence.HostCleared,
+		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.LogClosed:
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
 		}
-	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected:
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout,
+		evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected:
 		if d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": true")
 		}

@@ -695,6 +695,13 @@ func FuzzCheck(f *testing.F) {
 			t.Fatal("hosts out of order")
 		}
 		_ = r.String()
+
+		half := len(in) / 2
+		several, err := audit.Check(bytes.NewReader(in[:half]), bytes.NewReader(in[half:]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = several.String()
 	})
 }
 

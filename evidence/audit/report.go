@@ -115,39 +115,35 @@ type Proofs struct {
 	OpenRobots int `json:"openRobots"`
 }
 
-// A HostReport sums up one host.
+// A HostReport sums up one host. In JSON its durations are seconds.
 type HostReport struct {
-	Host       string
-	Starts     int           // requests sent, robots.txt included
-	Pages      int           // of these, pages of the budget
-	Bytes      int64         // of bodies
-	Disallowed int           // URLs refused by robots.txt or by the user's rules
-	Blocks     int           // times the host asked to be left alone
-	MinGap     time.Duration // shortest gap between two starts; 0 if there were fewer than two
-	MaxDelay   time.Duration // longest delay in force
-	Wait       time.Duration // time that requests waited for their turn, in all
-	Latency    time.Duration // mean time to the response's headers; 0 if there was none
+	Host       string        `json:"host"`
+	Starts     int           `json:"starts"`     // number of requests sent, those for robots.txt included
+	Pages      int           `json:"pages"`      // number of those that are pages of the budget
+	Bytes      int64         `json:"bytes"`      // of bodies
+	Disallowed int           `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
+	Blocks     int           `json:"blocks"`     // how often the host asked to be left alone
+	MinGap     time.Duration `json:"-"`          // shortest gap between two starts; 0 if there were fewer than two
+	MaxDelay   time.Duration `json:"-"`          // longest delay in force
+	Wait       time.Duration `json:"-"`          // time that requests waited for their turn, in all
+	Latency    time.Duration `json:"-"`          // mean time to the response's headers; 0 if there was none
 }
 
-// hostReportJSON is a HostReport with its durations in seconds.
+// hostCounts is a HostReport without its methods.
+type hostCounts HostReport
+
 type hostReportJSON struct {
-	Host       string  `json:"host"`
-	Starts     int     `json:"starts"`
-	Pages      int     `json:"pages"`
-	Bytes      int64   `json:"bytes"`
-	Disallowed int     `json:"disallowed"`
-	Blocks     int     `json:"blocks"`
-	MinGap     float64 `json:"minGap"`
-	MaxDelay   float64 `json:"maxDelay"`
-	Wait       float64 `json:"wait"`
-	Latency    float64 `json:"latency"`
+	hostCounts
+	MinGap   float64 `json:"minGap"`
+	MaxDelay float64 `json:"maxDelay"`
+	Wait     float64 `json:"wait"`
+	Latency  float64 `json:"latency"`
 }
 
 // MarshalJSON writes durations in seconds.
 func (h HostReport) MarshalJSON() ([]byte, error) {
 	return json.Marshal(hostReportJSON{
-		h.Host, h.Starts, h.Pages, h.Bytes, h.Disallowed, h.Blocks,
-		h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
+		hostCounts(h), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
 	})
 }
 
@@ -158,10 +154,8 @@ func (h *HostReport) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
-	*h = HostReport{
-		j.Host, j.Starts, j.Pages, j.Bytes, j.Disallowed, j.Blocks,
-		seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency),
-	}
+	*h = HostReport(j.hostCounts)
+	h.MinGap, h.MaxDelay, h.Wait, h.Latency = seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency)
 	return nil
 }
 
