@@ -1,6 +1,6 @@
-// Package limits takes turns on hosts from this project's limiter and from what people build or take
-// otherwise: a sync.Map of x/time/rate limiters with a channel semaphore each, and the limiter with
-// bulkhead of failsafe-go, in a sync.Map as well.
+// Package limits takes turns on hosts from this project's limiter and from what people build or
+// take otherwise: a sync.Map of x/time/rate limiters with a channel semaphore each, and the limiter
+// with bulkhead of failsafe-go, in a sync.Map as well.
 //
 //	go test -bench . ./limits
 //

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,7 +26,7 @@ func newProxy(transport http.RoundTripper) http.Handler {
 			r.Out.Header["Via"] = append(r.In.Header["Via"], fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self))
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			if ours(resp.Header) { // nobody else answers in the proxy's name
+			if ours(resp.Header) { // only the proxy answers in its own name
 				resp.Header.Del("Proxy-Status")
 			}
 			return nil
@@ -56,8 +57,12 @@ const (
 // refuse answers for politeness.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	var refused *politeness.Error
-	if !errors.As(err, &refused) {
-		answer(w, http.StatusBadGateway, "", err.Error())
+	if !errors.As(err, &refused) { // the network's own error
+		if errors.Is(err, context.DeadlineExceeded) {
+			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
+		} else {
+			answer(w, http.StatusBadGateway, "", err.Error())
+		}
 		return
 	}
 	switch {

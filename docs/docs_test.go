@@ -1,4 +1,5 @@
-package politeness_test
+// Package docs holds the code in README.md and the guides to what a compiler asks.
+package docs
 
 import (
 	"errors"
@@ -9,16 +10,21 @@ import (
 	"go/token"
 	"go/types"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	// The go command keeps a test's result until something that the test imports has changed.
+	_ "github.com/go-politeness/politeness"
+	_ "github.com/go-politeness/politeness/politenesstest"
 )
+
+// module is the path of the root module.
+const module = "github.com/go-politeness/politeness"
 
 // TestDocs type-checks every block of Go code in README.md and under docs/.
 //
@@ -28,21 +34,14 @@ import (
 // imports (docImports and the packages of this module are known by name) and may leave
 // a variable unused. What isn't Go to be compiled is fenced as text.
 func TestDocs(t *testing.T) {
-	files, err := filepath.Glob("README.md")
+	guides, err := filepath.Glob("*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = filepath.WalkDir("docs", func(name string, entry fs.DirEntry, err error) error {
-		if err == nil && path.Ext(name) == ".md" {
-			files = append(files, name)
-		}
-		return err
-	})
-	if err != nil && !os.IsNotExist(err) {
-		t.Fatal(err)
+	if len(guides) == 0 {
+		t.Fatal("no guides here")
 	}
-
-	for _, name := range files {
+	for _, name := range append(guides, filepath.Join("..", "README.md")) {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -112,13 +111,14 @@ const docFrame = `func _(ctx context.Context, t *politeness.Transport, cfg polit
 }
 `
 
-// docImports are the packages that a fragment knows by name.
+// docImports are the packages that a fragment knows by name, and that a file may import.
 var docImports = []string{
 	"bytes", "context", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "maps", "net/http",
 	"net/http/httptest", "net/url", "os", "slices", "strings", "sync", "testing", "testing/synctest", "time",
 	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/backoff",
-	module + "/budget", module + "/evidence", module + "/politenesstest",
+	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/politenesstest",
 	module + "/hostlimit/redislimit", module + "/budget/redisbudget", "github.com/redis/go-redis/v9",
+	"github.com/gocolly/colly/v2",
 }
 
 var docPackageName = regexp.MustCompile(`([a-z0-9]+)(/v[0-9]+)?$`)
@@ -171,10 +171,7 @@ func (b docBlock) check(t *testing.T) (errs []error) {
 	if err != nil {
 		return []error{err}
 	}
-	exports, err := docExports(t, f.Imports)
-	if err != nil {
-		return []error{err}
-	}
+	exports := docExports(t, f.Imports)
 	conf := types.Config{
 		Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
 			return os.Open(exports[path])
@@ -192,38 +189,57 @@ func (b docBlock) check(t *testing.T) (errs []error) {
 
 // docExports returns the files of export data for the imports and all that they
 // import, from the first module of this repository that has them: mostly the root.
-func docExports(t *testing.T, imports []*ast.ImportSpec) (map[string]string, error) {
+func docExports(t *testing.T, imports []*ast.ImportSpec) map[string]string {
 	t.Helper()
-	// Without a name of its own go list would list the current directory.
-	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "errors"}
-	for _, spec := range imports {
-		name, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			return nil, err
-		}
-		args = append(args, name)
-	}
-	nested, err := filepath.Glob("*/*/go.mod")
+	nested, err := filepath.Glob("../*/*/go.mod")
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	var problems []error
-	for _, mod := range append([]string{"go.mod"}, nested...) {
-		cmd := exec.CommandContext(t.Context(), "go", args...)
-		cmd.Dir = filepath.Dir(mod)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w: %s", mod, err, stderr.String()))
-			continue
+	var missing []string
+	for _, mod := range append([]string{"../go.mod"}, nested...) {
+		exports := moduleExports(t, filepath.Dir(mod))
+		missing = nil
+		for _, spec := range imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if exports[name] == "" {
+				missing = append(missing, name)
+			}
 		}
-		exports := map[string]string{}
-		for line := range strings.Lines(string(out)) {
-			name, file, _ := strings.Cut(strings.TrimSpace(line), "=")
-			exports[name] = file
+		if len(missing) == 0 {
+			return exports
 		}
-		return exports, nil
 	}
-	return nil, errors.Join(problems...)
+	t.Fatalf("no module has them all, the last one lacks %v (is it one of docImports?)", missing)
+	return nil
+}
+
+// listed holds what moduleExports has returned: the go command takes its time.
+var listed = map[string]map[string]string{}
+
+// moduleExports returns the files of export data for those of docImports that the module in
+// the directory has, and for all that they import.
+func moduleExports(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	if exports, ok := listed[dir]; ok {
+		return exports
+	}
+	args := append([]string{"list", "-e", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}"}, docImports...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = dir
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", dir, err, &stderr)
+	}
+	exports := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		name, file, _ := strings.Cut(strings.TrimSpace(line), "=")
+		exports[name] = file
+	}
+	listed[dir] = exports
+	return exports
 }
