@@ -10,6 +10,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
@@ -32,7 +33,7 @@ func (l forwardingLimiter) Acquire(ctx context.Context, key string, floor time.D
 // TestWrappedLimiterLeaseAndBudgetLoseNothing crawls bare and through wrappers, through a
 // block, a leak, a slow body and to the end of the budget, and compares the two logs.
 func TestWrappedLimiterLeaseAndBudgetLoseNothing(t *testing.T) {
-	crawl := func(wrapped bool) (string, evidence.Report) {
+	crawl := func(wrapped bool) (string, *audit.Report) {
 		var log bytes.Buffer
 		virtually(t, politeness.Config{}, func(b *bubble) {
 			sink := evidence.JSONLines(&log)
@@ -70,7 +71,7 @@ func TestWrappedLimiterLeaseAndBudgetLoseNothing(t *testing.T) {
 			}
 		})
 		text := log.String()
-		report, err := evidence.Audit(&log)
+		report, err := audit.Check(&log)
 		if err != nil || !report.OK() {
 			t.Errorf("wrapped %v: %v, %v", wrapped, report, err)
 		}
