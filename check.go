@@ -114,6 +114,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, trip.noTurn(err)
 	}
+	next = trip.opens(next)
 	if t.budget != nil {
 		if err := trip.checkBudget(next); err != nil {
 			return time.Time{}, err

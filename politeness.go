@@ -100,6 +100,12 @@ type Config struct {
 	// RefuseAny joins several.
 	Refuse func(*http.Request) error
 
+	// Refused is the user's own eye for refusals that no status tells, such as a challenge that
+	// comes with status 200: an error blocks the host as a 429 does, for as long as Retry-After or
+	// Limits.Backoff say, and is told in evidence. It sees each answer to a page by its headers and
+	// must not read the body; the answer is handed over all the same. Nil: none.
+	Refused func(*http.Response) error
+
 	// DangerouslyIgnoreRobots fetches whatever robots.txt says, and doesn't ask
 	// for it. It is for one's own sites; pacing and blocks still hold.
 	DangerouslyIgnoreRobots bool
@@ -116,14 +122,15 @@ type Transport struct {
 	hostKey    func(*http.Request) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait    time.Duration      // longest wait for a turn; 0: unlimited
+	maxWait    time.Duration      // longest wait for a turn
 	budget     budget.Budget      // nil: unlimited
 	retry      Retry
 	response   responseLimits
-	evidence   *evidence.Guard           // nil: nothing is recorded
-	refuse     func(*http.Request) error // nil: nothing is refused
-	trips      atomic.Uint64             // number of the last trip
-	budgetEnd  atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
+	evidence   *evidence.Guard            // nil: nothing is recorded
+	refuse     func(*http.Request) error  // nil: nothing is refused
+	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
+	trips      atomic.Uint64              // number of the last trip
+	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -149,6 +156,7 @@ func New(cfg Config) (*Transport, error) {
 		budget:    cfg.Budget,
 		retry:     cfg.Retry,
 		refuse:    cfg.Refuse,
+		refused:   cfg.Refused,
 
 		robotsOpen: cfg.Robots.OnUnreachable == robotscache.Allow,
 	}
@@ -189,7 +197,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, errors.Join(errs...)
 	}
 
-	t.maxWait = t.hosts.Config().MaxWait
+	t.maxWait = cmp.Or(t.hosts.Config().MaxWait, time.Hour) // what 0 means there
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
 			UserAgent: cfg.UserAgent,

@@ -46,6 +46,7 @@ type trip struct {
 	entry   *robotscache.Entry
 	verdict robots.Verdict
 	floor   time.Duration // delay that robots.txt asks for
+	closed  time.Duration // time waited for the Visit-time of robots.txt
 
 	lease   hostlimit.Lease // turn that is held; nil before the turn, and once the body has it
 	grant   departure       // start of the try; its Start is zero before

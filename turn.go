@@ -13,18 +13,28 @@ import (
 // waitTurn reserves a page, and waits for a slot on the host and for the host's start
 // time. A wait that is known to outlast the budget's time isn't begun.
 func (trip *trip) waitTurn() error {
-	if err := trip.foresee(); err != nil {
-		return err
+	for open := false; !open; {
+		if err := trip.visit(); err != nil {
+			return err
+		}
+		if err := trip.foresee(); err != nil {
+			return err
+		}
+		if err := trip.reserve(); err != nil {
+			return err
+		}
+		trip.grant, trip.lost = departure{}, nil
+		lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
+		if err != nil {
+			return trip.noTurn(err)
+		}
+		trip.lease = lease
+		if now := time.Now(); trip.opens(now).After(now) {
+			trip.release() // the site's time to be visited has ended during the wait
+		} else {
+			open = true
+		}
 	}
-	if err := trip.reserve(); err != nil {
-		return err
-	}
-	trip.grant, trip.lost = departure{}, nil
-	lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
-	if err != nil {
-		return trip.noTurn(err)
-	}
-	trip.lease = lease
 	if trip.t.budget != nil && trip.kind == page && trip.waited() {
 		return trip.checkBudget(time.Time{}) // others have spent meanwhile
 	}
@@ -114,7 +124,7 @@ func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
 	trip.describe(&d, typ, g.Start)
 	d.Start, d.Allowed = g.Start, true
 	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = g.Seq, g.instead, g.Slot, g.Slots, g.Probe
-	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.connect
+	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock+trip.closed, g.connect
 	d.Delay, d.CrawlDelay = g.Delay, trip.floor
 	trip.record(&d)
 }
