@@ -100,6 +100,9 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		trip.ended(0, trip.release(), err)
 		return nil, err
 	}
+	if resp.Request == trip.req && trip.index == nil {
+		resp.Request = trip.original
+	}
 	trip.issue(resp)
 	if empty {
 		trip.ended(0, trip.release(), nil)

@@ -41,7 +41,7 @@ func (trip *trip) ticket() *atomic.Bool {
 // its page is paid for.
 func (trip *trip) issue(resp *http.Response) {
 	if trip.t.budget != nil && trip.kind == page && resp.StatusCode/100 == 3 {
-		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, new(atomic.Bool)))
+		resp.Request = trip.original.WithContext(context.WithValue(trip.original.Context(), paidKey{}, new(atomic.Bool)))
 	}
 }
 

@@ -31,9 +31,10 @@ type trip struct {
 	kind kind
 	wait waitContext // bounds every wait before the request is sent
 
-	req   *http.Request // what is sent: the caller's request, or the clone of it that sign makes
-	body  io.Closer     // body of req, which is ours to close until it is sent; then nil
-	clone http.Request  // room for the clone, which nearly every request needs
+	original *http.Request // the caller's
+	req      *http.Request // what is sent: original, or a clone of it
+	clone    http.Request  // room for the clone that sign makes of nearly every request
+	body     io.Closer     // body of req, which is ours to close until it is sent; then nil
 
 	id      uint64 // number of this trip in evidence
 	host    string // key of slots, delays and blocks
@@ -57,7 +58,10 @@ type trip struct {
 
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request, k kind) *trip {
-	trip := &trip{t: t, kind: k, req: req, wait: waitContext{Context: req.Context(), cancel: req.Cancel}} //nolint:staticcheck // old callers set Cancel, and http.Client does
+	trip := &trip{t: t, kind: k, original: req, req: req, wait: waitContext{Context: req.Context()}}
+	if req.Cancel != nil { //nolint:staticcheck // old callers set it, and http.Client's Timeout does
+		trip.wait.cancel = &canceller{cancel: req.Cancel} //nolint:staticcheck // the same
+	}
 	if req.Body != nil {
 		trip.body = req.Body
 	}

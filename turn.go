@@ -128,12 +128,16 @@ func (trip *trip) recordLeak(host string) {
 // where that comes first.
 type waitContext struct {
 	context.Context
-	cancel   <-chan struct{} // Request.Cancel; nil: none
-	deadline time.Time       // told, so that a longer wait isn't begun, and kept by nobody; zero: none
+	deadline time.Time  // told, so that a longer wait isn't begun, and kept by nobody; zero: none
+	cancel   *canceller // nil: the request has no Cancel
+}
 
-	once sync.Once
-	done <-chan struct{} // of either; set by once
-	stop func()          // ends the goroutine that waits for either; set by once
+// A canceller joins a context with a Request.Cancel.
+type canceller struct {
+	cancel <-chan struct{}
+	once   sync.Once
+	done   <-chan struct{} // of either; set by once
+	stop   func()          // ends the goroutine that waits for either; set by once
 }
 
 // Deadline implements context.Context.
@@ -145,33 +149,35 @@ func (w *waitContext) Deadline() (time.Time, bool) {
 	return deadline, ok
 }
 
-// Done implements context.Context. Only who really waits asks for it, so that
-// http.Client's Timeout, which sets Request.Cancel, costs other requests nothing.
+// Done implements context.Context. Only a wait that really begins asks for it, so
+// that http.Client's Timeout, which sets Request.Cancel, costs other requests no
+// goroutine.
 func (w *waitContext) Done() <-chan struct{} {
-	if w.cancel == nil {
+	c := w.cancel
+	if c == nil {
 		return w.Context.Done()
 	}
-	w.once.Do(func() {
+	c.once.Do(func() {
 		either, stop := context.WithCancel(w.Context)
-		w.done, w.stop = either.Done(), stop
+		c.done, c.stop = either.Done(), stop
 		go func() {
 			select {
-			case <-w.cancel:
+			case <-c.cancel:
 				stop()
-			case <-w.done:
+			case <-c.done:
 			}
 		}()
 	})
-	return w.done
+	return c.done
 }
 
 // Err implements context.Context.
 func (w *waitContext) Err() error {
-	if err := w.Context.Err(); err != nil {
+	if err := w.Context.Err(); err != nil || w.cancel == nil {
 		return err
 	}
 	select {
-	case <-w.cancel:
+	case <-w.cancel.cancel:
 		return context.Canceled
 	default:
 		return nil
@@ -180,8 +186,8 @@ func (w *waitContext) Err() error {
 
 // end ends the goroutine of Done, if there is one.
 func (w *waitContext) end() {
-	w.once.Do(func() { w.done = w.Context.Done() })
-	if w.stop != nil {
-		w.stop()
+	if c := w.cancel; c != nil {
+		c.once.Do(func() { c.done, c.stop = w.Context.Done(), func() {} })
+		c.stop()
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
@@ -56,8 +57,13 @@ const (
 // refuse answers for politeness.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	var refused *politeness.Error
-	if !errors.As(err, &refused) {
-		answer(w, http.StatusBadGateway, "", err.Error())
+	var timeout net.Error
+	if !errors.As(err, &refused) { // the network's
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
+		} else {
+			answer(w, http.StatusBadGateway, "", err.Error())
+		}
 		return
 	}
 	switch {
@@ -71,8 +77,6 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
 	case errors.Is(err, politeness.ErrBusy):
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", err.Error())
-	case refused.Timeout():
-		answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
 	default:
 		answer(w, http.StatusBadGateway, "", err.Error())
 	}
