@@ -13,8 +13,8 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// ask decides by robots.txt whether the trip's URL may be fetched. A URL that
-// may not takes no slot, no page and no wait.
+// ask decides by robots.txt whether the trip's URL may be fetched. A URL that may not
+// be takes no slot, no page and no wait.
 func (trip *trip) ask() error {
 	if err := trip.judge(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (trip *trip) noRobots(err error) error {
 // overtaken gives the turn back when a newer robots.txt came in during a wait for it
 // that was noticeable, and forbids the request or asks for a longer delay.
 func (trip *trip) overtaken() bool {
-	if trip.entry == nil || !trip.waited() {
+	if trip.entry == nil || !trip.waited {
 		return false
 	}
 	entry, ok := trip.t.robots.Peek(trip.req.URL)

@@ -30,7 +30,7 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 	return trip.verdict, nil
 }
 
-// inquiries is how many origins Filter asks at once.
+// inquiries is the number of origins that Filter asks at once.
 const inquiries = 16
 
 // Filter returns those of urls that robots.txt allows, in their order, such as

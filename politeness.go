@@ -247,7 +247,12 @@ func problems(err error) []error {
 // http.Client calls RoundTrip for each hop, so each is checked and paced against
 // its own host. The slot on the host is held until the response's body is read
 // to its end or closed. req is never changed. Robots.txt, slots and delays go by
-// req.URL; a different req.Host is only sent.
+// req.URL; a different req.Host is only sent. What Base returns as an error is returned
+// as it is; every refusal is an *Error.
+//
+// Refused are also requests about whose path robots.txt can't be asked: those that hide
+// it in a URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT
+// with a target in URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req, page)
 	defer trip.end() // gives back whatever is still held, on every path

@@ -11,15 +11,15 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A fare is how a trip's page is paid for. All hops and tries of a navigation are
-// one page.
+// A fare says how a trip's page is paid for. All hops and tries of a navigation are one
+// page.
 type fare uint8
 
 const (
 	unpaid   fare = iota
-	reserved      // a page was reserved for this request
-	followed      // the request is the first to follow a redirect, whose navigation has paid
-	spent         // a try of this request was sent
+	reserved      // by a page that was reserved for this request
+	followed      // by the navigation: the request is the first to follow its redirect
+	spent         // for good: a try was sent
 )
 
 // paidKey marks the context of a redirect response's request, with an *atomic.Bool:

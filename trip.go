@@ -18,10 +18,10 @@ import (
 type kind uint8
 
 const (
-	page      kind = iota // a caller's request: it passes every stage
-	robotsTxt             // one hop of a fetch of robots.txt: it spends no budget and isn't repeated
-	inquiry               // Check and Sitemaps: the verdict is recorded, nothing is sent
-	forecast              // Next: nothing is recorded and nothing is sent
+	page      kind = iota // caller's request: it passes every stage
+	robotsTxt             // hop of a fetch of robots.txt: it spends no budget and isn't repeated
+	inquiry               // question of Check or Sitemaps: the verdict is recorded, nothing is sent
+	forecast              // question of Next: nothing is recorded, nothing is sent
 )
 
 // A trip is one request on its way through the stages. It knows what is held, and
@@ -43,11 +43,12 @@ type trip struct {
 	hops    int    // redirects of this navigation before this request
 	fare    fare   // what the budget was asked for this request
 
-	asked   time.Time // when the verdict was found
-	entry   *robotscache.Entry
-	verdict robots.Verdict
-	floor   time.Duration // delay that robots.txt asks for
+	asked   time.Time          // when the verdict was found
+	entry   *robotscache.Entry // what is known of the origin's robots.txt; nil if that is ignored
+	verdict robots.Verdict     // of robots.txt, for req's URL
+	floor   time.Duration      // delay that robots.txt asks for
 
+	waited  bool            // the turn came noticeably later than the verdict, which may not be true any more
 	lease   hostlimit.Lease // turn that is held; nil before the turn, and once the body has it
 	grant   hostlimit.Grant // start of the try; its Start is zero before
 	latency time.Duration   // from the start to the response's headers
@@ -175,12 +176,12 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
 }
 
-// silent reports whether nothing is recorded of the trip. Who would build a record
-// asks first.
+// silent reports whether nothing is recorded of the trip. It is asked before a record is
+// built.
 func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == forecast }
 
-// decision begins a record about this trip. The clock is the costliest part of a
-// record, so whoever has just looked at it passes the time on.
+// decision begins a record about this trip. Reading the clock is the costliest part of
+// a record, so callers that have just read it pass the time on.
 func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decision) {
 	trip.describe(&d, typ, now)
 	return d
@@ -194,7 +195,7 @@ func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Tim
 	d.Host, d.Agent = trip.host, trip.t.product
 }
 
-// record hands d to the evidence, which can do no harm: it stands behind a guard.
+// record hands d to the evidence. The guard before that recovers its panics.
 func (trip *trip) record(d *evidence.Decision) {
 	trip.t.evidence.Pass(trip.req.Context(), d)
 }

@@ -25,27 +25,28 @@ func (trip *trip) waitTurn() error {
 		return trip.noTurn(err)
 	}
 	trip.lease = lease
-	if trip.t.budget != nil && trip.kind == page && trip.waited() {
-		return trip.checkBudget(time.Time{}) // others have spent meanwhile
+	trip.waited = time.Since(trip.asked) > time.Millisecond
+	if trip.waited && trip.t.budget != nil && trip.kind == page {
+		if err := trip.checkBudget(time.Time{}); err != nil { // others have spent meanwhile
+			trip.release()
+			return err
+		}
 	}
 	return nil
 }
-
-// waited reports whether the verdict was found noticeably long ago: what was true
-// then may not be true any more.
-func (trip *trip) waited() bool { return time.Since(trip.asked) > time.Millisecond }
 
 // start stamps the start. Nothing but send comes between the stamp and the request.
 func (trip *trip) start() error {
 	grant, err := trip.lease.Start(&trip.wait)
 	if err != nil {
+		trip.release()
 		return trip.noTurn(err)
 	}
 	trip.grant = grant
 	return nil
 }
 
-// noTurn reports a refused turn.
+// noTurn reports that a turn was refused, and returns the error for that.
 func (trip *trip) noTurn(err error) error {
 	var refused *hostlimit.Error
 	if !errors.As(err, &refused) {
@@ -72,7 +73,7 @@ func (trip *trip) release() (expired bool) {
 	return lease.Release()
 }
 
-// leave gives a turn back that led to no exchange worth learning from.
+// leave gives a turn back that led to no exchange, and records why.
 func (trip *trip) leave(why string) {
 	lease := trip.lease
 	defer lease.Release() // whatever a sink does
