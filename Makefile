@@ -8,6 +8,10 @@ export GOWORK := off
 # The report's page is looked at in a real browser: scripts/setup.sh installs one.
 export POLITENESS_BROWSER := 1
 
+# Tests at their full length: without it, go test ./... plays a fixed part of the random ones,
+# and the programs under examples/ in virtual time only.
+export POLITENESS_LONG := 1
+
 # The modules of this repository. Those that are published are tested under the
 # race detector; the rest are programs around heavy dependencies, whose
 # instrumented build would cost more than it finds.
@@ -77,6 +81,6 @@ benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 	@$(TOOL) benchstat $(OLD) $(NEW)
 
 doc-check: ## type-check the Go code in README.md and docs/
-	go test -count=1 -v -run '^TestDocs' .
+	go test -count=1 -v -run '^TestDocs' ./docs
 
-ci: lint test ## all that a change must pass
+ci: test lint ## all that a change must pass: everything of test, and lint

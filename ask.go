@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -183,8 +182,8 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 		RobotsTxt: true, Allowed: true, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
 		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
 	}
-	if origin, err := url.Parse(e.Origin); err == nil {
-		d.Host = t.hostKey(origin)
+	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody); err == nil {
+		d.Host = t.hostKey(req)
 	}
 	if e.URL != d.URL {
 		d.Location = redactLocation(e.URL)

@@ -20,6 +20,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -315,17 +317,14 @@ func TestBulkAcceptsAndRejectsContentTypesBeforeTheBodyIsRead(t *testing.T) {
 	})
 }
 
-// loopback is Bulk around a real server on loopback, without its delay.
+// loopback is Bulk around a real server on loopback, without its delays between requests and
+// before retries.
 func loopback(t *testing.T, server *httptest.Server, log evidence.Evidence) *http.Client {
 	t.Helper()
 	c := bulk()
 	c.Base, c.Evidence = server.Client().Transport, log
-	limits := c.Hosts.(*hostlimit.Memory).Config()
-	limits.Delay = hostlimit.Delay{DangerouslyNone: true}
-	var err error
-	if c.Hosts, err = hostlimit.New(limits); err != nil {
-		t.Fatal(err)
-	}
+	c.Limits.Delay = hostlimit.Delay{DangerouslyNone: true}
+	c.Retry.Backoff = func() cenkalti.BackOff { return &cenkalti.ZeroBackOff{} }
 	tr, err := politeness.New(c)
 	if err != nil {
 		t.Fatal(err)

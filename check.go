@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -43,7 +44,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	for i, raw := range urls {
 		origin := raw
 		if u, err := url.Parse(raw); err == nil {
-			origin = strings.ToLower(u.Scheme + "://" + u.Host)
+			origin = u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
 		}
 		byOrigin[origin] = append(byOrigin[origin], i)
 	}
@@ -131,7 +132,7 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
 	}
 	trip := t.begin(req, k)
-	trip.host = t.hostKey(req.URL)
+	trip.host = t.hostKey(req)
 	return trip, nil
 }
 

@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -15,40 +16,71 @@ import (
 // ConfigFromEnv is Config{}.WithEnv(): the defaults, changed by the environment.
 func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 
-// WithEnv returns c changed by those of these environment variables that are set
-// and not empty. Use it to let the person who runs a crawler tighten or widen a
-// preset: SiteAudit(ua).WithEnv().
+// WithEnv returns c changed by those of these environment variables that are set and not empty.
+// Use it to let the person who runs a crawler tighten or widen a preset: SiteAudit(ua).WithEnv().
 //
-//	USER_AGENT                    Config.UserAgent
-//	MAX_PAGES                     Budget: pages, a whole number of at least 1
-//	MAX_SCAN_TIME_MINUTES         Budget: wall time in minutes, decimals allowed
+//	USER_AGENT                    UserAgent
+//	MAX_PAGES                     Spend.Pages, a whole number of at least 1
+//	MAX_SCAN_TIME_MINUTES         Spend.Duration in minutes, decimals allowed
 //	ROBOTS_TTL_SECONDS            Robots.TTL in seconds, decimals allowed, at most a day
+//	ROBOTS_CACHE_TTL_SEC          another name of ROBOTS_TTL_SECONDS
 //	ROBOTS_DENY_TTL_SECONDS       Robots.DenyTTL in seconds, decimals allowed
-//	ROBOTS_DEFAULT_DELAY_SECONDS  Hosts: delay where crawl-delay asks for no longer one
+//	ROBOTS_DEFAULT_DELAY_SECONDS  Limits.Delay in seconds, decimals allowed; a longer crawl-delay wins
 //
-// A value that can't be read is an error that names its variable; all such
-// errors are joined, and c is returned unchanged. The budget variables need a
-// Budget that is nil or a *budget.Memory, the delay variable Hosts that are nil or
-// a *hostlimit.Memory; both are replaced by new, unspent ones with the other
-// limits kept. A Budget that was nil warns at 80 %.
+// A Delay that is random stays so: Min and Max are scaled, so that ROBOTS_DEFAULT_DELAY_SECONDS is
+// their mean. With 2, Responsive's 0.5 to 1.5 s become 1 to 3 s. A fixed Delay, or one that isn't
+// set, becomes the given time exactly. A Spend that was zero warns at 80 %.
+//
+// A value that can't be read is an error that names its variable, and so is a variable that could
+// have no effect, because Hosts is set (for the delay) or Budget (for pages and time). All errors
+// are joined, and c is returned unchanged. To share a limiter or a budget that the environment may
+// change, call WithEnv first and make the shared one from its result:
+//
+//	cfg, err := politeness.SiteAudit(ua).WithEnv()
+//	cfg.Budget = budget.New(cfg.Spend)
 func (c Config) WithEnv() (Config, error) {
 	e := env{}
 	changed := c
 	if ua, ok := e.lookup("USER_AGENT"); ok {
 		changed.UserAgent = ua
 	}
-	if d, ok := e.duration("ROBOTS_TTL_SECONDS", time.Second, 24*time.Hour); ok {
+	if d, ok := e.robotsTTL(); ok {
 		changed.Robots.TTL = d
 	}
 	if d, ok := e.duration("ROBOTS_DENY_TTL_SECONDS", time.Second, longest); ok {
 		changed.Robots.DenyTTL = d
 	}
-	changed.Budget = e.budget(c.Budget)
-	changed.Hosts = e.hosts(c.Hosts)
+	if d, ok := e.duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, longest); ok {
+		changed.Limits.Delay = scaled(c.Limits.Delay, d)
+		e.needs(c.Hosts == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Hosts", "hostlimit.New(cfg.Limits)")
+	}
+	pages, limited := e.pages("MAX_PAGES")
+	if limited {
+		changed.Spend.Pages = pages
+		e.needs(c.Budget == nil, "MAX_PAGES", "Budget", "budget.New(cfg.Spend)")
+	}
+	if d, ok := e.duration("MAX_SCAN_TIME_MINUTES", time.Minute, longest); ok {
+		changed.Spend.Duration, limited = d, true
+		e.needs(c.Budget == nil, "MAX_SCAN_TIME_MINUTES", "Budget", "budget.New(cfg.Spend)")
+	}
+	if limited && c.Spend == (budget.Limits{}) {
+		changed.Spend.WarnAt = warnAt
+	}
 	if len(e.errs) > 0 {
 		return c, errors.Join(e.errs...)
 	}
 	return changed, nil
+}
+
+// scaled returns delay with mean as the mean of its range.
+func scaled(delay hostlimit.Delay, mean time.Duration) hostlimit.Delay {
+	least, most := float64(delay.Min), float64(delay.Max)
+	delay.Min, delay.Max, delay.DangerouslyNone = mean, mean, false
+	if 0 <= least && least < most {
+		delay.Min = time.Duration(2 * float64(mean) * (least / (least + most)))
+		delay.Max = 2*mean - delay.Min
+	}
+	return delay
 }
 
 // env reads variables and collects what is wrong with them.
@@ -79,61 +111,43 @@ func (e *env) duration(name string, unit, most time.Duration) (time.Duration, bo
 			return d, true
 		}
 	}
-	units := strings.ToLower(name[strings.LastIndexByte(name, '_')+1:])
+	units := "seconds"
+	if unit == time.Minute {
+		units = "minutes"
+	}
 	e.bad(name, v, fmt.Sprintf("a positive number of %s, at most %.0f", units, most.Seconds()/unit.Seconds()))
 	return 0, false
 }
 
-func (e *env) budget(b budget.Budget) budget.Budget {
-	var pages int64
-	if v, ok := e.lookup("MAX_PAGES"); ok {
-		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < 1 {
-			e.bad("MAX_PAGES", v, "a whole number of at least 1")
-		}
-		pages = n
+// robotsTTL reads the variable that has two names.
+func (e *env) robotsTTL() (time.Duration, bool) {
+	const name, other = "ROBOTS_TTL_SECONDS", "ROBOTS_CACHE_TTL_SEC"
+	d, ok := e.duration(name, time.Second, 24*time.Hour)
+	d2, ok2 := e.duration(other, time.Second, 24*time.Hour)
+	if ok && ok2 && d != d2 {
+		e.errs = append(e.errs, fmt.Errorf("politeness: environment variables %s and %s are one setting and differ: %v and %v", name, other, d, d2))
 	}
-	duration, _ := e.duration("MAX_SCAN_TIME_MINUTES", time.Minute, longest)
-	if pages == 0 && duration == 0 {
-		return b
-	}
-	limits := budget.Limits{WarnAt: warnAt}
-	switch m := b.(type) {
-	case nil:
-	case *budget.Memory:
-		limits = m.Limits()
-	default:
-		e.errs = append(e.errs, fmt.Errorf("politeness: MAX_PAGES and MAX_SCAN_TIME_MINUTES don't apply to a Budget of type %T", b))
-		return b
-	}
-	if pages != 0 {
-		limits.Pages = pages
-	}
-	if duration != 0 {
-		limits.Duration = duration
-	}
-	return budget.New(limits)
+	return cmp.Or(d, d2), ok || ok2
 }
 
-func (e *env) hosts(h hostlimit.Limiter) hostlimit.Limiter {
-	delay, ok := e.duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, longest)
+// pages reads a number of pages.
+func (e *env) pages(name string) (int64, bool) {
+	v, ok := e.lookup(name)
 	if !ok {
-		return h
+		return 0, false
 	}
-	var cfg hostlimit.Config
-	switch m := h.(type) {
-	case nil:
-	case *hostlimit.Memory:
-		cfg = m.Config()
-	default:
-		e.errs = append(e.errs, fmt.Errorf("politeness: ROBOTS_DEFAULT_DELAY_SECONDS doesn't apply to Hosts of type %T", h))
-		return h
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < 1 {
+		e.bad(name, v, "a whole number of at least 1")
+		return 0, false
 	}
-	cfg.Delay.Min, cfg.Delay.Max, cfg.Delay.DangerouslyNone = delay, delay, false
-	limiter, err := hostlimit.New(cfg)
-	if err != nil {
-		e.errs = append(e.errs, fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS: %w", err))
-		return h
+	return n, true
+}
+
+// needs adds an error where the field is set that makes a variable void.
+func (e *env) needs(unset bool, name, field, shared string) {
+	if !unset {
+		e.errs = append(e.errs, fmt.Errorf("politeness: environment variable %s can't change Config.%s, which is set: "+
+			"call WithEnv first and make the shared one from its result, %s", name, field, shared))
 	}
-	return limiter
 }

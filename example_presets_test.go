@@ -7,11 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"time"
 
 	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -73,6 +72,22 @@ func ExampleConservative_incorrect() {
 	// politeness: Config.UserAgent: "ResearchBot/1.0 (+https://example.edu/bot)" must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)
 }
 
+// A preset is a plain value: what doesn't fit is changed.
+func ExampleConfig() {
+	cfg := politeness.Bulk("BulkBot/1.0 (+https://example.com/bot; bot@example.com)")
+	cfg.Limits.MaxWait = time.Minute // a longer wait is refused, with RetryAt
+	cfg.Spend.Pages = 500
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: transport}
+	fmt.Printf("%T, %d at once per host, %d pages\n", client.Transport, cfg.Limits.Concurrency, cfg.Spend.Pages)
+	// Output:
+	// *politeness.Transport, 2 at once per host, 500 pages
+}
+
 // A bulk crawler says which content types it wants; what isn't wanted is left
 // unread.
 func ExampleBulk() {
@@ -103,10 +118,10 @@ func ExampleBulk() {
 	// true Get "https://example.com/film": politeness: example.com: response: content type not accepted: application/octet-stream
 }
 
-// The delay follows the host: it can be read off the limiter's configuration.
+// The delay follows the host: it can be read off the Config.
 func ExampleResponsive() {
 	cfg := politeness.Responsive("TutorialBot/1.0 (+https://example.com/bot; bot@example.com)")
-	delay := cfg.Hosts.(*hostlimit.Memory).Config().Delay
+	delay := cfg.Limits.Delay
 	fmt.Printf("max(random in [%v, %v], crawl-delay, %v)\n", delay.Min, delay.Max, delay.Adaptive)
 	// Output:
 	// max(random in [500ms, 1.5s], crawl-delay, Squared)
@@ -125,11 +140,9 @@ func ExampleConfigFromEnv() {
 		fmt.Println(err)
 		return
 	}
-	limits := cfg.Budget.(*budget.Memory).Limits()
-	delay := cfg.Hosts.(*hostlimit.Memory).Config().Delay
 	fmt.Println(cfg.UserAgent)
-	fmt.Println(limits.Pages, "pages in", limits.Duration)
-	fmt.Println(delay.Min, "between two starts on a host")
+	fmt.Println(cfg.Spend.Pages, "pages in", cfg.Spend.Duration)
+	fmt.Println(cfg.Limits.Delay.Min, "between two starts on a host")
 	// Output:
 	// AuditBot/1.0 (+https://example.com/bot; bot@example.com)
 	// 50 pages in 10m0s
@@ -159,8 +172,7 @@ func ExampleConfig_WithEnv() {
 		fmt.Println(err)
 		return
 	}
-	limits := cfg.Budget.(*budget.Memory).Limits()
-	fmt.Println(limits.Pages, "pages in", limits.Duration)
+	fmt.Println(cfg.Spend.Pages, "pages in", cfg.Spend.Duration)
 	// Output:
 	// 20 pages in 1h0m0s
 }

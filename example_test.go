@@ -123,17 +123,12 @@ func ExampleTransport_Filter() {
 // A frontier has many hosts and few workers. It takes up a URL when its host is
 // ready, instead of letting a worker wait.
 func ExampleTransport_Next() {
-	hosts, err := hostlimit.New(hostlimit.Config{
-		MaxWait: time.Second, // should a worker be too early: refuse it with RetryAt
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	t, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      exampleWeb(),
-		Hosts:     hosts,
+		Limits: hostlimit.Config{
+			MaxWait: time.Second, // should a worker be too early: refuse it with RetryAt
+		},
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -168,7 +163,7 @@ func ExampleStatusHandler() {
 	t, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      exampleWeb(),
-		Budget:    budget.New(budget.Limits{Pages: 200}),
+		Spend:     budget.Limits{Pages: 200},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -15,8 +15,10 @@ const module = "github.com/go-politeness/politeness"
 // TestImportGraph holds who may import whom: each leaf can be used by itself, and
 // only the packages that speak HTTP are built on net/http. Test files are free.
 func TestImportGraph(t *testing.T) {
-	leaves := map[string][]string{ // and the other leaves that each may use
-		"robots": nil, "hostlimit": {"backoff"}, "backoff": nil, "budget": nil, "evidence": nil,
+	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname
+		"internal/hostname": nil, "internal/statedir": nil,
+		"robots": nil, "hostlimit": {"backoff", "internal/statedir"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"evidence/audit": {"evidence", "robots"},
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "politenesstest"}
 
@@ -29,9 +31,9 @@ func TestImportGraph(t *testing.T) {
 		if mayUse, ok := leaves[name]; ok {
 			for _, dep := range p.Deps {
 				leaf, ours := strings.CutPrefix(dep, module)
-				// hostlimit knows registrable domains from x/net/publicsuffix, which is a cookiejar's list.
-				http := dep == "net/http" && name != "hostlimit"
-				if http || ours && !slices.Contains(mayUse, strings.TrimPrefix(leaf, "/")) {
+				leaf = strings.TrimPrefix(leaf, "/")
+				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || leaf == "internal/hostname"
+				if dep == "net/http" || ours && !own && !slices.Contains(mayUse, leaf) {
 					t.Errorf("the leaf %s depends on %s", name, dep)
 				}
 			}

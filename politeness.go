@@ -19,13 +19,11 @@
 package politeness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/mail"
-	"net/url"
-	"regexp"
-	"strings"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -38,25 +36,28 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A Config says how polite, on whose behalf and within which limits. Only
-// UserAgent is required. A Config may be copied and changed until New is called;
-// Configs that share a Hosts limiter or a Budget share its turns or its pages.
+// A Config says how polite a crawler is, on whose behalf and within which limits. Only UserAgent
+// is required. A Config is plain data: it can be copied, changed, printed and used for several
+// calls of New, and each call makes a limiter and a budget of its own. Only what Hosts and Budget
+// hold is shared by all Transports that are given it.
 type Config struct {
 	// UserAgent names the crawler and a way to reach its owner:
-	// "Name/1.0 (+https://example.com/bot; bot@example.com)". Its product token
-	// ("Name") chooses the group in robots.txt (RFC 9309, section 2.2.1). It
-	// replaces the User-Agent of every request.
+	// "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)". It consists of products, each
+	// one word with an optional version after a slash, and of comments in parentheses (RFC 9110,
+	// section 10.1.5). The first product ("ExampleBot") chooses the group in robots.txt (RFC 9309,
+	// section 2.2.1). UserAgent replaces the User-Agent of every request.
 	UserAgent string
 
-	// StrictUserAgent makes New refuse a UserAgent without a product, a version and
-	// a mail address. False: a product and any contact will do.
+	// StrictUserAgent makes New refuse a UserAgent that doesn't hold a product, a version and a
+	// mail address itself. False: a product and any contact will do, and From is one.
 	StrictUserAgent bool
 
-	// From is the owner's mail address for the From header (RFC 9110, section
-	// 10.1.2). Empty: no such header is added.
+	// From is the owner's mail address for the From header (RFC 9110, section 10.1.2). It counts
+	// as the contact of a UserAgent that has none. Empty: no such header is added.
 	From string
 
-	// Base sends the requests. Nil: http.DefaultTransport.
+	// Base sends the requests. Nil: http.DefaultTransport. It must not be a Transport, nor lead to
+	// one by a method Unwrap() http.RoundTripper: a page would take its turn twice.
 	Base http.RoundTripper
 
 	// Robots says how long robots.txt is kept, and what holds while it can't be
@@ -64,13 +65,20 @@ type Config struct {
 	// network errors.
 	Robots robotscache.Config
 
-	// Hosts says who may start when. Nil: hostlimit.New(hostlimit.Config{}), which
-	// is 2 requests at once per host, 200 to 500 ms apart. A limiter may be shared
-	// by several Transports.
+	// Limits are those of the hosts: slots, delays, blocks, and the longest wait for a turn. They
+	// are used where Hosts is nil. Zero: 2 requests at once per host, 200 to 500 ms apart.
+	Limits hostlimit.Config
+
+	// Hosts says who may start when. Nil: a limiter is made from Limits. Set it to share one
+	// limiter between Transports, or between processes; Limits then have no effect.
 	Hosts hostlimit.Limiter
 
-	// Budget limits pages, bytes and time. Nil: unlimited. A budget may be shared
-	// by several Transports.
+	// Spend limits the pages, bytes and time of the crawl. It is used where Budget is nil. Zero:
+	// unlimited.
+	Spend budget.Limits
+
+	// Budget is what is spent. Nil: a budget is made from Spend. Set it to share one budget
+	// between Transports or processes, or to ask it what has been spent; Spend then has no effect.
 	Budget budget.Budget
 
 	// Retry repeats requests that failed. Zero: none.
@@ -82,10 +90,10 @@ type Config struct {
 	// Evidence is told of every decision. Nil: nobody is.
 	Evidence evidence.Evidence
 
-	// HostKey names what slots, delays and blocks are counted by. Nil: the host of
-	// the URL with a port that isn't the scheme's default; hostlimit.BySite groups
-	// by registrable domain.
-	HostKey func(*url.URL) string
+	// HostKey names what slots, delays and blocks of a request are counted by. It is also asked
+	// for the requests that fetch robots.txt. Nil: the host of the URL, in one spelling, with a
+	// port that isn't 80 or 443; BySite groups by registrable domain.
+	HostKey func(*http.Request) string
 
 	// Refuse holds the user's own rules: an error refuses the request before
 	// anything is waited for. Nil: none; PublicOnly and RefusePaths are ready ones,
@@ -101,26 +109,37 @@ type Config struct {
 // concurrent use, owns no goroutines and needs no Close.
 type Transport struct {
 	userAgent  []string // as a header value, shared by all requests
-	from       []string
-	product    string
+	from       []string // as a header value; nil: none is added
+	product    string   // token of the User-Agent by which robots.txt addresses the crawler
 	base       http.RoundTripper
 	hosts      hostlimit.Limiter
-	hostKey    func(*url.URL) string
+	hostKey    func(*http.Request) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
-	robotsOpen bool               // robotscache.Allow: the crawl goes on while robots.txt can't be had
-	maxWait    time.Duration      // of hosts; 0: unlimited
+	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
+	maxWait    time.Duration      // longest wait for a turn; 0: unlimited
 	budget     budget.Budget      // nil: unlimited
 	retry      Retry
 	response   responseLimits
-	evidence   *evidence.Guard // nil: discarded
-	refuse     func(*http.Request) error
-	trips      atomic.Uint64
+	evidence   *evidence.Guard           // nil: nothing is recorded
+	refuse     func(*http.Request) error // nil: nothing is refused
+	trips      atomic.Uint64             // number of the last trip
 	budgetEnd  atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
 }
 
-// New checks cfg and compiles it. The error joins all problems, each naming its
-// field.
+// New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
+// each naming its field.
 func New(cfg Config) (*Transport, error) {
+	var errs []error
+	add := func(field string, err error) {
+		for _, problem := range problems(err) {
+			errs = append(errs, fmt.Errorf("politeness: Config.%s: %w", field, problem))
+		}
+	}
+	cfg.Base = orNil("Base", cfg.Base, add)
+	cfg.Hosts = orNil("Hosts", cfg.Hosts, add)
+	cfg.Budget = orNil("Budget", cfg.Budget, add)
+	cfg.Evidence = orNil("Evidence", cfg.Evidence, add)
+
 	t := &Transport{
 		userAgent: []string{cfg.UserAgent},
 		product:   robots.ProductToken(cfg.UserAgent),
@@ -145,88 +164,76 @@ func New(cfg Config) (*Transport, error) {
 	if t.hostKey == nil {
 		t.hostKey = byHost
 	}
-
-	var errs []error
-	add := func(field string, err error) {
-		for _, problem := range problems(err) {
-			errs = append(errs, fmt.Errorf("politeness: Config.%s: %w", field, problem))
-		}
-	}
-	add("UserAgent", checkUserAgent(cfg.UserAgent, t.product, cfg.StrictUserAgent))
+	add("UserAgent", cfg.checkUserAgent(t.product))
 	add("From", checkFrom(cfg.From))
+	add("Base", checkBase(t.base))
+	add("Robots", cfg.Robots.Validate())
 	add("Retry", cfg.Retry.validate())
 	var err error
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
+	if t.hosts == nil {
+		t.hosts, err = hostlimit.New(cfg.Limits)
+		add("Limits", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
+	}
+	if cfg.Budget == nil {
+		add("Spend", cfg.Spend.Validate())
+		if cfg.Spend != (budget.Limits{}) {
+			t.budget = budget.New(cfg.Spend)
+		}
+	}
 	if cfg.Budget != nil {
 		add("Budget", cfg.Budget.Limits().Validate())
-	}
-	if t.hosts == nil {
-		t.hosts, err = hostlimit.New(hostlimit.Config{})
-		add("Hosts", err)
-	}
-	if t.hosts != nil {
-		t.maxWait = t.hosts.Config().MaxWait
-	}
-	cache, err := robotscache.New(cfg.Robots, robotscache.Client{
-		UserAgent: cfg.UserAgent,
-		Products:  []string{t.product},
-		Transport: robotsTransport{t},
-		Observe:   t.recordRobots,
-	})
-	add("Robots", err)
-	if !cfg.DangerouslyIgnoreRobots {
-		t.robots = cache
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
+	t.maxWait = t.hosts.Config().MaxWait
+	if !cfg.DangerouslyIgnoreRobots {
+		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
+			UserAgent: cfg.UserAgent,
+			Products:  []string{t.product},
+			Transport: robotsTransport{t},
+			Observe:   t.recordRobots,
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("politeness: %w", err)
+	}
 	return t, nil
 }
 
-// version is what follows the product in a strict User-Agent (RFC 9110, section
-// 10.1.5), and mailAddress what has to be somewhere in it: an address by itself,
-// not a part of a URL.
-var (
-	version     = regexp.MustCompile(`^/v?[0-9]`)
-	mailAddress = regexp.MustCompile(`(?:^|[\s(<\[;,+]|mailto:)[^\s()<>\[\];,:@/]+@[^\s()<>\[\];,:@/]+\.[^\s()<>\[\];,:@/]+`)
-)
-
-func strictAgent(ua, product string) bool {
-	_, rest, _ := strings.Cut(ua, product)
-	return version.MatchString(rest) && mailAddress.MatchString(ua)
+// orNil returns value. Where that holds a nil pointer, func, map or channel, with which the first
+// request would panic, orNil adds a problem of the field and returns nil.
+func orNil[T any](field string, value T, add func(field string, err error)) T {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
+		if v.IsNil() {
+			add(field, fmt.Errorf("holds a nil %T: leave the field itself nil for its default", value))
+			return *new(T)
+		}
+	}
+	return value
 }
 
-// checkUserAgent wants a name that robots.txt can address and a contact that a
-// site's owner can write to.
-func checkUserAgent(ua, product string, strict bool) error {
-	switch {
-	case strings.TrimSpace(ua) == "":
-		return errors.New(`required, such as "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"`)
-	case strings.ContainsFunc(ua, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("%q holds a control character", ua)
-	case product == "":
-		return fmt.Errorf("%q doesn't begin with a product token, such as ExampleBot/1.0", ua)
-	case !strings.Contains(ua, "@") && !strings.Contains(ua, "http://") && !strings.Contains(ua, "https://"):
-		return fmt.Errorf("%q has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
-	case strict && !strictAgent(ua, product):
-		return fmt.Errorf("%q must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)", ua)
+// checkBase refuses a Transport over a Transport.
+func checkBase(base http.RoundTripper) error {
+	for {
+		switch b := base.(type) {
+		case *Transport:
+			return errors.New("is a *politeness.Transport itself, or http.DefaultTransport is: " +
+				"each page would take its turn twice; give it what sends the requests, such as an *http.Transport")
+		case interface{ Unwrap() http.RoundTripper }:
+			base = b.Unwrap()
+		default:
+			return nil
+		}
 	}
-	return nil
 }
 
-func checkFrom(from string) error {
-	if from == "" {
-		return nil
-	}
-	if _, err := mail.ParseAddress(from); err != nil {
-		return fmt.Errorf("%q is not a mail address: %w", from, err)
-	}
-	return nil
-}
-
-// problems takes apart what errors.Join has joined, so that each line of New's
-// error names its whole field.
+// problems takes apart what errors.Join has joined, so that each line of New's error names its
+// whole field.
 func problems(err error) []error {
 	if err == nil {
 		return nil

@@ -703,6 +703,9 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"no scheme": "//example.com/",
 		"4 KB host": "https://" + strings.Repeat("a", 4096) + "/",
 		"only port": "http://:80/",
+		"only dots": "http://../",
+		"no name":   "http://%C2%AD/", // a soft hyphen, by which net/http dials the own machine
+
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, politeness.Config{}, func(b *bubble) {
@@ -733,17 +736,23 @@ func TestHostsOfOneNameAreOneKey(t *testing.T) {
 		b.site.Page("/", "page")
 		b.web.Site("https://xn--mnchen-3ya.example").Page("/", "page")
 		keys := map[string]string{
-			"https://EXAMPLE.com/":        "example.com",
-			"https://example.com:443/":    "example.com",
-			"https://example.com:0443/":   "example.com",
-			"https://example.com:08443/":  "example.com:8443",
-			"https://example.com./":       "example.com",
-			"https://münchen.example/":    "xn--mnchen-3ya.example",
-			"https://example.com:8443/":   "example.com:8443",
-			"http://example.com:443/":     "example.com:443",
-			"http://[2001:DB8::1]:80/":    "[2001:db8::1]",
-			"http://[2001:db8:0::01]/":    "[2001:db8::1]",
-			"http://[2001:db8::1]:8080/x": "[2001:db8::1]:8080",
+			"https://EXAMPLE.com/":             "example.com",
+			"https://example.com:443/":         "example.com",
+			"https://example.com:0443/":        "example.com",
+			"https://example.com:08443/":       "example.com:8443",
+			"https://example.com./":            "example.com",
+			"https://münchen.example/":         "xn--mnchen-3ya.example",
+			"https://example.com:8443/":        "example.com:8443",
+			"http://example.com:443/":          "example.com",
+			"https://example.com:80/":          "example.com",
+			"https://example.com:0/":           "example.com:0",
+			"https://example.com\u3002/":       "example.com",
+			"https://example.com\uff61/":       "example.com",
+			"http://\uff11\uff12\uff17.0.0.1/": "127.0.0.1",
+			"http://[::ffff:127.0.0.1]/":       "127.0.0.1",
+			"http://[2001:DB8::1]:80/":         "[2001:db8::1]",
+			"http://[2001:db8:0::01]/":         "[2001:db8::1]",
+			"http://[2001:db8::1]:8080/x":      "[2001:db8::1]:8080",
 		}
 		for url, want := range keys {
 			b.log.Reset()

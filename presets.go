@@ -10,42 +10,40 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// warnAt is the share of a budget at which it warns, unless the user says otherwise.
+// warnAt is the share of a limit at which SiteAudit warns, and a Spend that the environment sets.
 const warnAt = 0.8
 
-// SiteAudit is the policy of a site audit with proof: 200 pages and 60 minutes
-// with warnings at 80 %, 2 requests at once per host, 200 to 500 ms apart or
-// crawl-delay where that is longer, 10 s for a slot, slots taken back after
-// 300 s. Where robots.txt can't be had the audit goes on, and its evidence says
-// confidence "low". Set Evidence; WithEnv lets MAX_PAGES, MAX_SCAN_TIME_MINUTES
-// and USER_AGENT change it. Its budget is one crawl's: call SiteAudit for each.
+// SiteAudit is the policy of a site audit with proof: 200 pages and 60 minutes with warnings at
+// 80 %, 2 requests at once per host, 200 to 500 ms apart or crawl-delay where that is longer, 10 s
+// for a slot, slots taken back after 300 s. Where robots.txt can't be had the audit goes on, and its
+// evidence says confidence "low". Set Evidence; WithEnv lets MAX_PAGES, MAX_SCAN_TIME_MINUTES and
+// USER_AGENT change it.
 func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
 		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow},
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 2,
 			Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond},
 			SlotTimeout: 10 * time.Second,
 			LeaseTTL:    300 * time.Second,
-		}),
-		Budget: budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: warnAt}),
+		},
+		Spend: budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: warnAt},
 	}
 }
 
-// Conservative is the policy of a research crawler: one request at a time per
-// host, 3 s apart or crawl-delay where that is longer; 403 and 429 slow a host
-// down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or
-// for as long as the host asks by Retry-After where that is longer; robots.txt is
-// kept for 1 h, and nothing is fetched for 5 minutes while it can't be had. The User-Agent must hold
-// product, version and a mail address: New refuses any other. Public pages
-// only, see PublicOnly. WithEnv reads the ROBOTS_ variables. To cache pages, put an RFC 9111
-// cache around the Transport: what it has costs no turn and no page.
+// Conservative is the policy of a research crawler: one request at a time per host, 3 s apart or
+// crawl-delay where that is longer; 403 and 429 slow a host down for 15 minutes, doubling on repeats
+// to 24 h, with 10 to 20 % jitter, or for as long as the host asks by Retry-After where that is
+// longer; robots.txt is kept for 1 h, and nothing is fetched for 5 minutes while it can't be had.
+// The User-Agent must hold product, version and a mail address: New refuses any other. Public pages
+// only, see PublicOnly. WithEnv reads the ROBOTS_ variables. To cache pages, put an RFC 9111 cache
+// around the Transport: what it has costs no turn and no page.
 func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
 		Robots:    robotscache.Config{TTL: time.Hour, DenyTTL: 5 * time.Minute},
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 1,
 			Delay:       hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second},
 			Backoff: backoff.Refusals{
@@ -54,22 +52,21 @@ func Conservative(userAgent string) Config {
 				AtLeast:  true,
 				Forgive:  24 * time.Hour, // who comes back hours later repeats, too
 			},
-		}),
+		},
 		Refuse:          PublicOnly,
 		StrictUserAgent: true,
 	}
 }
 
-// Bulk is the policy of a crawler of many sites: 2 requests at once per host and
-// 64 in all, at crawl-delay or 200 ms apart, slower as the host gets slower; 429
-// holds a host for Retry-After, else for a Fibonacci time of at most 600 s, and
-// success clears it; 5 retries on 429, 5xx and network errors; bodies of at most
-// 10 MiB; noindex and nofollow are looked for. Set Response.Accept and Reject
-// for the types that the crawl wants.
+// Bulk is the policy of a crawler of many sites: 2 requests at once per host and 64 in all, at
+// crawl-delay or 200 ms apart, slower as the host gets slower; 429 holds a host for Retry-After,
+// else for a Fibonacci time of at most 600 s, and success clears it; 5 retries on 429, 5xx and
+// network errors; bodies of at most 10 MiB; noindex and nofollow are looked for. Set
+// Response.Accept and Reject for the types that the crawl wants.
 func Bulk(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 2,
 			MaxInFlight: 64,
 			Delay: hostlimit.Delay{
@@ -77,35 +74,26 @@ func Bulk(userAgent string) Config {
 				Adaptive: hostlimit.Proportional(1),
 			},
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
-		}),
+		},
 		Retry:    Retry{Max: 5},
 		Response: ResponseLimits{MaxBytes: 10 << 20, CheckIndexing: true},
 	}
 }
 
-// Responsive is the policy of a crawler that follows the host's own pace: one
-// request at a time per host, apart by the longest of 0.5 to 1.5 s at random,
-// crawl-delay, and the square of the last response time in seconds, which is
-// bounded by a day (a response time of 294 s) only.
+// Responsive is the policy of a crawler that follows the host's own pace: one request at a time per
+// host, apart by the longest of 0.5 to 1.5 s at random, crawl-delay, and the square of the last
+// response time in seconds, which is bounded by a day (a response time of 294 s) only. WithEnv lets
+// ROBOTS_DEFAULT_DELAY_SECONDS change the mean of the random delay, which is 1 s.
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Hosts: limiter(hostlimit.Config{
+		Limits: hostlimit.Config{
 			Concurrency: 1,
 			Delay: hostlimit.Delay{
 				Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond,
 				Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour,
 			},
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
-		}),
+		},
 	}
-}
-
-// limiter makes a preset's limiter, whose Config is known to be right.
-func limiter(cfg hostlimit.Config) *hostlimit.Memory {
-	m, err := hostlimit.New(cfg)
-	if err != nil {
-		panic(err)
-	}
-	return m
 }

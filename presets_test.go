@@ -2,18 +2,22 @@ package politeness_test
 
 import (
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// acceptance runs f with a preset in a synctest bubble. The preset is made there:
-// its limiter and its budget tell the bubble's time.
+// acceptance runs f with a preset in a synctest bubble.
 func acceptance(t *testing.T, preset func() politeness.Config, f func(b *bubble)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,8 +80,74 @@ func TestPresetsAreValid(t *testing.T) {
 		if _, err := politeness.New(c); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if other := preset(agent); c.Hosts == other.Hosts || c.Budget != nil && c.Budget == other.Budget {
-			t.Errorf("%s: two calls share a limiter or a budget", name)
+		if c.Hosts != nil || c.Budget != nil {
+			t.Errorf("%s: two calls of New would share a limiter or a budget", name)
 		}
+	}
+}
+
+// What the presets' comments say, in numbers.
+func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
+	for name, test := range map[string]struct {
+		cfg    politeness.Config
+		limits hostlimit.Config
+		spend  budget.Limits
+	}{
+		"SiteAudit": {
+			siteAudit(),
+			hostlimit.Config{
+				Concurrency: 2,
+				Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond},
+				SlotTimeout: 10 * time.Second, LeaseTTL: 5 * time.Minute,
+			},
+			budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8},
+		},
+		"Conservative": {
+			conservative(),
+			hostlimit.Config{
+				Concurrency: 1, Delay: hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second},
+				Backoff: backoff.Refusals{
+					Policy:   backoff.Doubling{Start: 15 * time.Minute, Cap: 24 * time.Hour, Jitter: [2]float64{0.10, 0.20}},
+					Statuses: []int{403}, AtLeast: true, Forgive: 24 * time.Hour,
+				},
+			},
+			budget.Limits{},
+		},
+		"Bulk": {
+			bulk(),
+			hostlimit.Config{
+				Concurrency: 2, MaxInFlight: 64,
+				Delay:   hostlimit.Delay{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond, Adaptive: hostlimit.Proportional(1)},
+				Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 600 * time.Second},
+			},
+			budget.Limits{},
+		},
+		"Responsive": {
+			responsive(),
+			hostlimit.Config{
+				Concurrency: 1,
+				Delay: hostlimit.Delay{
+					Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond, Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour,
+				},
+				Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 600 * time.Second},
+			},
+			budget.Limits{},
+		},
+	} {
+		if !reflect.DeepEqual(test.cfg.Limits, test.limits) {
+			t.Errorf("%s: limits %+v, want %+v", name, test.cfg.Limits, test.limits)
+		}
+		if test.cfg.Spend != test.spend {
+			t.Errorf("%s: spend %+v, want %+v", name, test.cfg.Spend, test.spend)
+		}
+	}
+	if r := conservative().Robots; r.TTL != time.Hour || r.DenyTTL != 5*time.Minute || !conservative().StrictUserAgent {
+		t.Errorf("Conservative: %+v", conservative())
+	}
+	if siteAudit().Robots.OnUnreachable != robotscache.Allow {
+		t.Errorf("SiteAudit: %+v", siteAudit())
+	}
+	if c := bulk(); c.Retry.Max != 5 || c.Response.MaxBytes != 10<<20 || !c.Response.CheckIndexing {
+		t.Errorf("Bulk: %+v", c)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -232,7 +233,7 @@ func TestNoTwoStartsCloserNeverMoreThanConcurrencyNoneIntoABlock(t *testing.T) {
 				c.Errorf("%d in flight, MaxInFlight %d", got, n)
 			}
 		}
-		report, err := evidence.Audit(&c.log)
+		report, err := audit.Check(&c.log)
 		if err != nil {
 			c.Fatal(err)
 		}

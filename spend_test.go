@@ -282,7 +282,7 @@ func TestReaderThatWaitsHoldsNoBytes(t *testing.T) {
 // robots.txt has to wait for its host too, and nobody waits for it in vain.
 func TestWaitForRobotsThatOutlastsTheBudgetIsNotBegun(t *testing.T) {
 	cfg := politeness.SiteAudit(agent)
-	cfg.HostKey = hostlimit.BySite
+	cfg.HostKey = politeness.BySite
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Handle("/x", politenesstest.Status(429, "Retry-After", "7200"))
 		b.web.Site("https://www.example.com").Page("/", "page")

@@ -97,7 +97,7 @@ func (trip *trip) identify() error {
 		}
 		return &Error{Stage: StageRequest, URL: trip.url, Err: err}
 	}
-	trip.host = t.hostKey(trip.req.URL)
+	trip.host = t.hostKey(trip.req)
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		trip.hops++
 	}

@@ -121,8 +121,8 @@ func (s *site) arrive(clock func() time.Time) (opens bool) {
 	return opens
 }
 
-// refuse returns the Retry-After of a refusal that is sent now: what is left of the window, in whole
-// seconds and never less than it is.
+// refuse returns the Retry-After of a refusal that is sent now: what is left of the window, in
+// whole seconds and never less than it is.
 func (s *site) refuse(opens bool) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

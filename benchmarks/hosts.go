@@ -104,7 +104,8 @@ func (b *bench) holdHosts() ([]load, error) {
 			return nil, err
 		}
 		for j := range b.hosts {
-			// A name of its own, as if it came out of a page: whoever keeps the name is charged for it.
+			// A name of its own, as if it came out of a page: whoever keeps the name is charged for
+			// it.
 			if err := s.Turn(context.Background(), limits.Name(j)); err != nil {
 				return nil, err
 			}

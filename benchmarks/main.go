@@ -5,8 +5,8 @@
 //	go run . -short    # each once, in seconds, to the standard output: does it run?
 //	go run . -only robots,hosts -out /tmp/results
 //
-// Rivals are measured in turn, round by round, so that what else the machine does troubles them alike.
-// Run it on a machine that does nothing else all the same.
+// Rivals are measured in turn, round by round, so that what else the machine does troubles them
+// alike. Run it on a machine that does nothing else all the same.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 )
 
 // Everything runs once: each rival has its row, all figures are well-formed, and politeness breaks
-// none of its promises. How fast anybody is isn't asserted.
+// none of its promises. Speed isn't asserted.
 func TestShort(t *testing.T) {
 	for _, s := range sections() {
 		t.Run(s.name, func(t *testing.T) {

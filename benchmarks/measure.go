@@ -86,12 +86,14 @@ func (s samples) over(other samples, f func(s, other float64) float64) []float64
 	return r
 }
 
-// added returns what s takes longer than bare: the median over the rounds, of differences within one.
+// added returns what s takes longer than bare: the median over the rounds, of differences within
+// one.
 func (s samples) added(bare samples) float64 {
 	return median(s.over(bare, func(s, bare float64) float64 { return s - bare }))
 }
 
-// times returns how many times as long as ours s takes: the median over the rounds, of ratios within one.
+// times returns how many times as long as ours s takes: the median over the rounds, of ratios
+// within one.
 func (s samples) times(ours samples) float64 {
 	return median(s.over(ours, func(s, ours float64) float64 { return s / ours }))
 }

@@ -105,8 +105,8 @@ func runOverhead(b *bench) (result, error) {
 	return r, nil
 }
 
-// roundTrips measures the bare transport, politeness in three ways, and the transports of others, in
-// this order.
+// roundTrips measures the bare transport, politeness in three ways, and the transports of others,
+// in this order.
 func roundTrips(b *bench, base instant) ([]samples, error) {
 	ours, err := rivals.NewPoliteness(base, unpaced)
 	if err != nil {

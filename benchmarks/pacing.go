@@ -11,6 +11,7 @@ import (
 	"github.com/go-politeness/politeness/benchmarks/internal/plot"
 	"github.com/go-politeness/politeness/benchmarks/rivals"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 func pacingSection() section {
@@ -67,8 +68,8 @@ func crowd(s *site, f rivals.Fetcher, callers int, d time.Duration) {
 	f.Close()
 }
 
-// audited lets a crowd at the site through the rival, and returns how many promises the audit of the
-// evidence found broken: of politeness, since the others leave none.
+// audited lets a crowd at the site through the rival, and returns how many promises the audit of
+// the evidence found broken: of politeness, since the others leave none.
 func audited(by string, s *site, delay time.Duration, callers int, d time.Duration) (broken int, err error) {
 	var kept bytes.Buffer
 	log := evidence.JSONLines(&kept)
@@ -83,14 +84,15 @@ func audited(by string, s *site, delay time.Duration, callers int, d time.Durati
 	if err := log.Close(); err != nil {
 		return 0, err
 	}
-	report, err := evidence.Audit(&kept)
+	report, err := audit.Check(&kept)
 	for _, n := range report.Broken {
 		broken += n
 	}
 	return broken, err
 }
 
-// wantShare is the share of the theoretical rate that politeness is meant to reach on an idle machine.
+// wantShare is the share of the theoretical rate that politeness is meant to reach on an idle
+// machine.
 var wantShare = map[time.Duration]float64{20 * time.Millisecond: 0.975, 100 * time.Millisecond: 0.995}
 
 func runPacing(b *bench) (result, error) {

@@ -33,7 +33,7 @@ type figure struct {
 	plot      plot.Plot
 }
 
-// A table is a table of Markdown. The first cell of a row says who.
+// A table is a table of Markdown. The first cell of a row names the rival.
 type table struct {
 	caption string
 	header  []string

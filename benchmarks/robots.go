@@ -16,7 +16,8 @@ func robotsSection() section {
 	return s
 }
 
-// wantOverTemoto is how many times as fast as temoto a check is meant to be, by the shape of the file.
+// wantOverTemoto is how many times as fast as temoto a check is meant to be, by the shape of the
+// file.
 var wantOverTemoto = map[string]float64{"small": 30, "medium": 80, "medium-w": 200, "large": 600}
 
 // wantParse is the same for parsing and compiling.

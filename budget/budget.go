@@ -1,8 +1,8 @@
 // Package budget counts what a crawl may spend: pages, pages per host, bytes,
 // and wall time.
 //
-// Give politeness.Config.Budget a [Memory] made by [New]. It may be shared by
-// several Transports, which then spend it together:
+// A crawl that spends alone sets politeness.Config.Spend. Give politeness.Config.Budget a [Memory]
+// made by [New] to let several Transports spend it together, or to ask it for its [Usage]:
 //
 //	b := budget.New(budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8})
 //
@@ -43,8 +43,8 @@ type Budget interface {
 	Refund(ctx context.Context, host string)
 	// TakeBytes takes up to n bytes and reports how many there were to take; with
 	// none left it returns an *Error. Until they are settled, taken bytes are missing
-	// to everybody else. A Transport takes what it has read, before its caller sees
-	// it, and settles at once: who waits for a slow server holds nothing.
+	// to every other request. A Transport takes what it has read, before its caller
+	// sees it, and settles at once: a request that waits for a slow server holds none.
 	TakeBytes(ctx context.Context, n int64) (int64, error)
 	// SettleBytes spends read of the taken bytes and gives the others back.
 	SettleBytes(ctx context.Context, taken, read int64) []Warning

@@ -160,7 +160,7 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 }
 
 // refuse returns the first limit that stands against a page of host that
-// starts at the given time, now if it is zero, nil if none does.
+// starts at the given time (zero: now), or nil.
 func (m *Memory) refuse(start time.Time, host string) *Error {
 	if limit := m.limits.Duration; limit != 0 && m.at(start) >= limit {
 		used := min(m.elapsed(), m.at(start))
@@ -196,8 +196,8 @@ func (m *Memory) start() []Warning {
 	return []Warning{{Limit: Time, Used: seconds(used), Max: seconds(m.limits.Duration)}}
 }
 
-// at is elapsed at the given time, now if it is zero. Reading the clock costs
-// more than all the rest of a page, so who knows the time isn't asked for it.
+// at is elapsed at the given time (zero: now). Reading the clock costs more
+// than all the rest of a page, so callers that have read it pass the time.
 func (m *Memory) at(t time.Time) time.Duration {
 	switch {
 	case t.IsZero():

@@ -39,11 +39,11 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 				n, more := sh.states(from, &batch)
 				for i := range batch[:n] {
 					st := &batch[i]
-					lim, err := m.limitsOf(st.Key)
+					lim, err := m.rules.Limits(st.Key)
 					if err != nil {
-						lim = m.limits // Acquire reports it
+						lim = m.rules.Default() // Acquire reports it
 					}
-					st.Slots = lim.slots
+					st.Slots = lim.Slots
 					if !yield(*st, nil) {
 						return
 					}
@@ -71,9 +71,9 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			Key:         string(sh.name(h)),
 			Starts:      h.seq,
 			Refusals:    int(h.refusals),
-			Delay:       time.Duration(h.gap),
+			Delay:       h.gap,
 			DelaySource: h.source.String(),
-			Adaptive:    time.Duration(h.adaptive),
+			Adaptive:    h.adaptive,
 		}
 		next := h.earliest(0)
 		if h.busy > 0 {
@@ -82,7 +82,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			if b.head != nil {
 				next = h.earliest(b.head.floor)
 				if b.head.floor > h.gap {
-					st.Delay, st.DelaySource = time.Duration(b.head.floor), byFloor.String()
+					st.Delay, st.DelaySource = b.head.floor, byFloor.String()
 				}
 			}
 		}
@@ -91,7 +91,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			if h.until > now {
 				st.BlockedUntil, st.BlockedBy = m.at(h.until), h.cause.String()
 			}
-			if now >= add(h.until, m.refusals.forgive) {
+			if now >= add(h.until, m.rules.Refusals.Forgive) {
 				st.Refusals = 0
 			}
 		}

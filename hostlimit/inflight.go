@@ -1,6 +1,9 @@
 package hostlimit
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // places are the MaxInFlight places for requests over all keys. Keys whose
 // head could start but for a place stand in a line; each gets one place and
@@ -8,7 +11,7 @@ import "sync"
 // shard's, never before one.
 type places struct {
 	max int
-	ttl int64
+	ttl time.Duration
 
 	mu          sync.Mutex
 	taken       int   // held by requests in flight, or handed to a key
@@ -19,7 +22,7 @@ type places struct {
 
 // take takes a place for the head of b. Without one it stands b in the line, and
 // says when the oldest lease expires.
-func (p *places) take(b *busy) (ok bool, until int64) {
+func (p *places) take(b *busy) (ok bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -85,7 +88,7 @@ func (p *places) unlink(b *busy) {
 }
 
 // lent notes a lease that has taken its place.
-func (p *places) lent(l *lease, now int64) {
+func (p *places) lent(l *lease, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.flying.add(l, now)
@@ -114,7 +117,7 @@ func (p *places) hand() *busy {
 }
 
 // expired returns a lease that has expired, or nil.
-func (p *places) expired(now int64) *lease {
+func (p *places) expired(now time.Duration) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flying.expired(now, p.ttl)

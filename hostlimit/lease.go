@@ -5,12 +5,14 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 const leaseSize = int(unsafe.Sizeof(lease{}))
 
 // void is the stamp of a lease that has none: it owes no gap to anybody.
-const void int64 = -1
+const void time.Duration = -1
 
 // A lease is one turn. Leases are allocated many at a time and never used
 // again, so a call that comes too late, or twice, has nobody else's turn to
@@ -18,8 +20,8 @@ const void int64 = -1
 type lease struct {
 	sh    *shard
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
-	lim   *limits
-	floor int64
+	lim   *kit.Limits
+	floor time.Duration
 	key   string // set when the lease has expired: what to look the host up by
 
 	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
@@ -28,11 +30,11 @@ type lease struct {
 
 	ord       uint64 // order of starts in the shard
 	seq       uint64
-	stamp     int64 // of the start, until then of the booking; void: none
-	delay     int64
-	waitSlot  int64
-	waitDelay int64
-	waitBlock int64
+	stamp     time.Duration // of the start, until then of the booking; void: none
+	delay     time.Duration
+	waitSlot  time.Duration
+	waitDelay time.Duration
+	waitBlock time.Duration
 	slot      int32
 	slots     int32
 	source    source // what decided delay
@@ -62,13 +64,13 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	b := l.b
 	if b == nil {
 		defer sh.mu.Unlock()
-		return Grant{}, &Error{Key: l.key, Err: errEnded}
+		return Grant{}, &Error{Key: l.key, Err: kit.ErrEnded}
 	}
 	h := sh.host(b.host)
 	now := m.now()
-	l.heard.Store(now)
+	l.hear(now)
 	b.account(h, now)
-	h.forgive(now, m.refusals.forgive)
+	h.forgive(now, m.rules.Refusals.Forgive)
 	err := ctx.Err()
 	if err == nil && !b.gated() {
 		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
@@ -90,7 +92,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 		sh.mu.Unlock()
 		return Grant{}, err
 	}
-	l.heard.Store(never)
+	l.hear(never)
 	w := m.newWaiter(ctx, l.lim, l.floor, now)
 	w.lease = l
 	b.join(w, now)
@@ -100,7 +102,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	_, err = m.wait(ctx, sh, w)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	l.heard.Store(m.now())
+	l.hear(m.now())
 	if err != nil {
 		return Grant{}, err
 	}
@@ -112,10 +114,10 @@ func (l *lease) grant(h *host) Grant {
 	return Grant{
 		Seq:       l.seq,
 		Start:     l.sh.m.at(l.stamp),
-		WaitSlot:  time.Duration(l.waitSlot),
-		WaitDelay: time.Duration(l.waitDelay),
-		WaitBlock: time.Duration(l.waitBlock),
-		Delay:     time.Duration(l.delay),
+		WaitSlot:  l.waitSlot,
+		WaitDelay: l.waitDelay,
+		WaitBlock: l.waitBlock,
+		Delay:     l.delay,
 		Slot:      int(l.slot),
 		Slots:     int(l.slots),
 		Probe:     l.probe,
@@ -127,7 +129,7 @@ func (l *lease) grant(h *host) Grant {
 func (l *lease) Observe(o Outcome) Effect {
 	sh := l.sh
 	m := sh.m
-	what := m.refusals.meaning(o)
+	what := m.rules.Refusals.Meaning(kit.Outcome(o))
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -136,27 +138,24 @@ func (l *lease) Observe(o Outcome) Effect {
 	}
 	l.observed = true
 
-	h, b := l.find(what == refused)
+	h, b := l.find(what == kit.Refused)
 	if h == nil {
 		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
-	var now int64
-	raised := false
-	if what == refused || h.refusals > 0 || b != nil && b.head != nil {
+	var now time.Duration
+	if what == kit.Refused || h.refusals > 0 || b != nil && b.head != nil {
 		now = m.now()
 	}
 	if b != nil {
 		b.account(h, now)
 	}
-	h.forgive(now, m.refusals.forgive)
-	if l.lim.adaptive != (Adaptive{}) && o.Status > 0 {
-		raised = h.adapt(l.lim, o)
-	}
+	h.forgive(now, m.rules.Refusals.Forgive)
+	raised := h.adapt(l.lim, o)
 	var e Effect
 	switch what {
-	case refused:
-		e.Blocked = h.refuse(&m.refusals, now, o, l.ord, sh.starts)
-	case success:
+	case kit.Refused:
+		e.Blocked = h.refuse(&m.rules.Refusals, now, o, l.ord, sh.starts)
+	case kit.Success:
 		e.Cleared = h.clear(l.ord)
 	}
 	if b != nil {
@@ -200,11 +199,14 @@ func (l *lease) find(create bool) (*host, *busy) {
 	return h, nil
 }
 
+// hear notes that l was in use at t.
+func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
+
 // Renew implements Lease. It takes no lock: the time is noted where the lease is found
 // to be due.
 func (l *lease) Renew() {
-	if l.heard.Load() != never {
-		l.heard.Store(l.sh.m.now())
+	if l.heard.Load() != int64(never) {
+		l.hear(l.sh.m.now())
 	}
 }
 
@@ -219,7 +221,7 @@ func (l *lease) Release() (expired bool) {
 	l.released = true
 	if b := l.b; b != nil {
 		h := sh.host(b.host)
-		var now int64
+		var now time.Duration
 		if b.head != nil {
 			now = sh.m.now()
 			b.account(h, now)
@@ -236,7 +238,7 @@ func (l *lease) Release() (expired bool) {
 // A link is the place of a lease in a list of flights.
 type link struct {
 	prev, next *lease
-	heard      int64 // lease.heard, as the list knows it: never later than that
+	heard      time.Duration // lease.heard, as the list knows it: never later than that
 }
 
 // flights is a list of leases, in the order in which each was last heard of. A Renew
@@ -255,7 +257,7 @@ func (f *flights) link(l *lease) *link {
 }
 
 // add puts l where it belongs, which nearly always is the end.
-func (f *flights) add(l *lease, heard int64) {
+func (f *flights) add(l *lease, heard time.Duration) {
 	prev, next := f.newest, (*lease)(nil)
 	for prev != nil && f.link(prev).heard > heard {
 		prev, next = f.link(prev).prev, prev
@@ -286,7 +288,7 @@ func (f *flights) connect(prev, next *lease) {
 }
 
 // due is when the oldest lease expires at the earliest, or never.
-func (f *flights) due(ttl int64) int64 {
+func (f *flights) due(ttl time.Duration) time.Duration {
 	if f.oldest == nil {
 		return never
 	}
@@ -294,10 +296,10 @@ func (f *flights) due(ttl int64) int64 {
 }
 
 // expired returns a lease that wasn't heard of for longer than ttl, or nil.
-func (f *flights) expired(now, ttl int64) *lease {
+func (f *flights) expired(now, ttl time.Duration) *lease {
 	for f.due(ttl) <= now {
 		l := f.oldest
-		heard := min(l.heard.Load(), now)
+		heard := min(time.Duration(l.heard.Load()), now)
 		if add(heard, ttl) <= now {
 			return l
 		}

@@ -2,10 +2,11 @@ package hostlimit
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Memory is the Limiter of one process. It starts no goroutine: time passes in
@@ -17,7 +18,7 @@ import (
 // which the Memory was first used. So the gaps in a log of them are exact, also where
 // the machine's clock was set in between.
 type Memory struct {
-	rules
+	rules         *kit.Rules
 	config        Config
 	began         sync.Once
 	base          time.Time // of the first use
@@ -25,10 +26,6 @@ type Memory struct {
 	shards        []shard
 	hostsPerShard int
 	places        *places // nil without MaxInFlight
-
-	// compiled keeps what Override gave, checked once for each value.
-	compiledMu sync.RWMutex
-	compiled   map[Limits]*limits
 }
 
 var (
@@ -39,22 +36,22 @@ var (
 // New returns a Memory with the rules of c. The error names every field that is
 // wrong.
 func New(c Config) (*Memory, error) {
-	r, err := c.compile()
+	r, err := c.rules()
 	if err != nil {
 		return nil, err
 	}
 	m := &Memory{rules: r, config: c, seed: maphash.MakeSeed()}
 	n := 64
-	for n > 1 && r.maxHosts/n < 64 {
+	for n > 1 && r.MaxHosts/n < 64 {
 		n /= 2
 	}
 	m.shards = make([]shard, n)
 	for i := range m.shards {
 		m.shards[i].m = m
 	}
-	m.hostsPerShard = r.maxHosts / n
-	if r.maxInFlight > 0 {
-		m.places = &places{max: r.maxInFlight, ttl: r.leaseTTL, flying: flights{all: true}}
+	m.hostsPerShard = r.MaxHosts / n
+	if r.MaxInFlight > 0 {
+		m.places = &places{max: r.MaxInFlight, ttl: r.LeaseTTL, flying: flights{all: true}}
 	}
 	return m, nil
 }
@@ -64,9 +61,9 @@ func (m *Memory) Config() Config { return m.config }
 
 // now counts from the first use: a Memory that was made outside of a synctest
 // bubble, as part of a preset perhaps, works inside of one.
-func (m *Memory) now() int64 {
+func (m *Memory) now() time.Duration {
 	m.began.Do(func() { m.base = time.Now() })
-	return int64(time.Since(m.base))
+	return time.Since(m.base)
 }
 
 func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }
@@ -83,13 +80,13 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	lim, err := m.limitsOf(key)
+	lim, err := m.rules.Limits(key)
 	if err != nil {
 		return nil, err
 	}
 	hash := m.hash(key)
 	sh := m.shard(hash)
-	least := max(0, int64(floor))
+	least := max(0, floor)
 
 	sh.mu.Lock()
 	now := m.now()
@@ -106,7 +103,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	}
 	w := m.newWaiter(ctx, lim, least, now)
 	if bound := b.bound(h, now, lim, least); bound > w.latest {
-		err := m.refusal(key, bound, tooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+		err := m.refusal(key, bound, kit.TooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
 		if b.head == nil {
 			b.leaveLine()
 		}
@@ -182,7 +179,7 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d t
 	if until == never {
 		return over, -1, nil
 	}
-	return over, time.Duration(until - now), nil
+	return over, until - now, nil
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays
@@ -192,13 +189,13 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
 	}
-	lim, err := m.limitsOf(key)
+	lim, err := m.rules.Limits(key)
 	if err != nil {
 		return time.Time{}, err
 	}
 	hash := m.hash(key)
 	sh := m.shard(hash)
-	least := max(0, int64(floor))
+	least := max(0, floor)
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -208,37 +205,9 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 		return m.at(now), nil
 	}
 	h := sh.host(i)
-	h.forgive(now, m.refusals.forgive)
+	h.forgive(now, m.rules.Refusals.Forgive)
 	if h.busy > 0 {
 		return m.at(sh.busy[h.busy-1].bound(h, now, lim, least)), nil
 	}
 	return m.at(h.first(now, least)), nil
-}
-
-// limitsOf returns the limits of key.
-func (m *Memory) limitsOf(key string) (*limits, error) {
-	if m.override == nil {
-		return m.limits, nil
-	}
-	l, ok := m.override(key)
-	if !ok || l == (Limits{}) {
-		return m.limits, nil
-	}
-	m.compiledMu.RLock()
-	c := m.compiled[l]
-	m.compiledMu.RUnlock()
-	if c != nil {
-		return c, nil
-	}
-	c, err := l.compile(m.limits)
-	if err != nil {
-		return nil, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
-	}
-	m.compiledMu.Lock()
-	defer m.compiledMu.Unlock()
-	if m.compiled == nil || len(m.compiled) >= 1024 {
-		m.compiled = make(map[Limits]*limits) // bounded, whatever Override thinks up
-	}
-	m.compiled[l] = c
-	return c, nil
 }

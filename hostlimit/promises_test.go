@@ -464,21 +464,6 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestBySite(t *testing.T) {
-	for host, want := range map[string]string{
-		"example.com": "example.com", "WWW.Example.COM.": "example.com", "a.b.example.co.uk:8080": "example.co.uk",
-		"alice.github.io": "alice.github.io", "www.alice.github.io": "alice.github.io", "github.io": "github.io", "co.uk": "co.uk",
-		"www.bücher.example": "xn--bcher-kva.example", "www.xn--bcher-kva.example": "xn--bcher-kva.example",
-		"foo_bar.example.com": "example.com", "localhost": "localhost", "localhost:80": "localhost", "wiki.db.corp": "db.corp",
-		"192.0.2.1": "192.0.2.1", "192.0.2.1:8080": "192.0.2.1", "[2001:DB8::1]:443": "[2001:db8::1]", "[2001:db8::1]": "[2001:db8::1]",
-		"2001:db8::1": "[2001:db8::1]", "::ffff:192.0.2.1": "192.0.2.1", "": "", ":80": "",
-	} {
-		if got := Site(host); got != want {
-			t.Errorf("Site(%q) = %q, want %q", host, got, want)
-		}
-	}
-}
-
 // A leaked slot that expires while a block holds the queue is free: the slot clock
 // begins anew.
 func TestSlotClockStopsWhenALeakExpiresInABlock(t *testing.T) {

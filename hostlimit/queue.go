@@ -3,6 +3,8 @@ package hostlimit
 import (
 	"context"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // busy is the live state of a key that somebody holds or wants. Everything in
@@ -21,21 +23,21 @@ type busy struct {
 	// where the stamp of last becomes void.
 	last *lease
 	past struct {
-		stamp, gap int64
+		stamp, gap time.Duration
 		source     source
 	}
 
 	head, tail *waiter
 	waiting    int
-	dated      int   // number of waiters that have a latest start, by a deadline or by MaxWait
-	gaps       int64 // sum of gapBefore over the queue
+	dated      int           // number of waiters that have a latest start, by a deadline or by MaxWait
+	gaps       time.Duration // sum of gapBefore over the queue
 
 	// full is when the slot clock started: since then every slot has been held, and
 	// pacing hasn't held the queue. It is `never` while the clock is stopped.
-	full int64
+	full time.Duration
 
 	// What held the queue so far, summed up to since.
-	since, bySlot, byBlock int64
+	since, bySlot, byBlock time.Duration
 	inLine                 bool // the head waits for a place of MaxInFlight
 
 	// Guarded by places.mu.
@@ -51,15 +53,15 @@ type waiter struct {
 	wake       chan struct{} // buffered: look again
 	b          *busy         // nil when out of the queue
 	prev, next *waiter
-	lim        *limits
-	floor      int64
-	gapBefore  int64 // least gap to the start of prev; 0 at the head
-	arrived    int64
-	latest     int64 // the latest start that is of use; never
-	byContext  bool  // latest is the context's
-	giveUp     int64 // end of MaxWait; never
-	bySlot     int64 // b.bySlot, b.byBlock at arrival
-	byBlock    int64
+	lim        *kit.Limits
+	floor      time.Duration
+	gapBefore  time.Duration // least gap to the start of prev; 0 at the head
+	arrived    time.Duration
+	latest     time.Duration // the latest start that is of use; never
+	byContext  bool          // latest is the context's
+	giveUp     time.Duration // end of MaxWait; never
+	bySlot     time.Duration // b.bySlot, b.byBlock at arrival
+	byBlock    time.Duration
 	err        error // refused while it waited
 }
 
@@ -75,17 +77,17 @@ func (w *waiter) signal() {
 // leastGap is the shortest that the gap between two starts next to each other
 // can be. It is bounded (by 2 h 26 min) so that the sum over a million waiters
 // fits, which keeps it a lower bound.
-func leastGap(lim *limits, floor, before int64) int64 {
-	return min(max(lim.min, floor, before), 1<<43)
+func leastGap(lim *kit.Limits, floor, before time.Duration) time.Duration {
+	return min(max(lim.Min, floor, before), 1<<43)
 }
 
 // newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
-func (m *Memory) newWaiter(ctx context.Context, lim *limits, floor, now int64) *waiter {
-	giveUp := add(now, m.maxWait)
+func (m *Memory) newWaiter(ctx context.Context, lim *kit.Limits, floor, now time.Duration) *waiter {
+	giveUp := add(now, m.rules.MaxWait)
 	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1)}
 	if t, ok := ctx.Deadline(); ok {
 		// A start at the very deadline is of no use.
-		if last := add(now, int64(time.Until(t))-1); last < w.latest {
+		if last := add(now, time.Until(t)-1); last < w.latest {
 			w.latest, w.byContext = last, true
 		}
 	}
@@ -96,7 +98,7 @@ func (m *Memory) newWaiter(ctx context.Context, lim *limits, floor, now int64) *
 func (b *busy) gated() bool { return b.head != nil && b.head.lease != nil }
 
 // join appends w, or puts it behind those that have a lease if it has one.
-func (b *busy) join(w *waiter, now int64) {
+func (b *busy) join(w *waiter, now time.Duration) {
 	if b.head == nil {
 		b.since = now
 	}
@@ -162,7 +164,7 @@ func (b *busy) leaveLine() {
 }
 
 // bound is the earliest start of a request that joins the queue now, so far as it is known.
-func (b *busy) bound(h *host, now int64, lim *limits, floor int64) int64 {
+func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Duration) time.Duration {
 	if b.head == nil {
 		return h.first(now, floor)
 	}
@@ -171,7 +173,7 @@ func (b *busy) bound(h *host, now int64, lim *limits, floor int64) int64 {
 
 // account books the time since the last event to what held the queue in it.
 // Call it before anything changes.
-func (b *busy) account(h *host, now int64) {
+func (b *busy) account(h *host, now time.Duration) {
 	from := b.since
 	b.since = now
 	if b.head == nil {
@@ -185,16 +187,16 @@ func (b *busy) account(h *host, now int64) {
 		b.byBlock += end - from
 		from = end
 	}
-	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.slots) {
+	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.Slots) {
 		b.bySlot += now - from
 	}
 }
 
 // refresh brings b and h up to now: what time alone changes. Places may become
 // free, so handOut is to be called afterwards.
-func (b *busy) refresh(h *host, now int64) {
+func (b *busy) refresh(h *host, now time.Duration) {
 	b.account(h, now)
-	h.forgive(now, b.sh.m.refusals.forgive)
+	h.forgive(now, b.sh.m.rules.Refusals.Forgive)
 	b.expire(h, now)
 }
 
@@ -213,15 +215,15 @@ const (
 // hold reports what keeps a request from starting now, and when that ends at the
 // latest if nothing happens. The request has the lease l or, if that is nil, none yet:
 // then a place of MaxInFlight has been taken where it is free.
-func (b *busy) hold(h *host, lim *limits, floor, now int64, l *lease) (hold, int64) {
+func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
 	m := b.sh.m
 	switch {
 	case h.refusals > 0 && now < h.until:
 		return blocked, h.until
 	case h.refusals > 0 && b.probe != nil && b.probe != l:
-		return probing, b.flying.due(m.leaseTTL)
-	case l == nil && b.inFlight >= lim.slots:
-		return slots, b.flying.due(m.leaseTTL)
+		return probing, b.flying.due(m.rules.LeaseTTL)
+	case l == nil && b.inFlight >= lim.Slots:
+		return slots, b.flying.due(m.rules.LeaseTTL)
 	case (l == nil || b.last != l) && h.earliest(floor) > now:
 		return delay, h.earliest(floor)
 	}
@@ -234,18 +236,18 @@ func (b *busy) hold(h *host, lim *limits, floor, now int64, l *lease) (hold, int
 }
 
 // lend makes a lease, and books its start for now.
-func (b *busy) lend(h *host, lim *limits, floor, now int64) *lease {
+func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	sh := b.sh
 	sh.starts++
-	h.book(now, floor, lim.draw())
+	h.book(now, floor, lim.Draw())
 	l := sh.newLease()
 	l.b, l.lim, l.floor, l.ord, l.stamp, l.delay, l.source = b, lim, floor, sh.starts, now, h.gap, h.source
-	l.heard.Store(now)
+	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)
 	b.inFlight++
-	l.slot, l.slots = int32(b.inFlight), int32(lim.slots)
-	if b.inFlight >= lim.slots && b.full == never {
+	l.slot, l.slots = int32(b.inFlight), int32(lim.Slots)
+	if b.inFlight >= lim.Slots && b.full == never {
 		b.full = now
 	}
 	if h.refusals > 0 {
@@ -258,7 +260,7 @@ func (b *busy) lend(h *host, lim *limits, floor, now int64) *lease {
 }
 
 // stamp makes now the start of l.
-func (b *busy) stamp(h *host, l *lease, now int64) {
+func (b *busy) stamp(h *host, l *lease, now time.Duration) {
 	sh := b.sh
 	sh.starts++
 	h.seq++
@@ -294,7 +296,7 @@ func (b *busy) void(h *host, l *lease) {
 
 // free takes l from the requests in flight and lets the head look. Call it after
 // account.
-func (b *busy) free(h *host, l *lease, now int64) {
+func (b *busy) free(h *host, l *lease, now time.Duration) {
 	b.flying.remove(l)
 	switch {
 	case !l.started:
@@ -318,7 +320,7 @@ func (b *busy) free(h *host, l *lease, now int64) {
 		b.full = never
 		return
 	}
-	ready := w.lease == nil && b.inFlight < w.lim.slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
+	ready := w.lease == nil && b.inFlight < w.lim.Slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
 	if p := b.sh.m.places; p != nil && ready {
 		// Stand in line now: whoever is handed the place of l and comes back for
 		// another may wake first.
@@ -329,8 +331,8 @@ func (b *busy) free(h *host, l *lease, now int64) {
 }
 
 // expire takes back the leases that were never released.
-func (b *busy) expire(h *host, now int64) {
-	ttl := b.sh.m.leaseTTL
+func (b *busy) expire(h *host, now time.Duration) {
+	ttl := b.sh.m.rules.LeaseTTL
 	for l := b.flying.expired(now, ttl); l != nil; l = b.flying.expired(now, ttl) {
 		l.key, l.expired = string(b.sh.name(h)), true
 		b.free(h, l, now)
@@ -342,11 +344,11 @@ func (b *busy) expire(h *host, now int64) {
 
 // refuseLate refuses, after what moved the next start (a block, a higher delay, a
 // drawn one), everybody who then can't start in time.
-func (b *busy) refuseLate(h *host, now int64) {
+func (b *busy) refuseLate(h *host, now time.Duration) {
 	if b.dated == 0 {
 		return // a queue may be long
 	}
-	var last int64 // bound of the waiter before
+	var last time.Duration // bound of the waiter before
 	for w, next := b.head, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		bound := add(last, w.gapBefore)
@@ -354,7 +356,7 @@ func (b *busy) refuseLate(h *host, now int64) {
 			bound = h.first(now, w.floor)
 		}
 		if bound > w.latest {
-			b.refuse(h, w, bound, tooLate(w.byContext, h.until > w.latest))
+			b.refuse(h, w, bound, kit.TooLate(w.byContext, h.until > w.latest))
 			w.signal()
 			continue
 		}
@@ -363,20 +365,20 @@ func (b *busy) refuseLate(h *host, now int64) {
 }
 
 // refuse takes w out of the queue. retryAt is never if it isn't known.
-func (b *busy) refuse(h *host, w *waiter, retryAt int64, why error) {
+func (b *busy) refuse(h *host, w *waiter, retryAt time.Duration, why error) {
 	w.err = b.sh.m.refusal(string(b.sh.name(h)), retryAt, why)
 	b.leave(w)
 }
 
 // look decides about w: its wait is over, it is refused (w.err), or it goes on waiting,
 // and then until the returned time at the latest.
-func (b *busy) look(h *host, w *waiter, now int64) (over bool, until int64) {
+func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until time.Duration) {
 	if b.head != w {
 		return false, never // the head's timer serves the whole queue
 	}
 	m := b.sh.m
 	if w.lease != nil && w.lease.b == nil {
-		b.refuse(h, w, never, errEnded) // released while it waited in Start
+		b.refuse(h, w, never, kit.ErrEnded) // released while it waited in Start
 		return false, 0
 	}
 	why, until := b.hold(h, w.lim, w.floor, now, w.lease)
@@ -391,7 +393,7 @@ func (b *busy) look(h *host, w *waiter, now int64) (over bool, until int64) {
 		l.waitSlot += bySlot
 		l.waitBlock += byBlock
 		l.waitDelay += now - w.arrived - bySlot - byBlock
-		if h.gap > w.lim.min { // those behind have counted on the least
+		if h.gap > w.lim.Min { // those behind have counted on the least
 			b.refuseLate(h, now)
 		}
 		return true, 0
@@ -401,14 +403,14 @@ func (b *busy) look(h *host, w *waiter, now int64) (over bool, until int64) {
 	} else {
 		b.leaveLine() // who is paced or blocked holds no place
 	}
-	if b.inFlight >= w.lim.slots {
+	if b.inFlight >= w.lim.Slots {
 		if b.full == never { // Override has just lowered the number of slots
 			b.full = now
 		}
 		if w.lease == nil {
-			deadline := add(max(w.arrived, b.full), m.slotTimeout)
+			deadline := add(max(w.arrived, b.full), m.rules.SlotTimeout)
 			if now >= deadline {
-				b.refuse(h, w, never, errSlotTimeout)
+				b.refuse(h, w, never, kit.ErrSlotTimeout)
 				return false, 0
 			}
 			until = min(until, deadline)
@@ -417,22 +419,22 @@ func (b *busy) look(h *host, w *waiter, now int64) (over bool, until int64) {
 		b.full = never
 	}
 	if first := h.first(now, w.floor); first > w.latest {
-		b.refuse(h, w, first, tooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+		b.refuse(h, w, first, kit.TooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
 		return false, 0
 	} else if now >= w.giveUp {
 		if first == now {
 			first = never // held by what has no known end
 		}
-		b.refuse(h, w, first, tooLate(false, h.refusals > 0))
+		b.refuse(h, w, first, kit.TooLate(false, h.refusals > 0))
 		return false, 0
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	return false, min(until, b.flying.due(m.leaseTTL), w.giveUp)
+	return false, min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
 }
 
 // refusal makes the error of a refused turn.
-func (m *Memory) refusal(key string, retryAt int64, why error) error {
+func (m *Memory) refusal(key string, retryAt time.Duration, why error) error {
 	e := &Error{Key: key, Err: why}
 	if retryAt != never {
 		e.RetryAt = m.at(retryAt)
@@ -441,4 +443,4 @@ func (m *Memory) refusal(key string, retryAt int64, why error) error {
 }
 
 // at is the time of day of t.
-func (m *Memory) at(t int64) time.Time { return m.base.Add(time.Duration(t)) }
+func (m *Memory) at(t time.Duration) time.Time { return m.base.Add(t) }

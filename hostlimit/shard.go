@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 const (
@@ -71,7 +72,7 @@ func (sh *shard) find(hash uint64) (uint32, bool) {
 }
 
 // get returns the number of key's host, and makes it if there is none.
-func (sh *shard) get(hash uint64, key string, now int64) uint32 {
+func (sh *shard) get(hash uint64, key string, now time.Duration) uint32 {
 	i, ok := sh.find(hash)
 	if ok {
 		return i
@@ -122,7 +123,7 @@ func (sh *shard) grow() {
 // forget drops, of the next few hosts that owe nothing, the one that started its
 // last request the longest ago; and all of them while the shard is above its
 // bound, as after a time of many debts.
-func (sh *shard) forget(now int64) {
+func (sh *shard) forget(now time.Duration) {
 	var oldest *host
 	var number uint32
 	seen := 0
@@ -138,7 +139,7 @@ func (sh *shard) forget(now int64) {
 		if seen++; seen > sample {
 			break
 		}
-		if h.owes(now, sh.m.refusals.forgive) {
+		if h.owes(now, sh.m.rules.Refusals.Forgive) {
 			continue
 		}
 		if sh.hosts > sh.m.hostsPerShard {

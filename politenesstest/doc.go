@@ -42,6 +42,11 @@
 // There are no redirects, no cookies and no decompression: the first two are
 // http.Client's, and the third isn't imitated.
 //
+// Connections are played as well: [Site.Dial] makes new ones take their time, free ones are
+// used again, [Site.HangUp] has the site close them, and the hooks of net/http/httptrace are
+// called. Request.Start is when a request goes out on its connection, which is what the site
+// sees.
+//
 // # Handlers and goroutines
 //
 // Handlers run as in a server: each in a goroutine of its own, with output that is

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"time"
@@ -15,8 +17,11 @@ import (
 // An exchange is one request on its way: the record of it, and what ends it.
 type exchange struct {
 	web    *Web
+	site   *Site // nil for an origin that isn't in the web
+	conn   conn
 	req    *http.Request
 	url    *url.URL // of the request, ours
+	host   string   // Host of the request
 	origin string
 
 	// Under web.mu.
@@ -25,32 +30,44 @@ type exchange struct {
 	isRobots                 bool        // whether it asks for a robots.txt, as far as can be known
 	robots                   []byte      // the body as read, if isRobots
 	whole                    bool        // the body was read to its end
+	keeps                    bool        // the connection can be used again
 	stop                     func() bool // no longer wait for the end of the request's context
 }
+
+// errHungUp is what a request fails with that is sent over a connection which its site has
+// closed.
+var errHungUp = errors.New("politenesstest: the site has closed the idle connection")
 
 // maxRobots is how much of a robots.txt is kept, which is as much as crawlers parse.
 const maxRobots = 500 << 10
 
-// run sends the request to site, nil for an unknown one, and returns the
-// response once its headers are there.
-func (x *exchange) run(site *Site) (*http.Response, error) {
+// run sends the request to its site, and returns the response once its headers are there. A
+// failure is why there is no connection.
+func (x *exchange) run(failure error) (*http.Response, error) {
 	ctx := x.req.Context()
+	switch {
+	case failure != nil:
+		return nil, failure
+	case x.conn.lost:
+		return nil, errHungUp // the request's body is left for the next connection
+	}
 	body, err := readAll(x.req)
+	trace := traceOf(ctx)
+	if trace.WroteRequest != nil {
+		trace.WroteRequest(httptrace.WroteRequestInfo{Err: err})
+	}
 	if err != nil {
 		return nil, err
 	}
-	if site == nil {
-		return nil, noSuchHost(x.url)
-	}
-	if err := sleep(ctx, site.currentLatency()); err != nil {
+	if err := sleep(ctx, x.site.currentLatency()); err != nil {
 		return nil, err
 	}
-	handler, err := site.handler(x.url)
+	handler, err := x.site.handler(x.url)
 	if err != nil {
 		return nil, err
 	}
 
-	// From here on ctx is done when nobody listens to the handler any more.
+	// From here on ctx is done when the handler's answer is no longer wanted.
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := newStream(ctx, x.record.Method)
 	go s.serve(handler, serverRequest(ctx, x, body))
@@ -58,11 +75,15 @@ func (x *exchange) run(site *Site) (*http.Response, error) {
 		cancel(err)
 		return nil, err
 	}
+	if trace.GotFirstResponseByte != nil {
+		trace.GotFirstResponseByte()
+	}
 	resp := s.response(x.req)
 	if resp.ContentLength == 0 || x.record.Method == http.MethodHead {
-		cancel(errGone) // there is nothing to read, so nobody closes it
+		cancel(errGone) // without anything to read it isn't closed by the caller
 		resp.Body = http.NoBody
 		x.answer(resp)
+		x.keep()
 		x.end(nil)
 		return resp, nil
 	}
@@ -155,13 +176,23 @@ func (x *exchange) endLocked(err error) {
 	x.record.Err = err
 	x.ended = x.web.tick()
 	delete(x.web.open, x)
+	if x.keeps {
+		x.site.pool.put(conn{reused: true})
+	}
+}
+
+// keep records that the connection is free for others once the exchange is over.
+func (x *exchange) keep() {
+	x.web.mu.Lock()
+	defer x.web.mu.Unlock()
+	x.keeps = true
 }
 
 // readWhole records that the response's body was read to its end.
 func (x *exchange) readWhole() {
 	x.web.mu.Lock()
 	defer x.web.mu.Unlock()
-	x.whole = true
+	x.whole, x.keeps = true, true
 }
 
 // read records that p of the response's body was read.

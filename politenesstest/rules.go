@@ -3,11 +3,12 @@ package politenesstest
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // Rules say what is polite. The zero value asks for what the sites themselves
@@ -26,9 +27,10 @@ type Rules struct {
 	// that starts later. nil: 429 alone. A refusal without a Retry-After names no
 	// time and closes nothing.
 	Refusals []int
-	// HostKey groups requests for gaps, concurrency and blocks. nil: by host, with
-	// its port unless that is the scheme's. Robots.txt always holds for its origin.
-	HostKey func(*url.URL) string
+	// HostKey groups requests for gaps, concurrency and blocks, as that of
+	// politeness.Config does. nil: by host, in one spelling, with a port that isn't 80
+	// or 443. Robots.txt always holds for its origin.
+	HostKey func(*http.Request) string
 	// Slack is what a gap or a block may fall short. 0: nothing, which is right inside a
 	// synctest bubble. In real time a start is recorded some time after it was
 	// decided on, more or less of it each time, and a few milliseconds are in order.
@@ -52,11 +54,13 @@ func (r Rules) refusal(status int) bool {
 	return slices.Contains(r.Refusals, status)
 }
 
-func (r Rules) hostKey(u *url.URL) string {
+// hostKey returns the host key of x, by what x's request was when it was sent.
+func (r Rules) hostKey(x *exchange) string {
 	if r.HostKey == nil {
-		return hostOf(u)
+		return hostname.Key(x.url.Host)
 	}
-	return r.HostKey(u)
+	req := &http.Request{Method: x.record.Method, URL: x.url, Header: x.record.Header.Clone(), Host: x.host}
+	return r.HostKey(req.WithContext(x.req.Context()))
 }
 
 // maxShown is how many violations Check tells; more of them rarely say more.

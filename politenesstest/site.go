@@ -24,6 +24,7 @@ type Site struct {
 	latency   time.Duration
 	down      error
 	storm     time.Time // until when everything is answered 429
+	pool      pool
 }
 
 // A robotsVersion is what a site says under /robots.txt from some time on.
@@ -34,7 +35,7 @@ type robotsVersion struct {
 }
 
 // Robots makes the site answer /robots.txt with text. A site without one answers
-// 404. Answers carry ETag and Last-Modified, and 304 follows to those who ask with them.
+// 404. Answers carry ETag and Last-Modified; a request that comes with them is answered 304.
 func (s *Site) Robots(text string) *Site {
 	return s.setRobots(robotsVersion{status: http.StatusOK, text: text})
 }

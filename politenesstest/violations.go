@@ -65,7 +65,7 @@ func (v Violation) String() string {
 //     (Retry-After is in whole seconds: where requests in flight together were refused,
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
-//     it is redirected to, are free of this check, and of no other.
+//     it is redirected to, are exempt from this check, and from no other.
 //
 // The robots.txt in force is the one that the crawler had fetched when the request
 // started, for as long as Rules.RobotsMaxAge; for a crawler that has not
@@ -75,7 +75,7 @@ func (v Violation) String() string {
 // follows its fetch.
 //
 // What happens at one instant is forgiven where its order can't be known: a start at
-// the very time of a refusal is none into a block.
+// the very time of a refusal doesn't count as a start during the block.
 func (w *Web) Violations(r Rules) []Violation {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,14 +105,14 @@ type checker struct {
 type host struct {
 	last  *exchange   // the start before
 	open  []*exchange // may still be in flight, in the order of their starts
-	asked []*exchange // refusals and what may become some: requests with a Retry-After
+	asked []*exchange // exchanges with a Retry-After: refusals, and those that may become one
 
-	refused []*exchange // who was asked to leave the host alone, in the order of the answers
+	refused []*exchange // exchanges whose answer asked to leave the host alone, in the order of the answers
 }
 
 // host returns what is remembered of x's host key.
 func (c *checker) host(x *exchange) *host {
-	key := c.rules.hostKey(x.url)
+	key := c.rules.hostKey(x)
 	h := c.hosts[key]
 	if h == nil {
 		h = new(host)
@@ -146,7 +146,7 @@ func (h *host) adds(x *exchange) bool {
 	return true
 }
 
-// leaveUntil is until when x's answer asked to be left alone.
+// leaveUntil is the time until which x's answer asked to be left alone.
 func (x *exchange) leaveUntil() time.Time { return x.record.Answered.Add(retryAfter(x.record)) }
 
 func (c *checker) check(x *exchange) {

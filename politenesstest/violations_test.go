@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -106,7 +105,7 @@ func TestViolations(t *testing.T) {
 		{"schemes share a host", rules{Delay: second}, func(s *script, _ *politenesstest.Site) {
 			s.fetch(0, "/1").fetch(1*ms, "http://a.example/")
 		}, []string{"gap 2 1"}},
-		{"host key", rules{Delay: second, HostKey: func(*url.URL) string { return "all" }}, func(s *script, _ *politenesstest.Site) {
+		{"host key", rules{Delay: second, HostKey: func(*http.Request) string { return "all" }}, func(s *script, _ *politenesstest.Site) {
 			s.fetch(0, "/1").fetch(1*ms, "https://b.example/")
 		}, []string{"gap 2 1"}},
 
@@ -352,14 +351,14 @@ func TestViolationsAreReadable(t *testing.T) {
 	})
 }
 
-// recorder is a testing.TB that remembers what it is told.
-type recorder struct {
+// A recordingTB is a testing.TB that keeps the errors that it is told.
+type recordingTB struct {
 	testing.TB
 	lines []string
 }
 
-func (r *recorder) Helper() {}
-func (r *recorder) Errorf(format string, args ...any) {
+func (r *recordingTB) Helper() {}
+func (r *recordingTB) Errorf(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
@@ -371,7 +370,7 @@ func TestCheck(t *testing.T) {
 			s.fetch(0, "/")
 		}
 		s.wg.Wait()
-		var r recorder
+		var r recordingTB
 		s.web.Check(&r, politenesstest.Rules{})
 		if len(r.lines) != 0 {
 			t.Errorf("polite, but: %q", r.lines)
@@ -387,7 +386,7 @@ func TestCheck(t *testing.T) {
 	})
 }
 
-// Who has asked for robots.txt and not read it knows nothing of it: the site's own
+// A crawler that has asked for robots.txt and not read it knows nothing of it: the site's own
 // rules bind.
 func TestRobotsThatWasNotReadAllowsNothing(t *testing.T) {
 	const rules = "User-agent: *\nDisallow: /private\nDisallow: /robots.txt?\n"

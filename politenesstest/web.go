@@ -7,15 +7,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/net/idna"
+
+	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // A Web is a set of fake sites and the record of all requests to them. It is the
@@ -31,8 +30,8 @@ type Web struct {
 	robotsAt map[string]struct{} // URLs that a robots.txt was redirected to
 }
 
-// An instant numbers what happens, so that things at the same time keep their
-// order. Zero is never.
+// An instant numbers what happens, so that things at the same time keep their order. The zero
+// instant stands for never.
 type instant int64
 
 // NewWeb returns a web without sites.
@@ -79,13 +78,29 @@ func (w *Web) RoundTrip(req *http.Request) (*http.Response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	x, site := w.start(req)
-	resp, err := x.run(site)
-	if err != nil {
+	site := w.find(req.URL)
+	for {
+		c, failure := w.connect(req, site)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx) // nothing reached the site
+		}
+		x := w.start(req, site, c)
+		resp, err := x.run(failure)
+		if err == nil {
+			return resp, nil
+		}
 		x.end(err)
-		return nil, err
+		if !c.lost || !repeatable(req) {
+			return nil, err
+		}
 	}
-	return resp, nil
+}
+
+// find returns the site that u leads to, nil if the web has none for it.
+func (w *Web) find(u *url.URL) *Site {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sites[originOf(u)]
 }
 
 // valid returns the error that an http.Transport has for a malformed request.
@@ -115,10 +130,11 @@ func valid(req *http.Request) error {
 	return nil
 }
 
-// start records that req starts now. The site is nil if the web has none for it.
-func (w *Web) start(req *http.Request) (*exchange, *Site) {
+// start records that req goes out to site over c now. The site is nil if the web has none for
+// it.
+func (w *Web) start(req *http.Request, site *Site, c conn) *exchange {
 	u := *req.URL
-	x := &exchange{web: w, req: req, url: &u, origin: originOf(&u)}
+	x := &exchange{web: w, site: site, conn: c, req: req, url: &u, host: req.Host, origin: originOf(&u)}
 	header := req.Header.Clone()
 	if _, named := header["User-Agent"]; !named {
 		header.Set("User-Agent", "Go-http-client/1.1") // as http.Transport sends it
@@ -130,7 +146,7 @@ func (w *Web) start(req *http.Request) (*exchange, *Site) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A client that cancels a request may start the next one at the same instant,
-	// before anybody has had the time to note the end of the first.
+	// before the end of the first has been noted.
 	for o := range w.open {
 		if ctx := o.req.Context(); ctx.Err() != nil {
 			o.endLocked(context.Cause(ctx))
@@ -146,7 +162,7 @@ func (w *Web) start(req *http.Request) (*exchange, *Site) {
 	w.log = append(w.log, x)
 	w.open[x] = struct{}{}
 	x.stop = context.AfterFunc(req.Context(), func() { x.end(context.Cause(req.Context())) })
-	return x, w.sites[x.origin]
+	return x
 }
 
 func (w *Web) tick() instant {
@@ -157,7 +173,7 @@ func (w *Web) tick() instant {
 // A Request is the record of one request that came to a [Web].
 type Request struct {
 	Seq      int       // its number in the order of starts, from 1
-	Start    time.Time // when RoundTrip was called
+	Start    time.Time // when it was sent: its connection was there, and GotConn had returned; without a connection, when that failed
 	Answered time.Time // when the response's headers were handed over; zero before, and if it failed
 	End      time.Time // when its body was at its end or closed, or the request failed; zero while open
 
@@ -179,7 +195,7 @@ func (r Request) String() string {
 }
 
 // Requests returns the records of all requests so far, in the order of their
-// starts. Those that were malformed or cancelled before they began are none.
+// starts. Those that were malformed or cancelled before they began are left out.
 func (w *Web) Requests() []Request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -199,33 +215,13 @@ func (x *exchange) snapshot() Request {
 	return r
 }
 
-// originOf returns u's scheme, host and port as one key: lower case, punycode, no default port.
+// originOf returns the origin of u in one spelling.
 func originOf(u *url.URL) string {
-	return u.Scheme + "://" + hostOf(u)
+	return u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
 }
 
-// targetOf returns what a request for u asks whom for, however u is written.
+// targetOf returns the origin and the target of a request for u, in one spelling.
 func targetOf(u *url.URL) string { return originOf(u) + u.RequestURI() }
-
-// hostOf returns the host of u, with its port unless that is the scheme's.
-func hostOf(u *url.URL) string {
-	host, port := strings.TrimSuffix(strings.ToLower(u.Hostname()), "."), strings.TrimLeft(u.Port(), "0")
-	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
-		if ascii, err := idna.Lookup.ToASCII(host); err == nil {
-			host = ascii
-		}
-	}
-	if strings.Contains(host, ":") {
-		if ip, err := netip.ParseAddr(host); err == nil {
-			host = ip.String() // an IPv6 address has many spellings
-		}
-		host = "[" + host + "]"
-	}
-	if port == "" || u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		return host
-	}
-	return host + ":" + port
-}
 
 // noSuchHost is the error of a dial to a name that isn't in the DNS.
 func noSuchHost(u *url.URL) error {

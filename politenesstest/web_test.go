@@ -121,7 +121,7 @@ func TestUnknownSiteIsNotFoundInDNS(t *testing.T) {
 
 func TestMalformedOriginsAndPathsPanic(t *testing.T) {
 	web := politenesstest.NewWeb()
-	odd := []string{"Retry-After"}
+	oddHeaders := []string{"Retry-After"}
 	for _, f := range []func(){
 		func() { web.Site("a.example") },
 		func() { web.Site("ftp://a.example") },
@@ -130,7 +130,7 @@ func TestMalformedOriginsAndPathsPanic(t *testing.T) {
 		func() { web.Site("https://a.example").Page("page", "") },
 		func() { web.Site("https://a.example").Handle("", politenesstest.Drop()) },
 		func() { web.Site("https://a.example").Sequence("page", 200) },
-		func() { politenesstest.Status(429, odd...) },
+		func() { politenesstest.Status(429, oddHeaders...) },
 		func() { politenesstest.InTurn() },
 	} {
 		func() {
@@ -218,16 +218,16 @@ func TestRequestBodyIsReadAndClosed(t *testing.T) {
 			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
-	broken := errors.New("disk on fire")
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, site, io.MultiReader(strings.NewReader("x"), errReader{broken}))
-	if _, err := web.RoundTrip(req); !errors.Is(err, broken) {
-		t.Errorf("a body that fails: %v, want %v", err, broken)
+	errRead := errors.New("disk on fire")
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, site, io.MultiReader(strings.NewReader("x"), failingReader{errRead}))
+	if _, err := web.RoundTrip(req); !errors.Is(err, errRead) {
+		t.Errorf("a body that fails: %v, want %v", err, errRead)
 	}
 }
 
-type errReader struct{ err error }
+type failingReader struct{ err error }
 
-func (r errReader) Read([]byte) (int, error) { return 0, r.err }
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
 // The same handlers behind a real server and a real http.Transport give the same responses.
 func TestResponsesAreLikeTransports(t *testing.T) {
@@ -361,7 +361,7 @@ func TestLatencyIsVirtual(t *testing.T) {
 
 func TestContextEndsTheExchange(t *testing.T) {
 	const timeout = 90 * time.Second
-	stubborn := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	ignoresItsContext := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		time.Sleep(time.Hour) // does not look at its context
 		_, _ = io.WriteString(w, "late")
 	})
@@ -372,7 +372,7 @@ func TestContextEndsTheExchange(t *testing.T) {
 	}{
 		{"latency", func(s *politenesstest.Site) { s.Latency(time.Hour) }, false},
 		{"slow handler", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Slow(time.Hour, politenesstest.Drop())) }, false},
-		{"stubborn handler", func(s *politenesstest.Site) { s.Handle("/", stubborn) }, false},
+		{"handler that ignores its context", func(s *politenesstest.Site) { s.Handle("/", ignoresItsContext) }, false},
 		{"dripping body", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Drip("x", 1000, time.Minute)) }, true},
 	}
 	for _, test := range tests {
@@ -399,7 +399,7 @@ func TestContextEndsTheExchange(t *testing.T) {
 				if r := web.Requests()[0]; !errors.Is(r.Err, context.DeadlineExceeded) || r.End.Sub(r.Start) != timeout {
 					t.Errorf("recorded %v after %v", r.Err, r.End.Sub(r.Start))
 				}
-				time.Sleep(2 * time.Hour) // outsleep the stubborn one
+				time.Sleep(2 * time.Hour) // longer than the handler that ignores its context
 			})
 		})
 	}
@@ -411,7 +411,7 @@ func TestCancellationEndsAnUnreadBody(t *testing.T) {
 		web := politenesstest.NewWeb()
 		gone := make(chan error, 1)
 		web.Site(site).Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, err := io.Copy(w, endless{})
+			_, err := io.Copy(w, bodyWithoutEnd{})
 			gone <- err
 		}))
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -437,9 +437,10 @@ func TestCancellationEndsAnUnreadBody(t *testing.T) {
 	})
 }
 
-type endless struct{}
+// bodyWithoutEnd is a body that goes on for ever.
+type bodyWithoutEnd struct{}
 
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
+func (bodyWithoutEnd) Read(p []byte) (int, error) { return len(p), nil }
 
 // Close on an unread body ends the exchange and the handler; further reads fail.
 func TestCloseReleases(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 // ProductToken is taken.
 //
 // Tokens compare without regard to ASCII case. A token of letters, "_" and "-" (RFC 9309) is
-// compared to what is leading in the file of such characters, so "User-agent: FooBot/2.1" names
-// FooBot; any other token ("MJ12bot") to what is leading of RFC 9110's.
+// compared to the leading run of such characters in the file, so "User-agent: FooBot/2.1" names
+// FooBot; any other token ("MJ12bot") to the leading run of RFC 9110's.
 //
 // Under GoogleExact tokens are taken as they are, as Google's matcher takes them, and the
 // groups of all of them are merged.

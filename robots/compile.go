@@ -51,7 +51,7 @@ func rankOf(length int, allow bool) rank {
 // allows reports what a rule of this rank decides: an empty pattern forbids nothing.
 func (r rank) allows() bool { return r&1 != 0 || r < 2 }
 
-// none is the index of nothing.
+// none is the index that stands for no rule, no node and no more.
 const none = hasMore - 1
 
 // better reports whether rule a decides rather than rule b, both of them matching.
@@ -66,13 +66,13 @@ func (c *compiled) better(a, b uint32) bool {
 // A node of the trie stands for a prefix: its parent's, and its own label.
 type node struct {
 	label uint32 // text[label:][:len]
-	next  uint32 // as n says
+	next  uint32 // index of the children, or the info: see n
 	len   uint16
 	first byte // of the label
 	n     uint8
 }
 
-// What node.n says. What a node knows, its info, is the best rule that needs no more than the
+// The values of node.n. What a node knows, its info, is the best rule that needs no more than the
 // prefix or, with hasMore set, an index into more. A node without an info knows what its parent
 // does.
 const (
@@ -83,10 +83,10 @@ const (
 	hasMore = 1 << 31
 )
 
-// A more is what nodes have whose prefix patterns go on from. The mere prefix, if that is a
-// pattern too, is among them.
+// A more holds the patterns that go on after a node's prefix. Where the prefix by itself is a
+// pattern too, that is among them.
 type more struct {
-	up    uint32 // the next more further up; none for none
+	up    uint32 // index of the next more further up; `none` if this is the last
 	wilds uint32 // the patterns: compiled.wilds[wilds:][:n], best first
 	depth uint16 // length of the prefix
 	n     uint8  // hasTable: there are many of them, found by tables[wilds]
@@ -113,7 +113,7 @@ func (f *fan) find(c byte) (uint32, bool) {
 	return f.kids + uint32(bits.OnesCount64(f.has[0])+bits.OnesCount64(f.has[1]&(bit-1))), f.has[1]&bit != 0
 }
 
-// A wild is what follows a pattern's first star. Its rule has the same index as it has.
+// A wild is what follows a pattern's first star. Its rule has the same index.
 type wild struct {
 	tail  uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
 	key   uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
@@ -143,7 +143,7 @@ type table struct {
 // A slot is a place of a table: its wilds are wilds[start:], up to the next slot's.
 type slot struct {
 	start uint32
-	mask  uint32 // what the next five bits of their keys' hashes are, bit by bit, so that few look further in vain
+	mask  uint32 // set of the next five bits of their keys' hashes: most look-ups in vain end here
 }
 
 // hashKey spreads keys. A slot's number is a hash's upper bits.
@@ -152,7 +152,7 @@ func hashKey(key uint32) uint32 { return key * 0x9e3779b1 }
 // maskBits is how many bits of a hash, next to a slot's number, choose the bit of its mask.
 const maskBits = 5
 
-// fewWilds is how many wilds of a prefix do without a table.
+// fewWilds is the largest number of a prefix's wilds that are searched without a table.
 const fewWilds = 6
 
 // A builder compiles patterns.
@@ -164,7 +164,8 @@ type builder struct {
 	sorted []sortKey
 }
 
-// A sortKey stands for a pattern and sorts, most often without a look at it.
+// A sortKey stands for a pattern in a sort. Its head decides most often, without a look at the
+// pattern.
 type sortKey struct {
 	head uint64 // the first bytes of its prefix
 	i    uint32
@@ -212,7 +213,7 @@ func compile(ps []pattern) compiled {
 	return c
 }
 
-// fit returns s where it takes no more room than it needs.
+// fit returns s without spare capacity.
 func fit[E any](s []E) []E {
 	if cap(s) == len(s) {
 		return s
@@ -251,7 +252,7 @@ func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
 	}
 	info := best
 	if kids > lo && !b.at(kids-1).isWild() {
-		// Nothing but the mere prefix.
+		// Only the prefix itself.
 		if r := b.rule(b.at(lo)); b.better(r, best) {
 			best, info = r, r
 		}

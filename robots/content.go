@@ -151,5 +151,6 @@ func preference(token, yes, no string) Preference {
 }
 
 // License returns the addresses of the licenses that the file states for the crawler's groups
-// by License lines (RSL 1.0), or, where those state none, for the whole file, before any group.
+// by License lines (RSL 1.0). Where these groups have none, the addresses are those that stand
+// before any group, for the whole file.
 func (r *Rules) License() []string { return append([]string(nil), r.extra().licenses...) }

@@ -13,8 +13,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour
 const day = 24 * time.Hour
 
 // CrawlDelay returns the gap between two starts that the crawler's groups ask for by
-// Crawl-delay, the longest of them, and whether one does. It isn't capped: who doesn't want to
-// wait for so long mustn't crawl the site.
+// Crawl-delay, the longest of them, and whether one does. It isn't capped: a crawler that can't
+// wait for so long must leave the site alone.
 //
 // A value is a decimal number of seconds ("10", "0.5", ".5"); a line with anything else, a
 // sign, a unit or an exponent included, is passed over. Crawl-delay isn't part of RFC 9309, and
@@ -83,7 +83,7 @@ type Window struct {
 	From, To time.Duration // since midnight; From is within, To isn't; From > To: it spans midnight; equal: the whole day
 }
 
-// Contains reports whether t is within.
+// Contains reports whether t is within the window.
 func (w Window) Contains(t time.Time) bool {
 	if w.From == w.To {
 		return true
@@ -95,7 +95,7 @@ func (w Window) Contains(t time.Time) bool {
 	return at >= w.From || at < w.To
 }
 
-// Next returns the first moment within, at or after t.
+// Next returns the first moment at or after t that is within the window.
 func (w Window) Next(t time.Time) time.Time {
 	if w.Contains(t) {
 		return t

@@ -24,7 +24,7 @@ type Directives struct {
 	NoML            bool // noml: not to be used to train models
 	IndexIfEmbedded bool // indexifembedded: NoIndex doesn't hold where another page embeds it
 
-	// UnavailableAfter is from when on NoIndex holds; zero: never. See NoIndexAt.
+	// UnavailableAfter is the time from which NoIndex holds; zero: never. See NoIndexAt.
 	UnavailableAfter time.Time
 
 	MaxSnippet      Limit   // max-snippet: characters of text to be shown
@@ -146,8 +146,8 @@ var flags = []struct {
 
 // ParseTags reads the values of a response's X-Robots-Tag headers, one for each header line,
 // for the crawler of these product tokens (or User-Agent headers). What stands behind the name
-// of another crawler ("otherbot: noindex") doesn't count; what stands behind none does for
-// everyone. The most restrictive wins.
+// of another crawler ("otherbot: noindex") doesn't count; what stands behind no name counts for
+// every crawler. The most restrictive wins.
 func ParseTags(values []string, product ...string) Directives {
 	names := tokens(product)
 	var d Directives
@@ -262,7 +262,7 @@ func parseDirective(key, value string) Directives {
 
 func isBetweenWords(r rune) bool { return r == ';' || unicode.IsSpace(r) }
 
-// parseLimit reads a limit; a negative one, or none that can be read, limits nothing.
+// parseLimit reads a limit; one that is negative or can't be read limits nothing.
 func parseLimit(s string) Limit {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {

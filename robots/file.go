@@ -6,8 +6,8 @@ import (
 )
 
 // A File is a parsed robots.txt. It is immutable and safe for concurrent use. It keeps a copy
-// of the text, never the body that was parsed. Who needs the rules of one crawler only keeps
-// its Rules, which hold nothing of the File.
+// of the text, never the body that was parsed. A caller that needs the rules of one crawler only
+// keeps its Rules, which hold nothing of the File.
 type File struct {
 	text   string
 	opt    Options
@@ -30,9 +30,9 @@ type group struct {
 	rules int // how many there are
 }
 
-// Parse reads a robots.txt as RFC 9309 and Google do. It never fails: what it doesn't
+// Parse reads a robots.txt as RFC 9309 and Google do. It always succeeds: what it doesn't
 // understand it passes over, as all crawlers do; File.Lint tells of it. It reads all of body,
-// up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is for who fetches to set.
+// up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is the fetcher's.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
 // maxBody keeps all that is compiled of a body, several times its length at worst, within
@@ -114,7 +114,7 @@ func (f *File) Host() string {
 }
 
 // License returns the addresses of the licenses that the file states by License lines (RSL 1.0)
-// before any group, which hold for whom no group of his own states another. See Rules.License.
+// before any group. They hold for the crawlers whose own groups state no other: see Rules.License.
 func (f *File) License() []string {
 	before := len(f.text)
 	if len(f.groups) > 0 {

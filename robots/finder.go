@@ -2,15 +2,15 @@ package robots
 
 import "strings"
 
-// A finder finds strings in a path again and again, faster than by going through it each time:
-// it knows where the path has which two, three and eight bytes. It is worth its making only for
-// a file and a path that are made to be costly, thousands of patterns of whose stretches the
-// path is full, and keeps these from costing the product of their lengths.
+// A finder finds many strings in one path. It indexes the positions of every two, three and eight
+// bytes of the path, so that the path isn't scanned again for each string. Making one pays only for
+// hostile input: thousands of patterns whose stretches the path is full of, which would otherwise
+// cost the product of their lengths.
 type finder struct {
 	twos   grams
 	threes grams
 	eights grams
-	sought [64]search // by hash, what the path was gone through for last
+	sought [64]search // the latest searches, by hash of what was sought
 }
 
 // A search is what was found in a path.
@@ -73,9 +73,8 @@ func (f *finder) index(path string, from int, s string) int {
 	case len(s) >= 8:
 		g, hash, size = &f.eights, hash8, 8
 	}
-	// Where the rarest of its grams stands in the path, and nowhere else, s can be. To look
-	// there is faster than strings.Index unless there are very many such places; how many,
-	// depends on how strings.Index goes about it.
+	// s can only be where the rarest of its grams is. Looking there is faster than strings.Index
+	// unless there are very many such places; how many depends on how strings.Index works.
 	few := uint16(64)
 	if len(s) > 63 {
 		few = 512
@@ -91,7 +90,8 @@ func (f *finder) index(path string, from int, s string) int {
 		}
 	}
 	if at < 0 {
-		// Thousands of patterns may have the same stretch: the path isn't gone through for each.
+		// Thousands of patterns may have the same stretch: the path is scanned once for all of
+		// them.
 		last := &f.sought[(hash(s, len(s)-size)+uint32(len(s)))%64]
 		if last.s != s || from < last.from || last.at >= 0 && last.at < from {
 			*last = search{s, from, strings.Index(path[from:], s)}

@@ -2,7 +2,7 @@ package robots
 
 import "strings"
 
-// match returns the rule that decides for a normalised path, none for none.
+// match returns the rule that decides for a normalised path, `none` if no rule does.
 func (c *compiled) match(path string) uint32 {
 	if len(c.nodes) == 0 {
 		return none
@@ -64,8 +64,8 @@ func (c *compiled) match(path string) uint32 {
 	return c.matchWilds(hung, path, best)
 }
 
-// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only
-// such as would win are worth a look.
+// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only those
+// that would win are tested.
 func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
 	query := strings.IndexByte(path, '?') >= 0
 	for hung != none {
@@ -121,8 +121,8 @@ const (
 	longPath  = 128
 )
 
-// lookUpBy looks up by what f finds, nil for without. Without it gives up, and says so, once
-// that would be worth its making.
+// lookUpBy is lookUp with the finder f, or without one where f is nil. Without one it gives up,
+// and reports that, once making a finder would pay.
 func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint32, bool) {
 	late := f == nil && len(rest) > longPath && len(rest) <= maxFinder
 	tests := 0
@@ -157,8 +157,8 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 			if x.key != key || !c.better(j, best) {
 				continue
 			}
-			// The same three bytes further on bring nothing new; with few tests that isn't
-			// worth to know.
+			// The same three bytes further on bring nothing new; with few tests that isn't worth
+			// knowing.
 			if tests++; tests > fewTests && !checked {
 				if strings.Index(rest, rest[i-2:i+1]) < i-2 {
 					break
@@ -176,9 +176,9 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 	return best, false
 }
 
-// matches reports whether the tail matches rest: its stretches between stars are found one
-// after the other, each as early as can be, which leaves the most to the others. f finds in
-// rest, nil for without.
+// matches reports whether the tail matches rest: its stretches between stars are found one after
+// the other, each as early as can be, which leaves the most to the others. f is the finder of rest,
+// or nil.
 func (w *wild) matches(f *finder, text, rest string) bool {
 	if w.flags&(anything|atOnce) != 0 {
 		return w.flags&anything != 0 || rest == ""

@@ -30,7 +30,7 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 	return s.Directives(), nil
 }
 
-// A MetaScanner is ReadMeta for who hands a page on while it arrives: it is an io.Writer to
+// A MetaScanner is ReadMeta for a page that is handed on while it arrives: an io.Writer to
 // which the page is written piece by piece. It holds at most 64 KB, and nothing once it is
 // Done. It is for one goroutine at a time.
 type MetaScanner struct {

@@ -140,7 +140,7 @@ type extras struct {
 	licenses []string
 }
 
-// extra returns r.extras, or that of a crawler that is told nothing.
+// extra returns r.extras, or empty ones where groups say nothing beside rules.
 func (r *Rules) extra() *extras {
 	if r.extras == nil {
 		return &noExtras
@@ -158,7 +158,7 @@ func (x extras) keep() *extras {
 	return &x
 }
 
-// add takes in a line of a group of the crawler's that is no rule.
+// add takes in a line of the crawler's groups that isn't a rule.
 func (x *extras) add(l *line, exact bool) {
 	switch fieldOf(l.key) {
 	case fieldRequestRate:

@@ -42,6 +42,6 @@ fi
     echo "    the package manager of this system."
   fi
   echo
-  echo "and run make test again."
+  echo "and run make again."
 } >&2
 exit 1

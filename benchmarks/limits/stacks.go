@@ -1,6 +1,6 @@
-// Package limits takes turns on hosts from this project's limiter and from what people build or take
-// otherwise: a sync.Map of x/time/rate limiters with a channel semaphore each, and the limiter with
-// bulkhead of failsafe-go, in a sync.Map as well.
+// Package limits takes turns on hosts from this project's limiter and from what people build or
+// take otherwise: a sync.Map of x/time/rate limiters with a channel semaphore each, and the limiter
+// with bulkhead of failsafe-go, in a sync.Map as well.
 //
 //	go test -bench . ./limits
 //
@@ -50,8 +50,9 @@ func (s ours) Turn(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
+	_, err = l.Start(ctx)
 	l.Release()
-	return nil
+	return err
 }
 
 // diy is the stack that most crawlers in Go have.

@@ -10,7 +10,8 @@ import (
 type collector struct{ *colly.Collector }
 
 // NewColly returns a colly collector that asks robots.txt and has one LimitRule for the host. Colly
-// sleeps the delay while it holds the slot, so t.Slots of them go on in parallel, each with its delay.
+// sleeps the delay while it holds the slot, so t.Slots of them go on in parallel, each with its
+// delay.
 func NewColly(base http.RoundTripper, t Terms) (Fetcher, error) {
 	c := newCollector(base)
 	return collector{c}, c.Limit(&colly.LimitRule{DomainGlob: "*", Delay: t.Delay, Parallelism: t.Slots})

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// diy is what a careful programmer puts together in an afternoon: robots.txt by temoto, fetched once
-// for each host; a channel as semaphore, held until the body is closed; a limiter of x/time/rate.
+// diy is what a careful programmer puts together in an afternoon: robots.txt by temoto, fetched
+// once for each host; a channel as semaphore, held until the body is closed; a limiter of
+// x/time/rate.
 type diy struct {
 	base  http.RoundTripper
 	terms Terms

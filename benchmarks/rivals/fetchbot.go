@@ -11,7 +11,8 @@ import (
 
 type bot struct{ queue *fetchbot.Queue }
 
-// NewFetchbot returns a running fetchbot. It has one goroutine, so one request at once, for each host.
+// NewFetchbot returns a running fetchbot. It has one goroutine, so one request at once, for each
+// host.
 func NewFetchbot(base http.RoundTripper, t Terms) Fetcher {
 	f := fetchbot.New(nil) // each command has a handler of its own
 	f.UserAgent = UserAgent

@@ -11,16 +11,16 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// NewPoliteness wraps base with every stage on: robots.txt, slots and delay, a budget of pages, bytes
-// and time that never ends, and evidence.
+// NewPoliteness wraps base with every stage on: robots.txt, slots and delay, a budget of pages,
+// bytes and time that never ends, and evidence.
 func NewPoliteness(base http.RoundTripper, t Terms) (http.RoundTripper, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{Concurrency: t.Slots, Delay: hostlimit.Delay{Min: t.gap()}})
-	if err != nil {
-		return nil, err
+	cfg := politeness.Config{
+		UserAgent: UserAgent,
+		Base:      base,
+		Limits:    hostlimit.Config{Concurrency: t.Slots, Delay: hostlimit.Delay{Min: t.gap()}},
 	}
-	cfg := politeness.Config{UserAgent: UserAgent, Base: base, Hosts: hosts}
 	if !t.Plain {
-		cfg.Budget = budget.New(budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour})
+		cfg.Spend = budget.Limits{Pages: 1 << 50, Bytes: 1 << 60, Duration: 1000 * time.Hour}
 		cfg.Evidence = t.Evidence
 		if cfg.Evidence == nil {
 			cfg.Evidence = evidence.Func(func(context.Context, evidence.Decision) {})

@@ -3,7 +3,8 @@
 //	go test -bench . ./robots
 //
 // Each rival does what its users do with a file that they keep: it is parsed once, the group of the
-// agent is looked up once, and paths are tested. grobotstxt has no such step: it reads the file for each URL.
+// agent is looked up once, and paths are tested. grobotstxt has no such step: it reads the file for
+// each URL.
 package robots
 
 import (

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 // settings are the flags' defaults with a file of their own.
@@ -152,16 +152,16 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// A counting server knows what it was asked for.
-type counting struct {
+// A recordingServer keeps the requests that it was asked.
+type recordingServer struct {
 	*httptest.Server
 	mu    sync.Mutex
 	asked []*http.Request
 }
 
-func count(t *testing.T, h http.HandlerFunc) *counting {
+func count(t *testing.T, h http.HandlerFunc) *recordingServer {
 	t.Helper()
-	c := &counting{}
+	c := &recordingServer{}
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
 		c.asked = append(c.asked, r)
@@ -173,7 +173,7 @@ func count(t *testing.T, h http.HandlerFunc) *counting {
 }
 
 // take returns the paths that were asked for since it was last called, in order.
-func (c *counting) take() []string {
+func (c *recordingServer) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var paths []string
@@ -339,7 +339,7 @@ func TestThirtyTwoWorkersAreAsPoliteAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	report, err := evidence.Audit(f)
+	report, err := audit.Check(f)
 	if err != nil || len(report.Violations) > 0 {
 		t.Errorf("audit: %v, %v", report.Violations, err)
 	}
@@ -357,7 +357,7 @@ func TestProofOfEarlierRunsIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	report, err := evidence.Audit(f)
+	report, err := audit.Check(f)
 	if err != nil || report.Logs != 2 || !report.OK() {
 		t.Errorf("audit: %v, %v", report, err)
 	}

@@ -79,7 +79,7 @@ func (c *crawler) fetch(ctx context.Context, raw string, old *page) (got *page, 
 }
 
 // refused tells why there is no answer. A refusal of ours says nothing about the
-// page; it is told all the same, so that nobody has to ask why a URL is missing.
+// page; it is stored all the same, so that the table says why a URL is missing.
 func (c *crawler) refused(ctx context.Context, p, old *page, err error) (*page, outcome) {
 	switch {
 	case ctx.Err() != nil:
@@ -104,7 +104,7 @@ func (p *page) failed(old *page, err error) *page {
 // maxQueueing is how often a request gets in line again for a slot.
 const maxQueueing = 20
 
-// get sends req. Whoever waited in vain for a slot on a slow host gets in line again.
+// get sends req. A request that waited in vain for a slot on a slow host gets in line again.
 func (c *crawler) get(req *http.Request) (*http.Response, error) {
 	for i := 1; ; i++ {
 		resp, err := c.pages.Do(req)

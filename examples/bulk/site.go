@@ -81,7 +81,7 @@ func startSites() *sites {
 	return s
 }
 
-// numbered is a page that says when it changed, and answers 304 to who knows.
+// numbered is a page that says when it changed, and answers 304 to a client that knows.
 func (s *sites) numbered(i int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text, at := fmt.Sprintf(`<a href="/page/%d">next</a> <a href="/copy">copy</a> <a href="/closed">closed</a>`, i+1), time.Date(2026, 11, i, 0, 0, 0, 0, time.UTC)

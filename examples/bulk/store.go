@@ -121,13 +121,13 @@ func (s *store) Close() error {
 	return errors.Join(s.Err(), s.db.Close())
 }
 
-// patience is how long a result waits for its batch to fill.
-const patience = time.Second
+// batchWait is how long a result waits for its batch to fill.
+const batchWait = time.Second
 
 // run is the writer.
 func (s *store) run() {
 	defer close(s.ended)
-	tick := time.NewTicker(patience)
+	tick := time.NewTicker(batchWait)
 	defer tick.Stop()
 	var pages []*page
 	flush := func() {

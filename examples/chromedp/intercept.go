@@ -49,8 +49,8 @@ func (i *interceptor) attach(ctx context.Context) error {
 // wait waits for what is being answered. Nothing new is asked once ctx is done.
 func (i *interceptor) wait() { i.group.Wait() }
 
-// answer sends a paused request and hands over its answer, or its failure. Where that
-// can't be done any more, because the page is gone, nobody waits for it.
+// answer sends a paused request and hands over its answer, or its failure. Where the page is gone,
+// what comes of it is dropped.
 func (i *interceptor) answer(ctx context.Context, paused *fetch.EventRequestPaused) {
 	answer, err := i.send(ctx, paused)
 	if err != nil {

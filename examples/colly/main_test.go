@@ -68,19 +68,19 @@ func TestCrawl(t *testing.T) {
 	}
 }
 
-// counting counts the requests that pass it.
-type counting struct {
+// countingTransport counts the requests that pass it.
+type countingTransport struct {
 	next  http.RoundTripper
 	count atomic.Int64
 }
 
-func (c *counting) RoundTrip(req *http.Request) (*http.Response, error) {
+func (c *countingTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.count.Add(1)
 	return c.next.RoundTrip(req)
 }
 
 // polite returns a collector, and what counts the requests that go through its Transport.
-func polite(t *testing.T) (*colly.Collector, *counting) {
+func polite(t *testing.T) (*colly.Collector, *countingTransport) {
 	t.Helper()
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
@@ -88,7 +88,7 @@ func polite(t *testing.T) (*colly.Collector, *counting) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	counted := &counting{next: transport}
+	counted := &countingTransport{next: transport}
 	c := colly.NewCollector()
 	c.WithTransport(counted)
 	return c, counted

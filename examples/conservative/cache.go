@@ -70,8 +70,8 @@ func (s *staleWhileRevalidate) RoundTrip(req *http.Request) (*http.Response, err
 	return s.cache.RoundTrip(req)
 }
 
-// revalidate asks for req's URL in the background, unless somebody does. It waits
-// for its turn, however long that takes, and nobody waits for it.
+// revalidate asks for req's URL in the background, unless that is under way already. It waits
+// for its turn, however long that takes; the caller has the old copy by then.
 func (s *staleWhileRevalidate) revalidate(req *http.Request) {
 	key := req.URL.String()
 	s.mu.Lock()
@@ -91,8 +91,8 @@ func (s *staleWhileRevalidate) revalidate(req *http.Request) {
 	}()
 }
 
-// window holds for how many seconds an old copy may be shown. It takes the place of the directive, which
-// the cache would follow itself.
+// window holds for how many seconds an old copy may be shown. It takes the place of the directive,
+// which the cache would follow itself.
 const window = "X-Stale-While-Revalidate"
 
 // policy tells the cache how long pages hold: as Cache-Control or Expires say, else
@@ -178,7 +178,7 @@ func directives(h http.Header) []string {
 	return all
 }
 
-// seconds reads a number of seconds, 0 for what is none, and a year for more.
+// seconds reads a number of seconds: 0 where it can't be read, a year at most.
 func seconds(s string) time.Duration {
 	n, err := strconv.ParseInt(strings.Trim(s, `"`), 10, 64)
 	if err != nil {

@@ -51,11 +51,12 @@ type crawler struct {
 }
 
 func newCrawler(out io.Writer, base http.RoundTripper) (*crawler, error) {
-	c := &crawler{out: out, pages: budget.New(budget.Limits{}), began: time.Now(), revalidated: make(chan struct{}, 1)}
+	c := &crawler{out: out, began: time.Now(), revalidated: make(chan struct{}, 1)}
 	cfg, err := politeness.Conservative(userAgent).WithEnv()
 	if err != nil {
 		return nil, err
 	}
+	c.pages = budget.New(cfg.Spend) // asked for its count below
 	cfg.Base, cfg.Budget = base, c.pages
 	cfg.Response.MaxBytes = 10 << 20 // the cache keeps whole bodies
 	cfg.Evidence = evidence.Func(c.record)

@@ -139,7 +139,7 @@ func TestStalePagesAreShownAtOnceWhileTheyAreRevalidatedInTheirTurn(t *testing.T
 		time.Sleep(16 * time.Minute)
 		c.get(t, "https://example.com/other") // takes the host's turn
 		began := time.Now()
-		for range 10 { // who asks again meanwhile doesn't make it ask again
+		for range 10 { // one revalidation is under way, however often the page is asked for
 			if status, took := c.get(t, url); status != "STALE" || took != 0 {
 				t.Errorf("%s after %v, want the old copy at once", status, took)
 			}
@@ -187,7 +187,7 @@ func TestRevalidationThatIsRefusedSlowsTheHostDown(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.2")
-	var out output
+	var out lockedBuffer
 	if err := run(t.Context(), &out, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -203,20 +203,20 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// output is written by the crawl and by revalidations.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
+// A lockedBuffer holds the output, which the crawl and revalidations write at the same time.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
 }
 
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

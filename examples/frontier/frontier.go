@@ -13,11 +13,11 @@ import (
 	"github.com/go-politeness/politeness"
 )
 
-// A Frontier holds the URLs that are still to be fetched and hands each one out when its
-// host can be asked: a heap of hosts by their next start. Nobody ever waits for one
-// host while another is ready. A host is lent to one worker at a time, so that no
-// worker waits for another either; that is a host's full rate for as long as it answers within
-// its delay. A Frontier is safe for concurrent use.
+// A Frontier holds the URLs that are still to be fetched and hands each one out when its host can
+// be asked: a heap of hosts by their next start. A worker waits only while no host is ready. A host
+// is lent to one worker at a time, so that workers don't wait for each other either; that is a
+// host's full rate for as long as it answers within its delay. A Frontier is safe for concurrent
+// use.
 type Frontier struct {
 	next func(ctx context.Context, url string) (time.Time, error)
 	turn chan struct{} // held by the one worker that watches the clock
@@ -169,7 +169,7 @@ func (f *Frontier) startOf(ctx context.Context, url string) time.Time {
 func (f *Frontier) look() {
 	select {
 	case f.wake <- struct{}{}:
-	default: // it will
+	default: // it has been told already
 	}
 }
 

@@ -67,7 +67,7 @@ func TestFrontierOrder(t *testing.T) {
 	})
 }
 
-// A host is lent to one worker at a time; who waits gets what comes up meanwhile.
+// A host is lent to one worker at a time; a worker that waits gets what comes up meanwhile.
 func TestFrontierWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newTestFrontier()

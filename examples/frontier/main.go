@@ -143,17 +143,10 @@ func withPool(ctx context.Context, base http.RoundTripper, proof evidence.Eviden
 
 // newTransport makes a Transport that waits for a turn for maxWait at most; 0: for ever.
 func newTransport(base http.RoundTripper, proof evidence.Evidence, maxWait time.Duration) (*politeness.Transport, error) {
-	limiter, err := hostlimit.New(hostlimit.Config{
-		Delay:   hostlimit.Delay{Min: delay, Max: delay},
-		MaxWait: maxWait,
-	})
-	if err != nil {
-		return nil, err
-	}
 	return politeness.New(politeness.Config{
 		UserAgent: "FrontierExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
 		Base:      base,
-		Hosts:     limiter,
+		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: delay, Max: delay}, MaxWait: maxWait},
 		Evidence:  proof,
 	})
 }
@@ -238,7 +231,7 @@ func refuse(d time.Duration, page http.Handler) http.HandlerFunc {
 	}
 }
 
-// ofTheTwo reports whether url is on one of the hosts that nobody should wait for.
+// ofTheTwo reports whether url is on one of the two hosts that no worker should wait for.
 func ofTheTwo(url string) bool {
 	return strings.HasPrefix(url, blockedHost) || strings.HasPrefix(url, slowHost)
 }

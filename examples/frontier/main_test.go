@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -47,7 +48,7 @@ func TestFrontierParksNobody(t *testing.T) {
 		}
 		web.Check(t, politenesstest.Rules{Delay: delay, Concurrency: 2})
 
-		// Nobody waited inside of a request, for whatever host.
+		// No worker waited inside of a request, for any host.
 		for _, d := range recorder.Decisions(evidence.Started) {
 			if wait := d.WaitSlot + d.WaitDelay + d.WaitBlock; wait > latency {
 				t.Errorf("%s: a worker waited for %v", d.URL, wait)
@@ -72,7 +73,7 @@ func TestFrontierParksNobody(t *testing.T) {
 			t.Errorf("the other hosts took %v, which could be done in %v", r.othersDone, least)
 		}
 	})
-	report, err := evidence.Audit(&log)
+	report, err := audit.Check(&log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +104,7 @@ func TestPoolIsParked(t *testing.T) {
 	})
 }
 
-// A redirect is queued for its own host, so that nobody waits for that one either.
+// A redirect is queued for its own host, so that no worker waits for that one either.
 func TestRedirectIsQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()

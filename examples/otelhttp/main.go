@@ -3,7 +3,7 @@
 //	go run -C examples/otelhttp .          # a site of its own, on loopback
 //	go run -C examples/otelhttp . URL...   # real pages
 //
-// It prints the spans of each page, then what evidence.Audit finds in the log.
+// It prints the spans of each page, then what audit.Check finds in the log.
 //
 //   - Outside (otelhttp.NewTransport(politeness)) a span is what the crawler saw: one for
 //     each hop of a redirect, with the wait for its turn and all its retries in it,
@@ -17,12 +17,13 @@
 //
 // All three work together and by themselves. What to take care of:
 //
-//   - A propagator sends traceparent and baggage to whom you crawl. Crawlers of other
-//     people's sites keep these to themselves: WithPropagators of none, as here, or none set.
+//   - A propagator sends traceparent and baggage to the sites that you crawl. A crawler of
+//     other people's sites keeps these to itself: WithPropagators of an empty list, as here, or
+//     no propagator set.
 //   - A body closed before its end ends the span outside first, so that the last event, the
 //     end of the exchange, comes too late for it. Read bodies to their end.
-//   - One fetch of robots.txt serves all who wait for it. Its span is a child of the
-//     first of them.
+//   - One fetch of robots.txt serves all requests that wait for it. Its span is a child of
+//     the first of them.
 package main
 
 import (
@@ -45,6 +46,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -75,7 +77,7 @@ func main() {
 }
 
 // crawl gets all urls at once, and returns what the log of it proves.
-func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (evidence.Report, error) {
+func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (*audit.Report, error) {
 	traced := func(next http.RoundTripper) http.RoundTripper {
 		return otelhttp.NewTransport(next,
 			otelhttp.WithTracerProvider(provider),
@@ -85,17 +87,17 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	proof := evidence.JSONLines(&log)
 	events, err := otelevidence.New(otelevidence.Config{})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "OtelExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
 		Base:      traced(http.DefaultTransport),        // what went out
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Evidence:  evidence.Multi(proof, events),        // what was decided, also in the spans
 		Retry:     politeness.Retry{Max: 3},             // each try is a span below
 	})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	client := &http.Client{Transport: traced(transport)} // what the crawler saw
 
@@ -105,9 +107,9 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	}
 	group.Wait()
 	if err := errors.Join(proof.Close(), provider.Shutdown(context.WithoutCancel(ctx))); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 func fetch(ctx context.Context, client *http.Client, url string) {

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
@@ -23,7 +23,7 @@ func demo(ctx context.Context, out io.Writer, agent string) error {
 	if err != nil {
 		return err
 	}
-	proxy := httptest.NewServer(newProxy(transport)) // on loopback, as always
+	proxy := localsite.Serve(newProxy(transport)) // on loopback, as always
 	defer proxy.Close()
 	site := localsite.Start()
 	defer site.Close()
@@ -33,7 +33,9 @@ func demo(ctx context.Context, out io.Writer, agent string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(address)}}
+	through := http.DefaultTransport.(*http.Transport).Clone()
+	through.Proxy = http.ProxyURL(address)
+	client := &http.Client{Transport: through}
 	begin := time.Now()
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -51,7 +53,7 @@ func demo(ctx context.Context, out io.Writer, agent string) error {
 	if err := proof.Close(); err != nil {
 		return err
 	}
-	report, err := evidence.Audit(&log)
+	report, err := audit.Check(&log)
 	if err != nil {
 		return err
 	}

@@ -32,9 +32,9 @@
 // What doesn't work:
 //
 //   - CONNECT, which is how programs ask a proxy for https. Inside of a tunnel the proxy sees no
-//     URL, no status and no robots.txt, so it refuses. Who can't use the library instead can ask for
-//     the https URL in the open, as RFC 9112 (section 3.2.2) has it, and the proxy speaks TLS
-//     to the site:
+//     URL, no status and no robots.txt, so it refuses. Use the library instead, or ask for the
+//     https URL in the open, as RFC 9112 (section 3.2.2) has it: then the proxy speaks TLS to
+//     the site.
 //
 //     curl --proxy http://127.0.0.1:8118 --request-target https://example.com/ http://example.com/
 //     printf 'GET https://example.com/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n' | nc 127.0.0.1 8118
@@ -129,17 +129,13 @@ func serve(ctx context.Context, out io.Writer, address, agent, file string, maxW
 
 // newTransport makes the Transport that all programs share that use the proxy.
 func newTransport(agent string, proof evidence.Evidence, maxWait time.Duration) (*politeness.Transport, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{MaxWait: maxWait})
-	if err != nil {
-		return nil, err
-	}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil               // http_proxy is likely to be this one
 	base.DisableCompression = true // bodies pass as they are
 	return politeness.New(politeness.Config{
 		UserAgent: agent,
 		Base:      base,
-		Hosts:     hosts,
+		Limits:    hostlimit.Config{MaxWait: maxWait},
 		Evidence:  proof,
 	})
 }

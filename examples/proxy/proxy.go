@@ -26,7 +26,7 @@ func newProxy(transport http.RoundTripper) http.Handler {
 			r.Out.Header["Via"] = append(r.In.Header["Via"], fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self))
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			if ours(resp.Header) { // nobody else answers in the proxy's name
+			if ours(resp.Header) { // only the proxy answers in its own name
 				resp.Header.Del("Proxy-Status")
 			}
 			return nil
@@ -57,8 +57,8 @@ const (
 // refuse answers for politeness.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	var refused *politeness.Error
-	var timeout net.Error
-	if !errors.As(err, &refused) { // the network's
+	if !errors.As(err, &refused) { // the network's own error
+		var timeout net.Error
 		if errors.As(err, &timeout) && timeout.Timeout() {
 			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
 		} else {
@@ -77,6 +77,8 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
 	case errors.Is(err, politeness.ErrBusy):
 		answer(w, http.StatusServiceUnavailable, "http_request_denied", err.Error())
+	case refused.Timeout():
+		answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
 	default:
 		answer(w, http.StatusBadGateway, "", err.Error())
 	}

@@ -22,14 +22,16 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/virtual"
 )
 
 const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
 
 // startProxy starts the proxy and returns its URL, and what audits its log once
 // all clients are done.
-func startProxy(t *testing.T) (proxyURL string, audit func() evidence.Report) {
+func startProxy(t *testing.T) (proxyURL string, prove func() *audit.Report) {
 	t.Helper()
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
@@ -37,15 +39,15 @@ func startProxy(t *testing.T) (proxyURL string, audit func() evidence.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(newProxy(transport))
+	server := localsite.Serve(newProxy(transport))
 	t.Cleanup(server.Close)
-	return server.URL, func() evidence.Report {
+	return server.URL, func() *audit.Report {
 		t.Helper()
 		server.Close() // waits for the handlers, and so for the last records
 		if err := proof.Close(); err != nil {
 			t.Fatal(err)
 		}
-		report, err := evidence.Audit(&log)
+		report, err := audit.Check(&log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +65,8 @@ func through(t *testing.T, proxy string) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{Proxy: http.ProxyURL(u)}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = http.ProxyURL(u)
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{
 		Transport:     transport,
@@ -77,7 +80,7 @@ var want = map[string]int{
 }
 
 // checkSite holds what the site saw against want.
-func checkSite(t *testing.T, s *localsite.Site, report evidence.Report) {
+func checkSite(t *testing.T, s *localsite.Site, want map[string]int, report *audit.Report) {
 	t.Helper()
 	for path, status := range want {
 		times := 1
@@ -102,42 +105,44 @@ func checkSite(t *testing.T, s *localsite.Site, report evidence.Report) {
 }
 
 func TestGoClient(t *testing.T) {
-	t.Parallel()
-	s := localsite.Start()
-	defer s.Close()
-	proxy, audit := startProxy(t)
-	client := through(t, proxy)
-	var group sync.WaitGroup
-	for path, status := range want {
-		group.Go(func() {
-			resp, err := client.Get(s.URL + path)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil || resp.StatusCode != status {
-				t.Errorf("%s: status %d, not %d; %v", path, resp.StatusCode, status, err)
-			}
-			if refused := status == http.StatusForbidden; ours(resp.Header) != refused || bytes.Contains(body, []byte("Disallow: /private")) != refused {
-				t.Errorf("%s: Proxy-Status %q, %s", path, resp.Header.Get("Proxy-Status"), body)
-			}
-		})
-	}
-	group.Wait()
-	checkSite(t, s, audit())
+	virtual.Run(t, func(t *testing.T) {
+		s := localsite.Start()
+		defer s.Close()
+		proxy, prove := startProxy(t)
+		client := through(t, proxy)
+		var group sync.WaitGroup
+		for path, status := range want {
+			group.Go(func() {
+				resp, err := client.Get(s.URL + path)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer resp.Body.Close()
+				body, err := io.ReadAll(resp.Body)
+				if err != nil || resp.StatusCode != status {
+					t.Errorf("%s: status %d, not %d; %v", path, resp.StatusCode, status, err)
+				}
+				if refused := status == http.StatusForbidden; ours(resp.Header) != refused || bytes.Contains(body, []byte("Disallow: /private")) != refused {
+					t.Errorf("%s: Proxy-Status %q, %s", path, resp.Header.Get("Proxy-Status"), body)
+				}
+			})
+		}
+		group.Wait()
+		checkSite(t, s, want, prove())
+	})
 }
 
 func TestDemo(t *testing.T) {
-	t.Parallel()
-	var out strings.Builder
-	if err := demo(t.Context(), &out, agent); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(out.String(), "403 Forbidden, by the proxy") || !strings.Contains(out.String(), "No violation") {
-		t.Error(out.String())
-	}
+	virtual.Run(t, func(t *testing.T) {
+		var out strings.Builder
+		if err := demo(t.Context(), &out, agent); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "403 Forbidden, by the proxy") || !strings.Contains(out.String(), "No violation") {
+			t.Error(out.String())
+		}
+	})
 }
 
 // curl runs curl, or reports that this machine has none: the Go client has been
@@ -158,17 +163,23 @@ func curl(t *testing.T, args ...string) (output string, ok bool) {
 	return string(out), true
 }
 
+// curl needs real connections and so real time: the paths are a few, all of them with
+// POLITENESS_LONG=1 (make test).
 func TestCurl(t *testing.T) {
 	t.Parallel()
+	want := want
+	if os.Getenv("POLITENESS_LONG") == "" {
+		want = map[string]int{"/a": 200, "/trap": 302, "/private/diary": 403}
+	}
 	s := localsite.Start()
 	defer s.Close()
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	args := []string{"--proxy", proxy, "--parallel", "--write-out", `%{http_code} %{url_effective}\n`}
 	for path := range want {
 		args = append(args, s.URL+path, "--output", "/dev/null")
 	}
 	out, ok := curl(t, args...)
-	report := audit()
+	report := prove()
 	if !ok {
 		return
 	}
@@ -177,12 +188,12 @@ func TestCurl(t *testing.T) {
 			t.Errorf("no %q in\n%s", line, out)
 		}
 	}
-	checkSite(t, s, report)
+	checkSite(t, s, want, report)
 }
 
 // https through a tunnel is refused, with a text that says why and what to do.
 func TestConnect(t *testing.T) {
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	resp, err := through(t, proxy).Get("https://site.example/")
 	if err == nil {
 		resp.Body.Close()
@@ -198,7 +209,7 @@ func TestConnect(t *testing.T) {
 		!strings.Contains(string(body), "--request-target") {
 		t.Errorf("%v: %s", answer, body)
 	}
-	audit()
+	prove()
 }
 
 // raw sends a request as it is written.
@@ -318,7 +329,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if report, err := evidence.Audit(log); err != nil || !report.OK() || report.Records[evidence.Fetched] != 2 {
+	if report, err := audit.Check(log); err != nil || !report.OK() || report.Records[evidence.Fetched] != 2 {
 		t.Errorf("%v\n%v", err, report)
 	}
 }
@@ -340,7 +351,7 @@ func TestRefuse(t *testing.T) {
 		{"no slot", &politeness.Error{Stage: politeness.StageTurn, Err: politeness.ErrBusy}, 503, "", "http_request_denied"},
 		{"budget", &politeness.Error{Stage: politeness.StageBudget, Err: budget.ErrExceeded}, 403, "", "http_request_denied"},
 		{"no URL", &politeness.Error{Stage: politeness.StageRequest, Err: errors.New("no host")}, 400, "", "http_request_error"},
-		{"timeout", fmt.Errorf("dial: %w", context.DeadlineExceeded), 504, "", "connection_timeout"},
+		{"timeout", context.DeadlineExceeded, 504, "", "connection_timeout"},
 		{"no network", errors.New(`dial "tcp": ünreachable`), 502, "", ""},
 		{"something else", io.ErrUnexpectedEOF, 502, "", ""},
 	} {
@@ -367,7 +378,7 @@ func TestRefuse(t *testing.T) {
 // What isn't meant for a proxy is no way into the network: a page in a browser can send
 // that much to loopback.
 func TestOriginForm(t *testing.T) {
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	resp, err := http.Get(proxy + "/http://site.example/")
 	if err != nil {
 		t.Fatal(err)
@@ -376,7 +387,7 @@ func TestOriginForm(t *testing.T) {
 	if resp.StatusCode != http.StatusBadRequest || !ours(resp.Header) {
 		t.Errorf("%v", resp)
 	}
-	audit()
+	prove()
 }
 
 // What belongs to the connection between program and proxy stays there, and the rest
@@ -392,7 +403,7 @@ func TestHeaders(t *testing.T) {
 		w.Header().Set("Proxy-Status", "politeness; error=http_request_denied") // a lie
 		w.WriteHeader(http.StatusTeapot)
 	})
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	target := s.URL + "/headers?a=1;b=%zz&&c"
 	resp := raw(t, proxy, "GET "+target+" HTTP/1.1\r\nHost: other.example\r\nUser-Agent: curl\r\nConnection: close, X-Hop\r\n"+
 		"X-Hop: 1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nKeep-Alive: 5\r\nX-End: 2\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
@@ -413,7 +424,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("the site saw %s: %q, not %q", name, got, want)
 		}
 	}
-	audit()
+	prove()
 }
 
 // Bodies pass in both directions while they come.
@@ -439,7 +450,7 @@ func TestStreaming(t *testing.T) {
 		<-more
 		fmt.Fprint(w, "other")
 	})
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	client := through(t, proxy)
 
 	body, write := io.Pipe()
@@ -476,7 +487,7 @@ func TestStreaming(t *testing.T) {
 	if err != nil || string(half)+string(rest) != "firstother" {
 		t.Errorf("%q, %q, %v", half, rest, err)
 	}
-	audit()
+	prove()
 }
 
 // A connection that is switched to another protocol, as to WebSocket, goes through.
@@ -495,7 +506,7 @@ func TestUpgrade(t *testing.T) {
 		line, _ := buffered.ReadString('\n')
 		fmt.Fprint(conn, line)
 	})
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	resp, conn, reader := dialogue(t, proxy, "GET "+s.URL+"/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(resp.Status)
@@ -505,7 +516,7 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("echo of %q, %v", line, err)
 	}
 	conn.Close()
-	if report := audit(); report.Records[evidence.Fetched] != 2 { // robots.txt, and this
+	if report := prove(); report.Records[evidence.Fetched] != 2 { // robots.txt, and this
 		t.Errorf("the switched connection hasn't ended: %v", report.Records)
 	}
 }

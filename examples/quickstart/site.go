@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+
+	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
 const siteRobots = `User-agent: *
@@ -27,7 +29,7 @@ var sitePaths = []string{
 	"/private/press", // allowed by a longer rule
 	"/old",           // redirects to /new
 	"/trap",          // redirects to /private/diary: refused at the hop
-	"/busy",          // answers 429 with Retry-After: 3, and so holds everybody
+	"/busy",          // answers 429 with Retry-After: 3, and so holds every request to the host
 	"/about",
 	"/contact",
 }
@@ -56,7 +58,7 @@ func startSite() *site {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, "<title>%s</title><p>A page.</p>\n", r.URL.Path)
 	})
-	return &site{httptest.NewServer(mux), siteRobots}
+	return &site{localsite.Serve(mux), siteRobots}
 }
 
 func indent(text string) string {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
 const userAgent = "TutorialBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
@@ -90,5 +91,5 @@ func startSite() *httptest.Server {
 		fmt.Fprintln(w, "I was busy.")
 	})
 	mux.HandleFunc("GET /quick", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "Here I am.") })
-	return httptest.NewServer(mux)
+	return localsite.Serve(mux)
 }

@@ -56,14 +56,15 @@ func polite(t *testing.T) (*resty.Client, *evidence.Recorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resty.New().SetTransport(transport).SetLogger(silent{}), proof
+	return resty.New().SetTransport(transport).SetLogger(discardingLogger{}), proof
 }
 
-type silent struct{}
+// discardingLogger logs nothing.
+type discardingLogger struct{}
 
-func (silent) Errorf(string, ...any) {}
-func (silent) Warnf(string, ...any)  {}
-func (silent) Debugf(string, ...any) {}
+func (discardingLogger) Errorf(string, ...any) {}
+func (discardingLogger) Warnf(string, ...any)  {}
+func (discardingLogger) Debugf(string, ...any) {}
 
 // Resty's own retries repeat refusals, unless they are told not to.
 func TestRestyRetriesRefusals(t *testing.T) {

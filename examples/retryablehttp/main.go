@@ -4,9 +4,9 @@
 //	go run -C examples/retryablehttp .          # a site of its own, on loopback
 //	go run -C examples/retryablehttp . URL...   # real pages
 //
-// It prints what came of each page, then what evidence.Audit finds in the log.
+// It prints what came of each page, then what audit.Check finds in the log.
 //
-// Who retries what:
+// Which of the two retries:
 //
 //   - The simplest is one of the two. Without go-retryablehttp, Config.Retry repeats what
 //     is idempotent, after 429, 5xx and network errors, as one page of the budget.
@@ -15,8 +15,8 @@
 //     page of the budget. It also repeats POST, which Config.Retry never does.
 //   - Its CheckRetry takes every error for the network's and so repeats refusals, too: see
 //     checkRetry. Its Backoff believes any Retry-After, of a year as well, and keeps
-//     the wait to the one request: see backoffOf. Here the host's state waits instead,
-//     for everybody, for a day at most.
+//     the wait to the one request: see backoffOf. Here the host is blocked instead, for
+//     every request, for a day at most.
 //   - Left to itself it answers the last 429 or 5xx by an error. PassthroughErrorHandler
 //     hands the answer over.
 //
@@ -45,6 +45,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -72,12 +73,12 @@ func main() {
 }
 
 // crawl gets all urls at once, and returns what the log of it proves.
-func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, error) {
+func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	client, err := newClient(proof)
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 
 	begin := time.Now()
@@ -93,24 +94,20 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, 
 	}
 	group.Wait()
 	if err := proof.Close(); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 // newClient makes a retrying client whose every try is polite.
 func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{
-		Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
-	})
-	if err != nil {
-		return nil, err
-	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Hosts:     hosts,
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
-		Evidence:  proof,
+		Limits: hostlimit.Config{
+			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
+		},
+		Robots:   robotscache.Config{RecordText: true}, // lets the auditor decide again
+		Evidence: proof,
 	})
 	if err != nil {
 		return nil, err

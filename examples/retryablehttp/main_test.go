@@ -64,7 +64,7 @@ func TestEachTryTakesATurn(t *testing.T) {
 	s.Handle("/flaky", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		bodies = append(bodies, string(body))
-		w.Header().Set("Retry-After", "1") // of the 500 nobody takes notice
+		w.Header().Set("Retry-After", "1") // ignored on the 500
 		w.WriteHeader(answers[len(bodies)-1])
 	})
 	client, proof := newLoggedClient(t)

@@ -16,17 +16,13 @@ import (
 // newTransport makes the politeness of the watcher, over base: that is
 // http.DefaultTransport in the program, and a fake web in the tests.
 func newTransport(base http.RoundTripper) (*politeness.Transport, error) {
-	hosts, err := hostlimit.New(hostlimit.Config{
-		MaxWait: time.Minute, // a host that is blocked for longer is left to the next round
-	})
-	if err != nil {
-		return nil, err
-	}
 	return politeness.New(politeness.Config{
 		UserAgent: "WatchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
 		Base:      base,
-		Hosts:     hosts,
-		Response:  politeness.ResponseLimits{MaxBytes: 1 << 20, Accept: []string{"text/*"}},
+		Limits: hostlimit.Config{
+			MaxWait: time.Minute, // a host that is blocked for longer is left to the next round
+		},
+		Response: politeness.ResponseLimits{MaxBytes: 1 << 20, Accept: []string{"text/*"}},
 	})
 }
 
@@ -59,8 +55,8 @@ func (v visit) String() string {
 	}
 }
 
-// run watches the pages until ctx is done. There is a goroutine for each page:
-// who may start when is the transport's business.
+// run watches the pages until ctx is done. There is a goroutine for each page: the transport
+// decides which request may start when.
 func (w *watcher) run(ctx context.Context, urls []string) {
 	w.last = make(map[string][sha256.Size]byte)
 	ticker := time.NewTicker(w.every)

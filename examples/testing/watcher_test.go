@@ -24,7 +24,7 @@ const (
 	shopPages = 8
 )
 
-// polite is what the watcher promises to everybody: its delay and its slots are
+// polite is what the watcher promises to every site: its delay and its slots are
 // the defaults of package hostlimit. What a site asks for on top is in its
 // robots.txt and in its answers.
 var polite = politenesstest.Rules{Delay: 200 * time.Millisecond, Concurrency: 2}

@@ -2,6 +2,7 @@ package hostlimittest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -94,6 +95,21 @@ func (s *scene) takeKey(key string, floor time.Duration) *turn {
 		s.Fatalf("no turn on %s: %v", key, err)
 	}
 	return t
+}
+
+// insistent takes a turn on the scene's key, and comes back where a busy machine made the
+// wait for it too long.
+func (s *scene) insistent() *turn {
+	s.Helper()
+	for begin := time.Now(); ; {
+		t, err := s.try(s.Context(), s.key, 0)
+		if err == nil {
+			return t
+		}
+		if !errors.Is(err, hostlimit.ErrBusy) || time.Since(begin) > stuck {
+			s.Fatalf("no turn on %s: %v", s.key, err)
+		}
+	}
 }
 
 // next asks when a request on the scene's key could start.

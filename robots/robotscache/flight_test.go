@@ -296,7 +296,7 @@ func TestTimeout(t *testing.T) {
 		resp := reply(200, "")
 		resp.ContentLength = -1
 		resp.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
-			time.Sleep(700 * time.Millisecond) // deaf to its context
+			time.Sleep(700 * time.Millisecond) // whatever its context says
 			return copy(p, "#"), nil
 		}))
 		return resp, nil

@@ -191,7 +191,7 @@ type Cache struct {
 // New returns a Cache that knows nothing yet. The error joins all problems of cfg
 // and cl, each naming its field.
 func New(cfg Config, cl Client) (*Cache, error) {
-	if err := errors.Join(cfg.validate(), cl.validate()); err != nil {
+	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
 	}
 	setDefault(&cfg.TTL, time.Hour)
@@ -220,7 +220,9 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func (cfg *Config) validate() error {
+// Validate reports all problems of cfg at once, each naming its field. New does the same; use
+// Validate where a Config is checked before the Client is known.
+func (cfg Config) Validate() error {
 	var errs []error
 	bad := func(field string, value any, want string) {
 		errs = append(errs, fmt.Errorf("robotscache: Config.%s: %v %s", field, value, want))

@@ -137,8 +137,8 @@ func TestEvictedButStored(t *testing.T) {
 	}
 }
 
-// A brokenStore fails in the way it is told to.
-type brokenStore struct {
+// A failingStore returns the errors that it is given.
+type failingStore struct {
 	record Record
 	ok     bool
 	load   error
@@ -146,11 +146,11 @@ type brokenStore struct {
 	saved  int
 }
 
-func (s *brokenStore) Load(context.Context, string) (Record, bool, error) {
+func (s *failingStore) Load(context.Context, string) (Record, bool, error) {
 	return s.record, s.ok, s.load
 }
 
-func (s *brokenStore) Save(context.Context, string, Record) error {
+func (s *failingStore) Save(context.Context, string, Record) error {
 	s.saved++
 	return s.save
 }
@@ -165,7 +165,7 @@ func TestStoreHarmsNobody(t *testing.T) {
 		f(&r)
 		return r
 	}
-	tests := map[string]*brokenStore{
+	tests := map[string]*failingStore{
 		"can't load":      {load: errDisk},
 		"can't save":      {save: errDisk},
 		"neither":         {load: errDisk, save: errDisk},
@@ -193,7 +193,7 @@ func TestStoreHarmsNobody(t *testing.T) {
 		}
 	}
 	// The same record undamaged is believed, so the cases above fail for their own reason.
-	r := newRig(t, Config{Store: &brokenStore{record: good, ok: true}}, broken)
+	r := newRig(t, Config{Store: &failingStore{record: good, ok: true}}, broken)
 	if e := r.get(t, site); allowed(e, "/") || len(r.sent()) != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -202,7 +202,7 @@ func TestStoreHarmsNobody(t *testing.T) {
 // TestConfirmedButLost: the store lost the body that a 304 confirms.
 func TestConfirmedButLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := &brokenStore{}
+		store := &failingStore{}
 		r := newRig(t, Config{Store: store}, always(200, private, "ETag", `"1"`))
 		r.get(t, site)
 		for _, left := range []Record{{}, {Status: 200, Body: []byte("another")}} {
@@ -256,7 +256,7 @@ func TestDamagedFileIsNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := Dir(t.TempDir())
 		newRig(t, Config{Store: store}, always(200, private)).get(t, site)
-		name := store.file(site)
+		name := store.dir.File(site)
 		whole, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -286,7 +286,7 @@ func TestDamagedFileIsNone(t *testing.T) {
 		if err := store.Save(t.Context(), "https://other.example", Record{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(store.file("https://other.example"), name); err != nil {
+		if err := os.Rename(store.dir.File("https://other.example"), name); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, err := store.Load(t.Context(), site); ok || err == nil {
@@ -338,14 +338,15 @@ func TestDirThatCannotBe(t *testing.T) {
 		t.Errorf("loaded below a file: %v", err)
 	}
 	// A directory where the file should go: the temporary file is taken away.
-	store = Dir(t.TempDir())
-	if err := os.MkdirAll(store.file(site), 0o700); err != nil {
+	dir := t.TempDir()
+	store = Dir(dir)
+	if err := os.MkdirAll(store.dir.File(site), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Save(t.Context(), site, Record{}); err == nil {
 		t.Error("saved over a directory")
 	}
-	if left, _ := filepath.Glob(filepath.Join(store.path, "*", "*.tmp")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*.tmp")); len(left) != 0 {
 		t.Errorf("left over: %q", left)
 	}
 	if _, ok, err := store.Load(t.Context(), site); ok || err == nil {

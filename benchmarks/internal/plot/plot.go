@@ -161,8 +161,8 @@ func linear(hi float64) (x func(float64) float64, ticks []float64) {
 	return func(v float64) float64 { return left + inner*max(0, v)/(n*step) }, ticks
 }
 
-// logarithmic maps the decades around lo and hi to the width, with a little to the left of lo, so that
-// it has a bar.
+// logarithmic maps the decades around lo and hi to the width, with a little to the left of lo, so
+// that it has a bar.
 func logarithmic(lo, hi float64) (x func(float64) float64, ticks []float64) {
 	from, to := math.Floor(math.Log10(lo/1.5)), math.Ceil(math.Log10(hi))
 	for e := from; e <= to; e++ {
@@ -228,7 +228,8 @@ func (p Dots) SVG() []byte {
 			case r.Ours:
 				class = "ours"
 			}
-			// Spread over the height of the row, always in the same way, so that equal points are seen as many.
+			// Spread over the height of the row, always in the same way, so that equal points are
+			// seen as many.
 			dy := float64(j*7%19) - 9
 			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="2.2" class="dot %s"/>`+"\n", x(pt.At), y+dy, class)
 		}

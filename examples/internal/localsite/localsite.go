@@ -24,8 +24,12 @@ var Paths = []string{
 	"/private/diary", // disallowed
 	"/moved",         // redirects to /e
 	"/trap",          // redirects to /private/diary
-	"/busy",          // answers 429 with Retry-After: 1 to the first who asks
+	"/busy",          // answers 429 with Retry-After: 1 to the first request
 }
+
+// Serve starts a server on a free port of 127.0.0.1. Close it. Package virtual puts a
+// server in memory here.
+var Serve = httptest.NewServer
 
 // A Site is a running site. Whatever is neither in Paths nor handled otherwise is
 // a page with a link to the index.
@@ -73,7 +77,7 @@ func Start() *Site {
 		}
 		page(w, "Page /busy", "/")
 	})
-	s.server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.server = Serve(http.HandlerFunc(s.serve))
 	s.URL = s.server.URL
 	return s
 }
@@ -131,8 +135,8 @@ func (w *answering) Write(p []byte) (int, error) {
 func (w *answering) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Visits returns all requests so far, in the order of their arrival: those to the
-// given targets, all if none is given. A target that ends in "*" stands for all that
-// begin so.
+// given targets, all if none is given. A target that ends in "*" stands for all targets
+// that begin with what is before it.
 func (s *Site) Visits(targets ...string) []Visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/examples/siteaudit/internal/demo"
 )
@@ -53,6 +54,7 @@ func run(ctx context.Context, out io.Writer, file string, urls []string) (err er
 	if err != nil {
 		return err
 	}
+	cfg.Budget = budget.New(cfg.Spend) // asked below what is spent
 	show := &flow{out: out, budget: cfg.Budget, trips: make(map[uint64]*trip)}
 	cfg.Evidence = show
 	if file != "" {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"time"
+
+	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
 // A Robots is the robots.txt of a demo site.
@@ -28,7 +30,7 @@ var Paths = []string{"/", "/page", "/admin", "/api/users"}
 // Start serves a site on loopback until it is closed.
 func Start(robots Robots) *httptest.Server {
 	mux := http.NewServeMux()
-	server := httptest.NewServer(mux)
+	server := localsite.Serve(mux)
 	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		if robots == Broken {
 			http.Error(w, "out of order", http.StatusServiceUnavailable)

@@ -1,0 +1,719 @@
+package audit_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
+)
+
+func check(tb testing.TB, log []byte) *audit.Report {
+	tb.Helper()
+	r, err := audit.Check(bytes.NewReader(log))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+func TestCheckProvesAPoliteCrawl(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		records := logtest.Crawl(3, 60)
+		r := check(t, logtest.Write(t, records, options...))
+		if !r.OK() {
+			t.Fatal(r.String())
+		}
+		p := r.Proofs
+		if p.Gaps == 0 || p.Slots == 0 || p.Blocks == 0 || p.Verdicts == 0 || p.Robots == 0 || p.Ends == 0 || !p.Numbered {
+			t.Errorf("not everything was put to the test: %+v", p)
+		}
+		if p.Chained != (options != nil) || p.OpenRobots != 0 || p.OpenVerdicts != 0 {
+			t.Errorf("proofs: %+v", p)
+		}
+		if len(r.Hosts) != 3 || r.Hosts[0].Host != "h0.example" || r.Hosts[0].Blocks != 5 || r.Hosts[0].MinGap < 500*time.Millisecond {
+			t.Errorf("hosts: %+v", r.Hosts)
+		}
+	}
+}
+
+func TestCheckProvesRecordsThatAreWrittenLate(t *testing.T) {
+	// Each goroutine logs for itself, so the records of different exchanges may
+	// swap places; those of one may not.
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		records := logtest.Crawl(3, 40)
+		for range 2000 {
+			i := rnd.IntN(len(records) - 1)
+			a, b := records[i], records[i+1]
+			sameTrip := a.Trip == b.Trip || a.Trip == 0 || b.Trip == 0
+			// A goroutine goes on to its next request only when it has logged this one.
+			if sameTrip || a.Type != evidence.Started && b.Type != evidence.Started && a.Type != evidence.HostBlocked && b.Type != evidence.HostBlocked {
+				continue
+			}
+			records[i], records[i+1] = b, a
+		}
+		if r := check(t, logtest.Write(t, records)); !r.OK() {
+			t.Fatal(r.String())
+		}
+	}
+}
+
+// A tamper is one change to a crawl's records that breaks a promise.
+var tampers = []struct {
+	name   string
+	kind   audit.Kind
+	change func(t *testing.T, records []evidence.Decision) []evidence.Decision
+}{
+	{"a start moved towards the one before", audit.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Start = rs[nth(t, rs, evidence.Started, 9)].Start.Add(-2 * time.Millisecond)
+		return rs
+	}},
+	{"an exchange moved towards the one before", audit.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Started, 9)
+		for j := range rs {
+			if rs[j].Trip == rs[i].Trip && rs[j].Seq == rs[i].Seq {
+				rs[j].Start, rs[j].Time = rs[j].Start.Add(-time.Nanosecond), rs[j].Time.Add(-time.Nanosecond)
+			}
+		}
+		return rs
+	}},
+	{"a crawl-delay that wasn't kept", audit.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].CrawlDelay = time.Hour
+		return rs
+	}},
+	{"a start and an end at different times", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		rs[i].Start = rs[i].Start.Add(-time.Second)
+		return rs
+	}},
+	{"a record made before its start", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Started, 9)
+		rs[i].Time = rs[i].Time.Add(-time.Second)
+		return rs
+	}},
+	{"a record made long after its start", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Time = logtest.Day.Add(time.Hour)
+		return rs
+	}},
+	{"a body that ended before its headers came", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		rs[i].Duration, rs[i].Time = rs[i].Latency/2, rs[i].Start.Add(rs[i].Latency/2)
+		return rs
+	}},
+	{"a verdict given after the start", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.RobotsAllowed, 9)].Time = logtest.Day.Add(time.Hour)
+		return rs
+	}},
+	{"a wait below zero", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].WaitSlot = -1
+		return rs
+	}},
+	{"an end put back before it was reached", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Fetched, 9)].Duration += time.Hour
+		return rs
+	}},
+	{"a third request on two slots", audit.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		for i := range rs {
+			if rs[i].Host == "h0.example" {
+				rs[i].Slots = min(rs[i].Slots, 1)
+				rs[i].Slot = min(rs[i].Slot, 1)
+			}
+		}
+		return rs
+	}},
+	{"a start inside of a block", audit.BrokenBlock, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.HostBlocked, 0)].Until = logtest.Day.Add(time.Hour)
+		for i := range rs { // and no word of its end
+			if rs[i].Type == evidence.HostCleared {
+				rs[i].Type = evidence.Retried
+			}
+		}
+		return rs
+	}},
+	{"a disallowed fetch", audit.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.RobotsAllowed, 9)
+		rs[i].Type, rs[i].Allowed = evidence.BlockedByRobots, false
+		return rs
+	}},
+	{"a fetch of another URL than the allowed one", audit.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.RobotsAllowed, 9)].URL += "x"
+		return rs
+	}},
+	{"allowed flipped in a verdict", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Allowed = true
+		return rs
+	}},
+	{"a verdict turned round", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.BlockedByRobots, 2)
+		rs[i].Type, rs[i].Allowed, rs[i].MatchedRule = evidence.RobotsAllowed, true, ""
+		return rs
+	}},
+	{"a verdict turned round for a reason that the log doesn't know", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.BlockedByRobots, 2)
+		rs[i].Type, rs[i].Allowed, rs[i].MatchedRule, rs[i].Line = evidence.RobotsAllowed, true, "", 0
+		rs[i].Confidence, rs[i].Reason = "low", "status 503"
+		return rs
+	}},
+	{"a request with two URLs", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Fetched, 9)].URL += "x"
+		return rs
+	}},
+	{"a fetch of robots.txt from somewhere else", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 0)].URL = "https://h0.example/private"
+		return rs
+	}},
+	{"a block with two ends", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.HostBlocked, 1)
+		rs[i].RetryAt = rs[i].Until
+		rs[i].Until = rs[i].Until.Add(-time.Second)
+		return rs
+	}},
+	{"a verdict by another line", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Line = 4
+		return rs
+	}},
+	{"a verdict by a rule of the other kind", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.BlockedByRobots, 2)].MatchedRule = "Allow: /private/open"
+		return rs
+	}},
+	{"another robots.txt", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.RobotsFetched, 1)
+		rs[i].Text = strings.Replace(rs[i].Text, "/private", "/secrets", 1)
+		return rs
+	}},
+	{"more pages than the budget has", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "pages", Used: 5, Max: 60})
+	}},
+	{"more pages than the budget had", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return append(rs, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[len(rs)-1].Time, Limit: "pages", Used: 7, Max: 7})
+	}},
+	{"more pages of a host", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Host: "h1.example", Limit: "pages_per_host", Used: 20, Max: 20})
+	}},
+	{"more bytes", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Limit: "bytes", Used: 50_000, Max: 50_000})
+	}},
+	{"a start after the time", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "time", Used: 8, Max: 10})
+	}},
+	{"a limit that changes", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		d := evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "bytes", Used: 8, Max: 1 << 30}
+		e := d
+		e.Max++
+		return slices.Insert(rs, 100, d, e)
+	}},
+	{"a start without an end", audit.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		return slices.Delete(rs, i, i+1)
+	}},
+	{"an end without a start", audit.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		i := nth(t, rs, evidence.Fetched, 9)
+		return slices.Insert(rs, i+1, rs[i])
+	}},
+	{"an exchange that is missing", audit.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		d := rs[nth(t, rs, evidence.Started, 9)]
+		return slices.DeleteFunc(rs, func(e evidence.Decision) bool { return e.Seq == d.Seq && e.Host == d.Host })
+	}},
+	{"a start that is numbered twice", audit.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		d := rs[nth(t, rs, evidence.Started, 9)]
+		for i := range rs {
+			if rs[i].Seq == d.Seq+1 && rs[i].Host == d.Host {
+				rs[i].Seq = d.Seq - 1
+			}
+		}
+		return rs
+	}},
+	{"a slot that the host doesn't have", audit.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Slot = 3
+		return rs
+	}},
+	{"a record without a type", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[9].Type = ""
+		return rs
+	}},
+}
+
+// nth returns the index of the n-th record of a type, from 0.
+func nth(t *testing.T, rs []evidence.Decision, typ evidence.Type, n int) int {
+	t.Helper()
+	for i := range rs {
+		if rs[i].Type == typ {
+			if n == 0 {
+				return i
+			}
+			n--
+		}
+	}
+	t.Fatalf("no such record: %s", typ)
+	return 0
+}
+
+func TestCheckFindsBrokenPromises(t *testing.T) {
+	for _, tc := range tampers {
+		t.Run(tc.name, func(t *testing.T) {
+			r := check(t, logtest.Write(t, tc.change(t, logtest.Crawl(3, 40))))
+			if r.Broken[tc.kind] == 0 {
+				t.Fatalf("no violation of kind %s:\n%s", tc.kind, r)
+			}
+			for _, v := range r.Violations {
+				if len(v.Lines) == 0 || slices.Contains(v.Lines, 0) || !slices.IsSorted(v.Lines) {
+					t.Errorf("lines %v: %s", v.Lines, v)
+				}
+			}
+		})
+	}
+}
+
+func TestCheckNamesTheLinesOfBothRecords(t *testing.T) {
+	records := logtest.Crawl(1, 20)
+	i := nth(t, records, evidence.Started, 5)
+	before := nth(t, records, evidence.Started, 4)
+	gap := records[i].Start.Sub(records[before].Start)
+	records[before].Delay = gap + time.Second
+	r := check(t, logtest.Write(t, records))
+	if len(r.Violations) != 1 {
+		t.Fatal(r)
+	}
+	if v := r.Violations[0]; !slices.Equal(v.Lines, []int{before + 1, i + 1}) || v.Kind != audit.BrokenGap || v.Host != "h0.example" {
+		t.Errorf("%+v, want lines %d and %d", v, before+1, i+1)
+	}
+}
+
+func TestCheckFindsEachLineThatWasRemoved(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20), options...))
+		last := len(log)
+		if options == nil {
+			last-- // the end of a log without a seal may just be its end: see the next test
+		}
+		for i := range last {
+			r := check(t, bytes.Join(slices.Delete(slices.Clone(log), i, i+1), nil))
+			if r.OK() {
+				t.Errorf("line %d of %d removed: not found", i+1, len(log))
+			}
+		}
+	}
+}
+
+func TestCheckFindsALogThatWasCutOff(t *testing.T) {
+	log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20), evidence.Chained()))
+	for i := range len(log) - 1 {
+		if r := check(t, bytes.Join(log[:i+1], nil)); r.OK() {
+			t.Errorf("cut after line %d of %d: not found", i+1, len(log))
+		}
+	}
+}
+
+func TestCheckFindsLinesThatWereSwapped(t *testing.T) {
+	log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20)))
+	for i := range len(log) - 1 {
+		swapped := slices.Clone(log)
+		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
+		if r := check(t, bytes.Join(swapped, nil)); r.OK() {
+			t.Errorf("lines %d and %d swapped: not found", i+1, i+2)
+		}
+	}
+}
+
+func TestCheckFindsEachAllowedThatWasFlipped(t *testing.T) {
+	log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20)))
+	for i := range log {
+		var d evidence.Decision
+		if err := json.Unmarshal(log[i], &d); err != nil {
+			t.Fatal(err)
+		}
+		flipped := slices.Clone(log)
+		flipped[i] = bytes.Replace(log[i], fmt.Appendf(nil, `"allowed":%t`, d.Allowed), fmt.Appendf(nil, `"allowed":%t`, !d.Allowed), 1)
+		if r := check(t, bytes.Join(flipped, nil)); r.OK() {
+			t.Errorf("line %d flipped: not found: %s", i+1, log[i])
+		}
+	}
+}
+
+func TestCheckFindsAnyChangedByteOfAChainedLog(t *testing.T) {
+	log := logtest.Write(t, logtest.Crawl(1, 3), evidence.Chained())
+	for i := range log {
+		changed := bytes.Clone(log)
+		changed[i] ^= 1
+		if r := check(t, changed); r.OK() {
+			t.Errorf("byte %d (%q) changed: not found", i, log[max(0, i-20):min(len(log), i+20)])
+		}
+	}
+}
+
+func TestCheckReportsAChangeOfAChainedLogOnce(t *testing.T) {
+	log := logtest.Write(t, logtest.Crawl(1, 20), evidence.Chained())
+	at := bytes.Index(log, []byte(`"bytes":1000`))
+	log[at+8] = '2'
+	r := check(t, log)
+	if len(r.Violations) != 1 || r.Violations[0].Kind != audit.BrokenChain {
+		t.Fatal(r)
+	}
+}
+
+func TestCheckReadsLogsOneAfterTheOther(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		one := logtest.Write(t, logtest.Crawl(2, 20), options...)
+		r := check(t, slices.Concat(one, one, one))
+		if !r.OK() || r.Logs != 3 {
+			t.Errorf("%d logs: %s", r.Logs, r)
+		}
+	}
+}
+
+func TestCheckOfAnEmptyLog(t *testing.T) {
+	for _, in := range []string{"", "\n\n"} {
+		r := check(t, []byte(in))
+		if !r.OK() || r.Logs != 0 || r.Proofs.Numbered {
+			t.Errorf("%q: %+v", in, r)
+		}
+	}
+}
+
+func TestCheckOfNoise(t *testing.T) {
+	in := logtest.Write(t, logtest.Crawl(1, 5))
+	r := check(t, slices.Concat(in, []byte("no record\n{\"type\":\n"), bytes.Repeat([]byte("x"), 200_000)))
+	if r.Broken[audit.Unreadable] != 3 {
+		t.Errorf("%d unreadable lines:\n%s", r.Broken[audit.Unreadable], r)
+	}
+}
+
+type brokenReader struct{ err error }
+
+func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
+
+func TestCheckReturnsTheReadersError(t *testing.T) {
+	want := errors.New("no such disk")
+	r, err := audit.Check(brokenReader{want})
+	if !errors.Is(err, want) || r.Lines != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestCheckTakesALeaseThatExpired(t *testing.T) {
+	// Two bodies are never closed. The third start gets the slot of the first.
+	var records []evidence.Decision
+	for i := range 3 {
+		trip := uint64(i + 1)
+		at := logtest.Day.Add(time.Duration(i) * 400 * time.Second)
+		d := evidence.Decision{Type: evidence.RobotsAllowed, Time: at, Trip: trip, Attempt: 1, URL: fmt.Sprint("http://h/", i), Host: "h", Allowed: true}
+		records = append(records, d)
+		if i == 2 {
+			l := d
+			l.Type, l.Allowed = evidence.LeaseExpired, false
+			records = append(records, l, l)
+		}
+		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, at, trip, 1, 2, time.Second
+		records = append(records, d)
+		if i == 2 {
+			d.Type, d.Time, d.Duration, d.Status = evidence.Fetched, at.Add(time.Second), time.Second, 200
+			records = append(records, d)
+		}
+	}
+	if r := check(t, logtest.Write(t, records)); !r.OK() {
+		t.Fatal(r)
+	}
+	// Without that record the log is three requests on two slots.
+	records = slices.DeleteFunc(records, func(d evidence.Decision) bool { return d.Type == evidence.LeaseExpired })
+	if r := check(t, logtest.Write(t, records)); r.Broken[audit.BrokenConcurrency] != 1 || r.Broken[audit.MissingEnd] != 2 {
+		t.Fatal(r)
+	}
+}
+
+func TestCheckTakesAHostThatWasForgotten(t *testing.T) {
+	first := logtest.Crawl(1, 10)
+	second := logtest.Crawl(1, 10)
+	for i := range second {
+		d := &second[i]
+		d.Trip += 1000
+		for _, at := range []*time.Time{&d.Time, &d.Start, &d.Until} {
+			if !at.IsZero() {
+				*at = at.Add(time.Hour)
+			}
+		}
+	}
+	if r := check(t, logtest.Write(t, append(first, second...))); !r.OK() {
+		t.Fatal(r)
+	}
+}
+
+func TestCheckTakesAPageThatWasGivenBack(t *testing.T) {
+	records := logtest.Crawl(1, 3)
+	i := nth(t, records, evidence.Fetched, 2)
+	f := &records[i]
+	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
+	pages := evidence.Decision{Type: evidence.BudgetWarning, Time: records[len(records)-1].Time, Allowed: true, Limit: "pages", Used: 2, Max: 2}
+	if r := check(t, logtest.Write(t, append(records, pages))); !r.OK() || r.Hosts[0].Pages != 2 {
+		t.Fatal(r)
+	}
+}
+
+func TestCheckTakesAStartThatWasGivenUpForWantOfTime(t *testing.T) {
+	records := logtest.Crawl(1, 3)
+	i := nth(t, records, evidence.Fetched, 2)
+	f := &records[i]
+	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
+	limit := evidence.Decision{Type: evidence.BudgetWarning, Time: records[0].Time, Allowed: true, Limit: "time", Used: 0, Max: 0}
+	records = slices.Insert(records, 1, limit)
+	r := check(t, logtest.Write(t, records))
+	if r.Broken[audit.BrokenBudget] != 1 || slices.Contains(r.Violations[0].Lines, nth(t, records, evidence.Started, 2)+1) {
+		t.Error(r) // the third page only
+	}
+}
+
+func TestCheckDoesNotAskRobotsAboutRedactedURLs(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out)
+	e := evidence.Redact(log, "q")
+	for _, d := range logtest.Crawl(1, 10) {
+		e.Record(t.Context(), d)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := check(t, out.Bytes()); !r.OK() || r.Proofs.OpenRobots == 0 {
+		t.Fatal(r)
+	}
+}
+
+func TestCheckTakesStartsThatAreNotNumbered(t *testing.T) {
+	records := logtest.Crawl(2, 20)
+	for i := range records {
+		records[i].Seq = 0
+	}
+	if r := check(t, logtest.Write(t, records)); !r.OK() || r.Proofs.Gaps == 0 {
+		t.Fatal(r)
+	}
+}
+
+func TestCrawlDelayThatIsNotKeptIsFound(t *testing.T) {
+	delayed := func(delay, verdict, start float64) story {
+		var s story
+		for i := range 3 {
+			trip, at := uint64(i+1), float64(i+1)
+			s.allowed(trip, at, func(d *evidence.Decision) { d.CrawlDelay = seconds(verdict) })
+			s.started(trip, at, func(d *evidence.Decision) { d.CrawlDelay, d.Delay = seconds(start), seconds(delay) })
+			s.fetched(trip, 0.2)
+		}
+		return s
+	}
+	delayed(0.5, 10, 0).wants(t, audit.Contradiction)
+	delayed(0.5, 0, 0.7).wants(t, audit.Contradiction)
+	delayed(1, 1, 0).wants(t, "")
+	delayed(1, 0, 0.5).wants(t, "")
+	delayed(1, 0.3, 0.5).wants(t, "") // another robots.txt by the time of the start
+	delayed(0, 10, 0).wants(t, "")    // a log that doesn't tell of delays
+
+	// A turn that is given back because of a longer delay doesn't keep it.
+	var s story
+	s.page(1, 0)
+	s.allowed(2, 1)
+	s.started(2, 1, func(d *evidence.Decision) { d.CrawlDelay = seconds(10) })
+	sent := s
+	s.fetched(2, 0, func(d *evidence.Decision) {
+		d.Type, d.Allowed, d.Status, d.Bytes, d.Latency, d.Reason = evidence.Failed, false, 0, 0, 0, "robots.txt changed during the wait"
+	})
+	s.wants(t, "")
+	sent.wants(t, audit.BrokenGap)
+	sent.fetched(2, 1)
+	sent.wants(t, audit.BrokenGap)
+	sent.wants(t, audit.Contradiction)
+}
+
+func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
+	changes := map[string]func(*evidence.Decision){
+		"redirects": func(d *evidence.Decision) { d.Redirects = 1 },
+		"robotsTxt": func(d *evidence.Decision) { d.RobotsTxt = true },
+		"agent":     func(d *evidence.Decision) { d.Agent = "Other" },
+	}
+	for name, change := range changes {
+		for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
+			s := pages(3, 0.2)
+			change(&s[nth(t, s, typ, 1)])
+			if r := check(t, logtest.Write(t, s)); r.OK() {
+				t.Errorf("%s of %s: not found", name, typ)
+			}
+		}
+		s := pages(3, 0.2)
+		for i := range s { // all alike
+			if s[i].Trip == 2 && name != "robotsTxt" {
+				change(&s[i])
+			}
+		}
+		s.wants(t, "")
+	}
+	s := pages(3, 0.2)
+	change := changes["robotsTxt"]
+	change(&s[nth(t, s, evidence.Started, 1)])
+	change(&s[nth(t, s, evidence.Fetched, 1)])
+	s.wants(t, audit.Contradiction)
+	for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
+		s := pages(3, 0.2)
+		s[nth(t, s, typ, 1)].Agent = ""
+		s.wants(t, "") // a log needn't name it
+	}
+}
+
+func TestTransportsThatNumberTheirTripsAlikeAreToldApart(t *testing.T) {
+	var s story
+	other := func(d *evidence.Decision) { d.Agent = "Other" }
+	s.allowed(1, 1)
+	s.add(evidence.Decision{Type: evidence.BlockedByRobots, Time: at(1), Trip: 1, MatchedRule: "Disallow: /x"}, []func(*evidence.Decision){other})
+	s.started(1, 1)
+	s.fetched(1, 0.2)
+	s.wants(t, "")
+
+	for _, other := range []func(*evidence.Decision){other, func(*evidence.Decision) {}} {
+		s = nil
+		s.allowed(1, 1)
+		s.allowed(1, 1, other)
+		s.started(1, 1)
+		s.started(1, 1.5, other)
+		s.cleared(1, 1.1)
+		s.blocked(1, 1.6, 60, other)
+		for i, start := range s[2:4] {
+			s.add(evidence.Decision{
+				Type: evidence.Fetched, Time: start.Start.Add(seconds(0.2)), Start: start.Start, Trip: 1, Allowed: true, Seq: start.Seq,
+				Status: 200, Latency: seconds(0.1), Duration: seconds(0.2),
+			}, []func(*evidence.Decision){func(d *evidence.Decision) { d.Agent = s[2+i].Agent }})
+		}
+		s.wants(t, "")
+	}
+}
+
+func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {
+	for limit, want := range map[string]audit.Kind{
+		"pages": audit.BrokenBudget, "pages_per_host": audit.BrokenBudget, "bytes": audit.BrokenBudget, "time": "",
+	} {
+		var s story
+		s.add(evidence.Decision{Type: evidence.BudgetExceeded, Time: at(0), Trip: 1, Limit: limit, Used: 25, Max: 20}, nil)
+		s.wants(t, want)
+		s[0].Used = 20
+		s.wants(t, "")
+	}
+}
+
+func TestLogBehindALineThatWasCutOffIsProved(t *testing.T) {
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
+		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 30), options...))
+		whole := len(log) - 5
+		var killed []byte
+		for _, line := range log[:whole] {
+			killed = append(killed, line...)
+		}
+		before := check(t, killed)
+		next := logtest.Write(t, logtest.Crawl(2, 10), options...)
+		for _, cut := range []int{1, 20, len(log[whole]) / 2, len(log[whole]) - 1} {
+			file := append(append(append([]byte{}, killed...), log[whole][:cut]...), next...)
+			r := check(t, file)
+			// What the half line said is lost, and nothing else.
+			for kind, n := range r.Broken {
+				want := before.Broken[kind]
+				if kind == audit.Unreadable {
+					want++
+				}
+				if n != want {
+					t.Errorf("cut after %d bytes: %d of %s, want %d", cut, n, kind, want)
+				}
+			}
+			if r.Logs != 2 || r.Broken[audit.Unreadable] != 1 {
+				t.Errorf("cut after %d bytes: %d logs, %v", cut, r.Logs, r.Broken)
+			}
+		}
+		// The same where nothing else had been written before.
+		if r := check(t, append(append([]byte{}, log[0][:30]...), next...)); r.Broken[audit.Unreadable] != 1 || len(r.Broken) != 1 {
+			t.Error(r.Violations)
+		}
+	}
+}
+
+func TestReportText(t *testing.T) {
+	r := check(t, logtest.Write(t, logtest.Crawl(2, 20)))
+	text := r.String()
+	for _, want := range []string{"delays kept", "slots kept", "No violation", "slowest hosts", "h1.example"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	broken := logtest.Crawl(2, 20)
+	broken[nth(t, broken, evidence.Started, 3)].CrawlDelay = time.Hour
+	r = check(t, logtest.Write(t, broken))
+	if text := r.String(); !strings.Contains(text, "BROKEN once") || !strings.Contains(text, "2 violations:") || r.OK() {
+		t.Errorf("%s", text)
+	}
+}
+
+func TestReportJSON(t *testing.T) {
+	r := check(t, logtest.Write(t, logtest.Crawl(2, 20)))
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got audit.Report
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(&got, r) || !bytes.Contains(b, []byte(`"minGap":0.5,`)) {
+		t.Errorf("%s", b)
+	}
+}
+
+func TestReportNamesAThousandViolationsAndCountsAll(t *testing.T) {
+	r := check(t, bytes.Repeat([]byte("x\n"), 5000))
+	if len(r.Violations) != 1000 || r.Broken[audit.Unreadable] != 5000 || !strings.Contains(r.String(), "and 4000 more") {
+		t.Errorf("%d named, %d counted", len(r.Violations), r.Broken[audit.Unreadable])
+	}
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add(logtest.Write(f, logtest.Crawl(1, 6)))
+	f.Add(logtest.Write(f, logtest.Crawl(2, 5), evidence.Chained()))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r, err := audit.Check(bytes.NewReader(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, n := range r.Broken {
+			total += n
+		}
+		if r.OK() != (total == 0) || len(r.Violations) > total {
+			t.Fatalf("%d violations named of %d", len(r.Violations), total)
+		}
+		if !slices.IsSortedFunc(r.Hosts, func(a, b audit.HostReport) int { return cmp.Compare(a.Host, b.Host) }) {
+			t.Fatal("hosts out of order")
+		}
+		_ = r.String()
+
+		half := len(in) / 2
+		several, err := audit.Check(bytes.NewReader(in[:half]), bytes.NewReader(in[half:]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = several.String()
+	})
+}
+
+func BenchmarkCheck(b *testing.B) {
+	log := logtest.Write(b, logtest.Crawl(20, 100))
+	n := bytes.Count(log, []byte("\n"))
+	b.SetBytes(int64(len(log)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := check(b, log); !r.OK() {
+			b.Fatal(r)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+}

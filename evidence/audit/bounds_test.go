@@ -1,0 +1,232 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// feed gives records to an auditor one by one, as if from lines of one log.
+func feed(ds ...evidence.Decision) *auditor {
+	a := newAuditor()
+	feedTo(a, ds...)
+	return a
+}
+
+func feedTo(a *auditor, ds ...evidence.Decision) {
+	for _, d := range ds {
+		a.take(&d, place{line: a.at.line + 1})
+	}
+}
+
+// turns returns n exchanges on one host, a second apart; without their ends, if
+// they are to stay open.
+func turns(n int, ends bool) []evidence.Decision {
+	var ds []evidence.Decision
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	for i := range n {
+		d := evidence.Decision{Type: evidence.Started, Host: "h", URL: "http://h/robots.txt", Trip: uint64(i + 1), Attempt: 1, Allowed: true}
+		d.Time, d.Start, d.Seq, d.Slots, d.Delay = at, at, uint64(i+1), 1, time.Second
+		ds = append(ds, d)
+		if ends {
+			d.Type, d.Time, d.Duration, d.Status = evidence.Fetched, at.Add(500*time.Millisecond), 500*time.Millisecond, 200
+			ds = append(ds, d)
+			if i%10 == 0 {
+				d.Type, d.Until, d.Allowed = evidence.HostBlocked, d.Time.Add(100*time.Millisecond), false
+				ds = append(ds, d)
+			}
+		}
+		at = at.Add(time.Second)
+	}
+	return ds
+}
+
+func TestCheckForgetsWhatIsProved(t *testing.T) {
+	a := feed(turns(20_000, true)...)
+	h := a.hosts["h"]
+	for name, n := range map[string]int{
+		"pending": len(h.pending), "inside": len(h.inside), "unsure": len(h.unsure), "open": len(h.open), "recent": len(h.recent),
+		"blocks": len(h.blocks), "ended trips": (len(a.trips.done) + len(a.trips.older)) / 1000,
+	} {
+		if n > maxRecent {
+			t.Errorf("%s: %d kept", name, n)
+		}
+	}
+	if a.end(); len(a.report.Violations) > 0 {
+		t.Error(a.report.Violations[0])
+	}
+}
+
+func TestCheckBoundsWhatStaysOpen(t *testing.T) {
+	a := feed(turns(maxOpen+500, false)...)
+	h := a.hosts["h"]
+	if len(h.open) > maxOpen || len(h.unsure) > maxOpen || len(h.inside) > maxOpen {
+		t.Errorf("%d open, %d unsure, %d inside", len(h.open), len(h.unsure), len(h.inside))
+	}
+	a.end()
+	if n := a.report.Broken[MissingEnd]; n != maxOpen+500 {
+		t.Errorf("%d of %d starts without an end reported", n, maxOpen+500)
+	}
+}
+
+func TestCheckBoundsWhatIsOutOfOrder(t *testing.T) {
+	ds := turns(lag+10, true)[1:] // the first start is missing
+	a := feed(ds...)
+	if n := len(a.hosts["h"].pending); n > lag {
+		t.Errorf("%d starts wait for the first", n)
+	}
+	if a.report.Broken[MissingStart] != 1 {
+		t.Errorf("violations: %v", a.report.Violations)
+	}
+}
+
+func TestCheckWaitsForAStartThatIsLoggedLate(t *testing.T) {
+	// The first request is answered after all others: its records come last.
+	ds := turns(lag, true)
+	late := ds[0].Trip
+	var first, others []evidence.Decision
+	for _, d := range ds {
+		if d.Trip == late {
+			first = append(first, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	a := feed(append(others, first...)...)
+	a.end()
+	if r := a.finish(); r.Proofs.Gaps != lag-1 || r.Broken[MissingStart]+r.Broken[BrokenGap] != 0 {
+		t.Errorf("%d gaps, violations: %v", r.Proofs.Gaps, r.Violations)
+	}
+}
+
+func TestCheckBoundsBlocks(t *testing.T) {
+	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	var ds []evidence.Decision
+	for range 10 * maxBlocks {
+		ds = append(ds, evidence.Decision{Type: evidence.HostBlocked, Host: "h", Time: at, Until: at.Add(time.Hour)})
+	}
+	if n := len(feed(ds...).hosts["h"].blocks); n > maxBlocks {
+		t.Errorf("%d blocks kept", n)
+	}
+}
+
+func TestCheckBoundsTrips(t *testing.T) {
+	tr := newTrips()
+	for i := range uint64(maxTrips + 10) {
+		tr.put(tripKey{i, i}, verdict{})
+		tr.end(&evidence.Decision{Trip: i, Attempt: 1})
+	}
+	if len(tr.m) != maxTrips || len(tr.queue) != maxTrips || !tr.full {
+		t.Errorf("%d trips kept", len(tr.m))
+	}
+	if _, ok := tr.m[tripKey{5, 5}]; ok {
+		t.Error("the oldest trip is remembered")
+	}
+	if n := len(tr.done) + len(tr.older); n > 8192 {
+		t.Errorf("%d ended trips kept", n)
+	}
+	// A start whose verdict is forgotten is left open, not called a violation.
+	a := newAuditor()
+	a.trips = tr
+	feedTo(a, evidence.Decision{Type: evidence.Started, Host: "h", URL: "http://h/", Trip: 5, Attempt: 1, Allowed: true})
+	if a.report.Proofs.OpenVerdicts != 1 || len(a.report.Violations) > 0 {
+		t.Errorf("%+v", a.report)
+	}
+}
+
+func TestCheckFindsABlockThatIsLoggedLate(t *testing.T) {
+	ds := turns(3, true)
+	late := evidence.Decision{Type: evidence.HostBlocked, Host: "h", Time: ds[3].Start.Add(-time.Millisecond), Until: ds[3].Start.Add(time.Millisecond)}
+	a := feed(append(ds, late)...)
+	if a.report.Broken[BrokenBlock] != 1 {
+		t.Errorf("violations: %v", a.report.Violations)
+	}
+}
+
+func TestCheckTellsLeasesApart(t *testing.T) {
+	ds := turns(3, false)
+	for i := range ds {
+		ds[i].Slots = 2
+	}
+	own := ds[1]
+	own.Type, own.Allowed = evidence.LeaseExpired, false // names the second exchange by its number
+	a := feed(ds[0], ds[1], own, ds[2])
+	h := a.hosts["h"]
+	if h.open[exchangeKey{seq: 1}].expired || !h.open[exchangeKey{seq: 2}].expired {
+		t.Error("the wrong lease has expired")
+	}
+	// Told once more after the end of the exchange, it changes nothing.
+	end, again := ds[1], own
+	end.Type, end.Duration, end.Status = evidence.Fetched, time.Hour, 200
+	end.Time = end.Start.Add(time.Hour)
+	again.Seq = 0
+	feedTo(a, end, again)
+	if h.open[exchangeKey{seq: 1}].expired || h.open[exchangeKey{seq: 3}].expired {
+		t.Error("a lease has expired because another one had")
+	}
+	if len(a.report.Violations) > 0 {
+		t.Error(a.report.Violations)
+	}
+}
+
+func TestCheckCutsLinesThatAreTooLong(t *testing.T) {
+	in := strings.Repeat("x", maxLine+1<<20) + "\n" + string(evidence.Decision{Type: evidence.Retried}.AppendJSON(nil)) + "\n"
+	r, err := Check(strings.NewReader(in))
+	if err != nil || r.Lines != 2 || r.Broken[Unreadable] != 1 || r.Records[evidence.Retried] != 1 {
+		t.Errorf("%d lines, %v, %v", r.Lines, r.Broken, err)
+	}
+}
+
+func TestCheckKnowsARobotsTxtThatAllowsAll(t *testing.T) {
+	for name, d := range map[string]evidence.Decision{
+		"not found": {Status: 404},
+		"empty":     {Status: 200, SHA256: noText},
+	} {
+		d.Type, d.URL = evidence.RobotsFetched, "http://h/robots.txt"
+		if a := feed(d); a.origins["http://h"].present == nil {
+			t.Errorf("%s: not known", name)
+		}
+	}
+	for name, d := range map[string]evidence.Decision{
+		"not recorded": {Type: evidence.RobotsFetched, Status: 200, Bytes: 100, SHA256: "00"},
+		"unreachable":  {Type: evidence.RobotsUnreachable, Status: 503},
+		"busy":         {Type: evidence.RobotsFetched, Status: 429},
+	} {
+		d.URL = "http://h/robots.txt"
+		if a := feed(d); a.origins["http://h"].present != nil {
+			t.Errorf("%s: known", name)
+		}
+	}
+}
+
+func TestSplitURL(t *testing.T) {
+	for in, want := range map[string][2]string{
+		"https://H.example:443/a?b#c": {"https://h.example", "/a?b"},
+		"http://h:80":                 {"http://h", "/"},
+		"HTTP://h:8080?q=/x":          {"http://h:8080", "/?q=/x"},
+		"/path":                       {"", "/path"},
+	} {
+		if origin, target := splitURL(in); origin != want[0] || target != want[1] {
+			t.Errorf("%s: %q, %q", in, origin, target)
+		}
+	}
+}
+
+func TestShort(t *testing.T) {
+	for in, want := range map[time.Duration]string{
+		123456 * time.Nanosecond:         "123.456µs",
+		123456789 * time.Nanosecond:      "123.46ms",
+		1234 * time.Millisecond:          "1.23s",
+		83*time.Second + time.Nanosecond: "1m23s",
+	} {
+		if got := short(in).String(); got != want {
+			t.Errorf("%d: %s, want %s", in, got, want)
+		}
+	}
+	if got := fmt.Sprint(count(1, "host"), ", ", count(2, "host")); got != "1 host, 2 hosts" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,452 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+const (
+	// lag is how many starts of a host may be logged before one that came earlier. Starts are
+	// numbered and stamped under the limiter's lock, but logged afterwards, each by its own
+	// goroutine and once its request is out: one that is answered slowly comes after many that were
+	// quick.
+	lag = 1 << 14
+	// lagUnnumbered is lag where starts aren't numbered: they are put in the order of their stamps,
+	// and a hole in them can't be seen.
+	lagUnnumbered = 1024
+	// maxOpen is how many exchanges of a host may be under way, if it doesn't have more slots than
+	// that.
+	maxOpen = 512
+	// maxRecent is how many starts of a host are remembered, in case a block is logged late.
+	maxRecent = 16
+	// maxBlocks is how many blocks of a host may be in force at once.
+	maxBlocks = 64
+)
+
+// An exchangeKey tells the exchanges of a host apart: by the number of the start, or, where the
+// limiter doesn't number them, by trip and attempt.
+type exchangeKey struct {
+	seq, trip uint64
+	attempt   int
+}
+
+func keyOf(d *evidence.Decision) exchangeKey {
+	if d.Seq != 0 {
+		return exchangeKey{seq: d.Seq}
+	}
+	return exchangeKey{trip: d.Trip, attempt: d.Attempt}
+}
+
+// An asker is what every record of one request repeats: the agent, how many redirects led to the
+// request, and whether it is for robots.txt.
+type asker struct {
+	agent     uint64 // hash of the name; 0 where the record doesn't name it
+	redirects int
+	robotsTxt bool
+}
+
+func askerOf(d *evidence.Decision) asker {
+	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
+	if d.Agent != "" {
+		k.agent = maphash.String(seed, d.Agent)
+	}
+	return k
+}
+
+// disagree is what is wrong with records whose askers differ.
+const disagree = "give different agents, redirects or robotsTxt"
+
+// agrees reports whether d may be about the same request. A record needn't name the agent.
+func (k asker) agrees(d *evidence.Decision) bool {
+	other := askerOf(d)
+	if k.agent == 0 || other.agent == 0 {
+		k.agent = other.agent
+	}
+	return k == other
+}
+
+// An exchange is one request from its start to its end.
+type exchange struct {
+	key     exchangeKey
+	at      place
+	url     uint64 // hash of the URL
+	trip    uint64
+	attempt int
+	asker   asker
+	seq     uint64
+	start   time.Time
+	end     time.Time // zero: not known yet
+	delay   time.Duration
+	floor   time.Duration // the request's own crawl-delay
+	slots   int
+	page    bool
+	moved   time.Time // when its answer moved the host's state
+	expired bool      // whether its slot was taken back
+	gone    bool      // whether its end is known, or is no longer waited for
+	unsent  bool      // whether the turn was given back unused
+	hurried *exchange // the start before, if it was closer than this one's own crawl-delay
+
+	// What is known until it is clear whether there was a slot for this exchange.
+	beside  int         // number of others that were surely in flight when it started
+	with    *exchange   // one of them
+	waiting []*exchange // others that were too, unless they turn out to have ended before
+}
+
+type blockAudit struct {
+	at          place
+	from, until time.Time
+}
+
+// A hostAudit proves what was done to one host. A start goes through it in three steps: it is
+// pending until those before it have been proved, since each goroutine logs for itself; its gap,
+// the blocks and its slot are proved then; and it stays open until its end is logged.
+type hostAudit struct {
+	a      *auditor
+	name   string
+	report *hostTotal
+
+	pending []*exchange               // starts whose predecessors haven't been proved, in the order of time
+	missing uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
+	last    *exchange                 // last exchange whose turn was proved
+	recent  []*exchange               // last few of those
+	inside  []*exchange               // exchanges in flight when last started, as far as is known
+	unsure  []*exchange               // exchanges of which it isn't clear yet whether they had a slot
+	open    map[exchangeKey]*exchange // exchanges whose end hasn't been logged
+	blocks  []blockAudit              // blocks in force
+
+	pages int // pages sent
+}
+
+func (h *hostAudit) violation(kind Kind, detail string, at ...place) {
+	h.a.violation(kind, h.name, detail, at...)
+}
+
+// start takes a start as it is logged.
+func (h *hostAudit) start(x *exchange) {
+	h.a.report.Proofs.Ends++
+	if old := h.open[x.key]; old != nil {
+		h.lost(old)
+	}
+	h.open[x.key] = x
+	if len(h.open) > max(maxOpen, x.slots) {
+		h.lost(h.oldest())
+	}
+	i, _ := slices.BinarySearchFunc(h.pending, x, func(a, b *exchange) int {
+		return cmp.Or(a.start.Compare(b.start), cmp.Compare(a.seq, b.seq))
+	})
+	h.pending = slices.Insert(h.pending, i, x)
+	if x.seq == h.missing {
+		h.missing = 0
+	}
+	h.release(false)
+}
+
+// release proves the pending starts whose predecessors are known, or all of them at the end of the
+// log.
+func (h *hostAudit) release(all bool) {
+	for len(h.pending) > 0 {
+		next := uint64(1)
+		if h.last != nil {
+			next = h.last.seq + 1
+		}
+		i := -1
+		if h.missing != next {
+			if i = slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next }); i < 0 {
+				h.missing = next
+			}
+		}
+		switch first := h.pending[0]; {
+		case i >= 0 && first.seq != 0:
+		case first.seq == 1 && first.start.After(h.last.start):
+			i = 0 // the limiter had forgotten the host and numbers anew
+		case !all && (len(h.pending) <= lagUnnumbered || first.seq != 0 && len(h.pending) <= lag):
+			return
+		case first.seq == 0: // starts aren't numbered: they come as they are stamped
+			i = 0
+		default:
+			i = 0
+			h.hole(next, first)
+		}
+		x := h.pending[i]
+		if i == 0 {
+			h.pending[0] = nil
+			h.pending = h.pending[1:] // as nearly always: nothing to move
+		} else {
+			h.pending = slices.Delete(h.pending, i, i+1)
+		}
+		h.prove(x)
+	}
+}
+
+// hole reports that the start x has another number than the next one.
+func (h *hostAudit) hole(next uint64, x *exchange) {
+	lines := []place{x.at}
+	if h.last != nil {
+		lines = append(lines, h.last.at)
+	}
+	switch {
+	case x.seq < next:
+		h.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, next-1), lines...)
+	case x.seq == next+1:
+		h.violation(MissingStart, fmt.Sprintf("start %d is missing", next), lines...)
+	default:
+		h.violation(MissingStart, fmt.Sprintf("starts %d to %d are missing", next, x.seq-1), lines...)
+	}
+}
+
+// prove proves that it was x's turn when it started.
+func (h *hostAudit) prove(x *exchange) {
+	if last := h.last; last != nil {
+		h.a.report.Proofs.Gaps++
+		gap := x.start.Sub(last.start)
+		switch {
+		case gap < last.delay:
+			h.tooClose(last, x)
+		case gap < x.floor:
+			x.hurried = last
+			h.hurry(x)
+		}
+		if h.report.MinGap == 0 || gap < h.report.MinGap {
+			h.report.MinGap = gap
+		}
+	}
+	h.last = x
+
+	h.blocks = slices.DeleteFunc(h.blocks, func(b blockAudit) bool { return !b.until.After(x.start) })
+	for _, b := range h.blocks {
+		h.proveBlock(b, x)
+	}
+	if len(h.recent) == maxRecent {
+		h.recent = slices.Delete(h.recent, 0, 1)
+	}
+	h.recent = append(h.recent, x)
+
+	h.proveSlot(x)
+}
+
+func (h *hostAudit) tooClose(last, x *exchange) {
+	detail := fmt.Sprintf("%v between two starts, delay in force %v", x.start.Sub(last.start), max(last.delay, x.floor))
+	h.violation(BrokenGap, detail, last.at, x.at)
+}
+
+// hurry reports x if it was sent in spite of its crawl-delay. A turn is given back where a longer
+// one has become known during the wait for it.
+func (h *hostAudit) hurry(x *exchange) {
+	if x.hurried == nil || !x.gone {
+		return
+	}
+	if !x.unsent {
+		h.tooClose(x.hurried, x)
+	}
+	x.hurried = nil
+}
+
+// proveSlot counts what is in flight when x starts. Ends may be logged after later starts, so the
+// answer may have to wait for them.
+func (h *hostAudit) proveSlot(x *exchange) {
+	h.inside = slices.DeleteFunc(h.inside, func(y *exchange) bool {
+		return !y.end.IsZero() && !y.end.After(x.start)
+	})
+	if x.slots > 0 {
+		h.a.report.Proofs.Slots++
+		for _, y := range h.inside {
+			if y.end.IsZero() {
+				x.waiting = append(x.waiting, y)
+			} else {
+				x.beside, x.with = x.beside+1, y
+			}
+		}
+		if !h.settled(x) {
+			h.unsure = append(h.unsure, x)
+		}
+		if len(h.unsure) > max(maxOpen, x.slots) {
+			h.giveUp(h.unsure[0])
+			h.unsure = slices.Delete(h.unsure, 0, 1)
+		}
+	}
+	if x.end.IsZero() || x.end.After(x.start) {
+		h.inside = append(h.inside, x)
+	}
+}
+
+// settled reports whether it is known if x had a slot, and reports it if it hadn't.
+func (h *hostAudit) settled(x *exchange) bool {
+	switch {
+	case x.beside >= x.slots:
+		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.at, x.at)
+	case x.beside+len(x.waiting) >= x.slots:
+		return false
+	}
+	x.waiting = nil
+	return true
+}
+
+// giveUp settles x without knowing more: as far as the log goes, those without an end were in
+// flight.
+func (h *hostAudit) giveUp(x *exchange) {
+	x.beside += len(x.waiting)
+	x.with, x.waiting = x.waiting[0], nil
+	h.settled(x)
+}
+
+// finish takes the end of x.
+func (h *hostAudit) finish(x *exchange, end time.Time) {
+	delete(h.open, x.key)
+	x.gone = true
+	h.hurry(x)
+	if x.expired {
+		return
+	}
+	x.end = end
+	h.unsure = slices.DeleteFunc(h.unsure, func(y *exchange) bool {
+		i := slices.Index(y.waiting, x)
+		if i < 0 {
+			return false
+		}
+		y.waiting = slices.Delete(y.waiting, i, i+1)
+		if end.After(y.start) {
+			y.beside, y.with = y.beside+1, x
+		}
+		return h.settled(y)
+	})
+}
+
+// expire takes the slot from x, which has no end yet. The record of it may be made a little after
+// another request got the slot.
+func (h *hostAudit) expire(x *exchange, at time.Time) {
+	if at = at.Add(-slack); at.Before(x.start) {
+		at = x.start
+	}
+	h.finish(x, at)
+	x.expired = true
+	h.open[x.key] = x // its end may still come
+}
+
+// oldest returns the open exchange that started first and still holds a slot.
+func (h *hostAudit) oldest() *exchange {
+	var first *exchange
+	for _, x := range h.open {
+		if !x.expired && (first == nil || x.start.Before(first.start)) {
+			first = x
+		}
+	}
+	return first
+}
+
+// lost reports that x has no end.
+func (h *hostAudit) lost(x *exchange) {
+	if x == nil {
+		return
+	}
+	if !x.expired {
+		h.violation(MissingEnd, "a start without an end", x.at)
+	}
+	h.finish(x, x.start)
+}
+
+// mover returns the exchange whose answer moved the host's state as d says, nil if that can't be
+// told.
+func (h *hostAudit) mover(d *evidence.Decision) *exchange {
+	if d.Trip == 0 {
+		return nil
+	}
+	var found *exchange
+	url := hashURL(d)
+	several := false // they are of Transports that number their trips alike
+	look := func(x *exchange) {
+		if x != found && x.trip == d.Trip && x.attempt == d.Attempt && x.url == url && x.asker.agrees(d) {
+			several = several || found != nil
+			found = x
+		}
+	}
+	for _, x := range h.open {
+		look(x)
+	}
+	for _, x := range h.recent {
+		look(x)
+	}
+	if several {
+		return nil
+	}
+	return found
+}
+
+// settling is how long a limiter may take to learn from an answer: one that many machines share is
+// asked over the network.
+const settling = 3 * time.Second
+
+// movedInTime checks the time of the record that x moved the host's state against the end d: that
+// record is made after the answer, and before the end is.
+func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
+	if x.moved.IsZero() {
+		return
+	}
+	if x.moved.Before(x.start.Add(d.Latency-slack)) || !d.Time.IsZero() && x.moved.After(d.Time.Add(settling)) {
+		h.a.contradiction("a block was set or lifted at another time than that of the answer", x.at)
+	}
+}
+
+// block takes the news d that the host was blocked.
+func (h *hostAudit) block(d *evidence.Decision) {
+	h.report.Blocks++
+	h.a.report.Proofs.Blocks++
+	if x := h.mover(d); x != nil {
+		x.moved = d.Time
+	}
+	b := blockAudit{h.a.at, d.Time, d.Until}
+	for _, x := range h.recent {
+		h.proveBlock(b, x)
+	}
+	if len(h.blocks) == maxBlocks {
+		h.blocks = slices.Delete(h.blocks, 0, 1)
+	}
+	h.blocks = append(h.blocks, b)
+}
+
+// clear takes the news d that the blocks before it are lifted. A block is lifted only by a request
+// that started after it was set.
+func (h *hostAudit) clear(d *evidence.Decision) {
+	x := h.mover(d)
+	if x != nil {
+		x.moved = d.Time
+	}
+	for i := range h.blocks {
+		b := &h.blocks[i]
+		switch {
+		case !b.until.After(d.Time) || b.from.After(d.Time):
+		case x != nil && !x.start.After(b.from):
+			h.a.contradiction("a block was lifted by a request that had started before it", b.at, x.at)
+		default:
+			b.until = d.Time
+		}
+	}
+}
+
+// proveBlock reports x if it started during the block b.
+func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
+	if x.start.After(b.from) && x.start.Before(b.until) {
+		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.at, x.at)
+	}
+}
+
+// end settles what is open at the end of the log.
+func (h *hostAudit) end() {
+	h.release(true)
+	open := make([]*exchange, 0, len(h.open))
+	for _, x := range h.open {
+		open = append(open, x)
+	}
+	slices.SortFunc(open, func(a, b *exchange) int { return comparePlaces(a.at, b.at) })
+	for _, x := range h.unsure {
+		h.giveUp(x)
+	}
+	h.unsure = nil
+	for _, x := range open {
+		h.lost(x)
+	}
+}

@@ -1,0 +1,299 @@
+package audit
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// A Kind names the promise that a Violation breaks.
+type Kind string
+
+// The kinds of violations.
+const (
+	BrokenGap         Kind = "gap"           // two starts on a host closer than the delay in force
+	BrokenConcurrency Kind = "concurrency"   // more requests in flight than the host has slots
+	BrokenBlock       Kind = "block"         // a start on a host that was blocked
+	BrokenRobots      Kind = "robots"        // a fetch that was disallowed, or that no verdict allowed
+	BrokenVerdict     Kind = "verdict"       // a verdict that robots.txt, as logged, doesn't give
+	BrokenBudget      Kind = "budget"        // more spent than the limit
+	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
+	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
+	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
+	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or the log isn't sealed
+	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
+	Unreadable        Kind = "unreadable"    // a line that is no record
+)
+
+// A Violation is a broken promise, or a sign that the log isn't what was written.
+type Violation struct {
+	Kind   Kind   `json:"kind"`
+	Host   string `json:"host,omitempty"`
+	Lines  []int  `json:"lines"`          // lines of the records concerned, from 1, in order
+	Logs   []int  `json:"logs,omitempty"` // logs that these lines are in, from 1; nil where there is only one
+	Detail string `json:"detail"`
+}
+
+// last returns the place of the last of the records concerned.
+func (v *Violation) last() place {
+	i := len(v.Lines) - 1
+	p := place{line: v.Lines[i]}
+	if v.Logs != nil {
+		p.log = v.Logs[i]
+	}
+	return p
+}
+
+// String returns the violation as one line of text.
+func (v Violation) String() string {
+	var b strings.Builder
+	switch {
+	case v.Logs != nil: // each line is named with its log
+	case len(v.Lines) == 1:
+		b.WriteString("line ")
+	default:
+		b.WriteString("lines ")
+	}
+	for i, line := range v.Lines {
+		if i > 0 {
+			b.WriteString(" and ")
+		}
+		if v.Logs != nil {
+			fmt.Fprintf(&b, "log %d, line ", v.Logs[i])
+		}
+		fmt.Fprint(&b, line)
+	}
+	fmt.Fprintf(&b, ": %s: ", v.Kind)
+	if v.Host != "" {
+		fmt.Fprintf(&b, "%s: ", v.Host)
+	}
+	return b.String() + v.Detail
+}
+
+// maxViolations is how many violations a Report names one by one.
+const maxViolations = 1000
+
+// A Report is what Check found.
+type Report struct {
+	Lines   int                   `json:"lines"`          // number of lines, of all logs
+	Logs    int                   `json:"logs"`           // number of logs, also of those that follow each other in a file
+	First   time.Time             `json:"first,omitzero"` // time of the earliest record
+	Last    time.Time             `json:"last,omitzero"`  // time of the latest
+	Records map[evidence.Type]int `json:"records"`        // number of each type
+	Proofs  Proofs                `json:"proofs"`
+	Hosts   []HostReport          `json:"hosts"` // by name
+
+	Violations []Violation  `json:"violations"` // at most 1,000, in the order of lines
+	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
+}
+
+// Proofs say what the verdict of a Report rests on: how often each promise was put to the test, and
+// what the log left open.
+type Proofs struct {
+	Gaps     int  `json:"gaps"`     // pairs of neighbouring starts
+	Slots    int  `json:"slots"`    // starts counted against their host's slots
+	Blocks   int  `json:"blocks"`   // blocks that no start may fall into
+	Verdicts int  `json:"verdicts"` // starts that an earlier verdict had to allow
+	Robots   int  `json:"robots"`   // verdicts decided again from robots.txt
+	Ends     int  `json:"ends"`     // starts that had to end
+	Budget   int  `json:"budget"`   // limits that what was spent was held against
+	Numbered bool `json:"numbered"` // every line has its number
+	Chained  bool `json:"chained"`  // every line has its hash
+
+	// OpenVerdicts are starts in a log without any verdict, because robots.txt wasn't asked, and
+	// those so long after their verdict that it was forgotten.
+	OpenVerdicts int `json:"openVerdicts"`
+	// OpenRobots are verdicts that weren't decided again, because the log doesn't hold robots.txt
+	// (robotscache.Config.RecordText), or the URL was redacted.
+	OpenRobots int `json:"openRobots"`
+}
+
+// A HostReport sums up one host. In JSON its durations are seconds.
+type HostReport struct {
+	Host       string        `json:"host"`
+	Starts     int           `json:"starts"`     // number of requests sent, those for robots.txt included
+	Pages      int           `json:"pages"`      // number of those that are pages of the budget
+	Bytes      int64         `json:"bytes"`      // of bodies
+	Disallowed int           `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
+	Blocks     int           `json:"blocks"`     // how often the host asked to be left alone
+	MinGap     time.Duration `json:"-"`          // shortest gap between two starts; 0 if there were fewer than two
+	MaxDelay   time.Duration `json:"-"`          // longest delay in force
+	Wait       time.Duration `json:"-"`          // time that requests waited for their turn, in all
+	Latency    time.Duration `json:"-"`          // mean time to the response's headers; 0 if there was none
+}
+
+// hostCounts is a HostReport without its methods.
+type hostCounts HostReport
+
+type hostReportJSON struct {
+	hostCounts
+	MinGap   float64 `json:"minGap"`
+	MaxDelay float64 `json:"maxDelay"`
+	Wait     float64 `json:"wait"`
+	Latency  float64 `json:"latency"`
+}
+
+// MarshalJSON writes durations in seconds.
+func (h HostReport) MarshalJSON() ([]byte, error) {
+	return json.Marshal(hostReportJSON{
+		hostCounts(h), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
+	})
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, to the nanosecond.
+func (h *HostReport) UnmarshalJSON(b []byte) error {
+	var j hostReportJSON
+	if err := json.Unmarshal(b, &j); err != nil {
+		return err
+	}
+	seconds := func(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
+	*h = HostReport(j.hostCounts)
+	h.MinGap, h.MaxDelay, h.Wait, h.Latency = seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency)
+	return nil
+}
+
+// OK reports whether the log proves that the crawl was polite: it holds no violation.
+func (r *Report) OK() bool { return len(r.Broken) == 0 }
+
+// String returns the report as text.
+func (r *Report) String() string {
+	var b strings.Builder
+	_ = r.WriteText(&b) // a Builder takes everything
+	return b.String()
+}
+
+// A Promise is one of those that a log makes, and how it was proved.
+type Promise struct {
+	Name   string `json:"name"`   // "delays kept"
+	Broken int    `json:"broken"` // how often it was broken
+	Proof  string `json:"proof"`  // what was put to the test: "123 gaps between starts"
+}
+
+// Promises returns the promises one by one, for showing.
+func (r *Report) Promises() []Promise {
+	promise := func(name, proof string, kinds ...Kind) Promise {
+		p := Promise{Name: name, Proof: proof}
+		for _, k := range kinds {
+			p.Broken += r.Broken[k]
+		}
+		return p
+	}
+	whole := "lines aren't numbered"
+	switch {
+	case r.Proofs.Chained:
+		whole = "numbered and chained"
+	case r.Proofs.Numbered:
+		whole = "numbered, not chained"
+	}
+	p := r.Proofs
+	limits := "no limit was near"
+	if p.Budget > 0 {
+		limits = count(p.Budget, "limit") + " near or reached"
+	}
+	return []Promise{
+		promise("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap),
+		promise("slots kept", count(p.Slots, "start"), BrokenConcurrency),
+		promise("blocks kept", count(p.Blocks, "block"), BrokenBlock),
+		promise("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
+		promise("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict),
+		promise("budget kept", limits, BrokenBudget),
+		promise("every start ended", count(p.Ends, "start"), MissingEnd),
+		promise("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable),
+	}
+}
+
+// slowest is how many hosts the text names.
+const slowest = 10
+
+// WriteText writes the report for people.
+func (r *Report) WriteText(w io.Writer) error {
+	var b strings.Builder
+	total := 0
+	for _, n := range r.Records {
+		total += n
+	}
+	fmt.Fprintf(&b, "%s, %s", count(total, "record"), count(len(r.Hosts), "host"))
+	if !r.First.IsZero() {
+		fmt.Fprintf(&b, ", %s to %s", r.First.UTC().Format(time.DateTime), r.Last.UTC().Format(time.DateTime+" UTC"))
+	}
+	if r.Logs > 1 {
+		fmt.Fprintf(&b, ", %d logs one after the other", r.Logs)
+	}
+	b.WriteString("\n\n")
+
+	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, p := range r.Promises() {
+		verdict := "ok"
+		switch {
+		case p.Broken == 1:
+			verdict = "BROKEN once"
+		case p.Broken > 1:
+			verdict = fmt.Sprintf("BROKEN %d times", p.Broken)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, verdict, p.Proof)
+	}
+	table.Flush()
+
+	if len(r.Hosts) > 0 {
+		hosts := slices.Clone(r.Hosts)
+		slices.SortStableFunc(hosts, func(a, b HostReport) int { return int(b.Latency/time.Microsecond - a.Latency/time.Microsecond) })
+		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\trefused\tblocks\n")
+		for _, h := range hosts[:min(len(hosts), slowest)] {
+			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\n", h.Host, h.Starts,
+				short(h.Latency), short(h.MinGap), short(h.MaxDelay), short(h.Wait), h.Disallowed, h.Blocks)
+		}
+		table.Flush()
+	}
+
+	all := 0
+	for _, n := range r.Broken {
+		all += n
+	}
+	if all == 0 {
+		b.WriteString("\nNo violation: the log proves every promise that it claims.\n")
+	} else {
+		fmt.Fprintf(&b, "\n%s:\n", count(all, "violation"))
+		for _, v := range r.Violations {
+			fmt.Fprintf(&b, "  %s\n", v)
+		}
+		if more := all - len(r.Violations); more > 0 {
+			fmt.Fprintf(&b, "  and %d more\n", more)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func open(n int, why string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d %s", n, why)
+}
+
+// short rounds d to three digits or so.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
+}

@@ -1,0 +1,182 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+func TestPublicAddressesAreTold(t *testing.T) {
+	for _, c := range []struct {
+		addresses string
+		public    bool
+	}{
+		{"8.8.8.8 93.184.216.34 1.1.1.1 172.15.255.255 172.32.0.0 100.63.255.255 100.128.0.0 198.17.255.255 198.20.0.0 223.255.255.255", true},
+		{"2001:4860:4860::8888 2606:2800:220:1::1 64:ff9b::808:808 2002:808:808::1 ::ffff:8.8.8.8", true},
+		{"127.0.0.1 127.255.255.254 ::1", false},
+		{"10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 fc00::1 fdff::1", false},
+		{"169.254.0.1 169.254.169.254 fe80::1 fe80::1%eth0 febf::1", false},
+		{"224.0.0.1 239.255.255.255 ff02::1", false},
+		{"100.64.0.1 100.127.255.255 100.100.100.200", false},
+		{"198.18.0.1 198.19.255.255 2001:2::1", false},
+		{"168.63.129.16 192.0.0.192 fd00:ec2::254", false},
+		{"0.0.0.0 0.1.2.3 :: 255.255.255.255 240.0.0.1 fec0::1", false},
+		{"::ffff:127.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 ::10.0.0.1", false},
+		{"64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::1 2002:7f00:1::1 2002:a9fe:a9fe:: 2002:c0a8:1::1", false},
+		{"2001:0:808:808:0:0:80ff:fffe", false}, // Teredo: 127.0.0.1, inverted
+	} {
+		for _, text := range strings.Fields(c.addresses) {
+			if why := nonPublic(netip.MustParseAddr(text)); (why == "") != c.public {
+				t.Errorf("%s: public %v, because %q", text, why == "", why)
+			}
+		}
+	}
+	if nonPublic(netip.Addr{}) == "" {
+		t.Error("no address at all is public")
+	}
+}
+
+func fetch(t *testing.T, transport http.RoundTripper, rawURL string) error {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, rawURL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return err
+}
+
+func TestPublicAddressesRefusesAtTheDial(t *testing.T) {
+	var reached atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
+	defer server.Close()
+	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
+	for _, base := range []*http.Transport{nil, new(http.Transport), http.DefaultTransport.(*http.Transport).Clone()} {
+		transport := PublicAddresses(base)
+		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"} {
+			err := fetch(t, transport, "http://"+host+":"+port)
+			if !errors.Is(err, ErrPrivateAddress) {
+				t.Errorf("%s: %v", host, err)
+			}
+		}
+	}
+	if n := reached.Load(); n != 0 {
+		t.Errorf("%d requests reached the server", n)
+	}
+}
+
+// A rebinder is a DNS server that gives a public address first and a private one ever after.
+func rebinder(t *testing.T, answers ...netip.Addr) *net.Resolver {
+	var asked atomic.Int32
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	go func() {
+		packet := make([]byte, 512)
+		for {
+			n, from, err := conn.ReadFrom(packet)
+			if err != nil {
+				return
+			}
+			var m dnsmessage.Message
+			if m.Unpack(packet[:n]) != nil || len(m.Questions) != 1 {
+				continue
+			}
+			m.Response, m.Additionals = true, nil
+			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
+				at := min(int(asked.Add(1)), len(answers)) - 1
+				m.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Class: dnsmessage.ClassINET},
+					Body:   &dnsmessage.AResource{A: answers[at].As4()},
+				}}
+			}
+			if reply, err := m.Pack(); err == nil {
+				_, _ = conn.WriteTo(reply, from)
+			}
+		}
+	}()
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
+	}}
+}
+
+// The name is public when somebody looks it up beforehand, and private when it is dialed.
+func TestPublicAddressesHoldsAgainstRebinding(t *testing.T) {
+	dialer := publicDialer()
+	dialer.Resolver = rebinder(t, netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("127.0.0.1"))
+	dialer.Timeout = 30 * time.Second
+	first, err := dialer.Resolver.LookupNetIP(t.Context(), "ip4", "rebind.example")
+	if err != nil || len(first) != 1 || nonPublic(first[0]) != "" {
+		t.Fatalf("%v, %v: want a public address at first", first, err)
+	}
+	conn, err := dialer.DialContext(t.Context(), "tcp", "rebind.example:80")
+	if err == nil {
+		conn.Close()
+	}
+	if !errors.Is(err, ErrPrivateAddress) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPublicAddressesLetsAProxyBe(t *testing.T) {
+	var asked atomic.Value
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.String()) }))
+	defer proxy.Close()
+	address, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := PublicAddresses(&http.Transport{Proxy: func(req *http.Request) (*url.URL, error) {
+		if req.URL.Hostname() == "direct.example" || req.URL.Hostname() == address.Hostname() {
+			return nil, nil
+		}
+		return address, nil
+	}})
+	defer transport.CloseIdleConnections()
+	if err := fetch(t, transport, "http://example.com/page"); err != nil || asked.Load() != "http://example.com/page" {
+		t.Errorf("through the proxy: %v, which was asked for %v", err, asked.Load())
+	}
+	if err := fetch(t, transport, proxy.URL+"/admin"); !errors.Is(err, ErrPrivateAddress) {
+		t.Errorf("straight to the proxy's own address: %v", err)
+	}
+}
+
+func TestPublicAddressesRefusesWhatItCanNotCheck(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	dial := new(net.Dialer).DialContext
+	for name, base := range map[string]*http.Transport{
+		"DialContext":    {DialContext: dial},
+		"DialTLSContext": {DialTLSContext: dial},
+		"Dial":           {Dial: net.Dial},    //nolint:staticcheck // deprecated, and in use
+		"DialTLS":        {DialTLS: net.Dial}, //nolint:staticcheck // deprecated, and in use
+	} {
+		for _, target := range []string{server.URL, "https://" + server.Listener.Addr().String()} {
+			if err := fetch(t, PublicAddresses(base), target); !errors.Is(err, errDialsItself) {
+				t.Errorf("%s, %s: %v", name, target, err)
+			}
+		}
+	}
+}
+
+func TestPublicAddressesLeavesBaseAlone(t *testing.T) {
+	base := &http.Transport{MaxConnsPerHost: 3}
+	if made := PublicAddresses(base); made == base || base.DialContext != nil || made.MaxConnsPerHost != 3 {
+		t.Errorf("base %p with a dial %v, copy %p", base, base.DialContext != nil, made)
+	}
+}
