@@ -27,8 +27,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	cenkalti "github.com/cenkalti/backoff/v4"
-
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -272,7 +270,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := trip.afford(); err != nil {
 		return nil, err
 	}
-	for schedule := (cenkalti.BackOff)(nil); ; {
+	for {
 		for overtaken := true; overtaken; overtaken = trip.overtaken() {
 			// 3. May this URL be fetched at all?
 			if err := trip.ask(); err != nil {
@@ -291,7 +289,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// 6. Learn: what the host answered moves everyone's next turn.
 		trip.learn(resp, failure)
 		// 7. Retry what may be another answer next time. Each try takes its own turn.
-		if again, err := trip.retry(&schedule, resp, failure); err != nil {
+		if again, err := trip.retry(resp, failure); err != nil {
 			return nil, err
 		} else if !again {
 			// 8. Hand over: the slot stays taken until the body ends; guards watch it.

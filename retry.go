@@ -47,14 +47,14 @@ func (r Retry) validate() error {
 
 // retry reports whether the request is to be tried again, after it has waited for
 // that. An error means that it was to be, and can't any more.
-func (trip *trip) retry(schedule *cenkalti.BackOff, resp *http.Response, failure error) (again bool, err error) {
+func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	if trip.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
 		return false, nil
 	}
-	if *schedule == nil {
-		*schedule = trip.t.retry.schedule()
+	if trip.schedule == nil {
+		trip.schedule = trip.t.retry.schedule()
 	}
-	at, ok := trip.nextTry(*schedule, resp)
+	at, ok := trip.nextTry(resp)
 	if !ok {
 		return false, nil
 	}
@@ -90,8 +90,8 @@ func (r Retry) schedule() cenkalti.BackOff {
 const longestWait = 24 * time.Hour
 
 // nextTry returns when the next try is made; ok is false if it can't end well.
-func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at time.Time, ok bool) {
-	wait := schedule.NextBackOff()
+func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
+	wait := trip.schedule.NextBackOff()
 	if wait == cenkalti.Stop {
 		return at, false
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots"
@@ -39,9 +41,11 @@ type trip struct {
 	id      uint64 // number of this trip in evidence
 	host    string // key of slots, delays and blocks
 	url     string // URL of req as evidence shows it; urlText builds it when it is first needed
-	attempt int    // number of the try, from 1; 0 where nothing is sent
 	hops    int    // redirects of this navigation before this request
-	fare    fare   // what the budget was asked for this request
+	fare    fare   // how its page is paid for
+	attempt int    // number of the try, from 1; 0 where nothing is sent
+
+	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 
 	asked   time.Time          // when the verdict was found
 	entry   *robotscache.Entry // what is known of the origin's robots.txt; nil if that is ignored
@@ -60,8 +64,9 @@ type trip struct {
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request, k kind) *trip {
 	trip := &trip{t: t, kind: k, original: req, req: req, wait: waitContext{Context: req.Context()}}
-	if req.Cancel != nil { //nolint:staticcheck // old callers set it, and http.Client's Timeout does
-		trip.wait.cancel = &canceller{cancel: req.Cancel} //nolint:staticcheck // the same
+	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
+	if cancel := req.Cancel; cancel != nil { //nolint:staticcheck // the same
+		trip.wait.cancel = &canceller{cancel: cancel}
 	}
 	if req.Body != nil {
 		trip.body = req.Body
