@@ -145,7 +145,7 @@ type robotsTransport struct{ t *Transport }
 
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := rt.t
-	trip := t.begin(req, robotsTxt)
+	trip := t.begin(req, kindRobots)
 	defer trip.end()
 	if err := trip.identify(); err != nil {
 		return nil, err

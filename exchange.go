@@ -15,8 +15,8 @@ import (
 // send hands the request to the base transport.
 func (trip *trip) send() (*http.Response, error) {
 	trip.body = nil
-	if trip.fare != unpaid {
-		trip.fare = spent
+	if trip.fare != fareUnpaid {
+		trip.fare = fareSpent
 	}
 	resp, err := trip.t.base.RoundTrip(trip.req)
 	if resp == nil && err == nil {
@@ -28,7 +28,7 @@ func (trip *trip) send() (*http.Response, error) {
 // learn tells the host's state what the host answered: it blocks, slows down, or
 // clears. Without an answer the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
-	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == robotsTxt}
+	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == kindRobots}
 	now := trip.grant.Start.Add(outcome.Latency) // Since and Add cost half as much as Now
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
@@ -77,7 +77,8 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effec
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until
 		d.Reason = "by the backoff policy"
-		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second { // the longer of the two, or the only one
+		// The longer of the two decides.
+		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second {
 			d.Reason = "by Retry-After"
 		}
 	} else {
@@ -109,7 +110,7 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		return resp, nil
 	}
 	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
-	if trip.kind == page && success(resp) {
+	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
 	trip.lease = nil

@@ -259,7 +259,7 @@ func problems(err error) []error {
 // it in a URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT
 // with a target in URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := t.begin(req, page)
+	trip := t.begin(req, kindPage)
 	defer trip.end() // gives back whatever is still held, on every path
 
 	// 1. Who asks whom, and do the user's own rules let it?

@@ -20,10 +20,10 @@ import (
 type kind uint8
 
 const (
-	page      kind = iota // caller's request: it passes every stage
-	robotsTxt             // hop of a fetch of robots.txt: it spends no budget and isn't repeated
-	inquiry               // question of Check or Sitemaps: the verdict is recorded, nothing is sent
-	forecast              // question of Next: nothing is recorded, nothing is sent
+	kindPage     kind = iota // caller's request: it passes every stage
+	kindRobots               // hop of a fetch of robots.txt: it spends no budget and isn't repeated
+	kindInquiry              // question of Check or Sitemaps: the verdict is recorded, nothing is sent
+	kindForecast             // question of Next: nothing is recorded, nothing is sent
 )
 
 // A trip is one request on its way through the stages. It knows what is held, and
@@ -71,7 +71,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	if req.Body != nil {
 		trip.body = req.Body
 	}
-	if k == page || k == robotsTxt {
+	if k == kindPage || k == kindRobots {
 		trip.attempt = 1
 	}
 	return trip
@@ -107,7 +107,7 @@ func (trip *trip) identify() error {
 		trip.hops++
 	}
 	trip.sign()
-	if t.refuse == nil || trip.kind != page {
+	if t.refuse == nil || trip.kind != kindPage {
 		return nil
 	}
 	if err := t.refuse(trip.req); err != nil {
@@ -134,7 +134,7 @@ func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
 func (trip *trip) sign() {
 	t, req := trip.t, trip.req
 	ua := req.Header["User-Agent"]
-	indexed := t.response.indexing && trip.kind == page
+	indexed := t.response.indexing && trip.kind == kindPage
 	if !indexed && t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header) {
 		return
 	}
@@ -183,7 +183,7 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 
 // silent reports whether nothing is recorded of the trip. It is asked before a record is
 // built.
-func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == forecast }
+func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == kindForecast }
 
 // decision begins a record about this trip. Reading the clock is the costliest part of
 // a record, so callers that have just read it pass the time on.
@@ -195,7 +195,7 @@ func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decisio
 // describe is decision without a copy, for what is recorded of every request.
 func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
 	d.Type, d.Time = typ, now
-	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == robotsTxt
+	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == kindRobots
 	d.Method, d.URL = trip.req.Method, trip.urlText()
 	d.Host, d.Agent = trip.host, trip.t.product
 }

@@ -26,7 +26,7 @@ func (trip *trip) waitTurn() error {
 	}
 	trip.lease = lease
 	trip.waited = time.Since(trip.asked) > time.Millisecond
-	if trip.waited && trip.t.budget != nil && trip.kind == page {
+	if trip.waited && trip.t.budget != nil && trip.kind == kindPage {
 		if err := trip.checkBudget(time.Time{}); err != nil { // others have spent meanwhile
 			trip.release()
 			return err
@@ -129,8 +129,8 @@ func (trip *trip) recordLeak(host string) {
 // where that comes first.
 type waitContext struct {
 	context.Context
-	deadline time.Time  // told, so that a longer wait isn't begun, and kept by nobody; zero: none
-	cancel   *canceller // nil: the request has no Cancel
+	deadline time.Time  // what Deadline tells, though Done doesn't keep it; zero: the request's
+	cancel   *canceller // Request.Cancel; nil: none
 }
 
 // A canceller joins a context with a Request.Cancel.
