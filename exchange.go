@@ -18,13 +18,17 @@ import (
 func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.body = nil
 	fare := trip.fare
-	if fare != unpaid {
-		trip.fare = spent
+	if fare != fareUnpaid {
+		trip.fare = fareSpent
 	}
 	w := trip.newWire()
 	trip.wire = w
-	resp, failure = trip.t.base.RoundTrip(trip.req.WithContext(w))
+	sent := trip.req.WithContext(w)
+	resp, failure = trip.t.base.RoundTrip(sent)
 	w.close()
+	if resp != nil && resp.Request == sent {
+		resp.Request = trip.req
+	}
 	trip.grant, trip.lost = w.last, w.earlier
 	switch {
 	case w.refused != nil:
@@ -56,7 +60,7 @@ func (trip *trip) unwire() {
 // learn tells the host's state what the host answered: it blocks, slows down, or
 // clears. Without an answer the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
-	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == robotsTxt}
+	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == kindRobots}
 	now := trip.grant.Start.Add(outcome.Latency) // Since and Add cost half as much as Now
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
@@ -106,7 +110,8 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effec
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until
 		d.Reason = "by the backoff policy"
-		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second { // the longer of the two, or the only one
+		// The longer of the two decides.
+		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second {
 			d.Reason = "by Retry-After"
 		}
 	} else {
@@ -129,13 +134,16 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		trip.ended(0, trip.release(), err)
 		return nil, err
 	}
+	if resp.Request == trip.req && trip.index == nil {
+		resp.Request = trip.original
+	}
 	trip.issue(resp)
 	if empty {
 		trip.ended(0, trip.release(), nil)
 		return resp, nil
 	}
 	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
-	if trip.kind == page && success(resp) {
+	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
 	trip.lease = nil
