@@ -59,6 +59,7 @@ lint: ## golangci-lint in every module
 	$(call in,$(MODULES),$(TOOL) golangci-lint run ./...)
 
 test: setup fmt-check vet staticcheck race ## everything: set-up, formatting, vet, staticcheck, the tests of all modules
+	POLITENESS_TRANSPARENCY=1 go test -count=1 ./internal/transparency
 	$(call in,$(PROGRAMS),go test ./...)
 
 race: ## the tests of the published modules under the race detector

@@ -17,13 +17,17 @@ import (
 func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.body = nil
 	fare := trip.fare
-	if fare != unpaid {
-		trip.fare = spent
+	if fare != fareUnpaid {
+		trip.fare = fareSpent
 	}
 	w := trip.newWire()
 	trip.wire = w
-	resp, failure = trip.t.base.RoundTrip(trip.req.WithContext(w))
+	sent := trip.req.WithContext(w)
+	resp, failure = trip.t.base.RoundTrip(sent)
 	w.close()
+	if resp != nil && resp.Request == sent {
+		resp.Request = trip.req
+	}
 	trip.grant, trip.lost = w.last, w.earlier
 	switch {
 	case w.refused != nil:
@@ -66,7 +70,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		// made of it.
 		outcome.Err = cause
 	}
-	outcome.Latency, outcome.Aside = trip.latency, trip.kind == robotsTxt
+	outcome.Latency, outcome.Aside = trip.latency, trip.kind == kindRobots
 	effect, set := trip.lease.Observe(outcome), now
 	if effect.Blocked {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
@@ -130,13 +134,16 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		trip.ended(0, trip.release(), err)
 		return nil, err
 	}
+	if resp.Request == trip.req && trip.index == nil {
+		resp.Request = trip.original
+	}
 	trip.issue(resp)
 	if empty {
 		trip.ended(0, trip.release(), nil)
 		return resp, nil
 	}
 	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
-	if trip.kind == page && success(resp) {
+	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
 	trip.lease = nil

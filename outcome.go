@@ -16,7 +16,7 @@ func (trip *trip) outcome(resp *http.Response) hostlimit.Outcome {
 	if mitigated := first(resp.Header, "Cf-Mitigated"); strings.EqualFold(mitigated, "challenge") {
 		o.Refused = "cf-mitigated: challenge"
 	}
-	if refused := trip.t.refused; refused != nil && trip.kind == page {
+	if refused := trip.t.refused; refused != nil && trip.kind == kindPage {
 		if err := refused(resp); err != nil {
 			o.Refused = err.Error()
 		}

@@ -27,8 +27,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	cenkalti "github.com/cenkalti/backoff/v4"
-
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -262,9 +260,14 @@ func problems(err error) []error {
 // http.Client calls RoundTrip for each hop, so each is checked and paced against
 // its own host. The slot on the host is held until the response's body is read
 // to its end or closed. req is never changed. Robots.txt, slots and delays go by
-// req.URL; a different req.Host is only sent.
+// req.URL; a different req.Host is only sent. What Base returns as an error is returned
+// as it is; every refusal is an *Error.
+//
+// Refused are also requests about whose path robots.txt can't be asked: those that hide
+// it in a URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT
+// with a target in URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := t.begin(req, page)
+	trip := t.begin(req, kindPage)
 	defer trip.end() // gives back whatever is still held, on every path
 
 	// 1. Who asks whom, and do the user's own rules let it?
@@ -275,7 +278,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := trip.afford(); err != nil {
 		return nil, err
 	}
-	for schedule := (cenkalti.BackOff)(nil); ; {
+	for {
 		for overtaken := true; overtaken; overtaken = trip.overtaken() {
 			// 3. May this URL be fetched at all?
 			if err := trip.ask(); err != nil {
@@ -297,7 +300,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// 6. Learn: what the host answered moves everyone's next turn.
 		trip.learn(resp, failure)
 		// 7. Retry what may be another answer next time. Each try takes its own turn.
-		if again, err := trip.retry(&schedule, resp, failure); err != nil {
+		if again, err := trip.retry(resp, failure); err != nil {
 			return nil, err
 		} else if !again {
 			// 8. Hand over: the slot stays taken until the body ends; guards watch it.

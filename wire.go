@@ -131,7 +131,7 @@ func (w *wire) depart() error {
 	}
 	ctx, leave := context.WithCancel(&w.trip.wait)
 	defer leave()
-	if w.trip.kind == robotsTxt {
+	if w.trip.kind == kindRobots {
 		_, sent := robotscache.Queue(w.Context) // our own wait isn't the origin's slowness
 		defer sent()
 	}
