@@ -19,7 +19,7 @@ import (
 //
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
-	r := &Rules{exact: f.opt.GoogleExact}
+	r := new(Rules)
 	c := collector{file: f, rules: r}
 	if named, group := f.choose(product); named != nil {
 		c.named, r.group = named, strings.Clone(group)
@@ -28,7 +28,7 @@ func (f *File) Agent(product ...string) *Rules {
 	if len(c.extras.licenses) == 0 {
 		c.extras.licenses = f.License()
 	}
-	r.compiled = compile(c.patterns)
+	r.compiled = compile(c.patterns, f.opt.GoogleExact)
 	r.extras = c.extras.keep()
 	return r
 }

@@ -1,120 +1,329 @@
 package robots
 
-import "strings"
+import (
+	"strings"
+	"unsafe"
+)
 
-// match returns the rule that decides for a normalised path, none for none.
-func (c *compiled) match(path string) uint32 {
-	if len(c.nodes) == 0 {
-		return none
+// A decision is the best rule that is known to match.
+type decision struct {
+	rank rank
+	line uint32 // 0: no rule
+	off  uint32 // its text: text[off:][:len]
+	len  uint16
+}
+
+// A record is a rule as it is packed.
+type record struct {
+	flags uint8
+	value uint16 // where in its text the pattern begins
+	len   uint16 // of its text
+	off   uint32 // text[off:][:len]; the line number is before it
+}
+
+// unpack reads the record at at, no table's, into r and returns where it ends.
+func (c *compiled) unpack(at uint32, r *record) uint32 {
+	h := c.text[at]
+	if h < headLong {
+		s := &c.shapes[h>>6]
+		r.flags, r.value = s.flags, s.value
+		r.len = s.value + uint16(h&shortMax)
+		r.off = at + 1 + uint32(c.wide)
+	} else {
+		r.flags, r.value = h&^headLong, c.short(at+1)
+		r.len = r.value + c.short(at+3)
+		r.off = at + longHead + uint32(c.wide)
 	}
-	// Down the trie, as far as the path goes along.
-	best := uint32(none)
-	hung := uint32(none) // the last more on the way
-	at, pos := &c.nodes[0], 0
-	for {
-		// What does this node know?
-		kind := at.n &^ hasInfo
-		info := uint32(none)
-		switch {
-		case kind == leaf:
-			info = at.next
-		case at.n&hasInfo == 0:
-		case kind == manyKid:
-			info = c.fans[at.next].info
-		default:
-			info = c.nodes[at.next-1].next
+	return r.off + uint32(r.len)
+}
+
+// short reads two bytes of the text as a number.
+func (c *compiled) short(at uint32) uint16 {
+	return uint16(c.text[at]) | uint16(c.text[at+1])<<8
+}
+
+// long reads four bytes of the text as a number.
+func (c *compiled) long(at uint32) uint32 {
+	return uint32(c.short(at)) | uint32(c.short(at+2))<<16
+}
+
+// lineOf returns a record's line number.
+func (c *compiled) lineOf(r *record) uint32 {
+	line := uint32(0)
+	for i := uint32(1); i <= uint32(c.wide); i++ {
+		line = line<<8 | uint32(c.text[r.off-i])
+	}
+	return line
+}
+
+// match returns the rule that decides for a normalised path.
+func (c *compiled) match(path string) decision {
+	var best decision
+	x := c.index
+	switch {
+	case c.form == runs:
+		c.matchRuns(path, &best)
+	case x == nil:
+		c.scan(0, uint32(len(c.text)), path, &best)
+	default:
+		n := x.find(c, path)
+		at, end := &x.chunks[n], c.end
+		if n+1 < len(x.chunks) {
+			end = x.chunks[n+1].at
 		}
-		if info&hasMore != 0 {
-			hung = info &^ hasMore
-		} else if info != none {
-			best = info
+		c.scan(at.at, end, path, &best)
+		for i := at.own; i != none; i = x.owns[i].up {
+			c.try(x.owns[i].at, path, &best)
 		}
-		// Which child goes on?
-		if pos == len(path) || kind == leaf {
-			break
+	}
+	return best
+}
+
+// find returns the number of the last chunk whose first prefix isn't beyond path.
+func (x *index) find(c *compiled, path string) int {
+	if !strings.HasPrefix(path, x.common) {
+		if path < x.common {
+			return 0
 		}
-		next := at.next
-		if kind == manyKid {
-			var ok bool
-			if next, ok = c.fans[next].find(path[pos]); !ok {
-				break
-			}
+		return len(x.heads)
+	}
+	h := head(path[len(x.common):])
+	lo, hi := 0, len(x.heads) // the first head beyond h
+	for lo < hi {
+		if mid := int(uint(lo+hi) >> 1); x.heads[mid] <= h {
+			lo = mid + 1
 		} else {
-			end := next + uint32(kind)
-			for next < end && c.nodes[next].first != path[pos] {
-				next++
-			}
-			if next == end {
-				break
-			}
+			hi = mid
 		}
-		at = &c.nodes[next]
-		if at.len == 1 {
-			if at.first != path[pos] {
-				break
-			}
-		} else if !strings.HasPrefix(path[pos:], c.text[at.label:][:at.len]) {
-			break
+	}
+	if lo == 0 || x.heads[lo-1] != h {
+		return lo
+	}
+	// Where more than a head is to be compared, it is the prefixes.
+	low, high := 0, lo // the first of the same head
+	for low < high {
+		if mid := int(uint(low+high) >> 1); x.heads[mid] < h {
+			low = mid + 1
+		} else {
+			high = mid
 		}
-		pos += int(at.len)
 	}
-	if hung == none {
-		return best
+	for low < lo {
+		if mid := int(uint(low+lo) >> 1); c.isBeyond(x.chunks[mid+1].at, path) {
+			lo = mid
+		} else {
+			low = mid + 1
+		}
 	}
-	return c.matchWilds(hung, path, best)
+	return lo
 }
 
-// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only
-// such as would win are worth a look.
-func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
-	query := strings.IndexByte(path, '?') >= 0
-	for hung != none {
-		m := &c.more[hung]
-		hung = m.up
-		if m.n == hasTable {
-			best = c.lookUp(&c.tables[m.wilds], path[m.depth:], best)
-			continue
-		}
-		wilds := c.wilds[m.wilds:][:m.n]
-		for i := range wilds {
-			w, r := &wilds[i], m.wilds+uint32(i)
-			if !c.better(r, best) {
-				break
-			}
-			if (query || w.flags&needsQuery == 0) && w.matches(nil, c.text, path[m.depth:]) {
-				best = r
-				break
-			}
-		}
+// isBeyond reports whether the prefix of the record at at sorts after path.
+func (c *compiled) isBeyond(at uint32, path string) bool {
+	if c.text[at] == headTable {
+		return c.tablePrefix(at) > path
 	}
-	return best
+	var r record
+	c.unpack(at, &r)
+	pattern, _, _ := c.pattern(&r, r.flags&index_ != 0)
+	if r.flags&escaped != 0 {
+		return c.isBeyondEscaped(pattern, path)
+	}
+	return prefixOf(pattern) > path
 }
 
-// lookUp is matchWilds for many wilds.
-func (c *compiled) lookUp(t *table, rest string, best uint32) uint32 {
-	if !c.better(t.top, best) {
-		return best
-	}
-	best, over := c.lookUpBy(nil, t, rest, best)
-	if over {
-		best = c.lookUpMany(t, rest, best)
-	}
-	return best
-}
-
-// lookUpMany is lookUp where many wilds have to be tested.
+// isBeyondEscaped is isBeyond for a pattern that is to be normalised.
 //
 //go:noinline
-func (c *compiled) lookUpMany(t *table, rest string, best uint32) uint32 {
-	var f finder
-	f.make(rest)
-	best, _ = c.lookUpBy(&f, t, rest, best)
-	return best
+func (c *compiled) isBeyondEscaped(pattern, path string) bool {
+	var buf [3 * maxLine]byte
+	norm, _ := appendPattern(buf[:0], pattern, c.exact)
+	return prefixOf(unsafe.String(unsafe.SliceData(norm), len(norm))) > path
 }
 
-// manyTests is how many wilds are tested, on a path of more than longPath bytes, before it is
+// prefixOf returns the prefix of a normalised pattern as it is sorted.
+func prefixOf(pattern string) string {
+	prefix, tail, star := strings.Cut(pattern, "*")
+	if star && prefix == "/" && strings.Trim(tail, "*") != "" {
+		return "" // see pattern.slash
+	}
+	return prefix
+}
+
+// tablePrefix returns the prefix of the table whose record is at at.
+func (c *compiled) tablePrefix(at uint32) string {
+	return c.text[at+7:][:c.short(at+5)]
+}
+
+// pattern returns a record's pattern, as written, without a $ at its end; whether it has one;
+// and the rank that it has where nothing of it is escaped. directory asks for the directory
+// alone.
+func (c *compiled) pattern(r *record, directory bool) (pattern string, end bool, _ rank) {
+	pattern = c.text[r.off+uint32(r.value) : r.off+uint32(r.len)]
+	length := len(pattern)
+	if directory {
+		pattern = pattern[:strings.LastIndexByte(pattern, '/')+1]
+		end, length = true, len(pattern)+1
+	} else if length > 0 && pattern[length-1] == '$' {
+		pattern, end = pattern[:length-1], true
+	}
+	return pattern, end, rankOf(length, r.flags&allows != 0)
+}
+
+// scan tries the records from at up to end.
+func (c *compiled) scan(at, end uint32, path string, best *decision) {
+	var r record
+	for at < end {
+		if c.text[at] == headTable {
+			prefix := c.tablePrefix(at)
+			if strings.HasPrefix(path, prefix) {
+				c.lookUp(&c.index.tables[c.long(at+1)], path, best)
+			}
+			at += uint32(7 + len(prefix))
+			continue
+		}
+		at = c.unpack(at, &r)
+		if c.tryRecord(&r, nil, path, best) {
+			return
+		}
+	}
+}
+
+// try tries the one record at at.
+func (c *compiled) try(at uint32, path string, best *decision) {
+	if c.text[at] == headTable {
+		if strings.HasPrefix(path, c.tablePrefix(at)) {
+			c.lookUp(&c.index.tables[c.long(at+1)], path, best)
+		}
+		return
+	}
+	var r record
+	c.unpack(at, &r)
+	c.tryRecord(&r, nil, path, best)
+}
+
+// tryRecord makes r the best rule if it matches and is better. It reports whether its prefix,
+// and so that of all records after it, is beyond the path. f finds in path, nil for without.
+func (c *compiled) tryRecord(r *record, f *finder, path string, best *decision) (beyond bool) {
+	pattern, end, rank := c.pattern(r, r.flags&index_ != 0)
+	if r.flags&escaped != 0 {
+		c.tryEscaped(r, pattern, end, f, path, best)
+		return false
+	}
+	matched, beyond := matches(pattern, end, f, path)
+	if matched {
+		c.propose(r, rank, best)
+	}
+	return beyond
+}
+
+// tryEscaped is tryRecord for a pattern that is to be normalised.
+//
+//go:noinline
+func (c *compiled) tryEscaped(r *record, pattern string, end bool, f *finder, path string, best *decision) {
+	if len(pattern) <= 256 {
+		var buf [3 * 256]byte
+		c.tryNormal(r, buf[:0], pattern, end, f, path, best)
+		return
+	}
+	c.tryEscapedLong(r, pattern, end, f, path, best)
+}
+
+// tryEscapedLong is tryEscaped with more room.
+//
+//go:noinline
+func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder, path string, best *decision) {
+	var buf [3 * maxLine]byte
+	c.tryNormal(r, buf[:0], pattern, end, f, path, best)
+}
+
+func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, path string, best *decision) {
+	norm, length := appendPattern(buf, pattern, c.exact)
+	if end {
+		length++
+	}
+	if matched, _ := matches(unsafe.String(unsafe.SliceData(norm), len(norm)), end, f, path); matched {
+		c.propose(r, rankOf(length, r.flags&allows != 0), best)
+	}
+}
+
+// propose makes r, which matches, the best rule if it is better.
+func (c *compiled) propose(r *record, rank rank, best *decision) {
+	if best.line > 0 && rank < best.rank {
+		return
+	}
+	if line := c.lineOf(r); best.line == 0 || rank > best.rank || line < best.line {
+		*best = decision{rank: rank, line: line, off: r.off, len: r.len}
+	}
+}
+
+// matchRuns tries all runs.
+func (c *compiled) matchRuns(path string, best *decision) {
+	if len(path) > longPath && len(path) <= maxFinder {
+		c.matchRunsLong(path, best)
+		return
+	}
+	c.matchRunsBy(nil, path, best)
+}
+
+// matchRunsLong is matchRuns for paths that are worth a finder.
+//
+//go:noinline
+func (c *compiled) matchRunsLong(path string, best *decision) {
+	var f finder
+	f.make(path)
+	c.matchRunsBy(&f, path, best)
+}
+
+func (c *compiled) matchRunsBy(f *finder, path string, best *decision) {
+	end := uint32(len(c.text))
+	for at := uint32(0); at < end; {
+		r := record{flags: c.text[at] &^ index_, value: c.short(at + 1)}
+		alone := c.text[at] & index_
+		r.len = r.value + c.short(at+3)
+		n := c.long(at + 5)
+		at += runHead
+		step := uint32(c.wide) + uint32(r.len)
+		next := at + n*step
+		// The runs are in the order of their ranks, unless something is escaped.
+		if best.line > 0 && r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < best.rank {
+			at = next
+			continue
+		}
+		for ; at < next; at += step {
+			r.off = at + uint32(c.wide)
+			r.flags &^= index_
+			c.tryRecord(&r, f, path, best)
+			if alone != 0 {
+				r.flags |= index_
+				c.tryRecord(&r, f, path, best)
+			}
+		}
+	}
+}
+
+// lookUp tries what a table has for path, which begins with its prefix.
+func (c *compiled) lookUp(t *table, path string, best *decision) {
+	if best.line > 0 && t.top < best.rank {
+		return
+	}
+	if c.lookUpBy(nil, t, path, best) {
+		c.lookUpMany(t, path, best)
+	}
+}
+
+// lookUpMany is lookUp where many records have to be tried.
+//
+//go:noinline
+func (c *compiled) lookUpMany(t *table, path string, best *decision) {
+	var f finder
+	f.make(path)
+	c.lookUpBy(&f, t, path, best)
+}
+
+// manyTests is how many records are tried, on a path of more than longPath bytes, before it is
 // worth while to make a finder of it; fewTests, how many before it is to leave out what was
-// tested.
+// tried.
 const (
 	manyTests = 64
 	fewTests  = 16
@@ -123,25 +332,24 @@ const (
 
 // lookUpBy looks up by what f finds, nil for without. Without it gives up, and says so, once
 // that would be worth its making.
-func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint32, bool) {
-	late := f == nil && len(rest) > longPath && len(rest) <= maxFinder
+func (c *compiled) lookUpBy(f *finder, t *table, path string, best *decision) (over bool) {
+	late := f == nil && len(path) > longPath && len(path) <= maxFinder
 	tests := 0
-	for i := t.from; i < t.keyed; i++ {
-		if !c.better(i, best) {
-			break
-		}
+	var r record
+	for at := t.from; at < t.keyed; {
+		at = c.unpack(at+1, &r)
 		if tests++; late && tests > manyTests {
-			return best, true
+			return true
 		}
-		if c.wilds[i].matches(f, c.text, rest) {
-			best = i
-			break
+		if c.isWorth(&r, best) {
+			c.tryRecord(&r, f, path, best)
 		}
 	}
+	rest := path[t.depth:]
 	if len(rest) < 3 {
-		return best, false
+		return false
 	}
-	slots := c.slots[t.slots:][:1<<(32-t.shift)+1]
+	slots := c.index.slots[t.slots:][:1<<(32-t.shift)+1]
 	shift, bit := t.shift&31, (t.shift-maskBits)&31
 	key := uint32(rest[0])<<8 | uint32(rest[1])<<16
 	for i := 2; i < len(rest); i++ {
@@ -151,10 +359,11 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 		if slots[n].mask>>(hash>>bit&31)&1 == 0 {
 			continue
 		}
-		checked := false
-		for j := slots[n].start; j < slots[n+1].start; j++ {
-			x := &c.wilds[j]
-			if x.key != key || !c.better(j, best) {
+		tag, checked := tagOf(hash), false
+		for at, end := slots[n].start, slots[n+1].start; at < end; {
+			same := c.text[at] == tag
+			at = c.unpack(at+1, &r)
+			if !same || !c.isWorth(&r, best) {
 				continue
 			}
 			// The same three bytes further on bring nothing new; with few tests that isn't
@@ -166,51 +375,68 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 				checked = true
 			}
 			if late && tests > manyTests {
-				return best, true
+				return true
 			}
-			if x.matches(f, c.text, rest) {
-				best = j
-			}
+			c.tryRecord(&r, f, path, best)
 		}
 	}
-	return best, false
+	return false
 }
 
-// matches reports whether the tail matches rest: its stretches between stars are found one
-// after the other, each as early as can be, which leaves the most to the others. f finds in
-// rest, nil for without.
-func (w *wild) matches(f *finder, text, rest string) bool {
-	if w.flags&(anything|atOnce) != 0 {
-		return w.flags&anything != 0 || rest == ""
+// isWorth reports whether r could be better than best.
+func (c *compiled) isWorth(r *record, best *decision) bool {
+	return best.line == 0 || r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= best.rank
+}
+
+// matches reports whether a pattern, without the $ that end stands for, matches a path, both of
+// them normalised. If it doesn't, beyond says whether the pattern's prefix sorts after the path.
+func matches(pattern string, end bool, f *finder, path string) (matched, beyond bool) {
+	n := min(len(pattern), len(path))
+	i := 0
+	for i < n && pattern[i] == path[i] && pattern[i] != '*' {
+		i++
 	}
-	tail := text[w.tail:][:w.len]
-	pos, end := 0, len(rest)
-	if w.flags&afterSlash != 0 {
-		pos = 1
+	if i == len(pattern) {
+		return !end || i == len(path), false
 	}
-	if w.flags&endsPath != 0 {
-		if rest == "" || rest[end-1] != tail[len(tail)-1] {
-			return false // as most end otherwise
-		}
+	if pattern[i] != '*' {
+		return false, i == len(path) || pattern[i] > path[i]
+	}
+	tail := strings.TrimLeft(pattern[i:], "*")
+	if tail == "" {
+		return true, false // whether or not there is a $
+	}
+	if tail[len(tail)-1] == '*' {
+		tail, end = strings.TrimRight(tail, "*"), false
+	}
+	return matchTail(f, tail, end, path, i), false
+}
+
+// matchTail reports whether tail, what a pattern has after its first star, neither with a star at
+// an end, matches path from pos on: its stretches between stars are found one after the other,
+// each as early as can be, which leaves the most to the others.
+func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
+	end := len(path)
+	if atEnd {
 		star := strings.LastIndexByte(tail, '*')
 		last := tail[star+1:]
-		if end -= len(last); end < pos || rest[end:] != last {
+		if end -= len(last); end < pos || path[end:] != last {
 			return false
 		}
 		if star < 0 {
 			return true
 		}
-		tail = tail[:star]
+		tail = strings.TrimRight(tail[:star], "*")
 	}
 	for {
 		stretch := tail
 		star := strings.IndexByte(tail, '*')
 		if star >= 0 {
-			stretch, tail = tail[:star], tail[star+1:]
+			stretch, tail = tail[:star], strings.TrimLeft(tail[star+1:], "*")
 		}
 		if f != nil && len(stretch) > 1 {
-			pos = f.index(rest, pos, stretch)
-		} else if i := strings.Index(rest[pos:], stretch); i >= 0 {
+			pos = f.index(path, pos, stretch)
+		} else if i := strings.Index(path[pos:], stretch); i >= 0 {
 			pos += i
 		} else {
 			pos = -1
@@ -227,10 +453,15 @@ func (w *wild) matches(f *finder, text, rest string) bool {
 // matches reports whether p matches a normalised path. Test doesn't use it: it is for the few
 // patterns that aren't worth compiling.
 func (p *pattern) matches(path string) bool {
-	rest, ok := strings.CutPrefix(path, p.prefix)
-	if !ok {
+	if !strings.HasPrefix(path, p.prefix) {
 		return false
 	}
-	w := wild{len: uint16(len(p.tail)), flags: p.flags()}
-	return w.matches(nil, p.tail, rest)
+	pos := len(p.prefix)
+	if p.slash {
+		pos = 1
+	}
+	if p.tail == "" {
+		return !p.end || pos == len(path)
+	}
+	return matchTail(nil, p.tail, p.end, path, pos)
 }

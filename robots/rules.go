@@ -12,7 +12,6 @@ import (
 type Rules struct {
 	compiled
 	group    string
-	exact    bool
 	hasDelay bool
 	delay    time.Duration
 	extras   *extras // nil: all zero
@@ -69,15 +68,14 @@ func (r *Rules) decide(path string) Verdict {
 		return Verdict{Allowed: true, Group: r.group}
 	}
 	best := r.match(path)
-	if best == none {
+	if best.line == 0 {
 		return Verdict{Allowed: true, Group: r.group}
 	}
-	decided := &r.rules[best]
 	return Verdict{
-		Allowed: decided.rank().allows(),
-		Matched: decided.rank() > 1,
-		Rule:    r.text[decided.off:][:decided.len()],
-		Line:    int(decided.line),
+		Allowed: best.rank.allows(),
+		Matched: best.rank > 1,
+		Rule:    r.text[best.off:][:best.len],
+		Line:    int(best.line),
 		Group:   r.group,
 	}
 }
