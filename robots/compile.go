@@ -46,9 +46,10 @@ type shape struct {
 
 // Flags of a record.
 const (
-	allows  = 1 << iota // Allow
-	escaped             // normalisation changes the value
-	index_              // the pattern is the value's directory alone: see indexAlternative. In a run: that too
+	allows       = 1 << iota // Allow
+	escaped                  // normalisation changes the value
+	needsQuery               // the pattern has a question mark
+	directoryToo             // the pattern is the value's directory alone: see indexAlternative. In a run: that too
 )
 
 // Heads of records. One below headLong has a shape in its upper two bits and the length of the
@@ -57,6 +58,7 @@ const (
 	headLong  = 0xc0 // and flags: two bytes for the length of what comes before the value, two for the value's
 	headTable = 0xff // no rule but a table: its number in four bytes, the length of the prefix in two, the prefix
 	longHead  = 5
+	tableHead = 7
 	shortMax  = 63 // the longest value of a record with a short head
 	runHead   = 9  // flags, two bytes each as in headLong, how many records in four
 )
@@ -140,7 +142,7 @@ type density struct {
 }
 
 // densities are tried one after the other, until what is compiled is small enough.
-var densities = []density{{12, 1}, {24, 3}, {96, 5}}
+var densities = []density{{6, 0}, {12, 1}, {24, 3}, {96, 5}}
 
 // slack is what small files may cost beyond the bound: they are many, and quick to search.
 const slack = 2 << 10
@@ -173,7 +175,7 @@ func compile(ps []pattern, exact bool) compiled {
 	for i := range ps {
 		p := &ps[i]
 		b.sorted[i] = sortKey{head: head(p.prefix), i: uint32(i)}
-		if last = max(last, p.line); p.flags&index_ == 0 {
+		if last = max(last, p.line); p.flags&directoryToo == 0 {
 			lines += len(p.text) + 1
 		}
 	}
@@ -193,7 +195,7 @@ func compile(ps []pattern, exact bool) compiled {
 	list := slices.Clone(b.sorted) // a table sorts its own
 	for _, b.density = range densities {
 		if b.leastSize() > b.bound+slack {
-			break
+			continue
 		}
 		copy(b.sorted, list)
 		if b.inOrder() {
@@ -206,9 +208,9 @@ func compile(ps []pattern, exact bool) compiled {
 
 func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
 
-// leastSize returns what the records take in order, without what finds them.
+// leastSize returns about what the patterns take in order, at least.
 func (b *builder) leastSize() int {
-	size := 0
+	size := 16 * len(b.sorted) / b.chunk
 	for i := range b.sorted {
 		size += len(b.at(i).text) + 1 + int(b.wide)
 	}
@@ -286,16 +288,16 @@ func (b *builder) inRuns() {
 	b.form, b.arena, b.index = runs, b.arena[:0], index{}
 	also := make(map[int]bool) // lines whose directory alone is a pattern too
 	for i := range b.sorted {
-		if p := b.at(i); p.flags&index_ != 0 {
+		if p := b.at(i); p.flags&directoryToo != 0 {
 			also[p.line] = true
 		}
 	}
 	// That pattern is found by its rule. Where the rule is gone, because another one matches the
 	// same paths, so does the other one's directory.
-	b.sorted = slices.DeleteFunc(b.sorted, func(k sortKey) bool { return b.ps[k.i].flags&index_ != 0 })
+	b.sorted = slices.DeleteFunc(b.sorted, func(k sortKey) bool { return b.ps[k.i].flags&directoryToo != 0 })
 	for i := range b.sorted {
 		if p := b.at(i); also[p.line] {
-			p.flags |= index_
+			p.flags |= directoryToo
 		}
 	}
 	slices.SortFunc(b.sorted, func(x, y sortKey) int {

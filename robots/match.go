@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"math/bits"
 	"strings"
 	"unsafe"
 )
@@ -11,6 +12,14 @@ type decision struct {
 	line uint32 // 0: no rule
 	off  uint32 // its text: text[off:][:len]
 	len  uint16
+}
+
+// A question is for the best rule for one path.
+type question struct {
+	path  string
+	start uint64 // its first eight bytes, the first one lowest
+	query bool   // whether it has a question mark
+	best  decision
 }
 
 // A record is a rule as it is packed.
@@ -37,6 +46,14 @@ func (c *compiled) unpack(at uint32, r *record) uint32 {
 	return r.off + uint32(r.len)
 }
 
+// skip returns where the record at at, no table's, ends.
+func (c *compiled) skip(at uint32) uint32 {
+	if h := c.text[at]; h < headLong {
+		return at + 1 + uint32(c.wide) + uint32(c.shapes[h>>6].value) + uint32(h&shortMax)
+	}
+	return at + longHead + uint32(c.wide) + uint32(c.short(at+1)) + uint32(c.short(at+3))
+}
+
 // short reads two bytes of the text as a number.
 func (c *compiled) short(at uint32) uint16 {
 	return uint16(c.text[at]) | uint16(c.text[at+1])<<8
@@ -58,25 +75,25 @@ func (c *compiled) lineOf(r *record) uint32 {
 
 // match returns the rule that decides for a normalised path.
 func (c *compiled) match(path string) decision {
-	var best decision
+	s := question{path: path, start: first8(path), query: strings.IndexByte(path, '?') >= 0}
 	x := c.index
 	switch {
 	case c.form == runs:
-		c.matchRuns(path, &best)
+		c.matchRuns(&s)
 	case x == nil:
-		c.scan(0, uint32(len(c.text)), path, &best)
+		c.scan(0, uint32(len(c.text)), &s)
 	default:
 		n := x.find(c, path)
 		at, end := &x.chunks[n], c.end
 		if n+1 < len(x.chunks) {
 			end = x.chunks[n+1].at
 		}
-		c.scan(at.at, end, path, &best)
+		c.scan(at.at, end, &s)
 		for i := at.own; i != none; i = x.owns[i].up {
-			c.try(x.owns[i].at, path, &best)
+			c.try(x.owns[i].at, &s)
 		}
 	}
-	return best
+	return s.best
 }
 
 // find returns the number of the last chunk whose first prefix isn't beyond path.
@@ -88,13 +105,13 @@ func (x *index) find(c *compiled, path string) int {
 		return len(x.heads)
 	}
 	h := head(path[len(x.common):])
-	lo, hi := 0, len(x.heads) // the first head beyond h
-	for lo < hi {
-		if mid := int(uint(lo+hi) >> 1); x.heads[mid] <= h {
-			lo = mid + 1
-		} else {
-			hi = mid
+	lo := 0 // how many heads aren't beyond h
+	for n := len(x.heads); n > 0; {
+		half := (n + 1) / 2
+		if x.heads[lo+half-1] <= h {
+			lo += half
 		}
+		n /= 2
 	}
 	if lo == 0 || x.heads[lo-1] != h {
 		return lo
@@ -125,7 +142,7 @@ func (c *compiled) isBeyond(at uint32, path string) bool {
 	}
 	var r record
 	c.unpack(at, &r)
-	pattern, _, _ := c.pattern(&r, r.flags&index_ != 0)
+	pattern, _, _ := c.pattern(&r, r.flags&directoryToo != 0)
 	if r.flags&escaped != 0 {
 		return c.isBeyondEscaped(pattern, path)
 	}
@@ -152,7 +169,7 @@ func prefixOf(pattern string) string {
 
 // tablePrefix returns the prefix of the table whose record is at at.
 func (c *compiled) tablePrefix(at uint32) string {
-	return c.text[at+7:][:c.short(at+5)]
+	return c.text[at+tableHead:][:c.short(at+5)]
 }
 
 // pattern returns a record's pattern, as written, without a $ at its end; whether it has one;
@@ -171,48 +188,103 @@ func (c *compiled) pattern(r *record, directory bool) (pattern string, end bool,
 }
 
 // scan tries the records from at up to end.
-func (c *compiled) scan(at, end uint32, path string, best *decision) {
+func (c *compiled) scan(at, end uint32, s *question) {
 	var r record
 	for at < end {
-		if c.text[at] == headTable {
-			prefix := c.tablePrefix(at)
-			if strings.HasPrefix(path, prefix) {
-				c.lookUp(&c.index.tables[c.long(at+1)], path, best)
-			}
-			at += uint32(7 + len(prefix))
-			continue
-		}
-		at = c.unpack(at, &r)
-		if c.tryRecord(&r, nil, path, best) {
+		next, beyond, differs := c.differs(at, s)
+		switch {
+		case beyond:
 			return
+		case differs:
+			at = next
+		case c.text[at] == headTable:
+			prefix := c.tablePrefix(at)
+			if strings.HasPrefix(s.path, prefix) {
+				c.lookUp(&c.index.tables[c.long(at+1)], s)
+			}
+			at += uint32(tableHead + len(prefix))
+		default:
+			at = c.unpack(at, &r)
+			if c.tryRecord(&r, nil, s) {
+				return
+			}
 		}
 	}
 }
 
+// first8 returns the first eight bytes of s as a number, the first one lowest.
+func first8(s string) uint64 {
+	if len(s) >= 8 {
+		return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	}
+	var x uint64
+	for i := range len(s) {
+		x |= uint64(s[i]) << (8 * i)
+	}
+	return x
+}
+
+// differs reports whether the record at at, which ends at next, can't match a path as its
+// first eight bytes tell of most; and if so whether its prefix is beyond the path.
+func (c *compiled) differs(at uint32, s *question) (next uint32, beyond, differs bool) {
+	h := c.text[at]
+	if h >= headLong || c.exact {
+		return 0, false, false
+	}
+	shape := &c.shapes[h>>6]
+	if shape.flags&(escaped|directoryToo) != 0 {
+		return 0, false, false
+	}
+	n := uint32(h & shortMax)
+	value := at + 1 + uint32(c.wide) + uint32(shape.value)
+	if shape.flags&needsQuery != 0 && !s.query {
+		return value + n, false, true
+	}
+	text := c.text[value:]
+	if len(text) < 8 {
+		return 0, false, false
+	}
+	i := uint32(bits.TrailingZeros64(first8(text)^s.start) / 8)
+	if i >= min(n, 8) {
+		return 0, false, false
+	}
+	// The path has no star, so that the pattern has none before i.
+	if b := text[i]; b != '*' && (b != '$' || i < n-1) {
+		return value + n, b > byte(s.start>>(8*i)), true
+	}
+	return 0, false, false
+}
+
 // try tries the one record at at.
-func (c *compiled) try(at uint32, path string, best *decision) {
+func (c *compiled) try(at uint32, s *question) {
 	if c.text[at] == headTable {
-		if strings.HasPrefix(path, c.tablePrefix(at)) {
-			c.lookUp(&c.index.tables[c.long(at+1)], path, best)
+		if strings.HasPrefix(s.path, c.tablePrefix(at)) {
+			c.lookUp(&c.index.tables[c.long(at+1)], s)
 		}
+		return
+	}
+	if _, _, differs := c.differs(at, s); differs {
 		return
 	}
 	var r record
 	c.unpack(at, &r)
-	c.tryRecord(&r, nil, path, best)
+	if c.isWorth(&r, s) {
+		c.tryRecord(&r, nil, s)
+	}
 }
 
 // tryRecord makes r the best rule if it matches and is better. It reports whether its prefix,
-// and so that of all records after it, is beyond the path. f finds in path, nil for without.
-func (c *compiled) tryRecord(r *record, f *finder, path string, best *decision) (beyond bool) {
-	pattern, end, rank := c.pattern(r, r.flags&index_ != 0)
+// and so that of all records after it, is beyond the path. f finds in s.path, nil for without.
+func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
+	pattern, end, rank := c.pattern(r, r.flags&directoryToo != 0)
 	if r.flags&escaped != 0 {
-		c.tryEscaped(r, pattern, end, f, path, best)
+		c.tryEscaped(r, pattern, end, f, s)
 		return false
 	}
-	matched, beyond := matches(pattern, end, f, path)
+	matched, beyond := matches(pattern, end, f, s.path)
 	if matched {
-		c.propose(r, rank, best)
+		c.propose(r, rank, s)
 	}
 	return beyond
 }
@@ -220,105 +292,105 @@ func (c *compiled) tryRecord(r *record, f *finder, path string, best *decision) 
 // tryEscaped is tryRecord for a pattern that is to be normalised.
 //
 //go:noinline
-func (c *compiled) tryEscaped(r *record, pattern string, end bool, f *finder, path string, best *decision) {
+func (c *compiled) tryEscaped(r *record, pattern string, end bool, f *finder, s *question) {
 	if len(pattern) <= 256 {
 		var buf [3 * 256]byte
-		c.tryNormal(r, buf[:0], pattern, end, f, path, best)
+		c.tryNormal(r, buf[:0], pattern, end, f, s)
 		return
 	}
-	c.tryEscapedLong(r, pattern, end, f, path, best)
+	c.tryEscapedLong(r, pattern, end, f, s)
 }
 
 // tryEscapedLong is tryEscaped with more room.
 //
 //go:noinline
-func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder, path string, best *decision) {
+func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder, s *question) {
 	var buf [3 * maxLine]byte
-	c.tryNormal(r, buf[:0], pattern, end, f, path, best)
+	c.tryNormal(r, buf[:0], pattern, end, f, s)
 }
 
-func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, path string, best *decision) {
+func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, s *question) {
 	norm, length := appendPattern(buf, pattern, c.exact)
 	if end {
 		length++
 	}
-	if matched, _ := matches(unsafe.String(unsafe.SliceData(norm), len(norm)), end, f, path); matched {
-		c.propose(r, rankOf(length, r.flags&allows != 0), best)
+	if matched, _ := matches(unsafe.String(unsafe.SliceData(norm), len(norm)), end, f, s.path); matched {
+		c.propose(r, rankOf(length, r.flags&allows != 0), s)
 	}
 }
 
 // propose makes r, which matches, the best rule if it is better.
-func (c *compiled) propose(r *record, rank rank, best *decision) {
-	if best.line > 0 && rank < best.rank {
+func (c *compiled) propose(r *record, rank rank, s *question) {
+	if s.best.line > 0 && rank < s.best.rank {
 		return
 	}
-	if line := c.lineOf(r); best.line == 0 || rank > best.rank || line < best.line {
-		*best = decision{rank: rank, line: line, off: r.off, len: r.len}
+	if line := c.lineOf(r); s.best.line == 0 || rank > s.best.rank || line < s.best.line {
+		s.best = decision{rank: rank, line: line, off: r.off, len: r.len}
 	}
 }
 
 // matchRuns tries all runs.
-func (c *compiled) matchRuns(path string, best *decision) {
-	if len(path) > longPath && len(path) <= maxFinder {
-		c.matchRunsLong(path, best)
+func (c *compiled) matchRuns(s *question) {
+	if len(s.path) > longPath && len(s.path) <= maxFinder {
+		c.matchRunsLong(s)
 		return
 	}
-	c.matchRunsBy(nil, path, best)
+	c.matchRunsBy(nil, s)
 }
 
 // matchRunsLong is matchRuns for paths that are worth a finder.
 //
 //go:noinline
-func (c *compiled) matchRunsLong(path string, best *decision) {
+func (c *compiled) matchRunsLong(s *question) {
 	var f finder
-	f.make(path)
-	c.matchRunsBy(&f, path, best)
+	f.make(s.path)
+	c.matchRunsBy(&f, s)
 }
 
-func (c *compiled) matchRunsBy(f *finder, path string, best *decision) {
+func (c *compiled) matchRunsBy(f *finder, s *question) {
 	end := uint32(len(c.text))
 	for at := uint32(0); at < end; {
-		r := record{flags: c.text[at] &^ index_, value: c.short(at + 1)}
-		alone := c.text[at] & index_
+		r := record{flags: c.text[at] &^ directoryToo, value: c.short(at + 1)}
+		alone := c.text[at] & directoryToo
 		r.len = r.value + c.short(at+3)
 		n := c.long(at + 5)
 		at += runHead
 		step := uint32(c.wide) + uint32(r.len)
 		next := at + n*step
 		// The runs are in the order of their ranks, unless something is escaped.
-		if best.line > 0 && r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < best.rank {
+		if s.best.line > 0 && r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < s.best.rank {
 			at = next
 			continue
 		}
 		for ; at < next; at += step {
 			r.off = at + uint32(c.wide)
-			r.flags &^= index_
-			c.tryRecord(&r, f, path, best)
+			r.flags &^= directoryToo
+			c.tryRecord(&r, f, s)
 			if alone != 0 {
-				r.flags |= index_
-				c.tryRecord(&r, f, path, best)
+				r.flags |= directoryToo
+				c.tryRecord(&r, f, s)
 			}
 		}
 	}
 }
 
-// lookUp tries what a table has for path, which begins with its prefix.
-func (c *compiled) lookUp(t *table, path string, best *decision) {
-	if best.line > 0 && t.top < best.rank {
+// lookUp tries what a table has for s.path, which begins with its prefix.
+func (c *compiled) lookUp(t *table, s *question) {
+	if s.best.line > 0 && t.top < s.best.rank {
 		return
 	}
-	if c.lookUpBy(nil, t, path, best) {
-		c.lookUpMany(t, path, best)
+	if c.lookUpBy(nil, t, s) {
+		c.lookUpMany(t, s)
 	}
 }
 
 // lookUpMany is lookUp where many records have to be tried.
 //
 //go:noinline
-func (c *compiled) lookUpMany(t *table, path string, best *decision) {
+func (c *compiled) lookUpMany(t *table, s *question) {
 	var f finder
-	f.make(path)
-	c.lookUpBy(&f, t, path, best)
+	f.make(s.path)
+	c.lookUpBy(&f, t, s)
 }
 
 // manyTests is how many records are tried, on a path of more than longPath bytes, before it is
@@ -332,8 +404,8 @@ const (
 
 // lookUpBy looks up by what f finds, nil for without. Without it gives up, and says so, once
 // that would be worth its making.
-func (c *compiled) lookUpBy(f *finder, t *table, path string, best *decision) (over bool) {
-	late := f == nil && len(path) > longPath && len(path) <= maxFinder
+func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
+	late := f == nil && len(s.path) > longPath && len(s.path) <= maxFinder
 	tests := 0
 	var r record
 	for at := t.from; at < t.keyed; {
@@ -341,11 +413,11 @@ func (c *compiled) lookUpBy(f *finder, t *table, path string, best *decision) (o
 		if tests++; late && tests > manyTests {
 			return true
 		}
-		if c.isWorth(&r, best) {
-			c.tryRecord(&r, f, path, best)
+		if c.isWorth(&r, s) {
+			c.tryRecord(&r, f, s)
 		}
 	}
-	rest := path[t.depth:]
+	rest := s.path[t.depth:]
 	if len(rest) < 3 {
 		return false
 	}
@@ -361,9 +433,11 @@ func (c *compiled) lookUpBy(f *finder, t *table, path string, best *decision) (o
 		}
 		tag, checked := tagOf(hash), false
 		for at, end := slots[n].start, slots[n+1].start; at < end; {
-			same := c.text[at] == tag
-			at = c.unpack(at+1, &r)
-			if !same || !c.isWorth(&r, best) {
+			if c.text[at] != tag {
+				at = c.skip(at + 1)
+				continue
+			}
+			if at = c.unpack(at+1, &r); !c.isWorth(&r, s) {
 				continue
 			}
 			// The same three bytes further on bring nothing new; with few tests that isn't
@@ -377,15 +451,18 @@ func (c *compiled) lookUpBy(f *finder, t *table, path string, best *decision) (o
 			if late && tests > manyTests {
 				return true
 			}
-			c.tryRecord(&r, f, path, best)
+			c.tryRecord(&r, f, s)
 		}
 	}
 	return false
 }
 
-// isWorth reports whether r could be better than best.
-func (c *compiled) isWorth(r *record, best *decision) bool {
-	return best.line == 0 || r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= best.rank
+// isWorth reports whether r could be better than s.best.
+func (c *compiled) isWorth(r *record, s *question) bool {
+	if r.flags&needsQuery != 0 && !s.query {
+		return false
+	}
+	return s.best.line == 0 || r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= s.best.rank
 }
 
 // matches reports whether a pattern, without the $ that end stands for, matches a path, both of
@@ -402,7 +479,7 @@ func matches(pattern string, end bool, f *finder, path string) (matched, beyond 
 	if pattern[i] != '*' {
 		return false, i == len(path) || pattern[i] > path[i]
 	}
-	tail := strings.TrimLeft(pattern[i:], "*")
+	tail := skipStars(pattern[i+1:])
 	if tail == "" {
 		return true, false // whether or not there is a $
 	}
@@ -432,7 +509,7 @@ func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
 		stretch := tail
 		star := strings.IndexByte(tail, '*')
 		if star >= 0 {
-			stretch, tail = tail[:star], strings.TrimLeft(tail[star+1:], "*")
+			stretch, tail = tail[:star], skipStars(tail[star+1:])
 		}
 		if f != nil && len(stretch) > 1 {
 			pos = f.index(path, pos, stretch)
@@ -448,6 +525,14 @@ func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
 			return true
 		}
 	}
+}
+
+// skipStars returns what follows the stars that s begins with.
+func skipStars(s string) string {
+	for s != "" && s[0] == '*' {
+		s = s[1:]
+	}
+	return s
 }
 
 // matches reports whether p matches a normalised path. Test doesn't use it: it is for the few

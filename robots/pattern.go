@@ -42,6 +42,9 @@ func parsePattern(l *line, exact bool) pattern {
 	if l.kind == kindAllow {
 		p.flags |= allows
 	}
+	if strings.IndexByte(norm, '?') >= 0 {
+		p.flags |= needsQuery
+	}
 	p.end = end
 	p.rank = rankOf(length, l.kind == kindAllow)
 	var star bool
@@ -77,7 +80,7 @@ func indexAlternative(l *line, exact bool) (pattern, bool) {
 	dir := *l
 	dir.value = l.value[:slash+1] + "$"
 	p := parsePattern(&dir, exact)
-	p.value, p.flags = l.value, p.flags|index_
+	p.value, p.flags = l.value, p.flags|directoryToo
 	return p, true
 }
 
