@@ -80,6 +80,16 @@ func (r *Rules) decide(path string) Verdict {
 	}
 }
 
+// Size returns about how many bytes of memory the rules take: at most 1.2 times the length of the
+// lines that they come from, and some 3 KB. It is for caches that are bounded in bytes.
+func (r *Rules) Size() int {
+	n := int(unsafe.Sizeof(*r)) + len(r.group) + r.compiled.size()
+	if x := r.extras; x != nil {
+		n += x.size()
+	}
+	return n
+}
+
 // normal returns the path that target is compared as.
 func (r *Rules) normal(target string) string {
 	if target == "" || target[0] != '/' {
@@ -147,6 +157,19 @@ func (r *Rules) extra() *extras {
 }
 
 var noExtras extras
+
+// size returns about how many bytes of memory x takes.
+func (x *extras) size() int {
+	n := int(unsafe.Sizeof(*x)) + int(unsafe.Sizeof(Rate{}))*cap(x.rates) + int(unsafe.Sizeof(Window{}))*cap(x.visits)
+	for i := range x.usages {
+		u := &x.usages[i]
+		n += int(unsafe.Sizeof(*u)) + 2*len(u.path.value)
+	}
+	for _, license := range x.licenses {
+		n += int(unsafe.Sizeof(license)) + len(license)
+	}
+	return n
+}
 
 // keep returns x for Rules: nil if there is nothing in it.
 func (x extras) keep() *extras {
