@@ -26,7 +26,9 @@ func (f *File) Agent(product ...string) *Rules {
 		c.all()
 	}
 	if len(c.extras.licenses) == 0 {
-		c.extras.licenses = f.License()
+		for l := range f.licenses() {
+			c.extras.add(l)
+		}
 	}
 	r.compiled = compile(c.patterns, f.opt.GoogleExact)
 	r.extras = c.extras.keep()
@@ -84,7 +86,7 @@ func (c *collector) group(g group) {
 				continue
 			}
 			if fieldOf(l.key) != fieldCrawlDelay {
-				c.extras.add(&l, exact)
+				c.extras.add(&l)
 			} else if d, ok := parseSeconds(l.value); ok {
 				c.rules.delay, c.rules.hasDelay = max(c.rules.delay, d), true
 			}

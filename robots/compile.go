@@ -179,7 +179,7 @@ func compile(ps []pattern, exact bool) compiled {
 			lines += len(p.text) + 1
 		}
 	}
-	b.bound = lines + lines/5
+	b.bound = lines + lines*3/20 // the heap rounds up what it gives
 	b.wide = uint8(max(1, (bits.Len(uint(last))+7)/8))
 	slices.SortFunc(b.sorted, func(x, y sortKey) int {
 		if x.head != y.head {

@@ -116,17 +116,26 @@ func (f *File) Host() string {
 // License returns the addresses of the licenses that the file states by License lines (RSL 1.0)
 // before any group, which hold for whom no group of his own states another. See Rules.License.
 func (f *File) License() []string {
-	before := len(f.text)
-	if len(f.groups) > 0 {
-		before = f.groups[0].start
-	}
 	var urls []string
-	for l := range others(f.text[:before]) {
-		if fieldOf(l.key) == fieldLicense {
-			urls = append(urls, strings.Clone(l.value))
-		}
+	for l := range f.licenses() {
+		urls = append(urls, strings.Clone(l.value))
 	}
 	return urls
+}
+
+// licenses yields the License lines before any group.
+func (f *File) licenses() func(func(*line) bool) {
+	return func(yield func(*line) bool) {
+		before := len(f.text)
+		if len(f.groups) > 0 {
+			before = f.groups[0].start
+		}
+		for l := range others(f.text[:before]) {
+			if fieldOf(l.key) == fieldLicense && !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // UnknownLines returns the lines with a key that this package doesn't know, in the file's

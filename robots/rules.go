@@ -1,6 +1,8 @@
 package robots
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 	"time"
 	"unsafe"
@@ -139,13 +141,36 @@ func isPlainPath(s string) bool {
 	return true
 }
 
-// extras are what groups say beside rules. Most say little, so Rules keep a pointer.
+// extras are what groups say beside rules. Most say little, so Rules keep a pointer. Lines of which
+// a file can have very many stay as they are, packed, and are parsed when they are asked for.
 type extras struct {
-	rates    []Rate
+	rates    packed
 	visits   []Window
 	signal   Signal
-	usages   []usage
-	licenses []string
+	usages   packed
+	licenses packed
+}
+
+// packed are lines: the number and the value of each, which ends with a line end.
+type packed []byte
+
+// add returns p with one more line.
+func (p packed) add(l *line) packed {
+	return append(append(binary.AppendUvarint(p, uint64(l.num)), l.value...), '\n')
+}
+
+// all yields number and value of each line.
+func (p packed) all() func(func(int, string) bool) {
+	return func(yield func(int, string) bool) {
+		for len(p) > 0 {
+			num, n := binary.Uvarint(p)
+			end := n + bytes.IndexByte(p[n:], '\n')
+			if !yield(int(num), string(p[n:end])) {
+				return
+			}
+			p = p[end+1:]
+		}
+	}
 }
 
 // extra returns r.extras, or that of a crawler that is told nothing.
@@ -160,15 +185,7 @@ var noExtras extras
 
 // size returns about how many bytes of memory x takes.
 func (x *extras) size() int {
-	n := int(unsafe.Sizeof(*x)) + int(unsafe.Sizeof(Rate{}))*cap(x.rates) + int(unsafe.Sizeof(Window{}))*cap(x.visits)
-	for i := range x.usages {
-		u := &x.usages[i]
-		n += int(unsafe.Sizeof(*u)) + 2*len(u.path.value)
-	}
-	for _, license := range x.licenses {
-		n += int(unsafe.Sizeof(license)) + len(license)
-	}
-	return n
+	return int(unsafe.Sizeof(*x)) + len(x.rates) + int(unsafe.Sizeof(Window{}))*len(x.visits) + len(x.usages) + len(x.licenses)
 }
 
 // keep returns x for Rules: nil if there is nothing in it.
@@ -176,16 +193,16 @@ func (x extras) keep() *extras {
 	if x.rates == nil && x.visits == nil && x.signal.Line == 0 && x.usages == nil && x.licenses == nil {
 		return nil
 	}
+	x.rates, x.visits, x.usages, x.licenses = fit(x.rates), fit(x.visits), fit(x.usages), fit(x.licenses)
 	return &x
 }
 
 // add takes in a line of a group of the crawler's that is no rule.
-func (x *extras) add(l *line, exact bool) {
+func (x *extras) add(l *line) {
 	switch fieldOf(l.key) {
 	case fieldRequestRate:
-		if rate, ok := parseRate(l.value); ok {
-			rate.Line = l.num
-			x.rates = append(x.rates, rate)
+		if _, ok := parseRate(l.value); ok {
+			x.rates = x.rates.add(l)
 		}
 	case fieldVisitTime:
 		if w, ok := parseWindow(l.value); ok {
@@ -194,8 +211,8 @@ func (x *extras) add(l *line, exact bool) {
 	case fieldContentSignal:
 		x.signal.add(l.value, l.num)
 	case fieldContentUsage:
-		x.usages = append(x.usages, parseUsage(l, exact))
+		x.usages = x.usages.add(l)
 	case fieldLicense:
-		x.licenses = append(x.licenses, strings.Clone(l.value))
+		x.licenses = x.licenses.add(l)
 	}
 }
