@@ -154,7 +154,7 @@ type builder struct {
 	arena  []byte
 	ps     []pattern
 	sorted []sortKey
-	bound  int
+	bound  int // bytes that may be used
 	density
 }
 
@@ -165,12 +165,25 @@ type sortKey struct {
 }
 
 // compile compiles patterns, in any order, to at most 1.2 times what their lines take, but for
-// a constant.
+// slack.
 func compile(ps []pattern, exact bool) compiled {
 	if len(ps) == 0 {
 		return compiled{exact: exact}
 	}
-	b := builder{compiled: compiled{exact: exact}, ps: ps, sorted: make([]sortKey, len(ps))}
+	b := newBuilder(ps, exact)
+	for _, d := range densities {
+		if b.leastSize(d) <= b.bound+slack {
+			if c := b.inOrder(d); c.size() <= b.bound+slack {
+				return c
+			}
+		}
+	}
+	return b.inRuns()
+}
+
+// newBuilder sorts patterns, in any order.
+func newBuilder(ps []pattern, exact bool) *builder {
+	b := &builder{compiled: compiled{exact: exact}, ps: ps, sorted: make([]sortKey, len(ps))}
 	lines, last := 0, 0
 	for i := range ps {
 		p := &ps[i]
@@ -192,25 +205,14 @@ func compile(ps []pattern, exact bool) compiled {
 		return x.head == y.head && sameMatches(&ps[x.i], &ps[y.i])
 	})
 	b.chooseShapes()
-	list := slices.Clone(b.sorted) // a table sorts its own
-	for _, b.density = range densities {
-		if b.leastSize() > b.bound+slack {
-			continue
-		}
-		copy(b.sorted, list)
-		if b.inOrder() {
-			return b.done()
-		}
-	}
-	b.inRuns()
-	return b.done()
+	return b
 }
 
 func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
 
 // leastSize returns about what the patterns take in order, at least.
-func (b *builder) leastSize() int {
-	size := 16 * len(b.sorted) / b.chunk
+func (b *builder) leastSize(d density) int {
+	size := 16 * len(b.sorted) / d.chunk
 	for i := range b.sorted {
 		size += len(b.at(i).text) + 1 + int(b.wide)
 	}
@@ -283,23 +285,22 @@ func head(s string) uint64 {
 	return h
 }
 
-// inRuns packs the patterns in runs, those with the longest values first.
-func (b *builder) inRuns() {
+// inRuns packs the patterns in runs, those with the longest values first. It is the last thing that
+// is done with them.
+func (b *builder) inRuns() compiled {
 	b.form, b.arena, b.index = runs, b.arena[:0], index{}
-	also := make(map[int]bool) // lines whose directory alone is a pattern too
+	// A rule that stands for a directory too is one record for both.
+	both := make(map[int]bool) // lines of such rules
 	for i := range b.sorted {
 		if p := b.at(i); p.flags&directoryToo != 0 {
-			also[p.line] = true
+			both[p.line] = true
+			p.flags |= parsePattern(&line{kind: kindAllow, text: p.text, value: p.value}, b.exact).flags
 		}
 	}
-	// That pattern is found by its rule. Where the rule is gone, because another one matches the
-	// same paths, so does the other one's directory.
-	b.sorted = slices.DeleteFunc(b.sorted, func(k sortKey) bool { return b.ps[k.i].flags&directoryToo != 0 })
-	for i := range b.sorted {
-		if p := b.at(i); also[p.line] {
-			p.flags |= directoryToo
-		}
-	}
+	b.sorted = slices.DeleteFunc(b.sorted, func(k sortKey) bool {
+		p := &b.ps[k.i]
+		return p.flags&directoryToo == 0 && both[p.line]
+	})
 	slices.SortFunc(b.sorted, func(x, y sortKey) int {
 		p, q := &b.ps[x.i], &b.ps[y.i]
 		return cmp.Or(cmp.Compare(len(q.value), len(p.value)), cmp.Compare(p.flags, q.flags),
@@ -318,6 +319,7 @@ func (b *builder) inRuns() {
 		binary.LittleEndian.PutUint32(b.arena[run:], binary.LittleEndian.Uint32(b.arena[run:])+1)
 		b.body(p)
 	}
+	return b.done()
 }
 
 // body stores what all records end with.
@@ -350,9 +352,10 @@ type ancestor struct {
 	own    uint32 // its number; none until a chunk needs it
 }
 
-// inOrder packs the patterns in their order, and reports whether that is within the bound.
-func (b *builder) inOrder() bool {
-	b.arena, b.index = make([]byte, 0, b.leastSize()), index{}
+// inOrder packs the patterns in their order.
+func (b *builder) inOrder(d density) compiled {
+	b.form, b.arena, b.index, b.density = sorted, make([]byte, 0, b.leastSize(d)), index{}, d
+	hung := slices.Clone(b.sorted) // a table orders its own
 	x := &b.index
 	var before []ancestor
 	var firsts []string // the first prefixes of all chunks
@@ -392,10 +395,10 @@ func (b *builder) inOrder() bool {
 		x.heads = append(x.heads, head(first[len(x.common):]))
 	}
 	for i := range x.tables {
-		b.fill(&x.tables[i])
+		t := &x.tables[i]
+		b.fill(t, hung[t.from:t.to])
 	}
-	done := b.done()
-	return done.size() <= b.bound+slack
+	return b.done()
 }
 
 // ownsOf returns the number of the last of before, which a chunk begins after.
@@ -421,9 +424,8 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// fill stores the records of a table, which is told by the patterns that it has.
-func (b *builder) fill(t *table) {
-	hung := b.sorted[t.from:t.to]
+// fill stores the records of a table, the patterns hung.
+func (b *builder) fill(t *table, hung []sortKey) {
 	b.chooseKeys(hung)
 	size := min(max(1, bits.Len(uint(len(hung)))-1-b.sparse), 27)
 	t.shift, t.slots = uint8(32-size), uint32(len(b.index.slots))
