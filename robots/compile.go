@@ -133,7 +133,7 @@ const maskBits = 5
 func tagOf(hash uint32) byte { return byte(hash >> 8) }
 
 // fewWilds is how many patterns with a star that share a prefix do without a table.
-const fewWilds = 8
+const fewWilds = 4
 
 // A density tells how much is spent on finding records.
 type density struct {
@@ -142,7 +142,7 @@ type density struct {
 }
 
 // densities are tried one after the other, until what is compiled is small enough.
-var densities = []density{{6, 0}, {12, 1}, {24, 3}, {96, 5}}
+var densities = []density{{4, 0}, {6, 0}, {8, 0}, {12, 0}, {12, 1}, {24, 3}, {96, 5}}
 
 // slack is what small files may cost beyond the bound: they are many, and quick to search.
 const slack = 2 << 10
@@ -417,8 +417,13 @@ func (x *index) ownsOf(before []ancestor) uint32 {
 
 // commonPrefix returns how many first bytes a and b share.
 func commonPrefix(a, b string) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
+	n, end := 0, min(len(a), len(b))
+	for ; n+8 <= end; n += 8 {
+		if x := first8(a[n:]) ^ first8(b[n:]); x != 0 {
+			return n + bits.TrailingZeros64(x)/8
+		}
+	}
+	for n < end && a[n] == b[n] {
 		n++
 	}
 	return n

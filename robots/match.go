@@ -282,11 +282,25 @@ func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
 		c.tryEscaped(r, pattern, end, f, s)
 		return false
 	}
-	matched, beyond := matches(pattern, end, f, s.path)
+	matched, beyond := matches(pattern, end, c.exact, f, s.path)
 	if matched {
 		c.propose(r, rank, s)
 	}
 	return beyond
+}
+
+// tryHung is tryRecord for a record of a table, whose prefix of depth bytes matches.
+func (c *compiled) tryHung(r *record, depth int, f *finder, s *question) {
+	pattern, end, rank := c.pattern(r, false)
+	star := depth
+	if depth == 0 && pattern != "" && pattern[0] == '/' {
+		star = 1 // every path has the slash
+	}
+	if r.flags&(escaped|directoryToo) != 0 || star >= len(pattern) || pattern[star] != '*' {
+		c.tryRecord(r, f, s)
+	} else if matchFrom(pattern, star, end, f, s.path) {
+		c.propose(r, rank, s)
+	}
 }
 
 // tryEscaped is tryRecord for a pattern that is to be normalised.
@@ -314,7 +328,7 @@ func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f 
 	if end {
 		length++
 	}
-	if matched, _ := matches(unsafe.String(unsafe.SliceData(norm), len(norm)), end, f, s.path); matched {
+	if matched, _ := matches(unsafe.String(unsafe.SliceData(norm), len(norm)), end, c.exact, f, s.path); matched {
 		c.propose(r, rankOf(length, r.flags&allows != 0), s)
 	}
 }
@@ -414,7 +428,7 @@ func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
 			return true
 		}
 		if c.isWorth(&r, s) {
-			c.tryRecord(&r, f, s)
+			c.tryHung(&r, int(t.depth), f, s)
 		}
 	}
 	rest := s.path[t.depth:]
@@ -451,7 +465,7 @@ func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
 			if late && tests > manyTests {
 				return true
 			}
-			c.tryRecord(&r, f, s)
+			c.tryHung(&r, int(t.depth), f, s)
 		}
 	}
 	return false
@@ -466,12 +480,13 @@ func (c *compiled) isWorth(r *record, s *question) bool {
 }
 
 // matches reports whether a pattern, without the $ that end stands for, matches a path, both of
-// them normalised. If it doesn't, beyond says whether the pattern's prefix sorts after the path.
-func matches(pattern string, end bool, f *finder, path string) (matched, beyond bool) {
-	n := min(len(pattern), len(path))
-	i := 0
-	for i < n && pattern[i] == path[i] && pattern[i] != '*' {
-		i++
+// them normalised; exact, as under Options.GoogleExact. If it doesn't, beyond says whether the pattern's prefix sorts after the path.
+func matches(pattern string, end, exact bool, f *finder, path string) (matched, beyond bool) {
+	i := commonPrefix(pattern, path)
+	if exact {
+		if star := strings.IndexByte(pattern[:i], '*'); star >= 0 {
+			i = star // what the path has there is a star too
+		}
 	}
 	if i == len(pattern) {
 		return !end || i == len(path), false
@@ -479,14 +494,19 @@ func matches(pattern string, end bool, f *finder, path string) (matched, beyond 
 	if pattern[i] != '*' {
 		return false, i == len(path) || pattern[i] > path[i]
 	}
+	return matchFrom(pattern, i, end, f, path), false
+}
+
+// matchFrom is matches for what is known to match up to the star at i.
+func matchFrom(pattern string, i int, end bool, f *finder, path string) bool {
 	tail := skipStars(pattern[i+1:])
 	if tail == "" {
-		return true, false // whether or not there is a $
+		return true // whether or not there is a $
 	}
 	if tail[len(tail)-1] == '*' {
 		tail, end = strings.TrimRight(tail, "*"), false
 	}
-	return matchTail(f, tail, end, path, i), false
+	return matchTail(f, tail, end, path, i)
 }
 
 // matchTail reports whether tail, what a pattern has after its first star, neither with a star at
