@@ -133,7 +133,7 @@ const maskBits = 5
 func tagOf(hash uint32) byte { return byte(hash >> 8) }
 
 // fewWilds is how many patterns with a star that share a prefix do without a table.
-const fewWilds = 4
+const fewWilds = 6
 
 // A density tells how much is spent on finding records.
 type density struct {

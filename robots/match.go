@@ -105,13 +105,13 @@ func (x *index) find(c *compiled, path string) int {
 		return len(x.heads)
 	}
 	h := head(path[len(x.common):])
-	lo := 0 // how many heads aren't beyond h
-	for n := len(x.heads); n > 0; {
+	lo, heads := 0, x.heads // lo is how many heads aren't beyond h
+	for n := len(heads); n > 0; {
 		half := (n + 1) / 2
-		if x.heads[lo+half-1] <= h {
-			lo += half
+		if next := lo + half; heads[next-1] <= h {
+			lo = next // a conditional move: no branch to mispredict
 		}
-		n /= 2
+		n -= half
 	}
 	if lo == 0 || x.heads[lo-1] != h {
 		return lo
@@ -264,12 +264,11 @@ func (c *compiled) try(at uint32, s *question) {
 		}
 		return
 	}
-	if _, _, differs := c.differs(at, s); differs {
+	var r record
+	if c.unpack(at, &r); !c.isWorth(&r, s) {
 		return
 	}
-	var r record
-	c.unpack(at, &r)
-	if c.isWorth(&r, s) {
+	if _, _, differs := c.differs(at, s); !differs {
 		c.tryRecord(&r, nil, s)
 	}
 }
