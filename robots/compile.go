@@ -135,6 +135,9 @@ func tagOf(hash uint32) byte { return byte(hash >> 8) }
 // fewWilds is how many patterns with a star that share a prefix do without a table.
 const fewWilds = 6
 
+// fewRecords is how many records do without chunks.
+const fewRecords = 16
+
 // A density tells how much is spent on finding records.
 type density struct {
 	chunk  int // records a chunk
@@ -172,6 +175,9 @@ func compile(ps []pattern, exact bool) compiled {
 	}
 	b := newBuilder(ps, exact)
 	for _, d := range densities {
+		if len(b.sorted) <= fewRecords {
+			d.chunk = fewRecords
+		}
 		if b.leastSize(d) <= b.bound+slack {
 			if c := b.inOrder(d); c.size() <= b.bound+slack {
 				return c

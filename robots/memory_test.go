@@ -55,10 +55,12 @@ func retained(body []byte) int64 {
 }
 
 // kept returns how many bytes of the heap what make returns keeps.
-func kept(build func() any) int64 {
-	const n = 16
+func kept(build func() any) int64 { return keptOf(16, build) }
+
+// keptOf is kept, measured over n of them.
+func keptOf(n int, build func() any) int64 {
 	var before, after runtime.MemStats
-	var all [n]any
+	all := make([]any, n)
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -68,6 +70,6 @@ func kept(build func() any) int64 {
 	runtime.GC()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(&all)
-	return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n
+	runtime.KeepAlive(all)
+	return (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / int64(n)
 }

@@ -77,7 +77,7 @@ var costly = []struct {
 func TestRulesOfLargeFilesAreSmall(t *testing.T) {
 	for _, c := range costly {
 		seed, length, size := 0, 0, 0
-		got := kept(func() any {
+		got := keptOf(4, func() any {
 			seed++
 			body := large(seed, c.line)
 			rules := robots.Parse(body).Agent("FooBot")
