@@ -30,8 +30,15 @@ func (f *File) Agent(product ...string) *Rules {
 			c.extras.add(l)
 		}
 	}
-	r.compiled = compile(c.patterns, f.opt.GoogleExact)
 	r.extras = c.extras.keep()
+	length := len(f.text)
+	for i := range f.maps {
+		length -= len(f.maps[i].Value) + 1 // which are kept beside the rules
+	}
+	if r.extras != nil {
+		length -= r.extras.size()
+	}
+	r.compiled = compile(c.patterns, f.opt.GoogleExact, length)
 	return r
 }
 

@@ -157,7 +157,6 @@ type builder struct {
 	arena  []byte
 	ps     []pattern
 	sorted []sortKey
-	bound  int // bytes that may be used
 	density
 }
 
@@ -167,19 +166,20 @@ type sortKey struct {
 	i    uint32
 }
 
-// compile compiles patterns, in any order, to at most 1.2 times what their lines take, but for
-// slack.
-func compile(ps []pattern, exact bool) compiled {
+// compile compiles patterns, in any order, to at most 1.18 times the length of the text that they
+// come from, but for slack: with what the heap rounds up that is less than 1.2 times.
+func compile(ps []pattern, exact bool, length int) compiled {
 	if len(ps) == 0 {
 		return compiled{exact: exact}
 	}
 	b := newBuilder(ps, exact)
+	bound := length + length*18/100 + slack
 	for _, d := range densities {
 		if len(b.sorted) <= fewRecords {
 			d.chunk = fewRecords
 		}
-		if b.leastSize(d) <= b.bound+slack {
-			if c := b.inOrder(d); c.size() <= b.bound+slack {
+		if b.leastSize(d) <= bound {
+			if c := b.inOrder(d); c.size() <= bound {
 				return c
 			}
 		}
@@ -190,15 +190,11 @@ func compile(ps []pattern, exact bool) compiled {
 // newBuilder sorts patterns, in any order.
 func newBuilder(ps []pattern, exact bool) *builder {
 	b := &builder{compiled: compiled{exact: exact}, ps: ps, sorted: make([]sortKey, len(ps))}
-	lines, last := 0, 0
+	last := 0
 	for i := range ps {
-		p := &ps[i]
-		b.sorted[i] = sortKey{head: head(p.prefix), i: uint32(i)}
-		if last = max(last, p.line); p.flags&directoryToo == 0 {
-			lines += len(p.text) + 1
-		}
+		b.sorted[i] = sortKey{head: head(ps[i].prefix), i: uint32(i)}
+		last = max(last, ps[i].line)
 	}
-	b.bound = lines + lines*3/20 // the heap rounds up what it gives
 	b.wide = uint8(max(1, (bits.Len(uint(last))+7)/8))
 	slices.SortFunc(b.sorted, func(x, y sortKey) int {
 		if x.head != y.head {

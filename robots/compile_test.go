@@ -83,7 +83,7 @@ func TestAllFormsDecideAlike(t *testing.T) {
 			for name, form := range forms {
 				ps := patternsOf(body.String(), exact)
 				all := append([]pattern(nil), ps...)
-				c := compile(ps, exact)
+				c := compile(ps, exact, body.Len())
 				if form != nil {
 					c = form(newBuilder(patternsOf(body.String(), exact), exact))
 				}

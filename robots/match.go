@@ -278,7 +278,7 @@ func (c *compiled) try(at uint32, s *question) {
 func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
 	pattern, end, rank := c.pattern(r, r.flags&directoryToo != 0)
 	if r.flags&escaped != 0 {
-		c.tryEscaped(r, pattern, end, f, s)
+		c.tryEscaped(r, pattern, end, s)
 		return false
 	}
 	matched, beyond := matches(pattern, end, c.exact, f, s.path)
@@ -303,31 +303,62 @@ func (c *compiled) tryHung(r *record, depth int, f *finder, s *question) {
 }
 
 // tryEscaped is tryRecord for a pattern that is to be normalised.
-//
-//go:noinline
-func (c *compiled) tryEscaped(r *record, pattern string, end bool, f *finder, s *question) {
-	if len(pattern) <= 256 {
-		var buf [3 * 256]byte
-		c.tryNormal(r, buf[:0], pattern, end, f, s)
-		return
+func (c *compiled) tryEscaped(r *record, pattern string, end bool, s *question) {
+	switch {
+	case !mayMatch(pattern, s.path):
+	case len(pattern) <= 256:
+		c.tryEscapedShort(r, pattern, end, s)
+	default:
+		c.tryEscapedLong(r, pattern, end, s)
 	}
-	c.tryEscapedLong(r, pattern, end, f, s)
 }
 
-// tryEscapedLong is tryEscaped with more room.
+// mayMatch reports whether the beginning of a pattern that is to be normalised, as far as it is
+// told without, is that of a path.
+func mayMatch(pattern, path string) bool {
+	for i := range len(pattern) {
+		switch c := pattern[i]; {
+		case c == '*' || c == '%':
+			return true
+		case i == len(path):
+			return false
+		case c >= 0x80:
+			return path[i] == '%'
+		case c != path[i]:
+			return false
+		}
+	}
+	return true
+}
+
+// tryEscapedShort is tryEscaped with little room, on the stack.
 //
 //go:noinline
-func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder, s *question) {
-	var buf [3 * maxLine]byte
-	c.tryNormal(r, buf[:0], pattern, end, f, s)
+func (c *compiled) tryEscapedShort(r *record, pattern string, end bool, s *question) {
+	var buf [3 * 256]byte
+	c.tryNormal(r, buf[:0], pattern, end, s)
 }
 
-func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, s *question) {
-	norm, length := appendPattern(buf, pattern, c.exact)
+// tryEscapedLong is tryEscaped with room for any pattern, on the stack.
+//
+//go:noinline
+func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, s *question) {
+	var buf [3 * maxLine]byte
+	c.tryNormal(r, buf[:0], pattern, end, s)
+}
+
+func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, s *question) {
+	bytes, length := appendPattern(buf, pattern, c.exact)
+	norm := unsafe.String(unsafe.SliceData(bytes), len(bytes))
+	star, matched, _ := matchPrefix(norm, end, c.exact, s.path)
+	if star >= 0 {
+		tail, atEnd := tailOf(norm, star, end)
+		matched = tail == "" || matchTailAlone(tail, atEnd, s.path, star)
+	}
 	if end {
 		length++
 	}
-	if matched, _ := matches(unsafe.String(unsafe.SliceData(norm), len(norm)), end, c.exact, f, s.path); matched {
+	if matched {
 		c.propose(r, rankOf(length, r.flags&allows != 0), s)
 	}
 }
@@ -479,71 +510,105 @@ func (c *compiled) isWorth(r *record, s *question) bool {
 }
 
 // matches reports whether a pattern, without the $ that end stands for, matches a path, both of
-// them normalised; exact, as under Options.GoogleExact. If it doesn't, beyond says whether the pattern's prefix sorts after the path.
+// them normalised; exact, as under Options.GoogleExact. If it doesn't, beyond says whether the
+// pattern's prefix sorts after the path.
 func matches(pattern string, end, exact bool, f *finder, path string) (matched, beyond bool) {
+	star, matched, beyond := matchPrefix(pattern, end, exact, path)
+	if star < 0 {
+		return matched, beyond
+	}
+	return matchFrom(pattern, star, end, f, path), false
+}
+
+// matchPrefix is matches for what comes before a pattern's first star. Where the rest decides, it
+// returns where the star is, and else -1.
+func matchPrefix(pattern string, end, exact bool, path string) (star int, matched, beyond bool) {
 	i := commonPrefix(pattern, path)
 	if exact {
 		if star := strings.IndexByte(pattern[:i], '*'); star >= 0 {
 			i = star // what the path has there is a star too
 		}
 	}
-	if i == len(pattern) {
-		return !end || i == len(path), false
+	switch {
+	case i == len(pattern):
+		return -1, !end || i == len(path), false
+	case pattern[i] != '*':
+		return -1, false, i == len(path) || pattern[i] > path[i]
 	}
-	if pattern[i] != '*' {
-		return false, i == len(path) || pattern[i] > path[i]
-	}
-	return matchFrom(pattern, i, end, f, path), false
+	return i, false, false
 }
 
 // matchFrom is matches for what is known to match up to the star at i.
 func matchFrom(pattern string, i int, end bool, f *finder, path string) bool {
+	tail, end := tailOf(pattern, i, end)
+	return tail == "" || matchTail(f, tail, end, path, i)
+}
+
+// tailOf returns what comes after the star at i, without stars around it, and whether the path has
+// to end with it. An empty tail matches everything, whether or not there is a $.
+func tailOf(pattern string, i int, end bool) (string, bool) {
 	tail := skipStars(pattern[i+1:])
-	if tail == "" {
-		return true // whether or not there is a $
+	if tail != "" && tail[len(tail)-1] == '*' {
+		return strings.TrimRight(tail, "*"), false
 	}
-	if tail[len(tail)-1] == '*' {
-		tail, end = strings.TrimRight(tail, "*"), false
-	}
-	return matchTail(f, tail, end, path, i)
+	return tail, end
 }
 
 // matchTail reports whether tail, what a pattern has after its first star, neither with a star at
 // an end, matches path from pos on: its stretches between stars are found one after the other,
 // each as early as can be, which leaves the most to the others.
 func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
-	end := len(path)
-	if atEnd {
-		star := strings.LastIndexByte(tail, '*')
-		last := tail[star+1:]
-		if end -= len(last); end < pos || path[end:] != last {
-			return false
-		}
-		if star < 0 {
-			return true
-		}
-		tail = strings.TrimRight(tail[:star], "*")
-	}
-	for {
-		stretch := tail
-		star := strings.IndexByte(tail, '*')
-		if star >= 0 {
-			stretch, tail = tail[:star], skipStars(tail[star+1:])
-		}
-		if f != nil && len(stretch) > 1 {
+	tail, end, ok := matchEnd(tail, atEnd, path, pos)
+	for ok && tail != "" {
+		var stretch string
+		if stretch, tail = cutStretch(tail); f != nil && len(stretch) > 1 {
 			pos = f.index(path, pos, stretch)
 		} else if i := strings.Index(path[pos:], stretch); i >= 0 {
 			pos += i
 		} else {
 			pos = -1
 		}
-		if pos < 0 || pos+len(stretch) > end {
-			return false
-		}
-		if pos += len(stretch); star < 0 {
-			return true
-		}
+		ok = pos >= 0 && pos+len(stretch) <= end
+		pos += len(stretch)
 	}
+	return ok
+}
+
+// matchTailAlone is matchTail without a finder, which would keep the tail.
+func matchTailAlone(tail string, atEnd bool, path string, pos int) bool {
+	tail, end, ok := matchEnd(tail, atEnd, path, pos)
+	for ok && tail != "" {
+		var stretch string
+		stretch, tail = cutStretch(tail)
+		i := strings.Index(path[pos:end], stretch)
+		ok = i >= 0
+		pos += i + len(stretch)
+	}
+	return ok
+}
+
+// matchEnd matches what a tail has after its last star if the path must end with that. It returns
+// the rest of the tail, and where in the path that must end.
+func matchEnd(tail string, atEnd bool, path string, pos int) (rest string, end int, ok bool) {
+	end = len(path)
+	if !atEnd {
+		return tail, end, true
+	}
+	star := strings.LastIndexByte(tail, '*')
+	last := tail[star+1:]
+	if end -= len(last); end < pos || path[end:] != last {
+		return "", 0, false
+	}
+	return strings.TrimRight(tail[:max(star, 0)], "*"), end, true
+}
+
+// cutStretch cuts a tail at its first stars.
+func cutStretch(tail string) (stretch, rest string) {
+	star := strings.IndexByte(tail, '*')
+	if star < 0 {
+		return tail, ""
+	}
+	return tail[:star], skipStars(tail[star+1:])
 }
 
 // skipStars returns what follows the stars that s begins with.

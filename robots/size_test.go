@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-politeness/politeness/internal/robotsgen"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -90,6 +91,19 @@ func TestRulesOfLargeFilesAreSmall(t *testing.T) {
 		}
 		if ratio := float64(size) / float64(got); got > 64<<10 && (ratio < 0.9 || ratio > 1.1) {
 			t.Errorf("%s: %d bytes by Size, %d there are", c.name, size, got)
+		}
+	}
+}
+
+// TestCostlyFilesAllocateNothing when they are asked, whatever form their rules are kept in.
+func TestCostlyFilesAllocateNothing(t *testing.T) {
+	for _, c := range costly {
+		body := large(0, c.line)
+		rules := robots.Parse(body).Agent("FooBot")
+		for _, target := range robotsgen.Paths(append(body, "\nDisallow: /a\n"...), 20) {
+			if n := testing.AllocsPerRun(1, func() { rules.Test(target) }); n > 0 {
+				t.Fatalf("%s: %.40q: %v allocations", c.name, target, n)
+			}
 		}
 	}
 }
