@@ -278,7 +278,7 @@ func (c *compiled) try(at uint32, s *question) {
 func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
 	pattern, end, rank := c.pattern(r, r.flags&directoryToo != 0)
 	if r.flags&escaped != 0 {
-		c.tryEscaped(r, pattern, end, s)
+		c.tryEscaped(r, pattern, end, f, s)
 		return false
 	}
 	matched, beyond := matches(pattern, end, c.exact, f, s.path)
@@ -303,13 +303,13 @@ func (c *compiled) tryHung(r *record, depth int, f *finder, s *question) {
 }
 
 // tryEscaped is tryRecord for a pattern that is to be normalised.
-func (c *compiled) tryEscaped(r *record, pattern string, end bool, s *question) {
+func (c *compiled) tryEscaped(r *record, pattern string, end bool, f *finder, s *question) {
 	switch {
 	case !mayMatch(pattern, s.path):
 	case len(pattern) <= 256:
-		c.tryEscapedShort(r, pattern, end, s)
+		c.tryEscapedShort(r, pattern, end, f, s)
 	default:
-		c.tryEscapedLong(r, pattern, end, s)
+		c.tryEscapedLong(r, pattern, end, f, s)
 	}
 }
 
@@ -334,26 +334,26 @@ func mayMatch(pattern, path string) bool {
 // tryEscapedShort is tryEscaped with little room, on the stack.
 //
 //go:noinline
-func (c *compiled) tryEscapedShort(r *record, pattern string, end bool, s *question) {
+func (c *compiled) tryEscapedShort(r *record, pattern string, end bool, f *finder, s *question) {
 	var buf [3 * 256]byte
-	c.tryNormal(r, buf[:0], pattern, end, s)
+	c.tryNormal(r, buf[:0], pattern, end, f, s)
 }
 
 // tryEscapedLong is tryEscaped with room for any pattern, on the stack.
 //
 //go:noinline
-func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, s *question) {
+func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder, s *question) {
 	var buf [3 * maxLine]byte
-	c.tryNormal(r, buf[:0], pattern, end, s)
+	c.tryNormal(r, buf[:0], pattern, end, f, s)
 }
 
-func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, s *question) {
+func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, s *question) {
 	bytes, length := appendPattern(buf, pattern, c.exact)
 	norm := unsafe.String(unsafe.SliceData(bytes), len(bytes))
 	star, matched, _ := matchPrefix(norm, end, c.exact, s.path)
 	if star >= 0 {
 		tail, atEnd := tailOf(norm, star, end)
-		matched = tail == "" || matchTailAlone(tail, atEnd, s.path, star)
+		matched = tail == "" || matchTailBriefly(f, tail, atEnd, s.path, star)
 	}
 	if end {
 		length++
@@ -574,15 +574,20 @@ func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
 	return ok
 }
 
-// matchTailAlone is matchTail without a finder, which would keep the tail.
-func matchTailAlone(tail string, atEnd bool, path string, pos int) bool {
+// matchTailBriefly is matchTail for a tail that f may not keep.
+func matchTailBriefly(f *finder, tail string, atEnd bool, path string, pos int) bool {
 	tail, end, ok := matchEnd(tail, atEnd, path, pos)
 	for ok && tail != "" {
 		var stretch string
 		stretch, tail = cutStretch(tail)
-		i := strings.Index(path[pos:end], stretch)
-		ok = i >= 0
-		pos += i + len(stretch)
+		var at int
+		if f != nil && len(stretch) > 1 {
+			at = f.indexBriefly(path, pos, stretch)
+		} else if at = strings.Index(path[pos:], stretch); at >= 0 {
+			at += pos
+		}
+		ok = at >= 0 && at+len(stretch) <= end
+		pos = at + len(stretch)
 	}
 	return ok
 }
