@@ -35,8 +35,8 @@ type group struct {
 // up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is for who fetches to set.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
-// maxBody keeps all that is compiled of a body, several times its length at worst, within
-// 32-bit offsets.
+// maxBody keeps all that is compiled of a body, at most about twice its length while it is built,
+// within 32-bit offsets.
 const maxBody = 512 << 20
 
 // ParseWith is Parse with Options.

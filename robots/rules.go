@@ -83,11 +83,14 @@ func (r *Rules) decide(path string) Verdict {
 }
 
 // Size returns about how many bytes of memory the rules take: at most 1.2 times the length of the
-// lines that they come from, and some 3 KB. It is for caches that are bounded in bytes.
+// file, and some 2 KB. Use it in a cache that is bounded in bytes.
 func (r *Rules) Size() int {
 	n := int(unsafe.Sizeof(*r)) + len(r.group) + r.compiled.size()
 	if x := r.extras; x != nil {
 		n += x.size()
+	}
+	if n < 32<<10 {
+		n += n / 8 // the heap rounds up what is small
 	}
 	return n
 }

@@ -82,16 +82,17 @@ type Config struct {
 	// the transport calls Queue. The origin is unreachable then. 0: 30 s.
 	Timeout time.Duration
 
-	// MaxBytes bounds the memory of what is known. Beyond it origins are forgotten, first what is
-	// large and wasn't used for long; one that is met again is read from the Store, or else fetched
-	// anew (Stats.Refetched, Event.Forgotten). An origin costs about 250 bytes, and a robots.txt
-	// about as much as the rules in it that hold for the crawler, at most 1.2 times its length and
-	// some 3 KB. Origins that serve the same text, to the byte, share it. 0: 256 MB, enough for a
-	// million origins whose files are mostly alike, or 300,000 usual ones without two alike.
+	// MaxBytes bounds the memory of what is known, in bytes. Beyond it origins are forgotten, first
+	// what is large and wasn't used for long; one that is met again is read from the Store, or
+	// else fetched anew (Stats.Refetched, Event.Forgotten). An origin costs about 250 bytes, or 380
+	// with an ETag of its own, and a robots.txt about as much as those of its rules that hold for
+	// the crawler, at most 1.2 times its length and 3 KB. Origins that serve the same text, to the
+	// byte, share it. 0: 256 MB, enough for a million origins most of whose files are alike, or for
+	// some 300,000 usual ones of which no two are.
 	MaxBytes int64
 
-	// Store keeps robots.txt across restarts. Nil: memory only, where rules are kept
-	// compiled and without the text.
+	// Store keeps robots.txt across restarts, and what MaxBytes has no room for. Nil: memory
+	// only, where rules are kept compiled and without the text.
 	Store Store
 
 	// LenientAgents is robots.Options.LenientAgents.
