@@ -133,7 +133,7 @@ const maskBits = 5
 func tagOf(hash uint32) byte { return byte(hash >> 8) }
 
 // fewWilds is how many patterns with a star that share a prefix do without a table.
-const fewWilds = 6
+const fewWilds = 4
 
 // fewRecords is how many records do without chunks.
 const fewRecords = 16
