@@ -163,7 +163,7 @@ type Event struct {
 	Until    time.Time     // when it is asked again
 
 	Revalidated bool // 304
-	Forgotten   bool // the origin had been known, and was forgotten for want of room (Config.MaxBytes): a fetch that more room had saved
+	Forgotten   bool // the origin was known before and forgotten for want of room: more MaxBytes would have saved this fetch
 	Restored    bool // no fetch: the Store had it. It may be out of date, and is asked for again then
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
