@@ -84,7 +84,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	case trip.entry.Err != nil && !trip.entry.Stale:
 		return nil, trip.refusal()
 	}
-	return trip.entry.Sitemaps, nil
+	return trip.entry.Sitemaps(), nil
 }
 
 // Next reports the earliest time at which a request for rawURL could start, so
