@@ -246,7 +246,10 @@ func TestNearlyAllThatIsForgottenIsRemembered(t *testing.T) {
 
 // TestCrawlInBreadth over 101,000 hosts, twice: each robots.txt is fetched once.
 func TestCrawlInBreadth(t *testing.T) {
-	const hosts = 101_000
+	hosts := 10_000
+	if os.Getenv("POLITENESS_LONG") != "" {
+		hosts = 101_000
+	}
 	w := &web{answer: func(host string) *http.Response {
 		return reply(200, strings.ReplaceAll(medianFile, "www.shop-name.example", host))
 	}}
@@ -260,11 +263,15 @@ func TestCrawlInBreadth(t *testing.T) {
 }
 
 // TestWildcardDomain: a crawl through very many names of one domain, all with the same robots.txt,
-// is bounded in memory. With POLITENESS_SOAK set it is a crawl through ten million of them.
+// is bounded in memory: 30,000 of them, 300,000 with POLITENESS_LONG=1 (make test), ten million with
+// POLITENESS_SOAK=1.
 func TestWildcardDomain(t *testing.T) {
-	names, maxBytes := 300_000, int64(16<<20)
-	if os.Getenv("POLITENESS_SOAK") != "" {
+	names, maxBytes := 30_000, int64(2<<20)
+	switch {
+	case os.Getenv("POLITENESS_SOAK") != "":
 		names, maxBytes = 10_000_000, 0
+	case os.Getenv("POLITENESS_LONG") != "":
+		names, maxBytes = 300_000, 16<<20
 	}
 	body := short(0, 4000)
 	w := &web{answer: func(string) *http.Response { return reply(200, body, "ETag", `"1"`) }}
