@@ -25,22 +25,34 @@ func add(t, d time.Duration) time.Duration {
 }
 
 // A host is what a key owes while nobody holds or wants it: 64 bytes, a line of
-// the cache, without a pointer for the garbage collector to follow. Its methods
-// are the pure steps of the package: they neither wait nor look at a clock.
+// the cache, without a pointer for the garbage collector to follow. What only keys that
+// have refused need is in a trouble. The methods of both are the pure steps of the
+// package: they neither wait nor look at a clock.
 type host struct {
-	last     time.Duration // when the last request started, or is booked to; only if source isn't noStart
+	last     time.Duration // when the last request started (or ended, with FromEnd), or is booked to; only if source isn't noStart
 	gap      time.Duration // delay in force since then
-	until    time.Duration // end of the block; only if refusals > 0
-	blockOrd uint64        // shard.starts when the block was set: later starts came after it
 	adaptive time.Duration // delay by response times
+	began    time.Duration // when the counting of run began: the first start, the last refusal, the end of an idle time; void: with the next start
 	seq      uint64        // requests started
 	name     uint32        // where the key is in shard.names; next free host
 	check    uint32        // lower half of the key's hash; the upper one is in the index
 	busy     uint32        // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
-	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
-	cause    cause         // of the last refusal; only if refusals > 0
+	trouble  uint32        // index in shard.troubles; 0: the key has never been blocked
+	run      uint32        // requests started since began
+	failures uint16        // failed answers in a row
 	expired  uint8         // leases taken back and not reported yet
 	source   source        // what decided gap; noStart: nothing is owed to a start
+}
+
+// A trouble is what is known of a key that was blocked. It lives as long as its host. The
+// zero one serves all keys that were never blocked.
+type trouble struct {
+	until    time.Duration // end of the block; 0: none
+	blockOrd uint64        // shard.starts when the block was set: later starts came after it
+	learned  time.Duration // delay that refusals have taught; 0: none
+	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
+	calm     uint8         // requests started since the last refusal, or since learned was shortened
+	cause    cause         // what set the block
 }
 
 // A source is the part of the delay that was the longest.
@@ -51,26 +63,32 @@ const (
 	byRandom
 	byFloor
 	byAdaptive
+	byLearned
 )
 
 func (s source) String() string {
-	return [...]string{"", "random", "crawl-delay", "adaptive"}[s]
+	return [...]string{"", "random", "crawl-delay", "adaptive", "learned"}[s]
 }
 
-// A cause is what refused, in a byte: a status from 400 to 599 as status - 398.
+// A cause is what set a block, in a byte: a status from 400 to 599 as status - 398 +
+// byStatus.
 type cause uint8
 
 const (
-	byOther   cause = iota // a status outside of that
+	byOther   cause = iota // a status outside of that, or Outcome.Refused
 	byNetwork              // no response
+	byReset                // a rate limit with nothing left
+	byStatus               // 400, and so on
 )
 
 func causeOf(o Outcome) cause {
 	switch {
+	case o.Refused != "":
+		return byOther
 	case o.Status == 0:
 		return byNetwork
 	case o.Status >= 400 && o.Status <= 599:
-		return cause(o.Status - 398)
+		return byStatus + cause(o.Status-400)
 	}
 	return byOther
 }
@@ -81,8 +99,10 @@ func (c cause) String() string {
 		return "refused"
 	case byNetwork:
 		return "network error"
+	case byReset:
+		return "rate limit"
 	}
-	return "status " + strconv.Itoa(int(c)+398)
+	return "status " + strconv.Itoa(int(c-byStatus)+400)
 }
 
 // earliest is when the gap to the start before is over for a request with this floor.
@@ -94,73 +114,110 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 }
 
 // first is when a request with this floor could start at the head of the queue,
-// so far as it is known.
-func (h *host) first(now, floor time.Duration) time.Duration {
-	t := max(now, h.earliest(floor))
-	if h.refusals > 0 {
-		t = max(t, h.until)
-	}
-	return t
+// so far as it is known, and if it weren't for Config.Windows.
+func (h *host) first(t *trouble, now, floor time.Duration) time.Duration {
+	return max(now, h.earliest(floor), t.until)
 }
 
-// book books a start at t, with a delay drawn at random.
-func (h *host) book(t, floor, random time.Duration) {
-	if floor > max(random, h.adaptive) {
-		h.pace(t, floor, byFloor)
+// book books a start at at, with a delay drawn at random.
+func (h *host) book(t *trouble, at, floor, random time.Duration) {
+	if floor > random {
+		h.pace(t, at, floor, byFloor)
 	} else {
-		h.pace(t, random, byRandom)
+		h.pace(t, at, random, byRandom)
 	}
 }
 
-// pace makes t the start from which the gap to the next one counts.
-func (h *host) pace(t, gap time.Duration, by source) {
-	h.last, h.gap, h.source = t, gap, by
-	if by != noStart && h.adaptive > gap {
-		h.gap, h.source = h.adaptive, byAdaptive
+// pace makes at the start from which the gap to the next one counts.
+func (h *host) pace(t *trouble, at, gap time.Duration, by source) {
+	h.last, h.gap, h.source = at, gap, by
+	if by != noStart {
+		h.raise(h.adaptive, byAdaptive)
+		h.raise(t.learned, byLearned)
 	}
 }
 
-// adapt learns from an answer, and reports whether the next start is later for it. A
-// higher delay holds for the gap that is running already; a lower one doesn't
-// shorten it, because it was promised.
-func (h *host) adapt(lim *kit.Limits, o Outcome) bool {
-	h.adaptive = lim.Adapt(h.adaptive, kit.Outcome(o))
-	if h.adaptive <= h.gap || h.source == noStart {
+// raise makes the gap that is running longer, if d is, and reports whether it did. A
+// shorter delay holds from the next start on only: the gap was promised.
+func (h *host) raise(d time.Duration, by source) bool {
+	if d <= h.gap || h.source == noStart {
 		return false
 	}
-	h.gap, h.source = h.adaptive, byAdaptive
+	h.gap, h.source = d, by
 	return true
+}
+
+// count counts a start. A key that was free for longer than idle before the start's
+// booking has had its run cut by rest.
+func (h *host) count(t *trouble, lim *kit.Limits, now time.Duration) {
+	h.seq++
+	if h.began == void {
+		h.began = now
+	}
+	if h.run < math.MaxUint32 {
+		h.run++
+	}
+	if t.learned == 0 {
+		return
+	}
+	if t.calm++; t.calm == kit.Calm {
+		t.calm, t.learned = 0, lim.Ease(t.learned)
+	}
+}
+
+// rest has the run begin anew where nobody has asked for the key for longer than a
+// learned delay can be: how often a crawler that had nothing to fetch asked says nothing
+// about how often it may.
+func (h *host) rest(t *trouble, lim *kit.Limits, now, floor time.Duration) {
+	if now > add(h.first(t, 0, floor), lim.Ceiling) {
+		h.began, h.run = void, 0
+	}
 }
 
 // forgive resets the counter when the host has been quiet for long enough.
-func (h *host) forgive(now, quiet time.Duration) {
-	if h.refusals > 0 && now >= add(h.until, quiet) {
-		h.refusals, h.until = 0, 0
+func (t *trouble) forgive(now, quiet time.Duration) {
+	if t.refusals > 0 && now >= add(t.until, quiet) {
+		t.refusals, t.until = 0, 0
 	}
 }
 
-// refuse blocks the key after a refusal, and reports whether it did: refusals of
-// requests that started before the block was set are part of it. starts is the shard's.
-func (h *host) refuse(r *kit.Refusals, now time.Duration, o Outcome, ord, starts uint64) bool {
-	if ord <= h.blockOrd {
-		return false
-	}
-	n := h.refusals
+// refuse sets a block after a refusal. starts is the shard's. The first refusal of a
+// series makes the delay longer, where that learns.
+func (h *host) refuse(t *trouble, r *kit.Refusals, lim *kit.Limits, now time.Duration, o Outcome, starts uint64) {
+	n := t.refusals
 	if n < math.MaxUint8 {
 		n++
 	}
-	until := add(now, r.Stay(int(n), o.RetryAfter)) // may panic, so before anything is changed
-	h.refusals, h.until, h.blockOrd, h.cause = n, until, starts, causeOf(o)
+	stay := r.Stay(int(n), kit.Outcome(o)) // may panic, so before anything is changed
+	if n == 1 && lim.Adaptive.Learns() && r.Teaches(kit.Outcome(o)) {
+		since := now - h.began
+		if h.began == void {
+			since = 0
+		}
+		t.learned = lim.Learn(h.gap, since, int64(h.run))
+		h.raise(t.learned, byLearned)
+	}
+	h.began, h.run, h.failures = now, 0, 0
+	t.refusals, t.until, t.blockOrd, t.cause, t.calm = n, max(t.until, add(now, stay)), starts, causeOf(o), 0
+}
+
+// extend lengthens the block of t, or sets one that counts as no refusal, and reports
+// whether it did.
+func (t *trouble) extend(until time.Duration, starts uint64) bool {
+	if until <= t.until {
+		return false
+	}
+	t.until, t.blockOrd = until, starts
 	return true
 }
 
-// clear lifts the block after a success of a request that started after it was
-// set, and reports whether there was one.
-func (h *host) clear(ord uint64) bool {
-	if h.refusals == 0 || ord <= h.blockOrd {
+// clear lifts the block and resets the counter after a success, and reports whether there
+// was a refusal to forget.
+func (t *trouble) clear() bool {
+	if t.refusals == 0 {
 		return false
 	}
-	h.refusals, h.until = 0, 0
+	t.refusals, t.until = 0, 0
 	return true
 }
 
@@ -169,6 +226,6 @@ func (h *host) clear(ord uint64) bool {
 const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
-func (h *host) owes(now, forgive time.Duration) bool {
-	return h.busy != 0 || h.earliest(grace) > now || h.refusals > 0 && now < add(h.until, forgive)
+func (h *host) owes(t *trouble, now, forgive time.Duration) bool {
+	return h.busy != 0 || h.earliest(grace) > now || now < t.until || t.refusals > 0 && now < add(t.until, forgive)
 }
