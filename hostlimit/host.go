@@ -32,7 +32,7 @@ type host struct {
 	last     time.Duration // when the last request started (or ended, with FromEnd), or is booked to; only if source isn't noStart
 	gap      time.Duration // delay in force since then
 	adaptive time.Duration // delay by response times
-	began    time.Duration // when the counting of run began: the first start, the last refusal, the end of an idle time; void: with the next start
+	began    time.Duration // when the counting of run began: at the first start, the last refusal, the start after an idle time; void: not yet
 	seq      uint64        // requests started
 	name     uint32        // where the key is in shard.names; next free host
 	check    uint32        // lower half of the key's hash; the upper one is in the index
@@ -147,12 +147,23 @@ func (h *host) raise(d time.Duration, by source) bool {
 	return true
 }
 
-// count counts a start. A key that was free for longer than idle before the start's
-// booking has had its run cut by rest.
-func (h *host) count(t *trouble, lim *kit.Limits, now time.Duration) {
+// idle is how long nobody has asked for the key although it was free, up to a start that
+// is booked now.
+func (h *host) idle(t *trouble, now, floor time.Duration) time.Duration {
+	if h.source == noStart {
+		return 0
+	}
+	return now - h.first(t, 0, floor)
+}
+
+// count counts a start after an idle time. Where that was longer than a delay can be, the
+// run begins anew: how often a crawler that had nothing to fetch asked says nothing about
+// how often it may. And it counts as a start for each Ceiling in it, or what a refusal now
+// and then teaches such a crawler would add up.
+func (h *host) count(t *trouble, lim *kit.Limits, now, idle time.Duration) {
 	h.seq++
-	if h.began == void {
-		h.began = now
+	if h.began == void || idle > lim.Ceiling {
+		h.began, h.run = now, 0
 	}
 	if h.run < math.MaxUint32 {
 		h.run++
@@ -160,18 +171,11 @@ func (h *host) count(t *trouble, lim *kit.Limits, now time.Duration) {
 	if t.learned == 0 {
 		return
 	}
-	if t.calm++; t.calm == kit.Calm {
-		t.calm, t.learned = 0, lim.Ease(t.learned)
+	calm := time.Duration(t.calm) + 1 + max(0, idle/lim.Ceiling)
+	for ; calm >= kit.Calm && t.learned > 0; calm -= kit.Calm {
+		t.learned = lim.Ease(t.learned)
 	}
-}
-
-// rest has the run begin anew where nobody has asked for the key for longer than a
-// learned delay can be: how often a crawler that had nothing to fetch asked says nothing
-// about how often it may.
-func (h *host) rest(t *trouble, lim *kit.Limits, now, floor time.Duration) {
-	if now > add(h.first(t, 0, floor), lim.Ceiling) {
-		h.began, h.run = void, 0
-	}
+	t.calm = uint8(calm % kit.Calm)
 }
 
 // forgive resets the counter when the host has been quiet for long enough.

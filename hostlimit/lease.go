@@ -33,6 +33,7 @@ type lease struct {
 	seq       uint64
 	stamp     time.Duration // of the start, until then of the booking; void: none
 	delay     time.Duration
+	idle      time.Duration // of the key before the lease; 0 once it has started
 	waitSlot  time.Duration
 	waitDelay time.Duration
 	waitBlock time.Duration

@@ -265,9 +265,9 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	sh := b.sh
 	sh.starts++
 	t := sh.trouble(h)
-	h.rest(t, lim, now, floor)
-	h.book(t, now, floor, lim.Draw())
 	l := sh.newLease()
+	l.idle = h.idle(t, now, floor)
+	h.book(t, now, floor, lim.Draw())
 	l.b, l.lim, l.floor, l.ord, l.stamp, l.delay, l.source = b, lim, floor, sh.starts, now, h.gap, h.source
 	l.hear(now)
 	b.last = l
@@ -292,7 +292,8 @@ func (b *busy) stamp(h *host, l *lease, now time.Duration) {
 	sh.starts++
 	t := sh.trouble(h)
 	h.pace(t, now, l.delay, l.source)
-	h.count(t, l.lim, now)
+	h.count(t, l.lim, now, l.idle)
+	l.idle = 0
 	b.last = l
 	l.ord, l.seq, l.stamp, l.delay, l.source, l.started = sh.starts, h.seq, now, h.gap, h.source, true
 	l.probe = t.refusals > 0

@@ -27,9 +27,9 @@ func FuzzHost(f *testing.F) {
 		if h.earliest(floor) != 0 || h.owes(&tr, now, 0) {
 			t.Fatalf("a new host owes: %+v", h)
 		}
-		h.rest(&tr, lim, now, floor)
+		idle := h.idle(&tr, now, floor)
 		h.book(&tr, now, floor, random)
-		h.count(&tr, lim, now)
+		h.count(&tr, lim, now, idle)
 		if e := h.earliest(0); e < now || e < add(now, max(floor, random)) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
@@ -64,7 +64,7 @@ func FuzzHost(f *testing.F) {
 		}
 		for learned := tr.learned; tr.learned > 0; learned = tr.learned {
 			for range kit.Calm {
-				h.count(&tr, lim, now)
+				h.count(&tr, lim, now, 0)
 			}
 			if tr.learned >= learned || tr.learned != 0 && tr.learned < lim.Min {
 				t.Fatalf("%d starts made the learned delay %d of %d", kit.Calm, tr.learned, learned)
