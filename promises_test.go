@@ -198,8 +198,14 @@ func (c *chaos) fetch(rng *rand.Rand, rawURL string) {
 	}
 }
 
-// typed fails unless err is one that a caller can tell from others.
+// typed fails unless err is one that a caller can tell from others: a refusal, or what
+// the web or the caller's deadline did, as it is.
 func (c *chaos) typed(err error) {
+	for _, theirs := range []error{context.DeadlineExceeded, syscall.ECONNREFUSED, io.EOF} {
+		if errors.Is(err, theirs) {
+			return
+		}
+	}
 	var ours *politeness.Error
 	if !errors.As(err, &ours) && !strings.Contains(err.Error(), "stopped after 10 redirects") {
 		c.Errorf("an error that isn't an *Error: %v", err)

@@ -31,7 +31,9 @@ import (
 // the response and may be kept.
 //
 // The crawl waits for Record, so keep it short: a slow Record delays the request that the record is
-// about, and no other.
+// about, and no other. Record doesn't send requests through the Transport that calls it, which would
+// call it again for each of them: to act on a record, hand it to a goroutine of your own that has
+// another client.
 type Evidence interface {
 	Record(ctx context.Context, d Decision)
 }

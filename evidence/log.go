@@ -95,9 +95,6 @@ func (l *Log) Record(_ context.Context, d Decision) {
 	}
 }
 
-// recordNested implements nester: a Log makes no records itself.
-func (l *Log) recordNested(ctx context.Context, d Decision) { l.Record(ctx, d) }
-
 var (
 	errClosed = errors.New("record after Close")
 	errSlow   = errors.New("the writer is too slow")

@@ -97,12 +97,6 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	r.next.Record(ctx, d)
 }
 
-// recordNested implements nester.
-func (r *redactor) recordNested(ctx context.Context, d Decision) {
-	r.clean(&d)
-	recordNested(ctx, r.next, &d)
-}
-
 // These characters end the value of a parameter. A ";" doesn't, though it may start a parameter:
 // most servers take it for data (URL Standard, section 5.1).
 const (

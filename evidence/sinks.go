@@ -25,15 +25,10 @@ type multi []Evidence
 
 // Record implements Evidence. It panics with the first panic of a sink, after all have had the
 // record.
-func (m multi) Record(ctx context.Context, d Decision) { m.record(ctx, &d, false) }
-
-// recordNested implements nester.
-func (m multi) recordNested(ctx context.Context, d Decision) { m.record(ctx, &d, true) }
-
-func (m multi) record(ctx context.Context, d *Decision, nested bool) {
+func (m multi) Record(ctx context.Context, d Decision) {
 	var first any
 	for _, e := range m {
-		if p := deliver(ctx, e, d, nested); p != nil && first == nil {
+		if p := deliver(ctx, e, &d); p != nil && first == nil {
 			first = p
 		}
 	}
@@ -60,13 +55,6 @@ type sample struct {
 func (s *sample) Record(ctx context.Context, d Decision) {
 	if s.keeps(&d) {
 		s.next.Record(ctx, d)
-	}
-}
-
-// recordNested implements nester.
-func (s *sample) recordNested(ctx context.Context, d Decision) {
-	if s.keeps(&d) {
-		recordNested(ctx, s.next, &d)
 	}
 }
 
@@ -101,9 +89,6 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 	defer r.mu.Unlock()
 	r.decisions = append(r.decisions, d)
 }
-
-// recordNested implements nester.
-func (r *Recorder) recordNested(ctx context.Context, d Decision) { r.Record(ctx, d) }
 
 // Decisions returns the records so far in the order in which they came: those of the given types,
 // all if none is given.

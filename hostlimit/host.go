@@ -24,7 +24,7 @@ func add(t, d time.Duration) time.Duration {
 	return t + d
 }
 
-// A host is what a key owes while nobody holds or wants it: 64 bytes, a line of
+// A host is what a key owes while it has neither leases nor waiters: 64 bytes, a line of
 // the cache, without a pointer for the garbage collector to follow. What only keys that
 // have refused need is in a trouble. The methods of both are the pure steps of the
 // package: they neither wait nor look at a clock.
@@ -36,7 +36,7 @@ type host struct {
 	seq      uint64        // requests started
 	name     uint32        // where the key is in shard.names; next free host
 	check    uint32        // lower half of the key's hash; the upper one is in the index
-	busy     uint32        // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
+	busy     uint32        // 1 + index in shard.busy; 0: no leases and no waiters; unused: no host
 	trouble  uint32        // index in shard.troubles; 0: the key has never been blocked
 	run      uint32        // requests started since began
 	failures uint16        // failed answers in a row
@@ -119,19 +119,35 @@ func (h *host) first(t *trouble, now, floor time.Duration) time.Duration {
 	return max(now, h.earliest(floor), t.until)
 }
 
-// book books a start at at, with a delay drawn at random.
+// A stamp is a start, or a booking of one, and the gap that is owed to it.
+type stamp struct {
+	at, gap time.Duration // at is void where there is none any more
+	by      source        // what decided gap; noStart: there never was one
+}
+
+const void time.Duration = -1
+
+// after reports whether it is s that the next start keeps its distance from, and not o.
+func (s stamp) after(o stamp) bool {
+	return s.by != noStart && s.at != void && (o.by == noStart || s.at > o.at || s.at == o.at && s.gap > o.gap)
+}
+
+// stamp returns the last start.
+func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
+
+// book makes a start at at the last one, with a delay drawn at random.
 func (h *host) book(t *trouble, at, floor, random time.Duration) {
 	if floor > random {
-		h.pace(t, at, floor, byFloor)
+		h.pace(t, stamp{at, floor, byFloor})
 	} else {
-		h.pace(t, at, random, byRandom)
+		h.pace(t, stamp{at, random, byRandom})
 	}
 }
 
-// pace makes at the start from which the gap to the next one counts.
-func (h *host) pace(t *trouble, at, gap time.Duration, by source) {
-	h.last, h.gap, h.source = at, gap, by
-	if by != noStart {
+// pace makes s the last start.
+func (h *host) pace(t *trouble, s stamp) {
+	h.last, h.gap, h.source = s.at, s.gap, s.by
+	if s.by != noStart {
 		h.raise(h.adaptive, byAdaptive)
 		h.raise(t.learned, byLearned)
 	}

@@ -351,8 +351,8 @@ func TestRefuse(t *testing.T) {
 		{"no slot", &politeness.Error{Stage: politeness.StageTurn, Err: politeness.ErrBusy}, 503, "", "http_request_denied"},
 		{"budget", &politeness.Error{Stage: politeness.StageBudget, Err: budget.ErrExceeded}, 403, "", "http_request_denied"},
 		{"no URL", &politeness.Error{Stage: politeness.StageRequest, Err: errors.New("no host")}, 400, "", "http_request_error"},
-		{"timeout", &politeness.Error{Stage: politeness.StageSend, Err: context.DeadlineExceeded}, 504, "", "connection_timeout"},
-		{"no network", &politeness.Error{Stage: politeness.StageSend, Err: errors.New(`dial "tcp": ünreachable`)}, 502, "", ""},
+		{"timeout", context.DeadlineExceeded, 504, "", "connection_timeout"},
+		{"no network", errors.New(`dial "tcp": ünreachable`), 502, "", ""},
 		{"something else", io.ErrUnexpectedEOF, 502, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

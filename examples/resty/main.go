@@ -112,7 +112,7 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 func retryOnlySent(resp *resty.Response, err error) bool {
 	var refused *politeness.Error
 	if errors.As(err, &refused) {
-		return refused.Stage == politeness.StageSend
+		return false
 	}
 	return err != nil || resp.StatusCode() == 429 || resp.StatusCode() >= 500
 }

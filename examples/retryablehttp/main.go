@@ -126,7 +126,7 @@ func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
 // send: Error.RetryAt says when that may be asked again, if ever.
 func checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	var refused *politeness.Error
-	if errors.As(err, &refused) && refused.Stage != politeness.StageSend {
+	if errors.As(err, &refused) {
 		return false, err
 	}
 	return retryablehttp.DefaultRetryPolicy(ctx, resp, err)
