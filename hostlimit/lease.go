@@ -333,6 +333,15 @@ func (f *flights) first(now time.Duration) time.Duration {
 	return now
 }
 
+// ends is when the first of the leases expires if none is renewed, or never.
+func (f *flights) ends(ttl time.Duration) time.Duration {
+	end := never
+	for l := f.oldest; l != nil; l = f.link(l).next {
+		end = min(end, add(time.Duration(l.heard.Load()), ttl))
+	}
+	return end
+}
+
 // due is when the oldest lease expires at the earliest, or never.
 func (f *flights) due(ttl time.Duration) time.Duration {
 	if f.oldest == nil {

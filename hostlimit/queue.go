@@ -194,7 +194,7 @@ func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Dur
 
 // again is when a turn may be had by w, which isn't: what is known of it or, where
 // w was held by what has no known end, such as a slot, a guess: after as long as it has
-// waited already, or once the oldest lease expires.
+// waited already, or once a lease expires.
 func (b *busy) again(h *host, w *waiter, now time.Duration) time.Duration {
 	bound := b.sh.first(h, now, b.head.floor)
 	for o := b.head; o != w; o = o.next {
@@ -203,7 +203,7 @@ func (b *busy) again(h *host, w *waiter, now time.Duration) time.Duration {
 	if bound = b.sh.m.open(bound); bound > now {
 		return bound
 	}
-	return min(add(now, now-w.arrived), b.flying.due(b.sh.m.rules.LeaseTTL))
+	return min(add(now, now-w.arrived), b.flying.ends(b.sh.m.rules.LeaseTTL))
 }
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
