@@ -77,6 +77,14 @@ func (m *Memory) open(t time.Duration) time.Duration {
 	return add(t, m.rules.Hours.Wait(m.wall(t)))
 }
 
+// closes is when Config.Windows stop requests next, at the earliest; never if they don't.
+func (m *Memory) closes(now time.Duration) time.Duration {
+	if left := m.rules.Hours.Left(m.wall(now)); left > 0 {
+		return add(now, left)
+	}
+	return never
+}
+
 func (m *Memory) wall(t time.Duration) time.Time { return time.Now().Add(t - m.now()) }
 
 func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }

@@ -726,7 +726,13 @@ func (m *model) goes(h *modelHost, w *modelTurn) error {
 func (m *model) settle(touched []*modelHost) error {
 	for _, h := range touched {
 		m.tidy(h)
-		if h.ended {
+		for late := true; late; {
+			var err error
+			if late, err = m.overdue(h); err != nil {
+				return err
+			}
+		}
+		if h.ended || m.open(m.now) > m.now {
 			h.ended = false
 			if err := m.refuseLate(h); err != nil {
 				return err
@@ -751,11 +757,6 @@ func (m *model) settle(touched []*modelHost) error {
 			}
 		}
 		for _, h := range goes {
-			late, err := m.overdue(h)
-			if err != nil {
-				return err
-			}
-			again = again || late
 			if len(h.gate) > 0 {
 				w := h.gate[0]
 				if m.passes(h, w) {

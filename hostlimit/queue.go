@@ -464,6 +464,11 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		b.refuse(h, w, now, kit.ErrEnded) // released while it waited in Start
 		return false, 0
 	}
+	if m.open(now) > now { // perhaps since this moment
+		if b.refuseLate(h, now); w.b == nil {
+			return false, 0
+		}
+	}
 	why, until := b.hold(h, w.lim, w.floor, now, w.lease)
 	if why == free {
 		b.leave(w)
@@ -510,7 +515,11 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	return false, min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
+	until = min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
+	if len(m.rules.Hours) > 0 {
+		until = min(until, m.closes(now))
+	}
+	return false, until
 }
 
 // refusal makes the error of a refused turn.

@@ -38,8 +38,8 @@ func timeOfDay(t time.Time) time.Duration {
 		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
 }
 
-// left returns for how long requests may start from t on; 0 if they may not.
-func (h Hours) left(t time.Time) (left time.Duration) {
+// Left returns for how long requests may start from t on, at least; 0 if they may not.
+func (h Hours) Left(t time.Time) (left time.Duration) {
 	for _, w := range h {
 		left = max(left, w.left(timeOfDay(t)))
 	}
@@ -48,7 +48,7 @@ func (h Hours) left(t time.Time) (left time.Duration) {
 
 // Wait returns how long after t the next request may start.
 func (h Hours) Wait(t time.Time) time.Duration {
-	if len(h) == 0 || h.left(t) > 0 {
+	if len(h) == 0 || h.Left(t) > 0 {
 		return 0
 	}
 	wait := day
@@ -66,7 +66,7 @@ func (h Hours) Closed(t time.Time, d time.Duration) (closed time.Duration) {
 	for d > 0 {
 		wait := min(h.Wait(t), d)
 		closed += wait
-		step := wait + h.left(t.Add(wait))
+		step := wait + h.Left(t.Add(wait))
 		t, d = t.Add(step), d-step
 	}
 	return closed
