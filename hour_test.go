@@ -1,0 +1,93 @@
+package politeness_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// An hour of a crawl into a host that refuses, in whatever words, is 40 requests at most:
+// with the limits of every preset and of the zero value, for one worker and for many.
+func TestAnHourOfRefusalsIsFortyRequests(t *testing.T) {
+	connection := errors.New("connection refused")
+	answers := map[string]func(n int64) hostlimit.Outcome{
+		"429":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 429} },
+		"503 for an hour":      func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 503, RetryAfter: time.Hour} },
+		"401":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 401} },
+		"403":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 403} },
+		"451":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 451} },
+		"500":                  func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 500} },
+		"no answer":            func(int64) hostlimit.Outcome { return hostlimit.Outcome{Err: connection} },
+		"nothing left, 200":    func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 200, Reset: time.Hour} },
+		"a challenge, 403":     func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 403, Refused: "challenge"} },
+		"a captcha, 200":       func(int64) hostlimit.Outcome { return hostlimit.Outcome{Status: 200, Refused: "captcha"} },
+		"429 and 403 in turn":  func(n int64) hostlimit.Outcome { return hostlimit.Outcome{Status: []int{429, 403}[n%2]} },
+		"500 and none in turn": func(n int64) hostlimit.Outcome { return []hostlimit.Outcome{{Status: 500}, {Err: connection}}[n%2] },
+		"403 and 429 for 100 s": func(n int64) hostlimit.Outcome {
+			return []hostlimit.Outcome{{Status: 403}, {Status: 429, RetryAfter: 100 * time.Second}}[n%2]
+		},
+		"pages 403, robots fine": func(n int64) hostlimit.Outcome {
+			return []hostlimit.Outcome{{Status: 403}, {Status: 200, Aside: true}}[min(n%10, 9)/9]
+		},
+	}
+	limits := map[string]hostlimit.Config{
+		"zero": {}, "SiteAudit": siteAudit().Limits, "Conservative": conservative().Limits,
+		"Bulk": bulk().Limits, "Responsive": responsive().Limits,
+	}
+	for answer, say := range answers {
+		most := make(map[string]int64)
+		for name, cfg := range limits {
+			for _, workers := range []int{1, 16} {
+				synctest.Test(t, func(t *testing.T) {
+					n := hourOf(t, cfg, workers, say)
+					if n > 40 {
+						t.Errorf("%s, %d workers, %s: %d requests in an hour", name, workers, answer, n)
+					}
+					most[name] = max(most[name], n)
+				})
+			}
+		}
+		t.Logf("%s: %v", answer, most)
+	}
+}
+
+// hourOf counts the requests of workers that ask for an hour, and come back when a refused turn says.
+func hourOf(t *testing.T, cfg hostlimit.Config, workers int, say func(n int64) hostlimit.Outcome) int64 {
+	m, err := hostlimit.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int64
+	over := time.Now().Add(time.Hour)
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for time.Now().Before(over) {
+				l, err := m.Acquire(t.Context(), "example.com", 0)
+				if err != nil {
+					var refused *hostlimit.Error
+					if !errors.As(err, &refused) || !refused.RetryAt.After(time.Now()) {
+						t.Errorf("refused at %v: %#v", time.Now(), err)
+						return
+					}
+					time.Sleep(time.Until(refused.RetryAt))
+					continue
+				}
+				if _, err := l.Start(t.Context()); err == nil && time.Now().Before(over) {
+					o := say(requests.Add(1) - 1)
+					o.Latency = 100 * time.Millisecond
+					time.Sleep(o.Latency)
+					l.Observe(o)
+				}
+				l.Release()
+			}
+		})
+	}
+	wg.Wait()
+	return requests.Load()
+}
