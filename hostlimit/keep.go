@@ -158,7 +158,8 @@ func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, floor time.
 	m := sh.m
 
 	sh.mu.Lock()
-	now := m.now()
+	wall := time.Now()
+	now := wall.Sub(m.base)
 	i, ok := sh.find(k.hash)
 	if !ok { // forgotten, so nothing is owed
 		sh.mu.Unlock()
@@ -169,7 +170,7 @@ func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, floor time.
 		sh.mu.Unlock()
 		return nil
 	}
-	x := merge{rules: m.rules, now: now, wall: time.Now(), debt: k.debt, was: k.mine, is: o}
+	x := merge{rules: m.rules, now: now, wall: wall, debt: k.debt, was: k.mine, is: o}
 	if floor == 0 {
 		x.margin = margin
 	}
@@ -225,9 +226,10 @@ func (x *merge) change(theirs Debt) Debt {
 			ours.BlockedUntil, ours.BlockedAt, ours.Cause = x.at(x.is.block.until), x.wall, x.is.block.cause.String()
 		}
 		if x.block {
-			ours = stricter(ours, theirs)
+			ours = stricter(ours, blockOf(theirs))
 		}
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = ours.BlockedUntil, ours.BlockedAt, ours.Cause, ours.Refusals
+		x.block = x.block && ours == blockOf(theirs) // else it is ours that holds
 	}
 	if x.is.learned != x.was.learned && (!x.delay || x.is.learned > theirs.Delay) {
 		d.Delay = x.is.learned
@@ -245,14 +247,15 @@ func (x *merge) change(theirs Debt) Debt {
 // at is the time of day of t.
 func (x *merge) at(t time.Duration) time.Time { return x.wall.Add(t - x.now) }
 
-// in is the time of the Memory at which t comes, but for no longer than it was to be when it
-// was set: the clock may have been set back since. set is zero where that isn't known.
+// in is the time of the Memory at which t has surely come. The wait for it is no longer than it
+// was to be when it was set, or MaxRetryAfter: the clock may have been set back since. set is
+// zero where that isn't known.
 func (x *merge) in(t, set time.Time) time.Duration {
 	longest := x.rules.Refusals.MaxRetryAfter
 	if !set.IsZero() {
 		longest = max(longest, t.Sub(set))
 	}
-	return add(x.now, min(t.Round(0).Sub(x.wall.Round(0)), longest))
+	return add(x.now, min(t.Sub(x.wall.Round(0)), longest)+late) // the two clocks aren't read at the same instant
 }
 
 // current is d without what is over.
@@ -302,6 +305,9 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 			}
 		}
 	}
+	if t := sh.trouble(h); !x.block && t.refusals > 0 && o.block == x.is.block {
+		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // the block is ours, the counter theirs
+	}
 	if x.delay && lim.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {
 		learned := min(max(0, debt.Delay), lim.Ceiling)
 		sh.inTrouble(h).learned = learned
@@ -325,7 +331,7 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 	// What has come in during the Update is still to be saved.
 	k.mine = x.is
 	after := sh.owing(h, 0)
-	if x.block && o.block == x.is.block {
+	if o.block == x.is.block {
 		k.mine.block = after.block
 	}
 	if x.delay && o.learned == x.is.learned {
