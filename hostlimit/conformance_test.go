@@ -22,7 +22,9 @@ func TestConformanceInVirtualTime(t *testing.T) {
 	hostlimittest.RunIn(t, synctest.Test, newMemory)
 }
 
-func TestRestarts(t *testing.T) { hostlimittest.RunRestarts(t, nil, keepsIn(hostlimit.Dir(t.TempDir()))) }
+func TestRestarts(t *testing.T) {
+	hostlimittest.RunRestarts(t, nil, keepsIn(hostlimit.Dir(t.TempDir())))
+}
 
 func TestRestartsInVirtualTime(t *testing.T) {
 	hostlimittest.RunRestarts(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))

@@ -24,8 +24,8 @@ type Error struct {
 	RetryAt time.Time // when to ask again: the earliest start that is known
 	Err     error     // what was the limit; wraps ErrBusy or ErrBlocked
 
-	Restored *Debt // as in Grant
-	StateErr error // as in Grant
+	Restored *Restored // as in Grant
+	StateErr error     // as in Grant
 }
 
 func (e *Error) Error() string {

@@ -154,10 +154,16 @@ type Grant struct {
 
 	// Restored is the block that an earlier process, or another one, has left for the key in
 	// Config.Store, where it was met since a Grant or an Error of the key told of the last one; nil: none.
-	Restored *Debt
+	Restored *Restored
 	// StateErr is why the Store has failed for the key: what the key owes may be forgotten when the
 	// process ends. It is told once, until the Store works again; nil: nothing new.
 	StateErr error
+}
+
+// Restored is a block that Config.Store had.
+type Restored struct {
+	Debt           // BlockedUntil is the end that holds here, also where the clock has been set back
+	Met  time.Time // when it was read
 }
 
 // An Effect tells what an observed outcome did to its key. It is zero where the key

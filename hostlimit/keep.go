@@ -68,8 +68,8 @@ type kept struct {
 	changed time.Duration // when the debt was written last
 	lost    bool          // the last sync failed
 
-	restored *Debt // block that was taken over, and not told of yet
-	err      error // why the last sync failed, if that wasn't told yet
+	restored *Restored // block that was taken over, and not told of yet
+	err      error     // why the last sync failed, if that wasn't told yet
 }
 
 // keptOf returns what is known of key's debt.
@@ -301,7 +301,10 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 			sh.takeOver(h, theirs)
 			moved = true
 			if theirs.until > now {
-				k.restored = &debt
+				k.restored = &Restored{Debt: debt, Met: sh.m.at(now)}
+				if end := sh.m.at(theirs.until); end.Before(debt.BlockedUntil) {
+					k.restored.BlockedUntil = end
+				}
 			}
 		}
 	}
@@ -375,7 +378,7 @@ func (b *busy) lastStart() stamp {
 }
 
 // news takes what is to be told of k.
-func (sh *shard) news(k *kept) (restored *Debt, err error) {
+func (sh *shard) news(k *kept) (restored *Restored, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	restored, err = k.restored, k.err

@@ -204,7 +204,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	case "":
 		a.contradiction("a record without a type")
 	case evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
-		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.LogClosed:
+		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.StateLost, evidence.LogClosed:
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
 		}
