@@ -116,7 +116,7 @@ type Transport struct {
 	hostKey    func(*http.Request) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait    time.Duration      // longest wait for a turn; 0: unlimited
+	maxWait    time.Duration      // longest wait for a turn
 	budget     budget.Budget      // nil: unlimited
 	retry      Retry
 	response   responseLimits
@@ -189,7 +189,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, errors.Join(errs...)
 	}
 
-	t.maxWait = t.hosts.Config().MaxWait
+	t.maxWait = cmp.Or(t.hosts.Config().MaxWait, time.Hour)
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
 			UserAgent: cfg.UserAgent,

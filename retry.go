@@ -102,7 +102,7 @@ func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at ti
 		}
 		wait = max(wait, after)
 	}
-	if most := trip.t.maxWait; most > 0 && wait > most {
+	if wait > trip.t.maxWait {
 		return at, false
 	}
 	at = time.Now().Add(wait)
@@ -114,7 +114,7 @@ func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at ti
 func (trip *trip) inTime(start time.Time) bool {
 	t, ctx := trip.t, trip.req.Context()
 	if next, err := t.hosts.Next(ctx, trip.host, trip.floor); err == nil && next.After(start) {
-		if t.maxWait > 0 && next.Sub(start) > t.maxWait {
+		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
 		}
 		start = next // a block: others have set it, or the policy
