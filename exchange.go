@@ -1,45 +1,76 @@
 package politeness
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"reflect"
 	"time"
 
-	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// send hands the request to the base transport.
-func (trip *trip) send() (*http.Response, error) {
+// send hands the request to the base transport, and returns what that does. An err is our own
+// refusal: the start that the request needed once it had its connection wasn't to be had.
+func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.body = nil
-	if trip.fare != unpaid {
-		trip.fare = spent
+	fare := trip.fare
+	if fare != fareUnpaid {
+		trip.fare = fareSpent
 	}
-	resp, err := trip.t.base.RoundTrip(trip.req)
-	if resp == nil && err == nil {
-		err = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
+	w := trip.newWire()
+	trip.wire = w
+	sent := trip.req.WithContext(w)
+	resp, failure = trip.t.base.RoundTrip(sent)
+	w.close()
+	if resp != nil && resp.Request == sent {
+		resp.Request = trip.req
 	}
-	return resp, err
+	trip.grant, trip.lost = w.last, w.earlier
+	switch {
+	case w.refused != nil:
+		if resp != nil && resp.Body != nil {
+			resp.Body.Close()
+		}
+		if w.sent {
+			trip.learn(nil, context.Canceled) // of what was sent before the connection was lost
+		} else {
+			trip.fare = fare // nothing has reached the site
+			trip.recordLeaks(&w.last)
+			trip.grant = departure{instead: w.last.Seq}
+		}
+		return nil, nil, trip.noTurn(w.refused)
+	case resp == nil && failure == nil:
+		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
+	}
+	return resp, failure, nil
+}
+
+// unwire ends the request's context: the exchange is over.
+func (trip *trip) unwire() {
+	if trip.wire != nil {
+		trip.wire.cancel(context.Canceled)
+		trip.wire = nil
+	}
 }
 
 // learn tells the host's state what the host answered: it blocks, slows down, or
 // clears. Without an answer the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
-	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == robotsTxt}
-	now := trip.grant.Start.Add(outcome.Latency) // Since and Add cost half as much as Now
+	trip.latency = time.Since(trip.grant.Start)
+	now := trip.grant.Start.Add(trip.latency) // Since and Add cost half as much as Now
+	outcome := hostlimit.Outcome{Err: err}
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
-		outcome.Status = resp.StatusCode
-		outcome.RetryAfter = retryAfter(resp)
+		outcome = trip.outcome(resp)
 	} else if cause := trip.wait.Err(); cause != nil {
 		// The caller left: that says nothing about the host, whatever the base transport
 		// made of it.
 		outcome.Err = cause
 	}
-	trip.latency = outcome.Latency
+	outcome.Latency, outcome.Aside = trip.latency, trip.kind == kindRobots
 	effect, set := trip.lease.Observe(outcome), now
 	if effect.Blocked {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
@@ -50,21 +81,12 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		return
 	}
 	trip.release()
+	trip.unwire()
 	if !trip.silent() {
 		d := trip.decision(evidence.Failed, now)
 		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.grant.Start, trip.latency, trip.latency, err.Error()
 		trip.record(&d)
 	}
-}
-
-// retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
-func retryAfter(resp *http.Response) time.Duration {
-	value := first(resp.Header, "Retry-After")
-	if value == "" {
-		return 0
-	}
-	d, _ := backoff.RetryAfter(value, first(resp.Header, "Date"), time.Now())
-	return d
 }
 
 // recordEffect reports what the outcome did to the host.
@@ -76,14 +98,26 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effec
 	d.Status, d.Refusals = outcome.Status, effect.Refusals
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until
-		d.Reason = "by the backoff policy"
-		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second { // the longer of the two, or the only one
-			d.Reason = "by Retry-After"
-		}
+		d.Reason = blockedBy(outcome, effect.Until.Sub(now))
 	} else {
 		d.Type, d.Allowed = evidence.HostCleared, true
 	}
 	trip.record(&d)
+}
+
+// blockedBy says what decided the length of a block.
+func blockedBy(o hostlimit.Outcome, length time.Duration) string {
+	by := "by the backoff policy"
+	switch longest := length - time.Second; { // the longer of two, or the only one
+	case o.RetryAfter > 0 && o.RetryAfter > longest:
+		by = "by Retry-After"
+	case o.Reset > 0 && o.Reset > longest:
+		by = "by RateLimit, which has nothing left"
+	}
+	if o.Refused != "" {
+		by += ": " + o.Refused
+	}
+	return by
 }
 
 // handOver passes on what the base transport returned, an error as it is. The slot is
@@ -100,13 +134,16 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		trip.ended(0, trip.release(), err)
 		return nil, err
 	}
+	if resp.Request == trip.req && trip.index == nil {
+		resp.Request = trip.original
+	}
 	trip.issue(resp)
 	if empty {
 		trip.ended(0, trip.release(), nil)
 		return resp, nil
 	}
 	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
-	if trip.kind == page && success(resp) {
+	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
 	trip.lease = nil
@@ -131,6 +168,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 
 // ended implements watcher: it reports the end of the exchange.
 func (trip *trip) ended(read int64, expired bool, err error) {
+	trip.unwire()
 	if trip.silent() {
 		return
 	}

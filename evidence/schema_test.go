@@ -19,7 +19,7 @@ import (
 // allTypes are all types of decisions.
 var allTypes = []evidence.Type{
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
-	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Fetched,
+	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
 	evidence.NoIndex, evidence.LogClosed,
 }
@@ -238,7 +238,7 @@ func TestSchemaHasTheMembersOfAnEntry(t *testing.T) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		want = append(want, name)
 		property, _ := schema[name].(map[string]any)
-		var kind any = property["type"]
+		kind := property["type"]
 		switch value := property["const"].(type) { // the only value that a member has where it is present
 		case bool:
 			kind = "boolean"
