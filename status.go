@@ -38,7 +38,7 @@ type HostStatus struct {
 	Waiters      int        `json:"waiters"`
 	NextStart    time.Time  `json:"nextStart"`
 	Delay        float64    `json:"delay"`
-	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay" or "adaptive"
+	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay", "adaptive" or "learned"
 	BlockedUntil *time.Time `json:"blockedUntil,omitempty"`
 	BlockedBy    string     `json:"blockedBy,omitempty"` // why it is blocked
 	Refusals     int        `json:"refusals,omitempty"`  // in a row
