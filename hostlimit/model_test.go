@@ -438,6 +438,9 @@ func (m *model) input(e *event) error {
 		m.land(h, w)
 		if w.expired && !e.expired {
 			h.untold-- // nobody had looked
+			if w.started && h.limits.Delay.FromEnd && h.last == w.stamp.at {
+				h.last, h.past.at = m.now, m.now
+			}
 		}
 	}
 	return nil

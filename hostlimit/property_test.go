@@ -516,7 +516,7 @@ func (p *program) String() string {
 // nanosecond. POLITENESS_SOAK=1 (make soak) plays a million requests and more;
 // POLITENESS_SEED replays one program.
 func TestPropertyAgainstModel(t *testing.T) {
-	total := 100_000
+	total := 30_000
 	if os.Getenv("POLITENESS_SOAK") != "" {
 		total = 1_500_000
 	}
