@@ -25,20 +25,21 @@ type lease struct {
 	onKey link         // in busy.flying
 	inAll link         // in places.flying; guarded by places.mu
 
-	ord       uint64 // order of starts in the shard
-	seq       uint64
-	stamp     stamp         // of the start, until then of the booking
-	idle      time.Duration // of the key before the lease; 0 once it has started
-	waitSlot  time.Duration
-	waitDelay time.Duration
-	waitBlock time.Duration
-	slot      int32
-	slots     int32
-	probe     bool
-	started   bool // seq and stamp are those of a Start
-	observed  bool
-	released  bool
-	expired   bool
+	ord        uint64 // order of starts in the shard
+	seq        uint64
+	stamp      stamp         // of the start, until then of the booking
+	idle       time.Duration // of the key before the lease; 0 once it has started
+	waitSlot   time.Duration
+	waitDelay  time.Duration
+	waitBlock  time.Duration
+	slot       int32
+	slots      int32
+	probe      bool
+	started    bool // seq and stamp are those of a Start
+	observed   bool
+	unanswered bool // the attempt has failed
+	released   bool
+	expired    bool
 }
 
 func (sh *shard) newLease() *lease {
@@ -141,6 +142,7 @@ func (l *lease) Observe(o Outcome) Effect {
 		return Effect{}
 	}
 	l.observed = true
+	l.unanswered = o.Status == 0 && what != kit.Silent
 
 	h, b := l.find(what == kit.Refused || o.Reset > 0)
 	if h == nil {
@@ -263,7 +265,7 @@ func (l *lease) Release() (expired bool) {
 	if b := l.b; b != nil {
 		h := sh.host(b.host)
 		var now time.Duration
-		if b.head != nil || l.lim.FromEnd {
+		if b.head != nil || l.countsFromEnd() {
 			now = sh.m.now()
 			b.account(h, now)
 		}
@@ -275,6 +277,11 @@ func (l *lease) Release() (expired bool) {
 	sh.m.handOut()
 	return expired
 }
+
+// countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
+// there was no answer. An attempt whose connection was refused after ten seconds has reached the
+// site then, as far as anybody knows.
+func (l *lease) countsFromEnd() bool { return l.started && (l.lim.FromEnd || l.unanswered) }
 
 // A link is the place of a lease in a list of flights.
 type link struct {

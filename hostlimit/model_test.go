@@ -124,6 +124,7 @@ type modelTurn struct {
 	place            int           // number of its slot
 	granted, started bool
 	expired          bool
+	unanswered       bool // the attempt has failed: the gap counts from its end
 	beforeBlock      bool // granted, or started last, before the latest block was set
 	slot, wait, hold time.Duration
 	idle             time.Duration // of the host before its turn; 0 once it has started
@@ -438,7 +439,7 @@ func (m *model) input(e *event) error {
 		m.land(h, w)
 		if w.expired && !e.expired {
 			h.untold-- // nobody had looked
-			if w.started && h.limits.Delay.FromEnd && h.last == w.stamp.at {
+			if w.started && (h.limits.Delay.FromEnd || w.unanswered) && h.last == w.stamp.at {
 				h.last, h.past.at = m.now, m.now
 			}
 		}
@@ -487,7 +488,7 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 	if i := slices.Index(h.flying, w); i >= 0 {
 		h.flying = slices.Delete(h.flying, i, i+1)
 		m.flying--
-		if w.started && h.limits.Delay.FromEnd {
+		if w.started && (h.limits.Delay.FromEnd || w.unanswered) {
 			h.ended = true
 			w.stamp.at = m.now
 			if w.expired {
@@ -558,6 +559,7 @@ func (p *program) fails(o hostlimit.Outcome) bool {
 
 func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	o, d := e.req.outcome(), h.limits.Delay
+	w.unanswered = o.Status == 0 && (o.Refused != "" || o.Err != nil && !m.p.left(o))
 	raised := false
 	if next, ok := m.p.adapt(h.adaptive, o, d); ok {
 		h.adaptive = next

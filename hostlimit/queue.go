@@ -25,7 +25,7 @@ import (
 //	gated     at the head, free           started   leases are ahead of the queue: they hold slots
 //	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
 //	had       Release, LeaseTTL           gone      void: the booking is undone
-//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd moves it to the end
+//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
 //
 // And the key itself, of which trouble.refusals, trouble.until, host.failures and busy.probe
 // tell. What an answer is, the comment of Outcome says.
@@ -379,7 +379,7 @@ func (b *busy) end(h *host, l *lease, now time.Duration) {
 // account.
 func (b *busy) free(h *host, l *lease, now time.Duration) {
 	b.flying.remove(l)
-	ended := l.started && l.lim.FromEnd
+	ended := l.countsFromEnd()
 	if ended {
 		b.end(h, l, now)
 	}

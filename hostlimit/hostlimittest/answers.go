@@ -298,6 +298,18 @@ func fromEnd(s *scene) {
 	s.audit()
 }
 
+func noAnswer(s *scene) {
+	s.use(hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 2 * tick}})
+	t := s.take()
+	time.Sleep(4 * tick) // a dial, which fails
+	t.lease.Observe(hostlimit.Outcome{Err: errors.New("connection refused"), Latency: 4 * tick})
+	failed := time.Now()
+	s.done(t)
+	if next := s.take(); next.Start.Before(failed.Add(2*tick - time.Millisecond)) {
+		s.Errorf("started %v after the end of an attempt that had no answer", next.Start.Sub(failed))
+	}
+}
+
 func windows(s *scene) {
 	// Open from two hours from now on, for an hour, and so closed now.
 	now := time.Now().UTC()

@@ -213,7 +213,7 @@ func renewed(s *scene) {
 func config(s *scene) {
 	want := hostlimit.Config{
 		Concurrency: 3, MaxInFlight: 7, SlotTimeout: time.Minute, LeaseTTL: age, MaxWait: 2 * age, MaxHosts: 100,
-		Delay: hostlimit.Delay{Min: tick, Max: 2 * tick, Adaptive: hostlimit.Squared, Ceiling: age},
+		Delay:   hostlimit.Delay{Min: tick, Max: 2 * tick, Adaptive: hostlimit.Squared, Ceiling: age},
 		Windows: []hostlimit.Window{{From: age, To: 3 * age}, {From: 22 * age, To: 2 * age}},
 	}
 	s.use(want)
