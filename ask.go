@@ -24,23 +24,26 @@ func (trip *trip) ask() error {
 	return trip.refusal()
 }
 
-// refusal is the error of a verdict that doesn't allow.
+// refusal is the error of a verdict that doesn't allow, or of a robots.txt that can't
+// be had.
 func (trip *trip) refusal() error {
-	if trip.entry.Denied {
-		return trip.fail(StageRobots, trip.entry.Expires, &robotsError{why: ": robots.txt can't be had: " + trip.entry.Reason})
+	if e := trip.entry; e.Err != nil && !e.Stale {
+		err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
+		if e.Denied {
+			err = fmt.Errorf("%w: %w", ErrDisallowed, err)
+		}
+		return trip.fail(StageRobots, e.Expires, err)
 	}
 	v := trip.verdict
 	return trip.fail(StageRobots, time.Time{},
-		&robotsError{why: fmt.Sprintf(" by robots.txt, line %d, group %q: %s", v.Line, v.Group, v.Rule)})
+		fmt.Errorf("%w by robots.txt, line %d, group %q: %s", ErrDisallowed, v.Line, v.Group, v.Rule))
 }
 
 // judge finds and reports the verdict for the trip's URL, and its crawl-delay,
 // fetching robots.txt when it isn't known.
 func (trip *trip) judge() error {
 	t := trip.t
-	if trip.verdict.Allowed || t.slow { // this is another try, or others took their time
-		trip.asked = time.Now()
-	}
+	trip.asked = time.Now()
 	if t.robots == nil {
 		trip.verdict = robots.Verdict{Allowed: true}
 		trip.recordVerdict()
@@ -52,7 +55,7 @@ func (trip *trip) judge() error {
 		if err != nil {
 			return err
 		}
-		if entry, err = trip.getRobots(); err != nil {
+		if entry, err = t.robots.Get(&trip.wait, trip.req.URL); err != nil {
 			return trip.noRobots(err)
 		}
 		trip.asked = time.Now()
@@ -60,21 +63,6 @@ func (trip *trip) judge() error {
 	trip.apply(entry)
 	trip.recordVerdict()
 	return nil
-}
-
-// nestedWait bounds how long an Evidence waits for a robots.txt. The fetch that it
-// waits for may be the very one that waits for it.
-const nestedWait = 10 * time.Second
-
-// getRobots waits for the robots.txt of the trip's origin.
-func (trip *trip) getRobots() (*robotscache.Entry, error) {
-	ctx := trip.original.Context()
-	if trip.nested {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithValue(ctx, nestedKey{}, true), nestedWait)
-		defer cancel()
-	}
-	return trip.t.robots.Get(ctx, trip.req.URL)
 }
 
 // noRobots reports that nothing could be decided: the fetch of robots.txt got no
@@ -85,7 +73,10 @@ func (trip *trip) noRobots(err error) error {
 		trip.recordFailure(err)
 		return trip.fail(StageRobots, time.Time{}, err)
 	}
-	if !trip.silent {
+	if err := trip.outlasts(fetch.RetryAt, err); err != nil {
+		return err
+	}
+	if !trip.silent() {
 		d := trip.decision(evidence.SlotTimeout, time.Now())
 		d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+fetch.Err.Error(), fetch.RetryAt
 		trip.record(&d)
@@ -93,10 +84,10 @@ func (trip *trip) noRobots(err error) error {
 	return trip.fail(StageRobots, fetch.RetryAt, fetch.Err)
 }
 
-// overtaken gives the turn back when a newer robots.txt came in during the wait
-// for it, and forbids the request or asks for a longer delay.
+// overtaken gives the turn back when a newer robots.txt came in during a wait for it
+// that was noticeable, and forbids the request or asks for a longer delay.
 func (trip *trip) overtaken() bool {
-	if trip.entry == nil || !trip.waited(trip.start) {
+	if trip.entry == nil || !trip.waited() {
 		return false
 	}
 	entry, ok := trip.t.robots.Peek(trip.req.URL)
@@ -124,14 +115,8 @@ func (trip *trip) apply(entry *robotscache.Entry) {
 	trip.verdict.Reason = entry.Reason
 }
 
-// A robotsError is ErrDisallowed with the rule that decided.
-type robotsError struct{ why string }
-
-func (e *robotsError) Error() string { return ErrDisallowed.Error() + e.why }
-func (e *robotsError) Unwrap() error { return ErrDisallowed }
-
 func (trip *trip) recordVerdict() {
-	if trip.silent {
+	if trip.silent() {
 		return
 	}
 	var d evidence.Decision
@@ -160,27 +145,31 @@ type robotsTransport struct{ t *Transport }
 
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := rt.t
-	trip := t.begin(req)
+	trip := t.begin(req, robotsTxt)
 	defer trip.end()
-	trip.nested = trip.nested || marked(req.Context())
-	if err := checkURL(req.URL); err != nil {
-		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
+	if err := trip.identify(); err != nil {
+		return nil, err
 	}
-	trip.host = t.hostKey(req)
-	trip.id = t.trips.Add(1)
-	trip.exempt = true
-	t.sign(trip)
 	if entry, ok := t.robots.PeekStale(req.URL); ok {
-		trip.floor = entry.Rules.Floor(trip.asked)
+		trip.floor = entry.Rules.Floor(time.Now())
 	}
-	if err := trip.waitTurn(); err != nil {
+	if err := rt.turn(trip); err != nil {
 		return nil, &robotscache.RefusedError{Err: err}
 	}
 	resp, err := trip.send()
-	if err := trip.learn(resp, err); err != nil {
-		return nil, err
+	trip.learn(resp, err)
+	return trip.handOver(resp, err)
+}
+
+// turn takes the hop's turn. Our own wait isn't the origin's slowness.
+func (robotsTransport) turn(trip *trip) error {
+	queue, sent := robotscache.Queue(trip.req.Context())
+	defer sent()
+	trip.wait.Context = queue
+	if err := trip.waitTurn(); err != nil {
+		return err
 	}
-	return trip.handOver(resp)
+	return trip.start()
 }
 
 // recordRobots reports a fetch of robots.txt.
@@ -211,5 +200,5 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()
 	}
-	t.evidence.Pass(ctx, &d, t.evidence.Nested() || marked(ctx))
+	t.evidence.Pass(ctx, &d)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -71,7 +72,7 @@ func crawlLog(t *testing.T) string {
 
 func TestLogOfACrawlProvesItself(t *testing.T) {
 	log := crawlLog(t)
-	report, err := evidence.Audit(strings.NewReader(log))
+	report, err := audit.Check(strings.NewReader(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestFlippedVerdictIsFoundByTheRobotsTextInTheLog(t *testing.T) {
 		}
 		lines[i] = line
 	}
-	report, err := evidence.Audit(strings.NewReader(strings.Join(lines, "\n")))
+	report, err := audit.Check(strings.NewReader(strings.Join(lines, "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,26 +111,19 @@ func TestFlippedVerdictIsFoundByTheRobotsTextInTheLog(t *testing.T) {
 // A lingering limiter is slow to learn from an answer.
 type lingering struct{ *hostlimit.Memory }
 
-type lingeringLease struct {
-	hostlimit.Lease
-	grant  interface{ Grant() hostlimit.Grant }
-	effect interface{ Effect() hostlimit.Effect }
-}
+type lingeringLease struct{ hostlimit.Lease }
 
 func (l lingering) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	lease, err := l.Memory.Acquire(ctx, key, floor)
 	if err != nil {
 		return nil, err
 	}
-	return lingeringLease{lease, lease.(interface{ Grant() hostlimit.Grant }), lease.(interface{ Effect() hostlimit.Effect })}, nil
+	return lingeringLease{lease}, nil
 }
 
-func (l lingeringLease) Grant() hostlimit.Grant   { return l.grant.Grant() }
-func (l lingeringLease) Effect() hostlimit.Effect { return l.effect.Effect() }
-
-func (l lingeringLease) Observe(o hostlimit.Outcome) {
+func (l lingeringLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	time.Sleep(time.Second)
-	l.Lease.Observe(o)
+	return l.Lease.Observe(o)
 }
 
 // Whoever starts between an answer and the block that it sets hasn't started into it.
@@ -162,14 +156,14 @@ func startJustBeforeABlock(t *testing.T, status int) {
 			b.Fatal(err)
 		}
 	})
-	report, err := evidence.Audit(&log)
+	report, err := audit.Check(&log)
 	if err != nil || !report.OK() || report.Proofs.Blocks == 0 {
 		t.Errorf("%v, %v", report, err)
 	}
 }
 
 // proof crawls virtually with an evidence log and returns what the audit says of it.
-func proof(t *testing.T, crawl func(b *bubble, cfg politeness.Config)) evidence.Report {
+func proof(t *testing.T, crawl func(b *bubble, cfg politeness.Config)) *audit.Report {
 	t.Helper()
 	var log bytes.Buffer
 	virtually(t, politeness.Config{}, func(b *bubble) {
@@ -179,7 +173,7 @@ func proof(t *testing.T, crawl func(b *bubble, cfg politeness.Config)) evidence.
 			b.Fatal(err)
 		}
 	})
-	report, err := evidence.Audit(&log)
+	report, err := audit.Check(&log)
 	if err != nil || !report.OK() {
 		t.Errorf("%v, %v", report.Violations, err)
 	}

@@ -179,7 +179,7 @@ func TestBulkRetries5TimesOnNetworkErrors(t *testing.T) {
 		b.know()
 		b.site.Down(syscall.ECONNRESET)
 		_, err := b.get("https://example.com/")
-		refused(b.T, err, politeness.StageSend, syscall.ECONNRESET)
+		failed(b.T, err, syscall.ECONNRESET)
 		if n := len(b.starts()); n != 6 {
 			b.Errorf("%d tries, want 6", n)
 		}

@@ -21,7 +21,7 @@ import (
 // says why. The error is an *Error when nothing could be decided: a URL that can't
 // be fetched at all, no turn for robots.txt, or ctx.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
-	trip, err := t.inquire(ctx, rawURL)
+	trip, err := t.inquire(ctx, rawURL, inquiry)
 	if err != nil {
 		return robots.Verdict{}, err
 	}
@@ -48,9 +48,6 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		}
 		byOrigin[origin] = append(byOrigin[origin], i)
 	}
-	if t.evidence != nil && t.evidence.Nested() {
-		ctx = context.WithValue(ctx, nestedKey{}, true)
-	}
 	var group errgroup.Group
 	group.SetLimit(inquiries)
 	for _, indexes := range byOrigin {
@@ -71,10 +68,10 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 }
 
 // Sitemaps returns the Sitemap URLs that the robots.txt of rawURL's origin names.
-// While robots.txt can't be had, and Config.Robots allows nothing then, the error
-// is an *Error with Is(err, ErrDisallowed) and RetryAt.
+// While robots.txt can't be had, the error is an *Error with RetryAt and Is(err,
+// ErrUnreachable), and Is(err, ErrDisallowed) where Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
-	trip, err := t.inquire(ctx, rawURL)
+	trip, err := t.inquire(ctx, rawURL, inquiry)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +81,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	switch {
 	case trip.entry == nil: // robots.txt is ignored
 		return nil, nil
-	case trip.entry.Denied:
+	case trip.entry.Err != nil && !trip.entry.Stale:
 		return nil, trip.refusal()
 	}
 	return trip.entry.Sitemaps, nil
@@ -98,7 +95,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 // request would be refused by what is known, with RetryAt where coming back may
 // help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
-	trip, err := t.inquire(ctx, rawURL)
+	trip, err := t.inquire(ctx, rawURL, forecast)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -110,7 +107,6 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 			}
 		}
 	}
-	trip.silent = true // nothing is decided yet
 	if err := trip.afford(); err != nil {
 		return time.Time{}, err
 	}
@@ -118,7 +114,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, trip.noTurn(err)
 	}
-	if t.metered {
+	if t.budget != nil {
 		if err := trip.checkBudget(next); err != nil {
 			return time.Time{}, err
 		}
@@ -126,8 +122,8 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	return next, nil
 }
 
-// inquire begins a trip that goes nowhere.
-func (t *Transport) inquire(ctx context.Context, rawURL string) (*trip, error) {
+// inquire begins a trip that sends nothing.
+func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
 		return nil, unparsable(rawURL, err)
@@ -135,10 +131,8 @@ func (t *Transport) inquire(ctx context.Context, rawURL string) (*trip, error) {
 	if err := checkURL(req.URL); err != nil {
 		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
 	}
-	trip := t.begin(req)
-	trip.nested = trip.nested || marked(ctx)
+	trip := t.begin(req, k)
 	trip.host = t.hostKey(req)
-	trip.attempt = 0
 	return trip, nil
 }
 

@@ -12,9 +12,13 @@ import (
 // The reasons of a refusal, for [errors.Is]. They are found through the
 // *url.Error that http.Client wraps around every error, too.
 var (
-	// ErrDisallowed: robots.txt (or its absence through an error) or the user's
-	// own rules say no.
+	// ErrDisallowed: robots.txt, or the user's own rules, say no; or robots.txt can't be
+	// had, and robotscache.Config.OnUnreachable denies then.
 	ErrDisallowed = errors.New("disallowed")
+	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] says when it is asked for
+	// again. errors.As finds the cause where there is one, such as a *net.DNSError or a
+	// *tls.CertificateVerificationError.
+	ErrUnreachable = errors.New("robots.txt can't be had")
 	// ErrBudget: pages, bytes or time are spent.
 	ErrBudget = budget.ErrExceeded
 	// ErrBusy: no turn was to be had in time; [Error.RetryAt] says when one may be.
@@ -38,14 +42,13 @@ const (
 	StageBudget   Stage = "budget"   // nothing left to spend
 	StageRobots   Stage = "robots"   // robots.txt disallows, or could not be had in time
 	StageTurn     Stage = "turn"     // no slot or no start time within what the caller may wait
-	StageSend     Stage = "send"     // the base transport failed
 	StageResponse Stage = "response" // ResponseLimits, by the headers
 	StageBody     Stage = "body"     // ResponseLimits or the budget, while the body was read
 )
 
-// An Error is what RoundTrip, Check, Next and the reading of a body return when
-// something was refused or failed. Get it with errors.As; ask for the reason
-// with errors.Is.
+// An Error is a refusal of our own: RoundTrip, Check, Next and the reading of a body
+// return it. Get it with errors.As; ask for the reason with errors.Is. What Base
+// returns as an error is no refusal, and is passed on as it is.
 type Error struct {
 	Stage   Stage
 	Host    string    // host key; empty if the URL has none
@@ -68,8 +71,9 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether time ran out: no turn in time, or the context's
-// deadline. url.Error.Timeout asks only the outermost error, which is this one.
+// Timeout reports whether time ran out: no turn in time, the context's deadline, or
+// no robots.txt in time. url.Error.Timeout asks only the outermost error, which is
+// this one.
 func (e *Error) Timeout() bool {
 	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
 		return true

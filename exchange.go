@@ -1,8 +1,10 @@
 package politeness
 
 import (
-	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"reflect"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -12,47 +14,47 @@ import (
 
 // send hands the request to the base transport.
 func (trip *trip) send() (*http.Response, error) {
-	trip.page, trip.spent, trip.sent = false, true, true
+	trip.body = nil
+	if trip.fare != unpaid {
+		trip.fare = spent
+	}
 	resp, err := trip.t.base.RoundTrip(trip.req)
 	if resp == nil && err == nil {
-		err = errors.New("the transport returned neither a response nor an error")
+		err = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
 	}
 	return resp, err
 }
 
-// learn tells the host's state what the host answered: it blocks, slows down,
-// or clears. An error of the base transport ends the attempt.
-func (trip *trip) learn(resp *http.Response, err error) error {
-	outcome := hostlimit.Outcome{Latency: time.Since(trip.start), Err: err, Aside: trip.exempt}
-	now := trip.start.Add(outcome.Latency) // Since and Add cost half as much as Now
+// learn tells the host's state what the host answered: it blocks, slows down, or
+// clears. Without an answer the attempt has ended.
+func (trip *trip) learn(resp *http.Response, err error) {
+	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == robotsTxt}
+	now := trip.grant.Start.Add(outcome.Latency) // Since and Add cost half as much as Now
 	if err == nil {
+		trip.status, trip.header = resp.StatusCode, resp.Header
 		outcome.Status = resp.StatusCode
 		outcome.RetryAfter = retryAfter(resp)
-	} else if cause := trip.req.Context().Err(); cause != nil {
-		// The caller left: that says nothing about the host, whatever the
-		// transport made of it.
+	} else if cause := trip.wait.Err(); cause != nil {
+		// The caller left: that says nothing about the host, whatever the base transport
+		// made of it.
 		outcome.Err = cause
 	}
 	trip.latency = outcome.Latency
-	trip.lease.Observe(outcome)
-	effect, set := trip.effect(), now
+	effect, set := trip.lease.Observe(outcome), now
 	if effect.Blocked {
-		set = time.Now() // a start just before Observe was no start into the block
+		set = time.Now() // a start just before Observe doesn't count as a start during the block
 	}
 	trip.recordStart()
 	trip.recordEffect(outcome, effect, set)
 	if err == nil {
-		return nil
+		return
 	}
-	lease := trip.lease
-	trip.lease = nil
-	lease.Release()
-	if !trip.silent {
+	trip.release()
+	if !trip.silent() {
 		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.seq, trip.start, trip.latency, trip.latency, err.Error()
+		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.grant.Start, trip.latency, trip.latency, err.Error()
 		trip.record(&d)
 	}
-	return trip.fail(StageSend, time.Time{}, err)
 }
 
 // retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
@@ -65,24 +67,9 @@ func retryAfter(resp *http.Response) time.Duration {
 	return d
 }
 
-// effect is what Observe did, as far as the limiter tells and somebody wants to know.
-func (trip *trip) effect() hostlimit.Effect {
-	if trip.silent {
-		return hostlimit.Effect{}
-	}
-	return effectOf(trip.lease)
-}
-
-func effectOf(lease hostlimit.Lease) hostlimit.Effect {
-	if l, ok := lease.(interface{ Effect() hostlimit.Effect }); ok {
-		return l.Effect()
-	}
-	return hostlimit.Effect{}
-}
-
 // recordEffect reports what the outcome did to the host.
 func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effect, now time.Time) {
-	if !effect.Blocked && !effect.Cleared {
+	if trip.silent() || !effect.Blocked && !effect.Cleared {
 		return
 	}
 	d := trip.decision(evidence.HostBlocked, now)
@@ -97,4 +84,93 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effec
 		d.Type, d.Allowed = evidence.HostCleared, true
 	}
 	trip.record(&d)
+}
+
+// handOver passes on what the base transport returned, an error as it is. The slot is
+// held until the response's body ends.
+func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	empty := bodiless(trip.req, resp)
+	if err := trip.guard(resp, empty); err != nil {
+		if resp.Body != nil {
+			resp.Body.Close() // before the slot is somebody else's
+		}
+		trip.ended(0, trip.release(), err)
+		return nil, err
+	}
+	trip.issue(resp)
+	if empty {
+		trip.ended(0, trip.release(), nil)
+		return resp, nil
+	}
+	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
+	if trip.kind == page && success(resp) {
+		b.limit = trip.t.response.maxBytes
+	}
+	trip.lease = nil
+	resp.Body = newBody(b)
+	return resp, nil
+}
+
+// bodiless reports whether resp ended with its headers, so that nothing is left to be
+// read or closed. A ContentLength of 0 alone doesn't say so: many a RoundTripper
+// leaves it unset, and in HTTP/2 trailers may follow.
+func bodiless(req *http.Request, resp *http.Response) bool {
+	if resp.Body == nil || resp.Body == http.NoBody {
+		return true
+	}
+	// The body that HTTP/2 has for none is of a type without fields.
+	if resp.ProtoMajor == 2 && (resp.ContentLength == 0 || req.Method == http.MethodHead) && reflect.TypeOf(resp.Body).Size() == 0 {
+		resp.Body = http.NoBody
+		return true
+	}
+	return false
+}
+
+// ended implements watcher: it reports the end of the exchange.
+func (trip *trip) ended(read int64, expired bool, err error) {
+	if trip.silent() {
+		return
+	}
+	took := time.Since(trip.grant.Start)
+	now := trip.grant.Start.Add(took)
+	if trip.index != nil {
+		trip.recordIndexing(now)
+	}
+	var d evidence.Decision
+	trip.describe(&d, evidence.Fetched, now)
+	d.Allowed, d.Status, d.Bytes = true, trip.status, read
+	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.grant.Start, trip.latency, took
+	d.ContentType, d.ETag = noted(trip.header, "Content-Type"), noted(trip.header, "Etag")
+	d.LastModified, d.ServerDate = noted(trip.header, "Last-Modified"), noted(trip.header, "Date")
+	d.Location = redactLocation(noted(trip.header, "Location"))
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
+		d.Err = err.Error()
+	}
+	trip.record(&d)
+	if expired {
+		d := trip.decision(evidence.LeaseExpired, now)
+		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
+		trip.record(&d)
+	}
+}
+
+// first is Header.Get for a name that is canonical already.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// longestNote bounds what one header may put on record: a server may send megabytes
+// of it.
+const longestNote = 4 << 10
+
+// noted is a header as it is put on record.
+func noted(h http.Header, name string) string {
+	value := first(h, name)
+	return value[:min(len(value), longestNote)]
 }

@@ -27,6 +27,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -114,16 +116,14 @@ type Transport struct {
 	hostKey    func(*http.Request) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait    time.Duration      // longest wait for a turn, as far as hosts tells it; 0: unlimited or unknown
+	maxWait    time.Duration      // longest wait for a turn; 0: unlimited
 	budget     budget.Budget      // nil: unlimited
-	metered    bool               // the budget may limit what is spent during a wait: time or bytes
-	timed      bool               // the budget may limit time
 	retry      Retry
 	response   responseLimits
 	evidence   *evidence.Guard           // nil: nothing is recorded
 	refuse     func(*http.Request) error // nil: nothing is refused
-	slow       bool                      // code of the user, which may take long, runs before robots.txt is asked
 	trips      atomic.Uint64             // number of the last trip
+	budgetEnd  atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -182,24 +182,14 @@ func New(cfg Config) (*Transport, error) {
 			t.budget = budget.New(cfg.Spend)
 		}
 	}
-	limited, told := t.budget.(interface{ Limits() budget.Limits })
-	if told && cfg.Budget != nil {
-		add("Budget", limited.Limits().Validate())
+	if cfg.Budget != nil {
+		add("Budget", cfg.Budget.Limits().Validate())
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 
-	t.metered, t.timed = t.budget != nil, t.budget != nil
-	if told {
-		t.timed = limited.Limits().Duration != 0
-		t.metered = t.timed || limited.Limits().Bytes != 0
-	}
-	_, quick := t.budget.(*budget.Memory)
-	t.slow = cfg.HostKey != nil || cfg.Refuse != nil || t.budget != nil && !quick
-	if m, ok := t.hosts.(*hostlimit.Memory); ok { // itself: what wraps one may do more
-		t.maxWait = m.Config().MaxWait
-	}
+	t.maxWait = t.hosts.Config().MaxWait
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
 			UserAgent: cfg.UserAgent,
@@ -266,7 +256,7 @@ func problems(err error) []error {
 // to its end or closed. req is never changed. Robots.txt, slots and delays go by
 // req.URL; a different req.Host is only sent.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := t.begin(req)
+	trip := t.begin(req, page)
 	defer trip.end() // gives back whatever is still held, on every path
 
 	// 1. Who asks whom, and do the user's own rules let it?
@@ -277,13 +267,32 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := trip.afford(); err != nil {
 		return nil, err
 	}
-	// 7. Retry: each try takes its own turn through stages 3 to 6.
-	resp, err := trip.retry()
-	if err != nil {
-		return nil, err
+	for schedule := (cenkalti.BackOff)(nil); ; {
+		for overtaken := true; overtaken; overtaken = trip.overtaken() {
+			// 3. May this URL be fetched at all?
+			if err := trip.ask(); err != nil {
+				return nil, err
+			}
+			// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
+			if err := trip.waitTurn(); err != nil {
+				return nil, err
+			}
+		}
+		// 5. Send. From here on the base transport closes the request's body.
+		if err := trip.start(); err != nil {
+			return nil, err
+		}
+		resp, failure := trip.send()
+		// 6. Learn: what the host answered moves everyone's next turn.
+		trip.learn(resp, failure)
+		// 7. Retry what may be another answer next time. Each try takes its own turn.
+		if again, err := trip.retry(&schedule, resp, failure); err != nil {
+			return nil, err
+		} else if !again {
+			// 8. Hand over: the slot stays taken until the body ends; guards watch it.
+			return trip.handOver(resp, failure)
+		}
 	}
-	// 8. Hand over: the slot stays taken until the body ends; guards watch it.
-	return trip.handOver(resp)
 }
 
 // CloseIdleConnections closes those of Base, if it has such a method, for
@@ -292,26 +301,4 @@ func (t *Transport) CloseIdleConnections() {
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
-}
-
-// try is one attempt of the trip.
-func (trip *trip) try() (*http.Response, error) {
-	for overtaken := true; overtaken; {
-		// 3. May this URL be fetched at all?
-		if err := trip.ask(); err != nil {
-			return nil, err
-		}
-		// 4. Wait for our turn: a page of the budget, a free slot, the delay, any block.
-		if err := trip.waitTurn(); err != nil {
-			return nil, err
-		}
-		overtaken = trip.overtaken() // robots.txt may have changed meanwhile
-	}
-	// 5. Send. From here on the base transport closes the request's body.
-	resp, err := trip.send()
-	// 6. Learn: what the host answered moves everyone's next turn.
-	if err := trip.learn(resp, err); err != nil {
-		return nil, err
-	}
-	return resp, nil
 }

@@ -152,15 +152,15 @@ func dialAddress(u *url.URL) string {
 	return net.JoinHostPort(host, port)
 }
 
-// A reserved network is one whose addresses aren't public, though netip doesn't say so.
-type reserved struct {
+// A specialNetwork is one whose addresses aren't public, though netip doesn't say so.
+type specialNetwork struct {
 	network netip.Prefix
 	what    string
 }
 
 // The networks are from the IANA's special-purpose registries (RFC 6890) and the clouds' own pages.
 // Networks for documentation aren't among them: nothing is there.
-var reservedNetworks = []reserved{
+var specialNetworks = []specialNetwork{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this host itself"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "behind a carrier's NAT"},
 	{netip.MustParsePrefix("168.63.129.16/32"), "a metadata service"}, // Azure's wire server
@@ -188,7 +188,7 @@ func nonPublic(a netip.Addr) string {
 	case a.IsMulticast():
 		return "multicast"
 	}
-	for _, r := range reservedNetworks {
+	for _, r := range specialNetworks {
 		if r.network.Contains(a) {
 			return r.what
 		}

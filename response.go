@@ -88,14 +88,15 @@ func matchesAny(patterns []string, mediaType string) bool {
 // success reports whether the limits apply to resp.
 func success(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
 
-// guard decides by the response's headers.
-func (trip *trip) guard(resp *http.Response) error {
+// guard decides by the response's headers; empty says that it has nothing else.
+func (trip *trip) guard(resp *http.Response, empty bool) error {
 	limits := &trip.t.response
-	if trip.exempt || !success(resp) {
+	if trip.kind != page || !success(resp) {
 		return nil
 	}
 	ct := first(resp.Header, "Content-Type")
-	if len(limits.accept)+len(limits.reject) > 0 && (ct != "" || resp.Body != http.NoBody) {
+	empty = empty || resp.StatusCode == http.StatusNoContent || trip.req.Method == http.MethodHead
+	if len(limits.accept)+len(limits.reject) > 0 && (ct != "" || !empty) {
 		mediaType := "application/octet-stream"
 		if ct != "" {
 			mediaType, _, _ = strings.Cut(ct, ";")
@@ -105,11 +106,11 @@ func (trip *trip) guard(resp *http.Response) error {
 			mediaType = strings.ToLower(strings.TrimSpace(mediaType))
 		}
 		if len(limits.accept) > 0 && !matchesAny(limits.accept, mediaType) || matchesAny(limits.reject, mediaType) {
-			return trip.reject(StageResponse, resp.StatusCode, resp.Header, fmt.Errorf("%w: %s", ErrContentType, clip(mediaType)))
+			return trip.reject(StageResponse, fmt.Errorf("%w: %s", ErrContentType, clip(mediaType)))
 		}
 	}
 	if limits.maxBytes > 0 && resp.ContentLength > limits.maxBytes && trip.req.Method != http.MethodHead {
-		return trip.reject(StageResponse, resp.StatusCode, resp.Header, &tooLargeError{limit: limits.maxBytes, length: resp.ContentLength})
+		return trip.reject(StageResponse, &tooLargeError{limit: limits.maxBytes, length: resp.ContentLength})
 	}
 	if trip.index != nil {
 		trip.index.begin(resp, limits.product)
@@ -133,11 +134,16 @@ func (e *tooLargeError) Error() string {
 
 func (e *tooLargeError) Unwrap() error { return ErrTooLarge }
 
+// tooLarge implements watcher.
+func (trip *trip) tooLarge(limit int64) error {
+	return trip.reject(StageBody, &tooLargeError{limit: limit})
+}
+
 // reject reports and returns the refusal of a response.
-func (trip *trip) reject(stage Stage, status int, header http.Header, err error) error {
-	if !trip.silent {
+func (trip *trip) reject(stage Stage, err error) error {
+	if !trip.silent() {
 		d := trip.decision(evidence.ResponseRejected, time.Now())
-		d.Status, d.ContentType, d.Reason = status, header.Get("Content-Type"), err.Error()
+		d.Status, d.ContentType, d.Reason = trip.status, first(trip.header, "Content-Type"), err.Error()
 		trip.record(&d)
 	}
 	return trip.fail(stage, time.Time{}, err)

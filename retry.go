@@ -1,28 +1,34 @@
 package politeness
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// Retry repeats requests that a server or the network failed: after 429, 5xx
-// and network errors; any other answer is final. Only what is idempotent (RFC
-// 9110, section 9.2.2) and can be sent again is repeated: GET, HEAD, OPTIONS,
-// TRACE, PUT and DELETE without a body or with Request.GetBody. Each try asks
-// robots.txt again and takes a turn of its own; while it waits it holds no slot.
-// When the tries run out, the last response is handed over as it is; so it is
-// when the next try couldn't start before the context's deadline or within the
-// budget's time, when it would have to wait for longer than the MaxWait of a
-// hostlimit.Memory, or when Retry-After asks for more than a day. All tries of a
-// request are one page of the budget.
+// Retry repeats requests that a server or the network failed: after 429, 5xx and
+// network errors; any other answer is final, and so is an error that the next try
+// would meet again (a name that doesn't exist, a certificate that isn't trusted, a
+// header that can't be sent). Only what is idempotent (RFC 9110, section 9.2.2) and
+// can be sent again is repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a
+// body or with Request.GetBody. Each try asks robots.txt again and takes a turn of its
+// own; while it waits it holds no slot. When the tries run out, the last response is
+// handed over as it is; so it is when the next try couldn't start before the context's
+// deadline or within the budget's time, when it would have to wait for longer than the
+// MaxWait of a hostlimit.Memory, or when Retry-After asks for more than a day. All
+// tries of a request are one page of the budget.
 type Retry struct {
 	// Max is how often a request is repeated at most. 0: never.
 	Max int
@@ -39,119 +45,74 @@ func (r Retry) validate() error {
 	return nil
 }
 
-// errAgain tells cenkalti's loop that an answer asks for another try.
-var errAgain = errors.New("to be tried again")
-
-// retry makes the trip's tries.
-func (trip *trip) retry() (*http.Response, error) {
-	r := trip.t.retry
-	if r.Max == 0 || !replayable(trip.original) {
-		return trip.try()
+// retry reports whether the request is to be tried again, after it has waited for
+// that. An error means that it was to be, and can't any more.
+func (trip *trip) retry(schedule *cenkalti.BackOff, resp *http.Response, failure error) (again bool, err error) {
+	if trip.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
+		return false, nil
 	}
-	schedule := cenkalti.BackOff(backoff.Fibonacci{}.BackOff())
-	if r.Backoff != nil {
-		schedule = r.Backoff()
+	if *schedule == nil {
+		*schedule = trip.t.retry.schedule()
 	}
-	waits := &retryWaits{trip: trip, left: r.Max, schedule: schedule}
-
-	var resp *http.Response
-	err := cenkalti.RetryNotifyWithTimer(func() error {
-		var err error
-		if err = trip.replay(); err == nil {
-			resp, err = trip.try() //nolint:bodyclose // handed over or discarded below
-		}
-		waits.after = 0
-		switch {
-		case err == nil && !temporary(resp.StatusCode):
-			return nil
-		case err == nil:
-			waits.after = retryAfter(resp)
-			return errAgain
-		case trip.failedInTransit(err):
-			return err
-		}
-		return cenkalti.Permanent(err)
-	}, cenkalti.WithContext(waits, trip.original.Context()), func(err error, wait time.Duration) {
-		trip.recordRetry(resp, err, wait)
-		if errors.Is(err, errAgain) {
-			trip.discard(resp, wait)
-			resp = nil
-		}
-		trip.attempt++
-	}, waits)
-	switch {
-	case errors.Is(err, errAgain):
-		return resp, nil
-	case err != nil:
-		if resp != nil { // the caller left with an answer at hand
-			trip.discard(resp, 0)
-		}
-		var ours *Error
-		if !errors.As(err, &ours) { // the caller left during a wait
-			trip.recordFailure(err)
-			err = trip.fail(StageTurn, time.Time{}, err)
-		}
-		return nil, err
+	at, ok := trip.nextTry(*schedule, resp)
+	if !ok {
+		return false, nil
 	}
-	return resp, nil
+	trip.recordRetry(resp, failure, at)
+	if failure == nil {
+		trip.discard(resp, time.Until(at))
+	}
+	trip.attempt++
+	// What is done with the answer at hand is a part of the wait.
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true, trip.rewind()
+	case <-trip.wait.Done():
+		trip.recordFailure(trip.wait.Err())
+		return false, trip.fail(StageTurn, time.Time{}, trip.wait.Err())
+	}
 }
 
-// retryWaits is the schedule of one request: the policy's waits, at least
-// Retry-After, at most Max of them, and none that can't end well.
-type retryWaits struct {
-	trip     *trip
-	left     int
-	schedule cenkalti.BackOff
-	after    time.Duration // Retry-After of the answer at hand
-	decided  time.Time     // when the last wait was
-	timer    *time.Timer   // of the last wait
+// schedule returns the waits of one request.
+func (r Retry) schedule() cenkalti.BackOff {
+	if r.Backoff == nil {
+		return backoff.Fibonacci{}.BackOff()
+	}
+	schedule := r.Backoff()
+	schedule.Reset()
+	return schedule
 }
 
 // longestWait bounds what a host may ask of one request. It is what
 // backoff.Refusals.MaxRetryAfter is by default.
 const longestWait = 24 * time.Hour
 
-// NextBackOff returns the wait before the next try, or Stop.
-func (w *retryWaits) NextBackOff() time.Duration {
-	if w.left == 0 {
-		return cenkalti.Stop
+// nextTry returns when the next try is made; ok is false if it can't end well.
+func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at time.Time, ok bool) {
+	wait := schedule.NextBackOff()
+	if wait == cenkalti.Stop {
+		return at, false
 	}
-	wait := w.schedule.NextBackOff()
-	if wait == cenkalti.Stop || w.after > longestWait {
-		return cenkalti.Stop
+	if resp != nil {
+		after := retryAfter(resp)
+		if after > longestWait {
+			return at, false
+		}
+		wait = max(wait, after)
 	}
-	w.left--
-	wait = max(wait, w.after)
-	if most := w.trip.t.maxWait; most > 0 && wait > most {
-		return cenkalti.Stop
+	if most := trip.t.maxWait; most > 0 && wait > most {
+		return at, false
 	}
-	w.decided = time.Now()
-	if !w.trip.inTime(w.decided.Add(wait)) {
-		return cenkalti.Stop
-	}
-	return wait
-}
-
-// Start implements cenkalti.Timer, with C and Stop: a wait counts from when it was
-// decided, so that what is done with the answer at hand is a part of it.
-func (w *retryWaits) Start(wait time.Duration) {
-	w.timer = time.NewTimer(wait - time.Since(w.decided))
-}
-
-// C implements cenkalti.Timer.
-func (w *retryWaits) C() <-chan time.Time { return w.timer.C }
-
-// Stop implements cenkalti.Timer.
-func (w *retryWaits) Stop() {
-	if w.timer != nil {
-		w.timer.Stop()
-	}
+	at = time.Now().Add(wait)
+	return at, trip.inTime(at)
 }
 
 // inTime reports whether a try that could start at the given time would, so far as
 // it is known, start before the context's deadline and within the budget's time.
 func (trip *trip) inTime(start time.Time) bool {
-	t, ctx := trip.t, trip.original.Context()
+	t, ctx := trip.t, trip.req.Context()
 	if next, err := t.hosts.Next(ctx, trip.host, trip.floor); err == nil && next.After(start) {
 		if t.maxWait > 0 && next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
@@ -164,9 +125,6 @@ func (trip *trip) inTime(start time.Time) bool {
 	return t.budget == nil || trip.bound(t.budget.Check(ctx, trip.host, start)) == nil
 }
 
-// Reset begins the schedule anew.
-func (w *retryWaits) Reset() { w.schedule.Reset() }
-
 // replayable reports whether the request may be sent more than once.
 func replayable(req *http.Request) bool {
 	switch req.Method {
@@ -176,21 +134,49 @@ func replayable(req *http.Request) bool {
 	return false
 }
 
-// temporary reports whether an answer may be another one next time.
-func temporary(status int) bool { return status == http.StatusTooManyRequests || status >= 500 }
-
-// failedInTransit reports whether err is the network's, and the caller is still there.
-func (trip *trip) failedInTransit(err error) bool {
-	var ours *Error
-	return errors.As(err, &ours) && ours.Stage == StageSend && trip.original.Context().Err() == nil
+// mayChange reports whether the next try may have another answer, and somebody who
+// waits for it.
+func (trip *trip) mayChange(resp *http.Response, failure error) bool {
+	switch {
+	case trip.wait.Err() != nil:
+		return false
+	case failure == nil:
+		return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
+	}
+	return !permanent(failure) && sendable(trip.req.Header)
 }
 
-// replay gives a further try a body of its own.
-func (trip *trip) replay() error {
-	if trip.attempt == 1 || trip.original.Body == nil || trip.original.Body == http.NoBody {
+// permanent reports whether err is one that the next try would meet again.
+func permanent(err error) bool {
+	var (
+		refused     *Error // by a Transport below this one
+		name        *net.DNSError
+		address     *net.AddrError
+		certificate *tls.CertificateVerificationError
+	)
+	return errors.As(err, &name) && name.IsNotFound ||
+		errors.As(err, &address) || errors.As(err, &certificate) || errors.As(err, &refused) ||
+		errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
+}
+
+// sendable reports whether http.Transport sends h: its error for a header that it
+// doesn't send has no type.
+func sendable(h http.Header) bool {
+	for name, values := range h {
+		if !httpguts.ValidHeaderFieldName(name) ||
+			slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// rewind gives a further try a body of its own.
+func (trip *trip) rewind() error {
+	if trip.req.Body == nil || trip.req.Body == http.NoBody {
 		return nil
 	}
-	fresh, err := trip.original.GetBody()
+	fresh, err := trip.req.GetBody()
 	if err != nil {
 		trip.recordFailure(err)
 		return trip.fail(StageRequest, time.Time{}, fmt.Errorf("body can't be sent again: %w", err))
@@ -198,12 +184,12 @@ func (trip *trip) replay() error {
 	// Somebody may still be writing the try before: it keeps its request.
 	again := *trip.req
 	again.Body = fresh
-	trip.req, trip.sent = &again, false
+	trip.req, trip.body = &again, fresh
 	return nil
 }
 
-// discarded is how much of a discarded answer is read so that its connection
-// can be used again; a longer one costs less to cut.
+// discarded is how much of a discarded answer is read so that its connection can be
+// used again; a longer one costs less to cut.
 const discarded = 64 << 10
 
 // How long that may take: as long as there is to wait anyway, within these bounds.
@@ -212,15 +198,14 @@ const (
 	maxPatience = 5 * time.Second
 )
 
-// discard drains and closes an answer that nobody will see, and with it gives
-// the slot back.
+// discard drains and closes an answer that nobody will see, and with it gives the
+// slot back.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	raw := resp.Body
-	resp, err := trip.handOver(resp)
-	if err != nil {
+	resp, err := trip.handOver(resp, nil)
+	if err != nil || resp.Body == nil || resp.Body == http.NoBody {
 		return
 	}
-	trip.kept = false // nobody else has the body
 	defer resp.Body.Close()
 	closed := make(chan struct{})
 	cut := time.AfterFunc(min(max(wait, minPatience), maxPatience), func() {
@@ -235,17 +220,17 @@ func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // the one finds the end of a body that is just as long
 }
 
-func (trip *trip) recordRetry(resp *http.Response, err error, wait time.Duration) {
-	if trip.silent {
+// recordRetry reports that another try is made at the given time.
+func (trip *trip) recordRetry(resp *http.Response, failure error, at time.Time) {
+	if trip.silent() {
 		return
 	}
 	d := trip.decision(evidence.Retried, time.Now())
-	d.Allowed = true
-	d.RetryAt = d.Time.Add(wait)
-	if errors.Is(err, errAgain) {
+	d.Allowed, d.RetryAt = true, at
+	if failure == nil {
 		d.Status = resp.StatusCode
 	} else {
-		d.Err = err.Error()
+		d.Err = failure.Error()
 	}
 	trip.record(&d)
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,8 +159,9 @@ func TestRetryOnlyWhatMayBeSentAgain(t *testing.T) {
 func TestRetryAfterNetworkErrors(t *testing.T) {
 	cfg := politeness.Config{Retry: politeness.Retry{Max: 3}, DangerouslyIgnoreRobots: true}
 	virtually(t, cfg, func(b *bubble) {
-		_, err := b.get("https://nowhere.example/")
-		refused(b.T, err, politeness.StageSend, nil)
+		b.site.Down(syscall.ECONNREFUSED)
+		_, err := b.get("https://example.com/")
+		failed(b.T, err, syscall.ECONNREFUSED)
 		if n := len(b.log.Decisions(evidence.Failed)); n != 4 {
 			b.Errorf("%d tries, want 4: %s", n, b.types())
 		}

@@ -260,7 +260,7 @@ func TestSiteAuditRobotsUnreachableIsAllowedWithLowConfidence(t *testing.T) {
 	acceptance(t, siteAudit, func(b *bubble) {
 		b.site.Down(syscall.ECONNREFUSED)
 		_, err := b.get("https://example.com/page")
-		refused(b.T, err, politeness.StageSend, syscall.ECONNREFUSED)
+		failed(b.T, err, syscall.ECONNREFUSED)
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/politenesstest"
@@ -113,7 +114,7 @@ func FuzzHostsAreSpelledAlike(f *testing.F) {
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
 		}
-		report, err := evidence.Audit(&log)
+		report, err := audit.Check(&log)
 		if err != nil || !report.OK() || len(report.Hosts) != 1 || report.Hosts[0].Host != hostname.Key(page.address) ||
 			report.Proofs.Robots != 2 || report.Proofs.OpenRobots != 0 {
 			t.Errorf("the audit of %v and %v: %v, %+v", spelled, dialed, err, report)

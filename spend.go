@@ -1,32 +1,63 @@
 package politeness
 
 import (
+	"context"
 	"errors"
+	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 )
 
+// A fare is how a trip's page is paid for. All hops and tries of a navigation are
+// one page.
+type fare uint8
+
+const (
+	unpaid   fare = iota
+	reserved      // a page was reserved for this request
+	followed      // the request is the first to follow a redirect, whose navigation has paid
+	spent         // a try of this request was sent
+)
+
+// paidKey marks the context of a redirect response's request, with an *atomic.Bool:
+// whether the request that follows was made.
+type paidKey struct{}
+
+// ticket returns the mark of the redirect that led to the request, nil if there is
+// none: a redirect that came from elsewhere, such as from a cache around the
+// Transport, has paid for no page.
+func (trip *trip) ticket() *atomic.Bool {
+	if r := trip.req.Response; r != nil && r.Request != nil {
+		used, _ := r.Request.Context().Value(paidKey{}).(*atomic.Bool)
+		return used
+	}
+	return nil
+}
+
+// issue puts a ticket on a redirect, by which the request that follows it tells that
+// its page is paid for.
+func (trip *trip) issue(resp *http.Response) {
+	if trip.t.budget != nil && trip.kind == page && resp.StatusCode/100 == 3 {
+		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, new(atomic.Bool)))
+	}
+}
+
 // afford refuses at once when the budget is spent.
 func (trip *trip) afford() error {
 	if trip.t.budget == nil {
 		return nil
 	}
-	return trip.checkBudget(trip.asked)
+	if ticket := trip.ticket(); ticket != nil && !ticket.Swap(true) { // a further request for the hop pays for it
+		trip.fare = followed
+	}
+	return trip.checkBudget(time.Time{})
 }
 
-// paid reports whether the trip's page is taken: by an earlier hop of the
-// navigation, by an earlier try, or by a reservation. A redirect that came from
-// elsewhere, such as from a cache around the Transport, has taken none.
-func (trip *trip) paid() bool { return trip.hop != nil || trip.spent || trip.page }
-
-// paidKey marks the context of a redirect response's request: with an *atomic.Bool
-// that tells whether the request of the hop was made.
-type paidKey struct{}
-
-// checkBudget asks whether a request that starts at the given time is within the
-// budget.
+// checkBudget asks whether a request that starts at the given time, now if it is
+// zero, is within the budget.
 func (trip *trip) checkBudget(start time.Time) error {
 	err := trip.bound(trip.t.budget.Check(trip.req.Context(), trip.host, start))
 	if err == nil {
@@ -35,54 +66,117 @@ func (trip *trip) checkBudget(start time.Time) error {
 	return trip.overBudget(StageBudget, err)
 }
 
-// bound returns the budget's refusal if it binds the trip. Pages don't bind a hop
-// or a further try: their navigation is paid.
+// bound returns the budget's refusal if it binds the trip. Pages don't bind a
+// navigation that is paid.
 func (trip *trip) bound(refusal error) error {
-	if refusal == nil || !trip.paid() {
-		return refusal
+	if refusal == nil {
+		return nil
 	}
 	var be *budget.Error
-	if errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+	if trip.fare != unpaid && errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
 	}
 	return refusal
 }
 
-// metered reports whether a wait may use up what the trip needs.
-func (trip *trip) metered() bool { return trip.t.metered && !trip.exempt && trip.attempt > 0 }
+// foresee finds the end of the budget's time, which bounds the wait for the turn: a
+// turn that comes later is refused at once, see outlasts. While the budget's clock
+// stands, reserving a page would start it, so the limiter is asked beforehand.
+func (trip *trip) foresee() error {
+	t := trip.t
+	if trip.kind != page || t.budget == nil || t.budget.Limits().Duration == 0 {
+		return nil
+	}
+	if end := t.budgetEnd.Load(); end != nil {
+		trip.wait.deadline = *end
+		return nil
+	}
+	u, err := t.budget.Usage(trip.req.Context())
+	if err != nil {
+		return trip.overBudget(StageBudget, err)
+	}
+	if !u.Started.IsZero() {
+		end := u.Started.Add(u.Limits.Duration)
+		t.budgetEnd.Store(&end)
+		trip.wait.deadline = end
+		return nil
+	}
+	next, err := t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
+	if err != nil {
+		return trip.noTurn(err)
+	}
+	return trip.checkBudget(next)
+}
 
-// reserve takes a page for the navigation: one for all its hops and tries. For
-// these it is asked only whether there is time and are bytes left.
+// outlasts returns the budget's refusal where a turn was refused because it could
+// start no earlier than at the given time, which is after the budget's end.
+func (trip *trip) outlasts(start time.Time, refusal error) error {
+	if trip.wait.deadline.IsZero() || !errors.Is(refusal, context.DeadlineExceeded) {
+		return nil
+	}
+	err := trip.checkBudget(start)
+	if err == nil {
+		trip.t.budgetEnd.Store(nil) // the end did move: a shared budget was made anew
+	}
+	return err
+}
+
+// reserve takes a page for the navigation: one for all its hops and tries. For these
+// it is asked only whether there is time and are bytes left.
 func (trip *trip) reserve() error {
 	switch {
-	case trip.t.budget == nil || trip.exempt:
+	case trip.t.budget == nil || trip.kind != page:
 		return nil
-	case trip.paid() && trip.t.metered:
-		return trip.checkBudget(trip.asked)
-	case trip.paid():
-		return nil
+	case trip.fare != unpaid:
+		return trip.checkBudget(time.Time{})
 	}
 	warnings, err := trip.t.budget.Reserve(trip.req.Context(), trip.host)
 	trip.warn(warnings)
 	if err != nil {
 		return trip.overBudget(StageBudget, err)
 	}
-	trip.page = true
+	trip.fare = reserved
 	return nil
 }
 
-// refund gives the reserved page back: nothing was sent for it.
+// refund gives back what the trip was to pay with, unless a try was sent for it.
 func (trip *trip) refund() {
-	if trip.page {
-		trip.page = false
+	switch trip.fare {
+	case reserved:
 		trip.t.budget.Refund(trip.req.Context(), trip.host)
+	case followed:
+		trip.ticket().Store(false)
 	}
+}
+
+// spend takes the piece that a body's reader has just read from the budget. It
+// returns how many of the bytes there were to take, and why no more. It is asked
+// after the read, not before it: bytes that a slow server is yet to send are no other
+// reader's loss.
+func (trip *trip) spend(piece []byte) (n int, err error) {
+	t, ctx := trip.t, trip.req.Context()
+	if t.budget == nil || trip.kind != page {
+		n = len(piece)
+	}
+	for n < len(piece) && err == nil {
+		var some int64
+		some, err = t.budget.TakeBytes(ctx, int64(len(piece)-n))
+		trip.warn(t.budget.SettleBytes(ctx, some, some))
+		n += int(some)
+	}
+	if trip.index != nil {
+		trip.index.write(piece[:n])
+	}
+	if err != nil {
+		err = trip.overBudget(StageBody, err)
+	}
+	return n, err
 }
 
 func (trip *trip) overBudget(stage Stage, err error) error {
 	var be *budget.Error
 	switch {
-	case trip.silent:
+	case trip.silent():
 	case errors.As(err, &be):
 		d := trip.decision(evidence.BudgetExceeded, time.Now())
 		d.Reason, d.Limit, d.Used, d.Max = err.Error(), be.Limit, be.Used, be.Max
@@ -94,7 +188,7 @@ func (trip *trip) overBudget(stage Stage, err error) error {
 }
 
 func (trip *trip) warn(warnings []budget.Warning) {
-	if trip.silent {
+	if trip.silent() {
 		return
 	}
 	for _, w := range warnings {

@@ -328,17 +328,17 @@ func TestVerdictComesAfterASlowBudget(t *testing.T) {
 func TestHopThatWasRefusedIsStillPaidFor(t *testing.T) {
 	cfg := politeness.Config{Budget: budget.New(budget.Limits{Pages: 1}), Hosts: limiter(t, hostlimit.Config{MaxWait: time.Second, Delay: hostlimit.Delay{Min: 5 * time.Second}})}
 	virtually(t, cfg, func(b *bubble) {
-		b.client.Transport = patient{b.t}
+		b.client.Transport = clientThatComesBack{b.t}
 		b.site.Handle("/go", http.RedirectHandler("/end", http.StatusFound)).Page("/end", "page")
 		time.Sleep(time.Second)
 		b.mustGet("https://example.com/go", 200)
 	})
 }
 
-// patient comes back when it is told to.
-type patient struct{ next http.RoundTripper }
+// A clientThatComesBack does so when it is told to.
+type clientThatComesBack struct{ next http.RoundTripper }
 
-func (p patient) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p clientThatComesBack) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := p.next.RoundTrip(req)
 	var e *politeness.Error
 	for errors.As(err, &e) && !e.RetryAt.IsZero() {

@@ -107,10 +107,10 @@ func StatusHandler(t *Transport) http.Handler {
 func (t *Transport) status(r *http.Request) Status {
 	now := time.Now()
 	s := Status{Time: now, UserAgent: t.userAgent[0], Hosts: []HostStatus{}}
-	if m, ok := t.hosts.(interface {
-		Hosts() iter.Seq[hostlimit.HostState]
-	}); ok {
-		s.addHosts(m.Hosts(), r.FormValue("host"), now)
+	if c, ok := t.hosts.(hostlimit.Controller); ok {
+		if err := s.addHosts(c.List(r.Context()), r.FormValue("host"), now); err != nil {
+			s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
+		}
 	} else {
 		s.Unlisted = fmt.Sprintf("The limiter (%T) doesn't list its hosts.", t.hosts)
 	}
@@ -125,8 +125,11 @@ func (t *Transport) status(r *http.Request) Status {
 }
 
 // addHosts keeps the hosts in force, the most telling first.
-func (s *Status) addHosts(hosts iter.Seq[hostlimit.HostState], filter string, now time.Time) {
-	for h := range hosts {
+func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter string, now time.Time) error {
+	for h, err := range hosts {
+		if err != nil {
+			return err
+		}
 		s.Known++
 		inForce := h.InFlight > 0 || h.Waiters > 0 || h.Next.After(now) || h.Refusals > 0
 		if !inForce || !strings.Contains(h.Key, filter) {
@@ -138,6 +141,7 @@ func (s *Status) addHosts(hosts iter.Seq[hostlimit.HostState], filter string, no
 		s.Hosts = append(s.Hosts, hostStatus(h))
 	}
 	s.cut()
+	return nil
 }
 
 func (s *Status) cut() {

@@ -2,11 +2,10 @@ package politeness
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -15,81 +14,74 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A trip is one RoundTrip on its way through the stages: it knows what is held
-// and gives it back. Its memory is used again as soon as nobody can know it any more.
-type trip struct {
-	t        *Transport
-	original *http.Request
-	req      *http.Request // what is sent: the original, or clone
-	id       uint64
-	host     string // key of slots, delays and blocks
-	url      string // as evidence shows it; built when it is first needed
-	path     int    // where the path begins in url
-	attempt  int
-	hops     int          // redirects of this navigation before this request
-	hop      *atomic.Bool // of the redirect that led here, if it came by way of a Transport and this request is the first to follow it: its page is paid for
+// A kind says what a trip is for, and so which stages it passes.
+type kind uint8
 
-	asked   time.Time // when the verdict was found; until then, when the trip began
+const (
+	page      kind = iota // a caller's request: it passes every stage
+	robotsTxt             // one hop of a fetch of robots.txt: it spends no budget and isn't repeated
+	inquiry               // Check and Sitemaps: the verdict is recorded, nothing is sent
+	forecast              // Next: nothing is recorded and nothing is sent
+)
+
+// A trip is one request on its way through the stages. It knows what is held, and
+// end gives that back.
+type trip struct {
+	t    *Transport
+	kind kind
+	wait waitContext // bounds every wait before the request is sent
+
+	req   *http.Request // what is sent: the caller's request, or the clone of it that sign makes
+	body  io.Closer     // body of req, which is ours to close until it is sent; then nil
+	clone http.Request  // room for the clone, which nearly every request needs
+
+	id      uint64 // number of this trip in evidence
+	host    string // key of slots, delays and blocks
+	url     string // URL of req as evidence shows it; urlText builds it when it is first needed
+	attempt int    // number of the try, from 1; 0 where nothing is sent
+	hops    int    // redirects of this navigation before this request
+	fare    fare   // what the budget was asked for this request
+
+	asked   time.Time // when the verdict was found
 	entry   *robotscache.Entry
 	verdict robots.Verdict
-	floor   time.Duration
+	floor   time.Duration // delay that robots.txt asks for
 
-	lease   hostlimit.Lease // held while not nil
-	seq     uint64          // of the lease's start on its host
-	start   time.Time       // when the request of this attempt went out
-	latency time.Duration   // from start to the response's headers
-	page    bool            // a page of the budget is reserved, and not yet spent
-	spent   bool            // the page of this navigation is spent
-	exempt  bool            // a fetch of robots.txt: costs no budget, isn't repeated
-	sent    bool            // the base transport has req.Body and closes it
-
-	silent bool      // nobody is to be told
-	nested bool      // an Evidence is asking
-	index  *indexing // nil: ResponseLimits.CheckIndexing is off
-	kept   bool      // by the body of the response, which the caller has
-}
-
-// none is what a trip is between its uses.
-var none trip
-
-var trips = sync.Pool{New: func() any { return new(trip) }}
-
-// free gives the trip's memory back.
-func (trip *trip) free() {
-	*trip = none
-	trips.Put(trip)
+	lease   hostlimit.Lease // turn that is held; nil before the turn, and once the body has it
+	grant   hostlimit.Grant // start of the try; its Start is zero before
+	latency time.Duration   // from the start to the response's headers
+	status  int             // of the response
+	header  http.Header     // of the response
+	index   *indexing       // page directives; nil without ResponseLimits.CheckIndexing
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
-func (t *Transport) begin(req *http.Request) *trip {
-	trip := trips.Get().(*trip)
-	trip.t, trip.original, trip.req, trip.attempt, trip.silent = t, req, req, 1, t.evidence == nil
-	trip.asked = time.Now()
-	if !trip.silent {
-		trip.nested = t.evidence.Nested()
+func (t *Transport) begin(req *http.Request, k kind) *trip {
+	trip := &trip{t: t, kind: k, req: req, wait: waitContext{Context: req.Context(), cancel: req.Cancel}} //nolint:staticcheck // old callers set Cancel, and http.Client does
+	if req.Body != nil {
+		trip.body = req.Body
+	}
+	if k == page || k == robotsTxt {
+		trip.attempt = 1
 	}
 	return trip
 }
 
-// end gives back what is still held. After a successful handOver nothing is.
+// end gives back what is still held. After handOver that is nothing, or the slot is
+// held by the response's body.
 func (trip *trip) end() {
 	if trip.lease != nil {
 		trip.leave("given up before it was sent")
 	}
 	trip.refund()
-	if trip.hop != nil && !trip.spent {
-		trip.hop.Store(false)
+	if trip.body != nil {
+		trip.body.Close()
 	}
-	if !trip.sent && trip.req.Body != nil {
-		trip.req.Body.Close()
-	}
-	if !trip.kept {
-		trip.free()
-	}
+	trip.wait.end()
 }
 
-// identify finds the host key, puts the crawler's name on a clone of the
-// request, and asks the user's own rules.
+// identify finds the host key, puts the crawler's name on a clone of the request,
+// and asks the user's own rules.
 func (trip *trip) identify() error {
 	t := trip.t
 	trip.id = t.trips.Add(1)
@@ -104,18 +96,12 @@ func (trip *trip) identify() error {
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		trip.hops++
 	}
-	if trip.hops > 0 {
-		used, _ := trip.req.Response.Request.Context().Value(paidKey{}).(*atomic.Bool)
-		if used != nil && !used.Swap(true) { // whoever sends the hop again pays for it
-			trip.hop = used
-		}
-	}
-	t.sign(trip)
-	if t.refuse == nil {
+	trip.sign()
+	if t.refuse == nil || trip.kind != page {
 		return nil
 	}
 	if err := t.refuse(trip.req); err != nil {
-		if !trip.silent {
+		if !trip.silent() {
 			d := trip.decision(evidence.BlockedByRule, time.Now())
 			d.Reason = err.Error()
 			trip.record(&d)
@@ -125,39 +111,41 @@ func (trip *trip) identify() error {
 	return nil
 }
 
-// A ruleError is a refusal by Config.Refuse. It is ErrDisallowed and whatever
-// the user's rule returned.
+// A ruleError is a refusal by Config.Refuse. It is ErrDisallowed and whatever the
+// user's rule returned.
 type ruleError struct{ err error }
 
 func (e *ruleError) Error() string   { return "refused by rule: " + e.err.Error() }
 func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
 
-// sign makes the trip's request say who asks. A request that says so already is
-// sent as it is; otherwise a clone is, with a header map of its own.
-func (t *Transport) sign(trip *trip) {
-	req := trip.req
+// sign makes the trip's request say who asks. A request that says so already is sent
+// as it is. Of any other one a clone is sent, with a header map of its own: many a
+// base transport writes to that.
+func (trip *trip) sign() {
+	t, req := trip.t, trip.req
 	ua := req.Header["User-Agent"]
-	signed := len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header)
-	if signed && t.from == nil && !t.response.indexing {
+	indexed := t.response.indexing && trip.kind == page
+	if !indexed && t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header) {
 		return
 	}
-	clone := *req
-	if t.response.indexing && !trip.exempt {
+	trip.clone = *req
+	if indexed {
 		// DirectivesOf finds its way back through the request of the response.
 		trip.index = new(indexing)
-		clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
+		trip.clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
 	}
-	clone.Header = make(http.Header, len(req.Header)+2)
+	header := make(http.Header, len(req.Header)+2)
 	for k, v := range req.Header {
 		if !respelled(k) {
-			clone.Header[k] = v[:len(v):len(v)]
+			header[k] = v[:len(v):len(v)]
 		}
 	}
-	clone.Header["User-Agent"] = t.userAgent[:1:1]
+	header["User-Agent"] = t.userAgent[:1:1]
 	if t.from != nil {
-		clone.Header["From"] = t.from[:1:1]
+		header["From"] = t.from[:1:1]
 	}
-	trip.req = &clone
+	trip.clone.Header = header
+	trip.req = &trip.clone
 }
 
 // respelled reports whether name is User-Agent in another spelling, which would be
@@ -183,6 +171,10 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
 }
 
+// silent reports whether nothing is recorded of the trip. Who would build a record
+// asks first.
+func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == forecast }
+
 // decision begins a record about this trip. The clock is the costliest part of a
 // record, so whoever has just looked at it passes the time on.
 func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decision) {
@@ -193,31 +185,30 @@ func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decisio
 // describe is decision without a copy, for what is recorded of every request.
 func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
 	d.Type, d.Time = typ, now
-	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.exempt
+	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == robotsTxt
 	d.Method, d.URL = trip.req.Method, trip.urlText()
 	d.Host, d.Agent = trip.host, trip.t.product
 }
 
 // record hands d to the evidence, which can do no harm: it stands behind a guard.
 func (trip *trip) record(d *evidence.Decision) {
-	nested := trip.nested
-	if trip.kept && !trip.exempt {
-		nested = trip.t.evidence.Nested() // who reads the body needn't be who asked for it
-	}
-	trip.t.evidence.Pass(trip.original.Context(), d, nested)
+	trip.t.evidence.Pass(trip.req.Context(), d)
 }
 
-// nestedKey marks the context of what an Evidence has asked for, where that goes
-// on in another goroutine.
-type nestedKey struct{}
-
-func marked(ctx context.Context) bool { return ctx.Value(nestedKey{}) != nil }
+// recordFailure reports an attempt that ended before its start.
+func (trip *trip) recordFailure(err error) {
+	if trip.silent() {
+		return
+	}
+	d := trip.decision(evidence.Failed, time.Now())
+	d.Reason, d.Err = "ended before its start", err.Error()
+	trip.record(&d)
+}
 
 // urlText returns the URL without userinfo.
 func (trip *trip) urlText() string {
 	if trip.url == "" {
-		u := trip.req.URL
-		trip.url, trip.path = urlText(u), len(u.Scheme)+len("://")+len(u.Host)
+		trip.url = urlText(trip.req.URL)
 	}
 	return trip.url
 }
@@ -226,10 +217,11 @@ func (trip *trip) urlText() string {
 // robots.txt is about. That is URL.RequestURI, and also the end of the text that
 // evidence is given.
 func (trip *trip) target() string {
-	if u := trip.req.URL; u.Opaque != "" || trip.silent {
+	if u := trip.req.URL; u.Opaque != "" || trip.silent() {
 		return u.RequestURI()
 	}
-	return trip.urlText()[trip.path:]
+	_, rest, _ := strings.Cut(trip.urlText(), "://")
+	return rest[strings.IndexByte(rest, '/'):]
 }
 
 // urlText is u without userinfo and without fragment: what is asked for, in one

@@ -1,16 +1,17 @@
 package politeness
 
 import (
+	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// waitTurn reserves a page and waits for a slot on the host and for the host's
-// start time.
+// waitTurn reserves a page, and waits for a slot on the host and for the host's start
+// time. A wait that is known to outlast the budget's time isn't begun.
 func (trip *trip) waitTurn() error {
 	if err := trip.foresee(); err != nil {
 		return err
@@ -18,52 +19,31 @@ func (trip *trip) waitTurn() error {
 	if err := trip.reserve(); err != nil {
 		return err
 	}
-	ctx, sent := trip.req.Context(), func() {}
-	if trip.exempt {
-		ctx, sent = robotscache.Queue(ctx) // our own wait isn't the origin's slowness
-	}
-	lease, err := trip.t.hosts.Acquire(ctx, trip.host, trip.floor)
-	sent()
+	trip.grant = hostlimit.Grant{}
+	lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
 	if err != nil {
 		return trip.noTurn(err)
 	}
-	trip.take(lease)
-	if trip.metered() && trip.waited(trip.start) {
-		// What could be foreseen of the wait was its least length.
-		return trip.checkBudget(trip.start)
+	trip.lease = lease
+	if trip.t.budget != nil && trip.kind == page && trip.waited() {
+		return trip.checkBudget(time.Time{}) // others have spent meanwhile
 	}
 	return nil
 }
 
-// foresee refuses a wait that would outlast the budget's time. It isn't begun, and
-// costs no page.
-func (trip *trip) foresee() error {
-	if !trip.metered() || !trip.t.timed {
-		return nil
-	}
-	next, err := trip.t.hosts.Next(trip.req.Context(), trip.host, trip.floor)
+// waited reports whether the verdict was found noticeably long ago: what was true
+// then may not be true any more.
+func (trip *trip) waited() bool { return time.Since(trip.asked) > time.Millisecond }
+
+// start stamps the start. Nothing but send comes between the stamp and the request.
+func (trip *trip) start() error {
+	grant, err := trip.lease.Start(&trip.wait)
 	if err != nil {
 		return trip.noTurn(err)
 	}
-	if !trip.waited(next) {
-		return nil // reserve asks
-	}
-	return trip.checkBudget(next)
+	trip.grant = grant
+	return nil
 }
-
-// take takes a turn that was had.
-func (trip *trip) take(lease hostlimit.Lease) {
-	trip.lease = lease
-	g := trip.grant()
-	trip.seq, trip.start = g.Seq, g.Start
-	if g.Start.IsZero() { // a limiter that doesn't tell
-		trip.start = time.Now()
-	}
-}
-
-// waited reports whether a start comes noticeably later than the verdict: what was
-// true then may not be true any more.
-func (trip *trip) waited(start time.Time) bool { return start.Sub(trip.asked) > time.Millisecond }
 
 // noTurn reports a refused turn.
 func (trip *trip) noTurn(err error) error {
@@ -73,7 +53,10 @@ func (trip *trip) noTurn(err error) error {
 		trip.recordFailure(err)
 		return trip.fail(StageTurn, time.Time{}, err)
 	}
-	if !trip.silent {
+	if err := trip.outlasts(refused.RetryAt, err); err != nil {
+		return err
+	}
+	if !trip.silent() {
 		d := trip.decision(evidence.SlotTimeout, time.Now())
 		d.Reason, d.RetryAt = refused.Err.Error(), refused.RetryAt
 		trip.record(&d)
@@ -81,33 +64,49 @@ func (trip *trip) noTurn(err error) error {
 	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
 }
 
-// grant tells how the turn that is held came about, as far as the limiter does.
-func (trip *trip) grant() hostlimit.Grant {
-	if g, ok := trip.lease.(interface{ Grant() hostlimit.Grant }); ok {
-		return g.Grant()
+// release gives the turn back, and reports whether its slot had been taken back
+// already.
+func (trip *trip) release() (expired bool) {
+	lease := trip.lease
+	trip.lease = nil
+	return lease.Release()
+}
+
+// leave gives a turn back that led to no exchange worth learning from.
+func (trip *trip) leave(why string) {
+	lease := trip.lease
+	defer lease.Release() // whatever a sink does
+	started := !trip.grant.Start.IsZero()
+	if started {
+		trip.recordStart()
 	}
-	return hostlimit.Grant{}
+	now := time.Now() // before the slot is somebody else's
+	trip.release()
+	if trip.silent() {
+		return
+	}
+	d := trip.decision(evidence.Failed, now)
+	d.Reason = why
+	if started {
+		d.Seq, d.Start, d.Duration = trip.grant.Seq, trip.grant.Start, now.Sub(trip.grant.Start)
+	}
+	trip.record(&d)
 }
 
 // recordStart reports the turn that is held. It is called once the request is out:
 // a slow sink between the stamp and the sending would bring two sends closer
 // together than their stamps are.
 func (trip *trip) recordStart() {
-	if trip.silent {
+	if trip.silent() {
 		return
 	}
-	g := trip.grant()
-	for range g.Expired {
-		trip.recordLeak(trip.host)
-	}
-	if lease, ok := trip.lease.(interface{ TakenBack() []string }); ok {
-		for _, host := range lease.TakenBack() {
-			trip.recordLeak(host)
-		}
+	g := &trip.grant
+	for _, host := range g.TakenBack {
+		trip.recordLeak(host)
 	}
 	var d evidence.Decision
-	trip.describe(&d, evidence.Started, trip.start)
-	d.Start, d.Allowed = trip.start, true
+	trip.describe(&d, evidence.Started, g.Start)
+	d.Start, d.Allowed = g.Start, true
 	d.Seq, d.Slot, d.Slots, d.Probe = g.Seq, g.Slot, g.Slots, g.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.Delay
 	d.CrawlDelay = trip.floor
@@ -116,7 +115,7 @@ func (trip *trip) recordStart() {
 
 // recordLeak reports a slot of host that was taken back before this start.
 func (trip *trip) recordLeak(host string) {
-	d := trip.decision(evidence.LeaseExpired, trip.start)
+	d := trip.decision(evidence.LeaseExpired, trip.grant.Start)
 	if host != trip.host {
 		d.Host, d.Method, d.URL, d.RobotsTxt = host, "", "", false // what was leaked isn't known
 	}
@@ -124,27 +123,65 @@ func (trip *trip) recordLeak(host string) {
 	trip.record(&d)
 }
 
-// leave gives a turn back that led to no exchange worth learning from.
-func (trip *trip) leave(why string) {
-	lease := trip.lease
-	defer lease.Release() // whatever a sink does
-	trip.recordStart()
-	trip.lease = nil
-	now := time.Now() // before the slot is somebody else's
-	lease.Release()
-	if !trip.silent {
-		d := trip.decision(evidence.Failed, now)
-		d.Seq, d.Start, d.Duration, d.Reason = trip.seq, trip.start, now.Sub(trip.start), why
-		trip.record(&d)
+// A waitContext bounds a trip's waits. It is the request's context, and is done as
+// well when Request.Cancel is closed; its deadline is the end of the budget's time
+// where that comes first.
+type waitContext struct {
+	context.Context
+	cancel   <-chan struct{} // Request.Cancel; nil: none
+	deadline time.Time       // told, so that a longer wait isn't begun, and kept by nobody; zero: none
+
+	once sync.Once
+	done <-chan struct{} // of either; set by once
+	stop func()          // ends the goroutine that waits for either; set by once
+}
+
+// Deadline implements context.Context.
+func (w *waitContext) Deadline() (time.Time, bool) {
+	deadline, ok := w.Context.Deadline()
+	if !w.deadline.IsZero() && (!ok || w.deadline.Before(deadline)) {
+		return w.deadline, true
+	}
+	return deadline, ok
+}
+
+// Done implements context.Context. Only who really waits asks for it, so that
+// http.Client's Timeout, which sets Request.Cancel, costs other requests nothing.
+func (w *waitContext) Done() <-chan struct{} {
+	if w.cancel == nil {
+		return w.Context.Done()
+	}
+	w.once.Do(func() {
+		either, stop := context.WithCancel(w.Context)
+		w.done, w.stop = either.Done(), stop
+		go func() {
+			select {
+			case <-w.cancel:
+				stop()
+			case <-w.done:
+			}
+		}()
+	})
+	return w.done
+}
+
+// Err implements context.Context.
+func (w *waitContext) Err() error {
+	if err := w.Context.Err(); err != nil {
+		return err
+	}
+	select {
+	case <-w.cancel:
+		return context.Canceled
+	default:
+		return nil
 	}
 }
 
-// recordFailure reports an attempt that ended before its start.
-func (trip *trip) recordFailure(err error) {
-	if trip.silent {
-		return
+// end ends the goroutine of Done, if there is one.
+func (w *waitContext) end() {
+	w.once.Do(func() { w.done = w.Context.Done() })
+	if w.stop != nil {
+		w.stop()
 	}
-	d := trip.decision(evidence.Failed, time.Now())
-	d.Reason, d.Err = "ended before its start", err.Error()
-	trip.record(&d)
 }

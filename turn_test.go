@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -45,7 +46,7 @@ func TestABodyThatIsNeverClosedIsReportedByAnotherHostsRequest(t *testing.T) {
 		if err := lines.Close(); err != nil {
 			b.Fatal(err)
 		}
-		if report, err := evidence.Audit(&log); err != nil || !report.OK() {
+		if report, err := audit.Check(&log); err != nil || !report.OK() {
 			b.Errorf("%v, %v", report, err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/go-politeness/politeness/benchmarks/internal/plot"
 	"github.com/go-politeness/politeness/benchmarks/rivals"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 func pacingSection() section {
@@ -83,7 +84,7 @@ func audited(by string, s *site, delay time.Duration, callers int, d time.Durati
 	if err := log.Close(); err != nil {
 		return 0, err
 	}
-	report, err := evidence.Audit(&kept)
+	report, err := audit.Check(&kept)
 	for _, n := range report.Broken {
 		broken += n
 	}

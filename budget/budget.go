@@ -48,6 +48,8 @@ type Budget interface {
 	TakeBytes(ctx context.Context, n int64) (int64, error)
 	// SettleBytes spends read of the taken bytes and gives the others back.
 	SettleBytes(ctx context.Context, taken, read int64) []Warning
+	// Limits returns what was promised. A zero field is unlimited.
+	Limits() Limits
 	// Usage reports what has been spent.
 	Usage(ctx context.Context) (Usage, error)
 }

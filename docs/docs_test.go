@@ -116,7 +116,7 @@ var docImports = []string{
 	"bytes", "context", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "maps", "net/http",
 	"net/http/httptest", "net/url", "os", "slices", "strings", "sync", "testing", "testing/synctest", "time",
 	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/backoff",
-	module + "/budget", module + "/evidence", module + "/politenesstest",
+	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/politenesstest",
 	module + "/hostlimit/redislimit", module + "/budget/redisbudget", "github.com/redis/go-redis/v9",
 	"github.com/gocolly/colly/v2",
 }

@@ -1,23 +1,22 @@
-// Package evidence records what a crawler decided and did, so that its owner
-// can prove it: the [Evidence] interface, the [Decision] record, sinks for it,
-// and [Audit], which re-proves a log.
+// Package evidence records what a crawler decided and did, so that its owner can prove it: the
+// [Evidence] interface, the [Decision] record, and sinks for it. Package evidence/audit reads a log
+// back and proves again what it claims.
 //
-// Keep a log, and prove it afterwards:
+// Keep a log during the crawl, and have it judged afterwards:
 //
 //	log := evidence.JSONLines(file, evidence.Chained())
 //	transport, err := politeness.New(politeness.Config{UserAgent: ..., Evidence: log})
 //	...
 //	err = log.Close()
-//	report, err := evidence.Audit(file)
+//	report, err := audit.Check(file)
 //
-// The records of one request are joined by Trip, in this order: a verdict
-// (robots_allowed, blocked_by_robots, blocked_by_rule); for each try started, then
-// host_blocked or host_cleared if the answer moved the host's state, then fetched or
-// failed, then retried if there is to be another try. A request that gets no turn
-// has slot_timeout or budget_exceeded instead of started, or failed if its
-// caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
-// robots_fetched, robots_revalidated or robots_unreachable after them. The starts
-// on one host are numbered by Seq, over all trips.
+// The records of one request are joined by Trip, in this order: a verdict (robots_allowed,
+// blocked_by_robots, blocked_by_rule); for each try started, then host_blocked or host_cleared if
+// the answer moved the host's state, then fetched or failed, then retried if there is to be another
+// try. A request that gets no turn has slot_timeout or budget_exceeded instead of started, or
+// failed if its caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
+// robots_fetched, robots_revalidated or robots_unreachable after them. The starts on one host are
+// numbered by Seq, over all trips.
 //
 // The JSON of a record is described by schema.json beside this file.
 package evidence
@@ -27,12 +26,14 @@ import (
 	"time"
 )
 
-// Evidence receives every decision of a crawl. Record is called synchronously
-// and from many goroutines at once, never under a lock of the caller's; d holds
-// no pointers into the request or the response and may be kept.
+// Evidence receives every decision of a crawl. Record is called synchronously and from many
+// goroutines at once, never under a lock of the caller's; d holds no pointers into the request or
+// the response and may be kept.
 //
-// The crawl waits for Record, so keep it short: a slow Record delays the request
-// that the record is about, and no other.
+// The crawl waits for Record, so keep it short: a slow Record delays the request that the record is
+// about, and no other. Record doesn't send requests through the Transport that calls it, which would
+// call it again for each of them: to act on a record, hand it to a goroutine of your own that has
+// another client.
 type Evidence interface {
 	Record(ctx context.Context, d Decision)
 }
@@ -50,84 +51,94 @@ const (
 	BlockedByRule     Type = "blocked_by_rule"
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
-	SlotTimeout       Type = "slot_timeout" // no turn within SlotTimeout, MaxWait or the deadline
-	Started           Type = "started"      // a turn was had, and the request went out at Start; recorded once it has
-	Fetched           Type = "fetched"      // the exchange ended: body at its end or closed
-	Failed            Type = "failed"       // the exchange ended without a response, or the caller left before the start
+	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
+	Started           Type = "started"      // the request went out at Start; recorded once it has
+	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
+	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start
 	Retried           Type = "retried"      // the request will be tried again
 	HostBlocked       Type = "host_blocked"
 	HostCleared       Type = "host_cleared"
 	LeaseExpired      Type = "lease_expired" // a body was never closed; its slot was taken back
 	ResponseRejected  Type = "response_rejected"
 	NoIndex           Type = "noindex"
-	LogClosed         Type = "log_closed" // the seal of a chained log: nothing was cut off its end
+	LogClosed         Type = "log_closed" // the seal of a chained log: its end wasn't cut off
 )
 
-// A Decision is one record: flat, and complete by itself. Fields that don't
-// apply to its Type are zero and absent from its JSON.
+// A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
+// zero. The struct is also the table that JSON and slog attributes are made by: in the order of the
+// fields, under the names of their tags, without the zero ones that a tag lets be omitted.
+// Durations are seconds in JSON, times RFC 3339 with nanoseconds.
 type Decision struct {
-	Type Type      // JSON "type"
-	Time time.Time // "timestamp", RFC 3339 with nanoseconds: when it was decided
+	Type Type      `json:"type,omitzero"`
+	Time time.Time `json:"timestamp,omitzero"` // when it was decided
 
 	// What it is about.
-	Trip    uint64 // "trip": joins the records of one RoundTrip, unique within a Transport; 0: none
-	Attempt int    // "attempt": try of this RoundTrip, from 1
-	Method  string // "method"
-	URL     string // "url", userinfo removed
-	Host    string // "host": the key that slots, delays and blocks are counted by
-	Agent   string // "agent": the crawler's product token
-
-	RobotsTxt bool // "robotsTxt": the exchange fetches robots.txt; it costs no page and needs no verdict
+	Trip      uint64 `json:"trip,omitzero"`      // joins the records of a RoundTrip, unique in its Transport; 0: none
+	Attempt   int    `json:"attempt,omitzero"`   // number of the try within this RoundTrip, from 1
+	Method    string `json:"method,omitzero"`    // HTTP method of the request
+	URL       string `json:"url,omitzero"`       // without userinfo
+	Host      string `json:"host,omitzero"`      // key that slots, delays and blocks are counted by
+	Agent     string `json:"agent,omitzero"`     // product token of the crawler
+	RobotsTxt bool   `json:"robotsTxt,omitzero"` // a fetch of robots.txt, which costs no page and needs no verdict
 
 	// What was decided, by which rule.
-	Allowed     bool          // "allowed", always present
-	MatchedRule string        // "matchedRule", as written: "Disallow: /private"
-	Line        int           // "line" of that rule in robots.txt
-	Group       string        // "group": the user-agent whose group decided
-	CrawlDelay  time.Duration // "crawlDelay", seconds as a JSON number
-	Confidence  string        // "confidence": "low" where robots.txt could not be read and the crawl went on
-	Reason      string        // "reason": why, for people
-	RetryAt     time.Time     // "retryAt": when to come back
+	Allowed     bool          `json:"allowed"`              // whether the crawl goes on with it
+	MatchedRule string        `json:"matchedRule,omitzero"` // as written: "Disallow: /private"
+	Line        int           `json:"line,omitzero"`        // line of that rule in robots.txt
+	Group       string        `json:"group,omitzero"`       // user-agent of the group that decided
+	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`  // what robots.txt asks for
+	Confidence  string        `json:"confidence,omitzero"`  // "low" where the crawl goes on without robots.txt
+	Reason      string        `json:"reason,omitzero"`      // why, for people
+	RetryAt     time.Time     `json:"retryAt,omitzero"`     // when to come back
 
-	// The turn. Waits and delays are seconds as JSON numbers.
-	Seq       uint64        // "seq": number of this start on its Host, from 1
-	Start     time.Time     // "start": when the request was let go
-	WaitSlot  time.Duration // "waitSlot"
-	WaitDelay time.Duration // "waitDelay"
-	WaitBlock time.Duration // "waitBlock"
-	Delay     time.Duration // "delay" in force after this start
-	Slot      int           // "slot" of ...
-	Slots     int           // "slots"
-	Probe     bool          // "probe": first request after a block
+	// The turn.
+	Seq       uint64        `json:"seq,omitzero"`       // number of this start on its Host, from 1
+	Start     time.Time     `json:"start,omitzero"`     // when the request was let go
+	WaitSlot  time.Duration `json:"waitSlot,omitzero"`  // wait for one of the host's slots
+	WaitDelay time.Duration `json:"waitDelay,omitzero"` // wait for the delay after the start before
+	WaitBlock time.Duration `json:"waitBlock,omitzero"` // wait for the end of a block
+	Delay     time.Duration `json:"delay,omitzero"`     // from this start to the next one on the host, at least
+	Slot      int           `json:"slot,omitzero"`      // slots of the host in use, this one included
+	Slots     int           `json:"slots,omitzero"`     // slots that the host has
+	Probe     bool          `json:"probe,omitzero"`     // first request after a block
 
 	// The exchange.
-	Status       int           // "status"
-	Bytes        int64         // "bytes" of the body, as read
-	Latency      time.Duration // "latency": start to headers
-	Duration     time.Duration // "duration": start to the end of the body
-	ContentType  string        // "contentType"
-	ETag         string        // "etag"
-	LastModified string        // "lastModified"
-	ServerDate   string        // "serverDate": the Date header
-	Location     string        // "location": where a redirect points
-	Redirects    int           // "redirects": hops before this request
-	Err          string        // "error"
+	Status       int           `json:"status,omitzero"`   // of the response
+	Bytes        int64         `json:"bytes,omitzero"`    // of the body, as read
+	Latency      time.Duration `json:"latency,omitzero"`  // from the start to the headers
+	Duration     time.Duration `json:"duration,omitzero"` // from the start to the end of the body
+	ContentType  string        `json:"contentType,omitzero"`
+	ETag         string        `json:"etag,omitzero"`
+	LastModified string        `json:"lastModified,omitzero"`
+	ServerDate   string        `json:"serverDate,omitzero"` // the Date header
+	Location     string        `json:"location,omitzero"`   // where a redirect points
+	Redirects    int           `json:"redirects,omitzero"`  // number of hops before this request
+	Err          string        `json:"error,omitzero"`      // what went wrong
 
 	// The block.
-	Until    time.Time // "until": end of the block
-	Refusals int       // "refusals" in a row
+	Until    time.Time `json:"until,omitzero"`    // end of the block
+	Refusals int       `json:"refusals,omitzero"` // number of the host's refusals in a row
 
 	// robots.txt.
-	SHA256 string        // "sha256" of its body, hex
-	TTL    time.Duration // "ttl", seconds
-	Hops   int           // "hops": redirects followed
-	Text   string        // "text": robots.txt itself, where the user asked for it
+	SHA256 string        `json:"sha256,omitzero"` // of its body, hex
+	TTL    time.Duration `json:"ttl,omitzero"`    // how long it is used
+	Hops   int           `json:"hops,omitzero"`   // number of redirects followed
+	Text   string        `json:"text,omitzero"`   // the file itself, where the user asked for it
 
 	// The budget.
-	Limit string // "limit": "pages", "pages_per_host", "bytes" or "time"
-	Used  int64  // "used"; time in whole seconds
-	Max   int64  // "max"; time in whole seconds
+	Limit string `json:"limit,omitzero"` // "pages", "pages_per_host", "bytes" or "time"
+	Used  int64  `json:"used,omitzero"`  // how much of it; time in whole seconds
+	Max   int64  `json:"max,omitzero"`   // how much there is; time in whole seconds
 
-	// Page directives, such as "noindex, nofollow".
-	Directives string // "directives"
+	// What the page itself asks for.
+	Directives string `json:"directives,omitzero"` // such as "noindex, nofollow"
+}
+
+// An Entry is one line of a log: a Decision with what the [Log] added to it. Decode the lines of a
+// log into Entries with encoding/json to show or search them; to have them proved, give the log to
+// package evidence/audit.
+type Entry struct {
+	Decision
+	N    uint64 `json:"n,omitzero"`    // number of the record in its log, from 1
+	Hash string `json:"hash,omitzero"` // in a chained log: SHA-256 of this line and all before it, hex
 }

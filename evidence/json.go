@@ -14,219 +14,69 @@ import (
 // MarshalJSON returns d as one JSON object; see [Decision.AppendJSON].
 func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil }
 
-// AppendJSON appends d to b as one JSON object on one line, in the order and by
-// the names of the fields' comments, and returns the extended buffer. It
+// AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. It
 // allocates nothing if b has room.
 //
-// Zero fields are absent, except "allowed". Times are in UTC. Durations are exact
-// to the nanosecond. A byte that isn't UTF-8, as robots.txt files hold them, is
-// written as the lone surrogate \udc80 to \udcff: any JSON reader gets a
-// replacement character there, UnmarshalJSON gets the byte back. Userinfo is cut
-// out of URLs.
+// Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as robots.txt
+// files hold them, is written as the lone surrogate \udc80 to \udcff: any JSON reader gets a
+// replacement character there, and UnmarshalJSON gets the byte back. Userinfo is cut out of URLs.
 func (d Decision) AppendJSON(b []byte) []byte {
-	b = append(d.appendFields(append(b, '{')), '}')
+	d.redact()
+	return append(appendMembers(b, &d, ofDecision), '}')
+}
+
+// MarshalJSON returns e as one JSON object, as a line of a log has it.
+func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
+
+// AppendJSON appends e to b as one JSON object on one line and returns the extended buffer.
+func (e Entry) AppendJSON(b []byte) []byte {
+	e.redact()
+	return append(appendMembers(b, &e.Decision, ofEntry), '}')
+}
+
+// appendMembers appends the object of d, as far as its closing brace.
+func appendMembers(b []byte, d *Decision, table []member) []byte {
+	from := len(b)
+	for i := range table {
+		switch m := &table[i]; m.kind {
+		case aString:
+			if v := *in[string](d, m); v != "" {
+				b = appendQuoted(append(b, m.key...), v)
+			}
+		case aBool:
+			if v := *in[bool](d, m); v || m.always {
+				b = strconv.AppendBool(append(b, m.key...), v)
+			}
+		case anInt:
+			if v := *in[int](d, m); v != 0 {
+				b = strconv.AppendInt(append(b, m.key...), int64(v), 10)
+			}
+		case anInt64:
+			if v := *in[int64](d, m); v != 0 {
+				b = strconv.AppendInt(append(b, m.key...), v, 10)
+			}
+		case aUint64:
+			if v := *in[uint64](d, m); v != 0 {
+				b = strconv.AppendUint(append(b, m.key...), v, 10)
+			}
+		case aDuration:
+			if v := *in[time.Duration](d, m); v != 0 {
+				b = appendSeconds(append(b, m.key...), v)
+			}
+		case aTime:
+			if v := in[time.Time](d, m); !v.IsZero() {
+				b = appendTime(append(b, m.key...), *v)
+			}
+		}
+	}
+	b[from] = '{' // instead of the first comma; "allowed" is always there
 	return b
-}
-
-// appendFields appends the members of d's object, without the braces.
-func (d *Decision) appendFields(b []byte) []byte {
-	b = appendString(b, "type", string(d.Type))
-	b = appendTime(b, "timestamp", d.Time)
-
-	b = appendUint(b, "trip", d.Trip)
-	b = appendInt(b, "attempt", int64(d.Attempt))
-	b = appendString(b, "method", d.Method)
-	b = appendString(b, "url", RedactURL(d.URL))
-	b = appendString(b, "host", d.Host)
-	b = appendString(b, "agent", d.Agent)
-
-	b = appendTrue(b, "robotsTxt", d.RobotsTxt)
-
-	b = append(appendName(b, "allowed"), strconv.FormatBool(d.Allowed)...)
-	b = appendString(b, "matchedRule", d.MatchedRule)
-	b = appendInt(b, "line", int64(d.Line))
-	b = appendString(b, "group", d.Group)
-	b = appendSeconds(b, "crawlDelay", d.CrawlDelay)
-	b = appendString(b, "confidence", d.Confidence)
-	b = appendString(b, "reason", RedactURL(d.Reason))
-	b = appendTime(b, "retryAt", d.RetryAt)
-
-	b = appendUint(b, "seq", d.Seq)
-	b = appendTime(b, "start", d.Start)
-	b = appendSeconds(b, "waitSlot", d.WaitSlot)
-	b = appendSeconds(b, "waitDelay", d.WaitDelay)
-	b = appendSeconds(b, "waitBlock", d.WaitBlock)
-	b = appendSeconds(b, "delay", d.Delay)
-	b = appendInt(b, "slot", int64(d.Slot))
-	b = appendInt(b, "slots", int64(d.Slots))
-	b = appendTrue(b, "probe", d.Probe)
-
-	b = appendInt(b, "status", int64(d.Status))
-	b = appendInt(b, "bytes", d.Bytes)
-	b = appendSeconds(b, "latency", d.Latency)
-	b = appendSeconds(b, "duration", d.Duration)
-	b = appendString(b, "contentType", d.ContentType)
-	b = appendString(b, "etag", d.ETag)
-	b = appendString(b, "lastModified", d.LastModified)
-	b = appendString(b, "serverDate", d.ServerDate)
-	b = appendString(b, "location", RedactURL(d.Location))
-	b = appendInt(b, "redirects", int64(d.Redirects))
-	b = appendString(b, "error", RedactURL(d.Err))
-
-	b = appendTime(b, "until", d.Until)
-	b = appendInt(b, "refusals", int64(d.Refusals))
-
-	b = appendString(b, "sha256", d.SHA256)
-	b = appendSeconds(b, "ttl", d.TTL)
-	b = appendInt(b, "hops", int64(d.Hops))
-	b = appendString(b, "text", d.Text)
-
-	b = appendString(b, "limit", d.Limit)
-	b = appendInt(b, "used", d.Used)
-	b = appendInt(b, "max", d.Max)
-
-	return appendString(b, "directives", d.Directives)
-}
-
-// field returns a pointer to the field of d that is called name in JSON, nil if
-// there is none, and a bit of its own.
-func (d *Decision) field(name []byte) (to any, bit uint64) {
-	switch string(name) {
-	case "type":
-		return (*string)(&d.Type), 1 << 0
-	case "timestamp":
-		return &d.Time, 1 << 1
-	case "trip":
-		return &d.Trip, 1 << 2
-	case "attempt":
-		return &d.Attempt, 1 << 3
-	case "method":
-		return &d.Method, 1 << 4
-	case "url":
-		return &d.URL, 1 << 5
-	case "host":
-		return &d.Host, 1 << 6
-	case "agent":
-		return &d.Agent, 1 << 7
-	case "robotsTxt":
-		return &d.RobotsTxt, 1 << 8
-	case "allowed":
-		return &d.Allowed, 1 << 9
-	case "matchedRule":
-		return &d.MatchedRule, 1 << 10
-	case "line":
-		return &d.Line, 1 << 11
-	case "group":
-		return &d.Group, 1 << 12
-	case "crawlDelay":
-		return &d.CrawlDelay, 1 << 13
-	case "confidence":
-		return &d.Confidence, 1 << 14
-	case "reason":
-		return &d.Reason, 1 << 15
-	case "retryAt":
-		return &d.RetryAt, 1 << 16
-	case "seq":
-		return &d.Seq, 1 << 17
-	case "start":
-		return &d.Start, 1 << 18
-	case "waitSlot":
-		return &d.WaitSlot, 1 << 19
-	case "waitDelay":
-		return &d.WaitDelay, 1 << 20
-	case "waitBlock":
-		return &d.WaitBlock, 1 << 21
-	case "delay":
-		return &d.Delay, 1 << 22
-	case "slot":
-		return &d.Slot, 1 << 23
-	case "slots":
-		return &d.Slots, 1 << 24
-	case "probe":
-		return &d.Probe, 1 << 25
-	case "status":
-		return &d.Status, 1 << 26
-	case "bytes":
-		return &d.Bytes, 1 << 27
-	case "latency":
-		return &d.Latency, 1 << 28
-	case "duration":
-		return &d.Duration, 1 << 29
-	case "contentType":
-		return &d.ContentType, 1 << 30
-	case "etag":
-		return &d.ETag, 1 << 31
-	case "lastModified":
-		return &d.LastModified, 1 << 32
-	case "serverDate":
-		return &d.ServerDate, 1 << 33
-	case "location":
-		return &d.Location, 1 << 34
-	case "redirects":
-		return &d.Redirects, 1 << 35
-	case "error":
-		return &d.Err, 1 << 36
-	case "until":
-		return &d.Until, 1 << 37
-	case "refusals":
-		return &d.Refusals, 1 << 38
-	case "sha256":
-		return &d.SHA256, 1 << 39
-	case "ttl":
-		return &d.TTL, 1 << 40
-	case "hops":
-		return &d.Hops, 1 << 41
-	case "text":
-		return &d.Text, 1 << 42
-	case "limit":
-		return &d.Limit, 1 << 43
-	case "used":
-		return &d.Used, 1 << 44
-	case "max":
-		return &d.Max, 1 << 45
-	case "directives":
-		return &d.Directives, 1 << 46
-	}
-	return nil, 0
-}
-
-func appendName(b []byte, name string) []byte {
-	if n := len(b); n > 0 && b[n-1] != '{' {
-		b = append(b, ',')
-	}
-	b = append(b, '"')
-	b = append(b, name...)
-	return append(b, `":`...)
-}
-
-func appendTrue(b []byte, name string, v bool) []byte {
-	if !v {
-		return b
-	}
-	return append(appendName(b, name), "true"...)
-}
-
-func appendInt(b []byte, name string, v int64) []byte {
-	if v == 0 {
-		return b
-	}
-	return strconv.AppendInt(appendName(b, name), v, 10)
-}
-
-func appendUint(b []byte, name string, v uint64) []byte {
-	if v == 0 {
-		return b
-	}
-	return strconv.AppendUint(appendName(b, name), v, 10)
 }
 
 // lastTime is the last instant that RFC 3339 can write.
 var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
 
-func appendTime(b []byte, name string, t time.Time) []byte {
-	if t.IsZero() {
-		return b
-	}
+func appendTime(b []byte, t time.Time) []byte {
 	t = t.UTC()
 	switch y := t.Year(); {
 	case y > 9999:
@@ -234,17 +84,12 @@ func appendTime(b []byte, name string, t time.Time) []byte {
 	case y < 0:
 		t = time.Time{}
 	}
-	b = append(appendName(b, name), '"')
+	b = append(b, '"')
 	return append(t.AppendFormat(b, time.RFC3339Nano), '"')
 }
 
-// appendSeconds writes v as decimal seconds without going through a float,
-// which would lose nanoseconds.
-func appendSeconds(b []byte, name string, v time.Duration) []byte {
-	if v == 0 {
-		return b
-	}
-	b = appendName(b, name)
+// appendSeconds appends v as decimal seconds. It avoids floats, which would lose nanoseconds.
+func appendSeconds(b []byte, v time.Duration) []byte {
 	u := uint64(v)
 	if v < 0 {
 		b = append(b, '-')
@@ -264,13 +109,6 @@ func appendSeconds(b []byte, name string, v time.Duration) []byte {
 }
 
 const hexDigits = "0123456789abcdef"
-
-func appendString(b []byte, name, s string) []byte {
-	if s == "" {
-		return b
-	}
-	return appendQuoted(appendName(b, name), s)
-}
 
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
@@ -312,43 +150,27 @@ func appendQuoted(b []byte, s string) []byte {
 	return append(append(b, s[plain:]...), '"')
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. Unknown members are passed over,
-// so that a newer log can be read; a member that occurs twice is an error,
-// because two readers could then disagree about what the record says.
+// UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown
+// members, so that a newer log can be read; a member that occurs twice is an error, because two
+// readers could then disagree about what the record says.
 func (d *Decision) UnmarshalJSON(b []byte) error {
-	if bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
-		return nil // the convention of encoding/json
-	}
-	var l line
-	if err := l.parse(b); err != nil {
+	e := Entry{Decision: *d}
+	if err := e.UnmarshalJSON(b); err != nil {
 		return err
 	}
-	*d = l.Decision
+	*d = e.Decision
 	return nil
 }
 
-// A line is a Decision with what a Log adds to it.
-type line struct {
-	Decision
-	n    uint64 // "n": number of the record in its log, from 1
-	hash string // "hash": of this line and all before it, hex
-}
-
-func (l *line) field(name []byte) (to any, bit uint64) {
-	switch string(name) {
-	case "n":
-		return &l.n, 1 << 63
-	case "hash":
-		return &l.hash, 1 << 62
+// UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does. After an error e holds
+// what was read before it.
+func (e *Entry) UnmarshalJSON(b []byte) error {
+	if bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
+		return nil // the convention of encoding/json
 	}
-	return l.Decision.field(name)
-}
-
-// parse reads one JSON object into l.
-func (l *line) parse(b []byte) error {
-	*l = line{}
+	*e = Entry{}
 	p := parser{b: b}
-	if err := p.object(l); err != nil {
+	if err := p.object(&e.Decision); err != nil {
 		return fmt.Errorf("evidence: not a record, column %d: %w", p.i+1, err)
 	}
 	return nil
@@ -391,11 +213,13 @@ func (p *parser) literal(s string) bool {
 	return false
 }
 
-func (p *parser) object(l *line) error {
+// object reads an object into the Entry that d belongs to.
+func (p *parser) object(d *Decision) error {
 	if !p.next('{') {
 		return errSyntax
 	}
-	var seen uint64 // bits of the members so far
+	var seen uint64 // a bit for each member so far
+	next := 0       // the member that probably comes next: ours are written in order
 	for first := true; ; first = false {
 		if p.next('}') {
 			if p.space(); p.i < len(p.b) {
@@ -411,19 +235,21 @@ func (p *parser) object(l *line) error {
 		if err != nil {
 			return err
 		}
-		field, bit := l.field(name)
-		if seen&bit != 0 {
+		i := find(name, next)
+		if i >= 0 && seen&(1<<i) != 0 {
 			return errTwice
 		}
-		seen |= bit
 		if !p.next(':') {
 			return errSyntax
 		}
 		p.space()
-		if field == nil {
+		if i < 0 {
 			err = p.skip(0)
-		} else if !p.literal("null") {
-			err = p.value(field)
+		} else {
+			next, seen = i+1, seen|1<<i
+			if !p.literal("null") {
+				err = p.value(d, &ofEntry[i])
+			}
 		}
 		if err != nil {
 			return err
@@ -436,41 +262,42 @@ func set[T any](to *T, v T, err error) error {
 	return err
 }
 
-func (p *parser) value(field any) error {
-	switch to := field.(type) {
-	case *string:
+// value reads the value of m into its field.
+func (p *parser) value(d *Decision, m *member) error {
+	switch m.kind {
+	case aString:
 		v, err := p.quoted()
-		return set(to, string(v), err)
-	case *bool:
-		if *to = p.literal("true"); !*to && !p.literal("false") {
+		return set(in[string](d, m), string(v), err)
+	case aBool:
+		v := p.literal("true")
+		if !v && !p.literal("false") {
 			return errors.New("true or false expected")
 		}
-		return nil
-	case *int:
+		return set(in[bool](d, m), v, nil)
+	case anInt:
 		v, err := strconv.Atoi(string(p.number()))
-		return set(to, v, err)
-	case *int64:
+		return set(in[int](d, m), v, err)
+	case anInt64:
 		v, err := strconv.ParseInt(string(p.number()), 10, 64)
-		return set(to, v, err)
-	case *uint64:
+		return set(in[int64](d, m), v, err)
+	case aUint64:
 		v, err := strconv.ParseUint(string(p.number()), 10, 64)
-		return set(to, v, err)
-	case *time.Duration:
+		return set(in[uint64](d, m), v, err)
+	case aDuration:
 		v, err := parseSeconds(string(p.number()))
-		return set(to, v, err)
-	case *time.Time:
+		return set(in[time.Duration](d, m), v, err)
+	default: // aTime
 		s, err := p.quoted()
 		if err != nil {
 			return err
 		}
 		v, err := time.Parse(time.RFC3339Nano, string(s))
-		return set(to, v.UTC(), err)
+		return set(in[time.Time](d, m), v.UTC(), err)
 	}
-	panic("evidence: field of unknown kind")
 }
 
-// number returns the characters of the number at p (RFC 8259, section 6), none if it
-// isn't one. What goes on behind it, as digits after a leading zero, nothing takes.
+// number returns the characters of the number at p (RFC 8259, section 6), none if there isn't one.
+// Digits after a leading zero are left behind, where they are an error.
 func (p *parser) number() []byte {
 	from := p.i
 	if p.peek() == '-' {
@@ -514,15 +341,15 @@ func (p *parser) peek() byte {
 	return 0
 }
 
-// parseSeconds reads decimal seconds, exactly if they have at most nine
-// decimals and no exponent, as appendSeconds writes them.
+// parseSeconds reads decimal seconds. The result is exact for at most nine decimals without an
+// exponent, as appendSeconds writes them.
 func parseSeconds(s string) (time.Duration, error) {
 	digits, neg := s, false
 	if len(digits) > 0 && digits[0] == '-' {
 		digits, neg = digits[1:], true
 	}
 	var u uint64
-	decimals := -1 // none yet, no point
+	decimals := -1 // number of decimals so far; -1 before the point
 	for i := range len(digits) {
 		c := digits[i]
 		if c == '.' && decimals < 0 && i > 0 {

@@ -1,7 +1,9 @@
 package evidence_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -153,6 +155,14 @@ func TestDecisionUnmarshalRefusesAMemberThatOccursTwice(t *testing.T) {
 			t.Errorf("%s: no error", in)
 		}
 	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Entry]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		member := fmt.Sprintf("%q:null", name)
+		var e evidence.Entry
+		if err := e.UnmarshalJSON([]byte("{" + member + "," + member + "}")); err == nil && !f.Anonymous {
+			t.Errorf("%s twice: no error", name)
+		}
+	}
 	// Every member has a bit of its own.
 	for _, in := range []evidence.Decision{full(t), started} {
 		var d evidence.Decision
@@ -265,4 +275,32 @@ func FuzzDecision(f *testing.F) {
 			t.Fatalf("%+v came back as %+v, %v", d, again, err)
 		}
 	})
+}
+
+func TestEntryIsALineOfALog(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out, evidence.Chained())
+	log.Record(t.Context(), full(t))
+	log.Record(t.Context(), started)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n := uint64(0)
+	for line := range bytes.Lines(out.Bytes()) {
+		n++
+		line = bytes.TrimSpace(line)
+		var e evidence.Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.N != n || len(e.Hash) != 64 || n == 2 && e.Decision != started {
+			t.Errorf("line %d: %+v", n, e)
+		}
+		if again, err := e.MarshalJSON(); err != nil || !bytes.Equal(again, line) {
+			t.Errorf("line %d: %v\n got %s\nwant %s", n, err, again, line)
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d lines", n)
+	}
 }

@@ -19,50 +19,47 @@ const (
 	maxHeld    = 16 << 20    // bytes held back for a writer that is slow or fails
 )
 
-// A Log is an Evidence that writes records as JSON Lines, one object a line,
-// numbered from 1 in "n", so that Audit finds a line that was removed. See [JSONLines].
+// A Log is an Evidence that writes records as JSON Lines, one object a line, numbered from 1 in
+// "n", so that an auditor finds a line that was removed. See [JSONLines].
 type Log struct {
 	w       io.Writer
 	chained bool
 
 	mu      sync.Mutex
 	buf     []byte        // encoded lines that aren't written yet
-	spare   []byte        // the other buffer
-	writing bool          // a goroutine is in w.Write, without mu
-	written chan struct{} // closed when that goroutine is done; nil if nobody waits for it
-	last    time.Time     // of the last write
+	spare   []byte        // empty buffer that replaces buf during a write
+	writing bool          // whether a goroutine is in w.Write, without mu
+	written chan struct{} // closed when that goroutine is done; nil if none waits for it
+	last    time.Time     // time of the last write
 	flushAt int           // length of buf that is worth a write
 	clock   clock
-	n       uint64            // records so far, lost ones too
-	hash    [sha256.Size]byte // of the last line, if chained
+	n       uint64            // number of records so far, with the lost ones
+	hash    [sha256.Size]byte // hash of the last line, if chained
 	closed  bool
 	done    chan struct{} // made by Close, and closed when it is done
-	lost    int
-	cause   error // why the first lost record was lost
-	err     error // of the last write, nil if it went well
+	lost    int           // number of lost records
+	cause   error         // why the first lost record was lost
+	err     error         // error of the last write
 }
 
 // An Option changes how JSONLines writes.
 type Option func(*Log)
 
-// Chained adds "hash" to each line, the SHA-256 of the hash before and of the
-// line, and makes Close write a last record, log_closed: whatever is changed
-// later, Audit finds it, unless all hashes from there on are computed anew. Keep
-// the last hash elsewhere to exclude that too.
+// Chained adds "hash" to each line, the SHA-256 of the hash before and of the line, and makes Close
+// write a last record, log_closed. An auditor finds whatever is changed later, unless all hashes
+// from there on are computed anew; keep the last hash elsewhere to exclude that too.
 func Chained() Option { return func(l *Log) { l.chained = true } }
 
-// JSONLines returns a Log that writes to w. Call Close at the end; it flushes,
-// and doesn't close w.
+// JSONLines returns a Log that writes to w. Call Close at the end; it flushes, and doesn't close w.
 //
-// Lines are held back until there are 64 KiB, or until the first record after a
-// second. The goroutine whose record makes a write due does the write, the
-// others go on. When w fails, nothing is lost at first: the Log tries again with
-// later records, from the byte where w stopped, and drops new records only when
-// 16 MiB are waiting. Err and Close say so. The crawl never notices.
+// Lines are held back until there are 64 KiB, or until the first record after a second. The
+// goroutine whose record makes a write due does the write, the others go on. When w fails, nothing
+// is lost at first: the Log tries again with later records, from the byte where w stopped, and
+// drops new records only when 16 MiB are waiting. Err and Close say so. The crawl never notices.
 //
-// All times are written on one clock, the wall clock at the first record moved
-// on by the monotonic clock, so that a clock that is set back during a crawl
-// can't make two starts look closer than they were. A jump forward is followed.
+// All times are written on one clock, the wall clock at the first record moved on by the monotonic
+// clock, so that a clock that is set back during a crawl can't make two starts look closer than
+// they were. A jump forward is followed.
 func JSONLines(w io.Writer, options ...Option) *Log {
 	l := &Log{w: w, flushAt: flushBytes}
 	for _, o := range options {
@@ -71,7 +68,7 @@ func JSONLines(w io.Writer, options ...Option) *Log {
 	return l
 }
 
-// Record implements Evidence. After Close it does nothing but count the record as lost.
+// Record implements Evidence. After Close it only counts the record as lost.
 func (l *Log) Record(_ context.Context, d Decision) {
 	now := time.Now()
 	l.mu.Lock()
@@ -81,7 +78,7 @@ func (l *Log) Record(_ context.Context, d Decision) {
 		l.lose(1, errClosed)
 		return
 	case len(l.buf) >= maxHeld:
-		l.n++ // leaves a hole in the numbers, which Audit reports
+		l.n++ // leaves a hole in the numbers, which an auditor reports
 		cause := l.err
 		if cause == nil {
 			cause = errSlow
@@ -97,9 +94,6 @@ func (l *Log) Record(_ context.Context, d Decision) {
 		l.write(now)
 	}
 }
-
-// recordNested implements nester: a Log makes no records itself.
-func (l *Log) recordNested(ctx context.Context, d Decision) { l.Record(ctx, d) }
 
 var (
 	errClosed = errors.New("record after Close")
@@ -121,8 +115,8 @@ func (l *Log) append(d *Decision, now time.Time) {
 		*t = l.clock.read(*t)
 	}
 	from := len(l.buf)
-	b := append(l.buf, '{')
-	b = d.appendFields(b)
+	d.redact()
+	b := appendMembers(l.buf, d, ofDecision)
 	b = append(b, `,"n":`...)
 	b = strconv.AppendUint(b, l.n, 10)
 	if l.chained {
@@ -134,8 +128,8 @@ func (l *Log) append(d *Decision, now time.Time) {
 	l.buf = append(b, "}\n"...)
 }
 
-// chain returns the hash of a line that follows a line with the hash prev. The
-// line is hashed as far as its hash, which ends it.
+// chain returns the hash of a line that follows a line with the hash prev. A line ends with its
+// hash and is hashed as far as that.
 func chain(prev [sha256.Size]byte, line []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	h.Write(prev[:])
@@ -144,8 +138,8 @@ func chain(prev [sha256.Size]byte, line []byte) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// write writes what is held back, with l.mu released meanwhile. No other write
-// may be under way.
+// write writes what is held back, with l.mu released meanwhile. The caller has made sure that no
+// other write is under way.
 func (l *Log) write(now time.Time) {
 	chunk := l.buf
 	l.buf, l.spare = l.spare[:0], nil
@@ -176,8 +170,8 @@ func (l *Log) write(now time.Time) {
 	}
 }
 
-// writeAll calls w.Write and takes a panic, a short write without an error and
-// an impossible count as errors.
+// writeAll calls w.Write and takes a panic, a short write without an error and an impossible count
+// as errors.
 func writeAll(w io.Writer, b []byte) (n int, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -194,8 +188,7 @@ func writeAll(w io.Writer, b []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush writes whatever is held back and waits until it is written. It returns
-// the same as Err.
+// Flush writes whatever is held back and waits until it is written. It returns the same as Err.
 func (l *Log) Flush() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,9 +211,9 @@ func (l *Log) flush() error {
 	return l.status()
 }
 
-// Close writes whatever is held back, tries once more what could not be written
-// before, and returns nil if every record has been written. It doesn't close the
-// writer. A second call returns the same.
+// Close writes whatever is held back, tries once more what could not be written before, and returns
+// nil if every record has been written. It doesn't close the writer. A second call returns the
+// same.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -241,15 +234,15 @@ func (l *Log) Close() error {
 	}
 	lines := bytes.Count(l.buf, []byte("\n"))
 	if l.chained && lines > 0 {
-		lines-- // the seal is no record that anybody made
+		lines-- // the seal is the Log's own record
 	}
 	l.lose(lines, l.err)
 	l.buf = nil
 	return l.status()
 }
 
-// Err returns nil if every record so far has been written or is on its way, and
-// an error that wraps the writer's while the writer fails or after records were lost.
+// Err returns nil if every record so far has been written or is on its way. While the writer fails,
+// and after records were lost, the error wraps the writer's.
 func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,10 +259,10 @@ func (l *Log) status() error {
 	return nil
 }
 
-// A clock tells the wall time of an instant by its monotonic reading, from
-// pairs of both taken now and then, so that the times of one log are spaced as
-// the instants were. Wall readings by themselves aren't: clocks are set, and a
-// goroutine may be held up between the two readings of one time.Now.
+// A clock tells the wall time of an instant by its monotonic reading, from pairs of both taken now
+// and then, so that the times of one log are spaced as the instants were. Wall readings by
+// themselves aren't: clocks are set, and a goroutine may be held up between the two readings of one
+// time.Now.
 type clock struct {
 	anchors []anchor
 }
@@ -280,11 +273,11 @@ type anchor struct {
 	wall time.Time // without
 }
 
-// jump is how far the wall clock must be ahead of ours to be followed, after a
-// computer has slept for instance.
+// jump is how far the wall clock must be ahead of ours to be followed, for instance after the
+// computer has slept.
 const jump = time.Second
 
-// set lets the clock know the present time.
+// set tells the clock the present time.
 func (c *clock) set(now time.Time) {
 	if wall := now.Round(0); len(c.anchors) == 0 || wall.Sub(c.read(now)) > jump {
 		c.anchors = append(c.anchors, anchor{now, wall})

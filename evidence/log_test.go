@@ -138,7 +138,7 @@ func TestJSONLinesBoundsWhatItHoldsBack(t *testing.T) {
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Close: %v", err)
 	}
-	// What was dropped is missing from the numbers, so that Audit sees it.
+	// What was dropped is missing from the numbers, so that an auditor sees it.
 	var lost int
 	if _, scanErr := fmt.Sscanf(err.Error(), "evidence: %d records lost", &lost); scanErr != nil || lost < 10 {
 		t.Fatalf("lost %d: %v", lost, err)

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// RedactURL cuts the userinfo ("user:password@") out of every URL in s, which
-// may be a URL or a text that mentions some. It allocates nothing if there is
-// none. [Safe], JSONLines and Recorder apply it to whatever they are given.
+// RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
+// text that mentions some. It allocates nothing if there is none. The sinks of this package apply
+// it to whatever they are given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
 	if strings.IndexByte(s, '@') < 0 {
 		return s
@@ -44,7 +44,7 @@ func cutUserinfo(s string, from int) string {
 
 // redact cuts credentials out of the fields that may mention URLs.
 func (d *Decision) redact() {
-	if strings.IndexByte(d.URL, '@') >= 0 { // to write what is there already isn't free
+	if strings.IndexByte(d.URL, '@') >= 0 { // most URLs have none; assigning the same string again costs time
 		d.URL = RedactURL(d.URL)
 	}
 	if d.Location != "" {
@@ -61,15 +61,14 @@ func (d *Decision) redact() {
 // Redacted stands in a record where the value of a query parameter stood.
 const Redacted = "REDACTED"
 
-// Redact returns an Evidence that replaces the values of the named query
-// parameters in every URL by [Redacted] and passes the record on to next. Names are
-// compared without regard to case, after decoding. Use it when URLs carry
-// session ids, tokens or personal data:
+// Redact returns an Evidence that replaces the values of the named query parameters in every URL by
+// [Redacted] and passes the record on to next. Names are compared without regard to case, after
+// decoding. Use it when URLs carry session ids, tokens or personal data:
 //
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")
 //
-// Userinfo in URLs is removed always, without Redact. Audit doesn't ask
-// robots.txt about a URL that was changed by Redact.
+// Userinfo in URLs is removed always, without Redact. An auditor leaves the verdict on a URL open
+// that Redact has changed, since robots.txt can't be asked about it.
 func Redact(next Evidence, params ...string) Evidence {
 	return &redactor{next: next, params: slices.Clone(params)}
 }
@@ -85,7 +84,7 @@ func (r *redactor) clean(d *Decision) {
 	d.URL = r.replace(asked, inURL)
 	d.Location = r.replace(d.Location, inURL)
 	for _, text := range [...]*string{&d.Reason, &d.Err} {
-		if d.URL != asked { // only here it is known where the URL ends in a text
+		if d.URL != asked { // the URL's end is hard to find in a text, unless the URL is known
 			*text = strings.ReplaceAll(*text, asked, d.URL)
 		}
 		*text = r.replace(*text, inText)
@@ -98,21 +97,15 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	r.next.Record(ctx, d)
 }
 
-// recordNested implements nester.
-func (r *redactor) recordNested(ctx context.Context, d Decision) {
-	r.clean(&d)
-	recordNested(ctx, r.next, &d)
-}
-
-// What ends the value of a parameter. A ";" doesn't, though it may start a
-// parameter: for most servers it is data (URL Standard, section 5.1).
+// These characters end the value of a parameter. A ";" doesn't, though it may start a parameter:
+// most servers take it for data (URL Standard, section 5.1).
 const (
 	inURL  = "&#"
-	inText = inURL + " \t\r\n\"<>" // or the URL that holds it
+	inText = inURL + " \t\r\n\"<>" // these end the URL in a text
 )
 
-// replace replaces the parameters' values in s: whatever stands between "name="
-// after one of ?, &, ; and # (fragments carry tokens too), and one of ends.
+// replace replaces the parameters' values in s. A value stands between "name=", which follows one
+// of ?, &, ; and # (fragments carry tokens too), and one of ends.
 func (r *redactor) replace(s, ends string) string {
 	const starts = "?&;#"
 	var out []byte

@@ -1,9 +1,7 @@
 package evidence_test
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -60,47 +58,7 @@ func TestSafeSlowSinkDelaysItsOwnRecordOnly(t *testing.T) {
 	})
 }
 
-// fetch stands for a sink's use of the Transport: it records again, from deep
-// within other calls.
-func fetch(ctx context.Context, e evidence.Evidence, depth int) {
-	if depth > 0 {
-		fetch(ctx, e, depth-1)
-		return
-	}
-	e.Record(ctx, evidence.Decision{Type: evidence.Started, Trip: 99})
-}
-
-func TestSafeReentrantSinkEnds(t *testing.T) {
-	var out bytes.Buffer
-	log := evidence.JSONLines(&out)
-	var r evidence.Recorder
-	var g *evidence.Guard
-	calls := 0
-	reenters := evidence.Func(func(context.Context, evidence.Decision) {
-		calls++
-		fetch(context.Background(), g, 100) // a context of its own carries no mark
-	})
-	g = evidence.Safe(evidence.Multi(log, reenters, evidence.Sample(1, evidence.Redact(&r))))
-	record(g, 3)
-	if calls != 3 {
-		t.Errorf("the sink was called %d times for 3 records", calls)
-	}
-	// What the sink did itself is in the log all the same.
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(numbers(t, out.Bytes())); n != 6 {
-		t.Errorf("%d lines of 6", n)
-	}
-	if n := len(r.Decisions()); n != 6 {
-		t.Errorf("%d records of 6", n)
-	}
-	if err := g.Err(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestSafeReentryIsToldFromConcurrency(t *testing.T) {
+func TestSafePassesOnWhatComesAtOnce(t *testing.T) {
 	var mu sync.Mutex
 	n := 0
 	g := evidence.Safe(evidence.Func(func(context.Context, evidence.Decision) {
@@ -145,33 +103,5 @@ func BenchmarkSafe(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		g.Record(b.Context(), started)
-	}
-}
-
-// Where no Evidence can fetch, nobody has to look whether it does.
-func TestGuardOfLogsIsNeverNested(t *testing.T) {
-	log := evidence.JSONLines(io.Discard)
-	defer log.Close()
-	var r evidence.Recorder
-	fetches := evidence.Func(func(context.Context, evidence.Decision) {})
-	for name, test := range map[string]struct {
-		sink evidence.Evidence
-		want bool
-	}{
-		"log":               {log, false},
-		"logs":              {evidence.Multi(evidence.Sample(2, log), evidence.Redact(&r)), false},
-		"function":          {fetches, true},
-		"log and function":  {evidence.Multi(log, fetches), true},
-		"function, sampled": {evidence.Sample(2, fetches), true},
-		"function, cleaned": {evidence.Redact(fetches), true},
-	} {
-		g, nested := evidence.Safe(test.sink), false
-		if g.Nested() {
-			t.Errorf("%s: nested in nothing", name)
-		}
-		evidence.Safe(evidence.Func(func(context.Context, evidence.Decision) { nested = g.Nested() })).Record(t.Context(), started)
-		if nested != test.want {
-			t.Errorf("%s: nested = %t, want %t", name, nested, test.want)
-		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // allTypes are all types of decisions.
@@ -141,11 +142,11 @@ func TestSchemaHoldsForEveryRecord(t *testing.T) {
 			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected:
 			d.Allowed = false
 		}
-		for _, text := range lines(write(t, []evidence.Decision{d}, evidence.Chained())) {
+		for _, text := range logtest.Lines(logtest.Write(t, []evidence.Decision{d}, evidence.Chained())) {
 			check(string(typ), text)
 		}
 	}
-	for i, text := range lines(write(t, crawl(2, 30))) {
+	for i, text := range logtest.Lines(logtest.Write(t, logtest.Crawl(2, 30))) {
 		check(fmt.Sprintf("line %d of a crawl", i+1), text)
 	}
 }
@@ -180,5 +181,81 @@ func TestSchemaRefusesWhatIsNoRecord(t *testing.T) {
 		if len(validate(schema, schema, v, "record")) == 0 {
 			t.Errorf("valid: %s", in)
 		}
+	}
+}
+
+func TestSchemaHoldsForARealCrawl(t *testing.T) {
+	schema := readSchema(t)
+	seen := map[evidence.Type]bool{}
+	for i, text := range logtest.Lines(logtest.Real(t)) {
+		var v map[string]any
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range validate(schema, schema, v, fmt.Sprintf("line %d", i+1)) {
+			t.Errorf("%s: %s", p, text)
+		}
+		seen[evidence.Type(v["type"].(string))] = true
+	}
+	for _, typ := range allTypes {
+		switch typ {
+		case evidence.RobotsRevalidated, evidence.NoIndex: // need a second hour, and an option
+		default:
+			if !seen[typ] {
+				t.Errorf("no %s in the crawl", typ)
+			}
+		}
+	}
+}
+
+// The schema has the members of a line in their order, each with the type of its field. It says more
+// of some: which values there are, or how small they may be.
+func TestSchemaHasTheMembersOfAnEntry(t *testing.T) {
+	b, err := os.ReadFile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string // of the properties, as they stand in the file
+	_, properties, _ := strings.Cut(string(b), "\n  \"properties\": {\n")
+	for _, m := range regexp.MustCompile(`(?m)^    "(\w+)": |^  },$`).FindAllStringSubmatch(properties, -1) {
+		if m[1] == "" {
+			break
+		}
+		names = append(names, m[1])
+	}
+
+	schema := readSchema(t)["properties"].(map[string]any)
+	kinds := map[reflect.Type]string{
+		reflect.TypeFor[string](): "string", reflect.TypeFor[evidence.Type](): "string", reflect.TypeFor[bool](): "boolean",
+		reflect.TypeFor[int](): "integer", reflect.TypeFor[int64](): "integer", reflect.TypeFor[uint64](): "integer",
+		reflect.TypeFor[time.Duration](): "#/$defs/seconds", reflect.TypeFor[time.Time](): "#/$defs/time",
+	}
+	var want []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Entry]()) {
+		if f.Anonymous {
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		want = append(want, name)
+		property, _ := schema[name].(map[string]any)
+		var kind any = property["type"]
+		switch value := property["const"].(type) { // the only value that a member has where it is present
+		case bool:
+			kind = "boolean"
+		case string:
+			kind = "string"
+		case nil:
+			if kind == nil {
+				kind = property["$ref"]
+			}
+		default:
+			t.Errorf("%s: const %v", name, value)
+		}
+		if kind != kinds[f.Type] {
+			t.Errorf("%s is a %v in the schema, a %s in %v", name, kind, kinds[f.Type], f.Type)
+		}
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("schema.json has\n%q, an Entry\n%q", names, want)
 	}
 }

@@ -15,25 +15,20 @@ type Func func(context.Context, Decision)
 // Record calls f.
 func (f Func) Record(ctx context.Context, d Decision) { f(ctx, d) }
 
-// Multi returns an Evidence that passes each record on to all sinks in order,
-// also when one of them panics; nil sinks are left out.
+// Multi returns an Evidence that passes each record on to all sinks in order, even when one of them
+// panics. It leaves nil sinks out.
 func Multi(sinks ...Evidence) Evidence {
 	return multi(slices.DeleteFunc(slices.Clone(sinks), func(e Evidence) bool { return e == nil }))
 }
 
 type multi []Evidence
 
-// Record implements Evidence. It panics with the first panic of a sink, after
-// all have had the record.
-func (m multi) Record(ctx context.Context, d Decision) { m.record(ctx, &d, false) }
-
-// recordNested implements nester.
-func (m multi) recordNested(ctx context.Context, d Decision) { m.record(ctx, &d, true) }
-
-func (m multi) record(ctx context.Context, d *Decision, nested bool) {
+// Record implements Evidence. It panics with the first panic of a sink, after all have had the
+// record.
+func (m multi) Record(ctx context.Context, d Decision) {
 	var first any
 	for _, e := range m {
-		if p := deliver(ctx, e, d, nested); p != nil && first == nil {
+		if p := deliver(ctx, e, &d); p != nil && first == nil {
 			first = p
 		}
 	}
@@ -42,10 +37,10 @@ func (m multi) record(ctx context.Context, d *Decision, nested bool) {
 	}
 }
 
-// Sample returns an Evidence that passes on the routine records of one trip in n
-// (robots_allowed, started, and fetched with a status below 400) and every other
-// record, so that no refusal is ever dropped. n below 2 drops nothing. A sampled
-// log is for watching: Audit reports what is missing from it.
+// Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
+// started, and fetched with a status below 400) and every other record, so that no refusal is ever
+// dropped. n below 2 drops nothing. A sampled log is for watching: an auditor reports what is
+// missing from it.
 func Sample(n int, next Evidence) Evidence {
 	return &sample{n: uint64(max(n, 1)), next: next}
 }
@@ -53,20 +48,13 @@ func Sample(n int, next Evidence) Evidence {
 type sample struct {
 	n        uint64
 	next     Evidence
-	tripless atomic.Uint64 // routine records without a Trip, which are counted one by one
+	tripless atomic.Uint64 // number of routine records without a Trip, each of which counts as one
 }
 
 // Record implements Evidence.
 func (s *sample) Record(ctx context.Context, d Decision) {
 	if s.keeps(&d) {
 		s.next.Record(ctx, d)
-	}
-}
-
-// recordNested implements nester.
-func (s *sample) recordNested(ctx context.Context, d Decision) {
-	if s.keeps(&d) {
-		recordNested(ctx, s.next, &d)
 	}
 }
 
@@ -87,8 +75,8 @@ func (s *sample) keeps(d *Decision) bool {
 	return (i-1)%s.n == 0
 }
 
-// A Recorder keeps all records in memory, for tests. Its zero value is ready to
-// use, from many goroutines at once. It must not be copied.
+// A Recorder keeps all records in memory, for tests. Its zero value is ready to use, from many
+// goroutines at once. It must not be copied.
 type Recorder struct {
 	mu        sync.Mutex
 	decisions []Decision
@@ -102,11 +90,8 @@ func (r *Recorder) Record(_ context.Context, d Decision) {
 	r.decisions = append(r.decisions, d)
 }
 
-// recordNested implements nester.
-func (r *Recorder) recordNested(ctx context.Context, d Decision) { r.Record(ctx, d) }
-
-// Decisions returns the records so far in the order in which they came: those of
-// the given types, all if none is given.
+// Decisions returns the records so far in the order in which they came: those of the given types,
+// all if none is given.
 func (r *Recorder) Decisions(types ...Type) []Decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,11 +111,10 @@ func (r *Recorder) Reset() {
 	r.decisions = nil
 }
 
-// Slog returns an Evidence that logs each record to l: the type as the message,
-// the fields as attributes by their JSON names. Refusals are warnings; fetched,
-// robots_fetched and the like are information; robots_allowed and started are
-// for debugging. The time of the log record is the time of logging; "timestamp"
-// tells when it was decided. A nil l is slog.Default().
+// Slog returns an Evidence that logs each record to l: the type as the message, the other members
+// of its JSON as attributes. Refusals are warnings; fetched, robots_fetched and the like are
+// information; robots_allowed and started are for debugging. The time of the log record is the time
+// of logging; "timestamp" tells when it was decided. A nil l is slog.Default().
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
 		l = slog.Default()
@@ -162,51 +146,40 @@ func level(d *Decision) slog.Level {
 	return slog.LevelWarn
 }
 
-// attrs returns the fields of d that its JSON has, but for the type.
+// attrs returns the members of d's JSON, but for the type.
 func attrs(d *Decision) []slog.Attr {
 	out := make([]slog.Attr, 0, 24)
-	for _, name := range attrNames {
-		field, _ := d.field([]byte(name))
-		switch v := field.(type) {
-		case *string:
-			if *v != "" {
-				out = append(out, slog.String(name, *v))
+	for i := 1; i < len(ofDecision); i++ {
+		switch m := &ofDecision[i]; m.kind {
+		case aString:
+			if v := *in[string](d, m); v != "" {
+				out = append(out, slog.String(m.name, v))
 			}
-		case *bool:
-			if *v || name == "allowed" {
-				out = append(out, slog.Bool(name, *v))
+		case aBool:
+			if v := *in[bool](d, m); v || m.always {
+				out = append(out, slog.Bool(m.name, v))
 			}
-		case *int:
-			if *v != 0 {
-				out = append(out, slog.Int(name, *v))
+		case anInt:
+			if v := *in[int](d, m); v != 0 {
+				out = append(out, slog.Int(m.name, v))
 			}
-		case *int64:
-			if *v != 0 {
-				out = append(out, slog.Int64(name, *v))
+		case anInt64:
+			if v := *in[int64](d, m); v != 0 {
+				out = append(out, slog.Int64(m.name, v))
 			}
-		case *uint64:
-			if *v != 0 {
-				out = append(out, slog.Uint64(name, *v))
+		case aUint64:
+			if v := *in[uint64](d, m); v != 0 {
+				out = append(out, slog.Uint64(m.name, v))
 			}
-		case *time.Duration:
-			if *v != 0 {
-				out = append(out, slog.Duration(name, *v))
+		case aDuration:
+			if v := *in[time.Duration](d, m); v != 0 {
+				out = append(out, slog.Duration(m.name, v))
 			}
-		case *time.Time:
-			if !v.IsZero() {
-				out = append(out, slog.Time(name, *v))
+		case aTime:
+			if v := *in[time.Time](d, m); !v.IsZero() {
+				out = append(out, slog.Time(m.name, v))
 			}
 		}
 	}
 	return out
-}
-
-// attrNames are the JSON names of a Decision's fields in their order, without "type".
-var attrNames = []string{
-	"timestamp", "trip", "attempt", "method", "url", "host", "agent", "robotsTxt",
-	"allowed", "matchedRule", "line", "group", "crawlDelay", "confidence", "reason", "retryAt",
-	"seq", "start", "waitSlot", "waitDelay", "waitBlock", "delay", "slot", "slots", "probe",
-	"status", "bytes", "latency", "duration", "contentType", "etag", "lastModified", "serverDate",
-	"location", "redirects", "error", "until", "refusals", "sha256", "ttl", "hops", "text",
-	"limit", "used", "max", "directives",
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -227,5 +228,13 @@ func TestRedactReplacesWholeValues(t *testing.T) {
 		if got := r.Decisions()[0]; got.Err != want || got.Reason != want {
 			t.Errorf("%q: got %+v, want %q", in, got, want)
 		}
+	}
+}
+
+func BenchmarkSlog(b *testing.B) {
+	sink := evidence.Slog(slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	b.ReportAllocs()
+	for b.Loop() {
+		sink.Record(b.Context(), started)
 	}
 }

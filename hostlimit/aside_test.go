@@ -22,8 +22,10 @@ func TestSuccessAsideLiftsNoBlock(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Release()
-			l.Observe(o)
-			return l.(interface{ Effect() hostlimit.Effect }).Effect()
+			if _, err := l.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return l.Observe(o)
 		}
 		ask(hostlimit.Outcome{Status: 429})
 		if e := ask(hostlimit.Outcome{Status: 200, Aside: true}); e.Cleared || e.Refusals != 1 {

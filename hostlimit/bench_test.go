@@ -19,6 +19,9 @@ func BenchmarkOneHost(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
+		if _, err := l.Start(ctx); err != nil {
+			b.Fatal(err)
+		}
 		l.Observe(Outcome{Status: 200, Latency: time.Millisecond})
 		l.Release()
 	}
@@ -39,6 +42,7 @@ func BenchmarkMillionHosts(b *testing.B) {
 	ctx := b.Context()
 	for _, k := range keys {
 		l, _ := m.Acquire(ctx, k, 0)
+		_, _ = l.Start(ctx)
 		l.Release()
 	}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -47,6 +51,9 @@ func BenchmarkMillionHosts(b *testing.B) {
 	for b.Loop() {
 		l, err := m.Acquire(ctx, keys[r.IntN(n)], 0)
 		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := l.Start(ctx); err != nil {
 			b.Fatal(err)
 		}
 		l.Release()
@@ -63,6 +70,7 @@ func BenchmarkIdleHosts(b *testing.B) {
 		m := mustNew(b, unpaced)
 		for _, k := range keys {
 			l, _ := m.Acquire(b.Context(), k, 0)
+			_, _ = l.Start(b.Context())
 			l.Release()
 		}
 		runtime.GC()

@@ -1,14 +1,10 @@
 package hostlimit
 
 import (
-	"cmp"
-	"errors"
-	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Config of a Memory. The zero value is 2 requests a host, 200 to 500 ms apart.
@@ -73,117 +69,44 @@ type Limits struct {
 	Delay       Delay
 }
 
-// limits are Limits, checked and completed.
-type limits struct {
-	slots    int
-	min, max int64
-	adaptive Adaptive
-	ceiling  int64
-}
+// kit returns l for the rules.
+func (l Limits) kit() kit.Own { return kit.Own{Concurrency: l.Concurrency, Delay: kit.Delay(l.Delay)} }
 
-// compile checks l and fills in the defaults; base is nil for the Config's own.
-func (l Limits) compile(base *limits) (*limits, error) {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-
-	c := &limits{slots: cmp.Or(l.Concurrency, 2)}
-	if l.Concurrency < 0 || l.Concurrency > math.MaxInt32 {
-		bad("Concurrency: %d is out of range", l.Concurrency)
+// rules checks c, naming every field that is wrong, and fills in the defaults.
+func (c Config) rules() (*kit.Rules, error) {
+	k := kit.Config{
+		Own:         Limits{c.Concurrency, c.Delay}.kit(),
+		MaxInFlight: c.MaxInFlight, SlotTimeout: c.SlotTimeout, LeaseTTL: c.LeaseTTL, MaxWait: c.MaxWait, MaxHosts: c.MaxHosts,
+		Backoff: c.Backoff,
 	}
-	if base != nil {
-		if l.Concurrency == 0 {
-			c.slots = base.slots
-		}
-		if l.Delay == (Delay{}) {
-			c.min, c.max, c.adaptive, c.ceiling = base.min, base.max, base.adaptive, base.ceiling
-			return c, errors.Join(errs...)
+	if c.Override != nil {
+		k.Override = func(key string) (kit.Own, bool) {
+			l, ok := c.Override(key)
+			return l.kit(), ok
 		}
 	}
-
-	d := l.Delay
-	if d.Min < 0 {
-		bad("Delay.Min: %v is negative", d.Min)
-	}
-	if d.Max < 0 {
-		bad("Delay.Max: %v is negative", d.Max)
-	}
-	if d.Ceiling < 0 {
-		bad("Delay.Ceiling: %v is negative", d.Ceiling)
-	}
-	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
-		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
-	}
-	if d.Max > 0 && d.Max < d.Min {
-		bad("Delay.Max: %v is less than Delay.Min, %v", d.Max, d.Min)
-	}
-	if err := d.Adaptive.validate(); err != nil {
-		bad("Delay.Adaptive: %w", err)
-	}
-	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
-		d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond
-	}
-	if d.Ceiling > 0 && d.Ceiling < d.Min {
-		bad("Delay.Ceiling: %v is less than Delay.Min, %v", d.Ceiling, d.Min)
-	}
-	c.min, c.max = int64(d.Min), int64(max(d.Min, d.Max))
-	c.adaptive = d.Adaptive
-	c.ceiling = int64(cmp.Or(d.Ceiling, max(d.Min, 60*time.Second)))
-	return c, errors.Join(errs...)
+	return k.Compile()
 }
 
-// draw picks a delay at random.
-func (l *limits) draw() int64 {
-	if l.max == l.min {
-		return l.min
-	}
-	return l.min + int64(rand.Uint64N(uint64(l.max-l.min)+1)) // max-min+1 may not fit into an int64
-}
+// Adaptive moves the delay of a key with the response times of its host, so
+// that a host that grows slow is asked less often. The zero value doesn't.
+// Slower answers raise the delay at once, quicker ones lower it from the next
+// start on, and answers of status 400 and more never lower it: a host that
+// fails fast isn't asked faster. The result stays within Delay.Min and
+// Delay.Ceiling.
+//
+// Adaptive values are comparable and print as what they are.
+type Adaptive = kit.Adaptive
 
-// rules are a Config, checked and completed.
-type rules struct {
-	limits      *limits
-	maxInFlight int
-	slotTimeout int64
-	leaseTTL    int64
-	maxWait     int64 // never: as long as the context allows
-	maxHosts    int
-	refusals    refusals
-	override    func(key string) (Limits, bool)
-}
+// Squared waits the square of the last response time in seconds: 250 ms after
+// half a second, 9 s after three.
+var Squared = kit.Squared
 
-// compile checks c, naming every field that is wrong, and fills in the defaults.
-func (c Config) compile() (rules, error) {
-	var errs []error
-	bad := func(err error) {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	negative := func(field string, n int64, value any) {
-		if n < 0 {
-			bad(fmt.Errorf("%s: %v is negative", field, value))
-		}
-	}
-	negative("MaxInFlight", int64(c.MaxInFlight), c.MaxInFlight)
-	negative("SlotTimeout", int64(c.SlotTimeout), c.SlotTimeout)
-	negative("LeaseTTL", int64(c.LeaseTTL), c.LeaseTTL)
-	negative("MaxWait", int64(c.MaxWait), c.MaxWait)
-	negative("MaxHosts", int64(c.MaxHosts), c.MaxHosts)
-	lim, err := Limits{c.Concurrency, c.Delay}.compile(nil)
-	bad(err)
-	refusals, err := compileRefusals(c.Backoff)
-	bad(err)
-	if len(errs) > 0 {
-		return rules{}, fmt.Errorf("hostlimit: %w", errors.Join(errs...))
-	}
-	return rules{
-		limits:      lim,
-		maxInFlight: c.MaxInFlight,
-		slotTimeout: int64(cmp.Or(c.SlotTimeout, 10*time.Second)),
-		leaseTTL:    int64(cmp.Or(c.LeaseTTL, 300*time.Second)),
-		maxWait:     cmp.Or(int64(c.MaxWait), never),
-		maxHosts:    cmp.Or(c.MaxHosts, 1_000_000),
-		refusals:    refusals,
-		override:    c.Override,
-	}, nil
-}
+// Proportional waits f times the last response time, as Heritrix does with a
+// factor of 5.
+func Proportional(f float64) Adaptive { return kit.Proportional(f) }
+
+// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle
+// does: t = latency/target; the new delay is max(t, (old+t)/2), so it rises at
+// once and comes down by halves.
+func Throttle(target float64) Adaptive { return kit.Throttle(target) }

@@ -22,9 +22,12 @@ func Example() {
 		if err != nil {
 			panic(err)
 		}
-		start := lease.(interface{ Grant() hostlimit.Grant }).Grant().Start
-		fmt.Println(last.IsZero() || start.Sub(last) >= 20*time.Millisecond)
-		last = start
+		grant, err := lease.Start(ctx)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(last.IsZero() || grant.Start.Sub(last) >= 20*time.Millisecond)
+		last = grant.Start
 		// ... send the request, then say what the host answered:
 		lease.Observe(hostlimit.Outcome{Status: 200, Latency: time.Millisecond})
 		// ... read the body, then give the slot back:
@@ -51,6 +54,9 @@ func ExampleConfig_maxWait() {
 	if err != nil {
 		panic(err)
 	}
+	if _, err := lease.Start(ctx); err != nil {
+		panic(err)
+	}
 	lease.Observe(hostlimit.Outcome{Status: 503, RetryAfter: time.Hour})
 	lease.Release()
 
@@ -62,16 +68,23 @@ func ExampleConfig_maxWait() {
 	// Output: true 1h0m0s
 }
 
-func ExampleMemory_Hosts() {
+func ExampleMemory_List() {
 	limiter, err := hostlimit.New(hostlimit.Config{})
 	if err != nil {
 		panic(err)
 	}
-	lease, err := limiter.Acquire(context.Background(), "example.com", 5*time.Second)
+	ctx := context.Background()
+	lease, err := limiter.Acquire(ctx, "example.com", 5*time.Second)
 	if err != nil {
 		panic(err)
 	}
-	for host := range limiter.Hosts() {
+	if _, err := lease.Start(ctx); err != nil {
+		panic(err)
+	}
+	for host, err := range limiter.List(ctx) {
+		if err != nil {
+			panic(err)
+		}
 		fmt.Printf("%s: %d of %d slots, every %v by %s\n", host.Key, host.InFlight, host.Slots, host.Delay, host.DelaySource)
 	}
 	lease.Release()

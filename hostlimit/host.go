@@ -4,14 +4,20 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Times inside the package are nanoseconds since the Memory was first used, by the
-// monotonic clock. Never is later than all of them.
-const never int64 = math.MaxInt64
+// monotonic clock. never is later than all of them.
+const never time.Duration = math.MaxInt64
+
+// late is how much later than planned a start may be before the queue is searched for
+// requests that it makes too late.
+const late = time.Millisecond
 
 // add adds a time to come to t, and stops at never.
-func add(t, d int64) int64 {
+func add(t, d time.Duration) time.Duration {
 	if d > 0 && t > never-d {
 		return never
 	}
@@ -22,32 +28,33 @@ func add(t, d int64) int64 {
 // the cache, without a pointer for the garbage collector to follow. Its methods
 // are the pure steps of the package: they neither wait nor look at a clock.
 type host struct {
-	last     int64  // when the last request started; only if seq > 0
-	gap      int64  // delay in force since then
-	until    int64  // end of the block; only if refusals > 0
-	blockOrd uint64 // shard.starts when the block was set: later starts came after it
-	adaptive int64  // delay by response times
-	seq      uint64 // requests started
-	name     uint32 // where the key is in shard.names; next free host
-	check    uint32 // lower half of the key's hash; the upper one is in the index
-	busy     uint32 // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
-	refusals uint8  // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
-	cause    cause  // of the last refusal; only if refusals > 0
-	expired  uint8  // leases taken back and not reported yet
-	source   source // what decided gap
+	last     time.Duration // when the last request started, or is booked to; only if source isn't noStart
+	gap      time.Duration // delay in force since then
+	until    time.Duration // end of the block; only if refusals > 0
+	blockOrd uint64        // shard.starts when the block was set: later starts came after it
+	adaptive time.Duration // delay by response times
+	seq      uint64        // requests started
+	name     uint32        // where the key is in shard.names; next free host
+	check    uint32        // lower half of the key's hash; the upper one is in the index
+	busy     uint32        // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
+	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
+	cause    cause         // of the last refusal; only if refusals > 0
+	expired  uint8         // leases taken back and not reported yet
+	source   source        // what decided gap; noStart: nothing is owed to a start
 }
 
 // A source is the part of the delay that was the longest.
 type source uint8
 
 const (
-	byRandom source = iota
+	noStart source = iota
+	byRandom
 	byFloor
 	byAdaptive
 )
 
 func (s source) String() string {
-	return [...]string{"random", "crawl-delay", "adaptive"}[s]
+	return [...]string{"", "random", "crawl-delay", "adaptive"}[s]
 }
 
 // A cause is what refused, in a byte: a status from 400 to 599 as status - 398.
@@ -79,8 +86,8 @@ func (c cause) String() string {
 }
 
 // earliest is when the gap to the start before is over for a request with this floor.
-func (h *host) earliest(floor int64) int64 {
-	if h.seq == 0 {
+func (h *host) earliest(floor time.Duration) time.Duration {
+	if h.source == noStart {
 		return 0
 	}
 	return add(h.last, max(h.gap, floor))
@@ -88,7 +95,7 @@ func (h *host) earliest(floor int64) int64 {
 
 // first is when a request with this floor could start at the head of the queue,
 // so far as it is known.
-func (h *host) first(now, floor int64) int64 {
+func (h *host) first(now, floor time.Duration) time.Duration {
 	t := max(now, h.earliest(floor))
 	if h.refusals > 0 {
 		t = max(t, h.until)
@@ -96,37 +103,37 @@ func (h *host) first(now, floor int64) int64 {
 	return t
 }
 
-// start stamps a request that starts now.
-func (h *host) start(now, floor, random int64) {
-	h.seq++
-	h.last = now
-	h.gap, h.source = random, byRandom
-	if h.adaptive > h.gap {
-		h.gap, h.source = h.adaptive, byAdaptive
+// book books a start at t, with a delay drawn at random.
+func (h *host) book(t, floor, random time.Duration) {
+	if floor > max(random, h.adaptive) {
+		h.pace(t, floor, byFloor)
+	} else {
+		h.pace(t, random, byRandom)
 	}
-	if floor > h.gap {
-		h.gap, h.source = floor, byFloor
+}
+
+// pace makes t the start from which the gap to the next one counts.
+func (h *host) pace(t, gap time.Duration, by source) {
+	h.last, h.gap, h.source = t, gap, by
+	if by != noStart && h.adaptive > gap {
+		h.gap, h.source = h.adaptive, byAdaptive
 	}
 }
 
 // adapt learns from an answer, and reports whether the next start is later for it. A
 // higher delay holds for the gap that is running already; a lower one doesn't
 // shorten it, because it was promised.
-func (h *host) adapt(lim *limits, o Outcome) bool {
-	d := lim.adaptive.next(time.Duration(h.adaptive), o.Latency, lim.min, lim.ceiling)
-	if d < h.adaptive && o.Status >= 400 {
+func (h *host) adapt(lim *kit.Limits, o Outcome) bool {
+	h.adaptive = lim.Adapt(h.adaptive, kit.Outcome(o))
+	if h.adaptive <= h.gap || h.source == noStart {
 		return false
 	}
-	h.adaptive = d
-	if d <= h.gap || h.seq == 0 {
-		return false
-	}
-	h.gap, h.source = d, byAdaptive
+	h.gap, h.source = h.adaptive, byAdaptive
 	return true
 }
 
 // forgive resets the counter when the host has been quiet for long enough.
-func (h *host) forgive(now, quiet int64) {
+func (h *host) forgive(now, quiet time.Duration) {
 	if h.refusals > 0 && now >= add(h.until, quiet) {
 		h.refusals, h.until = 0, 0
 	}
@@ -134,7 +141,7 @@ func (h *host) forgive(now, quiet int64) {
 
 // refuse blocks the key after a refusal, and reports whether it did: refusals of
 // requests that started before the block was set are part of it. starts is the shard's.
-func (h *host) refuse(r *refusals, now int64, o Outcome, ord, starts uint64) bool {
+func (h *host) refuse(r *kit.Refusals, now time.Duration, o Outcome, ord, starts uint64) bool {
 	if ord <= h.blockOrd {
 		return false
 	}
@@ -142,7 +149,7 @@ func (h *host) refuse(r *refusals, now int64, o Outcome, ord, starts uint64) boo
 	if n < math.MaxUint8 {
 		n++
 	}
-	until := add(now, r.stay(int(n), o.RetryAfter)) // may panic, so before anything is changed
+	until := add(now, r.Stay(int(n), o.RetryAfter)) // may panic, so before anything is changed
 	h.refusals, h.until, h.blockOrd, h.cause = n, until, starts, causeOf(o)
 	return true
 }
@@ -159,9 +166,9 @@ func (h *host) clear(ord uint64) bool {
 
 // grace is how long a start is remembered at least: a crawl-delay that is learned
 // from it, as by fetching robots.txt, is owed to the next one.
-const grace = int64(time.Minute)
+const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
-func (h *host) owes(now, forgive int64) bool {
+func (h *host) owes(now, forgive time.Duration) bool {
 	return h.busy != 0 || h.earliest(grace) > now || h.refusals > 0 && now < add(h.until, forgive)
 }

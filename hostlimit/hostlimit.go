@@ -22,6 +22,7 @@ package hostlimit
 
 import (
 	"context"
+	"iter"
 	"time"
 )
 
@@ -30,26 +31,60 @@ import (
 // concurrent use and pass hostlimittest.Run.
 type Limiter interface {
 	// Acquire waits for a slot and for the start time of key, and returns once
-	// the request may start. floor is the shortest gap that the key's own rules
-	// ask for (robots.txt crawl-delay), zero for none. It returns an *Error when
-	// the turn is refused, and ctx's error when ctx is done first.
+	// the request may start. It books that instant provisionally, so that nobody else
+	// starts within the gap to it; Start makes it a start. floor is the shortest
+	// gap that the key's own rules ask for (robots.txt crawl-delay), zero for none.
+	// It returns an *Error when the turn is refused, and ctx's error when ctx is done
+	// first.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
 	// Next reports the earliest time at which a request to key could start. It
 	// takes no place and never blocks on the key.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
+
+	// Config returns what the limiter was made of: the limits that it promises, MaxWait
+	// and LeaseTTL. A zero field means what it means in Config.
+	Config() Config
 }
 
-// A Lease is one taken turn: a slot that is held until Release. Both methods
-// are safe to call more than once and from any goroutine; only the first call
-// of each counts, and Observe after Release does nothing.
+// A Lease is one taken turn: a slot that is held until Release. This is the whole
+// contract; a wrapper that forwards these four methods loses nothing. All are safe
+// to call from any goroutine, but only one Start may run at a time.
 type Lease interface {
-	// Observe tells what the host answered. Call it once, when the response's
-	// headers have arrived or the attempt has failed.
-	Observe(Outcome)
-	// Release gives the slot back. Call it when the response's body has ended.
-	// Release without Observe says nothing about the host.
-	Release()
+	// Start makes the turn a start. Call it right before the request is sent, and
+	// again whenever the request reaches the wire later than that. Each call voids the
+	// lease's own stamp (the booking of Acquire, or that of the Start before), waits
+	// until the gap to the last other start of the key has passed and no block holds
+	// the key, then stamps the present moment and gives the start a number of its own.
+	// Leases in Start go before requests that wait in Acquire, first come, first
+	// served: each holds a slot already, so there are never more of them than slots.
+	//
+	// The error is an *Error if the wait is known to exceed MaxWait, counted from the
+	// call, or ctx's deadline, or if the lease has ended; it is ctx's error if ctx is
+	// done first. After an error the lease has no stamp, but holds its slot until
+	// Release.
+	Start(ctx context.Context) (Grant, error)
+	// Observe tells what the host answered, and returns what that did to the key.
+	// Call it once, when the response's headers have arrived or the attempt has
+	// failed. A second call, and one after Release, does nothing and returns the zero
+	// Effect.
+	Observe(Outcome) Effect
+	// Renew says that the lease is in use: LeaseTTL is counted anew. It costs little
+	// and never waits; call it at every read of the response's body.
+	Renew()
+	// Release gives the slot back, and reports whether the lease had expired, so that
+	// its slot had been taken back already. Call it when the response's body has
+	// ended; a further call does nothing. Without a Start the lease owes the host
+	// nothing: its booking is undone, and no number is used up.
+	Release() (expired bool)
+}
+
+// A Controller is what a person may ask of a limiter, as for a status page. [Memory]
+// implements it.
+type Controller interface {
+	// List yields the state of every key that is known, in no order. Each state is
+	// true for itself; the keys go on while they are listed. An error ends the list.
+	List(ctx context.Context) iter.Seq2[HostState, error]
 }
 
 // An Outcome is what one request told about its host.
@@ -73,34 +108,32 @@ type Outcome struct {
 	Aside bool
 }
 
-// A Grant tells how a turn came about. Leases of Memory and of redislimit
-// implement interface{ Grant() Grant }. The three waits add up to the time
-// from the call of Acquire to Start.
-//
-// Leases of Memory implement interface{ TakenBack() []string } too: the keys of
-// leases that were found expired, for want of a place of MaxInFlight, while
-// nobody waited for those keys. One start tells of each, whatever its own key.
+// A Grant tells how a start came about. The three waits add up to the time spent in
+// Acquire and in the calls of Start.
 type Grant struct {
 	Seq   uint64    // number of this start on its key since the key's state was made, from 1
-	Start time.Time // when the request was let go, stamped as it happened
+	Start time.Time // when Start let the request go, stamped as it happened
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before
 	WaitBlock time.Duration // time waited because the key was blocked, or for the probe's answer
 
-	Delay   time.Duration // delay in force: the next start on this key is not earlier than Start+Delay
-	Slot    int           // slots of this key in use, this one included
-	Slots   int           // slots that this key has
-	Probe   bool          // first request after a block
-	Expired int           // leases of this key found expired (LeaseTTL) and taken back by this turn
+	Delay time.Duration // delay in force: the next start on this key is not earlier than Start+Delay
+	Slot  int           // slots of this key in use at the grant, this one included
+	Slots int           // slots that this key has
+	Probe bool          // first request after a block
+
+	// TakenBack names the key of each lease that was found expired (LeaseTTL) since a
+	// Start told of the last, once for each lease: leases of this key, and those of
+	// others that were found for want of a place of MaxInFlight.
+	TakenBack []string
 }
 
-// An Effect tells what an observed outcome did to its key. Leases of Memory
-// and of redislimit implement interface{ Effect() Effect }; it is zero before Observe.
+// An Effect tells what an observed outcome did to its key. It is zero where the key
+// owes nothing and nothing has changed.
 type Effect struct {
 	Blocked  bool      // the outcome set or lengthened a block of the key
 	Until    time.Time // end of the block in force; zero if the key isn't blocked
 	Refusals int       // refusals in a row, counted once a block
 	Cleared  bool      // the outcome lifted a block or reset the counter
-	Expired  bool      // the lease had expired (LeaseTTL) before Release
 }

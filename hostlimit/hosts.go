@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"context"
 	"iter"
 	"time"
 )
@@ -20,27 +21,30 @@ type HostState struct {
 	Probing      bool      // a first request after a block is in flight
 
 	Delay       time.Duration // delay in force since the last start, or the floor of the head of the queue where that is longer
-	DelaySource string        // what decided it: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
+	DelaySource string        // what decided it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
 	Adaptive    time.Duration // delay by response times; 0 without Delay.Adaptive
 }
 
-// Hosts returns the keys that are known, in no order. Each state is true for
-// itself; the keys go on while they are listed.
-func (m *Memory) Hosts() iter.Seq[HostState] {
-	return func(yield func(HostState) bool) {
+// List implements Controller. Its only error is that of ctx.
+func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
+	return func(yield func(HostState, error) bool) {
 		var batch [slabSize]HostState
 		for s := range m.shards {
 			sh := &m.shards[s]
 			for from := uint32(0); ; from += slabSize {
+				if err := ctx.Err(); err != nil {
+					yield(HostState{}, err)
+					return
+				}
 				n, more := sh.states(from, &batch)
 				for i := range batch[:n] {
 					st := &batch[i]
-					lim, err := m.limitsOf(st.Key)
+					lim, err := m.rules.Limits(st.Key)
 					if err != nil {
-						lim = m.limits // Acquire reports it
+						lim = m.rules.Default() // Acquire reports it
 					}
-					st.Slots = lim.slots
-					if !yield(*st) {
+					st.Slots = lim.Slots
+					if !yield(*st, nil) {
 						return
 					}
 				}
@@ -67,9 +71,9 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			Key:         string(sh.name(h)),
 			Starts:      h.seq,
 			Refusals:    int(h.refusals),
-			Delay:       time.Duration(h.gap),
+			Delay:       h.gap,
 			DelaySource: h.source.String(),
-			Adaptive:    time.Duration(h.adaptive),
+			Adaptive:    h.adaptive,
 		}
 		next := h.earliest(0)
 		if h.busy > 0 {
@@ -78,7 +82,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			if b.head != nil {
 				next = h.earliest(b.head.floor)
 				if b.head.floor > h.gap {
-					st.Delay, st.DelaySource = time.Duration(b.head.floor), byFloor.String()
+					st.Delay, st.DelaySource = b.head.floor, byFloor.String()
 				}
 			}
 		}
@@ -87,7 +91,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			if h.until > now {
 				st.BlockedUntil, st.BlockedBy = m.at(h.until), h.cause.String()
 			}
-			if now >= add(h.until, m.refusals.forgive) {
+			if now >= add(h.until, m.rules.Refusals.Forgive) {
 				st.Refusals = 0
 			}
 		}

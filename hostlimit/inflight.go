@@ -1,6 +1,9 @@
 package hostlimit
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // places are the MaxInFlight places for requests over all keys. Keys whose
 // head could start but for a place stand in a line; each gets one place and
@@ -8,25 +11,18 @@ import "sync"
 // shard's, never before one.
 type places struct {
 	max int
-	ttl int64
+	ttl time.Duration
 
-	mu             sync.Mutex
-	taken          int    // held by requests in flight, or handed to a key
-	first, last    *busy  // the line
-	oldest, newest *lease // in flight, in the order of their starts
-	swept          *swept // what the next start tells of
-}
-
-// swept is a lease that was taken back and that nobody who waits for its key can
-// tell of.
-type swept struct {
-	key  string
-	next *swept
+	mu          sync.Mutex
+	taken       int   // held by requests in flight, or handed to a key
+	first, last *busy // the line
+	flying      flights
+	swept       []string // keys of leases that were taken back while nobody waited for them; the next start tells
 }
 
 // take takes a place for the head of b. Without one it stands b in the line, and
 // says when the oldest lease expires.
-func (p *places) take(b *busy) (ok bool, until int64) {
+func (p *places) take(b *busy) (ok bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -41,10 +37,7 @@ func (p *places) take(b *busy) (ok bool, until int64) {
 		return true, 0
 	}
 	p.link(b)
-	if p.oldest == nil {
-		return false, never // every place has been handed to somebody who is about to start
-	}
-	return false, add(p.oldest.start, p.ttl)
+	return false, p.flying.due(p.ttl) // never: all places have been handed to keys whose head is about to start
 }
 
 // join stands b in the line, unless it stands there already or has a place.
@@ -94,36 +87,19 @@ func (p *places) unlink(b *busy) {
 	b.queued, b.before, b.after = false, nil, nil
 }
 
-// started notes a request that took its place.
-func (p *places) started(l *lease) {
+// lent notes a lease that has taken its place.
+func (p *places) lent(l *lease, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.older = p.newest
-	if p.newest == nil {
-		p.oldest = l
-	} else {
-		p.newest.newer = l
-	}
-	p.newest = l
-	l.swept, p.swept = p.swept, nil
+	p.flying.add(l, now)
 }
 
-// ended frees the place of a request.
+// ended frees the place of a lease.
 func (p *places) ended(l *lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	if l.older == nil {
-		p.oldest = l.newer
-	} else {
-		l.older.newer = l.newer
-	}
-	if l.newer == nil {
-		p.newest = l.older
-	} else {
-		l.newer.older = l.older
-	}
-	l.older, l.newer = nil, nil
+	p.flying.remove(l)
 }
 
 // hand gives a free place to the first key in the line, and returns it.
@@ -140,14 +116,11 @@ func (p *places) hand() *busy {
 	return b
 }
 
-// expired returns the oldest lease if it has expired.
-func (p *places) expired(now int64) *lease {
+// expired returns a lease that has expired, or nil.
+func (p *places) expired(now time.Duration) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l := p.oldest; l != nil && now >= add(l.start, p.ttl) {
-		return l
-	}
-	return nil
+	return p.flying.expired(now, p.ttl)
 }
 
 // tell leaves it to the next start of any key to tell of n leases of this one.
@@ -155,8 +128,31 @@ func (p *places) tell(key string, n *uint8) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for ; *n > 0; *n-- {
-		p.swept = &swept{key, p.swept}
+		p.swept = append(p.swept, key)
 	}
+}
+
+// told returns the keys of which a start is to tell, once.
+func (p *places) told() (keys []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	keys, p.swept = p.swept, nil
+	return keys
+}
+
+// takenBack returns the keys of the leases that were taken back since a start told of
+// the last: those of h, and those that no start of their own key could tell of.
+func (sh *shard) takenBack(h *host) (keys []string) {
+	if p := sh.m.places; p != nil {
+		keys = p.told()
+	}
+	if h.expired > 0 {
+		key := string(sh.name(h))
+		for ; h.expired > 0; h.expired-- {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // handOut hands the free places to the line. Call it, with no lock held,

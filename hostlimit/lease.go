@@ -1,47 +1,48 @@
 package hostlimit
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 const leaseSize = int(unsafe.Sizeof(lease{}))
+
+// void is the stamp of a lease that has none: it owes no gap to anybody.
+const void time.Duration = -1
 
 // A lease is one turn. Leases are allocated many at a time and never used
 // again, so a call that comes too late, or twice, has nobody else's turn to
 // touch.
 type lease struct {
-	sh  *shard
-	b   *busy // nil once the slot is free again; guarded, like all below, by sh.mu
-	lim *limits
-	key string // set when the lease has expired: what to look the host up by
+	sh    *shard
+	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
+	lim   *kit.Limits
+	floor time.Duration
+	key   string // set when the lease has expired: what to look the host up by
 
-	prev, next   *lease // in flight on the key
-	older, newer *lease // in flight at all; guarded by places.mu
+	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
+	onKey link         // in busy.flying
+	inAll link         // in places.flying; guarded by places.mu
 
-	// Set at the start.
 	ord       uint64 // order of starts in the shard
 	seq       uint64
-	start     int64
-	delay     int64
-	waitSlot  int64
-	waitDelay int64
-	waitBlock int64
-	swept     *swept
+	stamp     time.Duration // of the start, until then of the booking; void: none
+	delay     time.Duration
+	waitSlot  time.Duration
+	waitDelay time.Duration
+	waitBlock time.Duration
 	slot      int32
 	slots     int32
+	source    source // what decided delay
 	probe     bool
-	found     uint8 // expired leases that this turn found
-
-	// Set by Observe and Release.
-	observed, released bool
-	expired            bool
-	blocked, cleared   bool
-	refusals           uint8
-	until              int64 // 0: not blocked
-
-	told atomic.Bool // there is an Effect: nearly always there is none, and nobody needs the lock to see it
+	started   bool // seq and stamp are those of a Start
+	observed  bool
+	released  bool
+	expired   bool
 }
 
 func (sh *shard) newLease() *lease {
@@ -54,46 +55,114 @@ func (sh *shard) newLease() *lease {
 	return l
 }
 
-// Observe implements Lease.
-func (l *lease) Observe(o Outcome) {
+// Start implements Lease. Nearly always it finds the key as Acquire has left it, and
+// takes the lock once.
+func (l *lease) Start(ctx context.Context) (Grant, error) {
 	sh := l.sh
 	m := sh.m
-	what := m.refusals.meaning(o)
+	sh.mu.Lock()
+	b := l.b
+	if b == nil {
+		defer sh.mu.Unlock()
+		return Grant{}, &Error{Key: l.key, Err: kit.ErrEnded}
+	}
+	h := sh.host(b.host)
+	now := m.now()
+	l.hear(now)
+	b.account(h, now)
+	h.forgive(now, m.rules.Refusals.Forgive)
+	err := ctx.Err()
+	if err == nil && !b.gated() {
+		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
+			before := h.last
+			b.stamp(h, l, now)
+			if now-before > late {
+				b.refuseLate(h, now)
+			}
+			g := l.grant(h)
+			sh.mu.Unlock()
+			return g, nil
+		}
+	}
+	b.void(h, l)
+	if err != nil {
+		if b.head != nil {
+			b.head.signal()
+		}
+		sh.mu.Unlock()
+		return Grant{}, err
+	}
+	l.hear(never)
+	w := m.newWaiter(ctx, l.lim, l.floor, now)
+	w.lease = l
+	b.join(w, now)
+	b.refuseLate(h, now)
+	sh.mu.Unlock()
+
+	_, err = m.wait(ctx, sh, w)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l.hear(m.now())
+	if err != nil {
+		return Grant{}, err
+	}
+	return l.grant(sh.host(b.host)), nil
+}
+
+// grant tells how the start of l came about. h is the state of its key.
+func (l *lease) grant(h *host) Grant {
+	return Grant{
+		Seq:       l.seq,
+		Start:     l.sh.m.at(l.stamp),
+		WaitSlot:  l.waitSlot,
+		WaitDelay: l.waitDelay,
+		WaitBlock: l.waitBlock,
+		Delay:     l.delay,
+		Slot:      int(l.slot),
+		Slots:     int(l.slots),
+		Probe:     l.probe,
+		TakenBack: l.sh.takenBack(h),
+	}
+}
+
+// Observe implements Lease.
+func (l *lease) Observe(o Outcome) Effect {
+	sh := l.sh
+	m := sh.m
+	what := m.rules.Refusals.Meaning(kit.Outcome(o))
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	if l.observed || l.released {
-		return
+		return Effect{}
 	}
 	l.observed = true
 
-	h, b := l.find(what == refused)
+	h, b := l.find(what == kit.Refused)
 	if h == nil {
-		return // forgotten since the lease expired, and nothing to remember
+		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
-	var now int64
-	raised := false
-	if what == refused || h.refusals > 0 || b != nil && b.head != nil {
+	var now time.Duration
+	if what == kit.Refused || h.refusals > 0 || b != nil && b.head != nil {
 		now = m.now()
 	}
 	if b != nil {
 		b.account(h, now)
 	}
-	h.forgive(now, m.refusals.forgive)
-	if l.lim.adaptive != (Adaptive{}) && o.Status > 0 {
-		raised = h.adapt(l.lim, o)
-	}
+	h.forgive(now, m.rules.Refusals.Forgive)
+	raised := h.adapt(l.lim, o)
+	var e Effect
 	switch what {
-	case refused:
-		l.blocked = h.refuse(&m.refusals, now, o, l.ord, sh.starts)
-	case success:
-		l.cleared = h.clear(l.ord)
+	case kit.Refused:
+		e.Blocked = h.refuse(&m.rules.Refusals, now, o, l.ord, sh.starts)
+	case kit.Success:
+		e.Cleared = h.clear(l.ord)
 	}
 	if b != nil {
-		if l.blocked || l.cleared || b.probe == l {
+		if e.Blocked || e.Cleared || b.probe == l {
 			b.probe = nil
 		}
-		if l.blocked || raised {
+		if e.Blocked || raised {
 			b.refuseLate(h, now)
 		}
 		if b.head != nil {
@@ -101,13 +170,11 @@ func (l *lease) Observe(o Outcome) {
 		}
 		sh.settle(b)
 	}
-	l.refusals = h.refusals
+	e.Refusals = int(h.refusals)
 	if h.refusals > 0 && h.until > now {
-		l.until = h.until
+		e.Until = m.at(h.until)
 	}
-	if l.blocked || l.cleared || l.refusals > 0 {
-		l.told.Store(true)
-	}
+	return e
 }
 
 // find returns the state of l's key. An expired lease has lost its place and must
@@ -132,18 +199,29 @@ func (l *lease) find(create bool) (*host, *busy) {
 	return h, nil
 }
 
+// hear notes that l was in use at t.
+func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
+
+// Renew implements Lease. It takes no lock: the time is noted where the lease is found
+// to be due.
+func (l *lease) Renew() {
+	if l.heard.Load() != int64(never) {
+		l.hear(l.sh.m.now())
+	}
+}
+
 // Release implements Lease.
-func (l *lease) Release() {
+func (l *lease) Release() (expired bool) {
 	sh := l.sh
 	sh.mu.Lock()
 	if l.released {
-		sh.mu.Unlock()
-		return
+		defer sh.mu.Unlock()
+		return l.expired
 	}
 	l.released = true
 	if b := l.b; b != nil {
 		h := sh.host(b.host)
-		var now int64
+		var now time.Duration
 		if b.head != nil {
 			now = sh.m.now()
 			b.account(h, now)
@@ -151,51 +229,82 @@ func (l *lease) Release() {
 		b.free(h, l, now)
 		sh.settle(b)
 	}
+	expired = l.expired
 	sh.mu.Unlock()
 	sh.m.handOut()
+	return expired
 }
 
-// Grant tells how the turn came about.
-func (l *lease) Grant() Grant {
-	return Grant{
-		Seq:       l.seq,
-		Start:     l.sh.m.at(l.start),
-		WaitSlot:  time.Duration(l.waitSlot),
-		WaitDelay: time.Duration(l.waitDelay),
-		WaitBlock: time.Duration(l.waitBlock),
-		Delay:     time.Duration(l.delay),
-		Slot:      int(l.slot),
-		Slots:     int(l.slots),
-		Probe:     l.probe,
-		Expired:   int(l.found),
+// A link is the place of a lease in a list of flights.
+type link struct {
+	prev, next *lease
+	heard      time.Duration // lease.heard, as the list knows it: never later than that
+}
+
+// flights is a list of leases, in the order in which each was last heard of. A Renew
+// doesn't move its lease; that happens when the lease is looked at because it seems
+// to have expired.
+type flights struct {
+	oldest, newest *lease
+	all            bool // the leases are linked by inAll, not by onKey
+}
+
+func (f *flights) link(l *lease) *link {
+	if f.all {
+		return &l.inAll
+	}
+	return &l.onKey
+}
+
+// add puts l where it belongs, which nearly always is the end.
+func (f *flights) add(l *lease, heard time.Duration) {
+	prev, next := f.newest, (*lease)(nil)
+	for prev != nil && f.link(prev).heard > heard {
+		prev, next = f.link(prev).prev, prev
+	}
+	*f.link(l) = link{prev, next, heard}
+	f.connect(prev, l)
+	f.connect(l, next)
+}
+
+func (f *flights) remove(l *lease) {
+	at := f.link(l)
+	f.connect(at.prev, at.next)
+	at.prev, at.next = nil, nil
+}
+
+// connect makes next follow prev; nil is the end of the list.
+func (f *flights) connect(prev, next *lease) {
+	if prev == nil {
+		f.oldest = next
+	} else {
+		f.link(prev).next = next
+	}
+	if next == nil {
+		f.newest = prev
+	} else {
+		f.link(next).prev = prev
 	}
 }
 
-// TakenBack returns the keys of leases that were found expired (LeaseTTL) by who waited
-// for a place of MaxInFlight, while nobody waited for those keys, one for each lease.
-// The next start tells of them, whatever its key, and no Grant counts them.
-func (l *lease) TakenBack() (keys []string) {
-	for s := l.swept; s != nil; s = s.next {
-		keys = append(keys, s.key)
+// due is when the oldest lease expires at the earliest, or never.
+func (f *flights) due(ttl time.Duration) time.Duration {
+	if f.oldest == nil {
+		return never
 	}
-	return keys
+	return add(f.link(f.oldest).heard, ttl)
 }
 
-// Effect tells what Observe and Release did.
-func (l *lease) Effect() Effect {
-	if !l.told.Load() {
-		return Effect{}
+// expired returns a lease that wasn't heard of for longer than ttl, or nil.
+func (f *flights) expired(now, ttl time.Duration) *lease {
+	for f.due(ttl) <= now {
+		l := f.oldest
+		heard := min(time.Duration(l.heard.Load()), now)
+		if add(heard, ttl) <= now {
+			return l
+		}
+		f.remove(l)
+		f.add(l, heard)
 	}
-	l.sh.mu.Lock()
-	defer l.sh.mu.Unlock()
-	e := Effect{
-		Blocked:  l.blocked,
-		Refusals: int(l.refusals),
-		Cleared:  l.cleared,
-		Expired:  l.expired,
-	}
-	if l.until > 0 {
-		e.Until = l.sh.m.at(l.until)
-	}
-	return e
+	return nil
 }

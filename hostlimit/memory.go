@@ -2,10 +2,11 @@ package hostlimit
 
 import (
 	"context"
-	"fmt"
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Memory is the Limiter of one process. It starts no goroutine: time passes in
@@ -17,7 +18,7 @@ import (
 // which the Memory was first used. So the gaps in a log of them are exact, also where
 // the machine's clock was set in between.
 type Memory struct {
-	rules
+	rules         *kit.Rules
 	config        Config
 	began         sync.Once
 	base          time.Time // of the first use
@@ -25,45 +26,44 @@ type Memory struct {
 	shards        []shard
 	hostsPerShard int
 	places        *places // nil without MaxInFlight
-
-	// compiled keeps what Override gave, checked once for each value.
-	compiledMu sync.RWMutex
-	compiled   map[Limits]*limits
 }
 
-var _ Limiter = (*Memory)(nil)
+var (
+	_ Limiter    = (*Memory)(nil)
+	_ Controller = (*Memory)(nil)
+)
 
 // New returns a Memory with the rules of c. The error names every field that is
 // wrong.
 func New(c Config) (*Memory, error) {
-	r, err := c.compile()
+	r, err := c.rules()
 	if err != nil {
 		return nil, err
 	}
 	m := &Memory{rules: r, config: c, seed: maphash.MakeSeed()}
 	n := 64
-	for n > 1 && r.maxHosts/n < 64 {
+	for n > 1 && r.MaxHosts/n < 64 {
 		n /= 2
 	}
 	m.shards = make([]shard, n)
 	for i := range m.shards {
 		m.shards[i].m = m
 	}
-	m.hostsPerShard = r.maxHosts / n
-	if r.maxInFlight > 0 {
-		m.places = &places{max: r.maxInFlight, ttl: r.leaseTTL}
+	m.hostsPerShard = r.MaxHosts / n
+	if r.MaxInFlight > 0 {
+		m.places = &places{max: r.MaxInFlight, ttl: r.LeaseTTL, flying: flights{all: true}}
 	}
 	return m, nil
 }
 
-// Config returns what m was made of, to make another one like it.
+// Config implements Limiter: it returns what m was made of, to make another one like it.
 func (m *Memory) Config() Config { return m.config }
 
 // now counts from the first use: a Memory that was made outside of a synctest
 // bubble, as part of a preset perhaps, works inside of one.
-func (m *Memory) now() int64 {
+func (m *Memory) now() time.Duration {
 	m.began.Do(func() { m.base = time.Now() })
-	return int64(time.Since(m.base))
+	return time.Since(m.base)
 }
 
 func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }
@@ -80,13 +80,13 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	lim, err := m.limitsOf(key)
+	lim, err := m.rules.Limits(key)
 	if err != nil {
 		return nil, err
 	}
 	hash := m.hash(key)
 	sh := m.shard(hash)
-	least := max(0, int64(floor))
+	least := max(0, floor)
 
 	sh.mu.Lock()
 	now := m.now()
@@ -95,21 +95,15 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	b := sh.busyOf(i, h)
 	b.refresh(h, now)
 	if b.head == nil {
-		if why, _ := b.hold(h, lim, least, now); why == free {
-			l := b.start(h, lim, least, now)
+		if why, _ := b.hold(h, lim, least, now, nil); why == free {
+			l := b.lend(h, lim, least, now)
 			sh.mu.Unlock()
 			return l, nil
 		}
 	}
-	w := &waiter{lim: lim, floor: least, arrived: now, latest: add(now, m.maxWait), giveUp: add(now, m.maxWait)}
-	if t, ok := ctx.Deadline(); ok {
-		// A start at the very deadline is of no use.
-		if last := add(now, int64(time.Until(t))-1); last < w.latest {
-			w.latest, w.byContext = last, true
-		}
-	}
+	w := m.newWaiter(ctx, lim, least, now)
 	if bound := b.bound(h, now, lim, least); bound > w.latest {
-		err := m.refusal(key, bound, tooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+		err := m.refusal(key, bound, kit.TooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
 		if b.head == nil {
 			b.leaveLine()
 		}
@@ -118,26 +112,26 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 		m.handOut()
 		return nil, err
 	}
-	w.wake = make(chan struct{}, 1)
 	b.join(w, now)
 	sh.mu.Unlock()
-	return m.wait(ctx, sh, w)
+	l, err := m.wait(ctx, sh, w)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
-// wait waits until w starts or is refused. Only the head of a queue has a timer; the
-// others are woken when they become the head.
-func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (Lease, error) {
+// wait waits until the wait of w is over or refused, and returns its lease. Only the
+// head of a queue has a timer; the others are woken when they become the head.
+func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (*lease, error) {
 	var timer *time.Timer
 	for {
-		l, d, err := m.look(ctx, sh, w)
-		if l != nil || err != nil {
+		over, d, err := m.look(ctx, sh, w)
+		if over || err != nil {
 			if timer != nil {
 				timer.Stop()
 			}
-			if err != nil {
-				return nil, err
-			}
-			return l, nil
+			return w.lease, err
 		}
 		var alarm <-chan time.Time
 		if d >= 0 {
@@ -156,9 +150,9 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (Lease, error) 
 	}
 }
 
-// look is one look of w at its queue. Without a lease or an error, w should look again
-// when it is woken, and after d unless that is negative.
-func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d time.Duration, err error) {
+// look is one look of w at its queue. If its wait isn't over, w should look again when
+// it is woken, and after d unless that is negative.
+func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d time.Duration, err error) {
 	if m.places != nil {
 		m.sweep()
 		defer m.handOut()
@@ -167,7 +161,7 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d ti
 	defer sh.mu.Unlock()
 	b := w.b
 	if b == nil {
-		return nil, 0, w.err // refused meanwhile
+		return false, 0, w.err // refused meanwhile
 	}
 	h := sh.host(b.host)
 	now := m.now()
@@ -175,17 +169,17 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (l *lease, d ti
 	if err := ctx.Err(); err != nil {
 		b.leave(w)
 		sh.settle(b)
-		return nil, 0, err
+		return false, 0, err
 	}
-	l, until := b.look(h, w, now)
+	over, until := b.look(h, w, now)
 	if w.err != nil {
 		sh.settle(b)
-		return nil, 0, w.err
+		return false, 0, w.err
 	}
 	if until == never {
-		return l, -1, nil
+		return over, -1, nil
 	}
-	return l, time.Duration(until - now), nil
+	return over, until - now, nil
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays
@@ -195,13 +189,13 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
 	}
-	lim, err := m.limitsOf(key)
+	lim, err := m.rules.Limits(key)
 	if err != nil {
 		return time.Time{}, err
 	}
 	hash := m.hash(key)
 	sh := m.shard(hash)
-	least := max(0, int64(floor))
+	least := max(0, floor)
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -211,37 +205,9 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 		return m.at(now), nil
 	}
 	h := sh.host(i)
-	h.forgive(now, m.refusals.forgive)
+	h.forgive(now, m.rules.Refusals.Forgive)
 	if h.busy > 0 {
 		return m.at(sh.busy[h.busy-1].bound(h, now, lim, least)), nil
 	}
 	return m.at(h.first(now, least)), nil
-}
-
-// limitsOf returns the limits of key.
-func (m *Memory) limitsOf(key string) (*limits, error) {
-	if m.override == nil {
-		return m.limits, nil
-	}
-	l, ok := m.override(key)
-	if !ok || l == (Limits{}) {
-		return m.limits, nil
-	}
-	m.compiledMu.RLock()
-	c := m.compiled[l]
-	m.compiledMu.RUnlock()
-	if c != nil {
-		return c, nil
-	}
-	c, err := l.compile(m.limits)
-	if err != nil {
-		return nil, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
-	}
-	m.compiledMu.Lock()
-	defer m.compiledMu.Unlock()
-	if m.compiled == nil || len(m.compiled) >= 1024 {
-		m.compiled = make(map[Limits]*limits) // bounded, whatever Override thinks up
-	}
-	m.compiled[l] = c
-	return c, nil
 }

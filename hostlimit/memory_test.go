@@ -20,14 +20,27 @@ func mustNew(t testing.TB, c Config) *Memory {
 	return m
 }
 
-// acquire fails the test if there is no turn.
-func acquire(t testing.TB, m *Memory, key string, floor time.Duration) *lease {
+// A turn is a lease that has started.
+type turn struct {
+	Grant
+	lease Lease
+}
+
+func (t turn) Observe(o Outcome) Effect { return t.lease.Observe(o) }
+func (t turn) Release() bool            { return t.lease.Release() }
+
+// acquire fails the test if there is no turn, or if it doesn't start.
+func acquire(t testing.TB, m *Memory, key string, floor time.Duration) turn {
 	t.Helper()
 	l, err := m.Acquire(t.Context(), key, floor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.(*lease)
+	g, err := l.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return turn{g, l}
 }
 
 func TestStartsAreNeverCloserThanTheDelay(t *testing.T) {
@@ -75,8 +88,8 @@ func TestBlockHoldsWaiters(t *testing.T) {
 			wg.Go(func() {
 				l := acquire(t, m, "a", 0)
 				mu.Lock()
-				starts = append(starts, l.Grant().Start.Sub(begin))
-				t.Logf("%+v", l.Grant())
+				starts = append(starts, l.Grant.Start.Sub(begin))
+				t.Logf("%+v", l.Grant)
 				mu.Unlock()
 				time.Sleep(5 * time.Second)
 				l.Observe(Outcome{Status: 200})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 
@@ -43,7 +44,7 @@ type event struct {
 	effect hostlimit.Effect
 	err    error
 
-	takenBack []string // by a start
+	expired bool // by Release; depends on who looked when
 }
 
 func (e *event) String() string {
@@ -313,7 +314,7 @@ func (m *model) input(e *event) error {
 		return m.observe(h, w, e)
 	case released:
 		m.land(h, w)
-		if w.expired && !e.effect.Expired {
+		if w.expired && !e.expired {
 			h.untold-- // nobody had looked
 		}
 	}
@@ -377,7 +378,6 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 		h.probe = nil
 	}
 	want.Refusals = h.refusals
-	want.Expired = e.effect.Expired // depends on who looked when
 	if h.refusals > 0 && h.until > m.now {
 		want.Until = m.base.Add(h.until)
 	}
@@ -531,8 +531,8 @@ func (m *model) start(h *modelHost) error {
 		}
 		h.seq = 0
 	}
-	told := g.Expired
-	for _, k := range e.takenBack {
+	told := 0
+	for _, k := range g.TakenBack {
 		if k == key(h.id) {
 			told++
 		} else if o := m.hosts[number(k)]; o == nil || o.untold == 0 {
@@ -562,7 +562,7 @@ func (m *model) start(h *modelHost) error {
 		Seq: uint64(h.seq), Start: m.base.Add(m.now),
 		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
 		Delay: g.Delay, Slot: len(h.flying), Slots: h.limits.Concurrency,
-		Probe: h.refusals > 0, Expired: g.Expired,
+		Probe: h.refusals > 0, TakenBack: g.TakenBack,
 	}
 	if want.Probe {
 		h.probe = w
@@ -571,7 +571,7 @@ func (m *model) start(h *modelHost) error {
 		return fmt.Errorf("%v, stamped %v", e, g.Start.Sub(m.base))
 	}
 	g.Start = want.Start
-	if g != want {
+	if !reflect.DeepEqual(g, want) {
 		return fmt.Errorf("%v, want %+v", e, want)
 	}
 	if h.gap > d.Min {

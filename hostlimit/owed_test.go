@@ -23,6 +23,9 @@ func TestCrawlDelayLearnedFromAStartIsOwedToTheNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Release()
+			if _, err := l.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			return time.Now()
 		}
 		fetched := start("example.com", 0)
@@ -46,6 +49,9 @@ func TestMemoryMadeOutsideOfABubbleWorksInside(t *testing.T) {
 		for range 3 {
 			l, err := m.Acquire(t.Context(), "example.com", 0)
 			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			l.Release()

@@ -35,7 +35,7 @@ func TestNoGapIsShortInRealTime(t *testing.T) {
 		callers.Go(func() {
 			for range 8 {
 				l := acquire(t, m, "a", 0)
-				g := l.Grant()
+				g := l.Grant
 				l.Release()
 				mu.Lock()
 				grants = append(grants, g)
@@ -74,14 +74,14 @@ func BenchmarkPace(b *testing.B) {
 				close(turns)
 				var wg sync.WaitGroup
 				var mu sync.Mutex
-				last := first.Grant().Start
+				last := first.Grant.Start
 				for range 64 {
 					wg.Go(func() {
 						for range turns {
 							l := acquire(b, m, "a", 0)
 							l.Release()
 							mu.Lock()
-							if g := l.Grant(); g.Start.After(last) {
+							if g := l.Grant; g.Start.After(last) {
 								last = g.Start
 							}
 							mu.Unlock()
@@ -89,7 +89,7 @@ func BenchmarkPace(b *testing.B) {
 					})
 				}
 				wg.Wait()
-				took := last.Sub(first.Grant().Start)
+				took := last.Sub(first.Grant.Start)
 				b.ReportMetric(100*float64(c.delay)*float64(c.starts)/float64(took), "%rate")
 			}
 		})
@@ -123,7 +123,7 @@ func BenchmarkWaiters(b *testing.B) {
 		for i, k := range keys {
 			l := acquire(b, m, k, 0)
 			l.Release()
-			starts[i] = append(make([]time.Time, 0, 1+n/hosts), l.Grant().Start)
+			starts[i] = append(make([]time.Time, 0, 1+n/hosts), l.Grant.Start)
 			if i%100 == 0 {
 				time.Sleep(delay / (hosts / 100)) // so that the hosts aren't due all at once
 			}
@@ -136,13 +136,13 @@ func BenchmarkWaiters(b *testing.B) {
 				l := acquire(b, m, keys[i%hosts], 0)
 				l.Release()
 				mu.Lock()
-				starts[i%hosts] = append(starts[i%hosts], l.Grant().Start)
+				starts[i%hosts] = append(starts[i%hosts], l.Grant.Start)
 				mu.Unlock()
 			})
 		}
 		waiting := 0
 		cost := memory() - before
-		for st := range m.Hosts() {
+		for st, _ := range m.List(b.Context()) {
 			waiting += st.Waiters
 		}
 		wg.Wait()

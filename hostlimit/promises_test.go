@@ -76,7 +76,7 @@ func TestDelayMayBeOfAnyLength(t *testing.T) {
 		} {
 			m := mustNew(t, c)
 			l := acquire(t, m, "a", 0)
-			if g := l.Grant(); g.Delay < 0 {
+			if g := l.Grant; g.Delay < 0 {
 				t.Errorf("%+v", g)
 			}
 			if _, err := m.Next(t.Context(), "a", 0); err != nil {
@@ -92,7 +92,7 @@ func TestDefaults(t *testing.T) {
 		m := mustNew(t, Config{})
 		for range 50 {
 			l := acquire(t, m, "a", 0)
-			if g := l.Grant(); g.Slots != 2 || g.Delay < 200*time.Millisecond || g.Delay > 500*time.Millisecond {
+			if g := l.Grant; g.Slots != 2 || g.Delay < 200*time.Millisecond || g.Delay > 500*time.Millisecond {
 				t.Fatalf("%+v", g)
 			}
 			l.Release()
@@ -105,7 +105,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("after %v: %v", d, err)
 		}
 		time.Sleep(290 * time.Second)
-		if g := acquire(t, m, "a", 0).Grant(); g.Expired != 2 {
+		if g := acquire(t, m, "a", 0).Grant; len(g.TakenBack) != 2 {
 			t.Errorf("after LeaseTTL: %+v", g)
 		}
 	})
@@ -161,6 +161,7 @@ func waits(t *testing.T, wg *sync.WaitGroup, m *Memory, timeout time.Duration, e
 		defer cancel()
 		l, err := m.Acquire(ctx, "a", 0)
 		if err == nil {
+			_, err = l.Start(ctx)
 			l.Release()
 		}
 		ended(time.Since(begin), err)
@@ -227,9 +228,8 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, Backoff: backoff.Refusals{Forgive: time.Hour}})
 		refuse := func() Effect {
 			l := acquire(t, m, "a", 0)
-			l.Observe(Outcome{Status: 429})
-			l.Release()
-			return l.Effect()
+			defer l.Release()
+			return l.Observe(Outcome{Status: 429})
 		}
 		refuse()
 		time.Sleep(30 * time.Minute)
@@ -237,12 +237,12 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 			t.Errorf("after half the quiet time: %+v", e)
 		}
 		time.Sleep(time.Hour + time.Second) // the block took 1 s
-		for st := range m.Hosts() {
+		for st, _ := range m.List(t.Context()) {
 			if st.Refusals != 0 || !st.BlockedUntil.IsZero() {
 				t.Errorf("forgiven, but listed as %+v", st)
 			}
 		}
-		if l := acquire(t, m, "a", 0); l.Grant().Probe {
+		if l := acquire(t, m, "a", 0); l.Grant.Probe {
 			t.Error("a probe after the block was forgiven")
 		} else {
 			l.Release()
@@ -305,29 +305,28 @@ func TestPlacesGoRound(t *testing.T) {
 func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, MaxInFlight: 2, LeaseTTL: 5 * time.Second})
-		leaked := []*lease{acquire(t, m, "leaky", 0), acquire(t, m, "leaky", 0)}
+		leaked := []turn{acquire(t, m, "leaky", 0), acquire(t, m, "leaky", 0)}
 		for i, key := range []string{"a", "b", "leaky"} {
 			l := acquire(t, m, key, 0)
 			want := "[]"
 			if i == 0 {
 				want = "[leaky leaky]"
 			}
-			if g, told := l.Grant(), l.TakenBack(); g.Expired != 0 || fmt.Sprint(told) != want {
-				t.Errorf("%s: %+v, taken back: %v, want %v", key, g, told, want)
+			if told := fmt.Sprint(l.TakenBack); told != want {
+				t.Errorf("%s: taken back: %v, want %v", key, told, want)
 			}
 			l.Release()
 		}
 		for _, l := range leaked {
-			l.Release()
-			if !l.Effect().Expired {
+			if !l.Release() {
 				t.Error("the leaked lease doesn't say that it has expired")
 			}
 		}
 		// Whoever waits for the key tells it as without MaxInFlight.
 		acquire(t, m, "leaky", 0)
 		acquire(t, m, "leaky", 0)
-		if l := acquire(t, m, "leaky", 0); l.Grant().Expired != 2 || l.TakenBack() != nil {
-			t.Errorf("%+v, taken back: %v", l.Grant(), l.TakenBack())
+		if l := acquire(t, m, "leaky", 0); fmt.Sprint(l.TakenBack) != "[leaky leaky]" {
+			t.Errorf("%+v", l.Grant)
 		}
 	})
 }
@@ -356,7 +355,7 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // each is remembered for a while
 		}
 		kept := 0
-		for range m.Hosts() {
+		for range m.List(t.Context()) {
 			kept++
 		}
 		if kept > 1100 { // room is looked for in samples
@@ -394,7 +393,7 @@ func TestHosts(t *testing.T) {
 				Delay: time.Second, DelaySource: "random", Adaptive: time.Second,
 			},
 		}
-		for st := range m.Hosts() {
+		for st, _ := range m.List(t.Context()) {
 			w := want[st.Key]
 			if !st.Next.Equal(w.Next) || !st.BlockedUntil.Equal(w.BlockedUntil) {
 				t.Errorf("%s: next %v, blocked until %v", st.Key, st.Next, st.BlockedUntil)
@@ -408,7 +407,7 @@ func TestHosts(t *testing.T) {
 		if len(want) > 0 {
 			t.Errorf("not listed: %v", want)
 		}
-		for range m.Hosts() {
+		for range m.List(t.Context()) {
 			break
 		}
 	})
@@ -433,13 +432,18 @@ func TestNothingIsLost(t *testing.T) {
 				if err != nil {
 					continue
 				}
+				for range r.IntN(3) {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(5000))*time.Microsecond)
+					_, _ = l.Start(ctx)
+					cancel()
+				}
 				if r.IntN(8) > 0 {
 					l.Observe(Outcome{Status: []int{200, 429, 500}[r.IntN(3)]})
 				}
 				switch r.IntN(50) {
 				case 0: // leaked
 				case 1:
-					wg.Go(l.Release)
+					wg.Go(func() { l.Release() })
 					fallthrough
 				default:
 					l.Release()
@@ -450,10 +454,10 @@ func TestNothingIsLost(t *testing.T) {
 	wg.Wait()
 	time.Sleep(25 * time.Millisecond)
 	m.sweep()
-	if m.places.taken != 0 || m.places.first != nil || m.places.oldest != nil {
+	if m.places.taken != 0 || m.places.first != nil || m.places.flying.oldest != nil {
 		t.Errorf("%d places are lost", m.places.taken)
 	}
-	for st := range m.Hosts() {
+	for st, _ := range m.List(t.Context()) {
 		if st.InFlight != 0 || st.Waiters != 0 {
 			t.Errorf("%+v", st)
 		}

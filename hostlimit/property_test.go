@@ -241,12 +241,9 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 		return
 	}
 	e := p.note(started, r)
-	lease := l.(interface {
-		Grant() hostlimit.Grant
-		Effect() hostlimit.Effect
-		TakenBack() []string
-	})
-	e.grant, e.takenBack = lease.Grant(), lease.TakenBack()
+	if e.grant, err = l.Start(ctx); err != nil {
+		t.Errorf("request %d: Start: %v", r.id, err)
+	}
 
 	outcome := hostlimit.Outcome{Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter}
 	if r.status == 0 {
@@ -255,13 +252,11 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 	if !r.silent {
 		now = p.at(now + r.latency)
 		e := p.note(observed, r)
-		l.Observe(outcome)
-		e.effect = lease.Effect()
+		e.effect = l.Observe(outcome)
 	}
 	now = p.at(now + r.body)
 	e = p.note(released, r)
-	l.Release()
-	e.effect = lease.Effect()
+	e.expired = l.Release()
 	if r.twice {
 		p.at(now + time.Second)
 		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
@@ -285,7 +280,7 @@ func (p *program) run(t *testing.T) (seen tally, err error) {
 		wg.Wait()
 		seen.count(pl.log)
 		err = p.check(pl.base, pl.log)
-		for st := range m.Hosts() {
+		for st, _ := range m.List(t.Context()) {
 			if st.InFlight != 0 || st.Waiters != 0 {
 				err = errors.Join(err, fmt.Errorf("in the end: %+v", st))
 			}
@@ -321,8 +316,10 @@ func (c *tally) count(log []*event) {
 			c.delayWaits += one(e.grant.WaitDelay > 0)
 			c.blockWaits += one(e.grant.WaitBlock > 0)
 			c.probes += one(e.grant.Probe)
-			c.expired += e.grant.Expired
-			c.takenBack += len(e.takenBack)
+			for _, k := range e.grant.TakenBack {
+				c.expired += one(k == key(e.req.host))
+				c.takenBack += one(k != key(e.req.host))
+			}
 		case observed:
 			c.blocks += one(e.effect.Blocked)
 			c.cleared += one(e.effect.Cleared)

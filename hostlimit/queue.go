@@ -1,6 +1,11 @@
 package hostlimit
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+)
 
 // busy is the live state of a key that somebody holds or wants. Everything in
 // it but the last four fields is guarded by the shard's mutex.
@@ -9,21 +14,30 @@ type busy struct {
 	host uint32 // its number
 	used bool   // not in shard.freeBusy
 
-	inFlight       int
-	oldest, newest *lease // in flight, in the order of their starts
-	probe          *lease // first request after a block, until its answer
+	inFlight int
+	flying   flights
+	probe    *lease // first request after a block, until its answer
+
+	// last is the lease whose stamp is the host's last start; nil: it has been
+	// released. past is the last start of those that have been released, which holds
+	// where the stamp of last becomes void.
+	last *lease
+	past struct {
+		stamp, gap time.Duration
+		source     source
+	}
 
 	head, tail *waiter
 	waiting    int
-	dated      int   // those of them who can come too late
-	gaps       int64 // sum of gapBefore over the queue
+	dated      int           // number of waiters that have a latest start, by a deadline or by MaxWait
+	gaps       time.Duration // sum of gapBefore over the queue
 
-	// full is since when every slot is held without a pause in which pacing held
-	// the queue: the start of the slot clock. It is never while the clock stands.
-	full int64
+	// full is when the slot clock started: since then every slot has been held, and
+	// pacing hasn't held the queue. It is `never` while the clock is stopped.
+	full time.Duration
 
 	// What held the queue so far, summed up to since.
-	since, bySlot, byBlock int64
+	since, bySlot, byBlock time.Duration
 	inLine                 bool // the head waits for a place of MaxInFlight
 
 	// Guarded by places.mu.
@@ -31,21 +45,23 @@ type busy struct {
 	before, after *busy
 }
 
-// A waiter is a request in the queue of a key. All but wake is guarded by the
-// shard's mutex.
+// A waiter is a request in the queue of a key: it waits for a lease, or with one for
+// its Start. Those with a lease are ahead of the others. All but wake is guarded by
+// the shard's mutex.
 type waiter struct {
+	lease      *lease        // nil: not had yet
 	wake       chan struct{} // buffered: look again
 	b          *busy         // nil when out of the queue
 	prev, next *waiter
-	lim        *limits
-	floor      int64
-	gapBefore  int64 // least gap to the start of prev; 0 at the head
-	arrived    int64
-	latest     int64 // the latest start that is of use; never
-	byContext  bool  // latest is the context's
-	giveUp     int64 // end of MaxWait; never
-	bySlot     int64 // b.bySlot, b.byBlock at arrival
-	byBlock    int64
+	lim        *kit.Limits
+	floor      time.Duration
+	gapBefore  time.Duration // least gap to the start of prev; 0 at the head
+	arrived    time.Duration
+	latest     time.Duration // the latest start that is of use; never
+	byContext  bool          // latest is the context's
+	giveUp     time.Duration // end of MaxWait; never
+	bySlot     time.Duration // b.bySlot, b.byBlock at arrival
+	byBlock    time.Duration
 	err        error // refused while it waited
 }
 
@@ -61,20 +77,40 @@ func (w *waiter) signal() {
 // leastGap is the shortest that the gap between two starts next to each other
 // can be. It is bounded (by 2 h 26 min) so that the sum over a million waiters
 // fits, which keeps it a lower bound.
-func leastGap(lim *limits, floor, before int64) int64 {
-	return min(max(lim.min, floor, before), 1<<43)
+func leastGap(lim *kit.Limits, floor, before time.Duration) time.Duration {
+	return min(max(lim.Min, floor, before), 1<<43)
 }
 
-// join appends w.
-func (b *busy) join(w *waiter, now int64) {
-	if b.tail == nil {
-		b.head, b.since = w, now
-	} else {
-		w.prev, b.tail.next = b.tail, w
-		w.gapBefore = leastGap(w.lim, w.floor, b.tail.floor)
+// newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
+func (m *Memory) newWaiter(ctx context.Context, lim *kit.Limits, floor, now time.Duration) *waiter {
+	giveUp := add(now, m.rules.MaxWait)
+	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1)}
+	if t, ok := ctx.Deadline(); ok {
+		// A start at the very deadline is of no use.
+		if last := add(now, time.Until(t)-1); last < w.latest {
+			w.latest, w.byContext = last, true
+		}
 	}
-	b.tail = w
-	b.gaps += w.gapBefore
+	return w
+}
+
+// gated reports whether a lease waits in Start.
+func (b *busy) gated() bool { return b.head != nil && b.head.lease != nil }
+
+// join appends w, or puts it behind those that have a lease if it has one.
+func (b *busy) join(w *waiter, now time.Duration) {
+	if b.head == nil {
+		b.since = now
+	}
+	prev, next := b.tail, (*waiter)(nil)
+	if w.lease != nil {
+		prev, next = nil, b.head
+		for next != nil && next.lease != nil {
+			prev, next = next, next.next
+		}
+	}
+	b.connect(prev, w)
+	b.connect(w, next)
 	b.waiting++
 	if w.latest != never {
 		b.dated++
@@ -82,27 +118,32 @@ func (b *busy) join(w *waiter, now int64) {
 	w.b, w.bySlot, w.byBlock = b, b.bySlot, b.byBlock
 }
 
+// connect makes next follow prev in the queue; nil is its end.
+func (b *busy) connect(prev, next *waiter) {
+	if prev == nil {
+		b.head = next
+	} else {
+		prev.next = next
+	}
+	if next == nil {
+		b.tail = prev
+		return
+	}
+	next.prev = prev
+	b.gaps -= next.gapBefore
+	next.gapBefore = 0
+	if prev != nil {
+		next.gapBefore = leastGap(next.lim, next.floor, prev.floor)
+	}
+	b.gaps += next.gapBefore
+}
+
 // leave takes w out of the queue and lets the next one look.
 func (b *busy) leave(w *waiter) {
 	b.gaps -= w.gapBefore
-	if w.prev == nil {
-		b.head = w.next
-	} else {
-		w.prev.next = w.next
-	}
-	if next := w.next; next == nil {
-		b.tail = w.prev
-	} else {
-		next.prev = w.prev
-		b.gaps -= next.gapBefore
-		next.gapBefore = 0
-		if w.prev != nil {
-			next.gapBefore = leastGap(next.lim, next.floor, w.prev.floor)
-		}
-		b.gaps += next.gapBefore
-		if w.prev == nil {
-			next.signal()
-		}
+	b.connect(w.prev, w.next)
+	if w.prev == nil && w.next != nil {
+		w.next.signal()
 	}
 	b.waiting--
 	if w.latest != never {
@@ -123,7 +164,7 @@ func (b *busy) leaveLine() {
 }
 
 // bound is the earliest start of a request that joins the queue now, so far as it is known.
-func (b *busy) bound(h *host, now int64, lim *limits, floor int64) int64 {
+func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Duration) time.Duration {
 	if b.head == nil {
 		return h.first(now, floor)
 	}
@@ -132,7 +173,7 @@ func (b *busy) bound(h *host, now int64, lim *limits, floor int64) int64 {
 
 // account books the time since the last event to what held the queue in it.
 // Call it before anything changes.
-func (b *busy) account(h *host, now int64) {
+func (b *busy) account(h *host, now time.Duration) {
 	from := b.since
 	b.since = now
 	if b.head == nil {
@@ -146,16 +187,16 @@ func (b *busy) account(h *host, now int64) {
 		b.byBlock += end - from
 		from = end
 	}
-	if b.inLine || b.inFlight >= b.head.lim.slots {
+	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.Slots) {
 		b.bySlot += now - from
 	}
 }
 
 // refresh brings b and h up to now: what time alone changes. Places may become
 // free, so handOut is to be called afterwards.
-func (b *busy) refresh(h *host, now int64) {
+func (b *busy) refresh(h *host, now time.Duration) {
 	b.account(h, now)
-	h.forgive(now, b.sh.m.refusals.forgive)
+	h.forgive(now, b.sh.m.rules.Refusals.Forgive)
 	b.expire(h, now)
 }
 
@@ -172,20 +213,21 @@ const (
 )
 
 // hold reports what keeps a request from starting now, and when that ends at the
-// latest if nothing happens. If it is free, a place of MaxInFlight has been taken.
-func (b *busy) hold(h *host, lim *limits, floor, now int64) (hold, int64) {
+// latest if nothing happens. The request has the lease l or, if that is nil, none yet:
+// then a place of MaxInFlight has been taken where it is free.
+func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
 	m := b.sh.m
 	switch {
 	case h.refusals > 0 && now < h.until:
 		return blocked, h.until
-	case h.refusals > 0 && b.probe != nil:
-		return probing, add(b.probe.start, m.leaseTTL)
-	case b.inFlight >= lim.slots:
-		return slots, add(b.oldest.start, m.leaseTTL)
-	case h.earliest(floor) > now:
+	case h.refusals > 0 && b.probe != nil && b.probe != l:
+		return probing, b.flying.due(m.rules.LeaseTTL)
+	case l == nil && b.inFlight >= lim.Slots:
+		return slots, b.flying.due(m.rules.LeaseTTL)
+	case (l == nil || b.last != l) && h.earliest(floor) > now:
 		return delay, h.earliest(floor)
 	}
-	if m.places != nil {
+	if l == nil && m.places != nil {
 		if ok, until := m.places.take(b); !ok {
 			return line, until
 		}
@@ -193,49 +235,79 @@ func (b *busy) hold(h *host, lim *limits, floor, now int64) (hold, int64) {
 	return free, now
 }
 
-// start lets a request go: now is its stamp.
-func (b *busy) start(h *host, lim *limits, floor, now int64) *lease {
+// lend makes a lease, and books its start for now.
+func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	sh := b.sh
 	sh.starts++
-	h.start(now, floor, lim.draw())
+	h.book(now, floor, lim.Draw())
 	l := sh.newLease()
-	l.b, l.lim, l.ord, l.seq, l.start, l.delay = b, lim, sh.starts, h.seq, now, h.gap
-	l.prev = b.newest
-	if b.newest == nil {
-		b.oldest = l
-	} else {
-		b.newest.next = l
-	}
-	b.newest = l
+	l.b, l.lim, l.floor, l.ord, l.stamp, l.delay, l.source = b, lim, floor, sh.starts, now, h.gap, h.source
+	l.hear(now)
+	b.last = l
+	b.flying.add(l, now)
 	b.inFlight++
-	l.slot, l.slots = int32(b.inFlight), int32(lim.slots)
-	if b.inFlight >= lim.slots && b.full == never {
+	l.slot, l.slots = int32(b.inFlight), int32(lim.Slots)
+	if b.inFlight >= lim.Slots && b.full == never {
 		b.full = now
 	}
 	if h.refusals > 0 {
-		b.probe, l.probe = l, true
+		b.probe = l
 	}
-	l.found, h.expired = h.expired, 0
 	if p := sh.m.places; p != nil {
-		p.started(l)
+		p.lent(l, now)
 	}
 	return l
 }
 
+// stamp makes now the start of l.
+func (b *busy) stamp(h *host, l *lease, now time.Duration) {
+	sh := b.sh
+	sh.starts++
+	h.seq++
+	h.pace(now, l.delay, l.source)
+	b.last = l
+	l.ord, l.seq, l.stamp, l.delay, l.source, l.started = sh.starts, h.seq, now, h.gap, h.source, true
+	l.probe = h.refusals > 0
+	if l.probe {
+		b.probe = l
+	}
+}
+
+// void takes l's stamp away. Where it was the last of the key, the gap counts from the
+// last of the others again.
+func (b *busy) void(h *host, l *lease) {
+	l.stamp = void
+	if b.probe == l {
+		b.probe = nil
+	}
+	if b.last != l {
+		return
+	}
+	b.last = nil
+	last := b.past
+	for o := b.flying.oldest; o != nil; o = o.onKey.next {
+		if o.stamp > last.stamp || o.stamp == last.stamp && o.delay > last.gap {
+			b.last = o
+			last.stamp, last.gap, last.source = o.stamp, o.delay, o.source
+		}
+	}
+	h.pace(last.stamp, last.gap, last.source)
+}
+
 // free takes l from the requests in flight and lets the head look. Call it after
 // account.
-func (b *busy) free(h *host, l *lease, now int64) {
-	if l.prev == nil {
-		b.oldest = l.next
-	} else {
-		l.prev.next = l.next
+func (b *busy) free(h *host, l *lease, now time.Duration) {
+	b.flying.remove(l)
+	switch {
+	case !l.started:
+		b.void(h, l)
+	case b.last == l:
+		b.last = nil
+		b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
+	case l.stamp > b.past.stamp || l.stamp == b.past.stamp && l.delay > b.past.gap:
+		b.past.stamp, b.past.gap, b.past.source = l.stamp, l.delay, l.source
 	}
-	if l.next == nil {
-		b.newest = l.prev
-	} else {
-		l.next.prev = l.prev
-	}
-	l.b, l.prev, l.next = nil, nil, nil
+	l.b = nil
 	b.inFlight--
 	if b.probe == l {
 		b.probe = nil
@@ -248,7 +320,7 @@ func (b *busy) free(h *host, l *lease, now int64) {
 		b.full = never
 		return
 	}
-	ready := b.inFlight < w.lim.slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
+	ready := w.lease == nil && b.inFlight < w.lim.Slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
 	if p := b.sh.m.places; p != nil && ready {
 		// Stand in line now: whoever is handed the place of l and comes back for
 		// another may wake first.
@@ -259,10 +331,10 @@ func (b *busy) free(h *host, l *lease, now int64) {
 }
 
 // expire takes back the leases that were never released.
-func (b *busy) expire(h *host, now int64) {
-	for l := b.oldest; l != nil && now >= add(l.start, b.sh.m.leaseTTL); l = b.oldest {
+func (b *busy) expire(h *host, now time.Duration) {
+	ttl := b.sh.m.rules.LeaseTTL
+	for l := b.flying.expired(now, ttl); l != nil; l = b.flying.expired(now, ttl) {
 		l.key, l.expired = string(b.sh.name(h)), true
-		l.told.Store(true)
 		b.free(h, l, now)
 		if h.expired < ^uint8(0) {
 			h.expired++
@@ -272,11 +344,11 @@ func (b *busy) expire(h *host, now int64) {
 
 // refuseLate refuses, after what moved the next start (a block, a higher delay, a
 // drawn one), everybody who then can't start in time.
-func (b *busy) refuseLate(h *host, now int64) {
+func (b *busy) refuseLate(h *host, now time.Duration) {
 	if b.dated == 0 {
 		return // a queue may be long
 	}
-	var last int64 // bound of the waiter before
+	var last time.Duration // bound of the waiter before
 	for w, next := b.head, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		bound := add(last, w.gapBefore)
@@ -284,7 +356,7 @@ func (b *busy) refuseLate(h *host, now int64) {
 			bound = h.first(now, w.floor)
 		}
 		if bound > w.latest {
-			b.refuse(h, w, bound, tooLate(w.byContext, h.until > w.latest))
+			b.refuse(h, w, bound, kit.TooLate(w.byContext, h.until > w.latest))
 			w.signal()
 			continue
 		}
@@ -293,68 +365,76 @@ func (b *busy) refuseLate(h *host, now int64) {
 }
 
 // refuse takes w out of the queue. retryAt is never if it isn't known.
-func (b *busy) refuse(h *host, w *waiter, retryAt int64, why error) {
+func (b *busy) refuse(h *host, w *waiter, retryAt time.Duration, why error) {
 	w.err = b.sh.m.refusal(string(b.sh.name(h)), retryAt, why)
 	b.leave(w)
 }
 
-// look decides about w: it starts, is refused (w.err), or goes on waiting, and then
-// until the returned time at the latest.
-func (b *busy) look(h *host, w *waiter, now int64) (*lease, int64) {
+// look decides about w: its wait is over, it is refused (w.err), or it goes on waiting,
+// and then until the returned time at the latest.
+func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until time.Duration) {
 	if b.head != w {
-		return nil, never // the head's timer serves the whole queue
+		return false, never // the head's timer serves the whole queue
 	}
 	m := b.sh.m
-	why, until := b.hold(h, w.lim, w.floor, now)
+	if w.lease != nil && w.lease.b == nil {
+		b.refuse(h, w, never, kit.ErrEnded) // released while it waited in Start
+		return false, 0
+	}
+	why, until := b.hold(h, w.lim, w.floor, now, w.lease)
 	if why == free {
-		l := b.start(h, w.lim, w.floor, now)
-		l.waitSlot = b.bySlot - w.bySlot
-		l.waitBlock = b.byBlock - w.byBlock
-		l.waitDelay = now - w.arrived - l.waitSlot - l.waitBlock
 		b.leave(w)
-		if h.gap > w.lim.min { // those behind have counted on the least
+		if w.lease == nil {
+			w.lease = b.lend(h, w.lim, w.floor, now)
+		} else {
+			b.stamp(h, w.lease, now)
+		}
+		l, bySlot, byBlock := w.lease, b.bySlot-w.bySlot, b.byBlock-w.byBlock
+		l.waitSlot += bySlot
+		l.waitBlock += byBlock
+		l.waitDelay += now - w.arrived - bySlot - byBlock
+		if h.gap > w.lim.Min { // those behind have counted on the least
 			b.refuseLate(h, now)
 		}
-		return l, 0
+		return true, 0
 	}
 	if why == line {
 		b.inLine = true
 	} else {
 		b.leaveLine() // who is paced or blocked holds no place
 	}
-	if b.inFlight >= w.lim.slots {
+	if b.inFlight >= w.lim.Slots {
 		if b.full == never { // Override has just lowered the number of slots
 			b.full = now
 		}
-		deadline := add(max(w.arrived, b.full), m.slotTimeout)
-		if now >= deadline {
-			b.refuse(h, w, never, errSlotTimeout)
-			return nil, 0
+		if w.lease == nil {
+			deadline := add(max(w.arrived, b.full), m.rules.SlotTimeout)
+			if now >= deadline {
+				b.refuse(h, w, never, kit.ErrSlotTimeout)
+				return false, 0
+			}
+			until = min(until, deadline)
 		}
-		until = min(until, deadline)
 	} else {
 		b.full = never
 	}
 	if first := h.first(now, w.floor); first > w.latest {
-		b.refuse(h, w, first, tooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
-		return nil, 0
+		b.refuse(h, w, first, kit.TooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+		return false, 0
 	} else if now >= w.giveUp {
 		if first == now {
 			first = never // held by what has no known end
 		}
-		b.refuse(h, w, first, tooLate(false, h.refusals > 0))
-		return nil, 0
+		b.refuse(h, w, first, kit.TooLate(false, h.refusals > 0))
+		return false, 0
 	}
-	if b.oldest != nil {
-		// Also while a block holds the queue: a leaked slot is free from its end on,
-		// which stops the slot clock.
-		until = min(until, add(b.oldest.start, m.leaseTTL))
-	}
-	return nil, min(until, w.giveUp)
+	// Also while a block holds the queue: a leaked slot is free from its end on,
+	// which stops the slot clock.
+	return false, min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
 }
 
 // refusal makes the error of a refused turn.
-func (m *Memory) refusal(key string, retryAt int64, why error) error {
+func (m *Memory) refusal(key string, retryAt time.Duration, why error) error {
 	e := &Error{Key: key, Err: why}
 	if retryAt != never {
 		e.RetryAt = m.at(retryAt)
@@ -363,4 +443,4 @@ func (m *Memory) refusal(key string, retryAt int64, why error) error {
 }
 
 // at is the time of day of t.
-func (m *Memory) at(t int64) time.Time { return m.base.Add(time.Duration(t)) }
+func (m *Memory) at(t time.Duration) time.Time { return m.base.Add(t) }

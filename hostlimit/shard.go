@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 const (
@@ -38,7 +39,7 @@ type shard struct {
 	busy     []*busy
 	freeBusy []uint32 // places in busy that are free
 	chunk    []lease  // leases to hand out
-	starts   uint64   // requests ever started: gives starts an order
+	starts   uint64   // bookings and starts ever made: gives starts an order
 
 	_ [64]byte // keeps the mutexes of neighbours on different cache lines
 }
@@ -71,7 +72,7 @@ func (sh *shard) find(hash uint64) (uint32, bool) {
 }
 
 // get returns the number of key's host, and makes it if there is none.
-func (sh *shard) get(hash uint64, key string, now int64) uint32 {
+func (sh *shard) get(hash uint64, key string, now time.Duration) uint32 {
 	i, ok := sh.find(hash)
 	if ok {
 		return i
@@ -122,7 +123,7 @@ func (sh *shard) grow() {
 // forget drops, of the next few hosts that owe nothing, the one that started its
 // last request the longest ago; and all of them while the shard is above its
 // bound, as after a time of many debts.
-func (sh *shard) forget(now int64) {
+func (sh *shard) forget(now time.Duration) {
 	var oldest *host
 	var number uint32
 	seen := 0
@@ -138,7 +139,7 @@ func (sh *shard) forget(now int64) {
 		if seen++; seen > sample {
 			break
 		}
-		if h.owes(now, sh.m.refusals.forgive) {
+		if h.owes(now, sh.m.rules.Refusals.Forgive) {
 			continue
 		}
 		if sh.hosts > sh.m.hostsPerShard {
@@ -205,6 +206,10 @@ func (sh *shard) busyOf(i uint32, h *host) *busy {
 	}
 	b := sh.busy[at]
 	b.host, b.used, b.full = i, true, never
+	b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
+	if h.source == noStart {
+		b.past.stamp = void
+	}
 	h.busy = at + 1
 	return b
 }
@@ -220,5 +225,5 @@ func (sh *shard) settle(b *busy) {
 	h := sh.host(b.host)
 	sh.freeBusy = append(sh.freeBusy, h.busy-1)
 	h.busy = 0
-	b.used, b.inLine, b.probe = false, false, nil
+	b.used, b.inLine, b.probe, b.last = false, false, nil, nil
 }

@@ -5,59 +5,29 @@ import (
 	"math"
 	"testing"
 	"time"
-)
 
-func TestAdaptive(t *testing.T) {
-	const ms, s = time.Millisecond, time.Second
-	for _, c := range []struct {
-		a                  Adaptive
-		old, latency, want time.Duration
-	}{
-		{Adaptive{}, 5 * s, 5 * s, 0},
-		{Squared, 0, 500 * ms, 250 * ms},
-		{Squared, 9 * s, 3 * s, 9 * s},
-		{Squared, 9 * s, s, s},
-		{Squared, 0, 10 * ms, 200 * ms}, // never below Min
-		{Squared, 0, 8 * s, 60 * s},     // never above Ceiling
-		{Squared, 0, math.MaxInt64, 60 * s},
-		{Squared, 0, -s, 200 * ms},
-		{Proportional(5), 0, s, 5 * s},
-		{Proportional(5), 5 * s, 500 * ms, 2500 * ms},
-		{Proportional(math.MaxFloat64), 0, math.MaxInt64, 60 * s},
-		{Throttle(1), 0, 4 * s, 4 * s},       // up at once
-		{Throttle(2), 4 * s, 4 * s, 3 * s},   // (4 + 4/2) / 2
-		{Throttle(1), 4 * s, s, 2500 * ms},   // down by halves
-		{Throttle(1), 0, 300 * ms, 300 * ms}, // an unknown delay is Min
-		{Throttle(1), 0, 100 * ms, 200 * ms}, // (0.2 + 0.1) / 2, but never below Min
-		{Throttle(math.SmallestNonzeroFloat64), 0, s, 60 * s},
-	} {
-		if got := c.a.next(c.old, c.latency, int64(200*ms), int64(60*s)); time.Duration(got) != c.want {
-			t.Errorf("%v: %v after %v became %v, want %v", c.a, c.old, c.latency, time.Duration(got), c.want)
-		}
-	}
-	if got := fmt.Sprint(Squared, Proportional(5), Throttle(1.5), Adaptive{}); got != "Squared Proportional(5) Throttle(1.5) none" {
-		t.Errorf("printed as %s", got)
-	}
-}
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+)
 
 // FuzzHost drives the pure steps of a host and holds each against what it promises.
 func FuzzHost(f *testing.F) {
 	f.Add(int64(0), int64(1e9), int64(2e8), int64(3e9), 200, int64(0), uint64(0))
 	f.Add(int64(5e9), int64(0), int64(0), int64(1), 429, int64(math.MaxInt64), uint64(1))
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), 429, int64(1), uint64(9))
-	r, err := compileRefusals(nil)
+	rules, err := (Config{}).rules()
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, now, floor, random, latency int64, status int, retryAfter int64, ord uint64) {
-		now, floor, random = max(0, now), max(0, floor), max(0, random)
+	r := &rules.Refusals
+	f.Fuzz(func(t *testing.T, at, least, drawn, latency int64, status int, retryAfter int64, ord uint64) {
+		now, floor, random := time.Duration(max(0, at)), time.Duration(max(0, least)), time.Duration(max(0, drawn))
 		o := Outcome{Status: status, Latency: time.Duration(latency), RetryAfter: time.Duration(retryAfter)}
-		lim := &limits{min: min(random, 1e9), max: 1e9, ceiling: 60e9, adaptive: Squared}
+		lim := &kit.Limits{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Squared}
 		var h host
 		if h.earliest(floor) != 0 || h.owes(now, 0) {
 			t.Fatalf("a new host owes: %+v", h)
 		}
-		h.start(now, floor, random)
+		h.book(now, floor, random)
 		if e := h.earliest(0); e < now || e < add(now, max(floor, random)) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
@@ -66,14 +36,14 @@ func FuzzHost(f *testing.F) {
 		if h.earliest(0) < before.earliest(0) {
 			t.Error("an answer shortened a gap that was promised")
 		}
-		if status >= 400 && h.adaptive < before.adaptive || h.adaptive > lim.ceiling {
+		if status >= 400 && h.adaptive < before.adaptive || h.adaptive > lim.Ceiling {
 			t.Errorf("status %d moved the delay from %d to %d", status, before.adaptive, h.adaptive)
 		}
-		if r.meaning(o) == refused && h.refuse(&r, now, o, ord+1, ord+1) {
+		if r.Meaning(kit.Outcome(o)) == kit.Refused && h.refuse(r, now, o, ord+1, ord+1) {
 			if h.until < now || h.refusals != 1 {
 				t.Errorf("blocked at %d until %d, %d refusals", now, h.until, h.refusals)
 			}
-			if h.refuse(&r, now, o, ord+1, ord+2) || h.clear(ord+1) {
+			if h.refuse(r, now, o, ord+1, ord+2) || h.clear(ord+1) {
 				t.Error("a request from before the block moved it")
 			}
 			if h.until > now && !h.owes(now, 0) {

@@ -50,8 +50,9 @@ func (s ours) Turn(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
+	_, err = l.Start(ctx)
 	l.Release()
-	return nil
+	return err
 }
 
 // diy is the stack that most crawlers in Go have.

@@ -76,6 +76,9 @@ func newLimiter(b *testing.B, client *redis.Client, delay hostlimit.Delay) *redi
 	if err != nil {
 		b.Fatal(err)
 	}
+	if _, err := lease.Start(context.Background()); err != nil {
+		b.Fatal(err)
+	}
 	lease.Release()
 	return l
 }
@@ -95,6 +98,9 @@ func BenchmarkFree(b *testing.B) {
 				if err != nil {
 					b.Error(err)
 					return
+				}
+				if _, err := lease.Start(context.Background()); err != nil {
+					b.Error(err)
 				}
 				lease.Observe(hostlimit.Outcome{Status: 200})
 				lease.Release()
@@ -163,7 +169,10 @@ func BenchmarkSaturated(b *testing.B) {
 				b.Error(err)
 				return func() {}
 			}
-			return lease.Release
+			if _, err := lease.Start(context.Background()); err != nil {
+				b.Error(err)
+			}
+			return func() { lease.Release() }
 		})
 	})
 	b.Run("redis_rate", func(b *testing.B) {

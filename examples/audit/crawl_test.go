@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -73,9 +74,9 @@ func site(web *politenesstest.Web, origin string, latency time.Duration, delay s
 		Latency(latency)
 }
 
-func prove(t *testing.T, log []byte) evidence.Report {
+func prove(t *testing.T, log []byte) *audit.Report {
 	t.Helper()
-	report, err := evidence.Audit(bytes.NewReader(log))
+	report, err := audit.Check(bytes.NewReader(log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func prove(t *testing.T, log []byte) evidence.Report {
 }
 
 // linesOf returns the lines of the first violation.
-func linesOf(log []byte, report evidence.Report) string {
+func linesOf(log []byte, report *audit.Report) string {
 	lines := bytes.Split(log, []byte("\n"))
 	var out bytes.Buffer
 	for _, n := range report.Violations[0].Lines {

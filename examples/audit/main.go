@@ -18,8 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	_ "github.com/go-politeness/politeness" // Audit asks its robots.txt parser
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 func main() {
@@ -55,7 +54,7 @@ func run(args []string, out io.Writer) (ok bool, err error) {
 		return false, err
 	}
 	defer log.Close()
-	report, err := evidence.Audit(log)
+	report, err := audit.Check(log)
 	if err != nil {
 		return false, err
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 // draw runs the command on a log and returns what it printed and drew.
@@ -49,7 +50,7 @@ func TestBrokenPromises(t *testing.T) {
 	if ok {
 		t.Error("no violation found")
 	}
-	for _, kind := range []evidence.Kind{evidence.BrokenGap, evidence.BrokenConcurrency, evidence.BrokenRobots} {
+	for _, kind := range []audit.Kind{audit.BrokenGap, audit.BrokenConcurrency, audit.BrokenRobots} {
 		if !strings.Contains(text, string(kind)+": ") {
 			t.Errorf("no violation of kind %s in\n%s", kind, text)
 		}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 // The page's parts are joined to one file, which fetches nothing.
@@ -33,33 +34,33 @@ var (
 // from the first record on, which keeps the numbers short and is finer than a
 // screen can show.
 type page struct {
-	Log        string           `json:"log"`
-	From       int64            `json:"from"` // ms since 1970
-	Span       int64            `json:"span"`
-	OK         bool             `json:"ok"`
-	Checks     []evidence.Check `json:"checks"`
-	Records    int              `json:"records"`
-	Violations []violation      `json:"violations"`
-	More       int              `json:"more"` // violations that aren't named
-	Hosts      []*host          `json:"hosts"`
+	Log        string          `json:"log"`
+	From       int64           `json:"from"` // ms since 1970
+	Span       int64           `json:"span"`
+	OK         bool            `json:"ok"`
+	Promises   []audit.Promise `json:"promises"`
+	Records    int             `json:"records"`
+	Violations []violation     `json:"violations"`
+	More       int             `json:"more"` // violations that aren't named
+	Hosts      []*host         `json:"hosts"`
 
 	text string
 	from time.Time
 }
 
 type violation struct {
-	Kind   evidence.Kind `json:"kind"`
-	Host   int           `json:"host"` // index; -1: none
-	Lines  []int         `json:"lines"`
-	Detail string        `json:"detail"`
-	At     int64         `json:"at"` // -1: unknown
+	Kind   audit.Kind `json:"kind"`
+	Host   int        `json:"host"` // index; -1: none
+	Lines  []int      `json:"lines"`
+	Detail string     `json:"detail"`
+	At     int64      `json:"at"` // -1: unknown
 }
 
 // A host holds its exchanges in columns, one entry each.
 type host struct {
-	Name   string              `json:"name"`
-	Report evidence.HostReport `json:"report"`
-	Base   string              `json:"base"` // what most URLs begin with
+	Name   string           `json:"name"`
+	Report audit.HostReport `json:"report"`
+	Base   string           `json:"base"` // what most URLs begin with
 
 	Start     []int64  `json:"start"`
 	Latency   []int64  `json:"latency"`
@@ -108,9 +109,9 @@ type event struct {
 func ticks(d time.Duration) int64 { return int64(d / (100 * time.Microsecond)) }
 
 // newPage reads a log once more, for drawing.
-func newPage(name string, log *bufio.Reader, report evidence.Report) (*page, error) {
+func newPage(name string, log *bufio.Reader, report *audit.Report) (*page, error) {
 	p := &page{
-		Log: name, OK: report.OK(), Checks: report.Checks(), text: report.String(),
+		Log: name, OK: report.OK(), Promises: report.Promises(), text: report.String(),
 		Hosts: []*host{}, Violations: []violation{}, from: report.First,
 	}
 	byName := map[string]*host{}

@@ -88,9 +88,9 @@
     : total === 1 ? "One violation" : number(total) + " violations";
   $("subtitle").textContent = `${data.log}: ${number(data.records)} records of ${number(data.hosts.length)} hosts, `
     + `${date(0)} ${clock(0, 0)} to ${date(span) === date(0) ? "" : date(span) + " "}${clock(span, 0)} UTC`;
-  for (const c of data.checks) {
+  for (const c of data.promises) {
     const li = el("li", c.broken ? "bad" : "good");
-    const name = el("span", "name", c.promise);
+    const name = el("span", "name", c.name);
     name.style.color = "var(--ink)";
     li.append(el("span", "mark", c.broken ? "✗" : "✓"), name,
       el("span", "proof", c.broken ? (c.broken === 1 ? "broken once" : `broken ${number(c.broken)} times`) + ": " + c.proof : c.proof));

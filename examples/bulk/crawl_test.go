@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 )
 
 // settings are the flags' defaults with a file of their own.
@@ -339,7 +339,7 @@ func TestThirtyTwoWorkersAreAsPoliteAsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	report, err := evidence.Audit(f)
+	report, err := audit.Check(f)
 	if err != nil || len(report.Violations) > 0 {
 		t.Errorf("audit: %v, %v", report.Violations, err)
 	}
@@ -357,7 +357,7 @@ func TestProofOfEarlierRunsIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	report, err := evidence.Audit(f)
+	report, err := audit.Check(f)
 	if err != nil || report.Logs != 2 || !report.OK() {
 		t.Errorf("audit: %v, %v", report, err)
 	}

@@ -64,7 +64,7 @@ func (i *interceptor) answer(ctx context.Context, paused *fetch.EventRequestPaus
 func reason(err error) network.ErrorReason {
 	var refused *politeness.Error
 	switch {
-	case errors.As(err, &refused) && refused.Stage != politeness.StageSend:
+	case errors.As(err, &refused):
 		return network.ErrorReasonBlockedByClient
 	case errors.Is(err, context.DeadlineExceeded):
 		return network.ErrorReasonTimedOut

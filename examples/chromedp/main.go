@@ -5,7 +5,7 @@
 //	go run -C examples/chromedp . URL...   # real pages
 //
 // It needs Chromium or Chrome, prints the text of each page as scripts have made it, then what
-// evidence.Audit finds in the log. intercept.go is the part to copy.
+// audit.Check finds in the log. intercept.go is the part to copy.
 //
 // What goes through politeness: documents and frames, also those of other sites, scripts,
 // styles, images, fonts, fetch and XMLHttpRequest, workers, prefetches, beacons and pings,
@@ -43,6 +43,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -74,22 +75,22 @@ type page struct{ url, selector string }
 
 // browse opens pages in a browser, one after the other, prints their text, and returns what
 // the log of it proves.
-func browse(ctx context.Context, out io.Writer, pages []page) (evidence.Report, error) {
+func browse(ctx context.Context, out io.Writer, pages []page) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent,
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Evidence:  proof,
 	})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	tab, closeBrowser := newTab(ctx)
 	defer closeBrowser()
 	requests := newInterceptor(transport)
 	if err := requests.attach(tab); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	for _, p := range pages {
 		text, err := read(tab, p)
@@ -102,9 +103,9 @@ func browse(ctx context.Context, out io.Writer, pages []page) (evidence.Report, 
 	closeBrowser()
 	requests.wait()
 	if err := proof.Close(); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 // read opens a page and returns its text. Opening lasts until everything is loaded, which

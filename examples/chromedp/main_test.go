@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
 // browsed returns what browse prints, and its report. A browser has to be installed.
-func browsed(t *testing.T, pages []page) (string, evidence.Report) {
+func browsed(t *testing.T, pages []page) (string, *audit.Report) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -4,7 +4,7 @@
 //	go run -C examples/colly . URL...   # real sites
 //	go run -C examples/colly . -queue   # colly's queue with 32 threads instead of Async
 //
-// It prints each page with the time at which it came, then what evidence.Audit
+// It prints each page with the time at which it came, then what audit.Check
 // finds in the crawl's log.
 //
 // What to switch off in colly, and why:
@@ -55,6 +55,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -87,18 +88,18 @@ func main() {
 
 // crawl visits starts and what they link to on the same hosts, and returns what the
 // log of the crawl proves.
-func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (evidence.Report, error) {
+func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
 		Limits:    hostlimit.Config{MaxInFlight: threads},
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},
 		Evidence:  proof,
 	})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 
 	c := colly.NewCollector(
@@ -133,9 +134,9 @@ func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (ev
 		err = crawlAsync(c, starts)
 	}
 	if err := errors.Join(err, proof.Close()); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 // domains returns the hosts of urls, without ports, as colly compares them.

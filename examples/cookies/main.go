@@ -5,7 +5,7 @@
 //	go run ./examples/cookies
 //
 // It crawls a site of its own, on loopback, and prints what came of each page, then
-// what evidence.Audit finds in the log.
+// what audit.Check finds in the log.
 //
 //   - The jar belongs to the http.Client. robots.txt is fetched by the Transport, so it is
 //     never asked for with cookies, nor with credentials.
@@ -39,6 +39,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -62,7 +63,7 @@ var errOffSite = errors.New("leads to another host")
 func newClient(proof evidence.Evidence, pages budget.Budget) (*http.Client, error) {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CookieExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Budget:    pages,
 		Evidence:  proof,
 	})
@@ -91,13 +92,13 @@ func newClient(proof evidence.Evidence, pages budget.Budget) (*http.Client, erro
 }
 
 // crawl logs in and gets some pages, and returns what the log of it proves.
-func crawl(ctx context.Context, out io.Writer, site string) (evidence.Report, error) {
+func crawl(ctx context.Context, out io.Writer, site string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	pages := budget.New(budget.Limits{Pages: 10})
 	client, err := newClient(proof, pages)
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	for _, step := range []struct {
 		path string
@@ -118,13 +119,13 @@ func crawl(ctx context.Context, out io.Writer, site string) (evidence.Report, er
 	}
 	usage, err := pages.Usage(ctx)
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	fmt.Fprintf(out, "\n%d pages of the budget\n", usage.Pages)
 	if err := proof.Close(); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 func send(ctx context.Context, client *http.Client, url string, form url.Values) (status, body string, err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -72,7 +73,7 @@ func TestFrontierParksNobody(t *testing.T) {
 			t.Errorf("the other hosts took %v, which could be done in %v", r.othersDone, least)
 		}
 	})
-	report, err := evidence.Audit(&log)
+	report, err := audit.Check(&log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 //	go run -C examples/otelhttp .          # a site of its own, on loopback
 //	go run -C examples/otelhttp . URL...   # real pages
 //
-// It prints the spans of each page, then what evidence.Audit finds in the log.
+// It prints the spans of each page, then what audit.Check finds in the log.
 //
 //   - Outside (otelhttp.NewTransport(politeness)) a span is what the crawler saw: one for
 //     each hop of a redirect, with the wait for its turn and all its retries in it,
@@ -46,6 +46,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -76,7 +77,7 @@ func main() {
 }
 
 // crawl gets all urls at once, and returns what the log of it proves.
-func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (evidence.Report, error) {
+func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string) (*audit.Report, error) {
 	traced := func(next http.RoundTripper) http.RoundTripper {
 		return otelhttp.NewTransport(next,
 			otelhttp.WithTracerProvider(provider),
@@ -86,17 +87,17 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	proof := evidence.JSONLines(&log)
 	events, err := otelevidence.New(otelevidence.Config{})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "OtelExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
 		Base:      traced(http.DefaultTransport),        // what went out
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Evidence:  evidence.Multi(proof, events),        // what was decided, also in the spans
 		Retry:     politeness.Retry{Max: 3},             // each try is a span below
 	})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	client := &http.Client{Transport: traced(transport)} // what the crawler saw
 
@@ -106,9 +107,9 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	}
 	group.Wait()
 	if err := errors.Join(proof.Close(), provider.Shutdown(context.WithoutCancel(ctx))); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 func fetch(ctx context.Context, client *http.Client, url string) {

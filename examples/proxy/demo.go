@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 )
 
@@ -52,7 +53,7 @@ func demo(ctx context.Context, out io.Writer, agent string) error {
 	if err := proof.Close(); err != nil {
 		return err
 	}
-	report, err := evidence.Audit(&log)
+	report, err := audit.Check(&log)
 	if err != nil {
 		return err
 	}

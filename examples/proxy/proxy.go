@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,8 +57,12 @@ const (
 // refuse answers for politeness.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	var refused *politeness.Error
-	if !errors.As(err, &refused) {
-		answer(w, http.StatusBadGateway, "", err.Error())
+	if !errors.As(err, &refused) { // the network's own error
+		if errors.Is(err, context.DeadlineExceeded) {
+			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
+		} else {
+			answer(w, http.StatusBadGateway, "", err.Error())
+		}
 		return
 	}
 	switch {

@@ -22,6 +22,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
 )
@@ -30,7 +31,7 @@ const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
 
 // startProxy starts the proxy and returns its URL, and what audits its log once
 // all clients are done.
-func startProxy(t *testing.T) (proxyURL string, audit func() evidence.Report) {
+func startProxy(t *testing.T) (proxyURL string, prove func() *audit.Report) {
 	t.Helper()
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
@@ -40,13 +41,13 @@ func startProxy(t *testing.T) (proxyURL string, audit func() evidence.Report) {
 	}
 	server := localsite.Serve(newProxy(transport))
 	t.Cleanup(server.Close)
-	return server.URL, func() evidence.Report {
+	return server.URL, func() *audit.Report {
 		t.Helper()
 		server.Close() // waits for the handlers, and so for the last records
 		if err := proof.Close(); err != nil {
 			t.Fatal(err)
 		}
-		report, err := evidence.Audit(&log)
+		report, err := audit.Check(&log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,7 @@ var want = map[string]int{
 }
 
 // checkSite holds what the site saw against want.
-func checkSite(t *testing.T, s *localsite.Site, want map[string]int, report evidence.Report) {
+func checkSite(t *testing.T, s *localsite.Site, want map[string]int, report *audit.Report) {
 	t.Helper()
 	for path, status := range want {
 		times := 1
@@ -107,7 +108,7 @@ func TestGoClient(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		s := localsite.Start()
 		defer s.Close()
-		proxy, audit := startProxy(t)
+		proxy, prove := startProxy(t)
 		client := through(t, proxy)
 		var group sync.WaitGroup
 		for path, status := range want {
@@ -128,7 +129,7 @@ func TestGoClient(t *testing.T) {
 			})
 		}
 		group.Wait()
-		checkSite(t, s, want, audit())
+		checkSite(t, s, want, prove())
 	})
 }
 
@@ -172,13 +173,13 @@ func TestCurl(t *testing.T) {
 	}
 	s := localsite.Start()
 	defer s.Close()
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	args := []string{"--proxy", proxy, "--parallel", "--write-out", `%{http_code} %{url_effective}\n`}
 	for path := range want {
 		args = append(args, s.URL+path, "--output", "/dev/null")
 	}
 	out, ok := curl(t, args...)
-	report := audit()
+	report := prove()
 	if !ok {
 		return
 	}
@@ -192,7 +193,7 @@ func TestCurl(t *testing.T) {
 
 // https through a tunnel is refused, with a text that says why and what to do.
 func TestConnect(t *testing.T) {
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	resp, err := through(t, proxy).Get("https://site.example/")
 	if err == nil {
 		resp.Body.Close()
@@ -208,7 +209,7 @@ func TestConnect(t *testing.T) {
 		!strings.Contains(string(body), "--request-target") {
 		t.Errorf("%v: %s", answer, body)
 	}
-	audit()
+	prove()
 }
 
 // raw sends a request as it is written.
@@ -328,7 +329,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	if report, err := evidence.Audit(log); err != nil || !report.OK() || report.Records[evidence.Fetched] != 2 {
+	if report, err := audit.Check(log); err != nil || !report.OK() || report.Records[evidence.Fetched] != 2 {
 		t.Errorf("%v\n%v", err, report)
 	}
 }
@@ -350,8 +351,8 @@ func TestRefuse(t *testing.T) {
 		{"no slot", &politeness.Error{Stage: politeness.StageTurn, Err: politeness.ErrBusy}, 503, "", "http_request_denied"},
 		{"budget", &politeness.Error{Stage: politeness.StageBudget, Err: budget.ErrExceeded}, 403, "", "http_request_denied"},
 		{"no URL", &politeness.Error{Stage: politeness.StageRequest, Err: errors.New("no host")}, 400, "", "http_request_error"},
-		{"timeout", &politeness.Error{Stage: politeness.StageSend, Err: context.DeadlineExceeded}, 504, "", "connection_timeout"},
-		{"no network", &politeness.Error{Stage: politeness.StageSend, Err: errors.New(`dial "tcp": ünreachable`)}, 502, "", ""},
+		{"timeout", context.DeadlineExceeded, 504, "", "connection_timeout"},
+		{"no network", errors.New(`dial "tcp": ünreachable`), 502, "", ""},
 		{"something else", io.ErrUnexpectedEOF, 502, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -377,7 +378,7 @@ func TestRefuse(t *testing.T) {
 // What isn't meant for a proxy is no way into the network: a page in a browser can send
 // that much to loopback.
 func TestOriginForm(t *testing.T) {
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	resp, err := http.Get(proxy + "/http://site.example/")
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +387,7 @@ func TestOriginForm(t *testing.T) {
 	if resp.StatusCode != http.StatusBadRequest || !ours(resp.Header) {
 		t.Errorf("%v", resp)
 	}
-	audit()
+	prove()
 }
 
 // What belongs to the connection between program and proxy stays there, and the rest
@@ -402,7 +403,7 @@ func TestHeaders(t *testing.T) {
 		w.Header().Set("Proxy-Status", "politeness; error=http_request_denied") // a lie
 		w.WriteHeader(http.StatusTeapot)
 	})
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	target := s.URL + "/headers?a=1;b=%zz&&c"
 	resp := raw(t, proxy, "GET "+target+" HTTP/1.1\r\nHost: other.example\r\nUser-Agent: curl\r\nConnection: close, X-Hop\r\n"+
 		"X-Hop: 1\r\nProxy-Connection: keep-alive\r\nProxy-Authorization: Basic eDp5\r\nKeep-Alive: 5\r\nX-End: 2\r\nX-Forwarded-For: 10.0.0.1\r\n\r\n")
@@ -423,7 +424,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("the site saw %s: %q, not %q", name, got, want)
 		}
 	}
-	audit()
+	prove()
 }
 
 // Bodies pass in both directions while they come.
@@ -449,7 +450,7 @@ func TestStreaming(t *testing.T) {
 		<-more
 		fmt.Fprint(w, "other")
 	})
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	client := through(t, proxy)
 
 	body, write := io.Pipe()
@@ -486,7 +487,7 @@ func TestStreaming(t *testing.T) {
 	if err != nil || string(half)+string(rest) != "firstother" {
 		t.Errorf("%q, %q, %v", half, rest, err)
 	}
-	audit()
+	prove()
 }
 
 // A connection that is switched to another protocol, as to WebSocket, goes through.
@@ -505,7 +506,7 @@ func TestUpgrade(t *testing.T) {
 		line, _ := buffered.ReadString('\n')
 		fmt.Fprint(conn, line)
 	})
-	proxy, audit := startProxy(t)
+	proxy, prove := startProxy(t)
 	resp, conn, reader := dialogue(t, proxy, "GET "+s.URL+"/echo HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(resp.Status)
@@ -515,7 +516,7 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("echo of %q, %v", line, err)
 	}
 	conn.Close()
-	if report := audit(); report.Records[evidence.Fetched] != 2 { // robots.txt, and this
+	if report := prove(); report.Records[evidence.Fetched] != 2 { // robots.txt, and this
 		t.Errorf("the switched connection hasn't ended: %v", report.Records)
 	}
 }

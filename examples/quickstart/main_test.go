@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
 )
 
@@ -40,7 +40,7 @@ func TestQuickstart(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		report, err := evidence.Audit(f)
+		report, err := audit.Check(f)
 		if err != nil || !report.OK() {
 			t.Errorf("the log doesn't prove itself: %v\n%s", err, report)
 		}

@@ -3,7 +3,7 @@
 //	go run -C examples/resty .          # a site of its own, on loopback
 //	go run -C examples/resty . URL...   # real pages
 //
-// It prints what came of each page, then what evidence.Audit finds in the log.
+// It prints what came of each page, then what audit.Check finds in the log.
 //
 // What to leave to resty, and what to politeness:
 //
@@ -43,6 +43,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -69,17 +70,17 @@ func main() {
 }
 
 // crawl gets all urls at once, and returns what the log of it proves.
-func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, error) {
+func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RestyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Robots:    robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},
 		Evidence:  proof,
 	})
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 	client := resty.New().SetTransport(transport)
 
@@ -101,9 +102,9 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, 
 	}
 	group.Wait()
 	if err := proof.Close(); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 // retryOnlySent is for resty's AddRetryCondition: it repeats what a server or the
@@ -111,7 +112,7 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, 
 func retryOnlySent(resp *resty.Response, err error) bool {
 	var refused *politeness.Error
 	if errors.As(err, &refused) {
-		return refused.Stage == politeness.StageSend
+		return false
 	}
 	return err != nil || resp.StatusCode() == 429 || resp.StatusCode() >= 500
 }

@@ -4,7 +4,7 @@
 //	go run -C examples/retryablehttp .          # a site of its own, on loopback
 //	go run -C examples/retryablehttp . URL...   # real pages
 //
-// It prints what came of each page, then what evidence.Audit finds in the log.
+// It prints what came of each page, then what audit.Check finds in the log.
 //
 // Which of the two retries:
 //
@@ -45,6 +45,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
@@ -72,12 +73,12 @@ func main() {
 }
 
 // crawl gets all urls at once, and returns what the log of it proves.
-func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, error) {
+func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	client, err := newClient(proof)
 	if err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
 
 	begin := time.Now()
@@ -93,9 +94,9 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (evidence.Report, 
 	}
 	group.Wait()
 	if err := proof.Close(); err != nil {
-		return evidence.Report{}, err
+		return nil, err
 	}
-	return evidence.Audit(&log)
+	return audit.Check(&log)
 }
 
 // newClient makes a retrying client whose every try is polite.
@@ -105,7 +106,7 @@ func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
 		Limits: hostlimit.Config{
 			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
 		},
-		Robots:   robotscache.Config{RecordText: true}, // lets Audit decide again
+		Robots:   robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Evidence: proof,
 	})
 	if err != nil {
@@ -125,7 +126,7 @@ func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
 // send: Error.RetryAt says when that may be asked again, if ever.
 func checkRetry(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	var refused *politeness.Error
-	if errors.As(err, &refused) && refused.Stage != politeness.StageSend {
+	if errors.As(err, &refused) {
 		return false, err
 	}
 	return retryablehttp.DefaultRetryPolicy(ctx, resp, err)

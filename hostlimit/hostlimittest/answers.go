@@ -24,7 +24,7 @@ func formulas(s *scene) {
 		s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 5 * ms, Adaptive: c.adaptive, Ceiling: 60 * ms}})
 		for _, a := range c.answers {
 			t := s.take()
-			t.Observe(hostlimit.Outcome{Status: int(a[0]), Latency: a[1]})
+			t.lease.Observe(hostlimit.Outcome{Status: int(a[0]), Latency: a[1]})
 			s.done(t)
 			t = s.take()
 			if t.Delay != a[2] {
@@ -39,7 +39,7 @@ func formulas(s *scene) {
 func slowAnswer(s *scene) {
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick, Adaptive: hostlimit.Proportional(1), Ceiling: 2 * age}})
 	t := s.take()
-	t.Observe(hostlimit.Outcome{Status: 200, Latency: age})
+	t.lease.Observe(hostlimit.Outcome{Status: 200, Latency: age})
 	s.done(t)
 	if n := s.next(0); n.Before(t.Start.Add(age)) {
 		s.Errorf("an answer made the delay %v, and the next start is %v after the last", age, n.Sub(t.Start))
@@ -52,7 +52,7 @@ func slowRefuses(s *scene) {
 	defer s.behind()()
 	begin := time.Now()
 	refused := s.hurries(age / 8)
-	first.Observe(hostlimit.Outcome{Status: 200, Latency: age / 4})
+	first.lease.Observe(hostlimit.Outcome{Status: 200, Latency: age / 4})
 	s.done(first)
 	s.refused(<-refused, begin, first.Start.Add(age/4), hostlimit.ErrBusy, context.DeadlineExceeded)
 }
@@ -90,11 +90,10 @@ func aside(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced})
 	s.answer(s.take(), 429, tick)
 	t := s.take()
-	t.Observe(hostlimit.Outcome{Status: 200, Aside: true})
-	s.done(t)
-	if e := t.Effect(); e.Cleared {
+	if e := t.lease.Observe(hostlimit.Outcome{Status: 200, Aside: true}); e.Cleared {
 		s.Errorf("a success aside did %+v", e)
 	}
+	s.done(t)
 	t = s.take()
 	if e := s.answer(t, 200, 0); !t.Probe || !e.Cleared {
 		s.Errorf("probe %v, effect %+v", t.Probe, e)

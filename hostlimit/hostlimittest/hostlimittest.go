@@ -16,14 +16,9 @@
 // with delays of tens of milliseconds. They assert what must never happen
 // (starts too close, too many in flight, starts into a block) and what the
 // limiter itself reports, never that something happens fast, so they don't
-// flake on a busy machine. A turn that hasn't come after a minute fails its
+// flake on a busy machine. A scenario that fails prints what it holds to be promised. A turn that hasn't come after a minute fails its
 // scenario. A Limiter that waits on channels and timers only can run in virtual
 // time as well, see [RunIn].
-//
-// Beside the two methods of Limiter, the leases must have
-//
-//	Grant() hostlimit.Grant   // complete once Acquire has returned
-//	Effect() hostlimit.Effect // complete once Observe, and for Expired once Release, has returned
 //
 // Grant.Start is compared with time.Now, so it is to be a stamp of this process,
 // or of a clock that is as good.
@@ -51,7 +46,14 @@ func RunIn(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) 
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			in(t, func(t *testing.T) { s.run(&scene{T: t, newLimiter: newLimiter}) })
+			in(t, func(t *testing.T) {
+				defer func() {
+					if t.Failed() {
+						t.Logf("what is promised: %s", s.promise)
+					}
+				}()
+				s.run(&scene{T: t, newLimiter: newLimiter})
+			})
 		})
 	}
 }

@@ -43,8 +43,11 @@ func leakedRefusal(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 5 * tick})
 	late, a := s.take(), s.take()
 	b := s.take() // gets the slot of late
-	if e := s.answer(late, 429, age); !e.Blocked || !e.Expired {
+	if e := late.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age}); !e.Blocked {
 		s.Errorf("the refusal of a request whose lease had expired did %+v", e)
+	}
+	if !s.done(late) {
+		s.Error("a lease whose slot is somebody else's doesn't say that it has expired")
 	}
 	if n := s.next(0); n.Before(b.Start.Add(age)) {
 		s.Errorf("next start is %v, refused until %v", n, b.Start.Add(age))

@@ -25,60 +25,128 @@ var (
 	paced   = hostlimit.Delay{Min: tick}
 )
 
+// scenarios are the promises. A scenario that fails prints what is promised.
 var scenarios = []struct {
-	name string
-	run  func(*scene)
+	name    string
+	run     func(*scene)
+	promise string
 }{
-	{"Gaps", gaps},
-	{"RandomDelay", randomDelay},
-	{"FloorOfEitherRequestHolds", floors},
-	{"NegativeFloorIsNone", negativeFloor},
-	{"StampsAreStarts", stamps},
-	{"Slots", slots},
-	{"FirstComeFirstServed", firstCome},
-	{"NewcomerWaitsBehindTheQueue", newcomer},
-	{"ReleaseTwiceFreesOneSlot", releaseTwice},
-	{"CancelledWaiterGivesItsTurnBack", cancelled},
-	{"WhoLeavesTakesNoTime", leavers},
-	{"RefusedTurnTakesNoNumber", refusedNumber},
-	{"DoneContextTakesNoTurn", doneContext},
-	{"DeadlineIsRefusedAtOnce", deadline},
-	{"DeadlineBehindAQueueIsRefusedAtOnce", deadlineQueue},
-	{"MaxWaitIsRefusedAtOnce", maxWait},
-	{"MaxWaitEndsAWaitForASlot", maxWaitSlot},
-	{"SlotTimeout", slotTimeout},
-	{"SlotTimeoutSparesPacing", slotTimeoutPacing},
-	{"BlockHoldsEveryone", blockHolds},
-	{"BlockRefusesWhoCannotWait", blockRefuses},
-	{"BlockRefusesBehindTheHeadToo", blockBehind},
-	{"ProbeGoesAlone", probe},
-	{"ProbeWithoutAnswerPassesOn", probePasses},
-	{"ProbeRefusedEscalates", probeRefused},
-	{"EarlierRefusalIsPartOfTheBlock", earlierRefusal},
-	{"EarlierSuccessDoesNotLift", earlierSuccess},
-	{"WhatCounts", whatCounts},
-	{"RetryAfterIsCapped", retryAfterCap},
-	{"RetryAfterTakesThePolicysPlace", retryAfterPolicy},
-	{"QuietTimeForgives", forgiven},
-	{"AsideLiftsNothing", aside},
-	{"LateObserveSaysNothing", lateObserve},
-	{"Storm", storm},
-	{"LeakedLeaseExpires", leaked},
-	{"LeakedLeaseFreesOneSlot", leakedOnce},
-	{"LeakedLeaseFreesItsPlace", leakedPlace},
-	{"LeakedProbePassesOn", leakedProbe},
-	{"RefusalOfALeakedLeaseBlocks", leakedRefusal},
-	{"Adaptive", adaptive},
-	{"AdaptiveFollowsItsFormula", formulas},
-	{"SlowAnswerHoldsAtOnce", slowAnswer},
-	{"SlowAnswerRefusesWhoCannotWait", slowRefuses},
-	{"Override", override},
-	{"KeysAreIndependent", independent},
-	{"MaxInFlight", maxInFlight},
-	{"MaxInFlightGoesRound", goesRound},
-	{"BlockedKeyHoldsNoPlace", blockedPlace},
-	{"Next", next},
-	{"DebtsAreKept", debts},
+	{"Gaps", gaps,
+		"Two starts of a key are never closer than the delay in force since the earlier one."},
+	{"RandomDelay", randomDelay,
+		"The delay is drawn from [Min, Max] anew for each start."},
+	{"FloorOfEitherRequestHolds", floors,
+		"The gap is as long as the floor of the earlier start, and as that of the later one."},
+	{"NegativeFloorIsNone", negativeFloor,
+		"A negative floor asks for no gap."},
+	{"StampsAreStarts", stamps,
+		"Grant.Start is when the start happened, not when it was planned: a late one moves the next."},
+	{"Slots", slots,
+		"No more than Concurrency requests of a key are in flight."},
+	{"FirstComeFirstServed", firstCome,
+		"Requests of a key get their turns in the order in which they came."},
+	{"NewcomerWaitsBehindTheQueue", newcomer,
+		"A request that finds a slot free isn't let past those that wait for it."},
+	{"ReleaseTwiceFreesOneSlot", releaseTwice,
+		"Only the first Release of a lease gives a slot back."},
+	{"CancelledWaiterGivesItsTurnBack", cancelled,
+		"A request whose context is cancelled while it waits gives back its place, and uses up no number."},
+	{"WhoLeavesTakesNoTime", leavers,
+		"A request that leaves the queue makes no later one start later."},
+	{"RefusedTurnTakesNoNumber", refusedNumber,
+		"A turn that is refused uses up no number."},
+	{"DoneContextTakesNoTurn", doneContext,
+		"Acquire and Next return the error of a context that is done already."},
+	{"DeadlineIsRefusedAtOnce", deadline,
+		"A start that is known to come after the context's deadline is refused at once, with RetryAt."},
+	{"DeadlineBehindAQueueIsRefusedAtOnce", deadlineQueue,
+		"That holds for a start behind a queue: each request ahead takes its gap."},
+	{"MaxWaitIsRefusedAtOnce", maxWait,
+		"A wait that is known to be longer than MaxWait is refused at once, with RetryAt."},
+	{"MaxWaitEndsAWaitForASlot", maxWaitSlot,
+		"A wait whose length can't be known ends after MaxWait, not earlier."},
+	{"SlotTimeout", slotTimeout,
+		"A wait for a slot ends after SlotTimeout, not earlier."},
+	{"SlotTimeoutSparesPacing", slotTimeoutPacing,
+		"The clock of SlotTimeout runs only while every slot is held: a long delay times nobody out."},
+	{"BlockHoldsEveryone", blockHolds,
+		"After a refusal no request of the key starts before the block's end, also none that waited already."},
+	{"BlockRefusesWhoCannotWait", blockRefuses,
+		"A request whose deadline comes before the block's end is refused at once, as ErrBlocked."},
+	{"BlockRefusesBehindTheHeadToo", blockBehind,
+		"That holds for those in the middle of the queue."},
+	{"ProbeGoesAlone", probe,
+		"After a block one request probes; the others wait for its answer."},
+	{"ProbeWithoutAnswerPassesOn", probePasses,
+		"A probe that ends without an answer that decides leaves the probing to the next request."},
+	{"ProbeRefusedEscalates", probeRefused,
+		"A refusal of a probe blocks for as long as the policy says for one more in a row."},
+	{"EarlierRefusalIsPartOfTheBlock", earlierRefusal,
+		"A refusal of a request that started before the block was set counts as the same one."},
+	{"EarlierSuccessDoesNotLift", earlierSuccess,
+		"A success of a request that started before the block was set doesn't lift it."},
+	{"WhatCounts", whatCounts,
+		"Status 429 and what the policy adds is a refusal; a context's error never is."},
+	{"RetryAfterIsCapped", retryAfterCap,
+		"No Retry-After blocks for longer than the policy's MaxRetryAfter."},
+	{"RetryAfterTakesThePolicysPlace", retryAfterPolicy,
+		"Retry-After replaces the policy's time, unless AtLeast takes the longer of the two."},
+	{"QuietTimeForgives", forgiven,
+		"After the policy's Forgive without a refusal the counter is zero again."},
+	{"AsideLiftsNothing", aside,
+		"A success aside, as of robots.txt, lifts no block."},
+	{"LateObserveSaysNothing", lateObserve,
+		"A second Observe, and one after Release, changes nothing and returns the zero Effect."},
+	{"Storm", storm,
+		"While a host refuses, only what was in flight and one probe a block is refused."},
+	{"ReleaseWithoutStartOwesNothing", releaseUnstarted,
+		"A lease that is released without a Start leaves the next start where it was before Acquire."},
+	{"NumbersHaveNoHole", numbersWithoutHoles,
+		"Starts are numbered one by one: a lease without a Start uses up no number."},
+	{"StartAgainMovesTheStamp", startAgain,
+		"A further Start voids the stamp of the one before: the delay counts from the last one, and holds it not itself."},
+	{"StartAgainKeepsTheGap", startAgainGap,
+		"A further Start waits for the gap to the starts of others."},
+	{"StartWaitsForABlock", startIntoBlock,
+		"A Start waits for the end of a block that was set after the turn was granted."},
+	{"StartIsRefusedWhereItCannotWait", startRefused,
+		"A Start that can't come in time is refused at once; one that is cancelled returns the context's error."},
+	{"RenewedLeaseKeepsItsSlot", renewed,
+		"LeaseTTL counts from the last Renew: a body that is being read keeps its slot."},
+	{"ConfigTellsTheLimits", config,
+		"Config returns the limits, MaxWait and LeaseTTL that the limiter was made of."},
+	{"LeakedLeaseExpires", leaked,
+		"The slot of a lease that is neither renewed nor released is taken back after LeaseTTL; the next start tells so."},
+	{"LeakedLeaseFreesOneSlot", leakedOnce,
+		"The late Release of a lease that was taken back frees nobody else's slot."},
+	{"LeakedLeaseFreesItsPlace", leakedPlace,
+		"The place of MaxInFlight of a lease that was taken back is free for every key."},
+	{"LeakedProbePassesOn", leakedProbe,
+		"A probe that is taken back leaves the probing to the next request."},
+	{"RefusalOfALeakedLeaseBlocks", leakedRefusal,
+		"A refusal blocks the key even where the request's lease had been taken back."},
+	{"Adaptive", adaptive,
+		"Slower answers raise the delay, quicker successes lower it, errors never do."},
+	{"AdaptiveFollowsItsFormula", formulas,
+		"Each kind of Adaptive follows its formula, between Min and Ceiling."},
+	{"SlowAnswerHoldsAtOnce", slowAnswer,
+		"A delay that an answer raises holds for the gap that is running."},
+	{"SlowAnswerRefusesWhoCannotWait", slowRefuses,
+		"A request that a raised delay makes too late is refused at once."},
+	{"Override", override,
+		"Override gives a key limits of its own."},
+	{"KeysAreIndependent", independent,
+		"The block of a key isn't felt by another."},
+	{"MaxInFlight", maxInFlight,
+		"No more than MaxInFlight requests are in flight over all keys."},
+	{"MaxInFlightGoesRound", goesRound,
+		"Keys take the places of MaxInFlight in turn, one each."},
+	{"BlockedKeyHoldsNoPlace", blockedPlace,
+		"A key that is blocked or paced holds no place of MaxInFlight."},
+	{"Next", next,
+		"Next tells the earliest start that can be foreseen, and takes nothing."},
+	{"DebtsAreKept", debts,
+		"A key that owes a delay, a block or a counter isn't forgotten, whatever MaxHosts says."},
 }
 
 func gaps(s *scene) {
@@ -175,7 +243,7 @@ func releaseTwice(s *scene) {
 	first := s.take()
 	s.done(first)
 	second := s.take()
-	s.crowd(4, func(int) { first.Release() })
+	s.crowd(4, func(int) { first.lease.Release() })
 	ctx, cancel := context.WithTimeout(s.Context(), 2*tick)
 	defer cancel()
 	if _, err := s.try(ctx, s.key, 0); !errors.Is(err, context.DeadlineExceeded) {
@@ -265,21 +333,22 @@ func maxWait(s *scene) {
 }
 
 func maxWaitSlot(s *scene) {
-	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1, MaxWait: 2 * tick})
-	holder := s.take()
+	const most = 20 * tick
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1, MaxWait: most})
+	holder := s.insistent()
 	begin := time.Now()
 	_, err := s.try(s.Context(), s.key, 0)
-	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < 2*tick {
-		s.Errorf("after %v: %v, want ErrBusy after %v", d, err, 2*tick)
+	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < most {
+		s.Errorf("after %v: %v, want ErrBusy after %v", d, err, most)
 	}
 	s.done(holder)
-	s.done(s.take())
+	s.done(s.insistent())
 	s.audit()
 }
 
 func slotTimeout(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, SlotTimeout: 3 * tick})
-	a, b := s.take(), s.take()
+	a, b := s.insistent(), s.insistent()
 	begin := time.Now()
 	_, err := s.try(s.Context(), s.key, 0)
 	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < 3*tick {
@@ -289,18 +358,37 @@ func slotTimeout(s *scene) {
 	}
 	s.done(a)
 	s.done(b)
-	s.done(s.take())
+	s.done(s.insistent())
 	s.audit()
 }
 
 func slotTimeoutPacing(s *scene) {
-	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 25 * tick}, Concurrency: 1, SlotTimeout: 24 * tick})
-	s.crowd(3, func(int) {
-		t := s.take()
-		time.Sleep(tick)
-		s.answer(t, 200, 0)
+	const timeout = 24 * tick
+	s.insist(func() (fault string) {
+		s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: timeout + tick}, Concurrency: 1, SlotTimeout: timeout})
+		var mu sync.Mutex
+		var refused error
+		var held time.Duration // the longest that a request held the slot
+		s.crowd(3, func(int) {
+			t, err := s.try(s.Context(), s.key, 0)
+			if err == nil {
+				time.Sleep(tick)
+				s.answer(t, 200, 0)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				refused = err
+			} else {
+				held = max(held, time.Since(t.Start))
+			}
+		})
+		s.audit()
+		if refused != nil && held < timeout/2 {
+			return fmt.Sprintf("paced by more than SlotTimeout: %v", refused)
+		}
+		return ""
 	})
-	s.audit()
 }
 
 func blockHolds(s *scene) {
@@ -318,8 +406,7 @@ func blockHolds(s *scene) {
 		})
 	}
 	before := time.Now()
-	first.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 8 * tick})
-	e := first.Effect()
+	e := first.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 8 * tick})
 	if !e.Blocked || e.Refusals != 1 || e.Cleared || e.Until.Before(before.Add(8*tick)) {
 		s.Errorf("effect %+v, want a block for %v", e, 8*tick)
 	}
@@ -383,9 +470,9 @@ func probePasses(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced})
 	s.answer(s.take(), 429, tick)
 	for i, end := range []func(*turn){
-		s.done,                                // no answer
+		func(t *turn) { s.done(t) },           // no answer
 		func(t *turn) { s.answer(t, 500, 0) }, // an answer that says nothing
-		func(t *turn) { t.Observe(hostlimit.Outcome{Err: context.Canceled}); s.done(t) }, // the caller left
+		func(t *turn) { t.lease.Observe(hostlimit.Outcome{Err: context.Canceled}); s.done(t) }, // the caller left
 	} {
 		t := s.take()
 		if !t.Probe {
@@ -490,8 +577,7 @@ func whatCounts(s *scene) {
 	} {
 		s.use(hostlimit.Config{Delay: unpaced, Backoff: c.policy})
 		t := s.take()
-		t.Observe(c.outcome)
-		if e := t.Effect(); e.Blocked != c.blocks || (e.Refusals > 0) != c.blocks || e.Until.IsZero() == c.blocks || e.Cleared {
+		if e := t.lease.Observe(c.outcome); e.Blocked != c.blocks || (e.Refusals > 0) != c.blocks || e.Until.IsZero() == c.blocks || e.Cleared {
 			s.Errorf("%s: effect %+v, want a block: %v", c.name, e, c.blocks)
 		}
 		s.done(t)
@@ -512,14 +598,12 @@ func lateObserve(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced})
 	t := s.take()
 	s.done(t)
-	t.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age})
-	if e := t.Effect(); e != (hostlimit.Effect{}) {
+	if e := t.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age}); e != (hostlimit.Effect{}) {
 		s.Errorf("Observe after Release did %+v", e)
 	}
 	t = s.take()
-	t.Observe(hostlimit.Outcome{Status: 200})
-	t.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age})
-	if e := t.Effect(); e != (hostlimit.Effect{}) {
+	t.lease.Observe(hostlimit.Outcome{Status: 200})
+	if e := t.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: age}); e != (hostlimit.Effect{}) {
 		s.Errorf("a second Observe did %+v", e)
 	}
 	s.done(t)
@@ -545,10 +629,10 @@ func storm(s *scene) {
 				served++
 				continue
 			}
-			t.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 3 * tick})
+			e := t.lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 3 * tick})
 			mu.Lock()
 			refusals++
-			if e := t.Effect(); e.Blocked {
+			if e.Blocked {
 				blocks = append(blocks, block{time.Now(), e.Until})
 			}
 			mu.Unlock()
@@ -572,16 +656,15 @@ func leaked(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 5 * tick})
 	a, b := s.take(), s.take()
 	c := s.take()
-	if b.Expired+c.Expired < 1 || c.Start.Before(a.Start.Add(5*tick)) {
-		s.Errorf("started %v after the leaked turn, %d leases expired", c.Start.Sub(a.Start), b.Expired+c.Expired)
+	if told := append(b.TakenBack, c.TakenBack...); len(told) == 0 || told[0] != s.key || c.Start.Before(a.Start.Add(5*tick)) {
+		s.Errorf("started %v after the leaked turn, taken back: %v", c.Start.Sub(a.Start), told)
 	}
-	s.crowd(4, func(int) { a.Release() })
-	if !a.Effect().Expired {
+	s.crowd(4, func(int) { a.lease.Release() })
+	if !a.lease.Release() {
 		s.Error("the leaked lease doesn't say that it has expired")
 	}
 	s.done(b)
-	s.done(c)
-	if c.Effect().Expired && time.Since(c.Start) < 5*tick {
+	if s.done(c) && time.Since(c.Start) < 5*tick {
 		s.Error("a lease has expired before its time")
 	}
 	s.done(s.take())
@@ -592,7 +675,7 @@ func adaptive(s *scene) {
 	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: tick / 4, Adaptive: hostlimit.Squared, Ceiling: 5 * tick}})
 	answer := func(status int, latency time.Duration) {
 		t := s.take()
-		t.Observe(hostlimit.Outcome{Status: status, Latency: latency})
+		t.lease.Observe(hostlimit.Outcome{Status: status, Latency: latency})
 		s.done(t)
 	}
 	delay := func(want time.Duration) {

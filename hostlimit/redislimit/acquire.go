@@ -2,9 +2,11 @@ package redislimit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Acquire implements [hostlimit.Limiter].
@@ -12,11 +14,11 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	terms, err := l.terms.Key(key)
+	limits, err := l.rules.Limits(key)
 	if err != nil {
 		return nil, err
 	}
-	w := newWaiter(ctx, l, terms, floor)
+	w := newWaiter(ctx, l, limits, floor)
 	l.mu.Lock()
 	switch {
 	case l.closed:
@@ -27,7 +29,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		err, alone := l.partition(key).down, l.outage != nil
 		l.mu.Unlock()
 		if alone {
-			return l.acquireLocal(ctx, terms, key, floor)
+			return l.acquireLocal(ctx, limits, key, floor)
 		}
 		return nil, unavailable(key, err)
 	}
@@ -36,7 +38,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 
 	lease, err := w.wait(ctx)
 	if err != nil && w.alone {
-		return l.acquireLocal(ctx, terms, key, floor)
+		return l.acquireLocal(ctx, limits, key, floor)
 	}
 	return lease, err
 }
@@ -61,7 +63,7 @@ type waiter struct {
 	l         *Limiter
 	h         *host
 	id        string
-	terms     hostlimit.KeyTerms
+	limits    *kit.Limits
 	floor     time.Duration
 	least     time.Duration // smallest delay that those ahead can have
 	arrived   time.Duration
@@ -69,6 +71,7 @@ type waiter struct {
 	limit     time.Duration    // latest start; 0: none
 	byContext bool             // limit is the context's deadline
 	wake      chan struct{}
+	again     *lease // of a Start that asks again; nil: none is had yet
 
 	phase   phase
 	next    time.Duration // when to act without being woken
@@ -79,6 +82,7 @@ type waiter struct {
 	misses  int           // starts that were too late, in a row
 	holds   bool          // a place in MaxInFlight
 	expired int           // leases taken back by this turn
+	called  bool          // the server was asked
 	left    bool          // gone while a call was under way
 
 	start granting // if granted
@@ -100,12 +104,21 @@ type granting struct {
 	next     int64 // earliest next start
 	asked    int64 // the guard that was asked for
 	heard    heard
+	gen      string // generation of the server that granted it
 }
 
-func newWaiter(ctx context.Context, l *Limiter, terms hostlimit.KeyTerms, floor time.Duration) *waiter {
+// holds reports whether it can be proved that now is within the window, and that nothing
+// has made it void.
+func (g *granting) holds(h *host, now time.Duration) bool {
+	p := h.p
+	return g.gen == p.gen && !p.stepped && g.heard.received > h.blocked &&
+		now >= p.clock.surely(g.at, now) && p.clock.passed(g.at, now) <= time.Duration(g.guard)*time.Microsecond
+}
+
+func newWaiter(ctx context.Context, l *Limiter, limits *kit.Limits, floor time.Duration) *waiter {
 	w := &waiter{
-		l: l, terms: terms, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
-		least: max(terms.Least(), floor),
+		l: l, limits: limits, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
+		least: max(limits.Min, floor),
 	}
 	w.limit, w.byContext = l.latest(ctx)
 	return w
@@ -115,7 +128,7 @@ func newWaiter(ctx context.Context, l *Limiter, terms hostlimit.KeyTerms, floor 
 // none, and whether that is its context's deadline.
 func (l *Limiter) latest(ctx context.Context) (limit time.Duration, byContext bool) {
 	now := l.now()
-	if d, ok := l.terms.MaxWait(); ok {
+	if d := l.rules.MaxWait; d != kit.Forever {
 		limit = now + d
 	}
 	if t, ok := ctx.Deadline(); ok {
@@ -137,7 +150,7 @@ func (w *waiter) poke() {
 // join enters the queue of this process.
 func (w *waiter) join(h *host) {
 	w.h = h
-	w.id = w.l.newID(max(w.terms.Draw(), w.floor), w.floor)
+	w.id = w.l.newID(max(w.limits.Draw(), w.floor), w.floor)
 	if len(h.waiters) == 0 {
 		h.account(w.arrived, delay)
 	} else {
@@ -146,6 +159,21 @@ func (w *waiter) join(h *host) {
 	w.before = h.waited
 	h.waiters = append(h.waiters, w)
 	h.weed()
+}
+
+// rejoin asks for the start of a lease anew. It goes before those who have none yet:
+// it holds a slot, for which they may be waiting.
+func (w *waiter) rejoin(t *lease) {
+	h := t.h
+	t.waiting = true
+	w.h, w.id, w.again, w.phase, w.next = h, t.id, t, reserved, 1
+	h.account(w.arrived, delay)
+	w.before = h.waited
+	i := 0
+	for i < len(h.waiters) && h.waiters[i].again != nil {
+		i++
+	}
+	h.waiters = slices.Insert(h.waiters, i, w)
 }
 
 // wait waits for the turn in the caller's goroutine.
@@ -175,8 +203,10 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 				w.refuse(ctx.Err())
 			} else if w.err == nil {
 				// Let go in this very moment; the caller will not start it.
+				w.giveBack()
+				w.lease.end(w.l.now())
+				w.lease.released = true
 				w.l.mu.Unlock()
-				w.lease.undo()
 				return nil, ctx.Err()
 			}
 			w.l.mu.Unlock()
@@ -212,7 +242,7 @@ func (w *waiter) act(now time.Duration) {
 
 // slotTimeout is when the wait for a slot has been too long.
 func (w *waiter) slotTimeout() time.Duration {
-	return max(w.busy, w.arrived) + w.l.terms.SlotTimeout()
+	return max(w.busy, w.arrived) + w.l.rules.SlotTimeout
 }
 
 // ask calls the server for the start. If that is about to come, the next waiter's
@@ -229,7 +259,7 @@ func (w *waiter) ask() {
 }
 
 func (w *waiter) question(ahead int) {
-	w.phase, w.next, w.push = asking, 0, nil
+	w.phase, w.next, w.push, w.called = asking, 0, nil, true
 	w.l.asked[w.id] = w
 	wait := int64(-1)
 	if w.limit > 0 {
@@ -239,9 +269,13 @@ func (w *waiter) question(ahead int) {
 	if w.listens = w.l.listening; w.listens {
 		listens = 1
 	}
+	started := 0
+	if w.again != nil && w.again.started {
+		started = 1
+	}
 	w.h.p.add(op{
 		name: "take", h: w.h, misses: w.misses, done: w.answered,
-		args: []any{w.id, w.terms.Slots(), wait, ahead, micros(w.least), listens},
+		args: []any{w.id, w.limits.Slots, wait, ahead, micros(w.least), listens, started},
 	})
 }
 
@@ -282,7 +316,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
 			seq: uint64(number(reply[4])), slots: int(number(reply[5])), probe: number(reply[6]) == 1,
 			refusals: int(number(reply[8])), adaptive: duration(reply[9]), next: number(reply[10]), asked: number(reply[11]),
-			heard: at,
+			heard: at, gen: w.h.p.gen,
 		}
 		w.expired += int(number(reply[7]))
 		w.h.account(now, w.h.blame)
@@ -324,7 +358,7 @@ func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Dura
 	if busy > 0 {
 		w.busy = max(clock.surely(busy, now), 1)
 		if w.timeup && now >= w.slotTimeout() {
-			w.refuse(&hostlimit.Error{Key: w.h.key, Err: hostlimit.SlotTimedOut()})
+			w.refuse(&hostlimit.Error{Key: w.h.key, Err: kit.ErrSlotTimeout})
 			return
 		}
 	}
@@ -404,31 +438,33 @@ func (w *waiter) try(now time.Duration) {
 	}
 }
 
-// begin lets the request go.
+// begin ends the wait: the caller has the lease, and until the end of its window to
+// start the request.
 func (w *waiter) begin(now time.Duration) {
-	h, g := w.h, &w.start
+	h := w.h
 	h.account(now, h.blame)
-	h.started = true
-	h.last = max(h.last, now)
-	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
-	h.refusals = g.refusals
-	w.lease = &lease{
-		l: w.l, h: h, id: w.id, terms: w.terms, gone: g.heard.server, refusals: g.refusals, probe: g.probe,
-		adaptive: g.adaptive, began: now, renewed: now, holds: w.holds,
-		grant: hostlimit.Grant{
-			Seq: g.seq, Start: w.l.base.Add(now), Delay: g.delay, Slot: g.slots, Slots: w.terms.Slots(),
-			Probe: g.probe, Expired: w.expired,
-			WaitSlot: h.waited[slot] - w.before[slot], WaitDelay: h.waited[delay] - w.before[delay], WaitBlock: h.waited[block] - w.before[block],
-		},
+	h.refusals = w.start.refusals
+	t := w.again
+	if t == nil {
+		t = &lease{l: w.l, h: h, id: w.id, limits: w.limits, holds: w.holds, began: now, renewed: now}
+		h.leases[w.id] = t
 	}
-	h.leases[w.id] = w.lease
+	t.granted = w.start
+	t.found += w.expired
+	for why := range t.waited {
+		t.waited[why] += h.waited[why] - w.before[why]
+	}
+	if w.again != nil {
+		t.stamp(now)
+	}
+	w.lease = t
 	w.phase = done
 	h.leave(w)
 }
 
 // late is the refusal of a turn at a time that is too late.
 func (w *waiter) late(at time.Duration, blocked bool) error {
-	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(at), Err: hostlimit.TooLate(w.byContext, blocked)}
+	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(at), Err: kit.TooLate(w.byContext, blocked)}
 }
 
 // refuse ends the wait with err, and gives back what was taken.
@@ -451,5 +487,9 @@ func (w *waiter) refuse(err error) {
 
 // giveBack tells the server that the request will not start.
 func (w *waiter) giveBack() {
-	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.terms.Slots(), 1}, owed: true})
+	undone := 1
+	if w.again != nil && w.again.started && !w.called {
+		undone = 0 // what the server knows of is a start that was one
+	}
+	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone}, owed: true})
 }

@@ -38,7 +38,7 @@ func (l *Limiter) sweep(now time.Duration) {
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
-			if now-t.renewed >= l.terms.LeaseTTL() {
+			if !t.waiting && now-t.renewed >= l.rules.LeaseTTL {
 				t.end(now)
 			}
 		}

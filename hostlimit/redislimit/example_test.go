@@ -38,6 +38,9 @@ func Example() {
 		if err != nil {
 			return err
 		}
+		if _, err := lease.Start(ctx); err != nil {
+			return err
+		}
 		resp, err := http.DefaultClient.Do(req)
 		if err != nil {
 			lease.Observe(hostlimit.Outcome{Err: err})

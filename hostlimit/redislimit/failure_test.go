@@ -103,8 +103,7 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	a := acquire(t, l, "a.example", 0)
 	a.Observe(hostlimit.Outcome{Status: 200})
 	b := acquire(t, l, "blocked.example", 0)
-	b.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
-	until := b.Effect().Until
+	until := b.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Second}).Until
 	b.Release()
 	s.Kill()
 	a.Release()
@@ -112,11 +111,11 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	var last hostlimit.Grant
 	for i := range 4 {
 		lease := acquire(t, l, "a.example", 10*time.Millisecond)
-		g := lease.Grant()
+		g := lease.Grant
 		if gap := g.Start.Sub(last.Start); i > 0 && gap < processes*delay {
 			t.Errorf("local start %d after %v, want %v", i, gap, processes*delay)
 		}
-		if gap := g.Start.Sub(a.Grant().Start); gap < delay {
+		if gap := g.Start.Sub(a.Grant.Start); gap < delay {
 			t.Errorf("local start %v after the last shared one", gap)
 		}
 		last = g
@@ -133,7 +132,7 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	for range 3 {
 		wg.Go(func() {
 			lease := acquire(t, l, "blocked.example", 0)
-			if g := lease.Grant(); g.Start.Before(until) {
+			if g := lease.Grant; g.Start.Before(until) {
 				t.Errorf("started %v before the block's end", until.Sub(g.Start))
 			} else if g.Probe {
 				mu.Lock()

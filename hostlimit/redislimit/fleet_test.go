@@ -177,14 +177,17 @@ func worker(encoded string) {
 					}
 					continue
 				}
-				grant := lease.(Lease).Grant()
+				grant, err := lease.Start(all)
+				if err != nil {
+					lease.Release()
+					continue
+				}
 				id := lease.(interface{ name() string }).name()
 				starts.Add(1)
 				put(mark{Kind: "start", Host: host, Lease: id, At: stamp(grant.Start), Delay: int64(grant.Delay)})
 				time.Sleep(time.Duration(rand.Int64N(int64(2*w.Latency) + 1)))
 				if rand.Float64() < w.Refuse {
-					lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond})
-					if e := lease.(Lease).Effect(); e.Blocked {
+					if e := lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond}); e.Blocked {
 						put(mark{Kind: "block", Host: host, At: monotonic(), Until: stamp(e.Until)})
 					}
 				} else {

@@ -66,7 +66,7 @@ func (l *Limiter) host(key string) *host {
 
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
-	return len(h.leases) > 0 || h.next > now || h.refusals > 0 && now < h.until+h.l.terms.Forgive()
+	return len(h.leases) > 0 || h.next > now || h.refusals > 0 && now < h.until+h.l.rules.Refusals.Forgive
 }
 
 // account books the time that passed to what was waited for, and what is waited
@@ -143,7 +143,7 @@ func (h *host) restore(now time.Duration) {
 	}
 	args := []any{micros(max(h.next-now, 0)), last, micros(max(h.until-now, 0)), h.refusals}
 	for id, lease := range h.leases {
-		if left := lease.renewed + h.l.terms.LeaseTTL() - now; left > 0 {
+		if left := lease.renewed + h.l.rules.LeaseTTL - now; left > 0 && !lease.waiting {
 			lease.alone = false
 			args = append(args, id, micros(left))
 		}

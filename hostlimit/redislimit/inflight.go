@@ -5,8 +5,8 @@ package redislimit
 // so that other processes can use the host meanwhile.
 func (w *waiter) takePlace() bool {
 	l := w.l
-	limit := l.terms.MaxInFlight()
-	if limit == 0 || w.holds {
+	limit := l.rules.MaxInFlight
+	if limit == 0 || w.holds || w.again != nil {
 		return true
 	}
 	if l.inFlight < limit && len(l.pending) == 0 {
@@ -17,14 +17,15 @@ func (w *waiter) takePlace() bool {
 	w.giveBack()
 	delete(l.asked, w.id)
 	// Another id, because nothing says that the release arrives before the next question.
-	w.id = l.newID(max(w.terms.Draw(), w.floor), w.floor)
+	w.id = l.newID(max(w.limits.Draw(), w.floor), w.floor)
 	w.phase, w.next = pending, 0
 	w.h.account(l.now(), slot)
 	l.pending = append(l.pending, w)
 	return false
 }
 
-// freePlace gives the waiter's place back, or its place in the line for one.
+// freePlace gives the waiter's place back, or its place in the line for one. That of a
+// lease which asks again stays the lease's.
 func (w *waiter) freePlace() {
 	for i, p := range w.l.pending {
 		if p == w {

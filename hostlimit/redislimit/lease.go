@@ -1,54 +1,93 @@
 package redislimit
 
 import (
+	"context"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
-
-// A Lease is what Acquire returns, for type assertions: a hostlimit.Lease that tells
-// how the turn came about, and that can be renewed.
-type Lease interface {
-	hostlimit.Lease
-	Grant() hostlimit.Grant
-	Effect() hostlimit.Effect
-
-	// Renew says that the body is still being read, so that the slot isn't taken
-	// back after LeaseTTL. It is cheap: call it at every read.
-	Renew()
-}
 
 // A lease is one turn that the server gave.
 type lease struct {
-	l     *Limiter
-	h     *host
-	id    string
-	terms hostlimit.KeyTerms
-	grant hostlimit.Grant
-
-	gone     int64 // when the server let it go, on its clock
-	refusals int   // that the server knew then
-	probe    bool
-	adaptive time.Duration // in force then
+	l      *Limiter
+	h      *host
+	id     string
+	limits *kit.Limits
 
 	// Guarded by l.mu.
-	began    time.Duration
+	granted  granting         // the last GO of the server
+	waited   [3]time.Duration // in Acquire and Start, by what was waited for
+	found    int              // leases that the server has taken back, which Start is to tell
+	began    time.Duration    // the last start; before the first one, when the turn was had
 	renewed  time.Duration
 	holds    bool // a place in MaxInFlight
+	started  bool
+	waiting  bool // a Start waits for the server: there is nothing to restore or to take back
+	lost     bool // a Start has failed: the server has forgotten the lease
 	observed bool
 	released bool
+	expired  bool
 	alone    bool // the server doesn't know of it
-	effect   hostlimit.Effect
 }
 
-// Grant tells how the turn came about.
-func (t *lease) Grant() hostlimit.Grant { return t.grant }
+// Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
+// the window that the server granted; a later one, and one outside of it, asks the
+// server again, which takes the lease's earlier start back.
+func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
+	l, h := t.l, t.h
+	l.mu.Lock()
+	switch {
+	case t.released || t.lost || h.leases[t.id] != t:
+		l.mu.Unlock()
+		return hostlimit.Grant{}, &hostlimit.Error{Key: h.key, Err: kit.ErrEnded}
+	case ctx.Err() != nil:
+		l.mu.Unlock()
+		return hostlimit.Grant{}, ctx.Err()
+	case l.closed:
+		l.mu.Unlock()
+		return hostlimit.Grant{}, ErrClosed
+	}
+	if now := l.now(); !t.started && t.granted.holds(h, now) {
+		t.stamp(now)
+		g := t.grant()
+		l.mu.Unlock()
+		return g, nil
+	}
+	w := newWaiter(ctx, l, t.limits, 0)
+	w.rejoin(t)
+	l.mu.Unlock()
 
-// Effect tells what Observe and Release did.
-func (t *lease) Effect() hostlimit.Effect {
-	t.l.mu.Lock()
-	defer t.l.mu.Unlock()
-	return t.effect
+	_, err := w.wait(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t.waiting, t.lost, t.renewed = false, err != nil, l.now()
+	if err != nil {
+		return hostlimit.Grant{}, err
+	}
+	return t.grant(), nil
+}
+
+// stamp makes now, which is within the window, the start.
+func (t *lease) stamp(now time.Duration) {
+	h, g := t.h, &t.granted
+	t.started, t.began, t.renewed = true, now, now
+	h.started = true
+	h.last = max(h.last, now)
+	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
+}
+
+// grant tells how the start came about.
+func (t *lease) grant() hostlimit.Grant {
+	g := &t.granted
+	var takenBack []string
+	for ; t.found > 0; t.found-- {
+		takenBack = append(takenBack, t.h.key)
+	}
+	return hostlimit.Grant{
+		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
+		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], TakenBack: takenBack,
+	}
 }
 
 // observing bounds how long Observe waits for the server.
@@ -57,19 +96,29 @@ const observing = time.Second
 // Observe implements [hostlimit.Lease]. It returns at once, except after a refusal
 // and after a probe's answer: then it waits for the server, at most a second,
 // so that no process starts a request to a host that is known to refuse, and
-// so that Effect is known.
-func (t *lease) Observe(o hostlimit.Outcome) {
+// so that the Effect is known.
+func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
-	refused, ok := l.terms.Meaning(o)
+	l.mu.Lock()
+	if t.observed || t.released {
+		l.mu.Unlock()
+		return hostlimit.Effect{}
+	}
+	t.observed = true
+	g := t.granted
+	l.mu.Unlock()
+
+	meaning := l.rules.Refusals.Meaning(kit.Outcome(o))
+	refused, ok := meaning == kit.Refused, meaning == kit.Success
 	adaptive := int64(-1)
-	if a := t.terms.Adapt(t.adaptive, o); a != t.adaptive {
+	if a := t.limits.Adapt(g.adaptive, kit.Outcome(o)); a != g.adaptive {
 		adaptive = micros(a)
 	}
 	failed := 0
 	if o.Status >= 400 {
 		failed = 1
 	}
-	kind, wait := "neutral", refused || t.probe || ok && t.refusals > 0
+	kind, wait := "neutral", refused || g.probe || ok && g.refusals > 0
 	switch {
 	case refused:
 		kind = "refused"
@@ -78,23 +127,19 @@ func (t *lease) Observe(o hostlimit.Outcome) {
 	}
 	var more, first time.Duration
 	if refused {
-		more, first = l.terms.Stay(t.refusals+1, o.RetryAfter), l.terms.Stay(1, o.RetryAfter)
+		more, first = l.rules.Refusals.Stay(g.refusals+1, o.RetryAfter), l.rules.Refusals.Stay(1, o.RetryAfter)
 	}
 
 	l.mu.Lock()
-	if t.observed || t.released {
-		l.mu.Unlock()
-		return
-	}
-	t.observed = true
-	if now := l.now(); !wait && h.refusals > 0 && h.until > now {
-		t.effect.Refusals, t.effect.Until = h.refusals, l.base.Add(h.untilTold)
+	var effect hostlimit.Effect
+	now := l.now()
+	if !wait && h.refusals > 0 && h.until > now {
+		effect.Refusals, effect.Until = h.refusals, l.base.Add(h.untilTold)
 	}
 	if !wait && adaptive < 0 {
 		l.mu.Unlock()
-		return
+		return effect
 	}
-	now := l.now()
 	if refused && t.began > h.blocked {
 		// Those of this process who were let go already ask again.
 		h.blocked = now
@@ -104,15 +149,20 @@ func (t *lease) Observe(o hostlimit.Outcome) {
 			}
 		}
 	}
-	answered := make(chan time.Duration, 1)
+	type learned struct {
+		effect hostlimit.Effect
+		latest time.Duration
+	}
+	answered := make(chan learned, 1)
 	h.p.add(op{
 		name: "observe", h: h, owed: true,
-		args: []any{t.id, t.terms.Slots(), t.gone, kind, t.refusals, micros(more), micros(first), adaptive, failed},
+		args: []any{t.id, t.limits.Slots, g.heard.server, kind, g.refusals, micros(more), micros(first), adaptive, failed},
 		done: func(reply []any, at heard, err error) {
 			if err != nil {
 				return // the operation is sent again
 			}
-			answered <- t.learn(reply, at, kind)
+			e, latest := t.learn(reply, at, kind)
+			answered <- learned{e, latest}
 		},
 	})
 	if wait {
@@ -120,68 +170,77 @@ func (t *lease) Observe(o hostlimit.Outcome) {
 	}
 	l.mu.Unlock()
 	if !wait {
-		return
+		return effect
 	}
 	timer := time.NewTimer(observing)
 	defer timer.Stop()
 	select {
-	case latest := <-answered:
+	case a := <-answered:
 		// Those who were let go just before the block start within their window or not at all.
-		timer.Reset(min(latest-l.now(), observing))
+		effect = a.effect
+		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C
 	case <-timer.C:
 	}
+	return effect
 }
 
-// learn takes in what an outcome did. It returns the time after which nobody starts
-// on the word of before.
-func (t *lease) learn(reply []any, at heard, kind string) (latest time.Duration) {
+// learn takes in what an outcome did. No request that was granted before the outcome can
+// still start after latest.
+func (t *lease) learn(reply []any, at heard, kind string) (effect hostlimit.Effect, latest time.Duration) {
 	h, clock := t.h, &t.h.p.clock
 	changed, us, refusals := number(reply[0]) == 1, number(reply[1]), int(number(reply[2]))
-	t.effect.Refusals = refusals
+	effect.Refusals = refusals
 	if us > at.server {
 		h.blockedUntil(us, at.received)
-		t.effect.Until = t.l.base.Add(h.untilTold)
+		effect.Until = t.l.base.Add(h.untilTold)
 	}
 	h.refusals = refusals
 	switch {
 	case changed && kind == "refused":
-		t.effect.Blocked = true
+		effect.Blocked = true
 		h.refused(at.received, h.until, refusals)
-		return clock.surely(number(reply[3]), at.received)
+		latest = clock.surely(number(reply[3]), at.received)
 	case changed:
-		t.effect.Cleared = true
+		effect.Cleared = true
 		h.until = 0
 	}
-	return 0
+	return effect, latest
 }
 
 // Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the
 // Limiter is closed.
-func (t *lease) Release() { t.release(0) }
-
-// undo gives the turn back: the request was never sent.
-func (t *lease) undo() { t.release(1) }
-
-func (t *lease) release(undone int) {
+func (t *lease) Release() (expired bool) {
 	l, h := t.l, t.h
 	l.mu.Lock()
 	if t.released {
-		l.mu.Unlock()
-		return
+		defer l.mu.Unlock()
+		return t.expired
 	}
 	t.released = true
+	for _, w := range h.waiters {
+		if w.again == t {
+			w.refuse(&hostlimit.Error{Key: h.key, Err: kit.ErrEnded})
+			break
+		}
+	}
 	t.end(l.now())
+	expired = t.expired
 	if t.alone {
 		l.mu.Unlock()
-		return
+		return expired
 	}
-	h.p.add(op{name: "release", h: h, args: []any{t.id, t.terms.Slots(), undone}, owed: true})
+	undone := 1 // the request was never sent
+	if t.started {
+		undone = 0
+	}
+	h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Slots, undone}, owed: true})
 	closed := l.closed
 	l.mu.Unlock()
 	if closed {
 		h.p.last()
 	}
+	return expired
 }
 
 // end takes the lease off the books of this process.
@@ -190,7 +249,7 @@ func (t *lease) end(now time.Duration) {
 	if _, ok := h.leases[t.id]; !ok {
 		return
 	}
-	t.effect.Expired = now-t.renewed >= t.l.terms.LeaseTTL()
+	t.expired = now-t.renewed >= t.l.rules.LeaseTTL
 	delete(h.leases, t.id)
 	if len(h.leases) == 0 && h.idle != nil {
 		close(h.idle)
@@ -202,14 +261,14 @@ func (t *lease) end(now time.Duration) {
 	}
 }
 
-// Renew implements [Lease].
+// Renew implements [hostlimit.Lease].
 func (t *lease) Renew() {
 	l := t.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
 	// A quarter leaves time for the server to be away.
-	if t.released || l.closed || t.alone || now-t.renewed < l.terms.LeaseTTL()/4 || t.h.leases[t.id] != t {
+	if t.released || l.closed || t.alone || now-t.renewed < l.rules.LeaseTTL/4 || t.h.leases[t.id] != t {
 		return
 	}
 	t.renewed = now

@@ -9,13 +9,28 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-func acquire(t testing.TB, l *Limiter, key string, floor time.Duration) Lease {
+// A turn is a lease that has started.
+type turn struct {
+	hostlimit.Grant
+	lease hostlimit.Lease
+}
+
+func (t turn) Observe(o hostlimit.Outcome) hostlimit.Effect { return t.lease.Observe(o) }
+func (t turn) Renew()                                       { t.lease.Renew() }
+func (t turn) Release() bool                                { return t.lease.Release() }
+
+// acquire fails the test if there is no turn, or if it doesn't start.
+func acquire(t testing.TB, l *Limiter, key string, floor time.Duration) turn {
 	t.Helper()
 	lease, err := l.Acquire(context.Background(), key, floor)
 	if err != nil {
 		t.Fatalf("Acquire(%q): %v", key, err)
 	}
-	return lease.(Lease)
+	g, err := lease.Start(context.Background())
+	if err != nil {
+		t.Fatalf("Start(%q): %v", key, err)
+	}
+	return turn{g, lease}
 }
 
 func TestStartsAreADelayApart(t *testing.T) {
@@ -23,7 +38,7 @@ func TestStartsAreADelayApart(t *testing.T) {
 	var last time.Time
 	for i := range 12 {
 		lease := acquire(t, fleet[i%len(fleet)], "a.example", 0)
-		g := lease.Grant()
+		g := lease.Grant
 		if gap := g.Start.Sub(last); !last.IsZero() && gap < 50*time.Millisecond {
 			t.Errorf("start %d: gap %v", i, gap)
 		}
@@ -54,22 +69,20 @@ func TestARefusalHoldsAll(t *testing.T) {
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 20 * time.Millisecond}}}, 2)
 	a := acquire(t, fleet[0], "a.example", 0)
 	set := time.Now()
-	a.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 400 * time.Millisecond})
-	if e := a.Effect(); !e.Blocked || e.Refusals != 1 {
+	if e := a.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 400 * time.Millisecond}); !e.Blocked || e.Refusals != 1 {
 		t.Errorf("Effect = %+v", e)
 	}
 	a.Release()
 	b := acquire(t, fleet[1], "a.example", 0)
-	if d := b.Grant().Start.Sub(set); d < 400*time.Millisecond || !b.Grant().Probe {
-		t.Errorf("start %v after the refusal: %+v", d, b.Grant())
+	if d := b.Grant.Start.Sub(set); d < 400*time.Millisecond || !b.Grant.Probe {
+		t.Errorf("start %v after the refusal: %+v", d, b.Grant)
 	}
-	b.Observe(hostlimit.Outcome{Status: 200})
-	if e := b.Effect(); !e.Cleared || e.Refusals != 0 {
+	if e := b.Observe(hostlimit.Outcome{Status: 200}); !e.Cleared || e.Refusals != 0 {
 		t.Errorf("Effect = %+v", e)
 	}
 	b.Release()
 	c := acquire(t, fleet[0], "a.example", 0)
-	if c.Grant().Probe {
-		t.Errorf("Grant = %+v", c.Grant())
+	if c.Grant.Probe {
+		t.Errorf("Grant = %+v", c.Grant)
 	}
 }

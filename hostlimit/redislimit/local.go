@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // An outage is a time without the server under FailLocal.
@@ -25,7 +26,7 @@ func (l *Limiter) newOutage() *outage {
 
 // acquireLocal takes a turn from this process's share. It returns to the server as
 // soon as that is back.
-func (l *Limiter) acquireLocal(ctx context.Context, terms hostlimit.KeyTerms, key string, floor time.Duration) (hostlimit.Lease, error) {
+func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key string, floor time.Duration) (hostlimit.Lease, error) {
 	limit, byContext := l.latest(ctx)
 	arrived := l.now()
 	for {
@@ -39,7 +40,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, terms hostlimit.KeyTerms, ke
 		g, wait, blocked := h.gate(l.now())
 		if limit > 0 && l.now()+wait > limit {
 			l.mu.Unlock()
-			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: hostlimit.TooLate(byContext, blocked)}
+			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: kit.TooLate(byContext, blocked)}
 		}
 		probe := wait == 0 && g == nil && h.refusals > 0
 		if probe {
@@ -56,13 +57,13 @@ func (l *Limiter) acquireLocal(ctx context.Context, terms hostlimit.KeyTerms, ke
 		waited := l.now() - arrived
 		shared, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(out.over, cancel)
-		inner, err := out.hosts.Acquire(shared, key, scale(max(floor, 0), l.processes))
+		inner, err := out.hosts.Acquire(shared, key, kit.Times(max(floor, 0), l.processes))
 		stop()
 		cancel()
 
 		l.mu.Lock()
 		if err == nil && l.outage == out {
-			t := l.lendLocal(h, terms, inner, probe, waited)
+			t := l.lendLocal(h, limits, inner, probe, waited)
 			l.mu.Unlock()
 			return t, nil
 		}
@@ -125,49 +126,49 @@ func (h *host) probed() {
 
 // lendLocal books a turn that this process gave itself, so that the server hears
 // of it when it is back.
-func (l *Limiter) lendLocal(h *host, terms hostlimit.KeyTerms, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
-	grant := hostlimit.Grant{Start: time.Now()}
-	if g, ok := inner.(interface{ Grant() hostlimit.Grant }); ok {
-		grant = g.Grant()
-	}
-	grant.WaitDelay += waited
-	grant.Probe = grant.Probe || probe
+func (l *Limiter) lendLocal(h *host, limits *kit.Limits, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
 	now := l.now()
-	t := &lease{l: l, h: h, id: l.newID(grant.Delay, 0), terms: terms, alone: true, began: now, renewed: now, grant: grant}
+	t := &lease{l: l, h: h, id: l.newID(0, 0), limits: limits, alone: true, began: now, renewed: now}
 	h.leases[t.id] = t
-	h.started, h.last = true, now
-	return &localLease{lease: t, inner: inner, probe: probe}
+	return &localLease{lease: t, inner: inner, waited: waited, first: probe, probe: probe}
 }
 
 // A localLease is a turn of a process without its server.
 type localLease struct {
-	lease *lease
-	inner hostlimit.Lease
-	probe bool // guarded by mu: others wait for its answer
+	lease  *lease
+	inner  hostlimit.Lease
+	waited time.Duration // before it was the turn of inner
+	first  bool          // after a block
+	probe  bool          // guarded by mu: others wait for its answer
 }
 
-// Grant tells how the turn came about.
-func (t *localLease) Grant() hostlimit.Grant { return t.lease.grant }
-
-// Effect tells what Observe and Release did.
-func (t *localLease) Effect() hostlimit.Effect {
-	if e, ok := t.inner.(interface{ Effect() hostlimit.Effect }); ok {
-		return e.Effect()
+// Start implements [hostlimit.Lease].
+func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
+	g, err := t.inner.Start(ctx)
+	if err != nil {
+		return g, err
 	}
-	return hostlimit.Effect{}
+	l, h := t.lease.l, t.lease.h
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
+	h.started, h.last = true, now
+	g.WaitDelay += t.waited
+	g.Probe = g.Probe || t.first
+	return g, nil
 }
 
 // Observe implements [hostlimit.Lease]. What it learns is told to the server later.
-func (t *localLease) Observe(o hostlimit.Outcome) {
-	t.inner.Observe(o)
-	e := t.Effect()
-	_, ok := t.lease.l.terms.Meaning(o)
+func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
+	e := t.inner.Observe(o)
+	ok := t.lease.l.rules.Refusals.Meaning(kit.Outcome(o)) == kit.Success
 	l, h := t.lease.l, t.lease.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case t.lease.observed || t.lease.released:
-		return
+		return e
 	case e.Blocked:
 		h.refused(l.now(), l.now()+time.Until(e.Until), max(h.refusals+1, e.Refusals))
 	case ok && t.lease.began > h.blocked:
@@ -175,6 +176,7 @@ func (t *localLease) Observe(o hostlimit.Outcome) {
 	}
 	t.lease.observed = true
 	t.answered()
+	return e
 }
 
 // answered ends a probe.
@@ -185,17 +187,21 @@ func (t *localLease) answered() {
 	}
 }
 
+// Renew implements [hostlimit.Lease].
+func (t *localLease) Renew() {
+	t.inner.Renew()
+	t.lease.Renew()
+}
+
 // Release implements [hostlimit.Lease].
-func (t *localLease) Release() {
-	t.inner.Release()
+func (t *localLease) Release() (expired bool) {
+	expired = t.inner.Release()
 	t.lease.l.mu.Lock()
 	t.answered()
 	t.lease.l.mu.Unlock()
 	t.lease.Release()
+	return expired
 }
-
-// Renew implements [Lease].
-func (t *localLease) Renew() { t.lease.Renew() }
 
 // nextLocal is Next while the server is away.
 func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
@@ -206,7 +212,7 @@ func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration
 	if out == nil {
 		return l.Next(ctx, key, floor)
 	}
-	next, err := out.hosts.Next(ctx, key, scale(max(floor, 0), l.processes))
+	next, err := out.hosts.Next(ctx, key, kit.Times(max(floor, 0), l.processes))
 	if next.Before(at) {
 		next = at
 	}
@@ -215,45 +221,36 @@ func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration
 
 // share divides the limits by the number of processes.
 func share(c hostlimit.Config, processes int) hostlimit.Config {
-	delay := func(d hostlimit.Delay) hostlimit.Delay {
-		if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
-			d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond // hostlimit's default
-		}
-		if d.Ceiling == 0 {
-			d.Ceiling = max(time.Minute, d.Min)
-		}
-		d.Min, d.Max, d.Ceiling = scale(d.Min, processes), scale(d.Max, processes), scale(d.Ceiling, processes)
-		return d
+	part := func(l hostlimit.Limits, whole bool) hostlimit.Limits {
+		own := kit.Own{Concurrency: l.Concurrency, Delay: kit.Delay(l.Delay)}.Share(processes, whole)
+		return hostlimit.Limits{Concurrency: own.Concurrency, Delay: hostlimit.Delay(own.Delay)}
 	}
-	slots := func(n int) int {
-		if n <= 0 {
-			return n
-		}
-		return max(1, n/processes)
-	}
-	if c.Concurrency == 0 {
-		c.Concurrency = 2
-	}
-	c.Concurrency = slots(c.Concurrency)
-	c.Delay = delay(c.Delay)
+	all := part(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}, true)
+	c.Concurrency, c.Delay = all.Concurrency, all.Delay
 	if override := c.Override; override != nil {
 		c.Override = func(key string) (hostlimit.Limits, bool) {
 			l, ok := override(key)
-			l.Concurrency = slots(l.Concurrency)
-			if l.Delay != (hostlimit.Delay{}) {
-				l.Delay = delay(l.Delay)
-			}
-			return l, ok
+			return part(l, false), ok
 		}
 	}
 	return c
 }
 
-// scale multiplies d, and stops where that would overflow.
-func scale(d time.Duration, n int) time.Duration {
-	const longest = time.Duration(1 << 61)
-	if d > longest/time.Duration(n) {
-		return longest
+// rules are those that c stands for.
+func rules(c hostlimit.Config) (*kit.Rules, error) {
+	own := func(l hostlimit.Limits) kit.Own {
+		return kit.Own{Concurrency: l.Concurrency, Delay: kit.Delay(l.Delay)}
 	}
-	return d * time.Duration(n)
+	k := kit.Config{
+		Own:         own(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}),
+		MaxInFlight: c.MaxInFlight, SlotTimeout: c.SlotTimeout, LeaseTTL: c.LeaseTTL, MaxWait: c.MaxWait, MaxHosts: c.MaxHosts,
+		Backoff: c.Backoff,
+	}
+	if c.Override != nil {
+		k.Override = func(key string) (kit.Own, bool) {
+			l, ok := c.Override(key)
+			return own(l), ok
+		}
+	}
+	return k.Compile()
 }

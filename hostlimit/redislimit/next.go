@@ -10,7 +10,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
 	}
-	terms, err := l.terms.Key(key)
+	limits, err := l.rules.Limits(key)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -25,10 +25,10 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 		return time.Time{}, ErrClosed
 	}
 	h := l.host(key)
-	least := max(terms.Least(), floor)
+	least := max(limits.Min, floor)
 	ahead := time.Duration(max(0, len(h.waiters)-1)) * least // one or two of them are on the server
 	h.p.add(op{
-		name: "peek", h: h, args: []any{micros(max(floor, 0)), terms.Slots(), micros(least)},
+		name: "peek", h: h, args: []any{micros(max(floor, 0)), limits.Slots, micros(least)},
 		done: func(reply []any, at heard, err error) {
 			if err != nil {
 				answered <- answer{err: err}

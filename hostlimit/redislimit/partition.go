@@ -133,7 +133,7 @@ func (p *partition) encode(ops []op) (keys []string, args []any) {
 	keys = []string{l.prefix + p.tag + "gen"}
 	args = []any{
 		l.prefix + "push:", flag(!l.cluster), p.gen, flag(p.stepped), micros(l.quarantine),
-		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.terms.LeaseTTL()), micros(l.terms.Forgive()),
+		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.rules.LeaseTTL), micros(l.rules.Refusals.Forgive),
 	}
 	index := make(map[*host]int)
 	for _, o := range ops {

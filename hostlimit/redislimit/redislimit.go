@@ -35,8 +35,7 @@
 // the next start on a host may come early by what is left of the delay after its last
 // one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
 //
-// A killed process holds its slots until LeaseTTL. Bodies that take longer to
-// read than that must be renewed, see [Lease.Renew].
+// A killed process holds its slots until LeaseTTL.
 //
 // The server should run with maxmemory-policy noeviction: an evicted key is a
 // forgotten debt. Every key has an expiry later than what it owes.
@@ -57,6 +56,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Config of a Limiter.
@@ -124,7 +124,8 @@ type Limiter struct {
 	prefix    string
 	server    string
 	cluster   bool
-	terms     *hostlimit.Terms
+	limits    hostlimit.Config
+	rules     *kit.Rules
 	onFailure func(Event)
 	alone     bool             // FailLocal
 	share     hostlimit.Config // of each process then
@@ -176,7 +177,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	if strings.ContainsAny(c.Prefix, "{}") {
 		bad("Prefix: %q contains a brace", c.Prefix)
 	}
-	terms, err := c.Limits.Terms()
+	compiled, err := rules(c.Limits)
 	if err != nil {
 		bad("Limits: %w", err)
 	}
@@ -188,7 +189,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	case c.Failure == FailLocal && c.Processes == 0:
 		bad("Processes: FailLocal requires the number of processes")
 	case c.Failure == FailLocal && err == nil:
-		if _, err := share(c.Limits, c.Processes).Terms(); err != nil {
+		if _, err := rules(share(c.Limits, c.Processes)); err != nil {
 			bad("Limits, divided by Processes: %w", err)
 		}
 	}
@@ -204,7 +205,8 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		prefix:     c.Prefix,
 		server:     server,
 		cluster:    cluster,
-		terms:      terms,
+		limits:     c.Limits,
+		rules:      compiled,
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
@@ -257,6 +259,9 @@ func (l *Limiter) Close() error {
 	}
 	return nil
 }
+
+// Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
+func (l *Limiter) Config() hostlimit.Config { return l.limits }
 
 // now is the time on this process's monotonic clock.
 func (l *Limiter) now() time.Duration { return time.Since(l.base) }

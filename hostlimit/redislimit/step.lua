@@ -251,13 +251,14 @@ local function again(h, probed)
 	end
 end
 
--- back undoes the letting go of a lease that has not started.
-local function back(h, lease)
+-- back undoes the letting go of a lease. One that has started nevertheless keeps the
+-- number, which its next start doesn't get.
+local function back(h, lease, started)
 	if lease.state ~= GONE then return end
 	if h.lo == lease.id then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
-		set(h, 'n', math.max(h.n - 1, 0))
+		if not started then set(h, 'n', math.max(h.n - 1, 0)) end
 		set(h, 'lo', '')
 	end
 	if h.pr == lease.id then set(h, 'pr', '') end
@@ -267,18 +268,19 @@ end
 
 local ops = {}
 
--- take asks for a turn, again and again until the reply is GO.
+-- take asks for a turn, again and again until the reply is GO. After that it takes the
+-- turn back and asks for another; started says whether the turn has been a start.
 --   GO     start, guard, delay, seq, slots in use, probe, expired, refusals, adaptive delay, next start, guard asked for
 --   AT     start, why               come again shortly before that time
 --   WAIT   place, busy since, why, expiry   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                           a probe is on its way; a push will come
 --   LATE   start, why               that is later than the caller may wait
 -- why is d for the delay, b for a block, s for slots.
-function ops.take(h, id, n, wait, ahead, least, listens)
+function ops.take(h, id, n, wait, ahead, least, listens, started)
 	n, wait, ahead, least = tonumber(n), tonumber(wait), tonumber(ahead), tonumber(least)
 	local me = h.leases[id]
 	if me then
-		back(h, me)
+		back(h, me, started == '1')
 	else
 		hand(h, n)
 		me = h.leases[id] -- it may have been mine

@@ -15,7 +15,7 @@ import (
 )
 
 // known is what is known of one origin: the Entry that callers see, and what it
-// takes to ask again. It is immutable, moved aside.
+// takes to ask again. It is immutable, except for the field moved.
 type known struct {
 	Entry
 	origin origin
@@ -59,7 +59,7 @@ func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known,
 	}
 	switch why := unreachable(a); {
 	case why != "":
-		c.survive(k, &e, why, now, until(now, c.cfg.DenyTTL, a))
+		c.survive(k, &e, why, a.err, now, until(now, c.cfg.DenyTTL, a))
 		if k.Stale {
 			e.describe(k.good)
 		}
@@ -114,6 +114,16 @@ func unreachable(a *answer) string {
 	return ""
 }
 
+// An unreachableError is why an origin is unreachable, and wraps what the fetch failed
+// with; that is nil where the status says it all.
+type unreachableError struct {
+	why   string
+	cause error
+}
+
+func (e *unreachableError) Error() string { return e.why }
+func (e *unreachableError) Unwrap() error { return e.cause }
+
 // describe tells which copy is in force.
 func (e *Event) describe(g *good) {
 	e.Bytes, e.SHA256 = g.size, hex.EncodeToString(g.sum[:])
@@ -128,11 +138,11 @@ func until(now time.Time, denyTTL time.Duration, a *answer) time.Time {
 
 // survive fills k with what holds while the origin is unreachable: the last good
 // copy where the user wants it served, or else nothing, or everything.
-func (c *Cache) survive(k *known, e *Event, why string, now, until time.Time) {
+func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until time.Time) {
 	if k.good != nil && now.Sub(k.good.at) >= maxStale {
 		k.good = nil // too old to be served, or to be asked about
 	}
-	k.Reason, k.at = why, time.Time{}
+	k.Reason, k.Err, k.at = why, &unreachableError{why, cause}, time.Time{}
 	switch {
 	case c.cfg.ServeStale && k.good != nil:
 		k.Rules, k.Sitemaps, k.Stale, k.at = k.good.rules, k.good.sitemaps, true, k.good.at

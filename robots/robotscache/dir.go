@@ -3,16 +3,13 @@ package robotscache
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/statedir"
 )
 
 // Dir returns a Store that keeps one file per origin below path. path is made
@@ -20,12 +17,12 @@ import (
 //
 // A file is written beside its place and renamed into it, so a reader sees the
 // old one or the new one; a checksum tells those that a crash of the machine
-// damaged, which are as good as none. Processes may share a directory. Nothing is
+// damaged, which are as good as none. Processes may share a directory. No record is
 // ever deleted: files unchanged for 30 days are of no use and can be.
-func Dir(path string) *DirStore { return &DirStore{path} }
+func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
 // A DirStore is a Store in a directory, made by [Dir].
-type DirStore struct{ path string }
+type DirStore struct{ dir *statedir.Dir }
 
 // A file is
 //
@@ -33,9 +30,9 @@ type DirStore struct{ path string }
 //	<fileHeader as JSON>
 //	<body>
 //
-// at <first two digits>/<hex SHA-256 of the origin>.
+// at <first two digits>/<hex SHA-256 of the origin>, as package statedir keeps it.
 const (
-	magic     = "robotscache 1 "
+	magic     = "robotscache 1"
 	maxHeader = 32 << 10 // of a file: magic and fileHeader
 )
 
@@ -49,55 +46,32 @@ type fileHeader struct {
 	MaxAge       int64     `json:"maxAge,omitempty"` // nanoseconds
 }
 
-func (d *DirStore) file(origin string) string {
-	sum := sha256.Sum256([]byte(origin))
-	name := hex.EncodeToString(sum[:])
-	return filepath.Join(d.path, name[:2], name)
-}
-
 // Load implements [Store]. A damaged file is an error, and no record.
 func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) {
-	file, err := os.Open(d.file(origin))
+	file := d.dir.File(origin)
+	data, err := d.dir.Read(file, maxHeader+MaxBody+1)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{}, false, nil
 	} else if err != nil {
 		return Record{}, false, fmt.Errorf("robotscache: %w", err)
 	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxHeader+MaxBody+1))
-	if err != nil {
-		return Record{}, false, fmt.Errorf("robotscache: %w", err)
-	}
 	r, err := decodeRecord(data, origin)
 	if err != nil {
-		return Record{}, false, fmt.Errorf("robotscache: %s: %w", file.Name(), err)
+		return Record{}, false, fmt.Errorf("robotscache: %s: %w", file, err)
 	}
 	return r, true, nil
 }
 
 // Save implements [Store].
-func (d *DirStore) Save(_ context.Context, origin string, r Record) (err error) {
+func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 	data, err := encodeRecord(origin, r)
-	if err != nil {
-		return fmt.Errorf("robotscache: %w", err)
-	}
-	name := d.file(origin)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return fmt.Errorf("robotscache: %w", err)
-	}
-	temp, err := os.CreateTemp(filepath.Dir(name), "*.tmp")
-	if err != nil {
-		return fmt.Errorf("robotscache: %w", err)
-	}
-	// No Sync: it would cost a disk's turn for each origin, and what it would save
-	// from a crash of the machine can be fetched again.
-	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Close())
 	if err == nil {
-		err = os.Rename(temp.Name(), name)
+		// Without sync: it would cost a disk's turn for each origin, and what it would
+		// save from a crash of the machine can be fetched again.
+		err = d.dir.Replace(d.dir.File(origin), data, false)
 	}
 	if err != nil {
-		err = fmt.Errorf("robotscache: %w", errors.Join(err, os.Remove(temp.Name())))
+		err = fmt.Errorf("robotscache: %w", err)
 	}
 	return err
 }
@@ -114,19 +88,14 @@ func encodeRecord(origin string, r Record) ([]byte, error) {
 	rest = append(rest, header...)
 	rest = append(rest, '\n')
 	rest = append(rest, r.Body...)
-	data := fmt.Appendf(make([]byte, 0, len(rest)+100), "%s%x\n", magic, sha256.Sum256(rest))
-	return append(data, rest...), nil
+	return statedir.Seal(magic, rest), nil
 }
 
 // decodeRecord reads a file that should hold a record of origin.
 func decodeRecord(data []byte, origin string) (Record, error) {
-	data, ok := bytes.CutPrefix(data, []byte(magic))
-	sum, rest, whole := bytes.Cut(data, []byte{'\n'})
-	if !ok || !whole {
-		return Record{}, errors.New("not a robots.txt record")
-	}
-	if fmt.Sprintf("%x", sha256.Sum256(rest)) != string(sum) {
-		return Record{}, errors.New("damaged: its checksum is wrong")
+	rest, err := statedir.Unseal(magic, data)
+	if err != nil {
+		return Record{}, err
 	}
 	header, body, _ := bytes.Cut(rest, []byte{'\n'})
 	var h fileHeader

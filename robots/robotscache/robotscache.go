@@ -172,6 +172,7 @@ type Entry struct {
 	Stale      bool          // unreachable, and Rules are the last good copy's
 	Confidence string        // "low" where unreachable and OnUnreachable is Allow; else ""
 	Reason     string        // why Denied, Stale or low
+	Err        error         // Reason as an error, which wraps what the fetch failed with; nil where Reason is empty
 	Expires    time.Time     // when it is asked again
 }
 

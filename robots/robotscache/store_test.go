@@ -256,7 +256,7 @@ func TestDamagedFileIsNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := Dir(t.TempDir())
 		newRig(t, Config{Store: store}, always(200, private)).get(t, site)
-		name := store.file(site)
+		name := store.dir.File(site)
 		whole, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -286,7 +286,7 @@ func TestDamagedFileIsNone(t *testing.T) {
 		if err := store.Save(t.Context(), "https://other.example", Record{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(store.file("https://other.example"), name); err != nil {
+		if err := os.Rename(store.dir.File("https://other.example"), name); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, err := store.Load(t.Context(), site); ok || err == nil {
@@ -338,14 +338,15 @@ func TestDirThatCannotBe(t *testing.T) {
 		t.Errorf("loaded below a file: %v", err)
 	}
 	// A directory where the file should go: the temporary file is taken away.
-	store = Dir(t.TempDir())
-	if err := os.MkdirAll(store.file(site), 0o700); err != nil {
+	dir := t.TempDir()
+	store = Dir(dir)
+	if err := os.MkdirAll(store.dir.File(site), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Save(t.Context(), site, Record{}); err == nil {
 		t.Error("saved over a directory")
 	}
-	if left, _ := filepath.Glob(filepath.Join(store.path, "*", "*.tmp")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "*", "*.tmp")); len(left) != 0 {
 		t.Errorf("left over: %q", left)
 	}
 	if _, ok, err := store.Load(t.Context(), site); ok || err == nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
 )
 
@@ -48,7 +48,7 @@ func TestWorkerShowsTheFlowAndLeavesProof(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		report, err := evidence.Audit(f)
+		report, err := audit.Check(f)
 		if err != nil || len(report.Violations) != 0 {
 			t.Errorf("the audit of the log: %v, %v", report.Violations, err)
 		}

@@ -1,38 +1,41 @@
-package evidence
+package audit
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
-// feed gives records to an auditor one by one, as lines without numbers.
-func feed(ds ...Decision) *auditor {
+// feed gives records to an auditor one by one, as if from lines of one log.
+func feed(ds ...evidence.Decision) *auditor {
 	a := newAuditor()
-	for _, d := range ds {
-		a.report.Lines++
-		a.read(d.AppendJSON(nil))
-	}
+	feedTo(a, ds...)
 	return a
+}
+
+func feedTo(a *auditor, ds ...evidence.Decision) {
+	for _, d := range ds {
+		a.take(&d, place{line: a.at.line + 1})
+	}
 }
 
 // turns returns n exchanges on one host, a second apart; without their ends, if
 // they are to stay open.
-func turns(n int, ends bool) []Decision {
-	var ds []Decision
+func turns(n int, ends bool) []evidence.Decision {
+	var ds []evidence.Decision
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	for i := range n {
-		d := Decision{Type: Started, Host: "h", URL: "http://h/robots.txt", Trip: uint64(i + 1), Attempt: 1, Allowed: true}
+		d := evidence.Decision{Type: evidence.Started, Host: "h", URL: "http://h/robots.txt", Trip: uint64(i + 1), Attempt: 1, Allowed: true}
 		d.Time, d.Start, d.Seq, d.Slots, d.Delay = at, at, uint64(i+1), 1, time.Second
 		ds = append(ds, d)
 		if ends {
-			d.Type, d.Time, d.Duration, d.Status = Fetched, at.Add(500*time.Millisecond), 500*time.Millisecond, 200
+			d.Type, d.Time, d.Duration, d.Status = evidence.Fetched, at.Add(500*time.Millisecond), 500*time.Millisecond, 200
 			ds = append(ds, d)
 			if i%10 == 0 {
-				d.Type, d.Until, d.Allowed = HostBlocked, d.Time.Add(100*time.Millisecond), false
+				d.Type, d.Until, d.Allowed = evidence.HostBlocked, d.Time.Add(100*time.Millisecond), false
 				ds = append(ds, d)
 			}
 		}
@@ -41,7 +44,7 @@ func turns(n int, ends bool) []Decision {
 	return ds
 }
 
-func TestAuditForgetsWhatIsProved(t *testing.T) {
+func TestCheckForgetsWhatIsProved(t *testing.T) {
 	a := feed(turns(20_000, true)...)
 	h := a.hosts["h"]
 	for name, n := range map[string]int{
@@ -57,7 +60,7 @@ func TestAuditForgetsWhatIsProved(t *testing.T) {
 	}
 }
 
-func TestAuditBoundsWhatStaysOpen(t *testing.T) {
+func TestCheckBoundsWhatStaysOpen(t *testing.T) {
 	a := feed(turns(maxOpen+500, false)...)
 	h := a.hosts["h"]
 	if len(h.open) > maxOpen || len(h.unsure) > maxOpen || len(h.inside) > maxOpen {
@@ -69,7 +72,7 @@ func TestAuditBoundsWhatStaysOpen(t *testing.T) {
 	}
 }
 
-func TestAuditBoundsWhatIsOutOfOrder(t *testing.T) {
+func TestCheckBoundsWhatIsOutOfOrder(t *testing.T) {
 	ds := turns(lag+10, true)[1:] // the first start is missing
 	a := feed(ds...)
 	if n := len(a.hosts["h"].pending); n > lag {
@@ -80,11 +83,11 @@ func TestAuditBoundsWhatIsOutOfOrder(t *testing.T) {
 	}
 }
 
-func TestAuditWaitsForAStartThatIsLoggedLate(t *testing.T) {
+func TestCheckWaitsForAStartThatIsLoggedLate(t *testing.T) {
 	// The first request is answered after all others: its records come last.
 	ds := turns(lag, true)
 	late := ds[0].Trip
-	var first, others []Decision
+	var first, others []evidence.Decision
 	for _, d := range ds {
 		if d.Trip == late {
 			first = append(first, d)
@@ -99,22 +102,22 @@ func TestAuditWaitsForAStartThatIsLoggedLate(t *testing.T) {
 	}
 }
 
-func TestAuditBoundsBlocks(t *testing.T) {
+func TestCheckBoundsBlocks(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-	var ds []Decision
+	var ds []evidence.Decision
 	for range 10 * maxBlocks {
-		ds = append(ds, Decision{Type: HostBlocked, Host: "h", Time: at, Until: at.Add(time.Hour)})
+		ds = append(ds, evidence.Decision{Type: evidence.HostBlocked, Host: "h", Time: at, Until: at.Add(time.Hour)})
 	}
 	if n := len(feed(ds...).hosts["h"].blocks); n > maxBlocks {
 		t.Errorf("%d blocks kept", n)
 	}
 }
 
-func TestAuditBoundsTrips(t *testing.T) {
+func TestCheckBoundsTrips(t *testing.T) {
 	tr := newTrips()
 	for i := range uint64(maxTrips + 10) {
 		tr.put(tripKey{i, i}, verdict{})
-		tr.end(&Decision{Trip: i, Attempt: 1})
+		tr.end(&evidence.Decision{Trip: i, Attempt: 1})
 	}
 	if len(tr.m) != maxTrips || len(tr.queue) != maxTrips || !tr.full {
 		t.Errorf("%d trips kept", len(tr.m))
@@ -128,29 +131,28 @@ func TestAuditBoundsTrips(t *testing.T) {
 	// A start whose verdict is forgotten is left open, not called a violation.
 	a := newAuditor()
 	a.trips = tr
-	a.report.Lines++
-	a.read(Decision{Type: Started, Host: "h", URL: "http://h/", Trip: 5, Attempt: 1, Allowed: true}.AppendJSON(nil))
+	feedTo(a, evidence.Decision{Type: evidence.Started, Host: "h", URL: "http://h/", Trip: 5, Attempt: 1, Allowed: true})
 	if a.report.Proofs.OpenVerdicts != 1 || len(a.report.Violations) > 0 {
 		t.Errorf("%+v", a.report)
 	}
 }
 
-func TestAuditFindsABlockThatIsLoggedLate(t *testing.T) {
+func TestCheckFindsABlockThatIsLoggedLate(t *testing.T) {
 	ds := turns(3, true)
-	late := Decision{Type: HostBlocked, Host: "h", Time: ds[3].Start.Add(-time.Millisecond), Until: ds[3].Start.Add(time.Millisecond)}
+	late := evidence.Decision{Type: evidence.HostBlocked, Host: "h", Time: ds[3].Start.Add(-time.Millisecond), Until: ds[3].Start.Add(time.Millisecond)}
 	a := feed(append(ds, late)...)
 	if a.report.Broken[BrokenBlock] != 1 {
 		t.Errorf("violations: %v", a.report.Violations)
 	}
 }
 
-func TestAuditTellsLeasesApart(t *testing.T) {
+func TestCheckTellsLeasesApart(t *testing.T) {
 	ds := turns(3, false)
 	for i := range ds {
 		ds[i].Slots = 2
 	}
 	own := ds[1]
-	own.Type, own.Allowed = LeaseExpired, false // names the second exchange by its number
+	own.Type, own.Allowed = evidence.LeaseExpired, false // names the second exchange by its number
 	a := feed(ds[0], ds[1], own, ds[2])
 	h := a.hosts["h"]
 	if h.open[exchangeKey{seq: 1}].expired || !h.open[exchangeKey{seq: 2}].expired {
@@ -158,13 +160,10 @@ func TestAuditTellsLeasesApart(t *testing.T) {
 	}
 	// Told once more after the end of the exchange, it changes nothing.
 	end, again := ds[1], own
-	end.Type, end.Duration, end.Status = Fetched, time.Hour, 200
+	end.Type, end.Duration, end.Status = evidence.Fetched, time.Hour, 200
 	end.Time = end.Start.Add(time.Hour)
 	again.Seq = 0
-	for _, d := range []Decision{end, again} {
-		a.report.Lines++
-		a.read(d.AppendJSON(nil))
-	}
+	feedTo(a, end, again)
 	if h.open[exchangeKey{seq: 1}].expired || h.open[exchangeKey{seq: 3}].expired {
 		t.Error("a lease has expired because another one had")
 	}
@@ -173,28 +172,28 @@ func TestAuditTellsLeasesApart(t *testing.T) {
 	}
 }
 
-func TestAuditCutsLinesThatAreTooLong(t *testing.T) {
-	in := strings.Repeat("x", maxLine+1<<20) + "\n" + string(Decision{Type: Retried}.AppendJSON(nil)) + "\n"
-	r, err := Audit(strings.NewReader(in))
-	if err != nil || r.Lines != 2 || r.Broken[Unreadable] != 1 || r.Records[Retried] != 1 {
+func TestCheckCutsLinesThatAreTooLong(t *testing.T) {
+	in := strings.Repeat("x", maxLine+1<<20) + "\n" + string(evidence.Decision{Type: evidence.Retried}.AppendJSON(nil)) + "\n"
+	r, err := Check(strings.NewReader(in))
+	if err != nil || r.Lines != 2 || r.Broken[Unreadable] != 1 || r.Records[evidence.Retried] != 1 {
 		t.Errorf("%d lines, %v, %v", r.Lines, r.Broken, err)
 	}
 }
 
-func TestAuditKnowsARobotsTxtThatAllowsAll(t *testing.T) {
-	for name, d := range map[string]Decision{
+func TestCheckKnowsARobotsTxtThatAllowsAll(t *testing.T) {
+	for name, d := range map[string]evidence.Decision{
 		"not found": {Status: 404},
 		"empty":     {Status: 200, SHA256: noText},
 	} {
-		d.Type, d.URL = RobotsFetched, "http://h/robots.txt"
+		d.Type, d.URL = evidence.RobotsFetched, "http://h/robots.txt"
 		if a := feed(d); a.origins["http://h"].present == nil {
 			t.Errorf("%s: not known", name)
 		}
 	}
-	for name, d := range map[string]Decision{
-		"not recorded": {Type: RobotsFetched, Status: 200, Bytes: 100, SHA256: "00"},
-		"unreachable":  {Type: RobotsUnreachable, Status: 503},
-		"busy":         {Type: RobotsFetched, Status: 429},
+	for name, d := range map[string]evidence.Decision{
+		"not recorded": {Type: evidence.RobotsFetched, Status: 200, Bytes: 100, SHA256: "00"},
+		"unreachable":  {Type: evidence.RobotsUnreachable, Status: 503},
+		"busy":         {Type: evidence.RobotsFetched, Status: 429},
 	} {
 		d.URL = "http://h/robots.txt"
 		if a := feed(d); a.origins["http://h"].present != nil {
@@ -215,39 +214,6 @@ func TestSplitURL(t *testing.T) {
 		}
 	}
 }
-
-func TestFlushWaitsForAWriteUnderWay(t *testing.T) {
-	var out bytes.Buffer
-	began, goOn := make(chan struct{}), make(chan struct{})
-	first := true
-	log := JSONLines(writerFunc(func(b []byte) (int, error) {
-		if first {
-			first = false
-			close(began)
-			<-goOn
-		}
-		return out.Write(b)
-	}))
-	done := make(chan error)
-	big := Decision{Type: RobotsFetched, Text: strings.Repeat("x", flushBytes)}
-	go func() { log.Record(context.Background(), big); done <- nil }() // writes
-	<-began
-	log.Record(context.Background(), Decision{Type: Retried})
-	go func() { done <- log.Flush() }()
-	close(goOn)
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if n := bytes.Count(out.Bytes(), []byte("\n")); n != 2 {
-		t.Errorf("%d lines after Flush", n)
-	}
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestShort(t *testing.T) {
 	for in, want := range map[time.Duration]string{

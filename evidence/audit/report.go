@@ -1,4 +1,4 @@
-package evidence
+package audit
 
 import (
 	"encoding/json"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 // A Kind names the promise that a Violation breaks.
@@ -34,20 +36,37 @@ const (
 type Violation struct {
 	Kind   Kind   `json:"kind"`
 	Host   string `json:"host,omitempty"`
-	Lines  []int  `json:"lines"` // lines of the records concerned, from 1, the earlier first
+	Lines  []int  `json:"lines"`          // lines of the records concerned, from 1, in order
+	Logs   []int  `json:"logs,omitempty"` // logs that these lines are in, from 1; nil where there is only one
 	Detail string `json:"detail"`
+}
+
+// last returns the place of the last of the records concerned.
+func (v *Violation) last() place {
+	i := len(v.Lines) - 1
+	p := place{line: v.Lines[i]}
+	if v.Logs != nil {
+		p.log = v.Logs[i]
+	}
+	return p
 }
 
 // String returns the violation as one line of text.
 func (v Violation) String() string {
 	var b strings.Builder
+	switch {
+	case v.Logs != nil: // each line is named with its log
+	case len(v.Lines) == 1:
+		b.WriteString("line ")
+	default:
+		b.WriteString("lines ")
+	}
 	for i, line := range v.Lines {
 		if i > 0 {
 			b.WriteString(" and ")
-		} else if len(v.Lines) > 1 {
-			b.WriteString("lines ")
-		} else {
-			b.WriteString("line ")
+		}
+		if v.Logs != nil {
+			fmt.Fprintf(&b, "log %d, line ", v.Logs[i])
 		}
 		fmt.Fprint(&b, line)
 	}
@@ -61,22 +80,22 @@ func (v Violation) String() string {
 // maxViolations is how many violations a Report names one by one.
 const maxViolations = 1000
 
-// A Report is what Audit found.
+// A Report is what Check found.
 type Report struct {
-	Lines   int          `json:"lines"`
-	Logs    int          `json:"logs"` // how many logs follow each other in the file: line numbers began anew
-	First   time.Time    `json:"first,omitzero"`
-	Last    time.Time    `json:"last,omitzero"`
-	Records map[Type]int `json:"records"` // how many of each type
-	Proofs  Proofs       `json:"proofs"`
-	Hosts   []HostReport `json:"hosts"` // by name
+	Lines   int                   `json:"lines"`          // number of lines, of all logs
+	Logs    int                   `json:"logs"`           // number of logs, also of those that follow each other in a file
+	First   time.Time             `json:"first,omitzero"` // time of the earliest record
+	Last    time.Time             `json:"last,omitzero"`  // time of the latest
+	Records map[evidence.Type]int `json:"records"`        // number of each type
+	Proofs  Proofs                `json:"proofs"`
+	Hosts   []HostReport          `json:"hosts"` // by name
 
-	Violations []Violation  `json:"violations"` // at most 1,000, by line
-	Broken     map[Kind]int `json:"broken"`     // how many of each kind, all counted
+	Violations []Violation  `json:"violations"` // at most 1,000, in the order of lines
+	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
 }
 
-// Proofs say what the verdict of a Report rests on: how often each promise was
-// put to the test, and what the log left open.
+// Proofs say what the verdict of a Report rests on: how often each promise was put to the test, and
+// what the log left open.
 type Proofs struct {
 	Gaps     int  `json:"gaps"`     // pairs of neighbouring starts
 	Slots    int  `json:"slots"`    // starts counted against their host's slots
@@ -88,47 +107,43 @@ type Proofs struct {
 	Numbered bool `json:"numbered"` // every line has its number
 	Chained  bool `json:"chained"`  // every line has its hash
 
-	// OpenVerdicts are starts in a log without any verdict, because robots.txt
-	// wasn't asked, and those so long after their verdict that it was forgotten.
+	// OpenVerdicts are starts in a log without any verdict, because robots.txt wasn't asked, and
+	// those so long after their verdict that it was forgotten.
 	OpenVerdicts int `json:"openVerdicts"`
-	// OpenRobots are verdicts that weren't decided again, because the log doesn't
-	// hold robots.txt (robotscache.Config.RecordText), or the URL was redacted.
+	// OpenRobots are verdicts that weren't decided again, because the log doesn't hold robots.txt
+	// (robotscache.Config.RecordText), or the URL was redacted.
 	OpenRobots int `json:"openRobots"`
 }
 
-// A HostReport sums up one host.
+// A HostReport sums up one host. In JSON its durations are seconds.
 type HostReport struct {
-	Host       string
-	Starts     int           // requests sent, robots.txt included
-	Pages      int           // of these, pages of the budget
-	Bytes      int64         // of bodies
-	Disallowed int           // URLs refused by robots.txt or by the user's rules
-	Blocks     int           // times the host asked to be left alone
-	MinGap     time.Duration // shortest gap between two starts; 0 if there were fewer than two
-	MaxDelay   time.Duration // longest delay in force
-	Wait       time.Duration // time that requests waited for their turn, in all
-	Latency    time.Duration // mean time to the response's headers; 0 if there was none
+	Host       string        `json:"host"`
+	Starts     int           `json:"starts"`     // number of requests sent, those for robots.txt included
+	Pages      int           `json:"pages"`      // number of those that are pages of the budget
+	Bytes      int64         `json:"bytes"`      // of bodies
+	Disallowed int           `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
+	Blocks     int           `json:"blocks"`     // how often the host asked to be left alone
+	MinGap     time.Duration `json:"-"`          // shortest gap between two starts; 0 if there were fewer than two
+	MaxDelay   time.Duration `json:"-"`          // longest delay in force
+	Wait       time.Duration `json:"-"`          // time that requests waited for their turn, in all
+	Latency    time.Duration `json:"-"`          // mean time to the response's headers; 0 if there was none
 }
 
-// hostReportJSON is a HostReport with its durations in seconds.
+// hostCounts is a HostReport without its methods.
+type hostCounts HostReport
+
 type hostReportJSON struct {
-	Host       string  `json:"host"`
-	Starts     int     `json:"starts"`
-	Pages      int     `json:"pages"`
-	Bytes      int64   `json:"bytes"`
-	Disallowed int     `json:"disallowed"`
-	Blocks     int     `json:"blocks"`
-	MinGap     float64 `json:"minGap"`
-	MaxDelay   float64 `json:"maxDelay"`
-	Wait       float64 `json:"wait"`
-	Latency    float64 `json:"latency"`
+	hostCounts
+	MinGap   float64 `json:"minGap"`
+	MaxDelay float64 `json:"maxDelay"`
+	Wait     float64 `json:"wait"`
+	Latency  float64 `json:"latency"`
 }
 
 // MarshalJSON writes durations in seconds.
 func (h HostReport) MarshalJSON() ([]byte, error) {
 	return json.Marshal(hostReportJSON{
-		h.Host, h.Starts, h.Pages, h.Bytes, h.Disallowed, h.Blocks,
-		h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
+		hostCounts(h), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
 	})
 }
 
@@ -139,38 +154,36 @@ func (h *HostReport) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	seconds := func(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
-	*h = HostReport{
-		j.Host, j.Starts, j.Pages, j.Bytes, j.Disallowed, j.Blocks,
-		seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency),
-	}
+	*h = HostReport(j.hostCounts)
+	h.MinGap, h.MaxDelay, h.Wait, h.Latency = seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency)
 	return nil
 }
 
 // OK reports whether the log proves that the crawl was polite: it holds no violation.
-func (r Report) OK() bool { return len(r.Broken) == 0 }
+func (r *Report) OK() bool { return len(r.Broken) == 0 }
 
 // String returns the report as text.
-func (r Report) String() string {
+func (r *Report) String() string {
 	var b strings.Builder
 	_ = r.WriteText(&b) // a Builder takes everything
 	return b.String()
 }
 
-// A Check is one promise and how the log proves it.
-type Check struct {
-	Promise string `json:"promise"` // "delays kept"
-	Broken  int    `json:"broken"`  // how often it was broken
-	Proof   string `json:"proof"`   // what was put to the test: "123 gaps between starts"
+// A Promise is one of those that a log makes, and how it was proved.
+type Promise struct {
+	Name   string `json:"name"`   // "delays kept"
+	Broken int    `json:"broken"` // how often it was broken
+	Proof  string `json:"proof"`  // what was put to the test: "123 gaps between starts"
 }
 
-// Checks returns the promises one by one, for showing.
-func (r Report) Checks() []Check {
-	check := func(promise, proof string, kinds ...Kind) Check {
-		c := Check{Promise: promise, Proof: proof}
+// Promises returns the promises one by one, for showing.
+func (r *Report) Promises() []Promise {
+	promise := func(name, proof string, kinds ...Kind) Promise {
+		p := Promise{Name: name, Proof: proof}
 		for _, k := range kinds {
-			c.Broken += r.Broken[k]
+			p.Broken += r.Broken[k]
 		}
-		return c
+		return p
 	}
 	whole := "lines aren't numbered"
 	switch {
@@ -184,15 +197,15 @@ func (r Report) Checks() []Check {
 	if p.Budget > 0 {
 		limits = count(p.Budget, "limit") + " near or reached"
 	}
-	return []Check{
-		check("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap),
-		check("slots kept", count(p.Slots, "start"), BrokenConcurrency),
-		check("blocks kept", count(p.Blocks, "block"), BrokenBlock),
-		check("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
-		check("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict),
-		check("budget kept", limits, BrokenBudget),
-		check("every start ended", count(p.Ends, "start"), MissingEnd),
-		check("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable),
+	return []Promise{
+		promise("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap),
+		promise("slots kept", count(p.Slots, "start"), BrokenConcurrency),
+		promise("blocks kept", count(p.Blocks, "block"), BrokenBlock),
+		promise("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
+		promise("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict),
+		promise("budget kept", limits, BrokenBudget),
+		promise("every start ended", count(p.Ends, "start"), MissingEnd),
+		promise("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable),
 	}
 }
 
@@ -200,7 +213,7 @@ func (r Report) Checks() []Check {
 const slowest = 10
 
 // WriteText writes the report for people.
-func (r Report) WriteText(w io.Writer) error {
+func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	total := 0
 	for _, n := range r.Records {
@@ -216,15 +229,15 @@ func (r Report) WriteText(w io.Writer) error {
 	b.WriteString("\n\n")
 
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, c := range r.Checks() {
+	for _, p := range r.Promises() {
 		verdict := "ok"
 		switch {
-		case c.Broken == 1:
+		case p.Broken == 1:
 			verdict = "BROKEN once"
-		case c.Broken > 1:
-			verdict = fmt.Sprintf("BROKEN %d times", c.Broken)
+		case p.Broken > 1:
+			verdict = fmt.Sprintf("BROKEN %d times", p.Broken)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", c.Promise, verdict, c.Proof)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, verdict, p.Proof)
 	}
 	table.Flush()
 

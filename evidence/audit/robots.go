@@ -1,34 +1,23 @@
-package evidence
+package audit
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots"
 )
 
-// A RobotsCompiler compiles the text of a robots.txt for a crawler with the
-// given product tokens, to a function that decides about a target (path and
-// query as sent) and names the rule and its line; 0 if there was none.
-type RobotsCompiler func(text []byte, products []string) func(target string) (allowed bool, rule string, line int)
-
-var robotsCompiler atomic.Pointer[RobotsCompiler]
-
-// RegisterRobots makes Audit decide verdicts again through c, in the manner of
-// crypto.RegisterHash: this package imports no parser. Importing package
-// politeness registers package robots; only a program that does without needs
-// to call it.
-func RegisterRobots(c RobotsCompiler) { robotsCompiler.Store(&c) }
-
-// maxTrips is how many trips Audit remembers the verdicts of.
+// maxTrips is how many trips the auditor remembers the verdicts of.
 const maxTrips = 1 << 18
 
-// A tripKey is a trip and a hash of its URL: several Transports may number their
-// trips alike.
+// A tripKey is a trip and a hash of its URL: several Transports may number their trips alike.
 type tripKey struct{ trip, url uint64 }
 
 // An attemptKey is one try of a trip.
@@ -39,27 +28,26 @@ type attemptKey struct {
 
 // A verdict is what the log says of whether a trip's URL may be fetched.
 type verdict struct {
-	line    int
+	at      place
 	time    time.Time
 	allowed bool
 	floor   time.Duration // crawl-delay
 	asker   asker
 }
 
-// maxVerdicts is how many Transports whose trips are numbered alike may ask for one
-// URL.
+// maxVerdicts is how many Transports may ask for one URL in trips of one number.
 const maxVerdicts = 8
 
-// A tripAudit holds the verdicts on one trip's URL, the newest first: there are
-// several only where Transports number their trips alike.
+// A tripAudit holds the verdicts on one trip's URL, the newest first: there are several only where
+// Transports number their trips alike.
 type tripAudit struct {
 	verdict
 	others []verdict
 }
 
-// about returns the verdict that d goes back to: the newest that was given to whoever
-// asks in d, or else the newest.
-func (t *tripAudit) about(d *Decision) *verdict {
+// about returns the verdict that the start d relies on: the newest that the same asker was given,
+// otherwise the newest of all.
+func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	if !t.asker.agrees(d) {
 		if i := slices.IndexFunc(t.others, func(v verdict) bool { return v.asker.agrees(d) }); i >= 0 {
 			return &t.others[i]
@@ -68,14 +56,14 @@ func (t *tripAudit) about(d *Decision) *verdict {
 	return &t.verdict
 }
 
-// trips remembers verdicts until it has too many, the oldest of which it forgets.
+// trips remembers the verdicts on the newest maxTrips trips, and which attempts ended lately.
 type trips struct {
 	m     map[tripKey]tripAudit
-	queue []tripKey // of those in m, a ring once it is full
-	head  int
-	full  bool
-	done  map[attemptKey]bool // attempts that ended of late, two generations
-	older map[attemptKey]bool
+	queue []tripKey           // keys of m in the order in which they came; a ring once it is full
+	head  int                 // oldest key of a full queue
+	full  bool                // whether a trip was forgotten
+	done  map[attemptKey]bool // attempts that ended lately
+	older map[attemptKey]bool // those of the generation before
 }
 
 func newTrips() trips {
@@ -103,15 +91,15 @@ func (t *trips) put(k tripKey, v verdict) {
 }
 
 // end remembers that an attempt has ended.
-func (t *trips) end(d *Decision) {
+func (t *trips) end(d *evidence.Decision) {
 	if len(t.done) == 4096 {
 		t.done, t.older = map[attemptKey]bool{}, t.done
 	}
 	t.done[attemptKey{d.Trip, d.Attempt}] = true
 }
 
-// ended reports whether the attempt that d is about has ended, of late.
-func (t *trips) ended(d *Decision) bool {
+// ended reports whether the attempt that d is about has ended lately.
+func (t *trips) ended(d *evidence.Decision) bool {
 	k := attemptKey{d.Trip, d.Attempt}
 	return d.Trip != 0 && (t.done[k] || t.older[k])
 }
@@ -119,26 +107,25 @@ func (t *trips) ended(d *Decision) bool {
 // An origin is what the log says of one robots.txt.
 type origin struct {
 	present *robotsCopy // nil: unknown
-	// Those before it, the latest first. Requests go on with the last one while a new
-	// one is fetched, and other Transports with theirs until it is out of date.
+	// earlier are the copies before it, the latest first. A request goes on with the last one while
+	// a new one is fetched, and another Transport with its own until that is out of date.
 	earlier     []*robotsCopy
-	unreachable bool // at times, so that verdicts may have other reasons
+	unreachable bool // whether it once couldn't be had, which decides verdicts too
 }
 
 // A robotsCopy is one text, compiled for the last agent that asked.
 type robotsCopy struct {
 	text  []byte
-	line  int       // of the log
+	at    place     // line that it stands in
 	time  time.Time // when it was fetched or confirmed last
-	agent string
-	test  func(target string) (bool, string, int)
+	agent string    // agent that rules are for
+	rules *robots.Rules
 }
 
 const (
 	// maxCopies is how many texts of one robots.txt are kept.
 	maxCopies = 8
-	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309,
-	// section 2.4).
+	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309, section 2.4).
 	maxAge = 24 * time.Hour
 )
 
@@ -156,7 +143,7 @@ func (o *origin) replace(c *robotsCopy) {
 	o.earlier = nil
 	for i, e := range earlier {
 		if i > 0 && c.time.Sub(e.time) > maxAge || len(o.earlier) == maxCopies-1 {
-			continue // whoever had it has asked since
+			continue // a Transport that had it has asked again since
 		}
 		if !bytes.Equal(e.text, c.text) {
 			o.earlier = append(o.earlier, e)
@@ -182,7 +169,7 @@ func (o *origin) confirm(hash string, at time.Time) {
 }
 
 // robotsFetched takes a new copy of a robots.txt.
-func (a *auditor) robotsFetched(d *Decision) {
+func (a *auditor) robotsFetched(d *evidence.Decision) {
 	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) {
 		sum := sha256.Sum256([]byte(d.Text))
 		if !strings.EqualFold(hex.EncodeToString(sum[:]), d.SHA256) {
@@ -195,12 +182,12 @@ func (a *auditor) robotsFetched(d *Decision) {
 		o = &origin{}
 		a.origins[name] = o
 	}
-	o.unreachable = o.unreachable || d.Type == RobotsUnreachable
+	o.unreachable = o.unreachable || d.Type == evidence.RobotsUnreachable
 	switch {
-	case d.Type == RobotsRevalidated:
+	case d.Type == evidence.RobotsRevalidated:
 		o.confirm(d.SHA256, d.Time)
-	case d.Type == RobotsFetched && (d.Text != "" || allowsAll(d)):
-		o.replace(&robotsCopy{text: []byte(d.Text), line: a.at, time: d.Time})
+	case d.Type == evidence.RobotsFetched && (d.Text != "" || allowsAll(d)):
+		o.replace(&robotsCopy{text: []byte(d.Text), at: a.at, time: d.Time})
 	default:
 		o.replace(nil)
 	}
@@ -209,48 +196,48 @@ func (a *auditor) robotsFetched(d *Decision) {
 // noText is the SHA-256 of an empty robots.txt.
 var noText = hex.EncodeToString(sha256.New().Sum(nil))
 
-// allowsAll reports whether the robots.txt was empty or isn't there (RFC 9309,
-// section 2.3.1.3), which come to the same.
-func allowsAll(d *Decision) bool {
+// allowsAll reports whether the robots.txt allows everything, being empty or missing (RFC 9309,
+// section 2.3.1.3).
+func allowsAll(d *evidence.Decision) bool {
 	return strings.EqualFold(d.SHA256, noText) || d.Status >= 300 && d.Status < 500 && d.Status != 429
 }
 
-func keyOfTrip(d *Decision) tripKey {
+func keyOfTrip(d *evidence.Decision) tripKey {
 	return tripKey{d.Trip, hashURL(d)}
 }
 
 // decided takes a verdict about a URL.
-func (a *auditor) decided(d *Decision) {
+func (a *auditor) decided(d *evidence.Decision) {
 	a.trips.put(keyOfTrip(d), verdict{
-		line: a.at, time: d.Time, allowed: d.Type == RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
+		at: a.at, time: d.Time, allowed: d.Type == evidence.RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
 	})
-	if d.Type != RobotsAllowed || !d.Allowed {
+	if d.Type != evidence.RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
-	if d.Type != BlockedByRule {
+	if d.Type != evidence.BlockedByRule {
 		a.decideAgain(d)
 	}
 }
 
 // allowed checks that a verdict allowed the start d.
-func (a *auditor) allowed(d *Decision) {
+func (a *auditor) allowed(d *evidence.Decision) {
 	t, ok := a.trips.m[keyOfTrip(d)]
 	v := t.about(d)
 	switch {
 	case ok && v.allowed:
 		a.report.Proofs.Verdicts++
 		if !v.asker.agrees(d) {
-			a.contradiction("a verdict and its start "+disagree, v.line)
+			a.contradiction("a verdict and its start "+disagree, v.at)
 		}
 		if delay := max(d.Delay, d.CrawlDelay); tooShort(delay, v.floor) {
-			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", delay, v.floor), v.line)
+			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", delay, v.floor), v.at)
 		}
 		if !d.Start.IsZero() && v.time.Sub(d.Start) > slack {
-			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.line)
+			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.at)
 		}
 	case ok:
 		a.report.Proofs.Verdicts++
-		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.line, a.at)
+		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
 	case len(a.trips.m) == 0, a.trips.full:
 		a.report.Proofs.OpenVerdicts++
 	default:
@@ -260,23 +247,23 @@ func (a *auditor) allowed(d *Decision) {
 }
 
 // decideAgain compares a verdict with what robots.txt, as logged, says.
-func (a *auditor) decideAgain(d *Decision) {
+func (a *auditor) decideAgain(d *evidence.Decision) {
 	name, target := splitURL(d.URL)
-	o, compile := a.origins[name], robotsCompiler.Load()
+	o := a.origins[name]
 	switch {
-	case o == nil || compile == nil || o.present == nil || wasRedacted(d.URL):
+	case o == nil || o.present == nil || wasRedacted(d.URL):
 		a.report.Proofs.OpenRobots++
 		return
-	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // then no rule decided
+	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // something else than a rule decided
 		a.report.Proofs.OpenRobots++
 		return
 	}
-	detail := o.present.refute(d, target, *compile)
+	detail := o.present.refute(d, target)
 	for _, c := range o.earlier {
 		if detail == "" {
 			break
 		}
-		if c.refute(d, target, *compile) == "" {
+		if c.refute(d, target) == "" {
 			detail = ""
 		}
 	}
@@ -284,34 +271,32 @@ func (a *auditor) decideAgain(d *Decision) {
 	case detail == "":
 		a.report.Proofs.Robots++
 	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
-		a.report.Proofs.OpenRobots++ // the crawler takes groups for its own that we don't
+		a.report.Proofs.OpenRobots++ // a lenient crawler obeys groups that aren't its own by the standard
 	case strings.Contains(target, "://"):
-		a.report.Proofs.OpenRobots++ // it may have held userinfo, which is never logged
+		a.report.Proofs.OpenRobots++ // the target may have held userinfo, which is never logged
 	default:
 		a.report.Proofs.Robots++
-		a.violation(BrokenVerdict, d.Host, detail, o.present.line, a.at)
+		a.violation(BrokenVerdict, d.Host, detail, o.present.at, a.at)
 	}
 }
 
-// refute says why c doesn't decide as d does; "" if it does.
-func (c *robotsCopy) refute(d *Decision, target string, compile RobotsCompiler) string {
-	if c.test == nil || c.agent != d.Agent {
-		c.agent, c.test = d.Agent, compile(c.text, []string{d.Agent})
+// refute returns how c decides otherwise than d says; "" where it decides the same.
+func (c *robotsCopy) refute(d *evidence.Decision, target string) string {
+	if c.rules == nil || c.agent != d.Agent {
+		c.agent, c.rules = d.Agent, robots.Parse(c.text).Agent(d.Agent)
 	}
-	allowed, rule, line := c.test(target)
-	if rule == "" {
-		rule = "no rule"
-	}
+	v := c.rules.Test(target)
+	rule := cmp.Or(v.Rule, "no rule")
 	switch {
-	case allowed && !d.Allowed:
+	case v.Allowed && !d.Allowed:
 		return fmt.Sprintf("robots.txt allows %s (%s)", target, rule)
-	case !allowed && d.Allowed:
+	case !v.Allowed && d.Allowed:
 		return fmt.Sprintf("robots.txt refuses %s (%s)", target, rule)
-	case d.Line != 0 && line != d.Line:
-		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, line, d.Line)
+	case d.Line != 0 && v.Line != d.Line:
+		return fmt.Sprintf("robots.txt decides %s on line %d, not %d", target, v.Line, d.Line)
 	}
 	return ""
 }
 
 // wasRedacted reports whether Redact has changed u.
-func wasRedacted(u string) bool { return strings.Contains(u, "="+Redacted) }
+func wasRedacted(u string) bool { return strings.Contains(u, "="+evidence.Redacted) }

@@ -1,18 +1,20 @@
-package evidence
+package audit
 
 import (
 	"fmt"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
-// A limit of the budget, as a record of it says.
+// A limit is one limit of the budget, as the record at a place names it.
 type limit struct {
-	max  int64
-	line int
+	max int64
+	at  place
 }
 
-// A budgetAudit holds what was spent against the limits that the log names. A
-// limit is named when it is near or reached, which is when it matters.
+// A budgetAudit holds what was spent against the limits that the log names. A limit is named when
+// it is near or reached, which is when it matters.
 type budgetAudit struct {
 	limits map[string]limit
 	pages  int
@@ -20,7 +22,7 @@ type budgetAudit struct {
 }
 
 // limit takes a limit of the budget.
-func (a *auditor) limit(d *Decision) {
+func (a *auditor) limit(d *evidence.Decision) {
 	if d.Limit == "" {
 		return
 	}
@@ -29,7 +31,7 @@ func (a *auditor) limit(d *Decision) {
 	case !known:
 		a.report.Proofs.Budget++
 	case old.max != d.Max:
-		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.line)
+		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.at)
 		return
 	default:
 		return
@@ -52,7 +54,7 @@ func (a *auditor) limit(d *Decision) {
 // proveLimit reports if more than the named limit was used.
 func (a *auditor) proveLimit(name, host string, used int64) {
 	if l, ok := a.budget.limits[name]; ok && used > l.max {
-		a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, l.max, name), l.line, a.at)
+		a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, l.max, name), l.at, a.at)
 	}
 }
 
@@ -67,9 +69,9 @@ func (a *auditor) spend(h *hostAudit, start time.Time) {
 	}
 }
 
-// inTime proves that an exchange that was sent started within the time limit. A
-// start is logged before the crawl looks at the time once more, so it counts only
-// when it is known that it wasn't given up then.
+// inTime proves that an exchange that was sent started within the time limit. The crawl looks at
+// the time once more after the start, so x counts only when its end shows that it wasn't given up
+// then.
 func (a *auditor) inTime(h *hostAudit, x *exchange) {
 	l, ok := a.budget.limits["time"]
 	if !ok || a.pageFrom.IsZero() {
@@ -77,7 +79,7 @@ func (a *auditor) inTime(h *hostAudit, x *exchange) {
 	}
 	// Records give the time in whole seconds.
 	if late := x.start.Sub(a.pageFrom); late >= time.Duration(l.max+1)*time.Second {
-		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", late, time.Duration(l.max)*time.Second), l.line, x.line)
+		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", late, time.Duration(l.max)*time.Second), l.at, x.at)
 	}
 }
 

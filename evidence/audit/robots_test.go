@@ -1,10 +1,12 @@
-package evidence_test
+package audit_test
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 func TestRobotsTxtThatIsConfirmedHoldsAgain(t *testing.T) {
@@ -21,10 +23,10 @@ func TestRobotsTxtThatIsConfirmedHoldsAgain(t *testing.T) {
 		s.page(1, 4300)
 		return s
 	}
-	confirmed(text).wants(t, evidence.BrokenVerdict)
+	confirmed(text).wants(t, audit.BrokenVerdict)
 	s := confirmed(text + "\n") // not the text that is known
 	s.wants(t, "")
-	if r := audit(t, write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
+	if r := check(t, logtest.Write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
 		t.Errorf("%+v", r.Proofs)
 	}
 }
@@ -42,7 +44,7 @@ func TestCopiesOfRobotsTxtHoldForADay(t *testing.T) {
 		return s
 	}
 	copies(3, 2*hour).wants(t, "") // another Transport may have the first one
-	copies(3, 100*hour).wants(t, evidence.BrokenVerdict)
+	copies(3, 100*hour).wants(t, audit.BrokenVerdict)
 	copies(2, 100*hour).wants(t, "") // the last one is in use while the next is fetched
 
 	// A site that changes its mind for ever costs no more than some copies.
@@ -52,7 +54,7 @@ func TestCopiesOfRobotsTxtHoldForADay(t *testing.T) {
 		s.robots(fmt.Sprintf("User-agent: *\nDisallow: /x\nDisallow: /%d\n", i%50), float64(i+1))
 	}
 	s.page(1, 200)
-	s.wants(t, evidence.BrokenVerdict)
+	s.wants(t, audit.BrokenVerdict)
 	// Nor does one that goes to and fro lose any.
 	s = nil
 	s.robots("User-agent: *\nDisallow: /y\n", 0)
@@ -72,11 +74,11 @@ func TestVerdictOfALenientGroupIsLeftOpen(t *testing.T) {
 	}
 	s := lenient("Test*")
 	s.wants(t, "")
-	if r := audit(t, write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
+	if r := check(t, logtest.Write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
 		t.Errorf("%+v", r.Proofs)
 	}
 	for _, group := range []string{"", "*", "testbot"} {
-		lenient(group).wants(t, evidence.BrokenVerdict)
+		lenient(group).wants(t, audit.BrokenVerdict)
 	}
 }
 
@@ -87,7 +89,7 @@ func TestVerdictOnAURLThatHeldUserinfoIsLeftOpen(t *testing.T) {
 		Type: evidence.BlockedByRobots, Time: at(1), Trip: 1, MatchedRule: "Disallow: /*@", Line: 2, Group: "*", URL: "https://a.example/go?u=https://me@b.example/",
 	}, nil)
 	s.wants(t, "")
-	if r := audit(t, write(t, s)); r.Proofs.OpenRobots != 1 {
+	if r := check(t, logtest.Write(t, s)); r.Proofs.OpenRobots != 1 {
 		t.Errorf("%+v", r.Proofs)
 	}
 }
@@ -99,7 +101,7 @@ func TestHostsAreKnownInEachSpelling(t *testing.T) {
 		var s story
 		s.robots("User-agent: *\nDisallow: /x\n", 0, func(d *evidence.Decision) { d.URL = "https://xn--mller-kva.example/robots.txt" })
 		s.allowed(1, 1, func(d *evidence.Decision) { d.URL = url })
-		if r := audit(t, write(t, s)); r.Broken[evidence.BrokenVerdict] != 1 {
+		if r := check(t, logtest.Write(t, s)); r.Broken[audit.BrokenVerdict] != 1 {
 			t.Errorf("%s: %+v", url, r.Proofs)
 		}
 	}

@@ -1,4 +1,4 @@
-package hostlimit
+package kit
 
 import (
 	"fmt"
@@ -6,14 +6,7 @@ import (
 	"time"
 )
 
-// Adaptive moves the delay of a key with the response times of its host, so
-// that a host that grows slow is asked less often. The zero value doesn't.
-// Slower answers raise the delay at once, quicker ones lower it from the next
-// start on, and answers of status 400 and more never lower it: a host that
-// fails fast isn't asked faster. The result stays within Delay.Min and
-// Delay.Ceiling.
-//
-// Adaptive values are comparable and print as what they are.
+// Adaptive is a hostlimit.Adaptive.
 type Adaptive struct {
 	kind   adaptiveKind
 	factor float64
@@ -28,17 +21,13 @@ const (
 	throttle
 )
 
-// Squared waits the square of the last response time in seconds: 250 ms after
-// half a second, 9 s after three.
+// Squared waits the square of the last response time in seconds.
 var Squared = Adaptive{kind: squared}
 
-// Proportional waits f times the last response time, as Heritrix does with a
-// factor of 5.
+// Proportional waits f times the last response time.
 func Proportional(f float64) Adaptive { return Adaptive{proportional, f} }
 
-// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle
-// does: t = latency/target; the new delay is max(t, (old+t)/2), so it rises at
-// once and comes down by halves.
+// Throttle aims at target requests at once in the mean.
 func Throttle(target float64) Adaptive { return Adaptive{throttle, target} }
 
 // String returns the Go expression that makes a.
@@ -64,7 +53,7 @@ func (a Adaptive) validate() error {
 // next is the delay after an answer that took latency, within [least, most].
 // It computes in float64, which holds every product of durations, and rounds only what is in
 // range, so nothing overflows.
-func (a Adaptive) next(old, latency time.Duration, least, most int64) int64 {
+func (a Adaptive) next(old, latency, least, most time.Duration) time.Duration {
 	l := max(0, float64(latency))
 	var d float64
 	switch a.kind {
@@ -81,5 +70,5 @@ func (a Adaptive) next(old, latency time.Duration, least, most int64) int64 {
 	if d >= float64(most) {
 		return most
 	}
-	return max(least, int64(d))
+	return max(least, time.Duration(d))
 }

@@ -1,4 +1,4 @@
-package evidence
+package audit
 
 import (
 	"cmp"
@@ -6,49 +6,51 @@ import (
 	"hash/maphash"
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 const (
-	// lag is how many starts of a host may be logged before one that came
-	// earlier. Starts are numbered and stamped under the limiter's lock, but
-	// logged afterwards, each by its own goroutine and once its request is out:
-	// one that is answered slowly comes after many that were quick.
+	// lag is how many starts of a host may be logged before one that came earlier. Starts are
+	// numbered and stamped under the limiter's lock, but logged afterwards, each by its own
+	// goroutine and once its request is out: one that is answered slowly comes after many that were
+	// quick.
 	lag = 1 << 14
-	// lagUnnumbered is lag where starts aren't numbered: they are put in the order
-	// of their stamps, and it can't be known that none is missing.
+	// lagUnnumbered is lag where starts aren't numbered: they are put in the order of their stamps,
+	// and a hole in them can't be seen.
 	lagUnnumbered = 1024
-	// maxOpen is how many exchanges of a host may be under way, if it doesn't have
-	// more slots than that.
+	// maxOpen is how many exchanges of a host may be under way, if it doesn't have more slots than
+	// that.
 	maxOpen = 512
-	// maxRecent is how many starts of a host are remembered, in case a block is
-	// logged late.
+	// maxRecent is how many starts of a host are remembered, in case a block is logged late.
 	maxRecent = 16
 	// maxBlocks is how many blocks of a host may be in force at once.
 	maxBlocks = 64
 )
 
-// An exchangeKey tells the exchanges of a host apart: by the number of the
-// start, or, where the limiter doesn't number them, by trip and attempt.
+// An exchangeKey tells the exchanges of a host apart: by the number of the start, or, where the
+// limiter doesn't number them, by trip and attempt.
 type exchangeKey struct {
 	seq, trip uint64
 	attempt   int
 }
 
-func keyOf(d *Decision) exchangeKey {
+func keyOf(d *evidence.Decision) exchangeKey {
 	if d.Seq != 0 {
 		return exchangeKey{seq: d.Seq}
 	}
 	return exchangeKey{trip: d.Trip, attempt: d.Attempt}
 }
 
-// An asker is what all records of one request say alike of who asks, and for what.
+// An asker is what every record of one request repeats: the agent, how many redirects led to the
+// request, and whether it is for robots.txt.
 type asker struct {
-	agent     uint64 // hash of; 0: not said
+	agent     uint64 // hash of the name; 0 where the record doesn't name it
 	redirects int
 	robotsTxt bool
 }
 
-func askerOf(d *Decision) asker {
+func askerOf(d *evidence.Decision) asker {
 	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
 	if d.Agent != "" {
 		k.agent = maphash.String(seed, d.Agent)
@@ -56,10 +58,11 @@ func askerOf(d *Decision) asker {
 	return k
 }
 
+// disagree is what is wrong with records whose askers differ.
 const disagree = "give different agents, redirects or robotsTxt"
 
 // agrees reports whether d may be about the same request. A record needn't name the agent.
-func (k asker) agrees(d *Decision) bool {
+func (k asker) agrees(d *evidence.Decision) bool {
 	other := askerOf(d)
 	if k.agent == 0 || other.agent == 0 {
 		k.agent = other.agent
@@ -70,8 +73,8 @@ func (k asker) agrees(d *Decision) bool {
 // An exchange is one request from its start to its end.
 type exchange struct {
 	key     exchangeKey
-	line    int
-	url     uint64 // hash of
+	at      place
+	url     uint64 // hash of the URL
 	trip    uint64
 	attempt int
 	asker   asker
@@ -83,42 +86,44 @@ type exchange struct {
 	slots   int
 	page    bool
 	moved   time.Time // when its answer moved the host's state
-	expired bool      // its slot was taken back
-	gone    bool      // no more is to be learnt of it
-	unsent  bool      // the turn was given back
-	hurried *exchange // the one before, closer than x's own crawl-delay
+	expired bool      // whether its slot was taken back
+	gone    bool      // whether its end is known, or is no longer waited for
+	unsent  bool      // whether the turn was given back unused
+	hurried *exchange // the start before, if it was closer than this one's own crawl-delay
 
-	// While it isn't known whether there was a slot for this exchange:
-	beside  int         // how many others were surely in flight when it started
+	// What is known until it is clear whether there was a slot for this exchange.
+	beside  int         // number of others that were surely in flight when it started
 	with    *exchange   // one of them
-	waiting []*exchange // those that may have been, depending on their end
+	waiting []*exchange // others that were too, unless they turn out to have ended before
 }
 
 type blockAudit struct {
-	line        int
+	at          place
 	from, until time.Time
 }
 
-// A hostAudit proves what was done to one host.
+// A hostAudit proves what was done to one host. A start goes through it in three steps: it is
+// pending until those before it have been proved, since each goroutine logs for itself; its gap,
+// the blocks and its slot are proved then; and it stays open until its end is logged.
 type hostAudit struct {
 	a      *auditor
 	name   string
 	report *hostTotal
 
-	pending []*exchange // logged, waiting for those before it; by start
-	missing uint64      // the start that they wait for, known not to be among them; 0: unknown
-	last    *exchange   // the last one whose turn was proved
-	recent  []*exchange // the last few
-	inside  []*exchange // proved, in flight when last started as far as is known
-	unsure  []*exchange // those with waiting
-	open    map[exchangeKey]*exchange
-	blocks  []blockAudit
+	pending []*exchange               // starts whose predecessors haven't been proved, in the order of time
+	missing uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
+	last    *exchange                 // last exchange whose turn was proved
+	recent  []*exchange               // last few of those
+	inside  []*exchange               // exchanges in flight when last started, as far as is known
+	unsure  []*exchange               // exchanges of which it isn't clear yet whether they had a slot
+	open    map[exchangeKey]*exchange // exchanges whose end hasn't been logged
+	blocks  []blockAudit              // blocks in force
 
-	pages int
+	pages int // pages sent
 }
 
-func (h *hostAudit) violation(kind Kind, detail string, lines ...int) {
-	h.a.violation(kind, h.name, detail, lines...)
+func (h *hostAudit) violation(kind Kind, detail string, at ...place) {
+	h.a.violation(kind, h.name, detail, at...)
 }
 
 // start takes a start as it is logged.
@@ -141,8 +146,8 @@ func (h *hostAudit) start(x *exchange) {
 	h.release(false)
 }
 
-// release proves the pending starts whose predecessors are known; all of them,
-// if there is nothing more to wait for.
+// release proves the pending starts whose predecessors are known, or all of them at the end of the
+// log.
 func (h *hostAudit) release(all bool) {
 	for len(h.pending) > 0 {
 		next := uint64(1)
@@ -178,11 +183,11 @@ func (h *hostAudit) release(all bool) {
 	}
 }
 
-// hole reports that x isn't the start that comes next.
+// hole reports that the start x has another number than the next one.
 func (h *hostAudit) hole(next uint64, x *exchange) {
-	lines := []int{x.line}
+	lines := []place{x.at}
 	if h.last != nil {
-		lines = append(lines, h.last.line)
+		lines = append(lines, h.last.at)
 	}
 	switch {
 	case x.seq < next:
@@ -226,11 +231,11 @@ func (h *hostAudit) prove(x *exchange) {
 
 func (h *hostAudit) tooClose(last, x *exchange) {
 	detail := fmt.Sprintf("%v between two starts, delay in force %v", x.start.Sub(last.start), max(last.delay, x.floor))
-	h.violation(BrokenGap, detail, last.line, x.line)
+	h.violation(BrokenGap, detail, last.at, x.at)
 }
 
-// hurry reports x if it was sent in spite of its crawl-delay. A turn is given back
-// where a longer one has become known during the wait for it.
+// hurry reports x if it was sent in spite of its crawl-delay. A turn is given back where a longer
+// one has become known during the wait for it.
 func (h *hostAudit) hurry(x *exchange) {
 	if x.hurried == nil || !x.gone {
 		return
@@ -241,8 +246,8 @@ func (h *hostAudit) hurry(x *exchange) {
 	x.hurried = nil
 }
 
-// proveSlot counts who is in flight when x starts. Ends may be logged after
-// later starts, so the answer may have to wait for them.
+// proveSlot counts what is in flight when x starts. Ends may be logged after later starts, so the
+// answer may have to wait for them.
 func (h *hostAudit) proveSlot(x *exchange) {
 	h.inside = slices.DeleteFunc(h.inside, func(y *exchange) bool {
 		return !y.end.IsZero() && !y.end.After(x.start)
@@ -273,7 +278,7 @@ func (h *hostAudit) proveSlot(x *exchange) {
 func (h *hostAudit) settled(x *exchange) bool {
 	switch {
 	case x.beside >= x.slots:
-		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.line, x.line)
+		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.at, x.at)
 	case x.beside+len(x.waiting) >= x.slots:
 		return false
 	}
@@ -281,8 +286,8 @@ func (h *hostAudit) settled(x *exchange) bool {
 	return true
 }
 
-// giveUp settles x without knowing more: as far as the log goes, those without
-// an end were in flight.
+// giveUp settles x without knowing more: as far as the log goes, those without an end were in
+// flight.
 func (h *hostAudit) giveUp(x *exchange) {
 	x.beside += len(x.waiting)
 	x.with, x.waiting = x.waiting[0], nil
@@ -311,8 +316,8 @@ func (h *hostAudit) finish(x *exchange, end time.Time) {
 	})
 }
 
-// expire takes the slot from x, which doesn't end. The record of it may be made a
-// little after the slot has gone to somebody else.
+// expire takes the slot from x, which has no end yet. The record of it may be made a little after
+// another request got the slot.
 func (h *hostAudit) expire(x *exchange, at time.Time) {
 	if at = at.Add(-slack); at.Before(x.start) {
 		at = x.start
@@ -339,23 +344,23 @@ func (h *hostAudit) lost(x *exchange) {
 		return
 	}
 	if !x.expired {
-		h.violation(MissingEnd, "a start without an end", x.line)
+		h.violation(MissingEnd, "a start without an end", x.at)
 	}
 	h.finish(x, x.start)
 }
 
-// mover returns the exchange whose answer moved the host's state as d says, nil if
-// that can't be told.
-func (h *hostAudit) mover(d *Decision) *exchange {
+// mover returns the exchange whose answer moved the host's state as d says, nil if that can't be
+// told.
+func (h *hostAudit) mover(d *evidence.Decision) *exchange {
 	if d.Trip == 0 {
 		return nil
 	}
 	var found *exchange
 	url := hashURL(d)
-	alike := false // Transports that number their trips alike
+	several := false // they are of Transports that number their trips alike
 	look := func(x *exchange) {
 		if x != found && x.trip == d.Trip && x.attempt == d.Attempt && x.url == url && x.asker.agrees(d) {
-			alike = alike || found != nil
+			several = several || found != nil
 			found = x
 		}
 	}
@@ -365,29 +370,29 @@ func (h *hostAudit) mover(d *Decision) *exchange {
 	for _, x := range h.recent {
 		look(x)
 	}
-	if alike {
+	if several {
 		return nil
 	}
 	return found
 }
 
-// settling is how long a limiter may take to learn from an answer: one that many
-// machines share waits for them.
+// settling is how long a limiter may take to learn from an answer: one that many machines share is
+// asked over the network.
 const settling = 3 * time.Second
 
-// movedInTime checks the time of the record that x moved the host's state against
-// the end d: it is made after the answer, and before the end is.
-func (h *hostAudit) movedInTime(x *exchange, d *Decision) {
+// movedInTime checks the time of the record that x moved the host's state against the end d: that
+// record is made after the answer, and before the end is.
+func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 	if x.moved.IsZero() {
 		return
 	}
 	if x.moved.Before(x.start.Add(d.Latency-slack)) || !d.Time.IsZero() && x.moved.After(d.Time.Add(settling)) {
-		h.a.contradiction("a block was set or lifted at another time than that of the answer", x.line)
+		h.a.contradiction("a block was set or lifted at another time than that of the answer", x.at)
 	}
 }
 
 // block takes the news d that the host was blocked.
-func (h *hostAudit) block(d *Decision) {
+func (h *hostAudit) block(d *evidence.Decision) {
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
 	if x := h.mover(d); x != nil {
@@ -403,9 +408,9 @@ func (h *hostAudit) block(d *Decision) {
 	h.blocks = append(h.blocks, b)
 }
 
-// clear takes the news d that no block is left, but for those that were set since.
-// A request that started before a block doesn't lift it.
-func (h *hostAudit) clear(d *Decision) {
+// clear takes the news d that the blocks before it are lifted. A block is lifted only by a request
+// that started after it was set.
+func (h *hostAudit) clear(d *evidence.Decision) {
 	x := h.mover(d)
 	if x != nil {
 		x.moved = d.Time
@@ -415,17 +420,17 @@ func (h *hostAudit) clear(d *Decision) {
 		switch {
 		case !b.until.After(d.Time) || b.from.After(d.Time):
 		case x != nil && !x.start.After(b.from):
-			h.a.contradiction("a block was lifted by a request that had started before it", b.line, x.line)
+			h.a.contradiction("a block was lifted by a request that had started before it", b.at, x.at)
 		default:
 			b.until = d.Time
 		}
 	}
 }
 
-// proveBlock reports x if it started inside of b.
+// proveBlock reports x if it started during the block b.
 func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
 	if x.start.After(b.from) && x.start.Before(b.until) {
-		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.line, x.line)
+		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.at, x.at)
 	}
 }
 
@@ -436,7 +441,7 @@ func (h *hostAudit) end() {
 	for _, x := range h.open {
 		open = append(open, x)
 	}
-	slices.SortFunc(open, func(a, b *exchange) int { return cmp.Compare(a.line, b.line) })
+	slices.SortFunc(open, func(a, b *exchange) int { return comparePlaces(a.at, b.at) })
 	for _, x := range h.unsure {
 		h.giveUp(x)
 	}

@@ -1,4 +1,4 @@
-package evidence_test
+package audit_test
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // A story is a log in the making, of one host with two slots and half a second
@@ -15,7 +17,7 @@ import (
 type story []evidence.Decision
 
 func seconds(s float64) time.Duration { return time.Duration(s * 1e9) }
-func at(s float64) time.Time          { return day.Add(seconds(s)) }
+func at(s float64) time.Time          { return logtest.Day.Add(seconds(s)) }
 
 const storyURL = "https://a.example/x"
 
@@ -97,9 +99,9 @@ func pages(n int, last float64) story {
 
 // wants fails the test unless the audit of s finds a violation of the given kind, or
 // none at all if it is empty.
-func (s story) wants(t *testing.T, kind evidence.Kind) {
+func (s story) wants(t *testing.T, kind audit.Kind) {
 	t.Helper()
-	r := audit(t, write(t, s))
+	r := check(t, logtest.Write(t, s))
 	if kind == "" && !r.OK() || kind != "" && r.Broken[kind] == 0 {
 		t.Errorf("want %q, got %v", kind, fmt.Sprint(r.Violations))
 	}

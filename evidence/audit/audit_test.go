@@ -1,12 +1,10 @@
-package evidence_test
+package audit_test
 
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -16,150 +14,23 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/robots"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
-func init() {
-	evidence.RegisterRobots(func(text []byte, products []string) func(string) (bool, string, int) {
-		rules := robots.Parse(text).Agent(products...)
-		return func(target string) (bool, string, int) {
-			v := rules.Test(target)
-			return v.Allowed, v.Rule, v.Line
-		}
-	})
-}
-
-var day = time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
-
-const robotsText = "User-agent: *\nCrawl-delay: 0.5\nDisallow: /private\nAllow: /private/open\n"
-
-// crawl returns the records of a polite crawl of pages pages on each of hosts
-// hosts, in the order in which they are made: two slots a host, half a second
-// between starts, a 429 now and then, some disallowed URLs, a retry, a redirect.
-func crawl(hosts, pages int) []evidence.Decision {
-	var all []evidence.Decision
-	trip := uint64(0)
-	rnd := rand.New(rand.NewPCG(1, 2))
-	const delay = 500 * time.Millisecond
-	for i := range hosts {
-		host := fmt.Sprintf("h%d.example", i)
-		now := day.Add(time.Duration(i) * 37 * time.Millisecond)
-		var free [2]time.Time // when each slot is free
-		var next, blocked time.Time
-		seq := uint64(0)
-		add := func(d evidence.Decision) {
-			d.Host, d.Method, d.Agent = host, "GET", "TestBot"
-			all = append(all, d)
-		}
-		// exchange makes the records of one request and returns its end.
-		exchange := func(d evidence.Decision, status int) time.Time {
-			slot := 0
-			if free[1].Before(free[0]) {
-				slot = 1
-			}
-			start := slices.MaxFunc([]time.Time{now, free[slot], next, blocked}, time.Time.Compare)
-			latency := time.Duration(rnd.IntN(300)+1) * time.Millisecond
-			duration := latency + time.Duration(rnd.IntN(900))*time.Millisecond
-			used := 1
-			if free[1-slot].After(start) {
-				used = 2
-			}
-			seq++
-			d.Attempt, d.Seq, d.Start, d.Allowed = max(d.Attempt, 1), seq, start, true
-			s := d
-			s.Type, s.Time, s.Delay, s.Slot, s.Slots = evidence.Started, start, delay, used, 2
-			s.WaitDelay = start.Sub(now)
-			s.Probe = !blocked.IsZero() && start.Equal(blocked)
-			add(s)
-			next, free[slot] = start.Add(delay), start.Add(duration)
-			if status == 429 {
-				blocked = start.Add(latency + 5*time.Second)
-				add(evidence.Decision{Type: evidence.HostBlocked, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: 429, Until: blocked, Refusals: 1})
-			} else if s.Probe {
-				add(evidence.Decision{Type: evidence.HostCleared, Time: start.Add(latency), Trip: d.Trip, Attempt: d.Attempt, URL: d.URL, Status: status, Allowed: true})
-			}
-			d.Type, d.Time, d.Status, d.Latency, d.Duration, d.Bytes = evidence.Fetched, start.Add(duration), status, latency, duration, 1000
-			add(d)
-			// The caller goes on while the body is read.
-			now = start.Add(latency)
-			return start.Add(duration)
-		}
-
-		trip++
-		end := exchange(evidence.Decision{Trip: trip, URL: "https://" + host + "/robots.txt", RobotsTxt: true}, 200)
-		now = end
-		sum := sha256.Sum256([]byte(robotsText))
-		add(evidence.Decision{
-			Type: evidence.RobotsFetched, Time: now, Allowed: true, URL: "https://" + host + "/robots.txt", Status: 200,
-			Bytes: int64(len(robotsText)), SHA256: hex.EncodeToString(sum[:]), Text: robotsText, TTL: time.Hour,
-		})
-		for p := range pages {
-			trip++
-			d := evidence.Decision{Trip: trip, Attempt: 1, URL: fmt.Sprintf("https://%s/page/%d?q=%d", host, p, i)}
-			v := d
-			v.Type, v.Time, v.Allowed, v.CrawlDelay, v.Group = evidence.RobotsAllowed, now, true, delay, "*"
-			switch p % 7 {
-			case 3:
-				v.Type, v.Allowed, v.URL = evidence.BlockedByRobots, false, fmt.Sprintf("https://%s/private/%d", host, p)
-				v.MatchedRule, v.Line = "Disallow: /private", 3
-				add(v)
-				continue
-			case 5:
-				d.URL = fmt.Sprintf("https://%s/private/open/%d", host, p)
-				v.URL, v.MatchedRule, v.Line = d.URL, "Allow: /private/open", 4
-			}
-			add(v)
-			status := 200
-			if p%10 == 4 {
-				status = 429
-			}
-			exchange(d, status)
-			if status == 429 {
-				add(evidence.Decision{Type: evidence.Retried, Time: now, Trip: trip, Attempt: 1, URL: d.URL, Allowed: true, Status: 429})
-				d.Attempt = 2
-				exchange(d, 200)
-			}
-			if p%10 == 6 { // a redirect: one more trip, no page
-				trip++
-				d.Trip, d.Redirects, d.Attempt, d.URL = trip, 1, 1, d.URL+"&to=1"
-				v.Trip, v.Redirects, v.URL, v.Time = trip, 1, d.URL, now
-				v.Type, v.Allowed = evidence.RobotsAllowed, true
-				add(v)
-				exchange(d, 200)
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(a, b evidence.Decision) int { return a.Time.Compare(b.Time) })
-	return all
-}
-
-// write returns records as JSON Lines.
-func write(tb testing.TB, records []evidence.Decision, options ...evidence.Option) []byte {
+func check(tb testing.TB, log []byte) *audit.Report {
 	tb.Helper()
-	var out bytes.Buffer
-	log := evidence.JSONLines(&out, options...)
-	for _, d := range records {
-		log.Record(context.Background(), d)
-	}
-	if err := log.Close(); err != nil {
-		tb.Fatal(err)
-	}
-	return out.Bytes()
-}
-
-func audit(tb testing.TB, log []byte) evidence.Report {
-	tb.Helper()
-	r, err := evidence.Audit(bytes.NewReader(log))
+	r, err := audit.Check(bytes.NewReader(log))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return r
 }
 
-func TestAuditProvesAPoliteCrawl(t *testing.T) {
+func TestCheckProvesAPoliteCrawl(t *testing.T) {
 	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		records := crawl(3, 60)
-		r := audit(t, write(t, records, options...))
+		records := logtest.Crawl(3, 60)
+		r := check(t, logtest.Write(t, records, options...))
 		if !r.OK() {
 			t.Fatal(r.String())
 		}
@@ -176,12 +47,12 @@ func TestAuditProvesAPoliteCrawl(t *testing.T) {
 	}
 }
 
-func TestAuditProvesRecordsThatAreWrittenLate(t *testing.T) {
+func TestCheckProvesRecordsThatAreWrittenLate(t *testing.T) {
 	// Each goroutine logs for itself, so the records of different exchanges may
 	// swap places; those of one may not.
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
-		records := crawl(3, 40)
+		records := logtest.Crawl(3, 40)
 		for range 2000 {
 			i := rnd.IntN(len(records) - 1)
 			a, b := records[i], records[i+1]
@@ -192,7 +63,7 @@ func TestAuditProvesRecordsThatAreWrittenLate(t *testing.T) {
 			}
 			records[i], records[i+1] = b, a
 		}
-		if r := audit(t, write(t, records)); !r.OK() {
+		if r := check(t, logtest.Write(t, records)); !r.OK() {
 			t.Fatal(r.String())
 		}
 	}
@@ -201,14 +72,14 @@ func TestAuditProvesRecordsThatAreWrittenLate(t *testing.T) {
 // A tamper is one change to a crawl's records that breaks a promise.
 var tampers = []struct {
 	name   string
-	kind   evidence.Kind
+	kind   audit.Kind
 	change func(t *testing.T, records []evidence.Decision) []evidence.Decision
 }{
-	{"a start moved towards the one before", evidence.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a start moved towards the one before", audit.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Started, 9)].Start = rs[nth(t, rs, evidence.Started, 9)].Start.Add(-2 * time.Millisecond)
 		return rs
 	}},
-	{"an exchange moved towards the one before", evidence.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"an exchange moved towards the one before", audit.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Started, 9)
 		for j := range rs {
 			if rs[j].Trip == rs[i].Trip && rs[j].Seq == rs[i].Seq {
@@ -217,42 +88,42 @@ var tampers = []struct {
 		}
 		return rs
 	}},
-	{"a crawl-delay that wasn't kept", evidence.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a crawl-delay that wasn't kept", audit.BrokenGap, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Started, 9)].CrawlDelay = time.Hour
 		return rs
 	}},
-	{"a start and an end at different times", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a start and an end at different times", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Fetched, 9)
 		rs[i].Start = rs[i].Start.Add(-time.Second)
 		return rs
 	}},
-	{"a record made before its start", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a record made before its start", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Started, 9)
 		rs[i].Time = rs[i].Time.Add(-time.Second)
 		return rs
 	}},
-	{"a record made long after its start", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		rs[nth(t, rs, evidence.Started, 9)].Time = day.Add(time.Hour)
+	{"a record made long after its start", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.Started, 9)].Time = logtest.Day.Add(time.Hour)
 		return rs
 	}},
-	{"a body that ended before its headers came", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a body that ended before its headers came", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Fetched, 9)
 		rs[i].Duration, rs[i].Time = rs[i].Latency/2, rs[i].Start.Add(rs[i].Latency/2)
 		return rs
 	}},
-	{"a verdict given after the start", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		rs[nth(t, rs, evidence.RobotsAllowed, 9)].Time = day.Add(time.Hour)
+	{"a verdict given after the start", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.RobotsAllowed, 9)].Time = logtest.Day.Add(time.Hour)
 		return rs
 	}},
-	{"a wait below zero", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a wait below zero", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Started, 9)].WaitSlot = -1
 		return rs
 	}},
-	{"an end put back before it was reached", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"an end put back before it was reached", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Fetched, 9)].Duration += time.Hour
 		return rs
 	}},
-	{"a third request on two slots", evidence.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a third request on two slots", audit.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		for i := range rs {
 			if rs[i].Host == "h0.example" {
 				rs[i].Slots = min(rs[i].Slots, 1)
@@ -261,8 +132,8 @@ var tampers = []struct {
 		}
 		return rs
 	}},
-	{"a start inside of a block", evidence.BrokenBlock, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		rs[nth(t, rs, evidence.HostBlocked, 0)].Until = day.Add(time.Hour)
+	{"a start inside of a block", audit.BrokenBlock, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+		rs[nth(t, rs, evidence.HostBlocked, 0)].Until = logtest.Day.Add(time.Hour)
 		for i := range rs { // and no word of its end
 			if rs[i].Type == evidence.HostCleared {
 				rs[i].Type = evidence.Retried
@@ -270,91 +141,91 @@ var tampers = []struct {
 		}
 		return rs
 	}},
-	{"a disallowed fetch", evidence.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a disallowed fetch", audit.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.RobotsAllowed, 9)
 		rs[i].Type, rs[i].Allowed = evidence.BlockedByRobots, false
 		return rs
 	}},
-	{"a fetch of another URL than the allowed one", evidence.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a fetch of another URL than the allowed one", audit.BrokenRobots, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.RobotsAllowed, 9)].URL += "x"
 		return rs
 	}},
-	{"allowed flipped in a verdict", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"allowed flipped in a verdict", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Allowed = true
 		return rs
 	}},
-	{"a verdict turned round", evidence.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a verdict turned round", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.BlockedByRobots, 2)
 		rs[i].Type, rs[i].Allowed, rs[i].MatchedRule = evidence.RobotsAllowed, true, ""
 		return rs
 	}},
-	{"a verdict turned round for a reason that the log doesn't know", evidence.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a verdict turned round for a reason that the log doesn't know", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.BlockedByRobots, 2)
 		rs[i].Type, rs[i].Allowed, rs[i].MatchedRule, rs[i].Line = evidence.RobotsAllowed, true, "", 0
 		rs[i].Confidence, rs[i].Reason = "low", "status 503"
 		return rs
 	}},
-	{"a request with two URLs", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a request with two URLs", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Fetched, 9)].URL += "x"
 		return rs
 	}},
-	{"a fetch of robots.txt from somewhere else", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a fetch of robots.txt from somewhere else", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Started, 0)].URL = "https://h0.example/private"
 		return rs
 	}},
-	{"a block with two ends", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a block with two ends", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.HostBlocked, 1)
 		rs[i].RetryAt = rs[i].Until
 		rs[i].Until = rs[i].Until.Add(-time.Second)
 		return rs
 	}},
-	{"a verdict by another line", evidence.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a verdict by another line", audit.BrokenVerdict, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.BlockedByRobots, 2)].Line = 4
 		return rs
 	}},
-	{"a verdict by a rule of the other kind", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a verdict by a rule of the other kind", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.BlockedByRobots, 2)].MatchedRule = "Allow: /private/open"
 		return rs
 	}},
-	{"another robots.txt", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"another robots.txt", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.RobotsFetched, 1)
 		rs[i].Text = strings.Replace(rs[i].Text, "/private", "/secrets", 1)
 		return rs
 	}},
-	{"more pages than the budget has", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"more pages than the budget has", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "pages", Used: 5, Max: 60})
 	}},
-	{"more pages than the budget had", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"more pages than the budget had", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		return append(rs, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[len(rs)-1].Time, Limit: "pages", Used: 7, Max: 7})
 	}},
-	{"more pages of a host", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"more pages of a host", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Host: "h1.example", Limit: "pages_per_host", Used: 20, Max: 20})
 	}},
-	{"more bytes", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"more bytes", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Limit: "bytes", Used: 50_000, Max: 50_000})
 	}},
-	{"a start after the time", evidence.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a start after the time", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "time", Used: 8, Max: 10})
 	}},
-	{"a limit that changes", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a limit that changes", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		d := evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "bytes", Used: 8, Max: 1 << 30}
 		e := d
 		e.Max++
 		return slices.Insert(rs, 100, d, e)
 	}},
-	{"a start without an end", evidence.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a start without an end", audit.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Fetched, 9)
 		return slices.Delete(rs, i, i+1)
 	}},
-	{"an end without a start", evidence.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"an end without a start", audit.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Fetched, 9)
 		return slices.Insert(rs, i+1, rs[i])
 	}},
-	{"an exchange that is missing", evidence.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"an exchange that is missing", audit.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		d := rs[nth(t, rs, evidence.Started, 9)]
 		return slices.DeleteFunc(rs, func(e evidence.Decision) bool { return e.Seq == d.Seq && e.Host == d.Host })
 	}},
-	{"a start that is numbered twice", evidence.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a start that is numbered twice", audit.MissingStart, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		d := rs[nth(t, rs, evidence.Started, 9)]
 		for i := range rs {
 			if rs[i].Seq == d.Seq+1 && rs[i].Host == d.Host {
@@ -363,11 +234,11 @@ var tampers = []struct {
 		}
 		return rs
 	}},
-	{"a slot that the host doesn't have", evidence.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a slot that the host doesn't have", audit.BrokenConcurrency, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[nth(t, rs, evidence.Started, 9)].Slot = 3
 		return rs
 	}},
-	{"a record without a type", evidence.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
+	{"a record without a type", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		rs[9].Type = ""
 		return rs
 	}},
@@ -388,10 +259,10 @@ func nth(t *testing.T, rs []evidence.Decision, typ evidence.Type, n int) int {
 	return 0
 }
 
-func TestAuditFindsBrokenPromises(t *testing.T) {
+func TestCheckFindsBrokenPromises(t *testing.T) {
 	for _, tc := range tampers {
 		t.Run(tc.name, func(t *testing.T) {
-			r := audit(t, write(t, tc.change(t, crawl(3, 40))))
+			r := check(t, logtest.Write(t, tc.change(t, logtest.Crawl(3, 40))))
 			if r.Broken[tc.kind] == 0 {
 				t.Fatalf("no violation of kind %s:\n%s", tc.kind, r)
 			}
@@ -404,32 +275,30 @@ func TestAuditFindsBrokenPromises(t *testing.T) {
 	}
 }
 
-func TestAuditNamesTheLinesOfBothRecords(t *testing.T) {
-	records := crawl(1, 20)
+func TestCheckNamesTheLinesOfBothRecords(t *testing.T) {
+	records := logtest.Crawl(1, 20)
 	i := nth(t, records, evidence.Started, 5)
 	before := nth(t, records, evidence.Started, 4)
 	gap := records[i].Start.Sub(records[before].Start)
 	records[before].Delay = gap + time.Second
-	r := audit(t, write(t, records))
+	r := check(t, logtest.Write(t, records))
 	if len(r.Violations) != 1 {
 		t.Fatal(r)
 	}
-	if v := r.Violations[0]; !slices.Equal(v.Lines, []int{before + 1, i + 1}) || v.Kind != evidence.BrokenGap || v.Host != "h0.example" {
+	if v := r.Violations[0]; !slices.Equal(v.Lines, []int{before + 1, i + 1}) || v.Kind != audit.BrokenGap || v.Host != "h0.example" {
 		t.Errorf("%+v, want lines %d and %d", v, before+1, i+1)
 	}
 }
 
-func lines(log []byte) [][]byte { return slices.Collect(bytes.Lines(log)) }
-
-func TestAuditFindsEachLineThatWasRemoved(t *testing.T) {
+func TestCheckFindsEachLineThatWasRemoved(t *testing.T) {
 	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		log := lines(write(t, crawl(2, 20), options...))
+		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20), options...))
 		last := len(log)
 		if options == nil {
 			last-- // the end of a log without a seal may just be its end: see the next test
 		}
 		for i := range last {
-			r := audit(t, bytes.Join(slices.Delete(slices.Clone(log), i, i+1), nil))
+			r := check(t, bytes.Join(slices.Delete(slices.Clone(log), i, i+1), nil))
 			if r.OK() {
 				t.Errorf("line %d of %d removed: not found", i+1, len(log))
 			}
@@ -437,28 +306,28 @@ func TestAuditFindsEachLineThatWasRemoved(t *testing.T) {
 	}
 }
 
-func TestAuditFindsALogThatWasCutOff(t *testing.T) {
-	log := lines(write(t, crawl(2, 20), evidence.Chained()))
+func TestCheckFindsALogThatWasCutOff(t *testing.T) {
+	log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20), evidence.Chained()))
 	for i := range len(log) - 1 {
-		if r := audit(t, bytes.Join(log[:i+1], nil)); r.OK() {
+		if r := check(t, bytes.Join(log[:i+1], nil)); r.OK() {
 			t.Errorf("cut after line %d of %d: not found", i+1, len(log))
 		}
 	}
 }
 
-func TestAuditFindsLinesThatWereSwapped(t *testing.T) {
-	log := lines(write(t, crawl(2, 20)))
+func TestCheckFindsLinesThatWereSwapped(t *testing.T) {
+	log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20)))
 	for i := range len(log) - 1 {
 		swapped := slices.Clone(log)
 		swapped[i], swapped[i+1] = swapped[i+1], swapped[i]
-		if r := audit(t, bytes.Join(swapped, nil)); r.OK() {
+		if r := check(t, bytes.Join(swapped, nil)); r.OK() {
 			t.Errorf("lines %d and %d swapped: not found", i+1, i+2)
 		}
 	}
 }
 
-func TestAuditFindsEachAllowedThatWasFlipped(t *testing.T) {
-	log := lines(write(t, crawl(2, 20)))
+func TestCheckFindsEachAllowedThatWasFlipped(t *testing.T) {
+	log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 20)))
 	for i := range log {
 		var d evidence.Decision
 		if err := json.Unmarshal(log[i], &d); err != nil {
@@ -466,57 +335,57 @@ func TestAuditFindsEachAllowedThatWasFlipped(t *testing.T) {
 		}
 		flipped := slices.Clone(log)
 		flipped[i] = bytes.Replace(log[i], fmt.Appendf(nil, `"allowed":%t`, d.Allowed), fmt.Appendf(nil, `"allowed":%t`, !d.Allowed), 1)
-		if r := audit(t, bytes.Join(flipped, nil)); r.OK() {
+		if r := check(t, bytes.Join(flipped, nil)); r.OK() {
 			t.Errorf("line %d flipped: not found: %s", i+1, log[i])
 		}
 	}
 }
 
-func TestAuditFindsAnyChangedByteOfAChainedLog(t *testing.T) {
-	log := write(t, crawl(1, 3), evidence.Chained())
+func TestCheckFindsAnyChangedByteOfAChainedLog(t *testing.T) {
+	log := logtest.Write(t, logtest.Crawl(1, 3), evidence.Chained())
 	for i := range log {
 		changed := bytes.Clone(log)
 		changed[i] ^= 1
-		if r := audit(t, changed); r.OK() {
+		if r := check(t, changed); r.OK() {
 			t.Errorf("byte %d (%q) changed: not found", i, log[max(0, i-20):min(len(log), i+20)])
 		}
 	}
 }
 
-func TestAuditReportsAChangeOfAChainedLogOnce(t *testing.T) {
-	log := write(t, crawl(1, 20), evidence.Chained())
+func TestCheckReportsAChangeOfAChainedLogOnce(t *testing.T) {
+	log := logtest.Write(t, logtest.Crawl(1, 20), evidence.Chained())
 	at := bytes.Index(log, []byte(`"bytes":1000`))
 	log[at+8] = '2'
-	r := audit(t, log)
-	if len(r.Violations) != 1 || r.Violations[0].Kind != evidence.BrokenChain {
+	r := check(t, log)
+	if len(r.Violations) != 1 || r.Violations[0].Kind != audit.BrokenChain {
 		t.Fatal(r)
 	}
 }
 
-func TestAuditReadsLogsOneAfterTheOther(t *testing.T) {
+func TestCheckReadsLogsOneAfterTheOther(t *testing.T) {
 	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		one := write(t, crawl(2, 20), options...)
-		r := audit(t, slices.Concat(one, one, one))
+		one := logtest.Write(t, logtest.Crawl(2, 20), options...)
+		r := check(t, slices.Concat(one, one, one))
 		if !r.OK() || r.Logs != 3 {
 			t.Errorf("%d logs: %s", r.Logs, r)
 		}
 	}
 }
 
-func TestAuditOfAnEmptyLog(t *testing.T) {
+func TestCheckOfAnEmptyLog(t *testing.T) {
 	for _, in := range []string{"", "\n\n"} {
-		r := audit(t, []byte(in))
+		r := check(t, []byte(in))
 		if !r.OK() || r.Logs != 0 || r.Proofs.Numbered {
 			t.Errorf("%q: %+v", in, r)
 		}
 	}
 }
 
-func TestAuditOfNoise(t *testing.T) {
-	in := write(t, crawl(1, 5))
-	r := audit(t, slices.Concat(in, []byte("no record\n{\"type\":\n"), bytes.Repeat([]byte("x"), 200_000)))
-	if r.Broken[evidence.Unreadable] != 3 {
-		t.Errorf("%d unreadable lines:\n%s", r.Broken[evidence.Unreadable], r)
+func TestCheckOfNoise(t *testing.T) {
+	in := logtest.Write(t, logtest.Crawl(1, 5))
+	r := check(t, slices.Concat(in, []byte("no record\n{\"type\":\n"), bytes.Repeat([]byte("x"), 200_000)))
+	if r.Broken[audit.Unreadable] != 3 {
+		t.Errorf("%d unreadable lines:\n%s", r.Broken[audit.Unreadable], r)
 	}
 }
 
@@ -524,20 +393,20 @@ type brokenReader struct{ err error }
 
 func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
 
-func TestAuditReturnsTheReadersError(t *testing.T) {
-	want := fmt.Errorf("no such disk")
-	r, err := evidence.Audit(brokenReader{want})
-	if err == nil || err.Error() != want.Error() || r.Lines != 0 {
+func TestCheckReturnsTheReadersError(t *testing.T) {
+	want := errors.New("no such disk")
+	r, err := audit.Check(brokenReader{want})
+	if !errors.Is(err, want) || r.Lines != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
 
-func TestAuditTakesALeaseThatExpired(t *testing.T) {
+func TestCheckTakesALeaseThatExpired(t *testing.T) {
 	// Two bodies are never closed. The third start gets the slot of the first.
 	var records []evidence.Decision
 	for i := range 3 {
 		trip := uint64(i + 1)
-		at := day.Add(time.Duration(i) * 400 * time.Second)
+		at := logtest.Day.Add(time.Duration(i) * 400 * time.Second)
 		d := evidence.Decision{Type: evidence.RobotsAllowed, Time: at, Trip: trip, Attempt: 1, URL: fmt.Sprint("http://h/", i), Host: "h", Allowed: true}
 		records = append(records, d)
 		if i == 2 {
@@ -552,19 +421,19 @@ func TestAuditTakesALeaseThatExpired(t *testing.T) {
 			records = append(records, d)
 		}
 	}
-	if r := audit(t, write(t, records)); !r.OK() {
+	if r := check(t, logtest.Write(t, records)); !r.OK() {
 		t.Fatal(r)
 	}
 	// Without that record the log is three requests on two slots.
 	records = slices.DeleteFunc(records, func(d evidence.Decision) bool { return d.Type == evidence.LeaseExpired })
-	if r := audit(t, write(t, records)); r.Broken[evidence.BrokenConcurrency] != 1 || r.Broken[evidence.MissingEnd] != 2 {
+	if r := check(t, logtest.Write(t, records)); r.Broken[audit.BrokenConcurrency] != 1 || r.Broken[audit.MissingEnd] != 2 {
 		t.Fatal(r)
 	}
 }
 
-func TestAuditTakesAHostThatWasForgotten(t *testing.T) {
-	first := crawl(1, 10)
-	second := crawl(1, 10)
+func TestCheckTakesAHostThatWasForgotten(t *testing.T) {
+	first := logtest.Crawl(1, 10)
+	second := logtest.Crawl(1, 10)
 	for i := range second {
 		d := &second[i]
 		d.Trip += 1000
@@ -574,62 +443,62 @@ func TestAuditTakesAHostThatWasForgotten(t *testing.T) {
 			}
 		}
 	}
-	if r := audit(t, write(t, append(first, second...))); !r.OK() {
+	if r := check(t, logtest.Write(t, append(first, second...))); !r.OK() {
 		t.Fatal(r)
 	}
 }
 
-func TestAuditTakesAPageThatWasGivenBack(t *testing.T) {
-	records := crawl(1, 3)
+func TestCheckTakesAPageThatWasGivenBack(t *testing.T) {
+	records := logtest.Crawl(1, 3)
 	i := nth(t, records, evidence.Fetched, 2)
 	f := &records[i]
 	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
 	pages := evidence.Decision{Type: evidence.BudgetWarning, Time: records[len(records)-1].Time, Allowed: true, Limit: "pages", Used: 2, Max: 2}
-	if r := audit(t, write(t, append(records, pages))); !r.OK() || r.Hosts[0].Pages != 2 {
+	if r := check(t, logtest.Write(t, append(records, pages))); !r.OK() || r.Hosts[0].Pages != 2 {
 		t.Fatal(r)
 	}
 }
 
-func TestAuditTakesAStartThatWasGivenUpForWantOfTime(t *testing.T) {
-	records := crawl(1, 3)
+func TestCheckTakesAStartThatWasGivenUpForWantOfTime(t *testing.T) {
+	records := logtest.Crawl(1, 3)
 	i := nth(t, records, evidence.Fetched, 2)
 	f := &records[i]
 	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
 	limit := evidence.Decision{Type: evidence.BudgetWarning, Time: records[0].Time, Allowed: true, Limit: "time", Used: 0, Max: 0}
 	records = slices.Insert(records, 1, limit)
-	r := audit(t, write(t, records))
-	if r.Broken[evidence.BrokenBudget] != 1 || slices.Contains(r.Violations[0].Lines, nth(t, records, evidence.Started, 2)+1) {
+	r := check(t, logtest.Write(t, records))
+	if r.Broken[audit.BrokenBudget] != 1 || slices.Contains(r.Violations[0].Lines, nth(t, records, evidence.Started, 2)+1) {
 		t.Error(r) // the third page only
 	}
 }
 
-func TestAuditDoesNotAskRobotsAboutRedactedURLs(t *testing.T) {
+func TestCheckDoesNotAskRobotsAboutRedactedURLs(t *testing.T) {
 	var out bytes.Buffer
 	log := evidence.JSONLines(&out)
 	e := evidence.Redact(log, "q")
-	for _, d := range crawl(1, 10) {
+	for _, d := range logtest.Crawl(1, 10) {
 		e.Record(t.Context(), d)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if r := audit(t, out.Bytes()); !r.OK() || r.Proofs.OpenRobots == 0 {
+	if r := check(t, out.Bytes()); !r.OK() || r.Proofs.OpenRobots == 0 {
 		t.Fatal(r)
 	}
 }
 
-func TestAuditTakesStartsThatAreNotNumbered(t *testing.T) {
-	records := crawl(2, 20)
+func TestCheckTakesStartsThatAreNotNumbered(t *testing.T) {
+	records := logtest.Crawl(2, 20)
 	for i := range records {
 		records[i].Seq = 0
 	}
-	if r := audit(t, write(t, records)); !r.OK() || r.Proofs.Gaps == 0 {
+	if r := check(t, logtest.Write(t, records)); !r.OK() || r.Proofs.Gaps == 0 {
 		t.Fatal(r)
 	}
 }
 
 func TestCrawlDelayThatIsNotKeptIsFound(t *testing.T) {
-	crawl := func(delay, verdict, start float64) story {
+	delayed := func(delay, verdict, start float64) story {
 		var s story
 		for i := range 3 {
 			trip, at := uint64(i+1), float64(i+1)
@@ -639,12 +508,12 @@ func TestCrawlDelayThatIsNotKeptIsFound(t *testing.T) {
 		}
 		return s
 	}
-	crawl(0.5, 10, 0).wants(t, evidence.Contradiction)
-	crawl(0.5, 0, 0.7).wants(t, evidence.Contradiction)
-	crawl(1, 1, 0).wants(t, "")
-	crawl(1, 0, 0.5).wants(t, "")
-	crawl(1, 0.3, 0.5).wants(t, "") // another robots.txt by the time of the start
-	crawl(0, 10, 0).wants(t, "")    // a log that doesn't tell of delays
+	delayed(0.5, 10, 0).wants(t, audit.Contradiction)
+	delayed(0.5, 0, 0.7).wants(t, audit.Contradiction)
+	delayed(1, 1, 0).wants(t, "")
+	delayed(1, 0, 0.5).wants(t, "")
+	delayed(1, 0.3, 0.5).wants(t, "") // another robots.txt by the time of the start
+	delayed(0, 10, 0).wants(t, "")    // a log that doesn't tell of delays
 
 	// A turn that is given back because of a longer delay doesn't keep it.
 	var s story
@@ -656,10 +525,10 @@ func TestCrawlDelayThatIsNotKeptIsFound(t *testing.T) {
 		d.Type, d.Allowed, d.Status, d.Bytes, d.Latency, d.Reason = evidence.Failed, false, 0, 0, 0, "robots.txt changed during the wait"
 	})
 	s.wants(t, "")
-	sent.wants(t, evidence.BrokenGap)
+	sent.wants(t, audit.BrokenGap)
 	sent.fetched(2, 1)
-	sent.wants(t, evidence.BrokenGap)
-	sent.wants(t, evidence.Contradiction)
+	sent.wants(t, audit.BrokenGap)
+	sent.wants(t, audit.Contradiction)
 }
 
 func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
@@ -672,7 +541,7 @@ func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
 		for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
 			s := pages(3, 0.2)
 			change(&s[nth(t, s, typ, 1)])
-			if r := audit(t, write(t, s)); r.OK() {
+			if r := check(t, logtest.Write(t, s)); r.OK() {
 				t.Errorf("%s of %s: not found", name, typ)
 			}
 		}
@@ -688,7 +557,7 @@ func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
 	change := changes["robotsTxt"]
 	change(&s[nth(t, s, evidence.Started, 1)])
 	change(&s[nth(t, s, evidence.Fetched, 1)])
-	s.wants(t, evidence.Contradiction)
+	s.wants(t, audit.Contradiction)
 	for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
 		s := pages(3, 0.2)
 		s[nth(t, s, typ, 1)].Agent = ""
@@ -724,8 +593,8 @@ func TestTransportsThatNumberTheirTripsAlikeAreToldApart(t *testing.T) {
 }
 
 func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {
-	for limit, want := range map[string]evidence.Kind{
-		"pages": evidence.BrokenBudget, "pages_per_host": evidence.BrokenBudget, "bytes": evidence.BrokenBudget, "time": "",
+	for limit, want := range map[string]audit.Kind{
+		"pages": audit.BrokenBudget, "pages_per_host": audit.BrokenBudget, "bytes": audit.BrokenBudget, "time": "",
 	} {
 		var s story
 		s.add(evidence.Decision{Type: evidence.BudgetExceeded, Time: at(0), Trip: 1, Limit: limit, Used: 25, Max: 20}, nil)
@@ -737,81 +606,81 @@ func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {
 
 func TestLogBehindALineThatWasCutOffIsProved(t *testing.T) {
 	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
-		log := lines(write(t, crawl(2, 30), options...))
+		log := logtest.Lines(logtest.Write(t, logtest.Crawl(2, 30), options...))
 		whole := len(log) - 5
 		var killed []byte
 		for _, line := range log[:whole] {
 			killed = append(killed, line...)
 		}
-		before := audit(t, killed)
-		next := write(t, crawl(2, 10), options...)
+		before := check(t, killed)
+		next := logtest.Write(t, logtest.Crawl(2, 10), options...)
 		for _, cut := range []int{1, 20, len(log[whole]) / 2, len(log[whole]) - 1} {
 			file := append(append(append([]byte{}, killed...), log[whole][:cut]...), next...)
-			r := audit(t, file)
+			r := check(t, file)
 			// What the half line said is lost, and nothing else.
 			for kind, n := range r.Broken {
 				want := before.Broken[kind]
-				if kind == evidence.Unreadable {
+				if kind == audit.Unreadable {
 					want++
 				}
 				if n != want {
 					t.Errorf("cut after %d bytes: %d of %s, want %d", cut, n, kind, want)
 				}
 			}
-			if r.Logs != 2 || r.Broken[evidence.Unreadable] != 1 {
+			if r.Logs != 2 || r.Broken[audit.Unreadable] != 1 {
 				t.Errorf("cut after %d bytes: %d logs, %v", cut, r.Logs, r.Broken)
 			}
 		}
 		// The same where nothing else had been written before.
-		if r := audit(t, append(append([]byte{}, log[0][:30]...), next...)); r.Broken[evidence.Unreadable] != 1 || len(r.Broken) != 1 {
+		if r := check(t, append(append([]byte{}, log[0][:30]...), next...)); r.Broken[audit.Unreadable] != 1 || len(r.Broken) != 1 {
 			t.Error(r.Violations)
 		}
 	}
 }
 
 func TestReportText(t *testing.T) {
-	r := audit(t, write(t, crawl(2, 20)))
+	r := check(t, logtest.Write(t, logtest.Crawl(2, 20)))
 	text := r.String()
 	for _, want := range []string{"delays kept", "slots kept", "No violation", "slowest hosts", "h1.example"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	broken := crawl(2, 20)
+	broken := logtest.Crawl(2, 20)
 	broken[nth(t, broken, evidence.Started, 3)].CrawlDelay = time.Hour
-	r = audit(t, write(t, broken))
+	r = check(t, logtest.Write(t, broken))
 	if text := r.String(); !strings.Contains(text, "BROKEN once") || !strings.Contains(text, "2 violations:") || r.OK() {
 		t.Errorf("%s", text)
 	}
 }
 
 func TestReportJSON(t *testing.T) {
-	r := audit(t, write(t, crawl(2, 20)))
+	r := check(t, logtest.Write(t, logtest.Crawl(2, 20)))
 	b, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got evidence.Report
+	var got audit.Report
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, r) || !bytes.Contains(b, []byte(`"minGap":0.5,`)) {
+	if !reflect.DeepEqual(&got, r) || !bytes.Contains(b, []byte(`"minGap":0.5,`)) {
 		t.Errorf("%s", b)
 	}
 }
 
 func TestReportNamesAThousandViolationsAndCountsAll(t *testing.T) {
-	r := audit(t, bytes.Repeat([]byte("x\n"), 5000))
-	if len(r.Violations) != 1000 || r.Broken[evidence.Unreadable] != 5000 || !strings.Contains(r.String(), "and 4000 more") {
-		t.Errorf("%d named, %d counted", len(r.Violations), r.Broken[evidence.Unreadable])
+	r := check(t, bytes.Repeat([]byte("x\n"), 5000))
+	if len(r.Violations) != 1000 || r.Broken[audit.Unreadable] != 5000 || !strings.Contains(r.String(), "and 4000 more") {
+		t.Errorf("%d named, %d counted", len(r.Violations), r.Broken[audit.Unreadable])
 	}
 }
 
-func FuzzAudit(f *testing.F) {
-	f.Add(write(f, crawl(1, 6)))
-	f.Add(write(f, crawl(2, 5), evidence.Chained()))
+func FuzzCheck(f *testing.F) {
+	f.Add(logtest.Write(f, logtest.Crawl(1, 6)))
+	f.Add(logtest.Write(f, logtest.Crawl(2, 5), evidence.Chained()))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r, err := evidence.Audit(bytes.NewReader(in))
+		r, err := audit.Check(bytes.NewReader(in))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -822,20 +691,27 @@ func FuzzAudit(f *testing.F) {
 		if r.OK() != (total == 0) || len(r.Violations) > total {
 			t.Fatalf("%d violations named of %d", len(r.Violations), total)
 		}
-		if !slices.IsSortedFunc(r.Hosts, func(a, b evidence.HostReport) int { return cmp.Compare(a.Host, b.Host) }) {
+		if !slices.IsSortedFunc(r.Hosts, func(a, b audit.HostReport) int { return cmp.Compare(a.Host, b.Host) }) {
 			t.Fatal("hosts out of order")
 		}
 		_ = r.String()
+
+		half := len(in) / 2
+		several, err := audit.Check(bytes.NewReader(in[:half]), bytes.NewReader(in[half:]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = several.String()
 	})
 }
 
-func BenchmarkAudit(b *testing.B) {
-	log := write(b, crawl(20, 100))
+func BenchmarkCheck(b *testing.B) {
+	log := logtest.Write(b, logtest.Crawl(20, 100))
 	n := bytes.Count(log, []byte("\n"))
 	b.SetBytes(int64(len(log)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if r := audit(b, log); !r.OK() {
+		if r := check(b, log); !r.OK() {
 			b.Fatal(r)
 		}
 	}

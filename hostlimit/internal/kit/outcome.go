@@ -1,4 +1,4 @@
-package hostlimit
+package kit
 
 import (
 	"cmp"
@@ -11,52 +11,63 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// A meaning is what an Outcome says about its host.
-type meaning uint8
+// An Outcome is a hostlimit.Outcome.
+type Outcome struct {
+	Status     int
+	Latency    time.Duration
+	RetryAfter time.Duration
+	Err        error
+	Aside      bool
+}
 
+// A Meaning is what an Outcome says about its host.
+type Meaning uint8
+
+// What an Outcome can mean.
 const (
-	silent  meaning = iota // nothing: it neither blocks nor clears
-	success                // the host serves us
-	refused                // the host wants to be left alone
+	Silent  Meaning = iota // nothing: it neither blocks nor clears
+	Success                // the host serves us
+	Refused                // the host wants to be left alone
 )
 
-// refusals are a backoff.Policy, checked and completed: what counts, and for how long.
-type refusals struct {
+// Refusals are a backoff.Policy, checked and completed: what counts, and for how long.
+type Refusals struct {
+	Forgive time.Duration // quiet time after a block's end that resets the counter
+
 	policy        backoff.Policy
 	statuses      [16]uint64 // a bit for each status below 1024
 	network       bool
 	atLeast       bool
-	maxRetryAfter int64
-	forgive       int64
+	maxRetryAfter time.Duration
 }
 
-func compileRefusals(p backoff.Policy) (refusals, error) {
+func compileRefusals(p backoff.Policy) (Refusals, error) {
 	var all backoff.Refusals
 	switch p := p.(type) {
 	case backoff.Refusals:
 		all = p
 	case *backoff.Refusals:
 		if p == nil {
-			return refusals{}, fmt.Errorf("Backoff: is a nil %T", p)
+			return Refusals{}, fmt.Errorf("Backoff: is a nil %T", p)
 		}
 		all = *p
 	default:
 		all.Policy = p
 	}
 	if lacking(all.Policy) {
-		return refusals{}, fmt.Errorf("Backoff: is a nil %T", all.Policy)
+		return Refusals{}, fmt.Errorf("Backoff: is a nil %T", all.Policy)
 	}
 	if v, ok := p.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
-			return refusals{}, fmt.Errorf("Backoff: %w", err)
+			return Refusals{}, fmt.Errorf("Backoff: %w", err)
 		}
 	}
-	r := refusals{
+	r := Refusals{
 		policy:        all,
 		network:       all.Network,
 		atLeast:       all.AtLeast,
-		maxRetryAfter: int64(cmp.Or(all.MaxRetryAfter, 24*time.Hour)),
-		forgive:       int64(cmp.Or(all.Forgive, 30*time.Minute)),
+		maxRetryAfter: cmp.Or(all.MaxRetryAfter, 24*time.Hour),
+		Forgive:       cmp.Or(all.Forgive, 30*time.Minute),
 	}
 	r.count(429)
 	for _, s := range all.Statuses {
@@ -71,29 +82,29 @@ func lacking(p backoff.Policy) bool {
 	return v.Kind() == reflect.Pointer && v.IsNil() && v.Type().Elem().Implements(reflect.TypeFor[backoff.Policy]())
 }
 
-func (r *refusals) count(status int) { r.statuses[status>>6] |= 1 << (status & 63) }
+func (r *Refusals) count(status int) { r.statuses[status>>6] |= 1 << (status & 63) }
 
-// meaning of o for its host.
-func (r *refusals) meaning(o Outcome) meaning {
+// Meaning returns what o says about its host.
+func (r *Refusals) Meaning(o Outcome) Meaning {
 	s := o.Status
 	switch {
 	case s > 0 && s < 1024 && r.statuses[s>>6]&(1<<(s&63)) != 0:
-		return refused
+		return Refused
 	case s > 0 && s < 500 && !o.Aside:
-		return success
+		return Success
 	case s == 0 && r.network && o.Err != nil && !callerLeft(o.Err):
-		return refused
+		return Refused
 	}
-	return silent
+	return Silent
 }
 
-// stay returns the length of the block after the n-th refusal in a row.
-func (r *refusals) stay(n int, retryAfter time.Duration) int64 {
-	asked := min(int64(retryAfter), r.maxRetryAfter)
+// Stay returns the length of the block after the n-th refusal in a row.
+func (r *Refusals) Stay(n int, retryAfter time.Duration) time.Duration {
+	asked := min(retryAfter, r.maxRetryAfter)
 	if asked > 0 && !r.atLeast {
 		return asked
 	}
-	return max(asked, 0, int64(r.policy.Delay(n)))
+	return max(asked, 0, r.policy.Delay(n))
 }
 
 // callerLeft reports whether err is the context's own error. The timeouts of

@@ -1,9 +1,11 @@
-package evidence_test
+package audit_test
 
 import (
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 func TestSlotOfAnExpiredLeaseIsHeldUntilItIsTakenBack(t *testing.T) {
@@ -28,14 +30,14 @@ func TestSlotOfAnExpiredLeaseIsHeldUntilItIsTakenBack(t *testing.T) {
 	s.fetched(2, 10)
 	s.fetched(3, 10)
 	expired()
-	s.wants(t, evidence.BrokenConcurrency)
+	s.wants(t, audit.BrokenConcurrency)
 }
 
 func TestEndThatIsPutBackIsFound(t *testing.T) {
-	pages(3, 10).wants(t, evidence.BrokenConcurrency)
+	pages(3, 10).wants(t, audit.BrokenConcurrency)
 	s := pages(3, 10)
 	s[nth(t, s, evidence.Fetched, 0)].Duration = seconds(0.5)
-	s.wants(t, evidence.BrokenConcurrency)
+	s.wants(t, audit.BrokenConcurrency)
 }
 
 func TestBlockIsLiftedOnlyByWhoStartedAfterIt(t *testing.T) {
@@ -51,16 +53,16 @@ func TestBlockIsLiftedOnlyByWhoStartedAfterIt(t *testing.T) {
 		s.fetched(2, 0.2)
 		return s
 	}
-	block(func(*story) {}).wants(t, evidence.BrokenBlock)
-	r := audit(t, write(t, block(func(s *story) { s.cleared(1, 1.15) })))
-	if r.Broken[evidence.Contradiction] == 0 || r.Broken[evidence.BrokenBlock] == 0 {
+	block(func(*story) {}).wants(t, audit.BrokenBlock)
+	r := check(t, logtest.Write(t, block(func(s *story) { s.cleared(1, 1.15) })))
+	if r.Broken[audit.Contradiction] == 0 || r.Broken[audit.BrokenBlock] == 0 {
 		t.Error(r.Violations)
 	}
 	late := block(func(*story) {}) // the same, said after its end
 	late.cleared(1, 1.3)
 	n := len(late)
 	late[n-3], late[n-2], late[n-1] = late[n-1], late[n-3], late[n-2]
-	late.wants(t, evidence.Contradiction)
+	late.wants(t, audit.Contradiction)
 	// Whoever lifted it isn't known: the log is short.
 	block(func(s *story) { s.cleared(0, 1.15) }).wants(t, "")
 
@@ -89,9 +91,9 @@ func TestBlockAtAnotherTimeThanItsAnswerIsFound(t *testing.T) {
 		s.fetched(2, 0.2)
 		return s
 	}
-	block(6, 0.2).wants(t, evidence.Contradiction)
-	block(90, 0.2).wants(t, evidence.Contradiction)
-	block(0, 0.2).wants(t, evidence.Contradiction)
+	block(6, 0.2).wants(t, audit.Contradiction)
+	block(90, 0.2).wants(t, audit.Contradiction)
+	block(0, 0.2).wants(t, audit.Contradiction)
 	block(1.1, 0.2).wants(t, "")
 	block(2, 0.2).wants(t, "")   // a limiter that many machines share was asked
 	block(3.5, 0.2).wants(t, "") // and slow to answer
@@ -112,5 +114,5 @@ func TestBlockThatWasSetSinceIsNotLifted(t *testing.T) {
 	s.wants(t, "")
 	s.started(3, 20)
 	s.fetched(3, 0.2)
-	s.wants(t, evidence.BrokenBlock)
+	s.wants(t, audit.BrokenBlock)
 }

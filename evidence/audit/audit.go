@@ -1,0 +1,384 @@
+// Package audit is the judge of logs that package evidence wrote: [Check] proves again, from what
+// is in them, that a crawl kept its promises.
+//
+// It needs no crawler and no network: a program that imports this package alone can judge the log
+// of somebody else.
+package audit
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// Check reads what [evidence.JSONLines] wrote and proves again what it claims: that no two starts
+// on a host were closer than the delay in force, that never more requests were in flight than the
+// host has slots, that none started inside a block, that no disallowed URL was fetched and nothing
+// spent past the budget, and that every start ended. Where a log holds robots.txt, the verdicts are
+// decided again. Check also tells whether the logs are whole.
+//
+// A violation is no error: see [Report.OK] and Report.Violations. The error is a reader's, beside a
+// Report on what was read before. Memory grows with the number of hosts, not of records.
+//
+// A file may hold several logs one after the other, as when a crawler is started again, even where
+// it was killed in mid-line; each is proved by itself. The log of several Transports can be proved
+// if they share one limiter and, if they have any, one budget.
+//
+// Several readers are the logs of a fleet that shares a limiter and a budget: no single one shows
+// that its promises were kept, so their records are put in the order of their times and proved as
+// one. Each reader should hold one log then, because a budget that began anew isn't told from the
+// one before, and the proof is as good as the machines' clocks agree.
+func Check(logs ...io.Reader) (*Report, error) {
+	a := newAuditor()
+	var errs error
+	sources := make([]*source, len(logs))
+	for i, r := range logs {
+		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10)}
+		if len(logs) > 1 {
+			s.at.log = i + 1
+		}
+		sources[i], errs = s, errors.Join(errs, s.advance())
+	}
+	for s := earliest(sources); s != nil; s = earliest(sources) {
+		if s.again && len(sources) == 1 {
+			a.end()
+			a.begin()
+		}
+		d := &s.entry.Decision
+		if d.Trip != 0 { // each log numbers its trips by itself
+			d.Trip = d.Trip*uint64(len(sources)) + uint64(s.at.log)
+		}
+		a.take(d, s.at)
+		if err := s.advance(); err != nil {
+			errs = errors.Join(errs, err)
+		}
+	}
+	a.end()
+	return a.finish(), errs
+}
+
+// slack is how long after a start or an end its record may have been made.
+const slack = time.Second
+
+// longest is a delay that no request waits for: a limiter needn't count further.
+const longest = 10 * 365 * 24 * time.Hour
+
+// tooShort reports whether a delay, if it is known, doesn't keep to a crawl-delay.
+func tooShort(delay, floor time.Duration) bool { return delay > 0 && delay < min(floor, longest) }
+
+// An auditor proves records one by one.
+type auditor struct {
+	report Report
+	total  map[string]*hostTotal // by host, over all logs
+
+	// The present record and its line.
+	d  *evidence.Decision
+	at place
+
+	// What is known of the present log, or of all that are merged.
+	hosts    map[string]*hostAudit
+	trips    trips
+	origins  map[string]*origin
+	budget   budgetAudit
+	pageFrom time.Time // start of the first page
+}
+
+func newAuditor() *auditor {
+	a := &auditor{
+		report: Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
+		total:  map[string]*hostTotal{},
+	}
+	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
+	a.begin()
+	return a
+}
+
+// A hostTotal is a HostReport in the making.
+type hostTotal struct {
+	HostReport
+	latency   time.Duration // sum of all latencies
+	latencies int           // number of them
+}
+
+// begin starts a log.
+func (a *auditor) begin() {
+	a.hosts = map[string]*hostAudit{}
+	a.trips = newTrips()
+	a.origins = map[string]*origin{}
+	a.budget = budgetAudit{limits: map[string]limit{}}
+	a.pageFrom = time.Time{}
+}
+
+// end settles what was left open until more would be known.
+func (a *auditor) end() {
+	for _, h := range a.hosts {
+		h.end()
+	}
+}
+
+func (a *auditor) finish() *Report {
+	r := &a.report
+	for _, h := range a.total {
+		if h.latencies > 0 {
+			h.Latency = h.latency / time.Duration(h.latencies)
+		}
+		r.Hosts = append(r.Hosts, h.HostReport)
+	}
+	slices.SortFunc(r.Hosts, func(a, b HostReport) int { return cmp.Compare(a.Host, b.Host) })
+	slices.SortStableFunc(r.Violations, func(a, b Violation) int { return comparePlaces(a.last(), b.last()) })
+	if r.Logs == 0 {
+		r.Proofs.Numbered, r.Proofs.Chained = false, false
+	}
+	return r
+}
+
+// violation reports what is wrong with the records at the given places.
+func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
+	a.report.Broken[kind]++
+	if len(a.report.Violations) == maxViolations {
+		return
+	}
+	slices.SortFunc(at, comparePlaces)
+	v := Violation{Kind: kind, Host: host, Detail: detail}
+	for _, p := range slices.Compact(at) {
+		v.Lines = append(v.Lines, p.line)
+		if p.log > 0 {
+			v.Logs = append(v.Logs, p.log)
+		}
+	}
+	a.report.Violations = append(a.report.Violations, v)
+}
+
+// contradiction reports that the present record can't be true, or not beside those at other places.
+func (a *auditor) contradiction(detail string, others ...place) {
+	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
+}
+
+// take takes the record d from the line at.
+func (a *auditor) take(d *evidence.Decision, at place) {
+	a.d, a.at = d, at
+	a.report.Records[d.Type]++
+	if !d.Time.IsZero() && d.Type != evidence.LogClosed { // a log may be closed long after the crawl
+		if a.report.First.IsZero() || d.Time.Before(a.report.First) {
+			a.report.First = d.Time
+		}
+		if d.Time.After(a.report.Last) {
+			a.report.Last = d.Time
+		}
+	}
+	a.consistent(d)
+	switch d.Type {
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
+		a.robotsFetched(d)
+	case evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.BlockedByRule:
+		a.decided(d)
+	case evidence.Started:
+		a.started(d)
+	case evidence.Fetched, evidence.Failed:
+		a.ended(d)
+	case evidence.LeaseExpired:
+		a.leaseExpired(d)
+	case evidence.HostBlocked:
+		a.host(d).block(d)
+	case evidence.HostCleared:
+		a.host(d).clear(d)
+	case evidence.BudgetWarning, evidence.BudgetExceeded:
+		a.limit(d)
+	}
+}
+
+// consistent checks a record against itself.
+func (a *auditor) consistent(d *evidence.Decision) {
+	switch d.Type {
+	case "":
+		a.contradiction("a record without a type")
+	case evidence.RobotsAllowed, evidence.Started, evidence.Fetched, evidence.Retried, evidence.HostCleared,
+		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.LogClosed:
+		if !d.Allowed {
+			a.contradiction(string(d.Type) + " with \"allowed\": false")
+		}
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout,
+		evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected:
+		if d.Allowed {
+			a.contradiction(string(d.Type) + " with \"allowed\": true")
+		}
+	}
+	// The rule that decided must be of the right kind. A rule with an empty pattern may be named
+	// too, though it decides nothing.
+	key, pattern, _ := strings.Cut(d.MatchedRule, ":")
+	if strings.TrimSpace(pattern) != "" {
+		key = strings.ToLower(strings.TrimSpace(key))
+		switch {
+		case d.Type == evidence.RobotsAllowed && strings.HasPrefix(key, "dis"):
+			a.contradiction("robots_allowed by the rule " + d.MatchedRule)
+		case d.Type == evidence.BlockedByRobots && strings.HasPrefix(key, "allow"):
+			a.contradiction("blocked_by_robots by the rule " + d.MatchedRule)
+		}
+	}
+	if !d.Start.IsZero() && !d.Time.IsZero() && d.Time.Before(d.Start) {
+		a.contradiction(fmt.Sprintf("recorded %v before the start that it tells of", d.Start.Sub(d.Time)))
+	}
+	if d.Type == evidence.Started && !d.Start.IsZero() && d.Time.Sub(d.Start) > slack {
+		a.contradiction(fmt.Sprintf("recorded %v after its start", d.Time.Sub(d.Start)))
+	}
+	if d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until) {
+		a.contradiction("two times for the end of one block")
+	}
+	if d.Type == evidence.BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
+		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
+	}
+	if d.Latency > d.Duration && d.Duration > 0 {
+		a.contradiction("the headers came after the end of the body")
+	}
+	for _, v := range [...]time.Duration{d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration} {
+		if v < 0 {
+			a.contradiction("a time below zero")
+			break
+		}
+	}
+	if d.Slots > 0 && d.Slot > d.Slots {
+		a.violation(BrokenConcurrency, d.Host, fmt.Sprintf("slot %d of %d", d.Slot, d.Slots), a.at)
+	}
+}
+
+// host returns the state of the host that d is about.
+func (a *auditor) host(d *evidence.Decision) *hostAudit {
+	h := a.hosts[d.Host]
+	if h == nil {
+		t := a.total[d.Host]
+		if t == nil {
+			t = &hostTotal{HostReport: HostReport{Host: d.Host}}
+			a.total[t.Host] = t
+		}
+		h = &hostAudit{a: a, name: t.Host, report: t, open: map[exchangeKey]*exchange{}}
+		a.hosts[t.Host] = h
+	}
+	return h
+}
+
+// seed makes the hashes by which URLs and agents are told apart.
+var seed = maphash.MakeSeed()
+
+func hashURL(d *evidence.Decision) uint64 { return maphash.String(seed, d.URL) }
+
+// fetchesRobots reports whether d is about a fetch of robots.txt.
+func fetchesRobots(d *evidence.Decision) bool {
+	return d.RobotsTxt || namesRobots(d)
+}
+
+// namesRobots reports whether the URL of d is that of a robots.txt.
+func namesRobots(d *evidence.Decision) bool {
+	_, path := splitURL(d.URL)
+	path, _, _ = strings.Cut(path, "?")
+	return path == "/robots.txt"
+}
+
+// judged reports whether the start d has a verdict and names another URL than that of a robots.txt:
+// it needs that verdict then, whatever d.RobotsTxt says.
+func (a *auditor) judged(d *evidence.Decision) bool {
+	_, ok := a.trips.m[keyOfTrip(d)]
+	return ok && !namesRobots(d)
+}
+
+// started takes a start, which needs a verdict, room in the budget, and its turn on the host.
+func (a *auditor) started(d *evidence.Decision) {
+	h := a.host(d)
+	h.report.Starts++
+	h.report.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
+	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
+	x := &exchange{
+		key: keyOf(d), at: a.at, url: hashURL(d), start: d.Start, seq: d.Seq,
+		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d),
+	}
+	if x.start.IsZero() {
+		x.start = d.Time
+	}
+	if !fetchesRobots(d) || a.judged(d) {
+		a.allowed(d)
+		if d.Redirects == 0 && d.Attempt <= 1 {
+			x.page = true
+			h.report.Pages++
+			a.spend(h, x.start)
+		}
+	}
+	h.start(x)
+}
+
+// ended takes the end of an exchange.
+func (a *auditor) ended(d *evidence.Decision) {
+	h := a.host(d)
+	x := h.open[keyOf(d)]
+	if x == nil {
+		if d.Type == evidence.Fetched || d.Seq != 0 {
+			a.violation(MissingEnd, d.Host, string(d.Type)+" without a start", a.at)
+		}
+		return
+	}
+	a.trips.end(d)
+	h.movedInTime(x, d)
+	h.report.Bytes += d.Bytes
+	if d.Latency > 0 && d.Status > 0 {
+		h.report.latencies++
+		h.report.latency += d.Latency
+	}
+	if !d.Start.IsZero() && !d.Start.Equal(x.start) {
+		a.contradiction("two records give different times to one start", x.at)
+	}
+	if !x.asker.agrees(d) {
+		a.contradiction("two records of one request "+disagree, x.at)
+	}
+	if hashURL(d) != x.url {
+		a.contradiction("two records give different URLs to one request", x.at)
+	}
+	// The end may look later than it was: time that the computer slept is missing from d.Duration.
+	if early := x.start.Add(d.Duration).Sub(d.Time); !d.Time.IsZero() && early > slack {
+		a.contradiction(fmt.Sprintf("recorded %v before its end", early), x.at)
+	}
+	// A turn is given back unused where robots.txt or the budget has changed during the wait.
+	sent := d.Type != evidence.Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
+	x.unsent = !sent
+	if sent && tooShort(x.delay, x.floor) {
+		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", x.delay, x.floor), x.at)
+	}
+	if !fetchesRobots(d) {
+		a.spendBytes(d.Bytes)
+		if sent {
+			a.inTime(h, x)
+		}
+	}
+	if x.page && !sent {
+		h.report.Pages--
+		h.pages--
+		a.budget.pages--
+	}
+	end := x.start.Add(d.Duration)
+	if d.Time.After(end) { // the two are one instant, unless the clock has jumped
+		end = d.Time
+	}
+	h.finish(x, end)
+}
+
+// leaseExpired takes the news that a slot was taken back from an exchange that has no end yet. The
+// record names that exchange, or, if the request that got the slot made it, the host: its oldest
+// exchange is meant then. After that exchange has ended the record tells nothing new.
+func (a *auditor) leaseExpired(d *evidence.Decision) {
+	h := a.host(d)
+	if x := h.open[keyOf(d)]; x != nil && d.Seq != 0 {
+		h.expire(x, d.Time)
+		return
+	}
+	if a.trips.ended(d) {
+		return
+	}
+	if x := h.oldest(); x != nil {
+		h.expire(x, d.Time)
+	}
+}

@@ -1,0 +1,40 @@
+package audit_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/go-politeness/politeness/internal/logtest"
+)
+
+func TestARealCrawlIsProved(t *testing.T) {
+	log := logtest.Real(t)
+	if r := check(t, log); !r.OK() {
+		t.Error(r)
+	}
+	if bytes.Contains(log, []byte("hunter2")) {
+		t.Error("a password is in the log")
+	}
+}
+
+func TestARealLogThatIsTamperedWithIsFound(t *testing.T) {
+	log := logtest.Lines(logtest.Real(t))
+	for i := range log {
+		without := bytes.Join(append(append([][]byte{}, log[:i]...), log[i+1:]...), nil)
+		if check(t, without).OK() {
+			t.Errorf("line %d removed: not found: %s", i+1, log[i])
+		}
+		for _, change := range [][2]string{{`"allowed":true`, `"allowed":false`}, {`"allowed":false`, `"allowed":true`}, {`T0`, `T1`}} {
+			changed := bytes.Clone(bytes.Join(log, nil))
+			from := len(bytes.Join(log[:i], nil))
+			at := bytes.Index(log[i], []byte(change[0]))
+			if at < 0 {
+				continue
+			}
+			changed = bytes.Join([][]byte{changed[:from+at], []byte(change[1]), changed[from+at+len(change[0]):]}, nil)
+			if check(t, changed).OK() {
+				t.Errorf("line %d, %s to %s: not found", i+1, change[0], change[1])
+			}
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// maxLine is the longest line that is read: a robots.txt of 500 KiB in which each byte is escaped,
+// and more.
+const maxLine = 16 << 20
+
+// A place is a line of one of the logs that are checked.
+type place struct {
+	log  int // number of the log, from 1; 0 where there is only one
+	line int // number of the line in its log, from 1
+}
+
+func comparePlaces(a, b place) int {
+	return cmp.Or(cmp.Compare(a.log, b.log), cmp.Compare(a.line, b.line))
+}
+
+// String returns "line 7", with the log before it where there are several.
+func (p place) String() string {
+	if p.log == 0 {
+		return fmt.Sprintf("line %d", p.line)
+	}
+	return fmt.Sprintf("log %d, line %d", p.log, p.line)
+}
+
+// A source reads one of the logs record by record, and checks that the log is whole: that its lines
+// are numbered without a hole, and that each has the hash that follows from the line before it.
+type source struct {
+	a   *auditor
+	in  *bufio.Reader
+	buf []byte // holds lines that are longer than the Reader's buffer
+	at  place  // the line that was read last
+
+	entry evidence.Entry // the next record
+	over  bool           // whether there is none
+	again bool           // whether entry is the first record of another log in the same file
+
+	// What is known of the log that entry belongs to.
+	lines   int    // number of its lines so far
+	next    uint64 // number that the next line should have; 0: its lines aren't numbered
+	chained bool
+	sealed  int // line of the seal; 0: none so far
+	hash    [sha256.Size]byte
+}
+
+// earliest returns the source whose next record was made first, nil if there are no more records.
+func earliest(sources []*source) *source {
+	var first *source
+	for _, s := range sources {
+		if !s.over && (first == nil || s.entry.Time.Before(first.entry.Time)) {
+			first = s
+		}
+	}
+	return first
+}
+
+// advance reads the next record. Lines that are no record are reported on the way to it.
+func (s *source) advance() error {
+	for {
+		text, err := s.readLine()
+		if len(text) > 0 {
+			s.at.line++
+			s.a.report.Lines++
+			if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 && s.read(text) {
+				return nil
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			s.over = true
+			s.end()
+			return nil
+		default:
+			s.over = true
+			s.end()
+			return fmt.Errorf("audit: after %v: %w", s.at, err)
+		}
+	}
+}
+
+// readLine returns the next line with its end. Of a line longer than maxLine it returns the
+// beginning, which is no record then.
+func (s *source) readLine() ([]byte, error) {
+	part, err := s.in.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return part, err
+	}
+	s.buf = s.buf[:0]
+	for {
+		if len(s.buf) < maxLine {
+			s.buf = append(s.buf, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return s.buf, err
+		}
+		part, err = s.in.ReadSlice('\n')
+	}
+}
+
+// read reads text into s.entry and reports whether it is a record.
+func (s *source) read(text []byte) bool {
+	if err := s.entry.UnmarshalJSON(text); err != nil {
+		// A crawler that is killed leaves half a line, and the next one appends to it.
+		if text = s.firstOfAnother(text); text == nil {
+			s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
+			s.lines++
+			if s.next > 0 {
+				s.next++ // keeps the lines after it from being reported too
+			}
+			return false
+		}
+		s.a.violation(Unreadable, "", "a line that was cut off, with the first line of another log behind it", s.at)
+	}
+	s.again = s.entry.N == 1 && s.lines > 0 && (s.next > 1 || s.sealed > 0)
+	if s.again {
+		s.end()
+		s.lines, s.next, s.chained, s.sealed, s.hash = 0, 0, false, 0, [sha256.Size]byte{}
+	}
+	if s.lines++; s.lines == 1 {
+		s.chained = s.entry.Hash != ""
+		if s.entry.N != 0 { // otherwise something else than JSONLines wrote it
+			s.next = 1
+		}
+	}
+	s.checkNumber()
+	s.checkHash(text)
+	if s.entry.Type == evidence.LogClosed {
+		s.sealed = s.at.line
+	}
+	return true
+}
+
+// firstOfAnother looks for the first line of a log behind half of another line. It reads that line
+// into s.entry and returns its text, nil if there is none.
+func (s *source) firstOfAnother(text []byte) []byte {
+	i := bytes.LastIndex(text, []byte(`{"type":"`)) // within a string the quotes would be escaped
+	if i <= 0 || s.entry.UnmarshalJSON(text[i:]) != nil || s.entry.N != 1 {
+		return nil
+	}
+	return text[i:]
+}
+
+// broken reports what is wrong between the present line and the one before it.
+func (s *source) broken(kind Kind, detail string) {
+	if s.lines == 1 {
+		s.a.violation(kind, "", detail, s.at)
+	} else {
+		s.a.violation(kind, "", detail, place{s.at.log, s.at.line - 1}, s.at)
+	}
+}
+
+func (s *source) checkNumber() {
+	switch n := s.entry.N; {
+	case n == s.next:
+	case s.next == 0 || n == 0:
+		s.a.violation(MissingLine, "", "some lines have a number and some haven't", s.at)
+	case n == s.next+1:
+		s.broken(MissingLine, fmt.Sprintf("record %d is missing", s.next))
+	case n > s.next:
+		s.broken(MissingLine, fmt.Sprintf("records %d to %d are missing", s.next, n-1))
+	default:
+		s.broken(MissingLine, fmt.Sprintf("record %d comes after record %d", n, s.next-1))
+	}
+	if s.next > 0 {
+		s.next = max(s.next, s.entry.N+1)
+	}
+}
+
+func (s *source) checkHash(text []byte) {
+	if s.sealed > 0 {
+		s.a.violation(BrokenChain, "", "a line after the end of the log", place{s.at.log, s.sealed}, s.at)
+	}
+	hash := s.entry.Hash
+	if !s.chained {
+		if hash != "" {
+			s.a.violation(BrokenChain, "", "a hash in a log that isn't chained", s.at)
+		}
+		return
+	}
+	body, ok := bytes.CutSuffix(text, []byte(`,"hash":"`+hash+`"}`))
+	if !ok || hash == "" {
+		s.a.violation(BrokenChain, "", "the line doesn't end with its hash", s.at)
+		return
+	}
+	h := sha256.New()
+	h.Write(s.hash[:])
+	h.Write(body)
+	if hex.EncodeToString(h.Sum(nil)) != hash {
+		detail := "the line isn't what was hashed"
+		if s.lines > 1 {
+			detail += ", or doesn't follow the line before it"
+		}
+		s.broken(BrokenChain, detail)
+	}
+	// The hash that the line claims is what the next one should follow from, so that one change is
+	// reported once.
+	s.hash = [sha256.Size]byte{}
+	_, _ = hex.Decode(s.hash[:], []byte(hash[:min(len(hash), 2*sha256.Size)]))
+}
+
+// end checks the end of a log.
+func (s *source) end() {
+	if s.lines == 0 {
+		return
+	}
+	r := &s.a.report
+	r.Logs++
+	if s.chained && s.sealed == 0 {
+		s.a.violation(BrokenChain, "", "the log is chained but not sealed: its end was cut off, or Close never called", s.at)
+	}
+	r.Proofs.Numbered = r.Proofs.Numbered && s.next > 0
+	r.Proofs.Chained = r.Proofs.Chained && s.chained
+}

@@ -1,0 +1,103 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+// exchangesOf returns the logs of n crawlers that share one host in turn: start i
+// is the crawler's i % n.
+func exchangesOf(n, starts int) []io.Reader {
+	base := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	bufs := make([]bytes.Buffer, n)
+	logs := make([]*evidence.Log, n)
+	for i := range logs {
+		logs[i] = evidence.JSONLines(&bufs[i], evidence.Chained())
+	}
+	for i := range starts {
+		start := base.Add(time.Duration(i) * time.Second)
+		d := evidence.Decision{
+			Type: evidence.RobotsAllowed, Time: start, Trip: uint64(i/n + 1), Attempt: 1, Method: "GET", URL: "https://example.com/",
+			Host: "example.com", Agent: "Bot", Allowed: true,
+		}
+		log := logs[i%n]
+		log.Record(context.Background(), d)
+		d.Type, d.Seq, d.Start, d.Delay, d.Slot, d.Slots = evidence.Started, uint64(i+1), start, time.Second, 1, 2
+		log.Record(context.Background(), d)
+		d.Type, d.Status, d.Latency, d.Duration = evidence.Fetched, 200, 100*time.Millisecond, 200*time.Millisecond
+		d.Time = start.Add(d.Duration)
+		d.Delay, d.Slot, d.Slots = 0, 0, 0
+		log.Record(context.Background(), d)
+	}
+	readers := make([]io.Reader, n)
+	for i := range logs {
+		_ = logs[i].Close()
+		readers[i] = &bufs[i]
+	}
+	return readers
+}
+
+func TestLogsOfAFleetProveThemselvesTogether(t *testing.T) {
+	report, err := audit.Check(exchangesOf(4, 40)...)
+	if err != nil || !report.OK() || report.Records[evidence.Started] != 40 || report.Logs != 4 || !report.Proofs.Chained {
+		t.Errorf("%v\n%s", err, report)
+	}
+
+	one, err := audit.Check(exchangesOf(4, 40)[0])
+	if err != nil || one.OK() {
+		t.Errorf("the log of one of four is whole: %v\n%s", err, one)
+	}
+}
+
+// A violation between two logs names both, and what one log has lost is found in it.
+func TestViolationsOfAFleetNameTheLog(t *testing.T) {
+	logs := exchangesOf(2, 6)
+	text, err := io.ReadAll(logs[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := string(text)
+	check := func(second, want string, kind audit.Kind) {
+		t.Helper()
+		report, err := audit.Check(exchangesOf(2, 6)[0], strings.NewReader(second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(report.Violations, func(v audit.Violation) bool { return v.Kind == kind && strings.HasPrefix(v.String(), want) }) {
+			t.Errorf("no %q in\n%s", want, report)
+		}
+	}
+	// Start 2, of the second log, one nanosecond nearer to start 1, of the first.
+	check(strings.ReplaceAll(whole, "12:00:01Z", "12:00:00.999999999Z"), "log 1, line 2 and log 2, line 2: gap: example.com: ", audit.BrokenGap)
+	lines := strings.SplitAfter(whole, "\n")
+	check(strings.Join(slices.Delete(lines, 3, 4), ""), "log 2, line 3 and log 2, line 4: line: record 4 is missing", audit.MissingLine)
+	check(whole+"{\n", "log 2, line 11: unreadable: ", audit.Unreadable)
+}
+
+func TestCheckOfNothing(t *testing.T) {
+	for _, logs := range [][]io.Reader{nil, {strings.NewReader("")}, {strings.NewReader(""), strings.NewReader("\n\n")}} {
+		if report, err := audit.Check(logs...); err != nil || !report.OK() || report.Logs != 0 || len(report.Records) != 0 {
+			t.Errorf("%v, %+v", err, report)
+		}
+	}
+}
+
+// The records before a line that can't be read, and those of the other logs, are judged all the same.
+func TestCheckNamesTheLogThatCantBeRead(t *testing.T) {
+	good := `{"type":"fetched","timestamp":"2026-11-21T12:00:00Z","allowed":true}` + "\n"
+	broken := errors.New("disk gone")
+	report, err := audit.Check(strings.NewReader(good), io.MultiReader(strings.NewReader(good), iotest.ErrReader(broken)))
+	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "log 2, line 1") || report.Records[evidence.Fetched] != 2 {
+		t.Errorf("got %v, %v", err, report)
+	}
+}

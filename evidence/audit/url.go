@@ -1,0 +1,37 @@
+package audit
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/go-politeness/politeness/internal/hostname"
+)
+
+// splitURL splits a URL into its origin and its target, the path and query as they were sent.
+func splitURL(u string) (origin, target string) {
+	u, _, _ = strings.Cut(u, "#")
+	i := strings.Index(u, "://")
+	if i < 0 {
+		return "", u
+	}
+	scheme, rest := strings.ToLower(u[:i]), u[i+len("://"):]
+	authority := rest
+	if j := strings.IndexAny(rest, "/?"); j >= 0 {
+		authority, target = rest[:j], rest[j:]
+	}
+	if !strings.HasPrefix(target, "/") {
+		target = "/" + target
+	}
+	return scheme + "://" + plainAuthority(scheme, authority), target
+}
+
+// plainAuthority spells an authority as origins are spelled. In a URL that was parsed and printed
+// it is escaped.
+func plainAuthority(scheme, authority string) string {
+	if strings.Contains(authority, "%") {
+		if u, err := url.Parse("//" + authority); err == nil {
+			authority = u.Host
+		}
+	}
+	return hostname.Authority(scheme, authority)
+}

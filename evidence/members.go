@@ -1,0 +1,78 @@
+package evidence
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+	"unsafe"
+)
+
+// A member tells how one field of a [Decision] or an [Entry] is written, read and logged.
+type member struct {
+	name   string // name in JSON
+	key    string // what JSON has before its value: `,"name":`
+	kind   kind   // type of the field
+	always bool   // whether it is written even where it is false
+	offset uintptr
+}
+
+// A kind is the type of a field.
+type kind uint8
+
+const (
+	aString kind = iota // a Type too
+	aBool
+	anInt
+	anInt64
+	aUint64
+	aDuration
+	aTime
+)
+
+// ofEntry is the table of all members in their order: those of a Decision, which is the first field
+// of an Entry, and then those that a Log adds.
+var (
+	ofEntry    = membersOf(reflect.TypeFor[Entry]())
+	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
+)
+
+func membersOf(t reflect.Type) []member {
+	kinds := map[reflect.Type]kind{
+		reflect.TypeFor[Type](): aString, reflect.TypeFor[string](): aString, reflect.TypeFor[bool](): aBool,
+		reflect.TypeFor[int](): anInt, reflect.TypeFor[int64](): anInt64, reflect.TypeFor[uint64](): aUint64,
+		reflect.TypeFor[time.Duration](): aDuration, reflect.TypeFor[time.Time](): aTime,
+	}
+	var table []member
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Anonymous {
+			continue
+		}
+		k, ok := kinds[f.Type]
+		if !ok { // a programmer's mistake, which any test finds
+			panic(fmt.Sprintf("evidence: field %s of unknown kind %s", f.Name, f.Type))
+		}
+		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
+		table = append(table, member{name, `,"` + name + `":`, k, option != "omitzero", f.Offset})
+	}
+	return table
+}
+
+// find returns the index in ofEntry of the member called name, -1 if there is none. It looks from
+// the given index on first.
+func find(name []byte, from int) int {
+	for _, span := range [...][2]int{{from, len(ofEntry)}, {0, from}} {
+		for i := span[0]; i < span[1]; i++ {
+			if ofEntry[i].name == string(name) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// in returns the field that m tells of. T is the type that m.kind stands for; where m is a member
+// of an Entry only, d is that Entry's Decision.
+func in[T any](d *Decision, m *member) *T {
+	return (*T)(unsafe.Add(unsafe.Pointer(d), m.offset))
+}

@@ -1,0 +1,48 @@
+package hostlimit
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// A Store keeps what keys are owed beyond the life of a process, so that a
+// crawler that is started every hour is as polite as one that never stops.
+// [Dir] is the Store on disk. Implementations are safe for concurrent use.
+type Store interface {
+	// Update replaces the debt of key by what change makes of it: atomically, over
+	// goroutines and over every process that uses the same store. A change that
+	// returns its argument makes Update a read, which is cheap.
+	//
+	// change depends on its argument alone. It is called once, and again where
+	// another Update of the key came in between: what its last call returned
+	// counts, and is what Update returns.
+	//
+	// The debt is valid beside an error, which says what is lost: the old debt,
+	// when it couldn't be read and change was given the zero Debt, or the new one,
+	// when it couldn't be kept. The old one then stays as it was. ctx bounds the
+	// wait for other processes.
+	Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error)
+}
+
+// A Debt is what a key is owed by whoever wants to send it requests. The zero
+// Debt is that of a key that is owed nothing. A Store returns times in UTC and
+// without a reading of the monotonic clock, so that debts compare by ==.
+type Debt struct {
+	BlockedUntil time.Time     // end of the block; zero: not blocked
+	NextStart    time.Time     // when the next request may start; zero: at any time
+	Refusals     int           // refusals in a row
+	Cause        string        // what the block was set for, such as "status 429"
+	Delay        time.Duration // delay that was learned; 0: none
+}
+
+// portable is the debt as a Store can keep it and give it back.
+func (d Debt) portable() Debt {
+	d.BlockedUntil = d.BlockedUntil.Round(0).UTC()
+	d.NextStart = d.NextStart.Round(0).UTC()
+	d.Cause = text(d.Cause)
+	return d
+}
+
+// text is s as a file of text can hold it.
+func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

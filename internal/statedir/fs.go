@@ -1,0 +1,84 @@
+package statedir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// An FS is a file system as a Dir uses it: [OS], or in tests one that fails.
+// Errors name the file, as those of package os do.
+type FS interface {
+	Read(name string, limit int64) ([]byte, error)
+	ReadDir(name string) ([]fs.DirEntry, error)
+	MkdirAll(name string) error
+	CreateTemp(dir, pattern string) (File, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	// TryLock locks the file called name, which it makes if need be. The error
+	// matches ErrLocked where another holds the lock.
+	TryLock(name string) (unlock func(), err error)
+}
+
+// A File is a file to be written.
+type File interface {
+	io.WriteCloser
+	Name() string
+	Sync() error
+}
+
+// OS is the file system of the operating system.
+type OS struct{}
+
+// ErrLocked says that another goroutine or process holds the lock.
+var ErrLocked = errors.New("locked by another update")
+
+// Read implements [FS].
+func (OS) Read(name string, limit int64) ([]byte, error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, limit))
+}
+
+// ReadDir implements [FS].
+func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
+
+// MkdirAll implements [FS].
+func (OS) MkdirAll(name string) error { return os.MkdirAll(name, 0o700) }
+
+// CreateTemp implements [FS].
+func (OS) CreateTemp(dir, pattern string) (File, error) {
+	// Without the nil check a nil *os.File would be a File that isn't nil.
+	file, err := os.CreateTemp(dir, pattern)
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// Rename implements [FS].
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Remove implements [FS].
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+// TryLock implements [FS].
+func (OS) TryLock(name string) (unlock func(), err error) {
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(file); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return func() {
+		unlockFile(file) // before Close: a child process may hold the file open until it execs
+		file.Close()
+	}, nil
+}

@@ -1,0 +1,26 @@
+//go:build !(darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd || windows)
+
+package statedir
+
+import (
+	"os"
+	"sync"
+)
+
+// ReadsLock reports whether files must be read under the lock.
+const ReadsLock = false
+
+// locked holds the names of the files that are locked. These systems have no lock
+// that ends with its process and tells goroutines apart, so it holds within the
+// process only.
+var locked sync.Map
+
+// lockFile takes the lock on file, or returns ErrLocked at once.
+func lockFile(file *os.File) error {
+	if _, taken := locked.LoadOrStore(file.Name(), true); taken {
+		return ErrLocked
+	}
+	return nil
+}
+
+func unlockFile(file *os.File) { locked.Delete(file.Name()) }

@@ -1,0 +1,29 @@
+//go:build darwin || dragonfly || freebsd || illumos || linux || netbsd || openbsd
+
+package statedir
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// ReadsLock reports whether files must be read under the lock. Here a file that is
+// open can be replaced, and its readers go on reading the old one.
+const ReadsLock = false
+
+// lockFile takes the lock on file, or returns ErrLocked at once.
+func lockFile(file *os.File) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return ErrLocked
+		default:
+			return os.NewSyscallError("flock", err)
+		}
+	}
+}
+
+func unlockFile(file *os.File) { _ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN) }
