@@ -38,8 +38,11 @@ type Violation struct {
 	Reason string
 }
 
-// String tells what happened, in one line that names both requests.
-func (v Violation) String() string {
+// String tells what happened, in one line that names both requests. What can't be printed is
+// escaped as by %q.
+func (v Violation) String() string { return printable.Text(v.text()) }
+
+func (v Violation) text() string {
 	switch v.Kind {
 	case Gap:
 		return fmt.Sprintf("gap: %v started %v after %v: %s", v.Request, v.Got, v.Earlier, v.Reason)
