@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // A Kind of [Violation].
