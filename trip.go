@@ -98,7 +98,7 @@ func (trip *trip) identify() error {
 		trip.hops++
 	}
 	trip.sign()
-	if t.refuse == nil || trip.kind != page {
+	if t.refuse == nil || trip.kind != page && trip.kind != robotsTxt {
 		return nil
 	}
 	if err := t.refuse(trip.req); err != nil {
