@@ -156,9 +156,12 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := rt.turn(trip); err != nil {
 		return nil, &robotscache.RefusedError{Err: err}
 	}
-	resp, err := trip.send()
-	trip.learn(resp, err)
-	return trip.handOver(resp, err)
+	resp, failure, err := trip.send()
+	if err != nil {
+		return nil, &robotscache.RefusedError{Err: err}
+	}
+	trip.learn(resp, failure)
+	return trip.handOver(resp, failure)
 }
 
 // turn takes the hop's turn. Our own wait isn't the origin's slowness.

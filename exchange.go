@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,17 +13,44 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// send hands the request to the base transport.
-func (trip *trip) send() (*http.Response, error) {
+// send hands the request to the base transport, and returns what that does. An err is our own
+// refusal: the start that the request needed once it had its connection wasn't to be had.
+func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.body = nil
-	if trip.fare != unpaid {
+	fare := trip.fare
+	if fare != unpaid {
 		trip.fare = spent
 	}
-	resp, err := trip.t.base.RoundTrip(trip.req)
-	if resp == nil && err == nil {
-		err = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
+	w := trip.newWire()
+	trip.wire = w
+	resp, failure = trip.t.base.RoundTrip(trip.req.WithContext(w))
+	w.close()
+	trip.grant, trip.lost = w.last, w.earlier
+	switch {
+	case w.refused != nil:
+		if resp != nil && resp.Body != nil {
+			resp.Body.Close()
+		}
+		if w.sent {
+			trip.learn(nil, context.Canceled) // of what was sent before the connection was lost
+		} else {
+			trip.fare = fare // nothing has reached the site
+			trip.recordLeaks(&w.last)
+			trip.grant = departure{instead: w.last.Seq}
+		}
+		return nil, nil, trip.noTurn(w.refused)
+	case resp == nil && failure == nil:
+		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
 	}
-	return resp, err
+	return resp, failure, nil
+}
+
+// unwire ends the request's context: the exchange is over.
+func (trip *trip) unwire() {
+	if trip.wire != nil {
+		trip.wire.cancel(context.Canceled)
+		trip.wire = nil
+	}
 }
 
 // learn tells the host's state what the host answered: it blocks, slows down, or
@@ -50,6 +78,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		return
 	}
 	trip.release()
+	trip.unwire()
 	if !trip.silent() {
 		d := trip.decision(evidence.Failed, now)
 		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.grant.Start, trip.latency, trip.latency, err.Error()
@@ -131,6 +160,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 
 // ended implements watcher: it reports the end of the exchange.
 func (trip *trip) ended(read int64, expired bool, err error) {
+	trip.unwire()
 	if trip.silent() {
 		return
 	}

@@ -284,7 +284,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err := trip.start(); err != nil {
 			return nil, err
 		}
-		resp, failure := trip.send()
+		resp, failure, err := trip.send()
+		if err != nil {
+			return nil, err
+		}
 		// 6. Learn: what the host answered moves everyone's next turn.
 		trip.learn(resp, failure)
 		// 7. Retry what may be another answer next time. Each try takes its own turn.

@@ -49,7 +49,9 @@ type trip struct {
 	floor   time.Duration // delay that robots.txt asks for
 
 	lease   hostlimit.Lease // turn that is held; nil before the turn, and once the body has it
-	grant   hostlimit.Grant // start of the try; its Start is zero before
+	grant   departure       // start of the try; its Start is zero before
+	lost    []departure     // starts of the try whose connections were lost before that
+	wire    *wire           // way of the try to the site; nil before it is sent, and once it has ended
 	latency time.Duration   // from the start to the response's headers
 	status  int             // of the response
 	header  http.Header     // of the response
@@ -73,6 +75,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 func (trip *trip) end() {
 	if trip.lease != nil {
 		trip.leave("given up before it was sent")
+		trip.unwire()
 	}
 	trip.refund()
 	if trip.body != nil {

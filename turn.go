@@ -19,7 +19,7 @@ func (trip *trip) waitTurn() error {
 	if err := trip.reserve(); err != nil {
 		return err
 	}
-	trip.grant = hostlimit.Grant{}
+	trip.grant, trip.lost = departure{}, nil
 	lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
 	if err != nil {
 		return trip.noTurn(err)
@@ -41,7 +41,7 @@ func (trip *trip) start() error {
 	if err != nil {
 		return trip.noTurn(err)
 	}
-	trip.grant = grant
+	trip.grant = departure{Grant: grant}
 	return nil
 }
 
@@ -58,7 +58,7 @@ func (trip *trip) noTurn(err error) error {
 	}
 	if !trip.silent() {
 		d := trip.decision(evidence.SlotTimeout, time.Now())
-		d.Reason, d.RetryAt = refused.Err.Error(), refused.RetryAt
+		d.Reason, d.RetryAt, d.Instead = refused.Err.Error(), refused.RetryAt, trip.grant.instead
 		trip.record(&d)
 	}
 	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
@@ -100,27 +100,45 @@ func (trip *trip) recordStart() {
 	if trip.silent() {
 		return
 	}
-	g := &trip.grant
-	for _, host := range g.TakenBack {
-		trip.recordLeak(host)
+	typ := evidence.Started
+	for i := range trip.lost {
+		trip.recordDeparture(typ, &trip.lost[i])
+		typ = evidence.Resent
 	}
+	trip.recordDeparture(typ, &trip.grant)
+}
+
+func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
+	trip.recordLeaks(g)
 	var d evidence.Decision
-	trip.describe(&d, evidence.Started, g.Start)
+	trip.describe(&d, typ, g.Start)
 	d.Start, d.Allowed = g.Start, true
-	d.Seq, d.Slot, d.Slots, d.Probe = g.Seq, g.Slot, g.Slots, g.Probe
-	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.Delay
-	d.CrawlDelay = trip.floor
+	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = g.Seq, g.instead, g.Slot, g.Slots, g.Probe
+	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.connect
+	d.Delay, d.CrawlDelay = g.Delay, trip.floor
 	trip.record(&d)
 }
 
-// recordLeak reports a slot of host that was taken back before this start.
-func (trip *trip) recordLeak(host string) {
-	d := trip.decision(evidence.LeaseExpired, trip.grant.Start)
-	if host != trip.host {
-		d.Host, d.Method, d.URL, d.RobotsTxt = host, "", "", false // what was leaked isn't known
+// recordLeaks reports the slots that were taken back before the start g.
+func (trip *trip) recordLeaks(g *departure) {
+	if trip.silent() {
+		return
 	}
-	d.Reason = "a response body on this host was not closed in time; its slot was taken back"
-	trip.record(&d)
+	for _, host := range g.TakenBack {
+		d := trip.decision(evidence.LeaseExpired, g.Start)
+		if host != trip.host {
+			d.Host, d.Method, d.URL, d.RobotsTxt = host, "", "", false // what was leaked isn't known
+		}
+		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
+		trip.record(&d)
+	}
+}
+
+// A departure is one start of a try.
+type departure struct {
+	hostlimit.Grant
+	instead uint64        // number of the start that this one replaced; 0: none
+	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
 }
 
 // A waitContext bounds a trip's waits. It is the request's context, and is done as

@@ -52,6 +52,7 @@ const (
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
+	Resent            Type = "resent"       // the connection was lost, and the transport sent the request once more at Start
 	Started           Type = "started"      // the request went out at Start; recorded once it has
 	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
 	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start
@@ -94,15 +95,17 @@ type Decision struct {
 	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
 
 	// The turn.
-	Seq       uint64        `json:"seq,omitzero"`       // number of this start on its Host, from 1
-	Start     time.Time     `json:"start,omitzero"`     // when the request was let go
-	WaitSlot  time.Duration `json:"waitSlot,omitzero"`  // wait for one of the host's slots
-	WaitDelay time.Duration `json:"waitDelay,omitzero"` // wait for the delay after the start before
-	WaitBlock time.Duration `json:"waitBlock,omitzero"` // wait for the end of a block
-	Delay     time.Duration `json:"delay,omitzero"`     // from this start to the next one on the host, at least
-	Slot      int           `json:"slot,omitzero"`      // slots of the host in use, this one included
-	Slots     int           `json:"slots,omitzero"`     // slots that the host has
-	Probe     bool          `json:"probe,omitzero"`     // first request after a block
+	Seq         uint64        `json:"seq,omitzero"`         // number of this start on its Host, from 1
+	Instead     uint64        `json:"instead,omitzero"`     // number of the start that was given up for it, before anything was sent
+	Start       time.Time     `json:"start,omitzero"`       // when the request was let go: on its connection, as far as the transport tells
+	WaitSlot    time.Duration `json:"waitSlot,omitzero"`    // wait for one of the host's slots
+	WaitDelay   time.Duration `json:"waitDelay,omitzero"`   // wait for the delay after the start before
+	WaitBlock   time.Duration `json:"waitBlock,omitzero"`   // wait for the end of a block
+	WaitConnect time.Duration `json:"waitConnect,omitzero"` // wait for a connection, after the turn
+	Delay       time.Duration `json:"delay,omitzero"`       // from this start to the next one on the host, at least
+	Slot        int           `json:"slot,omitzero"`        // slots of the host in use, this one included
+	Slots       int           `json:"slots,omitzero"`       // slots that the host has
+	Probe       bool          `json:"probe,omitzero"`       // first request after a block
 
 	// The exchange.
 	Status       int           `json:"status,omitzero"`   // of the response

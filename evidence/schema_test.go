@@ -19,7 +19,7 @@ import (
 // allTypes are all types of decisions.
 var allTypes = []evidence.Type{
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
-	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Fetched,
+	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
 	evidence.NoIndex, evidence.LogClosed,
 }

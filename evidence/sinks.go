@@ -136,7 +136,7 @@ func level(d *Decision) slog.Level {
 	switch d.Type {
 	case RobotsAllowed, Started:
 		return slog.LevelDebug
-	case RobotsFetched, RobotsRevalidated, HostCleared, LogClosed:
+	case RobotsFetched, RobotsRevalidated, Resent, HostCleared, LogClosed:
 		return slog.LevelInfo
 	case Fetched:
 		if d.Status < 400 {

@@ -26,9 +26,11 @@ type Config struct {
 	// catches bodies that nobody reads, not a long crawl-delay.
 	SlotTimeout time.Duration
 
-	// LeaseTTL is the time after which a lease that was never released is taken
-	// back, as of a body that is never closed; 0: 300 s. Let it be longer than
-	// the longest download.
+	// LeaseTTL is the time after which a lease that is neither renewed nor released
+	// is taken back, as that of a body that is never closed; 0: 300 s. It counts from
+	// Acquire, from each Start and from each Renew: a body that is read keeps its
+	// slot for as long as that takes, so LeaseTTL only has to be longer than the
+	// longest wait for an answer and for a single read.
 	LeaseTTL time.Duration
 
 	// MaxWait is the longest wait for a turn; 0: as long as the context allows.
@@ -47,9 +49,9 @@ type Config struct {
 	// the next start, if the key has been forgotten by then.
 	MaxHosts int
 
-	// Override gives the limits of single keys; nil: none. It is asked at each
-	// Acquire, never under a lock, so it may change its mind; it must be quick
-	// and safe for concurrent use.
+	// Override gives the limits of single keys; nil: none. It is called at each
+	// Acquire, never under a lock, and may return other limits each time; it must be
+	// quick and safe for concurrent use.
 	Override func(key string) (Limits, bool)
 }
 

@@ -24,7 +24,7 @@ func add(t, d time.Duration) time.Duration {
 	return t + d
 }
 
-// A host is what a key owes while nobody holds or wants it: 64 bytes, a line of
+// A host is what a key owes while it has neither leases nor waiters: 64 bytes, a line of
 // the cache, without a pointer for the garbage collector to follow. Its methods
 // are the pure steps of the package: they neither wait nor look at a clock.
 type host struct {
@@ -36,7 +36,7 @@ type host struct {
 	seq      uint64        // requests started
 	name     uint32        // where the key is in shard.names; next free host
 	check    uint32        // lower half of the key's hash; the upper one is in the index
-	busy     uint32        // 1 + index in shard.busy; 0: nobody holds or wants the key; unused: no host
+	busy     uint32        // 1 + index in shard.busy; 0: no leases and no waiters; unused: no host
 	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
 	cause    cause         // of the last refusal; only if refusals > 0
 	expired  uint8         // leases taken back and not reported yet
@@ -103,19 +103,35 @@ func (h *host) first(now, floor time.Duration) time.Duration {
 	return t
 }
 
-// book books a start at t, with a delay drawn at random.
+// A stamp is a start, or a booking of one, and the gap that is owed to it.
+type stamp struct {
+	at, gap time.Duration // at is void where there is none any more
+	by      source        // what decided gap; noStart: there never was one
+}
+
+const void time.Duration = -1
+
+// after reports whether it is s that the next start keeps its distance from, and not o.
+func (s stamp) after(o stamp) bool {
+	return s.by != noStart && s.at != void && (o.by == noStart || s.at > o.at || s.at == o.at && s.gap > o.gap)
+}
+
+// stamp returns the last start.
+func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
+
+// book makes a start at t the last one, with a delay drawn at random.
 func (h *host) book(t, floor, random time.Duration) {
 	if floor > max(random, h.adaptive) {
-		h.pace(t, floor, byFloor)
+		h.pace(stamp{t, floor, byFloor})
 	} else {
-		h.pace(t, random, byRandom)
+		h.pace(stamp{t, random, byRandom})
 	}
 }
 
-// pace makes t the start from which the gap to the next one counts.
-func (h *host) pace(t, gap time.Duration, by source) {
-	h.last, h.gap, h.source = t, gap, by
-	if by != noStart && h.adaptive > gap {
+// pace makes s the last start.
+func (h *host) pace(s stamp) {
+	h.last, h.gap, h.source = s.at, s.gap, s.by
+	if s.by != noStart && h.adaptive > s.gap {
 		h.gap, h.source = h.adaptive, byAdaptive
 	}
 }

@@ -1,4 +1,4 @@
-// Package hostlimit decides who may start a request to which host, and when:
+// Package hostlimit decides which request may start on which host, and when:
 // slots, delays and blocks, per host key.
 //
 // Use it through politeness.New, or by itself wherever work on many keys must
@@ -10,14 +10,18 @@
 // What a key promises, whoever asks for it:
 //
 //   - The starts of two requests are never closer than the delay in force,
-//     counted from the moment at which the earlier one really started: a
-//     goroutine that wakes late moves the next start, it doesn't shorten the gap.
+//     counted from the moment at which the earlier one really started (see
+//     [Lease]): a goroutine that wakes late moves the next start, it doesn't
+//     shorten the gap.
 //   - No more than Concurrency requests are in flight, first come, first served.
 //   - After a refusal (status 429, and what [backoff.Refusals] adds) nobody
 //     starts until the block ends, also those already waiting. Then one request
 //     probes and the rest wait for its answer. Success lifts the block at once.
-//   - Whoever leaves, by a cancelled context or a timeout, gives back its place,
-//     and nobody else starts later for it.
+//   - A request that leaves, by a cancelled context or a timeout, gives back its
+//     place, and no other starts later for it. Neither does one whose turn led to
+//     no start.
+//   - A body that is read keeps its slot; one that nobody reads or closes loses it
+//     after LeaseTTL.
 package hostlimit
 
 import (

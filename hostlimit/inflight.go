@@ -17,7 +17,7 @@ type places struct {
 	taken       int   // held by requests in flight, or handed to a key
 	first, last *busy // the line
 	flying      flights
-	swept       []string // keys of leases that were taken back while nobody waited for them; the next start tells
+	swept       []string // keys of leases that were taken back while no request waited for those keys; the next start tells of them
 }
 
 // take takes a place for the head of b. Without one it stands b in the line, and
@@ -166,14 +166,14 @@ func (m *Memory) handOut() {
 		if b.head != nil {
 			b.head.signal()
 		} else {
-			m.places.leave(b) // they all left meanwhile
+			m.places.leave(b) // every waiter of the key has left meanwhile
 		}
 		b.sh.mu.Unlock()
 	}
 }
 
-// sweep takes back expired leases of all keys: one that is leaked on a key that
-// nobody wants any more holds a place too.
+// sweep takes back expired leases of all keys. A leaked lease holds a place even where
+// no request waits for its key, and so nothing else looks at it.
 func (m *Memory) sweep() {
 	now := m.now()
 	for l := m.places.expired(now); l != nil; l = m.places.expired(now) {

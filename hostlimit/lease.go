@@ -11,12 +11,8 @@ import (
 
 const leaseSize = int(unsafe.Sizeof(lease{}))
 
-// void is the stamp of a lease that has none: it owes no gap to anybody.
-const void time.Duration = -1
-
 // A lease is one turn. Leases are allocated many at a time and never used
-// again, so a call that comes too late, or twice, has nobody else's turn to
-// touch.
+// again, so that a call that comes too late, or twice, touches no other turn.
 type lease struct {
 	sh    *shard
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
@@ -30,14 +26,12 @@ type lease struct {
 
 	ord       uint64 // order of starts in the shard
 	seq       uint64
-	stamp     time.Duration // of the start, until then of the booking; void: none
-	delay     time.Duration
+	stamp     stamp // of the start, until then of the booking
 	waitSlot  time.Duration
 	waitDelay time.Duration
 	waitBlock time.Duration
 	slot      int32
 	slots     int32
-	source    source // what decided delay
 	probe     bool
 	started   bool // seq and stamp are those of a Start
 	observed  bool
@@ -69,27 +63,31 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	h := sh.host(b.host)
 	now := m.now()
 	l.hear(now)
-	b.account(h, now)
-	h.forgive(now, m.rules.Refusals.Forgive)
+	b.refresh(h, now)
 	err := ctx.Err()
 	if err == nil && !b.gated() {
 		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
 			before := h.last
-			b.stamp(h, l, now)
+			b.start(h, l, now)
 			if now-before > late {
 				b.refuseLate(h, now)
 			}
+			if b.inLine {
+				b.head.signal() // it is paced now, and holds no place
+			}
 			g := l.grant(h)
 			sh.mu.Unlock()
+			m.handOut()
 			return g, nil
 		}
 	}
 	b.void(h, l)
+	if b.head != nil {
+		b.head.signal() // it may be earlier now
+	}
 	if err != nil {
-		if b.head != nil {
-			b.head.signal()
-		}
 		sh.mu.Unlock()
+		m.handOut()
 		return Grant{}, err
 	}
 	l.hear(never)
@@ -103,6 +101,9 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l.hear(m.now())
+	if err == nil && l.b == nil {
+		err = &Error{Err: kit.ErrEnded} // released in this very moment
+	}
 	if err != nil {
 		return Grant{}, err
 	}
@@ -113,11 +114,11 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 func (l *lease) grant(h *host) Grant {
 	return Grant{
 		Seq:       l.seq,
-		Start:     l.sh.m.at(l.stamp),
+		Start:     l.sh.m.at(l.stamp.at),
 		WaitSlot:  l.waitSlot,
 		WaitDelay: l.waitDelay,
 		WaitBlock: l.waitBlock,
-		Delay:     l.delay,
+		Delay:     l.stamp.gap,
 		Slot:      int(l.slot),
 		Slots:     int(l.slots),
 		Probe:     l.probe,
@@ -177,8 +178,8 @@ func (l *lease) Observe(o Outcome) Effect {
 	return e
 }
 
-// find returns the state of l's key. An expired lease has lost its place and must
-// look the key up; if create, it is made when it is gone.
+// find returns the state of l's key, which an expired lease has to look up. A state
+// that has been forgotten meanwhile is made anew if create, and is nil otherwise.
 func (l *lease) find(create bool) (*host, *busy) {
 	sh := l.sh
 	if l.b != nil {

@@ -184,7 +184,7 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d t
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays
 // that there can be; what has no known end, such as a slot that is held, it
-// doesn't count. A key that nobody ever asked for can start now.
+// doesn't count. A request to a key that isn't known can start now.
 func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err

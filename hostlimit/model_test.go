@@ -1,6 +1,7 @@
 package hostlimit_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +25,20 @@ type eventKind uint8
 // What came from outside, then what the limiter decided.
 const (
 	arrived eventKind = iota
-	left              // Acquire returned the context's error
+	left              // Acquire or Start returned the context's error
+	goes              // Start is called, later than Acquire has returned
 	observed
+	renewed
 	released
+	granted
 	started
 	refusedTurn
 )
 
 func (k eventKind) String() string {
-	return [...]string{"arrives", "leaves", "is answered", "is released", "starts", "is refused"}[k]
+	return [...]string{
+		"arrives", "leaves", "calls Start", "is answered", "is renewed", "is released", "has its turn", "starts", "is refused",
+	}[k]
 }
 
 // An event of a run, in the order in which they happened.
@@ -66,14 +72,18 @@ type modelHost struct {
 	id       int
 	limits   hostlimit.Limits
 	seq      int
-	last     time.Duration
+	last     time.Duration // stamp of the last start or booking; negative: none
 	gap      time.Duration
+	holder   *modelTurn // whose stamp that is, if it is in flight
+	past     modelStamp // the last start of those that are not in flight any more
 	adaptive time.Duration
 	until    time.Duration
 	refusals int
+	gate     []*modelTurn // called Start, and wait there
 	queue    []*modelTurn
 	flying   []*modelTurn
 	probe    *modelTurn
+	idle     bool          // at some arrival since the last start it owed nothing
 	untold   int           // leases that have expired and that no start has told of
 	full     time.Duration // since when all slots are held; forever: they aren't
 }
@@ -85,17 +95,25 @@ func (h *modelHost) String() string {
 		}
 		return s
 	}
-	return fmt.Sprintf("host %d: %d starts, last %v, gap %v, %d refusals until %v, in flight %v, queue %v, full since %v",
-		h.id, h.seq, h.last, h.gap, h.refusals, h.until, ids(h.flying), ids(h.queue), h.full)
+	return fmt.Sprintf("host %d: %d starts, last %v, gap %v, %d refusals until %v, in flight %v, in Start %v, queue %v, full since %v",
+		h.id, h.seq, h.last, h.gap, h.refusals, h.until, ids(h.flying), ids(h.gate), ids(h.queue), h.full)
 }
+
+type modelStamp struct{ at, gap time.Duration }
+
+// later reports whether the gap to s counts, and not that to o.
+func (s modelStamp) later(o modelStamp) bool { return s.at > o.at || s.at == o.at && s.gap > o.gap }
 
 type modelTurn struct {
 	req              *request
-	arrived, started time.Duration
-	seq              int
+	came             time.Duration // Acquire was called
+	arrived          time.Duration // at the queue, then in Start
+	stamp            modelStamp    // at is negative: void
+	heard            time.Duration // last sign of life; forever in Start
+	place            int           // number of its slot
+	granted, started bool
 	expired          bool
-	beforeBlock      bool // started before the latest block was set
-	owedNothing      bool // the host, at arrival
+	beforeBlock      bool // granted, or started last, before the latest block was set
 	slot, wait, hold time.Duration
 }
 
@@ -108,7 +126,8 @@ type model struct {
 	flying int
 	base   time.Time
 
-	outputs map[*request]*event // at this instant, not yet predicted
+	outputs map[*request][]*event // at this instant, not yet predicted
+	going   []*modelTurn          // granted at this instant, and call Start in it
 }
 
 // check compares the log of a run with the model.
@@ -129,7 +148,7 @@ func (p *program) check(base time.Time, log []*event) error {
 }
 
 func (p *program) checkTogether(base time.Time, log []*event) error {
-	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request]*event)}
+	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
 	for len(log) > 0 {
 		next := min(m.next(), log[0].at)
 		m.advance(next)
@@ -140,12 +159,12 @@ func (p *program) checkTogether(base time.Time, log []*event) error {
 		}
 		for _, e := range log[:n] {
 			touched = append(touched, m.host(e.req.host))
-			if e.kind >= started {
-				m.outputs[e.req] = e
+			if e.kind >= granted {
+				m.outputs[e.req] = append(m.outputs[e.req], e)
 			}
 		}
 		for _, e := range log[:n] {
-			if e.kind < started {
+			if e.kind < granted {
 				if err := m.input(e); err != nil {
 					return err
 				}
@@ -155,7 +174,8 @@ func (p *program) checkTogether(base time.Time, log []*event) error {
 		if err := m.settle(touched); err != nil {
 			return err
 		}
-		for _, e := range m.outputs {
+		for _, es := range m.outputs {
+			e := es[0]
 			return fmt.Errorf("%v, but the model has it wait: %v; %d in flight, in line: %v", e, m.host(e.req.host), m.flying, m.line)
 		}
 	}
@@ -165,7 +185,7 @@ func (p *program) checkTogether(base time.Time, log []*event) error {
 func (m *model) host(id int) *modelHost {
 	h := m.hosts[id]
 	if h == nil {
-		h = &modelHost{id: id, limits: m.p.limits(id), full: forever}
+		h = &modelHost{id: id, limits: m.p.limits(id), full: forever, last: -1, past: modelStamp{at: -1}}
 		m.hosts[id] = h
 	}
 	return h
@@ -173,10 +193,42 @@ func (m *model) host(id int) *modelHost {
 
 // earliest is when the gap to the start before is over.
 func (h *modelHost) earliest(floor time.Duration) time.Duration {
-	if h.seq == 0 {
+	if h.last < 0 {
 		return 0
 	}
 	return h.last + max(h.gap, floor)
+}
+
+// pace makes s the start from which the gap counts; holder is its turn, if in flight.
+func (h *modelHost) pace(s modelStamp, holder *modelTurn) {
+	h.last, h.gap, h.holder = s.at, max(s.gap, h.adaptive), holder
+}
+
+// void takes the stamp of w away.
+func (h *modelHost) void(w *modelTurn) {
+	w.stamp.at = -1
+	if h.probe == w {
+		h.probe = nil
+	}
+	if h.holder != w {
+		return
+	}
+	s, holder := h.past, (*modelTurn)(nil)
+	for _, o := range h.flying {
+		if o.stamp.at >= 0 && o.stamp.later(s) {
+			s, holder = o.stamp, o
+		}
+	}
+	h.pace(s, holder)
+}
+
+// passes reports whether nothing keeps w from the start that it calls for.
+func (m *model) passes(h *modelHost, w *modelTurn) bool {
+	switch {
+	case h.refusals > 0 && (m.now < h.until || h.probe != nil && h.probe != w):
+		return false
+	}
+	return h.holder == w || h.earliest(w.req.floor) <= m.now
 }
 
 // first is the earliest start that can be foreseen.
@@ -196,7 +248,7 @@ func (h *modelHost) isFull() bool { return len(h.flying) >= h.limits.Concurrency
 
 // ready reports whether nothing but MaxInFlight keeps the head from starting.
 func (m *model) ready(h *modelHost) bool {
-	return len(h.queue) > 0 && !h.blocked(m.now) && !h.isFull() && h.earliest(h.queue[0].req.floor) <= m.now
+	return len(h.gate) == 0 && len(h.queue) > 0 && !h.blocked(m.now) && !h.isFull() && h.earliest(h.queue[0].req.floor) <= m.now
 }
 
 // next is the next time at which something happens by itself.
@@ -210,7 +262,7 @@ func (m *model) next() time.Duration {
 	if len(m.line) > 0 {
 		for _, h := range m.hosts {
 			for _, f := range h.flying {
-				if at := f.started + m.p.cfg.LeaseTTL; at > m.now {
+				if at := f.due(m.p); at > m.now {
 					t = min(t, at)
 				}
 			}
@@ -220,10 +272,15 @@ func (m *model) next() time.Duration {
 }
 
 func (m *model) nextOf(h *modelHost) time.Duration {
-	if len(h.queue) == 0 {
+	var head *modelTurn
+	switch {
+	case len(h.gate) > 0:
+		head = h.gate[0]
+	case len(h.queue) > 0:
+		head = h.queue[0]
+	default:
 		return forever
 	}
-	head := h.queue[0]
 	t := forever
 	soon := func(at time.Duration) {
 		if at > m.now {
@@ -233,23 +290,38 @@ func (m *model) nextOf(h *modelHost) time.Duration {
 	soon(h.earliest(head.req.floor))
 	soon(h.until)
 	soon(head.arrived + m.p.maxWait())
-	if h.isFull() {
+	if h.isFull() && len(h.gate) == 0 {
 		soon(max(head.arrived, h.full) + m.p.cfg.SlotTimeout)
 	}
 	for _, f := range h.flying {
-		soon(f.started + m.p.cfg.LeaseTTL)
+		soon(f.due(m.p))
 	}
 	return t
+}
+
+// due is when w expires.
+func (w *modelTurn) due(p *program) time.Duration {
+	if w.heard == forever {
+		return forever
+	}
+	return w.heard + p.cfg.LeaseTTL
 }
 
 // advance books the time until t.
 func (m *model) advance(t time.Duration) {
 	for _, h := range m.hosts {
+		for _, w := range h.gate {
+			if d := t - m.now; h.blocked(m.now) {
+				w.hold += d
+			} else {
+				w.wait += d
+			}
+		}
 		for _, w := range h.queue {
 			switch d := t - m.now; {
 			case h.blocked(m.now):
 				w.hold += d
-			case h.isFull() || slices.Contains(m.line, h):
+			case len(h.gate) == 0 && (h.isFull() || slices.Contains(m.line, h)):
 				w.slot += d
 			default:
 				w.wait += d
@@ -264,7 +336,7 @@ func (m *model) advance(t time.Duration) {
 func (m *model) due() []*modelHost {
 	var due []*modelHost
 	for _, h := range m.hosts {
-		if len(h.queue) > 0 || m.p.cfg.MaxInFlight > 0 {
+		if len(h.queue) > 0 || len(h.gate) > 0 || m.p.cfg.MaxInFlight > 0 {
 			due = append(due, h)
 		}
 	}
@@ -278,8 +350,8 @@ func (m *model) leastGap(h *modelHost, floor, before time.Duration) time.Duratio
 // latest is the last start that is of use to w.
 func (m *model) latest(w *modelTurn) (t time.Duration, byContext bool) {
 	t = w.arrived + m.p.maxWait()
-	if d := w.req.deadline; d > 0 && w.arrived+d-1 < t {
-		return w.arrived + d - 1, true
+	if d := w.req.deadline; d > 0 && w.came+d-1 < t {
+		return w.came + d - 1, true
 	}
 	return t, false
 }
@@ -287,29 +359,34 @@ func (m *model) latest(w *modelTurn) (t time.Duration, byContext bool) {
 func (m *model) input(e *event) error {
 	h := m.host(e.req.host)
 	w := m.turns[e.req]
+	if e.kind == goes || e.kind == renewed {
+		w.heard = m.now
+	}
 	m.tidy(h)
 	switch e.kind {
+	case goes:
+		return m.goes(h, w)
 	case arrived:
-		w = &modelTurn{req: e.req, arrived: m.now}
-		w.owedNothing = len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && h.refusals == 0
+		w = &modelTurn{req: e.req, came: m.now, arrived: m.now, stamp: modelStamp{at: -1}}
+		h.idle = h.idle || len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && h.refusals == 0
 		m.turns[e.req] = w
 		bound := m.first(h, w.req.floor)
-		if n := len(h.queue); n > 0 {
-			bound = m.first(h, h.queue[0].req.floor)
-			for i := 1; i < n; i++ {
-				bound += m.leastGap(h, h.queue[i].req.floor, h.queue[i-1].req.floor)
+		if len(h.gate)+len(h.queue) > 0 {
+			ahead := slices.Concat(h.gate, h.queue, []*modelTurn{w})
+			bound = m.first(h, ahead[0].req.floor)
+			for i := 1; i < len(ahead); i++ {
+				bound += m.leastGap(h, ahead[i].req.floor, ahead[i-1].req.floor)
 			}
-			bound += m.leastGap(h, w.req.floor, h.queue[n-1].req.floor)
 		}
 		h.queue = append(h.queue, w)
 		if latest, _ := m.latest(w); bound > latest {
 			return m.refuse(h, w, bound, m.late(h, w))
 		}
 	case left:
-		if m.now != w.arrived+w.req.gone() {
+		if m.now != max(w.came+w.req.gone(), w.arrived) {
 			return fmt.Errorf("%v, but its context ends after %v", e, w.req.gone())
 		}
-		h.queue = slices.DeleteFunc(h.queue, func(o *modelTurn) bool { return o == w })
+		h.leave(w, m.now)
 	case observed:
 		return m.observe(h, w, e)
 	case released:
@@ -323,10 +400,12 @@ func (m *model) input(e *event) error {
 
 // tidy is what time alone does to a host.
 func (m *model) tidy(h *modelHost) {
-	for len(h.flying) > 0 && h.flying[0].started+m.p.cfg.LeaseTTL <= m.now {
-		h.flying[0].expired = true
-		h.untold++
-		m.land(h, h.flying[0])
+	for _, w := range slices.Clone(h.flying) {
+		if w.due(m.p) <= m.now {
+			w.expired = true
+			h.untold++
+			m.land(h, w)
+		}
 	}
 	if h.refusals > 0 && m.now >= h.until+m.p.refusals.Forgive {
 		h.refusals = 0
@@ -338,6 +417,14 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 	if i := slices.Index(h.flying, w); i >= 0 {
 		h.flying = slices.Delete(h.flying, i, i+1)
 		m.flying--
+		switch {
+		case !w.started:
+			h.void(w)
+		case h.holder == w:
+			h.holder, h.past = nil, modelStamp{h.last, h.gap}
+		case w.stamp.later(h.past):
+			h.past = w.stamp
+		}
 	}
 	if h.probe == w {
 		h.probe = nil
@@ -351,7 +438,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 		if next >= h.adaptive || r.status < 400 {
 			h.adaptive = next
 		}
-		if h.adaptive == next {
+		if h.adaptive == next && h.last >= 0 {
 			h.gap = max(h.gap, next)
 		}
 	}
@@ -367,7 +454,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 		h.until, h.probe = m.now+stay, nil
 		want.Blocked = true
 		for _, t := range m.turns {
-			if t.req.host == h.id && t.started > 0 {
+			if t.req.host == h.id && t.granted {
 				t.beforeBlock = true
 			}
 		}
@@ -394,7 +481,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 func (m *model) refuseLate(h *modelHost) error {
 	var stay []*modelTurn
 	var bound time.Duration
-	for _, w := range slices.Clone(h.queue) {
+	for _, w := range slices.Concat(h.gate, h.queue) {
 		at := m.first(h, w.req.floor)
 		if n := len(stay); n > 0 {
 			at = bound + m.leastGap(h, w.req.floor, stay[n-1].req.floor)
@@ -425,12 +512,11 @@ func (m *model) late(h *modelHost, w *modelTurn) []error {
 
 // refuse predicts a refusal.
 func (m *model) refuse(h *modelHost, w *modelTurn, retryAt time.Duration, kinds []error) error {
-	h.queue = slices.DeleteFunc(h.queue, func(o *modelTurn) bool { return o == w })
-	e, ok := m.outputs[w.req]
-	if !ok || e.kind != refusedTurn {
+	h.leave(w, m.now)
+	e := m.output(w, refusedTurn)
+	if e == nil {
 		return fmt.Errorf("%v: request %d should be refused as %v, RetryAt %v", m.now, w.req.id, kinds, retryAt)
 	}
-	delete(m.outputs, w.req)
 	var err *hostlimit.Error
 	if !errors.As(e.err, &err) {
 		return fmt.Errorf("%v, which is no *Error", e)
@@ -448,6 +534,54 @@ func (m *model) refuse(h *modelHost, w *modelTurn, retryAt time.Duration, kinds 
 		return fmt.Errorf("%v, RetryAt %v, want %v", e, err.RetryAt.Sub(m.base), retryAt)
 	}
 	return nil
+}
+
+// leave takes w out of the queue, or out of those that wait in Start.
+func (h *modelHost) leave(w *modelTurn, now time.Duration) {
+	h.queue = slices.DeleteFunc(h.queue, func(o *modelTurn) bool { return o == w })
+	if i := slices.Index(h.gate, w); i >= 0 {
+		h.gate = slices.Delete(h.gate, i, i+1)
+		w.heard = now
+	}
+}
+
+// output returns the next thing that the limiter did to w at this instant, if it is of
+// that kind.
+func (m *model) output(w *modelTurn, kind eventKind) *event {
+	es := m.outputs[w.req]
+	if len(es) == 0 || es[0].kind != kind {
+		return nil
+	}
+	if len(es) == 1 {
+		delete(m.outputs, w.req)
+	} else {
+		m.outputs[w.req] = es[1:]
+	}
+	return es[0]
+}
+
+// goes is a call of Start.
+func (m *model) goes(h *modelHost, w *modelTurn) error {
+	w.heard = m.now
+	if w.req.gone() != forever && m.now >= w.came+w.req.gone() {
+		h.void(w)
+		w.arrived = m.now
+		return nil // it leaves
+	}
+	if len(h.gate) == 0 && m.passes(h, w) {
+		before := h.last
+		if err := m.start(h, w); err != nil {
+			return err
+		}
+		if m.now-before > time.Millisecond {
+			return m.refuseLate(h)
+		}
+		return nil
+	}
+	h.void(w)
+	w.arrived, w.heard = m.now, forever
+	h.gate = append(h.gate, w)
+	return m.refuseLate(h)
 }
 
 // settle lets everything happen that can at this instant.
@@ -473,6 +607,30 @@ func (m *model) settle(touched []*modelHost) error {
 			}
 		}
 		for _, h := range goes {
+			if len(h.gate) > 0 {
+				w := h.gate[0]
+				if m.passes(h, w) {
+					if err := m.start(h, w); err != nil {
+						return err
+					}
+					if h.gap > h.limits.Delay.Min {
+						if err := m.refuseLate(h); err != nil {
+							return err
+						}
+					}
+					again = true
+					break
+				}
+				gone, err := m.giveUp(h, w)
+				if err != nil {
+					return err
+				}
+				if gone {
+					again = true
+					break
+				}
+				continue
+			}
 			if len(h.queue) == 0 {
 				continue
 			}
@@ -482,7 +640,7 @@ func (m *model) settle(touched []*modelHost) error {
 					if inLine == 0 {
 						m.line = m.line[1:]
 					}
-					if err := m.start(h); err != nil {
+					if err := m.grant(h); err != nil {
 						return err
 					}
 					again = true
@@ -492,7 +650,7 @@ func (m *model) settle(touched []*modelHost) error {
 					m.line = append(m.line, h)
 				}
 			}
-			gone, err := m.giveUp(h)
+			gone, err := m.giveUp(h, h.queue[0])
 			if err != nil {
 				return err
 			}
@@ -502,6 +660,14 @@ func (m *model) settle(touched []*modelHost) error {
 			}
 		}
 	}
+	// Those that start at once do so in an order of their own, which the numbers tell.
+	slices.SortStableFunc(m.going, func(a, b *modelTurn) int { return cmp.Compare(m.number(a), m.number(b)) })
+	for _, w := range m.going {
+		if err := m.goes(m.host(w.req.host), w); err != nil {
+			return err
+		}
+	}
+	m.going = nil
 	for _, h := range touched {
 		switch {
 		case !h.isFull():
@@ -513,20 +679,60 @@ func (m *model) settle(touched []*modelHost) error {
 	return nil
 }
 
-// start predicts the start of h's head.
-func (m *model) start(h *modelHost) error {
+// number is that of the start of w at this instant.
+func (m *model) number(w *modelTurn) uint64 {
+	if es := m.outputs[w.req]; len(es) > 0 {
+		return es[0].grant.Seq
+	}
+	return 0
+}
+
+// grant predicts that the head of h's queue has its turn.
+func (m *model) grant(h *modelHost) error {
 	w := h.queue[0]
 	h.queue = h.queue[1:]
-	e, ok := m.outputs[w.req]
-	if !ok || e.kind != started {
+	e := m.output(w, granted)
+	if e == nil {
+		return fmt.Errorf("%v: request %d should have its turn: %v; %d in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
+	}
+	gap := max(h.limits.Delay.Min, w.req.floor)
+	if es := m.outputs[w.req]; len(es) > 0 && es[0].kind == started {
+		gap = es[0].grant.Delay // where it is random, the turn starts at once
+		least := max(h.limits.Delay.Min, w.req.floor, h.adaptive)
+		if most := max(least, h.limits.Delay.Max); gap < least || gap > most {
+			return fmt.Errorf("%v, want a delay of %v to %v", es[0], least, most)
+		}
+	}
+	w.granted, w.beforeBlock, w.heard = true, false, m.now
+	w.stamp = modelStamp{m.now, max(gap, h.adaptive)}
+	h.pace(w.stamp, w)
+	h.flying = append(h.flying, w)
+	m.flying++
+	w.place = len(h.flying)
+	if h.refusals > 0 {
+		h.probe = w
+	}
+	if w.req.dawdle == 0 && !w.req.unsent {
+		m.going = append(m.going, w)
+	}
+	if h.gap > h.limits.Delay.Min {
+		return m.refuseLate(h)
+	}
+	return nil
+}
+
+// start predicts a start.
+func (m *model) start(h *modelHost, w *modelTurn) error {
+	h.leave(w, m.now)
+	e := m.output(w, started)
+	if e == nil {
 		return fmt.Errorf("%v: request %d should start: %v; %d in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
 	}
-	delete(m.outputs, w.req)
 	g := e.grant
 	forgotten := g.Seq == 1 && h.seq > 0 && m.p.cfg.MaxHosts < 1000
 	if forgotten {
 		// Forgotten to make room, which it may be if it owed nothing.
-		if !w.owedNothing {
+		if !h.idle {
 			return fmt.Errorf("%v: the host was forgotten, with %+v owed", e, *h)
 		}
 		h.seq = 0
@@ -547,21 +753,15 @@ func (m *model) start(h *modelHost) error {
 	if told != min(h.untold, math.MaxUint8) {
 		return fmt.Errorf("%v tells of %d expired leases of its host, want %d", e, told, h.untold)
 	}
-	h.untold = 0
+	h.untold, h.idle = 0, false
 	h.seq++
-	d := h.limits.Delay
-	least, most := max(d.Min, w.req.floor, h.adaptive), max(d.Min, d.Max, w.req.floor, h.adaptive)
-	if g.Delay < least || g.Delay > most {
-		return fmt.Errorf("%v, want a delay of %v to %v", e, least, most)
-	}
-	h.last, h.gap = m.now, g.Delay
-	w.started, w.seq = m.now, h.seq
-	h.flying = append(h.flying, w)
-	m.flying++
+	w.stamp = modelStamp{m.now, max(w.stamp.gap, h.adaptive)}
+	w.started, w.beforeBlock = true, false
+	h.pace(w.stamp, w)
 	want := hostlimit.Grant{
 		Seq: uint64(h.seq), Start: m.base.Add(m.now),
 		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
-		Delay: g.Delay, Slot: len(h.flying), Slots: h.limits.Concurrency,
+		Delay: w.stamp.gap, Slot: w.place, Slots: h.limits.Concurrency,
 		Probe: h.refusals > 0, TakenBack: g.TakenBack,
 	}
 	if want.Probe {
@@ -574,16 +774,12 @@ func (m *model) start(h *modelHost) error {
 	if !reflect.DeepEqual(g, want) {
 		return fmt.Errorf("%v, want %+v", e, want)
 	}
-	if h.gap > d.Min {
-		return m.refuseLate(h)
-	}
 	return nil
 }
 
-// giveUp predicts whether the head of h is refused.
-func (m *model) giveUp(h *modelHost) (bool, error) {
-	w := h.queue[0]
-	if h.isFull() && h.full != forever && m.now >= max(w.arrived, h.full)+m.p.cfg.SlotTimeout {
+// giveUp predicts whether w, who is next on h, is refused.
+func (m *model) giveUp(h *modelHost, w *modelTurn) (bool, error) {
+	if len(h.gate) == 0 && h.isFull() && h.full != forever && m.now >= max(w.arrived, h.full)+m.p.cfg.SlotTimeout {
 		return true, m.refuse(h, w, forever, []error{hostlimit.ErrBusy})
 	}
 	first := m.first(h, w.req.floor)

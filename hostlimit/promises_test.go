@@ -331,6 +331,39 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 	})
 }
 
+// Release is safe to call from any goroutine, also while the lease waits in Start.
+func TestReleaseEndsAStartThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Concurrency: 3})
+		first, second, third := acquire(t, m, "a", 0), acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+		first.Observe(Outcome{Status: 429, RetryAfter: time.Hour})
+		first.Release()
+		began := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := second.lease.Start(t.Context()); !errors.Is(err, ErrBusy) || time.Since(began) != time.Minute {
+				t.Errorf("released while it waited: %v after %v", err, time.Since(began))
+			}
+		})
+		synctest.Wait()
+		wg.Go(func() {
+			g, err := third.lease.Start(t.Context())
+			if err != nil || !g.Probe || time.Since(began) != time.Hour {
+				t.Errorf("behind it: %+v, %v after %v", g, err, time.Since(began))
+			}
+			third.Release()
+		})
+		time.Sleep(time.Minute)
+		second.Release()
+		wg.Wait()
+		for st := range m.List(t.Context()) {
+			if st.InFlight != 0 || st.Waiters != 0 {
+				t.Errorf("in the end: %+v", st)
+			}
+		}
+	})
+}
+
 func TestBlocksAreNeverForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, MaxHosts: 1000, MaxWait: time.Minute})

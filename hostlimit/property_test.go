@@ -30,11 +30,15 @@ type request struct {
 	id, host   int
 	at         time.Duration // arrival
 	floor      time.Duration
-	deadline   time.Duration // of its context, from the arrival; 0: none
-	cancel     time.Duration // by the caller, from the arrival; 0: never
-	latency    time.Duration // start to the answer
-	body       time.Duration // answer to release
-	status     int           // 0: a network error
+	deadline   time.Duration   // of its context, from the arrival; 0: none
+	cancel     time.Duration   // by the caller, from the arrival; 0: never
+	latency    time.Duration   // start to the answer
+	body       time.Duration   // answer, or the last Renew, to release
+	dawdle     time.Duration   // turn to Start; 0: at once
+	unsent     bool            // released after dawdle, without a Start
+	again      []time.Duration // from each Start to a further one
+	renews     []time.Duration // from the answer on, from each Renew to a further one
+	status     int             // 0: a network error
 	retryAfter time.Duration
 	silent     bool // released without an answer
 	twice      bool // every call of the lease is made again later, when it must do nothing
@@ -142,6 +146,19 @@ func generate(seed uint64, n int) *program {
 	}
 
 	// Hosts that refuse do so all the time: storms, not single refusals.
+	// Who may start later than the turn is had must know the delay: it isn't random.
+	late := chance(50) && !small
+	if late {
+		p.cfg.Delay.Max = 0
+		if override := p.cfg.Override; override != nil {
+			p.cfg.Override = func(k string) (hostlimit.Limits, bool) {
+				l, ok := override(k)
+				l.Delay.Max = 0
+				return l, ok
+			}
+		}
+	}
+
 	refusing := r.IntN(60)
 	length := span(time.Second, time.Duration(1+n/hosts)*4*time.Second)
 	slow := span(10*time.Millisecond, 5*time.Second)
@@ -181,6 +198,28 @@ func generate(seed uint64, n int) *program {
 		}
 		if chance(leaks) && !small { // what is forgotten with a host could be asked for then
 			q.latency = p.cfg.LeaseTTL + span(1, time.Minute) // answers when its lease has expired
+		}
+		if late {
+			in := min(p.cfg.LeaseTTL, 20*time.Second)
+			if chance(25) {
+				q.dawdle = span(1, in/2)
+				if chance(50) {
+					q.dawdle = span(1, 3*time.Millisecond)
+				}
+				q.unsent = chance(25)
+			}
+			for chance(20) {
+				q.again = append(q.again, span(1, in/4))
+			}
+			for q.body < p.cfg.LeaseTTL && chance(20) {
+				q.renews = append(q.renews, span(1, p.cfg.LeaseTTL-time.Second))
+			}
+			if len(q.again)+len(q.renews) > 0 {
+				q.latency = min(q.latency, p.cfg.LeaseTTL/2)
+			}
+			if len(q.renews) > 0 { // the time until then may depend on who looks
+				q.renews[0] = min(q.renews[0], p.cfg.LeaseTTL/3)
+			}
 		}
 		p.requests = append(p.requests, q)
 	}
@@ -240,9 +279,33 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 		p.note(kind, r).err = err
 		return
 	}
-	e := p.note(started, r)
-	if e.grant, err = l.Start(ctx); err != nil {
-		t.Errorf("request %d: Start: %v", r.id, err)
+	p.note(granted, r)
+	if r.unsent {
+		p.at(now + r.dawdle)
+		e := p.note(released, r)
+		e.expired = l.Release()
+		return
+	}
+	waits := append([]time.Duration{r.dawdle}, r.again...)
+	for _, wait := range waits {
+		if wait > 0 {
+			p.at(now + wait)
+			p.note(goes, r)
+		}
+		g, err := l.Start(ctx)
+		now = time.Since(p.base)
+		if err != nil {
+			kind := refusedTurn
+			if err == ctx.Err() { //nolint:errorlint // Start promises the context's error itself
+				kind = left
+			}
+			p.note(kind, r).err = err
+			p.at(now + time.Second)
+			e := p.note(released, r)
+			e.expired = l.Release()
+			return
+		}
+		p.note(started, r).grant = g
 	}
 
 	outcome := hostlimit.Outcome{Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter}
@@ -254,10 +317,18 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 		e := p.note(observed, r)
 		e.effect = l.Observe(outcome)
 	}
+	for _, wait := range r.renews {
+		now = p.at(now + wait)
+		p.note(renewed, r)
+		l.Renew()
+	}
 	now = p.at(now + r.body)
-	e = p.note(released, r)
+	e := p.note(released, r)
 	e.expired = l.Release()
 	if r.twice {
+		if _, err := l.Start(ctx); err == nil {
+			t.Errorf("request %d started after its Release", r.id)
+		}
 		p.at(now + time.Second)
 		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
 		l.Release()
@@ -295,10 +366,11 @@ type tally struct {
 	requests, starts, refusals, left                 int
 	slotWaits, delayWaits, blockWaits                int
 	blocks, cleared, probes, expired, deadline, late int
-	takenBack                                        int
+	takenBack, unsent, again, gated, renewed         int
 }
 
 func (c *tally) count(log []*event) {
+	called := make(map[*request]time.Duration)
 	for _, e := range log {
 		switch e.kind {
 		case arrived:
@@ -310,8 +382,16 @@ func (c *tally) count(log []*event) {
 			if errors.Is(e.err, context.DeadlineExceeded) {
 				c.deadline++
 			}
+		case goes:
+			c.again++
+			called[e.req] = e.at
+		case renewed:
+			c.renewed++
+		case released:
+			c.unsent += one(e.req.unsent)
 		case started:
 			c.starts++
+			c.gated += one(called[e.req] > 0 && called[e.req] < e.at)
 			c.slotWaits += one(e.grant.WaitSlot > 0)
 			c.delayWaits += one(e.grant.WaitDelay > 0)
 			c.blockWaits += one(e.grant.WaitBlock > 0)
@@ -350,6 +430,10 @@ func (c *tally) add(d tally) {
 	c.deadline += d.deadline
 	c.late += d.late
 	c.takenBack += d.takenBack
+	c.unsent += d.unsent
+	c.again += d.again
+	c.gated += d.gated
+	c.renewed += d.renewed
 }
 
 // shrink drops requests as long as the program still fails.
@@ -418,7 +502,7 @@ func TestPropertyAgainstModel(t *testing.T) {
 	}
 	t.Logf("%+v", all)
 	if least := min(all.starts, all.refusals, all.left, all.slotWaits, all.delayWaits, all.blockWaits, all.blocks,
-		all.cleared, all.probes, all.expired, all.deadline, all.late); least < total/1000 && first != last {
+		all.cleared, all.probes, all.expired, all.deadline, all.late, all.unsent, all.again, all.gated, all.renewed); least < total/1000 && first != last {
 		t.Errorf("something hardly happened: %+v", all)
 	}
 }

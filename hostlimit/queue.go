@@ -7,7 +7,36 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
-// busy is the live state of a key that somebody holds or wants. Everything in
+// A request of a key goes through these states. Everything happens in the goroutine of
+// its caller, under the mutex of the shard.
+//
+//	state     event                       next      why
+//	-         Acquire, hold says free     had       nothing is in the way: one lock, no wait
+//	-         Acquire, known to be late   refused   a start that comes too late is no use
+//	-         Acquire                     queued    behind all that wait already
+//	queued    at the head, free           had       lend books the present moment: the gap counts from it
+//	queued    too late, MaxWait           refused   refuse tells when to come back, where that is known
+//	queued    SlotTimeout at the head     refused   every slot has been held for too long
+//	queued    context done                gone      its place is closed up, those behind count anew
+//	had       Start, hold says free       started   start moves the booking to the present moment
+//	had       Start                       gated     void: another start or a block came between
+//	started   Start                       started   or gated, as from had: the stamp before is void
+//	gated     at the head, free           started   leases are ahead of the queue: they hold slots
+//	gated     too late, context done      had       without a stamp, so that it owes nothing
+//	had       Release, LeaseTTL           gone      void: the booking is undone
+//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for
+//
+// And the key itself, of which host.refusals, host.until and busy.probe tell:
+//
+//	open      refusal                     blocked   until Retry-After, or as the policy says
+//	blocked   until is over               waiting   for a request to probe
+//	waiting   lend, start                 probed    one request is let go, the others wait for its answer
+//	waiting   quiet for long (Forgive)    open      the refusals are too long ago to count
+//	probed    success                     open      everybody goes on
+//	probed    refusal                     blocked   for longer: one more refusal in a row
+//	probed    any other end, void         waiting   the next request probes
+
+// busy is the live state of a key that has leases or waiters. Everything in
 // it but the last four fields is guarded by the shard's mutex.
 type busy struct {
 	sh   *shard
@@ -22,10 +51,7 @@ type busy struct {
 	// released. past is the last start of those that have been released, which holds
 	// where the stamp of last becomes void.
 	last *lease
-	past struct {
-		stamp, gap time.Duration
-		source     source
-	}
+	past stamp
 
 	head, tail *waiter
 	waiting    int
@@ -200,16 +226,16 @@ func (b *busy) refresh(h *host, now time.Duration) {
 	b.expire(h, now)
 }
 
-// A hold is what keeps the head of a queue from starting.
+// A hold is what keeps a request from starting.
 type hold uint8
 
 const (
-	free hold = iota
-	blocked
-	probing
-	slots
-	delay
-	line
+	free    hold = iota
+	blocked      // by a refusal
+	probing      // a probe has no answer yet
+	slots        // every slot is held
+	delay        // the gap to the last start isn't over
+	line         // every place of MaxInFlight is held
 )
 
 // hold reports what keeps a request from starting now, and when that ends at the
@@ -241,7 +267,7 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	sh.starts++
 	h.book(now, floor, lim.Draw())
 	l := sh.newLease()
-	l.b, l.lim, l.floor, l.ord, l.stamp, l.delay, l.source = b, lim, floor, sh.starts, now, h.gap, h.source
+	l.b, l.lim, l.floor, l.ord, l.stamp = b, lim, floor, sh.starts, h.stamp()
 	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)
@@ -259,14 +285,15 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	return l
 }
 
-// stamp makes now the start of l.
-func (b *busy) stamp(h *host, l *lease, now time.Duration) {
+// start stamps and numbers l, whose request starts now. Its delay stays that of the booking,
+// or what has been learned since if that is longer.
+func (b *busy) start(h *host, l *lease, now time.Duration) {
 	sh := b.sh
 	sh.starts++
 	h.seq++
-	h.pace(now, l.delay, l.source)
+	h.pace(stamp{now, l.stamp.gap, l.stamp.by})
 	b.last = l
-	l.ord, l.seq, l.stamp, l.delay, l.source, l.started = sh.starts, h.seq, now, h.gap, h.source, true
+	l.ord, l.seq, l.stamp, l.started = sh.starts, h.seq, h.stamp(), true
 	l.probe = h.refusals > 0
 	if l.probe {
 		b.probe = l
@@ -276,7 +303,7 @@ func (b *busy) stamp(h *host, l *lease, now time.Duration) {
 // void takes l's stamp away. Where it was the last of the key, the gap counts from the
 // last of the others again.
 func (b *busy) void(h *host, l *lease) {
-	l.stamp = void
+	l.stamp.at = void
 	if b.probe == l {
 		b.probe = nil
 	}
@@ -286,12 +313,11 @@ func (b *busy) void(h *host, l *lease) {
 	b.last = nil
 	last := b.past
 	for o := b.flying.oldest; o != nil; o = o.onKey.next {
-		if o.stamp > last.stamp || o.stamp == last.stamp && o.delay > last.gap {
-			b.last = o
-			last.stamp, last.gap, last.source = o.stamp, o.delay, o.source
+		if o.stamp.after(last) {
+			b.last, last = o, o.stamp
 		}
 	}
-	h.pace(last.stamp, last.gap, last.source)
+	h.pace(last)
 }
 
 // free takes l from the requests in flight and lets the head look. Call it after
@@ -302,10 +328,9 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 	case !l.started:
 		b.void(h, l)
 	case b.last == l:
-		b.last = nil
-		b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
-	case l.stamp > b.past.stamp || l.stamp == b.past.stamp && l.delay > b.past.gap:
-		b.past.stamp, b.past.gap, b.past.source = l.stamp, l.delay, l.source
+		b.last, b.past = nil, h.stamp()
+	case l.stamp.after(b.past):
+		b.past = l.stamp
 	}
 	l.b = nil
 	b.inFlight--
@@ -322,8 +347,8 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 	}
 	ready := w.lease == nil && b.inFlight < w.lim.Slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
 	if p := b.sh.m.places; p != nil && ready {
-		// Stand in line now: whoever is handed the place of l and comes back for
-		// another may wake first.
+		// The key stands in line now: another one that is handed the place of l and comes
+		// back for a further place may wake first.
 		p.join(b)
 		b.inLine = true
 	}
@@ -343,7 +368,7 @@ func (b *busy) expire(h *host, now time.Duration) {
 }
 
 // refuseLate refuses, after what moved the next start (a block, a higher delay, a
-// drawn one), everybody who then can't start in time.
+// drawn one, a start that came late), all waiters that then can't start in time.
 func (b *busy) refuseLate(h *host, now time.Duration) {
 	if b.dated == 0 {
 		return // a queue may be long
@@ -387,7 +412,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		if w.lease == nil {
 			w.lease = b.lend(h, w.lim, w.floor, now)
 		} else {
-			b.stamp(h, w.lease, now)
+			b.start(h, w.lease, now)
 		}
 		l, bySlot, byBlock := w.lease, b.bySlot-w.bySlot, b.byBlock-w.byBlock
 		l.waitSlot += bySlot
@@ -401,7 +426,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	if why == line {
 		b.inLine = true
 	} else {
-		b.leaveLine() // who is paced or blocked holds no place
+		b.leaveLine() // a key that is paced or blocked holds no place
 	}
 	if b.inFlight >= w.lim.Slots {
 		if b.full == never { // Override has just lowered the number of slots

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	slabSize = 64               // hosts that are allocated at once: 4 KB
-	unused   = ^uint32(0)       // host.busy of a host that is free
-	sample   = 16               // hosts looked at to find one to forget,
-	reach    = 256              // in so many places at most: many are free after a peak
-	leases   = 4096 / leaseSize // leases that are allocated at once
+	slabSize = 64               // number of hosts that are allocated at once: 4 KB
+	unused   = ^uint32(0)       // host.busy of an entry that holds no host
+	sample   = 16               // number of hosts that forget compares
+	reach    = 256              // number of entries that forget looks through for them: after a peak many are unused
+	leases   = 4096 / leaseSize // number of leases that are allocated at once
 )
 
 // A shard holds the hosts of a part of the keys under one mutex, which is never
@@ -34,7 +34,7 @@ type shard struct {
 	free  uint32 // 1 + number of the first free host
 	names []byte
 	waste int    // bytes in names of hosts that are gone
-	hand  uint32 // where the search for a host to forget goes on
+	hand  uint32 // entry at which the next search for a host to forget begins
 
 	busy     []*busy
 	freeBusy []uint32 // places in busy that are free
@@ -206,15 +206,12 @@ func (sh *shard) busyOf(i uint32, h *host) *busy {
 	}
 	b := sh.busy[at]
 	b.host, b.used, b.full = i, true, never
-	b.past.stamp, b.past.gap, b.past.source = h.last, h.gap, h.source
-	if h.source == noStart {
-		b.past.stamp = void
-	}
+	b.past = h.stamp()
 	h.busy = at + 1
 	return b
 }
 
-// settle frees b when nobody holds or wants its key any more.
+// settle frees b when its key has neither leases nor waiters any more.
 func (sh *shard) settle(b *busy) {
 	if !b.used || b.inFlight > 0 || b.head != nil {
 		return

@@ -11,13 +11,20 @@ import (
 )
 
 // A pool holds the connections to one site, as an [http.Transport] keeps them: a connection is
-// used again once the body before was read to its end, a request without one dials, and takes
-// whatever connection is free first. Its fields are guarded by web.mu.
+// used again once the body before was read to its end. A request without one dials, and takes
+// whichever is there first: its own, one that becomes free, or one that was dialed for a request
+// that took another. Its fields are guarded by web.mu.
 type pool struct {
 	dial    time.Duration // what a new connection takes
 	idle    []conn        // free connections, the last one used last
-	dials   []time.Time   // when the connections that are being dialed are there; one for each waiter at least
-	waiters []chan conn   // requests that wait for a connection, first come first
+	waiters []*dialing    // requests that wait for a connection, first come first
+	orphans []time.Time   // when the connections are there that were dialed for requests that took another, in that order
+}
+
+// A dialing is a request that waits for a connection.
+type dialing struct {
+	at    time.Time // when its own connection is there
+	given chan conn // another one, that has become free
 }
 
 // A conn is a connection that a request is sent over.
@@ -58,118 +65,117 @@ func (s *Site) connect(ctx context.Context, address string, trace *httptrace.Cli
 		s.web.mu.Unlock()
 		return c, nil
 	}
-	given := make(chan conn, 1)
-	p.waiters = append(p.waiters, given)
-	p.dials = append(p.dials, time.Now().Add(p.dial))
+	d := &dialing{at: time.Now().Add(p.dial), given: make(chan conn, 1)}
+	p.waiters = append(p.waiters, d)
 	s.web.mu.Unlock()
 
 	if trace.ConnectStart != nil {
 		trace.ConnectStart("tcp", address)
 	}
-	c, err := s.await(ctx, given)
+	c, err := s.await(ctx, d)
 	if trace.ConnectDone != nil && !c.reused {
 		trace.ConnectDone("tcp", address, err)
 	}
 	return c, err
 }
 
-// take returns a connection that is free: the one that was used last, or one that was dialed
-// for a request that took another.
+// take returns a connection that is free: the one that was used last, or an orphan.
 func (p *pool) take() (conn, bool) {
 	if n := len(p.idle); n > 0 {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
 		return c, true
 	}
-	if len(p.dials) == len(p.waiters) {
-		return conn{}, false // whatever is being dialed is waited for
+	if len(p.orphans) > 0 && !p.orphans[0].After(time.Now()) {
+		p.orphans = p.orphans[1:]
+		return conn{reused: true}, true // as http.Transport says of all that lay idle
 	}
-	i := p.first()
-	if p.dials[i].After(time.Now()) {
-		return conn{}, false
-	}
-	p.dials = slices.Delete(p.dials, i, i+1)
-	return conn{reused: true}, true // as http.Transport says of all that lay idle
+	return conn{}, false
 }
 
-// first is the dial that is over first, of at least one.
-func (p *pool) first() int {
-	first := 0
-	for i, at := range p.dials {
-		if at.Before(p.dials[first]) {
-			first = i
-		}
-	}
-	return first
-}
-
-// await waits until a connection is given or the next dial is over.
-func (s *Site) await(ctx context.Context, given chan conn) (conn, error) {
+// await waits until d's connection is there, or another one.
+func (s *Site) await(ctx context.Context, d *dialing) (conn, error) {
 	for {
-		c, left, err := s.look(given)
+		c, left, err := s.look(d)
 		if left == 0 {
 			return c, err
 		}
 		timer := time.NewTimer(left)
 		select {
-		case c := <-given:
+		case c := <-d.given:
 			timer.Stop()
 			return c, nil
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return conn{}, s.stopWaiting(given, context.Cause(ctx))
+			return conn{}, s.leave(d, context.Cause(ctx))
 		}
 	}
 }
 
-// look returns a connection if there is one, and otherwise how long the next dial takes.
-func (s *Site) look(given chan conn) (c conn, left time.Duration, err error) {
+// look returns a connection if there is one, and otherwise how long to wait for the next.
+func (s *Site) look(d *dialing) (c conn, left time.Duration, err error) {
 	s.web.mu.Lock()
 	defer s.web.mu.Unlock()
 	p := &s.pool
 	select {
-	case c := <-given:
+	case c := <-d.given:
 		return c, 0, nil
 	default:
 	}
-	i := p.first()
-	if left := time.Until(p.dials[i]); left > 0 {
-		return conn{}, left, nil
+	left = time.Until(d.at)
+	if left <= 0 {
+		p.forget(d)
+		return conn{}, 0, s.down
 	}
-	p.dials = slices.Delete(p.dials, i, i+1)
-	p.forget(given)
-	return conn{}, 0, s.down
+	for _, at := range p.orphans {
+		switch next := time.Until(at); {
+		case next > 0:
+			return conn{}, min(left, next), nil
+		case p.waiters[0] == d:
+			c, _ := p.take()
+			p.orphan(d)
+			return c, 0, nil
+		}
+	}
+	return conn{}, left, nil
 }
 
-// stopWaiting leaves the dial to others: it goes on, and whoever comes next may have its
-// connection.
-func (s *Site) stopWaiting(given chan conn, cause error) error {
+// leave takes d out of the line, and leaves its connection to others.
+func (s *Site) leave(d *dialing, cause error) error {
 	s.web.mu.Lock()
 	defer s.web.mu.Unlock()
-	s.pool.forget(given)
 	select {
-	case c := <-given:
+	case c := <-d.given: // its own is an orphan already
 		s.pool.put(c)
 	default:
+		s.pool.orphan(d)
 	}
 	return cause
 }
 
-func (p *pool) forget(given chan conn) {
-	if i := slices.Index(p.waiters, given); i >= 0 {
+// orphan takes d out of the line; the connection that is dialed for it goes to whoever comes next.
+func (p *pool) orphan(d *dialing) {
+	p.forget(d)
+	i, _ := slices.BinarySearchFunc(p.orphans, d.at, time.Time.Compare)
+	p.orphans = slices.Insert(p.orphans, i, d.at)
+}
+
+func (p *pool) forget(d *dialing) {
+	if i := slices.Index(p.waiters, d); i >= 0 {
 		p.waiters = slices.Delete(p.waiters, i, i+1)
 	}
 }
 
 // put gives a free connection to the first that waits for one, or keeps it.
 func (p *pool) put(c conn) {
-	if len(p.waiters) > 0 {
-		p.waiters[0] <- c // buffered, and taken out of the line, so this never blocks
-		p.waiters = slices.Delete(p.waiters, 0, 1)
+	if len(p.waiters) == 0 {
+		p.idle = append(p.idle, c)
 		return
 	}
-	p.idle = append(p.idle, c)
+	first := p.waiters[0]
+	first.given <- c // buffered, and given only once, so this never blocks
+	p.orphan(first)
 }
 
 // repeatable reports whether http.Transport sends req again by itself when its connection

@@ -175,12 +175,15 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		}
 	}
 	a.consistent(d)
+	if d.Instead != 0 {
+		a.host(d).giveUpStart(d.Instead)
+	}
 	switch d.Type {
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
 		a.robotsFetched(d)
 	case evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.BlockedByRule:
 		a.decided(d)
-	case evidence.Started:
+	case evidence.Started, evidence.Resent:
 		a.started(d)
 	case evidence.Fetched, evidence.Failed:
 		a.ended(d)
@@ -200,7 +203,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	switch d.Type {
 	case "":
 		a.contradiction("a record without a type")
-	case evidence.RobotsAllowed, evidence.Started, evidence.Fetched, evidence.Retried, evidence.HostCleared,
+	case evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
 		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.LogClosed:
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
@@ -226,7 +229,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	if !d.Start.IsZero() && !d.Time.IsZero() && d.Time.Before(d.Start) {
 		a.contradiction(fmt.Sprintf("recorded %v before the start that it tells of", d.Start.Sub(d.Time)))
 	}
-	if d.Type == evidence.Started && !d.Start.IsZero() && d.Time.Sub(d.Start) > slack {
+	if (d.Type == evidence.Started || d.Type == evidence.Resent) && !d.Start.IsZero() && d.Time.Sub(d.Start) > slack {
 		a.contradiction(fmt.Sprintf("recorded %v after its start", d.Time.Sub(d.Start)))
 	}
 	if d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until) {
@@ -303,10 +306,15 @@ func (a *auditor) started(d *evidence.Decision) {
 	}
 	if !fetchesRobots(d) || a.judged(d) {
 		a.allowed(d)
-		if d.Redirects == 0 && d.Attempt <= 1 {
+		if d.Redirects == 0 && d.Attempt <= 1 && d.Type != evidence.Resent {
 			x.page = true
 			h.report.Pages++
 			a.spend(h, x.start)
+		}
+	}
+	if d.Type == evidence.Resent {
+		if lost := h.mover(d); lost != nil && h.open[lost.key] == lost {
+			h.finish(lost, x.start) // its connection was lost; the request goes on as x, in the same slot
 		}
 	}
 	h.start(x)

@@ -111,7 +111,9 @@ type hostAudit struct {
 	report *hostTotal
 
 	pending []*exchange               // starts whose predecessors haven't been proved, in the order of time
+	next    uint64                    // number of the start that comes next; 0: none has come yet, so 1
 	missing uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
+	givenUp map[uint64]bool           // numbers of starts that were replaced by later ones before anything was sent
 	last    *exchange                 // last exchange whose turn was proved
 	recent  []*exchange               // last few of those
 	inside  []*exchange               // exchanges in flight when last started, as far as is known
@@ -150,10 +152,11 @@ func (h *hostAudit) start(x *exchange) {
 // log.
 func (h *hostAudit) release(all bool) {
 	for len(h.pending) > 0 {
-		next := uint64(1)
-		if h.last != nil {
-			next = h.last.seq + 1
+		next := max(h.next, 1)
+		for ; h.givenUp[next]; next++ {
+			delete(h.givenUp, next)
 		}
+		h.next = next
 		i := -1
 		if h.missing != next {
 			if i = slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next }); i < 0 {
@@ -181,6 +184,16 @@ func (h *hostAudit) release(all bool) {
 		}
 		h.prove(x)
 	}
+}
+
+// giveUpStart takes the news that the start of that number was given up before anything was sent.
+func (h *hostAudit) giveUpStart(seq uint64) {
+	if h.givenUp == nil {
+		h.givenUp = map[uint64]bool{}
+	}
+	h.givenUp[seq] = true
+	h.missing = 0
+	h.release(false)
 }
 
 // hole reports that the start x has another number than the next one.
@@ -215,7 +228,7 @@ func (h *hostAudit) prove(x *exchange) {
 			h.report.MinGap = gap
 		}
 	}
-	h.last = x
+	h.last, h.next = x, x.seq+1
 
 	h.blocks = slices.DeleteFunc(h.blocks, func(b blockAudit) bool { return !b.until.After(x.start) })
 	for _, b := range h.blocks {

@@ -104,7 +104,7 @@ var scenarios = []struct {
 	{"NumbersHaveNoHole", numbersWithoutHoles,
 		"Starts are numbered one by one: a lease without a Start uses up no number."},
 	{"StartAgainMovesTheStamp", startAgain,
-		"A further Start voids the stamp of the one before: the delay counts from the last one, and holds it not itself."},
+		"A further Start voids the stamp of the one before: the delay counts from the last one, which it doesn't hold up itself."},
 	{"StartAgainKeepsTheGap", startAgainGap,
 		"A further Start waits for the gap to the starts of others."},
 	{"StartWaitsForABlock", startIntoBlock,

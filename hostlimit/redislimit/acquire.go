@@ -43,6 +43,32 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 	return lease, err
 }
 
+// A request goes through these phases, all under the Limiter's mu:
+//
+//	phase      event                             next       why
+//	-          Acquire                           parked     only the first waiter of a host asks the server
+//	-          Start, not provable in time       reserved   the lease is kept; it goes before those that have none
+//	parked     first of the host's waiters       asking     a take is sent
+//	parked     the one before starts             asking     its take goes along, to be there in time
+//	asking     GO                                granted    the server has let it go within a window
+//	asking     AT                                reserved   it has a slot, and a time at which to ask again
+//	asking     WAIT                              queued     every slot is taken
+//	asking     PROBE                             probing    another request probes after a block
+//	asking     LATE, slot timeout, call failed   done       refused
+//	queued     push                              reserved   a slot was handed over
+//	queued     poll is due, lease expires        asking     pushes may be lost, expiries aren't pushed
+//	reserved   shortly before the time           asking
+//	probing    push, poll                        reserved, asking
+//	granted    inside the window, has a place    done       begin: the caller has the lease
+//	granted    inside the window, no place       pending    the turn is given back meanwhile
+//	granted    after the window, block seen      asking     the grant proves nothing any more
+//	pending    a place is free                   reserved   it asks for another turn
+//	any        the server lost its data          reserved   renounce, void: promises of before don't hold
+//	any        context done, MaxWait, Close      done       refuse: what was taken is given back
+//
+// A lease that it ends with is let go (alone, if the server doesn't know of it), started by
+// Start, and ends by Release, or by sweep after LeaseTTL; see [lease].
+
 // A phase is how far a waiter has come.
 type phase int
 
@@ -57,17 +83,17 @@ const (
 	done
 )
 
-// A waiter is one Acquire. Its goroutine waits for its wake channel and one
-// timer; all the rest happens under mu.
+// A waiter is one Acquire, or one Start that asks the server. Its goroutine waits for its
+// wake channel and one timer; all the rest happens under mu.
 type waiter struct {
 	l         *Limiter
 	h         *host
 	id        string
 	limits    *kit.Limits
 	floor     time.Duration
-	least     time.Duration // smallest delay that those ahead can have
+	least     time.Duration // smallest gap that each request ahead can take
 	arrived   time.Duration
-	before    [3]time.Duration // the host's waited at arrival
+	before    [3]time.Duration // host.waited at arrival
 	limit     time.Duration    // latest start; 0: none
 	byContext bool             // limit is the context's deadline
 	wake      chan struct{}
@@ -161,7 +187,7 @@ func (w *waiter) join(h *host) {
 	h.weed()
 }
 
-// rejoin asks for the start of a lease anew. It goes before those who have none yet:
+// rejoin asks for the start of a lease anew. It goes before the waiters without a lease:
 // it holds a slot, for which they may be waiting.
 func (w *waiter) rejoin(t *lease) {
 	h := t.h

@@ -43,6 +43,8 @@ type work struct {
 	Refuse     float64       // share of requests that are answered 429
 	Extra      time.Duration // on top of the time of the test, to make up for what is lost
 	Impatient  float64       // share of callers that leave after a while
+	Again      float64       // share of starts that are followed by a further one
+	Unsent     float64       // share of turns that are released without a start
 	Skew       time.Duration // how far this process's clock is off
 	Begin, End int64         // on CLOCK_MONOTONIC
 	Log        string
@@ -177,7 +179,15 @@ func worker(encoded string) {
 					}
 					continue
 				}
+				if rand.Float64() < w.Unsent {
+					lease.Release()
+					continue
+				}
 				grant, err := lease.Start(all)
+				for err == nil && rand.Float64() < w.Again { // the connection came late
+					time.Sleep(time.Duration(rand.Int64N(int64(w.Delay) + 1)))
+					grant, err = lease.Start(all)
+				}
 				if err != nil {
 					lease.Release()
 					continue
@@ -460,6 +470,13 @@ func TestFleetHoldsBlocks(t *testing.T) {
 func TestFleetWithCallersThatLeave(t *testing.T) {
 	w := eight
 	w.Impatient, w.Refuse = 0.5, 0.02
+	f := launch(t, shared, 8, w, nil)
+	f.someStarts(f.judge())
+}
+
+func TestFleetStartsLateAgainOrNot(t *testing.T) {
+	w := eight
+	w.Again, w.Unsent, w.Refuse = 0.3, 0.1, 0.02
 	f := launch(t, shared, 8, w, nil)
 	f.someStarts(f.judge())
 }

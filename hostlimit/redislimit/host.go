@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A host is what this process knows of a key, and who waits for it here. Only
+// A host is what this process knows of a key, and its waiters here. Only
 // the first of its waiters asks the server (and the second when the first is about to start);
 // the others wait for those to leave, at no cost. So the server's queue holds a
 // place or two for each process, and processes take turns. Its fields and those of its waiters are
@@ -26,7 +26,7 @@ type host struct {
 	started     bool
 	until       time.Duration // end of the block
 	untilServer int64         // which is that on the server's clock
-	untilTold   time.Duration // and which it is not before: other processes may know the server's clock better
+	untilTold   time.Duration // earliest that this may be: other processes may know the server's clock better
 	refusals    int
 	blocked     time.Duration // when a block became known here: turns granted before are void
 
@@ -117,7 +117,7 @@ func (h *host) behind(w *waiter) *waiter {
 	return h.waiters[i+1]
 }
 
-// weed refuses those who are known to come too late.
+// weed refuses the waiters that are known to come too late.
 func (h *host) weed() {
 	start, blocked := h.next, false
 	if h.until > start {

@@ -39,7 +39,7 @@ func (w *waiter) freePlace() {
 	}
 }
 
-// placeFreed hands a place that was given back to who waits longest.
+// placeFreed hands a place that was given back to the waiter that has waited longest.
 func (l *Limiter) placeFreed() {
 	if len(l.pending) == 0 {
 		l.inFlight--

@@ -33,7 +33,8 @@ type lease struct {
 
 // Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
 // the window that the server granted; a later one, and one outside of it, asks the
-// server again, which takes the lease's earlier start back.
+// server again, which takes the lease's earlier start back. While the server can't be
+// reached, such a Start is refused, with FailLocal as well.
 func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -141,7 +142,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		return effect
 	}
 	if refused && t.began > h.blocked {
-		// Those of this process who were let go already ask again.
+		// Waiters of this process that were let go already ask again.
 		h.blocked = now
 		for _, w := range h.waiters {
 			if w.phase == granted {
@@ -176,7 +177,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	defer timer.Stop()
 	select {
 	case a := <-answered:
-		// Those who were let go just before the block start within their window or not at all.
+		// Requests that were let go just before the block start within their window or not at all.
 		effect = a.effect
 		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C

@@ -34,7 +34,7 @@ type partition struct {
 	called  time.Duration // when the last call was sent
 	calls   int           // under way
 	stake   int           // hosts of which this process knows something
-	down    error         // the server can't be reached
+	down    error         // why the server can't be reached; nil: it can
 }
 
 // An op is an operation of step.lua on a host.
@@ -69,7 +69,8 @@ func (p *partition) add(o op) {
 	}
 }
 
-// flush sends what is there in a goroutine of its own, so that whoever waits for the answer can leave.
+// flush sends what is there in a goroutine of its own, so that callers can leave before the
+// answer.
 func (p *partition) flush() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -222,8 +223,7 @@ func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
 	return true
 }
 
-// renounce makes everybody ask again who has not started: what the server
-// promised them is void.
+// renounce makes all waiters ask again: what the server promised them is void.
 func (p *partition) renounce() {
 	for _, h := range p.l.hosts {
 		if h.p == p {

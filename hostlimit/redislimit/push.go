@@ -68,7 +68,7 @@ func (l *Limiter) follow(sub *redis.PubSub) (up bool) {
 	}
 }
 
-// subscribed lets all who wait for a push ask again, as pushes may have been lost.
+// subscribed lets all waiters for a push ask again, as pushes may have been lost.
 func (l *Limiter) subscribed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,8 @@
 // Only the server's clock decides. Each process bounds it on its own monotonic
 // clock, from the replies it gets, and starts a request only while it can prove
 // that the server's clock is within the small window that the server granted (the
-// guard); if it comes too late it asks again, and no turn is lost. So wall clocks
+// guard); a Start that comes later, and one that is repeated, asks the server again, and
+// no turn is lost. So wall clocks
 // of the processes may be wrong by hours, and a paused process doesn't start
 // early. The guard, a millisecond or so on an idle machine, comes on top of each delay.
 //
@@ -36,6 +37,12 @@
 // one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
 //
 // A killed process holds its slots until LeaseTTL.
+//
+// # Numbers
+//
+// The server numbers a start when it lets it go. A number of which no start came, by a
+// turn that was released or that missed its window, is used again, unless a later start of the
+// host had been let go by then: that leaves a hole.
 //
 // The server should run with maxmemory-policy noeviction: an evicted key is a
 // forgotten debt. Every key has an expiry later than what it owes.
@@ -228,7 +235,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	return l, nil
 }
 
-// Close refuses who still waits, tells the server what it doesn't know yet, and
+// Close refuses all waiters, tells the server what it doesn't know yet, and
 // ends all goroutines of l. Slots of requests in flight stay taken until
 // their leases are released, which then calls the server from the caller's
 // goroutine. Only the first call does anything; Close always returns nil.

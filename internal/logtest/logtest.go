@@ -160,7 +160,7 @@ func Real(t *testing.T) []byte {
 			Handle("/noindex", politenesstest.Text("<meta name=robots content=noindex>")).
 			Handle("/busy", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "20"), politenesstest.Text("fine"))).
 			Handle("/gone", politenesstest.Drop()).
-			Latency(300 * time.Millisecond)
+			Latency(300 * time.Millisecond).Dial(450 * time.Millisecond)
 		web.Site("https://b.example").RobotsStatus(503).Page("/", "home")
 		limiter, err := hostlimit.New(hostlimit.Config{SlotTimeout: 20 * time.Second, LeaseTTL: time.Minute})
 		if err != nil {
@@ -204,6 +204,9 @@ func Real(t *testing.T) []byte {
 		}
 		for _, path := range []string{"/", "/private", "/large", "/rule", "/moved", "/noindex", "/busy", "/gone"} {
 			read("https://user:hunter2@a.example" + path)
+			if path == "/noindex" {
+				web.Site("https://a.example").HangUp()
+			}
 		}
 		read("https://b.example/")
 		// Two bodies are kept open: nobody gets a turn until their leases end.

@@ -1,0 +1,102 @@
+package backoff_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+)
+
+func TestRateLimitWithNothingLeft(t *testing.T) {
+	for value, want := range map[string]time.Duration{
+		`"default";r=0;t=30`:                             30 * s,
+		`"p";r=0;t=3600`:                                 time.Hour,
+		`default;t=5;r=0`:                                5 * s,
+		`"p"; r=0; t=7`:                                  7 * s,
+		`"a";r=0;t=10, "b";r=0;t=20`:                     20 * s,
+		`"a";r=0;t=10,"b";r=5;t=99`:                      10 * s,
+		`"a" ;r=0;t=10`:                                  -1,
+		`"p";r=0;t=3;pk=:Y29uc3VtZXI=:`:                  3 * s,
+		`"p";x;r=0;t=3;y=?1;z="a;r=9\",";w=1.5;v=@12345`: 3 * s,
+		`("a" b);r=0;t=3`:                                3 * s,
+		`  "p";r=0;t=3  `:                                3 * s,
+		`"p";r=0;t=999999999999999`:                      1e9 * s,
+		`"p";r=0;t=0`:                                    0,
+
+		`"p";r=1;t=30`:               -1, // something is left
+		`"p";r=0`:                    -1, // no reset
+		`"p";t=30`:                   -1,
+		`"p"`:                        -1,
+		``:                           -1,
+		`"p";r=0;t=-3`:               -1,
+		`"p";r=0.0;t=3`:              -1, // not an integer
+		`"p";r="0";t=3`:              -1,
+		`limit=10, remaining=0`:      -1, // malformed in today's draft
+		`"p";r=0;t=3,`:               -1,
+		`"p";r=0;t=3 "q"`:            -1,
+		`"p;r=0;t=3`:                 -1,
+		`"p";R=0;t=3`:                -1,
+		`"p";r=0;t=`:                 -1,
+		`"p";r=0;t=1234567890123456`: -1, // 16 digits
+		`"p";r=0;t=3;`:               -1,
+		"\"p\x00\";r=0;t=3":          -1,
+		`:abc;r=0;t=3`:               -1,
+		`(a;r=0;t=3`:                 -1,
+	} {
+		d, ok := backoff.RateLimit(value)
+		if ok != (want >= 0) || ok && d != want {
+			t.Errorf("%s: %v, %v; want %v", value, d, ok, want)
+		}
+	}
+}
+
+func TestXRateLimitWithNothingLeft(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	const sent = "Sat, 21 Nov 2026 11:59:00 GMT" // the server's clock is a minute slow
+	for _, c := range []struct {
+		remaining, reset, date string
+		want                   time.Duration // negative: not said
+	}{
+		{"0", "30", "", 30 * s},
+		{" 0 ", "30", sent, 30 * s},
+		{"0.0", "345.5", "", 345500 * time.Millisecond},
+		{"0", "999999999", "", 999999999 * s},
+		{"0", "1795262460", "", 60 * s},    // 12:01:00
+		{"0", "1795262460", sent, 120 * s}, // by the server's own clock
+		{"0", "1795262460000", "", 60 * s}, // in milliseconds
+		{"0", "99999999999999999999", "", 1e9 * s},
+
+		{"1", "30", "", -1},
+		{"0", "0", "", -1},
+		{"0", "1795262400", "", -1}, // now
+		{"0", "1000000000", "", -1}, // long ago
+		{"", "30", "", -1},
+		{"0", "", "", -1},
+		{"-1", "30", "", -1},
+		{"NaN", "30", "", -1},
+		{"0", "Inf", "", -1},
+		{"0", "1e3", "", -1},
+		{"0", "6m0s", "", -1},
+		{"none", "30", "", -1},
+	} {
+		d, ok := backoff.XRateLimit(c.remaining, c.reset, c.date, now)
+		if ok != (c.want >= 0) || ok && d != c.want {
+			t.Errorf("%+v: %v, %v", c, d, ok)
+		}
+	}
+}
+
+func FuzzRateLimit(f *testing.F) {
+	for _, seed := range []string{`"p";r=0;t=30, ("a" b);r=0`, `a;b=:YQ==:;c=?0;d=-1.5;e=@3`, `"\"";`, `%"x"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		d, ok := backoff.RateLimit(value)
+		if d < 0 || !ok && d != 0 {
+			t.Errorf("%q: %v, %v", value, d, ok)
+		}
+		if d, _ := backoff.XRateLimit("0", value, value, time.Now()); d < 0 {
+			t.Errorf("%q: %v", value, d)
+		}
+	})
+}

@@ -1,0 +1,187 @@
+package politeness
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// punctual is how much later than its start a request may have its connection without being
+// stamped anew: less than that is the machine's scheduling.
+const punctual = time.Millisecond
+
+// A wire is the way of one try to the site. The start that the turn gave was stamped when Base was
+// called, and what the site sees is when the request arrives. So the wire is the context of the
+// request that is sent, has a hook there for the moment at which the request gets its connection
+// (httptrace's GotConn), and asks for the start anew where that moment comes late.
+//
+// Its states, and what a connection does in each:
+//
+//	called   the connection came at once: the start stands; sent
+//	called   it came late, after a dial or a wait for MaxConnsPerHost: the start is given up and
+//	         asked for anew, in place of the first; sent
+//	sent     net/http has lost the connection and sends again: that is a further start; sent
+//	refused  the new start was refused or its caller left: the request is cancelled, and every
+//	         further connection closed; refused
+//	closed   Base has returned: the hook does nothing
+//
+// The hook runs in the goroutine that sends, in nearly all transports RoundTrip's own. A Base that
+// calls no hooks keeps the start of the call.
+type wire struct {
+	context.Context // of the request that is sent
+	cancel          context.CancelCauseFunc
+	hooks           httptrace.ClientTrace // the caller's, and gotConn
+	theirs          func(httptrace.GotConnInfo)
+	trip            *trip
+
+	leave atomic.Pointer[context.CancelFunc] // ends the wait for a new start; nil while there is none
+
+	mu      sync.Mutex // held during the wait for a new start
+	closed  bool
+	sent    bool // a connection has carried the request, as far as the hook knows
+	refused error
+	last    departure
+	earlier []departure // of connections that were lost
+}
+
+// newWire returns the way to the site for a try of the trip, whose start has just been stamped.
+func (trip *trip) newWire() *wire {
+	w := &wire{trip: trip, last: trip.grant}
+	ctx := trip.req.Context()
+	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
+		w.hooks, w.theirs = *trace, trace.GotConn
+	}
+	w.hooks.GotConn = w.gotConn
+	w.Context, w.cancel = context.WithCancelCause(ctx)
+	return w
+}
+
+// traceKey is the key under which a context has its httptrace.ClientTrace. Being the trace's own
+// context spares what httptrace.WithClientTrace costs: eight allocations and a call by reflection
+// for each hook.
+var traceKey = func() (key any) {
+	httptrace.ContextClientTrace(keyhole{context.Background(), &key})
+	return key
+}()
+
+// A keyhole notes the key that it is asked for.
+type keyhole struct {
+	context.Context
+	key *any
+}
+
+func (k keyhole) Value(key any) any {
+	*k.key = key
+	return nil
+}
+
+// Value implements context.Context.
+func (w *wire) Value(key any) any {
+	if key == traceKey {
+		return &w.hooks
+	}
+	return w.Context.Value(key)
+}
+
+// gotConn is told that the request has a connection, over which it will be sent once gotConn
+// returns.
+func (w *wire) gotConn(info httptrace.GotConnInfo) {
+	if w.theirs != nil {
+		w.theirs(info)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return
+	}
+	if w.refused == nil {
+		w.refused = w.depart()
+	}
+	if w.refused == nil {
+		return
+	}
+	w.cancel(w.refused)
+	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does look,
+	// and its connection carries the requests of others.
+	if info.Conn != nil && !speaksHTTP2(info.Conn) {
+		info.Conn.Close()
+	}
+}
+
+func speaksHTTP2(c net.Conn) bool {
+	secure, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// depart finds the start that holds for the connection that is at hand.
+func (w *wire) depart() error {
+	connect := time.Since(w.last.Start)
+	again := w.sent
+	if !again && connect <= punctual {
+		w.sent = true
+		return nil
+	}
+	ctx, leave := context.WithCancel(&w.trip.wait)
+	defer leave()
+	if w.trip.kind == robotsTxt {
+		_, sent := robotscache.Queue(w.Context) // our own wait isn't the origin's slowness
+		defer sent()
+	}
+	w.leave.Store(&leave)
+	defer w.leave.Store(nil)
+	if again {
+		// The site may have seen the start before, so the gap to that holds as well.
+		if err := sleepUntil(ctx, w.last.Start.Add(w.last.Delay)); err != nil {
+			return err
+		}
+	}
+	grant, err := w.trip.lease.Start(ctx)
+	if err != nil {
+		return err
+	}
+	next := departure{Grant: grant, connect: connect}
+	if again {
+		w.earlier = append(w.earlier, w.last)
+	} else {
+		next.instead = w.last.Seq
+		next.TakenBack = append(w.last.TakenBack, next.TakenBack...)
+	}
+	w.last, w.sent = next, true
+	return nil
+}
+
+// close ends the wire's part: Base has returned.
+func (w *wire) close() {
+	if leave := w.leave.Load(); leave != nil {
+		(*leave)() // a Base that asks several connections at once has chosen another
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.closed = true
+}
+
+// sleepUntil waits until t, and returns an error if ctx ends before or is known to.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	d := time.Until(t)
+	if d <= 0 {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
+		return &hostlimit.Error{RetryAt: t, Err: context.DeadlineExceeded}
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

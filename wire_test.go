@@ -1,0 +1,283 @@
+package politeness_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// A crawlAtTheWire is a polite crawl of one site in virtual time, judged by what the site saw and by
+// the log.
+type crawlAtTheWire struct {
+	t      *testing.T
+	site   *politenesstest.Site
+	web    *politenesstest.Web
+	client *http.Client
+	log    bytes.Buffer
+	sink   *evidence.Log
+}
+
+const wireDelay = 400 * time.Millisecond
+
+func atTheWire(t *testing.T, change func(*politeness.Config)) *crawlAtTheWire {
+	t.Helper()
+	c := &crawlAtTheWire{t: t, web: politenesstest.NewWeb()}
+	c.site = c.web.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 0.4\n").Handle("/", politenesstest.Text("hello"))
+	c.sink = evidence.JSONLines(&c.log)
+	cfg := politeness.Config{
+		UserAgent: agent, Base: c.web, Evidence: c.sink,
+		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: 10 * time.Millisecond}},
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	c.client = &http.Client{Transport: mustNew(t, cfg)}
+	return c
+}
+
+func (c *crawlAtTheWire) get(ctx context.Context, path string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.com"+path, http.NoBody)
+	if err != nil {
+		return err
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// judge holds what the site saw against the crawl-delay, without a helper of the library, and has
+// the log proved, which must tell of the same requests at the same times.
+func (c *crawlAtTheWire) judge() []politenesstest.Request {
+	c.t.Helper()
+	requests := c.web.Requests()
+	for i := 1; i < len(requests); i++ {
+		// The first page is asked for before the crawl-delay is known to the limiter's last start.
+		if gap := requests[i].Start.Sub(requests[i-1].Start); gap < wireDelay {
+			c.t.Errorf("%v reached the site %v after the one before", requests[i], gap)
+		}
+	}
+	if err := c.sink.Close(); err != nil {
+		c.t.Error(err)
+	}
+	report, err := audit.Check(bytes.NewReader(c.log.Bytes()))
+	if err != nil || !report.OK() {
+		c.t.Errorf("%v\n%s\n%s", err, report, &c.log)
+	}
+	return requests
+}
+
+// starts returns the records of starts.
+func (c *crawlAtTheWire) starts() []evidence.Entry {
+	var starts []evidence.Entry
+	for line := range bytes.Lines(c.log.Bytes()) {
+		var e evidence.Entry
+		if err := e.UnmarshalJSON(line); err != nil {
+			c.t.Fatal(err)
+		}
+		if e.Type == evidence.Started || e.Type == evidence.Resent {
+			starts = append(starts, e)
+		}
+	}
+	return starts
+}
+
+func TestStartsCountAtTheWire(t *testing.T) {
+	for _, callers := range []int{1, 4, 64} {
+		for _, dial := range []time.Duration{0, 450 * time.Millisecond, 3 * time.Second} {
+			t.Run(fmt.Sprintf("%d callers, dial %v", callers, dial), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := atTheWire(t, func(cfg *politeness.Config) { cfg.Limits.SlotTimeout = time.Hour })
+					c.site.Dial(dial)
+					var wg sync.WaitGroup
+					for i := range callers {
+						wg.Go(func() {
+							for range 3 {
+								if err := c.get(t.Context(), fmt.Sprintf("/%d", i)); err != nil {
+									t.Error(err)
+								}
+							}
+						})
+					}
+					wg.Wait()
+					requests, starts := c.judge(), c.starts()
+					if len(requests) != 3*callers+1 || len(starts) != len(requests) {
+						t.Fatalf("%d requests reached the site, %d starts in the log", len(requests), len(starts))
+					}
+					for i, s := range starts[1:] {
+						j := slices.IndexFunc(requests, func(r politenesstest.Request) bool { return r.Start.Equal(s.Start) })
+						if j < 0 {
+							t.Errorf("start %d at %v isn't what the site saw", i+2, s.Start)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+// A cold connection takes nobody's time but its own.
+func TestNobodyIsHeldUpByADial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, nil)
+		if err := c.get(t.Context(), "/warm"); err != nil {
+			t.Fatal(err)
+		}
+		c.site.Dial(time.Hour) // a second connection is never there
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var wg sync.WaitGroup
+		var hanging error
+		c.site.Handle("/slow", politenesstest.Slow(5*time.Second, politenesstest.Text("slow")))
+		wg.Go(func() { _ = c.get(ctx, "/slow") }) // holds the warm connection for five seconds
+		time.Sleep(time.Second)
+		wg.Go(func() { hanging = c.get(ctx, "/second") }) // dials, until the first connection is free
+		wg.Wait()
+		if hanging != nil {
+			t.Error(hanging)
+		}
+		if took := time.Since(begin); took > 6*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		c.judge()
+	})
+}
+
+func TestDialsThatFailAreNoStartsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, nil)
+		if err := c.get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+		c.site.HangUp().Dial(2 * time.Second).Down(syscall.ECONNREFUSED)
+		for range 3 {
+			if err := c.get(t.Context(), "/"); !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Error(err)
+			}
+		}
+		c.site.Down(nil)
+		if err := c.get(t.Context(), "/"); err != nil {
+			t.Error(err)
+		}
+		c.judge()
+	})
+}
+
+func TestAResendIsAFurtherStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, nil)
+		for range 2 {
+			if err := c.get(t.Context(), "/"); err != nil {
+				t.Fatal(err)
+			}
+			c.site.HangUp()
+		}
+		requests := c.judge()
+		if len(requests) < 4 {
+			t.Fatalf("%d requests", len(requests))
+		}
+		var resent int
+		for _, s := range c.starts() {
+			if s.Type == evidence.Resent {
+				resent++
+			}
+		}
+		if resent == 0 {
+			t.Error("no resend in the log")
+		}
+	})
+}
+
+// While a request dials, the site refuses another one for longer than anybody may wait.
+func TestARefusedStartAtTheWireSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, func(cfg *politeness.Config) { cfg.Limits.MaxWait = 30 * time.Second })
+		c.site.Handle("/refuses", politenesstest.Slow(2*time.Second, politenesstest.Status(429, "Retry-After", "3600")))
+		if err := c.get(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+		c.site.Dial(4 * time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() { _ = c.get(t.Context(), "/refuses") })
+		time.Sleep(time.Second)
+		err := c.get(t.Context(), "/late")
+		wg.Wait()
+		var refused *politeness.Error
+		if !errors.As(err, &refused) || !errors.Is(err, politeness.ErrBlocked) || time.Until(refused.RetryAt) < 50*time.Minute {
+			t.Errorf("%v", err)
+		}
+		for _, r := range c.judge() {
+			if strings.HasSuffix(r.URL, "/late") {
+				t.Errorf("%v reached the site", r)
+			}
+		}
+	})
+}
+
+// The context of a caller ends while its request has its connection and waits for the gap.
+func TestNothingReachesTheSiteFromACallerThatLeftAtTheGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, func(cfg *politeness.Config) {
+			cfg.DangerouslyIgnoreRobots = true
+			cfg.Limits.Delay.Min = 10 * time.Second
+		})
+		c.site.Dial(12 * time.Second)
+		var wg sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		var left error
+		wg.Go(func() { _ = c.get(t.Context(), "/first") }) // on its way at 12 s
+		time.Sleep(time.Second)
+		wg.Go(func() { left = c.get(ctx, "/left") }) // its turn comes at 10 s, the free connection at 12 s, the gap's end at 22 s
+		time.Sleep(14 * time.Second)
+		cancel()
+		wg.Wait()
+		if n := len(c.judge()); n != 1 || !errors.Is(left, context.Canceled) {
+			t.Errorf("%d requests reached the site; %v", n, left)
+		}
+	})
+}
+
+func TestACallersOwnTraceGoesOnWorking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := atTheWire(t, nil)
+		c.site.Dial(time.Second)
+		var hooks []string
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+			GetConn:              func(string) { hooks = append(hooks, "get") },
+			GotConn:              func(httptrace.GotConnInfo) { hooks = append(hooks, "got") },
+			WroteRequest:         func(httptrace.WroteRequestInfo) { hooks = append(hooks, "wrote") },
+			GotFirstResponseByte: func() { hooks = append(hooks, "answer") },
+		})
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { hooks = append(hooks, "got too") }})
+		if err := c.get(ctx, "/"); err != nil {
+			t.Fatal(err)
+		}
+		// robots.txt is fetched for all callers, so it isn't this one's to trace.
+		want := []string{"get", "got too", "got", "wrote", "answer"}
+		if !slices.Equal(hooks[len(hooks)-len(want):], want) {
+			t.Errorf("%q, want %q", hooks, want)
+		}
+		c.judge()
+	})
+}
