@@ -150,6 +150,13 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return true
 	}
+	// A server may switch protocols only where it was asked to (RFC 9110, section 7.8), and the
+	// body of such an answer would outlive the request's context.
+	if resp.StatusCode == http.StatusSwitchingProtocols && first(req.Header, "Upgrade") == "" {
+		resp.Body.Close()
+		resp.Body = http.NoBody
+		return true
+	}
 	// The body that HTTP/2 has for none is of a type without fields.
 	if resp.ProtoMajor == 2 && (resp.ContentLength == 0 || req.Method == http.MethodHead) && reflect.TypeOf(resp.Body).Size() == 0 {
 		resp.Body = http.NoBody

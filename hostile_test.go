@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -42,8 +44,8 @@ const (
 func TestHostileWeb(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
-		var log recordSizes
-		sink := evidence.JSONLines(&log)
+		var lines recordSizes
+		sink := evidence.JSONLines(&lines)
 		client := &http.Client{Transport: mustNew(t, politeness.Config{
 			UserAgent: agent, Base: web, Evidence: sink,
 			Limits:   hostlimit.Config{MaxWait: time.Minute, Delay: hostlimit.Delay{Min: honestDelay, Max: honestDelay}},
@@ -89,12 +91,12 @@ func TestHostileWeb(t *testing.T) {
 		}
 
 		t.Logf("%d hostile sites in %v: %d requests, %d records of at most %d bytes, %d bytes in all; at most %d bytes live, the heap grew by %d; at most %d goroutines",
-			hostile, took, len(web.Requests()), log.records, log.longest, log.Len(), kept, heap, goroutines)
+			hostile, took, len(web.Requests()), lines.records, lines.longest, lines.Len(), kept, heap, goroutines)
 		if took > maxTime {
 			t.Errorf("the crawl took %v", took)
 		}
-		if log.longest > maxRecord || log.Len() > maxRecords {
-			t.Errorf("the longest record has %d bytes, and all of them %d: %.200s", log.longest, log.Len(), log.worst)
+		if lines.longest > maxRecord || lines.Len() > maxRecords {
+			t.Errorf("the longest record has %d bytes, and all of them %d: %.200s", lines.longest, lines.Len(), lines.worst)
 		}
 		if kept > maxKept || heap > maxHeap {
 			t.Errorf("at most %d bytes were live, and the heap grew by %d", kept, heap)
@@ -102,13 +104,13 @@ func TestHostileWeb(t *testing.T) {
 		if most := 10 * hostile; goroutines > most {
 			t.Errorf("%d goroutines at once, more than %d", goroutines, most)
 		}
-		if i := strings.IndexFunc(log.String(), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }); i >= 0 {
-			t.Errorf("the log holds what can't be printed: %q", log.String()[max(i-100, 0):i+10])
+		if i := strings.IndexFunc(lines.String(), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }); i >= 0 {
+			t.Errorf("the log holds what can't be printed: %q", lines.String()[max(i-100, 0):i+10])
 		}
-		if strings.Contains(log.String(), "secret") {
+		if strings.Contains(lines.String(), "secret") {
 			t.Error("the log holds a password")
 		}
-		report, err := audit.Check(&log.Buffer)
+		report, err := audit.Check(&lines.Buffer)
 		if err != nil || !report.OK() {
 			t.Errorf("%v\n%v", err, report)
 		}
@@ -191,6 +193,32 @@ func watchUsage() func() (kept, heap uint64, goroutines int) {
 		<-stopped
 		return most, system() - grown, goroutines
 	}
+}
+
+// TestHostileConnections is the same over real connections, with what no ResponseWriter lets
+// through: each page comes to an end with its context.
+func TestHostileConnections(t *testing.T) {
+	client := &http.Client{Transport: mustNew(t, politeness.Config{
+		UserAgent: agent, Base: &http.Transport{}, Response: politeness.ResponseLimits{MaxBytes: 1 << 20},
+	})}
+	defer client.CloseIdleConnections()
+	var group sync.WaitGroup
+	for name, site := range politenesstest.Hostile() {
+		if !strings.HasPrefix(name, "raw-") && !strings.HasSuffix(name, "-bomb") {
+			continue
+		}
+		server := httptest.NewUnstartedServer(site)
+		server.Config.ErrorLog = log.New(io.Discard, "", 0)
+		server.Start()
+		group.Go(func() {
+			defer server.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := fetch(ctx, client, server.URL)
+			checkErrorText(t, name, err)
+		})
+	}
+	group.Wait()
 }
 
 // TestRecordsAreBounded: whatever a server sends, no record is longer than 8 KB, except for the
