@@ -181,7 +181,7 @@ func ExampleStatusHandler() {
 	defer resp.Body.Close() // until then it holds a slot
 
 	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/politeness?format=json", http.NoBody))
+	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost:6060/debug/politeness?format=json", http.NoBody))
 	var status politeness.Status
 	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
 		fmt.Println(err)

@@ -36,7 +36,7 @@ func crawl(ctx context.Context, out io.Writer, o options) (err error) {
 	proof := evidence.Evidence(c.progress)
 	if o.evidence != "" {
 		// Appended: what the runs before did isn't forgotten, and an auditor proves each.
-		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if openErr != nil {
 			return openErr
 		}

@@ -45,7 +45,7 @@ func run(ctx context.Context, out io.Writer, agent, file string, urls []string) 
 	timeline := newTimeline(out)
 	proof := evidence.Evidence(timeline)
 	if file != "" {
-		f, createErr := os.Create(file)
+		f, createErr := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if createErr != nil {
 			return createErr
 		}

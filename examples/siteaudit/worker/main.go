@@ -58,7 +58,7 @@ func run(ctx context.Context, out io.Writer, file string, urls []string) (err er
 	show := &flow{out: out, budget: cfg.Budget, trips: make(map[uint64]*trip)}
 	cfg.Evidence = show
 	if file != "" {
-		f, createErr := os.Create(file)
+		f, createErr := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if createErr != nil {
 			return createErr
 		}
