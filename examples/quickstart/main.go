@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
 // longest is how long the program runs at most, whatever the sites ask for.
@@ -62,6 +63,7 @@ func run(ctx context.Context, out io.Writer, agent, file string, urls []string) 
 	spent := budget.New(budget.Limits{Pages: 20, Duration: longest, WarnAt: 0.8})
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: agent,
+		Base:      reach.Base(urls), // public addresses only, unless one is named
 		Budget:    spent,
 		Evidence:  proof,
 	})
