@@ -59,6 +59,7 @@ lint: ## golangci-lint in every module
 	$(call in,$(MODULES),$(TOOL) golangci-lint run ./...)
 
 test: setup fmt-check vet staticcheck race ## everything: set-up, formatting, vet, staticcheck, the tests of all modules
+	POLITENESS_TRANSPARENCY=1 go test -count=1 ./internal/transparency
 	$(call in,$(PROGRAMS),go test ./...)
 
 race: ## the tests of the published modules under the race detector
@@ -69,6 +70,7 @@ fuzz: ## fuzz every target for FUZZTIME (30s)
 
 soak: ## the limiter's tests with the property test at full length
 	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v ./hostlimit
+	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestWildcardDomain ./robots/robotscache
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times
 	$(call in,$(MODULES),go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...)

@@ -12,8 +12,8 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// ask decides by robots.txt whether the trip's URL may be fetched. A URL that
-// may not takes no slot, no page and no wait.
+// ask decides by robots.txt whether the trip's URL may be fetched. A URL that may not
+// be takes no slot, no page and no wait.
 func (trip *trip) ask() error {
 	if err := trip.judge(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (trip *trip) noRobots(err error) error {
 // overtaken gives the turn back when a newer robots.txt came in during a wait for it
 // that was noticeable, and forbids the request or asks for a longer delay.
 func (trip *trip) overtaken() bool {
-	if trip.entry == nil || !trip.waited() {
+	if trip.entry == nil || !trip.waited {
 		return false
 	}
 	entry, ok := trip.t.robots.Peek(trip.req.URL)
@@ -145,7 +145,7 @@ type robotsTransport struct{ t *Transport }
 
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	t := rt.t
-	trip := t.begin(req, robotsTxt)
+	trip := t.begin(req, kindRobots)
 	defer trip.end()
 	if err := trip.identify(); err != nil {
 		return nil, err // the origin's robots.txt can't be had, and that is remembered

@@ -20,7 +20,7 @@ type body struct {
 	over          error // result of the read that ended the reading, and of every later one
 }
 
-// A watcher is who a body reports to: a trip.
+// A watcher is what a body reports to: a trip.
 type watcher interface {
 	// spend is told of each piece that was read, and returns how many of its bytes the
 	// caller may have, and why no more.

@@ -21,7 +21,7 @@ import (
 // says why. The error is an *Error when nothing could be decided: a URL that can't
 // be fetched at all, no turn for robots.txt, or ctx.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
-	trip, err := t.inquire(ctx, rawURL, inquiry)
+	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
 		return robots.Verdict{}, err
 	}
@@ -31,7 +31,7 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 	return trip.verdict, nil
 }
 
-// inquiries is how many origins Filter asks at once.
+// inquiries is the number of origins that Filter asks at once.
 const inquiries = 16
 
 // Filter returns those of urls that robots.txt allows, in their order, such as
@@ -71,7 +71,7 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 // While robots.txt can't be had, the error is an *Error with RetryAt and Is(err,
 // ErrUnreachable), and Is(err, ErrDisallowed) where Config.Robots allows nothing then.
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
-	trip, err := t.inquire(ctx, rawURL, inquiry)
+	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	case trip.entry.Err != nil && !trip.entry.Stale:
 		return nil, trip.refusal()
 	}
-	return trip.entry.Sitemaps, nil
+	return trip.entry.Sitemaps(), nil
 }
 
 // Next reports the earliest time at which a request for rawURL could start, so
@@ -95,7 +95,7 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 // request would be refused by what is known, with RetryAt where coming back may
 // help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
-	trip, err := t.inquire(ctx, rawURL, forecast)
+	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -114,6 +114,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, trip.noTurn(err)
 	}
+	next = trip.opens(next)
 	if t.budget != nil {
 		if err := trip.checkBudget(next); err != nil {
 			return time.Time{}, err

@@ -116,12 +116,12 @@ func TestNewNamesEachFieldOfLimitsSpendAndRobots(t *testing.T) {
 		UserAgent: agent,
 		Limits:    hostlimit.Config{Concurrency: -1, Delay: hostlimit.Delay{Min: -1}, MaxWait: -1, Backoff: backoff.Fibonacci{Cap: -1}},
 		Spend:     budget.Limits{Pages: -1, WarnAt: 80},
-		Robots:    robotscache.Config{TTL: -1, MaxOrigins: -1},
+		Robots:    robotscache.Config{TTL: -1, MaxBytes: -1},
 	})
 	for _, want := range []string{
 		"Config.Limits: Concurrency: ", "Config.Limits: Delay.Min: ", "Config.Limits: MaxWait: ", "Config.Limits: Backoff",
 		"Config.Spend: budget: Limits.Pages ", "Config.Spend: budget: Limits.WarnAt ", "Config.Robots: robotscache: Config.TTL: ",
-		"Config.Robots: robotscache: Config.MaxOrigins: ",
+		"Config.Robots: robotscache: Config.MaxBytes: ",
 	} {
 		n := 0
 		for _, problem := range problems {

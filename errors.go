@@ -55,7 +55,7 @@ type Error struct {
 	Stage   Stage
 	Host    string    // host key; empty if the URL has none
 	URL     string    // without userinfo
-	RetryAt time.Time // when to come back; zero if coming back doesn't help or nobody knows
+	RetryAt time.Time // when to come back; zero where that doesn't help or isn't known
 	Err     error
 }
 

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -18,13 +17,17 @@ import (
 func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.body = nil
 	fare := trip.fare
-	if fare != unpaid {
-		trip.fare = spent
+	if fare != fareUnpaid {
+		trip.fare = fareSpent
 	}
 	w := trip.newWire()
 	trip.wire = w
-	resp, failure = trip.t.base.RoundTrip(trip.req.WithContext(w))
+	sent := trip.req.WithContext(w)
+	resp, failure = trip.t.base.RoundTrip(sent)
 	w.close()
+	if resp != nil && resp.Request == sent {
+		resp.Request = trip.req
+	}
 	trip.grant, trip.lost = w.last, w.earlier
 	switch {
 	case w.refused != nil:
@@ -56,18 +59,18 @@ func (trip *trip) unwire() {
 // learn tells the host's state what the host answered: it blocks, slows down, or
 // clears. Without an answer the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
-	outcome := hostlimit.Outcome{Latency: time.Since(trip.grant.Start), Err: err, Aside: trip.kind == robotsTxt}
-	now := trip.grant.Start.Add(outcome.Latency) // Since and Add cost half as much as Now
+	trip.latency = time.Since(trip.grant.Start)
+	now := trip.grant.Start.Add(trip.latency) // Since and Add cost half as much as Now
+	outcome := hostlimit.Outcome{Err: err}
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
-		outcome.Status = resp.StatusCode
-		outcome.RetryAfter = retryAfter(resp)
+		outcome = trip.outcome(resp)
 	} else if cause := trip.wait.Err(); cause != nil {
 		// The caller left: that says nothing about the host, whatever the base transport
 		// made of it.
 		outcome.Err = cause
 	}
-	trip.latency = outcome.Latency
+	outcome.Latency, outcome.Aside = trip.latency, trip.kind == kindRobots
 	effect, set := trip.lease.Observe(outcome), now
 	if effect.Blocked {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
@@ -86,16 +89,6 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	}
 }
 
-// retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
-func retryAfter(resp *http.Response) time.Duration {
-	value := first(resp.Header, "Retry-After")
-	if value == "" {
-		return 0
-	}
-	d, _ := backoff.RetryAfter(value, first(resp.Header, "Date"), time.Now())
-	return d
-}
-
 // recordEffect reports what the outcome did to the host.
 func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effect, now time.Time) {
 	if trip.silent() || !effect.Blocked && !effect.Cleared {
@@ -105,14 +98,26 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effec
 	d.Status, d.Refusals = outcome.Status, effect.Refusals
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until
-		d.Reason = "by the backoff policy"
-		if outcome.RetryAfter > 0 && outcome.RetryAfter > effect.Until.Sub(now)-time.Second { // the longer of the two, or the only one
-			d.Reason = "by Retry-After"
-		}
+		d.Reason = blockedBy(outcome, effect.Until.Sub(now))
 	} else {
 		d.Type, d.Allowed = evidence.HostCleared, true
 	}
 	trip.record(&d)
+}
+
+// blockedBy says what decided the length of a block.
+func blockedBy(o hostlimit.Outcome, length time.Duration) string {
+	by := "by the backoff policy"
+	switch longest := length - time.Second; { // the longer of two, or the only one
+	case o.RetryAfter > 0 && o.RetryAfter > longest:
+		by = "by Retry-After"
+	case o.Reset > 0 && o.Reset > longest:
+		by = "by RateLimit, which has nothing left"
+	}
+	if o.Refused != "" {
+		by += ": " + o.Refused
+	}
+	return by
 }
 
 // handOver passes on what the base transport returned, an error as it is. The slot is
@@ -129,13 +134,16 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		trip.ended(0, trip.release(), err)
 		return nil, err
 	}
+	if resp.Request == trip.req && trip.index == nil {
+		resp.Request = trip.original
+	}
 	trip.issue(resp)
 	if empty {
 		trip.ended(0, trip.release(), nil)
 		return resp, nil
 	}
 	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
-	if trip.kind == page && success(resp) {
+	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
 	trip.lease = nil

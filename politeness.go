@@ -27,8 +27,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	cenkalti "github.com/cenkalti/backoff/v4"
-
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -102,6 +100,12 @@ type Config struct {
 	// are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
+	// Refused is the user's own eye for refusals that no status tells, such as a challenge that
+	// comes with status 200: an error blocks the host as a 429 does, for as long as Retry-After or
+	// Limits.Backoff say, and is told in evidence. It sees each answer to a page by its headers and
+	// must not read the body; the answer is handed over all the same. Nil: none.
+	Refused func(*http.Response) error
+
 	// DangerouslyIgnoreRobots fetches whatever robots.txt says, and doesn't ask
 	// for it. It is for one's own sites; pacing and blocks still hold.
 	DangerouslyIgnoreRobots bool
@@ -118,14 +122,15 @@ type Transport struct {
 	hostKey    func(*http.Request) string
 	robots     *robotscache.Cache // nil: robots.txt is ignored
 	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait    time.Duration      // longest wait for a turn; 0: unlimited
+	maxWait    time.Duration      // longest wait for a turn
 	budget     budget.Budget      // nil: unlimited
 	retry      Retry
 	response   responseLimits
-	evidence   *evidence.Guard           // nil: nothing is recorded
-	refuse     func(*http.Request) error // nil: nothing is refused
-	trips      atomic.Uint64             // number of the last trip
-	budgetEnd  atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
+	evidence   *evidence.Guard            // nil: nothing is recorded
+	refuse     func(*http.Request) error  // nil: nothing is refused
+	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
+	trips      atomic.Uint64              // number of the last trip
+	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -151,6 +156,7 @@ func New(cfg Config) (*Transport, error) {
 		budget:    cfg.Budget,
 		retry:     cfg.Retry,
 		refuse:    cfg.Refuse,
+		refused:   cfg.Refused,
 
 		robotsOpen: cfg.Robots.OnUnreachable == robotscache.Allow,
 	}
@@ -191,7 +197,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, errors.Join(errs...)
 	}
 
-	t.maxWait = t.hosts.Config().MaxWait
+	t.maxWait = cmp.Or(t.hosts.Config().MaxWait, time.Hour) // what 0 means there
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
 			UserAgent: cfg.UserAgent,
@@ -256,9 +262,14 @@ func problems(err error) []error {
 // http.Client calls RoundTrip for each hop, so each is checked and paced against
 // its own host. The slot on the host is held until the response's body is read
 // to its end or closed. req is never changed. Robots.txt, slots and delays go by
-// req.URL; a different req.Host is only sent.
+// req.URL; a different req.Host is only sent. What Base returns as an error is returned
+// as it is; every refusal is an *Error.
+//
+// Refused are also requests about whose path robots.txt can't be asked: those that hide
+// it in a URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT
+// with a target in URL.Opaque.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	trip := t.begin(req, page)
+	trip := t.begin(req, kindPage)
 	defer trip.end() // gives back whatever is still held, on every path
 
 	// 1. Who asks whom, and do the user's own rules let it?
@@ -269,7 +280,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := trip.afford(); err != nil {
 		return nil, err
 	}
-	for schedule := (cenkalti.BackOff)(nil); ; {
+	for {
 		for overtaken := true; overtaken; overtaken = trip.overtaken() {
 			// 3. May this URL be fetched at all?
 			if err := trip.ask(); err != nil {
@@ -291,7 +302,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		// 6. Learn: what the host answered moves everyone's next turn.
 		trip.learn(resp, failure)
 		// 7. Retry what may be another answer next time. Each try takes its own turn.
-		if again, err := trip.retry(&schedule, resp, failure); err != nil {
+		if again, err := trip.retry(resp, failure); err != nil {
 			return nil, err
 		} else if !again {
 			// 8. Hand over: the slot stays taken until the body ends; guards watch it.

@@ -321,8 +321,8 @@ func (c *chaos) neverSent(started evidence.Decision) bool {
 // The third: every slot, page and body is given back on every path.
 func TestNothingIsLost(t *testing.T) {
 	forEachChaos(t, func(c *chaos) {
-		for h := range c.hosts.List(t.Context()) {
-			if h.InFlight != 0 || h.Waiters != 0 {
+		for h, err := range c.hosts.List(t.Context()) {
+			if err != nil || h.InFlight != 0 || h.Waiters != 0 {
 				c.Errorf("%s: %d slots held, %d waiting", h.Key, h.InFlight, h.Waiters)
 			}
 		}

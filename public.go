@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrPrivateAddress: a connection led to an address that isn't a public one, and a transport made
-// by [PublicAddresses] refused it. It is found in the errors of the transport by errors.Is.
+// ErrPrivateAddress is the reason of a transport made by [PublicAddresses] for a connection that led
+// to an address which isn't a public one. It is found in the errors of the transport by errors.Is.
 var ErrPrivateAddress = errors.New("not a public address")
 
 // PublicAddresses returns a copy of base that connects to public addresses only. Use it as
@@ -53,6 +53,7 @@ func PublicAddresses(base *http.Transport) *http.Transport {
 		t.Proxy = proxies.proxy
 	}
 	if dialsItself(base) {
+		//lint:ignore SA1019 deprecated, and in use
 		t.Dial, t.DialTLS, t.DialTLSContext = nil, nil, nil //nolint:staticcheck // deprecated, and in use
 		t.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, errDialsItself
@@ -93,6 +94,7 @@ func closure(f func(context.Context, string, string) (net.Conn, error)) unsafe.P
 }
 
 func dialsItself(t *http.Transport) bool {
+	//lint:ignore SA1019 deprecated, and in use
 	if t.Dial != nil || t.DialTLS != nil || t.DialTLSContext != nil { //nolint:staticcheck // deprecated, and in use
 		return true
 	}

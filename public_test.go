@@ -195,8 +195,8 @@ func TestPublicAddressesRefusesWhatItCanNotCheck(t *testing.T) {
 	for name, base := range map[string]*http.Transport{
 		"DialContext":    {DialContext: dial},
 		"DialTLSContext": {DialTLSContext: dial},
-		"Dial":           {Dial: net.Dial},    //nolint:staticcheck // deprecated, and in use
-		"DialTLS":        {DialTLS: net.Dial}, //nolint:staticcheck // deprecated, and in use
+		"Dial":           {Dial: net.Dial},
+		"DialTLS":        {DialTLS: net.Dial},
 	} {
 		for _, target := range []string{server.URL, "https://" + server.Listener.Addr().String()} {
 			if err := fetch(t, PublicAddresses(base), target); !errors.Is(err, errDialsItself) {

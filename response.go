@@ -91,7 +91,7 @@ func success(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
 // guard decides by the response's headers; empty says that it has nothing else.
 func (trip *trip) guard(resp *http.Response, empty bool) error {
 	limits := &trip.t.response
-	if trip.kind != page || !success(resp) {
+	if trip.kind != kindPage || !success(resp) {
 		return nil
 	}
 	ct := first(resp.Header, "Content-Type")

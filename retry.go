@@ -45,16 +45,16 @@ func (r Retry) validate() error {
 	return nil
 }
 
-// retry reports whether the request is to be tried again, after it has waited for
-// that. An error means that it was to be, and can't any more.
-func (trip *trip) retry(schedule *cenkalti.BackOff, resp *http.Response, failure error) (again bool, err error) {
+// retry reports whether the request is to be tried again, and has waited for that then.
+// The error is for a further try that was due and can't be made any more.
+func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	if trip.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
 		return false, nil
 	}
-	if *schedule == nil {
-		*schedule = trip.t.retry.schedule()
+	if trip.schedule == nil {
+		trip.schedule = trip.t.retry.schedule()
 	}
-	at, ok := trip.nextTry(*schedule, resp)
+	at, ok := trip.nextTry(resp)
 	if !ok {
 		return false, nil
 	}
@@ -90,8 +90,8 @@ func (r Retry) schedule() cenkalti.BackOff {
 const longestWait = 24 * time.Hour
 
 // nextTry returns when the next try is made; ok is false if it can't end well.
-func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at time.Time, ok bool) {
-	wait := schedule.NextBackOff()
+func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
+	wait := trip.schedule.NextBackOff()
 	if wait == cenkalti.Stop {
 		return at, false
 	}
@@ -102,7 +102,7 @@ func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at ti
 		}
 		wait = max(wait, after)
 	}
-	if most := trip.t.maxWait; most > 0 && wait > most {
+	if wait > trip.t.maxWait {
 		return at, false
 	}
 	at = time.Now().Add(wait)
@@ -114,7 +114,7 @@ func (trip *trip) nextTry(schedule cenkalti.BackOff, resp *http.Response) (at ti
 func (trip *trip) inTime(start time.Time) bool {
 	t, ctx := trip.t, trip.req.Context()
 	if next, err := t.hosts.Next(ctx, trip.host, trip.floor); err == nil && next.After(start) {
-		if t.maxWait > 0 && next.Sub(start) > t.maxWait {
+		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
 		}
 		start = next // a block: others have set it, or the policy
@@ -134,7 +134,7 @@ func replayable(req *http.Request) bool {
 	return false
 }
 
-// mayChange reports whether the next try may have another answer, and somebody who
+// mayChange reports whether the next try may have another answer, and the caller still
 // waits for it.
 func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	switch {
@@ -198,8 +198,8 @@ const (
 	maxPatience = 5 * time.Second
 )
 
-// discard drains and closes an answer that nobody will see, and with it gives the
-// slot back.
+// discard drains and closes an answer that the caller won't see, and so gives the slot
+// back.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	raw := resp.Body
 	resp, err := trip.handOver(resp, nil)
@@ -217,7 +217,7 @@ func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 			<-closed
 		}
 	}()
-	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // the one finds the end of a body that is just as long
+	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // one byte more finds the end of a body of just that length
 }
 
 // recordRetry reports that another try is made at the given time.

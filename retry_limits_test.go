@@ -36,7 +36,8 @@ func TestRetryHandsTheResponseOverWhenRetryAfterIsTooLong(t *testing.T) {
 			})
 		})
 	}
-	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
+	patient := hostlimit.Config{MaxWait: 24 * time.Hour}
+	virtually(t, politeness.Config{Limits: patient, Retry: politeness.Retry{Max: 1}}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(503, "Retry-After", "86400"), politenesstest.Text("page")))
 		b.mustGet("https://example.com/", 200)
 	})

@@ -193,7 +193,10 @@ func TestRetryThatCantMeetTheDeadlineHandsTheResponseOver(t *testing.T) {
 }
 
 func TestRetryAsksRobotsAgain(t *testing.T) {
-	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 5, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(2 * time.Hour) }}}, func(b *bubble) {
+	virtually(t, politeness.Config{
+		Limits: hostlimit.Config{MaxWait: 24 * time.Hour},
+		Retry:  politeness.Retry{Max: 5, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(2 * time.Hour) }},
+	}, func(b *bubble) {
 		b.site.Robots("User-agent: *\nAllow: /\n").Sequence("/", 500)
 		time.AfterFunc(time.Hour, func() { b.site.Robots("User-agent: *\nDisallow: /\n") })
 		_, err := b.get("https://example.com/")

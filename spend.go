@@ -11,15 +11,15 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A fare is how a trip's page is paid for. All hops and tries of a navigation are
-// one page.
+// A fare says how a trip's page is paid for. All hops and tries of a navigation are one
+// page.
 type fare uint8
 
 const (
-	unpaid   fare = iota
-	reserved      // a page was reserved for this request
-	followed      // the request is the first to follow a redirect, whose navigation has paid
-	spent         // a try of this request was sent
+	fareUnpaid   fare = iota
+	fareReserved      // by a page that was reserved for this request
+	fareFollowed      // by the navigation: the request is the first to follow its redirect
+	fareSpent         // for good: a try was sent
 )
 
 // paidKey marks the context of a redirect response's request, with an *atomic.Bool:
@@ -40,8 +40,8 @@ func (trip *trip) ticket() *atomic.Bool {
 // issue puts a ticket on a redirect, by which the request that follows it tells that
 // its page is paid for.
 func (trip *trip) issue(resp *http.Response) {
-	if trip.t.budget != nil && trip.kind == page && resp.StatusCode/100 == 3 {
-		resp.Request = trip.req.WithContext(context.WithValue(trip.req.Context(), paidKey{}, new(atomic.Bool)))
+	if trip.t.budget != nil && trip.kind == kindPage && resp.StatusCode/100 == 3 {
+		resp.Request = trip.original.WithContext(context.WithValue(trip.original.Context(), paidKey{}, new(atomic.Bool)))
 	}
 }
 
@@ -50,8 +50,8 @@ func (trip *trip) afford() error {
 	if trip.t.budget == nil {
 		return nil
 	}
-	if ticket := trip.ticket(); ticket != nil && !ticket.Swap(true) { // a further request for the hop pays for it
-		trip.fare = followed
+	if ticket := trip.ticket(); ticket != nil && !ticket.Swap(true) { // the next request for the hop is a page
+		trip.fare = fareFollowed
 	}
 	return trip.checkBudget(time.Time{})
 }
@@ -73,7 +73,7 @@ func (trip *trip) bound(refusal error) error {
 		return nil
 	}
 	var be *budget.Error
-	if trip.fare != unpaid && errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+	if trip.fare != fareUnpaid && errors.As(refusal, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
 		return nil
 	}
 	return refusal
@@ -84,7 +84,7 @@ func (trip *trip) bound(refusal error) error {
 // stands, reserving a page would start it, so the limiter is asked beforehand.
 func (trip *trip) foresee() error {
 	t := trip.t
-	if trip.kind != page || t.budget == nil || t.budget.Limits().Duration == 0 {
+	if trip.kind != kindPage || t.budget == nil || t.budget.Limits().Duration == 0 {
 		return nil
 	}
 	if end := t.budgetEnd.Load(); end != nil {
@@ -125,9 +125,9 @@ func (trip *trip) outlasts(start time.Time, refusal error) error {
 // it is asked only whether there is time and are bytes left.
 func (trip *trip) reserve() error {
 	switch {
-	case trip.t.budget == nil || trip.kind != page:
+	case trip.t.budget == nil || trip.kind != kindPage:
 		return nil
-	case trip.fare != unpaid:
+	case trip.fare != fareUnpaid:
 		return trip.checkBudget(time.Time{})
 	}
 	warnings, err := trip.t.budget.Reserve(trip.req.Context(), trip.host)
@@ -135,16 +135,16 @@ func (trip *trip) reserve() error {
 	if err != nil {
 		return trip.overBudget(StageBudget, err)
 	}
-	trip.fare = reserved
+	trip.fare = fareReserved
 	return nil
 }
 
 // refund gives back what the trip was to pay with, unless a try was sent for it.
 func (trip *trip) refund() {
 	switch trip.fare {
-	case reserved:
+	case fareReserved:
 		trip.t.budget.Refund(trip.req.Context(), trip.host)
-	case followed:
+	case fareFollowed:
 		trip.ticket().Store(false)
 	}
 }
@@ -155,7 +155,7 @@ func (trip *trip) refund() {
 // reader's loss.
 func (trip *trip) spend(piece []byte) (n int, err error) {
 	t, ctx := trip.t, trip.req.Context()
-	if t.budget == nil || trip.kind != page {
+	if t.budget == nil || trip.kind != kindPage {
 		n = len(piece)
 	}
 	for n < len(piece) && err == nil {

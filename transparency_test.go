@@ -53,9 +53,9 @@ func TestErrorOfBaseIsReturnedAsItIs(t *testing.T) {
 }
 
 var (
-	noSuchHost = &net.DNSError{Err: "no such host", Name: "example.com", IsNotFound: true}
-	noDial     = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
-	noTrust    = &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
+	errNoHost = &net.DNSError{Err: "no such host", Name: "example.com", IsNotFound: true}
+	errDial   = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	errTrust  = &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}
 )
 
 // A robots.txt that can't be had is told from one that disallows, and its cause is
@@ -68,12 +68,12 @@ func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 			cert *tls.CertificateVerificationError
 		)
 		return map[string]bool{
-			"dns":  errors.As(err, &dns) && dns == noSuchHost,
-			"dial": errors.As(err, &op) && op == noDial,
-			"cert": errors.As(err, &cert) && cert == noTrust,
+			"dns":  errors.As(err, &dns) && dns == errNoHost,
+			"dial": errors.As(err, &op) && op == errDial,
+			"cert": errors.As(err, &cert) && cert == errTrust,
 		}
 	}
-	for name, cause := range map[string]error{"dns": noSuchHost, "dial": noDial, "cert": noTrust} {
+	for name, cause := range map[string]error{"dns": errNoHost, "dial": errDial, "cert": errTrust} {
 		for _, stale := range []bool{false, true} {
 			virtually(t, politeness.Config{}, func(b *bubble) {
 				client := &http.Client{Transport: mustNew(b.T, politeness.Config{
@@ -240,9 +240,9 @@ func TestAnswerWithoutContentIsReadToItsEndByItsReader(t *testing.T) {
 		if !body.ended {
 			t.Errorf("%s, %d: the body was not read", c.method, c.status)
 		}
-		for st := range hosts.List(t.Context()) {
-			if st.InFlight != 0 {
-				t.Errorf("%s, %d: a slot is held: %+v", c.method, c.status, st)
+		for st, err := range hosts.List(t.Context()) {
+			if err != nil || st.InFlight != 0 {
+				t.Errorf("%s, %d: a slot is held: %+v, %v", c.method, c.status, st, err)
 			}
 		}
 	}
@@ -265,9 +265,9 @@ func TestContentLengthWithoutABody(t *testing.T) {
 			t.Errorf("%T: no error", rt)
 		}
 	}
-	for st := range hosts.List(t.Context()) {
-		if st.InFlight != 0 {
-			t.Errorf("a slot is held: %+v", st)
+	for st, err := range hosts.List(t.Context()) {
+		if err != nil || st.InFlight != 0 {
+			t.Errorf("a slot is held: %+v, %v", st, err)
 		}
 	}
 }
@@ -293,7 +293,8 @@ func TestRequestCancelEndsEveryWait(t *testing.T) {
 				prepare(b)
 				cancel := make(chan struct{})
 				req := httptest.NewRequest(http.MethodGet, "https://example.com/page", nil)
-				req.Cancel = cancel //nolint:staticcheck // what this is about
+				//lint:ignore SA1019 this is about what is deprecated
+				req.Cancel = cancel //nolint:staticcheck // the same
 				time.AfterFunc(5*time.Second, func() { close(cancel) })
 				began := time.Now()
 				_, err := b.t.RoundTrip(req)
@@ -331,12 +332,12 @@ func TestRetryDoesNotRepeatWhatCantChange(t *testing.T) {
 		header http.Header
 		tries  int
 	}{
-		"connection refused":    {noDial, ok, 3},
+		"connection refused":    {errDial, ok, 3},
 		"connection reset":      {&net.OpError{Op: "read", Err: syscall.ECONNRESET}, ok, 3},
 		"end of the connection": {io.EOF, ok, 3},
 		"name server busy":      {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, ok, 3},
-		"no such host":          {&net.OpError{Op: "dial", Err: noSuchHost}, ok, 1},
-		"bad certificate":       {noTrust, ok, 1},
+		"no such host":          {&net.OpError{Op: "dial", Err: errNoHost}, ok, 1},
+		"bad certificate":       {errTrust, ok, 1},
 		"plain text on TLS":     {http.ErrSchemeMismatch, ok, 1},
 		"bad address":           {&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}, ok, 1},
 		"refused below":         {&politeness.Error{Err: politeness.ErrDisallowed}, ok, 1},

@@ -250,8 +250,8 @@ func TestAnswerWithoutABodyIsOneOverHTTP2Too(t *testing.T) {
 				if err != nil || resp.Body != http.NoBody {
 					t.Errorf("%s: %v", c, err)
 				}
-				for st := range hosts.List(t.Context()) {
-					if st.InFlight != 0 {
+				for st, err := range hosts.List(t.Context()) {
+					if err != nil || st.InFlight != 0 {
 						t.Errorf("%s: a slot is held: %+v", c, st)
 					}
 				}

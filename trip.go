@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
@@ -19,10 +21,10 @@ import (
 type kind uint8
 
 const (
-	page      kind = iota // a caller's request: it passes every stage
-	robotsTxt             // one hop of a fetch of robots.txt: it spends no budget and isn't repeated
-	inquiry               // Check and Sitemaps: the verdict is recorded, nothing is sent
-	forecast              // Next: nothing is recorded and nothing is sent
+	kindPage     kind = iota // caller's request: it passes every stage
+	kindRobots               // hop of a fetch of robots.txt: it spends no budget and isn't repeated
+	kindInquiry              // question of Check or Sitemaps: the verdict is recorded, nothing is sent
+	kindForecast             // question of Next: nothing is recorded, nothing is sent
 )
 
 // A trip is one request on its way through the stages. It knows what is held, and
@@ -32,22 +34,27 @@ type trip struct {
 	kind kind
 	wait waitContext // bounds every wait before the request is sent
 
-	req   *http.Request // what is sent: the caller's request, or the clone of it that sign makes
-	body  io.Closer     // body of req, which is ours to close until it is sent; then nil
-	clone http.Request  // room for the clone, which nearly every request needs
+	original *http.Request // the caller's
+	req      *http.Request // what is sent: original, or a clone of it
+	clone    http.Request  // room for the clone that sign makes of nearly every request
+	body     io.Closer     // body of req, which is ours to close until it is sent; then nil
 
 	id      uint64 // number of this trip in evidence
 	host    string // key of slots, delays and blocks
 	url     string // URL of req as evidence shows it; urlText builds it when it is first needed
-	attempt int    // number of the try, from 1; 0 where nothing is sent
 	hops    int    // redirects of this navigation before this request
-	fare    fare   // what the budget was asked for this request
+	fare    fare   // how its page is paid for
+	attempt int    // number of the try, from 1; 0 where nothing is sent
 
-	asked   time.Time // when the verdict was found
-	entry   *robotscache.Entry
-	verdict robots.Verdict
-	floor   time.Duration // delay that robots.txt asks for
+	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 
+	asked   time.Time          // when the verdict was found
+	entry   *robotscache.Entry // what is known of the origin's robots.txt; nil if that is ignored
+	verdict robots.Verdict     // of robots.txt, for req's URL
+	floor   time.Duration      // delay that robots.txt asks for
+	closed  time.Duration      // time waited for the Visit-time of robots.txt
+
+	waited  bool            // the turn came noticeably later than the verdict, which may not be true any more
 	lease   hostlimit.Lease // turn that is held; nil before the turn, and once the body has it
 	grant   departure       // start of the try; its Start is zero before
 	lost    []departure     // starts of the try whose connections were lost before that
@@ -60,11 +67,15 @@ type trip struct {
 
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request, k kind) *trip {
-	trip := &trip{t: t, kind: k, req: req, wait: waitContext{Context: req.Context(), cancel: req.Cancel}} //nolint:staticcheck // old callers set Cancel, and http.Client does
+	trip := &trip{t: t, kind: k, original: req, req: req, wait: waitContext{Context: req.Context()}}
+	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
+	if cancel := req.Cancel; cancel != nil { //nolint:staticcheck // the same
+		trip.wait.cancel = &canceller{cancel: cancel}
+	}
 	if req.Body != nil {
 		trip.body = req.Body
 	}
-	if k == page || k == robotsTxt {
+	if k == kindPage || k == kindRobots {
 		trip.attempt = 1
 	}
 	return trip
@@ -101,7 +112,7 @@ func (trip *trip) identify() error {
 		trip.hops++
 	}
 	trip.sign()
-	if t.refuse == nil || trip.kind != page && trip.kind != robotsTxt {
+	if t.refuse == nil || trip.kind != kindPage && trip.kind != kindRobots {
 		return nil
 	}
 	if err := t.refuse(trip.req); err != nil {
@@ -128,7 +139,7 @@ func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
 func (trip *trip) sign() {
 	t, req := trip.t, trip.req
 	ua := req.Header["User-Agent"]
-	indexed := t.response.indexing && trip.kind == page
+	indexed := t.response.indexing && trip.kind == kindPage
 	if !indexed && t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header) {
 		return
 	}
@@ -175,12 +186,12 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
 }
 
-// silent reports whether nothing is recorded of the trip. Who would build a record
-// asks first.
-func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == forecast }
+// silent reports whether nothing is recorded of the trip. It is asked before a record is
+// built.
+func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == kindForecast }
 
-// decision begins a record about this trip. The clock is the costliest part of a
-// record, so whoever has just looked at it passes the time on.
+// decision begins a record about this trip. Reading the clock is the costliest part of
+// a record, so callers that have just read it pass the time on.
 func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decision) {
 	trip.describe(&d, typ, now)
 	return d
@@ -189,12 +200,12 @@ func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decisio
 // describe is decision without a copy, for what is recorded of every request.
 func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
 	d.Type, d.Time = typ, now
-	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == robotsTxt
+	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == kindRobots
 	d.Method, d.URL = trip.req.Method, trip.urlText()
 	d.Host, d.Agent = trip.host, trip.t.product
 }
 
-// record hands d to the evidence, which can do no harm: it stands behind a guard.
+// record hands d to the evidence. The guard before that recovers its panics.
 func (trip *trip) record(d *evidence.Decision) {
 	trip.t.evidence.Pass(trip.req.Context(), d)
 }

@@ -13,39 +13,50 @@ import (
 // waitTurn reserves a page, and waits for a slot on the host and for the host's start
 // time. A wait that is known to outlast the budget's time isn't begun.
 func (trip *trip) waitTurn() error {
-	if err := trip.foresee(); err != nil {
-		return err
+	for open := false; !open; {
+		if err := trip.visit(); err != nil {
+			return err
+		}
+		if err := trip.foresee(); err != nil {
+			return err
+		}
+		if err := trip.reserve(); err != nil {
+			return err
+		}
+		trip.grant, trip.lost = departure{}, nil
+		lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
+		if err != nil {
+			return trip.noTurn(err)
+		}
+		trip.lease = lease
+		if now := time.Now(); trip.opens(now).After(now) {
+			trip.release() // the site's time to be visited has ended during the wait
+		} else {
+			open = true
+		}
 	}
-	if err := trip.reserve(); err != nil {
-		return err
-	}
-	trip.grant, trip.lost = departure{}, nil
-	lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
-	if err != nil {
-		return trip.noTurn(err)
-	}
-	trip.lease = lease
-	if trip.t.budget != nil && trip.kind == page && trip.waited() {
-		return trip.checkBudget(time.Time{}) // others have spent meanwhile
+	trip.waited = time.Since(trip.asked) > time.Millisecond
+	if trip.waited && trip.t.budget != nil && trip.kind == kindPage {
+		if err := trip.checkBudget(time.Time{}); err != nil { // others have spent meanwhile
+			trip.release()
+			return err
+		}
 	}
 	return nil
 }
-
-// waited reports whether the verdict was found noticeably long ago: what was true
-// then may not be true any more.
-func (trip *trip) waited() bool { return time.Since(trip.asked) > time.Millisecond }
 
 // start stamps the start. Nothing but send comes between the stamp and the request.
 func (trip *trip) start() error {
 	grant, err := trip.lease.Start(&trip.wait)
 	if err != nil {
+		trip.release()
 		return trip.noTurn(err)
 	}
 	trip.grant = departure{Grant: grant}
 	return nil
 }
 
-// noTurn reports a refused turn.
+// noTurn reports that a turn was refused, and returns the error for that.
 func (trip *trip) noTurn(err error) error {
 	var refused *hostlimit.Error
 	if !errors.As(err, &refused) {
@@ -72,7 +83,7 @@ func (trip *trip) release() (expired bool) {
 	return lease.Release()
 }
 
-// leave gives a turn back that led to no exchange worth learning from.
+// leave gives a turn back that led to no exchange, and records why.
 func (trip *trip) leave(why string) {
 	lease := trip.lease
 	defer lease.Release() // whatever a sink does
@@ -114,7 +125,7 @@ func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
 	trip.describe(&d, typ, g.Start)
 	d.Start, d.Allowed = g.Start, true
 	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = g.Seq, g.instead, g.Slot, g.Slots, g.Probe
-	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock, g.connect
+	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock+trip.closed, g.connect
 	d.Delay, d.CrawlDelay = g.Delay, trip.floor
 	trip.record(&d)
 }
@@ -146,12 +157,16 @@ type departure struct {
 // where that comes first.
 type waitContext struct {
 	context.Context
-	cancel   <-chan struct{} // Request.Cancel; nil: none
-	deadline time.Time       // told, so that a longer wait isn't begun, and kept by nobody; zero: none
+	deadline time.Time  // what Deadline tells, though Done doesn't keep it; zero: the request's
+	cancel   *canceller // Request.Cancel; nil: none
+}
 
-	once sync.Once
-	done <-chan struct{} // of either; set by once
-	stop func()          // ends the goroutine that waits for either; set by once
+// A canceller joins a context with a Request.Cancel.
+type canceller struct {
+	cancel <-chan struct{}
+	once   sync.Once
+	done   <-chan struct{} // of either; set by once
+	stop   func()          // ends the goroutine that waits for either; set by once
 }
 
 // Deadline implements context.Context.
@@ -163,33 +178,35 @@ func (w *waitContext) Deadline() (time.Time, bool) {
 	return deadline, ok
 }
 
-// Done implements context.Context. Only who really waits asks for it, so that
-// http.Client's Timeout, which sets Request.Cancel, costs other requests nothing.
+// Done implements context.Context. Only a wait that really begins asks for it, so
+// that http.Client's Timeout, which sets Request.Cancel, costs other requests no
+// goroutine.
 func (w *waitContext) Done() <-chan struct{} {
-	if w.cancel == nil {
+	c := w.cancel
+	if c == nil {
 		return w.Context.Done()
 	}
-	w.once.Do(func() {
+	c.once.Do(func() {
 		either, stop := context.WithCancel(w.Context)
-		w.done, w.stop = either.Done(), stop
+		c.done, c.stop = either.Done(), stop
 		go func() {
 			select {
-			case <-w.cancel:
+			case <-c.cancel:
 				stop()
-			case <-w.done:
+			case <-c.done:
 			}
 		}()
 	})
-	return w.done
+	return c.done
 }
 
 // Err implements context.Context.
 func (w *waitContext) Err() error {
-	if err := w.Context.Err(); err != nil {
+	if err := w.Context.Err(); err != nil || w.cancel == nil {
 		return err
 	}
 	select {
-	case <-w.cancel:
+	case <-w.cancel.cancel:
 		return context.Canceled
 	default:
 		return nil
@@ -198,8 +215,8 @@ func (w *waitContext) Err() error {
 
 // end ends the goroutine of Done, if there is one.
 func (w *waitContext) end() {
-	w.once.Do(func() { w.done = w.Context.Done() })
-	if w.stop != nil {
-		w.stop()
+	if c := w.cancel; c != nil {
+		c.once.Do(func() { c.done, c.stop = w.Context.Done(), func() {} })
+		c.stop()
 	}
 }

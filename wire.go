@@ -3,6 +3,7 @@ package politeness
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http/httptrace"
 	"sync"
@@ -130,7 +131,7 @@ func (w *wire) depart() error {
 	}
 	ctx, leave := context.WithCancel(&w.trip.wait)
 	defer leave()
-	if w.trip.kind == robotsTxt {
+	if w.trip.kind == kindRobots {
 		_, sent := robotscache.Queue(w.Context) // our own wait isn't the origin's slowness
 		defer sent()
 	}
@@ -138,7 +139,7 @@ func (w *wire) depart() error {
 	defer w.leave.Store(nil)
 	if again {
 		// The site may have seen the start before, so the gap to that holds as well.
-		if err := sleepUntil(ctx, w.last.Start.Add(w.last.Delay)); err != nil {
+		if err := sleepUntil(ctx, w.last.Start.Add(w.last.Delay), ErrBusy); err != nil {
 			return err
 		}
 	}
@@ -167,14 +168,15 @@ func (w *wire) close() {
 	w.closed = true
 }
 
-// sleepUntil waits until t, and returns an error if ctx ends before or is known to.
-func sleepUntil(ctx context.Context, t time.Time) error {
+// sleepUntil waits until t. It returns an error if ctx ends before, and at once where ctx has a
+// deadline that is before t: then it is a refused turn for the given reason.
+func sleepUntil(ctx context.Context, t time.Time, why error) error {
 	d := time.Until(t)
 	if d <= 0 {
 		return nil
 	}
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
-		return &hostlimit.Error{RetryAt: t, Err: context.DeadlineExceeded}
+		return &hostlimit.Error{RetryAt: t, Err: fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)}
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -64,7 +64,8 @@ func (a *arrivals) count(path string) (n int) {
 // lateness measures by how much the machine wakes sleepers too late, until the returned function
 // is called, which returns the worst. What a busy machine does to arrivals isn't the limiter's.
 func lateness() func() time.Duration {
-	var worst atomic.Int64
+	var mu sync.Mutex
+	var worst time.Duration
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 4 {
@@ -77,16 +78,17 @@ func lateness() func() time.Duration {
 				}
 				before := time.Now()
 				time.Sleep(time.Millisecond)
-				late := int64(time.Since(before) - time.Millisecond)
-				for old := worst.Load(); late > old && !worst.CompareAndSwap(old, late); old = worst.Load() {
-				}
+				late := time.Since(before) - time.Millisecond
+				mu.Lock()
+				worst = max(worst, late)
+				mu.Unlock()
 			}
 		})
 	}
 	return func() time.Duration {
 		close(done)
 		wg.Wait()
-		return time.Duration(worst.Load())
+		return worst
 	}
 }
 
@@ -115,7 +117,7 @@ func fetchAll(t *testing.T, client *http.Client, urls ...string) {
 	var wg sync.WaitGroup
 	for _, u := range urls {
 		wg.Go(func() {
-			resp, err := client.Get(u) //nolint:noctx // the test's own server
+			resp, err := client.Get(u)
 			if err != nil {
 				t.Error(err)
 				return
@@ -214,8 +216,8 @@ func TestWireThroughAProxy(t *testing.T) {
 	site := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
 	defer site.Close()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(450 * time.Millisecond)    // the proxy's own dial
-		there, err := net.Dial("tcp", r.Host) //nolint:noctx // the test's own server
+		time.Sleep(450 * time.Millisecond) // the proxy's own dial
+		there, err := net.Dial("tcp", r.Host)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
@@ -265,7 +267,7 @@ func TestNothingIsWrittenAfterARefusalAtTheWire(t *testing.T) {
 			cfg.Hosts = limiter
 			client := &http.Client{Transport: mustNew(t, cfg)}
 			for range 20 {
-				resp, err := client.Get(server.URL + "/refused") //nolint:noctx // the test's own server
+				resp, err := client.Get(server.URL + "/refused")
 				if err == nil {
 					resp.Body.Close()
 				}
@@ -326,7 +328,7 @@ func TestNetHTTPsOwnResendKeepsTheGap(t *testing.T) {
 	t.Parallel()
 	late := lateness()
 	var seen arrivals
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // the test's own server
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

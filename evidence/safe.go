@@ -26,7 +26,7 @@ func Safe(next Evidence) *Guard { return &Guard{next: next} }
 // Record implements Evidence. It allocates nothing.
 func (g *Guard) Record(ctx context.Context, d Decision) { g.Pass(ctx, &d) }
 
-// Pass is Record without a copy of d, a large struct, for callers who are done with
+// Pass is Record without a copy of d, a large struct, for callers that are done with
 // it: credentials are cut out in place.
 func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	if g.next == nil {

@@ -238,7 +238,7 @@ func TestSchemaHasTheMembersOfAnEntry(t *testing.T) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		want = append(want, name)
 		property, _ := schema[name].(map[string]any)
-		var kind any = property["type"]
+		kind := property["type"]
 		switch value := property["const"].(type) { // the only value that a member has where it is present
 		case bool:
 			kind = "boolean"

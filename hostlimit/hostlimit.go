@@ -109,7 +109,9 @@ type Outcome struct {
 	Err error
 	// Aside is for what hosts serve to whom they refuse their pages, such as
 	// robots.txt: its success lifts no block. Its refusal counts as any.
-	Aside bool
+	Aside   bool
+	Refused string
+	Reset   time.Duration
 }
 
 // A Grant tells how a start came about. The three waits add up to the time spent in

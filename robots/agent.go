@@ -19,17 +19,26 @@ import (
 //
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
-	r := &Rules{exact: f.opt.GoogleExact}
+	r := new(Rules)
 	c := collector{file: f, rules: r}
 	if named, group := f.choose(product); named != nil {
 		c.named, r.group = named, strings.Clone(group)
 		c.all()
 	}
 	if len(c.extras.licenses) == 0 {
-		c.extras.licenses = f.License()
+		for l := range f.licenses() {
+			c.extras.add(l)
+		}
 	}
-	r.compiled = compile(c.patterns)
 	r.extras = c.extras.keep()
+	length := len(f.text)
+	for i := range f.maps {
+		length -= len(f.maps[i].Value) + 1 // which are kept beside the rules
+	}
+	if r.extras != nil {
+		length -= r.extras.size()
+	}
+	r.compiled = compile(c.patterns, f.opt.GoogleExact, length)
 	return r
 }
 
@@ -84,7 +93,7 @@ func (c *collector) group(g group) {
 				continue
 			}
 			if fieldOf(l.key) != fieldCrawlDelay {
-				c.extras.add(&l, exact)
+				c.extras.add(&l)
 			} else if d, ok := parseSeconds(l.value); ok {
 				c.rules.delay, c.rules.hasDelay = max(c.rules.delay, d), true
 			}

@@ -55,3 +55,20 @@ func BenchmarkParse(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTestCostly is a check of the largest files, of kinds that are costly to keep.
+func BenchmarkTestCostly(b *testing.B) {
+	for _, c := range costly {
+		body := large(0, c.line)
+		rules := robots.Parse(body).Agent("FooBot")
+		paths := robotsgen.Paths(append(body, "\nDisallow: /a\n"...), 1024)
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				rules.Test(paths[i&1023])
+				i++
+			}
+		})
+	}
+}

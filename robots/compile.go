@@ -2,38 +2,91 @@ package robots
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math/bits"
 	"slices"
 	"strings"
+	"unsafe"
 )
 
-// Compiled rules are a trie over the patterns' literal prefixes, that is over what comes before
-// the first star. Test walks it once along the path. Every node knows the best rule among those
-// that need no more than the bytes read so far; patterns that go on after a star hang off the
-// node of their prefix. All of it is a handful of flat slices of small structs without
-// pointers, and one string.
+// Compiled rules are the rules as written, packed into one string of records and sorted by what
+// comes before a pattern's first star, its prefix. A record costs its text, its line number and
+// a byte; what finds it costs another byte or so. That is little more than the lines had in the
+// file, however short they are.
+//
+// The records are cut into chunks. Of the records whose prefix begins a path, the path's chunk
+// (the last one whose first prefix isn't beyond the path) has those that it has, and all others
+// are prefixes of the chunk's first prefix too, so that each chunk has a list of these.
+//
+// Patterns with a star of which many share a prefix aren't tried one by one: a table finds them
+// by three bytes that a matching path must contain.
 type compiled struct {
-	text   string // the rules as written, and where normalisation changes them the patterns
-	rules  []rule
-	nodes  []node // nodes[0] is the root, whose label is empty
-	fans   []fan
-	more   []more
-	wilds  []wild
+	text   string   // the records
+	shapes [3]shape // the commonest ones
+	wide   uint8    // bytes of a record's line number
+	form   form
+	exact  bool   // see Options.GoogleExact
+	end    uint32 // where the last chunk ends, and the tables' records begin
+	index  *index // nil for a single chunk without tables
+}
+
+// A form tells how records are ordered.
+type form uint8
+
+const (
+	sorted form = iota // by prefix, in chunks
+	runs               // by shape, in runs that share a head: the least room, and each check reads all
+)
+
+// A shape is what records share that differ in value and line only.
+type shape struct {
+	flags uint8
+	value uint16 // length of what comes before the value
+}
+
+// Flags of a record.
+const (
+	allows       = 1 << iota // Allow
+	escaped                  // normalisation changes the value
+	needsQuery               // the pattern has a question mark
+	directoryToo             // the pattern is the value's directory alone: see indexAlternative. In a run: that too
+)
+
+// Heads of records. One below headLong has a shape in its upper two bits and the length of the
+// value in the others.
+const (
+	headLong  = 0xc0 // and flags: two bytes for the length of what comes before the value, two for the value's
+	headTable = 0xff // no rule but a table: its number in four bytes, the length of the prefix in two, the prefix
+	longHead  = 5
+	tableHead = 7
+	shortMax  = 63 // the longest value of a record with a short head
+	runHead   = 9  // flags, two bytes each as in headLong, how many records in four
+)
+
+// An index finds records.
+type index struct {
+	common string   // what the first prefixes of all chunks but the first begin with
+	heads  []uint64 // of these chunks: what follows in their first prefixes
+	chunks []chunk
+	owns   []own
 	tables []table
 	slots  []slot
 }
 
-// A rule is what a Verdict reports of a pattern, and what decides between patterns.
-type rule struct {
-	off    uint32 // its text as written: text[off:][:len]
-	line   uint32
-	packed uint32 // rank, then fifteen bits of len, which is at most maxLine
+// A chunk is a stretch of records.
+type chunk struct {
+	at  uint32 // where it begins; it ends where the next does
+	own uint32 // the longest of the earlier records that is a prefix of its first; none for none
 }
 
-const lenBits = 15
+// An own is a record that is a prefix of chunks after its own.
+type own struct {
+	at uint32
+	up uint32 // the next shorter one; none for none
+}
 
-func (r *rule) rank() rank  { return rank(r.packed >> lenBits) }
-func (r *rule) len() uint32 { return r.packed & (1<<lenBits - 1) }
+// none is the index of nothing.
+const none = 1<<32 - 1
 
 // A rank orders matching rules: the longer pattern wins, then Allow. (Then the earlier line.)
 // It is twice the length of the escaped pattern, at most 3 x maxLine, plus 1 for Allow:
@@ -51,99 +104,23 @@ func rankOf(length int, allow bool) rank {
 // allows reports what a rule of this rank decides: an empty pattern forbids nothing.
 func (r rank) allows() bool { return r&1 != 0 || r < 2 }
 
-// none is the index that stands for no rule, no node and no more.
-const none = hasMore - 1
-
-// better reports whether rule a decides rather than rule b, both of them matching.
-func (c *compiled) better(a, b uint32) bool {
-	if a == none || b == none {
-		return a != none
-	}
-	x, y := &c.rules[a], &c.rules[b]
-	return x.rank() > y.rank() || x.rank() == y.rank() && x.line < y.line
-}
-
-// A node of the trie stands for a prefix: its parent's, and its own label.
-type node struct {
-	label uint32 // text[label:][:len]
-	next  uint32 // index of the children, or the info: see n
-	len   uint16
-	first byte // of the label
-	n     uint8
-}
-
-// The values of node.n. What a node knows, its info, is the best rule that needs no more than the
-// prefix or, with hasMore set, an index into more. A node without an info knows what its parent
-// does.
-const (
-	leaf    = 0 // no children; next is the info
-	fewKids = 3 // up to so many children are nodes[next:][:n] and searched one by one
-	manyKid = 4 // there are more: fans[next]
-	hasInfo = 8 // added where there are children: the info is that of the fan, or nodes[next-1].next
-	hasMore = 1 << 31
-)
-
-// A more holds the patterns that go on after a node's prefix. Where the prefix by itself is a
-// pattern too, that is among them.
-type more struct {
-	up    uint32 // index of the next more further up; `none` if this is the last
-	wilds uint32 // the patterns: compiled.wilds[wilds:][:n], best first
-	depth uint16 // length of the prefix
-	n     uint8  // hasTable: there are many of them, found by tables[wilds]
-}
-
-// hasTable is a more.n that stands for a table.
-const hasTable = 255
-
-// A fan finds a child by the first byte of its label. All bytes of a normalised pattern are
-// ASCII.
-type fan struct {
-	has  [2]uint64
-	kids uint32
-	info uint32
-}
-
-// find returns the index of the only child whose label can begin with c, and whether there is
-// one. It looks at the lower seven bits of c.
-func (f *fan) find(c byte) (uint32, bool) {
-	bit := uint64(1) << (c & 63)
-	if c&64 == 0 {
-		return f.kids + uint32(bits.OnesCount64(f.has[0]&(bit-1))), f.has[0]&bit != 0
-	}
-	return f.kids + uint32(bits.OnesCount64(f.has[0])+bits.OnesCount64(f.has[1]&(bit-1))), f.has[1]&bit != 0
-}
-
-// A wild is what follows a pattern's first star. Its rule has the same index.
-type wild struct {
-	tail  uint32 // text[tail:][:len], neither with a star at an end, nor with two in a row
-	key   uint32 // three bytes, first lowest, that a matching path must contain; 0 if the tail has no three in a row
-	len   uint16
-	flags uint8
-}
-
-const (
-	endsPath   = 1 << iota // the path must end where the tail does
-	afterSlash             // the tail begins behind the path's slash
-	anything               // there is no tail, and nothing is asked of what follows the prefix
-	atOnce                 // there is no tail, and nothing may follow the prefix
-	needsQuery             // the tail has a question mark
-)
-
-// A table finds wilds by what the path contains: by the hash of their key. Those without a key
-// come before the others, from and up to keyed, and are tested one by one, best first.
+// A table finds records by what the path contains: by the hash of their key. Those without a
+// key come before the others, from and up to keyed, and are tried one by one, best first. Each
+// of a table's records has one byte more, before it: a part of the key's hash.
 type table struct {
 	from  uint32
 	keyed uint32
 	to    uint32
-	top   uint32 // the best rule of all the wilds
-	slots uint32 // compiled.slots[slots:], 1<<(32-shift) of them and one for the end
+	top   rank   // the highest of all the records
+	slots uint32 // index.slots[slots:], 1<<(32-shift) of them and one for the end
+	depth uint16 // length of the prefix
 	shift uint8
 }
 
-// A slot is a place of a table: its wilds are wilds[start:], up to the next slot's.
+// A slot is a place of a table: its records begin at start, and end where the next slot's do.
 type slot struct {
 	start uint32
-	mask  uint32 // set of the next five bits of their keys' hashes: most look-ups in vain end here
+	mask  uint32 // what the next five bits of their keys' hashes are, bit by bit, so that few look further in vain
 }
 
 // hashKey spreads keys. A slot's number is a hash's upper bits.
@@ -152,36 +129,73 @@ func hashKey(key uint32) uint32 { return key * 0x9e3779b1 }
 // maskBits is how many bits of a hash, next to a slot's number, choose the bit of its mask.
 const maskBits = 5
 
-// fewWilds is the largest number of a prefix's wilds that are searched without a table.
-const fewWilds = 6
+// tagOf returns the byte of a hash that stands before a record.
+func tagOf(hash uint32) byte { return byte(hash >> 8) }
+
+// fewWilds is how many patterns with a star that share a prefix do without a table.
+const fewWilds = 4
+
+// fewRecords is how many records do without chunks.
+const fewRecords = 16
+
+// A density tells how much is spent on finding records.
+type density struct {
+	chunk  int // records a chunk
+	sparse int // a table has so many times fewer slots than records, as a power of two
+}
+
+// densities are tried one after the other, until what is compiled is small enough.
+var densities = []density{{4, 0}, {6, 0}, {8, 0}, {12, 0}, {12, 1}, {24, 3}, {96, 5}}
+
+// slack is what small files may cost beyond the bound: they are many, and quick to search.
+const slack = 2 << 10
 
 // A builder compiles patterns.
 type builder struct {
 	compiled
+	index  index
 	arena  []byte
-	hung   int // how many wilds there are so far; their rules come before all others
 	ps     []pattern
 	sorted []sortKey
+	density
 }
 
-// A sortKey stands for a pattern in a sort. Its head decides most often, without a look at the
-// pattern.
+// A sortKey stands for a pattern and sorts, most often without a look at it.
 type sortKey struct {
 	head uint64 // the first bytes of its prefix
 	i    uint32
 }
 
-// compile compiles patterns, in any order.
-func compile(ps []pattern) compiled {
+// compile compiles patterns, in any order, to at most 1.18 times the length of the text that they
+// come from, but for slack: with what the heap rounds up that is less than 1.2 times.
+func compile(ps []pattern, exact bool, length int) compiled {
 	if len(ps) == 0 {
-		return compiled{}
+		return compiled{exact: exact}
 	}
-	b := builder{ps: ps, sorted: make([]sortKey, len(ps))}
-	size := 0
+	b := newBuilder(ps, exact)
+	bound := length + length*18/100 + slack
+	for _, d := range densities {
+		if len(b.sorted) <= fewRecords {
+			d.chunk = fewRecords
+		}
+		if b.leastSize(d) <= bound {
+			if c := b.inOrder(d); c.size() <= bound {
+				return c
+			}
+		}
+	}
+	return b.inRuns()
+}
+
+// newBuilder sorts patterns, in any order.
+func newBuilder(ps []pattern, exact bool) *builder {
+	b := &builder{compiled: compiled{exact: exact}, ps: ps, sorted: make([]sortKey, len(ps))}
+	last := 0
 	for i := range ps {
 		b.sorted[i] = sortKey{head: head(ps[i].prefix), i: uint32(i)}
-		size += len(ps[i].text)
+		last = max(last, ps[i].line)
 	}
+	b.wide = uint8(max(1, (bits.Len(uint(last))+7)/8))
 	slices.SortFunc(b.sorted, func(x, y sortKey) int {
 		if x.head != y.head {
 			return cmp.Compare(x.head, y.head)
@@ -192,28 +206,54 @@ func compile(ps []pattern) compiled {
 	b.sorted = slices.CompactFunc(b.sorted, func(x, y sortKey) bool {
 		return x.head == y.head && sameMatches(&ps[x.i], &ps[y.i])
 	})
-	b.arena = make([]byte, 0, size)
-	wilds := 0 // with each pattern that goes on, those of the same prefix count
-	for lo, hi := 0, 0; lo < len(b.sorted); lo = hi {
-		for hi = lo; hi < len(b.sorted) && b.at(hi).prefix == b.at(lo).prefix; {
-			hi++
-		}
-		if b.at(hi - 1).isWild() {
-			wilds += hi - lo
+	b.chooseShapes()
+	return b
+}
+
+func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
+
+// leastSize returns about what the patterns take in order, at least.
+func (b *builder) leastSize(d density) int {
+	size := 16 * len(b.sorted) / d.chunk
+	for i := range b.sorted {
+		size += len(b.at(i).text) + 1 + int(b.wide)
+	}
+	return size
+}
+
+// chooseShapes finds the commonest shapes of the patterns.
+func (b *builder) chooseShapes() {
+	count := make(map[shape]int)
+	for i := range b.sorted {
+		if p := b.at(i); len(p.value) <= shortMax {
+			count[p.shape()]++
 		}
 	}
-	b.rules = make([]rule, wilds, len(b.sorted))
-	b.wilds = make([]wild, wilds)
-	b.nodes = make([]node, 1, len(b.sorted)+len(b.sorted)/2+1)
-	b.node(0, 0, len(b.sorted), 0, none, none)
+	for i := range b.shapes {
+		best := 0
+		for s, n := range count {
+			if n > best || n == best && cmp.Or(cmp.Compare(s.value, b.shapes[i].value), cmp.Compare(s.flags, b.shapes[i].flags)) < 0 {
+				best, b.shapes[i] = n, s
+			}
+		}
+		delete(count, b.shapes[i])
+	}
+}
+
+// done returns what was built, where it takes no more room than it needs.
+func (b *builder) done() compiled {
 	c := b.compiled
 	c.text = string(b.arena)
-	c.rules, c.nodes, c.fans, c.more = fit(c.rules), fit(c.nodes), fit(c.fans), fit(c.more)
-	c.wilds, c.tables, c.slots = fit(c.wilds), fit(c.tables), fit(c.slots)
+	if x := &b.index; len(x.chunks) > 1 || len(x.tables) > 0 {
+		c.index = &index{
+			common: strings.Clone(x.common), heads: fit(x.heads), chunks: fit(x.chunks), owns: fit(x.owns),
+			tables: fit(x.tables), slots: fit(x.slots),
+		}
+	}
 	return c
 }
 
-// fit returns s without spare capacity.
+// fit returns s where it takes no more room than it needs.
 func fit[E any](s []E) []E {
 	if cap(s) == len(s) {
 		return s
@@ -221,8 +261,22 @@ func fit[E any](s []E) []E {
 	return append(make([]E, 0, len(s)), s...)
 }
 
+// size returns how many bytes c takes beside itself.
+func (c *compiled) size() int {
+	n := len(c.text)
+	if x := c.index; x != nil {
+		n += int(unsafe.Sizeof(*x)) + len(x.common) + 8*len(x.heads) + 8*len(x.chunks) + 8*len(x.owns) +
+			int(unsafe.Sizeof(table{}))*len(x.tables) + 8*len(x.slots)
+	}
+	return n
+}
+
 // head returns the first eight bytes of s as a number that sorts as they do.
 func head(s string) uint64 {
+	if len(s) >= 8 {
+		return uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 |
+			uint64(s[3])<<32 | uint64(s[2])<<40 | uint64(s[1])<<48 | uint64(s[0])<<56
+	}
 	var h uint64
 	for i := range 8 {
 		h <<= 8
@@ -233,135 +287,155 @@ func head(s string) uint64 {
 	return h
 }
 
-// node makes nodes[at] of sorted[lo:hi], the patterns whose prefixes share more than the depth
-// bytes of the parent. best is the parent's best rule, up the more above that has wilds.
-func (b *builder) node(at uint32, lo, hi, depth int, best, up uint32) {
-	start := lo
-	first, last := b.at(lo).prefix, b.at(hi-1).prefix
-	var n node
-	end := depth
-	if at > 0 {
-		end += commonPrefix(first[depth:], last[depth:])
-		n.first, n.len = first[depth], uint16(end-depth)
-	}
-	// Patterns whose prefix ends here come first: the mere prefix, that with $, then those with
-	// a star.
-	kids := lo
-	for kids < hi && len(b.at(kids).prefix) == end {
-		kids++
-	}
-	info := best
-	if kids > lo && !b.at(kids-1).isWild() {
-		// Only the prefix itself.
-		if r := b.rule(b.at(lo)); b.better(r, best) {
-			best, info = r, r
+// inRuns packs the patterns in runs, those with the longest values first. It is the last thing that
+// is done with them.
+func (b *builder) inRuns() compiled {
+	b.form, b.arena, b.index = runs, b.arena[:0], index{}
+	// A rule that stands for a directory too is one record for both.
+	both := make(map[int]bool) // lines of such rules
+	for i := range b.sorted {
+		if p := b.at(i); p.flags&directoryToo != 0 {
+			both[p.line] = true
+			p.flags |= parsePattern(&line{kind: kindAllow, text: p.text, value: p.value}, b.exact).flags
 		}
-	} else if kids > lo {
-		m := more{up: up, depth: uint16(end)}
-		m.wilds, m.n, best = b.hang(lo, kids, best)
-		up = uint32(len(b.more))
-		info = up | hasMore
-		b.more = append(b.more, m)
 	}
-	b.nodes[at] = n
-	b.children(at, kids, hi, end, info, kids > start || at == 0, best, up)
-	b.nodes[at].label = b.at(start).stored + uint32(depth) // by now every pattern is stored
+	b.sorted = slices.DeleteFunc(b.sorted, func(k sortKey) bool {
+		p := &b.ps[k.i]
+		return p.flags&directoryToo == 0 && both[p.line]
+	})
+	slices.SortFunc(b.sorted, func(x, y sortKey) int {
+		p, q := &b.ps[x.i], &b.ps[y.i]
+		return cmp.Or(cmp.Compare(len(q.value), len(p.value)), cmp.Compare(p.flags, q.flags),
+			cmp.Compare(len(p.text), len(q.text)), cmp.Compare(p.line, q.line))
+	})
+	var run int // where the run's count is
+	for i := range b.sorted {
+		p := b.at(i)
+		if i == 0 || b.at(i-1).shape() != p.shape() || len(b.at(i-1).value) != len(p.value) {
+			b.arena = append(b.arena, p.flags)
+			b.arena = binary.LittleEndian.AppendUint16(b.arena, p.shape().value)
+			b.arena = binary.LittleEndian.AppendUint16(b.arena, uint16(len(p.value)))
+			run = len(b.arena)
+			b.arena = append(b.arena, 0, 0, 0, 0)
+		}
+		binary.LittleEndian.PutUint32(b.arena[run:], binary.LittleEndian.Uint32(b.arena[run:])+1)
+		b.body(p)
+	}
+	return b.done()
 }
 
-func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
+// body stores what all records end with.
+func (b *builder) body(p *pattern) {
+	for i := range b.wide {
+		b.arena = append(b.arena, byte(p.line>>(8*i)))
+	}
+	b.arena = append(b.arena, p.text...)
+}
 
-// children makes the children of nodes[at], one for each byte that follows at depth end in
-// sorted[lo:hi], and stores its info, which it can do without if it knows what its parent does.
-func (b *builder) children(at uint32, lo, hi, end int, info uint32, own bool, best, up uint32) {
-	if lo == hi {
-		b.nodes[at].next = info
-		return
+// record stores a record and returns where.
+func (b *builder) record(p *pattern) uint32 {
+	at := uint32(len(b.arena))
+	s := p.shape()
+	if i := slices.Index(b.shapes[:], s); i >= 0 && len(p.value) <= shortMax {
+		b.arena = append(b.arena, byte(i<<6|len(p.value)))
+	} else {
+		b.arena = append(b.arena, headLong|s.flags)
+		b.arena = binary.LittleEndian.AppendUint16(b.arena, s.value)
+		b.arena = binary.LittleEndian.AppendUint16(b.arena, uint16(len(p.value)))
 	}
-	var cuts [129]int // where the children begin, and hi
-	n := 0
-	for i := lo; i < hi; i++ {
-		if i == lo || b.at(i).prefix[end] != b.at(i - 1).prefix[end] {
-			cuts[n] = i
-			n++
+	b.body(p)
+	return at
+}
+
+// An ancestor is a record whose prefix begins what comes after it.
+type ancestor struct {
+	prefix string
+	at     uint32
+	own    uint32 // its number; none until a chunk needs it
+}
+
+// inOrder packs the patterns in their order.
+func (b *builder) inOrder(d density) compiled {
+	b.form, b.arena, b.index, b.density = sorted, make([]byte, 0, b.leastSize(d)), index{}, d
+	hung := slices.Clone(b.sorted) // a table orders its own
+	x := &b.index
+	var before []ancestor
+	var firsts []string // the first prefixes of all chunks
+	inChunk := b.chunk
+	for lo, hi := 0, 0; lo < len(b.sorted); lo = hi {
+		prefix := b.at(lo).prefix
+		for hi = lo + 1; hi < len(b.sorted) && b.at(hi).prefix == prefix; {
+			hi++
 		}
-	}
-	cuts[n] = hi
-	if n <= fewKids && own {
-		b.nodes = append(b.nodes, node{next: info})
-	}
-	kids := uint32(len(b.nodes))
-	b.nodes = append(b.nodes, make([]node, n)...)
-	p := &b.nodes[at]
-	p.n, p.next = uint8(n), kids
-	if n > fewKids {
-		p.n, p.next = manyKid, uint32(len(b.fans))
-		f := fan{kids: kids, info: info}
-		for _, i := range cuts[:n] {
-			c := b.at(i).prefix[end]
-			f.has[c>>6] |= 1 << (c & 63)
+		for n := len(before); n > 0 && !strings.HasPrefix(prefix, before[n-1].prefix); n = len(before) {
+			before = before[:n-1]
 		}
-		b.fans = append(b.fans, f)
+		if inChunk == b.chunk {
+			x.chunks = append(x.chunks, chunk{at: uint32(len(b.arena)), own: x.ownsOf(before)})
+			firsts = append(firsts, prefix)
+			inChunk = 0
+		}
+		inChunk++
+		at := uint32(len(b.arena))
+		if hi-lo > fewWilds {
+			b.arena = append(b.arena, headTable)
+			b.arena = binary.LittleEndian.AppendUint32(b.arena, uint32(len(x.tables)))
+			b.arena = binary.LittleEndian.AppendUint16(b.arena, uint16(len(prefix)))
+			b.arena = append(b.arena, prefix...)
+			x.tables = append(x.tables, table{from: uint32(lo), to: uint32(hi), depth: uint16(len(prefix))})
+		} else {
+			hi = lo + 1
+			b.record(b.at(lo))
+		}
+		before = append(before, ancestor{prefix, at, none})
 	}
-	if own {
-		p.n |= hasInfo
+	b.end = uint32(len(b.arena))
+	if firsts = firsts[1:]; len(firsts) > 0 {
+		x.common = firsts[0][:commonPrefix(firsts[0], firsts[len(firsts)-1])]
 	}
-	for i := range n {
-		b.node(kids+uint32(i), cuts[i], cuts[i+1], end, best, up)
+	for _, first := range firsts {
+		x.heads = append(x.heads, head(first[len(x.common):]))
 	}
+	for i := range x.tables {
+		t := &x.tables[i]
+		b.fill(t, hung[t.from:t.to])
+	}
+	return b.done()
+}
+
+// ownsOf returns the number of the last of before, which a chunk begins after.
+func (x *index) ownsOf(before []ancestor) uint32 {
+	up := uint32(none)
+	for i := range before {
+		a := &before[i]
+		if a.own == none {
+			a.own = uint32(len(x.owns))
+			x.owns = append(x.owns, own{at: a.at, up: up})
+		}
+		up = a.own
+	}
+	return up
 }
 
 // commonPrefix returns how many first bytes a and b share.
 func commonPrefix(a, b string) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
+	n, end := 0, min(len(a), len(b))
+	for ; n+8 <= end; n += 8 {
+		if x := first8(a[n:]) ^ first8(b[n:]); x != 0 {
+			return n + bits.TrailingZeros64(x)/8
+		}
+	}
+	for n < end && a[n] == b[n] {
 		n++
 	}
 	return n
 }
 
-// rule keeps what a Verdict says of p, and stores its prefix.
-func (b *builder) rule(p *pattern) uint32 {
-	b.rules = append(b.rules, b.makeRule(p))
-	return uint32(len(b.rules) - 1)
-}
-
-func (b *builder) makeRule(p *pattern) rule {
-	text := b.keep(p.text)
-	p.stored = text + uint32(p.value)
-	if p.value < 0 {
-		p.stored = b.keep(p.prefix)
-	}
-	return rule{off: text, line: uint32(p.line), packed: uint32(p.rank)<<lenBits | uint32(len(p.text))}
-}
-
-// tail returns where the tail of p is stored, whose prefix is.
-func (b *builder) tail(p *pattern) uint32 {
-	at := int(p.stored) + len(p.prefix) + 1
-	if p.slash {
-		at++
-	}
-	if end := at + len(p.tail); p.value >= 0 && end <= len(b.arena) && string(b.arena[at:end]) == p.tail {
-		return uint32(at)
-	}
-	return b.keep(p.tail)
-}
-
-// keep stores s and returns where.
-func (b *builder) keep(s string) uint32 {
-	at := uint32(len(b.arena))
-	b.arena = append(b.arena, s...)
-	return at
-}
-
-// hang stores the patterns sorted[lo:hi], which share a prefix and go on after a star, and
-// returns what a more has of them, and the better of best and the mere prefix.
-func (b *builder) hang(lo, hi int, best uint32) (at uint32, n uint8, _ uint32) {
-	from := b.hung
-	b.hung += hi - lo
-	hung := b.sorted[lo:hi]
+// fill stores the records of a table, the patterns hung.
+func (b *builder) fill(t *table, hung []sortKey) {
 	b.chooseKeys(hung)
-	size := min(max(1, bits.Len(uint(len(hung)))-1), 27)
-	t := table{from: uint32(from), to: uint32(b.hung), slots: uint32(len(b.slots)), shift: uint8(32 - size), top: none}
+	size := min(max(1, bits.Len(uint(len(hung)))-1-b.sparse), 27)
+	t.shift, t.slots = uint8(32-size), uint32(len(b.index.slots))
 	// Those without a key come first, best first; the others by slot.
 	slices.SortFunc(hung, func(x, y sortKey) int {
 		p, q := &b.ps[x.i], &b.ps[y.i]
@@ -373,46 +447,33 @@ func (b *builder) hang(lo, hi int, best uint32) (at uint32, n uint8, _ uint32) {
 		}
 		return cmp.Or(cmp.Compare(q.rank, p.rank), cmp.Compare(p.line, q.line))
 	})
-	t.keyed = t.from
-	for i, s := range hung {
-		p := &b.ps[s.i]
-		at := from + i
-		b.rules[at] = b.makeRule(p)
-		w := wild{tail: b.tail(p), key: p.key, len: uint16(len(p.tail)), flags: p.flags()}
-		b.wilds[at] = w
-		if w.flags&anything != 0 && b.better(uint32(at), best) {
-			best = uint32(at)
-		}
-		if w.key == 0 {
-			t.keyed++
-		}
-		if b.better(uint32(at), t.top) {
-			t.top = uint32(at)
-		}
+	t.from = uint32(len(b.arena))
+	i := 0
+	store := func(p *pattern) {
+		b.arena = append(b.arena, tagOf(hashKey(p.key)))
+		b.record(p)
+		t.top = max(t.top, p.rank)
+		i++
 	}
-	if len(hung) <= fewWilds {
-		return t.from, uint8(len(hung)), best
+	for i < len(hung) && b.ps[hung[i].i].key == 0 {
+		store(&b.ps[hung[i].i])
 	}
-	i := t.keyed
+	t.keyed = uint32(len(b.arena))
 	for n := range uint32(1 << size) {
-		s := slot{start: i}
-		for i < t.to && hashKey(b.wilds[i].key)>>t.shift == n {
-			s.mask |= 1 << (hashKey(b.wilds[i].key) >> (t.shift - maskBits) & 31)
-			i++
+		s := slot{start: uint32(len(b.arena))}
+		for i < len(hung) && hashKey(b.ps[hung[i].i].key)>>t.shift == n {
+			p := &b.ps[hung[i].i]
+			s.mask |= 1 << (hashKey(p.key) >> (t.shift - maskBits) & 31)
+			store(p)
 		}
-		b.slots = append(b.slots, s)
+		b.index.slots = append(b.index.slots, s)
 	}
-	b.slots = append(b.slots, slot{start: t.to})
-	b.tables = append(b.tables, t)
-	return uint32(len(b.tables) - 1), hasTable, best
+	b.index.slots = append(b.index.slots, slot{start: uint32(len(b.arena))})
+	t.to = uint32(len(b.arena))
 }
 
-// chooseKeys gives each pattern, if they are many, the key that of all in its tail the fewest
-// others share.
+// chooseKeys gives each pattern the key that of all in its tail the fewest others share.
 func (b *builder) chooseKeys(hung []sortKey) {
-	if len(hung) <= fewWilds {
-		return
-	}
 	const size = 12
 	var seen [1 << size]uint32
 	for _, s := range hung {
@@ -422,6 +483,7 @@ func (b *builder) chooseKeys(hung []sortKey) {
 	}
 	for _, s := range hung {
 		p, least := &b.ps[s.i], uint32(0)
+		p.key = 0
 		for key := range keysOf(p.tail) {
 			if n := seen[hashKey(key)>>(32-size)]; p.key == 0 || n < least {
 				p.key, least = key, n

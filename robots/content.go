@@ -76,8 +76,8 @@ func (r *Rules) ContentUsage(target string) Usage {
 	var u Usage
 	longest := rank(0)
 	path := ""
-	for i := range r.extra().usages {
-		x := &r.extra().usages[i]
+	for num, value := range r.extra().usages.all() {
+		x := parseUsage(num, value, r.exact)
 		if path == "" {
 			path = r.normal(target)
 		}
@@ -101,17 +101,16 @@ type usage struct {
 	trainAI, aiUse, search Preference
 }
 
-// parseUsage reads a Content-Usage line.
-func parseUsage(l *line, exact bool) usage {
-	u := usage{line: l.num}
+// parseUsage reads the value of a Content-Usage line.
+func parseUsage(num int, value string, exact bool) usage {
+	u := usage{line: num}
 	path := line{kind: kindDisallow}
-	value := l.value
 	if strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*") {
 		i := strings.IndexAny(value, " \t")
 		if i < 0 {
 			i = len(value)
 		}
-		path.value, value = strings.Clone(value[:i]), value[i:]
+		path.value, value = value[:i], value[i:]
 	}
 	u.path = parsePattern(&path, exact)
 	for label, token := range statements(value) {
@@ -151,6 +150,11 @@ func preference(token, yes, no string) Preference {
 }
 
 // License returns the addresses of the licenses that the file states for the crawler's groups
-// by License lines (RSL 1.0). Where these groups have none, the addresses are those that stand
-// before any group, for the whole file.
-func (r *Rules) License() []string { return append([]string(nil), r.extra().licenses...) }
+// by License lines (RSL 1.0), or, where those state none, for the whole file, before any group.
+func (r *Rules) License() []string {
+	var urls []string
+	for _, url := range r.extra().licenses.all() {
+		urls = append(urls, url)
+	}
+	return urls
+}

@@ -1,6 +1,8 @@
 package robots
 
 import (
+	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,7 +30,7 @@ func (r *Rules) CrawlDelay() (time.Duration, bool) {
 func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 	var strictest Rate
 	found := false
-	for _, rate := range r.extra().rates {
+	for rate := range r.extra().allRates() {
 		if rate.Window.Contains(t) && (!found || rate.Gap() > strictest.Gap()) {
 			strictest, found = rate, true
 		}
@@ -37,7 +39,19 @@ func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 }
 
 // RequestRates returns all rates that the crawler's groups ask for, in the file's order.
-func (r *Rules) RequestRates() []Rate { return append([]Rate(nil), r.extra().rates...) }
+func (r *Rules) RequestRates() []Rate { return slices.Collect(r.extra().allRates()) }
+
+// allRates yields the rates.
+func (x *extras) allRates() iter.Seq[Rate] {
+	return func(yield func(Rate) bool) {
+		for num, value := range x.rates.all() {
+			rate, _ := parseRate(value)
+			if rate.Line = num; !yield(rate) {
+				return
+			}
+		}
+	}
+}
 
 // VisitTime returns the windows of the day that the crawler's groups ask it to come in, in the
 // file's order. None means at any time.
@@ -47,7 +61,10 @@ func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().vi
 // crawl-delay and request-rate in force; 0 for none.
 func (r *Rules) Floor(t time.Time) time.Duration {
 	floor := r.delay
-	for _, rate := range r.extra().rates {
+	if r.extras == nil {
+		return floor
+	}
+	for rate := range r.extra().allRates() {
 		if gap := rate.Gap(); gap > floor && rate.Window.Contains(t) {
 			floor = gap
 		}

@@ -35,8 +35,8 @@ type group struct {
 // up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is the fetcher's.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
-// maxBody keeps all that is compiled of a body, several times its length at worst, within
-// 32-bit offsets.
+// maxBody keeps all that is compiled of a body, at most about twice its length while it is built,
+// within 32-bit offsets.
 const maxBody = 512 << 20
 
 // ParseWith is Parse with Options.
@@ -116,17 +116,26 @@ func (f *File) Host() string {
 // License returns the addresses of the licenses that the file states by License lines (RSL 1.0)
 // before any group. They hold for the crawlers whose own groups state no other: see Rules.License.
 func (f *File) License() []string {
-	before := len(f.text)
-	if len(f.groups) > 0 {
-		before = f.groups[0].start
-	}
 	var urls []string
-	for l := range others(f.text[:before]) {
-		if fieldOf(l.key) == fieldLicense {
-			urls = append(urls, strings.Clone(l.value))
-		}
+	for l := range f.licenses() {
+		urls = append(urls, strings.Clone(l.value))
 	}
 	return urls
+}
+
+// licenses yields the License lines before any group.
+func (f *File) licenses() func(func(*line) bool) {
+	return func(yield func(*line) bool) {
+		before := len(f.text)
+		if len(f.groups) > 0 {
+			before = f.groups[0].start
+		}
+		for l := range others(f.text[:before]) {
+			if fieldOf(l.key) == fieldLicense && !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // UnknownLines returns the lines with a key that this package doesn't know, in the file's

@@ -2,15 +2,23 @@ package robots
 
 import "strings"
 
-// A finder finds many strings in one path. It indexes the positions of every two, three and eight
-// bytes of the path, so that the path isn't scanned again for each string. Making one pays only for
-// hostile input: thousands of patterns whose stretches the path is full of, which would otherwise
-// cost the product of their lengths.
+// A finder finds strings in a path again and again, faster than by going through it each time:
+// it knows where the path has which two, three and eight bytes. It is worth its making only for
+// a file and a path that are made to be costly, thousands of patterns of whose stretches the
+// path is full, and keeps these from costing the product of their lengths.
 type finder struct {
 	twos   grams
 	threes grams
 	eights grams
-	sought [64]search // the latest searches, by hash of what was sought
+	sought [64]search // by hash, what the path was gone through for last
+	copied [32]copied // the same, for what can't be kept
+}
+
+// A copied is a search for a short string, which it has a copy of.
+type copied struct {
+	s        [64]byte
+	len      int
+	from, at int
 }
 
 // A search is what was found in a path.
@@ -63,48 +71,88 @@ func hash8(s string, i int) uint32 {
 	return uint32(x * 0x9e3779b97f4a7c15 >> (64 - gramBits))
 }
 
+// hashOf hashes the two, three or eight bytes of s at i.
+func hashOf(s string, i, size int) uint32 {
+	switch size {
+	case 2:
+		return hash2(s, i)
+	case 3:
+		return hash3(s, i)
+	}
+	return hash8(s, i)
+}
+
 // index returns the first position of s in path at or after from, -1 for none. path is what f
 // was made for; f doesn't hold it, so that one on the stack stays there.
 func (f *finder) index(path string, from int, s string) int {
-	g, hash, size := &f.threes, hash3, 3
+	at, found := f.indexByGrams(path, from, s)
+	if found {
+		return at
+	}
+	// Thousands of patterns may have the same stretch: the path isn't gone through for each.
+	last := &f.sought[(hash2(s, len(s)-2)+uint32(len(s)))%64]
+	if last.s != s || from < last.from || last.at >= 0 && last.at < from {
+		*last = search{s, from, strings.Index(path[from:], s)}
+		if last.at >= 0 {
+			last.at += from
+		}
+	}
+	return last.at
+}
+
+// indexBriefly is index for an s that may not be kept.
+func (f *finder) indexBriefly(path string, from int, s string) int {
+	at, found := f.indexByGrams(path, from, s)
+	if found {
+		return at
+	}
+	last := &f.copied[(hash2(s, len(s)-2)+uint32(len(s)))%32]
+	if string(last.s[:last.len]) == s && from >= last.from && (last.at < 0 || last.at >= from) {
+		return last.at
+	}
+	if at = strings.Index(path[from:], s); at >= 0 {
+		at += from
+	}
+	if len(s) <= len(last.s) {
+		last.len, last.from, last.at = copy(last.s[:], s), from, at
+	}
+	return at
+}
+
+// indexByGrams is index, unless the path has all that s consists of so often that going through it
+// is faster. It doesn't keep s.
+func (f *finder) indexByGrams(path string, from int, s string) (at int, found bool) {
+	g, size := &f.threes, 3
 	switch {
 	case len(s) == 2:
-		g, hash, size = &f.twos, hash2, 2
+		g, size = &f.twos, 2
 	case len(s) >= 8:
-		g, hash, size = &f.eights, hash8, 8
+		g, size = &f.eights, 8
 	}
-	// s can only be where the rarest of its grams is. Looking there is faster than strings.Index
-	// unless there are very many such places; how many depends on how strings.Index works.
+	// Where the rarest of its grams stands in the path, and nowhere else, s can be. To look
+	// there is faster than strings.Index unless there are very many such places; how many,
+	// depends on how strings.Index goes about it.
 	few := uint16(64)
 	if len(s) > 63 {
 		few = 512
 	}
-	least, at, start := few, -1, uint16(0)
+	least, rarest, start := few, -1, uint16(0)
 	for i := range len(s) - size + 1 {
-		h := hash(s, i)
+		h := hashOf(s, i, size)
 		if g.count[h] == 0 {
-			return -1
+			return -1, true
 		}
 		if g.count[h] < least {
-			least, at, start = g.count[h], i, g.head[h]
+			least, rarest, start = g.count[h], i, g.head[h]
 		}
 	}
-	if at < 0 {
-		// Thousands of patterns may have the same stretch: the path is scanned once for all of
-		// them.
-		last := &f.sought[(hash(s, len(s)-size)+uint32(len(s)))%64]
-		if last.s != s || from < last.from || last.at >= 0 && last.at < from {
-			*last = search{s, from, strings.Index(path[from:], s)}
-			if last.at >= 0 {
-				last.at += from
-			}
-		}
-		return last.at
+	if rarest < 0 {
+		return -1, false
 	}
 	for p := start; p != 0; p = g.next[p-1] {
-		if i := int(p) - 1 - at; i >= from && strings.HasPrefix(path[i:], s) {
-			return i
+		if i := int(p) - 1 - rarest; i >= from && strings.HasPrefix(path[i:], s) {
+			return i, true
 		}
 	}
-	return -1
+	return -1, true
 }

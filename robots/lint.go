@@ -280,7 +280,7 @@ func (t *linter) other(l *line) {
 		s.add(l.value, l.num)
 		ok = s.Search != Unstated || s.AIInput != Unstated || s.AITrain != Unstated
 	case fieldContentUsage:
-		u := parseUsage(l, false)
+		u := parseUsage(l.num, l.value, false)
 		ok = u.trainAI != Unstated || u.aiUse != Unstated || u.search != Unstated
 	case fieldLicense, fieldHost:
 		ok, grouped = l.value != "", false

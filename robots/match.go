@@ -1,147 +1,468 @@
 package robots
 
-import "strings"
+import (
+	"math/bits"
+	"strings"
+	"unsafe"
+)
 
-// match returns the rule that decides for a normalised path, `none` if no rule does.
-func (c *compiled) match(path string) uint32 {
-	if len(c.nodes) == 0 {
-		return none
+// A decision is the best rule that is known to match.
+type decision struct {
+	rank rank
+	line uint32 // 0: no rule
+	off  uint32 // its text: text[off:][:len]
+	len  uint16
+}
+
+// A question is for the best rule for one path.
+type question struct {
+	path  string
+	start uint64 // its first eight bytes, the first one lowest
+	query bool   // whether it has a question mark
+	best  decision
+}
+
+// A record is a rule as it is packed.
+type record struct {
+	flags uint8
+	value uint16 // where in its text the pattern begins
+	len   uint16 // of its text
+	off   uint32 // text[off:][:len]; the line number is before it
+}
+
+// unpack reads the record at at, no table's, into r and returns where it ends.
+func (c *compiled) unpack(at uint32, r *record) uint32 {
+	h := c.text[at]
+	if h < headLong {
+		s := &c.shapes[h>>6]
+		r.flags, r.value = s.flags, s.value
+		r.len = s.value + uint16(h&shortMax)
+		r.off = at + 1 + uint32(c.wide)
+	} else {
+		r.flags, r.value = h&^headLong, c.short(at+1)
+		r.len = r.value + c.short(at+3)
+		r.off = at + longHead + uint32(c.wide)
 	}
-	// Down the trie, as far as the path goes along.
-	best := uint32(none)
-	hung := uint32(none) // the last more on the way
-	at, pos := &c.nodes[0], 0
-	for {
-		// What does this node know?
-		kind := at.n &^ hasInfo
-		info := uint32(none)
-		switch {
-		case kind == leaf:
-			info = at.next
-		case at.n&hasInfo == 0:
-		case kind == manyKid:
-			info = c.fans[at.next].info
-		default:
-			info = c.nodes[at.next-1].next
+	return r.off + uint32(r.len)
+}
+
+// skip returns where the record at at, no table's, ends.
+func (c *compiled) skip(at uint32) uint32 {
+	if h := c.text[at]; h < headLong {
+		return at + 1 + uint32(c.wide) + uint32(c.shapes[h>>6].value) + uint32(h&shortMax)
+	}
+	return at + longHead + uint32(c.wide) + uint32(c.short(at+1)) + uint32(c.short(at+3))
+}
+
+// short reads two bytes of the text as a number.
+func (c *compiled) short(at uint32) uint16 {
+	return uint16(c.text[at]) | uint16(c.text[at+1])<<8
+}
+
+// long reads four bytes of the text as a number.
+func (c *compiled) long(at uint32) uint32 {
+	return uint32(c.short(at)) | uint32(c.short(at+2))<<16
+}
+
+// lineOf returns a record's line number.
+func (c *compiled) lineOf(r *record) uint32 {
+	line := uint32(0)
+	for i := uint32(1); i <= uint32(c.wide); i++ {
+		line = line<<8 | uint32(c.text[r.off-i])
+	}
+	return line
+}
+
+// match returns the rule that decides for a normalised path.
+func (c *compiled) match(path string) decision {
+	s := question{path: path, start: first8(path), query: strings.IndexByte(path, '?') >= 0}
+	x := c.index
+	switch {
+	case c.form == runs:
+		c.matchRuns(&s)
+	case x == nil:
+		c.scan(0, uint32(len(c.text)), &s)
+	default:
+		n := x.find(c, path)
+		at, end := &x.chunks[n], c.end
+		if n+1 < len(x.chunks) {
+			end = x.chunks[n+1].at
 		}
-		if info&hasMore != 0 {
-			hung = info &^ hasMore
-		} else if info != none {
-			best = info
+		c.scan(at.at, end, &s)
+		for i := at.own; i != none; i = x.owns[i].up {
+			c.try(x.owns[i].at, &s)
 		}
-		// Which child goes on?
-		if pos == len(path) || kind == leaf {
-			break
+	}
+	return s.best
+}
+
+// find returns the number of the last chunk whose first prefix isn't beyond path.
+func (x *index) find(c *compiled, path string) int {
+	if !strings.HasPrefix(path, x.common) {
+		if path < x.common {
+			return 0
 		}
-		next := at.next
-		if kind == manyKid {
-			var ok bool
-			if next, ok = c.fans[next].find(path[pos]); !ok {
-				break
-			}
+		return len(x.heads)
+	}
+	h := head(path[len(x.common):])
+	lo, heads := 0, x.heads // lo is how many heads aren't beyond h
+	for n := len(heads); n > 0; {
+		half := (n + 1) / 2
+		// Arithmetic instead of a branch, which would be mispredicted half of the time.
+		_, beyond := bits.Sub64(h, heads[lo+half-1], 0)
+		lo += half & int(beyond-1)
+		n -= half
+	}
+	if lo == 0 || x.heads[lo-1] != h {
+		return lo
+	}
+	// Where more than a head is to be compared, it is the prefixes.
+	low, high := 0, lo // the first of the same head
+	for low < high {
+		if mid := int(uint(low+high) >> 1); x.heads[mid] < h {
+			low = mid + 1
 		} else {
-			end := next + uint32(kind)
-			for next < end && c.nodes[next].first != path[pos] {
-				next++
-			}
-			if next == end {
-				break
-			}
+			high = mid
 		}
-		at = &c.nodes[next]
-		if at.len == 1 {
-			if at.first != path[pos] {
-				break
-			}
-		} else if !strings.HasPrefix(path[pos:], c.text[at.label:][:at.len]) {
-			break
+	}
+	for low < lo {
+		if mid := int(uint(low+lo) >> 1); c.isBeyond(x.chunks[mid+1].at, path) {
+			lo = mid
+		} else {
+			low = mid + 1
 		}
-		pos += int(at.len)
 	}
-	if hung == none {
-		return best
-	}
-	return c.matchWilds(hung, path, best)
+	return lo
 }
 
-// matchWilds returns the best of best and the wilds of more[hung] and those further up. Only those
-// that would win are tested.
-func (c *compiled) matchWilds(hung uint32, path string, best uint32) uint32 {
-	query := strings.IndexByte(path, '?') >= 0
-	for hung != none {
-		m := &c.more[hung]
-		hung = m.up
-		if m.n == hasTable {
-			best = c.lookUp(&c.tables[m.wilds], path[m.depth:], best)
-			continue
-		}
-		wilds := c.wilds[m.wilds:][:m.n]
-		for i := range wilds {
-			w, r := &wilds[i], m.wilds+uint32(i)
-			if !c.better(r, best) {
-				break
-			}
-			if (query || w.flags&needsQuery == 0) && w.matches(nil, c.text, path[m.depth:]) {
-				best = r
-				break
-			}
-		}
+// isBeyond reports whether the prefix of the record at at sorts after path.
+func (c *compiled) isBeyond(at uint32, path string) bool {
+	if c.text[at] == headTable {
+		return c.tablePrefix(at) > path
 	}
-	return best
+	var r record
+	c.unpack(at, &r)
+	pattern, _, _ := c.pattern(&r, r.flags&directoryToo != 0)
+	if r.flags&escaped != 0 {
+		return c.isBeyondEscaped(pattern, path)
+	}
+	return prefixOf(pattern) > path
 }
 
-// lookUp is matchWilds for many wilds.
-func (c *compiled) lookUp(t *table, rest string, best uint32) uint32 {
-	if !c.better(t.top, best) {
-		return best
-	}
-	best, over := c.lookUpBy(nil, t, rest, best)
-	if over {
-		best = c.lookUpMany(t, rest, best)
-	}
-	return best
-}
-
-// lookUpMany is lookUp where many wilds have to be tested.
+// isBeyondEscaped is isBeyond for a pattern that is to be normalised.
 //
 //go:noinline
-func (c *compiled) lookUpMany(t *table, rest string, best uint32) uint32 {
-	var f finder
-	f.make(rest)
-	best, _ = c.lookUpBy(&f, t, rest, best)
-	return best
+func (c *compiled) isBeyondEscaped(pattern, path string) bool {
+	var buf [3 * maxLine]byte
+	norm, _ := appendPattern(buf[:0], pattern, c.exact)
+	return prefixOf(unsafe.String(unsafe.SliceData(norm), len(norm))) > path
 }
 
-// manyTests is how many wilds are tested, on a path of more than longPath bytes, before it is
+// prefixOf returns the prefix of a normalised pattern as it is sorted.
+func prefixOf(pattern string) string {
+	prefix, tail, star := strings.Cut(pattern, "*")
+	if star && prefix == "/" && strings.Trim(tail, "*") != "" {
+		return "" // see pattern.slash
+	}
+	return prefix
+}
+
+// tablePrefix returns the prefix of the table whose record is at at.
+func (c *compiled) tablePrefix(at uint32) string {
+	return c.text[at+tableHead:][:c.short(at+5)]
+}
+
+// pattern returns a record's pattern, as written, without a $ at its end; whether it has one;
+// and the rank that it has where nothing of it is escaped. directory asks for the directory
+// alone.
+func (c *compiled) pattern(r *record, directory bool) (pattern string, end bool, _ rank) {
+	pattern = c.text[r.off+uint32(r.value) : r.off+uint32(r.len)]
+	length := len(pattern)
+	if directory {
+		pattern = pattern[:strings.LastIndexByte(pattern, '/')+1]
+		end, length = true, len(pattern)+1
+	} else if length > 0 && pattern[length-1] == '$' {
+		pattern, end = pattern[:length-1], true
+	}
+	return pattern, end, rankOf(length, r.flags&allows != 0)
+}
+
+// scan tries the records from at up to end.
+func (c *compiled) scan(at, end uint32, s *question) {
+	var r record
+	for at < end {
+		next, beyond, differs := c.differs(at, s)
+		switch {
+		case beyond:
+			return
+		case differs:
+			at = next
+		case c.text[at] == headTable:
+			prefix := c.tablePrefix(at)
+			if strings.HasPrefix(s.path, prefix) {
+				c.lookUp(&c.index.tables[c.long(at+1)], s)
+			}
+			at += uint32(tableHead + len(prefix))
+		default:
+			at = c.unpack(at, &r)
+			if c.tryRecord(&r, nil, s) {
+				return
+			}
+		}
+	}
+}
+
+// first8 returns the first eight bytes of s as a number, the first one lowest.
+func first8(s string) uint64 {
+	if len(s) >= 8 {
+		return uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+			uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+	}
+	var x uint64
+	for i := range len(s) {
+		x |= uint64(s[i]) << (8 * i)
+	}
+	return x
+}
+
+// differs reports whether the record at at, which ends at next, can't match a path as its
+// first eight bytes tell of most; and if so whether its prefix is beyond the path.
+func (c *compiled) differs(at uint32, s *question) (next uint32, beyond, differs bool) {
+	h := c.text[at]
+	if h >= headLong || c.exact {
+		return 0, false, false
+	}
+	shape := &c.shapes[h>>6]
+	if shape.flags&(escaped|directoryToo) != 0 {
+		return 0, false, false
+	}
+	n := uint32(h & shortMax)
+	value := at + 1 + uint32(c.wide) + uint32(shape.value)
+	if shape.flags&needsQuery != 0 && !s.query {
+		return value + n, false, true
+	}
+	text := c.text[value:]
+	if len(text) < 8 {
+		return 0, false, false
+	}
+	i := uint32(bits.TrailingZeros64(first8(text)^s.start) / 8)
+	if i >= min(n, 8) {
+		return 0, false, false
+	}
+	// The path has no star, so that the pattern has none before i.
+	if b := text[i]; b != '*' && (b != '$' || i < n-1) {
+		return value + n, b > byte(s.start>>(8*i)), true
+	}
+	return 0, false, false
+}
+
+// try tries the one record at at.
+func (c *compiled) try(at uint32, s *question) {
+	if c.text[at] == headTable {
+		if strings.HasPrefix(s.path, c.tablePrefix(at)) {
+			c.lookUp(&c.index.tables[c.long(at+1)], s)
+		}
+		return
+	}
+	var r record
+	if c.unpack(at, &r); c.isWorth(&r, s) {
+		c.tryRecord(&r, nil, s)
+	}
+}
+
+// tryRecord makes r the best rule if it matches and is better. It reports whether its prefix,
+// and so that of all records after it, is beyond the path. f finds in s.path, nil for without.
+func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
+	pattern, end, rank := c.pattern(r, r.flags&directoryToo != 0)
+	if r.flags&escaped != 0 {
+		c.tryEscaped(r, pattern, end, f, s)
+		return false
+	}
+	matched, beyond := matches(pattern, end, c.exact, f, s.path)
+	if matched {
+		c.propose(r, rank, s)
+	}
+	return beyond
+}
+
+// tryHung is tryRecord for a record of a table, whose prefix of depth bytes matches.
+func (c *compiled) tryHung(r *record, depth int, f *finder, s *question) {
+	pattern, end, rank := c.pattern(r, false)
+	star := depth
+	if depth == 0 && pattern != "" && pattern[0] == '/' {
+		star = 1 // every path has the slash
+	}
+	if r.flags&(escaped|directoryToo) != 0 || star >= len(pattern) || pattern[star] != '*' {
+		c.tryRecord(r, f, s)
+	} else if matchFrom(pattern, star, end, f, s.path) {
+		c.propose(r, rank, s)
+	}
+}
+
+// tryEscaped is tryRecord for a pattern that is to be normalised.
+func (c *compiled) tryEscaped(r *record, pattern string, end bool, f *finder, s *question) {
+	switch {
+	case !mayMatch(pattern, s.path):
+	case len(pattern) <= 256:
+		c.tryEscapedShort(r, pattern, end, f, s)
+	default:
+		c.tryEscapedLong(r, pattern, end, f, s)
+	}
+}
+
+// mayMatch reports whether the beginning of a pattern that is to be normalised, as far as it is
+// told without, is that of a path.
+func mayMatch(pattern, path string) bool {
+	for i := range len(pattern) {
+		switch c := pattern[i]; {
+		case c == '*' || c == '%':
+			return true
+		case i == len(path):
+			return false
+		case c >= 0x80:
+			return path[i] == '%'
+		case c != path[i]:
+			return false
+		}
+	}
+	return true
+}
+
+// tryEscapedShort is tryEscaped with little room, on the stack.
+//
+//go:noinline
+func (c *compiled) tryEscapedShort(r *record, pattern string, end bool, f *finder, s *question) {
+	var buf [3 * 256]byte
+	c.tryNormal(r, buf[:0], pattern, end, f, s)
+}
+
+// tryEscapedLong is tryEscaped with room for any pattern, on the stack.
+//
+//go:noinline
+func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder, s *question) {
+	var buf [3 * maxLine]byte
+	c.tryNormal(r, buf[:0], pattern, end, f, s)
+}
+
+func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, s *question) {
+	bytes, length := appendPattern(buf, pattern, c.exact)
+	norm := unsafe.String(unsafe.SliceData(bytes), len(bytes))
+	star, matched, _ := matchPrefix(norm, end, c.exact, s.path)
+	if star >= 0 {
+		tail, atEnd := tailOf(norm, star, end)
+		matched = tail == "" || matchTailBriefly(f, tail, atEnd, s.path, star)
+	}
+	if end {
+		length++
+	}
+	if matched {
+		c.propose(r, rankOf(length, r.flags&allows != 0), s)
+	}
+}
+
+// propose makes r, which matches, the best rule if it is better.
+func (c *compiled) propose(r *record, rank rank, s *question) {
+	if s.best.line > 0 && rank < s.best.rank {
+		return
+	}
+	if line := c.lineOf(r); s.best.line == 0 || rank > s.best.rank || line < s.best.line {
+		s.best = decision{rank: rank, line: line, off: r.off, len: r.len}
+	}
+}
+
+// matchRuns tries all runs.
+func (c *compiled) matchRuns(s *question) {
+	if len(s.path) > longPath && len(s.path) <= maxFinder {
+		c.matchRunsLong(s)
+		return
+	}
+	c.matchRunsBy(nil, s)
+}
+
+// matchRunsLong is matchRuns for paths that are worth a finder.
+//
+//go:noinline
+func (c *compiled) matchRunsLong(s *question) {
+	var f finder
+	f.make(s.path)
+	c.matchRunsBy(&f, s)
+}
+
+func (c *compiled) matchRunsBy(f *finder, s *question) {
+	end := uint32(len(c.text))
+	for at := uint32(0); at < end; {
+		r := record{flags: c.text[at] &^ directoryToo, value: c.short(at + 1)}
+		alone := c.text[at] & directoryToo
+		r.len = r.value + c.short(at+3)
+		n := c.long(at + 5)
+		at += runHead
+		step := uint32(c.wide) + uint32(r.len)
+		next := at + n*step
+		// The runs are in the order of their ranks, unless something is escaped.
+		if s.best.line > 0 && r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < s.best.rank {
+			at = next
+			continue
+		}
+		for ; at < next; at += step {
+			r.off = at + uint32(c.wide)
+			r.flags &^= directoryToo
+			c.tryRecord(&r, f, s)
+			if alone != 0 {
+				r.flags |= directoryToo
+				c.tryRecord(&r, f, s)
+			}
+		}
+	}
+}
+
+// lookUp tries what a table has for s.path, which begins with its prefix.
+func (c *compiled) lookUp(t *table, s *question) {
+	if s.best.line > 0 && t.top < s.best.rank {
+		return
+	}
+	if c.lookUpBy(nil, t, s) {
+		c.lookUpMany(t, s)
+	}
+}
+
+// lookUpMany is lookUp where many records have to be tried.
+//
+//go:noinline
+func (c *compiled) lookUpMany(t *table, s *question) {
+	var f finder
+	f.make(s.path)
+	c.lookUpBy(&f, t, s)
+}
+
+// manyTests is how many records are tried, on a path of more than longPath bytes, before it is
 // worth while to make a finder of it; fewTests, how many before it is to leave out what was
-// tested.
+// tried.
 const (
 	manyTests = 64
 	fewTests  = 16
 	longPath  = 128
 )
 
-// lookUpBy is lookUp with the finder f, or without one where f is nil. Without one it gives up,
-// and reports that, once making a finder would pay.
-func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint32, bool) {
-	late := f == nil && len(rest) > longPath && len(rest) <= maxFinder
+// lookUpBy looks up by what f finds, nil for without. Without it gives up, and says so, once
+// that would be worth its making.
+func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
+	late := f == nil && len(s.path) > longPath && len(s.path) <= maxFinder
 	tests := 0
-	for i := t.from; i < t.keyed; i++ {
-		if !c.better(i, best) {
-			break
-		}
+	var r record
+	for at := t.from; at < t.keyed; {
+		at = c.unpack(at+1, &r)
 		if tests++; late && tests > manyTests {
-			return best, true
+			return true
 		}
-		if c.wilds[i].matches(f, c.text, rest) {
-			best = i
-			break
+		if c.isWorth(&r, s) {
+			c.tryHung(&r, int(t.depth), f, s)
 		}
 	}
+	rest := s.path[t.depth:]
 	if len(rest) < 3 {
-		return best, false
+		return false
 	}
-	slots := c.slots[t.slots:][:1<<(32-t.shift)+1]
+	slots := c.index.slots[t.slots:][:1<<(32-t.shift)+1]
 	shift, bit := t.shift&31, (t.shift-maskBits)&31
 	key := uint32(rest[0])<<8 | uint32(rest[1])<<16
 	for i := 2; i < len(rest); i++ {
@@ -151,14 +472,17 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 		if slots[n].mask>>(hash>>bit&31)&1 == 0 {
 			continue
 		}
-		checked := false
-		for j := slots[n].start; j < slots[n+1].start; j++ {
-			x := &c.wilds[j]
-			if x.key != key || !c.better(j, best) {
+		tag, checked := tagOf(hash), false
+		for at, end := slots[n].start, slots[n+1].start; at < end; {
+			if c.text[at] != tag {
+				at = c.skip(at + 1)
 				continue
 			}
-			// The same three bytes further on bring nothing new; with few tests that isn't worth
-			// knowing.
+			if at = c.unpack(at+1, &r); !c.isWorth(&r, s) {
+				continue
+			}
+			// The same three bytes further on bring nothing new; with few tests that isn't
+			// worth to know.
 			if tests++; tests > fewTests && !checked {
 				if strings.Index(rest, rest[i-2:i+1]) < i-2 {
 					break
@@ -166,71 +490,149 @@ func (c *compiled) lookUpBy(f *finder, t *table, rest string, best uint32) (uint
 				checked = true
 			}
 			if late && tests > manyTests {
-				return best, true
+				return true
 			}
-			if x.matches(f, c.text, rest) {
-				best = j
-			}
+			c.tryHung(&r, int(t.depth), f, s)
 		}
 	}
-	return best, false
+	return false
 }
 
-// matches reports whether the tail matches rest: its stretches between stars are found one after
-// the other, each as early as can be, which leaves the most to the others. f is the finder of rest,
-// or nil.
-func (w *wild) matches(f *finder, text, rest string) bool {
-	if w.flags&(anything|atOnce) != 0 {
-		return w.flags&anything != 0 || rest == ""
+// isWorth reports whether r could be better than s.best.
+func (c *compiled) isWorth(r *record, s *question) bool {
+	if r.flags&needsQuery != 0 && !s.query {
+		return false
 	}
-	tail := text[w.tail:][:w.len]
-	pos, end := 0, len(rest)
-	if w.flags&afterSlash != 0 {
-		pos = 1
+	return s.best.line == 0 || r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= s.best.rank
+}
+
+// matches reports whether a pattern, without the $ that end stands for, matches a path, both of
+// them normalised; exact, as under Options.GoogleExact. If it doesn't, beyond says whether the
+// pattern's prefix sorts after the path.
+func matches(pattern string, end, exact bool, f *finder, path string) (matched, beyond bool) {
+	star, matched, beyond := matchPrefix(pattern, end, exact, path)
+	if star < 0 {
+		return matched, beyond
 	}
-	if w.flags&endsPath != 0 {
-		if rest == "" || rest[end-1] != tail[len(tail)-1] {
-			return false // as most end otherwise
+	return matchFrom(pattern, star, end, f, path), false
+}
+
+// matchPrefix is matches for what comes before a pattern's first star. Where the rest decides, it
+// returns where the star is, and else -1.
+func matchPrefix(pattern string, end, exact bool, path string) (star int, matched, beyond bool) {
+	i := commonPrefix(pattern, path)
+	if exact {
+		if star := strings.IndexByte(pattern[:i], '*'); star >= 0 {
+			i = star // what the path has there is a star too
 		}
-		star := strings.LastIndexByte(tail, '*')
-		last := tail[star+1:]
-		if end -= len(last); end < pos || rest[end:] != last {
-			return false
-		}
-		if star < 0 {
-			return true
-		}
-		tail = tail[:star]
 	}
-	for {
-		stretch := tail
-		star := strings.IndexByte(tail, '*')
-		if star >= 0 {
-			stretch, tail = tail[:star], tail[star+1:]
-		}
-		if f != nil && len(stretch) > 1 {
-			pos = f.index(rest, pos, stretch)
-		} else if i := strings.Index(rest[pos:], stretch); i >= 0 {
+	switch {
+	case i == len(pattern):
+		return -1, !end || i == len(path), false
+	case pattern[i] != '*':
+		return -1, false, i == len(path) || pattern[i] > path[i]
+	}
+	return i, false, false
+}
+
+// matchFrom is matches for what is known to match up to the star at i.
+func matchFrom(pattern string, i int, end bool, f *finder, path string) bool {
+	tail, end := tailOf(pattern, i, end)
+	return tail == "" || matchTail(f, tail, end, path, i)
+}
+
+// tailOf returns what comes after the star at i, without stars around it, and whether the path has
+// to end with it. An empty tail matches everything, whether or not there is a $.
+func tailOf(pattern string, i int, end bool) (string, bool) {
+	tail := skipStars(pattern[i+1:])
+	if tail != "" && tail[len(tail)-1] == '*' {
+		return strings.TrimRight(tail, "*"), false
+	}
+	return tail, end
+}
+
+// matchTail reports whether tail, what a pattern has after its first star, neither with a star at
+// an end, matches path from pos on: its stretches between stars are found one after the other,
+// each as early as can be, which leaves the most to the others.
+func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
+	tail, end, ok := matchEnd(tail, atEnd, path, pos)
+	for ok && tail != "" {
+		var stretch string
+		if stretch, tail = cutStretch(tail); f != nil && len(stretch) > 1 {
+			pos = f.index(path, pos, stretch)
+		} else if i := strings.Index(path[pos:], stretch); i >= 0 {
 			pos += i
 		} else {
 			pos = -1
 		}
-		if pos < 0 || pos+len(stretch) > end {
-			return false
-		}
-		if pos += len(stretch); star < 0 {
-			return true
-		}
+		ok = pos >= 0 && pos+len(stretch) <= end
+		pos += len(stretch)
 	}
+	return ok
+}
+
+// matchTailBriefly is matchTail for a tail that f may not keep.
+func matchTailBriefly(f *finder, tail string, atEnd bool, path string, pos int) bool {
+	tail, end, ok := matchEnd(tail, atEnd, path, pos)
+	for ok && tail != "" {
+		var stretch string
+		stretch, tail = cutStretch(tail)
+		var at int
+		if f != nil && len(stretch) > 1 {
+			at = f.indexBriefly(path, pos, stretch)
+		} else if at = strings.Index(path[pos:], stretch); at >= 0 {
+			at += pos
+		}
+		ok = at >= 0 && at+len(stretch) <= end
+		pos = at + len(stretch)
+	}
+	return ok
+}
+
+// matchEnd matches what a tail has after its last star if the path must end with that. It returns
+// the rest of the tail, and where in the path that must end.
+func matchEnd(tail string, atEnd bool, path string, pos int) (rest string, end int, ok bool) {
+	end = len(path)
+	if !atEnd {
+		return tail, end, true
+	}
+	star := strings.LastIndexByte(tail, '*')
+	last := tail[star+1:]
+	if end -= len(last); end < pos || path[end:] != last {
+		return "", 0, false
+	}
+	return strings.TrimRight(tail[:max(star, 0)], "*"), end, true
+}
+
+// cutStretch cuts a tail at its first stars.
+func cutStretch(tail string) (stretch, rest string) {
+	star := strings.IndexByte(tail, '*')
+	if star < 0 {
+		return tail, ""
+	}
+	return tail[:star], skipStars(tail[star+1:])
+}
+
+// skipStars returns what follows the stars that s begins with.
+func skipStars(s string) string {
+	for s != "" && s[0] == '*' {
+		s = s[1:]
+	}
+	return s
 }
 
 // matches reports whether p matches a normalised path. Test doesn't use it: it is for the few
 // patterns that aren't worth compiling.
 func (p *pattern) matches(path string) bool {
-	rest, ok := strings.CutPrefix(path, p.prefix)
-	if !ok {
+	if !strings.HasPrefix(path, p.prefix) {
 		return false
 	}
-	w := wild{len: uint16(len(p.tail)), flags: p.flags()}
-	return w.matches(nil, p.tail, rest)
+	pos := len(p.prefix)
+	if p.slash {
+		pos = 1
+	}
+	if p.tail == "" {
+		return !p.end || pos == len(path)
+	}
+	return matchTail(nil, p.tail, p.end, path, pos)
 }

@@ -270,10 +270,8 @@ func FuzzParse(f *testing.F) {
 				}
 				r.ContentUsage(target)
 			}
-			// A line is kept once as it is, and at most three times as long where it is
-			// normalised; an Allow of index.htm twice.
-			if len(r.text) > 8*len(body) || len(r.nodes) > 2*len(r.rules)+2 || len(r.rules) > 2*lines {
-				t.Errorf("%d bytes: text %d, nodes %d, rules %d", len(body), len(r.text), len(r.nodes), len(r.rules))
+			if r.size() > len(body)+len(body)/5+slack {
+				t.Errorf("%d bytes: %d", len(body), r.size())
 			}
 			if d, ok := r.CrawlDelay(); d < 0 || !ok && d != 0 {
 				t.Errorf("Crawl-delay %v", d)

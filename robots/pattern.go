@@ -14,24 +14,36 @@ type pattern struct {
 	rank   rank
 	line   int
 	text   string // the rule as written
-	value  int    // where in text prefix begins; -1 if normalisation made it another
+	value  string // what of it is the pattern, at its end
+	flags  uint8  // of its record
+	key    uint32 // three bytes in a row, first lowest, that a matching path must contain; 0: there are none. Set by the builder
+}
 
-	// Set by the builder.
-	stored uint32 // where in its arena prefix begins
-	key    uint32 // see wild
+// shape returns that of p's record.
+func (p *pattern) shape() shape {
+	return shape{flags: p.flags, value: uint16(len(p.text) - len(p.value))}
 }
 
 // parsePattern compiles the value of a rule.
 func parsePattern(l *line, exact bool) pattern {
-	p := pattern{text: l.text, line: l.num, value: len(l.text) - len(l.value)}
+	p := pattern{text: l.text, value: l.value, line: l.num}
 	norm, end := strings.CutSuffix(l.value, "$")
 	length := len(l.value)
 	if !isPlain(norm) {
-		norm, length = normalPattern(norm, exact)
-		p.value = -1
+		written := norm
+		norm, length = normalPattern(written, exact)
+		if norm != written {
+			p.flags |= escaped
+		}
 		if end {
 			length++
 		}
+	}
+	if l.kind == kindAllow {
+		p.flags |= allows
+	}
+	if strings.IndexByte(norm, '?') >= 0 {
+		p.flags |= needsQuery
 	}
 	p.end = end
 	p.rank = rankOf(length, l.kind == kindAllow)
@@ -48,29 +60,6 @@ func parsePattern(l *line, exact bool) pattern {
 		p.prefix, p.slash = "", true
 	}
 	return p
-}
-
-// isWild reports whether p asks for more of a path than a prefix.
-func (p *pattern) isWild() bool { return p.tail != "" || p.end }
-
-// flags returns those of p as a wild.
-func (p *pattern) flags() uint8 {
-	var f uint8
-	for _, x := range []struct {
-		is   bool
-		flag uint8
-	}{
-		{p.end, endsPath},
-		{p.slash, afterSlash},
-		{p.tail == "" && !p.end, anything},
-		{p.tail == "" && p.end, atOnce},
-		{strings.Contains(p.tail, "?"), needsQuery},
-	} {
-		if x.is {
-			f |= x.flag
-		}
-	}
-	return f
 }
 
 // indexAlternative returns the pattern that an Allow of ".../index.htm..." stands for too: the
@@ -91,9 +80,7 @@ func indexAlternative(l *line, exact bool) (pattern, bool) {
 	dir := *l
 	dir.value = l.value[:slash+1] + "$"
 	p := parsePattern(&dir, exact)
-	if p.value >= 0 {
-		p.value = len(l.text) - len(l.value)
-	}
+	p.value, p.flags = l.value, p.flags|directoryToo
 	return p, true
 }
 
@@ -125,23 +112,34 @@ func isPlain(s string) bool {
 // normalPattern returns a pattern as paths are compared with it, and the length that it counts
 // for.
 func normalPattern(value string, exact bool) (string, int) {
-	b := make([]byte, 0, len(value)+16)
+	norm, length := appendPattern(make([]byte, 0, len(value)+16), value, exact)
+	return string(norm), length
+}
+
+// appendPattern is normalPattern that appends to dst, which is empty.
+func appendPattern(dst []byte, value string, exact bool) ([]byte, int) {
 	if exact {
-		b = appendEscaped(b, value)
-		return string(b), len(b)
+		dst = appendEscaped(dst, value)
+		return dst, len(dst)
 	}
-	first := true
-	for stretch := range strings.SplitSeq(value, "*") {
-		if !first {
-			b = append(b, '*')
+	dollars := strings.Count(value, "$")
+	for {
+		star := strings.IndexByte(value, '*')
+		if star < 0 {
+			break
 		}
-		b = appendNormal(b, stretch)
-		first = false
+		dst = append(appendNormal(dst, value[:star]), '*')
+		value = value[star+1:]
 	}
+	dst = appendNormal(dst, value)
 	// An escaped star or dollar counts as it is written.
-	norm := string(b)
-	escaped := strings.Count(norm, string(literalStar)) + strings.Count(norm, "$") - strings.Count(value, "$")
-	return norm, len(norm) + 2*escaped
+	escaped := -dollars
+	for _, c := range dst {
+		if c == literalStar || c == '$' {
+			escaped++
+		}
+	}
+	return dst, len(dst) + 2*escaped
 }
 
 // order sorts patterns by prefix, brings together those that match the same paths, and puts the

@@ -89,6 +89,12 @@ var worst = []struct {
 	{"from many places, then common", func(_ *rand.Rand, i int) string {
 		return "*" + placePairs()[i%300:][:2] + commonPattern(2)(nil, i/300)
 	}, func(*rand.Rand) string { return placePairs()[:302] + commonPath(nil)[:1697] }},
+	{"random ab, 15, escaped", func(r *rand.Rand, i int) string {
+		return strings.TrimSuffix(abPattern(15, 1)(r, i), "*c!") + "*%c3*d"
+	}, func(r *rand.Rand) string { return letters("ab")(r)[:1950] + strings.Repeat("%C3", 16) }},
+	{"common, escaped", func(r *rand.Rand, i int) string {
+		return strings.TrimSuffix(commonPattern(50)(r, i), "*c") + "*%c3*d"
+	}, func(r *rand.Rand) string { return commonPath(r)[:1950] + strings.Repeat("%C3", 16) }},
 	{"prefixes of all", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%700) + "*b" }, letters("a")},
 }
 

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
@@ -62,7 +62,8 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	}
 	var refused *politeness.Error
 	if !errors.As(err, &refused) { // the network's own error
-		if errors.Is(err, context.DeadlineExceeded) {
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
 			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
 		} else {
 			answer(w, http.StatusBadGateway, "", err.Error())

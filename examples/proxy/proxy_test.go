@@ -39,11 +39,18 @@ func startProxy(t *testing.T) (proxyURL string, prove func() *audit.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := localsite.Serve(newProxy(transport))
+	var handlers sync.WaitGroup
+	proxy := newProxy(transport)
+	server := localsite.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handlers.Add(1)
+		defer handlers.Done()
+		proxy.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	return server.URL, func() *audit.Report {
 		t.Helper()
-		server.Close() // waits for the handlers, and so for the last records
+		server.Close()  // waits for the handlers, and so for the last records,
+		handlers.Wait() // but for those whose connections were switched
 		if err := proof.Close(); err != nil {
 			t.Fatal(err)
 		}

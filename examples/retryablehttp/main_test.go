@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -161,5 +164,49 @@ func TestRetriesBelowAreOutOfSight(t *testing.T) {
 	}
 	if known := len(proof.Decisions(evidence.Started)); known >= len(s.Visits()) {
 		t.Errorf("politeness knows of all %d requests: the warning is out of date", known)
+	}
+}
+
+// An attempts counts the requests that reach http.Transport.
+type attempts struct{ n atomic.Int64 }
+
+func (a *attempts) RoundTrip(req *http.Request) (*http.Response, error) {
+	a.n.Add(1)
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+// Go-retryablehttp tells errors of the network apart by their types, as it does without
+// politeness: a certificate that isn't trusted is final, a refused connection isn't.
+func TestErrorsOfTheNetworkAreSeenAsTheyAre(t *testing.T) {
+	untrusted := httptest.NewUnstartedServer(http.NotFoundHandler())
+	untrusted.Config.ErrorLog = log.New(io.Discard, "", 0)
+	untrusted.StartTLS()
+	defer untrusted.Close()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	for url, want := range map[string]int64{untrusted.URL: 1, gone.URL: 3} {
+		for _, polite := range []bool{false, true} {
+			base := new(attempts)
+			client := retryablehttp.NewClient()
+			client.HTTPClient = &http.Client{Transport: base}
+			client.RetryMax, client.RetryWaitMin, client.RetryWaitMax, client.Logger = 2, time.Millisecond, time.Millisecond, nil
+			if polite {
+				transport, err := politeness.New(politeness.Config{
+					UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+					Base:      base, DangerouslyIgnoreRobots: true,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				client.HTTPClient.Transport = transport
+			}
+			resp, err := client.Get(url)
+			if err == nil {
+				resp.Body.Close()
+			}
+			if n := base.n.Load(); err == nil || n != want {
+				t.Errorf("polite %t: %d requests, want %d; %v", polite, n, want, err)
+			}
+		}
 	}
 }

@@ -210,9 +210,9 @@ func Real(t *testing.T) []byte {
 		}
 		read("https://b.example/")
 		// Two bodies are kept open: nobody gets a turn until their leases end.
-		kept := []*http.Response{get("https://a.example/"), get("https://a.example/")}
+		kept := []*http.Response{get("https://a.example/"), get("https://a.example/")} //nolint:bodyclose // below
 		read("https://a.example/")
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) //nolint:forbidigo // virtual
 		read("https://a.example/")
 		for _, resp := range kept {
 			resp.Body.Close()

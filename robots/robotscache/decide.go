@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -20,28 +19,45 @@ import (
 type known struct {
 	Entry
 	origin origin
-	at     time.Time // when the origin last said so; zero if it is unreachable and no copy of its rules holds
-	good   *good     // last good copy, in force or not; nil if there is none
-	moved  uint64    // when it came to the front of its shard; guarded by the shard's lock
+	at     moment // when the origin last said so; zero if it is unreachable and no copy of its rules holds
+	good   *good  // last good copy, in force or not; nil if there is none
+	goodAt moment // when that was fetched or confirmed
+
+	// Guarded by the shard's lock.
+	older, newer *known // in its list
+	moved        uint64 // when it came to the front of its list
+	size         uint8  // class of size
+	uses         uint8  // times that it was moved, up to maxUses
 }
+
+// A moment is a time, by the monotonic clock: nanoseconds since the process began, and never 0.
+type moment int64
+
+var epoch = time.Now()
+
+func momentOf(t time.Time) moment {
+	if m := moment(t.Sub(epoch)); m != 0 {
+		return m
+	}
+	return 1
+}
+
+// since returns how long before now m was.
+func (m moment) since(now time.Time) time.Duration { return now.Sub(epoch) - time.Duration(m) }
 
 // good is the last good copy of a robots.txt: a 2xx answer, or one that a 304
 // confirmed since.
 type good struct {
-	rules        *robots.Rules
-	sitemaps     []string
-	at           time.Time // when it was fetched or confirmed
+	text         *text
 	maxAge       time.Duration
 	url          string // where it came from, if redirects led elsewhere
 	etag         string
 	lastModified string
-	sum          [sha256.Size]byte
-	size         int64
 }
 
 // usable reports whether k may be used past Expires while it is asked again.
 func (k *known) usable(now time.Time) bool {
-	return !k.at.IsZero() && now.Sub(k.at) < maxTTL
+	return k.at != 0 && k.at.since(now) < maxTTL
 }
 
 // answered reports whether k is what the origin said, not what holds in its silence.
@@ -50,9 +66,9 @@ func (k *known) answered() bool { return !k.Denied && !k.Stale && k.Confidence =
 // decide is what an answer means, as RFC 9309, section 2.3.1, and where that
 // leaves room, Google: the one place where statuses become rules.
 func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known, Event) {
-	k := &known{origin: o, at: now}
+	k := &known{origin: o, at: momentOf(now)}
 	if prev != nil {
-		k.good = prev.good
+		k.good, k.goodAt = prev.good, prev.goodAt
 	}
 	e := Event{
 		Origin: o.String(), URL: a.url, Status: a.status, Hops: a.hops,
@@ -67,14 +83,16 @@ func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known,
 		return k, e
 
 	case a.status == http.StatusNotModified:
-		k.good = k.good.confirmed(a.header, now)
-		k.Rules, k.Sitemaps = k.good.rules, k.good.sitemaps
+		k.good = c.shards.texts.alike(k.good.confirmed(a.header))
+		k.Rules, k.text, k.goodAt = k.good.text.rules, k.good.text, k.at
 		e.Revalidated = true
 		e.TTL = c.ttl(k.good.maxAge)
 
 	case a.status/100 == 2:
-		k.good = c.compile(o, a.url, a.header, a.body, now)
-		k.Rules, k.Sitemaps = k.good.rules, k.good.sitemaps
+		var g good
+		g.note(a.header)
+		k.good = c.compile(o, a.url, a.body, g)
+		k.Rules, k.text, k.goodAt = k.good.text.rules, k.good.text, k.at
 		e.TTL = c.ttl(k.good.maxAge)
 		if c.cfg.RecordText {
 			e.Text = string(a.body)
@@ -130,7 +148,7 @@ func (e *unreachableError) Unwrap() error { return e.cause }
 
 // describe tells which copy is in force.
 func (e *Event) describe(g *good) {
-	e.Bytes, e.SHA256 = g.size, hex.EncodeToString(g.sum[:])
+	e.Bytes, e.SHA256 = g.text.size, hex.EncodeToString(g.text.sum[:])
 }
 
 // until is when an unreachable origin is asked again: after DenyTTL, or when it
@@ -143,14 +161,14 @@ func until(now time.Time, denyTTL time.Duration, a *answer) time.Time {
 // survive fills k with what holds while the origin is unreachable: the last good
 // copy where the user wants it served, or else nothing, or everything.
 func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until time.Time) {
-	if k.good != nil && now.Sub(k.good.at) >= maxStale {
+	if k.good != nil && k.goodAt.since(now) >= maxStale {
 		k.good = nil // too old to be served, or to be asked about
 	}
-	k.Reason, k.Err, k.at = why, &unreachableError{why, cause}, time.Time{}
+	k.Reason, k.Err, k.at = why, &unreachableError{why, cause}, 0
 	switch {
 	case c.cfg.ServeStale && k.good != nil:
-		k.Rules, k.Sitemaps, k.Stale, k.at = k.good.rules, k.good.sitemaps, true, k.good.at
-		if end := k.good.at.Add(maxStale); end.Before(until) {
+		k.Rules, k.text, k.Stale, k.at = k.good.text.rules, k.good.text, true, k.goodAt
+		if end := now.Add(maxStale - k.goodAt.since(now)); end.Before(until) {
 			until = end
 		}
 	case c.cfg.OnUnreachable == Allow:
@@ -163,28 +181,26 @@ func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until 
 	e.TTL, e.Until = until.Sub(now), until
 }
 
-// compile makes a good copy of a body: the rules for our crawler, without the text.
-func (c *Cache) compile(o origin, url string, h http.Header, body []byte, at time.Time) *good {
-	file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
-	g := &good{
-		rules:    file.Agent(c.client.Products...),
-		sitemaps: slices.Clip(file.Sitemaps()),
-		at:       at,
-		sum:      sha256.Sum256(body),
-		size:     int64(len(body)),
+// compile makes g a good copy of a body: the rules for our crawler, without the text. They are shared
+// by all origins of the same text.
+func (c *Cache) compile(o origin, url string, body []byte, g good) *good {
+	sum := sha256.Sum256(body)
+	x := c.shards.texts.find(sum)
+	if x == nil {
+		file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
+		x = &text{rules: file.Agent(c.client.Products...), sitemaps: sitemapsOf(file), sum: sum, size: int64(len(body))}
 	}
+	g.text = x
 	if url != o.robotsURL().String() {
 		g.url = url
 	}
-	g.note(h)
-	return g
+	return c.shards.texts.alike(&g)
 }
 
 // confirmed is g after a 304 with header h, which says anew what it says at all
 // (RFC 9111, section 3.2).
-func (g *good) confirmed(h http.Header, at time.Time) *good {
+func (g *good) confirmed(h http.Header) *good {
 	again := *g
-	again.at = at
 	again.note(h)
 	return &again
 }

@@ -152,18 +152,16 @@ func (c *Cache) fly(f *flight, prev *known) {
 
 // land publishes what the flight came to, and lets everybody go.
 func (c *Cache) land(f *flight) {
-	s, added := f.shard, false
+	s := f.shard
 	s.mu.Lock()
 	if !f.left {
 		delete(s.flights, f.origin)
 		if f.known != nil {
-			added = s.add(f.key, f.known)
+			c.shards.add(s, f.key, f.known)
 		}
 	}
 	s.mu.Unlock()
-	if added {
-		c.shards.evict(s)
-	}
+	c.shards.evict(s)
 	if f.clock != nil {
 		f.clock.stop()
 	}
@@ -175,6 +173,7 @@ func (c *Cache) land(f *flight) {
 // refusal of the transport, or that everybody left.
 func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 	var storeErr error
+	forgotten := prev == nil && c.shards.ghosts.take(f.key)
 	if prev == nil && c.cfg.Store != nil {
 		prev, storeErr = c.restore(f)
 		switch now := time.Now(); {
@@ -193,11 +192,12 @@ func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 	if errors.Is(context.Cause(f.ctx), errLeft) {
 		return nil, errLeft
 	}
-	k, event := c.decide(f.origin, prev, &answer, time.Now())
+	now := time.Now()
+	k, event := c.decide(f.origin, prev, &answer, now)
 	if c.cfg.Store != nil && k.answered() {
-		storeErr = errors.Join(storeErr, c.save(f, k, &answer))
+		storeErr = errors.Join(storeErr, c.save(f, k, &answer, now))
 	}
-	event.StoreErr = storeErr
+	event.Forgotten, event.StoreErr = forgotten, storeErr
 	c.count(&event)
 	c.observe(f.ctx, event)
 	return k, nil

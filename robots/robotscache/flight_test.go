@@ -29,14 +29,14 @@ func TestThousandCallersOneRequest(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if s := r.Snapshot(); s != (Stats{InFlight: 1}) {
+		if s := counts(r.Cache); s != (Stats{InFlight: 1}) {
 			t.Errorf("under way: %+v", s)
 		}
 		wg.Wait()
 		if n := len(r.sent()); n != 1 {
 			t.Errorf("%d requests", n)
 		}
-		if s := r.Snapshot(); s != (Stats{Origins: 1, Fetched: 1}) {
+		if s := counts(r.Cache); s != (Stats{Origins: 1, Fetched: 1}) {
 			t.Errorf("in the end: %+v", s)
 		}
 	})
@@ -121,8 +121,8 @@ func TestLastToLeaveEndsIt(t *testing.T) {
 		if time.Since(begin) != 0 || r.last().Context().Err() == nil {
 			t.Error("the fetch went on")
 		}
-		if len(r.events) != 0 || r.Len() != 0 || r.Snapshot().InFlight != 0 {
-			t.Errorf("events %v, snapshot %+v", r.events, r.Snapshot())
+		if len(r.events) != 0 || r.Len() != 0 || counts(r.Cache).InFlight != 0 {
+			t.Errorf("events %v, snapshot %+v", r.events, counts(r.Cache))
 		}
 		// Who comes next isn't harmed.
 		r.answer = always(200, private)
@@ -154,7 +154,7 @@ func TestDeafTransport(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		if r.Len() != 0 || len(r.events) != 0 {
-			t.Errorf("kept what nobody waited for: %+v", r.Snapshot())
+			t.Errorf("kept what nobody waited for: %+v", counts(r.Cache))
 		}
 	})
 }
@@ -223,8 +223,8 @@ func TestPanicInABody(t *testing.T) {
 		if got := recover(); got != http.ErrAbortHandler { //nolint:errorlint // panics are compared as they are
 			t.Errorf("recovered %v", got)
 		}
-		if r.Snapshot() != (Stats{}) {
-			t.Errorf("snapshot %+v", r.Snapshot())
+		if counts(r.Cache) != (Stats{}) {
+			t.Errorf("snapshot %+v", counts(r.Cache))
 		}
 	}()
 	_, _ = r.Get(t.Context(), parse(t, site))
@@ -271,8 +271,8 @@ func TestRefusalIsNoAnswer(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if len(r.sent()) != 1 || len(r.events) != 0 || r.Snapshot() != (Stats{}) {
-			t.Errorf("%d requests, events %v, %+v", len(r.sent()), r.events, r.Snapshot())
+		if len(r.sent()) != 1 || len(r.events) != 0 || counts(r.Cache) != (Stats{}) {
+			t.Errorf("%d requests, events %v, %+v", len(r.sent()), r.events, counts(r.Cache))
 		}
 		r.answer = always(200, private)
 		if allowed(r.get(t, site), "/private") {
@@ -410,7 +410,7 @@ func TestTurnTooLate(t *testing.T) {
 			t.Errorf("%+v, %v", e, err)
 		}
 		if time.Since(begin) != 30*time.Second || r.Len() != 0 || len(r.events) != 0 {
-			t.Errorf("after %v: %+v", time.Since(begin), r.Snapshot())
+			t.Errorf("after %v: %+v", time.Since(begin), counts(r.Cache))
 		}
 	})
 }
@@ -466,7 +466,7 @@ func TestQueueOfAnotherContext(t *testing.T) {
 // TestOneFlightPerOriginDespiteEviction: a cache of one origin, many origins at once.
 func TestOneFlightPerOriginDespiteEviction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, Config{MaxOrigins: 1}, after(time.Second, 200, private))
+		r := newRig(t, Config{MaxBytes: 1}, after(time.Second, 200, private))
 		var wg sync.WaitGroup
 		for i := range 200 {
 			wg.Go(func() { r.get(t, fmt.Sprintf("https://%d.example/", i%20)) })
@@ -500,7 +500,7 @@ func TestObserveComesFirst(t *testing.T) {
 
 // TestNoLockIsHeld: whoever is called may call the cache.
 func TestNoLockIsHeld(t *testing.T) {
-	r := newRig(t, Config{MaxOrigins: 1}, nil)
+	r := newRig(t, Config{MaxBytes: 1}, nil)
 	r.answer = func(req *http.Request) (*http.Response, error) {
 		if req.URL.Host == "example.com" {
 			r.get(t, "https://other.example") // in a flight of its own

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -139,8 +141,24 @@ func TestNetworkRefusedConnection(t *testing.T) {
 	base := "http://" + listener.Addr().String()
 	listener.Close()
 	r := newRig(t, Config{}, (&http.Transport{}).RoundTrip)
-	if e := r.get(t, base); !e.Denied || !strings.Contains(e.Reason, "refused") {
-		t.Errorf("%+v", e)
+	for range 2 { // the second is told what is remembered
+		e := r.get(t, base)
+		var cause *net.OpError
+		if !e.Denied || !strings.Contains(e.Reason, "refused") || !errors.As(e.Err, &cause) || e.Err.Error() != e.Reason {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// An Entry has an error where its origin is unreachable, and only there.
+func TestEntryOfAnUnreachableOriginHasAnError(t *testing.T) {
+	status := 0
+	r, base := serve(t, Config{DenyTTL: time.Nanosecond}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+	for _, status = range []int{503, 404} {
+		e := r.get(t, base)
+		if unreachable := status == 503; (e.Err != nil) != unreachable || unreachable && e.Err.Error() != e.Reason {
+			t.Errorf("status %d: %+v", status, e)
+		}
 	}
 }
 
@@ -188,7 +206,8 @@ func TestNetworkTLSFailure(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	r := newRig(t, Config{}, (&http.Transport{}).RoundTrip) // doesn't trust it
-	if e := r.get(t, server.URL); !e.Denied || !strings.Contains(e.Reason, "certificate") {
+	var cause *tls.CertificateVerificationError
+	if e := r.get(t, server.URL); !e.Denied || !strings.Contains(e.Reason, "certificate") || !errors.As(e.Err, &cause) {
 		t.Errorf("%+v", e)
 	}
 	// TLS spoken to a server that doesn't, and the other way round.

@@ -170,6 +170,13 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// counts is c's Snapshot without what depends on how large things are.
+func counts(c *Cache) Stats {
+	s := c.Snapshot()
+	s.Bytes, s.MaxBytes = 0, 0
+	return s
+}
+
 var errNetwork = errors.New("connection refused")
 
 func broken(*http.Request) (*http.Response, error) { return nil, errNetwork }

@@ -82,13 +82,17 @@ type Config struct {
 	// the transport calls Queue. The origin is unreachable then. 0: 30 s.
 	Timeout time.Duration
 
-	// MaxOrigins is how many origins are known at most; those unused for longest are
-	// forgotten. One costs about 300 bytes without a robots.txt, or else 800 and 70
-	// for each rule. 0: 100,000.
-	MaxOrigins int
+	// MaxBytes bounds the memory of what is known, in bytes. Beyond it origins are forgotten, first
+	// what is large and wasn't used for long; one that is met again is read from the Store, or
+	// else fetched anew (Stats.Refetched, Event.Forgotten). An origin costs about 250 bytes, or 380
+	// with an ETag of its own, and a robots.txt about as much as those of its rules that hold for
+	// the crawler, at most 1.2 times its length and 3 KB. Origins that serve the same text, to the
+	// byte, share it. 0: 256 MB, enough for a million origins most of whose files are alike, or for
+	// some 300,000 usual ones of which no two are.
+	MaxBytes int64
 
-	// Store keeps robots.txt across restarts. Nil: memory only, where rules are kept
-	// compiled and without the text.
+	// Store keeps robots.txt across restarts, and what MaxBytes has no room for. Nil: memory
+	// only, where rules are kept compiled and without the text.
 	Store Store
 
 	// LenientAgents is robots.Options.LenientAgents.
@@ -97,6 +101,9 @@ type Config struct {
 	// RecordText makes Event.Text hold the body, for evidence that can be proved again.
 	RecordText bool
 }
+
+// defaultBytes is the default of Config.MaxBytes.
+const defaultBytes = 256 << 20
 
 // Unreachable says what holds while robots.txt can't be had (429, 5xx, network
 // errors).
@@ -156,6 +163,7 @@ type Event struct {
 	Until    time.Time     // when it is asked again
 
 	Revalidated bool // 304
+	Forgotten   bool // the origin was known before and forgotten for want of room: more MaxBytes would have saved this fetch
 	Restored    bool // no fetch: the Store had it. It may be out of date, and is asked for again then
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
@@ -167,13 +175,21 @@ type Event struct {
 // An Entry is what is known of one origin. It is immutable.
 type Entry struct {
 	Rules      *robots.Rules // never nil; they allow nothing if Denied
-	Sitemaps   []string      // as written; not to be changed
 	Denied     bool          // unreachable, and OnUnreachable is Deny: nothing may be fetched until Expires
 	Stale      bool          // unreachable, and Rules are the last good copy's
 	Confidence string        // "low" where unreachable and OnUnreachable is Allow; else ""
 	Reason     string        // why Denied, Stale or low
 	Err        error         // Reason as an error, which wraps what the fetch failed with; nil where Reason is empty
 	Expires    time.Time     // when it is asked again
+	text       *text         // that Rules are of; nil for none
+}
+
+// Sitemaps returns the Sitemap lines of the robots.txt in force, as written.
+func (e *Entry) Sitemaps() []string {
+	if e.text == nil || e.text.sitemaps == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(e.text.sitemaps, "\n"), "\n")
 }
 
 // A Cache knows the robots.txt of many origins. It is safe for concurrent use,
@@ -185,7 +201,7 @@ type Cache struct {
 
 	allowAll, denyAll *robots.Rules
 
-	fetched, revalidated, unreachable, restored atomic.Int64
+	fetched, revalidated, unreachable, restored, refetched atomic.Int64
 }
 
 // New returns a Cache that knows nothing yet. The error joins all problems of cfg
@@ -197,7 +213,7 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	setDefault(&cfg.TTL, time.Hour)
 	setDefault(&cfg.DenyTTL, 5*time.Minute)
 	setDefault(&cfg.Timeout, 30*time.Second)
-	setDefault(&cfg.MaxOrigins, 100_000)
+	setDefault(&cfg.MaxBytes, defaultBytes)
 	if cl.Transport == nil {
 		cl.Transport = http.DefaultTransport
 	}
@@ -208,7 +224,7 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	return &Cache{
 		cfg:      cfg,
 		client:   cl,
-		shards:   newShards(cfg.MaxOrigins),
+		shards:   newShards(cfg.MaxBytes),
 		allowAll: robots.Parse(nil).Agent(cl.Products...),
 		denyAll:  robots.Parse([]byte("User-agent: *\nDisallow: /\n")).Agent(cl.Products...),
 	}, nil
@@ -239,8 +255,8 @@ func (cfg Config) Validate() error {
 	if cfg.Timeout < 0 {
 		bad("Timeout", cfg.Timeout, "is negative")
 	}
-	if cfg.MaxOrigins < 0 {
-		bad("MaxOrigins", cfg.MaxOrigins, "is negative")
+	if cfg.MaxBytes < 0 {
+		bad("MaxBytes", cfg.MaxBytes, "is negative")
 	}
 	return errors.Join(errs...)
 }
@@ -318,7 +334,7 @@ func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 		return nil, false
 	case k.Denied && k.good != nil:
 		e := k.Entry // unreachable, and its own rules have no delay
-		e.Rules = k.good.rules
+		e.Rules, e.text = k.good.text.rules, k.good.text
 		return &e, true
 	default:
 		return &k.Entry, true
@@ -337,6 +353,10 @@ type Stats struct {
 	Revalidated int64 // 304 since New
 	Unreachable int64 // fetches since New that found an origin unreachable
 	Restored    int64 // copies loaded from the Store since New
+	Bytes       int64 // memory that is used now, about
+	MaxBytes    int64 // memory that may be used
+	Evicted     int64 // origins forgotten since New, for want of room
+	Refetched   int64 // fetches since New of origins that had been forgotten, of those known last
 }
 
 // Snapshot returns the figures of this moment.
@@ -347,6 +367,10 @@ func (c *Cache) Snapshot() Stats {
 		Revalidated: c.revalidated.Load(),
 		Unreachable: c.unreachable.Load(),
 		Restored:    c.restored.Load(),
+		Bytes:       c.shards.bytes.Load(),
+		MaxBytes:    c.cfg.MaxBytes,
+		Evicted:     c.shards.evicted.Load(),
+		Refetched:   c.refetched.Load(),
 	}
 	for i := range c.shards.all {
 		shard := &c.shards.all[i]
@@ -358,6 +382,9 @@ func (c *Cache) Snapshot() Stats {
 }
 
 func (c *Cache) count(e *Event) {
+	if e.Forgotten {
+		c.refetched.Add(1)
+	}
 	switch {
 	case e.Restored:
 		c.restored.Add(1)

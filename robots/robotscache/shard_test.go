@@ -10,9 +10,20 @@ import (
 	"unsafe"
 )
 
+// roomFor returns the bytes that n origins of the tests take, which have private.
+func roomFor(t *testing.T, n int) int64 {
+	t.Helper()
+	r := newRig(t, Config{}, always(200, private))
+	r.get(t, "https://0.example/")
+	one := r.Snapshot().Bytes
+	r.get(t, "https://1.example/")
+	more := r.Snapshot().Bytes - one
+	return one + int64(n-1)*more + newGhosts(0).bytes()
+}
+
 // TestLeastRecentlyUsedGoesFirst: in small caches the order is exact.
 func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
-	r := newRig(t, Config{MaxOrigins: 3}, always(200, private))
+	r := newRig(t, Config{MaxBytes: roomFor(t, 3)}, always(200, private))
 	at := func(i int) string { return fmt.Sprintf("https://%d.example/", i) }
 	known := func(want ...int) {
 		t.Helper()
@@ -46,7 +57,7 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 
 // TestHitIsAUse, as a Get that finds something is, but asks nobody.
 func TestHitIsAUse(t *testing.T) {
-	r := newRig(t, Config{MaxOrigins: 2}, always(200, private))
+	r := newRig(t, Config{MaxBytes: roomFor(t, 2)}, always(200, private))
 	a, b := parse(t, "https://a.example/"), parse(t, "https://b.example/")
 	if _, ok := r.Hit(a, time.Now()); ok || len(r.sent()) > 0 {
 		t.Error("a hit on nothing")
@@ -76,44 +87,54 @@ func contains(list []int, i int) bool {
 	return false
 }
 
-// TestMaxOrigins: the bound is one for all shards, and nothing goes before it is
-// reached.
-func TestMaxOrigins(t *testing.T) {
-	const maxOrigins = 5000
+// TestMaxBytes: the bound is one for all shards, and nothing goes before it is reached.
+func TestMaxBytes(t *testing.T) {
+	const origins = 50_000
 	r := &rig{answer: always(404, "")}
-	c := newCache(t, Config{MaxOrigins: maxOrigins}, Client{UserAgent: userAgent, Transport: r})
+	at := func(i int) string { return fmt.Sprintf("http://%05d.example", i) }
+	probe := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: r})
+	if _, err := probe.Get(t.Context(), parse(t, at(0))); err != nil {
+		t.Fatal(err)
+	}
+	maxBytes := origins * probe.Snapshot().Bytes
+	maxBytes += maxBytes/255 + 1 // for the memory of what was forgotten
+	c := newCache(t, Config{MaxBytes: maxBytes}, Client{UserAgent: userAgent, Transport: r})
 	if n := len(c.shards.all); n < 2 {
 		t.Fatalf("%d shards", n)
 	}
+	before := len(r.sent())
 	get := func(i int) {
-		if _, err := c.Get(t.Context(), parse(t, fmt.Sprintf("http://%d.example", i))); err != nil {
+		if _, err := c.Get(t.Context(), parse(t, at(i))); err != nil {
 			t.Error(err)
 		}
 	}
-	for i := range maxOrigins {
-		get(i)
+	for range 2 {
+		for i := range origins {
+			get(i)
+		}
 	}
-	for i := range maxOrigins {
-		get(i)
-	}
-	if n := len(r.sent()); n != maxOrigins || c.Len() != maxOrigins {
-		t.Errorf("%d requests for %d origins, %d kept", n, maxOrigins, c.Len())
+	if n := len(r.sent()) - before; n != origins || c.Len() != origins || c.Snapshot().Evicted != 0 {
+		t.Errorf("%d requests for %d origins, %+v", n, origins, c.Snapshot())
 	}
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 1000 {
-				get(maxOrigins + 1000*g + i)
+				get(origins + 1000*g + i)
 			}
 		})
 	}
 	wg.Wait()
-	kept := 0
+	kept, bytes := 0, int64(0)
 	for i := range c.shards.all {
-		kept += c.shards.all[i].lru.Len()
+		s := &c.shards.all[i]
+		kept += len(s.known)
+		for _, k := range s.known {
+			bytes += k.bytes()
+		}
 	}
-	if kept != maxOrigins || c.Len() != maxOrigins {
-		t.Errorf("%d kept, %d counted, %d wanted", kept, c.Len(), maxOrigins)
+	if s := c.Snapshot(); kept != origins || c.Len() != origins || s.Bytes != bytes || s.Bytes > s.MaxBytes || s.Evicted != 4000 {
+		t.Errorf("%d kept of %d bytes, %d wanted: %+v", kept, bytes, origins, s)
 	}
 }
 
@@ -121,11 +142,9 @@ func TestMaxOrigins(t *testing.T) {
 func (c *shards) put(o origin) {
 	s, key := c.of(o)
 	s.mu.Lock()
-	added := s.add(key, &known{origin: o})
+	c.add(s, key, &known{origin: o})
 	s.mu.Unlock()
-	if added {
-		c.evict(s)
-	}
+	c.evict(s)
 }
 
 func nth(i int) origin { return origin{host: fmt.Sprintf("%d.example", i)} }
@@ -133,7 +152,7 @@ func nth(i int) origin { return origin{host: fmt.Sprintf("%d.example", i)} }
 // TestEvictionElsewhere: a new origin in an empty shard displaces one of another.
 func TestEvictionElsewhere(t *testing.T) {
 	c := newShards(2 * minShard)
-	c.max = 1 // as if nearly all were elsewhere
+	c.max = (&known{origin: nth(0)}).bytes() // as if nearly all were elsewhere
 	first, second := nth(0), nth(1)
 	here, _ := c.of(first)
 	for i := 2; ; i++ {
@@ -174,18 +193,18 @@ func TestNewerHalfStays(t *testing.T) {
 	if got := s.moves - moves; got != 49 {
 		t.Errorf("%d moves of 49", got)
 	}
-	if _, k, _ := s.lru.GetOldest(); k.origin != in[49] {
+	if k := s.sizes[0].oldest; k.origin != in[49] {
 		t.Errorf("next to go is %v, want %v, which wasn't used", k.origin, in[49])
 	}
 }
 
 // TestOriginsOfOneHash displace each other, and are never taken for each other.
 func TestOriginsOfOneHash(t *testing.T) {
-	c := newShards(10)
+	c := newShards(1 << 10)
 	s, key := c.of(nth(1))
 	c.put(nth(1))
 	other := &known{origin: nth(2)}
-	if s.add(key, other) {
+	if c.add(s, key, other); c.origins.Load() != 1 {
 		t.Error("one more")
 	}
 	if c.peek(nth(1)) != nil || c.use(nth(1)) != nil || s.find(nth(2), key) != other {

@@ -251,7 +251,7 @@ func TestRevalidation(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		r.answer = always(304, "", "ETag", `W/"2"`)
 		e := r.get(t, site)
-		if allowed(e, "/private") || len(e.Sitemaps) != 1 || !allowed(e, "/") {
+		if allowed(e, "/private") || len(e.Sitemaps()) != 1 || !allowed(e, "/") {
 			t.Error("a 304 changed the rules")
 		}
 		h := r.last().Header
@@ -276,7 +276,7 @@ func TestRevalidation(t *testing.T) {
 		if h := r.last().Header; len(h) != 1 {
 			t.Errorf("conditional request without a validator: %v", h)
 		}
-		if got := r.Snapshot(); got != (Stats{Origins: 1, Fetched: 3, Revalidated: 1}) {
+		if got := counts(r.Cache); got != (Stats{Origins: 1, Fetched: 3, Revalidated: 1}) {
 			t.Errorf("snapshot %+v", got)
 		}
 	})
@@ -376,7 +376,7 @@ func TestUnreachableDeniesDespiteACopy(t *testing.T) {
 		r.get(t, site)
 		time.Sleep(time.Hour)
 		r.answer = always(500, "")
-		if e := r.get(t, site); !e.Denied || e.Stale || e.Sitemaps != nil {
+		if e := r.get(t, site); !e.Denied || e.Stale || e.Sitemaps() != nil {
 			t.Errorf("entry %+v", e)
 		}
 		time.Sleep(5 * time.Minute)
@@ -411,7 +411,7 @@ func TestServeStale(t *testing.T) {
 			for time.Since(begin) < maxStale-time.Hour {
 				time.Sleep(time.Hour)
 				e := r.get(t, site)
-				if e.Denied || !e.Stale || e.Reason != "status 503" || allowed(e, "/private") || !allowed(e, "/") || len(e.Sitemaps) != 1 {
+				if e.Denied || !e.Stale || e.Reason != "status 503" || allowed(e, "/private") || !allowed(e, "/") || len(e.Sitemaps()) != 1 {
 					t.Fatalf("%s: after %v: %+v", name, time.Since(begin), e)
 				}
 			}
@@ -541,9 +541,9 @@ func TestDeniedIsNoCopy(t *testing.T) {
 }
 
 func TestNewTellsAllProblems(t *testing.T) {
-	_, err := New(Config{TTL: 25 * time.Hour, DenyTTL: -1, OnUnreachable: 7, Timeout: -1, MaxOrigins: -1},
+	_, err := New(Config{TTL: 25 * time.Hour, DenyTTL: -1, OnUnreachable: 7, Timeout: -1, MaxBytes: -1},
 		Client{UserAgent: "\n", Products: []string{""}})
-	for _, field := range []string{"Config.TTL", "Config.DenyTTL", "Config.OnUnreachable", "Config.Timeout", "Config.MaxOrigins", "Client.UserAgent", "Client.Products"} {
+	for _, field := range []string{"Config.TTL", "Config.DenyTTL", "Config.OnUnreachable", "Config.Timeout", "Config.MaxBytes", "Client.UserAgent", "Client.Products"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
 			t.Errorf("no word of %s in %v", field, err)
 		}

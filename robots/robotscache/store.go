@@ -78,16 +78,18 @@ func (c *Cache) restore(f *flight) (*known, error) {
 	if r.expired(age) {
 		return nil, nil
 	}
-	k := &known{origin: f.origin, at: now.Add(-age)} // with the monotonic clock's reading
-	k.Expires = k.at.Add(c.ttl(r.MaxAge))
+	at := now.Add(-age) // with the monotonic clock's reading
+	k := &known{origin: f.origin, at: momentOf(at)}
+	k.Expires = at.Add(c.ttl(r.MaxAge))
 	e := Event{
-		Origin: f.origin.String(), URL: r.URL, Status: r.Status, Start: k.at,
-		TTL: k.Expires.Sub(k.at), Until: k.Expires, Restored: true,
+		Origin: f.origin.String(), URL: r.URL, Status: r.Status, Start: at,
+		TTL: k.Expires.Sub(at), Until: k.Expires, Restored: true,
 	}
 	if r.Status/100 == 2 {
-		k.good = c.compile(f.origin, r.URL, nil, r.Body, k.at)
-		k.good.etag, k.good.lastModified, k.good.maxAge = validator(r.ETag), validator(r.LastModified), r.MaxAge
-		k.Rules, k.Sitemaps = k.good.rules, k.good.sitemaps
+		k.good = c.compile(f.origin, r.URL, r.Body, good{
+			maxAge: r.MaxAge, etag: validator(r.ETag), lastModified: validator(r.LastModified),
+		})
+		k.Rules, k.text, k.goodAt = k.good.text.rules, k.good.text, k.at
 		e.describe(k.good)
 		if c.cfg.RecordText {
 			e.Text = string(r.Body)
@@ -103,16 +105,16 @@ func (c *Cache) restore(f *flight) (*known, error) {
 // offer lets others use k while the flight asks again.
 func (c *Cache) offer(f *flight, k *known) {
 	f.shard.mu.Lock()
-	added := !f.left && f.shard.add(f.key, k)
-	f.shard.mu.Unlock()
-	if added {
-		c.shards.evict(f.shard)
+	if !f.left {
+		c.shards.add(f.shard, f.key, k)
 	}
+	f.shard.mu.Unlock()
+	c.shards.evict(f.shard)
 }
 
 // save keeps what the origin answered.
-func (c *Cache) save(f *flight, k *known, a *answer) error {
-	r := Record{URL: a.url, Status: a.status, Fetched: k.at}
+func (c *Cache) save(f *flight, k *known, a *answer, now time.Time) error {
+	r := Record{URL: a.url, Status: a.status, Fetched: now}
 	if k.good == nil {
 		r.MaxAge, _ = lifetime(a.header)
 	} else {
@@ -123,7 +125,7 @@ func (c *Cache) save(f *flight, k *known, a *answer) error {
 		// The body isn't in memory any more. If the store has lost it too, there is
 		// nothing to confirm.
 		old, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
-		if err != nil || !ok || sha256.Sum256(old.Body) != k.good.sum {
+		if err != nil || !ok || sha256.Sum256(old.Body) != k.good.text.sum {
 			return err
 		}
 		r.Status, r.Body = old.Status, old.Body

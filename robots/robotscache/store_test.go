@@ -41,7 +41,7 @@ func TestRestart(t *testing.T) {
 		time.Sleep(time.Hour)
 		r = newRig(t, cfg, web)
 		e := r.get(t, site)
-		if allowed(e, "/private") || !allowed(e, "/") || len(e.Sitemaps) != 1 || time.Until(e.Expires) != time.Hour {
+		if allowed(e, "/private") || !allowed(e, "/") || len(e.Sitemaps()) != 1 || time.Until(e.Expires) != time.Hour {
 			t.Errorf("restored %+v, for %v", e, time.Until(e.Expires))
 		}
 		ev := r.event(t)
@@ -72,7 +72,7 @@ func TestRestart(t *testing.T) {
 				t.Error("rules lost")
 			}
 		}
-		if s := r.Snapshot(); s != (Stats{Origins: 1, Restored: 1}) || len(r.sent()) != 0 {
+		if s := counts(r.Cache); s != (Stats{Origins: 1, Restored: 1}) || len(r.sent()) != 0 {
 			t.Errorf("after a 304 was saved: %+v, %q", s, r.sent())
 		}
 
@@ -80,7 +80,7 @@ func TestRestart(t *testing.T) {
 		r = newRig(t, cfg, web)
 		r.get(t, none)
 		r.get(t, site)
-		if s := r.Snapshot(); s != (Stats{Origins: 2, Restored: 1, Revalidated: 1, Fetched: 1}) {
+		if s := counts(r.Cache); s != (Stats{Origins: 2, Restored: 1, Revalidated: 1, Fetched: 1}) {
 			t.Errorf("after a day: %+v", s)
 		}
 	})
@@ -98,7 +98,7 @@ func TestRestartInAnOutage(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		r = newRig(t, cfg, broken)
-		if e := r.get(t, site); !e.Denied || e.Stale || r.Snapshot().Restored != 0 {
+		if e := r.get(t, site); !e.Denied || e.Stale || counts(r.Cache).Restored != 0 {
 			t.Errorf("after 30 days: %+v", e)
 		}
 	})
@@ -127,7 +127,7 @@ func TestOthersUseTheRestoredCopy(t *testing.T) {
 
 // TestEvictedButStored: what the memory forgot isn't fetched again.
 func TestEvictedButStored(t *testing.T) {
-	r := newRig(t, Config{MaxOrigins: 1, Store: Dir(t.TempDir())}, always(200, private))
+	r := newRig(t, Config{MaxBytes: 1, Store: Dir(t.TempDir())}, always(200, private))
 	for range 3 {
 		r.get(t, site)
 		r.get(t, "https://other.example")

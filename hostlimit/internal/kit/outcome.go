@@ -18,6 +18,8 @@ type Outcome struct {
 	RetryAfter time.Duration
 	Err        error
 	Aside      bool
+	Refused    string
+	Reset      time.Duration
 }
 
 // A Meaning is what an Outcome says about its host.

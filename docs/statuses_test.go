@@ -1,0 +1,132 @@
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+var update = flag.Bool("update", false, "write the tables that are generated into the guides")
+
+const (
+	tableBegins = "<!-- The table is made by: go test ./docs -run Statuses -update -->\n"
+	tableEnds   = "<!-- end of the table -->\n"
+)
+
+// TestStatuses holds the table of statuses in 429.md against the limiter itself: each status is
+// observed by one, alone, in a row, and between failures.
+func TestStatuses(t *testing.T) {
+	text, err := os.ReadFile("429.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), tableBegins)
+	table, after, whole := strings.Cut(rest, tableEnds)
+	if !ok || !whole {
+		t.Fatal("429.md has no place for the table")
+	}
+	const agent = "ExampleBot/1.0 (bot@example.com)"
+	want := statusTable(t, politeness.Bulk(agent).Limits, politeness.Conservative(agent).Limits)
+	if table == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("429.md says\n%s\nand the limiter does\n%s\nTo write it: go test ./docs -run Statuses -update", table, want)
+	}
+	if err := os.WriteFile("429.md", []byte(before+tableBegins+want+tableEnds+after), 0o644); err != nil { //nolint:gosec // a guide is for everybody
+		t.Fatal(err)
+	}
+}
+
+// statusTable groups the statuses by what limiters with the limits do about them.
+func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("\n| status | by default | `Conservative` |\n|---|---|---|\n")
+	row := func(from, to int, effect [2]string) {
+		name := fmt.Sprint(from)
+		if to > from {
+			name = fmt.Sprintf("%d to %d", from, to)
+		} else if words := http.StatusText(from); words != "" {
+			name += " " + words
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", name, effect[0], effect[1])
+	}
+	effectOf := func(status int, retryAfter time.Duration) [2]string {
+		return [2]string{effect(t, usual, status, retryAfter), effect(t, conservative, status, retryAfter)}
+	}
+	from, last := 100, effectOf(100, 0)
+	for status := 101; status <= 600; status++ {
+		var now [2]string
+		if status < 600 {
+			now = effectOf(status, 0)
+		}
+		if now != last {
+			row(from, status-1, last)
+			from, last = status, now
+		}
+	}
+	fmt.Fprintf(&b, "| 503 with `Retry-After` | %s | %s |\n\n", effectOf(503, time.Minute)[0], effectOf(503, time.Minute)[1])
+	return b.String()
+}
+
+// effect says what a limiter does about a status.
+func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) (words string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		// observe has a new host answer with each of the statuses, and returns which of them blocked it.
+		observe := func(statuses ...int) (blocked int, until time.Duration) {
+			limiter, err := hostlimit.New(limits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, s := range statuses {
+				lease, err := limiter.Acquire(t.Context(), "host", 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := lease.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				o := hostlimit.Outcome{Status: s}
+				if s == status {
+					o.RetryAfter = retryAfter
+				}
+				e := lease.Observe(o)
+				lease.Release()
+				if e.Blocked {
+					return i + 1, time.Until(e.Until)
+				}
+			}
+			return 0, 0
+		}
+		const many = 10
+		var row [many]int
+		for i := range row {
+			row[i] = status
+		}
+		switch n, length := observe(row[:]...); {
+		case n == 1:
+			words = "blocks"
+		case n > 1 && length < time.Minute:
+			words = fmt.Sprintf("clears nothing; number %d in a row blocks, by Fibonacci", n)
+		case n > 1:
+			words = fmt.Sprintf("clears nothing; number %d in a row blocks, by the policy", n)
+		default:
+			if n, _ := observe(500, 500, 500, 500, status, 500); n > 0 {
+				words = "says nothing"
+			} else {
+				words = "success: clears"
+			}
+		}
+	})
+	return words
+}

@@ -1,0 +1,52 @@
+package politeness
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// outcome reads what an answer says of its host, and in which words: a status, a challenge, quota
+// fields with nothing left, or what the user's own eye sees.
+func (trip *trip) outcome(resp *http.Response) hostlimit.Outcome {
+	o := hostlimit.Outcome{Status: resp.StatusCode, RetryAfter: retryAfter(resp), Reset: reset(resp)}
+	if mitigated := first(resp.Header, "Cf-Mitigated"); strings.EqualFold(mitigated, "challenge") {
+		o.Refused = "cf-mitigated: challenge"
+	}
+	if refused := trip.t.refused; refused != nil && trip.kind == kindPage {
+		if err := refused(resp); err != nil {
+			o.Refused = err.Error()
+		}
+	}
+	return o
+}
+
+// retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
+func retryAfter(resp *http.Response) time.Duration {
+	value := first(resp.Header, "Retry-After")
+	if value == "" {
+		return 0
+	}
+	d, _ := backoff.RetryAfter(value, first(resp.Header, "Date"), time.Now())
+	return d
+}
+
+// reset returns how long it takes until a quota with nothing left is reset, by RateLimit or its
+// older forms; 0 if something is left or nothing is said.
+func reset(resp *http.Response) time.Duration {
+	h := resp.Header
+	if values := h["Ratelimit"]; len(values) > 0 {
+		d, _ := backoff.RateLimit(strings.Join(values, ", "))
+		return d
+	}
+	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
+		if remaining := first(h, prefix+"Remaining"); remaining != "" {
+			d, _ := backoff.XRateLimit(remaining, first(h, prefix+"Reset"), first(h, "Date"), time.Now())
+			return d
+		}
+	}
+	return 0
+}

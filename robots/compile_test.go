@@ -1,0 +1,101 @@
+package robots
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// forms are the ways in which rules can be packed.
+var forms = map[string]func(b *builder) compiled{
+	"chunks of one":    func(b *builder) compiled { return b.inOrder(density{1, 0}) },
+	"chunks of three":  func(b *builder) compiled { return b.inOrder(density{3, 1}) },
+	"few slots":        func(b *builder) compiled { return b.inOrder(density{24, 5}) },
+	"a single chunk":   func(b *builder) compiled { return b.inOrder(density{1 << 30, 0}) },
+	"runs":             (*builder).inRuns,
+	"as compile would": nil,
+}
+
+// oneByOne decides without an index.
+func oneByOne(ps []pattern, path string) decision {
+	var best decision
+	for i := range ps {
+		if p := &ps[i]; p.matches(path) && (best.line == 0 || p.rank > best.rank || p.rank == best.rank && uint32(p.line) < best.line) {
+			best = decision{rank: p.rank, line: uint32(p.line)}
+		}
+	}
+	return best
+}
+
+// patternsOf returns the patterns of the only group of a file.
+func patternsOf(body string, exact bool) []pattern {
+	f := ParseWith([]byte(body), Options{GoogleExact: exact})
+	c := collector{file: f, rules: new(Rules)}
+	c.named, _ = f.choose(nil)
+	c.all()
+	return c.patterns
+}
+
+// TestAllFormsDecideAlike, as patterns that are tried one by one do.
+func TestAllFormsDecideAlike(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 11))
+	pieces := []string{
+		"a", "b", "ab", "ba", "/", "/a", "/b/", "*", "*", "**", "$", "?", "?a=", "%61", "%2A", "%24", "%d0%9a", "\xd0\x9a", "%", "%%361",
+		"index.html", "/index.htm", "a_long_stretch_of_a_pattern", ".html", "x",
+	}
+	text := func(n int) string {
+		var b strings.Builder
+		for range n {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		return b.String()
+	}
+	checked := 0
+	for range 400 {
+		var body strings.Builder
+		body.WriteString("User-agent: *\n")
+		share := text(r.IntN(4)) // so that many share a prefix
+		for range 1 + r.IntN(80) {
+			body.WriteString([]string{"Allow: ", "Disallow: ", "disallow:", "allow :", "Disallow "}[r.IntN(5)])
+			switch r.IntN(4) {
+			case 0:
+				body.WriteString("/" + share + "*")
+			case 1:
+				body.WriteString("/" + share)
+			case 2:
+				body.WriteString("/")
+			}
+			body.WriteString(text(r.IntN(6)) + "\n")
+		}
+		for _, exact := range []bool{false, true} {
+			norm := &Rules{compiled: compiled{exact: exact}}
+			var paths []string
+			for range 60 {
+				path := "/" + text(r.IntN(7))
+				if r.IntN(2) == 0 {
+					path = "/" + share + text(r.IntN(7))
+				}
+				if r.IntN(8) == 0 {
+					path += strings.Repeat(text(3), 20)
+				}
+				paths = append(paths, norm.normal(path))
+			}
+			for name, form := range forms {
+				ps := patternsOf(body.String(), exact)
+				all := append([]pattern(nil), ps...)
+				c := compile(ps, exact, body.Len())
+				if form != nil {
+					c = form(newBuilder(patternsOf(body.String(), exact), exact))
+				}
+				for _, path := range paths {
+					checked++
+					got, want := c.match(path), oneByOne(all, path)
+					if got.line != want.line || got.rank != want.rank {
+						t.Fatalf("%s, exact %t: %q decides %d, %d; want %d, %d by\n%s", name, exact, path, got.line, got.rank, want.line, want.rank, body.String())
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d decisions", checked)
+}

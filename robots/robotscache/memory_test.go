@@ -1,0 +1,301 @@
+package robotscache
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// heap returns how many bytes of the heap are in use.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A web answers for the robots.txt of any number of hosts, without a request being kept.
+type web struct {
+	answer func(host string) *http.Response
+	asked  int
+}
+
+func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	w.asked++
+	return w.answer(req.URL.Host), nil
+}
+
+// visit asks c for the origins number from up to to.
+func visit(t testing.TB, c *Cache, from, to int) {
+	t.Helper()
+	u := &url.URL{Scheme: "https"}
+	for i := from; i < to; i++ {
+		u.Host = fmt.Sprintf("www.host-%08d.example", i)
+		if _, err := c.Get(context.Background(), u); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// short is a file of n bytes of rules as short as can be, other ones for each seed.
+func short(seed, n int) string {
+	var b strings.Builder
+	b.WriteString("User-agent: *\n")
+	for i := seed; b.Len() < n; i++ {
+		b.WriteString("allow:/" + strconv.FormatInt(int64(i%46656), 36) + "\n")
+	}
+	return b.String()
+}
+
+// TestBytesAreWhatTheHeapHas: what is counted is what there is, whatever is kept.
+func TestBytesAreWhatTheHeapHas(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		origins int
+		body    func(host string) string
+		header  func(host string) []string
+	}{
+		{"no robots.txt", 8_000, nil, nil},
+		{"all alike", 8_000, func(string) string { return medianFile }, nil},
+		{"alike, validators of their own", 8_000, func(string) string { return medianFile }, func(host string) []string {
+			return []string{"ETag", `"` + host + `"`, "Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT"}
+		}},
+		{"none alike", 8_000, func(host string) string { return strings.ReplaceAll(medianFile, "www.shop-name.example", host) }, nil},
+		{"large, none alike", 40, func(host string) string {
+			seed, _ := strconv.Atoi(host[len("www.host-"):][:8])
+			return short(seed, 400_000)
+		}, nil},
+		{"sitemaps", 40, func(host string) string { return strings.Repeat("Sitemap: https://"+host+"/\n", 12_000) }, nil},
+	} {
+		w := &web{answer: func(host string) *http.Response {
+			if test.body == nil {
+				return reply(404, "")
+			}
+			var header []string
+			if test.header != nil {
+				header = test.header(host)
+			}
+			return reply(200, test.body(host), header...)
+		}}
+		before := heap()
+		c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
+		empty := heap() - before
+		visit(t, c, 0, test.origins)
+		real, counted := heap()-before-empty, c.Snapshot().Bytes
+		t.Logf("%s: %d bytes an origin, %d counted", test.name, real/int64(test.origins), counted/int64(test.origins))
+		if ratio := float64(counted) / float64(real); ratio < 0.9 || ratio > 1.25 {
+			t.Errorf("%s: %d bytes counted, %d there are", test.name, counted, real)
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
+// TestLargeFileCostsLittleMoreThanItsLength, all that is kept of it included.
+func TestLargeFileCostsLittleMoreThanItsLength(t *testing.T) {
+	const n = 12
+	for name, body := range map[string]func(seed int) string{
+		"short rules": func(seed int) string { return short(seed, 500_000) },
+		"sitemaps":    func(seed int) string { return distinct(seed, "Sitemap: /%x\n") },
+		"short sitemaps and rules": func(seed int) string {
+			return distinct(seed, "sitemap:%x\n") + "User-agent: *\n" + distinct(seed, "allow:/%x\n")
+		},
+	} {
+		w := &web{answer: func(host string) *http.Response {
+			seed, _ := strconv.Atoi(host[len("www.host-"):][:8])
+			return reply(200, body(1000 * seed)[:500_000])
+		}}
+		before := heap()
+		c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
+		visit(t, c, 0, n)
+		if got := float64(heap()-before) / n / 500_000; got > 1.2 {
+			t.Errorf("%s: %.2f times its length", name, got)
+		}
+		runtime.KeepAlive(c)
+	}
+}
+
+// distinct is a file of at least 250,000 bytes of lines that all differ.
+func distinct(seed int, format string) string {
+	var b strings.Builder
+	for i := seed; b.Len() < 250_000 || format[0] == 'S' && b.Len() < 500_000; i++ {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// TestSharedTextIsCountedOnce, however many origins serve it, and until the last is forgotten.
+func TestSharedTextIsCountedOnce(t *testing.T) {
+	body := short(0, 100_000)
+	w := &web{answer: func(string) *http.Response { return reply(200, body) }}
+	c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
+	visit(t, c, 0, 1)
+	one := c.Snapshot().Bytes
+	visit(t, c, 1, 1000)
+	if more := (c.Snapshot().Bytes - one) / 999; more > 300 {
+		t.Errorf("each further origin costs %d bytes", more)
+	}
+	first, _ := c.Peek(parse(t, "https://www.host-00000000.example"))
+	last, _ := c.Peek(parse(t, "https://www.host-00000999.example"))
+	if first.Rules != last.Rules {
+		t.Error("the same text has two sets of rules")
+	}
+	// All but one are forgotten: the text stays, and is counted.
+	c.shards.max = 1
+	s, _ := c.shards.of(origin{"www.host-00000999.example", true})
+	c.shards.evict(s)
+	if s := c.Snapshot(); s.Origins != 1 || s.Bytes < one-16 || s.Bytes > one+16 || len(c.shards.texts.known) != 1 {
+		t.Errorf("%+v, %d at first, %d texts", s, one, len(c.shards.texts.known))
+	}
+}
+
+// TestLargeAndUnusedGoesFirst: a few large files don't drive out the many small ones, and a large
+// one that is in use stays.
+func TestLargeAndUnusedGoesFirst(t *testing.T) {
+	const small, large = 2000, 100
+	w := &web{answer: func(host string) *http.Response {
+		i, _ := strconv.Atoi(host[len("www.host-"):][:8])
+		if i >= small {
+			return reply(200, short(50*i, 100_000))
+		}
+		return reply(404, "")
+	}}
+	c := newCache(t, Config{MaxBytes: 2 << 20}, Client{UserAgent: userAgent, Transport: w})
+	visit(t, c, 0, small)
+	inUse := parse(t, fmt.Sprintf("https://www.host-%08d.example", small))
+	for i := small; i < small+large; i++ {
+		visit(t, c, i, i+1)
+		if _, ok := c.Hit(inUse, time.Now()); !ok {
+			t.Fatalf("the file in use was forgotten after %d others", i-small)
+		}
+	}
+	kept := 0
+	for i := range small {
+		if _, ok := c.Peek(parse(t, fmt.Sprintf("https://www.host-%08d.example", i))); ok {
+			kept++
+		}
+	}
+	if s := c.Snapshot(); kept < small*95/100 || s.Bytes > s.MaxBytes {
+		t.Errorf("%d small ones of %d are left: %+v", kept, small, s)
+	}
+}
+
+// TestForgettingIsTold by Stats and Event, where it costs a fetch; with a Store it costs none.
+func TestForgettingIsTold(t *testing.T) {
+	const origins = 3000
+	for _, store := range []Store{nil, Dir(t.TempDir())} {
+		var events []Event
+		w := &web{answer: func(string) *http.Response { return reply(404, "") }}
+		c := newCache(t, Config{MaxBytes: 256 << 10, Store: store}, Client{
+			UserAgent: userAgent, Transport: w,
+			Observe: func(_ context.Context, e Event) { events = append(events, e) },
+		})
+		visit(t, c, 0, origins)
+		for _, e := range events {
+			if e.Forgotten {
+				t.Fatal("an origin is told to have been forgotten that was new")
+			}
+		}
+		events = nil
+		s := c.Snapshot()
+		visit(t, c, origins-100, origins)
+		if len(events) != 0 || s.Evicted != int64(origins-s.Origins) || s.Refetched != 0 {
+			t.Errorf("%d events, %+v", len(events), s)
+		}
+		visit(t, c, 0, 100)
+		s = c.Snapshot()
+		forgotten := 0
+		for _, e := range events {
+			if e.Forgotten {
+				forgotten++
+			}
+		}
+		switch {
+		case store != nil && (w.asked != origins || s.Restored != 100 || s.Refetched != 0 || forgotten != 0):
+			t.Errorf("with a store: %d fetches, %d told, %+v", w.asked, forgotten, s)
+		case store == nil && (w.asked != origins+100 || int(s.Refetched) != forgotten):
+			t.Errorf("%d fetches, %d told, %+v", w.asked, forgotten, s)
+		}
+	}
+}
+
+// TestNearlyAllThatIsForgottenIsRemembered to have been known.
+func TestNearlyAllThatIsForgottenIsRemembered(t *testing.T) {
+	g := newGhosts(defaultBytes)
+	n := g.n / 10
+	for key := range uint64(n) {
+		g.add(key * 0x9e3779b97f4a7c15)
+	}
+	known := 0
+	for key := range uint64(n) {
+		if g.take(key * 0x9e3779b97f4a7c15) {
+			known++
+		}
+	}
+	if known < n*9/10 || g.take(0) {
+		t.Errorf("%d of %d", known, n)
+	}
+}
+
+// TestCrawlInBreadth over 101,000 hosts, twice: each robots.txt is fetched once.
+func TestCrawlInBreadth(t *testing.T) {
+	const hosts = 101_000
+	w := &web{answer: func(host string) *http.Response {
+		return reply(200, strings.ReplaceAll(medianFile, "www.shop-name.example", host))
+	}}
+	c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
+	for range 2 {
+		visit(t, c, 0, hosts)
+	}
+	if s := c.Snapshot(); w.asked != hosts || s.Evicted != 0 || s.Refetched != 0 {
+		t.Errorf("%d fetches for %d hosts: %+v", w.asked, hosts, s)
+	}
+}
+
+// TestWildcardDomain: a crawl through very many names of one domain, all with the same robots.txt,
+// is bounded in memory. With POLITENESS_SOAK set it is a crawl through ten million of them.
+func TestWildcardDomain(t *testing.T) {
+	names, maxBytes := 300_000, int64(16<<20)
+	if os.Getenv("POLITENESS_SOAK") != "" {
+		names, maxBytes = 10_000_000, 0
+	}
+	body := short(0, 4000)
+	w := &web{answer: func(string) *http.Response { return reply(200, body, "ETag", `"1"`) }}
+	before := heap()
+	c := newCache(t, Config{MaxBytes: maxBytes}, Client{UserAgent: userAgent, Transport: w})
+	visit(t, c, 0, names)
+	got, s := heap()-before, c.Snapshot()
+	t.Logf("%d MB: %+v", got>>20, s)
+	if s.Bytes > s.MaxBytes || got > s.MaxBytes*5/4 {
+		t.Errorf("%d MB, %d counted, of %d", got>>20, s.Bytes>>20, s.MaxBytes>>20)
+	}
+	if w.asked != names || s.Refetched > int64(names/1000) || s.Bytes < s.MaxBytes*9/10 {
+		t.Errorf("%d fetches: %+v", w.asked, s)
+	}
+	runtime.KeepAlive(c)
+}
+
+// TestMillionOriginsFit into the default, where 24 of 25 files are alike.
+func TestMillionOriginsFit(t *testing.T) {
+	w := &web{answer: func(host string) *http.Response {
+		if i, _ := strconv.Atoi(host[len("www.host-"):][:8]); i%25 == 0 { // one in 25 has a text of its own, of the usual size
+			return reply(200, strings.ReplaceAll(medianFile, "www.shop-name.example", host))
+		}
+		return reply(200, medianFile, "ETag", `"5f3c1a2b-230"`, "Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT")
+	}}
+	c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
+	const n = 50_000
+	visit(t, c, 0, n)
+	s := c.Snapshot()
+	t.Logf("%d bytes an origin: %d fit", s.Bytes/n, s.MaxBytes/(s.Bytes/n))
+	if s.Bytes*1_000_000/n > s.MaxBytes {
+		t.Errorf("a million take %d MB", s.Bytes*1_000_000/n>>20)
+	}
+}
