@@ -44,12 +44,15 @@ func nextAuthority(s string, from int) (scheme, authority int) {
 			scheme--
 		}
 		authority = len(s) - len(strings.TrimLeft(s[i+1:], slashes))
-		switch n := authority - (i + 1); {
-		case n >= 2, strings.EqualFold(s[scheme:i], "http"), strings.EqualFold(s[scheme:i], "https"):
+		if authority-(i+1) >= 2 || endsInFold(s[:i], "http") || endsInFold(s[:i], "https") {
 			return scheme, authority
 		}
 	}
 	return 0, -1
+}
+
+func endsInFold(s, suffix string) bool {
+	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
 }
 
 func isScheme(c byte) bool {

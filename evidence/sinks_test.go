@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net/url"
 	"reflect"
 	"strconv"
 	"strings"
@@ -320,4 +321,48 @@ func BenchmarkSlog(b *testing.B) {
 	for b.Loop() {
 		sink.Record(b.Context(), started)
 	}
+}
+
+// FuzzRedactURL holds that no password of a URL passes, whatever stands around it.
+func FuzzRedactURL(f *testing.F) {
+	for _, s := range []string{"", "user", `Get "`, "//", "http://a@", "http:/", `\`, "https://us er:p@", "see ", "%40", "mailto:"} {
+		f.Add(s, s, s)
+	}
+	f.Fuzz(func(t *testing.T, before, user, after string) {
+		const secret = "S3CRET"
+		if strings.Contains(before+user+after, secret) {
+			return
+		}
+		for _, slashes := range []string{"//", "/", "///", `\\`} {
+			text := before + "https:" + slashes + url.UserPassword(user, secret).String() + "@h/" + after
+			clean := evidence.RedactURL(text)
+			if strings.Contains(clean, secret) {
+				t.Errorf("%q became %q", text, clean)
+			}
+		}
+	})
+}
+
+// FuzzRedact holds that no value of a named parameter passes, whatever stands around it.
+func FuzzRedact(f *testing.F) {
+	for _, s := range []string{"", "a=b", "next=%2F%3F", "token=", "%74oken=", ";", "?", "#", "%2525", "x&", "=", "next=%3Ftoken%3D"} {
+		f.Add(s, s)
+	}
+	var r evidence.Recorder
+	e := evidence.Redact(&r, "token")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const secret = "S3CRET"
+		if strings.Contains(before+after, secret) {
+			return
+		}
+		plain := "https://h/?" + before + "&token=" + secret + "&" + after
+		nested := "https://h/?n=" + url.QueryEscape(plain)
+		for _, u := range []string{plain, nested, "https://h/?n=" + url.QueryEscape(nested)} {
+			r.Reset()
+			e.Record(t.Context(), evidence.Decision{URL: u, Location: u, Err: `Get "` + u + `": EOF`})
+			if line := r.Decisions()[0].AppendJSON(nil); bytes.Contains(line, []byte(secret)) {
+				t.Errorf("%q became %s", u, line)
+			}
+		}
+	})
 }
