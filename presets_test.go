@@ -97,7 +97,7 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 			siteAudit(),
 			hostlimit.Config{
 				Concurrency: 2,
-				Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond},
+				Delay:       hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Adaptive: hostlimit.Learned},
 				SlotTimeout: 10 * time.Second, LeaseTTL: 5 * time.Minute,
 			},
 			budget.Limits{Pages: 200, Duration: time.Hour, WarnAt: 0.8},
@@ -105,7 +105,7 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 		"Conservative": {
 			conservative(),
 			hostlimit.Config{
-				Concurrency: 1, Delay: hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second},
+				Concurrency: 1, Delay: hostlimit.Delay{Min: 3 * time.Second, Max: 3 * time.Second, Adaptive: hostlimit.Fixed, FromEnd: true},
 				Backoff: backoff.Refusals{
 					Policy:   backoff.Doubling{Start: 15 * time.Minute, Cap: 24 * time.Hour, Jitter: [2]float64{0.10, 0.20}},
 					Statuses: []int{403}, AtLeast: true, Forgive: 24 * time.Hour,
@@ -116,8 +116,11 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 		"Bulk": {
 			bulk(),
 			hostlimit.Config{
-				Concurrency: 2, MaxInFlight: 64,
-				Delay:   hostlimit.Delay{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond, Adaptive: hostlimit.Proportional(1)},
+				Concurrency: 2, MaxInFlight: 64, MaxWait: 30 * time.Second,
+				Delay: hostlimit.Delay{
+					Min: 200 * time.Millisecond, Max: 200 * time.Millisecond,
+					Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1)),
+				},
 				Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 600 * time.Second},
 			},
 			budget.Limits{},
@@ -127,7 +130,7 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 			hostlimit.Config{
 				Concurrency: 1,
 				Delay: hostlimit.Delay{
-					Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond, Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour,
+					Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond, Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour, FromEnd: true,
 				},
 				Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 600 * time.Second},
 			},

@@ -41,7 +41,7 @@ type HostStatus struct {
 	Waiters      int        `json:"waiters"`
 	NextStart    time.Time  `json:"nextStart"`
 	Delay        float64    `json:"delay"`
-	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay" or "adaptive"
+	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
 	BlockedUntil *time.Time `json:"blockedUntil,omitempty"`
 	BlockedBy    string     `json:"blockedBy,omitempty"` // why it is blocked
 	Refusals     int        `json:"refusals,omitempty"`  // in a row
@@ -67,6 +67,10 @@ type RobotsUsage struct {
 	Fetched     int64 `json:"fetched"`
 	Revalidated int64 `json:"revalidated"`
 	Unreachable int64 `json:"unreachable"`
+	Bytes       int64 `json:"bytes"`
+	MaxBytes    int64 `json:"maxBytes"`
+	Evicted     int64 `json:"evicted"`   // origins forgotten for want of room
+	Refetched   int64 `json:"refetched"` // fetches that forgetting has caused
 }
 
 // shownHosts is how many hosts a status lists at most: a page that a person can
@@ -221,7 +225,10 @@ func budgetUsage(u budget.Usage, err error) *BudgetUsage {
 }
 
 func robotsUsage(c robotscache.Stats) *RobotsUsage {
-	return &RobotsUsage{Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable}
+	return &RobotsUsage{
+		Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
+		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted, Refetched: c.Refetched,
+	}
 }
 
 // The page is written by hand: html/template would keep the linker from
@@ -257,6 +264,12 @@ func (s *Status) writeHTML(w *bytes.Buffer) {
 	if c := s.Robots; c != nil {
 		fmt.Fprintf(w, "<h2>robots.txt</h2><p>%d origins, %d being asked · %d fetched, %d revalidated, %d times unreachable</p>\n",
 			c.Origins, c.InFlight, c.Fetched, c.Revalidated, c.Unreachable)
+		fmt.Fprintf(w, "<p>%s", share("bytes kept", float64(c.Bytes), float64(c.MaxBytes)))
+		if c.Refetched > 0 {
+			fmt.Fprintf(w, " · %d origins forgotten for want of room, which caused %d fetches: raise Robots.MaxBytes or set Robots.Store",
+				c.Evicted, c.Refetched)
+		}
+		w.WriteString("</p>\n")
 	}
 	w.WriteString("<h2>Hosts in force</h2>\n")
 	if s.Unlisted != "" {

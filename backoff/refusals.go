@@ -3,16 +3,20 @@ package backoff
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
 
-// Refusals is a Policy that also says what counts as a refusal. A Policy that is
-// not Refusals counts status 429 only.
+// Refusals is a Policy that also says what counts as a refusal, beside what always does:
+// status 429, and 503 with a Retry-After. Failures of a host, such as 403, 500 or no
+// answer, count at once where they are listed here, otherwise from the InARow-th in a
+// row on.
 type Refusals struct {
 	Policy        Policy        // how long to stay away; nil: Fibonacci{}
-	Statuses      []int         // statuses that count beside 429, such as 403, 503, 420, 509, 520 to 530; see Range
-	Network       bool          // whether an attempt without a response counts
+	Statuses      []int         // statuses that count at once, beside 429, such as 403, 503, 420, 509, 520 to 530; see Range
+	Network       bool          // whether an attempt without a response counts at once
+	InARow        int           // number of failures in a row that are a refusal; 0: 5
 	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
 	AtLeast       bool          // a Retry-After that is shorter than what Policy says doesn't count; false: it takes Policy's place
 	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min
@@ -36,7 +40,7 @@ func (r Refusals) Delay(attempt int) time.Duration {
 	return r.Policy.Delay(attempt)
 }
 
-// Counts reports whether an answer of the given status is a refusal.
+// Counts reports whether an answer of the given status is a refusal by itself.
 func (r Refusals) Counts(status int) bool {
 	return status == 429 || slices.Contains(r.Statuses, status)
 }
@@ -47,6 +51,9 @@ func (r Refusals) BackOff() *Steps { return &Steps{policy: r} }
 // Validate reports every field that has no meaning, those of r.Policy included.
 func (r Refusals) Validate() error {
 	errs := []error{negative("MaxRetryAfter", r.MaxRetryAfter), negative("Forgive", r.Forgive)}
+	if r.InARow < 0 || r.InARow > math.MaxUint16 {
+		errs = append(errs, fmt.Errorf("InARow: %d is out of range", r.InARow))
+	}
 	for _, s := range r.Statuses {
 		if s < 100 || s > 999 {
 			errs = append(errs, fmt.Errorf("Statuses: %d is no status code", s))

@@ -20,10 +20,11 @@ type Config struct {
 	// Delay is the gap between the starts of two requests on a key.
 	Delay Delay
 
-	// SlotTimeout is the longest wait for a slot; 0: 10 s. The clock of a
-	// request runs while every slot of its key is held, and starts anew when
+	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock
+	// of a request runs while every slot of its key is held, and starts anew when
 	// a slot is free and the delay or a block is what holds the queue. So it
-	// catches bodies that nobody reads, not a long crawl-delay.
+	// catches bodies that nobody reads, not a long crawl-delay; a host that answers
+	// slowly holds its slots as well.
 	SlotTimeout time.Duration
 
 	// LeaseTTL is the time after which a lease that is neither renewed nor released
@@ -33,14 +34,18 @@ type Config struct {
 	// longest wait for an answer and for a single read.
 	LeaseTTL time.Duration
 
-	// MaxWait is the longest wait for a turn; 0: as long as the context allows.
-	// A wait that is known to be longer is refused at once, with RetryAt.
+	// MaxWait is the longest wait for a turn; 0: an hour. A wait that is known to be
+	// longer is refused at once, with RetryAt.
 	MaxWait time.Duration
 
-	// Backoff says what counts as a refusal and for how long it blocks the key,
-	// unless the host said so itself; nil: backoff.Fibonacci{}. Use
-	// backoff.Refusals to count more than status 429.
+	// Backoff says for how long a refusal blocks the key, unless the host said so itself;
+	// nil: backoff.Fibonacci{}. Use backoff.Refusals to say what counts as one at once,
+	// beside what always does (see Outcome).
 	Backoff backoff.Policy
+
+	// Windows are one's own hours: requests start within them only; none: at any time.
+	// Outside of them every key is as one that is blocked.
+	Windows []Window
 
 	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only:
 	// one that owes anything (a slot, a delay, a block, a counter) is kept
@@ -55,12 +60,17 @@ type Config struct {
 	Override func(key string) (Limits, bool)
 }
 
+// A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One
+// whose From is later than its To spans midnight: {22 * time.Hour, 6 * time.Hour} is the night.
+type Window struct{ From, To time.Duration }
+
 // Delay is the gap between two starts on a key: a random time in [Min, Max], or
 // the adaptive delay or the caller's floor where that is longer.
 type Delay struct {
 	Min, Max        time.Duration // random within; both 0: 200 to 500 ms; Max 0: Min
-	Adaptive        Adaptive      // moves with response times; zero: none; Squared, Proportional, Throttle
+	Adaptive        Adaptive      // what moves the delay; zero: Learned; Fixed, Squared, Proportional, Throttle, Longest
 	Ceiling         time.Duration // upper bound of the adaptive delay; 0: 60 s, or Min if that is longer
+	FromEnd         bool          // the gap, and a floor, count from the Release of the request before; needs Concurrency 1
 	DangerouslyNone bool          // no Min and Max of our own; crawl-delay, Adaptive and blocks still hold
 }
 
@@ -81,6 +91,9 @@ func (c Config) rules() (*kit.Rules, error) {
 		MaxInFlight: c.MaxInFlight, SlotTimeout: c.SlotTimeout, LeaseTTL: c.LeaseTTL, MaxWait: c.MaxWait, MaxHosts: c.MaxHosts,
 		Backoff: c.Backoff,
 	}
+	for _, w := range c.Windows {
+		k.Windows = append(k.Windows, kit.Window(w))
+	}
 	if c.Override != nil {
 		k.Override = func(key string) (kit.Own, bool) {
 			l, ok := c.Override(key)
@@ -90,25 +103,43 @@ func (c Config) rules() (*kit.Rules, error) {
 	return k.Compile()
 }
 
-// Adaptive moves the delay of a key with the response times of its host, so
-// that a host that grows slow is asked less often. The zero value doesn't.
-// Slower answers raise the delay at once, quicker ones lower it from the next
-// start on, and answers of status 400 and more never lower it: a host that
-// fails fast isn't asked faster. The result stays within Delay.Min and
+// Adaptive says what moves the delay of a key: the refusals of its host (Learned, which
+// is the zero value), or its response times (Squared, Proportional, Throttle), so that a
+// host that grows slow is asked less often. Longest joins several; Fixed is none.
+//
+// A longer delay holds at once, a shorter one from the next start on. Answers of status
+// 400 and more, and exchanges without an answer, never lower a delay: a host that fails
+// fast isn't asked faster. One without an answer counts with the time that it took, also
+// where the caller's own timeout ended it. The result stays within Delay.Min and
 // Delay.Ceiling.
 //
 // Adaptive values are comparable and print as what they are.
 type Adaptive = kit.Adaptive
 
+// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
+var Fixed = kit.Fixed
+
+// Learned finds the rate that a host allows, and costs nothing where none refuses. The first
+// refusal of a series makes the delay one and a half times as long, or as long as the
+// starts since the last refusal were apart in the mean, if that is longer; each twenty starts
+// without a refusal make it 2 % shorter. Refusals are those that block at once, and
+// 401, 402, 403 and 451 in a row: a host that fails or doesn't answer tells of no rate.
+var Learned = kit.Learned
+
 // Squared waits the square of the last response time in seconds: 250 ms after
 // half a second, 9 s after three.
 var Squared = kit.Squared
 
-// Proportional waits f times the last response time, as Heritrix does with a
-// factor of 5.
+// Proportional moves the delay half the way to f times the last response time at each
+// answer. Heritrix waits 5 times that.
 func Proportional(f float64) Adaptive { return kit.Proportional(f) }
 
 // Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle
 // does: t = latency/target; the new delay is max(t, (old+t)/2), so it rises at
 // once and comes down by halves.
 func Throttle(target float64) Adaptive { return kit.Throttle(target) }
+
+// Longest waits as long as a or b says, whichever is longer: Longest(Learned,
+// Proportional(1)) learns from refusals and follows the response times. Delays by response
+// times that move from the old one, such as Throttle, move from the longest of them.
+func Longest(a, b Adaptive) Adaptive { return kit.Longest(a, b) }

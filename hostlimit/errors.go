@@ -15,10 +15,13 @@ var (
 )
 
 // An Error is a refused turn. It matches ErrBusy or ErrBlocked, and
-// context.DeadlineExceeded where the context's deadline was the limit.
+// context.DeadlineExceeded where the context's deadline was the limit, whether that was
+// foreseen or has passed. A turn that was held by what has no known end, such as a slot,
+// may be had at any time: RetryAt is then as long after the refusal as the request had
+// waited, or when the oldest lease expires (LeaseTTL) if that is sooner.
 type Error struct {
 	Key     string
-	RetryAt time.Time // earliest time at which a turn may be had; zero if unknown
+	RetryAt time.Time // when to ask again: the earliest start that is known
 	Err     error     // what was the limit; wraps ErrBusy or ErrBlocked
 }
 

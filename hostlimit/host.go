@@ -25,22 +25,34 @@ func add(t, d time.Duration) time.Duration {
 }
 
 // A host is what a key owes while it has neither leases nor waiters: 64 bytes, a line of
-// the cache, without a pointer for the garbage collector to follow. Its methods
-// are the pure steps of the package: they neither wait nor look at a clock.
+// the cache, without a pointer for the garbage collector to follow. What only keys that
+// have refused need is in a trouble. The methods of both are the pure steps of the
+// package: they neither wait nor look at a clock.
 type host struct {
-	last     time.Duration // when the last request started, or is booked to; only if source isn't noStart
+	last     time.Duration // when the last request started (or ended, with FromEnd), or is booked to; only if source isn't noStart
 	gap      time.Duration // delay in force since then
-	until    time.Duration // end of the block; only if refusals > 0
-	blockOrd uint64        // shard.starts when the block was set: later starts came after it
 	adaptive time.Duration // delay by response times
+	began    time.Duration // when the counting of run began: at the first start, the last refusal, the start after an idle time; void: not yet
 	seq      uint64        // requests started
 	name     uint32        // where the key is in shard.names; next free host
 	check    uint32        // lower half of the key's hash; the upper one is in the index
 	busy     uint32        // 1 + index in shard.busy; 0: no leases and no waiters; unused: no host
-	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
-	cause    cause         // of the last refusal; only if refusals > 0
+	trouble  uint32        // index in shard.troubles; 0: the key has never been blocked
+	run      uint32        // requests started since began
+	failures uint16        // failed answers in a row
 	expired  uint8         // leases taken back and not reported yet
 	source   source        // what decided gap; noStart: nothing is owed to a start
+}
+
+// A trouble is what is known of a key that was blocked. It lives as long as its host. The
+// zero one serves all keys that were never blocked.
+type trouble struct {
+	until    time.Duration // end of the block; 0: none
+	blockOrd uint64        // shard.starts when the block was set: later starts came after it
+	learned  time.Duration // delay that refusals have taught; 0: none
+	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
+	calm     uint8         // requests started since the last refusal, or since learned was shortened
+	cause    cause         // what set the block
 }
 
 // A source is the part of the delay that was the longest.
@@ -51,26 +63,32 @@ const (
 	byRandom
 	byFloor
 	byAdaptive
+	byLearned
 )
 
 func (s source) String() string {
-	return [...]string{"", "random", "crawl-delay", "adaptive"}[s]
+	return [...]string{"", "random", "crawl-delay", "adaptive", "learned"}[s]
 }
 
-// A cause is what refused, in a byte: a status from 400 to 599 as status - 398.
+// A cause is what set a block, in a byte: a status from 400 to 599 as status - 398 +
+// byStatus.
 type cause uint8
 
 const (
-	byOther   cause = iota // a status outside of that
+	byOther   cause = iota // a status outside of that, or Outcome.Refused
 	byNetwork              // no response
+	byReset                // a rate limit with nothing left
+	byStatus               // 400, and so on
 )
 
 func causeOf(o Outcome) cause {
 	switch {
+	case o.Refused != "":
+		return byOther
 	case o.Status == 0:
 		return byNetwork
 	case o.Status >= 400 && o.Status <= 599:
-		return cause(o.Status - 398)
+		return byStatus + cause(o.Status-400)
 	}
 	return byOther
 }
@@ -81,8 +99,10 @@ func (c cause) String() string {
 		return "refused"
 	case byNetwork:
 		return "network error"
+	case byReset:
+		return "rate limit"
 	}
-	return "status " + strconv.Itoa(int(c)+398)
+	return "status " + strconv.Itoa(int(c-byStatus)+400)
 }
 
 // earliest is when the gap to the start before is over for a request with this floor.
@@ -94,13 +114,9 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 }
 
 // first is when a request with this floor could start at the head of the queue,
-// so far as it is known.
-func (h *host) first(now, floor time.Duration) time.Duration {
-	t := max(now, h.earliest(floor))
-	if h.refusals > 0 {
-		t = max(t, h.until)
-	}
-	return t
+// so far as it is known, and if it weren't for Config.Windows.
+func (h *host) first(t *trouble, now, floor time.Duration) time.Duration {
+	return max(now, h.earliest(floor), t.until)
 }
 
 // A stamp is a start, or a booking of one, and the gap that is owed to it.
@@ -119,64 +135,109 @@ func (s stamp) after(o stamp) bool {
 // stamp returns the last start.
 func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
 
-// book makes a start at t the last one, with a delay drawn at random.
-func (h *host) book(t, floor, random time.Duration) {
-	if floor > max(random, h.adaptive) {
-		h.pace(stamp{t, floor, byFloor})
+// book makes a start at at the last one, with a delay drawn at random.
+func (h *host) book(t *trouble, at, floor, random time.Duration) {
+	if floor > random {
+		h.pace(t, stamp{at, floor, byFloor})
 	} else {
-		h.pace(stamp{t, random, byRandom})
+		h.pace(t, stamp{at, random, byRandom})
 	}
 }
 
 // pace makes s the last start.
-func (h *host) pace(s stamp) {
+func (h *host) pace(t *trouble, s stamp) {
 	h.last, h.gap, h.source = s.at, s.gap, s.by
-	if s.by != noStart && h.adaptive > s.gap {
-		h.gap, h.source = h.adaptive, byAdaptive
+	if s.by != noStart {
+		h.raise(h.adaptive, byAdaptive)
+		h.raise(t.learned, byLearned)
 	}
 }
 
-// adapt learns from an answer, and reports whether the next start is later for it. A
-// higher delay holds for the gap that is running already; a lower one doesn't
-// shorten it, because it was promised.
-func (h *host) adapt(lim *kit.Limits, o Outcome) bool {
-	h.adaptive = lim.Adapt(h.adaptive, kit.Outcome(o))
-	if h.adaptive <= h.gap || h.source == noStart {
+// raise makes the gap that is running longer, if d is, and reports whether it did. A
+// shorter delay holds from the next start on only: the gap was promised.
+func (h *host) raise(d time.Duration, by source) bool {
+	if d <= h.gap || h.source == noStart {
 		return false
 	}
-	h.gap, h.source = h.adaptive, byAdaptive
+	h.gap, h.source = d, by
 	return true
+}
+
+// idle is how long nobody has asked for the key although it was free, up to a start that
+// is booked now.
+func (h *host) idle(t *trouble, now, floor time.Duration) time.Duration {
+	if h.source == noStart {
+		return 0
+	}
+	return now - h.first(t, 0, floor)
+}
+
+// count counts a start after an idle time. Where that was longer than a delay can be, the
+// run begins anew: how often a crawler that had nothing to fetch asked says nothing about
+// how often it may. And it counts as a start for each Ceiling in it, or what a refusal now
+// and then teaches such a crawler would add up.
+func (h *host) count(t *trouble, lim *kit.Limits, now, idle time.Duration) {
+	h.seq++
+	if h.began == void || idle > lim.Ceiling {
+		h.began, h.run = now, 0
+	}
+	if h.run < math.MaxUint32 {
+		h.run++
+	}
+	if t.learned == 0 {
+		return
+	}
+	calm := time.Duration(t.calm) + 1 + max(0, idle/lim.Ceiling)
+	for ; calm >= kit.Calm && t.learned > 0; calm -= kit.Calm {
+		t.learned = lim.Ease(t.learned)
+	}
+	t.calm = uint8(calm % kit.Calm)
 }
 
 // forgive resets the counter when the host has been quiet for long enough.
-func (h *host) forgive(now, quiet time.Duration) {
-	if h.refusals > 0 && now >= add(h.until, quiet) {
-		h.refusals, h.until = 0, 0
+func (t *trouble) forgive(now, quiet time.Duration) {
+	if t.refusals > 0 && now >= add(t.until, quiet) {
+		t.refusals, t.until = 0, 0
 	}
 }
 
-// refuse blocks the key after a refusal, and reports whether it did: refusals of
-// requests that started before the block was set are part of it. starts is the shard's.
-func (h *host) refuse(r *kit.Refusals, now time.Duration, o Outcome, ord, starts uint64) bool {
-	if ord <= h.blockOrd {
-		return false
-	}
-	n := h.refusals
+// refuse sets a block after a refusal. starts is the shard's. The first refusal of a
+// series makes the delay longer, where that learns.
+func (h *host) refuse(t *trouble, r *kit.Refusals, lim *kit.Limits, now time.Duration, o Outcome, starts uint64) {
+	n := t.refusals
 	if n < math.MaxUint8 {
 		n++
 	}
-	until := add(now, r.Stay(int(n), o.RetryAfter)) // may panic, so before anything is changed
-	h.refusals, h.until, h.blockOrd, h.cause = n, until, starts, causeOf(o)
+	stay := r.Stay(int(n), kit.Outcome(o)) // may panic, so before anything is changed
+	if n == 1 && lim.Adaptive.Learns() && r.Teaches(kit.Outcome(o)) {
+		since := now - h.began
+		if h.began == void {
+			since = 0
+		}
+		t.learned = lim.Learn(h.gap, since, int64(h.run))
+		h.raise(t.learned, byLearned)
+	}
+	h.began, h.run, h.failures = now, 0, 0
+	t.refusals, t.until, t.blockOrd, t.cause, t.calm = n, max(t.until, add(now, stay)), starts, causeOf(o), 0
+}
+
+// extend lengthens the block of t, or sets one that counts as no refusal, and reports
+// whether it did.
+func (t *trouble) extend(until time.Duration, starts uint64) bool {
+	if until <= t.until {
+		return false
+	}
+	t.until, t.blockOrd = until, starts
 	return true
 }
 
-// clear lifts the block after a success of a request that started after it was
-// set, and reports whether there was one.
-func (h *host) clear(ord uint64) bool {
-	if h.refusals == 0 || ord <= h.blockOrd {
+// clear lifts the block and resets the counter after a success, and reports whether there
+// was a refusal to forget.
+func (t *trouble) clear() bool {
+	if t.refusals == 0 {
 		return false
 	}
-	h.refusals, h.until = 0, 0
+	t.refusals, t.until = 0, 0
 	return true
 }
 
@@ -185,6 +246,6 @@ func (h *host) clear(ord uint64) bool {
 const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
-func (h *host) owes(now, forgive time.Duration) bool {
-	return h.busy != 0 || h.earliest(grace) > now || h.refusals > 0 && now < add(h.until, forgive)
+func (h *host) owes(t *trouble, now, forgive time.Duration) bool {
+	return h.busy != 0 || h.earliest(grace) > now || now < t.until || t.refusals > 0 && now < add(t.until, forgive)
 }

@@ -14,9 +14,9 @@
 //     [Lease]): a goroutine that wakes late moves the next start, it doesn't
 //     shorten the gap.
 //   - No more than Concurrency requests are in flight, first come, first served.
-//   - After a refusal (status 429, and what [backoff.Refusals] adds) nobody
-//     starts until the block ends, also those already waiting. Then one request
-//     probes and the rest wait for its answer. Success lifts the block at once.
+//   - After a refusal (see [Outcome]) nobody starts until the block ends, also those
+//     already waiting. Then one request probes and the rest wait for its answer. Success
+//     lifts the block at once.
 //   - A request that leaves, by a cancelled context or a timeout, gives back its
 //     place, and no other starts later for it. Neither does one whose turn led to
 //     no start.
@@ -38,12 +38,12 @@ type Limiter interface {
 	// the request may start. It books that instant provisionally, so that nobody else
 	// starts within the gap to it; Start makes it a start. floor is the shortest
 	// gap that the key's own rules ask for (robots.txt crawl-delay), zero for none.
-	// It returns an *Error when the turn is refused, and ctx's error when ctx is done
-	// first.
+	// It returns an *Error when the turn is refused, which is so too when ctx's deadline
+	// passes, and ctx's error when ctx is cancelled first.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
-	// Next reports the earliest time at which a request to key could start. It
-	// takes no place and never blocks on the key.
+	// Next reports the earliest time at which a request to key could start, so far as
+	// that is known: Windows are counted in. It takes no place and never blocks on the key.
 	Next(ctx context.Context, key string, floor time.Duration) (time.Time, error)
 
 	// Config returns what the limiter was made of: the limits that it promises, MaxWait
@@ -63,9 +63,9 @@ type Lease interface {
 	// Leases in Start go before requests that wait in Acquire, first come, first
 	// served: each holds a slot already, so there are never more of them than slots.
 	//
-	// The error is an *Error if the wait is known to exceed MaxWait, counted from the
-	// call, or ctx's deadline, or if the lease has ended; it is ctx's error if ctx is
-	// done first. After an error the lease has no stamp, but holds its slot until
+	// The error is an *Error if the wait exceeds, or is known to exceed, MaxWait, counted
+	// from the call, or ctx's deadline, or if the lease has ended; it is ctx's error if ctx
+	// is cancelled first. After an error the lease has no stamp, but holds its slot until
 	// Release.
 	Start(ctx context.Context) (Grant, error)
 	// Observe tells what the host answered, and returns what that did to the key.
@@ -91,27 +91,44 @@ type Controller interface {
 	List(ctx context.Context) iter.Seq2[HostState, error]
 }
 
-// An Outcome is what one request told about its host.
+// An Outcome is what one request told about its host:
 //
-// A refusal (see [backoff.Refusals]) blocks the key. Any other status below 500
-// is a success. Any other outcome, such as a 500 that doesn't count as a
-// refusal, neither blocks nor clears.
+//	answer                                     what it does to the key
+//	429, 503 with RetryAfter, Refused set,     blocks it: RetryAfter, or as long as the policy says
+//	what [backoff.Refusals] adds
+//	such a one, of a request that started      lengthens the block to RetryAfter, or does nothing;
+//	before the block was set                   it isn't counted
+//	401, 402, 403, 451                         clears nothing; the fifth failure in a row (InARow)
+//	                                           blocks as a refusal does
+//	408, 425, 5xx, none                        the same, but for Fibonacci steps of up to 10 minutes
+//	any of these to a probe                    blocks, counted as one more in a row
+//	any other below 500                        success: clears block and counter
+//	407; a caller that gave up                 nothing
+//	Reset set, with any answer                 blocks until then as well; it isn't counted
+//
+// What an answer asks for is capped by MaxRetryAfter. What it does to the delay, see
+// [Adaptive].
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int
-	// Latency is the time from the start to the response's headers.
+	// Latency is the time from the start to the response's headers, or to the failure.
 	Latency time.Duration
 	// RetryAfter is how long the host asks to be left alone, counted from now;
-	// 0 if it did not say. It matters only where the outcome is a refusal.
+	// 0 if it did not say. It matters only where the outcome is a refusal, and beside
+	// Reset, which it replaces.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. An outcome whose Err is a
-	// context error says nothing about the host.
+	// context error says nothing about the host but how long it took.
 	Err error
 	// Aside is for what hosts serve to whom they refuse their pages, such as
 	// robots.txt: its success lifts no block. Its refusal counts as any.
-	Aside   bool
+	Aside bool
+	// Refused says why the answer is a refusal whatever its status is, such as a challenge
+	// instead of a page; empty: the status decides.
 	Refused string
-	Reset   time.Duration
+	// Reset is how long it takes until the host's rate limit, of which nothing is left, is
+	// reset; 0 if there is something left, or nothing was said.
+	Reset time.Duration
 }
 
 // A Grant tells how a start came about. The three waits add up to the time spent in
@@ -122,12 +139,13 @@ type Grant struct {
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before
-	WaitBlock time.Duration // time waited because the key was blocked, or for the probe's answer
+	WaitBlock time.Duration // time waited because the key was blocked (by Windows too), or for the probe's answer
 
-	Delay time.Duration // delay in force: the next start on this key is not earlier than Start+Delay
-	Slot  int           // slots of this key in use at the grant, this one included
-	Slots int           // slots that this key has
-	Probe bool          // first request after a block
+	Delay       time.Duration // delay in force: the next start on this key is not earlier than Start+Delay
+	DelaySource string        // what decided it: "random", "crawl-delay", "adaptive" or "learned"
+	Slot        int           // slots of this key in use at the grant, this one included
+	Slots       int           // slots that this key has
+	Probe       bool          // first request after a block
 
 	// TakenBack names the key of each lease that was found expired (LeaseTTL) since a
 	// Start told of the last, once for each lease: leases of this key, and those of

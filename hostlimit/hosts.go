@@ -16,13 +16,14 @@ type HostState struct {
 
 	Next         time.Time // earliest start of the head of the queue, or of the next request; in the past if it could start
 	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
-	BlockedBy    string    // what set the block: "status 429", "network error"; empty if the key isn't blocked
+	BlockedBy    string    // what set the block: "status 429", "network error", "refused" (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows); empty if the key isn't blocked
 	Refusals     int       // refusals in a row, 255 for more; positive after a block's end too, until a probe succeeds
 	Probing      bool      // a first request after a block is in flight
 
 	Delay       time.Duration // delay in force since the last start, or the floor of the head of the queue where that is longer
-	DelaySource string        // what decided it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor) or "adaptive"
-	Adaptive    time.Duration // delay by response times; 0 without Delay.Adaptive
+	DelaySource string        // what decided it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor), "adaptive" (response times) or "learned" (refusals)
+	Adaptive    time.Duration // delay by response times; 0 where Delay.Adaptive doesn't look at them
+	Learned     time.Duration // delay that refusals have taught; 0: none
 }
 
 // List implements Controller. Its only error is that of ctx.
@@ -67,33 +68,37 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 		if h.busy == unused {
 			continue
 		}
+		t := sh.trouble(h)
 		st := HostState{
 			Key:         string(sh.name(h)),
 			Starts:      h.seq,
-			Refusals:    int(h.refusals),
+			Refusals:    int(t.refusals),
 			Delay:       h.gap,
 			DelaySource: h.source.String(),
 			Adaptive:    h.adaptive,
+			Learned:     t.learned,
 		}
-		next := h.earliest(0)
+		floor := time.Duration(0)
 		if h.busy > 0 {
 			b := sh.busy[h.busy-1]
 			st.InFlight, st.Waiters, st.Probing = b.inFlight, b.waiting, b.probe != nil
 			if b.head != nil {
-				next = h.earliest(b.head.floor)
-				if b.head.floor > h.gap {
-					st.Delay, st.DelaySource = b.head.floor, byFloor.String()
+				if floor = b.head.floor; floor > h.gap {
+					st.Delay, st.DelaySource = floor, byFloor.String()
 				}
 			}
 		}
-		if h.refusals > 0 {
-			next = max(next, h.until)
-			if h.until > now {
-				st.BlockedUntil, st.BlockedBy = m.at(h.until), h.cause.String()
-			}
-			if now >= add(h.until, m.rules.Refusals.Forgive) {
-				st.Refusals = 0
-			}
+		next := max(h.earliest(floor), t.until)
+		if at := max(next, now); m.open(at) > at {
+			next = m.open(at)
+		}
+		if t.until > now {
+			st.BlockedUntil, st.BlockedBy = m.at(t.until), t.cause.String()
+		} else if open := m.open(now); open > now {
+			st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
+		}
+		if now >= add(t.until, m.rules.Refusals.Forgive) {
+			st.Refusals = 0
 		}
 		st.Next = m.at(next)
 		batch[n] = st

@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -24,19 +25,21 @@ type lease struct {
 	onKey link         // in busy.flying
 	inAll link         // in places.flying; guarded by places.mu
 
-	ord       uint64 // order of starts in the shard
-	seq       uint64
-	stamp     stamp // of the start, until then of the booking
-	waitSlot  time.Duration
-	waitDelay time.Duration
-	waitBlock time.Duration
-	slot      int32
-	slots     int32
-	probe     bool
-	started   bool // seq and stamp are those of a Start
-	observed  bool
-	released  bool
-	expired   bool
+	ord        uint64 // order of starts in the shard
+	seq        uint64
+	stamp      stamp         // of the start, until then of the booking
+	idle       time.Duration // of the key before the lease; 0 once it has started
+	waitSlot   time.Duration
+	waitDelay  time.Duration
+	waitBlock  time.Duration
+	slot       int32
+	slots      int32
+	probe      bool
+	started    bool // seq and stamp are those of a Start
+	observed   bool
+	unanswered bool // the attempt has failed
+	released   bool
+	expired    bool
 }
 
 func (sh *shard) newLease() *lease {
@@ -56,12 +59,12 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	m := sh.m
 	sh.mu.Lock()
 	b := l.b
+	now := m.now()
 	if b == nil {
 		defer sh.mu.Unlock()
-		return Grant{}, &Error{Key: l.key, Err: kit.ErrEnded}
+		return Grant{}, m.refusal(l.key, now, kit.ErrEnded)
 	}
 	h := sh.host(b.host)
-	now := m.now()
 	l.hear(now)
 	b.refresh(h, now)
 	err := ctx.Err()
@@ -102,7 +105,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	defer sh.mu.Unlock()
 	l.hear(m.now())
 	if err == nil && l.b == nil {
-		err = &Error{Err: kit.ErrEnded} // released in this very moment
+		err = m.refusal(l.key, m.now(), kit.ErrEnded) // released in this very moment
 	}
 	if err != nil {
 		return Grant{}, err
@@ -113,16 +116,17 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 // grant tells how the start of l came about. h is the state of its key.
 func (l *lease) grant(h *host) Grant {
 	return Grant{
-		Seq:       l.seq,
-		Start:     l.sh.m.at(l.stamp.at),
-		WaitSlot:  l.waitSlot,
-		WaitDelay: l.waitDelay,
-		WaitBlock: l.waitBlock,
-		Delay:     l.stamp.gap,
-		Slot:      int(l.slot),
-		Slots:     int(l.slots),
-		Probe:     l.probe,
-		TakenBack: l.sh.takenBack(h),
+		Seq:         l.seq,
+		Start:       l.sh.m.at(l.stamp.at),
+		WaitSlot:    l.waitSlot,
+		WaitDelay:   l.waitDelay,
+		WaitBlock:   l.waitBlock,
+		Delay:       l.stamp.gap,
+		DelaySource: l.stamp.by.String(),
+		Slot:        int(l.slot),
+		Slots:       int(l.slots),
+		Probe:       l.probe,
+		TakenBack:   l.sh.takenBack(h),
 	}
 }
 
@@ -138,27 +142,23 @@ func (l *lease) Observe(o Outcome) Effect {
 		return Effect{}
 	}
 	l.observed = true
+	l.unanswered = o.Status == 0 && what != kit.Silent
 
-	h, b := l.find(what == kit.Refused)
+	h, b := l.find(what == kit.Refused || o.Reset > 0)
 	if h == nil {
 		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
 	var now time.Duration
-	if what == kit.Refused || h.refusals > 0 || b != nil && b.head != nil {
+	if what != kit.Success || o.Reset > 0 || h.trouble > 0 || b != nil && b.head != nil {
 		now = m.now()
 	}
 	if b != nil {
 		b.account(h, now)
 	}
-	h.forgive(now, m.rules.Refusals.Forgive)
-	raised := h.adapt(l.lim, o)
-	var e Effect
-	switch what {
-	case kit.Refused:
-		e.Blocked = h.refuse(&m.rules.Refusals, now, o, l.ord, sh.starts)
-	case kit.Success:
-		e.Cleared = h.clear(l.ord)
-	}
+	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
+	h.adaptive = l.lim.Adapt(h.adaptive, kit.Outcome(o))
+	raised := h.raise(h.adaptive, byAdaptive)
+	e := l.judge(h, o, what, now)
 	if b != nil {
 		if e.Blocked || e.Cleared || b.probe == l {
 			b.probe = nil
@@ -171,9 +171,46 @@ func (l *lease) Observe(o Outcome) Effect {
 		}
 		sh.settle(b)
 	}
-	e.Refusals = int(h.refusals)
-	if h.refusals > 0 && h.until > now {
-		e.Until = m.at(h.until)
+	t := sh.trouble(h)
+	e.Refusals = int(t.refusals)
+	if t.until > now {
+		e.Until = m.at(t.until)
+	}
+	return e
+}
+
+// judge blocks or clears the key of l after an answer.
+func (l *lease) judge(h *host, o Outcome, what kit.Meaning, now time.Duration) (e Effect) {
+	sh := l.sh
+	r := &sh.m.rules.Refusals
+	t := sh.trouble(h)
+	before := l.ord <= t.blockOrd // a block was set after the start
+	switch {
+	case what == kit.Success:
+		h.failures = 0
+		e.Cleared = !before && t.clear()
+	case what == kit.Failed && !before:
+		if h.failures < math.MaxUint16 {
+			h.failures++
+		}
+		if int(h.failures) >= r.InARow || t.refusals > 0 { // while it counts refusals, only probes start
+			what = kit.Refused
+		}
+	}
+	switch {
+	case what == kit.Refused && !before:
+		h.refuse(sh.inTrouble(h), r, l.lim, now, o, sh.starts)
+		e.Blocked = true
+	case what == kit.Refused && (t.refusals > 0 || now < t.until), what != kit.Refused && o.Reset > 0:
+		// The key is known to refuse, or it only tells when it would. Neither counts.
+		cause := byReset
+		if what == kit.Refused {
+			cause = causeOf(o)
+		}
+		if asked := r.Asked(kit.Outcome(o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
+			sh.trouble(h).cause = cause
+			e.Blocked = true
+		}
 	}
 	return e
 }
@@ -223,7 +260,7 @@ func (l *lease) Release() (expired bool) {
 	if b := l.b; b != nil {
 		h := sh.host(b.host)
 		var now time.Duration
-		if b.head != nil {
+		if b.head != nil || l.countsFromEnd() {
 			now = sh.m.now()
 			b.account(h, now)
 		}
@@ -235,6 +272,11 @@ func (l *lease) Release() (expired bool) {
 	sh.m.handOut()
 	return expired
 }
+
+// countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
+// there was no answer. An attempt whose connection was refused after ten seconds has reached the
+// site then, as far as anybody knows.
+func (l *lease) countsFromEnd() bool { return l.started && (l.lim.FromEnd || l.unanswered) }
 
 // A link is the place of a lease in a list of flights.
 type link struct {
@@ -286,6 +328,25 @@ func (f *flights) connect(prev, next *lease) {
 	} else {
 		f.link(next).prev = prev
 	}
+}
+
+// first is when the first of those leases that have a stamp started; now if none has.
+func (f *flights) first(now time.Duration) time.Duration {
+	for l := f.oldest; l != nil; l = f.link(l).next {
+		if l.stamp.at != void {
+			now = min(now, l.stamp.at)
+		}
+	}
+	return now
+}
+
+// ends is when the first of the leases expires if none is renewed, or never.
+func (f *flights) ends(ttl time.Duration) time.Duration {
+	end := never
+	for l := f.oldest; l != nil; l = f.link(l).next {
+		end = min(end, add(time.Duration(l.heard.Load()), ttl))
+	}
+	return end
 }
 
 // due is when the oldest lease expires at the earliest, or never.

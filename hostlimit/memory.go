@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ func New(c Config) (*Memory, error) {
 	m.shards = make([]shard, n)
 	for i := range m.shards {
 		m.shards[i].m = m
+		m.shards[i].troubles = make([]trouble, 1)
 	}
 	m.hostsPerShard = r.MaxHosts / n
 	if r.MaxInFlight > 0 {
@@ -66,16 +68,35 @@ func (m *Memory) now() time.Duration {
 	return time.Since(m.base)
 }
 
+// open is the earliest time from t on that is in Config.Windows. Those are times of the
+// clock on the wall, which may have been set since the Memory was first used.
+func (m *Memory) open(t time.Duration) time.Duration {
+	if len(m.rules.Hours) == 0 || t == never {
+		return t
+	}
+	return add(t, m.rules.Hours.Wait(m.wall(t)))
+}
+
+// closes is when Config.Windows stop requests next, at the earliest; never if they don't.
+func (m *Memory) closes(now time.Duration) time.Duration {
+	if left := m.rules.Hours.Left(m.wall(now)); left > 0 {
+		return add(now, left)
+	}
+	return never
+}
+
+func (m *Memory) wall(t time.Duration) time.Time { return time.Now().Add(t - m.now()) }
+
 func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }
 
 // shard of a hash: by its lower half, because the upper one is the tag.
 func (m *Memory) shard(hash uint64) *shard { return &m.shards[hash&uint64(len(m.shards)-1)] }
 
-// Acquire implements Limiter. If ctx is done before the request may start,
+// Acquire implements Limiter. If ctx is cancelled before the request may start,
 // the error is ctx.Err() itself; if it is known beforehand that the deadline of ctx comes
 // first, the turn is refused at once and takes no place. So it is in the queue, when
-// a block, a slow answer or a long random delay makes the deadline impossible. An
-// Override whose limits make no sense is an error too.
+// a block, a slow answer or a long random delay makes the deadline impossible, and
+// when the deadline passes there. An Override whose limits make no sense is an error too.
 func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -103,7 +124,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	}
 	w := m.newWaiter(ctx, lim, least, now)
 	if bound := b.bound(h, now, lim, least); bound > w.latest {
-		err := m.refusal(key, bound, kit.TooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+		err := m.refusal(key, bound, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
 		if b.head == nil {
 			b.leaveLine()
 		}
@@ -167,7 +188,12 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d t
 	now := m.now()
 	b.refresh(h, now)
 	if err := ctx.Err(); err != nil {
-		b.leave(w)
+		if errors.Is(err, context.DeadlineExceeded) {
+			b.refuse(h, w, b.again(h, w, now), kit.TooLate(true, b.inTrouble(h, now)))
+			err = w.err
+		} else {
+			b.leave(w)
+		}
 		sh.settle(b)
 		return false, 0, err
 	}
@@ -202,12 +228,12 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	now := m.now()
 	i, ok := sh.find(hash)
 	if !ok {
-		return m.at(now), nil
+		return m.at(m.open(now)), nil
 	}
 	h := sh.host(i)
-	h.forgive(now, m.rules.Refusals.Forgive)
+	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
 	if h.busy > 0 {
 		return m.at(sh.busy[h.busy-1].bound(h, now, lim, least)), nil
 	}
-	return m.at(h.first(now, least)), nil
+	return m.at(sh.first(h, now, least)), nil
 }

@@ -64,7 +64,7 @@ func TestStartsAreNeverCloserThanTheDelay(t *testing.T) {
 
 func TestSlotTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, Config{Delay: Delay{DangerouslyNone: true}})
+		m := mustNew(t, Config{Delay: Delay{DangerouslyNone: true}, SlotTimeout: 10 * time.Second})
 		acquire(t, m, "a", 0)
 		acquire(t, m, "a", 0)
 		time.Sleep(3 * time.Second)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -57,7 +58,7 @@ func (e *event) String() string {
 	s := fmt.Sprintf("%v: request %d on host %d %v", e.at, e.req.id, e.req.host, e.kind)
 	switch e.kind {
 	case observed:
-		s += fmt.Sprintf(" (status %d): %+v", e.req.status, e.effect)
+		s += fmt.Sprintf(" (%+v): %+v", e.req.outcome(), e.effect)
 	case started:
 		s += fmt.Sprintf(": %+v", e.grant)
 	case left, refusedTurn:
@@ -72,13 +73,20 @@ type modelHost struct {
 	id       int
 	limits   hostlimit.Limits
 	seq      int
-	last     time.Duration // stamp of the last start or booking; negative: none
+	last     time.Duration // stamp of the last start (or its end, with FromEnd) or booking; negative: none
 	gap      time.Duration
+	by       string     // what decided gap
 	holder   *modelTurn // whose stamp that is, if it is in flight
 	past     modelStamp // the last start of those that are not in flight any more
 	adaptive time.Duration
+	learned  time.Duration
+	calm     int           // starts since the last refusal, or since learned was shortened
+	began    time.Duration // when the count of run began
+	run      int
 	until    time.Duration
 	refusals int
+	failures int          // in a row
+	ended    bool         // an exchange has ended, from which the delay counts
 	gate     []*modelTurn // called Start, and wait there
 	queue    []*modelTurn
 	flying   []*modelTurn
@@ -99,7 +107,10 @@ func (h *modelHost) String() string {
 		h.id, h.seq, h.last, h.gap, h.refusals, h.until, ids(h.flying), ids(h.gate), ids(h.queue), h.full)
 }
 
-type modelStamp struct{ at, gap time.Duration }
+type modelStamp struct {
+	at, gap time.Duration
+	by      string
+}
 
 // later reports whether the gap to s counts, and not that to o.
 func (s modelStamp) later(o modelStamp) bool { return s.at > o.at || s.at == o.at && s.gap > o.gap }
@@ -113,8 +124,10 @@ type modelTurn struct {
 	place            int           // number of its slot
 	granted, started bool
 	expired          bool
+	unanswered       bool // the attempt has failed: the gap counts from its end
 	beforeBlock      bool // granted, or started last, before the latest block was set
 	slot, wait, hold time.Duration
+	idle             time.Duration // of the host before its turn; 0 once it has started
 }
 
 type model struct {
@@ -201,7 +214,18 @@ func (h *modelHost) earliest(floor time.Duration) time.Duration {
 
 // pace makes s the start from which the gap counts; holder is its turn, if in flight.
 func (h *modelHost) pace(s modelStamp, holder *modelTurn) {
-	h.last, h.gap, h.holder = s.at, max(s.gap, h.adaptive), holder
+	h.last, h.gap, h.by, h.holder = s.at, s.gap, s.by, holder
+	h.raise(h.adaptive, "adaptive")
+	h.raise(h.learned, "learned")
+}
+
+// raise makes the gap longer, if it is shorter than that.
+func (h *modelHost) raise(d time.Duration, by string) bool {
+	if h.last < 0 || d <= h.gap {
+		return false
+	}
+	h.gap, h.by = d, by
+	return true
 }
 
 // void takes the stamp of w away.
@@ -224,31 +248,50 @@ func (h *modelHost) void(w *modelTurn) {
 
 // passes reports whether nothing keeps w from the start that it calls for.
 func (m *model) passes(h *modelHost, w *modelTurn) bool {
-	switch {
-	case h.refusals > 0 && (m.now < h.until || h.probe != nil && h.probe != w):
+	if m.closed(h, m.now) || h.refusals > 0 && h.probe != nil && h.probe != w {
 		return false
 	}
 	return h.holder == w || h.earliest(w.req.floor) <= m.now
 }
 
-// first is the earliest start that can be foreseen.
-func (m *model) first(h *modelHost, floor time.Duration) time.Duration {
-	t := max(m.now, h.earliest(floor))
-	if h.refusals > 0 {
-		t = max(t, h.until)
+// open is the earliest time from t on that lies in one of the windows.
+func (m *model) open(t time.Duration) time.Duration {
+	if len(m.p.cfg.Windows) == 0 {
+		return t
 	}
-	return t
+	const day = 24 * time.Hour
+	best := forever
+	for _, w := range m.p.cfg.Windows {
+		for from := t/day*day + w.From - day; from <= t+day; from += day {
+			to := from - w.From + w.To
+			if w.To < w.From {
+				to += day
+			}
+			if t < to {
+				best = min(best, max(t, from))
+			}
+		}
+	}
+	return best
 }
 
-func (h *modelHost) blocked(now time.Duration) bool {
-	return h.refusals > 0 && (now < h.until || h.probe != nil)
+// first is the earliest start that can be foreseen.
+func (m *model) first(h *modelHost, floor time.Duration) time.Duration {
+	return m.open(max(m.now, h.earliest(floor), h.until))
+}
+
+// closed reports whether a block or the hours forbid a start at t.
+func (m *model) closed(h *modelHost, t time.Duration) bool { return t < h.until || m.open(t) > t }
+
+func (m *model) blocked(h *modelHost) bool {
+	return m.closed(h, m.now) || h.refusals > 0 && h.probe != nil
 }
 
 func (h *modelHost) isFull() bool { return len(h.flying) >= h.limits.Concurrency }
 
 // ready reports whether nothing but MaxInFlight keeps the head from starting.
 func (m *model) ready(h *modelHost) bool {
-	return len(h.gate) == 0 && len(h.queue) > 0 && !h.blocked(m.now) && !h.isFull() && h.earliest(h.queue[0].req.floor) <= m.now
+	return len(h.gate) == 0 && len(h.queue) > 0 && !m.blocked(h) && !h.isFull() && h.earliest(h.queue[0].req.floor) <= m.now
 }
 
 // next is the next time at which something happens by itself.
@@ -289,8 +332,19 @@ func (m *model) nextOf(h *modelHost) time.Duration {
 	}
 	soon(h.earliest(head.req.floor))
 	soon(h.until)
+	soon(m.open(m.now))
+	for _, w := range m.p.cfg.Windows { // they close
+		const day = 24 * time.Hour
+		soon(m.now/day*day + w.To)
+		soon(m.now/day*day + w.To + day)
+	}
 	soon(head.arrived + m.p.maxWait())
-	if h.isFull() && len(h.gate) == 0 {
+	for _, w := range slices.Concat(h.gate, h.queue) {
+		if d := w.req.deadline; d > 0 {
+			soon(w.came + d)
+		}
+	}
+	if h.isFull() && len(h.gate) == 0 && m.p.cfg.SlotTimeout > 0 {
 		soon(max(head.arrived, h.full) + m.p.cfg.SlotTimeout)
 	}
 	for _, f := range h.flying {
@@ -311,7 +365,7 @@ func (w *modelTurn) due(p *program) time.Duration {
 func (m *model) advance(t time.Duration) {
 	for _, h := range m.hosts {
 		for _, w := range h.gate {
-			if d := t - m.now; h.blocked(m.now) {
+			if d := t - m.now; m.blocked(h) {
 				w.hold += d
 			} else {
 				w.wait += d
@@ -319,7 +373,7 @@ func (m *model) advance(t time.Duration) {
 		}
 		for _, w := range h.queue {
 			switch d := t - m.now; {
-			case h.blocked(m.now):
+			case m.blocked(h):
 				w.hold += d
 			case len(h.gate) == 0 && (h.isFull() || slices.Contains(m.line, h)):
 				w.slot += d
@@ -368,19 +422,11 @@ func (m *model) input(e *event) error {
 		return m.goes(h, w)
 	case arrived:
 		w = &modelTurn{req: e.req, came: m.now, arrived: m.now, stamp: modelStamp{at: -1}}
-		h.idle = h.idle || len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && h.refusals == 0
+		h.idle = h.idle || len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && h.refusals == 0 && m.now >= h.until
 		m.turns[e.req] = w
-		bound := m.first(h, w.req.floor)
-		if len(h.gate)+len(h.queue) > 0 {
-			ahead := slices.Concat(h.gate, h.queue, []*modelTurn{w})
-			bound = m.first(h, ahead[0].req.floor)
-			for i := 1; i < len(ahead); i++ {
-				bound += m.leastGap(h, ahead[i].req.floor, ahead[i-1].req.floor)
-			}
-		}
 		h.queue = append(h.queue, w)
-		if latest, _ := m.latest(w); bound > latest {
-			return m.refuse(h, w, bound, m.late(h, w))
+		if latest, _ := m.latest(w); m.bound(h, w) > latest {
+			return m.refuse(h, w, m.bound(h, w), m.late(h, w))
 		}
 	case left:
 		if m.now != max(w.came+w.req.gone(), w.arrived) {
@@ -393,9 +439,34 @@ func (m *model) input(e *event) error {
 		m.land(h, w)
 		if w.expired && !e.expired {
 			h.untold-- // nobody had looked
+			if w.started && (h.limits.Delay.FromEnd || w.unanswered) && h.last == w.stamp.at {
+				h.last, h.past.at = m.now, m.now
+			}
 		}
 	}
 	return nil
+}
+
+// bound is the earliest start of w, which is in the queue.
+func (m *model) bound(h *modelHost, w *modelTurn) time.Duration {
+	ahead := slices.Concat(h.gate, h.queue)
+	at := m.first(h, ahead[0].req.floor)
+	for i := 1; ahead[i-1] != w; i++ {
+		at += m.leastGap(h, ahead[i].req.floor, ahead[i-1].req.floor)
+	}
+	return m.open(at)
+}
+
+// again is when w should come back, which has waited for what has no known end.
+func (m *model) again(h *modelHost, w *modelTurn) time.Duration {
+	if at := m.bound(h, w); at > m.now {
+		return at
+	}
+	at := m.now + m.now - w.arrived
+	for _, f := range h.flying {
+		at = min(at, f.due(m.p))
+	}
+	return at
 }
 
 // tidy is what time alone does to a host.
@@ -408,7 +479,7 @@ func (m *model) tidy(h *modelHost) {
 		}
 	}
 	if h.refusals > 0 && m.now >= h.until+m.p.refusals.Forgive {
-		h.refusals = 0
+		h.refusals, h.until = 0, 0
 	}
 }
 
@@ -417,11 +488,23 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 	if i := slices.Index(h.flying, w); i >= 0 {
 		h.flying = slices.Delete(h.flying, i, i+1)
 		m.flying--
+		if w.started && (h.limits.Delay.FromEnd || w.unanswered) {
+			h.ended = true
+			w.stamp.at = m.now
+			if w.expired {
+				w.stamp.at = w.due(m.p)
+			}
+			if h.holder == w {
+				h.last = w.stamp.at
+			} else if w.stamp.later(modelStamp{at: h.last, gap: h.gap}) {
+				h.pace(w.stamp, w)
+			}
+		}
 		switch {
 		case !w.started:
 			h.void(w)
 		case h.holder == w:
-			h.holder, h.past = nil, modelStamp{h.last, h.gap}
+			h.holder, h.past = nil, modelStamp{h.last, h.gap, h.by}
 		case w.stamp.later(h.past):
 			h.past = w.stamp
 		}
@@ -431,47 +514,111 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 	}
 }
 
-func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
-	r, gap := w.req, h.gap
-	if d := h.limits.Delay; d.Adaptive != (hostlimit.Adaptive{}) && r.status > 0 {
-		next := m.p.adapt(h.adaptive, r.latency, d)
-		if next >= h.adaptive || r.status < 400 {
-			h.adaptive = next
-		}
-		if h.adaptive == next && h.last >= 0 {
-			h.gap = max(h.gap, next)
-		}
+// lasting is the block that an answer asks for itself, and the block that it sets as the
+// n-th refusal in a row.
+func (p *program) lasting(o hostlimit.Outcome, n int) (asked, set time.Duration) {
+	asked = o.Reset
+	if o.RetryAfter > 0 {
+		asked = o.RetryAfter
 	}
-	refusal := m.p.refusals.Counts(r.status) || r.status == 0 && m.p.refusals.Network
+	asked = min(asked, p.refusals.MaxRetryAfter)
+	set = p.refusals.Delay(n)
+	if p.cannot(o) {
+		set = backoff.Fibonacci{}.Delay(n)
+	}
+	if set = max(set, asked); o.RetryAfter > 0 && !p.refusals.AtLeast {
+		set = asked
+	}
+	return asked, set
+}
+
+// refuses reports whether an answer is a refusal by itself.
+func (p *program) refuses(o hostlimit.Outcome) bool {
+	return o.Refused != "" || p.refusals.Counts(o.Status) || o.Status == 503 && o.RetryAfter > 0 ||
+		o.Status == 0 && p.refusals.Network && !p.left(o)
+}
+
+// cannot reports whether an answer is of a host that doesn't refuse but can't.
+func (p *program) cannot(o hostlimit.Outcome) bool {
+	return (o.Status == 0 || o.Status == 408 || o.Status == 425 || o.Status >= 500) && !p.refuses(o)
+}
+
+// left reports whether the caller gave up.
+func (p *program) left(o hostlimit.Outcome) bool {
+	return o.Err == context.Canceled || o.Err == context.DeadlineExceeded //nolint:errorlint // the program's own
+}
+
+// fails reports whether an answer is a failure, of which several in a row are a refusal.
+func (p *program) fails(o hostlimit.Outcome) bool {
+	switch o.Status {
+	case 401, 402, 403, 451:
+		return true
+	}
+	return p.cannot(o) && !p.left(o)
+}
+
+func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
+	o, d := e.req.outcome(), h.limits.Delay
+	w.unanswered = o.Status == 0 && (o.Refused != "" || o.Err != nil && !m.p.left(o))
+	raised := false
+	if next, ok := m.p.adapt(h.adaptive, o, d); ok {
+		h.adaptive = next
+		raised = h.raise(next, "adaptive")
+	}
+	refusal := m.p.refuses(o)
 	var want hostlimit.Effect
 	switch {
-	case refusal && !w.beforeBlock:
-		h.refusals++
-		stay := m.p.refusals.Delay(h.refusals)
-		if r.retryAfter > 0 {
-			stay = min(r.retryAfter, m.p.refusals.MaxRetryAfter)
+	case refusal:
+	case m.p.fails(o):
+		if !w.beforeBlock {
+			h.failures++
+			refusal = h.failures >= m.p.inARow() || h.refusals > 0
 		}
-		h.until, h.probe = m.now+stay, nil
-		want.Blocked = true
+	case o.Status > 0 && o.Status != 407 && !o.Aside:
+		h.failures = 0
+		if !w.beforeBlock && h.refusals > 0 {
+			h.refusals, h.until = 0, 0
+			want.Cleared = true
+		}
+	}
+	asked, set := m.p.lasting(o, h.refusals+1)
+	block := func(until time.Duration) {
+		h.until, want.Blocked = until, true
 		for _, t := range m.turns {
 			if t.req.host == h.id && t.granted {
 				t.beforeBlock = true
 			}
 		}
-	case !refusal && r.status > 0 && r.status < 500 && !w.beforeBlock && h.refusals > 0:
-		h.refusals, h.probe = 0, nil
-		want.Cleared = true
-	case h.probe == w:
+	}
+	switch {
+	case refusal && !w.beforeBlock:
+		if h.refusals == 0 && learns(d.Adaptive) && !m.p.cannot(o) {
+			h.learned = max(h.gap, d.Min)
+			h.learned += h.learned / 2
+			if h.run > 0 {
+				h.learned = max(h.learned, (m.now-h.began)/time.Duration(h.run))
+			}
+			h.learned = min(h.learned, d.Ceiling)
+			h.raise(h.learned, "learned")
+		}
+		h.refusals++
+		h.failures, h.calm, h.began, h.run = 0, 0, m.now, 0
+		block(max(h.until, m.now+set))
+	case refusal && h.refusals == 0 && m.now >= h.until: // of a block that has been lifted
+	case (refusal || o.Reset > 0) && asked > 0 && m.now+asked > h.until:
+		block(m.now + asked)
+	}
+	if want.Blocked || want.Cleared || h.probe == w {
 		h.probe = nil
 	}
 	want.Refusals = h.refusals
-	if h.refusals > 0 && h.until > m.now {
+	if h.until > m.now {
 		want.Until = m.base.Add(h.until)
 	}
 	if want != e.effect {
 		return fmt.Errorf("%v, want %+v", e, want)
 	}
-	if want.Blocked || h.gap > gap {
+	if want.Blocked || raised {
 		return m.refuseLate(h)
 	}
 	return nil
@@ -486,8 +633,8 @@ func (m *model) refuseLate(h *modelHost) error {
 		if n := len(stay); n > 0 {
 			at = bound + m.leastGap(h, w.req.floor, stay[n-1].req.floor)
 		}
-		if latest, _ := m.latest(w); at > latest {
-			if err := m.refuse(h, w, at, m.late(h, w)); err != nil {
+		if latest, _ := m.latest(w); m.open(at) > latest {
+			if err := m.refuse(h, w, m.open(at), m.late(h, w)); err != nil {
 				return err
 			}
 			continue
@@ -501,7 +648,7 @@ func (m *model) refuseLate(h *modelHost) error {
 func (m *model) late(h *modelHost, w *modelTurn) []error {
 	latest, byContext := m.latest(w)
 	kinds := []error{hostlimit.ErrBusy}
-	if h.refusals > 0 && h.until > latest {
+	if m.closed(h, latest) {
 		kinds[0] = hostlimit.ErrBlocked
 	}
 	if byContext {
@@ -526,11 +673,7 @@ func (m *model) refuse(h *modelHost, w *modelTurn, retryAt time.Duration, kinds 
 			return fmt.Errorf("%v, want %v", e, kinds)
 		}
 	}
-	var want time.Time
-	if retryAt != forever {
-		want = m.base.Add(retryAt)
-	}
-	if !err.RetryAt.Equal(want) {
+	if !err.RetryAt.Equal(m.base.Add(retryAt)) {
 		return fmt.Errorf("%v, RetryAt %v, want %v", e, err.RetryAt.Sub(m.base), retryAt)
 	}
 	return nil
@@ -588,6 +731,18 @@ func (m *model) goes(h *modelHost, w *modelTurn) error {
 func (m *model) settle(touched []*modelHost) error {
 	for _, h := range touched {
 		m.tidy(h)
+		for late := true; late; {
+			var err error
+			if late, err = m.overdue(h); err != nil {
+				return err
+			}
+		}
+		if h.ended || m.open(m.now) > m.now {
+			h.ended = false
+			if err := m.refuseLate(h); err != nil {
+				return err
+			}
+		}
 	}
 	for _, h := range touched {
 		// Who can start from now on stands in line before those who get this
@@ -695,17 +850,27 @@ func (m *model) grant(h *modelHost) error {
 	if e == nil {
 		return fmt.Errorf("%v: request %d should have its turn: %v; %d in flight, in line: %v", m.now, w.req.id, h, m.flying, m.line)
 	}
-	gap := max(h.limits.Delay.Min, w.req.floor)
+	d, floor := h.limits.Delay, w.req.floor
+	random, own := d.Min, max(floor, h.adaptive, h.learned)
 	if es := m.outputs[w.req]; len(es) > 0 && es[0].kind == started {
-		gap = es[0].grant.Delay // where it is random, the turn starts at once
-		least := max(h.limits.Delay.Min, w.req.floor, h.adaptive)
-		if most := max(least, h.limits.Delay.Max); gap < least || gap > most {
+		gap := es[0].grant.Delay // where it is random, the turn starts at once
+		if least, most := max(d.Min, own), max(d.Min, d.Max, own); gap < least || gap > most {
 			return fmt.Errorf("%v, want a delay of %v to %v", es[0], least, most)
 		}
+		if gap > own {
+			random = gap
+		}
+	}
+	if h.last >= 0 {
+		w.idle = m.now - max(h.earliest(floor), h.until)
 	}
 	w.granted, w.beforeBlock, w.heard = true, false, m.now
-	w.stamp = modelStamp{m.now, max(gap, h.adaptive)}
+	w.stamp = modelStamp{m.now, random, "random"}
+	if floor > random {
+		w.stamp = modelStamp{m.now, floor, "crawl-delay"}
+	}
 	h.pace(w.stamp, w)
+	w.stamp.gap, w.stamp.by = h.gap, h.by
 	h.flying = append(h.flying, w)
 	m.flying++
 	w.place = len(h.flying)
@@ -735,7 +900,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 		if !h.idle {
 			return fmt.Errorf("%v: the host was forgotten, with %+v owed", e, *h)
 		}
-		h.seq = 0
+		h.seq, h.failures, w.idle = 0, 0, 0
 	}
 	told := 0
 	for _, k := range g.TakenBack {
@@ -755,13 +920,28 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	}
 	h.untold, h.idle = 0, false
 	h.seq++
-	w.stamp = modelStamp{m.now, max(w.stamp.gap, h.adaptive)}
+	w.stamp.at = m.now
 	w.started, w.beforeBlock = true, false
 	h.pace(w.stamp, w)
+	w.stamp.gap, w.stamp.by = h.gap, h.by
+	d := h.limits.Delay
+	if h.seq == 1 || w.idle > d.Ceiling {
+		h.began, h.run = m.now, 0
+	}
+	h.run++
+	if h.learned > 0 {
+		h.calm += 1 + max(0, int(w.idle/d.Ceiling))
+	}
+	for ; h.calm >= 20 && h.learned > 0; h.calm -= 20 {
+		if h.learned -= h.learned / 50; h.learned <= max(d.Min, 50) {
+			h.learned = 0
+		}
+	}
+	w.idle = 0
 	want := hostlimit.Grant{
 		Seq: uint64(h.seq), Start: m.base.Add(m.now),
 		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
-		Delay: w.stamp.gap, Slot: w.place, Slots: h.limits.Concurrency,
+		Delay: w.stamp.gap, DelaySource: w.stamp.by, Slot: w.place, Slots: h.limits.Concurrency,
 		Probe: h.refusals > 0, TakenBack: g.TakenBack,
 	}
 	if want.Probe {
@@ -777,41 +957,60 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	return nil
 }
 
-// giveUp predicts whether w, who is next on h, is refused.
-func (m *model) giveUp(h *modelHost, w *modelTurn) (bool, error) {
-	if len(h.gate) == 0 && h.isFull() && h.full != forever && m.now >= max(w.arrived, h.full)+m.p.cfg.SlotTimeout {
-		return true, m.refuse(h, w, forever, []error{hostlimit.ErrBusy})
-	}
-	first := m.first(h, w.req.floor)
-	if latest, _ := m.latest(w); first > latest {
-		return true, m.refuse(h, w, first, m.late(h, w))
-	}
-	if m.now >= w.arrived+m.p.maxWait() {
-		kind := hostlimit.ErrBusy
-		if h.refusals > 0 {
-			kind = hostlimit.ErrBlocked
+// overdue predicts whether somebody who waits on h has come to the deadline.
+func (m *model) overdue(h *modelHost) (bool, error) {
+	for _, w := range slices.Concat(h.gate, h.queue) {
+		if d := w.req.deadline; d > 0 && m.now >= w.came+d {
+			return true, m.refuse(h, w, m.again(h, w), []error{m.reason(h), context.DeadlineExceeded})
 		}
-		if first == m.now {
-			first = forever
-		}
-		return true, m.refuse(h, w, first, []error{kind})
 	}
 	return false, nil
 }
 
-// adapt is the formula of the delay's kind.
-func (p *program) adapt(old, latency time.Duration, d hostlimit.Delay) time.Duration {
-	l := float64(latency)
+// reason is the kind of refusal where nothing is known of the end.
+func (m *model) reason(h *modelHost) error {
+	if h.refusals > 0 || m.closed(h, m.now) {
+		return hostlimit.ErrBlocked
+	}
+	return hostlimit.ErrBusy
+}
+
+// giveUp predicts whether w, who is next on h, is refused.
+func (m *model) giveUp(h *modelHost, w *modelTurn) (bool, error) {
+	if limit := m.p.cfg.SlotTimeout; limit > 0 && len(h.gate) == 0 && h.isFull() && h.full != forever && m.now >= max(w.arrived, h.full)+limit {
+		return true, m.refuse(h, w, m.again(h, w), []error{hostlimit.ErrBusy})
+	}
+	if latest, _ := m.latest(w); m.first(h, w.req.floor) > latest {
+		return true, m.refuse(h, w, m.first(h, w.req.floor), m.late(h, w))
+	}
+	if m.now >= w.arrived+m.p.maxWait() {
+		return true, m.refuse(h, w, m.again(h, w), []error{m.reason(h)})
+	}
+	return false, nil
+}
+
+// learns reports whether refusals move a delay.
+func learns(a hostlimit.Adaptive) bool { return a == hostlimit.Longest(a, hostlimit.Learned) }
+
+// adapt is the formula of the delay's kind, for what is an answer or took its time.
+func (p *program) adapt(old time.Duration, o hostlimit.Outcome, d hostlimit.Delay) (time.Duration, bool) {
+	if o.Status == 0 && o.Err == context.Canceled { //nolint:errorlint // the program's own
+		return 0, false
+	}
+	l, was := float64(o.Latency), float64(max(old, d.Min))
 	var next float64
 	switch d.Adaptive {
+	case hostlimit.Learned, hostlimit.Fixed:
+		return 0, false
 	case hostlimit.Squared:
 		next = l * (l / 1e9)
-	case hostlimit.Proportional(5):
-		next = l * 5
+	case hostlimit.Proportional(5), hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5)):
+		next = (was + l*5) / 2
 	case hostlimit.Throttle(2):
-		next = max(l/2, (float64(max(old, d.Min))+l/2)/2)
+		next = max(l/2, (was+l/2)/2)
 	default:
 		panic("a formula that the model doesn't know")
 	}
-	return min(max(time.Duration(next), d.Min), d.Ceiling)
+	delay := min(max(time.Duration(next), d.Min), d.Ceiling)
+	return delay, delay >= old || o.Status > 0 && o.Status < 400
 }

@@ -39,6 +39,12 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 		{Delay: Delay{Min: 2, Ceiling: 1}},
 		{Delay: Delay{Min: 2, DangerouslyNone: true}},
 		{Delay: Delay{Adaptive: Throttle(0)}},
+		{Delay: Delay{FromEnd: true}},
+		{Concurrency: 2, Delay: Delay{FromEnd: true}},
+		{Windows: []Window{{From: time.Hour, To: time.Hour}}},
+		{Windows: []Window{{From: 24 * time.Hour, To: time.Hour}}},
+		{Windows: []Window{{To: 25 * time.Hour}}},
+		{Windows: []Window{{From: -1, To: time.Hour}}},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("no error for %+v", c)
@@ -57,7 +63,14 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 }
 
 func TestOverrideWithoutSenseIsAnError(t *testing.T) {
-	m := mustNew(t, Config{Override: func(string) (Limits, bool) { return Limits{Concurrency: -1}, true }})
+	m := mustNew(t, Config{
+		Concurrency: 1, Delay: Delay{FromEnd: true},
+		Override: func(key string) (Limits, bool) { return Limits{Concurrency: len(key) * 2}, true },
+	})
+	if _, err := m.Acquire(t.Context(), "a", 0); err == nil || !strings.Contains(err.Error(), "FromEnd") {
+		t.Errorf("Acquire with two slots, from the end: %v", err)
+	}
+	m = mustNew(t, Config{Override: func(string) (Limits, bool) { return Limits{Concurrency: -1}, true }})
 	if _, err := m.Acquire(t.Context(), "a", 0); err == nil || !strings.Contains(err.Error(), "Concurrency") {
 		t.Errorf("Acquire: %v", err)
 	}
@@ -97,16 +110,21 @@ func TestDefaults(t *testing.T) {
 			}
 			l.Release()
 		}
+		// A slot is waited for until the leases expire: nothing but MaxWait bounds that.
 		acquire(t, m, "a", 0)
 		acquire(t, m, "a", 0)
 		begin := time.Now()
-		_, err := m.Acquire(t.Context(), "a", 0)
-		if d := time.Since(begin); d != 10*time.Second || !strings.Contains(err.Error(), "timeout waiting for host concurrency slot") {
-			t.Errorf("after %v: %v", d, err)
+		l := acquire(t, m, "a", 0)
+		if d := time.Since(begin); d < 299*time.Second || d > 300*time.Second || len(l.TakenBack) == 0 {
+			t.Errorf("after %v: %+v", d, l.Grant)
 		}
-		time.Sleep(290 * time.Second)
-		if g := acquire(t, m, "a", 0).Grant; len(g.TakenBack) != 2 {
-			t.Errorf("after LeaseTTL: %+v", g)
+		l.Release()
+		acquire(t, m, "b", 2*time.Hour).Release()
+		begin = time.Now()
+		_, err := m.Acquire(t.Context(), "b", 0)
+		var e *Error
+		if !errors.As(err, &e) || time.Since(begin) != 0 || e.RetryAt.Before(begin.Add(time.Hour)) {
+			t.Errorf("a wait of more than an hour: %v", err)
 		}
 	})
 }
@@ -171,7 +189,7 @@ func waits(t *testing.T, wg *sync.WaitGroup, m *Memory, timeout time.Duration, e
 
 func TestADeadlineThatAnAnswerMakesImpossibleIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Proportional(1)}})
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Throttle(1)}})
 		l := acquire(t, m, "a", 0)
 		var wg sync.WaitGroup
 		waits(t, &wg, m, time.Hour, func(_ time.Duration, err error) {
@@ -194,7 +212,7 @@ func TestADeadlineThatAnAnswerMakesImpossibleIsRefusedAtOnce(t *testing.T) {
 func TestADeadlineThatADrawnDelayMakesImpossibleIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := time.Second
-		m := mustNew(t, Config{Override: func(string) (Limits, bool) {
+		m := mustNew(t, Config{MaxWait: math.MaxInt64, Override: func(string) (Limits, bool) {
 			return Limits{Delay: Delay{Min: time.Second, Max: most}}, true
 		}})
 		acquire(t, m, "a", 0).Release()

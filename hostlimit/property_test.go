@@ -40,8 +40,18 @@ type request struct {
 	renews     []time.Duration // from the answer on, from each Renew to a further one
 	status     int             // 0: a network error
 	retryAfter time.Duration
+	err        error // of a network error
+	refused    string
+	reset      time.Duration
+	aside      bool
 	silent     bool // released without an answer
 	twice      bool // every call of the lease is made again later, when it must do nothing
+}
+
+func (r *request) outcome() hostlimit.Outcome {
+	return hostlimit.Outcome{
+		Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter, Err: r.err, Aside: r.aside, Refused: r.refused, Reset: r.reset,
+	}
 }
 
 // gone is when the request's context is done, from the arrival.
@@ -58,9 +68,16 @@ func (r *request) gone() time.Duration {
 
 func (p *program) maxWait() time.Duration {
 	if p.cfg.MaxWait == 0 {
-		return forever / 2
+		return time.Hour
 	}
 	return p.cfg.MaxWait
+}
+
+func (p *program) inARow() int {
+	if p.refusals.InARow == 0 {
+		return 5
+	}
+	return p.refusals.InARow
 }
 
 func key(host int) string { return "host-" + strconv.Itoa(host) }
@@ -96,6 +113,10 @@ func generate(seed uint64, n int) *program {
 		MaxRetryAfter: span(time.Second, time.Hour),
 		Forgive:       span(30*time.Minute, 40*time.Minute),
 		Network:       chance(30),
+		AtLeast:       chance(30),
+	}
+	if chance(50) {
+		p.refusals.InARow = 1 + r.IntN(5)
 	}
 	if chance(50) {
 		p.refusals.Policy = backoff.Doubling{Start: span(time.Second, time.Minute), Cap: time.Hour}
@@ -111,18 +132,35 @@ func generate(seed uint64, n int) *program {
 		if chance(50) {
 			d.Max = d.Min + span(0, time.Second)
 		}
-		if chance(40) {
-			d.Adaptive = [...]hostlimit.Adaptive{hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(2)}[r.IntN(3)]
+		if chance(60) {
+			d.Adaptive = [...]hostlimit.Adaptive{
+				hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(2),
+				hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5)),
+			}[r.IntN(5)]
 		}
 		return d
 	}
 	p.cfg = hostlimit.Config{
 		Concurrency: 1 + r.IntN(4),
 		Delay:       delay(),
-		SlotTimeout: span(time.Second, 30*time.Second),
 		LeaseTTL:    span(20*time.Second, 6*time.Minute),
 		MaxHosts:    1_000_000,
 		Backoff:     p.refusals,
+	}
+	if chance(70) {
+		p.cfg.SlotTimeout = span(time.Second, 30*time.Second)
+	}
+	if chance(20) {
+		p.cfg.Concurrency, p.cfg.Delay.FromEnd = 1, true
+	}
+	if chance(10) { // a run begins at midnight
+		for from := range 1 + time.Duration(r.IntN(3)) {
+			from = from*time.Hour + span(0, 20*time.Minute)
+			p.cfg.Windows = append(p.cfg.Windows, hostlimit.Window{From: from, To: from + span(time.Minute, 30*time.Minute)})
+		}
+		if chance(50) {
+			p.cfg.Windows = append(p.cfg.Windows, hostlimit.Window{From: 23 * time.Hour, To: span(time.Second, 10*time.Minute)})
+		}
 	}
 	hosts := 1 + r.IntN(1+n/(1+r.IntN(200)))
 	if chance(40) {
@@ -130,17 +168,18 @@ func generate(seed uint64, n int) *program {
 	}
 	if chance(30) {
 		p.cfg.MaxInFlight = 1 + r.IntN(20)
+		p.cfg.Windows = nil    // where all hosts open at once, the order is anybody's
 		hosts = min(hosts, 30) // the model looks at all of them at each event
 	}
 	small := chance(15)
 	if small {
 		p.cfg.MaxHosts = 1 + r.IntN(8)
-		p.cfg.Delay.Adaptive = hostlimit.Adaptive{} // a lesson may be forgotten; a debt not
+		p.cfg.Delay.Adaptive = hostlimit.Fixed // a lesson may be forgotten; a debt not
 	}
 	if chance(30) {
 		own := hostlimit.Limits{Concurrency: 1 + r.IntN(6), Delay: delay()}
 		if small {
-			own.Delay.Adaptive = hostlimit.Adaptive{}
+			own.Delay.Adaptive = hostlimit.Fixed
 		}
 		p.cfg.Override = func(k string) (hostlimit.Limits, bool) { return own, k == key(0) }
 	}
@@ -185,13 +224,23 @@ func generate(seed uint64, n int) *program {
 		}
 		switch {
 		case chance(refusing):
-			q.status = []int{429, 429, 429, 403, 503, 525}[r.IntN(6)]
+			q.status = []int{429, 429, 429, 403, 503, 525, 451, 200}[r.IntN(8)]
+			if q.status == 200 {
+				q.refused = "a challenge"
+			}
 			if chance(40) {
 				q.retryAfter = span(1, 2*time.Minute)
 			}
 		case chance(10):
-			q.status = []int{0, 404, 500, 502, 301}[r.IntN(5)]
+			q.status = []int{0, 404, 500, 502, 301, 401, 402, 407, 408, 425}[r.IntN(10)]
 		}
+		if q.status == 0 {
+			q.err = []error{errors.New("connection reset"), context.Canceled, context.DeadlineExceeded}[r.IntN(3)]
+		}
+		if chance(3) {
+			q.reset = span(1, 2*time.Minute)
+		}
+		q.aside = chance(5)
 		if chance(leaks) {
 			q.body = p.cfg.LeaseTTL + span(-time.Minute, 3*time.Minute)
 			q.body = max(q.body, 1)
@@ -308,14 +357,10 @@ func (p *player) play(t testing.TB, m hostlimit.Limiter, r *request) {
 		p.note(started, r).grant = g
 	}
 
-	outcome := hostlimit.Outcome{Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter}
-	if r.status == 0 {
-		outcome.Err = errors.New("connection reset")
-	}
 	if !r.silent {
 		now = p.at(now + r.latency)
 		e := p.note(observed, r)
-		e.effect = l.Observe(outcome)
+		e.effect = l.Observe(r.outcome())
 	}
 	for _, wait := range r.renews {
 		now = p.at(now + wait)
@@ -471,7 +516,7 @@ func (p *program) String() string {
 // nanosecond. POLITENESS_SOAK=1 (make soak) plays a million requests and more;
 // POLITENESS_SEED replays one program.
 func TestPropertyAgainstModel(t *testing.T) {
-	total := 100_000
+	total := 30_000
 	if os.Getenv("POLITENESS_SOAK") != "" {
 		total = 1_500_000
 	}

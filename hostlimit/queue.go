@@ -15,26 +15,35 @@ import (
 //	-         Acquire, known to be late   refused   a start that comes too late is no use
 //	-         Acquire                     queued    behind all that wait already
 //	queued    at the head, free           had       lend books the present moment: the gap counts from it
-//	queued    too late, MaxWait           refused   refuse tells when to come back, where that is known
+//	queued    too late, MaxWait           refused   refuse tells when to come back
 //	queued    SlotTimeout at the head     refused   every slot has been held for too long
-//	queued    context done                gone      its place is closed up, those behind count anew
+//	queued    deadline passed             refused   as one that was foreseen
+//	queued    cancelled                   gone      its place is closed up, those behind count anew
 //	had       Start, hold says free       started   start moves the booking to the present moment
 //	had       Start                       gated     void: another start or a block came between
 //	started   Start                       started   or gated, as from had: the stamp before is void
 //	gated     at the head, free           started   leases are ahead of the queue: they hold slots
-//	gated     too late, context done      had       without a stamp, so that it owes nothing
+//	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
 //	had       Release, LeaseTTL           gone      void: the booking is undone
-//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for
+//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
 //
-// And the key itself, of which host.refusals, host.until and busy.probe tell:
+// And the key itself, of which trouble.refusals, trouble.until, host.failures and busy.probe
+// tell. What an answer is, the comment of Outcome says.
 //
-//	open      refusal                     blocked   until Retry-After, or as the policy says
+//	open      refusal                     blocked   until Retry-After, or as the policy says; the delay learns from it
+//	open      failure                     open      counted; InARow of them, without a success between, are a refusal
+//	open      Reset                       paused    nothing is left of the host's limit, which it says before it refuses
+//	paused    until is over               open      nobody has refused: no probe
+//	blocked   refusal from before, Reset  blocked   for longer, if it asks for that; not counted
 //	blocked   until is over               waiting   for a request to probe
 //	waiting   lend, start                 probed    one request is let go, the others wait for its answer
 //	waiting   quiet for long (Forgive)    open      the refusals are too long ago to count
 //	probed    success                     open      everybody goes on
-//	probed    refusal                     blocked   for longer: one more refusal in a row
+//	probed    refusal, failure            blocked   for longer: one more refusal in a row
 //	probed    any other end, void         waiting   the next request probes
+//
+// Outside of Config.Windows every key is held as if it were blocked, whatever its state is,
+// which goes on meanwhile.
 
 // busy is the live state of a key that has leases or waiters. Everything in
 // it but the last four fields is guarded by the shard's mutex.
@@ -55,7 +64,7 @@ type busy struct {
 
 	head, tail *waiter
 	waiting    int
-	dated      int           // number of waiters that have a latest start, by a deadline or by MaxWait
+	soonest    time.Duration // no waiter's latest start is earlier
 	gaps       time.Duration // sum of gapBefore over the queue
 
 	// full is when the slot clock started: since then every slot has been held, and
@@ -83,9 +92,9 @@ type waiter struct {
 	floor      time.Duration
 	gapBefore  time.Duration // least gap to the start of prev; 0 at the head
 	arrived    time.Duration
-	latest     time.Duration // the latest start that is of use; never
+	latest     time.Duration // the latest start that is of use
 	byContext  bool          // latest is the context's
-	giveUp     time.Duration // end of MaxWait; never
+	giveUp     time.Duration // end of MaxWait
 	bySlot     time.Duration // b.bySlot, b.byBlock at arrival
 	byBlock    time.Duration
 	err        error // refused while it waited
@@ -126,8 +135,9 @@ func (b *busy) gated() bool { return b.head != nil && b.head.lease != nil }
 // join appends w, or puts it behind those that have a lease if it has one.
 func (b *busy) join(w *waiter, now time.Duration) {
 	if b.head == nil {
-		b.since = now
+		b.since, b.soonest = now, never
 	}
+	b.soonest = min(b.soonest, w.latest)
 	prev, next := b.tail, (*waiter)(nil)
 	if w.lease != nil {
 		prev, next = nil, b.head
@@ -138,9 +148,6 @@ func (b *busy) join(w *waiter, now time.Duration) {
 	b.connect(prev, w)
 	b.connect(w, next)
 	b.waiting++
-	if w.latest != never {
-		b.dated++
-	}
 	w.b, w.bySlot, w.byBlock = b, b.bySlot, b.byBlock
 }
 
@@ -172,9 +179,6 @@ func (b *busy) leave(w *waiter) {
 		w.next.signal()
 	}
 	b.waiting--
-	if w.latest != never {
-		b.dated--
-	}
 	w.b, w.prev, w.next = nil, nil, nil
 	if b.head == nil {
 		b.leaveLine()
@@ -192,9 +196,33 @@ func (b *busy) leaveLine() {
 // bound is the earliest start of a request that joins the queue now, so far as it is known.
 func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Duration) time.Duration {
 	if b.head == nil {
-		return h.first(now, floor)
+		return b.sh.first(h, now, floor)
 	}
-	return add(h.first(now, b.head.floor), b.gaps+leastGap(lim, floor, b.tail.floor))
+	return b.sh.m.open(add(b.sh.first(h, now, b.head.floor), b.gaps+leastGap(lim, floor, b.tail.floor)))
+}
+
+// again is when a turn may be had by w, which isn't: what is known of it or, where
+// w was held by what has no known end, such as a slot, a guess: after as long as it has
+// waited already, or once a lease expires.
+func (b *busy) again(h *host, w *waiter, now time.Duration) time.Duration {
+	bound := b.sh.first(h, now, b.head.floor)
+	for o := b.head; o != w; o = o.next {
+		bound = add(bound, o.next.gapBefore)
+	}
+	if bound = b.sh.m.open(bound); bound > now {
+		return bound
+	}
+	return min(add(now, now-w.arrived), b.flying.ends(b.sh.m.rules.LeaseTTL))
+}
+
+// blocked reports whether a block, or Config.Windows, forbids a start at t.
+func (b *busy) blocked(h *host, t time.Duration) bool {
+	return b.sh.trouble(h).until > t || b.sh.m.open(t) > t
+}
+
+// inTrouble reports whether a block, or the wait for a probe's answer, holds the key.
+func (b *busy) inTrouble(h *host, now time.Duration) bool {
+	return b.sh.trouble(h).refusals > 0 || b.blocked(h, now)
 }
 
 // account books the time since the last event to what held the queue in it.
@@ -205,13 +233,17 @@ func (b *busy) account(h *host, now time.Duration) {
 	if b.head == nil {
 		return
 	}
-	if h.refusals > 0 {
-		end := now
-		if b.probe == nil {
-			end = min(now, max(from, h.until))
-		}
-		b.byBlock += end - from
-		from = end
+	t := b.sh.trouble(h)
+	end := min(now, max(from, t.until))
+	if t.refusals > 0 && b.probe != nil {
+		end = now
+	}
+	b.byBlock += end - from
+	from = end
+	if hours := b.sh.m.rules.Hours; len(hours) > 0 {
+		closed := hours.Closed(b.sh.m.wall(from), now-from)
+		b.byBlock += closed
+		from += closed
 	}
 	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.Slots) {
 		b.bySlot += now - from
@@ -222,7 +254,7 @@ func (b *busy) account(h *host, now time.Duration) {
 // free, so handOut is to be called afterwards.
 func (b *busy) refresh(h *host, now time.Duration) {
 	b.account(h, now)
-	h.forgive(now, b.sh.m.rules.Refusals.Forgive)
+	b.sh.trouble(h).forgive(now, b.sh.m.rules.Refusals.Forgive)
 	b.expire(h, now)
 }
 
@@ -243,10 +275,12 @@ const (
 // then a place of MaxInFlight has been taken where it is free.
 func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
 	m := b.sh.m
+	t := b.sh.trouble(h)
+	open := m.open(max(now, t.until))
 	switch {
-	case h.refusals > 0 && now < h.until:
-		return blocked, h.until
-	case h.refusals > 0 && b.probe != nil && b.probe != l:
+	case open > now:
+		return blocked, open
+	case t.refusals > 0 && b.probe != nil && b.probe != l:
 		return probing, b.flying.due(m.rules.LeaseTTL)
 	case l == nil && b.inFlight >= lim.Slots:
 		return slots, b.flying.due(m.rules.LeaseTTL)
@@ -265,8 +299,10 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	sh := b.sh
 	sh.starts++
-	h.book(now, floor, lim.Draw())
+	t := sh.trouble(h)
 	l := sh.newLease()
+	l.idle = h.idle(t, now, floor)
+	h.book(t, now, floor, lim.Draw())
 	l.b, l.lim, l.floor, l.ord, l.stamp = b, lim, floor, sh.starts, h.stamp()
 	l.hear(now)
 	b.last = l
@@ -276,7 +312,7 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	if b.inFlight >= lim.Slots && b.full == never {
 		b.full = now
 	}
-	if h.refusals > 0 {
+	if t.refusals > 0 {
 		b.probe = l
 	}
 	if p := sh.m.places; p != nil {
@@ -290,11 +326,13 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 func (b *busy) start(h *host, l *lease, now time.Duration) {
 	sh := b.sh
 	sh.starts++
-	h.seq++
-	h.pace(stamp{now, l.stamp.gap, l.stamp.by})
+	t := sh.trouble(h)
+	h.pace(t, stamp{now, l.stamp.gap, l.stamp.by})
+	h.count(t, l.lim, now, l.idle)
+	l.idle = 0
 	b.last = l
 	l.ord, l.seq, l.stamp, l.started = sh.starts, h.seq, h.stamp(), true
-	l.probe = h.refusals > 0
+	l.probe = t.refusals > 0
 	if l.probe {
 		b.probe = l
 	}
@@ -317,13 +355,31 @@ func (b *busy) void(h *host, l *lease) {
 			b.last, last = o, o.stamp
 		}
 	}
-	h.pace(last)
+	h.pace(b.sh.trouble(h), last)
+}
+
+// end makes the end of l, whose lease is over, what the gap counts from.
+func (b *busy) end(h *host, l *lease, now time.Duration) {
+	l.stamp.at = now
+	if l.expired {
+		l.stamp.at = add(time.Duration(l.heard.Load()), b.sh.m.rules.LeaseTTL)
+	}
+	if b.last == l {
+		h.last = l.stamp.at // the gap may have become longer since
+	} else if l.stamp.after(h.stamp()) {
+		h.pace(b.sh.trouble(h), l.stamp)
+		b.last = l
+	}
 }
 
 // free takes l from the requests in flight and lets the head look. Call it after
 // account.
 func (b *busy) free(h *host, l *lease, now time.Duration) {
 	b.flying.remove(l)
+	ended := l.countsFromEnd()
+	if ended {
+		b.end(h, l, now)
+	}
 	switch {
 	case !l.started:
 		b.void(h, l)
@@ -345,7 +401,13 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 		b.full = never
 		return
 	}
-	ready := w.lease == nil && b.inFlight < w.lim.Slots && h.first(now, w.floor) == now && (h.refusals == 0 || b.probe == nil)
+	if ended {
+		b.refuseLate(h, now)
+		if w = b.head; w == nil {
+			return
+		}
+	}
+	ready := w.lease == nil && b.inFlight < w.lim.Slots && b.sh.first(h, now, w.floor) == now && (b.sh.trouble(h).refusals == 0 || b.probe == nil)
 	if p := b.sh.m.places; p != nil && ready {
 		// The key stands in line now: another one that is handed the place of l and comes
 		// back for a further place may wake first.
@@ -370,26 +432,31 @@ func (b *busy) expire(h *host, now time.Duration) {
 // refuseLate refuses, after what moved the next start (a block, a higher delay, a
 // drawn one, a start that came late), all waiters that then can't start in time.
 func (b *busy) refuseLate(h *host, now time.Duration) {
-	if b.dated == 0 {
-		return // a queue may be long
+	if b.head == nil {
+		return
 	}
+	m := b.sh.m
+	if m.open(add(b.sh.first(h, now, b.head.floor), b.gaps)) <= b.soonest {
+		return // not even the last one is late
+	}
+	b.soonest = never
 	var last time.Duration // bound of the waiter before
 	for w, next := b.head, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		bound := add(last, w.gapBefore)
-		if w == b.head {
-			bound = h.first(now, w.floor)
+		if w == b.head { // also where those ahead of it were refused
+			bound = b.sh.first(h, now, w.floor)
 		}
-		if bound > w.latest {
-			b.refuse(h, w, bound, kit.TooLate(w.byContext, h.until > w.latest))
+		if at := m.open(bound); at > w.latest {
+			b.refuse(h, w, at, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
 			w.signal()
 			continue
 		}
-		last = bound
+		last, b.soonest = bound, min(b.soonest, w.latest)
 	}
 }
 
-// refuse takes w out of the queue. retryAt is never if it isn't known.
+// refuse takes w out of the queue.
 func (b *busy) refuse(h *host, w *waiter, retryAt time.Duration, why error) {
 	w.err = b.sh.m.refusal(string(b.sh.name(h)), retryAt, why)
 	b.leave(w)
@@ -403,8 +470,13 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	}
 	m := b.sh.m
 	if w.lease != nil && w.lease.b == nil {
-		b.refuse(h, w, never, kit.ErrEnded) // released while it waited in Start
+		b.refuse(h, w, now, kit.ErrEnded) // released while it waited in Start
 		return false, 0
+	}
+	if m.open(now) > now { // perhaps since this moment
+		if b.refuseLate(h, now); w.b == nil {
+			return false, 0
+		}
 	}
 	why, until := b.hold(h, w.lim, w.floor, now, w.lease)
 	if why == free {
@@ -435,7 +507,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		if w.lease == nil {
 			deadline := add(max(w.arrived, b.full), m.rules.SlotTimeout)
 			if now >= deadline {
-				b.refuse(h, w, never, kit.ErrSlotTimeout)
+				b.refuse(h, w, b.again(h, w, now), kit.SlotTimeout(w.lim.Slots, now-b.flying.first(now)))
 				return false, 0
 			}
 			until = min(until, deadline)
@@ -443,28 +515,25 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	} else {
 		b.full = never
 	}
-	if first := h.first(now, w.floor); first > w.latest {
-		b.refuse(h, w, first, kit.TooLate(w.byContext, h.refusals > 0 && h.until > w.latest))
+	if first := b.sh.first(h, now, w.floor); first > w.latest {
+		b.refuse(h, w, first, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
 		return false, 0
 	} else if now >= w.giveUp {
-		if first == now {
-			first = never // held by what has no known end
-		}
-		b.refuse(h, w, first, kit.TooLate(false, h.refusals > 0))
+		b.refuse(h, w, b.again(h, w, now), kit.TooLate(false, b.inTrouble(h, now)))
 		return false, 0
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	return false, min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
+	until = min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
+	if len(m.rules.Hours) > 0 {
+		until = min(until, m.closes(now))
+	}
+	return false, until
 }
 
 // refusal makes the error of a refused turn.
 func (m *Memory) refusal(key string, retryAt time.Duration, why error) error {
-	e := &Error{Key: key, Err: why}
-	if retryAt != never {
-		e.RetryAt = m.at(retryAt)
-	}
-	return e
+	return &Error{Key: key, RetryAt: m.at(retryAt), Err: why}
 }
 
 // at is the time of day of t.

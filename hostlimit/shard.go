@@ -38,13 +38,41 @@ type shard struct {
 
 	busy     []*busy
 	freeBusy []uint32 // places in busy that are free
-	chunk    []lease  // leases to hand out
-	starts   uint64   // bookings and starts ever made: gives starts an order
+
+	troubles     []trouble // the first one is zero, for all hosts that have none
+	freeTroubles []uint32  // places in troubles that are free
+
+	chunk  []lease // leases to hand out
+	starts uint64  // bookings and starts ever made: gives starts an order
 
 	_ [64]byte // keeps the mutexes of neighbours on different cache lines
 }
 
 func (sh *shard) host(i uint32) *host { return &sh.slabs[i/slabSize][i%slabSize] }
+
+// trouble returns that of h, to read and to change where h.trouble isn't 0.
+func (sh *shard) trouble(h *host) *trouble { return &sh.troubles[h.trouble] }
+
+// inTrouble returns the trouble of h, and makes it if there is none. Those that were
+// returned before are void.
+func (sh *shard) inTrouble(h *host) *trouble {
+	if h.trouble == 0 {
+		if n := len(sh.freeTroubles); n > 0 {
+			h.trouble = sh.freeTroubles[n-1]
+			sh.freeTroubles = sh.freeTroubles[:n-1]
+		} else {
+			h.trouble = uint32(len(sh.troubles))
+			sh.troubles = append(sh.troubles, trouble{})
+		}
+	}
+	return sh.trouble(h)
+}
+
+// first is when a request with this floor could start at the head of the queue,
+// so far as it is known.
+func (sh *shard) first(h *host, now, floor time.Duration) time.Duration {
+	return sh.m.open(h.first(sh.trouble(h), now, floor))
+}
 
 // name of h: in the arena, behind its length.
 func (sh *shard) name(h *host) []byte {
@@ -90,7 +118,7 @@ func (sh *shard) get(hash uint64, key string, now time.Duration) uint32 {
 		i = sh.made
 		sh.made++
 	}
-	*sh.host(i) = host{name: uint32(len(sh.names)), check: uint32(hash)}
+	*sh.host(i) = host{name: uint32(len(sh.names)), check: uint32(hash), began: void}
 	sh.names = binary.AppendUvarint(sh.names, uint64(len(key)))
 	sh.names = append(sh.names, key...)
 	sh.hosts++
@@ -139,7 +167,7 @@ func (sh *shard) forget(now time.Duration) {
 		if seen++; seen > sample {
 			break
 		}
-		if h.owes(now, sh.m.rules.Refusals.Forgive) {
+		if h.owes(sh.trouble(h), now, sh.m.rules.Refusals.Forgive) {
 			continue
 		}
 		if sh.hosts > sh.m.hostsPerShard {
@@ -170,6 +198,10 @@ func (sh *shard) remove(i uint32, h *host) {
 	sh.index[pos] = 0
 	sh.hosts--
 
+	if h.trouble > 0 {
+		*sh.trouble(h) = trouble{}
+		sh.freeTroubles = append(sh.freeTroubles, h.trouble)
+	}
 	sh.waste += len(sh.name(h))
 	*h = host{name: sh.free, busy: unused}
 	sh.free = i + 1

@@ -22,35 +22,52 @@ func FuzzHost(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at, least, drawn, latency int64, status int, retryAfter int64, ord uint64) {
 		now, floor, random := time.Duration(max(0, at)), time.Duration(max(0, least)), time.Duration(max(0, drawn))
 		o := Outcome{Status: status, Latency: time.Duration(latency), RetryAfter: time.Duration(retryAfter)}
-		lim := &kit.Limits{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Squared}
-		var h host
-		if h.earliest(floor) != 0 || h.owes(now, 0) {
+		lim := &kit.Limits{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Longest(Learned, Squared)}
+		h, tr := host{began: void}, trouble{}
+		if h.earliest(floor) != 0 || h.owes(&tr, now, 0) {
 			t.Fatalf("a new host owes: %+v", h)
 		}
-		h.book(now, floor, random)
+		idle := h.idle(&tr, now, floor)
+		h.book(&tr, now, floor, random)
+		h.count(&tr, lim, now, idle)
 		if e := h.earliest(0); e < now || e < add(now, max(floor, random)) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
 		before := h
-		h.adapt(lim, o)
+		h.adaptive = lim.Adapt(h.adaptive, kit.Outcome(o))
+		h.raise(h.adaptive, byAdaptive)
 		if h.earliest(0) < before.earliest(0) {
 			t.Error("an answer shortened a gap that was promised")
 		}
 		if status >= 400 && h.adaptive < before.adaptive || h.adaptive > lim.Ceiling {
 			t.Errorf("status %d moved the delay from %d to %d", status, before.adaptive, h.adaptive)
 		}
-		if r.Meaning(kit.Outcome(o)) == kit.Refused && h.refuse(r, now, o, ord+1, ord+1) {
-			if h.until < now || h.refusals != 1 {
-				t.Errorf("blocked at %d until %d, %d refusals", now, h.until, h.refusals)
+		if r.Meaning(kit.Outcome(o)) != kit.Refused {
+			return
+		}
+		inForce := h.gap
+		h.refuse(&tr, r, lim, now, o, ord+1)
+		if tr.until < now || tr.refusals != 1 {
+			t.Errorf("blocked at %d until %d, %d refusals", now, tr.until, tr.refusals)
+		}
+		if tr.until > now && !h.owes(&tr, now, 0) {
+			t.Error("a block is no debt")
+		}
+		if h.gap < inForce || tr.learned > lim.Ceiling || tr.learned < min(inForce, lim.Ceiling) {
+			t.Errorf("a refusal taught a delay of %d, in force were %d and are %d", tr.learned, inForce, h.gap)
+		}
+		if until := tr.until; tr.extend(until, ord+2) || until < never && !tr.extend(until+1, ord+2) || tr.refusals != 1 {
+			t.Errorf("a block until %d was lengthened to %d, %d refusals", until, tr.until, tr.refusals)
+		}
+		if !tr.clear() || tr.refusals != 0 || tr.clear() {
+			t.Error("a success didn't lift the block")
+		}
+		for learned := tr.learned; tr.learned > 0; learned = tr.learned {
+			for range kit.Calm {
+				h.count(&tr, lim, now, 0)
 			}
-			if h.refuse(r, now, o, ord+1, ord+2) || h.clear(ord+1) {
-				t.Error("a request from before the block moved it")
-			}
-			if h.until > now && !h.owes(now, 0) {
-				t.Error("a block is no debt")
-			}
-			if !h.clear(ord+2) || h.refusals != 0 {
-				t.Error("a success didn't lift the block")
+			if tr.learned >= learned || tr.learned != 0 && tr.learned < lim.Min {
+				t.Fatalf("%d starts made the learned delay %d of %d", kit.Calm, tr.learned, learned)
 			}
 		}
 	})

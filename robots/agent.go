@@ -71,11 +71,23 @@ func (c *collector) group(g group) {
 	c.patterns = slices.Grow(c.patterns, g.rules)
 	exact := c.file.opt.GoogleExact
 	x := lex(c.file.text[:g.end], g.start, g.line)
-	// An agent that joins a list late shares the rules of all of it, but what stands before,
-	// say the Crawl-delay of a group without rules, was said to the others.
-	joined := false
+	// An agent that joins a list late shares the rules of all of it, as Google has it, but what
+	// stands before was said to the others. When to come is said to the agents directly above
+	// alone: after "User-agent: Bot", "Crawl-delay: 1", "User-agent: *", "Crawl-delay: 30" the second
+	// delay isn't Bot's.
+	joined, above, inRun := false, false, false
 	var l line
 	for x.next(&l) {
+		if l.kind == kindUserAgent {
+			_, named := c.named(l.value)
+			joined = joined || named
+			above = named || above && inRun
+			inRun = true
+			continue
+		}
+		if l.text != "" {
+			inRun = false
+		}
 		switch l.kind {
 		case kindAllow, kindDisallow:
 			c.patterns = append(c.patterns, parsePattern(&l, exact))
@@ -84,18 +96,20 @@ func (c *collector) group(g group) {
 					c.patterns = append(c.patterns, p)
 				}
 			}
-		case kindUserAgent:
-			if !joined {
-				_, joined = c.named(l.value)
-			}
 		case kindOther:
-			if !joined {
-				continue
-			}
-			if fieldOf(l.key) != fieldCrawlDelay {
-				c.extras.add(&l)
-			} else if d, ok := parseSeconds(l.value); ok {
-				c.rules.delay, c.rules.hasDelay = max(c.rules.delay, d), true
+			switch fieldOf(l.key) {
+			case fieldCrawlDelay:
+				if d, ok := parseSeconds(l.value); ok && above {
+					c.rules.delay, c.rules.hasDelay = max(c.rules.delay, d), true
+				}
+			case fieldRequestRate, fieldVisitTime:
+				if above {
+					c.extras.add(&l)
+				}
+			default:
+				if joined {
+					c.extras.add(&l)
+				}
 			}
 		}
 	}

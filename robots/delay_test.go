@@ -66,6 +66,39 @@ func TestCrawlDelayOfGroups(t *testing.T) {
 	}
 }
 
+// A Crawl-delay closes no group for Google, whose crawlers don't read it. So agents share their
+// rules, and none of them waits as another one is asked to.
+func TestAnotherAgentsCrawlDelayIsNotOurs(t *testing.T) {
+	const s = time.Second
+	for _, c := range []struct {
+		body     string
+		bot, all time.Duration // of Bot, and of a crawler that isn't named
+	}{
+		{"User-agent: Bot\nCrawl-delay: 1\nUser-agent: *\nCrawl-delay: 30", 1 * s, 30 * s},
+		{"User-agent: *\nCrawl-delay: 30\nUser-agent: Bot\nCrawl-delay: 1", 1 * s, 30 * s},
+		{"User-agent: Bot\nCrawl-delay: 1\n\n# all\nUser-agent: *\nCrawl-delay: 30\nDisallow: /x", 1 * s, 30 * s},
+		{"User-agent: Bot\n\n# ours\nUser-agent: *\n\n# both\nCrawl-delay: 5", 5 * s, 5 * s},
+		{"User-agent: Bot\nUser-agent: *\nDisallow: /x\nCrawl-delay: 5", 5 * s, 5 * s},
+		{"User-agent: Bot\nSitemap: /s\nUser-agent: *\nCrawl-delay: 5", 0, 5 * s},
+		{"User-agent: Bot\nnonsense\nUser-agent: *\nCrawl-delay: 5", 0, 5 * s},
+		{"User-agent: Bot\nCrawl-delay: 2\nDisallow: /x\nCrawl-delay: 7\nUser-agent: *\nCrawl-delay: 5", 7 * s, 5 * s},
+		{"User-agent: Bot\nRequest-rate: 1/9\nUser-agent: *\nRequest-rate: 1/60", 9 * s, 60 * s},
+	} {
+		f := robots.Parse([]byte(c.body))
+		now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		if bot, all := f.Agent("Bot").Floor(now), f.Agent("Other").Floor(now); bot != c.bot || all != c.all {
+			t.Errorf("%q: Bot %v, others %v; want %v, %v", c.body, bot, all, c.bot, c.all)
+		}
+	}
+	f := robots.Parse([]byte("User-agent: Bot\nVisit-time: 0100-0200\nUser-agent: *\nVisit-time: 0300-0400\nDisallow: /x"))
+	if w := f.Agent("Bot").VisitTime(); len(w) != 1 || w[0].From != time.Hour {
+		t.Errorf("Bot is to come in %v", w)
+	}
+	if f.Agent("Bot").Test("/x").Allowed {
+		t.Error("Bot shares the rules of the group, as Google reads it")
+	}
+}
+
 func TestRequestRate(t *testing.T) {
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {

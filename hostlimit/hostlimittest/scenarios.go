@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	unpaced = hostlimit.Delay{DangerouslyNone: true}
+	unpaced = hostlimit.Delay{DangerouslyNone: true, Adaptive: hostlimit.Fixed}
 	paced   = hostlimit.Delay{Min: tick}
 )
 
@@ -82,11 +82,35 @@ var scenarios = []struct {
 	{"ProbeRefusedEscalates", probeRefused,
 		"A refusal of a probe blocks for as long as the policy says for one more in a row."},
 	{"EarlierRefusalIsPartOfTheBlock", earlierRefusal,
-		"A refusal of a request that started before the block was set counts as the same one."},
+		"A refusal of a request that started before the block was set counts as the same one; it lengthens the block where it asks for longer."},
 	{"EarlierSuccessDoesNotLift", earlierSuccess,
 		"A success of a request that started before the block was set doesn't lift it."},
 	{"WhatCounts", whatCounts,
-		"Status 429 and what the policy adds is a refusal; a context's error never is."},
+		"A refusal is status 429, 503 with Retry-After, Outcome.Refused and what the policy adds; a context's error never is."},
+	{"FailuresInARowAreARefusal", inARow,
+		"The fifth answer in a row (InARow) that isn't served blocks; success, 404 among it, begins the count anew; 407 and callers that leave aren't counted."},
+	{"AFailedProbeIsARefusal", probeFails,
+		"To a probe, anything but success counts as one more refusal in a row."},
+	{"FailuresOfAHostThatCannotAreRetriedSooner", unable,
+		"5xx, 408, 425 and no answer block in Fibonacci steps of at most ten minutes, 401, 402, 403 and 451 as the policy says."},
+	{"NothingLeftBlocks", reset,
+		"Reset blocks until then, capped, whatever the status; it counts as no refusal, and Retry-After goes first."},
+	{"LearnedDelay", learned,
+		"The first refusal of a series makes the delay longer, the others don't; twenty starts without one make it 2 % shorter; Fixed does neither."},
+	{"LearnedDelayOfTheStartsBefore", learnedMean,
+		"A refusal makes the delay as long as the starts since the last one were apart, where that is more than one and a half times the delay."},
+	{"FailuresTeachNoRate", unlearned,
+		"A block by 5xx or no answer leaves the delay as it was."},
+	{"DelayFromTheEnd", fromEnd,
+		"With FromEnd the delay, and a floor, count from the Release of the request before."},
+	{"NoAnswerCountsFromItsEnd", noAnswer,
+		"The gap after an attempt that had no answer, such as a dial that failed, counts from its end."},
+	{"Windows", windows,
+		"Outside of Windows nobody starts: Next tells when, and a wait that is too long is refused with RetryAt."},
+	{"MaxWaitIsAnHour", maxWaitDefault,
+		"Without a MaxWait, a wait that is known to be longer than an hour is refused at once, with RetryAt."},
+	{"DeadlineInTheQueueIsARefusal", deadlinePasses,
+		"A deadline that passes in the queue is an *Error with RetryAt, as one that is foreseen; a cancellation is the context's error."},
 	{"RetryAfterIsCapped", retryAfterCap,
 		"No Retry-After blocks for longer than the policy's MaxRetryAfter."},
 	{"RetryAfterTakesThePolicysPlace", retryAfterPolicy,
@@ -353,8 +377,16 @@ func slotTimeout(s *scene) {
 	_, err := s.try(s.Context(), s.key, 0)
 	if d := time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) || d < 3*tick {
 		s.Errorf("after %v: %v, want ErrBusy after %v", d, err, 3*tick)
-	} else if !strings.Contains(err.Error(), "timeout waiting for host concurrency slot") {
-		s.Errorf("the error reads %q", err)
+	} else {
+		for _, part := range []string{"timeout waiting for host concurrency slot", s.key, "2", "bodies"} {
+			if !strings.Contains(err.Error(), part) {
+				s.Errorf("the error reads %q, without %q", err, part)
+			}
+		}
+		var e *hostlimit.Error
+		if !errors.As(err, &e) || !e.RetryAt.After(begin) {
+			s.Errorf("timed out at %v: %#v, want a RetryAt", time.Now(), err)
+		}
 	}
 	s.done(a)
 	s.done(b)
@@ -471,7 +503,7 @@ func probePasses(s *scene) {
 	s.answer(s.take(), 429, tick)
 	for i, end := range []func(*turn){
 		func(t *turn) { s.done(t) },           // no answer
-		func(t *turn) { s.answer(t, 500, 0) }, // an answer that says nothing
+		func(t *turn) { s.answer(t, 407, 0) }, // an answer that says nothing
 		func(t *turn) { t.lease.Observe(hostlimit.Outcome{Err: context.Canceled}); s.done(t) }, // the caller left
 	} {
 		t := s.take()
@@ -518,20 +550,23 @@ func probeRefused(s *scene) {
 }
 
 func earlierRefusal(s *scene) {
-	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
-	a, b, c := s.take(), s.take(), s.take()
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 4})
+	a, b, c, d := s.take(), s.take(), s.take(), s.take()
 	first := s.answer(a, 429, 4*tick)
-	second := s.answer(b, 429, age)
-	if second.Blocked || second.Refusals != 1 || second.Until.After(first.Until) {
-		s.Errorf("the second refusal of a block did %+v after %+v", second, first)
+	second := s.answer(b, 429, 12*tick)
+	if !second.Blocked || second.Refusals != 1 || !second.Until.After(first.Until) {
+		s.Errorf("a second refusal, of which the block is longer, did %+v after %+v", second, first)
+	}
+	if third := s.answer(c, 429, tick); third.Blocked || third.Refusals != 1 || !third.Until.Equal(second.Until) {
+		s.Errorf("a third refusal, of which the block is shorter, did %+v after %+v", third, second)
 	}
 	t := s.take()
-	if !t.Probe || t.Start.Before(first.Until) {
-		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, first.Until)
+	if !t.Probe || t.Start.Before(second.Until) {
+		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, second.Until)
 	}
 	s.answer(t, 200, 0)
-	// Also once the block is over, it is what a request from before it meets.
-	if e := s.answer(c, 429, age); e.Blocked || e.Refusals != 0 {
+	// Also once the block is lifted, it is what a request from before it meets.
+	if e := s.answer(d, 429, age); e.Blocked || e.Refusals != 0 {
 		s.Errorf("a refusal from before the block did %+v", e)
 	}
 	s.done(s.take())
@@ -560,7 +595,10 @@ func whatCounts(s *scene) {
 	}{
 		{"429", nil, hostlimit.Outcome{Status: 429}, true},
 		{"503 by default", nil, hostlimit.Outcome{Status: 503}, false},
-		{"503 with Retry-After by default", nil, hostlimit.Outcome{Status: 503, RetryAfter: age}, false},
+		{"503 with Retry-After by default", nil, hostlimit.Outcome{Status: 503, RetryAfter: age}, true},
+		{"403 with Retry-After by default", nil, hostlimit.Outcome{Status: 403, RetryAfter: age}, false},
+		{"200 that is none", nil, hostlimit.Outcome{Status: 200, Refused: "a challenge"}, true},
+		{"a challenge aside", nil, hostlimit.Outcome{Status: 403, Refused: "a challenge", Aside: true}, true},
 		{"403 by default", nil, hostlimit.Outcome{Status: 403}, false},
 		{"503", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 503}, true},
 		{"403", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 403}, true},

@@ -1,6 +1,7 @@
 package hostlimittest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,15 @@ func newKey() string {
 	return fmt.Sprintf("%d-%d.test", time.Now().UnixNano(), keys.Add(1))
 }
 
-// use makes the limiter.
+// use makes the limiter. A scenario that doesn't say how long it would wait has all the
+// time in the world.
 func (s *scene) use(cfg hostlimit.Config) {
+	s.Helper()
+	cfg.MaxWait = cmp.Or(cfg.MaxWait, 100*age)
+	s.useAsItIs(cfg)
+}
+
+func (s *scene) useAsItIs(cfg hostlimit.Config) {
 	s.Helper()
 	s.cfg, s.key = cfg, newKey()
 	s.limiter = s.newLimiter(s, cfg)

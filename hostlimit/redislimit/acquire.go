@@ -268,6 +268,9 @@ func (w *waiter) act(now time.Duration) {
 
 // slotTimeout is when the wait for a slot has been too long.
 func (w *waiter) slotTimeout() time.Duration {
+	if w.l.rules.SlotTimeout == kit.Forever {
+		return kit.Forever
+	}
 	return max(w.busy, w.arrived) + w.l.rules.SlotTimeout
 }
 
@@ -388,7 +391,10 @@ func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Dura
 	if busy > 0 {
 		w.busy = max(clock.surely(busy, now), 1)
 		if w.timeup && now >= w.slotTimeout() {
-			w.refuse(&hostlimit.Error{Key: w.h.key, Err: kit.ErrSlotTimeout})
+			w.refuse(&hostlimit.Error{
+				Key: w.h.key, RetryAt: w.l.base.Add(2*now - w.arrived), // after as long again
+				Err: kit.SlotTimeout(w.limits.Slots, now-w.busy),
+			})
 			return
 		}
 	}

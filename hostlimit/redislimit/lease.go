@@ -128,7 +128,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	}
 	var more, first time.Duration
 	if refused {
-		more, first = l.rules.Refusals.Stay(g.refusals+1, o.RetryAfter), l.rules.Refusals.Stay(1, o.RetryAfter)
+		more, first = l.rules.Refusals.Stay(g.refusals+1, kit.Outcome(o)), l.rules.Refusals.Stay(1, kit.Outcome(o))
 	}
 
 	l.mu.Lock()

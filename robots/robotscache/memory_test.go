@@ -57,23 +57,27 @@ func short(seed, n int) string {
 
 // TestBytesAreWhatTheHeapHas: what is counted is what there is, whatever is kept.
 func TestBytesAreWhatTheHeapHas(t *testing.T) {
+	many, few := 3_000, 10
+	if os.Getenv("POLITENESS_LONG") != "" {
+		many, few = 8_000, 40
+	}
 	for _, test := range []struct {
 		name    string
 		origins int
 		body    func(host string) string
 		header  func(host string) []string
 	}{
-		{"no robots.txt", 8_000, nil, nil},
-		{"all alike", 8_000, func(string) string { return medianFile }, nil},
-		{"alike, validators of their own", 8_000, func(string) string { return medianFile }, func(host string) []string {
+		{"no robots.txt", many, nil, nil},
+		{"all alike", many, func(string) string { return medianFile }, nil},
+		{"alike, validators of their own", many, func(string) string { return medianFile }, func(host string) []string {
 			return []string{"ETag", `"` + host + `"`, "Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT"}
 		}},
-		{"none alike", 8_000, func(host string) string { return strings.ReplaceAll(medianFile, "www.shop-name.example", host) }, nil},
-		{"large, none alike", 40, func(host string) string {
+		{"none alike", many, func(host string) string { return strings.ReplaceAll(medianFile, "www.shop-name.example", host) }, nil},
+		{"large, none alike", few, func(host string) string {
 			seed, _ := strconv.Atoi(host[len("www.host-"):][:8])
 			return short(seed, 400_000)
 		}, nil},
-		{"sitemaps", 40, func(host string) string { return strings.Repeat("Sitemap: https://"+host+"/\n", 12_000) }, nil},
+		{"sitemaps", few, func(host string) string { return strings.Repeat("Sitemap: https://"+host+"/\n", 12_000) }, nil},
 	} {
 		w := &web{answer: func(host string) *http.Response {
 			if test.body == nil {
@@ -246,7 +250,10 @@ func TestNearlyAllThatIsForgottenIsRemembered(t *testing.T) {
 
 // TestCrawlInBreadth over 101,000 hosts, twice: each robots.txt is fetched once.
 func TestCrawlInBreadth(t *testing.T) {
-	const hosts = 101_000
+	hosts := 10_000
+	if os.Getenv("POLITENESS_LONG") != "" {
+		hosts = 101_000
+	}
 	w := &web{answer: func(host string) *http.Response {
 		return reply(200, strings.ReplaceAll(medianFile, "www.shop-name.example", host))
 	}}
@@ -260,11 +267,15 @@ func TestCrawlInBreadth(t *testing.T) {
 }
 
 // TestWildcardDomain: a crawl through very many names of one domain, all with the same robots.txt,
-// is bounded in memory. With POLITENESS_SOAK set it is a crawl through ten million of them.
+// is bounded in memory: 30,000 of them, 300,000 with POLITENESS_LONG=1 (make test), ten million with
+// POLITENESS_SOAK=1.
 func TestWildcardDomain(t *testing.T) {
-	names, maxBytes := 300_000, int64(16<<20)
-	if os.Getenv("POLITENESS_SOAK") != "" {
+	names, maxBytes := 30_000, int64(2<<20)
+	switch {
+	case os.Getenv("POLITENESS_SOAK") != "":
 		names, maxBytes = 10_000_000, 0
+	case os.Getenv("POLITENESS_LONG") != "":
+		names, maxBytes = 300_000, 16<<20
 	}
 	body := short(0, 4000)
 	w := &web{answer: func(string) *http.Response { return reply(200, body, "ETag", `"1"`) }}

@@ -6,69 +6,157 @@ import (
 	"time"
 )
 
-// Adaptive is a hostlimit.Adaptive.
+// Adaptive is a hostlimit.Adaptive: a set of formulas, of which the longest delay holds.
 type Adaptive struct {
-	kind   adaptiveKind
-	factor float64
+	set      formulas
+	factor   float64 // of proportional
+	parallel float64 // target of throttle
 }
 
-type adaptiveKind uint8
+// formulas is a set of bits. The zero one learns from refusals, so that bit says that
+// an Adaptive doesn't.
+type formulas uint8
 
 const (
-	fixed adaptiveKind = iota
+	unlearned formulas = 1 << iota
 	squared
 	proportional
 	throttle
+
+	byLatency = squared | proportional | throttle
 )
 
-// Squared waits the square of the last response time in seconds.
-var Squared = Adaptive{kind: squared}
+var (
+	// Fixed doesn't move a delay.
+	Fixed = Adaptive{set: unlearned}
+	// Learned moves a delay with the refusals of its host.
+	Learned Adaptive
+	// Squared waits the square of the last response time in seconds.
+	Squared = Adaptive{set: unlearned | squared}
+)
 
-// Proportional waits f times the last response time.
-func Proportional(f float64) Adaptive { return Adaptive{proportional, f} }
+// Proportional moves half the way to f times the last response time.
+func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
 // Throttle aims at target requests at once in the mean.
-func Throttle(target float64) Adaptive { return Adaptive{throttle, target} }
+func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
+
+// Longest joins the formulas of a and b. Of two of one kind, the same one is always the
+// longer.
+func Longest(a, b Adaptive) Adaptive {
+	l := Adaptive{set: a.set&b.set&unlearned | (a.set|b.set)&byLatency, factor: a.factor, parallel: a.parallel}
+	if b.set&proportional != 0 && (a.set&proportional == 0 || b.factor > a.factor) {
+		l.factor = b.factor
+	}
+	if b.set&throttle != 0 && (a.set&throttle == 0 || b.parallel < a.parallel) {
+		l.parallel = b.parallel
+	}
+	return l
+}
+
+// Learns reports whether the delay is moved by refusals.
+func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
 
 // String returns the Go expression that makes a.
 func (a Adaptive) String() string {
-	switch a.kind {
-	case squared:
-		return "Squared"
-	case proportional:
-		return fmt.Sprintf("Proportional(%v)", a.factor)
-	case throttle:
-		return fmt.Sprintf("Throttle(%v)", a.factor)
+	var parts []string
+	if a.Learns() {
+		parts = append(parts, "Learned")
 	}
-	return "none"
+	if a.set&squared != 0 {
+		parts = append(parts, "Squared")
+	}
+	if a.set&proportional != 0 {
+		parts = append(parts, fmt.Sprintf("Proportional(%v)", a.factor))
+	}
+	if a.set&throttle != 0 {
+		parts = append(parts, fmt.Sprintf("Throttle(%v)", a.parallel))
+	}
+	if len(parts) == 0 {
+		return "Fixed"
+	}
+	s := parts[len(parts)-1]
+	for i := len(parts) - 2; i >= 0; i-- {
+		s = fmt.Sprintf("Longest(%s, %s)", parts[i], s)
+	}
+	return s
 }
 
 func (a Adaptive) validate() error {
-	if a.kind >= proportional && !(a.factor > 0 && a.factor <= math.MaxFloat64) {
+	bad := func(f formulas, parameter float64) bool {
+		return a.set&f != 0 && !(parameter > 0 && parameter <= math.MaxFloat64)
+	}
+	if bad(proportional, a.factor) || bad(throttle, a.parallel) {
 		return fmt.Errorf("%v: want a positive number", a)
 	}
 	return nil
 }
 
-// next is the delay after an answer that took latency, within [least, most].
-// It computes in float64, which holds every product of durations, and rounds only what is in
-// range, so nothing overflows.
+// next is the delay by response times after an exchange that took latency, within
+// [least, most]; it is 0 without a formula for them. It computes in float64, which holds
+// every product of durations, and rounds only what is in range, so nothing overflows.
 func (a Adaptive) next(old, latency, least, most time.Duration) time.Duration {
-	l := max(0, float64(latency))
-	var d float64
-	switch a.kind {
-	case fixed:
+	if a.set&byLatency == 0 {
 		return 0
-	case squared:
+	}
+	l, was := max(0, float64(latency)), float64(max(old, least))
+	var d float64
+	if a.set&squared != 0 {
 		d = l * (l / float64(time.Second))
-	case proportional:
-		d = l * a.factor
-	case throttle:
-		t := l / a.factor
-		d = max(t, (max(float64(old), float64(least))+t)/2)
+	}
+	if a.set&proportional != 0 {
+		d = max(d, (was+l*a.factor)/2)
+	}
+	if a.set&throttle != 0 {
+		t := l / a.parallel
+		d = max(d, t, (was+t)/2)
 	}
 	if d >= float64(most) {
 		return most
 	}
 	return max(least, time.Duration(d))
+}
+
+// Calm is the number of starts without a refusal after which a learned delay gets shorter.
+const Calm = 20
+
+// Learn returns the delay that the first refusal of a series teaches: one and a half
+// times the delay in force, or the mean gap of the starts since the last block, where that
+// is longer. since is the time since then (since the first start, where there was no
+// block), starts the number of starts in it.
+func (l *Limits) Learn(inForce, since time.Duration, starts int64) time.Duration {
+	d := max(inForce, l.Min)
+	if d >= l.Ceiling {
+		return l.Ceiling
+	}
+	d += d / 2
+	if starts > 0 {
+		d = max(d, since/time.Duration(starts))
+	}
+	return min(d, l.Ceiling)
+}
+
+// Ease returns the learned delay after Calm starts without a refusal: 2 % less, and 0
+// (nothing is left of it) at Min.
+func (l *Limits) Ease(learned time.Duration) time.Duration {
+	if learned -= learned / 50; learned > max(l.Min, 50) { // below that 2 % are nothing
+		return learned
+	}
+	return 0
+}
+
+// Adapt returns the delay by response times after o, where it was old. Errors and answers
+// of status 400 and more never lower it: a host that fails fast isn't asked faster. An
+// exchange without an answer counts with the time that it took, also where the caller's
+// timeout ended it; one that the caller cancelled doesn't.
+func (l *Limits) Adapt(old time.Duration, o Outcome) time.Duration {
+	answered := o.Status > 0
+	if l.Adaptive.set&byLatency == 0 || !answered && (o.Err == nil || cancelled(o.Err)) {
+		return old
+	}
+	d := l.Adaptive.next(old, o.Latency, l.Min, l.Ceiling)
+	if !answered || o.Status >= 400 {
+		d = max(d, old)
+	}
+	return d
 }

@@ -3,6 +3,8 @@ package kit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // hostlimit exports these two and documents them.
@@ -20,13 +22,20 @@ type reason struct {
 func (r *reason) Error() string   { return r.text }
 func (r *reason) Unwrap() []error { return r.kinds }
 
-// The reasons of a refusal that aren't a matter of time.
-var (
-	ErrSlotTimeout error = &reason{"timeout waiting for host concurrency slot", []error{ErrBusy}}
-	ErrEnded       error = &reason{"the lease was released, or taken back after LeaseTTL", []error{ErrBusy}}
-)
+// SlotTimeout returns the reason for refusing a turn after SlotTimeout: every one of
+// that many slots is held, and has been for at most that long.
+func SlotTimeout(slots int, held time.Duration) error {
+	return &reason{
+		fmt.Sprintf("timeout waiting for host concurrency slot: all %d are held, one for %v; are the bodies of all responses closed?",
+			slots, held.Round(time.Millisecond)),
+		[]error{ErrBusy},
+	}
+}
 
 var (
+	// ErrEnded is the reason for refusing to start a lease that has ended.
+	ErrEnded error = &reason{"the lease was released, or taken back after LeaseTTL", []error{ErrBusy}}
+
 	errMaxWait        error = &reason{"the wait for a turn would exceed MaxWait", []error{ErrBusy}}
 	errMaxWaitBlocked error = &reason{"host blocked for longer than MaxWait", []error{ErrBlocked}}
 	errLate           error = &reason{"no turn before the context's deadline", []error{ErrBusy, context.DeadlineExceeded}}

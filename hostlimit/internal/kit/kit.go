@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Delay struct {
 	Min, Max        time.Duration
 	Adaptive        Adaptive
 	Ceiling         time.Duration
+	FromEnd         bool
 	DangerouslyNone bool
 }
 
@@ -61,6 +63,7 @@ type Config struct {
 	LeaseTTL    time.Duration
 	MaxWait     time.Duration
 	Backoff     backoff.Policy
+	Windows     []Window
 	MaxHosts    int
 	Override    func(key string) (Own, bool)
 }
@@ -71,6 +74,7 @@ type Limits struct {
 	Min, Max time.Duration // of the delay that Draw draws
 	Adaptive Adaptive
 	Ceiling  time.Duration
+	FromEnd  bool // the gap counts from the end of the exchange before; Slots is 1
 }
 
 // compile checks l and fills in the defaults; base is nil for the Config's own.
@@ -87,6 +91,9 @@ func (l Own) compile(base *Limits) (*Limits, error) {
 		bad("Concurrency: %d is out of range", l.Concurrency)
 	}
 	if base != nil && l.Delay == (Delay{}) {
+		if c.FromEnd && c.Slots > 1 {
+			bad("Concurrency: %d, but Delay.FromEnd needs 1", c.Slots)
+		}
 		return c, errors.Join(errs...)
 	}
 
@@ -113,7 +120,10 @@ func (l Own) compile(base *Limits) (*Limits, error) {
 	if d.Ceiling > 0 && d.Ceiling < d.Min {
 		bad("Delay.Ceiling: %v is less than Delay.Min, %v", d.Ceiling, d.Min)
 	}
-	c.Min, c.Max, c.Adaptive, c.Ceiling = d.Min, d.Max, d.Adaptive, d.Ceiling
+	if d.FromEnd && c.Slots > 1 {
+		bad("Delay.FromEnd: needs Concurrency 1, have %d", c.Slots)
+	}
+	c.Min, c.Max, c.Adaptive, c.Ceiling, c.FromEnd = d.Min, d.Max, d.Adaptive, d.Ceiling, d.FromEnd
 	return c, errors.Join(errs...)
 }
 
@@ -125,27 +135,14 @@ func (l *Limits) Draw() time.Duration {
 	return l.Min + time.Duration(rand.Uint64N(uint64(l.Max-l.Min)+1)) // Max-Min+1 may not fit into an int64
 }
 
-// Adapt returns the adaptive delay after o, where it was old. An answer of status 400
-// and more never lowers it: a host that fails fast isn't asked faster. Without an answer it
-// stays as it was.
-func (l *Limits) Adapt(old time.Duration, o Outcome) time.Duration {
-	if l.Adaptive == (Adaptive{}) || o.Status <= 0 {
-		return old
-	}
-	d := l.Adaptive.next(old, o.Latency, l.Min, l.Ceiling)
-	if o.Status >= 400 {
-		d = max(d, old)
-	}
-	return d
-}
-
 // Rules are a Config, checked and completed. They are safe for concurrent use.
 type Rules struct {
-	MaxInFlight int // 0: unlimited
-	SlotTimeout time.Duration
+	MaxInFlight int           // 0: unlimited
+	SlotTimeout time.Duration // Forever: MaxWait bounds it
 	LeaseTTL    time.Duration
-	MaxWait     time.Duration // Forever: as long as the context allows
+	MaxWait     time.Duration
 	MaxHosts    int
+	Hours       Hours
 	Refusals    Refusals
 
 	limits   *Limits
@@ -174,6 +171,11 @@ func (c Config) Compile() (*Rules, error) {
 	negative("LeaseTTL", int64(c.LeaseTTL), c.LeaseTTL)
 	negative("MaxWait", int64(c.MaxWait), c.MaxWait)
 	negative("MaxHosts", int64(c.MaxHosts), c.MaxHosts)
+	for i, w := range c.Windows {
+		if err := w.validate(); err != nil {
+			bad(fmt.Errorf("Windows[%d]: %w", i, err))
+		}
+	}
 	limits, err := c.Own.compile(nil)
 	bad(err)
 	refusals, err := compileRefusals(c.Backoff)
@@ -183,10 +185,11 @@ func (c Config) Compile() (*Rules, error) {
 	}
 	return &Rules{
 		MaxInFlight: c.MaxInFlight,
-		SlotTimeout: cmp.Or(c.SlotTimeout, 10*time.Second),
+		SlotTimeout: cmp.Or(c.SlotTimeout, Forever),
 		LeaseTTL:    cmp.Or(c.LeaseTTL, 300*time.Second),
-		MaxWait:     cmp.Or(c.MaxWait, Forever),
+		MaxWait:     cmp.Or(c.MaxWait, time.Hour),
 		MaxHosts:    cmp.Or(c.MaxHosts, 1_000_000),
+		Hours:       slices.Clone(c.Windows),
 		Refusals:    refusals,
 		limits:      limits,
 		override:    c.Override,

@@ -1,7 +1,9 @@
 package kit
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"math"
 	"testing"
 	"time"
@@ -13,7 +15,8 @@ func TestAdaptive(t *testing.T) {
 		a                  Adaptive
 		old, latency, want time.Duration
 	}{
-		{Adaptive{}, 5 * s, 5 * s, 0},
+		{Learned, 5 * s, 5 * s, 0},
+		{Fixed, 5 * s, 5 * s, 0},
 		{Squared, 0, 500 * ms, 250 * ms},
 		{Squared, 9 * s, 3 * s, 9 * s},
 		{Squared, 9 * s, s, s},
@@ -21,8 +24,11 @@ func TestAdaptive(t *testing.T) {
 		{Squared, 0, 8 * s, 60 * s},     // never above Ceiling
 		{Squared, 0, math.MaxInt64, 60 * s},
 		{Squared, 0, -s, 200 * ms},
-		{Proportional(5), 0, s, 5 * s},
-		{Proportional(5), 5 * s, 500 * ms, 2500 * ms},
+		{Proportional(5), 0, s, 2600 * ms},            // half the way from Min up,
+		{Proportional(5), 5 * s, 500 * ms, 3750 * ms}, // and down
+		{Longest(Squared, Proportional(2)), s, 3 * s, 9 * s},
+		{Longest(Squared, Proportional(2)), 9 * s, s, 5500 * ms},
+		{Longest(Learned, Proportional(2)), 9 * s, s, 5500 * ms},
 		{Proportional(math.MaxFloat64), 0, math.MaxInt64, 60 * s},
 		{Throttle(1), 0, 4 * s, 4 * s},       // up at once
 		{Throttle(2), 4 * s, 4 * s, 3 * s},   // (4 + 4/2) / 2
@@ -35,8 +41,34 @@ func TestAdaptive(t *testing.T) {
 			t.Errorf("%v: %v after %v became %v, want %v", c.a, c.old, c.latency, got, c.want)
 		}
 	}
-	if got := fmt.Sprint(Squared, Proportional(5), Throttle(1.5), Adaptive{}); got != "Squared Proportional(5) Throttle(1.5) none" {
-		t.Errorf("printed as %s", got)
+}
+
+func TestAdaptivePrintsAsItsExpression(t *testing.T) {
+	for want, a := range map[string]Adaptive{
+		"Learned": {}, "Fixed": Fixed, "Squared": Squared, "Proportional(5)": Proportional(5), "Throttle(1.5)": Throttle(1.5),
+		"Longest(Learned, Proportional(1))":               Longest(Proportional(1), Learned),
+		"Longest(Learned, Longest(Squared, Throttle(2)))": Longest(Longest(Throttle(2), Squared), Longest(Throttle(3), Learned)),
+	} {
+		if got := fmt.Sprint(a); got != want {
+			t.Errorf("printed as %s, want %s", got, want)
+		}
+	}
+}
+
+// TestLongestIsOneValue: however it was put together, it compares equal.
+func TestLongestIsOneValue(t *testing.T) {
+	for _, c := range []struct{ a, b Adaptive }{
+		{Longest(Squared, Throttle(2)), Longest(Throttle(2), Squared)},
+		{Longest(Squared, Fixed), Squared},
+		{Longest(Fixed, Learned), Learned},
+		{Longest(Proportional(1), Proportional(2)), Proportional(2)},
+		{Longest(Proportional(2), Proportional(1)), Proportional(2)},
+		{Longest(Throttle(1), Throttle(2)), Throttle(1)},
+		{Longest(Throttle(2), Throttle(1)), Throttle(1)},
+	} {
+		if c.a != c.b {
+			t.Errorf("%v isn't %v", c.a, c.b)
+		}
 	}
 }
 
@@ -48,15 +80,94 @@ func TestErrorAnswerNeverLowersTheDelay(t *testing.T) {
 		latency time.Duration
 		want    time.Duration
 	}{
-		{200, time.Second, 5 * time.Second},
-		{399, time.Second, 5 * time.Second},
+		{200, time.Second, 7500 * time.Millisecond},
+		{399, time.Second, 7500 * time.Millisecond},
 		{400, time.Second, 10 * time.Second},
 		{503, time.Second, 10 * time.Second},
-		{503, 4 * time.Second, 20 * time.Second},
-		{0, 4 * time.Second, 10 * time.Second},
+		{503, 4 * time.Second, 15 * time.Second},
 	} {
 		if got := l.Adapt(10*time.Second, Outcome{Status: c.status, Latency: c.latency}); got != c.want {
 			t.Errorf("status %d in %v: 10s became %v, want %v", c.status, c.latency, got, c.want)
+		}
+	}
+}
+
+// TestTimeWithoutAnAnswerCounts: a server that hangs isn't asked again at once.
+func TestTimeWithoutAnAnswerCounts(t *testing.T) {
+	l := &Limits{Min: time.Second, Ceiling: time.Hour, Adaptive: Squared}
+	for _, c := range []struct {
+		name    string
+		err     error
+		latency time.Duration
+		want    time.Duration
+	}{
+		{"no answer", io.ErrUnexpectedEOF, 30 * time.Second, 15 * time.Minute},
+		{"no answer, quickly", io.ErrUnexpectedEOF, time.Second, 10 * time.Second},
+		{"the caller's timeout", context.DeadlineExceeded, 30 * time.Second, 15 * time.Minute},
+		{"the caller's timeout, quickly", context.DeadlineExceeded, time.Second, 10 * time.Second},
+		{"the caller left", fmt.Errorf("get: %w", context.Canceled), 30 * time.Second, 10 * time.Second},
+		{"nothing", nil, 30 * time.Second, 10 * time.Second},
+	} {
+		if got := l.Adapt(10*time.Second, Outcome{Err: c.err, Latency: c.latency}); got != c.want {
+			t.Errorf("%s: 10s became %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestWhatARefusalTeaches(t *testing.T) {
+	l := &Limits{Min: 200 * time.Millisecond, Ceiling: time.Minute}
+	for _, c := range []struct {
+		inForce, since time.Duration
+		starts         int64
+		want           time.Duration
+	}{
+		{0, 0, 0, 300 * time.Millisecond},
+		{time.Second, time.Second, 10, 1500 * time.Millisecond},
+		{time.Second, time.Minute, 10, 6 * time.Second},
+		{time.Second, time.Hour, 1, time.Minute},
+		{time.Second, time.Hour, 0, 1500 * time.Millisecond},
+		{50 * time.Second, 0, 1, time.Minute},
+		{math.MaxInt64, math.MaxInt64, 1, time.Minute},
+	} {
+		if got := l.Learn(c.inForce, c.since, c.starts); got != c.want {
+			t.Errorf("%v in force, %d starts in %v: %v, want %v", c.inForce, c.starts, c.since, got, c.want)
+		}
+	}
+	for learned, want := range map[time.Duration]time.Duration{
+		time.Second: 980 * time.Millisecond, 201 * time.Millisecond: 0, 0: 0, time.Minute: 58800 * time.Millisecond,
+	} {
+		if got := l.Ease(learned); got != want {
+			t.Errorf("%v became %v, want %v", learned, got, want)
+		}
+	}
+}
+
+func TestHours(t *testing.T) {
+	const h = time.Hour
+	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		hours            Hours
+		at, wait, closed time.Duration // closed of the next two days
+	}{
+		{nil, h, 0, 0},
+		{Hours{{0, 24 * h}}, 5 * h, 0, 0},
+		{Hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
+		{Hours{{22 * h, 6 * h}}, 5 * h, 0, 32 * h},
+		{Hours{{22 * h, 6 * h}}, 12 * h, 10 * h, 32 * h},
+		{Hours{{22 * h, 6 * h}}, 23 * h, 0, 32 * h},
+		{Hours{{22 * h, 0}}, 23 * h, 0, 44 * h},
+		{Hours{{1 * h, 2 * h}, {13 * h, 14 * h}, {13 * h, 15 * h}}, 12 * h, h, 42 * h},
+		{Hours{{0, 1}}, 1, 24*h - 1, 48*h - 2},
+	} {
+		at := midnight.Add(c.at).In(time.FixedZone("", 3600))
+		if got := c.hours.Wait(at); got != c.wait {
+			t.Errorf("%v at %v: open in %v, want %v", c.hours, c.at, got, c.wait)
+		}
+		if got := c.hours.Closed(at, 48*h); got != c.closed {
+			t.Errorf("%v from %v: closed for %v of two days, want %v", c.hours, c.at, got, c.closed)
 		}
 	}
 }

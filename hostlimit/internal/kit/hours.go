@@ -1,0 +1,73 @@
+package kit
+
+import (
+	"fmt"
+	"time"
+)
+
+const day = 24 * time.Hour
+
+// A Window is a hostlimit.Window.
+type Window struct{ From, To time.Duration }
+
+func (w Window) validate() error {
+	if w.From < 0 || w.From >= day || w.To < 0 || w.To > day || w.From == w.To {
+		return fmt.Errorf("from %v to %v: want two different times of a day", w.From, w.To)
+	}
+	return nil
+}
+
+// left returns how long w is still open at this time of day; 0 if it is closed.
+func (w Window) left(at time.Duration) time.Duration {
+	switch {
+	case w.From < w.To && w.From <= at && at < w.To, w.From > w.To && at < w.To:
+		return w.To - at
+	case w.From > w.To && at >= w.From:
+		return day - at + w.To
+	}
+	return 0
+}
+
+// Hours are the windows in which requests may start; without one they may at any time.
+type Hours []Window
+
+// timeOfDay counts from midnight UTC.
+func timeOfDay(t time.Time) time.Duration {
+	t = t.UTC()
+	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute +
+		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
+}
+
+// Left returns for how long requests may start from t on, at least; 0 if they may not.
+func (h Hours) Left(t time.Time) (left time.Duration) {
+	for _, w := range h {
+		left = max(left, w.left(timeOfDay(t)))
+	}
+	return left
+}
+
+// Wait returns how long after t the next request may start.
+func (h Hours) Wait(t time.Time) time.Duration {
+	if len(h) == 0 || h.Left(t) > 0 {
+		return 0
+	}
+	wait := day
+	for _, w := range h {
+		wait = min(wait, (w.From-timeOfDay(t)+day)%day)
+	}
+	return wait
+}
+
+// Closed returns for how long of the time d after t no request may start.
+func (h Hours) Closed(t time.Time, d time.Duration) (closed time.Duration) {
+	if len(h) == 0 {
+		return 0
+	}
+	for d > 0 {
+		wait := min(h.Wait(t), d)
+		closed += wait
+		step := wait + h.Left(t.Add(wait))
+		t, d = t.Add(step), d-step
+	}
+	return closed
+}
