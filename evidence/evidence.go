@@ -95,18 +95,18 @@ type Decision struct {
 	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
 
 	// The turn.
-	Seq         uint64        `json:"seq,omitzero"`         // number of this start on its Host, from 1
-	Instead     uint64        `json:"instead,omitzero"`     // number of the start that was given up for it, before anything was sent
-	Start       time.Time     `json:"start,omitzero"`       // when the request was let go: on its connection, as far as the transport tells
-	WaitSlot    time.Duration `json:"waitSlot,omitzero"`    // wait for one of the host's slots
-	WaitDelay   time.Duration `json:"waitDelay,omitzero"`   // wait for the delay after the start before
-	WaitBlock   time.Duration `json:"waitBlock,omitzero"`   // wait for the end of a block
-	WaitConnect time.Duration `json:"waitConnect,omitzero"` // wait for a connection, after the turn
-	Delay       time.Duration `json:"delay,omitzero"`       // from this start to the next one on the host, at least
-	DelaySource string        `json:"delaySource,omitzero"` // what decided Delay: "random", "crawl-delay", "adaptive" or "learned"
-	Slot        int           `json:"slot,omitzero"`        // slots of the host in use, this one included
-	Slots       int           `json:"slots,omitzero"`       // slots that the host has
-	Probe       bool          `json:"probe,omitzero"`       // first request after a block
+	Seq         uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1
+	Instead     uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, before anything was sent
+	Start       time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
+	WaitSlot    time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
+	WaitDelay   time.Duration `json:"waitDelay,omitzero"`             // wait for the delay after the start before
+	WaitBlock   time.Duration `json:"waitBlock,omitzero"`             // wait for the end of a block
+	WaitConnect time.Duration `json:"waitConnect,omitzero"`           // wait for a connection, after the turn
+	Delay       time.Duration `json:"delay,omitzero"`                 // from this start to the next one on the host, at least
+	DelaySource string        `json:"delaySource,omitzero" most:"32"` // what decided Delay: "random", "crawl-delay", "adaptive" or "learned"
+	Slot        int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
+	Slots       int           `json:"slots,omitzero"`                 // slots that the host has
+	Probe       bool          `json:"probe,omitzero"`                 // first request after a block
 
 	// The exchange.
 	Status       int           `json:"status,omitzero"`   // of the response
