@@ -149,7 +149,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req, kindRobots)
 	defer trip.end()
 	if err := trip.identify(); err != nil {
-		return nil, err
+		return nil, err // the origin's robots.txt can't be had, and that is remembered
 	}
 	if entry, ok := t.robots.PeekStale(req.URL); ok {
 		trip.floor = entry.Rules.Floor(time.Now())
