@@ -22,6 +22,7 @@ func conservative() politeness.Config { return politeness.Conservative(agent) }
 
 // 3 s per host unless crawl-delay.
 func TestConservativeWaits3sPerHostUnlessCrawlDelay(t *testing.T) {
+	const latency = 200 * time.Millisecond
 	for _, test := range []struct {
 		robots string
 		gap    time.Duration
@@ -31,15 +32,15 @@ func TestConservativeWaits3sPerHostUnlessCrawlDelay(t *testing.T) {
 		{"User-agent: *\nCrawl-delay: 1\n", 3 * time.Second}, // what is shorter changes nothing
 	} {
 		acceptance(t, conservative, func(b *bubble) {
-			b.site.Robots(test.robots).Handle("/", http.HandlerFunc(everywhere)).Latency(200 * time.Millisecond)
+			b.site.Robots(test.robots).Handle("/", http.HandlerFunc(everywhere)).Latency(latency)
 			var group sync.WaitGroup
 			for i := range 4 {
 				group.Go(func() { b.mustGet(fmt.Sprintf("https://example.com/%d", i), 200) })
 			}
 			group.Wait()
 			for _, gap := range b.gaps() {
-				if gap != test.gap {
-					b.Errorf("robots.txt %q: a gap of %v, want %v", test.robots, gap, test.gap)
+				if gap != latency+test.gap {
+					b.Errorf("robots.txt %q: a gap of %v, want %v from the end of one to the start of the next", test.robots, gap, test.gap)
 				}
 			}
 			b.web.Check(b, politenesstest.Rules{Delay: 3 * time.Second, Concurrency: 1})
@@ -137,7 +138,7 @@ func TestConservativeAllowsWhenRobotsAnswers404(t *testing.T) {
 func TestConservativeSlowsAHostDownFor15MinutesDoublingTo24h(t *testing.T) {
 	for _, status := range []int{http.StatusForbidden, http.StatusTooManyRequests} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			acceptance(t, conservative, func(b *bubble) {
+			acceptance(t, patient(conservative), func(b *bubble) {
 				b.site.Handle("/", politenesstest.Status(status))
 				for range 9 {
 					b.mustGet("https://example.com/page", status)
@@ -181,7 +182,7 @@ func TestConservativeSlowdownIsNeverShortenedByRetryAfter(t *testing.T) {
 		"soon":  {15*time.Minute + 90*time.Second, 18 * time.Minute},
 		"36000": {10 * time.Hour, 10 * time.Hour},
 	} {
-		acceptance(t, conservative, func(b *bubble) {
+		acceptance(t, patient(conservative), func(b *bubble) {
 			b.site.Handle("/", politenesstest.Status(http.StatusTooManyRequests, "Retry-After", retryAfter))
 			b.mustGet("https://example.com/1", http.StatusTooManyRequests)
 			b.mustGet("https://example.com/2", http.StatusTooManyRequests)

@@ -1,14 +1,20 @@
 package politeness_test
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // An hour of a crawl into a host that refuses, in whatever words, is 40 requests at most:
@@ -90,4 +96,75 @@ func hourOf(t *testing.T, cfg hostlimit.Config, workers int, say func(n int64) h
 	}
 	wg.Wait()
 	return requests.Load()
+}
+
+// The same at the site: a crawler with each preset works for an hour, comes back whenever it is told
+// to, and the site counts what it sees, robots.txt included.
+func TestAnHourAtASiteThatRefusesIsFortyRequests(t *testing.T) {
+	status := politenesstest.Status
+	captcha := func(resp *http.Response) error {
+		if resp.Header.Get("X-Captcha") != "" {
+			return errors.New("a captcha")
+		}
+		return nil
+	}
+	for name, site := range map[string]struct {
+		page http.Handler
+		down error
+	}{
+		"503 Retry-After":    {page: status(503, "Retry-After", "3600")},
+		"a challenge":        {page: status(403, "Cf-Mitigated", "challenge")},
+		"403":                {page: status(403)},
+		"451":                {page: status(451)},
+		"500":                {page: status(500)},
+		"connection refused": {down: syscall.ECONNREFUSED},
+		"RateLimit":          {page: status(200, "RateLimit", `"p";r=0;t=3600`)},
+		"X-RateLimit":        {page: status(200, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "3600")},
+		"a captcha":          {page: status(200, "X-Captcha", "1")},
+		"429 and 403 in turn": {page: func() http.Handler {
+			var n atomic.Int64
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader([]int{429, 403}[n.Add(1)%2]) })
+		}()},
+	} {
+		for preset, cfg := range map[string]politeness.Config{
+			"zero": {UserAgent: agent}, "SiteAudit": siteAudit(), "Conservative": conservative(), "Bulk": bulk(), "Responsive": responsive(),
+		} {
+			for _, workers := range []int{1, 16} {
+				cfg.Refused = captcha
+				cfg.Spend = budget.Limits{}
+				virtually(t, cfg, func(b *bubble) {
+					if site.page != nil {
+						b.site.Handle("/", site.page)
+					}
+					b.site.Robots("User-agent: *\nAllow: /\n").Down(site.down)
+					b.work(workers, time.Hour)
+					if n := len(b.web.Requests()); n > 40 {
+						b.Errorf("%s, %d workers, %s: %d requests in an hour", preset, workers, name, n)
+					}
+				})
+			}
+		}
+	}
+}
+
+// work has workers ask for pages, one after the other, until the time is over.
+func (b *bubble) work(workers int, d time.Duration) {
+	ctx, cancel := context.WithTimeout(b.Context(), d)
+	defer cancel()
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_, err := fetch(ctx, b.client, "https://example.com/page")
+				var refused *politeness.Error
+				if errors.As(err, &refused) {
+					select {
+					case <-time.After(max(time.Until(refused.RetryAt), time.Second)):
+					case <-ctx.Done():
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

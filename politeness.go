@@ -95,8 +95,10 @@ type Config struct {
 	HostKey func(*http.Request) string
 
 	// Refuse holds the user's own rules: an error refuses the request before
-	// anything is waited for. Nil: none; PublicOnly and RefusePaths are ready ones,
-	// RefuseAny joins several.
+	// anything is waited for. It sees every request that would be sent, fetches of
+	// robots.txt and each of their redirects included; where it refuses one of these,
+	// robots.txt can't be had (ErrUnreachable). Nil: none; PublicOnly and RefusePaths
+	// are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
 	// Refused is the user's own eye for refusals that no status tells, such as a challenge that

@@ -271,8 +271,8 @@ func slow(d time.Duration) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(d) })
 }
 
-func TestDefaultIsTwoPerHost200To500msApartAnd10sForASlot(t *testing.T) {
-	virtually(t, politeness.Config{}, func(b *bubble) {
+func TestDefaultIsTwoPerHost200To500msApartAndSlotTimeoutEndsAWait(t *testing.T) {
+	virtually(t, politeness.Config{Limits: hostlimit.Config{SlotTimeout: 10 * time.Second}}, func(b *bubble) {
 		b.site.Handle("/", slow(time.Minute))
 		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {
 			b.Fatal(err)
@@ -567,7 +567,7 @@ func TestSlotIsHeldUntilTheBodyEnds(t *testing.T) {
 		{"closed twice", func(body io.ReadCloser) { body.Close(); body.Close() }},
 	} {
 		t.Run(end.name, func(t *testing.T) {
-			virtually(t, politeness.Config{Hosts: limiter(t, hostlimit.Config{Concurrency: 1})}, func(b *bubble) {
+			virtually(t, politeness.Config{Hosts: limiter(t, hostlimit.Config{Concurrency: 1, SlotTimeout: 10 * time.Second})}, func(b *bubble) {
 				b.site.Page("/", "page")
 				resp, err := b.client.Get("https://example.com/")
 				if err != nil {

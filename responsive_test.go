@@ -5,6 +5,8 @@ package politeness_test
 // crawl-delay, (last response time in s)^2), safe under concurrency.
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -39,15 +41,15 @@ func TestResponsiveDelayIsCrawlDelayWhereThatIsLonger(t *testing.T) {
 			b.mustGet(fmt.Sprintf("https://example.com/%d", i), 200)
 		}
 		for _, gap := range b.gaps() {
-			if gap != 4*time.Second {
-				b.Errorf("a gap of %v, want 4 s: more than the 3.61 s by response time", gap)
+			if gap != 1900*time.Millisecond+4*time.Second {
+				b.Errorf("a gap of %v, want 4 s from the end of one to the start of the next: more than the 3.61 s by response time", gap)
 			}
 		}
 	})
 }
 
 func TestResponsiveDelayIsTheSquareOfTheLastResponseTimeWhereThatIsLonger(t *testing.T) {
-	acceptance(t, responsive, func(b *bubble) {
+	acceptance(t, patient(responsive), func(b *bubble) {
 		b.site.Handle("/", http.HandlerFunc(everywhere))
 		b.know()
 		for _, test := range []struct {
@@ -63,7 +65,7 @@ func TestResponsiveDelayIsTheSquareOfTheLastResponseTimeWhereThatIsLonger(t *tes
 			b.site.Latency(0)
 			b.mustGet("https://example.com/2", 200)
 			gaps := b.gaps()
-			if gap := gaps[len(gaps)-1]; !within(gap, test.least, test.most) {
+			if gap := gaps[len(gaps)-1] - test.latency; !within(gap, test.least, test.most) {
 				b.Errorf("a gap of %v after an answer that took %v, want %v to %v", gap, test.latency, test.least, test.most)
 			}
 		}
@@ -105,8 +107,8 @@ func TestResponsivePolitenessDelayFromTheEnvironment(t *testing.T) {
 				b.Errorf("a gap of %v, want 2.5 to 7.5 s", gap)
 			}
 		}
-		if len(gaps) != 3 || gaps[2] != 16*time.Second {
-			b.Errorf("gaps %v, want the third to be 16 s", gaps)
+		if len(gaps) != 3 || gaps[2] != 4*time.Second+16*time.Second {
+			b.Errorf("gaps %v, want the third to be 16 s from the end of an answer that took 4 s", gaps)
 		}
 		b.site.Latency(0)
 		for i := range 180 {
@@ -117,6 +119,27 @@ func TestResponsivePolitenessDelayFromTheEnvironment(t *testing.T) {
 		if least, most := slices.Min(gaps), slices.Max(gaps); !within(least, 2500*time.Millisecond, 3*time.Second) ||
 			!within(most, 7*time.Second, 7500*time.Millisecond) {
 			b.Errorf("gaps of %v to %v, want random ones of 2.5 to 7.5 s", least, most)
+		}
+	})
+}
+
+// A server that hangs isn't asked again at once: the time without an answer counts.
+func TestResponsiveLeavesAServerAloneThatHangs(t *testing.T) {
+	acceptance(t, responsive, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.know()
+		time.Sleep(10 * time.Second)
+		b.site.Latency(time.Hour)
+		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+		defer cancel()
+		if _, err := fetch(ctx, b.client, "https://example.com/"); !errors.Is(err, context.DeadlineExceeded) {
+			b.Errorf("hanging: %v", err)
+		}
+		hung := time.Now()
+		b.site.Latency(0)
+		b.mustGet("https://example.com/", 200)
+		if waited := time.Since(hung); waited != 900*time.Second {
+			b.Errorf("asked again %v after 30 s without an answer, want 900 s", waited)
 		}
 	})
 }

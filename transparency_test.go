@@ -147,7 +147,9 @@ func TestSwitchedConnectionKeepsWhatItCanDo(t *testing.T) {
 				return &http.Response{StatusCode: 101, Header: http.Header{}, Body: conn}, nil
 			}),
 		})
-		resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+		req := httptest.NewRequest(http.MethodGet, "https://example.com/", nil)
+		req.Header.Set("Upgrade", "ping")
+		resp, err := tr.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}

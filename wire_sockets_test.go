@@ -104,11 +104,17 @@ func slowDial(d time.Duration) func(context.Context, string, string) (net.Conn, 
 	}
 }
 
-// paced is a Config that keeps 400 ms between starts, whatever robots.txt says.
+// Delay and dial of the tests whose delay is not said by a robots.txt: the dial is longer.
+const (
+	socketDelay = 120 * time.Millisecond
+	socketDial  = 150 * time.Millisecond
+)
+
+// paced is a Config that keeps socketDelay between starts, whatever robots.txt says.
 func paced(base http.RoundTripper) politeness.Config {
 	return politeness.Config{
 		UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true,
-		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: wireDelay}},
+		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: socketDelay}},
 	}
 }
 
@@ -192,17 +198,17 @@ func TestWiresOfAllKinds(t *testing.T) {
 			var seen arrivals
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				seen.note(r)
-				time.Sleep(50 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond)
 			}))
 			c.server(server)
 			defer server.Close()
 			base := server.Client().Transport.(*http.Transport).Clone()
 			c.base(base)
-			base.DialContext = slowDial(450 * time.Millisecond)
+			base.DialContext = slowDial(socketDial)
 			defer base.CloseIdleConnections()
 			fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{server.URL + "/"}, 4)...)
 			slack := 3*late() + 5*time.Millisecond
-			if gap := seen.leastGap(); gap < wireDelay-slack {
+			if gap := seen.leastGap(); gap < socketDelay-slack {
 				t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
 			}
 		})
@@ -216,7 +222,7 @@ func TestWireThroughAProxy(t *testing.T) {
 	site := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
 	defer site.Close()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(450 * time.Millisecond) // the proxy's own dial
+		time.Sleep(socketDial) // the proxy's own dial
 		there, err := net.Dial("tcp", r.Host)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -241,7 +247,7 @@ func TestWireThroughAProxy(t *testing.T) {
 	base.Proxy, base.DisableKeepAlives = http.ProxyURL(address), true
 	fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{site.URL + "/"}, 3)...)
 	slack := 3*late() + 5*time.Millisecond
-	if gap := seen.leastGap(); gap < wireDelay-slack {
+	if gap := seen.leastGap(); gap < socketDelay-slack {
 		t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
 	}
 }
@@ -363,7 +369,7 @@ func TestNetHTTPsOwnResendKeepsTheGap(t *testing.T) {
 	fetchAll(t, client, target)
 	fetchAll(t, client, target)
 	slack := 3*late() + 5*time.Millisecond
-	if gap := seen.leastGap(); gap < wireDelay-slack || len(seen.times) != 3 {
+	if gap := seen.leastGap(); gap < socketDelay-slack || len(seen.times) != 3 {
 		t.Errorf("%d arrivals, two of them %v apart (the machine is up to %v late)", len(seen.times), gap, slack)
 	}
 	if n := len(recorder.Decisions(evidence.Resent)); n != 1 {

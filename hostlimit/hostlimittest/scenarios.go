@@ -103,6 +103,8 @@ var scenarios = []struct {
 		"A block by 5xx or no answer leaves the delay as it was."},
 	{"DelayFromTheEnd", fromEnd,
 		"With FromEnd the delay, and a floor, count from the Release of the request before."},
+	{"NoAnswerCountsFromItsEnd", noAnswer,
+		"The gap after an attempt that had no answer, such as a dial that failed, counts from its end."},
 	{"Windows", windows,
 		"Outside of Windows nobody starts: Next tells when, and a wait that is too long is refused with RetryAt."},
 	{"MaxWaitIsAnHour", maxWaitDefault,
