@@ -21,7 +21,7 @@ import (
 //	Acquire   a floor makes the next start far         sync: what is owed is known only now
 //	Start     stamped, and the next start is far       sync, and the stamp moves behind it
 //	Observe   block, counter or learned delay changed  sync, then the Effect
-//	Release   FromEnd makes the next start far         sync
+//	Release   the gap counts from now, and is far      sync
 //
 // Debts are merged in three parts: the block with its counter and cause, the delay, and the next
 // start. In each, what only one process has changed since this one looked last holds: a success
@@ -386,6 +386,15 @@ func (sh *shard) news(k *kept) (restored *Restored, err error) {
 	return restored, err
 }
 
+// failure takes why the Store has failed for k.
+func (sh *shard) failure(k *kept) error {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	err := k.err
+	k.err = nil
+	return err
+}
+
 // tell adds the news of k to the error of a refused turn.
 func (sh *shard) tell(k *kept, err error) {
 	if refused, ok := err.(*Error); ok { //nolint:errorlint // made by this package just now
@@ -419,21 +428,14 @@ func (l *lease) keepStart(ctx context.Context, g *Grant) {
 	}
 }
 
-// keep saves what an Outcome or a Release has changed, and returns why that failed unless it was
-// told already.
-func (l *lease) keep() error {
+// keep saves what an Outcome or a Release has changed.
+func (l *lease) keep() {
 	sh, k := l.sh, l.kept
 	sh.mu.Lock()
 	i, ok := sh.find(k.hash)
 	due := ok && k.unsaved(sh.m.now(), sh.owing(sh.host(i), 0))
 	sh.mu.Unlock()
-	if !due {
-		return nil
+	if due {
+		_ = sh.sync(context.Background(), k, l.lim, 0, false) // never done
 	}
-	_ = sh.sync(context.Background(), k, l.lim, 0, false) // never done
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	err := k.err
-	k.err = nil
-	return err
 }

@@ -152,7 +152,8 @@ func (l *lease) grant(h *host) Grant {
 func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if l.kept != nil {
-		e.StateErr = l.keep()
+		l.keep()
+		e.StateErr = l.sh.failure(l.kept)
 	}
 	return e
 }
@@ -302,8 +303,8 @@ func (l *lease) Release() (expired bool) {
 	expired = l.expired
 	sh.mu.Unlock()
 	sh.m.handOut()
-	if l.kept != nil && l.lim.FromEnd {
-		_ = l.keep() // told with the next Grant
+	if l.kept != nil {
+		l.keep() // the gap may count from the end
 	}
 	return expired
 }
