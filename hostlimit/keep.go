@@ -18,7 +18,6 @@ import (
 //	Next      the same                                 sync, then the answer
 //	Start     the same; or the next start will be far  sync, then the gate
 //	          away
-//	Acquire   a floor makes the next start far         sync: what is owed is known only now
 //	Start     stamped, and the next start is far       sync, and the stamp moves behind it
 //	Observe   block, counter or learned delay changed  sync, then the Effect
 //	Release   the gap counts from now, and is far      sync
@@ -85,8 +84,8 @@ func (sh *shard) keptOf(key string, hash uint64) *kept {
 	return k
 }
 
-// owing returns what h owes to a request with this floor.
-func (sh *shard) owing(h *host, floor time.Duration) owing {
+// owing returns what h owes.
+func (sh *shard) owing(h *host) owing {
 	t := sh.trouble(h)
 	o := owing{learned: t.learned, next: t.next}
 	if t.until != 0 || t.refusals > 0 {
@@ -99,7 +98,7 @@ func (sh *shard) owing(h *host, floor time.Duration) owing {
 		}
 	}
 	if last.by != noStart {
-		o.next = max(o.next, add(last.at, max(last.gap, floor)))
+		o.next = max(o.next, add(last.at, last.gap))
 	}
 	return o
 }
@@ -122,33 +121,33 @@ func (k *kept) unsaved(now time.Duration, o owing) bool {
 }
 
 // met returns what is known of key's debt, once that is up to date.
-func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *kit.Limits, floor time.Duration) (*kept, error) {
+func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *kit.Limits) (*kept, error) {
 	sh.mu.Lock()
 	sh.get(hash, key, sh.m.now())
 	k := sh.keptOf(key, hash)
 	sh.mu.Unlock()
-	return k, sh.meet(ctx, k, lim, floor, nil)
+	return k, sh.meet(ctx, k, lim, nil)
 }
 
 // meet makes sure that what others know of the key is known here, and the other way round. The
 // turn l, if there is one, doesn't rely on what was read a moment ago where its gap is long: a
 // process that has read the same may have started meanwhile.
-func (sh *shard) meet(ctx context.Context, k *kept, lim *kit.Limits, floor time.Duration, l *lease) error {
+func (sh *shard) meet(ctx context.Context, k *kept, lim *kit.Limits, l *lease) error {
 	sh.mu.Lock()
 	i, ok := sh.find(k.hash)
 	force := l != nil && l.stamp.gap > far
-	due := ok && (force || k.due(sh.m.now(), sh.owing(sh.host(i), floor)))
+	due := ok && (force || k.due(sh.m.now(), sh.owing(sh.host(i))))
 	sh.mu.Unlock()
 	if !due {
 		return nil
 	}
-	return sh.sync(ctx, k, lim, floor, force)
+	return sh.sync(ctx, k, lim, force)
 }
 
 // sync brings the key of k and the Store up to date with each other, unless somebody has done so
 // by the time it is our turn. The error is ctx's; those of the Store are told with the next
 // Grant, Effect or Error.
-func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, floor time.Duration, force bool) error {
+func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, force bool) error {
 	select {
 	case k.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -165,15 +164,12 @@ func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, floor time.
 		sh.mu.Unlock()
 		return nil
 	}
-	o := sh.owing(sh.host(i), floor)
+	o := sh.owing(sh.host(i))
 	if !force && !k.due(now, o) {
 		sh.mu.Unlock()
 		return nil
 	}
 	x := merge{rules: m.rules, now: now, wall: wall, debt: k.debt, was: k.mine, is: o}
-	if floor == 0 {
-		x.margin = margin
-	}
 	sh.mu.Unlock()
 
 	debt, err := m.config.Store.Update(ctx, k.key, x.change)
@@ -207,7 +203,6 @@ type merge struct {
 	wall    time.Time     // and by the clock on the wall
 	debt    Debt          // what the Store had
 	was, is owing         // what the key owed then, and owes now
-	margin  time.Duration // of the next start
 
 	// What others have changed, as the last call of change found.
 	block, delay, next bool
@@ -235,7 +230,7 @@ func (x *merge) change(theirs Debt) Debt {
 		d.Delay = x.is.learned
 	}
 	if x.is.next > x.now+far {
-		if next := x.at(add(x.is.next, x.margin)); x.at(x.is.next).After(theirs.NextStart) {
+		if next := x.at(add(x.is.next, margin)); x.at(x.is.next).After(theirs.NextStart) {
 			d.NextStart = next
 		}
 	}
@@ -287,7 +282,7 @@ func stricter(a, b Debt) Debt {
 // adopt takes over what others have changed in the Store, which has debt now.
 func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 	now := x.now
-	o := sh.owing(h, 0)
+	o := sh.owing(h)
 	moved := false
 	if x.block {
 		theirs := blockOwed{refusals: uint8(min(max(0, debt.Refusals), math.MaxUint8)), cause: causeNamed(debt.Cause)}
@@ -317,7 +312,7 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 		moved = h.raise(learned, byLearned) || moved
 	}
 	if x.next && !debt.NextStart.IsZero() {
-		if next := x.in(debt.NextStart, time.Time{}); next > now && !debt.NextStart.Equal(x.at(add(x.is.next, x.margin))) {
+		if next := x.in(debt.NextStart, time.Time{}); next > now && !debt.NextStart.Equal(x.at(add(x.is.next, margin))) {
 			t := sh.inTrouble(h)
 			t.next = max(t.next, next)
 			moved = true
@@ -333,7 +328,7 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 	}
 	// What has come in during the Update is still to be saved.
 	k.mine = x.is
-	after := sh.owing(h, 0)
+	after := sh.owing(h)
 	if o.block == x.is.block {
 		k.mine.block = after.block
 	}
@@ -420,9 +415,9 @@ func (l *lease) keepStart(ctx context.Context, g *Grant) {
 			h.last, l.stamp.at = now, now
 			g.Start = sh.m.at(now)
 		}
-		due := k.unsaved(now, sh.owing(h, 0))
+		due := k.unsaved(now, sh.owing(h))
 		sh.mu.Unlock()
-		if !due || sh.sync(ctx, k, l.lim, 0, false) != nil {
+		if !due || sh.sync(ctx, k, l.lim, false) != nil {
 			return
 		}
 	}
@@ -433,9 +428,9 @@ func (l *lease) keep() {
 	sh, k := l.sh, l.kept
 	sh.mu.Lock()
 	i, ok := sh.find(k.hash)
-	due := ok && k.unsaved(sh.m.now(), sh.owing(sh.host(i), 0))
+	due := ok && k.unsaved(sh.m.now(), sh.owing(sh.host(i)))
 	sh.mu.Unlock()
 	if due {
-		_ = sh.sync(context.Background(), k, l.lim, 0, false) // never done
+		_ = sh.sync(context.Background(), k, l.lim, false) // never done
 	}
 }

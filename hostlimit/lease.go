@@ -59,7 +59,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	if k == nil {
 		return l.begin(ctx)
 	}
-	_ = l.sh.meet(ctx, k, l.lim, 0, l) // ctx's error is begin's to tell
+	_ = l.sh.meet(ctx, k, l.lim, l) // ctx's error is begin's to tell
 	g, err := l.begin(ctx)
 	if err != nil {
 		l.sh.tell(k, err)

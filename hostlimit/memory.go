@@ -117,7 +117,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	least := max(0, floor)
 	var k *kept
 	if m.config.Store != nil {
-		if k, err = sh.met(ctx, key, hash, lim, least); err != nil {
+		if k, err = sh.met(ctx, key, hash, lim); err != nil {
 			return nil, err
 		}
 	}
@@ -243,7 +243,7 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	sh := m.shard(hash)
 	least := max(0, floor)
 	if m.config.Store != nil {
-		if _, err := sh.met(ctx, key, hash, lim, least); err != nil {
+		if _, err := sh.met(ctx, key, hash, lim); err != nil {
 			return time.Time{}, err
 		}
 	}

@@ -52,7 +52,7 @@ var restarts = []struct {
 	{"FarStartOutlivesTheProcess", 3, hostlimit.Config{Delay: hostlimit.Delay{Min: 2 * age, Adaptive: hostlimit.Fixed, Ceiling: 2 * age}}, farStart,
 		"The gap to a start of an earlier process is kept, where it is longer than a minute."},
 	{"FarFloorOutlivesTheProcess", 3, hostlimit.Config{Delay: unpaced}, farFloor,
-		"So is one that was learned from robots.txt after the start, once a request has asked for its turn with it."},
+		"So is one that is as long as the floor of the start, whoever asks for the next."},
 	{"GapFromTheEndOutlivesTheProcess", 4, hostlimit.Config{Concurrency: 1,
 		Delay: hostlimit.Delay{Min: 2 * age, Adaptive: hostlimit.Fixed, Ceiling: 2 * age, FromEnd: true}}, gapFromTheEnd,
 		"With FromEnd the gap counts from the Release, if there was one."},
@@ -173,13 +173,11 @@ func farStart(l *life) {
 }
 
 func farFloor(l *life) {
-	t := l.took(0)
-	at := t.Start.Add(2 * age)
-	l.notBefore(at, 2*age)
+	t := l.took(2 * age)
 	l.step()
-	l.notBefore(at, 2*age)
+	l.notBefore(t.Start.Add(2*age), 0)
 	l.step()
-	l.notBefore(at, 2*age)
+	l.notBefore(t.Start.Add(2*age), age)
 }
 
 func gapFromTheEnd(l *life) {
