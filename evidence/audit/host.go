@@ -441,16 +441,19 @@ func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 
 // block takes the news d that the host was blocked.
 func (h *hostAudit) block(d *evidence.Decision) {
+	b := blockAudit{h.a.at, d.Time, d.Until}
+	if strings.HasPrefix(d.Reason, "restored: ") {
+		// Told by the process after the one that was refused, whose own record may be here as well. Where
+		// the clock was set back in between, only this end could be kept.
+		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) })
+		if slices.ContainsFunc(h.blocks, func(o blockAudit) bool { return !o.until.Before(b.until) }) {
+			return
+		}
+	}
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
 	if x := h.mover(d); x != nil {
 		x.moved = d.Time
-	}
-	b := blockAudit{h.a.at, d.Time, d.Until}
-	if strings.HasPrefix(d.Reason, "restored: ") {
-		// Told by the process after the one that the host has blocked. Where the clock has been set back
-		// in between, its end is the one that can be kept.
-		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) })
 	}
 	for _, x := range h.recent {
 		h.proveBlock(b, x)
