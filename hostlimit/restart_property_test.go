@@ -57,7 +57,7 @@ func newRestarts(t *testing.T, seed uint64) *restarts {
 		Concurrency: 1, MaxWait: 1000 * time.Hour, LeaseTTL: 1000 * time.Hour,
 		Delay: hostlimit.Delay{Min: r.pick(time.Millisecond, time.Second, time.Minute, time.Hour), Adaptive: hostlimit.Fixed, FromEnd: r.IntN(2) == 0},
 		Backoff: backoff.Refusals{
-			Policy:  backoff.Doubling{Start: r.pick(time.Second, time.Hour), Cap: 12 * time.Hour},
+			Policy: backoff.Doubling{Start: r.pick(time.Second, time.Hour), Cap: 12 * time.Hour},
 			// It isn't over at the very moment of a step, of which a millisecond would make two.
 			Forgive: r.pick(time.Minute, time.Hour, 30*time.Hour) + 500*time.Millisecond, AtLeast: r.IntN(2) == 0,
 		},
