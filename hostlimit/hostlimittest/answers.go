@@ -163,10 +163,14 @@ func unable(s *scene) {
 		outcome hostlimit.Outcome
 		policy  bool
 	}{
-		{hostlimit.Outcome{Status: 403}, true}, {hostlimit.Outcome{Status: 401}, true},
-		{hostlimit.Outcome{Status: 402}, true}, {hostlimit.Outcome{Status: 451}, true},
-		{hostlimit.Outcome{Status: 500}, false}, {hostlimit.Outcome{Status: 408}, false},
-		{hostlimit.Outcome{Status: 425}, false}, {hostlimit.Outcome{Err: errors.New("connection reset")}, false},
+		{hostlimit.Outcome{Status: 403}, true},
+		{hostlimit.Outcome{Status: 401}, true},
+		{hostlimit.Outcome{Status: 402}, true},
+		{hostlimit.Outcome{Status: 451}, true},
+		{hostlimit.Outcome{Status: 500}, false},
+		{hostlimit.Outcome{Status: 408}, false},
+		{hostlimit.Outcome{Status: 425}, false},
+		{hostlimit.Outcome{Err: errors.New("connection reset")}, false},
 	} {
 		s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: age}, InARow: 1}})
 		t := s.take()
