@@ -344,7 +344,8 @@ func TestNoTwoArrivalsAreCloserWhateverConnectionsDo(t *testing.T) {
 			var last time.Time
 			for _, q := range c.web.Requests() {
 				sent := !errors.Is(q.Err, syscall.ECONNREFUSED)
-				if gap := q.Start.Sub(last); sent && gap < wireDelay {
+				// A connection that comes within a millisecond of the start moves nothing.
+				if gap := q.Start.Sub(last); sent && gap < wireDelay-time.Millisecond {
 					t.Errorf("seed %d, %d callers: %v reached the site %v after what came before", seed, callers, q, gap)
 				}
 				last = q.Start
