@@ -148,8 +148,10 @@ func (l *lease) Observe(o Outcome) Effect {
 	if h == nil {
 		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
+	// Nearly all answers change the delay at most.
+	usual := what == kit.Success && o.Reset <= 0 && h.trouble == 0 && h.failures == 0
 	var now time.Duration
-	if what != kit.Success || o.Reset > 0 || h.trouble > 0 || b != nil && b.head != nil {
+	if !usual || b != nil && b.head != nil {
 		now = m.now()
 	}
 	if b != nil {
@@ -158,7 +160,10 @@ func (l *lease) Observe(o Outcome) Effect {
 	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
 	h.adaptive = l.lim.Adapt(h.adaptive, kit.Outcome(o))
 	raised := h.raise(h.adaptive, byAdaptive)
-	e := l.judge(h, o, what, now)
+	var e Effect
+	if !usual {
+		e = l.judge(h, &o, what, now)
+	}
 	if b != nil {
 		if e.Blocked || e.Cleared || b.probe == l {
 			b.probe = nil
@@ -180,7 +185,7 @@ func (l *lease) Observe(o Outcome) Effect {
 }
 
 // judge blocks or clears the key of l after an answer.
-func (l *lease) judge(h *host, o Outcome, what kit.Meaning, now time.Duration) (e Effect) {
+func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) (e Effect) {
 	sh := l.sh
 	r := &sh.m.rules.Refusals
 	t := sh.trouble(h)
@@ -199,15 +204,15 @@ func (l *lease) judge(h *host, o Outcome, what kit.Meaning, now time.Duration) (
 	}
 	switch {
 	case what == kit.Refused && !before:
-		h.refuse(sh.inTrouble(h), r, l.lim, now, o, sh.starts)
+		h.refuse(sh.inTrouble(h), r, l.lim, now, *o, sh.starts)
 		e.Blocked = true
 	case what == kit.Refused && (t.refusals > 0 || now < t.until), what != kit.Refused && o.Reset > 0:
 		// The key is known to refuse, or it only tells when it would. Neither counts.
 		cause := byReset
 		if what == kit.Refused {
-			cause = causeOf(o)
+			cause = causeOf(*o)
 		}
-		if asked := r.Asked(kit.Outcome(o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
+		if asked := r.Asked(kit.Outcome(*o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
 			sh.trouble(h).cause = cause
 			e.Blocked = true
 		}

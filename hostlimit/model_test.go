@@ -262,7 +262,7 @@ func (m *model) open(t time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	best := forever
 	for _, w := range m.p.cfg.Windows {
-		for from := t/day*day + w.From - day; from <= t+day; from += day {
+		for from := t.Truncate(day) + w.From - day; from <= t+day; from += day {
 			to := from - w.From + w.To
 			if w.To < w.From {
 				to += day
@@ -335,8 +335,8 @@ func (m *model) nextOf(h *modelHost) time.Duration {
 	soon(m.open(m.now))
 	for _, w := range m.p.cfg.Windows { // they close
 		const day = 24 * time.Hour
-		soon(m.now/day*day + w.To)
-		soon(m.now/day*day + w.To + day)
+		soon(m.now.Truncate(day) + w.To)
+		soon(m.now.Truncate(day) + w.To + day)
 	}
 	soon(head.arrived + m.p.maxWait())
 	for _, w := range slices.Concat(h.gate, h.queue) {

@@ -536,3 +536,80 @@ func TestSlotClockStopsWhenALeakExpiresInABlock(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+func TestHostStateTellsWhatHoldsAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A bubble begins at midnight.
+		m := mustNew(t, Config{
+			Delay: Delay{Min: time.Second}, MaxWait: 24 * time.Hour,
+			Windows: []Window{{From: 22 * time.Hour, To: time.Hour}},
+		})
+		begin := time.Now()
+		state := func() HostState {
+			t.Helper()
+			for st, err := range m.List(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return st
+			}
+			return HostState{}
+		}
+		l := acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 200, Reset: time.Minute})
+		l.Release()
+		if st := state(); st.BlockedBy != "rate limit" || !st.BlockedUntil.Equal(begin.Add(time.Minute)) || st.Refusals != 0 || st.Learned != 0 {
+			t.Errorf("with nothing left: %+v", st)
+		}
+		l = acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 200, Refused: "a challenge", RetryAfter: time.Second})
+		l.Release()
+		if st := state(); st.BlockedBy != "refused" || st.Refusals != 1 || st.Learned < 1500*time.Millisecond || st.Delay != st.Learned || st.DelaySource != "learned" {
+			t.Errorf("refused: %+v", st)
+		}
+		acquire(t, m, "a", 0).Release()
+		time.Sleep(time.Hour)
+		if st := state(); st.BlockedBy != "hours" || !st.BlockedUntil.Equal(begin.Add(22*time.Hour)) || !st.Next.Equal(st.BlockedUntil) {
+			t.Errorf("at one o'clock: %+v", st)
+		}
+		called := time.Now()
+		l = acquire(t, m, "a", 0)
+		if !l.Start.Equal(begin.Add(22*time.Hour)) || l.WaitBlock != l.Start.Sub(called) {
+			t.Errorf("started %v after midnight, after a wait of %v", l.Start.Sub(begin), l.WaitBlock)
+		}
+		l.Release()
+	})
+}
+
+// TestEveryRefusalSaysWhenToComeBack: also where nobody can know.
+func TestEveryRefusalSaysWhenToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			cfg     Config
+			timeout time.Duration
+			want    time.Duration // from the refusal on
+		}{
+			"SlotTimeout, as long again":       {Config{SlotTimeout: 10 * time.Second}, time.Hour, 10 * time.Second},
+			"SlotTimeout, or a lease's end":    {Config{SlotTimeout: 200 * time.Second}, time.Hour, 100 * time.Second},
+			"MaxWait":                          {Config{MaxWait: 20 * time.Second}, time.Hour, 20 * time.Second},
+			"a deadline that passes":           {Config{}, 30 * time.Second, 30 * time.Second},
+			"a deadline before SlotTimeout":    {Config{SlotTimeout: time.Minute}, 5 * time.Second, 5 * time.Second},
+			"a gap that isn't over until then": {Config{SlotTimeout: time.Second, Delay: Delay{Min: time.Minute}}, time.Hour, 59 * time.Second},
+		} {
+			c.cfg.Concurrency = 1
+			m := mustNew(t, c.cfg)
+			l := acquire(t, m, "a", 0)
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			_, err := m.Acquire(ctx, "a", 0)
+			cancel()
+			var e *Error
+			if !errors.As(err, &e) || time.Until(e.RetryAt) != c.want || !errors.Is(err, ErrBusy) {
+				t.Errorf("%s: %v, to come back in %v, want %v", name, err, time.Until(e.RetryAt), c.want)
+			}
+			l.Release()
+			if _, err := l.lease.Start(t.Context()); !errors.As(err, &e) || !e.RetryAt.Equal(time.Now()) {
+				t.Errorf("a Start after Release: %#v", err)
+			}
+		}
+	})
+}

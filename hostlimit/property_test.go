@@ -154,8 +154,8 @@ func generate(seed uint64, n int) *program {
 		p.cfg.Concurrency, p.cfg.Delay.FromEnd = 1, true
 	}
 	if chance(10) { // a run begins at midnight
-		for from := range 1 + time.Duration(r.IntN(3)) {
-			from = from*time.Hour + span(0, 20*time.Minute)
+		for n := range 1 + r.IntN(3) {
+			from := time.Duration(n)*time.Hour + span(0, 20*time.Minute)
 			p.cfg.Windows = append(p.cfg.Windows, hostlimit.Window{From: from, To: from + span(time.Minute, 30*time.Minute)})
 		}
 		if chance(50) {

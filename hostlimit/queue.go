@@ -228,11 +228,14 @@ func (b *busy) inTrouble(h *host, now time.Duration) bool {
 // account books the time since the last event to what held the queue in it.
 // Call it before anything changes.
 func (b *busy) account(h *host, now time.Duration) {
-	from := b.since
-	b.since = now
-	if b.head == nil {
-		return
+	if b.head != nil {
+		b.sum(h, b.since, now)
 	}
+	b.since = now
+}
+
+// sum books the time between two events to what held the queue.
+func (b *busy) sum(h *host, from, now time.Duration) {
 	t := b.sh.trouble(h)
 	end := min(now, max(from, t.until))
 	if t.refusals > 0 && b.probe != nil {

@@ -150,8 +150,15 @@ func (l *Limits) Ease(learned time.Duration) time.Duration {
 // exchange without an answer counts with the time that it took, also where the caller's
 // timeout ended it; one that the caller cancelled doesn't.
 func (l *Limits) Adapt(old time.Duration, o Outcome) time.Duration {
+	if l.Adaptive.set&byLatency == 0 {
+		return old // the way of most, which is inlined
+	}
+	return l.adapt(old, &o)
+}
+
+func (l *Limits) adapt(old time.Duration, o *Outcome) time.Duration {
 	answered := o.Status > 0
-	if l.Adaptive.set&byLatency == 0 || !answered && (o.Err == nil || cancelled(o.Err)) {
+	if !answered && (o.Err == nil || cancelled(o.Err)) {
 		return old
 	}
 	d := l.Adaptive.next(old, o.Latency, l.Min, l.Ceiling)
