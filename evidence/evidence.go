@@ -81,7 +81,7 @@ type Decision struct {
 	Method    string `json:"method,omitzero" most:"64"` // HTTP method of the request
 	URL       string `json:"url,omitzero" most:"2048"`  // without userinfo
 	Host      string `json:"host,omitzero" most:"1600"` // key that slots, delays and blocks are counted by; a name of the DNS is never clipped
-	Agent     string `json:"agent,omitzero" most:"128"`  // product token of the crawler
+	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler
 	RobotsTxt bool   `json:"robotsTxt,omitzero"`        // a fetch of robots.txt, which costs no page and needs no verdict
 
 	// What was decided, by which rule.
