@@ -168,7 +168,9 @@ func generate(seed uint64, n int) *program {
 	}
 	if chance(30) {
 		p.cfg.MaxInFlight = 1 + r.IntN(20)
-		p.cfg.Windows = nil    // where all hosts open at once, the order is anybody's
+		// Of hosts that become ready at one instant, any may have the place. So none are: by hours, or
+		// by gaps of one length that count from an end and from the start that it allows.
+		p.cfg.Windows, p.cfg.Delay.FromEnd = nil, false
 		hosts = min(hosts, 30) // the model looks at all of them at each event
 	}
 	small := chance(15)
@@ -233,6 +235,9 @@ func generate(seed uint64, n int) *program {
 			}
 		case chance(10):
 			q.status = []int{0, 404, 500, 502, 301, 401, 402, 407, 408, 425}[r.IntN(10)]
+		}
+		if q.status == 0 && p.cfg.MaxInFlight > 0 {
+			q.status = 504
 		}
 		if q.status == 0 {
 			q.err = []error{errors.New("connection reset"), context.Canceled, context.DeadlineExceeded}[r.IntN(3)]

@@ -16,7 +16,7 @@ func formulas(s *scene) {
 		answers  [][3]time.Duration // status, latency, and the delay afterwards
 	}{
 		{hostlimit.Proportional(0.5), [][3]time.Duration{
-			{200, 155 * ms, 41250 * us}, {503, ms, 41250 * us}, {404, 155 * ms, 59375 * us}, {200, 20 * ms, 34687500}, {200, age, 60 * ms},
+			{200, 155 * ms, 41250 * us}, {503, ms, 41250 * us}, {404, 156 * ms, 59625 * us}, {200, 20750 * us, 35 * ms}, {200, age, 60 * ms},
 		}},
 		{hostlimit.Longest(hostlimit.Squared, hostlimit.Proportional(0.5)), [][3]time.Duration{
 			{200, 200 * ms, 52500 * us}, {200, 15 * ms, 30 * ms}, {200, age, 60 * ms},
