@@ -59,7 +59,7 @@ var (
 )
 
 // A robots.txt that can't be had is told from one that disallows, and its cause is
-// found, also by those who come later and are denied by what is remembered.
+// found, also by those who come later and are denied by what is answersOldRedirects.
 func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 	found := func(err error) map[string]bool {
 		var (
