@@ -139,7 +139,7 @@ func TestOnlyWhatIsSentCostsAPage(t *testing.T) {
 func TestWaitThatOutlastsTheBudgetCostsNoPage(t *testing.T) {
 	for name, wrap := range map[string]func(hostlimit.Limiter) hostlimit.Limiter{
 		"tried": func(l hostlimit.Limiter) hostlimit.Limiter { return l.(*limiterMadeOnFirstUse).memory() },
-		"asked": func(l hostlimit.Limiter) hostlimit.Limiter { return opaque{l} },
+		"asked": func(l hostlimit.Limiter) hostlimit.Limiter { return listsNothing{l} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, politeness.Config{}, func(b *bubble) {
