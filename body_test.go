@@ -448,3 +448,40 @@ func TestSlotComesBackAfterAPanic(t *testing.T) {
 		})
 	}
 }
+
+// A limiter whose leases take a second to come back.
+type releasesLate struct{ hostlimit.Limiter }
+
+type leaseReleasesLate struct{ hostlimit.Lease }
+
+func (l releasesLate) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	lease, err := l.Limiter.Acquire(ctx, key, floor)
+	if err != nil {
+		return nil, err
+	}
+	return leaseReleasesLate{lease}, nil
+}
+
+func (l leaseReleasesLate) Release() bool {
+	defer time.Sleep(time.Second)
+	return l.Lease.Release()
+}
+
+// By the time at which Release returns, others may have the slot: an end that is stamped then would
+// show one request too many in flight.
+func TestEndsAreStampedBeforeTheSlotIsGivenBack(t *testing.T) {
+	cfg := politeness.Config{
+		Hosts:                   releasesLate{limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}})},
+		DangerouslyIgnoreRobots: true,
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "hello").Handle("/empty", politenesstest.Status(204)).Latency(time.Minute)
+		b.mustGet("https://example.com/", 200)
+		b.mustGet("https://example.com/empty", 204)
+		for _, d := range b.log.Decisions(evidence.Fetched) {
+			if d.Duration != time.Minute || d.Time.Sub(d.Start) != time.Minute {
+				b.Errorf("%s ended after %v, told at %v; want a minute", d.URL, d.Duration, d.Time.Sub(d.Start))
+			}
+		}
+	})
+}
