@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -14,6 +15,8 @@ type lease struct {
 	h      *host
 	id     string
 	limits *kit.Limits
+	floor  time.Duration
+	delay  time.Duration // drawn, or the floor if that is longer
 
 	// Guarded by l.mu.
 	granted  granting         // the last GO of the server
@@ -86,7 +89,7 @@ func (t *lease) grant() hostlimit.Grant {
 		takenBack = append(takenBack, t.h.key)
 	}
 	return hostlimit.Grant{
-		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
+		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
 		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], TakenBack: takenBack,
 	}
 }
@@ -94,10 +97,9 @@ func (t *lease) grant() hostlimit.Grant {
 // observing bounds how long Observe waits for the server.
 const observing = time.Second
 
-// Observe implements [hostlimit.Lease]. It returns at once, except after a refusal
-// and after a probe's answer: then it waits for the server, at most a second,
-// so that no process starts a request to a host that is known to refuse, and
-// so that the Effect is known.
+// Observe implements [hostlimit.Lease]. It returns at once after a success, of a host
+// that has served everybody so far. Otherwise it waits for the server, at most a second: so
+// that no process starts a request to a host that is known to refuse, and so that the Effect is known.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -106,42 +108,30 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		return hostlimit.Effect{}
 	}
 	t.observed = true
-	g := t.granted
+	known := t.granted.told
 	l.mu.Unlock()
 
-	meaning := l.rules.Refusals.Meaning(kit.Outcome(o))
-	refused, ok := meaning == kit.Refused, meaning == kit.Success
-	adaptive := int64(-1)
-	if a := t.limits.Adapt(g.adaptive, kit.Outcome(o)); a != g.adaptive {
-		adaptive = micros(a)
-	}
-	failed := 0
-	if o.Status >= 400 {
-		failed = 1
-	}
-	kind, wait := "neutral", refused || g.probe || ok && g.refusals > 0
-	switch {
-	case refused:
-		kind = "refused"
-	case ok:
-		kind = "ok"
-	}
-	var more, first time.Duration
-	if refused {
-		more, first = l.rules.Refusals.Stay(g.refusals+1, kit.Outcome(o)), l.rules.Refusals.Stay(1, kit.Outcome(o))
-	}
-
+	f := t.judge(kit.Outcome(o), known.refusals) // may take a while, or panic: policies are the user's
 	l.mu.Lock()
-	var effect hostlimit.Effect
 	now := l.now()
-	if !wait && h.refusals > 0 && h.until > now {
-		effect.Refusals, effect.Until = h.refusals, l.base.Add(h.untilTold)
+	if f.adapt != nil {
+		send := h.p.addAlong // a shorter delay has time
+		if d := t.limits.Adapt(known.adaptive, kit.Outcome(o)); d > known.adaptive {
+			send = h.p.add
+			h.raise(d)
+		}
+		send(op{name: "adapt", h: h, owed: true, args: f.adapt})
 	}
-	if !wait && adaptive < 0 {
-		l.mu.Unlock()
-		return effect
+	answer := op{name: "observe", h: h, owed: true, args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...)}
+	switch quiet := !t.granted.probe && !f.asks; {
+	case quiet && f.meaning == kit.Success && max(known.refusals, known.failures, h.failures) == 0:
+		h.p.addAlong(answer) // all that it may change is failures that others have seen since
+		fallthrough
+	case quiet && f.meaning == kit.Silent:
+		defer l.mu.Unlock()
+		return h.effect(now)
 	}
-	if refused && t.began > h.blocked {
+	if f.meaning == kit.Refused && t.began > h.blocked {
 		// Waiters of this process that were let go already ask again.
 		h.blocked = now
 		for _, w := range h.waiters {
@@ -155,57 +145,103 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		latest time.Duration
 	}
 	answered := make(chan learned, 1)
-	h.p.add(op{
-		name: "observe", h: h, owed: true,
-		args: []any{t.id, t.limits.Slots, g.heard.server, kind, g.refusals, micros(more), micros(first), adaptive, failed},
-		done: func(reply []any, at heard, err error) {
-			if err != nil {
-				return // the operation is sent again
-			}
-			e, latest := t.learn(reply, at, kind)
-			answered <- learned{e, latest}
-		},
-	})
-	if wait {
-		h.p.flush()
+	answer.done = func(reply []any, at heard, err error) {
+		if err != nil {
+			return // the operation is sent again
+		}
+		e, latest := h.learn(reply, at)
+		answered <- learned{e, latest}
 	}
+	h.p.add(answer)
+	h.p.flush()
 	l.mu.Unlock()
-	if !wait {
-		return effect
-	}
 	timer := time.NewTimer(observing)
 	defer timer.Stop()
 	select {
 	case a := <-answered:
 		// Requests that were let go just before the block start within their window or not at all.
-		effect = a.effect
 		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C
+		return a.effect
 	case <-timer.C:
+		return hostlimit.Effect{}
 	}
-	return effect
+}
+
+// A finding is what an Outcome says, in the words of step.lua.
+type finding struct {
+	meaning kit.Meaning
+	asks    bool  // that nobody comes for a time, without refusing
+	adapt   []any // arguments of adapt; nil: the outcome doesn't move the delay by response times
+	observe []any // arguments of observe, from kind on
+}
+
+// judge judges o, which comes after that many refusals in a row.
+func (t *lease) judge(o kit.Outcome, refusals int) *finding {
+	r, limits := &t.l.rules.Refusals, t.limits
+	f := &finding{meaning: r.Meaning(o), asks: o.Reset > 0}
+	if m, moves := limits.Adaptive.Move(o); moves {
+		f.adapt = []any{micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise)}
+	}
+	var asked time.Duration
+	if f.asks || f.meaning == kit.Refused {
+		asked = r.Asked(o)
+	}
+	kind := [...]string{kit.Silent: "neutral", kit.Success: "ok", kit.Failed: "failed", kit.Refused: "refused"}[f.meaning]
+	f.observe = []any{kind, micros(asked)}
+	if f.meaning < kit.Failed {
+		return f
+	}
+	cause := strconv.Itoa(o.Status)
+	switch {
+	case o.Refused != "":
+		cause = "refused"
+	case o.Status == 0:
+		cause = "network"
+	}
+	ceiling := time.Duration(0)
+	if limits.Adaptive.Learns() && r.Teaches(o) {
+		ceiling = limits.Ceiling
+	}
+	f.observe = append(f.observe, cause, r.InARow, refusals, micros(r.Stay(refusals+1, o)), micros(r.Stay(1, o)),
+		micros(limits.Min), micros(ceiling))
+	return f
+}
+
+// us is a number of nanoseconds for step.lua.
+func us(ns float64) string {
+	return strconv.FormatFloat(min(ns/1e3, 1<<50), 'f', 3, 64)
+}
+
+// effect is that of an outcome of which the server needn't tell anything.
+func (h *host) effect(now time.Duration) (e hostlimit.Effect) {
+	if h.refusals > 0 && h.until > now {
+		e.Refusals, e.Until = h.refusals, h.l.base.Add(h.untilTold)
+	}
+	return e
 }
 
 // learn takes in what an outcome did. No request that was granted before the outcome can
 // still start after latest.
-func (t *lease) learn(reply []any, at heard, kind string) (effect hostlimit.Effect, latest time.Duration) {
-	h, clock := t.h, &t.h.p.clock
-	changed, us, refusals := number(reply[0]) == 1, number(reply[1]), int(number(reply[2]))
-	effect.Refusals = refusals
-	if us > at.server {
-		h.blockedUntil(us, at.received)
-		effect.Until = t.l.base.Add(h.untilTold)
-	}
-	h.refusals = refusals
-	switch {
-	case changed && kind == "refused":
-		effect.Blocked = true
-		h.refused(at.received, h.until, refusals)
-		latest = clock.surely(number(reply[3]), at.received)
-	case changed:
-		effect.Cleared = true
+func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest time.Duration) {
+	now, clock := at.received, &h.p.clock
+	effect.Blocked, effect.Cleared = number(reply[0]) == 1, number(reply[1]) == 1
+	t := newTold(reply[4:])
+	h.keep(t, now)
+	effect.Refusals = t.refusals
+	if effect.Cleared {
 		h.until = 0
 	}
+	if us := number(reply[2]); us > at.server {
+		h.blockedUntil(us, now)
+		effect.Until = h.l.base.Add(h.untilTold)
+	}
+	if effect.Blocked {
+		h.blocked = now
+		latest = clock.surely(number(reply[3]), now)
+	}
+	h.weed()
+	h.raise(max(t.adaptive, t.learned))
 	return effect, latest
 }
 
@@ -225,7 +261,11 @@ func (t *lease) Release() (expired bool) {
 			break
 		}
 	}
-	t.end(l.now())
+	now := l.now()
+	if _, held := h.leases[t.id]; held && t.started && t.limits.FromEnd {
+		h.finished(now, t.granted.delay)
+	}
+	t.end(now)
 	expired = t.expired
 	if t.alone {
 		l.mu.Unlock()

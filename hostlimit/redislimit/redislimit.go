@@ -138,6 +138,7 @@ type Limiter struct {
 	share     hostlimit.Config // of each process then
 	processes int
 
+	hours      string // rules.Hours, for step.lua
 	quarantine time.Duration
 	base       time.Time // origin of all times of this process
 	proc       string    // names this process on the server
@@ -217,6 +218,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
+		hours:      hours(compiled.Hours),
 		quarantine: quarantine,
 		base:       base,
 		proc:       strings.ToLower(rand.Text()[:12]),
@@ -274,14 +276,26 @@ func (l *Limiter) Config() hostlimit.Config { return l.limits }
 func (l *Limiter) now() time.Duration { return time.Since(l.base) }
 
 // newID names a lease. It carries what step.lua must know of the lease.
-func (l *Limiter) newID(delay, floor time.Duration) string {
+func (l *Limiter) newID(delay, floor time.Duration, fromEnd bool) string {
 	l.seq++
 	b := make([]byte, 0, 48)
 	b = append(b, l.proc...)
 	b = strconv.AppendUint(append(b, '.'), l.seq, 10)
 	b = strconv.AppendInt(append(b, '.'), micros(delay), 10)
 	b = strconv.AppendInt(append(b, '.'), micros(floor), 10)
+	if fromEnd {
+		b = append(b, 'e')
+	}
 	return string(b)
+}
+
+// hours writes h for step.lua.
+func hours(h kit.Hours) string {
+	var b strings.Builder
+	for _, w := range h {
+		fmt.Fprintf(&b, "%d-%d,", w.From.Microseconds(), w.To.Microseconds())
+	}
+	return b.String()
 }
 
 // micros rounds up: a gap may only grow by it.
