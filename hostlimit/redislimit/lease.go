@@ -122,10 +122,9 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		}
 		send(op{name: "adapt", h: h, owed: true, args: f.adapt})
 	}
-	answer := op{name: "observe", h: h, owed: true, args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...)}
 	switch quiet := !t.granted.probe && !f.asks; {
 	case quiet && f.meaning == kit.Success && max(known.refusals, known.failures, h.failures) == 0:
-		h.p.addAlong(answer) // all that it may change is failures that others have seen since
+		h.p.addAlong(op{name: "served", h: h, owed: true}) // others may have seen failures since
 		fallthrough
 	case quiet && f.meaning == kit.Silent:
 		defer l.mu.Unlock()
@@ -145,14 +144,17 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		latest time.Duration
 	}
 	answered := make(chan learned, 1)
-	answer.done = func(reply []any, at heard, err error) {
-		if err != nil {
-			return // the operation is sent again
-		}
-		e, latest := h.learn(reply, at)
-		answered <- learned{e, latest}
-	}
-	h.p.add(answer)
+	h.p.add(op{
+		name: "observe", h: h, owed: true,
+		args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...),
+		done: func(reply []any, at heard, err error) {
+			if err != nil {
+				return // the operation is sent again
+			}
+			e, latest := h.learn(reply, at)
+			answered <- learned{e, latest}
+		},
+	})
 	h.p.flush()
 	l.mu.Unlock()
 	timer := time.NewTimer(observing)

@@ -57,7 +57,8 @@ local DAY = 24 * HOUR
 -- After so many starts without a refusal a learned delay gets shorter, as in kit.Calm.
 local CALM = 20
 
--- tostring and .. would turn a time into 1.7e+15.
+-- int writes a time for keys and arguments, where tostring and .. would make 1.7e+15 of it.
+-- Replies need it not: their numbers become integers, exact below 2^53.
 local function int(x) return string.format('%.0f', x) end
 
 local time = redis.call('TIME')
@@ -109,8 +110,10 @@ local numbers = {a = true, pa = true, l = true, pl = true, b = true, bs = true, 
 local hosts = {}
 
 local function set(h, field, value)
-	h[field] = value
-	h.dirty[field] = true
+	if h[field] ~= value then
+		h[field] = value
+		h.dirty[field] = true
+	end
 end
 
 local function drop(h, id)
@@ -155,8 +158,8 @@ end
 local function load(i)
 	local h = hosts[i]
 	if h then return h end
-	h = {key = KEYS[2 * i], queue = KEYS[2 * i + 1], lo = '', pr = '', g = '', c = '', leases = {}, live = 0, expired = 0, dirty = {}}
-	for k in pairs(numbers) do h[k] = 0 end
+	h = {key = KEYS[2 * i], queue = KEYS[2 * i + 1], a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, fl = 0, ad = 0, le = 0,
+		n = 0, bg = 0, bn = 0, cn = 0, pc = 0, qs = 0, lo = '', pr = '', g = '', c = '', leases = {}, live = 0, expired = 0, dirty = {}}
 	hosts[i] = h
 	local raw = redis.call('HGETALL', h.key)
 	for j = 1, #raw, 2 do
@@ -361,7 +364,7 @@ end
 -- in a row, delay by response times, next start, learned delay, starts since the last refusal
 -- (or since an idle time), since when they are counted (0: not yet), and the cause of the block.
 local function told(h)
-	return h.f, h.fl, int(h.ad), int(h.a), int(h.le), h.n - h.bn, int(h.bg), h.c
+	return h.f, h.fl, h.ad, h.a, h.le, h.n - h.bn, h.bg, h.c
 end
 
 local ops = {}
@@ -399,7 +402,7 @@ function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceil
 			s = s + (waiting + ahead) * least
 			if wait >= 0 and s - now > wait then
 				redis.call('ZREM', h.queue, id)
-				return {'LATE', int(s), why}
+				return {'LATE', s, why}
 			end
 			if listens == '1' then
 				if not place then
@@ -413,7 +416,7 @@ function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceil
 				-- That a reservation lapses is for the first in the queue to see.
 				if lease.state == GONE or waiting == 0 then expiry = math.min(expiry, lease.expiry) end
 			end
-			return {'WAIT', waiting, int(since), since > 0 and 's' or why, int(expiry), int(first)}
+			return {'WAIT', waiting, since, since > 0 and 's' or why, expiry, first}
 		end
 		-- hand left the queue empty, else the slots would be taken.
 		me = hold(h, id, now, GUARD, RESERVED)
@@ -424,7 +427,7 @@ function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceil
 		drop(h, id)
 		again(h)
 		hand(h, n)
-		return {'LATE', int(s), why}
+		return {'LATE', s, why}
 	end
 	if h.f > 0 and h.pr ~= '' and h.pr ~= id and h.leases[h.pr] then
 		hold(h, id, s, GUARD, RESERVED).expiry = now + CLAIM + 1000000
@@ -432,7 +435,7 @@ function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceil
 	end
 	if s - now > HORIZON then
 		hold(h, id, s, GUARD, RESERVED)
-		return {'AT', int(s), why}
+		return {'AT', s, why}
 	end
 	-- The reply is LEAD under way, which counts only where it arrives after s.
 	local guard = math.max(GUARD, now + LEAD + GUARD - s)
@@ -448,7 +451,7 @@ function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceil
 	if h.f > 0 then set(h, 'pr', id) end
 	local expired = h.expired
 	h.expired = 0
-	return {'GO', int(s), int(guard), int(d), h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, int(GUARD), told(h)}
+	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, GUARD, told(h)}
 end
 
 -- release gives a slot back; undone says that the request never started.
@@ -463,7 +466,7 @@ function ops.release(h, id, n, undone)
 		redis.call('ZREM', h.queue, id)
 	end
 	hand(h, tonumber(n))
-	return {lease and 1 or 0}
+	return lease and 1 or 0
 end
 
 -- adapt moves the delay by response times, within least and most: at once is what it must
@@ -478,7 +481,7 @@ function ops.adapt(h, least, most, atonce, half, longer)
 		raise(h, d)
 		set(h, 'ad', d)
 	end
-	return {1}
+	return 1
 end
 
 -- block stays away for so long, after one more refusal in a row. The first one of a series
@@ -545,7 +548,13 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 		again(h, true)
 		hand(h, tonumber(n))
 	end
-	return {blocked, cleared, int(h.b), int(latest), told(h)}
+	return {blocked, cleared, h.b, latest, told(h)}
+end
+
+-- served tells of a success that changes nothing else.
+function ops.served(h)
+	set(h, 'fl', 0)
+	return 1
 end
 
 -- renew prolongs a lease whose body is still being read.
@@ -555,7 +564,7 @@ function ops.renew(h, id)
 		lease.expiry = now + TTL
 		h.dirty[id] = true
 	end
-	return {lease and 1 or 0}
+	return lease and 1 or 0
 end
 
 -- restore tells what a client knows of a host, times as durations from now: the next
@@ -585,16 +594,16 @@ function ops.restore(h, a, l, b, cause, f, fl, le, starts, since, ...)
 			hold(h, leases[i], now, GUARD, GONE).expiry = now + leases[i + 1]
 		end
 	end
-	return {1}
+	return 1
 end
 
 -- peek returns the earliest start of a newcomer, without taking a place.
 function ops.peek(h, floor, n, least)
 	local waiting = redis.call('ZCARD', h.queue)
-	return {int(open(start(h, '', tonumber(floor)) + waiting * tonumber(least)))}
+	return {open(start(h, '', tonumber(floor)) + waiting * tonumber(least))}
 end
 
-local replies = {int(now), gen.id, int(math.max(gen.q - now, 0))}
+local replies = {now, gen.id, math.max(gen.q - now, 0)}
 local i = 13
 while ARGV[i] do
 	local name, host, args = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
