@@ -195,7 +195,7 @@ func (h *host) restore(now time.Duration) {
 		last = micros(h.last - now)
 	}
 	args := []any{
-		micros(max(h.next-now, 0)), last, micros(max(h.until-now, 0)), h.cause, h.refusals, h.failures,
+		micros(max(h.next-now, 0)), last, micros(h.until - now), h.cause, h.refusals, h.failures,
 		micros(h.learned), h.starts, micros(now - h.began),
 	}
 	for id, lease := range h.leases {

@@ -573,11 +573,11 @@ end
 function ops.restore(h, a, l, b, cause, f, fl, le, starts, since, ...)
 	if tonumber(a) > 0 then set(h, 'a', math.max(h.a, now + a)) end
 	set(h, 'l', math.max(h.l, now + l))
-	if tonumber(b) > 0 then
+	if tonumber(b) > 0 or tonumber(f) > 0 then -- over, but with a probe to come
 		if now + b > h.b then set(h, 'c', cause) end
 		set(h, 'b', math.max(h.b, now + b))
-		set(h, 'bs', now)
 	end
+	if tonumber(b) > 0 then set(h, 'bs', now) end
 	set(h, 'f', math.max(h.f, tonumber(f)))
 	set(h, 'fl', math.max(h.fl, tonumber(fl)))
 	if tonumber(le) > h.le then
