@@ -116,7 +116,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	now := l.now()
 	if f.adapt != nil {
 		send := h.p.addAlong // a shorter delay has time
-		if d := t.limits.Adapt(known.adaptive, kit.Outcome(o)); d > known.adaptive {
+		if d := t.limits.Adapt(known.adaptive, kit.Outcome(o)); d > max(known.adaptive, t.limits.Min) {
 			send = h.p.add
 			h.raise(d)
 		}

@@ -321,6 +321,7 @@ func TestTheEndIsEverybodys(t *testing.T) {
 // TestWhatIsLearnedSurvivesALoss empties the server: failures in a row, a learned delay, what
 // set a block and the end of a request are told again.
 func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t)
 	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{
 		Delay: hostlimit.Delay{Min: 200 * time.Millisecond}, Backoff: backoff.Doubling{Start: time.Hour}, MaxWait: time.Minute,
