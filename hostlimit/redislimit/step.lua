@@ -128,7 +128,8 @@ end
 local function hold(h, id, due, guard, state)
 	if not h.leases[id] then h.live = h.live + 1 end
 	local proc, delay, floor, ends = string.match(id, '^(%w+)%.%d+%.(%d+)%.(%d+)(e?)$')
-	local expiry = state == GONE and due + TTL or math.max(due, now) + CLAIM
+	-- A lease starts within its guard at the latest.
+	local expiry = state == GONE and due + guard + TTL or math.max(due, now) + CLAIM
 	local lease = {id = id, proc = proc, delay = tonumber(delay), floor = tonumber(floor), ends = ends == 'e',
 		expiry = expiry, due = due, guard = guard, state = state}
 	h.leases[id] = lease
