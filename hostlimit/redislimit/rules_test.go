@@ -99,7 +99,7 @@ func TestScriptAdaptsAsKit(t *testing.T) {
 		m, _ := l.Adaptive.Move(o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
-		s.run("adapt", h, micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise))
+		s.run("adapt", h, "1.1.0.0", micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise))
 		if got, want := s.duration(h, "ad"), l.Adapt(old, o); got < want || got > want+time.Microsecond {
 			t.Errorf("%+v from %v by %+v: %v, kit says %v", l, old, o, got, want)
 		}
@@ -193,6 +193,33 @@ func TestScriptKnowsTheHoursAsKit(t *testing.T) {
 			if got != want && (got < want || hours.Left(block) > time.Second) {
 				t.Errorf("%v, blocked until %v: next start %v, want %v", windows, block.UTC(), time.UnixMicro(got).UTC(), time.UnixMicro(want).UTC())
 			}
+		}
+	}
+}
+
+// TestAnOperationRunTwiceCountsOnce: a client repeats a call whose reply was lost.
+func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	h, id := s.host(), "p.1.0.0"
+	s.run("take", h, id, 2, -1, 0, 0, 0, 0, 0, 1000000)
+	now, _ := s.run("take", h, id, 2, -1, 0, 0, 0, 0, 0, 1000000)
+	state := func() (all [5]int64) {
+		for i, field := range []string{"n", "bn", "cn", "fl", "ad"} {
+			all[i] = s.get(h, field)
+		}
+		return all
+	}
+	for range 2 {
+		s.run("adapt", h, id, 0, 1000000, 0, 500000, 0)
+		s.run("observe", h, id, 2, now, "failed", 0, "500", 5, 0, 1000, 1000, 0, 0)
+		if got := state(); got != [5]int64{1, 0, 0, 1, 250000} {
+			t.Errorf("starts, those before the counting began, those at the last shortening, failures, delay: %v", got)
+		}
+	}
+	for range 2 {
+		s.run("restore", h, 0, -1000, 5000000, "429", 2, 3, 70000, 8, 9000000)
+		if got := state(); got != [5]int64{1, -7, 1, 3, 250000} {
+			t.Errorf("after a loss: %v", got)
 		}
 	}
 }

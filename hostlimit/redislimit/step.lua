@@ -28,7 +28,8 @@
 --            its value before the last start
 --   qs       arrivals at the queue
 --   g        generation of the leases
---   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go
+--   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go; then the letters of
+--            what it has done and must not do twice: a adapted the delay, f counted as a failure
 --
 -- A host goes through these states:
 --
@@ -131,7 +132,7 @@ local function hold(h, id, due, guard, state)
 	-- A lease starts within its guard at the latest.
 	local expiry = state == GONE and due + guard + TTL or math.max(due, now) + CLAIM
 	local lease = {id = id, proc = proc, delay = tonumber(delay), floor = tonumber(floor), ends = ends == 'e',
-		expiry = expiry, due = due, guard = guard, state = state}
+		expiry = expiry, due = due, guard = guard, state = state, did = h.leases[id] and h.leases[id].did or ''}
 	h.leases[id] = lease
 	h.dirty[id] = true
 	return lease
@@ -170,9 +171,10 @@ local function load(i)
 		elseif #k <= 2 then
 			h[k] = v
 		else
-			local expiry, due, guard, state = string.match(v, '^(%d+):(%d+):(%d+):(%d)$')
+			local expiry, due, guard, state, did = string.match(v, '^(%d+):(%d+):(%d+):(%d)(%a*)$')
 			if expiry then
-				hold(h, k, tonumber(due), tonumber(guard), tonumber(state)).expiry = tonumber(expiry)
+				local lease = hold(h, k, tonumber(due), tonumber(guard), tonumber(state))
+				lease.expiry, lease.did = tonumber(expiry), did
 				h.dirty[k] = nil
 			else
 				h.dirty[k] = true -- nobody wrote this; save deletes it
@@ -214,7 +216,7 @@ local function save(h)
 		local lease = h.leases[k]
 		if lease then
 			put[#put + 1] = k
-			put[#put + 1] = int(lease.expiry) .. ':' .. int(lease.due) .. ':' .. int(lease.guard) .. ':' .. lease.state
+			put[#put + 1] = int(lease.expiry) .. ':' .. int(lease.due) .. ':' .. int(lease.guard) .. ':' .. lease.state .. lease.did
 		elseif numbers[k] and h[k] ~= 0 then
 			put[#put + 1] = k
 			put[#put + 1] = int(h[k])
@@ -470,9 +472,23 @@ function ops.release(h, id, n, undone)
 	return lease and 1 or 0
 end
 
--- adapt moves the delay by response times, within least and most: at once is what it must
--- be, and half the way to half (-1: nowhere) from what it was. raise says that it gets no shorter.
-function ops.adapt(h, least, most, atonce, half, longer)
+-- once reports whether lease id does something for the first time, as far as is known.
+local function once(h, id, what)
+	local lease = h.leases[id]
+	if not lease then return true end
+	local did = string.find(lease.did, what, 1, true)
+	if not did then
+		lease.did = lease.did .. what
+		h.dirty[id] = true
+	end
+	return not did
+end
+
+-- adapt moves the delay by response times, within least and most: atonce is what it must
+-- be, and it moves half the way to half (-1: nowhere) from what it was. longer says that it
+-- gets no shorter.
+function ops.adapt(h, id, least, most, atonce, half, longer)
+	if not once(h, id, 'a') then return 1 end
 	least, half = tonumber(least), tonumber(half)
 	local d = tonumber(atonce)
 	if half >= 0 then d = math.max(d, (math.max(h.ad, least) + half) / 2) end
@@ -525,7 +541,7 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 			cleared = 1
 		end
 	elseif kind == 'failed' and not before then
-		set(h, 'fl', h.fl + 1)
+		if once(h, id, 'f') then set(h, 'fl', h.fl + 1) end
 		if h.fl >= tonumber(row) or h.f > 0 then kind = 'refused' end
 	end
 	if kind == 'refused' and not before then
