@@ -155,6 +155,10 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 			answered <- learned{e, latest}
 		},
 	})
+	if l.closed {
+		defer l.mu.Unlock()
+		return h.effect(now) // Release sends it
+	}
 	h.p.flush()
 	l.mu.Unlock()
 	timer := time.NewTimer(observing)
@@ -215,9 +219,9 @@ func us(ns float64) string {
 	return strconv.FormatFloat(min(ns/1e3, 1<<50), 'f', 3, 64)
 }
 
-// effect is that of an outcome of which the server needn't tell anything.
+// effect is that of an outcome which changes nothing.
 func (h *host) effect(now time.Duration) (e hostlimit.Effect) {
-	if h.refusals > 0 && h.until > now {
+	if h.until > now {
 		e.Refusals, e.Until = h.refusals, h.l.base.Add(h.untilTold)
 	}
 	return e
@@ -263,11 +267,7 @@ func (t *lease) Release() (expired bool) {
 			break
 		}
 	}
-	now := l.now()
-	if _, held := h.leases[t.id]; held && t.started && t.limits.FromEnd {
-		h.finished(now, t.granted.delay)
-	}
-	t.end(now)
+	t.end(l.now())
 	expired = t.expired
 	if t.alone {
 		l.mu.Unlock()
@@ -293,6 +293,9 @@ func (t *lease) end(now time.Duration) {
 		return
 	}
 	t.expired = now-t.renewed >= t.l.rules.LeaseTTL
+	if t.started && t.limits.FromEnd {
+		h.finished(now, t.granted.delay)
+	}
 	delete(h.leases, t.id)
 	if len(h.leases) == 0 && h.idle != nil {
 		close(h.idle)

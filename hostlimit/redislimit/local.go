@@ -211,6 +211,7 @@ func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	}
 	if e.Blocked { // also by what asks for longer, or has nothing left
 		h.until, h.blocked = max(h.until, now+time.Until(e.Until)), now
+		h.untilTold = h.until
 		h.weed()
 	}
 	e.Refusals, e.Until = h.refusals, time.Time{}

@@ -59,7 +59,7 @@ local DAY = 24 * HOUR
 local CALM = 20
 
 -- int writes a time for keys and arguments, where tostring and .. would make 1.7e+15 of it.
--- Replies need it not: their numbers become integers, exact below 2^53.
+-- Replies do without: Redis makes integers of their numbers, exact below 2^53.
 local function int(x) return string.format('%.0f', x) end
 
 local time = redis.call('TIME')
