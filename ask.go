@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -148,7 +149,7 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req, kindRobots)
 	defer trip.end()
 	if err := trip.identify(); err != nil {
-		return nil, err
+		return nil, err // the origin's robots.txt can't be had, and that is remembered
 	}
 	if entry, ok := t.robots.PeekStale(req.URL); ok {
 		trip.floor = entry.Rules.Floor(time.Now())
@@ -199,6 +200,9 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 		d.Type = evidence.RobotsRevalidated
 	case e.Restored:
 		d.Reason = "restored from the store"
+	}
+	if e.Forgotten {
+		d.Reason = strings.TrimPrefix(d.Reason+"; fetched again: it was forgotten for want of room (Robots.MaxBytes)", "; ")
 	}
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // The reasons of a refusal, for [errors.Is]. They are found through the
@@ -57,11 +59,18 @@ type Error struct {
 	Err     error
 }
 
+// longestText bounds how much of its reason the text of an Error tells: a server may have made it.
+const longestText = 1 << 10
+
+// Error tells what was refused, and why. What isn't printable is escaped as by %q, a reason that is
+// too long is clipped, and userinfo is cut out of URLs: servers have a hand in what it says. Err
+// has the reason as it is.
 func (e *Error) Error() string {
-	s := "politeness: " + string(e.Stage) + ": " + e.Err.Error()
+	s := "politeness: "
 	if e.Host != "" {
-		s = "politeness: " + e.Host + ": " + string(e.Stage) + ": " + e.Err.Error()
+		s += printable.Text(e.Host) + ": "
 	}
+	s += string(e.Stage) + ": " + printable.Clipped(evidence.RedactURL(e.Err.Error()), longestText)
 	if !e.RetryAt.IsZero() {
 		s += "; retry at " + e.RetryAt.UTC().Format(time.RFC3339)
 	}

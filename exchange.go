@@ -158,6 +158,13 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	if resp.Body == nil || resp.Body == http.NoBody {
 		return true
 	}
+	// A server may switch protocols only where it was asked to (RFC 9110, section 7.8), and the
+	// body of such an answer would outlive the request's context.
+	if resp.StatusCode == http.StatusSwitchingProtocols && first(req.Header, "Upgrade") == "" {
+		resp.Body.Close()
+		resp.Body = http.NoBody
+		return true
+	}
 	// The body that HTTP/2 has for none is of a type without fields.
 	if resp.ProtoMajor == 2 && (resp.ContentLength == 0 || req.Method == http.MethodHead) && reflect.TypeOf(resp.Body).Size() == 0 {
 		resp.Body = http.NoBody
@@ -181,9 +188,9 @@ func (trip *trip) ended(read int64, expired bool, err error) {
 	trip.describe(&d, evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, trip.status, read
 	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.grant.Start, trip.latency, took
-	d.ContentType, d.ETag = noted(trip.header, "Content-Type"), noted(trip.header, "Etag")
-	d.LastModified, d.ServerDate = noted(trip.header, "Last-Modified"), noted(trip.header, "Date")
-	d.Location = redactLocation(noted(trip.header, "Location"))
+	d.ContentType, d.ETag = first(trip.header, "Content-Type"), first(trip.header, "Etag")
+	d.LastModified, d.ServerDate = first(trip.header, "Last-Modified"), first(trip.header, "Date")
+	d.Location = redactLocation(first(trip.header, "Location"))
 	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		d.Err = err.Error()
 	}
@@ -201,14 +208,4 @@ func first(h http.Header, name string) string {
 		return values[0]
 	}
 	return ""
-}
-
-// longestNote bounds what one header may put on record: a server may send megabytes
-// of it.
-const longestNote = 4 << 10
-
-// noted is a header as it is put on record.
-func noted(h http.Header, name string) string {
-	value := first(h, name)
-	return value[:min(len(value), longestNote)]
 }

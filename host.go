@@ -36,6 +36,10 @@ func BySite(req *http.Request) string {
 // byHost is the Config.HostKey that nil stands for.
 func byHost(req *http.Request) string { return hostname.Key(req.URL.Host) }
 
+// maxTarget bounds the path and query of a URL: a redirect may be megabytes long, and servers take
+// no more than 8 to 32 KiB (RFC 9110, section 4.1, asks them to take 8,000 bytes).
+const maxTarget = 64 << 10
+
 // checkURL says what keeps u from being fetched, before anything is sent.
 func checkURL(u *url.URL) error {
 	switch {
@@ -45,6 +49,8 @@ func checkURL(u *url.URL) error {
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
+	case len(u.Path)+len(u.RawQuery)+len(u.Opaque) > maxTarget:
+		return fmt.Errorf("path and query of %d bytes are longer than %d", len(u.Path)+len(u.RawQuery)+len(u.Opaque), maxTarget)
 	case u.Host == "" || !isAlphanumeric(u.Host[0]) && hostname.Key(u.Host) == "":
 		return fmt.Errorf("URL %q has no host", redact(u))
 	case u.Opaque != "" && (u.Opaque[0] != '/' || strings.HasPrefix(u.Opaque, "//")), u.Opaque == "" && u.Path != "" && u.Path != "*" && u.Path[0] != '/':

@@ -15,8 +15,8 @@ const module = "github.com/go-politeness/politeness"
 // TestImportGraph holds who may import whom: each leaf can be used by itself, and
 // only the packages that speak HTTP are built on net/http. Test files are free.
 func TestImportGraph(t *testing.T) {
-	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname
-		"internal/hostname": nil, "internal/statedir": nil,
+	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname and internal/printable
+		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil,
 		"robots": nil, "hostlimit": {"backoff", "internal/statedir"}, "backoff": nil, "budget": nil, "evidence": nil,
 		"evidence/audit": {"evidence", "robots"},
 	}
@@ -32,7 +32,7 @@ func TestImportGraph(t *testing.T) {
 			for _, dep := range p.Deps {
 				leaf, ours := strings.CutPrefix(dep, module)
 				leaf = strings.TrimPrefix(leaf, "/")
-				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || leaf == "internal/hostname"
+				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || leaf == "internal/hostname" || leaf == "internal/printable"
 				if dep == "net/http" || ours && !own && !slices.Contains(mayUse, leaf) {
 					t.Errorf("the leaf %s depends on %s", name, dep)
 				}

@@ -54,7 +54,8 @@ type Config struct {
 	// as the contact of a UserAgent that has none. Empty: no such header is added.
 	From string
 
-	// Base sends the requests. Nil: http.DefaultTransport. It must not be a Transport, nor lead to
+	// Base sends the requests. Nil: http.DefaultTransport, which connects to private addresses as
+	// well; PublicAddresses makes one for crawlers that follow links of strangers. It must not be a Transport, nor lead to
 	// one by a method Unwrap() http.RoundTripper: a page would take its turn twice.
 	Base http.RoundTripper
 
@@ -94,8 +95,10 @@ type Config struct {
 	HostKey func(*http.Request) string
 
 	// Refuse holds the user's own rules: an error refuses the request before
-	// anything is waited for. Nil: none; PublicOnly and RefusePaths are ready ones,
-	// RefuseAny joins several.
+	// anything is waited for. It sees every request that would be sent, fetches of
+	// robots.txt and each of their redirects included; where it refuses one of these,
+	// robots.txt can't be had (ErrUnreachable). Nil: none; PublicOnly and RefusePaths
+	// are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
 	// Refused is the user's own eye for refusals that no status tells, such as a challenge that

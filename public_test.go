@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 func TestPublicAddressesAreTold(t *testing.T) {
@@ -57,6 +59,36 @@ func fetch(t *testing.T, transport http.RoundTripper, rawURL string) error {
 		resp.Body.Close()
 	}
 	return err
+}
+
+// TestAPrivateAddressIsNotTriedAgain: the next try would meet it again, and so says the first
+// error, also where it kept robots.txt from being had.
+func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	dialsItself := &http.Transport{DialContext: new(net.Dialer).DialContext}
+	for _, ignore := range []bool{true, false} {
+		for _, base := range []*http.Transport{nil, dialsItself} {
+			var log evidence.Recorder
+			transport, err := New(Config{
+				UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: PublicAddresses(base), Evidence: &log,
+				Retry: Retry{Max: 1}, DangerouslyIgnoreRobots: ignore,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ErrPrivateAddress
+			if base != nil {
+				want = errDialsItself
+			}
+			if err := fetch(t, transport, server.URL); !errors.Is(err, want) || errors.Is(err, ErrUnreachable) == ignore {
+				t.Errorf("ignoring robots.txt %v: %v", ignore, err)
+			}
+			if n := len(log.Decisions(evidence.Retried)); n != 0 {
+				t.Errorf("ignoring robots.txt %v: tried again", ignore)
+			}
+		}
+	}
 }
 
 func TestPublicAddressesRefusesAtTheDial(t *testing.T) {

@@ -1,11 +1,19 @@
 package politeness_test
 
 import (
+	"bytes"
+	"errors"
 	"net/http"
 	"regexp"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // A rule over paths can't be passed by a query, nor by escapes.
@@ -31,5 +39,80 @@ func TestRefusePathsSeesThroughQueriesAndEscapes(t *testing.T) {
 		if err := refuse(req); (err != nil) != want {
 			t.Errorf("%s: %v, want a refusal: %t", url, err, want)
 		}
+	}
+}
+
+// refusePrivate is a rule against the address that metadata services have.
+func refusePrivate(req *http.Request) error {
+	if req.URL.Hostname() == "169.254.169.254" {
+		return errPrivate
+	}
+	return nil
+}
+
+var errPrivate = errors.New("an address of our own network")
+
+// TestRefuseSeesEveryHopOfRobotsTxt: a robots.txt can't lead where a page may not.
+func TestRefuseSeesEveryHopOfRobotsTxt(t *testing.T) {
+	cfg := politeness.Config{Refuse: refusePrivate, Robots: robotscache.Config{RecordText: true}}
+	virtually(t, cfg, func(b *bubble) {
+		b.web.Site("http://169.254.169.254").Page("/meta", "secret")
+		b.site.Handle("/robots.txt", politenesstest.Status(302, "Location", "http://169.254.169.254/meta")).Page("/", "page")
+		for range 2 { // the refusal is answersOldRedirects as any robots.txt that can't be had
+			_, err := b.get("https://example.com/")
+			var refused *politeness.Error
+			if !errors.Is(err, errPrivate) || !errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, politeness.ErrUnreachable) ||
+				!errors.As(err, &refused) || refused.Stage != politeness.StageRobots || refused.RetryAt.IsZero() {
+				b.Errorf("got %v", err)
+			}
+		}
+		if n := len(b.web.Requests()); n != 1 {
+			b.Errorf("%d requests: %v", n, b.web.Requests())
+		}
+		blocked := b.log.Decisions(evidence.BlockedByRule)
+		if len(blocked) != 1 || blocked[0].URL != "http://169.254.169.254/meta" || !blocked[0].RobotsTxt || blocked[0].Reason != errPrivate.Error() {
+			b.Errorf("%+v", blocked)
+		}
+		for _, d := range b.log.Decisions() {
+			if d.Text != "" {
+				b.Errorf("the body is on record: %+v", d)
+			}
+		}
+	})
+}
+
+// TestRefuseSeesRobotsTxtItself: who may not be asked for a page isn't asked for robots.txt either.
+func TestRefuseSeesRobotsTxtItself(t *testing.T) {
+	var log bytes.Buffer
+	sink := evidence.JSONLines(&log)
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("http://169.254.169.254").Page("/", "secret")
+		web.Site("https://example.com").Handle("/robots.txt", politenesstest.Status(302, "Location", "http://169.254.169.254/")).Page("/", "page")
+		tr := mustNew(t, politeness.Config{
+			UserAgent: agent, Base: web, Refuse: refusePrivate, Evidence: sink,
+			Robots: robotscache.Config{OnUnreachable: robotscache.Allow},
+		})
+		client := &http.Client{Transport: tr}
+		if _, err := fetch(t.Context(), client, "http://169.254.169.254/"); !errors.Is(err, errPrivate) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := tr.Check(t.Context(), "http://169.254.169.254/"); err != nil {
+			t.Error(err)
+		}
+		if status, err := fetch(t.Context(), client, "https://example.com/"); status != 200 {
+			t.Errorf("fails open, as it was told to: %d, %v", status, err)
+		}
+		for _, r := range web.Requests() {
+			if strings.Contains(r.URL, "169.254") {
+				t.Errorf("%v", r)
+			}
+		}
+	})
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := audit.Check(&log); err != nil || !report.OK() {
+		t.Errorf("%v\n%v", err, report)
 	}
 }

@@ -97,14 +97,7 @@ func (trip *trip) guard(resp *http.Response, empty bool) error {
 	ct := first(resp.Header, "Content-Type")
 	empty = empty || resp.StatusCode == http.StatusNoContent || trip.req.Method == http.MethodHead
 	if len(limits.accept)+len(limits.reject) > 0 && (ct != "" || !empty) {
-		mediaType := "application/octet-stream"
-		if ct != "" {
-			mediaType, _, _ = strings.Cut(ct, ";")
-			if parsed, _, err := mime.ParseMediaType(ct); err == nil {
-				mediaType = parsed
-			}
-			mediaType = strings.ToLower(strings.TrimSpace(mediaType))
-		}
+		mediaType := mediaTypeOf(ct)
 		if len(limits.accept) > 0 && !matchesAny(limits.accept, mediaType) || matchesAny(limits.reject, mediaType) {
 			return trip.reject(StageResponse, fmt.Errorf("%w: %s", ErrContentType, clip(mediaType)))
 		}
@@ -119,6 +112,18 @@ func (trip *trip) guard(resp *http.Response, empty bool) error {
 		}
 	}
 	return nil
+}
+
+// mediaTypeOf returns the media type of a Content-Type in lower case, as well as it can be read.
+func mediaTypeOf(contentType string) string {
+	if contentType == "" {
+		return "application/octet-stream"
+	}
+	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
+		return parsed
+	}
+	mediaType, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
 // A tooLargeError is ErrTooLarge with its numbers.

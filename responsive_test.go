@@ -5,6 +5,8 @@ package politeness_test
 // crawl-delay, (last response time in s)^2), safe under concurrency.
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -117,6 +119,27 @@ func TestResponsivePolitenessDelayFromTheEnvironment(t *testing.T) {
 		if least, most := slices.Min(gaps), slices.Max(gaps); !within(least, 2500*time.Millisecond, 3*time.Second) ||
 			!within(most, 7*time.Second, 7500*time.Millisecond) {
 			b.Errorf("gaps of %v to %v, want random ones of 2.5 to 7.5 s", least, most)
+		}
+	})
+}
+
+// A server that hangs isn't asked again at once: the time without an answer counts.
+func TestResponsiveLeavesAServerAloneThatHangs(t *testing.T) {
+	acceptance(t, responsive, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.know()
+		time.Sleep(10 * time.Second)
+		b.site.Latency(time.Hour)
+		ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
+		defer cancel()
+		if _, err := fetch(ctx, b.client, "https://example.com/"); !errors.Is(err, context.DeadlineExceeded) {
+			b.Errorf("hanging: %v", err)
+		}
+		hung := time.Now()
+		b.site.Latency(0)
+		b.mustGet("https://example.com/", 200)
+		if waited := time.Since(hung); waited != 900*time.Second {
+			b.Errorf("asked again %v after 30 s without an answer, want 900 s", waited)
 		}
 	})
 }

@@ -20,8 +20,8 @@ import (
 
 // Retry repeats requests that a server or the network failed: after 429, 5xx and
 // network errors; any other answer is final, and so is an error that the next try
-// would meet again (a name that doesn't exist, a certificate that isn't trusted, a
-// header that can't be sent). Only what is idempotent (RFC 9110, section 9.2.2) and
+// would meet again (a name that doesn't exist, an address that isn't public, a
+// certificate that isn't trusted, a header that can't be sent). Only what is idempotent (RFC 9110, section 9.2.2) and
 // can be sent again is repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a
 // body or with Request.GetBody. Each try asks robots.txt again and takes a turn of its
 // own; while it waits it holds no slot. When the tries run out, the last response is
@@ -156,7 +156,7 @@ func permanent(err error) bool {
 	)
 	return errors.As(err, &name) && name.IsNotFound ||
 		errors.As(err, &address) || errors.As(err, &certificate) || errors.As(err, &refused) ||
-		errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
+		errors.Is(err, ErrPrivateAddress) || errors.Is(err, errDialsItself) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
 }
 
 // sendable reports whether http.Transport sends h: its error for a header that it

@@ -8,12 +8,15 @@ import (
 	"html"
 	"iter"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -38,7 +41,7 @@ type HostStatus struct {
 	Waiters      int        `json:"waiters"`
 	NextStart    time.Time  `json:"nextStart"`
 	Delay        float64    `json:"delay"`
-	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay" or "adaptive"
+	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
 	BlockedUntil *time.Time `json:"blockedUntil,omitempty"`
 	BlockedBy    string     `json:"blockedBy,omitempty"` // why it is blocked
 	Refusals     int        `json:"refusals,omitempty"`  // in a row
@@ -64,6 +67,10 @@ type RobotsUsage struct {
 	Fetched     int64 `json:"fetched"`
 	Revalidated int64 `json:"revalidated"`
 	Unreachable int64 `json:"unreachable"`
+	Bytes       int64 `json:"bytes"`
+	MaxBytes    int64 `json:"maxBytes"`
+	Evicted     int64 `json:"evicted"`   // origins forgotten for want of room
+	Refetched   int64 `json:"refetched"` // fetches that forgetting has caused
 }
 
 // shownHosts is how many hosts a status lists at most: a page that a person can
@@ -78,8 +85,19 @@ const shownHosts = 1000
 // of the hosts that are crawled: mount it where only you can reach it.
 //
 //	http.Handle("/debug/politeness", politeness.StatusHandler(t))
-func StatusHandler(t *Transport) http.Handler {
+//
+// A request is answered if its Host is localhost, an IP address or one of the given
+// names, which are without a port; any other is refused with 421. So a page of a
+// stranger, whose name resolves to your own machine, can't have your browser read the
+// status (DNS rebinding). Nor can any other page frame it or load it.
+func StatusHandler(t *Transport, names ...string) http.Handler {
+	names = slices.Clone(names)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protect(w.Header())
+		if !expected(r.Host, names) {
+			http.Error(w, "not served under this Host; give StatusHandler its name", http.StatusMisdirectedRequest)
+			return
+		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
 			http.Error(w, "the status is read-only", http.StatusMethodNotAllowed)
@@ -102,6 +120,27 @@ func StatusHandler(t *Transport) http.Handler {
 		w.Header().Set("Cache-Control", "no-store")
 		_, _ = page.WriteTo(w)
 	})
+}
+
+// protect sets the headers that keep other pages from using this one. The style is the page's own.
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// expected reports whether host, a Host header, can't be the name of a stranger.
+func expected(host string, names []string) bool {
+	u := url.URL{Host: host}
+	name := strings.TrimSuffix(u.Hostname(), ".")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return strings.EqualFold(name, "localhost") ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 func (t *Transport) status(r *http.Request) Status {
@@ -186,7 +225,10 @@ func budgetUsage(u budget.Usage, err error) *BudgetUsage {
 }
 
 func robotsUsage(c robotscache.Stats) *RobotsUsage {
-	return &RobotsUsage{Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable}
+	return &RobotsUsage{
+		Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
+		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted, Refetched: c.Refetched,
+	}
 }
 
 // The page is written by hand: html/template would keep the linker from
@@ -207,7 +249,7 @@ tr.blocked td { background: #e5484d22 }
 func (s *Status) writeHTML(w *bytes.Buffer) {
 	w.WriteString(statusHead)
 	fmt.Fprintf(w, "<p>%s <span class=quiet>at %s · <a href=\"?format=json\">JSON</a></span></p>\n",
-		html.EscapeString(s.UserAgent), s.Time.UTC().Format(time.RFC3339))
+		escape(s.UserAgent), s.Time.UTC().Format(time.RFC3339))
 	if b := s.Budget; b != nil {
 		fmt.Fprintf(w, "<h2>Budget</h2><p>%s · %s · %s", share("pages", float64(b.Pages), float64(b.MaxPages)),
 			share("bytes", float64(b.Bytes), float64(b.MaxBytes)), share("seconds", b.Seconds, b.MaxSeconds))
@@ -216,16 +258,22 @@ func (s *Status) writeHTML(w *bytes.Buffer) {
 		}
 		w.WriteString("</p>\n")
 		if b.Error != "" {
-			fmt.Fprintf(w, "<p>The budget can't be asked: %s</p>\n", html.EscapeString(b.Error))
+			fmt.Fprintf(w, "<p>The budget can't be asked: %s</p>\n", escape(b.Error))
 		}
 	}
 	if c := s.Robots; c != nil {
 		fmt.Fprintf(w, "<h2>robots.txt</h2><p>%d origins, %d being asked · %d fetched, %d revalidated, %d times unreachable</p>\n",
 			c.Origins, c.InFlight, c.Fetched, c.Revalidated, c.Unreachable)
+		fmt.Fprintf(w, "<p>%s", share("bytes kept", float64(c.Bytes), float64(c.MaxBytes)))
+		if c.Refetched > 0 {
+			fmt.Fprintf(w, " · %d origins forgotten for want of room, which caused %d fetches: raise Robots.MaxBytes or set Robots.Store",
+				c.Evicted, c.Refetched)
+		}
+		w.WriteString("</p>\n")
 	}
 	w.WriteString("<h2>Hosts in force</h2>\n")
 	if s.Unlisted != "" {
-		fmt.Fprintf(w, "<p>%s</p>\n", html.EscapeString(s.Unlisted))
+		fmt.Fprintf(w, "<p>%s</p>\n", escape(s.Unlisted))
 	}
 	fmt.Fprintf(w, "<p class=quiet>%d of %d known", len(s.Hosts)+s.Omitted, s.Known)
 	if s.Omitted > 0 {
@@ -237,13 +285,16 @@ func (s *Status) writeHTML(w *bytes.Buffer) {
 		if h.BlockedUntil != nil {
 			class = " class=blocked"
 			blocked = fmt.Sprintf("for %s, until %s: %s (refusal %d in a row)", until(*h.BlockedUntil, s.Time),
-				h.BlockedUntil.UTC().Format(time.RFC3339), html.EscapeString(h.BlockedBy), h.Refusals)
+				h.BlockedUntil.UTC().Format(time.RFC3339), escape(h.BlockedBy), h.Refusals)
 		}
 		fmt.Fprintf(w, "<tr%s><td>%s<td class=n>%d of %d<td class=n>%d<td class=n>%s<td class=n>%.3f s<td>%s<td>%s\n",
-			class, html.EscapeString(h.Host), h.SlotsUsed, h.Slots, h.Waiters, h.next(s.Time), h.Delay, h.DelaySource, blocked)
+			class, escape(h.Host), h.SlotsUsed, h.Slots, h.Waiters, h.next(s.Time), h.Delay, h.DelaySource, blocked)
 	}
 	w.WriteString("</table></body></html>\n")
 }
+
+// escape is s for HTML. What can't be printed is escaped as by %q.
+func escape(s string) string { return html.EscapeString(printable.Text(s)) }
 
 func share(what string, used, limit float64) string {
 	if limit == 0 {

@@ -12,11 +12,13 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 func statusOf(t *testing.T, h http.Handler, url, accept string) (string, *httptest.ResponseRecorder) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	r.Host = "localhost:6060"
 	r.Header.Set("Accept", accept)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -104,21 +106,50 @@ func TestStatusIsReadOnlyAndBounded(t *testing.T) {
 			b.Errorf("%d hosts, %d omitted, %d known", len(s.Hosts), s.Omitted, s.Known)
 		}
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", nil))
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost/", nil))
 		if w.Code != http.StatusMethodNotAllowed {
 			b.Errorf("POST: status %d", w.Code)
 		}
 	})
 }
 
-// opaque is a limiter that keeps its state to itself, as one on Redis does.
-type opaque struct{ hostlimit.Limiter }
+// listsNothing is a limiter that keeps its state to itself, as one on Redis does.
+type listsNothing struct{ hostlimit.Limiter }
 
 func TestStatusSaysWhyItListsNoHosts(t *testing.T) {
-	virtually(t, politeness.Config{Hosts: opaque{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
+	virtually(t, politeness.Config{Hosts: listsNothing{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
 		text, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/", "text/html")
-		if !strings.Contains(text, "politeness_test.opaque") {
+		if !strings.Contains(text, "politeness_test.listsNothing") {
 			b.Errorf("the page doesn't say whose hosts are missing:\n%s", text)
 		}
 	})
+}
+
+// TestStatusIsServedToExpectedHostsOnly: a stranger's name that resolves to this machine gets
+// nothing, and no answer can be framed or read by another page.
+func TestStatusIsServedToExpectedHostsOnly(t *testing.T) {
+	tr := mustNew(t, politeness.Config{UserAgent: agent, Base: politenesstest.NewWeb()})
+	handler := politeness.StatusHandler(tr, "crawler.internal")
+	for host, served := range map[string]bool{
+		"localhost": true, "LOCALHOST:6060": true, "localhost.": true, "127.0.0.1:6060": true, "[::1]:6060": true, "[::1]": true,
+		"192.0.2.1": true, "crawler.internal": true, "Crawler.Internal:80": true,
+		"": false, "evil.example": false, "evil.example:6060": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"crawler.internal.evil.example": false, "[::1].evil.example": false, "evil.example:127.0.0.1": false, "localhost@evil.example": false,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.Host = host
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if (w.Code == http.StatusOK) != served || !served && (w.Code != http.StatusMisdirectedRequest || strings.Contains(w.Body.String(), agent)) {
+			t.Errorf("%q: %d %q", host, w.Code, w.Body)
+		}
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
+			"Cross-Origin-Resource-Policy": "same-origin",
+		} {
+			if got := w.Header().Get(name); !strings.Contains(got, want) {
+				t.Errorf("%q: %s: %q", host, name, got)
+			}
+		}
+	}
 }

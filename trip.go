@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -111,7 +112,7 @@ func (trip *trip) identify() error {
 		trip.hops++
 	}
 	trip.sign()
-	if t.refuse == nil || trip.kind != kindPage {
+	if t.refuse == nil || trip.kind != kindPage && trip.kind != kindRobots {
 		return nil
 	}
 	if err := t.refuse(trip.req); err != nil {
@@ -239,12 +240,13 @@ func (trip *trip) target() string {
 }
 
 // urlText is u without userinfo and without fragment: what is asked for, in one
-// allocation.
+// allocation. A name that isn't ASCII is shown as it is sent, in punycode: one that mixes
+// scripts looks like another.
 func urlText(u *url.URL) string {
 	if u.Opaque != "" {
 		target := u.RequestURI()
 		if strings.HasPrefix(u.Opaque, "/") && !strings.HasPrefix(u.Opaque, "//") {
-			target = u.Scheme + "://" + u.Host + target
+			target = u.Scheme + "://" + hostname.ASCII(u.Host) + target
 		}
 		return target
 	}
@@ -253,9 +255,9 @@ func urlText(u *url.URL) string {
 		path = "/"
 	}
 	if u.ForceQuery || u.RawQuery != "" {
-		return u.Scheme + "://" + u.Host + path + "?" + u.RawQuery
+		return u.Scheme + "://" + hostname.ASCII(u.Host) + path + "?" + u.RawQuery
 	}
-	return u.Scheme + "://" + u.Host + path
+	return u.Scheme + "://" + hostname.ASCII(u.Host) + path
 }
 
 // redact is urlText for URLs that may lack anything.

@@ -126,7 +126,7 @@ func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
 	d.Start, d.Allowed = g.Start, true
 	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = g.Seq, g.instead, g.Slot, g.Slots, g.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock+trip.closed, g.connect
-	d.Delay, d.CrawlDelay = g.Delay, trip.floor
+	d.Delay, d.DelaySource, d.CrawlDelay = g.Delay, g.DelaySource, trip.floor
 	trip.record(&d)
 }
 

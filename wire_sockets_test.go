@@ -104,11 +104,17 @@ func slowDial(d time.Duration) func(context.Context, string, string) (net.Conn, 
 	}
 }
 
-// paced is a Config that keeps 400 ms between starts, whatever robots.txt says.
+// Delay and dial of the tests whose delay is not said by a robots.txt: the dial is longer.
+const (
+	socketDelay = 120 * time.Millisecond
+	socketDial  = 150 * time.Millisecond
+)
+
+// paced is a Config that keeps socketDelay between starts, whatever robots.txt says.
 func paced(base http.RoundTripper) politeness.Config {
 	return politeness.Config{
 		UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true,
-		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: wireDelay}},
+		Limits: hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: socketDelay}},
 	}
 }
 
@@ -175,6 +181,8 @@ func TestColdConnectionsKeepTheCrawlDelayAtTheServer(t *testing.T) {
 
 // However a transport comes to its connections, two arrivals are never close together.
 func TestWiresOfAllKinds(t *testing.T) {
+	t.Parallel()
+	var kinds sync.WaitGroup // they wait more than they work, so all at once
 	for _, c := range []struct {
 		name   string
 		server func(*httptest.Server)
@@ -186,27 +194,29 @@ func TestWiresOfAllKinds(t *testing.T) {
 		{"TLS", (*httptest.Server).StartTLS, func(tr *http.Transport) { tr.DisableKeepAlives = true }},
 		{"HTTP/2", func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }, func(tr *http.Transport) { tr.ForceAttemptHTTP2 = true }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			late := lateness()
-			var seen arrivals
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				seen.note(r)
-				time.Sleep(50 * time.Millisecond)
-			}))
-			c.server(server)
-			defer server.Close()
-			base := server.Client().Transport.(*http.Transport).Clone()
-			c.base(base)
-			base.DialContext = slowDial(450 * time.Millisecond)
-			defer base.CloseIdleConnections()
-			fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{server.URL + "/"}, 4)...)
-			slack := 3*late() + 5*time.Millisecond
-			if gap := seen.leastGap(); gap < wireDelay-slack {
-				t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
-			}
+		kinds.Go(func() {
+			t.Run(c.name, func(t *testing.T) {
+				late := lateness()
+				var seen arrivals
+				server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					seen.note(r)
+					time.Sleep(10 * time.Millisecond)
+				}))
+				c.server(server)
+				defer server.Close()
+				base := server.Client().Transport.(*http.Transport).Clone()
+				c.base(base)
+				base.DialContext = slowDial(socketDial)
+				defer base.CloseIdleConnections()
+				fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{server.URL + "/"}, 4)...)
+				slack := 3*late() + 5*time.Millisecond
+				if gap := seen.leastGap(); gap < socketDelay-slack {
+					t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
+				}
+			})
 		})
 	}
+	kinds.Wait()
 }
 
 func TestWireThroughAProxy(t *testing.T) {
@@ -216,7 +226,7 @@ func TestWireThroughAProxy(t *testing.T) {
 	site := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
 	defer site.Close()
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		time.Sleep(450 * time.Millisecond) // the proxy's own dial
+		time.Sleep(socketDial) // the proxy's own dial
 		there, err := net.Dial("tcp", r.Host)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -241,51 +251,55 @@ func TestWireThroughAProxy(t *testing.T) {
 	base.Proxy, base.DisableKeepAlives = http.ProxyURL(address), true
 	fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{site.URL + "/"}, 3)...)
 	slack := 3*late() + 5*time.Millisecond
-	if gap := seen.leastGap(); gap < wireDelay-slack {
+	if gap := seen.leastGap(); gap < socketDelay-slack {
 		t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
 	}
 }
 
 // A refusing limiter says no at the connection: nothing may be written to it, in HTTP/1 or 2.
 func TestNothingIsWrittenAfterARefusalAtTheWire(t *testing.T) {
+	t.Parallel()
+	var kinds sync.WaitGroup // they wait more than they work, so all at once
 	for _, secure := range []bool{false, true} {
-		t.Run(fmt.Sprintf("HTTP/2 %v", secure), func(t *testing.T) {
-			t.Parallel()
-			var seen arrivals
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
-			if server.EnableHTTP2 = secure; secure {
-				server.StartTLS()
-			} else {
-				server.Start()
-			}
-			defer server.Close()
-			base := server.Client().Transport.(*http.Transport).Clone()
-			base.DialContext, base.ForceAttemptHTTP2 = slowDial(50*time.Millisecond), secure
-			defer base.CloseIdleConnections()
-			cfg := paced(base)
-			limiter := &refusesTheSecondStart{Limiter: mustLimiter(t, cfg.Limits)}
-			cfg.Hosts = limiter
-			client := &http.Client{Transport: mustNew(t, cfg)}
-			for range 20 {
-				resp, err := client.Get(server.URL + "/refused")
-				if err == nil {
-					resp.Body.Close()
+		kinds.Go(func() {
+			t.Run(fmt.Sprintf("HTTP/2 %v", secure), func(t *testing.T) {
+				var seen arrivals
+				server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
+				if server.EnableHTTP2 = secure; secure {
+					server.StartTLS()
+				} else {
+					server.Start()
 				}
-				if !errors.Is(err, politeness.ErrBlocked) {
-					t.Fatalf("%v", err)
+				defer server.Close()
+				base := server.Client().Transport.(*http.Transport).Clone()
+				base.DialContext, base.ForceAttemptHTTP2 = slowDial(20*time.Millisecond), secure
+				defer base.CloseIdleConnections()
+				cfg := paced(base)
+				limiter := &refusesTheSecondStart{Limiter: mustLimiter(t, cfg.Limits)}
+				cfg.Hosts = limiter
+				client := &http.Client{Transport: mustNew(t, cfg)}
+				for range 8 {
+					resp, err := client.Get(server.URL + "/refused")
+					if err == nil {
+						resp.Body.Close()
+					}
+					if !errors.Is(err, politeness.ErrBlocked) {
+						t.Fatalf("%v", err)
+					}
+					if secure { // a connection that HTTP/2 shares goes on working
+						limiter.lenient.Store(true)
+						fetchAll(t, client, server.URL+"/fine")
+						limiter.lenient.Store(false)
+						base.CloseIdleConnections()
+					}
 				}
-				if secure { // a connection that HTTP/2 shares goes on working
-					limiter.lenient.Store(true)
-					fetchAll(t, client, server.URL+"/fine")
-					limiter.lenient.Store(false)
-					base.CloseIdleConnections()
+				if n := seen.count("/refused"); n != 0 {
+					t.Errorf("%d requests reached the server", n)
 				}
-			}
-			if n := seen.count("/refused"); n != 0 {
-				t.Errorf("%d requests reached the server", n)
-			}
+			})
 		})
 	}
+	kinds.Wait()
 }
 
 func mustLimiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {
@@ -363,7 +377,7 @@ func TestNetHTTPsOwnResendKeepsTheGap(t *testing.T) {
 	fetchAll(t, client, target)
 	fetchAll(t, client, target)
 	slack := 3*late() + 5*time.Millisecond
-	if gap := seen.leastGap(); gap < wireDelay-slack || len(seen.times) != 3 {
+	if gap := seen.leastGap(); gap < socketDelay-slack || len(seen.times) != 3 {
 		t.Errorf("%d arrivals, two of them %v apart (the machine is up to %v late)", len(seen.times), gap, slack)
 	}
 	if n := len(recorder.Decisions(evidence.Resent)); n != 1 {

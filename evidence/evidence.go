@@ -68,73 +68,76 @@ const (
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
 // zero. The struct is also the table that JSON and slog attributes are made by: in the order of the
 // fields, under the names of their tags, without the zero ones that a tag lets be omitted.
-// Durations are seconds in JSON, times RFC 3339 with nanoseconds.
+// Durations are seconds in JSON, times RFC 3339 with nanoseconds. Strings are clipped to the bytes of
+// JSON that a tag says, with [Clipped] at their end, so that a record without Text is at most 8 KB
+// long, whatever a server sends.
 type Decision struct {
-	Type Type      `json:"type,omitzero"`
+	Type Type      `json:"type,omitzero" most:"64"`
 	Time time.Time `json:"timestamp,omitzero"` // when it was decided
 
 	// What it is about.
-	Trip      uint64 `json:"trip,omitzero"`      // joins the records of a RoundTrip, unique in its Transport; 0: none
-	Attempt   int    `json:"attempt,omitzero"`   // number of the try within this RoundTrip, from 1
-	Method    string `json:"method,omitzero"`    // HTTP method of the request
-	URL       string `json:"url,omitzero"`       // without userinfo
-	Host      string `json:"host,omitzero"`      // key that slots, delays and blocks are counted by
-	Agent     string `json:"agent,omitzero"`     // product token of the crawler
-	RobotsTxt bool   `json:"robotsTxt,omitzero"` // a fetch of robots.txt, which costs no page and needs no verdict
+	Trip      uint64 `json:"trip,omitzero"`             // joins the records of a RoundTrip, unique in its Transport; 0: none
+	Attempt   int    `json:"attempt,omitzero"`          // number of the try within this RoundTrip, from 1
+	Method    string `json:"method,omitzero" most:"64"` // HTTP method of the request
+	URL       string `json:"url,omitzero" most:"2048"`  // without userinfo
+	Host      string `json:"host,omitzero" most:"1600"` // key that slots, delays and blocks are counted by; a name of the DNS is never clipped
+	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler
+	RobotsTxt bool   `json:"robotsTxt,omitzero"`        // a fetch of robots.txt, which costs no page and needs no verdict
 
 	// What was decided, by which rule.
-	Allowed     bool          `json:"allowed"`              // whether the crawl goes on with it
-	MatchedRule string        `json:"matchedRule,omitzero"` // as written: "Disallow: /private"
-	Line        int           `json:"line,omitzero"`        // line of that rule in robots.txt
-	Group       string        `json:"group,omitzero"`       // user-agent of the group that decided
-	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`  // what robots.txt asks for
-	Confidence  string        `json:"confidence,omitzero"`  // "low" where the crawl goes on without robots.txt
-	Reason      string        `json:"reason,omitzero"`      // why, for people
-	RetryAt     time.Time     `json:"retryAt,omitzero"`     // when to come back
+	Allowed     bool          `json:"allowed"`                         // whether the crawl goes on with it
+	MatchedRule string        `json:"matchedRule,omitzero" most:"448"` // as written: "Disallow: /private"
+	Line        int           `json:"line,omitzero"`                   // line of that rule in robots.txt
+	Group       string        `json:"group,omitzero" most:"128"`       // user-agent of the group that decided
+	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`             // what robots.txt asks for
+	Confidence  string        `json:"confidence,omitzero" most:"64"`   // "low" where the crawl goes on without robots.txt
+	Reason      string        `json:"reason,omitzero" most:"512"`      // why, for people
+	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
 
 	// The turn.
-	Seq         uint64        `json:"seq,omitzero"`         // number of this start on its Host, from 1
-	Instead     uint64        `json:"instead,omitzero"`     // number of the start that was given up for it, before anything was sent
-	Start       time.Time     `json:"start,omitzero"`       // when the request was let go: on its connection, as far as the transport tells
-	WaitSlot    time.Duration `json:"waitSlot,omitzero"`    // wait for one of the host's slots
-	WaitDelay   time.Duration `json:"waitDelay,omitzero"`   // wait for the delay after the start before
-	WaitBlock   time.Duration `json:"waitBlock,omitzero"`   // wait for the end of a block
-	WaitConnect time.Duration `json:"waitConnect,omitzero"` // wait for a connection, after the turn
-	Delay       time.Duration `json:"delay,omitzero"`       // from this start to the next one on the host, at least
-	Slot        int           `json:"slot,omitzero"`        // slots of the host in use, this one included
-	Slots       int           `json:"slots,omitzero"`       // slots that the host has
-	Probe       bool          `json:"probe,omitzero"`       // first request after a block
+	Seq         uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1
+	Instead     uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, before anything was sent
+	Start       time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
+	WaitSlot    time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
+	WaitDelay   time.Duration `json:"waitDelay,omitzero"`             // wait for the delay after the start before
+	WaitBlock   time.Duration `json:"waitBlock,omitzero"`             // wait for the end of a block
+	WaitConnect time.Duration `json:"waitConnect,omitzero"`           // wait for a connection, after the turn
+	Delay       time.Duration `json:"delay,omitzero"`                 // from this start to the next one on the host, at least
+	DelaySource string        `json:"delaySource,omitzero" most:"64"` // what decided Delay: "random", "crawl-delay", "adaptive" or "learned"
+	Slot        int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
+	Slots       int           `json:"slots,omitzero"`                 // slots that the host has
+	Probe       bool          `json:"probe,omitzero"`                 // first request after a block
 
 	// The exchange.
 	Status       int           `json:"status,omitzero"`   // of the response
 	Bytes        int64         `json:"bytes,omitzero"`    // of the body, as read
 	Latency      time.Duration `json:"latency,omitzero"`  // from the start to the headers
 	Duration     time.Duration `json:"duration,omitzero"` // from the start to the end of the body
-	ContentType  string        `json:"contentType,omitzero"`
-	ETag         string        `json:"etag,omitzero"`
-	LastModified string        `json:"lastModified,omitzero"`
-	ServerDate   string        `json:"serverDate,omitzero"` // the Date header
-	Location     string        `json:"location,omitzero"`   // where a redirect points
-	Redirects    int           `json:"redirects,omitzero"`  // number of hops before this request
-	Err          string        `json:"error,omitzero"`      // what went wrong
+	ContentType  string        `json:"contentType,omitzero" most:"128"`
+	ETag         string        `json:"etag,omitzero" most:"128"`
+	LastModified string        `json:"lastModified,omitzero" most:"64"`
+	ServerDate   string        `json:"serverDate,omitzero" most:"64"` // the Date header
+	Location     string        `json:"location,omitzero" most:"768"`  // where a redirect points
+	Redirects    int           `json:"redirects,omitzero"`            // number of hops before this request
+	Err          string        `json:"error,omitzero" most:"512"`     // what went wrong
 
 	// The block.
 	Until    time.Time `json:"until,omitzero"`    // end of the block
 	Refusals int       `json:"refusals,omitzero"` // number of the host's refusals in a row
 
 	// robots.txt.
-	SHA256 string        `json:"sha256,omitzero"` // of its body, hex
-	TTL    time.Duration `json:"ttl,omitzero"`    // how long it is used
-	Hops   int           `json:"hops,omitzero"`   // number of redirects followed
-	Text   string        `json:"text,omitzero"`   // the file itself, where the user asked for it
+	SHA256 string        `json:"sha256,omitzero" most:"64"` // of its body, hex
+	TTL    time.Duration `json:"ttl,omitzero"`              // how long it is used
+	Hops   int           `json:"hops,omitzero"`             // number of redirects followed
+	Text   string        `json:"text,omitzero"`             // the file itself, where the user asked for it
 
 	// The budget.
-	Limit string `json:"limit,omitzero"` // "pages", "pages_per_host", "bytes" or "time"
-	Used  int64  `json:"used,omitzero"`  // how much of it; time in whole seconds
-	Max   int64  `json:"max,omitzero"`   // how much there is; time in whole seconds
+	Limit string `json:"limit,omitzero" most:"64"` // "pages", "pages_per_host", "bytes" or "time"
+	Used  int64  `json:"used,omitzero"`            // how much of it; time in whole seconds
+	Max   int64  `json:"max,omitzero"`             // how much there is; time in whole seconds
 
 	// What the page itself asks for.
-	Directives string `json:"directives,omitzero"` // such as "noindex, nofollow"
+	Directives string `json:"directives,omitzero" most:"192"` // such as "noindex, nofollow"
 }
 
 // An Entry is one line of a log: a Decision with what the [Log] added to it. Decode the lines of a

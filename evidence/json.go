@@ -21,7 +21,7 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 // files hold them, is written as the lone surrogate \udc80 to \udcff: any JSON reader gets a
 // replacement character there, and UnmarshalJSON gets the byte back. Userinfo is cut out of URLs.
 func (d Decision) AppendJSON(b []byte) []byte {
-	d.redact()
+	d.sanitize()
 	return append(appendMembers(b, &d, ofDecision), '}')
 }
 
@@ -30,7 +30,7 @@ func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
 // AppendJSON appends e to b as one JSON object on one line and returns the extended buffer.
 func (e Entry) AppendJSON(b []byte) []byte {
-	e.redact()
+	e.sanitize()
 	return append(appendMembers(b, &e.Decision, ofEntry), '}')
 }
 
@@ -115,15 +115,16 @@ func appendQuoted(b []byte, s string) []byte {
 	plain := 0 // s[plain:i] needs no escape
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= ' ' && c < utf8.RuneSelf && c != '"' && c != '\\' {
+		if c >= ' ' && c < 0x7f && c != '"' && c != '\\' {
 			i++
 			continue
 		}
 		r, size := rune(c), 1
 		if c >= utf8.RuneSelf {
 			r, size = utf8.DecodeRuneInString(s[i:])
-			// U+2028 and U+2029 end lines for some readers of lines.
-			if size > 1 && r != '\u2028' && r != '\u2029' {
+			// What doesn't simply show could end a line for some readers of lines, or deceive
+			// a person who reads the log on a terminal.
+			if size > 1 && strconv.IsPrint(r) {
 				i += size
 				continue
 			}
@@ -142,12 +143,20 @@ func appendQuoted(b []byte, s string) []byte {
 		case '\t':
 			b = append(b, `\t`...)
 		default:
-			b = append(b, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+			if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
+				b = appendEscape(b, high)
+				r = low
+			}
+			b = appendEscape(b, r)
 		}
 		i += size
 		plain = i
 	}
 	return append(append(b, s[plain:]...), '"')
+}
+
+func appendEscape(b []byte, unit rune) []byte {
+	return append(b, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown

@@ -115,7 +115,7 @@ func (l *Log) append(d *Decision, now time.Time) {
 		*t = l.clock.read(*t)
 	}
 	from := len(l.buf)
-	d.redact()
+	d.sanitize()
 	b := appendMembers(l.buf, d, ofDecision)
 	b = append(b, `,"n":`...)
 	b = strconv.AppendUint(b, l.n, 10)

@@ -3,6 +3,8 @@ package evidence
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unsafe"
@@ -14,6 +16,7 @@ type member struct {
 	key    string // what JSON has before its value: `,"name":`
 	kind   kind   // type of the field
 	always bool   // whether it is written even where it is false
+	most   int    // bytes of JSON that a string may take; 0: no limit
 	offset uintptr
 }
 
@@ -35,6 +38,7 @@ const (
 var (
 	ofEntry    = membersOf(reflect.TypeFor[Entry]())
 	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
+	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
 )
 
 func membersOf(t reflect.Type) []member {
@@ -53,7 +57,8 @@ func membersOf(t reflect.Type) []member {
 			panic(fmt.Sprintf("evidence: field %s of unknown kind %s", f.Name, f.Type))
 		}
 		name, option, _ := strings.Cut(f.Tag.Get("json"), ",")
-		table = append(table, member{name, `,"` + name + `":`, k, option != "omitzero", f.Offset})
+		most, _ := strconv.Atoi(f.Tag.Get("most")) // 0 without one
+		table = append(table, member{name, `,"` + name + `":`, k, option != "omitzero", most, f.Offset})
 	}
 	return table
 }

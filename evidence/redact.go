@@ -4,36 +4,74 @@ import (
 	"context"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
-// text that mentions some. It allocates nothing if there is none. The sinks of this package apply
-// it to whatever they are given; use it in a sink of your own that is called without [Safe].
+// text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
+// one. It allocates nothing if there is no userinfo. The sinks of this package apply it to whatever
+// they are given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
 	if strings.IndexByte(s, '@') < 0 {
 		return s
 	}
-	from := 0
-	if strings.HasPrefix(s, "//") { // a URL without a scheme, as in Location
-		s = cutUserinfo(s, 2)
-		from = 2
-	}
-	for {
-		i := strings.Index(s[from:], "://")
-		if i < 0 {
+	for from := 0; from < len(s); {
+		scheme, authority := nextAuthority(s, from)
+		if authority < 0 {
 			return s
 		}
-		from += i + len("://")
-		s = cutUserinfo(s, from)
+		s = cutUserinfo(s, authority, scheme > 0 && s[scheme-1] == '"')
+		from = authority
 	}
+	return s
 }
 
-// cutUserinfo cuts the userinfo out of the authority that starts at s[from].
-func cutUserinfo(s string, from int) string {
+// nextAuthority returns where the next URL in s[from:] begins, and where its authority does; -1 if
+// there is none.
+func nextAuthority(s string, from int) (scheme, authority int) {
+	const slashes = `/\`
+	if from == 0 && len(s) > 1 && strings.IndexByte(slashes, s[0]) >= 0 && strings.IndexByte(slashes, s[1]) >= 0 {
+		return 0, len(s) - len(strings.TrimLeft(s, slashes)) // a URL without a scheme, as in Location
+	}
+	for i := from; i < len(s); i++ {
+		if s[i] != ':' {
+			continue
+		}
+		scheme = i
+		for scheme > from && isScheme(s[scheme-1]) {
+			scheme--
+		}
+		authority = len(s) - len(strings.TrimLeft(s[i+1:], slashes))
+		if authority-(i+1) >= 2 || endsInFold(s[:i], "http") || endsInFold(s[:i], "https") {
+			return scheme, authority
+		}
+	}
+	return 0, -1
+}
+
+func endsInFold(s, suffix string) bool {
+	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
+}
+
+func isScheme(c byte) bool {
+	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'
+}
+
+// cutUserinfo cuts the userinfo out of the authority that starts at s[from]. Where the URL is
+// quoted, as in the errors of net/url, userinfo may hold what ends a URL elsewhere.
+func cutUserinfo(s string, from int, quoted bool) string {
+	ends := "/\\?# \t\r\n\"<>" // a password may hold a '
+	if quoted {
+		ends = "/?#"
+	}
 	authority := s[from:]
-	if i := strings.IndexAny(authority, "/\\?# \t\r\n\"<>"); i >= 0 { // a password may hold a '
+	if i := strings.IndexAny(authority, ends); i >= 0 {
 		authority = authority[:i]
+	}
+	if quoted {
+		authority = authority[:endOfQuote(authority)]
 	}
 	at := strings.LastIndexByte(authority, '@')
 	if at < 0 {
@@ -42,8 +80,22 @@ func cutUserinfo(s string, from int) string {
 	return s[:from] + s[from+at+1:]
 }
 
-// redact cuts credentials out of the fields that may mention URLs.
-func (d *Decision) redact() {
+// endOfQuote returns the index of the quote that ends s, which is the inside of a Go string.
+func endOfQuote(s string) int {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(s)
+}
+
+// sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
+// Every sink calls it; what is clean already it leaves as it is.
+func (d *Decision) sanitize() {
 	if strings.IndexByte(d.URL, '@') >= 0 { // most URLs have none; assigning the same string again costs time
 		d.URL = RedactURL(d.URL)
 	}
@@ -56,6 +108,38 @@ func (d *Decision) redact() {
 	if d.Err != "" {
 		d.Err = RedactURL(d.Err)
 	}
+	for i := range bounded {
+		m := &bounded[i]
+		if s := in[string](d, m); len(*s) > m.most/maxQuoted {
+			if kept := clip(*s, m.most); len(kept) != len(*s) {
+				*s = kept
+			}
+		}
+	}
+}
+
+// Clipped ends a string of a record that was longer than the record has room for.
+const Clipped = "[...]"
+
+// maxQuoted is how many bytes of JSON one byte of a string takes at most: "\u0000".
+const maxQuoted = 6
+
+// clip returns s if its JSON takes at most n bytes, or else as much of its beginning as has room
+// with Clipped at its end.
+func clip(s string, n int) string {
+	var quoted [2 + 2*maxQuoted]byte // of one character, at most two surrogates
+	room := 0                        // how much of s has room together with Clipped
+	for i, used := 0, 0; i < len(s); {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		used += len(appendQuoted(quoted[:0], s[i:i+size])) - len(`""`)
+		if used > n {
+			return strings.Clone(s[:room]) + Clipped
+		}
+		if i += size; used <= n-len(Clipped) {
+			room = i
+		}
+	}
+	return s
 }
 
 // Redacted stands in a record where the value of a query parameter stood.
@@ -79,7 +163,7 @@ type redactor struct {
 }
 
 func (r *redactor) clean(d *Decision) {
-	d.redact()
+	d.sanitize()
 	asked := d.URL
 	d.URL = r.replace(asked, inURL)
 	d.Location = r.replace(d.Location, inURL)
@@ -105,30 +189,28 @@ const (
 )
 
 // replace replaces the parameters' values in s. A value stands between "name=", which follows one
-// of ?, &, ; and # (fragments carry tokens too), and one of ends.
+// of ?, &, ; and # (fragments carry tokens too), and one of ends. A URL in a parameter of another
+// has its own parameters, escaped: "?next=%2Fa%3Ftoken%3Dx".
 func (r *redactor) replace(s, ends string) string {
-	const starts = "?&;#"
 	var out []byte
-	kept := 0 // s[:kept] is in out
-	for from := strings.IndexAny(s, starts); from >= 0; {
-		from++
-		if n := strings.IndexAny(s[from:], starts+"="+ends); n >= 0 && s[from+n] == '=' && r.named(s[from:from+n]) {
-			from += n + 1
-			length := strings.IndexAny(s[from:], ends)
-			if length < 0 {
-				length = len(s) - from
+	kept := 0  // s[:kept] is in out
+	name := -1 // where the name of a parameter may begin
+	for i := 0; i < len(s); {
+		c, depth, size := unescape(s[i:])
+		switch {
+		case c == '?' || c == '&' || c == ';' || c == '#':
+			name = i + size
+		case c == '=' && name >= 0 && r.named(s[name:i]):
+			i += size
+			if end := i + valueEnd(s[i:], depth, ends); end > i {
+				out = append(append(out, s[kept:i]...), Redacted...)
+				i, kept = end, end
 			}
-			if length > 0 {
-				out = append(append(out, s[kept:from]...), Redacted...)
-				from += length
-				kept = from
-			}
+			name, size = -1, 0
+		case c == '=', depth == 0 && strings.IndexByte(ends, c) >= 0:
+			name = -1
 		}
-		next := strings.IndexAny(s[from:], starts)
-		if next < 0 {
-			break
-		}
-		from += next
+		i += size
 	}
 	if kept == 0 {
 		return s
@@ -136,8 +218,44 @@ func (r *redactor) replace(s, ends string) string {
 	return string(append(out, s[kept:]...))
 }
 
+// valueEnd returns where a value ends at whose beginning s is, and whose "=" was escaped depth
+// times: what is escaped more often than that is a part of the value.
+func valueEnd(s string, depth int, ends string) int {
+	for i := 0; i < len(s); {
+		c, deeper, size := unescape(s[i:])
+		if deeper == 0 && strings.IndexByte(ends, c) >= 0 || deeper <= depth && strings.IndexByte(inURL, c) >= 0 {
+			return i
+		}
+		i += size
+	}
+	return len(s)
+}
+
+// unescape returns the byte that s begins with, how often it is escaped ("%253D" is a "=" that is
+// escaped twice), and how many bytes of s it takes.
+func unescape(s string) (c byte, depth, size int) {
+	if s[0] != '%' {
+		return s[0], 0, 1
+	}
+	for i := 1; i+2 <= len(s); i += len("25") {
+		depth++
+		if s[i:i+2] == "25" {
+			continue
+		}
+		if b, err := strconv.ParseUint(s[i:i+2], 16, 8); err == nil {
+			return byte(b), depth, i + 2
+		}
+		break
+	}
+	return '%', 0, 1
+}
+
 func (r *redactor) named(name string) bool {
-	if plain, err := url.QueryUnescape(name); err == nil {
+	for range 4 { // a name in a parameter of a parameter is escaped more than once
+		plain, err := url.QueryUnescape(name)
+		if err != nil || plain == name {
+			break
+		}
 		name = plain
 	}
 	return slices.ContainsFunc(r.params, func(p string) bool { return strings.EqualFold(p, name) })

@@ -32,7 +32,7 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	if g.next == nil {
 		return
 	}
-	d.redact()
+	d.sanitize()
 	if p := deliver(ctx, g.next, d); p != nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()

@@ -84,7 +84,7 @@ type Recorder struct {
 
 // Record implements Evidence.
 func (r *Recorder) Record(_ context.Context, d Decision) {
-	d.redact()
+	d.sanitize()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.decisions = append(r.decisions, d)
@@ -127,7 +127,7 @@ type slogger struct{ l *slog.Logger }
 // Record implements Evidence.
 func (s slogger) Record(ctx context.Context, d Decision) {
 	if level := level(&d); s.l.Enabled(ctx, level) {
-		d.redact()
+		d.sanitize()
 		s.l.LogAttrs(ctx, level, string(d.Type), attrs(&d)...)
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +174,21 @@ func TestRedactURL(t *testing.T) {
 		"https://medium.example/@user":        "https://medium.example/@user",
 		"https://h?to=http://u:p@i/":          "https://h?to=http://i/",
 		`Get "http://u:p@h/": EOF, ftp://u@i`: `Get "http://h/": EOF, ftp://i`,
+
+		// What browsers take for a URL, and http.Client for another one.
+		"https:/u:p@h/":          "https:/h/",
+		"https:///u:p@h/":        "https:///h/",
+		`HTTPS:\\u:p@h/`:         `HTTPS:\\h/`,
+		"https:u:p@h":            "https:h",
+		`\/u:p@h`:                `\/h`,
+		"see http: bob@h":        "see http: bob@h",
+		"a: b, http:/u:p@h":      "a: b, http:/h",
+		"mailto:bot@h https:u@h": "mailto:bot@h https:h",
+
+		// Errors quote what can't be parsed.
+		`parse "https://us er:p w@h/": net/url: invalid userinfo`: `parse "https://h/": net/url: invalid userinfo`,
+		`parse "https://u:\"p@h/": EOF; "c@d"`:                    `parse "https://h/": EOF; "c@d"`,
+		`parse "https://h": EOF, "c@d"`:                           `parse "https://h": EOF, "c@d"`,
 	} {
 		if got := evidence.RedactURL(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
@@ -197,6 +214,13 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 		"https://h/?token=&token&token=&b=c":   "https://h/?token=&token&token=&b=c",
 		"https://h/?token=a&token=b":           "https://h/?token=REDACTED&token=REDACTED",
 		"https://h/token=abc":                  "https://h/token=abc",
+
+		// A URL in a parameter of another.
+		"https://h/?next=%2Fa%3Ftoken%3Dabc%26y%3D2&token=d": "https://h/?next=%2Fa%3Ftoken%3DREDACTED%26y%3D2&token=REDACTED",
+		"https://h/?n=%252Fa%253Ftoken%253Dabc%26y=2":        "https://h/?n=%252Fa%253Ftoken%253DREDACTED%26y=2",
+		"https://h/?token=abc%26def&y=2":                     "https://h/?token=REDACTED&y=2",
+		"https://h/?n=%3F%74oken%3Dabc":                      "https://h/?n=%3F%74oken%3DREDACTED",
+		"https://h/?n=%3F%2574oken%3Dabc%":                   "https://h/?n=%3F%2574oken%3DREDACTED",
 	} {
 		r.Reset()
 		e.Record(t.Context(), evidence.Decision{URL: in, Location: in, Err: in, Reason: in})
@@ -231,10 +255,114 @@ func TestRedactReplacesWholeValues(t *testing.T) {
 	}
 }
 
+// TestRecordsAreClipped: a record without Text is at most 8 KB long whatever its strings are, says
+// where something is missing, and stays as it is when it is read and written again.
+func TestRecordsAreClipped(t *testing.T) {
+	for _, piece := range []string{"x", "\x00", "\xff", "é", "\u202e", "\U000e0001", `"`} {
+		d := full(t)
+		v := reflect.ValueOf(&d).Elem()
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.String {
+				f.SetString(strings.Repeat(piece, 1<<20))
+			}
+		}
+		d.Text = ""
+		var log bytes.Buffer
+		sink := evidence.JSONLines(&log, evidence.Chained())
+		sink.Record(t.Context(), d)
+		if err := sink.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if log.Len() > 8<<10 || log.Len() < 4<<10 {
+			t.Errorf("%q: a line of %d bytes", piece, log.Len())
+		}
+		var e evidence.Entry
+		if err := e.UnmarshalJSON(log.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(e.URL, evidence.Clipped) || !strings.HasPrefix(e.URL, strings.Repeat(piece, 160)) {
+			t.Errorf("%q: %.100q", piece, e.URL)
+		}
+		if again := e.AppendJSON(nil); string(again) != strings.TrimSuffix(log.String(), "\n") {
+			t.Errorf("%q: %s is not %s", piece, again, log.String())
+		}
+		if err := sink.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.Repeat("x", 500<<10)
+	var r evidence.Recorder
+	r.Record(t.Context(), evidence.Decision{Text: text, URL: text[:1000]})
+	if d := r.Decisions()[0]; d.Text != text || d.URL != text[:1000] {
+		t.Error("what has room was clipped")
+	}
+}
+
+// TestLinesCanBePrinted: a log that is looked at on a terminal can't harm it.
+func TestLinesCanBePrinted(t *testing.T) {
+	d := evidence.Decision{Reason: "\x1b[2J\u202egpj\u2028\x7f\u009b\U000e0001\xff é漢🤖"}
+	line := d.AppendJSON(nil)
+	if i := strings.IndexFunc(string(line), func(r rune) bool { return !strconv.IsPrint(r) }); i >= 0 {
+		t.Errorf("%q", line)
+	}
+	var again evidence.Decision
+	if err := again.UnmarshalJSON(line); err != nil || again != d {
+		t.Errorf("%+v, %v", again, err)
+	}
+	var standard struct{ Reason string }
+	if err := json.Unmarshal(line, &standard); err != nil || !strings.HasSuffix(standard.Reason, "\U000e0001\ufffd é漢🤖") {
+		t.Errorf("%q, %v", standard.Reason, err)
+	}
+}
+
 func BenchmarkSlog(b *testing.B) {
 	sink := evidence.Slog(slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	b.ReportAllocs()
 	for b.Loop() {
 		sink.Record(b.Context(), started)
 	}
+}
+
+// FuzzRedactURL holds that no password of a URL passes, whatever stands around it.
+func FuzzRedactURL(f *testing.F) {
+	for _, s := range []string{"", "user", `Get "`, "//", "http://a@", "http:/", `\`, "https://us er:p@", "see ", "%40", "mailto:"} {
+		f.Add(s, s, s)
+	}
+	f.Fuzz(func(t *testing.T, before, user, after string) {
+		const secret = "S3CRET"
+		if strings.Contains(before+user+after, secret) {
+			return
+		}
+		for _, slashes := range []string{"//", "/", "///", `\\`} {
+			text := before + "https:" + slashes + url.UserPassword(user, secret).String() + "@h/" + after
+			clean := evidence.RedactURL(text)
+			if strings.Contains(clean, secret) {
+				t.Errorf("%q became %q", text, clean)
+			}
+		}
+	})
+}
+
+// FuzzRedact holds that no value of a named parameter passes, whatever stands around it.
+func FuzzRedact(f *testing.F) {
+	for _, s := range []string{"", "a=b", "next=%2F%3F", "token=", "%74oken=", ";", "?", "#", "%2525", "x&", "=", "next=%3Ftoken%3D"} {
+		f.Add(s, s)
+	}
+	var r evidence.Recorder
+	e := evidence.Redact(&r, "token")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const secret = "S3CRET"
+		if strings.Contains(before+after, secret) {
+			return
+		}
+		plain := "https://h/?" + before + "&token=" + secret + "&" + after
+		nested := "https://h/?n=" + url.QueryEscape(plain)
+		for _, u := range []string{plain, nested, "https://h/?n=" + url.QueryEscape(nested)} {
+			r.Reset()
+			e.Record(t.Context(), evidence.Decision{URL: u, Location: u, Err: `Get "` + u + `": EOF`})
+			if line := r.Decisions()[0].AppendJSON(nil); bytes.Contains(line, []byte(secret)) {
+				t.Errorf("%q became %s", u, line)
+			}
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package hostlimit_test
 
 import (
+	"os"
 	"testing"
 	"testing/synctest"
 
@@ -16,8 +17,10 @@ func newMemory(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
 	return m
 }
 
-func TestConformance(t *testing.T) { hostlimittest.Run(t, newMemory) }
-
-func TestConformanceInVirtualTime(t *testing.T) {
+// All scenarios in virtual time, and with POLITENESS_LONG=1 (make test) once more in real time.
+func TestConformance(t *testing.T) {
 	hostlimittest.RunIn(t, synctest.Test, newMemory)
+	if os.Getenv("POLITENESS_LONG") != "" {
+		hostlimittest.Run(t, newMemory)
+	}
 }

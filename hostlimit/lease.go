@@ -25,20 +25,21 @@ type lease struct {
 	onKey link         // in busy.flying
 	inAll link         // in places.flying; guarded by places.mu
 
-	ord       uint64 // order of starts in the shard
-	seq       uint64
-	stamp     stamp         // of the start, until then of the booking
-	idle      time.Duration // of the key before the lease; 0 once it has started
-	waitSlot  time.Duration
-	waitDelay time.Duration
-	waitBlock time.Duration
-	slot      int32
-	slots     int32
-	probe     bool
-	started   bool // seq and stamp are those of a Start
-	observed  bool
-	released  bool
-	expired   bool
+	ord        uint64 // order of starts in the shard
+	seq        uint64
+	stamp      stamp         // of the start, until then of the booking
+	idle       time.Duration // of the key before the lease; 0 once it has started
+	waitSlot   time.Duration
+	waitDelay  time.Duration
+	waitBlock  time.Duration
+	slot       int32
+	slots      int32
+	probe      bool
+	started    bool // seq and stamp are those of a Start
+	observed   bool
+	unanswered bool // the attempt has failed
+	released   bool
+	expired    bool
 }
 
 func (sh *shard) newLease() *lease {
@@ -141,13 +142,16 @@ func (l *lease) Observe(o Outcome) Effect {
 		return Effect{}
 	}
 	l.observed = true
+	l.unanswered = o.Status == 0 && what != kit.Silent
 
 	h, b := l.find(what == kit.Refused || o.Reset > 0)
 	if h == nil {
 		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
+	// Nearly all answers change the delay at most.
+	usual := what == kit.Success && o.Reset <= 0 && h.trouble == 0 && h.failures == 0
 	var now time.Duration
-	if what != kit.Success || o.Reset > 0 || h.trouble > 0 || b != nil && b.head != nil {
+	if !usual || b != nil && b.head != nil {
 		now = m.now()
 	}
 	if b != nil {
@@ -156,7 +160,10 @@ func (l *lease) Observe(o Outcome) Effect {
 	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
 	h.adaptive = l.lim.Adapt(h.adaptive, kit.Outcome(o))
 	raised := h.raise(h.adaptive, byAdaptive)
-	e := l.judge(h, o, what, now)
+	var e Effect
+	if !usual {
+		e = l.judge(h, &o, what, now)
+	}
 	if b != nil {
 		if e.Blocked || e.Cleared || b.probe == l {
 			b.probe = nil
@@ -178,7 +185,7 @@ func (l *lease) Observe(o Outcome) Effect {
 }
 
 // judge blocks or clears the key of l after an answer.
-func (l *lease) judge(h *host, o Outcome, what kit.Meaning, now time.Duration) (e Effect) {
+func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) (e Effect) {
 	sh := l.sh
 	r := &sh.m.rules.Refusals
 	t := sh.trouble(h)
@@ -197,15 +204,15 @@ func (l *lease) judge(h *host, o Outcome, what kit.Meaning, now time.Duration) (
 	}
 	switch {
 	case what == kit.Refused && !before:
-		h.refuse(sh.inTrouble(h), r, l.lim, now, o, sh.starts)
+		h.refuse(sh.inTrouble(h), r, l.lim, now, *o, sh.starts)
 		e.Blocked = true
 	case what == kit.Refused && (t.refusals > 0 || now < t.until), what != kit.Refused && o.Reset > 0:
 		// The key is known to refuse, or it only tells when it would. Neither counts.
 		cause := byReset
 		if what == kit.Refused {
-			cause = causeOf(o)
+			cause = causeOf(*o)
 		}
-		if asked := r.Asked(kit.Outcome(o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
+		if asked := r.Asked(kit.Outcome(*o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
 			sh.trouble(h).cause = cause
 			e.Blocked = true
 		}
@@ -258,7 +265,7 @@ func (l *lease) Release() (expired bool) {
 	if b := l.b; b != nil {
 		h := sh.host(b.host)
 		var now time.Duration
-		if b.head != nil || l.lim.FromEnd {
+		if b.head != nil || l.countsFromEnd() {
 			now = sh.m.now()
 			b.account(h, now)
 		}
@@ -270,6 +277,11 @@ func (l *lease) Release() (expired bool) {
 	sh.m.handOut()
 	return expired
 }
+
+// countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
+// there was no answer. An attempt whose connection was refused after ten seconds has reached the
+// site then, as far as anybody knows.
+func (l *lease) countsFromEnd() bool { return l.started && (l.lim.FromEnd || l.unanswered) }
 
 // A link is the place of a lease in a list of flights.
 type link struct {

@@ -71,7 +71,14 @@ func (m *Memory) now() time.Duration {
 // open is the earliest time from t on that is in Config.Windows. Those are times of the
 // clock on the wall, which may have been set since the Memory was first used.
 func (m *Memory) open(t time.Duration) time.Duration {
-	if len(m.rules.Hours) == 0 || t == never {
+	if len(m.rules.Hours) == 0 {
+		return t
+	}
+	return m.opens(t)
+}
+
+func (m *Memory) opens(t time.Duration) time.Duration {
+	if t == never {
 		return t
 	}
 	return add(t, m.rules.Hours.Wait(m.wall(t)))

@@ -124,6 +124,7 @@ type modelTurn struct {
 	place            int           // number of its slot
 	granted, started bool
 	expired          bool
+	unanswered       bool // the attempt has failed: the gap counts from its end
 	beforeBlock      bool // granted, or started last, before the latest block was set
 	slot, wait, hold time.Duration
 	idle             time.Duration // of the host before its turn; 0 once it has started
@@ -261,7 +262,7 @@ func (m *model) open(t time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	best := forever
 	for _, w := range m.p.cfg.Windows {
-		for from := t/day*day + w.From - day; from <= t+day; from += day {
+		for from := t.Truncate(day) + w.From - day; from <= t+day; from += day {
 			to := from - w.From + w.To
 			if w.To < w.From {
 				to += day
@@ -334,8 +335,8 @@ func (m *model) nextOf(h *modelHost) time.Duration {
 	soon(m.open(m.now))
 	for _, w := range m.p.cfg.Windows { // they close
 		const day = 24 * time.Hour
-		soon(m.now/day*day + w.To)
-		soon(m.now/day*day + w.To + day)
+		soon(m.now.Truncate(day) + w.To)
+		soon(m.now.Truncate(day) + w.To + day)
 	}
 	soon(head.arrived + m.p.maxWait())
 	for _, w := range slices.Concat(h.gate, h.queue) {
@@ -438,6 +439,9 @@ func (m *model) input(e *event) error {
 		m.land(h, w)
 		if w.expired && !e.expired {
 			h.untold-- // nobody had looked
+			if w.started && (h.limits.Delay.FromEnd || w.unanswered) && h.last == w.stamp.at {
+				h.last, h.past.at = m.now, m.now
+			}
 		}
 	}
 	return nil
@@ -484,7 +488,7 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 	if i := slices.Index(h.flying, w); i >= 0 {
 		h.flying = slices.Delete(h.flying, i, i+1)
 		m.flying--
-		if w.started && h.limits.Delay.FromEnd {
+		if w.started && (h.limits.Delay.FromEnd || w.unanswered) {
 			h.ended = true
 			w.stamp.at = m.now
 			if w.expired {
@@ -555,6 +559,7 @@ func (p *program) fails(o hostlimit.Outcome) bool {
 
 func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	o, d := e.req.outcome(), h.limits.Delay
+	w.unanswered = o.Status == 0 && (o.Refused != "" || o.Err != nil && !m.p.left(o))
 	raised := false
 	if next, ok := m.p.adapt(h.adaptive, o, d); ok {
 		h.adaptive = next

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -255,7 +256,7 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 			t.Errorf("after half the quiet time: %+v", e)
 		}
 		time.Sleep(time.Hour + time.Second) // the block took 1 s
-		for st, _ := range m.List(t.Context()) {
+		for st := range states(t, m) {
 			if st.Refusals != 0 || !st.BlockedUntil.IsZero() {
 				t.Errorf("forgiven, but listed as %+v", st)
 			}
@@ -374,7 +375,7 @@ func TestReleaseEndsAStartThatWaits(t *testing.T) {
 		time.Sleep(time.Minute)
 		second.Release()
 		wg.Wait()
-		for st := range m.List(t.Context()) {
+		for st := range states(t, m) {
 			if st.InFlight != 0 || st.Waiters != 0 {
 				t.Errorf("in the end: %+v", st)
 			}
@@ -406,7 +407,7 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // each is remembered for a while
 		}
 		kept := 0
-		for range m.List(t.Context()) {
+		for range states(t, m) {
 			kept++
 		}
 		if kept > 1100 { // room is looked for in samples
@@ -444,7 +445,7 @@ func TestHosts(t *testing.T) {
 				Delay: time.Second, DelaySource: "random", Adaptive: time.Second,
 			},
 		}
-		for st, _ := range m.List(t.Context()) {
+		for st := range states(t, m) {
 			w := want[st.Key]
 			if !st.Next.Equal(w.Next) || !st.BlockedUntil.Equal(w.BlockedUntil) {
 				t.Errorf("%s: next %v, blocked until %v", st.Key, st.Next, st.BlockedUntil)
@@ -458,7 +459,7 @@ func TestHosts(t *testing.T) {
 		if len(want) > 0 {
 			t.Errorf("not listed: %v", want)
 		}
-		for range m.List(t.Context()) {
+		for range states(t, m) {
 			break
 		}
 	})
@@ -508,7 +509,7 @@ func TestNothingIsLost(t *testing.T) {
 	if m.places.taken != 0 || m.places.first != nil || m.places.flying.oldest != nil {
 		t.Errorf("%d places are lost", m.places.taken)
 	}
-	for st, _ := range m.List(t.Context()) {
+	for st := range states(t, m) {
 		if st.InFlight != 0 || st.Waiters != 0 {
 			t.Errorf("%+v", st)
 		}
@@ -535,4 +536,95 @@ func TestSlotClockStopsWhenALeakExpiresInABlock(t *testing.T) {
 		acquire(t, m, "a", 0).Release()
 		wg.Wait()
 	})
+}
+
+func TestHostStateTellsWhatHoldsAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// A bubble begins at midnight.
+		m := mustNew(t, Config{
+			Delay: Delay{Min: time.Second}, MaxWait: 24 * time.Hour,
+			Windows: []Window{{From: 22 * time.Hour, To: time.Hour}},
+		})
+		begin := time.Now()
+		state := func() HostState {
+			t.Helper()
+			for st, err := range m.List(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return st
+			}
+			return HostState{}
+		}
+		l := acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 200, Reset: time.Minute})
+		l.Release()
+		if st := state(); st.BlockedBy != "rate limit" || !st.BlockedUntil.Equal(begin.Add(time.Minute)) || st.Refusals != 0 || st.Learned != 0 {
+			t.Errorf("with nothing left: %+v", st)
+		}
+		l = acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 200, Refused: "a challenge", RetryAfter: time.Second})
+		l.Release()
+		if st := state(); st.BlockedBy != "refused" || st.Refusals != 1 || st.Learned < 1500*time.Millisecond || st.Delay != st.Learned || st.DelaySource != "learned" {
+			t.Errorf("refused: %+v", st)
+		}
+		acquire(t, m, "a", 0).Release()
+		time.Sleep(time.Hour)
+		if st := state(); st.BlockedBy != "hours" || !st.BlockedUntil.Equal(begin.Add(22*time.Hour)) || !st.Next.Equal(st.BlockedUntil) {
+			t.Errorf("at one o'clock: %+v", st)
+		}
+		called := time.Now()
+		l = acquire(t, m, "a", 0)
+		if !l.Start.Equal(begin.Add(22*time.Hour)) || l.WaitBlock != l.Start.Sub(called) {
+			t.Errorf("started %v after midnight, after a wait of %v", l.Start.Sub(begin), l.WaitBlock)
+		}
+		l.Release()
+	})
+}
+
+// TestEveryRefusalSaysWhenToComeBack: also where nobody can know.
+func TestEveryRefusalSaysWhenToComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			cfg     Config
+			timeout time.Duration
+			want    time.Duration // from the refusal on
+		}{
+			"SlotTimeout, as long again":       {Config{SlotTimeout: 10 * time.Second}, time.Hour, 10 * time.Second},
+			"SlotTimeout, or a lease's end":    {Config{SlotTimeout: 200 * time.Second}, time.Hour, 100 * time.Second},
+			"MaxWait":                          {Config{MaxWait: 20 * time.Second}, time.Hour, 20 * time.Second},
+			"a deadline that passes":           {Config{}, 30 * time.Second, 30 * time.Second},
+			"a deadline before SlotTimeout":    {Config{SlotTimeout: time.Minute}, 5 * time.Second, 5 * time.Second},
+			"a gap that isn't over until then": {Config{SlotTimeout: time.Second, Delay: Delay{Min: time.Minute}}, time.Hour, 59 * time.Second},
+		} {
+			c.cfg.Concurrency = 1
+			m := mustNew(t, c.cfg)
+			l := acquire(t, m, "a", 0)
+			ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
+			_, err := m.Acquire(ctx, "a", 0)
+			cancel()
+			var e *Error
+			if !errors.As(err, &e) || time.Until(e.RetryAt) != c.want || !errors.Is(err, ErrBusy) {
+				t.Errorf("%s: %v, to come back in %v, want %v", name, err, time.Until(e.RetryAt), c.want)
+			}
+			l.Release()
+			if _, err := l.lease.Start(t.Context()); !errors.As(err, &e) || !e.RetryAt.Equal(time.Now()) {
+				t.Errorf("a Start after Release: %#v", err)
+			}
+		}
+	})
+}
+
+// states yields the state of every key.
+func states(tb testing.TB, m *Memory) iter.Seq[HostState] {
+	return func(yield func(HostState) bool) {
+		for st, err := range m.List(tb.Context()) {
+			if err != nil {
+				tb.Fatal(err)
+			}
+			if !yield(st) {
+				return
+			}
+		}
+	}
 }

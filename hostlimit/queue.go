@@ -15,26 +15,35 @@ import (
 //	-         Acquire, known to be late   refused   a start that comes too late is no use
 //	-         Acquire                     queued    behind all that wait already
 //	queued    at the head, free           had       lend books the present moment: the gap counts from it
-//	queued    too late, MaxWait           refused   refuse tells when to come back, where that is known
+//	queued    too late, MaxWait           refused   refuse tells when to come back
 //	queued    SlotTimeout at the head     refused   every slot has been held for too long
-//	queued    context done                gone      its place is closed up, those behind count anew
+//	queued    deadline passed             refused   as one that was foreseen
+//	queued    cancelled                   gone      its place is closed up, those behind count anew
 //	had       Start, hold says free       started   start moves the booking to the present moment
 //	had       Start                       gated     void: another start or a block came between
 //	started   Start                       started   or gated, as from had: the stamp before is void
 //	gated     at the head, free           started   leases are ahead of the queue: they hold slots
-//	gated     too late, context done      had       without a stamp, so that it owes nothing
+//	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
 //	had       Release, LeaseTTL           gone      void: the booking is undone
-//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for
+//	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
 //
-// And the key itself, of which host.refusals, host.until and busy.probe tell:
+// And the key itself, of which trouble.refusals, trouble.until, host.failures and busy.probe
+// tell. What an answer is, the comment of Outcome says.
 //
-//	open      refusal                     blocked   until Retry-After, or as the policy says
+//	open      refusal                     blocked   until Retry-After, or as the policy says; the delay learns from it
+//	open      failure                     open      counted; InARow of them, without a success between, are a refusal
+//	open      Reset                       paused    nothing is left of the host's limit, which it says before it refuses
+//	paused    until is over               open      nobody has refused: no probe
+//	blocked   refusal from before, Reset  blocked   for longer, if it asks for that; not counted
 //	blocked   until is over               waiting   for a request to probe
 //	waiting   lend, start                 probed    one request is let go, the others wait for its answer
 //	waiting   quiet for long (Forgive)    open      the refusals are too long ago to count
 //	probed    success                     open      everybody goes on
-//	probed    refusal                     blocked   for longer: one more refusal in a row
+//	probed    refusal, failure            blocked   for longer: one more refusal in a row
 //	probed    any other end, void         waiting   the next request probes
+//
+// Outside of Config.Windows every key is held as if it were blocked, whatever its state is,
+// which goes on meanwhile.
 
 // busy is the live state of a key that has leases or waiters. Everything in
 // it but the last four fields is guarded by the shard's mutex.
@@ -219,11 +228,14 @@ func (b *busy) inTrouble(h *host, now time.Duration) bool {
 // account books the time since the last event to what held the queue in it.
 // Call it before anything changes.
 func (b *busy) account(h *host, now time.Duration) {
-	from := b.since
-	b.since = now
-	if b.head == nil {
-		return
+	if b.head != nil {
+		b.sum(h, b.since, now)
 	}
+	b.since = now
+}
+
+// sum books the time between two events to what held the queue.
+func (b *busy) sum(h *host, from, now time.Duration) {
 	t := b.sh.trouble(h)
 	end := min(now, max(from, t.until))
 	if t.refusals > 0 && b.probe != nil {
@@ -367,7 +379,7 @@ func (b *busy) end(h *host, l *lease, now time.Duration) {
 // account.
 func (b *busy) free(h *host, l *lease, now time.Duration) {
 	b.flying.remove(l)
-	ended := l.started && l.lim.FromEnd
+	ended := l.countsFromEnd()
 	if ended {
 		b.end(h, l, now)
 	}

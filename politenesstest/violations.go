@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // A Kind of [Violation].
@@ -38,8 +40,11 @@ type Violation struct {
 	Reason string
 }
 
-// String tells what happened, in one line that names both requests.
-func (v Violation) String() string {
+// String tells what happened, in one line that names both requests. What can't be printed is
+// escaped as by %q.
+func (v Violation) String() string { return printable.Text(v.text()) }
+
+func (v Violation) text() string {
 	switch v.Kind {
 	case Gap:
 		return fmt.Sprintf("gap: %v started %v after %v: %s", v.Request, v.Got, v.Earlier, v.Reason)

@@ -3,6 +3,7 @@ package redisbudget
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -127,6 +128,9 @@ func (r *request) giveBack(b *Budget) {
 
 func (r *request) gives() bool { return r.backPages > 0 || r.backBytes > 0 || len(r.backHosts) > 0 }
 
+// replyFields is how many fields of a reply are read.
+const replyFields = 9
+
 // do calls the server and takes in its reply. The caller has the right to call.
 func (b *Budget) do(ctx context.Context, r *request) error {
 	b.mu.Lock()
@@ -155,6 +159,9 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 	}
 
 	reply, err := take.Run(ctx, b.client, b.keys, args...).Slice()
+	if err == nil && len(reply) < replyFields {
+		err = fmt.Errorf("redisbudget: %q is no reply", reply) // by another version of take.lua, perhaps
+	}
 	if err != nil {
 		return &ServerError{b.name, err}
 	}
@@ -163,12 +170,12 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 	b.pending = nil
 	b.id = text(reply[0])
 	b.pages.total, b.bytes.total = number(reply[1]), number(reply[2])
-	b.pages.hand += number(reply[5])
-	b.bytes.hand += number(reply[7])
+	b.pages.hand += max(number(reply[5]), 0)
+	b.bytes.hand += max(number(reply[7]), 0)
 	if b.hosts != nil && r.host != "" {
 		h := b.host(r.host)
 		h.total = number(reply[3])
-		h.hand += number(reply[6])
+		h.hand += max(number(reply[6]), 0)
 	}
 	if us := number(reply[4]); us >= 0 {
 		if at := time.Now().Add(-time.Duration(us) * time.Microsecond); b.started.IsZero() || at.Before(b.started) {

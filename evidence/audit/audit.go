@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // Check reads what [evidence.JSONLines] wrote and proves again what it claims: that no two starts
@@ -147,7 +148,7 @@ func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 		return
 	}
 	slices.SortFunc(at, comparePlaces)
-	v := Violation{Kind: kind, Host: host, Detail: detail}
+	v := Violation{Kind: kind, Host: host, Detail: printable.Text(detail)}
 	for _, p := range slices.Compact(at) {
 		v.Lines = append(v.Lines, p.line)
 		if p.log > 0 {
@@ -313,7 +314,7 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	if d.Type == evidence.Resent {
-		if lost := h.mover(d); lost != nil && h.open[lost.key] == lost {
+		if lost := h.sent(d); lost != nil {
 			h.finish(lost, x.start) // its connection was lost; the request goes on as x, in the same slot
 		}
 	}

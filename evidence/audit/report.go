@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // A Kind names the promise that a Violation breaks.
@@ -51,7 +52,7 @@ func (v *Violation) last() place {
 	return p
 }
 
-// String returns the violation as one line of text.
+// String returns the violation as one line of text, with what can't be printed escaped as by %q.
 func (v Violation) String() string {
 	var b strings.Builder
 	switch {
@@ -74,7 +75,7 @@ func (v Violation) String() string {
 	if v.Host != "" {
 		fmt.Fprintf(&b, "%s: ", v.Host)
 	}
-	return b.String() + v.Detail
+	return printable.Text(b.String() + v.Detail)
 }
 
 // maxViolations is how many violations a Report names one by one.
@@ -246,7 +247,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		slices.SortStableFunc(hosts, func(a, b HostReport) int { return int(b.Latency/time.Microsecond - a.Latency/time.Microsecond) })
 		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\trefused\tblocks\n")
 		for _, h := range hosts[:min(len(hosts), slowest)] {
-			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\n", h.Host, h.Starts,
+			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\n", printable.Text(h.Host), h.Starts,
 				short(h.Latency), short(h.MinGap), short(h.MaxDelay), short(h.Wait), h.Disallowed, h.Blocks)
 		}
 		table.Flush()

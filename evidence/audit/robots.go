@@ -251,7 +251,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) {
 	name, target := splitURL(d.URL)
 	o := a.origins[name]
 	switch {
-	case o == nil || o.present == nil || wasRedacted(d.URL):
+	case o == nil || o.present == nil || !isWhole(d.URL):
 		a.report.Proofs.OpenRobots++
 		return
 	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // something else than a rule decided
@@ -298,5 +298,8 @@ func (c *robotsCopy) refute(d *evidence.Decision, target string) string {
 	return ""
 }
 
-// wasRedacted reports whether Redact has changed u.
-func wasRedacted(u string) bool { return strings.Contains(u, "="+evidence.Redacted) }
+// isWhole reports whether u is the URL that was asked for: Redact has cut nothing out of it, and it
+// was short enough for its record.
+func isWhole(u string) bool {
+	return !strings.Contains(u, evidence.Redacted) && !strings.HasSuffix(u, evidence.Clipped)
+}

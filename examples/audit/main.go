@@ -77,7 +77,7 @@ func run(args []string, out io.Writer) (ok bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	file, err := os.Create(*html)
+	file, err := os.OpenFile(*html, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return false, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // The page's parts are joined to one file, which fetches nothing.
@@ -208,13 +209,13 @@ func (p *page) add(h *host, d *evidence.Decision, line int, open map[uint64]int)
 		delete(open, key)
 		h.Status[i], h.Latency[i], h.Duration[i], h.Bytes[i] = d.Status, ticks(d.Latency), ticks(d.Duration), d.Bytes
 		if why := cmp.Or(d.Err, d.Reason); why != "" {
-			h.Errors[i] = why
+			h.Errors[i] = printable.Text(why)
 		}
 		p.at(d.Start.Add(d.Duration))
 	case evidence.HostBlocked:
 		// A block may reach far beyond the log: it doesn't stretch the picture.
 		h.Blocks = append(h.Blocks, block{
-			p.at(d.Time), ticks(d.Until.Sub(p.from)), d.Status, d.Refusals, d.Reason, line,
+			p.at(d.Time), ticks(d.Until.Sub(p.from)), d.Status, d.Refusals, printable.Text(d.Reason), line,
 		})
 	case evidence.HostCleared:
 		for i := range h.Blocks {
@@ -258,6 +259,7 @@ func (h *host) started(d *evidence.Decision, line int, start int64) {
 
 // cut cuts off what most URLs of h begin with.
 func (h *host) cut(rawURL string) string {
+	rawURL = printable.Text(rawURL)
 	if rest, ok := strings.CutPrefix(rawURL, h.Base); ok && h.Base != "" && strings.HasPrefix(rest, "/") {
 		return rest
 	}
@@ -289,7 +291,7 @@ func why(d *evidence.Decision) string {
 			parts = append(parts, s)
 		}
 	}
-	return strings.Join(parts, "; ")
+	return printable.Text(strings.Join(parts, "; "))
 }
 
 // sort puts the exchanges in the order of their starts: the log has them nearly so.

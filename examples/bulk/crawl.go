@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // A crawler is one run.
@@ -36,7 +37,7 @@ func crawl(ctx context.Context, out io.Writer, o options) (err error) {
 	proof := evidence.Evidence(c.progress)
 	if o.evidence != "" {
 		// Appended: what the runs before did isn't forgotten, and an auditor proves each.
-		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if openErr != nil {
 			return openErr
 		}
@@ -62,10 +63,13 @@ func (c *crawler) connect(proof evidence.Evidence) error {
 	cfg.Base = c.base()
 	cfg.Evidence = proof
 	cfg.Robots.Store = c.store
+	var err error
+	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+		return err
+	}
 
 	lists := cfg
 	lists.Response = politeness.ResponseLimits{MaxBytes: 50 << 20} // by sitemaps.org
-	var err error
 	if c.ask, err = politeness.New(lists); err != nil {
 		return err
 	}

@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -118,7 +118,6 @@ func (c *crawler) get(req *http.Request) (*http.Response, error) {
 func (c *crawler) base() http.RoundTripper {
 	t := &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: c.timeout}).DialContext,
 		TLSHandshakeTimeout:   c.timeout,
 		ResponseHeaderTimeout: c.timeout,
 		DisableKeepAlives:     !c.keepAlive,
@@ -128,6 +127,9 @@ func (c *crawler) base() http.RoundTripper {
 	}
 	if c.proxy != nil {
 		t.Proxy = http.ProxyURL(c.proxy)
+	}
+	if !reach.OwnMachine(c.seeds) {
+		t = politeness.PublicAddresses(t) // what is linked there is no business of ours
 	}
 	return exchangeTimeout{t, c.timeout}
 }

@@ -36,6 +36,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 
@@ -44,6 +45,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -62,7 +64,7 @@ func main() {
 		defer s.Close()
 		pages = sitePages(s.URL)
 	}
-	report, err := browse(ctx, os.Stdout, pages)
+	report, err := browse(ctx, os.Stdout, reach.Base(os.Args[1:]), pages)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chromedp:", err)
 		os.Exit(1)
@@ -75,11 +77,12 @@ type page struct{ url, selector string }
 
 // browse opens pages in a browser, one after the other, prints their text, and returns what
 // the log of it proves.
-func browse(ctx context.Context, out io.Writer, pages []page) (*audit.Report, error) {
+func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []page) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent,
+		Base:      base,                                 // public addresses only, unless one was asked for
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Evidence:  proof,
 	})

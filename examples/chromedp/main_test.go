@@ -20,7 +20,7 @@ func browsed(t *testing.T, pages []page) (string, *audit.Report) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var out strings.Builder
-	report, err := browse(ctx, io.MultiWriter(&out, t.Output()), pages)
+	report, err := browse(ctx, io.MultiWriter(&out, t.Output()), nil, pages)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -93,6 +94,7 @@ func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (*a
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Base:      reach.Base(starts),
 		Limits:    hostlimit.Config{MaxInFlight: threads},
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},

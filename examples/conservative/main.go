@@ -25,6 +25,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
 const userAgent = "ResearchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
@@ -114,7 +115,7 @@ func (c *crawler) say(format string, args ...any) {
 }
 
 func run(ctx context.Context, out io.Writer, urls []string) error {
-	c, err := newCrawler(out, nil)
+	c, err := newCrawler(out, reach.Base(urls))
 	if err != nil {
 		return err
 	}

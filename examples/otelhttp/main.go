@@ -49,6 +49,7 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/otelevidence"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -91,7 +92,7 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 	}
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "OtelExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Base:      traced(http.DefaultTransport),        // what went out
+		Base:      traced(reach.Base(urls)),             // what went out
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Evidence:  evidence.Multi(proof, events),        // what was decided, also in the spans
 		Retry:     politeness.Retry{Max: 3},             // each try is a span below

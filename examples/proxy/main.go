@@ -20,7 +20,7 @@
 // (RFC 9209) and the reason, also in the body, and Retry-After where coming back helps:
 //
 //	400  the request can't be sent: no absolute URL, not http or https
-//	403  robots.txt disallows it, or the budget is spent: don't come back
+//	403  robots.txt disallows it, the budget is spent, or the address isn't public: don't come back
 //	503  no turn within -max-wait, the host is blocked, or its robots.txt can't be had: come back
 //	502, 504  the site can't be reached, or not in time
 //	405  CONNECT
@@ -48,6 +48,10 @@
 //   - Listening anywhere but on loopback: an open proxy would crawl in your name for
 //     whoever finds it. Every user of this machine can use it.
 //
+//   - Sites on this machine and in its networks, unless -private is given: a program that
+//     follows links of strangers must not be led there. Addresses are looked at when they are
+//     dialed, whatever name led to them.
+//
 //   - A second proxy behind this one: http_proxy in its environment is ignored, since that
 //     is usually itself.
 package main
@@ -64,6 +68,8 @@ import (
 	"os/signal"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -73,6 +79,7 @@ func main() {
 	listen := flag.String("listen", "", "`address` to serve on, such as 127.0.0.1:8118; empty: show it on a site of its own")
 	agent := flag.String("agent", "ProxyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)", "User-Agent that is sent")
 	file := flag.String("evidence", "", "append the evidence (JSON Lines) to `FILE`")
+	private := flag.Bool("private", false, "pass requests on to loopback and private addresses as well")
 	maxWait := flag.Duration("max-wait", time.Minute, "longest `time` that a request waits for its turn")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -82,7 +89,7 @@ func main() {
 	if *listen == "" {
 		err = demo(ctx, os.Stdout, *agent)
 	} else {
-		err = serve(ctx, os.Stderr, *listen, *agent, *file, *maxWait)
+		err = serve(ctx, os.Stderr, *listen, *agent, *file, *maxWait, *private)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
@@ -91,10 +98,10 @@ func main() {
 }
 
 // serve serves until ctx is done, and lets what has begun come to its end then.
-func serve(ctx context.Context, out io.Writer, address, agent, file string, maxWait time.Duration) (err error) {
+func serve(ctx context.Context, out io.Writer, address, agent, file string, maxWait time.Duration, private bool) (err error) {
 	var proof evidence.Evidence
 	if file != "" {
-		f, openErr := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, openErr := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if openErr != nil {
 			return openErr
 		}
@@ -103,7 +110,7 @@ func serve(ctx context.Context, out io.Writer, address, agent, file string, maxW
 		defer func() { err = errors.Join(err, log.Close()) }()
 		proof = log
 	}
-	transport, err := newTransport(agent, proof, maxWait)
+	transport, err := newTransport(agent, proof, maxWait, private)
 	if err != nil {
 		return err
 	}
@@ -113,25 +120,31 @@ func serve(ctx context.Context, out io.Writer, address, agent, file string, maxW
 	}
 	fmt.Fprintf(out, "proxy: http_proxy=http://%s\n", listener.Addr())
 
-	server := &http.Server{Handler: newProxy(transport), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: newProxy(transport), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	done := make(chan error, 1)
 	stopped := context.AfterFunc(ctx, func() {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		done <- errors.Join(server.Shutdown(limited), server.Close())
 	})
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(netutil.LimitListener(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		stopped()
 		return err
 	}
 	return <-done
 }
 
+// maxConnections is how many connections of programs are open at once; further ones wait.
+const maxConnections = 1024
+
 // newTransport makes the Transport that all programs share that use the proxy.
-func newTransport(agent string, proof evidence.Evidence, maxWait time.Duration) (*politeness.Transport, error) {
+func newTransport(agent string, proof evidence.Evidence, maxWait time.Duration, private bool) (*politeness.Transport, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil               // http_proxy is likely to be this one
 	base.DisableCompression = true // bodies pass as they are
+	if !private {
+		base = politeness.PublicAddresses(base)
+	}
 	return politeness.New(politeness.Config{
 		UserAgent: agent,
 		Base:      base,

@@ -56,6 +56,10 @@ const (
 
 // refuse answers for politeness.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+	if errors.Is(err, politeness.ErrPrivateAddress) {
+		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
+		return
+	}
 	var refused *politeness.Error
 	if !errors.As(err, &refused) { // the network's own error
 		var timeout net.Error

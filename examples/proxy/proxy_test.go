@@ -35,7 +35,7 @@ func startProxy(t *testing.T) (proxyURL string, prove func() *audit.Report) {
 	t.Helper()
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
-	transport, err := newTransport(agent, proof, time.Minute)
+	transport, err := newTransport(agent, proof, time.Minute, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestListenLoopback(t *testing.T) {
 		}
 		l.Close()
 	}
-	if err := serve(t.Context(), t.Output(), "0.0.0.0:0", agent, "", 0); err == nil {
+	if err := serve(t.Context(), t.Output(), "0.0.0.0:0", agent, "", 0, false); err == nil {
 		t.Error("serves on all addresses")
 	}
 }
@@ -317,7 +317,7 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	told, done := make(lines), make(chan error)
-	go func() { done <- serve(ctx, told, "127.0.0.1:0", agent, file, 0) }()
+	go func() { done <- serve(ctx, told, "127.0.0.1:0", agent, file, 0, true) }()
 
 	_, proxy, _ := strings.Cut(strings.TrimSpace(<-told), "http_proxy=")
 	client := through(t, proxy)
@@ -338,6 +338,34 @@ func TestServe(t *testing.T) {
 	defer log.Close()
 	if report, err := audit.Check(log); err != nil || !report.OK() || report.Records[evidence.Fetched] != 2 {
 		t.Errorf("%v\n%v", err, report)
+	}
+}
+
+// TestPrivateTargetsOnlyByFlag: a program that is led astray reaches nothing on this machine.
+func TestPrivateTargetsOnlyByFlag(t *testing.T) {
+	t.Parallel()
+	s := localsite.Start()
+	defer s.Close()
+	transport, err := newTransport(agent, nil, time.Minute, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(newProxy(transport))
+	defer proxy.Close()
+	client := through(t, proxy.URL)
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
+	for _, host := range []string{"127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"} {
+		resp, err := client.Get("http://" + net.JoinHostPort(strings.Trim(host, "[]"), port) + "/a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if status := resp.Header.Get("Proxy-Status"); resp.StatusCode != http.StatusForbidden || !strings.Contains(status, "destination_ip_prohibited") {
+			t.Errorf("%s: %s, %s", host, resp.Status, status)
+		}
+	}
+	if n := len(s.Visits()); n != 0 {
+		t.Errorf("the site saw %d requests", n)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
 // longest is how long the program runs at most, whatever the sites ask for.
@@ -45,7 +46,7 @@ func run(ctx context.Context, out io.Writer, agent, file string, urls []string) 
 	timeline := newTimeline(out)
 	proof := evidence.Evidence(timeline)
 	if file != "" {
-		f, createErr := os.Create(file)
+		f, createErr := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if createErr != nil {
 			return createErr
 		}
@@ -62,6 +63,7 @@ func run(ctx context.Context, out io.Writer, agent, file string, urls []string) 
 	spent := budget.New(budget.Limits{Pages: 20, Duration: longest, WarnAt: 0.8})
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: agent,
+		Base:      reach.Base(urls), // public addresses only, unless one is named
 		Budget:    spent,
 		Evidence:  proof,
 	})

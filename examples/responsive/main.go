@@ -22,6 +22,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
 const userAgent = "TutorialBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
@@ -37,6 +38,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, urls []string) error {
+	base := reach.Base(urls)
 	if len(urls) == 0 {
 		site := startSite()
 		defer site.Close()
@@ -46,6 +48,7 @@ func run(ctx context.Context, out io.Writer, urls []string) error {
 	if err != nil {
 		return err
 	}
+	cfg.Base = base
 	cfg.Evidence = evidence.Func(func(_ context.Context, d evidence.Decision) {
 		switch d.Type {
 		case evidence.Started:

@@ -45,6 +45,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -75,6 +76,7 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RestyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Base:      reach.Base(urls),
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},
 		Evidence:  proof,

@@ -47,6 +47,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -76,7 +77,7 @@ func main() {
 func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
-	client, err := newClient(proof)
+	client, err := newClient(proof, urls)
 	if err != nil {
 		return nil, err
 	}
@@ -100,9 +101,10 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 }
 
 // newClient makes a retrying client whose every try is polite.
-func newClient(proof evidence.Evidence) (*retryablehttp.Client, error) {
+func newClient(proof evidence.Evidence, urls []string) (*retryablehttp.Client, error) {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Base:      reach.Base(urls),
 		Limits: hostlimit.Config{
 			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429
 		},

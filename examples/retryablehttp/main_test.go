@@ -50,7 +50,7 @@ func TestCrawl(t *testing.T) {
 func newLoggedClient(t *testing.T) (*retryablehttp.Client, *evidence.Recorder) {
 	t.Helper()
 	proof := new(evidence.Recorder)
-	client, err := newClient(proof)
+	client, err := newClient(proof, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
 func main() {
@@ -29,7 +31,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
-	transport, err := newTransport(http.DefaultTransport)
+	transport, err := newTransport(reach.Base(flag.Args()))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testing:", err)
 		os.Exit(1)

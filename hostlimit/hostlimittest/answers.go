@@ -16,7 +16,7 @@ func formulas(s *scene) {
 		answers  [][3]time.Duration // status, latency, and the delay afterwards
 	}{
 		{hostlimit.Proportional(0.5), [][3]time.Duration{
-			{200, 155 * ms, 41250 * us}, {503, ms, 41250 * us}, {404, 155 * ms, 59375 * us}, {200, 20 * ms, 34687500}, {200, age, 60 * ms},
+			{200, 155 * ms, 41250 * us}, {503, ms, 41250 * us}, {404, 156 * ms, 59625 * us}, {200, 20750 * us, 35 * ms}, {200, age, 60 * ms},
 		}},
 		{hostlimit.Longest(hostlimit.Squared, hostlimit.Proportional(0.5)), [][3]time.Duration{
 			{200, 200 * ms, 52500 * us}, {200, 15 * ms, 30 * ms}, {200, age, 60 * ms},
@@ -163,10 +163,14 @@ func unable(s *scene) {
 		outcome hostlimit.Outcome
 		policy  bool
 	}{
-		{hostlimit.Outcome{Status: 403}, true}, {hostlimit.Outcome{Status: 401}, true},
-		{hostlimit.Outcome{Status: 402}, true}, {hostlimit.Outcome{Status: 451}, true},
-		{hostlimit.Outcome{Status: 500}, false}, {hostlimit.Outcome{Status: 408}, false},
-		{hostlimit.Outcome{Status: 425}, false}, {hostlimit.Outcome{Err: errors.New("connection reset")}, false},
+		{hostlimit.Outcome{Status: 403}, true},
+		{hostlimit.Outcome{Status: 401}, true},
+		{hostlimit.Outcome{Status: 402}, true},
+		{hostlimit.Outcome{Status: 451}, true},
+		{hostlimit.Outcome{Status: 500}, false},
+		{hostlimit.Outcome{Status: 408}, false},
+		{hostlimit.Outcome{Status: 425}, false},
+		{hostlimit.Outcome{Err: errors.New("connection reset")}, false},
 	} {
 		s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: age}, InARow: 1}})
 		t := s.take()
@@ -296,6 +300,18 @@ func fromEnd(s *scene) {
 		}
 	}
 	s.audit()
+}
+
+func noAnswer(s *scene) {
+	s.use(hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 2 * tick}})
+	t := s.take()
+	time.Sleep(4 * tick) // a dial, which fails
+	t.lease.Observe(hostlimit.Outcome{Err: errors.New("connection refused"), Latency: 4 * tick})
+	failed := time.Now()
+	s.done(t)
+	if next := s.take(); next.Start.Before(failed.Add(2*tick - time.Millisecond)) {
+		s.Errorf("started %v after the end of an attempt that had no answer", next.Start.Sub(failed))
+	}
 }
 
 func windows(s *scene) {

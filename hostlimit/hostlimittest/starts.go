@@ -3,6 +3,7 @@ package hostlimittest
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -212,12 +213,14 @@ func renewed(s *scene) {
 func config(s *scene) {
 	want := hostlimit.Config{
 		Concurrency: 3, MaxInFlight: 7, SlotTimeout: time.Minute, LeaseTTL: age, MaxWait: 2 * age, MaxHosts: 100,
-		Delay: hostlimit.Delay{Min: tick, Max: 2 * tick, Adaptive: hostlimit.Squared, Ceiling: age},
+		Delay:   hostlimit.Delay{Min: tick, Max: 2 * tick, Adaptive: hostlimit.Squared, Ceiling: age},
+		Windows: []hostlimit.Window{{From: age, To: 3 * age}, {From: 22 * age, To: 2 * age}},
 	}
 	s.use(want)
 	got := s.limiter.Config()
 	if got.Concurrency != want.Concurrency || got.Delay != want.Delay || got.MaxInFlight != want.MaxInFlight ||
-		got.SlotTimeout != want.SlotTimeout || got.LeaseTTL != want.LeaseTTL || got.MaxWait != want.MaxWait || got.MaxHosts != want.MaxHosts {
+		got.SlotTimeout != want.SlotTimeout || got.LeaseTTL != want.LeaseTTL || got.MaxWait != want.MaxWait || got.MaxHosts != want.MaxHosts ||
+		!slices.Equal(got.Windows, want.Windows) {
 		s.Errorf("made of %+v, tells %+v", want, got)
 	}
 }

@@ -328,6 +328,10 @@ func (w *waiter) question(ahead int) {
 	})
 }
 
+// mostExpired bounds how many leases one turn can have taken back, each of which is told: no host
+// has so many slots.
+const mostExpired = 1 << 10
+
 // Times between questions that only matter if a push got lost, or if nobody listens.
 const (
 	pollQueue = 5 * time.Second
@@ -368,7 +372,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		}
 		w.start.source = w.source(w.start.told)
 		w.h.keep(w.start.told, now)
-		w.expired += int(number(reply[7]))
+		w.expired += int(min(number(reply[7]), mostExpired))
 		w.h.account(now, w.h.blame)
 	case "AT":
 		w.reserve(number(reply[1]), text(reply[2]), now)

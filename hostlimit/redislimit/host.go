@@ -64,7 +64,7 @@ func blameOf(why string) blame {
 	return delay
 }
 
-// What the server tells of a host with each start and each answer.
+// A told is what the server tells of a host with each start and each answer.
 type told struct {
 	refusals int
 	failures int
@@ -75,6 +75,8 @@ type told struct {
 	began    int64  // 0: not yet
 	cause    string // of the last block, as in step.lua
 }
+
+const toldFields = 8
 
 func newTold(reply []any) told {
 	return told{

@@ -186,7 +186,7 @@ type finding struct {
 func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 	r, limits := &t.l.rules.Refusals, t.limits
 	f := &finding{meaning: r.Meaning(o), asks: o.Reset > 0}
-	if m, moves := limits.Adaptive.Move(o); moves {
+	if m, moves := limits.Adaptive.Move(&o); moves {
 		f.adapt = []any{t.id, micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise)}
 	}
 	var asked time.Duration

@@ -181,9 +181,14 @@ func (p *partition) call(ops []op, keys []string, args []any) {
 		current := p.learn(sent, at, text(reply[1]))
 		p.back()
 		for i, o := range ops {
-			if o.done != nil {
-				answer, _ := reply[3+i].([]any)
+			if o.done == nil {
+				continue
+			}
+			answer, _ := reply[3+i].([]any)
+			if isComplete(o.name, answer) {
 				o.done(answer, at, nil)
+			} else { // by another version of step.lua, perhaps
+				o.done(nil, at, &ServerError{l.server, fmt.Errorf("redislimit: %q is no answer to %s", answer, o.name)})
 			}
 		}
 		if !current {
@@ -192,6 +197,22 @@ func (p *partition) call(ops []op, keys []string, args []any) {
 	}
 	l.mu.Unlock()
 	l.tell()
+}
+
+// isComplete reports whether an answer to the operation has all the fields that it is read for.
+func isComplete(name string, answer []any) bool {
+	if len(answer) == 0 {
+		return false
+	}
+	switch name {
+	case "observe":
+		return len(answer) >= 4+toldFields
+	case "take":
+		fields := map[string]int{"GO": 9 + toldFields, "AT": 3, "WAIT": 6, "PROBE": 1, "LATE": 3}
+		n, ok := fields[text(answer[0])]
+		return ok && len(answer) >= n
+	}
+	return true
 }
 
 // learn takes in the head of a reply: the server's time and generation. It reports

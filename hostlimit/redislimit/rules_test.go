@@ -96,7 +96,7 @@ func TestScriptAdaptsAsKit(t *testing.T) {
 		l.Ceiling = l.Min + someTime(r, 10*time.Second)
 		old := someTime(r, l.Ceiling)
 		o := kit.Outcome{Status: 200 + 303*r.IntN(2), Latency: someTime(r, 5*time.Second)}
-		m, _ := l.Adaptive.Move(o)
+		m, _ := l.Adaptive.Move(&o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
 		s.run("adapt", h, "1.1.0.0", micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise))

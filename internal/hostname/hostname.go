@@ -59,6 +59,22 @@ func Authority(scheme, host string) string {
 	return host
 }
 
+// ASCII returns host, which is a URL.Host, with its name as net/http sends it: in punycode where it
+// isn't ASCII. What IDNA refuses stays as it is.
+func ASCII(host string) string {
+	if isASCII(host) {
+		return host
+	}
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i >= 0 {
+		name, port = host[:i], host[i:]
+	}
+	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
+		return ascii + port
+	}
+	return host
+}
+
 // spell returns the one spelling of host: its name, an IPv6 address in brackets, and its port.
 func spell(host string) string {
 	if ordinary(host) {

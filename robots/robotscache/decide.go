@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -110,6 +111,9 @@ func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known,
 	return k, e
 }
 
+// longestCause bounds how much of an error of the transport is told: a server may have made it.
+const longestCause = 200
+
 // unreachable says why a is no answer, or "" if it is one.
 func unreachable(a *answer) string {
 	switch {
@@ -119,9 +123,9 @@ func unreachable(a *answer) string {
 			return fmt.Sprintf("no complete answer within %v", timeout.after)
 		}
 		if a.status != 0 {
-			return fmt.Sprintf("status %d with a broken body: %s", a.status, clip(a.err.Error()))
+			return fmt.Sprintf("status %d with a broken body: %s", a.status, printable.Clipped(a.err.Error(), longestCause))
 		}
-		return "network: " + clip(a.err.Error())
+		return "network: " + printable.Clipped(a.err.Error(), longestCause)
 	case a.status == http.StatusTooManyRequests:
 		return "status 429"
 	case a.status == http.StatusNotModified && !a.conditional:

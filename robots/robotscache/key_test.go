@@ -105,3 +105,24 @@ func FuzzOrigin(f *testing.F) {
 		}
 	})
 }
+
+// FuzzRedirect holds that a redirect of robots.txt leads to a web server or nowhere, without
+// credentials.
+func FuzzRedirect(f *testing.F) {
+	for _, s := range []string{"/r", "//u:p@h/", "https:/u:p@h", "http:h", "file:///etc/passwd", "https://[::1%25z]:0443/", "?", "http://\u202e/", "https://h:99999/"} {
+		f.Add(s)
+	}
+	from := &url.URL{Scheme: "https", Host: "example.com", Path: "/robots.txt"}
+	f.Fuzz(func(t *testing.T, location string) {
+		to := redirect(from, location)
+		if to == nil {
+			return
+		}
+		if to.Scheme != "http" && to.Scheme != "https" || to.Host == "" || to.User != nil || to.Opaque != "" || len(to.String()) > 4*maxLocation {
+			t.Errorf("%q leads to %#v", location, to)
+		}
+		if _, err := originOf(to); err != nil {
+			t.Errorf("%q leads to %q: %v", location, to, err)
+		}
+	})
+}

@@ -19,6 +19,7 @@ import (
 	"slices"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/examples/internal/sitemap"
 	"github.com/go-politeness/politeness/examples/siteaudit/internal/demo"
 )
@@ -36,6 +37,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, sites []string) error {
+	base := reach.Base(sites)
 	if len(sites) == 0 {
 		for _, robots := range []demo.Robots{demo.FallBack, demo.OwnGroup} {
 			site := demo.Start(robots)
@@ -47,6 +49,7 @@ func run(ctx context.Context, out io.Writer, sites []string) error {
 	if err != nil {
 		return err
 	}
+	cfg.Base = base
 	transport, err := politeness.New(cfg)
 	if err != nil {
 		return err

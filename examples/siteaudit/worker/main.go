@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/examples/siteaudit/internal/demo"
 )
 
@@ -40,6 +41,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, file string, urls []string) (err error) {
+	base := reach.Base(urls)
 	if len(urls) == 0 {
 		for _, robots := range []demo.Robots{demo.OwnGroup, demo.Broken} {
 			site := demo.Start(robots)
@@ -54,11 +56,12 @@ func run(ctx context.Context, out io.Writer, file string, urls []string) (err er
 	if err != nil {
 		return err
 	}
+	cfg.Base = base
 	cfg.Budget = budget.New(cfg.Spend) // asked below what is spent
 	show := &flow{out: out, budget: cfg.Budget, trips: make(map[uint64]*trip)}
 	cfg.Evidence = show
 	if file != "" {
-		f, createErr := os.Create(file)
+		f, createErr := os.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if createErr != nil {
 			return createErr
 		}

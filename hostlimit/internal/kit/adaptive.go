@@ -132,7 +132,7 @@ type Move struct {
 // Errors and answers of status 400 and more never lower it: a host that fails fast isn't asked
 // faster. An exchange without an answer counts with the time that it took, also where the
 // caller's timeout ended it; one that the caller cancelled doesn't.
-func (a Adaptive) Move(o Outcome) (m Move, moves bool) {
+func (a Adaptive) Move(o *Outcome) (m Move, moves bool) {
 	answered := o.Status > 0
 	if a.set&byLatency == 0 || !answered && (o.Err == nil || cancelled(o.Err)) {
 		return Move{}, false
@@ -171,6 +171,13 @@ func (m Move) from(old, least, most time.Duration) time.Duration {
 
 // Adapt returns the delay by response times after o, where it was old.
 func (l *Limits) Adapt(old time.Duration, o Outcome) time.Duration {
+	if l.Adaptive.set&byLatency == 0 {
+		return old // the way of most, which is inlined
+	}
+	return l.adapt(old, &o)
+}
+
+func (l *Limits) adapt(old time.Duration, o *Outcome) time.Duration {
 	if m, moves := l.Adaptive.Move(o); moves {
 		return m.from(old, l.Min, l.Ceiling)
 	}
