@@ -43,6 +43,7 @@ type work struct {
 	Latency    time.Duration
 	Refuse     float64       // share of requests that are answered 429
 	Fail       float64       // share of requests that are answered 403; two in a row are a refusal
+	Lost       float64       // share of requests that get no answer, after which the delay counts from the end
 	FromEnd    bool          // one slot, and the delay counts from the end
 	Extra      time.Duration // on top of the time of the test, to make up for what is lost
 	Impatient  float64       // share of callers that leave after a while
@@ -61,6 +62,7 @@ type mark struct {
 	Lease string `json:",omitzero"`
 	At    int64  `json:",omitzero"` // stamp of the start decision; before Release; after Observe
 	Delay int64  `json:",omitzero"` // of a start
+	Owes  bool   `json:",omitzero"` // of an end: the delay counts from it
 	Until int64  `json:",omitzero"` // of a block
 	Calls int64  `json:",omitzero"` // of a sum: scripts run
 	Trips int64  `json:",omitzero"` // round trips
@@ -209,11 +211,13 @@ func worker(encoded string) {
 					answer = hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond}
 				case r < w.Refuse+w.Fail:
 					answer = hostlimit.Outcome{Status: 403, RetryAfter: 200 * time.Millisecond}
+				case r < w.Refuse+w.Fail+w.Lost:
+					answer = hostlimit.Outcome{Err: errors.New("connection refused"), Latency: w.Latency, RetryAfter: 200 * time.Millisecond}
 				}
 				if e := lease.Observe(answer); e.Blocked {
 					put(mark{Kind: "block", Host: host, At: monotonic(), Until: stamp(e.Until)})
 				}
-				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic()})
+				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic(), Owes: w.FromEnd || answer.Err != nil})
 				lease.Release()
 			}
 		})
@@ -398,13 +402,14 @@ func (f *fleet) judge() verdict {
 
 // judgeHost checks gaps, slots and blocks by the stamps of the start decisions.
 func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
-	ends := make(map[string]int64)
+	ends, delays := make(map[string]int64), make(map[string]int64)
 	for _, m := range marks {
 		if m.Kind == "end" {
 			ends[m.Lease] = m.At
 		}
 	}
-	var last mark      // from which the gap counts
+	var last mark
+	owed := int64(0)   // no start before
 	var flying []int64 // ends
 	blocked := int64(0)
 	for _, m := range marks {
@@ -412,18 +417,19 @@ func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
 		case "block":
 			blocked = max(blocked, m.Until)
 		case "end":
-			if f.work.FromEnd && m.Lease == last.Lease {
-				last.At = m.At
+			if m.Owes {
+				owed = max(owed, m.At+delays[m.Lease])
 			}
 		case "start":
 			if last.Kind != "" {
-				extra := time.Duration(m.At - last.At - last.Delay)
+				extra := time.Duration(m.At - owed)
 				v.smallest = min(v.smallest, extra)
 				if extra < 0 {
-					f.t.Errorf("gap: host %d, process %d started %v after process %d, delay %v", host, m.proc, time.Duration(m.At-last.At), last.proc, time.Duration(last.Delay))
+					f.t.Errorf("gap: host %d, process %d started %v after process %d, delay %v, which is %v too early", host, m.proc, time.Duration(m.At-last.At), last.proc, time.Duration(last.Delay), -extra)
 				}
 			}
-			last = m
+			last, owed = m, m.At+m.Delay
+			delays[m.Lease] = m.Delay
 			if m.At < blocked {
 				f.t.Errorf("block: host %d, process %d started %v before its end", host, m.proc, time.Duration(blocked-m.At))
 			}
@@ -510,7 +516,7 @@ func TestFleetStartsLateAgainOrNot(t *testing.T) {
 
 func TestFleetCountsFailures(t *testing.T) {
 	w := eight
-	w.Fail = 0.2
+	w.Fail, w.Lost = 0.1, 0.1
 	f := launch(t, shared, 8, w, nil)
 	f.someStarts(f.judge())
 }

@@ -19,19 +19,20 @@ type lease struct {
 	delay  time.Duration // drawn, or the floor if that is longer
 
 	// Guarded by l.mu.
-	granted  granting         // the last GO of the server
-	waited   [3]time.Duration // in Acquire and Start, by what was waited for
-	found    int              // leases that the server has taken back, which Start is to tell
-	began    time.Duration    // the last start; before the first one, when the turn was had
-	renewed  time.Duration
-	holds    bool // a place in MaxInFlight
-	started  bool
-	waiting  bool // a Start waits for the server: there is nothing to restore or to take back
-	lost     bool // a Start has failed: the server has forgotten the lease
-	observed bool
-	released bool
-	expired  bool
-	alone    bool // the server doesn't know of it
+	granted    granting         // the last GO of the server
+	waited     [3]time.Duration // in Acquire and Start, by what was waited for
+	found      int              // leases that the server has taken back, which Start is to tell
+	began      time.Duration    // the last start; before the first one, when the turn was had
+	renewed    time.Duration
+	holds      bool // a place in MaxInFlight
+	started    bool
+	waiting    bool // a Start waits for the server: there is nothing to restore or to take back
+	lost       bool // a Start has failed: the server has forgotten the lease
+	observed   bool
+	unanswered bool // there was no answer
+	released   bool
+	expired    bool
+	alone      bool // the server doesn't know of it
 }
 
 // Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
@@ -113,6 +114,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 
 	f := t.judge(kit.Outcome(o), known.refusals) // may take a while, or panic: policies are the user's
 	l.mu.Lock()
+	t.unanswered = o.Status == 0 && f.meaning >= kit.Failed
 	now := l.now()
 	if f.adapt != nil {
 		send := h.p.addAlong // a shorter delay has time
@@ -200,10 +202,10 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 	}
 	cause := strconv.Itoa(o.Status)
 	switch {
-	case o.Refused != "":
-		cause = "refused"
 	case o.Status == 0:
 		cause = "network"
+	case o.Refused != "":
+		cause = "refused"
 	}
 	ceiling := time.Duration(0)
 	if limits.Adaptive.Learns() && r.Teaches(o) {
@@ -293,7 +295,7 @@ func (t *lease) end(now time.Duration) {
 		return
 	}
 	t.expired = now-t.renewed >= t.l.rules.LeaseTTL
-	if t.started && t.limits.FromEnd {
+	if t.started && (t.limits.FromEnd || t.unanswered) {
 		h.finished(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)

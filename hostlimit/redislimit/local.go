@@ -187,7 +187,7 @@ func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	if t.lease.observed || t.lease.released {
 		return e
 	}
-	t.lease.observed = true
+	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && meaning >= kit.Failed
 	defer t.answered()
 	now := l.now()
 	before := t.lease.began <= h.blocked

@@ -29,14 +29,15 @@
 --   qs       arrivals at the queue
 --   g        generation of the leases
 --   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go; then the letters of
---            what it has done and must not do twice: a adapted the delay, f counted as a failure
+--            what it has done and must not do twice: a adapted the delay, f counted as a failure,
+--            e had no answer, so that the gap after it counts from its end too
 --
 -- A host goes through these states:
 --
 --   state    fields           event                        next      why
 --   open     f = 0            refused, InARow-th failed    blocked   f = 1; le gets longer if that is learned
---   any      f = 0            nothing left of a limit      held      b alone: it isn't counted, no probe follows
---   held     f = 0, b > now   b is over                    open
+--   any      f = 0            nothing left of a limit      paused    b alone: it isn't counted, no probe follows
+--   paused   f = 0, b > now   b is over                    open      nobody has refused: no probe
 --   blocked  f > 0, b > now   b is over                    waiting   for a request to probe
 --   waiting  f > 0, pr = ''   GO                           probed    the others wait for its answer
 --   waiting  f > 0            quiet for FORGIVE            open      the refusals are too long ago to count
@@ -145,7 +146,7 @@ end
 
 -- finish makes the end of a lease, where it counts, what the next start keeps its gap from.
 local function finish(h, lease, at)
-	if lease.state ~= GONE or not lease.ends then return end
+	if lease.state ~= GONE or not (lease.ends or string.find(lease.did, 'e', 1, true)) then return end
 	local d = h.lo == lease.id and math.max(h.a - h.l, 0) or gap(h, lease.delay)
 	set(h, 'l', math.max(h.l, at))
 	set(h, 'a', math.max(h.a, at + d))
@@ -531,6 +532,7 @@ end
 -- request that was let go before may still start, and what told returns.
 function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
 	asked = tonumber(asked)
+	if cause == 'network' then once(h, id, 'e') end
 	local before, blocked, cleared = tonumber(gone) <= h.bs, 0, 0
 	if kind == 'ok' then
 		set(h, 'fl', 0)
