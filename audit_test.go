@@ -108,20 +108,20 @@ func TestFlippedVerdictIsFoundByTheRobotsTextInTheLog(t *testing.T) {
 	}
 }
 
-// A lingering limiter is slow to learn from an answer.
-type lingering struct{ *hostlimit.Memory }
+// A limiter that learnsLate takes its time to learn from an answer.
+type learnsLate struct{ *hostlimit.Memory }
 
-type lingeringLease struct{ hostlimit.Lease }
+type leaseLearnsLate struct{ hostlimit.Lease }
 
-func (l lingering) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+func (l learnsLate) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	lease, err := l.Memory.Acquire(ctx, key, floor)
 	if err != nil {
 		return nil, err
 	}
-	return lingeringLease{lease}, nil
+	return leaseLearnsLate{lease}, nil
 }
 
-func (l lingeringLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
+func (l leaseLearnsLate) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	time.Sleep(time.Second)
 	return l.Lease.Observe(o)
 }
@@ -144,7 +144,7 @@ func startJustBeforeABlock(t *testing.T, status int) {
 			b.Fatal(err)
 		}
 		b.client.Transport = mustNew(b.T, politeness.Config{
-			UserAgent: agent, Base: b.web, Evidence: sink, Hosts: lingering{hosts}, DangerouslyIgnoreRobots: true,
+			UserAgent: agent, Base: b.web, Evidence: sink, Hosts: learnsLate{hosts}, DangerouslyIgnoreRobots: true,
 		})
 		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(status, "Retry-After", "60"), politenesstest.Text("page")))
 		var group sync.WaitGroup

@@ -27,10 +27,9 @@ type watcher interface {
 	spend(piece []byte) (n int, err error)
 	// tooLarge returns the error for a body that is longer than limit.
 	tooLarge(limit int64) error
-	// ended is called once the slot is given back, with the number of bytes that the
-	// caller has read; expired is what Lease.Release reported, err what ended the
-	// reading, nil for Close.
-	ended(read int64, expired bool, err error)
+	// ended gives the slot back and reports the end, with the number of bytes that the
+	// caller has read; err is what ended the reading, nil for Close.
+	ended(lease hostlimit.Lease, read int64, err error)
 }
 
 // newBody wraps raw. What a switched connection (101) can do beside reading, the
@@ -127,6 +126,6 @@ func (b *body) cut(err error) error {
 // finish gives the slot back and reports the end of the body, once.
 func (b *body) finish(err error) {
 	if !b.done.Swap(true) {
-		b.watcher.ended(b.read.Load(), b.lease.Release(), err)
+		b.watcher.ended(b.lease, b.read.Load(), err)
 	}
 }

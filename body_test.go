@@ -180,7 +180,7 @@ func TestHopOfARedirectThatCameFromElsewhereIsAPage(t *testing.T) {
 	spent := budget.New(budget.Limits{Pages: 2})
 	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
 		b.site.Page("/1", "page").Page("/2", "page").Page("/3", "page")
-		b.client.Transport = remembered{b.t}
+		b.client.Transport = answersOldRedirects{b.t}
 		for _, path := range []string{"/1", "/2"} {
 			b.mustGet("https://example.com/old"+path, 200)
 		}
@@ -192,10 +192,10 @@ func TestHopOfARedirectThatCameFromElsewhereIsAPage(t *testing.T) {
 	})
 }
 
-// remembered knows all redirects by heart, as a cache does.
-type remembered struct{ next http.RoundTripper }
+// answersOldRedirects answers redirects itself, as a cache does.
+type answersOldRedirects struct{ next http.RoundTripper }
 
-func (r remembered) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r answersOldRedirects) RoundTrip(req *http.Request) (*http.Response, error) {
 	if path, ok := strings.CutPrefix(req.URL.Path, "/old"); ok {
 		return &http.Response{
 			StatusCode: http.StatusMovedPermanently, Header: http.Header{"Location": {path}},
@@ -211,7 +211,7 @@ func TestHeaderOfAnySizePutsLittleOnRecord(t *testing.T) {
 		b.mustGet("https://example.com/", 200)
 		fetched := b.log.Decisions(evidence.Fetched)
 		d := fetched[len(fetched)-1]
-		if len(d.ETag) != 256 || len(d.Location) != 1<<10 || strings.Contains(d.Location, "secret") {
+		if len(d.ETag) != 128 || len(d.Location) != 768 || strings.Contains(d.Location, "secret") {
 			t.Errorf("%d bytes of ETag, %d of Location on record", len(d.ETag), len(d.Location))
 		}
 	})
@@ -239,9 +239,9 @@ func (c *chunks) Close() error {
 	return nil
 }
 
-type chunky struct{}
+type answersInChunks struct{}
 
-func (chunky) RoundTrip(req *http.Request) (*http.Response, error) {
+func (answersInChunks) RoundTrip(req *http.Request) (*http.Response, error) {
 	n, _ := strconv.ParseInt(req.URL.Query().Get("chunks"), 10, 64)
 	body := &chunks{}
 	body.left.Store(n)
@@ -253,7 +253,7 @@ func (chunky) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestBodiesTellOfTheirOwnRequest(t *testing.T) {
 	log := &evidence.Recorder{}
 	tr := mustNew(t, politeness.Config{
-		UserAgent: agent, Base: chunky{}, Evidence: log, DangerouslyIgnoreRobots: true,
+		UserAgent: agent, Base: answersInChunks{}, Evidence: log, DangerouslyIgnoreRobots: true,
 		Budget: budget.New(budget.Limits{Pages: 1 << 30, Bytes: 1 << 40}),
 		Hosts:  limiter(t, hostlimit.Config{Concurrency: 64, Delay: hostlimit.Delay{DangerouslyNone: true}}),
 	})
@@ -338,10 +338,10 @@ func TestNothingIsReadAfterAFailedRead(t *testing.T) {
 	}
 }
 
-// always is a base that answers alike whatever it is asked.
-type always func() (*http.Response, error)
+// answersAlways is a base that has one answer for every request.
+type answersAlways func() (*http.Response, error)
 
-func (a always) RoundTrip(*http.Request) (*http.Response, error) { return a() }
+func (a answersAlways) RoundTrip(*http.Request) (*http.Response, error) { return a() }
 
 // A base of a test may well have one response for everybody.
 func TestSameResponseForEachTry(t *testing.T) {
@@ -349,7 +349,7 @@ func TestSameResponseForEachTry(t *testing.T) {
 		same := &http.Response{StatusCode: 503, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("sorry"))}
 		tr := mustNew(b.T, politeness.Config{
 			UserAgent: agent, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: 1},
-			Base: always(func() (*http.Response, error) { return same, nil }),
+			Base: answersAlways(func() (*http.Response, error) { return same, nil }),
 		})
 		resp, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
 		if err != nil {
@@ -367,7 +367,7 @@ func TestBaseThatReturnsBothOrNeither(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		broken := errors.New("broken")
 		for _, max := range []int{0, 1} {
-			for name, base := range map[string]always{
+			for name, base := range map[string]answersAlways{
 				"both": func() (*http.Response, error) {
 					return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}, broken
 				},
@@ -428,7 +428,7 @@ func TestSlotComesBackAfterAPanic(t *testing.T) {
 				tr := mustNew(b.T, politeness.Config{
 					UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: hosts, Evidence: c.evidence,
 					Retry: politeness.Retry{Max: 1}, Response: politeness.ResponseLimits{Reject: []string{"image/png"}},
-					Base: always(func() (*http.Response, error) {
+					Base: answersAlways(func() (*http.Response, error) {
 						return &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {"image/png"}}, Body: c.body}, nil
 					}),
 				})
@@ -447,4 +447,41 @@ func TestSlotComesBackAfterAPanic(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A limiter whose leases take a second to come back.
+type releasesLate struct{ hostlimit.Limiter }
+
+type leaseReleasesLate struct{ hostlimit.Lease }
+
+func (l releasesLate) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	lease, err := l.Limiter.Acquire(ctx, key, floor)
+	if err != nil {
+		return nil, err
+	}
+	return leaseReleasesLate{lease}, nil
+}
+
+func (l leaseReleasesLate) Release() bool {
+	defer time.Sleep(time.Second)
+	return l.Lease.Release()
+}
+
+// By the time at which Release returns, others may have the slot: an end that is stamped then would
+// show one request too many in flight.
+func TestEndsAreStampedBeforeTheSlotIsGivenBack(t *testing.T) {
+	cfg := politeness.Config{
+		Hosts:                   releasesLate{limiter(t, hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}})},
+		DangerouslyIgnoreRobots: true,
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "hello").Handle("/empty", politenesstest.Status(204)).Latency(time.Minute)
+		b.mustGet("https://example.com/", 200)
+		b.mustGet("https://example.com/empty", 204)
+		for _, d := range b.log.Decisions(evidence.Fetched) {
+			if d.Duration != time.Minute || d.Time.Sub(d.Start) != time.Minute {
+				b.Errorf("%s ended after %v, told at %v; want a minute", d.URL, d.Duration, d.Time.Sub(d.Start))
+			}
+		}
+	})
 }

@@ -171,7 +171,7 @@ func ExamplePublicAddresses() {
 	}
 	client := &http.Client{Transport: t}
 	for _, link := range []string{"http://169.254.169.254/latest/meta-data/", "http://localhost:6060/"} {
-		_, err := client.Get(link) //nolint:bodyclose // there is none
+		_, err := client.Get(link)
 		fmt.Println(errors.Is(err, politeness.ErrPrivateAddress))
 	}
 	// Output:

@@ -133,7 +133,7 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		if resp.Body != nil {
 			resp.Body.Close() // before the slot is somebody else's
 		}
-		trip.ended(0, trip.release(), err)
+		trip.ended(trip.giveLease(), 0, err)
 		return nil, err
 	}
 	if resp.Request == trip.req && trip.index == nil {
@@ -141,14 +141,13 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	}
 	trip.issue(resp)
 	if empty {
-		trip.ended(0, trip.release(), nil)
+		trip.ended(trip.giveLease(), 0, nil)
 		return resp, nil
 	}
-	b := &body{ReadCloser: resp.Body, lease: trip.lease, watcher: trip}
+	b := &body{ReadCloser: resp.Body, lease: trip.giveLease(), watcher: trip}
 	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
-	trip.lease = nil
 	resp.Body = newBody(b)
 	return resp, nil
 }
@@ -175,13 +174,19 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	return false
 }
 
-// ended implements watcher: it reports the end of the exchange.
-func (trip *trip) ended(read int64, expired bool, err error) {
+// ended implements watcher: it gives the slot back and reports the end of the exchange. The end is
+// stamped before the slot is somebody else's, or the log would show one request too many in flight.
+func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
+	silent := trip.silent()
+	var took time.Duration
+	if !silent {
+		took = time.Since(trip.grant.Start)
+	}
+	expired := lease.Release()
 	trip.unwire()
-	if trip.silent() {
+	if silent {
 		return
 	}
-	took := time.Since(trip.grant.Start)
 	now := trip.grant.Start.Add(took)
 	if trip.index != nil {
 		trip.recordIndexing(now)

@@ -49,7 +49,6 @@ func TestImportGraph(t *testing.T) {
 func TestDirectDependencies(t *testing.T) {
 	allowed := []string{
 		"github.com/cenkalti/backoff/v4",
-		"github.com/hashicorp/golang-lru/v2",
 		"github.com/jimsmart/grobotstxt",
 		"golang.org/x/net",
 		"golang.org/x/sync",

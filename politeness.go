@@ -55,7 +55,8 @@ type Config struct {
 	// as the contact of a UserAgent that has none. Empty: no such header is added.
 	From string
 
-	// Base sends the requests. Nil: http.DefaultTransport. It must not be a Transport, nor lead to
+	// Base sends the requests. Nil: http.DefaultTransport, which connects to private addresses as
+	// well; PublicAddresses makes one for crawlers that follow links of strangers. It must not be a Transport, nor lead to
 	// one by a method Unwrap() http.RoundTripper: a page would take its turn twice.
 	Base http.RoundTripper
 

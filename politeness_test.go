@@ -130,8 +130,8 @@ func failed(t *testing.T, err, target error) {
 	}
 }
 
-// A lazyLimiter is made inside the bubble that uses it.
-type lazyLimiter struct {
+// A limiterMadeOnFirstUse is made inside the bubble that uses it.
+type limiterMadeOnFirstUse struct {
 	cfg  hostlimit.Config
 	once sync.Once
 	*hostlimit.Memory
@@ -139,10 +139,10 @@ type lazyLimiter struct {
 
 func limiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {
 	t.Helper()
-	return &lazyLimiter{cfg: cfg}
+	return &limiterMadeOnFirstUse{cfg: cfg}
 }
 
-func (l *lazyLimiter) memory() *hostlimit.Memory {
+func (l *limiterMadeOnFirstUse) memory() *hostlimit.Memory {
 	l.once.Do(func() {
 		var err error
 		if l.Memory, err = hostlimit.New(l.cfg); err != nil {
@@ -152,13 +152,13 @@ func (l *lazyLimiter) memory() *hostlimit.Memory {
 	return l.Memory
 }
 
-func (l *lazyLimiter) Config() hostlimit.Config { return l.cfg }
+func (l *limiterMadeOnFirstUse) Config() hostlimit.Config { return l.cfg }
 
-func (l *lazyLimiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+func (l *limiterMadeOnFirstUse) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	return l.memory().Acquire(ctx, key, floor)
 }
 
-func (l *lazyLimiter) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+func (l *limiterMadeOnFirstUse) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	return l.memory().Next(ctx, key, floor)
 }
 
@@ -583,13 +583,13 @@ func TestSlotIsHeldUntilTheBodyEnds(t *testing.T) {
 	}
 }
 
-// A panicky base panics once.
-type panicky struct {
+// A basePanicsOnce panics at its first request.
+type basePanicsOnce struct {
 	http.RoundTripper
 	calls atomic.Int64
 }
 
-func (p *panicky) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *basePanicsOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p.calls.Add(1) == 1 {
 		panic("base")
 	}
@@ -601,7 +601,7 @@ func TestPanicInBaseGivesTheSlotBack(t *testing.T) {
 		web := politenesstest.NewWeb()
 		web.Site("https://example.com").Page("/", "page")
 		tr, err := politeness.New(politeness.Config{
-			UserAgent: agent, Base: &panicky{RoundTripper: web},
+			UserAgent: agent, Base: &basePanicsOnce{RoundTripper: web},
 			DangerouslyIgnoreRobots: true, Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
 		})
 		if err != nil {

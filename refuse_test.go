@@ -58,7 +58,7 @@ func TestRefuseSeesEveryHopOfRobotsTxt(t *testing.T) {
 	virtually(t, cfg, func(b *bubble) {
 		b.web.Site("http://169.254.169.254").Page("/meta", "secret")
 		b.site.Handle("/robots.txt", politenesstest.Status(302, "Location", "http://169.254.169.254/meta")).Page("/", "page")
-		for range 2 { // the refusal is remembered as any robots.txt that can't be had
+		for range 2 { // the refusal is answersOldRedirects as any robots.txt that can't be had
 			_, err := b.get("https://example.com/")
 			var refused *politeness.Error
 			if !errors.Is(err, errPrivate) || !errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, politeness.ErrUnreachable) ||

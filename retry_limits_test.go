@@ -219,7 +219,7 @@ func TestDiscardedBodyThatDripsIsCut(t *testing.T) {
 func TestTriesAfterABaseThatRewritesTheURL(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(503), politenesstest.Text("page")))
-		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: rewriting{b.web}, Evidence: b.log, Retry: politeness.Retry{Max: 2}})
+		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: rewritesURLs{b.web}, Evidence: b.log, Retry: politeness.Retry{Max: 2}})
 		req := httptest.NewRequest(http.MethodGet, "https://a.co/x", nil)
 		resp, err := tr.RoundTrip(req)
 		if err != nil || resp.StatusCode != 200 {
@@ -229,9 +229,9 @@ func TestTriesAfterABaseThatRewritesTheURL(t *testing.T) {
 	})
 }
 
-type rewriting struct{ next http.RoundTripper }
+type rewritesURLs struct{ next http.RoundTripper }
 
-func (r rewriting) RoundTrip(req *http.Request) (*http.Response, error) {
+func (r rewritesURLs) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.URL.Scheme, req.URL.Host = "https", "example.com"
 	return r.next.RoundTrip(req)
 }

@@ -138,8 +138,8 @@ func TestOnlyWhatIsSentCostsAPage(t *testing.T) {
 // at once is had: by a limiter that can be tried, and by one that can only be asked.
 func TestWaitThatOutlastsTheBudgetCostsNoPage(t *testing.T) {
 	for name, wrap := range map[string]func(hostlimit.Limiter) hostlimit.Limiter{
-		"tried": func(l hostlimit.Limiter) hostlimit.Limiter { return l.(*lazyLimiter).memory() },
-		"asked": func(l hostlimit.Limiter) hostlimit.Limiter { return opaque{l} },
+		"tried": func(l hostlimit.Limiter) hostlimit.Limiter { return l.(*limiterMadeOnFirstUse).memory() },
+		"asked": func(l hostlimit.Limiter) hostlimit.Limiter { return listsNothing{l} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, politeness.Config{}, func(b *bubble) {
@@ -296,13 +296,13 @@ func TestWaitForRobotsThatOutlastsTheBudgetIsNotBegun(t *testing.T) {
 	})
 }
 
-// A slowBudget is one on another machine, on a bad day.
-type slowBudget struct {
+// A budgetThatTakesTime is one on another machine that answers slowly.
+type budgetThatTakesTime struct {
 	*budget.Memory
 	slow bool
 }
 
-func (s *slowBudget) Check(ctx context.Context, host string, start time.Time) error {
+func (s *budgetThatTakesTime) Check(ctx context.Context, host string, start time.Time) error {
 	if s.slow {
 		time.Sleep(10 * time.Second)
 	}
@@ -311,7 +311,7 @@ func (s *slowBudget) Check(ctx context.Context, host string, start time.Time) er
 
 // The verdict is found by what holds after the budget has answered.
 func TestVerdictComesAfterASlowBudget(t *testing.T) {
-	spent := &slowBudget{Memory: budget.New(budget.Limits{Pages: 100})}
+	spent := &budgetThatTakesTime{Memory: budget.New(budget.Limits{Pages: 100})}
 	virtually(t, politeness.Config{Budget: spent}, func(b *bubble) {
 		b.site.Page("/1", "page").Page("/2", "page")
 		b.mustGet("https://example.com/1", 200)

@@ -113,13 +113,13 @@ func TestStatusIsReadOnlyAndBounded(t *testing.T) {
 	})
 }
 
-// opaque is a limiter that keeps its state to itself, as one on Redis does.
-type opaque struct{ hostlimit.Limiter }
+// listsNothing is a limiter that keeps its state to itself, as one on Redis does.
+type listsNothing struct{ hostlimit.Limiter }
 
 func TestStatusSaysWhyItListsNoHosts(t *testing.T) {
-	virtually(t, politeness.Config{Hosts: opaque{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
+	virtually(t, politeness.Config{Hosts: listsNothing{limiter(t, hostlimit.Config{})}}, func(b *bubble) {
 		text, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/", "text/html")
-		if !strings.Contains(text, "politeness_test.opaque") {
+		if !strings.Contains(text, "politeness_test.listsNothing") {
 			b.Errorf("the page doesn't say whose hosts are missing:\n%s", text)
 		}
 	})

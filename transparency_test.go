@@ -41,7 +41,7 @@ func TestErrorOfBaseIsReturnedAsItIs(t *testing.T) {
 			for _, tries := range []int{0, 2} {
 				tr := mustNew(b.T, politeness.Config{
 					UserAgent: agent, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: tries}, Evidence: b.log,
-					Base: always(func() (*http.Response, error) { return nil, theirs }),
+					Base: answersAlways(func() (*http.Response, error) { return nil, theirs }),
 				})
 				_, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
 				if err != theirs { //nolint:errorlint // the very value
@@ -59,7 +59,7 @@ var (
 )
 
 // A robots.txt that can't be had is told from one that disallows, and its cause is
-// found, also by those who come later and are denied by what is remembered.
+// found, also by those who come later and are denied by what is answersOldRedirects.
 func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 	found := func(err error) map[string]bool {
 		var (
@@ -77,7 +77,7 @@ func TestRobotsThatCantBeHadKeepsItsCause(t *testing.T) {
 		for _, stale := range []bool{false, true} {
 			virtually(t, politeness.Config{}, func(b *bubble) {
 				client := &http.Client{Transport: mustNew(b.T, politeness.Config{
-					UserAgent: agent, Base: always(func() (*http.Response, error) { return nil, fmt.Errorf("by some wrapper: %w", cause) }),
+					UserAgent: agent, Base: answersAlways(func() (*http.Response, error) { return nil, fmt.Errorf("by some wrapper: %w", cause) }),
 					Robots: robotscache.Config{ServeStale: stale},
 				})}
 				for range 2 {
@@ -143,7 +143,7 @@ func TestSwitchedConnectionKeepsWhatItCanDo(t *testing.T) {
 	get := func(conn io.ReadCloser) io.ReadCloser {
 		tr := mustNew(t, politeness.Config{
 			UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: limiter(t, hostlimit.Config{}),
-			Base: always(func() (*http.Response, error) {
+			Base: answersAlways(func() (*http.Response, error) {
 				return &http.Response{StatusCode: 101, Header: http.Header{}, Body: conn}, nil
 			}),
 		})
@@ -223,7 +223,7 @@ func TestAnswerWithoutContentIsReadToItsEndByItsReader(t *testing.T) {
 		client := &http.Client{Transport: mustNew(t, politeness.Config{
 			UserAgent: agent, DangerouslyIgnoreRobots: true, Hosts: hosts,
 			Response: politeness.ResponseLimits{Accept: []string{"text/html"}},
-			Base: always(func() (*http.Response, error) {
+			Base: answersAlways(func() (*http.Response, error) {
 				return &http.Response{StatusCode: c.status, ProtoMajor: 1, Header: http.Header{"Content-Type": {"text/html"}}, Body: body}, nil
 			}),
 		})}
@@ -250,7 +250,7 @@ func TestAnswerWithoutContentIsReadToItsEndByItsReader(t *testing.T) {
 
 // A Base that promises a body and has none is at fault, and http.Client says so.
 func TestContentLengthWithoutABody(t *testing.T) {
-	base := always(func() (*http.Response, error) {
+	base := answersAlways(func() (*http.Response, error) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, ContentLength: 5}, nil
 	})
 	hosts, err := hostlimit.New(hostlimit.Config{})
@@ -348,7 +348,7 @@ func TestRetryDoesNotRepeatWhatCantChange(t *testing.T) {
 			tries := 0
 			tr := mustNew(b.T, politeness.Config{
 				UserAgent: agent, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: 2},
-				Base: always(func() (*http.Response, error) { tries++; return nil, c.err }),
+				Base: answersAlways(func() (*http.Response, error) { tries++; return nil, c.err }),
 			})
 			req := httptest.NewRequest(http.MethodGet, "https://example.com/", nil)
 			req.Header = c.header

@@ -23,16 +23,16 @@ import (
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
-// An idler is a Base with connections to close.
-type idler struct {
+// An countsCloseIdle is a Base with connections to close.
+type countsCloseIdle struct {
 	http.RoundTripper
 	closed int
 }
 
-func (i *idler) CloseIdleConnections() { i.closed++ }
+func (i *countsCloseIdle) CloseIdleConnections() { i.closed++ }
 
 func TestClientClosesTheIdleConnectionsOfBase(t *testing.T) {
-	base := &idler{}
+	base := &countsCloseIdle{}
 	transport, err := politeness.New(politeness.Config{UserAgent: agent, Base: base})
 	if err != nil {
 		t.Fatal(err)

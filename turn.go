@@ -76,12 +76,17 @@ func (trip *trip) noTurn(err error) error {
 	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
 }
 
+// giveLease hands over the turn that is held.
+func (trip *trip) giveLease() hostlimit.Lease {
+	lease := trip.lease
+	trip.lease = nil
+	return lease
+}
+
 // release gives the turn back, and reports whether its slot had been taken back
 // already.
 func (trip *trip) release() (expired bool) {
-	lease := trip.lease
-	trip.lease = nil
-	return lease.Release()
+	return trip.giveLease().Release()
 }
 
 // leave gives a turn back that led to no exchange, and records why.

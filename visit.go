@@ -30,7 +30,10 @@ func (trip *trip) opens(t time.Time) time.Time {
 func (trip *trip) visit() error {
 	now := time.Now()
 	opens := trip.opens(now)
-	if wait := opens.Sub(now); wait > trip.t.maxWait {
+	if !opens.After(now) {
+		return nil
+	}
+	if opens.Sub(now) > trip.t.maxWait {
 		return trip.noTurn(&hostlimit.Error{Key: trip.host, RetryAt: opens, Err: errClosed})
 	}
 	if err := sleepUntil(&trip.wait, opens, errClosed); err != nil {

@@ -181,6 +181,8 @@ func TestColdConnectionsKeepTheCrawlDelayAtTheServer(t *testing.T) {
 
 // However a transport comes to its connections, two arrivals are never close together.
 func TestWiresOfAllKinds(t *testing.T) {
+	t.Parallel()
+	var kinds sync.WaitGroup // they wait more than they work, so all at once
 	for _, c := range []struct {
 		name   string
 		server func(*httptest.Server)
@@ -192,27 +194,29 @@ func TestWiresOfAllKinds(t *testing.T) {
 		{"TLS", (*httptest.Server).StartTLS, func(tr *http.Transport) { tr.DisableKeepAlives = true }},
 		{"HTTP/2", func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }, func(tr *http.Transport) { tr.ForceAttemptHTTP2 = true }},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			late := lateness()
-			var seen arrivals
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				seen.note(r)
-				time.Sleep(10 * time.Millisecond)
-			}))
-			c.server(server)
-			defer server.Close()
-			base := server.Client().Transport.(*http.Transport).Clone()
-			c.base(base)
-			base.DialContext = slowDial(socketDial)
-			defer base.CloseIdleConnections()
-			fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{server.URL + "/"}, 4)...)
-			slack := 3*late() + 5*time.Millisecond
-			if gap := seen.leastGap(); gap < socketDelay-slack {
-				t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
-			}
+		kinds.Go(func() {
+			t.Run(c.name, func(t *testing.T) {
+				late := lateness()
+				var seen arrivals
+				server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					seen.note(r)
+					time.Sleep(10 * time.Millisecond)
+				}))
+				c.server(server)
+				defer server.Close()
+				base := server.Client().Transport.(*http.Transport).Clone()
+				c.base(base)
+				base.DialContext = slowDial(socketDial)
+				defer base.CloseIdleConnections()
+				fetchAll(t, &http.Client{Transport: mustNew(t, paced(base))}, slices.Repeat([]string{server.URL + "/"}, 4)...)
+				slack := 3*late() + 5*time.Millisecond
+				if gap := seen.leastGap(); gap < socketDelay-slack {
+					t.Errorf("two arrivals %v apart (the machine is up to %v late)", gap, slack)
+				}
+			})
 		})
 	}
+	kinds.Wait()
 }
 
 func TestWireThroughAProxy(t *testing.T) {
@@ -254,44 +258,48 @@ func TestWireThroughAProxy(t *testing.T) {
 
 // A refusing limiter says no at the connection: nothing may be written to it, in HTTP/1 or 2.
 func TestNothingIsWrittenAfterARefusalAtTheWire(t *testing.T) {
+	t.Parallel()
+	var kinds sync.WaitGroup // they wait more than they work, so all at once
 	for _, secure := range []bool{false, true} {
-		t.Run(fmt.Sprintf("HTTP/2 %v", secure), func(t *testing.T) {
-			t.Parallel()
-			var seen arrivals
-			server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
-			if server.EnableHTTP2 = secure; secure {
-				server.StartTLS()
-			} else {
-				server.Start()
-			}
-			defer server.Close()
-			base := server.Client().Transport.(*http.Transport).Clone()
-			base.DialContext, base.ForceAttemptHTTP2 = slowDial(50*time.Millisecond), secure
-			defer base.CloseIdleConnections()
-			cfg := paced(base)
-			limiter := &refusesTheSecondStart{Limiter: mustLimiter(t, cfg.Limits)}
-			cfg.Hosts = limiter
-			client := &http.Client{Transport: mustNew(t, cfg)}
-			for range 20 {
-				resp, err := client.Get(server.URL + "/refused")
-				if err == nil {
-					resp.Body.Close()
+		kinds.Go(func() {
+			t.Run(fmt.Sprintf("HTTP/2 %v", secure), func(t *testing.T) {
+				var seen arrivals
+				server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen.note(r) }))
+				if server.EnableHTTP2 = secure; secure {
+					server.StartTLS()
+				} else {
+					server.Start()
 				}
-				if !errors.Is(err, politeness.ErrBlocked) {
-					t.Fatalf("%v", err)
+				defer server.Close()
+				base := server.Client().Transport.(*http.Transport).Clone()
+				base.DialContext, base.ForceAttemptHTTP2 = slowDial(20*time.Millisecond), secure
+				defer base.CloseIdleConnections()
+				cfg := paced(base)
+				limiter := &refusesTheSecondStart{Limiter: mustLimiter(t, cfg.Limits)}
+				cfg.Hosts = limiter
+				client := &http.Client{Transport: mustNew(t, cfg)}
+				for range 8 {
+					resp, err := client.Get(server.URL + "/refused")
+					if err == nil {
+						resp.Body.Close()
+					}
+					if !errors.Is(err, politeness.ErrBlocked) {
+						t.Fatalf("%v", err)
+					}
+					if secure { // a connection that HTTP/2 shares goes on working
+						limiter.lenient.Store(true)
+						fetchAll(t, client, server.URL+"/fine")
+						limiter.lenient.Store(false)
+						base.CloseIdleConnections()
+					}
 				}
-				if secure { // a connection that HTTP/2 shares goes on working
-					limiter.lenient.Store(true)
-					fetchAll(t, client, server.URL+"/fine")
-					limiter.lenient.Store(false)
-					base.CloseIdleConnections()
+				if n := seen.count("/refused"); n != 0 {
+					t.Errorf("%d requests reached the server", n)
 				}
-			}
-			if n := seen.count("/refused"); n != 0 {
-				t.Errorf("%d requests reached the server", n)
-			}
+			})
 		})
 	}
+	kinds.Wait()
 }
 
 func mustLimiter(t *testing.T, cfg hostlimit.Config) hostlimit.Limiter {

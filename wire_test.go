@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -280,4 +283,83 @@ func TestACallersOwnTraceGoesOnWorking(t *testing.T) {
 		}
 		c.judge()
 	})
+}
+
+// Connections are slow, hang, fail, race and are lost, callers come and leave, at random: whatever
+// reaches the site does so a crawl-delay after everything before it, a dial that failed included.
+func TestNoTwoArrivalsAreCloserWhateverConnectionsDo(t *testing.T) {
+	crawls := 40
+	if os.Getenv("POLITENESS_LONG") != "" {
+		crawls = 1000
+	}
+	for seed := range uint64(crawls) {
+		r := rand.New(rand.NewPCG(seed, 14)) //nolint:gosec // a test that can be repeated
+		callers := 1 << r.IntN(7)
+		synctest.Test(t, func(t *testing.T) {
+			c := atTheWire(t, func(cfg *politeness.Config) {
+				cfg.Limits.Concurrency = 1 + r.IntN(5)
+				cfg.Limits.MaxWait = time.Minute
+				cfg.DangerouslyIgnoreRobots = true
+				cfg.Limits.Delay.Min = wireDelay
+				cfg.Limits.Backoff = backoff.Refusals{InARow: 1000}
+			})
+			over := make(chan struct{})
+			var wg, weather sync.WaitGroup
+			weather.Go(func() {
+				random := rand.New(rand.NewPCG(seed, 15)) //nolint:gosec // a test that can be repeated
+				for {
+					select {
+					case <-over:
+						return
+					case <-time.After(time.Duration(random.Int64N(int64(2 * time.Second)))):
+					}
+					switch random.IntN(6) {
+					case 0:
+						c.site.Dial(time.Duration(random.Int64N(int64(3 * time.Second))))
+					case 1:
+						c.site.Dial(time.Hour)
+					case 2:
+						c.site.HangUp()
+					case 3:
+						c.site.Down(syscall.ECONNREFUSED)
+					default:
+						c.site.Down(nil).Dial(time.Duration(random.Int64N(int64(time.Second)))).Latency(time.Duration(random.Int64N(int64(time.Second))))
+					}
+				}
+			})
+			for i := range callers {
+				patience := time.Duration(1+r.IntN(20)) * time.Second
+				wg.Go(func() {
+					for range 4 {
+						ctx, cancel := context.WithTimeout(t.Context(), patience)
+						_ = c.get(ctx, fmt.Sprintf("/%d", i)) // what comes of it is the weather's
+						cancel()
+					}
+				})
+			}
+			wg.Wait()
+			close(over)
+			weather.Wait()
+
+			var last time.Time
+			for _, q := range c.web.Requests() {
+				sent := !errors.Is(q.Err, syscall.ECONNREFUSED)
+				// A connection that comes within a millisecond of the start moves nothing.
+				if gap := q.Start.Sub(last); sent && gap < wireDelay-time.Millisecond {
+					t.Errorf("seed %d, %d callers: %v reached the site %v after what came before", seed, callers, q, gap)
+				}
+				last = q.Start
+			}
+			if err := c.sink.Close(); err != nil {
+				t.Error(err)
+			}
+			report, err := audit.Check(bytes.NewReader(c.log.Bytes()))
+			if err != nil || !report.OK() {
+				t.Errorf("seed %d: %v\n%s", seed, err, report)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
 }

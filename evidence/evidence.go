@@ -81,18 +81,18 @@ type Decision struct {
 	Attempt   int    `json:"attempt,omitzero"`          // number of the try within this RoundTrip, from 1
 	Method    string `json:"method,omitzero" most:"64"` // HTTP method of the request
 	URL       string `json:"url,omitzero" most:"2048"`  // without userinfo
-	Host      string `json:"host,omitzero" most:"320"`  // key that slots, delays and blocks are counted by
-	Agent     string `json:"agent,omitzero" most:"64"`  // product token of the crawler
+	Host      string `json:"host,omitzero" most:"1600"` // key that slots, delays and blocks are counted by; a name of the DNS is never clipped
+	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler
 	RobotsTxt bool   `json:"robotsTxt,omitzero"`        // a fetch of robots.txt, which costs no page and needs no verdict
 
 	// What was decided, by which rule.
 	Allowed     bool          `json:"allowed"`                         // whether the crawl goes on with it
-	MatchedRule string        `json:"matchedRule,omitzero" most:"512"` // as written: "Disallow: /private"
+	MatchedRule string        `json:"matchedRule,omitzero" most:"448"` // as written: "Disallow: /private"
 	Line        int           `json:"line,omitzero"`                   // line of that rule in robots.txt
 	Group       string        `json:"group,omitzero" most:"128"`       // user-agent of the group that decided
 	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`             // what robots.txt asks for
 	Confidence  string        `json:"confidence,omitzero" most:"64"`   // "low" where the crawl goes on without robots.txt
-	Reason      string        `json:"reason,omitzero" most:"768"`      // why, for people
+	Reason      string        `json:"reason,omitzero" most:"512"`      // why, for people
 	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
 
 	// The turn.
@@ -114,13 +114,13 @@ type Decision struct {
 	Bytes        int64         `json:"bytes,omitzero"`    // of the body, as read
 	Latency      time.Duration `json:"latency,omitzero"`  // from the start to the headers
 	Duration     time.Duration `json:"duration,omitzero"` // from the start to the end of the body
-	ContentType  string        `json:"contentType,omitzero" most:"256"`
-	ETag         string        `json:"etag,omitzero" most:"256"`
+	ContentType  string        `json:"contentType,omitzero" most:"128"`
+	ETag         string        `json:"etag,omitzero" most:"128"`
 	LastModified string        `json:"lastModified,omitzero" most:"64"`
 	ServerDate   string        `json:"serverDate,omitzero" most:"64"` // the Date header
-	Location     string        `json:"location,omitzero" most:"1024"` // where a redirect points
+	Location     string        `json:"location,omitzero" most:"768"`  // where a redirect points
 	Redirects    int           `json:"redirects,omitzero"`            // number of hops before this request
-	Err          string        `json:"error,omitzero" most:"768"`     // what went wrong
+	Err          string        `json:"error,omitzero" most:"512"`     // what went wrong
 
 	// The block.
 	Until    time.Time `json:"until,omitzero"`    // end of the block
@@ -138,7 +138,7 @@ type Decision struct {
 	Max   int64  `json:"max,omitzero"`             // how much there is; time in whole seconds
 
 	// What the page itself asks for.
-	Directives string `json:"directives,omitzero" most:"256"` // such as "noindex, nofollow"
+	Directives string `json:"directives,omitzero" most:"192"` // such as "noindex, nofollow"
 }
 
 // An Entry is one line of a log: a Decision with what the [Log] added to it. Decode the lines of a

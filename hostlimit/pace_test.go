@@ -142,7 +142,7 @@ func BenchmarkWaiters(b *testing.B) {
 		}
 		waiting := 0
 		cost := memory() - before
-		for st, _ := range m.List(b.Context()) {
+		for st := range states(b, m) {
 			waiting += st.Waiters
 		}
 		wg.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -255,7 +256,7 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 			t.Errorf("after half the quiet time: %+v", e)
 		}
 		time.Sleep(time.Hour + time.Second) // the block took 1 s
-		for st, _ := range m.List(t.Context()) {
+		for st := range states(t, m) {
 			if st.Refusals != 0 || !st.BlockedUntil.IsZero() {
 				t.Errorf("forgiven, but listed as %+v", st)
 			}
@@ -374,7 +375,7 @@ func TestReleaseEndsAStartThatWaits(t *testing.T) {
 		time.Sleep(time.Minute)
 		second.Release()
 		wg.Wait()
-		for st := range m.List(t.Context()) {
+		for st := range states(t, m) {
 			if st.InFlight != 0 || st.Waiters != 0 {
 				t.Errorf("in the end: %+v", st)
 			}
@@ -406,7 +407,7 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 			time.Sleep(500 * time.Millisecond) // each is remembered for a while
 		}
 		kept := 0
-		for range m.List(t.Context()) {
+		for range states(t, m) {
 			kept++
 		}
 		if kept > 1100 { // room is looked for in samples
@@ -444,7 +445,7 @@ func TestHosts(t *testing.T) {
 				Delay: time.Second, DelaySource: "random", Adaptive: time.Second,
 			},
 		}
-		for st, _ := range m.List(t.Context()) {
+		for st := range states(t, m) {
 			w := want[st.Key]
 			if !st.Next.Equal(w.Next) || !st.BlockedUntil.Equal(w.BlockedUntil) {
 				t.Errorf("%s: next %v, blocked until %v", st.Key, st.Next, st.BlockedUntil)
@@ -458,7 +459,7 @@ func TestHosts(t *testing.T) {
 		if len(want) > 0 {
 			t.Errorf("not listed: %v", want)
 		}
-		for range m.List(t.Context()) {
+		for range states(t, m) {
 			break
 		}
 	})
@@ -508,7 +509,7 @@ func TestNothingIsLost(t *testing.T) {
 	if m.places.taken != 0 || m.places.first != nil || m.places.flying.oldest != nil {
 		t.Errorf("%d places are lost", m.places.taken)
 	}
-	for st, _ := range m.List(t.Context()) {
+	for st := range states(t, m) {
 		if st.InFlight != 0 || st.Waiters != 0 {
 			t.Errorf("%+v", st)
 		}
@@ -612,4 +613,18 @@ func TestEveryRefusalSaysWhenToComeBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+// states yields the state of every key.
+func states(tb testing.TB, m *Memory) iter.Seq[HostState] {
+	return func(yield func(HostState) bool) {
+		for st, err := range m.List(tb.Context()) {
+			if err != nil {
+				tb.Fatal(err)
+			}
+			if !yield(st) {
+				return
+			}
+		}
+	}
 }

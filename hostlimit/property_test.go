@@ -401,7 +401,10 @@ func (p *program) run(t *testing.T) (seen tally, err error) {
 		wg.Wait()
 		seen.count(pl.log)
 		err = p.check(pl.base, pl.log)
-		for st, _ := range m.List(t.Context()) {
+		for st, failure := range m.List(t.Context()) {
+			if failure != nil {
+				t.Fatal(failure)
+			}
 			if st.InFlight != 0 || st.Waiters != 0 {
 				err = errors.Join(err, fmt.Errorf("in the end: %+v", st))
 			}

@@ -311,7 +311,7 @@ func drip(head, piece string, interval time.Duration) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, head)
 		for said := 0; err == nil && said < endlessly; said += len(piece) {
-			time.Sleep(interval)
+			<-time.After(interval) // the client's end is found by the next write
 			_, err = io.WriteString(w, piece)
 		}
 		return err

@@ -60,7 +60,7 @@ func TestHostileSitesServeAWeb(t *testing.T) {
 			web.Site(origin).Handle("/", site).Handle("/robots.txt", site)
 			for _, path := range hostileURLs {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				read(t, ctx, web, origin+path, 1<<20)
+				read(ctx, t, web, origin+path, 1<<20)
 				cancel()
 			}
 		}
@@ -83,7 +83,7 @@ func TestHostileSitesServeRealConnections(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			for _, path := range hostileURLs {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				read(t, ctx, transport, server.URL+path, 1<<20)
+				read(ctx, t, transport, server.URL+path, 1<<20)
 				cancel()
 			}
 		})
@@ -147,7 +147,7 @@ func TestBombsGoOff(t *testing.T) {
 }
 
 // read asks for a URL, following nothing, and reads up to n bytes of the answer.
-func read(t *testing.T, ctx context.Context, transport http.RoundTripper, target string, n int64) {
+func read(ctx context.Context, t *testing.T, transport http.RoundTripper, target string, n int64) {
 	t.Helper()
 	u, err := url.Parse(target)
 	if err != nil {

@@ -11,8 +11,12 @@ import (
 // never takes anything back.
 func FuzzTags(f *testing.F) {
 	for _, c := range [][2]string{
-		{"noindex, nofollow", "none"}, {"otherbot: noindex", "foobot: noindex"}, {"max-snippet: -1", "max-snippet: 99999999999999999999"},
-		{"unavailable_after: 25 Jun 2010 15:00:00 PST", "unavailable_after: 2007-08-31, noindex"}, {":", ",,:,"}, {"\x00\u202e", "noindex\x00"},
+		{"noindex, nofollow", "none"},
+		{"otherbot: noindex", "foobot: noindex"},
+		{"max-snippet: -1", "max-snippet: 99999999999999999999"},
+		{"unavailable_after: 25 Jun 2010 15:00:00 PST", "unavailable_after: 2007-08-31, noindex"},
+		{":", ",,:,"},
+		{"\x00\u202e", "noindex\x00"},
 	} {
 		f.Add(c[0], c[1])
 	}
@@ -33,8 +37,12 @@ func FuzzTags(f *testing.F) {
 // counts, in any order.
 func FuzzPreferences(f *testing.F) {
 	for _, c := range [][2]string{
-		{"train-ai=n", "train-ai=y"}, {"/a train-ai=n", "/ train-ai=y, search=n"}, {"search=yes, ai-train=no", "ai-input=no"},
-		{"train-ai=n;x=1", "train-ai"}, {"*", "=,=,="}, {"/\x00* ai-use=n", "\u202eai-use=n"},
+		{"train-ai=n", "train-ai=y"},
+		{"/a train-ai=n", "/ train-ai=y, search=n"},
+		{"search=yes, ai-train=no", "ai-input=no"},
+		{"train-ai=n;x=1", "train-ai"},
+		{"*", "=,=,="},
+		{"/\x00* ai-use=n", "\u202eai-use=n"},
 	} {
 		f.Add(c[0], c[1])
 	}

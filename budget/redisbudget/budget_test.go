@@ -281,7 +281,7 @@ func TestLossIsMadeGood(t *testing.T) {
 // A reply that is lost must not lose what it granted.
 func TestLostReplyLosesNothing(t *testing.T) {
 	fleet := newFleet(t, budget.Limits{Pages: 200}, 2)
-	lossy := &loser{}
+	lossy := &losesReplies{}
 	fleet[0].client.(*redis.Client).AddHook(lossy)
 	n := int64(0)
 	for {
@@ -298,12 +298,12 @@ func TestLostReplyLosesNothing(t *testing.T) {
 	}
 }
 
-// A loser loses every other reply.
-type loser struct{ n, lost atomic.Int64 }
+// A hook that losesReplies loses every other reply.
+type losesReplies struct{ n, lost atomic.Int64 }
 
-func (l *loser) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (l *losesReplies) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (l *loser) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (l *losesReplies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		if err == nil && strings.HasPrefix(cmd.Name(), "eval") && l.n.Add(1)%2 == 0 {
@@ -315,7 +315,7 @@ func (l *loser) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (l *loser) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (l *losesReplies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 

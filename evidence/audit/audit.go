@@ -323,7 +323,7 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	if d.Type == evidence.Resent {
-		if lost := h.mover(d); lost != nil && h.open[lost.key] == lost {
+		if lost := h.sent(d); lost != nil {
 			h.finish(lost, x.start) // its connection was lost; the request goes on as x, in the same slot
 		}
 	}

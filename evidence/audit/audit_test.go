@@ -389,13 +389,13 @@ func TestCheckOfNoise(t *testing.T) {
 	}
 }
 
-type brokenReader struct{ err error }
+type failingReader struct{ err error }
 
-func (b brokenReader) Read([]byte) (int, error) { return 0, b.err }
+func (b failingReader) Read([]byte) (int, error) { return 0, b.err }
 
 func TestCheckReturnsTheReadersError(t *testing.T) {
 	want := errors.New("no such disk")
-	r, err := audit.Check(brokenReader{want})
+	r, err := audit.Check(failingReader{want})
 	if !errors.Is(err, want) || r.Lines != 0 {
 		t.Errorf("%+v, %v", r, err)
 	}

@@ -397,6 +397,25 @@ func (h *hostAudit) lost(x *exchange) {
 	h.finish(x, x.start)
 }
 
+// sent returns the open exchange of the try that d tells of, nil if that can't be told.
+func (h *hostAudit) sent(d *evidence.Decision) *exchange {
+	var found *exchange
+	for _, x := range h.open {
+		if x.of(d) {
+			if found != nil { // they are of Transports that number their trips alike
+				return nil
+			}
+			found = x
+		}
+	}
+	return found
+}
+
+// of reports whether d may be about the same try.
+func (x *exchange) of(d *evidence.Decision) bool {
+	return x.trip == d.Trip && x.attempt == d.Attempt && x.url == hashURL(d) && x.asker.agrees(d)
+}
+
 // mover returns the exchange whose answer moved the host's state as d says, nil if that can't be
 // told.
 func (h *hostAudit) mover(d *evidence.Decision) *exchange {
@@ -404,10 +423,9 @@ func (h *hostAudit) mover(d *evidence.Decision) *exchange {
 		return nil
 	}
 	var found *exchange
-	url := hashURL(d)
 	several := false // they are of Transports that number their trips alike
 	look := func(x *exchange) {
-		if x != found && x.trip == d.Trip && x.attempt == d.Attempt && x.url == url && x.asker.agrees(d) {
+		if x != found && x.of(d) {
 			several = several || found != nil
 			found = x
 		}

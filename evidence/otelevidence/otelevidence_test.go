@@ -191,21 +191,21 @@ func TestSpanEvents(t *testing.T) {
 	}
 }
 
-// brokenProvider makes no instruments.
-type brokenProvider struct{ noop.MeterProvider }
+// failingProvider makes no instruments.
+type failingProvider struct{ noop.MeterProvider }
 
-func (brokenProvider) Meter(string, ...metric.MeterOption) metric.Meter { return brokenMeter{} }
+func (failingProvider) Meter(string, ...metric.MeterOption) metric.Meter { return failingMeter{} }
 
-type brokenMeter struct{ noop.Meter }
+type failingMeter struct{ noop.Meter }
 
 var errBroken = errors.New("broken meter")
 
-func (brokenMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
+func (failingMeter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64Counter, error) {
 	return nil, errBroken
 }
 
 func TestNewReportsInstrumentsThatCannotBeMade(t *testing.T) {
-	if _, err := otelevidence.New(otelevidence.Config{MeterProvider: brokenProvider{}}); !errors.Is(err, errBroken) {
+	if _, err := otelevidence.New(otelevidence.Config{MeterProvider: failingProvider{}}); !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -54,7 +55,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 //	asking     AT                                reserved   it has a slot, and a time at which to ask again
 //	asking     WAIT                              queued     every slot is taken
 //	asking     PROBE                             probing    another request probes after a block
-//	asking     LATE, slot timeout, call failed   done       refused
+//	asking     LATE, slot timeout, call failed   done       refused, with the time at which to come again
 //	queued     push                              reserved   a slot was handed over
 //	queued     poll is due, lease expires        asking     pushes may be lost, expiries aren't pushed
 //	reserved   shortly before the time           asking
@@ -64,7 +65,8 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 //	granted    after the window, block seen      asking     the grant proves nothing any more
 //	pending    a place is free                   reserved   it asks for another turn
 //	any        the server lost its data          reserved   renounce, void: promises of before don't hold
-//	any        context done, MaxWait, Close      done       refuse: what was taken is given back
+//	any        deadline, MaxWait                 done       refused, as by LATE; what was taken is given back
+//	any        context cancelled, Close          done       the same, with the context's error or ErrClosed
 //
 // A lease that it ends with is let go (alone, if the server doesn't know of it), started by
 // Start, and ends by Release, or by sweep after LeaseTTL; see [lease].
@@ -91,6 +93,7 @@ type waiter struct {
 	id        string
 	limits    *kit.Limits
 	floor     time.Duration
+	delay     time.Duration // drawn, or the floor if that is longer
 	least     time.Duration // smallest gap that each request ahead can take
 	arrived   time.Duration
 	before    [3]time.Duration // host.waited at arrival
@@ -119,18 +122,17 @@ type waiter struct {
 
 // A granting is a GO of the server.
 type granting struct {
-	at       int64 // earliest start, on the server's clock
-	guard    int64 // and how much later it may be
-	delay    time.Duration
-	seq      uint64
-	slots    int
-	probe    bool
-	refusals int
-	adaptive time.Duration
-	next     int64 // earliest next start
-	asked    int64 // the guard that was asked for
-	heard    heard
-	gen      string // generation of the server that granted it
+	at     int64 // earliest start, on the server's clock
+	guard  int64 // and how much later it may be
+	delay  time.Duration
+	source string // what decided delay
+	seq    uint64
+	slots  int
+	probe  bool
+	asked  int64 // the guard that was asked for
+	told
+	heard heard
+	gen   string // generation of the server that granted it
 }
 
 // holds reports whether it can be proved that now is within the window, and that nothing
@@ -176,7 +178,7 @@ func (w *waiter) poke() {
 // join enters the queue of this process.
 func (w *waiter) join(h *host) {
 	w.h = h
-	w.id = w.l.newID(max(w.limits.Draw(), w.floor), w.floor)
+	w.draw()
 	if len(h.waiters) == 0 {
 		h.account(w.arrived, delay)
 	} else {
@@ -187,12 +189,32 @@ func (w *waiter) join(h *host) {
 	h.weed()
 }
 
+// draw draws a delay and names the lease that is asked for.
+func (w *waiter) draw() {
+	w.delay = max(w.limits.Draw(), w.floor)
+	w.id = w.l.newID(w.delay, w.floor, w.limits.FromEnd)
+}
+
+// source is what decides the delay of a start after which the server has told t.
+func (w *waiter) source(t told) string {
+	drawn := duration(micros(w.delay)) // as the server counts
+	switch {
+	case t.learned > max(drawn, t.adaptive):
+		return "learned"
+	case t.adaptive > drawn:
+		return "adaptive"
+	case w.delay == w.floor && w.floor > w.limits.Min:
+		return "crawl-delay"
+	}
+	return "random"
+}
+
 // rejoin asks for the start of a lease anew. It goes before the waiters without a lease:
 // it holds a slot, for which they may be waiting.
 func (w *waiter) rejoin(t *lease) {
 	h := t.h
 	t.waiting = true
-	w.h, w.id, w.again, w.phase, w.next = h, t.id, t, reserved, 1
+	w.h, w.id, w.floor, w.delay, w.again, w.phase, w.next = h, t.id, t.floor, t.delay, t, reserved, 1
 	h.account(w.arrived, delay)
 	w.before = h.waited
 	i := 0
@@ -225,17 +247,19 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 		case <-due:
 		case <-ctx.Done():
 			w.l.mu.Lock()
-			if w.phase != done {
-				w.refuse(ctx.Err())
-			} else if w.err == nil {
+			defer w.l.mu.Unlock()
+			now, err := w.l.now(), ctx.Err()
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = w.refusal(w.retry(now), kit.TooLate(true, w.h.inTrouble(now)))
+			}
+			if w.phase == done && w.err == nil {
 				// Let go in this very moment; the caller will not start it.
 				w.giveBack()
-				w.lease.end(w.l.now())
+				w.lease.end(now)
 				w.lease.released = true
-				w.l.mu.Unlock()
-				return nil, ctx.Err()
+				return nil, err
 			}
-			w.l.mu.Unlock()
+			w.refuse(err)
 			return nil, w.err
 		}
 	}
@@ -244,7 +268,7 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 // act does what is due. It is the one place that decides when to ask and when to start.
 func (w *waiter) act(now time.Duration) {
 	if w.limit > 0 && now >= w.limit && !w.byContext && w.phase != asking && w.phase != done {
-		w.refuse(w.late(max(now, w.h.next, w.h.until), w.h.until > now))
+		w.refuse(w.refusal(w.retry(now), kit.TooLate(false, w.h.inTrouble(now))))
 	}
 	switch w.phase {
 	case parked:
@@ -294,17 +318,13 @@ func (w *waiter) question(ahead int) {
 	if w.limit > 0 {
 		wait = max(int64((w.limit-w.l.now())/time.Microsecond), 0)
 	}
-	listens := 0
-	if w.listens = w.l.listening; w.listens {
-		listens = 1
-	}
-	started := 0
-	if w.again != nil && w.again.started {
-		started = 1
-	}
+	w.listens = w.l.listening
 	w.h.p.add(op{
 		name: "take", h: w.h, misses: w.misses, done: w.answered,
-		args: []any{w.id, w.limits.Slots, wait, ahead, micros(w.least), listens, started},
+		args: []any{
+			w.id, w.limits.Slots, wait, ahead, micros(w.least), bit(w.listens), bit(w.again != nil && w.again.started),
+			micros(w.limits.Min), micros(w.limits.Ceiling),
+		},
 	})
 }
 
@@ -348,16 +368,17 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		w.start = granting{
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
 			seq: uint64(number(reply[4])), slots: int(number(reply[5])), probe: number(reply[6]) == 1,
-			refusals: int(number(reply[8])), adaptive: duration(reply[9]), next: number(reply[10]), asked: number(reply[11]),
-			heard: at, gen: w.h.p.gen,
+			asked: number(reply[8]), told: newTold(reply[9:]), heard: at, gen: w.h.p.gen,
 		}
+		w.start.source = w.source(w.start.told)
+		w.h.keep(w.start.told, now)
 		w.expired += int(min(number(reply[7]), mostExpired))
 		w.h.account(now, w.h.blame)
 	case "AT":
-		w.reserve(number(reply[1]), blameOf(text(reply[2])), now)
+		w.reserve(number(reply[1]), text(reply[2]), now)
 	case "WAIT":
 		w.phase = queued
-		w.queue(number(reply[1]), number(reply[2]), blameOf(text(reply[3])), number(reply[4]), now)
+		w.queue(reply, now)
 	case "PROBE":
 		w.phase = probing
 		w.h.account(now, block)
@@ -371,11 +392,11 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	case "LATE":
 		w.push = nil
 		w.phase = parked // the server has forgotten it
-		start, blocked := clock.surely(number(reply[1]), now), text(reply[2]) == "b"
-		if blocked {
+		start, why := clock.surely(number(reply[1]), now), text(reply[2])
+		if why == "b" {
 			start = max(start, w.h.until)
 		}
-		w.refuse(w.late(start, blocked))
+		w.refuse(w.refusal(start, kit.TooLate(w.byContext, blameOf(why) == block)))
 	}
 	if w.push != nil && w.phase != done {
 		w.push()
@@ -384,17 +405,17 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 
 // queue notes the place in the server's queue, since when all slots are taken,
 // and the time at which the first of them expires.
-func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Duration) {
-	clock := &w.h.p.clock
-	w.h.account(now, why)
+func (w *waiter) queue(reply []any, now time.Duration) {
+	h, clock := w.h, &w.h.p.clock
+	place, busy := number(reply[1]), number(reply[2])
+	h.account(now, blameOf(text(reply[3])))
+	h.expiry = max(clock.surely(number(reply[4]), now), now)
 	w.busy = 0
 	if busy > 0 {
 		w.busy = max(clock.surely(busy, now), 1)
 		if w.timeup && now >= w.slotTimeout() {
-			w.refuse(&hostlimit.Error{
-				Key: w.h.key, RetryAt: w.l.base.Add(2*now - w.arrived), // after as long again
-				Err: kit.SlotTimeout(w.limits.Slots, now-w.busy),
-			})
+			held := now - clock.surely(number(reply[5]), now)
+			w.refuse(w.refusal(w.retry(now), kit.SlotTimeout(w.limits.Slots, held)))
 			return
 		}
 	}
@@ -404,7 +425,7 @@ func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Dura
 		w.next = now + pollDeaf + min(time.Duration(place)*pollDeaf, time.Second)
 	}
 	// Nobody tells when a lease expires.
-	w.next = min(w.next, max(clock.surely(expiry, now), now)+time.Duration(place+1)*time.Millisecond)
+	w.next = min(w.next, h.expiry+time.Duration(place+1)*time.Millisecond)
 	if w.limit > 0 {
 		w.next = min(w.next, w.limit)
 	}
@@ -414,21 +435,25 @@ func (w *waiter) queue(place, busy int64, why blame, expiry int64, now time.Dura
 }
 
 // reserve notes the time at which the server will let the waiter start.
-func (w *waiter) reserve(us int64, why blame, now time.Duration) {
+func (w *waiter) reserve(us int64, why string, now time.Duration) {
+	h := w.h
 	w.phase = reserved
-	due := w.h.p.clock.surely(us, now)
-	if why == block {
-		due = w.h.blockedUntil(us, now)
+	due := h.p.clock.surely(us, now)
+	switch why {
+	case "b":
+		due = h.blockedUntil(us, now)
+	case "h":
+		h.opens = due
 	}
-	w.next = max(due-w.h.p.early(), 1)
-	w.h.account(now, why)
-	if why == block {
-		w.h.weed()
+	w.next = max(due-h.p.early(), 1)
+	h.account(now, blameOf(why))
+	if blameOf(why) == block {
+		h.weed()
 	}
 }
 
 // pushed takes in that the server gave the waiter a slot, or a better time.
-func (w *waiter) pushed(us int64, why blame, now time.Duration) {
+func (w *waiter) pushed(us int64, why string, now time.Duration) {
 	switch w.phase {
 	case queued, reserved, probing:
 		w.reserve(us, why, now)
@@ -479,10 +504,11 @@ func (w *waiter) try(now time.Duration) {
 func (w *waiter) begin(now time.Duration) {
 	h := w.h
 	h.account(now, h.blame)
-	h.refusals = w.start.refusals
 	t := w.again
 	if t == nil {
-		t = &lease{l: w.l, h: h, id: w.id, limits: w.limits, holds: w.holds, began: now, renewed: now}
+		t = &lease{
+			l: w.l, h: h, id: w.id, limits: w.limits, floor: w.floor, delay: w.delay, holds: w.holds, began: now, renewed: now,
+		}
 		h.leases[w.id] = t
 	}
 	t.granted = w.start
@@ -498,9 +524,23 @@ func (w *waiter) begin(now time.Duration) {
 	h.leave(w)
 }
 
-// late is the refusal of a turn at a time that is too late.
-func (w *waiter) late(at time.Duration, blocked bool) error {
-	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(at), Err: kit.TooLate(w.byContext, blocked)}
+// refusal is the error of a turn that may be had at a later time.
+func (w *waiter) refusal(retryAt time.Duration, why error) error {
+	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(retryAt), Err: why}
+}
+
+// retry is when a turn may be had by w, which isn't: what is known of it or, where w was held by
+// what has no known end, such as a slot, a guess: after as long as it has waited already, or
+// once a lease expires.
+func (w *waiter) retry(now time.Duration) time.Duration {
+	if at, _ := w.h.first(); at > now {
+		return at
+	}
+	at := now + (now - w.arrived)
+	if w.h.expiry > now {
+		at = min(at, w.h.expiry)
+	}
+	return at
 }
 
 // refuse ends the wait with err, and gives back what was taken.

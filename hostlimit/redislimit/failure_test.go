@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/redistest"
 )
@@ -50,6 +51,7 @@ func impatient(t *testing.T, addr string) *redis.Client {
 }
 
 func TestFailClosedRefusesAndComesBack(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t)
 	var seen events
 	l, err := New(Config{Client: impatient(t, s.Addr), OnFailure: seen.add, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}})
@@ -89,6 +91,7 @@ func TestFailClosedRefusesAndComesBack(t *testing.T) {
 }
 
 func TestFailLocalGoesOnAtItsShare(t *testing.T) {
+	t.Parallel()
 	const delay, processes = 30 * time.Millisecond, 3
 	s := ownServer(t)
 	var seen events
@@ -173,7 +176,62 @@ func TestFailLocalGoesOnAtItsShare(t *testing.T) {
 	acquire(t, l, "a.example", 0).Release()
 }
 
+// TestFailLocalKnowsWhatWasLearned: what a process knew of its hosts holds without the server,
+// and what it learns then is told to the server.
+func TestFailLocalKnowsWhatWasLearned(t *testing.T) {
+	t.Parallel()
+	const delay, processes = 20 * time.Millisecond, 2
+	s := ownServer(t)
+	var seen events
+	limits := hostlimit.Config{Delay: hostlimit.Delay{Min: delay}, Backoff: backoff.Doubling{Start: time.Hour}, MaxWait: time.Minute}
+	l, err := New(Config{Client: impatient(t, s.Addr), Failure: FailLocal, Processes: processes, OnFailure: seen.add, Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	say := func(l *Limiter, key string, o hostlimit.Outcome) (hostlimit.Grant, hostlimit.Effect) {
+		turn := acquire(t, l, key, 0)
+		defer turn.Release()
+		return turn.Grant, turn.Observe(o)
+	}
+	for range 4 {
+		say(l, "failing.example", hostlimit.Outcome{Status: 403})
+	}
+	say(l, "taught.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
+	say(l, "waiting.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
+	s.Kill()
+	acquire(t, l, "other.example", 0).Release() // finds out
+	seen.await(t, 1)
+
+	if _, e := say(l, "failing.example", hostlimit.Outcome{Status: 403}); !e.Blocked || e.Refusals != 1 || time.Until(e.Until) < 59*time.Minute {
+		t.Errorf("the fifth failure, which is the first one without the server, did %+v", e)
+	}
+	if g, e := say(l, "taught.example", hostlimit.Outcome{Status: 200}); g.Delay != processes*delay*3/2 || g.DelaySource != "learned" || !e.Cleared {
+		t.Errorf("%v by %q, effect %+v", g.Delay, g.DelaySource, e)
+	}
+	if g, e := say(l, "waiting.example", hostlimit.Outcome{Status: 500}); !g.Probe || !e.Blocked || e.Refusals != 2 {
+		t.Errorf("a probe that fails: %+v, effect %+v", g, e)
+	}
+	say(l, "new.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	seen.await(t, 2)
+	other, err := New(Config{Client: newClient(t, s), Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.Acquire(t.Context(), "failing.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
+		t.Errorf("on a host that was blocked in the outage: %v", err)
+	}
+	if g, _ := say(other, "new.example", hostlimit.Outcome{Status: 200}); g.Delay < delay*3/2 || g.DelaySource != "learned" {
+		t.Errorf("after a refusal in the outage: %v by %q", g.Delay, g.DelaySource)
+	}
+}
+
 func TestLocalWaitersReturnToTheServer(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t)
 	var seen events
 	l, err := New(Config{

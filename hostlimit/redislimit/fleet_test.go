@@ -21,11 +21,12 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/redistest"
 )
 
-var fleetTime = flag.Duration("fleet", 2500*time.Millisecond, "how long each test with many processes runs")
+var fleetTime = flag.Duration("fleet", 2*time.Second, "how long each test with many processes runs")
 
 // workerEnv holds a work, as JSON, in the environment of a worker process.
 const workerEnv = "REDISLIMIT_TEST_WORKER"
@@ -41,6 +42,9 @@ type work struct {
 	Delay      time.Duration
 	Latency    time.Duration
 	Refuse     float64       // share of requests that are answered 429
+	Fail       float64       // share of requests that are answered 403; two in a row are a refusal
+	Lost       float64       // share of requests that get no answer, after which the delay counts from the end
+	FromEnd    bool          // one slot, and the delay counts from the end
 	Extra      time.Duration // on top of the time of the test, to make up for what is lost
 	Impatient  float64       // share of callers that leave after a while
 	Again      float64       // share of starts that are followed by a further one
@@ -58,6 +62,7 @@ type mark struct {
 	Lease string `json:",omitzero"`
 	At    int64  `json:",omitzero"` // stamp of the start decision; before Release; after Observe
 	Delay int64  `json:",omitzero"` // of a start
+	Owes  bool   `json:",omitzero"` // of an end: the delay counts from it
 	Until int64  `json:",omitzero"` // of a block
 	Calls int64  `json:",omitzero"` // of a sum: scripts run
 	Trips int64  `json:",omitzero"` // round trips
@@ -139,7 +144,11 @@ func worker(encoded string) {
 	client.AddHook(count)
 	l, err := newLimiter(Config{
 		Client: client, Prefix: w.Prefix,
-		Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: w.Delay}},
+		Limits: hostlimit.Config{
+			Concurrency: w.slots(),
+			Delay:       hostlimit.Delay{Min: w.Delay, Ceiling: 2 * w.Delay, FromEnd: w.FromEnd},
+			Backoff:     backoff.Refusals{InARow: 2},
+		},
 	}, quarantine, time.Now().Add(w.Skew-2*time.Hour))
 	if err != nil {
 		panic(err)
@@ -196,14 +205,19 @@ func worker(encoded string) {
 				starts.Add(1)
 				put(mark{Kind: "start", Host: host, Lease: id, At: stamp(grant.Start), Delay: int64(grant.Delay)})
 				time.Sleep(time.Duration(rand.Int64N(int64(2*w.Latency) + 1)))
-				if rand.Float64() < w.Refuse {
-					if e := lease.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond}); e.Blocked {
-						put(mark{Kind: "block", Host: host, At: monotonic(), Until: stamp(e.Until)})
-					}
-				} else {
-					lease.Observe(hostlimit.Outcome{Status: 200, Latency: w.Latency})
+				answer := hostlimit.Outcome{Status: 200, Latency: w.Latency}
+				switch r := rand.Float64(); {
+				case r < w.Refuse:
+					answer = hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond}
+				case r < w.Refuse+w.Fail:
+					answer = hostlimit.Outcome{Status: 403, RetryAfter: 200 * time.Millisecond}
+				case r < w.Refuse+w.Fail+w.Lost:
+					answer = hostlimit.Outcome{Err: errors.New("connection refused"), Latency: w.Latency, RetryAfter: 200 * time.Millisecond}
 				}
-				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic()})
+				if e := lease.Observe(answer); e.Blocked {
+					put(mark{Kind: "block", Host: host, At: monotonic(), Until: stamp(e.Until)})
+				}
+				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic(), Owes: w.FromEnd || answer.Err != nil})
 				lease.Release()
 			}
 		})
@@ -220,6 +234,13 @@ func worker(encoded string) {
 
 func (t *lease) name() string { return t.id }
 
+func (w *work) slots() int {
+	if w.FromEnd {
+		return 1
+	}
+	return 2
+}
+
 // A fleet is a number of worker processes on one server.
 type fleet struct {
 	t     *testing.T
@@ -234,9 +255,15 @@ func launch(t *testing.T, s *redistest.Server, processes int, w work, each func(
 	t.Helper()
 	f := &fleet{t: t, ended: make(map[int]int64)}
 	w.Addr, w.Prefix = s.Addr, "fleet:"+t.Name()+":"
+	// The quarantine of a first use is tested elsewhere, and takes as long as the test.
+	first, err := newLimiter(Config{Client: newClient(t, s), Prefix: w.Prefix}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle(t, first, "")
+	_ = first.Close()
 	w.Begin = monotonic() + int64(600*time.Millisecond)
-	// The quarantine of a first use comes on top.
-	w.End = w.Begin + int64(quarantine+*fleetTime+w.Extra)
+	w.End = w.Begin + int64(*fleetTime+w.Extra)
 	f.work = w
 	dir := t.TempDir()
 	for i := range processes {
@@ -269,7 +296,7 @@ func launch(t *testing.T, s *redistest.Server, processes int, w work, each func(
 
 // until sleeps until the given share of the time under load has passed.
 func (f *fleet) until(share float64) {
-	at := f.work.Begin + int64(quarantine) + int64(share*float64(*fleetTime))
+	at := f.work.Begin + int64(share*float64(*fleetTime))
 	time.Sleep(time.Duration(at - monotonic()))
 }
 
@@ -375,28 +402,34 @@ func (f *fleet) judge() verdict {
 
 // judgeHost checks gaps, slots and blocks by the stamps of the start decisions.
 func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
-	ends := make(map[string]int64)
+	ends, delays := make(map[string]int64), make(map[string]int64)
 	for _, m := range marks {
 		if m.Kind == "end" {
 			ends[m.Lease] = m.At
 		}
 	}
 	var last mark
+	owed := int64(0)   // no start before
 	var flying []int64 // ends
 	blocked := int64(0)
 	for _, m := range marks {
 		switch m.Kind {
 		case "block":
 			blocked = max(blocked, m.Until)
+		case "end":
+			if m.Owes {
+				owed = max(owed, m.At+delays[m.Lease])
+			}
 		case "start":
 			if last.Kind != "" {
-				extra := time.Duration(m.At - last.At - last.Delay)
+				extra := time.Duration(m.At - owed)
 				v.smallest = min(v.smallest, extra)
 				if extra < 0 {
-					f.t.Errorf("gap: host %d, process %d started %v after process %d, delay %v", host, m.proc, time.Duration(m.At-last.At), last.proc, time.Duration(last.Delay))
+					f.t.Errorf("gap: host %d, process %d started %v after process %d, delay %v, which is %v too early", host, m.proc, time.Duration(m.At-last.At), last.proc, time.Duration(last.Delay), -extra)
 				}
 			}
-			last = m
+			last, owed = m, m.At+m.Delay
+			delays[m.Lease] = m.Delay
 			if m.At < blocked {
 				f.t.Errorf("block: host %d, process %d started %v before its end", host, m.proc, time.Duration(blocked-m.At))
 			}
@@ -409,7 +442,7 @@ func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
 				f.t.Errorf("host %d: a start of process %d has no end", host, m.proc)
 			}
 			flying = append(flying, end)
-			if len(flying) > 2 {
+			if len(flying) > f.work.slots() {
 				f.t.Errorf("concurrency: host %d, %d in flight", host, len(flying))
 			}
 		}
@@ -477,6 +510,20 @@ func TestFleetWithCallersThatLeave(t *testing.T) {
 func TestFleetStartsLateAgainOrNot(t *testing.T) {
 	w := eight
 	w.Again, w.Unsent, w.Refuse = 0.3, 0.1, 0.02
+	f := launch(t, shared, 8, w, nil)
+	f.someStarts(f.judge())
+}
+
+func TestFleetCountsFailures(t *testing.T) {
+	w := eight
+	w.Fail, w.Lost = 0.1, 0.1
+	f := launch(t, shared, 8, w, nil)
+	f.someStarts(f.judge())
+}
+
+func TestFleetCountsFromTheEnd(t *testing.T) {
+	w := eight
+	w.FromEnd, w.Refuse, w.Again, w.Unsent = true, 0.02, 0.1, 0.1
 	f := launch(t, shared, 8, w, nil)
 	f.someStarts(f.judge())
 }

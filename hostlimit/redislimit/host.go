@@ -3,6 +3,8 @@ package redislimit
 import (
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A host is what this process knows of a key, and its waiters here. Only
@@ -27,8 +29,16 @@ type host struct {
 	until       time.Duration // end of the block
 	untilServer int64         // which is that on the server's clock
 	untilTold   time.Duration // earliest that this may be: other processes may know the server's clock better
-	refusals    int
+	cause       string        // what set it, as in step.lua
 	blocked     time.Duration // when a block became known here: turns granted before are void
+	refusals    int
+	failures    int           // in a row
+	learned     time.Duration // delay that refusals have taught
+	starts      int64         // since began
+	began       time.Duration // when the counting of starts began
+
+	opens  time.Duration // no start before, by Config.Windows
+	expiry time.Duration // when the server takes a lease back next, as it said last
 
 	// What the waiters wait for, and for how long they did.
 	blame  blame
@@ -48,10 +58,38 @@ func blameOf(why string) blame {
 	switch why {
 	case "s":
 		return slot
-	case "b":
+	case "b", "h":
 		return block
 	}
 	return delay
+}
+
+// A told is what the server tells of a host with each start and each answer.
+type told struct {
+	refusals int
+	failures int
+	adaptive time.Duration // delay by response times
+	next     int64         // earliest next start
+	learned  time.Duration
+	starts   int64  // since began
+	began    int64  // 0: not yet
+	cause    string // of the last block, as in step.lua
+}
+
+const toldFields = 8
+
+func newTold(reply []any) told {
+	return told{
+		refusals: int(number(reply[0])), failures: int(number(reply[1])), adaptive: duration(reply[2]), next: number(reply[3]),
+		learned: duration(reply[4]), starts: number(reply[5]), began: number(reply[6]),
+		cause: text(reply[7]),
+	}
+}
+
+// keep notes what the server has told.
+func (h *host) keep(t told, now time.Duration) {
+	h.refusals, h.failures, h.learned, h.starts, h.cause = t.refusals, t.failures, t.learned, t.starts, t.cause
+	h.began = h.p.clock.surely(t.began, now)
 }
 
 // host returns the host of key, which is made if need be.
@@ -66,7 +104,20 @@ func (l *Limiter) host(key string) *host {
 
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
-	return len(h.leases) > 0 || h.next > now || h.refusals > 0 && now < h.until+h.l.rules.Refusals.Forgive
+	return len(h.leases) > 0 || max(h.next, h.until) > now ||
+		(h.refusals > 0 || h.failures > 0 || h.learned > 0) && now < max(h.until, h.last)+h.l.rules.Refusals.Forgive
+}
+
+// first is the earliest start of anybody that is known here, and whether that is for a block,
+// or for Config.Windows.
+func (h *host) first() (at time.Duration, blocked bool) {
+	at = max(h.next, h.until, h.opens)
+	return at, at > h.next
+}
+
+// inTrouble reports whether a block, or the wait for a probe's answer, holds the host.
+func (h *host) inTrouble(now time.Duration) bool {
+	return h.refusals > 0 || max(h.until, h.opens) > now
 }
 
 // account books the time that passed to what was waited for, and what is waited
@@ -88,11 +139,18 @@ func (h *host) blockedUntil(us int64, now time.Duration) time.Duration {
 	return h.until
 }
 
-// refused notes a block.
-func (h *host) refused(now, until time.Duration, refusals int) {
-	h.blocked = now
-	h.until, h.refusals = max(h.until, until), refusals
-	h.weed()
+// raise makes the gap to the last start longer: a longer delay holds at once.
+func (h *host) raise(d time.Duration) {
+	if h.started {
+		h.next = max(h.next, h.last+d)
+		h.weed()
+	}
+}
+
+// finished notes the end of a request after which the gap counts from there.
+func (h *host) finished(now, delay time.Duration) {
+	h.next = max(h.next, now+max(delay, h.next-h.last)) // the gap may have become longer since the start
+	h.last = max(h.last, now)
 }
 
 // leave takes w out of the queue and lets the next one ask.
@@ -119,14 +177,11 @@ func (h *host) behind(w *waiter) *waiter {
 
 // weed refuses the waiters that are known to come too late.
 func (h *host) weed() {
-	start, blocked := h.next, false
-	if h.until > start {
-		start, blocked = h.until, true
-	}
+	start, blocked := h.first()
 	for i := 0; i < len(h.waiters); i++ {
 		w := h.waiters[i]
 		if at := start + time.Duration(i)*w.least; w.limit > 0 && at > w.limit && w.phase != asking && w.phase != granted {
-			w.refuse(w.late(at, blocked))
+			w.refuse(w.refusal(at, kit.TooLate(w.byContext, blocked)))
 			i-- // it has left
 		}
 	}
@@ -137,11 +192,14 @@ func (h *host) restore(now time.Duration) {
 	if !h.owes(now) {
 		return
 	}
-	last := int64(-1 << 50)
+	last := int64(-1 << 60) // never
 	if h.started {
 		last = micros(h.last - now)
 	}
-	args := []any{micros(max(h.next-now, 0)), last, micros(max(h.until-now, 0)), h.refusals}
+	args := []any{
+		micros(max(h.next-now, 0)), last, micros(h.until - now), h.cause, h.refusals, h.failures,
+		micros(h.learned), h.starts, micros(now - h.began),
+	}
 	for id, lease := range h.leases {
 		if left := lease.renewed + h.l.rules.LeaseTTL - now; left > 0 && !lease.waiting {
 			lease.alone = false

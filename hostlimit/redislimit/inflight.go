@@ -17,7 +17,7 @@ func (w *waiter) takePlace() bool {
 	w.giveBack()
 	delete(l.asked, w.id)
 	// Another id, because nothing says that the release arrives before the next question.
-	w.id = l.newID(max(w.limits.Draw(), w.floor), w.floor)
+	w.draw()
 	w.phase, w.next = pending, 0
 	w.h.account(l.now(), slot)
 	l.pending = append(l.pending, w)

@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -14,21 +15,24 @@ type lease struct {
 	h      *host
 	id     string
 	limits *kit.Limits
+	floor  time.Duration
+	delay  time.Duration // drawn, or the floor if that is longer
 
 	// Guarded by l.mu.
-	granted  granting         // the last GO of the server
-	waited   [3]time.Duration // in Acquire and Start, by what was waited for
-	found    int              // leases that the server has taken back, which Start is to tell
-	began    time.Duration    // the last start; before the first one, when the turn was had
-	renewed  time.Duration
-	holds    bool // a place in MaxInFlight
-	started  bool
-	waiting  bool // a Start waits for the server: there is nothing to restore or to take back
-	lost     bool // a Start has failed: the server has forgotten the lease
-	observed bool
-	released bool
-	expired  bool
-	alone    bool // the server doesn't know of it
+	granted    granting         // the last GO of the server
+	waited     [3]time.Duration // in Acquire and Start, by what was waited for
+	found      int              // leases that the server has taken back, which Start is to tell
+	began      time.Duration    // the last start; before the first one, when the turn was had
+	renewed    time.Duration
+	holds      bool // a place in MaxInFlight
+	started    bool
+	waiting    bool // a Start waits for the server: there is nothing to restore or to take back
+	lost       bool // a Start has failed: the server has forgotten the lease
+	observed   bool
+	unanswered bool // there was no answer
+	released   bool
+	expired    bool
+	alone      bool // the server doesn't know of it
 }
 
 // Start implements [hostlimit.Lease]. The first one costs nothing where it comes within
@@ -86,7 +90,7 @@ func (t *lease) grant() hostlimit.Grant {
 		takenBack = append(takenBack, t.h.key)
 	}
 	return hostlimit.Grant{
-		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
+		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
 		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], TakenBack: takenBack,
 	}
 }
@@ -94,10 +98,9 @@ func (t *lease) grant() hostlimit.Grant {
 // observing bounds how long Observe waits for the server.
 const observing = time.Second
 
-// Observe implements [hostlimit.Lease]. It returns at once, except after a refusal
-// and after a probe's answer: then it waits for the server, at most a second,
-// so that no process starts a request to a host that is known to refuse, and
-// so that the Effect is known.
+// Observe implements [hostlimit.Lease]. It returns at once after a success, of a host
+// that has served everybody so far. Otherwise it waits for the server, at most a second: so
+// that no process starts a request to a host that is known to refuse, and so that the Effect is known.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -106,42 +109,30 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		return hostlimit.Effect{}
 	}
 	t.observed = true
-	g := t.granted
+	known := t.granted.told
 	l.mu.Unlock()
 
-	meaning := l.rules.Refusals.Meaning(kit.Outcome(o))
-	refused, ok := meaning == kit.Refused, meaning == kit.Success
-	adaptive := int64(-1)
-	if a := t.limits.Adapt(g.adaptive, kit.Outcome(o)); a != g.adaptive {
-		adaptive = micros(a)
-	}
-	failed := 0
-	if o.Status >= 400 {
-		failed = 1
-	}
-	kind, wait := "neutral", refused || g.probe || ok && g.refusals > 0
-	switch {
-	case refused:
-		kind = "refused"
-	case ok:
-		kind = "ok"
-	}
-	var more, first time.Duration
-	if refused {
-		more, first = l.rules.Refusals.Stay(g.refusals+1, kit.Outcome(o)), l.rules.Refusals.Stay(1, kit.Outcome(o))
-	}
-
+	f := t.judge(kit.Outcome(o), known.refusals) // may take a while, or panic: policies are the user's
 	l.mu.Lock()
-	var effect hostlimit.Effect
+	t.unanswered = o.Status == 0 && f.meaning >= kit.Failed
 	now := l.now()
-	if !wait && h.refusals > 0 && h.until > now {
-		effect.Refusals, effect.Until = h.refusals, l.base.Add(h.untilTold)
+	if f.adapt != nil {
+		send := h.p.addAlong // a shorter delay has time
+		if d := t.limits.Adapt(known.adaptive, kit.Outcome(o)); d > max(known.adaptive, t.limits.Min) {
+			send = h.p.add
+			h.raise(d)
+		}
+		send(op{name: "adapt", h: h, owed: true, args: f.adapt})
 	}
-	if !wait && adaptive < 0 {
-		l.mu.Unlock()
-		return effect
+	switch quiet := !t.granted.probe && !f.asks; {
+	case quiet && f.meaning == kit.Success && max(known.refusals, known.failures, h.failures) == 0:
+		h.p.addAlong(op{name: "served", h: h, owed: true}) // others may have seen failures since
+		fallthrough
+	case quiet && f.meaning == kit.Silent:
+		defer l.mu.Unlock()
+		return h.effect(now)
 	}
-	if refused && t.began > h.blocked {
+	if f.meaning == kit.Refused && t.began > h.blocked {
 		// Waiters of this process that were let go already ask again.
 		h.blocked = now
 		for _, w := range h.waiters {
@@ -157,55 +148,108 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	answered := make(chan learned, 1)
 	h.p.add(op{
 		name: "observe", h: h, owed: true,
-		args: []any{t.id, t.limits.Slots, g.heard.server, kind, g.refusals, micros(more), micros(first), adaptive, failed},
+		args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...),
 		done: func(reply []any, at heard, err error) {
 			if err != nil {
 				return // the operation is sent again
 			}
-			e, latest := t.learn(reply, at, kind)
+			e, latest := h.learn(reply, at)
 			answered <- learned{e, latest}
 		},
 	})
-	if wait {
-		h.p.flush()
+	if l.closed {
+		defer l.mu.Unlock()
+		return h.effect(now) // Release sends it
 	}
+	h.p.flush()
 	l.mu.Unlock()
-	if !wait {
-		return effect
-	}
 	timer := time.NewTimer(observing)
 	defer timer.Stop()
 	select {
 	case a := <-answered:
 		// Requests that were let go just before the block start within their window or not at all.
-		effect = a.effect
 		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C
+		return a.effect
 	case <-timer.C:
+		return hostlimit.Effect{}
 	}
-	return effect
+}
+
+// A finding is what an Outcome says, in the words of step.lua.
+type finding struct {
+	meaning kit.Meaning
+	asks    bool  // that nobody comes for a time, without refusing
+	adapt   []any // arguments of adapt; nil: the outcome doesn't move the delay by response times
+	observe []any // arguments of observe, from kind on
+}
+
+// judge judges o, which comes after that many refusals in a row.
+func (t *lease) judge(o kit.Outcome, refusals int) *finding {
+	r, limits := &t.l.rules.Refusals, t.limits
+	f := &finding{meaning: r.Meaning(o), asks: o.Reset > 0}
+	if m, moves := limits.Adaptive.Move(&o); moves {
+		f.adapt = []any{t.id, micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise)}
+	}
+	var asked time.Duration
+	if f.asks || f.meaning == kit.Refused {
+		asked = r.Asked(o)
+	}
+	kind := [...]string{kit.Silent: "neutral", kit.Success: "ok", kit.Failed: "failed", kit.Refused: "refused"}[f.meaning]
+	f.observe = []any{kind, micros(asked)}
+	if f.meaning < kit.Failed {
+		return f
+	}
+	cause := strconv.Itoa(o.Status)
+	switch {
+	case o.Status == 0:
+		cause = "network"
+	case o.Refused != "":
+		cause = "refused"
+	}
+	ceiling := time.Duration(0)
+	if limits.Adaptive.Learns() && r.Teaches(o) {
+		ceiling = limits.Ceiling
+	}
+	f.observe = append(f.observe, cause, r.InARow, refusals, micros(r.Stay(refusals+1, o)), micros(r.Stay(1, o)),
+		micros(limits.Min), micros(ceiling))
+	return f
+}
+
+// us is a number of nanoseconds for step.lua.
+func us(ns float64) string {
+	return strconv.FormatFloat(min(ns/1e3, 1<<50), 'f', 3, 64)
+}
+
+// effect is that of an outcome which changes nothing.
+func (h *host) effect(now time.Duration) (e hostlimit.Effect) {
+	if h.until > now {
+		e.Refusals, e.Until = h.refusals, h.l.base.Add(h.untilTold)
+	}
+	return e
 }
 
 // learn takes in what an outcome did. No request that was granted before the outcome can
 // still start after latest.
-func (t *lease) learn(reply []any, at heard, kind string) (effect hostlimit.Effect, latest time.Duration) {
-	h, clock := t.h, &t.h.p.clock
-	changed, us, refusals := number(reply[0]) == 1, number(reply[1]), int(number(reply[2]))
-	effect.Refusals = refusals
-	if us > at.server {
-		h.blockedUntil(us, at.received)
-		effect.Until = t.l.base.Add(h.untilTold)
-	}
-	h.refusals = refusals
-	switch {
-	case changed && kind == "refused":
-		effect.Blocked = true
-		h.refused(at.received, h.until, refusals)
-		latest = clock.surely(number(reply[3]), at.received)
-	case changed:
-		effect.Cleared = true
+func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest time.Duration) {
+	now, clock := at.received, &h.p.clock
+	effect.Blocked, effect.Cleared = number(reply[0]) == 1, number(reply[1]) == 1
+	t := newTold(reply[4:])
+	h.keep(t, now)
+	effect.Refusals = t.refusals
+	if effect.Cleared {
 		h.until = 0
 	}
+	if us := number(reply[2]); us > at.server {
+		h.blockedUntil(us, now)
+		effect.Until = h.l.base.Add(h.untilTold)
+	}
+	if effect.Blocked {
+		h.blocked = now
+		latest = clock.surely(number(reply[3]), now)
+	}
+	h.weed()
+	h.raise(max(t.adaptive, t.learned))
 	return effect, latest
 }
 
@@ -251,6 +295,9 @@ func (t *lease) end(now time.Duration) {
 		return
 	}
 	t.expired = now-t.renewed >= t.l.rules.LeaseTTL
+	if t.started && (t.limits.FromEnd || t.unanswered) {
+		h.finished(now, t.granted.delay)
+	}
 	delete(h.leases, t.id)
 	if len(h.leases) == 0 && h.idle != nil {
 		close(h.idle)

@@ -37,6 +37,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 			return l.Acquire(ctx, key, floor)
 		}
 		h := l.host(key)
+		taught := h.learned > floor
 		g, wait, blocked := h.gate(l.now())
 		if limit > 0 && l.now()+wait > limit {
 			l.mu.Unlock()
@@ -46,6 +47,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 		if probe {
 			h.probe = make(chan struct{})
 		}
+		least := max(floor, h.learned, 0)
 		l.mu.Unlock()
 
 		if wait > 0 || g != nil {
@@ -57,13 +59,14 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 		waited := l.now() - arrived
 		shared, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(out.over, cancel)
-		inner, err := out.hosts.Acquire(shared, key, kit.Times(max(floor, 0), l.processes))
+		inner, err := out.hosts.Acquire(shared, key, kit.Times(least, l.processes))
 		stop()
 		cancel()
 
 		l.mu.Lock()
 		if err == nil && l.outage == out {
 			t := l.lendLocal(h, limits, inner, probe, waited)
+			t.taught = taught
 			l.mu.Unlock()
 			return t, nil
 		}
@@ -128,7 +131,7 @@ func (h *host) probed() {
 // of it when it is back.
 func (l *Limiter) lendLocal(h *host, limits *kit.Limits, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
 	now := l.now()
-	t := &lease{l: l, h: h, id: l.newID(0, 0), limits: limits, alone: true, began: now, renewed: now}
+	t := &lease{l: l, h: h, id: l.newID(0, 0, limits.FromEnd), limits: limits, alone: true, began: now, renewed: now}
 	h.leases[t.id] = t
 	return &localLease{lease: t, inner: inner, waited: waited, first: probe, probe: probe}
 }
@@ -140,6 +143,7 @@ type localLease struct {
 	waited time.Duration // before it was the turn of inner
 	first  bool          // after a block
 	probe  bool          // guarded by mu: others wait for its answer
+	taught bool          // the floor is what the host's refusals had taught before
 }
 
 // Start implements [hostlimit.Lease].
@@ -153,29 +157,67 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	defer l.mu.Unlock()
 	now := l.now()
 	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
+	t.lease.granted.delay = g.Delay / time.Duration(l.processes) // what the fleet owes
 	h.started, h.last = true, now
+	h.next = max(h.next, now+t.lease.granted.delay)
 	g.WaitDelay += t.waited
 	g.Probe = g.Probe || t.first
+	if t.taught && g.DelaySource == "crawl-delay" {
+		g.DelaySource = "learned"
+	}
 	return g, nil
 }
 
-// Observe implements [hostlimit.Lease]. What it learns is told to the server later.
+// Observe implements [hostlimit.Lease]. It adds to what the share of this process knows what
+// was known before, and is told to the server later: so a host of which a process has seen four
+// failures is blocked by the fifth, and one that was blocked is probed.
 func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	e := t.inner.Observe(o)
-	ok := t.lease.l.rules.Refusals.Meaning(kit.Outcome(o)) == kit.Success
-	l, h := t.lease.l, t.lease.h
+	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, &t.lease.l.rules.Refusals
+	l.mu.Lock()
+	n := h.refusals + 1
+	l.mu.Unlock()
+	meaning, stay := r.Meaning(kit.Outcome(o)), time.Duration(0)
+	if meaning >= kit.Failed {
+		stay = r.Stay(n, kit.Outcome(o))
+	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case t.lease.observed || t.lease.released:
+	if t.lease.observed || t.lease.released {
 		return e
-	case e.Blocked:
-		h.refused(l.now(), l.now()+time.Until(e.Until), max(h.refusals+1, e.Refusals))
-	case ok && t.lease.began > h.blocked:
-		h.refusals = 0
 	}
-	t.lease.observed = true
-	t.answered()
+	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && meaning >= kit.Failed
+	defer t.answered()
+	now := l.now()
+	before := t.lease.began <= h.blocked
+	switch {
+	case meaning == kit.Success:
+		h.failures = 0
+		if !before && h.refusals > 0 {
+			h.refusals, h.until, e.Cleared = 0, 0, true
+		}
+	case meaning == kit.Failed && !before:
+		if h.failures++; h.failures >= r.InARow || h.refusals > 0 {
+			meaning = kit.Refused
+		}
+	}
+	if meaning == kit.Refused && !before {
+		if h.refusals == 0 && limits.Adaptive.Learns() && r.Teaches(kit.Outcome(o)) {
+			h.learned = limits.Learn(t.lease.granted.delay, 0, 0)
+			h.raise(h.learned)
+		}
+		h.refusals, h.failures, h.until, h.blocked, e.Blocked = n, 0, max(h.until, now+stay), now, true
+	}
+	if e.Blocked { // also by what asks for longer, or has nothing left
+		h.until, h.blocked = max(h.until, now+time.Until(e.Until)), now
+		h.untilTold = h.until
+		h.weed()
+	}
+	e.Refusals, e.Until = h.refusals, time.Time{}
+	if h.until > now {
+		e.Until = l.base.Add(h.until)
+	}
 	return e
 }
 
@@ -207,12 +249,12 @@ func (t *localLease) Release() (expired bool) {
 func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	l.mu.Lock()
 	out, h := l.outage, l.host(key)
-	at := l.base.Add(max(h.next, h.until))
+	at, least := l.base.Add(max(h.next, h.until)), max(floor, h.learned, 0)
 	l.mu.Unlock()
 	if out == nil {
 		return l.Next(ctx, key, floor)
 	}
-	next, err := out.hosts.Next(ctx, key, kit.Times(max(floor, 0), l.processes))
+	next, err := out.hosts.Next(ctx, key, kit.Times(least, l.processes))
 	if next.Before(at) {
 		next = at
 	}
@@ -245,6 +287,9 @@ func rules(c hostlimit.Config) (*kit.Rules, error) {
 		Own:         own(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}),
 		MaxInFlight: c.MaxInFlight, SlotTimeout: c.SlotTimeout, LeaseTTL: c.LeaseTTL, MaxWait: c.MaxWait, MaxHosts: c.MaxHosts,
 		Backoff: c.Backoff,
+	}
+	for _, w := range c.Windows {
+		k.Windows = append(k.Windows, kit.Window(w))
 	}
 	if c.Override != nil {
 		k.Override = func(key string) (kit.Own, bool) {

@@ -69,6 +69,9 @@ func (p *partition) add(o op) {
 	}
 }
 
+// addAlong takes o along with the next call, which may be the heartbeat's.
+func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
+
 // flush sends what is there in a goroutine of its own, so that callers can leave before the
 // answer.
 func (p *partition) flush() {
@@ -123,18 +126,13 @@ func (p *partition) encode(ops []op) (keys []string, args []any) {
 	for _, o := range ops {
 		misses = max(misses, o.misses)
 	}
-	flag := func(b bool) string {
-		if b {
-			return "1"
-		}
-		return "0"
-	}
 	// The reply will narrow the bounds to its own round trip.
 	guard := p.guard.allow(misses, min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
 	keys = []string{l.prefix + p.tag + "gen"}
 	args = []any{
-		l.prefix + "push:", flag(!l.cluster), p.gen, flag(p.stepped), micros(l.quarantine),
+		l.prefix + "push:", bit(!l.cluster), p.gen, bit(p.stepped), micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.rules.LeaseTTL), micros(l.rules.Refusals.Forgive),
+		l.hours,
 	}
 	index := make(map[*host]int)
 	for _, o := range ops {
@@ -208,9 +206,9 @@ func isComplete(name string, answer []any) bool {
 	}
 	switch name {
 	case "observe":
-		return len(answer) >= 4
+		return len(answer) >= 4+toldFields
 	case "take":
-		fields := map[string]int{"GO": 12, "AT": 3, "WAIT": 5, "PROBE": 1, "LATE": 3}
+		fields := map[string]int{"GO": 9 + toldFields, "AT": 3, "WAIT": 6, "PROBE": 1, "LATE": 3}
 		n, ok := fields[text(answer[0])]
 		return ok && len(answer) >= n
 	}
@@ -266,6 +264,14 @@ func (p *partition) restore() {
 	p.flush()
 }
 
+// bit writes b for step.lua.
+func bit(b bool) string {
+	if b {
+		return "1"
+	}
+	return "0"
+}
+
 func number(v any) int64 {
 	switch v := v.(type) {
 	case int64:
@@ -277,6 +283,7 @@ func number(v any) int64 {
 	return 0
 }
 
+// duration reads what micros has written, or step.lua.
 func duration(v any) time.Duration { return time.Duration(number(v)) * time.Microsecond }
 
 func text(v any) string {

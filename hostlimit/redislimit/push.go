@@ -93,6 +93,6 @@ func (l *Limiter) pushed(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w := l.asked[id]; w != nil {
-		w.pushed(us, blameOf(why), l.now())
+		w.pushed(us, why, l.now())
 	}
 }

@@ -25,13 +25,26 @@
 // of the processes may be wrong by hours, and a paused process doesn't start
 // early. The guard, a millisecond or so on an idle machine, comes on top of each delay.
 //
+// Hours of Limits.Windows are those of the server's clock.
+//
+// # Answers
+//
+// The server counts what hosts answer: failures in a row, refusals in a row, and the
+// starts by which a delay is learned are those of all processes, and what one Observe changes
+// holds for all of them when it returns. Observe waits for that where an answer may change
+// more than a delay: after a refusal, a failure, a limit of which nothing is left, the answer to a
+// probe, and the first success after any of them. Any other success is told with the next call of its
+// process, in half a second at the latest; so a success ends a row of failures that
+// others have begun since its start that much later. Failures in a row are forgotten an hour
+// after the last, and a learned delay after a week in which nobody has asked for the host.
+//
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a
 // *hostlimit.Error that wraps a [*ServerError] ([FailClosed]); or each process
 // goes on by itself at its share of the rate ([FailLocal]). When the server has lost
 // its data, or has just been put into service, nothing starts for 2 s, in which
-// the processes tell it again what they hold: slots, next starts, blocks. Only what
+// the processes tell it again what they hold: slots, next starts, blocks, what they have learned. Only what
 // a process that has ended since then knew is lost. Its requests ended with it, and
 // the next start on a host may come early by what is left of the delay after its last
 // one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
@@ -138,6 +151,7 @@ type Limiter struct {
 	share     hostlimit.Config // of each process then
 	processes int
 
+	hours      string // rules.Hours, for step.lua
 	quarantine time.Duration
 	base       time.Time // origin of all times of this process
 	proc       string    // names this process on the server
@@ -217,6 +231,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
+		hours:      hours(compiled.Hours),
 		quarantine: quarantine,
 		base:       base,
 		proc:       strings.ToLower(rand.Text()[:12]),
@@ -274,14 +289,26 @@ func (l *Limiter) Config() hostlimit.Config { return l.limits }
 func (l *Limiter) now() time.Duration { return time.Since(l.base) }
 
 // newID names a lease. It carries what step.lua must know of the lease.
-func (l *Limiter) newID(delay, floor time.Duration) string {
+func (l *Limiter) newID(delay, floor time.Duration, fromEnd bool) string {
 	l.seq++
 	b := make([]byte, 0, 48)
 	b = append(b, l.proc...)
 	b = strconv.AppendUint(append(b, '.'), l.seq, 10)
 	b = strconv.AppendInt(append(b, '.'), micros(delay), 10)
 	b = strconv.AppendInt(append(b, '.'), micros(floor), 10)
+	if fromEnd {
+		b = append(b, 'e')
+	}
 	return string(b)
+}
+
+// hours writes h for step.lua.
+func hours(h kit.Hours) string {
+	var b strings.Builder
+	for _, w := range h {
+		fmt.Fprintf(&b, "%d-%d,", w.From.Microseconds(), w.To.Microseconds())
+	}
+	return b.String()
 }
 
 // micros rounds up: a gap may only grow by it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func values(noise *[]byte, depth int) []any {
 		return b
 	}
 	var all []any
-	for range next() % 16 {
+	for range next() % 24 {
 		switch kind := next(); kind % 5 {
 		case 0:
 			all = append(all, int64(int8(next()))<<(next()%64))
@@ -66,10 +67,10 @@ func values(noise *[]byte, depth int) []any {
 // panics or keeps a caller for longer than its context.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte("\x01\x01\x00"))                                                         // GO, and nothing else
-	f.Add([]byte("\x0c\x01\x00\x02\x01\x10\x02\x01\x00\x02\x01\x00\x02\x01\x00\x02\x02")) // a turn
-	f.Add([]byte("\x05\x01\x02\x02\x01\x01\x00\x00\x3f\x01\x05\x02\x7f\x3e"))             // WAIT
-	f.Add([]byte("\x03\x01\x04\x02\x01\x3e\x01\x05"))                                     // LATE
+	f.Add([]byte("\x01\x01\x00"))                                             // GO, and nothing else
+	f.Add([]byte("\x11\x01\x00" + strings.Repeat("\x02\x01\x00", 16)))        // a turn
+	f.Add([]byte("\x06\x01\x02\x02\x01\x01\x00\x00\x3f\x01\x05\x02\x7f\x3e")) // WAIT
+	f.Add([]byte("\x03\x01\x04\x02\x01\x3e\x01\x05"))                         // LATE
 	f.Fuzz(func(t *testing.T, noise []byte) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 		defer client.Close()

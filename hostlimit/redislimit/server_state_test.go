@@ -36,6 +36,43 @@ func TestFreeTurnIsOneRoundTrip(t *testing.T) {
 	}
 }
 
+// TestAWarmStartIsTwoScripts counts what a start costs from beginning to end: one script to take
+// it, and one after it that tells of the answer and the end. A start that is moved costs one more.
+func TestAWarmStartIsTwoScripts(t *testing.T) {
+	for name, limits := range map[string]hostlimit.Config{
+		"Learned":      {},
+		"Proportional": {Delay: hostlimit.Delay{Min: time.Millisecond, Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1))}},
+		"FromEnd":      {Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond, FromEnd: true}},
+	} {
+		for _, moved := range []int64{0, 1} {
+			count := new(counter)
+			l := newFleet(t, shared, Config{Limits: limits}, 1, count)[0]
+			acquire(t, l, "first.example", 0).Release()
+			settle(t, l, "first.example")
+			// The heartbeat, and a busy machine, may add to that; not for each of ten.
+			least := int64(100)
+			for i := range 10 {
+				count.calls.Store(0)
+				turn := acquire(t, l, fmt.Sprintf("%d.example", i), 0)
+				for range moved {
+					time.Sleep(5 * time.Millisecond)
+					if _, err := turn.lease.Start(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				turn.Observe(hostlimit.Outcome{Status: 200})
+				time.Sleep(5 * time.Millisecond) // the body
+				turn.Release()
+				time.Sleep(20 * time.Millisecond)
+				least = min(least, count.calls.Load())
+			}
+			if least != 2+moved {
+				t.Errorf("%s, moved %d times: %d scripts at best", name, moved, least)
+			}
+		}
+	}
+}
+
 // TestSaturatedHostTakesFewCalls logs what a start costs; polling would take 15
 // calls and more.
 func TestSaturatedHostTakesFewCalls(t *testing.T) {
@@ -124,47 +161,60 @@ func TestKeysExpireAfterWhatTheyOwe(t *testing.T) {
 	held.Release()
 }
 
+// TestRenewedLeaseOutlivesItsTTL proves nothing on a machine so busy that the lease wasn't renewed
+// in time; then it is played again.
 func TestRenewedLeaseOutlivesItsTTL(t *testing.T) {
 	const ttl = 400 * time.Millisecond
-	l := newTest(t, shared, hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, LeaseTTL: ttl})
-	held := acquire(t, l, "a.example", 0)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(10 * time.Millisecond):
-				held.Renew() // as every read of the body does
+	for try := range 3 {
+		l := newTest(t, shared, hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, LeaseTTL: ttl})
+		held := acquire(t, l, "a.example", 0)
+		stop := make(chan struct{})
+		var late time.Duration // the longest time without a Renew
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for last := time.Now(); ; last = time.Now() {
+				select {
+				case <-stop:
+					return
+				case <-time.After(10 * time.Millisecond):
+					late = max(late, time.Since(last))
+					held.Renew() // as every read of the body does
+				}
 			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 3*ttl)
+		lease, err := l.Acquire(ctx, "a.example", 0)
+		cancel()
+		close(stop)
+		wg.Wait()
+		if err == nil {
+			lease.Release()
+			if late > ttl/4 && try < 2 {
+				continue
+			}
+			t.Errorf("the slot of a renewed lease was given away after %v", time.Since(held.Grant.Start))
 		}
-	})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*ttl)
-	defer cancel()
-	if lease, err := l.Acquire(ctx, "a.example", 0); err == nil {
-		t.Errorf("the slot of a renewed lease was given away after %v", time.Since(held.Grant.Start))
-		lease.Release()
-	}
-	close(stop)
-	wg.Wait()
-	next := acquire(t, l, "a.example", 0) // nobody reads any more
-	if len(next.TakenBack) != 1 {
-		t.Errorf("Grant = %+v", next.Grant)
-	}
-	if !held.Release() {
-		t.Error("the lease doesn't know that it has expired")
-	}
-	// The late release harms nobody: the slot is still taken.
-	ctx, cancel = context.WithTimeout(t.Context(), ttl/4)
-	defer cancel()
-	if _, err := l.Acquire(ctx, "a.example", 0); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after a late release: %v", err)
+		next := acquire(t, l, "a.example", 0) // nobody reads any more
+		if len(next.TakenBack) != 1 {
+			t.Errorf("Grant = %+v", next.Grant)
+		}
+		if !held.Release() {
+			t.Error("the lease doesn't know that it has expired")
+		}
+		// The late release harms nobody: the slot is still taken.
+		ctx, cancel = context.WithTimeout(t.Context(), ttl/4)
+		_, err = l.Acquire(ctx, "a.example", 0)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) && time.Since(next.Start) < ttl {
+			t.Errorf("after a late release: %v", err)
+		}
+		return
 	}
 }
 
 // TestLossIsMadeGood empties the server under two processes.
 func TestLossIsMadeGood(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t)
 	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 500 * time.Millisecond, MaxWait: 10 * time.Second}}, 2)
 	for _, l := range fleet {
@@ -201,6 +251,7 @@ func TestLossIsMadeGood(t *testing.T) {
 // TestSteppedServerClockStartsAQuarantine tells the server what a client tells
 // that has seen its clock jump.
 func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
+	t.Parallel()
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: 300 * time.Millisecond}}, 2)
 	for _, l := range fleet {
 		l.quarantine = quarantine

@@ -7,28 +7,60 @@
 --
 -- All times are microseconds; a time is the server's clock unless a name says
 -- otherwise. A lease's id is PROCESS.SEQ.DELAY.FLOOR: it carries what the lease
--- asks for, so that a hand-over needs nothing but the id.
+-- asks for, so that a hand-over needs nothing but the id. An e at its end says that the gap
+-- after it counts from its end.
 --
 -- Host fields:
 --   a, pa    earliest next start; its value before the last start
---   l, pl    latest possible time of the last start; its value before that
+--   l, pl    latest possible time of the last start (or its end); its value before that
 --   lo       lease of the last start
---   b, bs    blocked until; when the block was set
+--   b, bs    blocked until; when the block was set or lengthened
+--   c        what set it: a status, network, refused or reset
 --   f        refusals in a row, one for each block
+--   fl       failures in a row since the last success or refusal
 --   pr       lease that probes after a block
---   ad       adaptive delay
+--   ad       delay by response times
+--   le       delay that refusals have taught
 --   n        starts since this state was made
+--   bg, bn   the counting of starts began at bg, when n was bn: at the first start, the
+--            last refusal, or the start after an idle time
+--   cn, pc   n when le was set or shortened last, or so much less as idle times count;
+--            its value before the last start
 --   qs       arrivals at the queue
 --   g        generation of the leases
---   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go
+--   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go; then the letters of
+--            what it has done and must not do twice: a adapted the delay, f counted as a failure,
+--            e had no answer, so that the gap after it counts from its end too
+--
+-- A host goes through these states:
+--
+--   state    fields           event                        next      why
+--   open     f = 0            refused, InARow-th failed    blocked   f = 1; le gets longer if that is learned
+--   any      f = 0            nothing left of a limit      paused    b alone: it isn't counted, no probe follows
+--   paused   f = 0, b > now   b is over                    open      nobody has refused: no probe
+--   blocked  f > 0, b > now   b is over                    waiting   for a request to probe
+--   waiting  f > 0, pr = ''   GO                           probed    the others wait for its answer
+--   waiting  f > 0            quiet for FORGIVE            open      the refusals are too long ago to count
+--   probed   pr = its lease   ok                           open      everybody goes on
+--   probed   pr = its lease   refused, failed              blocked   f + 1, for longer
+--   probed   pr = its lease   any other end                waiting   the next request probes
+--   blocked  gone <= bs       refused, asks for longer     blocked   b is later; f stays: it is the same block
+--
+-- An answer to a request that was let go before bs decides nothing else.
 
 local CHANNEL, ALONE = ARGV[1], ARGV[2] == '1'
 local GEN, STEPPED = ARGV[3], ARGV[4] == '1'
 local QUARANTINE, GUARD, LEAD, HORIZON = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local CLAIM, TTL, FORGIVE = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local HOURS = ARGV[12] -- from-to,from-to: times of the day in which requests may start; empty: any
 local RESERVED, GONE = 1, 2
+local HOUR = 3600000000
+local DAY = 24 * HOUR
+-- After so many starts without a refusal a learned delay gets shorter, as in kit.Calm.
+local CALM = 20
 
--- tostring and .. would turn a time into 1.7e+15.
+-- int writes a time for keys and arguments, where tostring and .. would make 1.7e+15 of it.
+-- Replies do without: Redis makes integers of their numbers, exact below 2^53.
 local function int(x) return string.format('%.0f', x) end
 
 local time = redis.call('TIME')
@@ -73,14 +105,17 @@ local function owe(t)
 		redis.call('PEXPIRE', KEYS[1], int(math.ceil((gen.kept - now) / 1000)))
 	end
 end
-owe(now + 24 * 3600000000)
+owe(now + DAY)
 
-local numbers = {a = true, pa = true, l = true, pl = true, b = true, bs = true, f = true, ad = true, n = true, qs = true}
+local numbers = {a = true, pa = true, l = true, pl = true, b = true, bs = true, f = true, fl = true, ad = true, le = true,
+	n = true, bg = true, bn = true, cn = true, pc = true, qs = true}
 local hosts = {}
 
 local function set(h, field, value)
-	h[field] = value
-	h.dirty[field] = true
+	if h[field] ~= value then
+		h[field] = value
+		h.dirty[field] = true
+	end
 end
 
 local function drop(h, id)
@@ -94,19 +129,40 @@ end
 
 local function hold(h, id, due, guard, state)
 	if not h.leases[id] then h.live = h.live + 1 end
-	local proc, delay, floor = string.match(id, '^(%w+)%.%d+%.(%d+)%.(%d+)$')
-	local expiry = state == GONE and due + TTL or math.max(due, now) + CLAIM
-	local lease = {id = id, proc = proc, delay = tonumber(delay), floor = tonumber(floor), expiry = expiry, due = due, guard = guard, state = state}
+	local proc, delay, floor, ends = string.match(id, '^(%w+)%.%d+%.(%d+)%.(%d+)(e?)$')
+	-- A lease starts within its guard at the latest.
+	local expiry = state == GONE and due + guard + TTL or math.max(due, now) + CLAIM
+	local lease = {id = id, proc = proc, delay = tonumber(delay), floor = tonumber(floor), ends = ends == 'e',
+		expiry = expiry, due = due, guard = guard, state = state, did = h.leases[id] and h.leases[id].did or ''}
 	h.leases[id] = lease
 	h.dirty[id] = true
 	return lease
 end
 
+-- gap is what the next start owes to one with that delay.
+local function gap(h, delay)
+	return math.max(delay, h.ad, h.le)
+end
+
+-- finish makes the end of a lease, where it counts, what the next start keeps its gap from.
+local function finish(h, lease, at)
+	if lease.state ~= GONE or not (lease.ends or string.find(lease.did, 'e', 1, true)) then return end
+	local d = h.lo == lease.id and math.max(h.a - h.l, 0) or gap(h, lease.delay)
+	set(h, 'l', math.max(h.l, at))
+	set(h, 'a', math.max(h.a, at + d))
+end
+
+-- raise makes the gap that is running longer, if d is. A shorter delay holds from the next
+-- start on only: the gap was promised.
+local function raise(h, d)
+	if h.l > 0 then set(h, 'a', math.max(h.a, h.l + d)) end
+end
+
 local function load(i)
 	local h = hosts[i]
 	if h then return h end
-	h = {key = KEYS[2 * i], queue = KEYS[2 * i + 1], a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, ad = 0, n = 0, qs = 0,
-		lo = '', pr = '', g = '', leases = {}, live = 0, expired = 0, dirty = {}}
+	h = {key = KEYS[2 * i], queue = KEYS[2 * i + 1], a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, fl = 0, ad = 0, le = 0,
+		n = 0, bg = 0, bn = 0, cn = 0, pc = 0, qs = 0, lo = '', pr = '', g = '', c = '', leases = {}, live = 0, expired = 0, dirty = {}}
 	hosts[i] = h
 	local raw = redis.call('HGETALL', h.key)
 	for j = 1, #raw, 2 do
@@ -116,9 +172,10 @@ local function load(i)
 		elseif #k <= 2 then
 			h[k] = v
 		else
-			local expiry, due, guard, state = string.match(v, '^(%d+):(%d+):(%d+):(%d)$')
+			local expiry, due, guard, state, did = string.match(v, '^(%d+):(%d+):(%d+):(%d)(%a*)$')
 			if expiry then
-				hold(h, k, tonumber(due), tonumber(guard), tonumber(state)).expiry = tonumber(expiry)
+				local lease = hold(h, k, tonumber(due), tonumber(guard), tonumber(state))
+				lease.expiry, lease.did = tonumber(expiry), did
 				h.dirty[k] = nil
 			else
 				h.dirty[k] = true -- nobody wrote this; save deletes it
@@ -131,7 +188,7 @@ local function load(i)
 		set(h, 'lo', '')
 		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
 			-- These times were told by another clock. The clients bring theirs along.
-			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs'}) do set(h, k, 0) end
+			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg'}) do set(h, k, 0) end
 			if h.f > 0 then set(h, 'b', now) end
 		end
 		set(h, 'g', gen.id)
@@ -139,26 +196,28 @@ local function load(i)
 	for id, lease in pairs(h.leases) do
 		if lease.expiry <= now then
 			if lease.state == GONE then h.expired = h.expired + 1 end
+			finish(h, lease, lease.expiry)
 			drop(h, id)
 		end
 	end
 	if h.f > 0 and now > h.b + FORGIVE then
 		set(h, 'f', 0)
 		set(h, 'b', 0)
+		set(h, 'c', '')
 	end
 	return h
 end
 
 local function save(h)
 	local put, del = {}, {}
-	local owed = math.max(h.a, h.l, h.ad > 0 and now + 600000000 or 0)
+	local owed = math.max(h.a, h.l, h.ad > 0 and now + HOUR / 6 or 0, h.fl > 0 and now + HOUR or 0, h.le > 0 and now + 7 * DAY or 0)
 	if h.f > 0 or h.b > now then owed = math.max(owed, h.b + FORGIVE) end
 	for _, lease in pairs(h.leases) do owed = math.max(owed, lease.expiry) end
 	for k in pairs(h.dirty) do
 		local lease = h.leases[k]
 		if lease then
 			put[#put + 1] = k
-			put[#put + 1] = int(lease.expiry) .. ':' .. int(lease.due) .. ':' .. int(lease.guard) .. ':' .. lease.state
+			put[#put + 1] = int(lease.expiry) .. ':' .. int(lease.due) .. ':' .. int(lease.guard) .. ':' .. lease.state .. lease.did
 		elseif numbers[k] and h[k] ~= 0 then
 			put[#put + 1] = k
 			put[#put + 1] = int(h[k])
@@ -178,16 +237,16 @@ local function save(h)
 end
 
 -- count returns the number of leases that were let go, other than that of id,
--- and since when started requests hold all n slots (0: they don't).
+-- since when started requests hold all n slots (0: they don't), and when the first of those started.
 local function count(h, n, id)
-	local gone, last = 0, 0
+	local gone, last, first = 0, 0, now
 	for k, lease in pairs(h.leases) do
 		if k ~= id and lease.state == GONE then
 			gone = gone + 1
-			last = math.max(last, lease.due)
+			last, first = math.max(last, lease.due), math.min(first, lease.due)
 		end
 	end
-	return gone, gone >= n and last <= now and last or 0
+	return gone, gone >= n and last <= now and last or 0, first
 end
 
 local function sooner(x, y)
@@ -212,7 +271,7 @@ local function earliest(h, id, floor, me)
 	for _, r in ipairs(reservations(h)) do
 		if r.id ~= id and (not me or sooner(r, me)) then
 			local at = math.max(s, l + r.floor, r.due)
-			local d = math.max(r.delay, h.ad)
+			local d = gap(h, r.delay)
 			s, l = at + (d > 0 and r.guard or 0) + d, at + r.guard
 		end
 	end
@@ -223,8 +282,27 @@ local function push(lease, due, why)
 	return redis.call('PUBLISH', CHANNEL .. lease.proc, lease.id .. ' ' .. int(due) .. ' ' .. why)
 end
 
-local function why(h, s)
-	return h.b > now and h.b >= s and 'b' or 'd'
+-- open returns the earliest time from t on at which a request may start by HOURS, and go on
+-- doing so for as long as a start may be late.
+local function open(t)
+	local at, wait = t % DAY, HOURS == '' and 0 or DAY
+	for from, to in string.gmatch(HOURS, '(%d+)-(%d+)') do
+		from, to = tonumber(from), tonumber(to)
+		local after, before = at >= from, at < to - LEAD - GUARD
+		if after and before or from > to and (after or before) then return t end
+		wait = math.min(wait, (from - at) % DAY)
+	end
+	return t + wait
+end
+
+-- start returns when lease id may start, behind those that earliest says, and why not sooner:
+-- d for the delay, b for a block, h for HOURS.
+local function start(h, id, floor, me)
+	local s, why = earliest(h, id, floor, me), 'd'
+	if h.b > now and h.b >= s then s, why = h.b, 'b' end
+	local at = open(s)
+	if at > s then s, why = at, 'h' end
+	return s, why
 end
 
 -- hand gives free slots to the longest waiting, with a time to start.
@@ -234,11 +312,11 @@ local function hand(h, n)
 		if not first then return end
 		redis.call('ZREM', h.queue, first)
 		local lease = hold(h, first, now, GUARD, RESERVED)
-		local s = math.max(earliest(h, first, lease.floor), h.b)
+		local s, why = start(h, first, lease.floor)
 		hold(h, first, s, GUARD, RESERVED)
 		-- Nobody listens: that process is gone. On a cluster, PUBLISH counts only
 		-- the node's own listeners; there the reservation lapses unless it is claimed.
-		if push(lease, s, why(h, s)) == 0 and ALONE then drop(h, first) end
+		if push(lease, s, why) == 0 and ALONE then drop(h, first) end
 	end
 end
 
@@ -246,8 +324,8 @@ end
 -- lifted, and tells those that may start earlier; all of them if they wait for a probe.
 local function again(h, probed)
 	for _, r in ipairs(reservations(h)) do
-		local s = math.max(earliest(h, r.id, r.floor, r), h.b)
-		if probed or s < r.due - 1000 then push(hold(h, r.id, s, r.guard, RESERVED), s, why(h, s)) end
+		local s, why = start(h, r.id, r.floor, r)
+		if probed or s < r.due - 1000 then push(hold(h, r.id, s, r.guard, RESERVED), s, why) end
 	end
 end
 
@@ -258,6 +336,7 @@ local function back(h, lease, started)
 	if h.lo == lease.id then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
+		set(h, 'cn', h.pc)
 		if not started then set(h, 'n', math.max(h.n - 1, 0)) end
 		set(h, 'lo', '')
 	end
@@ -266,18 +345,44 @@ local function back(h, lease, started)
 	h.dirty[lease.id] = true
 end
 
+-- tally counts a start at s, of a key that nobody had asked for, although it was free, for
+-- idle. The delay that it gets is as short as the starts before it have made it. Where idle is longer
+-- than a delay can be, the counting begins anew: how often a crawler that had nothing to
+-- fetch asked says nothing about how often it may.
+local function tally(h, s, idle, shortest, ceiling)
+	while h.le > 0 and h.n - h.cn >= CALM do
+		local d = h.le - math.floor(h.le / 50)
+		set(h, 'le', d > math.max(shortest, 50) and d or 0)
+		set(h, 'cn', h.cn + CALM)
+	end
+	if h.bg == 0 or idle > ceiling then
+		set(h, 'bg', s)
+		set(h, 'bn', h.n)
+	end
+	set(h, 'pc', h.cn)
+	if h.le > 0 and idle >= ceiling then set(h, 'cn', h.cn - math.floor(idle / ceiling)) end
+	set(h, 'n', h.n + 1)
+end
+
+-- told is what a client keeps of a host, to tell it after a loss of data: refusals, failures
+-- in a row, delay by response times, next start, learned delay, starts since the last refusal
+-- (or since an idle time), since when they are counted (0: not yet), and the cause of the block.
+local function told(h)
+	return h.f, h.fl, h.ad, h.a, h.le, h.n - h.bn, h.bg, h.c
+end
+
 local ops = {}
 
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
 -- turn back and asks for another; started says whether the turn has been a start.
---   GO     start, guard, delay, seq, slots in use, probe, expired, refusals, adaptive delay, next start, guard asked for
+--   GO     start, guard, delay, seq, slots in use, probe, expired, guard asked for, and what told returns
 --   AT     start, why               come again shortly before that time
---   WAIT   place, busy since, why, expiry   every slot is taken, until then or until a push comes (if the caller listens)
+--   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                           a probe is on its way; a push will come
 --   LATE   start, why               that is later than the caller may wait
--- why is d for the delay, b for a block, s for slots.
-function ops.take(h, id, n, wait, ahead, least, listens, started)
-	n, wait, ahead, least = tonumber(n), tonumber(wait), tonumber(ahead), tonumber(least)
+-- why is as start tells it, or s for slots. shortest and ceiling bound the learned delay.
+function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceiling)
+	n, wait, ahead, least, shortest, ceiling = tonumber(n), tonumber(wait), tonumber(ahead), tonumber(least), tonumber(shortest), tonumber(ceiling)
 	local me = h.leases[id]
 	if me then
 		back(h, me, started == '1')
@@ -295,14 +400,13 @@ function ops.take(h, id, n, wait, ahead, least, listens, started)
 		local place = redis.call('ZRANK', h.queue, id)
 		if h.live >= n then
 			local waiting = place or redis.call('ZCARD', h.queue)
-			local _, since = count(h, n, '')
-			if wait >= 0 then
-				local floor = tonumber(string.match(id, '%d+$'))
-				local s = math.max(earliest(h, id, floor), h.b) + (waiting + ahead) * least
-				if s - now > wait then
-					redis.call('ZREM', h.queue, id)
-					return {'LATE', int(s), why(h, s)}
-				end
+			local _, since, first = count(h, n, '')
+			local floor = tonumber(string.match(id, '(%d+)e?$'))
+			local s, why = start(h, id, floor)
+			s = s + (waiting + ahead) * least
+			if wait >= 0 and s - now > wait then
+				redis.call('ZREM', h.queue, id)
+				return {'LATE', s, why}
 			end
 			if listens == '1' then
 				if not place then
@@ -316,19 +420,18 @@ function ops.take(h, id, n, wait, ahead, least, listens, started)
 				-- That a reservation lapses is for the first in the queue to see.
 				if lease.state == GONE or waiting == 0 then expiry = math.min(expiry, lease.expiry) end
 			end
-			return {'WAIT', waiting, int(since), since > 0 and 's' or why(h, now), int(expiry)}
+			return {'WAIT', waiting, since, since > 0 and 's' or why, expiry, first}
 		end
 		-- hand left the queue empty, else the slots would be taken.
 		me = hold(h, id, now, GUARD, RESERVED)
-		me.due = math.max(earliest(h, id, me.floor), h.b)
+		me.due = start(h, id, me.floor)
 	end
-	local s = math.max(earliest(h, id, me.floor, me), h.b)
-	local reason = why(h, s)
+	local s, why = start(h, id, me.floor, me)
 	if wait >= 0 and s + ahead * least - now > wait then
 		drop(h, id)
 		again(h)
 		hand(h, n)
-		return {'LATE', int(s), reason}
+		return {'LATE', s, why}
 	end
 	if h.f > 0 and h.pr ~= '' and h.pr ~= id and h.leases[h.pr] then
 		hold(h, id, s, GUARD, RESERVED).expiry = now + CLAIM + 1000000
@@ -336,23 +439,23 @@ function ops.take(h, id, n, wait, ahead, least, listens, started)
 	end
 	if s - now > HORIZON then
 		hold(h, id, s, GUARD, RESERVED)
-		return {'AT', int(s), reason}
+		return {'AT', s, why}
 	end
 	-- The reply is LEAD under way, which counts only where it arrives after s.
 	local guard = math.max(GUARD, now + LEAD + GUARD - s)
 	hold(h, id, s, guard, GONE)
-	local d = math.max(me.delay, h.ad)
+	tally(h, s, started ~= '1' and h.l > 0 and s - math.max(h.a, h.l + me.floor, h.b) or 0, shortest, ceiling)
+	local d = gap(h, me.delay)
 	set(h, 'pa', h.a)
 	set(h, 'pl', h.l)
 	-- Without a delay there is no gap to protect, so the guard doesn't pace.
 	set(h, 'a', math.max(h.a, s + (d > 0 and guard or 0) + d))
 	set(h, 'l', s + guard)
 	set(h, 'lo', id)
-	set(h, 'n', h.n + 1)
 	if h.f > 0 then set(h, 'pr', id) end
 	local expired = h.expired
 	h.expired = 0
-	return {'GO', int(s), int(guard), int(d), h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, h.f, int(h.ad), int(h.a), int(GUARD)}
+	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, GUARD, told(h)}
 end
 
 -- release gives a slot back; undone says that the request never started.
@@ -360,55 +463,117 @@ function ops.release(h, id, n, undone)
 	local lease = h.leases[id]
 	if lease then
 		local probed = h.pr == id
-		if undone == '1' then back(h, lease) end
+		if undone == '1' then back(h, lease) else finish(h, lease, now) end
 		drop(h, id)
 		if probed or undone == '1' then again(h, probed) end
 	else
 		redis.call('ZREM', h.queue, id)
 	end
 	hand(h, tonumber(n))
-	return {lease and 1 or 0}
+	return lease and 1 or 0
 end
 
--- observe learns from an answer: kind is refused, ok or neutral. gone is when
--- the lease was let go: what left before a block says nothing about it. known
--- is the number of refusals that the caller knew then, more how long to stay
--- away after one more of them, first after a first one.
--- Returns whether it changed something, blocked until, refusals, and the latest
--- time at which a request that was let go before may still start.
-function ops.observe(h, id, n, gone, kind, known, more, first, adaptive, failed)
-	gone, adaptive = tonumber(gone), tonumber(adaptive)
-	local changed, latest = 0, 0
-	if adaptive >= 0 and not (failed == '1' and adaptive < h.ad) and adaptive ~= h.ad then
-		-- A higher delay holds for the gap that is running already; a lower one
-		-- doesn't shorten it, because it was promised.
-		if adaptive > h.ad and h.l > 0 then set(h, 'a', math.max(h.a, h.l + adaptive)) end
-		set(h, 'ad', adaptive)
+-- once reports whether lease id does something for the first time, as far as is known.
+local function once(h, id, what)
+	local lease = h.leases[id]
+	if not lease then return true end
+	local did = string.find(lease.did, what, 1, true)
+	if not did then
+		lease.did = lease.did .. what
+		h.dirty[id] = true
 	end
-	if kind == 'refused' and gone > h.bs then
-		local stay = tonumber(h.f == tonumber(known) and more or first)
-		set(h, 'f', h.f + 1)
-		set(h, 'b', math.max(h.b, now + stay))
+	return not did
+end
+
+-- adapt moves the delay by response times, within least and most: atonce is what it must
+-- be, and it moves half the way to half (-1: nowhere) from what it was. longer says that it
+-- gets no shorter.
+function ops.adapt(h, id, least, most, atonce, half, longer)
+	if not once(h, id, 'a') then return 1 end
+	least, half = tonumber(least), tonumber(half)
+	local d = tonumber(atonce)
+	if half >= 0 then d = math.max(d, (math.max(h.ad, least) + half) / 2) end
+	d = math.max(least, math.min(math.ceil(d), tonumber(most)))
+	if longer == '1' then d = math.max(d, h.ad) end
+	if d ~= h.ad then
+		raise(h, d)
+		set(h, 'ad', d)
+	end
+	return 1
+end
+
+-- block stays away for so long, after one more refusal in a row. The first one of a series
+-- makes the learned delay longer, if ceiling isn't 0: as in kit.Limits.Learn.
+local function block(h, stay, cause, shortest, ceiling)
+	if h.f == 0 and ceiling > 0 then
+		local d, starts = math.max(h.l > 0 and h.a - h.l or 0, shortest), h.n - h.bn
+		d = math.max(d + math.floor(d / 2), h.bg > 0 and starts > 0 and math.floor((now - h.bg) / starts) or 0)
+		set(h, 'le', math.min(d, ceiling))
+		raise(h, h.le)
+	end
+	set(h, 'f', math.min(h.f + 1, 255))
+	set(h, 'fl', 0)
+	set(h, 'bg', now)
+	set(h, 'bn', h.n)
+	set(h, 'cn', h.n)
+	set(h, 'b', math.max(h.b, now + stay))
+	set(h, 'bs', now)
+	set(h, 'c', cause)
+end
+
+-- observe learns from an answer: kind is refused, failed, ok or neutral. gone is when
+-- the lease was let go: what left before a block says little about it. asked is for how long
+-- to stay away although it isn't counted: because it left before, or tells that nothing is left
+-- of a limit. The rest is of refused and failed ones: cause is the answer; row failures are a
+-- refusal; known is the number of refusals that the caller knew when it was let go, more how
+-- long to stay away after one more of them, first after a first one; shortest and
+-- ceiling bound what it teaches (ceiling 0: nothing).
+-- Returns whether it blocked, whether it cleared, blocked until, the latest time at which a
+-- request that was let go before may still start, and what told returns.
+function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
+	asked = tonumber(asked)
+	if cause == 'network' then once(h, id, 'e') end
+	local before, blocked, cleared = tonumber(gone) <= h.bs, 0, 0
+	if kind == 'ok' then
+		set(h, 'fl', 0)
+		if h.f > 0 and not before then
+			set(h, 'f', 0)
+			set(h, 'b', 0)
+			set(h, 'c', '')
+			cleared = 1
+		end
+	elseif kind == 'failed' and not before then
+		if once(h, id, 'f') then set(h, 'fl', h.fl + 1) end
+		if h.fl >= tonumber(row) or h.f > 0 then kind = 'refused' end
+	end
+	if kind == 'refused' and not before then
+		block(h, tonumber(h.f == tonumber(known) and more or first), cause, tonumber(shortest), tonumber(ceiling))
+		blocked = 1
+	elseif asked > 0 and now + asked > h.b and (kind ~= 'refused' or h.f > 0 or h.b > now) then
+		set(h, 'b', now + asked)
 		set(h, 'bs', now)
-		set(h, 'pr', '')
-		changed = 1
+		set(h, 'c', kind == 'refused' and cause or 'reset')
+		blocked = 1
+	end
+	local latest = 0
+	if blocked == 1 then
 		for _, lease in pairs(h.leases) do
 			if lease.state == GONE then latest = math.max(latest, lease.due + lease.guard) end
 		end
-		again(h, true)
-	elseif kind == 'ok' and gone > h.bs and (h.f > 0 or h.b > 0) then
-		set(h, 'f', 0)
-		set(h, 'b', 0)
-		set(h, 'pr', '')
-		changed = 1
-		again(h, true)
-	elseif h.pr == id then
-		-- The probe told nothing: the next one tries.
-		set(h, 'pr', '')
-		again(h, true)
 	end
-	hand(h, tonumber(n))
-	return {changed, int(h.b), h.f, int(latest)}
+	if blocked == 1 or cleared == 1 or h.pr == id then
+		-- A probe that told nothing leaves it to the next one.
+		set(h, 'pr', '')
+		again(h, true)
+		hand(h, tonumber(n))
+	end
+	return {blocked, cleared, h.b, latest, told(h)}
+end
+
+-- served tells of a success that changes nothing else.
+function ops.served(h)
+	set(h, 'fl', 0)
+	return 1
 end
 
 -- renew prolongs a lease whose body is still being read.
@@ -418,37 +583,47 @@ function ops.renew(h, id)
 		lease.expiry = now + TTL
 		h.dirty[id] = true
 	end
-	return {lease and 1 or 0}
+	return lease and 1 or 0
 end
 
--- restore tells what a client knows of a host, as durations from now: the next
--- start, the last start (before now), the block and its refusals, and its leases with the
--- time they have left.
-function ops.restore(h, a, l, b, f, ...)
+-- restore tells what a client knows of a host, times as durations from now: the next
+-- start, the last start (before now), the block with its cause, refusals and failures in a row,
+-- the learned delay, the starts since so long ago, and its leases with the time they have left.
+function ops.restore(h, a, l, b, cause, f, fl, le, starts, since, ...)
 	if tonumber(a) > 0 then set(h, 'a', math.max(h.a, now + a)) end
 	set(h, 'l', math.max(h.l, now + l))
-	if tonumber(b) > 0 then
+	if tonumber(b) > 0 or tonumber(f) > 0 then -- over, but with a probe to come
+		if now + b > h.b then set(h, 'c', cause) end
 		set(h, 'b', math.max(h.b, now + b))
-		set(h, 'bs', now)
 	end
+	if tonumber(b) > 0 then set(h, 'bs', now) end
 	set(h, 'f', math.max(h.f, tonumber(f)))
+	set(h, 'fl', math.max(h.fl, tonumber(fl)))
+	if tonumber(le) > h.le then
+		set(h, 'le', tonumber(le))
+		set(h, 'cn', h.n)
+	end
+	if tonumber(starts) > 0 and (h.bg == 0 or tonumber(starts) > h.n - h.bn) then
+		set(h, 'bg', now - since)
+		set(h, 'bn', h.n - starts)
+	end
 	local leases = {...}
 	for i = 1, #leases, 2 do
 		if not h.leases[leases[i]] or h.leases[leases[i]].state ~= GONE then
 			hold(h, leases[i], now, GUARD, GONE).expiry = now + leases[i + 1]
 		end
 	end
-	return {1}
+	return 1
 end
 
 -- peek returns the earliest start of a newcomer, without taking a place.
 function ops.peek(h, floor, n, least)
 	local waiting = redis.call('ZCARD', h.queue)
-	return {int(math.max(earliest(h, '', tonumber(floor)), h.b) + waiting * tonumber(least))}
+	return {open(start(h, '', tonumber(floor)) + waiting * tonumber(least))}
 end
 
-local replies = {int(now), gen.id, int(math.max(gen.q - now, 0))}
-local i = 12
+local replies = {now, gen.id, math.max(gen.q - now, 0)}
+local i = 13
 while ARGV[i] do
 	local name, host, args = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
 	local h = load(host)

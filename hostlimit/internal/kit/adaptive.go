@@ -92,31 +92,6 @@ func (a Adaptive) validate() error {
 	return nil
 }
 
-// next is the delay by response times after an exchange that took latency, within
-// [least, most]; it is 0 without a formula for them. It computes in float64, which holds
-// every product of durations, and rounds only what is in range, so nothing overflows.
-func (a Adaptive) next(old, latency, least, most time.Duration) time.Duration {
-	if a.set&byLatency == 0 {
-		return 0
-	}
-	l, was := max(0, float64(latency)), float64(max(old, least))
-	var d float64
-	if a.set&squared != 0 {
-		d = l * (l / float64(time.Second))
-	}
-	if a.set&proportional != 0 {
-		d = max(d, (was+l*a.factor)/2)
-	}
-	if a.set&throttle != 0 {
-		t := l / a.parallel
-		d = max(d, t, (was+t)/2)
-	}
-	if d >= float64(most) {
-		return most
-	}
-	return max(least, time.Duration(d))
-}
-
 // Calm is the number of starts without a refusal after which a learned delay gets shorter.
 const Calm = 20
 
@@ -145,10 +120,56 @@ func (l *Limits) Ease(learned time.Duration) time.Duration {
 	return 0
 }
 
-// Adapt returns the delay by response times after o, where it was old. Errors and answers
-// of status 400 and more never lower it: a host that fails fast isn't asked faster. An
-// exchange without an answer counts with the time that it took, also where the caller's
-// timeout ended it; one that the caller cancelled doesn't.
+// A Move is what an exchange does to a delay by response times, whatever that was before.
+// It counts in nanoseconds, and in float64, which holds every product of durations.
+type Move struct {
+	AtOnce  float64 // the delay is at least that long,
+	Halfway float64 // and at least half the way to that, from what it was; negative: there is no such
+	Raise   bool    // and it gets no shorter
+}
+
+// Move returns what o does to the delay by response times, and whether it does anything.
+// Errors and answers of status 400 and more never lower it: a host that fails fast isn't asked
+// faster. An exchange without an answer counts with the time that it took, also where the
+// caller's timeout ended it; one that the caller cancelled doesn't.
+func (a Adaptive) Move(o *Outcome) (m Move, moves bool) {
+	answered := o.Status > 0
+	if a.set&byLatency == 0 || !answered && (o.Err == nil || cancelled(o.Err)) {
+		return Move{}, false
+	}
+	latency := max(0, float64(o.Latency))
+	m = Move{Halfway: -1, Raise: !answered || o.Status >= 400}
+	if a.set&squared != 0 {
+		m.AtOnce = latency * (latency / float64(time.Second))
+	}
+	if a.set&proportional != 0 {
+		m.Halfway = latency * a.factor
+	}
+	if a.set&throttle != 0 {
+		t := latency / a.parallel
+		m.AtOnce, m.Halfway = max(m.AtOnce, t), max(m.Halfway, t)
+	}
+	return m, true
+}
+
+// from is the delay after m where it was old, within [least, most]. It rounds only what is in
+// range, so nothing overflows.
+func (m Move) from(old, least, most time.Duration) time.Duration {
+	d := m.AtOnce
+	if m.Halfway >= 0 {
+		d = max(d, (float64(max(old, least))+m.Halfway)/2)
+	}
+	next := most
+	if d < float64(most) {
+		next = max(least, time.Duration(d))
+	}
+	if m.Raise {
+		next = max(next, old)
+	}
+	return next
+}
+
+// Adapt returns the delay by response times after o, where it was old.
 func (l *Limits) Adapt(old time.Duration, o Outcome) time.Duration {
 	if l.Adaptive.set&byLatency == 0 {
 		return old // the way of most, which is inlined
@@ -157,13 +178,8 @@ func (l *Limits) Adapt(old time.Duration, o Outcome) time.Duration {
 }
 
 func (l *Limits) adapt(old time.Duration, o *Outcome) time.Duration {
-	answered := o.Status > 0
-	if !answered && (o.Err == nil || cancelled(o.Err)) {
-		return old
+	if m, moves := l.Adaptive.Move(o); moves {
+		return m.from(old, l.Min, l.Ceiling)
 	}
-	d := l.Adaptive.next(old, o.Latency, l.Min, l.Ceiling)
-	if !answered || o.Status >= 400 {
-		d = max(d, old)
-	}
-	return d
+	return old
 }

@@ -25,8 +25,8 @@ const Forever time.Duration = math.MaxInt64
 // The defaults that a share of the limits needs to know as well.
 const (
 	defaultSlots   = 2
-	defaultMin     = 200 * time.Millisecond
-	defaultMax     = 500 * time.Millisecond
+	defaultLeast   = 200 * time.Millisecond
+	defaultMost    = 500 * time.Millisecond
 	defaultCeiling = 60 * time.Second
 )
 
@@ -42,7 +42,7 @@ type Delay struct {
 // complete fills in the defaults.
 func (d Delay) complete() Delay {
 	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
-		d.Min, d.Max = defaultMin, defaultMax
+		d.Min, d.Max = defaultLeast, defaultMost
 	}
 	d.Max = max(d.Min, d.Max)
 	d.Ceiling = cmp.Or(d.Ceiling, max(d.Min, defaultCeiling))

@@ -15,8 +15,8 @@ func TestAdaptive(t *testing.T) {
 		a                  Adaptive
 		old, latency, want time.Duration
 	}{
-		{Learned, 5 * s, 5 * s, 0},
-		{Fixed, 5 * s, 5 * s, 0},
+		{Learned, 0, 5 * s, 0},
+		{Fixed, 0, 5 * s, 0},
 		{Squared, 0, 500 * ms, 250 * ms},
 		{Squared, 9 * s, 3 * s, 9 * s},
 		{Squared, 9 * s, s, s},
@@ -37,7 +37,8 @@ func TestAdaptive(t *testing.T) {
 		{Throttle(1), 0, 100 * ms, 200 * ms}, // (0.2 + 0.1) / 2, but never below Min
 		{Throttle(math.SmallestNonzeroFloat64), 0, s, 60 * s},
 	} {
-		if got := c.a.next(c.old, c.latency, 200*ms, 60*s); got != c.want {
+		l := Limits{Adaptive: c.a, Min: 200 * ms, Ceiling: 60 * s}
+		if got := l.Adapt(c.old, Outcome{Status: 200, Latency: c.latency}); got != c.want {
 			t.Errorf("%v: %v after %v became %v, want %v", c.a, c.old, c.latency, got, c.want)
 		}
 	}

@@ -1,0 +1,393 @@
+package redislimit
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+)
+
+// A stage is one partition of a server whose hosts a test sets up by hand.
+type stage struct {
+	t      *testing.T
+	l      *Limiter
+	client *redis.Client
+	keys   int
+}
+
+func newStage(t *testing.T, limits hostlimit.Config) *stage {
+	s := &stage{t: t, l: newTest(t, shared, limits), client: newClient(t, shared)}
+	s.run("peek", s.host(), 0, 2, 0) // makes the generation
+	return s
+}
+
+// host returns a host that nobody knows.
+func (s *stage) host() *host {
+	s.keys++
+	s.l.mu.Lock()
+	defer s.l.mu.Unlock()
+	return s.l.host(fmt.Sprintf("%d.example", s.keys))
+}
+
+// run runs one operation, and returns the server's time and the operation's reply.
+func (s *stage) run(name string, h *host, args ...any) (now int64, reply any) {
+	s.t.Helper()
+	s.l.mu.Lock()
+	keys, argv := s.l.parts[0].encode([]op{{name: name, h: h, args: args}})
+	s.l.mu.Unlock()
+	all, err := step.Run(s.t.Context(), s.client, keys, argv...).Slice()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return number(all[0]), all[3]
+}
+
+// set sets fields of h.
+func (s *stage) set(h *host, fields ...any) {
+	s.t.Helper()
+	gen := s.client.HGet(s.t.Context(), s.l.prefix+"{0}gen", "id").Val()
+	if err := s.client.HSet(s.t.Context(), s.key(h), append(fields, "g", gen)...).Err(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *stage) key(h *host) string { return s.l.prefix + "{0}host:" + h.key }
+
+// get returns a field of h, which is a number.
+func (s *stage) get(h *host, field string) int64 {
+	s.t.Helper()
+	v, err := s.client.HGet(s.t.Context(), s.key(h), field).Result()
+	if err == redis.Nil {
+		return 0
+	}
+	n, err2 := strconv.ParseInt(v, 10, 64)
+	if err != nil || err2 != nil {
+		s.t.Fatal(field, v, err, err2)
+	}
+	return n
+}
+
+func (s *stage) duration(h *host, field string) time.Duration {
+	return time.Duration(s.get(h, field)) * time.Microsecond
+}
+
+func someTime(r *rand.Rand, most time.Duration) time.Duration {
+	return time.Duration(r.Int64N(int64(most)/1000)) * time.Microsecond
+}
+
+// TestScriptAdaptsAsKit: what an answer does to the delay by response times is computed by the
+// server, from what the delay is by then, and is what kit computes.
+func TestScriptAdaptsAsKit(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	r := rand.New(rand.NewPCG(14, 1))
+	for range 300 {
+		l := &kit.Limits{Min: someTime(r, time.Second), Adaptive: []kit.Adaptive{
+			kit.Squared, kit.Proportional(5 * r.Float64()), kit.Throttle(5 * r.Float64()),
+			kit.Longest(kit.Squared, kit.Proportional(r.Float64())), kit.Longest(kit.Proportional(1), kit.Throttle(2)),
+		}[r.IntN(5)]}
+		l.Ceiling = l.Min + someTime(r, 10*time.Second)
+		old := someTime(r, l.Ceiling)
+		o := kit.Outcome{Status: 200 + 303*r.IntN(2), Latency: someTime(r, 5*time.Second)}
+		m, _ := l.Adaptive.Move(&o)
+		h := s.host()
+		s.set(h, "ad", old.Microseconds())
+		s.run("adapt", h, "1.1.0.0", micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise))
+		if got, want := s.duration(h, "ad"), l.Adapt(old, o); got < want || got > want+time.Microsecond {
+			t.Errorf("%+v from %v by %+v: %v, kit says %v", l, old, o, got, want)
+		}
+	}
+}
+
+// TestScriptLearnsAsKit: so is what a refusal teaches.
+func TestScriptLearnsAsKit(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	r := rand.New(rand.NewPCG(14, 2))
+	for range 300 {
+		l := &kit.Limits{Min: someTime(r, time.Second)}
+		l.Ceiling = l.Min + someTime(r, time.Minute)
+		gap, since, starts := someTime(r, time.Minute), someTime(r, 10*time.Minute), r.Int64N(30)
+		h := s.host()
+		now, _ := s.run("peek", h, 0, 2, 0)
+		s.set(h, "n", 50, "bn", 50-starts, "bg", now-since.Microseconds(), "l", now, "a", now+gap.Microseconds())
+		asked, _ := s.run("observe", h, "1.1.0.0", 2, now+1, "refused", 0, "429", 5, 0, 1000, 1000, micros(l.Min), micros(l.Ceiling))
+		since += time.Duration(asked-now) * time.Microsecond
+		want := l.Learn(gap, since, starts)
+		if got := s.duration(h, "le"); got < want-time.Microsecond || got > want {
+			t.Errorf("%+v, gap %v, %d starts in %v: %v, kit says %v", l, gap, starts, since, got, want)
+		}
+		if run := s.get(h, "n") - s.get(h, "bn"); run != 0 || s.get(h, "bg") != asked || s.get(h, "cn") != 50 {
+			t.Errorf("%d starts counted after a refusal, since %d of %d, calm since %d", run, s.get(h, "bg"), asked, s.get(h, "cn"))
+		}
+		if gap := s.get(h, "a") - s.get(h, "l"); gap < s.get(h, "le") {
+			t.Errorf("a delay of %d is learned, the gap that is running is %d", s.get(h, "le"), gap)
+		}
+	}
+}
+
+// TestScriptEasesAsKit: and how a learned delay gets shorter, by starts and by idle time.
+func TestScriptEasesAsKit(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	r := rand.New(rand.NewPCG(14, 3))
+	for i := range 300 {
+		l := &kit.Limits{Min: someTime(r, time.Second), Ceiling: time.Minute}
+		learned := l.Min + someTime(r, 10*time.Second) + time.Millisecond
+		calm, idle := r.Int64N(2*kit.Calm), someTime(r, 30*time.Minute)
+		h := s.host()
+		now, _ := s.run("peek", h, 0, 2, 0)
+		at := now - idle.Microseconds()
+		s.set(h, "n", 100, "cn", 100-calm, "bg", at-1000000, "bn", 95, "le", learned.Microseconds(), "l", at-1000, "a", at)
+		id := fmt.Sprintf("p%d.1.0.0", i)
+		asked, reply := s.run("take", h, id, 2, -1, 0, 0, 0, 0, micros(l.Min), micros(l.Ceiling))
+		idle += time.Duration(asked-now) * time.Microsecond
+		want := learned
+		for ; calm >= kit.Calm && want > 0; calm -= kit.Calm {
+			want = l.Ease(want)
+		}
+		if answer := reply.([]any); text(answer[0]) != "GO" || max(duration(answer[3])-want, want-duration(answer[3])) > 2*time.Microsecond {
+			t.Fatalf("%v after %d calm starts: %v, want the delay %v", learned, calm, reply, want)
+		}
+		counted := calm + 1 + int64(idle/l.Ceiling)
+		if got := s.get(h, "n") - s.get(h, "cn"); s.duration(h, "le") > 0 && got != counted {
+			t.Errorf("idle for %v: %d calm starts, want %d", idle, got, counted)
+		}
+		if run := s.get(h, "n") - s.get(h, "bn"); idle > l.Ceiling && run != 1 || idle <= l.Ceiling && run != 6 {
+			t.Errorf("idle for %v: %d starts are counted", idle, run)
+		}
+		// A turn that never starts leaves all as it was.
+		s.run("release", h, id, 2, 1)
+		if s.get(h, "n") != 100 || s.duration(h, "le") > 0 && s.get(h, "n")-s.get(h, "cn") != calm {
+			t.Errorf("after a turn without a start: n %d, %d calm starts, want %d", s.get(h, "n"), s.get(h, "n")-s.get(h, "cn"), calm)
+		}
+	}
+}
+
+// TestScriptKnowsTheHoursAsKit asks for the next start after blocks that end at any time.
+func TestScriptKnowsTheHoursAsKit(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 4))
+	for range 20 {
+		var windows []hostlimit.Window
+		var hours kit.Hours
+		for range 1 + r.IntN(3) {
+			w := kit.Window{From: someTime(r, 24*time.Hour), To: someTime(r, 24*time.Hour)}
+			windows, hours = append(windows, hostlimit.Window(w)), append(hours, w)
+		}
+		s := newStage(t, hostlimit.Config{Windows: windows})
+		for range 20 {
+			h := s.host()
+			now, _ := s.run("peek", h, 0, 2, 0)
+			until := now + someTime(r, 48*time.Hour).Microseconds()
+			s.set(h, "b", until, "f", 1)
+			_, reply := s.run("peek", h, 0, 2, 0)
+			got := number(reply.([]any)[0])
+			block := time.UnixMicro(until)
+			want := block.Add(hours.Wait(block)).UnixMicro()
+			// Within the last moments of a window nothing starts, as it might be late.
+			if got != want && (got < want || hours.Left(block) > time.Second) {
+				t.Errorf("%v, blocked until %v: next start %v, want %v", windows, block.UTC(), time.UnixMicro(got).UTC(), time.UnixMicro(want).UTC())
+			}
+		}
+	}
+}
+
+// TestAnOperationRunTwiceCountsOnce: a client repeats a call whose reply was lost.
+func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	h, id := s.host(), "p.1.0.0"
+	s.run("take", h, id, 2, -1, 0, 0, 0, 0, 0, 1000000)
+	now, _ := s.run("take", h, id, 2, -1, 0, 0, 0, 0, 0, 1000000)
+	state := func() (all [5]int64) {
+		for i, field := range []string{"n", "bn", "cn", "fl", "ad"} {
+			all[i] = s.get(h, field)
+		}
+		return all
+	}
+	for range 2 {
+		s.run("adapt", h, id, 0, 1000000, 0, 500000, 0)
+		s.run("observe", h, id, 2, now, "failed", 0, "500", 5, 0, 1000, 1000, 0, 0)
+		if got := state(); got != [5]int64{1, 0, 0, 1, 250000} {
+			t.Errorf("starts, those before the counting began, those at the last shortening, failures, delay: %v", got)
+		}
+	}
+	for range 2 {
+		s.run("restore", h, 0, -1000, 5000000, "429", 2, 3, 70000, 8, 9000000)
+		if got := state(); got != [5]int64{1, -7, 1, 3, 250000} {
+			t.Errorf("after a loss: %v", got)
+		}
+	}
+}
+
+// TestFailuresCountOverProcesses has many see a failure at once: one of them is the refusal.
+func TestFailuresCountOverProcesses(t *testing.T) {
+	const all = 12
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{
+		Concurrency: all, Delay: hostlimit.Delay{Min: time.Millisecond}, Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: time.Hour}, InARow: all},
+	}}, 4)
+	for round := range 3 {
+		key := fmt.Sprintf("%d.example", round)
+		var turns []turn
+		for i := range all {
+			turns = append(turns, acquire(t, fleet[i%len(fleet)], key, 0))
+		}
+		effects := make([]hostlimit.Effect, all)
+		var wg sync.WaitGroup
+		for i, turn := range turns {
+			wg.Go(func() {
+				effects[i] = turn.Observe(hostlimit.Outcome{Status: 403})
+				turn.Release()
+			})
+		}
+		wg.Wait()
+		blocked := 0
+		for _, e := range effects {
+			if e.Blocked {
+				blocked++
+			}
+		}
+		if blocked != 1 {
+			t.Errorf("%d failures at once, InARow %d: %+v", all, all, effects)
+		}
+	}
+}
+
+// settle waits until the server has had all that l has to tell of a key.
+func settle(t *testing.T, l *Limiter, key string) {
+	t.Helper()
+	if _, err := l.Next(t.Context(), key, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestASuccessElsewhereEndsARow: one process fails, while another is served.
+func TestASuccessElsewhereEndsARow(t *testing.T) {
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 8, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 2)
+	fail := func() hostlimit.Effect {
+		turn := acquire(t, fleet[0], "a.example", 0)
+		defer turn.Release()
+		return turn.Observe(hostlimit.Outcome{Status: 500})
+	}
+	served := acquire(t, fleet[1], "a.example", 0) // before there was a failure
+	for range 4 {
+		fail()
+	}
+	served.Observe(hostlimit.Outcome{Status: 200})
+	served.Release()
+	settle(t, fleet[1], "a.example")
+	for i := range 5 {
+		if e := fail(); e.Blocked != (i == 4) {
+			t.Errorf("failure %d in a row: %+v", i+1, e)
+		}
+	}
+}
+
+// TestALearnedDelayIsEverybodys: so are the starts that make it shorter.
+func TestALearnedDelayIsEverybodys(t *testing.T) {
+	const least = 10 * time.Millisecond
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: least}}}, 3)
+	refused := acquire(t, fleet[0], "a.example", 0)
+	refused.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
+	refused.Release()
+	for i := range 42 {
+		turn := acquire(t, fleet[i%3], "a.example", 0)
+		want := least * 3 / 2
+		for range i / kit.Calm {
+			want -= want / 50
+		}
+		if turn.Delay < want || turn.Delay > want+2*time.Microsecond || turn.DelaySource != "learned" {
+			t.Errorf("start %d after a refusal: %v by %q, want %v", i+1, turn.Delay, turn.DelaySource, want)
+		}
+		turn.Observe(hostlimit.Outcome{Status: 200})
+		turn.Release()
+		settle(t, fleet[i%3], "a.example")
+	}
+}
+
+// TestTheEndIsEverybodys: with FromEnd, all processes count from the Release of one.
+func TestTheEndIsEverybodys(t *testing.T) {
+	const delay = 40 * time.Millisecond
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: delay, FromEnd: true}}}, 3)
+	var mu sync.Mutex
+	var ended time.Time
+	var wg sync.WaitGroup
+	for _, l := range fleet {
+		wg.Go(func() {
+			for range 4 {
+				turn := acquire(t, l, "a.example", 0)
+				mu.Lock()
+				if gap := turn.Start.Sub(ended); !ended.IsZero() && gap < delay {
+					t.Errorf("a start %v after the end of the one before", gap)
+				}
+				mu.Unlock()
+				time.Sleep(delay / 2)
+				turn.Observe(hostlimit.Outcome{Status: 200})
+				mu.Lock()
+				ended = time.Now()
+				mu.Unlock()
+				turn.Release()
+			}
+		})
+	}
+	wg.Wait()
+	// A lease that is never released ends when it is taken back.
+	leaky := newTest(t, shared, hostlimit.Config{
+		Concurrency: 1, LeaseTTL: 4 * delay, Delay: hostlimit.Delay{Min: delay, FromEnd: true},
+	})
+	first := acquire(t, leaky, "a.example", 0)
+	if next := acquire(t, leaky, "a.example", 0); next.Start.Sub(first.Start) < 5*delay {
+		t.Errorf("a start %v after that of a lease which was taken back after %v", next.Start.Sub(first.Start), 4*delay)
+	}
+}
+
+// TestWhatIsLearnedSurvivesALoss empties the server: failures in a row, a learned delay, what
+// set a block and the end of a request are told again.
+func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{
+		Delay: hostlimit.Delay{Min: 200 * time.Millisecond}, Backoff: backoff.Doubling{Start: time.Hour}, MaxWait: time.Minute,
+		Override: func(key string) (hostlimit.Limits, bool) {
+			return hostlimit.Limits{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Hour, FromEnd: true}}, key == "ended.example"
+		},
+	}}, 2)
+	for _, l := range fleet {
+		l.quarantine = quarantine
+	}
+	say := func(l *Limiter, key string, o hostlimit.Outcome) hostlimit.Effect {
+		turn := acquire(t, l, key, 0)
+		defer turn.Release()
+		return turn.Observe(o)
+	}
+	for range 4 {
+		say(fleet[0], "failing.example", hostlimit.Outcome{Status: 403})
+	}
+	say(fleet[0], "taught.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
+	say(fleet[0], "blocked.example", hostlimit.Outcome{Status: 200, Refused: "a captcha"})
+	open := acquire(t, fleet[0], "ended.example", 0)
+	time.Sleep(20 * time.Millisecond)
+	open.Release()
+	ended := time.Now()
+	settle(t, fleet[0], "ended.example")
+	client := newClient(t, s)
+	if err := client.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if turn := acquire(t, fleet[1], "taught.example", 0); turn.Delay < 300*time.Millisecond || turn.DelaySource != "learned" || !turn.Probe {
+		t.Errorf("after the loss: %+v", turn.Grant)
+	}
+	if e := say(fleet[1], "failing.example", hostlimit.Outcome{Status: 403}); !e.Blocked || e.Refusals != 1 {
+		t.Errorf("after the loss, the fifth failure did %+v", e)
+	}
+	if c := client.HGet(t.Context(), fleet[0].prefix+"{0}host:blocked.example", "c").Val(); c != "refused" {
+		t.Errorf("after the loss, a host is blocked by %q", c)
+	}
+	if next, err := fleet[1].Next(t.Context(), "ended.example", 0); err != nil || next.Before(ended.Add(time.Hour-time.Second)) {
+		t.Errorf("after the loss, the next start is %v, %v; a request ended %v", next, err, ended)
+	}
+}
