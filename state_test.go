@@ -303,7 +303,9 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(dir)}
 				r.web.Site("https://example.com").Robots("User-agent: *\n").Page("/fine", "").
 					Handle("/refused", politenesstest.Status(429, "Retry-After", "1"))
-				r.fetch("https://example.com/refused")
+				if _, err := r.fetch("https://example.com/refused"); err != nil {
+					t.Error(err)
+				}
 				time.Sleep(time.Minute)
 				spoil(t, dir)
 				sink := evidence.JSONLines(&r.log)
@@ -316,7 +318,7 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				client := &http.Client{Transport: tr}
 				for i := range 5 {
 					for _, path := range []string{"/fine", "/refused"} {
-						resp, err := client.Get("https://example.com" + path) //nolint:noctx // a test
+						resp, err := client.Get("https://example.com" + path)
 						if err != nil {
 							t.Fatalf("%s, %d: %v", path, i, err)
 						}

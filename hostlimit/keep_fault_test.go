@@ -32,8 +32,8 @@ func TestMemoryOnAFaultyDisk(t *testing.T) {
 	}
 }
 
-// refusedOn is a process that is refused for an hour, and reports whether it was told that state was lost. Unless
-// the disk is broken, it lives long enough to try again.
+// refusedOn is a process that is refused for an hour, and reports whether it was told that state
+// was lost. Unless the disk is broken, it lives long enough to try again.
 func refusedOn(t *testing.T, s Store, broken bool) (reported bool) {
 	t.Helper()
 	m, err := New(Config{Store: s, MaxWait: time.Minute})
