@@ -70,6 +70,7 @@ fuzz: ## fuzz every target for FUZZTIME (30s)
 
 soak: ## the limiter's tests with the property test at full length
 	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v ./hostlimit
+	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestKilledAtAnyInstant .
 	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestWildcardDomain ./robots/robotscache
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times

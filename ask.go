@@ -196,6 +196,9 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	case e.Unreachable:
 		d.Type, d.RetryAt = evidence.RobotsUnreachable, e.Until
 		d.Allowed = e.Stale || t.robotsOpen
+		if e.Restored {
+			d.Reason = "restored from the store: " + e.Reason
+		}
 	case e.Revalidated:
 		d.Type = evidence.RobotsRevalidated
 	case e.Restored:
@@ -208,4 +211,9 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 		d.Err = e.StoreErr.Error()
 	}
 	t.evidence.Pass(ctx, &d)
+	if e.StoreErr != nil && t.newLoss(e.StoreErr) {
+		t.evidence.Pass(ctx, &evidence.Decision{
+			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Agent: d.Agent, Allowed: true, Reason: d.Err,
+		})
+	}
 }

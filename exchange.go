@@ -39,6 +39,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 		} else {
 			trip.fare = fare // nothing has reached the site
 			trip.recordLeaks(&w.last)
+			trip.recordState(w.last.Restored, w.last.StateErr)
 			trip.grant = departure{instead: w.last.Seq}
 		}
 		return nil, nil, trip.noTurn(w.refused)
@@ -77,6 +78,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	}
 	trip.recordStart()
 	trip.recordEffect(outcome, effect, set)
+	trip.recordState(nil, effect.StateErr)
 	if err == nil {
 		return
 	}

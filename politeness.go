@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -132,6 +133,8 @@ type Transport struct {
 	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
 	trips      atomic.Uint64              // number of the last trip
 	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
+	lossesMu   sync.Mutex
+	losses     map[string]bool // reasons for which state was lost, as far as they are on record
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -185,6 +188,7 @@ func New(cfg Config) (*Transport, error) {
 		t.hosts, err = hostlimit.New(cfg.Limits)
 		add("Limits", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
+	add("Limits.Store", cfg.checkStore())
 	if cfg.Budget == nil {
 		add("Spend", cfg.Spend.Validate())
 		if cfg.Spend != (budget.Limits{}) {

@@ -64,6 +64,7 @@ func (trip *trip) noTurn(err error) error {
 		trip.recordFailure(err)
 		return trip.fail(StageTurn, time.Time{}, err)
 	}
+	trip.recordState(refused.Restored, refused.StateErr)
 	if err := trip.outlasts(refused.RetryAt, err); err != nil {
 		return err
 	}
@@ -126,6 +127,7 @@ func (trip *trip) recordStart() {
 
 func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
 	trip.recordLeaks(g)
+	trip.recordState(g.Restored, g.StateErr)
 	var d evidence.Decision
 	trip.describe(&d, typ, g.Start)
 	d.Start, d.Allowed = g.Start, true

@@ -62,6 +62,7 @@ const (
 	LeaseExpired      Type = "lease_expired" // a body was never closed; its slot was taken back
 	ResponseRejected  Type = "response_rejected"
 	NoIndex           Type = "noindex"
+	StateLost         Type = "state_lost" // what is to outlive the process can't be read or kept; the crawl goes on
 	LogClosed         Type = "log_closed" // the seal of a chained log: its end wasn't cut off
 )
 

@@ -21,7 +21,7 @@ var allTypes = []evidence.Type{
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
 	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
-	evidence.NoIndex, evidence.LogClosed,
+	evidence.NoIndex, evidence.StateLost, evidence.LogClosed,
 }
 
 func readSchema(t *testing.T) map[string]any {

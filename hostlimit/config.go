@@ -54,6 +54,14 @@ type Config struct {
 	// the next start, if the key has been forgotten by then.
 	MaxHosts int
 
+	// Store keeps what keys owe beyond the life of the process: blocks, refusals in a row, learned
+	// delays, and next starts more than a minute away; nil: nothing is kept. Each is kept before
+	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's
+	// debt is loaded when the key is first met, and read again when it is used 10 s later, so that
+	// processes which share a Store see each other's blocks. A Store that fails stops no request:
+	// Grant.StateErr tells. Limiters that keep their state elsewhere ignore Store.
+	Store Store
+
 	// Override gives the limits of single keys; nil: none. It is called at each
 	// Acquire, never under a lock, and may return other limits each time; it must be
 	// quick and safe for concurrent use.

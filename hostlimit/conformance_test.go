@@ -24,3 +24,24 @@ func TestConformance(t *testing.T) {
 		hostlimittest.Run(t, newMemory)
 	}
 }
+
+func TestRestarts(t *testing.T) {
+	hostlimittest.RunRestarts(t, nil, keepsIn(hostlimit.Dir(t.TempDir())))
+}
+
+func TestRestartsInVirtualTime(t *testing.T) {
+	hostlimittest.RunRestarts(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
+}
+
+// keepsIn makes Memories with that Store.
+func keepsIn(store hostlimit.Store) hostlimittest.New {
+	return func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
+		cfg.Store = store
+		return newMemory(t, cfg)
+	}
+}
+
+// TestConformanceWithAStore: a Store changes nothing for one process.
+func TestConformanceWithAStore(t *testing.T) {
+	hostlimittest.RunIn(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
+}

@@ -52,6 +52,7 @@ type debtFile struct {
 	Refusals     int       `json:"refusals,omitzero"`
 	Cause        string    `json:"cause,omitzero"`
 	Delay        string    `json:"delay,omitzero"` // as time.Duration prints it
+	BlockedAt    time.Time `json:"blockedAt,omitzero"`
 }
 
 // Update implements [Store].
@@ -138,7 +139,7 @@ func (s *DirStore) write(file, key string, d Debt) error {
 
 // encodeDebt writes a file.
 func encodeDebt(key string, d Debt) ([]byte, error) {
-	f := debtFile{Key: text(key), BlockedUntil: d.BlockedUntil, NextStart: d.NextStart, Refusals: d.Refusals, Cause: d.Cause}
+	f := debtFile{Key: text(key), BlockedUntil: d.BlockedUntil, NextStart: d.NextStart, Refusals: d.Refusals, Cause: d.Cause, BlockedAt: d.BlockedAt}
 	if d.Delay != 0 {
 		f.Delay = d.Delay.String()
 	}
@@ -166,7 +167,7 @@ func decodeDebt(data []byte, key string) (Debt, error) {
 	if f.Key != text(key) {
 		return Debt{}, fmt.Errorf("it is the state of %.100q", f.Key)
 	}
-	d := Debt{BlockedUntil: f.BlockedUntil, NextStart: f.NextStart, Refusals: f.Refusals, Cause: f.Cause}
+	d := Debt{BlockedUntil: f.BlockedUntil, NextStart: f.NextStart, Refusals: f.Refusals, Cause: f.Cause, BlockedAt: f.BlockedAt}
 	if f.Delay != "" {
 		if d.Delay, err = time.ParseDuration(f.Delay); err != nil {
 			return Debt{}, err

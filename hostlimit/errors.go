@@ -23,6 +23,9 @@ type Error struct {
 	Key     string
 	RetryAt time.Time // when to ask again: the earliest start that is known
 	Err     error     // what was the limit; wraps ErrBusy or ErrBlocked
+
+	Restored *Restored // as in Grant
+	StateErr error     // as in Grant
 }
 
 func (e *Error) Error() string {

@@ -50,6 +50,7 @@ type trouble struct {
 	until    time.Duration // end of the block; 0: none
 	blockOrd uint64        // shard.starts when the block was set: later starts came after it
 	learned  time.Duration // delay that refusals have taught; 0: none
+	next     time.Duration // earliest start by what Config.Store has kept; 0: any
 	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
 	calm     uint8         // requests started since the last refusal, or since learned was shortened
 	cause    cause         // what set the block
@@ -105,6 +106,16 @@ func (c cause) String() string {
 	return "status " + strconv.Itoa(int(c-byStatus)+400)
 }
 
+// causeNamed returns the cause of that name, byOther where there is none.
+func causeNamed(name string) cause {
+	for c := byOther; c <= byStatus+199; c++ {
+		if c.String() == name {
+			return c
+		}
+	}
+	return byOther
+}
+
 // earliest is when the gap to the start before is over for a request with this floor.
 func (h *host) earliest(floor time.Duration) time.Duration {
 	if h.source == noStart {
@@ -116,7 +127,7 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 // first is when a request with this floor could start at the head of the queue,
 // so far as it is known, and if it weren't for Config.Windows.
 func (h *host) first(t *trouble, now, floor time.Duration) time.Duration {
-	return max(now, h.earliest(floor), t.until)
+	return max(now, h.earliest(floor), t.next, t.until)
 }
 
 // A stamp is a start, or a booking of one, and the gap that is owed to it.
@@ -247,5 +258,5 @@ const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
 func (h *host) owes(t *trouble, now, forgive time.Duration) bool {
-	return h.busy != 0 || h.earliest(grace) > now || now < t.until || t.refusals > 0 && now < add(t.until, forgive)
+	return h.busy != 0 || h.earliest(grace) > now || now < max(t.until, t.next) || t.refusals > 0 && now < add(t.until, forgive)
 }

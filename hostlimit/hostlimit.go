@@ -151,6 +151,19 @@ type Grant struct {
 	// Start told of the last, once for each lease: leases of this key, and those of
 	// others that were found for want of a place of MaxInFlight.
 	TakenBack []string
+
+	// Restored is the block that an earlier process, or another one, has left for the key in
+	// Config.Store, where it was met since a Grant or an Error of the key told of the last one; nil: none.
+	Restored *Restored
+	// StateErr is why the Store has failed for the key: what the key owes may be forgotten when the
+	// process ends. It is told once, until the Store works again; nil: nothing new.
+	StateErr error
+}
+
+// Restored is a block that Config.Store had.
+type Restored struct {
+	Debt           // BlockedUntil is the end that holds here, also where the clock has been set back
+	Met  time.Time // when it was read
 }
 
 // An Effect tells what an observed outcome did to its key. It is zero where the key
@@ -160,4 +173,5 @@ type Effect struct {
 	Until    time.Time // end of the block in force; zero if the key isn't blocked
 	Refusals int       // refusals in a row, counted once a block
 	Cleared  bool      // the outcome lifted a block or reset the counter
+	StateErr error     // as in Grant
 }

@@ -88,7 +88,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 				}
 			}
 		}
-		next := max(h.earliest(floor), t.until)
+		next := max(h.earliest(floor), t.next, t.until)
 		if at := max(next, now); m.open(at) > at {
 			next = m.open(at)
 		}

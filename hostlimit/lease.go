@@ -19,6 +19,7 @@ type lease struct {
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
 	lim   *kit.Limits
 	floor time.Duration
+	kept  *kept  // nil without a Store
 	key   string // set when the lease has expired: what to look the host up by
 
 	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
@@ -52,9 +53,26 @@ func (sh *shard) newLease() *lease {
 	return l
 }
 
-// Start implements Lease. Nearly always it finds the key as Acquire has left it, and
-// takes the lock once.
+// Start implements Lease.
 func (l *lease) Start(ctx context.Context) (Grant, error) {
+	k := l.kept
+	if k == nil {
+		return l.begin(ctx)
+	}
+	_ = l.sh.meet(ctx, k, l.lim, l) // ctx's error is begin's to tell
+	g, err := l.begin(ctx)
+	if err != nil {
+		l.sh.tell(k, err)
+		return Grant{}, err
+	}
+	l.keepStart(context.WithoutCancel(ctx), &g)
+	g.Restored, g.StateErr = l.sh.news(k)
+	return g, nil
+}
+
+// begin is Start without a Store. Nearly always it finds the key as Acquire has left it, and
+// takes the lock once.
+func (l *lease) begin(ctx context.Context) (Grant, error) {
 	sh := l.sh
 	m := sh.m
 	sh.mu.Lock()
@@ -132,6 +150,16 @@ func (l *lease) grant(h *host) Grant {
 
 // Observe implements Lease.
 func (l *lease) Observe(o Outcome) Effect {
+	e := l.learn(o)
+	if l.kept != nil {
+		l.keep()
+		e.StateErr = l.sh.failure(l.kept)
+	}
+	return e
+}
+
+// learn is Observe without a Store.
+func (l *lease) learn(o Outcome) Effect {
 	sh := l.sh
 	m := sh.m
 	what := m.rules.Refusals.Meaning(kit.Outcome(o))
@@ -275,6 +303,9 @@ func (l *lease) Release() (expired bool) {
 	expired = l.expired
 	sh.mu.Unlock()
 	sh.m.handOut()
+	if l.kept != nil {
+		l.keep() // the gap may count from the end
+	}
 	return expired
 }
 

@@ -115,7 +115,24 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	hash := m.hash(key)
 	sh := m.shard(hash)
 	least := max(0, floor)
+	var k *kept
+	if m.config.Store != nil {
+		if k, err = sh.met(ctx, key, hash, lim); err != nil {
+			return nil, err
+		}
+	}
+	l, err := m.acquire(ctx, sh, hash, key, lim, least)
+	if err == nil {
+		return l, nil
+	}
+	if k != nil {
+		sh.tell(k, err)
+	}
+	return nil, err
+}
 
+// acquire is Acquire for a key whose debt is known.
+func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string, lim *kit.Limits, least time.Duration) (*lease, error) {
 	sh.mu.Lock()
 	now := m.now()
 	i := sh.get(hash, key, now)
@@ -142,11 +159,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	}
 	b.join(w, now)
 	sh.mu.Unlock()
-	l, err := m.wait(ctx, sh, w)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
+	return m.wait(ctx, sh, w)
 }
 
 // wait waits until the wait of w is over or refused, and returns its lease. Only the
@@ -229,6 +242,11 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	hash := m.hash(key)
 	sh := m.shard(hash)
 	least := max(0, floor)
+	if m.config.Store != nil {
+		if _, err := sh.met(ctx, key, hash, lim); err != nil {
+			return time.Time{}, err
+		}
+	}
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -288,7 +288,9 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 	case l == nil && b.inFlight >= lim.Slots:
 		return slots, b.flying.due(m.rules.LeaseTTL)
 	case (l == nil || b.last != l) && h.earliest(floor) > now:
-		return delay, h.earliest(floor)
+		return delay, max(h.earliest(floor), t.next)
+	case t.next > now:
+		return delay, t.next
 	}
 	if l == nil && m.places != nil {
 		if ok, until := m.places.take(b); !ok {
@@ -307,6 +309,9 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	l.idle = h.idle(t, now, floor)
 	h.book(t, now, floor, lim.Draw())
 	l.b, l.lim, l.floor, l.ord, l.stamp = b, lim, floor, sh.starts, h.stamp()
+	if sh.m.config.Store != nil {
+		l.kept = sh.kept[string(sh.name(h))]
+	}
 	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)

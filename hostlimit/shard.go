@@ -42,6 +42,8 @@ type shard struct {
 	troubles     []trouble // the first one is zero, for all hosts that have none
 	freeTroubles []uint32  // places in troubles that are free
 
+	kept map[string]*kept // what the Store knows, by key; nil without one
+
 	chunk  []lease // leases to hand out
 	starts uint64  // bookings and starts ever made: gives starts an order
 
@@ -202,6 +204,7 @@ func (sh *shard) remove(i uint32, h *host) {
 		*sh.trouble(h) = trouble{}
 		sh.freeTroubles = append(sh.freeTroubles, h.trouble)
 	}
+	delete(sh.kept, string(sh.name(h)))
 	sh.waste += len(sh.name(h))
 	*h = host{name: sh.free, busy: unused}
 	sh.free = i + 1

@@ -8,7 +8,7 @@ import (
 
 // A Store keeps what keys are owed beyond the life of a process, so that a
 // crawler that is started every hour is as polite as one that never stops.
-// [Dir] is the Store on disk. Implementations are safe for concurrent use.
+// [Dir] is the Store on disk, and Config.Store takes it. Implementations are safe for concurrent use.
 type Store interface {
 	// Update replaces the debt of key by what change makes of it: atomically, over
 	// goroutines and over every process that uses the same store. A change that
@@ -34,12 +34,14 @@ type Debt struct {
 	Refusals     int           // refusals in a row
 	Cause        string        // what the block was set for, such as "status 429"
 	Delay        time.Duration // delay that was learned; 0: none
+	BlockedAt    time.Time     // when the block was set; zero: not blocked, or not known
 }
 
 // portable is the debt as a Store can keep it and give it back.
 func (d Debt) portable() Debt {
 	d.BlockedUntil = d.BlockedUntil.Round(0).UTC()
 	d.NextStart = d.NextStart.Round(0).UTC()
+	d.BlockedAt = d.BlockedAt.Round(0).UTC()
 	d.Cause = text(d.Cause)
 	return d
 }

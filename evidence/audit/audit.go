@@ -30,7 +30,10 @@ import (
 // Report on what was read before. Memory grows with the number of hosts, not of records.
 //
 // A file may hold several logs one after the other, as when a crawler is started again, even where
-// it was killed in mid-line; each is proved by itself. The log of several Transports can be proved
+// it was killed in mid-line; each is proved by itself, but for what hosts are owed beyond the end of
+// a crawler: a block holds in the logs after the one that tells of it, and so does the gap after a
+// start where that is longer than a minute. A crawler that keeps its state (politeness.Config.WithState)
+// keeps both. The log of several Transports can be proved
 // if they share one limiter and, if they have any, one budget.
 //
 // Several readers are the logs of a fleet that shares a limiter and a budget: no single one shows
@@ -109,9 +112,15 @@ type hostTotal struct {
 	latencies int           // number of them
 }
 
-// begin starts a log.
+// begin starts a log. What hosts were owed at the end of the one before goes on.
 func (a *auditor) begin() {
+	before := a.hosts
 	a.hosts = map[string]*hostAudit{}
+	for name, h := range before {
+		if next := h.successor(); next != nil {
+			a.hosts[name] = next
+		}
+	}
 	a.trips = newTrips()
 	a.origins = map[string]*origin{}
 	a.budget = budgetAudit{limits: map[string]limit{}}
@@ -205,7 +214,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	case "":
 		a.contradiction("a record without a type")
 	case evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
-		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.LogClosed:
+		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.StateLost, evidence.LogClosed:
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
 		}
@@ -262,7 +271,7 @@ func (a *auditor) host(d *evidence.Decision) *hostAudit {
 			t = &hostTotal{HostReport: HostReport{Host: d.Host}}
 			a.total[t.Host] = t
 		}
-		h = &hostAudit{a: a, name: t.Host, report: t, open: map[exchangeKey]*exchange{}}
+		h = newHostAudit(a, t)
 		a.hosts[t.Host] = h
 	}
 	return h

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -115,6 +116,7 @@ type hostAudit struct {
 	missing uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
 	givenUp map[uint64]bool           // numbers of starts that were replaced by later ones before anything was sent
 	last    *exchange                 // last exchange whose turn was proved
+	earlier *exchange                 // last start in an earlier log, if the gap after it is kept over a restart
 	recent  []*exchange               // last few of those
 	inside  []*exchange               // exchanges in flight when last started, as far as is known
 	unsure  []*exchange               // exchanges of which it isn't clear yet whether they had a slot
@@ -122,6 +124,33 @@ type hostAudit struct {
 	blocks  []blockAudit              // blocks in force
 
 	pages int // pages sent
+}
+
+func newHostAudit(a *auditor, report *hostTotal) *hostAudit {
+	return &hostAudit{a: a, name: report.Host, report: report, open: map[exchangeKey]*exchange{}}
+}
+
+// kept is the delay above which a gap is kept over a restart.
+const kept = time.Minute + slack
+
+// successor returns what the next log begins with, nil if nothing is owed.
+func (h *hostAudit) successor() *hostAudit {
+	next := newHostAudit(h.a, h.report)
+	for _, b := range h.blocks {
+		if b.until.After(h.a.report.Last) {
+			next.blocks = append(next.blocks, b)
+		}
+	}
+	if next.earlier = h.last; h.last == nil {
+		next.earlier = h.earlier
+	}
+	if x := next.earlier; x != nil && (x.delay <= kept || !x.start.Add(x.delay).After(h.a.report.Last)) {
+		next.earlier = nil
+	}
+	if next.earlier == nil && next.blocks == nil {
+		return nil
+	}
+	return next
 }
 
 func (h *hostAudit) violation(kind Kind, detail string, at ...place) {
@@ -214,13 +243,19 @@ func (h *hostAudit) hole(next uint64, x *exchange) {
 
 // prove proves that it was x's turn when it started.
 func (h *hostAudit) prove(x *exchange) {
-	if last := h.last; last != nil {
+	last := h.last
+	if last == nil {
+		last = h.earlier
+	}
+	// The first start of another process, which was told of long gaps only.
+	anew := h.last == nil || x.seq == 1 && last.seq > 0 && x.at.log != last.at.log
+	if last != nil && (!anew || last.delay > kept) {
 		h.a.report.Proofs.Gaps++
 		gap := x.start.Sub(last.start)
 		switch {
 		case gap < last.delay:
 			h.tooClose(last, x)
-		case gap < x.floor:
+		case gap < x.floor && !anew:
 			x.hurried = last
 			h.hurry(x)
 		}
@@ -424,12 +459,20 @@ func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 
 // block takes the news d that the host was blocked.
 func (h *hostAudit) block(d *evidence.Decision) {
+	b := blockAudit{h.a.at, d.Time, d.Until}
+	if strings.HasPrefix(d.Reason, "restored: ") {
+		// Told by the process after the one that was refused, whose own record may be here as well. Where
+		// the clock was set back in between, only this end could be kept.
+		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) })
+		if slices.ContainsFunc(h.blocks, func(o blockAudit) bool { return !o.until.Before(b.until) }) {
+			return
+		}
+	}
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
 	if x := h.mover(d); x != nil {
 		x.moved = d.Time
 	}
-	b := blockAudit{h.a.at, d.Time, d.Until}
 	for _, x := range h.recent {
 		h.proveBlock(b, x)
 	}

@@ -12,6 +12,7 @@
     blocked_by_robots: "refused by robots.txt", blocked_by_rule: "refused by own rule", slot_timeout: "no turn in time",
     budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response refused",
     retried: "tried again", noindex: "noindex", lease_expired: "body never closed", robots_unreachable: "robots.txt unreachable",
+    state_lost: "state lost",
   };
   const refusals = new Set(["blocked_by_robots", "blocked_by_rule", "slot_timeout", "budget_exceeded", "response_rejected"]);
 

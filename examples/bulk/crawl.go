@@ -59,7 +59,7 @@ func crawl(ctx context.Context, out io.Writer, o options) (err error) {
 
 // connect makes the two clients. They share connections, turns and robots.txt.
 func (c *crawler) connect(proof evidence.Evidence) error {
-	cfg := politeness.Bulk(c.agent)
+	cfg := politeness.Bulk(c.agent).WithState(c.state)
 	cfg.Base = c.base()
 	cfg.Evidence = proof
 	cfg.Robots.Store = c.store

@@ -60,6 +60,7 @@ type options struct {
 	accept    []string
 	reject    []string
 	evidence  string
+	state     string
 }
 
 var modes = []string{"sitemap", "links", "direct"}
@@ -87,6 +88,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&accept, "accept", "text/*,application/xhtml+xml,application/pdf", "content `types` that are wanted")
 	f.StringVar(&reject, "reject", "text/css,text/javascript", "content `types` that are not, though accepted")
 	f.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
+	f.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, for the next run; robots.txt is in -db")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

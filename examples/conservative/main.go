@@ -3,6 +3,7 @@
 //
 //	go run .          # a small site of its own, on loopback; takes about 15 s
 //	go run . URL...   # real URLs, each asked for twice
+//	go run . -state DIR URL...   # and the next run knows what hosts are owed
 //
 // ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS
 // change the policy. Logs hold metadata only, never a body.
@@ -31,10 +32,11 @@ import (
 const userAgent = "ResearchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
 
 func main() {
+	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *state, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "conservative:", err)
 		os.Exit(1)
 	}
@@ -51,7 +53,7 @@ type crawler struct {
 	revalidated chan struct{} // a 304 came
 }
 
-func newCrawler(out io.Writer, base http.RoundTripper) (*crawler, error) {
+func newCrawler(out io.Writer, state string, base http.RoundTripper) (*crawler, error) {
 	c := &crawler{out: out, began: time.Now(), revalidated: make(chan struct{}, 1)}
 	cfg, err := politeness.Conservative(userAgent).WithEnv()
 	if err != nil {
@@ -61,7 +63,7 @@ func newCrawler(out io.Writer, base http.RoundTripper) (*crawler, error) {
 	cfg.Base, cfg.Budget = base, c.pages
 	cfg.Response.MaxBytes = 10 << 20 // the cache keeps whole bodies
 	cfg.Evidence = evidence.Func(c.record)
-	polite, err := politeness.New(cfg)
+	polite, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +116,8 @@ func (c *crawler) say(format string, args ...any) {
 	fmt.Fprintf(c.out, "%6.2f s  %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func run(ctx context.Context, out io.Writer, urls []string) error {
-	c, err := newCrawler(out, reach.Base(urls))
+func run(ctx context.Context, out io.Writer, state string, urls []string) error {
+	c, err := newCrawler(out, state, reach.Base(urls))
 	if err != nil {
 		return err
 	}

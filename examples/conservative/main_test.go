@@ -21,7 +21,7 @@ func virtually(t *testing.T, f func(t *testing.T, c *crawler, web *politenesstes
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
-		c, err := newCrawler(t.Output(), web)
+		c, err := newCrawler(t.Output(), "", web)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func TestRevalidationThatIsRefusedSlowsTheHostDown(t *testing.T) {
 func TestProgram(t *testing.T) {
 	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.2")
 	var out lockedBuffer
-	if err := run(t.Context(), &out, nil); err != nil {
+	if err := run(t.Context(), &out, t.TempDir(), nil); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()

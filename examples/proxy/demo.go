@@ -19,7 +19,7 @@ import (
 func demo(ctx context.Context, out io.Writer, agent string) error {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
-	transport, err := newTransport(agent, proof, time.Minute, true) // the site is on loopback
+	transport, err := newTransport(agent, "", proof, time.Minute, true) // the site is on loopback
 	if err != nil {
 		return err
 	}

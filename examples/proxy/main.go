@@ -3,7 +3,7 @@
 // obeys 429 and Retry-After, and is on record.
 //
 //	go run ./examples/proxy                                            # shows itself on a site of its own
-//	go run ./examples/proxy -listen 127.0.0.1:8118 -agent "MyBot/1.0 (+https://example.com/bot)" -evidence crawl.jsonl
+//	go run ./examples/proxy -listen 127.0.0.1:8118 -agent "MyBot/1.0 (+https://example.com/bot)" -evidence crawl.jsonl -state proxy.state
 //
 // Then tell your program of it:
 //
@@ -81,6 +81,7 @@ func main() {
 	file := flag.String("evidence", "", "append the evidence (JSON Lines) to `FILE`")
 	private := flag.Bool("private", false, "pass requests on to loopback and private addresses as well")
 	maxWait := flag.Duration("max-wait", time.Minute, "longest `time` that a request waits for its turn")
+	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -89,7 +90,7 @@ func main() {
 	if *listen == "" {
 		err = demo(ctx, os.Stdout, *agent)
 	} else {
-		err = serve(ctx, os.Stderr, *listen, *agent, *file, *maxWait, *private)
+		err = serve(ctx, os.Stderr, *listen, *agent, *file, *state, *maxWait, *private)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "proxy:", err)
@@ -98,7 +99,7 @@ func main() {
 }
 
 // serve serves until ctx is done, and lets what has begun come to its end then.
-func serve(ctx context.Context, out io.Writer, address, agent, file string, maxWait time.Duration, private bool) (err error) {
+func serve(ctx context.Context, out io.Writer, address, agent, file, state string, maxWait time.Duration, private bool) (err error) {
 	var proof evidence.Evidence
 	if file != "" {
 		f, openErr := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -110,7 +111,7 @@ func serve(ctx context.Context, out io.Writer, address, agent, file string, maxW
 		defer func() { err = errors.Join(err, log.Close()) }()
 		proof = log
 	}
-	transport, err := newTransport(agent, proof, maxWait, private)
+	transport, err := newTransport(agent, state, proof, maxWait, private)
 	if err != nil {
 		return err
 	}
@@ -138,19 +139,20 @@ func serve(ctx context.Context, out io.Writer, address, agent, file string, maxW
 const maxConnections = 1024
 
 // newTransport makes the Transport that all programs share that use the proxy.
-func newTransport(agent string, proof evidence.Evidence, maxWait time.Duration, private bool) (*politeness.Transport, error) {
+func newTransport(agent, state string, proof evidence.Evidence, maxWait time.Duration, private bool) (*politeness.Transport, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil               // http_proxy is likely to be this one
 	base.DisableCompression = true // bodies pass as they are
 	if !private {
 		base = politeness.PublicAddresses(base)
 	}
-	return politeness.New(politeness.Config{
+	cfg := politeness.Config{
 		UserAgent: agent,
 		Base:      base,
 		Limits:    hostlimit.Config{MaxWait: maxWait},
 		Evidence:  proof,
-	})
+	}
+	return politeness.New(cfg.WithState(state))
 }
 
 // listenLoopback listens on a loopback address and refuses any other.

@@ -35,7 +35,7 @@ func startProxy(t *testing.T) (proxyURL string, prove func() *audit.Report) {
 	t.Helper()
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
-	transport, err := newTransport(agent, proof, time.Minute, true)
+	transport, err := newTransport(agent, t.TempDir(), proof, time.Minute, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +295,7 @@ func TestListenLoopback(t *testing.T) {
 		}
 		l.Close()
 	}
-	if err := serve(t.Context(), t.Output(), "0.0.0.0:0", agent, "", 0, false); err == nil {
+	if err := serve(t.Context(), t.Output(), "0.0.0.0:0", agent, "", "", 0, false); err == nil {
 		t.Error("serves on all addresses")
 	}
 }
@@ -317,7 +317,7 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	told, done := make(lines), make(chan error)
-	go func() { done <- serve(ctx, told, "127.0.0.1:0", agent, file, 0, true) }()
+	go func() { done <- serve(ctx, told, "127.0.0.1:0", agent, file, "", 0, true) }()
 
 	_, proxy, _ := strings.Cut(strings.TrimSpace(<-told), "http_proxy=")
 	client := through(t, proxy)
@@ -346,7 +346,7 @@ func TestPrivateTargetsOnlyByFlag(t *testing.T) {
 	t.Parallel()
 	s := localsite.Start()
 	defer s.Close()
-	transport, err := newTransport(agent, nil, time.Minute, false)
+	transport, err := newTransport(agent, "", nil, time.Minute, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@
 //	go run ./examples/quickstart                 # a site of its own, on loopback
 //	go run ./examples/quickstart URL...          # real URLs
 //	go run ./examples/quickstart -evidence FILE  # writes the log as JSON Lines, too
+//	go run ./examples/quickstart -state DIR URL  # remembers blocks, delays and robots.txt for the next run
 package main
 
 import (
@@ -29,6 +30,7 @@ const longest = 25 * time.Second
 func main() {
 	file := flag.String("evidence", "", "write the evidence log (JSON Lines) to `FILE`")
 	agent := flag.String("agent", "QuickstartBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)", "User-Agent of the crawler")
+	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -36,13 +38,13 @@ func main() {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 
-	if err := run(ctx, os.Stdout, *agent, *file, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *agent, *file, *state, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, agent, file string, urls []string) (err error) {
+func run(ctx context.Context, out io.Writer, agent, file, state string, urls []string) (err error) {
 	timeline := newTimeline(out)
 	proof := evidence.Evidence(timeline)
 	if file != "" {
@@ -61,12 +63,13 @@ func run(ctx context.Context, out io.Writer, agent, file string, urls []string) 
 	}
 
 	spent := budget.New(budget.Limits{Pages: 20, Duration: longest, WarnAt: 0.8})
-	transport, err := politeness.New(politeness.Config{
+	cfg := politeness.Config{
 		UserAgent: agent,
 		Base:      reach.Base(urls), // public addresses only, unless one is named
 		Budget:    spent,
 		Evidence:  proof,
-	})
+	}
+	transport, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func TestQuickstart(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "crawl.jsonl")
 		var out bytes.Buffer
 		began := time.Now()
-		if err := run(t.Context(), &out, "QuickstartBot/1.0 (bot@example.com)", file, nil); err != nil {
+		if err := run(t.Context(), &out, "QuickstartBot/1.0 (bot@example.com)", file, t.TempDir(), nil); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > longest {

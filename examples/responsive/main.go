@@ -28,16 +28,17 @@ import (
 const userAgent = "TutorialBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
 
 func main() {
+	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *state, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "responsive:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, urls []string) error {
+func run(ctx context.Context, out io.Writer, state string, urls []string) error {
 	base := reach.Base(urls)
 	if len(urls) == 0 {
 		site := startSite()
@@ -58,7 +59,7 @@ func run(ctx context.Context, out io.Writer, urls []string) error {
 			fmt.Fprintf(out, "end   %s, status %d, response time %.2f s, squared %.2f s\n", d.URL, d.Status, t, t*t)
 		}
 	})
-	transport, err := politeness.New(cfg)
+	transport, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ func TestTheSecondPageWaitsForTheSquareOfTheFirstOnesTime(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.1")
 		var out strings.Builder
-		if err := run(t.Context(), &out, nil); err != nil {
+		if err := run(t.Context(), &out, t.TempDir(), nil); err != nil {
 			t.Fatal(err)
 		}
 		found := regexp.MustCompile(`start http://\S+/quick, waited (\d+\.\d+) s`).FindStringSubmatch(out.String())

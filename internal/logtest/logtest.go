@@ -147,6 +147,13 @@ func Write(tb testing.TB, records []evidence.Decision, options ...evidence.Optio
 // Lines returns the lines of a log, each with its end.
 func Lines(log []byte) [][]byte { return slices.Collect(bytes.Lines(log)) }
 
+// A fullStore keeps nothing.
+type fullStore struct{}
+
+func (fullStore) Update(_ context.Context, _ string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	return change(hostlimit.Debt{}), errors.New("no space left on device")
+}
+
 // Real returns the log of a real Transport that meets whatever it can record.
 func Real(t *testing.T) []byte {
 	t.Helper()
@@ -162,7 +169,7 @@ func Real(t *testing.T) []byte {
 			Handle("/gone", politenesstest.Drop()).
 			Latency(300 * time.Millisecond).Dial(450 * time.Millisecond)
 		web.Site("https://b.example").RobotsStatus(503).Page("/", "home")
-		limiter, err := hostlimit.New(hostlimit.Config{SlotTimeout: 20 * time.Second, LeaseTTL: time.Minute})
+		limiter, err := hostlimit.New(hostlimit.Config{SlotTimeout: 20 * time.Second, LeaseTTL: time.Minute, Store: fullStore{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,6 +44,8 @@ type fileHeader struct {
 	LastModified string    `json:"lastModified,omitempty"`
 	Fetched      time.Time `json:"fetched"`
 	MaxAge       int64     `json:"maxAge,omitempty"` // nanoseconds
+	Until        time.Time `json:"until,omitzero"`
+	Reason       string    `json:"reason,omitempty"`
 }
 
 // Load implements [Store]. A damaged file is an error, and no record.
@@ -79,7 +81,7 @@ func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 // encodeRecord writes a file.
 func encodeRecord(origin string, r Record) ([]byte, error) {
 	header, err := json.Marshal(fileHeader{
-		origin, r.URL, r.Status, r.ETag, r.LastModified, r.Fetched.UTC(), int64(r.MaxAge),
+		origin, r.URL, r.Status, r.ETag, r.LastModified, r.Fetched.UTC(), int64(r.MaxAge), r.Until.UTC(), r.Reason,
 	})
 	if err != nil {
 		return nil, err
@@ -105,5 +107,5 @@ func decodeRecord(data []byte, origin string) (Record, error) {
 	if h.Origin != origin {
 		return Record{}, fmt.Errorf("a record of %s", clip(h.Origin))
 	}
-	return Record{h.URL, h.Status, body, h.ETag, h.LastModified, h.Fetched, time.Duration(h.MaxAge)}, nil
+	return Record{h.URL, h.Status, body, h.ETag, h.LastModified, h.Fetched, time.Duration(h.MaxAge), h.Until, h.Reason}, nil
 }

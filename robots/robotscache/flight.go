@@ -194,8 +194,12 @@ func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 	}
 	now := time.Now()
 	k, event := c.decide(f.origin, prev, &answer, now)
-	if c.cfg.Store != nil && k.answered() {
-		storeErr = errors.Join(storeErr, c.save(f, k, &answer, now))
+	if c.cfg.Store != nil {
+		save := c.save
+		if !k.answered() {
+			save = c.saveSilence
+		}
+		storeErr = errors.Join(storeErr, save(f, k, &answer, now))
 	}
 	event.Forgotten, event.StoreErr = forgotten, storeErr
 	c.count(&event)

@@ -11,8 +11,9 @@ import (
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl which
 // is resumed need not fetch them all again. The Cache loads a record when it
 // knows nothing of an origin, and saves one after each answer of an origin: a
-// 2xx, the 304 that confirms it, or a 4xx. What an origin failed to answer isn't
-// saved, so the last good copy is never lost that way.
+// 2xx, the 304 that confirms it, or a 4xx. Where an origin is unreachable, the record
+// that is there is saved again with Until and Reason, so that the last good copy isn't lost
+// and the origin isn't asked by each run of a crawler.
 //
 // A Store never harms the crawl: a record that can't be loaded is as good as
 // none, and errors are only reported, as Event.StoreErr. Its methods are called
@@ -28,21 +29,24 @@ type Store interface {
 	Save(ctx context.Context, origin string, r Record) error
 }
 
-// A Record is one answer of an origin.
+// A Record is the last answer of an origin, and for how long the origin is unreachable since.
 type Record struct {
 	URL          string        // where it came from, redirects followed
-	Status       int           // 2xx or 4xx
+	Status       int           // 2xx or 4xx; 0: no answer is known, and Until is set
 	Body         []byte        // of a 2xx, after decompression, at most MaxBody
 	ETag         string        // to ask by, if there is one
 	LastModified string        // to ask by, if there is one
 	Fetched      time.Time     // when it was fetched, or confirmed by a 304
 	MaxAge       time.Duration // lifetime that the server gave, within [5 min, 24 h]; 0: none
+	Until        time.Time     // when an origin that is unreachable is asked again; zero: it answered
+	Reason       string        // why it is unreachable
 }
 
 // check says what is wrong with a record, however it came about.
 func (r *Record) check(now time.Time) error {
 	age := now.Sub(r.Fetched)
 	switch {
+	case r.Status == 0 && !r.Until.IsZero():
 	case r.Status/100 != 2 && (r.Status/100 != 4 || r.Status == http.StatusTooManyRequests):
 		return fmt.Errorf("status %d", r.Status)
 	case len(r.Body) > MaxBody:
@@ -63,8 +67,8 @@ func (r *Record) expired(age time.Duration) bool {
 	return age >= maxTTL
 }
 
-// restore loads what the store has of the flight's origin: rules that are fresh,
-// or a copy to ask about, or to survive on.
+// restore loads what the store has of the flight's origin: rules that are fresh, or a copy to ask
+// about, or to survive on, or that the origin isn't to be asked yet.
 func (c *Cache) restore(f *flight) (*known, error) {
 	r, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
 	if err != nil || !ok {
@@ -75,17 +79,23 @@ func (c *Cache) restore(f *flight) (*known, error) {
 		return nil, fmt.Errorf("robotscache: record of %s: %w", f.origin, err)
 	}
 	age := now.Sub(r.Fetched)
-	if r.expired(age) {
-		return nil, nil
-	}
 	at := now.Add(-age) // with the monotonic clock's reading
+	// A clock that was set back makes nobody wait for longer than an origin may ask for.
+	wait := min(r.Until.Sub(now.Round(0)), max(c.cfg.DenyTTL, maxTTL))
+	if r.expired(age) {
+		if wait <= 0 {
+			return nil, nil
+		}
+		r = Record{URL: r.URL, Until: r.Until, Reason: r.Reason} // the answer is of no use any more
+	}
 	k := &known{origin: f.origin, at: momentOf(at)}
 	k.Expires = at.Add(c.ttl(r.MaxAge))
 	e := Event{
 		Origin: f.origin.String(), URL: r.URL, Status: r.Status, Start: at,
 		TTL: k.Expires.Sub(at), Until: k.Expires, Restored: true,
 	}
-	if r.Status/100 == 2 {
+	switch {
+	case r.Status/100 == 2:
 		k.good = c.compile(f.origin, r.URL, r.Body, good{
 			maxAge: r.MaxAge, etag: validator(r.ETag), lastModified: validator(r.LastModified),
 		})
@@ -94,8 +104,18 @@ func (c *Cache) restore(f *flight) (*known, error) {
 		if c.cfg.RecordText {
 			e.Text = string(r.Body)
 		}
-	} else {
+	case r.Status == 0 && wait <= 0:
+		return nil, nil
+	default:
 		k.Rules = c.allowAll
+	}
+	if wait > 0 {
+		k.Rules, k.text = nil, nil
+		e.Status, e.Bytes, e.SHA256, e.Text = 0, 0, "", ""
+		c.survive(k, &e, clip(r.Reason), nil, now, now.Add(wait))
+		if k.Stale {
+			e.describe(k.good)
+		}
 	}
 	c.count(&e)
 	c.observe(f.ctx, e)
@@ -130,5 +150,15 @@ func (c *Cache) save(f *flight, k *known, a *answer, now time.Time) error {
 		}
 		r.Status, r.Body = old.Status, old.Body
 	}
+	return c.cfg.Store.Save(f.ctx, f.origin.String(), r)
+}
+
+// saveSilence keeps that the origin is unreachable, beside what it answered before.
+func (c *Cache) saveSilence(f *flight, k *known, a *answer, now time.Time) error {
+	r, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
+	if err != nil || !ok || r.check(now) != nil {
+		r = Record{URL: a.url, Fetched: now}
+	}
+	r.Until, r.Reason = k.Expires, k.Reason
 	return c.cfg.Store.Save(f.ctx, f.origin.String(), r)
 }

@@ -27,16 +27,17 @@ import (
 const userAgent = "SiteAudit/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
 
 func main() {
+	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *state, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "discovery:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, sites []string) error {
+func run(ctx context.Context, out io.Writer, state string, sites []string) error {
 	base := reach.Base(sites)
 	if len(sites) == 0 {
 		for _, robots := range []demo.Robots{demo.FallBack, demo.OwnGroup} {
@@ -50,7 +51,7 @@ func run(ctx context.Context, out io.Writer, sites []string) error {
 		return err
 	}
 	cfg.Base = base
-	transport, err := politeness.New(cfg)
+	transport, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return err
 	}

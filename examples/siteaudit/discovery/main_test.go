@@ -16,7 +16,7 @@ func TestDiscoveryKeepsWhatRobotsAllows(t *testing.T) {
 			t.Setenv(name, "")
 		}
 		var out strings.Builder
-		if err := run(t.Context(), &out, nil); err != nil {
+		if err := run(t.Context(), &out, t.TempDir(), nil); err != nil {
 			t.Fatal(err)
 		}
 		remain := regexp.MustCompile(`2 of 4 URLs remain: \["http://127.0.0.1:\d+/" "http://127.0.0.1:\d+/page"\]`)
@@ -48,7 +48,7 @@ func TestDiscoveryFallsBackToTheUsualPathsAndFollowsIndexes(t *testing.T) {
 		})
 		mux.HandleFunc("/one.txt", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(server.URL + "/found\n")) })
 		var out strings.Builder
-		if err := run(t.Context(), &out, []string{server.URL}); err != nil {
+		if err := run(t.Context(), &out, "", []string{server.URL}); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(out.String(), "1 of 1 URLs remain") || !strings.Contains(out.String(), "/sitemap.xml: 404") {

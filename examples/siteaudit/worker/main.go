@@ -31,16 +31,17 @@ const userAgent = "SiteAudit/1.0 (+https://github.com/go-politeness/politeness; 
 
 func main() {
 	file := flag.String("evidence", "", "write the evidence log (JSON Lines) to `FILE`")
+	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, *file, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *file, *state, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "worker:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, file string, urls []string) (err error) {
+func run(ctx context.Context, out io.Writer, file, state string, urls []string) (err error) {
 	base := reach.Base(urls)
 	if len(urls) == 0 {
 		for _, robots := range []demo.Robots{demo.OwnGroup, demo.Broken} {
@@ -69,7 +70,7 @@ func run(ctx context.Context, out io.Writer, file string, urls []string) (err er
 		defer func() { err = errors.Join(err, log.Close(), f.Close()) }()
 		cfg.Evidence = evidence.Multi(show, log)
 	}
-	transport, err := politeness.New(cfg)
+	transport, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ func TestWorkerShowsTheFlowAndLeavesProof(t *testing.T) {
 		}
 		file := filepath.Join(t.TempDir(), "evidence.jsonl")
 		var out strings.Builder
-		if err := run(t.Context(), &out, file, nil); err != nil {
+		if err := run(t.Context(), &out, file, t.TempDir(), nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
@@ -59,7 +59,7 @@ func TestWorkerTellsThatItsProofIsLost(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		t.Setenv("MAX_PAGES", "1")
 		const full = "/dev/full"
-		if err := run(t.Context(), t.Output(), full, nil); err == nil || !strings.Contains(err.Error(), full) {
+		if err := run(t.Context(), t.Output(), full, "", nil); err == nil || !strings.Contains(err.Error(), full) {
 			t.Errorf("error %v, want one about %s", err, full)
 		}
 	})
@@ -69,7 +69,7 @@ func TestWorkerKeepsTheBudgetOfTheEnvironment(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		t.Setenv("MAX_PAGES", "2")
 		var out strings.Builder
-		if err := run(t.Context(), &out, "", nil); err != nil {
+		if err := run(t.Context(), &out, "", "", nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
@@ -80,7 +80,7 @@ func TestWorkerKeepsTheBudgetOfTheEnvironment(t *testing.T) {
 			}
 		}
 		t.Setenv("MAX_PAGES", "two")
-		if err := run(t.Context(), &out, "", nil); err == nil || !strings.Contains(err.Error(), "MAX_PAGES") {
+		if err := run(t.Context(), &out, "", "", nil); err == nil || !strings.Contains(err.Error(), "MAX_PAGES") {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -37,12 +37,13 @@ const (
 type Refusals struct {
 	Forgive time.Duration // quiet time after a block's end that resets the counter
 	InARow  int           // number of failed answers in a row that are a refusal
+	// MaxRetryAfter caps what an answer asks for.
+	MaxRetryAfter time.Duration
 
-	policy        backoff.Policy
-	statuses      [16]uint64 // a bit for each status below 1024
-	network       bool
-	atLeast       bool
-	maxRetryAfter time.Duration
+	policy   backoff.Policy
+	statuses [16]uint64 // a bit for each status below 1024
+	network  bool
+	atLeast  bool
 }
 
 func compileRefusals(p backoff.Policy) (Refusals, error) {
@@ -70,7 +71,7 @@ func compileRefusals(p backoff.Policy) (Refusals, error) {
 		policy:        all,
 		network:       all.Network,
 		atLeast:       all.AtLeast,
-		maxRetryAfter: cmp.Or(all.MaxRetryAfter, 24*time.Hour),
+		MaxRetryAfter: cmp.Or(all.MaxRetryAfter, 24*time.Hour),
 		Forgive:       cmp.Or(all.Forgive, 30*time.Minute),
 		InARow:        cmp.Or(all.InARow, 5),
 	}
@@ -128,7 +129,7 @@ func (r *Refusals) Asked(o Outcome) time.Duration {
 	if asked <= 0 {
 		asked = max(0, o.Reset)
 	}
-	return min(asked, r.maxRetryAfter)
+	return min(asked, r.MaxRetryAfter)
 }
 
 // Stay returns the length of the block that o sets as the n-th refusal in a row. The

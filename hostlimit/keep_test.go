@@ -1,0 +1,456 @@
+package hostlimit_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A mapStore is a Store in memory that counts, can be slow and can fail.
+type mapStore struct {
+	mu      sync.Mutex
+	debts   map[string]hostlimit.Debt
+	updates int
+	writes  int
+	takes   time.Duration
+	err     error
+	before  func() // is called in Update, before anything is read
+}
+
+func (s *mapStore) Update(_ context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	if s.before != nil {
+		s.before()
+	}
+	time.Sleep(s.takes)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.updates++
+	old := s.debts[key]
+	if s.err != nil {
+		return change(hostlimit.Debt{}), s.err
+	}
+	change(hostlimit.Debt{Refusals: 9, BlockedUntil: time.Now().Add(time.Hour).Round(0).UTC()}) // as Dir may call it
+	d := change(old)
+	if d != old {
+		s.writes++
+	}
+	if s.debts == nil {
+		s.debts = map[string]hostlimit.Debt{}
+	}
+	if s.debts[key] = d; d == (hostlimit.Debt{}) {
+		delete(s.debts, key)
+	}
+	return d, nil
+}
+
+func (s *mapStore) debt() hostlimit.Debt { return s.debts[storedKey] }
+
+const storedKey = "www.example.com"
+
+// A process is a Memory on a Store, as the next run of a crawler has it.
+type process struct {
+	*testing.T
+	*hostlimit.Memory
+}
+
+func run(t *testing.T, cfg hostlimit.Config) process {
+	t.Helper()
+	m, err := hostlimit.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process{t, m}
+}
+
+func (p process) start(floor time.Duration) (hostlimit.Lease, hostlimit.Grant) {
+	p.Helper()
+	l, err := p.Acquire(p.Context(), storedKey, floor)
+	if err != nil {
+		p.Fatal(err)
+	}
+	g, err := l.Start(p.Context())
+	if err != nil {
+		p.Fatal(err)
+	}
+	return l, g
+}
+
+// fetch is a whole exchange.
+func (p process) fetch(o hostlimit.Outcome) (hostlimit.Grant, hostlimit.Effect) {
+	p.Helper()
+	l, g := p.start(0)
+	e := l.Observe(o)
+	l.Release()
+	return g, e
+}
+
+func (p process) next() time.Duration {
+	p.Helper()
+	at, err := p.Next(p.Context(), storedKey, 0)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return max(0, time.Until(at))
+}
+
+var (
+	ok      = hostlimit.Outcome{Status: 200}
+	refusal = hostlimit.Outcome{Status: 429}
+)
+
+func TestRefusalsCountOnAcrossRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: 2 * time.Hour}, Forgive: 100 * time.Hour}, MaxWait: 100 * time.Hour}
+		for n, length := range []time.Duration{2 * time.Hour, 4 * time.Hour, 8 * time.Hour} {
+			_, e := run(t, cfg).fetch(refusal)
+			if e.Refusals != n+1 || time.Until(e.Until) != length {
+				t.Errorf("refusal %d: %+v", n+1, e)
+			}
+			if d := store.debt(); d.Refusals != n+1 || !d.BlockedUntil.Equal(e.Until) || d.Cause != "status 429" || !d.BlockedAt.Equal(time.Now()) {
+				t.Errorf("kept: %+v", d)
+			}
+		}
+		// A success clears, and leaves nothing behind but what was learned.
+		if _, e := run(t, cfg).fetch(ok); !e.Cleared {
+			t.Errorf("success: %+v", e)
+		}
+		if d := store.debt(); d != (hostlimit.Debt{Delay: d.Delay}) || d.Delay == 0 {
+			t.Errorf("kept after a success: %+v", d)
+		}
+	})
+}
+
+func TestOrdinaryStartsCostTheStoreNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, Delay: hostlimit.Delay{Min: time.Millisecond}})
+		for range 5000 {
+			p.fetch(ok)
+		}
+		if store.updates != 1 || store.writes != 0 {
+			t.Errorf("5,000 starts in 5 s: %d updates, %d writes", store.updates, store.writes)
+		}
+		for range 5002 {
+			p.fetch(ok)
+		}
+		if store.updates != 2 || store.writes != 0 {
+			t.Errorf("after 10 s: %d updates, %d writes", store.updates, store.writes)
+		}
+	})
+}
+
+// TestProcessesSeeEachOthersBlocks within ten seconds of use, and their ends as well.
+func TestProcessesSeeEachOthersBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := hostlimit.Dir(t.TempDir())
+		cfg := hostlimit.Config{Store: store, MaxWait: 100 * time.Hour}
+		a, b := run(t, cfg), run(t, cfg)
+		a.fetch(ok)
+		b.fetch(ok)
+		time.Sleep(time.Second)
+		_, e := a.fetch(hostlimit.Outcome{Status: 429, RetryAfter: 3 * time.Hour})
+		time.Sleep(9 * time.Second)
+		begin := time.Now()
+		l, g := b.start(0)
+		if g.Start.Before(e.Until) || g.Start.Sub(e.Until) > time.Second || !g.Probe || g.WaitBlock < 2*time.Hour {
+			t.Errorf("started %v after the end of the block: %+v", g.Start.Sub(e.Until), g)
+		}
+		if r := g.Restored; r == nil || r.Cause != "status 429" || !r.BlockedUntil.Equal(e.Until) || begin.Sub(r.BlockedAt) != 9*time.Second {
+			t.Errorf("restored: %+v", r)
+		}
+		// The success of one lifts it for the other, who doesn't set it again.
+		if e := l.Observe(ok); !e.Cleared {
+			t.Errorf("success: %+v", e)
+		}
+		l.Release()
+		time.Sleep(10 * time.Second)
+		if g, _ := a.fetch(ok); g.Probe || g.Restored != nil {
+			t.Errorf("after the success of another: %+v", g)
+		}
+		if d, _ := store.Update(t.Context(), storedKey, func(d hostlimit.Debt) hostlimit.Debt { return d }); d.Refusals != 0 || !d.BlockedUntil.IsZero() {
+			t.Errorf("set again: %+v", d)
+		}
+	})
+}
+
+// TestStricterDebtHolds where two processes have changed it.
+func TestStricterDebtHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, order := range [][2]time.Duration{{time.Hour, 3 * time.Hour}, {3 * time.Hour, time.Hour}} {
+			store := new(mapStore)
+			cfg := hostlimit.Config{Store: store}
+			a, b := run(t, cfg), run(t, cfg)
+			la, _ := a.start(0)
+			lb, _ := b.start(0)
+			la.Observe(hostlimit.Outcome{Status: 429, RetryAfter: order[0]})
+			lb.Observe(hostlimit.Outcome{Status: 503, RetryAfter: order[1]})
+			want := "status 503"
+			if order[0] > order[1] {
+				want = "status 429"
+			}
+			if d := store.debt(); time.Until(d.BlockedUntil) != 3*time.Hour || d.Refusals != 1 || d.Cause != want {
+				t.Errorf("%v: %+v", order, d)
+			}
+			if n := b.next(); n < 3*time.Hour || n > 3*time.Hour+time.Second {
+				t.Errorf("%v: next in %v", order, n)
+			}
+			// Whoever had a success beside the refusal of the other lifts nothing of it.
+			c := run(t, cfg)
+			time.Sleep(3*time.Hour + time.Second)
+			lc, _ := c.start(0)
+			la, _ = a.start(0)
+			la.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 5 * time.Hour})
+			if e := lc.Observe(ok); !e.Cleared {
+				t.Errorf("%+v", e)
+			}
+			if d := store.debt(); time.Until(d.BlockedUntil) != 5*time.Hour || d.Refusals != 2 {
+				t.Errorf("%v: lifted by a success that didn't know of it: %+v", order, d)
+			}
+			if n := c.next(); n < 5*time.Hour {
+				t.Errorf("%v: next in %v", order, n)
+			}
+		}
+	})
+}
+
+// TestClockSetBackBlocksNoLonger than MaxRetryAfter, or than the block was to be, from the time of
+// loading.
+func TestClockSetBackBlocksNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name    string
+			debt    hostlimit.Debt
+			longest time.Duration
+		}{
+			{"by a day", hostlimit.Debt{BlockedUntil: time.Now().Add(25 * time.Hour), BlockedAt: time.Now().Add(24 * time.Hour), Refusals: 1}, 24 * time.Hour},
+			{"by years", hostlimit.Debt{BlockedUntil: time.Now().Add(1e5 * time.Hour), Refusals: 1}, 24 * time.Hour},
+			{"a long block", hostlimit.Debt{BlockedUntil: time.Now().Add(1e5 * time.Hour), BlockedAt: time.Now().Add(1e5*time.Hour - 28*time.Hour), Refusals: 1}, 28 * time.Hour},
+			{"a start", hostlimit.Debt{NextStart: time.Now().Add(1e5 * time.Hour)}, 24 * time.Hour},
+		} {
+			store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: c.debt}}
+			p := run(t, hostlimit.Config{Store: store, MaxWait: 1e6 * time.Hour})
+			if n := p.next(); n < c.longest || n > c.longest+time.Second {
+				t.Errorf("set back %s: next in %v, want %v", c.name, n, c.longest)
+			}
+			time.Sleep(c.longest / 2)
+			if n := p.next(); n > c.longest/2+time.Second {
+				t.Errorf("set back %s: next in %v after half the time", c.name, n)
+			}
+			p.fetch(ok)
+		}
+	})
+}
+
+// TestClockSetForwardEndsBlocksEarly, and what is over is removed.
+func TestClockSetForwardEndsBlocksEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		yesterday := time.Now().Add(-24 * time.Hour)
+		store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {
+			BlockedUntil: yesterday, BlockedAt: yesterday.Add(-time.Hour), Refusals: 3, Cause: "status 429", NextStart: yesterday,
+		}}}
+		p := run(t, hostlimit.Config{Store: store})
+		if g, e := p.fetch(refusal); g.Probe || g.Restored != nil || e.Refusals != 1 {
+			t.Errorf("%+v, %+v", g, e)
+		}
+		store.debts[storedKey] = hostlimit.Debt{NextStart: yesterday}
+		run(t, hostlimit.Config{Store: store}).next()
+		if len(store.debts) != 0 {
+			t.Errorf("what owes nothing stays: %+v", store.debts)
+		}
+	})
+}
+
+// TestCounterOfAnEndedBlockIsKept until it is forgiven.
+func TestCounterOfAnEndedBlockIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for after, want := range map[time.Duration]int{29 * time.Minute: 4, 31 * time.Minute: 1} {
+			end := time.Now().Add(-after)
+			store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {BlockedUntil: end, Refusals: 3}}}
+			p := run(t, hostlimit.Config{Store: store})
+			if _, e := p.fetch(refusal); e.Refusals != want {
+				t.Errorf("%v after the block: %d refusals, want %d", after, e.Refusals, want)
+			}
+		}
+	})
+}
+
+// TestFailingStoreStopsNothing and is told once, until it works again.
+func TestFailingStoreStopsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mapStore{err: errors.New("no space left on device")}
+		p := run(t, hostlimit.Config{Store: store, MaxWait: time.Minute})
+		g, e := p.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		if g.StateErr != store.err || e.StateErr != nil || !e.Blocked { //nolint:errorlint // it is that very one
+			t.Errorf("%v, %+v", g.StateErr, e)
+		}
+		for range 3 {
+			time.Sleep(11 * time.Second)
+			_, err := p.Acquire(t.Context(), storedKey, 0)
+			var refused *hostlimit.Error
+			if !errors.As(err, &refused) || !errors.Is(err, hostlimit.ErrBlocked) || refused.StateErr != nil {
+				t.Errorf("%v, %+v", err, refused)
+			}
+		}
+		if n := p.next(); n < 59*time.Minute {
+			t.Errorf("a Store that has lost the block lifts it: next in %v", n)
+		}
+		// It is saved once the Store works again.
+		store.err = nil
+		time.Sleep(11 * time.Second)
+		p.next()
+		if d := store.debt(); d.Refusals != 1 || d.BlockedUntil.IsZero() {
+			t.Errorf("kept: %+v", d)
+		}
+		store.err = errors.New("read-only file system")
+		time.Sleep(11 * time.Second)
+		if _, err := p.Acquire(t.Context(), storedKey, 0); !strings.Contains(errOf(err).Error(), "read-only") {
+			t.Errorf("the second failure: %v", err)
+		}
+	})
+}
+
+// errOf is the StateErr of a refused turn.
+func errOf(err error) error {
+	var refused *hostlimit.Error
+	if errors.As(err, &refused) && refused.StateErr != nil {
+		return refused.StateErr
+	}
+	return errors.New("none")
+}
+
+// TestUpdatesOfAKeyAreCoalesced: one at a time, and those who wait for it find that it has saved
+// what they had.
+func TestUpdatesOfAKeyAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mapStore{takes: time.Second}
+		running, most := 0, 0
+		var mu sync.Mutex
+		store.before = func() {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.AfterFunc(store.takes, func() {
+				mu.Lock()
+				running--
+				mu.Unlock()
+			})
+		}
+		p := run(t, hostlimit.Config{Store: store, Concurrency: 20, Delay: hostlimit.Delay{DangerouslyNone: true}})
+		leases := make([]hostlimit.Lease, 20)
+		for i := range leases {
+			leases[i], _ = p.start(0)
+		}
+		time.Sleep(time.Second)
+		loads := store.updates
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for _, l := range leases {
+			wg.Go(func() { l.Observe(refusal) })
+		}
+		wg.Wait()
+		if took := time.Since(begin); loads != 1 || store.updates-loads != 1 || most != 1 || took != time.Second {
+			t.Errorf("%d loads; 20 refusals: %d updates, %d at once, in %v", loads, store.updates-loads, most, took)
+		}
+	})
+}
+
+// TestLearnedDelayIsKept at once where it grows, and once a minute where it shrinks.
+func TestLearnedDelayIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, Concurrency: 1, Delay: hostlimit.Delay{Min: 100 * time.Millisecond}}
+		p := run(t, cfg)
+		p.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
+		learned := store.debt().Delay
+		if learned < 150*time.Millisecond {
+			t.Fatalf("learned %v", learned)
+		}
+		p.fetch(ok)
+		writes, begin := store.writes, time.Now()
+		for time.Since(begin) < 10*time.Minute {
+			p.fetch(ok)
+		}
+		if n := store.writes - writes; n < 2 || n > 10 || store.debt().Delay >= learned {
+			t.Errorf("%d writes in ten minutes of ease; %v of %v is left", n, store.debt().Delay, learned)
+		}
+		store.debts[storedKey] = hostlimit.Debt{Delay: 900 * time.Millisecond}
+		p = run(t, cfg)
+		if l, g := p.start(0); g.Delay != 900*time.Millisecond || g.DelaySource != "learned" {
+			t.Errorf("restored: %v, %s", g.Delay, g.DelaySource)
+		} else {
+			l.Release()
+		}
+		// Where nothing is learned any more nothing is taken over, and nothing is lost.
+		cfg.Delay.Adaptive = hostlimit.Fixed
+		if g, _ := run(t, cfg).fetch(ok); g.Delay != 100*time.Millisecond || store.debt().Delay != 900*time.Millisecond {
+			t.Errorf("Fixed: %v, kept %v", g.Delay, store.debt().Delay)
+		}
+	})
+}
+
+// TestFarStartIsKeptBeforeItIsSent, and the stamp isn't older than what it took to keep it.
+func TestFarStartIsKeptBeforeItIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mapStore{takes: 300 * time.Millisecond}
+		p := run(t, hostlimit.Config{Store: store, MaxWait: 10 * time.Hour})
+		l, g := p.start(time.Hour)
+		if g.Seq != 1 || !g.Start.Equal(time.Now()) {
+			t.Errorf("number %d, stamped %v ago", g.Seq, time.Since(g.Start))
+		}
+		if d := store.debt(); d.NextStart.Before(g.Start.Add(time.Hour)) || d.NextStart.After(g.Start.Add(time.Hour+2*time.Second)) {
+			t.Errorf("kept: %v after the start", d.NextStart.Sub(g.Start))
+		}
+		// A start that moves a little is kept already.
+		updates := store.updates
+		time.Sleep(100 * time.Millisecond)
+		if g, err := l.Start(t.Context()); err != nil || g.Seq != 2 || !g.Start.Equal(time.Now()) {
+			t.Errorf("again: %+v, %v", g, err)
+		}
+		if n := store.updates - updates; n > 1 {
+			t.Errorf("a start that moved by 100 ms: %d updates", n)
+		}
+		l.Release()
+		if n := run(t, p.Config()).next(); n < 59*time.Minute {
+			t.Errorf("next in %v", n)
+		}
+		// A booking that led to no start isn't owed for.
+		other, err := p.Acquire(t.Context(), "other", 2*time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		if _, err := p.Next(t.Context(), "other", 0); err != nil {
+			t.Error(err)
+		}
+		other.Release()
+		if d := store.debts["other"]; d != (hostlimit.Debt{}) {
+			t.Errorf("kept for a booking: %+v", d)
+		}
+	})
+}
+
+// TestStoreIsWaitedForNoLongerThanTheContext.
+func TestStoreIsWaitedForNoLongerThanTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mapStore{takes: time.Minute}
+		p := run(t, hostlimit.Config{Store: store})
+		go func() { _, _ = p.Next(context.Background(), storedKey, 0) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		if _, err := p.Acquire(ctx, storedKey, 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(begin))
+		}
+		time.Sleep(2 * time.Minute)
+	})
+}

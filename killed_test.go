@@ -1,0 +1,166 @@
+package politeness_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// In the environment of a crawler that is killed: where it keeps its state, and what it crawls.
+const (
+	killedStateEnv = "POLITENESS_TEST_STATE_DIR"
+	killedSiteEnv  = "POLITENESS_TEST_SITE"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killedStateEnv); dir != "" {
+		crawlUntilKilled(dir, os.Getenv(killedSiteEnv))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// killedBlock is how long a refusal blocks the site of the crawler that is killed.
+const killedBlock = 80 * time.Millisecond
+
+// crawlUntilKilled asks for one page after the other, and writes the number of each answer to standard
+// output once it is handed over.
+func crawlUntilKilled(dir, site string) {
+	cfg := politeness.Config{
+		UserAgent: agent,
+		Limits: hostlimit.Config{
+			Concurrency: 1,
+			Delay:       hostlimit.Delay{DangerouslyNone: true, Adaptive: hostlimit.Fixed},
+			Backoff:     backoff.Doubling{Start: killedBlock, Cap: killedBlock},
+		},
+		DangerouslyIgnoreRobots: true,
+	}
+	tr, err := politeness.New(cfg.WithState(dir))
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: tr}
+	for {
+		resp, err := client.Get(site) //nolint:noctx // it ends with its process
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(resp.Header.Get("X-Number"))
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+	}
+}
+
+// A countingSite refuses two requests of three, and counts those that come into a block.
+type countingSite struct {
+	mu        sync.Mutex
+	run       int // number of the present process
+	requests  int
+	refused   int // number of the last request that was refused
+	refusedBy int // the run that was told so
+	until     time.Time
+	handed    map[int]bool // answers that were handed over
+	told      int          // requests into a block whose answer had been handed over, or by the process that was told
+	untold    map[int]int  // others, by run
+	asked     chan struct{}
+}
+
+func (s *countingSite) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests++
+	if time.Now().Before(s.until) {
+		if s.handed[s.refused] || s.refusedBy == s.run {
+			s.told++
+		} else {
+			s.untold[s.run]++
+		}
+	}
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	w.Header().Set("X-Number", strconv.Itoa(s.requests))
+	s.until = time.Time{} // whoever is served isn't blocked any more
+	if rand.IntN(3) > 0 {
+		s.refused, s.refusedBy, s.until = s.requests, s.run, time.Now().Add(killedBlock)
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+}
+
+// TestKilledAtAnyInstant: a crawler that is killed at random instants and begins anew on the same
+// directory sends nothing into a block that it was told of; at most one request of each run goes into
+// a block whose answer was on its way when the run before was killed.
+func TestKilledAtAnyInstant(t *testing.T) {
+	kills := 30
+	if os.Getenv("POLITENESS_SOAK") != "" {
+		kills = 500
+	}
+	site := &countingSite{handed: map[int]bool{}, untold: map[int]int{}, asked: make(chan struct{}, 1)}
+	server := httptest.NewServer(site)
+	defer server.Close()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for run := range kills {
+		site.mu.Lock()
+		site.run = run + 1
+		site.mu.Unlock()
+		select {
+		case <-site.asked:
+		default:
+		}
+		cmd := exec.CommandContext(t.Context(), program)
+		cmd.Env = append(os.Environ(), killedStateEnv+"="+dir, killedSiteEnv+"="+server.URL)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		<-site.asked
+		time.Sleep(rand.N(6 * time.Millisecond)) //nolint:forbidigo // the instant is random
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			n, err := strconv.Atoi(lines.Text())
+			if err != nil {
+				t.Fatal(err)
+			}
+			site.mu.Lock()
+			site.handed[n] = true
+			site.mu.Unlock()
+		}
+		_ = cmd.Wait() // it was killed
+	}
+	server.Close()
+	if site.told > 0 {
+		t.Errorf("%d requests into a block that had been told of", site.told)
+	}
+	into := 0
+	for run, n := range site.untold {
+		if into += n; n > 1 {
+			t.Errorf("run %d sent %d requests into a block", run, n)
+		}
+	}
+	t.Logf("%d kills, %d requests, %d answers handed over, %d requests into a block whose answer was on its way", kills, site.requests, len(site.handed), into)
+}

@@ -1,0 +1,75 @@
+package robotscache
+
+import (
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestSilenceOutlivesTheCache: an origin that asks to be left alone for a day is asked once, however
+// often a crawler is started, and the last good copy stays.
+func TestSilenceOutlivesTheCache(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for _, cfg := range []Config{{}, {ServeStale: true}, {OnUnreachable: Allow}} {
+			cfg.Store = Dir(t.TempDir())
+			newRig(t, cfg, always(200, private)).get(t, site)
+			time.Sleep(2 * time.Hour)
+			asked := 0
+			for run := range 26 {
+				r := newRig(t, cfg, always(503, "", "Retry-After", "86400"))
+				e, ev := r.get(t, site), r.event(t)
+				asked += len(r.sent())
+				want := 1 + run/24
+				if asked != want || !ev.Unreachable || ev.Restored != (len(r.sent()) == 0) || e.Reason != "status 503" || e.Err == nil {
+					t.Fatalf("%+v, run %d: asked %d times, %+v, %+v", cfg, run, asked, e, ev)
+				}
+				if e.Denied == (cfg.ServeStale || cfg.OnUnreachable == Allow) || e.Stale != cfg.ServeStale || (ev.SHA256 != "") != cfg.ServeStale {
+					t.Errorf("%+v, run %d: %+v, %+v", cfg, run, e, ev)
+				}
+				time.Sleep(time.Hour)
+			}
+			// The last good copy is asked about once the origin answers again.
+			time.Sleep(24 * time.Hour)
+			r := newRig(t, cfg, always(200, private))
+			if e := r.get(t, site); allowed(e, "/private") || !allowed(e, "/") || e.Reason != "" {
+				t.Errorf("%+v: %+v", cfg, e)
+			}
+			if e := newRig(t, cfg, broken).get(t, site); e.Denied || e.Reason != "" {
+				t.Errorf("%+v: an answer doesn't end the silence: %+v", cfg, e)
+			}
+		}
+	})
+}
+
+// TestSilenceIsBounded by a clock that was set back: no longer than an origin may ask for.
+func TestSilenceIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := Dir(t.TempDir())
+		r := Record{URL: site + "/robots.txt", Fetched: time.Now(), Until: time.Now().Add(1000 * time.Hour), Reason: "status\x1b503"}
+		if err := store.Save(t.Context(), site, r); err != nil {
+			t.Fatal(err)
+		}
+		rig := newRig(t, Config{Store: store}, always(200, private))
+		if e := rig.get(t, site); !e.Denied || time.Until(e.Expires) != maxTTL {
+			t.Errorf("%+v", e)
+		}
+		time.Sleep(maxTTL)
+		if e := rig.get(t, site); e.Denied {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestRecordsOfBeforeAreRead: a file without Until and Reason is a record of an answer.
+func TestRecordsOfBeforeAreRead(t *testing.T) {
+	const before = "robotscache 1 4ebc66b778a953f65da9b19b237dce3f376863b93e9078dcd7a9178467731ed5\n" +
+		`{"origin":"https://example.com","url":"https://example.com/robots.txt","status":200,"etag":"\"1\"",` +
+		`"fetched":"2001-09-09T01:46:40Z","maxAge":3600000000000}` + "\nUser-agent: *\nDisallow: /private\n"
+	want := Record{
+		URL: site + "/robots.txt", Status: 200, Body: []byte("User-agent: *\nDisallow: /private\n"), ETag: `"1"`,
+		Fetched: time.Unix(1e9, 0).UTC(), MaxAge: time.Hour,
+	}
+	if got, err := decodeRecord([]byte(before), site); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

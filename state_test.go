@@ -1,0 +1,319 @@
+package politeness_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// A runner is a crawler that is started again and again: each run is a Transport of its own.
+type runner struct {
+	*testing.T
+	web *politenesstest.Web
+	cfg politeness.Config
+	log bytes.Buffer // of all runs, one after the other
+}
+
+// fetch is one run, which fetches one page within 30 s.
+func (r *runner) fetch(url string) (int, error) {
+	r.Helper()
+	sink := evidence.JSONLines(&r.log)
+	cfg := r.cfg
+	cfg.Base, cfg.Evidence = r.web, sink
+	tr, err := politeness.New(cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer func() {
+		if err := sink.Close(); err != nil {
+			r.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(r.Context(), 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		r.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		r.Error(err)
+	}
+	return resp.StatusCode, nil
+}
+
+// records returns those of the log that are of a type.
+func (r *runner) records(typ evidence.Type) (found []evidence.Entry) {
+	r.Helper()
+	for line := range bytes.Lines(r.log.Bytes()) {
+		var e evidence.Entry
+		if err := e.UnmarshalJSON(line); err != nil {
+			r.Fatal(err)
+		}
+		if e.Type == typ {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+// judge has the log of all runs judged.
+func (r *runner) judge() *audit.Report {
+	r.Helper()
+	report, err := audit.Check(bytes.NewReader(r.log.Bytes()))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return report
+}
+
+// TestRunsIntoABlockOfADay: a crawler that is started every hour sends two requests into an answer
+// that asks to be left alone for a day, not 48, and the log of all runs proves it. Without
+// state the log is found broken.
+func TestRunsIntoABlockOfADay(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &runner{T: t, web: politenesstest.NewWeb(), cfg: conservative()}
+			if kept {
+				r.cfg = r.cfg.WithState(t.TempDir())
+			}
+			r.web.Site("https://example.com").Robots("User-agent: *\n").
+				Handle("/page", politenesstest.Status(429, "Retry-After", "86400"))
+			blocked := 0
+			for range 24 {
+				if _, err := r.fetch("https://example.com/page"); errors.Is(err, politeness.ErrBlocked) {
+					blocked++
+				} else if err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Hour)
+			}
+			sent := len(r.web.Requests())
+			report := r.judge()
+			if !kept {
+				if sent != 48 || report.OK() || report.Broken[audit.BrokenBlock] == 0 {
+					t.Errorf("without state: %d requests, %v", sent, report)
+				}
+				return
+			}
+			if sent != 2 || blocked != 23 || !report.OK() {
+				t.Errorf("%d requests, %d runs were refused\n%v", sent, blocked, report)
+			}
+			restored := 0
+			for _, d := range r.records(evidence.HostBlocked) {
+				if ago, ok := strings.CutPrefix(d.Reason, "restored: status 429, "); ok {
+					restored++
+					if want := fmt.Sprintf("%d h ago", restored); restored > 1 && ago != want || d.Until.IsZero() || d.Refusals != 1 {
+						t.Errorf("run %d: %+v, want %s", restored, d, want)
+					}
+				}
+			}
+			if restored != 23 {
+				t.Errorf("%d of 23 runs tell of the block that they met", restored)
+			}
+		})
+	}
+}
+
+// TestRunsUnderALongCrawlDelay: a run a minute for an hour fetches one page and its robots.txt, not
+// 59 pages.
+func TestRunsUnderALongCrawlDelay(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}}
+			if kept {
+				r.cfg = r.cfg.WithState(t.TempDir())
+			} else {
+				r.cfg.Robots.Store = robotscache.Dir(t.TempDir())
+			}
+			r.web.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 3600\n").Page("/page", "")
+			pages := 0
+			for range 60 {
+				if _, err := r.fetch("https://example.com/page"); err == nil {
+					pages++
+				}
+				time.Sleep(time.Minute)
+			}
+			sent := len(r.web.Requests())
+			report := r.judge()
+			if kept && (pages != 1 || sent != 2 || !report.OK()) {
+				t.Errorf("%d requests, %d pages\n%v", sent, pages, report)
+			}
+			if !kept && (pages < 58 || report.OK()) {
+				t.Errorf("without state: %d pages\n%v", pages, report)
+			}
+		})
+	}
+}
+
+// TestRunsWithoutRobots: an origin whose robots.txt can't be had for a day is asked once in an hour of
+// runs, not 60 times.
+func TestRunsWithoutRobots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(dir)}
+		r.web.Site("https://example.com").Handle("/robots.txt", politenesstest.Status(503, "Retry-After", "86400")).Page("/page", "")
+		for range 60 {
+			if _, err := r.fetch("https://example.com/page"); err == nil {
+				t.Error("fetched without robots.txt")
+			}
+			time.Sleep(time.Minute)
+		}
+		if sent := len(r.web.Requests()); sent != 1 || !r.judge().OK() {
+			t.Errorf("%d requests\n%v", sent, r.judge())
+		}
+		// robots.txt alone remembers it, too.
+		if err := os.RemoveAll(filepath.Join(dir, "hosts")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.fetch("https://example.com/page"); !errors.Is(err, politeness.ErrDisallowed) || len(r.web.Requests()) != 1 {
+			t.Errorf("%v, %d requests", err, len(r.web.Requests()))
+		}
+	})
+}
+
+// TestStateIsPrivate, and laid out as WithState says.
+func TestStateIsPrivate(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	synctest.Test(t, func(t *testing.T) {
+		r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(dir)}
+		r.web.Site("https://example.com").Robots("User-agent: *\n").Handle("/page", politenesstest.Status(429))
+		if _, err := r.fetch("https://example.com/page"); err != nil {
+			t.Error(err)
+		}
+	})
+	files := map[string]int{}
+	if err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("%s is %v", name, info.Mode())
+		}
+		if rest, _ := filepath.Rel(dir, name); !d.IsDir() && d.Name() != "lock" {
+			files[strings.Split(filepath.ToSlash(rest), "/")[0]]++
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 2 || files["hosts"] != 1 || files["robots"] != 1 {
+		t.Errorf("%v", files)
+	}
+}
+
+// TestStateThatReachesNothingIsAnError.
+func TestStateThatReachesNothingIsAnError(t *testing.T) {
+	hosts, err := hostlimit.New(hostlimit.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := politeness.Config{UserAgent: agent, Hosts: hosts}.WithState(t.TempDir())
+	if _, err := politeness.New(cfg); err == nil || !strings.Contains(err.Error(), "Config.Limits.Store: ") ||
+		!strings.Contains(err.Error(), "hostlimit.New(cfg.Limits)") {
+		t.Errorf("%v", err)
+	}
+	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := politeness.New(cfg); err != nil {
+		t.Errorf("a shared limiter that was made from the result: %v", err)
+	}
+	plain := politeness.Config{UserAgent: agent}
+	if none := plain.WithState(""); none.Limits.Store != nil || none.Robots.Store != nil {
+		t.Error("an empty dir keeps something")
+	}
+}
+
+// TestStateThatFailsStopsNothing: whatever is wrong with the directory, every page is fetched, and each
+// reason is on record once.
+func TestStateThatFailsStopsNothing(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, dir string){
+		"a file where the directory should be": func(t *testing.T, dir string) {
+			if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, []byte("not a directory"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"garbage in every file": func(t *testing.T, dir string) {
+			if err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+				if err == nil && !d.IsDir() {
+					err = os.WriteFile(name, []byte("garbage\n"), 0o600)
+				}
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "state")
+				r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(dir)}
+				r.web.Site("https://example.com").Robots("User-agent: *\n").Page("/fine", "").
+					Handle("/refused", politenesstest.Status(429, "Retry-After", "1"))
+				r.fetch("https://example.com/refused")
+				time.Sleep(time.Minute)
+				spoil(t, dir)
+				sink := evidence.JSONLines(&r.log)
+				cfg := r.cfg
+				cfg.Base, cfg.Evidence = r.web, sink
+				tr, err := politeness.New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := &http.Client{Transport: tr}
+				for i := range 5 {
+					for _, path := range []string{"/fine", "/refused"} {
+						resp, err := client.Get("https://example.com" + path) //nolint:noctx // a test
+						if err != nil {
+							t.Fatalf("%s, %d: %v", path, i, err)
+						}
+						resp.Body.Close()
+					}
+					time.Sleep(time.Minute)
+				}
+				if err := sink.Close(); err != nil {
+					t.Error(err)
+				}
+				reasons := map[string]bool{}
+				for _, d := range r.records(evidence.StateLost) {
+					if !d.Allowed || d.Reason == "" || reasons[d.Reason] {
+						t.Errorf("%+v", d)
+					}
+					reasons[d.Reason] = true
+				}
+				if len(reasons) == 0 || len(reasons) > 2 {
+					t.Errorf("state_lost for %d reasons: %v", len(reasons), reasons)
+				}
+				if report := r.judge(); !report.OK() {
+					t.Error(report)
+				}
+			})
+		})
+	}
+}
