@@ -532,7 +532,12 @@ end
 -- request that was let go before may still start, and what told returns.
 function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
 	asked = tonumber(asked)
-	if cause == 'network' then once(h, id, 'e') end
+	local lease = cause == 'network' and h.leases[id]
+	if lease then
+		-- The attempt ends in this moment; its release comes later, and moves the gap once more.
+		once(h, id, 'e')
+		finish(h, lease, now)
+	end
 	local before, blocked, cleared = tonumber(gone) <= h.bs, 0, 0
 	if kind == 'ok' then
 		set(h, 'fl', 0)
@@ -556,7 +561,7 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 		blocked = 1
 	end
 	local latest = 0
-	if blocked == 1 then
+	if blocked == 1 or lease then
 		for _, lease in pairs(h.leases) do
 			if lease.state == GONE then latest = math.max(latest, lease.due + lease.guard) end
 		end
