@@ -54,7 +54,7 @@ func crawlUntilKilled(dir, site string) {
 	}
 	client := &http.Client{Transport: tr}
 	for {
-		resp, err := client.Get(site) //nolint:noctx // it ends with its process
+		resp, err := client.Get(site)
 		if err != nil {
 			panic(err)
 		}
@@ -136,7 +136,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-site.asked
-		time.Sleep(rand.N(6 * time.Millisecond)) //nolint:forbidigo // the instant is random
+		time.Sleep(rand.N(6 * time.Millisecond))
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

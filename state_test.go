@@ -193,6 +193,33 @@ func TestRunsWithoutRobots(t *testing.T) {
 	})
 }
 
+// TestRestoredBlockThatIsWaitedFor is on record as of the moment at which it was met, also where the
+// connection comes late and the start is stamped anew.
+func TestRestoredBlockThatIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(t.TempDir())}
+		r.web.Site("https://example.com").Robots("User-agent: *\n").Dial(450*time.Millisecond).
+			Handle("/page", politenesstest.Status(429, "Retry-After", "80"))
+		if _, err := r.fetch("https://example.com/page"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(70 * time.Second)
+		met := time.Now()
+		r.web = politenesstest.NewWeb() // where no connection is open
+		r.web.Site("https://example.com").Dial(450*time.Millisecond).Page("/page", "fine")
+		if status, err := r.fetch("https://example.com/page"); err != nil || status != 200 {
+			t.Errorf("%d, %v", status, err)
+		}
+		blocks := r.records(evidence.HostBlocked)
+		if len(blocks) != 2 || blocks[1].Reason != "restored: status 429, 1 min ago" || !blocks[1].Time.Equal(met) || !blocks[1].Until.Equal(blocks[0].Until) {
+			t.Errorf("%+v", blocks)
+		}
+		if cleared := r.records(evidence.HostCleared); len(cleared) != 1 || len(r.records(evidence.Started)) != 3 || !r.judge().OK() {
+			t.Errorf("%+v\n%v", cleared, r.judge())
+		}
+	})
+}
+
 // TestStateIsPrivate, and laid out as WithState says.
 func TestStateIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
@@ -276,7 +303,9 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(dir)}
 				r.web.Site("https://example.com").Robots("User-agent: *\n").Page("/fine", "").
 					Handle("/refused", politenesstest.Status(429, "Retry-After", "1"))
-				r.fetch("https://example.com/refused")
+				if _, err := r.fetch("https://example.com/refused"); err != nil {
+					t.Error(err)
+				}
 				time.Sleep(time.Minute)
 				spoil(t, dir)
 				sink := evidence.JSONLines(&r.log)
@@ -289,7 +318,7 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				client := &http.Client{Transport: tr}
 				for i := range 5 {
 					for _, path := range []string{"/fine", "/refused"} {
-						resp, err := client.Get("https://example.com" + path) //nolint:noctx // a test
+						resp, err := client.Get("https://example.com" + path)
 						if err != nil {
 							t.Fatalf("%s, %d: %v", path, i, err)
 						}

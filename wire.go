@@ -1,6 +1,7 @@
 package politeness
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -153,6 +154,10 @@ func (w *wire) depart() error {
 	} else {
 		next.instead = w.last.Seq
 		next.TakenBack = append(w.last.TakenBack, next.TakenBack...)
+		if next.Restored == nil {
+			next.Restored = w.last.Restored
+		}
+		next.StateErr = cmp.Or(next.StateErr, w.last.StateErr)
 	}
 	w.last, w.sent = next, true
 	return nil

@@ -59,7 +59,8 @@ type Config struct {
 	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's
 	// debt is loaded when the key is first met, and read again when it is used 10 s later, so that
 	// processes which share a Store see each other's blocks. A Store that fails stops no request:
-	// Grant.StateErr tells. Limiters that keep their state elsewhere ignore Store.
+	// Grant.StateErr tells. It costs about 400 bytes a key. Limiters that keep their state elsewhere
+	// ignore Store.
 	Store Store
 
 	// Override gives the limits of single keys; nil: none. It is called at each

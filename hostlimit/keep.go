@@ -397,10 +397,27 @@ func (sh *shard) tell(k *kept, err error) {
 	}
 }
 
+// kept returns what is known of the debt of l's key; nil without a Store, and after Release.
+func (l *lease) kept() *kept {
+	sh := l.sh
+	if sh.m.config.Store == nil {
+		return nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	switch {
+	case l.b == nil && l.key == "":
+		return nil
+	case l.b == nil: // expired, and perhaps forgotten since
+		return sh.keptOf(l.key, sh.m.hash(l.key))
+	}
+	return sh.kept[string(sh.name(sh.host(l.b.host)))]
+}
+
 // keepStart saves what the start of l owes, if that is far away, and moves the stamp behind the
 // time that it took: nothing has been sent yet.
-func (l *lease) keepStart(ctx context.Context, g *Grant) {
-	sh, k := l.sh, l.kept
+func (l *lease) keepStart(ctx context.Context, k *kept, g *Grant) {
+	sh := l.sh
 	for range 3 { // more than once where saving takes longer than margin
 		sh.mu.Lock()
 		now := sh.m.now()
@@ -424,8 +441,8 @@ func (l *lease) keepStart(ctx context.Context, g *Grant) {
 }
 
 // keep saves what an Outcome or a Release has changed.
-func (l *lease) keep() {
-	sh, k := l.sh, l.kept
+func (l *lease) keep(k *kept) {
+	sh := l.sh
 	sh.mu.Lock()
 	i, ok := sh.find(k.hash)
 	due := ok && k.unsaved(sh.m.now(), sh.owing(sh.host(i)))

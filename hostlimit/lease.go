@@ -19,7 +19,6 @@ type lease struct {
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
 	lim   *kit.Limits
 	floor time.Duration
-	kept  *kept  // nil without a Store
 	key   string // set when the lease has expired: what to look the host up by
 
 	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
@@ -55,7 +54,7 @@ func (sh *shard) newLease() *lease {
 
 // Start implements Lease.
 func (l *lease) Start(ctx context.Context) (Grant, error) {
-	k := l.kept
+	k := l.kept()
 	if k == nil {
 		return l.begin(ctx)
 	}
@@ -65,7 +64,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 		l.sh.tell(k, err)
 		return Grant{}, err
 	}
-	l.keepStart(context.WithoutCancel(ctx), &g)
+	l.keepStart(context.WithoutCancel(ctx), k, &g)
 	g.Restored, g.StateErr = l.sh.news(k)
 	return g, nil
 }
@@ -151,9 +150,9 @@ func (l *lease) grant(h *host) Grant {
 // Observe implements Lease.
 func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
-	if l.kept != nil {
-		l.keep()
-		e.StateErr = l.sh.failure(l.kept)
+	if k := l.kept(); k != nil {
+		l.keep(k)
+		e.StateErr = l.sh.failure(k)
 	}
 	return e
 }
@@ -284,6 +283,7 @@ func (l *lease) Renew() {
 // Release implements Lease.
 func (l *lease) Release() (expired bool) {
 	sh := l.sh
+	k := l.kept()
 	sh.mu.Lock()
 	if l.released {
 		defer sh.mu.Unlock()
@@ -303,8 +303,8 @@ func (l *lease) Release() (expired bool) {
 	expired = l.expired
 	sh.mu.Unlock()
 	sh.m.handOut()
-	if l.kept != nil {
-		l.keep() // the gap may count from the end
+	if k != nil {
+		l.keep(k) // the gap may count from the end
 	}
 	return expired
 }

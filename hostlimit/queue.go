@@ -309,9 +309,6 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
 	l.idle = h.idle(t, now, floor)
 	h.book(t, now, floor, lim.Draw())
 	l.b, l.lim, l.floor, l.ord, l.stamp = b, lim, floor, sh.starts, h.stamp()
-	if sh.m.config.Store != nil {
-		l.kept = sh.kept[string(sh.name(h))]
-	}
 	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)

@@ -44,18 +44,38 @@ var restarts = []struct {
 	run     func(*life)
 	promise string
 }{
-	{"BlockAndCounterOutliveTheProcess", 13,
+	{
+		"BlockAndCounterOutliveTheProcess", 13,
 		hostlimit.Config{Delay: unpaced, LeaseTTL: 10 * tick, Backoff: backoff.Doubling{Start: 2 * tick}},
-		refusedTwice, "No request starts into a block, and refusals go on being counted, whoever was told of the first."},
-	{"LongBlockOutlivesTheProcess", 4, hostlimit.Config{Delay: unpaced}, longBlock,
-		"A block holds until its end, and Next and the refusal of a turn say when that is."},
-	{"FarStartOutlivesTheProcess", 3, hostlimit.Config{Delay: hostlimit.Delay{Min: 2 * age, Adaptive: hostlimit.Fixed, Ceiling: 2 * age}}, farStart,
-		"The gap to a start of an earlier process is kept, where it is longer than a minute."},
-	{"FarFloorOutlivesTheProcess", 3, hostlimit.Config{Delay: unpaced}, farFloor,
-		"So is one that is as long as the floor of the start, whoever asks for the next."},
-	{"GapFromTheEndOutlivesTheProcess", 4, hostlimit.Config{Concurrency: 1,
-		Delay: hostlimit.Delay{Min: 2 * age, Adaptive: hostlimit.Fixed, Ceiling: 2 * age, FromEnd: true}}, gapFromTheEnd,
-		"With FromEnd the gap counts from the Release, if there was one."},
+		refusedTwice, "No request starts into a block, and refusals go on being counted, whoever was told of the first.",
+	},
+	{
+		"LongBlockOutlivesTheProcess", 4,
+		hostlimit.Config{Delay: unpaced},
+		longBlock,
+		"A block holds until its end, and Next and the refusal of a turn say when that is.",
+	},
+	{
+		"FarStartOutlivesTheProcess", 3,
+		hostlimit.Config{Delay: hostlimit.Delay{Min: 2 * age, Adaptive: hostlimit.Fixed, Ceiling: 2 * age}},
+		farStart,
+		"The gap to a start of an earlier process is kept, where it is longer than a minute.",
+	},
+	{
+		"FarFloorOutlivesTheProcess", 3,
+		hostlimit.Config{Delay: unpaced},
+		farFloor,
+		"So is one that is as long as the floor of the start, whoever asks for the next.",
+	},
+	{
+		"GapFromTheEndOutlivesTheProcess", 4,
+		hostlimit.Config{
+			Concurrency: 1,
+			Delay:       hostlimit.Delay{Min: 2 * age, Adaptive: hostlimit.Fixed, Ceiling: 2 * age, FromEnd: true},
+		},
+		gapFromTheEnd,
+		"With FromEnd the gap counts from the Release, if there was one.",
+	},
 }
 
 // A life is a scene in which the process ends after some steps.
