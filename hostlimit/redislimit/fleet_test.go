@@ -57,13 +57,13 @@ type work struct {
 // A mark is a line of a process's log. Times are CLOCK_MONOTONIC, which all
 // processes of a machine share.
 type mark struct {
-	Kind  string // start, end, block, sum
+	Kind  string // start, end, block, lost, sum
 	Host  int    `json:",omitzero"`
 	Lease string `json:",omitzero"`
 	At    int64  `json:",omitzero"` // stamp of the start decision; before Release; after Observe
 	Delay int64  `json:",omitzero"` // of a start
 	Owes  bool   `json:",omitzero"` // of an end: the delay counts from it
-	Until int64  `json:",omitzero"` // of a block
+	Until int64  `json:",omitzero"` // of a block; of what was lost: when its delay is over
 	Calls int64  `json:",omitzero"` // of a sum: scripts run
 	Trips int64  `json:",omitzero"` // round trips
 	Fails int64  `json:",omitzero"` // refused turns
@@ -214,10 +214,15 @@ func worker(encoded string) {
 				case r < w.Refuse+w.Fail+w.Lost:
 					answer = hostlimit.Outcome{Err: errors.New("connection refused"), Latency: w.Latency, RetryAfter: 200 * time.Millisecond}
 				}
-				if e := lease.Observe(answer); e.Blocked {
+				called := monotonic()
+				e := lease.Observe(answer)
+				if answer.Err != nil {
+					put(mark{Kind: "lost", Host: host, At: monotonic(), Until: called + int64(grant.Delay)})
+				}
+				if e.Blocked {
 					put(mark{Kind: "block", Host: host, At: monotonic(), Until: stamp(e.Until)})
 				}
-				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic(), Owes: w.FromEnd || answer.Err != nil})
+				put(mark{Kind: "end", Host: host, Lease: id, At: monotonic(), Owes: w.FromEnd})
 				lease.Release()
 			}
 		})
@@ -416,6 +421,8 @@ func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
 		switch m.Kind {
 		case "block":
 			blocked = max(blocked, m.Until)
+		case "lost":
+			owed = max(owed, m.Until)
 		case "end":
 			if m.Owes {
 				owed = max(owed, m.At+delays[m.Lease])

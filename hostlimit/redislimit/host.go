@@ -197,7 +197,7 @@ func (h *host) restore(now time.Duration) {
 		last = micros(h.last - now)
 	}
 	args := []any{
-		micros(max(h.next-now, 0)), last, micros(h.until - now), h.cause, h.refusals, h.failures,
+		micros(h.next - now), last, micros(h.until - now), h.cause, h.refusals, h.failures,
 		micros(h.learned), h.starts, micros(now - h.began),
 	}
 	for id, lease := range h.leases {

@@ -224,6 +224,33 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	}
 }
 
+// TestWhatIsOwedOutlivesATurnThatIsUndone: a start that was let go and doesn't come takes no more
+// back than its own gap.
+func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	started, undone := "p.1.5000000.0", "p.2.0.0"
+	for name, owe := range map[string]func(h *host, now int64){
+		"the end of an attempt without an answer": func(h *host, now int64) {
+			s.run("observe", h, started, 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0)
+		},
+		"a longer delay by response times": func(h *host, now int64) { s.run("adapt", h, started, 0, 60000000, 5000000, -1, 0) },
+		"a learned delay": func(h *host, now int64) {
+			s.run("observe", h, started, 2, now, "refused", 0, "429", 5, 0, 1000, 1000, 5000000, 60000000)
+		},
+		"what a process tells after a loss": func(h *host, now int64) { s.run("restore", h, 5000000, -1, -1, "", 0, 0, 0, 0, 0) },
+	} {
+		h := s.host()
+		now, _ := s.run("peek", h, 0, 2, 0)
+		s.set(h, "l", now, "a", now, "lo", undone, "pl", now-1000, "pa", now-1000, "n", 2,
+			started, fmt.Sprintf("%d:%d:100:2", now+60000000, now-1000), undone, fmt.Sprintf("%d:%d:100:2", now+60000000, now))
+		owe(h, now)
+		s.run("release", h, undone, 2, 1)
+		if owed := s.get(h, "a") - now; owed < 4900000 {
+			t.Errorf("%s: after a turn that was undone, %d us are owed", name, owed)
+		}
+	}
+}
+
 // TestFailuresCountOverProcesses has many see a failure at once: one of them is the refusal.
 func TestFailuresCountOverProcesses(t *testing.T) {
 	const all = 12

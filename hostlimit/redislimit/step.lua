@@ -144,18 +144,30 @@ local function gap(h, delay)
 	return math.max(delay, h.ad, h.le)
 end
 
+-- later makes l and a at least that, also for the case that the last start is undone.
+local function later(h, l, a)
+	set(h, 'l', math.max(h.l, l))
+	set(h, 'pl', math.max(h.pl, l))
+	set(h, 'a', math.max(h.a, a))
+	set(h, 'pa', math.max(h.pa, a))
+end
+
 -- finish makes the end of a lease, where it counts, what the next start keeps its gap from.
 local function finish(h, lease, at)
 	if lease.state ~= GONE or not (lease.ends or string.find(lease.did, 'e', 1, true)) then return end
-	local d = h.lo == lease.id and math.max(h.a - h.l, 0) or gap(h, lease.delay)
-	set(h, 'l', math.max(h.l, at))
-	set(h, 'a', math.max(h.a, at + d))
+	if h.lo == lease.id then
+		set(h, 'a', math.max(h.a, at + h.a - h.l))
+		set(h, 'l', math.max(h.l, at))
+	else
+		later(h, at, at + gap(h, lease.delay))
+	end
 end
 
 -- raise makes the gap that is running longer, if d is. A shorter delay holds from the next
 -- start on only: the gap was promised.
 local function raise(h, d)
 	if h.l > 0 then set(h, 'a', math.max(h.a, h.l + d)) end
+	if h.pl > 0 then set(h, 'pa', math.max(h.pa, h.pl + d)) end
 end
 
 local function load(i)
@@ -532,7 +544,12 @@ end
 -- request that was let go before may still start, and what told returns.
 function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
 	asked = tonumber(asked)
-	if cause == 'network' then once(h, id, 'e') end
+	local lease = cause == 'network' and h.leases[id]
+	if lease then
+		-- The attempt ends in this moment; its release comes later, and moves the gap once more.
+		once(h, id, 'e')
+		finish(h, lease, now)
+	end
 	local before, blocked, cleared = tonumber(gone) <= h.bs, 0, 0
 	if kind == 'ok' then
 		set(h, 'fl', 0)
@@ -556,7 +573,7 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 		blocked = 1
 	end
 	local latest = 0
-	if blocked == 1 then
+	if blocked == 1 or lease then
 		for _, lease in pairs(h.leases) do
 			if lease.state == GONE then latest = math.max(latest, lease.due + lease.guard) end
 		end
@@ -586,12 +603,11 @@ function ops.renew(h, id)
 	return lease and 1 or 0
 end
 
--- restore tells what a client knows of a host, times as durations from now: the next
--- start, the last start (before now), the block with its cause, refusals and failures in a row,
+-- restore tells what a client knows of a host, times as durations from now, in the past where
+-- they are negative: the next start, the last start, the block with its cause, refusals and failures in a row,
 -- the learned delay, the starts since so long ago, and its leases with the time they have left.
 function ops.restore(h, a, l, b, cause, f, fl, le, starts, since, ...)
-	if tonumber(a) > 0 then set(h, 'a', math.max(h.a, now + a)) end
-	set(h, 'l', math.max(h.l, now + l))
+	later(h, now + l, now + a)
 	if tonumber(b) > 0 or tonumber(f) > 0 then -- over, but with a probe to come
 		if now + b > h.b then set(h, 'c', cause) end
 		set(h, 'b', math.max(h.b, now + b))
