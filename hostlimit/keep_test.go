@@ -454,3 +454,115 @@ func TestStoreIsWaitedForNoLongerThanTheContext(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 }
+
+// TestRequestsInFlightDontLiftTheBlocksOfOthers: they started before it was known, and none of them is the
+// probe that the others wait for after its end.
+func TestRequestsInFlightDontLiftTheBlocksOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, Concurrency: 3, MaxWait: 10 * time.Hour, LeaseTTL: 10 * time.Hour}
+		a, b := run(t, cfg), run(t, cfg)
+		a.fetch(refusal)
+		time.Sleep(2 * time.Second)
+		probe, g := b.start(0)
+		if !g.Probe {
+			t.Fatalf("%+v", g)
+		}
+		time.Sleep(10 * time.Second)
+		a.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		if n := b.next(); n < 59*time.Minute {
+			t.Fatalf("next in %v", n)
+		}
+		begin := time.Now()
+		second, g := b.start(0)
+		if took := time.Since(begin); !g.Probe || took < 59*time.Minute || took > 61*time.Minute {
+			t.Errorf("after %v: %+v", took, g)
+		}
+		if e := probe.Observe(ok); e.Cleared || e.Refusals != 2 {
+			t.Errorf("a success of before the block: %+v", e)
+		}
+		if e := second.Observe(ok); !e.Cleared {
+			t.Errorf("the probe's success: %+v", e)
+		}
+	})
+}
+
+// TestWaitersHearOfTheBlocksOfOthers as soon as anybody does.
+func TestWaitersHearOfTheBlocksOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, MaxWait: 10 * time.Minute, Delay: hostlimit.Delay{Min: time.Minute}}
+		b := run(t, cfg)
+		b.fetch(ok)
+		var waited time.Duration
+		var wg sync.WaitGroup
+		begin := time.Now()
+		wg.Go(func() {
+			_, err := b.Acquire(t.Context(), storedKey, 0)
+			if waited = time.Since(begin); !errors.Is(err, hostlimit.ErrBlocked) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		store.debts = map[string]hostlimit.Debt{storedKey: {BlockedUntil: time.Now().Add(time.Hour), Refusals: 1}}
+		time.Sleep(11 * time.Second)
+		b.next()
+		wg.Wait()
+		if waited != 11*time.Second {
+			t.Errorf("refused after %v", waited)
+		}
+	})
+}
+
+// TestFarStartsOfTwoProcesses: each looks at the Store before its start, however lately it did.
+func TestFarStartsOfTwoProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := hostlimit.Config{Store: new(mapStore), MaxWait: time.Minute}
+		a, b := run(t, cfg), run(t, cfg)
+		other, err := b.Acquire(t.Context(), storedKey, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.start(time.Hour)
+		if g, err := other.Start(t.Context()); !errors.Is(err, hostlimit.ErrBusy) {
+			t.Errorf("%+v, %v", g, err)
+		}
+	})
+}
+
+// TestLongerDelayHolds where two processes have learned one.
+func TestLongerDelayHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store})
+		p.fetch(ok)
+		store.debts = map[string]hostlimit.Debt{storedKey: {Delay: 50 * time.Second}}
+		p.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
+		if d := store.debt().Delay; d != 50*time.Second {
+			t.Errorf("kept %v", d)
+		}
+		if g, _ := p.fetch(ok); g.Delay != 50*time.Second {
+			t.Errorf("delay %v", g.Delay)
+		}
+	})
+}
+
+// TestRefusalDuringAnUpdate isn't overwritten by what that Update brings.
+func TestRefusalDuringAnUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mapStore{takes: time.Second}
+		p := run(t, hostlimit.Config{Store: store, MaxWait: 10 * time.Hour})
+		l, _ := p.start(0)
+		time.Sleep(11 * time.Second)
+		store.debts = map[string]hostlimit.Debt{storedKey: {BlockedUntil: time.Now().Add(time.Hour), Refusals: 2, Cause: "status 503"}}
+		go p.Next(context.Background(), storedKey, 0) //nolint:errcheck // it only reads
+		time.Sleep(time.Second / 2)
+		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 3 * time.Hour})
+		if n := p.next(); n < 3*time.Hour-time.Minute {
+			t.Errorf("next in %v", n)
+		}
+		if d := store.debt(); time.Until(d.BlockedUntil) < 3*time.Hour-time.Minute || d.Refusals != 2 {
+			t.Errorf("kept %+v", d)
+		}
+	})
+}

@@ -145,15 +145,15 @@ func (r *restarts) step() {
 		if e.Blocked != w.Blocked || e.Cleared != w.Cleared || e.Refusals != w.Refusals || e.Until.Sub(w.Until).Abs() > tolerance {
 			r.Errorf("effect %+v, want %+v", e, w)
 		}
-		if !r.perhaps() {
+		if held = !r.perhaps(); held {
 			r.agree()
 			got.Release()
 		}
 	}
 	want.Release()
-	if !r.cfg.Delay.FromEnd { // or the end is known to one of them only
-		r.agree()
-	} else {
+	if r.cfg.Delay.FromEnd && !held { // the end is known to one of them only
 		time.Sleep(r.whole.next())
 	}
+	r.perhaps()
+	r.agree()
 }
