@@ -25,8 +25,7 @@ func (trip *trip) ask() error {
 	return trip.refusal()
 }
 
-// refusal is the error of a verdict that doesn't allow, or of a robots.txt that can't
-// be had.
+// refusal is the error of a verdict that doesn't allow, or of a robots.txt that can't be had.
 func (trip *trip) refusal() error {
 	if e := trip.entry; e.Err != nil && !e.Stale {
 		err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
@@ -139,9 +138,8 @@ func (trip *trip) recordVerdict() {
 	trip.record(&d)
 }
 
-// robotsTransport is what robots.txt is fetched through: each hop takes a turn
-// on its own host and moves that host's state as any request does, but costs no
-// budget and asks no robots.txt.
+// robotsTransport is what robots.txt is fetched through: each hop takes a turn on its own host and
+// moves that host's state as any request does, but costs no budget and asks no robots.txt.
 type robotsTransport struct{ t *Transport }
 
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -32,8 +32,7 @@ type watcher interface {
 	ended(lease hostlimit.Lease, read int64, err error)
 }
 
-// newBody wraps raw. What a switched connection (101) can do beside reading, the
-// wrapper can too.
+// newBody wraps raw. What a switched connection (101) can do beside reading, the wrapper can too.
 func newBody(b *body) io.ReadCloser {
 	w, ok := b.ReadCloser.(io.Writer)
 	if !ok {

@@ -14,12 +14,11 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// Check decides by robots.txt whether rawURL may be fetched, without fetching
-// it: robots.txt at most is fetched, in its turn. Use it to ask before queueing,
-// and to tell why a URL was skipped. The verdict is reported to Evidence. While
-// robots.txt can't be had the verdict is that of Config.Robots, and its Reason
-// says why. The error is an *Error when nothing could be decided: a URL that can't
-// be fetched at all, no turn for robots.txt, or ctx.
+// Check decides by robots.txt whether rawURL may be fetched, without fetching it: robots.txt at
+// most is fetched, in its turn. Use it to ask before queueing, and to tell why a URL was skipped.
+// The verdict is reported to Evidence. While robots.txt can't be had the verdict is that of
+// Config.Robots, and its Reason says why. The error is an *Error when nothing could be decided: a
+// URL that can't be fetched at all, no turn for robots.txt, or ctx.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
@@ -87,13 +86,11 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 	return trip.entry.Sitemaps(), nil
 }
 
-// Next reports the earliest time at which a request for rawURL could start, so
-// that a frontier can take up something else until then. It fetches nothing and
-// never waits for the host: what isn't known of robots.txt yet counts as no
-// crawl-delay. A blocked host's time is the end of its block, however far. The
-// error is an *Error with Is(err, ErrDisallowed) or Is(err, ErrBudget) when the
-// request would be refused by what is known, with RetryAt where coming back may
-// help.
+// Next reports the earliest time at which a request for rawURL could start, so that a frontier can
+// take up something else until then. It fetches nothing and never waits for the host: what isn't
+// known of robots.txt yet counts as no crawl-delay. A blocked host's time is the end of its block,
+// however far. The error is an *Error with Is(err, ErrDisallowed) or Is(err, ErrBudget) when the
+// request would be refused by what is known, with RetryAt where coming back may help.
 func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) {
 	trip, err := t.inquire(ctx, rawURL, kindForecast)
 	if err != nil {

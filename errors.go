@@ -80,9 +80,8 @@ func (e *Error) Error() string {
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether time ran out: no turn in time, the context's deadline, or
-// no robots.txt in time. url.Error.Timeout asks only the outermost error, which is
-// this one.
+// Timeout reports whether time ran out: no turn in time, the context's deadline, or no robots.txt
+// in time. url.Error.Timeout asks only the outermost error, which is this one.
 func (e *Error) Timeout() bool {
 	if errors.Is(e.Err, ErrBusy) || errors.Is(e.Err, context.DeadlineExceeded) {
 		return true

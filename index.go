@@ -10,13 +10,12 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// DirectivesOf returns what a page asks of crawlers (noindex, nofollow and the like) by
-// its X-Robots-Tag headers, and by its <meta> elements as far as the body has been
-// read: ask again at the body's end, before you index or follow. They are those for
-// everyone and for the crawler's own product token, the most restrictive of each. It
-// needs ResponseLimits.CheckIndexing; without it, and for answers that are not 2xx, it
-// returns the zero value, which asks for nothing. It is safe to call while the body is
-// read.
+// DirectivesOf returns what a page asks of crawlers (noindex, nofollow and the like) by its
+// X-Robots-Tag headers, and by its <meta> elements as far as the body has been read: ask again at
+// the body's end, before you index or follow. They are those for everyone and for the crawler's own
+// product token, the most restrictive of each. It needs ResponseLimits.CheckIndexing; without it,
+// and for answers that are not 2xx, it returns the zero value, which asks for nothing. It is safe
+// to call while the body is read.
 func DirectivesOf(resp *http.Response) robots.Directives {
 	if resp.Request == nil {
 		return robots.Directives{}

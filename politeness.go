@@ -1,17 +1,15 @@
-// Package politeness makes any crawler polite. Wrap the transport of an
-// http.Client, and every request is checked against robots.txt, waits its turn
-// on its host, obeys 429 and Retry-After, spends the crawl's budget, and is
-// reported, so that you can prove it:
+// Package politeness makes any crawler polite. Wrap the transport of an http.Client, and every
+// request is checked against robots.txt, waits its turn on its host, obeys 429 and Retry-After,
+// spends the crawl's budget, and is reported, so that you can prove it:
 //
 //	t, err := politeness.New(politeness.Config{
 //		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
 //	})
 //	client := &http.Client{Transport: t}
 //
-// Use it when you have a crawler that must not get banned, when you must show
-// what a crawler did and why, or, together with package politenesstest, when
-// you test a crawler. Refusals are errors of type [*Error]; an answer of the
-// server, a 429 included, is never turned into an error unless
+// Use it when you have a crawler that must not get banned, when you must show what a crawler did
+// and why, or, together with package politenesstest, when you test a crawler. Refusals are errors
+// of type [*Error]; an answer of the server, a 429 included, is never turned into an error unless
 // [ResponseLimits] ask for it.
 //
 // The parts are usable by themselves: packages robots, robots/robotscache,
@@ -56,13 +54,13 @@ type Config struct {
 	From string
 
 	// Base sends the requests. Nil: http.DefaultTransport, which connects to private addresses as
-	// well; PublicAddresses makes one for crawlers that follow links of strangers. It must not be a Transport, nor lead to
-	// one by a method Unwrap() http.RoundTripper: a page would take its turn twice.
+	// well; PublicAddresses makes one for crawlers that follow links of strangers. It must not be a
+	// Transport, nor lead to one by a method Unwrap() http.RoundTripper: a page would take its turn
+	// twice.
 	Base http.RoundTripper
 
-	// Robots says how long robots.txt is kept, and what holds while it can't be
-	// had. Zero: RFC 9309; 1 h, nothing is fetched for 5 min after 5xx, 429 and
-	// network errors.
+	// Robots says how long robots.txt is kept, and what holds while it can't be had. Zero: RFC
+	// 9309; 1 h, nothing is fetched for 5 min after 5xx, 429 and network errors.
 	Robots robotscache.Config
 
 	// Limits are those of the hosts: slots, delays, blocks, and the longest wait for a turn. They
@@ -95,11 +93,10 @@ type Config struct {
 	// port that isn't 80 or 443; BySite groups by registrable domain.
 	HostKey func(*http.Request) string
 
-	// Refuse holds the user's own rules: an error refuses the request before
-	// anything is waited for. It sees every request that would be sent, fetches of
-	// robots.txt and each of their redirects included; where it refuses one of these,
-	// robots.txt can't be had (ErrUnreachable). Nil: none; PublicOnly and RefusePaths
-	// are ready ones, RefuseAny joins several.
+	// Refuse holds the user's own rules: an error refuses the request before anything is waited
+	// for. It sees every request that would be sent, fetches of robots.txt and each of their
+	// redirects included; where it refuses one of these, robots.txt can't be had (ErrUnreachable).
+	// Nil: none; PublicOnly and RefusePaths are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
 	// Refused is the user's own eye for refusals that no status tells, such as a challenge that
@@ -262,13 +259,12 @@ func problems(err error) []error {
 	return all
 }
 
-// RoundTrip sends req when robots.txt, the host, the budget and the user's own
-// rules let it, and waits until they do. Redirects need nothing special:
-// http.Client calls RoundTrip for each hop, so each is checked and paced against
-// its own host. The slot on the host is held until the response's body is read
-// to its end or closed. req is never changed. Robots.txt, slots and delays go by
-// req.URL; a different req.Host is only sent. What Base returns as an error is returned
-// as it is; every refusal is an *Error.
+// RoundTrip sends req when robots.txt, the host, the budget and the user's own rules let it, and
+// waits until they do. Redirects need nothing special: http.Client calls RoundTrip for each hop, so
+// each is checked and paced against its own host. The slot on the host is held until the response's
+// body is read to its end or closed. req is never changed. Robots.txt, slots and delays go by
+// req.URL; a different req.Host is only sent. What Base returns as an error is returned as it is;
+// every refusal is an *Error.
 //
 // Refused are also requests about whose path robots.txt can't be asked: those that hide
 // it in a URL.Opaque such as "//host/path", and those that ask for a tunnel by CONNECT

@@ -13,11 +13,11 @@ import (
 // warnAt is the share of a limit at which SiteAudit warns, and a Spend that the environment sets.
 const warnAt = 0.8
 
-// SiteAudit is the policy of a site audit with proof: 200 pages and 60 minutes with warnings at
-// 80 %, 2 requests at once per host, 200 to 500 ms apart or crawl-delay where that is longer, and
-// longer still where the host refuses (hostlimit.Learned), 10 s for a slot, slots taken back after 300 s. Where robots.txt can't be had the audit goes on, and its
-// evidence says confidence "low". Set Evidence; WithEnv lets MAX_PAGES, MAX_SCAN_TIME_MINUTES and
-// USER_AGENT change it.
+// SiteAudit is the policy of a site audit with proof: 200 pages and 60 minutes with warnings at 80
+// %, 2 requests at once per host, 200 to 500 ms apart or crawl-delay where that is longer, and
+// longer still where the host refuses (hostlimit.Learned), 10 s for a slot, slots taken back after
+// 300 s. Where robots.txt can't be had the audit goes on, and its evidence says confidence "low".
+// Set Evidence; WithEnv lets MAX_PAGES, MAX_SCAN_TIME_MINUTES and USER_AGENT change it.
 func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -35,12 +35,13 @@ func SiteAudit(userAgent string) Config {
 }
 
 // Conservative is the policy of a research crawler: one request at a time per host, 3 s (or
-// crawl-delay, where that is longer) from the end of one to the start of the next; 403 and 429 slow a host down for 15 minutes, doubling on repeats
-// to 24 h, with 10 to 20 % jitter, or for as long as the host asks by Retry-After where that is
-// longer; robots.txt is kept for 1 h, and nothing is fetched for 5 minutes while it can't be had.
-// The User-Agent must hold product, version and a mail address: New refuses any other. Public pages
-// only, see PublicOnly. WithEnv reads the ROBOTS_ variables. To cache pages, put an RFC 9111 cache
-// around the Transport: what it has costs no turn and no page.
+// crawl-delay, where that is longer) from the end of one to the start of the next; 403 and 429 slow
+// a host down for 15 minutes, doubling on repeats to 24 h, with 10 to 20 % jitter, or for as long
+// as the host asks by Retry-After where that is longer; robots.txt is kept for 1 h, and nothing is
+// fetched for 5 minutes while it can't be had. The User-Agent must hold product, version and a mail
+// address: New refuses any other. Public pages only, see PublicOnly. WithEnv reads the ROBOTS_
+// variables. To cache pages, put an RFC 9111 cache around the Transport: what it has costs no turn
+// and no page.
 func Conservative(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,

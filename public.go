@@ -18,8 +18,9 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrPrivateAddress is the reason of a transport made by [PublicAddresses] for a connection that led
-// to an address which isn't a public one. It is found in the errors of the transport by errors.Is.
+// ErrPrivateAddress is the reason of a transport made by [PublicAddresses] for a connection that
+// led to an address which isn't a public one. It is found in the errors of the transport by
+// errors.Is.
 var ErrPrivateAddress = errors.New("not a public address")
 
 // PublicAddresses returns a copy of base that connects to public addresses only. Use it as
@@ -109,8 +110,8 @@ type proxies struct {
 	known map[string]struct{}
 }
 
-// proxy is an http.Transport's Proxy: it remembers what choose returns. A request that goes straight
-// to a proxy's address would be exempt as well, so it is refused.
+// proxy is an http.Transport's Proxy: it remembers what choose returns. A request that goes
+// straight to a proxy's address would be exempt as well, so it is refused.
 func (p *proxies) proxy(req *http.Request) (*url.URL, error) {
 	u, err := p.choose(req)
 	if err != nil {

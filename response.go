@@ -21,17 +21,15 @@ type ResponseLimits struct {
 	// one fails with ErrTooLarge: before it is read where its Content-Length says so,
 	// else while it is read, and the rest is left unread. 0: unlimited.
 	MaxBytes int64
-	// Accept and Reject are media types, with wildcards: "text/html", "text/*",
-	// "*/*". An answer whose Content-Type matches none of Accept, or one of Reject,
-	// fails with ErrContentType before its body is read. One without a Content-Type
-	// is application/octet-stream (RFC 9110, section 8.3) if it has a body. Empty:
-	// every type.
+	// Accept and Reject are media types, with wildcards: "text/html", "text/*", "*/*". An answer
+	// whose Content-Type matches none of Accept, or one of Reject, fails with ErrContentType before
+	// its body is read. One without a Content-Type is application/octet-stream (RFC 9110, section
+	// 8.3) if it has a body. Empty: every type.
 	Accept []string
 	Reject []string
-	// CheckIndexing reads page directives (noindex, nofollow and the like) from
-	// X-Robots-Tag headers and, as the body streams by, from the <meta> elements of
-	// HTML that the base transport has decompressed; DirectivesOf returns them, and
-	// evidence records them. False: off.
+	// CheckIndexing reads page directives (noindex, nofollow and the like) from X-Robots-Tag
+	// headers and, as the body streams by, from the <meta> elements of HTML that the base transport
+	// has decompressed; DirectivesOf returns them, and evidence records them. False: off.
 	CheckIndexing bool
 }
 

@@ -18,16 +18,15 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// Retry repeats requests that a server or the network failed: after 429, 5xx and
-// network errors; any other answer is final, and so is an error that the next try
-// would meet again (a name that doesn't exist, an address that isn't public, a
-// certificate that isn't trusted, a header that can't be sent). Only what is idempotent (RFC 9110, section 9.2.2) and
-// can be sent again is repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a
-// body or with Request.GetBody. Each try asks robots.txt again and takes a turn of its
-// own; while it waits it holds no slot. When the tries run out, the last response is
-// handed over as it is; so it is when the next try couldn't start before the context's
-// deadline or within the budget's time, when it would have to wait for longer than the
-// MaxWait of a hostlimit.Memory, or when Retry-After asks for more than a day. All
+// Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
+// any other answer is final, and so is an error that the next try would meet again (a name that
+// doesn't exist, an address that isn't public, a certificate that isn't trusted, a header that
+// can't be sent). Only what is idempotent (RFC 9110, section 9.2.2) and can be sent again is
+// repeated: GET, HEAD, OPTIONS, TRACE, PUT and DELETE without a body or with Request.GetBody. Each
+// try asks robots.txt again and takes a turn of its own; while it waits it holds no slot. When the
+// tries run out, the last response is handed over as it is; so it is when the next try couldn't
+// start before the context's deadline or within the budget's time, when it would have to wait for
+// longer than the MaxWait of a hostlimit.Memory, or when Retry-After asks for more than a day. All
 // tries of a request are one page of the budget.
 type Retry struct {
 	// Max is how often a request is repeated at most. 0: never.
@@ -198,8 +197,7 @@ const (
 	maxPatience = 5 * time.Second
 )
 
-// discard drains and closes an answer that the caller won't see, and so gives the slot
-// back.
+// discard drains and closes an answer that the caller won't see, and so gives the slot back.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	raw := resp.Body
 	resp, err := trip.handOver(resp, nil)

@@ -11,8 +11,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A fare says how a trip's page is paid for. All hops and tries of a navigation are one
-// page.
+// A fare says how a trip's page is paid for. All hops and tries of a navigation are one page.
 type fare uint8
 
 const (
@@ -26,9 +25,8 @@ const (
 // whether the request that follows was made.
 type paidKey struct{}
 
-// ticket returns the mark of the redirect that led to the request, nil if there is
-// none: a redirect that came from elsewhere, such as from a cache around the
-// Transport, has paid for no page.
+// ticket returns the mark of the redirect that led to the request, nil if there is none: a redirect
+// that came from elsewhere, such as from a cache around the Transport, has paid for no page.
 func (trip *trip) ticket() *atomic.Bool {
 	if r := trip.req.Response; r != nil && r.Request != nil {
 		used, _ := r.Request.Context().Value(paidKey{}).(*atomic.Bool)
@@ -149,10 +147,9 @@ func (trip *trip) refund() {
 	}
 }
 
-// spend takes the piece that a body's reader has just read from the budget. It
-// returns how many of the bytes there were to take, and why no more. It is asked
-// after the read, not before it: bytes that a slow server is yet to send are no other
-// reader's loss.
+// spend takes the piece that a body's reader has just read from the budget. It returns how many of
+// the bytes there were to take, and why no more. It is asked after the read, not before it: bytes
+// that a slow server is yet to send are no other reader's loss.
 func (trip *trip) spend(piece []byte) (n int, err error) {
 	t, ctx := trip.t, trip.req.Context()
 	if t.budget == nil || trip.kind != kindPage {

@@ -23,8 +23,8 @@ import (
 // state_lost. What survives what is in docs/restarts.md. An empty dir keeps nothing: c is returned
 // as it is.
 //
-// WithState changes Limits and Robots, so it can't reach a limiter that Hosts holds already, and New
-// says so. To share a limiter that remembers, make it from the result:
+// WithState changes Limits and Robots, so it can't reach a limiter that Hosts holds already, and
+// New says so. To share a limiter that remembers, make it from the result:
 //
 //	cfg := politeness.Bulk(ua).WithState("state")
 //	cfg.Hosts, err = hostlimit.New(cfg.Limits)
@@ -47,8 +47,8 @@ func (c Config) checkStore() error {
 		"by hostlimit.New(cfg.Limits), or set it after WithState to what was made from the same Limits")
 }
 
-// recordState reports what is new of the memory of the trip's host: a block that it gave, and why it
-// has failed.
+// recordState reports what is new of the memory of the trip's host: a block that it gave, and why
+// it has failed.
 func (trip *trip) recordState(restored *hostlimit.Restored, lost error) {
 	if trip.silent() {
 		return

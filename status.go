@@ -77,12 +77,11 @@ type RobotsUsage struct {
 // read, and a bound on what asking for it costs.
 const shownHosts = 1000
 
-// StatusHandler returns a read-only page about t, in the manner of package
-// net/http/pprof: HTML for people, JSON (type Status) for programs that ask with
-// "Accept: application/json" or "?format=json". "?host=example" keeps the hosts
-// whose key holds that text. It shows the hosts in force, the budget and the
-// robots.txt cache. Nothing is served unless you mount it, and it holds the names
-// of the hosts that are crawled: mount it where only you can reach it.
+// StatusHandler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
+// people, JSON (type Status) for programs that ask with "Accept: application/json" or
+// "?format=json". "?host=example" keeps the hosts whose key holds that text. It shows the hosts in
+// force, the budget and the robots.txt cache. Nothing is served unless you mount it, and it holds
+// the names of the hosts that are crawled: mount it where only you can reach it.
 //
 //	http.Handle("/debug/politeness", politeness.StatusHandler(t))
 //

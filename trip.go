@@ -186,8 +186,7 @@ func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
 	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
 }
 
-// silent reports whether nothing is recorded of the trip. It is asked before a record is
-// built.
+// silent reports whether nothing is recorded of the trip. It is asked before a record is built.
 func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == kindForecast }
 
 // decision begins a record about this trip. Reading the clock is the costliest part of
@@ -228,9 +227,8 @@ func (trip *trip) urlText() string {
 	return trip.url
 }
 
-// target returns the path and query of the URL as they are sent, which is what
-// robots.txt is about. That is URL.RequestURI, and also the end of the text that
-// evidence is given.
+// target returns the path and query of the URL as they are sent, which is what robots.txt is about.
+// That is URL.RequestURI, and also the end of the text that evidence is given.
 func (trip *trip) target() string {
 	if u := trip.req.URL; u.Opaque != "" || trip.silent() {
 		return u.RequestURI()
@@ -239,9 +237,8 @@ func (trip *trip) target() string {
 	return rest[strings.IndexByte(rest, '/'):]
 }
 
-// urlText is u without userinfo and without fragment: what is asked for, in one
-// allocation. A name that isn't ASCII is shown as it is sent, in punycode: one that mixes
-// scripts looks like another.
+// urlText is u without userinfo and without fragment: what is asked for, in one allocation. A name
+// that isn't ASCII is shown as it is sent, in punycode: one that mixes scripts looks like another.
 func urlText(u *url.URL) string {
 	if u.Opaque != "" {
 		target := u.RequestURI()

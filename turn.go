@@ -83,8 +83,7 @@ func (trip *trip) giveLease() hostlimit.Lease {
 	return lease
 }
 
-// release gives the turn back, and reports whether its slot had been taken back
-// already.
+// release gives the turn back, and reports whether its slot had been taken back already.
 func (trip *trip) release() (expired bool) {
 	return trip.giveLease().Release()
 }
@@ -110,9 +109,8 @@ func (trip *trip) leave(why string) {
 	trip.record(&d)
 }
 
-// recordStart reports the turn that is held. It is called once the request is out:
-// a slow sink between the stamp and the sending would bring two sends closer
-// together than their stamps are.
+// recordStart reports the turn that is held. It is called once the request is out: a slow sink
+// between the stamp and the sending would bring two sends closer together than their stamps are.
 func (trip *trip) recordStart() {
 	if trip.silent() {
 		return
@@ -159,9 +157,8 @@ type departure struct {
 	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
 }
 
-// A waitContext bounds a trip's waits. It is the request's context, and is done as
-// well when Request.Cancel is closed; its deadline is the end of the budget's time
-// where that comes first.
+// A waitContext bounds a trip's waits. It is the request's context, and is done as well when
+// Request.Cancel is closed; its deadline is the end of the budget's time where that comes first.
 type waitContext struct {
 	context.Context
 	deadline time.Time  // what Deadline tells, though Done doesn't keep it; zero: the request's
@@ -185,9 +182,8 @@ func (w *waitContext) Deadline() (time.Time, bool) {
 	return deadline, ok
 }
 
-// Done implements context.Context. Only a wait that really begins asks for it, so
-// that http.Client's Timeout, which sets Request.Cancel, costs other requests no
-// goroutine.
+// Done implements context.Context. Only a wait that really begins asks for it, so that
+// http.Client's Timeout, which sets Request.Cancel, costs other requests no goroutine.
 func (w *waitContext) Done() <-chan struct{} {
 	c := w.cancel
 	if c == nil {

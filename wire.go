@@ -110,8 +110,8 @@ func (w *wire) gotConn(info httptrace.GotConnInfo) {
 		return
 	}
 	w.cancel(w.refused)
-	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does look,
-	// and its connection carries the requests of others.
+	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does
+	// look, and its connection carries the requests of others.
 	if info.Conn != nil && !speaksHTTP2(info.Conn) {
 		info.Conn.Close()
 	}

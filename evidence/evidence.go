@@ -31,9 +31,9 @@ import (
 // the response and may be kept.
 //
 // The crawl waits for Record, so keep it short: a slow Record delays the request that the record is
-// about, and no other. Record doesn't send requests through the Transport that calls it, which would
-// call it again for each of them: to act on a record, hand it to a goroutine of your own that has
-// another client.
+// about, and no other. Record doesn't send requests through the Transport that calls it, which
+// would call it again for each of them: to act on a record, hand it to a goroutine of your own that
+// has another client.
 type Evidence interface {
 	Record(ctx context.Context, d Decision)
 }
@@ -69,9 +69,9 @@ const (
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
 // zero. The struct is also the table that JSON and slog attributes are made by: in the order of the
 // fields, under the names of their tags, without the zero ones that a tag lets be omitted.
-// Durations are seconds in JSON, times RFC 3339 with nanoseconds. Strings are clipped to the bytes of
-// JSON that a tag says, with [Clipped] at their end, so that a record without Text is at most 8 KB
-// long, whatever a server sends.
+// Durations are seconds in JSON, times RFC 3339 with nanoseconds. Strings are clipped to the bytes
+// of JSON that a tag says, with [Clipped] at their end, so that a record without Text is at most 8
+// KB long, whatever a server sends.
 type Decision struct {
 	Type Type      `json:"type,omitzero" most:"64"`
 	Time time.Time `json:"timestamp,omitzero"` // when it was decided

@@ -12,26 +12,23 @@ type Config struct {
 	// Concurrency is the number of slots per key; 0: 2.
 	Concurrency int
 
-	// MaxInFlight bounds the requests in flight over all keys; 0: unlimited.
-	// Places go round: keys that could start take them in turn, one each, and
-	// a key that is paced or blocked holds none.
+	// MaxInFlight bounds the requests in flight over all keys; 0: unlimited. Places go round: keys
+	// that could start take them in turn, one each, and a key that is paced or blocked holds none.
 	MaxInFlight int
 
 	// Delay is the gap between the starts of two requests on a key.
 	Delay Delay
 
-	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock
-	// of a request runs while every slot of its key is held, and starts anew when
-	// a slot is free and the delay or a block is what holds the queue. So it
-	// catches bodies that nobody reads, not a long crawl-delay; a host that answers
-	// slowly holds its slots as well.
+	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock of a
+	// request runs while every slot of its key is held, and starts anew when a slot is free and the
+	// delay or a block is what holds the queue. So it catches bodies that nobody reads, not a long
+	// crawl-delay; a host that answers slowly holds its slots as well.
 	SlotTimeout time.Duration
 
-	// LeaseTTL is the time after which a lease that is neither renewed nor released
-	// is taken back, as that of a body that is never closed; 0: 300 s. It counts from
-	// Acquire, from each Start and from each Renew: a body that is read keeps its
-	// slot for as long as that takes, so LeaseTTL only has to be longer than the
-	// longest wait for an answer and for a single read.
+	// LeaseTTL is the time after which a lease that is neither renewed nor released is taken back,
+	// as that of a body that is never closed; 0: 300 s. It counts from Acquire, from each Start and
+	// from each Renew: a body that is read keeps its slot for as long as that takes, so LeaseTTL
+	// only has to be longer than the longest wait for an answer and for a single read.
 	LeaseTTL time.Duration
 
 	// MaxWait is the longest wait for a turn; 0: an hour. A wait that is known to be
@@ -47,20 +44,19 @@ type Config struct {
 	// Outside of them every key is as one that is blocked.
 	Windows []Window
 
-	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only:
-	// one that owes anything (a slot, a delay, a block, a counter) is kept
-	// whatever MaxHosts says. A start is remembered for a minute at least; a
-	// floor of more than that which the caller learns after it can be missed by
-	// the next start, if the key has been forgotten by then.
+	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only: one that
+	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts says. A start
+	// is remembered for a minute at least; a floor of more than that which the caller learns after
+	// it can be missed by the next start, if the key has been forgotten by then.
 	MaxHosts int
 
 	// Store keeps what keys owe beyond the life of the process: blocks, refusals in a row, learned
 	// delays, and next starts more than a minute away; nil: nothing is kept. Each is kept before
-	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's
-	// debt is loaded when the key is first met, and read again when it is used 10 s later, so that
+	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's debt
+	// is loaded when the key is first met, and read again when it is used 10 s later, so that
 	// processes which share a Store see each other's blocks. A Store that fails stops no request:
-	// Grant.StateErr tells. It costs about 400 bytes a key. Limiters that keep their state elsewhere
-	// ignore Store.
+	// Grant.StateErr tells. It costs about 400 bytes a key. Limiters that keep their state
+	// elsewhere ignore Store.
 	Store Store
 
 	// Override gives the limits of single keys; nil: none. It is called at each
@@ -116,11 +112,10 @@ func (c Config) rules() (*kit.Rules, error) {
 // is the zero value), or its response times (Squared, Proportional, Throttle), so that a
 // host that grows slow is asked less often. Longest joins several; Fixed is none.
 //
-// A longer delay holds at once, a shorter one from the next start on. Answers of status
-// 400 and more, and exchanges without an answer, never lower a delay: a host that fails
-// fast isn't asked faster. One without an answer counts with the time that it took, also
-// where the caller's own timeout ended it. The result stays within Delay.Min and
-// Delay.Ceiling.
+// A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
+// more, and exchanges without an answer, never lower a delay: a host that fails fast isn't asked
+// faster. One without an answer counts with the time that it took, also where the caller's own
+// timeout ended it. The result stays within Delay.Min and Delay.Ceiling.
 //
 // Adaptive values are comparable and print as what they are.
 type Adaptive = kit.Adaptive
@@ -143,9 +138,8 @@ var Squared = kit.Squared
 // answer. Heritrix waits 5 times that.
 func Proportional(f float64) Adaptive { return kit.Proportional(f) }
 
-// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle
-// does: t = latency/target; the new delay is max(t, (old+t)/2), so it rises at
-// once and comes down by halves.
+// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle does: t =
+// latency/target; the new delay is max(t, (old+t)/2), so it rises at once and comes down by halves.
 func Throttle(target float64) Adaptive { return kit.Throttle(target) }
 
 // Longest waits as long as a or b says, whichever is longer: Longest(Learned,

@@ -11,28 +11,24 @@ import (
 	"github.com/go-politeness/politeness/internal/statedir"
 )
 
-// Dir returns a Store that keeps one file for each key that is owed something,
-// below path. path is made when the first debt is kept; an empty one is the
-// current directory.
+// Dir returns a Store that keeps one file for each key that is owed something, below path. path is
+// made when the first debt is kept; an empty one is the current directory.
 //
-// A file is replaced as a whole, and removed once its key is owed nothing: kill
-// -9, a full disk or a power cut leave the old debt or the new one. A power cut
-// may undo the last updates. A file that can't be understood is reported once, by
-// the error of the Update that meets it; that Update goes on as from the zero
-// Debt and writes the file anew. Where a file can't be read for another reason,
+// A file is replaced as a whole, and removed once its key is owed nothing: kill -9, a full disk or
+// a power cut leave the old debt or the new one. A power cut may undo the last updates. A file that
+// can't be understood is reported once, by the error of the Update that meets it; that Update goes
+// on as from the zero Debt and writes the file anew. Where a file can't be read for another reason,
 // such as its permissions, it is left alone.
 //
-// Processes may share a directory: an update is made under a lock on a file
-// beside it, which ends with its process; reading takes no lock. Update waits for
-// the lock as long as ctx allows, 10 s at most, and keeps a debt even if ctx is done
-// when the lock is free.
+// Processes may share a directory: an update is made under a lock on a file beside it, which ends
+// with its process; reading takes no lock. Update waits for the lock as long as ctx allows, 10 s at
+// most, and keeps a debt even if ctx is done when the lock is free.
 //
-// On NFS the lock holds between machines if the server keeps locks and the mount
-// uses them, as NFSv4 does by default. On a mount with nolock or local_lock=flock
-// two machines that change a key at the same moment may lose one of the changes,
-// never more; a file that another machine has just made may be seen as late as the
-// mount's attribute cache allows. Many machines are better served by redislimit.
-// On AIX, Solaris, Plan 9 and WebAssembly the lock holds within one process only,
+// On NFS the lock holds between machines if the server keeps locks and the mount uses them, as
+// NFSv4 does by default. On a mount with nolock or local_lock=flock two machines that change a key
+// at the same moment may lose one of the changes, never more; a file that another machine has just
+// made may be seen as late as the mount's attribute cache allows. Many machines are better served
+// by redislimit. On AIX, Solaris, Plan 9 and WebAssembly the lock holds within one process only,
 // with the same consequence. On Windows reading takes the lock too.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
@@ -88,9 +84,8 @@ func (s *DirStore) update(ctx context.Context, key string, change func(Debt) Deb
 	return debt, errors.Join(err, s.write(file, key, debt))
 }
 
-// done reports whether the file stays as it is: because it holds that debt, or
-// because it may hold another that can't be read. One that can't be understood is
-// replaced.
+// done reports whether the file stays as it is: because it holds that debt, or because it may hold
+// another that can't be read. One that can't be understood is replaced.
 func done(old, debt Debt, readErr error) bool {
 	if readErr != nil {
 		return !errors.As(readErr, new(*damage))

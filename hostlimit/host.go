@@ -71,8 +71,7 @@ var sources = [...]string{"", "random", "crawl-delay", "adaptive", "learned"}
 
 func (s source) String() string { return sources[s] }
 
-// A cause is what set a block, in a byte: a status from 400 to 599 as status - 398 +
-// byStatus.
+// A cause is what set a block, in a byte: a status from 400 to 599 as status - 398 + byStatus.
 type cause uint8
 
 const (

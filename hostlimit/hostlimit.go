@@ -1,11 +1,10 @@
 // Package hostlimit decides which request may start on which host, and when:
 // slots, delays and blocks, per host key.
 //
-// Use it through politeness.New, or by itself wherever work on many keys must
-// be paced and a refusal by one key must hold everybody who wants that key.
-// [Memory] does it for one process, in about a hundred bytes per host, with no
-// goroutine of its own. Whatever implements [Limiter] can be held against the
-// same promises by hostlimittest.Run.
+// Use it through politeness.New, or by itself wherever work on many keys must be paced and a
+// refusal by one key must hold everybody who wants that key. [Memory] does it for one process, in
+// about a hundred bytes per host, with no goroutine of its own. Whatever implements [Limiter] can
+// be held against the same promises by hostlimittest.Run.
 //
 // What a key promises, whoever asks for it:
 //
@@ -34,12 +33,11 @@ import (
 // takes; [Memory] implements it for one process. Implementations are safe for
 // concurrent use and pass hostlimittest.Run.
 type Limiter interface {
-	// Acquire waits for a slot and for the start time of key, and returns once
-	// the request may start. It books that instant provisionally, so that nobody else
-	// starts within the gap to it; Start makes it a start. floor is the shortest
-	// gap that the key's own rules ask for (robots.txt crawl-delay), zero for none.
-	// It returns an *Error when the turn is refused, which is so too when ctx's deadline
-	// passes, and ctx's error when ctx is cancelled first.
+	// Acquire waits for a slot and for the start time of key, and returns once the request may
+	// start. It books that instant provisionally, so that nobody else starts within the gap to it;
+	// Start makes it a start. floor is the shortest gap that the key's own rules ask for
+	// (robots.txt crawl-delay), zero for none. It returns an *Error when the turn is refused, which
+	// is so too when ctx's deadline passes, and ctx's error when ctx is cancelled first.
 	Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error)
 
 	// Next reports the earliest time at which a request to key could start, so far as
@@ -55,23 +53,20 @@ type Limiter interface {
 // contract; a wrapper that forwards these four methods loses nothing. All are safe
 // to call from any goroutine, but only one Start may run at a time.
 type Lease interface {
-	// Start makes the turn a start. Call it right before the request is sent, and
-	// again whenever the request reaches the wire later than that. Each call voids the
-	// lease's own stamp (the booking of Acquire, or that of the Start before), waits
-	// until the gap to the last other start of the key has passed and no block holds
-	// the key, then stamps the present moment and gives the start a number of its own.
-	// Leases in Start go before requests that wait in Acquire, first come, first
-	// served: each holds a slot already, so there are never more of them than slots.
+	// Start makes the turn a start. Call it right before the request is sent, and again whenever
+	// the request reaches the wire later than that. Each call voids the lease's own stamp (the
+	// booking of Acquire, or that of the Start before), waits until the gap to the last other start
+	// of the key has passed and no block holds the key, then stamps the present moment and gives
+	// the start a number of its own. Leases in Start go before requests that wait in Acquire, first
+	// come, first served: each holds a slot already, so there are never more of them than slots.
 	//
-	// The error is an *Error if the wait exceeds, or is known to exceed, MaxWait, counted
-	// from the call, or ctx's deadline, or if the lease has ended; it is ctx's error if ctx
-	// is cancelled first. After an error the lease has no stamp, but holds its slot until
-	// Release.
+	// The error is an *Error if the wait exceeds, or is known to exceed, MaxWait, counted from the
+	// call, or ctx's deadline, or if the lease has ended; it is ctx's error if ctx is cancelled
+	// first. After an error the lease has no stamp, but holds its slot until Release.
 	Start(ctx context.Context) (Grant, error)
-	// Observe tells what the host answered, and returns what that did to the key.
-	// Call it once, when the response's headers have arrived or the attempt has
-	// failed. A second call, and one after Release, does nothing and returns the zero
-	// Effect.
+	// Observe tells what the host answered, and returns what that did to the key. Call it once,
+	// when the response's headers have arrived or the attempt has failed. A second call, and one
+	// after Release, does nothing and returns the zero Effect.
 	Observe(Outcome) Effect
 	// Renew says that the lease is in use: LeaseTTL is counted anew. It costs little
 	// and never waits; call it at every read of the response's body.
@@ -83,8 +78,7 @@ type Lease interface {
 	Release() (expired bool)
 }
 
-// A Controller is what a person may ask of a limiter, as for a status page. [Memory]
-// implements it.
+// A Controller is what a person may ask of a limiter, as for a status page. [Memory] implements it.
 type Controller interface {
 	// List yields the state of every key that is known, in no order. Each state is
 	// true for itself; the keys go on while they are listed. An error ends the list.
@@ -106,16 +100,14 @@ type Controller interface {
 //	407; a caller that gave up                 nothing
 //	Reset set, with any answer                 blocks until then as well; it isn't counted
 //
-// What an answer asks for is capped by MaxRetryAfter. What it does to the delay, see
-// [Adaptive].
+// What an answer asks for is capped by MaxRetryAfter. What it does to the delay, see [Adaptive].
 type Outcome struct {
 	// Status is the response's status code, 0 if there was no response.
 	Status int
 	// Latency is the time from the start to the response's headers, or to the failure.
 	Latency time.Duration
-	// RetryAfter is how long the host asks to be left alone, counted from now;
-	// 0 if it did not say. It matters only where the outcome is a refusal, and beside
-	// Reset, which it replaces.
+	// RetryAfter is how long the host asks to be left alone, counted from now; 0 if it did not say.
+	// It matters only where the outcome is a refusal, and beside Reset, which it replaces.
 	RetryAfter time.Duration
 	// Err is the error of an attempt without a response. An outcome whose Err is a
 	// context error says nothing about the host but how long it took.
@@ -153,7 +145,8 @@ type Grant struct {
 	TakenBack []string
 
 	// Restored is the block that an earlier process, or another one, has left for the key in
-	// Config.Store, where it was met since a Grant or an Error of the key told of the last one; nil: none.
+	// Config.Store, where it was met since a Grant or an Error of the key told of the last one;
+	// nil: none.
 	Restored *Restored
 	// StateErr is why the Store has failed for the key: what the key owes may be forgotten when the
 	// process ends. It is told once, until the Store works again; nil: nothing new.

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// places are the MaxInFlight places for requests over all keys. Keys whose
-// head could start but for a place stand in a line; each gets one place and
-// goes to the end again, so no key starves another. The mutex is taken after a
-// shard's, never before one.
+// places are the MaxInFlight places for requests over all keys. Keys whose head could start but for
+// a place stand in a line; each gets one place and goes to the end again, so no key starves
+// another. The mutex is taken after a shard's, never before one.
 type places struct {
 	max int
 	ttl time.Duration

@@ -24,8 +24,8 @@ import (
 //
 // Debts are merged in three parts: the block with its counter and cause, the delay, and the next
 // start. In each, what only one process has changed since this one looked last holds: a success
-// that clears a block clears it for all, and nobody who knew of that block sets it again. Where both
-// have changed it the stricter holds: the later end, the larger counter, the longer delay.
+// that clears a block clears it for all, and nobody who knew of that block sets it again. Where
+// both have changed it the stricter holds: the later end, the larger counter, the longer delay.
 const (
 	// fresh is for how long what was read of a Store is taken for true.
 	fresh = 10 * time.Second

@@ -272,8 +272,7 @@ func (l *lease) find(create bool) (*host, *busy) {
 // hear notes that l was in use at t.
 func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
 
-// Renew implements Lease. It takes no lock: the time is noted where the lease is found
-// to be due.
+// Renew implements Lease. It takes no lock: the time is noted where the lease is found to be due.
 func (l *lease) Renew() {
 	if l.heard.Load() != int64(never) {
 		l.hear(l.sh.m.now())
@@ -320,9 +319,8 @@ type link struct {
 	heard      time.Duration // lease.heard, as the list knows it: never later than that
 }
 
-// flights is a list of leases, in the order in which each was last heard of. A Renew
-// doesn't move its lease; that happens when the lease is looked at because it seems
-// to have expired.
+// flights is a list of leases, in the order in which each was last heard of. A Renew doesn't move
+// its lease; that happens when the lease is looked at because it seems to have expired.
 type flights struct {
 	oldest, newest *lease
 	all            bool // the leases are linked by inAll, not by onKey

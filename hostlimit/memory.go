@@ -10,9 +10,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
-// Memory is the Limiter of one process. It starts no goroutine: time passes in
-// the callers' own, so there is nothing to close, and everything works in a
-// testing/synctest bubble. It is safe for
+// Memory is the Limiter of one process. It starts no goroutine: time passes in the callers' own, so
+// there is nothing to close, and everything works in a testing/synctest bubble. It is safe for
 // concurrent use and must not be copied.
 //
 // Stamps are taken from the monotonic clock, counted from the time of day at
@@ -34,8 +33,7 @@ var (
 	_ Controller = (*Memory)(nil)
 )
 
-// New returns a Memory with the rules of c. The error names every field that is
-// wrong.
+// New returns a Memory with the rules of c. The error names every field that is wrong.
 func New(c Config) (*Memory, error) {
 	r, err := c.rules()
 	if err != nil {

@@ -80,9 +80,8 @@ type busy struct {
 	before, after *busy
 }
 
-// A waiter is a request in the queue of a key: it waits for a lease, or with one for
-// its Start. Those with a lease are ahead of the others. All but wake is guarded by
-// the shard's mutex.
+// A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
+// Those with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
 type waiter struct {
 	lease      *lease        // nil: not had yet
 	wake       chan struct{} // buffered: look again
@@ -100,8 +99,7 @@ type waiter struct {
 	err        error // refused while it waited
 }
 
-// signal makes w look again. It never blocks, and no signal is lost: w looks
-// after it took one.
+// signal makes w look again. It never blocks, and no signal is lost: w looks after it took one.
 func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -109,9 +107,8 @@ func (w *waiter) signal() {
 	}
 }
 
-// leastGap is the shortest that the gap between two starts next to each other
-// can be. It is bounded (by 2 h 26 min) so that the sum over a million waiters
-// fits, which keeps it a lower bound.
+// leastGap is the shortest that the gap between two starts next to each other can be. It is bounded
+// (by 2 h 26 min) so that the sum over a million waiters fits, which keeps it a lower bound.
 func leastGap(lim *kit.Limits, floor, before time.Duration) time.Duration {
 	return min(max(lim.Min, floor, before), 1<<43)
 }
@@ -377,8 +374,7 @@ func (b *busy) end(h *host, l *lease, now time.Duration) {
 	}
 }
 
-// free takes l from the requests in flight and lets the head look. Call it after
-// account.
+// free takes l from the requests in flight and lets the head look. Call it after account.
 func (b *busy) free(h *host, l *lease, now time.Duration) {
 	b.flying.remove(l)
 	ended := l.countsFromEnd()

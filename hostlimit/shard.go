@@ -15,11 +15,10 @@ const (
 	leases   = 4096 / leaseSize // number of leases that are allocated at once
 )
 
-// A shard holds the hosts of a part of the keys under one mutex, which is never
-// held across a wait. It is built for millions of idle hosts: the hosts lie in
-// slabs, their names one after the other in an arena, and an open-addressed
-// index of hash tags leads to them, so the garbage collector has next to
-// nothing to follow.
+// A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
+// It is built for millions of idle hosts: the hosts lie in slabs, their names one after the other
+// in an arena, and an open-addressed index of hash tags leads to them, so the garbage collector has
+// next to nothing to follow.
 type shard struct {
 	mu sync.Mutex
 	m  *Memory
@@ -82,10 +81,9 @@ func (sh *shard) name(h *host) []byte {
 	return sh.names[h.name:][size:][:n]
 }
 
-// find returns the number of the host whose key has this hash. Keys with the same
-// 64 bits would share a host; the hash is seeded at random, so over a million keys that
-// happens once in 37 million runs, cannot be brought about, and only makes the
-// two more polite.
+// find returns the number of the host whose key has this hash. Keys with the same 64 bits would
+// share a host; the hash is seeded at random, so over a million keys that happens once in 37
+// million runs, cannot be brought about, and only makes the two more polite.
 func (sh *shard) find(hash uint64) (uint32, bool) {
 	if sh.hosts == 0 {
 		return 0, false
@@ -150,9 +148,8 @@ func (sh *shard) grow() {
 	}
 }
 
-// forget drops, of the next few hosts that owe nothing, the one that started its
-// last request the longest ago; and all of them while the shard is above its
-// bound, as after a time of many debts.
+// forget drops, of the next few hosts that owe nothing, the one that started its last request the
+// longest ago; and all of them while the shard is above its bound, as after a time of many debts.
 func (sh *shard) forget(now time.Duration) {
 	var oldest *host
 	var number uint32

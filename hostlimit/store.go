@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// A Store keeps what keys are owed beyond the life of a process, so that a
-// crawler that is started every hour is as polite as one that never stops.
-// [Dir] is the Store on disk, and Config.Store takes it. Implementations are safe for concurrent use.
+// A Store keeps what keys are owed beyond the life of a process, so that a crawler that is started
+// every hour is as polite as one that never stops. [Dir] is the Store on disk, and Config.Store
+// takes it. Implementations are safe for concurrent use.
 type Store interface {
 	// Update replaces the debt of key by what change makes of it: atomically, over
 	// goroutines and over every process that uses the same store. A change that
 	// returns its argument makes Update a read, which is cheap.
 	//
-	// change depends on its argument alone. It is called once, and again where
-	// another Update of the key came in between: what its last call returned
-	// counts, and is what Update returns.
+	// change depends on its argument alone. It is called once, and again where another Update of
+	// the key came in between: what its last call returned counts, and is what Update returns.
 	//
-	// The debt is valid beside an error, which says what is lost: the old debt,
-	// when it couldn't be read and change was given the zero Debt, or the new one,
-	// when it couldn't be kept. The old one then stays as it was. ctx bounds the
-	// wait for other processes.
+	// The debt is valid beside an error, which says what is lost: the old debt, when it couldn't be
+	// read and change was given the zero Debt, or the new one, when it couldn't be kept. The old
+	// one then stays as it was. ctx bounds the wait for other processes.
 	Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error)
 }
 

@@ -45,10 +45,9 @@ func (s *Site) Dial(d time.Duration) *Site {
 	return s.set(func() { s.pool.dial = max(d, 0) })
 }
 
-// HangUp makes the site close the connections that are free at the moment, as servers do with
-// idle ones. The client finds out when it sends the next request over one: that request is
-// recorded as failed, and sent again over another connection, as http.Transport does if it may
-// be repeated.
+// HangUp makes the site close the connections that are free at the moment, as servers do with idle
+// ones. The client finds out when it sends the next request over one: that request is recorded as
+// failed, and sent again over another connection, as http.Transport does if it may be repeated.
 func (s *Site) HangUp() *Site {
 	return s.set(func() {
 		for i := range s.pool.idle {

@@ -1,7 +1,6 @@
-// Package politenesstest is a fake web for the unit tests of crawlers: sites
-// with pages, robots.txt, latencies and failures, behind an
-// [http.RoundTripper], with a record of every request and a checker that finds
-// the impolite ones.
+// Package politenesstest is a fake web for the unit tests of crawlers: sites with pages,
+// robots.txt, latencies and failures, behind an [http.RoundTripper], with a record of every request
+// and a checker that finds the impolite ones.
 //
 // There are no sockets. Inside a [testing/synctest] bubble all waiting is
 // virtual, so that a crawl of a week takes milliseconds and each start has its
@@ -19,12 +18,11 @@
 //		web.Check(t, politenesstest.Rules{Delay: 500 * time.Millisecond, Concurrency: 2})
 //	})
 //
-// A [Site] is scripted by its methods, which can be called again at any time,
-// also while the crawl runs: a robots.txt that changes, a site that is [Site.Down],
-// a [Site.Storm] of 429. A single path is scripted by an [http.Handler]; beside the
-// ones of net/http (http.RedirectHandler and the like) there are [Text], [Status],
-// [Bytes], [Drip], [Slow], [InTurn] and [Drop], which can be put into one another
-// and serve in an httptest.Server too:
+// A [Site] is scripted by its methods, which can be called again at any time, also while the crawl
+// runs: a robots.txt that changes, a site that is [Site.Down], a [Site.Storm] of 429. A single path
+// is scripted by an [http.Handler]; beside the ones of net/http (http.RedirectHandler and the like)
+// there are [Text], [Status], [Bytes], [Drip], [Slow], [InTurn] and [Drop], which can be put into
+// one another and serve in an httptest.Server too:
 //
 //	site.Handle("/flaky", politenesstest.InTurn(
 //		politenesstest.Drop(),                          // a network error,
@@ -34,28 +32,24 @@
 //
 // # What is like http.Transport
 //
-// Requests that an [http.Transport] refuses are refused alike (no host, another
-// scheme, a malformed header), before they count as requests. The request's body is
-// read and closed on every path. A response has its Request, Date,
-// Content-Type and Content-Length; HEAD, 204 and 304 have no body. A done
-// context ends the exchange, in RoundTrip as well as in the middle of a body.
-// There are no redirects, no cookies and no decompression: the first two are
-// http.Client's, and the third isn't imitated.
+// Requests that an [http.Transport] refuses are refused alike (no host, another scheme, a malformed
+// header), before they count as requests. The request's body is read and closed on every path. A
+// response has its Request, Date, Content-Type and Content-Length; HEAD, 204 and 304 have no body.
+// A done context ends the exchange, in RoundTrip as well as in the middle of a body. There are no
+// redirects, no cookies and no decompression: the first two are http.Client's, and the third isn't
+// imitated.
 //
-// Connections are played as well: [Site.Dial] makes new ones take their time, free ones are
-// used again, [Site.HangUp] has the site close them, and the hooks of net/http/httptrace are
-// called. Request.Start is when a request goes out on its connection, which is what the site
-// sees.
+// Connections are played as well: [Site.Dial] makes new ones take their time, free ones are used
+// again, [Site.HangUp] has the site close them, and the hooks of net/http/httptrace are called.
+// Request.Start is when a request goes out on its connection, which is what the site sees.
 //
 // # Handlers and goroutines
 //
-// Handlers run as in a server: each in a goroutine of its own, with output that is
-// handed over when the handler flushes, has written 4 KiB, or returns, and a
-// request context that is done once the client has gone: its context is done, or
-// the body was closed or read to its end. Writes then fail. The goroutine ends
-// when the handler returns, so a handler that waits should watch its request's
-// context, as all of this package do; one that sleeps on must be outslept before
-// a bubble ends. A body that is neither read to its end nor closed holds a handler
-// that has more than 64 KiB left to say, which a bubble reports as a deadlock, and
-// its Request.End stays zero.
+// Handlers run as in a server: each in a goroutine of its own, with output that is handed over when
+// the handler flushes, has written 4 KiB, or returns, and a request context that is done once the
+// client has gone: its context is done, or the body was closed or read to its end. Writes then
+// fail. The goroutine ends when the handler returns, so a handler that waits should watch its
+// request's context, as all of this package do; one that sleeps on must be outslept before a bubble
+// ends. A body that is neither read to its end nor closed holds a handler that has more than 64 KiB
+// left to say, which a bubble reports as a deadlock, and its Request.End stays zero.
 package politenesstest

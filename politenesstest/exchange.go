@@ -34,8 +34,7 @@ type exchange struct {
 	stop                     func() bool // no longer wait for the end of the request's context
 }
 
-// errHungUp is what a request fails with that is sent over a connection which its site has
-// closed.
+// errHungUp is what a request fails with that is sent over a connection which its site has closed.
 var errHungUp = errors.New("politenesstest: the site has closed the idle connection")
 
 // maxRobots is how much of a robots.txt is kept, which is as much as crawlers parse.

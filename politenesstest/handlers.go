@@ -74,8 +74,7 @@ func Slow(d time.Duration, h http.Handler) http.Handler {
 	})
 }
 
-// InTurn lets each handler answer one request, in turn; the last one answers all
-// further requests.
+// InTurn lets each handler answer one request, in turn; the last one answers all further requests.
 func InTurn(handlers ...http.Handler) http.Handler {
 	if len(handlers) == 0 {
 		panic("politenesstest: InTurn without handlers")

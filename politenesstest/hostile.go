@@ -31,8 +31,8 @@ import (
 // endless for a crawler: at least 10 GiB, a million redirects or a day of waiting, made as it is
 // read, so that it costs the test nothing. Each iteration makes new sites.
 //
-// The handlers serve in an httptest.Server as well. Those whose names begin with "raw-" write
-// what no [http.ResponseWriter] lets through, and need a connection of HTTP/1 to [http.Hijacker.Hijack];
+// The handlers serve in an httptest.Server as well. Those whose names begin with "raw-" write what
+// no [http.ResponseWriter] lets through, and need a connection of HTTP/1 to [http.Hijacker.Hijack];
 // a Web has none, there they never answer.
 func Hostile() iter.Seq2[string, http.Handler] {
 	return func(yield func(string, http.Handler) bool) {

@@ -23,9 +23,8 @@ type Rules struct {
 	// Agent is the product token, or the User-Agent, whose group of robots.txt holds.
 	// Empty: what each request's own User-Agent header says.
 	Agent string
-	// Refusals are the statuses whose Retry-After closes the host to every request
-	// that starts later. nil: 429 alone. A refusal without a Retry-After names no
-	// time and closes nothing.
+	// Refusals are the statuses whose Retry-After closes the host to every request that starts
+	// later. nil: 429 alone. A refusal without a Retry-After names no time and closes nothing.
 	Refusals []int
 	// HostKey groups requests for gaps, concurrency and blocks, as that of
 	// politeness.Config does. nil: by host, in one spelling, with a port that isn't 80

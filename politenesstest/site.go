@@ -59,10 +59,9 @@ func (s *Site) Page(path, body string) *Site { return s.Handle(path, page{Text(b
 // A page answers for its path alone, even if that ends in a slash.
 type page struct{ http.Handler }
 
-// Handle makes h answer path: a path as in a URL, with its query if only that
-// query is meant. A path that ends in a slash also answers what lies below it and
-// has nothing closer, as in an http.ServeMux: "/" answers the whole site but for
-// /robots.txt. What no path answers is 404.
+// Handle makes h answer path: a path as in a URL, with its query if only that query is meant. A
+// path that ends in a slash also answers what lies below it and has nothing closer, as in an
+// http.ServeMux: "/" answers the whole site but for /robots.txt. What no path answers is 404.
 func (s *Site) Handle(path string, h http.Handler) *Site {
 	mustBePath(path)
 	return s.set(func() { s.handlers[path] = h })

@@ -71,8 +71,7 @@ func (s *stream) serve(h http.Handler, r *http.Request) {
 	returned = true
 }
 
-// finish ends the stream: what was written is handed over, or lost if the handler
-// did not return.
+// finish ends the stream: what was written is handed over, or lost if the handler did not return.
 func (s *stream) finish(returned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,8 +60,7 @@ func (v Violation) text() string {
 	}
 }
 
-// Violations returns what was impolite about the requests so far, in the order of
-// their starts:
+// Violations returns what was impolite about the requests so far, in the order of their starts:
 //
 //   - gaps between two starts on a host that are shorter than Rules.Delay or than
 //     the crawl-delay and request-rate of robots.txt;
@@ -72,12 +71,11 @@ func (v Violation) text() string {
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
 //     it is redirected to, are exempt from this check, and from no other.
 //
-// The robots.txt in force is the one that the crawler had fetched when the request
-// started, for as long as Rules.RobotsMaxAge; for a crawler that has not
-// asked, the one that the site would have served (unless a Handle or Sequence
-// does). As RFC 9309 has it, 4xx other than 429 allows everything, as do more than
-// five redirects. A crawl-delay that has grown binds from the second start on that
-// follows its fetch.
+// The robots.txt in force is the one that the crawler had fetched when the request started, for as
+// long as Rules.RobotsMaxAge; for a crawler that has not asked, the one that the site would have
+// served (unless a Handle or Sequence does). As RFC 9309 has it, 4xx other than 429 allows
+// everything, as do more than five redirects. A crawl-delay that has grown binds from the second
+// start on that follows its fetch.
 //
 // What happens at one instant is forgiven where its order can't be known: a start at
 // the very time of a refusal doesn't count as a start during the block.

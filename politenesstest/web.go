@@ -130,8 +130,7 @@ func valid(req *http.Request) error {
 	return nil
 }
 
-// start records that req goes out to site over c now. The site is nil if the web has none for
-// it.
+// start records that req goes out to site over c now. The site is nil if the web has none for it.
 func (w *Web) start(req *http.Request, site *Site, c conn) *exchange {
 	u := *req.URL
 	x := &exchange{web: w, site: site, conn: c, req: req, url: &u, host: req.Host, origin: originOf(&u)}

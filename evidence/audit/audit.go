@@ -30,11 +30,11 @@ import (
 // Report on what was read before. Memory grows with the number of hosts, not of records.
 //
 // A file may hold several logs one after the other, as when a crawler is started again, even where
-// it was killed in mid-line; each is proved by itself, but for what hosts are owed beyond the end of
-// a crawler: a block holds in the logs after the one that tells of it, and so does the gap after a
-// start where that is longer than a minute. A crawler that keeps its state (politeness.Config.WithState)
-// keeps both. The log of several Transports can be proved
-// if they share one limiter and, if they have any, one budget.
+// it was killed in mid-line; each is proved by itself, but for what hosts are owed beyond the end
+// of a crawler: a block holds in the logs after the one that tells of it, and so does the gap after
+// a start where that is longer than a minute. A crawler that keeps its state
+// (politeness.Config.WithState) keeps both. The log of several Transports can be proved if they
+// share one limiter and, if they have any, one budget.
 //
 // Several readers are the logs of a fleet that shares a limiter and a budget: no single one shows
 // that its promises were kept, so their records are put in the order of their times and proved as

@@ -461,8 +461,8 @@ func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 func (h *hostAudit) block(d *evidence.Decision) {
 	b := blockAudit{h.a.at, d.Time, d.Until}
 	if strings.HasPrefix(d.Reason, "restored: ") {
-		// Told by the process after the one that was refused, whose own record may be here as well. Where
-		// the clock was set back in between, only this end could be kept.
+		// Told by the process after the one that was refused, whose own record may be here as well.
+		// Where the clock was set back in between, only this end could be kept.
 		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) })
 		if slices.ContainsFunc(h.blocks, func(o blockAudit) bool { return !o.until.Before(b.until) }) {
 			return

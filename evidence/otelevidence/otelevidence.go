@@ -5,10 +5,9 @@
 //	...
 //	transport, err := politeness.New(politeness.Config{Evidence: e, ...})
 //
-// It measures what politeness adds: waiting, refusals, blocks and fetches of
-// robots.txt. The requests themselves (http.client.request.duration, client spans)
-// are otelhttp's to measure; put it below politeness as Config.Base, so that the
-// time spent waiting isn't counted as the server's.
+// It measures what politeness adds: waiting, refusals, blocks and fetches of robots.txt. The
+// requests themselves (http.client.request.duration, client spans) are otelhttp's to measure; put
+// it below politeness as Config.Base, so that the time spent waiting isn't counted as the server's.
 //
 // Names of attributes are those of the semantic conventions for HTTP clients
 // where these have one; the others begin with "politeness.". The instruments are:

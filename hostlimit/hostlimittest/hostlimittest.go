@@ -12,13 +12,12 @@
 //		})
 //	}
 //
-// The scenarios need no particular clock: they run in real time within seconds,
-// with delays of tens of milliseconds. They assert what must never happen
-// (starts too close, too many in flight, starts into a block) and what the
-// limiter itself reports, never that something happens fast, so they don't
-// flake on a busy machine. A scenario that fails prints what it holds to be promised. A turn that hasn't come after a minute fails its
-// scenario. A Limiter that waits on channels and timers only can run in virtual
-// time as well, see [RunIn].
+// The scenarios need no particular clock: they run in real time within seconds, with delays of tens
+// of milliseconds. They assert what must never happen (starts too close, too many in flight, starts
+// into a block) and what the limiter itself reports, never that something happens fast, so they
+// don't flake on a busy machine. A scenario that fails prints what it holds to be promised. A turn
+// that hasn't come after a minute fails its scenario. A Limiter that waits on channels and timers
+// only can run in virtual time as well, see [RunIn].
 //
 // Grant.Start is compared with time.Now, so it is to be a stamp of this process,
 // or of a clock that is as good.
@@ -30,9 +29,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A New returns a fresh Limiter for cfg; it fails t if it can't. What must be
-// closed is closed by t.Cleanup. Limiters of one test may share a store: no two
-// scenarios use the same key.
+// A New returns a fresh Limiter for cfg; it fails t if it can't. What must be closed is closed by
+// t.Cleanup. Limiters of one test may share a store: no two scenarios use the same key.
 type New = func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter
 
 // Run runs every scenario as a parallel subtest of t, in real time.

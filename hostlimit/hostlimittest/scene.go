@@ -130,8 +130,7 @@ func (s *scene) next(floor time.Duration) time.Time {
 	return t
 }
 
-// behind has a request wait in the queue, with all the time in the world, until leave is
-// called.
+// behind has a request wait in the queue, with all the time in the world, until leave is called.
 func (s *scene) behind() (leave func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	gone := make(chan struct{})

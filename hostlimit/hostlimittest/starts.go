@@ -10,8 +10,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// acquire takes a lease of the scene's key that hasn't started, and ends the test if there
-// is none.
+// acquire takes a lease of the scene's key that hasn't started, and ends the test if there is none.
 func (s *scene) acquire() hostlimit.Lease {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), stuck)

@@ -5,15 +5,13 @@ import "time"
 // drift is how much two clocks may differ in speed.
 const drift = 200e-6
 
-// A slip up to this is taken for a clock that is being slewed, more for one that
-// was stepped.
+// A slip up to this is taken for a clock that is being slewed, more for one that was stepped.
 const slewed = 20 * time.Millisecond
 
-// A serverClock bounds the server's clock on this process's monotonic clock. A
-// reply that carries the server's time T, to a call that was sent at t0 and
-// answered at t1, proves that T was between the two; all such proofs together
-// keep the bounds narrower than any round trip. The wall clock of this process
-// is not consulted.
+// A serverClock bounds the server's clock on this process's monotonic clock. A reply that carries
+// the server's time T, to a call that was sent at t0 and answered at t1, proves that T was between
+// the two; all such proofs together keep the bounds narrower than any round trip. The wall clock of
+// this process is not consulted.
 //
 // Times of the server are microseconds, as in step.lua; times of this process
 // are durations since the limiter was made.
@@ -50,15 +48,13 @@ func (c *serverClock) learn(sent, received time.Duration, us int64) (slip time.D
 	return slip
 }
 
-// surely returns the monotonic time from which the server's clock surely shows
-// at least us.
+// surely returns the monotonic time from which the server's clock surely shows at least us.
 func (c *serverClock) surely(us int64, now time.Duration) time.Duration {
 	lo, _ := c.bounds(now)
 	return time.Duration(us)*time.Microsecond - lo
 }
 
-// earliest returns the monotonic time before which the server's clock surely
-// doesn't show us.
+// earliest returns the monotonic time before which the server's clock surely doesn't show us.
 func (c *serverClock) earliest(us int64, now time.Duration) time.Duration {
 	_, hi := c.bounds(now)
 	return time.Duration(us)*time.Microsecond - hi
@@ -79,8 +75,7 @@ func (c *serverClock) uncertainty(now time.Duration) time.Duration {
 	return hi - lo
 }
 
-// The smallest and largest guard. A guard of 50 ms is a machine so loaded that
-// nothing else helps.
+// The smallest and largest guard. A guard of 50 ms is a machine so loaded that nothing else helps.
 const (
 	minGuard = 300 * time.Microsecond
 	maxGuard = 50 * time.Millisecond

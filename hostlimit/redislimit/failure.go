@@ -14,12 +14,11 @@ const (
 	// FailClosed refuses every turn: the error is a *hostlimit.Error that wraps a
 	// [*ServerError]. It is the default, because only it keeps all promises.
 	FailClosed Failure = iota
-	// FailLocal lets each process go on by itself, with Config.Processes times
-	// the delays and crawl-delays and its part of the slots (at least one), until the
-	// server is back. The fleet's rate on a host is kept so; the
-	// single gaps between starts of different processes are not, nor is
-	// Concurrency where it is smaller than Processes. What this process
-	// knows (blocks, its own requests in flight, its last starts) holds across both changes.
+	// FailLocal lets each process go on by itself, with Config.Processes times the delays and
+	// crawl-delays and its part of the slots (at least one), until the server is back. The fleet's
+	// rate on a host is kept so; the single gaps between starts of different processes are not, nor
+	// is Concurrency where it is smaller than Processes. What this process knows (blocks, its own
+	// requests in flight, its last starts) holds across both changes.
 	FailLocal
 )
 

@@ -7,11 +7,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
-// A host is what this process knows of a key, and its waiters here. Only
-// the first of its waiters asks the server (and the second when the first is about to start);
-// the others wait for those to leave, at no cost. So the server's queue holds a
-// place or two for each process, and processes take turns. Its fields and those of its waiters are
-// guarded by the Limiter's mu.
+// A host is what this process knows of a key, and its waiters here. Only the first of its waiters
+// asks the server (and the second when the first is about to start); the others wait for those to
+// leave, at no cost. So the server's queue holds a place or two for each process, and processes
+// take turns. Its fields and those of its waiters are guarded by the Limiter's mu.
 type host struct {
 	l   *Limiter
 	p   *partition
@@ -120,16 +119,14 @@ func (h *host) inTrouble(now time.Duration) bool {
 	return h.refusals > 0 || max(h.until, h.opens) > now
 }
 
-// account books the time that passed to what was waited for, and what is waited
-// for from now on.
+// account books the time that passed to what was waited for, and what is waited for from now on.
 func (h *host) account(now time.Duration, next blame) {
 	h.waited[h.blame] += now - h.since
 	h.since, h.blame = now, next
 }
 
-// blockedUntil notes the end of a block as the server tells it, and returns it on
-// this process's clock: the same for the same block, although the bounds on the
-// server's clock move.
+// blockedUntil notes the end of a block as the server tells it, and returns it on this process's
+// clock: the same for the same block, although the bounds on the server's clock move.
 func (h *host) blockedUntil(us int64, now time.Duration) time.Duration {
 	if us != h.untilServer {
 		h.untilServer = us

@@ -98,9 +98,9 @@ func (t *lease) grant() hostlimit.Grant {
 // observing bounds how long Observe waits for the server.
 const observing = time.Second
 
-// Observe implements [hostlimit.Lease]. It returns at once after a success, of a host
-// that has served everybody so far. Otherwise it waits for the server, at most a second: so
-// that no process starts a request to a host that is known to refuse, and so that the Effect is known.
+// Observe implements [hostlimit.Lease]. It returns at once after a success, of a host that has
+// served everybody so far. Otherwise it waits for the server, at most a second: so that no process
+// starts a request to a host that is known to refuse, and so that the Effect is known.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
 	l.mu.Lock()

@@ -101,9 +101,8 @@ func (o *outage) pause(ctx context.Context, g <-chan struct{}, d time.Duration) 
 	return nil
 }
 
-// gate says what a start without the server must wait for beside its share: for
-// what the server granted to be over, for a block known from before, and then
-// for a probe. The caller holds mu.
+// gate says what a start without the server must wait for beside its share: for what the server
+// granted to be over, for a block known from before, and then for a probe. The caller holds mu.
 func (h *host) gate(now time.Duration) (g <-chan struct{}, wait time.Duration, blocked bool) {
 	if at := max(h.next, h.until); at > now {
 		return nil, at - now, h.until >= h.next

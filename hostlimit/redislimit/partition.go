@@ -15,9 +15,8 @@ var source string
 
 var step = redis.NewScript(source)
 
-// A partition is a set of hosts whose keys share a slot of the cluster: one on a
-// single server, where all calls can be taken together. Its methods are called
-// with the Limiter's mu held.
+// A partition is a set of hosts whose keys share a slot of the cluster: one on a single server,
+// where all calls can be taken together. Its methods are called with the Limiter's mu held.
 type partition struct {
 	l   *Limiter
 	tag string // {0}, {1}...: the hash tag of its keys
@@ -72,8 +71,7 @@ func (p *partition) add(o op) {
 // addAlong takes o along with the next call, which may be the heartbeat's.
 func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
 
-// flush sends what is there in a goroutine of its own, so that callers can leave before the
-// answer.
+// flush sends what is there in a goroutine of its own, so that callers can leave before the answer.
 func (p *partition) flush() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -215,9 +213,9 @@ func isComplete(name string, answer []any) bool {
 	return true
 }
 
-// learn takes in the head of a reply: the server's time and generation. It reports
-// whether what the reply promises holds: it doesn't if a reply of a later generation has overtaken it,
-// or if the server's clock has jumped.
+// learn takes in the head of a reply: the server's time and generation. It reports whether what the
+// reply promises holds: it doesn't if a reply of a later generation has overtaken it, or if the
+// server's clock has jumped.
 func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
 	if gen != p.gen && sent < p.genSent {
 		return false

@@ -81,8 +81,7 @@ func (l *Limiter) subscribed() {
 	}
 }
 
-// pushed hands a push, "ID TIME WHY", to its waiter. One that has left has
-// told the server so.
+// pushed hands a push, "ID TIME WHY", to its waiter. One that has left has told the server so.
 func (l *Limiter) pushed(message string) {
 	id, rest, _ := strings.Cut(message, " ")
 	due, why, _ := strings.Cut(rest, " ")

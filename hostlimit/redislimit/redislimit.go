@@ -10,44 +10,41 @@
 //	defer hosts.Close()
 //	transport, err := politeness.New(politeness.Config{UserAgent: ua, Hosts: hosts})
 //
-// What a key promises is what [hostlimit] promises, for all processes together
-// that use the same server and Prefix: no two starts closer than the delay in
-// force, no more than Concurrency in flight, and a refusal seen by one holds all.
-// Give all of them the same Limits.
+// What a key promises is what [hostlimit] promises, for all processes together that use the same
+// server and Prefix: no two starts closer than the delay in force, no more than Concurrency in
+// flight, and a refusal seen by one holds all. Give all of them the same Limits.
 //
 // # Time
 //
-// Only the server's clock decides. Each process bounds it on its own monotonic
-// clock, from the replies it gets, and starts a request only while it can prove
-// that the server's clock is within the small window that the server granted (the
-// guard); a Start that comes later, and one that is repeated, asks the server again, and
-// no turn is lost. So wall clocks
-// of the processes may be wrong by hours, and a paused process doesn't start
-// early. The guard, a millisecond or so on an idle machine, comes on top of each delay.
+// Only the server's clock decides. Each process bounds it on its own monotonic clock, from the
+// replies it gets, and starts a request only while it can prove that the server's clock is within
+// the small window that the server granted (the guard); a Start that comes later, and one that is
+// repeated, asks the server again, and no turn is lost. So wall clocks of the processes may be
+// wrong by hours, and a paused process doesn't start early. The guard, a millisecond or so on an
+// idle machine, comes on top of each delay.
 //
 // Hours of Limits.Windows are those of the server's clock.
 //
 // # Answers
 //
-// The server counts what hosts answer: failures in a row, refusals in a row, and the
-// starts by which a delay is learned are those of all processes, and what one Observe changes
-// holds for all of them when it returns. Observe waits for that where an answer may change
-// more than a delay: after a refusal, a failure, a limit of which nothing is left, the answer to a
-// probe, and the first success after any of them. Any other success is told with the next call of its
-// process, in half a second at the latest; so a success ends a row of failures that
-// others have begun since its start that much later. Failures in a row are forgotten an hour
-// after the last, and a learned delay after a week in which nobody has asked for the host.
+// The server counts what hosts answer: failures in a row, refusals in a row, and the starts by
+// which a delay is learned are those of all processes, and what one Observe changes holds for all
+// of them when it returns. Observe waits for that where an answer may change more than a delay:
+// after a refusal, a failure, a limit of which nothing is left, the answer to a probe, and the
+// first success after any of them. Any other success is told with the next call of its process, in
+// half a second at the latest; so a success ends a row of failures that others have begun since its
+// start that much later. Failures in a row are forgotten an hour after the last, and a learned
+// delay after a week in which nobody has asked for the host.
 //
 // # Failure
 //
-// While the server can't be reached nothing starts, and Acquire returns a
-// *hostlimit.Error that wraps a [*ServerError] ([FailClosed]); or each process
-// goes on by itself at its share of the rate ([FailLocal]). When the server has lost
-// its data, or has just been put into service, nothing starts for 2 s, in which
-// the processes tell it again what they hold: slots, next starts, blocks, what they have learned. Only what
-// a process that has ended since then knew is lost. Its requests ended with it, and
-// the next start on a host may come early by what is left of the delay after its last
-// one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
+// While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
+// wraps a [*ServerError] ([FailClosed]); or each process goes on by itself at its share of the rate
+// ([FailLocal]). When the server has lost its data, or has just been put into service, nothing
+// starts for 2 s, in which the processes tell it again what they hold: slots, next starts, blocks,
+// what they have learned. Only what a process that has ended since then knew is lost. Its requests
+// ended with it, and the next start on a host may come early by what is left of the delay after its
+// last one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
 //
 // A killed process holds its slots until LeaseTTL.
 //
@@ -102,9 +99,9 @@ type Config struct {
 	// rate by it, and requires it; FailClosed has no use for it.
 	Processes int
 
-	// OnFailure, if not nil, is told when the server is lost and when it is back,
-	// once each; a place to record it as evidence. It is called from one of the Limiter's goroutines
-	// and must be quick.
+	// OnFailure, if not nil, is told when the server is lost and when it is back, once each; a
+	// place to record it as evidence. It is called from one of the Limiter's goroutines and must be
+	// quick.
 	OnFailure func(Event)
 }
 
@@ -250,10 +247,9 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	return l, nil
 }
 
-// Close refuses all waiters, tells the server what it doesn't know yet, and
-// ends all goroutines of l. Slots of requests in flight stay taken until
-// their leases are released, which then calls the server from the caller's
-// goroutine. Only the first call does anything; Close always returns nil.
+// Close refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines of
+// l. Slots of requests in flight stay taken until their leases are released, which then calls the
+// server from the caller's goroutine. Only the first call does anything; Close always returns nil.
 func (l *Limiter) Close() error {
 	l.mu.Lock()
 	if l.closed {

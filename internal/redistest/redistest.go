@@ -1,6 +1,5 @@
-// Package redistest runs real redis-server processes, each on a free port of the
-// loopback interface and with a folder of its own, for the tests of the modules
-// that speak to Redis.
+// Package redistest runs real redis-server processes, each on a free port of the loopback interface
+// and with a folder of its own, for the tests of the modules that speak to Redis.
 package redistest
 
 import (

@@ -10,9 +10,8 @@ import (
 // ReadsLock reports whether files must be read under the lock.
 const ReadsLock = false
 
-// locked holds the names of the files that are locked. These systems have no lock
-// that ends with its process and tells goroutines apart, so it holds within the
-// process only.
+// locked holds the names of the files that are locked. These systems have no lock that ends with
+// its process and tells goroutines apart, so it holds within the process only.
 var locked sync.Map
 
 // lockFile takes the lock on file, or returns ErrLocked at once.

@@ -1,7 +1,6 @@
-// Package statedir keeps small files below one directory: one file for each key,
-// replaced as a whole, so that a reader sees the old one or the new one and a
-// crash leaves one of them. It is what the stores of hostlimit and robotscache
-// have in common.
+// Package statedir keeps small files below one directory: one file for each key, replaced as a
+// whole, so that a reader sees the old one or the new one and a crash leaves one of them. It is
+// what the stores of hostlimit and robotscache have in common.
 //
 //	PATH/3f/3f0c…a2     the file of a key: the SHA-256 of the key in hex
 //	PATH/3f/lock        held while a file of that directory is changed
@@ -36,8 +35,7 @@ const (
 	poll = time.Millisecond
 )
 
-// A Dir is a directory of files. It is safe for concurrent use, by other
-// processes too.
+// A Dir is a directory of files. It is safe for concurrent use, by other processes too.
 type Dir struct {
 	path  string
 	fs    FS
@@ -58,10 +56,9 @@ func (d *Dir) File(key string) string {
 // it. A file that isn't there is an error that matches fs.ErrNotExist.
 func (d *Dir) Read(name string, limit int64) ([]byte, error) { return d.fs.Read(name, limit) }
 
-// Replace makes data the contents of the file called name. After an error the
-// file is what it was. With sync the data is on the disk before the file takes
-// its place, so that a power cut leaves the old one or the new one too; without,
-// it may leave an empty one.
+// Replace makes data the contents of the file called name. After an error the file is what it was.
+// With sync the data is on the disk before the file takes its place, so that a power cut leaves the
+// old one or the new one too; without, it may leave an empty one.
 func (d *Dir) Replace(name string, data []byte, sync bool) error {
 	dir := filepath.Dir(name)
 	temp, err := d.fs.CreateTemp(dir, "*.tmp")
@@ -118,10 +115,9 @@ func (d *Dir) sweep(dir string) {
 	}
 }
 
-// Lock takes the lock of the directory that the file called name lies in, which
-// is made if need be. It holds over goroutines and processes, and ends with its
-// process. Lock waits as long as ctx allows, 10 s at most; a lock that is free is
-// taken even if ctx is done.
+// Lock takes the lock of the directory that the file called name lies in, which is made if need be.
+// It holds over goroutines and processes, and ends with its process. Lock waits as long as ctx
+// allows, 10 s at most; a lock that is free is taken even if ctx is done.
 //
 // It asks again and again, because a system call that waits could neither be
 // cancelled nor be seen by a testing/synctest bubble.

@@ -14,10 +14,9 @@ import (
 	"strings"
 )
 
-// MaxBody is how much of a robots.txt counts, after decompression: 500 KiB, the
-// least that RFC 9309, section 2.5, asks for, and what Google reads. What comes
-// after is ignored, and so is the line that the limit cuts in two: half a path is
-// a rule that nobody wrote.
+// MaxBody is how much of a robots.txt counts, after decompression: 500 KiB, the least that RFC
+// 9309, section 2.5, asks for, and what Google reads. What comes after is ignored, and so is the
+// line that the limit cuts in two: half a path is a rule that nobody wrote.
 const MaxBody = 500 << 10
 
 // maxWire bounds what is read of a compressed body, since compressed bytes can
@@ -81,8 +80,7 @@ func decode(wire io.Reader, resp *http.Response) (io.Reader, error) {
 	return nil, fmt.Errorf("content coding %q was not asked for", clip(coding))
 }
 
-// A wireReader reads a body as it was sent, and stops when ctx is done even if
-// the body doesn't.
+// A wireReader reads a body as it was sent, and stops when ctx is done even if the body doesn't.
 type wireReader struct {
 	ctx   context.Context
 	r     io.Reader

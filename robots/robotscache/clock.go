@@ -7,9 +7,8 @@ import (
 	"time"
 )
 
-// A clock measures one fetch, and ends it when its time is up. It stands still
-// while a hop waits for its turn: that wait is ours and says nothing about the
-// origin.
+// A clock measures one fetch, and ends it when its time is up. It stands still while a hop waits
+// for its turn: that wait is ours and says nothing about the origin.
 type clock struct {
 	mu      sync.Mutex
 	timer   *time.Timer

@@ -45,8 +45,7 @@ func momentOf(t time.Time) moment {
 // since returns how long before now m was.
 func (m moment) since(now time.Time) time.Duration { return now.Sub(epoch) - time.Duration(m) }
 
-// good is the last good copy of a robots.txt: a 2xx answer, or one that a 304
-// confirmed since.
+// good is the last good copy of a robots.txt: a 2xx answer, or one that a 304 confirmed since.
 type good struct {
 	text         *text
 	maxAge       time.Duration
@@ -181,8 +180,8 @@ func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until 
 	e.TTL, e.Until = until.Sub(now), until
 }
 
-// compile makes g a good copy of a body: the rules for our crawler, without the text. They are shared
-// by all origins of the same text.
+// compile makes g a good copy of a body: the rules for our crawler, without the text. They are
+// shared by all origins of the same text.
 func (c *Cache) compile(o origin, url string, body []byte, g good) *good {
 	sum := sha256.Sum256(body)
 	x := c.shards.texts.find(sum)

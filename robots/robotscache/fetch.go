@@ -19,8 +19,7 @@ const (
 	maxValidator = 1 << 10
 )
 
-// An answer is what one fetch came to: the last hop's response, or why there is
-// none.
+// An answer is what one fetch came to: the last hop's response, or why there is none.
 type answer struct {
 	url         string
 	hops        int // redirects followed

@@ -38,8 +38,7 @@ type flight struct {
 // errLeft is why a flight was cancelled that nobody waits for.
 var errLeft = errors.New("robotscache: nobody waits for this robots.txt any more")
 
-// wait returns what is known of o once that is fresh, and fetches robots.txt if
-// nobody does yet.
+// wait returns what is known of o once that is fresh, and fetches robots.txt if nobody does yet.
 func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -86,8 +85,7 @@ const (
 	late                 // it joined after that
 )
 
-// join returns what is known of o if that may be used, or else the flight to
-// wait for.
+// join returns what is known of o if that may be used, or else the flight to wait for.
 func (c *Cache) join(ctx context.Context, o origin) (*flight, *known, place) {
 	s, key := c.shards.of(o)
 	s.mu.Lock()
@@ -223,11 +221,10 @@ type flightKey struct{}
 //	lease, err := hosts.Acquire(wait, key, floor)
 //	sent()
 //
-// From Queue to sent, Config.Timeout stands still: a host that is blocked for
-// ten minutes by our own doing isn't unreachable. And wait has a deadline if
-// everybody who wants this robots.txt has one, the latest of theirs, so that a
-// turn known to come too late can be refused at once; it is never done before
-// the last of them has left. The hop itself is sent with req's own context.
+// From Queue to sent, Config.Timeout stands still: a host that is blocked for ten minutes by our
+// own doing isn't unreachable. And wait has a deadline if everybody who wants this robots.txt has
+// one, the latest of theirs, so that a turn known to come too late can be refused at once; it is
+// never done before the last of them has left. The hop itself is sent with req's own context.
 //
 // With any other context Queue returns ctx, and sent does nothing. sent may be
 // called more than once, and from any goroutine.
@@ -247,8 +244,7 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 	return ctx, sync.OnceFunc(f.clock.resume)
 }
 
-// A queueContext is a context that tells a deadline and leaves it to others to
-// keep it.
+// A queueContext is a context that tells a deadline and leaves it to others to keep it.
 type queueContext struct {
 	context.Context
 	deadline time.Time

@@ -34,8 +34,7 @@ func (o origin) robotsURL() *url.URL {
 	return &url.URL{Scheme: o.scheme(), Host: o.host, Path: "/robots.txt"}
 }
 
-// clone returns o with a host that pins nothing: URL.Host is a part of the URL's
-// whole text.
+// clone returns o with a host that pins nothing: URL.Host is a part of the URL's whole text.
 func (o origin) clone() origin {
 	o.host = strings.Clone(o.host)
 	return o

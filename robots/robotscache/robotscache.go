@@ -1,6 +1,5 @@
-// Package robotscache knows the robots.txt of every origin a crawler meets: it
-// fetches, keeps, revalidates and survives them, as RFC 9309 says and, where that
-// leaves room, as Google does.
+// Package robotscache knows the robots.txt of every origin a crawler meets: it fetches, keeps,
+// revalidates and survives them, as RFC 9309 says and, where that leaves room, as Google does.
 //
 // politeness.New makes a Cache of its own. Use this package by itself where
 // requests are sent in another way:
@@ -22,9 +21,8 @@
 //	429, 5xx, any other status          unreachable
 //	no response, or half a body         unreachable: what is missing could forbid
 //
-// A redirect that has no Location, or one that isn't http or https, counts as
-// "other 3xx". A coding that wasn't asked for and isn't gzip or deflate counts as
-// half a body.
+// A redirect that has no Location, or one that isn't http or https, counts as "other 3xx". A coding
+// that wasn't asked for and isn't gzip or deflate counts as half a body.
 //
 // While an origin is unreachable nothing is fetched from it, for DenyTTL or for
 // as long as it asks by Retry-After (at most 24 h); then it is asked again. See
@@ -37,9 +35,8 @@
 // answer is there, or when the last caller leaves, which cancels it; a transport
 // that ignores its context keeps that goroutine, and nobody else. New starts none.
 //
-// The caller who finds rules to be out of date fetches them anew, in its own
-// call; all others go on with the old ones until they are 24 h old. From then on,
-// and where nothing was known, they wait.
+// The caller who finds rules to be out of date fetches them anew, in its own call; all others go on
+// with the old ones until they are 24 h old. From then on, and where nothing was known, they wait.
 package robotscache
 
 import (
@@ -59,10 +56,9 @@ import (
 // Config says how long robots.txt is kept, and what holds when it can't be had.
 // The zero value is RFC 9309.
 type Config struct {
-	// TTL is how long an answer is used before it is asked for again, at most 24 h
-	// (RFC 9309, section 2.4). A Cache-Control of the server has precedence: its
-	// max-age, less Age, within [5 min, 24 h]; no-cache and no-store mean 5 min.
-	// 0: 1 h.
+	// TTL is how long an answer is used before it is asked for again, at most 24 h (RFC 9309,
+	// section 2.4). A Cache-Control of the server has precedence: its max-age, less Age, within [5
+	// min, 24 h]; no-cache and no-store mean 5 min. 0: 1 h.
 	TTL time.Duration
 
 	// DenyTTL is how long an unreachable origin isn't asked again, unless its
@@ -72,10 +68,9 @@ type Config struct {
 	// OnUnreachable says what may be fetched meanwhile. Zero: Deny, nothing.
 	OnUnreachable Unreachable
 
-	// ServeStale lets the last good copy, a 2xx, hold while the origin is
-	// unreachable, until 30 days after it was fetched or confirmed (RFC 9309,
-	// section 2.3.1.4). It goes before OnUnreachable. An origin that had no
-	// robots.txt has no copy.
+	// ServeStale lets the last good copy, a 2xx, hold while the origin is unreachable, until 30
+	// days after it was fetched or confirmed (RFC 9309, section 2.3.1.4). It goes before
+	// OnUnreachable. An origin that had no robots.txt has no copy.
 	ServeStale bool
 
 	// Timeout ends a fetch: all hops and their bodies, waits for a turn left out if
@@ -105,8 +100,7 @@ type Config struct {
 // defaultBytes is the default of Config.MaxBytes.
 const defaultBytes = 256 << 20
 
-// Unreachable says what holds while robots.txt can't be had (429, 5xx, network
-// errors).
+// Unreachable says what holds while robots.txt can't be had (429, 5xx, network errors).
 type Unreachable int
 
 // What holds while robots.txt can't be had.
@@ -130,17 +124,15 @@ type Client struct {
 	// must the bodies of its responses. Nil: http.DefaultTransport, which takes none.
 	Transport http.RoundTripper
 
-	// Observe is told of every fetch, and of every copy that the Store gave, before
-	// anybody sees what came of it. It is called in the flight's goroutine, under no
-	// lock, with a context that has the values of the caller who started the fetch.
-	// A fetch that everybody left, or that was refused, decided nothing and is not
-	// told. Nil: nobody.
+	// Observe is told of every fetch, and of every copy that the Store gave, before anybody sees
+	// what came of it. It is called in the flight's goroutine, under no lock, with a context that
+	// has the values of the caller who started the fetch. A fetch that everybody left, or that was
+	// refused, decided nothing and is not told. Nil: nobody.
 	Observe func(context.Context, Event)
 }
 
-// A RefusedError is returned by Client.Transport when the hop was never sent (no
-// turn, no budget): it says nothing about the origin, so callers get Err and
-// nothing is cached.
+// A RefusedError is returned by Client.Transport when the hop was never sent (no turn, no budget):
+// it says nothing about the origin, so callers get Err and nothing is cached.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
@@ -192,8 +184,7 @@ func (e *Entry) Sitemaps() []string {
 	return strings.Split(strings.TrimSuffix(e.text.sitemaps, "\n"), "\n")
 }
 
-// A Cache knows the robots.txt of many origins. It is safe for concurrent use,
-// and needs no Close.
+// A Cache knows the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
 type Cache struct {
 	cfg    Config
 	client Client
@@ -275,10 +266,9 @@ func (cl *Client) validate() error {
 	return errors.Join(errs...)
 }
 
-// Get returns what is known of u's origin, and waits while its robots.txt is
-// fetched if that is needed. What the origin answers, or that it doesn't, is
-// never an error, but an Entry. The error is that of ctx, of a URL that isn't
-// http or https, or of a transport that refused to send.
+// Get returns what is known of u's origin, and waits while its robots.txt is fetched if that is
+// needed. What the origin answers, or that it doesn't, is never an error, but an Entry. The error
+// is that of ctx, of a URL that isn't http or https, or of a transport that refused to send.
 //
 // A hit allocates nothing, and starts nothing. A panic of the transport, of the
 // Store or of Observe panics here, for the caller who started the fetch; the

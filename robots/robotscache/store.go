@@ -8,12 +8,11 @@ import (
 	"time"
 )
 
-// A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl which
-// is resumed need not fetch them all again. The Cache loads a record when it
-// knows nothing of an origin, and saves one after each answer of an origin: a
-// 2xx, the 304 that confirms it, or a 4xx. Where an origin is unreachable, the record
-// that is there is saved again with Until and Reason, so that the last good copy isn't lost
-// and the origin isn't asked by each run of a crawler.
+// A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl which is resumed need
+// not fetch them all again. The Cache loads a record when it knows nothing of an origin, and saves
+// one after each answer of an origin: a 2xx, the 304 that confirms it, or a 4xx. Where an origin is
+// unreachable, the record that is there is saved again with Until and Reason, so that the last good
+// copy isn't lost and the origin isn't asked by each run of a crawler.
 //
 // A Store never harms the crawl: a record that can't be loaded is as good as
 // none, and errors are only reported, as Event.StoreErr. Its methods are called
@@ -24,8 +23,7 @@ type Store interface {
 	// false if there is nothing usable; err is for what the user should know.
 	Load(ctx context.Context, origin string) (r Record, ok bool, err error)
 
-	// Save replaces what was saved for origin, wholly or not at all. It must not
-	// keep r.Body.
+	// Save replaces what was saved for origin, wholly or not at all. It must not keep r.Body.
 	Save(ctx context.Context, origin string, r Record) error
 }
 

@@ -41,8 +41,7 @@ func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proport
 // Throttle aims at target requests at once in the mean.
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
 
-// Longest joins the formulas of a and b. Of two of one kind, the same one is always the
-// longer.
+// Longest joins the formulas of a and b. Of two of one kind, the same one is always the longer.
 func Longest(a, b Adaptive) Adaptive {
 	l := Adaptive{set: a.set&b.set&unlearned | (a.set|b.set)&byLatency, factor: a.factor, parallel: a.parallel}
 	if b.set&proportional != 0 && (a.set&proportional == 0 || b.factor > a.factor) {

@@ -95,8 +95,7 @@ func (r *Refusals) listed(status int) bool {
 	return status > 0 && status < 1024 && r.statuses[status>>6]&(1<<(status&63)) != 0
 }
 
-// Meaning returns what o says about its host. It is the one place that decides over a
-// status.
+// Meaning returns what o says about its host. It is the one place that decides over a status.
 func (r *Refusals) Meaning(o Outcome) Meaning {
 	s := o.Status
 	switch {
@@ -152,10 +151,9 @@ func (r *Refusals) Teaches(o Outcome) bool {
 	return !unable(o.Status) || r.Meaning(o) == Refused
 }
 
-// callerLeft reports whether err is the context's own error. The timeouts of
-// package net answer errors.Is(err, context.DeadlineExceeded) with yes as well,
-// but a host that doesn't answer a dial in time has failed: so a deadline
-// counts only where it is the very error of the context.
+// callerLeft reports whether err is the context's own error. The timeouts of package net answer
+// errors.Is(err, context.DeadlineExceeded) with yes as well, but a host that doesn't answer a dial
+// in time has failed: so a deadline counts only where it is the very error of the context.
 func callerLeft(err error) bool {
 	if cancelled(err) {
 		return true
@@ -181,6 +179,5 @@ func callerLeft(err error) bool {
 	return false
 }
 
-// cancelled reports whether the caller gave up for reasons of its own, and not for want
-// of time.
+// cancelled reports whether the caller gave up for reasons of its own, and not for want of time.
 func cancelled(err error) bool { return errors.Is(err, context.Canceled) }
