@@ -318,12 +318,14 @@ func CommandContext(t testing.TB, ctx context.Context, name string, args ...stri
 	"through_test.go": `package http_test
 
 import (
+	"math"
 	"net/http"
 	"os"
 	"reflect"
 	"sync"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -345,7 +347,10 @@ func through(base http.RoundTripper) http.RoundTripper {
 			return t.(http.RoundTripper)
 		}
 	}
-	hosts, err := hostlimit.New(hostlimit.Config{Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true}})
+	hosts, err := hostlimit.New(hostlimit.Config{
+		Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true},
+		Backoff: backoff.Refusals{InARow: math.MaxUint16}, // the tests fail many requests in a row, on purpose
+	})
 	if err != nil {
 		panic(err)
 	}
