@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -65,7 +66,7 @@ func (s *stage) key(h *host) string { return s.l.prefix + "{0}host:" + h.key }
 func (s *stage) get(h *host, field string) int64 {
 	s.t.Helper()
 	v, err := s.client.HGet(s.t.Context(), s.key(h), field).Result()
-	if err == redis.Nil {
+	if errors.Is(err, redis.Nil) {
 		return 0
 	}
 	n, err2 := strconv.ParseInt(v, 10, 64)
