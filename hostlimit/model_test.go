@@ -494,10 +494,11 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 			if w.expired {
 				w.stamp.at = w.due(m.p)
 			}
-			if h.holder == w {
-				h.last = w.stamp.at
-			} else if w.stamp.later(modelStamp{at: h.last, gap: h.gap}) {
+			if h.holder != w && w.stamp.later(modelStamp{at: h.last, gap: h.gap}) {
 				h.pace(w.stamp, w)
+			}
+			if w.stamp.at >= h.last {
+				h.holder, h.last = w, w.stamp.at
 			}
 		}
 		switch {

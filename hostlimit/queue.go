@@ -366,11 +366,13 @@ func (b *busy) end(h *host, l *lease, now time.Duration) {
 	if l.expired {
 		l.stamp.at = add(time.Duration(l.heard.Load()), b.sh.m.rules.LeaseTTL)
 	}
-	if b.last == l {
-		h.last = l.stamp.at // the gap may have become longer since
-	} else if l.stamp.after(h.stamp()) {
+	if b.last != l && l.stamp.after(h.stamp()) {
 		h.pace(b.sh.trouble(h), l.stamp)
-		b.last = l
+	}
+	// The gap may have become longer since. Of an end and a start at one instant the end counts: the
+	// lease of that start may start again, and owes the gap to the end then.
+	if l.stamp.at >= h.last {
+		b.last, h.last = l, l.stamp.at
 	}
 }
 
