@@ -1,0 +1,266 @@
+// Package hostfile reads files that say something of hosts, one a line, and reads them again when
+// they change:
+//
+//	# a comment
+//	example.com        whatever is said of it
+//	example.com:8080   of one port alone
+//	.example.org       of every name that ends in it, and of example.org
+//
+// The most special line holds: the name with its port, the name, then the longest suffix. No
+// goroutine watches a file: whoever asks looks at it, once a second at most.
+package hostfile
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/hostname"
+)
+
+const (
+	pause    = time.Second     // between two looks at a file
+	settling = 2 * time.Second // a file that was younger when it was read may have changed without another time
+	maxFile  = 64 << 20        // bytes of a file
+	maxTold  = 20              // number of faults that an error tells of
+)
+
+// A File is one that is open for questions. It is safe for concurrent use.
+type File[T any] struct {
+	path  string
+	parse func(rest string) (T, error)
+
+	table atomic.Pointer[table[T]]
+	seen  atomic.Int64 // when the file was looked at last, in Unix nanoseconds
+	mu    sync.Mutex   // held while the file is read
+}
+
+// A table is what a file said when it was read. It doesn't change.
+type table[T any] struct {
+	exact    map[string]T // by host key
+	suffixes map[string]T // by name, without the first dot
+	err      error        // what was wrong with the file; nil: nothing
+
+	size  int64
+	mod   time.Time
+	fresh bool // the file was so young that it may have changed since
+}
+
+// Open reads the file at path. parse understands what a line says behind the host, which it is
+// given without the blanks around it.
+func Open[T any](path string, parse func(rest string) (T, error)) (*File[T], error) {
+	f := &File[T]{path: path, parse: parse}
+	t := f.read(&table[T]{})
+	if t.err != nil {
+		return nil, t.err
+	}
+	f.table.Store(t)
+	f.seen.Store(time.Now().UnixNano())
+	return f, nil
+}
+
+// Find returns what the file says of a host key, such as "example.com" or "localhost:8080".
+func (f *File[T]) Find(key string) (value T, ok bool) {
+	t := f.current()
+	if value, ok = t.exact[key]; ok {
+		return value, true
+	}
+	name := key
+	if strings.Contains(key, ":") {
+		if name = withoutPort(key); name != key {
+			if value, ok = t.exact[name]; ok {
+				return value, true
+			}
+		}
+	}
+	if len(t.suffixes) == 0 {
+		return value, false
+	}
+	for {
+		if value, ok = t.suffixes[name]; ok {
+			return value, true
+		}
+		dot := strings.IndexByte(name, '.')
+		if dot < 0 {
+			return value, false
+		}
+		name = name[dot+1:]
+	}
+}
+
+// Err returns why the file as it is now isn't in force as a whole; nil: it is. What can be
+// understood of it holds, and of the rest what held before.
+func (f *File[T]) Err() error { return f.current().err }
+
+// All calls yield for what is said of each host, in the order of their names.
+func (f *File[T]) All(yield func(host string, value T) bool) {
+	t := f.current()
+	names := slices.Collect(maps.Keys(t.exact))
+	for suffix := range t.suffixes {
+		names = append(names, "."+suffix)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		value, ok := t.exact[name]
+		if !ok {
+			value = t.suffixes[name[1:]]
+		}
+		if !yield(name, value) {
+			return
+		}
+	}
+}
+
+// current returns the table of the file as it is, so far as anybody has looked.
+func (f *File[T]) current() *table[T] {
+	now, seen := time.Now().UnixNano(), f.seen.Load()
+	if past := now - seen; 0 <= past && past < int64(pause) || !f.seen.CompareAndSwap(seen, now) { // a clock may be set back
+		return f.table.Load()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.table.Load()
+	info, err := os.Stat(f.path)
+	if err == nil && !before.fresh && info.Size() == before.size && info.ModTime().Equal(before.mod) {
+		return before
+	}
+	t := f.read(before)
+	f.table.Store(t)
+	return t
+}
+
+// read reads the file. Where it can't be understood, what was known before goes on holding.
+func (f *File[T]) read(before *table[T]) *table[T] {
+	t := &table[T]{exact: map[string]T{}, suffixes: map[string]T{}}
+	fault := func(err error) *table[T] {
+		kept := *before
+		kept.err, kept.fresh = fmt.Errorf("%s: %w", f.path, err), true
+		return &kept
+	}
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return fault(cause(err))
+	}
+	if info.Size() > maxFile {
+		return fault(fmt.Errorf("%d bytes are more than %d", info.Size(), maxFile))
+	}
+	data, err := os.ReadFile(f.path)
+	if err != nil {
+		return fault(cause(err))
+	}
+	t.size, t.mod, t.fresh = info.Size(), info.ModTime(), time.Since(info.ModTime()).Abs() < settling
+
+	var faults []error
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxFile+1)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // of editors that mark UTF-8
+		}
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if err := t.add(line, f.parse); err != nil && len(faults) <= maxTold {
+			if len(faults) == maxTold {
+				err = errors.New("and more faults behind it")
+			}
+			faults = append(faults, fmt.Errorf("%s, line %d: %w", f.path, n, err))
+		}
+	}
+	if t.err = errors.Join(faults...); t.err != nil {
+		inherit(t.exact, before.exact)
+		inherit(t.suffixes, before.suffixes)
+	}
+	return t
+}
+
+// cause is err without the path, which read adds.
+func cause(err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// inherit adds to m what is in old alone.
+func inherit[T any](m, old map[string]T) {
+	for k, v := range old {
+		if _, ok := m[k]; !ok {
+			m[k] = v
+		}
+	}
+}
+
+// add adds what a line says.
+func (t *table[T]) add(line string, parse func(string) (T, error)) error {
+	host, rest := line, ""
+	if i := strings.IndexAny(line, " \t"); i >= 0 {
+		host, rest = line[:i], strings.TrimSpace(line[i:])
+	}
+	key, m := host, t.exact
+	if suffix, ok := strings.CutPrefix(host, "."); ok {
+		key, m = suffix, t.suffixes
+	}
+	key, err := spell(key)
+	if err != nil {
+		return fmt.Errorf("%.100q: %w", host, err)
+	}
+	if _, ok := m[key]; ok {
+		return fmt.Errorf("%.100q: a second line about it", host)
+	}
+	value, err := parse(rest)
+	if err != nil {
+		return fmt.Errorf("%.100q: %w", host, err)
+	}
+	m[key] = value
+	return nil
+}
+
+// spell returns the host key that a line is about.
+func spell(host string) (string, error) {
+	switch {
+	case strings.Contains(host, "/"):
+		return "", errors.New("is a URL, or a part of one; write the host's name alone")
+	case strings.Contains(host, "*"):
+		return "", errors.New("a suffix is written with a dot, as .example.com")
+	case strings.ContainsAny(host, "@\\?\"'<>,;"):
+		return "", errors.New("is no name of a host")
+	case len(host) > hostname.MaxLen:
+		return "", fmt.Errorf("is longer than %d bytes", hostname.MaxLen)
+	}
+	if strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {
+		if _, err := netip.ParseAddr(host); err == nil {
+			host = "[" + host + "]"
+		}
+	}
+	if u, err := url.Parse("http://" + host + "/"); err != nil || u.Hostname() == "" {
+		return "", cmp.Or(err, errors.New("is no name of a host"))
+	}
+	key := hostname.Key(host)
+	if key == "" {
+		return "", errors.New("is no name of a host")
+	}
+	return key, nil
+}
+
+// withoutPort is a host key without its port, if it has one.
+func withoutPort(key string) string {
+	colon := strings.LastIndexByte(key, ':')
+	if colon < 0 || strings.HasSuffix(key, "]") {
+		return key
+	}
+	return key[:colon]
+}

@@ -1,0 +1,180 @@
+package redistest
+
+import (
+	"net"
+	"slices"
+	"sync"
+)
+
+// A Proxy stands between clients and a server, as a network that fails: it holds what clients send,
+// delivers it late, delivers it again, and leads to another server.
+type Proxy struct {
+	Addr string // where clients connect
+
+	ln net.Listener
+	wg sync.WaitGroup
+
+	mu     sync.Mutex
+	server string
+	held   chan struct{} // closed when held bytes may go on; nil: nothing is held
+	past   [][]byte      // what each connection has sent
+	conns  map[net.Conn]bool
+	closed bool
+}
+
+// NewProxy returns a Proxy to the server at addr. Close it.
+func NewProxy(addr string) (*Proxy, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{Addr: ln.Addr().String(), ln: ln, server: addr, conns: make(map[net.Conn]bool)}
+	p.wg.Go(p.accept)
+	return p, nil
+}
+
+// Lead makes new connections go to the server at addr, and ends the old ones.
+func (p *Proxy) Lead(addr string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = addr
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+}
+
+// Hold keeps what clients send from the server, also when they hang up, until Deliver.
+func (p *Proxy) Hold() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Deliver lets the server have what was held.
+func (p *Proxy) Deliver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// Replay sends the server once more all that clients have ever sent, in the order of their
+// connections, and throws the answers away.
+func (p *Proxy) Replay() error {
+	p.mu.Lock()
+	past, server := slices.Clone(p.past), p.server
+	p.mu.Unlock()
+	for _, data := range past {
+		conn, err := net.Dial("tcp", server)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.Write(data); err != nil {
+			return err
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil { // the server answers all, then closes
+			return err
+		}
+		drain(conn)
+		_ = conn.Close()
+	}
+	return nil
+}
+
+// Close ends all connections and waits for their goroutines.
+func (p *Proxy) Close() {
+	p.Deliver()
+	p.mu.Lock()
+	p.closed = true
+	_ = p.ln.Close()
+	for conn := range p.conns {
+		_ = conn.Close()
+	}
+	p.mu.Unlock()
+	p.wg.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.ln.Accept()
+		if err != nil {
+			return
+		}
+		p.wg.Go(func() { p.serve(client) })
+	}
+}
+
+// serve carries one connection.
+func (p *Proxy) serve(client net.Conn) {
+	p.mu.Lock()
+	addr, closed := p.server, p.closed
+	p.mu.Unlock()
+	server, err := net.Dial("tcp", addr)
+	if err != nil || closed {
+		_ = client.Close()
+		return
+	}
+	p.mu.Lock()
+	n := len(p.past)
+	p.past = append(p.past, nil)
+	p.conns[client], p.conns[server] = true, true
+	p.mu.Unlock()
+
+	p.wg.Go(func() {
+		defer client.Close()
+		defer server.Close()
+		buffer := make([]byte, 64<<10)
+		for {
+			m, err := server.Read(buffer)
+			_, _ = client.Write(buffer[:m]) // the client may have left
+			if err != nil {
+				return
+			}
+		}
+	})
+	data := make(chan []byte, 1<<12) // what the client has sent, whether it is still there or not
+	p.wg.Go(func() {
+		defer close(data)
+		for {
+			buffer := make([]byte, 64<<10)
+			m, err := client.Read(buffer)
+			if m > 0 {
+				p.mu.Lock()
+				p.past[n] = append(p.past[n], buffer[:m]...)
+				p.mu.Unlock()
+				data <- buffer[:m]
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for piece := range data {
+		p.mu.Lock()
+		held := p.held
+		p.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+		_, _ = server.Write(piece) // an error ends the reader, too
+	}
+	_ = server.(*net.TCPConn).CloseWrite()
+	p.mu.Lock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+	p.mu.Unlock()
+}
+
+// drain reads to the end.
+func drain(conn net.Conn) {
+	buffer := make([]byte, 64<<10)
+	for {
+		if _, err := conn.Read(buffer); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package redistest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestProxyHoldsDeliversAndReplays counts on a real server what arrives.
+func TestProxyHoldsDeliversAndReplays(t *testing.T) {
+	s, err := Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	p, err := NewProxy(s.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	say := func(addr, line string, wait bool) string {
+		conn, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s\r\n", line)
+		if !wait {
+			return ""
+		}
+		answer, _ := bufio.NewReader(conn).ReadString('\n')
+		return answer
+	}
+	if got := say(p.Addr, "INCR n", true); got != ":1\r\n" {
+		t.Errorf("through the proxy: %q", got)
+	}
+	p.Hold()
+	say(p.Addr, "INCR n", false) // the client has left before it is delivered
+	time.Sleep(50 * time.Millisecond)
+	if got := say(s.Addr, "INCRBY n 0", true); got != ":1\r\n" {
+		t.Errorf("while it is held: %q", got)
+	}
+	p.Deliver()
+	for end := time.Now().Add(10 * time.Second); say(s.Addr, "INCRBY n 0", true) != ":2\r\n"; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what was held was not delivered")
+		}
+	}
+	if err := p.Replay(); err != nil {
+		t.Fatal(err)
+	}
+	if got := say(s.Addr, "INCRBY n 0", true); got != ":4\r\n" {
+		t.Errorf("after the replay: %q", got)
+	}
+}

@@ -1,0 +1,329 @@
+// Package sfv parses dictionaries of structured fields (RFC 9651, section 4.2.2): header fields
+// such as Content-Usage and Accept-Signature. It is strict, as that RFC has it: of a field with an
+// error anywhere nothing counts.
+package sfv
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Dictionary is a list of members with different keys, in the order in which the keys came first.
+type Dictionary []Member
+
+// A Member is a key with its value.
+type Member struct {
+	Key string
+	Item
+}
+
+// An Item is a value with its parameters. The value is one of the bare types below, or []Item for
+// an inner list.
+//
+//	int64    Integer       Token          Token
+//	Decimal  Decimal       []byte         Byte Sequence
+//	string   String        bool           Boolean
+//	Date     Date          DisplayString  Display String
+type Item struct {
+	Value  any
+	Params Dictionary // bare values, without parameters of their own
+}
+
+type (
+	// Token is a bare word.
+	Token string
+	// Decimal has up to three digits behind the point.
+	Decimal float64
+	// Date is in seconds since 1970.
+	Date int64
+	// DisplayString is a text in Unicode.
+	DisplayString string
+)
+
+// Get returns the item of a key; ok is false if there is none.
+func (d Dictionary) Get(key string) (item Item, ok bool) {
+	for i := range d {
+		if d[i].Key == key {
+			return d[i].Item, true
+		}
+	}
+	return Item{}, false
+}
+
+// set gives a key its value: the last one counts, at the place of the first.
+func (d Dictionary) set(m Member) Dictionary {
+	for i := range d {
+		if d[i].Key == m.Key {
+			d[i] = m
+			return d
+		}
+	}
+	return append(d, m)
+}
+
+// maxMembers bounds the keys of a dictionary, and the parameters of an item, since a key is looked
+// for among all before it. RFC 9651 asks for at least 1,024 and 256.
+const maxMembers = 1024
+
+// ParseDictionary parses the value of a field. The lines of a field that came several times are
+// joined by ", " before.
+func ParseDictionary(field string) (Dictionary, error) {
+	p := parser{rest: strings.Trim(field, " ")}
+	d, err := p.dictionary()
+	if err != nil {
+		return nil, fmt.Errorf("at byte %d: %w", len(field)-len(p.rest), err)
+	}
+	return d, nil
+}
+
+// A parser consumes what it has parsed.
+type parser struct{ rest string }
+
+var errEnd = errors.New("the field ends too early")
+
+func (p *parser) dictionary() (Dictionary, error) {
+	var d Dictionary
+	for p.rest != "" {
+		m, err := p.member()
+		if err != nil {
+			return nil, err
+		}
+		if d = d.set(m); len(d) > maxMembers {
+			return nil, fmt.Errorf("more than %d members", maxMembers)
+		}
+		p.trim(" \t")
+		switch {
+		case p.rest == "":
+			return d, nil
+		case !p.eat(','):
+			return nil, fmt.Errorf("%q where a comma should be", p.rest[0])
+		}
+		if p.trim(" \t"); p.rest == "" {
+			return nil, errors.New("nothing after a comma")
+		}
+	}
+	return d, nil
+}
+
+func (p *parser) member() (m Member, err error) {
+	if m.Key, err = p.key(); err != nil {
+		return m, err
+	}
+	switch {
+	case !p.eat('='):
+		m.Value = true
+	case p.peek() == '(':
+		m.Value, err = p.innerList()
+	default:
+		m.Value, err = p.bare()
+	}
+	if err == nil {
+		m.Params, err = p.params()
+	}
+	return m, err
+}
+
+func (p *parser) innerList() ([]Item, error) {
+	p.eat('(')
+	list := []Item{}
+	for {
+		p.trim(" ")
+		if p.eat(')') {
+			return list, nil
+		}
+		value, err := p.bare()
+		if err != nil {
+			return nil, err
+		}
+		params, err := p.params()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Item{value, params})
+		if c := p.peek(); c != ' ' && c != ')' {
+			return nil, errors.New("an inner list without its end")
+		}
+	}
+}
+
+func (p *parser) params() (Dictionary, error) {
+	var d Dictionary
+	for p.eat(';') {
+		p.trim(" ")
+		key, err := p.key()
+		if err != nil {
+			return nil, err
+		}
+		value := any(true)
+		if p.eat('=') {
+			if value, err = p.bare(); err != nil {
+				return nil, err
+			}
+		}
+		if d = d.set(Member{key, Item{Value: value}}); len(d) > maxMembers {
+			return nil, fmt.Errorf("more than %d parameters", maxMembers)
+		}
+	}
+	return d, nil
+}
+
+func (p *parser) key() (string, error) {
+	if c := p.peek(); c != '*' && !isLower(c) {
+		return "", errors.New("no key, which begins with a lower-case letter or a star")
+	}
+	return p.take(func(c byte) bool { return isLower(c) || isDigit(c) || strings.IndexByte("_-.*", c) >= 0 }), nil
+}
+
+func (p *parser) bare() (any, error) {
+	switch c := p.peek(); {
+	case c == '-' || isDigit(c):
+		return p.number()
+	case c == '"':
+		return p.str()
+	case c == '*' || isAlpha(c):
+		return Token(p.take(func(c byte) bool { return isToken(c) || c == ':' || c == '/' })), nil
+	case p.eat(':'):
+		return p.bytes()
+	case p.eat('?'):
+		c := p.peek()
+		if !p.eat('0') && !p.eat('1') {
+			return nil, errors.New("a Boolean that is neither ?0 nor ?1")
+		}
+		return c == '1', nil
+	case p.eat('@'):
+		n, err := p.number()
+		if seconds, ok := n.(int64); ok && err == nil {
+			return Date(seconds), nil
+		}
+		return nil, errors.New("a Date that is no Integer")
+	case p.eat('%'):
+		return p.displayString()
+	}
+	return nil, errors.New("no value")
+}
+
+func (p *parser) number() (any, error) {
+	sign := ""
+	if p.eat('-') {
+		sign = "-"
+	}
+	digits := p.take(isDigit)
+	if digits == "" {
+		return nil, errors.New("a number without digits")
+	}
+	if !p.eat('.') {
+		if len(digits) > 15 {
+			return nil, errors.New("an Integer of more than 15 digits")
+		}
+		return strconv.ParseInt(sign+digits, 10, 64)
+	}
+	fraction := p.take(isDigit)
+	if len(digits) > 12 || fraction == "" || len(fraction) > 3 {
+		return nil, errors.New("a Decimal has 1 to 12 digits before the point and 1 to 3 behind")
+	}
+	f, err := strconv.ParseFloat(sign+digits+"."+fraction, 64)
+	return Decimal(f), err
+}
+
+func (p *parser) str() (any, error) {
+	p.eat('"')
+	var b strings.Builder
+	for {
+		b.WriteString(p.take(func(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '\\' }))
+		switch {
+		case p.eat('"'):
+			return b.String(), nil
+		case !p.eat('\\'):
+			return nil, errors.New("a String that has no end, or isn't printable ASCII")
+		}
+		c := p.peek()
+		if c != '"' && c != '\\' {
+			return nil, errors.New("a String that escapes something else than a quote or a backslash")
+		}
+		b.WriteByte(c)
+		p.rest = p.rest[1:]
+	}
+}
+
+func (p *parser) bytes() (any, error) {
+	text, rest, ok := strings.Cut(p.rest, ":")
+	if !ok {
+		return nil, errEnd
+	}
+	p.rest = rest
+	// Padding may be missing, and spare bits may be set (section 4.2.7).
+	b, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	if err != nil || strings.ContainsAny(text, "\r\n") {
+		return nil, errors.New("a Byte Sequence that isn't base64")
+	}
+	return b, nil
+}
+
+func (p *parser) displayString() (any, error) {
+	if !p.eat('"') {
+		return nil, errors.New("a Display String without a quote")
+	}
+	var b []byte
+	for {
+		b = append(b, p.take(func(c byte) bool { return c >= ' ' && c < 0x7f && c != '"' && c != '%' })...)
+		switch {
+		case p.eat('"'):
+			if !utf8.Valid(b) {
+				return nil, errors.New("a Display String that isn't UTF-8")
+			}
+			return DisplayString(b), nil
+		case !p.eat('%'):
+			return nil, errors.New("a Display String that has no end, or isn't printable ASCII")
+		case len(p.rest) < 2:
+			return nil, errEnd
+		}
+		n, err := strconv.ParseUint(p.rest[:2], 16, 8)
+		if err != nil || strings.ToLower(p.rest[:2]) != p.rest[:2] {
+			return nil, errors.New("an escape without two digits in lower case")
+		}
+		b, p.rest = append(b, byte(n)), p.rest[2:]
+	}
+}
+
+// peek returns the next byte, 0 at the end.
+func (p *parser) peek() byte {
+	if p.rest == "" {
+		return 0
+	}
+	return p.rest[0]
+}
+
+// eat consumes c and reports whether it came next.
+func (p *parser) eat(c byte) bool {
+	if p.rest == "" || p.rest[0] != c {
+		return false
+	}
+	p.rest = p.rest[1:]
+	return true
+}
+
+// take consumes and returns the bytes for which in is true.
+func (p *parser) take(in func(byte) bool) string {
+	i := 0
+	for i < len(p.rest) && in(p.rest[i]) {
+		i++
+	}
+	taken := p.rest[:i]
+	p.rest = p.rest[i:]
+	return taken
+}
+
+func (p *parser) trim(cutset string) { p.rest = strings.TrimLeft(p.rest, cutset) }
+
+func isLower(c byte) bool { return 'a' <= c && c <= 'z' }
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+func isAlpha(c byte) bool { return isLower(c | 0x20) }
+
+// isToken reports whether c is a tchar (RFC 9110, section 5.6.2).
+func isToken(c byte) bool {
+	return isAlpha(c) || isDigit(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
