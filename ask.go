@@ -34,6 +34,9 @@ func (trip *trip) refusal() error {
 		}
 		return trip.fail(StageRobots, e.Expires, err)
 	}
+	if err := trip.reserved(trip.verdict.Preferences); err != nil {
+		return trip.fail(StageRobots, time.Time{}, err)
+	}
 	v := trip.verdict
 	return trip.fail(StageRobots, time.Time{},
 		fmt.Errorf("%w by robots.txt, line %d, group %q: %s", ErrDisallowed, v.Line, v.Group, v.Rule))
@@ -111,8 +114,10 @@ func (trip *trip) apply(entry *robotscache.Entry) {
 		trip.verdict, trip.floor = robots.Verdict{Reason: entry.Reason}, 0
 		return
 	}
-	trip.verdict, trip.floor = entry.Rules.Test(trip.target()), entry.Rules.Floor(trip.asked)
+	target := trip.target()
+	trip.verdict, trip.floor = entry.Rules.Test(target), entry.Rules.Floor(trip.asked)
 	trip.verdict.Reason = entry.Reason
+	trip.consult(target)
 }
 
 func (trip *trip) recordVerdict() {
@@ -121,8 +126,11 @@ func (trip *trip) recordVerdict() {
 	}
 	var d evidence.Decision
 	trip.describe(&d, evidence.BlockedByRobots, trip.asked)
-	if trip.verdict.Allowed {
+	switch {
+	case trip.verdict.Allowed:
 		d.Type, d.Allowed = evidence.RobotsAllowed, true
+	case trip.reserved(trip.verdict.Preferences) != nil:
+		d.Type = evidence.Reserved
 	}
 	d.MatchedRule, d.Line, d.Group = trip.verdict.Rule, trip.verdict.Line, trip.verdict.Group
 	switch {
@@ -135,6 +143,7 @@ func (trip *trip) recordVerdict() {
 			d.RetryAt = trip.entry.Expires
 		}
 	}
+	trip.describeConsent(&d, trip.verdict.Preferences)
 	trip.record(&d)
 }
 
@@ -176,11 +185,16 @@ func (robotsTransport) turn(trip *trip) error {
 
 // recordRobots reports a fetch of robots.txt.
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
+	if e.Unreachable {
+		t.tally.reach(e.Origin, &UnreachableNow{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
+	} else {
+		t.tally.reach(e.Origin, nil)
+	}
 	if t.evidence == nil {
 		return
 	}
 	d := evidence.Decision{
-		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt", Agent: t.product,
+		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt",
 		RobotsTxt: true, Allowed: true, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
 		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
 	}
@@ -194,13 +208,11 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	case e.Unreachable:
 		d.Type, d.RetryAt = evidence.RobotsUnreachable, e.Until
 		d.Allowed = e.Stale || t.robotsOpen
-		if e.Restored {
-			d.Reason = "restored from the store: " + e.Reason
-		}
 	case e.Revalidated:
 		d.Type = evidence.RobotsRevalidated
-	case e.Restored:
-		d.Reason = "restored from the store"
+	}
+	if e.Restored {
+		d.Restored, d.Reason = true, strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
 	}
 	if e.Forgotten {
 		d.Reason = strings.TrimPrefix(d.Reason+"; fetched again: it was forgotten for want of room (Robots.MaxBytes)", "; ")
@@ -208,10 +220,10 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()
 	}
-	t.evidence.Pass(ctx, &d)
+	t.evidence.pass(ctx, &d)
 	if e.StoreErr != nil && t.newLoss(e.StoreErr) {
-		t.evidence.Pass(ctx, &evidence.Decision{
-			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Agent: d.Agent, Allowed: true, Reason: d.Err,
+		t.evidence.pass(ctx, &evidence.Decision{
+			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Allowed: true, Reason: d.Err,
 		})
 	}
 }

@@ -189,7 +189,7 @@ func TestVerdictOfALenientGroupIsNoViolation(t *testing.T) {
 			b.Error("the group doesn't hold")
 		}
 	})
-	if report.Proofs.OpenRobots == 0 {
+	if report.Proofs.Robots != 1 || report.Proofs.OpenRobots != 0 {
 		t.Errorf("%+v", report.Proofs)
 	}
 }

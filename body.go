@@ -25,6 +25,9 @@ type watcher interface {
 	// spend is told of each piece that was read, and returns how many of its bytes the
 	// caller may have, and why no more.
 	spend(piece []byte) (n int, err error)
+	// whole is told that the body has come to its end, and returns an error to take the place of
+	// that, if any.
+	whole() error
 	// tooLarge returns the error for a body that is longer than limit.
 	tooLarge(limit int64) error
 	// ended gives the slot back and reports the end, with the number of bytes that the
@@ -75,6 +78,9 @@ func (b *body) Read(p []byte) (int, error) {
 	got, err := b.ReadCloser.Read(p)
 	n, refusal := b.watcher.spend(p[:got])
 	b.read.Add(int64(n))
+	if refusal == nil && err == io.EOF { // a Reader's end is io.EOF itself
+		refusal = b.watcher.whole()
+	}
 	if refusal != nil {
 		clear(p[n:got])
 		return n, b.cut(refusal)
@@ -103,6 +109,11 @@ func (b *body) beyond(one []byte) error {
 	for range emptyReads {
 		if n, err = b.ReadCloser.Read(one); n > 0 || err != nil {
 			break
+		}
+	}
+	if n == 0 && err == io.EOF { //nolint:errorlint // the same
+		if refusal := b.watcher.whole(); refusal != nil {
+			return b.cut(refusal)
 		}
 	}
 	if n == 0 && err != nil { // the end, or what broke the body before the limit did

@@ -10,13 +10,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/robots"
 )
 
 // Check decides by robots.txt whether rawURL may be fetched, without fetching it: robots.txt at
 // most is fetched, in its turn. Use it to ask before queueing, and to tell why a URL was skipped.
-// The verdict is reported to Evidence. While robots.txt can't be had the verdict is that of
+// The verdict's Preferences are what robots.txt states about the use of the page; where it reserves
+// one of Config.Purposes the verdict doesn't allow, and its Reason says so. The verdict is reported
+// to Evidence. While robots.txt can't be had the verdict is that of
 // Config.Robots, and its Reason says why. The error is an *Error when nothing could be decided: a
 // URL that can't be fetched at all, no turn for robots.txt, or ctx.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
@@ -119,6 +122,23 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	}
 	return next, nil
 }
+
+// HostKey returns what slots, delays and blocks of rawURL are counted by. A frontier that groups
+// its URLs by it, and asks Limits().Of(key) how many a host takes at once, never has two requests
+// of one host in each other's way. The error is an *Error for a URL that can't be fetched at all.
+func (t *Transport) HostKey(rawURL string) (string, error) {
+	trip, err := t.inquire(context.Background(), rawURL, kindForecast)
+	if err != nil {
+		return "", err
+	}
+	return trip.host, nil
+}
+
+// Limits returns what the Transport's limiter keeps to: Config.Limits, or those of Config.Hosts.
+func (t *Transport) Limits() hostlimit.Config { return t.hosts.Config() }
+
+// UserAgent returns Config.UserAgent.
+func (t *Transport) UserAgent() string { return t.userAgent[0] }
 
 // inquire begins a trip that sends nothing.
 func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, error) {

@@ -21,12 +21,15 @@ var (
 	// again. errors.As finds the cause where there is one, such as a *net.DNSError or a
 	// *tls.CertificateVerificationError.
 	ErrUnreachable = errors.New("robots.txt can't be had")
+	// ErrReserved: the site reserves a purpose of Config.Purposes, in robots.txt, in the headers or in
+	// the page; the text says where.
+	ErrReserved = errors.New("reserved by the site")
 	// ErrBudget: pages, bytes or time are spent.
 	ErrBudget = budget.ErrExceeded
 	// ErrBusy: no turn was to be had in time; [Error.RetryAt] says when one may be.
 	ErrBusy = hostlimit.ErrBusy
-	// ErrBlocked: the host refused earlier and is left alone for longer than the
-	// caller may wait; [Error.RetryAt] says until when.
+	// ErrBlocked: the host refused earlier and is left alone for longer than the caller may wait,
+	// or a person has blocked it (hostlimit.Controller); [Error.RetryAt] says until when.
 	ErrBlocked = hostlimit.ErrBlocked
 	// ErrTooLarge: the body is larger than ResponseLimits.MaxBytes.
 	ErrTooLarge = errors.New("response too large")
@@ -42,10 +45,10 @@ const (
 	StageRequest  Stage = "request"  // the request itself: no host, not http, host too long
 	StageRule     Stage = "rule"     // Config.Refuse
 	StageBudget   Stage = "budget"   // nothing left to spend
-	StageRobots   Stage = "robots"   // robots.txt disallows, or could not be had in time
+	StageRobots   Stage = "robots"   // robots.txt disallows or reserves, or could not be had in time
 	StageTurn     Stage = "turn"     // no slot or no start time within what the caller may wait
-	StageResponse Stage = "response" // ResponseLimits, by the headers
-	StageBody     Stage = "body"     // ResponseLimits or the budget, while the body was read
+	StageResponse Stage = "response" // ResponseLimits or Purposes, by the headers
+	StageBody     Stage = "body"     // ResponseLimits, Purposes or the budget, while the body was read
 )
 
 // An Error is a refusal of our own: RoundTrip, Check, Next and the reading of a body

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -214,4 +215,86 @@ func ExampleStatusHandler() {
 	// Output:
 	// example.org: 1 of 2 slots
 	// 1 of 200 pages
+}
+
+// A site's owner calls: nothing is sent to the site any more, until it is let go.
+func ExampleTransport_Hosts() {
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(), // leave it out for the real web
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: t}
+	ctx := context.Background()
+	if err := t.Hosts().Block(ctx, "example.org", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := client.Get("https://example.org/")
+	if err == nil {
+		resp.Body.Close()
+	}
+	fmt.Println(errors.Is(err, politeness.ErrBlocked))
+
+	if err := t.Hosts().Clear(ctx, "example.org"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err = client.Get("https://example.org/")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output:
+	// true
+	// 200 OK
+}
+
+// A sitemap goes before the pages that wait already.
+func ExampleWithPriority() {
+	ctx := politeness.WithPriority(context.Background(), 1)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://example.org/sitemap.xml", http.NoBody)
+	fmt.Println(req.URL, err)
+	// Output: https://example.org/sitemap.xml <nil>
+}
+
+// Hosts that are left alone are in a file, which is read again when it changes.
+func ExampleRefuseHosts() {
+	file, err := os.CreateTemp("", "refuse-*.txt")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.Remove(file.Name())
+	_, err = file.WriteString("# whom we leave alone\nexample.com    the owner has asked us to\n.example.net\n")
+	if err = errors.Join(err, file.Close()); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	list, err := politeness.RefuseHosts(file.Name())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(), // leave it out for the real web
+		Refuse:    list.Refuse,
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := (&http.Client{Transport: t}).Get("https://example.com/")
+	if err == nil {
+		resp.Body.Close()
+	}
+	fmt.Println(errors.Is(err, politeness.ErrDisallowed), list.Err())
+	// Output: true <nil>
 }

@@ -39,7 +39,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 		} else {
 			trip.fare = fare // nothing has reached the site
 			trip.recordLeaks(&w.last)
-			trip.recordState(w.last.Restored, w.last.StateErr)
+			trip.recordState(w.last.Restored, w.last.StateErr, w.last.ByHand)
 			trip.grant = departure{instead: w.last.Seq}
 		}
 		return nil, nil, trip.noTurn(w.refused)
@@ -63,14 +63,20 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	trip.latency = time.Since(trip.grant.Start)
 	now := trip.grant.Start.Add(trip.latency) // Since and Add cost half as much as Now
 	outcome := hostlimit.Outcome{Err: err}
+	trip.told = told{}
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
 		outcome = trip.outcome(resp)
+		trip.told.refused = outcome.Refused
+		if outcome.Reset > 0 {
+			trip.told.rateLimit = rateLimit(resp.Header)
+		}
 	} else if cause := trip.wait.Err(); cause != nil {
 		// The caller left: that says nothing about the host, whatever the base transport
 		// made of it.
 		outcome.Err = cause
 	}
+	trip.t.tally.answer(outcome.Status, trip.latency, now)
 	outcome.Latency, outcome.Aside = trip.latency, trip.kind == kindRobots
 	effect, set := trip.lease.Observe(outcome), now
 	if effect.Blocked {
@@ -78,7 +84,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	}
 	trip.recordStart()
 	trip.recordEffect(outcome, effect, set)
-	trip.recordState(nil, effect.StateErr)
+	trip.recordState(nil, effect.StateErr, nil)
 	if err == nil {
 		return
 	}
@@ -87,6 +93,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	if !trip.silent() {
 		d := trip.decision(evidence.Failed, now)
 		d.Seq, d.Start, d.Latency, d.Duration, d.Err = trip.grant.Seq, trip.grant.Start, trip.latency, trip.latency, err.Error()
+		d.Left = outcome.Left()
 		trip.record(&d)
 	}
 }
@@ -98,6 +105,7 @@ func (trip *trip) recordEffect(outcome hostlimit.Outcome, effect hostlimit.Effec
 	}
 	d := trip.decision(evidence.HostBlocked, now)
 	d.Status, d.Refusals = outcome.Status, effect.Refusals
+	trip.describeAnswer(&d)
 	if effect.Blocked {
 		d.Until, d.RetryAt = effect.Until, effect.Until
 		d.Reason = blockedBy(outcome, effect.Until.Sub(now))
@@ -196,17 +204,27 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 	d.Allowed, d.Status, d.Bytes = true, trip.status, read
 	d.Seq, d.Start, d.Latency, d.Duration = trip.grant.Seq, trip.grant.Start, trip.latency, took
 	d.ContentType, d.ETag = first(trip.header, "Content-Type"), first(trip.header, "Etag")
-	d.LastModified, d.ServerDate = first(trip.header, "Last-Modified"), first(trip.header, "Date")
+	d.LastModified = first(trip.header, "Last-Modified")
+	trip.describeAnswer(&d)
 	d.Location = redactLocation(first(trip.header, "Location"))
+	if trip.status/100 == 2 {
+		trip.describeConsent(&d, trip.stated())
+	}
 	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		d.Err = err.Error()
 	}
 	trip.record(&d)
 	if expired {
 		d := trip.decision(evidence.LeaseExpired, now)
-		d.Reason = "the body was held for longer than LeaseTTL; its slot had been taken back"
+		d.Seq, d.Reason = trip.grant.Seq, "the body was held for longer than LeaseTTL; its slot had been taken back"
 		trip.record(&d)
 	}
+}
+
+// describeAnswer fills in what of the answer may move the host.
+func (trip *trip) describeAnswer(d *evidence.Decision) {
+	d.ServerDate, d.RetryAfter = first(trip.header, "Date"), first(trip.header, "Retry-After")
+	d.RateLimit, d.Refused = trip.told.rateLimit, trip.told.refused
 }
 
 // first is Header.Get for a name that is canonical already.

@@ -1,11 +1,15 @@
 package politeness_test
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 func TestBySite(t *testing.T) {
@@ -36,9 +40,42 @@ func TestHostKeySeesTheRequest(t *testing.T) {
 		}
 		want := map[bool]string{true: "GET /robots.txt", false: "GET /x"}
 		for _, d := range b.log.Decisions() {
-			if d.Host != want[d.RobotsTxt] {
+			if d.Type != evidence.PolicyStated && d.Host != want[d.RobotsTxt] {
 				b.Errorf("%s of %s has the key %q, want %q", d.Type, d.URL, d.Host, want[d.RobotsTxt])
 			}
 		}
 	})
+}
+
+// What a frontier asks of a Transport: the key by which it is to group, and how many at once.
+func TestWhatAFrontierAsks(t *testing.T) {
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (bot@example.com)", HostKey: politeness.BySite,
+		Limits: hostlimit.Config{MaxInFlight: 7, Override: func(key string) (hostlimit.Limits, bool) {
+			return hostlimit.Limits{Concurrency: 5}, key == "example.com"
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err := transport.HostKey("https://www.example.com/a?b"); key != "example.com" || err != nil {
+		t.Errorf("HostKey: %q, %v", key, err)
+	}
+	for _, bad := range []string{"", "example.com", "ftp://example.com/", "http://", "http://a b/"} {
+		var refused *politeness.Error
+		if key, err := transport.HostKey(bad); !errors.As(err, &refused) {
+			t.Errorf("HostKey(%q) = %q, %v", bad, key, err)
+		}
+	}
+	if transport.UserAgent() != "ExampleBot/1.0 (bot@example.com)" || transport.Limits().MaxInFlight != 7 {
+		t.Errorf("%s, %d in flight", transport.UserAgent(), transport.Limits().MaxInFlight)
+	}
+	defaults := hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond}
+	for key, want := range map[string]hostlimit.Limits{
+		"example.com": {Concurrency: 5, Delay: defaults}, "example.org": {Concurrency: 2, Delay: defaults},
+	} {
+		if got := transport.Limits().Of(key); got != want {
+			t.Errorf("limits of %s: %+v, want %+v", key, got, want)
+		}
+	}
 }

@@ -12,15 +12,16 @@ import (
 
 const module = "github.com/go-politeness/politeness"
 
-// TestImportGraph holds who may import whom: each leaf can be used by itself, and
-// only the packages that speak HTTP are built on net/http. Test files are free.
+// TestImportGraph holds who may import whom: each leaf can be used by itself, only the packages
+// that speak HTTP are built on net/http, and crawl and cmd are built on all the rest. Test files
+// are free.
 func TestImportGraph(t *testing.T) {
-	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname and internal/printable
-		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil,
-		"robots": nil, "hostlimit": {"backoff", "internal/statedir"}, "backoff": nil, "budget": nil, "evidence": nil,
-		"evidence/audit": {"evidence", "robots"},
+	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/printable and internal/sfv
+		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
+		"robots": nil, "botauth": nil, "hostlimit": {"backoff", "internal/statedir", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"evidence/audit": {"evidence", "evidence/internal/merkle", "robots"},
 	}
-	speaksHTTP := []string{"", "robots/robotscache", "politenesstest"}
+	speaksHTTP := []string{"", "robots/robotscache", "botauth", "politenesstest", "crawl", "crawl/sitemap"}
 
 	type pkg struct {
 		ImportPath    string
@@ -32,14 +33,20 @@ func TestImportGraph(t *testing.T) {
 			for _, dep := range p.Deps {
 				leaf, ours := strings.CutPrefix(dep, module)
 				leaf = strings.TrimPrefix(leaf, "/")
-				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || leaf == "internal/hostname" || leaf == "internal/printable"
-				if dep == "net/http" || ours && !own && !slices.Contains(mayUse, leaf) {
+				own := leaf == name || strings.HasPrefix(leaf, name+"/internal/") || slices.Contains([]string{"internal/hostname", "internal/printable", "internal/sfv"}, leaf)
+				if dep == "net/http" && name != "botauth" || ours && !own && !slices.Contains(mayUse, leaf) {
 					t.Errorf("the leaf %s depends on %s", name, dep)
 				}
 			}
 		}
 		first, _, _ := strings.Cut(name, "/")
-		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" {
+		for _, dep := range p.Imports {
+			onTop := first == "crawl" || first == "cmd" || first == "examples"
+			if leaf, _ := strings.CutPrefix(dep, module+"/"); !onTop && (leaf == "crawl" || strings.HasPrefix(leaf, "crawl/")) {
+				t.Errorf("%s imports %s", name, dep)
+			}
+		}
+		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" && first != "cmd" {
 			t.Errorf("%s imports net/http", name)
 		}
 	}
@@ -50,6 +57,7 @@ func TestDirectDependencies(t *testing.T) {
 	allowed := []string{
 		"github.com/cenkalti/backoff/v4",
 		"github.com/jimsmart/grobotstxt",
+		"golang.org/x/mod",
 		"golang.org/x/net",
 		"golang.org/x/sync",
 	}

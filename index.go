@@ -13,27 +13,44 @@ import (
 // DirectivesOf returns what a page asks of crawlers (noindex, nofollow and the like) by its
 // X-Robots-Tag headers, and by its <meta> elements as far as the body has been read: ask again at
 // the body's end, before you index or follow. They are those for everyone and for the crawler's own
-// product token, the most restrictive of each. It needs ResponseLimits.CheckIndexing; without it,
-// and for answers that are not 2xx, it returns the zero value, which asks for nothing. It is safe
-// to call while the body is read.
+// product token, the most restrictive of each. It needs ResponseLimits.CheckIndexing or
+// Config.Purposes; without them, and for answers that are not 2xx, it returns the zero value, which
+// asks for nothing. It is safe to call while the body is read.
 func DirectivesOf(resp *http.Response) robots.Directives {
+	if index := indexOf(resp); index != nil {
+		return index.directives()
+	}
+	return robots.Directives{}
+}
+
+// PreferencesOf returns what the site states about the use of a page: in robots.txt, in the
+// headers, and by its <meta> elements as far as the body has been read. It needs Config.Purposes or
+// ResponseLimits.CheckIndexing; without them, and for answers that are not 2xx, it returns the zero
+// value, which states nothing. It is safe to call while the body is read.
+func PreferencesOf(resp *http.Response) robots.Preferences {
+	if index := indexOf(resp); index != nil {
+		return index.preferences()
+	}
+	return robots.Preferences{}
+}
+
+// indexOf returns what the page of resp asks for, nil where nobody looks for it.
+func indexOf(resp *http.Response) *indexing {
 	if resp.Request == nil {
-		return robots.Directives{}
+		return nil
 	}
 	index, _ := resp.Request.Context().Value(indexKey{}).(*indexing)
-	if index == nil {
-		return robots.Directives{}
-	}
-	return index.directives()
+	return index
 }
 
 type indexKey struct{}
 
-// indexing collects the directives of one page while it streams by.
+// indexing collects what one page asks for while it streams by.
 type indexing struct {
-	mu   sync.Mutex
-	tags robots.Directives   // by headers
-	meta *robots.MetaScanner // nil: not HTML
+	mu     sync.Mutex
+	tags   robots.Directives   // by headers
+	stated robots.Preferences  // by robots.txt and headers
+	meta   *robots.MetaScanner // nil: not HTML
 }
 
 func (x *indexing) directives() robots.Directives {
@@ -45,32 +62,43 @@ func (x *indexing) directives() robots.Directives {
 	return x.tags.Merge(x.meta.Directives())
 }
 
-// begin reads the headers of a page.
-func (x *indexing) begin(resp *http.Response, product string) {
+func (x *indexing) preferences() robots.Preferences {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.meta == nil {
+		return x.stated
+	}
+	return x.stated.Merge(x.meta.Preferences())
+}
+
+// begin reads the headers of a page, about which so much is stated already.
+func (x *indexing) begin(resp *http.Response, product string, stated robots.Preferences) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.tags = robots.ParseTags(resp.Header["X-Robots-Tag"], product)
-	x.meta = nil
+	x.stated, x.meta = stated, nil
 	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if mediaType == "text/html" || mediaType == "application/xhtml+xml" {
 		x.meta = robots.NewMetaScanner(product)
 	}
 }
 
-// write takes the next bytes of the body.
-func (x *indexing) write(p []byte) {
+// write takes the next bytes of the body, and reports whether the head of the page ends in them.
+func (x *indexing) write(p []byte) (over bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.meta != nil {
-		_, _ = x.meta.Write(p) // never fails
+	if x.meta == nil || x.meta.Done() {
+		return false
 	}
+	_, _ = x.meta.Write(p) // never fails
+	return x.meta.Done()
 }
 
-// recordIndexing reports directives that keep a page from being indexed or its
-// links from being followed.
+// recordIndexing reports directives that keep a page from being indexed, its links from being
+// followed, or it or its images from being given to models.
 func (trip *trip) recordIndexing(now time.Time) {
 	d := trip.index.directives()
-	if !d.NoIndexAt(now) && !d.NoFollow {
+	if !d.NoIndexAt(now) && !d.NoFollow && !d.NoAI && !d.NoImageAI && !d.NoML {
 		return
 	}
 	record := trip.decision(evidence.NoIndex, now)

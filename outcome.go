@@ -34,6 +34,19 @@ func retryAfter(resp *http.Response) time.Duration {
 	return d
 }
 
+// rateLimit returns the field that reset reads, or its older forms as "remaining=0, reset=30".
+func rateLimit(h http.Header) string {
+	if values := h["Ratelimit"]; len(values) > 0 {
+		return strings.Join(values, ", ")
+	}
+	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
+		if remaining := first(h, prefix+"Remaining"); remaining != "" {
+			return "remaining=" + remaining + ", reset=" + first(h, prefix+"Reset")
+		}
+	}
+	return ""
+}
+
 // reset returns how long it takes until a quota with nothing left is reset, by RateLimit or its
 // older forms; 0 if something is left or nothing is said.
 func reset(resp *http.Response) time.Duration {

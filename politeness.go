@@ -13,15 +13,17 @@
 // [ResponseLimits] ask for it.
 //
 // The parts are usable by themselves: packages robots, robots/robotscache,
-// hostlimit, backoff, budget and evidence.
+// hostlimit, backoff, budget, botauth and evidence.
 package politeness
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,15 +90,21 @@ type Config struct {
 	// Evidence is told of every decision. Nil: nobody is.
 	Evidence evidence.Evidence
 
+	// Purposes are what the pages are fetched for. A site that reserves one of them is refused with
+	// ErrReserved: before the fetch where robots.txt says so, at the headers, with the body unread,
+	// where these do, and while the body is read where a <meta> element of the page does. Nil:
+	// nothing is refused for that; what robots.txt and the headers state is recorded all the same.
+	Purposes []robots.Purpose
+
 	// HostKey names what slots, delays and blocks of a request are counted by. It is also asked
 	// for the requests that fetch robots.txt. Nil: the host of the URL, in one spelling, with a
 	// port that isn't 80 or 443; BySite groups by registrable domain.
 	HostKey func(*http.Request) string
 
 	// Refuse holds the user's own rules: an error refuses the request before anything is waited
-	// for. It sees every request that would be sent, fetches of robots.txt and each of their
+	// for. It is asked once more after a wait, as a rule may be new by then. It sees every request that would be sent, fetches of robots.txt and each of their
 	// redirects included; where it refuses one of these, robots.txt can't be had (ErrUnreachable).
-	// Nil: none; PublicOnly and RefusePaths are ready ones, RefuseAny joins several.
+	// Nil: none; PublicOnly, RefusePaths and RefuseHosts are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
 	// Refused is the user's own eye for refusals that no status tells, such as a challenge that
@@ -113,25 +121,28 @@ type Config struct {
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for
 // concurrent use, owns no goroutines and needs no Close.
 type Transport struct {
-	userAgent  []string // as a header value, shared by all requests
-	from       []string // as a header value; nil: none is added
-	product    string   // token of the User-Agent by which robots.txt addresses the crawler
-	base       http.RoundTripper
-	hosts      hostlimit.Limiter
-	hostKey    func(*http.Request) string
-	robots     *robotscache.Cache // nil: robots.txt is ignored
-	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait    time.Duration      // longest wait for a turn
-	budget     budget.Budget      // nil: unlimited
-	retry      Retry
-	response   responseLimits
-	evidence   *evidence.Guard            // nil: nothing is recorded
-	refuse     func(*http.Request) error  // nil: nothing is refused
-	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
-	trips      atomic.Uint64              // number of the last trip
-	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
-	lossesMu   sync.Mutex
-	losses     map[string]bool // reasons for which state was lost, as far as they are on record
+	userAgent    []string // as a header value, shared by all requests
+	from         []string // as a header value; nil: none is added
+	product      string   // token of the User-Agent by which robots.txt addresses the crawler
+	base         http.RoundTripper
+	hosts        hostlimit.Limiter
+	hostKey      func(*http.Request) string
+	robots       *robotscache.Cache // nil: robots.txt is ignored
+	robotsOpen   bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
+	maxWait      time.Duration      // longest wait for a turn
+	budget       budget.Budget      // nil: unlimited
+	retry        Retry
+	response     responseLimits
+	purposes     []robots.Purpose           // what the pages are for; nil: not said
+	purposesText string                     // as evidence shows them
+	evidence     *witness                   // nil: nothing is recorded
+	refuse       func(*http.Request) error  // nil: nothing is refused
+	refused      func(*http.Response) error // nil: no answer is a refusal but by status and headers
+	trips        atomic.Uint64              // number of the last trip
+	budgetEnd    atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
+	tally        tally
+	lossesMu     sync.Mutex
+	losses       map[string]bool // reasons for which state was lost, as far as they are on record
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -149,23 +160,22 @@ func New(cfg Config) (*Transport, error) {
 	cfg.Evidence = orNil("Evidence", cfg.Evidence, add)
 
 	t := &Transport{
-		userAgent: []string{cfg.UserAgent},
-		product:   robots.ProductToken(cfg.UserAgent),
-		base:      cfg.Base,
-		hosts:     cfg.Hosts,
-		hostKey:   cfg.HostKey,
-		budget:    cfg.Budget,
-		retry:     cfg.Retry,
-		refuse:    cfg.Refuse,
-		refused:   cfg.Refused,
+		userAgent:    []string{cfg.UserAgent},
+		product:      robots.ProductToken(cfg.UserAgent),
+		base:         cfg.Base,
+		hosts:        cfg.Hosts,
+		hostKey:      cfg.HostKey,
+		budget:       cfg.Budget,
+		retry:        cfg.Retry,
+		refuse:       cfg.Refuse,
+		refused:      cfg.Refused,
+		purposes:     slices.Clone(cfg.Purposes),
+		purposesText: purposesText(cfg.Purposes),
 
 		robotsOpen: cfg.Robots.OnUnreachable == robotscache.Allow,
 	}
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
-	}
-	if cfg.Evidence != nil {
-		t.evidence = evidence.Safe(cfg.Evidence)
 	}
 	if t.base == nil {
 		t.base = http.DefaultTransport
@@ -178,6 +188,7 @@ func New(cfg Config) (*Transport, error) {
 	add("Base", checkBase(t.base))
 	add("Robots", cfg.Robots.Validate())
 	add("Retry", cfg.Retry.validate())
+	add("Purposes", checkPurposes(cfg.Purposes))
 	var err error
 	t.response, err = cfg.Response.compile(t.product)
 	add("Response", err)
@@ -200,6 +211,13 @@ func New(cfg Config) (*Transport, error) {
 	}
 
 	t.maxWait = cmp.Or(t.hosts.Config().MaxWait, time.Hour) // what 0 means there
+	if cfg.Evidence != nil {
+		var spend budget.Limits
+		if t.budget != nil {
+			spend = t.budget.Limits()
+		}
+		t.evidence = newWitness(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend))
+	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
 			UserAgent: cfg.UserAgent,
@@ -310,6 +328,30 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return trip.handOver(resp, failure)
 		}
 	}
+}
+
+// WithPriority returns a ctx for a request that goes before those of its host which wait with a lower
+// priority; without one it is 0. Use it for what others depend on, such as a sitemap before its
+// pages. Equal ones go first come, first served; see hostlimit.WithPriority.
+//
+//	req = req.WithContext(politeness.WithPriority(req.Context(), 1))
+func WithPriority(ctx context.Context, p int) context.Context { return hostlimit.WithPriority(ctx, p) }
+
+// Hosts returns the limiter that decides who may start when: Config.Hosts, or what was made from
+// Config.Limits. A person steers the crawl by it, and another Transport can share it:
+//
+//	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
+func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
+
+// EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where that
+// keeps it, as far as the sinks say: the error tells how many records a Log couldn't write, and how
+// many a sink that panicked has cost. The crawl goes on all the same; look at it where a crawl
+// without proof is of no use. The status page shows it, and the seal of a log tells of it.
+func (t *Transport) EvidenceErr() error {
+	if t.evidence == nil {
+		return nil
+	}
+	return t.evidence.sink.Err()
 }
 
 // CloseIdleConnections closes those of Base, if it has such a method, for

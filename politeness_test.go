@@ -167,7 +167,7 @@ func TestPipelineOrderIsBudgetRobotsTurnSendLearnHandOver(t *testing.T) {
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\nAllow: /public\nCrawl-delay: 2\n").Page("/public", "hello")
 		b.mustGet("https://example.com/public", 200)
-		want := "started fetched robots_fetched robots_allowed budget_warning started fetched"
+		want := "policy started fetched robots_fetched robots_allowed budget_warning waiting started fetched"
 		if got := b.types(); got != want {
 			b.Errorf("records\n%s, want\n%s", got, want)
 		}

@@ -17,11 +17,12 @@ const warnAt = 0.8
 // %, 2 requests at once per host, 200 to 500 ms apart or crawl-delay where that is longer, and
 // longer still where the host refuses (hostlimit.Learned), 10 s for a slot, slots taken back after
 // 300 s. Where robots.txt can't be had the audit goes on, and its evidence says confidence "low".
+// A group of robots.txt that names it only in part holds as well (robots.Options.LenientAgents).
 // Set Evidence; WithEnv lets MAX_PAGES, MAX_SCAN_TIME_MINUTES and USER_AGENT change it.
 func SiteAudit(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
-		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow},
+		Robots:    robotscache.Config{OnUnreachable: robotscache.Allow, LenientAgents: true},
 		Limits: hostlimit.Config{
 			Concurrency: 2,
 			Delay: hostlimit.Delay{

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+
+	"github.com/go-politeness/politeness/internal/hostfile"
+	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // PublicOnly is a Config.Refuse for crawlers of public pages: it refuses
@@ -52,4 +55,49 @@ func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 		}
 		return nil
 	}
+}
+
+// A HostList is a file of hosts that are left alone, made by [RefuseHosts].
+type HostList struct{ file *hostfile.File[string] }
+
+// RefuseHosts reads a file of hosts that are to be left alone, one a line, whose Refuse method is a
+// Config.Refuse. The file is read again when it changes, within a second of use: a line that is
+// added holds for every request that starts later, also for one that waits already.
+//
+//	# whom we leave alone          and why, which the error and evidence say
+//	example.com                    the owner has asked us to
+//	.example.org                   and everything below it
+//	localhost:8080                 one port alone
+//
+//	list, err := politeness.RefuseHosts("refuse.txt")
+//	cfg.Refuse = list.Refuse
+//
+// The error names each line that is wrong, and what is wrong with it.
+func RefuseHosts(path string) (*HostList, error) {
+	file, err := hostfile.Open(path, func(why string) (string, error) { return why, nil })
+	if err != nil {
+		return nil, fmt.Errorf("politeness: RefuseHosts: %w", err)
+	}
+	return &HostList{file}, nil
+}
+
+// Refuse is a Config.Refuse: it refuses requests to the hosts of the list.
+func (l *HostList) Refuse(req *http.Request) error {
+	why, ok := l.file.Find(hostname.Key(req.URL.Host))
+	switch {
+	case !ok:
+		return nil
+	case why == "":
+		return errors.New("the host is on the list of those that are left alone")
+	}
+	return fmt.Errorf("the host is on the list of those that are left alone: %s", why)
+}
+
+// Err returns nil if the file as it is now is in force. Otherwise it says what is wrong with it,
+// line by line: the lines that can be understood hold, and so does the list of before.
+func (l *HostList) Err() error {
+	if err := l.file.Err(); err != nil {
+		return fmt.Errorf("politeness: RefuseHosts: %w", err)
+	}
+	return nil
 }

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -114,5 +118,54 @@ func TestRefuseSeesRobotsTxtItself(t *testing.T) {
 	}
 	if report, err := audit.Check(&log); err != nil || !report.OK() {
 		t.Errorf("%v\n%v", err, report)
+	}
+}
+
+// TestRefuseHostsHoldsForThoseWaiting: a host that is added to the file gets no further request.
+func TestRefuseHostsHoldsForThoseWaiting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "refuse.txt")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("# nobody yet\n.example.org  # and below\n")
+	list, err := politeness.RefuseHosts(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := politeness.Config{Refuse: list.Refuse, DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.web.Site("https://www.example.org").Page("/", "page")
+		_, err := b.get("https://www.example.org/")
+		refused(b.T, err, politeness.StageRule, politeness.ErrDisallowed)
+		b.mustGet("https://example.com/", 200)
+		ended := make(chan error)
+		go func() {
+			_, err := b.get("https://example.com/")
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		write("example.com the owner has asked us to\n")
+		err = <-ended
+		refused(b.T, err, politeness.StageRule, politeness.ErrDisallowed)
+		if !strings.Contains(err.Error(), "the owner has asked us to") {
+			b.Error(err)
+		}
+		b.mustGet("https://www.example.org/", 200)
+		if n := len(b.web.Requests()); n != 2 {
+			b.Errorf("%d requests were sent", n)
+		}
+		write("https://example.com/\n")
+		time.Sleep(time.Second)
+		_, err = b.get("https://example.com/")
+		refused(b.T, err, politeness.StageRule, politeness.ErrDisallowed)
+		if err := list.Err(); err == nil || !strings.Contains(err.Error(), "line 1") {
+			b.Errorf("a faulty file: %v", err)
+		}
+	})
+	if _, err := politeness.RefuseHosts(path); err == nil || !strings.Contains(err.Error(), "is a URL") {
+		t.Errorf("a faulty file: %v", err)
 	}
 }

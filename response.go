@@ -103,8 +103,11 @@ func (trip *trip) guard(resp *http.Response, empty bool) error {
 	if limits.maxBytes > 0 && resp.ContentLength > limits.maxBytes && trip.req.Method != http.MethodHead {
 		return trip.reject(StageResponse, &tooLargeError{limit: limits.maxBytes, length: resp.ContentLength})
 	}
+	if err := trip.heed(resp); err != nil {
+		return err
+	}
 	if trip.index != nil {
-		trip.index.begin(resp, limits.product)
+		trip.index.begin(resp, limits.product, trip.verdict.Preferences)
 		if resp.Request == nil {
 			resp.Request = trip.req
 		}

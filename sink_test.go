@@ -2,6 +2,7 @@ package politeness_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -66,3 +67,43 @@ func TestHopAfterASlowSinkIsWithinTheTime(t *testing.T) {
 		refused(b.T, err, politeness.StageBudget, politeness.ErrBudget)
 	})
 }
+
+// TestEvidenceErrTellsOfLostRecords: of those that a panic has cost, and of those that a Log
+// couldn't write, wherever the Log stands among the sinks.
+func TestEvidenceErrTellsOfLostRecords(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true}, func(b *bubble) {
+		b.site.Page("/", "page")
+		disk := &fullDisk{}
+		log := evidence.JSONLines(disk)
+		panics := evidence.Func(func(_ context.Context, d evidence.Decision) {
+			if d.Type == evidence.Started {
+				panic("no memory")
+			}
+		})
+		tr := mustNew(b.T, politeness.Config{
+			UserAgent: agent, Base: b.web, DangerouslyIgnoreRobots: true, Evidence: evidence.Multi(panics, evidence.Sample(1, log)),
+		})
+		b.client.Transport = tr
+		if err := tr.EvidenceErr(); err != nil {
+			b.Errorf("before anything was recorded: %v", err)
+		}
+		b.mustGet("https://example.com/", 200)
+		err := tr.EvidenceErr()
+		if err == nil || !strings.Contains(err.Error(), "no memory") || errors.Is(err, errFull) {
+			b.Errorf("after a panic: %v", err)
+		}
+		_ = log.Flush() // the error is Err's too
+		if err := tr.EvidenceErr(); !errors.Is(err, errFull) || !strings.Contains(err.Error(), "no memory") {
+			b.Errorf("with a disk that is full: %v", err)
+		}
+		if err := mustNew(b.T, politeness.Config{UserAgent: agent}).EvidenceErr(); err != nil {
+			b.Errorf("without Evidence: %v", err)
+		}
+	})
+}
+
+var errFull = errors.New("disk full")
+
+type fullDisk struct{}
+
+func (*fullDisk) Write([]byte) (int, error) { return 0, errFull }

@@ -319,3 +319,25 @@ func TestSiteAuditSlotsAreNumberedAndGivenBack(t *testing.T) {
 		b.web.Check(b, politenesstest.Rules{Concurrency: 2, Delay: 200 * time.Millisecond})
 	})
 }
+
+// Agents match partially both ways: exact, the User-Agent holds the rule's name, the rule's name holds
+// ours, then *.
+func TestSiteAuditAgentsMatchPartiallyBothWays(t *testing.T) {
+	const others = "User-agent: OtherBot\nDisallow: /\n"
+	groups := []struct{ agent, path string }{{"auditbot", "/exact"}, {"Audit", "/part"}, {"AuditBot-Images", "/whole"}, {"*", "/star"}}
+	for i, want := range groups { // each is the best of what follows it
+		acceptance(t, siteAudit, func(b *bubble) {
+			robots := others
+			for _, g := range slices.Backward(groups[i:]) {
+				robots += "User-agent: " + g.agent + "\nDisallow: " + g.path + "\n"
+			}
+			b.site.Robots(robots).Handle("/", http.HandlerFunc(everywhere))
+			for _, g := range groups {
+				v, err := b.t.Check(b.Context(), "https://example.com"+g.path)
+				if err != nil || v.Allowed != (g.path != want.path) || v.Group != want.agent {
+					b.Errorf("%s of\n%s: %+v, %v; want what the group %s says", g.path, robots, v, err, want.agent)
+				}
+			}
+		})
+	}
+}

@@ -93,6 +93,9 @@ func FuzzHostsAreSpelledAlike(f *testing.F) {
 			t.Fatalf("sent for %v: %+v", spelled, web.sent)
 		}
 		page := web.sent[1]
+		if len(page.address) > hostname.MaxLen {
+			return // a name that no resolver knows, and one port too long
+		}
 		dialed := &url.URL{Scheme: u.Scheme, Host: page.address, Path: "/"}
 		if _, err := fetch(t.Context(), client, dialed.String()); err != nil {
 			t.Fatalf("%v is dialed as %v: %v", spelled, dialed, err)

@@ -161,8 +161,10 @@ func (trip *trip) spend(piece []byte) (n int, err error) {
 		trip.warn(t.budget.SettleBytes(ctx, some, some))
 		n += int(some)
 	}
-	if trip.index != nil {
-		trip.index.write(piece[:n])
+	if trip.index != nil && trip.index.write(piece[:n]) {
+		if refused := trip.heedPage(); refused != nil {
+			return 0, refused
+		}
 	}
 	if err != nil {
 		err = trip.overBudget(StageBody, err)
@@ -177,6 +179,7 @@ func (trip *trip) overBudget(stage Stage, err error) error {
 	case errors.As(err, &be):
 		d := trip.decision(evidence.BudgetExceeded, time.Now())
 		d.Reason, d.Limit, d.Used, d.Max = err.Error(), be.Limit, be.Used, be.Max
+		d.Every = trip.t.budget.Limits().Every
 		trip.record(&d)
 	case stage == StageBudget: // a shared budget that couldn't be asked
 		trip.recordFailure(err)
@@ -191,7 +194,7 @@ func (trip *trip) warn(warnings []budget.Warning) {
 	for _, w := range warnings {
 		d := trip.decision(evidence.BudgetWarning, time.Now())
 		d.Allowed = true
-		d.Limit, d.Used, d.Max = w.Limit, w.Used, w.Max
+		d.Limit, d.Used, d.Max, d.Every = w.Limit, w.Used, w.Max, trip.t.budget.Limits().Every
 		if w.Host != "" {
 			d.Host = w.Host
 		}

@@ -1,6 +1,7 @@
 package politeness_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
@@ -346,4 +348,46 @@ func (p clientThatComesBack) RoundTrip(req *http.Request) (*http.Response, error
 		resp, err = p.next.RoundTrip(req)
 	}
 	return resp, err
+}
+
+// A budget that is renewed each day: the log says so, and is honest.
+func TestBudgetIsRenewedEachDay(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		var text bytes.Buffer
+		log := evidence.JSONLines(&text)
+		tr, err := politeness.New(politeness.Config{
+			UserAgent: agent, Base: b.web, Evidence: log, Spend: budget.Limits{Pages: 3, WarnAt: 0.5, Every: 24 * time.Hour},
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.site.Handle("/", http.HandlerFunc(everywhere))
+		client := &http.Client{Transport: tr}
+		for range 3 {
+			var fetched, refused int
+			for i := range 5 {
+				switch _, err := fetch(b.Context(), client, fmt.Sprintf("https://example.com/%d", i)); {
+				case err == nil:
+					fetched++
+				case errors.Is(err, politeness.ErrBudget):
+					refused++
+				default:
+					b.Error(err)
+				}
+			}
+			if fetched != 3 || refused != 2 {
+				b.Errorf("%d pages a day, %d refused", fetched, refused)
+			}
+			time.Sleep(24 * time.Hour)
+		}
+		if err := log.Close(); err != nil {
+			b.Fatal(err)
+		}
+		if !strings.Contains(text.String(), `"max":3,"every":86400`) {
+			b.Errorf("no record says that the limit is for a day:\n%s", &text)
+		}
+		if report, err := audit.Check(&text); err != nil || !report.OK() {
+			b.Errorf("%v, %v", report, err)
+		}
+	})
 }

@@ -47,21 +47,31 @@ func (c Config) checkStore() error {
 		"by hostlimit.New(cfg.Limits), or set it after WithState to what was made from the same Limits")
 }
 
-// recordState reports what is new of the memory of the trip's host: a block that it gave, and why
-// it has failed.
-func (trip *trip) recordState(restored *hostlimit.Restored, lost error) {
+// recordState reports what is new of the trip's host: a block that its memory gave, why that has
+// failed, and what a person has done. None of it is a request's doing, so the records of blocks
+// name none.
+func (trip *trip) recordState(restored *hostlimit.Restored, lost error, act *hostlimit.ByHand) {
 	if trip.silent() {
 		return
 	}
 	if restored != nil {
-		// It is no request's doing, so it names none.
 		d := evidence.Decision{
-			Type: evidence.HostBlocked, Time: restored.Met, Host: trip.host, Agent: trip.t.product,
+			Type: evidence.HostBlocked, Time: restored.Met, Host: trip.host, Restored: true,
 			Until: restored.BlockedUntil, RetryAt: restored.BlockedUntil, Refusals: restored.Refusals,
 			Reason: "restored: " + restored.Cause + ago(restored.Met.Sub(restored.BlockedAt)),
 		}
 		if restored.BlockedAt.IsZero() {
 			d.Reason = "restored: " + restored.Cause
+		}
+		trip.record(&d)
+	}
+	if act != nil {
+		d := evidence.Decision{
+			Type: evidence.HostBlocked, Time: act.At, Host: trip.host, Hand: true,
+			Until: act.Until, RetryAt: act.Until, Reason: "by hand: " + act.Why,
+		}
+		if act.Until.IsZero() {
+			d.Type, d.Allowed, d.Reason = evidence.HostCleared, true, "by hand"
 		}
 		trip.record(&d)
 	}

@@ -5,8 +5,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"html"
 	"iter"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -16,21 +16,29 @@ import (
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
 // Status is what StatusHandler serves as JSON: the state of a crawl right now.
-// Delays are seconds, times RFC 3339.
+// Delays are seconds, times RFC 3339. Counts are since New.
 type Status struct {
-	Time      time.Time    `json:"time"`
-	UserAgent string       `json:"userAgent"`
-	Hosts     []HostStatus `json:"hosts"`
-	Omitted   int          `json:"omitted"`            // hosts in force that Hosts leaves out
-	Known     int          `json:"known"`              // hosts whose state is kept, in force or not
-	Unlisted  string       `json:"unlisted,omitempty"` // why there are no hosts: the limiter keeps them elsewhere
-	Budget    *BudgetUsage `json:"budget,omitempty"`
-	Robots    *RobotsUsage `json:"robots,omitempty"`
+	Time      time.Time        `json:"time"`
+	UserAgent string           `json:"userAgent"`
+	Starts    int64            `json:"starts"`             // requests that were sent, those for robots.txt included
+	Answers   map[string]int64 `json:"answers"`            // by "2xx" and so on; "none" where none came
+	Refusals  map[string]int64 `json:"refusals"`           // refusals of our own, by reason
+	Waiting   map[string]int   `json:"waiting"`            // requests that wait, by what holds their host: "delay", "slot", "block", "probe", "place", "visit-time"
+	HostsBy   map[string]int   `json:"hostsBy"`            // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
+	Hosts     []HostStatus     `json:"hosts"`              // hosts in force
+	Omitted   int              `json:"omitted"`            // hosts in force that Hosts leaves out
+	Known     int              `json:"known"`              // hosts whose state is kept, in force or not
+	Unlisted  string           `json:"unlisted,omitempty"` // why there are no hosts: the limiter can't be asked
+	Latency   []LatencyMinute  `json:"latency"`            // of the last hour
+	Lost      string           `json:"lost,omitempty"`     // what EvidenceErr says: records that were lost
+	Budget    *BudgetUsage     `json:"budget,omitempty"`   // nil: there is none
+	Robots    *RobotsUsage     `json:"robots,omitempty"`   // nil: robots.txt is ignored
+	Down      []UnreachableNow `json:"unreachable"`        // origins whose robots.txt can't be had
+	MaxWait   float64          `json:"maxWait"`            // longest wait for a turn
 }
 
 // HostStatus is one host that somebody holds, wants, or has to stay away from.
@@ -39,13 +47,34 @@ type HostStatus struct {
 	SlotsUsed    int        `json:"slotsUsed"`
 	Slots        int        `json:"slots"`
 	Waiters      int        `json:"waiters"`
+	Hold         string     `json:"hold,omitempty"` // what they wait for
+	Why          string     `json:"why,omitempty"`  // the same, in a sentence
 	NextStart    time.Time  `json:"nextStart"`
 	Delay        float64    `json:"delay"`
-	DelaySource  string     `json:"delaySource"` // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
+	DelaySource  string     `json:"delaySource"`       // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
+	Learned      float64    `json:"learned,omitempty"` // delay that refusals have taught
 	BlockedUntil *time.Time `json:"blockedUntil,omitempty"`
 	BlockedBy    string     `json:"blockedBy,omitempty"` // why it is blocked
 	Refusals     int        `json:"refusals,omitempty"`  // in a row
 	Starts       uint64     `json:"starts"`
+	Silent       float64    `json:"silent,omitempty"`   // longest time for which a slot was held without a sign of life
+	SilentBy     string     `json:"silentBy,omitempty"` // the request that holds it
+	Leak         bool       `json:"leak,omitempty"`     // so long that its body may never be closed
+}
+
+// LatencyMinute is how fast hosts answered in one minute.
+type LatencyMinute struct {
+	Time    time.Time `json:"time"`
+	Answers int64     `json:"answers"`
+	Mean    float64   `json:"mean"` // seconds from the start to the headers
+}
+
+// UnreachableNow is an origin whose robots.txt can't be had.
+type UnreachableNow struct {
+	Origin   string    `json:"origin"`
+	Reason   string    `json:"reason"`
+	Until    time.Time `json:"until"`    // when it is asked again, if somebody wants it then
+	Fallback bool      `json:"fallback"` // its pages are fetched all the same
 }
 
 // BudgetUsage is what has been spent; a limit of 0 is none.
@@ -77,11 +106,17 @@ type RobotsUsage struct {
 // read, and a bound on what asking for it costs.
 const shownHosts = 1000
 
+// leak is for how long a slot is held without a sign of life before its body is suspected: longer
+// than an answer takes.
+const leak = time.Minute
+
 // StatusHandler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
-// people, JSON (type Status) for programs that ask with "Accept: application/json" or
-// "?format=json". "?host=example" keeps the hosts whose key holds that text. It shows the hosts in
-// force, the budget and the robots.txt cache. Nothing is served unless you mount it, and it holds
-// the names of the hosts that are crawled: mount it where only you can reach it.
+// people, which keeps itself up to date; JSON (type Status) for programs that ask with "Accept:
+// application/json" or "?format=json"; and with "?format=prometheus" what Prometheus scrapes.
+// "?host=example" keeps the hosts whose key holds that text. It shows what waits and why, the hosts
+// in force, what was started and refused, the budget and the robots.txt cache. Nothing is served
+// unless you mount it, and it holds the names of the hosts that are crawled: mount it where only
+// you can reach it.
 //
 //	http.Handle("/debug/politeness", politeness.StatusHandler(t))
 //
@@ -104,7 +139,11 @@ func StatusHandler(t *Transport, names ...string) http.Handler {
 		}
 		status := t.status(r)
 		var page bytes.Buffer
-		if r.FormValue("format") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json") {
+		switch format := r.FormValue("format"); {
+		case format == "prometheus":
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+			status.writePrometheus(&page)
+		case format == "json" || strings.Contains(r.Header.Get("Accept"), "application/json"):
 			w.Header().Set("Content-Type", "application/json")
 			enc := json.NewEncoder(&page)
 			enc.SetIndent("", "  ")
@@ -112,18 +151,20 @@ func StatusHandler(t *Transport, names ...string) http.Handler {
 				http.Error(w, err.Error(), http.StatusInternalServerError)
 				return
 			}
-		} else {
+		default:
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			status.writeHTML(&page)
+			status.writeHTML(&page, r.FormValue("host"))
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		_, _ = page.WriteTo(w)
 	})
 }
 
-// protect sets the headers that keep other pages from using this one. The style is the page's own.
+// protect sets the headers that keep other pages from using this one. The style and the script are
+// the page's own.
 func protect(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src '"+statusScriptHash+
+		"'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
@@ -144,13 +185,39 @@ func expected(host string, names []string) bool {
 
 func (t *Transport) status(r *http.Request) Status {
 	now := time.Now()
-	s := Status{Time: now, UserAgent: t.userAgent[0], Hosts: []HostStatus{}}
-	if c, ok := t.hosts.(hostlimit.Controller); ok {
-		if err := s.addHosts(c.List(r.Context()), r.FormValue("host"), now); err != nil {
-			s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
+	s := Status{
+		Time: now, UserAgent: t.userAgent[0], Starts: t.tally.starts.Load(), MaxWait: t.maxWait.Seconds(),
+		Answers: map[string]int64{}, Waiting: map[string]int{}, HostsBy: map[string]int{},
+		Hosts: []HostStatus{}, Latency: []LatencyMinute{}, Down: []UnreachableNow{},
+	}
+	for class := range t.tally.answers {
+		name := fmt.Sprintf("%dxx", class)
+		if class == 0 {
+			name = "none"
 		}
-	} else {
-		s.Unlisted = fmt.Sprintf("The limiter (%T) doesn't list its hosts.", t.hosts)
+		if n := t.tally.answers[class].Load(); n > 0 {
+			s.Answers[name] = n
+		}
+	}
+	refusals, down, closed := t.tally.copy()
+	s.Refusals = map[string]int64{}
+	maps.Copy(s.Refusals, refusals)
+	s.Down = append(s.Down, slices.SortedFunc(maps.Values(down), func(a, b UnreachableNow) int { return cmp.Compare(a.Origin, b.Origin) })...)
+	s.Latency = append(s.Latency, t.tally.latencies(now)...)
+	if err := s.addHosts(t.hosts.List(r.Context()), r.FormValue("host"), now); err != nil {
+		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
+	}
+	for _, v := range closed {
+		s.Waiting["visit-time"] += v.waiting
+	}
+	for i := range s.Hosts {
+		h := &s.Hosts[i]
+		if v, ok := closed[h.Host]; ok && h.Why == "" {
+			h.Waiters, h.Hold, h.Why, h.NextStart = v.waiting, "visit-time", "outside of the Visit-time of robots.txt", v.until
+		}
+	}
+	if err := t.EvidenceErr(); err != nil {
+		s.Lost = err.Error()
 	}
 	if t.budget != nil {
 		u, err := t.budget.Usage(r.Context())
@@ -169,8 +236,12 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter st
 			return err
 		}
 		s.Known++
-		inForce := h.InFlight > 0 || h.Waiters > 0 || h.Next.After(now) || h.Refusals > 0
-		if !inForce || !strings.Contains(h.Key, filter) {
+		if h.Waiters > 0 {
+			s.Waiting[string(h.Hold)] += h.Waiters
+		}
+		state := stateOf(&h, now)
+		s.HostsBy[state]++
+		if state == "idle" || !strings.Contains(h.Key, strings.ToLower(filter)) {
 			continue
 		}
 		if len(s.Hosts) == 2*shownHosts {
@@ -180,6 +251,21 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter st
 	}
 	s.cut()
 	return nil
+}
+
+// stateOf is what is most telling of a host.
+func stateOf(h *hostlimit.HostState, now time.Time) string {
+	switch {
+	case !h.BlockedUntil.IsZero(), h.Refusals > 0:
+		return "blocked"
+	case h.Waiters > 0:
+		return "waited for"
+	case h.InFlight > 0:
+		return "in flight"
+	case h.Next.After(now):
+		return "paced"
+	}
+	return "idle"
 }
 
 func (s *Status) cut() {
@@ -203,8 +289,9 @@ func (s *Status) cut() {
 
 func hostStatus(h hostlimit.HostState) HostStatus {
 	s := HostStatus{
-		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next,
-		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Refusals: h.Refusals, Starts: h.Starts,
+		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next, Hold: string(h.Hold), Why: h.Why,
+		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Learned: h.Learned.Seconds(), Refusals: h.Refusals, Starts: h.Starts,
+		Silent: h.Silent.Seconds(), SilentBy: h.SilentBy, Leak: h.Silent > leak,
 	}
 	if !h.BlockedUntil.IsZero() {
 		s.BlockedUntil, s.BlockedBy = &h.BlockedUntil, h.BlockedBy
@@ -228,91 +315,4 @@ func robotsUsage(c robotscache.Stats) *RobotsUsage {
 		Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
 		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted, Refetched: c.Refetched,
 	}
-}
-
-// The page is written by hand: html/template would keep the linker from
-// leaving unused methods out of every program that imports this package.
-const statusHead = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>politeness</title>
-<meta name="robots" content="noindex"><meta name="viewport" content="width=device-width">
-<style>
-:root { color-scheme: light dark }
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2em; max-width: 80em }
-table { border-collapse: collapse; margin: 1em 0 }
-th, td { text-align: left; padding: .25em .9em .25em 0; border-bottom: 1px solid #8884 }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-tr.blocked td { background: #e5484d22 }
-.quiet { opacity: .65 }
-</style></head><body><h1>politeness</h1>
-`
-
-func (s *Status) writeHTML(w *bytes.Buffer) {
-	w.WriteString(statusHead)
-	fmt.Fprintf(w, "<p>%s <span class=quiet>at %s · <a href=\"?format=json\">JSON</a></span></p>\n",
-		escape(s.UserAgent), s.Time.UTC().Format(time.RFC3339))
-	if b := s.Budget; b != nil {
-		fmt.Fprintf(w, "<h2>Budget</h2><p>%s · %s · %s", share("pages", float64(b.Pages), float64(b.MaxPages)),
-			share("bytes", float64(b.Bytes), float64(b.MaxBytes)), share("seconds", b.Seconds, b.MaxSeconds))
-		if b.PagesPerHost > 0 {
-			fmt.Fprintf(w, " · at most %d pages of a host", b.PagesPerHost)
-		}
-		w.WriteString("</p>\n")
-		if b.Error != "" {
-			fmt.Fprintf(w, "<p>The budget can't be asked: %s</p>\n", escape(b.Error))
-		}
-	}
-	if c := s.Robots; c != nil {
-		fmt.Fprintf(w, "<h2>robots.txt</h2><p>%d origins, %d being asked · %d fetched, %d revalidated, %d times unreachable</p>\n",
-			c.Origins, c.InFlight, c.Fetched, c.Revalidated, c.Unreachable)
-		fmt.Fprintf(w, "<p>%s", share("bytes kept", float64(c.Bytes), float64(c.MaxBytes)))
-		if c.Refetched > 0 {
-			fmt.Fprintf(w, " · %d origins forgotten for want of room, which caused %d fetches: raise Robots.MaxBytes or set Robots.Store",
-				c.Evicted, c.Refetched)
-		}
-		w.WriteString("</p>\n")
-	}
-	w.WriteString("<h2>Hosts in force</h2>\n")
-	if s.Unlisted != "" {
-		fmt.Fprintf(w, "<p>%s</p>\n", escape(s.Unlisted))
-	}
-	fmt.Fprintf(w, "<p class=quiet>%d of %d known", len(s.Hosts)+s.Omitted, s.Known)
-	if s.Omitted > 0 {
-		fmt.Fprintf(w, "; %d are left out here: add ?host=TEXT", s.Omitted)
-	}
-	w.WriteString("</p>\n<table><tr><th>host<th class=n>slots<th class=n>waiting<th class=n>next start<th class=n>delay<th>by<th>blocked\n")
-	for _, h := range s.Hosts {
-		class, blocked := "", ""
-		if h.BlockedUntil != nil {
-			class = " class=blocked"
-			blocked = fmt.Sprintf("for %s, until %s: %s (refusal %d in a row)", until(*h.BlockedUntil, s.Time),
-				h.BlockedUntil.UTC().Format(time.RFC3339), escape(h.BlockedBy), h.Refusals)
-		}
-		fmt.Fprintf(w, "<tr%s><td>%s<td class=n>%d of %d<td class=n>%d<td class=n>%s<td class=n>%.3f s<td>%s<td>%s\n",
-			class, escape(h.Host), h.SlotsUsed, h.Slots, h.Waiters, h.next(s.Time), h.Delay, h.DelaySource, blocked)
-	}
-	w.WriteString("</table></body></html>\n")
-}
-
-// escape is s for HTML. What can't be printed is escaped as by %q.
-func escape(s string) string { return html.EscapeString(printable.Text(s)) }
-
-func share(what string, used, limit float64) string {
-	if limit == 0 {
-		return fmt.Sprintf("%.0f %s", used, what)
-	}
-	return fmt.Sprintf("%.0f of %.0f %s (%.0f %%)", used, limit, what, 100*used/limit)
-}
-
-// next tells when the next request may start.
-func (h *HostStatus) next(now time.Time) string {
-	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
-		return "with a free slot"
-	}
-	return until(h.NextStart, now)
-}
-
-func until(t, now time.Time) string {
-	if d := t.Sub(now); d > 0 {
-		return d.Round(time.Millisecond).String()
-	}
-	return "now"
 }

@@ -62,7 +62,14 @@ type trip struct {
 	latency time.Duration   // from the start to the response's headers
 	status  int             // of the response
 	header  http.Header     // of the response
-	index   *indexing       // page directives; nil without ResponseLimits.CheckIndexing
+	told    told            // by the response, to the host's state
+	index   *indexing       // what the page asks for; nil without ResponseLimits.CheckIndexing and Purposes
+}
+
+// told is what a response tells of its host beside its status and Retry-After.
+type told struct {
+	rateLimit string // the fields of a rate limit of which nothing is left
+	refused   string // why it is a refusal whatever its status is
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
@@ -77,6 +84,9 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	}
 	if k == kindPage || k == kindRobots {
 		trip.attempt = 1
+	}
+	if !trip.silent() {
+		trip.wait.watcher = trip
 	}
 	return trip
 }
@@ -112,6 +122,12 @@ func (trip *trip) identify() error {
 		trip.hops++
 	}
 	trip.sign()
+	return trip.permit()
+}
+
+// permit asks the user's own rules.
+func (trip *trip) permit() error {
+	t := trip.t
 	if t.refuse == nil || trip.kind != kindPage && trip.kind != kindRobots {
 		return nil
 	}
@@ -139,13 +155,13 @@ func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
 func (trip *trip) sign() {
 	t, req := trip.t, trip.req
 	ua := req.Header["User-Agent"]
-	indexed := t.response.indexing && trip.kind == kindPage
+	indexed := (t.response.indexing || len(t.purposes) > 0) && trip.kind == kindPage
 	if !indexed && t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header) {
 		return
 	}
 	trip.clone = *req
 	if indexed {
-		// DirectivesOf finds its way back through the request of the response.
+		// DirectivesOf and PreferencesOf find their way back through the response's request.
 		trip.index = new(indexing)
 		trip.clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
 	}
@@ -183,6 +199,9 @@ func anyRespelled(h http.Header) bool {
 
 // fail makes the trip's error.
 func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
+	if trip.kind == kindPage {
+		trip.t.tally.refuse(stage, err)
+	}
 	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
 }
 
@@ -201,12 +220,12 @@ func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Tim
 	d.Type, d.Time = typ, now
 	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == kindRobots
 	d.Method, d.URL = trip.req.Method, trip.urlText()
-	d.Host, d.Agent = trip.host, trip.t.product
+	d.Host = trip.host
 }
 
 // record hands d to the evidence. The guard before that recovers its panics.
 func (trip *trip) record(d *evidence.Decision) {
-	trip.t.evidence.Pass(trip.req.Context(), d)
+	trip.t.evidence.pass(trip.req.Context(), d)
 }
 
 // recordFailure reports an attempt that ended before its start.

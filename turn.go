@@ -36,6 +36,12 @@ func (trip *trip) waitTurn() error {
 		}
 	}
 	trip.waited = time.Since(trip.asked) > time.Millisecond
+	if trip.waited {
+		if err := trip.permit(); err != nil { // the rules may be others by now
+			trip.release()
+			return err
+		}
+	}
 	if trip.waited && trip.t.budget != nil && trip.kind == kindPage {
 		if err := trip.checkBudget(time.Time{}); err != nil { // others have spent meanwhile
 			trip.release()
@@ -53,6 +59,7 @@ func (trip *trip) start() error {
 		return trip.noTurn(err)
 	}
 	trip.grant = departure{Grant: grant}
+	trip.t.tally.starts.Add(1)
 	return nil
 }
 
@@ -64,7 +71,7 @@ func (trip *trip) noTurn(err error) error {
 		trip.recordFailure(err)
 		return trip.fail(StageTurn, time.Time{}, err)
 	}
-	trip.recordState(refused.Restored, refused.StateErr)
+	trip.recordState(refused.Restored, refused.StateErr, refused.ByHand)
 	if err := trip.outlasts(refused.RetryAt, err); err != nil {
 		return err
 	}
@@ -125,13 +132,14 @@ func (trip *trip) recordStart() {
 
 func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
 	trip.recordLeaks(g)
-	trip.recordState(g.Restored, g.StateErr)
+	trip.recordState(g.Restored, g.StateErr, g.ByHand)
+	trip.t.evidence.limits(trip.req.Context(), trip.host, &g.Grant)
 	var d evidence.Decision
 	trip.describe(&d, typ, g.Start)
 	d.Start, d.Allowed = g.Start, true
 	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = g.Seq, g.instead, g.Slot, g.Slots, g.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock+trip.closed, g.connect
-	d.Delay, d.DelaySource, d.CrawlDelay = g.Delay, g.DelaySource, trip.floor
+	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = g.Delay, g.DelaySource, trip.floor, g.signed
 	trip.record(&d)
 }
 
@@ -140,12 +148,10 @@ func (trip *trip) recordLeaks(g *departure) {
 	if trip.silent() {
 		return
 	}
-	for _, host := range g.TakenBack {
-		d := trip.decision(evidence.LeaseExpired, g.Start)
-		if host != trip.host {
-			d.Host, d.Method, d.URL, d.RobotsTxt = host, "", "", false // what was leaked isn't known
-		}
-		d.Reason = "a response body on this host was not closed in time; its slot was taken back"
+	for _, lease := range g.TakenBack {
+		// It names the start that lost its slot, and no request: that is another one's.
+		d := evidence.Decision{Type: evidence.LeaseExpired, Time: g.Start, Host: lease.Key, Seq: lease.Seq}
+		d.Reason = "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path"
 		trip.record(&d)
 	}
 }
@@ -155,12 +161,14 @@ type departure struct {
 	hostlimit.Grant
 	instead uint64        // number of the start that this one replaced; 0: none
 	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
+	signed  string        // id of the key that the request was signed with; empty: it wasn't
 }
 
 // A waitContext bounds a trip's waits. It is the request's context, and is done as well when
 // Request.Cancel is closed; its deadline is the end of the budget's time where that comes first.
 type waitContext struct {
 	context.Context
+	watcher  *trip      // told of long waits, as hostlimit.Watcher; nil: nobody is
 	deadline time.Time  // what Deadline tells, though Done doesn't keep it; zero: the request's
 	cancel   *canceller // Request.Cancel; nil: none
 }
@@ -180,6 +188,15 @@ func (w *waitContext) Deadline() (time.Time, bool) {
 		return w.deadline, true
 	}
 	return deadline, ok
+}
+
+// Value implements context.Context.
+func (w *waitContext) Value(key any) any {
+	if key == (hostlimit.WatcherKey{}) && w.watcher != nil {
+		w.watcher.urlText() // others ask for it later
+		return w.watcher
+	}
+	return w.Context.Value(key)
 }
 
 // Done implements context.Context. Only a wait that really begins asks for it, so that
@@ -222,4 +239,35 @@ func (w *waitContext) end() {
 		c.once.Do(func() { c.done, c.stop = w.Context.Done(), func() {} })
 		c.stop()
 	}
+}
+
+// A hold is what a trip waits for.
+type hold struct {
+	what   string    // as evidence.Decision.Hold
+	until  time.Time // zero: not known
+	delay  time.Duration
+	source string // of delay
+	why    string
+}
+
+// Waits implements hostlimit.Watcher.
+func (trip *trip) Waits(w hostlimit.Wait) {
+	h := hold{what: string(w.Hold), until: w.Until, why: w.String()}
+	if w.Hold == hostlimit.HoldDelay {
+		h.delay, h.source = w.Delay, w.Cause
+	}
+	trip.recordWait(h)
+}
+
+// String implements hostlimit.Watcher: it names the request for those who wait for its slot.
+func (trip *trip) String() string { return trip.url }
+
+// recordWait reports a long wait that has begun.
+func (trip *trip) recordWait(h hold) {
+	if trip.silent() {
+		return
+	}
+	d := trip.decision(evidence.Waiting, time.Now())
+	d.Allowed, d.Hold, d.Until, d.Delay, d.DelaySource, d.CrawlDelay, d.Reason = true, h.what, h.until, h.delay, h.source, trip.floor, h.why
+	trip.record(&d)
 }

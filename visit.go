@@ -36,6 +36,11 @@ func (trip *trip) visit() error {
 	if opens.Sub(now) > trip.t.maxWait {
 		return trip.noTurn(&hostlimit.Error{Key: trip.host, RetryAt: opens, Err: errClosed})
 	}
+	if opens.Sub(now) > hostlimit.LongWait {
+		trip.recordWait(hold{what: "visit-time", until: opens, why: "outside of the Visit-time of robots.txt"})
+	}
+	trip.t.tally.visit(trip.host, 1, opens)
+	defer trip.t.tally.visit(trip.host, -1, opens)
 	if err := sleepUntil(&trip.wait, opens, errClosed); err != nil {
 		return trip.noTurn(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-politeness/politeness/botauth"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -29,7 +30,8 @@ const punctual = time.Millisecond
 //	called   the connection came at once: the start stands; sent
 //	called   it came late, after a dial or a wait for MaxConnsPerHost: the start is given up and
 //	         asked for anew, in place of the first; sent
-//	sent     net/http has lost the connection and sends again: that is a further start; sent
+//	sent     the request is sent again, as net/http has lost the connection or the site has asked for
+//	         another signature: that is a further start; sent
 //	refused  the new start was refused or its caller left: the request is cancelled, and every
 //	         further connection closed; refused
 //	closed   Base has returned: the hook does nothing
@@ -86,10 +88,22 @@ func (k keyhole) Value(key any) any {
 
 // Value implements context.Context.
 func (w *wire) Value(key any) any {
-	if key == traceKey {
+	switch key {
+	case traceKey:
 		return &w.hooks
+	case botauth.SignedContextKey:
+		return w.signed
 	}
 	return w.Context.Value(key)
+}
+
+// signed is told by package botauth of each signature that is made for the request.
+func (w *wire) signed(keyID string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.last.signed = keyID
+	}
 }
 
 // gotConn is told that the request has a connection, over which it will be sent once gotConn
@@ -140,7 +154,14 @@ func (w *wire) depart() error {
 	defer w.leave.Store(nil)
 	if again {
 		// The site may have seen the start before, so the gap to that holds as well.
-		if err := sleepUntil(ctx, w.last.Start.Add(w.last.Delay), ErrBusy); err != nil {
+		next := w.last.Start.Add(w.last.Delay)
+		if time.Until(next) > hostlimit.LongWait {
+			w.trip.recordWait(hold{
+				what: string(hostlimit.HoldDelay), until: next, delay: w.last.Delay, source: w.last.DelaySource,
+				why: "the connection was lost, and the request is sent once more",
+			})
+		}
+		if err := sleepUntil(ctx, next, ErrBusy); err != nil {
 			return err
 		}
 	}
@@ -148,7 +169,7 @@ func (w *wire) depart() error {
 	if err != nil {
 		return err
 	}
-	next := departure{Grant: grant, connect: connect}
+	next := departure{Grant: grant, connect: connect, signed: w.last.signed}
 	if again {
 		w.earlier = append(w.earlier, w.last)
 	} else {
@@ -158,6 +179,7 @@ func (w *wire) depart() error {
 			next.Restored = w.last.Restored
 		}
 		next.StateErr = cmp.Or(next.StateErr, w.last.StateErr)
+		next.ByHand = cmp.Or(next.ByHand, w.last.ByHand)
 	}
 	w.last, w.sent = next, true
 	return nil

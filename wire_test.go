@@ -289,8 +289,11 @@ func TestACallersOwnTraceGoesOnWorking(t *testing.T) {
 // reaches the site does so a crawl-delay after everything before it, a dial that failed included.
 func TestNoTwoArrivalsAreCloserWhateverConnectionsDo(t *testing.T) {
 	crawls := 40
-	if os.Getenv("POLITENESS_LONG") != "" {
-		crawls = 300
+	switch {
+	case os.Getenv("POLITENESS_SOAK") != "":
+		crawls = 3000
+	case os.Getenv("POLITENESS_LONG") != "":
+		crawls = 100
 	}
 	for seed := range uint64(crawls) {
 		r := rand.New(rand.NewPCG(seed, 14)) //nolint:gosec // a test that can be repeated

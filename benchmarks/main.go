@@ -48,6 +48,9 @@ type bench struct {
 	crawled int // of whole crawlers
 	refetch int
 
+	manyHosts           int           // at once, of whole crawlers
+	crawlWarm, crawlFor time.Duration // before and while their pages are counted
+
 	lines bytes.Buffer // in the format of go test -bench
 }
 
@@ -58,6 +61,7 @@ func fullBench() *bench {
 		pacing:  map[time.Duration]time.Duration{20 * time.Millisecond: 6 * time.Second, 100 * time.Millisecond: 12 * time.Second},
 		callers: 64, storm: 2500 * time.Millisecond,
 		hosts: 1_000_000, crawled: 10_000, refetch: 2000,
+		manyHosts: 1000, crawlWarm: time.Second, crawlFor: 4 * time.Second,
 	}
 }
 
@@ -68,11 +72,12 @@ func shortBench() *bench {
 		pacing:  map[time.Duration]time.Duration{20 * time.Millisecond: 200 * time.Millisecond},
 		callers: 8, storm: 300 * time.Millisecond,
 		hosts: 1000, crawled: 100, refetch: 10,
+		manyHosts: 100, crawlWarm: 100 * time.Millisecond, crawlFor: 100 * time.Millisecond,
 	}
 }
 
 func sections() []section {
-	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection()}
+	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection(), crawlsSection()}
 }
 
 func run(short bool, only, out string) error {
@@ -85,7 +90,7 @@ func run(short bool, only, out string) error {
 		names := strings.Split(only, ",")
 		chosen = slices.DeleteFunc(chosen, func(s section) bool { return !slices.Contains(names, s.name) })
 		if len(chosen) != len(names) {
-			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts", only)
+			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts, crawls", only)
 		}
 	}
 	begin := time.Now()

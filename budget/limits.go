@@ -23,6 +23,15 @@ type Limits struct {
 	Bytes        int64         // bytes of bodies, as read
 	Duration     time.Duration // wall time from the first page or byte
 	WarnAt       float64       // share of a limit at which it warns, 0 < WarnAt < 1; 0: no warnings
+
+	// Every renews the budget: the other limits are those of each window of this length, counted
+	// from 1970 in UTC, so that 24 * time.Hour is the day from midnight to midnight in UTC. At
+	// least a second, and not together with Duration. 0: the budget is spent once.
+	//
+	// A page counts in the window in which it was reserved, a byte in the one in which it is
+	// settled. What is given back within an hour after a window began may be of the window before,
+	// and stays spent.
+	Every time.Duration
 }
 
 // Validate reports all problems of l at once, each naming its field: negative
@@ -40,6 +49,12 @@ func (l Limits) Validate() error {
 	}
 	if l.Duration < 0 {
 		problems = append(problems, fmt.Errorf("budget: Limits.Duration is negative: %v", l.Duration))
+	}
+	switch {
+	case l.Every != 0 && l.Every < time.Second:
+		problems = append(problems, fmt.Errorf("budget: Limits.Every is shorter than a second: %v", l.Every))
+	case l.Every != 0 && l.Duration != 0:
+		problems = append(problems, fmt.Errorf("budget: Limits.Every is %v, and Limits.Duration %v: time that is limited isn't renewed; give the crawl's context a deadline instead", l.Every, l.Duration))
 	}
 	if !(l.WarnAt >= 0 && l.WarnAt < 1) { // NaN is neither
 		problems = append(problems, fmt.Errorf("budget: Limits.WarnAt is not a share, 0 <= WarnAt < 1: %v", l.WarnAt))

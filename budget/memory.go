@@ -2,8 +2,8 @@ package budget
 
 import (
 	"context"
+	"hash/maphash"
 	"math"
-	"strings"
 	"sync"
 	"time"
 )
@@ -14,7 +14,8 @@ import (
 //
 // With a PagesPerHost limit it keeps one counter for each host that has spent a
 // page, for as long as it lives: a forgotten counter would be a page too many.
-// That costs about 100 bytes and the host's name, and is bounded by the pages spent.
+// That costs 20 to 40 bytes a host, whatever the length of its name, and is bounded by
+// the pages spent.
 type Memory struct {
 	limits Limits
 	warnAt struct{ pages, perHost, bytes, duration int64 }
@@ -23,15 +24,27 @@ type Memory struct {
 	pages   int64
 	bytes   int64              // read
 	taken   int64              // by readers that haven't settled yet
-	hosts   map[string]hostUse // only with PagesPerHost
+	hosts   map[uint64]hostUse // by hash; only with PagesPerHost
+	seed    maphash.Seed       // of hosts
 	started time.Time          // zero until the first page or byte
 	warned  struct{ pages, bytes, duration bool }
+	window  int64     // number of the window of Limits.Every
+	renewed time.Time // when a window began that wasn't the first
 }
 
-type hostUse struct {
-	pages  int64
-	warned bool
-}
+// A hostUse is what a host has spent: its pages, and whether it was warned of in the lowest bit.
+// Hosts are known by 64 bits of a hash with a random seed, which leaves the garbage collector
+// nothing to follow. Two hosts with the same bits, as happens once in 370,000 crawls of ten million
+// hosts, share a counter: they reach the limit early and don't pass it.
+type hostUse uint64
+
+func (h hostUse) pages() int64 { return int64(h >> 1) }
+func (h hostUse) warned() bool { return h&1 != 0 }
+
+const (
+	onePage hostUse = 2
+	warned  hostUse = 1
+)
 
 // New returns an unspent budget. A negative limit leaves nothing to spend;
 // [Limits.Validate] reports it, and politeness.New asks for that.
@@ -42,7 +55,7 @@ func New(l Limits) *Memory {
 	m.warnAt.bytes = l.warnAt(l.Bytes)
 	m.warnAt.duration = l.warnAt(int64(l.Duration))
 	if l.PagesPerHost != 0 {
-		m.hosts = make(map[string]hostUse)
+		m.hosts, m.seed = make(map[uint64]hostUse), maphash.MakeSeed()
 	}
 	return m
 }
@@ -54,6 +67,7 @@ func (m *Memory) Limits() Limits { return m.limits }
 func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.renew()
 	if err := m.refuse(start, host); err != nil {
 		return err
 	}
@@ -64,6 +78,7 @@ func (m *Memory) Check(_ context.Context, host string, start time.Time) error {
 func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.renew()
 	if err := m.refuse(time.Time{}, host); err != nil {
 		return nil, err
 	}
@@ -77,16 +92,13 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 	if m.hosts == nil {
 		return warnings, nil
 	}
-	h, known := m.hosts[host]
-	h.pages++
-	if h.pages >= m.warnAt.perHost && !h.warned {
-		h.warned = true
-		warnings = append(warnings, Warning{Limit: PagesPerHost, Host: host, Used: h.pages, Max: m.limits.PagesPerHost})
+	key := maphash.String(m.seed, host)
+	h := m.hosts[key] + onePage
+	if h.pages() >= m.warnAt.perHost && !h.warned() {
+		h |= warned
+		warnings = append(warnings, Warning{Limit: PagesPerHost, Host: host, Used: h.pages(), Max: m.limits.PagesPerHost})
 	}
-	if !known {
-		host = strings.Clone(host) // a map key that is part of a URL would keep all of it
-	}
-	m.hosts[host] = h
+	m.hosts[key] = h
 	return warnings, nil
 }
 
@@ -94,16 +106,19 @@ func (m *Memory) Reserve(_ context.Context, host string) ([]Warning, error) {
 func (m *Memory) Refund(_ context.Context, host string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.renew(); !m.renewed.IsZero() && time.Since(m.renewed) < mostWait {
+		return
+	}
 	if m.hosts != nil {
-		h := m.hosts[host]
-		if h.pages == 0 {
+		key := maphash.String(m.seed, host)
+		h := m.hosts[key]
+		if h.pages() == 0 {
 			return
 		}
-		h.pages--
-		if h == (hostUse{}) {
-			delete(m.hosts, host)
+		if h -= onePage; h == 0 {
+			delete(m.hosts, key)
 		} else {
-			m.hosts[host] = h
+			m.hosts[key] = h
 		}
 	}
 	m.pages = max(m.pages-1, 0)
@@ -116,6 +131,7 @@ func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, error) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.renew()
 	if m.limits.Bytes != 0 {
 		left := m.limits.Bytes - m.bytes - m.taken
 		if left <= 0 {
@@ -131,6 +147,7 @@ func (m *Memory) TakeBytes(_ context.Context, n int64) (int64, error) {
 func (m *Memory) SettleBytes(_ context.Context, taken, read int64) []Warning {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.renew()
 	taken = min(max(taken, 0), m.taken)
 	read = min(max(read, 0), taken)
 	m.taken -= taken
@@ -150,6 +167,7 @@ func (m *Memory) SettleBytes(_ context.Context, taken, read int64) []Warning {
 func (m *Memory) Usage(context.Context) (Usage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.renew()
 	return Usage{
 		Limits:  m.limits,
 		Pages:   m.pages,
@@ -157,6 +175,27 @@ func (m *Memory) Usage(context.Context) (Usage, error) {
 		Started: m.started,
 		Elapsed: m.elapsed(),
 	}, nil
+}
+
+// mostWait is how long a page may be reserved before it is sent or given back.
+const mostWait = time.Hour
+
+// renew begins a new window if it is time. A clock that is set back begins none.
+func (m *Memory) renew() {
+	if m.limits.Every <= 0 {
+		return
+	}
+	now := time.Now()
+	window := now.UnixNano() / int64(m.limits.Every)
+	if window <= m.window {
+		return
+	}
+	if m.window != 0 {
+		m.renewed = now
+	}
+	m.window, m.pages, m.bytes, m.started = window, 0, 0, time.Time{}
+	m.warned.pages, m.warned.bytes = false, false
+	clear(m.hosts)
 }
 
 // refuse returns the first limit that stands against a page of host that
@@ -173,7 +212,7 @@ func (m *Memory) refuse(start time.Time, host string) *Error {
 		return &Error{Limit: Pages, Used: m.pages, Want: 1, Max: limit}
 	}
 	if limit := m.limits.PagesPerHost; limit != 0 {
-		if used := m.hosts[host].pages; used >= limit {
+		if used := m.hosts[maphash.String(m.seed, host)].pages(); used >= limit {
 			return &Error{Limit: PagesPerHost, Host: host, Used: used, Want: 1, Max: limit}
 		}
 	}

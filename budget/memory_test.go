@@ -26,6 +26,10 @@ func TestValidateReportsAllProblems(t *testing.T) {
 		{budget.Limits{Pages: -1}, []string{"Limits.Pages is"}},
 		{budget.Limits{PagesPerHost: -1, Bytes: -2}, []string{"Limits.PagesPerHost", "Limits.Bytes"}},
 		{budget.Limits{Duration: -time.Second}, []string{"Limits.Duration"}},
+		{budget.Limits{Pages: 200, Every: 24 * time.Hour}, nil},
+		{budget.Limits{Every: time.Second - 1}, []string{"Limits.Every is shorter"}},
+		{budget.Limits{Every: -time.Hour}, []string{"Limits.Every is shorter"}},
+		{budget.Limits{Every: 24 * time.Hour, Duration: time.Hour}, []string{"Limits.Every is 24h0m0s, and Limits.Duration 1h0m0s"}},
 		{budget.Limits{WarnAt: 1}, []string{"Limits.WarnAt"}},
 		{budget.Limits{WarnAt: -0.1}, []string{"Limits.WarnAt"}},
 		{budget.Limits{WarnAt: math.NaN()}, []string{"Limits.WarnAt"}},
@@ -484,4 +488,73 @@ func same(t *testing.T, err error, want *budget.Error) {
 	if !ok || *got != *want {
 		t.Errorf("got %+v, want %+v", err, want)
 	}
+}
+
+// TestEveryRenewsTheBudget at midnight in UTC, whatever was spent and warned of before.
+func TestEveryRenewsTheBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		time.Sleep(time.Until(time.Date(2026, 11, 21, 23, 0, 0, 0, time.UTC)))
+		b := budget.New(budget.Limits{Pages: 4, PagesPerHost: 3, Bytes: 100, WarnAt: 0.5, Every: 24 * time.Hour})
+		for day := range 3 {
+			pages, warned := 0, 0
+			for i := range 10 {
+				w, err := b.Reserve(ctx, fmt.Sprint(i%2))
+				if err == nil {
+					pages++
+				} else if !errors.Is(err, budget.ErrExceeded) {
+					t.Fatal(err)
+				}
+				warned += len(w)
+			}
+			n, err := b.TakeBytes(ctx, 1000)
+			w := b.SettleBytes(ctx, n, n)
+			if _, gone := b.TakeBytes(ctx, 1); pages != 4 || warned != 3 || n != 100 || err != nil || len(w) != 1 || !errors.Is(gone, budget.ErrExceeded) {
+				t.Errorf("day %d: %d pages, %d warnings, %d bytes, %v, %v", day, pages, warned, n, w, err)
+			}
+			if u, _ := b.Usage(ctx); u.Pages != 4 || u.Bytes != 100 {
+				t.Errorf("day %d: %+v", day, u)
+			}
+			time.Sleep(time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour)) - 1)
+			if err := b.Check(ctx, "2", time.Time{}); !errors.Is(err, budget.ErrExceeded) {
+				t.Errorf("just before midnight: %v", err)
+			}
+			time.Sleep(time.Nanosecond)
+			if u, _ := b.Usage(ctx); u.Pages != 0 || u.Bytes != 0 || !u.Started.IsZero() {
+				t.Errorf("at midnight: %+v", u)
+			}
+		}
+	})
+}
+
+// TestPageOfTheWindowBeforeIsNoPageOfThis: one that is given back soon after midnight stays spent.
+func TestPageOfTheWindowBeforeIsNoPageOfThis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		b := budget.New(budget.Limits{Pages: 2, Every: 24 * time.Hour})
+		reserve := func() error {
+			_, err := b.Reserve(ctx, "a.example")
+			return err
+		}
+		if err := reserve(); err != nil {
+			t.Fatal(err)
+		}
+		b.Refund(ctx, "a.example") // in the first window all are of this window
+		if err := errors.Join(reserve(), reserve()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(24 * time.Hour)
+		if err := reserve(); err != nil {
+			t.Fatal(err)
+		}
+		b.Refund(ctx, "a.example") // of yesterday, perhaps
+		if err := errors.Join(reserve(), reserve()); !errors.Is(err, budget.ErrExceeded) {
+			t.Error("three pages in a day of two")
+		}
+		time.Sleep(time.Hour)
+		b.Refund(ctx, "a.example")
+		if err := reserve(); err != nil {
+			t.Error(err)
+		}
+	})
 }

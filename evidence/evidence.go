@@ -10,10 +10,12 @@
 //	err = log.Close()
 //	report, err := audit.Check(file)
 //
-// The records of one request are joined by Trip, in this order: a verdict (robots_allowed,
-// blocked_by_robots, blocked_by_rule); for each try started, then host_blocked or host_cleared if
+// A Transport's records begin with its policy: what it has promised, and the random id by which all
+// its records name it. The records of one request are joined by Transport and Trip, in this order: a verdict (robots_allowed,
+// blocked_by_robots, blocked_by_rule, reserved); for each try started, then host_blocked or host_cleared if
 // the answer moved the host's state, then fetched or failed, then retried if there is to be another
-// try. A request that gets no turn has slot_timeout or budget_exceeded instead of started, or
+// try. A wait for a turn that is longer than a second has waiting when it begins, or when it has lasted
+// a second if nobody could know before. A request that gets no turn has slot_timeout or budget_exceeded instead of started, or
 // failed if its caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
 // robots_fetched, robots_revalidated or robots_unreachable after them. The starts on one host are
 // numbered by Seq, over all trips.
@@ -43,6 +45,7 @@ type Type string
 
 // The types of decisions.
 const (
+	PolicyStated      Type = "policy" // what holds from here on: for its Transport, or in place of that for Host
 	RobotsAllowed     Type = "robots_allowed"
 	BlockedByRobots   Type = "blocked_by_robots"
 	RobotsFetched     Type = "robots_fetched"
@@ -51,8 +54,9 @@ const (
 	BlockedByRule     Type = "blocked_by_rule"
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
+	Waiting           Type = "waiting"      // a wait has begun that is longer than a second
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
-	Resent            Type = "resent"       // the connection was lost, and the transport sent the request once more at Start
+	Resent            Type = "resent"       // the transport sent the request once more at Start: the connection was lost, or another signature asked for
 	Started           Type = "started"      // the request went out at Start; recorded once it has
 	Fetched           Type = "fetched"      // the exchange ended: its body was read to the end or closed
 	Failed            Type = "failed"       // the exchange got no response, or its caller left before the start
@@ -61,9 +65,11 @@ const (
 	HostCleared       Type = "host_cleared"
 	LeaseExpired      Type = "lease_expired" // a body was never closed; its slot was taken back
 	ResponseRejected  Type = "response_rejected"
+	Reserved          Type = "reserved" // the site reserves what the page is for: not fetched, or not handed over
 	NoIndex           Type = "noindex"
 	StateLost         Type = "state_lost" // what is to outlive the process can't be read or kept; the crawl goes on
-	LogClosed         Type = "log_closed" // the seal of a chained log: its end wasn't cut off
+	LogClosed         Type = "log_closed" // the seal of a chained or signed log: its end wasn't cut off
+	Checkpoint        Type = "checkpoint" // of a signed log: Text is the signed note
 )
 
 // A Decision is one record: flat, and complete by itself. Fields that don't apply to its Type are
@@ -73,26 +79,27 @@ const (
 // of JSON that a tag says, with [Clipped] at their end, so that a record without Text is at most 8
 // KB long, whatever a server sends.
 type Decision struct {
-	Type Type      `json:"type,omitzero" most:"64"`
-	Time time.Time `json:"timestamp,omitzero"` // when it was decided
+	Type      Type      `json:"type,omitzero" most:"64"`
+	Time      time.Time `json:"timestamp,omitzero"`    // when it was decided
+	Transport string    `json:"by,omitzero" most:"64"` // Transport that decided: the beginning of its random Policy.ID
 
 	// What it is about.
 	Trip      uint64 `json:"trip,omitzero"`             // joins the records of a RoundTrip, unique in its Transport; 0: none
 	Attempt   int    `json:"attempt,omitzero"`          // number of the try within this RoundTrip, from 1
 	Method    string `json:"method,omitzero" most:"64"` // HTTP method of the request
-	URL       string `json:"url,omitzero" most:"2048"`  // without userinfo
+	URL       string `json:"url,omitzero" most:"1936"`  // without userinfo
 	Host      string `json:"host,omitzero" most:"1600"` // key that slots, delays and blocks are counted by; a name of the DNS is never clipped
-	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler
+	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler, where the Transport's policy record doesn't say it
 	RobotsTxt bool   `json:"robotsTxt,omitzero"`        // a fetch of robots.txt, which costs no page and needs no verdict
 
 	// What was decided, by which rule.
 	Allowed     bool          `json:"allowed"`                         // whether the crawl goes on with it
-	MatchedRule string        `json:"matchedRule,omitzero" most:"448"` // as written: "Disallow: /private"
+	MatchedRule string        `json:"matchedRule,omitzero" most:"320"` // as written: "Disallow: /private"
 	Line        int           `json:"line,omitzero"`                   // line of that rule in robots.txt
 	Group       string        `json:"group,omitzero" most:"128"`       // user-agent of the group that decided
 	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`             // what robots.txt asks for
 	Confidence  string        `json:"confidence,omitzero" most:"64"`   // "low" where the crawl goes on without robots.txt
-	Reason      string        `json:"reason,omitzero" most:"512"`      // why, for people
+	Reason      string        `json:"reason,omitzero" most:"320"`      // why, for people
 	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
 
 	// The turn.
@@ -108,6 +115,7 @@ type Decision struct {
 	Slot        int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
 	Slots       int           `json:"slots,omitzero"`                 // slots that the host has
 	Probe       bool          `json:"probe,omitzero"`                 // first request after a block
+	Hold        string        `json:"hold,omitzero" most:"64"`        // what a request waits for: "slot", "place", "delay", "block", "probe" or "visit-time"
 
 	// The exchange.
 	Status       int           `json:"status,omitzero"`   // of the response
@@ -118,27 +126,42 @@ type Decision struct {
 	ETag         string        `json:"etag,omitzero" most:"128"`
 	LastModified string        `json:"lastModified,omitzero" most:"64"`
 	ServerDate   string        `json:"serverDate,omitzero" most:"64"` // the Date header
-	Location     string        `json:"location,omitzero" most:"768"`  // where a redirect points
+	RetryAfter   string        `json:"retryAfter,omitzero" most:"64"` // the Retry-After header
+	RateLimit    string        `json:"rateLimit,omitzero" most:"64"`  // the RateLimit header, or its older forms as "remaining=0, reset=30", where nothing is left
+	Refused      string        `json:"refused,omitzero" most:"96"`    // why the answer is a refusal whatever its status is
+	Left         bool          `json:"left,omitzero"`                 // the caller gave it up, which says nothing about the host
+	Location     string        `json:"location,omitzero" most:"416"`  // where a redirect points
 	Redirects    int           `json:"redirects,omitzero"`            // number of hops before this request
-	Err          string        `json:"error,omitzero" most:"512"`     // what went wrong
+	Err          string        `json:"error,omitzero" most:"320"`     // what went wrong
 
 	// The block.
-	Until    time.Time `json:"until,omitzero"`    // end of the block
+	Until    time.Time `json:"until,omitzero"`    // end of the block, or of a wait so far as it is known
 	Refusals int       `json:"refusals,omitzero"` // number of the host's refusals in a row
+	Restored bool      `json:"restored,omitzero"` // it was left by an earlier process, or by another one
+	Hand     bool      `json:"hand,omitzero"`     // a person did it, through a hostlimit.Controller
 
 	// robots.txt.
-	SHA256 string        `json:"sha256,omitzero" most:"64"` // of its body, hex
+	SHA256 string        `json:"sha256,omitzero" most:"64"` // of its body, hex; also beside Preferences
 	TTL    time.Duration `json:"ttl,omitzero"`              // how long it is used
 	Hops   int           `json:"hops,omitzero"`             // number of redirects followed
-	Text   string        `json:"text,omitzero"`             // the file itself, where the user asked for it
+	Text   string        `json:"text,omitzero"`             // the file itself, where the user asked for it; the note of a checkpoint
 
 	// The budget.
-	Limit string `json:"limit,omitzero" most:"64"` // "pages", "pages_per_host", "bytes" or "time"
-	Used  int64  `json:"used,omitzero"`            // how much of it; time in whole seconds
-	Max   int64  `json:"max,omitzero"`             // how much there is; time in whole seconds
+	Limit string        `json:"limit,omitzero" most:"64"` // "pages", "pages_per_host", "bytes" or "time"
+	Used  int64         `json:"used,omitzero"`            // how much of it; time in whole seconds
+	Max   int64         `json:"max,omitzero"`             // how much there is; time in whole seconds
+	Every time.Duration `json:"every,omitzero"`           // length of the window that Max is for; zero: the whole crawl
 
-	// What the page itself asks for.
-	Directives string `json:"directives,omitzero" most:"192"` // such as "noindex, nofollow"
+	// What the page itself asks for, and what the site states about its use.
+	Directives  string `json:"directives,omitzero" most:"192"`  // such as "noindex, nofollow"
+	Purposes    string `json:"purposes,omitzero" most:"48"`     // what the page is for: "train, ground"
+	Preferences string `json:"preferences,omitzero" most:"176"` // "train refused (Content-Signal, line 2)"; SHA256 is that of the robots.txt
+
+	// Who asked.
+	Signed string `json:"signed,omitzero" most:"48"` // id of the key that the request was signed with (Web Bot Auth)
+
+	// Policy is what a policy record states; nil in all others. Nobody changes it.
+	Policy *Policy `json:"policy,omitzero"`
 }
 
 // An Entry is one line of a log: a Decision with what the [Log] added to it. Decode the lines of a
@@ -146,6 +169,9 @@ type Decision struct {
 // package evidence/audit.
 type Entry struct {
 	Decision
-	N    uint64 `json:"n,omitzero"`    // number of the record in its log, from 1
-	Hash string `json:"hash,omitzero"` // in a chained log: SHA-256 of this line and all before it, hex
+	N     uint64 `json:"n,omitzero"`     // number of the record in its log, from 1
+	Salt  string `json:"salt,omitzero"`  // in a signed log: 64 random bits
+	Edge  string `json:"edge,omitzero"`  // of a checkpoint: hashes of the largest complete subtrees, base64
+	After string `json:"after,omitzero"` // in the first line of a chained log: hash of the last line of the log before it in the file
+	Hash  string `json:"hash,omitzero"`  // in a chained log: SHA-256 of this line and all before it, base64url
 }

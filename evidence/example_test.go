@@ -77,3 +77,14 @@ func ExampleLog_Close() {
 	}
 	// Output:
 }
+
+// A person who watches a crawl sees why nothing happens. On a terminal the line has colours.
+func ExampleConsole() {
+	console := evidence.Console(os.Stdout)
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	console.Record(context.Background(), evidence.Decision{ // politeness.New is given the Console, and does this
+		Type: evidence.Waiting, Time: now, URL: "https://example.com/", Host: "example.com", Allowed: true,
+		Hold: "delay", Reason: "crawl-delay of 30s", Until: now.Add(28 * time.Second),
+	})
+	// Output: 12:00:00 waiting       https://example.com/: crawl-delay of 30s, until 12:00:28 (in 28s)
+}

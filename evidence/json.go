@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // MarshalJSON returns d as one JSON object; see [Decision.AppendJSON].
@@ -17,12 +18,19 @@ func (d Decision) MarshalJSON() ([]byte, error) { return d.AppendJSON(nil), nil 
 // AppendJSON appends d to b as one JSON object on one line and returns the extended buffer. It
 // allocates nothing if b has room.
 //
+// What a reader can tell from the rest is left out, and UnmarshalJSON fills it in: the method GET
+// of a URL; the attempt 1 of a trip; of started and resent a start that is the timestamp, and the
+// source "random" of the delay; of fetched and failed a duration that is the latency, and a start
+// that is the timestamp less the duration; the retryAt of host_blocked and robots_unreachable that
+// is until.
+//
 // Times are in UTC. Durations are exact to the nanosecond. A byte that isn't UTF-8, as robots.txt
 // files hold them, is written as the lone surrogate \udc80 to \udcff: any JSON reader gets a
 // replacement character there, and UnmarshalJSON gets the byte back. Userinfo is cut out of URLs.
 func (d Decision) AppendJSON(b []byte) []byte {
 	d.sanitize()
-	return append(appendMembers(b, &d, ofDecision), '}')
+	d.shorten()
+	return append(appendMembers(b, unsafe.Pointer(&d), ofDecision), '}')
 }
 
 // MarshalJSON returns e as one JSON object, as a line of a log has it.
@@ -31,11 +39,12 @@ func (e Entry) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 // AppendJSON appends e to b as one JSON object on one line and returns the extended buffer.
 func (e Entry) AppendJSON(b []byte) []byte {
 	e.sanitize()
-	return append(appendMembers(b, &e.Decision, ofEntry), '}')
+	e.shorten()
+	return append(appendMembers(b, unsafe.Pointer(&e), ofEntry), '}')
 }
 
-// appendMembers appends the object of d, as far as its closing brace.
-func appendMembers(b []byte, d *Decision, table []member) []byte {
+// appendMembers appends the object of the struct d, as far as its closing brace.
+func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 	from := len(b)
 	for i := range table {
 		switch m := &table[i]; m.kind {
@@ -48,7 +57,7 @@ func appendMembers(b []byte, d *Decision, table []member) []byte {
 				b = strconv.AppendBool(append(b, m.key...), v)
 			}
 		case anInt:
-			if v := *in[int](d, m); v != 0 {
+			if v := *in[int](d, m); v != 0 || m.always {
 				b = strconv.AppendInt(append(b, m.key...), int64(v), 10)
 			}
 		case anInt64:
@@ -67,10 +76,84 @@ func appendMembers(b []byte, d *Decision, table []member) []byte {
 			if v := in[time.Time](d, m); !v.IsZero() {
 				b = appendTime(append(b, m.key...), *v)
 			}
+		case aFloat:
+			if v := *in[float64](d, m); v != 0 {
+				b = strconv.AppendFloat(append(b, m.key...), v, 'g', -1, 64)
+			}
+		case aPolicy:
+			if v := *in[*Policy](d, m); v != nil {
+				b = append(appendMembers(append(b, m.key...), unsafe.Pointer(v), ofPolicy), '}')
+			}
 		}
 	}
-	b[from] = '{' // instead of the first comma; "allowed" is always there
+	b[from] = '{' // instead of the first comma: each table has a member that is always there
 	return b
+}
+
+// shorten leaves out what a line needn't say, because expand can tell it from the rest: the usual
+// method, the first attempt, the usual source of a delay, and times that equal others.
+func (d *Decision) shorten() {
+	if d.Method == usualMethod && d.URL != "" {
+		d.Method = ""
+	}
+	if d.Attempt == 1 && d.Trip != 0 {
+		d.Attempt = 0
+	}
+	switch d.Type {
+	case Started, Resent:
+		if d.Start.Equal(d.Time) {
+			d.Start = time.Time{}
+		}
+		if d.DelaySource == usualSource {
+			d.DelaySource = ""
+		}
+	case Fetched, Failed:
+		if (d.Type == Fetched || d.Seq != 0) && d.Time.Add(-d.Duration).Equal(d.Start) {
+			d.Start = time.Time{}
+		}
+		if d.Duration == d.Latency {
+			d.Duration = 0
+		}
+	case HostBlocked, RobotsUnreachable:
+		if d.RetryAt.Equal(d.Until) {
+			d.RetryAt = time.Time{}
+		}
+	}
+}
+
+const (
+	usualMethod = "GET"
+	usualSource = "random"
+)
+
+// expand fills in what shorten has left out.
+func (d *Decision) expand() {
+	if d.Method == "" && d.URL != "" {
+		d.Method = usualMethod
+	}
+	if d.Attempt == 0 && d.Trip != 0 {
+		d.Attempt = 1
+	}
+	switch d.Type {
+	case Started, Resent:
+		if d.Start.IsZero() {
+			d.Start = d.Time
+		}
+		if d.DelaySource == "" {
+			d.DelaySource = usualSource
+		}
+	case Fetched, Failed:
+		if d.Duration == 0 {
+			d.Duration = d.Latency
+		}
+		if (d.Type == Fetched || d.Seq != 0) && d.Start.IsZero() && !d.Time.IsZero() {
+			d.Start = d.Time.Add(-d.Duration)
+		}
+	case HostBlocked, RobotsUnreachable:
+		if d.RetryAt.IsZero() {
+			d.RetryAt = d.Until
+		}
+	}
 }
 
 // lastTime is the last instant that RFC 3339 can write.
@@ -179,9 +262,14 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	}
 	*e = Entry{}
 	p := parser{b: b}
-	if err := p.object(&e.Decision); err != nil {
+	err := p.object(unsafe.Pointer(e), ofEntry)
+	if err == nil && p.i < len(p.b) {
+		err = errSyntax
+	}
+	if err != nil {
 		return fmt.Errorf("evidence: not a record, column %d: %w", p.i+1, err)
 	}
+	e.expand()
 	return nil
 }
 
@@ -222,18 +310,16 @@ func (p *parser) literal(s string) bool {
 	return false
 }
 
-// object reads an object into the Entry that d belongs to.
-func (p *parser) object(d *Decision) error {
+// object reads an object into the struct d that the table is of, and the white space after it.
+func (p *parser) object(d unsafe.Pointer, table []member) error {
 	if !p.next('{') {
 		return errSyntax
 	}
-	var seen uint64 // a bit for each member so far
-	next := 0       // the member that probably comes next: ours are written in order
+	var seen [2]uint64 // a bit for each member so far
+	next := 0          // the member that probably comes next: ours are written in order
 	for first := true; ; first = false {
 		if p.next('}') {
-			if p.space(); p.i < len(p.b) {
-				return errSyntax
-			}
+			p.space()
 			return nil
 		}
 		if !first && !p.next(',') {
@@ -244,8 +330,8 @@ func (p *parser) object(d *Decision) error {
 		if err != nil {
 			return err
 		}
-		i := find(name, next)
-		if i >= 0 && seen&(1<<i) != 0 {
+		i := find(table, name, next)
+		if i >= 0 && seen[i>>6]&(1<<(i&63)) != 0 {
 			return errTwice
 		}
 		if !p.next(':') {
@@ -255,9 +341,10 @@ func (p *parser) object(d *Decision) error {
 		if i < 0 {
 			err = p.skip(0)
 		} else {
-			next, seen = i+1, seen|1<<i
+			next = i + 1
+			seen[i>>6] |= 1 << (i & 63)
 			if !p.literal("null") {
-				err = p.value(d, &ofEntry[i])
+				err = p.value(d, &table[i])
 			}
 		}
 		if err != nil {
@@ -272,7 +359,7 @@ func set[T any](to *T, v T, err error) error {
 }
 
 // value reads the value of m into its field.
-func (p *parser) value(d *Decision, m *member) error {
+func (p *parser) value(d unsafe.Pointer, m *member) error {
 	switch m.kind {
 	case aString:
 		v, err := p.quoted()
@@ -295,6 +382,13 @@ func (p *parser) value(d *Decision, m *member) error {
 	case aDuration:
 		v, err := parseSeconds(string(p.number()))
 		return set(in[time.Duration](d, m), v, err)
+	case aFloat:
+		v, err := strconv.ParseFloat(string(p.number()), 64)
+		return set(in[float64](d, m), v, err)
+	case aPolicy:
+		v := new(Policy)
+		*in[*Policy](d, m) = v
+		return p.object(unsafe.Pointer(v), ofPolicy)
 	default: // aTime
 		s, err := p.quoted()
 		if err != nil {

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 )
 
 const (
@@ -24,6 +26,8 @@ const (
 type Log struct {
 	w       io.Writer
 	chained bool
+	signer  signer   // nil: the log isn't signed
+	file    *os.File // file that is the Log's own, the same as w; nil: none
 
 	mu      sync.Mutex
 	buf     []byte        // encoded lines that aren't written yet
@@ -34,12 +38,19 @@ type Log struct {
 	flushAt int           // length of buf that is worth a write
 	clock   clock
 	n       uint64            // number of records so far, with the lost ones
+	put     int64             // number of bytes put into buf so far
+	out     int64             // number of those that w has taken
+	signed  time.Time         // when the last checkpoint was made, or the first record
+	ready   []publication     // checkpoints that aren't published yet
+	public  chan struct{}     // closed when the goroutine that publishes is done; nil if none does
 	hash    [sha256.Size]byte // hash of the last line, if chained
+	after   string            // hash of the last line of the log before, in a file that holds one
 	closed  bool
 	done    chan struct{} // made by Close, and closed when it is done
 	lost    int           // number of lost records
 	cause   error         // why the first lost record was lost
 	err     error         // error of the last write
+	misuse  error         // another error: of an option, or of closing the file
 }
 
 // An Option changes how JSONLines writes.
@@ -92,6 +103,7 @@ func (l *Log) Record(_ context.Context, d Decision) {
 	}
 	if !l.writing && (len(l.buf) >= l.flushAt || now.Sub(l.last) >= flushAfter) {
 		l.write(now)
+		l.publish()
 	}
 }
 
@@ -107,8 +119,53 @@ func (l *Log) lose(n int, cause error) {
 	}
 }
 
-// append encodes d as the next line of buf.
+// checkpoint signs what was recorded so far.
+func (l *Log) checkpoint(now time.Time) {
+	signed, edge := l.signer.checkpoint()
+	l.signed = now
+	l.appendLine(&Decision{Type: Checkpoint, Time: now, Allowed: true, Text: string(signed)}, now, edge)
+	if l.signer.publishes() {
+		l.ready = append(l.ready, publication{signed, l.put})
+	}
+}
+
+// publish publishes the checkpoints that are written, with l.mu released meanwhile. Where another
+// goroutine does that already, it is left to that one.
+func (l *Log) publish() {
+	if l.public != nil || len(l.ready) == 0 {
+		return
+	}
+	l.public = make(chan struct{})
+	for len(l.ready) > 0 && l.ready[0].end <= l.out {
+		p := l.ready[0]
+		l.ready = l.ready[1:]
+		l.mu.Unlock()
+		err := l.signer.publish(l.w, p.signed)
+		l.mu.Lock()
+		if l.misuse == nil {
+			l.misuse = err
+		}
+	}
+	close(l.public)
+	l.public = nil
+}
+
+// append encodes d as the next line of buf, and signs what stands there if that is due.
 func (l *Log) append(d *Decision, now time.Time) {
+	l.appendLine(d, now, "")
+	if l.signer == nil {
+		return
+	}
+	if l.signed.IsZero() {
+		l.signed = now
+	}
+	if now.Sub(l.signed) >= signEvery || d.Type == LogClosed {
+		l.checkpoint(now)
+	}
+}
+
+// appendLine encodes d as the next line of buf.
+func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	l.n++
 	l.clock.set(now)
 	for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.RetryAt, &d.Until} {
@@ -116,16 +173,34 @@ func (l *Log) append(d *Decision, now time.Time) {
 	}
 	from := len(l.buf)
 	d.sanitize()
-	b := appendMembers(l.buf, d, ofDecision)
+	d.shorten()
+	b := appendMembers(l.buf, unsafe.Pointer(d), ofDecision)
 	b = append(b, `,"n":`...)
 	b = strconv.AppendUint(b, l.n, 10)
-	if l.chained {
-		l.hash = chain(l.hash, b[from:])
-		b = append(b, `,"hash":"`...)
-		b = hex.AppendEncode(b, l.hash[:])
+	if l.signer != nil {
+		b = l.signer.appendSalt(append(b, `,"salt":"`...))
 		b = append(b, '"')
 	}
-	l.buf = append(b, "}\n"...)
+	if edge != "" {
+		b = append(b, `,"edge":"`...)
+		b = append(b, edge...)
+		b = append(b, '"')
+	}
+	if l.chained {
+		if l.n == 1 && l.after != "" {
+			b = append(append(append(b, `,"after":"`...), l.after...), '"')
+		}
+		l.hash = chain(l.hash, b[from:])
+		b = append(b, `,"hash":"`...)
+		b = base64.RawURLEncoding.AppendEncode(b, l.hash[:])
+		b = append(b, '"')
+	}
+	b = append(b, '}')
+	if l.signer != nil {
+		l.signer.add(b[from:])
+	}
+	l.buf = append(b, '\n')
+	l.put += int64(len(l.buf) - from)
 }
 
 // chain returns the hash of a line that follows a line with the hash prev. A line ends with its
@@ -156,6 +231,7 @@ func (l *Log) write(now time.Time) {
 		l.written = nil
 	}
 	l.err = err
+	l.out += int64(n)
 	if rest := chunk[n:]; len(rest) > 0 {
 		l.buf, l.spare = append(append(chunk[:0], rest...), l.buf...), l.buf
 	} else {
@@ -208,6 +284,7 @@ func (l *Log) flush() error {
 	if len(l.buf) > 0 {
 		l.write(time.Now())
 	}
+	l.publish()
 	return l.status()
 }
 
@@ -225,19 +302,33 @@ func (l *Log) Close() error {
 	}
 	l.closed, l.done = true, make(chan struct{})
 	defer close(l.done)
-	if l.chained {
+	if l.chained || l.signer != nil {
 		now := time.Now()
-		l.append(&Decision{Type: LogClosed, Time: now, Allowed: true}, now)
+		seal := Decision{Type: LogClosed, Time: now, Allowed: true}
+		if l.lost > 0 {
+			seal.Err = l.status().Error()
+		}
+		l.append(&seal, now)
 	}
-	if err := l.flush(); err == nil {
-		return nil
+	if l.flush() != nil && len(l.buf) > 0 {
+		lines := bytes.Count(l.buf, []byte("\n"))
+		for _, own := range [...]Type{LogClosed, Checkpoint} { // these are the Log's own records
+			lines -= bytes.Count(l.buf, []byte(`{"type":"`+string(own)+`"`))
+		}
+		l.lose(max(lines, 0), l.err)
+		l.buf = nil
 	}
-	lines := bytes.Count(l.buf, []byte("\n"))
-	if l.chained && lines > 0 {
-		lines-- // the seal is the Log's own record
+	for l.public != nil {
+		public := l.public
+		l.mu.Unlock()
+		<-public
+		l.mu.Lock()
 	}
-	l.lose(lines, l.err)
-	l.buf = nil
+	if l.file != nil {
+		if err := l.file.Close(); err != nil && l.misuse == nil {
+			l.misuse = fmt.Errorf("evidence: %w", err)
+		}
+	}
 	return l.status()
 }
 
@@ -256,7 +347,7 @@ func (l *Log) status() error {
 	case l.err != nil:
 		return fmt.Errorf("evidence: %d bytes not written yet: %w", len(l.buf), l.err)
 	}
-	return nil
+	return l.misuse
 }
 
 // A clock tells the wall time of an instant by its monotonic reading, from pairs of both taken now

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// A member tells how one field of a [Decision] or an [Entry] is written, read and logged.
+// A member tells how one field of a [Decision], an [Entry] or a [Policy] is written, read and logged.
 type member struct {
 	name   string // name in JSON
 	key    string // what JSON has before its value: `,"name":`
@@ -31,11 +31,14 @@ const (
 	aUint64
 	aDuration
 	aTime
+	aFloat
+	aPolicy
 )
 
 // ofEntry is the table of all members in their order: those of a Decision, which is the first field
 // of an Entry, and then those that a Log adds.
 var (
+	ofPolicy   = membersOf(reflect.TypeFor[Policy]())
 	ofEntry    = membersOf(reflect.TypeFor[Entry]())
 	ofDecision = ofEntry[:reflect.TypeFor[Decision]().NumField()]
 	bounded    = slices.DeleteFunc(slices.Clone(ofDecision), func(m member) bool { return m.most == 0 })
@@ -46,6 +49,7 @@ func membersOf(t reflect.Type) []member {
 		reflect.TypeFor[Type](): aString, reflect.TypeFor[string](): aString, reflect.TypeFor[bool](): aBool,
 		reflect.TypeFor[int](): anInt, reflect.TypeFor[int64](): anInt64, reflect.TypeFor[uint64](): aUint64,
 		reflect.TypeFor[time.Duration](): aDuration, reflect.TypeFor[time.Time](): aTime,
+		reflect.TypeFor[float64](): aFloat, reflect.TypeFor[*Policy](): aPolicy,
 	}
 	var table []member
 	for _, f := range reflect.VisibleFields(t) {
@@ -63,12 +67,12 @@ func membersOf(t reflect.Type) []member {
 	return table
 }
 
-// find returns the index in ofEntry of the member called name, -1 if there is none. It looks from
+// find returns the index in table of the member called name, -1 if there is none. It looks from
 // the given index on first.
-func find(name []byte, from int) int {
-	for _, span := range [...][2]int{{from, len(ofEntry)}, {0, from}} {
+func find(table []member, name []byte, from int) int {
+	for _, span := range [...][2]int{{from, len(table)}, {0, from}} {
 		for i := span[0]; i < span[1]; i++ {
-			if ofEntry[i].name == string(name) {
+			if table[i].name == string(name) {
 				return i
 			}
 		}
@@ -76,8 +80,5 @@ func find(name []byte, from int) int {
 	return -1
 }
 
-// in returns the field that m tells of. T is the type that m.kind stands for; where m is a member
-// of an Entry only, d is that Entry's Decision.
-func in[T any](d *Decision, m *member) *T {
-	return (*T)(unsafe.Add(unsafe.Pointer(d), m.offset))
-}
+// in returns the field of the struct d that m tells of. T is the type that m.kind stands for.
+func in[T any](d unsafe.Pointer, m *member) *T { return (*T)(unsafe.Add(d, m.offset)) }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
@@ -17,21 +18,31 @@ func RedactURL(s string) string {
 	if strings.IndexByte(s, '@') < 0 {
 		return s
 	}
+	var out []byte
+	kept := 0 // s[:kept] is in out
 	for from := 0; from < len(s); {
 		scheme, authority := nextAuthority(s, from)
 		if authority < 0 {
-			return s
+			break
 		}
-		s = cutUserinfo(s, authority, scheme > 0 && s[scheme-1] == '"')
-		from = authority
+		host, end := afterUserinfo(s, authority, scheme > 0 && s[scheme-1] == '"')
+		if host > authority {
+			out = append(append(out, s[kept:authority]...), s[host:end]...)
+			kept = end
+		}
+		from = max(end-1, authority) // the colon of a URL in a URL may stand right before an end
 	}
-	return s
+	if kept == 0 {
+		return s
+	}
+	return string(append(out, s[kept:]...))
 }
+
+const slashes = `/\` // a browser takes both for one
 
 // nextAuthority returns where the next URL in s[from:] begins, and where its authority does; -1 if
 // there is none.
 func nextAuthority(s string, from int) (scheme, authority int) {
-	const slashes = `/\`
 	if from == 0 && len(s) > 1 && strings.IndexByte(slashes, s[0]) >= 0 && strings.IndexByte(slashes, s[1]) >= 0 {
 		return 0, len(s) - len(strings.TrimLeft(s, slashes)) // a URL without a scheme, as in Location
 	}
@@ -59,25 +70,42 @@ func isScheme(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'
 }
 
-// cutUserinfo cuts the userinfo out of the authority that starts at s[from]. Where the URL is
-// quoted, as in the errors of net/url, userinfo may hold what ends a URL elsewhere.
-func cutUserinfo(s string, from int, quoted bool) string {
+// afterUserinfo returns where the host begins in the authority at s[authority:], which is there if
+// it has no userinfo, and where it ends. An authority of nothing but userinfo makes the next one
+// the URL's, as in "//user@//other@host". Where the URL is quoted, as in the errors of net/url,
+// userinfo may hold what ends a URL elsewhere.
+func afterUserinfo(s string, authority int, quoted bool) (host, end int) {
+	host = authority
+	for at := authority; ; {
+		end = at + authorityEnd(s[at:], quoted)
+		i := strings.LastIndexByte(s[at:end], '@')
+		if i < 0 {
+			break
+		}
+		if host = at + i + 1; host < end {
+			break
+		}
+		at = len(s) - len(strings.TrimLeft(s[end:], slashes))
+		if at == end {
+			break
+		}
+	}
+	return host, max(host, end)
+}
+
+// authorityEnd returns the length of the authority that s begins with.
+func authorityEnd(s string, quoted bool) int {
 	ends := "/\\?# \t\r\n\"<>" // a password may hold a '
 	if quoted {
 		ends = "/?#"
 	}
-	authority := s[from:]
-	if i := strings.IndexAny(authority, ends); i >= 0 {
-		authority = authority[:i]
+	if i := strings.IndexAny(s, ends); i >= 0 {
+		s = s[:i]
 	}
 	if quoted {
-		authority = authority[:endOfQuote(authority)]
+		return endOfQuote(s)
 	}
-	at := strings.LastIndexByte(authority, '@')
-	if at < 0 {
-		return s
-	}
-	return s[:from] + s[from+at+1:]
+	return len(s)
 }
 
 // endOfQuote returns the index of the quote that ends s, which is the inside of a Go string.
@@ -108,9 +136,12 @@ func (d *Decision) sanitize() {
 	if d.Err != "" {
 		d.Err = RedactURL(d.Err)
 	}
+	if d.Policy != nil {
+		d.Policy = d.Policy.clipped()
+	}
 	for i := range bounded {
 		m := &bounded[i]
-		if s := in[string](d, m); len(*s) > m.most/maxQuoted {
+		if s := in[string](unsafe.Pointer(d), m); len(*s) > m.most/maxQuoted {
 			if kept := clip(*s, m.most); len(kept) != len(*s) {
 				*s = kept
 			}
@@ -124,9 +155,22 @@ const Clipped = "[...]"
 // maxQuoted is how many bytes of JSON one byte of a string takes at most: "\u0000".
 const maxQuoted = 6
 
+// isPlain reports whether s is its own JSON, but for the quotes.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
 // clip returns s if its JSON takes at most n bytes, or else as much of its beginning as has room
 // with Clipped at its end.
 func clip(s string, n int) string {
+	if len(s) <= n && isPlain(s) {
+		return s
+	}
 	var quoted [2 + 2*maxQuoted]byte // of one character, at most two surrogates
 	room := 0                        // how much of s has room together with Clipped
 	for i, used := 0, 0; i < len(s); {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 )
@@ -43,15 +44,26 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 	}
 }
 
-// Err returns nil if every record was taken, else how many were lost to panics,
-// and the first of these.
-func (g *Guard) Err() error {
+// Err returns nil if no record was lost, as far as anybody knows. Otherwise it says how many were
+// lost to panics, and the first of these, and what the sinks say themselves: a sink that can lose
+// records has a method Err() error, as a [Log] has.
+func (g *Guard) Err() error { return errors.Join(g.panics(), lost(g.next)) }
+
+func (g *Guard) panics() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lost == 0 {
 		return nil
 	}
 	return fmt.Errorf("evidence: %d records lost: %w", g.lost, g.err)
+}
+
+// lost returns what e says of records that it has lost.
+func lost(e Evidence) error {
+	if teller, ok := e.(interface{ Err() error }); ok {
+		return teller.Err()
+	}
+	return nil
 }
 
 // deliver hands d to e, and returns what e panicked with, nil if it didn't.

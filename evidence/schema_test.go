@@ -18,10 +18,11 @@ import (
 
 // allTypes are all types of decisions.
 var allTypes = []evidence.Type{
+	evidence.PolicyStated,
 	evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable,
-	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
+	evidence.BlockedByRule, evidence.BudgetWarning, evidence.BudgetExceeded, evidence.Waiting, evidence.SlotTimeout, evidence.Started, evidence.Resent, evidence.Fetched,
 	evidence.Failed, evidence.Retried, evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.ResponseRejected,
-	evidence.NoIndex, evidence.StateLost, evidence.LogClosed,
+	evidence.Reserved, evidence.NoIndex, evidence.StateLost, evidence.LogClosed, evidence.Checkpoint,
 }
 
 func readSchema(t *testing.T) map[string]any {
@@ -139,10 +140,10 @@ func TestSchemaHoldsForEveryRecord(t *testing.T) {
 		d.Type, d.Status, d.Confidence, d.Limit, d.SHA256 = typ, 200, "low", "pages", strings.Repeat("0a", 32)
 		switch typ {
 		case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.HostBlocked,
-			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected:
+			evidence.Failed, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved:
 			d.Allowed = false
 		}
-		for _, text := range logtest.Lines(logtest.Write(t, []evidence.Decision{d}, evidence.Chained())) {
+		for _, text := range logtest.Lines(logtest.Write(t, []evidence.Decision{d}, evidence.Chained(), evidence.Signed(testKey, testOrigin, nil))) {
 			check(string(typ), text)
 		}
 	}
@@ -199,7 +200,7 @@ func TestSchemaHoldsForARealCrawl(t *testing.T) {
 	}
 	for _, typ := range allTypes {
 		switch typ {
-		case evidence.RobotsRevalidated, evidence.NoIndex: // need a second hour, and an option
+		case evidence.RobotsRevalidated, evidence.NoIndex, evidence.Checkpoint: // need a second hour, and options
 		default:
 			if !seen[typ] {
 				t.Errorf("no %s in the crawl", typ)
@@ -229,6 +230,7 @@ func TestSchemaHasTheMembersOfAnEntry(t *testing.T) {
 		reflect.TypeFor[string](): "string", reflect.TypeFor[evidence.Type](): "string", reflect.TypeFor[bool](): "boolean",
 		reflect.TypeFor[int](): "integer", reflect.TypeFor[int64](): "integer", reflect.TypeFor[uint64](): "integer",
 		reflect.TypeFor[time.Duration](): "#/$defs/seconds", reflect.TypeFor[time.Time](): "#/$defs/time",
+		reflect.TypeFor[*evidence.Policy](): "#/$defs/policy",
 	}
 	var want []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Entry]()) {

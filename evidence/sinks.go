@@ -2,11 +2,13 @@ package evidence
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // Func makes a function an Evidence.
@@ -37,6 +39,15 @@ func (m multi) Record(ctx context.Context, d Decision) {
 	}
 }
 
+// Err joins what the sinks say of records that they have lost.
+func (m multi) Err() error {
+	var errs []error
+	for _, e := range m {
+		errs = append(errs, lost(e))
+	}
+	return errors.Join(errs...)
+}
+
 // Sample returns an Evidence that passes on the routine records of one trip in n (robots_allowed,
 // started, and fetched with a status below 400) and every other record, so that no refusal is ever
 // dropped. n below 2 drops nothing. A sampled log is for watching: an auditor reports what is
@@ -57,6 +68,9 @@ func (s *sample) Record(ctx context.Context, d Decision) {
 		s.next.Record(ctx, d)
 	}
 }
+
+// Err is what the next sink says of records that it has lost.
+func (s *sample) Err() error { return lost(s.next) }
 
 func (s *sample) keeps(d *Decision) bool {
 	switch d.Type {
@@ -112,8 +126,8 @@ func (r *Recorder) Reset() {
 }
 
 // Slog returns an Evidence that logs each record to l: the type as the message, the other members
-// of its JSON as attributes. Refusals are warnings; fetched, robots_fetched and the like are
-// information; robots_allowed and started are for debugging. The time of the log record is the time
+// of its JSON as attributes. Refusals are warnings; waiting, fetched, robots_fetched and the like are
+// information, which slog shows unless it is told otherwise; robots_allowed and started are for debugging. The time of the log record is the time
 // of logging; "timestamp" tells when it was decided. A nil l is slog.Default().
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
@@ -136,7 +150,7 @@ func level(d *Decision) slog.Level {
 	switch d.Type {
 	case RobotsAllowed, Started:
 		return slog.LevelDebug
-	case RobotsFetched, RobotsRevalidated, Resent, HostCleared, LogClosed:
+	case Waiting, PolicyStated, RobotsFetched, RobotsRevalidated, Resent, HostCleared, LogClosed:
 		return slog.LevelInfo
 	case Fetched:
 		if d.Status < 400 {
@@ -149,35 +163,40 @@ func level(d *Decision) slog.Level {
 // attrs returns the members of d's JSON, but for the type.
 func attrs(d *Decision) []slog.Attr {
 	out := make([]slog.Attr, 0, 24)
+	of := unsafe.Pointer(d)
 	for i := 1; i < len(ofDecision); i++ {
 		switch m := &ofDecision[i]; m.kind {
 		case aString:
-			if v := *in[string](d, m); v != "" {
+			if v := *in[string](of, m); v != "" {
 				out = append(out, slog.String(m.name, v))
 			}
 		case aBool:
-			if v := *in[bool](d, m); v || m.always {
+			if v := *in[bool](of, m); v || m.always {
 				out = append(out, slog.Bool(m.name, v))
 			}
 		case anInt:
-			if v := *in[int](d, m); v != 0 {
+			if v := *in[int](of, m); v != 0 {
 				out = append(out, slog.Int(m.name, v))
 			}
 		case anInt64:
-			if v := *in[int64](d, m); v != 0 {
+			if v := *in[int64](of, m); v != 0 {
 				out = append(out, slog.Int64(m.name, v))
 			}
 		case aUint64:
-			if v := *in[uint64](d, m); v != 0 {
+			if v := *in[uint64](of, m); v != 0 {
 				out = append(out, slog.Uint64(m.name, v))
 			}
 		case aDuration:
-			if v := *in[time.Duration](d, m); v != 0 {
+			if v := *in[time.Duration](of, m); v != 0 {
 				out = append(out, slog.Duration(m.name, v))
 			}
 		case aTime:
-			if v := *in[time.Time](d, m); !v.IsZero() {
+			if v := *in[time.Time](of, m); !v.IsZero() {
 				out = append(out, slog.Time(m.name, v))
+			}
+		case aPolicy:
+			if v := *in[*Policy](of, m); v != nil {
+				out = append(out, slog.Any(m.name, v))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -55,13 +56,14 @@ type Config struct {
 	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's debt
 	// is loaded when the key is first met, and read again when it is used 10 s later, so that
 	// processes which share a Store see each other's blocks. A Store that fails stops no request:
-	// Grant.StateErr tells. It costs about 400 bytes a key. Limiters that keep their state
-	// elsewhere ignore Store.
+	// Grant.StateErr tells. It costs about 400 bytes a key. Package redislimit,
+	// which keeps its state on a server, says what it does with a Store.
 	Store Store
 
-	// Override gives the limits of single keys; nil: none. It is called at each
-	// Acquire, never under a lock, and may return other limits each time; it must be
-	// quick and safe for concurrent use.
+	// Override gives the limits of single keys; nil: none. It is called at each Acquire, and again
+	// when a request that has waited looks whether it may start; never under a lock. It may return
+	// other limits each time, and must be quick and safe for concurrent use. [Overrides] reads them
+	// from a file.
 	Override func(key string) (Limits, bool)
 }
 
@@ -84,6 +86,36 @@ type Delay struct {
 type Limits struct {
 	Concurrency int
 	Delay       Delay
+}
+
+// Of returns the limits of key, as Override says at this moment, with nothing left to a default but
+// Delay.Ceiling. Use it to plan ahead, as a frontier does that knows how many requests a host takes
+// at once.
+func (c Config) Of(key string) Limits {
+	l := Limits{c.Concurrency, c.Delay}
+	if c.Override != nil {
+		if own, ok := c.Override(key); ok {
+			l.Concurrency = cmp.Or(own.Concurrency, l.Concurrency)
+			l.Delay = cmp.Or(own.Delay, l.Delay)
+		}
+	}
+	l.Concurrency = cmp.Or(l.Concurrency, 2)
+	switch d := &l.Delay; {
+	case d.DangerouslyNone:
+	case d.Min == 0 && d.Max == 0:
+		d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond
+	case d.Max == 0:
+		d.Max = d.Min
+	}
+	return l
+}
+
+// own returns the limits that Override gave, nil where it gave none.
+func own(l *kit.Limits) *Limits {
+	if l.Own == nil {
+		return nil
+	}
+	return &Limits{Concurrency: l.Own.Concurrency, Delay: Delay(l.Own.Delay)}
 }
 
 // kit returns l for the rules.

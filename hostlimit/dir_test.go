@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -526,7 +527,7 @@ func TestDirManyHosts(t *testing.T) {
 func FuzzDebt(f *testing.F) {
 	f.Add([]byte("hostlimit 1 \n{}\n"), debtor, int64(0), int64(0), 0, "", int64(0))
 	f.Add([]byte{}, "", int64(1<<40), int64(-1<<40), -1, "\xff<>&\n\u2028", int64(-1<<63))
-	f.Add([]byte{}, "k\xff", int64(253402300799), int64(-62135596800), 1<<40, "status 429", int64(1_234_567_891))
+	f.Add([]byte{}, "k\xff", int64(253402300799), int64(-62135596800), math.MaxInt, "status 429", int64(1_234_567_891))
 	f.Fuzz(func(t *testing.T, data []byte, key string, until, next int64, refusals int, cause string, delay int64) {
 		if d, err := decodeDebt(data, key); err == nil {
 			t.Fatalf("noise is a debt: %q, %+v", data, d)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -89,4 +91,74 @@ func ExampleMemory_List() {
 	}
 	lease.Release()
 	// Output: example.com: 1 of 2 slots, every 5s by crawl-delay
+}
+
+// Limits of single hosts live in a file, which is read again when it changes.
+func ExampleReadOverrides() {
+	dir, err := os.MkdirTemp("", "overrides")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "hosts.txt")
+	text := "example.com   concurrency=1\n.example.org  delay=10s..20s adaptive=fixed\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+
+	var cfg hostlimit.Config
+	overrides, err := hostlimit.ReadOverrides(path, cfg)
+	if err != nil {
+		panic(err)
+	}
+	cfg.Override = overrides.Limits
+	if _, err := hostlimit.New(cfg); err != nil {
+		panic(err)
+	}
+	fmt.Print(overrides)
+	limits, _ := overrides.Limits("www.example.org")
+	fmt.Println(limits.Delay.Min)
+	// Output:
+	// .example.org delay=10s..20s adaptive=fixed
+	// example.com concurrency=1
+	// 10s
+}
+
+// A person stops a crawl of one host, and lets it go on.
+func ExampleMemory_Block() {
+	limiter, err := hostlimit.New(hostlimit.Config{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	if err := limiter.Block(ctx, "example.com", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+		panic(err)
+	}
+	_, err = limiter.Acquire(ctx, "example.com", 0)
+	fmt.Println(err, errors.Is(err, hostlimit.ErrBlocked))
+
+	if err := limiter.Clear(ctx, "example.com"); err != nil {
+		panic(err)
+	}
+	lease, err := limiter.Acquire(ctx, "example.com", 0)
+	if err != nil {
+		panic(err)
+	}
+	lease.Release()
+	// Output: hostlimit: example.com: host blocked by hand: the owner has called true
+}
+
+// Before the process ends, what is in flight may come to its end.
+func ExampleMemory_Drain() {
+	limiter, err := hostlimit.New(hostlimit.Config{})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	fmt.Println(limiter.Drain(ctx))
+	_, err = limiter.Acquire(ctx, "example.com", 0)
+	fmt.Println(errors.Is(err, hostlimit.ErrDraining))
+	// Output:
+	// <nil>
+	// true
 }

@@ -40,7 +40,7 @@ type host struct {
 	trouble  uint32        // index in shard.troubles; 0: the key has never been blocked
 	run      uint32        // requests started since began
 	failures uint16        // failed answers in a row
-	expired  uint8         // leases taken back and not reported yet
+	expired  bool          // leases were taken back and not reported yet: shard.leaks has them
 	source   source        // what decided gap; noStart: nothing is owed to a start
 }
 
@@ -71,13 +71,14 @@ var sources = [...]string{"", "random", "crawl-delay", "adaptive", "learned"}
 
 func (s source) String() string { return sources[s] }
 
-// A cause is what set a block, in a byte: a status from 400 to 599 as status - 398 + byStatus.
+// A cause is what set a block, in a byte: a status from 400 to 599 as status - 400 + byStatus.
 type cause uint8
 
 const (
 	byOther   cause = iota // a status outside of that, or Outcome.Refused
 	byNetwork              // no response
 	byReset                // a rate limit with nothing left
+	byPerson               // Controller.Block; shard.whys has the rest
 	byStatus               // 400, and so on
 )
 
@@ -101,6 +102,8 @@ func (c cause) String() string {
 		return "network error"
 	case byReset:
 		return "rate limit"
+	case byPerson:
+		return "by hand"
 	}
 	return "status " + strconv.Itoa(int(c-byStatus)+400)
 }

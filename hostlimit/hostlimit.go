@@ -27,6 +27,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A Limiter hands out turns on keys. It is the interface that politeness.Config.Hosts
@@ -47,6 +49,9 @@ type Limiter interface {
 	// Config returns what the limiter was made of: the limits that it promises, MaxWait
 	// and LeaseTTL. A zero field means what it means in Config.
 	Config() Config
+
+	// What a person may ask of it. A wrapper that embeds a Limiter has all of this too.
+	Controller
 }
 
 // A Lease is one taken turn: a slot that is held until Release. This is the whole
@@ -78,11 +83,34 @@ type Lease interface {
 	Release() (expired bool)
 }
 
-// A Controller is what a person may ask of a limiter, as for a status page. [Memory] implements it.
+// A Controller is what a person may do to a limiter while it works: leave a host alone, lift a
+// block, look, and come to an end. It is part of every [Limiter].
 type Controller interface {
+	// Block lets no request start on key before until. Whoever waits for the key, or asks for it
+	// meanwhile, is refused at once with ErrBlocked and RetryAt, however short the block is, and
+	// so is the Start of a lease that is held; no answer lifts the block, only Clear. Requests that
+	// have started go on. A block that ends later already keeps its end. why is what List, errors
+	// and evidence say: "by hand: " and why. A Store, or a server, keeps the block beyond the
+	// process; the error says what was wrong with the arguments, or that it couldn't be kept there.
+	Block(ctx context.Context, key string, until time.Time, why string) error
+	// Clear lifts the block of key, whoever has set it, and forgets its refusals: the next request
+	// isn't a probe. What was learned of its delay stays. A block that the host has asked for is
+	// lifted as well; evidence tells of it.
+	Clear(ctx context.Context, key string) error
 	// List yields the state of every key that is known, in no order. Each state is
 	// true for itself; the keys go on while they are listed. An error ends the list.
 	List(ctx context.Context) iter.Seq2[HostState, error]
+	// Drain lets no further request start, refuses all that wait with ErrDraining, and returns
+	// when nothing is in flight, or with ctx's error before that. It is final: what has been
+	// drained stays so. Where processes share a limiter it ends the part of this one.
+	Drain(ctx context.Context) error
+}
+
+// ByHand is what a person has done to a key by its [Controller].
+type ByHand struct {
+	At    time.Time // when it was done
+	Until time.Time // end of the block; zero: the key was cleared
+	Why   string    // what was said of the block
 }
 
 // An Outcome is what one request told about its host:
@@ -123,6 +151,9 @@ type Outcome struct {
 	Reset time.Duration
 }
 
+// Left reports whether the caller gave the request up, so that o says nothing about the host.
+func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && kit.CallerLeft(o.Err) }
+
 // A Grant tells how a start came about. The three waits add up to the time spent in
 // Acquire and in the calls of Start.
 type Grant struct {
@@ -139,10 +170,13 @@ type Grant struct {
 	Slots       int           // slots that this key has
 	Probe       bool          // first request after a block
 
-	// TakenBack names the key of each lease that was found expired (LeaseTTL) since a
-	// Start told of the last, once for each lease: leases of this key, and those of
-	// others that were found for want of a place of MaxInFlight.
-	TakenBack []string
+	// Own are the limits that Config.Override gave for this start, with what it left to the Config
+	// filled in; nil where those of the Config hold.
+	Own *Limits
+
+	// TakenBack names each lease that was found expired (LeaseTTL) since a Start told of the last:
+	// leases of this key, and those of others that were found for want of a place of MaxInFlight.
+	TakenBack []TakenBack
 
 	// Restored is the block that an earlier process, or another one, has left for the key in
 	// Config.Store, where it was met since a Grant or an Error of the key told of the last one;
@@ -151,6 +185,15 @@ type Grant struct {
 	// StateErr is why the Store has failed for the key: what the key owes may be forgotten when the
 	// process ends. It is told once, until the Store works again; nil: nothing new.
 	StateErr error
+	// ByHand is the last that a person has done to the key since a Grant or an Error of the key
+	// told of it; nil: nothing.
+	ByHand *ByHand
+}
+
+// TakenBack is a lease whose slot was taken back.
+type TakenBack struct {
+	Key string
+	Seq uint64 // number of its start; 0: it hadn't started, or the limiter doesn't know
 }
 
 // Restored is a block that Config.Store had.

@@ -13,10 +13,15 @@ type HostState struct {
 	InFlight int    // slots in use, leaked ones included until somebody takes them back
 	Slots    int    // slots that the key has
 	Waiters  int    // requests in the queue
+	Hold     Hold   // what keeps the head of the queue from starting; empty if nobody waits
+	Why      string // the same, in a sentence
+
+	Silent   time.Duration // longest time for which a slot has been held without a sign of life: an answer that takes long, or a body that nobody reads or closes; 0: no slot is held
+	SilentBy string        // the request that holds it, as its Watcher says; empty: it has none
 
 	Next         time.Time // earliest start of the head of the queue, or of the next request; in the past if it could start
 	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
-	BlockedBy    string    // what set the block: "status 429", "network error", "refused" (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows); empty if the key isn't blocked
+	BlockedBy    string    // what set the block: "status 429", "network error", "refused" (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), "by hand: " and why (Controller.Block); empty if the key isn't blocked
 	Refusals     int       // refusals in a row, 255 for more; positive after a block's end too, until a probe succeeds
 	Probing      bool      // a first request after a block is in flight
 
@@ -29,7 +34,7 @@ type HostState struct {
 // List implements Controller. Its only error is that of ctx.
 func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	return func(yield func(HostState, error) bool) {
-		var batch [slabSize]HostState
+		var batch [slabSize]listed
 		for s := range m.shards {
 			sh := &m.shards[s]
 			for from := uint32(0); ; from += slabSize {
@@ -39,13 +44,13 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 				}
 				n, more := sh.states(from, &batch)
 				for i := range batch[:n] {
-					st := &batch[i]
+					st := batch[i].state()
 					lim, err := m.rules.Limits(st.Key)
 					if err != nil {
 						lim = m.rules.Default() // Acquire reports it
 					}
 					st.Slots = lim.Slots
-					if !yield(*st, nil) {
+					if !yield(st, nil) {
 						return
 					}
 				}
@@ -57,8 +62,27 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	}
 }
 
+// A listed is a HostState whose requests are yet to be named, which is done under no lock.
+type listed struct {
+	HostState
+	head   *notice // why the head of the queue waits; nil: nobody does
+	silent Watcher
+}
+
+// state names the requests.
+func (l *listed) state() HostState {
+	if l.head != nil {
+		l.head.name()
+		l.Hold, l.Why = l.head.Hold, l.head.String()
+	}
+	if l.silent != nil {
+		l.SilentBy = l.silent.String()
+	}
+	return l.HostState
+}
+
 // states copies the states of one slab, which keeps the mutex short.
-func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bool) {
+func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	m := sh.m
@@ -79,8 +103,18 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			Learned:     t.learned,
 		}
 		floor := time.Duration(0)
+		item := &batch[n]
+		*item = listed{}
 		if h.busy > 0 {
 			b := sh.busy[h.busy-1]
+			if b.head != nil {
+				item.head = b.notice(h, now)
+			}
+			for l := b.flying.oldest; l != nil; l = l.onKey.next {
+				if silent := now - time.Duration(l.heard.Load()); silent > st.Silent {
+					st.Silent, item.silent = silent, l.watcher
+				}
+			}
 			st.InFlight, st.Waiters, st.Probing = b.inFlight, b.waiting, b.probe != nil
 			if b.head != nil {
 				if floor = b.head.floor; floor > h.gap {
@@ -93,7 +127,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			next = m.open(at)
 		}
 		if t.until > now {
-			st.BlockedUntil, st.BlockedBy = m.at(t.until), t.cause.String()
+			st.BlockedUntil, st.BlockedBy = m.at(t.until), sh.causeOf(h)
 		} else if open := m.open(now); open > now {
 			st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
 		}
@@ -101,7 +135,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]HostState) (n int, more bo
 			st.Refusals = 0
 		}
 		st.Next = m.at(next)
-		batch[n] = st
+		item.HostState = st
 		n++
 	}
 	return n, from+slabSize < sh.made

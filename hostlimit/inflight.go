@@ -16,7 +16,7 @@ type places struct {
 	taken       int   // held by requests in flight, or handed to a key
 	first, last *busy // the line
 	flying      flights
-	swept       []string // keys of leases that were taken back while no request waited for those keys; the next start tells of them
+	swept       []TakenBack // leases that were taken back while no request waited for those keys; the next start tells of them
 }
 
 // take takes a place for the head of b. Without one it stands b in the line, and
@@ -122,36 +122,58 @@ func (p *places) expired(now time.Duration) *lease {
 	return p.flying.expired(now, p.ttl)
 }
 
-// tell leaves it to the next start of any key to tell of n leases of this one.
-func (p *places) tell(key string, n *uint8) {
+// tell leaves it to the next start of any key to tell of leases.
+func (p *places) tell(leases []TakenBack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for ; *n > 0; *n-- {
-		p.swept = append(p.swept, key)
-	}
+	p.swept = append(p.swept, leases...)
 }
 
-// told returns the keys of which a start is to tell, once.
-func (p *places) told() (keys []string) {
+// told returns the leases of which a start is to tell, once.
+func (p *places) told() (leases []TakenBack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	keys, p.swept = p.swept, nil
-	return keys
+	leases, p.swept = p.swept, nil
+	return leases
 }
 
-// takenBack returns the keys of the leases that were taken back since a start told of
-// the last: those of h, and those that no start of their own key could tell of.
-func (sh *shard) takenBack(h *host) (keys []string) {
+// takenBack returns the leases that were taken back since a start told of the last: those
+// of h, and those that no start of their own key could tell of.
+func (sh *shard) takenBack(h *host) (leases []TakenBack) {
 	if p := sh.m.places; p != nil {
-		keys = p.told()
+		leases = p.told()
 	}
-	if h.expired > 0 {
-		key := string(sh.name(h))
-		for ; h.expired > 0; h.expired-- {
-			keys = append(keys, key)
-		}
+	if h.expired {
+		leases = append(leases, sh.leaked(h)...)
 	}
-	return keys
+	return leases
+}
+
+// mostLeaks is how many leases of a key are reported at once.
+const mostLeaks = 255
+
+// leak leaves it to the next start on h to tell that l was taken back.
+func (sh *shard) leak(h *host, l *lease) {
+	t := TakenBack{Key: l.key}
+	if l.started {
+		t.Seq = l.seq
+	}
+	if sh.leaks == nil {
+		sh.leaks = map[string][]TakenBack{}
+	}
+	if of := sh.leaks[l.key]; len(of) < mostLeaks {
+		sh.leaks[l.key] = append(of, t)
+	}
+	h.expired = true
+}
+
+// leaked returns the leases of h that were taken back and not reported yet, once.
+func (sh *shard) leaked(h *host) []TakenBack {
+	key := string(sh.name(h))
+	leases := sh.leaks[key]
+	delete(sh.leaks, key)
+	h.expired = false
+	return leases
 }
 
 // handOut hands the free places to the line. Call it, with no lock held,
@@ -180,8 +202,8 @@ func (m *Memory) sweep() {
 		if b := l.b; b != nil {
 			h := l.sh.host(b.host)
 			b.refresh(h, m.now())
-			if b.head == nil {
-				m.places.tell(l.key, &h.expired)
+			if b.head == nil && h.expired {
+				m.places.tell(l.sh.leaked(h))
 			}
 			l.sh.settle(b)
 		}

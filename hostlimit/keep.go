@@ -50,6 +50,15 @@ type blockOwed struct {
 	until    time.Duration
 	refusals uint8
 	cause    cause
+	why      string // with byPerson
+}
+
+// String is what the Store keeps of the cause.
+func (b blockOwed) String() string {
+	if b.cause == byPerson {
+		return kit.HandCause(b.why)
+	}
+	return b.cause.String()
 }
 
 // A kept is what is known of a key's debt in the Store. All but turn is guarded by the mutex
@@ -65,7 +74,7 @@ type kept struct {
 	tried   owing         // what the key owed at the last one that was tried
 	next    time.Duration // next start that the Store knows
 	changed time.Duration // when the debt was written last
-	lost    bool          // the last sync failed
+	failure error         // why the last sync failed; nil: it didn't
 
 	restored *Restored // block that was taken over, and not told of yet
 	err      error     // why the last sync failed, if that wasn't told yet
@@ -89,7 +98,7 @@ func (sh *shard) owing(h *host) owing {
 	t := sh.trouble(h)
 	o := owing{learned: t.learned, next: t.next}
 	if t.until != 0 || t.refusals > 0 {
-		o.block = blockOwed{t.until, t.refusals, t.cause}
+		o.block = blockOwed{t.until, t.refusals, t.cause, sh.why(h)}
 	}
 	last := h.stamp()
 	if h.busy > 0 {
@@ -122,11 +131,16 @@ func (k *kept) unsaved(now time.Duration, o owing) bool {
 
 // met returns what is known of key's debt, once that is up to date.
 func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *kit.Limits) (*kept, error) {
-	sh.mu.Lock()
-	sh.get(hash, key, sh.m.now())
-	k := sh.keptOf(key, hash)
-	sh.mu.Unlock()
+	k := sh.meeting(key, hash)
 	return k, sh.meet(ctx, k, lim, nil)
+}
+
+// meeting makes what there is to know of key, if there is nothing yet.
+func (sh *shard) meeting(key string, hash uint64) *kept {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	sh.get(hash, key, sh.m.now())
+	return sh.keptOf(key, hash)
 }
 
 // meet makes sure that what others know of the key is known here, and the other way round. The
@@ -181,12 +195,12 @@ func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, force bool)
 	}
 	k.read, k.tried = m.now(), o
 	if err != nil {
-		if !k.lost {
+		if k.failure == nil {
 			k.err = err
 		}
-		k.lost = true
+		k.failure = err
 	} else {
-		k.lost, k.err = false, nil
+		k.failure, k.err = nil, nil
 		if i, ok := sh.find(k.hash); ok {
 			sh.adopt(k, sh.host(i), lim, &x, debt)
 		}
@@ -218,7 +232,7 @@ func (x *merge) change(theirs Debt) Debt {
 	if x.is.block != x.was.block {
 		ours := Debt{Refusals: int(x.is.block.refusals)}
 		if x.is.block != (blockOwed{}) {
-			ours.BlockedUntil, ours.BlockedAt, ours.Cause = x.at(x.is.block.until), x.wall, x.is.block.cause.String()
+			ours.BlockedUntil, ours.BlockedAt, ours.Cause = x.at(x.is.block.until), x.wall, x.is.block.String()
 		}
 		if x.block {
 			ours = stricter(ours, blockOf(theirs))
@@ -270,12 +284,19 @@ func blockOf(d Debt) Debt {
 	return d
 }
 
-// stricter is the block of a or that of b, whichever ends later, with the larger counter.
+// stricter is the block of a or that of b, whichever ends later, with the larger counter. Where a
+// person has set one of them it is that person's.
 func stricter(a, b Debt) Debt {
 	if b.BlockedUntil.After(a.BlockedUntil) {
 		a, b = b, a
 	}
 	a.Refusals = max(a.Refusals, b.Refusals)
+	if _, byHand := kit.HandWhy(a.Cause); byHand {
+		return a
+	}
+	if _, byHand := kit.HandWhy(b.Cause); byHand {
+		a.Cause = b.Cause
+	}
 	return a
 }
 
@@ -286,6 +307,9 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 	moved := false
 	if x.block {
 		theirs := blockOwed{refusals: uint8(min(max(0, debt.Refusals), math.MaxUint8)), cause: causeNamed(debt.Cause)}
+		if why, byHand := kit.HandWhy(debt.Cause); byHand {
+			theirs.cause, theirs.why = byPerson, why
+		}
 		if !debt.BlockedUntil.IsZero() {
 			theirs.until = x.in(debt.BlockedUntil, debt.BlockedAt)
 		}
@@ -340,7 +364,11 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 		return
 	}
 	b := sh.busy[h.busy-1]
-	b.refuseLate(h, sh.m.now())
+	if sh.stopped(h, now) {
+		b.refuseAll(h, sh.m.now())
+	} else {
+		b.refuseLate(h, sh.m.now())
+	}
 	if b.head != nil {
 		b.head.signal()
 	}
@@ -358,7 +386,8 @@ func (sh *shard) takeOver(h *host, block blockOwed) {
 	if block.until > t.until || block.refusals > t.refusals {
 		t.blockOrd = sh.starts
 	}
-	t.until, t.refusals, t.cause = block.until, block.refusals, block.cause
+	t.until, t.refusals = block.until, block.refusals
+	sh.blame(h, block.cause, block.why)
 }
 
 // lastStart returns the last stamp of a start, bookings left out.

@@ -566,3 +566,63 @@ func TestRefusalDuringAnUpdate(t *testing.T) {
 		}
 	})
 }
+
+// TestBlockByHandReachesOtherProcesses within ten seconds of use, those who wait there included.
+func TestBlockByHandReachesOtherProcesses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := hostlimit.Config{Store: hostlimit.Dir(t.TempDir()), Concurrency: 1, MaxWait: 100 * time.Hour}
+		a, b := run(t, cfg), run(t, cfg)
+		a.fetch(ok)
+		held, _ := b.start(0)
+		refused := make(chan error)
+		go func() {
+			_, err := b.Acquire(t.Context(), storedKey, 0)
+			refused <- err
+		}()
+		synctest.Wait()
+		until := time.Now().Add(time.Hour)
+		if err := a.Block(t.Context(), storedKey, until, "the owner has called"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		_, err := b.Acquire(t.Context(), storedKey, 0) // looks at the Store
+		var e *hostlimit.Error
+		if !errors.As(err, &e) || !errors.Is(err, hostlimit.ErrBlocked) || !strings.Contains(err.Error(), "by hand: the owner has called") || e.RetryAt.Before(until) {
+			t.Errorf("one that comes: %v", err)
+		}
+		if r := e.Restored; r == nil || r.Cause != "by hand: the owner has called" {
+			t.Errorf("restored: %+v", r)
+		}
+		if err := <-refused; !errors.Is(err, hostlimit.ErrBlocked) {
+			t.Errorf("one that waited: %v", err)
+		}
+		held.Release()
+		if err := a.Clear(t.Context(), storedKey); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		if g, _ := b.fetch(ok); g.Probe {
+			t.Errorf("after Clear: %+v", g)
+		}
+	})
+}
+
+// TestBlockByHandHoldsWithoutItsStore, and says that it won't survive the process.
+func TestBlockByHandHoldsWithoutItsStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mapStore{err: errors.New("disk full")}
+		p := run(t, hostlimit.Config{Store: store})
+		for range 2 {
+			if err := p.Block(t.Context(), storedKey, time.Now().Add(time.Hour), "stop"); !errors.Is(err, store.err) {
+				t.Errorf("Block: %v", err)
+			}
+		}
+		if _, err := p.Acquire(t.Context(), storedKey, 0); !errors.Is(err, hostlimit.ErrBlocked) {
+			t.Errorf("Acquire: %v", err)
+		}
+		if err := p.Clear(t.Context(), storedKey); !errors.Is(err, store.err) {
+			t.Errorf("Clear: %v", err)
+		}
+		p.fetch(ok)
+	})
+}

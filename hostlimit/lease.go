@@ -19,7 +19,9 @@ type lease struct {
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
 	lim   *kit.Limits
 	floor time.Duration
-	key   string // set when the lease has expired: what to look the host up by
+
+	watcher Watcher // names the request while it holds the slot
+	key     string  // set when the lease has expired: what to look the host up by
 
 	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
 	onKey link         // in busy.flying
@@ -85,6 +87,9 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	l.hear(now)
 	b.refresh(h, now)
 	err := ctx.Err()
+	if err == nil {
+		err = sh.stop(h, now)
+	}
 	if err == nil && !b.gated() {
 		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
 			before := h.last
@@ -113,11 +118,12 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	l.hear(never)
 	w := m.newWaiter(ctx, l.lim, l.floor, now)
 	w.lease = l
-	b.join(w, now)
+	w.planned = sh.first(h, now, l.floor)
+	b.join(w, b.behind(w), now)
 	b.refuseLate(h, now)
 	sh.mu.Unlock()
 
-	_, err = m.wait(ctx, sh, w)
+	_, err = m.wait(ctx, sh, w, "")
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l.hear(m.now())
@@ -143,7 +149,9 @@ func (l *lease) grant(h *host) Grant {
 		Slot:        int(l.slot),
 		Slots:       int(l.slots),
 		Probe:       l.probe,
+		Own:         own(l.lim),
 		TakenBack:   l.sh.takenBack(h),
+		ByHand:      l.sh.act(h),
 	}
 }
 
@@ -216,7 +224,8 @@ func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) 
 	sh := l.sh
 	r := &sh.m.rules.Refusals
 	t := sh.trouble(h)
-	before := l.ord <= t.blockOrd // a block was set after the start
+	stopped := sh.stopped(h, now)
+	before := l.ord <= t.blockOrd || stopped // a block was set after the start
 	switch {
 	case what == kit.Success:
 		h.failures = 0
@@ -232,6 +241,7 @@ func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) 
 	switch {
 	case what == kit.Refused && !before:
 		h.refuse(sh.inTrouble(h), r, l.lim, now, *o, sh.starts)
+		delete(sh.whys, h.trouble)
 		e.Blocked = true
 	case what == kit.Refused && (t.refusals > 0 || now < t.until), what != kit.Refused && o.Reset > 0:
 		// The key is known to refuse, or it only tells when it would. Neither counts.
@@ -240,7 +250,9 @@ func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) 
 			cause = causeOf(*o)
 		}
 		if asked := r.Asked(kit.Outcome(*o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
-			sh.trouble(h).cause = cause
+			if !stopped {
+				sh.blame(h, cause, "")
+			}
 			e.Blocked = true
 		}
 	}

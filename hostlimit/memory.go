@@ -26,12 +26,10 @@ type Memory struct {
 	shards        []shard
 	hostsPerShard int
 	places        *places // nil without MaxInFlight
+	drain         drain
 }
 
-var (
-	_ Limiter    = (*Memory)(nil)
-	_ Controller = (*Memory)(nil)
-)
+var _ Limiter = (*Memory)(nil)
 
 // New returns a Memory with the rules of c. The error names every field that is wrong.
 func New(c Config) (*Memory, error) {
@@ -137,16 +135,25 @@ func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string
 	h := sh.host(i)
 	b := sh.busyOf(i, h)
 	b.refresh(h, now)
+	if err := sh.stop(h, now); err != nil {
+		sh.settle(b)
+		sh.mu.Unlock()
+		m.handOut()
+		return nil, err
+	}
 	if b.head == nil {
 		if why, _ := b.hold(h, lim, least, now, nil); why == free {
-			l := b.lend(h, lim, least, now)
+			l := b.lend(h, lim, least, now, WatcherOf(ctx))
 			sh.mu.Unlock()
 			return l, nil
 		}
 	}
 	w := m.newWaiter(ctx, lim, least, now)
-	if bound := b.bound(h, now, lim, least); bound > w.latest {
-		err := m.refusal(key, bound, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
+	w.priority = Priority(ctx)
+	prev := b.behind(w)
+	if w.planned = b.bound(h, now, lim, least, prev); w.planned > w.latest {
+		err := m.refusal(key, w.planned, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
+		err.ByHand = sh.act(h)
 		if b.head == nil {
 			b.leaveLine()
 		}
@@ -155,22 +162,40 @@ func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string
 		m.handOut()
 		return nil, err
 	}
-	b.join(w, now)
+	b.join(w, prev, now)
+	if b.tail != w {
+		b.refuseLate(h, now) // those behind w
+	}
 	sh.mu.Unlock()
-	return m.wait(ctx, sh, w)
+	return m.wait(ctx, sh, w, key)
 }
 
-// wait waits until the wait of w is over or refused, and returns its lease. Only the
-// head of a queue has a timer; the others are woken when they become the head.
-func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (*lease, error) {
+// wait waits until the wait of w is over or refused, and returns its lease. Of a queue only the
+// head has a timer, and who is yet to be told why it waits; the others are woken when they become
+// the head. key is that of a w without a lease.
+func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter, key string) (*lease, error) {
 	var timer *time.Timer
+	var told sync.WaitGroup
+	defer told.Wait()
 	for {
-		over, d, err := m.look(ctx, sh, w)
+		var lim *kit.Limits
+		var wrong error
+		if w.lease == nil {
+			lim, wrong = m.rules.Limits(key) // outside of the lock
+		}
+		over, d, notice, err := m.look(ctx, sh, w, lim, wrong)
 		if over || err != nil {
 			if timer != nil {
 				timer.Stop()
 			}
 			return w.lease, err
+		}
+		if notice != nil {
+			// Those behind w go by the timer of w, and don't wait for its Watcher.
+			told.Go(func() {
+				notice.name()
+				w.watcher.Waits(notice.Wait)
+			})
 		}
 		var alarm <-chan time.Time
 		if d >= 0 {
@@ -189,9 +214,10 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter) (*lease, error)
 	}
 }
 
-// look is one look of w at its queue. If its wait isn't over, w should look again when
-// it is woken, and after d unless that is negative.
-func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d time.Duration, err error) {
+// look is one look of w at its queue, where lim are its limits now, unless something is wrong with
+// them. If its wait isn't over, w should look again when it is woken, and after d unless that is
+// negative.
+func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *kit.Limits, wrong error) (over bool, d time.Duration, told *notice, err error) {
 	if m.places != nil {
 		m.sweep()
 		defer m.handOut()
@@ -200,11 +226,19 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d t
 	defer sh.mu.Unlock()
 	b := w.b
 	if b == nil {
-		return false, 0, w.err // refused meanwhile
+		return false, 0, nil, w.err // refused meanwhile
 	}
 	h := sh.host(b.host)
 	now := m.now()
 	b.refresh(h, now)
+	if wrong != nil {
+		b.leave(w)
+		sh.settle(b)
+		return false, 0, nil, wrong
+	}
+	if w.lease == nil && lim != w.lim && b.head == w {
+		b.limit(lim)
+	}
 	if err := ctx.Err(); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			b.refuse(h, w, b.again(h, w, now), kit.TooLate(true, b.inTrouble(h, now)))
@@ -213,17 +247,21 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter) (over bool, d t
 			b.leave(w)
 		}
 		sh.settle(b)
-		return false, 0, err
+		return false, 0, nil, err
 	}
 	over, until := b.look(h, w, now)
 	if w.err != nil {
 		sh.settle(b)
-		return false, 0, w.err
+		return false, 0, nil, w.err
 	}
-	if until == never {
-		return over, -1, nil
+	if over {
+		return true, 0, nil, nil
 	}
-	return over, until - now, nil
+	told, again := b.waits(h, w, now)
+	if until = min(until, again); until == never {
+		return false, -1, told, nil
+	}
+	return false, until - now, told, nil
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays
@@ -256,7 +294,8 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	h := sh.host(i)
 	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
 	if h.busy > 0 {
-		return m.at(sh.busy[h.busy-1].bound(h, now, lim, least)), nil
+		b := sh.busy[h.busy-1]
+		return m.at(b.bound(h, now, lim, least, b.behind(&waiter{priority: Priority(ctx)}))), nil
 	}
 	return m.at(sh.first(h, now, least)), nil
 }

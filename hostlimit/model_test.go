@@ -905,10 +905,10 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	}
 	told := 0
 	for _, k := range g.TakenBack {
-		if k == key(h.id) {
+		if k.Key == key(h.id) {
 			told++
-		} else if o := m.hosts[number(k)]; o == nil || o.untold == 0 {
-			return fmt.Errorf("%v tells of a lease of %s that had not expired, or had been told of", e, k)
+		} else if o := m.hosts[number(k.Key)]; o == nil || o.untold == 0 {
+			return fmt.Errorf("%v tells of a lease of %s that had not expired, or had been told of", e, k.Key)
 		} else {
 			o.untold--
 		}
@@ -943,7 +943,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 		Seq: uint64(h.seq), Start: m.base.Add(m.now),
 		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
 		Delay: w.stamp.gap, DelaySource: w.stamp.by, Slot: w.place, Slots: h.limits.Concurrency,
-		Probe: h.refusals > 0, TakenBack: g.TakenBack,
+		Probe: h.refusals > 0, Own: g.Own, TakenBack: g.TakenBack,
 	}
 	if want.Probe {
 		h.probe = w

@@ -329,7 +329,7 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 			l := acquire(t, m, key, 0)
 			want := "[]"
 			if i == 0 {
-				want = "[leaky leaky]"
+				want = "[{leaky 1} {leaky 2}]"
 			}
 			if told := fmt.Sprint(l.TakenBack); told != want {
 				t.Errorf("%s: taken back: %v, want %v", key, told, want)
@@ -344,7 +344,7 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 		// Whoever waits for the key tells it as without MaxInFlight.
 		acquire(t, m, "leaky", 0)
 		acquire(t, m, "leaky", 0)
-		if l := acquire(t, m, "leaky", 0); fmt.Sprint(l.TakenBack) != "[leaky leaky]" {
+		if l := acquire(t, m, "leaky", 0); fmt.Sprint(l.TakenBack) != "[{leaky 4} {leaky 5}]" {
 			t.Errorf("%+v", l.Grant)
 		}
 	})
@@ -437,7 +437,7 @@ func TestHosts(t *testing.T) {
 		go func() { _, _ = m.Acquire(ctx, "waited-for", 7*time.Second) }()
 		synctest.Wait()
 		want := map[string]HostState{
-			"waited-for":  {Key: "waited-for", Starts: 1, Slots: 2, Waiters: 1, Next: begin.Add(7 * time.Second), Delay: 7 * time.Second, DelaySource: "crawl-delay"},
+			"waited-for":  {Key: "waited-for", Starts: 1, Slots: 2, Waiters: 1, Next: begin.Add(7 * time.Second), Delay: 7 * time.Second, DelaySource: "crawl-delay", Hold: HoldDelay, Why: "crawl-delay of 7s"},
 			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 2, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
 			"crawl-delay": {Key: "crawl-delay", Starts: 1, Slots: 2, Next: begin.Add(5 * time.Second), Delay: 5 * time.Second, DelaySource: "crawl-delay"},
 			"blocked": {

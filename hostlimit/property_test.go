@@ -450,8 +450,8 @@ func (c *tally) count(log []*event) {
 			c.blockWaits += one(e.grant.WaitBlock > 0)
 			c.probes += one(e.grant.Probe)
 			for _, k := range e.grant.TakenBack {
-				c.expired += one(k == key(e.req.host))
-				c.takenBack += one(k != key(e.req.host))
+				c.expired += one(k.Key == key(e.req.host))
+				c.takenBack += one(k.Key != key(e.req.host))
 			}
 		case observed:
 			c.blocks += one(e.effect.Blocked)

@@ -84,6 +84,10 @@ type busy struct {
 // Those with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
 type waiter struct {
 	lease      *lease        // nil: not had yet
+	priority   int           // of those without a lease
+	watcher    Watcher       // is told of a long wait; nil: nobody is
+	told       bool          // it was
+	planned    time.Duration // earliest start, as it was known at arrival
 	wake       chan struct{} // buffered: look again
 	b          *busy         // nil when out of the queue
 	prev, next *waiter
@@ -116,7 +120,7 @@ func leastGap(lim *kit.Limits, floor, before time.Duration) time.Duration {
 // newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
 func (m *Memory) newWaiter(ctx context.Context, lim *kit.Limits, floor, now time.Duration) *waiter {
 	giveUp := add(now, m.rules.MaxWait)
-	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1)}
+	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: WatcherOf(ctx)}
 	if t, ok := ctx.Deadline(); ok {
 		// A start at the very deadline is of no use.
 		if last := add(now, time.Until(t)-1); last < w.latest {
@@ -129,18 +133,31 @@ func (m *Memory) newWaiter(ctx context.Context, lim *kit.Limits, floor, now time
 // gated reports whether a lease waits in Start.
 func (b *busy) gated() bool { return b.head != nil && b.head.lease != nil }
 
-// join appends w, or puts it behind those that have a lease if it has one.
-func (b *busy) join(w *waiter, now time.Duration) {
+// behind returns the waiter behind which w belongs, nil for the head of the queue: first those that
+// have a lease, then by priority, then as they came.
+func (b *busy) behind(w *waiter) (prev *waiter) {
+	if w.lease != nil {
+		for next := b.head; next != nil && next.lease != nil; next = next.next {
+			prev = next
+		}
+		return prev
+	}
+	prev = b.tail
+	for prev != nil && prev.lease == nil && prev.priority < w.priority {
+		prev = prev.prev
+	}
+	return prev
+}
+
+// join puts w behind prev.
+func (b *busy) join(w, prev *waiter, now time.Duration) {
 	if b.head == nil {
 		b.since, b.soonest = now, never
 	}
 	b.soonest = min(b.soonest, w.latest)
-	prev, next := b.tail, (*waiter)(nil)
-	if w.lease != nil {
-		prev, next = nil, b.head
-		for next != nil && next.lease != nil {
-			prev, next = next, next.next
-		}
+	next := b.head
+	if prev != nil {
+		next = prev.next
 	}
 	b.connect(prev, w)
 	b.connect(w, next)
@@ -190,12 +207,17 @@ func (b *busy) leaveLine() {
 	b.inLine = false
 }
 
-// bound is the earliest start of a request that joins the queue now, so far as it is known.
-func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Duration) time.Duration {
-	if b.head == nil {
+// bound is the earliest start of a request that joins the queue now behind prev, so far as it is
+// known.
+func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Duration, prev *waiter) time.Duration {
+	if prev == nil {
 		return b.sh.first(h, now, floor)
 	}
-	return b.sh.m.open(add(b.sh.first(h, now, b.head.floor), b.gaps+leastGap(lim, floor, b.tail.floor)))
+	gaps := b.gaps
+	for o := prev.next; o != nil; o = o.next {
+		gaps -= o.gapBefore
+	}
+	return b.sh.m.open(add(b.sh.first(h, now, b.head.floor), gaps+leastGap(lim, floor, prev.floor)))
 }
 
 // again is when a turn may be had by w, which isn't: what is known of it or, where
@@ -298,14 +320,14 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 }
 
 // lend makes a lease, and books its start for now.
-func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration) *lease {
+func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration, who Watcher) *lease {
 	sh := b.sh
 	sh.starts++
 	t := sh.trouble(h)
 	l := sh.newLease()
 	l.idle = h.idle(t, now, floor)
 	h.book(t, now, floor, lim.Draw())
-	l.b, l.lim, l.floor, l.ord, l.stamp = b, lim, floor, sh.starts, h.stamp()
+	l.b, l.lim, l.floor, l.ord, l.stamp, l.watcher = b, lim, floor, sh.starts, h.stamp(), who
 	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)
@@ -391,8 +413,9 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 	case l.stamp.after(b.past):
 		b.past = l.stamp
 	}
-	l.b = nil
+	l.b, l.watcher = nil, nil
 	b.inFlight--
+	b.sh.m.drain.tell()
 	if b.probe == l {
 		b.probe = nil
 	}
@@ -426,9 +449,7 @@ func (b *busy) expire(h *host, now time.Duration) {
 	for l := b.flying.expired(now, ttl); l != nil; l = b.flying.expired(now, ttl) {
 		l.key, l.expired = string(b.sh.name(h)), true
 		b.free(h, l, now)
-		if h.expired < ^uint8(0) {
-			h.expired++
-		}
+		b.sh.leak(h, l)
 	}
 }
 
@@ -459,9 +480,21 @@ func (b *busy) refuseLate(h *host, now time.Duration) {
 	}
 }
 
+// limit gives all who wait for a lease the limits that Override has just given.
+func (b *busy) limit(lim *kit.Limits) {
+	for o := b.head; o != nil; o = o.next {
+		if o.lease == nil && o.lim != lim {
+			o.lim = lim
+			b.connect(o.prev, o)
+		}
+	}
+}
+
 // refuse takes w out of the queue.
 func (b *busy) refuse(h *host, w *waiter, retryAt time.Duration, why error) {
-	w.err = b.sh.m.refusal(string(b.sh.name(h)), retryAt, why)
+	refused := b.sh.m.refusal(string(b.sh.name(h)), retryAt, why)
+	refused.ByHand = b.sh.act(h)
+	w.err = refused
 	b.leave(w)
 }
 
@@ -485,7 +518,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	if why == free {
 		b.leave(w)
 		if w.lease == nil {
-			w.lease = b.lend(h, w.lim, w.floor, now)
+			w.lease = b.lend(h, w.lim, w.floor, now, w.watcher)
 		} else {
 			b.start(h, w.lease, now)
 		}
@@ -535,7 +568,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 }
 
 // refusal makes the error of a refused turn.
-func (m *Memory) refusal(key string, retryAt time.Duration, why error) error {
+func (m *Memory) refusal(key string, retryAt time.Duration, why error) *Error {
 	return &Error{Key: key, RetryAt: m.at(retryAt), Err: why}
 }
 

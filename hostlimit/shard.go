@@ -41,7 +41,14 @@ type shard struct {
 	troubles     []trouble // the first one is zero, for all hosts that have none
 	freeTroubles []uint32  // places in troubles that are free
 
+	// What persons have done, by host.trouble: what they said of the blocks that they have set,
+	// and what no Grant or Error has told of yet.
+	whys map[uint32]string
+	acts map[uint32]*ByHand
+
 	kept map[string]*kept // what the Store knows, by key; nil without one
+
+	leaks map[string][]TakenBack // leases that were taken back and not reported yet, by key
 
 	chunk  []lease // leases to hand out
 	starts uint64  // bookings and starts ever made: gives starts an order
@@ -181,6 +188,9 @@ func (sh *shard) forget(now time.Duration) {
 }
 
 func (sh *shard) remove(i uint32, h *host) {
+	if h.expired {
+		sh.leaked(h)
+	}
 	mask := uint64(len(sh.index) - 1)
 	pos := maphash.Bytes(sh.m.seed, sh.name(h)) >> 32 & mask
 	for uint32(sh.index[pos]) != i+1 {
@@ -198,6 +208,8 @@ func (sh *shard) remove(i uint32, h *host) {
 	sh.hosts--
 
 	if h.trouble > 0 {
+		delete(sh.whys, h.trouble)
+		delete(sh.acts, h.trouble)
 		*sh.trouble(h) = trouble{}
 		sh.freeTroubles = append(sh.freeTroubles, h.trouble)
 	}

@@ -58,39 +58,44 @@ func (w *Web) readRobots() *robotsLog {
 			byURL[targetOf(x.url)] = append(byURL[targetOf(x.url)], x)
 		}
 	}
-	type fetch struct{ first, last *exchange }
+	type fetch struct {
+		first, last *exchange
+		dropped     bool
+	}
 	var fetches []fetch
 	for _, x := range w.log {
 		if x.isRobots && x.url.RequestURI() == robotsPath {
-			if last := l.follow(x, byURL); last != nil && last.ended != 0 && last.tells() {
-				fetches = append(fetches, fetch{x, last})
+			if last, dropped := l.follow(x, byURL); last.ended != 0 && last.tells() {
+				fetches = append(fetches, fetch{x, last, dropped})
 			}
 		}
 	}
 	slices.SortFunc(fetches, func(a, b fetch) int { return int(a.last.ended - b.last.ended) })
 	for _, f := range fetches {
-		l.learn(f.first, f.last)
+		l.learn(f.first, f.last, f.dropped)
 	}
 	return l
 }
 
-// follow marks the redirects of a fetch and returns its last request, nil if a
-// redirect was not followed.
-func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) *exchange {
+// follow marks the redirects of a fetch and returns its last request. The fetch is dropped if that
+// was redirected to where the crawler didn't ask; nobody needs to go round in a circle.
+func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) (last *exchange, dropped bool) {
 	l.fetches[x] = true
+	been := []string{targetOf(x.url)}
 	for range maxHops {
 		location := x.location()
 		if location == "" {
-			return x
+			return x, false
 		}
 		next := slices.IndexFunc(byURL[location], func(y *exchange) bool { return y.started > x.answered })
 		if next < 0 {
-			return nil
+			return x, !slices.Contains(been, location)
 		}
 		x = byURL[location][next]
 		l.fetches[x] = true
+		been = append(been, location)
 	}
-	return x
+	return x, false
 }
 
 // tells reports whether x's answer lets a crawler know its robots.txt: half a file, or none
@@ -117,14 +122,14 @@ func (x *exchange) location() string {
 		return ""
 	}
 	to, err := x.url.Parse(x.record.Response.Get("Location"))
-	if err != nil || x.record.Response.Get("Location") == "" {
+	if err != nil || x.record.Response.Get("Location") == "" || to.Scheme != "http" && to.Scheme != "https" {
 		return ""
 	}
 	return targetOf(to)
 }
 
 // learn adds what the end of a fetch has told.
-func (l *robotsLog) learn(first, last *exchange) {
+func (l *robotsLog) learn(first, last *exchange, dropped bool) {
 	var now lesson
 	if before := l.learned[first.origin]; len(before) > 0 {
 		now = before[len(before)-1]
@@ -136,6 +141,8 @@ func (l *robotsLog) learn(first, last *exchange) {
 		return // says nothing of the site
 	case r.Err != nil:
 		now.unreachable = r.Err.Error()
+	case dropped:
+		now.unreachable = fmt.Sprintf("%d to %s, which was never asked for", r.Status, last.location())
 	case r.Status == http.StatusTooManyRequests || r.Status >= 500:
 		now.unreachable = fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
 	case r.Status == http.StatusNotModified && len(l.learned[first.origin]) == 0:

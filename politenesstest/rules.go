@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // Rules say what is polite. The zero value asks for what the sites themselves
@@ -56,7 +54,7 @@ func (r Rules) refusal(status int) bool {
 // hostKey returns the host key of x, by what x's request was when it was sent.
 func (r Rules) hostKey(x *exchange) string {
 	if r.HostKey == nil {
-		return hostname.Key(x.url.Host)
+		return machineOf(x.url)
 	}
 	req := &http.Request{Method: x.record.Method, URL: x.url, Header: x.record.Header.Clone(), Host: x.host}
 	return r.HostKey(req.WithContext(x.req.Context()))

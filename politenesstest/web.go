@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-
-	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // A Web is a set of fake sites and the record of all requests to them. It is the
@@ -213,14 +211,6 @@ func (x *exchange) snapshot() Request {
 	r.at = r.Start.Sub(x.web.log[0].record.Start)
 	return r
 }
-
-// originOf returns the origin of u in one spelling.
-func originOf(u *url.URL) string {
-	return u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
-}
-
-// targetOf returns the origin and the target of a request for u, in one spelling.
-func targetOf(u *url.URL) string { return originOf(u) + u.RequestURI() }
 
 // noSuchHost is the error of a dial to a name that isn't in the DNS.
 func noSuchHost(u *url.URL) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -447,8 +448,8 @@ func TestCloseReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
 		web := politenesstest.NewWeb()
 		web.Site(site).
-			Handle("/huge", politenesstest.Bytes(1<<40)).
-			Handle("/drip", politenesstest.Drip("x", 1<<40, time.Second)).
+			Handle("/huge", politenesstest.Bytes(math.MaxInt)).
+			Handle("/drip", politenesstest.Drip("x", math.MaxInt, time.Second)).
 			Page("/page", "page")
 		for _, path := range []string{"/huge", "/drip", "/page"} {
 			resp := send(t, web, http.MethodGet, site+path)

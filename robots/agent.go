@@ -25,8 +25,14 @@ func (f *File) Agent(product ...string) *Rules {
 		c.named, r.group = named, strings.Clone(group)
 		c.all()
 	}
-	if len(c.extras.licenses) == 0 {
-		for l := range f.licenses() {
+	unlicensed := len(c.extras.licenses) == 0
+	for l := range f.preamble() {
+		switch fieldOf(l.key) {
+		case fieldLicense:
+			if unlicensed {
+				c.extras.add(l)
+			}
+		case fieldContentSignal:
 			c.extras.add(l)
 		}
 	}
@@ -134,7 +140,7 @@ func (f *File) choose(product []string) (naming, string) {
 
 // namings returns the ways to name the crawler, best first.
 func (f *File) namings(product []string) []naming {
-	var exact, patterns, substrings []naming
+	var exact, patterns, parts, wholes []naming
 	if f.opt.GoogleExact {
 		exact = append(exact, googleNaming(product))
 	} else {
@@ -145,11 +151,12 @@ func (f *File) namings(product []string) []naming {
 			exact = append(exact, exactNaming(p))
 			if f.opt.LenientAgents {
 				patterns = append(patterns, f.longest(patternNaming(p)))
-				substrings = append(substrings, f.longest(substringNaming(p)))
+				parts = append(parts, f.longest(partNaming(p)))
+				wholes = append(wholes, f.shortest(wholeNaming(p)))
 			}
 		}
 	}
-	return slices.Concat(exact, patterns, substrings, []naming{everyone})
+	return slices.Concat(exact, patterns, parts, wholes, []naming{everyone})
 }
 
 // everyone is the naming by a star.
@@ -192,9 +199,9 @@ func patternNaming(product string) naming {
 	}
 }
 
-// substringNaming names a crawler by a part of its token, as the convention of 1994 recommends:
-// "bot" is FooBot.
-func substringNaming(product string) naming {
+// partNaming names a crawler by a part of its token, as the convention of 1994 recommends: "bot"
+// is FooBot.
+func partNaming(product string) naming {
 	product = strings.ToLower(product)
 	return func(value string) (string, bool) {
 		token := leading(value, isTokenChar)
@@ -205,11 +212,30 @@ func substringNaming(product string) naming {
 	}
 }
 
+// wholeNaming names a crawler by a longer token that holds its own: "FooBot-Images" is FooBot.
+func wholeNaming(product string) naming {
+	product = strings.ToLower(product)
+	return func(value string) (string, bool) {
+		token := leading(value, isTokenChar)
+		return token, !strings.Contains(token, "*") && strings.Contains(strings.ToLower(token), product)
+	}
+}
+
 // longest narrows n to the longest name that lines of the file have by it.
 func (f *File) longest(n naming) naming {
+	return f.best(n, func(name, best string) bool { return len(name) > len(best) })
+}
+
+// shortest narrows n to the shortest name that lines of the file have by it.
+func (f *File) shortest(n naming) naming {
+	return f.best(n, func(name, best string) bool { return best == "" || len(name) < len(best) })
+}
+
+// best narrows n to the name that is better than all others which lines of the file have by it.
+func (f *File) best(n naming, better func(name, best string) bool) naming {
 	best := ""
 	for i := range f.agents {
-		if name, ok := n(f.agents[i].value); ok && len(name) > len(best) {
+		if name, ok := n(f.agents[i].value); ok && better(name, best) {
 			best = name
 		}
 	}

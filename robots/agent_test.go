@@ -75,7 +75,11 @@ func TestGroups(t *testing.T) {
 		{"lenient: pattern of another", "User-agent: bar*\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "*", "2"},
 		{"lenient: substring", "User-agent: bot/1.0\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "bot", "1"},
 		{"lenient: longest substring", "User-agent: bot\nDisallow: /1\nUser-agent: foob\nDisallow: /2", lenient, []string{"FooBot"}, "foob", "2"},
-		{"lenient: longer than us", "User-agent: FooBotX\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "*", "2"},
+		{"lenient: longer than us", "User-agent: FooBot.X\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"Bot"}, "FooBot.X", "1"},
+		{"lenient: longer than us, with a dash", "User-agent: foobot-images/2\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "foobot-images", "1"},
+		{"lenient: shortest of those longer than us", "User-agent: FooBot-Images\nDisallow: /1\nUser-agent: MyFooBot\nDisallow: /2", lenient, []string{"FooBot"}, "MyFooBot", "2"},
+		{"lenient: a part of us before those longer", "User-agent: FooBot-Images\nDisallow: /1\nUser-agent: Foo\nDisallow: /2", lenient, []string{"FooBot"}, "Foo", "2"},
+		{"not longer than us", "User-agent: FooBot-Images\nDisallow: /1\nUser-agent: *\nDisallow: /2", robots.Options{}, []string{"FooBot"}, "*", "2"},
 		{"lenient: star", "User-agent: **\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "*", "2"},
 		{"lenient: no name", "User-agent:\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "*", "2"},
 

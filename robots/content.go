@@ -1,152 +1,347 @@
 package robots
 
 import (
+	"fmt"
 	"strings"
+
+	"github.com/go-politeness/politeness/internal/sfv"
 )
 
-// A Preference is what a site says of one use of its content.
+// A Purpose is something that pages are fetched for. Sites say of each whether they want it.
+type Purpose uint8
+
+// The purposes.
+const (
+	Train  Purpose = iota // to train or fine-tune a model
+	Ground                // to give the page to a model that answers: retrieval, summaries
+	Search                // to build an index, and to show links and short excerpts
+
+	purposes
+)
+
+// String returns "train", "ground" or "search".
+func (p Purpose) String() string {
+	switch p {
+	case Train:
+		return "train"
+	case Ground:
+		return "ground"
+	case Search:
+		return "search"
+	}
+	return fmt.Sprintf("Purpose(%d)", uint8(p))
+}
+
+// Valid reports whether p is one of the purposes above.
+func (p Purpose) Valid() bool { return p < purposes }
+
+// A Preference is what a site says of one purpose.
 type Preference int8
 
-// The preferences. Unstated is neither: laws and customs decide.
+// The preferences. Unstated is neither of the others: the site has said nothing.
 const (
 	Unstated Preference = iota
-	Permitted
+	Granted
 	Refused
 )
 
-// String returns "unstated", "permitted" or "refused".
+// String returns "unstated", "granted" or "refused".
 func (p Preference) String() string {
 	switch p {
-	case Permitted:
-		return "permitted"
+	case Granted:
+		return "granted"
 	case Refused:
 		return "refused"
 	}
 	return "unstated"
 }
 
-// stricter returns the one of two statements that counts: a refusal before a permission before
-// none.
-func stricter(a, b Preference) Preference { return max(a, b) }
-
-// A Signal is what the crawler's groups say by Content-Signal lines, for example
-// "Content-Signal: search=yes, ai-train=no" (contentsignals.org, spread by Cloudflare).
-type Signal struct {
-	Search  Preference // search: to build an index and to show links and short excerpts
-	AIInput Preference // ai-input: to ground an answer of a model
-	AITrain Preference // ai-train: to train or fine-tune a model
-	Line    int        // of the first such line; 0: none
+// An Answer is a Preference and where the site states it.
+type Answer struct {
+	Preference Preference
+	Source     string // "Content-Signal, line 2", "tdm-reservation header"; empty where Unstated
 }
 
-// ContentSignal returns what the crawler's groups say by Content-Signal. Where lines contradict
-// each other, the refusal counts.
-func (r *Rules) ContentSignal() Signal { return r.extra().signal }
+// Preferences are what a site states about the use of one page: an answer for each purpose. The
+// zero value states nothing. They come from Rules.Preferences, HeaderPreferences and a MetaScanner;
+// Merge brings those of one page together.
+type Preferences struct {
+	Train, Ground, Search Answer
 
-// add takes in the value of one more line.
-func (s *Signal) add(value string, line int) {
-	if s.Line == 0 {
-		s.Line = line
+	// License is the address of the terms that the site names, if it names any: by License (RSL 1.0),
+	// tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. It is told, not followed.
+	License string
+}
+
+// For returns the answer for a purpose.
+func (p Preferences) For(purpose Purpose) Answer {
+	if a := p.answer(purpose); a != nil {
+		return *a
 	}
-	for label, token := range statements(value) {
-		p := preference(token, "yes", "no")
-		switch label {
-		case "search":
-			s.Search = stricter(s.Search, p)
-		case "ai-input":
-			s.AIInput = stricter(s.AIInput, p)
-		case "ai-train":
-			s.AITrain = stricter(s.AITrain, p)
+	return Answer{}
+}
+
+func (p *Preferences) answer(purpose Purpose) *Answer {
+	switch purpose {
+	case Train:
+		return &p.Train
+	case Ground:
+		return &p.Ground
+	case Search:
+		return &p.Search
+	}
+	return nil
+}
+
+// Refused returns the first of the given purposes that is refused; ok is false if none is.
+func (p Preferences) Refused(of []Purpose) (purpose Purpose, ok bool) {
+	for _, purpose := range of {
+		if p.For(purpose).Preference == Refused {
+			return purpose, true
 		}
 	}
+	return 0, false
 }
 
-// A Usage is what the crawler's groups say of a path by Content-Usage lines, for example
-// "Content-Usage: /articles/ train-ai=n" (IETF AIPREF, draft-ietf-aipref-attach).
-type Usage struct {
-	TrainAI Preference // train-ai: to train or fine-tune a model
-	AIUse   Preference // ai-use: to use with a model otherwise
-	Search  Preference // search
-	Line    int        // of the first line that counts; 0: none
+// Merge returns the stricter answer of both for each purpose: a refusal counts before a grant, and
+// that before nothing. Where both say the same, the source is p's.
+func (p Preferences) Merge(o Preferences) Preferences {
+	for purpose := range purposes {
+		p.state(purpose, o.For(purpose))
+	}
+	if p.License == "" {
+		p.License = o.License
+	}
+	return p
 }
 
-// ContentUsage returns what the crawler's groups say of target by Content-Usage, of the lines
-// with the longest path that matches. Where those contradict each other, the refusal counts.
-// target is as for Test.
-func (r *Rules) ContentUsage(target string) Usage {
-	var u Usage
-	longest := rank(0)
-	path := ""
+// state takes in one more answer.
+func (p *Preferences) state(purpose Purpose, a Answer) {
+	if old := p.answer(purpose); a.Preference > old.Preference {
+		*old = a
+	}
+}
+
+// String returns what is stated, such as "train refused (Content-Signal, line 2), search granted
+// (Content-Signal, line 2)", and nothing of what isn't.
+func (p Preferences) String() string {
+	if p == (Preferences{}) {
+		return ""
+	}
+	var b strings.Builder
+	write := func(what, source string) {
+		if b.Len() > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(what)
+		if source != "" {
+			b.WriteString(" (" + source + ")")
+		}
+	}
+	for purpose := range purposes {
+		if a := p.For(purpose); a.Preference != Unstated {
+			write(purpose.String()+" "+a.Preference.String(), a.Source)
+		}
+	}
+	if p.License != "" {
+		write("license "+p.License, "")
+	}
+	return b.String()
+}
+
+// Preferences returns what robots.txt states about the use of target, which is as for Test, to the
+// crawler: by Content-Usage (IETF AIPREF), of the lines with the longest path that matches, and by
+// Content-Signal, of the crawler's groups and of what stands before all groups. The stricter
+// counts. Where robots.txt disallows target it states nothing about its use: there is none.
+func (r *Rules) Preferences(target string) Preferences {
+	x := r.extra()
+	if x.usages == nil {
+		return x.stated
+	}
+	return r.usage(target).Merge(x.stated)
+}
+
+// usage returns what the Content-Usage lines with the longest matching path state.
+func (r *Rules) usage(target string) Preferences {
+	var p Preferences
+	longest, found := rank(0), false
+	path := r.normal(target)
 	for num, value := range r.extra().usages.all() {
-		x := parseUsage(num, value, r.exact)
-		if path == "" {
-			path = r.normal(target)
-		}
-		if x.path.rank < longest && u.Line > 0 || !x.path.matches(path) {
+		scope, statement := usageLine(value)
+		pattern := parsePattern(&line{kind: kindDisallow, value: scope}, r.exact)
+		if found && pattern.rank < longest || !pattern.matches(path) {
 			continue
 		}
-		if u.Line == 0 || x.path.rank > longest {
-			u, longest = Usage{Line: x.line}, x.path.rank
+		if pattern.rank > longest {
+			p = Preferences{} // a longer path speaks alone, whatever it leaves unstated
 		}
-		u.TrainAI = stricter(u.TrainAI, x.trainAI)
-		u.AIUse = stricter(u.AIUse, x.aiUse)
-		u.Search = stricter(u.Search, x.search)
+		longest, found = pattern.rank, true
+		p = p.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))
 	}
-	return u
+	return p
 }
 
-// A usage is one Content-Usage line.
-type usage struct {
-	path                   pattern
-	line                   int
-	trainAI, aiUse, search Preference
+// usageLine divides the value of a Content-Usage line into the path that it is about, which is
+// empty where it is about all, and the statement.
+func usageLine(value string) (path, statement string) {
+	if !strings.HasPrefix(value, "/") {
+		return "", value
+	}
+	i := strings.IndexAny(value, " \t")
+	if i < 0 {
+		return value, ""
+	}
+	return value[:i], strings.TrimLeft(value[i:], " \t")
 }
 
-// parseUsage reads the value of a Content-Usage line.
-func parseUsage(num int, value string, exact bool) usage {
-	u := usage{line: num}
-	path := line{kind: kindDisallow}
-	if strings.HasPrefix(value, "/") || strings.HasPrefix(value, "*") {
-		i := strings.IndexAny(value, " \t")
-		if i < 0 {
-			i = len(value)
-		}
-		path.value, value = value[:i], value[i:]
+// usageLabels are the categories of AIPREF's vocabulary; ai-use is one of earlier drafts.
+var usageLabels = [purposes]string{Train: "train-ai", Ground: "ai-use", Search: "search"}
+
+// usagePreferences reads a statement of AIPREF's vocabulary: a dictionary (RFC 9651) of labels, y
+// for yes, n for no. A statement that is no dictionary states nothing.
+func usagePreferences(statement, source string) (p Preferences) {
+	d, err := sfv.ParseDictionary(statement)
+	if err != nil {
+		return p
 	}
-	u.path = parsePattern(&path, exact)
-	for label, token := range statements(value) {
-		p := preference(token, "y", "n")
+	for purpose, label := range usageLabels {
+		switch item, _ := d.Get(label); item.Value {
+		case sfv.Token("y"):
+			p.state(Purpose(purpose), Answer{Granted, source})
+		case sfv.Token("n"):
+			p.state(Purpose(purpose), Answer{Refused, source})
+		}
+	}
+	return p
+}
+
+// signalPreferences reads a Content-Signal, such as "search=yes, ai-train=no, use=reference"
+// (contentsignals.org), which has no strict grammar. The label use sets how much of a page may be
+// kept at most, so it refuses and never grants: "reference" (an index, excerpts and a link) refuses
+// training, and "immediate" (nothing is kept) refuses an index as well.
+func signalPreferences(statement, source string) (p Preferences) {
+	for item := range strings.SplitSeq(statement, ",") {
+		label, token, _ := strings.Cut(item, "=")
+		label, token = strings.ToLower(trim(label)), strings.ToLower(trim(token))
+		answer := Answer{Unstated, source}
+		switch token {
+		case "yes":
+			answer.Preference = Granted
+		case "no":
+			answer.Preference = Refused
+		}
 		switch label {
-		case "train-ai":
-			u.trainAI = stricter(u.trainAI, p)
-		case "ai-use":
-			u.aiUse = stricter(u.aiUse, p)
+		case "ai-train":
+			p.state(Train, answer)
+		case "ai-input":
+			p.state(Ground, answer)
 		case "search":
-			u.search = stricter(u.search, p)
-		}
-	}
-	return u
-}
-
-// statements yields the label and the token, in lower case, of each "label=token" of a list.
-func statements(list string) func(func(string, string) bool) {
-	return func(yield func(string, string) bool) {
-		for s := range strings.SplitSeq(list, ",") {
-			label, token, _ := strings.Cut(s, "=")
-			if !yield(strings.ToLower(trim(label)), strings.ToLower(trim(token))) {
-				return
+			p.state(Search, answer)
+		case "use":
+			capped := Answer{Refused, strings.Replace(source, "Content-Signal", "Content-Signal use="+token, 1)}
+			if token == "immediate" || token == "reference" {
+				p.state(Train, capped)
+			}
+			if token == "immediate" {
+				p.state(Search, capped)
 			}
 		}
 	}
+	return p
 }
 
-func preference(token, yes, no string) Preference {
-	switch token {
-	case yes:
-		return Permitted
-	case no:
-		return Refused
+// HeaderPreferences returns what the header of a response states about the use of its body to the
+// crawler of these product tokens (or User-Agent headers): by Content-Usage, Content-Signal,
+// tdm-reservation and tdm-policy (TDMRep), and by noai, noml and, for an image, noimageai in
+// X-Robots-Tag. The keys of header are canonical, as those of an http.Header are.
+func HeaderPreferences(header map[string][]string, product ...string) Preferences {
+	var p Preferences
+	if lines := header["Content-Usage"]; len(lines) > 0 {
+		p = usagePreferences(strings.Join(lines, ", "), "Content-Usage header")
 	}
-	return Unstated
+	for _, line := range header["Content-Signal"] {
+		p = p.Merge(signalPreferences(line, "Content-Signal header"))
+	}
+	for _, line := range header["Tdm-Reservation"] {
+		p = p.Merge(reservation(line, "tdm-reservation header"))
+	}
+	if lines := header["X-Robots-Tag"]; len(lines) > 0 {
+		image := false
+		if types := header["Content-Type"]; len(types) > 0 {
+			image = hasAnyPrefix(trim(types[0]), []string{"image/"})
+		}
+		p = p.Merge(ParseTags(lines, product...).preferences("X-Robots-Tag", image))
+	}
+	if lines := header["Tdm-Policy"]; len(lines) > 0 {
+		p.License = terms(lines[0])
+	}
+	for _, line := range header["Link"] {
+		if p.License == "" {
+			p.License = licenseLink(line)
+		}
+	}
+	return p
+}
+
+// reservation reads a tdm-reservation: 1 reserves text and data mining, which is training and
+// grounding alike, and 0 doesn't. Anything else states nothing.
+func reservation(value, source string) (p Preferences) {
+	a := Answer{Source: source}
+	switch trim(value) {
+	case "0":
+		a.Preference = Granted
+	case "1":
+		a.Preference = Refused
+	}
+	p.state(Train, a)
+	p.state(Ground, a)
+	return p
+}
+
+// preferences returns what noai, noml and, for an image, noimageai say.
+func (d Directives) preferences(source string, image bool) (p Preferences) {
+	if d.NoAI {
+		p.state(Train, Answer{Refused, source + " noai"})
+		p.state(Ground, Answer{Refused, source + " noai"})
+	}
+	if d.NoImageAI && image {
+		p.state(Train, Answer{Refused, source + " noimageai"})
+		p.state(Ground, Answer{Refused, source + " noimageai"})
+	}
+	if d.NoML {
+		p.state(Train, Answer{Refused, source + " noml"})
+	}
+	return p
+}
+
+// maxTerms is the length of the longest address of terms that is told. A longer one is nobody's, and
+// would be kept for each page.
+const maxTerms = 1 << 10
+
+// terms returns the address of terms, "" for one that is too long.
+func terms(url string) string {
+	if url = trim(url); len(url) > maxTerms {
+		return ""
+	}
+	return url
+}
+
+// licenseLink returns the target of the first link of a Link header that leads to terms (RSL 1.0,
+// RFC 8288), "" if there is none.
+func licenseLink(value string) string {
+	for {
+		_, rest, ok := strings.Cut(value, "<")
+		target, rest, closed := strings.Cut(rest, ">")
+		if !ok || !closed {
+			return ""
+		}
+		params, _, _ := strings.Cut(rest, "<")
+		params = strings.ToLower(params)
+		if strings.Contains(params, "license") && strings.Contains(params, "application/rsl+xml") {
+			return terms(target)
+		}
+		value = rest
+	}
 }
 
 // License returns the addresses of the licenses that the file states for the crawler's groups

@@ -2,54 +2,318 @@ package robots_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/go-politeness/politeness/robots"
 )
 
-func TestContentSignal(t *testing.T) {
-	const yes, no = robots.Permitted, robots.Refused
+// statedBy returns the answers for training, grounding and search in one word each.
+func statedBy(p robots.Preferences) [3]string {
+	return [3]string{p.Train.Preference.String(), p.Ground.Preference.String(), p.Search.Preference.String()}
+}
+
+const (
+	u = "unstated"
+	g = "granted"
+	r = "refused"
+)
+
+// TestAIPREF holds Content-Usage against the examples and rules of draft-ietf-aipref-attach and
+// draft-ietf-aipref-vocab, in robots.txt and as a header field. Nine of them a list of label=token
+// pairs would read otherwise: they are marked.
+func TestAIPREF(t *testing.T) {
 	for _, c := range []struct {
-		lines string
-		want  robots.Signal
+		statement string
+		want      [3]string
+		otherwise bool // than a splitter at commas and equals signs
 	}{
-		{"", robots.Signal{}},
-		{"Content-Signal: search=yes, ai-train=no", robots.Signal{Search: yes, AITrain: no, Line: 2}},
-		{"content-signal: SEARCH = Yes ,ai-input=no", robots.Signal{Search: yes, AIInput: no, Line: 2}},
-		{"Content-Signal: search=yes\nContent-Signal: search=no, ai-train=maybe", robots.Signal{Search: no, Line: 2}},
-		{"Content-Signal: nonsense", robots.Signal{Line: 2}},
+		{"train-ai=n", [3]string{r, u, u}, false},
+		{"train-ai=y, search=n", [3]string{g, u, r}, false},
+		{"train-ai=n;x=1", [3]string{r, u, u}, true},                             // unknown parameters are ignored
+		{"train-ai;allow=n, train-ai=y", [3]string{g, u, u}, false},              // of the vocabulary's draft
+		{`train-ai;has;parameters="?";`, [3]string{u, u, u}, false},              // the same, and its last semicolon fails
+		{`train-ai=y, train-ai, search=n, search="n"`, [3]string{u, u, u}, true}, // the same: the last value counts
+		{"train-ai=n, train-ai=y", [3]string{g, u, u}, true},
+		{"train-ai=y, train-ai=n", [3]string{r, u, u}, false},
+		{"Train-AI=n", [3]string{u, u, u}, true},   // keys are in lower case, or parsing fails
+		{"train-ai=N", [3]string{u, u, u}, true},   // tokens are case sensitive
+		{"train-ai = n", [3]string{u, u, u}, true}, // no white space around the equals sign
+		{"train-ai=n,", [3]string{u, u, u}, true},  // no comma at the end
+		{"train-ai=n search=n", [3]string{u, u, u}, false},
+		{"train-ai=n, Search=y", [3]string{u, u, u}, true}, // one error, and nothing counts
+		{"train-ai=n, other=?9", [3]string{u, u, u}, true},
+		{`train-ai="n"`, [3]string{u, u, u}, false},
+		{"train-ai=(n)", [3]string{u, u, u}, false},
+		{"train-ai, ai-use=?0", [3]string{u, u, u}, false},
+		{"train-ai=n, future=y, ai-use=y", [3]string{r, g, u}, false}, // unknown labels are ignored
+		{"train-ai=n,\tsearch=y", [3]string{r, u, g}, false},
+		{"", [3]string{u, u, u}, false},
+		{"train-ai=n, \xc3\xbc=y", [3]string{u, u, u}, true},
 	} {
-		if got := agentRules(c.lines).ContentSignal(); got != c.want {
-			t.Errorf("%q: got %+v, want %+v", c.lines, got, c.want)
+		if got := statedBy(agentRules("Content-Usage: " + c.statement).Preferences("/")); got != c.want {
+			t.Errorf("robots.txt, %q: got %v, want %v", c.statement, got, c.want)
+		}
+		if got := statedBy(robots.HeaderPreferences(map[string][]string{"Content-Usage": {c.statement}})); got != c.want {
+			t.Errorf("header, %q: got %v, want %v", c.statement, got, c.want)
+		}
+		if split := bySplitting(c.statement); (split != c.want) != c.otherwise {
+			t.Errorf("%q: a splitter says %v", c.statement, split)
 		}
 	}
 }
 
-func TestContentUsage(t *testing.T) {
-	const y, n = robots.Permitted, robots.Refused
-	lines := "Content-Usage: train-ai=n, search=y\nContent-Usage: /public/ train-ai=y\nContent-Usage: /public/*.pdf$\tai-use=n\nContent-Usage: /public/ train-ai=x, ai-use=y, search=N"
+// bySplitting is what this package did before it parsed dictionaries.
+func bySplitting(list string) [3]string {
+	said := [3]string{u, u, u}
+	for item := range strings.SplitSeq(list, ",") {
+		label, token, _ := strings.Cut(strings.ToLower(item), "=")
+		i := slices.Index([]string{"train-ai", "ai-use", "search"}, strings.TrimSpace(label))
+		switch token = strings.TrimSpace(token); {
+		case i >= 0 && token == "n":
+			said[i] = r
+		case i >= 0 && token == "y" && said[i] == u:
+			said[i] = g
+		}
+	}
+	return said
+}
+
+// TestAIPREFPaths holds the table of draft-ietf-aipref-attach, section "Example", and its rules on
+// paths.
+func TestAIPREFPaths(t *testing.T) {
+	draft := robots.Parse([]byte(`User-Agent: *
+Allow: /
+Disallow: /never/
+Content-Usage: train-ai=n
+Content-Usage: /ai-ok/ train-ai=y
+
+User-Agent: ExampleBot
+Allow: /
+Content-Usage: train-ai=y
+`))
+	for _, c := range []struct {
+		agent, path string
+		allowed     bool
+		train       string
+	}{
+		{"OtherBot", "/test", true, r},
+		{"OtherBot", "/never/test", false, r}, // which says nothing, as it may not be fetched
+		{"OtherBot", "/ai-ok/test", true, g},
+		{"ExampleBot", "/test", true, g},
+		{"ExampleBot", "/never/test", true, g},
+	} {
+		rules := draft.Agent(c.agent)
+		if got := rules.Test(c.path).Allowed; got != c.allowed {
+			t.Errorf("%s %s: allowed %v", c.agent, c.path, got)
+		}
+		if got := rules.Preferences(c.path).Train.Preference.String(); got != c.train {
+			t.Errorf("%s %s: got %s, want %s", c.agent, c.path, got, c.train)
+		}
+	}
+
+	lines := "Content-Usage: train-ai=n, search=y\nContent-Usage: /public/ train-ai=y\nContent-Usage: /public/*.pdf$\tai-use=n\n" +
+		"Content-Usage: /public/ train-ai=x, ai-use=y, search=n\nContent-Usage: /silent\nContent-Usage:   /a%62c  search=n"
 	for _, c := range []struct {
 		lines, target string
-		want          robots.Usage
+		want          [3]string
+		train         string // source
 	}{
-		{"", "/", robots.Usage{}},
-		{lines, "/", robots.Usage{TrainAI: n, Search: y, Line: 2}},
-		{lines, "/public/a", robots.Usage{TrainAI: y, AIUse: y, Search: n, Line: 3}},
-		{lines, "/p%75blic/a", robots.Usage{TrainAI: y, AIUse: y, Search: n, Line: 3}},
-		{lines, "/public/a.pdf", robots.Usage{AIUse: n, Line: 4}},
-		{"Content-Usage: /a train-ai=n", "/b", robots.Usage{}},
-		{"Content-Usage: train-ai=y\nContent-Usage: train-ai=n", "/b", robots.Usage{TrainAI: n, Line: 2}},
+		{"", "/", [3]string{u, u, u}, ""},
+		{lines, "/", [3]string{r, u, g}, "Content-Usage, line 2"},
+		{lines, "/public/a", [3]string{g, g, r}, "Content-Usage, line 3"}, // equal paths: the strictest
+		{lines, "/p%75blic/a", [3]string{g, g, r}, "Content-Usage, line 3"},
+		{lines, "/public/a.pdf", [3]string{u, r, u}, ""}, // the longest path alone
+		{lines, "/public/a.pdf?b", [3]string{g, g, r}, "Content-Usage, line 3"},
+		{lines, "/silent/a", [3]string{u, u, u}, ""}, // which states nothing
+		{lines, "/abc", [3]string{u, u, r}, ""},
+		{"Content-Usage: /a train-ai=n", "/b", [3]string{u, u, u}, ""},
+		{"Content-Usage: train-ai=y\nContent-Usage: train-ai=n", "/b", [3]string{r, u, u}, "Content-Usage, line 3"},
+		{"Content-Usage: *.pdf train-ai=n", "/b.pdf", [3]string{u, u, u}, ""}, // only a slash begins a path
+		{"Content-Usage: train-ai=n # why", "/b", [3]string{r, u, u}, "Content-Usage, line 2"},
 	} {
-		if got := agentRules(c.lines).ContentUsage(c.target); got != c.want {
-			t.Errorf("%q %s: got %+v, want %+v", c.lines, c.target, got, c.want)
+		got := agentRules(c.lines).Preferences(c.target)
+		if statedBy(got) != c.want || got.Train.Source != c.train {
+			t.Errorf("%q %s: got %v (%q), want %v (%q)", c.lines, c.target, statedBy(got), got.Train.Source, c.want, c.train)
+		}
+	}
+	before := robots.Parse([]byte("Content-Usage: train-ai=n\nUser-agent: *\nDisallow:\n")).Agent("FooBot")
+	if got := before.Preferences("/"); got != (robots.Preferences{}) {
+		t.Errorf("a Content-Usage before all groups, which is for nobody: %v", got)
+	}
+}
+
+func TestContentSignal(t *testing.T) {
+	for _, c := range []struct {
+		lines string
+		want  [3]string
+		train string // source
+	}{
+		{"", [3]string{u, u, u}, ""},
+		{"Content-Signal: search=yes, ai-train=no", [3]string{r, u, g}, "Content-Signal, line 2"},
+		{"content-signal: SEARCH = Yes ,ai-input=no", [3]string{u, r, g}, ""},
+		{"Content-Signal: search=yes\nContent-Signal: search=no, ai-train=maybe", [3]string{u, u, r}, ""},
+		{"Content-Signal: nonsense", [3]string{u, u, u}, ""},
+		{"Content-Signal: search=yes,ai-train=no,use=reference", [3]string{r, u, g}, "Content-Signal, line 2"},
+		{"Content-Signal: use=reference", [3]string{r, u, u}, "Content-Signal use=reference, line 2"},
+		{"Content-Signal: search=yes, use=Immediate", [3]string{r, u, r}, "Content-Signal use=immediate, line 2"},
+		{"Content-Signal: use=full", [3]string{u, u, u}, ""},
+		{"Content-Signal: use=other", [3]string{u, u, u}, ""},
+	} {
+		got := agentRules(c.lines).Preferences("/")
+		if statedBy(got) != c.want || got.Train.Source != c.train {
+			t.Errorf("%q: got %v (%q), want %v (%q)", c.lines, statedBy(got), got.Train.Source, c.want, c.train)
+		}
+	}
+	// Before all groups it is for everyone, whatever the own group says less strictly.
+	f := robots.Parse([]byte("Content-Signal: ai-train=no\nUser-agent: FooBot\nContent-Signal: ai-train=yes, search=yes\nUser-agent: Bar\nDisallow: /x\n"))
+	if got, want := f.Agent("FooBot").Preferences("/").String(), "train refused (Content-Signal, line 1), search granted (Content-Signal, line 3)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := f.Agent("OtherBot").Preferences("/").String(); got != "train refused (Content-Signal, line 1)" {
+		t.Errorf("of a crawler that no group names: %s", got)
+	}
+}
+
+// TestPreferencesOfSixSources holds what six sources state together, each in three ways, for all
+// three purposes, against a model: a refusal anywhere refuses, else a grant anywhere grants.
+func TestPreferencesOfSixSources(t *testing.T) {
+	type source struct {
+		text string // where %s stands for what is said
+		say  [3]string
+		of   [3]string // what each of say says of training, grounding, search: "n", "y" or "-"
+	}
+	sources := [6]source{
+		{"Content-Usage: /a %s\n", [3]string{"", "train-ai=y, ai-use=n", "train-ai=n, search=y"}, [3]string{"---", "yn-", "n-y"}},
+		{"Content-Signal: %s\n", [3]string{"", "ai-train=yes, search=no", "ai-train=no, ai-input=yes"}, [3]string{"---", "y-n", "ny-"}},
+		{"Content-Usage", [3]string{"", "search=y, train-ai=y", "ai-use=n;why, search=n"}, [3]string{"---", "y-y", "-nn"}},
+		{"Tdm-Reservation", [3]string{"2", "0", "1"}, [3]string{"---", "yy-", "nn-"}},
+		{"X-Robots-Tag", [3]string{"noindex", "noml", "noai"}, [3]string{"---", "n--", "nn-"}},
+		{`<html><head><meta name="tdm-reservation" content="%s"></head>`, [3]string{"", "0", "1"}, [3]string{"---", "yy-", "nn-"}},
+	}
+	for n := range 3 * 3 * 3 * 3 * 3 * 3 {
+		var say, of [6]string
+		for i, k := 0, n; i < 6; i, k = i+1, k/3 {
+			say[i], of[i] = sources[i].say[k%3], sources[i].of[k%3]
+		}
+		text := "User-agent: *\n" + strings.Replace(sources[0].text, "%s", say[0], 1) + strings.Replace(sources[1].text, "%s", say[1], 1)
+		header := map[string][]string{}
+		for i := 2; i < 5; i++ {
+			header[sources[i].text] = []string{say[i]}
+		}
+		page := robots.NewMetaScanner("FooBot")
+		_, _ = page.Write([]byte(strings.Replace(sources[5].text, "%s", say[5], 1)))
+		got := robots.Parse([]byte(text)).Agent("FooBot").Preferences("/a").
+			Merge(robots.HeaderPreferences(header, "FooBot")).
+			Merge(page.Preferences())
+		for purpose := range 3 {
+			want := u
+			for i := range of {
+				if of[i][purpose] == 'n' {
+					want = r
+				} else if of[i][purpose] == 'y' && want == u {
+					want = g
+				}
+			}
+			a := got.For(robots.Purpose(purpose))
+			if a.Preference.String() != want || (a.Source == "") != (want == u) {
+				t.Fatalf("%q: %v: got %v, want %s", say, robots.Purpose(purpose), a, want)
+			}
+			if _, refused := got.Refused([]robots.Purpose{robots.Purpose(purpose)}); refused != (want == r) {
+				t.Fatalf("%q: Refused(%v): %v", say, robots.Purpose(purpose), refused)
+			}
 		}
 	}
 }
 
-func TestPreferenceString(t *testing.T) {
-	for p, want := range map[robots.Preference]string{robots.Unstated: "unstated", robots.Permitted: "permitted", robots.Refused: "refused"} {
-		if p.String() != want {
-			t.Errorf("got %s, want %s", p, want)
+func TestHeaderPreferences(t *testing.T) {
+	for _, c := range []struct {
+		header map[string][]string
+		want   string
+	}{
+		{nil, ""},
+		{map[string][]string{"Content-Usage": {"train-ai=y", "train-ai=n"}}, "train refused (Content-Usage header)"}, // one dictionary
+		{map[string][]string{"Content-Usage": {"train-ai=n", "train-ai=y"}}, "train granted (Content-Usage header)"},
+		{map[string][]string{"Content-Signal": {"ai-train=yes, search=yes, ai-input=yes"}}, "train granted (Content-Signal header), ground granted (Content-Signal header), search granted (Content-Signal header)"},
+		{map[string][]string{"Tdm-Reservation": {" 1 "}, "Tdm-Policy": {"https://a/policy.json"}}, "train refused (tdm-reservation header), ground refused (tdm-reservation header), license https://a/policy.json"},
+		{map[string][]string{"Tdm-Reservation": {"true"}}, ""},
+		{map[string][]string{"Tdm-Reservation": {"0", "1"}}, "train refused (tdm-reservation header), ground refused (tdm-reservation header)"},
+		{map[string][]string{"X-Robots-Tag": {"otherbot: noai", "noml"}}, "train refused (X-Robots-Tag noml)"},
+		{map[string][]string{"X-Robots-Tag": {"foobot: noai"}}, "train refused (X-Robots-Tag noai), ground refused (X-Robots-Tag noai)"},
+		{map[string][]string{"X-Robots-Tag": {"noimageai"}, "Content-Type": {"text/html"}}, ""},
+		{map[string][]string{"X-Robots-Tag": {"noimageai"}, "Content-Type": {"Image/PNG"}}, "train refused (X-Robots-Tag noimageai), ground refused (X-Robots-Tag noimageai)"},
+		{map[string][]string{"Link": {`</s.css>; rel=preload, <https://a/l.xml>; rel="license"; type="application/rsl+xml"`}}, "license https://a/l.xml"},
+		{map[string][]string{"Tdm-Policy": {"https://a/" + strings.Repeat("x", 2000)}}, ""},
+		{map[string][]string{"Link": {`</s.css>; rel=preload`, `<`, `<>`, `<https://a/cc>; rel=license`}}, ""},
+	} {
+		if got := robots.HeaderPreferences(c.header, "FooBot").String(); got != c.want {
+			t.Errorf("%v: got %q, want %q", c.header, got, c.want)
+		}
+	}
+}
+
+func TestMetaPreferences(t *testing.T) {
+	for page, want := range map[string]string{
+		"<head></head>": "",
+		`<meta name="tdm-reservation" content="1"><META NAME="TDM-Policy" CONTENT=" https://a/p ">`: "train refused (meta tdm-reservation), ground refused (meta tdm-reservation), license https://a/p",
+		`<meta name="robots" content="noai, noimageai">`:                                            "train refused (meta noai), ground refused (meta noai)",
+		`<meta name="otherbot" content="noai"><meta name="foobot" content="noml">`:                  "train refused (meta noml)",
+		`<head></head><meta name="tdm-reservation" content="1">`:                                    "",
+	} {
+		s := robots.NewMetaScanner("FooBot")
+		for i := range page {
+			_, _ = s.Write([]byte{page[i]})
+		}
+		if got := s.Preferences().String(); got != want {
+			t.Errorf("%s: got %q, want %q", page, got, want)
+		}
+	}
+}
+
+// TestPreferencesAllocateNothing: a site that says nothing of single paths costs nothing to ask.
+func TestPreferencesAllocateNothing(t *testing.T) {
+	for _, lines := range []string{"Disallow: /b", "Content-Signal: search=yes, ai-train=no\nLicense: https://a/l"} {
+		rules := agentRules(lines)
+		if n := testing.AllocsPerRun(100, func() { rules.Preferences("/a?b=c") }); n != 0 {
+			t.Errorf("%q: %v allocations", lines, n)
+		}
+	}
+	if n := testing.AllocsPerRun(100, func() { robots.HeaderPreferences(map[string][]string{}) }); n != 0 {
+		t.Errorf("a header that states nothing: %v allocations", n)
+	}
+}
+
+func TestPurposes(t *testing.T) {
+	for p, want := range map[robots.Purpose]string{robots.Train: "train", robots.Ground: "ground", robots.Search: "search", 3: "Purpose(3)"} {
+		if p.String() != want || p.Valid() != (p < 3) {
+			t.Errorf("got %s, %v; want %s", p, p.Valid(), want)
+		}
+	}
+	if got := (robots.Preferences{}).For(7); got != (robots.Answer{}) {
+		t.Errorf("of no purpose: %v", got)
+	}
+}
+
+// TestLinesOfAnyField: each field of a file can be shown, in any of its spellings.
+func TestLinesOfAnyField(t *testing.T) {
+	f := robots.Parse([]byte("\xef\xbb\xbfUser-agent: *\nCrawl-delay: 5\ncrawldelay: 7 # slowly\nRequest-rate: 1/5\nVisit-time: 0600-0845\nHost: a.example\n" +
+		"License: https://a/l\nContent-Signal: search=no\nDissallow: /x\nNoindex: /y\nSite-map: https://a/s\nCrawl-delayed: 1\n"))
+	for key, want := range map[string][]robots.Line{
+		"Crawl-delay":    {{2, "Crawl-delay", "5"}, {3, "crawldelay", "7"}},
+		"request-rate":   {{4, "Request-rate", "1/5"}},
+		"Visit-time":     {{5, "Visit-time", "0600-0845"}},
+		"Host":           {{6, "Host", "a.example"}},
+		"License":        {{7, "License", "https://a/l"}},
+		"Content-Signal": {{8, "Content-Signal", "search=no"}},
+		"Disallow":       {{9, "Dissallow", "/x"}},
+		"NOINDEX":        {{10, "Noindex", "/y"}},
+		"Sitemap":        {{11, "Site-map", "https://a/s"}},
+		"User-agent":     {{1, "User-agent", "*"}},
+		"Content-Usage":  nil,
+		"":               nil,
+	} {
+		if got := f.Lines(key); !slices.Equal(got, want) {
+			t.Errorf("%q: got %v, want %v", key, got, want)
 		}
 	}
 }

@@ -96,3 +96,20 @@ func ExampleMetaScanner() {
 	fmt.Println(len(page), s.Done(), s.Directives())
 	// Output: 68 true noarchive
 }
+
+// What a site states about the use of a page is brought together from robots.txt, the headers and
+// the page itself.
+func ExampleRules_Preferences() {
+	rules := robots.Parse([]byte("User-agent: *\nContent-Signal: search=yes, ai-train=no\n")).Agent("FooBot")
+	header := map[string][]string{"Tdm-Reservation": {"1"}} // an http.Header
+
+	stated := rules.Preferences("/article").Merge(robots.HeaderPreferences(header, "FooBot"))
+	for _, purpose := range []robots.Purpose{robots.Train, robots.Ground, robots.Search} {
+		answer := stated.For(purpose)
+		fmt.Printf("%s: %s by %s\n", purpose, answer.Preference, answer.Source)
+	}
+	// Output:
+	// train: refused by Content-Signal, line 2
+	// ground: refused by tdm-reservation header
+	// search: granted by Content-Signal, line 2
+}

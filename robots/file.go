@@ -117,25 +117,48 @@ func (f *File) Host() string {
 // before any group. They hold for the crawlers whose own groups state no other: see Rules.License.
 func (f *File) License() []string {
 	var urls []string
-	for l := range f.licenses() {
-		urls = append(urls, strings.Clone(l.value))
+	for l := range f.preamble() {
+		if fieldOf(l.key) == fieldLicense {
+			urls = append(urls, strings.Clone(l.value))
+		}
 	}
 	return urls
 }
 
-// licenses yields the License lines before any group.
-func (f *File) licenses() func(func(*line) bool) {
-	return func(yield func(*line) bool) {
-		before := len(f.text)
-		if len(f.groups) > 0 {
-			before = f.groups[0].start
-		}
-		for l := range others(f.text[:before]) {
-			if fieldOf(l.key) == fieldLicense && !yield(l) {
-				return
-			}
+// preamble yields the lines before any group that have a key, but none of Google's.
+func (f *File) preamble() func(func(*line) bool) {
+	before := len(f.text)
+	if len(f.groups) > 0 {
+		before = f.groups[0].start
+	}
+	return others(f.text[:before])
+}
+
+// Lines returns the lines of the file with the given key, such as "Crawl-delay", in any of the
+// spellings by which this package knows it, in the file's order: to show what a site has written,
+// whomever it is for.
+func (f *File) Lines(key string) []Line {
+	var lines []Line
+	x := lex(f.text, bom(f.text), 0)
+	var l line
+	for x.next(&l) {
+		if l.key != "" && sameKey(l.key, key) {
+			lines = append(lines, Line{Number: l.num, Key: l.key, Value: l.value}.clone())
 		}
 	}
+	return lines
+}
+
+// sameKey reports whether a and b are spellings of one key.
+func sameKey(a, b string) bool {
+	if equalFold(a, b) {
+		return true
+	}
+	if k := kindOf(a); k != kindOther || b == "" {
+		return b != "" && k == kindOf(b)
+	}
+	known := fieldOf(a)
+	return known != fieldUnknown && known == fieldOf(b)
 }
 
 // UnknownLines returns the lines with a key that this package doesn't know, in the file's

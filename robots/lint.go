@@ -276,12 +276,11 @@ func (t *linter) other(l *line) {
 	case fieldVisitTime:
 		_, ok = parseWindow(l.value)
 	case fieldContentSignal:
-		var s Signal
-		s.add(l.value, l.num)
-		ok = s.Search != Unstated || s.AIInput != Unstated || s.AITrain != Unstated
+		ok = signalPreferences(l.value, "") != (Preferences{})
+		grouped = len(t.agents) > 0 // before all groups it is for everyone
 	case fieldContentUsage:
-		u := parseUsage(l.num, l.value, false)
-		ok = u.trainAI != Unstated || u.aiUse != Unstated || u.search != Unstated
+		_, statement := usageLine(l.value)
+		ok = usagePreferences(statement, "") != (Preferences{})
 	case fieldLicense, fieldHost:
 		ok, grouped = l.value != "", false
 	}

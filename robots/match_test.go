@@ -268,7 +268,7 @@ func FuzzParse(f *testing.F) {
 				if v.Line < 0 || v.Line > lines || !strings.Contains(string(body), v.Rule) || v.Matched && v.Rule == "" {
 					t.Errorf("%q %q: %+v", body, target, v)
 				}
-				r.ContentUsage(target)
+				r.Preferences(target)
 			}
 			if r.size() > len(body)+len(body)/5+slack {
 				t.Errorf("%d bytes: %d", len(body), r.size())
@@ -282,7 +282,6 @@ func FuzzParse(f *testing.F) {
 			file.License()
 			file.UnknownLines()
 			file.Lint()
-			r.ContentSignal()
 			r.License()
 			r.VisitTime()
 			for _, rate := range r.RequestRates() {

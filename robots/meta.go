@@ -40,7 +40,13 @@ type MetaScanner struct {
 	read   int    // how much of head was read in vain
 	tries  int
 	done   bool
-	found  Directives
+	found  asked
+}
+
+// asked is what the <meta> elements of a page ask for.
+type asked struct {
+	directives  Directives
+	preferences Preferences // by TDMRep
 }
 
 // NewMetaScanner returns a MetaScanner for the crawler of these product tokens.
@@ -68,10 +74,20 @@ func (s *MetaScanner) Done() bool { return s.done }
 
 // Directives returns what was found in all that was written. It is complete once Done reports
 // true or the page is at its end.
-func (s *MetaScanner) Directives() Directives {
+func (s *MetaScanner) Directives() Directives { return s.asked().directives }
+
+// Preferences returns what the page states about its own use in all that was written: by noai and
+// noml in <meta name="robots">, and by <meta name="tdm-reservation"> and <meta name="tdm-policy">
+// (TDMRep). They are complete when Directives are.
+func (s *MetaScanner) Preferences() Preferences {
+	a := s.asked()
+	return a.directives.preferences("meta", false).Merge(a.preferences)
+}
+
+func (s *MetaScanner) asked() asked {
 	if !s.done {
-		d, _ := readHead(s.head, s.names)
-		return d
+		a, _ := readHead(s.head, s.names)
+		return a
 	}
 	return s.found
 }
@@ -111,24 +127,23 @@ func (s *MetaScanner) tokenize(last bool) {
 		return
 	}
 	s.read = len(s.head)
-	d, over := readHead(s.head, s.names)
+	a, over := readHead(s.head, s.names)
 	if over || last {
-		s.found, s.done, s.head = d, true, nil
+		s.found, s.done, s.head = a, true, nil
 	}
 }
 
-// readHead reads the directives for any of names in the beginning of a page, and reports
-// whether the head is over.
-func readHead(page []byte, names []string) (Directives, bool) {
-	var d Directives
+// readHead reads what the beginning of a page asks of any of names, and reports whether the head is
+// over.
+func readHead(page []byte, names []string) (a asked, over bool) {
 	z := html.NewTokenizer(bytes.NewReader(page))
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
-			return d, false
+			return a, false
 		case html.EndTagToken:
 			if name, _ := z.TagName(); string(name) == "head" {
-				return d, true
+				return a, true
 			}
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, attributes := z.TagName()
@@ -136,14 +151,14 @@ func readHead(page []byte, names []string) (Directives, bool) {
 			case string(name) == "noscript":
 				z.NextIsNotRawText() // it is there for the likes of us
 			case string(name) == "meta" && attributes:
-				d = d.Merge(readMeta(z, names))
+				a.readMeta(z, names)
 			}
 		}
 	}
 }
 
-// readMeta reads the attributes of a <meta>.
-func readMeta(z *html.Tokenizer, names []string) Directives {
+// readMeta takes in the attributes of a <meta>.
+func (a *asked) readMeta(z *html.Tokenizer, names []string) {
 	var name, content string
 	for more := true; more; {
 		var key, value []byte
@@ -155,8 +170,12 @@ func readMeta(z *html.Tokenizer, names []string) Directives {
 			content = string(value)
 		}
 	}
-	if !isOneOf(name, names) {
-		return Directives{}
+	switch {
+	case isOneOf(name, names):
+		a.directives = a.directives.Merge(parseDirectives(content, names, false))
+	case equalFold(name, "tdm-reservation"):
+		a.preferences = a.preferences.Merge(reservation(content, "meta tdm-reservation"))
+	case equalFold(name, "tdm-policy"):
+		a.preferences = a.preferences.Merge(Preferences{License: terms(content)})
 	}
-	return parseDirectives(content, names, false)
 }

@@ -50,15 +50,22 @@ func FuzzPreferences(f *testing.F) {
 		if strings.ContainsAny(a+b, "\r\n") {
 			return
 		}
-		of := func(lines ...string) (robots.Signal, robots.Usage) {
+		of := func(lines ...string) (signal, usage [3]robots.Preference) {
 			text := "User-agent: *\n"
 			for _, line := range lines {
-				text += "Content-Signal: " + line + "\nContent-Usage: " + line + "\n"
+				text += "%s: " + line + "\n"
 			}
-			r := robots.Parse([]byte(text)).Agent("FooBot")
-			s, u := r.ContentSignal(), r.ContentUsage("/a")
-			s.Line, u.Line = 0, 0
-			return s, u
+			said := func(key string) (answers [3]robots.Preference) {
+				p := robots.Parse([]byte(strings.ReplaceAll(text, "%s: ", key+": "))).Agent("FooBot").Preferences("/a")
+				for i := range answers {
+					answers[i] = p.For(robots.Purpose(i)).Preference
+				}
+				return answers
+			}
+			return said("Content-Signal"), said("Content-Usage")
+		}
+		if strings.Contains(a+b, "%s: ") {
+			return
 		}
 		both, use := of(a, b)
 		if swapped, used := of(b, a); both != swapped || use != used {
@@ -66,8 +73,14 @@ func FuzzPreferences(f *testing.F) {
 		}
 		one, _ := of(a)
 		other, _ := of(b)
-		if want := (robots.Signal{Search: max(one.Search, other.Search), AIInput: max(one.AIInput, other.AIInput), AITrain: max(one.AITrain, other.AITrain)}); both != want {
-			t.Errorf("%q and %q: %+v, want %+v", a, b, both, want)
+		for i := range both {
+			if want := max(one[i], other[i]); both[i] != want {
+				t.Errorf("%q and %q: %v, want %v", a, b, both, want)
+			}
+		}
+		header := robots.HeaderPreferences(map[string][]string{"Content-Usage": {a}, "Content-Signal": {b}, "Tdm-Reservation": {a}, "Link": {b}})
+		if header.Merge(header) != header || strings.ContainsAny(header.Train.Source, "\x00\x1b") {
+			t.Errorf("%q and %q: %v", a, b, header)
 		}
 	})
 }

@@ -9,9 +9,9 @@
 // marks. Options.GoogleExact gives the verdicts and lines of that matcher itself, bit for bit.
 //
 // Beside rules there is what else sites say to crawlers: Crawl-delay, Request-rate and
-// Visit-time, Sitemap and Host, Content-Signal, Content-Usage and License; and what pages say,
-// by X-Robots-Tag (ParseTags) and <meta name="robots"> (ReadMeta, MetaScanner). File.Lint is
-// for those who write the files.
+// Visit-time, Sitemap, Host and License; and what pages say, by X-Robots-Tag (ParseTags) and
+// <meta name="robots"> (ReadMeta, MetaScanner). What a site states about the use of a page, wherever
+// it does, is brought together as Preferences. File.Lint is for those who write the files.
 //
 // Rules are compiled into little more than the room of their lines: at most 1.2 times the length of
 // the file, and some 2 KB that make small files quick. A check takes some hundred nanoseconds
@@ -31,10 +31,11 @@ type Options struct {
 	// who have to predict Googlebot, or to compare.
 	GoogleExact bool
 
-	// LenientAgents adds, where no group names the crawler's exact token, older conventions of
-	// naming one: a pattern ("User-agent: foo*"), then a part of the token ("User-agent: foo"
-	// for FooBot, the recommendation of 1994), the longest first; only then "*". It makes a
-	// crawler obey more groups than RFC 9309 asks it to. GoogleExact overrides it.
+	// LenientAgents adds, where no group names the crawler's exact token, looser ways to name it: a
+	// pattern ("User-agent: foo*"), then a part of the token ("User-agent: foo" for FooBot, the
+	// recommendation of 1994), the longest first, then a name that holds the token ("User-agent:
+	// FooBot-Images"), the shortest first; only then "*". The crawler obeys groups of which RFC 9309
+	// says that they aren't its own, and "*" no more where there is one. GoogleExact overrides it.
 	LenientAgents bool
 }
 
@@ -49,4 +50,9 @@ type Verdict struct {
 	// Reason says why where no rule could decide: politeness.Transport.Check sets it while
 	// robots.txt can't be had. Test leaves it empty.
 	Reason string
+
+	// Preferences are what the site states in robots.txt about the use of the target, so far as it
+	// may be fetched. politeness.Transport.Check sets them; Test leaves them empty, as
+	// Rules.Preferences tells them.
+	Preferences Preferences
 }

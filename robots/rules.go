@@ -3,6 +3,7 @@ package robots
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"time"
 	"unsafe"
@@ -149,9 +150,9 @@ func isPlainPath(s string) bool {
 type extras struct {
 	rates    packed
 	visits   []Window
-	signal   Signal
 	usages   packed
 	licenses packed
+	stated   Preferences // by Content-Signal, and the first of licenses
 }
 
 // packed are lines: the number and the value of each, which ends with a line end.
@@ -188,12 +189,18 @@ var noExtras extras
 
 // size returns about how many bytes of memory x takes.
 func (x *extras) size() int {
-	return int(unsafe.Sizeof(*x)) + len(x.rates) + int(unsafe.Sizeof(Window{}))*len(x.visits) + len(x.usages) + len(x.licenses)
+	p := &x.stated
+	return int(unsafe.Sizeof(*x)) + len(x.rates) + int(unsafe.Sizeof(Window{}))*len(x.visits) + len(x.usages) + len(x.licenses) +
+		len(p.Train.Source) + len(p.Ground.Source) + len(p.Search.Source) + len(p.License)
 }
 
 // keep returns x for Rules: nil if there is nothing in it.
 func (x extras) keep() *extras {
-	if x.rates == nil && x.visits == nil && x.signal.Line == 0 && x.usages == nil && x.licenses == nil {
+	for _, url := range x.licenses.all() {
+		x.stated.License = terms(url)
+		break
+	}
+	if x.rates == nil && x.visits == nil && x.usages == nil && x.licenses == nil && x.stated == (Preferences{}) {
 		return nil
 	}
 	x.rates, x.visits, x.usages, x.licenses = fit(x.rates), fit(x.visits), fit(x.usages), fit(x.licenses)
@@ -212,7 +219,7 @@ func (x *extras) add(l *line) {
 			x.visits = append(x.visits, w)
 		}
 	case fieldContentSignal:
-		x.signal.add(l.value, l.num)
+		x.stated = x.stated.Merge(signalPreferences(l.value, fmt.Sprintf("Content-Signal, line %d", l.num)))
 	case fieldContentUsage:
 		x.usages = x.usages.add(l)
 	case fieldLicense:

@@ -61,6 +61,7 @@ func limitOf(t *testing.T, err error) string {
 }
 
 func TestPagesAreExact(t *testing.T) {
+	t.Parallel()
 	const limit = 500
 	fleet := newFleet(t, budget.Limits{Pages: limit}, 4)
 	var total atomic.Int64
@@ -86,6 +87,7 @@ func TestPagesAreExact(t *testing.T) {
 }
 
 func TestPagesPerHostAreExact(t *testing.T) {
+	t.Parallel()
 	fleet := newFleet(t, budget.Limits{PagesPerHost: 20}, 3)
 	var wg sync.WaitGroup
 	var total [3]atomic.Int64
@@ -110,6 +112,7 @@ func TestPagesPerHostAreExact(t *testing.T) {
 }
 
 func TestBytesAreExact(t *testing.T) {
+	t.Parallel()
 	const limit = 10 << 20
 	fleet := newFleet(t, budget.Limits{Bytes: limit, WarnAt: 0.5}, 3)
 	var total, warned atomic.Int64
@@ -143,6 +146,7 @@ func TestBytesAreExact(t *testing.T) {
 }
 
 func TestRefundedPagesAreThereForAll(t *testing.T) {
+	t.Parallel()
 	fleet := newFleet(t, budget.Limits{Pages: 3, PagesPerHost: 3}, 2)
 	a, b := fleet[0], fleet[1]
 	for range 3 {
@@ -169,6 +173,7 @@ func TestRefundedPagesAreThereForAll(t *testing.T) {
 }
 
 func TestCloseGivesBack(t *testing.T) {
+	t.Parallel()
 	fleet := newFleet(t, budget.Limits{Pages: 100}, 2)
 	if _, err := fleet[0].Reserve(t.Context(), "a.example"); err != nil {
 		t.Fatal(err)
@@ -185,6 +190,7 @@ func TestCloseGivesBack(t *testing.T) {
 }
 
 func TestTimeRunsForAllFromTheFirstPage(t *testing.T) {
+	t.Parallel()
 	fleet := newFleet(t, budget.Limits{Duration: 300 * time.Millisecond, WarnAt: 0.1}, 2)
 	if err := fleet[1].Check(t.Context(), "a.example", time.Now().Add(time.Hour)); limitOf(t, err) != budget.Time {
 		t.Error(err)
@@ -253,6 +259,7 @@ func TestEachLimitWarnsOnce(t *testing.T) {
 
 // TestLossIsMadeGood empties the server under a process.
 func TestLossIsMadeGood(t *testing.T) {
+	t.Parallel()
 	s := ownServer(t)
 	client := newClient(t, s)
 	b, err := New(Config{Client: client, Name: "loss", Limits: budget.Limits{Pages: 300, PagesPerHost: 200}})
@@ -262,7 +269,7 @@ func TestLossIsMadeGood(t *testing.T) {
 	defer b.Close()
 	total := 0
 	for i := range 400 {
-		if i%50 == 49 {
+		if i%150 == 149 {
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -344,6 +351,7 @@ func TestConfigProblemsAreReportedTogether(t *testing.T) {
 
 // TestProcessesSpendExactly has eight processes spend one budget.
 func TestProcessesSpendExactly(t *testing.T) {
+	t.Parallel()
 	name := fmt.Sprintf("fleet-%d", time.Now().UnixNano())
 	var outs []*strings.Builder
 	var cmds []*exec.Cmd

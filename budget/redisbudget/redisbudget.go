@@ -7,16 +7,28 @@
 //		Limits: budget.Limits{Pages: 50_000, WarnAt: 0.8},
 //	})
 //
-// A limit of N is reached at N and never passed. To ask seldom, a process takes
+// A limit of N is never passed, at the price of being reached early. To ask seldom, a process takes
 // pages and bytes in chunks, which shrink as the budget nears its end, and gives
 // back what it hasn't spent for a second, and at Close. So a process may
 // be refused while another one still has a few in hand, and a process that is killed
-// takes its chunk along: a limit may then be reached early, never late. By the same
-// reason a warning may come early, by what other processes have in hand.
+// takes its chunk along. By the same reason a warning may come early, by what other processes have
+// in hand.
 //
-// Let the server keep its data (appendonly yes). When it loses them, the counters come back as far
-// as live processes have seen them; what was granted after that to a process
-// that was killed is granted again.
+// # When the server loses data
+//
+// A server that comes back from an old dump or empty, and a replica that takes over without the
+// last writes, has forgotten what was spent. A Budget sees that by the server's run_id and by a
+// counter of calls. Nothing is granted for five seconds then (Reserve and TakeBytes wait; what is
+// in hand goes on), in which each process tells the server the counts that it has seen last; for
+// that each calls once a second until Close, and remembers what each of its hosts has spent. A
+// budget that is new to the server begins with two such seconds. What is lost for good is what was
+// granted in the last second before to processes that were killed, or were cut off for those five
+// seconds, as well; keep the server's data (appendonly yes) and, with replicas, set
+// min-replicas-to-write, since two masters at once would grant twice. Where the server forbids
+// INFO, only the counter tells.
+//
+// A call that arrives late, or twice, counts once or not at all: it says until when it holds on the
+// server's clock, and its number.
 package redisbudget
 
 import (
@@ -44,11 +56,12 @@ type Config struct {
 	Prefix string
 
 	// Name of the budget: processes that use the same Name, Prefix and server spend
-	// the same budget. Required. A budget is spent once, so a new crawl takes a new name.
-	// It must not contain braces.
+	// the same budget. Required. A budget is spent once, so a new crawl takes a new name, unless
+	// Limits.Every is set. It must not contain braces.
 	Name string
 
-	// Limits, the same for every process.
+	// Limits, the same for every process. The windows of Limits.Every are those of the server's
+	// clock; the server refuses a process whose Every is another.
 	Limits budget.Limits
 
 	// Processes is about how many processes there are; 0: 10. It decides the size
@@ -57,8 +70,22 @@ type Config struct {
 }
 
 const (
-	// What isn't spent for so long is given back.
-	idle = time.Second
+	// Each process calls so often; it gives back what it hasn't spent since.
+	beat = time.Second
+
+	// Nothing is granted for so long when the server knows nothing of the budget yet: others, who
+	// do, call within a beat.
+	quietNew = 2 * time.Second
+
+	// Nothing is granted for so long after the server has lost data: longer than a call that finds
+	// a dead connection takes (3 s by the client's defaults) and a beat.
+	quietLost = 5 * time.Second
+
+	// Close asks no more once it has taken so long.
+	closing = 3 * time.Second
+
+	// A page that was reserved is sent, or given back, within this time.
+	mostWait = time.Hour
 
 	// A budget is forgotten so long after its last use, or after Limits.Duration if that is longer.
 	keep = 30 * 24 * time.Hour
@@ -85,31 +112,40 @@ func (e *ServerError) Unwrap() error { return e.Err }
 // Temporary reports true: the budget can be asked again.
 func (e *ServerError) Temporary() bool { return true }
 
-// A Budget is a budget.Budget on a server. It is safe for concurrent use. It
-// owns a timer while it has something in hand; Close ends that.
+// A Budget is a budget.Budget on a server. It is safe for concurrent use. From its first call on it
+// owns a timer, and calls the server once a second; Close ends that.
 type Budget struct {
 	client redis.UniversalClient
 	name   string
 	limits budget.Limits
+	every  time.Duration
 	parts  int
 	keys   []string
 	proc   string
 	asking chan struct{} // holds a token while a call is under way
+	alive  context.Context
+	end    context.CancelFunc // of alive: the timer's calls
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
 	seq       int64
 	pending   *request // whose reply is not known: it is asked again as it was
-	id        string
+	state     state
+	clock     clock
+	quiet     time.Time // nothing is granted until then
+	untold    []string  // hosts whose counts the server may have lost
+	toldEpoch int64     // that those counts are of, or a later one
 	pages     chunk
 	bytes     chunk
 	hosts     map[string]*chunk // only with PagesPerHost
 	started   time.Time         // zero: not that we know
+	renewed   time.Time         // when a window began that wasn't the first
 	used      time.Time         // when something in hand was last spent
 	warnings  []budget.Warning  // not told yet
 	timeAsked bool              // the server was asked since the time limit is nearly reached
-	timer     *time.Timer       // running while there is something in hand
-	returns   sync.WaitGroup    // goroutines of the timer
+	stats     Stats
+	timer     *time.Timer
+	returns   sync.WaitGroup // goroutines of the timer
 }
 
 var _ budget.Budget = (*Budget)(nil)
@@ -127,7 +163,7 @@ func (c *chunk) grow(now time.Time, first, most int64) int64 {
 	switch {
 	case c.want == 0:
 		c.want = first
-	case now.Sub(c.asked) < idle:
+	case now.Sub(c.asked) < beat:
 		c.want = min(2*c.want, most)
 	default:
 		c.want = max(c.want/2, first)
@@ -166,15 +202,18 @@ func New(c Config) (*Budget, error) {
 		c.Processes = 10
 	}
 	key := c.Prefix + "{budget:" + c.Name + "}"
+	proc := strings.ToLower(rand.Text()[:12])
 	b := &Budget{
 		client: c.Client,
 		name:   c.Name,
 		limits: c.Limits,
+		every:  c.Limits.Every,
 		parts:  c.Processes,
-		keys:   []string{key, key + ":hosts"},
-		proc:   strings.ToLower(rand.Text()[:12]),
+		keys:   []string{key, key + ":hosts", key + ":last:" + proc},
+		proc:   proc,
 		asking: make(chan struct{}, 1),
 	}
+	b.alive, b.end = context.WithCancel(context.Background())
 	if c.Limits.PagesPerHost > 0 {
 		b.hosts = make(map[string]*chunk)
 	}
@@ -184,8 +223,9 @@ func New(c Config) (*Budget, error) {
 // Limits reports the limits that b was made with.
 func (b *Budget) Limits() budget.Limits { return b.limits }
 
-// Close gives back what this process has in hand, and returns a [*ServerError] if it
-// couldn't. Only the first call does anything.
+// Close gives back what this process has in hand, and returns a [*ServerError] if it couldn't. On a
+// server that is silent it takes as long as two reads that time out, 6 s by the client's defaults.
+// Only the first call does anything.
 func (b *Budget) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -197,10 +237,15 @@ func (b *Budget) Close() error {
 		b.returns.Done()
 	}
 	b.mu.Unlock()
+	b.end()
 	b.returns.Wait()
-	b.asking <- struct{}{}
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	defer cancel()
+	if err := b.lock(ctx); err != nil {
+		return &ServerError{b.name, err}
+	}
 	defer func() { <-b.asking }()
-	if _, err := b.settle(context.Background()); err != nil {
+	if _, err := b.settle(ctx); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -210,7 +255,7 @@ func (b *Budget) Close() error {
 	if !r.gives() {
 		return nil
 	}
-	return b.do(context.Background(), r)
+	return b.do(ctx, r)
 }
 
 // host returns the chunk of a host.
@@ -224,12 +269,12 @@ func (b *Budget) host(name string) *chunk {
 }
 
 // Check implements [budget.Budget]. It asks the server when this process has nothing in
-// hand, and takes a chunk then.
+// hand, and takes a chunk then. While nothing is granted it finds nothing against a page.
 func (b *Budget) Check(ctx context.Context, host string, start time.Time) error {
 	return b.withPage(ctx, host, start, false)
 }
 
-// Reserve implements [budget.Budget].
+// Reserve implements [budget.Budget]. While nothing is granted it waits.
 func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, error) {
 	if err := b.withPage(ctx, host, time.Time{}, true); err != nil {
 		return nil, err
@@ -241,50 +286,102 @@ func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, er
 func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spend bool) error {
 	for asked := false; ; asked = true {
 		b.mu.Lock()
-		if b.closed {
-			b.mu.Unlock()
-			return ErrClosed
-		}
 		now := time.Now()
-		if err := b.late(now, start); err != nil {
-			b.mu.Unlock()
-			return err
+		spent, err := b.spendPage(host, now, start, spend)
+		over := b.over(now)
+		if err == nil && !spent && asked && !over {
+			err = b.exceeded(host)
 		}
-		byHost := new(chunk)
-		byHost.hand = 1
-		if b.hosts != nil {
-			byHost = b.host(host)
-		}
-		known := !spend || !b.started.IsZero() && (b.timeAsked || !b.timeDue(now))
-		switch {
-		case b.pages.hand > 0 && byHost.hand > 0 && known && !b.bytesGone():
-			if spend {
-				b.pages.hand--
-				if b.hosts != nil {
-					byHost.hand--
-				}
-				b.used = now
-			}
-			b.mu.Unlock()
-			return nil
-		case asked && b.bytesGone():
-			err := &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: 1, Max: b.limits.Bytes}
-			b.mu.Unlock()
-			return err
-		case asked && b.pages.hand == 0 && b.limits.Pages > 0 && b.pages.total >= b.limits.Pages:
-			err := &budget.Error{Limit: budget.Pages, Used: b.pages.total, Want: 1, Max: b.limits.Pages}
-			b.mu.Unlock()
-			return err
-		case asked && byHost.hand == 0 && byHost.total >= b.limits.PagesPerHost && b.hosts != nil:
-			err := &budget.Error{Limit: budget.PagesPerHost, Host: host, Used: byHost.total, Want: 1, Max: b.limits.PagesPerHost}
-			b.mu.Unlock()
-			return err
-		}
+		quiet := b.quiet.Sub(now)
 		b.mu.Unlock()
+		switch {
+		case err != nil || spent:
+			return err
+		case asked && !over && quiet > 0 && !spend:
+			return nil
+		case asked && !over && quiet > 0:
+			if err := b.wait(ctx, quiet); err != nil {
+				return err
+			}
+		}
 		if err := b.ask(ctx, host, 0, spend); err != nil {
 			return err
 		}
 	}
+}
+
+// spendPage spends a page in hand, or if !spend finds out whether there is one. The error is why
+// there can't be one. The caller holds mu.
+func (b *Budget) spendPage(host string, now, start time.Time, spend bool) (ok bool, err error) {
+	if b.closed {
+		return false, ErrClosed
+	}
+	if b.over(now) {
+		return false, nil
+	}
+	if err := b.late(now, start); err != nil {
+		return false, err
+	}
+	if !b.served(host, 0) || spend && (b.started.IsZero() || !b.timeAsked && b.timeDue(now)) {
+		return false, nil
+	}
+	if spend {
+		b.pages.hand--
+		if b.hosts != nil {
+			b.host(host).hand--
+		}
+		b.used = now
+	}
+	return true, nil
+}
+
+// exceeded returns an error if nothing is left for host, as last heard. The caller holds mu.
+func (b *Budget) exceeded(host string) error {
+	switch {
+	case b.bytesGone():
+		return &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: 1, Max: b.limits.Bytes}
+	case b.pages.hand == 0 && b.limits.Pages > 0 && b.pages.total >= b.limits.Pages:
+		return &budget.Error{Limit: budget.Pages, Used: b.limits.Pages, Want: 1, Max: b.limits.Pages}
+	case b.hosts != nil:
+		if h := b.host(host); h.hand == 0 && h.total >= b.limits.PagesPerHost {
+			return &budget.Error{Limit: budget.PagesPerHost, Host: host, Used: b.limits.PagesPerHost, Want: 1, Max: b.limits.PagesPerHost}
+		}
+	}
+	return nil
+}
+
+// wait waits while nothing is granted.
+func (b *Budget) wait(ctx context.Context, quiet time.Duration) error {
+	b.mu.Lock()
+	b.stats.Waited++
+	b.mu.Unlock()
+	timer := time.NewTimer(min(quiet, beat)) // others may end it, or make it longer
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return &ServerError{b.name, fmt.Errorf("nothing is granted until all processes had time to tell what they have spent: %w", ctx.Err())}
+	}
+}
+
+// over reports whether the window may be over, and with it what is in hand. The caller holds mu.
+func (b *Budget) over(now time.Time) bool {
+	return b.every > 0 && b.state.id != "" && b.clock.latest(now) >= (b.state.window+1)*b.every.Microseconds()
+}
+
+// renew begins a window. The caller holds mu.
+func (b *Budget) renew(now time.Time) {
+	b.pages.hand, b.bytes.hand = 0, 0
+	clear(b.hosts)
+	b.untold = nil
+	b.started, b.timeAsked = time.Time{}, false
+	b.renewed = now
+}
+
+// returnable reports whether what is given back surely is of this window. The caller holds mu.
+func (b *Budget) returnable(now time.Time) bool {
+	return !b.over(now) && (b.renewed.IsZero() || now.Sub(b.renewed) > mostWait)
 }
 
 // bytesGone reports whether no byte is left, as last heard.
@@ -318,36 +415,46 @@ func (b *Budget) late(now, start time.Time) error {
 func (b *Budget) Refund(_ context.Context, host string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.returnable(time.Now()) {
+		return
+	}
 	b.pages.hand++
 	if b.hosts != nil {
 		b.host(host).hand++
 	}
-	b.watch()
 }
 
-// TakeBytes implements [budget.Budget]. Taking nothing always succeeds.
+// TakeBytes implements [budget.Budget]. Taking nothing always succeeds. While nothing is granted it
+// waits.
 func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
 	if n <= 0 {
 		return 0, nil
 	}
 	for asked := false; ; asked = true {
 		b.mu.Lock()
+		now := time.Now()
+		over, quiet := b.over(now), b.quiet.Sub(now)
 		switch {
 		case b.closed:
 			b.mu.Unlock()
 			return 0, ErrClosed
+		case over:
 		case b.bytes.hand > 0 && !b.started.IsZero():
 			n = min(n, b.bytes.hand)
 			b.bytes.hand -= n
-			b.used = time.Now()
+			b.used = now
 			b.mu.Unlock()
 			return n, nil
 		case asked && b.bytesGone():
-			err := &budget.Error{Limit: budget.Bytes, Used: b.bytes.total, Want: n, Max: b.limits.Bytes}
 			b.mu.Unlock()
-			return 0, err
+			return 0, &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: n, Max: b.limits.Bytes}
 		}
 		b.mu.Unlock()
+		if asked && !over && quiet > 0 {
+			if err := b.wait(ctx, quiet); err != nil {
+				return 0, err
+			}
+		}
 		if err := b.ask(ctx, "", n, true); err != nil {
 			return 0, err
 		}
@@ -357,8 +464,9 @@ func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
 // SettleBytes implements [budget.Budget].
 func (b *Budget) SettleBytes(_ context.Context, taken, read int64) []budget.Warning {
 	b.mu.Lock()
-	b.bytes.hand += max(taken-max(read, 0), 0)
-	b.watch()
+	if b.returnable(time.Now()) {
+		b.bytes.hand += max(taken-max(read, 0), 0)
+	}
 	b.mu.Unlock()
 	return b.told()
 }
@@ -375,7 +483,6 @@ func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 	b.mu.Lock()
 	r := b.request("", 0, false)
 	b.mu.Unlock()
-	r.wantPages, r.wantBytes = 0, 0
 	if err := b.do(ctx, r); err != nil {
 		return budget.Usage{}, err
 	}
@@ -386,6 +493,24 @@ func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 		u.Elapsed = time.Since(b.started)
 	}
 	return u, nil
+}
+
+// Stats are a Budget's figures since New. Which limit has refused is in evidence, or in the
+// *budget.Error.
+type Stats struct {
+	Calls  int64         // that were answered
+	Took   time.Duration // by all of these together
+	Failed int64         // calls without an answer
+	Late   int64         // calls that arrived too late, and were sent again
+	Losses int64         // how often the server had lost data, as far as this process saw
+	Waited int64         // how often a page or bytes waited because nothing was granted, a second at most each time
+}
+
+// Stats returns the figures of this moment.
+func (b *Budget) Stats() Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stats
 }
 
 // told returns the warnings that nobody has been told.
@@ -417,38 +542,44 @@ func (b *Budget) timeDue(now time.Time) bool {
 	return at > 0 && !b.started.IsZero() && now.Sub(b.started) >= at
 }
 
-// watch gives back what stays in hand. The caller holds mu.
+// watch calls the server within a beat. The caller holds mu.
 func (b *Budget) watch() {
 	if b.timer != nil || b.closed {
 		return
 	}
 	b.returns.Add(1)
-	b.timer = time.AfterFunc(idle, func() {
+	b.timer = time.AfterFunc(beat, func() {
 		defer b.returns.Done()
-		b.returnIdle()
+		b.call()
 	})
 }
 
-func (b *Budget) returnIdle() {
-	b.asking <- struct{}{}
-	defer func() { <-b.asking }()
-	b.mu.Lock()
-	b.timer = nil
-	if b.closed {
-		b.mu.Unlock()
+// call tells the server what it may have lost, gives back what stays in hand, and hears what others
+// have spent.
+func (b *Budget) call() {
+	if b.lock(b.alive) != nil {
 		return
 	}
-	if time.Since(b.used) < idle/2 || b.pending != nil {
+	defer func() {
+		<-b.asking
+		b.mu.Lock()
+		b.timer = nil
 		b.watch()
 		b.mu.Unlock()
-		return
+	}()
+	// Others wait for the right to call, perhaps on a network that is better by now.
+	ctx, cancel := context.WithTimeout(b.alive, onTheWay)
+	defer cancel()
+	if asked, _ := b.settle(ctx); asked {
+		return // what failed is asked again
 	}
+	b.mu.Lock()
 	r := b.request("", 0, false)
-	r.giveBack(b)
-	b.mu.Unlock()
-	if r.gives() {
-		_ = b.do(context.Background(), r) // if it fails it is asked again
+	if time.Since(b.used) >= beat/2 {
+		r.giveBack(b)
 	}
+	b.mu.Unlock()
+	_ = b.do(ctx, r)
 }
 
 func text(v any) string {

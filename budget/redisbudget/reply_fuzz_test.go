@@ -37,6 +37,9 @@ func (answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 // panics or keeps a caller for longer than its context.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte{})
+	f.Add([]byte("\x00\x0e\x00\x01\x40\x00\x01\x00\x01\x00\x00\x00\x00\x00\x02\x00\x02\x00\x02\x00\x05\x00\x05\x00\x05\x00\x01\x41"))
+	f.Add([]byte("\x01\x02\x3f\x01\x3f\x81"))
+	f.Add([]byte("\x00\x0e\x3f\x01\x40\x3f\x01\x3f\x01\x3f\x7f\x3f\x00\x3f\x02\x3f\x02\x3f\x02\x3f\x85\x3f\x05\x3f\x05\x3f\x01\x41"))
 	f.Add([]byte("\x09\x00\x01\x00\x02\x00\x02\x00\x02\x00\x02\x00\x05\x00\x05\x00\x05\x00\x01\x00"))
 	f.Add([]byte("\x09\x3f\x01\x3f\x81\x3f\x01\x3f\x01\x3f\x01\x3f\x81\x3f\x01\x3f\x81\x3f\x01"))
 	f.Fuzz(func(t *testing.T, noise []byte) {
@@ -50,8 +53,8 @@ func FuzzReplies(f *testing.F) {
 				}
 				return b
 			}
-			var reply []any
-			for range next() % 12 {
+			reply := []any{[]any{"ok", "late", "old", nil}[next()%4]}
+			for range next() % 20 {
 				if shift := next(); shift < 64 {
 					reply = append(reply, strconv.FormatInt(int64(int8(next()))<<shift, 10))
 				} else {
@@ -60,7 +63,11 @@ func FuzzReplies(f *testing.F) {
 			}
 			return reply
 		}))
-		b, err := New(Config{Client: client, Name: "fuzz", Limits: budget.Limits{Pages: 10, PagesPerHost: 5, Bytes: 100, Duration: time.Hour, WarnAt: 0.5}})
+		limits := budget.Limits{Pages: 10, PagesPerHost: 5, Bytes: 100, Duration: time.Hour, WarnAt: 0.5}
+		if len(noise)%2 == 1 {
+			limits.Duration, limits.Every = 0, time.Hour
+		}
+		b, err := New(Config{Client: client, Name: "fuzz", Limits: limits})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package redisbudget
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,9 +17,21 @@ var source string
 
 var take = redis.NewScript(source)
 
+// form is the version of what take.lua keeps on the server.
+const form = 2
+
+const (
+	// onTheWay is how long a call may be under way. One that arrives later does nothing.
+	onTheWay = 5 * time.Second
+
+	// mostTold bounds the hosts that one call tells the server again.
+	mostTold = 500
+)
+
 // A request is one run of take.lua. Its seq makes it count once, however often it is sent.
 type request struct {
 	seq        int64
+	window     int64 // that its pages and bytes belong to
 	host       string
 	wantPages  int64
 	wantHost   int64
@@ -27,11 +40,38 @@ type request struct {
 	backPages  int64
 	backBytes  int64
 	backHosts  map[string]int64
+	told       []string // hosts whose counts the server may have lost
 	start      bool
+	again      bool // a copy was sent before, and may have counted
+}
+
+// A state is what the server calls its data. It is another one after a loss.
+type state struct {
+	id     string // empty: nothing was heard yet
+	epoch  int64  // number of id
+	fence  int64  // number of calls that counted
+	window int64  // number of the window of budget.Limits.Every
+}
+
+// A clock bounds the server's clock by what it said in a reply.
+type clock struct {
+	server int64     // microseconds
+	sent   time.Time // when the call was sent: the server said so after that
+}
+
+// latest returns the latest time that the server's clock can show, in microseconds.
+func (c clock) latest(now time.Time) int64 {
+	if c.sent.IsZero() {
+		return 0
+	}
+	return c.server + now.Sub(c.sent).Microseconds()
 }
 
 // lock waits for the right to call.
 func (b *Budget) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	select {
 	case b.asking <- struct{}{}:
 		return nil
@@ -40,16 +80,25 @@ func (b *Budget) lock(ctx context.Context) error {
 	}
 }
 
-// settle asks again what has no reply yet, because what it granted must not get
-// lost, and reports whether there was such a thing. The caller has the right to call.
+// settle asks again what has no reply yet, because what it granted must not get lost, and tells the
+// server what it has lost. It reports whether it asked. The caller has the right to call.
 func (b *Budget) settle(ctx context.Context) (asked bool, err error) {
-	b.mu.Lock()
-	r := b.pending
-	b.mu.Unlock()
-	if r == nil {
-		return false, nil
+	for {
+		b.mu.Lock()
+		r := b.pending
+		if r == nil && len(b.untold) > 0 {
+			r = b.request("", 0, false)
+			r.told = b.untold[:min(len(b.untold), mostTold)]
+		}
+		b.mu.Unlock()
+		if r == nil {
+			return asked, nil
+		}
+		asked = true
+		if err := b.do(ctx, r); err != nil {
+			return asked, err
+		}
 	}
-	return true, b.do(ctx, r)
 }
 
 // ask takes a chunk of what isn't in hand: pages of host, or n bytes.
@@ -66,7 +115,8 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 		b.mu.Unlock()
 		return ErrClosed
 	}
-	if b.served(host, n) && (!start || !b.started.IsZero() && (b.timeAsked || !b.timeDue(time.Now()))) {
+	now := time.Now()
+	if b.served(host, n) && !b.over(now) && (!start || !b.started.IsZero() && (b.timeAsked || !b.timeDue(now))) {
 		b.mu.Unlock() // by another call, meanwhile
 		return nil
 	}
@@ -86,7 +136,7 @@ func (b *Budget) served(host string, n int64) bool {
 // request fills in what to ask for. The caller holds mu.
 func (b *Budget) request(host string, n int64, start bool) *request {
 	b.seq++
-	r := &request{seq: b.seq, start: start}
+	r := &request{seq: b.seq, window: b.state.window, start: start}
 	now := time.Now()
 	if n > 0 {
 		if b.bytes.hand == 0 {
@@ -121,85 +171,180 @@ func (r *request) giveBack(b *Budget) {
 				r.backHosts = make(map[string]int64)
 			}
 			r.backHosts[name] = h.hand
+			h.hand = 0
 		}
-		delete(b.hosts, name) // the server knows all about it
 	}
 }
 
 func (r *request) gives() bool { return r.backPages > 0 || r.backBytes > 0 || len(r.backHosts) > 0 }
 
-// replyFields is how many fields of a reply are read.
-const replyFields = 9
+// args are those of take.lua. The caller holds mu.
+func (r *request) args(b *Budget, now time.Time) []any {
+	l := b.limits
+	var elapsed, notAfter int64
+	if !b.started.IsZero() {
+		elapsed = now.Sub(b.started).Microseconds()
+	}
+	if at := b.clock.latest(now); at > 0 {
+		notAfter = at + onTheWay.Microseconds()
+	}
+	args := []any{
+		fmt.Sprintf("%d:%d", form, b.every.Microseconds()), b.proc, r.seq, notAfter, bit(r.again),
+		b.state.epoch, b.state.id, b.state.fence, r.window,
+		b.parts, max(keep, l.Duration+24*time.Hour, b.every+24*time.Hour).Milliseconds(),
+		l.Pages, l.PagesPerHost, l.Bytes, b.warnAt(l.Pages), b.warnAt(l.PagesPerHost), b.warnAt(l.Bytes),
+		r.host, r.wantPages, r.wantHost, r.wantBytes, r.leastBytes, r.backPages, r.backBytes,
+		b.pages.total, b.bytes.total, elapsed, bit(r.start), b.warnTime().Microseconds(), b.every.Microseconds(),
+		quietNew.Microseconds(), quietLost.Microseconds(), beat.Microseconds(), b.toldEpoch, len(r.told),
+	}
+	for _, name := range r.told {
+		args = append(args, name, b.host(name).total)
+	}
+	for name, n := range r.backHosts {
+		args = append(args, name, n)
+	}
+	return args
+}
+
+func bit(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// replyFields is how many fields of a reply to a call that counted are read.
+const replyFields = 15
+
+// errOld is what a call comes to that arrives after a later one of its process.
+var errOld = errors.New("the server has had a later call of this process")
+
+// mostLate is how often a call is sent anew that arrived too late: once where the server's clock
+// wasn't known or was changed, and again on a network that is too slow.
+const mostLate = 3
 
 // do calls the server and takes in its reply. The caller has the right to call.
 func (b *Budget) do(ctx context.Context, r *request) error {
 	b.mu.Lock()
 	b.pending = r
-	l, now := b.limits, time.Now()
-	var known, elapsed int64
-	if h := b.hosts[r.host]; h != nil {
-		known = h.total
-	}
-	if !b.started.IsZero() {
-		elapsed = now.Sub(b.started).Microseconds()
-	}
-	start := 0
-	if r.start {
-		start = 1
-	}
-	args := []any{
-		b.proc, r.seq, b.id, b.parts, max(keep, l.Duration+24*time.Hour).Milliseconds(),
-		l.Pages, l.PagesPerHost, l.Bytes, b.warnAt(l.Pages), b.warnAt(l.PagesPerHost), b.warnAt(l.Bytes),
-		r.host, r.wantPages, r.wantHost, r.wantBytes, r.leastBytes, r.backPages, r.backBytes,
-		b.pages.total, b.bytes.total, known, elapsed, start, b.warnTime().Microseconds(),
-	}
+	b.watch()
 	b.mu.Unlock()
-	for name, n := range r.backHosts {
-		args = append(args, name, n)
+	for range mostLate {
+		b.mu.Lock()
+		sent := time.Now()
+		args := r.args(b, sent)
+		b.mu.Unlock()
+		reply, err := take.Run(ctx, b.client, b.keys, args...).Slice()
+		if err == nil {
+			err = check(reply)
+		}
+		b.mu.Lock()
+		if err != nil {
+			r.again = true
+			b.stats.Failed++
+			b.mu.Unlock()
+			return &ServerError{b.name, err}
+		}
+		b.stats.Calls++
+		b.stats.Took += time.Since(sent)
+		known := !b.clock.sent.IsZero()
+		b.clock = clock{number(reply[1]), sent}
+		switch text(reply[0]) {
+		case "late":
+			if known { // else the call was sent to learn the server's time
+				b.stats.Late++
+			}
+			b.mu.Unlock()
+		case "old":
+			b.pending = nil
+			b.mu.Unlock()
+			return &ServerError{b.name, errOld}
+		default:
+			b.pending = nil
+			b.take(r, reply)
+			b.mu.Unlock()
+			return nil
+		}
 	}
+	return &ServerError{b.name, fmt.Errorf("calls arrive later than %v after they were sent", onTheWay)}
+}
 
-	reply, err := take.Run(ctx, b.client, b.keys, args...).Slice()
-	if err == nil && len(reply) < replyFields {
-		err = fmt.Errorf("redisbudget: %q is no reply", reply) // by another version of take.lua, perhaps
+// check says what is wrong with a reply, one of another version of take.lua, perhaps.
+func check(reply []any) error {
+	switch {
+	case len(reply) >= 2 && (text(reply[0]) == "late" || text(reply[0]) == "old"):
+		return nil
+	case len(reply) < replyFields || text(reply[0]) != "ok":
+		return fmt.Errorf("%.200q is no reply", fmt.Sprint(reply))
 	}
-	if err != nil {
-		return &ServerError{b.name, err}
+	return nil
+}
+
+// take takes in the reply to a call that counted. The caller holds mu.
+func (b *Budget) take(r *request, reply []any) {
+	now, l := time.Now(), b.limits
+	before := b.state
+	b.state = state{text(reply[2]), number(reply[3]), number(reply[4]), number(reply[5])}
+	b.quiet = now.Add(time.Duration(max(number(reply[6]), 0)) * time.Microsecond)
+	switch {
+	case before.id == "":
+	case before.window != b.state.window:
+		b.renew(now)
+	case before.id != b.state.id:
+		b.stats.Losses++
+		b.tellAll(before.epoch)
+	default:
+		b.untold = b.untold[len(r.told):]
+		for name, n := range r.backHosts {
+			b.host(name).total -= n
+		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.pending = nil
-	b.id = text(reply[0])
-	b.pages.total, b.bytes.total = number(reply[1]), number(reply[2])
-	b.pages.hand += max(number(reply[5]), 0)
-	b.bytes.hand += max(number(reply[7]), 0)
+	b.pages.total, b.bytes.total = number(reply[7]), number(reply[8])
+	grantPages, grantHost, grantBytes := max(number(reply[11]), 0), max(number(reply[12]), 0), max(number(reply[13]), 0)
+	b.pages.hand += grantPages
+	b.bytes.hand += grantBytes
 	if b.hosts != nil && r.host != "" {
 		h := b.host(r.host)
-		h.total = number(reply[3])
-		h.hand += max(number(reply[6]), 0)
+		h.hand += grantHost
+		if len(b.untold) == 0 { // else the server may know less
+			h.total = number(reply[9])
+		}
 	}
-	if us := number(reply[4]); us >= 0 {
-		if at := time.Now().Add(-time.Duration(us) * time.Microsecond); b.started.IsZero() || at.Before(b.started) {
+	if grantPages+grantHost+grantBytes > 0 {
+		b.used = now
+	}
+	if us := number(reply[10]); us >= 0 {
+		if at := now.Add(-time.Duration(us) * time.Microsecond); b.started.IsZero() || at.Before(b.started) {
 			b.started = at
 		}
 	}
-	b.timeAsked = b.timeAsked || b.timeDue(time.Now())
-	for _, limit := range text(reply[8]) {
+	b.timeAsked = b.timeAsked || b.timeDue(now)
+	for _, limit := range text(reply[14]) {
 		switch limit {
 		case 'p':
 			b.warnings = append(b.warnings, budget.Warning{Limit: budget.Pages, Used: b.pages.total, Max: l.Pages})
 		case 'b':
 			b.warnings = append(b.warnings, budget.Warning{Limit: budget.Bytes, Used: b.bytes.total, Max: l.Bytes})
 		case 'h':
-			b.warnings = append(b.warnings, budget.Warning{Limit: budget.PagesPerHost, Host: r.host, Used: number(reply[3]), Max: l.PagesPerHost})
+			b.warnings = append(b.warnings, budget.Warning{Limit: budget.PagesPerHost, Host: r.host, Used: number(reply[9]), Max: l.PagesPerHost})
 		case 't':
 			b.warnings = append(b.warnings, budget.Warning{
-				Limit: budget.Time, Used: int64(time.Since(b.started) / time.Second), Max: int64(l.Duration / time.Second),
+				Limit: budget.Time, Used: int64(now.Sub(b.started) / time.Second), Max: int64(l.Duration / time.Second),
 			})
 		}
 	}
-	b.used = time.Now()
-	if b.pages.hand > 0 || b.bytes.hand > 0 {
-		b.watch()
+}
+
+// tellAll makes the next calls tell what this process knows of hosts, as of an epoch. The caller
+// holds mu.
+func (b *Budget) tellAll(epoch int64) {
+	if len(b.untold) == 0 || epoch < b.toldEpoch {
+		b.toldEpoch = epoch // else some count may be older than this epoch
 	}
-	return nil
+	b.untold = b.untold[:0:0]
+	for name, h := range b.hosts {
+		if h.total > 0 {
+			b.untold = append(b.untold, name)
+		}
+	}
 }

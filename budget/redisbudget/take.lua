@@ -1,86 +1,197 @@
 -- take grants a process a chunk of the budget, and takes back what it has left over.
--- It may be run twice with the same effect as once.
 --
--- KEYS[1]  the budget, a hash: id, pages, bytes, started, w:LIMIT (warned), r:PROCESS (last grant)
--- KEYS[2]  pages by host, a hash: h:HOST, w:HOST
+-- KEYS[1]  the budget, a hash; it and KEYS[2] expire when unused for long:
+--            form          version of this layout, and the window in microseconds
+--            id, epoch     name and number of the server's present state; both are new after a loss
+--            b<epoch>      pages:bytes:id, as the epoch began; of the last 16
+--            run           run_id of the server that wrote it
+--            fence         number of calls that counted
+--            window        number of the window, 0 without
+--            quiet         until when nothing is granted
+--            pages, bytes  granted and not given back
+--            started       first page or byte, 0: none
+--            w:LIMIT       the limit has warned
+-- KEYS[2]  by host, a hash: h:HOST pages:epoch:base, w:HOST; the empty field holds the last epoch
+-- KEYS[3]  last call of the process, a string that expires in ten minutes: seq, id, window, grants
 --
--- Counters count what was granted. Times are microseconds of the server's clock.
+-- Times are microseconds of the server's clock.
+--
+-- A call counts once, however often it arrives. One that comes after its not-after time or after a
+-- later call of its process does nothing and says so.
+--
+-- The server's data may be lost or go back in time: a restart from an old dump, a failover to a
+-- replica that lags, FLUSHALL. Each of these begins an epoch, as soon as a run_id that is new, a
+-- key that is missing or a process that knows a later fence tells it. For a while nothing is
+-- granted then, and each process tells the counts that it has seen last. A process that tells later
+-- adds what its counts are above those at the beginning of the first epoch that it doesn't know:
+-- what has been granted since comes on top.
 
-local PROC, SEQ, ID = ARGV[1], ARGV[2], ARGV[3]
-local PARTS, KEEP = tonumber(ARGV[4]), ARGV[5]
-local PAGES, PER_HOST, BYTES = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]) -- limits, 0: none
-local WARN_PAGES, WARN_HOST, WARN_BYTES = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11]) -- 0: never
-local HOST = ARGV[12]
-local WANT_PAGES, WANT_HOST, WANT_BYTES, LEAST_BYTES = tonumber(ARGV[13]), tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])
-local BACK_PAGES, BACK_BYTES = tonumber(ARGV[17]), tonumber(ARGV[18])
-local KNOWN_PAGES, KNOWN_BYTES, KNOWN_HOST, KNOWN_ELAPSED = tonumber(ARGV[19]), tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22])
-local START, WARN_TIME = ARGV[23] == '1', tonumber(ARGV[24]) -- 0: never
--- From ARGV[25]: hosts and how many pages of theirs are given back.
+local FORM, PROC, SEQ, NOT_AFTER, AGAIN = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
+local EPOCH, ID, FENCE, WINDOW = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]) -- as the process knows them
+local PARTS, KEEP = tonumber(ARGV[10]), ARGV[11]
+local PAGES, PER_HOST, BYTES = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) -- limits, 0: none
+local WARN_PAGES, WARN_HOST, WARN_BYTES = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17]) -- 0: never
+local HOST = ARGV[18]
+local WANT_PAGES, WANT_HOST, WANT_BYTES, LEAST_BYTES = tonumber(ARGV[19]), tonumber(ARGV[20]), tonumber(ARGV[21]), tonumber(ARGV[22])
+local BACK_PAGES, BACK_BYTES = tonumber(ARGV[23]), tonumber(ARGV[24])
+local KNOWN_PAGES, KNOWN_BYTES, KNOWN_ELAPSED = tonumber(ARGV[25]), tonumber(ARGV[26]), tonumber(ARGV[27])
+local START, WARN_TIME, EVERY = ARGV[28] == '1', tonumber(ARGV[29]), tonumber(ARGV[30]) -- WARN_TIME 0: never
+local QUIET_NEW, QUIET, QUIET_TOLD = tonumber(ARGV[31]), tonumber(ARGV[32]), tonumber(ARGV[33])
+local TOLD_EPOCH, TOLD = tonumber(ARGV[34]), tonumber(ARGV[35])
+-- From ARGV[36]: TOLD hosts and their pages as of TOLD_EPOCH; then hosts and how many of their
+-- pages are given back.
+local FIRST, EPOCHS = 36, 16
 
 local function int(x) return string.format('%.0f', x) end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local f = redis.call('HMGET', KEYS[1], 'id', 'pages', 'bytes', 'started', 'r:' .. PROC)
-local id, pages, bytes, started, last = f[1], tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0), f[5]
-if not id then
-	id = int(now)
-	redis.call('HSET', KEYS[1], 'id', id)
+local names = { 'form', 'id', 'epoch', 'run', 'fence', 'window', 'quiet', 'pages', 'bytes', 'started' }
+local s = {}
+for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do s[names[i]] = value end
+if s.form and s.form ~= FORM then
+	return redis.error_reply('POLITENESS this budget is kept in the form ' .. s.form .. ' (version:window), not ' .. FORM ..
+		': all processes need the same Every and the same version of redisbudget')
 end
-local function hostUsed() return HOST ~= '' and tonumber(redis.call('HGET', KEYS[2], 'h:' .. HOST) or 0) or 0 end
-if ID ~= '' and ID ~= id then
-	-- The server has lost its data. What each process saw last brings the counters back.
-	pages, bytes = math.max(pages, KNOWN_PAGES), math.max(bytes, KNOWN_BYTES)
+if now > NOT_AFTER then return { 'late', int(now) } end
+local last = {}
+last.seq, last.id, last.window, last.pages, last.host, last.bytes, last.warned =
+	string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%a*)$')
+if last.seq and tonumber(last.seq) > tonumber(SEQ) then return { 'old', int(now) } end
+
+local info = redis.pcall('INFO', 'server') -- may be forbidden
+local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
+local id, epoch, window, quiet = s.id, tonumber(s.epoch or 0), tonumber(s.window or 0), tonumber(s.quiet or 0)
+local pages, bytes, started = tonumber(s.pages or 0), tonumber(s.bytes or 0), tonumber(s.started or 0)
+local fence = tonumber(s.fence or 0)
+
+local function setBase(e, p, b, name) redis.call('HSET', KEYS[1], 'b' .. int(e), int(p) .. ':' .. int(b) .. ':' .. name) end
+local function base(e)
+	local p, b, name = string.match(redis.call('HGET', KEYS[1], 'b' .. int(e)) or '', '^(%d+):(%d+):(.*)$')
+	return tonumber(p), tonumber(b), name
+end
+
+-- A new window begins; a clock that was set back begins none.
+local current = EVERY > 0 and math.floor(now / EVERY) or 0
+if current > window then
+	window, pages, bytes, started = current, 0, 0, 0
+	redis.call('DEL', KEYS[2])
+	redis.call('HDEL', KEYS[1], 'w:pages', 'w:bytes', 'w:time')
+	for e = math.max(epoch - EPOCHS, 0), epoch do redis.call('HDEL', KEYS[1], 'b' .. int(e)) end
+	if id then
+		redis.call('HSET', KEYS[2], '', int(epoch))
+		setBase(epoch, 0, 0, id)
+	end
+end
+
+-- The server has forgotten something, if only perhaps.
+local seen = redis.call('HGET', KEYS[2], '')
+local lost = id and (s.run ~= run or ID == id and FENCE > fence or not seen)
+if not id or lost then
+	quiet = now + ((lost or seen or ID ~= '') and QUIET or QUIET_NEW)
+	local before = epoch
+	epoch, id = math.max(epoch, EPOCH, tonumber(seen or 0)) + 1, int(now) .. PROC .. SEQ
+	for e = before - EPOCHS, math.min(before, epoch - EPOCHS) do redis.call('HDEL', KEYS[1], 'b' .. int(e)) end
+	setBase(epoch, pages, bytes, id)
+	redis.call('HSET', KEYS[2], '', int(epoch))
+end
+local knows = ID == id or ID == ''
+if not knows and WINDOW == window then
+	local _, _, name = base(EPOCH)
+	if name ~= ID then quiet = math.max(quiet, now + QUIET) end -- others may come from there too
+	local morePages, moreBytes
+	for e = math.max(math.min(EPOCH + 1, epoch), epoch - EPOCHS), epoch do
+		local p, b, its = base(e)
+		if p then
+			morePages = morePages or math.max(KNOWN_PAGES - p, 0)
+			moreBytes = moreBytes or math.max(KNOWN_BYTES - b, 0)
+			setBase(e, p + morePages, b + moreBytes, its)
+		end
+	end
+	pages, bytes = pages + (morePages or 0), bytes + (moreBytes or 0)
 	if KNOWN_ELAPSED > 0 then started = math.min(started > 0 and started or now, now - KNOWN_ELAPSED) end
-	if HOST ~= '' and KNOWN_HOST > hostUsed() then redis.call('HSET', KEYS[2], 'h:' .. HOST, int(KNOWN_HOST)) end
+end
+
+local function hostUse(host)
+	local n, e, b = string.match(redis.call('HGET', KEYS[2], 'h:' .. host) or '', '^(%d+):(%d+):(%d+)$')
+	return tonumber(n or 0), tonumber(e or 0), tonumber(b or 0)
+end
+local function setHostUse(host, n, e, b)
+	if n > 0 then
+		redis.call('HSET', KEYS[2], 'h:' .. host, int(n) .. ':' .. int(e) .. ':' .. int(b))
+	else
+		redis.call('HDEL', KEYS[2], 'h:' .. host)
+	end
+end
+if TOLD > 0 and WINDOW == window and last.seq ~= SEQ then
+	local from = math.min(TOLD_EPOCH + 1, epoch)
+	for i = FIRST, FIRST + 2 * TOLD - 1, 2 do
+		local host, known = ARGV[i], tonumber(ARGV[i + 1])
+		local n, e, b = hostUse(host)
+		if e < from then -- nothing was granted since
+			n = math.max(n, known)
+		else -- what was granted in several epochs isn't told apart: all of it comes on top
+			local more = math.max(known - (e == from and b or 0), 0)
+			n, b = n + more, b + more
+		end
+		setHostUse(host, n, e, b)
+	end
+	if quiet > now then quiet = math.max(quiet, now + QUIET_TOLD) end
 end
 
 local grantPages, grantHost, grantBytes, warned = 0, 0, 0, ''
-local seq, a, b, c, w = string.match(last or '', '^(%d+):(%d+):(%d+):(%d+):(.*)$')
-if seq == SEQ then
-	grantPages, grantHost, grantBytes, warned = tonumber(a), tonumber(b), tonumber(c), w
+if last.seq == SEQ then
+	if last.id == id and tonumber(last.window) == window then
+		grantPages, grantHost, grantBytes, warned = tonumber(last.pages), tonumber(last.host), tonumber(last.bytes), last.warned
+	end
 else
-	pages, bytes = math.max(pages - BACK_PAGES, 0), math.max(bytes - BACK_BYTES, 0)
-	for i = 25, #ARGV, 2 do
-		if redis.call('HINCRBY', KEYS[2], 'h:' .. ARGV[i], -ARGV[i + 1]) <= 0 then redis.call('HDEL', KEYS[2], 'h:' .. ARGV[i]) end
+	fence = fence + 1
+	-- What was given back before a loss, or in a call that may have counted long ago, stays spent.
+	if ID == id and WINDOW == window and not (AGAIN and not last.seq) then
+		pages, bytes = math.max(pages - BACK_PAGES, 0), math.max(bytes - BACK_BYTES, 0)
+		for i = FIRST + 2 * TOLD, #ARGV, 2 do
+			local n, e, b = hostUse(ARGV[i])
+			setHostUse(ARGV[i], n - ARGV[i + 1], e, b)
+		end
 	end
 
 	-- chunk is what may be granted of a limit: all of a small want, else a part that
 	-- shrinks towards the end, so that nobody holds what others lack. The one that reaches the
 	-- warning is granted by itself.
 	local function chunk(want, least, used, max, warn)
-		if want == 0 then return 0 end
+		if want == 0 or quiet > now or not knows then return 0 end
 		local n = want
 		if max > 0 then n = math.min(math.max(math.floor((max - used) / (2 * PARTS)), least), want, max - used) end
 		if warn > 0 and used < warn - least and used + n >= warn then n = math.min(n, warn - least - used) end
 		return math.max(n, 0)
 	end
-	local function reached(name, key, used, n, warn)
-		if warn > 0 and n > 0 and used + n >= warn and redis.call('HSETNX', key, 'w:' .. name, 1) == 1 then
-			warned = warned .. string.sub(name, 1, 1)
-		end
+	local function reached(key, field, letter, used, warn)
+		if warn > 0 and used >= warn and redis.call('HSETNX', key, 'w:' .. field, 1) == 1 then warned = warned .. letter end
 	end
 
-	local used = hostUsed()
 	grantPages = chunk(WANT_PAGES, 1, pages, PAGES, WARN_PAGES)
-	grantHost = chunk(WANT_HOST, 1, used, PER_HOST, WARN_HOST)
 	grantBytes = chunk(WANT_BYTES, LEAST_BYTES, bytes, BYTES, WARN_BYTES)
-	if WANT_PAGES > 0 then reached('pages', KEYS[1], pages, grantPages, WARN_PAGES) end
-	if WANT_HOST > 0 then
-		if WARN_HOST > 0 and grantHost > 0 and used + grantHost >= WARN_HOST and redis.call('HSETNX', KEYS[2], 'w:' .. HOST, 1) == 1 then
-			warned = warned .. 'h'
-		end
-		if grantHost > 0 then redis.call('HINCRBY', KEYS[2], 'h:' .. HOST, int(grantHost)) end
-	end
-	if WANT_BYTES > 0 then reached('bytes', KEYS[1], bytes, grantBytes, WARN_BYTES) end
 	pages, bytes = pages + grantPages, bytes + grantBytes
+	if grantPages > 0 then reached(KEYS[1], 'pages', 'p', pages, WARN_PAGES) end
+	if grantBytes > 0 then reached(KEYS[1], 'bytes', 'b', bytes, WARN_BYTES) end
+	if WANT_HOST > 0 then
+		local n, e, b = hostUse(HOST)
+		grantHost = chunk(WANT_HOST, 1, n, PER_HOST, WARN_HOST)
+		if grantHost > 0 then
+			if e ~= epoch then e, b = epoch, n end
+			setHostUse(HOST, n + grantHost, e, b)
+			reached(KEYS[2], HOST, 'h', n + grantHost, WARN_HOST)
+		end
+	end
+	if START and started == 0 and quiet <= now then started = now end
+	if started > 0 and now - started >= WARN_TIME and WARN_TIME > 0 then reached(KEYS[1], 'time', 't', 1, 1) end
 end
-if START and started == 0 then started = now end
-if WARN_TIME > 0 and started > 0 and now - started >= WARN_TIME and redis.call('HSETNX', KEYS[1], 'w:time', 1) == 1 then
-	warned = warned .. 't'
-end
-redis.call('HSET', KEYS[1], 'pages', int(pages), 'bytes', int(bytes), 'started', int(started),
-	'r:' .. PROC, SEQ .. ':' .. int(grantPages) .. ':' .. int(grantHost) .. ':' .. int(grantBytes) .. ':' .. warned)
+
+redis.call('HSET', KEYS[1], 'form', FORM, 'id', id, 'epoch', int(epoch), 'run', run, 'fence', int(fence), 'window', int(window),
+	'quiet', int(quiet), 'pages', int(pages), 'bytes', int(bytes), 'started', int(started))
 redis.call('PEXPIRE', KEYS[1], KEEP)
 redis.call('PEXPIRE', KEYS[2], KEEP)
-return {id, int(pages), int(bytes), int(hostUsed()), started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned, int(now)}
+redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. int(grantPages) .. ' ' .. int(grantHost) .. ' ' .. int(grantBytes) .. ' ' .. warned,
+	'PX', 600000)
+return { 'ok', int(now), id, int(epoch), int(fence), int(window), int(math.max(quiet - now, 0)), int(pages), int(bytes),
+	HOST ~= '' and int((hostUse(HOST))) or '0', started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned }

@@ -40,7 +40,11 @@ import (
 // that its promises were kept, so their records are put in the order of their times and proved as
 // one. Each reader should hold one log then, because a budget that began anew isn't told from the
 // one before, and the proof is as good as the machines' clocks agree.
-func Check(logs ...io.Reader) (*Report, error) {
+//
+// A log that is signed needs its key to prove that: see [Trust.Check].
+func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
+
+func check(k *known, logs []io.Reader) (*Report, error) {
 	a := newAuditor()
 	var errs error
 	sources := make([]*source, len(logs))
@@ -49,6 +53,9 @@ func Check(logs ...io.Reader) (*Report, error) {
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}
+		s.forest = forest{known: k, report: &a.report.Signed, broken: func(detail string, at ...place) {
+			a.violation(BrokenSignature, "", detail, at...)
+		}}
 		sources[i], errs = s, errors.Join(errs, s.advance())
 	}
 	for s := earliest(sources); s != nil; s = earliest(sources) {
@@ -66,6 +73,7 @@ func Check(logs ...io.Reader) (*Report, error) {
 		}
 	}
 	a.end()
+	k.extended(&a.report.Signed, func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
 	return a.finish(), errs
 }
 
@@ -90,16 +98,26 @@ type auditor struct {
 	// What is known of the present log, or of all that are merged.
 	hosts    map[string]*hostAudit
 	trips    trips
-	origins  map[string]*origin
-	budget   budgetAudit
-	pageFrom time.Time // start of the first page
+	origins  map[originKey]*origin
+	purposes map[string]string   // what the pages of a Transport are for, as its policy has it
+	reserved map[attemptKey]bool // attempts whose pages were refused for what headers or pages reserve, and have no end yet
+
+	// Transports, over all logs, and the one of the present record.
+	transports map[string]*transport
+	by         *transport
+	byWhom     string
+
+	tallies [promises]tally
 }
 
 func newAuditor() *auditor {
 	a := &auditor{
 		report: Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
 		total:  map[string]*hostTotal{},
+
+		transports: map[string]*transport{},
 	}
+	a.by = a.byName("")
 	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
 	a.begin()
 	return a
@@ -122,15 +140,21 @@ func (a *auditor) begin() {
 		}
 	}
 	a.trips = newTrips()
-	a.origins = map[string]*origin{}
-	a.budget = budgetAudit{limits: map[string]limit{}}
-	a.pageFrom = time.Time{}
+	a.reserved, a.purposes = map[attemptKey]bool{}, map[string]string{}
+	a.origins = map[originKey]*origin{}
+	for _, t := range a.transports {
+		t.begin()
+	}
 }
 
 // end settles what was left open until more would be known.
 func (a *auditor) end() {
 	for _, h := range a.hosts {
 		h.end()
+	}
+	for name, t := range a.transports {
+		a.byWhom, a.by = name, t
+		a.unledPages()
 	}
 }
 
@@ -147,6 +171,21 @@ func (a *auditor) finish() *Report {
 	if r.Logs == 0 {
 		r.Proofs.Numbered, r.Proofs.Chained = false, false
 	}
+	if r.Lines == 0 {
+		for i := range a.tallies {
+			a.openEnded(i, "the log holds no record")
+		}
+	} else if s := r.Signed; s.Checkpoints > 0 {
+		switch {
+		case s.Key == "":
+			a.openEnded(logWhole, "the log is signed, but no key was given")
+		case s.After > 0:
+			a.openEnded(logWhole, "the records after the last checkpoint aren't signed")
+		}
+	} else if !r.Proofs.Chained {
+		a.openEnded(logWhole, "the lines aren't chained: whoever held the file could change them")
+	}
+	r.Promises = a.promised()
 	return r
 }
 
@@ -175,8 +214,15 @@ func (a *auditor) contradiction(detail string, others ...place) {
 // take takes the record d from the line at.
 func (a *auditor) take(d *evidence.Decision, at place) {
 	a.d, a.at = d, at
+	a.by = a.byName(d.Transport)
+	if d.Trip != 0 {
+		d.Trip ^= a.by.mix // each Transport numbers its trips by itself
+	}
+	if p := a.by.policy; p != nil && d.Agent == "" {
+		d.Agent = p.Product
+	}
 	a.report.Records[d.Type]++
-	if !d.Time.IsZero() && d.Type != evidence.LogClosed { // a log may be closed long after the crawl
+	if !d.Time.IsZero() && d.Type != evidence.LogClosed && d.Type != evidence.Checkpoint { // a log may be closed long after the crawl
 		if a.report.First.IsZero() || d.Time.Before(a.report.First) {
 			a.report.First = d.Time
 		}
@@ -185,10 +231,13 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		}
 	}
 	a.consistent(d)
+	a.consent(d)
 	if d.Instead != 0 {
 		a.host(d).giveUpStart(d.Instead)
 	}
 	switch d.Type {
+	case evidence.PolicyStated:
+		a.policyStated(d)
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
 		a.robotsFetched(d)
 	case evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.BlockedByRule:
@@ -213,13 +262,14 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	switch d.Type {
 	case "":
 		a.contradiction("a record without a type")
-	case evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
-		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.StateLost, evidence.LogClosed:
+	case evidence.PolicyStated, evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
+		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.StateLost, evidence.LogClosed,
+		evidence.Checkpoint, evidence.Waiting:
 		if !d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": false")
 		}
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout,
-		evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected:
+		evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved:
 		if d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": true")
 		}
@@ -309,14 +359,20 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
 	x := &exchange{
 		key: keyOf(d), at: a.at, url: hashURL(d), start: d.Start, seq: d.Seq,
-		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d),
+		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d), by: a.by,
+	}
+	if !a.by.keyFits(d) {
+		a.contradiction("the URL " + d.URL + " has another host than " + d.Host)
 	}
 	if x.start.IsZero() {
 		x.start = d.Time
 	}
-	if !fetchesRobots(d) || a.judged(d) {
+	if a.isPage(d) {
 		a.allowed(d)
-		if d.Redirects == 0 && d.Attempt <= 1 && d.Type != evidence.Resent {
+		if a.by.mix != 0 {
+			x.floor = max(x.floor, a.floorOf(d))
+		}
+		if a.costsAPage(d, h) {
 			x.page = true
 			h.report.Pages++
 			a.spend(h, x.start)
@@ -342,6 +398,9 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	a.trips.end(d)
 	h.movedInTime(x, d)
+	if x.statusAt.line != 0 && x.status != d.Status {
+		a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, x.status), x.statusAt)
+	}
 	h.report.Bytes += d.Bytes
 	if d.Latency > 0 && d.Status > 0 {
 		h.report.latencies++
@@ -366,6 +425,11 @@ func (a *auditor) ended(d *evidence.Decision) {
 	if sent && tooShort(x.delay, x.floor) {
 		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", x.delay, x.floor), x.at)
 	}
+	if sent {
+		h.answer(x, d)
+		h.dated(x, d)
+		a.answered(d)
+	}
 	if !fetchesRobots(d) {
 		a.spendBytes(d.Bytes)
 		if sent {
@@ -374,14 +438,14 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	if x.page && !sent {
 		h.report.Pages--
-		h.pages--
-		a.budget.pages--
+		a.by.budget.giveBack(h.name)
 	}
 	end := x.start.Add(d.Duration)
 	if d.Time.After(end) { // the two are one instant, unless the clock has jumped
 		end = d.Time
 	}
 	h.finish(x, end)
+	h.settleRun(false)
 }
 
 // leaseExpired takes the news that a slot was taken back from an exchange that has no end yet. The
@@ -389,11 +453,34 @@ func (a *auditor) ended(d *evidence.Decision) {
 // exchange is meant then. After that exchange has ended the record tells nothing new.
 func (a *auditor) leaseExpired(d *evidence.Decision) {
 	h := a.host(d)
-	if x := h.open[keyOf(d)]; x != nil && d.Seq != 0 {
-		h.expire(x, d.Time)
+	if x := h.started(d.Seq); x != nil {
+		if p := x.by.policy; p != nil && d.Time.Before(x.start.Add(p.LeaseTTL-slack)) {
+			a.contradiction(fmt.Sprintf("a slot was taken back %v after its start, where it is held for %v at least", d.Time.Sub(x.start), p.LeaseTTL), x.at)
+			return
+		}
+		switch {
+		case !x.gone:
+			h.expire(x, d.Time)
+		case x.end.After(d.Time.Add(-slack)):
+			x.end, x.leaked = d.Time.Add(-slack), true // it is told by who got the slot
+		default:
+			x.leaked = true
+		}
 		return
 	}
 	if a.trips.ended(d) {
+		return
+	}
+	if d.Seq != 0 {
+		// It has ended, or its start is logged once its headers are there.
+		if d.Seq >= h.next || h.last == nil {
+			if h.leaked == nil {
+				h.leaked = map[uint64]time.Time{}
+			}
+			if len(h.leaked) < maxOpen {
+				h.leaked[d.Seq] = d.Time
+			}
+		}
 		return
 	}
 	if x := h.oldest(); x != nil {

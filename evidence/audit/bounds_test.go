@@ -183,10 +183,10 @@ func TestCheckCutsLinesThatAreTooLong(t *testing.T) {
 func TestCheckKnowsARobotsTxtThatAllowsAll(t *testing.T) {
 	for name, d := range map[string]evidence.Decision{
 		"not found": {Status: 404},
-		"empty":     {Status: 200, SHA256: noText},
+		"empty":     {Status: 200, SHA256: emptySum},
 	} {
 		d.Type, d.URL = evidence.RobotsFetched, "http://h/robots.txt"
-		if a := feed(d); a.origins["http://h"].present == nil {
+		if a := feed(d); a.origins[originKey{a.by, "http://h"}].copies[0].kind != asText {
 			t.Errorf("%s: not known", name)
 		}
 	}
@@ -196,7 +196,7 @@ func TestCheckKnowsARobotsTxtThatAllowsAll(t *testing.T) {
 		"busy":         {Type: evidence.RobotsFetched, Status: 429},
 	} {
 		d.URL = "http://h/robots.txt"
-		if a := feed(d); a.origins["http://h"].present != nil {
+		if a := feed(d); a.origins[originKey{a.by, "http://h"}].copies[0].kind == asText {
 			t.Errorf("%s: known", name)
 		}
 	}

@@ -53,8 +53,8 @@ type asker struct {
 
 func askerOf(d *evidence.Decision) asker {
 	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
-	if d.Agent != "" {
-		k.agent = maphash.String(seed, d.Agent)
+	if name := cmp.Or(d.Transport, d.Agent); name != "" {
+		k.agent = maphash.String(seed, name)
 	}
 	return k
 }
@@ -73,24 +73,31 @@ func (k asker) agrees(d *evidence.Decision) bool {
 
 // An exchange is one request from its start to its end.
 type exchange struct {
-	key     exchangeKey
-	at      place
-	url     uint64 // hash of the URL
-	trip    uint64
-	attempt int
-	asker   asker
-	seq     uint64
-	start   time.Time
-	end     time.Time // zero: not known yet
-	delay   time.Duration
-	floor   time.Duration // the request's own crawl-delay
-	slots   int
-	page    bool
-	moved   time.Time // when its answer moved the host's state
-	expired bool      // whether its slot was taken back
-	gone    bool      // whether its end is known, or is no longer waited for
-	unsent  bool      // whether the turn was given back unused
-	hurried *exchange // the start before, if it was closer than this one's own crawl-delay
+	key      exchangeKey
+	at       place
+	url      uint64 // hash of the URL
+	trip     uint64
+	attempt  int
+	asker    asker
+	seq      uint64
+	start    time.Time
+	end      time.Time // zero: not known yet
+	delay    time.Duration
+	floor    time.Duration // the request's own crawl-delay
+	slots    int
+	page     bool
+	moved    time.Time // when its answer moved the host's state
+	by       *transport
+	status   int       // of its answer, as the record of what that did to the host says
+	statusAt place     // of that record; zero: there is none
+	set      *past     // block that its answer set
+	cleared  bool      // whether its answer lifted a block
+	next     *exchange // first start after it, whose gap counts from the end of this one
+	expired  bool      // whether its slot was taken back
+	leaked   bool      // whether that was so at a time that the log does not tell for sure
+	gone     bool      // whether its end is known, or is no longer waited for
+	unsent   bool      // whether the turn was given back unused
+	hurried  *exchange // the start before, if it was closer than this one's own crawl-delay
 
 	// What is known until it is clear whether there was a slot for this exchange.
 	beside  int         // number of others that were surely in flight when it started
@@ -122,8 +129,45 @@ type hostAudit struct {
 	unsure  []*exchange               // exchanges of which it isn't clear yet whether they had a slot
 	open    map[exchangeKey]*exchange // exchanges whose end hasn't been logged
 	blocks  []blockAudit              // blocks in force
+	past    []*past                   // last few blocks, in force or not
+	run     series                    // failures in a row
+	served  time.Time                 // last time that the host served us
+	lesson  lesson                    // what refusals have taught of the delay
 
-	pages int // pages sent
+	own    []ownLimits          // limits of this host alone, by number of the first start that they hold for
+	leaked map[uint64]time.Time // when starts lost their slots that aren't logged yet, by number
+	dates  dates                // what Date headers say of the server's clock
+}
+
+// An ownLimits is a policy of one host.
+type ownLimits struct {
+	seq    uint64 // first start that it holds for; 0: those that come later in the log
+	policy *evidence.Policy
+}
+
+// maxOwn is how many changes of a host's limits are remembered.
+const maxOwn = 64
+
+// override takes limits of this host alone.
+func (h *hostAudit) override(seq uint64, p *evidence.Policy) {
+	if seq == 0 {
+		seq = h.next
+	}
+	i, _ := slices.BinarySearchFunc(h.own, seq, func(o ownLimits, seq uint64) int { return cmp.Compare(o.seq, seq) })
+	h.own = slices.Insert(h.own, i, ownLimits{seq, p})
+	if len(h.own) > maxOwn {
+		h.own = slices.Delete(h.own, 0, 1)
+	}
+}
+
+// limits returns what limits hold for x, nil where no policy tells.
+func (h *hostAudit) limits(x *exchange) *evidence.Policy {
+	for i := len(h.own) - 1; i >= 0; i-- {
+		if h.own[i].seq <= x.seq {
+			return h.own[i].policy
+		}
+	}
+	return x.by.policy
 }
 
 func newHostAudit(a *auditor, report *hostTotal) *hostAudit {
@@ -164,6 +208,10 @@ func (h *hostAudit) start(x *exchange) {
 		h.lost(old)
 	}
 	h.open[x.key] = x
+	if at, ok := h.leaked[x.seq]; ok {
+		delete(h.leaked, x.seq)
+		defer h.expire(x, at)
+	}
 	if len(h.open) > max(maxOpen, x.slots) {
 		h.lost(h.oldest())
 	}
@@ -247,10 +295,23 @@ func (h *hostAudit) prove(x *exchange) {
 	if last == nil {
 		last = h.earlier
 	}
+	limits := h.limits(x)
+	h.keepsToLimits(x, limits)
 	// The first start of another process, which was told of long gaps only.
-	anew := h.last == nil || x.seq == 1 && last.seq > 0 && x.at.log != last.at.log
+	anew := h.last == nil && (last == nil || x.by.mix == 0 || x.by != last.by) || x.seq == 1 && last.seq > 0 && x.at.log != last.at.log
+	if last != nil && anew && last.delay <= kept && x.start.Sub(last.start) < last.delay {
+		h.a.openEnded(delaysKept, "a process that began anew came sooner than the delay: a limiter in memory has forgotten the start before")
+	}
 	if last != nil && (!anew || last.delay > kept) {
 		h.a.report.Proofs.Gaps++
+		switch {
+		case limits == nil:
+			h.a.openEnded(delaysKept, noPolicy)
+		case strings.Contains(limits.Adaptive, "("), limits.Adaptive == "Squared":
+			h.a.openEnded(delaysKept, "how response times move the delay is believed, not derived")
+		case limits.Adaptive == "Learned" && h.report.Blocks > 0 && !h.lesson.covers(last):
+			h.a.openEnded(delaysKept, "what a refusal has taught of the delay is believed, not derived")
+		}
 		gap := x.start.Sub(last.start)
 		switch {
 		case gap < last.delay:
@@ -262,6 +323,10 @@ func (h *hostAudit) prove(x *exchange) {
 		if h.report.MinGap == 0 || gap < h.report.MinGap {
 			h.report.MinGap = gap
 		}
+	}
+	if limits != nil && limits.FromEnd && last != nil && !anew {
+		last.next = x
+		h.proveFromEnd(last)
 	}
 	h.last, h.next = x, x.seq+1
 
@@ -275,6 +340,33 @@ func (h *hostAudit) prove(x *exchange) {
 	h.recent = append(h.recent, x)
 
 	h.proveSlot(x)
+}
+
+// keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a delay
+// or slots were declared away, the starts show whether they were kept all the same.
+func (h *hostAudit) keepsToLimits(x *exchange, limits *evidence.Policy) {
+	if limits == nil {
+		if x.slots > 0 {
+			h.a.openEnded(slotsKept, noPolicy)
+		}
+		return
+	}
+	x.delay = max(x.delay, limits.DelayMin, h.lesson.start(x, h.last, limits))
+	if x.slots == 0 || x.slots > limits.Slots {
+		x.slots = limits.Slots
+	}
+}
+
+// proveFromEnd proves the gap from the end of last to the start after it, once both are known.
+func (h *hostAudit) proveFromEnd(last *exchange) {
+	x := last.next
+	if x == nil || last.end.IsZero() || last.leaked || last.unsent {
+		return
+	}
+	last.next = nil
+	if gap := x.start.Sub(last.end); gap < last.delay {
+		h.violation(BrokenGap, fmt.Sprintf("%v between an end and the next start, delay in force %v", gap, last.delay), last.at, x.at)
+	}
 }
 
 func (h *hostAudit) tooClose(last, x *exchange) {
@@ -351,6 +443,7 @@ func (h *hostAudit) finish(x *exchange, end time.Time) {
 		return
 	}
 	x.end = end
+	h.proveFromEnd(x)
 	h.unsure = slices.DeleteFunc(h.unsure, func(y *exchange) bool {
 		i := slices.Index(y.waiting, x)
 		if i < 0 {
@@ -364,12 +457,29 @@ func (h *hostAudit) finish(x *exchange, end time.Time) {
 	})
 }
 
+// started returns the start of that number, if it is open or among the last.
+func (h *hostAudit) started(seq uint64) *exchange {
+	if seq == 0 {
+		return nil
+	}
+	if x := h.open[exchangeKey{seq: seq}]; x != nil {
+		return x
+	}
+	for _, x := range slices.Concat(h.recent, h.inside) {
+		if x.seq == seq {
+			return x
+		}
+	}
+	return nil
+}
+
 // expire takes the slot from x, which has no end yet. The record of it may be made a little after
 // another request got the slot.
 func (h *hostAudit) expire(x *exchange, at time.Time) {
 	if at = at.Add(-slack); at.Before(x.start) {
 		at = x.start
 	}
+	x.leaked = true
 	h.finish(x, at)
 	x.expired = true
 	h.open[x.key] = x // its end may still come
@@ -427,16 +537,20 @@ func (h *hostAudit) mover(d *evidence.Decision) *exchange {
 	look := func(x *exchange) {
 		if x != found && x.of(d) {
 			several = several || found != nil
-			found = x
+			if found == nil || x.seq > found.seq {
+				found = x
+			}
 		}
 	}
 	for _, x := range h.open {
 		look(x)
 	}
-	for _, x := range h.recent {
-		look(x)
+	if found == nil || h.a.by.mix == 0 { // otherwise those that are open are of this very trip
+		for _, x := range h.recent {
+			look(x)
+		}
 	}
-	if several {
+	if several && h.a.by.mix == 0 {
 		return nil
 	}
 	return found
@@ -460,18 +574,31 @@ func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 // block takes the news d that the host was blocked.
 func (h *hostAudit) block(d *evidence.Decision) {
 	b := blockAudit{h.a.at, d.Time, d.Until}
-	if strings.HasPrefix(d.Reason, "restored: ") {
+	told := &past{from: d.Time, until: d.Until, refusals: d.Refusals}
+	if d.Restored || strings.HasPrefix(d.Reason, "restored: ") {
 		// Told by the process after the one that was refused, whose own record may be here as well.
 		// Where the clock was set back in between, only this end could be kept.
 		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) })
+		h.remember(told)
 		if slices.ContainsFunc(h.blocks, func(o blockAudit) bool { return !o.until.Before(b.until) }) {
 			return
 		}
 	}
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
+	h.teach(d)
 	if x := h.mover(d); x != nil {
 		x.moved = d.Time
+		x.set, told.by = told, x
+		h.inAnswer(x, d)
+		if d.Refusals == 0 { // a success that has used up a rate limit: it ends the block before
+			h.lifted(d.Time)
+		}
+	} else if h.a.by.mix != 0 && !d.Restored && !d.Hand {
+		h.a.contradiction("a block was set by no request")
+	}
+	if !d.Restored {
+		h.remember(told)
 	}
 	for _, x := range h.recent {
 		h.proveBlock(b, x)
@@ -486,9 +613,15 @@ func (h *hostAudit) block(d *evidence.Decision) {
 // that started after it was set.
 func (h *hostAudit) clear(d *evidence.Decision) {
 	x := h.mover(d)
-	if x != nil {
-		x.moved = d.Time
+	switch {
+	case x != nil:
+		x.moved, x.cleared = d.Time, true
+		h.inAnswer(x, d)
+	case h.a.by.mix != 0 && !d.Hand:
+		h.a.contradiction("a block was lifted by no answer")
+		return
 	}
+	h.lifted(d.Time)
 	for i := range h.blocks {
 		b := &h.blocks[i]
 		switch {
@@ -499,6 +632,31 @@ func (h *hostAudit) clear(d *evidence.Decision) {
 			b.until = d.Time
 		}
 	}
+}
+
+// lifted notes that the blocks before the given time are lifted, and the count of refusals is 0.
+func (h *hostAudit) lifted(at time.Time) {
+	h.lesson.series = false
+	for _, b := range h.past {
+		if b.cleared.IsZero() && !b.from.After(at) {
+			b.cleared = at
+		}
+	}
+	h.run, h.served = series{}, maxTime(h.served, at)
+}
+
+// inAnswer notes what the record of a block, or of the end of one, says of the answer to x.
+func (h *hostAudit) inAnswer(x *exchange, d *evidence.Decision) {
+	if h.a.by.mix != 0 {
+		x.status, x.statusAt = d.Status, h.a.at
+	}
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // proveBlock reports x if it started during the block b.
@@ -523,4 +681,5 @@ func (h *hostAudit) end() {
 	for _, x := range open {
 		h.lost(x)
 	}
+	h.settleRun(true)
 }

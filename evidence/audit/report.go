@@ -24,11 +24,13 @@ const (
 	BrokenBlock       Kind = "block"         // a start on a host that was blocked
 	BrokenRobots      Kind = "robots"        // a fetch that was disallowed, or that no verdict allowed
 	BrokenVerdict     Kind = "verdict"       // a verdict that robots.txt, as logged, doesn't give
+	BrokenConsent     Kind = "consent"       // a page for a purpose that the site reserves, or preferences that it doesn't state
 	BrokenBudget      Kind = "budget"        // more spent than the limit
 	MissingEnd        Kind = "end"           // a start without an end, or an end without a start
 	MissingStart      Kind = "sequence"      // the starts of a host aren't numbered without a hole
 	MissingLine       Kind = "line"          // the lines aren't numbered without a hole
 	BrokenChain       Kind = "chain"         // a line isn't what was hashed, or the log isn't sealed
+	BrokenSignature   Kind = "signature"     // lines aren't what a checkpoint was made of, or it isn't signed by the key
 	Contradiction     Kind = "contradiction" // records that can't both be true, or one that can't be true
 	Unreadable        Kind = "unreadable"    // a line that is no record
 )
@@ -89,7 +91,13 @@ type Report struct {
 	Last    time.Time             `json:"last,omitzero"`  // time of the latest
 	Records map[evidence.Type]int `json:"records"`        // number of each type
 	Proofs  Proofs                `json:"proofs"`
+	Signed  Signed                `json:"signed,omitzero"`
 	Hosts   []HostReport          `json:"hosts"` // by name
+
+	// Promises are what the crawl promised, one by one: proved, open, or broken.
+	Promises []Promise `json:"promises"`
+	// Policies are what the Transports of the log have promised, in the order in which they did.
+	Policies []evidence.Policy `json:"policies,omitempty"`
 
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of lines
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
@@ -101,8 +109,11 @@ type Proofs struct {
 	Gaps     int  `json:"gaps"`     // pairs of neighbouring starts
 	Slots    int  `json:"slots"`    // starts counted against their host's slots
 	Blocks   int  `json:"blocks"`   // blocks that no start may fall into
+	Refusals int  `json:"refusals"` // answers that had to set a block, or to last
 	Verdicts int  `json:"verdicts"` // starts that an earlier verdict had to allow
 	Robots   int  `json:"robots"`   // verdicts decided again from robots.txt
+	Consent  int  `json:"consent"`  // verdicts whose preferences were decided again from robots.txt
+	Reserved int  `json:"reserved"` // pages refused since the site reserves what they were for
 	Ends     int  `json:"ends"`     // starts that had to end
 	Budget   int  `json:"budget"`   // limits that what was spent was held against
 	Numbered bool `json:"numbered"` // every line has its number
@@ -114,6 +125,8 @@ type Proofs struct {
 	// OpenRobots are verdicts that weren't decided again, because the log doesn't hold robots.txt
 	// (robotscache.Config.RecordText), or the URL was redacted.
 	OpenRobots int `json:"openRobots"`
+	// OpenConsent are verdicts whose preferences weren't decided again, for the same reasons.
+	OpenConsent int `json:"openConsent"`
 }
 
 // A HostReport sums up one host. In JSON its durations are seconds.
@@ -160,54 +173,21 @@ func (h *HostReport) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// OK reports whether the log proves that the crawl was polite: it holds no violation.
+// OK reports whether nothing is broken: the log holds no violation. What is open may still be
+// anything; see [Report.Complete].
 func (r *Report) OK() bool { return len(r.Broken) == 0 }
+
+// Complete reports whether nothing is broken and nothing open: every promise is proved from what is
+// in the log.
+func (r *Report) Complete() bool {
+	return r.OK() && !slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Open > 0 })
+}
 
 // String returns the report as text.
 func (r *Report) String() string {
 	var b strings.Builder
 	_ = r.WriteText(&b) // a Builder takes everything
 	return b.String()
-}
-
-// A Promise is one of those that a log makes, and how it was proved.
-type Promise struct {
-	Name   string `json:"name"`   // "delays kept"
-	Broken int    `json:"broken"` // how often it was broken
-	Proof  string `json:"proof"`  // what was put to the test: "123 gaps between starts"
-}
-
-// Promises returns the promises one by one, for showing.
-func (r *Report) Promises() []Promise {
-	promise := func(name, proof string, kinds ...Kind) Promise {
-		p := Promise{Name: name, Proof: proof}
-		for _, k := range kinds {
-			p.Broken += r.Broken[k]
-		}
-		return p
-	}
-	whole := "lines aren't numbered"
-	switch {
-	case r.Proofs.Chained:
-		whole = "numbered and chained"
-	case r.Proofs.Numbered:
-		whole = "numbered, not chained"
-	}
-	p := r.Proofs
-	limits := "no limit was near"
-	if p.Budget > 0 {
-		limits = count(p.Budget, "limit") + " near or reached"
-	}
-	return []Promise{
-		promise("delays kept", count(p.Gaps, "gap")+" between starts", BrokenGap),
-		promise("slots kept", count(p.Slots, "start"), BrokenConcurrency),
-		promise("blocks kept", count(p.Blocks, "block"), BrokenBlock),
-		promise("allowed by robots.txt", count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
-		promise("verdicts right", count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "without robots.txt in the log"), BrokenVerdict),
-		promise("budget kept", limits, BrokenBudget),
-		promise("every start ended", count(p.Ends, "start"), MissingEnd),
-		promise("log whole", whole, MissingLine, MissingStart, BrokenChain, Contradiction, Unreadable),
-	}
 }
 
 // slowest is how many hosts the text names.
@@ -230,17 +210,19 @@ func (r *Report) WriteText(w io.Writer) error {
 	b.WriteString("\n\n")
 
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, p := range r.Promises() {
-		verdict := "ok"
-		switch {
-		case p.Broken == 1:
-			verdict = "BROKEN once"
-		case p.Broken > 1:
-			verdict = fmt.Sprintf("BROKEN %d times", p.Broken)
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, verdict, p.Proof)
+	for _, p := range r.Promises {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p, p.Proof)
 	}
 	table.Flush()
+	for _, p := range r.Promises {
+		if p.Open == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "\nopen, %s:\n", p.Name)
+		for _, why := range p.Why {
+			fmt.Fprintf(&b, "  %s\n", why)
+		}
+	}
 
 	if len(r.Hosts) > 0 {
 		hosts := slices.Clone(r.Hosts)
@@ -257,9 +239,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, n := range r.Broken {
 		all += n
 	}
-	if all == 0 {
-		b.WriteString("\nNo violation: the log proves every promise that it claims.\n")
-	} else {
+	switch {
+	case r.Complete():
+		b.WriteString("\nProved: every promise was kept, by what is in the log.\n")
+	case all == 0:
+		b.WriteString("\nNothing is broken, but not everything is proved: see what is open.\n")
+	default:
 		fmt.Fprintf(&b, "\n%s:\n", count(all, "violation"))
 		for _, v := range r.Violations {
 			fmt.Fprintf(&b, "  %s\n", v)

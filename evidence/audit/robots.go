@@ -33,6 +33,7 @@ type verdict struct {
 	allowed bool
 	floor   time.Duration // crawl-delay
 	asker   asker
+	derived bool // whether robots.txt, as logged, gives it too
 }
 
 // maxVerdicts is how many Transports may ask for one URL in trips of one number.
@@ -42,7 +43,8 @@ const maxVerdicts = 8
 // Transports number their trips alike.
 type tripAudit struct {
 	verdict
-	others []verdict
+	others  []verdict
+	attempt int // last try that started
 }
 
 // about returns the verdict that the start d relies on: the newest that the same asker was given,
@@ -82,7 +84,7 @@ func (t *trips) put(k tripKey, v verdict) {
 			t.head = (t.head + 1) % maxTrips
 		}
 	}
-	now := tripAudit{verdict: v}
+	now := tripAudit{verdict: v, attempt: old.attempt}
 	if ok && (old.asker != v.asker || old.others != nil) {
 		now.others = slices.DeleteFunc(append([]verdict{old.verdict}, old.others...), func(o verdict) bool { return o.asker == v.asker })
 		now.others = now.others[:min(len(now.others), maxVerdicts-1)]
@@ -104,22 +106,39 @@ func (t *trips) ended(d *evidence.Decision) bool {
 	return d.Trip != 0 && (t.done[k] || t.older[k])
 }
 
-// An origin is what the log says of one robots.txt.
-type origin struct {
-	present *robotsCopy // nil: unknown
-	// earlier are the copies before it, the latest first. A request goes on with the last one while
-	// a new one is fetched, and another Transport with its own until that is out of date.
-	earlier     []*robotsCopy
-	unreachable bool // whether it once couldn't be had, which decides verdicts too
+// An originKey is one robots.txt, as one Transport knows it.
+type originKey struct {
+	by   *transport
+	name string
 }
 
-// A robotsCopy is one text, compiled for the last agent that asked.
+// An origin is what the log says of one robots.txt, the newest first. A request goes on with the
+// last copy while a new one is fetched, and where the log doesn't name Transports, another one with
+// its own until that is out of date.
+type origin struct {
+	copies []*robotsCopy
+}
+
+// A copyKind says what a robotsCopy decides.
+type copyKind uint8
+
+const (
+	asText   copyKind = iota // its text decides
+	unknown                  // a text that the log doesn't hold
+	denying                  // it can't be had, and nothing may be fetched
+	allowing                 // it can't be had, and everything may be fetched
+)
+
+// A robotsCopy is what holds from one record on, compiled for the last agent that asked.
 type robotsCopy struct {
-	text  []byte
-	at    place     // line that it stands in
-	time  time.Time // when it was fetched or confirmed last
-	agent string    // agent that rules are for
-	rules *robots.Rules
+	kind    copyKind
+	text    []byte
+	sum     string    // SHA-256 of the text, hex
+	at      place     // line that it stands in
+	from    time.Time // when it was fetched or confirmed last
+	agent   string    // agent that rules are for
+	lenient bool      // whether rules are those of robots.Options.LenientAgents
+	rules   *robots.Rules
 }
 
 const (
@@ -129,77 +148,127 @@ const (
 	maxAge = 24 * time.Hour
 )
 
-// replace makes c the present copy.
-func (o *origin) replace(c *robotsCopy) {
-	earlier := o.earlier
-	if o.present != nil {
-		earlier = append([]*robotsCopy{o.present}, earlier...)
-	}
-	o.present = c
-	if c == nil {
-		o.earlier = earlier[:min(len(earlier), maxCopies-1)]
-		return
-	}
-	o.earlier = nil
+// put makes c the newest copy.
+func (o *origin) put(c *robotsCopy) {
+	earlier := o.copies
+	o.copies = []*robotsCopy{c}
 	for i, e := range earlier {
-		if i > 0 && c.time.Sub(e.time) > maxAge || len(o.earlier) == maxCopies-1 {
+		if i > 0 && c.from.Sub(e.from) > maxAge || len(o.copies) == maxCopies {
 			continue // a Transport that had it has asked again since
 		}
-		if !bytes.Equal(e.text, c.text) {
-			o.earlier = append(o.earlier, e)
+		if c.kind != asText || e.kind != asText || !bytes.Equal(e.text, c.text) {
+			o.copies = append(o.copies, e)
 		}
 	}
 }
 
-// confirm takes the news that the text with the given SHA-256 holds again.
-func (o *origin) confirm(hash string, at time.Time) {
-	for _, c := range append([]*robotsCopy{o.present}, o.earlier...) {
-		if c == nil {
-			continue
+// find returns the copy with the given SHA-256, nil if there is none.
+func (o *origin) find(hash string) *robotsCopy {
+	for _, c := range o.copies {
+		if c.kind == asText && strings.EqualFold(c.sum, hash) {
+			return c
 		}
-		if sum := sha256.Sum256(c.text); !strings.EqualFold(hex.EncodeToString(sum[:]), hash) {
-			continue
-		}
-		c.time = at
-		if o.present == nil {
-			o.replace(c)
-		}
-		return
 	}
+	return nil
+}
+
+// inForce returns the copies that a verdict at the given time may have been decided by.
+func (o *origin) inForce(at time.Time, named bool) []*robotsCopy {
+	if !named {
+		return o.copies
+	}
+	for i, c := range o.copies {
+		if !at.Before(c.from.Add(slack)) {
+			return o.copies[:i+1]
+		}
+	}
+	return o.copies
 }
 
 // robotsFetched takes a new copy of a robots.txt.
 func (a *auditor) robotsFetched(d *evidence.Decision) {
-	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) {
-		sum := sha256.Sum256([]byte(d.Text))
-		if !strings.EqualFold(hex.EncodeToString(sum[:]), d.SHA256) {
-			a.contradiction("the text of robots.txt doesn't have its SHA-256")
-		}
+	sum := sha256.Sum256([]byte(d.Text))
+	c := &robotsCopy{at: a.at, from: d.Time, text: []byte(d.Text), sum: hex.EncodeToString(sum[:])}
+	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && !strings.EqualFold(c.sum, d.SHA256) {
+		a.contradiction("the text of robots.txt doesn't have its SHA-256")
 	}
+	a.robotsAnswered(d)
 	name, _ := splitURL(d.URL)
-	o := a.origins[name]
+	key := originKey{a.by, name}
+	o := a.origins[key]
 	if o == nil {
 		o = &origin{}
-		a.origins[name] = o
+		a.origins[key] = o
 	}
-	o.unreachable = o.unreachable || d.Type == evidence.RobotsUnreachable
+	p := a.by.policy
 	switch {
-	case d.Type == evidence.RobotsRevalidated:
-		o.confirm(d.SHA256, d.Time)
-	case d.Type == evidence.RobotsFetched && (d.Text != "" || allowsAll(d)):
-		o.replace(&robotsCopy{text: []byte(d.Text), at: a.at, time: d.Time})
+	case d.Type == evidence.RobotsRevalidated || d.Type == evidence.RobotsUnreachable && d.SHA256 != "":
+		if p != nil && d.Type == evidence.RobotsUnreachable && !p.ServeStale {
+			a.contradiction("an old copy of robots.txt is used, which the policy doesn't let")
+		}
+		if old := o.find(d.SHA256); old != nil {
+			again := *old
+			again.from = d.Time
+			c = &again
+		} else {
+			c.kind = unknown
+		}
+	case d.Type == evidence.RobotsUnreachable:
+		c.kind = unknown // without a policy
+		switch {
+		case p == nil:
+		case p.Unreachable == "allow":
+			c.kind = allowing
+		default:
+			c.kind = denying
+			if d.Allowed {
+				a.contradiction("robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it")
+			}
+		}
+	case d.Text == "" && !allowsAll(d):
+		c.kind = unknown
+	}
+	o.put(c)
+}
+
+// robotsAnswered proves that a copy of robots.txt came of an exchange.
+func (a *auditor) robotsAnswered(d *evidence.Decision) {
+	if a.by.policy == nil {
+		return
+	}
+	if d.Restored {
+		a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched")
+		return
+	}
+	first, ok := a.by.answers[keyOfURL(d.URL)]
+	last := first
+	if d.Hops > 0 && d.Location != "" && isWhole(d.Location) {
+		if ok && first.status/100 != 3 {
+			a.contradiction("a robots.txt by a redirect, where the origin gave none")
+			return
+		}
+		last, ok = a.by.answers[keyOfURL(d.Location)]
+	}
+	switch {
+	case ok && last.status == d.Status && !d.Time.Before(last.end.Add(-slack)):
+	case d.Status == 0:
+		if a.by.policy.Unreachable == "allow" && !ok {
+			a.openEnded(verdictsRight, "a robots.txt that couldn't be asked for")
+		}
+	case !ok:
+		a.violation(BrokenVerdict, d.Host, string(d.Type)+" without the exchange that it came of", a.at)
 	default:
-		o.replace(nil)
+		a.violation(BrokenVerdict, d.Host, fmt.Sprintf("%s of status %d, where the exchange gave %d", d.Type, d.Status, last.status), a.at)
 	}
 }
 
-// noText is the SHA-256 of an empty robots.txt.
-var noText = hex.EncodeToString(sha256.New().Sum(nil))
+// emptySum is the SHA-256 of an empty robots.txt.
+var emptySum = hex.EncodeToString(sha256.New().Sum(nil))
 
 // allowsAll reports whether the robots.txt allows everything, being empty or missing (RFC 9309,
 // section 2.3.1.3).
 func allowsAll(d *evidence.Decision) bool {
-	return strings.EqualFold(d.SHA256, noText) || d.Status >= 300 && d.Status < 500 && d.Status != 429
+	return strings.EqualFold(d.SHA256, emptySum) || d.Status >= 300 && d.Status < 500 && d.Status != 429
 }
 
 func keyOfTrip(d *evidence.Decision) tripKey {
@@ -208,15 +277,26 @@ func keyOfTrip(d *evidence.Decision) tripKey {
 
 // decided takes a verdict about a URL.
 func (a *auditor) decided(d *evidence.Decision) {
-	a.trips.put(keyOfTrip(d), verdict{
+	v := verdict{
 		at: a.at, time: d.Time, allowed: d.Type == evidence.RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
-	})
+	}
+	if d.Type != evidence.BlockedByRule {
+		var floor time.Duration
+		v.derived, floor = a.decideAgain(d)
+		v.floor = max(v.floor, floor)
+	}
+	a.trips.put(keyOfTrip(d), v)
 	if d.Type != evidence.RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
-	if d.Type != evidence.BlockedByRule {
-		a.decideAgain(d)
+}
+
+// whyOpen says why an allowed start isn't proved to be allowed.
+func (a *auditor) whyOpen() string {
+	if p := a.by.policy; p != nil && p.Robots == "ignored" {
+		return "robots.txt is ignored, by the policy"
 	}
+	return "the verdict can't be decided again"
 }
 
 // allowed checks that a verdict allowed the start d.
@@ -226,6 +306,9 @@ func (a *auditor) allowed(d *evidence.Decision) {
 	switch {
 	case ok && v.allowed:
 		a.report.Proofs.Verdicts++
+		if !v.derived {
+			a.openEnded(allowedByRobots, a.whyOpen())
+		}
 		if !v.asker.agrees(d) {
 			a.contradiction("a verdict and its start "+disagree, v.at)
 		}
@@ -238,52 +321,133 @@ func (a *auditor) allowed(d *evidence.Decision) {
 	case ok:
 		a.report.Proofs.Verdicts++
 		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
-	case len(a.trips.m) == 0, a.trips.full:
+	case a.by.policy == nil && len(a.trips.m) == 0, a.trips.full:
 		a.report.Proofs.OpenVerdicts++
+		a.openEnded(allowedByRobots, "the log holds no verdict")
 	default:
 		a.report.Proofs.Verdicts++
 		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
 	}
 }
 
-// decideAgain compares a verdict with what robots.txt, as logged, says.
-func (a *auditor) decideAgain(d *evidence.Decision) {
+// decideAgain compares a verdict with what robots.txt, as logged, says. It reports whether the log
+// gives the same verdict, and the crawl-delay that goes with it.
+func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Duration) {
+	open := func(why string) (bool, time.Duration) {
+		a.report.Proofs.OpenRobots++
+		a.openEnded(verdictsRight, why)
+		return false, 0
+	}
+	p := a.by.policy
+	if p != nil && p.Robots == "ignored" {
+		return open("robots.txt is ignored, by the policy")
+	}
 	name, target := splitURL(d.URL)
-	o := a.origins[name]
-	switch {
-	case o == nil || o.present == nil || !isWhole(d.URL):
-		a.report.Proofs.OpenRobots++
-		return
-	case (d.Reason != "" || d.Confidence != "") && o.unreachable: // something else than a rule decided
-		a.report.Proofs.OpenRobots++
-		return
+	o := a.origins[originKey{a.by, name}]
+	if o == nil {
+		return open(noText)
 	}
-	detail := o.present.refute(d, target)
-	for _, c := range o.earlier {
+	lenient := p != nil && p.Lenient
+	detail, at := "", place{}
+	for i, c := range o.inForce(d.Time, a.by.mix != 0) {
+		why := ""
+		switch c.kind {
+		case unknown:
+			if i > 0 && a.by.mix == 0 {
+				continue
+			}
+			return open(noText)
+		case allowing:
+			if d.Allowed {
+				return open("robots.txt couldn't be had, and the policy lets everything then")
+			}
+			why = "robots.txt can't be had, and everything is allowed"
+		case denying:
+			if d.Allowed {
+				why = "robots.txt can't be had, and nothing is allowed"
+			}
+		default:
+			why = c.refute(d, target, lenient)
+			if why == "" && a.by.mix != 0 {
+				floor = c.rules.Floor(d.Time)
+			}
+		}
+		cut := uncertain(d.URL, target)
+		if why == "" {
+			if c.kind == asText && cut >= 0 && d.Allowed && c.mayDecideBeyond("dis", cut) {
+				return open("a URL that isn't whole in the log")
+			}
+			if c.kind == asText && a.by.mix != 0 && d.Time.Sub(c.from) > maxAge+slack {
+				return open("a robots.txt that is older than a day")
+			}
+			a.report.Proofs.Robots++
+			return true, floor
+		}
 		if detail == "" {
-			break
+			detail, at = why, c.at
 		}
-		if c.refute(d, target) == "" {
-			detail = ""
+		if c.kind == asText && p == nil && d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent) && c.names(d.Group) {
+			return open("a group of another name, which only a lenient crawler obeys")
+		}
+		if c.kind == asText && cut >= 0 && (!d.Allowed || c.mayDecideBeyond("allow", cut)) {
+			return open("a URL that isn't whole in the log")
 		}
 	}
-	switch {
-	case detail == "":
-		a.report.Proofs.Robots++
-	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
-		a.report.Proofs.OpenRobots++ // a lenient crawler obeys groups that aren't its own by the standard
-	case strings.Contains(target, "://"):
-		a.report.Proofs.OpenRobots++ // the target may have held userinfo, which is never logged
-	default:
-		a.report.Proofs.Robots++
-		a.violation(BrokenVerdict, d.Host, detail, o.present.at, a.at)
+	a.report.Proofs.Robots++
+	a.violation(BrokenVerdict, d.Host, detail, at, a.at)
+	return false, 0
+}
+
+const noText = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
+
+// uncertain returns from where on the target may have been another than the log says: a value that
+// Redact replaced, an end that was clipped, or userinfo in a URL within the URL; -1 if it is whole.
+func uncertain(u, target string) int {
+	at := -1
+	for _, mark := range [...]string{evidence.Redacted, "://"} {
+		if i := strings.Index(target, mark); i >= 0 && (at < 0 || i < at) {
+			at = i
+		}
 	}
+	if strings.HasSuffix(u, evidence.Clipped) && at < 0 {
+		at = max(0, len(target)-len(evidence.Clipped))
+	}
+	return at
+}
+
+// mayDecideBeyond reports whether a rule of that kind might decide what a target was, if it was
+// another from the given index on: one that says something of what comes there.
+func (c *robotsCopy) mayDecideBeyond(kind string, cut int) bool {
+	for line := range bytes.Lines(bytes.ReplaceAll(c.text, []byte("\r"), []byte("\n"))) {
+		line, _, _ = bytes.Cut(line, []byte("#"))
+		key, pattern, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(key)), []byte(kind)) {
+			continue
+		}
+		if pattern = bytes.TrimSpace(pattern); len(pattern) > cut || bytes.ContainsAny(pattern, "*$%") {
+			return true
+		}
+	}
+	return false
+}
+
+// names reports whether the text has a group of that name.
+func (c *robotsCopy) names(group string) bool {
+	for line := range bytes.Lines(bytes.ReplaceAll(c.text, []byte("\r"), []byte("\n"))) {
+		key, value, _ := bytes.Cut(line, []byte(":"))
+		value, _, _ = bytes.Cut(value, []byte("#"))
+		if bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(key)), []byte("user")) && strings.EqualFold(string(bytes.TrimSpace(value)), group) {
+			return true
+		}
+	}
+	return false
 }
 
 // refute returns how c decides otherwise than d says; "" where it decides the same.
-func (c *robotsCopy) refute(d *evidence.Decision, target string) string {
-	if c.rules == nil || c.agent != d.Agent {
-		c.agent, c.rules = d.Agent, robots.Parse(c.text).Agent(d.Agent)
+func (c *robotsCopy) refute(d *evidence.Decision, target string, lenient bool) string {
+	if c.rules == nil || c.agent != d.Agent || c.lenient != lenient {
+		c.agent, c.lenient = d.Agent, lenient
+		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: lenient}).Agent(d.Agent)
 	}
 	v := c.rules.Test(target)
 	rule := cmp.Or(v.Rule, "no rule")

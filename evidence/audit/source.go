@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -52,8 +52,11 @@ type source struct {
 	lines   int    // number of its lines so far
 	next    uint64 // number that the next line should have; 0: its lines aren't numbered
 	chained bool
-	sealed  int // line of the seal; 0: none so far
+	sealed  int    // line of the seal; 0: none so far
+	before  string // hash of the last line of the log before it in the file; "": none, or it isn't chained
 	hash    [sha256.Size]byte
+
+	forest forest
 }
 
 // earliest returns the source whose next record was made first, nil if there are no more records.
@@ -83,10 +86,12 @@ func (s *source) advance() error {
 		case errors.Is(err, io.EOF):
 			s.over = true
 			s.end()
+			s.forest.end()
 			return nil
 		default:
 			s.over = true
 			s.end()
+			s.forest.end()
 			return fmt.Errorf("audit: after %v: %w", s.at, err)
 		}
 	}
@@ -115,8 +120,10 @@ func (s *source) readLine() ([]byte, error) {
 func (s *source) read(text []byte) bool {
 	if err := s.entry.UnmarshalJSON(text); err != nil {
 		// A crawler that is killed leaves half a line, and the next one appends to it.
+		line := text
 		if text = s.firstOfAnother(text); text == nil {
 			s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
+			s.forest.line(line)
 			s.lines++
 			if s.next > 0 {
 				s.next++ // keeps the lines after it from being reported too
@@ -128,6 +135,11 @@ func (s *source) read(text []byte) bool {
 	s.again = s.entry.N == 1 && s.lines > 0 && (s.next > 1 || s.sealed > 0)
 	if s.again {
 		s.end()
+		s.forest.begin()
+		s.before = ""
+		if s.chained {
+			s.before = base64.RawURLEncoding.EncodeToString(s.hash[:])
+		}
 		s.lines, s.next, s.chained, s.sealed, s.hash = 0, 0, false, 0, [sha256.Size]byte{}
 	}
 	if s.lines++; s.lines == 1 {
@@ -138,6 +150,10 @@ func (s *source) read(text []byte) bool {
 	}
 	s.checkNumber()
 	s.checkHash(text)
+	if s.entry.Type == evidence.Checkpoint {
+		s.forest.checkpoint(&s.entry, s.at)
+	}
+	s.forest.line(text)
 	if s.entry.Type == evidence.LogClosed {
 		s.sealed = s.at.line
 	}
@@ -181,9 +197,10 @@ func (s *source) checkNumber() {
 }
 
 func (s *source) checkHash(text []byte) {
-	if s.sealed > 0 {
+	if s.sealed > 0 && s.entry.Type != evidence.Checkpoint {
 		s.a.violation(BrokenChain, "", "a line after the end of the log", place{s.at.log, s.sealed}, s.at)
 	}
+	s.checkLink()
 	hash := s.entry.Hash
 	if !s.chained {
 		if hash != "" {
@@ -199,7 +216,7 @@ func (s *source) checkHash(text []byte) {
 	h := sha256.New()
 	h.Write(s.hash[:])
 	h.Write(body)
-	if hex.EncodeToString(h.Sum(nil)) != hash {
+	if base64.RawURLEncoding.EncodeToString(h.Sum(nil)) != hash {
 		detail := "the line isn't what was hashed"
 		if s.lines > 1 {
 			detail += ", or doesn't follow the line before it"
@@ -209,7 +226,25 @@ func (s *source) checkHash(text []byte) {
 	// The hash that the line claims is what the next one should follow from, so that one change is
 	// reported once.
 	s.hash = [sha256.Size]byte{}
-	_, _ = hex.Decode(s.hash[:], []byte(hash[:min(len(hash), 2*sha256.Size)]))
+	_, _ = base64.RawURLEncoding.Decode(s.hash[:], []byte(hash[:min(len(hash), base64.RawURLEncoding.EncodedLen(sha256.Size))]))
+}
+
+// checkLink checks that a log follows the one before it in its file, as its first line says.
+func (s *source) checkLink() {
+	after := s.entry.After
+	switch {
+	case s.lines > 1:
+		if after != "" {
+			s.a.violation(BrokenChain, "", "a line in the middle of a log that says which log comes before", s.at)
+		}
+	case after == s.before:
+	case after == "":
+		s.a.openEnded(logWhole, "a log that doesn't say which one is before it in the file (evidence.OpenFile does)")
+	case s.before != "":
+		s.a.violation(BrokenChain, "", "the log before this one was taken out, or isn't the one that was there", s.at)
+	default:
+		s.a.openEnded(logWhole, "a log whose first line names one before it, which isn't in the file")
+	}
 }
 
 // end checks the end of a log.

@@ -129,7 +129,7 @@ func (e *Evidence) measure(ctx context.Context, d *evidence.Decision) {
 				e.wait.Record(ctx, w.seconds, e.attributes(d, attribute.String("politeness.wait.cause", w.cause)))
 			}
 		}
-	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected:
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Reserved:
 		kv := []attribute.KeyValue{attribute.String("politeness.decision", string(d.Type))}
 		if d.Limit != "" {
 			kv = append(kv, attribute.String("politeness.budget.limit", d.Limit))

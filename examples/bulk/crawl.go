@@ -2,39 +2,71 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"os"
-	"sync"
+	"strings"
+	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/sitemap"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots"
 )
 
-// A crawler is one run.
-type crawler struct {
-	options
-	store    *store
-	progress *progress
+// An outcome is what became of a URL.
+type outcome int
 
-	pages *http.Client          // for what is crawled
-	lists *http.Client          // for sitemaps: other types, larger files, the same turns
-	ask   *politeness.Transport // that of lists
+const (
+	outcomeStored     outcome = iota // new or changed
+	outcomeUnchanged                 // 304, or the same as before
+	outcomeFresh                     // not asked for: crawled lately
+	outcomeNoIndex                   // fetched, but its body isn't to be kept
+	outcomeMissing                   // 4xx
+	outcomeRedirected                // leads to another URL, which is another one's row too
+	outcomeRefused                   // by robots.txt, type or size
+	outcomeFailed                    // 429, 5xx or no answer, also after retries
+	outcomeNone                      // a redirect in the middle
+	outcomes
+)
+
+func (o outcome) String() string {
+	return [...]string{"stored", "unchanged", "fresh", "noindex", "missing", "redirected", "refused", "failed", ""}[o]
 }
 
-// crawl makes one run as o says.
-func crawl(ctx context.Context, out io.Writer, o options) (err error) {
-	store, err := openStore(ctx, o.db, o.batch)
+// A bulk is one run.
+type bulk struct {
+	options
+	out, errs io.Writer
+	queue     *queue
+	finder    sitemap.Finder
+	sites     map[string]bool // hosts without www of the URLs to begin with
+}
+
+// run makes one run as o says.
+func run(ctx context.Context, out, errs io.Writer, o options) (err error) {
+	store, err := openStore(ctx, o.engine, o.db, o.into)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	c := &crawler{options: o, store: store, progress: newProgress(out)}
+	b := &bulk{options: o, out: out, errs: errs, sites: make(map[string]bool)}
+	if b.queue, err = newQueue(ctx, store); err != nil {
+		return err
+	}
+	if err := b.begin(ctx); err != nil {
+		return err
+	}
 
-	proof := evidence.Evidence(c.progress)
+	proof := evidence.Console(errs)
 	if o.evidence != "" {
 		// Appended: what the runs before did isn't forgotten, and an auditor proves each.
 		f, openErr := os.OpenFile(o.evidence, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -45,171 +77,247 @@ func crawl(ctx context.Context, out io.Writer, o options) (err error) {
 		defer func() { err = errors.Join(err, log.Close(), f.Close()) }()
 		proof = evidence.Multi(proof, log)
 	}
-	if err := c.connect(proof); err != nil {
-		return err
-	}
-
-	defer c.progress.end() // tells of an interrupted run, too
-	level, err := c.seed(ctx)
+	crawler, err := b.crawler(ctx, proof)
 	if err != nil {
 		return err
 	}
-	return c.walk(ctx, level)
+	_, err = crawler.Run(ctx, b.seeds...)
+	left, finishErr := b.queue.finish(ctx)
+	if err = errors.Join(err, finishErr); err == nil {
+		b.tell(left)
+		if ctx.Err() != nil {
+			return fmt.Errorf("the next run goes on where this one was interrupted: %w", ctx.Err())
+		}
+	}
+	return err
 }
 
-// connect makes the two clients. They share connections, turns and robots.txt.
-func (c *crawler) connect(proof evidence.Evidence) error {
-	cfg := politeness.Bulk(c.agent).WithState(c.state)
-	cfg.Base = c.base()
+// begin finds the URLs to begin with.
+func (b *bulk) begin(ctx context.Context) error {
+	b.queue.maxAge, b.queue.anyway = b.maxAge, b.mode == "links"
+	if b.query != "" {
+		urls, err := b.queue.query(ctx, b.query)
+		if err != nil {
+			return err
+		}
+		for _, raw := range urls {
+			u, err := crawl.Normalize(raw)
+			if err != nil {
+				fmt.Fprintf(b.errs, "bulk: %q is left out: %v\n", raw, err)
+				continue
+			}
+			b.seeds = append(b.seeds, u)
+		}
+	}
+	left, err := b.queue.left(ctx)
+	switch {
+	case err != nil:
+		return err
+	case left > 0:
+		fmt.Fprintf(b.out, "%d URLs are left of the run before.\n", left)
+	case len(b.seeds) == 0:
+		return errors.New("there is nothing to crawl: no URLs are given, and none are left of a run before")
+	}
+	for _, seed := range b.seeds {
+		b.sites[siteOf(seed)] = true
+		if b.mode == "sitemap" {
+			b.queue.starts[seed] = true
+		}
+	}
+	return nil
+}
+
+// crawler makes the crawler, and the two Transports below it. They share connections, turns and
+// robots.txt.
+func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Crawler, error) {
+	cfg := politeness.Bulk(b.agent).WithState(b.state)
+	cfg.Base = b.base()
 	cfg.Evidence = proof
-	cfg.Robots.Store = c.store
+	cfg.Robots.Store = b.queue.store
+	cfg.Limits.Concurrency, cfg.Limits.MaxInFlight = b.perHost, b.connections
+	cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = b.delay, b.delay
+	cfg.Limits.Backoff = backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}
+	cfg.Retry.Max = b.retries
 	var err error
 	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
-		return err
+		return nil, err
 	}
 
 	lists := cfg
 	lists.Response = politeness.ResponseLimits{MaxBytes: 50 << 20} // by sitemaps.org
-	if c.ask, err = politeness.New(lists); err != nil {
-		return err
+	if b.finder.Transport, err = politeness.New(lists); err != nil {
+		return nil, err
 	}
-	cfg.Response.Accept, cfg.Response.Reject = c.accept, c.reject
+	cfg.Response.MaxBytes, cfg.Response.Accept, cfg.Response.Reject = b.bytes, b.accept, b.reject
 	pages, err := politeness.New(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.lists, c.pages = &http.Client{Transport: c.ask}, &http.Client{Transport: pages}
-	return nil
-}
-
-// seed returns the URLs to begin with.
-func (c *crawler) seed(ctx context.Context) ([]string, error) {
-	if c.mode != "sitemap" {
-		return c.seeds, nil
-	}
-	var all []string
-	for _, seed := range c.seeds {
-		urls, err := c.discover(ctx, seed)
-		if err != nil {
+	threads := b.threads
+	if threads == 0 {
+		if threads, err = b.engine.threads(ctx, b.queue.db); err != nil {
 			return nil, err
 		}
-		all = append(all, urls...)
 	}
-	return all, nil
+	c := crawl.Config{
+		Transport:      pages,
+		Client:         &http.Client{Transport: &copies{next: pages, queue: b.queue, longest: cfg.Limits.MaxWait}},
+		Visit:          b.visit,
+		IgnoreNofollow: !b.nofollow,
+		Canonical:      b.canonical && b.mode == "links",
+		Queue:          b.queue,
+		Workers:        threads,
+		MaxDepth:       b.depth,
+		MaxPages:       b.maxPages,
+		MaxBody:        b.bytes + 1, // the Transport refuses what is longer, instead of cutting it
+		Timeout:        time.Hour,   // of a request with its waits; exchangeTimeout bounds an exchange
+		Progress:       crawl.ProgressLine(b.errs),
+	}
+	switch b.mode {
+	case "links":
+		c.Follow = crawl.SameHost
+		if b.depth == 0 {
+			c.MaxDepth = -1
+		}
+	case "sitemap":
+		c.Discover = b.discover
+	}
+	return crawl.New(c)
 }
 
-// walk crawls level after level, which is breadth first: all pages of a level are
-// done before one that they link to.
-func (c *crawler) walk(ctx context.Context, level []string) error {
-	seen := make(map[string]bool)
-	for depth := 0; len(level) > 0; depth++ {
-		var batch []string
-		for _, u := range level {
-			if !seen[u] && len(seen) < c.maxPages {
-				seen[u] = true
-				batch = append(batch, u)
-			}
+// visit makes a row of a page.
+func (b *bulk) visit(_ context.Context, p *crawl.Page) error {
+	if old := copyOf(p.Response); old != nil {
+		f := &fetched{outcome: outcomeFresh}
+		if !old.fresh {
+			row := *old.page
+			row.Error, row.CrawlTime, row.ServerDate = "", time.Now(), old.date
+			f = &fetched{&row, outcomeUnchanged}
 		}
-		c.progress.add(len(batch))
-		level = nil
-		for _, found := range c.crawlAll(ctx, byTurns(batch)) {
-			if c.mode == "links" {
-				level = append(level, c.next(found, depth)...)
-			}
-		}
-		if err := errors.Join(ctx.Err(), c.store.Err()); err != nil {
-			return err
-		}
+		b.queue.visited(p.FinalURL, f)
+		return nil
+	}
+	header := p.Response.Header
+	row := &page{
+		URL: p.FinalURL, SURT: surt(p.FinalURL), Status: p.Response.StatusCode, CrawlTime: time.Now(),
+		ServerDate: dateOf(p.Response), FinalURL: p.FinalURL,
+	}
+	f := &fetched{row, outcomeStored}
+	defer b.queue.visited(p.FinalURL, f)
+	switch {
+	case row.failed():
+		row.Error, f.outcome = strings.ToValidUTF8(p.Response.Status, "?"), outcomeFailed
+		return nil
+	case row.Status < 200 || row.Status > 299:
+		f.outcome = outcomeMissing // the truth about this URL
+		return nil
+	}
+	row.ContentType, row.ETag, row.LastModified = text(header, "Content-Type"), text(header, "Etag"), text(header, "Last-Modified")
+	if p.Directives != (robots.Directives{}) {
+		row.Directives = p.Directives.String()
+	}
+	if p.Directives.NoIndexAt(time.Now()) {
+		f.outcome = outcomeNoIndex // its body isn't kept
+		return nil
+	}
+	sum := sha256.Sum256(p.Body)
+	row.Body, row.Hash = p.Body, hex.EncodeToString(sum[:])
+	if row.Body == nil {
+		row.Body = []byte{} // an empty page, which is something
+	}
+	if hashOf(p.Response) == row.Hash {
+		f.outcome = outcomeUnchanged
 	}
 	return nil
 }
 
-// next returns what a page at depth leads to: the page that it says it is a copy
-// of, at no further distance, else its links.
-func (c *crawler) next(found links, depth int) []string {
-	if found.canonical != "" {
-		return []string{found.canonical}
-	}
-	if depth >= c.depth {
-		return nil
-	}
-	return found.pages
+// text is a header field as a database takes it.
+func text(h http.Header, name string) string { return strings.ToValidUTF8(h.Get(name), "?") }
+
+// dateOf is the time of an answer by the clock of its server; zero if it doesn't say.
+func dateOf(resp *http.Response) time.Time {
+	t, _ := http.ParseTime(resp.Header.Get("Date"))
+	return t
 }
 
-// crawlAll crawls urls and returns where they lead, in their order.
-func (c *crawler) crawlAll(ctx context.Context, urls []string) []links {
-	found := make([]links, len(urls))
-	queue := make(chan int)
-	var group sync.WaitGroup
-	for range c.workers {
-		group.Go(func() {
-			for i := range queue {
-				found[i] = c.crawlOne(ctx, urls[i])
-			}
-		})
+// discover returns the pages of the host of rawURL that its sitemaps list and that are due: those
+// that are fresh by the sitemap's word needn't be asked for. Hosts that a page was moved to are left
+// alone, but for one that differs by www from a host to begin with.
+func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Request) {
+	site := siteOf(rawURL)
+	if !b.sites[site] {
+		return nil
 	}
-	for i := range urls {
-		select {
-		case queue <- i:
-		case <-ctx.Done(): // the rest is left
+	elsewhere := 0
+	for e, err := range b.finder.Pages(ctx, rawURL) {
+		if err != nil {
+			if ctx.Err() == nil {
+				fmt.Fprintln(b.errs, "bulk:", err)
+			}
+			continue
+		}
+		u, err := crawl.Normalize(e.Loc)
+		if err != nil || siteOf(u) != site {
+			elsewhere++
+			continue
+		}
+		due, err := b.isDue(ctx, u, e)
+		if err != nil {
+			fmt.Fprintln(b.errs, "bulk:", err)
+			return found
+		}
+		if due {
+			found = append(found, crawl.Request{URL: u})
 		}
 	}
-	close(queue)
-	group.Wait()
+	if elsewhere > 0 {
+		fmt.Fprintf(b.errs, "bulk: the sitemaps of %s list %d pages of other sites, which are left out\n", site, elsewhere)
+	}
 	return found
 }
 
-// byTurns orders urls so that hosts take turns: workers that wait for one host
-// would keep others waiting.
-func byTurns(urls []string) []string {
-	var hosts []string
-	queues := make(map[string][]string)
-	for _, raw := range urls {
-		host := raw
-		if u, err := url.Parse(raw); err == nil {
-			host = u.Host
-		}
-		if queues[host] == nil {
-			hosts = append(hosts, host)
-		}
-		queues[host] = append(queues[host], raw)
+// isDue reports whether a page is to be asked for by what its sitemap says. A sitemap that says
+// nothing of its age leaves that to -max-age.
+func (b *bulk) isDue(ctx context.Context, url string, e sitemap.Entry) (bool, error) {
+	now := time.Now()
+	if e.ChangeFreq == "" && (e.LastMod.IsZero() || e.LastMod.After(now)) {
+		return true, nil
 	}
-	ordered := make([]string, 0, len(urls))
-	for len(ordered) < len(urls) {
-		for _, host := range hosts {
-			if q := queues[host]; len(q) > 0 {
-				ordered, queues[host] = append(ordered, q[0]), q[1:]
-			}
-		}
+	old, err := b.queue.last(ctx, url)
+	if err != nil || old == nil || old.failed() {
+		return true, err
 	}
-	return ordered
+	if !e.Stale(old.CrawlTime, now) {
+		b.queue.count(outcomeFresh, 1)
+		return false, nil
+	}
+	b.queue.mark(url)
+	return true, nil
 }
 
-// crawlOne crawls a page unless what is known of it is fresh, stores it, and
-// returns where it leads.
-func (c *crawler) crawlOne(ctx context.Context, raw string) links {
-	old, err := c.store.Page(ctx, raw)
+// tell prints what became of the URLs.
+func (b *bulk) tell(left int) {
+	total := 0
+	var parts []string
+	for o, n := range b.queue.counts {
+		if outcome(o) == outcomeNone || n == 0 {
+			continue
+		}
+		total += n
+
+		parts = append(parts, fmt.Sprintf("%d %s", n, outcome(o)))
+	}
+	fmt.Fprintf(b.out, "%d URLs: %s; see table %s of %s\n", total, strings.Join(parts, ", "), b.into, b.db)
+	if left > 0 {
+		fmt.Fprintf(b.out, "%d URLs are left for the next run.\n", left)
+	}
+}
+
+// siteOf is the host of a URL with its port, without www.
+func siteOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
 	if err != nil {
-		c.progress.done(outcomeFailed)
-		c.store.fail(err)
-		return links{}
+		return ""
 	}
-	if old != nil && !old.due(c.maxAge) {
-		c.progress.done(outcomeFresh)
-		return c.linksOf(old)
-	}
-	p, outcome := c.fetch(ctx, raw, old)
-	if p == nil {
-		return links{} // interrupted: the next run takes it up
-	}
-	c.store.Write(p)
-	c.progress.done(outcome)
-	return c.linksOf(p)
-}
-
-func (c *crawler) linksOf(p *page) links {
-	if c.mode != "links" || p.Body == nil {
-		return links{}
-	}
-	return findLinks(p)
+	return strings.TrimPrefix(u.Host, "www.")
 }

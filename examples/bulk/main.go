@@ -1,13 +1,15 @@
-// Bulk crawls many sites into a SQLite file, with the policy politeness.Bulk.
+// Bulk crawls many sites into a table of a SQLite or DuckDB file, with the policy politeness.Bulk.
 //
-//	go run .                                # two small sites of its own, on loopback, twice
+//	go run .                                # two small sites of its own, on loopback
 //	go run . https://example.com            # what its sitemaps list
 //	go run . -mode links https://example.com
 //	go run . -mode direct URL...
+//	go run . -db web.duckdb -query "SELECT url FROM candidates" -into answers
 //	go run . -h                             # all flags
 //
-// A second run into the same file asks only for what is stale, and by
-// If-None-Match and If-Modified-Since.
+// A run that was interrupted, or killed, is gone on with by the next one into the same table. One
+// that came to its end is begun anew: only what is stale is asked for, and by If-None-Match and
+// If-Modified-Since.
 package main
 
 import (
@@ -20,22 +22,31 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/go-politeness/politeness/crawl"
 )
 
 func main() {
+	keepPrivate()
 	o, err := parseFlags(os.Args[1:], os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err == nil && len(o.seeds) == 0 {
-		err = demo(ctx, os.Stdout, o)
+	context.AfterFunc(ctx, func() {
+		stop() // a second Ctrl-C ends the program at once
+		fmt.Fprintln(os.Stderr, "bulk: what is under way is waited for, 10 s at most")
+	})
+	if err == nil && len(o.seeds) == 0 && o.db == "" {
+		err = demo(ctx, os.Stdout, os.Stderr, o)
 	} else if err == nil {
-		err = crawl(ctx, os.Stdout, o)
+		err = run(ctx, os.Stdout, os.Stderr, o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bulk:", err)
@@ -45,50 +56,79 @@ func main() {
 
 // options are what the user chose.
 type options struct {
-	mode      string // one of modes
-	seeds     []string
-	db        string
-	agent     string
-	workers   int
-	timeout   time.Duration
-	keepAlive bool
-	proxy     *url.URL // nil: as the environment says
+	mode       string // one of modes
+	seeds      []string
+	ownMachine bool // a seed names an address of the user's own
+	query      string
+
+	db     string
+	engine engine
+	into   string
+
+	agent       string
+	threads     int // 0: as many as the database has
+	connections int
+	perHost     int
+	delay       time.Duration
+	backoffCap  time.Duration
+	retries     int
+	timeout     time.Duration
+	keepAlive   bool
+	proxy       *url.URL // nil: as the environment says
+	compression bool
+	bytes       int64
+	accept      []string
+	reject      []string
+
 	depth     int
 	maxPages  int
+	nofollow  bool
+	canonical bool
 	maxAge    time.Duration
-	batch     int
-	accept    []string
-	reject    []string
-	evidence  string
-	state     string
+
+	evidence string
+	state    string
 }
 
 var modes = []string{"sitemap", "links", "direct"}
 
-// The bounds of -workers.
-const minWorkers, maxWorkers = 1, 32
+// The bounds of -threads.
+const minThreads, maxThreads = 1, 32
+
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,50}$`)
 
 // parseFlags reads the command line. The error tells all that is wrong with it.
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
-	var proxy, accept, reject string
+	var engineName, proxy, accept, reject string
 	f := flag.NewFlagSet("bulk", flag.ContinueOnError)
 	f.SetOutput(out)
-	f.StringVar(&o.mode, "mode", "sitemap", "where URLs come from: `sitemap`, links or direct")
-	f.StringVar(&o.db, "db", "", "SQLite `FILE` to write to; empty: bulk.sqlite, or a temporary one for the loopback sites")
-	f.StringVar(&o.agent, "agent", "BulkBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)", "User-Agent")
-	f.IntVar(&o.workers, "workers", 8, "worker threads, 1 to 32")
+	f.StringVar(&o.mode, "mode", "", "where URLs come from: `sitemap`, links or direct (those given); empty: sitemap, or direct with -query")
+	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given")
+	f.StringVar(&o.db, "db", "", "`FILE` of the database; empty: bulk.sqlite, or a temporary one for the loopback sites")
+	f.StringVar(&engineName, "engine", "", "sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
+	f.StringVar(&o.into, "into", "pages", "`table` of the results; the URLs still to be fetched are in table_todo")
+	f.StringVar(&o.agent, "agent", "BulkBot/1.0 (+https://example.com/bot; bot@example.com)", "User-Agent")
+	f.IntVar(&o.threads, "threads", 0, "how many pages are worked on at once, 1 to 32; 0: DuckDB's threads setting, 8 for SQLite")
+	f.IntVar(&o.connections, "connections", 64, "requests in flight at most, in all")
+	f.IntVar(&o.perHost, "per-host", 2, "requests in flight at most, to one host")
+	f.DurationVar(&o.delay, "delay", 200*time.Millisecond, "between two requests to a host at least; crawl-delay, slowness and refusals make it longer")
+	f.DurationVar(&o.backoffCap, "backoff-cap", 10*time.Minute, "longest time for which a refusal without Retry-After holds a host")
+	f.IntVar(&o.retries, "retries", 5, "further tries after 429, 5xx and network errors")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "for one exchange with a server; waits for a turn don't count")
 	f.BoolVar(&o.keepAlive, "keepalive", true, "use connections again")
 	f.StringVar(&proxy, "proxy", "", "`URL` of an HTTP or SOCKS5 proxy; empty: as the environment says")
-	f.IntVar(&o.depth, "depth", 3, "with -mode links: how many links away from the first page")
-	f.IntVar(&o.maxPages, "max-pages", 10_000, "how many pages at most")
-	f.DurationVar(&o.maxAge, "max-age", 24*time.Hour, "a page that was crawled longer ago is stale")
-	f.IntVar(&o.batch, "batch", 100, "how many results are written at once")
+	f.BoolVar(&o.compression, "compression", true, "ask for gzip and deflate")
+	f.Int64Var(&o.bytes, "bytes", 10<<20, "largest page, decompressed; a larger one is refused")
 	f.StringVar(&accept, "accept", "text/*,application/xhtml+xml,application/pdf", "content `types` that are wanted")
 	f.StringVar(&reject, "reject", "text/css,text/javascript", "content `types` that are not, though accepted")
+	f.IntVar(&o.depth, "depth", 3, "with -mode links: how many links away from the first page")
+	f.IntVar(&o.maxPages, "max-pages", 10_000, "how many pages at most; the rest is left for the next run")
+	f.BoolVar(&o.nofollow, "nofollow", true, "leave links that are marked nofollow")
+	f.BoolVar(&o.canonical, "canonical", true, "with -mode links: a page that names another one as the canonical one gives way to it")
+	f.DurationVar(&o.maxAge, "max-age", 24*time.Hour, "a page that was crawled longer ago is stale, unless a sitemap's lastmod or changefreq says otherwise")
 	f.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
-	f.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, for the next run; robots.txt is in -db")
+	f.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, for the next run; empty: beside the database")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -96,17 +136,27 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.mode == "" {
+		if o.mode = "sitemap"; o.query != "" {
+			o.mode = "direct"
+		}
+	}
 	if !slices.Contains(modes, o.mode) {
 		bad("-mode %q is none of %s", o.mode, strings.Join(modes, ", "))
 	}
-	if o.workers < minWorkers || o.workers > maxWorkers {
-		bad("-workers %d is not within %d and %d", o.workers, minWorkers, maxWorkers)
+	if o.threads != 0 && (o.threads < minThreads || o.threads > maxThreads) {
+		bad("-threads %d is not within %d and %d", o.threads, minThreads, maxThreads)
 	}
-	if o.timeout <= 0 {
-		bad("-timeout %v is not positive", o.timeout)
+	for name, value := range map[string]int64{
+		"connections": int64(o.connections), "per-host": int64(o.perHost), "delay": int64(o.delay), "backoff-cap": int64(o.backoffCap),
+		"timeout": int64(o.timeout), "bytes": o.bytes, "max-pages": int64(o.maxPages),
+	} {
+		if value <= 0 {
+			bad("-%s must be more than 0", name)
+		}
 	}
-	if o.depth < 0 || o.maxPages < 1 || o.batch < 1 || o.maxAge < 0 {
-		bad("-depth and -max-age must not be negative, -max-pages and -batch must be 1 at least")
+	if o.depth < 0 || o.maxAge < 0 || o.retries < 0 {
+		bad("-depth, -max-age and -retries must not be negative")
 	}
 	if proxy != "" {
 		u, err := url.Parse(proxy)
@@ -115,16 +165,29 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 		}
 		o.proxy = u
 	}
+	if !tableName.MatchString(o.into) {
+		bad("-into %q is no name of a table such as pages: letters, digits and _", o.into)
+	}
 	for _, seed := range f.Args() {
-		u, err := normalize(seed)
+		u, err := crawl.Normalize(seed)
 		if err != nil {
-			bad("%w", err)
+			bad("%q is no URL of a page, such as https://example.com/: %w", seed, err)
 			continue
 		}
 		o.seeds = append(o.seeds, u)
 	}
-	if o.db == "" && len(o.seeds) > 0 {
+	o.ownMachine = ownMachine(o.seeds)
+	if o.db == "" && (len(o.seeds) > 0 || o.query != "") {
 		o.db = "bulk.sqlite"
+	}
+	if o.db != "" {
+		var err error
+		if o.engine, err = engineOf(engineName, o.db); err != nil {
+			errs = append(errs, err)
+		}
+		if o.state == "" {
+			o.state = o.db + ".state"
+		}
 	}
 	return o, errors.Join(errs...)
 }
@@ -141,7 +204,7 @@ func list(s string) []string {
 
 // demo crawls two sites of its own three times: by their sitemaps, the same again
 // once everything is stale, and by their links.
-func demo(ctx context.Context, out io.Writer, o options) error {
+func demo(ctx context.Context, out, errs io.Writer, o options) error {
 	sites := startSites()
 	defer sites.Close()
 	dir, err := os.MkdirTemp("", "bulk")
@@ -149,29 +212,30 @@ func demo(ctx context.Context, out io.Writer, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	if o.seeds = sites.URLs(); o.db == "" {
-		o.db = filepath.Join(dir, "bulk.sqlite")
+	o.seeds, o.ownMachine = sites.URLs(), true
+	if o.db == "" {
+		o.db, o.engine, o.state = filepath.Join(dir, "bulk.sqlite"), sqlite, filepath.Join(dir, "state")
 	}
 
 	fmt.Fprintln(out, "Two sites on loopback, by their sitemaps:")
-	if err := crawl(ctx, out, o); err != nil {
+	if err := run(ctx, out, errs, o); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "\nThe same again, at once: nothing is stale.")
-	if err := crawl(ctx, out, o); err != nil {
+	if err := run(ctx, out, errs, o); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "\nOnce more, with everything stale and one page changed:")
 	sites.Change()
 	o.maxAge = 0
-	if err := crawl(ctx, out, o); err != nil {
+	if err := run(ctx, out, errs, o); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "\nWhat is in the file:")
-	if err := show(ctx, out, o.db); err != nil {
+	if err := show(ctx, out, o); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nBy their links, two away from the first page, into another file:")
-	o.db, o.mode, o.depth = filepath.Join(dir, "links.sqlite"), "links", 2
-	return crawl(ctx, out, o)
+	fmt.Fprintln(out, "\nBy their links, two away from the first page, into another table:")
+	o.into, o.mode, o.depth = "by_links", "links", 2
+	return run(ctx, out, errs, o)
 }

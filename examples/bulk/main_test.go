@@ -16,17 +16,17 @@ func TestProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := demo(t.Context(), &out, o); err != nil {
+	if err := demo(t.Context(), &out, &out, o); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`answers 429: nobody asks it for 1 s, by Retry-After`,
-		`12 of 12 URLs in .*: 8 stored, 1 noindex, 1 missing, 2 refused, 1 retries, 1 times told to slow down`,
-		`12 of 12 URLs in .*: 10 fresh, 2 refused`,
-		`12 of 12 URLs in .*: 1 stored, 7 unchanged, 1 noindex, 1 missing, 2 refused`,
+		`host blocked .*/busy: it answered 429, by Retry-After`,
+		`12 URLs: 7 stored, 1 noindex, 1 missing, 1 redirected, 2 refused; see table pages of .*demo.sqlite`,
+		`12 URLs: 10 fresh, 2 refused`,
+		`12 URLs: 1 stored, 6 unchanged, 1 noindex, 1 missing, 1 redirected, 2 refused`,
 		`127\.0\.0\.1:\d+\)/moved +200 +\d+ +2`,
 		`127\.0\.0\.1:\d+\)/noindex +200 +0 +0  noindex`,
-		`9 of 9 URLs in .*: 8 stored, 1 refused`,
+		`9 URLs: 7 stored, 1 redirected, 1 refused; see table by_links of`,
 	} {
 		if !regexp.MustCompile(want).MatchString(out.String()) {
 			t.Errorf("the output has no %s", want)
@@ -35,7 +35,7 @@ func TestProgram(t *testing.T) {
 	if t.Failed() {
 		t.Log(out.String())
 	}
-	if n := len(rows(t, file)); n != 11 { // by path, and both sites have a "/"
+	if n := len(rows(t, o)); n != 11 { // by path, and both sites have a "/"
 		t.Errorf("the file has %d paths, want 11", n)
 	}
 }
@@ -43,10 +43,10 @@ func TestProgram(t *testing.T) {
 func TestFlags(t *testing.T) {
 	for args, want := range map[string]string{ // want: in the error; empty: none
 		"":                                       "",
-		"-workers 1":                             "",
-		"-workers 32":                            "",
-		"-workers 0":                             "-workers",
-		"-workers 33":                            "-workers",
+		"-threads 1":                             "",
+		"-threads 32":                            "",
+		"-threads -1":                            "-threads",
+		"-threads 33":                            "-threads",
 		"-mode links -depth 0 https://a.example": "",
 		"-mode everything":                       "-mode",
 		"-timeout 0s":                            "-timeout",
@@ -57,7 +57,7 @@ func TestFlags(t *testing.T) {
 		"-max-pages 0":                           "-max-pages",
 		"-depth -1":                              "-depth",
 		"ftp://a.example/":                       "ftp://a.example/",
-		"-workers 99 -mode x /path":              "/path",
+		"-threads 99 -mode x /path":              "/path",
 	} {
 		_, err := parseFlags(strings.Fields(args), io.Discard)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

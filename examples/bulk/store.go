@@ -7,46 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // registers "sqlite"
-
-	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-const schema = `
-CREATE TABLE IF NOT EXISTS pages (
-	url            TEXT PRIMARY KEY,
-	surt_key       TEXT NOT NULL,
-	http_status    INTEGER,          -- NULL: no answer, see error
-	body           BLOB,             -- NULL: none, or not to be kept
-	content_type   TEXT,
-	crawl_time     TEXT NOT NULL,    -- RFC 3339, UTC
-	error          TEXT,             -- NULL: none
-	etag           TEXT,
-	last_modified  TEXT,
-	content_hash   TEXT,             -- SHA-256 of body, hex
-	final_url      TEXT,
-	redirect_count INTEGER NOT NULL,
-	directives     TEXT              -- what the page asks of crawlers: noindex, nofollow
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS pages_by_surt ON pages (surt_key);
-CREATE TABLE IF NOT EXISTS robots (origin TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
-`
-
-const upsert = `
-INSERT INTO pages (url, surt_key, http_status, body, content_type, crawl_time, error,
-	etag, last_modified, content_hash, final_url, redirect_count, directives)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (url) DO UPDATE SET surt_key = excluded.surt_key, http_status = excluded.http_status,
-	body = excluded.body, content_type = excluded.content_type, crawl_time = excluded.crawl_time,
-	error = excluded.error, etag = excluded.etag, last_modified = excluded.last_modified,
-	content_hash = excluded.content_hash, final_url = excluded.final_url,
-	redirect_count = excluded.redirect_count, directives = excluded.directives`
-
-// A page is a row of the table pages.
+// A page is a row of the table of results.
 type page struct {
 	URL          string
 	SURT         string
@@ -54,6 +22,7 @@ type page struct {
 	Body         []byte
 	ContentType  string
 	CrawlTime    time.Time
+	ServerDate   time.Time
 	Error        string
 	ETag         string
 	LastModified string
@@ -61,153 +30,233 @@ type page struct {
 	FinalURL     string
 	Redirects    int
 	Directives   string
-	NoFollow     bool // of Directives
 }
 
-// due reports whether p is stale, or a failure that may be over.
-func (p *page) due(maxAge time.Duration) bool {
-	failed := p.Status == 0 || p.Status == 429 || p.Status >= 500
-	return failed || time.Since(p.CrawlTime) >= maxAge
-}
+// The columns of a page; the first five are the same for one that failed.
+const columns = `url, surt_key, http_status, crawl_time, error, body, content_type, server_date,
+	etag, last_modified, content_hash, final_url, redirect_count, directives`
 
-// A store is the SQLite file. Its one writer writes whole batches, so that a page
-// doesn't cost a sync of the disk.
+// %[1]s is the table of results, %[2]s the one of URLs.
+const schema = `
+CREATE TABLE IF NOT EXISTS %[1]s (
+	url            TEXT PRIMARY KEY,
+	surt_key       TEXT NOT NULL,
+	http_status    INTEGER,             -- NULL: no answer, see error
+	body           BLOB,                -- NULL: none, or not to be kept
+	content_type   TEXT,
+	crawl_time     TIMESTAMP NOT NULL,  -- UTC, by our clock
+	server_date    TIMESTAMP,           -- UTC, by the server's clock
+	error          TEXT,                -- NULL: none
+	etag           TEXT,
+	last_modified  TEXT,
+	content_hash   TEXT,                -- SHA-256 of body, hex
+	final_url      TEXT,
+	redirect_count INTEGER,
+	directives     TEXT                 -- what the page asks of crawlers: noindex, nofollow
+);
+CREATE TABLE IF NOT EXISTS %[2]s (
+	url      TEXT PRIMARY KEY,
+	host     TEXT NOT NULL,
+	via      TEXT NOT NULL,
+	hops     INTEGER NOT NULL,
+	depth    INTEGER NOT NULL,
+	priority INTEGER NOT NULL,
+	seq      BIGINT NOT NULL,
+	done     INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS robots (origin TEXT PRIMARY KEY, record BLOB NOT NULL);
+`
+
+// For SQLite only: DuckDB scans columns, and can't change rows in an index twice in a transaction.
+const indexes = `
+CREATE INDEX IF NOT EXISTS %[1]s_by_surt ON %[1]s (surt_key);
+CREATE INDEX IF NOT EXISTS %[2]s_by_host ON %[2]s (host, done, priority DESC, seq);
+`
+
+// upsert replaces rows; %[3]s are their values.
+const upsert = `INSERT INTO %[1]s (` + columns + `) VALUES %[3]s
+ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time,
+	error = excluded.error, body = excluded.body, content_type = excluded.content_type,
+	server_date = excluded.server_date, etag = excluded.etag, last_modified = excluded.last_modified,
+	content_hash = excluded.content_hash, final_url = excluded.final_url,
+	redirect_count = excluded.redirect_count, directives = excluded.directives`
+
+// upsertFailure leaves what was known of the page before.
+const upsertFailure = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, error) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time, error = excluded.error`
+
+// upsertGoal says where a URL leads; what is there follows.
+const upsertGoal = `INSERT INTO %[1]s (url, surt_key, crawl_time, final_url, redirect_count) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (url) DO UPDATE SET crawl_time = excluded.crawl_time, error = NULL,
+	final_url = excluded.final_url, redirect_count = excluded.redirect_count`
+
+// upsertRedirect says what a URL that leads elsewhere has answered.
+const upsertRedirect = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, final_url, redirect_count) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time, error = NULL`
+
+// A store is the database: the results, the URLs that are still to be fetched, and robots.txt.
 type store struct {
-	db    *sql.DB
-	batch int
-	queue chan *page
-	ended chan struct{}
-
-	mu  sync.Mutex
-	err error // the first one; nothing is written after it
+	db     *sql.DB
+	engine engine
+	into   string // table of results
+	todo   string // table of URLs
 }
 
-// openStore opens the file, and makes it if there is none.
-func openStore(ctx context.Context, file string, batch int) (*store, error) {
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)")
+// openStore opens a file, and makes the tables that it lacks.
+func openStore(ctx context.Context, e engine, file, into string) (_ *store, err error) {
+	if err := e.private(file); err != nil {
+		return nil, err
+	}
+	db, err := e.open(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), db.Close())
-	}
-	s := &store{db: db, batch: batch, queue: make(chan *page, batch), ended: make(chan struct{})}
-	go s.run()
-	return s, nil
-}
-
-// Write hands a page to the writer.
-func (s *store) Write(p *page) { s.queue <- p }
-
-// Err returns what went wrong in writing, if anything.
-func (s *store) Err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
-}
-
-func (s *store) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-	}
-}
-
-// Close writes what is left, and closes the file.
-func (s *store) Close() error {
-	close(s.queue)
-	<-s.ended
-	return errors.Join(s.Err(), s.db.Close())
-}
-
-// batchWait is how long a result waits for its batch to fill.
-const batchWait = time.Second
-
-// run is the writer.
-func (s *store) run() {
-	defer close(s.ended)
-	tick := time.NewTicker(batchWait)
-	defer tick.Stop()
-	var pages []*page
-	flush := func() {
-		if len(pages) == 0 || s.Err() != nil {
-			return
+	s := &store{db: db, engine: e, into: into, todo: into + "_todo"}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("%s: %w", file, err), db.Close())
 		}
-		if err := s.write(pages); err != nil {
-			s.fail(err)
-		}
-		pages = pages[:0]
+	}()
+	if err := s.define(ctx, schema); err != nil {
+		return nil, err
 	}
-	for {
-		select {
-		case p, ok := <-s.queue:
-			if !ok {
-				flush()
-				return
-			}
-			if pages = append(pages, p); len(pages) >= s.batch {
-				flush()
-			}
-		case <-tick.C:
-			flush()
+	if _, err := db.ExecContext(ctx, s.sql("SELECT "+columns+" FROM %[1]s LIMIT 0")); err != nil {
+		return nil, fmt.Errorf("table %s isn't one of results; name another one by -into: %w", into, err)
+	}
+	if e == sqlite {
+		err = s.define(ctx, indexes)
+	}
+	return s, err
+}
+
+// define does statements that make something.
+func (s *store) define(ctx context.Context, statements string) error {
+	for statement := range strings.SplitSeq(strings.TrimSpace(statements), ";\n") {
+		if _, err := s.db.ExecContext(ctx, s.sql(statement)); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// write writes pages in one transaction. It isn't cut off by the end of a crawl:
-// what was fetched is kept.
-func (s *store) write(pages []*page) (err error) {
-	ctx := context.Background()
+// sql puts the names of the tables into a statement.
+func (s *store) sql(statement string) string {
+	statement = strings.ReplaceAll(statement, "%[1]s", s.into)
+	return strings.ReplaceAll(statement, "%[2]s", s.todo)
+}
+
+// Close closes the file.
+func (s *store) Close() error { return s.db.Close() }
+
+// in does f in one transaction. It isn't cut off by the end of a crawl: what was fetched is kept.
+func (s *store) in(ctx context.Context, f func(ctx context.Context, tx *sql.Tx) error) error {
+	ctx = context.WithoutCancel(ctx)
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tx.Rollback())
-		}
-	}()
-	insert, err := tx.PrepareContext(ctx, upsert)
-	if err != nil {
-		return err
-	}
-	defer insert.Close()
-	for _, p := range pages {
-		if _, err := insert.ExecContext(ctx, p.URL, p.SURT, null(p.Status), p.Body, null(p.ContentType),
-			p.CrawlTime.UTC().Format(time.RFC3339Nano), null(p.Error), null(p.ETag), null(p.LastModified),
-			null(p.Hash), null(p.FinalURL), p.Redirects, null(p.Directives)); err != nil {
-			return fmt.Errorf("%s: %w", p.URL, err)
-		}
+	if err := f(ctx, tx); err != nil {
+		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
 }
 
-// null is NULL for a zero value.
-func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
+// chunk is how many rows one statement writes at most. For DuckDB a statement is dear, not a row.
+const chunk = 200
 
-// Page returns what is known of url, nil if nothing is.
+// values are the places of n rows of some columns in a statement.
+func values(n, columns int) string {
+	row := "(" + strings.TrimSuffix(strings.Repeat("?, ", columns), ", ") + ")"
+	return strings.TrimSuffix(strings.Repeat(row+", ", n), ", ")
+}
+
+// write replaces the rows of pages.
+func (s *store) write(ctx context.Context, tx *sql.Tx, pages []*page) error {
+	for some := range slices.Chunk(pages, chunk) {
+		var args []any
+		for _, p := range some {
+			var body any // NULL, which a nil []byte isn't for DuckDB
+			if p.Body != nil {
+				body = p.Body
+			}
+			args = append(args, p.URL, p.SURT, orNull(p.Status), s.engine.timestamp(p.CrawlTime),
+				orNull(p.Error), body, orNull(p.ContentType), s.engine.timestamp(p.ServerDate), orNull(p.ETag),
+				orNull(p.LastModified), orNull(p.Hash), orNull(p.FinalURL), p.Redirects, orNull(p.Directives))
+		}
+		statement := strings.ReplaceAll(s.sql(upsert), "%[3]s", values(len(some), 14))
+		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fail writes that a page couldn't be had.
+func (s *store) fail(ctx context.Context, tx *sql.Tx, p *page) error {
+	_, err := tx.ExecContext(ctx, s.sql(upsertFailure), p.URL, p.SURT, orNull(p.Status), s.engine.timestamp(p.CrawlTime), p.Error)
+	return err
+}
+
+// Page returns what is known of a URL, nil if nothing is.
 func (s *store) Page(ctx context.Context, url string) (*page, error) {
-	p := &page{URL: url}
-	var status sql.Null[int]
+	p := new(page)
+	var status, redirects sql.Null[int64]
 	var contentType, failure, etag, modified, hash, final, directives sql.Null[string]
-	var at string
-	err := s.db.QueryRowContext(ctx, `SELECT surt_key, http_status, body, content_type, crawl_time, error,
-		etag, last_modified, content_hash, final_url, redirect_count, directives FROM pages WHERE url = ?`, url).
-		Scan(&p.SURT, &status, &p.Body, &contentType, &at, &failure, &etag, &modified, &hash, &final, &p.Redirects, &directives)
+	var date sql.Null[time.Time]
+	err := s.db.QueryRowContext(ctx, s.sql("SELECT "+columns+" FROM %[1]s WHERE url = ?"), url).
+		Scan(&p.URL, &p.SURT, &status, &p.CrawlTime, &failure, &p.Body, &contentType, &date,
+			&etag, &modified, &hash, &final, &redirects, &directives)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", url, err)
 	}
-	if p.CrawlTime, err = time.Parse(time.RFC3339Nano, at); err != nil {
-		return nil, fmt.Errorf("%s: crawl_time: %w", url, err)
-	}
-	p.Status, p.ContentType, p.Error, p.ETag, p.LastModified = status.V, contentType.V, failure.V, etag.V, modified.V
-	p.Hash, p.FinalURL, p.Directives = hash.V, final.V, directives.V
-	p.NoFollow = robots.ParseTags([]string{p.Directives}, "").NoFollow
+	p.Status, p.Redirects = int(status.V), int(redirects.V)
+	p.ContentType, p.Error, p.ETag, p.LastModified = contentType.V, failure.V, etag.V, modified.V
+	p.Hash, p.FinalURL, p.Directives, p.ServerDate = hash.V, final.V, directives.V, date.V
 	return p, nil
+}
+
+// last returns what became of a URL the last time, and when; nil if nothing is known.
+func (s *store) last(ctx context.Context, url string) (*page, error) {
+	p := &page{URL: url}
+	var status sql.Null[int64]
+	err := s.db.QueryRowContext(ctx, s.sql("SELECT http_status, crawl_time FROM %[1]s WHERE url = ?"), url).Scan(&status, &p.CrawlTime)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	p.Status = int(status.V)
+	return p, err
+}
+
+// failed reports whether the last try to get the page failed in a way that may be over.
+func (p *page) failed() bool { return p.Status == 0 || p.Status == 429 || p.Status >= 500 }
+
+// query returns the first column of a query of the user's.
+func (s *store) query(ctx context.Context, query string) (urls []string, err error) {
+	rows, err := s.db.QueryContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("-query: %w", err)
+	}
+	defer rows.Close()
+	names, err := rows.Columns()
+	if err != nil {
+		return nil, fmt.Errorf("-query: %w", err)
+	}
+	if len(names) != 1 {
+		return nil, fmt.Errorf("-query returns %d columns: select one, of URLs", len(names))
+	}
+	for rows.Next() {
+		var url sql.Null[string]
+		if err := rows.Scan(&url); err != nil {
+			return nil, fmt.Errorf("-query: %w", err)
+		}
+		if url.Valid {
+			urls = append(urls, url.V)
+		}
+	}
+	return urls, rows.Err()
 }
 
 // Load implements robotscache.Store: robots.txt is kept in the same file.
@@ -234,28 +283,30 @@ func (s *store) Save(ctx context.Context, origin string, r robotscache.Record) e
 	return err
 }
 
-// show prints what a crawl has left in the file.
-func show(ctx context.Context, out io.Writer, file string) (err error) {
-	db, err := sql.Open("sqlite", "file:"+file)
+// Lock implements robotscache.Store. Nobody else crawls with this file.
+func (s *store) Lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }
+
+// show prints what a crawl has left in the table.
+func show(ctx context.Context, out io.Writer, o options) (err error) {
+	s, err := openStore(ctx, o.engine, o.db, o.into)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	const query = `SELECT surt_key, coalesce(http_status, '-'), coalesce(length(body), 0), redirect_count,
-		coalesce(directives, ''), coalesce(error, '') FROM pages ORDER BY surt_key`
-	rows, err := db.QueryContext(ctx, query)
+	defer func() { err = errors.Join(err, s.Close()) }()
+	rows, err := s.db.QueryContext(ctx, s.sql(`SELECT surt_key, coalesce(http_status, 0), coalesce(octet_length(body), 0),
+		coalesce(redirect_count, 0), coalesce(directives, ''), coalesce(error, '') FROM %[1]s ORDER BY surt_key`))
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	fmt.Fprintf(out, "%-40s %6s %6s %4s  %s\n", "surt_key", "status", "bytes", "hops", "directives, error")
 	for rows.Next() {
-		var key, status, directives, failure string
-		var size, hops int
+		var key, directives, failure string
+		var status, size, hops int
 		if err := rows.Scan(&key, &status, &size, &hops, &directives, &failure); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "%-40s %6s %6d %4d  %s%s\n", key, status, size, hops, directives, failure)
+		fmt.Fprintf(out, "%-40s %6d %6d %4d  %s%s\n", key, status, size, hops, directives, failure)
 	}
 	return rows.Err()
 }

@@ -1,41 +1,11 @@
 package main
 
 import (
-	"fmt"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 )
-
-// normalize brings a URL into the form by which it is known: scheme and host in
-// lower case, no default port, no fragment, a path.
-func normalize(raw string) (string, error) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return "", err
-	}
-	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-	if u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
-		return "", fmt.Errorf("%q is no URL of a page, such as https://example.com/", raw)
-	}
-	if port := u.Port(); u.Scheme == "http" && port == "80" || u.Scheme == "https" && port == "443" {
-		u.Host = strings.TrimSuffix(u.Host, ":"+port)
-	}
-	u.Fragment, u.RawFragment, u.User = "", "", nil
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	return u.String(), nil
-}
-
-func hostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return ""
-	}
-	return u.Host
-}
 
 // surt returns the key by which crawls are sorted, so that pages of a domain, its
 // subdomains included, stand together: the host's labels in reverse, without

@@ -26,9 +26,9 @@
 //     Config.Response.MaxBytes, and don't open downloads.
 //   - The body of an upload from a file is kept by the browser, and such a request fails.
 //
-// With examples/proxy any browser is polite without DevTools (--proxy-server=http://127.0.0.1:8118
-// --proxy-bypass-list="<-loopback>"), but over http only: for https it asks for a tunnel, which
-// that proxy refuses.
+// With "politeness proxy -ca DIR" (cmd/politeness) any browser is polite without DevTools
+// (--proxy-server=http://127.0.0.1:8118 --proxy-bypass-list="<-loopback>"), once it trusts the
+// proxy's certificate authority.
 package main
 
 import (
@@ -49,7 +49,7 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-const userAgent = "BrowserExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
+const userAgent = "BrowserExample/1.0 (+https://example.com/bot; bot@example.com)"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -82,9 +82,9 @@ func browse(ctx context.Context, out io.Writer, base http.RoundTripper, pages []
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: userAgent,
-		Base:      base,                                 // public addresses only, unless one was asked for
-		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
-		Evidence:  proof,
+		Base:      base,                                               // public addresses only, unless one was asked for
+		Robots:    robotscache.Config{RecordText: true},               // lets the auditor decide again
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
 	})
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@
 // for its turn: some 10 KB a link. Where millions of links wait use the queue, whose
 // threads are few. But a thread that waits for a slow host does nothing else
 // meanwhile, and 32 links to a blocked one hold all 32: set MaxWait and queue the link
-// again at Error.RetryAt, as examples/frontier does.
+// again at Error.RetryAt, or use package crawl, which has no such threads.
 package main
 
 import (
@@ -93,12 +93,12 @@ func crawl(ctx context.Context, out io.Writer, queued bool, starts []string) (*a
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "CollyExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(starts),
 		Limits:    hostlimit.Config{MaxInFlight: threads},
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},
-		Evidence:  proof,
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
 	})
 	if err != nil {
 		return nil, err

@@ -83,7 +83,7 @@ func (c *countingTransport) RoundTrip(req *http.Request) (*http.Response, error)
 func polite(t *testing.T) (*colly.Collector, *countingTransport) {
 	t.Helper()
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "CollyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "CollyExample/1.0 (+https://example.com/bot; bot@example.com)",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,39 +16,69 @@ import (
 	_ "github.com/bartventer/httpcache/store/memcache" // registers memcache://
 )
 
-const (
-	// fresh is how long a page holds that says nothing of caches itself.
-	fresh = 15 * time.Minute
-	// stale is for how long after that the old copy is shown while it is revalidated.
-	stale = 15 * time.Minute
-)
+// fresh is how long a page holds that says nothing of caches itself, unless FETCH_CACHE_TTL_SEC says
+// another time.
+const fresh = 15 * time.Minute
 
-// cached puts a cache (RFC 9111) around a polite Transport: cache outside,
-// politeness inside. What the cache has costs no turn and no page; what it has to
-// ask for, revalidations included, waits for its turn.
-//
-// The age of a page counts from when it was asked for, so one that had to wait for
-// a long block is asked for again the sooner.
-func cached(polite http.RoundTripper) http.RoundTripper {
-	return &staleWhileRevalidate{
-		cache: httpcache.NewTransport("memcache://", httpcache.WithUpstream(policy{polite})),
-		busy:  make(map[string]struct{}),
+// stale is how long after that the old copy is shown while it is revalidated.
+const stale = 15 * time.Minute
+
+// ttlFromEnv returns FETCH_CACHE_TTL_SEC, or fresh where it isn't set.
+func ttlFromEnv() (time.Duration, error) {
+	value := os.Getenv("FETCH_CACHE_TTL_SEC")
+	if value == "" {
+		return fresh, nil
 	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > 365*24*3600 {
+		return 0, fmt.Errorf("environment variable FETCH_CACHE_TTL_SEC=%q is not a number of seconds from 1 to a year, 31536000", value)
+	}
+	return time.Duration(n) * time.Second, nil
 }
 
-// A staleWhileRevalidate shows old copies while it revalidates them (RFC 5861,
-// section 3), each URL once at a time. The cache could do that as well, but not
-// while the copy that it revalidates is being read.
-type staleWhileRevalidate struct {
+// cached puts a cache (RFC 9111) around a polite Transport: cache outside, politeness inside. What
+// the cache has costs no turn and no page; what it has to ask for, revalidations included, waits
+// for its turn. Pages are kept in dir; empty: in memory.
+//
+// The age of a page counts from when it was asked for, so one that had to wait for a long block is
+// asked for again the sooner.
+func cached(polite http.RoundTripper, dir string, ttl time.Duration) (http.RoundTripper, error) {
+	dsn := "memcache://"
+	if dir != "" {
+		var err error
+		if dsn, err = openPages(dir); err != nil {
+			return nil, err
+		}
+	}
+	return &shared{
+		cache:   httpcache.NewTransport(dsn, httpcache.WithUpstream(policy{polite, ttl})),
+		flights: make(map[string]*flight),
+	}, nil
+}
+
+// shared fetches a page once for all who ask for it meanwhile, and shows old copies while it
+// revalidates them (RFC 5861, section 3). The cache could do the latter as well, but not while
+// the copy that it revalidates is being read.
+type shared struct {
 	cache http.RoundTripper
 
-	mu   sync.Mutex
-	busy map[string]struct{} // URLs that are being revalidated
+	mu      sync.Mutex
+	flights map[string]*flight // by URL and headers
+}
+
+// A flight is a fetch that is under way.
+type flight struct {
+	cancel  context.CancelFunc
+	waiting int           // callers, and one more for a revalidation, which nobody waits for
+	done    chan struct{} // closed when resp, body and err are set
+	resp    *http.Response
+	body    []byte
+	err     error
 }
 
 // RoundTrip answers from the cache if that has a copy which may be shown.
-func (s *staleWhileRevalidate) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodGet || req.Header.Get("Cache-Control") != "" {
+func (s *shared) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method != http.MethodGet || req.Body != nil || req.Header.Get("Cache-Control") != "" {
 		return s.cache.RoundTrip(req)
 	}
 	peek := req.Clone(req.Context())
@@ -67,37 +99,101 @@ func (s *staleWhileRevalidate) RoundTrip(req *http.Request) (*http.Response, err
 		return resp, nil
 	}
 	resp.Body.Close()
-	return s.cache.RoundTrip(req)
+	return s.fetch(req)
 }
 
-// revalidate asks for req's URL in the background, unless that is under way already. It waits
-// for its turn, however long that takes; the caller has the old copy by then.
-func (s *staleWhileRevalidate) revalidate(req *http.Request) {
-	key := req.URL.String()
+// fetch waits for the flight of req's page, its own or one that is under way.
+func (s *shared) fetch(req *http.Request) (*http.Response, error) {
+	key, f := s.join(req)
+	select {
+	case <-f.done:
+	case <-req.Context().Done():
+		s.leave(key, f)
+		return nil, req.Context().Err()
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	resp := *f.resp
+	resp.Header, resp.Request = f.resp.Header.Clone(), req
+	resp.Body = io.NopCloser(bytes.NewReader(f.body))
+	return &resp, nil
+}
+
+// revalidate asks for req's page in the background, unless that is under way already. It waits for
+// its turn, however long that takes; the caller has the old copy by then.
+func (s *shared) revalidate(req *http.Request) {
+	s.mu.Lock()
+	_, underWay := s.flights[key(req)]
+	s.mu.Unlock()
+	if !underWay {
+		s.join(req) // and never leave: what nobody waits for is fetched to its end
+	}
+}
+
+// join returns the flight of req's page, which ends when all who joined it have left.
+func (s *shared) join(req *http.Request) (string, *flight) {
+	key := key(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.busy[key]; ok {
-		return
+	if f := s.flights[key]; f != nil {
+		f.waiting++
+		return key, f
 	}
-	s.busy[key] = struct{}{}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(req.Context())) // the caller may be gone before others
+	f := &flight{cancel: cancel, waiting: 1, done: make(chan struct{})}
+	s.flights[key] = f
+	req = req.Clone(ctx)
 	go func() {
-		// The caller may be gone long before.
-		if resp, err := s.cache.RoundTrip(req.Clone(context.WithoutCancel(req.Context()))); err == nil {
-			resp.Body.Close()
+		defer cancel()
+		f.resp, f.err = s.cache.RoundTrip(req) //nolint:bodyclose // it is closed three lines below, where there is one
+		if f.err == nil {
+			f.body, f.err = io.ReadAll(f.resp.Body)
+			f.resp.Body.Close()
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.busy, key)
+		s.forget(key, f)
+		close(f.done)
 	}()
+	return key, f
+}
+
+// leave cancels f if nobody else waits for it. Those who come later get a flight of their own.
+func (s *shared) leave(key string, f *flight) {
+	s.mu.Lock()
+	f.waiting--
+	last := f.waiting == 0
+	s.mu.Unlock()
+	if last {
+		s.forget(key, f)
+		f.cancel()
+	}
+}
+
+func (s *shared) forget(key string, f *flight) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.flights[key] == f {
+		delete(s.flights, key)
+	}
+}
+
+// key names a page: its URL, and the headers by which servers choose what they send.
+func key(req *http.Request) string {
+	var b strings.Builder
+	b.WriteString(req.URL.String() + "\n")
+	_ = req.Header.Write(&b) // sorted; a Builder takes everything
+	return b.String()
 }
 
 // window holds for how many seconds an old copy may be shown. It takes the place of the directive,
 // which the cache would follow itself.
 const window = "X-Stale-While-Revalidate"
 
-// policy tells the cache how long pages hold: as Cache-Control or Expires say, else
-// for 15 minutes.
-type policy struct{ next http.RoundTripper }
+// policy tells the cache how long pages hold: as Cache-Control or Expires say, else for ttl.
+type policy struct {
+	next http.RoundTripper
+	ttl  time.Duration
+}
 
 // RoundTrip reads the whole body, as the cache will: the slot on the host is free
 // before the cache sees the response, whatever becomes of it there.
@@ -115,13 +211,13 @@ func (p policy) RoundTrip(req *http.Request) (*http.Response, error) {
 	h := resp.Header
 	// A 304 that says nothing leaves what the page said.
 	if resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusNotModified && h.Get("Cache-Control")+h.Get("Expires") != "" {
-		complete(h)
+		complete(h, p.ttl)
 	}
 	return resp, nil
 }
 
-// complete says by Cache-Control what the response left open.
-func complete(h http.Header) {
+// complete says by Cache-Control what the response left open: that it holds for ttl.
+func complete(h http.Header, ttl time.Duration) {
 	var keep []string
 	show, silent := stale, h.Get("Expires") == ""
 	for _, d := range directives(h) {
@@ -139,7 +235,7 @@ func complete(h http.Header) {
 		keep = append(keep, d)
 	}
 	if silent {
-		keep = append(keep, "max-age="+strconv.Itoa(int(fresh.Seconds())))
+		keep = append(keep, "max-age="+strconv.Itoa(int(ttl.Seconds())))
 	}
 	if len(keep) > 0 {
 		h.Set("Cache-Control", strings.Join(keep, ", "))

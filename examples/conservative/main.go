@@ -3,10 +3,11 @@
 //
 //	go run .          # a small site of its own, on loopback; takes about 15 s
 //	go run . URL...   # real URLs, each asked for twice
-//	go run . -state DIR URL...   # and the next run knows what hosts are owed
+//	go run . -state DIR -cache DIR URL...   # and the next run knows what hosts are owed, and the pages
 //
-// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS
-// change the policy. Logs hold metadata only, never a body.
+// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS change the policy, and
+// FETCH_CACHE_TTL_SEC for how long pages are kept that say nothing of caches themselves: 900 seconds.
+// Logs hold metadata only, never a body.
 package main
 
 import (
@@ -29,14 +30,15 @@ import (
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
-const userAgent = "ResearchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
+const userAgent = "ResearchBot/1.0 (+https://example.com/bot; bot@example.com)"
 
 func main() {
 	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	cache := flag.String("cache", "", "keep pages in `DIR` for the next run; without it they are kept in memory")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, *state, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, *state, *cache, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "conservative:", err)
 		os.Exit(1)
 	}
@@ -53,7 +55,7 @@ type crawler struct {
 	revalidated chan struct{} // a 304 came
 }
 
-func newCrawler(out io.Writer, state string, base http.RoundTripper) (*crawler, error) {
+func newCrawler(out io.Writer, state, cache string, base http.RoundTripper) (*crawler, error) {
 	c := &crawler{out: out, began: time.Now(), revalidated: make(chan struct{}, 1)}
 	cfg, err := politeness.Conservative(userAgent).WithEnv()
 	if err != nil {
@@ -61,13 +63,21 @@ func newCrawler(out io.Writer, state string, base http.RoundTripper) (*crawler, 
 	}
 	c.pages = budget.New(cfg.Spend) // asked for its count below
 	cfg.Base, cfg.Budget = base, c.pages
-	cfg.Response.MaxBytes = 10 << 20 // the cache keeps whole bodies
-	cfg.Evidence = evidence.Func(c.record)
+	cfg.Response.MaxBytes = 10 << 20                                                    // the cache keeps whole bodies
+	cfg.Evidence = evidence.Multi(evidence.Func(c.record), evidence.Console(os.Stderr)) // why nothing happens, if so
 	polite, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return nil, err
 	}
-	c.client = &http.Client{Transport: cached(polite)}
+	ttl, err := ttlFromEnv()
+	if err != nil {
+		return nil, err
+	}
+	around, err := cached(polite, cache, ttl)
+	if err != nil {
+		return nil, err
+	}
+	c.client = &http.Client{Transport: around}
 	return c, nil
 }
 
@@ -116,8 +126,8 @@ func (c *crawler) say(format string, args ...any) {
 	fmt.Fprintf(c.out, "%6.2f s  %s\n", time.Since(c.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func run(ctx context.Context, out io.Writer, state string, urls []string) error {
-	c, err := newCrawler(out, state, reach.Base(urls))
+func run(ctx context.Context, out io.Writer, state, cache string, urls []string) error {
+	c, err := newCrawler(out, state, cache, reach.Base(urls))
 	if err != nil {
 		return err
 	}

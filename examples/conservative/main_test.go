@@ -21,7 +21,7 @@ func virtually(t *testing.T, f func(t *testing.T, c *crawler, web *politenesstes
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
-		c, err := newCrawler(t.Output(), "", web)
+		c, err := newCrawler(t.Output(), "", "", web)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,13 +55,13 @@ func (c *crawler) spent(t *testing.T) (turns, pages int64) {
 	return c.turns.Load(), usage.Pages
 }
 
-const url = "https://example.com/page"
+const pageURL = "https://example.com/page"
 
 // Page responses cached for 15 minutes ...
 func TestPagesAreCachedFor15MinutesAndHitsCostNoTurnAndNoPage(t *testing.T) {
 	virtually(t, func(t *testing.T, c *crawler, web *politenesstest.Web, site *politenesstest.Site) {
 		site.Page("/page", "page")
-		if status, took := c.get(t, url); status != "MISS" || took < 3*time.Second {
+		if status, took := c.get(t, pageURL); status != "MISS" || took < 3*time.Second {
 			t.Errorf("first: %s after %v", status, took)
 		}
 		turns, pages := c.spent(t)
@@ -73,7 +73,7 @@ func TestPagesAreCachedFor15MinutesAndHitsCostNoTurnAndNoPage(t *testing.T) {
 			var group sync.WaitGroup
 			for range 10 {
 				group.Go(func() {
-					if status, took := c.get(t, url); status != "HIT" || took != 0 {
+					if status, took := c.get(t, pageURL); status != "HIT" || took != 0 {
 						t.Errorf("%s after %v, want a hit at once", status, took)
 					}
 				})
@@ -111,10 +111,10 @@ func TestPagesAreCachedAsCacheControlSays(t *testing.T) {
 				}
 				fmt.Fprint(w, "page")
 			}))
-			c.get(t, url)
+			c.get(t, pageURL)
 			for i, later := range []time.Duration{0, 16 * time.Minute, 2 * time.Hour} {
 				time.Sleep(later)
-				if status, _ := c.get(t, url); status != want[i] {
+				if status, _ := c.get(t, pageURL); status != want[i] {
 					t.Errorf("%q: %s after %v, want %s", control, status, later, want[i])
 				}
 				time.Sleep(10 * time.Second) // what goes on in the background
@@ -135,12 +135,12 @@ func TestStalePagesAreShownAtOnceWhileTheyAreRevalidatedInTheirTurn(t *testing.T
 			fmt.Fprint(w, "page")
 		}))
 		site.Page("/other", "other")
-		c.get(t, url)
+		c.get(t, pageURL)
 		time.Sleep(16 * time.Minute)
 		c.get(t, "https://example.com/other") // takes the host's turn
 		began := time.Now()
 		for range 10 { // one revalidation is under way, however often the page is asked for
-			if status, took := c.get(t, url); status != "STALE" || took != 0 {
+			if status, took := c.get(t, pageURL); status != "STALE" || took != 0 {
 				t.Errorf("%s after %v, want the old copy at once", status, took)
 			}
 		}
@@ -151,14 +151,14 @@ func TestStalePagesAreShownAtOnceWhileTheyAreRevalidatedInTheirTurn(t *testing.T
 		}
 		requests := web.Requests()
 		last := requests[len(requests)-1]
-		if last.URL != url || last.Status != http.StatusNotModified || last.Header.Get("If-None-Match") != `"1"` {
+		if last.URL != pageURL || last.Status != http.StatusNotModified || last.Header.Get("If-None-Match") != `"1"` {
 			t.Errorf("the revalidation: %v, status %d, header %v", last, last.Status, last.Header)
 		}
 		if waited := last.Start.Sub(began); waited != 3*time.Second {
 			t.Errorf("the revalidation started after %v, want the host's 3 s", waited)
 		}
 		time.Sleep(14 * time.Minute)
-		if status, took := c.get(t, url); status != "HIT" || took != 0 {
+		if status, took := c.get(t, pageURL); status != "HIT" || took != 0 {
 			t.Errorf("after the revalidation: %s after %v", status, took)
 		}
 	})
@@ -168,13 +168,13 @@ func TestStalePagesAreShownAtOnceWhileTheyAreRevalidatedInTheirTurn(t *testing.T
 func TestRevalidationThatIsRefusedSlowsTheHostDown(t *testing.T) {
 	virtually(t, func(t *testing.T, c *crawler, web *politenesstest.Web, site *politenesstest.Site) {
 		site.Page("/page", "page").Sequence("/page", 200, 403, 200)
-		c.get(t, url)
+		c.get(t, pageURL)
 		time.Sleep(16 * time.Minute)
-		if status, _ := c.get(t, url); status != "STALE" {
+		if status, _ := c.get(t, pageURL); status != "STALE" {
 			t.Errorf("%s, want STALE", status)
 		}
 		time.Sleep(5 * time.Second)
-		if status, took := c.get(t, url); status != "STALE" || took != 0 {
+		if status, took := c.get(t, pageURL); status != "STALE" || took != 0 {
 			t.Errorf("%s after %v, want the old copy", status, took)
 		}
 		time.Sleep(20 * time.Minute)
@@ -188,7 +188,7 @@ func TestRevalidationThatIsRefusedSlowsTheHostDown(t *testing.T) {
 func TestProgram(t *testing.T) {
 	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.2")
 	var out lockedBuffer
-	if err := run(t.Context(), &out, t.TempDir(), nil); err != nil {
+	if err := run(t.Context(), &out, t.TempDir(), t.TempDir(), nil); err != nil {
 		t.Fatal(err)
 	}
 	text := out.String()

@@ -62,7 +62,7 @@ var errOffSite = errors.New("leads to another host")
 // newClient makes a client with a session that stays on the hosts that it was sent to.
 func newClient(proof evidence.Evidence, pages budget.Budget) (*http.Client, error) {
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "CookieExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "CookieExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Budget:    pages,
 		Evidence:  proof,
@@ -96,7 +96,7 @@ func crawl(ctx context.Context, out io.Writer, site string) (*audit.Report, erro
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	pages := budget.New(budget.Limits{Pages: 10})
-	client, err := newClient(proof, pages)
+	client, err := newClient(evidence.Multi(proof, evidence.Console(os.Stderr)), pages)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func TestPublicOnlyRefusesCookies(t *testing.T) {
 			http.SetCookie(w, &http.Cookie{Name: "visitor", Value: "1"})
 		})
 		transport, err := politeness.New(politeness.Config{
-			UserAgent: "CookieExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+			UserAgent: "CookieExample/1.0 (+https://example.com/bot; bot@example.com)",
 			Refuse:    politeness.PublicOnly,
 		})
 		if err != nil {

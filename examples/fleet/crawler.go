@@ -16,6 +16,8 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
 // crawl is one process of the fleet. It writes its evidence to log, and fetches
@@ -42,8 +44,14 @@ func crawl(ctx context.Context, out io.Writer, name, addr, site string) (err err
 	}
 	defer spent.Close()
 
+	robots, err := redisrobots.New(redisrobots.Config{Client: client})
+	if err != nil {
+		return err
+	}
+
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "FleetBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "FleetBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Robots:    robotscache.Config{Store: robots},
 		Hosts:     hosts,
 		Budget:    spent,
 		Evidence: evidence.Func(func(ctx context.Context, d evidence.Decision) {

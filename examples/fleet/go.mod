@@ -6,6 +6,7 @@ require (
 	github.com/go-politeness/politeness v0.0.0
 	github.com/go-politeness/politeness/budget/redisbudget v0.0.0
 	github.com/go-politeness/politeness/hostlimit/redislimit v0.0.0
+	github.com/go-politeness/politeness/robots/robotscache/redisrobots v0.0.0
 	github.com/redis/go-redis/v9 v9.17.0
 )
 
@@ -13,6 +14,7 @@ require (
 	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/dgryski/go-rendezvous v0.0.0-20200823014737-9f7001d12a5f // indirect
+	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -22,4 +24,5 @@ replace (
 	github.com/go-politeness/politeness => ../..
 	github.com/go-politeness/politeness/budget/redisbudget => ../../budget/redisbudget
 	github.com/go-politeness/politeness/hostlimit/redislimit => ../../hostlimit/redislimit
+	github.com/go-politeness/politeness/robots/robotscache/redisrobots => ../../robots/robotscache/redisrobots
 )

@@ -4,7 +4,8 @@
 //	cd examples/fleet && go run .
 //
 // The site asks for half a second between requests, and answers one of them with
-// 429 and Retry-After. The four share a limiter (redislimit) and a budget (redisbudget).
+// 429 and Retry-After. The four share a limiter (redislimit), a budget (redisbudget) and
+// robots.txt (redisrobots), which one of them fetches for all.
 // It needs the program redis-server.
 package main
 
@@ -92,5 +93,5 @@ func lead(ctx context.Context, out io.Writer) error {
 	if err := <-failed; err != nil {
 		return err
 	}
-	return line.summary(site.requests())
+	return line.summary(site.requests(), site.robots())
 }

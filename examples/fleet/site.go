@@ -20,6 +20,7 @@ type site struct {
 
 	mu       sync.Mutex
 	arrivals int
+	asked    int // for robots.txt
 }
 
 func startSite() *site {
@@ -32,6 +33,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.arrivals++
 	n := s.arrivals
+	if r.URL.Path == "/robots.txt" {
+		s.asked++
+	}
 	s.mu.Unlock()
 
 	time.Sleep(30 * time.Millisecond)
@@ -51,6 +55,13 @@ func (s *site) requests() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.arrivals
+}
+
+// robots returns how many requests were for robots.txt.
+func (s *site) robots() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
 }
 
 func indent(text string) string {

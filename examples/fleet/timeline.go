@@ -119,7 +119,7 @@ func (l *timeline) started(r record) string {
 }
 
 // summary says whether it was one polite crawler.
-func (l *timeline) summary(arrivals int) error {
+func (l *timeline) summary(arrivals, robots int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.print(time.Now().Add(time.Hour))
@@ -128,8 +128,9 @@ func (l *timeline) summary(arrivals int) error {
 		total += n
 	}
 	fmt.Fprintf(l.out, "\n%d requests by %d processes (%v, robots.txt included), the shortest gap %v.\n", total, processes, l.starts, l.gap.Round(time.Millisecond))
-	fmt.Fprintf(l.out, "%d gaps shorter than the delay in force, %d starts into the block; the site counted %d requests.\n", l.short, l.into, arrivals)
-	if l.short > 0 || l.into > 0 || total != arrivals {
+	fmt.Fprintf(l.out, "%d gaps shorter than the delay in force, %d starts into the block; the site counted %d requests, %d of them for robots.txt.\n",
+		l.short, l.into, arrivals, robots)
+	if l.short > 0 || l.into > 0 || total != arrivals || robots != 1 {
 		return fmt.Errorf("that was not polite")
 	}
 	return nil

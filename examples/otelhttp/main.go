@@ -91,11 +91,11 @@ func crawl(ctx context.Context, provider *sdktrace.TracerProvider, urls []string
 		return nil, err
 	}
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "OtelExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
-		Base:      traced(reach.Base(urls)),             // what went out
-		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
-		Evidence:  evidence.Multi(proof, events),        // what was decided, also in the spans
-		Retry:     politeness.Retry{Max: 3},             // each try is a span below
+		UserAgent: "OtelExample/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      traced(reach.Base(urls)),                                   // what went out
+		Robots:    robotscache.Config{RecordText: true},                       // lets the auditor decide again
+		Evidence:  evidence.Multi(proof, events, evidence.Console(os.Stderr)), // what was decided, also in the spans
+		Retry:     politeness.Retry{Max: 3},                                   // each try is a span below
 	})
 	if err != nil {
 		return nil, err

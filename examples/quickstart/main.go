@@ -29,7 +29,7 @@ const longest = 25 * time.Second
 
 func main() {
 	file := flag.String("evidence", "", "write the evidence log (JSON Lines) to `FILE`")
-	agent := flag.String("agent", "QuickstartBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)", "User-Agent of the crawler")
+	agent := flag.String("agent", "QuickstartBot/1.0 (+https://example.com/bot; bot@example.com)", "User-Agent of the crawler")
 	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 
@@ -96,7 +96,7 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
 	timeline.summary(out)
 	if file != "" {
-		fmt.Fprintf(out, "The log is in %s; prove it with: go run ./examples/audit %s\n", file, file)
+		fmt.Fprintf(out, "The log is in %s; prove it with: go run ./cmd/politeness audit %s\n", file, file)
 	}
 	return nil
 }

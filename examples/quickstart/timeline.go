@@ -79,6 +79,11 @@ func describe(d evidence.Decision) (what, why string) {
 		}
 	case evidence.HostBlocked:
 		what, why = "BLOCKED", fmt.Sprintf("status %d: nobody asks this host for %.1f s, %s", d.Status, d.Until.Sub(d.Time).Seconds(), d.Reason)
+	case evidence.Waiting:
+		what, why = "waiting", d.Reason
+		if !d.Until.IsZero() {
+			why += fmt.Sprintf(", for %.1f s", d.Until.Sub(d.Time).Seconds())
+		}
 	case evidence.HostCleared:
 		what, why = "cleared", "the host answers again"
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:

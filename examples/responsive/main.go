@@ -1,11 +1,9 @@
-// Responsive is a tutorial crawler of two pages. The second one waits for the longest of a
-// random time around the politeness delay, crawl-delay, and the square of the
-// time that the first one took.
+// Responsive is a tutorial crawler: it follows the links of a site from a root, skips what
+// robots.txt disallows, and goes on. After each page it waits for the longest of a random time around
+// the politeness delay, crawl-delay, and the square of the time that the page took.
 //
-//	go run ./examples/responsive           # two pages of a site of its own, on loopback
-//	go run ./examples/responsive URL URL   # two real ones
-//
-// ROBOTS_DEFAULT_DELAY_SECONDS changes the politeness delay, which is 1 s.
+//	go run ./examples/responsive                 # a site of its own, on loopback
+//	go run ./examples/responsive -delay 2s URL   # a real one
 package main
 
 import (
@@ -17,83 +15,142 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
-const userAgent = "TutorialBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)"
+const userAgent = "TutorialBot/1.0 (+https://example.com/bot; bot@example.com)"
 
 func main() {
-	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	var o options
+	flag.DurationVar(&o.delay, "delay", 0, "politeness delay, in the mean; 0: ROBOTS_DEFAULT_DELAY_SECONDS, or 1s")
+	flag.IntVar(&o.depth, "depth", 10, "how many links from a root at most")
+	flag.IntVar(&o.pages, "pages", 100, "how many pages at most")
+	flag.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, os.Stdout, *state, flag.Args()); err != nil {
+	if err := run(ctx, os.Stdout, o, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "responsive:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer, state string, urls []string) error {
-	base := reach.Base(urls)
-	if len(urls) == 0 {
+// options are what the user chose.
+type options struct {
+	delay        time.Duration // 0: as the environment says
+	depth, pages int
+	state        string
+}
+
+func run(ctx context.Context, out io.Writer, o options, roots []string) error {
+	if o.delay < 0 || o.depth < 1 || o.pages < 1 {
+		return fmt.Errorf("-delay %v must not be negative, -depth %d and -pages %d must be 1 at least", o.delay, o.depth, o.pages)
+	}
+	base := reach.Base(roots)
+	if len(roots) == 0 {
 		site := startSite()
 		defer site.Close()
-		urls = []string{site.URL + "/slow", site.URL + "/quick"}
+		roots = []string{site.URL + "/"}
 	}
 	cfg, err := politeness.Responsive(userAgent).WithEnv()
 	if err != nil {
 		return err
 	}
+	if o.delay > 0 {
+		cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = o.delay/2, o.delay*3/2 // as the preset: half of it around
+	}
 	cfg.Base = base
-	cfg.Evidence = evidence.Func(func(_ context.Context, d evidence.Decision) {
-		switch d.Type {
-		case evidence.Started:
-			fmt.Fprintf(out, "start %s, waited %.2f s, delay %.2f s\n", d.URL, d.WaitDelay.Seconds(), d.Delay.Seconds())
-		case evidence.Fetched:
-			t := d.Latency.Seconds()
-			fmt.Fprintf(out, "end   %s, status %d, response time %.2f s, squared %.2f s\n", d.URL, d.Status, t, t*t)
-		}
+	told := &pace{out: out, ends: make(map[string]time.Time)}
+	cfg.Evidence = evidence.Multi(told, evidence.Console(os.Stderr)) // why nothing happens, if so
+	transport, err := politeness.New(cfg.WithState(o.state))
+	if err != nil {
+		return err
+	}
+	crawler, err := crawl.New(crawl.Config{
+		Transport: transport,
+		Follow:    crawl.SameHost,
+		MaxDepth:  o.depth,
+		MaxPages:  o.pages,
+		Visit: func(_ context.Context, p *crawl.Page) error {
+			told.tell("page  %s, %d bytes, %d links", p.FinalURL, len(p.Body), len(p.Links))
+			return nil
+		},
 	})
-	transport, err := politeness.New(cfg.WithState(state))
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: transport}
-	for _, url := range urls {
-		if err := fetch(ctx, client, url); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func fetch(ctx context.Context, client *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, resp.Body)
+	summary, err := crawler.Run(ctx, roots...)
+	told.tell("%s", summary)
 	return err
 }
 
-// startSite serves a page that takes 1.6 s, so that the next one waits for 2.56 s,
-// and a quick one.
+// A pace prints what happens. It is Evidence, too, and tells how long each host is left alone between
+// two pages.
+type pace struct {
+	mu   sync.Mutex
+	out  io.Writer
+	ends map[string]time.Time // by host: of its last page
+}
+
+func (p *pace) tell(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// Record implements evidence.Evidence.
+func (p *pace) Record(_ context.Context, d evidence.Decision) {
+	switch d.Type {
+	case evidence.Started:
+		p.tell("start %s, waited %.2f s", d.URL, p.since(d).Seconds())
+	case evidence.Fetched:
+		p.mu.Lock()
+		p.ends[d.Host] = d.Time
+		p.mu.Unlock()
+		t := d.Latency.Seconds()
+		p.tell("end   %s, status %d, response time %.2f s, squared %.2f s", d.URL, d.Status, t, t*t)
+	case evidence.BlockedByRobots:
+		p.tell("skip  %s, %s", d.URL, d.Reason)
+	}
+}
+
+// since is how long the host of d has been left alone.
+func (p *pace) since(d evidence.Decision) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if end, ok := p.ends[d.Host]; ok {
+		return d.Start.Sub(end)
+	}
+	return 0
+}
+
+// startSite serves a page that takes 1.6 s, so that the next one waits for 2.56 s, one that is
+// disallowed, and a quick one.
 func startSite() *httptest.Server {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(1600 * time.Millisecond)
-		fmt.Fprintln(w, "I was busy.")
+	mux.HandleFunc("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "User-agent: *\nDisallow: /private/\n")
 	})
-	mux.HandleFunc("GET /quick", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "Here I am.") })
+	mux.HandleFunc("GET /{$}", page(`<a href="/slow">slow</a> <a href="/private/diary">diary</a> <a href="/quick">quick</a>`))
+	mux.HandleFunc("GET /slow", func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(1600 * time.Millisecond)
+		page("I was busy.")(w, r)
+	})
+	mux.HandleFunc("GET /private/diary", page("Not for robots."))
+	mux.HandleFunc("GET /quick", page(`Here I am. <a href="/">home</a>`))
 	return localsite.Serve(mux)
+}
+
+func page(text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprintf(w, "<!doctype html><title>A page</title><p>%s</p>", text)
+	}
 }

@@ -75,11 +75,11 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "RestyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "RestyExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(urls),
 		Robots:    robotscache.Config{RecordText: true}, // lets the auditor decide again
 		Retry:     politeness.Retry{Max: 3},
-		Evidence:  proof,
+		Evidence:  evidence.Multi(proof, evidence.Console(os.Stderr)), // why nothing happens, if so
 	})
 	if err != nil {
 		return nil, err

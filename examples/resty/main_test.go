@@ -50,7 +50,7 @@ func polite(t *testing.T) (*resty.Client, *evidence.Recorder) {
 	t.Helper()
 	proof := new(evidence.Recorder)
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "RestyExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "RestyExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Evidence:  proof,
 	})
 	if err != nil {

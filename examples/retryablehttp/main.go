@@ -77,7 +77,7 @@ func main() {
 func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, error) {
 	var log bytes.Buffer
 	proof := evidence.JSONLines(&log)
-	client, err := newClient(proof, urls)
+	client, err := newClient(evidence.Multi(proof, evidence.Console(os.Stderr)), urls)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func crawl(ctx context.Context, out io.Writer, urls []string) (*audit.Report, er
 // newClient makes a retrying client whose every try is polite.
 func newClient(proof evidence.Evidence, urls []string) (*retryablehttp.Client, error) {
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "RetryExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      reach.Base(urls),
 		Limits: hostlimit.Config{
 			Backoff: backoff.Refusals{Statuses: []int{http.StatusServiceUnavailable}}, // and 429

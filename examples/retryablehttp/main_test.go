@@ -144,7 +144,7 @@ func TestRetriesBelowAreOutOfSight(t *testing.T) {
 	below.Backoff = func(_, _ time.Duration, _ int, _ *http.Response) time.Duration { return 0 }
 	proof := new(evidence.Recorder)
 	transport, err := politeness.New(politeness.Config{
-		UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		UserAgent: "RetryExample/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      below.StandardClient().Transport,
 		Evidence:  proof,
 	})
@@ -192,7 +192,7 @@ func TestErrorsOfTheNetworkAreSeenAsTheyAre(t *testing.T) {
 			client.RetryMax, client.RetryWaitMin, client.RetryWaitMax, client.Logger = 2, time.Millisecond, time.Millisecond, nil
 			if polite {
 				transport, err := politeness.New(politeness.Config{
-					UserAgent: "RetryExample/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+					UserAgent: "RetryExample/1.0 (+https://example.com/bot; bot@example.com)",
 					Base:      base, DangerouslyIgnoreRobots: true,
 				})
 				if err != nil {

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -17,7 +19,8 @@ import (
 // http.DefaultTransport in the program, and a fake web in the tests.
 func newTransport(base http.RoundTripper) (*politeness.Transport, error) {
 	return politeness.New(politeness.Config{
-		UserAgent: "WatchBot/1.0 (+https://github.com/go-politeness/politeness; bot@example.com)",
+		Evidence:  evidence.Console(os.Stderr), // why nothing happens, if so
+		UserAgent: "WatchBot/1.0 (+https://example.com/bot; bot@example.com)",
 		Base:      base,
 		Limits: hostlimit.Config{
 			MaxWait: time.Minute, // a host that is blocked for longer is left to the next round

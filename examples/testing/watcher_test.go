@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,8 +94,8 @@ func sites(web *politenesstest.Web) (pages []string) {
 
 	// It serves what is too large, with and without saying so.
 	web.Site("https://huge.example").
-		Handle("/image", politenesstest.Bytes(1<<40)).
-		Handle("/log", politenesstest.Drip(strings.Repeat("line\n", 1000), 1<<40, time.Millisecond))
+		Handle("/image", politenesstest.Bytes(math.MaxInt)).
+		Handle("/log", politenesstest.Drip(strings.Repeat("line\n", 1000), math.MaxInt, time.Millisecond))
 	add("https://huge.example", "/image", "/log")
 	return pages
 }

@@ -834,7 +834,7 @@ func leaked(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, LeaseTTL: 5 * tick})
 	a, b := s.take(), s.take()
 	c := s.take()
-	if told := append(b.TakenBack, c.TakenBack...); len(told) == 0 || told[0] != s.key || c.Start.Before(a.Start.Add(5*tick)) {
+	if told := append(b.TakenBack, c.TakenBack...); len(told) == 0 || told[0].Key != s.key || c.Start.Before(a.Start.Add(5*tick)) {
 		s.Errorf("started %v after the leaked turn, taken back: %v", c.Start.Sub(a.Start), told)
 	}
 	s.crowd(4, func(int) { a.lease.Release() })

@@ -20,11 +20,20 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 		return nil, err
 	}
 	w := newWaiter(ctx, l, limits, floor)
+	if l.limits.Store != nil {
+		if err := l.recall(ctx, key, limits); err != nil {
+			return nil, err
+		}
+	}
 	l.mu.Lock()
+	l.crawls = true
 	switch {
 	case l.closed:
 		l.mu.Unlock()
 		return nil, ErrClosed
+	case l.draining:
+		l.mu.Unlock()
+		return nil, drained(key)
 	case l.partition(key).down != nil:
 		// The heartbeat finds out when the server is back.
 		err, alone := l.partition(key).down, l.outage != nil
@@ -54,6 +63,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 //	asking     GO                                granted    the server has let it go within a window
 //	asking     AT                                reserved   it has a slot, and a time at which to ask again
 //	asking     WAIT                              queued     every slot is taken
+//	asking     the call came too late, OLD, NEW  reserved   the server has done nothing: it asks again
 //	asking     PROBE                             probing    another request probes after a block
 //	asking     LATE, slot timeout, call failed   done       refused, with the time at which to come again
 //	queued     push                              reserved   a slot was handed over
@@ -91,6 +101,7 @@ type waiter struct {
 	l         *Limiter
 	h         *host
 	id        string
+	number    uint64 // in id
 	limits    *kit.Limits
 	floor     time.Duration
 	delay     time.Duration // drawn, or the floor if that is longer
@@ -102,6 +113,11 @@ type waiter struct {
 	wake      chan struct{}
 	again     *lease // of a Start that asks again; nil: none is had yet
 
+	priority int
+	watcher  hostlimit.Watcher // nil: nobody is to be told why it waits
+	told     bool              // that was told
+	planned  time.Duration     // earliest start, as the server said last; 0: it isn't known
+
 	phase   phase
 	next    time.Duration // when to act without being woken
 	busy    time.Duration // since when every slot is held by started requests; 0: not so
@@ -112,6 +128,9 @@ type waiter struct {
 	holds   bool          // a place in MaxInFlight
 	expired int           // leases taken back by this turn
 	called  bool          // the server was asked
+	asks    int64         // how often; a lease that asks again goes on counting
+	cameIn  string        // generation for which came is
+	came    int64         // arrival on the server's clock
 	left    bool          // gone while a call was under way
 
 	start granting // if granted
@@ -146,7 +165,7 @@ func (g *granting) holds(h *host, now time.Duration) bool {
 func newWaiter(ctx context.Context, l *Limiter, limits *kit.Limits, floor time.Duration) *waiter {
 	w := &waiter{
 		l: l, limits: limits, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
-		least: max(limits.Min, floor),
+		least: max(limits.Min, floor), priority: hostlimit.Priority(ctx), watcher: hostlimit.WatcherOf(ctx),
 	}
 	w.limit, w.byContext = l.latest(ctx)
 	return w
@@ -185,14 +204,29 @@ func (w *waiter) join(h *host) {
 		h.account(w.arrived, h.blame)
 	}
 	w.before = h.waited
-	h.waiters = append(h.waiters, w)
+	i := len(h.waiters)
+	for i > 0 && h.waiters[i-1].again == nil && h.waiters[i-1].priority < w.priority {
+		i--
+	}
+	h.waiters = slices.Insert(h.waiters, i, w)
 	h.weed()
 }
 
 // draw draws a delay and names the lease that is asked for.
 func (w *waiter) draw() {
 	w.delay = max(w.limits.Draw(), w.floor)
-	w.id = w.l.newID(w.delay, w.floor, w.limits.FromEnd)
+	w.rename()
+}
+
+// rename gives the turn that is asked for a new name.
+func (w *waiter) rename() {
+	delete(w.l.asked, w.id)
+	w.id, w.number = w.l.newID()
+	if t := w.again; t != nil {
+		delete(w.h.leases, t.id)
+		t.id, t.number = w.id, w.number
+		w.h.leases[t.id] = t
+	}
 }
 
 // source is what decides the delay of a start after which the server has told t.
@@ -214,7 +248,7 @@ func (w *waiter) source(t told) string {
 func (w *waiter) rejoin(t *lease) {
 	h := t.h
 	t.waiting = true
-	w.h, w.id, w.floor, w.delay, w.again, w.phase, w.next = h, t.id, t.floor, t.delay, t, reserved, 1
+	w.h, w.id, w.number, w.floor, w.delay, w.again, w.phase, w.next, w.asks = h, t.id, t.number, t.floor, t.delay, t, reserved, 1, t.asks
 	h.account(w.arrived, delay)
 	w.before = h.waited
 	i := 0
@@ -229,13 +263,25 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		var limits *kit.Limits
+		if w.l.limits.Override != nil {
+			limits, _ = w.l.rules.Limits(w.h.key) // what is wrong with it, the next Acquire tells
+		}
 		w.l.mu.Lock()
 		now := w.l.now()
+		w.change(limits)
 		w.act(now)
+		told, look := w.waits(now)
 		finished, next := w.phase == done, w.next
 		w.l.mu.Unlock()
 		if finished {
 			return w.lease, w.err
+		}
+		if told != nil {
+			told.give(w.watcher)
+		}
+		if look > 0 && (next == 0 || look < next) {
+			next = look
 		}
 		var due <-chan time.Time
 		if next > 0 {
@@ -263,6 +309,20 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 			return nil, w.err
 		}
 	}
+}
+
+// change makes limits, if they aren't nil, those of the turn: they may have changed since the request
+// came.
+func (w *waiter) change(limits *kit.Limits) {
+	if limits == nil || limits == w.limits {
+		return
+	}
+	w.limits, w.least = limits, max(limits.Min, w.floor)
+	w.delay = max(limits.Draw(), w.floor)
+	if w.again != nil {
+		w.again.limits, w.again.delay = limits, w.delay
+	}
+	w.void()
 }
 
 // act does what is due. It is the one place that decides when to ask and when to start.
@@ -314,18 +374,44 @@ func (w *waiter) ask() {
 func (w *waiter) question(ahead int) {
 	w.phase, w.next, w.push, w.called = asking, 0, nil, true
 	w.l.asked[w.id] = w
-	wait := int64(-1)
-	if w.limit > 0 {
-		wait = max(int64((w.limit-w.l.now())/time.Microsecond), 0)
-	}
 	w.listens = w.l.listening
+	w.asks++
+	if w.again != nil {
+		w.again.asks = w.asks
+	}
 	w.h.p.add(op{
 		name: "take", h: w.h, misses: w.misses, done: w.answered,
-		args: []any{
-			w.id, w.limits.Slots, wait, ahead, micros(w.least), bit(w.listens), bit(w.again != nil && w.again.started),
-			micros(w.limits.Min), micros(w.limits.Ceiling),
+		build: func(now time.Duration) []any {
+			wait := int64(-1)
+			if w.limit > 0 {
+				wait = max(int64((w.limit-now)/time.Microsecond), 0)
+			}
+			return []any{
+				w.id, int64(w.number), w.asks, w.limits.Slots, wait, ahead, micros(w.least), w.listens, w.again != nil && w.again.started,
+				micros(w.limits.Min), micros(w.limits.Ceiling), micros(w.delay), micros(w.floor), w.limits.FromEnd,
+				w.rank(), w.arrival(now),
+			}
 		},
 	})
+}
+
+// rank is the priority of w's turn. A lease goes before all that have none: it holds a slot, for
+// which they may be waiting.
+func (w *waiter) rank() int64 {
+	if w.again != nil {
+		return 1 << 40
+	}
+	return int64(max(min(w.priority, 1<<30), -1<<30))
+}
+
+// arrival is when w came, on the server's clock: the same at each question, although the bounds on
+// that clock move.
+func (w *waiter) arrival(now time.Duration) int64 {
+	if p := w.h.p; w.cameIn != p.gen {
+		lo, _ := p.clock.bounds(now)
+		w.cameIn, w.came = p.gen, int64((w.arrived+lo)/time.Microsecond)
+	}
+	return w.came
 }
 
 // mostExpired bounds how many leases one turn can have taken back, each of which is told: no host
@@ -341,6 +427,11 @@ const (
 
 // answered takes in the server's reply to a question.
 func (w *waiter) answered(reply []any, at heard, err error) {
+	if err != nil && !errors.Is(err, errStale) {
+		// A copy of the question may still be under way, and have its effect after a release that
+		// overtakes it. No copy has one after that time.
+		defer w.giveBackAfter(at.over)
+	}
 	if w.left {
 		// Only now is it sure that nothing overtakes the question.
 		w.giveBack()
@@ -351,7 +442,11 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	}
 	defer w.poke()
 	now, clock := at.received, &w.h.p.clock
-	if err != nil {
+	switch {
+	case errors.Is(err, errStale):
+		w.phase, w.next = reserved, 1
+		return
+	case err != nil:
 		w.phase = reserved // for all that we know
 		w.alone = w.l.outage != nil
 		w.refuse(unavailable(w.h.key, err))
@@ -371,16 +466,28 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 			asked: number(reply[8]), told: newTold(reply[9:]), heard: at, gen: w.h.p.gen,
 		}
 		w.start.source = w.source(w.start.told)
-		w.h.keep(w.start.told, now)
+		w.h.keep(w.start.told, at)
 		w.expired += int(min(number(reply[7]), mostExpired))
 		w.h.account(now, w.h.blame)
 	case "AT":
-		w.reserve(number(reply[1]), text(reply[2]), now)
+		w.h.blockedUntil(number(reply[3]), at)
+		w.reserve(number(reply[1]), at.server, text(reply[2]), now)
+	case "HAND":
+		w.push = nil
+		w.phase = parked // the server has forgotten it
+		w.h.cause = text(reply[2])
+		w.h.blockedUntil(number(reply[1]), at)
+		w.refuse(w.stop())
+	case "OLD":
+		w.phase, w.next = reserved, 1
+	case "NEW":
+		w.rename()
+		w.phase, w.next = reserved, 1
 	case "WAIT":
-		w.phase = queued
+		w.phase, w.planned = queued, 0
 		w.queue(reply, now)
 	case "PROBE":
-		w.phase = probing
+		w.phase, w.planned = probing, 0
 		w.h.account(now, block)
 		w.next = now + pollProbe
 		if !w.listens {
@@ -392,6 +499,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	case "LATE":
 		w.push = nil
 		w.phase = parked // the server has forgotten it
+		w.h.blockedUntil(number(reply[3]), at)
 		start, why := clock.surely(number(reply[1]), now), text(reply[2])
 		if why == "b" {
 			start = max(start, w.h.until)
@@ -434,33 +542,42 @@ func (w *waiter) queue(reply []any, now time.Duration) {
 	}
 }
 
-// reserve notes the time at which the server will let the waiter start.
-func (w *waiter) reserve(us int64, why string, now time.Duration) {
+// pollBlock is how often a waiter asks whether a block still holds that a person may have lifted.
+const pollBlock = 5 * time.Second
+
+// reserve notes the time us at which the server, whose clock shows from by now, will let the waiter
+// start.
+func (w *waiter) reserve(us, from int64, why string, now time.Duration) {
 	h := w.h
 	w.phase = reserved
 	due := h.p.clock.surely(us, now)
 	switch why {
 	case "b":
-		due = h.blockedUntil(us, now)
+		due = max(due, h.until)
 	case "h":
 		h.opens = due
 	}
-	w.next = max(due-h.p.early(), 1)
+	w.planned = due
+	// The bounds may be from before a step of the server's clock.
+	w.next = max(min(due, now+duration(us-from))-h.p.early(), 1)
+	if h.until > now {
+		w.next = min(w.next, now+pollBlock)
+	}
 	h.account(now, blameOf(why))
 	if blameOf(why) == block {
 		h.weed()
 	}
 }
 
-// pushed takes in that the server gave the waiter a slot, or a better time.
-func (w *waiter) pushed(us int64, why string, now time.Duration) {
+// pushed takes in that the server, whose clock showed from, gave the waiter a slot, or a better time.
+func (w *waiter) pushed(us, from int64, why string, now time.Duration) {
 	switch w.phase {
 	case queued, reserved, probing:
-		w.reserve(us, why, now)
+		w.reserve(us, from, why, now)
 		w.poke()
 	case asking:
 		// It overtook the reply that says wait, or is older and does no harm.
-		w.push = func() { w.reserve(us, why, w.l.now()) }
+		w.push = func() { w.reserve(us, from, why, w.l.now()) }
 	}
 }
 
@@ -507,7 +624,8 @@ func (w *waiter) begin(now time.Duration) {
 	t := w.again
 	if t == nil {
 		t = &lease{
-			l: w.l, h: h, id: w.id, limits: w.limits, floor: w.floor, delay: w.delay, holds: w.holds, began: now, renewed: now,
+			l: w.l, h: h, id: w.id, number: w.number, limits: w.limits, floor: w.floor, delay: w.delay, holds: w.holds, began: now, renewed: now, asks: w.asks,
+			watcher: w.watcher,
 		}
 		h.leases[w.id] = t
 	}
@@ -526,7 +644,10 @@ func (w *waiter) begin(now time.Duration) {
 
 // refusal is the error of a turn that may be had at a later time.
 func (w *waiter) refusal(retryAt time.Duration, why error) error {
-	return &hostlimit.Error{Key: w.h.key, RetryAt: w.l.base.Add(retryAt), Err: why}
+	restored, stateErr := w.h.takeState()
+	return &hostlimit.Error{
+		Key: w.h.key, RetryAt: w.l.base.Add(retryAt), Err: why, ByHand: w.h.takeAct(), Restored: restored, StateErr: stateErr,
+	}
 }
 
 // retry is when a turn may be had by w, which isn't: what is known of it or, where w was held by
@@ -555,6 +676,7 @@ func (w *waiter) refuse(err error) {
 		w.giveBack()
 	}
 	w.err = err
+	w.l.countRefusal(err)
 	w.phase = done
 	w.freePlace()
 	w.h.leave(w)
@@ -562,10 +684,13 @@ func (w *waiter) refuse(err error) {
 }
 
 // giveBack tells the server that the request will not start.
-func (w *waiter) giveBack() {
+func (w *waiter) giveBack() { w.giveBackAfter(0) }
+
+// giveBackAfter does so, but not before at.
+func (w *waiter) giveBackAfter(at time.Duration) {
 	undone := 1
 	if w.again != nil && w.again.started && !w.called {
 		undone = 0 // what the server knows of is a start that was one
 	}
-	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone}, owed: true})
+	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone, w.again != nil && w.again.wasTold}, after: at, owed: true})
 }

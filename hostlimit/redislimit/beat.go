@@ -2,6 +2,9 @@ package redislimit
 
 import "time"
 
+// mostHanging bounds the calls of a process to a server that doesn't answer.
+const mostHanging = 8
+
 // beat calls the server from time to time while there is something to lose, so
 // that a loss of data is noticed within its quarantine, and while it is away.
 func (l *Limiter) beat() {
@@ -18,10 +21,9 @@ func (l *Limiter) beat() {
 			now := l.now()
 			l.sweep(now)
 			for _, p := range l.parts {
-				if p.down != nil && p.calls > 0 {
-					continue // that one will tell
-				}
-				if (p.stake > 0 || len(p.ops) > 0 || p.down != nil) && now-p.called >= heartbeat {
+				due := p.stake > 0 || len(p.ops) > 0 || p.down != nil || l.alone
+				// A call that hangs says nothing about the next one, which may have another connection.
+				if due && now-max(p.called, p.heard) >= heartbeat && p.calls < mostHanging {
 					p.send()
 				}
 			}
@@ -43,9 +45,9 @@ func (l *Limiter) sweep(now time.Duration) {
 			}
 		}
 		switch {
-		case h.owes(now):
+		case len(h.waiters) > 0, h.act != nil, h.owes(now), h.storing != nil, h.unsaved(now):
 			h.p.stake++
-		case len(h.waiters) == 0:
+		default:
 			delete(l.hosts, key)
 		}
 	}

@@ -84,7 +84,8 @@ func TestGuardFollowsLateness(t *testing.T) {
 
 // TestOnlyTheMonotonicClockDecides keeps the wall clock out: time.Now may give
 // the origin of this process's times, deadlines and stamps for people, which keep
-// their monotonic reading; nothing may take a time apart.
+// their monotonic reading; nothing may take a time apart, but for what a Store keeps (keep.go): a
+// disk knows no other clock.
 func TestOnlyTheMonotonicClockDecides(t *testing.T) {
 	fset := token.NewFileSet()
 	names, err := filepath.Glob("*.go")
@@ -92,7 +93,7 @@ func TestOnlyTheMonotonicClockDecides(t *testing.T) {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
+		if strings.HasSuffix(name, "_test.go") || name == "keep.go" {
 			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, 0)

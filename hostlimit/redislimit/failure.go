@@ -16,8 +16,11 @@ const (
 	FailClosed Failure = iota
 	// FailLocal lets each process go on by itself, with Config.Processes times the delays and
 	// crawl-delays and its part of the slots (at least one), until the server is back. The fleet's
-	// rate on a host is kept so; the single gaps between starts of different processes are not, nor
-	// is Concurrency where it is smaller than Processes. What this process knows (blocks, its own
+	// mean rate on a host is kept so, also where only some are cut off: those that reach the server
+	// leave the others their share, as long as fewer than Processes are there, and a process goes on
+	// by itself 2.5 s after it was heard of last. One side can't know more: while fewer processes run
+	// than Processes says, the rate is as much lower. The single gaps between starts of processes that
+	// are cut off are not kept, nor is Concurrency where it is smaller than Processes. What this process knows (blocks, its own
 	// requests in flight, its last starts) holds across both changes.
 	FailLocal
 )
@@ -77,7 +80,7 @@ func (p *partition) lost(err error) {
 		l.down++
 		if l.down == 1 {
 			l.events = append(l.events, Event{time.Now(), l.server, err, l.alone})
-			if l.alone {
+			if l.alone && !isForeign(err) {
 				l.outage = l.newOutage()
 			}
 		}
@@ -99,7 +102,7 @@ func (p *partition) back() {
 		}
 		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.alone})
 	}
-	p.restore()
+	p.restore(l.alone)
 }
 
 // tell hands the events to the user, outside of mu.

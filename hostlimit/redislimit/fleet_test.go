@@ -140,7 +140,7 @@ func worker(encoded string) {
 		}
 	}
 	count := new(counter)
-	client := redis.NewClient(&redis.Options{Addr: w.Addr})
+	client := redis.NewClient(&redis.Options{Addr: w.Addr, ReadTimeout: time.Second})
 	client.AddHook(count)
 	l, err := newLimiter(Config{
 		Client: client, Prefix: w.Prefix,
@@ -253,6 +253,8 @@ type fleet struct {
 	procs []*exec.Cmd
 	logs  []string
 	ended map[int]int64 // when a process was killed
+	dir   string
+	each  func(i int, w *work)
 }
 
 // launch starts processes that begin together.
@@ -270,33 +272,39 @@ func launch(t *testing.T, s *redistest.Server, processes int, w work, each func(
 	w.Begin = monotonic() + int64(600*time.Millisecond)
 	w.End = w.Begin + int64(*fleetTime+w.Extra)
 	f.work = w
-	dir := t.TempDir()
-	for i := range processes {
-		w := w
-		w.Name = fmt.Sprint(i)
-		w.First = i * w.Goroutines
-		w.Log = filepath.Join(dir, w.Name)
-		if each != nil {
-			each(i, &w)
-		}
-		encoded, err := json.Marshal(w)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded), "GOMAXPROCS=2")
-		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
-		})
-		f.procs = append(f.procs, cmd)
-		f.logs = append(f.logs, w.Log)
+	f.dir, f.each = t.TempDir(), each
+	for range processes {
+		f.join()
 	}
 	return f
+}
+
+// join adds a process.
+func (f *fleet) join() {
+	t, i, w := f.t, len(f.procs), f.work
+	t.Helper()
+	w.Name = fmt.Sprint(i)
+	w.First = i * w.Goroutines
+	w.Log = filepath.Join(f.dir, w.Name)
+	if f.each != nil {
+		f.each(i, &w)
+	}
+	encoded, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), workerEnv+"="+string(encoded), "GOMAXPROCS=2")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	f.procs = append(f.procs, cmd)
+	f.logs = append(f.logs, w.Log)
 }
 
 // until sleeps until the given share of the time under load has passed.
@@ -318,6 +326,7 @@ func (f *fleet) kill(i int) {
 type verdict struct {
 	starts   int
 	perProc  []int
+	last     []int64 // when each process has started something last
 	calls    float64 // scripts per start
 	share    float64 // of 1/delay, by the median gap
 	mean     float64 // of 1/delay, from each host's first start to its last
@@ -338,7 +347,7 @@ func (f *fleet) judge() verdict {
 		}
 	}
 	hosts := make([][]mark, f.work.Hosts)
-	v := verdict{perProc: make([]int, len(f.procs)), smallest: time.Hour}
+	v := verdict{perProc: make([]int, len(f.procs)), last: make([]int64, len(f.procs)), smallest: time.Hour}
 	var calls, sumStarts int64
 	for i, name := range f.logs {
 		file, err := os.Open(name)
@@ -368,6 +377,7 @@ func (f *fleet) judge() verdict {
 				n++
 				v.starts++
 				v.perProc[i]++
+				v.last[i] = max(v.last[i], m.At)
 				fallthrough
 			default:
 				hosts[m.Host] = append(hosts[m.Host], m)
@@ -537,7 +547,8 @@ func TestFleetCountsFromTheEnd(t *testing.T) {
 
 func TestFleetIsFair(t *testing.T) {
 	w := eight
-	w.Hosts, w.Delay, w.Latency = 1, 20*time.Millisecond, time.Millisecond
+	// First come, first served is fair where everybody has had some turns.
+	w.Hosts, w.Goroutines, w.Delay, w.Latency = 1, 2, 20*time.Millisecond, time.Millisecond
 	f := launch(t, shared, 8, w, nil)
 	v := f.judge()
 	f.someStarts(v)

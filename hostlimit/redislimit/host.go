@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
@@ -27,6 +28,7 @@ type host struct {
 	started     bool
 	until       time.Duration // end of the block
 	untilServer int64         // which is that on the server's clock
+	asOf        int64         // when the server told so last
 	untilTold   time.Duration // earliest that this may be: other processes may know the server's clock better
 	cause       string        // what set it, as in step.lua
 	blocked     time.Duration // when a block became known here: turns granted before are void
@@ -35,6 +37,19 @@ type host struct {
 	learned     time.Duration // delay that refusals have taught
 	starts      int64         // since began
 	began       time.Duration // when the counting of starts began
+
+	gap    time.Duration     // after the last start
+	source string            // what decided gap
+	act    *hostlimit.ByHand // what a person has done, if that is to be told
+	actAt  int64             // when that was, on the server's clock
+
+	// What the Store has, see keep.go.
+	recalled bool
+	saved    owing
+	savedAt  time.Duration
+	storing  chan struct{} // closed when the Store's present call is over; nil: there is none
+	restored *hostlimit.Restored
+	stateErr error
 
 	opens  time.Duration // no start before, by Config.Windows
 	expiry time.Duration // when the server takes a lease back next, as it said last
@@ -73,22 +88,24 @@ type told struct {
 	starts   int64  // since began
 	began    int64  // 0: not yet
 	cause    string // of the last block, as in step.lua
+	until    int64  // end of the block
 }
 
-const toldFields = 8
+const toldFields = 9
 
 func newTold(reply []any) told {
 	return told{
 		refusals: int(number(reply[0])), failures: int(number(reply[1])), adaptive: duration(reply[2]), next: number(reply[3]),
 		learned: duration(reply[4]), starts: number(reply[5]), began: number(reply[6]),
-		cause: text(reply[7]),
+		cause: text(reply[7]), until: number(reply[8]),
 	}
 }
 
 // keep notes what the server has told.
-func (h *host) keep(t told, now time.Duration) {
+func (h *host) keep(t told, at heard) {
 	h.refusals, h.failures, h.learned, h.starts, h.cause = t.refusals, t.failures, t.learned, t.starts, t.cause
-	h.began = h.p.clock.surely(t.began, now)
+	h.began = h.p.clock.surely(t.began, at.received)
+	h.blockedUntil(t.until, at)
 }
 
 // host returns the host of key, which is made if need be.
@@ -125,15 +142,34 @@ func (h *host) account(now time.Duration, next blame) {
 	h.since, h.blame = now, next
 }
 
-// blockedUntil notes the end of a block as the server tells it, and returns it on this process's
-// clock: the same for the same block, although the bounds on the server's clock move.
-func (h *host) blockedUntil(us int64, now time.Duration) time.Duration {
-	if us != h.untilServer {
-		h.untilServer = us
-		h.until = max(h.until, h.p.clock.surely(us, now))
-		h.untilTold = h.p.clock.earliest(us, now)
+// blockedUntil notes the end of the block as the server tells it: the same on this process's clock
+// for the same block, although the bounds on the server's clock move. What the server tells holds,
+// also where that is less than what was known, because a person may have lifted the block; but not
+// before it was told again what it may have lost.
+func (h *host) blockedUntil(us int64, at heard) {
+	h.asOf = at.server
+	now, lifted := at.received, us <= at.server
+	switch {
+	case lifted && h.until > now && h.p.restoring == 0:
+		h.until, h.untilServer = 0, 0
+		h.wakeFirst()
+	case !lifted && us != h.untilServer:
+		until := h.p.clock.surely(us, now)
+		if h.p.restoring > 0 {
+			until = max(until, h.until)
+		}
+		h.untilServer, h.until, h.untilTold = us, until, h.p.clock.earliest(us, now)
 	}
-	return h.until
+}
+
+// wakeFirst lets the first waiters ask again, when more is known than they were told.
+func (h *host) wakeFirst() {
+	for _, w := range h.waiters {
+		if w.phase == reserved || w.phase == probing {
+			w.next = 1
+			w.poke()
+		}
+	}
 }
 
 // raise makes the gap to the last start longer: a longer delay holds at once.
@@ -184,24 +220,52 @@ func (h *host) weed() {
 	}
 }
 
-// restore tells the server what it may have lost.
-func (h *host) restore(now time.Duration) {
-	if !h.owes(now) {
+// restore tells the server what it may have lost: everything, or the slots and the last start.
+func (h *host) restore(now time.Duration, all bool) {
+	if !h.owes(now) || !all && len(h.leases) == 0 && h.next <= now {
 		return
 	}
-	last := int64(-1 << 60) // never
-	if h.started {
-		last = micros(h.last - now)
-	}
-	args := []any{
-		micros(h.next - now), last, micros(h.until - now), h.cause, h.refusals, h.failures,
-		micros(h.learned), h.starts, micros(now - h.began),
-	}
-	for id, lease := range h.leases {
-		if left := lease.renewed + h.l.rules.LeaseTTL - now; left > 0 && !lease.waiting {
-			lease.alone = false
-			args = append(args, id, micros(left))
-		}
-	}
-	h.p.add(op{name: "restore", h: h, args: args, owed: true})
+	h.p.restoring++
+	var told []*lease
+	h.p.add(op{
+		name: "restore", h: h,
+		build: func(now time.Duration) []any {
+			last := int64(-1 << 50) // never
+			if h.started {
+				last = micros(h.last - now)
+			}
+			args := []any{
+				all, micros(h.next - now), last, micros(h.until - now), h.cause, h.refusals, h.failures,
+				micros(h.learned), h.starts, micros(now - h.began),
+			}
+			for _, t := range h.leases {
+				if left := t.renewed + h.l.rules.LeaseTTL - now; left > 0 && !t.waiting {
+					t.alone = false
+					t.restoring++
+					t.wasTold = true
+					told = append(told, t)
+					args = append(args, t.id, t.asks, micros(left), micros(t.delay), t.limits.FromEnd)
+				}
+			}
+			return args
+		},
+		done: func(_ []any, at heard, err error) {
+			h.p.restoring--
+			for _, t := range told {
+				t.restoring--
+				if err != nil {
+					t.doubt = max(t.doubt, at.over)
+				}
+				if t.released && t.restoring == 0 {
+					t.giveBack(nil)
+				}
+			}
+			if err != nil && h.p.down == nil && !isStale(err) {
+				return // the host's state can't be read
+			}
+			if err != nil {
+				h.restore(h.l.now(), all)
+			}
+		},
+	})
 }

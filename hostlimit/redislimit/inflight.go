@@ -39,10 +39,25 @@ func (w *waiter) freePlace() {
 	}
 }
 
+// full returns a channel that is closed when a place is free, if none is; nil: there is one.
+func (l *Limiter) full() <-chan struct{} {
+	if limit := l.rules.MaxInFlight; limit == 0 || l.inFlight < limit && len(l.pending) == 0 {
+		return nil
+	}
+	if l.vacant == nil {
+		l.vacant = make(chan struct{})
+	}
+	return l.vacant
+}
+
 // placeFreed hands a place that was given back to the waiter that has waited longest.
 func (l *Limiter) placeFreed() {
 	if len(l.pending) == 0 {
 		l.inFlight--
+		if l.vacant != nil {
+			close(l.vacant)
+			l.vacant = nil
+		}
 		return
 	}
 	w := l.pending[0]

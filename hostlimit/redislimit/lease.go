@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -14,6 +15,7 @@ type lease struct {
 	l      *Limiter
 	h      *host
 	id     string
+	number uint64 // in id
 	limits *kit.Limits
 	floor  time.Duration
 	delay  time.Duration // drawn, or the floor if that is longer
@@ -24,13 +26,19 @@ type lease struct {
 	found      int              // leases that the server has taken back, which Start is to tell
 	began      time.Duration    // the last start; before the first one, when the turn was had
 	renewed    time.Duration
-	holds      bool // a place in MaxInFlight
+	holds      bool  // a place in MaxInFlight
+	asks       int64 // takes of the lease
+	watcher    hostlimit.Watcher
+	restoring  int           // restores under way that tell of it
+	wasTold    bool          // a restore has told of it
+	doubt      time.Duration // until when a copy of one that has failed may come
 	started    bool
 	waiting    bool // a Start waits for the server: there is nothing to restore or to take back
 	lost       bool // a Start has failed: the server has forgotten the lease
 	observed   bool
 	unanswered bool // there was no answer
 	released   bool
+	undone     int // 1: it was released without a start
 	expired    bool
 	alone      bool // the server doesn't know of it
 }
@@ -52,6 +60,9 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	case l.closed:
 		l.mu.Unlock()
 		return hostlimit.Grant{}, ErrClosed
+	case l.draining:
+		l.mu.Unlock()
+		return hostlimit.Grant{}, drained(h.key)
 	}
 	if now := l.now(); !t.started && t.granted.holds(h, now) {
 		t.stamp(now)
@@ -77,7 +88,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 func (t *lease) stamp(now time.Duration) {
 	h, g := t.h, &t.granted
 	t.started, t.began, t.renewed = true, now, now
-	h.started = true
+	h.started, h.gap, h.source = true, g.delay, g.source
 	h.last = max(h.last, now)
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
 }
@@ -85,13 +96,20 @@ func (t *lease) stamp(now time.Duration) {
 // grant tells how the start came about.
 func (t *lease) grant() hostlimit.Grant {
 	g := &t.granted
-	var takenBack []string
+	var takenBack []hostlimit.TakenBack
 	for ; t.found > 0; t.found-- {
-		takenBack = append(takenBack, t.h.key)
+		takenBack = append(takenBack, hostlimit.TakenBack{Key: t.h.key})
 	}
+	var own *hostlimit.Limits
+	if o := t.limits.Own; o != nil {
+		own = &hostlimit.Limits{Concurrency: o.Concurrency, Delay: hostlimit.Delay(o.Delay)}
+	}
+	restored, stateErr := t.h.takeState()
 	return hostlimit.Grant{
+		Restored: restored, StateErr: stateErr,
 		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
-		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], TakenBack: takenBack,
+		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], Own: own,
+		TakenBack: takenBack, ByHand: t.h.takeAct(),
 	}
 }
 
@@ -150,8 +168,12 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		name: "observe", h: h, owed: true,
 		args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...),
 		done: func(reply []any, at heard, err error) {
-			if err != nil {
+			switch {
+			case err != nil && (h.p.down != nil || errors.Is(err, errStale)):
 				return // the operation is sent again
+			case err != nil: // the host's state can't be read
+				answered <- learned{}
+				return
 			}
 			e, latest := h.learn(reply, at)
 			answered <- learned{e, latest}
@@ -167,6 +189,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	defer timer.Stop()
 	select {
 	case a := <-answered:
+		a.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h)
 		// Requests that were let go just before the block start within their window or not at all.
 		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C
@@ -189,7 +212,7 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 	r, limits := &t.l.rules.Refusals, t.limits
 	f := &finding{meaning: r.Meaning(o), asks: o.Reset > 0}
 	if m, moves := limits.Adaptive.Move(&o); moves {
-		f.adapt = []any{t.id, micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise)}
+		f.adapt = []any{t.id, micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), m.Raise}
 	}
 	var asked time.Duration
 	if f.asks || f.meaning == kit.Refused {
@@ -217,9 +240,7 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 }
 
 // us is a number of nanoseconds for step.lua.
-func us(ns float64) string {
-	return strconv.FormatFloat(min(ns/1e3, 1<<50), 'f', 3, 64)
-}
+func us(ns float64) float64 { return min(ns/1e3, 1<<50) }
 
 // effect is that of an outcome which changes nothing.
 func (h *host) effect(now time.Duration) (e hostlimit.Effect) {
@@ -235,13 +256,9 @@ func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest tim
 	now, clock := at.received, &h.p.clock
 	effect.Blocked, effect.Cleared = number(reply[0]) == 1, number(reply[1]) == 1
 	t := newTold(reply[4:])
-	h.keep(t, now)
+	h.keep(t, at)
 	effect.Refusals = t.refusals
-	if effect.Cleared {
-		h.until = 0
-	}
-	if us := number(reply[2]); us > at.server {
-		h.blockedUntil(us, now)
+	if h.blockedUntil(number(reply[2]), at); h.until > now {
 		effect.Until = h.l.base.Add(h.untilTold)
 	}
 	if effect.Blocked {
@@ -254,7 +271,7 @@ func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest tim
 }
 
 // Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the
-// Limiter is closed.
+// Limiter is closed, or the gap counts from now and is longer than a minute.
 func (t *lease) Release() (expired bool) {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -279,13 +296,52 @@ func (t *lease) Release() (expired bool) {
 	if t.started {
 		undone = 0
 	}
-	h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Slots, undone}, owed: true})
+	t.undone = undone
+	var had chan struct{}
+	if t.started && (t.limits.FromEnd || t.unanswered) && t.granted.delay > far {
+		had = make(chan struct{})
+	}
+	if t.restoring == 0 { // else a restore could come after it
+		t.giveBack(had)
+	} else {
+		had = nil
+	}
 	closed := l.closed
 	l.mu.Unlock()
 	if closed {
-		h.p.last()
+		h.p.last(false)
+	}
+	if had != nil {
+		timer := time.NewTimer(observing)
+		defer timer.Stop()
+		select {
+		case <-had:
+		case <-timer.C:
+		}
 	}
 	return expired
+}
+
+// far is how long a gap must be for Release to wait until the server knows that it counts from now, so
+// that it holds although the process may end.
+const far = time.Minute
+
+// giveBack tells the server that the lease has ended, and once more where a copy of a restore may
+// come in between. It closes had, if that isn't nil, when the server has had it.
+func (t *lease) giveBack(had chan struct{}) {
+	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Slots, t.undone, t.wasTold}, owed: true}
+	told := o
+	if had != nil {
+		told.done = func(_ []any, _ heard, err error) {
+			if err == nil {
+				close(had)
+			}
+		}
+	}
+	t.h.p.add(told)
+	if o.after = t.doubt; o.after > t.l.now() {
+		t.h.p.add(o)
+	}
 }
 
 // end takes the lease off the books of this process.
@@ -299,6 +355,7 @@ func (t *lease) end(now time.Duration) {
 		h.finished(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)
+	t.l.hasEnded()
 	if len(h.leases) == 0 && h.idle != nil {
 		close(h.idle)
 		h.idle = nil

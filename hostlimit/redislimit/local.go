@@ -8,6 +8,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
+// noticed is how long it takes until the server has noticed that a process doesn't come any more, and
+// the others leave it its share of the rate.
+const noticed = 2500 * time.Millisecond
+
 // An outage is a time without the server under FailLocal.
 type outage struct {
 	hosts *hostlimit.Memory // this process's share
@@ -64,7 +68,8 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 		cancel()
 
 		l.mu.Lock()
-		if err == nil && l.outage == out {
+		full := l.full()
+		if err == nil && l.outage == out && full == nil {
 			t := l.lendLocal(h, limits, inner, probe, waited)
 			t.taught = taught
 			l.mu.Unlock()
@@ -75,6 +80,11 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 		}
 		l.mu.Unlock()
 		switch {
+		case err == nil && full != nil:
+			inner.Release() // it is had again once there is a place
+			if err := out.pause(ctx, full, 0); err != nil {
+				return nil, err
+			}
 		case err == nil:
 			inner.Release() // the server is back, and decides
 		case out.over.Err() == nil || ctx.Err() != nil:
@@ -104,6 +114,10 @@ func (o *outage) pause(ctx context.Context, g <-chan struct{}, d time.Duration) 
 // gate says what a start without the server must wait for beside its share: for what the server
 // granted to be over, for a block known from before, and then for a probe. The caller holds mu.
 func (h *host) gate(now time.Duration) (g <-chan struct{}, wait time.Duration, blocked bool) {
+	// Until then those that can reach the server may not have left this process its share.
+	if at := h.p.heard + noticed; at > now {
+		return nil, at - now, false
+	}
 	if at := max(h.next, h.until); at > now {
 		return nil, at - now, h.until >= h.next
 	}
@@ -130,7 +144,12 @@ func (h *host) probed() {
 // of it when it is back.
 func (l *Limiter) lendLocal(h *host, limits *kit.Limits, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
 	now := l.now()
-	t := &lease{l: l, h: h, id: l.newID(0, 0, limits.FromEnd), limits: limits, alone: true, began: now, renewed: now}
+	id, number := l.newID()
+	t := &lease{l: l, h: h, id: id, number: number, limits: limits, alone: true, began: now, renewed: now}
+	if l.rules.MaxInFlight > 0 {
+		l.inFlight++
+		t.holds = true
+	}
 	h.leases[t.id] = t
 	return &localLease{lease: t, inner: inner, waited: waited, first: probe, probe: probe}
 }
@@ -268,6 +287,8 @@ func share(c hostlimit.Config, processes int) hostlimit.Config {
 	}
 	all := part(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}, true)
 	c.Concurrency, c.Delay = all.Concurrency, all.Delay
+	c.MaxInFlight = 0 // the Limiter counts
+	c.Store = nil     // and keeps
 	if override := c.Override; override != nil {
 		c.Override = func(key string) (hostlimit.Limits, bool) {
 			l, ok := override(key)

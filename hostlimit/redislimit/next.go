@@ -2,7 +2,10 @@ package redislimit
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Next implements [hostlimit.Limiter]. It costs a round trip.
@@ -14,6 +17,22 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	if err != nil {
 		return time.Time{}, err
 	}
+	for {
+		at, err := l.peek(ctx, key, floor, limits)
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return at, err
+		case isStale(err):
+			continue
+		case l.alone && errors.Is(err, ErrUnavailable):
+			return l.nextLocal(ctx, key, floor)
+		}
+		return at, err
+	}
+}
+
+// peek asks the server for the earliest start.
+func (l *Limiter) peek(ctx context.Context, key string, floor time.Duration, limits *kit.Limits) (time.Time, error) {
 	type answer struct {
 		at  time.Time
 		err error
@@ -34,6 +53,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 				answered <- answer{err: err}
 				return
 			}
+			h.blockedUntil(number(reply[1]), at)
 			next := max(h.p.clock.surely(number(reply[0]), at.received)+ahead, h.until, at.received)
 			answered <- answer{at: l.base.Add(next)}
 		},
@@ -42,13 +62,10 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 	l.mu.Unlock()
 	select {
 	case a := <-answered:
-		if a.err != nil && l.alone {
-			return l.nextLocal(ctx, key, floor)
-		}
-		if a.err != nil {
+		if a.err != nil && !isStale(a.err) {
 			return time.Time{}, unavailable(key, a.err)
 		}
-		return a.at, nil
+		return a.at, a.err
 	case <-ctx.Done():
 		return time.Time{}, ctx.Err()
 	}

@@ -3,8 +3,9 @@ package redislimit
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,16 +25,19 @@ type partition struct {
 	ops   []op // to be sent with the next call
 	timer *time.Timer
 
-	gen     string        // what the server calls its present state
-	genSent time.Duration // when the call was sent that told so
-	stepped bool          // tell the server, until it has another generation, that its clock jumped
-	clock   serverClock
-	guard   guard
-	lead    time.Duration // how long a reply is under way
-	called  time.Duration // when the last call was sent
-	calls   int           // under way
-	stake   int           // hosts of which this process knows something
-	down    error         // why the server can't be reached; nil: it can
+	gen       string        // what the server calls its present state
+	genSent   time.Duration // when the call was sent that told so
+	stepped   bool          // tell the server, until it has another generation, that its clock jumped
+	restoring int           // restore operations that weren't answered
+	clock     serverClock
+	guard     guard
+	lead      time.Duration // how long a reply is under way
+	called    time.Duration // when the last call was sent
+	beaten    time.Duration // when the last one with a sign of life was sent; 0: at once
+	heard     time.Duration // when the last one that the server has had was sent
+	calls     int           // under way
+	stake     int           // hosts of which this process knows something, or that it waits for
+	down      error         // why the server can't be reached; nil: it can
 }
 
 // An op is an operation of step.lua on a host.
@@ -41,7 +45,9 @@ type op struct {
 	name   string
 	h      *host
 	args   []any
+	build  func(now time.Duration) []any // makes args when the operation is sent; nil: they are made
 	misses int
+	after  time.Duration // not to be sent before
 	// owed operations are sent again until the server has had them.
 	owed bool
 	// done, if not nil, gets the reply, under mu.
@@ -52,26 +58,45 @@ type op struct {
 type heard struct {
 	server   int64
 	received time.Duration
+	over     time.Duration // no copy of the call can have an effect any more
+}
+
+// A call is one run of step.lua.
+type call struct {
+	ops     []op
+	keys    []string
+	payload string
+	sent    time.Duration
+	over    time.Duration
+	beat    bool
 }
 
 // add takes o along with the next call, at the latest after linger.
 func (p *partition) add(o op) {
 	p.ops = append(p.ops, o)
+	p.wake(linger)
+}
+
+// addAlong takes o along with the next call, which may be the heartbeat's.
+func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
+
+// wake flushes after d, unless that is about to happen.
+func (p *partition) wake(d time.Duration) {
 	if p.timer == nil && !p.l.closed {
-		p.timer = time.AfterFunc(linger, func() {
+		p.timer = time.AfterFunc(d, func() {
 			p.l.mu.Lock()
 			defer p.l.mu.Unlock()
 			if p.timer != nil {
+				p.timer = nil
 				p.flush()
 			}
 		})
 	}
 }
 
-// addAlong takes o along with the next call, which may be the heartbeat's.
-func (p *partition) addAlong(o op) { p.ops = append(p.ops, o) }
-
 // flush sends what is there in a goroutine of its own, so that callers can leave before the answer.
+// While the server has enough to do with calls that were sent a moment ago, what comes meanwhile is
+// taken together: the busier the server is, the less a turn costs it.
 func (p *partition) flush() {
 	if p.timer != nil {
 		p.timer.Stop()
@@ -80,121 +105,245 @@ func (p *partition) flush() {
 	if len(p.ops) == 0 || p.l.closed {
 		return
 	}
+	if p.calls >= mostCalls && p.l.now()-p.called < patient {
+		p.wake(patient)
+		return
+	}
 	p.send()
 }
 
-// most bounds how long one call keeps the server from others.
-const most = 128
+const (
+	// most bounds how long one call keeps the server from others.
+	most = 128
+	// mostCalls are under way at a time, unless they take longer than patient.
+	mostCalls = 2
+	patient   = 10 * time.Millisecond
+)
 
 // send calls even if there is nothing to say but that this process is there.
 func (p *partition) send() {
+	now := p.l.now()
+	var due, later []op
+	for _, o := range p.ops {
+		if o.after > now {
+			later = append(later, o)
+		} else {
+			due = append(due, o)
+		}
+	}
+	p.ops = later
 	for {
-		ops := p.ops[:min(len(p.ops), most):min(len(p.ops), most)]
-		p.ops = p.ops[len(ops):]
-		p.called = p.l.now()
-		keys, args := p.encode(ops)
-		p.calls++
-		p.l.wg.Go(func() { p.call(ops, keys, args) })
-		if len(p.ops) == 0 {
-			p.ops = nil
+		c := p.newCall(due[:min(len(due), most)], false)
+		due = due[len(c.ops):]
+		p.l.wg.Go(func() { p.call(c) })
+		if len(due) == 0 {
 			return
 		}
 	}
 }
 
 // last sends what is there after Close, in the caller's goroutine and without mu.
-func (p *partition) last() {
+func (p *partition) last(bye bool) {
 	p.l.mu.Lock()
 	ops := p.ops
 	p.ops = nil
-	if len(ops) == 0 {
+	if len(ops) == 0 && (!bye || !p.l.crawls || p.gen == "" || p.down != nil) {
 		p.l.mu.Unlock()
 		return
 	}
-	keys, args := p.encode(ops)
-	p.calls++
+	c := p.newCall(ops, bye)
 	p.l.mu.Unlock()
-	p.call(ops, keys, args)
+	p.call(c)
 }
 
-// encode writes a call of step.lua.
-func (p *partition) encode(ops []op) (keys []string, args []any) {
+// newCall writes a call of step.lua.
+func (p *partition) newCall(ops []op, bye bool) *call {
 	l, now := p.l, p.l.now()
+	p.calls++
+	l.stats.Calls++
+	p.called = now
+	c := &call{ops: ops, sent: now}
 	misses := 0
 	for _, o := range ops {
 		misses = max(misses, o.misses)
 	}
 	// The reply will narrow the bounds to its own round trip.
 	guard := p.guard.allow(misses, min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
-	keys = []string{l.prefix + p.tag + "gen"}
-	args = []any{
-		l.prefix + "push:", bit(!l.cluster), p.gen, bit(p.stepped), micros(l.quarantine),
-		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.rules.LeaseTTL), micros(l.rules.Refusals.Forgive),
-		l.hours,
+	notAfter := int64(0)
+	c.over = now + l.patience
+	if p.clock.known {
+		_, hi := p.clock.bounds(now)
+		notAfter = int64((now + hi + l.patience) / time.Microsecond)
+		c.over = p.clock.surely(notAfter+1, now)
 	}
-	index := make(map[*host]int)
+	beat := ""
+	switch c.beat = now-p.beaten >= heartbeat/2 || p.beaten == 0; {
+	case bye:
+		beat = "-"
+	case !l.crawls:
+		c.beat = false
+	case c.beat:
+		beat = l.name
+		p.beaten = now
+	}
+	spread := 0
+	if l.alone {
+		spread = l.processes
+	}
+	head := []any{
+		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
+		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.rules.LeaseTTL), micros(l.rules.Refusals.Forgive),
+		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread,
+	}
+	c.keys = append(make([]string, 0, 2+len(ops)), l.prefix+p.tag+"gen", l.prefix+p.tag+"processes")
+	index := make(map[*host]int, len(ops))
+	b := appendList(make([]byte, 0, 256+128*len(ops)), 1+len(ops))
+	b = appendValue(b, head)
 	for _, o := range ops {
 		i, ok := index[o.h]
 		if !ok {
 			i = len(index) + 1
 			index[o.h] = i
-			keys = append(keys, l.prefix+p.tag+"host:"+o.h.key, l.prefix+p.tag+"queue:"+o.h.key)
+			c.keys = append(c.keys, p.hostKey(o.h.key))
 		}
-		args = append(args, o.name, i, len(o.args))
-		args = append(args, o.args...)
+		args := o.args
+		if o.build != nil {
+			args = o.build(now)
+		}
+		b = appendList(b, 2+len(args))
+		b = appendString(b, o.name)
+		b = appendInt(b, int64(i))
+		for _, a := range args {
+			b = appendValue(b, a)
+		}
 	}
-	return keys, args
+	c.payload = string(b)
+	return c
 }
+
+// hostKey is where the server keeps a host. Its 2 is the version of what step.lua writes there.
+func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + "host:2:" + key }
 
 // Both are longer where replies take long.
 func (p *partition) early() time.Duration   { return min(max(early, 4*p.lead), time.Second) }
 func (p *partition) horizon() time.Duration { return p.early() + horizon - early }
 
 // call runs without mu.
-func (p *partition) call(ops []op, keys []string, args []any) {
+func (p *partition) call(c *call) {
 	l := p.l
-	ctx := context.WithoutCancel(l.ctx) // the client's timeouts bound it
-	sent := l.now()
-	reply, err := step.Run(ctx, l.client, keys, args...).Slice()
+	// The client's timeouts bound a try, and this what comes after it: the server does nothing for
+	// a call that it gets later.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
+	defer cancel()
+	reply, err := l.run(ctx, c.keys, c.payload)
 	received := l.now()
-	if err == nil && len(reply) != 3+len(ops) {
-		err = fmt.Errorf("redislimit: %d answers to %d operations", len(reply)-3, len(ops))
+	if err == nil && (len(reply) < replyHead || number(reply[2]) == 0 && len(reply) != replyHead+len(c.ops)) {
+		err = fmt.Errorf("redislimit: %d answers to %d operations", len(reply)-replyHead, len(c.ops))
 	}
 
 	l.mu.Lock()
 	p.calls--
+	at := heard{received: received, over: c.over}
 	if err != nil {
-		err = &ServerError{l.server, err}
-		p.lost(err)
-		for _, o := range ops {
-			if o.owed {
-				p.ops = append(p.ops, o) // the heartbeat sends it
-			}
-			if o.done != nil {
-				o.done(nil, heard{received: received}, err)
-			}
-		}
+		p.failed(c, at, &ServerError{Server: l.server, Err: err})
 	} else {
-		at := heard{number(reply[0]), received}
-		current := p.learn(sent, at, text(reply[1]))
-		p.back()
-		for i, o := range ops {
-			if o.done == nil {
-				continue
-			}
-			answer, _ := reply[3+i].([]any)
-			if isComplete(o.name, answer) {
-				o.done(answer, at, nil)
-			} else { // by another version of step.lua, perhaps
-				o.done(nil, at, &ServerError{l.server, fmt.Errorf("redislimit: %q is no answer to %s", answer, o.name)})
-			}
-		}
-		if !current {
-			p.renounce()
-		}
+		at.server = number(reply[0])
+		p.answered(c, at, reply)
+	}
+	if len(p.ops) > 0 && p.timer != nil && p.down == nil {
+		p.flush() // what has come meanwhile
 	}
 	l.mu.Unlock()
 	l.tell()
+}
+
+// replyHead is the number of values before the answers in a reply.
+const replyHead = 6
+
+// run runs step.lua.
+func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
+	reply, err := l.script.Run(ctx, l.client, keys, payload).Text()
+	if err != nil {
+		return nil, err
+	}
+	return parse(reply)
+}
+
+// failed takes in that a call has failed. It may have had its effect, or may still have it.
+func (p *partition) failed(c *call, at heard, err error) {
+	p.l.stats.Failed++
+	if p.heard > c.sent && !p.l.closed {
+		// The server has answered others since: only this call, or its connection, was lost.
+		err = fmt.Errorf("%w: %w", errStale, err)
+	} else {
+		p.lost(err)
+	}
+	p.beaten = 0
+	p.undone(c, at, err)
+	if p.down == nil && len(p.ops) > 0 {
+		p.wake(linger)
+	}
+}
+
+// undone sends again what is owed of a call, and tells the rest why it wasn't done.
+func (p *partition) undone(c *call, at heard, err error) {
+	for _, o := range c.ops {
+		if o.done != nil {
+			o.done(nil, at, err)
+		}
+		if o.owed {
+			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
+		}
+	}
+}
+
+// errStale is told of operations that the server has refused to do: the call came too late, or
+// spoke of a state of the server that is lost.
+var errStale = fmt.Errorf("redislimit: the call came too late: %w", ErrUnavailable)
+
+func isStale(err error) bool { return errors.Is(err, errStale) }
+
+// answered takes in the reply to a call.
+func (p *partition) answered(c *call, at heard, reply []any) {
+	l := p.l
+	current := p.learn(c.sent, at, text(reply[1]))
+	if number(reply[2]) != 0 {
+		l.stats.Stale++
+		p.beaten = 0
+		p.back()
+		p.undone(c, at, errStale)
+		if len(p.ops) > 0 {
+			p.wake(linger)
+		}
+		return
+	}
+	p.heard = max(p.heard, c.sent)
+	p.back()
+	if c.beat {
+		if number(reply[4]) == 0 && !l.cluster && c.sent > l.subscribedAt {
+			l.resubscribe() // to the node that answers now
+		}
+		if number(reply[5]) == 1 {
+			p.restore(false) // it has given away what this process held
+		}
+	}
+	for i, o := range c.ops {
+		if o.done == nil {
+			continue
+		}
+		answer, _ := reply[replyHead+i].([]any)
+		switch {
+		case len(answer) == 2 && text(answer[0]) == "ERR":
+			o.done(nil, at, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %s", text(answer[1]))})
+		case isComplete(o.name, answer):
+			o.done(answer, at, nil)
+		default: // by something that isn't step.lua
+			o.done(nil, at, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %q is no answer to %s", answer, o.name)})
+		}
+	}
+	if !current {
+		p.renounce()
+	}
 }
 
 // isComplete reports whether an answer to the operation has all the fields that it is read for.
@@ -205,8 +354,12 @@ func isComplete(name string, answer []any) bool {
 	switch name {
 	case "observe":
 		return len(answer) >= 4+toldFields
+	case "recall":
+		return len(answer) >= toldFields
+	case "peek":
+		return len(answer) >= 2
 	case "take":
-		fields := map[string]int{"GO": 9 + toldFields, "AT": 3, "WAIT": 6, "PROBE": 1, "LATE": 3}
+		fields := map[string]int{"GO": 9 + toldFields, "AT": 4, "WAIT": 6, "PROBE": 1, "LATE": 4, "HAND": 3, "OLD": 1, "NEW": 1}
 		n, ok := fields[text(answer[0])]
 		return ok && len(answer) >= n
 	}
@@ -225,17 +378,21 @@ func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
 	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
 	switch {
 	case gen != p.gen:
-		if p.gen != "" {
-			p.renounce()
+		first := p.gen == ""
+		p.gen, p.genSent, p.stepped = gen, p.l.now(), false
+		if first && !p.l.alone {
+			break // all that is known was told by this server
 		}
-		p.gen, p.genSent, p.stepped = gen, sent, false
-		p.restore()
+		p.l.stats.Quarantines++
+		p.renounce()
+		p.restore(true)
 	case slip > slewed || slip < -slewed:
 		p.stepped = true
-		p.restore()
+		p.send() // tells the server
 		return false
 	case slip != 0:
-		p.restore()
+		p.restore(false)
+		return false
 	}
 	return true
 }
@@ -251,40 +408,38 @@ func (p *partition) renounce() {
 	}
 }
 
-// restore tells the server what this process knows, and waits for nothing.
-func (p *partition) restore() {
+// restore tells the server what this process knows, and waits for nothing. all is for a server
+// that may have lost everything.
+func (p *partition) restore(all bool) {
 	now := p.l.now()
 	for _, h := range p.l.hosts {
 		if h.p == p {
-			h.restore(now)
+			h.restore(now, all)
 		}
 	}
-	p.flush()
-}
-
-// bit writes b for step.lua.
-func bit(b bool) string {
-	if b {
-		return "1"
+	if len(p.ops) > 0 {
+		p.send()
 	}
-	return "0"
 }
 
 func number(v any) int64 {
-	switch v := v.(type) {
-	case int64:
-		return v
-	case string:
-		n, _ := strconv.ParseInt(v, 10, 64) // step.lua writes nothing else
-		return n
-	}
-	return 0
+	n, _ := v.(int64)
+	return n
 }
 
-// duration reads what micros has written, or step.lua.
-func duration(v any) time.Duration { return time.Duration(number(v)) * time.Microsecond }
+// duration reads a number of microseconds.
+func duration(v any) time.Duration {
+	const longest = int64(1 << 52)
+	return time.Duration(min(max(number(v), -longest), longest)) * time.Microsecond
+}
 
 func text(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+// isForeign reports whether err says that the keys were written by another version of this package,
+// or by something else.
+func isForeign(err error) bool {
+	return strings.Contains(err.Error(), "BADVERSION ") || strings.Contains(err.Error(), "BADKEY ")
 }

@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,7 +43,7 @@ func (l *Limiter) listen() {
 
 // follow reads pushes until the subscription breaks. It reports whether it was ever up.
 func (l *Limiter) follow(sub *redis.PubSub) (up bool) {
-	if err := sub.Subscribe(l.ctx, l.prefix+"push:"+l.proc); err != nil {
+	if err := sub.Subscribe(l.ctx, l.prefix+"push:"+l.proc, l.prefix+"push:all"); err != nil {
 		return false
 	}
 	for asked := false; ; {
@@ -58,12 +59,16 @@ func (l *Limiter) follow(sub *redis.PubSub) (up bool) {
 		asked = false
 		switch m := message.(type) {
 		case *redis.Subscription:
-			if m.Kind == "subscribe" {
+			if m.Kind == "subscribe" && m.Count == 2 {
 				up = true
 				l.subscribed()
 			}
 		case *redis.Message:
-			l.pushed(m.Payload)
+			if m.Channel == l.prefix+"push:all" {
+				l.proclaimed(m.Payload)
+			} else {
+				l.pushed(m.Payload)
+			}
 		}
 	}
 }
@@ -72,7 +77,7 @@ func (l *Limiter) follow(sub *redis.PubSub) (up bool) {
 func (l *Limiter) subscribed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.listening = true
+	l.listening, l.subscribedAt = true, l.now()
 	for _, w := range l.asked {
 		if w.phase == queued || w.phase == probing {
 			w.next = 1
@@ -81,17 +86,99 @@ func (l *Limiter) subscribed() {
 	}
 }
 
-// pushed hands a push, "ID TIME WHY", to its waiter. One that has left has told the server so.
+// resubscribe ends the subscription, which listen makes anew: the node that it is on isn't the one
+// that pushes, as after a failover. Until then waiters ask. The caller holds mu.
+func (l *Limiter) resubscribe() {
+	if l.listening && l.pubsub != nil {
+		l.listening = false
+		_ = l.pubsub.Close() // it is of no use any more
+		for _, w := range l.asked {
+			if w.phase == queued || w.phase == probing {
+				w.next = 1
+				w.poke()
+			}
+		}
+	}
+}
+
+// pushed hands a push, "ID TIME NOW WHY", to its waiter. One that has left has told the
+// server so. An empty one is the echo of a heartbeat.
 func (l *Limiter) pushed(message string) {
-	id, rest, _ := strings.Cut(message, " ")
-	due, why, _ := strings.Cut(rest, " ")
-	us, err := strconv.ParseInt(due, 10, 64)
-	if err != nil {
+	f := strings.Fields(message)
+	if len(f) != 4 {
+		return
+	}
+	due, err := strconv.ParseInt(f[1], 10, 64)
+	from, err2 := strconv.ParseInt(f[2], 10, 64)
+	if err != nil || err2 != nil {
 		return // not ours
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w := l.asked[id]; w != nil {
-		w.pushed(us, why, l.now())
+	if w := l.asked[f[0]]; w != nil {
+		w.pushed(due, from, f[3], l.now())
 	}
+}
+
+// proclaimed takes in what the server tells everybody: {blocked until, now, refusals, cause, key, act}
+// of a block, or that there is none any more; and nothing, if a quarantine is over. So more than
+// one process knows each block, and a turn that was granted just before isn't used.
+func (l *Limiter) proclaimed(message string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if message == "" {
+		for _, p := range l.parts {
+			p.renounce()
+		}
+		return
+	}
+	f, err := parse(message)
+	if err != nil || len(f) != 6 {
+		return // not ours
+	}
+	_, key, found := strings.Cut(text(f[4]), "}host:2:")
+	if !found || !strings.HasPrefix(text(f[4]), l.prefix+"{") {
+		return
+	}
+	until, at := number(f[0]), heard{server: number(f[1]), received: l.now()}
+	h := l.hosts[key]
+	if h == nil && until <= at.server {
+		return
+	}
+	if h = l.host(key); at.server < h.asOf {
+		return // the server has told more since
+	}
+	h.refusals, h.cause = int(number(f[2])), text(f[3])
+	known := until == h.untilServer
+	h.stopped(until, at)
+	if act := number(f[5]); act > 0 {
+		h.note(at, act == 1)
+	}
+	if !known {
+		h.untilServer = 0 // a reply, which narrows the bounds of the server's clock, tells it better
+	}
+}
+
+// stopped takes in that the host is blocked until then, which others have seen.
+func (h *host) stopped(until int64, at heard) {
+	now := at.received
+	switch {
+	case !h.p.clock.known:
+		h.until = now + duration(until-at.server)
+	case until != h.untilServer || until <= at.server:
+		h.blockedUntil(until, at)
+	}
+	if until <= at.server {
+		return
+	}
+	h.blocked = now
+	for _, w := range slices.Clone(h.waiters) {
+		switch {
+		case h.byHand(now):
+			w.refuse(w.stop())
+		case w.phase == granted:
+			w.poke()
+		}
+	}
+	h.weed()
 }

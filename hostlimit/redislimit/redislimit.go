@@ -36,17 +36,60 @@
 // start that much later. Failures in a row are forgotten an hour after the last, and a learned
 // delay after a week in which nobody has asked for the host.
 //
+// # States
+//
+// A process and a partition of the server (all of it, but for a cluster) are in one of these states:
+//
+//	state        event                                        next         why
+//	unknown      the first reply, which did nothing           shared       the server's clock and generation are known
+//	shared       the server names another generation          quarantined  it has lost its data, or is a replica promoted
+//	shared       a reply contradicts the server's clock       quarantined  the clock was stepped; the process tells the server
+//	quarantined  the time is over; or all whom a promoted     shared       every process has told again what it holds
+//	             replica knows have told what they hold
+//	any          no call sent after this one was answered     down         nothing starts, or this process goes on alone
+//	down         a call is answered                           shared       what was learned meanwhile is told
+//
+// Those of a request are in acquire.go, those of a host and of a turn on the server in step.lua.
+//
+// # Calls that come late
+//
+// A call may arrive twice, or long after its process has given it up. Each carries the latest time of
+// the server's clock at which it may have an effect, and the generation of the server that it is
+// meant for; each question for a turn carries a number that grows with every question of the lease,
+// and the lease's name one that grows with every lease of the process. The server does nothing for
+// what is older, and says so.
+//
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
 // wraps a [*ServerError] ([FailClosed]); or each process goes on by itself at its share of the rate
 // ([FailLocal]). When the server has lost its data, or has just been put into service, nothing
-// starts for 2 s, in which the processes tell it again what they hold: slots, next starts, blocks,
-// what they have learned. Only what a process that has ended since then knew is lost. Its requests
-// ended with it, and the next start on a host may come early by what is left of the delay after its
-// last one beyond those 2 s: less than one delay, once, and nothing where the delay is below 2 s.
+// starts for as long as a process may need to notice and to tell it again what it holds: slots, next
+// starts, blocks, what they have learned. That is the ReadTimeout of Config.Client and a second, at
+// least 2 s and 4 s by default; after a failover it ends when all have told. Each block is told to every
+// process when it is set. Of what only a process that has ended since then knew, the next start on a
+// host is lost: it may come early by what is left of the delay after its last one beyond that time,
+// once.
 //
-// A killed process holds its slots until LeaseTTL.
+// Limits.Store keeps blocks, refusals in a row and learned delays on disk besides, each before the
+// Observe, Block or Clear returns that has brought it about, and within half a second where another
+// process has. A process that first meets a host tells the server what its Store has, so that a block
+// also survives a server that loses its data while no process lives. The server remembers for as long
+// as a block would have lasted that it was lifted, and takes it from no Store then. What FailLocal
+// learns of delays is kept once the server is back.
+//
+// A step of the server's clock is noticed by every process that knew the clock before, at its next
+// call, before it starts anything; and handled as a loss of data. A process that begins between the
+// step and the next heartbeat of the others, half a second at most, can't know of it, and may start one
+// request that much too early.
+//
+// A process that shows no sign of life for 10 s has lost its slots. One that was only paused, or cut
+// off, for so long starts nothing on a lease that it had before, without asking the server; but a
+// request that it had in flight by then is no longer counted.
+//
+// The keys carry the version of what is in them: two versions of this package that share a Prefix
+// refuse each other. A key that something else has written costs its host, with an error that
+// names it. Deleting a host's key lifts its block; [Limiter.Clear] does so at once.
 //
 // # Numbers
 //
@@ -54,8 +97,13 @@
 // turn that was released or that missed its window, is used again, unless a later start of the
 // host had been let go by then: that leaves a hole.
 //
-// The server should run with maxmemory-policy noeviction: an evicted key is a
-// forgotten debt. Every key has an expiry later than what it owes.
+// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt;
+// [Limiter.Check] looks for that, and more. Every key has an expiry later than what it owes.
+//
+// # For operators
+//
+// Block, Clear and List act on the whole fleet, [Limiter.Pause] stops it, and [Limiter.Fleet] tells who
+// is in it. The command politeness-fleet does the same from a shell.
 package redislimit
 
 import (
@@ -64,6 +112,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,16 +136,22 @@ type Config struct {
 	// "": "politeness:". It must not contain braces, which are hash tags.
 	Prefix string
 
-	// Limits as for one process. MaxInFlight bounds the requests of this process;
-	// all the rest holds for all processes together. MaxHosts has no use here but
-	// for [FailLocal]: keys on the server expire when nothing is owed.
+	// Name of this process, for people who look at the fleet; "": the machine's name and the
+	// process's number.
+	Name string
+
+	// Limits as for one process; they hold for all processes together. Of MaxInFlight each has its
+	// part, at least one, if Processes says how many there are; without it MaxInFlight bounds the
+	// requests of this process. MaxHosts has no use here but
+	// for [FailLocal]: keys on the server expire when nothing is owed. Store keeps what the server
+	// may lose; processes may share one or have one each.
 	Limits hostlimit.Config
 
 	// Failure says what happens while the server can't be reached.
 	Failure Failure
 
-	// Processes is the number of processes that share the limits. FailLocal divides the
-	// rate by it, and requires it; FailClosed has no use for it.
+	// Processes is the largest number of processes that share the limits; 0: it isn't known. It
+	// divides MaxInFlight. FailLocal requires it: what it says is divided by it.
 	Processes int
 
 	// OnFailure, if not nil, is told when the server is lost and when it is back, once each; a
@@ -109,10 +164,10 @@ type Config struct {
 const (
 	defaultPrefix = "politeness:"
 
-	// A quarantine after a loss of data is long enough for every live process to
-	// reconnect and to tell what it holds, which it does within a heartbeat.
-	quarantine = 2 * time.Second
-	heartbeat  = 500 * time.Millisecond
+	heartbeat = 500 * time.Millisecond
+
+	// A process that gives no sign of life for so long has lost its slots.
+	dead = 10 * time.Second
 
 	// A process asks to be let go this long before its start time, so that no call is
 	// on the critical path.
@@ -138,6 +193,7 @@ var ErrClosed = errors.New("redislimit: limiter is closed")
 // It owns a subscription and a heartbeat; Close ends both.
 type Limiter struct {
 	client    redis.UniversalClient
+	script    *redis.Script // step, but for tests that set the server's clock
 	prefix    string
 	server    string
 	cluster   bool
@@ -150,45 +206,86 @@ type Limiter struct {
 
 	hours      string // rules.Hours, for step.lua
 	quarantine time.Duration
+	patience   time.Duration // how long a call may take
+	dead       time.Duration
 	base       time.Time // origin of all times of this process
 	proc       string    // names this process on the server
+	name       string    // names it for people
 	ctx        context.Context
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup // every goroutine
+	ended      chan struct{}  // closed when all have, after Close
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
+	crawls    bool          // it counts as a process of the fleet, by its signs of life
+	draining  bool          // no request starts any more
+	ends      chan struct{} // closed when a request ends; nil while nobody waits for that
 	seq       uint64
 	parts     []*partition
 	hosts     map[string]*host
 	asked     map[string]*waiter // those that the server may push to, by lease id
-	listening bool               // the subscription is up
 	pubsub    *redis.PubSub
-	inFlight  int
-	pending   []*waiter // for a place in MaxInFlight
-	down      int       // partitions whose server can't be reached
-	outage    *outage   // with FailLocal, while there are any
-	events    []Event   // to be told, outside of mu
+	listening bool // the subscription is up
+	// when it came up; a call that was sent before says nothing about it
+	subscribedAt time.Duration
+	inFlight     int
+	pending      []*waiter     // for a place in MaxInFlight
+	vacant       chan struct{} // closed when a place is free; for FailLocal
+	down         int           // partitions whose server can't be reached
+	outage       *outage       // with FailLocal, while there are any
+	stats        Stats         // without what is of the moment
+	events       []Event       // to be told, outside of mu
 }
 
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
 func New(c Config) (*Limiter, error) {
-	return newLimiter(c, quarantine, time.Now())
+	return newLimiter(c, -1, time.Now())
 }
 
-// newLimiter is New with the parts that tests replace: base is the origin of this process's clock.
+// patienceOf is how long a call of a client may take: what it waits for a reply.
+func patienceOf(readTimeout time.Duration) time.Duration {
+	if readTimeout <= 0 {
+		readTimeout = 3 * time.Second // there is none
+	}
+	return min(max(readTimeout, heartbeat), 10*time.Second)
+}
+
+// quarantineOf is how long nothing starts after a loss of data: long enough for every live process,
+// one that waits in vain for a reply as well, to reconnect and to tell what it holds.
+func quarantineOf(patience time.Duration) time.Duration {
+	return max(2*time.Second, patience+2*heartbeat)
+}
+
+// newLimiter is New with the parts that tests replace: the length of the quarantine, negative for
+// that of the client's timeouts, and base, the origin of this process's clock.
 func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, error) {
+	l, err := idleLimiter(c, quarantine, base)
+	if err != nil {
+		return nil, err
+	}
+	l.wg.Go(l.listen)
+	l.wg.Go(l.beat)
+	if l.limits.Store != nil {
+		l.wg.Go(l.keepAll)
+	}
+	return l, nil
+}
+
+// idleLimiter is newLimiter without its goroutines.
+func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("redislimit: "+format, args...)) }
 
-	partitions, server, cluster := 1, "", false
+	partitions, server, cluster, patience := 1, "", false, time.Duration(0)
 	switch client := c.Client.(type) {
 	case nil:
 		bad("Client: is required")
 	case *redis.Client:
-		server = client.Options().Addr
+		server, patience = client.Options().Addr, patienceOf(client.Options().ReadTimeout)
 	case *redis.ClusterClient:
 		partitions, server, cluster = clusterPartitions, strings.Join(client.Options().Addrs, ","), true
+		patience = patienceOf(client.Options().ReadTimeout)
 	default:
 		bad("Client: a %T can't keep a script and its messages together; use *redis.Client or *redis.ClusterClient", client)
 	}
@@ -214,12 +311,23 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+	if compiled.MaxInFlight > 0 && c.Processes > 1 {
+		compiled.MaxInFlight = max(1, compiled.MaxInFlight/c.Processes)
+	}
 
 	if c.Prefix == "" {
 		c.Prefix = defaultPrefix
 	}
+	if c.Name == "" {
+		machine, _ := os.Hostname() // without a name the number is left
+		c.Name = machine + ":" + strconv.Itoa(os.Getpid())
+	}
+	if quarantine < 0 {
+		quarantine = quarantineOf(patience)
+	}
 	l := &Limiter{
 		client:     c.Client,
+		script:     step,
 		prefix:     c.Prefix,
 		server:     server,
 		cluster:    cluster,
@@ -230,7 +338,12 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		processes:  max(c.Processes, 1),
 		hours:      hours(compiled.Hours),
 		quarantine: quarantine,
+		patience:   patience,
+		dead:       dead,
+		name:       c.Name,
+		crawls:     c.Failure == FailLocal, // its share is of all that might crawl
 		base:       base,
+		ended:      make(chan struct{}),
 		proc:       strings.ToLower(rand.Text()[:12]),
 		hosts:      make(map[string]*host),
 		asked:      make(map[string]*waiter),
@@ -242,40 +355,56 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 		l.share = share(c.Limits, c.Processes)
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.wg.Go(l.listen)
-	l.wg.Go(l.beat)
 	return l, nil
 }
 
-// Close refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines of
-// l. Slots of requests in flight stay taken until their leases are released, which then calls the
-// server from the caller's goroutine. Only the first call does anything; Close always returns nil.
+// closing bounds Close.
+const closing = time.Second
+
+// Close is [Limiter.Shutdown] with a second to tell the server.
 func (l *Limiter) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closing)
+	defer cancel()
+	return l.Shutdown(ctx)
+}
+
+// Shutdown refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines
+// of l. Slots of requests in flight stay taken until their leases are released, which then calls the
+// server from the caller's goroutine. It returns ctx's error if the server doesn't answer in time:
+// what it wasn't told it finds out by itself, as after a crash. Only the first call does anything
+// but wait.
+func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		l.wg.Wait()
-		return nil
-	}
-	for _, h := range l.hosts {
-		for _, w := range slices.Clone(h.waiters) {
-			w.refuse(ErrClosed)
+	if first := !l.closed; first {
+		for _, h := range l.hosts {
+			for _, w := range slices.Clone(h.waiters) {
+				w.refuse(ErrClosed)
+			}
 		}
-	}
-	for _, p := range l.parts {
-		p.flush()
-	}
-	l.closed = true
-	if l.pubsub != nil {
-		_ = l.pubsub.Close() // unblocks listen; there is nothing to do about an error
+		for _, p := range l.parts {
+			p.flush()
+		}
+		l.closed = true
+		if l.pubsub != nil {
+			_ = l.pubsub.Close() // unblocks listen; there is nothing to do about an error
+		}
+		l.cancel()
+		go func() {
+			defer close(l.ended)
+			l.wg.Wait()
+			for _, p := range l.parts {
+				l.wg.Go(func() { p.last(true) }) // turns that were on the way
+			}
+			l.wg.Wait()
+		}()
 	}
 	l.mu.Unlock()
-	l.cancel()
-	l.wg.Wait()
-	for _, p := range l.parts {
-		p.last() // turns that were on the way
+	select {
+	case <-l.ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("redislimit: server %s wasn't told all in time: %w", l.server, ctx.Err())
 	}
-	return nil
 }
 
 // Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
@@ -284,18 +413,10 @@ func (l *Limiter) Config() hostlimit.Config { return l.limits }
 // now is the time on this process's monotonic clock.
 func (l *Limiter) now() time.Duration { return time.Since(l.base) }
 
-// newID names a lease. It carries what step.lua must know of the lease.
-func (l *Limiter) newID(delay, floor time.Duration, fromEnd bool) string {
+// newID names a lease: the process, and a number that only grows.
+func (l *Limiter) newID() (id string, number uint64) {
 	l.seq++
-	b := make([]byte, 0, 48)
-	b = append(b, l.proc...)
-	b = strconv.AppendUint(append(b, '.'), l.seq, 10)
-	b = strconv.AppendInt(append(b, '.'), micros(delay), 10)
-	b = strconv.AppendInt(append(b, '.'), micros(floor), 10)
-	if fromEnd {
-		b = append(b, 'e')
-	}
-	return string(b)
+	return l.proc + "." + strconv.FormatUint(l.seq, 10), l.seq
 }
 
 // hours writes h for step.lua.
@@ -313,7 +434,7 @@ func micros(d time.Duration) int64 {
 	if d%time.Microsecond > 0 {
 		us++
 	}
-	return min(us, 1<<50) // 35 years; step.lua computes in float64
+	return min(us, 1<<52) // 142 years; step.lua computes in float64
 }
 
 func (l *Limiter) partition(key string) *partition {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,49 +32,29 @@ func (answering) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 	return func(context.Context, []redis.Cmder) error { return errors.New("nothing is piped") }
 }
 
-// values makes what a server could answer out of noise.
-func values(noise *[]byte, depth int) []any {
-	words := []string{"GO", "AT", "WAIT", "PROBE", "LATE", "b", "d", "", "\x00", "1e9"}
-	next := func() (b byte) {
-		if len(*noise) > 0 {
-			b, *noise = (*noise)[0], (*noise)[1:]
-		}
-		return b
-	}
-	var all []any
-	for range next() % 24 {
-		switch kind := next(); kind % 5 {
-		case 0:
-			all = append(all, int64(int8(next()))<<(next()%64))
-		case 1:
-			all = append(all, words[int(next())%len(words)])
-		case 2:
-			all = append(all, strconv.FormatInt(int64(int8(next()))<<(next()%64), 10))
-		case 3:
-			all = append(all, nil)
-		case 4:
-			if depth > 0 {
-				all = append(all, values(noise, depth-1))
-			}
-		}
-	}
-	return all
-}
-
 // FuzzReplies holds that no answer of a server, one of another version of step.lua for instance,
 // panics or keeps a caller for longer than its context.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte("\x01\x01\x00"))                                             // GO, and nothing else
-	f.Add([]byte("\x11\x01\x00" + strings.Repeat("\x02\x01\x00", 16)))        // a turn
-	f.Add([]byte("\x06\x01\x02\x02\x01\x01\x00\x00\x3f\x01\x05\x02\x7f\x3e")) // WAIT
-	f.Add([]byte("\x03\x01\x04\x02\x01\x3e\x01\x05"))                         // LATE
+	turn := func(values ...any) { f.Add(appendValue(nil, values)) }
+	turn("GO")
+	turn("GO", time.Now().UnixMicro(), 1<<40, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, "", 0)
+	turn("GO", int64(-1<<62), int64(1<<62), int64(-1<<62), -1, -1, 7, int64(1<<62), 0, -5, 1.5, 1e300, 0, 0, 0, int64(1<<62), []any{}, 0)
+	turn("WAIT", 0, 1, "b", int64(1<<62), 5)
+	turn("AT", 1e300, "b", int64(1<<62))
+	turn("LATE", int64(-1<<62), "d", 3)
+	turn("ERR", "key: of the wrong type")
+	f.Add([]byte("\xdd\xff\xff\xff\xff\x01"))
+	f.Add([]byte("\x91\x91\x91\x91\x91\x91\x91\x91\x91\x91\x01"))
 	f.Fuzz(func(t *testing.T, noise []byte) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 		defer client.Close()
 		client.AddHook(answering(func() any {
-			rest := noise
-			return []any{time.Now().UnixMicro(), "run", "0", values(&rest, 1)}
+			b := appendList(nil, replyHead+1)
+			for _, v := range []any{time.Now().UnixMicro(), "run", 0, 0, 1, 0} {
+				b = appendValue(b, v)
+			}
+			return string(b) + string(noise)
 		}))
 		l, err := New(Config{Client: client, Limits: hostlimit.Config{MaxWait: time.Millisecond}})
 		if err != nil {

@@ -26,7 +26,7 @@ type stage struct {
 
 func newStage(t *testing.T, limits hostlimit.Config) *stage {
 	s := &stage{t: t, l: newTest(t, shared, limits), client: newClient(t, shared)}
-	s.run("peek", s.host(), 0, 2, 0) // makes the generation
+	settle(t, s.l, "first.example") // makes the generation
 	return s
 }
 
@@ -39,41 +39,69 @@ func (s *stage) host() *host {
 }
 
 // run runs one operation, and returns the server's time and the operation's reply.
-func (s *stage) run(name string, h *host, args ...any) (now int64, reply any) {
+func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) {
 	s.t.Helper()
 	s.l.mu.Lock()
-	keys, argv := s.l.parts[0].encode([]op{{name: name, h: h, args: args}})
+	c := s.l.parts[0].newCall([]op{{name: name, h: h, args: args}}, false)
+	s.l.parts[0].calls--
 	s.l.mu.Unlock()
-	all, err := step.Run(s.t.Context(), s.client, keys, argv...).Slice()
+	all, err := s.l.run(s.t.Context(), c.keys, c.payload)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return number(all[0]), all[3]
+	if number(all[2]) != 0 {
+		s.t.Fatalf("the server has done nothing: %v", all)
+	}
+	reply, _ = all[replyHead].([]any)
+	return number(all[0]), reply
 }
 
-// set sets fields of h.
+// take is the operation of that name, as the first waiter of a process would ask.
+func (s *stage) take(h *host, id string, seq int, delay int64, l *kit.Limits) (now int64, reply []any) {
+	s.t.Helper()
+	return s.run("take", h, id, 1, seq, 2, -1, 0, 0, true, false, micros(l.Min), micros(l.Ceiling), delay, 0, false, 0, 0)
+}
+
+// set sets fields of h, numbers and texts.
 func (s *stage) set(h *host, fields ...any) {
 	s.t.Helper()
-	gen := s.client.HGet(s.t.Context(), s.l.prefix+"{0}gen", "id").Val()
-	if err := s.client.HSet(s.t.Context(), s.key(h), append(fields, "g", gen)...).Err(); err != nil {
+	s.l.mu.Lock()
+	fields = append([]any{"g", s.l.parts[0].gen}, fields...)
+	s.l.mu.Unlock()
+	payload := string(appendValue(nil, fields))
+	err := s.client.Eval(s.t.Context(), `
+		local raw = redis.call('GET', KEYS[1])
+		local h, f = raw and cmsgpack.unpack(raw) or {}, cmsgpack.unpack(ARGV[1])
+		for i = 1, #f, 2 do h[f[i]] = f[i + 1] end
+		redis.call('SET', KEYS[1], cmsgpack.pack(h), 'PX', 600000)`, []string{s.key(h)}, payload).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *stage) key(h *host) string { return s.l.prefix + "{0}host:" + h.key }
+func (s *stage) key(h *host) string { return s.l.parts[0].hostKey(h.key) }
 
 // get returns a field of h, which is a number.
 func (s *stage) get(h *host, field string) int64 {
 	s.t.Helper()
-	v, err := s.client.HGet(s.t.Context(), s.key(h), field).Result()
-	if errors.Is(err, redis.Nil) {
-		return 0
-	}
-	n, err2 := strconv.ParseInt(v, 10, 64)
-	if err != nil || err2 != nil {
-		s.t.Fatal(field, v, err, err2)
+	n, err := strconv.ParseInt(stored(s.t, s.client, s.key(h), field), 10, 64)
+	if err != nil {
+		s.t.Fatal(field, err)
 	}
 	return n
+}
+
+// stored returns a field of what is stored of a host; 0 if there is none.
+func stored(t *testing.T, client *redis.Client, key, field string) string {
+	t.Helper()
+	v, err := client.Eval(t.Context(), `
+		local raw = redis.call('GET', KEYS[1])
+		local v = raw and cmsgpack.unpack(raw)[ARGV[1]] or 0
+		return type(v) == 'number' and string.format('%.0f', v) or v`, []string{key}, field).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 func (s *stage) duration(h *host, field string) time.Duration {
@@ -100,7 +128,7 @@ func TestScriptAdaptsAsKit(t *testing.T) {
 		m, _ := l.Adaptive.Move(&o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
-		s.run("adapt", h, "1.1.0.0", micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), bit(m.Raise))
+		s.run("adapt", h, "1.1", micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), m.Raise)
 		if got, want := s.duration(h, "ad"), l.Adapt(old, o); got < want || got > want+time.Microsecond {
 			t.Errorf("%+v from %v by %+v: %v, kit says %v", l, old, o, got, want)
 		}
@@ -118,7 +146,7 @@ func TestScriptLearnsAsKit(t *testing.T) {
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)
 		s.set(h, "n", 50, "bn", 50-starts, "bg", now-since.Microseconds(), "l", now, "a", now+gap.Microseconds())
-		asked, _ := s.run("observe", h, "1.1.0.0", 2, now+1, "refused", 0, "429", 5, 0, 1000, 1000, micros(l.Min), micros(l.Ceiling))
+		asked, _ := s.run("observe", h, "1.1", 2, now+1, "refused", 0, "429", 5, 0, 1000, 1000, micros(l.Min), micros(l.Ceiling))
 		since += time.Duration(asked-now) * time.Microsecond
 		want := l.Learn(gap, since, starts)
 		if got := s.duration(h, "le"); got < want-time.Microsecond || got > want {
@@ -145,15 +173,15 @@ func TestScriptEasesAsKit(t *testing.T) {
 		now, _ := s.run("peek", h, 0, 2, 0)
 		at := now - idle.Microseconds()
 		s.set(h, "n", 100, "cn", 100-calm, "bg", at-1000000, "bn", 95, "le", learned.Microseconds(), "l", at-1000, "a", at)
-		id := fmt.Sprintf("p%d.1.0.0", i)
-		asked, reply := s.run("take", h, id, 2, -1, 0, 0, 0, 0, micros(l.Min), micros(l.Ceiling))
+		id := fmt.Sprintf("p%d.1", i)
+		asked, answer := s.take(h, id, 1, 1, l)
 		idle += time.Duration(asked-now) * time.Microsecond
 		want := learned
 		for ; calm >= kit.Calm && want > 0; calm -= kit.Calm {
 			want = l.Ease(want)
 		}
-		if answer := reply.([]any); text(answer[0]) != "GO" || max(duration(answer[3])-want, want-duration(answer[3])) > 2*time.Microsecond {
-			t.Fatalf("%v after %d calm starts: %v, want the delay %v", learned, calm, reply, want)
+		if text(answer[0]) != "GO" || max(duration(answer[3])-want, want-duration(answer[3])) > 2*time.Microsecond {
+			t.Fatalf("%v after %d calm starts: %v, want the delay %v", learned, calm, answer, want)
 		}
 		counted := calm + 1 + int64(idle/l.Ceiling)
 		if got := s.get(h, "n") - s.get(h, "cn"); s.duration(h, "le") > 0 && got != counted {
@@ -163,7 +191,7 @@ func TestScriptEasesAsKit(t *testing.T) {
 			t.Errorf("idle for %v: %d starts are counted", idle, run)
 		}
 		// A turn that never starts leaves all as it was.
-		s.run("release", h, id, 2, 1)
+		s.run("release", h, id, 2, 1, 0)
 		if s.get(h, "n") != 100 || s.duration(h, "le") > 0 && s.get(h, "n")-s.get(h, "cn") != calm {
 			t.Errorf("after a turn without a start: n %d, %d calm starts, want %d", s.get(h, "n"), s.get(h, "n")-s.get(h, "cn"), calm)
 		}
@@ -187,7 +215,7 @@ func TestScriptKnowsTheHoursAsKit(t *testing.T) {
 			until := now + someTime(r, 48*time.Hour).Microseconds()
 			s.set(h, "b", until, "f", 1)
 			_, reply := s.run("peek", h, 0, 2, 0)
-			got := number(reply.([]any)[0])
+			got := number(reply[0])
 			block := time.UnixMicro(until)
 			want := block.Add(hours.Wait(block)).UnixMicro()
 			// Within the last moments of a window nothing starts, as it might be late.
@@ -201,9 +229,13 @@ func TestScriptKnowsTheHoursAsKit(t *testing.T) {
 // TestAnOperationRunTwiceCountsOnce: a client repeats a call whose reply was lost.
 func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
-	h, id := s.host(), "p.1.0.0"
-	s.run("take", h, id, 2, -1, 0, 0, 0, 0, 0, 1000000)
-	now, _ := s.run("take", h, id, 2, -1, 0, 0, 0, 0, 0, 1000000)
+	h, id, l := s.host(), "p.1", &kit.Limits{Ceiling: time.Second}
+	s.take(h, id, 1, 0, l)
+	now, again := s.take(h, id, 1, 0, l)
+	if text(again[0]) != "OLD" {
+		t.Errorf("a copy of a take is answered with %v", again)
+	}
+	s.take(h, id, 2, 0, l)
 	state := func() (all [5]int64) {
 		for i, field := range []string{"n", "bn", "cn", "fl", "ad"} {
 			all[i] = s.get(h, field)
@@ -211,14 +243,14 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 		return all
 	}
 	for range 2 {
-		s.run("adapt", h, id, 0, 1000000, 0, 500000, 0)
+		s.run("adapt", h, id, 0, 1000000, 0, 500000, false)
 		s.run("observe", h, id, 2, now, "failed", 0, "500", 5, 0, 1000, 1000, 0, 0)
 		if got := state(); got != [5]int64{1, 0, 0, 1, 250000} {
 			t.Errorf("starts, those before the counting began, those at the last shortening, failures, delay: %v", got)
 		}
 	}
 	for range 2 {
-		s.run("restore", h, 0, -1000, 5000000, "429", 2, 3, 70000, 8, 9000000)
+		s.run("restore", h, true, 0, -1000, 5000000, "429", 2, 3, 70000, 8, 9000000)
 		if got := state(); got != [5]int64{1, -7, 1, 3, 250000} {
 			t.Errorf("after a loss: %v", got)
 		}
@@ -229,23 +261,26 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 // back than its own gap.
 func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
-	started, undone := "p.1.5000000.0", "p.2.0.0"
+	started, undone := "p.1", "p.2"
 	for name, owe := range map[string]func(h *host, now int64){
 		"the end of an attempt without an answer": func(h *host, now int64) {
 			s.run("observe", h, started, 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0)
 		},
-		"a longer delay by response times": func(h *host, now int64) { s.run("adapt", h, started, 0, 60000000, 5000000, -1, 0) },
+		"a longer delay by response times": func(h *host, now int64) { s.run("adapt", h, started, 0, 60000000, 5000000, -1, false) },
 		"a learned delay": func(h *host, now int64) {
 			s.run("observe", h, started, 2, now, "refused", 0, "429", 5, 0, 1000, 1000, 5000000, 60000000)
 		},
-		"what a process tells after a loss": func(h *host, now int64) { s.run("restore", h, 5000000, -1, -1, "", 0, 0, 0, 0, 0) },
+		"what a process tells after a loss": func(h *host, now int64) { s.run("restore", h, true, 5000000, -1, -1, "", 0, 0, 0, 0, 0) },
 	} {
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)
 		s.set(h, "l", now, "a", now, "lo", undone, "pl", now-1000, "pa", now-1000, "n", 2,
-			started, fmt.Sprintf("%d:%d:100:2", now+60000000, now-1000), undone, fmt.Sprintf("%d:%d:100:2", now+60000000, now))
+			"L", []any{
+				[]any{started, 1, 5000000, 0, 0, 0, 0, now + 60000000, now - 1000, 100, 2, ""},
+				[]any{undone, 1, 0, 0, 0, 0, 0, now + 60000000, now, 100, 2, ""},
+			})
 		owe(h, now)
-		s.run("release", h, undone, 2, 1)
+		s.run("release", h, undone, 2, 1, 0)
 		if owed := s.get(h, "a") - now; owed < 4900000 {
 			t.Errorf("%s: after a turn that was undone, %d us are owed", name, owed)
 		}
@@ -412,7 +447,7 @@ func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
 	if e := say(fleet[1], "failing.example", hostlimit.Outcome{Status: 403}); !e.Blocked || e.Refusals != 1 {
 		t.Errorf("after the loss, the fifth failure did %+v", e)
 	}
-	if c := client.HGet(t.Context(), fleet[0].prefix+"{0}host:blocked.example", "c").Val(); c != "refused" {
+	if c := stored(t, client, fleet[0].parts[0].hostKey("blocked.example"), "c"); c != "refused" {
 		t.Errorf("after the loss, a host is blocked by %q", c)
 	}
 	if next, err := fleet[1].Next(t.Context(), "ended.example", 0); err != nil || next.Before(ended.Add(time.Hour-time.Second)) {

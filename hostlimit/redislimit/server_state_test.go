@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -49,9 +50,9 @@ func TestAWarmStartIsTwoScripts(t *testing.T) {
 			l := newFleet(t, shared, Config{Limits: limits}, 1, count)[0]
 			acquire(t, l, "first.example", 0).Release()
 			settle(t, l, "first.example")
-			// The heartbeat, and a busy machine, may add to that; not for each of ten.
-			least := int64(100)
-			for i := range 10 {
+			// The heartbeat, and a busy machine, may change that; not for most.
+			var all []int64
+			for i := range 11 {
 				count.calls.Store(0)
 				turn := acquire(t, l, fmt.Sprintf("%d.example", i), 0)
 				for range moved {
@@ -64,10 +65,11 @@ func TestAWarmStartIsTwoScripts(t *testing.T) {
 				time.Sleep(5 * time.Millisecond) // the body
 				turn.Release()
 				time.Sleep(20 * time.Millisecond)
-				least = min(least, count.calls.Load())
+				all = append(all, count.calls.Load())
 			}
-			if least != 2+moved {
-				t.Errorf("%s, moved %d times: %d scripts at best", name, moved, least)
+			slices.Sort(all)
+			if usual := all[len(all)/2]; usual != 2+moved {
+				t.Errorf("%s, moved %d times: %d scripts mostly: %v", name, moved, usual, all)
 			}
 		}
 	}
@@ -126,17 +128,12 @@ func TestKeysExpireAfterWhatTheyOwe(t *testing.T) {
 		_, _ = l.Acquire(ctx, "held.example", 0) // makes a queue
 	}()
 	client := newClient(t, s)
-	for end := time.Now().Add(10 * time.Second); client.Exists(t.Context(), "p:{0}queue:held.example").Val() == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("no queue")
-		}
-	}
 	least := map[string]time.Duration{
-		"p:{0}gen":                  24 * time.Hour,
-		"p:{0}host:held.example":    399 * time.Second,
-		"p:{0}queue:held.example":   10 * time.Second,
-		"p:{0}host:slow.example":    3*time.Hour - time.Second,
-		"p:{0}host:blocked.example": 2*time.Hour + 29*time.Minute, // and until it is forgiven
+		"p:{0}gen":                    24 * time.Hour,
+		"p:{0}processes":              23 * time.Hour,
+		"p:{0}host:2:held.example":    399 * time.Second,
+		"p:{0}host:2:slow.example":    3*time.Hour - time.Second,
+		"p:{0}host:2:blocked.example": 2*time.Hour + 29*time.Minute, // and until it is forgiven
 	}
 	keys, err := client.Keys(t.Context(), "*").Result()
 	if err != nil {

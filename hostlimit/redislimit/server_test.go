@@ -1,9 +1,12 @@
 package redislimit
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +15,9 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/redistest"
 )
+
+// quarantine is that of a client with the timeouts of these tests.
+const quarantine = 2 * time.Second
 
 // shared is the server of the tests that don't harm it.
 var shared *redistest.Server
@@ -30,7 +36,17 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	// These tests wait more than they compute.
+	wide := max(6, runtime.GOMAXPROCS(0))
+	if err := flag.Set("test.parallel", strconv.Itoa(wide)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	// go-redis keeps a clock for all clients, which the first one starts: not in a bubble.
+	first := redis.NewClient(&redis.Options{Addr: shared.Addr})
+	_ = first.Ping(context.Background())
 	code := m.Run()
+	_ = first.Close()
 	shared.Close()
 	os.Exit(code)
 }
@@ -48,7 +64,7 @@ func ownServer(t *testing.T, args ...string) *redistest.Server {
 
 func newClient(t testing.TB, s *redistest.Server) *redis.Client {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr})
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: time.Second})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

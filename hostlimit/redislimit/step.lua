@@ -1,21 +1,22 @@
--- step runs a list of operations on the hosts of one partition, atomically, at
--- the server's time. Every operation may be run twice with the same effect as
--- once, because clients repeat calls whose reply was lost.
+-- step runs a list of operations on the hosts of one partition, atomically, at the server's time.
+-- Every operation may be run twice with the same effect as once, because clients repeat calls
+-- whose reply was lost. A call that comes too late, or for another generation, does nothing.
 --
--- KEYS[1]                 the partition's generation, a hash
--- KEYS[2i], KEYS[2i+1]    host i: its state, a hash, and its queue, a sorted set
+-- KEYS[1]     the partition's generation
+-- KEYS[2]     its processes, a hash: PROCESS -> {last sign of life, generation it has told all, name}
+-- KEYS[2+i]   host i: its state
+-- ARGV[1]     {header, {operation, i, arguments...}...}
+-- returns     {now, generation, stale, quarantine left, listeners, lapsed, answers...}
 --
--- All times are microseconds; a time is the server's clock unless a name says
--- otherwise. A lease's id is PROCESS.SEQ.DELAY.FLOOR: it carries what the lease
--- asks for, so that a hand-over needs nothing but the id. An e at its end says that the gap
--- after it counts from its end.
+-- Keys, arguments and the answer are MessagePack, which costs a fraction of hashes and lists.
+-- All times are microseconds; a time is the server's clock unless a name says otherwise.
 --
--- Host fields:
+-- Fields of a host; those that are missing are 0 or empty:
 --   a, pa    earliest next start; its value before the last start
 --   l, pl    latest possible time of the last start (or its end); its value before that
 --   lo       lease of the last start
 --   b, bs    blocked until; when the block was set or lengthened
---   c        what set it: a status, network, refused or reset
+--   c        what set it: a status, network, refused, reset, or what a person said
 --   f        refusals in a row, one for each block
 --   fl       failures in a row since the last success or refusal
 --   pr       lease that probes after a block
@@ -26,11 +27,12 @@
 --            last refusal, or the start after an idle time
 --   cn, pc   n when le was set or shortened last, or so much less as idle times count;
 --            its value before the last start
---   qs       arrivals at the queue
---   g        generation of the leases
---   ID       a lease: expiry:due:guard:state, state 1 reserved, 2 let go; then the letters of
---            what it has done and must not do twice: a adapted the delay, f counted as a failure,
---            e had no answer, so that the gap after it counts from its end too
+--   k        until when it is remembered that a block was lifted, which a Store may still have
+--   g        generation of the turns
+--   lc       when their processes were last looked for
+--   L        turns, see below
+--   P        of each process that has asked of late: the largest number of a turn, and when that was
+--   T        turns that have ended after a restore had told of them, and when that was
 --
 -- A host goes through these states:
 --
@@ -45,171 +47,267 @@
 --   probed   pr = its lease   refused, failed              blocked   f + 1, for longer
 --   probed   pr = its lease   any other end                waiting   the next request probes
 --   blocked  gone <= bs       refused, asks for longer     blocked   b is later; f stays: it is the same block
+--   any                       a person says so             open, blocked
 --
 -- An answer to a request that was let go before bs decides nothing else.
+--
+-- A turn goes through these:
+--
+--   state     event                              next       why
+--   -         take, every slot is taken          QUEUED     first by priority, then by the time of arrival
+--   -         take, a slot is free               RESERVED   or GONE at once, if its start is near
+--   QUEUED    a slot is free                     RESERVED   a push tells, if somebody listens
+--   QUEUED    not asked again for WAITING        -
+--   RESERVED  take, shortly before its start     GONE
+--   RESERVED  CLAIM after its start              -          its process is gone
+--   GONE      take with a larger number          RESERVED   it missed its window, or starts again
+--   GONE      TTL after its start or renewal     -          nobody reads the body
+--   any       take with an old number            the same   a copy that comes late
+--   -         take, and a later turn was here    -          the same; or it takes another number
+--   any       release; another generation        -
+--   any       its process shows no life for DEAD -
 
-local CHANNEL, ALONE = ARGV[1], ARGV[2] == '1'
-local GEN, STEPPED = ARGV[3], ARGV[4] == '1'
-local QUARANTINE, GUARD, LEAD, HORIZON = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
-local CLAIM, TTL, FORGIVE = tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
-local HOURS = ARGV[12] -- from-to,from-to: times of the day in which requests may start; empty: any
-local RESERVED, GONE = 1, 2
-local HOUR = 3600000000
+local VERSION = 2
+local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local QUEUED, RESERVED, GONE = 0, 1, 2
+local SECOND = 1000000
+local HOUR = 3600 * SECOND
 local DAY = 24 * HOUR
+local WAITING = 2 * 60 * SECOND
+-- No copy of a call comes so long after it: clients' patience ends before.
+local LATEST = 20 * SECOND
 -- After so many starts without a refusal a learned delay gets shorter, as in kit.Calm.
 local CALM = 20
 
--- int writes a time for keys and arguments, where tostring and .. would make 1.7e+15 of it.
--- Replies do without: Redis makes integers of their numbers, exact below 2^53.
-local function int(x) return string.format('%.0f', x) end
+local call = cmsgpack.unpack(ARGV[1])
+local CHANNEL, ALONE, GEN, STEPPED, NOTAFTER, QUARANTINE, WINDOW, LEAD, HORIZON, CLAIM, TTL, FORGIVE, HOURS,
+	PROC, BEAT, TOLD, DEAD, SPREAD = unpack(call[1])
+ALONE = ALONE == 1
 
 local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = time[1] * SECOND + time[2]
+
+local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 
 -- The generation tells whether the leases in this server are those that the
 -- clients believe in. It changes when the server has lost its data (or its
 -- latest data) and when its clock was stepped; then nothing starts until the
 -- clients have told again what they hold.
-local gen = {}
+--   id     names it
+--   run    the server process that made it
+--   q, q0  end and beginning of the quarantine
+--   known  how many processes the quarantine waits for; nil: it isn't known
+--   chk    when the server process was last looked for
+--   x      until when it is kept
+--   m      processes that live
+--   p, pd  end and length of a pause that a person has ordered
+local gen, unsaved
 do
-	local f = redis.call('HMGET', KEYS[1], 'run', 'id', 'q', 'chk', 'x')
-	gen.run, gen.id, gen.q = f[1], f[2], tonumber(f[3] or 0)
-	local chk, kept = tonumber(f[4] or 0), tonumber(f[5] or 0)
+	local raw = redis.pcall('GET', KEYS[1])
+	local ok, value = true, nil
+	if type(raw) == 'table' then
+		return redis.error_reply('BADKEY ' .. KEYS[1] .. ': ' .. raw.err)
+	elseif raw then
+		ok, value = pcall(cmsgpack.unpack, raw)
+	end
+	if not ok or value and type(value) ~= 'table' then
+		return redis.error_reply('BADKEY ' .. KEYS[1] .. ': not written by redislimit')
+	end
+	gen = value or {v = VERSION, q = 0, q0 = 0, chk = 0, x = 0, m = 1}
+	if gen.v ~= VERSION then
+		return redis.error_reply('BADVERSION ' .. KEYS[1] .. ' is of version ' .. tostring(gen.v) .. ', this process speaks ' .. VERSION)
+	end
 	local why
-	if not gen.id or now - chk >= 20000 or now < chk then
+	if not gen.id or now - gen.chk >= 20000 or now < gen.chk then
 		-- INFO costs more than the rest of a step, hence at most every 20 ms. Where
 		-- an ACL forbids it, restarts from a dump can't be seen.
 		local info = redis.pcall('INFO', 'server')
 		local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
 		if not gen.id or gen.run ~= run then
 			why = 'r'
-		elseif now < chk then
+		elseif now < gen.chk then
 			why = 's'
 		end
 		gen.run = run
-		redis.call('HSET', KEYS[1], 'chk', int(now))
+		unsaved = true
 	end
-	if STEPPED and GEN == gen.id then why = 's' end
+	if STEPPED == 1 and GEN == gen.id then why = 's' end
 	if why then
-		gen.id, gen.q = why .. int(now), now + QUARANTINE
-		redis.call('HSET', KEYS[1], 'run', gen.run, 'id', gen.id, 'q', int(gen.q), 'chk', int(now))
+		gen.known = nil
+		if why == 'r' and gen.id and now >= gen.chk and now - gen.chk < 30 * SECOND then
+			-- This was a replica a moment ago, and knows who is to be waited for.
+			local known = 0
+			for _, raw in ipairs(redis.call('HVALS', KEYS[2])) do
+				local p = cmsgpack.unpack(raw)
+				if p[1] > gen.chk - DEAD then known = known + 1 end
+			end
+			gen.known = known > 0 and known or nil
+		end
+		gen.id, gen.q, gen.q0, gen.x = why .. string.format('%.0f', now), now + QUARANTINE, now, 0
+		if why == 's' then
+			redis.call('DEL', KEYS[2])
+			if gen.p then gen.p = min(gen.p, now + gen.pd) end
+		end
+		unsaved = true
 	end
-	gen.kept = why and 0 or kept
+	if unsaved then gen.chk = now end
 end
 
 -- owe keeps the generation alive until t; it must outlive the state it vouches for.
 local function owe(t)
-	if t > gen.kept - 3600000000 then
-		gen.kept = t + 2 * 3600000000
-		redis.call('HSET', KEYS[1], 'x', int(gen.kept))
-		redis.call('PEXPIRE', KEYS[1], int(math.ceil((gen.kept - now) / 1000)))
+	if t > gen.x - HOUR then
+		gen.x = t + 2 * HOUR
+		unsaved = true
 	end
 end
 owe(now + DAY)
 
-local numbers = {a = true, pa = true, l = true, pl = true, b = true, bs = true, f = true, fl = true, ad = true, le = true,
-	n = true, bg = true, bn = true, cn = true, pc = true, qs = true}
-local hosts = {}
+local function finishGen()
+	if unsaved then redis.call('SET', KEYS[1], cmsgpack.pack(gen), 'PX', ceil((gen.x - now) / 1000)) end
+end
 
+-- A call that was under way for so long that its client has given it up, or that speaks of leases of
+-- another generation, does nothing.
+if GEN ~= gen.id or now > NOTAFTER then
+	finishGen()
+	return cmsgpack.pack({now, gen.id, 1, 0, -1, 0})
+end
+
+-- A sign of life comes along with a call of a process now and then.
+local listeners, lapsed = -1, 0
+if BEAT == '-' then
+	redis.call('HDEL', KEYS[2], PROC)
+elseif BEAT ~= '' then
+	local was = redis.call('HGET', KEYS[2], PROC)
+	was = was and cmsgpack.unpack(was)
+	if not was or was[1] < now - DEAD then lapsed = 1 end
+	redis.call('HSET', KEYS[2], PROC, cmsgpack.pack({now, TOLD == 1 and gen.id or '', BEAT}))
+	redis.call('PEXPIRE', KEYS[2], DAY / 1000)
+	listeners = redis.call('PUBLISH', CHANNEL .. PROC, '')
+	if lapsed == 1 or SPREAD > 0 or gen.q > now then
+		local live, told = 0, 0
+		local all = redis.call('HGETALL', KEYS[2])
+		for i = 1, #all, 2 do
+			local p = cmsgpack.unpack(all[i + 1])
+			if p[1] > now - 1500000 then live = live + 1 end
+			if p[2] == gen.id then told = told + 1 end
+			if p[1] < now - HOUR then redis.call('HDEL', KEYS[2], all[i]) end
+		end
+		if gen.m ~= live then gen.m, unsaved = live, true end
+		if gen.q > now and gen.known and told >= gen.known then
+			gen.q, unsaved = now, true
+			redis.call('PUBLISH', CHANNEL .. 'all', '')
+		end
+	end
+end
+-- Where processes that can't reach this server go on by themselves, those that can leave them their share.
+local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
+
+local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, fl = 0, ad = 0, k = 0, le = 0, n = 0, bg = 0, bn = 0, cn = 0,
+	pc = 0, lc = 0, lo = '', pr = '', g = '', c = ''}}
+local hosts, about = {}, {} -- about holds what isn't stored of a host
+
+-- set stores a field; the value of a missing one isn't stored.
 local function set(h, field, value)
-	if h[field] ~= value then
-		h[field] = value
-		h.dirty[field] = true
+	if value == defaults.__index[field] then value = nil end
+	rawset(h, field, value)
+end
+
+local function find(h, id)
+	for i, r in ipairs(h.L) do
+		if r[ID] == id then return r, i end
 	end
 end
 
 local function drop(h, id)
-	if h.leases[id] then
-		h.leases[id] = nil
-		h.live = h.live - 1
-	end
-	h.dirty[id] = true
+	local _, i = find(h, id)
+	if i then table.remove(h.L, i) end
 	if h.pr == id then set(h, 'pr', '') end
 end
 
-local function hold(h, id, due, guard, state)
-	if not h.leases[id] then h.live = h.live + 1 end
-	local proc, delay, floor, ends = string.match(id, '^(%w+)%.%d+%.(%d+)%.(%d+)(e?)$')
-	-- A lease starts within its guard at the latest.
-	local expiry = state == GONE and due + guard + TTL or math.max(due, now) + CLAIM
-	local lease = {id = id, proc = proc, delay = tonumber(delay), floor = tonumber(floor), ends = ends == 'e',
-		expiry = expiry, due = due, guard = guard, state = state, did = h.leases[id] and h.leases[id].did or ''}
-	h.leases[id] = lease
-	h.dirty[id] = true
-	return lease
+-- live returns the number of slots that are taken.
+local function live(h)
+	local n = 0
+	for _, r in ipairs(h.L) do
+		if r[STATE] ~= QUEUED then n = n + 1 end
+	end
+	return n
+end
+
+-- reserve gives r a slot and a time to start.
+local function reserve(r, due)
+	r[DUE], r[GUARD], r[STATE], r[EXPIRY] = due, WINDOW, RESERVED, max(due, now) + CLAIM
 end
 
 -- gap is what the next start owes to one with that delay.
 local function gap(h, delay)
-	return math.max(delay, h.ad, h.le)
+	return ceil(max(delay, h.ad, h.le) * SHARE)
 end
 
 -- later makes l and a at least that, also for the case that the last start is undone.
 local function later(h, l, a)
-	set(h, 'l', math.max(h.l, l))
-	set(h, 'pl', math.max(h.pl, l))
-	set(h, 'a', math.max(h.a, a))
-	set(h, 'pa', math.max(h.pa, a))
+	set(h, 'l', max(h.l, l))
+	set(h, 'pl', max(h.pl, l))
+	set(h, 'a', max(h.a, a))
+	set(h, 'pa', max(h.pa, a))
 end
 
 -- finish makes the end of a lease, where it counts, what the next start keeps its gap from.
-local function finish(h, lease, at)
-	if lease.state ~= GONE or not (lease.ends or string.find(lease.did, 'e', 1, true)) then return end
-	if h.lo == lease.id then
-		set(h, 'a', math.max(h.a, at + h.a - h.l))
-		set(h, 'l', math.max(h.l, at))
+local function finish(h, r, at)
+	if r[STATE] ~= GONE or r[ENDS] == 0 and not string.find(r[DID], 'e', 1, true) then return end
+	if h.lo == r[ID] then
+		set(h, 'a', max(h.a, at + h.a - h.l))
+		set(h, 'l', max(h.l, at))
 	else
-		later(h, at, at + gap(h, lease.delay))
+		later(h, at, at + gap(h, r[DELAY]))
 	end
 end
 
 -- raise makes the gap that is running longer, if d is. A shorter delay holds from the next
 -- start on only: the gap was promised.
 local function raise(h, d)
-	if h.l > 0 then set(h, 'a', math.max(h.a, h.l + d)) end
-	if h.pl > 0 then set(h, 'pa', math.max(h.pa, h.pl + d)) end
+	if h.l > 0 then set(h, 'a', max(h.a, h.l + d)) end
+	if h.pl > 0 then set(h, 'pa', max(h.pa, h.pl + d)) end
 end
 
 local function load(i)
 	local h = hosts[i]
 	if h then return h end
-	h = {key = KEYS[2 * i], queue = KEYS[2 * i + 1], a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, fl = 0, ad = 0, le = 0,
-		n = 0, bg = 0, bn = 0, cn = 0, pc = 0, qs = 0, lo = '', pr = '', g = '', c = '', leases = {}, live = 0, expired = 0, dirty = {}}
-	hosts[i] = h
-	local raw = redis.call('HGETALL', h.key)
-	for j = 1, #raw, 2 do
-		local k, v = raw[j], raw[j + 1]
-		if numbers[k] then
-			h[k] = tonumber(v)
-		elseif #k <= 2 then
-			h[k] = v
-		else
-			local expiry, due, guard, state, did = string.match(v, '^(%d+):(%d+):(%d+):(%d)(%a*)$')
-			if expiry then
-				local lease = hold(h, k, tonumber(due), tonumber(guard), tonumber(state))
-				lease.expiry, lease.did = tonumber(expiry), did
-				h.dirty[k] = nil
-			else
-				h.dirty[k] = true -- nobody wrote this; save deletes it
-			end
-		end
+	local key = KEYS[2 + i]
+	local raw = redis.pcall('GET', key)
+	local ok = true
+	h = {}
+	if type(raw) == 'table' then
+		hosts[i] = key .. ': ' .. raw.err
+		return hosts[i]
+	elseif raw then
+		ok, h = pcall(cmsgpack.unpack, raw)
 	end
+	if not ok or type(h) ~= 'table' then
+		hosts[i] = key .. ': not written by redislimit'
+		return hosts[i]
+	end
+	setmetatable(h, defaults)
+	h.L = h.L or {}
+	about[h] = {key = key, expired = 0}
+	hosts[i] = h
 	if h.g ~= gen.id then
-		for id in pairs(h.leases) do drop(h, id) end
-		if h.pr ~= '' then set(h, 'pr', '') end
+		h.L = {}
+		set(h, 'pr', '')
 		set(h, 'lo', '')
 		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
 			-- These times were told by another clock. The clients bring theirs along.
-			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg'}) do set(h, k, 0) end
+			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'lc', 'k'}) do set(h, k, 0) end
 			if h.f > 0 then set(h, 'b', now) end
 		end
-		set(h, 'g', gen.id)
+		h.g = gen.id
 	end
-	for id, lease in pairs(h.leases) do
-		if lease.expiry <= now then
-			if lease.state == GONE then h.expired = h.expired + 1 end
-			finish(h, lease, lease.expiry)
-			drop(h, id)
+	for j = #h.L, 1, -1 do
+		local r = h.L[j]
+		if r[EXPIRY] <= now then
+			if r[STATE] == GONE then about[h].expired = about[h].expired + 1 end
+			finish(h, r, r[EXPIRY])
+			drop(h, r[ID])
 		end
 	end
 	if h.f > 0 and now > h.b + FORGIVE then
@@ -221,140 +319,173 @@ local function load(i)
 end
 
 local function save(h)
-	local put, del = {}, {}
-	local owed = math.max(h.a, h.l, h.ad > 0 and now + HOUR / 6 or 0, h.fl > 0 and now + HOUR or 0, h.le > 0 and now + 7 * DAY or 0)
-	if h.f > 0 or h.b > now then owed = math.max(owed, h.b + FORGIVE) end
-	for _, lease in pairs(h.leases) do owed = math.max(owed, lease.expiry) end
-	for k in pairs(h.dirty) do
-		local lease = h.leases[k]
-		if lease then
-			put[#put + 1] = k
-			put[#put + 1] = int(lease.expiry) .. ':' .. int(lease.due) .. ':' .. int(lease.guard) .. ':' .. lease.state .. lease.did
-		elseif numbers[k] and h[k] ~= 0 then
-			put[#put + 1] = k
-			put[#put + 1] = int(h[k])
-		elseif not numbers[k] and #k <= 2 and h[k] ~= '' then
-			put[#put + 1] = k
-			put[#put + 1] = h[k]
-		else
-			del[#del + 1] = k
-		end
-	end
-	if #del > 0 then redis.call('HDEL', h.key, unpack(del)) end
-	if #put > 0 then
-		redis.call('HSET', h.key, unpack(put))
-		redis.call('PEXPIRE', h.key, int(math.ceil((math.max(owed, now) - now) / 1000) + 60000))
-		owe(owed)
-	end
+	local owed = max(now, h.a, h.l, h.k)
+	if h.ad > 0 then owed = max(owed, now + HOUR / 6) end
+	if h.fl > 0 then owed = max(owed, now + HOUR) end
+	if h.le > 0 then owed = max(owed, now + 7 * DAY) end
+	if h.f > 0 or h.b > now then owed = max(owed, h.b + FORGIVE) end
+	for _, r in ipairs(h.L) do owed = max(owed, r[EXPIRY]) end
+	local L = h.L
+	if #L == 0 then h.L = nil end
+	redis.call('SET', about[h].key, cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
+	h.L = L
+	owe(owed)
 end
 
 -- count returns the number of leases that were let go, other than that of id,
 -- since when started requests hold all n slots (0: they don't), and when the first of those started.
 local function count(h, n, id)
 	local gone, last, first = 0, 0, now
-	for k, lease in pairs(h.leases) do
-		if k ~= id and lease.state == GONE then
+	for _, r in ipairs(h.L) do
+		if r[STATE] == GONE and r[ID] ~= id then
 			gone = gone + 1
-			last, first = math.max(last, lease.due), math.min(first, lease.due)
+			last, first = max(last, r[DUE]), min(first, r[DUE])
 		end
 	end
 	return gone, gone >= n and last <= now and last or 0, first
 end
 
+-- sooner reports whether x goes before y.
 local function sooner(x, y)
-	return x.due < y.due or (x.due == y.due and x.id < y.id)
+	if x[PRIO] ~= y[PRIO] then return x[PRIO] > y[PRIO] end
+	if x[CAME] ~= y[CAME] then return x[CAME] < y[CAME] end
+	return x[ID] < y[ID]
 end
 
--- reservations returns the leases that wait for their start, in the order of it.
-local function reservations(h)
+-- those returns the turns of a state, in the order in which they go.
+local function those(h, state)
 	local order = {}
-	for _, r in pairs(h.leases) do
-		if r.state == RESERVED then order[#order + 1] = r end
+	for _, r in ipairs(h.L) do
+		if r[STATE] == state then order[#order + 1] = r end
 	end
-	table.sort(order, sooner)
+	if order[2] then table.sort(order, sooner) end
 	return order
-end
-
--- earliest returns the next start that lease id may have, were there no block,
--- behind all reservations, or those that are sooner than me. They are followed one by one, because
--- each is moved by what has moved those before it.
-local function earliest(h, id, floor, me)
-	local s, l = math.max(now, h.a, gen.q), h.l
-	for _, r in ipairs(reservations(h)) do
-		if r.id ~= id and (not me or sooner(r, me)) then
-			local at = math.max(s, l + r.floor, r.due)
-			local d = gap(h, r.delay)
-			s, l = at + (d > 0 and r.guard or 0) + d, at + r.guard
-		end
-	end
-	return math.max(s, l + floor)
-end
-
-local function push(lease, due, why)
-	return redis.call('PUBLISH', CHANNEL .. lease.proc, lease.id .. ' ' .. int(due) .. ' ' .. why)
 end
 
 -- open returns the earliest time from t on at which a request may start by HOURS, and go on
 -- doing so for as long as a start may be late.
 local function open(t)
-	local at, wait = t % DAY, HOURS == '' and 0 or DAY
+	if HOURS == '' then return t end
+	local at, wait = t % DAY, DAY
 	for from, to in string.gmatch(HOURS, '(%d+)-(%d+)') do
 		from, to = tonumber(from), tonumber(to)
-		local after, before = at >= from, at < to - LEAD - GUARD
+		local after, before = at >= from, at < to - LEAD - WINDOW
 		if after and before or from > to and (after or before) then return t end
-		wait = math.min(wait, (from - at) % DAY)
+		wait = min(wait, (from - at) % DAY)
 	end
 	return t + wait
 end
 
--- start returns when lease id may start, behind those that earliest says, and why not sooner:
--- d for the delay, b for a block, h for HOURS.
-local function start(h, id, floor, me)
-	local s, why = earliest(h, id, floor, me), 'd'
-	if h.b > now and h.b >= s then s, why = h.b, 'b' end
+-- start returns when a turn may start, behind the reservations that are sooner than me, or behind
+-- all, and why not sooner: d for the delay, b for a block, h for HOURS. The reservations are followed
+-- one by one, because each is moved by what has moved those before it.
+local function start(h, least, me)
+	local s, l, why = max(now, h.a, h.b, gen.q, gen.p or 0), h.l, 'd'
+	for _, r in ipairs(those(h, RESERVED)) do
+		if r ~= me and (not me or sooner(r, me)) then
+			local at = max(s, l + r[FLOOR])
+			local d = gap(h, r[DELAY])
+			s, l = at + (d > 0 and r[GUARD] or 0) + d, at + r[GUARD]
+		end
+	end
+	s = max(s, l + least)
+	if h.b > now and h.b >= s then why = 'b' end
 	local at = open(s)
 	if at > s then s, why = at, 'h' end
 	return s, why
 end
 
+-- push tells the process of r when it may start.
+local function push(r, why)
+	return redis.call('PUBLISH', CHANNEL .. string.match(r[ID], '^[^.]+'),
+		r[ID] .. ' ' .. string.format('%.0f %.0f ', r[DUE], now) .. why)
+end
+
+-- proclaim tells everybody of a block, or that there is none any more; act is 1 if a person has
+-- blocked the host, and 2 if one has lifted the block.
+local function proclaim(h, act)
+	redis.call('PUBLISH', CHANNEL .. 'all', cmsgpack.pack({h.b, now, h.f, h.c, about[h].key, act}))
+end
+
+-- byHand reports whether a person has blocked the host.
+local function byHand(h)
+	return h.b > now and string.sub(h.c, 1, 9) == 'by hand: '
+end
+
+-- latest returns when the last request that was let go may still start.
+local function latest(h)
+	local t = 0
+	for _, r in ipairs(h.L) do
+		if r[STATE] == GONE then t = max(t, r[DUE] + r[GUARD]) end
+	end
+	return t
+end
+
 -- hand gives free slots to the longest waiting, with a time to start.
 local function hand(h, n)
-	while h.live < n do
-		local first = redis.call('ZRANGE', h.queue, 0, 0)[1]
-		if not first then return end
-		redis.call('ZREM', h.queue, first)
-		local lease = hold(h, first, now, GUARD, RESERVED)
-		local s, why = start(h, first, lease.floor)
-		hold(h, first, s, GUARD, RESERVED)
-		-- Nobody listens: that process is gone. On a cluster, PUBLISH counts only
+	local free = n - live(h)
+	if free <= 0 or #h.L == n - free then return end
+	for _, r in ipairs(those(h, QUEUED)) do
+		local queued = r[EXPIRY]
+		reserve(r, now)
+		local s, why = start(h, r[FLOOR], r)
+		reserve(r, s)
+		-- Nobody listens: it will ask. On a cluster, PUBLISH counts only
 		-- the node's own listeners; there the reservation lapses unless it is claimed.
-		if push(lease, s, why) == 0 and ALONE then drop(h, first) end
+		if push(r, why) == 0 and ALONE then
+			r[STATE], r[EXPIRY] = QUEUED, queued
+		else
+			free = free - 1
+			if free == 0 then return end
+		end
 	end
 end
 
 -- again plans the reservations anew after a turn was given back or a block
 -- lifted, and tells those that may start earlier; all of them if they wait for a probe.
 local function again(h, probed)
-	for _, r in ipairs(reservations(h)) do
-		local s, why = start(h, r.id, r.floor, r)
-		if probed or s < r.due - 1000 then push(hold(h, r.id, s, r.guard, RESERVED), s, why) end
+	for _, r in ipairs(those(h, RESERVED)) do
+		local s, why = start(h, r[FLOOR], r)
+		if probed or s < r[DUE] - 1000 then
+			reserve(r, s)
+			push(r, why)
+		end
 	end
 end
 
 -- back undoes the letting go of a lease. One that has started nevertheless keeps the
 -- number, which its next start doesn't get.
-local function back(h, lease, started)
-	if lease.state ~= GONE then return end
-	if h.lo == lease.id then
+local function back(h, r, started)
+	if r[STATE] ~= GONE then return end
+	if h.lo == r[ID] then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
 		set(h, 'cn', h.pc)
-		if not started then set(h, 'n', math.max(h.n - 1, 0)) end
+		if not started then set(h, 'n', max(h.n - 1, 0)) end
 		set(h, 'lo', '')
 	end
-	if h.pr == lease.id then set(h, 'pr', '') end
-	lease.state = RESERVED
-	h.dirty[lease.id] = true
+	if h.pr == r[ID] then set(h, 'pr', '') end
+	r[STATE] = RESERVED
+end
+
+-- bury drops the turns of processes that show no life.
+local function bury(h)
+	if now - h.lc < SECOND / 2 then return end
+	h.lc = now
+	local seen, dead = {}, {}
+	for _, r in ipairs(h.L) do
+		local proc = string.match(r[ID], '^[^.]+')
+		if seen[proc] == nil then
+			local p = redis.call('HGET', KEYS[2], proc)
+			seen[proc] = p and cmsgpack.unpack(p)[1] > now - DEAD or false
+		end
+		if not seen[proc] then dead[#dead + 1] = r end
+	end
+	for _, r in ipairs(dead) do
+		if r[STATE] == GONE then about[h].expired = about[h].expired + 1 end
+		finish(h, r, now)
+		drop(h, r[ID])
+	end
 end
 
 -- tally counts a start at s, of a key that nobody had asked for, although it was free, for
@@ -363,8 +494,8 @@ end
 -- fetch asked says nothing about how often it may.
 local function tally(h, s, idle, shortest, ceiling)
 	while h.le > 0 and h.n - h.cn >= CALM do
-		local d = h.le - math.floor(h.le / 50)
-		set(h, 'le', d > math.max(shortest, 50) and d or 0)
+		local d = h.le - floor(h.le / 50)
+		set(h, 'le', d > max(shortest, 50) and d or 0)
 		set(h, 'cn', h.cn + CALM)
 	end
 	if h.bg == 0 or idle > ceiling then
@@ -372,128 +503,152 @@ local function tally(h, s, idle, shortest, ceiling)
 		set(h, 'bn', h.n)
 	end
 	set(h, 'pc', h.cn)
-	if h.le > 0 and idle >= ceiling then set(h, 'cn', h.cn - math.floor(idle / ceiling)) end
+	if h.le > 0 and idle >= ceiling then set(h, 'cn', h.cn - floor(idle / ceiling)) end
 	set(h, 'n', h.n + 1)
 end
 
 -- told is what a client keeps of a host, to tell it after a loss of data: refusals, failures
 -- in a row, delay by response times, next start, learned delay, starts since the last refusal
--- (or since an idle time), since when they are counted (0: not yet), and the cause of the block.
+-- (or since an idle time), since when they are counted (0: not yet), the cause of the block, and its end.
 local function told(h)
-	return h.f, h.fl, h.ad, h.a, h.le, h.n - h.bn, h.bg, h.c
+	return h.f, h.fl, h.ad, h.a, h.le, h.n - h.bn, h.bg, h.c, h.b
+end
+
+-- passed notes that no turn of the calling process up to that number begins any more.
+local function passed(h, number)
+	local P = h.P or {}
+	local last = P[PROC]
+	if not last then
+		for proc, p in pairs(P) do
+			if p[2] < now - LATEST then P[proc] = nil end
+		end
+	end
+	P[PROC] = {max(number, last and last[1] or 0), now}
+	h.P = P
 end
 
 local ops = {}
 
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
--- turn back and asks for another; started says whether the turn has been a start.
+-- turn back and asks for another; started says whether the turn has been a start. seq grows with
+-- every take of the lease: one that isn't larger than the last is a copy.
 --   GO     start, guard, delay, seq, slots in use, probe, expired, guard asked for, and what told returns
---   AT     start, why               come again shortly before that time
+--   AT     start, why, blocked until   come again shortly before that time
 --   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
---   PROBE                           a probe is on its way; a push will come
---   LATE   start, why               that is later than the caller may wait
--- why is as start tells it, or s for slots. shortest and ceiling bound the learned delay.
-function ops.take(h, id, n, wait, ahead, least, listens, started, shortest, ceiling)
-	n, wait, ahead, least, shortest, ceiling = tonumber(n), tonumber(wait), tonumber(ahead), tonumber(least), tonumber(shortest), tonumber(ceiling)
-	local me = h.leases[id]
+--   PROBE                              a probe is on its way; a push will come
+--   LATE   start, why, blocked until   that is later than the caller may wait
+--   HAND   blocked until, cause        a person has blocked the host
+--   OLD                                a later take of the lease has been here
+--   NEW                                the turn has ended, or a later one of the process has been here
+-- why is as start tells it, or s for slots. shortest and ceiling bound the learned delay. Turns go by
+-- priority, then by when they came.
+function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, shortest, ceiling, delay, least2, ends, prio, came)
+	local me = find(h, id)
 	if me then
-		back(h, me, started == '1')
+		if seq <= me[SEQ] then return {'OLD'} end
+		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO], me[CAME] = seq, delay, least2, ends, prio, came
+		back(h, me, started == 1)
 	else
-		hand(h, n)
-		me = h.leases[id] -- it may have been mine
+		if h.P and h.P[PROC] and number <= h.P[PROC][1] then return {'NEW'} end
+		passed(h, number)
+		me = {id, seq, delay, least2, ends, prio, came, 0, now, WINDOW, QUEUED, ''}
 	end
-	if me and count(h, n, id) >= n then
-		-- Restored leases have filled the slots.
+	if byHand(h) then
 		drop(h, id)
-		me = nil
-		redis.call('ZADD', h.queue, 0, id)
+		return {'HAND', h.b, h.c}
 	end
-	if not me then
-		local place = redis.call('ZRANK', h.queue, id)
-		if h.live >= n then
-			local waiting = place or redis.call('ZCARD', h.queue)
+	if me[STATE] == RESERVED and count(h, n, id) >= n then
+		me[STATE] = QUEUED -- restored leases have filled the slots
+	end
+	if me[STATE] == QUEUED then
+		if live(h) >= n then bury(h) end
+		hand(h, n)
+		-- It may have been handed to me.
+		if me[STATE] == QUEUED and live(h) >= n then
+			local place = 0
+			for _, r in ipairs(h.L) do
+				if r[STATE] == QUEUED and r ~= me and sooner(r, me) then place = place + 1 end
+			end
 			local _, since, first = count(h, n, '')
-			local floor = tonumber(string.match(id, '(%d+)e?$'))
-			local s, why = start(h, id, floor)
-			s = s + (waiting + ahead) * least
+			local s, why = start(h, me[FLOOR])
+			s = s + (place + ahead) * least
 			if wait >= 0 and s - now > wait then
-				redis.call('ZREM', h.queue, id)
-				return {'LATE', s, why}
+				drop(h, id)
+				return {'LATE', s, why, h.b}
 			end
-			if listens == '1' then
-				if not place then
-					set(h, 'qs', h.qs + 1)
-					redis.call('ZADD', h.queue, int(h.qs), id)
-				end
-				redis.call('PEXPIRE', h.queue, 120000)
-			end
+			if not find(h, id) and listens == 1 then h.L[#h.L + 1] = me end
+			me[EXPIRY] = now + WAITING
 			local expiry = now + TTL
-			for _, lease in pairs(h.leases) do
+			for _, r in ipairs(h.L) do
 				-- That a reservation lapses is for the first in the queue to see.
-				if lease.state == GONE or waiting == 0 then expiry = math.min(expiry, lease.expiry) end
+				if r[STATE] == GONE or r[STATE] == RESERVED and place == 0 then expiry = min(expiry, r[EXPIRY]) end
 			end
-			return {'WAIT', waiting, since, since > 0 and 's' or why, expiry, first}
+			return {'WAIT', place, since, since > 0 and 's' or why, expiry, first}
 		end
-		-- hand left the queue empty, else the slots would be taken.
-		me = hold(h, id, now, GUARD, RESERVED)
-		me.due = start(h, id, me.floor)
+		if not find(h, id) then h.L[#h.L + 1] = me end
+		me[STATE] = RESERVED
 	end
-	local s, why = start(h, id, me.floor, me)
+	local s, why = start(h, me[FLOOR], me)
 	if wait >= 0 and s + ahead * least - now > wait then
 		drop(h, id)
 		again(h)
 		hand(h, n)
-		return {'LATE', s, why}
+		return {'LATE', s, why, h.b}
 	end
-	if h.f > 0 and h.pr ~= '' and h.pr ~= id and h.leases[h.pr] then
-		hold(h, id, s, GUARD, RESERVED).expiry = now + CLAIM + 1000000
+	reserve(me, s)
+	if h.f > 0 and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
+		me[EXPIRY] = now + CLAIM + SECOND
 		return {'PROBE'}
 	end
-	if s - now > HORIZON then
-		hold(h, id, s, GUARD, RESERVED)
-		return {'AT', s, why}
-	end
+	if s - now > HORIZON then return {'AT', s, why, h.b} end
 	-- The reply is LEAD under way, which counts only where it arrives after s.
-	local guard = math.max(GUARD, now + LEAD + GUARD - s)
-	hold(h, id, s, guard, GONE)
-	tally(h, s, started ~= '1' and h.l > 0 and s - math.max(h.a, h.l + me.floor, h.b) or 0, shortest, ceiling)
-	local d = gap(h, me.delay)
+	local guard = max(WINDOW, now + LEAD + WINDOW - s)
+	-- A lease starts within its guard at the latest.
+	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
+	tally(h, s, started ~= 1 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
+	local d = gap(h, me[DELAY])
 	set(h, 'pa', h.a)
 	set(h, 'pl', h.l)
 	-- Without a delay there is no gap to protect, so the guard doesn't pace.
-	set(h, 'a', math.max(h.a, s + (d > 0 and guard or 0) + d))
+	set(h, 'a', max(h.a, s + (d > 0 and guard or 0) + d))
 	set(h, 'l', s + guard)
 	set(h, 'lo', id)
 	if h.f > 0 then set(h, 'pr', id) end
-	local expired = h.expired
-	h.expired = 0
-	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, GUARD, told(h)}
+	local expired = about[h].expired
+	about[h].expired = 0
+	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, told(h)}
 end
 
--- release gives a slot back; undone says that the request never started.
-function ops.release(h, id, n, undone)
-	local lease = h.leases[id]
-	if lease then
-		local probed = h.pr == id
-		if undone == '1' then back(h, lease) else finish(h, lease, now) end
-		drop(h, id)
-		if probed or undone == '1' then again(h, probed) end
-	else
-		redis.call('ZREM', h.queue, id)
+-- release gives a slot back; undone says that the request never started, restored that the turn was
+-- told by a restore, of which a copy may come.
+function ops.release(h, id, n, undone, restored)
+	local r = find(h, id)
+	if restored == 1 then
+		local T = {}
+		for t, at in pairs(h.T or {}) do
+			if at > now - LATEST then T[t] = at end
+		end
+		T[id] = now
+		h.T = T
 	end
-	hand(h, tonumber(n))
-	return lease and 1 or 0
+	if r then
+		local probed, held = h.pr == id, r[STATE] ~= QUEUED
+		if undone == 1 then back(h, r) else finish(h, r, now) end
+		drop(h, id)
+		if held and (probed or undone == 1) then again(h, probed) end
+	else
+		passed(h, tonumber(string.match(id, '%d+$'))) -- its take may come yet
+	end
+	hand(h, n)
+	return {r and 1 or 0}
 end
 
 -- once reports whether lease id does something for the first time, as far as is known.
 local function once(h, id, what)
-	local lease = h.leases[id]
-	if not lease then return true end
-	local did = string.find(lease.did, what, 1, true)
-	if not did then
-		lease.did = lease.did .. what
-		h.dirty[id] = true
-	end
+	local r = find(h, id)
+	if not r then return true end
+	local did = string.find(r[DID], what, 1, true)
+	if not did then r[DID] = r[DID] .. what end
 	return not did
 end
 
@@ -501,36 +656,37 @@ end
 -- be, and it moves half the way to half (-1: nowhere) from what it was. longer says that it
 -- gets no shorter.
 function ops.adapt(h, id, least, most, atonce, half, longer)
-	if not once(h, id, 'a') then return 1 end
+	if not once(h, id, 'a') then return {1} end
 	least, half = tonumber(least), tonumber(half)
 	local d = tonumber(atonce)
-	if half >= 0 then d = math.max(d, (math.max(h.ad, least) + half) / 2) end
-	d = math.max(least, math.min(math.ceil(d), tonumber(most)))
-	if longer == '1' then d = math.max(d, h.ad) end
+	if half >= 0 then d = max(d, (max(h.ad, least) + half) / 2) end
+	d = max(least, min(ceil(d), most))
+	if longer == 1 then d = max(d, h.ad) end
 	if d ~= h.ad then
 		raise(h, d)
 		set(h, 'ad', d)
 	end
-	return 1
+	return {1}
 end
 
 -- block stays away for so long, after one more refusal in a row. The first one of a series
 -- makes the learned delay longer, if ceiling isn't 0: as in kit.Limits.Learn.
 local function block(h, stay, cause, shortest, ceiling)
 	if h.f == 0 and ceiling > 0 then
-		local d, starts = math.max(h.l > 0 and h.a - h.l or 0, shortest), h.n - h.bn
-		d = math.max(d + math.floor(d / 2), h.bg > 0 and starts > 0 and math.floor((now - h.bg) / starts) or 0)
-		set(h, 'le', math.min(d, ceiling))
+		local d, starts = max(h.l > 0 and floor((h.a - h.l) / SHARE) or 0, shortest), h.n - h.bn
+		d = max(d + floor(d / 2), h.bg > 0 and starts > 0 and floor((now - h.bg) / starts) or 0)
+		set(h, 'le', min(d, ceiling))
 		raise(h, h.le)
 	end
-	set(h, 'f', math.min(h.f + 1, 255))
+	set(h, 'f', min(h.f + 1, 255))
 	set(h, 'fl', 0)
 	set(h, 'bg', now)
 	set(h, 'bn', h.n)
 	set(h, 'cn', h.n)
-	set(h, 'b', math.max(h.b, now + stay))
+	if not byHand(h) then set(h, 'c', cause) end
+	set(h, 'k', 0)
+	set(h, 'b', max(h.b, now + stay))
 	set(h, 'bs', now)
-	set(h, 'c', cause)
 end
 
 -- observe learns from an answer: kind is refused, failed, ok or neutral. gone is when
@@ -543,108 +699,211 @@ end
 -- Returns whether it blocked, whether it cleared, blocked until, the latest time at which a
 -- request that was let go before may still start, and what told returns.
 function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
-	asked = tonumber(asked)
-	local lease = cause == 'network' and h.leases[id]
+	local lease = cause == 'network' and find(h, id)
 	if lease then
 		-- The attempt ends in this moment; its release comes later, and moves the gap once more.
 		once(h, id, 'e')
 		finish(h, lease, now)
 	end
-	local before, blocked, cleared = tonumber(gone) <= h.bs, 0, 0
+	local before, blocked, cleared = gone <= h.bs, 0, 0
 	if kind == 'ok' then
 		set(h, 'fl', 0)
 		if h.f > 0 and not before then
 			set(h, 'f', 0)
-			set(h, 'b', 0)
-			set(h, 'c', '')
-			cleared = 1
+			if not byHand(h) then
+				set(h, 'k', max(h.b, now) + FORGIVE)
+				set(h, 'b', 0)
+				set(h, 'c', '')
+				cleared = 1
+			end
 		end
 	elseif kind == 'failed' and not before then
 		if once(h, id, 'f') then set(h, 'fl', h.fl + 1) end
-		if h.fl >= tonumber(row) or h.f > 0 then kind = 'refused' end
+		if h.fl >= row or h.f > 0 then kind = 'refused' end
 	end
 	if kind == 'refused' and not before then
-		block(h, tonumber(h.f == tonumber(known) and more or first), cause, tonumber(shortest), tonumber(ceiling))
+		block(h, h.f == known and more or first, cause, shortest, ceiling)
 		blocked = 1
 	elseif asked > 0 and now + asked > h.b and (kind ~= 'refused' or h.f > 0 or h.b > now) then
+		if not byHand(h) then set(h, 'c', kind == 'refused' and cause or 'reset') end
+		set(h, 'k', 0)
 		set(h, 'b', now + asked)
 		set(h, 'bs', now)
-		set(h, 'c', kind == 'refused' and cause or 'reset')
 		blocked = 1
 	end
-	local latest = 0
-	if blocked == 1 or lease then
-		for _, lease in pairs(h.leases) do
-			if lease.state == GONE then latest = math.max(latest, lease.due + lease.guard) end
-		end
-	end
+	local last = (blocked == 1 or lease) and latest(h) or 0
+	if blocked == 1 or cleared == 1 then proclaim(h, 0) end
 	if blocked == 1 or cleared == 1 or h.pr == id then
 		-- A probe that told nothing leaves it to the next one.
 		set(h, 'pr', '')
 		again(h, true)
-		hand(h, tonumber(n))
+		hand(h, n)
 	end
-	return {blocked, cleared, h.b, latest, told(h)}
+	return {blocked, cleared, h.b, last, told(h)}
 end
 
 -- served tells of a success that changes nothing else.
 function ops.served(h)
+	local row = h.fl
 	set(h, 'fl', 0)
-	return 1
+	return {row > 0 and 1 or 0}
 end
 
--- renew prolongs a lease whose body is still being read.
+-- renew prolongs a lease whose body is still being read. It returns 0 where there is none.
 function ops.renew(h, id)
-	local lease = h.leases[id]
-	if lease and lease.state == GONE then
-		lease.expiry = now + TTL
-		h.dirty[id] = true
-	end
-	return lease and 1 or 0
+	local r = find(h, id)
+	if r and r[STATE] == GONE then r[EXPIRY] = now + TTL end
+	return {r and 1 or 0}
 end
 
 -- restore tells what a client knows of a host, times as durations from now, in the past where
--- they are negative: the next start, the last start, the block with its cause, refusals and failures in a row,
--- the learned delay, the starts since so long ago, and its leases with the time they have left.
-function ops.restore(h, a, l, b, cause, f, fl, le, starts, since, ...)
+-- they are negative: the next start, the last start, and its leases, five fields each: id, number, the time
+-- they have left, delay, and whether the gap counts from their end. all says that the server may
+-- have lost the rest too: the block with its cause, refusals and failures in a row,
+-- the learned delay, the starts since so long ago.
+function ops.restore(h, all, a, l, b, cause, f, fl, le, starts, since, ...)
 	later(h, now + l, now + a)
-	if tonumber(b) > 0 or tonumber(f) > 0 then -- over, but with a probe to come
-		if now + b > h.b then set(h, 'c', cause) end
-		set(h, 'b', math.max(h.b, now + b))
-	end
-	if tonumber(b) > 0 then set(h, 'bs', now) end
-	set(h, 'f', math.max(h.f, tonumber(f)))
-	set(h, 'fl', math.max(h.fl, tonumber(fl)))
-	if tonumber(le) > h.le then
-		set(h, 'le', tonumber(le))
-		set(h, 'cn', h.n)
-	end
-	if tonumber(starts) > 0 and (h.bg == 0 or tonumber(starts) > h.n - h.bn) then
-		set(h, 'bg', now - since)
-		set(h, 'bn', h.n - starts)
-	end
-	local leases = {...}
-	for i = 1, #leases, 2 do
-		if not h.leases[leases[i]] or h.leases[leases[i]].state ~= GONE then
-			hold(h, leases[i], now, GUARD, GONE).expiry = now + leases[i + 1]
+	if all == 1 then
+		if b > 0 or f > 0 then -- over, but with a probe to come
+			if now + b > h.b then set(h, 'c', cause) end
+			set(h, 'b', max(h.b, now + b))
+		end
+		if b > 0 then set(h, 'bs', now) end
+		set(h, 'f', max(h.f, f))
+		set(h, 'fl', max(h.fl, fl))
+		if le > h.le then
+			set(h, 'le', le)
+			set(h, 'cn', h.n)
+		end
+		if starts > 0 and (h.bg == 0 or starts > h.n - h.bn) then
+			set(h, 'bg', now - since)
+			set(h, 'bn', h.n - starts)
 		end
 	end
-	return 1
+	local leases = {...}
+	for i = 1, #leases, 5 do
+		local id, seq, left, delay, ends = unpack(leases, i, i + 4)
+		local r = find(h, id)
+		if h.T and h.T[id] then
+			r = nil -- it has ended
+		elseif not r then
+			h.L[#h.L + 1] = {id, seq, delay, 0, ends, 0, 0, now + left, now, WINDOW, GONE, ''}
+		elseif r[STATE] ~= GONE then
+			r[SEQ], r[EXPIRY], r[DUE], r[STATE] = max(seq, r[SEQ]), now + left, now, GONE
+		end
+	end
+	return {1}
 end
 
--- peek returns the earliest start of a newcomer, without taking a place.
-function ops.peek(h, floor, n, least)
-	local waiting = redis.call('ZCARD', h.queue)
-	return {open(start(h, '', tonumber(floor)) + waiting * tonumber(least))}
+-- recall tells what a client's Store has of a host: the end of the block as a duration from now, its
+-- cause, refusals, the learned delay. It returns what told returns.
+function ops.recall(h, b, cause, f, le)
+	if h.k < now then
+		if now + b > max(h.b + SECOND, now) then -- else it is the same block, by two clocks
+			if not byHand(h) then set(h, 'c', cause) end
+			set(h, 'b', now + b)
+			set(h, 'bs', now)
+			set(h, 'f', max(h.f, f))
+			proclaim(h, 0)
+		elseif f > 0 and h.n == 0 and h.b == 0 then
+			set(h, 'b', now + b) -- over, but with a probe to come
+			set(h, 'f', f)
+			set(h, 'c', cause)
+		end
+	end
+	if h.n == 0 and h.le == 0 then set(h, 'le', le) end
+	return {told(h)}
 end
 
-local replies = {now, gen.id, math.max(gen.q - now, 0)}
-local i = 13
-while ARGV[i] do
-	local name, host, args = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
-	local h = load(host)
-	replies[#replies + 1] = ops[name](h, unpack(ARGV, i + 3, i + 2 + args))
-	i = i + 3 + args
+-- peek returns the earliest start of a newcomer, without taking a place, and the end of the block.
+function ops.peek(h, least, n, each)
+	return {open(start(h, least)) + #those(h, QUEUED) * each, h.b}
 end
-for _, h in pairs(hosts) do save(h) end
-return replies
+
+-- stop blocks the host because a person says so, and returns when the last request that was let go may
+-- still start, and the end of the block.
+function ops.stop(h, till, why)
+	set(h, 'k', 0)
+	set(h, 'b', max(h.b, till))
+	set(h, 'bs', now)
+	set(h, 'c', 'by hand: ' .. why)
+	set(h, 'pr', '')
+	proclaim(h, 1)
+	again(h, true)
+	return {latest(h), h.b}
+end
+
+-- clear lifts the block, and forgets the refusals. It returns whether there was anything.
+function ops.clear(h, n)
+	set(h, 'fl', 0)
+	if h.f == 0 and h.b <= now then return {0} end
+	set(h, 'k', max(h.b, now) + FORGIVE)
+	for _, k in ipairs({'f', 'b', 'c', 'pr'}) do set(h, k, defaults.__index[k]) end
+	proclaim(h, 2)
+	again(h, true)
+	hand(h, n)
+	return {1}
+end
+
+-- pause lets nothing start on any host for so long from now on; 0 ends a pause.
+function ops.pause(_, length)
+	gen.p, gen.pd, unsaved = now + length, length, true
+	owe(gen.p)
+	redis.call('PUBLISH', CHANNEL .. 'all', '')
+	return {gen.p}
+end
+
+-- fleet tells the end of the pause, and of each process its id, name and last sign of life.
+function ops.fleet()
+	local all = redis.call('HGETALL', KEYS[2])
+	local found = {gen.p or 0}
+	for i = 1, #all, 2 do
+		local p = cmsgpack.unpack(all[i + 1])
+		found[#found + 1] = {all[i], p[3], p[1]}
+	end
+	return found
+end
+
+-- state tells what a status page shows: starts, slots in use, requests waiting, next start, blocked
+-- until, cause, refusals, whether a probe is on its way, delay in force, by response times, learned.
+function ops.state(h)
+	return {h.n, (count(h, 0, '')), #those(h, QUEUED) + #those(h, RESERVED), (start(h, 0)), h.b, h.c, h.f, h.pr ~= '' and 1 or 0,
+		max(h.l > 0 and h.a - h.l or 0, h.ad, h.le), h.ad, h.le}
+end
+
+local HEAD = 6
+local replies = {now, gen.id, 0, max(gen.q - now, 0), listeners, lapsed}
+local changed = {}
+
+-- fail makes all operations on a host fail, and nothing of it is stored.
+local function fail(i, h, why)
+	hosts[i] = why
+	if h then changed[h] = nil end
+	for j = 2, #replies - HEAD + 1 do
+		if call[j][2] == i then replies[HEAD + j - 1] = {'ERR', why} end
+	end
+end
+
+for j = 2, #call do
+	local op = call[j]
+	local loaded, h = pcall(load, op[2])
+	local reply
+	if not loaded then
+		fail(op[2], hosts[op[2]], KEYS[2 + op[2]] .. ': ' .. tostring(type(h) == 'table' and h.err or h))
+	elseif type(h) ~= 'string' then
+		local ok, answer = pcall(ops[op[1]], h, unpack(op, 3))
+		if ok then
+			reply = answer
+			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'served' and answer[1] == 0
+			changed[h] = changed[h] or not reads
+		else
+			fail(op[2], h, about[h].key .. ': ' .. tostring(type(answer) == 'table' and answer.err or answer))
+		end
+	end
+	replies[#replies + 1] = reply or {'ERR', hosts[op[2]]}
+end
+for h, yes in pairs(changed) do
+	if yes then save(h) end
+end
+finishGen()
+return cmsgpack.pack(replies)

@@ -59,6 +59,22 @@ func Authority(scheme, host string) string {
 	return host
 }
 
+// Within reports whether host, a URL.Host, is the given site or a name below it. A site without a port
+// has every port.
+func Within(host, site string) bool {
+	key, site := Key(host), Key(site)
+	name := WithoutPort(key)
+	return site != "" && (key == site || name == site || strings.HasSuffix(name, "."+site))
+}
+
+// WithoutPort returns the name of a host that is spelled as a key.
+func WithoutPort(key string) string {
+	if i := strings.LastIndexByte(key, ':'); i >= 0 && !strings.HasSuffix(key, "]") {
+		return key[:i]
+	}
+	return key
+}
+
 // ASCII returns host, which is a URL.Host, with its name as net/http sends it: in punycode where it
 // isn't ASCII. What IDNA refuses stays as it is.
 func ASCII(host string) string {

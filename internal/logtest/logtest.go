@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots"
 )
 
 // Day is when the crawl of Crawl begins.
@@ -167,6 +168,7 @@ func Real(t *testing.T) []byte {
 			Handle("/noindex", politenesstest.Text("<meta name=robots content=noindex>")).
 			Handle("/busy", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", "20"), politenesstest.Text("fine"))).
 			Handle("/gone", politenesstest.Drop()).
+			Handle("/reserved", politenesstest.Status(200, "Tdm-Reservation", "1")).
 			Latency(300 * time.Millisecond).Dial(450 * time.Millisecond)
 		web.Site("https://b.example").RobotsStatus(503).Page("/", "home")
 		limiter, err := hostlimit.New(hostlimit.Config{SlotTimeout: 20 * time.Second, LeaseTTL: time.Minute, Store: fullStore{}})
@@ -179,6 +181,7 @@ func Real(t *testing.T) []byte {
 			Base:      web, Hosts: limiter, Evidence: log,
 			Budget:   budget.New(budget.Limits{Pages: 20, WarnAt: 0.5}),
 			Retry:    politeness.Retry{Max: 1},
+			Purposes: []robots.Purpose{robots.Train},
 			Response: politeness.ResponseLimits{MaxBytes: 2000},
 			Refuse: func(r *http.Request) error {
 				if r.URL.Path == "/rule" {
@@ -209,7 +212,7 @@ func Real(t *testing.T) []byte {
 				resp.Body.Close()
 			}
 		}
-		for _, path := range []string{"/", "/private", "/large", "/rule", "/moved", "/noindex", "/busy", "/gone"} {
+		for _, path := range []string{"/", "/private", "/large", "/rule", "/moved", "/noindex", "/busy", "/gone", "/reserved"} {
 			read("https://user:hunter2@a.example" + path)
 			if path == "/noindex" {
 				web.Site("https://a.example").HangUp()

@@ -57,7 +57,7 @@ func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) 
 	} else if err != nil {
 		return Record{}, false, fmt.Errorf("robotscache: %w", err)
 	}
-	r, err := decodeRecord(data, origin)
+	r, err := DecodeRecord(data, origin)
 	if err != nil {
 		return Record{}, false, fmt.Errorf("robotscache: %s: %w", file, err)
 	}
@@ -66,7 +66,7 @@ func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) 
 
 // Save implements [Store].
 func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
-	data, err := encodeRecord(origin, r)
+	data, err := r.Encode(origin)
 	if err == nil {
 		// Without sync: it would cost a disk's turn for each origin, and what it would
 		// save from a crash of the machine can be fetched again.
@@ -78,8 +78,13 @@ func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 	return err
 }
 
-// encodeRecord writes a file.
-func encodeRecord(origin string, r Record) ([]byte, error) {
+// Lock implements [Store]. It returns at once: processes on one machine that meet an origin in the
+// same moment may each fetch its robots.txt.
+func (d *DirStore) Lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }
+
+// Encode returns r as a Store may keep it: with its origin, a version and a checksum. [DecodeRecord]
+// reads it.
+func (r Record) Encode(origin string) ([]byte, error) {
 	header, err := json.Marshal(fileHeader{
 		origin, r.URL, r.Status, r.ETag, r.LastModified, r.Fetched.UTC(), int64(r.MaxAge), r.Until.UTC(), r.Reason,
 	})
@@ -93,8 +98,9 @@ func encodeRecord(origin string, r Record) ([]byte, error) {
 	return statedir.Seal(magic, rest), nil
 }
 
-// decodeRecord reads a file that should hold a record of origin.
-func decodeRecord(data []byte, origin string) (Record, error) {
+// DecodeRecord reads what Encode wrote for the same origin. Data that is damaged, of another
+// version or of another origin is an error.
+func DecodeRecord(data []byte, origin string) (Record, error) {
 	rest, err := statedir.Unseal(magic, data)
 	if err != nil {
 		return Record{}, err

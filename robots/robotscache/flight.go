@@ -172,14 +172,15 @@ func (c *Cache) land(f *flight) {
 func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 	var storeErr error
 	forgotten := prev == nil && c.shards.ghosts.take(f.key)
-	if prev == nil && c.cfg.Store != nil {
-		prev, storeErr = c.restore(f)
-		switch now := time.Now(); {
-		case prev == nil:
-		case now.Before(prev.Expires):
+	if c.cfg.Store != nil {
+		var unlock func()
+		prev, unlock, storeErr = c.consult(f, prev)
+		defer unlock() // after the answer is saved
+		if prev != nil && time.Now().Before(prev.Expires) {
 			return prev, nil
-		case prev.usable(now):
-			c.offer(f, prev)
+		}
+		if errors.Is(context.Cause(f.ctx), errLeft) {
+			return nil, errLeft
 		}
 	}
 	f.clock = startClock(c.cfg.Timeout, f.cancel)

@@ -41,6 +41,7 @@ package robotscache
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net/http"
@@ -182,6 +183,14 @@ func (e *Entry) Sitemaps() []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSuffix(e.text.sitemaps, "\n"), "\n")
+}
+
+// SHA256 returns the hash of the robots.txt in force, in hex; "" where there is none.
+func (e *Entry) SHA256() string {
+	if e.text == nil {
+		return ""
+	}
+	return hex.EncodeToString(e.text.sum[:])
 }
 
 // A Cache knows the robots.txt of many origins. It is safe for concurrent use, and needs no Close.

@@ -69,7 +69,7 @@ func TestRecordsOfBeforeAreRead(t *testing.T) {
 		URL: site + "/robots.txt", Status: 200, Body: []byte("User-agent: *\nDisallow: /private\n"), ETag: `"1"`,
 		Fetched: time.Unix(1e9, 0).UTC(), MaxAge: time.Hour,
 	}
-	if got, err := decodeRecord([]byte(before), site); err != nil || !reflect.DeepEqual(got, want) {
+	if got, err := DecodeRecord([]byte(before), site); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

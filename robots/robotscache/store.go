@@ -3,21 +3,24 @@ package robotscache
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 )
 
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl which is resumed need
-// not fetch them all again. The Cache loads a record when it knows nothing of an origin, and saves
-// one after each answer of an origin: a 2xx, the 304 that confirms it, or a 4xx. Where an origin is
-// unreachable, the record that is there is saved again with Until and Reason, so that the last good
-// copy isn't lost and the origin isn't asked by each run of a crawler.
+// not fetch them all again, and shares it with other processes. The Cache asks it when it knows
+// nothing of an origin or what it knows is out of date, and saves a record after each answer of an
+// origin: a 2xx, the 304 that confirms it, or a 4xx. Where an origin is unreachable, the record
+// that is there is saved again with Until and Reason, so that the last good copy isn't lost and the
+// origin isn't asked by each run of a crawler.
 //
 // A Store never harms the crawl: a record that can't be loaded is as good as
 // none, and errors are only reported, as Event.StoreErr. Its methods are called
 // from many goroutines, one at a time for an origin, and while callers wait for
-// that origin. ctx is done when all of them have left. [Dir] is the Store on disk.
+// that origin. ctx is done when all of them have left. [Dir] is the Store on disk; package
+// redisrobots shares one on Redis.
 type Store interface {
 	// Load returns what was saved for origin, such as "https://example.com". ok is
 	// false if there is nothing usable; err is for what the user should know.
@@ -25,6 +28,13 @@ type Store interface {
 
 	// Save replaces what was saved for origin, wholly or not at all. It must not keep r.Body.
 	Save(ctx context.Context, origin string, r Record) error
+
+	// Lock returns when no other process is fetching origin's robots.txt, and keeps others from it
+	// until unlock is called; or until this process is dead, which the Store finds out by itself.
+	// The Cache loads once more then, and fetches only if what it finds isn't fresh. Without the
+	// lock, at an error, it fetches all the same. A Store that doesn't mind several fetches at a
+	// time returns at once.
+	Lock(ctx context.Context, origin string) (unlock func(), err error)
 }
 
 // A Record is the last answer of an origin, and for how long the origin is unreachable since.
@@ -40,16 +50,18 @@ type Record struct {
 	Reason       string        // why it is unreachable
 }
 
+// maxSkew is by how much the clock of the process that saved a record may be ahead of ours.
+const maxSkew = time.Minute
+
 // check says what is wrong with a record, however it came about.
 func (r *Record) check(now time.Time) error {
-	age := now.Sub(r.Fetched)
 	switch {
 	case r.Status == 0 && !r.Until.IsZero():
 	case r.Status/100 != 2 && (r.Status/100 != 4 || r.Status == http.StatusTooManyRequests):
 		return fmt.Errorf("status %d", r.Status)
 	case len(r.Body) > MaxBody:
 		return fmt.Errorf("body of %d bytes", len(r.Body))
-	case age < 0:
+	case now.Sub(r.Fetched) < -maxSkew:
 		return fmt.Errorf("fetched in the future, at %v", r.Fetched)
 	case r.MaxAge != 0 && (r.MaxAge < minTTL || r.MaxAge > maxTTL):
 		return fmt.Errorf("lifetime %v", r.MaxAge)
@@ -65,24 +77,74 @@ func (r *Record) expired(age time.Duration) bool {
 	return age >= maxTTL
 }
 
-// restore loads what the store has of the flight's origin: rules that are fresh, or a copy to ask
-// about, or to survive on, or that the origin isn't to be asked yet.
-func (c *Cache) restore(f *flight) (*known, error) {
+// consult asks the store what it has of the flight's origin. It returns prev, or else what is
+// stored: rules that are fresh, which nobody need fetch, or a copy to ask about, or to survive on.
+// Where a fetch is needed it waits until no other process is at it, and keeps others from it until
+// unlock is called.
+func (c *Cache) consult(f *flight, prev *known) (k *known, unlock func(), err error) {
+	unlock = func() {}
+	if prev == nil {
+		var e Event
+		prev, e, err = c.restore(f, false)
+		if prev != nil {
+			c.restoredAs(f, &e)
+			switch now := time.Now(); {
+			case now.Before(prev.Expires):
+				return prev, unlock, err
+			case prev.usable(now):
+				c.offer(f, prev)
+			}
+		}
+	}
+	release, lockErr := c.cfg.Store.Lock(f.ctx, f.origin.String())
+	if lockErr != nil {
+		return prev, unlock, errors.Join(err, lockErr)
+	}
+	keep := false
+	defer func() {
+		if !keep { // the store or Observe has panicked
+			release()
+		}
+	}()
+	// Another process may have asked while this one waited.
+	if k, e, _ := c.restore(f, prev != nil); k != nil && time.Now().Before(k.Expires) {
+		c.restoredAs(f, &e)
+		prev, err = k, nil
+	}
+	keep = true
+	return prev, release, err
+}
+
+// restoredAs tells of a copy that the store gave.
+func (c *Cache) restoredAs(f *flight, e *Event) {
+	c.count(e)
+	c.observe(f.ctx, *e)
+}
+
+// restore loads what the store has of the flight's origin: rules, fresh or not, or that the origin
+// isn't to be asked yet. met tells that this process knows of the origin already.
+func (c *Cache) restore(f *flight, met bool) (*known, Event, error) {
 	r, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
 	if err != nil || !ok {
-		return nil, err
+		return nil, Event{}, err
 	}
 	now := time.Now()
 	if err := r.check(now); err != nil {
-		return nil, fmt.Errorf("robotscache: record of %s: %w", f.origin, err)
+		return nil, Event{}, fmt.Errorf("robotscache: record of %s: %w", f.origin, err)
 	}
-	age := now.Sub(r.Fetched)
+	age := max(now.Sub(r.Fetched), 0)
 	at := now.Add(-age) // with the monotonic clock's reading
 	// A clock that was set back makes nobody wait for longer than an origin may ask for.
-	wait := min(r.Until.Sub(now.Round(0)), max(c.cfg.DenyTTL, maxTTL))
+	wait, most := r.Until.Sub(now.Round(0)), max(c.cfg.DenyTTL, maxTTL)
+	switch {
+	case wait > most && met:
+		wait = 0 // this process has waited
+	case wait > most:
+		wait = most
+	}
 	if r.expired(age) {
 		if wait <= 0 {
-			return nil, nil
+			return nil, Event{}, nil
 		}
 		r = Record{URL: r.URL, Until: r.Until, Reason: r.Reason} // the answer is of no use any more
 	}
@@ -103,7 +165,7 @@ func (c *Cache) restore(f *flight) (*known, error) {
 			e.Text = string(r.Body)
 		}
 	case r.Status == 0 && wait <= 0:
-		return nil, nil
+		return nil, Event{}, nil
 	default:
 		k.Rules = c.allowAll
 	}
@@ -115,9 +177,7 @@ func (c *Cache) restore(f *flight) (*known, error) {
 			e.describe(k.good)
 		}
 	}
-	c.count(&e)
-	c.observe(f.ctx, e)
-	return k, nil
+	return k, e, nil
 }
 
 // offer lets others use k while the flight asks again.

@@ -155,6 +155,10 @@ func (s *failingStore) Save(context.Context, string, Record) error {
 	return s.save
 }
 
+func (s *failingStore) Lock(context.Context, string) (unlock func(), err error) {
+	return func() {}, s.load
+}
+
 // TestStoreHarmsNobody: a crawl goes on, and is told.
 func TestStoreHarmsNobody(t *testing.T) {
 	errDisk := errors.New("disk full")
@@ -358,21 +362,21 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(private), `"1"`, 200, int64(1))
 	f.Add([]byte("\n\n"), "\n\x00\"", -1, int64(-1))
 	f.Fuzz(func(t *testing.T, body []byte, etag string, status int, nanos int64) {
-		if _, err := decodeRecord(body, etag); err == nil {
+		if _, err := DecodeRecord(body, etag); err == nil {
 			t.Fatalf("noise is a record: %q", body)
 		}
 		etag = strings.ToValidUTF8(etag, "")
 		r := Record{URL: etag, Status: status, Body: body, ETag: etag, LastModified: etag, Fetched: time.Unix(0, nanos).UTC(), MaxAge: time.Duration(nanos)}
-		data, err := encodeRecord(site, r)
+		data, err := r.Encode(site)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeRecord(data, site)
+		got, err := DecodeRecord(data, site)
 		if err != nil || !reflect.DeepEqual(got, r) {
 			t.Fatalf("%+v became %+v, %v", r, got, err)
 		}
 		data[uint(nanos)%uint(len(data))] ^= 1
-		if _, err := decodeRecord(data, site); err == nil {
+		if _, err := DecodeRecord(data, site); err == nil {
 			t.Fatalf("damaged, and not seen: %q", data)
 		}
 	})

@@ -3,6 +3,8 @@ package kit
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -56,9 +58,8 @@ func Longest(a, b Adaptive) Adaptive {
 // Learns reports whether the delay is moved by refusals.
 func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
 
-// String returns the Go expression that makes a.
-func (a Adaptive) String() string {
-	var parts []string
+// parts returns the Go expressions of the formulas of a.
+func (a Adaptive) parts() (parts []string) {
 	if a.Learns() {
 		parts = append(parts, "Learned")
 	}
@@ -72,8 +73,46 @@ func (a Adaptive) String() string {
 		parts = append(parts, fmt.Sprintf("Throttle(%v)", a.parallel))
 	}
 	if len(parts) == 0 {
-		return "Fixed"
+		return []string{"Fixed"}
 	}
+	return parts
+}
+
+// Text returns a as a file of overrides has it: "learned+proportional(1)".
+func (a Adaptive) Text() string { return strings.ToLower(strings.Join(a.parts(), "+")) }
+
+// ParseAdaptive reads what Text writes.
+func ParseAdaptive(s string) (Adaptive, error) {
+	var all Adaptive
+	for i, part := range strings.Split(strings.ToLower(s), "+") {
+		var a Adaptive
+		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
+		number, err := strconv.ParseFloat(argument, 64)
+		switch {
+		case part == "fixed":
+			a = Fixed
+		case part == "learned":
+			a = Learned
+		case part == "squared":
+			a = Squared
+		case name == "proportional" && err == nil:
+			a = Proportional(number)
+		case name == "throttle" && err == nil:
+			a = Throttle(number)
+		default:
+			return Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), throttle(2)", part)
+		}
+		if i > 0 {
+			a = Longest(all, a)
+		}
+		all = a
+	}
+	return all, all.validate()
+}
+
+// String returns the Go expression that makes a.
+func (a Adaptive) String() string {
+	parts := a.parts()
 	s := parts[len(parts)-1]
 	for i := len(parts) - 2; i >= 0; i-- {
 		s = fmt.Sprintf("Longest(%s, %s)", parts[i], s)

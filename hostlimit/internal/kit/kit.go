@@ -75,6 +75,7 @@ type Limits struct {
 	Adaptive Adaptive
 	Ceiling  time.Duration
 	FromEnd  bool // the gap counts from the end of the exchange before; Slots is 1
+	Own      *Own // what Override gave, with what it left to the Config filled in; nil: the Config's own
 }
 
 // compile checks l and fills in the defaults; base is nil for the Config's own.
@@ -215,6 +216,9 @@ func (r *Rules) Limits(key string) (*Limits, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
 	}
+	c.Own = &Own{Concurrency: c.Slots, Delay: Delay{
+		Min: c.Min, Max: c.Max, Adaptive: c.Adaptive, Ceiling: c.Ceiling, FromEnd: c.FromEnd, DangerouslyNone: c.Max == 0,
+	}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.compiled == nil || len(r.compiled) >= 1024 {
@@ -251,4 +255,10 @@ func Times(d time.Duration, n int) time.Duration {
 		return longest
 	}
 	return d * time.Duration(n)
+}
+
+// Check reports what is wrong with own limits of a key.
+func (r *Rules) Check(own Own) error {
+	_, err := own.compile(r.limits)
+	return err
 }

@@ -101,7 +101,7 @@ func (r *Refusals) Meaning(o Outcome) Meaning {
 	switch {
 	case o.Refused != "", r.listed(s), s == 503 && o.RetryAfter > 0:
 		return Refused
-	case s == 0 && (o.Err == nil || callerLeft(o.Err)):
+	case s == 0 && (o.Err == nil || CallerLeft(o.Err)):
 		return Silent
 	case s == 0 && r.network:
 		return Refused
@@ -151,10 +151,10 @@ func (r *Refusals) Teaches(o Outcome) bool {
 	return !unable(o.Status) || r.Meaning(o) == Refused
 }
 
-// callerLeft reports whether err is the context's own error. The timeouts of package net answer
+// CallerLeft reports whether err is the context's own error. The timeouts of package net answer
 // errors.Is(err, context.DeadlineExceeded) with yes as well, but a host that doesn't answer a dial
 // in time has failed: so a deadline counts only where it is the very error of the context.
-func callerLeft(err error) bool {
+func CallerLeft(err error) bool {
 	if cancelled(err) {
 		return true
 	}
@@ -167,7 +167,7 @@ func callerLeft(err error) bool {
 			err = e.Unwrap()
 		case interface{ Unwrap() []error }:
 			for _, err := range e.Unwrap() {
-				if callerLeft(err) {
+				if CallerLeft(err) {
 					return true
 				}
 			}

@@ -1,0 +1,131 @@
+// Package botauth signs a crawler's requests, so that a site can know for sure who asks: Web Bot
+// Auth, which is HTTP Message Signatures (RFC 9421) by an Ed25519 key whose public half the crawler
+// publishes.
+//
+//	key, err := botauth.ParseKey(pem)
+//	signer, err := botauth.New(key, "https://bot.example.com")
+//	transport, err := politeness.New(politeness.Config{
+//		UserAgent: "ExampleBot/1.0 (+https://bot.example.com; bot@example.com)",
+//		Base:      signer.Transport(http.DefaultTransport),
+//	})
+//	http.Handle(botauth.DirectoryPath, botauth.Directory(signer)) // at https://bot.example.com
+//
+// A signature says when it was made, and expires a minute later. So it is made when its request is
+// sent, not before the crawler waits for its turn: once the request has its connection, and anew
+// for each redirect, each further try, and each time that net/http sends a request again. Only
+// https is signed. The package needs no politeness around it, and no politeness needs this package:
+// it is a wrapper of whatever http.RoundTripper connects.
+package botauth
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// A Signer signs requests with one key, in the name of one agent. Make it with New. It is safe for
+// concurrent use.
+type Signer struct {
+	key     crypto.Signer
+	public  ed25519.PublicKey
+	id      string
+	agent   string // origin at which the key directory is: "https://bot.example.com"
+	profile Profile
+}
+
+// An Option changes what New makes. A Profile is one.
+type Option interface{ apply(*Signer) }
+
+// A Profile says how the Signature-Agent field is written, about which verifiers differ.
+type Profile uint8
+
+// The profiles. A site that asks for one of them by Accept-Signature gets that, whatever the
+// Signer's own is.
+const (
+	// Draft is what the working group's draft has (draft-ietf-webbotauth-httpsig-protocol):
+	// Signature-Agent is a dictionary, sig1="https://...", of which the signature covers that member.
+	Draft Profile = iota
+	// Cloudflare is what Cloudflare has verified since 2025, and what earlier drafts had:
+	// Signature-Agent is a bare string, and the signature covers the whole field.
+	Cloudflare
+)
+
+func (p Profile) apply(s *Signer) { s.profile = p }
+
+// New makes a Signer. The key is an ed25519.PrivateKey, such as ParseKey returns, or one that is
+// kept elsewhere, as in a key management service: then each request waits for that service, after
+// its turn and with its connection at hand. The agent is the origin at which the key directory is
+// found, "https://bot.example.com"; see Directory.
+func New(key crypto.Signer, agent string, o ...Option) (*Signer, error) {
+	s := &Signer{key: key}
+	var errs []error
+	if err := s.setKey(); err != nil {
+		errs = append(errs, err)
+	}
+	var err error
+	if s.agent, err = origin(agent); err != nil {
+		errs = append(errs, err)
+	}
+	for _, option := range o {
+		option.apply(s)
+	}
+	if s.profile > Cloudflare {
+		errs = append(errs, fmt.Errorf("botauth: Profile(%d): use Draft or Cloudflare", s.profile))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return s, nil
+}
+
+func (s *Signer) setKey() error {
+	if s.key == nil {
+		return errors.New("botauth: no key: ParseKey reads one")
+	}
+	if private, ok := s.key.(ed25519.PrivateKey); ok && len(private) != ed25519.PrivateKeySize {
+		return fmt.Errorf("botauth: an Ed25519 key of %d bytes, instead of %d", len(private), ed25519.PrivateKeySize)
+	}
+	public, ok := s.key.Public().(ed25519.PublicKey)
+	if !ok {
+		return fmt.Errorf("botauth: the public key is %T: Web Bot Auth needs Ed25519", s.key.Public())
+	}
+	s.public, s.id = public, KeyID(public)
+	return nil
+}
+
+// origin checks the URL of an agent.
+func origin(agent string) (string, error) {
+	u, err := url.Parse(agent)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("botauth: agent: %w", err)
+	case u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
+		return "", fmt.Errorf(`botauth: agent %q is not the origin of a key directory, such as "https://bot.example.com"`, agent)
+	}
+	return "https://" + authority(u.Host), nil
+}
+
+// KeyID returns the id of the Signer's key, as KeyID does.
+func (s *Signer) KeyID() string { return s.id }
+
+// Transport returns a RoundTripper that signs what it sends through base, which is best an
+// *http.Transport itself; nil is http.DefaultTransport. What else a crawler wraps around its
+// transport goes outside: a wrapper inside that sends a copy of the request (as those that trace
+// do) sends it with the signature made before the connection was there.
+//
+// A request to http, and one that has a Signature-Input already, is sent as it is. If the key
+// fails, the request fails. A request is never changed.
+//
+// A 401 or 403 whose Accept-Signature asks for another signature than was sent, and that this key
+// can make, is answered once, if the body can be sent again; later requests to that origin are
+// signed that way at once. Under politeness such an answer is a further start, in its turn.
+func (s *Signer) Transport(base http.RoundTripper) http.RoundTripper {
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	return &transport{signer: s, base: base}
+}

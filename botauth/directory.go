@@ -1,0 +1,95 @@
+package botauth
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// DirectoryPath is where the key directory of an agent is.
+const DirectoryPath = "/.well-known/http-message-signatures-directory"
+
+// directoryType is the media type of a directory.
+const directoryType = "application/http-message-signatures-directory+json"
+
+// How long the signatures of a directory hold, and how old they are at most when they are sent.
+const (
+	directoryLifetime = 5 * time.Minute
+	directoryAge      = time.Minute
+)
+
+// Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
+// agent's origin. Each key signs the answer, as proof that the origin's owner has it too.
+//
+// To change keys, serve the directory of both, Directory(old, next), for a day, since verifiers
+// keep a copy; then sign with the next one, and once no signature of the old one is under way any
+// more leave that out. It panics if there is no signer, or one is nil.
+func Directory(signers ...*Signer) http.Handler {
+	d := &directory{signers: signers}
+	set := struct {
+		Keys []jwk `json:"keys"`
+	}{}
+	for _, s := range signers {
+		set.Keys = append(set.Keys, publicJWK(s.public))
+	}
+	if len(set.Keys) == 0 {
+		panic("botauth: Directory of no Signer")
+	}
+	d.body, _ = json.Marshal(set) // strings never fail
+	return d
+}
+
+type directory struct {
+	signers []*Signer
+	body    []byte
+
+	mu               sync.Mutex
+	signed           time.Time
+	input, signature string
+}
+
+// ServeHTTP implements http.Handler.
+func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
+		return
+	}
+	input, signature, err := d.sign(time.Now())
+	if err != nil {
+		http.Error(w, "the directory can't be signed at the moment", http.StatusServiceUnavailable)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", directoryType)
+	h.Set("Cache-Control", "max-age=3600")
+	h.Set("Signature-Input", input)
+	h.Set("Signature", signature)
+	_, _ = w.Write(d.body)
+}
+
+// sign returns the fields of a signature by each key, made less than directoryAge ago: whoever asks
+// for the directory again and again doesn't make the keys work. What they cover is the authority
+// that was asked, which is that of the agent, whatever name a proxy before us has used.
+func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if age := now.Sub(d.signed); age >= 0 && age < directoryAge {
+		return d.input, d.signature, nil
+	}
+	var in, out []string
+	for i, s := range d.signers {
+		label := fmt.Sprintf("sig%d", i+1)
+		params := `("@authority";req)` + s.params(now, directoryLifetime, "", "http-message-signatures-directory")
+		signature, err := s.signText(input{base: `"@authority";req: ` + strings.TrimPrefix(s.agent, "https://") + "\n" + `"@signature-params": ` + params})
+		if err != nil {
+			return "", "", err
+		}
+		in, out = append(in, label+"="+params), append(out, label+"=:"+signature+":")
+	}
+	d.signed, d.input, d.signature = now, strings.Join(in, ", "), strings.Join(out, ", ")
+	return d.input, d.signature, nil
+}

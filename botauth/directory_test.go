@@ -1,0 +1,115 @@
+package botauth_test
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/botauth"
+)
+
+// ask asks h for the directory.
+func ask(t *testing.T, h http.Handler, method string) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, "http://internal.example"+botauth.DirectoryPath, nil))
+	return w.Result()
+}
+
+// TestDirectory: the directory has the public keys, signed by each of them for the agent's
+// authority, whatever name a proxy has asked for.
+func TestDirectory(t *testing.T) {
+	_, next, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := botauth.New(next, "https://bot.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp := ask(t, botauth.Directory(testSigner(t), second), http.MethodGet)
+	if got, want := resp.Header.Get("Content-Type"), "application/http-message-signatures-directory+json"; got != want || resp.StatusCode != 200 {
+		t.Errorf("%s, type %s", resp.Status, got)
+	}
+	var set struct {
+		Keys []struct{ Kty, Crv, Kid, X, D, Use string }
+	}
+	text, _ := io.ReadAll(resp.Body)
+	if err := json.Unmarshal(text, &set); err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Keys) != 2 || strings.Contains(string(text), `"d"`) || set.Keys[0].Kid != testKeyID || set.Keys[0].X != "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs" {
+		t.Fatalf("got %s", text)
+	}
+	inputs := strings.Split(resp.Header.Get("Signature-Input"), ", ")
+	signatures := strings.Split(resp.Header.Get("Signature"), ", ")
+	if len(inputs) != 2 || len(signatures) != 2 {
+		t.Fatalf("signed as %q, %q", inputs, signatures)
+	}
+	form := regexp.MustCompile(`^sig[12]=(\("@authority";req\);created=\d+;keyid="([^"]+)";alg="ed25519";expires=\d+;tag="http-message-signatures-directory")$`)
+	for i, k := range set.Keys {
+		m := form.FindStringSubmatch(inputs[i])
+		if m == nil || m[2] != k.Kid {
+			t.Fatalf("Signature-Input %s for key %s", inputs[i], k.Kid)
+		}
+		public, _ := base64.RawURLEncoding.DecodeString(k.X)
+		signature, _ := base64.StdEncoding.DecodeString(strings.TrimSuffix(strings.TrimPrefix(signatures[i], fmt.Sprintf("sig%d=:", i+1)), ":"))
+		base := "\"@authority\";req: bot.example.com\n\"@signature-params\": " + m[1]
+		if !ed25519.Verify(public, []byte(base), signature) {
+			t.Errorf("the signature by key %s is wrong", k.Kid)
+		}
+	}
+}
+
+// TestDirectoryIsAskedOften: the keys sign once a minute, and a key that fails is told without them.
+func TestDirectoryIsAskedOften(t *testing.T) {
+	key, err := botauth.ParseKey([]byte(testKeyPEM))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		service := &failing{Signer: crypto.Signer(key), left: 2}
+		s, err := botauth.New(service, "https://bot.example.com")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := botauth.Directory(s)
+		var statuses []int
+		for range 5 { // at 0, 40, 80, 120, 160 s
+			for range 10 {
+				statuses = append(statuses, ask(t, h, http.MethodGet).StatusCode)
+			}
+			time.Sleep(40 * time.Second)
+		}
+		if slices.Contains(statuses[:40], 503) || statuses[40] != 503 {
+			t.Errorf("%v", statuses)
+		}
+	})
+}
+
+func TestDirectoryOfOtherMethods(t *testing.T) {
+	h := botauth.Directory(testSigner(t))
+	if resp := ask(t, h, http.MethodPost); resp.StatusCode != 405 || resp.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("POST: %s %v", resp.Status, resp.Header)
+	}
+	if resp := ask(t, h, http.MethodHead); resp.StatusCode != 200 || resp.Header.Get("Signature") == "" {
+		t.Errorf("HEAD: %s %v", resp.Status, resp.Header)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a directory of no key")
+		}
+	}()
+	botauth.Directory()
+}

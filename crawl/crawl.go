@@ -1,0 +1,153 @@
+// Package crawl is for who has no crawler: it fetches URLs through a politeness.Transport, hands
+// each page to a function, and follows the links that it is told to follow.
+//
+//	c, err := crawl.New(crawl.Config{
+//		Transport: transport,
+//		Follow:    crawl.SameHost,
+//		Visit: func(ctx context.Context, p *crawl.Page) error {
+//			fmt.Println(p.Response.StatusCode, p.FinalURL, len(p.Body))
+//			return nil
+//		},
+//	})
+//	...
+//	summary, err := c.Run(ctx, "https://example.com/")
+//
+// No host stops a crawl. Hosts stand in the order in which they may be asked next, so nothing waits
+// for a host that is blocked, paced or slow, and robots.txt of hosts to come is fetched ahead. What
+// bounds a crawl is the number of its connections (hostlimit.Config.MaxInFlight) and its memory,
+// not a number of workers: Workers is how many pages are visited at once.
+package crawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness"
+)
+
+// A Config says what is crawled, and what is done with the pages. Only Transport and Visit are
+// required. Every limit has a default that bounds a crawl among strangers.
+type Config struct {
+	// Transport is asked when each URL may start, and sends the requests where Client is nil. Its
+	// Limits.MaxInFlight bounds the requests in flight; where it has none, 4,096 do.
+	Transport *politeness.Transport
+
+	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its Transport
+	// must lead to the one above, which is taken where it is nil. Its CheckRedirect is never asked: redirects are URLs of their own,
+	// and wait for their own host. Nil: a client over Transport.
+	Client *http.Client
+
+	// Visit is handed each page that was answered, whatever its status, but no redirects, and of 429
+	// and 503 only the fifth. It runs in Workers goroutines at once. An error, or a panic, is
+	// what became of this page (VisitFailed) and stops no other. ctx ends Grace after the crawl's.
+	Visit func(ctx context.Context, p *Page) error
+
+	// Follow says which links of a page are added: SameHost, SameSite, Everywhere, or one of your
+	// own. Nil: none; Visit can add URLs by Page.Add.
+	Follow func(p *Page, l Link) bool
+
+	// IgnoreNofollow offers Follow also links that are marked nofollow, by rel or by their page.
+	IgnoreNofollow bool
+
+	// Canonical lets a page that names another URL as its canonical one give way to that: it isn't
+	// visited, and the other is added if Follow would follow it. False: it is visited as any.
+	Canonical bool
+
+	// Prepare may set headers of a request before it is sent, such as Accept-Language; an error
+	// gives the URL up (Failed). Nil: nothing is set.
+	Prepare func(r Request, req *http.Request) error
+
+	// Known returns what is kept of the page of url, so that it is only sent again if it has
+	// changed: its Visit sees status 304 otherwise. Nil: nothing is kept.
+	Known func(ctx context.Context, url string) (Version, error)
+
+	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
+	// fetched; of what it returns URL, Depth and Priority count. It is the place for sitemaps:
+	// Transport.Sitemaps, and package crawl/sitemap. Nil: nothing is discovered.
+	Discover func(ctx context.Context, url string) []Request
+
+	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run.
+	Queue Queue
+
+	Workers         int           // most calls of Visit at once; 0: 32, for visits that wait for a disk
+	MaxDepth        int           // most links from a start URL; 0: 100; negative: start URLs only
+	MaxPages        int           // most pages visited; 0: unlimited
+	MaxPagesPerHost int           // most pages visited of a host; 0: unlimited
+	MaxURLs         int           // most URLs kept in memory; 0: 1,000,000
+	MaxBody         int64         // bytes of a body that are read, Page.Truncated says so; 0: 10 MiB
+	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
+	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s
+	Patience        time.Duration // a host that can't be asked for longer is given up (Refused); 0: 24 h
+
+	// Progress is told about once a second how the crawl goes, and once at its end, one call at a
+	// time. ProgressLine is a ready one. Nil: nobody is told.
+	Progress func(Progress)
+}
+
+// A Version is what is kept of a page to ask whether it has changed (RFC 9110, section 13.1): the
+// values of its ETag and Last-Modified headers.
+type Version struct{ ETag, LastModified string }
+
+// A Crawler crawls. Make it with New. It may run several crawls, one after the other or at once;
+// with a Queue of its own one at a time.
+type Crawler struct {
+	cfg    Config
+	client *http.Client
+}
+
+// New checks cfg. The error joins all problems, one a line, each naming its field.
+func New(cfg Config) (*Crawler, error) {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("crawl: Config."+format, args...)) }
+	if cfg.Transport == nil {
+		bad("Transport is nil: make one with politeness.New")
+	}
+	if cfg.Visit == nil {
+		bad("Visit is nil: what is to be done with the pages?")
+	}
+	for _, n := range []struct {
+		field string
+		value int64
+	}{
+		{"Workers", int64(cfg.Workers)},
+		{"MaxPages", int64(cfg.MaxPages)},
+		{"MaxPagesPerHost", int64(cfg.MaxPagesPerHost)},
+		{"MaxURLs", int64(cfg.MaxURLs)},
+		{"MaxBody", cfg.MaxBody},
+		{"Timeout", int64(cfg.Timeout)},
+		{"Grace", int64(cfg.Grace)},
+		{"Patience", int64(cfg.Patience)},
+	} {
+		if n.value < 0 {
+			bad("%s is negative: %d", n.field, n.value)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	setDefault(&cfg.Workers, 32)
+	setDefault(&cfg.MaxDepth, 100)
+	setDefault(&cfg.MaxURLs, 1_000_000)
+	setDefault(&cfg.MaxBody, 10<<20)
+	setDefault(&cfg.Timeout, 2*time.Minute)
+	setDefault(&cfg.Grace, 10*time.Second)
+	setDefault(&cfg.Patience, 24*time.Hour)
+	c := &Crawler{cfg: cfg, client: new(http.Client)}
+	if cfg.Client != nil {
+		*c.client = *cfg.Client
+	}
+	if c.client.Transport == nil {
+		c.client.Transport = cfg.Transport
+	}
+	c.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	if *field == *new(T) {
+		*field = value
+	}
+}

@@ -1,0 +1,383 @@
+package crawl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+)
+
+const (
+	maxTries   = 5                    // answers of 429 and 503, and times that a host can't be asked at all
+	maxHops    = 10                   // redirects
+	retryAfter = 10 * time.Second     // after the first 503 without a Retry-After; it doubles
+	soon       = 2 * time.Millisecond // a turn that is worth waiting for
+)
+
+// fly asks for the URL of fl, unless its host can't be asked yet, and sees to the page. It runs in
+// a goroutine of its own.
+func (r *run) fly(fl *flight) {
+	switch {
+	case fl.first:
+		r.contact(fl)
+	case r.isTurn(fl):
+		r.exchange(fl)
+	}
+}
+
+// contact has robots.txt of a host fetched that is new.
+func (r *run) contact(fl *flight) {
+	_, err := r.c.cfg.Transport.Check(r.ctx, fl.request.URL)
+	took := time.Since(fl.began)
+	r.events <- func() {
+		fl.h.met, fl.h.at = true, fl.began.Add(fl.h.gap)
+		r.frontier.landed(fl, took)
+		if refused := (*politeness.Error)(nil); errors.As(err, &refused) && !refused.RetryAt.IsZero() {
+			fl.h.met = false // there was no turn for it
+			r.putOff(fl, refused.RetryAt, err)
+			return
+		}
+		r.again(fl)
+		r.discover(fl)
+	}
+}
+
+// discover calls Config.Discover for the host of fl, once.
+func (r *run) discover(fl *flight) {
+	if r.met == nil || r.met[fl.h.key] || r.stopped {
+		return
+	}
+	r.met[fl.h.key] = true
+	r.seeking++
+	go func() {
+		var found []Request
+		defer func() {
+			r.events <- func() {
+				r.seeking--
+				for _, req := range found {
+					_ = r.accept(req) // it is counted
+				}
+			}
+		}()
+		_ = guarded(func() error { // a panic finds nothing
+			found = r.c.cfg.Discover(r.ctx, fl.request.URL)
+			return nil
+		})
+	}()
+}
+
+// again puts the URL of fl back.
+func (r *run) again(fl *flight) {
+	if r.stopped {
+		r.done(Result{Request: fl.request, Outcome: Left}, nil)
+		return
+	}
+	r.frontier.back(fl.h, fl.request)
+}
+
+// isTurn reports whether the host can be asked now. If not, the URL goes back.
+func (r *run) isTurn(fl *flight) bool {
+	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
+	now := time.Now()
+	var refused *politeness.Error
+	switch {
+	case err == nil && at.Sub(now) <= soon:
+		r.events <- func() { r.frontier.started(fl, now) }
+		return true
+	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
+		at = refused.RetryAt
+	case err != nil:
+		return true // the request is refused as well, and is on record
+	}
+	r.events <- func() {
+		r.frontier.landed(fl, 0)
+		r.putOff(fl, at, err)
+	}
+	return false
+}
+
+// putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its
+// pace or a block. The URL is given up if that happens too often, or is too far off.
+func (r *run) putOff(fl *flight, at time.Time, err error) {
+	h, now, outcome := fl.h, time.Now(), Refused
+	if errors.Is(err, politeness.ErrUnreachable) {
+		outcome = Unreachable
+		h.refusals++
+	}
+	if (h.refusals >= maxTries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
+		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
+		h.at = now // for the same to be said of its other URLs
+		r.frontier.put(h)
+		return
+	}
+	h.at = later(h.at, later(at, now.Add(soon)))
+	switch {
+	case err != nil:
+		h.why = err.Error()
+	case h.busy:
+		h.why = "it has answered 429 or 503"
+	default:
+		h.why = "its delay between requests"
+	}
+	r.again(fl)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// forGood reports whether err is of a host that won't be there the next time either.
+func forGood(err error) bool {
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate) ||
+		errors.Is(err, politeness.ErrPrivateAddress) || byRule(err)
+}
+
+// byRule reports whether the user's own rules are behind err: as they refuse robots.txt, too, it
+// may look like one that can't be had just now.
+func byRule(err error) bool {
+	for refused := (*politeness.Error)(nil); errors.As(err, &refused); err = refused.Err {
+		if refused.Stage == politeness.StageRule {
+			return true
+		}
+	}
+	return false
+}
+
+// exchange asks for the URL of fl and reads the answer.
+func (r *run) exchange(fl *flight) {
+	began := time.Now()
+	page := &Page{
+		URL: cmp.Or(fl.request.Via, fl.request.URL), FinalURL: fl.request.URL, Depth: fl.request.Depth,
+		request: fl.request, release: func() {},
+	}
+	defer func() { page.release() }()
+	err := guarded(func() error { return r.get(page) })
+	took := time.Since(began)
+
+	var refused *politeness.Error
+	switch errors.As(err, &refused); {
+	case refused != nil && !refused.RetryAt.IsZero():
+		r.events <- func() {
+			r.frontier.landed(fl, 0)
+			r.putOff(fl, refused.RetryAt, err)
+		}
+		return
+	case err != nil:
+		r.events <- func() {
+			r.frontier.landed(fl, took)
+			r.failed(fl, outcomeOf(err, refused), err)
+		}
+		return
+	}
+	if busy(page.Response) && fl.request.Tries < maxTries-1 {
+		r.events <- func() {
+			fl.h.busy = true
+			r.frontier.landed(fl, took)
+			r.retry(fl, page.Response)
+		}
+		return
+	}
+	r.events <- func() {
+		fl.h.refusals, fl.h.busy = 0, false
+		r.visiting++
+		r.frontier.landed(fl, took)
+	}
+	r.workers <- struct{}{}
+	res := Result{Request: fl.request, Status: page.Response.StatusCode, Outcome: VisitFailed, Err: errGone}
+	defer func() {
+		<-r.workers
+		r.events <- func() {
+			r.visiting--
+			r.summary.Bytes += int64(len(page.Body))
+			for o, n := range page.lost {
+				r.summary.Outcomes[o] += n
+			}
+			r.done(res, page.found)
+		}
+	}()
+	res.Outcome, res.Err = r.visit(page)
+}
+
+// errGone is what remains of a visit that has ended its goroutine, as testing.T.FailNow does.
+var errGone = errors.New("crawl: the visit has called runtime.Goexit")
+
+// failed notes that there is no page. Where nothing is left to spend the crawl ends.
+func (r *run) failed(fl *flight, outcome Outcome, err error) {
+	var over *budget.Error
+	if outcome == OverBudget && errors.As(err, &over) && over.Limit != budget.PagesPerHost && (over.Limit != budget.Time || over.Want == 0) {
+		r.stop(err)
+	}
+	if r.late.Err() != nil || outcome == OverBudget && r.stopped {
+		outcome = Left
+	}
+	r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
+}
+
+// busy reports whether the answer is to come back later.
+func busy(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
+}
+
+// retry has a URL come back that was answered with 429 or 503.
+func (r *run) retry(fl *flight, resp *http.Response) {
+	fl.request.Tries++
+	if r.stopped || resp.StatusCode == http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "" {
+		r.again(fl) // its host is blocked
+		return
+	}
+	at := time.Now().Add(retryAfter << fl.request.Tries / 2)
+	r.asleep.push(sleeper{at, fl.request})
+}
+
+// get fetches a page.
+func (r *run) get(p *Page) error {
+	ctx, cancel := context.WithTimeout(r.late, r.c.cfg.Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.FinalURL, http.NoBody)
+	if err != nil {
+		return err
+	}
+	if known := r.c.cfg.Known; known != nil {
+		v, err := known(ctx, p.FinalURL)
+		if err != nil {
+			return err
+		}
+		if v.ETag != "" {
+			req.Header.Set("If-None-Match", v.ETag)
+		}
+		if v.LastModified != "" {
+			req.Header.Set("If-Modified-Since", v.LastModified)
+		}
+	}
+	if prepare := r.c.cfg.Prepare; prepare != nil {
+		if err := prepare(p.request, req); err != nil {
+			return err
+		}
+	}
+	resp, err := r.c.client.Do(req)
+	if err != nil {
+		return err
+	}
+	p.Response = resp
+	defer func() {
+		resp.Body.Close()
+		resp.Body = http.NoBody
+	}()
+	return r.readBody(ctx, p)
+}
+
+// Every page may hold smallBody bytes of memory. What is longer needs room for the longest body.
+const (
+	smallBody   = 256 << 10
+	largeBodies = 256 << 20 // all together
+)
+
+// readBody reads the body of a page, up to MaxBody. Until the page has been visited the room for a
+// large one is taken, once and for all of it: bodies that wait for more with what they have would
+// wait for each other.
+func (r *run) readBody(ctx context.Context, p *Page) error {
+	limit, from := r.c.cfg.MaxBody, p.Response.Body
+	var body bytes.Buffer
+	if n := p.Response.ContentLength; n > 0 {
+		body.Grow(int(min(n, limit, smallBody)) + bytes.MinRead)
+	}
+	n, err := body.ReadFrom(io.LimitReader(from, min(limit, smallBody)))
+	if err == nil && n == smallBody && n < limit {
+		room := min(limit, largeBodies)
+		if err := r.room.Acquire(ctx, room); err != nil {
+			return err
+		}
+		p.release = func() { r.room.Release(room) }
+		n, err = body.ReadFrom(io.LimitReader(from, limit-smallBody))
+		n += smallBody
+	}
+	if err == nil && n == limit {
+		more, _ := io.ReadFull(from, make([]byte, 1))
+		p.Truncated = more > 0
+	}
+	p.Body = body.Bytes()
+	return err
+}
+
+// outcomeOf says what an error makes of a URL; refused is the *politeness.Error in it, or nil.
+func outcomeOf(err error, refused *politeness.Error) Outcome {
+	switch {
+	case refused == nil:
+		return Failed
+	case errors.Is(err, politeness.ErrBudget):
+		return OverBudget
+	case errors.Is(err, politeness.ErrUnreachable):
+		return Unreachable
+	case errors.Is(err, politeness.ErrDisallowed), errors.Is(err, politeness.ErrReserved):
+		return Disallowed
+	case errors.Is(err, politeness.ErrTooLarge), errors.Is(err, politeness.ErrContentType):
+		return Rejected
+	case errors.Is(err, politeness.ErrBusy), errors.Is(err, politeness.ErrBlocked):
+		return Refused
+	}
+	return Failed
+}
+
+// visit finds the links of a page and hands it to Visit, unless it leads elsewhere.
+func (r *run) visit(p *Page) (outcome Outcome, err error) {
+	outcome = VisitFailed
+	err = guarded(func() error {
+		if r.redirect(p) {
+			outcome = Redirected
+			return nil
+		}
+		r.read(p)
+		if r.givesWay(p) {
+			outcome = NotCanonical
+			r.turnTo(p, p.Canonical, Link{URL: p.Canonical, Element: "link", Rel: "canonical"})
+			return nil
+		}
+		if err := r.c.cfg.Visit(r.late, p); err != nil {
+			return err
+		}
+		if outcome = Visited; busy(p.Response) {
+			outcome = Refused
+		}
+		return nil
+	})
+	return outcome, err
+}
+
+// givesWay reports whether the page isn't visited, since its canonical URL is. That one doesn't give
+// way to another then, or two pages that name each other would both be lost.
+func (r *run) givesWay(p *Page) bool {
+	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL || p.request.Via != "" {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.canonical[p.FinalURL] {
+		return false
+	}
+	r.canonical[p.Canonical] = true
+	return true
+}
+
+// guarded turns a panic of f into an error.
+func guarded(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("crawl: panic: %v", p)
+		}
+	}()
+	return f()
+}

@@ -1,0 +1,46 @@
+package crawl_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// A host that the user's own rules, or the dialer, keep away from is given up at once: it won't be
+// another one the next time.
+func TestHostsThatAreOutOfReachDontHoldACrawl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Page("/", "hello")
+		web.Site("https://private.example").Down(fmt.Errorf("10.0.0.1 is private: %w", politeness.ErrPrivateAddress))
+		transport, err := politeness.New(politeness.Config{
+			UserAgent: "ForGoodTest/1.0 (+https://example.com/bot)", Base: web,
+			Refuse: func(req *http.Request) error {
+				if strings.HasPrefix(req.URL.Host, "refused.") {
+					return fmt.Errorf("%s is refused", req.URL.Host)
+				}
+				return nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := crawl.New(crawl.Config{Transport: transport, Visit: func(context.Context, *crawl.Page) error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		summary, err := c.Run(t.Context(), "https://example.com/", "https://private.example/", "https://refused.example/")
+		if took := time.Since(begin); err != nil || summary.Visited() != 1 || took > 10*time.Second {
+			t.Errorf("%v after %v: %v", err, took, summary)
+		}
+	})
+}

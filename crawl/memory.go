@@ -1,0 +1,119 @@
+package crawl
+
+import (
+	"context"
+	"hash/maphash"
+)
+
+// A memory is the Queue in memory. A URL that was ever taken in is remembered by its hash alone.
+type memory struct {
+	max     int // URLs kept
+	kept    int // waiting and lent ones
+	waiting int
+	seed    maphash.Seed
+	seen    map[uint64]struct{}
+	hosts   map[string]*list
+}
+
+// A list is the waiting URLs of a host.
+type list struct {
+	urls heap[stored]
+	next uint64 // number of the next one, for those of one priority to stay in their order
+}
+
+// A stored request is all that must be kept of one.
+type stored struct {
+	url, via        string
+	number          uint64
+	depth, priority int32
+	hops            int32
+}
+
+func (s stored) Before(o stored) bool {
+	if s.priority != o.priority {
+		return s.priority > o.priority
+	}
+	return s.number < o.number
+}
+
+func newMemory(maxURLs int) *memory {
+	return &memory{max: maxURLs, seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}), hosts: make(map[string]*list)}
+}
+
+// Add implements Queue.
+func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ error) {
+	for _, r := range reqs {
+		hash := maphash.String(m.seed, r.URL)
+		if _, ok := m.seen[hash]; ok {
+			continue
+		}
+		if m.kept >= m.max {
+			noRoom++
+			continue
+		}
+		m.seen[hash] = struct{}{}
+		m.put(r)
+		m.kept++
+		added++
+	}
+	return added, noRoom, nil
+}
+
+func (m *memory) put(r Request) {
+	l := m.hosts[r.Host]
+	if l == nil {
+		l = new(list)
+		m.hosts[r.Host] = l
+	}
+	l.urls.push(stored{
+		url: r.URL, via: r.Via, number: l.next,
+		depth: int32(r.Depth), priority: int32(r.Priority), hops: int32(r.Hops),
+	})
+	l.next++
+	m.waiting++
+}
+
+// Take implements Queue.
+func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request, _ error) {
+	for _, host := range hosts {
+		l := m.hosts[host]
+		if l == nil {
+			continue
+		}
+		for range min(n, len(l.urls)) {
+			s := l.urls.pop()
+			taken = append(taken, Request{
+				URL: s.url, Host: host, Via: s.via,
+				Hops: int(s.hops), Depth: int(s.depth), Priority: int(s.priority),
+			})
+			m.waiting--
+		}
+		if len(l.urls) == 0 {
+			delete(m.hosts, host)
+		}
+	}
+	return taken, nil
+}
+
+// Done implements Queue.
+func (m *memory) Done(_ context.Context, results []Result) error {
+	for _, r := range results {
+		if r.Outcome == Left {
+			m.put(r.Request)
+		} else {
+			m.kept--
+		}
+	}
+	return nil
+}
+
+// Hosts implements Queue.
+func (m *memory) Hosts(_ context.Context, n int) (hosts []string, _ error) {
+	for host := range m.hosts {
+		if len(hosts) == n {
+			break
+		}
+		hosts = append(hosts, host)
+	}
+	return hosts, nil
+}

@@ -1,0 +1,47 @@
+package crawl
+
+import (
+	"net/http"
+
+	"github.com/go-politeness/politeness/robots"
+)
+
+// A Page is what a visit sees.
+type Page struct {
+	URL         string             // as it was added: before redirects
+	FinalURL    string             // what was fetched: URL, or where its redirects led
+	Depth       int                // links from a start URL
+	Response    *http.Response     // its body has been read and closed: see Body
+	Body        []byte             // at most Config.MaxBody bytes
+	Truncated   bool               // the body is longer
+	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
+	Preferences robots.Preferences // what the site states of its use; see politeness.PreferencesOf for what that needs
+	Canonical   string             // the URL that an HTML page names as its canonical one; empty: none
+	Links       []Link             // of an HTML page, in their order, each URL once
+
+	request Request
+	found   []Request
+	lost    map[Outcome]int // URLs that it has led to and that aren't taken in
+	add     func(p *Page, url string, priority int)
+	release func() // gives back the room of a large body
+}
+
+// Add adds URLs to the crawl, also those that Follow would refuse; relative ones are so to the
+// page. They are one link deeper than it. Call it during Visit only, in its goroutine.
+func (p *Page) Add(urls ...string) {
+	for _, u := range urls {
+		p.add(p, u, 0)
+	}
+}
+
+// AddPriority is Add for a URL that goes before all of a lower priority, on its host and, where
+// connections are scarce, on others. Add's have 0.
+func (p *Page) AddPriority(url string, priority int) { p.add(p, url, priority) }
+
+// A Link leads from a page to another.
+type Link struct {
+	URL      string // normalised
+	Element  string // "a", "area" or "link"
+	Rel      string // the rel attribute in lower case
+	Nofollow bool   // Rel says nofollow
+}

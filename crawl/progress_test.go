@@ -1,0 +1,131 @@
+package crawl
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// TestProgressLine: to a pipe a line every ten seconds, and one at the end; on a terminal one that is
+// drawn anew.
+func TestProgressLine(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		var out strings.Builder
+		show := progressLine(&out, terminal)
+		for second := range 25 {
+			p := Progress{Summary: Summary{Outcomes: map[Outcome]int{Visited: 10 * second}, Bytes: 1500, Elapsed: time.Duration(second) * time.Second}, InFlight: 3, Hosts: 2, Rate: 10}
+			p.Done = second == 24
+			show(p)
+		}
+		want := "100 visited (10/s), 3 in flight on 2 hosts, 0.0 MB, 10s\n200 visited (10/s), 3 in flight on 2 hosts, 0.0 MB, 20s\n240 visited in 24s\n"
+		if got := out.String(); !terminal && got != want || terminal && (strings.Count(got, "\n") != 1 || strings.Count(got, "\r") != 25) {
+			t.Errorf("terminal %v:\n%q", terminal, got)
+		}
+	}
+}
+
+// TestOutcomesAreNamed: a summary names every outcome.
+func TestOutcomesAreNamed(t *testing.T) {
+	outcomes := make(map[Outcome]int)
+	for _, o := range order {
+		outcomes[o]++
+	}
+	text := Summary{Outcomes: outcomes}.String()
+	for _, o := range []Outcome{
+		Visited, VisitFailed, Redirected, NotCanonical, Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
+		Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
+	} {
+		if !strings.Contains(text, "1 "+string(o)) {
+			t.Errorf("no %q in %s", o, text)
+		}
+	}
+}
+
+// TestFrontierIsFairByTime: hosts that want all the connections get the same time of them.
+func TestFrontierIsFairByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &frontier{hosts: make(map[string]*host), max: 4}
+		took := []time.Duration{100 * time.Millisecond, 150 * time.Millisecond, 200 * time.Millisecond, 300 * time.Millisecond}
+		held := make([]time.Duration, 8)
+		number := make(map[*host]int)
+		for i := range held {
+			h := f.meet(string(rune('a'+i)), 1, 0)
+			h.met, number[h] = true, i
+			h.urls = make([]Request, 10_000)
+			f.put(h)
+		}
+		type landing struct {
+			at time.Time
+			fl *flight
+		}
+		var flights []landing
+		now := time.Now()
+		for end := now.Add(5 * time.Minute); now.Before(end); {
+			if fl, _ := f.take(now); fl != nil {
+				f.started(fl, now)
+				flights = append(flights, landing{now.Add(took[number[fl.h]%len(took)]), fl})
+				continue
+			}
+			first := 0
+			for i := range flights {
+				if flights[i].at.Before(flights[first].at) {
+					first = i
+				}
+			}
+			l := flights[first]
+			flights = append(flights[:first], flights[first+1:]...)
+			now = l.at
+			f.landed(l.fl, now.Sub(l.fl.began))
+			held[number[l.fl.h]] += now.Sub(l.fl.began)
+		}
+		for i, d := range held {
+			if mean := 5 * time.Minute / 2; d < mean*97/100 || d > mean*103/100 {
+				t.Errorf("host %d, whose answers take %v, held connections for %v of %v", i, took[i%len(took)], d, mean)
+			}
+		}
+	})
+}
+
+// TestWaitIsToldWithinTwoSeconds: who crawls one host with a crawl-delay of half a minute sees why
+// nothing happens, on a terminal and in a pipe.
+func TestWaitIsToldWithinTwoSeconds(t *testing.T) {
+	for _, terminal := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			web := politenesstest.NewWeb()
+			web.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 30\n").Page("/", "")
+			transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: web})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			var early string
+			began, show := time.Now(), progressLine(&out, terminal)
+			crawler, err := New(Config{
+				Transport: transport, Visit: func(context.Context, *Page) error { return nil },
+				Progress: func(p Progress) {
+					show(p)
+					if time.Since(began) <= 2*time.Second {
+						early = out.String()
+					}
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := crawler.Run(t.Context(), "https://example.com/"); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(early, "waiting for example.com until ") || !strings.Contains(early, "its delay between requests") {
+				t.Errorf("terminal %v: %q, in the end %q", terminal, early, &out)
+			}
+			if n := strings.Count(out.String(), "waiting for"); !terminal && n > 4 {
+				t.Errorf("told %d times: %q", n, &out)
+			}
+		})
+	}
+}

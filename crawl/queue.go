@@ -1,0 +1,48 @@
+package crawl
+
+import "context"
+
+// A Request is a URL that is to be visited.
+type Request struct {
+	URL      string // normalised, see [Normalize]
+	Host     string // key by which its turns are counted: politeness.Transport.HostKey
+	Via      string // URL at which the redirects to this one began; empty: none
+	Hops     int    // redirects since Via
+	Depth    int    // links from a start URL; redirects are none
+	Priority int    // higher ones first; 0 is ordinary
+	Tries    int    // answers of 429 and 503 so far; a Queue need not keep it
+}
+
+// A Result is what became of a Request.
+type Result struct {
+	Request Request
+	Outcome Outcome
+	Status  int   // of the answer; 0: there was none
+	Err     error // why it isn't Visited; nil for outcomes that say all
+}
+
+// A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory; write one
+// of your own so that a crawl goes on where it ended, or is fed by another program. Its methods
+// are called one at a time, never during another one, and may take their time: a slow Queue slows
+// the crawl, it doesn't break it. An error ends the crawl.
+//
+// A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
+// it waiting again for the outcome [Left]. What a process that was killed had lent is for its
+// Queue to make waiting again, when it is opened the next time. What a page has led to is added
+// before the page is done, so a kill at any instant loses no URL; a page may be visited twice.
+type Queue interface {
+	// Add takes in those of reqs whose URL it has never taken in, and returns how many it has, and
+	// for how many it has no room. The rest is known.
+	Add(ctx context.Context, reqs []Request) (added, noRoom int, err error)
+
+	// Take lends waiting requests of the given hosts, at most n of each, those of the highest
+	// Priority first and of these the longest waiting. A host that has none left yields none.
+	Take(ctx context.Context, hosts []string, n int) ([]Request, error)
+
+	// Done says what became of requests that were lent.
+	Done(ctx context.Context, results []Result) error
+
+	// Hosts returns at most n of the hosts that have waiting requests. It is asked at the beginning
+	// and at the end of a crawl, and when there is room for more hosts than are at work.
+	Hosts(ctx context.Context, n int) ([]string, error)
+}

@@ -1,0 +1,394 @@
+package crawl
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// lend is how many URLs of a host are at hand at most.
+const lend = 16
+
+// A run is one crawl. What isn't said to be shared belongs to the goroutine of Run; the others post
+// what it is to do with what they have found.
+type run struct {
+	c       *Crawler
+	queue   Queue
+	ctx     context.Context // of the crawl
+	late    context.Context // ends Grace later
+	events  chan func()
+	workers chan struct{} // held by calls of Visit
+	room    *semaphore.Weighted
+
+	mu        sync.Mutex
+	canonical map[string]bool // shared: URLs to which others have given way
+
+	frontier frontier
+	asleep   heap[sleeper]
+	visiting int             // pages answered whose visit hasn't ended
+	pages    map[string]int  // visited, by host, if MaxPagesPerHost is set
+	met      map[string]bool // hosts for which Discover was called, if it is set
+	seeking  int             // calls of Discover that haven't ended
+	unlisted bool            // the Queue may have hosts that aren't in the frontier
+
+	work    work // for the Queue, at its next turn
+	storing bool // the Queue is at work
+	asked   bool // the Queue was asked for hosts since the last URL was taken
+	stopped bool // nothing is started any more
+	err     error
+
+	began   time.Time
+	summary Summary
+	shown   Progress
+}
+
+// work is for the Queue.
+type work struct {
+	add  []Request
+	done []Result
+	want []string // hosts whose URLs run short
+	list bool     // hosts are wanted
+}
+
+func (w *work) empty() bool { return len(w.add)+len(w.done)+len(w.want) == 0 && !w.list }
+
+// A sleeper is a request that comes back by itself.
+type sleeper struct {
+	at      time.Time
+	request Request
+}
+
+func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
+
+// Run crawls from urls, and from what the Queue holds, until nothing is left or ctx is done. Then
+// nothing is started any more, and what is in flight is still visited and counted if it ends within
+// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue, or
+// says that none of urls can be crawled.
+func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	r := &run{
+		c: c, queue: c.cfg.Queue, ctx: ctx, late: late,
+		events: make(chan func(), 256), workers: make(chan struct{}, c.cfg.Workers), room: semaphore.NewWeighted(largeBodies),
+		canonical: make(map[string]bool),
+		began:     time.Now(), summary: Summary{Outcomes: make(map[Outcome]int)},
+	}
+	limits := c.cfg.Transport.Limits()
+	r.frontier = frontier{hosts: make(map[string]*host), max: limits.MaxInFlight}
+	setDefault(&r.frontier.max, maxInFlight)
+	if r.queue == nil {
+		r.queue = newMemory(c.cfg.MaxURLs)
+	}
+	if c.cfg.MaxPagesPerHost > 0 {
+		r.pages = make(map[string]int)
+	}
+	if c.cfg.Discover != nil {
+		r.met = make(map[string]bool)
+	}
+	var err error
+	for _, u := range urls {
+		err = r.accept(Request{URL: u})
+	}
+	if n := r.summary.Outcomes[Invalid]; n > 0 && n == len(urls) {
+		return r.summary, err
+	}
+	r.work.list = true // the Queue may have some from before
+	r.loop(cancel)
+	if m, ok := r.queue.(*memory); ok {
+		r.summary.Outcomes[Left] = m.waiting
+	}
+	r.report(time.Now(), true)
+	return r.summary, r.err
+}
+
+// maxInFlight is where the limiter has no bound.
+const maxInFlight = 4096
+
+// loop starts what can be started and does what others have posted, until everything is over.
+func (r *run) loop(cancel context.CancelFunc) {
+	timer := time.NewTimer(none)
+	defer timer.Stop()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	done := r.ctx.Done()
+	if err := r.ctx.Err(); err != nil {
+		r.stop(err)
+	}
+	for {
+		wait := r.launch(time.Now())
+		r.store()
+		if r.over() {
+			return
+		}
+		timer.Reset(wait)
+		select {
+		case event := <-r.events:
+			event()
+			for range len(r.events) {
+				(<-r.events)()
+			}
+		case <-timer.C:
+		case <-ticker.C:
+			r.report(time.Now(), false)
+		case <-done:
+			done = nil
+			r.stop(r.ctx.Err())
+			defer time.AfterFunc(r.c.cfg.Grace, cancel).Stop()
+		}
+	}
+}
+
+// launch starts all that can be started, and says how long there is nothing more.
+func (r *run) launch(now time.Time) (wait time.Duration) {
+	if r.stopped {
+		return none
+	}
+	for len(r.asleep) > 0 && !r.asleep[0].at.After(now) {
+		s := r.asleep.pop()
+		r.frontier.back(r.host(s.request.Host), s.request)
+	}
+	for wait = 0; wait == 0; {
+		if r.crowded() {
+			wait = none
+			break
+		}
+		var fl *flight
+		if fl, wait = r.frontier.take(now); fl != nil {
+			r.asked = false
+			r.want(fl.h)
+			if !r.enough(fl) {
+				go r.fly(fl)
+			}
+		}
+	}
+	if len(r.asleep) > 0 {
+		wait = min(wait, r.asleep[0].at.Sub(now))
+	}
+	return wait
+}
+
+// enough reports whether no more pages of a host may be visited. Then its URLs are given up, or put
+// back while some are under way that may come to nothing.
+func (r *run) enough(fl *flight) bool {
+	h, limit := fl.h, r.c.cfg.MaxPagesPerHost
+	visited, underWay := r.pages[h.key], h.open-len(h.urls)
+	if limit == 0 || visited+underWay <= limit {
+		return false
+	}
+	r.frontier.landed(fl, 0)
+	if visited < limit {
+		h.at = fl.began.Add(time.Second)
+		r.frontier.back(h, fl.request)
+		return true
+	}
+	for _, req := range append(h.urls, fl.request) {
+		r.done(Result{Request: req, Outcome: EnoughOfHost}, nil)
+	}
+	h.urls = nil
+	return true
+}
+
+// crowded reports whether nothing may be started until something has ended: the visits, or the
+// Queue, don't keep up, or there are as many pages under way as may still be visited.
+func (r *run) crowded() bool {
+	limit := r.c.cfg.MaxPages
+	return r.visiting > 4*r.c.cfg.Workers || len(r.work.done) > 1000 || len(r.work.add) > 10*maxLinks ||
+		limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
+}
+
+// over reports whether the crawl has ended.
+func (r *run) over() bool {
+	if r.frontier.inFlight()+r.visiting+r.seeking > 0 || r.storing || !r.work.empty() {
+		return false
+	}
+	if limit := r.c.cfg.MaxPages; limit > 0 && r.summary.Outcomes[Visited] >= limit {
+		r.stop(fmt.Errorf("crawl: MaxPages, %d, are visited", limit))
+	}
+	if !r.stopped && len(r.frontier.hosts) == 0 && !r.asked {
+		r.asked, r.work.list = true, true // somebody else may have filled the Queue
+	}
+	r.store()
+	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0)
+}
+
+// stop starts nothing any more, and gives back what was lent.
+func (r *run) stop(why error) {
+	if r.stopped {
+		return
+	}
+	r.summary.Stopped = why
+	r.stopped = true
+	for _, h := range r.frontier.hosts {
+		for _, req := range h.urls {
+			r.done(Result{Request: req, Outcome: Left}, nil)
+		}
+		h.urls = nil
+	}
+	for _, s := range r.asleep {
+		r.done(Result{Request: s.request, Outcome: Left}, nil)
+	}
+	r.asleep = nil
+}
+
+// done counts what became of a request, and leaves it to the Queue with what it has led to.
+func (r *run) done(res Result, found []Request) {
+	r.summary.Outcomes[res.Outcome]++
+	if r.pages != nil && res.Outcome == Visited {
+		r.pages[res.Request.Host]++
+	}
+	r.work.done = append(r.work.done, res)
+	for _, req := range found {
+		if r.pages != nil && r.pages[req.Host] >= r.c.cfg.MaxPagesPerHost {
+			r.summary.Outcomes[EnoughOfHost]++
+			continue
+		}
+		r.work.add = append(r.work.add, req)
+	}
+}
+
+// accept adds a request that the user has made, if it is one.
+func (r *run) accept(req Request) error {
+	url, err := Normalize(req.URL)
+	var key string
+	if err == nil {
+		key, err = r.c.cfg.Transport.HostKey(url)
+	}
+	if err != nil {
+		r.summary.Outcomes[Invalid]++
+		return fmt.Errorf("crawl: %q: %w", req.URL, err)
+	}
+	r.work.add = append(r.work.add, Request{URL: url, Host: key, Depth: req.Depth, Priority: req.Priority})
+	return nil
+}
+
+// host returns the host of key.
+func (r *run) host(key string) *host {
+	if h := r.frontier.hosts[key]; h != nil {
+		return h
+	}
+	limits := r.c.cfg.Transport.Limits().Of(key)
+	return r.frontier.meet(key, limits.Concurrency, limits.Delay.Min)
+}
+
+// want asks the Queue for more URLs of h if it has few.
+func (r *run) want(h *host) {
+	if h.more && !h.asked && len(h.urls) <= lend/4 && !r.stopped {
+		h.asked = true
+		r.work.want = append(r.work.want, h.key)
+	}
+}
+
+// known notes that the Queue may have URLs of the host.
+func (r *run) known(key string) {
+	if r.frontier.hosts[key] == nil && len(r.frontier.hosts) >= max(1, r.c.cfg.MaxURLs/lend) {
+		r.unlisted = true
+		return
+	}
+	h := r.host(key)
+	h.more = true
+	r.want(h)
+}
+
+// store lets the Queue do its work, one thing at a time.
+func (r *run) store() {
+	if r.storing {
+		return
+	}
+	if !r.stopped && !r.work.list && r.unlisted && len(r.frontier.hosts) <= r.c.cfg.MaxURLs/lend/2 {
+		r.unlisted, r.work.list = false, true
+	}
+	if r.work.empty() {
+		return
+	}
+	w := r.work
+	r.work, r.storing = work{}, true
+	go func() {
+		var added, noRoom int
+		var taken []Request
+		var hosts []string
+		var err error
+		ctx := context.WithoutCancel(r.ctx) // what is known now is to be kept
+		if len(w.add) > 0 {
+			added, noRoom, err = r.queue.Add(ctx, w.add)
+		}
+		if err == nil && len(w.done) > 0 {
+			err = r.queue.Done(ctx, w.done)
+		}
+		if err == nil && len(w.want) > 0 {
+			taken, err = r.queue.Take(ctx, w.want, lend)
+		}
+		if err == nil && w.list {
+			hosts, err = r.queue.Hosts(ctx, 2*max(1, r.c.cfg.MaxURLs/lend))
+		}
+		r.events <- func() { r.stored(&w, added, noRoom, taken, hosts, err) }
+	}()
+}
+
+// stored takes in what the Queue has done.
+func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string, err error) {
+	r.storing = false
+	if err != nil && r.err == nil {
+		r.err = err
+		r.stop(err)
+	}
+	r.summary.Outcomes[NoRoom] += noRoom
+	r.summary.Outcomes[Duplicate] += len(w.add) - added - noRoom
+	for _, key := range w.want {
+		r.host(key).asked, r.host(key).more = false, false
+	}
+	got := make(map[string]int)
+	for _, req := range taken {
+		h := r.host(req.Host)
+		got[req.Host]++
+		h.more = got[req.Host] == lend
+		h.open++
+		if r.stopped {
+			r.done(Result{Request: req, Outcome: Left}, nil)
+			continue
+		}
+		h.urls = append(h.urls, req)
+		r.frontier.put(h)
+	}
+	if added > 0 {
+		for _, req := range w.add {
+			r.known(req.Host)
+		}
+	}
+	for _, key := range hosts {
+		r.known(key)
+	}
+	for _, key := range w.want {
+		r.want(r.host(key))
+		r.frontier.forget(r.host(key))
+	}
+	for _, res := range w.done {
+		h := r.host(res.Request.Host)
+		h.open--
+		r.frontier.forget(h)
+	}
+}
+
+// report tells how the crawl goes.
+func (r *run) report(now time.Time, done bool) {
+	r.summary.Elapsed = now.Sub(r.began)
+	if r.c.cfg.Progress == nil {
+		return
+	}
+	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Done: done}
+	if f := &r.frontier; len(f.waiting) > 0 {
+		first := f.waiting[0]
+		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, first.h.why
+	}
+	p.Outcomes = make(map[Outcome]int, len(r.summary.Outcomes))
+	for o, n := range r.summary.Outcomes {
+		p.Outcomes[o] = n
+	}
+	if passed := p.Elapsed - r.shown.Elapsed; passed > 0 {
+		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()
+	}
+	r.shown = p
+	r.c.cfg.Progress(p)
+}

@@ -1,0 +1,692 @@
+package crawl_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots"
+)
+
+// A rig crawls a fake web in virtual time.
+type rig struct {
+	*politenesstest.Web
+	politeness politeness.Config
+	crawl      crawl.Config
+
+	mu      sync.Mutex
+	visited []*crawl.Page
+}
+
+func newRig() *rig {
+	r := &rig{Web: politenesstest.NewWeb()}
+	r.politeness = politeness.Config{
+		UserAgent: userAgent, Base: r.Web, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
+	}
+	return r
+}
+
+// run crawls and returns the summary.
+func (r *rig) run(ctx context.Context, t *testing.T, urls ...string) crawl.Summary {
+	t.Helper()
+	var err error
+	if r.crawl.Transport, err = politeness.New(r.politeness); err != nil {
+		t.Fatal(err)
+	}
+	cfg := r.crawl
+	cfg.Visit = func(ctx context.Context, p *crawl.Page) error {
+		r.mu.Lock()
+		r.visited = append(r.visited, p)
+		r.mu.Unlock()
+		if r.crawl.Visit != nil {
+			return r.crawl.Visit(ctx, p)
+		}
+		return nil
+	}
+	c, err := crawl.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	summary, err := c.Run(ctx, urls...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return summary
+}
+
+// urls are those of the pages that were visited, sorted.
+func (r *rig) urls() string {
+	var urls []string
+	for _, p := range r.visited {
+		urls = append(urls, p.FinalURL)
+	}
+	slices.Sort(urls)
+	return strings.Join(urls, " ")
+}
+
+// page answers with HTML.
+func page(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, body)
+	}
+}
+
+func wantOutcomes(t *testing.T, s crawl.Summary, want map[crawl.Outcome]int) {
+	t.Helper()
+	got := maps.Clone(s.Outcomes)
+	maps.DeleteFunc(got, func(_ crawl.Outcome, n int) bool { return n == 0 })
+	if !maps.Equal(got, want) {
+		t.Errorf("outcomes: %v, want %v", got, want)
+	}
+}
+
+// TestRefusedURLsComeBack: what was answered with 429 or 503 is asked for again, when the host may
+// be asked again, five times at most.
+func TestRefusedURLsComeBack(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		sequence []int
+		header   string
+		requests int
+		outcome  crawl.Outcome
+		least    time.Duration
+	}{
+		{"429", []int{429, 200}, "60", 2, crawl.Visited, time.Minute},
+		{"503 with Retry-After", []int{503, 503, 200}, "60", 3, crawl.Visited, 2 * time.Minute},
+		{"503 without", []int{503, 503, 200}, "", 3, crawl.Visited, 30 * time.Second},
+		{"429 for ever", []int{429}, "60", 5, crawl.Refused, 4 * time.Minute},
+		{"503 for ever", []int{503}, "", 5, crawl.Refused, 150 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				var asked atomic.Int32
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					n := int(asked.Add(1)) - 1
+					if tt.header != "" {
+						w.Header().Set("Retry-After", tt.header)
+					}
+					w.WriteHeader(tt.sequence[min(n, len(tt.sequence)-1)])
+				}))
+				s := r.run(t.Context(), t, "https://example.com/")
+				wantOutcomes(t, s, map[crawl.Outcome]int{tt.outcome: 1})
+				if int(asked.Load()) != tt.requests {
+					t.Errorf("asked %d times, want %d", asked.Load(), tt.requests)
+				}
+				if len(r.visited) != 1 {
+					t.Errorf("visited %d times, want once: the last answer", len(r.visited))
+				}
+				if s.Elapsed < tt.least || s.Elapsed > tt.least+10*time.Second {
+					t.Errorf("took %v, want about %v", s.Elapsed, tt.least)
+				}
+			})
+		})
+	}
+}
+
+// TestDeadHosts: a name that doesn't exist is given up at once, a host that is down after five
+// times, and neither holds up the rest.
+func TestDeadHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://gone.example").Down(&net.DNSError{Err: "no such host", Name: "gone.example", IsNotFound: true})
+		r.Site("https://down.example").Down(errors.New("connection refused"))
+		r.Site("https://here.example").Page("/", "here")
+		var urls []string
+		for i := range 20 {
+			urls = append(urls, fmt.Sprintf("https://gone.example/%d", i), fmt.Sprintf("https://down.example/%d", i))
+		}
+		s := r.run(t.Context(), t, append(urls, "https://here.example/")...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Unreachable: 40})
+		if s.Elapsed > 30*time.Minute {
+			t.Errorf("took %v", s.Elapsed)
+		}
+	})
+}
+
+// TestVisitStopsOnePage: errors, panics and ends of the goroutine are this page's alone.
+func TestVisitStopsOnePage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", page("a page"))
+		r.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
+			switch p.URL {
+			case "https://example.com/error":
+				return errors.New("no")
+			case "https://example.com/panic":
+				panic("no")
+			case "https://example.com/goexit":
+				runtime.Goexit()
+			}
+			return nil
+		}
+		s := r.run(t.Context(), t, "https://example.com/error", "https://example.com/panic", "https://example.com/goexit", "https://example.com/fine")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.VisitFailed: 3})
+	})
+}
+
+// TestRedirects: each hop waits for its own host, and the page knows what was asked first.
+func TestRedirects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow = crawl.SameHost
+		r.Site("http://example.com").Handle("/", http.RedirectHandler("https://www.example.com/home", http.StatusMovedPermanently))
+		r.Site("https://www.example.com").
+			Handle("/home", page(`<a href="/away">away</a> <a href="/loop">loop</a>`)).
+			Handle("/away", http.RedirectHandler("https://other.example/", http.StatusFound)).
+			Handle("/loop", http.RedirectHandler("/loop", http.StatusFound)).
+			Handle("/chain/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, r.URL.Path+"x", http.StatusFound)
+			}))
+		s := r.run(t.Context(), t, "http://example.com", "https://www.example.com/chain/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{
+			crawl.Visited: 1, crawl.Redirected: 1 + 2 + 11, crawl.TooDeep: 1, crawl.Duplicate: 1,
+		})
+		if p := r.visited[0]; p.URL != "http://example.com/" || p.FinalURL != "https://www.example.com/home" || p.Depth != 0 {
+			t.Errorf("visited %s as %s, at depth %d", p.URL, p.FinalURL, p.Depth)
+		}
+	})
+}
+
+// TestLimits: of depth, pages, pages of a host, and URLs in memory.
+func TestLimits(t *testing.T) {
+	trap := func(w http.ResponseWriter, r *http.Request) { // a calendar: each page links to two new ones
+		page(fmt.Sprintf(`<a href="%sa/">next</a> <a href="%sb/">next</a>`, r.URL.Path, r.URL.Path))(w, r)
+	}
+	for _, tt := range []struct {
+		name  string
+		limit func(*crawl.Config)
+		want  map[crawl.Outcome]int
+		hosts int
+	}{
+		{"depth", func(c *crawl.Config) { c.MaxDepth = 2 }, map[crawl.Outcome]int{crawl.Visited: 7, crawl.TooDeep: 8}, 1},
+		{"start URLs only", func(c *crawl.Config) { c.MaxDepth = -1 }, map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooDeep: 2}, 1},
+		{"pages", func(c *crawl.Config) { c.MaxPages = 9 }, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Left: 10}, 1},
+		{"pages of two hosts", func(c *crawl.Config) { c.MaxPagesPerHost = 5 }, map[crawl.Outcome]int{crawl.Visited: 10, crawl.EnoughOfHost: 12}, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.Follow = crawl.SameHost
+				tt.limit(&r.crawl)
+				var urls []string
+				for i := range tt.hosts {
+					urls = append(urls, fmt.Sprintf("https://trap%d.example", i))
+					r.Site(urls[i]).Handle("/", http.HandlerFunc(trap))
+				}
+				wantOutcomes(t, r.run(t.Context(), t, urls...), tt.want)
+			})
+		})
+	}
+}
+
+// TestWildcardDomain: a domain that answers for any name, and links to ever more of them, fills
+// MaxURLs and no more.
+func TestWildcardDomain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		names := 0
+		r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+			w := newRecorder(req)
+			if req.URL.Path != "/robots.txt" {
+				r.mu.Lock()
+				var links strings.Builder
+				for range 50 {
+					names++
+					fmt.Fprintf(&links, `<a href="http://n%d.example/">n</a>`, names)
+				}
+				r.mu.Unlock()
+				page(links.String())(w, req)
+			}
+			return w.response(), nil
+		})
+		r.crawl.Follow, r.crawl.MaxURLs, r.crawl.MaxPages = crawl.Everywhere, 500, 1000
+		s := r.run(t.Context(), t, "http://n0.example/")
+		if s.Visited() != 1000 || s.Outcomes[crawl.Left] > 500 || s.Outcomes[crawl.NoRoom] < 40_000 {
+			t.Errorf("summary: %v", s)
+		}
+	})
+}
+
+// TestManyLinks: a page with 100,000 links costs what its first 10,000 cost.
+func TestManyLinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Follow, r.crawl.MaxDepth, r.crawl.MaxBody = crawl.Everywhere, -1, 100<<20
+		var body strings.Builder
+		for i := range 100_000 {
+			fmt.Fprintf(&body, "<a href=/%d>", i)
+		}
+		r.Site("https://example.com").Handle("/", page(body.String()))
+		wantOutcomes(t, r.run(t.Context(), t, "https://example.com/"), map[crawl.Outcome]int{crawl.Visited: 1, crawl.TooMany: 90_000, crawl.TooDeep: 10_000})
+	})
+}
+
+// TestNofollowAndCanonical: both are obeyed, or not, by choice.
+func TestNofollowAndCanonical(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		limit func(*crawl.Config)
+		want  string
+	}{
+		{"by default", func(*crawl.Config) {}, "/ /canon /copy /header /meta /plain"},
+		{"nofollow ignored", func(c *crawl.Config) { c.IgnoreNofollow = true }, "/ /canon /copy /header /marked /meta /of-header /of-meta /plain"},
+		{"canonical obeyed", func(c *crawl.Config) { c.Canonical = true }, "/ /canon /header /meta /plain"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.Follow = crawl.SameHost
+				tt.limit(&r.crawl)
+				r.Site("https://example.com").
+					Handle("/", page(`<a href=/plain>1</a><a rel="external NOFOLLOW" href=/marked>2</a><a href=/meta>3</a><a href=/header>4</a><a href=/copy>5</a><a href=/canon>6</a>`)).
+					Handle("/plain", page("")).Handle("/marked", page("")).Handle("/of-meta", page("")).Handle("/of-header", page("")).
+					Handle("/meta", page(`<meta name=robots content=nofollow><a href=/of-meta>`)).
+					Handle("/header", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+						w.Header().Set("X-Robots-Tag", "crawltest: nofollow")
+						page("<a href=/of-header>")(w, req)
+					})).
+					Handle("/copy", page(`<link rel=canonical href=/canon>`)).
+					Handle("/canon", page(`<link rel=canonical href=/copy>`)) // each names the other: one is visited
+				s := r.run(t.Context(), t, "https://example.com/")
+				got := strings.ReplaceAll(r.urls(), "https://example.com", "")
+				if r.crawl.Canonical {
+					got = strings.Replace(got, "/copy", "/canon", 1) // which of the two is a matter of their order
+				}
+				if got != tt.want {
+					t.Errorf("visited %s, want %s (%v)", got, tt.want, s)
+				}
+			})
+		})
+	}
+}
+
+// TestKnownPages: a page that hasn't changed isn't sent again.
+func TestKnownPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("ETag", `"1"`)
+			if req.Header.Get("If-None-Match") == `"1"` && req.Header.Get("If-Modified-Since") == "Mon, 02 Nov 2026 00:00:00 GMT" {
+				w.WriteHeader(http.StatusNotModified)
+				return
+			}
+			page("anew")(w, req)
+		}))
+		r.crawl.Known = func(_ context.Context, url string) (crawl.Version, error) {
+			if url == "https://example.com/new" {
+				return crawl.Version{}, nil
+			}
+			return crawl.Version{ETag: `"1"`, LastModified: "Mon, 02 Nov 2026 00:00:00 GMT"}, nil
+		}
+		r.run(t.Context(), t, "https://example.com/old", "https://example.com/new")
+		status := map[string]int{}
+		for _, p := range r.visited {
+			status[p.URL] = p.Response.StatusCode
+		}
+		if status["https://example.com/old"] != 304 || status["https://example.com/new"] != 200 {
+			t.Errorf("statuses: %v", status)
+		}
+	})
+}
+
+// TestDiscover: each host is discovered once, and what it leads to is crawled.
+func TestDiscover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		var calls []string
+		for _, site := range []string{"https://a.example", "https://b.example"} {
+			r.Site(site).Robots("User-agent: *\nSitemap: "+site+"/sitemap.xml\n").Handle("/", page(""))
+		}
+		r.crawl.Discover = func(ctx context.Context, url string) (found []crawl.Request) {
+			sitemaps, err := r.crawl.Transport.Sitemaps(ctx, url)
+			if err != nil {
+				t.Error(err)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			calls = append(calls, sitemaps...)
+			for i := range 3 {
+				found = append(found, crawl.Request{URL: strings.TrimSuffix(sitemaps[0], "sitemap.xml") + fmt.Sprint(i)})
+			}
+			return append(found, crawl.Request{URL: "no URL"})
+		}
+		s := r.run(t.Context(), t, "https://a.example/", "https://b.example/", "https://b.example/x")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 9, crawl.Invalid: 2})
+		if len(calls) != 2 {
+			t.Errorf("discovered %v", calls)
+		}
+	})
+}
+
+// TestCancelLosesNothing ends crawls at random instants: what was answered is visited, what was
+// added is done or given back, and nothing is asked for once the crawl has ended.
+func TestCancelLosesNothing(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			answered := make(map[string]bool)
+			r := newRig()
+			r.crawl.Follow, r.crawl.Workers = crawl.Everywhere, 2
+			r.crawl.Visit = func(context.Context, *crawl.Page) error {
+				time.Sleep(time.Duration(seed%3) * 20 * time.Millisecond)
+				return nil
+			}
+			r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+				r.mu.Lock()
+				latency, host, path := time.Duration(rnd.IntN(700))*time.Millisecond, rnd.IntN(9), rnd.IntN(100)
+				r.mu.Unlock()
+				select {
+				case <-time.After(latency):
+				case <-req.Context().Done():
+					return nil, req.Context().Err()
+				}
+				w := newRecorder(req)
+				if req.URL.Path != "/robots.txt" {
+					page(fmt.Sprintf(`<a href="%s0">a</a><a href="http://h%d.example/%d">b</a>`, req.URL.Path, host, path))(w, req)
+					r.mu.Lock()
+					answered[req.URL.String()] = true
+					r.mu.Unlock()
+				}
+				return w.response(), nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer time.AfterFunc(time.Duration(rnd.IntN(5000))*time.Millisecond, cancel).Stop()
+			q := newStore()
+			r.crawl.Queue = q
+			s := r.run(ctx, t, "http://h0.example/", "http://h1.example/", "http://h2.example/")
+			visited := make(map[string]bool)
+			for _, p := range r.visited {
+				visited[p.FinalURL] = true
+			}
+			if !maps.Equal(answered, visited) {
+				t.Errorf("seed %d: %d answered, %d visited (%v)", seed, len(answered), len(visited), s)
+			}
+			for url, state := range q.states {
+				if want := visited[url]; want != (state == done) || state == lent {
+					t.Errorf("seed %d: %s visited %v, and %v in the Queue", seed, url, want, state)
+				}
+			}
+		})
+	}
+}
+
+// TestQueueGoesOn: a crawl that is killed at any instant goes on where it ended, and so does one that
+// was cancelled, without asking twice for what it has done.
+func TestQueueGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		q, asked := newStore(), make(map[string]int)
+		for round := range 100 {
+			r := newRig()
+			r.crawl.Follow, r.crawl.MaxURLs = crawl.SameHost, 64 // few hosts at once
+			r.politeness.Base = roundTripper(func(req *http.Request) (*http.Response, error) {
+				w := newRecorder(req)
+				if path := req.URL.Path; path != "/robots.txt" {
+					r.mu.Lock()
+					asked[req.URL.String()]++
+					r.mu.Unlock()
+					if len(path) < 5 {
+						page(fmt.Sprintf(`<a href="%sa"><a href="%sb">`, path, path))(w, req)
+					}
+				}
+				return w.response(), nil
+			})
+			r.crawl.Queue = q
+			ctx, cancel := context.WithCancel(t.Context())
+			stop := time.AfterFunc(time.Duration(rnd.IntN(3000))*time.Millisecond, cancel)
+			var urls []string
+			if round == 0 {
+				for i := range 10 {
+					urls = append(urls, fmt.Sprintf("http://h%d.example/", i))
+				}
+			}
+			s := r.run(ctx, t, urls...)
+			stop.Stop()
+			cancel()
+			if round%2 == 1 {
+				q.reopen() // as after a kill: what is lent waits again
+			}
+			if ctx.Err() == nil || s.Outcomes[crawl.Left] == 0 && s.Visited() == 0 {
+				break
+			}
+		}
+		if len(asked) != 10*31 {
+			t.Errorf("%d pages, want %d", len(asked), 10*31)
+		}
+		for url, n := range asked {
+			if n != 1 {
+				t.Errorf("%s asked for %d times", url, n)
+			}
+		}
+	})
+}
+
+// TestQueueErrorEndsTheCrawl: and is returned.
+func TestQueueErrorEndsTheCrawl(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newStore()
+		q.err = errors.New("disk full")
+		transport, _ := politeness.New(politeness.Config{UserAgent: userAgent, Base: politenesstest.NewWeb()})
+		c, err := crawl.New(crawl.Config{Transport: transport, Queue: q, Visit: func(context.Context, *crawl.Page) error { return nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Run(t.Context(), "https://example.com/"); !errors.Is(err, q.err) {
+			t.Errorf("Run returned %v", err)
+		}
+	})
+}
+
+// TestNewNamesEveryProblem: in one error.
+func TestNewNamesEveryProblem(t *testing.T) {
+	_, err := crawl.New(crawl.Config{Workers: -1, MaxBody: -1})
+	for _, field := range []string{"Transport", "Visit", "Workers", "MaxBody"} {
+		if err == nil || !strings.Contains(err.Error(), "crawl: Config."+field) {
+			t.Errorf("the error doesn't name %s: %v", field, err)
+		}
+	}
+}
+
+// A store is a Queue that survives its crawl.
+type store struct {
+	states map[string]state
+	reqs   []crawl.Request
+	err    error
+	inside atomic.Int32
+}
+
+type state string
+
+const (
+	waiting state = "waiting"
+	lent    state = "lent"
+	done    state = "done"
+)
+
+func newStore() *store { return &store{states: make(map[string]state)} }
+
+// enter fails when a method is called during another one.
+func (s *store) enter() func() {
+	if s.inside.Add(1) != 1 {
+		panic("two methods of a Queue are called at once")
+	}
+	runtime.Gosched()
+	return func() { s.inside.Add(-1) }
+}
+
+func (s *store) Add(_ context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	defer s.enter()()
+	for _, r := range reqs {
+		if s.states[r.URL] == "" {
+			s.states[r.URL] = waiting
+			s.reqs = append(s.reqs, r)
+			added++
+		}
+	}
+	return added, 0, s.err
+}
+
+func (s *store) Take(_ context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
+	defer s.enter()()
+	for _, host := range hosts {
+		left := n
+		for _, r := range s.reqs {
+			if left > 0 && r.Host == host && s.states[r.URL] == waiting {
+				s.states[r.URL] = lent
+				taken = append(taken, r)
+				left--
+			}
+		}
+	}
+	return taken, s.err
+}
+
+func (s *store) Done(_ context.Context, results []crawl.Result) error {
+	defer s.enter()()
+	for _, r := range results {
+		if s.states[r.Request.URL] != lent {
+			panic(r.Request.URL + " is done, and wasn't lent")
+		}
+		s.states[r.Request.URL] = done
+		if r.Outcome == crawl.Left {
+			s.states[r.Request.URL] = waiting
+		}
+	}
+	return s.err
+}
+
+func (s *store) Hosts(_ context.Context, n int) (hosts []string, err error) {
+	defer s.enter()()
+	for _, r := range s.reqs {
+		if s.states[r.URL] == waiting && !slices.Contains(hosts, r.Host) && len(hosts) < n {
+			hosts = append(hosts, r.Host)
+		}
+	}
+	return hosts, s.err
+}
+
+// reopen makes wait what is lent.
+func (s *store) reopen() {
+	for url, st := range s.states {
+		if st == lent {
+			s.states[url] = waiting
+		}
+	}
+}
+
+// A roundTripper is a web in a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// A recorder makes an answer.
+type recorder struct{ *httptest.ResponseRecorder }
+
+func newRecorder(*http.Request) recorder { return recorder{httptest.NewRecorder()} }
+
+func (r recorder) response() *http.Response { return r.Result() }
+
+// TestBudgetEndsTheCrawl: what is left when nothing is left to spend waits for the next crawl.
+func TestBudgetEndsTheCrawl(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		spend budget.Limits
+		want  map[crawl.Outcome]int
+	}{
+		{"pages", budget.Limits{Pages: 7}, map[crawl.Outcome]int{crawl.Visited: 7, crawl.Left: 13}},
+		{"time of a patient host", budget.Limits{Duration: 20 * time.Second}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.OverBudget: 10}},
+		{"time", budget.Limits{Duration: 450 * time.Millisecond}, map[crawl.Outcome]int{crawl.Visited: 10, crawl.Left: 10}},
+		{"pages of a host", budget.Limits{PagesPerHost: 3}, map[crawl.Outcome]int{crawl.Visited: 6, crawl.OverBudget: 14}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.politeness.Spend = tt.spend
+				var urls []string
+				for i := range 10 {
+					urls = append(urls, fmt.Sprintf("https://a.example/%d", i), fmt.Sprintf("https://b.example/%d", i))
+				}
+				rules := ""
+				if tt.spend.Duration > time.Second {
+					rules = "User-agent: *\nCrawl-delay: 30\n"
+				}
+				r.Site("https://a.example").Robots(rules).Handle("/", page(""))
+				r.Site("https://b.example").Handle("/", page(""))
+				s := r.run(t.Context(), t, urls...)
+				wantOutcomes(t, s, tt.want)
+				if (s.Stopped != nil) != (s.Outcomes[crawl.Left] > 0) || s.Stopped != nil && !errors.Is(s.Stopped, politeness.ErrBudget) {
+					t.Errorf("stopped: %v", s.Stopped)
+				}
+			})
+		})
+	}
+}
+
+// TestDisallowedCostsNoTime: a URL that is never sent doesn't hold up the next one of its host.
+func TestDisallowedCostsNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Robots("User-agent: *\nDisallow: /no/\n").Handle("/", page(""))
+		var urls []string
+		for i := range 1000 {
+			urls = append(urls, fmt.Sprintf("https://example.com/no/%d", i))
+		}
+		s := r.run(t.Context(), t, append(urls, "https://example.com/yes")...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Disallowed: 1000})
+		if s.Elapsed > time.Second {
+			t.Errorf("took %v", s.Elapsed)
+		}
+	})
+}
+
+// TestQueueFilledByOthers: what another program adds while the crawl runs is crawled, too.
+func TestQueueFilledByOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, q := newRig(), newStore()
+		r.Site("https://a.example").Handle("/", page(""))
+		r.Site("https://b.example").Handle("/", page(""))
+		r.crawl.Queue = q
+		r.crawl.Visit = func(ctx context.Context, p *crawl.Page) error {
+			if p.URL == "https://a.example/" {
+				time.Sleep(time.Second) // the Queue has nothing to do
+				_, _, err := q.Add(ctx, []crawl.Request{{URL: "https://b.example/", Host: "b.example"}})
+				return err
+			}
+			return nil
+		}
+		wantOutcomes(t, r.run(t.Context(), t, "https://a.example/"), map[crawl.Outcome]int{crawl.Visited: 2})
+	})
+}
+
+// TestPreferences: a page knows what its site states of its use.
+func TestPreferences(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Response.CheckIndexing = true
+		r.Site("https://example.com").Robots("User-agent: *\nContent-Signal: ai-train=no\nAllow: /\n").Handle("/", page(""))
+		r.run(t.Context(), t, "https://example.com/")
+		if got := r.visited[0].Preferences.Train; got.Preference != robots.Refused {
+			t.Errorf("training: %+v", got)
+		}
+	})
+}

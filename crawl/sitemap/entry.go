@@ -1,0 +1,112 @@
+package sitemap
+
+import (
+	"net/mail"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Entry is what a sitemap says of one page, or an index of one sitemap.
+type Entry struct {
+	// Loc is the URL, absolute, http or https. It is as the site wrote it, so it may hold
+	// characters that have to be escaped before they are shown.
+	Loc string
+
+	// Index reports whether Loc is another sitemap, listed by an index, and no page.
+	Index bool
+
+	// LastMod is when the page was last modified, by the site's word; zero if it isn't known. A
+	// date that leaves the day, the month or the minute open is the beginning of the time that it
+	// names.
+	LastMod time.Time
+
+	// Precision is how long the time is that LastMod names: 24 hours for a date, 0 where it
+	// is given by the second.
+	Precision time.Duration
+
+	// ChangeFreq is how often the page changes, by the site's word: "always", "hourly",
+	// "daily", "weekly", "monthly", "yearly", "never", or empty.
+	ChangeFreq string
+
+	// Priority is how the page compares to the others of its site, 0 to 1; 0.5 unless the site says
+	// otherwise.
+	Priority float64
+}
+
+// Stale reports whether a copy of the page that was fetched at the given time may be out of date
+// now: because LastMod is later than that, or is a day that wasn't over; without LastMod because
+// more time has passed than ChangeFreq says. A page of which the site says neither may always be
+// out of date. A LastMod that is still to come says nothing.
+func (e Entry) Stale(fetched, now time.Time) bool {
+	if !e.LastMod.IsZero() && !e.LastMod.After(now) {
+		return e.LastMod.Add(e.Precision).After(fetched)
+	}
+	if every, ok := frequencies[e.ChangeFreq]; ok {
+		return e.ChangeFreq != never && now.Sub(fetched) >= every
+	}
+	return true
+}
+
+const (
+	day   = 24 * time.Hour
+	never = "never"
+)
+
+var frequencies = map[string]time.Duration{
+	"always": 0, "hourly": time.Hour, "daily": day, "weekly": 7 * day,
+	"monthly": 30 * day, "yearly": 365 * day, never: 0,
+}
+
+// entry reads the fields of an item with the given URL.
+func (it item) entry(loc string, index bool) Entry {
+	e := Entry{Loc: loc, Index: index, Priority: 0.5}
+	e.LastMod, e.Precision = parseTime(it.lastMod)
+	if f := strings.ToLower(strings.TrimSpace(it.changeFreq)); f != "" {
+		if _, known := frequencies[f]; known {
+			e.ChangeFreq = f
+		}
+	}
+	if p, err := strconv.ParseFloat(strings.TrimSpace(it.priority), 64); err == nil && p >= 0 && p <= 1 {
+		e.Priority = p
+	}
+	return e
+}
+
+// The forms of a time: those of W3C's note (https://www.w3.org/TR/NOTE-datetime), and those without
+// a time zone or with a space that are seen beside them.
+var layouts = []struct {
+	layout string
+	after  func(time.Time) time.Time // the end of the time that it names; nil: it names an instant
+}{
+	{"2006-01-02", func(t time.Time) time.Time { return t.AddDate(0, 0, 1) }},
+	{time.RFC3339, nil},
+	{"2006-01-02T15:04Z07:00", func(t time.Time) time.Time { return t.Add(time.Minute) }},
+	{"2006-01", func(t time.Time) time.Time { return t.AddDate(0, 1, 0) }},
+	{"2006", func(t time.Time) time.Time { return t.AddDate(1, 0, 0) }},
+	{"2006-01-02T15:04:05", nil},
+	{"2006-01-02 15:04:05", nil},
+	{"2006-01-02 15:04:05Z07:00", nil},
+}
+
+// parseTime reads a time in one of W3C's forms or in a feed's (RFC 5322). What is none is the zero
+// time.
+func parseTime(s string) (t time.Time, precision time.Duration) {
+	s = strings.TrimSpace(s)
+	if s == "" {
+		return time.Time{}, 0
+	}
+	for _, l := range layouts {
+		if t, err := time.Parse(l.layout, s); err == nil {
+			if l.after != nil {
+				precision = l.after(t).Sub(t)
+			}
+			return t, precision
+		}
+	}
+	t, err := mail.ParseDate(s)
+	if err != nil {
+		return time.Time{}, 0
+	}
+	return t, 0
+}

@@ -1,0 +1,296 @@
+package sitemap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// A Finder finds the pages that a site lists in its sitemaps. It is a plain value, safe for
+// concurrent use.
+//
+// By the protocol a sitemap speaks for the host that it is on, on http and https alike, and for any
+// host whose robots.txt names it. What an index lists, it answers for: who trusts the index trusts
+// that. Pages of other hosts are left out, and a [*ForeignError] says so, host by host: a site that
+// is www.example.com here and example.com there is the usual case.
+type Finder struct {
+	// Transport asks for robots.txt: which sitemaps it names, and whether it names one that
+	// lists pages of its host. Nil is a mistake.
+	Transport *politeness.Transport
+
+	// Client fetches the sitemaps; nil: one over Transport. Use another one where Transport
+	// accepts only pages, by type or size.
+	Client *http.Client
+
+	// MaxFiles is how many sitemaps are fetched at most, those of indexes included; 0: 500.
+	MaxFiles int
+}
+
+const (
+	maxFiles = 500
+	maxDepth = 4  // of indexes in each other; the protocol allows one
+	maxHosts = 20 // other hosts whose robots.txt is asked in one go
+)
+
+// usual are the places to look in when robots.txt names no sitemap.
+var usual = []string{"/sitemap.xml", "/sitemap_index.xml"}
+
+// A FileError is what keeps one sitemap, or a part of it, from being read.
+type FileError struct {
+	URL string // of the sitemap
+	Err error
+}
+
+func (e *FileError) Error() string {
+	why := strings.ReplaceAll(e.Err.Error(), "\n", "; ")
+	return fmt.Sprintf("%s: %s", printable.Clipped(e.URL, 200), printable.Clipped(why, 500))
+}
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+// A ForeignError says that a sitemap lists pages of a host that it doesn't speak for. They are left
+// out.
+type ForeignError struct {
+	URL   string // of the sitemap
+	Host  string // that it doesn't speak for; "further hosts" beyond the first twenty
+	Pages int    // of that host
+	First string // of these
+}
+
+func (e *ForeignError) Error() string {
+	pages := "pages"
+	if e.Pages == 1 {
+		pages = "page"
+	}
+	text := fmt.Sprintf("%s lists %d %s of %s, left out: robots.txt there doesn't name this sitemap",
+		printable.Clipped(e.URL, 200), e.Pages, pages, printable.Clipped(e.Host, 100))
+	if u, err := url.Parse(e.URL); err == nil && strings.TrimPrefix(hostname.Key(u.Host), "www.") == strings.TrimPrefix(e.Host, "www.") {
+		text += fmt.Sprintf(" (if they are one site, ask for the pages of %s as well)", printable.Clipped(e.First, 200))
+	}
+	return text
+}
+
+// Pages yields the pages of the site that rawURL belongs to: those listed by the sitemaps that its
+// robots.txt names, else by those in the usual places. It yields no index, but what the index leads
+// to. A site without sitemaps has no pages here and no error.
+//
+// An error is about one sitemap, a [*FileError] or a [*ForeignError], and the loop may go on to the
+// next pair. It is that of [politeness.Transport.Sitemaps] if robots.txt can't be had, and that of
+// ctx, with the last pair, when ctx is done. A sitemap is read to its
+// end before its first page is yielded, so the loop may fetch each page as it comes: no connection
+// and no slot of the host is taken by then. That takes the memory of one file, some megabytes of
+// the longest. The same page may come more than once. Pages may be of another host than rawURL's;
+// most crawls want to look at that.
+func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		site, err := url.Parse(rawURL)
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		named, err := f.Transport.Sitemaps(ctx, rawURL)
+		if err != nil {
+			allowed := errors.Is(err, politeness.ErrUnreachable) && !errors.Is(err, politeness.ErrDisallowed)
+			if !yield(Entry{}, err) || !allowed {
+				return
+			}
+		}
+		w := f.walk(ctx, yield)
+		for _, raw := range named {
+			w.add(file{url: raw, hosts: []string{hostname.Key(site.Host)}})
+		}
+		if len(named) == 0 {
+			for _, path := range usual {
+				w.add(file{url: site.ResolveReference(&url.URL{Path: path}).String(), guessed: true})
+			}
+		}
+		w.run()
+	}
+}
+
+// Read yields the pages that the given sitemaps list, as Pages does: of a site whose sitemaps are
+// known.
+func (f Finder) Read(ctx context.Context, sitemaps ...string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		w := f.walk(ctx, yield)
+		for _, raw := range sitemaps {
+			w.add(file{url: raw})
+		}
+		w.run()
+	}
+}
+
+// A file is a sitemap to be read.
+type file struct {
+	url     string
+	hosts   []string // that it speaks for beside its own, because of who named it
+	via     []string // the indexes that led to it
+	guessed bool     // whether nobody named it, so that it may well not be there
+}
+
+// A walk is one run of a Finder.
+type walk struct {
+	Finder
+	ctx    context.Context
+	yield  func(Entry, error) bool
+	queue  []file              // at most MaxFiles
+	unread int                 // sitemaps for which the queue had no room
+	read   map[string]bool     // URLs of sitemaps
+	named  map[string][]string // by origin of another host: the sitemaps that its robots.txt names
+}
+
+func (f Finder) walk(ctx context.Context, yield func(Entry, error) bool) *walk {
+	if f.Client == nil {
+		f.Client = &http.Client{Transport: f.Transport}
+	}
+	if f.MaxFiles == 0 {
+		f.MaxFiles = maxFiles
+	}
+	return &walk{Finder: f, ctx: ctx, yield: yield, read: make(map[string]bool), named: make(map[string][]string)}
+}
+
+// add puts a sitemap at the end of the queue, unless it was read.
+func (w *walk) add(f file) {
+	f.url, _, _ = strings.Cut(f.url, "#")
+	switch {
+	case w.read[f.url]:
+	case len(w.queue) < w.MaxFiles:
+		w.queue = append(w.queue, f)
+	default:
+		w.unread++
+	}
+}
+
+// run reads the sitemaps of the queue, and those that they lead to, until there are no more.
+func (w *walk) run() {
+	for len(w.queue) > 0 {
+		next := w.queue[0]
+		if w.ctx.Err() != nil {
+			w.yield(Entry{}, w.ctx.Err())
+			return
+		}
+		if !w.read[next.url] {
+			if len(w.read) == w.MaxFiles {
+				w.yield(Entry{}, &FileError{next.url, fmt.Errorf("not read, nor are %d others: MaxFiles is %d", len(w.queue)+w.unread-1, w.MaxFiles)})
+				return
+			}
+			w.read[next.url] = true
+			if !w.file(next) {
+				return
+			}
+		}
+		w.queue = w.queue[1:]
+	}
+}
+
+// file reads a sitemap and yields its pages. It reports whether the consumer wants more.
+func (w *walk) file(f file) bool {
+	entries, final, err := w.fetch(f)
+	if w.ctx.Err() != nil {
+		return true // run says so
+	}
+	urls := append(slices.Clone(f.via), f.url)
+	hosts := append([]string{hostOf(f.url), hostOf(final)}, f.hosts...)
+	foreign := make(map[string]*ForeignError)
+	permitted := make(map[string]bool) // by host
+	for _, e := range entries {
+		host := hostOf(e.Loc)
+		ok, known := permitted[host]
+		if !known && !e.Index {
+			ok = slices.Contains(hosts, host) || w.permits(e.Loc, urls, final)
+			permitted[host] = ok
+		}
+		switch {
+		case e.Index && len(f.via) == maxDepth:
+			err = errTooDeep
+		case e.Index:
+			w.add(file{url: e.Loc, hosts: hosts, via: urls})
+		case ok:
+			if !w.yield(e, nil) {
+				return false
+			}
+		default:
+			if foreign[host] == nil && len(foreign) >= maxHosts {
+				host = "further hosts"
+			}
+			if foreign[host] == nil {
+				foreign[host] = &ForeignError{URL: f.url, Host: host, First: e.Loc}
+			}
+			foreign[host].Pages++
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(foreign)) {
+		if !w.yield(Entry{}, foreign[host]) {
+			return false
+		}
+	}
+	return err == nil || w.yield(Entry{}, &FileError{f.url, err})
+}
+
+var errTooDeep = fmt.Errorf("leads to further sitemaps, which aren't read: it is an index in an index, %d deep", maxDepth+1)
+
+// fetch returns the entries of a sitemap and the URL at which it was in the end.
+func (w *walk) fetch(f file) (entries []Entry, final string, err error) {
+	req, err := http.NewRequestWithContext(w.ctx, http.MethodGet, f.url, nil)
+	if err != nil {
+		return nil, "", errors.New("the URL can't be parsed")
+	}
+	resp, err := w.Client.Do(req)
+	if err != nil {
+		if ue := (*url.Error)(nil); errors.As(err, &ue) {
+			err = ue.Err // without the URL
+		}
+		return nil, "", err
+	}
+	defer resp.Body.Close()
+	final = resp.Request.URL.String()
+	switch {
+	case f.guessed && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone):
+		return nil, final, nil
+	case resp.StatusCode != http.StatusOK:
+		return nil, final, errors.New(printable.Clipped(resp.Status, 100))
+	}
+	for e, readErr := range Read(resp.Body) {
+		if readErr != nil {
+			err = readErr
+			break
+		}
+		entries = append(entries, e)
+	}
+	return entries, final, err
+}
+
+// permits reports whether the robots.txt of a page's host names the sitemap that lists the page,
+// which has one of the given URLs or the final one, or an index that leads to it.
+func (w *walk) permits(page string, urls []string, final string) bool {
+	u, err := url.Parse(page)
+	if err != nil {
+		return false
+	}
+	origin := u.Scheme + "://" + hostname.Authority(u.Scheme, u.Host)
+	named, known := w.named[origin]
+	if !known && len(w.named) < maxHosts {
+		named, _ = w.Transport.Sitemaps(w.ctx, origin+"/") // one that can't be had permits nothing
+		w.named[origin] = named
+	}
+	return slices.ContainsFunc(named, func(s string) bool { return s == final || slices.Contains(urls, s) })
+}
+
+// hostOf returns the key of the host of a URL.
+func hostOf(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return hostname.Key(u.Host)
+}

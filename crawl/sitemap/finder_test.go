@@ -1,0 +1,306 @@
+package sitemap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+const agent = "SitemapTest/1.0 (+https://example.com/bot; bot@example.com)"
+
+// crawler returns a Transport over web that waits a second between two requests.
+func crawler(t *testing.T, web *politenesstest.Web, unreachable robotscache.Unreachable) *politeness.Transport {
+	t.Helper()
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: agent, Base: web,
+		Robots: robotscache.Config{OnUnreachable: unreachable},
+		Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Second, Max: time.Second}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport
+}
+
+// find returns the pages of a site, and the errors.
+func find(t *testing.T, web *politenesstest.Web, f Finder, site string) (pages []string, errs []error) {
+	t.Helper()
+	if f.Transport == nil {
+		f.Transport = crawler(t, web, robotscache.Deny)
+	}
+	for e, err := range f.Pages(t.Context(), site) {
+		if err != nil {
+			errs = append(errs, err)
+		} else {
+			pages = append(pages, e.Loc)
+		}
+	}
+	web.Check(t, politenesstest.Rules{Delay: time.Second, Concurrency: 1})
+	return pages, errs
+}
+
+func urls(locs ...string) string {
+	return "<urlset><url><loc>" + strings.Join(locs, "</loc></url><url><loc>") + "</loc></url></urlset>"
+}
+
+func index(locs ...string) string {
+	return "<sitemapindex><sitemap><loc>" + strings.Join(locs, "</loc></sitemap><sitemap><loc>") + "</loc></sitemap></sitemapindex>"
+}
+
+func TestPagesOfASite(t *testing.T) {
+	const site = "https://example.com"
+	type sites map[string]string // by URL, the text at it
+	for name, test := range map[string]struct {
+		web    sites
+		pages  []string
+		errors []string
+	}{
+		"none": {web: sites{}},
+		"named by robots.txt": {
+			web:   sites{site + "/robots.txt": "Sitemap: " + site + "/a.xml\n", site + "/a.xml": urls(site + "/1"), site + "/sitemap.xml": urls(site + "/no")},
+			pages: []string{site + "/1"},
+		},
+		"in the usual places": {
+			web:   sites{site + "/sitemap.xml": urls(site + "/1"), site + "/sitemap_index.xml": index(site + "/a.txt"), site + "/a.txt": site + "/2"},
+			pages: []string{site + "/1", site + "/2"},
+		},
+		"named and not there": {
+			web:    sites{site + "/robots.txt": "Sitemap: " + site + "/a.xml\nSitemap: " + site + "/b.xml\n", site + "/b.xml": urls(site + "/1")},
+			pages:  []string{site + "/1"},
+			errors: []string{site + "/a.xml: 404 Not Found"},
+		},
+		"an index of itself": {
+			web:   sites{site + "/sitemap.xml": index(site+"/sitemap.xml", site+"/sitemap.xml#1", site+"/a.xml", site+"/a.xml"), site + "/a.xml": urls(site + "/1")},
+			pages: []string{site + "/1"},
+		},
+		"indexes without end": {
+			web: sites{
+				site + "/sitemap.xml": index(site + "/1.xml"), site + "/1.xml": index(site + "/2.xml"), site + "/2.xml": index(site + "/3.xml"),
+				site + "/3.xml": index(site + "/4.xml"), site + "/4.xml": index(site + "/5.xml"), site + "/5.xml": urls(site + "/no"),
+			},
+			errors: []string{site + "/4.xml: leads to further sitemaps, which aren't read: it is an index in an index, 5 deep"},
+		},
+		"disallowed": {
+			web:    sites{site + "/robots.txt": "Sitemap: " + site + "/x/a.xml\nUser-agent: *\nDisallow: /x\n", site + "/x/a.xml": urls(site + "/1")},
+			errors: []string{"disallowed"},
+		},
+		"other hosts": {
+			web: sites{
+				site + "/sitemap.xml":                 urls(site+"/1", "http://example.com/2", "https://other.example/1", "https://friend.example/1", "https://other.example/2", site+":8443/1"),
+				"https://other.example/robots.txt":    "Sitemap: https://other.example/sitemap.xml\n",
+				"https://friend.example/robots.txt":   "Sitemap: " + site + "/sitemap.xml\n",
+				"https://example.com:8443/robots.txt": "",
+			},
+			pages: []string{site + "/1", "http://example.com/2", "https://friend.example/1"},
+			errors: []string{
+				site + "/sitemap.xml lists 1 page of example.com:8443, left out",
+				site + "/sitemap.xml lists 2 pages of other.example, left out: robots.txt there doesn't name this sitemap",
+			},
+		},
+		"another host's robots.txt names the index": {
+			web: sites{
+				site + "/sitemap.xml": index(site + "/friends.xml"), site + "/friends.xml": urls("https://friend.example/1"),
+				"https://friend.example/robots.txt": "Sitemap: " + site + "/sitemap.xml\n",
+			},
+			pages: []string{"https://friend.example/1"},
+		},
+		"on another host, by robots.txt": {
+			web:   sites{site + "/robots.txt": "Sitemap: https://cdn.example/a.xml\n", "https://cdn.example/a.xml": index("https://cdn.example/b.xml"), "https://cdn.example/b.xml": urls(site+"/1", "https://cdn.example/1")},
+			pages: []string{site + "/1", "https://cdn.example/1"},
+		},
+		"www and apex": {
+			web:    sites{site + "/sitemap.xml": urls(site+"/1", "https://www.example.com/1"), "https://www.example.com/robots.txt": ""},
+			pages:  []string{site + "/1"},
+			errors: []string{"lists 1 page of www.example.com, left out: robots.txt there doesn't name this sitemap (if they are one site, ask for the pages of https://www.example.com/1 as well)"},
+		},
+		"another host that can't be reached": {
+			web:    sites{site + "/sitemap.xml": urls("https://away.example/")},
+			errors: []string{"lists 1 page of away.example, left out"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := politenesstest.NewWeb()
+				web.Site(site)
+				for at, text := range test.web {
+					origin, path := at, "/"
+					if i := strings.Index(at[8:], "/"); i >= 0 {
+						origin, path = at[:8+i], at[8+i:]
+					}
+					if path == "/robots.txt" {
+						web.Site(origin).Robots(text)
+					} else {
+						web.Site(origin).Page(path, text)
+					}
+				}
+				pages, errs := find(t, web, Finder{}, site+"/some/page")
+				if !slices.Equal(pages, test.pages) {
+					t.Errorf("pages %q, want %q", pages, test.pages)
+				}
+				if len(errs) != len(test.errors) {
+					t.Errorf("errors %v, want %q", errs, test.errors)
+				}
+				for i, want := range test.errors {
+					if i < len(errs) && !strings.Contains(errs[i].Error(), want) {
+						t.Errorf("error %v, want %q", errs[i], want)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestARedirectedSitemapSpeaksForWhereItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Handle("/sitemap.xml", http.RedirectHandler("https://www.example.com/sitemap.xml", http.StatusMovedPermanently))
+		web.Site("https://www.example.com").Page("/sitemap.xml", urls("https://www.example.com/1", "https://example.com/2"))
+		pages, errs := find(t, web, Finder{}, "https://example.com")
+		if !slices.Equal(pages, []string{"https://www.example.com/1", "https://example.com/2"}) || errs != nil {
+			t.Errorf("%q, %v", pages, errs)
+		}
+	})
+}
+
+// A loop over a site's pages that fetches each of them gets its turns, also where the host gives
+// one at a time.
+func TestPagesCanBeFetchedAsTheyCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		site := web.Site("https://example.com").Page("/sitemap.xml", urls("https://example.com/1", "https://example.com/2"))
+		site.Page("/1", "one").Page("/2", "two")
+		transport := crawler(t, web, robotscache.Deny)
+		client := &http.Client{Transport: transport}
+		begin := time.Now()
+		for e, err := range (Finder{Transport: transport}).Pages(t.Context(), "https://example.com/") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Get(e.Loc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		if took := time.Since(begin); took != 4*time.Second { // robots.txt, two sitemaps, two pages
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+func TestASiteThatListsWithoutEndIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			var list []string
+			for i := range 100 {
+				list = append(list, fmt.Sprintf("https://example.com%s/%d", r.URL.Path, i))
+			}
+			_, _ = io.WriteString(w, index(list...))
+		}))
+		pages, errs := find(t, web, Finder{MaxFiles: 7}, "https://example.com")
+		if len(web.Requests()) != 8 || pages != nil || len(errs) != 1 || !strings.Contains(errs[0].Error(), "MaxFiles is 7") {
+			t.Errorf("%d requests, pages %q, errors %v", len(web.Requests()), pages, errs)
+		}
+	})
+}
+
+// Thousands of strangers' hosts in a sitemap neither get a request each nor a line each.
+func TestASitemapOfStrangersAsksFewOfThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		var list []string
+		for i := range 5000 {
+			list = append(list, fmt.Sprintf("https://%d.example/", i))
+		}
+		web.Site("https://example.com").Page("/sitemap.xml", urls(list...))
+		pages, errs := find(t, web, Finder{}, "https://example.com")
+		asked := 0
+		for _, r := range web.Requests() {
+			if !strings.HasPrefix(r.URL, "https://example.com/") {
+				asked++
+			}
+		}
+		last := new(ForeignError)
+		if pages != nil || asked > maxHosts || len(errs) != maxHosts+1 || !errors.As(errs[len(errs)-1], &last) || last.Pages != 5000-maxHosts {
+			t.Errorf("%d pages, %d requests, %d errors, the last: %v", len(pages), asked, len(errs), errs[len(errs)-1])
+		}
+	})
+}
+
+func TestPagesWithoutRobots(t *testing.T) {
+	for unreachable, want := range map[robotscache.Unreachable]int{robotscache.Deny: 0, robotscache.Allow: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			web := politenesstest.NewWeb()
+			web.Site("https://example.com").RobotsStatus(503).Page("/sitemap.xml", urls("https://example.com/1"))
+			f := Finder{Transport: crawler(t, web, unreachable)}
+			var pages int
+			var errs []error
+			for _, err := range f.Pages(t.Context(), "https://example.com") {
+				if err != nil {
+					errs = append(errs, err)
+				} else {
+					pages++
+				}
+			}
+			if pages != want || len(errs) != 1 || !errors.Is(errs[0], politeness.ErrUnreachable) {
+				t.Errorf("%v: %d pages, errors %v", unreachable, pages, errs)
+			}
+		})
+	}
+}
+
+func TestPagesEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Page("/sitemap.xml", index("https://example.com/a.xml", "https://example.com/b.xml")).
+			Page("/a.xml", urls("https://example.com/1"))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var last error
+		n := 0
+		for _, err := range (Finder{Transport: crawler(t, web, robotscache.Deny)}).Pages(ctx, "https://example.com") {
+			n++
+			last = err
+			cancel() // at the first page
+		}
+		if n != 2 || !errors.Is(last, context.Canceled) {
+			t.Errorf("%d pairs, the last error %v", n, last)
+		}
+		for _, err := range (Finder{Transport: crawler(t, web, robotscache.Deny)}).Pages(t.Context(), "ht tp://") {
+			if err == nil {
+				t.Error("a URL that can't be parsed is no error")
+			}
+		}
+	})
+}
+
+func TestErrorsHaveNoControlCharacters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Page("/sitemap.xml", index("https://example.com/\u202ea.xml")+"<url>\x1b[2J").
+			Page("/sitemap_index.xml", urls("https://a\u202eb.example/\u202e"))
+		_, errs := find(t, web, Finder{}, "https://example.com")
+		if len(errs) != 3 {
+			t.Errorf("errors: %v", errs)
+		}
+		for _, err := range errs {
+			if strings.ContainsAny(err.Error(), "\x1b\u202e\n") {
+				t.Errorf("%q", err)
+			}
+		}
+	})
+}

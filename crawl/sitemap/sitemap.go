@@ -1,0 +1,247 @@
+// Package sitemap reads sitemaps (https://www.sitemaps.org/protocol.html): the lists of its pages
+// that a site publishes for crawlers.
+//
+// A [Finder] finds the pages of a site: it asks robots.txt for the sitemaps, reads them and those
+// that they name, and keeps to the protocol's rules of who may speak for which host. [Read] reads
+// one file, wherever it comes from: XML, an index of other sitemaps, RSS, Atom or one URL a line,
+// gzipped or not.
+//
+// What a file says of a page (lastmod, changefreq, priority) comes with it in an [Entry];
+// [Entry.Stale] says whether a copy of the page may be out of date. The sitemap extensions (images,
+// videos, news, translations) are ignored.
+//
+// Files are what strangers send. One is read up to the protocol's limits of 50,000 URLs and 50 MB,
+// in a few kilobytes of memory, however deep, endless or broken it is. Entities that it declares
+// are never expanded. The texts of errors are free of control characters.
+package sitemap
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// The protocol's limits for one file. The bytes are counted before and after decompression.
+const (
+	maxBytes = 50 << 20
+	maxURLs  = 50_000
+	maxLoc   = 2048
+)
+
+var (
+	errTooMany = fmt.Errorf("lists more than %d URLs, the protocol's limit", maxURLs)
+	errTooLong = fmt.Errorf("is longer than %d MB, the protocol's limit", maxBytes>>20)
+	errFormat  = errors.New("is no sitemap: neither XML of a known kind (urlset, sitemapindex, rss, RDF, feed) nor URLs, one a line")
+)
+
+// Read reads a sitemap and yields its entries as they come: XML, an index, RSS, Atom or one URL a
+// line, gzipped or not, whatever its name and its Content-Type say. It needs a few kilobytes of
+// memory. Use it for a file at hand; a [Finder] gets a site's sitemaps by itself.
+//
+// At most one error is yielded, with the last pair: what can't be read of the file, and what of it
+// was left out because it isn't an absolute http or https URL of less than 2,048 bytes. The entries
+// before it are good.
+func Read(r io.Reader) iter.Seq2[Entry, error] {
+	return readUpTo(maxBytes, r)
+}
+
+// readUpTo is Read with another limit.
+func readUpTo(limit int64, r io.Reader) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		p := parser{yield: yield}
+		err := p.read(r, limit)
+		if errors.Is(err, errStopped) {
+			return
+		}
+		if err != nil {
+			err = fmt.Errorf("sitemap %w", err)
+		}
+		if p.leftOut > 0 {
+			err = errors.Join(err, fmt.Errorf("sitemap has entries without an absolute http or https URL, left out: %d, the first %q",
+				p.leftOut, printable.Clipped(p.firstOut, 100)))
+		}
+		if err != nil {
+			yield(Entry{}, err)
+		}
+	}
+}
+
+// errStopped ends the reading of a file whose consumer wants no more of it.
+var errStopped = errors.New("stopped")
+
+// A parser reads one file.
+type parser struct {
+	yield    func(Entry, error) bool
+	entries  int // yielded
+	leftOut  int // entries whose URL is none
+	firstOut string
+
+	in    *bufio.Reader
+	depth int // elements that are open
+
+	tagText []byte // the room for tags
+
+	kind      kind
+	prefix    string // namespace prefix of the root and with it of the elements that matter: "" or "sm:"
+	item      item   // the item that is open, if itemDepth > 0
+	itemDepth int
+
+	field      string // local name of the open element whose text is wanted, or ""
+	fieldDepth int
+	text       []byte // of that element or of a line: its beginning, longer than any URL may be
+}
+
+// An item is the raw text of an entry.
+type item struct{ loc, lastMod, changeFreq, priority string }
+
+// A kind is a format that lists URLs in XML.
+type kind struct {
+	item    string // name of the element of an entry
+	index   bool   // whether entries are sitemaps
+	feed    bool   // whether prefixes don't matter, and what is read is link and a date
+	hasHref bool   // whether link has its URL in an attribute
+}
+
+var kinds = map[string]kind{ // by the local name of the root
+	"urlset":       {item: "url"},
+	"sitemapindex": {item: "sitemap", index: true},
+	"rss":          {item: "item", feed: true},
+	"RDF":          {item: "item", feed: true},
+	"feed":         {item: "entry", feed: true, hasHref: true},
+}
+
+// read reads a file of at most limit bytes, before and after decompression.
+func (p *parser) read(r io.Reader, limit int64) error {
+	packed := &io.LimitedReader{R: r, N: limit + 1}
+	unpacked, err := unpack(packed)
+	if err != nil {
+		return err
+	}
+	text := &io.LimitedReader{R: unpacked, N: limit + 1}
+	p.in = bufio.NewReader(decode(text))
+	if isXML(p.in) {
+		err = p.readXML()
+	} else {
+		err = p.readLines()
+	}
+	switch {
+	case errors.Is(err, errStopped), errors.Is(err, errTooMany):
+		return err
+	case packed.N <= 0, text.N <= 0:
+		return errTooLong
+	}
+	return err
+}
+
+// unpack undoes gzip where the first bytes say so: that of the file, and that of a server which
+// packs files of .xml.gz once more.
+func unpack(r io.Reader) (io.Reader, error) {
+	for range 2 {
+		b := bufio.NewReader(r)
+		if magic, _ := b.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+			return b, nil
+		}
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, fmt.Errorf("can't be unpacked: %w", err)
+		}
+		r = z
+	}
+	return r, nil
+}
+
+// isXML reports whether the first character is a "<".
+func isXML(in *bufio.Reader) bool {
+	start, _ := in.Peek(512)
+	return bytes.HasPrefix(bytes.TrimLeft(start, " \t\r\n"), []byte("<"))
+}
+
+// readLines reads one URL a line.
+func (p *parser) readLines() error {
+	lines := 0
+	for {
+		b, err := p.in.ReadByte()
+		if err == nil && b != '\n' {
+			p.add(b)
+			continue
+		}
+		if loc := strings.TrimSpace(p.taken()); loc != "" {
+			lines++
+			if err := p.emit(item{loc: loc}); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			if lines > 0 && p.entries == 0 && errors.Is(err, io.EOF) {
+				p.leftOut = 0
+				return errFormat
+			}
+			return atEnd(err)
+		}
+	}
+}
+
+// atEnd is what a read error means at a place where the file may end.
+func atEnd(err error) error {
+	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return unreadable(err)
+}
+
+func unreadable(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("can't be read to its end: %w", err)
+}
+
+// emit yields an entry whose URL is one.
+func (p *parser) emit(it item) error {
+	loc := strings.TrimSpace(it.loc)
+	u, err := url.Parse(loc)
+	if err != nil || len(loc) >= maxLoc || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if p.leftOut++; p.leftOut == 1 {
+			p.firstOut = loc
+		}
+		return nil
+	}
+	if p.entries == maxURLs {
+		return errTooMany
+	}
+	p.entries++
+	if !p.yield(it.entry(loc, p.kind.index), nil) {
+		return errStopped
+	}
+	return nil
+}
+
+// add appends to the text.
+func (p *parser) add(b ...byte) {
+	if len(p.text) < 2*maxLoc { // with room for spaces around a URL
+		p.text = append(p.text, b...)
+	}
+}
+
+// taken returns the text and begins a new one.
+func (p *parser) taken() string {
+	text := string(p.text)
+	if !utf8.ValidString(text) { // what isn't UTF-8 is nearly always Latin-1
+		runes := make([]rune, len(text))
+		for i := range len(text) {
+			runes[i] = rune(text[i])
+		}
+		text = string(runes)
+	}
+	p.text = p.text[:0]
+	return text
+}

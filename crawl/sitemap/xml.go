@@ -1,0 +1,325 @@
+package sitemap
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The XML of sitemaps is read by a scanner of our own: encoding/xml keeps every open element and
+// every text, so its memory is what a stranger likes, and it stops at the first "&" that isn't
+// escaped, of which sitemaps are full. This one remembers how deep it is, the entry that is open
+// and the text of one field.
+
+// readXML reads the entries of a file in XML.
+func (p *parser) readXML() error {
+	for {
+		b, err := p.in.ReadByte()
+		if err != nil {
+			if p.depth > 0 {
+				return unreadable(err)
+			}
+			return atEnd(err)
+		}
+		switch b {
+		case '<':
+			err = p.markup()
+		case '&':
+			p.reference()
+		default:
+			p.say(b)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// say takes up a byte of text where it is that of a field.
+func (p *parser) say(b ...byte) {
+	if p.field != "" && p.depth == p.fieldDepth {
+		p.add(b...)
+	}
+}
+
+// reference reads what follows a "&".
+func (p *parser) reference() {
+	ahead, _ := p.in.Peek(maxReference)
+	character, length := referenced(ahead)
+	_, _ = p.in.Discard(length)
+	p.say(character...)
+}
+
+const maxReference = len("#x10FFFF;")
+
+// referenced returns what a "&" and the length bytes after it stand for: one of XML's own entities
+// or a character by its number. In front of anything else "&" stands for itself, also in front of
+// what the file itself declares.
+func referenced(after []byte) (character []byte, length int) {
+	name, _, found := bytes.Cut(after[:min(len(after), maxReference)], []byte(";"))
+	if !found {
+		return []byte("&"), 0
+	}
+	r, known := map[string]rune{"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\''}[string(name)]
+	if number, ok := bytes.CutPrefix(name, []byte("#")); ok {
+		base := 10
+		if hex, ok := bytes.CutPrefix(number, []byte("x")); ok {
+			number, base = hex, 16
+		}
+		n, err := strconv.ParseUint(string(number), base, 31)
+		r, known = rune(n), err == nil
+	}
+	if !known {
+		return []byte("&"), 0
+	}
+	return utf8.AppendRune(nil, r), len(name) + 1
+}
+
+// markup reads what follows a "<".
+func (p *parser) markup() error {
+	const cdata = "![CDATA["
+	ahead, _ := p.in.Peek(len(cdata))
+	var first byte
+	if len(ahead) > 0 {
+		first = ahead[0]
+	}
+	switch {
+	case bytes.HasPrefix(ahead, []byte("!--")):
+		_, _ = p.in.Discard(3)
+		return p.skipPast("-->")
+	case string(ahead) == cdata:
+		_, _ = p.in.Discard(len(cdata))
+		return p.cdata()
+	case first == '!':
+		return p.doctype()
+	case first == '?':
+		return p.skipPast("?>")
+	case first == '/', first == '_', 'a' <= first|0x20 && first|0x20 <= 'z', first >= utf8.RuneSelf:
+		return p.tag()
+	}
+	p.say('<')
+	return nil
+}
+
+// skipPast reads up to and including the first end.
+func (p *parser) skipPast(end string) error {
+	var window []byte
+	for string(window) != end {
+		b, err := p.in.ReadByte()
+		if err != nil {
+			return unreadable(err)
+		}
+		if len(window) == len(end) {
+			window = append(window[:0], window[1:]...)
+		}
+		window = append(window, b)
+	}
+	return nil
+}
+
+// cdata reads up to and including "]]>". All before that is text.
+func (p *parser) cdata() error {
+	brackets := 0 // that were read, and that may be the end: two at most
+	for {
+		b, err := p.in.ReadByte()
+		if err != nil {
+			return unreadable(err)
+		}
+		switch {
+		case b == ']' && brackets < 2:
+			brackets++
+		case b == ']':
+			p.say(b)
+		case b == '>' && brackets == 2:
+			return nil
+		default:
+			p.say([]byte("]]")[:brackets]...)
+			p.say(b)
+			brackets = 0
+		}
+	}
+}
+
+// doctype reads past a declaration and whatever it declares in brackets.
+func (p *parser) doctype() error {
+	brackets := 0
+	for {
+		b, err := p.in.ReadByte()
+		if err != nil {
+			return unreadable(err)
+		}
+		switch {
+		case b == '[':
+			brackets++
+		case b == ']':
+			brackets--
+		case b == '>' && brackets <= 0:
+			return nil
+		}
+	}
+}
+
+// tag reads a start tag or an end tag after its "<".
+func (p *parser) tag() error {
+	const most = 2 * maxLoc // of its bytes that are kept
+	text := p.tagText[:0]
+	var quote byte // that the value here is in
+	for {
+		b, err := p.in.ReadByte()
+		if err != nil {
+			return unreadable(err)
+		}
+		switch {
+		case quote != 0:
+			if b == quote {
+				quote = 0
+			}
+		case b == '"' || b == '\'':
+			quote = b
+		case b == '>':
+			p.tagText = text
+			return p.act(string(text))
+		}
+		if len(text) < most {
+			text = append(text, b)
+		}
+	}
+}
+
+// act opens or closes an element, given what is between "<" and ">".
+func (p *parser) act(tag string) error {
+	tag, ends := strings.CutPrefix(tag, "/")
+	tag, empty := strings.CutSuffix(tag, "/")
+	name, attributes := tag, ""
+	if i := strings.IndexAny(tag, " \t\r\n"); i >= 0 {
+		name, attributes = tag[:i], tag[i:]
+	}
+	local := name[strings.LastIndexByte(name, ':')+1:]
+	prefix := name[:len(name)-len(local)]
+	if !ends {
+		if err := p.start(prefix, local, attributes); err != nil {
+			return err
+		}
+	}
+	if ends || empty {
+		return p.end(prefix, local)
+	}
+	return nil
+}
+
+// start opens an element.
+func (p *parser) start(prefix, local, attributes string) error {
+	p.depth++
+	if p.kind.item == "" { // this is the root
+		p.kind, p.prefix = kinds[local], prefix
+		if p.kind.item == "" {
+			return errFormat
+		}
+		if local == "RDF" { // of another namespace than its items
+			p.prefix = ""
+		}
+		return nil
+	}
+	switch {
+	case local == p.kind.item && prefix == p.prefix:
+		err := p.endItem() // one that isn't closed ends here
+		p.itemDepth = p.depth
+		return err
+	case p.itemDepth == 0 || p.depth != p.itemDepth+1 || p.itemField(prefix, local) == nil:
+	case p.kind.hasHref && local == "link":
+		if rel := attribute(attributes, "rel"); rel == "" || rel == "alternate" {
+			p.item.loc = attribute(attributes, "href")
+		}
+	default:
+		p.taken() // the beginning of a field that wasn't closed
+		p.field, p.fieldDepth = local, p.depth
+	}
+	return nil
+}
+
+// end closes an element.
+func (p *parser) end(prefix, local string) error {
+	if p.field != "" && p.depth == p.fieldDepth {
+		if field := p.itemField(prefix, local); field != nil && local == p.field {
+			*field = p.taken()
+		}
+		p.field = ""
+	}
+	p.depth = max(p.depth-1, 0)
+	if local == p.kind.item && prefix == p.prefix {
+		return p.endItem()
+	}
+	return nil
+}
+
+// endItem yields the item that is open, if one is.
+func (p *parser) endItem() error {
+	if p.itemDepth == 0 {
+		return nil
+	}
+	it := p.item
+	p.item, p.itemDepth, p.field = item{}, 0, ""
+	p.taken()
+	return p.emit(it)
+}
+
+// itemField returns where the text of an element belongs that is directly in an item, or nil.
+func (p *parser) itemField(prefix, local string) *string {
+	if p.kind.feed {
+		switch prefix + local {
+		case p.prefix + "link":
+			return &p.item.loc
+		case p.prefix + "pubDate", "dc:date", p.prefix + "updated", p.prefix + "modified":
+			return &p.item.lastMod
+		}
+		return nil
+	}
+	if prefix != p.prefix {
+		return nil
+	}
+	switch local {
+	case "loc":
+		return &p.item.loc
+	case "lastmod":
+		return &p.item.lastMod
+	case "changefreq":
+		return &p.item.changeFreq
+	case "priority":
+		return &p.item.priority
+	}
+	return nil
+}
+
+// attribute returns the value of the attribute of that name.
+func attribute(attributes, name string) string {
+	for {
+		this, rest, found := strings.Cut(attributes, "=")
+		rest = strings.TrimLeft(rest, " \t\r\n")
+		if !found || rest == "" {
+			return ""
+		}
+		var value string
+		if value, attributes, found = strings.Cut(rest[1:], rest[:1]); !found { // rest[0] is a quote
+			return ""
+		}
+		if strings.TrimSpace(this) == name {
+			return resolve(value)
+		}
+	}
+}
+
+// resolve replaces references by what they stand for.
+func resolve(value string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(value, "&")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		character, length := referenced([]byte(after))
+		b.Write(character)
+		value = after[length:]
+	}
+}

@@ -1,0 +1,64 @@
+package crawl
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// An Outcome says what became of a URL.
+type Outcome string
+
+// The outcomes. Every URL that a crawl was given, or found and would have followed, ends in one.
+const (
+	Visited      Outcome = "visited"        // Visit has returned nil; an answer of any status, 304 included
+	VisitFailed  Outcome = "visit failed"   // Visit has returned an error, or panicked
+	Redirected   Outcome = "redirected"     // it led to another URL, which has an outcome of its own
+	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
+	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
+	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, five times or for good
+	Refused      Outcome = "refused"        // 429 or 503 five times, or its host can't be asked within Config.Patience
+	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent, or its host can't be asked within the budget's time
+	Failed       Outcome = "failed"         // no answer, or one that broke off
+	Rejected     Outcome = "rejected"       // by the Transport's ResponseLimits: too large, or of the wrong type
+	Duplicate    Outcome = "duplicate"      // known already
+	TooDeep      Outcome = "too deep"       // Config.MaxDepth
+	TooLong      Outcome = "too long"       // a URL of more than 2,048 bytes
+	TooMany      Outcome = "too many"       // beyond the 10,000th link of a page
+	Invalid      Outcome = "invalid"        // no http or https URL
+	NoRoom       Outcome = "no room"        // Config.MaxURLs, or the Queue is full
+	EnoughOfHost Outcome = "enough of host" // Config.MaxPagesPerHost
+	Left         Outcome = "left"           // still to be fetched when the crawl ended
+)
+
+// A Summary says what became of a crawl.
+type Summary struct {
+	Outcomes map[Outcome]int // number of URLs by what became of them; Left are those that a Queue of one's own had lent
+	Bytes    int64           // of bodies
+	Elapsed  time.Duration
+	Stopped  error // why it ended although URLs may be left: ctx, the budget, MaxPages, the Queue; nil: nothing was left
+}
+
+// Visited is how many pages were visited.
+func (s Summary) Visited() int { return s.Outcomes[Visited] }
+
+// String returns the summary in a line: "12 visited, 3 disallowed, 40 duplicate in 3.2s".
+func (s Summary) String() string {
+	var parts []string
+	for _, o := range order {
+		if n := s.Outcomes[o]; n > 0 || o == Visited {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	text := fmt.Sprintf("%s in %v", strings.Join(parts, ", "), s.Elapsed.Round(100*time.Millisecond))
+	if s.Stopped != nil {
+		text += "; stopped: " + s.Stopped.Error()
+	}
+	return text
+}
+
+// order is that in which a summary names them.
+var order = []Outcome{
+	Visited, VisitFailed, Redirected, NotCanonical, Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
+	Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,
+}

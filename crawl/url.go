@@ -1,0 +1,115 @@
+package crawl
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-politeness/politeness/internal/hostname"
+)
+
+// Normalize returns rawURL in the one spelling by which a crawl knows it: scheme and host in lower
+// case, the host in punycode and without the scheme's own port and a final dot, no userinfo and no
+// fragment, no dot segments, escapes in upper case, none where a letter, a digit or one of -._~
+// needs none, and one for each byte that needs one. The query's order, and a final slash, are left
+// as they are: they make a difference. The error says why rawURL can't be fetched.
+func Normalize(rawURL string) (string, error) {
+	u, err := url.Parse(strings.TrimSpace(rawURL))
+	if err != nil {
+		return "", err
+	}
+	return normal(u)
+}
+
+// normal is Normalize for a URL that has been parsed.
+func normal(u *url.URL) (string, error) {
+	scheme := strings.ToLower(u.Scheme)
+	host := hostname.Authority(scheme, hostname.ASCII(u.Host))
+	switch {
+	case scheme != "http" && scheme != "https":
+		return "", fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
+	case u.Opaque != "" || host == "":
+		return "", errors.New("a URL needs a host")
+	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
+		return "", fmt.Errorf("%q is no name of a host", host)
+	}
+	var b strings.Builder
+	b.Grow(len(scheme) + len(host) + len(u.Path) + len(u.RawQuery) + 8)
+	b.WriteString(scheme)
+	b.WriteString("://")
+	b.WriteString(host)
+	escape(&b, withoutDots(u.EscapedPath()))
+	if u.RawQuery != "" {
+		b.WriteByte('?')
+		escape(&b, u.RawQuery)
+	}
+	return b.String(), nil
+}
+
+// withoutDots removes the dot segments of a path (RFC 3986, section 5.2.4), those that are escaped
+// too.
+func withoutDots(path string) string {
+	if path == "" {
+		return "/"
+	}
+	if !strings.Contains(path, "/.") && !strings.Contains(path, "/%2") {
+		return path
+	}
+	var kept []string
+	segments := strings.Split(path, "/")[1:]
+	for i, s := range segments {
+		last := i == len(segments)-1
+		switch strings.NewReplacer("%2e", ".", "%2E", ".").Replace(s) {
+		case ".":
+		case "..":
+			kept = kept[:max(0, len(kept)-1)]
+		default:
+			kept = append(kept, s)
+			continue
+		}
+		if last {
+			kept = append(kept, "")
+		}
+	}
+	return "/" + strings.Join(kept, "/")
+}
+
+// escape writes s, in which what needs an escape has one and nothing else.
+func escape(b *strings.Builder, s string) {
+	const digits = "0123456789ABCDEF"
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		escaped := c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0
+		if c == '%' && i+2 < len(s) {
+			if hi, lo := unhex(s[i+1]), unhex(s[i+2]); hi >= 0 && lo >= 0 {
+				c = byte(hi<<4 | lo)
+				escaped = !unreserved(c)
+				i += 2
+			}
+		}
+		if escaped {
+			b.WriteByte('%')
+			b.WriteByte(digits[c>>4])
+			b.WriteByte(digits[c&15])
+		} else {
+			b.WriteByte(c)
+		}
+	}
+}
+
+func unhex(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return int(c - '0')
+	case 'a' <= c && c <= 'f':
+		return int(c - 'a' + 10)
+	case 'A' <= c && c <= 'F':
+		return int(c - 'A' + 10)
+	}
+	return -1
+}
+
+func unreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}

@@ -1,0 +1,153 @@
+package crawl
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The spellings of each row are one URL; the first is how a crawl knows it.
+var spellings = [][]string{
+	{"https://example.com/", "HTTPS://EXAMPLE.COM", "https://example.com:443/", "https://example.com./", "https://example.com/#top", "https://user:pass@example.com/", " https://example.com/ ", "https://example.com/?", "https://example.com/."},
+	{"http://example.com:8080/a", "http://example.com:08080/a", "http://EXAMPLE.com:8080/b/../a", "http://example.com:8080/./a", "http://example.com:8080/%61", "http://example.com:8080/b/%2E%2e/a", "http://example.com:8080/../../a"},
+	{"http://example.com/a/", "http://example.com:80/a/b/..", "http://example.com/a/b/%2e%2E", "http://example.com/a/."},
+	{"http://example.com/a%2Fb%3F", "http://example.com/a%2fb%3f"},
+	{"http://example.com/%E4%BD%A0?q=%E4%BD%A0", "http://example.com/你?q=你", "http://example.com/%e4%bd%a0?q=%e4%bd%a0"},
+	{"http://example.com/a%20b?c%20d", "http://example.com/a b?c d", "http://example.com/%61%20b?%63%20d"},
+	{"http://xn--mnchen-3ya.example/", "http://münchen.example", "http://MÜNCHEN.example:80/"},
+	{"http://[::1]:8080/", "http://[0:0:0:0:0:0:0:1]:8080"},
+	{"http://example.com/a//b", "http://example.com/a//./b"},
+	{"http://example.com/?a=1&b=2", "http://example.com?a=1&b=2"},
+	{"http://example.com/a;b=c,d!$&'()*+=:@-._~", "http://example.com/a;b=c,d!$&'()*+=:@%2D%2e%5f%7e"},
+}
+
+func TestNormalize(t *testing.T) {
+	for _, row := range spellings {
+		for _, s := range row {
+			if got, err := Normalize(s); got != row[0] || err != nil {
+				t.Errorf("Normalize(%q) = %q, %v; want %q", s, got, err, row[0])
+			}
+		}
+	}
+	known := make(map[string]bool)
+	for _, row := range spellings {
+		if known[row[0]] {
+			t.Errorf("%s stands in two rows", row[0])
+		}
+		known[row[0]] = true
+	}
+	for _, s := range []string{"", "example.com", "/path", "mailto:a@example.com", "javascript:void(0)", "http://", "http:///path", "ftp://example.com/", "http:opaque", "http://a b/", "http://example.com/%zz", "\x00"} {
+		if got, err := Normalize(s); err == nil {
+			t.Errorf("Normalize(%q) = %q", s, got)
+		}
+	}
+}
+
+// FuzzNormalize: what is normal stays as it is, is asked for at the same host, and means the same
+// resource to whoever decodes it.
+func FuzzNormalize(f *testing.F) {
+	for _, row := range spellings {
+		for _, s := range row {
+			f.Add(s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		got, err := Normalize(raw)
+		if err != nil {
+			return
+		}
+		if again, err := Normalize(got); again != got || err != nil {
+			t.Fatalf("Normalize(%q) = %q, and of that %q, %v", raw, got, again, err)
+		}
+		u, err := url.Parse(got)
+		if err != nil {
+			t.Fatalf("Normalize(%q) = %q: %v", raw, got, err)
+		}
+		for _, c := range []byte(got) {
+			if c <= ' ' || c > '~' {
+				t.Fatalf("Normalize(%q) = %q, which has a byte %#x", raw, got, c)
+			}
+		}
+		if u.Fragment != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || slices.Contains(strings.Split(u.Path, "/"), "..") && !strings.Contains(got, "%2F") {
+			t.Fatalf("Normalize(%q) = %q", raw, got)
+		}
+		before, _ := url.Parse(strings.TrimSpace(raw))
+		if q1, e1 := url.ParseQuery(before.RawQuery); e1 == nil {
+			if q2, e2 := url.ParseQuery(u.RawQuery); e2 != nil || q1.Encode() != q2.Encode() {
+				t.Fatalf("Normalize(%q) = %q, whose query says %v instead of %v", raw, got, q2, q1)
+			}
+		}
+	})
+}
+
+const linksPage = `<!doctype html><title>a page</title>
+<base href="/docs/"><base href="http://ignored.example/">
+<link rel="stylesheet" href=style.css><link rel="next" href="?page=2"><link rel=Canonical href=http://www.example.com/canon>
+<a href="a">1</a> <A HREF=' b#frag '>2</A> <a href="/root" rel="nofollow ugc">3</a>
+<map><area href="area"></map> <a name=x>no href</a> <a href="">empty</a> <a href="mailto:x@example.com">mail</a>
+<a href="javascript:alert(1)">js</a> <a href="//other.example:80/x">4</a> <a href=a>again</a> <a href="http://[bad">bad</a>
+<script>document.write('<a href="/script">')</script> <!-- <a href="/comment"> --> <img src=i srcset="j 2x">
+<a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a rel=prev href=unclosed`
+
+func TestLinks(t *testing.T) {
+	found, canonical, more := links([]byte(linksPage), "http://example.com/dir/page.html", 100)
+	want := []Link{
+		{URL: "http://example.com/docs/?page=2", Element: "link", Rel: "next"},
+		{URL: "http://example.com/docs/a", Element: "a"},
+		{URL: "http://example.com/docs/b", Element: "a"},
+		{URL: "http://example.com/root", Element: "a", Rel: "nofollow ugc", Nofollow: true},
+		{URL: "http://example.com/docs/area", Element: "area"},
+		{URL: "http://other.example/x", Element: "a"},
+		{URL: "http://example.com/docs/ref?a=1&b=2", Element: "a"},
+	}
+	if !slices.Equal(found, want) || canonical != "http://www.example.com/canon" || more != 0 {
+		t.Errorf("links: %+v\nwant %+v\ncanonical %s, %d more", found, want, canonical, more)
+	}
+	if found, _, more := links([]byte(linksPage), "http://example.com/", 3); len(found) != 3 || more == 0 {
+		t.Errorf("%d links, and %d more", len(found), more)
+	}
+}
+
+func TestFollow(t *testing.T) {
+	for _, tt := range []struct {
+		page, link string
+		host, site bool
+	}{
+		{"http://example.com/a", "https://example.com/b", true, true},
+		{"http://example.com/", "http://www.example.com/", false, true},
+		{"http://a.github.io/", "http://b.github.io/", false, false},
+		{"http://127.0.0.1:8080/", "http://127.0.0.1:9090/", true, true},
+		{"http://127.0.0.1/", "http://127.0.0.2/", false, false},
+	} {
+		p, l := &Page{FinalURL: tt.page}, Link{URL: tt.link}
+		if SameHost(p, l) != tt.host || SameSite(p, l) != tt.site || !Everywhere(p, l) {
+			t.Errorf("from %s to %s: same host %v, same site %v", tt.page, tt.link, SameHost(p, l), SameSite(p, l))
+		}
+	}
+}
+
+// FuzzLinks: whatever a page is, its links are normal, few enough, and each there once.
+func FuzzLinks(f *testing.F) {
+	f.Add([]byte(linksPage), "http://example.com/dir/page.html")
+	f.Add([]byte(`<base href="//x/"><a href=..><a href=?><a href=#>`), "https://example.com/a/b")
+	f.Fuzz(func(t *testing.T, body []byte, pageURL string) {
+		found, canonical, _ := links(body, pageURL, 10)
+		if len(found) > 10 {
+			t.Fatalf("%d links", len(found))
+		}
+		seen := make(map[string]bool)
+		for _, l := range append(found, Link{URL: canonical}) {
+			if l.URL == "" {
+				continue
+			}
+			if again, err := Normalize(l.URL); again != l.URL || err != nil {
+				t.Fatalf("%q isn't normal: %q, %v", l.URL, again, err)
+			}
+			if seen[l.URL] && l.URL != canonical {
+				t.Fatalf("%q twice", l.URL)
+			}
+			seen[l.URL] = true
+		}
+	})
+}

@@ -1,0 +1,364 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// A siteVisit is one request as its site saw it.
+type siteVisit struct {
+	host, path     string
+	came, answered time.Time
+	left           time.Time // when its body was closed; zero: not yet
+	status         int
+	retryAfter     time.Duration
+}
+
+// sites answer at random and keep a log of their own. They share nothing with what they judge.
+type sites struct {
+	mu     sync.Mutex
+	rnd    *rand.Rand
+	visits []*siteVisit
+	robots map[string]string
+	slow   time.Duration // longest wait for headers
+}
+
+func (s *sites) number(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rnd.IntN(n)
+}
+
+func (s *sites) RoundTrip(req *http.Request) (*http.Response, error) {
+	v := &siteVisit{host: req.URL.Host, path: req.URL.Path, came: time.Now()}
+	s.mu.Lock()
+	s.visits = append(s.visits, v)
+	s.mu.Unlock()
+	wait := time.Duration(s.number(400)) * time.Millisecond
+	if s.slow > 0 && s.number(12) == 0 {
+		wait = time.Duration(s.number(int(s.slow/time.Millisecond))) * time.Millisecond
+	}
+	leave := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if v.left.IsZero() {
+			v.left = time.Now()
+		}
+	}
+	select {
+	case <-time.After(wait):
+	case <-req.Context().Done():
+		leave()
+		return nil, req.Context().Err()
+	}
+	resp := &http.Response{StatusCode: 200, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Request: req}
+	resp.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	text := "page"
+	switch kind := s.number(30); {
+	case req.URL.Path == "/robots.txt":
+		switch {
+		case kind == 0:
+			resp.StatusCode = 503
+		default:
+			text = s.robots[req.URL.Host]
+		}
+	case kind == 0:
+		resp.StatusCode = 429
+		v.retryAfter = time.Duration(s.number(20)) * time.Second
+		if v.retryAfter > 0 {
+			if s.number(2) == 0 {
+				resp.Header.Set("Retry-After", strconv.Itoa(int(v.retryAfter/time.Second)))
+			} else {
+				resp.Header.Set("Retry-After", time.Now().Add(v.retryAfter).UTC().Format(http.TimeFormat))
+				v.retryAfter -= time.Second // a date is as exact as its second
+			}
+		}
+	case kind == 1:
+		resp.StatusCode = []int{500, 503, 403, 401, 408, 404, 410}[s.number(7)]
+	case kind == 2:
+		resp.StatusCode = 503
+		v.retryAfter = 7 * time.Second
+		resp.Header.Set("Retry-After", "7")
+	case kind == 3:
+		resp.Header.Set("RateLimit", `"p";r=0;t=5`)
+		v.retryAfter = 5 * time.Second
+	case kind == 4:
+		resp.Header.Set("X-RateLimit-Remaining", "0")
+		resp.Header.Set("X-RateLimit-Reset", "6")
+		v.retryAfter = 6 * time.Second
+	case kind <= 6:
+		resp.StatusCode = 302
+		resp.Header.Set("Location", []string{"/a", "/b?x=1", "https://b.example/c#f", "/private/x"}[s.number(4)])
+	case kind == 7:
+		leave()
+		return nil, errors.New("connection reset")
+	case strings.HasPrefix(req.URL.Path, "/down"):
+		resp.StatusCode = 500
+	}
+	v.answered, v.status = time.Now(), resp.StatusCode
+	resp.Body = &leaving{strings.NewReader(text), leave}
+	return resp, nil
+}
+
+type leaving struct {
+	io.Reader
+	leave func()
+}
+
+func (l *leaving) Close() error { l.leave(); return nil }
+
+// breaches says what the sites had to suffer, where they were promised a gap, slots, and that what
+// they ask for is obeyed.
+func (s *sites) breaches(gap time.Duration, slots int, ttl time.Duration, ignored bool) (found []string) {
+	byHost := map[string][]*siteVisit{}
+	for _, v := range s.visits {
+		byHost[v.host] = append(byHost[v.host], v)
+		if strings.HasPrefix(v.path, "/private") && !ignored {
+			found = append(found, fmt.Sprintf("robots: %s%s", v.host, v.path))
+		}
+	}
+	for host, vs := range byHost {
+		slices.SortStableFunc(vs, func(a, b *siteVisit) int { return a.came.Compare(b.came) })
+		for i, v := range vs {
+			if i > 0 && v.came.Sub(vs[i-1].came) < gap {
+				found = append(found, fmt.Sprintf("gap: %s %v", host, v.came.Sub(vs[i-1].came)))
+			}
+			inside := 1
+			for _, o := range vs[:i] {
+				if end := o.came.Add(ttl); (o.left.IsZero() || o.left.After(v.came)) && end.After(v.came) {
+					inside++
+				}
+				if o.retryAfter > 0 && !stale(vs, o) && v.came.After(o.answered) && v.came.Before(o.answered.Add(o.retryAfter)) {
+					found = append(found, fmt.Sprintf("block: %s, %v after an answer of %d that asks for %v", host, v.came.Sub(o.answered), o.status, o.retryAfter))
+				}
+			}
+			if inside > slots {
+				found = append(found, fmt.Sprintf("slots: %s %d", host, inside))
+			}
+		}
+	}
+	return found
+}
+
+// stale reports whether the refusal o came so late that a block which others had set meanwhile was
+// lifted again: a limiter takes it for a part of that block.
+func stale(vs []*siteVisit, o *siteVisit) bool {
+	for _, p := range vs {
+		if p == o || p.status < 400 && p.retryAfter == 0 || p.answered.Before(o.came) || p.answered.After(o.answered) {
+			continue
+		}
+		for _, q := range vs {
+			success := q.status == 200 || q.status == 302 || q.status == 404 || q.status == 410
+			if success && q.path != "/robots.txt" && !q.answered.Before(p.answered) && !q.answered.After(o.answered) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A rude limiter promises one thing and does another.
+type rude struct {
+	*hostlimit.Memory
+	promised hostlimit.Config
+	deaf     bool // it learns nothing from answers
+}
+
+func (r rude) Config() hostlimit.Config { return r.promised }
+
+func (r rude) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	l, err := r.Memory.Acquire(ctx, key, floor)
+	if err != nil || !r.deaf {
+		return l, err
+	}
+	return deafLease{l}, nil
+}
+
+type deafLease struct{ hostlimit.Lease }
+
+func (deafLease) Observe(hostlimit.Outcome) hostlimit.Effect { return hostlimit.Effect{} }
+
+// crawlAtRandom crawls as the seed says, and returns the log, what the sites saw, and a description.
+func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, subtle bool, what string) {
+	deaf := false
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		promised := hostlimit.Config{
+			Concurrency: 1 + rnd.IntN(3),
+			Delay:       hostlimit.Delay{Min: time.Duration(100+rnd.IntN(900)) * time.Millisecond},
+			LeaseTTL:    []time.Duration{5 * time.Second, 20 * time.Second, 300 * time.Second}[rnd.IntN(3)],
+		}
+		switch rnd.IntN(6) {
+		case 0:
+			promised.Backoff = backoff.Refusals{Statuses: []int{403}, AtLeast: rnd.IntN(2) == 0, InARow: 2 + rnd.IntN(3)}
+		case 1:
+			promised.Backoff = backoff.Refusals{Policy: backoff.Doubling{Start: 4 * time.Second, Cap: time.Minute, Jitter: [2]float64{0.1, 0.2}}, Network: true}
+		case 2:
+			promised.Delay.Adaptive = []hostlimit.Adaptive{hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(2)}[rnd.IntN(3)]
+			if rnd.IntN(2) == 0 {
+				promised.Concurrency, promised.Delay.FromEnd = 1, true
+			}
+		}
+		if rnd.IntN(5) == 0 {
+			promised.MaxInFlight = 2
+		}
+		kept := promised
+		switch rnd.IntN(8) {
+		case 0:
+			kept.Delay.Min /= 3
+		case 1:
+			kept.Concurrency += 2
+			kept.Delay.FromEnd = false
+		case 2:
+			deaf = true
+		}
+		subtle = deaf || promised.Delay.FromEnd && (kept.Delay != promised.Delay) // the oracle counts gaps from start to start
+		rules := "User-agent: *\nDisallow: /private\n"
+		if rnd.IntN(3) == 0 {
+			rules += "Crawl-delay: 1.5\n"
+		}
+		web := &sites{rnd: rand.New(rand.NewPCG(seed, 9)), robots: map[string]string{"a.example": rules, "b.example": rules}}
+		if rnd.IntN(2) == 0 {
+			web.slow = 30 * time.Second
+		}
+		what = fmt.Sprintf("seed %d: promised %+v, real %v %d, deaf %t", seed, promised, kept.Delay.Min, kept.Concurrency, deaf)
+		runs := 1 + rnd.IntN(2)
+		for range runs {
+			memory, err := hostlimit.New(kept)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sink := evidence.JSONLines(&out, evidence.Chained())
+			spend := budget.Limits{Pages: int64(20 + rnd.IntN(60))}
+			var clients []*http.Client
+			shared := budget.New(spend)
+			for i := range 1 + rnd.IntN(4) {
+				cfg := politeness.Config{
+					UserAgent: fmt.Sprintf("Bot%d/1.0 (bot@example.com)", i), Base: web, Evidence: sink,
+					Hosts: rude{memory, promised, deaf}, Robots: robotscache.Config{RecordText: true, TTL: time.Minute, DenyTTL: 5 * time.Second},
+					Retry: politeness.Retry{Max: rnd.IntN(3)},
+				}
+				switch rnd.IntN(3) {
+				case 0:
+					cfg.Spend = spend
+				case 1:
+					cfg.Budget = shared
+				}
+				if rnd.IntN(3) == 0 {
+					cfg.Refuse = func(r *http.Request) error {
+						if r.URL.Path == "/b" {
+							return errors.New("not this one")
+						}
+						return nil
+					}
+				}
+				transport, err := politeness.New(cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				clients = append(clients, &http.Client{Transport: transport})
+			}
+			var wg sync.WaitGroup
+			for range 1 + rnd.IntN(6) {
+				mine := rand.New(rand.NewPCG(rnd.Uint64(), 3))
+				client := clients[mine.IntN(len(clients))]
+				wg.Go(func() {
+					for range 1 + mine.IntN(12) {
+						ctx, cancel := context.WithCancel(t.Context())
+						if mine.IntN(15) == 0 {
+							ctx, cancel = context.WithTimeout(t.Context(), time.Duration(mine.IntN(3000))*time.Millisecond)
+						}
+						host := []string{"a.example", "b.example"}[mine.IntN(2)]
+						path := []string{"/a", "/b", "/c?q=1", "/private/x", "/down", "/down/2"}[mine.IntN(6)]
+						req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+host+path, http.NoBody)
+						if err != nil {
+							t.Error(err)
+						}
+						if resp, err := client.Do(req); err == nil {
+							if mine.IntN(6) == 0 {
+								time.Sleep(time.Duration(mine.IntN(40)) * time.Second) // virtual
+							}
+							_, _ = io.Copy(io.Discard, resp.Body)
+							resp.Body.Close()
+						}
+						cancel()
+					}
+				})
+			}
+			wg.Wait()
+			if err := sink.Close(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * time.Hour) // virtual: a process that begins anew has forgotten what was owed
+		}
+		breaches = web.breaches(promised.Delay.Min, promised.Concurrency, promised.LeaseTTL, false)
+	})
+	return out.Bytes(), breaches, subtle, what
+}
+
+// TestNoHonestLogIsBroken: the judge finds a breach where a site saw one, and only there.
+func TestNoHonestLogIsBroken(t *testing.T) {
+	from, crawls := uint64(1), 60
+	switch {
+	case os.Getenv("POLITENESS_SOAK") != "":
+		crawls = 10_000
+	case os.Getenv("POLITENESS_LONG") != "":
+		crawls = 300
+	}
+	if s := os.Getenv("POLITENESS_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, crawls = n, 1
+	}
+	honest, broken := 0, 0
+	for seed := from; seed < from+uint64(crawls); seed++ {
+		log, breaches, subtle, what := crawlAtRandom(t, seed)
+		report, err := audit.Check(bytes.NewReader(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case len(breaches) == 0 && !report.OK() && !subtle: // some promises can be broken where nobody feels it
+			t.Errorf("%s\nno site saw anything, the judge says %v", what, report.Violations[:min(4, len(report.Violations))])
+		case len(breaches) > 0 && report.OK():
+			t.Errorf("%s\nthe sites saw %d breaches, the judge none: %v", what, len(breaches), breaches[:min(4, len(breaches))])
+		}
+		if report.OK() {
+			honest++
+		} else {
+			broken++
+		}
+		if dir := os.Getenv("POLITENESS_LOGS"); dir != "" && t.Failed() {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(seed, ".jsonl")), log, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.FailNow()
+		}
+	}
+	t.Logf("%d crawls kept their promises, %d broke them", honest, broken)
+}

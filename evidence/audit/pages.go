@@ -1,0 +1,187 @@
+package audit
+
+import (
+	"hash/maphash"
+	"net/url"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/hostname"
+)
+
+// isPage reports whether the start d is one of a page, which needs a verdict. A fetch of robots.txt
+// is one of that name, or where an answer to such a fetch led.
+func (a *auditor) isPage(d *evidence.Decision) bool {
+	if a.judged(d) {
+		return true
+	}
+	if !d.RobotsTxt {
+		return !namesRobots(d)
+	}
+	if a.by.policy != nil && !namesRobots(d) && !a.by.anyHop && !a.by.hops[keyOfURL(d.URL)] && isWhole(d.URL) {
+		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
+	}
+	return false
+}
+
+// floorOf returns the crawl-delay by which the start d had to go.
+func (a *auditor) floorOf(d *evidence.Decision) time.Duration {
+	t, ok := a.trips.m[keyOfTrip(d)]
+	if !ok {
+		return 0
+	}
+	return t.about(d).floor
+}
+
+// costsAPage reports whether the start d of a page costs one of the budget: all hops and tries of a
+// navigation are one page, as far as the log holds the redirect and the try before.
+func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit) bool {
+	key := keyOfTrip(d)
+	t, ok := a.trips.m[key]
+	if ok {
+		before := t.attempt
+		t.attempt = d.Attempt
+		a.trips.m[key] = t
+		if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
+			return false
+		}
+	} else if d.Attempt > 1 || d.Type == evidence.Resent {
+		if a.trips.full || len(a.trips.m) == 0 {
+			return false // its first try was forgotten
+		}
+	}
+	if d.Redirects == 0 {
+		return true
+	}
+	u := keyOfURL(d.URL)
+	switch {
+	case a.by.led[u] > 0:
+		drop(a.by.led, u)
+	case !isWhole(d.URL):
+		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
+	case len(a.by.followed) < maxRedirects:
+		a.by.followed[u]++ // the answer that led there may be logged later
+	}
+	return false
+}
+
+func drop(m map[uint64]int, k uint64) {
+	if m[k]--; m[k] <= 0 {
+		delete(m, k)
+	}
+}
+
+// unledPages counts, at the end of a log, requests that claim a redirect which no answer gave: each
+// is a page. A cache around the Transport may have kept the redirect, so that by itself is honest.
+func (a *auditor) unledPages() {
+	for _, n := range a.by.followed {
+		a.by.budget.pages += n
+	}
+	if len(a.by.followed) > 0 {
+		a.proveLimit("pages", "", int64(a.by.budget.pages))
+	}
+}
+
+// answered takes the end d of an exchange that was sent, for where it leads.
+func (a *auditor) answered(d *evidence.Decision) {
+	if d.RobotsTxt && a.by.policy != nil {
+		if len(a.by.answers) > maxRedirects {
+			clear(a.by.answers)
+		}
+		a.by.answers[keyOfURL(d.URL)] = robotsAnswer{status: d.Status, end: d.Time}
+	}
+	if d.Status/100 != 3 || d.Location == "" {
+		return
+	}
+	target, ok := redirectTarget(d)
+	switch {
+	case d.RobotsTxt && !ok:
+		a.by.anyHop = true
+	case d.RobotsTxt:
+		if len(a.by.hops) > maxRedirects {
+			clear(a.by.hops)
+		}
+		a.by.hops[target] = true
+	case !ok:
+	case a.by.followed[target] > 0:
+		drop(a.by.followed, target)
+	default:
+		if len(a.by.led) > maxRedirects {
+			clear(a.by.led)
+		}
+		a.by.led[target]++
+	}
+}
+
+// redirectTarget returns the key of the URL to which the answer d leads.
+func redirectTarget(d *evidence.Decision) (uint64, bool) {
+	if !isWhole(d.Location) || !isWhole(d.URL) {
+		return 0, false
+	}
+	base, err := url.Parse(d.URL)
+	if err != nil {
+		return 0, false
+	}
+	u, err := base.Parse(d.Location)
+	if err != nil || u.Opaque != "" {
+		return 0, false
+	}
+	path := u.EscapedPath()
+	if path == "" {
+		path = "/"
+	}
+	if u.ForceQuery || u.RawQuery != "" {
+		path += "?" + u.RawQuery
+	}
+	return keyOfURL(u.Scheme + "://" + hostname.ASCII(u.Host) + path), true
+}
+
+// keyOfURL is a hash of a URL in one spelling of its origin.
+func keyOfURL(u string) uint64 {
+	origin, target := splitURL(u)
+	return maphash.String(seed, origin)*31 + maphash.String(seed, target)
+}
+
+// A dates is what the Date headers of a host say of its clock: how far it is ahead of ours, at
+// least and at most.
+type dates struct {
+	known       bool
+	least, most time.Duration
+}
+
+// drift is how far the answers of one host may disagree about its clock: several machines answer
+// for it, and each is set now and then.
+const drift = 5 * time.Second
+
+// dated holds the times of x against the server's Date. A Date that disagrees proves nothing, since
+// a cache may have kept the answer: it leaves the time open.
+func (h *hostAudit) dated(x *exchange, d *evidence.Decision) {
+	if d.ServerDate == "" {
+		return
+	}
+	sent, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
+	if err != nil {
+		return
+	}
+	h.a.tallies[timesAgree].tested++
+	least, most := sent.Sub(x.start.Add(d.Latency)), sent.Add(time.Second).Sub(x.start)
+	k := &h.dates
+	if !k.known {
+		*k = dates{true, least, most}
+		return
+	}
+	if most < k.least-drift || least > k.most+drift {
+		h.a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
+		return
+	}
+	k.least, k.most = max(k.least, least), min(k.most, most)
+	if k.least > k.most { // the clocks drift
+		k.least, k.most = k.most, k.least
+	}
+}
+
+// robotsAnswer is how a fetch of robots.txt ended.
+type robotsAnswer struct {
+	status int
+	end    time.Time
+}

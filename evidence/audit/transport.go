@@ -1,0 +1,151 @@
+package audit
+
+import (
+	"hash/maphash"
+	"strconv"
+	"strings"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/hostname"
+)
+
+// A transport is what the records say of one Transport. Those that name none are of one that stated
+// no policy.
+type transport struct {
+	mix      uint64           // makes its trips' numbers its own; 0 for the one without a name
+	policy   *evidence.Policy // nil: it has stated none
+	statuses map[int]bool     // that block at once, by its policy
+
+	budget  budgetAudit
+	answers map[uint64]robotsAnswer // to its last fetch of each robots.txt, by URL
+	hops    map[uint64]bool         // where redirects of robots.txt lead
+	anyHop  bool                    // whether one leads to where the log doesn't say
+
+	// Redirects of pages: targets of answers that no request has followed yet, and requests whose
+	// redirect isn't in the log yet.
+	led, followed map[uint64]int
+}
+
+// maxRedirects bounds the redirects of one Transport that lead to no request.
+const maxRedirects = 1 << 14
+
+func newTransport(name string) *transport {
+	t := &transport{
+		answers: map[uint64]robotsAnswer{}, hops: map[uint64]bool{}, led: map[uint64]int{}, followed: map[uint64]int{},
+		budget: newBudget(),
+	}
+	if name != "" {
+		t.mix = maphash.String(seed, name) | 1
+	}
+	return t
+}
+
+// begin forgets what no longer matters once a log has ended.
+func (t *transport) begin() {
+	t.budget = newBudget()
+	if t.policy != nil {
+		t.budget.promise(t.policy)
+	}
+	clear(t.answers)
+	clear(t.hops)
+	clear(t.led)
+	clear(t.followed)
+}
+
+// by returns the transport of that name.
+func (a *auditor) byName(name string) *transport {
+	if a.by != nil && a.byWhom == name {
+		return a.by
+	}
+	t := a.transports[name]
+	if t == nil {
+		t = newTransport(name)
+		a.transports[strings.Clone(name)] = t
+	}
+	a.byWhom = name
+	return t
+}
+
+// policyStated takes a policy, of a Transport or of one host.
+func (a *auditor) policyStated(d *evidence.Decision) {
+	p := d.Policy
+	switch {
+	case p == nil: // nothing was promised
+	case d.Host != "":
+		if a.by.policy != nil && !a.by.policy.Overrides {
+			a.contradiction("limits of one host, though the policy says that all hosts have the same")
+		}
+		a.host(d).override(d.Seq, p)
+	case a.by.policy != nil && *a.by.policy != *p:
+		a.contradiction("two policies of one Transport")
+	default:
+		if a.by.policy == nil {
+			a.report.Policies = append(a.report.Policies, *p)
+		}
+		a.by.policy, a.by.statuses = p, statusesOf(p.Statuses)
+		a.by.budget.promise(p)
+		a.report.Proofs.Budget += len(a.by.budget.limits)
+		if p.Every > 0 {
+			a.openEnded(budgetKept, "the budget is renewed, and the log doesn't say in which window a page was reserved")
+		}
+		if p.OwnRefused {
+			a.openEnded(blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
+		}
+		if p.HostKey == "own" {
+			a.openEnded(delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
+		}
+		if p.MaxInFlight > 0 {
+			a.openEnded(slotsKept, "the places of all hosts together (MaxInFlight) aren't counted")
+		}
+	}
+}
+
+// statusesOf reads "403,520-530".
+func statusesOf(s string) map[int]bool {
+	set := map[int]bool{429: true}
+	for part := range strings.SplitSeq(s, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err != nil || err2 != nil || from < 0 || to > 999 {
+			continue
+		}
+		for ; from <= to; from++ {
+			set[from] = true
+		}
+	}
+	return set
+}
+
+// keyFits reports whether a record's host is the key that the policy makes of its URL.
+func (t *transport) keyFits(d *evidence.Decision) bool {
+	if t.policy == nil || t.policy.HostKey == "own" || t.policy.HostKey == "" || d.URL == "" || !isWhole(d.URL) {
+		return true
+	}
+	_, rest, ok := strings.Cut(d.URL, "://")
+	if !ok {
+		return true
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if rest == d.Host && t.policy.HostKey == "host" && !strings.Contains(rest, ":") {
+		return true // as nearly always
+	}
+	key := hostname.Key(rest)
+	if key == "" || strings.ContainsAny(rest, "%@") {
+		return true // an odd spelling, that only the request itself tells
+	}
+	if t.policy.HostKey == "site" {
+		// Which end of a name is its site is for the public suffix list to say, which needs net/http.
+		name := key
+		if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
+			name = name[:i]
+		}
+		return d.Host == name || strings.HasSuffix(name, "."+d.Host) && strings.Contains(d.Host, ".")
+	}
+	return d.Host == key
+}

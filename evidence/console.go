@@ -1,0 +1,325 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// String returns d as one line for people: when, what, about which URL or host, and why.
+// What can't be printed is escaped.
+func (d Decision) String() string {
+	d.sanitize()
+	var b strings.Builder
+	d.write(&b, plain)
+	return b.String()
+}
+
+// A verb says in one or two words what a record is about, and how grave that is.
+type verb struct {
+	text string
+	tone tone
+}
+
+// A tone is how a line looks on a terminal.
+type tone uint8
+
+const (
+	routine tone = iota // isn't shown, unless all is
+	good
+	calm
+	grave // something is refused, or given up
+	bad   // something is lost, or is a fault of the crawler's own
+)
+
+var verbs = map[Type]verb{
+	RobotsAllowed:     {"allowed", routine},
+	Started:           {"started", routine},
+	Resent:            {"sent again", routine},
+	RobotsFetched:     {"robots.txt", routine},
+	RobotsRevalidated: {"robots.txt", routine},
+	PolicyStated:      {"policy", routine},
+	LogClosed:         {"log closed", routine},
+	Checkpoint:        {"checkpoint", routine},
+	Fetched:           {"fetched", routine},
+	HostCleared:       {"host free", good},
+	Waiting:           {"waiting", calm},
+	Retried:           {"retrying", calm},
+	NoIndex:           {"noindex", calm},
+	BlockedByRobots:   {"disallowed", grave},
+	BlockedByRule:     {"refused", grave},
+	Reserved:          {"reserved", grave},
+	RobotsUnreachable: {"no robots.txt", grave},
+	BudgetWarning:     {"budget", grave},
+	BudgetExceeded:    {"budget spent", grave},
+	SlotTimeout:       {"no turn", grave},
+	HostBlocked:       {"host blocked", grave},
+	ResponseRejected:  {"rejected", grave},
+	Failed:            {"failed", bad},
+	LeaseExpired:      {"not closed", bad},
+	StateLost:         {"state lost", bad},
+}
+
+// verb returns that of d.
+func (d *Decision) verb() verb {
+	v, ok := verbs[d.Type]
+	switch {
+	case !ok: // of a type that is newer, or somebody's own
+		return verb{strings.ReplaceAll(string(d.Type), "_", " "), routine}
+	case d.Type == Fetched && (d.Status >= 400 || d.Err != ""):
+		v.tone = grave
+	}
+	return v
+}
+
+// A palette gives the escape sequence of each tone; an empty one gives none.
+type palette [bad + 1]string
+
+var (
+	plain    palette
+	coloured = palette{good: "\x1b[32m", calm: "\x1b[36m", grave: "\x1b[33m", bad: "\x1b[31m"}
+)
+
+// write writes the line of d, without its end.
+func (d *Decision) write(b *strings.Builder, colours palette) {
+	v := d.verb()
+	if !d.Time.IsZero() {
+		b.WriteString(d.Time.Format("15:04:05 "))
+	}
+	colour := colours[v.tone]
+	b.WriteString(colour)
+	fmt.Fprintf(b, "%-13s ", printable.Text(v.text))
+	if colour != "" {
+		b.WriteString("\x1b[0m")
+	}
+	subject := d.URL
+	if subject == "" {
+		subject = d.Host
+	}
+	b.WriteString(printable.Text(subject))
+	if why := d.why(); why != "" {
+		if subject != "" {
+			b.WriteString(": ")
+		}
+		b.WriteString(printable.Text(why))
+	}
+}
+
+// why tells what there is to say of d beside its verb and its subject.
+func (d *Decision) why() string {
+	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	switch d.Type {
+	case BlockedByRobots:
+		if d.Line > 0 {
+			say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
+		}
+	case RobotsAllowed:
+		if d.MatchedRule != "" {
+			say("by %s", d.MatchedRule)
+		}
+	case Started, Resent:
+		if wait := d.WaitSlot + d.WaitDelay + d.WaitBlock; wait > 0 {
+			say("after %s", roughly(wait))
+		}
+	case Fetched:
+		say("%d, %s in %s", d.Status, size(d.Bytes), roughly(d.Duration))
+		if d.Location != "" {
+			say("leads to %s", d.Location)
+		}
+	case RobotsFetched, RobotsRevalidated, RobotsUnreachable:
+		if d.Status > 0 {
+			say("%d", d.Status)
+		}
+	case HostBlocked:
+		if d.Status > 0 {
+			say("it answered %d", d.Status)
+		}
+	case ResponseRejected:
+		if d.Status > 0 {
+			say("%d", d.Status)
+		}
+	case BudgetWarning, BudgetExceeded:
+		if d.Reason == "" {
+			say("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
+		}
+	case NoIndex:
+		say("%s", d.Directives)
+	}
+	if d.Reason != "" {
+		parts = append(parts, d.Reason)
+	}
+	if d.Err != "" {
+		parts = append(parts, d.Err)
+	}
+	at, until := d.Until, "until"
+	if at.IsZero() {
+		at, until = d.RetryAt, "come back at"
+	}
+	if !at.IsZero() {
+		say("%s %s", until, clockTime(at, d.Time))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// clockTime is t in the words of one who looks at a clock at now: "15:04:05 (in 30s)".
+func clockTime(t, now time.Time) string {
+	t = t.In(now.Location())
+	layout := "15:04:05"
+	if t.Sub(now).Abs() > 20*time.Hour {
+		layout = "2006-01-02 15:04"
+	}
+	s := t.Format(layout)
+	if d := t.Sub(now); d > 0 && !now.IsZero() {
+		s += " (in " + roughly(d) + ")"
+	}
+	return s
+}
+
+// roughly is d with two or three digits.
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < 48*time.Hour:
+		return d.Round(time.Second).String()
+	}
+	return fmt.Sprintf("%d days", (d+12*time.Hour)/(24*time.Hour))
+}
+
+// size is n bytes in a unit that fits.
+func size(n int64) string {
+	switch {
+	case n < 10_000:
+		return fmt.Sprintf("%d bytes", n)
+	case n < 10_000_000:
+		return fmt.Sprintf("%d kB", n/1000)
+	}
+	return fmt.Sprintf("%d MB", n/1_000_000)
+}
+
+// A ConsoleOption changes what Console writes.
+type ConsoleOption func(*console)
+
+// All makes Console write the routine records too: what was allowed, started and fetched.
+func All() ConsoleOption { return func(c *console) { c.all = true } }
+
+// Console returns an Evidence for a person who watches the crawl: one line a decision on w, such as
+// os.Stderr, in colours where that is a terminal and NO_COLOR isn't set. It tells why nothing
+// happens, of everything that is refused or goes wrong, and every ten seconds how much has been
+// fetched. It is quiet about what is routine, and says no more than once a minute that a host is
+// waited for, unless it is for another reason. It is no proof: keep a log for that, beside it.
+//
+//	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
+//
+// A line that can't be written is lost.
+func Console(w io.Writer, options ...ConsoleOption) Evidence {
+	c := &console{w: w, waits: map[string]wait{}}
+	if onTerminal(w) {
+		c.colours = coloured
+	}
+	for _, o := range options {
+		o(c)
+	}
+	return c
+}
+
+// onTerminal reports whether w is a terminal that may be coloured (https://no-color.org).
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+type console struct {
+	w       io.Writer
+	colours palette
+	all     bool
+
+	mu    sync.Mutex
+	line  strings.Builder
+	waits map[string]wait // by host
+
+	pages, bytes int64     // fetched since the last line about it
+	since        time.Time // of that line; zero: nothing was fetched yet
+}
+
+// A wait is one that was told of.
+type wait struct {
+	at  time.Time
+	why string
+}
+
+const (
+	waitAgain = time.Minute      // between two lines about a host that is waited for
+	tally     = 10 * time.Second // between two lines about what was fetched
+	maxWaits  = 10_000           // number of hosts of which a wait is remembered
+)
+
+// Record implements Evidence.
+func (c *console) Record(_ context.Context, d Decision) {
+	d.sanitize()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.all || d.Type != Waiting && d.verb().tone > routine:
+	case d.Type == Waiting:
+		if !c.news(&d) {
+			return
+		}
+	case d.Type == Fetched && !d.RobotsTxt:
+		c.count(&d)
+		return
+	default:
+		return
+	}
+	c.line.Reset()
+	d.write(&c.line, c.colours)
+	c.flush()
+}
+
+func (c *console) flush() {
+	c.line.WriteByte('\n')
+	_, _ = io.WriteString(c.w, c.line.String())
+}
+
+// news reports whether the wait of d is one to tell of.
+func (c *console) news(d *Decision) bool {
+	why := d.Hold + d.DelaySource
+	if last, ok := c.waits[d.Host]; ok && last.why == why && d.Time.Sub(last.at) < waitAgain {
+		return false
+	}
+	if len(c.waits) >= maxWaits {
+		clear(c.waits)
+	}
+	c.waits[d.Host] = wait{d.Time, why}
+	return true
+}
+
+// count counts what was fetched, and tells of it now and then.
+func (c *console) count(d *Decision) {
+	if c.since.IsZero() {
+		c.since = d.Time
+	}
+	c.pages++
+	c.bytes += d.Bytes
+	past := d.Time.Sub(c.since)
+	if past < tally {
+		return
+	}
+	c.line.Reset()
+	fmt.Fprintf(&c.line, "%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), roughly(past))
+	c.pages, c.bytes, c.since = 0, 0, d.Time
+	c.flush()
+}

@@ -1,0 +1,187 @@
+package evidence_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestDecisionStringIsALineForPeople(t *testing.T) {
+	for _, test := range []struct {
+		d    evidence.Decision
+		want string
+	}{
+		{
+			evidence.Decision{Type: evidence.Waiting, Time: noon, URL: "https://example.com/", Reason: "crawl-delay of 30s", Until: noon.Add(30 * time.Second)},
+			"12:00:00 waiting       https://example.com/: crawl-delay of 30s, until 12:00:30 (in 30s)",
+		},
+		{
+			evidence.Decision{Type: evidence.BlockedByRobots, Time: noon, URL: "https://example.com/a", Line: 2, MatchedRule: "Disallow: /a"},
+			"12:00:00 disallowed    https://example.com/a: robots.txt, line 2: Disallow: /a",
+		},
+		{
+			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://u:secret@example.com/", Status: 200, Bytes: 12345, Duration: 1234 * time.Millisecond},
+			"12:00:00 fetched       https://example.com/: 200, 12 kB in 1.2s",
+		},
+		{
+			evidence.Decision{
+				Type: evidence.HostBlocked, Time: noon, URL: "https://example.com/", Status: 429, Reason: "by Retry-After",
+				Until: noon.Add(24 * time.Hour), RetryAt: noon.Add(24 * time.Hour),
+			},
+			"12:00:00 host blocked  https://example.com/: it answered 429, by Retry-After, until 2026-11-22 12:00 (in 24h0m0s)",
+		},
+		{
+			evidence.Decision{Type: evidence.SlotTimeout, Time: noon, URL: "https://example.com/", Reason: "host busy", RetryAt: noon.Add(5 * time.Second)},
+			"12:00:00 no turn       https://example.com/: host busy, come back at 12:00:05 (in 5s)",
+		},
+		{
+			evidence.Decision{Type: evidence.BudgetExceeded, Time: noon, Host: "example.com", Limit: "pages_per_host", Used: 5, Max: 5},
+			"12:00:00 budget spent  example.com: 5 of 5 pages per host",
+		},
+		{
+			evidence.Decision{Type: evidence.Failed, Time: noon, URL: "https://example.com/\x1b[31m", Err: "no\nanswer\u202e"},
+			`12:00:00 failed        https://example.com/\x1b[31m: no\nanswer\u202e`,
+		},
+		{evidence.Decision{Type: "of_the_future", Reason: "why"}, "of the future why"},
+		{evidence.Decision{}, "              "},
+	} {
+		if got := test.d.String(); got != test.want {
+			t.Errorf("got  %q\nwant %q", got, test.want)
+		}
+	}
+}
+
+// lines returns what a Console wrote.
+func lines(b *bytes.Buffer) []string {
+	return strings.FieldsFunc(b.String(), func(r rune) bool { return r == '\n' })
+}
+
+func TestConsoleIsQuietAboutTheRoutine(t *testing.T) {
+	for _, typ := range allTypes {
+		var quiet, all bytes.Buffer
+		sink := evidence.Multi(evidence.Console(&quiet), evidence.Console(&all, evidence.All()))
+		sink.Record(t.Context(), evidence.Decision{Type: typ, Time: noon, Status: 200, URL: "https://example.com/", Host: "example.com"})
+		want := 1
+		switch typ {
+		case evidence.RobotsAllowed, evidence.Started, evidence.Fetched, evidence.Resent, evidence.RobotsFetched, evidence.RobotsRevalidated,
+			evidence.PolicyStated, evidence.LogClosed, evidence.Checkpoint:
+			want = 0
+		}
+		if n := len(lines(&quiet)); n != want {
+			t.Errorf("%s: %d lines, want %d", typ, n, want)
+		}
+		if n := len(lines(&all)); n != 1 {
+			t.Errorf("%s: %d lines, want all", typ, n)
+		}
+	}
+	var b bytes.Buffer
+	evidence.Console(&b).Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Status: 404, URL: "https://example.com/"})
+	if len(lines(&b)) != 1 {
+		t.Errorf("a 404: %q", &b)
+	}
+}
+
+func TestConsoleTellsOfEachWaitOnce(t *testing.T) {
+	var b bytes.Buffer
+	sink := evidence.Console(&b)
+	say := func(after time.Duration, host, hold string) {
+		sink.Record(t.Context(), evidence.Decision{Type: evidence.Waiting, Time: noon.Add(after), Host: host, Hold: hold})
+	}
+	for i := range 59 {
+		say(time.Duration(i)*time.Second, "a.example", "delay")
+	}
+	say(59*time.Second, "b.example", "delay")
+	say(59*time.Second, "a.example", "block")
+	say(60*time.Second, "a.example", "block")
+	say(3*time.Minute, "a.example", "block")
+	var told []string
+	for _, line := range lines(&b) {
+		told = append(told, line[:8]+line[len(line)-10:])
+	}
+	if got := strings.Join(told, ","); got != "12:00:00 a.example,12:00:59 b.example,12:00:59 a.example,12:03:00 a.example" {
+		t.Errorf("told at %s", got)
+	}
+}
+
+func TestConsoleCountsWhatIsFetched(t *testing.T) {
+	var b bytes.Buffer
+	sink := evidence.Console(&b)
+	for i := range 25 {
+		sink.Record(t.Context(), evidence.Decision{
+			Type: evidence.Fetched, Time: noon.Add(time.Duration(i) * time.Second), Status: 200, Bytes: 1000, URL: "https://example.com/",
+		})
+	}
+	if got, want := b.String(), "12:00:10 fetched       11 pages, 11 kB in 10s\n12:00:20 fetched       10 pages, 10 kB in 10s\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestConsoleIsPlainWhereNoTerminalIs: no escape sequence reaches a file.
+func TestConsoleIsPlainWhereNoTerminalIs(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	sink := evidence.Console(file)
+	sink.Record(t.Context(), evidence.Decision{Type: evidence.BlockedByRule, URL: "https://example.com/\x1b[31m"})
+	text, err := os.ReadFile(file.Name())
+	if err != nil || len(text) == 0 || bytes.ContainsRune(text, 0x1b) {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestConsoleForgetsWaits: a crawl of any number of hosts keeps no more than a bound of them.
+func TestConsoleForgetsWaits(t *testing.T) {
+	var b bytes.Buffer
+	sink := evidence.Console(&b)
+	for i := range 30_000 {
+		sink.Record(t.Context(), evidence.Decision{Type: evidence.Waiting, Time: noon, Host: fmt.Sprint(i)})
+	}
+	if n := len(lines(&b)); n != 30_000 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestSealTellsOfLostRecords(t *testing.T) {
+	w := &stuckWriter{err: errors.New("disk full")}
+	log := evidence.JSONLines(w, evidence.Chained())
+	d := evidence.Decision{Type: evidence.RobotsFetched, Text: strings.Repeat("x", 1<<20)}
+	for range 40 {
+		log.Record(context.Background(), d)
+	}
+	w.err = nil
+	if err := log.Close(); err == nil {
+		t.Fatal("Close says that nothing was lost")
+	}
+	var seal evidence.Entry
+	all := bytes.Split(bytes.TrimSpace(w.Bytes()), []byte("\n"))
+	if err := seal.UnmarshalJSON(all[len(all)-1]); err != nil {
+		t.Fatal(err)
+	}
+	if seal.Type != evidence.LogClosed || !strings.Contains(seal.Err, "records lost") || !strings.Contains(seal.Err, "disk full") {
+		t.Errorf("the seal: %v", seal)
+	}
+}
+
+// A stuckWriter is a disk that fails until err is nil.
+type stuckWriter struct {
+	bytes.Buffer
+	err error
+}
+
+func (w *stuckWriter) Write(p []byte) (int, error) {
+	if w.err != nil {
+		return 0, w.err
+	}
+	return w.Buffer.Write(p)
+}

@@ -1,0 +1,169 @@
+package evidence
+
+import (
+	"crypto/ed25519"
+	crand "crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/go-politeness/politeness/evidence/internal/merkle"
+)
+
+// signEvery is the least time between two checkpoints, the last one aside.
+const signEvery = time.Minute
+
+// Signed makes a Log that can be checked by a stranger. Its lines are the leaves of a Merkle tree
+// (RFC 6962). A checkpoint, which is the number of lines and the tree's root as a note signed with
+// key (https://c2sp.org/tlog-checkpoint), follows the first record that comes a minute after the
+// checkpoint before, and the last record at Close. What comes after the last checkpoint isn't
+// signed.
+//
+// Use it where a chain isn't enough: whoever has a checkpoint, and the verifier key that
+// [golang.org/x/mod/sumdb/note.NewEd25519VerifierKey] makes of origin and the public key, notices
+// anything that is changed, removed or reordered in the lines before it; the key's owner can't do it
+// either once a checkpoint is in other hands. Package audit checks a signed log against the key, and
+// extracts the records of one site with proofs that they are in it.
+//
+// Origin is the log's name, usually one that you control, such as "example.com/crawler"; it can't
+// hold spaces or "+". Each checkpoint is a record of the log, and goes to publish (unless that is
+// nil) when it and all that it covers are written, and synced where the writer has a method Sync:
+// mail it, post it, have it witnessed. Calls of publish come one after the other, from a goroutine
+// that records: hand the checkpoint to one of your own if that takes time, and don't use the Log
+// within.
+//
+// A line of a signed log has "salt", 64 random bits, so that nobody can guess from the hashes in a
+// proof what stands in the lines that are left out. [OpenFile] goes on with the tree of a file, so
+// that one key and origin stand for one tree that only grows.
+func Signed(key ed25519.PrivateKey, origin string, publish func(checkpoint []byte)) Option {
+	return func(l *Log) {
+		s, err := newTreeSigner(key, origin, publish)
+		if err != nil {
+			l.misuse = fmt.Errorf("evidence: Signed: %w", err)
+			return
+		}
+		l.signer = s
+	}
+}
+
+// A signer signs a Log. It is an interface so that programs whose logs aren't signed don't link
+// [treeSigner], the only one.
+type signer interface {
+	appendSalt(b []byte) []byte
+	add(line []byte)                              // takes the next line, without its end
+	checkpoint() (signed []byte, edge string)     // what was added so far
+	publish(w io.Writer, signed []byte) error     // after signed was written to w
+	publishes() bool                              // whether publish does anything
+	resume(file *os.File, size int64) (err error) // takes the lines of file, which has that size
+}
+
+// A publication is a checkpoint that waits to be published.
+type publication struct {
+	signed []byte
+	end    int64 // number of bytes of the log that have to be written before
+}
+
+// A treeSigner signs a log with an Ed25519 key. It implements note.Signer.
+type treeSigner struct {
+	origin string
+	key    ed25519.PrivateKey
+	hash   uint32 // of origin and key
+	tell   func(checkpoint []byte)
+	salts  *rand.ChaCha8
+	tree   merkle.Edge
+}
+
+func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) (*treeSigner, error) {
+	if len(key) != ed25519.PrivateKeySize {
+		return nil, fmt.Errorf("a key of %d bytes, want %d: make one with ed25519.GenerateKey", len(key), ed25519.PrivateKeySize)
+	}
+	var v note.Verifier
+	text, err := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
+	if err == nil {
+		v, err = note.NewVerifier(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("origin %q can't name a key: give a name without spaces and \"+\", such as \"example.com/crawler\"", origin)
+	}
+	var seed [32]byte
+	_, _ = crand.Read(seed[:]) // never fails
+	return &treeSigner{origin: origin, key: key, hash: v.KeyHash(), tell: publish, salts: rand.NewChaCha8(seed)}, nil
+}
+
+// Name implements note.Signer.
+func (s *treeSigner) Name() string { return s.origin }
+
+// KeyHash implements note.Signer.
+func (s *treeSigner) KeyHash() uint32 { return s.hash }
+
+// Sign implements note.Signer.
+func (s *treeSigner) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }
+
+func (s *treeSigner) appendSalt(b []byte) []byte {
+	var salt [8]byte
+	binary.LittleEndian.PutUint64(salt[:], s.salts.Uint64())
+	return base64.RawURLEncoding.AppendEncode(b, salt[:])
+}
+
+func (s *treeSigner) add(line []byte) { s.tree.Add(merkle.Leaf(line)) }
+
+func (s *treeSigner) checkpoint() (signed []byte, edge string) {
+	text := merkle.Checkpoint{Origin: s.origin, Size: s.tree.Size(), Root: s.tree.Root()}.String()
+	signed, err := note.Sign(&note.Note{Text: text}, s)
+	if err != nil { // the origin was checked, and nothing else can be wrong
+		panic("evidence: " + err.Error())
+	}
+	return signed, s.tree.String()
+}
+
+func (s *treeSigner) publishes() bool { return s.tell != nil }
+
+func (s *treeSigner) publish(w io.Writer, signed []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("evidence: Signed: panic in publish: %v", p)
+		}
+	}()
+	if f, ok := w.(interface{ Sync() error }); ok {
+		_ = f.Sync() // what isn't a file, such as a pipe, can't be synced
+	}
+	s.tell(signed)
+	return nil
+}
+
+// resume makes the tree that of the lines of file. It begins at the last checkpoint.
+func (s *treeSigner) resume(file *os.File, size int64) error {
+	from, line, err := lastLine(file, size, []byte(`{"type":"`+string(Checkpoint)+`"`))
+	if err != nil {
+		return err
+	}
+	if line != nil {
+		var e Entry
+		if err := e.UnmarshalJSON(line); err != nil {
+			return err
+		}
+		c, err := merkle.ParseCheckpoint(e.Text)
+		if err != nil {
+			return fmt.Errorf("its last checkpoint: %w", err)
+		}
+		if c.Origin != s.origin {
+			return fmt.Errorf("it is the log %q, and Signed was told %q: give another file, or the same origin", c.Origin, s.origin)
+		}
+		tree, err := merkle.ParseEdge(c.Size, e.Edge)
+		if err == nil && tree.Root() != c.Root {
+			err = errors.New("its edge doesn't have its root: the file was changed")
+		}
+		if err != nil {
+			return fmt.Errorf("its last checkpoint: %w", err)
+		}
+		s.tree = *tree
+	}
+	return eachLine(io.NewSectionReader(file, from, size-from), func(line []byte) { s.add(line) })
+}

@@ -1,0 +1,119 @@
+// Siteaudit is a site audit with proof, with the policy politeness.SiteAudit: discovery finds the URLs
+// of sites and writes them to a database, workers fetch them and write what they found, show prints it.
+//
+//	go run . discovery -db audit.db https://example.com
+//	go run . worker -db audit.db
+//	go run . show -db audit.db
+//	go run .                     # all three, on two small sites of its own
+//
+// Several workers may run at once on one database. With -redis ADDR they share slots, delays and the
+// budget with each other, and with all that use the server. A worker that ends, or is killed, is taken
+// over by the next one. One database is one audit.
+//
+// MAX_PAGES (200), MAX_SCAN_TIME_MINUTES (60) and USER_AGENT change its budget and its name.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-politeness/politeness/examples/internal/reach"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	switch err := run(ctx, os.Stdout, os.Stderr, os.Args[1:]); {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "siteaudit:", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program. What it does goes to out, and why nothing happens to log.
+func run(ctx context.Context, out, log io.Writer, args []string) error {
+	if len(args) == 0 {
+		return demo(ctx, out, log)
+	}
+	command := args[0]
+	if !slices.Contains([]string{"discovery", "worker", "show"}, command) {
+		return fmt.Errorf("%q is no command: use discovery, worker or show, or none for a demonstration", command)
+	}
+	o := options{log: log}
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.SetOutput(log)
+	flags.StringVar(&o.db, "db", "audit.db", "`FILE` of the database (SQLite)")
+	if command != "show" {
+		flags.StringVar(&o.redis, "redis", "", "share slots, delays and budget through the Redis server at `ADDR`, host:port or a redis:// URL")
+		flags.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+		flags.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
+	}
+	if command == "worker" {
+		flags.BoolVar(&o.flow, "flow", false, "print what led to each fetch")
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	sites := flags.Args()
+	switch {
+	case command == "discovery" && len(sites) == 0:
+		return errors.New("discovery: name a site, such as https://example.com")
+	case command != "discovery" && len(sites) > 0:
+		return fmt.Errorf("%s: %q is too much: URLs come from the database", command, sites)
+	}
+	switch command {
+	case "discovery":
+		o.base = reach.Base(sites)
+		return discover(ctx, out, o, sites)
+	case "worker":
+		return withStore(ctx, o.db, func(s *store) error {
+			var err error
+			if o.base, err = s.base(ctx); err != nil {
+				return err
+			}
+			return work(ctx, out, o, s)
+		})
+	}
+	return withStore(ctx, o.db, func(s *store) error { return s.show(ctx, out) })
+}
+
+// withStore calls f with the database of a discovery.
+func withStore(ctx context.Context, file string, f func(*store) error) error {
+	s, err := openStore(ctx, file, false)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(s), s.Err(), s.Close())
+}
+
+// demo audits two sites of its own, one whose robots.txt names the audit, and one whose robots.txt is
+// out of order.
+func demo(ctx context.Context, out, log io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "siteaudit")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	discovery := []string{"discovery", "-db", filepath.Join(dir, "audit.db")}
+	for _, robots := range []demoRobots{fallBack, ownGroup, broken} {
+		site := startDemo(robots)
+		defer site.Close()
+		discovery = append(discovery, site.URL)
+	}
+	for _, args := range [][]string{discovery, {"worker", "-db", discovery[2], "-flow"}, {"show", "-db", discovery[2]}} {
+		fmt.Fprintf(out, "siteaudit %s\n\n", args[0])
+		if err := run(ctx, out, log, args); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	return nil
+}

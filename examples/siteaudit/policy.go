@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/budget/redisbudget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit/redislimit"
+	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
+)
+
+const userAgent = "SiteAudit/1.0 (+https://example.com/bot; bot@example.com)"
+
+// options are what the flags say.
+type options struct {
+	log      io.Writer // for the person who watches
+	db       string
+	redis    string
+	state    string
+	evidence string
+	flow     bool
+	base     http.RoundTripper
+}
+
+// An auditor is the polite transport of a command, and what has to be closed after it.
+type auditor struct {
+	*politeness.Transport
+	spend   budget.Limits // of the audit
+	budget  budget.Budget
+	closers []func() error
+}
+
+// Close closes what newAuditor opened, the last first.
+func (a *auditor) Close() error {
+	var errs []error
+	for i := len(a.closers) - 1; i >= 0; i-- {
+		errs = append(errs, a.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// newAuditor makes the policy of a command. change, if not nil, sees what the preset and the
+// environment say before anything is made from it.
+func newAuditor(ctx context.Context, o options, name string, change func(*politeness.Config), sinks ...evidence.Evidence) (_ *auditor, err error) {
+	cfg, err := politeness.SiteAudit(userAgent).WithEnv()
+	if err != nil {
+		return nil, err
+	}
+	a := &auditor{spend: cfg.Spend}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	cfg.Base = o.base
+	if change != nil {
+		change(&cfg)
+	}
+	sinks = append(sinks, evidence.Console(o.log)) // why nothing happens, if so
+	if o.evidence != "" {
+		log, err := evidence.OpenFile(o.evidence)
+		if err != nil {
+			return nil, err
+		}
+		a.closers = append(a.closers, log.Close)
+		sinks = append(sinks, log)
+	}
+	cfg.Evidence = evidence.Multi(sinks...)
+	if o.redis == "" {
+		cfg = cfg.WithState(o.state)
+		cfg.Budget = budget.New(cfg.Spend) // asked for what is spent
+	} else if err := a.share(ctx, o, name, &cfg); err != nil {
+		return nil, fmt.Errorf("-redis %s: %w", o.redis, err)
+	}
+	a.budget = cfg.Budget
+	if a.Transport, err = politeness.New(cfg); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// share puts slots, delays, robots.txt and budget on a Redis server. All processes on it are as
+// polite as one, and those of one audit, the database's, spend one budget.
+func (a *auditor) share(ctx context.Context, o options, name string, cfg *politeness.Config) error {
+	if o.state != "" {
+		return errors.New("-state is for one process: the server remembers for all")
+	}
+	opts := &redis.Options{Addr: o.redis}
+	if strings.Contains(o.redis, "://") {
+		var err error
+		if opts, err = redis.ParseURL(o.redis); err != nil {
+			return err
+		}
+	}
+	client := redis.NewClient(opts)
+	a.closers = append(a.closers, client.Close)
+	ping, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := client.Ping(ping).Err(); err != nil {
+		return err
+	}
+	hosts, err := redislimit.New(redislimit.Config{Client: client, Limits: cfg.Limits})
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, hosts.Close)
+	problems, err := hosts.Check(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range problems {
+		fmt.Fprintln(o.log, "siteaudit: redis:", p)
+	}
+	spent, err := redisbudget.New(redisbudget.Config{Client: client, Name: name, Limits: cfg.Spend})
+	if err != nil {
+		return err
+	}
+	a.closers = append(a.closers, spent.Close)
+	robots, err := redisrobots.New(redisrobots.Config{Client: client})
+	if err != nil {
+		return err
+	}
+	cfg.Hosts, cfg.Budget, cfg.Robots.Store = hosts, spent, robots
+	return nil
+}

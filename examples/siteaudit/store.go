@@ -1,0 +1,433 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // registers "sqlite"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/examples/internal/reach"
+)
+
+// A URL waits for a worker, is lent to one, or is done; its outcome says then what became of it.
+const schema = `
+CREATE TABLE IF NOT EXISTS audit (id TEXT NOT NULL); -- one row
+CREATE TABLE IF NOT EXISTS sites (url TEXT PRIMARY KEY); -- that people named
+CREATE TABLE IF NOT EXISTS pages (
+	number       INTEGER PRIMARY KEY, -- in which URLs were found
+	url          TEXT NOT NULL UNIQUE,
+	host         TEXT NOT NULL,       -- key by which its turns are counted
+	source       TEXT NOT NULL,       -- sitemap, crawl or redirect
+	via          TEXT NOT NULL,       -- URL that redirects here
+	hops         INTEGER NOT NULL,
+	state        TEXT NOT NULL,       -- waiting, lent or done
+	worker       TEXT NOT NULL,       -- that it is lent to, or that has done it
+	alive        INTEGER NOT NULL,    -- last sign of that worker, Unix time
+	verdict      TEXT,                -- evidence of robots.txt, JSON: written before the fetch
+	outcome      TEXT,                -- visited, disallowed, refused, failed ...
+	status       INTEGER,             -- of the answer
+	bytes        INTEGER,             -- of its body
+	content_type TEXT,
+	sha256       TEXT,                -- of its body
+	title        TEXT,
+	directives   TEXT,                -- what the page asks of crawlers: noindex, nofollow
+	fetched      TEXT,                -- RFC 3339, UTC
+	error        TEXT
+);
+CREATE INDEX IF NOT EXISTS pages_by_host ON pages (host, state, number);
+`
+
+// lost is how long a worker may show no sign of life. What it had been lent waits again then.
+const lost = time.Minute
+
+// A store is the database of an audit. For a worker it is the crawl.Queue, too: several workers may
+// take their URLs from one file.
+type store struct {
+	db     *sql.DB
+	worker string
+
+	mu      sync.Mutex
+	results map[string]*result // by URL: visited, and not written yet
+	err     error              // why evidence could not be written; nothing is fetched after it
+}
+
+// A result is what an audit keeps of a page.
+type result struct {
+	bytes                                  int
+	contentType, sha256, title, directives string
+	fetched                                time.Time
+}
+
+// openStore opens the file. It makes one, for its owner's eyes only, where create says so.
+func openStore(ctx context.Context, file string, create bool) (*store, error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(file, flags, 0o600)
+	if errors.Is(err, os.ErrNotExist) && !create {
+		return nil, fmt.Errorf("-db: %w: run discovery first", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-db: %w", err)
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", "file:"+file+
+		"?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	s := &store{db: db, worker: rand.Text()[:12], results: make(map[string]*result)}
+	err = s.in(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, schema); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, "INSERT INTO audit (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM audit)", rand.Text())
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", file, err), db.Close())
+	}
+	return s, nil
+}
+
+// Close gives back what is lent, and closes the file.
+func (s *store) Close() error {
+	_, err := s.db.ExecContext(context.Background(),
+		"UPDATE pages SET state = 'waiting' WHERE state = 'lent' AND worker = ?", s.worker)
+	return errors.Join(err, s.db.Close())
+}
+
+// in runs f in a transaction.
+func (s *store) in(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// id names the audit: the workers of one database spend one budget.
+func (s *store) id(ctx context.Context) (id string, err error) {
+	err = s.db.QueryRowContext(ctx, "SELECT id FROM audit").Scan(&id)
+	return id, err
+}
+
+// sites notes the sites of the audit.
+func (s *store) sites(ctx context.Context, urls []string) error {
+	return s.in(ctx, func(tx *sql.Tx) error {
+		for _, u := range urls {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO sites (url) VALUES (?) ON CONFLICT DO NOTHING", u); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// base returns what a worker connects by: to public addresses only, unless a site that somebody named
+// is on a machine of their own.
+func (s *store) base(ctx context.Context) (http.RoundTripper, error) {
+	rows, err := s.db.QueryContext(ctx, "SELECT url FROM sites")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	urls := []string{"https://example.com"} // no site: nothing is one's own
+	for rows.Next() {
+		var u string
+		if err := rows.Scan(&u); err != nil {
+			return nil, err
+		}
+		urls = append(urls, u)
+	}
+	return reach.Base(urls), rows.Err()
+}
+
+// count returns how many URLs there are that count towards MAX_PAGES: those to which redirects led
+// don't, as they are found by the worker.
+func count(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (n int64, err error) {
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM pages WHERE source <> 'redirect'").Scan(&n)
+	return n, err
+}
+
+// insert takes in URLs that aren't known, until there are most of them; 0: any number. It reports how
+// many were new, and whether there is room for more.
+func (s *store) insert(ctx context.Context, source string, reqs []crawl.Request, most int64) (added int, room bool, err error) {
+	err = s.in(ctx, func(tx *sql.Tx) error {
+		n, err := count(ctx, tx)
+		if err != nil {
+			return err
+		}
+		for _, r := range reqs {
+			if most > 0 && n+int64(added) >= most {
+				break
+			}
+			res, err := tx.ExecContext(ctx, `INSERT INTO pages (url, host, source, via, hops, state, worker, alive)
+				VALUES (?, ?, ?, ?, ?, 'waiting', '', 0) ON CONFLICT (url) DO NOTHING`, r.URL, r.Host, source, r.Via, r.Hops)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.URL, err)
+			}
+			inserted, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			added += int(inserted)
+		}
+		room = most == 0 || n+int64(added) < most
+		return nil
+	})
+	return added, room, err
+}
+
+// Add implements crawl.Queue: a worker finds redirects only.
+func (s *store) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	added, _, err = s.insert(ctx, "redirect", reqs, 0)
+	return added, 0, err
+}
+
+// Take implements crawl.Queue.
+func (s *store) Take(ctx context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	err = s.in(ctx, func(tx *sql.Tx) error {
+		if err := s.reclaim(ctx, tx); err != nil {
+			return err
+		}
+		for _, host := range hosts {
+			rows, err := tx.QueryContext(ctx, `UPDATE pages SET state = 'lent', worker = ?, alive = ? WHERE number IN
+				(SELECT number FROM pages WHERE host = ? AND state = 'waiting' ORDER BY number LIMIT ?)
+				RETURNING url, host, via, hops`, s.worker, time.Now().Unix(), host, n)
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				var r crawl.Request
+				if err := rows.Scan(&r.URL, &r.Host, &r.Via, &r.Hops); err != nil {
+					return errors.Join(err, rows.Close())
+				}
+				taken = append(taken, r)
+			}
+			if err := rows.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// reclaim makes URLs wait again that were lent to workers of which nothing was heard for long.
+func (s *store) reclaim(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, "UPDATE pages SET state = 'waiting' WHERE state = 'lent' AND worker <> ? AND alive < ?",
+		s.worker, time.Now().Add(-lost).Unix())
+	return err
+}
+
+// live shows the other workers that this one is alive, until ctx is done.
+func (s *store) live(ctx context.Context) error {
+	tick := time.NewTicker(lost / 6)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		_, err := s.db.ExecContext(ctx, "UPDATE pages SET alive = ? WHERE state = 'lent' AND worker = ?", time.Now().Unix(), s.worker)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// wait waits while other workers have the rest of the URLs, and reports whether any wait again: those
+// of a worker that was killed, or that has ended before its time.
+func (s *store) wait(ctx context.Context, log io.Writer) (more bool, err error) {
+	for told := false; ; told = true {
+		var waiting, lent int
+		err := s.in(ctx, func(tx *sql.Tx) error {
+			if err := s.reclaim(ctx, tx); err != nil {
+				return err
+			}
+			return tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'lent')
+				FROM pages`).Scan(&waiting, &lent)
+		})
+		if ctx.Err() != nil {
+			return false, nil // the caller knows
+		}
+		if err != nil || waiting > 0 || lent == 0 {
+			return waiting > 0, err
+		}
+		if !told {
+			fmt.Fprintf(log, "waiting: other workers have the last %d URLs; those of one that was killed are free within %v\n", lent, lost)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// visited keeps what a visit has found; Done writes it.
+func (s *store) visited(url string, r *result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.results[url] = r
+}
+
+func (s *store) take(url string) *result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.results[url]
+	delete(s.results, url)
+	return r
+}
+
+// Done implements crawl.Queue. A URL that another worker holds by now is left to that.
+func (s *store) Done(ctx context.Context, results []crawl.Result) error {
+	if err := s.Err(); err != nil {
+		return err // what was lent waits again
+	}
+	return s.in(ctx, func(tx *sql.Tx) error {
+		for _, r := range results {
+			found := s.take(r.Request.URL)
+			state, outcome := "done", null(string(r.Outcome))
+			if r.Outcome == crawl.Left {
+				state, outcome = "waiting", null("")
+			}
+			var failure string
+			if r.Err != nil {
+				failure = r.Err.Error()
+			}
+			if found == nil {
+				found = new(result)
+			}
+			var fetched string
+			if !found.fetched.IsZero() {
+				fetched = found.fetched.UTC().Format(time.RFC3339Nano)
+			}
+			if _, err := tx.ExecContext(ctx, `UPDATE pages SET state = ?, outcome = ?, status = ?, bytes = ?, content_type = ?,
+				sha256 = ?, title = ?, directives = ?, fetched = ?, error = ? WHERE url = ? AND state = 'lent' AND worker = ?`,
+				state, outcome, null(r.Status), sql.Null[int]{V: found.bytes, Valid: fetched != ""}, null(found.contentType), null(found.sha256),
+				null(found.title), null(found.directives), null(fetched), null(failure), r.Request.URL, s.worker); err != nil {
+				return fmt.Errorf("%s: %w", r.Request.URL, err)
+			}
+		}
+		return nil
+	})
+}
+
+// null is NULL for a zero value.
+func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
+
+// Hosts implements crawl.Queue.
+func (s *store) Hosts(ctx context.Context, n int) (hosts []string, err error) {
+	err = s.in(ctx, func(tx *sql.Tx) error {
+		if err := s.reclaim(ctx, tx); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, "SELECT DISTINCT host FROM pages WHERE state = 'waiting' LIMIT ?", n)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var host string
+			if err := rows.Scan(&host); err != nil {
+				return err
+			}
+			hosts = append(hosts, host)
+		}
+		return rows.Err()
+	})
+	return hosts, err
+}
+
+// Record implements evidence.Evidence: the verdict of robots.txt on a page is in the database before
+// the page is asked for.
+func (s *store) Record(ctx context.Context, d evidence.Decision) {
+	if d.Trip == 0 || d.RobotsTxt || d.Type != evidence.RobotsAllowed && d.Type != evidence.BlockedByRobots {
+		return
+	}
+	_, err := s.db.ExecContext(context.WithoutCancel(ctx), "UPDATE pages SET verdict = ? WHERE url = ?", string(d.AppendJSON(nil)), d.URL)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil && s.err == nil {
+		s.err = fmt.Errorf("evidence: %w", err)
+	}
+}
+
+// Err returns why evidence could not be written, nil if all was.
+func (s *store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// show prints what is in the database.
+func (s *store) show(ctx context.Context, out io.Writer) error {
+	rows, err := s.db.QueryContext(ctx, `SELECT url, source, coalesce(outcome, state), coalesce(status, '-'), coalesce(bytes, 0),
+		coalesce(title, ''), coalesce(directives, ''), coalesce(error, ''), coalesce(verdict ->> 'matchedRule', ''),
+		coalesce(verdict ->> 'line', 0), coalesce(verdict ->> 'confidence', '') FROM pages ORDER BY number`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	fmt.Fprintf(out, "%-10s %6s %8s %-8s %s\n", "outcome", "status", "bytes", "source", "url")
+	counts := make(map[string]int)
+	var order []string
+	for rows.Next() {
+		var url, source, outcome, status, title, directives, failure, rule, confidence string
+		var size, line int
+		if err := rows.Scan(&url, &source, &outcome, &status, &size, &title, &directives, &failure, &rule, &line, &confidence); err != nil {
+			return err
+		}
+		if counts[outcome]++; counts[outcome] == 1 {
+			order = append(order, outcome)
+		}
+		fmt.Fprintf(out, "%-10s %6s %8d %-8s %s", outcome, status, size, source, url)
+		for _, more := range []struct{ name, value string }{
+			{"title", title},
+			{"directives", directives},
+			{fmt.Sprintf("robots.txt line %d", line), rule},
+			{"confidence", confidence},
+			{"error", failure},
+		} {
+			if more.value != "" {
+				fmt.Fprintf(out, "  %s: %q", more.name, more.value)
+			}
+		}
+		fmt.Fprintln(out)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	var totals []string
+	for _, outcome := range order {
+		totals = append(totals, fmt.Sprintf("%d %s", counts[outcome], outcome))
+	}
+	_, err = fmt.Fprintln(out, "total:", strings.Join(totals, ", "))
+	return err
+}

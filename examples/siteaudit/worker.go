@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots"
+)
+
+// work fetches the URLs of the database, and writes what it found there.
+func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
+	id, err := s.id(ctx)
+	if err != nil {
+		return err
+	}
+	sinks := []evidence.Evidence{s}
+	show := &flow{out: out, trips: make(map[uint64]*trip)}
+	if o.flow {
+		sinks = append(sinks, show)
+	}
+	a, err := newAuditor(ctx, o, id, func(cfg *politeness.Config) {
+		cfg.Base = gate{cfg.Base, s}
+	}, sinks...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	show.budget = a.budget
+	c, err := crawl.New(crawl.Config{
+		Transport: a.Transport,
+		Queue:     s,
+		MaxDepth:  -1,
+		Progress:  crawl.ProgressLine(o.log),
+		Visit: func(_ context.Context, p *crawl.Page) error {
+			s.visited(p.FinalURL, examine(p))
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+
+	alive, over := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	var liveErr error
+	group.Go(func() { liveErr = s.live(alive) })
+	for more := true; more && err == nil; {
+		var summary crawl.Summary
+		if summary, err = c.Run(ctx); err != nil {
+			break
+		}
+		fmt.Fprintln(out, summary)
+		if more = summary.Stopped == nil; more {
+			more, err = s.wait(ctx, o.log)
+		}
+	}
+	over()
+	group.Wait()
+	if err = errors.Join(err, liveErr, a.EvidenceErr()); err != nil {
+		return err
+	}
+	usage, err := a.budget.Usage(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "spent: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
+		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
+	return ctx.Err()
+}
+
+// A gate sends nothing once evidence could not be written. It stands between politeness and the
+// network, so that the verdict on a page is written by then, or has failed to be.
+type gate struct {
+	next  http.RoundTripper
+	store *store
+}
+
+func (g gate) RoundTrip(req *http.Request) (*http.Response, error) {
+	if err := g.store.Err(); err != nil {
+		return nil, err
+	}
+	return g.next.RoundTrip(req)
+}
+
+// examine is the audit of one page. A real one would look at more.
+func examine(p *crawl.Page) *result {
+	sum := sha256.Sum256(p.Body)
+	return &result{
+		bytes: len(p.Body), contentType: p.Response.Header.Get("Content-Type"), sha256: hex.EncodeToString(sum[:]),
+		title: title(p), directives: words(p.Directives), fetched: time.Now(),
+	}
+}
+
+// words writes what a page asks of crawlers.
+func words(d robots.Directives) string {
+	var said []string
+	if d.NoIndex {
+		said = append(said, "noindex")
+	}
+	if d.NoFollow {
+		said = append(said, "nofollow")
+	}
+	return strings.Join(said, ", ")
+}
+
+// maxTitle is how many bytes of a title are kept.
+const maxTitle = 200
+
+// title returns the title of an HTML page, empty if there is none.
+func title(p *crawl.Page) string {
+	if !strings.Contains(p.Response.Header.Get("Content-Type"), "html") {
+		return ""
+	}
+	z := html.NewTokenizer(bytes.NewReader(p.Body))
+	for inTitle := false; ; {
+		switch z.Next() {
+		case html.ErrorToken, html.EndTagToken:
+			if inTitle || z.Err() != nil {
+				return ""
+			}
+		case html.StartTagToken:
+			name, _ := z.TagName()
+			inTitle = atom.Lookup(name) == atom.Title
+		case html.TextToken:
+			if inTitle {
+				text := strings.Join(strings.Fields(string(z.Text())), " ")
+				return strings.ToValidUTF8(text[:min(len(text), maxTitle)], "")
+			}
+		}
+	}
+}

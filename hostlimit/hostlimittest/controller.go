@@ -1,0 +1,693 @@
+package hostlimittest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// RunController holds the part of a Limiter that a person sees and steers by against what it
+// promises: its [hostlimit.Controller], priorities, limits that change, and what a
+// [hostlimit.Watcher] is told. Each scenario has a limiter of its own. in is as in RunIn; nil is
+// real time.
+func RunController(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
+	if in == nil {
+		in = func(t *testing.T, scenario func(*testing.T)) { scenario(t) }
+	}
+	for _, s := range controls {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(t *testing.T) {
+				defer func() {
+					if t.Failed() {
+						t.Logf("what is promised: %s", s.promise)
+					}
+				}()
+				s.run(&scene{T: t, newLimiter: newLimiter})
+			})
+		})
+	}
+}
+
+var controls = []struct {
+	name    string
+	run     func(*scene)
+	promise string
+}{
+	{
+		"BlockStopsAThousandWaiters", blockStopsAll,
+		"Whoever waits is refused at once with ErrBlocked and RetryAt; no request starts after Block has returned.",
+	},
+	{
+		"BlockRefusesNewcomers", blockRefusesNewcomers,
+		"Until its end a turn is refused at once, however short the block; then requests start, without a probe.",
+	},
+	{
+		"BlockHoldsAgainstAnswers", blockHoldsAgainstAnswers,
+		"No answer lifts it, and one that asks for longer lengthens it.",
+	},
+	{
+		"BlockStopsAStart", blockStopsAStart,
+		"The Start of a lease that is held is refused, and the one that waits for its start as well.",
+	},
+	{
+		"BlockShortensNothing", blockShortensNothing,
+		"A block that ends later keeps its end.",
+	},
+	{
+		"ClearLiftsEveryBlock", clearLifts,
+		"Clear lifts the block of a person and that of the host, and forgets the refusals.",
+	},
+	{
+		"ClearWakesWhoWaits", clearWakes,
+		"Those who wait for the end of a block start when it is cleared.",
+	},
+	{
+		"ListShowsWhoBlocked", listShows,
+		"List tells that a key is blocked by hand, why, and until when.",
+	},
+	{
+		"HandsAreOnRecordOnce", handsAreTold,
+		"The next Grant or Error of the key tells what a person has done, once.",
+	},
+	{
+		"BadBlocksAreErrors", badBlocks,
+		"A Block that has ended already, or says no reason, is an error and blocks nothing.",
+	},
+	{
+		"DrainWaitsForWhatIsInFlight", drains,
+		"Drain returns once nothing is in flight; who waits or comes is refused with ErrDraining at once.",
+	},
+	{
+		"DrainGivesUpWithItsContext", drainGivesUp,
+		"Drain returns when its context ends, and nothing starts all the same.",
+	},
+	{
+		"PriorityGoesFirst", priorities,
+		"Of those who wait the one with the highest priority starts next; equal ones start in the order in which they came.",
+	},
+	{
+		"OverrideHoldsForThoseWaiting", overrides,
+		"What Override says when a request starts holds for it, however long it has waited.",
+	},
+	{
+		"LongWaitIsTold", tellsWaits,
+		"A Watcher is told why its request waits: at once where that is known to take longer than a second, else after a second.",
+	},
+	{
+		"ShortWaitIsNotTold", tellsNothing,
+		"A Watcher hears nothing of a wait that is shorter.",
+	},
+}
+
+// RunControllerRestarts holds limiters that share their state, as in [RunRestarts], against what is
+// promised of blocks by hand when a process ends and another begins.
+func RunControllerRestarts(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
+	if in == nil {
+		in = func(t *testing.T, scenario func(*testing.T)) { scenario(t) }
+	}
+	t.Run("BlockByHandOutlivesTheProcess", func(t *testing.T) {
+		t.Parallel()
+		in(t, func(t *testing.T) { handOutlives(&scene{T: t, newLimiter: newLimiter}) })
+	})
+}
+
+// handOutlives lets a new process begin after every act.
+func handOutlives(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	restart := func() { s.limiter = s.newLimiter(s, s.cfg) }
+	refused := func(until time.Time, why string) {
+		s.Helper()
+		_, err := s.try(s.Context(), s.key, 0)
+		s.stopped(err, until, why)
+		if n := s.next(0); n.Before(until.Add(-tick)) {
+			s.Errorf("Next is %v before the end of the block", until.Sub(n))
+		}
+	}
+	until := s.block(age, "the owner has called")
+	for range 2 {
+		restart()
+		refused(until, "the owner has called")
+	}
+	restart()
+	s.block(tick, "and called again") // the Store alone knows that there is a longer one
+	refused(until, "")                // of two blocks that meet either reason will do
+	restart()
+	s.clear() // the same
+	t := s.take()
+	if t.Probe {
+		s.Error("the first request after Clear is a probe")
+	}
+	restart()
+	e := s.answer(s.take(), 429, age)
+	if e.Refusals != 1 {
+		s.Errorf("after Clear refusals go on being counted: %+v", e)
+	}
+	restart()
+	s.clear()
+	restart()
+	if t := s.take(); t.Probe {
+		s.Error("the first request after Clear is a probe")
+	}
+}
+
+// block blocks the scene's key.
+func (s *scene) block(d time.Duration, why string) (until time.Time) {
+	s.Helper()
+	until = time.Now().Add(d)
+	if err := s.limiter.Block(s.Context(), s.key, until, why); err != nil {
+		s.Fatalf("Block: %v", err)
+	}
+	return until
+}
+
+func (s *scene) clear() {
+	s.Helper()
+	if err := s.limiter.Clear(s.Context(), s.key); err != nil {
+		s.Fatalf("Clear: %v", err)
+	}
+}
+
+// stopped checks the refusal of a turn because of a block by hand.
+func (s *scene) stopped(err error, until time.Time, why string) {
+	s.Helper()
+	var refused *hostlimit.Error
+	switch {
+	case !errors.As(err, &refused) || !errors.Is(err, hostlimit.ErrBlocked):
+		s.Errorf("want a refusal as ErrBlocked, have %v", err)
+	case !strings.Contains(err.Error(), "by hand: "+why):
+		s.Errorf("the refusal %q doesn't say who blocks, and why", err)
+	case refused.RetryAt.Before(until.Add(-tick)) || refused.RetryAt.After(until.Add(tick)):
+		s.Errorf("refused until %v, want %v", refused.RetryAt, until)
+	}
+}
+
+func blockStopsAll(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Concurrency: 2})
+	var returned atomic.Pointer[time.Time]
+	var refused atomic.Int64
+	var blockedUntil time.Time
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() {
+			t, err := s.try(s.Context(), s.key, 0)
+			if err != nil {
+				refused.Add(1)
+				s.stopped(err, blockedUntil, "the owner has called") // set before Block is called
+				return
+			}
+			if end := returned.Load(); end != nil && t.Start.After(*end) {
+				s.Errorf("a request started %v after Block had returned", t.Start.Sub(*end))
+			}
+			s.done(t)
+		})
+	}
+	time.Sleep(10 * tick)
+	begin := time.Now()
+	blockedUntil = begin.Add(age)
+	if err := s.limiter.Block(s.Context(), s.key, blockedUntil, "the owner has called"); err != nil {
+		s.Fatal(err)
+	}
+	now := time.Now()
+	returned.Store(&now)
+	wg.Wait()
+	if refused.Load() == 0 {
+		s.Error("all thousand had started before the block")
+	}
+	if d := time.Since(begin); d > stuck {
+		s.Errorf("those who waited were refused after %v", d)
+	}
+	s.audit()
+}
+
+func blockRefusesNewcomers(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	until := s.block(20*tick, "too much")
+	if n := s.next(0); n.Before(until.Add(-tick)) {
+		s.Errorf("Next is %v before the end of the block", until.Sub(n))
+	}
+	_, err := s.try(s.Context(), s.key, 0)
+	if time.Now().Before(until) { // else the machine was busy
+		s.stopped(err, until, "too much")
+	}
+	time.Sleep(time.Until(until) + tick)
+	t := s.take()
+	if t.Probe {
+		s.Error("the first request after a block by hand is a probe")
+	}
+	s.done(t)
+	other, err := s.try(s.Context(), newKey(), 0)
+	if err != nil {
+		s.Fatalf("another key: %v", err)
+	}
+	s.done(other)
+}
+
+func blockHoldsAgainstAnswers(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 3})
+	a, b, c := s.take(), s.take(), s.take()
+	until := s.block(age, "stop")
+	if e := s.answer(a, 200, 0); e.Cleared {
+		s.Errorf("a success: %+v", e)
+	}
+	_, err := s.try(s.Context(), s.key, 0)
+	s.stopped(err, until, "stop")
+	if e := s.answer(b, 429, tick); e.Until.Before(until.Add(-tick)) {
+		s.Errorf("a refusal for a moment: %+v", e)
+	}
+	before := time.Now()
+	s.answer(c, 429, 2*age)
+	_, err = s.try(s.Context(), s.key, 0)
+	s.stopped(err, before.Add(2*age), "stop")
+}
+
+func blockStopsAStart(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * tick}})
+	held, err := s.limiter.Acquire(s.Context(), s.key, 0)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer held.Release()
+	until := s.block(age, "stop")
+	_, err = held.Start(s.Context())
+	s.stopped(err, until, "stop")
+
+	s.key = newKey()
+	s.done(s.take())
+	gated, err := s.limiter.Acquire(s.Context(), s.key, 0)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer gated.Release()
+	if _, err := gated.Start(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+	second, err := s.limiter.Acquire(s.Context(), s.key, 0)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer second.Release()
+	ended := make(chan error)
+	go func() {
+		_, err := gated.Start(s.Context()) // waits: the booking of the second is the last start
+		ended <- err
+	}()
+	time.Sleep(5 * tick)
+	until = s.block(age, "stop")
+	if err := <-ended; err != nil { // else it was late enough to start
+		s.stopped(err, until, "stop")
+	}
+}
+
+func blockShortensNothing(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	e := s.answer(s.take(), 429, age)
+	s.block(tick, "for a moment")
+	_, err := s.try(s.Context(), s.key, 0)
+	s.stopped(err, e.Until, "for a moment")
+	until := s.block(2*age, "for longer")
+	_, err = s.try(s.Context(), s.key, 0)
+	s.stopped(err, until, "for longer")
+	s.block(age, "for less")
+	_, err = s.try(s.Context(), s.key, 0)
+	s.stopped(err, until, "for less")
+}
+
+func clearLifts(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.block(age, "stop")
+	s.clear()
+	if t := s.take(); t.Probe {
+		s.Error("the first request after Clear is a probe")
+	} else if e := s.answer(t, 429, age); e.Refusals != 1 {
+		s.Errorf("a first refusal: %+v", e)
+	}
+	s.clear()
+	if t := s.take(); t.Probe {
+		s.Error("the first request after Clear is a probe")
+	} else if e := s.answer(t, 429, age); e.Refusals != 1 {
+		s.Errorf("after Clear refusals go on being counted: %+v", e)
+	}
+	s.clear()
+	s.clear() // twice is no fault
+	s.done(s.take())
+}
+
+func clearWakes(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	s.answer(s.take(), 429, age)
+	ended := make(chan error)
+	go func() {
+		t, err := s.try(s.Context(), s.key, 0)
+		if err == nil {
+			s.done(t)
+		}
+		ended <- err
+	}()
+	time.Sleep(5 * tick)
+	s.clear()
+	if err := <-ended; err != nil { // after a minute, if it isn't woken
+		s.Error(err)
+	}
+}
+
+func listShows(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	until := s.block(age, "the owner has called")
+	found := 0
+	for h, err := range s.limiter.List(s.Context()) {
+		if err != nil {
+			s.Fatal(err)
+		}
+		if h.Key != s.key {
+			continue
+		}
+		found++
+		if h.BlockedBy != "by hand: the owner has called" || h.BlockedUntil.Sub(until).Abs() > tick {
+			s.Errorf("listed as %+v, blocked until %v", h, until)
+		}
+	}
+	if found != 1 {
+		s.Errorf("a blocked key is listed %d times", found)
+	}
+}
+
+func handsAreTold(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	begin := time.Now()
+	until := s.block(age, "stop")
+	told := 0
+	for range 3 {
+		_, err := s.try(s.Context(), s.key, 0)
+		var refused *hostlimit.Error
+		if !errors.As(err, &refused) {
+			s.Fatal(err)
+		}
+		if act := refused.ByHand; act != nil {
+			told++
+			if act.Why != "stop" || act.Until.Sub(until).Abs() > tick || act.At.Before(begin.Add(-tick)) || act.At.After(time.Now().Add(tick)) {
+				s.Errorf("the block is told as %+v", act)
+			}
+		}
+	}
+	if told != 1 {
+		s.Errorf("the block is told %d times", told)
+	}
+	s.clear()
+	told = 0
+	for range 3 {
+		t := s.take()
+		if act := t.ByHand; act != nil {
+			told++
+			if !act.Until.IsZero() {
+				s.Errorf("Clear is told as %+v", act)
+			}
+		}
+		s.done(t)
+	}
+	if told != 1 {
+		s.Errorf("Clear is told %d times", told)
+	}
+}
+
+func badBlocks(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	for name, bad := range map[string]struct {
+		in  time.Duration
+		why string
+	}{
+		"until": {-age, "stop"},
+		"why":   {age, " "},
+		"bytes": {age, strings.Repeat("stop", 1000)},
+	} {
+		err := s.limiter.Block(s.Context(), s.key, time.Now().Add(bad.in), bad.why)
+		if err == nil || !strings.Contains(err.Error(), name) {
+			s.Errorf("Block for %v, %.10q: %v", bad.in, bad.why, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	cancel()
+	if err := s.limiter.Block(ctx, s.key, time.Now().Add(age), "stop"); !errors.Is(err, context.Canceled) {
+		s.Errorf("Block with a context that is done: %v", err)
+	}
+	if err := s.limiter.Clear(ctx, s.key); !errors.Is(err, context.Canceled) {
+		s.Errorf("Clear with a context that is done: %v", err)
+	}
+	s.done(s.take())
+}
+
+func drains(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+	flying := s.take()
+	waits := make(chan error, 1)
+	go func() {
+		_, err := s.limiter.Acquire(s.Context(), s.key, 0)
+		waits <- err
+	}()
+	time.Sleep(5 * tick)
+	drained := make(chan error, 1)
+	go func() { drained <- s.limiter.Drain(s.Context()) }()
+	if err := <-waits; !errors.Is(err, hostlimit.ErrDraining) {
+		s.Errorf("one that waited: %v", err)
+	}
+	for _, key := range []string{s.key, newKey()} {
+		if _, err := s.try(s.Context(), key, 0); !errors.Is(err, hostlimit.ErrDraining) {
+			s.Errorf("one that comes: %v", err)
+		}
+	}
+	if _, err := flying.lease.Start(s.Context()); !errors.Is(err, hostlimit.ErrDraining) {
+		s.Errorf("a further Start: %v", err)
+	}
+	select {
+	case err := <-drained:
+		s.Fatalf("Drain returned with a request in flight: %v", err)
+	case <-time.After(5 * tick):
+	}
+	s.done(flying)
+	if err := <-drained; err != nil {
+		s.Error(err)
+	}
+	if err := s.limiter.Drain(s.Context()); err != nil {
+		s.Errorf("a second Drain: %v", err)
+	}
+}
+
+func drainGivesUp(s *scene) {
+	s.use(hostlimit.Config{Delay: unpaced})
+	flying := s.take()
+	defer s.done(flying)
+	ctx, cancel := context.WithTimeout(s.Context(), 5*tick)
+	defer cancel()
+	if err := s.limiter.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		s.Errorf("with a request in flight: %v", err)
+	}
+	if _, err := s.try(s.Context(), s.key, 0); !errors.Is(err, hostlimit.ErrDraining) {
+		s.Errorf("one that comes: %v", err)
+	}
+}
+
+func priorities(s *scene) {
+	s.insist(func() (fault string) {
+		s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+		holder := s.take()
+		var mu sync.Mutex
+		var order []int
+		var wg sync.WaitGroup
+		wait := func(name, priority int) {
+			wg.Go(func() {
+				t, err := s.try(hostlimit.WithPriority(s.Context(), priority), s.key, 0)
+				if err != nil {
+					s.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, name)
+				mu.Unlock()
+				s.done(t)
+			})
+			time.Sleep(tick / 4) // one after the other
+		}
+		for i := range 64 {
+			wait(i, 0)
+		}
+		wait(100, 7)
+		wait(101, -1)
+		wait(102, 7)
+		wait(103, 8)
+		wait(104, 0)
+		s.done(holder)
+		wg.Wait()
+		want := []int{103, 100, 102}
+		for i := range 64 {
+			want = append(want, i)
+		}
+		if want = append(want, 104, 101); !slices.Equal(order, want) {
+			return fmt.Sprintf("requests started in the order %v, want %v", order, want)
+		}
+		return ""
+	})
+}
+
+func overrides(s *scene) {
+	var slow atomic.Bool
+	s.use(hostlimit.Config{
+		Delay: hostlimit.Delay{Min: 2 * tick, Adaptive: hostlimit.Fixed},
+		Override: func(string) (hostlimit.Limits, bool) {
+			return hostlimit.Limits{Delay: hostlimit.Delay{Min: age, Adaptive: hostlimit.Fixed, Ceiling: age}}, slow.Load()
+		},
+	})
+	ctx, cancel := context.WithCancel(s.Context())
+	var wg sync.WaitGroup
+	var late atomic.Int64
+	var changed time.Time
+	for range 40 {
+		wg.Go(func() {
+			t, err := s.try(ctx, s.key, 0)
+			if err != nil {
+				return
+			}
+			if slow.Load() && t.Start.After(changed) {
+				if late.Add(1); t.Delay < age {
+					s.Errorf("started after the limits had changed, with the delay of before, %v", t.Delay)
+				}
+			}
+			s.done(t)
+		})
+	}
+	time.Sleep(9 * tick)
+	changed = time.Now()
+	slow.Store(true)
+	time.Sleep(20 * tick)
+	if n := late.Load(); n > 1 {
+		s.Errorf("%d requests started after the delay had become %v", n, age)
+	}
+	cancel()
+	wg.Wait()
+}
+
+// A listener is a Watcher.
+type listener struct {
+	name  string
+	waits chan hostlimit.Wait
+}
+
+func listen(name string) *listener { return &listener{name, make(chan hostlimit.Wait, 10)} }
+
+func (l *listener) Waits(w hostlimit.Wait) { l.waits <- w }
+func (l *listener) String() string         { return l.name }
+
+func (s *scene) as(l *listener) context.Context {
+	return context.WithValue(s.Context(), hostlimit.WatcherKey{}, l)
+}
+
+// heard waits for the one thing that l is told while a request of its own waits, which then leaves.
+func (s *scene) heard(l *listener) (w hostlimit.Wait, after time.Duration) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.as(l))
+	begin := time.Now()
+	ended := make(chan error)
+	go func() {
+		t, err := s.try(ctx, s.key, 0)
+		if err == nil {
+			s.done(t)
+		}
+		ended <- err
+	}()
+	select {
+	case w = <-l.waits:
+	case err := <-ended: // after a minute at the latest
+		s.Fatalf("told of nothing, and the turn: %v", err)
+	}
+	after = time.Since(begin)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		s.Errorf("the request that left: %v", err)
+	}
+	if len(l.waits) > 0 {
+		s.Errorf("told twice: %+v", <-l.waits)
+	}
+	if w.Key != s.key || w.Since.Before(begin.Add(-tick)) || w.Since.After(begin.Add(after)) || w.String() == "" {
+		s.Errorf("told of %+v, began %v", w, begin)
+	}
+	return w, after
+}
+
+func tellsWaits(s *scene) {
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age, Ceiling: age}})
+	t, err := s.try(s.as(listen("the first")), s.key, 0)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.done(t)
+	w, after := s.heard(listen("waits"))
+	if w.Hold != hostlimit.HoldDelay || w.Delay != t.Delay || w.Cause != t.DelaySource || w.Until.Sub(t.Start.Add(t.Delay)).Abs() > tick || after > age/2 {
+		s.Errorf("for the delay: %+v", w)
+	}
+	leave := s.behind()
+	if w, _ := s.heard(listen("waits")); w.Ahead != 1 || w.Until.Before(t.Start.Add(2*age-tick)) {
+		s.Errorf("behind another: %+v", w)
+	}
+	leave()
+
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 1})
+	if t, err = s.try(s.as(listen("the holder")), s.key, 0); err != nil {
+		s.Fatal(err)
+	}
+	w, after = s.heard(listen("waits"))
+	if w.Hold != hostlimit.HoldSlot || w.Slots != 1 || w.Held != 1 || len(w.Holders) != 1 || w.Holders[0].Who != "the holder" || !w.Until.IsZero() ||
+		w.Holders[0].For < hostlimit.LongWait || after < hostlimit.LongWait {
+		s.Errorf("for a slot, after %v: %+v", after, w)
+	}
+	if !strings.Contains(w.String(), "the holder") {
+		s.Errorf("for a slot: %q", w)
+	}
+	begin := time.Now()
+	s.answer(t, 429, age)
+	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldBlock || w.Cause != "status 429" || w.Until.Before(begin.Add(age)) {
+		s.Errorf("for a block: %+v", w)
+	}
+
+	s.use(hostlimit.Config{Delay: unpaced, Concurrency: 2})
+	s.answer(s.take(), 429, 1)
+	if t, err = s.try(s.as(listen("the probe")), s.key, 0); err != nil || !t.Probe {
+		s.Fatal(t, err)
+	}
+	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldProbe || len(w.Holders) != 1 || w.Holders[0].Who != "the probe" {
+		s.Errorf("for a probe: %+v", w)
+	}
+	s.done(t)
+
+	s.use(hostlimit.Config{Delay: unpaced, MaxInFlight: 1})
+	other := s.takeKey(newKey(), 0)
+	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldPlace {
+		s.Errorf("for a place: %+v", w)
+	}
+	s.done(other)
+}
+
+func tellsNothing(s *scene) {
+	s.use(hostlimit.Config{Delay: paced})
+	l := listen("waits")
+	for range 3 {
+		begin := time.Now()
+		t, err := s.try(s.as(l), s.key, 0)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.done(t)
+		if time.Since(begin) > hostlimit.LongWait {
+			return // the machine was busy
+		}
+	}
+	if len(l.waits) > 0 {
+		s.Errorf("told of %+v", <-l.waits)
+	}
+}

@@ -1,0 +1,158 @@
+package hostlimit
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+	"github.com/go-politeness/politeness/internal/hostfile"
+)
+
+// Overrides are the limits of single hosts as a file says them, which is read again when it
+// changes, so that a crawl can be slowed down or let go while it runs. Each line has a host, or a
+// suffix with a dot before it, and settings:
+//
+//	# host              settings
+//	example.com         delay=2s..4s
+//	example.com:8080    concurrency=1
+//	.example.org        delay=10s adaptive=learned+proportional(1) ceiling=5m
+//	slow.example.org    concurrency=1 delay=30s from-end
+//	localhost           dangerously-no-delay concurrency=8
+//
+// The most special line holds, and it alone. What a line doesn't say is as the Config has it, but a
+// line with a delay says all of the Delay: adaptive (Delay.Adaptive), ceiling and from-end belong
+// to it. A suffix holds for every name that ends in it, and for itself; a host without a port for
+// all of its ports.
+//
+//	overrides, err := hostlimit.ReadOverrides("hosts.txt", cfg.Limits)
+//	cfg.Limits.Override = overrides.Limits
+type Overrides struct{ file *hostfile.File[Limits] }
+
+// ReadOverrides reads the file at path, whose limits are those of a limiter that is made of c. The
+// error names each line that is wrong.
+func ReadOverrides(path string, c Config) (*Overrides, error) {
+	c.Override = nil
+	rules, err := c.rules()
+	if err != nil {
+		return nil, err
+	}
+	file, err := hostfile.Open(path, func(settings string) (Limits, error) {
+		l, err := parseLimits(settings)
+		if err == nil {
+			err = rules.Check(l.kit())
+		}
+		return l, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("hostlimit: %w", err)
+	}
+	return &Overrides{file}, nil
+}
+
+// Limits returns those of key, for Config.Override. It looks at the file once a second at most.
+func (o *Overrides) Limits(key string) (Limits, bool) { return o.file.Find(key) }
+
+// Err returns nil if the file as it is now is in force. Otherwise it says what is wrong with it,
+// line by line: the lines that can be understood hold, and of the others what held before.
+func (o *Overrides) Err() error {
+	if err := o.file.Err(); err != nil {
+		return fmt.Errorf("hostlimit: %w", err)
+	}
+	return nil
+}
+
+// String returns what is in force, as a file that ReadOverrides would read.
+func (o *Overrides) String() string {
+	var b strings.Builder
+	for host, l := range o.file.All {
+		fmt.Fprintf(&b, "%s %s\n", host, l)
+	}
+	return b.String()
+}
+
+// String returns l as a line of a file has it, see [Overrides].
+func (l Limits) String() string {
+	var s []string
+	if l.Concurrency != 0 {
+		s = append(s, "concurrency="+strconv.Itoa(l.Concurrency))
+	}
+	d := l.Delay
+	switch {
+	case d == Delay{}:
+		return strings.Join(s, " ")
+	case d.DangerouslyNone:
+		s = append(s, "dangerously-no-delay")
+	case d.Max > d.Min:
+		s = append(s, fmt.Sprintf("delay=%v..%v", d.Min, d.Max))
+	case d.Min > 0:
+		s = append(s, fmt.Sprintf("delay=%v", d.Min))
+	}
+	if d.Adaptive != Learned {
+		s = append(s, "adaptive="+d.Adaptive.Text())
+	}
+	if d.Ceiling != 0 {
+		s = append(s, "ceiling="+d.Ceiling.String())
+	}
+	if d.FromEnd {
+		s = append(s, "from-end")
+	}
+	return strings.Join(s, " ")
+}
+
+// parseLimits reads the settings of one line.
+func parseLimits(settings string) (l Limits, err error) {
+	seen := map[string]bool{}
+	for _, setting := range strings.Fields(settings) {
+		name, value, hasValue := strings.Cut(setting, "=")
+		if seen[name] {
+			return Limits{}, fmt.Errorf("%s is said twice", name)
+		}
+		seen[name] = true
+		d := &l.Delay
+		switch {
+		case name == "concurrency":
+			if l.Concurrency, err = strconv.Atoi(value); err != nil || l.Concurrency < 1 {
+				return Limits{}, fmt.Errorf("concurrency=%s: want a whole number from 1", value)
+			}
+		case name == "delay":
+			least, most, isRange := strings.Cut(value, "..")
+			if d.Min, err = duration(name, least); err == nil && isRange {
+				d.Max, err = duration(name, most)
+			}
+			if err == nil && d.Min == 0 && d.Max == 0 {
+				err = errors.New("delay=0s: say dangerously-no-delay if that is meant")
+			}
+		case name == "adaptive":
+			d.Adaptive, err = kit.ParseAdaptive(value)
+		case name == "ceiling":
+			d.Ceiling, err = duration(name, value)
+		case name == "from-end" && !hasValue:
+			d.FromEnd = true
+		case name == "dangerously-no-delay" && !hasValue:
+			d.DangerouslyNone = true
+		default:
+			err = fmt.Errorf("%.100q is none of concurrency=N, delay=2s, delay=2s..4s, adaptive=..., ceiling=5m, from-end, dangerously-no-delay", setting)
+		}
+		if err != nil {
+			return Limits{}, err
+		}
+	}
+	switch {
+	case len(seen) == 0:
+		return Limits{}, errors.New("no settings behind the host")
+	case (seen["adaptive"] || seen["ceiling"] || seen["from-end"]) && !seen["delay"] && !seen["dangerously-no-delay"]:
+		return Limits{}, errors.New("adaptive, ceiling and from-end need a delay beside them")
+	}
+	return l, nil
+}
+
+func duration(name, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s=%s: want a time such as 500ms, 2s or 1m30s", name, value)
+	}
+	return d, nil
+}

@@ -1,0 +1,301 @@
+package redislimit
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+)
+
+// byHand reports whether a person has blocked the host.
+func (h *host) byHand(now time.Duration) bool {
+	_, hand := kit.HandWhy(h.cause)
+	return hand && h.until > now
+}
+
+// stop is the refusal of a turn because a person has blocked the host.
+func (w *waiter) stop() error {
+	why, _ := kit.HandWhy(w.h.cause)
+	return w.refusal(w.h.until, kit.ByHand(why))
+}
+
+// note leaves it to the next Grant or Error of the host to tell what a person has done.
+func (h *host) note(at heard, blocked bool) {
+	if h.actAt == at.server {
+		return // told by the server already, in another way
+	}
+	h.actAt = at.server
+	act := &hostlimit.ByHand{At: h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))}
+	if blocked {
+		act.Until = h.l.base.Add(h.until)
+		act.Why, _ = kit.HandWhy(h.cause)
+	}
+	h.act = act
+}
+
+// told takes what is to be told of what a person has done.
+func (h *host) takeAct() *hostlimit.ByHand {
+	act := h.act
+	h.act = nil
+	return act
+}
+
+// do runs one operation, which takes in its reply under mu. It comes again where the server has lost
+// its data meanwhile.
+func (l *Limiter) do(ctx context.Context, o op, take func(reply []any, at heard)) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		answered := make(chan error, 1)
+		o.done = func(reply []any, at heard, err error) {
+			if err == nil {
+				take(reply, at)
+			}
+			answered <- err
+		}
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return ErrClosed
+		}
+		o.h.p.add(o)
+		o.h.p.flush()
+		l.mu.Unlock()
+		select {
+		case err := <-answered:
+			if !isStale(err) {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// known returns the host of key, which is made if need be.
+func (l *Limiter) known(key string) *host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.host(key)
+}
+
+// Block implements [hostlimit.Controller]: for all processes.
+func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := kit.CheckBlock(until, time.Now(), why); err != nil {
+		return err
+	}
+	h, last := l.known(key), time.Duration(0)
+	why = strings.ToValidUTF8(why, "\uFFFD")
+	err := l.do(ctx, op{
+		name: "stop", h: h,
+		build: func(now time.Duration) []any {
+			_, hi := h.p.clock.bounds(now)
+			return []any{micros(now + min(time.Until(until), longestBlock) + hi), why}
+		},
+	}, func(reply []any, at heard) {
+		if len(reply) < 2 {
+			return
+		}
+		h.asOf, h.cause = at.server, kit.HandCause(why)
+		h.stopped(number(reply[1]), at)
+		h.note(at, true)
+		if act := h.act; act != nil && act.Until.Sub(until).Abs() < time.Second {
+			act.Until = until // as it was said; the server's clock is known less well
+		}
+		last = h.p.clock.surely(number(reply[0]), at.received)
+	})
+	if err == nil {
+		err = l.save(ctx, h)
+	}
+	if err != nil {
+		return err
+	}
+	// Requests that were let go just before start within their window or not at all.
+	timer := time.NewTimer(min(last-l.now(), observing))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Clear implements [hostlimit.Controller]: for all processes.
+func (l *Limiter) Clear(ctx context.Context, key string) error {
+	limits, err := l.rules.Limits(key)
+	if err != nil {
+		limits = l.rules.Default() // Acquire reports it
+	}
+	h := l.known(key)
+	err = l.do(ctx, op{name: "clear", h: h, args: []any{limits.Slots}}, func(reply []any, at heard) {
+		h.asOf, h.refusals, h.failures = at.server, 0, 0
+		if number(reply[0]) == 1 {
+			h.cause = ""
+			h.note(at, false)
+		}
+		h.until, h.untilServer = 0, 0
+		h.wakeFirst()
+	})
+	if err != nil {
+		return err
+	}
+	return l.save(ctx, h)
+}
+
+// longestBlock bounds a block that a person sets: sums with it don't overflow.
+const longestBlock = 20 * 365 * 24 * time.Hour
+
+// listed is the number of hosts that List asks for at a time.
+const listed = 64
+
+// List implements [hostlimit.Controller]. It tells of all hosts of the fleet, as the server has them.
+// Waiters are those that the server knows: one or two of each process.
+func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error] {
+	return func(yield func(hostlimit.HostState, error) bool) {
+		var keys []string
+		err := l.keys(ctx, func(found []string) { keys = append(keys, found...) })
+		for len(keys) > 0 && err == nil {
+			part := keys[:min(len(keys), listed)]
+			keys = keys[len(part):]
+			for _, key := range part {
+				var state hostlimit.HostState
+				if state, err = l.state(ctx, key); err != nil {
+					break
+				}
+				if !yield(state, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
+			yield(hostlimit.HostState{}, err)
+		}
+	}
+}
+
+// keys calls found with the keys of all hosts.
+func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
+	scan := func(ctx context.Context, client redis.Cmdable) error {
+		pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.prefix) + "{*}host:2:*"
+		for cursor := uint64(0); ; {
+			names, next, err := client.Scan(ctx, cursor, pattern, 512).Result()
+			if err != nil {
+				return &ServerError{Server: l.server, Err: err}
+			}
+			var hosts []string
+			for _, name := range names {
+				if _, key, ok := strings.Cut(name, "}host:2:"); ok {
+					hosts = append(hosts, key)
+				}
+			}
+			l.mu.Lock()
+			found(hosts)
+			l.mu.Unlock()
+			if cursor = next; cursor == 0 {
+				return nil
+			}
+		}
+	}
+	if c, ok := l.client.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(ctx, func(ctx context.Context, client *redis.Client) error { return scan(ctx, client) })
+	}
+	return scan(ctx, l.client)
+}
+
+// state asks the server for what it knows of a host.
+func (l *Limiter) state(ctx context.Context, key string) (s hostlimit.HostState, err error) {
+	limits, err := l.rules.Limits(key)
+	if err != nil {
+		limits = l.rules.Default() // Acquire reports it
+	}
+	h := &host{l: l, p: l.partition(key), key: key}
+	s = hostlimit.HostState{Key: key, Slots: limits.Slots}
+	err = l.do(ctx, op{name: "state", h: h}, func(reply []any, at heard) {
+		if len(reply) < 11 {
+			return
+		}
+		stamp := func(us int64) time.Time { return l.base.Add(h.p.clock.surely(us, at.received)) }
+		s.Starts, s.InFlight, s.Waiters, s.Next = uint64(number(reply[0])), int(number(reply[1])), int(number(reply[2])), stamp(number(reply[3]))
+		if until := number(reply[4]); until > at.server {
+			s.BlockedUntil, s.BlockedBy = stamp(until), blockedBy(text(reply[5]))
+		}
+		s.Refusals, s.Probing = int(number(reply[6])), number(reply[7]) == 1
+		s.Delay, s.Adaptive, s.Learned = duration(reply[8]), duration(reply[9]), duration(reply[10])
+		switch {
+		case s.Learned > 0 && s.Learned >= s.Delay:
+			s.DelaySource = "learned"
+		case s.Adaptive > 0 && s.Adaptive >= s.Delay:
+			s.DelaySource = "adaptive"
+		case s.Starts > 0:
+			s.DelaySource = "random"
+		}
+	})
+	return s, err
+}
+
+// blockedBy is a cause of step.lua in the words of hostlimit.
+func blockedBy(cause string) string {
+	switch cause {
+	case "network":
+		return "network error"
+	case "reset":
+		return "rate limit"
+	case "", "refused":
+		return "refused"
+	}
+	if _, hand := kit.HandWhy(cause); hand {
+		return cause
+	}
+	return "status " + cause
+}
+
+// Drain implements [hostlimit.Controller]: for this process. A lease that is never released is taken
+// back after LeaseTTL.
+func (l *Limiter) Drain(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		l.draining = true
+		flying := 0
+		for _, h := range l.hosts {
+			for _, w := range slices.Clone(h.waiters) {
+				w.refuse(drained(h.key))
+			}
+			flying += len(h.leases)
+		}
+		if l.ends == nil {
+			l.ends = make(chan struct{})
+		}
+		ends := l.ends
+		l.mu.Unlock()
+		if flying == 0 {
+			return nil
+		}
+		select {
+		case <-ends:
+		case <-ctx.Done():
+			return fmt.Errorf("redislimit: %d requests still in flight: %w", flying, ctx.Err())
+		}
+	}
+}
+
+func drained(key string) error { return &hostlimit.Error{Key: key, Err: kit.ErrDraining} }
+
+// hasEnded tells Drain that a request in flight has ended.
+func (l *Limiter) hasEnded() {
+	if l.ends != nil {
+		close(l.ends)
+		l.ends = nil
+	}
+}

@@ -1,0 +1,589 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// eventually fails the test if ok doesn't become true in time.
+func eventually(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// TestABlockOutlivesTheProcessThatSawIt: that process has ended when the server loses its data.
+func TestABlockOutlivesTheProcessThatSawIt(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: 10 * time.Second}}, 3)
+	for _, l := range fleet {
+		l.quarantine = time.Second
+		settle(t, l, "other.example")
+		eventually(t, 5*time.Second, "a subscription", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.listening
+		})
+	}
+	saw := acquire(t, fleet[0], "a.example", 0)
+	saw.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	saw.Release()
+	cleared := acquire(t, fleet[0], "b.example", 0)
+	cleared.Observe(hostlimit.Outcome{Status: 429, RetryAfter: 300 * time.Millisecond})
+	cleared.Release()
+	probe := acquire(t, fleet[0], "b.example", 0)
+	probe.Observe(hostlimit.Outcome{Status: 200})
+	probe.Release()
+	if err := fleet[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet[1].Acquire(t.Context(), "a.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
+		t.Errorf("after the loss, on a host that a process had seen refuse: %v", err)
+	}
+	if turn := acquire(t, fleet[2], "b.example", 0); turn.Probe {
+		t.Errorf("after the loss, a block that was lifted holds: %+v", turn.Grant)
+	}
+}
+
+// TestTheQuarantineFollowsTheTimeouts of the client: a process that waits in vain for a reply for as
+// long as they let it has time to tell what it holds.
+func TestTheQuarantineFollowsTheTimeouts(t *testing.T) {
+	t.Parallel()
+	for timeout, want := range map[time.Duration]time.Duration{
+		0: 4 * time.Second, time.Second: 2 * time.Second, 100 * time.Millisecond: 2 * time.Second, 6 * time.Second: 7 * time.Second, -1: 4 * time.Second,
+	} {
+		client := redis.NewClient(&redis.Options{Addr: shared.Addr, ReadTimeout: timeout})
+		l, err := New(Config{Client: client, Prefix: "quarantine:" + t.Name() + ":"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.quarantine != want {
+			t.Errorf("ReadTimeout %v: %v, want %v", timeout, l.quarantine, want)
+		}
+		_ = l.Close()
+		_ = client.Close()
+	}
+}
+
+// TestASlotSurvivesALossWhileItsProcessHangs: the server loses its data while the call of the
+// process that holds the slot waits for an answer that doesn't come.
+func TestASlotSurvivesALossWhileItsProcessHangs(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	post := new(courier)
+	fleet := newFleet(t, s, Config{Limits: oneSlot}, 2, post)
+	for _, l := range fleet {
+		l.quarantine = quarantineOf(l.patience)
+	}
+	held := acquire(t, fleet[0], "a.example", 0)
+	defer held.Release()
+	hang := time.Now().Add(fleet[0].patience)
+	post.set(func(_ string, send func() error) error {
+		if wait := time.Until(hang); wait > 0 {
+			time.Sleep(wait)
+			return errReset
+		}
+		return send()
+	})
+	time.Sleep(heartbeat)
+	if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fleet[1].Acquire(t.Context(), "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) {
+		t.Errorf("while the only slot is taken, another process is told %v", err)
+	}
+}
+
+// TestAFailoverStarvesNobody: a planned one, after which the old master goes on as a replica and
+// keeps its connections, subscriptions too. As with Sentinel, and with a managed server whose address
+// changes, new connections go to the new one.
+func TestAFailoverStarvesNobody(t *testing.T) {
+	t.Parallel()
+	a, b := ownServer(t), ownServer(t)
+	var current atomic.Pointer[string]
+	current.Store(&a.Addr)
+	clientA, clientB := newClient(t, a), newClient(t, b)
+	host, port, _ := net.SplitHostPort(a.Addr)
+	if err := clientB.SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	var fleet []*Limiter
+	for range 4 {
+		client := redis.NewClient(&redis.Options{
+			ReadTimeout: time.Second,
+			Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, *current.Load())
+			},
+		})
+		t.Cleanup(func() { _ = client.Close() })
+		l, err := newLimiter(Config{Client: client, Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: 5 * time.Millisecond}}}, 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		l.quarantine = quarantineOf(l.patience)
+		fleet = append(fleet, l)
+	}
+	settle(t, fleet[0], "a.example")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	starts := make([][]time.Time, len(fleet))
+	var flying atomic.Int64
+	var wg sync.WaitGroup
+	for i, l := range fleet {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				lease, err := l.Acquire(ctx, "a.example", 0)
+				if err != nil {
+					time.Sleep(10 * time.Millisecond)
+					continue
+				}
+				if g, err := lease.Start(ctx); err == nil {
+					if flying.Add(1) > 1 {
+						t.Error("two requests on one slot")
+					}
+					mu.Lock()
+					starts[i] = append(starts[i], g.Start)
+					mu.Unlock()
+					time.Sleep(3 * time.Millisecond)
+					flying.Add(-1)
+				}
+				lease.Release()
+			}
+		})
+	}
+	time.Sleep(3 * time.Second) // the quarantine of a first use
+	eventually(t, 10*time.Second, "replication", func() bool {
+		info := clientB.Info(t.Context(), "replication").Val()
+		return strings.Contains(info, "master_link_status:up")
+	})
+	if err := clientB.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ = net.SplitHostPort(b.Addr)
+	if err := clientA.SlaveOf(t.Context(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	current.Store(&b.Addr)
+	over := time.Now()
+	time.Sleep(4 * time.Second)
+	stop()
+	wg.Wait()
+	for i, all := range starts {
+		first := slices.IndexFunc(all, over.Before)
+		if first < 0 {
+			t.Errorf("process %d has started nothing since the failover", i)
+			continue
+		}
+		longest := all[first].Sub(over)
+		for j := first + 1; j < len(all); j++ {
+			longest = max(longest, all[j].Sub(all[j-1]))
+		}
+		t.Logf("process %d: %d starts, the longest pause since the failover %v", i, len(all), longest)
+		if longest > 2500*time.Millisecond {
+			t.Errorf("process %d was starved for %v", i, longest)
+		}
+	}
+	if n := clientB.PubSubNumPat(t.Context()).Err(); n != nil {
+		t.Error(n)
+	}
+	for _, l := range fleet {
+		if n := clientB.PubSubNumSub(t.Context(), "politeness:push:"+l.proc).Val(); n["politeness:push:"+l.proc] != 1 {
+			t.Errorf("subscriptions on the new master: %v", n)
+		}
+	}
+}
+
+// TestABadKeyCostsItsHost and no other one; the error names it.
+func TestABadKeyCostsItsHost(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	client := newClient(t, s)
+	l := newFleet(t, s, Config{Limits: oneSlot}, 1)[0]
+	settle(t, l, "good.example")
+	key := func(host string) string { return l.parts[0].hostKey(host) }
+	for _, err := range []error{
+		client.LPush(t.Context(), key("list.example"), "x").Err(),
+		client.Set(t.Context(), key("text.example"), "x", 0).Err(),
+		client.Set(t.Context(), key("empty.example"), "", 0).Err(),
+		client.Set(t.Context(), key("table.example"), "\x81\xa1b\xa1x", 0).Err(), // {b: "x"}
+		client.HSet(t.Context(), l.prefix+"{0}host:old.example", "a", 1).Err(),   // of another version
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, host := range []string{"list", "text", "empty", "table"} {
+		host += ".example"
+		_, err := l.Acquire(t.Context(), host, 0)
+		var server *ServerError
+		if !errors.As(err, &server) || !strings.Contains(err.Error(), key(host)) {
+			t.Errorf("%s: %v, want a *ServerError that names the key", host, err)
+		}
+	}
+	for _, host := range []string{"good.example", "old.example"} {
+		acquire(t, l, host, 0).Release()
+	}
+	if l.parts[0].down != nil {
+		t.Error("a bad key is taken for an outage:", l.parts[0].down)
+	}
+}
+
+// TestAnotherVersionIsRefused: two versions of this package that share a prefix would share no
+// slots, so the second one starts nothing, FailLocal or not.
+func TestAnotherVersionIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]func(ctx context.Context, client *redis.Client, key string) error{
+		"the first version": func(ctx context.Context, client *redis.Client, key string) error {
+			return client.HSet(ctx, key, "id", "r1", "run", "x").Err()
+		},
+		"a later one": func(ctx context.Context, client *redis.Client, key string) error {
+			return client.Set(ctx, key, "\x81\xa1v\x07", 0).Err() // {v: 7}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := ownServer(t)
+			if err := other(t.Context(), newClient(t, s), "p:{0}gen"); err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range []Failure{FailClosed, FailLocal} {
+				l, err := New(Config{Client: newClient(t, s), Prefix: "p:", Failure: f, Processes: 2})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				for range 2 {
+					if _, err := l.Acquire(t.Context(), "a.example", 0); err == nil || !strings.Contains(err.Error(), "p:{0}gen") {
+						t.Errorf("Failure %d: %v", f, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestDeletingAKeyLiftsABlock: people do that.
+func TestDeletingAKeyLiftsABlock(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: 2 * time.Hour}}, 2)
+	turn := acquire(t, fleet[0], "a.example", 0)
+	turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	turn.Release()
+	settle(t, fleet[0], "a.example")
+	var wg sync.WaitGroup
+	for _, l := range fleet { // those who wait for its end are told as well
+		wg.Go(func() { acquire(t, l, "a.example", 0).Release() })
+	}
+	time.Sleep(100 * time.Millisecond)
+	if err := newClient(t, s).Del(t.Context(), fleet[0].parts[0].hostKey("a.example")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	wg.Wait()
+	if d := time.Since(began); d > pollBlock+5*time.Second {
+		t.Errorf("the waiters have seen it after %v", d)
+	}
+	if at, err := fleet[0].Next(t.Context(), "a.example", 0); err != nil || time.Until(at) > time.Minute {
+		t.Errorf("Next says %v, %v", at, err)
+	}
+}
+
+// TestSlotsOfADeadProcessComeBack long before LeaseTTL, and not those of one that lives.
+func TestSlotsOfADeadProcessComeBack(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: time.Minute}}, 3)
+	for _, l := range fleet {
+		l.mu.Lock()
+		l.dead = 2 * time.Second
+		l.mu.Unlock()
+	}
+	acquire(t, fleet[0], "a.example", 0)
+	lives := acquire(t, fleet[1], "a.example", 0)
+	fleet[0].mu.Lock()
+	fleet[0].closed = true // as if it had been killed: it says nothing any more
+	fleet[0].mu.Unlock()
+	died := time.Now()
+	next := acquire(t, fleet[2], "a.example", 0)
+	took := time.Since(died)
+	if took < time.Second || took > 20*time.Second || len(next.TakenBack) != 1 {
+		t.Errorf("the slot came back after %v: %+v", took, next.Grant)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := fleet[2].Acquire(ctx, "a.example", 0); !errors.Is(err, hostlimit.ErrBusy) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a process that lives has lost its slot: %v", err)
+	}
+	lives.Release()
+	fleet[0].mu.Lock()
+	fleet[0].closed = false
+	fleet[0].mu.Unlock()
+}
+
+// TestAProcessThatWakesStartsNothingOnALostLease: it was paused between Acquire and Start for so
+// long that its slot was given away.
+func TestAProcessThatWakesStartsNothingOnALostLease(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	post := new(courier)
+	fleet := newFleet(t, s, Config{Limits: hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}, SlotTimeout: time.Minute}}, 2, post)
+	for _, l := range fleet {
+		l.mu.Lock()
+		l.dead = time.Second
+		l.mu.Unlock()
+	}
+	lease, err := fleet[0].Acquire(t.Context(), "a.example", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var awake atomic.Bool
+	post.set(func(_ string, send func() error) error {
+		if !awake.Load() {
+			return errReset
+		}
+		return send()
+	})
+	turn := acquire(t, fleet[1], "a.example", 0)
+	awake.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	if g, err := lease.Start(ctx); err == nil {
+		t.Errorf("a start on a slot that another process has: %+v", g)
+	}
+	turn.Release()
+	lease.Release()
+}
+
+// TestFirstComeFirstServedOverProcesses: who waits longest is next, whichever process it is of, and
+// however many wait there.
+func TestFirstComeFirstServedOverProcesses(t *testing.T) {
+	t.Parallel()
+	for name, hold := range map[string]time.Duration{"for the delay": 0, "for a slot": 60 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const waiters = 12
+			limits := hostlimit.Config{Concurrency: 4, Delay: hostlimit.Delay{Min: 60 * time.Millisecond}}
+			if hold > 0 {
+				limits = hostlimit.Config{Concurrency: 1, Delay: hostlimit.Delay{Min: time.Millisecond}}
+			}
+			fleet := newFleet(t, shared, Config{Limits: limits}, 3)
+			for _, l := range fleet {
+				settle(t, l, "a.example")
+			}
+			before := acquire(t, fleet[0], "a.example", 0)
+			var mu sync.Mutex
+			var order []int
+			var wg sync.WaitGroup
+			for i, process := range []int{0, 0, 1, 0, 0, 1, 2, 2, 1, 0, 2, 0} {
+				wg.Go(func() {
+					turn := acquire(t, fleet[process], "a.example", 0)
+					mu.Lock()
+					order = append(order, i)
+					mu.Unlock()
+					time.Sleep(hold)
+					turn.Release()
+				})
+				time.Sleep(20 * time.Millisecond)
+			}
+			before.Release()
+			wg.Wait()
+			// The first ones may have started before the last had come.
+			if !slices.IsSorted(order) || len(order) != waiters {
+				t.Errorf("served in the order %v", order)
+			}
+		})
+	}
+}
+
+// TestCloseEndsInTime also where the server says nothing.
+func TestCloseEndsInTime(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr}) // with its own patience
+	defer client.Close()
+	l, err := newLimiter(Config{Client: client}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	acquire(t, l, "a.example", 0)
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if err := l.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(fmt.Sprint(err), s.Addr) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("Shutdown took %v", d)
+	}
+	_ = l.Close()
+	if d := time.Since(began); d > closing+2*time.Second {
+		t.Errorf("with Close it took %v", d)
+	}
+	if err := s.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestNothingGrowsWithProcessesThatWere starts and ends many, most of them as if they were killed.
+func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	client := newClient(t, s)
+	for i := range 30 {
+		l, err := newLimiter(Config{Client: client, Prefix: "p:", Limits: oneSlot}, 0, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		acquire(t, l, "a.example", 0).Release()
+		settle(t, l, "a.example")
+		if i%2 == 0 {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		// Long ago it was killed.
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		l.cancel()
+		_ = l.pubsub.Close()
+		long := string(appendValue(nil, []any{int64(1), "", "x"}))
+		if err := client.HSet(t.Context(), "p:{0}processes", l.proc, long).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := client.HLen(t.Context(), "p:{0}processes").Val(); n > 2 {
+		t.Errorf("%d processes are remembered", n)
+	}
+	if n := client.DBSize(t.Context()).Val(); n > 3 {
+		t.Errorf("%d keys", n)
+	}
+}
+
+// TestThoseCutOffAndTheRestKeepTheRate: some processes of a fleet under FailLocal can't reach the
+// server, others can. Together they start no more than all would with it.
+func TestThoseCutOffAndTheRestKeepTheRate(t *testing.T) {
+	t.Parallel()
+	const delay, long = 50 * time.Millisecond, 5 * time.Second
+	s := ownServer(t)
+	posts := []*courier{{}, {}, {}, {}}
+	fleet := newFleet(t, s, Config{
+		Failure: FailLocal, Processes: 4,
+		Limits: hostlimit.Config{Concurrency: 8, Delay: hostlimit.Delay{Min: delay, Adaptive: hostlimit.Fixed}},
+	}, 4, posts[0], posts[1], posts[2], posts[3])
+	for _, l := range fleet {
+		settle(t, l, "a.example")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	starts := make([][]time.Time, len(fleet))
+	var wg sync.WaitGroup
+	for i, l := range fleet {
+		for range 3 {
+			wg.Go(func() {
+				for ctx.Err() == nil {
+					lease, err := l.Acquire(ctx, "a.example", 0)
+					if err != nil {
+						time.Sleep(10 * time.Millisecond)
+						continue
+					}
+					if g, err := lease.Start(ctx); err == nil {
+						mu.Lock()
+						starts[i] = append(starts[i], g.Start)
+						mu.Unlock()
+					}
+					lease.Release()
+				}
+			})
+		}
+	}
+	time.Sleep(time.Second)
+	for _, post := range posts[:2] {
+		post.set(func(string, func() error) error { return errReset })
+	}
+	cut := time.Now()
+	time.Sleep(long)
+	end := time.Now()
+	stop()
+	wg.Wait()
+	sum, each := 0, make([]int, len(fleet))
+	for i, all := range starts {
+		for _, at := range all {
+			if at.After(cut) && at.Before(end) {
+				each[i]++
+				sum++
+			}
+		}
+	}
+	most := int(end.Sub(cut)/delay) + 2
+	t.Logf("%d starts of %d: %v", sum, most, each)
+	if sum > most {
+		t.Errorf("%d starts in %v, the rate allows %d: %v", sum, end.Sub(cut), most, each)
+	}
+	if slices.Min(each) == 0 {
+		t.Errorf("somebody has started nothing: %v", each)
+	}
+}
+
+// TestMaxInFlightHoldsWithoutTheServer: what was in flight when it went away counts.
+func TestMaxInFlightHoldsWithoutTheServer(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	post := new(courier)
+	l := newFleet(t, s, Config{
+		Failure: FailLocal, Processes: 2, Limits: hostlimit.Config{MaxInFlight: 4, Delay: hostlimit.Delay{Min: time.Millisecond}},
+	}, 1, post)[0]
+	held := []turn{acquire(t, l, "a.example", 0), acquire(t, l, "b.example", 0)}
+	post.set(func(string, func() error) error { return errReset })
+	for i := range 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		lease, err := l.Acquire(ctx, fmt.Sprintf("%d.example", i), 0)
+		cancel()
+		if i == 0 {
+			if err == nil {
+				t.Fatal("a third request in flight; the part of this process is two")
+			}
+			held[0].Release()
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, turn{lease: lease})
+		held[i].Release()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight > 1 {
+		t.Errorf("%d places are taken", l.inFlight)
+	}
+}

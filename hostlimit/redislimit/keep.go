@@ -1,0 +1,233 @@
+package redislimit
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+)
+
+// The server keeps what hosts are owed. Limits.Store is for the day on which it loses that while no
+// process lives that could tell it again: each process keeps what it knows of blocks, refusals and
+// learned delays, and tells the server when it first meets a host.
+//
+//	when                                  what
+//	the first Acquire of a host           the Store is read; what it has, the server is told (recall)
+//	Observe, Block, Clear have changed    kept before they return
+//	another process has changed it        kept by the next heartbeat
+//
+// The server takes nothing from a Store of a host whose block was lifted since (field k of step.lua).
+// All of a host's fields that are named here are guarded by the Limiter's mu, but Store.Update is
+// never called under it.
+
+// owing is the part of a host's state that a Store keeps.
+type owing struct {
+	until    time.Duration
+	cause    string
+	refusals int
+	learned  time.Duration
+}
+
+func (h *host) owing() owing { return owing{h.until, h.cause, h.refusals, h.learned} }
+
+// easing is how often a delay that has only become shorter is kept.
+const easing = time.Minute
+
+// unsaved reports whether the Store lacks something of h. The end of a block moves a little as the
+// server's clock becomes known better.
+func (h *host) unsaved(now time.Duration) bool {
+	if h.l.limits.Store == nil {
+		return false
+	}
+	is, was := h.owing(), h.saved
+	if is.refusals != was.refusals || (is.until-was.until).Abs() > time.Second && max(is.until, was.until) > now ||
+		is.until > now && is.cause != was.cause {
+		return true
+	}
+	return is.learned > was.learned || is.learned < was.learned && now-h.savedAt >= easing
+}
+
+// save keeps what the Store lacks of h. It returns why that has failed.
+func (l *Limiter) save(ctx context.Context, h *host) error {
+	for {
+		l.mu.Lock()
+		now := l.now()
+		if !h.unsaved(now) {
+			l.mu.Unlock()
+			return nil
+		}
+		if other := h.storing; other != nil {
+			l.mu.Unlock()
+			select {
+			case <-other:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		stored, is := make(chan struct{}), h.owing()
+		h.storing, h.saved, h.savedAt = stored, is, now
+		l.mu.Unlock()
+
+		wall := time.Now()
+		_, err := l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
+			d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.refusals, is.learned
+			if is.until > now || is.refusals > 0 {
+				d.BlockedUntil, d.BlockedAt = wall.Add(is.until-now).Round(0).UTC(), wall.Round(0).UTC()
+				d.Cause = strings.ToValidUTF8(blockedBy(is.cause), "\uFFFD")
+			}
+			return d
+		})
+
+		l.mu.Lock()
+		h.storing = nil
+		l.mu.Unlock()
+		close(stored)
+		return err
+	}
+}
+
+// keepAll saves what others have changed, at each heartbeat.
+func (l *Limiter) keepAll() {
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+		case <-ticker.C:
+		}
+		var unsaved []*host
+		l.mu.Lock()
+		for _, h := range l.hosts {
+			if h.unsaved(l.now()) {
+				unsaved = append(unsaved, h)
+			}
+		}
+		l.mu.Unlock()
+		for _, h := range unsaved {
+			if err := l.save(context.WithoutCancel(l.ctx), h); err != nil {
+				l.mu.Lock()
+				h.stateErr = err
+				l.mu.Unlock()
+			}
+		}
+		if l.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// recall makes sure that what the Store has of key is known here, and to the server if that can be
+// reached. Its error is that of ctx.
+func (l *Limiter) recall(ctx context.Context, key string, limits *kit.Limits) error {
+	for {
+		l.mu.Lock()
+		h := l.host(key)
+		if h.recalled || l.closed {
+			l.mu.Unlock()
+			return nil
+		}
+		if other := h.storing; other != nil {
+			l.mu.Unlock()
+			select {
+			case <-other:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		stored := make(chan struct{})
+		h.storing = stored
+		l.mu.Unlock()
+
+		debt, err := l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+		l.mu.Lock()
+		owed := ctx.Err() == nil && h.recall(debt, limits)
+		if err != nil {
+			h.stateErr = err
+		}
+		is, tell := h.saved, owed && h.p.down == nil
+		l.mu.Unlock()
+		if tell {
+			err := l.do(ctx, op{
+				name: "recall", h: h,
+				build: func(now time.Duration) []any {
+					return []any{micros(is.until - now), is.cause, is.refusals, micros(is.learned)}
+				},
+			}, func(reply []any, at heard) {
+				h.keep(newTold(reply), at)
+				if h.until <= at.received {
+					h.restored = nil // it was lifted since
+				}
+			})
+			owed = err != nil // the next Acquire tells it
+		}
+		l.mu.Lock()
+		h.storing, h.recalled = nil, ctx.Err() == nil && !owed
+		l.mu.Unlock()
+		close(stored)
+		return ctx.Err()
+	}
+}
+
+// recall takes in what the Store has, and reports whether that is anything to tell the server.
+func (h *host) recall(d hostlimit.Debt, limits *kit.Limits) bool {
+	now, r := h.l.now(), &h.l.rules.Refusals
+	is := owing{refusals: min(max(d.Refusals, 0), math.MaxUint8), cause: causeOf(d.Cause)}
+	if !d.BlockedUntil.IsZero() {
+		longest := r.MaxRetryAfter // the clock may have been set back
+		if !d.BlockedAt.IsZero() {
+			longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
+		}
+		is.until = now + min(time.Until(d.BlockedUntil), longest)
+	}
+	if is.until+r.Forgive <= now || is.until <= now && is.refusals == 0 {
+		is = owing{}
+	}
+	if limits.Adaptive.Learns() {
+		is.learned = min(max(d.Delay, 0), limits.Ceiling)
+	}
+	h.saved, h.savedAt = is, now
+	if is == (owing{}) {
+		return false
+	}
+	if is.until > max(h.until, now) {
+		h.until, h.untilServer, h.untilTold, h.cause, h.blocked = is.until, 0, is.until, is.cause, now
+		met := h.l.base.Add(now)
+		h.restored = &hostlimit.Restored{Debt: d, Met: met}
+		if end := h.l.base.Add(is.until); end.Before(d.BlockedUntil) {
+			h.restored.BlockedUntil = end
+		}
+	}
+	h.refusals, h.learned = max(h.refusals, is.refusals), max(h.learned, is.learned)
+	return true
+}
+
+// causeOf is a cause in the words of hostlimit as step.lua has it: the reverse of blockedBy.
+func causeOf(cause string) string {
+	switch cause {
+	case "network error":
+		return "network"
+	case "rate limit":
+		return "reset"
+	case "refused", "":
+		return cause
+	}
+	if _, hand := kit.HandWhy(cause); hand {
+		return cause
+	}
+	if status, ok := strings.CutPrefix(cause, "status "); ok {
+		return status
+	}
+	return "refused"
+}
+
+// takeState takes what is to be told of the Store.
+func (h *host) takeState() (restored *hostlimit.Restored, err error) {
+	restored, err = h.restored, h.stateErr
+	h.restored, h.stateErr = nil, nil
+	return restored, err
+}

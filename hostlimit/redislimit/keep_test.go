@@ -1,0 +1,178 @@
+package redislimit
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/redistest"
+)
+
+// keeper returns a Limiter as of a new process that keeps what it knows in dir, if that isn't empty.
+func keeper(t *testing.T, s *redistest.Server, dir string) *Limiter {
+	t.Helper()
+	limits := hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, MaxWait: time.Minute}
+	if dir != "" {
+		limits.Store = hostlimit.Dir(dir)
+	}
+	client := newClient(t, s)
+	l, err := newLimiter(Config{Client: client, Limits: limits}, 0, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// refused fails the test unless key is blocked, and returns the refusal.
+func refused(t *testing.T, l *Limiter, key string) *hostlimit.Error {
+	t.Helper()
+	lease, err := l.Acquire(t.Context(), key, 0)
+	var e *hostlimit.Error
+	if !errors.As(err, &e) || !errors.Is(err, hostlimit.ErrBlocked) {
+		if lease != nil {
+			lease.Release()
+		}
+		t.Fatalf("%s: %v, not blocked", key, err)
+	}
+	return e
+}
+
+// TestABlockSurvivesTheServersDataAndItsProcess on the disk of that process.
+func TestABlockSurvivesTheServersDataAndItsProcess(t *testing.T) {
+	t.Parallel()
+	s, dir := ownServer(t), t.TempDir()
+	first := keeper(t, s, dir)
+	turn := acquire(t, first, "a.example", 0)
+	end := time.Now().Add(time.Hour)
+	if e := turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}); !e.Blocked || e.StateErr != nil {
+		t.Fatalf("Effect = %+v", e)
+	}
+	turn.Release()
+	if err := first.Block(t.Context(), "b.example", end, "the owner has called"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	second := keeper(t, s, dir)
+	e := refused(t, second, "a.example")
+	if off := e.RetryAt.Sub(end).Abs(); off > time.Minute {
+		t.Errorf("RetryAt is %v away from the block's end", off)
+	}
+	if e.Restored == nil || e.Restored.Cause != "status 429" || e.Restored.Refusals != 1 {
+		t.Errorf("Restored = %+v", e.Restored)
+	}
+	if e := refused(t, second, "a.example"); e.Restored != nil {
+		t.Error("it was told twice")
+	}
+	refused(t, second, "b.example")
+	// The server knows again, and whoever asks it.
+	third := keeper(t, s, "")
+	refused(t, third, "a.example")
+	for state, err := range third.List(t.Context()) {
+		if want := map[string]string{"a.example": "status 429", "b.example": "by hand: the owner has called"}[state.Key]; err != nil || state.BlockedBy != want {
+			t.Errorf("%+v, %v", state, err)
+		}
+	}
+}
+
+// TestALiftedBlockStaysLifted although a Store of a process that wasn't there has it still.
+func TestALiftedBlockStaysLifted(t *testing.T) {
+	t.Parallel()
+	s, dir := ownServer(t), t.TempDir()
+	first := keeper(t, s, dir)
+	if err := first.Block(t.Context(), "a.example", time.Now().Add(time.Hour), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := keeper(t, s, "").Clear(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	ttl, err := newClient(t, s).TTL(t.Context(), first.parts[0].hostKey("a.example")).Result()
+	if err != nil || ttl < time.Hour {
+		t.Errorf("that it was lifted is remembered for %v, %v", ttl, err)
+	}
+	turn := acquire(t, keeper(t, s, dir), "a.example", 0)
+	if turn.Grant.Restored != nil {
+		t.Errorf("Restored = %+v", turn.Grant.Restored)
+	}
+	turn.Release()
+}
+
+// TestALearnedDelaySurvives what a block survives, where delays are learned.
+func TestALearnedDelaySurvives(t *testing.T) {
+	t.Parallel()
+	s, dir := ownServer(t), t.TempDir()
+	_, err := hostlimit.Dir(dir).Update(t.Context(), "a.example", func(d hostlimit.Debt) hostlimit.Debt {
+		d.Delay = 300 * time.Millisecond
+		return d
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := keeper(t, s, dir)
+	first := acquire(t, l, "a.example", 0)
+	first.Release()
+	second := acquire(t, l, "a.example", 0)
+	second.Release()
+	if gap := second.Start.Sub(first.Start); gap < 300*time.Millisecond || second.DelaySource != "learned" {
+		t.Errorf("a gap of %v, %s", gap, second.DelaySource)
+	}
+}
+
+// TestWhatOthersHaveSeenIsKeptToo, and forgotten when it is over.
+func TestWhatOthersHaveSeenIsKeptToo(t *testing.T) {
+	t.Parallel()
+	s, dir := ownServer(t), t.TempDir()
+	keeps, sees := keeper(t, s, dir), keeper(t, s, "")
+	acquire(t, keeps, "a.example", 0).Release()
+	debt := func() hostlimit.Debt {
+		d, err := hostlimit.Dir(dir).Update(t.Context(), "a.example", func(d hostlimit.Debt) hostlimit.Debt { return d })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%s: %+v", what, debt())
+			}
+		}
+	}
+	turn := acquire(t, sees, "a.example", 0)
+	turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	turn.Release()
+	until("the block isn't kept", func() bool { return debt().Refusals == 1 && time.Until(debt().BlockedUntil) > 50*time.Minute })
+	if err := sees.Clear(t.Context(), "a.example"); err != nil {
+		t.Fatal(err)
+	}
+	until("the block is kept still", func() bool { return debt().Refusals == 0 && debt().BlockedUntil.IsZero() })
+}
+
+// TestAStoreThatFailsStopsNothing, and is told of.
+func TestAStoreThatFailsStopsNothing(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := keeper(t, ownServer(t), filepath.Join(file, "dir"))
+	turn := acquire(t, l, "a.example", 0)
+	if e := turn.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}); !e.Blocked || e.StateErr == nil {
+		t.Errorf("Effect = %+v", e)
+	}
+	turn.Release()
+	refused(t, l, "a.example")
+}

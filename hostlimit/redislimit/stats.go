@@ -1,0 +1,129 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Stats are what a Limiter has done since New, for metrics. The numbers only grow, except for the
+// last five, which are of the moment.
+type Stats struct {
+	Calls       uint64            // scripts run; one may do the work of many turns
+	Failed      uint64            // of these, the ones without an answer
+	Stale       uint64            // of these, the ones that the server refused to do, as they came too late
+	Quarantines uint64            // how often the server had lost its data, or its clock had been stepped
+	Refused     map[string]uint64 // turns refused, by reason: blocked, busy, unavailable, draining, cancelled
+
+	Latency  time.Duration // of a reply, from the server to this process, on average
+	Guard    time.Duration // what comes on top of each delay
+	InFlight int           // requests of this process
+	Waiting  int           // of this process, in Acquire and Start
+	Down     bool          // the server, or one of a cluster, can't be reached
+}
+
+// Stats returns what l has done.
+func (l *Limiter) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Refused = maps.Clone(s.Refused)
+	for _, h := range l.hosts {
+		s.InFlight += len(h.leases)
+		s.Waiting += len(h.waiters)
+	}
+	for _, p := range l.parts {
+		s.Latency = max(s.Latency, p.lead)
+		s.Guard = max(s.Guard, p.guard.allow(0, min(p.clock.uncertainty(l.now()), 2*p.lead)))
+	}
+	s.Down = l.down > 0
+	return s
+}
+
+// countRefusal counts a turn that ends with err.
+func (l *Limiter) countRefusal(err error) {
+	reason := "busy"
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		reason = "unavailable"
+	case errors.Is(err, hostlimit.ErrBlocked):
+		reason = "blocked"
+	case errors.Is(err, hostlimit.ErrDraining), errors.Is(err, ErrClosed):
+		reason = "draining"
+	case errors.Is(err, context.Canceled):
+		reason = "cancelled"
+	}
+	if l.stats.Refused == nil {
+		l.stats.Refused = map[string]uint64{}
+	}
+	l.stats.Refused[reason]++
+}
+
+// Check looks at the server, each node of a cluster, and returns a sentence for everything about it
+// that endangers what a Limiter promises. Call it when a process begins, and log what it says. The
+// error is that of a server which can't be asked.
+func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
+	if c, ok := l.client.(*redis.ClusterClient); ok {
+		err = c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+			found, err := l.check(ctx, node, node.Options().Addr)
+			l.mu.Lock()
+			problems = append(problems, found...)
+			l.mu.Unlock()
+			return err
+		})
+		return problems, err
+	}
+	return l.check(ctx, l.client, l.server)
+}
+
+// Clocks that differ by less are taken for right.
+const fairClock = 2 * time.Second
+
+func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (problems []string, err error) {
+	bad := func(format string, args ...any) {
+		problems = append(problems, "server "+addr+": "+fmt.Sprintf(format, args...))
+	}
+	raw, err := node.Info(ctx).Result()
+	if err != nil {
+		return nil, &ServerError{Server: addr, Err: err}
+	}
+	info := map[string]string{}
+	for line := range strings.Lines(raw) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		info[name] = value
+	}
+	if major, _, _ := strings.Cut(info["redis_version"], "."); major != "" {
+		if n, err := strconv.Atoi(major); err == nil && n < 5 {
+			bad("version %s is older than 5, whose scripts may write after they have asked for the time", info["redis_version"])
+		}
+	}
+	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
+		bad("maxmemory-policy is %s: what hosts are owed may be evicted; set noeviction", policy)
+	}
+	if cluster := info["cluster_enabled"] == "1"; cluster != l.cluster {
+		bad("cluster mode is %t, but Config.Client is a %T", cluster, l.client)
+	}
+	if role := info["role"]; role != "" && role != "master" {
+		bad("it is a replica, which can't be written to; give the client the address of the master, or of the Sentinels")
+	}
+	if info["loading"] == "1" {
+		bad("it is loading its data, and answers nothing until that is done")
+	}
+	before := time.Now()
+	at, err := node.Time(ctx).Result()
+	if err != nil {
+		return problems, &ServerError{Server: addr, Err: err}
+	}
+	if off := at.Sub(before); off > fairClock+time.Since(before) || off < -fairClock {
+		bad("its clock is off by %.0f s from that of this machine; Windows are hours of the server's clock", off.Seconds())
+	}
+	return problems, nil
+}

@@ -1,0 +1,61 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+func TestStatsTellWhatWasDone(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	l := newFleet(t, s, Config{Limits: oneSlot}, 1)[0]
+	held := acquire(t, l, "a.example", 0)
+	_, _ = l.Acquire(t.Context(), "a.example", 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, _ = l.Acquire(ctx, "a.example", 0)
+	held.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+	_, _ = l.Acquire(t.Context(), "a.example", 0)
+	st := l.Stats()
+	if st.Refused["busy"] != 1 || st.Refused["cancelled"] != 1 || st.Refused["blocked"] != 1 || st.InFlight != 1 || st.Calls < 4 || st.Guard <= 0 || st.Down {
+		t.Errorf("%+v", st)
+	}
+	if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, l, "a.example")
+	if st := l.Stats(); st.Quarantines != 1 || st.Stale < 1 {
+		t.Errorf("after a loss: %+v", st)
+	}
+	held.Release()
+}
+
+func TestCheckNamesWhatEndangersAFleet(t *testing.T) {
+	t.Parallel()
+	good := newFleet(t, ownServer(t), Config{}, 1)[0]
+	if problems, err := good.Check(t.Context()); err != nil || len(problems) > 0 {
+		t.Errorf("a server without problems: %q, %v", problems, err)
+	}
+	host, port, _ := strings.Cut(shared.Addr, ":")
+	s := ownServer(t, "--maxmemory-policy", "allkeys-lru", "--replicaof", host+" "+port)
+	problems, err := newFleet(t, s, Config{}, 1)[0].Check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Join(problems, "\n")
+	for _, want := range []string{"maxmemory-policy is allkeys-lru", "is a replica", s.Addr} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q doesn't say %q", all, want)
+		}
+	}
+	s.Kill()
+	var server *ServerError
+	if _, err := newFleet(t, s, Config{}, 1)[0].Check(t.Context()); !errors.As(err, &server) {
+		t.Errorf("a server that is away: %v", err)
+	}
+}

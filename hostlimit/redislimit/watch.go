@@ -1,0 +1,90 @@
+package redislimit
+
+import (
+	"slices"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A notice is a Wait whose holders are yet to be named, which is done without mu.
+type notice struct {
+	hostlimit.Wait
+	holders []hostlimit.Watcher
+}
+
+// give tells to of the wait.
+func (n *notice) give(to hostlimit.Watcher) {
+	for i, holder := range n.holders {
+		if holder != nil {
+			n.Holders[i].Who = holder.String()
+		}
+	}
+	to.Waits(n.Wait)
+}
+
+// shownHolders bounds what is told of a wait.
+const shownHolders = 3
+
+// waits tells why w waits if that is to be told now, which it is once, and otherwise when to look
+// again for it; 0: it needn't.
+func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
+	if w.watcher == nil || w.told || w.phase == done || w.phase == asking || w.phase == granted {
+		return nil, 0
+	}
+	h, first := w.h, w
+	if len(h.waiters) > 0 {
+		first = h.waiters[0]
+	}
+	ahead := max(slices.Index(h.waiters, w), 0)
+	planned := first.planned
+	if planned > 0 {
+		planned += time.Duration(ahead) * w.least
+	}
+	if long := w.arrived + hostlimit.LongWait; now < long && planned <= long {
+		return nil, long
+	}
+	w.told = true
+	n := &notice{Wait: hostlimit.Wait{
+		Key: h.key, Since: w.l.base.Add(w.arrived), Ahead: ahead, Slots: w.limits.Slots, Held: len(h.leases),
+	}}
+	if planned > now {
+		n.Until = w.l.base.Add(planned)
+	}
+	switch {
+	case w.phase == pending:
+		n.Hold = hostlimit.HoldPlace
+	case first.phase == probing:
+		n.Hold = hostlimit.HoldProbe
+	case first.phase == queued && h.blame == slot:
+		n.Hold, n.Held = hostlimit.HoldSlot, w.limits.Slots
+	case h.until > now:
+		n.Hold, n.Cause = hostlimit.HoldBlock, blockedBy(h.cause)
+	case h.opens > now:
+		n.Hold, n.Cause = hostlimit.HoldBlock, "hours"
+	case w.floor > h.gap:
+		n.Hold, n.Delay, n.Cause = hostlimit.HoldDelay, w.floor, "crawl-delay"
+	default:
+		n.Hold, n.Delay, n.Cause = hostlimit.HoldDelay, h.gap, h.source
+		// The server plans with a guard on top of each delay, which nobody needs to hear of.
+		if own := h.last + h.gap; h.started && first.planned >= own && first.planned-own < time.Second {
+			n.Until = w.l.base.Add(own + time.Duration(ahead)*w.least)
+		}
+	}
+	if n.Hold != hostlimit.HoldSlot && n.Hold != hostlimit.HoldProbe {
+		return n, 0
+	}
+	// Those of other processes have no names here.
+	var held []*lease
+	for _, t := range h.leases {
+		if t != w.again && (n.Hold == hostlimit.HoldSlot || t.granted.probe) {
+			held = append(held, t)
+		}
+	}
+	slices.SortFunc(held, func(x, y *lease) int { return int(x.began - y.began) })
+	for _, t := range held[:min(len(held), shownHolders)] {
+		n.Holders = append(n.Holders, hostlimit.Holder{For: now - t.began})
+		n.holders = append(n.holders, t.watcher)
+	}
+	return n, 0
+}

@@ -1,0 +1,222 @@
+package hostlimit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+type priorityKey struct{}
+
+// WithPriority returns a ctx for Acquire with which a request goes before those of its key that
+// wait with a lower priority; without one it is 0. Equal ones go first come, first served. It makes
+// no request wait less for the delay, a slot or the end of a block, and takes nothing from other
+// keys. A steady stream of high ones keeps the low ones waiting, until MaxWait.
+func WithPriority(ctx context.Context, p int) context.Context {
+	return context.WithValue(ctx, priorityKey{}, p)
+}
+
+// Priority returns that of ctx. It is for implementations of Limiter.
+func Priority(ctx context.Context) int {
+	p, _ := ctx.Value(priorityKey{}).(int)
+	return p
+}
+
+// WatcherKey is the key under which a context has the [Watcher] of its request. A context of a type
+// of one's own answers it without being wrapped once more.
+type WatcherKey struct{}
+
+// A Watcher is told why its request waits, so that a person can be told. A Limiter asks the context
+// of Acquire and Start for it, and calls it under no lock.
+type Watcher interface {
+	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
+	// last for more than a second, or else when it has lasted for one. Acquire and Start return
+	// after it.
+	Waits(Wait)
+	// String names the request, for those who wait for its slot. It is called by others.
+	String() string
+}
+
+// WatcherOf returns the Watcher of ctx, nil if there is none. It is for implementations of Limiter.
+func WatcherOf(ctx context.Context) Watcher {
+	w, _ := ctx.Value(WatcherKey{}).(Watcher)
+	return w
+}
+
+// LongWait is the length from which on a wait is told to a [Watcher].
+const LongWait = time.Second
+
+// A Hold is what keeps a request from starting.
+type Hold string
+
+// The holds.
+const (
+	HoldBlock Hold = "block" // the key is blocked: by a refusal, by a person, or outside of Config.Windows
+	HoldProbe Hold = "probe" // the first request after a block has no answer yet
+	HoldSlot  Hold = "slot"  // every slot of the key is held
+	HoldDelay Hold = "delay" // the gap to the start before isn't over, or those of requests ahead
+	HoldPlace Hold = "place" // every place of MaxInFlight is held
+)
+
+// A Wait tells why a request waits. Its String is a sentence for people.
+type Wait struct {
+	Key     string
+	Hold    Hold
+	Since   time.Time     // when the wait began
+	Until   time.Time     // earliest start, so far as it is known; zero: nobody knows
+	Cause   string        // of a block, as in HostState.BlockedBy; of a delay, as in Grant.DelaySource
+	Delay   time.Duration // that is in force; 0: none
+	Ahead   int           // number of requests of the key that go before
+	Slots   int           // that the key has
+	Holders []Holder      // who holds a slot of the key, the longest first; at most 3 of them
+	Held    int           // number of slots that are held
+}
+
+// A Holder is a request that holds a slot.
+type Holder struct {
+	Who string        // as its Watcher says; empty: it has none
+	For time.Duration // how long it has held the slot
+}
+
+// String tells what the wait is for, in a sentence without the key.
+func (w Wait) String() string {
+	var s string
+	switch w.Hold {
+	case HoldBlock:
+		s = "blocked (" + w.Cause + ")"
+	case HoldProbe:
+		s = "the first request after a block has no answer yet" + w.longest()
+	case HoldSlot:
+		s = fmt.Sprintf("%d of %d slots are held%s", w.Held, w.Slots, w.longest())
+	case HoldPlace:
+		s = "every place of MaxInFlight is taken by requests to other hosts"
+	case HoldDelay:
+		s = w.Cause
+		if s != "crawl-delay" {
+			s = strings.TrimSpace(s + " delay")
+		}
+		s += " of " + roughly(w.Delay)
+	}
+	switch {
+	case w.Ahead == 1:
+		s += ", 1 request ahead"
+	case w.Ahead > 1:
+		s += fmt.Sprintf(", %d requests ahead", w.Ahead)
+	}
+	return s
+}
+
+// longest tells of the request that has held a slot the longest.
+func (w Wait) longest() string {
+	if len(w.Holders) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", one for %s by %s", roughly(w.Holders[0].For), cmp.Or(w.Holders[0].Who, "a request"))
+}
+
+// roughly is d with two digits or so.
+func roughly(d time.Duration) string {
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// Bounds of what is told of a wait.
+const (
+	shownHolders = 3
+	countedAhead = 1000
+)
+
+// A notice is a Wait whose holders are yet to be named, which is done under no lock.
+type notice struct {
+	Wait
+	holders []Watcher
+}
+
+// name names the holders.
+func (n *notice) name() {
+	for i, holder := range n.holders {
+		if holder != nil {
+			n.Holders[i].Who = holder.String()
+		}
+	}
+}
+
+// waits tells why w waits if that is to be told now, which it is once. Otherwise it says when to
+// look again for it; never: it needn't.
+func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again time.Duration) {
+	if w.watcher == nil || w.told {
+		return nil, never
+	}
+	if b.head == w {
+		w.planned = b.sh.first(h, now, w.floor)
+	}
+	if long := add(w.arrived, LongWait); now < long && w.planned <= long {
+		return nil, long
+	}
+	w.told = true
+	n := b.notice(h, now)
+	n.Since = b.sh.m.at(w.arrived)
+	if w.planned > now {
+		n.Until = b.sh.m.at(w.planned)
+	}
+	for o := w.prev; o != nil && n.Ahead < countedAhead; o = o.prev {
+		n.Ahead++
+	}
+	return n, never
+}
+
+// notice tells what keeps the head of the queue from starting, and who holds its slots.
+func (b *busy) notice(h *host, now time.Duration) *notice {
+	n := &notice{Wait: b.why(h, now)}
+	n.Key, n.Slots, n.Held = string(b.sh.name(h)), b.head.lim.Slots, b.inFlight
+	var held []*lease
+	switch n.Hold {
+	case HoldProbe:
+		held = append(held, b.probe)
+	case HoldSlot:
+		for l := b.flying.oldest; l != nil; l = l.onKey.next {
+			held = append(held, l)
+		}
+		slices.SortFunc(held, func(x, y *lease) int { return cmp.Compare(x.ord, y.ord) })
+	}
+	for _, l := range held[:min(len(held), shownHolders)] {
+		since := now
+		if l.stamp.at != void {
+			since = l.stamp.at
+		}
+		n.Holders = append(n.Holders, Holder{For: now - since})
+		n.holders = append(n.holders, l.watcher)
+	}
+	return n
+}
+
+// why tells what keeps the head of the queue from starting.
+func (b *busy) why(h *host, now time.Duration) Wait {
+	m, t, head := b.sh.m, b.sh.trouble(h), b.head
+	gap := Wait{Hold: HoldDelay, Delay: h.gap, Cause: h.source.String()}
+	if head.floor > h.gap {
+		gap.Delay, gap.Cause = head.floor, byFloor.String()
+	}
+	switch {
+	case t.until > now:
+		return Wait{Hold: HoldBlock, Cause: b.sh.causeOf(h)}
+	case m.open(now) > now:
+		return Wait{Hold: HoldBlock, Cause: "hours"}
+	case t.refusals > 0 && b.probe != nil && b.probe != head.lease:
+		return Wait{Hold: HoldProbe}
+	case head.lease == nil && b.inFlight >= head.lim.Slots:
+		return Wait{Hold: HoldSlot}
+	case h.earliest(head.floor) > now:
+		return gap
+	case t.next > now:
+		return Wait{Hold: HoldDelay, Delay: t.next - now, Cause: "kept"}
+	case b.inLine:
+		return Wait{Hold: HoldPlace}
+	}
+	return gap
+}

@@ -1,0 +1,245 @@
+package interop
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+	"github.com/remitly-oss/httpsig-go"
+	"github.com/remitly-oss/httpsig-go/keyman"
+	"github.com/yaronf/httpsign"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/botauth"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/sfv"
+)
+
+// verifiers check a request as somebody else has read RFC 9421. The first knows no components with
+// a key, so it judges the bare string.
+func verifiers(t *testing.T, s *botauth.Signer, public ed25519.PublicKey) map[botauth.Profile]func(*http.Request) error {
+	t.Helper()
+	remitly, err := httpsig.NewVerifier(
+		keyman.NewKeyFetchInMemory(map[string]httpsig.KeySpec{s.KeyID(): {KeyID: s.KeyID(), Algo: httpsig.Algo_ED25519, PubKey: public}}),
+		httpsig.VerifyProfile{
+			SignatureLabel: "sig1", AllowedAlgorithms: []httpsig.Algorithm{httpsig.Algo_ED25519},
+			RequiredFields:       httpsig.Fields("@authority", "signature-agent"),
+			RequiredMetadata:     []httpsig.Metadata{httpsig.MetaCreated, httpsig.MetaExpires, httpsig.MetaKeyID, httpsig.MetaNonce, httpsig.MetaTag},
+			CreatedValidDuration: 2 * time.Second,
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	yaronf, err := httpsign.NewEd25519Verifier(public,
+		httpsign.NewVerifyConfig().SetKeyID(s.KeyID()).SetNotOlderThan(2*time.Second).SetRejectExpired(true).SetVerifyCreated(true),
+		*httpsign.NewFields().AddHeader("@authority").AddDictHeader("signature-agent", "sig1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[botauth.Profile]func(*http.Request) error{
+		botauth.Cloudflare: func(r *http.Request) error {
+			_, err := remitly.Verify(r)
+			return err
+		},
+		botauth.Draft: func(r *http.Request) error { return httpsign.VerifyRequest("sig1", *yaronf, r) },
+	}
+}
+
+// TestCrawlIsAccepted crawls two sites over TLS, with redirects between them, failures that are
+// tried again and connections that are lost; verifiers that we haven't written accept each request.
+func TestCrawlIsAccepted(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, profile := range []botauth.Profile{botauth.Draft, botauth.Cloudflare} {
+		for _, h2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("profile %d, HTTP/2 %t", profile, h2), func(t *testing.T) {
+				s, err := botauth.New(private, "https://bot.example.com", profile)
+				if err != nil {
+					t.Fatal(err)
+				}
+				crawl(t, s, h2, verifiers(t, s, public)[profile])
+			})
+		}
+	}
+}
+
+func crawl(t *testing.T, s *botauth.Signer, h2 bool, verify func(*http.Request) error) {
+	var mu sync.Mutex
+	count, times := 0, map[string]int{}
+	var other *httptest.Server
+	site := func() *httptest.Server {
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if err := verify(r); err != nil {
+				t.Errorf("%s: %v", r.URL, err)
+			}
+			mu.Lock()
+			count++
+			times[r.URL.Path]++
+			first := times[r.URL.Path] == 1
+			mu.Unlock()
+			switch {
+			case r.URL.Path == "/robots.txt":
+				_, _ = io.WriteString(w, "User-agent: *\nDisallow: /private\n")
+			case strings.HasPrefix(r.URL.Path, "/old"):
+				http.Redirect(w, r, other.URL+"/new"+strings.TrimPrefix(r.URL.Path, "/old"), http.StatusMovedPermanently)
+			case strings.HasPrefix(r.URL.Path, "/busy") && first:
+				w.WriteHeader(http.StatusBadGateway)
+			case strings.HasPrefix(r.URL.Path, "/lost") && first:
+				panic(http.ErrAbortHandler)
+			}
+		}))
+		server.EnableHTTP2 = h2
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server
+	}
+	one := site()
+	other = site()
+	polite, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://bot.example.com; bot@example.com)",
+		Base:      s.Transport(one.Client().Transport),
+		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond, Max: 20 * time.Millisecond}},
+		Retry:     politeness.Retry{Max: 2},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: polite}
+	var all sync.WaitGroup
+	for _, path := range []string{"/", "/old/1", "/old/2", "/busy/1", "/lost/1", "/a?b=c", "/%C3%BC"} {
+		all.Go(func() {
+			resp, err := client.Do(request(t.Context(), one.URL+path))
+			if err != nil {
+				t.Errorf("%s: %v", path, err)
+				return
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("%s: %s", path, resp.Status)
+			}
+		})
+	}
+	all.Wait()
+	if count < 13 { // seven pages, two robots.txt, two redirects followed, two tries more
+		t.Errorf("%d requests", count)
+	}
+}
+
+func request(ctx context.Context, rawURL string) *http.Request {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		panic(err)
+	}
+	return (&http.Request{Method: http.MethodGet, URL: u, Header: http.Header{}}).WithContext(ctx)
+}
+
+// FuzzDictionary holds our parser of dictionaries against dunglas/httpsfv: both accept the same
+// fields, and find the same in them.
+func FuzzDictionary(f *testing.F) {
+	for _, field := range []string{
+		"train-ai=n;x=1, search", `a=("b" c;d=?0);e=:YQ==:`, "a=@-1, b=1.5", `a=%"%c3%bc"`, `a="\""`, "*=,", "a=1,a=2;b,c", "a=(1 2);x=:YQ:, b=-0",
+		"a=1 ,\tb", " a=1 ", "a=1.1234", "a=1234567890123456", "a=*x:/y", "a=?1;b=?2", "a=();b=()", "a=:YR==:",
+	} {
+		f.Add(field)
+	}
+	f.Fuzz(func(t *testing.T, field string) {
+		ours, ourErr := sfv.ParseDictionary(field)
+		theirs, theirErr := httpsfv.UnmarshalDictionary([]string{field})
+		if (ourErr == nil) != (theirErr == nil) {
+			if known(field) {
+				return
+			}
+			t.Fatalf("%q: ours %v, theirs %v", field, ourErr, theirErr)
+		}
+		if ourErr != nil {
+			return
+		}
+		names := theirs.Names()
+		if len(names) != len(ours) {
+			t.Fatalf("%q: ours %v, theirs %q", field, ours, names)
+		}
+		for _, name := range names {
+			item, ok := ours.Get(name)
+			member, _ := theirs.Get(name)
+			if !ok || !same(item, member) {
+				t.Errorf("%q: %s: ours %v, theirs %v", field, name, item, member)
+			}
+		}
+	})
+}
+
+// known reports whether a field is of those about which the two differ for a reason: httpsfv wants
+// padding and clean spare bits in a Byte Sequence, which RFC 9651 lets a parser be lenient about,
+// and takes white space in a base64 text.
+func known(field string) bool { return strings.Contains(field, ":") || strings.Contains(field, "%") }
+
+func same(ours sfv.Item, theirs httpsfv.Member) bool {
+	switch m := theirs.(type) {
+	case httpsfv.Item:
+		return sameBare(ours.Value, m.Value) && sameParams(ours.Params, m.Params)
+	case httpsfv.InnerList:
+		list, ok := ours.Value.([]sfv.Item)
+		if !ok || len(list) != len(m.Items) || !sameParams(ours.Params, m.Params) {
+			return false
+		}
+		for i := range list {
+			if !same(list[i], m.Items[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func sameParams(ours sfv.Dictionary, theirs *httpsfv.Params) bool {
+	names := theirs.Names()
+	if len(names) != len(ours) {
+		return false
+	}
+	for i, name := range names {
+		value, _ := theirs.Get(name)
+		if ours[i].Key != name && !contains(ours, name) || !sameBare(mustGet(ours, name), value) {
+			return false
+		}
+	}
+	return true
+}
+
+func contains(d sfv.Dictionary, key string) bool {
+	_, ok := d.Get(key)
+	return ok
+}
+
+func mustGet(d sfv.Dictionary, key string) any {
+	item, _ := d.Get(key)
+	return item.Value
+}
+
+func sameBare(ours, theirs any) bool {
+	switch v := ours.(type) {
+	case sfv.Token:
+		return theirs == httpsfv.Token(v)
+	case sfv.Decimal:
+		return theirs == float64(v)
+	case sfv.Date:
+		at, ok := theirs.(time.Time)
+		return ok && at.Unix() == int64(v)
+	case sfv.DisplayString:
+		return theirs == httpsfv.DisplayString(v)
+	}
+	return reflect.DeepEqual(ours, theirs)
+}

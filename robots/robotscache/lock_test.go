@@ -1,0 +1,177 @@
+package robotscache
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A sharedStore is a Store in memory whose lock is one for all caches that have it.
+type sharedStore struct {
+	mu      sync.Mutex
+	records map[string]Record
+	locked  chan struct{} // holds a token while the lock is held
+	locks   int
+	err     error // of Lock
+}
+
+func newSharedStore() *sharedStore {
+	return &sharedStore{records: make(map[string]Record), locked: make(chan struct{}, 1)}
+}
+
+func (s *sharedStore) Load(_ context.Context, origin string) (Record, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r, ok := s.records[origin]
+	return r, ok, nil
+}
+
+func (s *sharedStore) Save(_ context.Context, origin string, r Record) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[origin] = r
+	return nil
+}
+
+func (s *sharedStore) Lock(ctx context.Context, _ string) (unlock func(), err error) {
+	if s.err != nil {
+		return nil, s.err
+	}
+	select {
+	case s.locked <- struct{}{}:
+		s.locks++
+		return func() { <-s.locked }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestCachesThatShareAStoreFetchOnce: at first contact, and when what they know is out of date.
+func TestCachesThatShareAStoreFetchOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newSharedStore()
+		var rigs []*rig
+		fetched := func() (n int) {
+			for _, r := range rigs {
+				n += len(r.sent())
+			}
+			return n
+		}
+		for range 20 {
+			rigs = append(rigs, newRig(t, Config{Store: store}, func(*http.Request) (*http.Response, error) {
+				time.Sleep(time.Second)
+				return reply(200, private), nil
+			}))
+		}
+		for hour := range 3 {
+			var wg sync.WaitGroup
+			for _, r := range rigs {
+				wg.Go(func() {
+					if e := r.get(t, site); allowed(e, "/private") || !allowed(e, "/") {
+						t.Errorf("%+v", e)
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(2 * time.Second) // those who found old rules ask in the background
+			if n := fetched(); n != hour+1 {
+				t.Errorf("%d fetches by hour %d", n, hour)
+			}
+			time.Sleep(time.Hour)
+		}
+		if len(store.locked) != 0 {
+			t.Error("the lock is held")
+		}
+	})
+}
+
+// TestSilenceIsShared: an origin that doesn't answer isn't asked by each.
+func TestSilenceIsShared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newSharedStore()
+		one, other := newRig(t, Config{Store: store}, broken), newRig(t, Config{Store: store}, broken)
+		for range 3 {
+			if !one.get(t, site).Denied || !other.get(t, site).Denied {
+				t.Error("not denied")
+			}
+			time.Sleep(5 * time.Minute)
+		}
+		if n, m := len(one.sent()), len(other.sent()); n != 3 || m != 0 {
+			t.Errorf("%d and %d requests", n, m)
+		}
+	})
+}
+
+// TestLockIsGivenUp on every way out of a fetch.
+func TestLockIsGivenUp(t *testing.T) {
+	tests := map[string]func(*http.Request) (*http.Response, error){
+		"answered": always(200, private),
+		"broken":   broken,
+		"refused":  func(*http.Request) (*http.Response, error) { return nil, &RefusedError{errors.New("no turn")} },
+		"panic":    func(*http.Request) (*http.Response, error) { panic("transport") },
+		"left": func(req *http.Request) (*http.Response, error) {
+			<-req.Context().Done()
+			return nil, req.Context().Err()
+		},
+	}
+	for name, web := range tests {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := newSharedStore()
+				r := newRig(t, Config{Store: store}, web)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				func() {
+					defer func() { _ = recover() }()
+					_, _ = r.Get(ctx, parse(t, site))
+				}()
+				synctest.Wait()
+				if store.locks != 1 || len(store.locked) != 0 {
+					t.Errorf("locked %d times, held by %d", store.locks, len(store.locked))
+				}
+			})
+		})
+	}
+}
+
+// TestWithoutTheLockEachFetches, and is told.
+func TestWithoutTheLockEachFetches(t *testing.T) {
+	store := newSharedStore()
+	store.err = errors.New("no server")
+	r := newRig(t, Config{Store: store}, always(200, private))
+	if e := r.get(t, site); allowed(e, "/private") || len(r.sent()) != 1 || !errors.Is(r.event(t).StoreErr, store.err) {
+		t.Errorf("%+v, %+v", e, r.event(t))
+	}
+}
+
+// TestWaitingForTheLockEnds with the last who waits.
+func TestWaitingForTheLockEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newSharedStore()
+		store.locked <- struct{}{}
+		r := newRig(t, Config{Store: store}, always(200, private))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := r.Get(ctx, parse(t, site)); !errors.Is(err, context.DeadlineExceeded) || len(r.sent()) != 0 {
+			t.Errorf("%v, %d requests", err, len(r.sent()))
+		}
+	})
+}
+
+// TestClocksMayDiffer: a record of a machine whose clock is a little ahead is used.
+func TestClocksMayDiffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for ahead, asked := range map[time.Duration]int{maxSkew: 0, maxSkew + 1: 1} {
+			store := newSharedStore()
+			store.records[site] = Record{URL: site + "/robots.txt", Status: 200, Body: []byte(private), Fetched: time.Now().Add(ahead)}
+			r := newRig(t, Config{Store: store}, always(200, private))
+			if e := r.get(t, site); allowed(e, "/private") || len(r.sent()) != asked || time.Until(e.Expires) != time.Hour {
+				t.Errorf("ahead by %v: %+v, %d requests", ahead, e, len(r.sent()))
+			}
+		}
+	})
+}

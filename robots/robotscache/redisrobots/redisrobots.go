@@ -1,0 +1,240 @@
+// Package redisrobots shares robots.txt among the processes of a fleet through one Redis or Valkey:
+// a [robotscache.Store] by which they fetch each robots.txt once.
+//
+//	store, err := redisrobots.New(redisrobots.Config{
+//		Client: redis.NewClient(&redis.Options{Addr: "localhost:6379"}),
+//	})
+//	cfg.Robots.Store = store // of a politeness.Config
+//
+// One process fetches, in its turn; the others wait for it and read what it has saved. So each
+// knows an origin's crawl-delay before its first request there. If the process that fetches dies,
+// another one takes over within [Lease]. A record that is damaged, of another version or of another
+// type costs one fetch.
+//
+// While the server can't be reached, each process fetches for itself; evidence tells why
+// (robotscache.Event.StoreErr), and [Stats] counts it. After a call that failed the server isn't
+// asked for a while, so that an outage doesn't hold up each origin by the client's timeouts.
+//
+// All keys expire: a copy after 30 days, when it is of no use any more, what says that there are no
+// rules after a day, the lock after Lease.
+package redisrobots
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// Config of a Store.
+type Config struct {
+	// Client talks to the server. Required. The Store doesn't close it.
+	Client redis.UniversalClient
+
+	// Prefix of all keys; "": "politeness:". It must not contain braces.
+	Prefix string
+}
+
+// Lease is how long a process that fetches keeps others from it without a sign of life.
+const Lease = 5 * time.Second
+
+const (
+	pause    = 5 * time.Second // for which a server that didn't answer isn't asked
+	mostHeld = time.Hour       // for which a lock is kept at most, whatever the fetch waits for
+
+	keepCopy   = 30 * 24 * time.Hour
+	keepAnswer = 24 * time.Hour
+
+	// Longer values aren't read to the end: records have a body and some fields.
+	mostBytes = robotscache.MaxBody + 64<<10
+)
+
+// ErrUnavailable says that the server didn't answer a moment ago, and wasn't asked again.
+var ErrUnavailable = errors.New("redisrobots: the server can't be reached")
+
+// A Store is a robotscache.Store on a server. It is safe for concurrent use. It needs no Close: it
+// owns a goroutine only while it holds a lock.
+type Store struct {
+	client redis.UniversalClient
+	prefix string
+	down   atomic.Int64 // Unix time in nanoseconds until which the server isn't asked
+
+	loaded, locked, waited, failed atomic.Int64
+}
+
+var _ robotscache.Store = (*Store)(nil)
+
+// New returns a Store, or all problems of c at once. It doesn't wait for the server.
+func New(c Config) (*Store, error) {
+	var errs []error
+	if c.Client == nil {
+		errs = append(errs, errors.New("redisrobots: Client: is required"))
+	}
+	if strings.ContainsAny(c.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("redisrobots: Prefix: %q contains a brace", c.Prefix))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	if c.Prefix == "" {
+		c.Prefix = "politeness:"
+	}
+	return &Store{client: c.Client, prefix: c.Prefix}, nil
+}
+
+// Stats are a Store's figures since New.
+type Stats struct {
+	Loaded int64 // records that others or this process had saved
+	Locked int64 // locks taken, each for a fetch or to find that another has just fetched
+	Waited int64 // of these, how many had to wait for another process
+	Failed int64 // calls that failed or weren't made because the server can't be reached
+}
+
+// Stats returns the figures of this moment.
+func (s *Store) Stats() Stats {
+	return Stats{Loaded: s.loaded.Load(), Locked: s.locked.Load(), Waited: s.waited.Load(), Failed: s.failed.Load()}
+}
+
+// The record and the lock of an origin share a slot of a cluster.
+func (s *Store) key(origin string) string  { return s.prefix + "{robots:" + origin + "}" }
+func (s *Store) lock(origin string) string { return s.key(origin) + ":lock" }
+
+// do makes a call, unless the server has just failed.
+func (s *Store) do(call func() error) error {
+	if time.Now().UnixNano() < s.down.Load() {
+		s.failed.Add(1)
+		return ErrUnavailable
+	}
+	err := call()
+	var answer redis.Error
+	switch {
+	case err == nil:
+	case errors.As(err, &answer): // of the server, which can be reached then
+		s.failed.Add(1)
+	case errors.Is(err, context.Canceled): // nobody waits any more
+	default:
+		s.failed.Add(1)
+		s.down.Store(time.Now().Add(pause).UnixNano())
+	}
+	if err != nil {
+		err = fmt.Errorf("redisrobots: %w", err)
+	}
+	return err
+}
+
+// Load implements [robotscache.Store]. A damaged record is an error, and no record.
+func (s *Store) Load(ctx context.Context, origin string) (r robotscache.Record, ok bool, err error) {
+	var data string
+	err = s.do(func() (err error) {
+		data, err = s.client.GetRange(ctx, s.key(origin), 0, mostBytes).Result()
+		return err
+	})
+	if err != nil || data == "" {
+		return robotscache.Record{}, false, err
+	}
+	r, err = robotscache.DecodeRecord([]byte(data), origin)
+	if err != nil {
+		return robotscache.Record{}, false, fmt.Errorf("redisrobots: %s: %w", s.key(origin), err)
+	}
+	s.loaded.Add(1)
+	return r, true, nil
+}
+
+// Save implements [robotscache.Store].
+func (s *Store) Save(ctx context.Context, origin string, r robotscache.Record) error {
+	data, err := r.Encode(origin)
+	if err != nil {
+		return fmt.Errorf("redisrobots: %w", err)
+	}
+	keep := keepAnswer
+	if r.Status/100 == 2 {
+		keep = keepCopy
+	}
+	return s.do(func() error {
+		return s.client.Set(ctx, s.key(origin), data, max(keep, time.Until(r.Until))).Err()
+	})
+}
+
+// take takes or renews the lock. One that never expires or isn't a string isn't ours.
+var take = redis.NewScript(`
+local holder = redis.pcall('GET', KEYS[1])
+if type(holder) == 'string' and holder ~= ARGV[1] and redis.call('PTTL', KEYS[1]) >= 0 then return 0 end
+if ARGV[3] == 'renew' and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1`)
+
+// give gives the lock up.
+var give = redis.NewScript(`
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+return 0`)
+
+// Lock implements [robotscache.Store]. It waits as long as the process that holds the lock shows
+// signs of life.
+func (s *Store) Lock(ctx context.Context, origin string) (unlock func(), err error) {
+	name, token := s.lock(origin), rand.Text()
+	for tries := 0; ; tries++ {
+		taken, err := s.take(ctx, name, token, "take")
+		if err != nil {
+			return nil, err
+		}
+		if taken {
+			s.locked.Add(1)
+			if tries > 0 {
+				s.waited.Add(1)
+			}
+			return s.keep(name, token), nil
+		}
+		if err := sleep(ctx, 20*time.Millisecond+mathrand.N(time.Duration(min(tries+1, 10))*20*time.Millisecond)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *Store) take(ctx context.Context, name, token, how string) (taken bool, err error) {
+	err = s.do(func() error {
+		n, err := take.Run(ctx, s.client, []string{name}, token, Lease.Milliseconds(), how).Int()
+		taken = n == 1
+		return err
+	})
+	return taken, err
+}
+
+// keep renews the lock until unlock is called.
+func (s *Store) keep(name, token string) (unlock func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), mostHeld)
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for sleep(ctx, Lease/4) == nil {
+			// Where it fails, or another has taken the lock, two may fetch.
+			_, _ = s.take(ctx, name, token, "renew")
+		}
+	})
+	return sync.OnceFunc(func() {
+		cancel()
+		renewing.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), Lease) // after that it is free anyway
+		defer cancel()
+		_ = s.do(func() error { return give.Run(ctx, s.client, []string{name}, token).Err() })
+	})
+}
+
+// sleep waits, or returns the error of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

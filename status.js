@@ -1,0 +1,31 @@
+"use strict";
+// The live part of the page is fetched anew every two seconds while it is looked at; the search
+// box stays as it is.
+const live = document.getElementById("live");
+const box = document.getElementById("host");
+const pause = document.getElementById("pause");
+let paused = false;
+let asked = 0;
+async function renew() {
+  const mine = ++asked;
+  const url = new URL(location.href);
+  if (box.value) url.searchParams.set("host", box.value); else url.searchParams.delete("host");
+  try {
+    const answer = await fetch(url, { headers: { Accept: "text/html" } });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const next = page.getElementById("live");
+    if (mine !== asked) return;
+    if (!answer.ok || !next) throw new Error(answer.statusText);
+    live.replaceChildren(...next.childNodes);
+    history.replaceState(null, "", url);
+    document.body.classList.remove("stale");
+    document.getElementById("state").textContent = "";
+  } catch (err) {
+    if (mine === asked) document.getElementById("state").textContent = "The crawler doesn't answer; this is how it was.";
+  }
+}
+box.addEventListener("input", renew);
+box.form.addEventListener("submit", (event) => { event.preventDefault(); renew(); });
+pause.hidden = false;
+pause.addEventListener("click", () => { paused = !paused; pause.textContent = paused ? "Go on" : "Pause"; if (!paused) renew(); });
+setInterval(() => { if (!paused && !document.hidden) renew(); }, 2000);

@@ -1,0 +1,241 @@
+package politeness_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// browser finds the browser that the page is looked at in. Without POLITENESS_BROWSER=1, which make
+// sets, the tests in the browser are left to those that have one.
+func browser(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("POLITENESS_BROWSER") != "1" {
+		return ""
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("no browser; install one with: make setup")
+	return ""
+}
+
+// troubled is the status page of a crawl in all sorts of trouble.
+func troubled(t *testing.T) http.Handler {
+	t.Helper()
+	web := politenesstest.NewWeb()
+	busy := politenesstest.Status(429, "Retry-After", "3600")
+	web.Site("https://busy.example").Handle("/", busy)
+	web.Site("https://crawl-delay.example").Robots("User-agent: *\nCrawl-delay: 30\n").Page("/", "page")
+	web.Site("https://shop.example").Page("/", strings.Repeat("page ", 1000)).Robots("User-agent: *\nDisallow: /private\n")
+	web.Site("https://down.example").Handle("/robots.txt", politenesstest.Status(503))
+	web.Site("https://a-host-with-a-very-long-name-that-has-to-break-somewhere.subdomain.of-a-very-long-domain.example").Page("/", "page")
+	full := evidence.Func(func(_ context.Context, d evidence.Decision) {
+		if d.Type == evidence.LeaseExpired || strings.Contains(d.URL, "busy.example") && d.Type == evidence.Fetched {
+			panic("disk full")
+		}
+	})
+	tr := mustNew(t, politeness.Config{
+		UserAgent: agent, Base: web, Evidence: full, Budget: budget.New(budget.Limits{Pages: 20, Bytes: 1 << 20, PagesPerHost: 8}),
+		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Concurrency: 2},
+	})
+	client := &http.Client{Transport: tr}
+	get := func(url string) {
+		resp, err := client.Get(url)
+		if err != nil {
+			return
+		}
+		defer resp.Body.Close()
+		_, _ = io.Copy(io.Discard, resp.Body)
+	}
+	get("https://busy.example/")
+	for range 3 {
+		get("https://shop.example/")
+	}
+	get("https://shop.example/private")
+	get("https://down.example/")
+	get("https://a-host-with-a-very-long-name-that-has-to-break-somewhere.subdomain.of-a-very-long-domain.example/")
+	if err := tr.Hosts().Block(t.Context(), "stopped.example", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // and they wait until the test is over
+		ctx, cancel := context.WithCancel(t.Context())
+		t.Cleanup(cancel)
+		for _, url := range []string{"https://crawl-delay.example/", "https://busy.example/"} {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				if resp, err := client.Do(req); err == nil {
+					resp.Body.Close()
+				}
+			}()
+		}
+	}
+	for range 2 {
+		held, err := client.Get("https://shop.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { held.Body.Close() })
+	}
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) { // until those that wait do so
+		waiting := 0
+		for h, err := range tr.Hosts().List(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			waiting += h.Waiters
+		}
+		if waiting >= 2 || time.Since(begin) > 10*time.Second {
+			break
+		}
+	}
+	return politeness.StatusHandler(tr)
+}
+
+// framed serves a page in a frame of the width that a query asks for, as browsers have no windows
+// that are as narrow as a phone, with a script of the test's own behind it, which measures it.
+func framed(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if r.FormValue("inner") == "" {
+			fmt.Fprintf(w, `<!doctype html><html><body style="margin:0"><iframe src="?inner=1" width=%q height=%q style="border:0"></iframe></body></html>`,
+				r.FormValue("width"), r.FormValue("height"))
+			return
+		}
+		rec := httptest.NewRecorder()
+		page.ServeHTTP(rec, r)
+		w.WriteHeader(rec.Code)
+		_, _ = io.WriteString(w, strings.Replace(rec.Body.String(), "</body>", "<script>"+measure+"</script></body>", 1))
+	})
+}
+
+// measure notes what a person would stumble over.
+const measure = `
+const root = parent.document.documentElement;
+root.dataset.width = innerWidth;
+root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
+root.dataset.clipped = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length;
+`
+
+// look opens url in a window of that size, writes a picture if there is a name for it, and returns
+// the page as it is then.
+func look(t *testing.T, browser, url string, width, height int, picture string) string {
+	t.Helper()
+	args := []string{
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", fmt.Sprintf("--window-size=%d,%d", width, height),
+		"--user-data-dir=" + t.TempDir(), "--virtual-time-budget=2500",
+	}
+	if picture != "" {
+		args = append(args, "--screenshot="+picture)
+	} else {
+		args = append(args, "--dump-dom")
+	}
+	cmd := exec.CommandContext(t.Context(), browser, append(args, url)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	return string(dom)
+}
+
+// crop cuts what is beside a page out of its picture.
+func crop(t *testing.T, file string, width int) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, ok := picture.(interface {
+		SubImage(r image.Rectangle) image.Image
+	})
+	if !ok {
+		t.Fatalf("a picture of type %T", picture)
+	}
+	var out bytes.Buffer
+	if err := png.Encode(&out, part.SubImage(image.Rect(0, 0, width, picture.Bounds().Dy()))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStatusPageInABrowser at the width of a desk and of a phone. With POLITENESS_PICTURES=1 it
+// writes the pictures that the guides show.
+func TestStatusPageInABrowser(t *testing.T) {
+	chrome := browser(t)
+	if chrome == "" {
+		return // the other tests have looked at what the page says
+	}
+	handler := troubled(t)
+	mux := http.NewServeMux()
+	mux.Handle("/", handler)
+	mux.Handle("/framed", framed(handler))
+	server := httptest.NewServer(mux)
+	defer server.Close()
+
+	attribute := func(dom, name string) string {
+		m := regexp.MustCompile(`<html[^>]* data-` + name + `="(-?\d+)"`).FindStringSubmatch(dom)
+		if m == nil {
+			return "missing"
+		}
+		return m[1]
+	}
+	for _, size := range []struct{ width, height int }{{1280, 930}, {390, 2350}} {
+		url := fmt.Sprintf("%s/framed?width=%d&height=%d", server.URL, size.width, size.height)
+		dom := look(t, chrome, url, size.width, size.height, "")
+		if w := attribute(dom, "width"); w != fmt.Sprint(size.width) {
+			t.Errorf("a window of %d is %s wide", size.width, w)
+		}
+		if wide, clipped := attribute(dom, "wide"), attribute(dom, "clipped"); wide != "0" || clipped != "0" {
+			t.Errorf("%d pixels: the page is %s wider than its window, %s elements stick out", size.width, wide, clipped)
+		}
+		if os.Getenv("POLITENESS_PICTURES") == "1" {
+			picture := filepath.Join("docs", fmt.Sprintf("status-%d.png", size.width))
+			look(t, chrome, url, size.width, size.height, picture)
+			crop(t, picture, size.width)
+		}
+	}
+	// The script renews the page, and finds what the search box holds.
+	dom := look(t, chrome, server.URL+"/?host=stopped", 1280, 1100, "")
+	if !strings.Contains(dom, "by hand: the owner has called") || strings.Contains(dom, "<td>crawl-delay.example") {
+		t.Errorf("searched for stopped:\n%s", dom)
+	}
+	if strings.Contains(dom, `hidden="" id="pause"`) || strings.Contains(dom, "id=pause hidden") || !strings.Contains(dom, `id="pause"`) {
+		t.Error("the page's script didn't run")
+	}
+	dom = look(t, chrome, server.URL+"/?host=nobody", 1280, 1100, "")
+	if !strings.Contains(dom, "No host in force has") {
+		t.Errorf("searched for nobody:\n%s", dom)
+	}
+}
