@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-politeness/politeness/cmd/politeness/internal/page"
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+const auditUsage = `Usage: politeness audit [flags] LOG...
+
+Proves from a crawl's evidence that it kept its promises: delays, concurrency,
+blocks, robots.txt, budget. Several logs, of one crawl's runs or of a fleet, are
+judged together. It believes nothing that it can find out by itself.
+
+  -json              the report as JSON
+  -html FILE         draw the crawl as well: one page with a timeline of each
+                     host; with -host, the page for the owner of that site
+  -host HOST         judge only what was done to HOST and the names below it
+  -key KEY           the verifier key of a signed log
+  -checkpoint FILE   an earlier checkpoint, which the log must extend
+
+  politeness audit -html report.html crawl.jsonl
+  politeness audit -host example.com -html dossier.html crawl.jsonl
+
+Below it, each with its own -h: write one site's records with proofs for its
+owner, check what was written, and compare with the site's own access log.
+
+  politeness audit extract | verify | access
+
+Exit status: 0 all is proved, 1 something is broken, 2 a log can't be read,
+3 nothing is broken, but something is open: the report says what is missing.
+`
+
+func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
+	if len(args) > 0 {
+		switch args[0] {
+		case "extract":
+			return helped(sh, extractUsage, runExtract, args[1:])
+		case "verify":
+			return helped(sh, verifyUsage, runVerify, args[1:])
+		case "access":
+			return helped(sh, accessUsage, runAccess, args[1:])
+		}
+	}
+	flags := flag.NewFlagSet("audit", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "")
+	html := flags.String("html", "", "")
+	var hosts list
+	flags.Var(&hosts, "host", "")
+	known := trustFlags(flags)
+	names, err := parse(flags, args, "LOG")
+	if err != nil {
+		return 0, err
+	}
+	if *html != "" && len(names) > 1 {
+		return 0, misused("-html draws one log, not %d", len(names))
+	}
+	if hosts != nil && len(names) > 1 {
+		return 0, misused("-host judges one log, not %d", len(names))
+	}
+	trust, err := known()
+	if err != nil {
+		return 0, err
+	}
+	logs := make([]io.Reader, len(names))
+	for i, name := range names {
+		log, err := os.Open(name)
+		if err != nil {
+			return 0, err
+		}
+		defer log.Close()
+		logs[i] = log
+	}
+	report, err := trust.Check(logs...)
+	if err == nil && hosts != nil {
+		report, err = siteReport(names[0], report, hosts)
+	}
+	if err != nil {
+		return 0, err
+	}
+	if *asJSON {
+		err = writeJSON(sh.out, report, "  ")
+	} else {
+		err = report.WriteText(sh.out)
+	}
+	if err == nil && *html != "" && hosts != nil {
+		err = drawDossier(names[0], *html, report, hosts)
+	} else if err == nil && *html != "" {
+		err = draw(names[0], *html, report)
+	}
+	return verdict(report), err
+}
+
+// siteReport judges what a log says of some hosts. Whether the log is what was signed, the report on
+// all of it says.
+func siteReport(name string, all *audit.Report, hosts []string) (*audit.Report, error) {
+	log, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("judging a site reads the log once more: %w", err)
+	}
+	defer log.Close()
+	report, err := audit.CheckSite(log, hosts...)
+	if err != nil {
+		return nil, err
+	}
+	report.Signed = all.Signed
+	whole := func(p audit.Promise) bool { return p.Name == "log whole" }
+	if i, j := slices.IndexFunc(report.Promises, whole), slices.IndexFunc(all.Promises, whole); i >= 0 && j >= 0 {
+		report.Promises[i] = all.Promises[j]
+	}
+	for _, v := range all.Violations {
+		if v.Host == "" { // of the log itself
+			report.Broken[v.Kind]++
+			report.Violations = append(report.Violations, v)
+		}
+	}
+	return report, nil
+}
+
+// helped runs a command below audit, whose help is its own.
+func helped(sh *shell, usage string, run func(*shell, []string) (int, error), args []string) (int, error) {
+	status, err := run(sh, args)
+	if errors.Is(err, flag.ErrHelp) {
+		_, err = io.WriteString(sh.out, usage)
+	}
+	return status, err
+}
+
+// verdict is the exit status for a report.
+func verdict(report *audit.Report) int {
+	switch {
+	case !report.OK():
+		return exitNo
+	case !report.Complete():
+		return exitOpen
+	}
+	return exitOK
+}
+
+// draw draws a log in a file of its user's own.
+func draw(name, to string, report *audit.Report) error {
+	log, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("drawing reads the log once more: %w", err)
+	}
+	defer log.Close()
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(page.Draw(file, filepath.Base(name), log, report), file.Close())
+}

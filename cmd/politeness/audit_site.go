@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/go-politeness/politeness/cmd/politeness/internal/dossier"
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+const extractUsage = `Usage: politeness audit extract -host HOST [flags] LOG
+
+Writes a bundle for the owner of a site: what a signed log says of HOST and the
+names below it, with the proof that it stands in the log, and no other host's
+name. "politeness audit verify" checks it without the log.
+
+  -host HOST         whose records; may be given more than once
+  -o FILE            write to a file (default: the output)
+  -key KEY           check the log's signatures first
+  -checkpoint FILE   have the bundle prove that the log extends an earlier
+                     checkpoint; may be given more than once
+
+  politeness audit extract -host example.com -o example.com.bundle crawl.jsonl
+
+Exit status: 0 written, 2 the log isn't signed, isn't what was signed, or can't
+be read.
+`
+
+const verifyUsage = `Usage: politeness audit verify [flags] BUNDLE
+
+Checks a bundle that "politeness audit extract" wrote, with nothing else from
+the log: that each record in it stands in the log that the checkpoint was made
+of, and what these records prove. A start that was left out shows as a
+"sequence" that isn't whole.
+
+  -key KEY           the crawler's verifier key, from its web page: without it,
+                     it stays open whose log this is
+  -checkpoint FILE   a checkpoint that you were given earlier, which the log
+                     must extend; may be given more than once
+  -json              the answer as JSON
+  -html FILE         write a page for people as well: your site, my visits
+
+  politeness audit verify -key "example.com/crawler+c74f20a3+AR..." example.com.bundle
+
+Exit status: 0 it is right, 1 it isn't, or its records show a broken promise,
+2 it can't be read.
+`
+
+const accessUsage = `Usage: politeness audit access [flags] LOG ACCESSLOG...
+
+Compares a crawl's evidence (a log, or a bundle) with a site's own access log in
+combined format, as nginx and Apache write it: which requests does one of them
+lack? Clocks needn't agree, and rotated files may come in any order.
+
+  -host HOST    the host that the access log is of, where its lines don't say
+  -agent TEXT   a part of the crawler's User-Agent (default: what LOG says)
+  -json         the answer as JSON
+  -html FILE    write a page for people as well
+
+  politeness audit access -host example.com crawl.jsonl access.log access.log.1
+
+Exit status: 0 the evidence has every request that the site saw of the crawler,
+1 it hasn't, 2 a log can't be read.
+`
+
+// A list is a flag that may be given more than once.
+type list []string
+
+func (l *list) String() string { return strings.Join(*l, ",") }
+
+func (l *list) Set(s string) error {
+	*l = append(*l, s)
+	return nil
+}
+
+// trustFlags adds the flags that say what is known from elsewhere, and returns what reads them.
+func trustFlags(flags *flag.FlagSet) func() (audit.Trust, error) {
+	key := flags.String("key", "", "")
+	var files list
+	flags.Var(&files, "checkpoint", "")
+	return func() (audit.Trust, error) {
+		trust := audit.Trust{Key: *key}
+		for _, name := range files {
+			signed, err := os.ReadFile(name)
+			if err != nil {
+				return trust, err
+			}
+			trust.Checkpoints = append(trust.Checkpoints, signed)
+		}
+		return trust, nil
+	}
+}
+
+func runExtract(sh *shell, args []string) (int, error) {
+	flags := flag.NewFlagSet("extract", flag.ContinueOnError)
+	var hosts list
+	flags.Var(&hosts, "host", "")
+	to := flags.String("o", "", "")
+	known := trustFlags(flags)
+	names, err := parse(flags, args, "LOG")
+	if err != nil {
+		return 0, err
+	}
+	switch {
+	case hosts == nil:
+		return 0, misused("-host is missing: whose records are wanted?")
+	case len(names) > 1:
+		return 0, misused("one LOG is wanted, not %d", len(names))
+	}
+	trust, err := known()
+	if err != nil {
+		return 0, err
+	}
+	log, err := os.Open(names[0])
+	if err != nil {
+		return 0, err
+	}
+	defer log.Close()
+	var bundle bytes.Buffer
+	out := io.Writer(&bundle)
+	if *to == "" {
+		out = sh.out
+	}
+	e, err := trust.Extract(out, log, hosts...)
+	if err != nil {
+		return 0, err
+	}
+	if *to != "" {
+		if err := os.WriteFile(*to, bundle.Bytes(), 0o600); err != nil {
+			return 0, err
+		}
+	}
+	fmt.Fprintf(sh.errs, "%d records of %s, %d others left out\n", e.Records, strings.Join(hosts, ", "), e.Omitted)
+	if e.Withheld > 0 {
+		fmt.Fprintf(sh.errs, "%d records are withheld because they name other hosts: give those by -host too, if they have the same owner\n", e.Withheld)
+	}
+	if e.After > 0 {
+		fmt.Fprintf(sh.errs, "%d records aren't covered by a checkpoint yet\n", e.After)
+	}
+	return exitOK, nil
+}
+
+func runVerify(sh *shell, args []string) (int, error) {
+	flags := flag.NewFlagSet("verify", flag.ContinueOnError)
+	asJSON := flags.Bool("json", false, "")
+	html := flags.String("html", "", "")
+	known := trustFlags(flags)
+	names, err := parse(flags, args, "BUNDLE")
+	if err != nil {
+		return 0, err
+	}
+	if len(names) > 1 {
+		return 0, misused("one BUNDLE is wanted, not %d", len(names))
+	}
+	trust, err := known()
+	if err != nil {
+		return 0, err
+	}
+	file, err := os.Open(names[0])
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	b, err := trust.Verify(file)
+	if fault := (*audit.ProofError)(nil); errors.As(err, &fault) {
+		fmt.Fprintf(sh.out, "%s %s\n", sh.paint(red, "not proved:"), plain(err))
+		return exitNo, nil
+	} else if err != nil {
+		return 0, err
+	}
+	if *asJSON {
+		err = writeJSON(sh.out, b, "  ")
+	} else {
+		err = b.WriteText(sh.out)
+	}
+	if err == nil && *html != "" {
+		err = drawDossier(names[0], *html, b.Report, b.Hosts)
+	}
+	return verdict(b.Report), err
+}
+
+func runAccess(sh *shell, args []string) (int, error) {
+	flags := flag.NewFlagSet("access", flag.ContinueOnError)
+	host := flags.String("host", "", "")
+	agent := flags.String("agent", "", "")
+	asJSON := flags.Bool("json", false, "")
+	html := flags.String("html", "", "")
+	names, err := parse(flags, args, "LOG")
+	if err != nil {
+		return 0, err
+	}
+	if len(names) < 2 {
+		return 0, misused("ACCESSLOG is missing")
+	}
+	var logs []io.Reader
+	for i, name := range names {
+		file, err := os.Open(name)
+		if err != nil {
+			return 0, err
+		}
+		defer file.Close()
+		logs = append(logs, file)
+		if i > 0 {
+			logs = append(logs, strings.NewReader("\n")) // the file may end in mid-line
+		}
+	}
+	c, err := audit.AccessLog(logs[0], io.MultiReader(logs[1:]...), audit.AccessOptions{Host: *host, Agent: *agent})
+	if err != nil {
+		return 0, err
+	}
+	if *asJSON {
+		err = writeJSON(sh.out, c, "  ")
+	} else {
+		err = c.WriteText(sh.out)
+	}
+	if err == nil && *html != "" {
+		err = writePage(*html, func(w io.Writer) error {
+			return dossier.WriteComparison(w, filepath.Base(names[0])+" and "+filepath.Base(names[1]), c)
+		})
+	}
+	if !c.OK() {
+		return exitNo, err
+	}
+	return exitOK, err
+}
+
+// drawDossier draws what a log or a bundle says of some hosts.
+func drawDossier(name, to string, report *audit.Report, hosts []string) error {
+	log, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("drawing reads the log once more: %w", err)
+	}
+	defer log.Close()
+	d, err := dossier.New(log, report, hosts...)
+	if err != nil {
+		return err
+	}
+	return writePage(to, d.WriteHTML)
+}
+
+// writePage writes a page in a file of its user's own.
+func writePage(to string, write func(io.Writer) error) error {
+	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/logtest"
+)
+
+// TestASiteIsToldWhatWasDoneThere takes the way from a signed log to the site's owner.
+func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
+	t.Parallel()
+	public, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := note.NewEd25519VerifierKey("example.com/crawler", public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	write := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(in(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return in(name)
+	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(in(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var checkpoint []byte
+	records := logtest.Crawl(4, 20)
+	log := write("crawl.jsonl", string(logtest.Write(t, records, evidence.Signed(private, "example.com/crawler", func(c []byte) { checkpoint = c }))))
+	mailed := write("checkpoint", string(checkpoint))
+	bundle, page := in("h1.bundle"), in("page.html")
+
+	polite(t, nil, "audit", "-key", key, "-checkpoint", mailed, log).expect(t, 3, "signed by example.com/crawler+", "")
+	polite(t, nil, "audit", "extract", "-host", "h1.example", "-o", bundle, "-checkpoint", mailed, log).expect(t, 0, "", "records of h1.example")
+	if text := read("h1.bundle"); strings.Contains(text, "h2.example") || !strings.Contains(text, "h1.example") {
+		t.Error(text)
+	}
+	if r := polite(t, nil, "audit", "extract", "-host", "h1.example", "-checkpoint", mailed, log); r.out != read("h1.bundle") {
+		t.Error("the output isn't what -o writes")
+	}
+	polite(t, nil, "audit", "verify", "-key", key, "-checkpoint", mailed, "-html", page, bundle).expect(t, 3, "signed by example.com/crawler+", "")
+	if text := read("page.html"); !strings.Contains(text, "h1.example") || strings.Contains(text, "h2.example") || !strings.Contains(text, "</html>") {
+		t.Error(text)
+	}
+	polite(t, nil, "audit", "verify", bundle).expect(t, 3, "an unknown key", "")
+	polite(t, nil, "audit", "-host", "h1.example", "-html", page, log).expect(t, 3, "delays kept", "")
+	if text := read("page.html"); !strings.Contains(text, "h1.example") || strings.Contains(text, "h2.example") {
+		t.Error("the dossier isn't of h1.example alone")
+	}
+	var answer struct{ Records int }
+	if r := polite(t, nil, "audit", "verify", "-json", bundle); json.Unmarshal([]byte(r.out), &answer) != nil || answer.Records == 0 {
+		t.Error(r.out)
+	}
+	forged := write("forged.bundle", strings.Replace(read("h1.bundle"), `"status":200`, `"status":201`, 1))
+	polite(t, nil, "audit", "verify", "-key", key, forged).expect(t, 1, "not proved", "")
+	polite(t, nil, "audit", "extract", "-host", "h1.example", write("unsigned.jsonl", string(logtest.Write(t, records)))).expect(t, 2, "", "no checkpoint")
+
+	// The site's own log, in two files, has one request more.
+	var access []string
+	for _, r := range records {
+		if r.Type == evidence.Fetched && r.Host == "h1.example" {
+			target := strings.TrimPrefix(strings.TrimPrefix(r.URL, "https://h1.example"), "http://h1.example")
+			access = append(access, fmt.Sprintf("192.0.2.1 - - [%s] \"GET %s HTTP/1.1\" %d %d \"-\" \"TestBot/1.0\"",
+				r.Start.Format("02/Jan/2006:15:04:05 -0700"), target, r.Status, r.Bytes))
+		}
+	}
+	half := len(access) / 2
+	older, newer := write("access.log.1", strings.Join(access[:half], "\n")), write("access.log", strings.Join(access[half:], "\n"))
+	polite(t, nil, "audit", "access", "-html", page, bundle, newer, older).expect(t, 0, "every request that the site saw", "")
+	more := write("more.log", strings.Replace(access[half], "GET /", "GET /secret", 1)+"\n")
+	polite(t, nil, "audit", "access", "-html", page, "-host", "h1.example", log, newer, older, more).expect(t, 1, "isn't in the evidence", "")
+	if text := read("page.html"); !strings.Contains(text, "/secret") {
+		t.Error(text)
+	}
+	if r := polite(t, nil, "audit", "access", "-json", "-host", "h1.example", log, newer, older, more); !bytes.Contains([]byte(r.out), []byte(`"missing"`)) {
+		t.Error(r.out)
+	}
+
+	for args, want := range map[string]string{
+		"audit extract " + log:                              "-host is missing",
+		"audit extract -host h1.example a b":                "one LOG is wanted",
+		"audit extract -host https://h1.example/ " + log:    "isn't a host",
+		"audit extract -host h1.example":                    "LOG is missing",
+		"audit verify":                                      "BUNDLE is missing",
+		"audit verify a b":                                  "one BUNDLE is wanted",
+		"audit verify -key x " + bundle:                     `the key "x"`,
+		"audit verify -checkpoint " + bundle + " " + bundle: "checkpoint 1",
+		"audit verify no-such-file":                         "no-such-file",
+		"audit access " + log:                               "ACCESSLOG is missing",
+		"audit access " + log + " " + newer:                 "-host",
+		"audit -host h1.example " + log + " " + log:         "-host judges one log",
+		"audit -checkpoint no-such-file " + log:             "no-such-file",
+	} {
+		polite(t, nil, strings.Fields(args)...).expect(t, 2, "", want)
+	}
+	for _, command := range []string{"extract", "verify", "access"} {
+		polite(t, nil, "audit", command, "-h").expect(t, 0, "Usage: politeness audit "+command, "")
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/robots"
+)
+
+const checkUsage = `Usage: politeness check [flags] URL...
+
+Says for each URL whether robots.txt lets you fetch it, by which line, from when
+and how fast, and what the site says about the use of its pages. It fetches
+robots.txt and nothing else.
+
+  -agent UA       who wants to know; its name decides which rules hold
+  -purpose LIST   what for: train, ground, search; a site that refuses says no
+  -state DIR      what a crawl with this -state knows: blocks, robots.txt
+  -json           a line of JSON for each URL
+
+  politeness check https://example.com/private/page
+  politeness check -agent "GPTBot/1.2 (+https://openai.com/gptbot)" https://...
+  politeness check -purpose train -json https://example.com/ | jq .allowed
+
+Exit status: 0 all of them may be fetched, 1 one may not, 2 it can't be known.
+`
+
+// An answer is what check says of a URL.
+type answer struct {
+	URL         string             `json:"url"`
+	Allowed     bool               `json:"allowed"`
+	Rule        string             `json:"rule,omitempty"`
+	Line        int                `json:"line,omitempty"`
+	Group       string             `json:"group,omitempty"`
+	Reason      string             `json:"reason,omitempty"`
+	From        time.Time          `json:"from,omitzero"`
+	CrawlDelay  float64            `json:"crawlDelay,omitempty"` // seconds
+	Preferences map[string]string  `json:"preferences,omitempty"`
+	Error       string             `json:"error,omitempty"`
+	stated      robots.Preferences // as in Preferences, with their sources
+}
+
+func runCheck(ctx context.Context, sh *shell, args []string) (int, error) {
+	var p policy
+	flags := flag.NewFlagSet("check", flag.ContinueOnError)
+	flags.StringVar(&p.agent, "agent", ownAgent(), "")
+	flags.StringVar(&p.state, "state", "", "")
+	flags.Var(&p.purposes, "purpose", "")
+	asJSON := flags.Bool("json", false, "")
+	urls, err := parse(flags, args, "URL")
+	if err != nil {
+		return 0, err
+	}
+	cfg, err := p.config(reachOf(urls))
+	if err != nil {
+		return 0, err
+	}
+	q, err := newQuestions(cfg)
+	if err != nil {
+		return 0, err
+	}
+	status := exitOK
+	for i, raw := range urls {
+		a := q.ask(ctx, raw)
+		switch {
+		case a.Error != "":
+			status = exitError
+		case !a.Allowed:
+			status = max(status, exitNo)
+		}
+		if *asJSON {
+			err = writeJSON(sh.out, a, "")
+		} else {
+			if i > 0 {
+				fmt.Fprintln(sh.out)
+			}
+			a.print(sh)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return status, nil
+}
+
+// questions asks a Transport about URLs.
+type questions struct {
+	transport *politeness.Transport
+
+	mu     sync.Mutex
+	delays map[string]time.Duration // crawl-delay by URL, of the verdicts
+}
+
+func newQuestions(cfg politeness.Config) (*questions, error) {
+	q := &questions{delays: make(map[string]time.Duration)}
+	cfg.Evidence = evidence.Func(func(_ context.Context, d evidence.Decision) {
+		if d.CrawlDelay > 0 {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.delays[d.URL] = d.CrawlDelay
+		}
+	})
+	var err error
+	q.transport, err = politeness.New(cfg)
+	return q, err
+}
+
+func (q *questions) ask(ctx context.Context, raw string) answer {
+	a := answer{URL: raw}
+	v, err := q.transport.Check(ctx, raw)
+	if err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	a.Allowed, a.Rule, a.Line, a.Group, a.Reason = v.Allowed, v.Rule, v.Line, v.Group, v.Reason
+	a.stated = v.Preferences
+	for _, p := range allPurposes {
+		if said := v.Preferences.For(p); said.Preference != robots.Unstated {
+			if a.Preferences == nil {
+				a.Preferences = make(map[string]string)
+			}
+			a.Preferences[p.String()] = said.Preference.String()
+		}
+	}
+	q.mu.Lock()
+	a.CrawlDelay = q.delays[raw].Seconds()
+	q.mu.Unlock()
+	if !v.Allowed {
+		return a
+	}
+	next, err := q.transport.Next(ctx, raw)
+	if err != nil {
+		a.Error = err.Error()
+		return a
+	}
+	a.From = next
+	return a
+}
+
+// print says it to people.
+func (a *answer) print(sh *shell) {
+	say := func(what, text string) { fmt.Fprintf(sh.out, "  %-6s%s\n", what, text) }
+	fmt.Fprintln(sh.out, sh.paint(bold, printable.Text(a.URL)))
+	if a.Error != "" && !a.Allowed {
+		say(sh.paint(yellow, "?"), printable.Text(a.Error))
+		return
+	}
+	why := "no rule of robots.txt matches"
+	switch {
+	case a.Reason != "":
+		why = printable.Text(a.Reason)
+	case a.Line > 0:
+		why = fmt.Sprintf("by line %d, %q, for %q", a.Line, a.Rule, a.Group)
+	}
+	if !a.Allowed {
+		say(sh.paint(red, "no")+"  ", why)
+		return
+	}
+	say(sh.paint(green, "yes")+" ", why)
+	switch wait := time.Until(a.From); {
+	case a.Error != "":
+		say("from", printable.Text(a.Error))
+	case wait > time.Second:
+		say("from", fmt.Sprintf("%s, in %v", a.From.Format(time.DateTime), wait.Round(time.Second)))
+	default:
+		say("from", "now")
+	}
+	if a.CrawlDelay > 0 {
+		say("pace", fmt.Sprintf("one request every %g s", a.CrawlDelay))
+	}
+	if use := a.stated.String(); use != "" {
+		say("use", printable.Text(use))
+	} else {
+		say("use", "nothing is said about it")
+	}
+}

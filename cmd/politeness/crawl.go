@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/sitemap"
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+const crawlUsage = `Usage: politeness crawl -agent UA [flags] URL...
+
+Crawls politely from the URLs on, and writes a line of JSON for each page.
+
+  -agent UA       who crawls: name, version and contact; or USER_AGENT
+  -n              only say what it would do; robots.txt at most is fetched
+  -o FILE         append to FILE instead of standard output; -q: no progress
+  -follow HOW     links: host (default), site, all or none; -depth N at most
+  -sitemaps       begin with what the sites list in their sitemaps, too
+  -body           with the pages' bodies
+  -preset NAME    audit, conservative, bulk or responsive
+  -delay D, -per-host N     time between two requests to a host; most at once
+  -pages N, -time D         stop there; -max-wait D: for a turn
+  -purpose LIST   what for: train, ground, search; sites that refuse are left
+  -evidence FILE  append what was decided, for politeness audit
+  -state DIR      remember what hosts are owed, and robots.txt, for the next run
+  -dangerously-ignore-robots  for one's own sites
+
+  politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
+  politeness crawl -agent "..." -evidence log.jsonl -o pages.jsonl https://...
+
+Exit status: 0 it came to its end, 1 no page was had or it was stopped, 2 error.
+`
+
+var follows = map[string]func(*crawl.Page, crawl.Link) bool{
+	"none": nil, "host": crawl.SameHost, "site": crawl.SameSite, "all": crawl.Everywhere,
+}
+
+// A line is what crawl writes for each page.
+type line struct {
+	URL         string    `json:"url"`
+	FinalURL    string    `json:"finalUrl,omitempty"` // where it isn't URL
+	Time        time.Time `json:"time"`
+	Status      int       `json:"status"`
+	ContentType string    `json:"contentType,omitempty"`
+	Bytes       int       `json:"bytes"`
+	Truncated   bool      `json:"truncated,omitempty"`
+	Depth       int       `json:"depth"`
+	Canonical   string    `json:"canonical,omitempty"`
+	Directives  string    `json:"directives,omitempty"`
+	Preferences string    `json:"preferences,omitempty"`
+	Links       []string  `json:"links,omitempty"`
+	Body        *string   `json:"body,omitempty"`
+}
+
+func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err error) {
+	var p policy
+	flags := flag.NewFlagSet("crawl", flag.ContinueOnError)
+	p.register(flags)
+	dry := flags.Bool("n", false, "")
+	out := flags.String("o", "", "")
+	quiet := flags.Bool("q", false, "")
+	how := flags.String("follow", "host", "")
+	depth := flags.Int("depth", 0, "")
+	sitemaps := flags.Bool("sitemaps", false, "")
+	bodies := flags.Bool("body", false, "")
+	urls, err := parse(flags, args, "URL")
+	if err != nil {
+		return 0, err
+	}
+	follow, ok := follows[*how]
+	switch {
+	case !ok:
+		return 0, misused("-follow is none, host, site or all, not %q", *how)
+	case *depth < 0:
+		return 0, misused("-depth is negative")
+	}
+	for _, raw := range urls {
+		if _, err := crawl.Normalize(raw); err != nil {
+			return 0, misused("%s: %w", raw, err)
+		}
+	}
+	cfg, err := p.config(reachOf(urls))
+	if err != nil {
+		return 0, err
+	}
+	cfg.Response.CheckIndexing = true
+	cfg.Retry = politeness.Retry{} // the crawl itself comes back to a page, five times: the two would multiply
+	if *dry {
+		return rehearse(ctx, sh, cfg, urls)
+	}
+	done, err := p.record(&cfg)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, done()) }()
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	to := sh.out
+	if *out != "" {
+		file, err := os.OpenFile(*out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return 0, err
+		}
+		defer file.Close()
+		to = file
+	}
+	pages := &writer{out: to, bodies: *bodies}
+	crawlCfg := crawl.Config{Transport: transport, Follow: follow, MaxDepth: *depth, MaxPages: p.pages, Visit: pages.visit}
+	if *depth == 0 && isSet(flags, "depth") {
+		crawlCfg.MaxDepth = -1 // the start URLs only
+	}
+	if !*quiet {
+		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
+	}
+	if *sitemaps {
+		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs)
+	}
+	crawler, err := crawl.New(crawlCfg)
+	if err != nil {
+		return 0, err
+	}
+	summary, err := crawler.Run(ctx, urls...)
+	if ctx.Err() != nil || err == nil && summary.Visited() == 0 {
+		return exitNo, nil
+	}
+	return exitOK, err
+}
+
+func isSet(flags *flag.FlagSet, name string) (set bool) {
+	flags.Visit(func(f *flag.Flag) { set = set || f.Name == name })
+	return set
+}
+
+// rehearse says what a crawl would do.
+func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []string) (int, error) {
+	q, err := newQuestions(cfg)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprint(sh.out, describe(cfg, q.transport.Limits()))
+	status := exitNo
+	for _, raw := range urls {
+		fmt.Fprintln(sh.out)
+		a := q.ask(ctx, raw)
+		a.print(sh)
+		if a.Allowed {
+			status = exitOK
+		}
+	}
+	return status, nil
+}
+
+// discover returns a Config.Discover that adds what a site's sitemaps list of it.
+func discover(finder sitemap.Finder, errs io.Writer) func(context.Context, string) []crawl.Request {
+	return func(ctx context.Context, url string) (found []crawl.Request) {
+		home, err := finder.Transport.HostKey(url)
+		if err != nil {
+			return nil
+		}
+		elsewhere := 0
+		for e, err := range finder.Pages(ctx, url) {
+			if err != nil {
+				if ctx.Err() == nil {
+					fmt.Fprintf(errs, "politeness crawl: %s\n", plain(err))
+				}
+				continue
+			}
+			if host, err := finder.Transport.HostKey(e.Loc); err != nil || host != home {
+				elsewhere++
+				continue
+			}
+			found = append(found, crawl.Request{URL: e.Loc})
+		}
+		if elsewhere > 0 {
+			fmt.Fprintf(errs, "politeness crawl: the sitemaps of %s list %d pages of other hosts, which are left out\n", printable.Text(home), elsewhere)
+		}
+		return found
+	}
+}
+
+// A writer writes a line for each page.
+type writer struct {
+	bodies bool
+
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (w *writer) visit(_ context.Context, p *crawl.Page) error {
+	l := line{
+		URL: p.URL, FinalURL: p.FinalURL, Time: time.Now().UTC(), Status: p.Response.StatusCode, ContentType: p.Response.Header.Get("Content-Type"),
+		Bytes: len(p.Body), Truncated: p.Truncated, Depth: p.Depth, Canonical: p.Canonical,
+		Preferences: politeness.PreferencesOf(p.Response).String(),
+	}
+	if l.FinalURL == l.URL {
+		l.FinalURL = ""
+	}
+	if d := p.Directives.String(); d != "all" {
+		l.Directives = d
+	}
+	for _, link := range p.Links {
+		l.Links = append(l.Links, link.URL)
+	}
+	if w.bodies {
+		body := string(p.Body)
+		l.Body = &body
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return writeJSON(w.out, l, "")
+}

@@ -1,0 +1,420 @@
+// Package dossier draws pages for the owner of a site: what a crawler did there, from its evidence,
+// and how that compares with the site's own access log. Each is one HTML file that fetches nothing
+// and needs no JavaScript.
+package dossier
+
+import (
+	"bufio"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+var (
+	//go:embed page.css
+	pageCSS string
+	//go:embed dossier.html
+	dossierHTML string
+	//go:embed comparison.html
+	comparisonHTML string
+
+	functions = template.FuncMap{
+		"css": func() template.CSS { return template.CSS(pageCSS) },
+		"utc": func(t time.Time) string {
+			if t.IsZero() {
+				return ""
+			}
+			return t.UTC().Format("2006-01-02 15:04:05")
+		},
+		"short": short,
+		"bytes": bytesOf,
+	}
+	dossierTemplate    = template.Must(template.New("dossier").Funcs(functions).Parse(dossierHTML))
+	comparisonTemplate = template.Must(template.New("comparison").Funcs(functions).Parse(comparisonHTML))
+)
+
+// What a page shows at most of each kind.
+const (
+	maxVisits   = 10_000
+	maxRules    = 200
+	maxExamples = 5
+	maxBlocks   = 500
+	maxFetches  = 200
+)
+
+// A Dossier is what a crawler did on one site.
+type Dossier struct {
+	Site        []string
+	UserAgents  []string
+	From        string // the contact
+	First, Last time.Time
+	Requests    int
+	Bytes       int64
+	MinGap      time.Duration
+	MedianGap   time.Duration
+	Delay       time.Duration // shortest delay in force after a start
+	CrawlDelay  time.Duration // longest that robots.txt asked for
+	Gaps        []Bar
+	Statuses    []Bar
+	Robots      []Fetch
+	Refused     []*Rule
+	MoreRefused int
+	Preferences []Bar
+	Reserved    int
+	Blocks      []*Block
+	MoreBlocks  int
+	Visits      []*Visit
+	MoreVisits  int
+	Report      *audit.Report
+	Checkpoint  string // of the log, if it is signed
+
+	starts  []time.Time
+	cleared []time.Time
+}
+
+// A Bar is one bar of a chart.
+type Bar struct {
+	Name string
+	N    int
+	Part int // of the longest bar, in percent
+}
+
+// A Fetch is one of robots.txt.
+type Fetch struct {
+	Time   time.Time
+	What   string
+	SHA256 string
+}
+
+// A Rule is why some URLs weren't fetched.
+type Rule struct {
+	Why      string
+	N        int
+	Examples []string
+}
+
+// A Block is a time in which the site asked to be left alone.
+type Block struct {
+	Time, Until time.Time
+	Why         string
+	Next        time.Time // first request after it was set; zero: none
+	Within      int       // requests that started within
+}
+
+// A Visit is one request.
+type Visit struct {
+	Start  time.Time
+	Gap    time.Duration // since the one before; 0: it is the first
+	What   string        // method, if it isn't GET, and URL
+	Status int
+	Bytes  int64
+	Note   string
+}
+
+// New reads a log, or a bundle, and returns what is in it of the given hosts. The report judges the
+// same records: see [audit.CheckSite] and [audit.Trust.Verify].
+func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error) {
+	d := &Dossier{Site: hosts, Report: report, Checkpoint: report.Signed.Latest}
+	rules := map[string]*Rule{}
+	statuses, preferences := map[string]int{}, map[string]int{}
+	open := map[string]*Visit{}
+	in := bufio.NewReader(log)
+	for {
+		text, err := in.ReadBytes('\n')
+		if strings.HasPrefix(string(text), `{"type":"`) {
+			var e evidence.Decision
+			if json.Unmarshal(text, &e) == nil && d.isAbout(&e) {
+				d.add(&e, rules, statuses, preferences, open)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the dossier: %w", err)
+		}
+	}
+	d.finish()
+	d.Statuses, d.Preferences = bars(statuses), bars(preferences)
+	for _, r := range rules {
+		d.Refused = append(d.Refused, r)
+	}
+	slices.SortFunc(d.Refused, func(a, b *Rule) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Why, b.Why)) })
+	return d, nil
+}
+
+func (d *Dossier) isAbout(e *evidence.Decision) bool {
+	host := e.Host
+	if e.URL != "" {
+		_, rest, _ := strings.Cut(e.URL, "://")
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			rest = rest[:i]
+		}
+		host = rest
+	}
+	if host == "" && e.Policy != nil {
+		return true
+	}
+	return slices.ContainsFunc(d.Site, func(site string) bool { return hostname.Within(host, site) })
+}
+
+// add takes one record.
+func (d *Dossier) add(e *evidence.Decision, rules map[string]*Rule, statuses, preferences map[string]int, open map[string]*Visit) {
+	name := e.Agent
+	if e.Policy != nil {
+		name = e.Policy.UserAgent
+		d.From = cmp.Or(d.From, printable.Text(e.Policy.From))
+	}
+	if agent := printable.Text(name); agent != "" && len(d.UserAgents) < 8 && !slices.Contains(d.UserAgents, agent) {
+		d.UserAgents = append(d.UserAgents, agent)
+	}
+	d.CrawlDelay = max(d.CrawlDelay, e.CrawlDelay)
+	if e.Preferences != "" && len(preferences) < maxRules {
+		preferences[printable.Text(e.Preferences)]++
+	}
+	key := e.Transport + " " + e.Host + " " + strconv.FormatUint(e.Seq, 10) + " " + strconv.FormatUint(e.Trip, 10) + " " + strconv.Itoa(e.Attempt)
+	switch e.Type {
+	case evidence.Started, evidence.Resent:
+		d.Requests++
+		start := cmp.Or(e.Start, e.Time)
+		d.starts = append(d.starts, start)
+		if e.Delay > 0 && (d.Delay == 0 || e.Delay < d.Delay) {
+			d.Delay = e.Delay
+		}
+		v := &Visit{Start: start, What: printable.Text(e.URL)}
+		if e.Method != "" && e.Method != "GET" {
+			v.What = printable.Text(e.Method) + " " + v.What
+		}
+		switch {
+		case e.RobotsTxt:
+			v.Note = "robots.txt"
+		case e.Probe:
+			v.Note = "first request after a block"
+		case e.Redirects > 0:
+			v.Note = "redirect"
+		case e.Attempt > 1:
+			v.Note = "try " + strconv.Itoa(e.Attempt)
+		}
+		open[key] = v
+		if len(d.Visits) < maxVisits {
+			d.Visits = append(d.Visits, v)
+		} else {
+			d.MoreVisits++
+		}
+	case evidence.Fetched, evidence.Failed:
+		v := open[key]
+		delete(open, key)
+		if v == nil {
+			return
+		}
+		v.Status, v.Bytes = e.Status, e.Bytes
+		d.Bytes += e.Bytes
+		name := "no answer"
+		if e.Status > 0 {
+			name = strconv.Itoa(e.Status)
+		}
+		if len(statuses) == maxRules && statuses[name] == 0 {
+			name = "others"
+		}
+		statuses[name]++
+		if why := cmp.Or(e.Err, e.Reason); why != "" {
+			v.Note = printable.Text(why)
+		}
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.ResponseRejected:
+		if e.Type == evidence.Reserved {
+			d.Reserved++
+		}
+		why := ruleOf(e)
+		r := rules[why]
+		if r == nil {
+			if len(rules) == maxRules {
+				d.MoreRefused++
+				return
+			}
+			r = &Rule{Why: why}
+			rules[why] = r
+		}
+		if r.N++; len(r.Examples) < maxExamples && !slices.Contains(r.Examples, printable.Text(e.URL)) {
+			r.Examples = append(r.Examples, printable.Text(e.URL))
+		}
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
+		if len(d.Robots) < maxFetches {
+			d.Robots = append(d.Robots, Fetch{e.Time, fetchOf(e), printable.Text(e.SHA256)})
+		}
+	case evidence.HostBlocked:
+		if len(d.Blocks) == maxBlocks {
+			d.MoreBlocks++
+			return
+		}
+		why := printable.Text(e.Reason)
+		if e.Status > 0 {
+			why = strings.TrimSuffix(fmt.Sprintf("status %d, %s", e.Status, why), ", ")
+		}
+		d.Blocks = append(d.Blocks, &Block{Time: e.Time, Until: e.Until, Why: why})
+	case evidence.HostCleared:
+		d.cleared = append(d.cleared, e.Time)
+	}
+}
+
+// ruleOf returns what kept the crawler from a URL.
+func ruleOf(e *evidence.Decision) string {
+	var why string
+	switch {
+	case e.MatchedRule != "" && e.Line > 0:
+		why = fmt.Sprintf("%s (robots.txt, line %d, for %s)", e.MatchedRule, e.Line, cmp.Or(e.Group, "*"))
+	case e.MatchedRule != "":
+		why = e.MatchedRule
+	case e.Type == evidence.Reserved:
+		why = "reserved: " + cmp.Or(e.Reason, e.Preferences)
+	case e.Type == evidence.BlockedByRule:
+		why = "a rule of the crawler's own: " + e.Reason
+	default:
+		why = cmp.Or(e.Reason, e.Err, string(e.Type))
+	}
+	return printable.Text(strings.TrimSuffix(why, ": "))
+}
+
+func fetchOf(e *evidence.Decision) string {
+	switch e.Type {
+	case evidence.RobotsRevalidated:
+		return "unchanged"
+	case evidence.RobotsUnreachable:
+		return printable.Text("couldn't be had: " + cmp.Or(e.Reason, e.Err, "status "+strconv.Itoa(e.Status)))
+	}
+	return fmt.Sprintf("status %d, %s", e.Status, bytesOf(e.Bytes))
+}
+
+// limits of the bars that gaps are drawn in.
+var gapLimits = []time.Duration{
+	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 10 * time.Minute, time.Hour, 1 << 62,
+}
+
+// finish sums up what was read.
+func (d *Dossier) finish() {
+	slices.SortFunc(d.starts, time.Time.Compare)
+	slices.SortStableFunc(d.Visits, func(a, b *Visit) int { return a.Start.Compare(b.Start) })
+	var gaps []time.Duration
+	for i, t := range d.starts {
+		if i > 0 {
+			gaps = append(gaps, t.Sub(d.starts[i-1]))
+		}
+		if i < len(d.Visits) && i > 0 {
+			d.Visits[i].Gap = d.Visits[i].Start.Sub(d.Visits[i-1].Start)
+		}
+	}
+	if len(d.starts) > 0 {
+		d.First, d.Last = d.starts[0], d.starts[len(d.starts)-1]
+	}
+	slices.Sort(gaps)
+	if len(gaps) > 0 {
+		d.MinGap, d.MedianGap = gaps[0], gaps[len(gaps)/2]
+	}
+	from := time.Duration(0)
+	for _, to := range gapLimits {
+		n := 0
+		for n < len(gaps) && gaps[n] < to {
+			n++
+		}
+		gaps = gaps[n:]
+		name := fmt.Sprintf("%v to %v", short(from), short(to))
+		if to == 1<<62 {
+			name = fmt.Sprintf("%v and more", short(from))
+		}
+		d.Gaps = append(d.Gaps, Bar{Name: name, N: n})
+		from = to
+	}
+	for len(d.Gaps) > 0 && d.Gaps[0].N == 0 {
+		d.Gaps = d.Gaps[1:]
+	}
+	for len(d.Gaps) > 0 && d.Gaps[len(d.Gaps)-1].N == 0 {
+		d.Gaps = d.Gaps[:len(d.Gaps)-1]
+	}
+	scale(d.Gaps)
+
+	slices.SortStableFunc(d.Blocks, func(a, b *Block) int { return a.Time.Compare(b.Time) })
+	for _, b := range d.Blocks {
+		end := b.Until
+		for _, c := range d.cleared {
+			if c.After(b.Time) && c.Before(end) {
+				end = c
+			}
+		}
+		i, _ := slices.BinarySearchFunc(d.starts, b.Time.Add(1), time.Time.Compare)
+		if i < len(d.starts) {
+			b.Next = d.starts[i]
+		}
+		for ; i < len(d.starts) && d.starts[i].Before(end); i++ {
+			b.Within++
+		}
+	}
+}
+
+// bars makes bars of counts, the longest first.
+func bars(counts map[string]int) []Bar {
+	var out []Bar
+	for name, n := range counts {
+		out = append(out, Bar{Name: name, N: n})
+	}
+	slices.SortFunc(out, func(a, b Bar) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Name, b.Name)) })
+	scale(out)
+	return out
+}
+
+func scale(bars []Bar) {
+	most := 1
+	for _, b := range bars {
+		most = max(most, b.N)
+	}
+	for i := range bars {
+		bars[i].Part = 100 * bars[i].N / most
+	}
+}
+
+// short rounds a duration to what a person reads.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+// bytesOf returns a number of bytes for people.
+func bytesOf(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// Kept reports whether the judge found nothing broken, and no request started inside a block.
+func (d *Dossier) Kept() bool {
+	return d.Report.OK() && !slices.ContainsFunc(d.Blocks, func(b *Block) bool { return b.Within > 0 })
+}
+
+// WriteHTML writes the page.
+func (d *Dossier) WriteHTML(w io.Writer) error { return dossierTemplate.Execute(w, d) }
+
+// WriteComparison writes the page of a comparison with a site's own log.
+func WriteComparison(w io.Writer, name string, c *audit.Comparison) error {
+	return comparisonTemplate.Execute(w, map[string]any{"Name": printable.Text(name), "C": c, "Text": c.String()})
+}

@@ -1,0 +1,721 @@
+"use strict";
+(() => {
+  const began = performance.now();
+  const $ = id => document.getElementById(id);
+  const data = JSON.parse($("data").textContent);
+  const ROW = 48, LINE = 27;
+
+  // Flags of an exchange, as page.go sets them.
+  const ROBOTS = 1, PROBE = 2, REDIRECT = 4, AGAIN = 8, LOW = 16;
+  const classes = ["ok", "moved", "refused", "failed", "robots"];
+  const typeNames = {
+    blocked_by_robots: "refused by robots.txt", blocked_by_rule: "refused by own rule", slot_timeout: "no turn in time",
+    budget_exceeded: "budget spent", budget_warning: "budget nearly spent", response_rejected: "response refused",
+    retried: "tried again", noindex: "noindex", lease_expired: "body never closed", robots_unreachable: "robots.txt unreachable",
+    state_lost: "state lost",
+  };
+  const refusals = new Set(["blocked_by_robots", "blocked_by_rule", "slot_timeout", "budget_exceeded", "response_rejected"]);
+  const count = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
+
+  // ---- the data, made ready for drawing ---------------------------------
+
+  const span = Math.max(data.span, 10);
+  let requests = 0, bytes = 0, waited = 0, pages = 0, refused = 0, rejected = 0, unsure = 0, blocks = 0;
+  const reasons = new Map(); // refusals before sending, by type
+  for (const [i, h] of data.hosts.entries()) {
+    const n = h.start ? h.start.length : 0;
+    for (const c of ["start", "latency", "duration", "delay", "waitSlot", "waitDelay", "waitBlock", "bytes"]) h[c] = Float64Array.from(h[c] || []);
+    h.index = i;
+    h.end = new Float64Array(n);
+    h.lane = new Uint8Array(n);
+    h.cls = new Uint8Array(n);
+    h.longest = 0;
+    h.hit = null; // which exchanges the search found
+    const free = [];
+    for (let j = 0; j < n; j++) {
+      const lasts = h.duration[j] < 0 ? span - h.start[j] : h.duration[j]; // no end: to the end of the log
+      h.end[j] = h.start[j] + lasts;
+      h.longest = Math.max(h.longest, lasts, h.delay[j]);
+      let lane = free.findIndex(t => t <= h.start[j]);
+      if (lane < 0) lane = free.length < 6 ? free.length : 5;
+      free[lane] = h.end[j];
+      h.lane[j] = lane;
+      const s = h.status[j];
+      h.cls[j] = h.flags[j] & ROBOTS ? 4 : s === 0 || s >= 500 ? 3 : s >= 400 ? 2 : s >= 300 ? 1 : 0;
+    }
+    h.lanes = Math.max(1, free.length);
+    h.broken = [];
+    h.events.sort((a, b) => a.at - b.at);
+    h.refused = h.low = 0;
+    for (let j = 0; j < n; j++) if (h.flags[j] & LOW) h.low++;
+    for (const e of h.events) {
+      if (!refusals.has(e.type)) continue;
+      if (e.sent) { rejected++; continue; }
+      h.refused++;
+      reasons.set(e.type, (reasons.get(e.type) || 0) + 1);
+    }
+    unsure += h.low;
+    requests += n; bytes += h.report.bytes; waited += h.report.wait; pages += h.report.pages;
+    refused += h.refused; blocks += h.blocks.length;
+  }
+  for (const v of data.violations) if (v.host >= 0) data.hosts[v.host].broken.push(v);
+
+  // ---- words --------------------------------------------------------------
+
+  const number = n => n.toLocaleString("en-US");
+  function seconds(s) {
+    if (s === 0) return "0";
+    if (s < 0.001) return (s * 1e6).toFixed(0) + " µs";
+    if (s < 1) return (s * 1000).toFixed(s < 0.01 ? 1 : 0) + " ms";
+    if (s < 60) return String(+s.toFixed(s < 10 ? 2 : 1)) + " s";
+    if (s < 3600) return Math.floor(s / 60) + " min " + Math.round(s % 60) + " s";
+    return Math.floor(s / 3600) + " h " + Math.round(s % 3600 / 60) + " min";
+  }
+  const took = ticks => seconds(ticks / 1e4);
+  function size(n) {
+    for (const unit of ["B", "kB", "MB", "GB"]) {
+      if (n < 1000 || unit === "GB") return (unit === "B" ? n : n.toFixed(n < 10 ? 1 : 0)) + " " + unit;
+      n /= 1000;
+    }
+  }
+  // clock shows a time of day; decimals of the second as far as wanted.
+  function clock(ticks, decimals = 3) {
+    const iso = new Date(data.from + ticks / 10).toISOString();
+    return iso.slice(11, decimals ? 20 + decimals : 19);
+  }
+  const date = ticks => new Date(data.from + ticks / 10).toISOString().slice(0, 10);
+
+  function el(tag, cls, text) {
+    const e = document.createElement(tag);
+    if (cls) e.className = cls;
+    if (text !== undefined) e.textContent = text;
+    return e;
+  }
+
+  // ---- summary ------------------------------------------------------------
+
+  const total = data.violations.length + data.more;
+  const open = data.promises.some(c => c.open);
+  $("verdict").textContent = total === 0 ? (open ? "Nothing is broken, but not everything is proved" : "Every promise was kept, proved by the log")
+    : total === 1 ? "One violation" : number(total) + " violations";
+  $("subtitle").textContent = `${data.log}: ${count(data.records, "record")} of ${count(data.hosts.length, "host")}, `
+    + `${date(0)} ${clock(0, 0)} to ${date(span) === date(0) ? "" : date(span) + " "}${clock(span, 0)} UTC`;
+  for (const c of data.promises) {
+    const state = c.broken ? "bad" : c.open ? "open" : c.proved ? "good" : "none";
+    const li = el("li", state);
+    const name = el("span", "name", c.name);
+    name.style.color = "var(--ink)";
+    const said = [];
+    if (c.broken) said.push(c.broken === 1 ? "broken once" : `broken ${number(c.broken)} times`);
+    if (c.open) said.push(`open ${number(c.open)}`);
+    if (c.proved) said.push(`proved ${number(c.proved)}`);
+    const proof = el("span", "proof", [said.join(", ") || "nothing to keep", c.proof, ...(c.why || [])].join("; "));
+    li.append(el("span", "mark", { bad: "✗", open: "?", good: "✓", none: "–" }[state]), name, proof);
+    $("checks").append(li);
+  }
+  const byReason = [...reasons].sort((a, b) => b[1] - a[1]).map(([type, n]) => [typeNames[type] || type, number(n), "part"]);
+  for (const [name, value, cls = ""] of [
+    ["requests sent", number(requests)], ["pages", number(pages)], ["read", size(bytes)],
+    ...unsure ? [["sent at low confidence, without robots.txt", number(unsure), "low"]] : [],
+    ["refused before sending", number(refused)], ...byReason,
+    ...rejected ? [["answers that were refused", number(rejected)]] : [], ["blocks", number(blocks)],
+    ["time spent waiting", seconds(waited)], ["crawl took", took(span)],
+  ]) $("totals").append(el("dt", cls, name), el("dd", cls, value));
+  const slow = data.hosts.filter(h => h.report.latency > 0).sort((a, b) => b.report.latency - a.report.latency).slice(0, 8);
+  for (const h of slow) {
+    const button = el("button");
+    button.type = "button";
+    const bar = el("span");
+    const fill = el("span", "bar");
+    fill.style.cssText = `display:block;width:${Math.max(2, 100 * h.report.latency / slow[0].report.latency)}%`;
+    bar.append(fill);
+    button.append(el("span", "name", h.name), bar, el("span", "num", seconds(h.report.latency)));
+    button.onclick = () => { pick(h); reveal(h); };
+    const li = el("li");
+    li.append(button);
+    $("slowest").append(li);
+  }
+  if (!slow.length) $("slowest").append(el("li", "", "No host has answered."));
+  $("violations").hidden = total === 0;
+  for (const v of data.violations.slice(0, 500)) {
+    const button = el("button");
+    button.type = "button";
+    button.append(el("span", "kind", v.kind), el("span", "where", (v.lines.length > 1 ? "lines " : "line ") + v.lines.join(", ")),
+      el("span", "", v.host >= 0 ? data.hosts[v.host].name : ""), el("span", "", v.detail));
+    button.onclick = () => {
+      if (v.host < 0) return;
+      if (v.at >= 0) show(v.at - 1e5, v.at + 1e5);
+      pick(data.hosts[v.host], v.lines[v.lines.length - 1]);
+      reveal(data.hosts[v.host]);
+    };
+    const li = el("li");
+    li.append(button);
+    $("violation-list").append(li);
+  }
+
+  // ---- state of the timeline -----------------------------------------------
+
+  const view = { from: -span * 0.01, to: span * 1.025 }; // with room for the last bar
+  let shown = data.hosts; // found and sorted
+  let picked = null, query = "", cursor = -1;
+  let colors = {};
+  const lanes = $("lanes"), scroll = $("scroll"), rows = $("rows"), axis = $("axis"), overview = $("overview");
+
+  let pending = false, remembering = 0;
+  function redraw() {
+    if (pending) return;
+    pending = true;
+    requestAnimationFrame(() => { pending = false; draw(); });
+  }
+
+  function show(from, to) {
+    let width = Math.min(Math.max(to - from, 20), span * 1.04);
+    let middle = (from + to) / 2;
+    from = middle - width / 2;
+    from = Math.min(Math.max(from, -span * 0.02), span * 1.02 - width);
+    view.from = from; view.to = from + width;
+    clearTimeout(remembering);
+    remembering = setTimeout(remember, 300);
+    redraw();
+  }
+  const zoom = (factor, at = (view.from + view.to) / 2) =>
+    show(at - (at - view.from) * factor, at + (view.to - at) * factor);
+
+  function readColors() {
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["bg", "card", "ink", "soft", "line", "row", "pick", "block", "block-fill", "stop", "broken", "delay", "amber",
+      ...classes, ...classes.map(c => c + "-body")]) colors[name] = style.getPropertyValue("--" + name).trim();
+  }
+
+  // canvas2d sizes a canvas for its place on the screen.
+  function canvas2d(canvas, height) {
+    const ratio = window.devicePixelRatio || 1, width = canvas.clientWidth;
+    const w = Math.round(width * ratio), h = Math.round(height * ratio);
+    if (canvas.width !== w || canvas.height !== h) { canvas.width = w; canvas.height = h; canvas.style.height = height + "px"; }
+    const c = canvas.getContext("2d");
+    c.setTransform(ratio, 0, 0, ratio, 0, 0);
+    c.clearRect(0, 0, width, height);
+    return [c, width];
+  }
+
+  // firstAfter returns the index of the first entry of column that is >= value.
+  function firstAfter(column, value) {
+    let low = 0, high = column.length;
+    while (low < high) {
+      const mid = (low + high) >> 1;
+      if (column[mid] < value) low = mid + 1; else high = mid;
+    }
+    return low;
+  }
+
+  // ---- drawing ---------------------------------------------------------------
+
+  function draw() {
+    drawOverview();
+    drawAxis();
+    drawLanes();
+    $("window").textContent = took(view.to - view.from) + " shown";
+  }
+
+  const steps = [10, 20, 50, 100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4, 1e5, 1.5e5, 3e5, 6e5, 1.2e6, 3e6, 6e6, 9e6, 1.8e7, 3.6e7,
+    7.2e7, 1.08e8, 2.16e8, 4.32e8, 8.64e8];
+  function ticksOf(width) {
+    const step = steps.find(s => s / (view.to - view.from) * width >= 92) || steps[steps.length - 1];
+    const origin = -(data.from * 10 % step);
+    const out = [];
+    for (let t = origin + Math.ceil((view.from - origin) / step) * step; t <= view.to; t += step) out.push(t);
+    return [out, step];
+  }
+  const xOf = (t, width) => (t - view.from) / (view.to - view.from) * width;
+
+  function drawAxis() {
+    const [c, width] = canvas2d(axis, 26);
+    const [ticks, step] = ticksOf(width);
+    c.font = "11.5px system-ui, sans-serif";
+    c.fillStyle = colors.soft;
+    c.strokeStyle = colors.line;
+    c.textAlign = "center";
+    for (const t of ticks) {
+      const x = xOf(t, width);
+      c.fillText(step >= 8.64e8 ? date(t) : clock(t, step < 1e4 ? (step < 10 ? 4 : 3) : 0), Math.min(Math.max(x, 32), width - 32), 15);
+      c.beginPath(); c.moveTo(x, 20); c.lineTo(x, 26); c.stroke();
+    }
+  }
+
+  let counts = null, countsWidth = 0;
+  function drawOverview() {
+    const height = 56;
+    const [c, width] = canvas2d(overview, height);
+    if (!counts || countsWidth !== width || counts.query !== query) {
+      counts = classes.map(() => new Uint32Array(width + 1));
+      counts.stops = new Uint32Array(width + 1);
+      counts.query = query;
+      countsWidth = width;
+      for (const h of shown) {
+        for (let j = 0; j < h.start.length; j++)
+          if (!h.hit || h.hit[j]) counts[h.cls[j]][Math.floor(h.start[j] / span * (width - 1))]++;
+        for (const e of h.events) if (refusals.has(e.type) && !e.off) counts.stops[Math.floor(e.at / span * (width - 1))]++;
+      }
+    }
+    let most = 1;
+    for (let x = 0; x < width; x++) most = Math.max(most, counts.reduce((n, col) => n + col[x], 0));
+    for (let x = 0; x < width; x++) {
+      let y = height - 6;
+      classes.forEach((cls, k) => {
+        const tall = counts[k][x] / most * (height - 12);
+        if (tall > 0) { c.fillStyle = colors[cls]; c.fillRect(x, y - Math.max(tall, 1), 1, Math.max(tall, 1)); y -= tall; }
+      });
+      if (counts.stops[x]) { c.fillStyle = colors.stop; c.fillRect(x, height - 4, 1, 4); }
+    }
+    c.fillStyle = colors.broken;
+    for (const v of data.violations) if (v.at >= 0) c.fillRect(v.at / span * (width - 1) - 1, 0, 2, height);
+    // What the timeline below shows.
+    const x1 = Math.max(0, view.from / span * width), x2 = Math.min(width, view.to / span * width);
+    if (view.to - view.from < span * 0.995) {
+      c.globalAlpha = 0.62; c.fillStyle = colors.card;
+      c.fillRect(0, 0, x1, height); c.fillRect(x2, 0, width - x2, height);
+      c.globalAlpha = 1; c.strokeStyle = colors.ink; c.lineWidth = 1;
+      c.strokeRect(x1 + .5, .5, Math.max(2, x2 - x1 - 1), height - 1);
+    }
+    if (brush) {
+      c.globalAlpha = 0.25; c.fillStyle = colors.ok;
+      c.fillRect(Math.min(brush.from, brush.to), 0, Math.abs(brush.to - brush.from), height);
+      c.globalAlpha = 1;
+    }
+  }
+
+  let hatch = null;
+  function hatched(c) {
+    if (hatch && hatch.color === colors.block) return hatch.pattern;
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = 8;
+    const t = tile.getContext("2d");
+    t.fillStyle = colors["block-fill"]; t.fillRect(0, 0, 8, 8);
+    t.strokeStyle = colors.block; t.globalAlpha = 0.55; t.lineWidth = 1.2;
+    t.beginPath(); t.moveTo(-2, 10); t.lineTo(10, -2); t.moveTo(-2, 2); t.lineTo(2, -2); t.moveTo(6, 10); t.lineTo(10, 6); t.stroke();
+    hatch = { color: colors.block, pattern: c.createPattern(tile, "repeat") };
+    return hatch.pattern;
+  }
+
+  const labels = new Map(); // row number to its button
+  function drawLanes() {
+    rows.style.height = Math.max(shown.length, 1) * ROW + "px";
+    const height = Math.max(Math.min(scroll.clientHeight, shown.length * ROW), ROW);
+    const [c, width] = canvas2d(lanes, height);
+    const first = Math.floor(scroll.scrollTop / ROW), last = Math.min(shown.length, Math.ceil((scroll.scrollTop + height) / ROW));
+    c.strokeStyle = colors.line; c.lineWidth = 1;
+    for (const t of ticksOf(width)[0]) {
+      const x = Math.round(xOf(t, width)) + .5;
+      c.beginPath(); c.moveTo(x, 0); c.lineTo(x, height); c.stroke();
+    }
+    for (let i = first; i < last; i++) drawHost(c, width, shown[i], i * ROW - scroll.scrollTop);
+    if (cursor >= 0) {
+      c.fillStyle = colors.ink; c.globalAlpha = .35; c.fillRect(cursor, 0, 1, height); c.globalAlpha = 1;
+    }
+    for (const [i, button] of labels) if (i < first || i >= last || button.host !== shown[i]) { button.remove(); labels.delete(i); }
+    for (let i = first; i < last; i++) if (!labels.has(i)) labels.set(i, label(i));
+    for (const [, button] of labels) button.classList.toggle("picked", button.host === picked);
+    let empty = rows.querySelector(".empty");
+    if (!shown.length && !empty) rows.append(el("p", "empty", data.hosts.length ? "Nothing is found." : "The log is empty."));
+    if (shown.length && empty) empty.remove();
+  }
+
+  function label(i) {
+    const h = shown[i], button = el("button", "row");
+    button.type = "button";
+    button.host = h;
+    button.style.top = i * ROW + "px";
+    button.title = h.name;
+    if (h.broken.length) button.classList.add("broken");
+    const facts = [count(h.start.length, "request")];
+    if (h.refused) facts.push(number(h.refused) + " refused");
+    if (h.blocks.length) facts.push(count(h.blocks.length, "block"));
+    if (h.low) { facts.push(number(h.low) + " at low confidence"); button.classList.add("low"); }
+    button.append(el("span", "name", h.name || "(no host)"), el("span", "meta", facts.join(" · ")));
+    button.onclick = () => pick(h);
+    rows.append(button);
+    return button;
+  }
+
+  const TOP = 15, TALL = 22, BASE = 41; // of the bars, and of the line of delays
+  function drawHost(c, width, h, y) {
+    c.save();
+    c.beginPath(); c.rect(0, y, width, ROW); c.clip();
+    if (h === picked) { c.globalAlpha = .5; c.fillStyle = colors.pick; c.fillRect(0, y, width, ROW); c.globalAlpha = 1; }
+    for (const b of h.blocks) {
+      const x1 = xOf(b.from, width), x2 = xOf(b.until, width);
+      if (x2 < 0 || x1 > width) continue;
+      c.fillStyle = hatched(c); c.fillRect(x1, y + 2, Math.max(x2 - x1, 2), ROW - 4);
+      c.fillStyle = colors.block; c.fillRect(x1, y + 2, 2, ROW - 4);
+      const words = `blocked ${took(b.until - b.from)}` + (b.status ? ` after ${b.status}` : "");
+      const at = Math.max(x1, 0) + 6;
+      c.font = "600 11px system-ui, sans-serif";
+      if (Math.min(x2, width) - at > c.measureText(words).width + 4) { c.fillStyle = colors.ink; c.fillText(words, at, y + 12); }
+    }
+    const tall = TALL / h.lanes, perTick = width / (view.to - view.from);
+    const drawn = new Float64Array(h.lanes).fill(-9), drawnClass = new Int8Array(h.lanes).fill(-1);
+    let delayTo = -9;
+    for (let j = firstAfter(h.start, view.from - h.longest); j < h.start.length && h.start[j] <= view.to; j++) {
+      const x = (h.start[j] - view.from) * perTick;
+      // The delay in force: from the start until the next may come.
+      const until = x + h.delay[j] * perTick;
+      if (h.delay[j] && until > 0 && until - delayTo > .5) {
+        c.fillStyle = colors.delay;
+        c.fillRect(Math.max(x, delayTo), y + BASE + 1, Math.max(until - Math.max(x, delayTo) - (until - x > 6 ? 1 : 0), .5), 2);
+        if (until - x > 6) c.fillRect(x, y + BASE - 2, 1.5, 6);
+        delayTo = until;
+      }
+      const end = (h.end[j] - view.from) * perTick;
+      if (end < 0) continue;
+      const lane = h.lane[j], cls = h.cls[j], off = h.hit && !h.hit[j];
+      if (end - drawn[lane] < .7 && drawnClass[lane] === cls && !off) continue; // on a pixel that is drawn already
+      drawn[lane] = Math.max(end, x + 1); drawnClass[lane] = cls;
+      const top = y + TOP + lane * tall, wide = Math.max(end - x, 1.5), headers = Math.min(h.latency[j] * perTick, wide);
+      c.globalAlpha = off ? .13 : 1;
+      c.fillStyle = colors[classes[cls] + "-body"]; c.fillRect(x, top, wide, tall - 1);
+      c.fillStyle = colors[classes[cls]]; c.fillRect(x, top, Math.max(headers, 1.5), tall - 1);
+      if (h.duration[j] < 0) { c.fillStyle = colors.broken; c.fillRect(x, top, wide, 1); }
+      if (h.flags[j] & LOW) { c.fillStyle = colors.amber; c.fillRect(x, top - 2, Math.max(wide, 3), 2); }
+      c.globalAlpha = 1;
+    }
+    let lastMark = -9;
+    for (const e of h.events) {
+      const x = xOf(e.at, width);
+      if (x < -6 || x > width + 6 || x - lastMark < 1) continue;
+      lastMark = x;
+      c.globalAlpha = e.off ? .15 : 1;
+      if (refusals.has(e.type)) {
+        c.fillStyle = colors.stop;
+        c.beginPath(); c.moveTo(x, y + 3); c.lineTo(x + 5, y + 8); c.lineTo(x, y + 13); c.lineTo(x - 5, y + 8); c.fill();
+      } else {
+        c.fillStyle = colors.soft; c.fillRect(x - 1, y + 5, 2.5, 7);
+      }
+      c.globalAlpha = 1;
+    }
+    for (const v of h.broken) {
+      if (v.at < 0) continue;
+      const x = xOf(v.at, width);
+      c.fillStyle = colors.broken; c.fillRect(x - 1, y, 2, ROW);
+      c.beginPath(); c.moveTo(x - 6, y + 1); c.lineTo(x + 6, y + 1); c.lineTo(x, y + 10); c.fill();
+    }
+    c.fillStyle = colors.line; c.fillRect(0, y + ROW - 1, width, 1);
+    c.restore();
+  }
+
+  // ---- what is under the pointer -----------------------------------------------
+
+  function under(x, y) {
+    const i = Math.floor((y + scroll.scrollTop) / ROW), h = shown[i];
+    if (!h) return null;
+    const width = lanes.clientWidth, inRow = y + scroll.scrollTop - i * ROW;
+    const t = view.from + x / width * (view.to - view.from), slack = 5 / width * (view.to - view.from);
+    let best = null, near = Infinity;
+    const consider = (at, found) => { if (Math.abs(at - t) < Math.min(near, slack)) { near = Math.abs(at - t); best = found; } };
+    for (const v of h.broken) consider(v.at, { h, v });
+    if (best) return best;
+    if (inRow < TOP) for (const e of h.events) consider(e.at, { h, e });
+    if (best) return best;
+    if (inRow >= TOP - 3) {
+      const lane = Math.min(h.lanes - 1, Math.max(0, Math.floor((inRow - TOP) / (TALL / h.lanes))));
+      for (let j = firstAfter(h.start, t - h.longest - slack); j < h.start.length && h.start[j] <= t + slack; j++) {
+        const away = t < h.start[j] ? h.start[j] - t : Math.max(0, t - h.end[j]);
+        const cost = away + (h.lane[j] === lane ? 0 : slack / 2);
+        if (away <= slack && cost <= near) { near = cost; best = { h, j }; }
+      }
+    }
+    if (best) return best;
+    for (const b of h.blocks) if (t >= b.from && t <= b.until) best = { h, b };
+    return best;
+  }
+
+  function tell(found, x, y) {
+    const tip = $("tip");
+    tip.hidden = !found;
+    if (!found) return;
+    tip.replaceChildren();
+    const { h } = found, facts = [];
+    let title;
+    if (found.v) {
+      title = "Violation: " + found.v.kind;
+      facts.push(["", found.v.detail], ["log lines", found.v.lines.join(", ")]);
+    } else if (found.e) {
+      const e = found.e;
+      title = typeNames[e.type] || e.type;
+      facts.push(["URL", e.url], ["why", e.why], ["at", clock(e.at)], ["log line", number(e.line)]);
+    } else if (found.b) {
+      const b = found.b;
+      title = "Blocked for " + took(b.until - b.from);
+      facts.push(["from", clock(b.from)], ["until", clock(b.until)], ["after", b.status ? "status " + b.status : ""], ["", b.reason],
+        ["refusals in a row", b.refusals || ""], ["log line", number(b.line)]);
+    } else {
+      const j = found.j;
+      title = h.url[j];
+      facts.push(["status", what(h, j)], ["start", clock(h.start[j])], ["headers after", took(h.latency[j])],
+        ["took", h.duration[j] < 0 ? "no end in the log" : took(h.duration[j])], ["body", size(h.bytes[j])], ["waited", waits(h, j)],
+        ["next start after", h.delay[j] ? took(h.delay[j]) : ""], ["error", h.errors[j] || ""], ["log line", number(h.line[j])]);
+    }
+    tip.append(el("b", "", title));
+    const list = el("div");
+    for (const [name, value] of facts) if (value !== "" && value !== undefined) list.append(el("i", "", name), el("span", "", value));
+    tip.append(list);
+    const box = tip.getBoundingClientRect();
+    tip.style.left = Math.max(4, Math.min(x + 14, innerWidth - box.width - 8)) + "px";
+    tip.style.top = (y + 18 + box.height > innerHeight ? y - box.height - 12 : y + 18) + "px";
+  }
+
+  function what(h, j) {
+    const words = [h.status[j] || (h.duration[j] < 0 ? "no end" : "no response")];
+    if (h.flags[j] & ROBOTS) words.push("robots.txt");
+    if (h.flags[j] & PROBE) words.push("probe");
+    if (h.flags[j] & REDIRECT) words.push("redirected");
+    if (h.flags[j] & AGAIN) words.push("retry");
+    if (h.flags[j] & LOW) words.push("low confidence");
+    return words.join(", ");
+  }
+  function waits(h, j) {
+    const parts = [];
+    if (h.waitSlot[j]) parts.push("slot " + took(h.waitSlot[j]));
+    if (h.waitDelay[j]) parts.push("delay " + took(h.waitDelay[j]));
+    if (h.waitBlock[j]) parts.push("block " + took(h.waitBlock[j]));
+    return parts.join(", ");
+  }
+
+  // ---- the records of one host -----------------------------------------------
+
+  let items = [], pickedLine = 0;
+  function pick(h, line = 0) {
+    picked = h;
+    pickedLine = line;
+    $("detail-title").textContent = h.name || "(no host)";
+    const gap = h.report.minGap ? `, shortest gap ${seconds(h.report.minGap)}` : "";
+    $("detail-hint").textContent = `${count(h.report.starts, "request")}, ${number(h.refused)} refused, ${count(h.blocks.length, "block")}, `
+      + `${size(h.report.bytes)} read, ${seconds(h.report.wait)} waited in all, mean latency ${seconds(h.report.latency)}${gap}`;
+    $("detail-table").hidden = false;
+    items = [];
+    for (let j = 0; j < h.start.length; j++) items.push({ at: h.start[j], j, line: h.line[j] });
+    for (const e of h.events) items.push({ at: e.at, e, line: e.line });
+    for (const b of h.blocks) items.push({ at: b.from, b, line: b.line });
+    items.sort((a, b) => a.at - b.at || a.line - b.line);
+    $("detail-rows").style.height = items.length * LINE + "px";
+    const i = items.findIndex(item => item.line === line);
+    $("detail-scroll").scrollTop = i > 0 ? (i - 3) * LINE : 0;
+    listItems();
+    redraw();
+    remember();
+  }
+
+  function listItems() {
+    if (!picked) return;
+    const box = $("detail-scroll"), h = picked, out = [];
+    const first = Math.max(0, Math.floor(box.scrollTop / LINE) - 4), last = Math.min(items.length, first + Math.ceil(box.clientHeight / LINE) + 9);
+    for (let i = first; i < last; i++) {
+      const item = items[i], tr = el("div", "tr"), cells = [clock(item.at)];
+      let color;
+      if (item.e) {
+        color = refusals.has(item.e.type) ? "stop" : "soft";
+        cells.push(typeNames[item.e.type] || item.e.type, item.e.url, item.e.why, "", "", "");
+      } else if (item.b) {
+        color = "block";
+        cells.push("host blocked", "", `until ${clock(item.b.until)}${item.b.reason ? ", " + item.b.reason : ""}`, "", took(item.b.until - item.b.from), "");
+      } else {
+        const j = item.j;
+        color = classes[h.cls[j]];
+        cells.push(what(h, j), h.url[j], h.errors[j] || "", waits(h, j), h.duration[j] < 0 ? "" : took(h.duration[j]), h.delay[j] ? took(h.delay[j]) : "");
+        if (h.hit && h.hit[j]) tr.classList.add("hit");
+      }
+      cells.push(number(item.line));
+      cells.forEach((text, k) => {
+        const span = el("span", k > 3 ? "num" : "", text);
+        span.title = text;
+        if (k === 1) { const dot = el("i", "dot"); dot.style.background = `var(--${color})`; span.prepend(dot); }
+        tr.append(span);
+      });
+      if (item.line === pickedLine) tr.classList.add("picked");
+      tr.style.top = i * LINE + "px";
+      tr.onclick = () => {
+        pickedLine = item.line;
+        const half = (view.to - view.from) / 2;
+        show(item.at - half, item.at + half);
+        listItems();
+        remember();
+      };
+      out.push(tr);
+    }
+    $("detail-rows").replaceChildren(...out);
+  }
+
+  // reveal scrolls the timeline to a host.
+  function reveal(h) {
+    if (!shown.includes(h)) { $("search").value = ""; search(""); }
+    scroll.scrollTop = Math.max(0, shown.indexOf(h) * ROW - ROW);
+    $("timeline").scrollIntoView({ block: "nearest" });
+  }
+
+  // ---- search and order ---------------------------------------------------------
+
+  const orders = {
+    starts: (a, b) => b.start.length - a.start.length,
+    slow: (a, b) => b.report.latency - a.report.latency,
+    refused: (a, b) => b.refused - a.refused,
+    blocked: (a, b) => b.blocks.length - a.blocks.length,
+    broken: (a, b) => b.broken.length - a.broken.length,
+    name: () => 0,
+  };
+  function search(text) {
+    query = text.trim().toLowerCase();
+    let found = 0;
+    shown = data.hosts.filter(h => {
+      h.hit = null;
+      for (const e of h.events) e.off = false;
+      if (!query || h.name.includes(query)) { found += h.start.length; return true; }
+      const hit = new Uint8Array(h.start.length);
+      let any = false;
+      for (let j = 0; j < hit.length; j++) {
+        if (h.url[j].toLowerCase().includes(query) || String(h.status[j]) === query) { hit[j] = 1; any = true; found++; }
+      }
+      for (const e of h.events) {
+        e.off = !(e.url + " " + e.why + " " + (typeNames[e.type] || "") + " " + e.type).toLowerCase().includes(query);
+        if (!e.off) { any = true; found++; }
+      }
+      h.hit = hit;
+      return any;
+    });
+    const order = orders[$("sort").value];
+    shown.sort((a, b) => order(a, b) || $("sort").value !== "name" && b.start.length - a.start.length || (a.name < b.name ? -1 : 1));
+    $("found").textContent = query ? `${number(found)} found on ${number(shown.length)} of ${number(data.hosts.length)} hosts` : "";
+    counts = null;
+    scroll.scrollTop = 0;
+    listItems();
+    redraw();
+    remember();
+  }
+
+  // remember keeps what is looked at in the address, so that it can be passed on.
+  let ready = false;
+  function remember() {
+    if (!ready) return;
+    const hash = new URLSearchParams();
+    if (query) hash.set("q", query);
+    if (picked) hash.set("host", picked.name);
+    if (picked && pickedLine) hash.set("line", pickedLine);
+    if (view.to - view.from < span) { hash.set("from", (view.from / 1e4).toFixed(3)); hash.set("to", (view.to / 1e4).toFixed(3)); }
+    try { history.replaceState(null, "", "#" + hash); } catch { /* some browsers forbid it for files */ }
+  }
+
+  let typing = 0;
+  $("search").oninput = e => { clearTimeout(typing); typing = setTimeout(() => search(e.target.value), 90); };
+  $("sort").onchange = () => search($("search").value);
+
+  // ---- pointer, keys, buttons ------------------------------------------------------
+
+  $("in").onclick = () => zoom(0.5);
+  $("out").onclick = () => zoom(2);
+  $("fit").onclick = () => show(-span * 0.01, span * 1.025);
+  scroll.addEventListener("keydown", e => {
+    const step = (view.to - view.from) / 5;
+    const act = { "+": () => zoom(0.5), "=": () => zoom(0.5), "-": () => zoom(2), 0: () => show(-span * 0.01, span * 1.025),
+      ArrowLeft: () => show(view.from - step, view.to - step), ArrowRight: () => show(view.from + step, view.to + step) }[e.key];
+    if (act && !e.ctrlKey && !e.metaKey) { act(); e.preventDefault(); }
+  });
+  scroll.onscroll = redraw;
+  $("detail-scroll").onscroll = listItems;
+  lanes.addEventListener("wheel", e => {
+    const sideways = Math.abs(e.deltaX) > Math.abs(e.deltaY);
+    if (!e.ctrlKey && !e.shiftKey && !sideways) return; // the list scrolls
+    e.preventDefault();
+    const width = lanes.clientWidth, range = view.to - view.from;
+    if (e.ctrlKey) zoom(Math.exp(e.deltaY * 0.004), view.from + e.offsetX / width * range);
+    else { const by = (sideways ? e.deltaX : e.deltaY) / width * range; show(view.from + by, view.to + by); }
+  }, { passive: false });
+
+  let drag = null, brush = null;
+  lanes.onpointerdown = e => { drag = { x: e.clientX, from: view.from, to: view.to, moved: false }; lanes.setPointerCapture(e.pointerId); };
+  lanes.onpointermove = e => {
+    if (drag && (drag.moved || Math.abs(e.clientX - drag.x) > 3)) {
+      drag.moved = true;
+      lanes.classList.add("dragging");
+      const by = (drag.x - e.clientX) / lanes.clientWidth * (drag.to - drag.from);
+      show(drag.from + by, drag.to + by);
+      tell(null);
+      return;
+    }
+    cursor = e.offsetX;
+    tell(under(e.offsetX, e.offsetY), e.clientX, e.clientY);
+    redraw();
+  };
+  lanes.onpointerup = e => {
+    if (drag && !drag.moved) {
+      const found = under(e.offsetX, e.offsetY);
+      if (found) pick(found.h, found.e ? found.e.line : found.b ? found.b.line : found.v ? found.v.lines.at(-1) : found.h.line[found.j]);
+    }
+    drag = null;
+    lanes.classList.remove("dragging");
+  };
+  lanes.onpointerleave = () => { cursor = -1; tell(null); redraw(); };
+  lanes.ondblclick = e => zoom(0.33, view.from + e.offsetX / lanes.clientWidth * (view.to - view.from));
+  overview.onpointerdown = e => { brush = { from: e.offsetX, to: e.offsetX }; overview.setPointerCapture(e.pointerId); };
+  overview.onpointermove = e => { if (brush) { brush.to = e.offsetX; redraw(); } };
+  overview.onpointerup = () => {
+    const [a, b] = [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)].map(x => x / overview.clientWidth * span);
+    const range = view.to - view.from;
+    brush = null;
+    if (b - a > span * 0.003) show(a, b); else show(a - range / 2, a + range / 2);
+  };
+  overview.ondblclick = () => show(-span * 0.01, span * 1.025);
+
+  // ---- light and dark --------------------------------------------------------------
+
+  function theme(name) {
+    document.documentElement.dataset.theme = name;
+    readColors();
+    drawLegend();
+    redraw();
+  }
+  $("theme").onclick = () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
+
+  function drawLegend() {
+    const legend = $("legend");
+    legend.replaceChildren();
+    const entry = (name, paint) => {
+      const span = el("span"), canvas = el("canvas");
+      span.append(canvas, name);
+      legend.append(span);
+      paint(canvas2d(canvas, 14)[0]);
+    };
+    const bar = cls => c => {
+      c.fillStyle = colors[cls + "-body"]; c.fillRect(0, 2, 28, 10);
+      c.fillStyle = colors[cls]; c.fillRect(0, 2, 13, 10);
+    };
+    entry("2xx (dark: until the headers, light: the body)", bar("ok"));
+    entry("3xx", bar("moved"));
+    entry("4xx", bar("refused"));
+    entry("5xx, no response", bar("failed"));
+    entry("robots.txt", bar("robots"));
+    entry("host blocked", c => { c.fillStyle = hatched(c); c.fillRect(0, 0, 28, 14); c.fillStyle = colors.block; c.fillRect(0, 0, 2, 14); });
+    entry("delay in force", c => { c.fillStyle = colors.delay; c.fillRect(1, 3, 1.5, 8); c.fillRect(1, 7, 27, 2); });
+    entry("refused before sending", c => { c.fillStyle = colors.stop; c.beginPath(); c.moveTo(13, 1); c.lineTo(19, 7); c.lineTo(13, 13); c.lineTo(7, 7); c.fill(); });
+    if (unsure) entry("low confidence", c => { bar("ok")(c); c.fillStyle = colors.amber; c.fillRect(0, 0, 28, 2); });
+    entry("violation", c => { c.fillStyle = colors.broken; c.fillRect(13, 0, 2, 14); c.beginPath(); c.moveTo(8, 0); c.lineTo(20, 0); c.lineTo(14, 8); c.fill(); });
+  }
+
+  const hash = new URLSearchParams(location.hash.slice(1));
+  theme(hash.get("theme") || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
+  if (total) $("sort").value = "broken";
+  $("search").value = hash.get("q") || "";
+  search($("search").value);
+  const wanted = data.hosts.find(h => h.name === hash.get("host"));
+  if (wanted) pick(wanted, +hash.get("line"));
+  if (hash.has("from")) show(+hash.get("from") * 1e4, +hash.get("to") * 1e4);
+  $("link").onclick = () => {
+    remember();
+    (navigator.clipboard ? navigator.clipboard.writeText(location.href) : Promise.reject()).then(
+      () => { $("found").textContent = "The link is copied."; }, () => { prompt("The link to what you see", location.href); });
+  };
+  addEventListener("hashchange", () => location.reload()); // a link to another place in this page
+  ready = true;
+  new ResizeObserver(redraw).observe(scroll);
+  draw();
+  // For the tests: the page has drawn itself.
+  document.documentElement.dataset.ready = String(shown.length);
+  document.documentElement.dataset.ms = String(Math.round(performance.now() - began));
+})();

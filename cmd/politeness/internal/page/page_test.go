@@ -1,0 +1,344 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+// draw audits a log and returns the report's text and what was drawn.
+func draw(t *testing.T, log []byte) (text, html string, ok bool) {
+	t.Helper()
+	report, err := audit.Check(bytes.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var drawn strings.Builder
+	if err := Draw(&drawn, "crawl.jsonl", bytes.NewReader(log), report); err != nil {
+		t.Fatal(err)
+	}
+	return report.String(), drawn.String(), report.OK()
+}
+
+func TestPoliteCrawl(t *testing.T) {
+	text, html, ok := draw(t, sample(t, 3000, nil))
+	if !ok || !strings.Contains(text, "Nothing is broken") {
+		t.Error(text)
+	}
+	if !strings.Contains(html, "Nothing is broken, but not everything is proved") {
+		t.Error("the page doesn't say so")
+	}
+}
+
+func TestBrokenPromises(t *testing.T) {
+	text, html, ok := draw(t, sample(t, 3000, spoil))
+	if ok {
+		t.Error("no violation found")
+	}
+	for _, kind := range []audit.Kind{audit.BrokenGap, audit.BrokenConcurrency, audit.BrokenRobots} {
+		if !strings.Contains(text, string(kind)+": ") {
+			t.Errorf("no violation of kind %s in\n%s", kind, text)
+		}
+	}
+	if !strings.Contains(html, "Promises were broken") {
+		t.Error("the page doesn't say so")
+	}
+}
+
+// pageData returns the data that is embedded in a page.
+func pageData(t *testing.T, html string) *page {
+	t.Helper()
+	_, rest, _ := strings.Cut(html, `<script type="application/json" id="data">`)
+	data, _, ok := strings.Cut(rest, "</script>")
+	if !ok {
+		t.Fatal("no data in the page")
+	}
+	var p page
+	if err := json.Unmarshal([]byte(data), &p); err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+func TestPageHoldsTheWholeCrawl(t *testing.T) {
+	log := sample(t, 3000, nil)
+	_, html, _ := draw(t, log)
+	p := pageData(t, html)
+	started := bytes.Count(log, []byte(`"type":"started"`))
+	refused := bytes.Count(log, []byte(`"type":"blocked_by_robots"`))
+	blocked := bytes.Count(log, []byte(`"type":"host_blocked"`))
+	rules := 0
+	for _, h := range p.Hosts {
+		for _, n := range []int{len(h.Latency), len(h.Duration), len(h.Delay), len(h.Status), len(h.Flags), len(h.Line), len(h.URL), len(h.WaitSlot)} {
+			if n != len(h.Start) {
+				t.Fatalf("%s: a column of %d for %d exchanges", h.Name, n, len(h.Start))
+			}
+		}
+		started -= len(h.Start)
+		blocked -= len(h.Blocks)
+		for _, e := range h.Events {
+			if e.Type == evidence.BlockedByRobots {
+				refused--
+				if strings.Contains(e.Why, "Disallow: ") && strings.Contains(e.Why, "robots.txt, line ") {
+					rules++
+				}
+			}
+		}
+	}
+	if started != 0 || refused != 0 || blocked != 0 || rules == 0 {
+		t.Errorf("missing: %d exchanges, %d refusals, %d blocks; %d refusals with their rule", started, refused, blocked, rules)
+	}
+}
+
+// TestPageNeedsNoNetwork looks for anything that a browser would load.
+func TestPageNeedsNoNetwork(t *testing.T) {
+	_, html, _ := draw(t, sample(t, 500, nil))
+	shell, _, _ := strings.Cut(html, `id="data">`) // URLs in the data are text
+	for _, part := range []string{shell, pageCSS, pageJS} {
+		if m := regexp.MustCompile(`(?i)\bsrc=|<link|@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|import\(|https?://`).FindString(part); m != "" {
+			t.Errorf("the page holds %q", m)
+		}
+	}
+	if !strings.Contains(shell, `content="default-src 'none'`) {
+		t.Error("the page doesn't forbid the network")
+	}
+	for _, tag := range []string{"html", "head", "body", "main", "section", "style", "script"} {
+		opened := len(regexp.MustCompile("<"+tag+"[ >]").FindAllString(html, -1))
+		if closed := strings.Count(html, "</"+tag+">"); opened != closed || opened == 0 {
+			t.Errorf("%d times <%s>, %d times </%s>", opened, tag, closed, tag)
+		}
+	}
+	// The script and the markup speak of the same elements.
+	for _, m := range regexp.MustCompile(`\$\("([a-z-]+)"\)`).FindAllStringSubmatch(pageJS, -1) {
+		if !strings.Contains(pageHTML, `id="`+m[1]+`"`) {
+			t.Errorf("the script wants #%s, which isn't there", m[1])
+		}
+	}
+}
+
+func TestPageIsSafeFromItsLog(t *testing.T) {
+	evil := `</script><script>alert(1)</script><img src=x onerror=alert(1)>`
+	log := sample(t, 300, func(all []evidence.Decision) {
+		for i := range all {
+			d := &all[i]
+			d.MatchedRule, d.Reason, d.Err = evil, evil, evil
+			d.URL += evil
+		}
+	})
+	_, html, _ := draw(t, log)
+	if strings.Contains(html, "<img") || strings.Contains(html, "<script>alert") {
+		t.Error("a log can put elements into the page")
+	}
+}
+
+// browser finds the browser that the page is looked at in. Without
+// POLITENESS_BROWSER=1, which make sets, the tests in the browser are left to
+// those that have one.
+func browser(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("POLITENESS_BROWSER") != "1" {
+		return ""
+	}
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatal("no browser; install one with: make setup")
+	return ""
+}
+
+// look returns the page as it is after its script has run.
+func look(t *testing.T, path, html, fragment string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.html")
+	if err := os.WriteFile(file, []byte(html), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1500,1300",
+		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=5000", "--dump-dom", "file://"+file+fragment)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	return string(dom)
+}
+
+// attribute returns a data attribute of the page's root, -1 if it isn't there.
+func attribute(dom, name string) int {
+	m := regexp.MustCompile(`<html[^>]* data-` + name + `="(-?\d+)"`).FindStringSubmatch(dom)
+	if m == nil {
+		return -1
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
+}
+
+func TestPageInABrowser(t *testing.T) {
+	path := browser(t)
+	if path == "" {
+		return // the tests above have looked at the page's structure
+	}
+	_, html, _ := draw(t, sample(t, 3000, spoil))
+	hosts := len(pageData(t, html).Hosts)
+
+	dom := look(t, path, html, "")
+	if n := attribute(dom, "ready"); n != hosts {
+		t.Errorf("%d of %d hosts in the timeline", n, hosts)
+	}
+	if n := strings.Count(dom, `class="row`); n < 5 {
+		t.Errorf("%d labels of hosts", n)
+	}
+	for _, want := range []string{"violations</h1>", "delays kept", `class="kind">robots`, `class="kind">gap`} {
+		if !strings.Contains(dom, want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+
+	dom = look(t, path, html, "#q=sessionid&host=shop.nordlicht.example&theme=dark")
+	if n := attribute(dom, "ready"); n <= 0 || n >= hosts {
+		t.Errorf("the search found %d of %d hosts", n, hosts)
+	}
+	for _, want := range []string{`data-theme="dark"`, "refused by robots.txt", "Disallow: /private (robots.txt, line 2, for *)"} {
+		if !strings.Contains(dom, want) {
+			t.Errorf("no %q in the page", want)
+		}
+	}
+}
+
+func TestPageOf100000RecordsInABrowser(t *testing.T) {
+	path := browser(t)
+	if path == "" {
+		return
+	}
+	log := sample(t, 104_000, nil)
+	_, html, _ := draw(t, log)
+	dom := look(t, path, html, "#q=private")
+	if attribute(dom, "ready") <= 0 {
+		t.Error("the page didn't draw itself")
+	}
+	// Rows outside of the window aren't built.
+	if n := strings.Count(dom, `class="row`); n == 0 || n > 40 {
+		t.Errorf("%d labels of hosts", n)
+	}
+	t.Logf("%d records, %d kB, drawn in %d ms", bytes.Count(log, []byte("\n")), len(html)/1000, attribute(dom, "ms"))
+}
+
+// TestPageTellsWhatWasNeverSent: an answer that was refused had been asked for, and a wait is no
+// event of its own.
+func TestPageTellsWhatWasNeverSent(t *testing.T) {
+	begin := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	of := func(typ evidence.Type, trip uint64, change func(*evidence.Decision)) evidence.Decision {
+		d := evidence.Decision{Type: typ, Time: begin, Trip: trip, Attempt: 1, URL: "https://example.com/", Host: "example.com", Agent: "Bot"}
+		change(&d)
+		return d
+	}
+	allowed := func(d *evidence.Decision) { d.Allowed = true }
+	unsure := func(d *evidence.Decision) { d.Allowed, d.Confidence = true, "low" }
+	started := func(seq uint64) func(*evidence.Decision) {
+		return func(d *evidence.Decision) { d.Allowed, d.Start, d.Seq = true, begin, seq }
+	}
+	var log bytes.Buffer
+	sink := evidence.JSONLines(&log)
+	for _, d := range []evidence.Decision{
+		of(evidence.RobotsAllowed, 1, unsure), of(evidence.Waiting, 1, allowed), of(evidence.Started, 1, started(1)),
+		of(evidence.ResponseRejected, 1, func(*evidence.Decision) {}),
+		of(evidence.RobotsAllowed, 2, allowed), of(evidence.Started, 2, started(2)), of(evidence.BudgetExceeded, 2, func(*evidence.Decision) {}),
+		of(evidence.BudgetExceeded, 3, func(*evidence.Decision) {}), of(evidence.SlotTimeout, 4, func(*evidence.Decision) {}),
+	} {
+		sink.Record(t.Context(), d)
+	}
+	if err := sink.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, html, _ := draw(t, log.Bytes())
+	h := pageData(t, html).Hosts[0]
+	sent := ""
+	for _, e := range h.Events {
+		sent += fmt.Sprintf("%s %v, ", e.Type, e.Sent)
+	}
+	if sent != "response_rejected true, budget_exceeded true, budget_exceeded false, slot_timeout false, " {
+		t.Errorf("events: %s", sent)
+	}
+	if h.Flags[0]&low == 0 || h.Flags[1]&low != 0 {
+		t.Errorf("flags %v", h.Flags)
+	}
+}
+
+// TestPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window. With
+// POLITENESS_PICTURES=1 it writes the pictures that the guides show.
+func TestPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
+	path := browser(t)
+	if path == "" {
+		return
+	}
+	_, html, _ := draw(t, sample(t, 3000, spoil))
+	measured := strings.Replace(html, "</body>", `<script>
+const root = parent.document.documentElement;
+root.dataset.width = innerWidth;
+root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
+root.dataset.chart = document.getElementById("lanes").clientWidth;
+</script></body>`, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		if width := r.FormValue("width"); width != "" {
+			fmt.Fprintf(w, `<!doctype html><html><body style="margin:0"><iframe src="/#host=shop.nordlicht.example&theme=light" width=%q height="2900" style="border:0"></iframe></body></html>`, width)
+			return
+		}
+		_, _ = io.WriteString(w, measured)
+	}))
+	defer server.Close()
+	for _, width := range []int{1280, 390} {
+		url := fmt.Sprintf("%s/frame?width=%d", server.URL, width)
+		dom := open(t, path, url, width, "")
+		if got := attribute(dom, "width"); got != width {
+			t.Errorf("a window of %d is %d wide", width, got)
+		}
+		if wide := attribute(dom, "wide"); wide != 0 {
+			t.Errorf("%d pixels: the page is %d wider than its window", width, wide)
+		}
+		if chart := attribute(dom, "chart"); chart < width/2 {
+			t.Errorf("%d pixels: the timeline has %d of them", width, chart)
+		}
+		if os.Getenv("POLITENESS_PICTURES") == "1" {
+			open(t, path, url, width, filepath.Join("..", "..", "..", "..", "docs", fmt.Sprintf("audit-%d.png", width)))
+		}
+	}
+}
+
+// open opens url in a window of that width, writes a picture if there is a name for it, and returns
+// the page as it is then.
+func open(t *testing.T, path, url string, width int, picture string) string {
+	t.Helper()
+	output := "--dump-dom"
+	if picture != "" {
+		output = "--screenshot=" + picture
+	}
+	cmd := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", fmt.Sprintf("--window-size=%d,%d", width, map[int]int{1280: 1600, 390: 2900}[width]),
+		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=5000", output, url)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	dom, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	return string(dom)
+}

@@ -1,0 +1,218 @@
+package proxy
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// An Authority makes certificates for the names of sites, which the programs that trust it take for
+// the sites' own. Its key never leaves its directory. It is safe for concurrent use.
+type Authority struct {
+	// Certificate is the file that programs have to trust.
+	Certificate string
+
+	key    *ecdsa.PrivateKey
+	cert   *x509.Certificate
+	config *tls.Config
+
+	leafKey *ecdsa.PrivateKey // of all leaves of this process
+	mu      sync.Mutex
+	leaves  map[string]*tls.Certificate // by name, at most maxLeaves
+}
+
+// The files of an authority. The one with the key also holds the certificate, so that the two can't
+// be of different authorities.
+const (
+	keyFile         = "authority-key.pem"
+	certificateFile = "authority.pem"
+)
+
+const (
+	authorityLife = 5 * 365 * 24 * time.Hour
+	leafLife      = 7 * 24 * time.Hour
+	skew          = 24 * time.Hour // of the programs' clocks; certificates begin that much earlier
+	maxLeaves     = 1000
+)
+
+// OpenAuthority opens the authority in dir, and makes one if there is none: an ECDSA key, in a file
+// that only its owner can read, and a certificate beside it.
+func OpenAuthority(dir string) (*Authority, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s can be written to by others (mode %#o), who could put a key of theirs there: "+
+			"use a directory of your own, or chmod 700 %[1]s", dir, mode)
+	}
+	name := filepath.Join(dir, keyFile)
+	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		if err := createAuthority(dir, name); err != nil {
+			return nil, fmt.Errorf("making a certificate authority: %w", err)
+		}
+	}
+	a, err := loadAuthority(name)
+	if err != nil {
+		return nil, err
+	}
+	a.Certificate = filepath.Join(dir, certificateFile)
+	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	if err := os.WriteFile(a.Certificate, public, 0o644); err != nil { //nolint:gosec // it is public
+		return nil, err
+	}
+	return a, nil
+}
+
+// createAuthority makes a key and its certificate in the file called name. Of two processes that do
+// so at once one wins, and the other one's file is forgotten.
+func createAuthority(dir, name string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	owner, err := os.Hostname()
+	if err != nil {
+		owner = "this machine"
+	}
+	template := &x509.Certificate{
+		Subject:               pkix.Name{CommonName: cut("politeness proxy on "+owner, 64)},
+		NotBefore:             time.Now().Add(-skew),
+		NotAfter:              time.Now().Add(authorityLife),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	cert, err := sign(template, template, &key.PublicKey, key)
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, keyFile+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	err = errors.Join(
+		pem.Encode(file, &pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
+		pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		file.Sync(),
+		file.Close(),
+	)
+	if err != nil {
+		return err
+	}
+	if err := os.Link(file.Name(), name); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+func cut(s string, n int) string { return s[:min(len(s), n)] }
+
+// loadAuthority reads the file with the key and the certificate.
+func loadAuthority(name string) (*Authority, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s can be read by others (mode %#o): whoever has it can pretend to be any site for programs that trust it. "+
+			"Remove it with its directory and let a new one be made, or, if nobody has read it: chmod 600 %[1]s", name, mode)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	bad := func(err error) (*Authority, error) {
+		return nil, fmt.Errorf("%s is no certificate authority of this program (%w): remove it, and a new one is made", name, err)
+	}
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return bad(err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok || !pair.Leaf.IsCA {
+		return bad(errors.New("no ECDSA key of an authority"))
+	}
+	if time.Now().After(pair.Leaf.NotAfter) {
+		return bad(fmt.Errorf("expired on %s", pair.Leaf.NotAfter.Format(time.DateOnly)))
+	}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	a := &Authority{key: key, cert: pair.Leaf, leafKey: leafKey, leaves: make(map[string]*tls.Certificate)}
+	a.config = &tls.Config{GetCertificate: a.certificateFor, NextProtos: []string{"http/1.1"}}
+	return a, nil
+}
+
+// leaf returns a certificate for a name or an IP address.
+func (a *Authority) leaf(name string) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	if leaf, ok := a.leaves[name]; ok && now.Before(leaf.Leaf.NotAfter.Add(-skew)) {
+		return leaf, nil
+	}
+	template := &x509.Certificate{
+		Subject:     pkix.Name{CommonName: cut(name, 64)},
+		NotBefore:   now.Add(-skew),
+		NotAfter:    now.Add(leafLife),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{name}
+	}
+	der, err := sign(template, a.cert, &a.leafKey.PublicKey, a.key)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	for old := range a.leaves { // any of them: making one takes less than a TLS handshake
+		if len(a.leaves) < maxLeaves {
+			break
+		}
+		delete(a.leaves, old)
+	}
+	leaf := &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.leafKey, Leaf: parsed}
+	a.leaves[name] = leaf
+	return leaf, nil
+}
+
+// sign returns a certificate with a random serial number.
+func sign(template, parent *x509.Certificate, public *ecdsa.PublicKey, key *ecdsa.PrivateKey) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	template.SerialNumber = serial
+	return x509.CreateCertificate(rand.Reader, template, parent, public, key)
+}

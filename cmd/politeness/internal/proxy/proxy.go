@@ -1,0 +1,230 @@
+// Package proxy is a forward proxy that hands each request to a polite transport, also those that
+// come through a tunnel (CONNECT), if it has an [Authority] to answer in the name of https sites.
+//
+// A request that is refused is answered by the proxy, with "Proxy-Status: politeness" (RFC 9209)
+// and the reason, which the body holds too, and with Retry-After where coming back helps. What the
+// site itself answers is passed on as it is, 429 included.
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// self is what the proxy calls itself in Via and Proxy-Status.
+const self = "politeness"
+
+// A Proxy answers programs. Make it with New; Serve serves it.
+type Proxy struct {
+	forward   *httputil.ReverseProxy // strips hop-by-hop headers, streams bodies in both directions
+	authority *Authority             // nil: no tunnels
+	tunnels   *tunnels
+	stalled   time.Duration
+}
+
+// stalled is how long a program may take to read, or to send, the next piece of a body. A program
+// that stops in the middle would hold a slot of the site.
+const stalled = 2 * time.Minute
+
+// New returns a proxy that sends its requests by transport. Without an authority it opens no
+// tunnels.
+func New(transport http.RoundTripper, authority *Authority) *Proxy {
+	p := &Proxy{authority: authority, tunnels: newTunnels(), stalled: stalled}
+	p.forward = &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.Host = ""                        // that of the URL, whatever the header says (RFC 9112, section 3.2.2)
+			r.Out.URL.RawQuery = r.In.URL.RawQuery // ReverseProxy would drop what it can't parse
+			r.Out.Header["Via"] = append(r.In.Header["Via"], fmt.Sprintf("%d.%d %s", r.In.ProtoMajor, r.In.ProtoMinor, self))
+		},
+		ModifyResponse: func(resp *http.Response) error {
+			if ours(resp.Header) { // only the proxy answers in its own name
+				resp.Header.Del("Proxy-Status")
+			}
+			return nil
+		},
+		FlushInterval: -1, // pass on what comes, when it comes
+		ErrorHandler:  refuse,
+	}
+	return p
+}
+
+// Base returns the transport to be used below that of a proxy: bodies pass as they are, headers are
+// bounded, and the environment's http_proxy is ignored, since that is likely to be this one.
+func Base() *http.Transport {
+	base := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // net/http documents it
+	base.Proxy = nil
+	base.DisableCompression = true
+	base.MaxResponseHeaderBytes = 1 << 20
+	return base
+}
+
+// ServeHTTP answers what comes to the proxy itself: requests with an absolute URL, and CONNECT.
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.hurry(w, r)
+	switch {
+	case r.Method == http.MethodConnect && p.authority == nil:
+		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, TRACE")
+		answer(w, http.StatusMethodNotAllowed, "http_request_denied", noConnect)
+	case r.Method == http.MethodConnect:
+		p.connect(w, r)
+	case !r.URL.IsAbs():
+		answer(w, http.StatusBadRequest, "http_request_error", fmt.Sprintf(notAProxy, r.Host))
+	default:
+		p.pass(w, r)
+	}
+}
+
+// inside answers what comes through a tunnel: requests to the site that the tunnel was opened to.
+func (p *Proxy) inside(w http.ResponseWriter, r *http.Request) {
+	p.hurry(w, r)
+	target := targetOf(r.Context())
+	host, scheme := r.Host, "https"
+	if r.URL.IsAbs() {
+		host, scheme = r.URL.Host, r.URL.Scheme
+	}
+	switch {
+	case r.Method == http.MethodConnect:
+		answer(w, http.StatusMethodNotAllowed, "http_request_denied", "a tunnel holds no other tunnels")
+	case scheme != "https" || hostname.Authority("https", host) != target.authority:
+		// Its certificate is for another site: whoever sends this is led astray.
+		answer(w, http.StatusMisdirectedRequest, "http_request_denied",
+			fmt.Sprintf("this tunnel leads to https://%s and not to %s://%s: open another one", target.authority, scheme, host))
+	default:
+		r.URL.Scheme, r.URL.Host = "https", target.authority
+		p.pass(w, r)
+	}
+}
+
+// hurry bounds how long the server waits for a body that nobody reads: it wants to get rid of it
+// before it answers.
+func (p *Proxy) hurry(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(p.stalled))
+	}
+}
+
+func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+	control := http.NewResponseController(w)
+	r.Body = &upload{r.Body, control, p.stalled}
+	p.forward.ServeHTTP(&download{w, control, p.stalled}, r)
+}
+
+// A download is a response whose reader must keep reading.
+type download struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	stalled time.Duration
+}
+
+func (d *download) Write(p []byte) (int, error) {
+	_ = d.control.SetWriteDeadline(time.Now().Add(d.stalled))
+	return d.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (d *download) Unwrap() http.ResponseWriter { return d.ResponseWriter }
+
+// An upload is a request's body whose sender must keep sending.
+type upload struct {
+	io.ReadCloser
+	control *http.ResponseController
+	stalled time.Duration
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	_ = u.control.SetReadDeadline(time.Now().Add(u.stalled))
+	n, err := u.ReadCloser.Read(p)
+	if err != nil { // from here on the server itself reads, to learn when the program leaves
+		_ = u.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+const (
+	noConnect = "this proxy opens no tunnels, because inside of one it could see neither robots.txt nor a 429. " +
+		"Start it with -ca DIR so that it can answer for https, or ask for the https URL in the open (GET https://host/path HTTP/1.1; " +
+		"curl --request-target https://host/path http://host/path), or use package politeness in your program"
+	notAProxy = "this is a proxy and no web site: set http_proxy=http://%s"
+)
+
+// refuse answers for politeness.
+func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+	if errors.Is(err, politeness.ErrPrivateAddress) {
+		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
+		return
+	}
+	var refused *politeness.Error
+	if !errors.As(err, &refused) { // the network's own error
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
+		} else {
+			answer(w, http.StatusBadGateway, "", err.Error())
+		}
+		return
+	}
+	switch {
+	case !refused.RetryAt.IsZero():
+		seconds := (time.Until(refused.RetryAt) + time.Second - 1) / time.Second // never too early
+		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
+		answer(w, http.StatusServiceUnavailable, "http_request_denied", err.Error())
+	case errors.Is(err, politeness.ErrDisallowed), errors.Is(err, politeness.ErrReserved), errors.Is(err, politeness.ErrBudget):
+		answer(w, http.StatusForbidden, "http_request_denied", err.Error())
+	case refused.Stage == politeness.StageRequest:
+		answer(w, http.StatusBadRequest, "http_request_error", err.Error())
+	case errors.Is(err, politeness.ErrBusy):
+		answer(w, http.StatusServiceUnavailable, "http_request_denied", err.Error())
+	case refused.Timeout():
+		answer(w, http.StatusGatewayTimeout, "connection_timeout", err.Error())
+	default:
+		answer(w, http.StatusBadGateway, "", err.Error())
+	}
+}
+
+// ours reports whether the proxy answered itself.
+func ours(header http.Header) bool {
+	name, _, _ := strings.Cut(header.Get("Proxy-Status"), ";")
+	return strings.TrimSpace(name) == self
+}
+
+// answer answers in the proxy's own name, with an error type of RFC 9209, section 2.3.
+func answer(w http.ResponseWriter, status int, kind, reason string) {
+	reason = printable.Text(reason) // a site may have had a hand in it
+	value := self
+	if kind != "" {
+		value += "; error=" + kind
+	}
+	w.Header().Set("Proxy-Status", value+"; details="+quote(reason))
+	http.Error(w, reason, status)
+}
+
+// quote makes s a String of RFC 8941, section 3.3.3, which is printable ASCII.
+func quote(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < ' ' || r > '~':
+			b.WriteByte('?')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/netutil"
+
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// Limits of what programs may do. They are generous for programs and tight for whoever wants the
+// proxy to run out of something.
+const (
+	maxConnections = 1024     // open at once, tunnels included; further ones wait to be accepted
+	maxHeader      = 64 << 10 // bytes of a request's line and headers
+	headerTimeout  = 10 * time.Second
+	idleTimeout    = 2 * time.Minute
+	endTimeout     = 10 * time.Second // for what is under way when the proxy ends
+)
+
+// Listen listens on an address, which has to be one of this machine's loopback unless remote is
+// set.
+func Listen(ctx context.Context, address string, remote bool) (net.Listener, error) {
+	resolved, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if !remote && !resolved.IP.IsLoopback() {
+		return nil, fmt.Errorf("%s is no loopback address: whoever can reach it could crawl in your name", address)
+	}
+	var config net.ListenConfig
+	return config.Listen(ctx, "tcp", resolved.String())
+}
+
+// Serve serves until ctx is done, and lets what has begun come to its end then, for ten seconds at
+// most. What goes wrong with a connection is written to messages, a line each: that a program
+// doesn't trust the Authority, for instance.
+func (p *Proxy) Serve(ctx context.Context, listener net.Listener, messages io.Writer) error {
+	return p.serve(ctx, netutil.LimitListener(listener, maxConnections), messages)
+}
+
+func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Writer) error {
+	outside := server(p, messages)
+	inside := server(http.HandlerFunc(p.inside), messages)
+	inside.ConnContext = withTarget
+	var both sync.WaitGroup
+	errs := make([]error, 2)
+	ended, end := context.WithCancel(ctx)
+	defer end()
+	both.Go(func() { errs[0] = outside.Serve(listener); end() })
+	both.Go(func() { errs[1] = inside.Serve(p.tunnels); end() })
+	<-ended.Done()
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+	defer cancel()
+	// No tunnel is opened any more once the first has ended.
+	err := errors.Join(outside.Shutdown(limited), inside.Shutdown(limited), outside.Close(), inside.Close())
+	both.Wait()
+	for _, served := range errs {
+		if !errors.Is(served, http.ErrServerClosed) {
+			err = errors.Join(err, served)
+		}
+	}
+	return err
+}
+
+func server(h http.Handler, messages io.Writer) *http.Server {
+	return &http.Server{
+		Handler: h, ErrorLog: log.New(&escaped{messages}, "", 0), //nolint:forbidigo // what a Server takes
+		ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+	}
+}
+
+// escaped writes the lines that it is given without control characters.
+type escaped struct{ io.Writer }
+
+func (e *escaped) Write(p []byte) (int, error) {
+	if _, err := fmt.Fprintln(e.Writer, printable.Clipped(strings.TrimSuffix(string(p), "\n"), 500)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,187 @@
+// Package sitetest is a web site on loopback for the tests of the command. It keeps a record of its
+// own, which knows nothing of the crawler's, and finds in it by itself what was impolite.
+package sitetest
+
+import (
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Paths are what the index at "/" links to.
+var Paths = []string{
+	"/a", "/b", "/c", "/d",
+	"/private/diary", // disallowed
+	"/moved",         // redirects to /e
+	"/trap",          // redirects to /private/diary
+	"/busy",          // answers 429 with Retry-After: 1 to the first request
+}
+
+// A Site is a running site. Whatever is neither in Paths nor handled otherwise is a page with a
+// link to the index.
+type Site struct {
+	URL         string // without a final slash
+	Certificate string // file with the certificate that a client of an https site has to trust
+
+	mux        *http.ServeMux
+	crawlDelay time.Duration
+
+	mu           sync.Mutex
+	visits       []Visit
+	blocked      time.Time // until when a client has been asked to stay away
+	intoBlock    int
+	inFlight     int
+	mostInFlight int
+}
+
+// A Visit is one request as the server saw it.
+type Visit struct {
+	Time   time.Time // when it arrived
+	Method string
+	Host   string
+	Target string // path and query, as sent
+	Header http.Header
+}
+
+// New starts a site on http whose robots.txt asks for crawlDelay, if that isn't 0.
+func New(t testing.TB, crawlDelay time.Duration) *Site {
+	s := newSite(crawlDelay)
+	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	t.Cleanup(server.Close)
+	s.URL = server.URL
+	return s
+}
+
+// NewTLS starts a site on https.
+func NewTLS(t testing.TB, crawlDelay time.Duration) *Site {
+	t.Helper()
+	s := newSite(crawlDelay)
+	server := httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	t.Cleanup(server.Close)
+	s.URL, s.Certificate = server.URL, filepath.Join(t.TempDir(), "site.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	if err := os.WriteFile(s.Certificate, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newSite(crawlDelay time.Duration) *Site {
+	s := &Site{mux: http.NewServeMux(), crawlDelay: crawlDelay}
+	s.Handle("/robots.txt", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "User-agent: *\nDisallow: /private\n")
+		if crawlDelay > 0 {
+			fmt.Fprintf(w, "Crawl-delay: %g\n", crawlDelay.Seconds())
+		}
+	})
+	s.Handle("/", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			page(w, "Index", Paths...)
+			return
+		}
+		page(w, "Page "+r.URL.Path, "/")
+	})
+	s.Handle("/moved", http.RedirectHandler("/e", http.StatusMovedPermanently).ServeHTTP)
+	s.Handle("/trap", http.RedirectHandler("/private/diary", http.StatusFound).ServeHTTP)
+	var once sync.Once
+	s.Handle("/busy", func(w http.ResponseWriter, _ *http.Request) {
+		busy := false
+		once.Do(func() { busy = true })
+		if busy {
+			s.Block(w, time.Second)
+			return
+		}
+		page(w, "Page /busy", "/")
+	})
+	return s
+}
+
+// Block answers 429 and wants to be left alone for d.
+func (s *Site) Block(w http.ResponseWriter, d time.Duration) {
+	s.mu.Lock()
+	s.blocked = time.Now().Add(d)
+	s.mu.Unlock()
+	w.Header().Set("Retry-After", strconv.Itoa(int(d.Seconds())))
+	http.Error(w, "not so fast", http.StatusTooManyRequests)
+}
+
+func page(w http.ResponseWriter, title string, links ...string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	fmt.Fprintf(w, "<!doctype html><title>%s</title>\n", title)
+	for _, link := range links {
+		fmt.Fprintf(w, "<p><a href=%q>%s</a>\n", link, link)
+	}
+}
+
+// Handle answers what matches the pattern (see http.ServeMux) by h. Call it before the crawl
+// begins.
+func (s *Site) Handle(pattern string, h http.HandlerFunc) { s.mux.HandleFunc(pattern, h) }
+
+func (s *Site) serve(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	now := time.Now()
+	s.visits = append(s.visits, Visit{now, r.Method, r.Host, r.RequestURI, r.Header.Clone()})
+	if now.Before(s.blocked) {
+		s.intoBlock++
+	}
+	s.inFlight++
+	s.mostInFlight = max(s.mostInFlight, s.inFlight)
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inFlight--
+	}()
+	s.mux.ServeHTTP(w, r)
+}
+
+// Visits returns the requests so far whose path matches the pattern (see path.Match), all of them
+// without one.
+func (s *Site) Visits(pattern ...string) []Visit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.visits), func(v Visit) bool {
+		target, _, _ := strings.Cut(v.Target, "?")
+		matches := len(pattern) == 0
+		if !matches {
+			matches, _ = path.Match(pattern[0], target)
+		}
+		return !matches
+	})
+}
+
+// Violations returns what a client has done that the site has asked it not to do: disallowed pages,
+// requests closer than crawl-delay, requests while it was to stay away, more than two at once. When
+// a request has arrived isn't exactly when it was sent, so only a gap of less than half the
+// crawl-delay counts; a client that doesn't know of it leaves none.
+func (s *Site) Violations() (found []string) {
+	visits := s.Visits()
+	for i, v := range visits {
+		if strings.HasPrefix(v.Target, "/private") {
+			found = append(found, "disallowed: "+v.Target)
+		}
+		// The first request is for robots.txt, which has told of the delay only then.
+		if i > 1 && v.Time.Sub(visits[i-1].Time) < s.crawlDelay/2 {
+			found = append(found, fmt.Sprintf("%s came %v after %s", v.Target, v.Time.Sub(visits[i-1].Time), visits[i-1].Target))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.intoBlock > 0 {
+		found = append(found, fmt.Sprintf("%d requests into a block", s.intoBlock))
+	}
+	if s.mostInFlight > 2 {
+		found = append(found, fmt.Sprintf("%d requests at once", s.mostInFlight))
+	}
+	return found
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/robots"
+)
+
+const lintUsage = `Usage: politeness lint [flags] FILE|URL...
+
+Says what the owner of a robots.txt would want to know of it, line by line: what
+crawlers won't read, what holds for nobody, what contradicts itself. A URL
+stands for the robots.txt of its site, "-" for standard input.
+
+  -agent UA   who asks for it
+
+  politeness lint robots.txt
+  politeness lint https://example.com
+  curl -s https://example.com/robots.txt | politeness lint -
+
+Exit status: 0 nothing to say, 1 something was found, 2 it can't be read.
+`
+
+// maxLint is how much of a robots.txt is read: more than any crawler does.
+const maxLint = 4 << 20
+
+func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
+	p := policy{ignoreRobots: true} // nothing else is fetched
+	flags := flag.NewFlagSet("lint", flag.ContinueOnError)
+	flags.StringVar(&p.agent, "agent", ownAgent(), "")
+	names, err := parse(flags, args, "FILE or URL")
+	if err != nil {
+		return 0, err
+	}
+	cfg, err := p.config(reachOf(names))
+	if err != nil {
+		return 0, err
+	}
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	status := exitOK
+	for _, name := range names {
+		text, err := readRobots(ctx, sh, &http.Client{Transport: transport}, name)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", name, err)
+		}
+		for _, f := range robots.Parse(text).Lint() {
+			status = exitNo
+			where := name
+			if f.Line > 0 {
+				where = fmt.Sprintf("%s:%d", name, f.Line)
+			}
+			fmt.Fprintf(sh.out, "%s: %s: %s\n", printable.Text(where), sh.paint(yellow, string(f.Problem)), printable.Text(f.Text))
+		}
+	}
+	return status, nil
+}
+
+// readRobots returns a robots.txt.
+func readRobots(ctx context.Context, sh *shell, client *http.Client, name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(io.LimitReader(sh.in, maxLint))
+	}
+	if !strings.HasPrefix(name, "http://") && !strings.HasPrefix(name, "https://") {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		return io.ReadAll(io.LimitReader(file, maxLint))
+	}
+	u, err := url.Parse(name)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.ResolveReference(&url.URL{Path: "/robots.txt"}).String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answers %s", req.URL, resp.Status)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, maxLint))
+}

@@ -1,0 +1,195 @@
+// Command politeness is the library from a shell: it asks what may be fetched, crawls, makes other
+// programs polite, and proves what a crawl did.
+//
+//	go install github.com/go-politeness/politeness/cmd/politeness@latest
+//
+//	politeness check https://example.com/page     # may I fetch it, by which rule, from when?
+//	politeness lint robots.txt                    # what is wrong with a robots.txt?
+//	politeness crawl -agent "..." https://example.com/
+//	politeness audit crawl.jsonl                  # prove that a crawl kept its promises
+//	politeness proxy -agent "..." -ca DIR         # make curl, wget, Scrapy and browsers polite
+//
+// "politeness COMMAND -h" explains each. docs/command.md is a guide.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"unicode/utf16"
+
+	"github.com/go-politeness/politeness/internal/printable"
+)
+
+// The exit statuses.
+const (
+	exitOK    = 0
+	exitNo    = 1 // the answer is no: not allowed, findings, broken promises, nothing fetched
+	exitError = 2 // wrong usage, or it couldn't be found out
+	exitOpen  = 3 // audit: nothing is broken, but not everything is proved
+)
+
+// A shell is what a command talks to.
+type shell struct {
+	in        io.Reader
+	out, errs io.Writer
+	colour    bool // whether out is a terminal
+}
+
+// A command is one of politeness. It returns the exit status; an error is shown and means
+// exitError.
+type command struct {
+	about string
+	usage string
+	run   func(ctx context.Context, sh *shell, args []string) (status int, err error)
+}
+
+var commands = map[string]command{
+	"audit": {"prove from its log that a crawl kept its promises", auditUsage, runAudit},
+	"check": {"say whether URLs may be fetched, by which rule, from when", checkUsage, runCheck},
+	"crawl": {"crawl sites politely, a line of JSON for each page", crawlUsage, runCrawl},
+	"lint":  {"say what is wrong with a robots.txt", lintUsage, runLint},
+	"proxy": {"make curl, wget, Scrapy and browsers polite", proxyUsage, runProxy},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	sh := &shell{in: os.Stdin, out: os.Stdout, errs: os.Stderr, colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
+	os.Exit(run(ctx, sh, os.Args[1:]))
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
+}
+
+// run runs the command that args name and returns the exit status.
+func run(ctx context.Context, sh *shell, args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(sh.errs, usage())
+		return exitError
+	}
+	name, args := args[0], args[1:]
+	if slices.Contains([]string{"help", "-h", "-help", "--help"}, name) {
+		if len(args) == 0 {
+			fmt.Fprint(sh.out, usage())
+			return exitOK
+		}
+		name, args = args[0], []string{"-h"}
+	}
+	c, ok := commands[name]
+	if !ok {
+		fmt.Fprintf(sh.errs, "politeness: there is no command %q\n\n%s", name, usage())
+		return exitError
+	}
+	status, err := c.run(ctx, sh, args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(sh.out, c.usage)
+		return exitOK
+	case err != nil:
+		fmt.Fprintf(sh.errs, "politeness %s: %s\n", name, plain(err))
+		if errors.As(err, new(usageError)) {
+			fmt.Fprintf(sh.errs, "see: politeness %s -h\n", name)
+		}
+		return exitError
+	}
+	return status
+}
+
+func usage() string {
+	var b strings.Builder
+	b.WriteString("Politeness fetches from the web without harm to anybody, and proves it.\n\nUsage: politeness COMMAND [flags] [arguments]\n\n")
+	for _, name := range []string{"check", "lint", "crawl", "audit", "proxy"} {
+		fmt.Fprintf(&b, "  %-8s%s\n", name, commands[name].about)
+	}
+	b.WriteString("\npoliteness COMMAND -h explains a command.\n")
+	return b.String()
+}
+
+// A usageError is a mistake in the arguments.
+type usageError struct{ error }
+
+func misused(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// parse reads the flags of a command and returns its arguments, of which there must be some.
+func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) {
+	flags.SetOutput(io.Discard) // run says what is wrong
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil, err
+	} else if err != nil {
+		return nil, usageError{err}
+	}
+	switch {
+	case wanted != "" && flags.NArg() == 0:
+		return nil, misused("%s is missing", wanted)
+	case wanted == "" && flags.NArg() > 0:
+		return nil, misused("%q is too much: there are flags only", flags.Arg(0))
+	}
+	for _, arg := range flags.Args() {
+		if strings.HasPrefix(arg, "-") && arg != "-" {
+			return nil, misused("%s comes too late: flags go before %s", arg, wanted)
+		}
+	}
+	return flags.Args(), nil
+}
+
+// plain returns the text of an error, in which a server may have had a hand, fit for a terminal.
+func plain(err error) string {
+	lines := strings.Split(err.Error(), "\n") // of joined errors
+	for i := range lines {
+		lines[i] = printable.Clipped(lines[i], 1000)
+	}
+	return strings.Join(lines, "\n  ")
+}
+
+// writeJSON writes v and a line end, with everything escaped that a server may have put into it to
+// act on a terminal.
+func writeJSON(w io.Writer, v any, indent string) error {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", indent)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range text.String() { // whose strings have no control characters of ASCII any more
+		if r < 0x7f || strconv.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// The colours of answers.
+const (
+	green  = "32"
+	red    = "31"
+	yellow = "33"
+	bold   = "1"
+)
+
+// paint returns text in a colour, where there is a terminal to see it.
+func (sh *shell) paint(colour, text string) string {
+	if !sh.colour {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/robots"
+)
+
+// A policy is what the flags say of how to crawl. They go before the environment, and that before
+// the preset.
+type policy struct {
+	agent, preset, state, evidence string
+	delay, maxWait, duration       time.Duration
+	perHost, pages                 int
+	purposes                       purposes
+	ignoreRobots                   bool
+}
+
+func (p *policy) register(flags *flag.FlagSet) {
+	flags.StringVar(&p.agent, "agent", "", "")
+	flags.StringVar(&p.preset, "preset", "", "")
+	flags.StringVar(&p.state, "state", "", "")
+	flags.StringVar(&p.evidence, "evidence", "", "")
+	flags.DurationVar(&p.delay, "delay", 0, "")
+	flags.DurationVar(&p.maxWait, "max-wait", 0, "")
+	flags.DurationVar(&p.duration, "time", 0, "")
+	flags.IntVar(&p.perHost, "per-host", 0, "")
+	flags.IntVar(&p.pages, "pages", 0, "")
+	flags.Var(&p.purposes, "purpose", "")
+	flags.BoolVar(&p.ignoreRobots, "dangerously-ignore-robots", false, "")
+}
+
+var presets = map[string]func(userAgent string) politeness.Config{
+	"":             func(ua string) politeness.Config { return politeness.Config{UserAgent: ua} },
+	"audit":        politeness.SiteAudit,
+	"bulk":         politeness.Bulk,
+	"conservative": politeness.Conservative,
+	"responsive":   politeness.Responsive,
+}
+
+// config returns the Config that the policy stands for, over base.
+func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
+	preset, ok := presets[p.preset]
+	if !ok {
+		names := slices.Sorted(maps.Keys(presets))[1:]
+		return politeness.Config{}, misused("there is no preset %q, only %s", p.preset, strings.Join(names, ", "))
+	}
+	cfg, err := preset("").WithEnv()
+	if err != nil {
+		return cfg, err
+	}
+	cfg.UserAgent = cmp.Or(p.agent, cfg.UserAgent)
+	if cfg.UserAgent == "" {
+		return cfg, misused(`-agent is missing: say who crawls and how to reach you, as in -agent "MyBot/1.0 (+https://example.com/bot; me@example.com)"`)
+	}
+	for name, value := range map[string]int64{
+		"-delay": int64(p.delay), "-max-wait": int64(p.maxWait), "-time": int64(p.duration), "-per-host": int64(p.perHost), "-pages": int64(p.pages),
+	} {
+		if value < 0 {
+			return cfg, misused("%s is negative", name)
+		}
+	}
+	if p.delay > 0 {
+		cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = p.delay, p.delay
+	}
+	cfg.Limits.MaxWait = cmp.Or(p.maxWait, cfg.Limits.MaxWait)
+	cfg.Limits.Concurrency = cmp.Or(p.perHost, cfg.Limits.Concurrency)
+	cfg.Spend.Pages = cmp.Or(int64(p.pages), cfg.Spend.Pages)
+	cfg.Spend.Duration = cmp.Or(p.duration, cfg.Spend.Duration)
+	cfg.Purposes = p.purposes
+	cfg.DangerouslyIgnoreRobots = p.ignoreRobots
+	cfg.Base = base
+	rules := []func(*http.Request) error{refusePorts}
+	if cfg.Refuse != nil {
+		rules = append(rules, cfg.Refuse)
+	}
+	cfg.Refuse = politeness.RefuseAny(rules...)
+	return cfg.WithState(p.state), nil
+}
+
+// record makes the Config keep evidence in the policy's file, if it names one. Call done at the
+// end.
+func (p *policy) record(cfg *politeness.Config) (done func() error, err error) {
+	if p.evidence == "" {
+		return func() error { return nil }, nil
+	}
+	log, err := evidence.OpenFile(p.evidence, evidence.Chained())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Evidence = log
+	cfg.Robots.RecordText = true // without it nobody could prove that the rules were kept
+	return log.Close, nil
+}
+
+// ownAgent is the name of the command itself, for the few requests that it makes in nobody's name.
+func ownAgent() string {
+	version := "0"
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") {
+		version = info.Main.Version[1:]
+	}
+	return "politeness/" + version + " (+https://github.com/go-politeness/politeness)"
+}
+
+// purposes are a flag: "train,search".
+type purposes []robots.Purpose
+
+// String implements flag.Value.
+func (p *purposes) String() string { return "" }
+
+// Set implements flag.Value.
+func (p *purposes) Set(list string) error {
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(allPurposes, func(known robots.Purpose) bool { return known.String() == strings.TrimSpace(name) })
+		if i < 0 {
+			return errors.New("it is none of train, ground, search")
+		}
+		*p = append(*p, allPurposes[i])
+	}
+	return nil
+}
+
+var allPurposes = []robots.Purpose{robots.Train, robots.Ground, robots.Search}
+
+// A reach sends requests to public addresses only, and to those that the user has named literally:
+// whoever types 127.0.0.1:8000 means it, and a link to there means harm.
+type reach struct {
+	named  map[string]bool // keys of hosts
+	public http.RoundTripper
+	open   http.RoundTripper
+}
+
+// reachOf returns the Base of a crawl that begins at urls.
+func reachOf(urls []string) *reach {
+	r := &reach{named: make(map[string]bool), public: politeness.PublicAddresses(nil), open: http.DefaultTransport}
+	for _, raw := range urls {
+		u, err := url.Parse(raw)
+		if err != nil {
+			continue
+		}
+		if _, err := netip.ParseAddr(u.Hostname()); err == nil || strings.EqualFold(u.Hostname(), "localhost") {
+			r.named[hostname.Key(u.Host)] = true
+		}
+	}
+	return r
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *reach) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.named[hostname.Key(req.URL.Host)] {
+		return r.open.RoundTrip(req)
+	}
+	return r.public.RoundTrip(req)
+}
+
+// badPorts are those of the Fetch standard (https://fetch.spec.whatwg.org/#bad-port): what listens
+// there isn't a web server, and may take a request for something else.
+var badPorts = func() map[int]bool {
+	bad := make(map[int]bool)
+	for _, port := range []int{
+		0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109, 110, 111, 113,
+		115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531, 532, 540, 548, 554, 556, 563,
+		587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669,
+		6679, 6697, 10080,
+	} {
+		bad[port] = true
+	}
+	return bad
+}()
+
+// refusePorts is a Config.Refuse.
+func refusePorts(req *http.Request) error {
+	if port, err := strconv.Atoi(req.URL.Port()); err == nil && badPorts[port] {
+		return fmt.Errorf("port %d is no web server's: browsers refuse it, too", port)
+	}
+	return nil
+}
+
+// describe tells the policy in words.
+func describe(cfg politeness.Config, limits hostlimit.Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "as %s\n", cfg.UserAgent)
+	delay := "200ms to 500ms"
+	if d := limits.Delay; d.Max > d.Min {
+		delay = fmt.Sprintf("%v to %v", d.Min, d.Max)
+	} else if d.Min > 0 {
+		delay = d.Min.String()
+	}
+	fmt.Fprintf(&b, "%d at once per host, %s apart, longer where robots.txt or the host asks for it", cmp.Or(limits.Concurrency, 2), delay)
+	if cfg.Spend.Pages > 0 {
+		fmt.Fprintf(&b, "; %d pages at most", cfg.Spend.Pages)
+	}
+	if cfg.Spend.Duration > 0 {
+		fmt.Fprintf(&b, "; %v at most", cfg.Spend.Duration)
+	}
+	if cfg.DangerouslyIgnoreRobots {
+		b.WriteString("; robots.txt ignored")
+	}
+	return b.String() + "\n"
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/cmd/politeness/internal/proxy"
+	"github.com/go-politeness/politeness/evidence"
+)
+
+const proxyUsage = `Usage: politeness proxy -agent UA [flags]
+
+A forward proxy that makes any program polite: robots.txt, turns, 429. Refusals
+are answered 403 (don't come back) or 503 with Retry-After, and say why.
+
+  -agent UA        who crawls: name, version and contact; or USER_AGENT
+  -listen ADDR     default 127.0.0.1:8118; -remote allows other than loopback
+  -ca DIR          answer for https sites (CONNECT), by an authority made in DIR
+  -private         pass on to loopback and private addresses as well
+  -preset NAME     audit, conservative, bulk or responsive
+  -delay D, -per-host N      time between two requests to a host; most at once
+  -max-wait D      longest wait for a turn, default 1m
+  -pages N, -time D          budget; -purpose LIST: train, ground, search
+  -evidence FILE   append what was decided; -state DIR: remember blocks
+  -dangerously-ignore-robots for one's own sites
+
+  politeness proxy -agent "MyBot/1.0 (+https://example.com/bot)" -ca ~/polite
+  curl -x http://127.0.0.1:8118 --cacert ~/polite/authority.pem https://...
+  https_proxy=http://127.0.0.1:8118 scrapy crawl spider -s ROBOTSTXT_OBEY=False
+`
+
+func runProxy(ctx context.Context, sh *shell, args []string) (status int, err error) {
+	var p policy
+	flags := flag.NewFlagSet("proxy", flag.ContinueOnError)
+	p.register(flags)
+	listen := flags.String("listen", "127.0.0.1:8118", "")
+	dir := flags.String("ca", "", "")
+	private := flags.Bool("private", false, "")
+	remote := flags.Bool("remote", false, "")
+	if _, err := parse(flags, args, ""); err != nil {
+		return 0, err
+	}
+	var base http.RoundTripper = proxy.Base()
+	if !*private {
+		base = politeness.PublicAddresses(proxy.Base())
+	}
+	cfg, err := p.config(base)
+	if err != nil {
+		return 0, err
+	}
+	cfg.Limits.MaxWait = cmp.Or(cfg.Limits.MaxWait, time.Minute) // programs' own timeouts are short
+	done, err := p.record(&cfg)
+	if err != nil {
+		return 0, err
+	}
+	console := evidence.Console(sh.errs) // why nothing happens, if so
+	if cfg.Evidence != nil {
+		console = evidence.Multi(console, cfg.Evidence)
+	}
+	cfg.Evidence = console
+	defer func() { err = errors.Join(err, done()) }()
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	var authority *proxy.Authority
+	if *dir != "" {
+		if authority, err = proxy.OpenAuthority(*dir); err != nil {
+			return 0, err
+		}
+	}
+	listener, err := proxy.Listen(ctx, *listen, *remote)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(sh.errs, "politeness proxy: http_proxy=http://%s\n", listener.Addr())
+	if authority != nil {
+		fmt.Fprintf(sh.errs, "politeness proxy: https_proxy=http://%s, for programs that trust %s\n", listener.Addr(), authority.Certificate)
+	}
+	return exitOK, proxy.New(transport, authority).Serve(ctx, listener, sh.errs)
+}
