@@ -3,6 +3,7 @@
 #   a C and C++ compiler   the race detector; cgo in some of the examples
 #   redis-server           the limiter and the budget that processes share
 #   chromium               the audit's report, looked at in a real browser
+#   scrapy                 crawls through the proxy
 # It installs by itself as root on a machine with apt-get, and otherwise names
 # the one command to run. With everything there it prints nothing.
 set -euo pipefail
@@ -20,6 +21,7 @@ has g++ clang++ c++ || missing+=(g++) # which brings gcc along
 has redis-server || missing+=(redis-server)
 has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
+has scrapy || missing+=(python3-scrapy)
 if ((${#missing[@]} == 0)); then exit 0; fi
 
 if has apt-get && ((EUID == 0)); then
@@ -37,6 +39,7 @@ fi
     echo "    sudo apt-get install -y ${missing[*]}"
   elif has brew; then
     missing=("${missing[@]/redis-server/redis}")
+    missing=("${missing[@]/python3-scrapy/scrapy}")
     echo "    brew install ${missing[*]}"
   else
     echo "    the package manager of this system."

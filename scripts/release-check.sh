@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Checks, after the root module is tagged and before the nested ones are, that each published nested
+# module requires that version and carries no replace, and that no module was forgotten. It tells
+# what is wrong, and exits with 1. With -modules it lists the published nested modules.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage='usage: release-check.sh vX.Y.Z | -modules'
+version=${1:?$usage}
+root=github.com/go-politeness/politeness
+published='budget/redisbudget evidence/otelevidence hostlimit/redislimit robots/robotscache/redisrobots'
+
+if [[ $version == -modules ]]; then
+  printf '%s\n' $published
+  exit
+fi
+[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "$usage" >&2; exit 2; }
+
+status=0
+wrong() { echo "$*"; status=1; }
+
+[[ -z $(git status --porcelain) ]] || wrong 'the tree has changes that are not committed'
+git rev-parse -q --verify "refs/tags/$version" >/dev/null || wrong "the root is not tagged $version"
+grep -qF "## [${version#v}]" CHANGELOG.md || wrong "CHANGELOG.md has no section for ${version#v}"
+
+while read -r file; do
+  module=${file%/go.mod}
+  case $module in
+    examples/* | benchmarks | benchmarks/* | internal/* | tools | tools/*) continue ;;
+  esac
+  [[ " $published " == *" $module "* ]] || wrong "$module is neither published nor a program: add it to this script and to CONTRIBUTING.md"
+done < <(git ls-files '*/go.mod' | grep -v /testdata/)
+
+for module in $published; do
+  [[ -f $module/go.mod ]] || { wrong "$module is gone: take it off this script and CONTRIBUTING.md"; continue; }
+  ! grep -qE '^[[:space:]]*replace([[:space:]]|$)' "$module/go.mod" || wrong "$module has a replace"
+  grep -qE "^([[:space:]]*|require )$root ${version//./\\.}( |\$)" "$module/go.mod" || wrong "$module doesn't require $root $version"
+done
+exit $status
