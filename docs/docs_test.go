@@ -20,6 +20,7 @@ import (
 
 	// The go command keeps a test's result until something that the test imports has changed.
 	_ "github.com/go-politeness/politeness"
+	_ "github.com/go-politeness/politeness/crawl"
 	_ "github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -103,7 +104,7 @@ func goBlocks(file, text string) []docBlock {
 // docFrame is the function around a fragment's statements. Their block is one of
 // its own so that a fragment can declare these names itself.
 const docFrame = `func _(ctx context.Context, t *politeness.Transport, cfg politeness.Config, client *http.Client,
-	req *http.Request, resp *http.Response, rawURL string, urls []string, err error) %s {
+	req *http.Request, resp *http.Response, rawURL string, urls []string, signer *botauth.Signer, err error) %s {
 	{
 %s
 	}
@@ -114,10 +115,11 @@ const docFrame = `func _(ctx context.Context, t *politeness.Transport, cfg polit
 // docImports are the packages that a fragment knows by name, and that a file may import.
 var docImports = []string{
 	"bytes", "context", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "maps", "net/http",
-	"net/http/httptest", "net/url", "os", "slices", "strings", "sync", "testing", "testing/synctest", "time",
-	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/backoff",
-	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/politenesstest",
-	module + "/hostlimit/redislimit", module + "/budget/redisbudget", "github.com/redis/go-redis/v9",
+	"net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest", "time",
+	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/backoff", module + "/botauth",
+	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/politenesstest", module + "/crawl",
+	module + "/hostlimit/redislimit", module + "/budget/redisbudget",
+	module + "/robots/robotscache/redisrobots", "github.com/redis/go-redis/v9",
 	"github.com/gocolly/colly/v2",
 }
 
