@@ -229,13 +229,14 @@ func TestABadKeyCostsItsHost(t *testing.T) {
 		client.Set(t.Context(), key("text.example"), "x", 0).Err(),
 		client.Set(t.Context(), key("empty.example"), "", 0).Err(),
 		client.Set(t.Context(), key("table.example"), "\x81\xa1b\xa1x", 0).Err(), // {b: "x"}
+		client.Set(t.Context(), key("field.example"), "\x81\xa1k\xa1x", 0).Err(), // {k: "x"}, which a take doesn't read
 		client.HSet(t.Context(), l.prefix+"{0}host:old.example", "a", 1).Err(),   // of another version
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, host := range []string{"list", "text", "empty", "table"} {
+	for _, host := range []string{"list", "text", "empty", "table", "field"} {
 		host += ".example"
 		_, err := l.Acquire(t.Context(), host, 0)
 		var server *ServerError

@@ -289,7 +289,7 @@ local function load(i)
 	end
 	setmetatable(h, defaults)
 	h.L = h.L or {}
-	about[h] = {key = key, expired = 0}
+	about[h] = {i = i, key = key, expired = 0}
 	hosts[i] = h
 	if h.g ~= gen.id then
 		h.L = {}
@@ -903,7 +903,11 @@ for j = 2, #call do
 	replies[#replies + 1] = reply or {'ERR', hosts[op[2]]}
 end
 for h, yes in pairs(changed) do
-	if yes then save(h) end
+	if yes then
+		-- What an operation didn't look at may be no number either.
+		local ok, err = pcall(save, h)
+		if not ok then fail(about[h].i, h, about[h].key .. ': ' .. tostring(type(err) == 'table' and err.err or err)) end
+	end
 end
 finishGen()
 return cmsgpack.pack(replies)
