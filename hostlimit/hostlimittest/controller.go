@@ -185,7 +185,7 @@ func (s *scene) stopped(err error, until time.Time, why string) {
 		s.Errorf("want a refusal as ErrBlocked, have %v", err)
 	case !strings.Contains(err.Error(), "by hand: "+why):
 		s.Errorf("the refusal %q doesn't say who blocks, and why", err)
-	case refused.RetryAt.Before(until.Add(-tick)) || refused.RetryAt.After(until.Add(tick)):
+	case refused.RetryAt.Sub(until).Abs() > skew:
 		s.Errorf("refused until %v, want %v", refused.RetryAt, until)
 	}
 }
@@ -371,7 +371,7 @@ func listShows(s *scene) {
 			continue
 		}
 		found++
-		if h.BlockedBy != "by hand: the owner has called" || h.BlockedUntil.Sub(until).Abs() > tick {
+		if h.BlockedBy != "by hand: the owner has called" || h.BlockedUntil.Sub(until).Abs() > skew {
 			s.Errorf("listed as %+v, blocked until %v", h, until)
 		}
 	}
@@ -393,7 +393,7 @@ func handsAreTold(s *scene) {
 		}
 		if act := refused.ByHand; act != nil {
 			told++
-			if act.Why != "stop" || act.Until.Sub(until).Abs() > tick || act.At.Before(begin.Add(-tick)) || act.At.After(time.Now().Add(tick)) {
+			if act.Why != "stop" || act.Until.Sub(until).Abs() > skew || act.At.Before(begin.Add(-skew)) || act.At.After(time.Now().Add(skew)) {
 				s.Errorf("the block is told as %+v", act)
 			}
 		}
