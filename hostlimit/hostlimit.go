@@ -118,8 +118,8 @@ type ByHand struct {
 //	answer                                     what it does to the key
 //	429, 503 with RetryAfter, Refused set,     blocks it: RetryAfter, or as long as the policy says
 //	what [backoff.Refusals] adds
-//	such a one, of a request that started      lengthens the block to RetryAfter, or does nothing;
-//	before the block was set                   it isn't counted
+//	such a one, of a request that started      blocks until RetryAfter as well, also where that block
+//	before the block was set                   is over by now; it isn't counted
 //	401, 402, 403, 451                         clears nothing; the fifth failure in a row (InARow)
 //	                                           blocks as a refusal does
 //	408, 425, 5xx, none                        the same, but for Fibonacci steps of up to 10 minutes

@@ -243,8 +243,9 @@ func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) 
 		h.refuse(sh.inTrouble(h), r, l.lim, now, *o, sh.starts)
 		delete(sh.whys, h.trouble)
 		e.Blocked = true
-	case what == kit.Refused && (t.refusals > 0 || now < t.until), what != kit.Refused && o.Reset > 0:
-		// The key is known to refuse, or it only tells when it would. Neither counts.
+	case what == kit.Refused, o.Reset > 0:
+		// A block has been set since the request started, or the host only tells when it would refuse.
+		// Neither counts, but what is asked for is asked now.
 		cause := byReset
 		if what == kit.Refused {
 			cause = causeOf(*o)

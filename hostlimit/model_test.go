@@ -605,7 +605,6 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 		h.refusals++
 		h.failures, h.calm, h.began, h.run = 0, 0, m.now, 0
 		block(max(h.until, m.now+set))
-	case refusal && h.refusals == 0 && m.now >= h.until: // of a block that has been lifted
 	case (refusal || o.Reset > 0) && asked > 0 && m.now+asked > h.until:
 		block(m.now + asked)
 	}

@@ -150,7 +150,7 @@ func (s *sites) breaches(gap time.Duration, slots int, ttl time.Duration, ignore
 				if end := o.came.Add(ttl); (o.left.IsZero() || o.left.After(v.came)) && end.After(v.came) {
 					inside++
 				}
-				if o.retryAfter > 0 && !stale(vs, o) && v.came.After(o.answered) && v.came.Before(o.answered.Add(o.retryAfter)) {
+				if o.retryAfter > 0 && v.came.After(o.answered) && v.came.Before(o.answered.Add(o.retryAfter)) {
 					found = append(found, fmt.Sprintf("block: %s, %v after an answer of %d that asks for %v", host, v.came.Sub(o.answered), o.status, o.retryAfter))
 				}
 			}
@@ -160,23 +160,6 @@ func (s *sites) breaches(gap time.Duration, slots int, ttl time.Duration, ignore
 		}
 	}
 	return found
-}
-
-// stale reports whether the refusal o came so late that a block which others had set meanwhile was
-// lifted again: a limiter takes it for a part of that block.
-func stale(vs []*siteVisit, o *siteVisit) bool {
-	for _, p := range vs {
-		if p == o || p.status < 400 && p.retryAfter == 0 || p.answered.Before(o.came) || p.answered.After(o.answered) {
-			continue
-		}
-		for _, q := range vs {
-			success := q.status == 200 || q.status == 302 || q.status == 404 || q.status == 410
-			if success && q.path != "/robots.txt" && !q.answered.Before(p.answered) && !q.answered.After(o.answered) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // A rude limiter promises one thing and does another.

@@ -331,10 +331,7 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 		return
 	}
 	for _, b := range h.past {
-		// What asks late is a part of the block that was set while it was under way (docs/429.md), also
-		// where that is over by now.
-		over := !b.cleared.IsZero() || b.refusals == 0 && b.until.Before(at.Add(slack))
-		if !b.until.Before(until) && !b.from.After(at.Add(settling)) || b.by != x && !b.from.Before(x.start) && over {
+		if !b.until.Before(until) && !b.from.After(at.Add(settling)) {
 			return
 		}
 	}

@@ -135,7 +135,7 @@ var scenarios = []struct {
 	},
 	{
 		"EarlierRefusalIsPartOfTheBlock", earlierRefusal,
-		"A refusal of a request that started before the block was set counts as the same one; it lengthens the block where it asks for longer.",
+		"A refusal of a request that started before the block was set counts as the same one; it lengthens the block where it asks for longer, and sets one anew where that is over.",
 	},
 	{
 		"EarlierSuccessDoesNotLift", earlierSuccess,
@@ -707,11 +707,16 @@ func earlierRefusal(s *scene) {
 		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, second.Until)
 	}
 	s.answer(t, 200, 0)
-	// Also once the block is lifted, it is what a request from before it meets.
-	if e := s.answer(d, 429, age); e.Blocked || e.Refusals != 0 {
-		s.Errorf("a refusal from before the block did %+v", e)
+	// Once the block is lifted it still counts as that one, but what the host asks for is asked now.
+	at := time.Now()
+	e := s.answer(d, 429, 12*tick)
+	if !e.Blocked || e.Refusals != 0 || e.Until.Before(at.Add(4*tick)) {
+		s.Errorf("a refusal from before the block, which has been lifted, did %+v", e)
 	}
-	s.done(s.take())
+	if t = s.take(); t.Probe || t.Start.Before(e.Until) {
+		s.Errorf("probe %v, started %v, blocked until %v", t.Probe, t.Start, e.Until)
+	}
+	s.done(t)
 	s.audit()
 }
 

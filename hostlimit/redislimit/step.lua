@@ -46,7 +46,7 @@
 --   probed   pr = its lease   ok                           open      everybody goes on
 --   probed   pr = its lease   refused, failed              blocked   f + 1, for longer
 --   probed   pr = its lease   any other end                waiting   the next request probes
---   blocked  gone <= bs       refused, asks for longer     blocked   b is later; f stays: it is the same block
+--   any      gone <= bs       refused, asks for longer     the same  b is later; f stays: it counts as that block
 --   any                       a person says so             open, blocked
 --
 -- An answer to a request that was let go before bs decides nothing else.
@@ -724,7 +724,7 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 	if kind == 'refused' and not before then
 		block(h, h.f == known and more or first, cause, shortest, ceiling)
 		blocked = 1
-	elseif asked > 0 and now + asked > h.b and (kind ~= 'refused' or h.f > 0 or h.b > now) then
+	elseif asked > 0 and now + asked > h.b then
 		if not byHand(h) then set(h, 'c', kind == 'refused' and cause or 'reset') end
 		set(h, 'k', 0)
 		set(h, 'b', now + asked)
