@@ -252,6 +252,38 @@ func TestABadKeyCostsItsHost(t *testing.T) {
 	}
 }
 
+// TestWhatIsLearnedInAQuarantineIsWaitedFor: a server that has lost its data doesn't know whom it has let
+// go before. They start within the quarantine or not at all, so who has met a failure is told of it
+// no sooner than that they have, or after a second.
+func TestWhatIsLearnedInAQuarantineIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	const quarantine = 600 * time.Millisecond
+	l, err := newLimiter(Config{Client: newClient(t, s), Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}}, quarantine, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for name, answer := range map[string]hostlimit.Outcome{
+		"no answer": {Err: errors.New("connection refused")},
+		"a refusal": {Status: 429, RetryAfter: time.Second},
+	} {
+		turn := acquire(t, l, strings.ReplaceAll(name, " ", "-")+".example", 0)
+		if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		turn.Observe(answer)
+		if d := time.Since(begin); d < quarantine*9/10 {
+			t.Errorf("%s: Observe returned %v after the loss of data, the quarantine is %v", name, d, quarantine)
+		}
+		turn.Release()
+		if err := l.Clear(t.Context(), strings.ReplaceAll(name, " ", "-")+".example"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestAnotherVersionIsRefused: two versions of this package that share a prefix would share no
 // slots, so the second one starts nothing, FailLocal or not.
 func TestAnotherVersionIsRefused(t *testing.T) {

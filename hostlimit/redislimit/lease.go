@@ -134,6 +134,9 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l.mu.Lock()
 	t.unanswered = o.Status == 0 && f.meaning >= kit.Failed
 	now := l.now()
+	if t.started && t.unanswered {
+		h.finished(now, t.granted.delay) // a server that has lost its data is told by a restore
+	}
 	if f.adapt != nil {
 		send := h.p.addAlong // a shorter delay has time
 		if d := t.limits.Adapt(known.adaptive, kit.Outcome(o)); d > max(known.adaptive, t.limits.Min) {
@@ -263,8 +266,8 @@ func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest tim
 	}
 	if effect.Blocked {
 		h.blocked = now
-		latest = clock.surely(number(reply[3]), now)
 	}
+	latest = clock.surely(number(reply[3]), now)
 	h.weed()
 	h.raise(max(t.adaptive, t.learned))
 	return effect, latest

@@ -412,9 +412,10 @@ local function byHand(h)
 	return h.b > now and string.sub(h.c, 1, 9) == 'by hand: '
 end
 
--- latest returns when the last request that was let go may still start.
+-- latest returns when the last request that was let go may still start. Of those that were let go
+-- before a loss of data nothing is known, but that they start within the quarantine.
 local function latest(h)
-	local t = 0
+	local t = gen.q > now and gen.q or 0
 	for _, r in ipairs(h.L) do
 		if r[STATE] == GONE then t = max(t, r[DUE] + r[GUARD]) end
 	end
@@ -697,7 +698,7 @@ end
 -- long to stay away after one more of them, first after a first one; shortest and
 -- ceiling bound what it teaches (ceiling 0: nothing).
 -- Returns whether it blocked, whether it cleared, blocked until, the latest time at which a
--- request that was let go before may still start, and what told returns.
+-- request that was let go before may still start (0 where that doesn't matter), and what told returns.
 function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
 	local lease = cause == 'network' and find(h, id)
 	if lease then
@@ -731,7 +732,7 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 		set(h, 'bs', now)
 		blocked = 1
 	end
-	local last = (blocked == 1 or lease) and latest(h) or 0
+	local last = (blocked == 1 or cause == 'network') and latest(h) or 0
 	if blocked == 1 or cleared == 1 then proclaim(h, 0) end
 	if blocked == 1 or cleared == 1 or h.pr == id then
 		-- A probe that told nothing leaves it to the next one.
