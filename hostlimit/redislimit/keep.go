@@ -50,44 +50,66 @@ func (h *host) unsaved(now time.Duration) bool {
 	return is.learned > was.learned || is.learned < was.learned && now-h.savedAt >= easing
 }
 
-// save keeps what the Store lacks of h. It returns why that has failed.
-func (l *Limiter) save(ctx context.Context, h *host) error {
+// claim makes its caller the only one that calls the Store for a host, which wanted names, until
+// yield. While another one does, it waits, and then asks wanted again: nil says that nothing is left
+// to do. wanted is called with mu held, and mu is held where claim returns a host.
+func (l *Limiter) claim(ctx context.Context, wanted func() *host) (*host, error) {
 	for {
 		l.mu.Lock()
-		now := l.now()
-		if !h.unsaved(now) {
+		h := wanted()
+		if h == nil {
 			l.mu.Unlock()
+			return nil, nil
+		}
+		other := h.storing
+		if other == nil {
+			h.storing = make(chan struct{})
+			return h, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// yield ends a claim. It is called with mu held.
+func (h *host) yield() {
+	close(h.storing)
+	h.storing = nil
+}
+
+// save keeps what the Store lacks of h. It returns why that has failed.
+func (l *Limiter) save(ctx context.Context, h *host) error {
+	claimed, err := l.claim(ctx, func() *host {
+		if !h.unsaved(l.now()) {
 			return nil
 		}
-		if other := h.storing; other != nil {
-			l.mu.Unlock()
-			select {
-			case <-other:
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		stored, is := make(chan struct{}), h.owing()
-		h.storing, h.saved, h.savedAt = stored, is, now
-		l.mu.Unlock()
-
-		wall := time.Now()
-		_, err := l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
-			d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.refusals, is.learned
-			if is.until > now || is.refusals > 0 {
-				d.BlockedUntil, d.BlockedAt = wall.Add(is.until-now).Round(0).UTC(), wall.Round(0).UTC()
-				d.Cause = strings.ToValidUTF8(blockedBy(is.cause), "\uFFFD")
-			}
-			return d
-		})
-
-		l.mu.Lock()
-		h.storing = nil
-		l.mu.Unlock()
-		close(stored)
+		return h
+	})
+	if claimed == nil {
 		return err
 	}
+	now, is := l.now(), h.owing()
+	h.saved, h.savedAt = is, now
+	l.mu.Unlock()
+
+	wall := time.Now()
+	_, err = l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
+		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.refusals, is.learned
+		if is.until > now || is.refusals > 0 {
+			d.BlockedUntil, d.BlockedAt = wall.Add(is.until-now).Round(0).UTC(), wall.Round(0).UTC()
+			d.Cause = strings.ToValidUTF8(blockedBy(is.cause), "\uFFFD")
+		}
+		return d
+	})
+
+	l.mu.Lock()
+	h.yield()
+	l.mu.Unlock()
+	return err
 }
 
 // keepAll saves what others have changed, at each heartbeat.
@@ -123,54 +145,44 @@ func (l *Limiter) keepAll() {
 // recall makes sure that what the Store has of key is known here, and to the server if that can be
 // reached. Its error is that of ctx.
 func (l *Limiter) recall(ctx context.Context, key string, limits *kit.Limits) error {
-	for {
-		l.mu.Lock()
-		h := l.host(key)
-		if h.recalled || l.closed {
-			l.mu.Unlock()
-			return nil
+	h, err := l.claim(ctx, func() *host {
+		if h := l.host(key); !h.recalled && !l.closed {
+			return h
 		}
-		if other := h.storing; other != nil {
-			l.mu.Unlock()
-			select {
-			case <-other:
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		stored := make(chan struct{})
-		h.storing = stored
-		l.mu.Unlock()
-
-		debt, err := l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
-		l.mu.Lock()
-		owed := ctx.Err() == nil && h.recall(debt, limits)
-		if err != nil {
-			h.stateErr = err
-		}
-		is, tell := h.saved, owed && h.p.down == nil
-		l.mu.Unlock()
-		if tell {
-			err := l.do(ctx, op{
-				name: "recall", h: h,
-				build: func(now time.Duration) []any {
-					return []any{micros(is.until - now), is.cause, is.refusals, micros(is.learned)}
-				},
-			}, func(reply []any, at heard) {
-				h.keep(newTold(reply), at)
-				if h.until <= at.received {
-					h.restored = nil // it was lifted since
-				}
-			})
-			owed = err != nil // the next Acquire tells it
-		}
-		l.mu.Lock()
-		h.storing, h.recalled = nil, ctx.Err() == nil && !owed
-		l.mu.Unlock()
-		close(stored)
-		return ctx.Err()
+		return nil
+	})
+	if h == nil {
+		return err
 	}
+	l.mu.Unlock()
+
+	debt, err := l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+	l.mu.Lock()
+	owed := ctx.Err() == nil && h.recall(debt, limits)
+	if err != nil {
+		h.stateErr = err
+	}
+	is, tell := h.saved, owed && h.p.down == nil
+	l.mu.Unlock()
+	if tell {
+		err := l.do(ctx, op{
+			name: "recall", h: h,
+			build: func(now time.Duration) []any {
+				return []any{micros(is.until - now), is.cause, is.refusals, micros(is.learned)}
+			},
+		}, func(reply []any, at heard) {
+			h.keep(newTold(reply), at)
+			if h.until <= at.received {
+				h.restored = nil // it was lifted since
+			}
+		})
+		owed = err != nil // the next Acquire tells it
+	}
+	l.mu.Lock()
+	h.recalled = ctx.Err() == nil && !owed
+	h.yield()
+	l.mu.Unlock()
+	return ctx.Err()
 }
 
 // recall takes in what the Store has, and reports whether that is anything to tell the server.
