@@ -10,9 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -21,24 +19,9 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/politenesstest"
 )
-
-// browser finds the browser that the page is looked at in. Without POLITENESS_BROWSER=1, which make
-// sets, the tests in the browser are left to those that have one.
-func browser(t *testing.T) string {
-	t.Helper()
-	if os.Getenv("POLITENESS_BROWSER") != "1" {
-		return ""
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Fatal("no browser; install one with: make setup")
-	return ""
-}
 
 // troubled is the status page of a crawl in all sorts of trouble.
 func troubled(t *testing.T) http.Handler {
@@ -140,30 +123,6 @@ root.dataset.wide = document.documentElement.scrollWidth - innerWidth;
 root.dataset.clipped = [...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length;
 `
 
-// look opens url in a window of that size, writes a picture if there is a name for it, and returns
-// the page as it is then.
-func look(t *testing.T, browser, url string, width, height int, picture string) string {
-	t.Helper()
-	args := []string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", fmt.Sprintf("--window-size=%d,%d", width, height),
-		"--user-data-dir=" + t.TempDir(), "--virtual-time-budget=2500",
-	}
-	if picture != "" {
-		args = append(args, "--screenshot="+picture)
-	} else {
-		args = append(args, "--dump-dom")
-	}
-	cmd := exec.CommandContext(t.Context(), browser, append(args, url)...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	dom, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
-	}
-	return string(dom)
-}
-
 // crop cuts what is beside a page out of its picture.
 func crop(t *testing.T, file string, width int) {
 	t.Helper()
@@ -193,7 +152,7 @@ func crop(t *testing.T, file string, width int) {
 // TestStatusPageInABrowser at the width of a desk and of a phone. With POLITENESS_PICTURES=1 it
 // writes the pictures that the guides show.
 func TestStatusPageInABrowser(t *testing.T) {
-	chrome := browser(t)
+	chrome := browsertest.Find(t)
 	if chrome == "" {
 		return // the other tests have looked at what the page says
 	}
@@ -204,37 +163,33 @@ func TestStatusPageInABrowser(t *testing.T) {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 
-	attribute := func(dom, name string) string {
-		m := regexp.MustCompile(`<html[^>]* data-` + name + `="(-?\d+)"`).FindStringSubmatch(dom)
-		if m == nil {
-			return "missing"
-		}
-		return m[1]
+	look := func(url string, width, height int, picture string) string {
+		return browsertest.Look(t, chrome, url, picture, fmt.Sprintf("--window-size=%d,%d", width, height), "--virtual-time-budget=2500")
 	}
 	for _, size := range []struct{ width, height int }{{1280, 930}, {390, 2350}} {
 		url := fmt.Sprintf("%s/framed?width=%d&height=%d", server.URL, size.width, size.height)
-		dom := look(t, chrome, url, size.width, size.height, "")
-		if w := attribute(dom, "width"); w != fmt.Sprint(size.width) {
-			t.Errorf("a window of %d is %s wide", size.width, w)
+		dom := look(url, size.width, size.height, "")
+		if w := browsertest.Attribute(dom, "width"); w != size.width {
+			t.Errorf("a window of %d is %d wide", size.width, w)
 		}
-		if wide, clipped := attribute(dom, "wide"), attribute(dom, "clipped"); wide != "0" || clipped != "0" {
-			t.Errorf("%d pixels: the page is %s wider than its window, %s elements stick out", size.width, wide, clipped)
+		if wide, clipped := browsertest.Attribute(dom, "wide"), browsertest.Attribute(dom, "clipped"); wide != 0 || clipped != 0 {
+			t.Errorf("%d pixels: the page is %d wider than its window, %d elements stick out", size.width, wide, clipped)
 		}
 		if os.Getenv("POLITENESS_PICTURES") == "1" {
 			picture := filepath.Join("docs", fmt.Sprintf("status-%d.png", size.width))
-			look(t, chrome, url, size.width, size.height, picture)
+			look(url, size.width, size.height, picture)
 			crop(t, picture, size.width)
 		}
 	}
 	// The script renews the page, and finds what the search box holds.
-	dom := look(t, chrome, server.URL+"/?host=stopped", 1280, 1100, "")
+	dom := look(server.URL+"/?host=stopped", 1280, 1100, "")
 	if !strings.Contains(dom, "by hand: the owner has called") || strings.Contains(dom, "<td>crawl-delay.example") {
 		t.Errorf("searched for stopped:\n%s", dom)
 	}
 	if strings.Contains(dom, `hidden="" id="pause"`) || strings.Contains(dom, "id=pause hidden") || !strings.Contains(dom, `id="pause"`) {
 		t.Error("the page's script didn't run")
 	}
-	dom = look(t, chrome, server.URL+"/?host=nobody", 1280, 1100, "")
+	dom = look(server.URL+"/?host=nobody", 1280, 1100, "")
 	if !strings.Contains(dom, "No host in force has") {
 		t.Errorf("searched for nobody:\n%s", dom)
 	}

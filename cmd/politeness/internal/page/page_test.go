@@ -8,16 +8,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/browsertest"
 )
 
 // draw audits a log and returns the report's text and what was drawn.
@@ -145,23 +144,6 @@ func TestPageIsSafeFromItsLog(t *testing.T) {
 	}
 }
 
-// browser finds the browser that the page is looked at in. Without
-// POLITENESS_BROWSER=1, which make sets, the tests in the browser are left to
-// those that have one.
-func browser(t *testing.T) string {
-	t.Helper()
-	if os.Getenv("POLITENESS_BROWSER") != "1" {
-		return ""
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	t.Fatal("no browser; install one with: make setup")
-	return ""
-}
-
 // look returns the page as it is after its script has run.
 func look(t *testing.T, path, html, fragment string) string {
 	t.Helper()
@@ -169,30 +151,11 @@ func look(t *testing.T, path, html, fragment string) string {
 	if err := os.WriteFile(file, []byte(html), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--window-size=1500,1300",
-		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=5000", "--dump-dom", "file://"+file+fragment)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	dom, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
-	}
-	return string(dom)
-}
-
-// attribute returns a data attribute of the page's root, -1 if it isn't there.
-func attribute(dom, name string) int {
-	m := regexp.MustCompile(`<html[^>]* data-` + name + `="(-?\d+)"`).FindStringSubmatch(dom)
-	if m == nil {
-		return -1
-	}
-	n, _ := strconv.Atoi(m[1])
-	return n
+	return browsertest.Look(t, path, "file://"+file+fragment, "", "--window-size=1500,1300", "--virtual-time-budget=5000")
 }
 
 func TestPageInABrowser(t *testing.T) {
-	path := browser(t)
+	path := browsertest.Find(t)
 	if path == "" {
 		return // the tests above have looked at the page's structure
 	}
@@ -200,7 +163,7 @@ func TestPageInABrowser(t *testing.T) {
 	hosts := len(pageData(t, html).Hosts)
 
 	dom := look(t, path, html, "")
-	if n := attribute(dom, "ready"); n != hosts {
+	if n := browsertest.Attribute(dom, "ready"); n != hosts {
 		t.Errorf("%d of %d hosts in the timeline", n, hosts)
 	}
 	if n := strings.Count(dom, `class="row`); n < 5 {
@@ -213,7 +176,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 
 	dom = look(t, path, html, "#q=sessionid&host=shop.nordlicht.example&theme=dark")
-	if n := attribute(dom, "ready"); n <= 0 || n >= hosts {
+	if n := browsertest.Attribute(dom, "ready"); n <= 0 || n >= hosts {
 		t.Errorf("the search found %d of %d hosts", n, hosts)
 	}
 	for _, want := range []string{`data-theme="dark"`, "refused by robots.txt", "Disallow: /private (robots.txt, line 2, for *)"} {
@@ -224,21 +187,21 @@ func TestPageInABrowser(t *testing.T) {
 }
 
 func TestPageOf100000RecordsInABrowser(t *testing.T) {
-	path := browser(t)
+	path := browsertest.Find(t)
 	if path == "" {
 		return
 	}
 	log := sample(t, 104_000, nil)
 	_, html, _ := draw(t, log)
 	dom := look(t, path, html, "#q=private")
-	if attribute(dom, "ready") <= 0 {
+	if browsertest.Attribute(dom, "ready") <= 0 {
 		t.Error("the page didn't draw itself")
 	}
 	// Rows outside of the window aren't built.
 	if n := strings.Count(dom, `class="row`); n == 0 || n > 40 {
 		t.Errorf("%d labels of hosts", n)
 	}
-	t.Logf("%d records, %d kB, drawn in %d ms", bytes.Count(log, []byte("\n")), len(html)/1000, attribute(dom, "ms"))
+	t.Logf("%d records, %d kB, drawn in %d ms", bytes.Count(log, []byte("\n")), len(html)/1000, browsertest.Attribute(dom, "ms"))
 }
 
 // TestPageTellsWhatWasNeverSent: an answer that was refused had been asked for, and a wait is no
@@ -285,7 +248,7 @@ func TestPageTellsWhatWasNeverSent(t *testing.T) {
 // TestPageAtTheWidthOfADeskAndOfAPhone shows all of it within its window. With
 // POLITENESS_PICTURES=1 it writes the pictures that the guides show.
 func TestPageAtTheWidthOfADeskAndOfAPhone(t *testing.T) {
-	path := browser(t)
+	path := browsertest.Find(t)
 	if path == "" {
 		return
 	}
@@ -305,40 +268,23 @@ root.dataset.chart = document.getElementById("lanes").clientWidth;
 		_, _ = io.WriteString(w, measured)
 	}))
 	defer server.Close()
-	for _, width := range []int{1280, 390} {
+	open := func(url string, width, height int, picture string) string {
+		return browsertest.Look(t, path, url, picture, fmt.Sprintf("--window-size=%d,%d", width, height), "--virtual-time-budget=5000")
+	}
+	for width, height := range map[int]int{1280: 1600, 390: 2900} {
 		url := fmt.Sprintf("%s/frame?width=%d", server.URL, width)
-		dom := open(t, path, url, width, "")
-		if got := attribute(dom, "width"); got != width {
+		dom := open(url, width, height, "")
+		if got := browsertest.Attribute(dom, "width"); got != width {
 			t.Errorf("a window of %d is %d wide", width, got)
 		}
-		if wide := attribute(dom, "wide"); wide != 0 {
+		if wide := browsertest.Attribute(dom, "wide"); wide != 0 {
 			t.Errorf("%d pixels: the page is %d wider than its window", width, wide)
 		}
-		if chart := attribute(dom, "chart"); chart < width/2 {
+		if chart := browsertest.Attribute(dom, "chart"); chart < width/2 {
 			t.Errorf("%d pixels: the timeline has %d of them", width, chart)
 		}
 		if os.Getenv("POLITENESS_PICTURES") == "1" {
-			open(t, path, url, width, filepath.Join("..", "..", "..", "..", "docs", fmt.Sprintf("audit-%d.png", width)))
+			open(url, width, height, filepath.Join("..", "..", "..", "..", "docs", fmt.Sprintf("audit-%d.png", width)))
 		}
 	}
-}
-
-// open opens url in a window of that width, writes a picture if there is a name for it, and returns
-// the page as it is then.
-func open(t *testing.T, path, url string, width int, picture string) string {
-	t.Helper()
-	output := "--dump-dom"
-	if picture != "" {
-		output = "--screenshot=" + picture
-	}
-	cmd := exec.CommandContext(t.Context(), path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
-		"--disable-background-networking", "--disable-component-update", "--disable-sync", fmt.Sprintf("--window-size=%d,%d", width, map[int]int{1280: 1600, 390: 2900}[width]),
-		"--user-data-dir="+t.TempDir(), "--virtual-time-budget=5000", output, url)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	dom, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &stderr)
-	}
-	return string(dom)
 }
