@@ -34,7 +34,7 @@ func (h *hostAudit) teach(d *evidence.Decision) {
 	l.series = true
 	p := h.a.by.policy
 	switch {
-	case d.Restored, p == nil, p != nil && p.Overrides, first && (d.Status < 400 || d.Status > 499 || d.Status == 408 || d.Status == 425):
+	case d.Restored, p == nil, p.Overrides, first && (d.Status < 400 || d.Status > 499 || d.Status == 408 || d.Status == 425):
 		l.beyond = true
 		return
 	case !first || p.Adaptive != "Learned":
