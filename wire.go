@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-politeness/politeness/botauth"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/conntrace"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -42,7 +43,6 @@ type wire struct {
 	context.Context // of the request that is sent
 	cancel          context.CancelCauseFunc
 	hooks           httptrace.ClientTrace // the caller's, and gotConn
-	theirs          func(httptrace.GotConnInfo)
 	trip            *trip
 
 	leave atomic.Pointer[context.CancelFunc] // ends the wait for a new start; nil while there is none
@@ -59,37 +59,15 @@ type wire struct {
 func (trip *trip) newWire() *wire {
 	w := &wire{trip: trip, last: trip.grant}
 	ctx := trip.req.Context()
-	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
-		w.hooks, w.theirs = *trace, trace.GotConn
-	}
-	w.hooks.GotConn = w.gotConn
+	w.hooks = conntrace.Hooks(ctx, w.gotConn)
 	w.Context, w.cancel = context.WithCancelCause(ctx)
 	return w
-}
-
-// traceKey is the key under which a context has its httptrace.ClientTrace. Being the trace's own
-// context spares what httptrace.WithClientTrace costs: eight allocations and a call by reflection
-// for each hook.
-var traceKey = func() (key any) {
-	httptrace.ContextClientTrace(keyhole{context.Background(), &key})
-	return key
-}()
-
-// A keyhole notes the key that it is asked for.
-type keyhole struct {
-	context.Context
-	key *any
-}
-
-func (k keyhole) Value(key any) any {
-	*k.key = key
-	return nil
 }
 
 // Value implements context.Context.
 func (w *wire) Value(key any) any {
 	switch key {
-	case traceKey:
+	case conntrace.Key:
 		return &w.hooks
 	case botauth.SignedContextKey:
 		return w.signed
@@ -109,9 +87,6 @@ func (w *wire) signed(keyID string) {
 // gotConn is told that the request has a connection, over which it will be sent once gotConn
 // returns.
 func (w *wire) gotConn(info httptrace.GotConnInfo) {
-	if w.theirs != nil {
-		w.theirs(info)
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {

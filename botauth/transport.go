@@ -7,6 +7,8 @@ import (
 	"net/http/httptrace"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/conntrace"
 )
 
 // SignedContextKey is a context key. Where the context of a request has a func(keyID string) by it,
@@ -144,7 +146,6 @@ func (t *transport) send(req *http.Request, d *demand) (*http.Response, error) {
 type sending struct {
 	context.Context // of the caller's request
 	hooks           httptrace.ClientTrace
-	theirs          func(httptrace.GotConnInfo)
 	signer          *Signer
 	req             *http.Request // what is sent
 	demand          *demand
@@ -157,10 +158,7 @@ type sending struct {
 
 func newSending(signer *Signer, req *http.Request, d *demand) *sending {
 	s := &sending{Context: req.Context(), signer: signer, demand: d}
-	if trace := httptrace.ContextClientTrace(s.Context); trace != nil {
-		s.hooks, s.theirs = *trace, trace.GotConn
-	}
-	s.hooks.GotConn = s.gotConn
+	s.hooks = conntrace.Hooks(s.Context, s.gotConn)
 	s.req = req.WithContext(s)
 	s.req.Header = make(http.Header, len(req.Header)+3)
 	maps.Copy(s.req.Header, req.Header)
@@ -183,9 +181,6 @@ func (s *sending) sign() error {
 // gotConn makes the signature anew where the second in which it was made is over, and for each
 // further connection. Should the key fail now, the request keeps the signature that it has.
 func (s *sending) gotConn(info httptrace.GotConnInfo) {
-	if s.theirs != nil {
-		s.theirs(info)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns++
@@ -204,27 +199,8 @@ func (s *sending) close() {
 
 // Value implements context.Context.
 func (s *sending) Value(key any) any {
-	if key == traceKey {
+	if key == conntrace.Key {
 		return &s.hooks
 	}
 	return s.Context.Value(key)
-}
-
-// traceKey is the key under which a context has its httptrace.ClientTrace.
-// httptrace.WithClientTrace would call our hook before those of others, and it has to come after
-// them.
-var traceKey = func() (key any) {
-	httptrace.ContextClientTrace(keyhole{context.Background(), &key})
-	return key
-}()
-
-// A keyhole notes the key that it is asked for.
-type keyhole struct {
-	context.Context
-	key *any
-}
-
-func (k keyhole) Value(key any) any {
-	*k.key = key
-	return nil
 }
