@@ -22,6 +22,7 @@ func TestRateLimitWithNothingLeft(t *testing.T) {
 		`  "p";r=0;t=3  `:                                3 * s,
 		`"p";r=0;t=999999999999999`:                      1e9 * s,
 		`"p";r=0;t=0`:                                    0,
+		`"p";r=-00;t=3`:                                  3 * s,
 
 		`"p";r=1;t=30`:               -1, // something is left
 		`"p";r=0`:                    -1, // no reset

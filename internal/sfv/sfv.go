@@ -1,6 +1,6 @@
-// Package sfv parses dictionaries of structured fields (RFC 9651, section 4.2.2): header fields
-// such as Content-Usage and Accept-Signature. It is strict, as that RFC has it: of a field with an
-// error anywhere nothing counts.
+// Package sfv parses dictionaries and lists of structured fields (RFC 9651, section 4.2): header
+// fields such as Content-Usage, Accept-Signature and RateLimit. It is strict, as that RFC has it: of
+// a field with an error anywhere nothing counts.
 package sfv
 
 import (
@@ -65,19 +65,48 @@ func (d Dictionary) set(m Member) Dictionary {
 	return append(d, m)
 }
 
-// maxMembers bounds the keys of a dictionary, and the parameters of an item, since a key is looked
-// for among all before it. RFC 9651 asks for at least 1,024 and 256.
+// maxMembers bounds the members of a field, and the parameters of an item, since a key is looked for
+// among all before it. RFC 9651 asks for at least 1,024 and 256.
 const maxMembers = 1024
 
 // ParseDictionary parses the value of a field. The lines of a field that came several times are
 // joined by ", " before.
 func ParseDictionary(field string) (Dictionary, error) {
-	p := parser{rest: strings.Trim(field, " ")}
-	d, err := p.dictionary()
+	var d Dictionary
+	err := parse(field, func(p *parser) (int, error) {
+		m, err := p.member()
+		d = d.set(m)
+		return len(d), err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("at byte %d: %w", len(field)-len(p.rest), err)
+		return nil, err
 	}
 	return d, nil
+}
+
+// ParseList parses the value of a field that is a list, whose lines are joined as those of a
+// dictionary are.
+func ParseList(field string) ([]Item, error) {
+	var list []Item
+	err := parse(field, func(p *parser) (int, error) {
+		item, err := p.item()
+		list = append(list, item)
+		return len(list), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// parse parses the members of a field, which commas separate. member takes in one, and returns how
+// many there are.
+func parse(field string, member func(*parser) (int, error)) error {
+	p := parser{rest: strings.Trim(field, " ")}
+	if err := p.members(member); err != nil {
+		return fmt.Errorf("at byte %d: %w", len(field)-len(p.rest), err)
+	}
+	return nil
 }
 
 // A parser consumes what it has parsed.
@@ -85,46 +114,52 @@ type parser struct{ rest string }
 
 var errEnd = errors.New("the field ends too early")
 
-func (p *parser) dictionary() (Dictionary, error) {
-	var d Dictionary
+func (p *parser) members(member func(*parser) (int, error)) error {
 	for p.rest != "" {
-		m, err := p.member()
+		count, err := member(p)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if d = d.set(m); len(d) > maxMembers {
-			return nil, fmt.Errorf("more than %d members", maxMembers)
+		if count > maxMembers {
+			return fmt.Errorf("more than %d members", maxMembers)
 		}
 		p.trim(" \t")
 		switch {
 		case p.rest == "":
-			return d, nil
+			return nil
 		case !p.eat(','):
-			return nil, fmt.Errorf("%q where a comma should be", p.rest[0])
+			return fmt.Errorf("%q where a comma should be", p.rest[0])
 		}
 		if p.trim(" \t"); p.rest == "" {
-			return nil, errors.New("nothing after a comma")
+			return errors.New("nothing after a comma")
 		}
 	}
-	return d, nil
+	return nil
 }
 
 func (p *parser) member() (m Member, err error) {
 	if m.Key, err = p.key(); err != nil {
 		return m, err
 	}
-	switch {
-	case !p.eat('='):
-		m.Value = true
-	case p.peek() == '(':
-		m.Value, err = p.innerList()
-	default:
-		m.Value, err = p.bare()
+	if p.eat('=') {
+		m.Item, err = p.item()
+		return m, err
+	}
+	m.Value = true
+	m.Params, err = p.params()
+	return m, err
+}
+
+func (p *parser) item() (i Item, err error) {
+	if p.peek() == '(' {
+		i.Value, err = p.innerList()
+	} else {
+		i.Value, err = p.bare()
 	}
 	if err == nil {
-		m.Params, err = p.params()
+		i.Params, err = p.params()
 	}
-	return m, err
+	return i, err
 }
 
 func (p *parser) innerList() ([]Item, error) {

@@ -14,8 +14,8 @@ import (
 )
 
 // TestStructuredFieldTests holds the parser against the suite of the HTTP working group
-// (httpwg/structured-field-tests at 1e280c3): its dictionaries, and its items as the values of
-// dictionaries.
+// (httpwg/structured-field-tests at 1e280c3): its dictionaries and lists, and its items as the
+// values of dictionaries.
 func TestStructuredFieldTests(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {
@@ -40,8 +40,17 @@ func TestStructuredFieldTests(t *testing.T) {
 		}
 		for _, c := range cases {
 			field, expected := strings.Join(c.Raw, ", "), c.Expected
+			parse := func(field string) (any, error) {
+				d, err := sfv.ParseDictionary(field)
+				return asJSON(d), err
+			}
 			switch c.HeaderType {
 			case "dictionary":
+			case "list":
+				parse = func(field string) (any, error) {
+					list, err := sfv.ParseList(field)
+					return itemsAsJSON(list), err
+				}
 			case "item":
 				field = "a=" + strings.TrimLeft(field, " ")
 				expected = fmt.Appendf(nil, `[["a", %s]]`, c.Expected)
@@ -49,7 +58,7 @@ func TestStructuredFieldTests(t *testing.T) {
 				continue
 			}
 			count++
-			got, err := sfv.ParseDictionary(field)
+			got, err := parse(field)
 			switch {
 			case err != nil && (c.MustFail || c.CanFail):
 			case err != nil:
@@ -57,8 +66,8 @@ func TestStructuredFieldTests(t *testing.T) {
 			case c.MustFail:
 				t.Errorf("%s, %s: %q: got %v, want an error", file, c.Name, field, got)
 			default:
-				if want := dictionaryOf(t, expected); !reflect.DeepEqual(asJSON(got), want) {
-					t.Errorf("%s, %s: %q: got %v, want %v", file, c.Name, field, asJSON(got), want)
+				if want := decoded(t, expected); !reflect.DeepEqual(got, want) {
+					t.Errorf("%s, %s: %q: got %v, want %v", file, c.Name, field, got, want)
 				}
 			}
 		}
@@ -68,8 +77,8 @@ func TestStructuredFieldTests(t *testing.T) {
 	}
 }
 
-// dictionaryOf decodes what the suite expects.
-func dictionaryOf(t *testing.T, expected json.RawMessage) any {
+// decoded returns what the suite expects.
+func decoded(t *testing.T, expected json.RawMessage) any {
 	t.Helper()
 	var v any
 	if err := json.Unmarshal(expected, &v); err != nil {
@@ -93,13 +102,17 @@ func itemAsJSON(i sfv.Item) any {
 		params = append(params, []any{p.Key, bareAsJSON(p.Value)})
 	}
 	if list, ok := i.Value.([]sfv.Item); ok {
-		items := []any{}
-		for _, item := range list {
-			items = append(items, itemAsJSON(item))
-		}
-		return []any{items, params}
+		return []any{itemsAsJSON(list), params}
 	}
 	return []any{bareAsJSON(i.Value), params}
+}
+
+func itemsAsJSON(list []sfv.Item) any {
+	items := []any{}
+	for _, item := range list {
+		items = append(items, itemAsJSON(item))
+	}
+	return items
 }
 
 func bareAsJSON(v any) any {
@@ -142,6 +155,11 @@ func TestSizes(t *testing.T) {
 	} {
 		if _, err := sfv.ParseDictionary(field); (err == nil) != ok {
 			t.Errorf("%.20s... of %d bytes: %v", field, len(field), err)
+		}
+	}
+	for n, ok := range map[int]bool{1024: true, 1025: false} {
+		if _, err := sfv.ParseList("1" + strings.Repeat(", 1", n-1)); (err == nil) != ok {
+			t.Errorf("a list of %d: %v", n, err)
 		}
 	}
 }
