@@ -9,8 +9,11 @@ import (
 	"github.com/go-politeness/politeness/internal/sfv"
 )
 
-// maxComponents bounds what a site may ask a signature to cover.
-const maxComponents = 16
+// Bounds of what a site may ask for, which is kept for as long as the transport is.
+const (
+	maxComponents = 16
+	maxDemand     = 4 << 10 // bytes of Accept-Signature
+)
 
 // accept returns what resp, an answer to req, asks for by Accept-Signature (RFC 9421, section 5.1):
 // the first demand that the Signer can meet. It returns false where there is none, or the signature
@@ -23,7 +26,11 @@ func (s *Signer) accept(resp *http.Response, req *http.Request, sent *demand) (d
 	if len(lines) == 0 {
 		return demand{}, false
 	}
-	wanted, err := sfv.ParseDictionary(strings.Join(lines, ", "))
+	field := strings.Join(lines, ", ")
+	if len(field) > maxDemand {
+		return demand{}, false
+	}
+	wanted, err := sfv.ParseDictionary(field)
 	if err != nil {
 		return demand{}, false
 	}
@@ -38,13 +45,16 @@ func (s *Signer) accept(resp *http.Response, req *http.Request, sent *demand) (d
 	return demand{}, false
 }
 
-// has reports whether req has all that d covers.
+// madeByNetHTTP are fields that net/http sends in its own words, whatever the header has.
+var madeByNetHTTP = []string{"host", "content-length", "transfer-encoding", "trailer"}
+
+// has reports whether req has all that d covers, and will be sent with it.
 func has(req *http.Request, d *demand) bool {
 	for _, c := range d.components {
 		if c.name == signatureAgent {
 			continue
 		}
-		if _, ok := valueOf(req, c.name); !ok {
+		if _, ok := valueOf(req, c.name); !ok || slices.Contains(madeByNetHTTP, c.name) {
 			return false
 		}
 	}
@@ -63,8 +73,11 @@ func (s *Signer) parseDemand(m *sfv.Member) (demand, error) {
 		if err != nil {
 			return d, err
 		}
-		if slices.Contains(d.components, c) {
-			return d, fmt.Errorf("%s twice", c)
+		alike := func(other component) bool {
+			return other == c || other.name == signatureAgent && c.name == signatureAgent // in two forms
+		}
+		if slices.ContainsFunc(d.components, alike) {
+			return d, fmt.Errorf("%s twice", c.name)
 		}
 		d.components = append(d.components, c)
 	}

@@ -69,6 +69,10 @@ func TestAcceptSignature(t *testing.T) {
 		{draft, 401, `a=("@path");nonce="` + strings.Repeat("x", 300) + `"`, ""},
 		{draft, 401, `a=(` + strings.Repeat(`"@path" `, 17) + `)`, ""},
 		{draft, 401, `a=("@path"`, ""},
+		{draft, 401, `a=("@path"), b="` + strings.Repeat("x", 8<<10) + `"`, ""},
+		// Signature-Agent is one text, or one member of a dictionary, but not both.
+		{draft, 401, `a=("signature-agent" "signature-agent";key="a")`, ""},
+		{draft, 401, `a=("signature-agent";key="a" "signature-agent";key="b")`, ""},
 		// Any other answer.
 		{draft, 200, `a=("@path")`, ""},
 		{draft, 429, `a=("@path")`, ""},
@@ -79,6 +83,27 @@ func TestAcceptSignature(t *testing.T) {
 	}
 	if got := demanded(t, draft, 401, `a=("@status")`, `b=("@path")`); !strings.HasPrefix(got, "b=") {
 		t.Errorf("of two lines: %s", got)
+	}
+}
+
+// TestCoversWhatIsSent: net/http sends some fields in its own words, whatever the header has.
+func TestCoversWhatIsSent(t *testing.T) {
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{
+		"Host": {"other.example"}, "Content-Length": {"7"}, "Transfer-Encoding": {"chunked"}, "Trailer": {"X"},
+		"User-Agent": {"ExampleBot/1.0", "Second/1.0"}, "Accept": {"text/html", " */* "},
+	}
+	for name, want := range map[string]string{
+		"host": "", "content-length": "", "transfer-encoding": "", "trailer": "",
+		"user-agent": "ExampleBot/1.0", "accept": "text/html, */*",
+	} {
+		ok := has(req, &demand{components: []component{{name: name}}})
+		if got, _ := valueOf(req, name); ok && got != want || ok != (want != "") {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
 	}
 }
 

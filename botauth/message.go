@@ -160,6 +160,9 @@ func valueOf(req *http.Request, name string) (value string, ok bool) {
 	if len(lines) == 0 || strings.HasPrefix(name, "@") {
 		return "", false
 	}
+	if name == "user-agent" {
+		lines = lines[:1] // net/http sends no other
+	}
 	trimmed := make([]string, len(lines))
 	for i, line := range lines {
 		if trimmed[i] = strings.Trim(line, " \t"); strings.ContainsAny(line, "\r\n") {
