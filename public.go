@@ -31,15 +31,19 @@ var ErrPrivateAddress = errors.New("not a public address")
 //
 // Refused with [ErrPrivateAddress] are loopback, private, link-local, multicast, carrier-grade NAT
 // and benchmark addresses, those of the clouds' metadata services, what is reserved or unspecified,
-// and all of these inside of IPv6 (mapped, compatible, NAT64, 6to4, Teredo). An address that
-// base.Proxy gives is exempt: the proxy decides then.
+// and all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
+// that base.Proxy gives is exempt: the proxy decides then.
 //
 // A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS,
 // DialTLSContext; http.DefaultTransport's own excepted) can't be made safe: the copy refuses every
-// request and says so. To allow one of one's own machines, use base without PublicAddresses.
+// request and says so, as it does for nil where http.DefaultTransport is somebody's wrapper. To
+// allow one of one's own machines, use base without PublicAddresses.
 func PublicAddresses(base *http.Transport) *http.Transport {
 	if base == nil {
-		base = http.DefaultTransport.(*http.Transport) //nolint:forcetypeassert // net/http documents it
+		var ok bool
+		if base, ok = http.DefaultTransport.(*http.Transport); !ok {
+			return &http.Transport{DialContext: refuseDial(errNoDefault)}
+		}
 	}
 	t := base.Clone()
 	dialer := publicDialer()
@@ -56,15 +60,21 @@ func PublicAddresses(base *http.Transport) *http.Transport {
 	if dialsItself(base) {
 		//lint:ignore SA1019 deprecated, and in use
 		t.Dial, t.DialTLS, t.DialTLSContext = nil, nil, nil //nolint:staticcheck // deprecated, and in use
-		t.DialContext = func(context.Context, string, string) (net.Conn, error) {
-			return nil, errDialsItself
-		}
+		t.DialContext = refuseDial(errDialsItself)
 	}
 	return t
 }
 
-var errDialsItself = errors.New("politeness: PublicAddresses: base has a dial function of its own, whose addresses can't be checked; " +
-	"give it none, or check them in its net.Dialer.ControlContext and use base as it is")
+var (
+	errDialsItself = errors.New("politeness: PublicAddresses: base has a dial function of its own, whose addresses can't be checked; " +
+		"give it none, or check them in its net.Dialer.ControlContext and use base as it is")
+	errNoDefault = errors.New("politeness: PublicAddresses: http.DefaultTransport was replaced by one that isn't net/http's, whose addresses " +
+		"can't be checked; give it an *http.Transport, and wrap what it returns")
+)
+
+func refuseDial(err error) func(context.Context, string, string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) { return nil, err }
+}
 
 // The timeouts are those of http.DefaultTransport.
 var exemptDialer = &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
@@ -86,7 +96,16 @@ func publicDialer() *net.Dialer {
 }
 
 // defaultDial is what http.DefaultTransport dials by before anybody has changed it.
-var defaultDial = closure(http.DefaultTransport.(*http.Transport).DialContext) //nolint:forcetypeassert // net/http documents it
+var defaultDial = dialOf(http.DefaultTransport)
+
+// dialOf identifies what rt dials by; nil where it isn't net/http's, as a wrapper that somebody has
+// put in the place of http.DefaultTransport.
+func dialOf(rt http.RoundTripper) unsafe.Pointer {
+	if t, ok := rt.(*http.Transport); ok {
+		return closure(t.DialContext)
+	}
+	return nil
+}
 
 // closure identifies a function value, as == would if Go compared functions: copies of a transport
 // share it.
@@ -173,6 +192,7 @@ var specialNetworks = []specialNetwork{
 	{netip.MustParsePrefix("64:ff9b:1::/48"), "private (local NAT64)"},
 	{netip.MustParsePrefix("100::/64"), "discarded"},
 	{netip.MustParsePrefix("2001:2::/48"), "for benchmarks"},
+	{netip.MustParsePrefix("5f00::/16"), "inside of a network (segment routing)"},
 	{netip.MustParsePrefix("fec0::/10"), "private (site-local)"},
 }
 
@@ -204,10 +224,11 @@ func nonPublic(a netip.Addr) string {
 
 // The networks whose IPv6 addresses carry an IPv4 address that they lead to.
 var (
-	compatible = netip.MustParsePrefix("::/96")        // RFC 4291, deprecated
-	nat64      = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052
-	sixToFour  = netip.MustParsePrefix("2002::/16")    // RFC 3056
-	teredo     = netip.MustParsePrefix("2001::/32")    // RFC 4380
+	compatible = netip.MustParsePrefix("::/96")           // RFC 4291, deprecated
+	translated = netip.MustParsePrefix("::ffff:0:0:0/96") // RFC 2765, obsolete
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")    // RFC 6052
+	sixToFour  = netip.MustParsePrefix("2002::/16")       // RFC 3056
+	teredo     = netip.MustParsePrefix("2001::/32")       // RFC 4380
 )
 
 // embedded returns the IPv4 address that an IPv6 address leads to.
@@ -216,7 +237,7 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 	switch {
 	case a.Is4():
 		return netip.Addr{}, false
-	case compatible.Contains(a), nat64.Contains(a):
+	case compatible.Contains(a), translated.Contains(a), nat64.Contains(a):
 		return netip.AddrFrom4([4]byte(b[12:16])), true
 	case sixToFour.Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:6])), true

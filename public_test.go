@@ -24,7 +24,7 @@ func TestPublicAddressesAreTold(t *testing.T) {
 		public    bool
 	}{
 		{"8.8.8.8 93.184.216.34 1.1.1.1 172.15.255.255 172.32.0.0 100.63.255.255 100.128.0.0 198.17.255.255 198.20.0.0 223.255.255.255", true},
-		{"2001:4860:4860::8888 2606:2800:220:1::1 64:ff9b::808:808 2002:808:808::1 ::ffff:8.8.8.8", true},
+		{"2001:4860:4860::8888 2606:2800:220:1::1 64:ff9b::808:808 2002:808:808::1 ::ffff:8.8.8.8 ::ffff:0:8.8.8.8", true},
 		{"127.0.0.1 127.255.255.254 ::1", false},
 		{"10.0.0.1 172.16.0.1 172.31.255.255 192.168.1.1 fc00::1 fdff::1", false},
 		{"169.254.0.1 169.254.169.254 fe80::1 fe80::1%eth0 febf::1", false},
@@ -32,8 +32,8 @@ func TestPublicAddressesAreTold(t *testing.T) {
 		{"100.64.0.1 100.127.255.255 100.100.100.200", false},
 		{"198.18.0.1 198.19.255.255 2001:2::1", false},
 		{"168.63.129.16 192.0.0.192 fd00:ec2::254", false},
-		{"0.0.0.0 0.1.2.3 :: 255.255.255.255 240.0.0.1 fec0::1", false},
-		{"::ffff:127.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 ::10.0.0.1", false},
+		{"0.0.0.0 0.1.2.3 :: 255.255.255.255 240.0.0.1 fec0::1 5f00::1", false},
+		{"::ffff:127.0.0.1 ::ffff:169.254.169.254 ::127.0.0.1 ::10.0.0.1 ::ffff:0:127.0.0.1", false},
 		{"64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b:1::1 2002:7f00:1::1 2002:a9fe:a9fe:: 2002:c0a8:1::1", false},
 		{"2001:0:808:808:0:0:80ff:fffe", false}, // Teredo: 127.0.0.1, inverted
 	} {
@@ -203,6 +203,26 @@ func TestPublicAddressesRefusesWhatItCanNotCheck(t *testing.T) {
 				t.Errorf("%s, %s: %v", name, target, err)
 			}
 		}
+	}
+}
+
+// Tools that trace put a transport of their own in the place of http.DefaultTransport, some before
+// this package is there.
+func TestPublicAddressesOfAnotherDefaultTransport(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	type tracer struct{ http.RoundTripper }
+	defer func(original http.RoundTripper) { http.DefaultTransport = original }(http.DefaultTransport)
+	http.DefaultTransport = tracer{http.DefaultTransport}
+	if dialOf(http.DefaultTransport) != nil {
+		t.Error("a transport that isn't net/http's has a dial function")
+	}
+	err := fetch(t, PublicAddresses(nil), server.URL)
+	if !errors.Is(err, errNoDefault) || !strings.Contains(err.Error(), "*http.Transport") {
+		t.Errorf("%v", err)
+	}
+	if err := fetch(t, PublicAddresses(new(http.Transport)), server.URL); !errors.Is(err, ErrPrivateAddress) {
+		t.Errorf("%v", err)
 	}
 }
 
