@@ -119,18 +119,27 @@ func TestReservedInHeadersIsNotRead(t *testing.T) {
 // body, as soon as its head is over, or at its end; PreferencesOf tells more at each moment.
 func TestReservedInPageEndsItsBody(t *testing.T) {
 	head := `<html><head><meta name="tdm-reservation" content="1"></head>`
+	const html = "text/html"
 	for name, c := range map[string]struct {
 		first, second string
 		most          int // bytes that may be read
+		contentType   string
 	}{
-		"head":    {head, strings.Repeat("x", 1000), 0},
-		"split":   {head[:30], head[30:] + strings.Repeat("x", 1000), 30},
-		"no head": {`<meta name="robots" content="noai"><p>`, "text", 1 << 10},
+		"head":    {head, strings.Repeat("x", 1000), 0, html},
+		"split":   {head[:30], head[30:] + strings.Repeat("x", 1000), 30, html},
+		"no head": {`<meta name="robots" content="noai"><p>`, "text", 1 << 10, html},
+		// Browsers show all of these as pages.
+		"parameter twice": {head, "x", 0, "text/html; charset=utf-8; charset=utf-8"},
+		"type twice":      {head, "x", 0, "text/html, text/html"},
+		"no type":         {head, "x", 0, ""},
 	} {
 		virtually(t, politeness.Config{Purposes: []robots.Purpose{robots.Train}}, func(b *bubble) {
 			b.site.Robots("User-agent: *\nContent-Signal: search=yes\n").
 				Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					w.Header().Set("Content-Type", "text/html")
+					w.Header()["Content-Type"] = []string{c.contentType}
+					if c.contentType == "" {
+						w.Header()["Content-Type"] = nil
+					}
 					_, _ = io.WriteString(w, c.first)
 					_ = http.NewResponseController(w).Flush()
 					time.Sleep(time.Second) // virtual

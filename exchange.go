@@ -63,9 +63,10 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	trip.latency = time.Since(trip.grant.Start)
 	now := trip.grant.Start.Add(trip.latency) // Since and Add cost half as much as Now
 	outcome := hostlimit.Outcome{Err: err}
-	trip.told = told{}
+	trip.status, trip.header, trip.told = 0, nil, told{}
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
+		trip.told.retryAfter, _ = longestRetryAfter(resp.Header)
 		outcome = trip.outcome(resp)
 		trip.told.refused = outcome.Refused
 		if outcome.Reset > 0 {
@@ -223,7 +224,7 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 
 // describeAnswer fills in what of the answer may move the host.
 func (trip *trip) describeAnswer(d *evidence.Decision) {
-	d.ServerDate, d.RetryAfter = first(trip.header, "Date"), first(trip.header, "Retry-After")
+	d.ServerDate, d.RetryAfter = first(trip.header, "Date"), trip.told.retryAfter
 	d.RateLimit, d.Refused = trip.told.rateLimit, trip.told.refused
 }
 

@@ -1,7 +1,6 @@
 package politeness
 
 import (
-	"mime"
 	"net/http"
 	"sync"
 	"time"
@@ -50,7 +49,7 @@ type indexing struct {
 	mu     sync.Mutex
 	tags   robots.Directives   // by headers
 	stated robots.Preferences  // by robots.txt and headers
-	meta   *robots.MetaScanner // nil: not HTML
+	meta   *robots.MetaScanner // nil: of another type than HTML
 }
 
 func (x *indexing) directives() robots.Directives {
@@ -77,9 +76,14 @@ func (x *indexing) begin(resp *http.Response, product string, stated robots.Pref
 	defer x.mu.Unlock()
 	x.tags = robots.ParseTags(resp.Header["X-Robots-Tag"], product)
 	x.stated, x.meta = stated, nil
-	mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if mediaType == "text/html" || mediaType == "application/xhtml+xml" {
+	// What has no type at all browsers show as a page, too, if it looks like one.
+	switch ct := first(resp.Header, "Content-Type"); mediaTypeOf(ct) {
+	case "text/html", "application/xhtml+xml":
 		x.meta = robots.NewMetaScanner(product)
+	default:
+		if ct == "" {
+			x.meta = robots.NewMetaScanner(product)
+		}
 	}
 }
 

@@ -26,12 +26,26 @@ func (trip *trip) outcome(resp *http.Response) hostlimit.Outcome {
 
 // retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
 func retryAfter(resp *http.Response) time.Duration {
-	value := first(resp.Header, "Retry-After")
-	if value == "" {
-		return 0
-	}
-	d, _ := backoff.RetryAfter(value, first(resp.Header, "Date"), time.Now())
+	_, d := longestRetryAfter(resp.Header)
 	return d
+}
+
+// longestRetryAfter returns the Retry-After that counts, and how long it asks to stay away. There
+// should be one; of several, as of a server and a gateway before it, that is the one that asks for
+// most, and where none can be read the first.
+func longestRetryAfter(h http.Header) (value string, d time.Duration) {
+	values := h["Retry-After"]
+	if len(values) == 0 {
+		return "", 0
+	}
+	value = values[0]
+	now, date := time.Now(), first(h, "Date")
+	for _, v := range values {
+		if asked, ok := backoff.RetryAfter(v, date, now); ok && asked > d {
+			value, d = v, asked
+		}
+	}
+	return value, d
 }
 
 // rateLimit returns the field that reset reads, or its older forms as "remaining=0, reset=30".

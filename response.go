@@ -123,7 +123,10 @@ func mediaTypeOf(contentType string) string {
 	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
 		return parsed
 	}
-	mediaType, _, _ := strings.Cut(contentType, ";")
+	mediaType := contentType
+	if i := strings.IndexAny(mediaType, ";,"); i >= 0 { // a comma: two fields that became one on the way
+		mediaType = mediaType[:i]
+	}
 	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 

@@ -155,7 +155,8 @@ func permanent(err error) bool {
 	)
 	return errors.As(err, &name) && name.IsNotFound ||
 		errors.As(err, &address) || errors.As(err, &certificate) || errors.As(err, &refused) ||
-		errors.Is(err, ErrPrivateAddress) || errors.Is(err, errDialsItself) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
+		errors.Is(err, ErrPrivateAddress) || errors.Is(err, errDialsItself) || errors.Is(err, errNoDefault) ||
+		errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
 }
 
 // sendable reports whether http.Transport sends h: its error for a header that it

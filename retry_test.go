@@ -82,6 +82,53 @@ func TestRetryWaitsForRetryAfterWhenLonger(t *testing.T) {
 	})
 }
 
+// Of several Retry-After, as of two servers one behind the other, the longest counts, in the block
+// and in the log.
+func TestTheLongestRetryAfterCounts(t *testing.T) {
+	for _, values := range [][]string{{"0", "600"}, {"600", "0"}, {"soon", "600"}, {"", "600", "1.5"}} {
+		virtually(t, politeness.Config{DangerouslyIgnoreRobots: true}, func(b *bubble) {
+			b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Retry-After"] = values
+				w.WriteHeader(http.StatusTooManyRequests)
+			}))
+			b.mustGet("https://example.com/", 429)
+			if d := b.one(evidence.HostBlocked); d.RetryAfter != "600" || d.Until.Sub(d.Time).Round(time.Second) != 10*time.Minute {
+				b.Errorf("%q: blocked until %v by %q", values, d.Until.Sub(d.Time), d.RetryAfter)
+			}
+			if d := b.one(evidence.Fetched); d.RetryAfter != "600" {
+				b.Errorf("%q: fetched with %q", values, d.RetryAfter)
+			}
+		})
+	}
+}
+
+// TestNoAnswerHasNoHeaders: a try without an answer is recorded without what the try before it was
+// answered.
+func TestNoAnswerHasNoHeaders(t *testing.T) {
+	cfg := politeness.Config{
+		Retry:                   politeness.Retry{Max: 1},
+		DangerouslyIgnoreRobots: true,
+		Limits:                  hostlimit.Config{Backoff: backoff.Refusals{Network: true}},
+	}
+	virtually(t, cfg, func(b *bubble) {
+		var asked atomic.Int64
+		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked.Add(1) == 1 {
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
+			panic(http.ErrAbortHandler)
+		}))
+		if _, err := b.get("https://example.com/"); err == nil {
+			b.Error("no error")
+		}
+		if d := b.one(evidence.HostBlocked); d.Status != 0 || d.RetryAfter != "" || d.ServerDate != "" {
+			b.Errorf("status %d, Retry-After %q, Date %q", d.Status, d.RetryAfter, d.ServerDate)
+		}
+	})
+}
+
 func TestRetryHoldsNoSlotWhileItWaits(t *testing.T) {
 	cfg := politeness.Config{
 		Retry: politeness.Retry{Max: 1, Backoff: func() cenkalti.BackOff { return cenkalti.NewConstantBackOff(time.Minute) }},

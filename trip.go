@@ -66,10 +66,11 @@ type trip struct {
 	index   *indexing       // what the page asks for; nil without ResponseLimits.CheckIndexing and Purposes
 }
 
-// told is what a response tells of its host beside its status and Retry-After.
+// told is what a response tells of its host beside its status.
 type told struct {
-	rateLimit string // the fields of a rate limit of which nothing is left
-	refused   string // why it is a refusal whatever its status is
+	retryAfter string // the Retry-After that counts
+	rateLimit  string // the fields of a rate limit of which nothing is left
+	refused    string // why it is a refusal whatever its status is
 }
 
 // begin takes charge of req: its body is closed unless it is sent.

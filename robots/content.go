@@ -220,7 +220,8 @@ func usagePreferences(statement, source string) (p Preferences) {
 // kept at most, so it refuses and never grants: "reference" (an index, excerpts and a link) refuses
 // training, and "immediate" (nothing is kept) refuses an index as well.
 func signalPreferences(statement, source string) (p Preferences) {
-	for item := range strings.SplitSeq(statement, ",") {
+	separates := func(r rune) bool { return r == ',' || r == ';' }
+	for item := range strings.FieldsFuncSeq(statement, separates) {
 		label, token, _ := strings.Cut(item, "=")
 		label, token = strings.ToLower(trim(label)), strings.ToLower(trim(token))
 		answer := Answer{Unstated, source}
@@ -286,15 +287,17 @@ func HeaderPreferences(header map[string][]string, product ...string) Preference
 // reservation reads a tdm-reservation: 1 reserves text and data mining, which is training and
 // grounding alike, and 0 doesn't. Anything else states nothing.
 func reservation(value, source string) (p Preferences) {
-	a := Answer{Source: source}
-	switch trim(value) {
-	case "0":
-		a.Preference = Granted
-	case "1":
-		a.Preference = Refused
+	for item := range strings.SplitSeq(value, ",") { // a proxy may have joined several lines
+		a := Answer{Source: source}
+		switch trim(item) {
+		case "0":
+			a.Preference = Granted
+		case "1":
+			a.Preference = Refused
+		}
+		p.state(Train, a)
+		p.state(Ground, a)
 	}
-	p.state(Train, a)
-	p.state(Ground, a)
 	return p
 }
 

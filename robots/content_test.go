@@ -151,6 +151,7 @@ func TestContentSignal(t *testing.T) {
 	}{
 		{"", [3]string{u, u, u}, ""},
 		{"Content-Signal: search=yes, ai-train=no", [3]string{r, u, g}, "Content-Signal, line 2"},
+		{"Content-Signal: search=yes; ai-train=no", [3]string{r, u, g}, "Content-Signal, line 2"},
 		{"content-signal: SEARCH = Yes ,ai-input=no", [3]string{u, r, g}, ""},
 		{"Content-Signal: search=yes\nContent-Signal: search=no, ai-train=maybe", [3]string{u, u, r}, ""},
 		{"Content-Signal: nonsense", [3]string{u, u, u}, ""},
@@ -237,6 +238,7 @@ func TestHeaderPreferences(t *testing.T) {
 		{map[string][]string{"Content-Signal": {"ai-train=yes, search=yes, ai-input=yes"}}, "train granted (Content-Signal header), ground granted (Content-Signal header), search granted (Content-Signal header)"},
 		{map[string][]string{"Tdm-Reservation": {" 1 "}, "Tdm-Policy": {"https://a/policy.json"}}, "train refused (tdm-reservation header), ground refused (tdm-reservation header), license https://a/policy.json"},
 		{map[string][]string{"Tdm-Reservation": {"true"}}, ""},
+		{map[string][]string{"Tdm-Reservation": {"0, 1"}}, "train refused (tdm-reservation header), ground refused (tdm-reservation header)"},
 		{map[string][]string{"Tdm-Reservation": {"0", "1"}}, "train refused (tdm-reservation header), ground refused (tdm-reservation header)"},
 		{map[string][]string{"X-Robots-Tag": {"otherbot: noai", "noml"}}, "train refused (X-Robots-Tag noml)"},
 		{map[string][]string{"X-Robots-Tag": {"foobot: noai"}}, "train refused (X-Robots-Tag noai), ground refused (X-Robots-Tag noai)"},

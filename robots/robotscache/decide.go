@@ -153,7 +153,11 @@ func (e *Event) describe(g *good) {
 // until is when an unreachable origin is asked again: after DenyTTL, or when it
 // asked to be, at most a day from now.
 func until(now time.Time, denyTTL time.Duration, a *answer) time.Time {
-	wish, _ := backoff.RetryAfter(a.header.Get("Retry-After"), a.header.Get("Date"), now)
+	var wish time.Duration
+	for _, value := range a.header["Retry-After"] { // of several the longest
+		d, _ := backoff.RetryAfter(value, a.header.Get("Date"), now)
+		wish = max(wish, d)
+	}
 	return now.Add(max(denyTTL, min(wish, maxTTL)))
 }
 

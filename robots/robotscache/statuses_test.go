@@ -338,6 +338,7 @@ func TestRetryAfter(t *testing.T) {
 		{503, []string{"Retry-After", "Sat, 21 Nov 2026 02:00:00 GMT", "Date", "Sat, 21 Nov 2026 01:00:00 GMT"}, time.Hour},
 		{503, []string{"Retry-After", "99999999999999999999"}, 24 * time.Hour},
 		{503, []string{"Retry-After", "1.5"}, 5 * time.Minute},
+		{503, []string{"Retry-After", "0", "Retry-After", "1200"}, 20 * time.Minute},
 		{404, []string{"Retry-After", "1200"}, time.Hour},
 	} {
 		bubble(t, func(t *testing.T) {
