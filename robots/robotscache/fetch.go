@@ -52,6 +52,12 @@ func (c *Cache) fetch(f *flight, prev *known) (answer, error) {
 		if err != nil || next == nil || a.hops == maxRedirects {
 			break
 		}
+		// A redirect whose body took all the time: the next hop would be refused for that.
+		var timeout *timeoutError
+		if cause := context.Cause(f.ctx); errors.As(cause, &timeout) {
+			a.err = cause
+			break
+		}
 		target = next
 	}
 	if cause := context.Cause(f.ctx); a.err != nil && cause != nil {

@@ -315,6 +315,15 @@ func TestTimeout(t *testing.T) {
 			resp.StatusCode = 503
 			return resp, err
 		},
+		"drip of a redirect": func(req *http.Request) (*http.Response, error) {
+			if req.Context().Err() != nil { // as a limiter that gives no turn
+				return nil, &RefusedError{Err: req.Context().Err()}
+			}
+			resp, err := drip(req)
+			resp.StatusCode = 302
+			resp.Header.Set("Location", "/again")
+			return resp, err
+		},
 	}
 	for name, answer := range tests {
 		bubble(t, func(t *testing.T) {
