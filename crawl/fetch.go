@@ -26,6 +26,14 @@ const (
 // fly asks for the URL of fl, unless its host can't be asked yet, and sees to the page. It runs in
 // a goroutine of its own.
 func (r *run) fly(fl *flight) {
+	defer func() {
+		if !fl.landed {
+			r.events <- func() {
+				r.frontier.landed(fl, 0)
+				r.failed(fl, Failed, errGone)
+			}
+		}
+	}()
 	switch {
 	case fl.first:
 		r.contact(fl)
@@ -38,6 +46,7 @@ func (r *run) fly(fl *flight) {
 func (r *run) contact(fl *flight) {
 	_, err := r.c.cfg.Transport.Check(r.ctx, fl.request.URL)
 	took := time.Since(fl.began)
+	fl.landed = true
 	r.events <- func() {
 		fl.h.met, fl.h.at = true, fl.began.Add(fl.h.gap)
 		r.frontier.landed(fl, took)
@@ -98,6 +107,7 @@ func (r *run) isTurn(fl *flight) bool {
 	case err != nil:
 		return true // the request is refused as well, and is on record
 	}
+	fl.landed = true
 	r.events <- func() {
 		r.frontier.landed(fl, 0)
 		r.putOff(fl, at, err)
@@ -167,6 +177,7 @@ func (r *run) exchange(fl *flight) {
 	defer func() { page.release() }()
 	err := guarded(func() error { return r.get(page) })
 	took := time.Since(began)
+	fl.landed = true
 
 	var refused *politeness.Error
 	switch errors.As(err, &refused); {
@@ -212,8 +223,9 @@ func (r *run) exchange(fl *flight) {
 	res.Outcome, res.Err = r.visit(page)
 }
 
-// errGone is what remains of a visit that has ended its goroutine, as testing.T.FailNow does.
-var errGone = errors.New("crawl: the visit has called runtime.Goexit")
+// errGone is what remains of a visit, or of another function of the user's, that has ended its
+// goroutine, as testing.T.FailNow does.
+var errGone = errors.New("crawl: a function of the Config has called runtime.Goexit")
 
 // failed notes that there is no page. Where nothing is left to spend the crawl ends.
 func (r *run) failed(fl *flight, outcome Outcome, err error) {

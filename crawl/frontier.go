@@ -111,6 +111,7 @@ type flight struct {
 	request Request
 	first   bool // the host has not been met yet
 	started bool // it was the host's turn
+	landed  bool // it is said, or about to be, that it has landed; its own goroutine's
 	began   time.Time
 	pace    int
 	charge  time.Duration // what the host was charged in advance
@@ -119,10 +120,10 @@ type flight struct {
 func (f *frontier) inFlight() int { return f.flying[quick] + f.flying[slow] }
 
 // meet returns the host of key, which is made if need be.
-func (f *frontier) meet(key string, slots int, gap time.Duration) *host {
+func (f *frontier) meet(key string) *host {
 	h := f.hosts[key]
 	if h == nil {
-		h = &host{key: key, slots: slots, gap: gap, pace: slow, charged: f.served, lot: rand.Uint32()}
+		h = &host{key: key, slots: 1, pace: slow, charged: f.served, lot: rand.Uint32()}
 		f.hosts[key] = h
 		f.number[slow]++
 	}
@@ -165,6 +166,20 @@ func (f *frontier) put(h *host) {
 func (f *frontier) back(h *host, r Request) {
 	h.urls = append([]Request{r}, h.urls...)
 	f.put(h)
+}
+
+// hasten lets hosts that wait be asked at the given times, where these are earlier than theirs.
+func (f *frontier) hasten(sooner map[*host]time.Time) {
+	if len(sooner) == 0 {
+		return
+	}
+	for i, t := range f.waiting {
+		if at, ok := sooner[t.h]; ok && at.Before(t.h.at) {
+			t.h.at = at
+			f.waiting[i].at = at
+			f.waiting.up(i) // what it changes places with has been seen: it stands nearer to the top
+		}
+	}
 }
 
 // none is how long there is to wait when only an end of a flight can bring the next one.

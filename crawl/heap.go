@@ -5,8 +5,12 @@ type heap[T interface{ Before(T) bool }] []T
 
 func (h *heap[T]) push(x T) {
 	*h = append(*h, x)
-	s := *h
-	for i := len(s) - 1; i > 0; {
+	h.up(len(*h) - 1)
+}
+
+// up moves the element at index i, which may come before others now, to its place.
+func (h *heap[T]) up(i int) {
+	for s := *h; i > 0; {
 		parent := (i - 1) / 2
 		if !s[i].Before(s[parent]) {
 			return

@@ -2,11 +2,14 @@ package crawl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/go-politeness/politeness"
 )
 
 // lend is how many URLs of a host are at hand at most.
@@ -32,6 +35,8 @@ type run struct {
 	pages    map[string]int  // visited, by host, if MaxPagesPerHost is set
 	met      map[string]bool // hosts for which Discover was called, if it is set
 	seeking  int             // calls of Discover that haven't ended
+	looking  bool            // whether hosts that wait are asked again
+	looked   int             // of waiting, how far that has come
 	unlisted bool            // the Queue may have hosts that aren't in the frontier
 
 	work    work // for the Queue, at its next turn
@@ -133,6 +138,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		case <-timer.C:
 		case <-ticker.C:
 			r.report(time.Now(), false)
+			r.look(time.Now())
 		case <-done:
 			done = nil
 			r.stop(r.ctx.Err())
@@ -158,6 +164,7 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 		var fl *flight
 		if fl, wait = r.frontier.take(now); fl != nil {
 			r.asked = false
+			r.limit(fl.h)
 			r.want(fl.h)
 			if !r.enough(fl) {
 				go r.fly(fl)
@@ -168,6 +175,50 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 		wait = min(wait, r.asleep[0].at.Sub(now))
 	}
 	return wait
+}
+
+// A host that waits for longer than patient is asked every now and then whether it still has to: a
+// person may have lifted its block, or changed its limits. A second is for maxLooks of them.
+const (
+	patient  = 2 * time.Second
+	maxLooks = 100
+)
+
+// look has some of the hosts that wait asked again.
+func (r *run) look(now time.Time) {
+	waiting := r.frontier.waiting
+	if r.looking || r.stopped || len(waiting) == 0 {
+		return
+	}
+	urls := make(map[*host]string)
+	for range min(len(waiting), maxLooks) {
+		r.looked = (r.looked + 1) % len(waiting)
+		if t := waiting[r.looked]; len(t.h.urls) > 0 && t.at.Sub(now) > patient {
+			urls[t.h] = t.h.urls[0].URL
+		}
+	}
+	if len(urls) == 0 {
+		return
+	}
+	r.looking = true
+	go func() {
+		sooner := make(map[*host]time.Time)
+		defer func() {
+			r.events <- func() {
+				r.looking = false
+				r.frontier.hasten(sooner)
+			}
+		}()
+		for h, url := range urls {
+			at, err := r.c.cfg.Transport.Next(r.late, url)
+			if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
+				at = refused.RetryAt
+			}
+			if !at.IsZero() { // else it is found when the host's time has come
+				sooner[h] = at
+			}
+		}
+	}()
 }
 
 // enough reports whether no more pages of a host may be visited. Then its URLs are given up, or put
@@ -201,7 +252,7 @@ func (r *run) crowded() bool {
 
 // over reports whether the crawl has ended.
 func (r *run) over() bool {
-	if r.frontier.inFlight()+r.visiting+r.seeking > 0 || r.storing || !r.work.empty() {
+	if r.frontier.inFlight()+r.visiting+r.seeking > 0 || r.looking || r.storing || !r.work.empty() {
 		return false
 	}
 	if limit := r.c.cfg.MaxPages; limit > 0 && r.summary.Outcomes[Visited] >= limit {
@@ -269,8 +320,15 @@ func (r *run) host(key string) *host {
 	if h := r.frontier.hosts[key]; h != nil {
 		return h
 	}
-	limits := r.c.cfg.Transport.Limits().Of(key)
-	return r.frontier.meet(key, limits.Concurrency, limits.Delay.Min)
+	h := r.frontier.meet(key)
+	r.limit(h)
+	return h
+}
+
+// limit asks what the limits of h are: a person may change them while the crawl runs.
+func (r *run) limit(h *host) {
+	limits := r.c.cfg.Transport.Limits().Of(h.key)
+	h.slots, h.gap = limits.Concurrency, limits.Delay.Min
 }
 
 // want asks the Queue for more URLs of h if it has few.
@@ -335,7 +393,9 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 		r.stop(err)
 	}
 	r.summary.Outcomes[NoRoom] += noRoom
-	r.summary.Outcomes[Duplicate] += len(w.add) - added - noRoom
+	if r.err == nil { // else it isn't known how many it had
+		r.summary.Outcomes[Duplicate] += len(w.add) - added - noRoom
+	}
 	for _, key := range w.want {
 		r.host(key).asked, r.host(key).more = false, false
 	}

@@ -491,8 +491,12 @@ func TestQueueErrorEndsTheCrawl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Run(t.Context(), "https://example.com/"); !errors.Is(err, q.err) {
+		summary, err := c.Run(t.Context(), "https://example.com/")
+		if !errors.Is(err, q.err) {
 			t.Errorf("Run returned %v", err)
+		}
+		if n := summary.Outcomes[crawl.Duplicate]; n != 0 {
+			t.Errorf("%d URLs that the queue hasn't taken in are counted as duplicates", n)
 		}
 	})
 }

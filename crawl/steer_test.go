@@ -1,0 +1,121 @@
+package crawl_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// numbered returns n URLs of a host.
+func numbered(host string, n int) (urls []string) {
+	for i := range n {
+		urls = append(urls, fmt.Sprintf("https://%s/%d", host, i))
+	}
+	return urls
+}
+
+// TestBlockIsLiftedDuringACrawl: a person who knows that a host is well again needn't wait for the
+// hour that it has asked for, nor for a block of their own.
+func TestBlockIsLiftedDuringACrawl(t *testing.T) {
+	for name, byHand := range map[string]bool{"answered 429": false, "by hand": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				var well atomic.Bool
+				well.Store(byHand)
+				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					if !well.Load() {
+						w.Header().Set("Retry-After", "3600")
+						w.WriteHeader(http.StatusTooManyRequests)
+					}
+				}))
+				hosts, err := hostlimit.New(r.politeness.Limits)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+				if byHand {
+					if err := hosts.Block(t.Context(), "example.com", time.Now().Add(time.Hour), "the owner has called"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				go func() {
+					time.Sleep(time.Minute)
+					well.Store(true)
+					if err := hosts.Clear(t.Context(), "example.com"); err != nil {
+						t.Error(err)
+					}
+				}()
+				summary := r.run(t.Context(), t, "https://example.com/")
+				wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 1})
+				if summary.Elapsed > 70*time.Second {
+					t.Errorf("the block was lifted after a minute, the crawl went on after %v", summary.Elapsed)
+				}
+			})
+		})
+	}
+}
+
+// TestLimitsChangeDuringACrawl: what Override says of a host holds from then on.
+func TestLimitsChangeDuringACrawl(t *testing.T) {
+	pause := func(d time.Duration) hostlimit.Limits {
+		return hostlimit.Limits{Concurrency: 1, Delay: hostlimit.Delay{Min: d, Max: d}}
+	}
+	for name, limits := range map[string][2]hostlimit.Limits{
+		"delay": {pause(time.Minute), pause(100 * time.Millisecond)},
+		"slots": {pause(time.Millisecond), {Concurrency: 20, Delay: hostlimit.Delay{Min: time.Millisecond, Max: time.Millisecond}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				site := r.Site("https://example.com")
+				urls := numbered("example.com", 100)
+				slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(2 * time.Second) })
+				for i := range urls {
+					site.Handle(fmt.Sprintf("/%d", i), slow)
+				}
+				began := time.Now()
+				r.politeness.Limits.Override = func(string) (hostlimit.Limits, bool) {
+					if time.Since(began) < 10*time.Second {
+						return limits[0], true
+					}
+					return limits[1], true
+				}
+				summary := r.run(t.Context(), t, urls...)
+				wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 100})
+				if atMost := map[string]time.Duration{"delay": 5 * time.Minute, "slots": 30 * time.Second}[name]; summary.Elapsed > atMost {
+					t.Errorf("the crawl took %v, though the limits have been higher after 10s", summary.Elapsed)
+				}
+			})
+		})
+	}
+}
+
+// TestFunctionsThatEndTheirGoroutine: as t.Fatal does, which somebody calls in one of them.
+func TestFunctionsThatEndTheirGoroutine(t *testing.T) {
+	for name, set := range map[string]func(*crawl.Config){
+		"Prepare": func(c *crawl.Config) {
+			c.Prepare = func(crawl.Request, *http.Request) error { runtime.Goexit(); return nil }
+		},
+		"Known": func(c *crawl.Config) {
+			c.Known = func(context.Context, string) (crawl.Version, error) { runtime.Goexit(); return crawl.Version{}, nil }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.Site("https://example.com").Handle("/", page("home"))
+				set(&r.crawl)
+				wantOutcomes(t, r.run(t.Context(), t, "https://example.com/"), map[crawl.Outcome]int{crawl.Failed: 1})
+			})
+		})
+	}
+}
