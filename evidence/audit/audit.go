@@ -449,8 +449,9 @@ func (a *auditor) ended(d *evidence.Decision) {
 }
 
 // leaseExpired takes the news that a slot was taken back from an exchange that has no end yet. The
-// record names that exchange, or, if the request that got the slot made it, the host: its oldest
-// exchange is meant then. After that exchange has ended the record tells nothing new.
+// record names that exchange, or, if the limiter doesn't know it, the host: its oldest exchange is
+// meant then. The exchange may have ended since: then its own record says only that its slot was
+// lost by then, and that of the request that got the slot says when.
 func (a *auditor) leaseExpired(d *evidence.Decision) {
 	h := a.host(d)
 	if x := h.started(d.Seq); x != nil {
@@ -458,14 +459,11 @@ func (a *auditor) leaseExpired(d *evidence.Decision) {
 			a.contradiction(fmt.Sprintf("a slot was taken back %v after its start, where it is held for %v at least", d.Time.Sub(x.start), p.LeaseTTL), x.at)
 			return
 		}
-		switch {
-		case !x.gone:
-			h.expire(x, d.Time)
-		case x.end.After(d.Time.Add(-slack)):
-			x.end, x.leaked = d.Time.Add(-slack), true // it is told by who got the slot
-		default:
-			x.leaked = true
+		at := d.Time
+		if p := x.by.policy; p != nil && d.Trip != 0 && !x.leaked {
+			at = x.start.Add(p.LeaseTTL) // or later: whoever may have got the slot since is given it
 		}
+		h.expire(x, at)
 		return
 	}
 	if a.trips.ended(d) {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,72 @@ func TestCheckTellsLeasesApart(t *testing.T) {
 	}
 	if len(a.report.Violations) > 0 {
 		t.Error(a.report.Violations)
+	}
+}
+
+// TestCheckHearsLateOfASlotTakenBack: whoever gets the slot tells of it, but once its own headers are
+// there: later starts, and the end of the exchange that lost the slot, may be in the log by then.
+func TestCheckHearsLateOfASlotTakenBack(t *testing.T) {
+	policy := evidence.Decision{Type: evidence.PolicyStated, Transport: "T", Allowed: true}
+	policy.Policy = &evidence.Policy{Slots: 2, DelayMin: time.Second, LeaseTTL: 5 * time.Second}
+	begin := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
+	at := func(s int) time.Time { return begin.Add(time.Duration(s) * time.Second) }
+	turn := func(seq uint64, from, to int) (start, end evidence.Decision) {
+		d := evidence.Decision{Transport: "T", Host: "h", URL: "http://h/robots.txt", RobotsTxt: true, Trip: seq, Attempt: 1, Allowed: true, Seq: seq}
+		start, end = d, d
+		start.Type, start.Time, start.Start, start.Slots, start.Delay = evidence.Started, at(from), at(from), 2, time.Second
+		end.Type, end.Time, end.Start, end.Status = evidence.Fetched, at(to), at(from), 200
+		end.Duration = at(to).Sub(at(from))
+		return start, end
+	}
+	lost := func(seq uint64, s int) evidence.Decision {
+		return evidence.Decision{Type: evidence.LeaseExpired, Transport: "T", Host: "h", Seq: seq, Time: at(s)}
+	}
+	own := func(end evidence.Decision) evidence.Decision {
+		end.Type, end.Allowed, end.Status, end.Duration, end.Start = evidence.LeaseExpired, false, 0, 0, time.Time{}
+		return end
+	}
+	start1, end1 := turn(1, 0, 30)
+	start2, end2 := turn(2, 1, 31)
+	start3, end3 := turn(3, 10, 40) // takes the slot of 1
+	start4, end4 := turn(4, 11, 13) // takes the slot of 2
+	ends := []evidence.Decision{end3, end4}
+	for name, c := range map[string]struct {
+		broken int
+		log    []evidence.Decision
+	}{
+		"while the starts wait for the first": {0, []evidence.Decision{start2, start4, end2, own(end2), lost(1, 10), start3, lost(2, 11), start1, end1, own(end1)}},
+		"after later starts":                  {0, []evidence.Decision{start1, start2, start3, start4, lost(1, 10), lost(2, 11), end1, end2}},
+		"after the end":                       {0, []evidence.Decision{start1, start2, start3, start4, end1, end2, lost(2, 11), lost(1, 10)}},
+		"by its own end alone":                {0, []evidence.Decision{start1, start2, start3, start4, end1, own(end1), end2, own(end2)}},
+		"never, of one":                       {1, []evidence.Decision{start1, start2, start3, start4, lost(1, 10), end1, end2}},
+		"never":                               {2, []evidence.Decision{start1, start2, start3, start4, end1, end2}},
+		"too late":                            {2, []evidence.Decision{start1, start2, start3, start4, lost(1, 20), end1, end2, lost(2, 20)}},
+	} {
+		a := feed(slices.Concat([]evidence.Decision{policy}, c.log, ends)...)
+		a.end()
+		if n := len(a.report.Violations); n != c.broken || a.report.Broken[BrokenConcurrency] != n {
+			t.Errorf("%s: %d violations, want %d of concurrency: %v", name, n, c.broken, a.report.Violations)
+		}
+	}
+
+	// The same where the delay counts from the end of the one before.
+	policy.Policy = &evidence.Policy{Slots: 1, DelayMin: time.Second, LeaseTTL: 5 * time.Second, FromEnd: true}
+	start2, end2 = turn(2, 10, 40)
+	start1.Slots, start2.Slots = 1, 1
+	for name, c := range map[string]struct {
+		broken int
+		log    []evidence.Decision
+	}{
+		"before": {0, []evidence.Decision{start1, lost(1, 10), start2, end1, end2}},
+		"late":   {0, []evidence.Decision{start1, start2, end1, lost(1, 10), end2}},
+		"never":  {1, []evidence.Decision{start1, start2, end1, end2}},
+	} {
+		a := feed(append([]evidence.Decision{policy}, c.log...)...)
+		a.end()
+		if n := a.report.Broken[BrokenGap]; n != c.broken {
+			t.Errorf("from the end, %s: %d violations, want %d: %v", name, n, c.broken, a.report.Violations)
+		}
 	}
 }
 

@@ -118,21 +118,22 @@ type hostAudit struct {
 	name   string
 	report *hostTotal
 
-	pending []*exchange               // starts whose predecessors haven't been proved, in the order of time
-	next    uint64                    // number of the start that comes next; 0: none has come yet, so 1
-	missing uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
-	givenUp map[uint64]bool           // numbers of starts that were replaced by later ones before anything was sent
-	last    *exchange                 // last exchange whose turn was proved
-	earlier *exchange                 // last start in an earlier log, if the gap after it is kept over a restart
-	recent  []*exchange               // last few of those
-	inside  []*exchange               // exchanges in flight when last started, as far as is known
-	unsure  []*exchange               // exchanges of which it isn't clear yet whether they had a slot
-	open    map[exchangeKey]*exchange // exchanges whose end hasn't been logged
-	blocks  []blockAudit              // blocks in force
-	past    []*past                   // last few blocks, in force or not
-	run     series                    // failures in a row
-	served  time.Time                 // last time that the host served us
-	lesson  lesson                    // what refusals have taught of the delay
+	pending     []*exchange               // starts whose predecessors haven't been proved, in the order of time
+	next        uint64                    // number of the start that comes next; 0: none has come yet, so 1
+	missing     uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
+	givenUp     map[uint64]bool           // numbers of starts that were replaced by later ones before anything was sent
+	last        *exchange                 // last exchange whose turn was proved
+	earlier     *exchange                 // last start in an earlier log, if the gap after it is kept over a restart
+	recent      []*exchange               // last few of those
+	inside      []*exchange               // exchanges in flight when last started, as far as is known
+	unsure      []*exchange               // exchanges of which it isn't clear yet whether they had a slot
+	unclearEnds []*exchange               // exchanges that may have lost their slots before the start after them, if the log tells that yet
+	open        map[exchangeKey]*exchange // exchanges whose end hasn't been logged
+	blocks      []blockAudit              // blocks in force
+	past        []*past                   // last few blocks, in force or not
+	run         series                    // failures in a row
+	served      time.Time                 // last time that the host served us
+	lesson      lesson                    // what refusals have taught of the delay
 
 	own    []ownLimits          // limits of this host alone, by number of the first start that they hold for
 	leaked map[uint64]time.Time // when starts lost their slots that aren't logged yet, by number
@@ -363,6 +364,15 @@ func (h *hostAudit) proveFromEnd(last *exchange) {
 	if x == nil || last.end.IsZero() || last.leaked || last.unsent {
 		return
 	}
+	if last.unclear(x.start) && len(h.unclearEnds) < maxOpen {
+		h.unclearEnds = append(h.unclearEnds, last)
+		return
+	}
+	h.proveGapFromEnd(last)
+}
+
+func (h *hostAudit) proveGapFromEnd(last *exchange) {
+	x := last.next
 	last.next = nil
 	if gap := x.start.Sub(last.end); gap < last.delay {
 		h.violation(BrokenGap, fmt.Sprintf("%v between an end and the next start, delay in force %v", gap, last.delay), last.at, x.at)
@@ -395,7 +405,7 @@ func (h *hostAudit) proveSlot(x *exchange) {
 	if x.slots > 0 {
 		h.a.report.Proofs.Slots++
 		for _, y := range h.inside {
-			if y.end.IsZero() {
+			if y.unclear(x.start) {
 				x.waiting = append(x.waiting, y)
 			} else {
 				x.beside, x.with = x.beside+1, y
@@ -412,6 +422,17 @@ func (h *hostAudit) proveSlot(x *exchange) {
 	if x.end.IsZero() || x.end.After(x.start) {
 		h.inside = append(h.inside, x)
 	}
+}
+
+// unclear reports whether the log may yet tell that y held no slot at the given time: its end isn't
+// known, or it was then so old that its slot may have been taken back. Of that tells whoever got
+// the slot, or is next on any host, but only once its own headers are there.
+func (y *exchange) unclear(at time.Time) bool {
+	if y.end.IsZero() {
+		return true
+	}
+	p := y.by.policy
+	return y.end.After(at) && !y.leaked && p != nil && p.LeaseTTL > 0 && !at.Before(y.start.Add(p.LeaseTTL-slack))
 }
 
 // settled reports whether it is known if x had a slot, and reports it if it hadn't.
@@ -444,20 +465,26 @@ func (h *hostAudit) finish(x *exchange, end time.Time) {
 	}
 	x.end = end
 	h.proveFromEnd(x)
+	h.settle(x)
+}
+
+// settle tells those that wait to know how long x held its slot.
+func (h *hostAudit) settle(x *exchange) {
 	h.unsure = slices.DeleteFunc(h.unsure, func(y *exchange) bool {
 		i := slices.Index(y.waiting, x)
-		if i < 0 {
+		if i < 0 || x.unclear(y.start) {
 			return false
 		}
 		y.waiting = slices.Delete(y.waiting, i, i+1)
-		if end.After(y.start) {
+		if x.end.After(y.start) {
 			y.beside, y.with = y.beside+1, x
 		}
 		return h.settled(y)
 	})
 }
 
-// started returns the start of that number, if it is open or among the last.
+// started returns the start of that number, if it is open, among the last, or somebody waits to know
+// more of it.
 func (h *hostAudit) started(seq uint64) *exchange {
 	if seq == 0 {
 		return nil
@@ -465,21 +492,33 @@ func (h *hostAudit) started(seq uint64) *exchange {
 	if x := h.open[exchangeKey{seq: seq}]; x != nil {
 		return x
 	}
-	for _, x := range slices.Concat(h.recent, h.inside) {
-		if x.seq == seq {
-			return x
+	has := func(xs []*exchange) *exchange {
+		if i := slices.IndexFunc(xs, func(x *exchange) bool { return x.seq == seq }); i >= 0 {
+			return xs[i]
 		}
+		return nil
 	}
-	return nil
+	x := cmp.Or(has(h.pending), has(h.recent), has(h.inside))
+	for i := 0; x == nil && i < len(h.unsure); i++ {
+		x = has(h.unsure[i].waiting)
+	}
+	return x
 }
 
-// expire takes the slot from x, which has no end yet. The record of it may be made a little after
-// another request got the slot.
+// expire takes the slot from x. The record of it may be made a little after another request got the
+// slot, and long after x has ended.
 func (h *hostAudit) expire(x *exchange, at time.Time) {
 	if at = at.Add(-slack); at.Before(x.start) {
 		at = x.start
 	}
 	x.leaked = true
+	if x.gone {
+		if x.end.After(at) {
+			x.end = at
+		}
+		h.settle(x)
+		return
+	}
 	h.finish(x, at)
 	x.expired = true
 	h.open[x.key] = x // its end may still come
@@ -678,6 +717,12 @@ func (h *hostAudit) end() {
 		h.giveUp(x)
 	}
 	h.unsure = nil
+	for _, x := range h.unclearEnds {
+		if !x.leaked {
+			h.proveGapFromEnd(x)
+		}
+	}
+	h.unclearEnds = nil
 	for _, x := range open {
 		h.lost(x)
 	}
