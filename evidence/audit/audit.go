@@ -460,8 +460,8 @@ func (a *auditor) leaseExpired(d *evidence.Decision) {
 			return
 		}
 		at := d.Time
-		if p := x.by.policy; p != nil && d.Trip != 0 && !x.leaked {
-			at = x.start.Add(p.LeaseTTL) // or later: whoever may have got the slot since is given it
+		if d.Trip != 0 && !x.leaked && x.safe() > 0 {
+			at = x.start.Add(x.safe()) // or later: who may have got the slot since is believed to have
 		}
 		h.expire(x, at)
 		return

@@ -431,8 +431,17 @@ func (y *exchange) unclear(at time.Time) bool {
 	if y.end.IsZero() {
 		return true
 	}
-	p := y.by.policy
-	return y.end.After(at) && !y.leaked && p != nil && p.LeaseTTL > 0 && !at.Before(y.start.Add(p.LeaseTTL-slack))
+	safe := y.safe()
+	return y.end.After(at) && !y.leaked && safe > 0 && !at.Before(y.start.Add(safe))
+}
+
+// safe returns how long x held its slot for sure before it could be taken back, 0 where no policy
+// says so.
+func (x *exchange) safe() time.Duration {
+	if x.by.policy == nil {
+		return 0
+	}
+	return x.by.policy.LeaseTTL
 }
 
 // settled reports whether it is known if x had a slot, and reports it if it hadn't.
@@ -508,9 +517,7 @@ func (h *hostAudit) started(seq uint64) *exchange {
 // expire takes the slot from x. The record of it may be made a little after another request got the
 // slot, and long after x has ended.
 func (h *hostAudit) expire(x *exchange, at time.Time) {
-	if at = at.Add(-slack); at.Before(x.start) {
-		at = x.start
-	}
+	at = maxTime(at.Add(-slack), x.start.Add(x.safe()))
 	x.leaked = true
 	if x.gone {
 		if x.end.After(at) {
