@@ -427,6 +427,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	if sent {
 		h.answer(x, d)
+		h.paceAnswered(x, d)
 		h.dated(x, d)
 		a.answered(d)
 	}
@@ -446,6 +447,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	h.finish(x, end)
 	h.settleRun(false)
+	h.judgePace(false)
 }
 
 // leaseExpired takes the news that a slot was taken back from an exchange that has no end yet. The

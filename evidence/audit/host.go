@@ -97,6 +97,7 @@ type exchange struct {
 	leaked   bool      // whether that was so at a time that the log does not tell for sure
 	gone     bool      // whether its end is known, or is no longer waited for
 	unsent   bool      // whether the turn was given back unused
+	unpaced  bool      // whether what its answer does to the delay doesn't count any more
 	hurried  *exchange // the start before, if it was closer than this one's own crawl-delay
 
 	// What is known until it is clear whether there was a slot for this exchange.
@@ -134,6 +135,7 @@ type hostAudit struct {
 	run         series                    // failures in a row
 	served      time.Time                 // last time that the host served us
 	lesson      lesson                    // what refusals have taught of the delay
+	pace        pace                      // what response times have made of it
 
 	own    []ownLimits          // limits of this host alone, by number of the first start that they hold for
 	leaked map[uint64]time.Time // when starts lost their slots that aren't logged yet, by number
@@ -297,6 +299,7 @@ func (h *hostAudit) prove(x *exchange) {
 		last = h.earlier
 	}
 	limits := h.limits(x)
+	f := formulaFor(limits)
 	h.keepsToLimits(x, limits)
 	// The first start of another process, which was told of long gaps only.
 	anew := h.last == nil && (last == nil || x.by.mix == 0 || x.by != last.by) || x.seq == 1 && last.seq > 0 && x.at.log != last.at.log
@@ -308,9 +311,9 @@ func (h *hostAudit) prove(x *exchange) {
 		switch {
 		case limits == nil:
 			h.a.openEnded(delaysKept, noPolicy)
-		case strings.Contains(limits.Adaptive, "("), limits.Adaptive == "Squared":
-			h.a.openEnded(delaysKept, "how response times move the delay is believed, not derived")
-		case limits.Adaptive == "Learned" && h.report.Blocks > 0 && !h.lesson.covers(last):
+		case !f.known:
+			h.a.openEnded(delaysKept, "how the delay is moved is believed, not derived")
+		case f.learned && h.report.Blocks > 0 && !h.lesson.covers(last):
 			h.a.openEnded(delaysKept, "what a refusal has taught of the delay is believed, not derived")
 		}
 		gap := x.start.Sub(last.start)
@@ -323,6 +326,14 @@ func (h *hostAudit) prove(x *exchange) {
 		}
 		if h.report.MinGap == 0 || gap < h.report.MinGap {
 			h.report.MinGap = gap
+		}
+	}
+	if f.byLatency() {
+		if h.last == nil || x.seq == 1 {
+			h.paceBegins(x, limits)
+		}
+		if last != nil && !anew {
+			h.paced(last, x)
 		}
 	}
 	if limits != nil && limits.FromEnd && last != nil && !anew {
@@ -734,4 +745,5 @@ func (h *hostAudit) end() {
 		h.lost(x)
 	}
 	h.settleRun(true)
+	h.judgePace(true)
 }

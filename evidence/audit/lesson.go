@@ -37,7 +37,7 @@ func (h *hostAudit) teach(d *evidence.Decision) {
 	case d.Restored, p == nil, p.Overrides, first && (d.Status < 400 || d.Status > 499 || d.Status == 408 || d.Status == 425):
 		l.beyond = true
 		return
-	case !first || p.Adaptive != "Learned":
+	case !first || !formulaOf(p.Adaptive).learned:
 		return
 	case l.by != h.a.by:
 		l.beyond = l.beyond || l.by != nil
