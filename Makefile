@@ -30,6 +30,24 @@ FUZZTIME ?= 30s
 BENCH ?= .
 COUNT ?= 1
 
+# How many commands of a target run side by side, and for how long make soak goes on.
+JOBS ?= 3
+SOAK ?= 1h
+
+# suite runs commands side by side, prints the output of each in one piece, and sums up.
+# $(call each,NAME,MODULES,COMMAND) is the same command in the directory of each module.
+SUITE := go run ./internal/suite -j $(JOBS)
+each = $(foreach module,$(2),'$(1) $(module) $(3)')
+
+VET := $(call each,vet,$(MODULES),go vet ./...)
+STATICCHECK := $(call each,staticcheck,$(MODULES),$(TOOL) staticcheck ./...)
+LINT := $(call each,lint,$(MODULES),$(TOOL) golangci-lint run --allow-parallel-runners ./...)
+RACE := $(call each,race,$(PUBLISHED),go test -json -race -timeout=30m ./...)
+REST := \
+	'transparency internal/transparency POLITENESS_TRANSPARENCY=1 go test -json -count=1 .' \
+	'fates hostlimit/redislimit go test -json -count=1 -run=Fates .' \
+	$(call each,test,$(PROGRAMS),go test -json ./...)
+
 # $(call in,MODULES,COMMAND) runs the command in the directory of each module, up to the first that fails.
 define in
 @set -euo pipefail; for module in $(1); do echo "== $@ $$module"; (cd $$module && $(2)); done
@@ -52,21 +70,23 @@ fmt-check: ## fail if a Go file isn't formatted
 	@unformatted=$$(gofmt -s -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 
 vet: ## go vet in every module
-	$(call in,$(MODULES),go vet ./...)
+	@$(SUITE) $(VET)
 
 staticcheck: ## staticcheck in every module
-	$(call in,$(MODULES),$(TOOL) staticcheck ./...)
+	@$(SUITE) $(STATICCHECK)
 
 lint: ## golangci-lint in every module
-	$(call in,$(MODULES),$(TOOL) golangci-lint run ./...)
-
-test: setup fmt-check vet staticcheck race ## everything: set-up, formatting, vet, staticcheck, the tests of all modules
-	POLITENESS_TRANSPARENCY=1 go test -count=1 ./internal/transparency
-	cd hostlimit/redislimit && go test -count=1 -run=Fates .
-	$(call in,$(PROGRAMS),go test ./...)
+	@$(SUITE) $(LINT)
 
 race: ## the tests of the published modules under the race detector
-	$(call in,$(PUBLISHED),go test -race -timeout=30m ./...)
+	@$(SUITE) $(RACE)
+
+test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules
+	@$(SUITE) $(RACE) $(REST) $(VET) $(STATICCHECK)
+
+# golangci-lint runs all checks of vet and of staticcheck: see .golangci.yml.
+ci: setup fmt-check ## all that a change must pass: everything of test, and lint
+	@$(SUITE) $(RACE) $(REST) $(LINT)
 
 fuzz: ## fuzz every target for FUZZTIME (30s)
 	$(call in,$(PUBLISHED),"$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME))
@@ -102,5 +122,3 @@ benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 
 doc-check: ## type-check the Go code in README.md and docs/
 	go test -count=1 -v -run '^TestDocs' ./docs
-
-ci: test lint ## all that a change must pass: everything of test, and lint

@@ -1,0 +1,124 @@
+// Suite runs commands side by side, and prints the output of each in one piece when it has ended:
+//
+//	go run ./internal/suite [-j N] "NAME DIRECTORY COMMAND"...
+//
+// A command is one line for bash. One that fails keeps no other from running. What go test -json
+// prints is counted, and shown as go test shows it without -json. A table at the end has a line for
+// each command; below it stand the tests that were skipped, with their reasons, and those that failed.
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+)
+
+// A task is a command, and what came of it.
+type task struct {
+	name, dir, command string
+
+	report
+	err     error
+	seconds float64 // until it ended
+	cpu     float64 // seconds of one processor, of all its processes
+}
+
+func main() {
+	jobs := flag.Int("j", 2, "how many commands run at a time")
+	flag.Parse()
+	var tasks []*task
+	for _, arg := range flag.Args() {
+		fields := strings.SplitN(arg, " ", 3)
+		if len(fields) != 3 {
+			fmt.Fprintf(os.Stderr, "suite: %q isn't NAME DIRECTORY COMMAND\n", arg)
+			os.Exit(2)
+		}
+		tasks = append(tasks, &task{name: fields[0], dir: fields[1], command: fields[2]})
+	}
+	begun := time.Now()
+	run(os.Stdout, max(1, *jobs), tasks)
+	if !summarize(os.Stdout, tasks, time.Since(begun)) {
+		os.Exit(1)
+	}
+}
+
+// run begins the tasks in their order and returns when all have ended.
+func run(w io.Writer, jobs int, tasks []*task) {
+	var printing sync.Mutex
+	var wg sync.WaitGroup
+	places := make(chan struct{}, jobs)
+	for _, t := range tasks {
+		places <- struct{}{}
+		wg.Go(func() {
+			t.run()
+			<-places
+			printing.Lock()
+			defer printing.Unlock()
+			fmt.Fprintf(w, "== %s: %s after %.0f s\n%s", t.title(), t.verdict(), t.seconds, t.text.Bytes())
+		})
+	}
+	wg.Wait()
+}
+
+func (t *task) run() {
+	cmd := exec.Command("bash", "-c", t.command)
+	cmd.Dir = filepath.FromSlash(t.dir)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begun := time.Now()
+	t.err = cmd.Run()
+	t.seconds = time.Since(begun).Seconds()
+	if s := cmd.ProcessState; s != nil {
+		t.cpu = (s.UserTime() + s.SystemTime()).Seconds()
+	}
+	t.read(&out)
+}
+
+func (t *task) title() string { return strings.TrimSuffix(t.name+" "+t.dir, " .") }
+
+func (t *task) verdict() string {
+	if t.err != nil {
+		return "FAILED, " + t.err.Error()
+	}
+	return "ok"
+}
+
+// summarize writes the table and reports whether no task failed.
+func summarize(w io.Writer, tasks []*task, took time.Duration) bool {
+	all := task{seconds: took.Seconds()}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row := func(t *task, what string) {
+		counts := "\t\t"
+		if t.passed+len(t.skipped)+len(t.failed) > 0 {
+			counts = fmt.Sprintf("%d\t%d\t%d", t.passed, len(t.skipped), len(t.failed))
+		}
+		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t  %s\n", counts, t.seconds, t.cpu, what)
+	}
+	fmt.Fprint(table, "\npassed\tskipped\tfailed\tseconds\tCPU\t\n")
+	ok := true
+	for _, t := range tasks {
+		row(t, strings.Join(append([]string{t.title() + ": " + t.verdict()}, t.notes...), ", "))
+		all.passed += t.passed
+		all.skipped = append(all.skipped, t.skipped...)
+		all.failed = append(all.failed, t.failed...)
+		all.cpu += t.cpu
+		ok = ok && t.err == nil
+	}
+	row(&all, "in all")
+	table.Flush()
+	for _, s := range all.skipped {
+		fmt.Fprintln(w, "skipped:", s)
+	}
+	for _, f := range all.failed {
+		fmt.Fprintln(w, "failed:", f)
+	}
+	return ok
+}
