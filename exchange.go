@@ -24,7 +24,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.wire = w
 	sent := trip.req.WithContext(w)
 	resp, failure = trip.t.base.RoundTrip(sent)
-	w.close()
+	w.close(resp != nil && failure == nil)
 	if resp != nil && resp.Request == sent {
 		resp.Request = trip.req
 	}

@@ -53,6 +53,7 @@ type wire struct {
 	refused error
 	last    departure
 	earlier []departure // of connections that were lost
+	socket  socket      // that carries the request until it is answered; nil: none whose close can be hurried
 }
 
 // newWire returns the way to the site for a try of the trip, whose start has just been stamped.
@@ -96,6 +97,8 @@ func (w *wire) gotConn(info httptrace.GotConnInfo) {
 		w.refused = w.depart()
 	}
 	if w.refused == nil {
+		w.socket = socketOf(info.Conn)
+		w.linger(0)
 		return
 	}
 	w.cancel(w.refused)
@@ -103,6 +106,32 @@ func (w *wire) gotConn(info httptrace.GotConnInfo) {
 	// look, and its connection carries the requests of others.
 	if info.Conn != nil && !speaksHTTP2(info.Conn) {
 		info.Conn.Close()
+	}
+}
+
+// A socket is what *net.TCPConn has, to say what becomes of data that isn't sent yet when it is
+// closed.
+type socket interface{ SetLinger(seconds int) error }
+
+// socketOf returns the socket below a connection of HTTP/1, or nil.
+func socketOf(c net.Conn) socket {
+	if secure, ok := c.(*tls.Conn); ok {
+		if speaksHTTP2(c) {
+			return nil // it carries the requests of others
+		}
+		c = secure.NetConn()
+	}
+	s, _ := c.(socket)
+	return s
+}
+
+// linger says how long the system goes on sending after the connection is closed: with 0 it stops
+// at once, and with -1 it doesn't give up. A request that is given up while the network is cut, or
+// whose process is killed then, would otherwise reach the site once the network is whole, beside
+// what is sent in its place.
+func (w *wire) linger(seconds int) {
+	if w.socket != nil {
+		_ = w.socket.SetLinger(seconds) // a connection that is lost already sends nothing
 	}
 }
 
@@ -160,14 +189,19 @@ func (w *wire) depart() error {
 	return nil
 }
 
-// close ends the wire's part: Base has returned.
-func (w *wire) close() {
+// close ends the wire's part: Base has returned, and answered says whether with a response. Without
+// one it may still be about to close the connection.
+func (w *wire) close(answered bool) {
 	if leave := w.leave.Load(); leave != nil {
 		(*leave)() // a Base that asks several connections at once has chosen another
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
+	if answered {
+		w.linger(-1)
+	}
+	w.socket = nil
 }
 
 // sleepUntil waits until t. It returns an error if ctx ends before, and at once where ctx has a

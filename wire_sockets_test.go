@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -440,6 +441,70 @@ func TestWireUnderOtherBases(t *testing.T) {
 			started := recorder.Decisions(evidence.Started)
 			if len(started) != 1 || (started[0].WaitConnect > 0) != c.waits {
 				t.Errorf("%+v", started)
+			}
+		})
+	}
+}
+
+// A request that is given up is taken back from the machine: a site that a cut network hid doesn't
+// get it later, beside the next one. A connection whose request was answered ends in peace.
+func TestGivenUpRequestIsTakenBack(t *testing.T) {
+	t.Parallel()
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprintf("TLS %t", secure), func(t *testing.T) {
+			t.Parallel()
+			ends := make(chan error, 2) // of connections, as the site sees them
+			came := make(chan struct{})
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, buffered, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				if r.URL.Path == "/answered" {
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+				} else {
+					close(came)
+				}
+				_, err = io.Copy(io.Discard, buffered)
+				if s, ok := conn.(*tls.Conn); ok && err == nil {
+					_, err = io.Copy(io.Discard, s.NetConn()) // what comes after TLS's own good-bye
+				}
+				ends <- err
+			}))
+			if secure {
+				server.StartTLS()
+			} else {
+				server.Start()
+			}
+			defer server.Close()
+			base := server.Client().Transport.(*http.Transport)
+			client := &http.Client{Transport: mustNew(t, paced(base))}
+
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				<-came
+				cancel()
+			}()
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/lost", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.Do(req); !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			if err := <-ends; err == nil {
+				t.Error("the connection of the request that was given up was closed in peace, want a reset")
+			}
+			resp, err := client.Get(server.URL + "/answered")
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			base.CloseIdleConnections()
+			if err := <-ends; err != nil {
+				t.Errorf("the connection whose request was answered ended with %v", err)
 			}
 		})
 	}
