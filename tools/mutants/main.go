@@ -1,40 +1,52 @@
 // Mutants changes the code of packages, one operator at a time, and asks their tests to notice:
 //
-//	go -C tools/mutants run . [-update] [PACKAGE...]
+//	go -C tools/mutants run . [-update] [-for 20m] [-fresh] [PACKAGE | FILE...]
 //
 // Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
 // the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
 // With -update the file is written anew; reasons stay with the lines of code that they are about.
+//
+// A test binary is built once, with a switch for each mutant (scheme.go); then each mutant is shown
+// to the tests that reach it, the quick ones first. What a run has found out is kept in the user's
+// cache, so that one which -for or an interrupt has ended goes on where it was, and that a change
+// costs no more than the mutants of the files that changed, and the survivors. For a FILE only its
+// mutants are tried.
 package main
 
 import (
-	"bufio"
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"log"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
 	root = "../.."
-	file = root + "/mutants.txt"
 	why  = "not looked at yet" // until somebody does
 )
 
 // The packages whose promises the mutants attack.
 var packages = []string{
-	"backoff", "budget", "robots", "robots/robotscache", "hostlimit", "evidence", "evidence/audit", ".",
+	"backoff", "budget", "robots", "robots/robotscache", "hostlimit", "hostlimit/internal/kit",
+	"evidence", "evidence/audit", ".",
 }
+
+// Packages that also test a package, beside itself.
+var testers = map[string][]string{
+	"hostlimit/internal/kit": {"hostlimit"},
+}
+
+var verbose bool
 
 // A score is what the tests of a package did to its mutants.
 type score struct {
@@ -42,9 +54,20 @@ type score struct {
 	alive            map[string]string // why each survivor is harmless, by its name
 }
 
+// A finding is what is known of a mutant from a run.
+type finding struct {
+	Status string
+	By     string // the test that noticed, if it was asked alone
+	File   string // hash of the code's file
+	Tests  string // hash of the tests' binaries
+}
+
 func main() {
 	log.SetFlags(0)
 	update := flag.Bool("update", false, "write mutants.txt anew")
+	limit := flag.Duration("for", 0, "end after this time; the next run goes on from there")
+	fresh := flag.Bool("fresh", false, "forget what earlier runs have found out")
+	only := flag.String("only", "", "try only the mutant of this name, and show what the tests say")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		packages = flag.Args()
@@ -53,15 +76,20 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	deadline := time.Now().Add(*limit)
 	worse := false
 	for _, pkg := range packages {
-		now, err := run(pkg)
+		file := ""
+		if strings.HasSuffix(pkg, ".go") {
+			pkg, file = path.Split(pkg)
+			pkg = path.Clean(pkg)
+		}
+		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, only: *only}
+		now, left, err := r.run(*fresh)
 		if err != nil {
 			log.Fatalf("%s: %v", pkg, err)
 		}
 		was := known[pkg]
-		fmt.Printf("%s: tests reach %.1f %% of the mutants and notice %.1f %% of those (before: %.1f and %.1f)\n",
-			pkg, now.reaches, now.notices, was.reaches, was.notices)
 		for _, name := range slices.Sorted(maps.Keys(now.alive)) {
 			reason, listed := was.alive[name]
 			if now.alive[name] = cmp.Or(reason, why); !listed {
@@ -69,6 +97,13 @@ func main() {
 				worse = true
 			}
 		}
+		if left > 0 {
+			fmt.Printf("%s: %d mutants are still to try\n", pkg, left)
+			worse = true
+			continue
+		}
+		fmt.Printf("%s: tests reach %.1f %% of the mutants and notice %.1f %% of those (before: %.1f and %.1f)\n",
+			pkg, now.reaches, now.notices, was.reaches, was.notices)
 		known[pkg] = now
 	}
 	if *update {
@@ -76,134 +111,112 @@ func main() {
 			log.Fatal(err)
 		}
 	} else if worse {
-		log.Fatal("mutants: tests notice less than mutants.txt says. Test the promise that the code keeps there, or list the mutant with -update and say why it is harmless.")
+		log.Fatal("mutants: tests notice less than mutants.txt says, or the time was too short. " +
+			"Test the promise that the code keeps there, or list the mutant with -update and say why it is harmless.")
 	}
 }
 
-// run lets gremlins loose on a package.
-func run(pkg string) (score, error) {
-	report, err := os.CreateTemp("", "mutants-*.json")
-	if err != nil {
-		return score{}, err
-	}
-	defer os.Remove(report.Name())
-	report.Close()
-	gremlins, err := exec.Command("go", "tool", "-n", "gremlins").Output()
-	if err != nil {
-		return score{}, err
-	}
-	cmd := exec.Command(strings.TrimSpace(string(gremlins)), "unleash", "./"+pkg, "--silent",
-		"--workers=1", "--timeout-coefficient=10", "--invert-logical", "--invert-loopctrl", "--output="+report.Name())
-	cmd.Dir, cmd.Stderr = root, os.Stderr
-	if err := cmd.Run(); err != nil {
-		return score{}, err
-	}
-	return parse(pkg, report.Name())
+// A runner tries the mutants of a package, or of one of its files.
+type runner struct {
+	pkg, file, only string
+	deadline        time.Time
+	limited         bool
 }
 
-// parse reads gremlins' report, whose files are named from pkg on. It leaves out those of the
-// packages below, which gremlins doesn't.
-func parse(pkg, report string) (score, error) {
-	data, err := os.ReadFile(report)
+// run returns the score, and how many mutants are still to try.
+func (r *runner) run(fresh bool) (s score, left int, err error) {
+	c, err := load(r.pkg)
 	if err != nil {
-		return score{}, err
+		return score{}, 0, err
 	}
-	var result struct {
-		Files []struct {
-			Name      string `json:"file_name"`
-			Mutations []struct {
-				Type, Status string
-				Line, Column int
-			}
+	tmp, err := os.MkdirTemp("", "mutants-")
+	if err != nil {
+		return score{}, 0, err
+	}
+	defer os.RemoveAll(tmp)
+	b, err := newBench(c, append([]string{r.pkg}, testers[r.pkg]...), tmp)
+	if err != nil {
+		return score{}, 0, err
+	}
+	state, err := stateFile(r.pkg)
+	if err != nil {
+		return score{}, 0, err
+	}
+	found := map[string]finding{}
+	if data, err := os.ReadFile(state); err == nil && !fresh {
+		if err := json.Unmarshal(data, &found); err != nil {
+			return score{}, 0, err
 		}
 	}
-	if err := json.Unmarshal(data, &result); err != nil {
-		return score{}, err
+	hashes := map[string]string{}
+	for name, text := range c.text {
+		sum := sha256.Sum256(text)
+		hashes[name] = hex.EncodeToString(sum[:8])
 	}
-	s := score{alive: map[string]string{}}
-	var noticed, lived, unreached float64
-	for _, f := range result.Files {
-		if filepath.Base(f.Name) != f.Name {
+	fmt.Printf("%s: %d mutants, %d tests\n", r.pkg, len(c.mutants), len(b.tests))
+	var noticedBy, livedOn, out float64
+	s.alive = map[string]string{}
+	for i, m := range c.mutants {
+		f := found[m.name]
+		same := f.File == hashes[m.file]
+		asked := r.only == m.name || r.only == "" && (r.file == "" || r.file == m.file)
+		verbose = r.only == m.name
+		if verbose || asked && (!same || f.Status != noticed && f.Tests != b.hash) {
+			if r.limited && time.Now().After(r.deadline) {
+				left++
+				continue
+			}
+			f.Status, f.By, err = b.try(m, f.By)
+			if err != nil {
+				return score{}, 0, err
+			}
+			f.File, f.Tests = hashes[m.file], b.hash
+			found[m.name] = f
+			if f.Status != noticed {
+				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)
+			}
+			if err := save(state, found); err != nil {
+				return score{}, 0, err
+			}
+			same = true
+		}
+		if !same {
+			left++
 			continue
 		}
-		name := path.Join(pkg, f.Name)
-		code, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			return score{}, err
+		switch f.Status {
+		case noticed:
+			noticedBy++
+			continue
+		case lived:
+			livedOn++
+		case unreached:
+			out++
 		}
-		lines := strings.Split(string(code), "\n")
-		for _, m := range f.Mutations {
-			line := lines[m.Line-1]
-			indent := len(line) - len(strings.TrimLeft(line, "\t"))
-			line = line[indent:]
-			switch m.Status {
-			case "KILLED", "TIMED OUT":
-				noticed++
-				continue
-			case "LIVED":
-				lived++
-			case "NOT COVERED":
-				if strings.HasPrefix(line, "case ") {
-					continue // a coverage profile begins behind the colon
-				}
-				unreached++
-			default:
-				continue // what doesn't build is no mutant
-			}
-			s.alive[fmt.Sprintf("%s %s at %d of `%s`", name, strings.ToLower(m.Type), m.Column-indent, line)] = ""
-		}
+		s.alive[m.name] = ""
 	}
-	s.notices = 100 * noticed / max(1, noticed+lived)
-	s.reaches = 100 * (noticed + lived) / max(1, noticed+lived+unreached)
-	return s, nil
+	s.notices = 100 * noticedBy / max(1, noticedBy+livedOn)
+	s.reaches = 100 * (noticedBy + livedOn) / max(1, noticedBy+livedOn+out)
+	return s, left, nil
 }
 
-// read reads mutants.txt: a line "PACKAGE reaches R notices N", and after it for each survivor its
-// name and, on the next line, why it is harmless.
-func read() (map[string]score, error) {
-	scores := map[string]score{}
-	f, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return scores, nil
-	}
+// stateFile is where what is known of a package's mutants is kept.
+func stateFile(pkg string) (string, error) {
+	cache, err := os.UserCacheDir()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	defer f.Close()
-	var s score
-	var survivor string
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		line := lines.Text()
-		switch {
-		case line == "" || line[0] == '#':
-		case strings.HasPrefix(line, "\t\t"):
-			s.alive[survivor] = line[2:]
-		case line[0] == '\t':
-			survivor = line[1:]
-			s.alive[survivor] = ""
-		default:
-			var pkg string
-			s = score{alive: map[string]string{}}
-			if _, err := fmt.Sscanf(line, "%s reaches %f notices %f", &pkg, &s.reaches, &s.notices); err != nil {
-				return nil, fmt.Errorf("mutants.txt: %q: %w", line, err)
-			}
-			scores[pkg] = s
-		}
-	}
-	return scores, lines.Err()
+	dir := filepath.Join(cache, "politeness-mutants")
+	return filepath.Join(dir, strings.ReplaceAll(pkg, "/", "+")+".json"), os.MkdirAll(dir, 0o755)
 }
 
-func write(scores map[string]score) error {
-	var b strings.Builder
-	b.WriteString("# What the tests make of mutants (make mutants): the share in percent that they reach, and of those the\n")
-	b.WriteString("# share that they notice; then each mutant that lives, and why that is harmless.\n")
-	for _, pkg := range slices.Sorted(maps.Keys(scores)) {
-		s := scores[pkg]
-		fmt.Fprintf(&b, "\n%s reaches %.1f notices %.1f\n", pkg, s.reaches, s.notices)
-		for _, name := range slices.Sorted(maps.Keys(s.alive)) {
-			fmt.Fprintf(&b, "\t%s\n\t\t%s\n", name, s.alive[name])
-		}
+func save(file string, found map[string]finding) error {
+	data, err := json.MarshalIndent(found, "", "\t")
+	if err != nil {
+		return err
 	}
-	return os.WriteFile(file, []byte(b.String()), 0o644)
+	if err := os.WriteFile(file+".new", data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(file+".new", file)
 }

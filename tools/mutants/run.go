@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const switchesFile = "mutants_switches.go"
+
+// A bench is what mutants are tested on: the test binaries of a package, with a switch for each mutant.
+type bench struct {
+	code  *code
+	tmp   string
+	bins  map[string]string // by package
+	tests []*test
+	hash  string // of the binaries
+}
+
+// A test is one test function.
+type test struct {
+	pkg, name string
+	took, cpu time.Duration // without a mutant
+	reaches   []byte        // by the mutants' numbers: not 0 if this test asks for the switch
+}
+
+func (t *test) String() string { return t.pkg + "." + t.name }
+
+// newBench builds the tests of the packages and runs each test once.
+func newBench(c *code, pkgs []string, tmp string) (*bench, error) {
+	b := &bench{code: c, tmp: tmp, bins: map[string]string{}}
+	files := map[string][]byte{switchesFile: []byte(strings.Replace(switches, "package p", "package "+c.name(), 1))}
+	for name := range c.files {
+		files[name] = c.switched(name)
+	}
+	hash := sha256.New()
+	for i, pkg := range pkgs {
+		bin := filepath.Join(tmp, fmt.Sprintf("%d.test", i))
+		if err := b.build(files, pkg, bin); err != nil {
+			return nil, err
+		}
+		data, err := os.ReadFile(bin)
+		if err != nil {
+			return nil, err
+		}
+		hash.Write(data)
+		b.bins[pkg] = bin
+	}
+	b.hash = hex.EncodeToString(hash.Sum(nil)[:8])
+	for _, pkg := range pkgs {
+		if err := b.measure(pkg); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// build builds the test binary of a package with these files of the code replaced.
+func (b *bench) build(files map[string][]byte, pkg, bin string) error {
+	dir, err := os.MkdirTemp(b.tmp, "")
+	if err != nil {
+		return err
+	}
+	replace := map[string]string{}
+	for name, text := range files {
+		replace[filepath.Join(b.code.dir, name)] = filepath.Join(dir, name)
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o644); err != nil {
+		return err
+	}
+	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, "./"+pkg)
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// measure runs each test of a package without a mutant, and sees which ones it reaches.
+func (b *bench) measure(pkg string) error {
+	list := exec.Command(b.bins[pkg], "-test.list=.")
+	list.Dir = filepath.Join(root, pkg)
+	out, err := list.Output()
+	if err != nil {
+		return err
+	}
+	reach := filepath.Join(b.tmp, "reach")
+	for name := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(name, "Benchmark") {
+			continue
+		}
+		if err := os.WriteFile(reach, make([]byte, len(b.code.mutants)+2+4096), 0o644); err != nil {
+			return err
+		}
+		t := &test{pkg: pkg, name: name}
+		began := time.Now()
+		ok, cpu := b.play(b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach)
+		if !ok {
+			fmt.Printf("\tleft out, as it fails without any mutant: %s\n", t)
+			continue
+		}
+		t.took, t.cpu = time.Since(began), cpu
+		if t.reaches, err = os.ReadFile(reach); err != nil {
+			return err
+		}
+		b.tests = append(b.tests, t)
+	}
+	slices.SortFunc(b.tests, func(x, y *test) int { return int(x.cpu - y.cpu) })
+	return nil
+}
+
+// play runs tests of one package and reports whether they pass, and what processor time that took.
+func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...string) (bool, time.Duration) {
+	names := make([]string, len(tests))
+	for i, t := range tests {
+		names[i] = regexp.QuoteMeta(t.name)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, bin, "-test.failfast", "-test.timeout=0", "-test.run=^("+strings.Join(names, "|")+")$")
+	cmd.Dir = filepath.Join(root, tests[0].pkg)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), env...)
+	err := cmd.Run()
+	if verbose {
+		os.Stdout.Write(out.Bytes())
+	}
+	return err == nil || errors.Is(err, exec.ErrWaitDelay), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+}
+
+const (
+	noticed   = "noticed"
+	lived     = "lived"
+	unreached = "unreached"
+)
+
+// try returns what the tests make of a mutant, and which tests notice it. It begins with the test of this name.
+func (b *bench) try(m *mutant, first string) (status, by string, err error) {
+	bins := b.bins
+	if m.fixed {
+		bins = map[string]string{}
+		for pkg := range b.bins {
+			bin := filepath.Join(b.tmp, fmt.Sprintf("mutant%d.test", len(bins)))
+			if err := b.build(map[string][]byte{m.file: b.code.changed(m)}, pkg, bin); err != nil {
+				return "", "", err
+			}
+			bins[pkg] = bin
+		}
+	}
+	var tests []*test
+	for _, t := range b.tests {
+		if m.fixed || t.reaches[m.n] != 0 {
+			tests = append(tests, t)
+		}
+	}
+	if len(tests) == 0 {
+		return unreached, "", nil
+	}
+	// Quick ones together, the others one by one.
+	var parts [][]*test
+	if i := slices.IndexFunc(tests, func(t *test) bool { return t.String() == first }); i >= 0 {
+		parts = append(parts, tests[i:i+1])
+	}
+	const quick = 200 * time.Millisecond
+	for pkg := range bins {
+		var together []*test
+		for _, t := range tests {
+			if t.pkg == pkg && t.cpu < quick {
+				together = append(together, t)
+			}
+		}
+		if len(together) > 0 {
+			parts = append(parts, together)
+		}
+	}
+	for _, t := range tests {
+		if t.cpu >= quick {
+			parts = append(parts, []*test{t})
+		}
+	}
+	for _, part := range parts {
+		var took, cpu time.Duration
+		for _, t := range part {
+			took += t.took
+			cpu += t.cpu
+		}
+		// A machine with much else to do takes longer, but not more of the processor.
+		ok, _ := b.play(bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
+			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(2+4*cpu.Seconds())))
+		if !ok {
+			by := part[0].String()
+			if len(part) > 1 {
+				by = ""
+			}
+			return noticed, by, nil
+		}
+	}
+	return lived, "", nil
+}
