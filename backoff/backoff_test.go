@@ -98,6 +98,10 @@ func TestDoublingJitterStaysWithinItsShares(t *testing.T) {
 			t.Errorf("attempt %d: only %d of 200 delays differ", attempt, len(seen))
 		}
 	}
+	half := backoff.Doubling{Start: 1 << 62, Cap: 1 << 62, Jitter: [2]float64{1, 1}}
+	if got := half.Delay(1); got != most {
+		t.Errorf("jitter up to just beyond the largest duration: %v", got)
+	}
 	huge := backoff.Doubling{Start: most, Cap: most, Jitter: [2]float64{1, 1}}
 	if got := huge.Delay(1); got != most {
 		t.Errorf("jitter on the largest duration: %v", got)
@@ -132,7 +136,12 @@ func TestValidateNamesEveryField(t *testing.T) {
 		{backoff.Doubling{Jitter: [2]float64{math.NaN(), math.NaN()}}, []string{"Jitter"}},
 		{backoff.Doubling{Jitter: [2]float64{0, math.Inf(1)}}, []string{"Jitter"}},
 		{backoff.Doubling{Jitter: [2]float64{-0.1, 0}}, []string{"Jitter"}},
-		{backoff.Refusals{Statuses: []int{403, 503}}, nil},
+		{backoff.Doubling{Jitter: [2]float64{1, 1}}, nil},
+		{backoff.Doubling{Jitter: [2]float64{0, 1.01}}, []string{"Jitter"}},
+		{backoff.Refusals{Statuses: []int{100, 403, 999}, InARow: math.MaxUint16}, nil},
+		{backoff.Refusals{InARow: -1}, []string{"InARow"}},
+		{backoff.Refusals{InARow: math.MaxUint16 + 1}, []string{"InARow"}},
+		{backoff.Refusals{Statuses: []int{1000}}, []string{"Statuses"}},
 		{
 			backoff.Refusals{Statuses: []int{99}, MaxRetryAfter: -1, Forgive: -1, Policy: backoff.Fibonacci{Unit: -1}},
 			[]string{"Statuses", "MaxRetryAfter", "Forgive", "Policy: Unit"},

@@ -26,7 +26,7 @@ func (d Doubling) Delay(attempt int) time.Duration {
 	}
 	start, limit := cmp.Or(d.Start, 15*time.Minute), cmp.Or(d.Cap, 24*time.Hour)
 	step := limit
-	if n := attempt - 1; n < 63 && start <= limit>>n { // before shifting: start<<n might not fit
+	if n := attempt - 1; start <= limit>>n { // before shifting: start<<n might not fit
 		step = start << n
 	}
 	if d.Jitter == [2]float64{} {

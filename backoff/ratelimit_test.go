@@ -1,6 +1,7 @@
 package backoff_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,63 @@ func TestRateLimitWithNothingLeft(t *testing.T) {
 	}
 }
 
+// What RFC 9651 allows beside r and t doesn't keep them from being read; a field that it doesn't
+// allow is ignored as a whole.
+func TestRateLimitIsAStructuredField(t *testing.T) {
+	for item, valid := range map[string]bool{
+		`"p"`:                   true,
+		`"\"a\\b\""`:            true,
+		`" ~"`:                  true,
+		`"p\`:                   false,
+		`"p\n"`:                 false,
+		"\"p\x1f\"":             false,
+		"\"p\x7f\"":             false,
+		`azAZ`:                  true,
+		`*`:                     true,
+		"a0!#$%&'*+-.^_`|~:/zZ": true,
+		`!a`:                    false,
+		`_a`:                    false,
+		`(a b)`:                 true,
+		`( a  b )`:              true,
+		`()`:                    true,
+		`(a"b")`:                false,
+		`(a;x=1 b;y)`:           true,
+		`a;az09_-.*=1`:          true,
+		`a;*=1`:                 true,
+		`a;z`:                   true,
+		`a;0=1`:                 false,
+		`a;_=1`:                 false,
+		`a;A=1`:                 false,
+		`999999999999999`:       true,
+		`-999999999999999`:      true,
+		`1000000000000000`:      false,
+		`999999999999.999`:      true,
+		`1000000000000.9`:       false,
+		`1.`:                    false,
+		`1.2345`:                false,
+		`-`:                     false,
+		`:azAZ09+/==:`:          true,
+		`:a_:`:                  false,
+		`?0`:                    true,
+		`?1`:                    true,
+		`?2`:                    false,
+		`@-1`:                   true,
+		`@1.5`:                  false,
+		`@`:                     false,
+		`%"a%c3%bc"`:            true,
+		`%a`:                    false,
+	} {
+		for _, value := range []string{item + ";r=0;t=3", `"p";r=0;t=3, ` + item, `"p";r=0;t=3;x=` + item} {
+			if strings.HasPrefix(value, `"`) && strings.HasPrefix(item, "(") && strings.Contains(value, "x=") {
+				continue // a parameter isn't a list
+			}
+			if d, ok := backoff.RateLimit(value); ok != valid || ok && d != 3*s {
+				t.Errorf("%s: %v, %v", value, d, ok)
+			}
+		}
+	}
+}
+
 func TestXRateLimitWithNothingLeft(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	const sent = "Sat, 21 Nov 2026 11:59:00 GMT" // the server's clock is a minute slow
@@ -66,6 +124,8 @@ func TestXRateLimitWithNothingLeft(t *testing.T) {
 		{"0", "1795262460", sent, 120 * s}, // by the server's own clock
 		{"0", "1795262460000", "", 60 * s}, // in milliseconds
 		{"0", "99999999999999999999", "", 1e9 * s},
+		{"0", "1000000000", "Sun, 09 Sep 2001 01:46:00 GMT", 40 * s},    // the first time that is one
+		{"0", "1000000000000", "Sun, 09 Sep 2001 01:46:00 GMT", 40 * s}, // and the first in milliseconds
 
 		{"1", "30", "", -1},
 		{"0", "0", "", -1},
