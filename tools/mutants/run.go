@@ -38,8 +38,9 @@ type test struct {
 
 func (t *test) String() string { return t.pkg + "." + t.name }
 
-// newBench builds the tests of the packages and runs each test once.
-func newBench(c *code, pkgs []string, tmp string) (*bench, error) {
+// newBench builds the tests of the packages and runs each test once. Those that are slower than
+// slowest are left out.
+func newBench(c *code, pkgs []string, slowest time.Duration, tmp string) (*bench, error) {
 	b := &bench{code: c, tmp: tmp, bins: map[string]string{}}
 	files := map[string][]byte{switchesFile: []byte(strings.Replace(switches, "package p", "package "+c.name(), 1))}
 	for name := range c.files {
@@ -63,6 +64,13 @@ func newBench(c *code, pkgs []string, tmp string) (*bench, error) {
 		if err := b.measure(pkg); err != nil {
 			return nil, err
 		}
+	}
+	if i := slices.IndexFunc(b.tests, func(t *test) bool { return t.cpu > slowest }); i >= 0 {
+		for _, t := range b.tests[i:] {
+			fmt.Printf("\tleft out, as it takes %.1fs: %s\n", t.cpu.Seconds(), t)
+		}
+		b.tests = b.tests[:i]
+		b.hash += " up to " + slowest.String()
 	}
 	return b, nil
 }
