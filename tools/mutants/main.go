@@ -164,7 +164,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 		same := f.File == hashes[m.file]
 		asked := r.only == m.name || r.only == "" && (r.file == "" || r.file == m.file)
 		verbose = r.only == m.name
-		if verbose || asked && (!same || f.Status != noticed && f.Tests != b.hash) {
+		if verbose || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
 			if r.limited && time.Now().After(r.deadline) {
 				left++
 				continue
@@ -173,7 +173,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 			if err != nil {
 				return score{}, 0, err
 			}
-			f.File, f.Tests = hashes[m.file], b.hash
+			f.File, f.Tests = hashes[m.file], b.asked
 			found[m.name] = f
 			if f.Status != noticed {
 				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)

@@ -27,6 +27,7 @@ type bench struct {
 	bins  map[string]string // by package
 	tests []*test
 	hash  string // of the binaries
+	asked string // hash, and which of their tests are asked
 }
 
 // A test is one test function.
@@ -60,6 +61,7 @@ func newBench(c *code, pkgs []string, slowest time.Duration, tmp string) (*bench
 		b.bins[pkg] = bin
 	}
 	b.hash = hex.EncodeToString(hash.Sum(nil)[:8])
+	b.asked = b.hash
 	for _, pkg := range pkgs {
 		if err := b.measure(pkg); err != nil {
 			return nil, err
@@ -70,7 +72,7 @@ func newBench(c *code, pkgs []string, slowest time.Duration, tmp string) (*bench
 			fmt.Printf("\tleft out, as it takes %.1fs: %s\n", t.cpu.Seconds(), t)
 		}
 		b.tests = b.tests[:i]
-		b.hash += " up to " + slowest.String()
+		b.asked += " up to " + slowest.String()
 	}
 	return b, nil
 }
