@@ -1,6 +1,6 @@
 // Mutants changes the code of packages, one operator at a time, and asks their tests to notice:
 //
-//	go -C tools/mutants run . [-update] [-for 20m] [-slowest 1s] [-fresh] [PACKAGE | FILE...]
+//	go -C tools/mutants run . [-update] [-for 20m] [-slowest 1s] [-run REGEXP] [-fresh] [PACKAGE | FILE...]
 //
 // Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
 // the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
@@ -10,8 +10,9 @@
 // to the tests that reach it, the quick ones first. What a run has found out is kept in the user's
 // cache, so that one which -for or an interrupt has ended goes on where it was, and that a change
 // costs no more than the mutants of the files that changed, and the survivors. For a FILE only its
-// mutants are tried. With -slowest, tests that take more processor time than that aren't asked: what
-// they alone would notice is listed as if it lived, and tried again by a run that asks them.
+// mutants are tried. With -slowest, tests that take more processor time than that aren't asked, and
+// with -run, those of another name: what they alone would notice is listed as if it lived, and tried
+// again by a run that asks them.
 package main
 
 import (
@@ -68,6 +69,7 @@ func main() {
 	update := flag.Bool("update", false, "write mutants.txt anew")
 	limit := flag.Duration("for", 0, "end after this time; the next run goes on from there")
 	slowest := flag.Duration("slowest", time.Hour, "leave out tests that take more processor time")
+	names := flag.String("run", ".", "ask only the tests whose name matches")
 	fresh := flag.Bool("fresh", false, "forget what earlier runs have found out")
 	only := flag.String("only", "", "try only the mutant of this name, and show what the tests say")
 	flag.Parse()
@@ -86,7 +88,7 @@ func main() {
 			pkg, file = path.Split(pkg)
 			pkg = path.Clean(pkg)
 		}
-		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, slowest: *slowest, only: *only}
+		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, slowest: *slowest, names: *names, only: *only}
 		now, left, err := r.run(*fresh)
 		if err != nil {
 			log.Fatalf("%s: %v", pkg, err)
@@ -124,6 +126,7 @@ type runner struct {
 	deadline        time.Time
 	limited         bool
 	slowest         time.Duration
+	names           string
 }
 
 // run returns the score, and how many mutants are still to try.
@@ -137,7 +140,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 		return score{}, 0, err
 	}
 	defer os.RemoveAll(tmp)
-	b, err := newBench(c, append([]string{r.pkg}, testers[r.pkg]...), r.slowest, tmp)
+	b, err := newBench(c, append([]string{r.pkg}, testers[r.pkg]...), r.slowest, r.names, tmp)
 	if err != nil {
 		return score{}, 0, err
 	}

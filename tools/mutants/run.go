@@ -40,8 +40,8 @@ type test struct {
 func (t *test) String() string { return t.pkg + "." + t.name }
 
 // newBench builds the tests of the packages and runs each test once. Those that are slower than
-// slowest are left out.
-func newBench(c *code, pkgs []string, slowest time.Duration, tmp string) (*bench, error) {
+// slowest or have a name that doesn't match are left out.
+func newBench(c *code, pkgs []string, slowest time.Duration, names, tmp string) (*bench, error) {
 	b := &bench{code: c, tmp: tmp, bins: map[string]string{}}
 	files := map[string][]byte{switchesFile: []byte(strings.Replace(switches, "package p", "package "+c.name(), 1))}
 	for name := range c.files {
@@ -63,15 +63,14 @@ func newBench(c *code, pkgs []string, slowest time.Duration, tmp string) (*bench
 	b.hash = hex.EncodeToString(hash.Sum(nil)[:8])
 	b.asked = b.hash
 	for _, pkg := range pkgs {
-		if err := b.measure(pkg); err != nil {
+		if err := b.measure(pkg, names, slowest); err != nil {
 			return nil, err
 		}
 	}
-	if i := slices.IndexFunc(b.tests, func(t *test) bool { return t.cpu > slowest }); i >= 0 {
-		for _, t := range b.tests[i:] {
-			fmt.Printf("\tleft out, as it takes %.1fs: %s\n", t.cpu.Seconds(), t)
-		}
-		b.tests = b.tests[:i]
+	if names != "." {
+		b.asked += " of " + names
+	}
+	if slowest < time.Hour {
 		b.asked += " up to " + slowest.String()
 	}
 	return b, nil
@@ -106,8 +105,8 @@ func (b *bench) build(files map[string][]byte, pkg, bin string) error {
 }
 
 // measure runs each test of a package without a mutant, and sees which ones it reaches.
-func (b *bench) measure(pkg string) error {
-	list := exec.Command(b.bins[pkg], "-test.list=.")
+func (b *bench) measure(pkg, names string, slowest time.Duration) error {
+	list := exec.Command(b.bins[pkg], "-test.list="+names)
 	list.Dir = filepath.Join(root, pkg)
 	out, err := list.Output()
 	if err != nil {
@@ -123,7 +122,12 @@ func (b *bench) measure(pkg string) error {
 		}
 		t := &test{pkg: pkg, name: name}
 		began := time.Now()
-		ok, cpu := b.play(b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach)
+		ok, cpu := b.play(b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach,
+			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(slowest.Seconds())))
+		if cpu > slowest {
+			fmt.Printf("\tleft out, as it takes more than %v: %s\n", slowest, t)
+			continue
+		}
 		if !ok {
 			fmt.Printf("\tleft out, as it fails without any mutant: %s\n", t)
 			continue
