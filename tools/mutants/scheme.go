@@ -37,6 +37,7 @@ type mutant struct {
 	from, to token.Token
 	pos      token.Pos // of the operator
 	node     ast.Node
+	end      int  // line on which the innermost function around it ends
 	fixed    bool // can't be switched while the program runs, as in a constant: has a build of its own
 }
 
@@ -144,13 +145,14 @@ func (c *code) find(name string) {
 	lines := strings.Split(string(c.text[name]), "\n")
 	seen := map[string]int{}
 	fixed := map[ast.Node]bool{} // expressions that must stay constant
+	end := 0                     // of the function that is being looked through
 	add := func(node ast.Node, pos token.Pos, kind string, from, to token.Token) {
 		at := c.fset.Position(pos)
 		line := lines[at.Line-1]
 		indent := len(line) - len(strings.TrimLeft(line, "\t"))
 		m := &mutant{
 			n: len(c.mutants) + 1, kind: kind, pkg: c.pkg, file: name, line: at.Line, from: from, to: to,
-			pos: pos, node: node, fixed: fixed[node],
+			pos: pos, node: node, fixed: fixed[node], end: end,
 			name: fmt.Sprintf("%s %s at %d of `%s`", path.Join(c.pkg, name), kind, at.Column-indent, line[indent:]),
 		}
 		if seen[m.name]++; seen[m.name] > 1 {
@@ -160,6 +162,15 @@ func (c *code) find(name string) {
 	}
 	var inFixed []ast.Node // the innermost of them last
 	var stack []ast.Node
+	around := func() int {
+		for _, node := range slices.Backward(stack) {
+			switch node.(type) {
+			case *ast.FuncDecl, *ast.FuncLit:
+				return c.fset.Position(node.End()).Line
+			}
+		}
+		return 0
+	}
 	ast.Inspect(c.files[name], func(node ast.Node) bool {
 		if node == nil {
 			top := stack[len(stack)-1]
@@ -170,6 +181,7 @@ func (c *code) find(name string) {
 			return true
 		}
 		stack = append(stack, node)
+		end = around()
 		switch node := node.(type) {
 		case *ast.GenDecl:
 			if node.Tok == token.CONST {
@@ -237,7 +249,12 @@ func (c *code) sort() error {
 		_, err := c.check(text, nil, func(at token.Position) {
 			mine := false
 			for _, m := range c.mutants {
-				if m.file == at.Filename && c.fset.Position(m.node.Pos()).Line <= at.Line && at.Line <= c.fset.Position(m.node.End()).Line {
+				if m.file != at.Filename {
+					continue
+				}
+				from, to := c.fset.Position(m.node.Pos()).Line, c.fset.Position(m.node.End()).Line
+				// With a switch in it that leads out of a loop, the function may seem to lack a return.
+				if from <= at.Line && at.Line <= to || m.kind == "invert_loopctrl" && m.end == at.Line {
 					mine = true
 					if !m.fixed {
 						m.fixed, found = true, true

@@ -79,7 +79,13 @@ func (a Adaptive) parts() (parts []string) {
 }
 
 // Text returns a as a file of overrides has it: "learned+proportional(1)".
-func (a Adaptive) Text() string { return strings.ToLower(strings.Join(a.parts(), "+")) }
+func (a Adaptive) Text() string {
+	parts := a.parts()
+	for i, part := range parts {
+		parts[i] = strings.ReplaceAll(part, "e+", "e") // an exponent, where a plus would end the part
+	}
+	return strings.ToLower(strings.Join(parts, "+"))
+}
 
 // ParseAdaptive reads what Text writes.
 func ParseAdaptive(s string) (Adaptive, error) {
@@ -138,11 +144,8 @@ const Calm = 20
 // is longer. since is the time since then (since the first start, where there was no
 // block), starts the number of starts in it.
 func (l *Limits) Learn(inForce, since time.Duration, starts int64) time.Duration {
-	d := max(inForce, l.Min)
-	if d >= l.Ceiling {
-		return l.Ceiling
-	}
-	d += d / 2
+	d := min(max(inForce, l.Min), l.Ceiling)
+	d += min(d/2, l.Ceiling-d)
 	if starts > 0 {
 		d = max(d, since/time.Duration(starts))
 	}

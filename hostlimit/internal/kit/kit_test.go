@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,6 +25,7 @@ func TestAdaptive(t *testing.T) {
 		{Squared, 0, 8 * s, 60 * s},     // never above Ceiling
 		{Squared, 0, math.MaxInt64, 60 * s},
 		{Squared, 0, -s, 200 * ms},
+		{Proportional(5), 4 * s, 0, 2 * s},
 		{Proportional(5), 0, s, 2600 * ms},            // half the way from Min up,
 		{Proportional(5), 5 * s, 500 * ms, 3750 * ms}, // and down
 		{Longest(Squared, Proportional(2)), s, 3 * s, 9 * s},
@@ -40,6 +42,39 @@ func TestAdaptive(t *testing.T) {
 		l := Limits{Adaptive: c.a, Min: 200 * ms, Ceiling: 60 * s}
 		if got := l.Adapt(c.old, Outcome{Status: 200, Latency: c.latency}); got != c.want {
 			t.Errorf("%v: %v after %v became %v, want %v", c.a, c.old, c.latency, got, c.want)
+		}
+	}
+}
+
+// The longest delay and the longest ceiling don't overflow.
+func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	for _, a := range []Adaptive{Learned, Squared, Proportional(1), Proportional(2), Throttle(1), Proportional(math.MaxFloat64)} {
+		l := Limits{Min: time.Second, Ceiling: math.MaxInt64, Adaptive: a}
+		if got := l.Adapt(year, Outcome{Status: 503, Latency: math.MaxInt64}); a != Learned && got < 146*year {
+			t.Errorf("%v: a latency of 292 years made it %v", a, got)
+		}
+		if got := l.Learn(250*year, 0, 0); got != math.MaxInt64 {
+			t.Errorf("%v: a refusal of a host that is asked every 250 years taught %v", a, got)
+		}
+	}
+}
+
+func TestParseAdaptiveReadsWhatTextWrites(t *testing.T) {
+	for _, a := range []Adaptive{
+		{}, Fixed, Squared, Proportional(5), Throttle(1.5), Proportional(math.MaxFloat64),
+		Longest(Proportional(1), Learned), Longest(Longest(Throttle(2), Squared), Proportional(1e-9)),
+	} {
+		if got, err := ParseAdaptive(a.Text()); err != nil || got != a {
+			t.Errorf("%s: %v, %v", a.Text(), got, err)
+		}
+	}
+	for _, s := range []string{
+		"", "+", "learned+", "fast", "speed(2)", "proportional", "proportional()", "proportional(a)", "throttle", "throttle(x)",
+		"proportional(0)", "throttle(0)", "throttle(-1)", "proportional(inf)", "throttle(nan)", "learned+throttle(0)",
+	} {
+		if a, err := ParseAdaptive(s); err == nil {
+			t.Errorf("%q is %v", s, a)
 		}
 	}
 }
@@ -135,10 +170,26 @@ func TestWhatARefusalTeaches(t *testing.T) {
 		}
 	}
 	for learned, want := range map[time.Duration]time.Duration{
+		204081632:   0, // 2 % less is just Min
+		204081633:   200000001,
 		time.Second: 980 * time.Millisecond, 201 * time.Millisecond: 0, 0: 0, time.Minute: 58800 * time.Millisecond,
 	} {
 		if got := l.Ease(learned); got != want {
 			t.Errorf("%v became %v, want %v", learned, got, want)
+		}
+	}
+}
+
+// A window may end or begin at midnight, and go over it; it is a part of a day.
+func TestWindowsOfADay(t *testing.T) {
+	const h = time.Hour
+	for w, valid := range map[Window]bool{
+		{0, 24 * h}: true, {0, 1}: true, {h, 24 * h}: true, {22 * h, 0}: true, {24*h - 1, 0}: true, {22 * h, 6 * h}: true,
+		{24 * h, h}: false, {h, 24*h + 1}: false, {-1, h}: false, {h, -1}: false, {h, h}: false, {0, 0}: false,
+	} {
+		_, err := Config{Windows: []Window{{0, h}, w}}.Compile()
+		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "Windows[1]") {
+			t.Errorf("from %v to %v: %v", w.From, w.To, err)
 		}
 	}
 }
@@ -192,6 +243,25 @@ func TestShareOfTheLimits(t *testing.T) {
 	} {
 		if got := c.own.Share(c.n, c.whole); got != c.want {
 			t.Errorf("a share of %d of %+v: %+v, want %+v", c.n, c.own, got, c.want)
+		}
+	}
+}
+
+// A block by hand says why, in at most 300 bytes, and ends in the future.
+func TestWhatABlockByHandNeeds(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct {
+		until time.Time
+		why   string
+		wrong string
+	}{
+		{now.Add(1), strings.Repeat("x", 300), ""},
+		{now.Add(1), strings.Repeat("x", 301), "301 bytes"},
+		{now.Add(1), " \t", "why is empty"},
+		{now, "maintenance", "not in the future"},
+	} {
+		if err := CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%q: %v", c.why, err)
 		}
 	}
 }
