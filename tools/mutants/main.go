@@ -178,7 +178,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 			}
 			f.File, f.Tests = hashes[m.file], b.asked
 			found[m.name] = f
-			if f.Status != noticed {
+			if f.Status == lived || f.Status == unreached && r.names == "." {
 				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)
 			}
 			if err := save(state, found); err != nil {
