@@ -85,8 +85,8 @@ const (
 )
 
 // A guard is how late after its start time a request may still start: the
-// server leaves that much room on top of every delay. A start that comes later
-// asks again. The guard follows the lateness that this process sees, near its
+// server leaves that much room on top of a delay until it is told of the start. A start that comes
+// later asks again. The guard follows the lateness that this process sees, near its
 // 90th percentile: a larger one slows every host down, a smaller one costs calls.
 type guard struct {
 	late time.Duration

@@ -91,6 +91,24 @@ func (t *lease) stamp(now time.Duration) {
 	h.started, h.gap, h.source = true, g.delay, g.source
 	h.last = max(h.last, now)
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
+	t.tell(now)
+}
+
+// tell tells the server that the request starts now, if anybody waits for the next start: what is left
+// of the window would be added to the gap. It costs no call where this process is about to ask
+// for that start.
+func (t *lease) tell(now time.Duration) {
+	p, g := t.h.p, &t.granted
+	if g.delay == 0 || t.limits.FromEnd {
+		return
+	}
+	at := g.at + int64(max(p.clock.passed(g.at, now), 0)/time.Microsecond) + 1
+	switch o := (op{name: "begun", h: t.h, args: []any{t.id, t.asks, at}}); {
+	case g.awaited:
+		p.add(o)
+	case len(t.h.waiters) > 0:
+		p.addAlong(o)
+	}
 }
 
 // grant tells how the start came about.

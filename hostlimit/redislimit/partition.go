@@ -359,7 +359,7 @@ func isComplete(name string, answer []any) bool {
 	case "peek":
 		return len(answer) >= 2
 	case "take":
-		fields := map[string]int{"GO": 9 + toldFields, "AT": 4, "WAIT": 6, "PROBE": 1, "LATE": 4, "HAND": 3, "OLD": 1, "NEW": 1}
+		fields := map[string]int{"GO": 10 + toldFields, "AT": 4, "WAIT": 6, "PROBE": 1, "LATE": 4, "HAND": 3, "OLD": 1, "NEW": 1}
 		n, ok := fields[text(answer[0])]
 		return ok && len(answer) >= n
 	}

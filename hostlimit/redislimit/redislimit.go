@@ -20,8 +20,10 @@
 // replies it gets, and starts a request only while it can prove that the server's clock is within
 // the small window that the server granted (the guard); a Start that comes later, and one that is
 // repeated, asks the server again, and no turn is lost. So wall clocks of the processes may be
-// wrong by hours, and a paused process doesn't start early. The guard, a millisecond or so on an
-// idle machine, comes on top of each delay.
+// wrong by hours, and a paused process doesn't start early. Where somebody waits for the next start,
+// the server is told when this one has begun, and the delay counts from there: what comes on top is
+// how late a process notices its time, and how well it knows the server's clock. Otherwise it counts
+// from the end of the guard.
 //
 // Hours of Limits.Windows are those of the server's clock.
 //
@@ -215,6 +217,7 @@ type Limiter struct {
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup // every goroutine
 	ended      chan struct{}  // closed when all have, after Close
+	naps       bool           // time is real, so that system calls can wait for it
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
@@ -264,6 +267,7 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	if err != nil {
 		return nil, err
 	}
+	l.naps = true
 	l.wg.Go(l.listen)
 	l.wg.Go(l.beat)
 	if l.limits.Store != nil {

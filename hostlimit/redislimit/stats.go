@@ -24,7 +24,7 @@ type Stats struct {
 	Refused     map[string]uint64 // turns refused, by reason: blocked, busy, unavailable, draining, cancelled
 
 	Latency  time.Duration // of a reply, from the server to this process, on average
-	Guard    time.Duration // what comes on top of each delay
+	Guard    time.Duration // how late a start may be, on top of its delay
 	InFlight int           // requests of this process
 	Waiting  int           // of this process, in Acquire and Start
 	Down     bool          // the server, or one of a cluster, can't be reached

@@ -61,6 +61,7 @@
 --   RESERVED  take, shortly before its start     GONE
 --   RESERVED  CLAIM after its start              -          its process is gone
 --   GONE      take with a larger number          RESERVED   it missed its window, or starts again
+--   GONE      begun                              the same   its window ends
 --   GONE      TTL after its start or renewal     -          nobody reads the body
 --   any       take with an old number            the same   a copy that comes late
 --   -         take, and a later turn was here    -          the same; or it takes another number
@@ -508,6 +509,14 @@ local function tally(h, s, idle, shortest, ceiling)
 	set(h, 'n', h.n + 1)
 end
 
+-- awaited reports whether other processes wait for the host.
+local function awaited(h)
+	for _, r in ipairs(h.L) do
+		if r[STATE] ~= GONE and string.sub(r[ID], 1, #PROC) ~= PROC then return 1 end
+	end
+	return 0
+end
+
 -- told is what a client keeps of a host, to tell it after a loss of data: refusals, failures
 -- in a row, delay by response times, next start, learned delay, starts since the last refusal
 -- (or since an idle time), since when they are counted (0: not yet), the cause of the block, and its end.
@@ -533,7 +542,7 @@ local ops = {}
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
 -- turn back and asks for another; started says whether the turn has been a start. seq grows with
 -- every take of the lease: one that isn't larger than the last is a copy.
---   GO     start, guard, delay, seq, slots in use, probe, expired, guard asked for, and what told returns
+--   GO     start, guard, delay, seq, slots in use, probe, expired, guard asked for, others wait, and what told returns
 --   AT     start, why, blocked until   come again shortly before that time
 --   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                              a probe is on its way; a push will come
@@ -617,7 +626,24 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	if h.f > 0 then set(h, 'pr', id) end
 	local expired = about[h].expired
 	about[h].expired = 0
-	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, told(h)}
+	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, awaited(h), told(h)}
+end
+
+-- begun tells when a turn that was let go has started, the latest time that this clock may have shown
+-- then: what is left of its window isn't added to the gap. It does nothing once another turn was let
+-- go, or what the next start owes has moved: then the end of the window stays what it counts from.
+function ops.begun(h, id, seq, at)
+	local r = find(h, id)
+	if not r or r[SEQ] ~= seq or r[STATE] ~= GONE or h.lo ~= id or h.l ~= r[DUE] + r[GUARD] or h.a <= h.l then return {0} end
+	at = max(at, r[DUE])
+	-- An end that the gap counts from may have come first.
+	if at >= h.l or r[ENDS] == 1 or string.find(r[DID], 'e', 1, true) then return {0} end
+	-- pl and pa are what others owe.
+	local l = max(at, h.pl)
+	set(h, 'a', max(l + h.a - h.l, h.pa))
+	set(h, 'l', l)
+	r[GUARD] = at - r[DUE]
+	return {1}
 end
 
 -- release gives a slot back; undone says that the request never started, restored that the turn was
@@ -895,7 +921,7 @@ for j = 2, #call do
 		local ok, answer = pcall(ops[op[1]], h, unpack(op, 3))
 		if ok then
 			reply = answer
-			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'served' and answer[1] == 0
+			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or (op[1] == 'served' or op[1] == 'begun') and answer[1] == 0
 			changed[h] = changed[h] or not reads
 		else
 			fail(op[2], h, about[h].key .. ': ' .. tostring(type(answer) == 'table' and answer.err or answer))

@@ -4,6 +4,7 @@ package redistest
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -21,11 +22,21 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
+// Path is that of the server: what POLITENESS_REDIS_SERVER says, as of a Valkey or another version, or
+// the redis-server that is installed.
+func Path() (string, error) {
+	path, err := exec.LookPath(cmp.Or(os.Getenv("POLITENESS_REDIS_SERVER"), "redis-server"))
+	if err != nil {
+		return "", fmt.Errorf("%w\nthese tests need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
+	}
+	return path, nil
+}
+
 // Run starts a server with further arguments and waits until it answers. Close it.
 func Run(args ...string) (*Server, error) {
-	path, err := exec.LookPath("redis-server")
+	path, err := Path()
 	if err != nil {
-		return nil, fmt.Errorf("%w\nthese tests need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
+		return nil, err
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -63,7 +74,7 @@ func (s *Server) Start() error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("redis-server on %s: %w", s.Addr, err)
+			return fmt.Errorf("%s on %s: %w", s.args[0], s.Addr, err)
 		}
 	}
 }

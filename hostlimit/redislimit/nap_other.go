@@ -1,0 +1,7 @@
+//go:build !linux
+
+package redislimit
+
+import "time"
+
+func nap(time.Duration) {}
