@@ -21,6 +21,8 @@
 //	politeness.robots.fetch.duration histogram, s    fetches of robots.txt, by politeness.robots.result (fetched,
 //	                                                 revalidated, unreachable) and http.response.status_code
 //	politeness.retries               counter         requests sent again, by http.response.status_code or error.type
+//
+// What a limiter and a budget on Redis have done is reported by [Register].
 package otelevidence
 
 import (

@@ -1,0 +1,139 @@
+package otelevidence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// A Fleet says where the figures of a fleet on Redis come from. It isn't tied to the modules that speak
+// to Redis, so that only their users get a Redis client: Stats of both convert to the types here.
+type Fleet struct {
+	// MeterProvider makes the instruments; nil: otel.GetMeterProvider().
+	MeterProvider metric.MeterProvider
+
+	// Limiter returns LimiterStats(hosts.Stats()) of a *redislimit.Limiter; nil: there is none.
+	Limiter func() LimiterStats
+
+	// Budget returns BudgetStats(pages.Stats()) of a *redisbudget.Budget; nil: there is none.
+	Budget func() BudgetStats
+}
+
+// LimiterStats are a redislimit.Stats, field by field, with the same meaning.
+type LimiterStats struct {
+	Calls       uint64
+	Failed      uint64
+	Stale       uint64
+	Quarantines uint64
+	Refused     map[string]uint64
+
+	Latency  time.Duration
+	Guard    time.Duration
+	InFlight int
+	Waiting  int
+	Down     bool
+}
+
+// BudgetStats are a redisbudget.Stats, field by field, with the same meaning.
+type BudgetStats struct {
+	Calls  int64
+	Took   time.Duration
+	Failed int64
+	Late   int64
+	Losses int64
+	Waited int64
+}
+
+// Register reports the figures of f whenever metrics are collected, until the Registration is
+// unregistered. The instruments are, those of both with politeness.redis.user (limiter, budget):
+//
+//	politeness.redis.calls         counter   scripts run on the server
+//	politeness.redis.call.failures counter   of these, by politeness.redis.failure: unanswered, late
+//	politeness.redis.call.time     counter, s   that answered calls of the budget took together
+//	politeness.redis.losses        counter   times the server had lost data, or its clock was stepped: quarantines
+//	politeness.redis.latency       gauge, s  of a reply to the limiter, on average
+//	politeness.redis.guard         gauge, s  how late a start may be, on top of its delay
+//	politeness.redis.refusals      counter   turns that the limiter refused, by politeness.reason
+//	politeness.redis.in_flight     gauge     requests of this process
+//	politeness.redis.waiting       gauge     requests of this process that wait for their turn
+//	politeness.redis.down          gauge     1 while the limiter's server can't be reached, else 0
+//	politeness.redis.budget.waits  counter   times a page or bytes waited because nothing was granted
+func Register(f Fleet) (metric.Registration, error) {
+	provider := f.MeterProvider
+	if provider == nil {
+		provider = otel.GetMeterProvider()
+	}
+	meter := provider.Meter(Name)
+	var errs []error
+	var all []metric.Observable
+	counter := func(name, unit, description string) metric.Int64Observable {
+		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		errs, all = append(errs, err), append(all, c)
+		return c
+	}
+	gauge := func(name, unit, description string) metric.Int64Observable {
+		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
+		errs, all = append(errs, err), append(all, g)
+		return g
+	}
+	seconds := func(name, description string) metric.Float64Observable {
+		g, err := meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
+		errs, all = append(errs, err), append(all, g)
+		return g
+	}
+	calls := counter("politeness.redis.calls", "{call}", "Scripts run on the server.")
+	failures := counter("politeness.redis.call.failures", "{call}", "Calls without an answer, or that came too late.")
+	took, err := meter.Float64ObservableCounter("politeness.redis.call.time", metric.WithUnit("s"),
+		metric.WithDescription("Time that answered calls of the budget took together."))
+	errs, all = append(errs, err), append(all, took)
+	losses := counter("politeness.redis.losses", "{loss}", "Times the server had lost data, or its clock was stepped.")
+	latency := seconds("politeness.redis.latency", "Time of a reply to the limiter, on average.")
+	guard := seconds("politeness.redis.guard", "How late a start may be, on top of its delay.")
+	refusals := counter("politeness.redis.refusals", "{refusal}", "Turns that the limiter refused.")
+	inFlight := gauge("politeness.redis.in_flight", "{request}", "Requests of this process.")
+	waiting := gauge("politeness.redis.waiting", "{request}", "Requests of this process that wait for their turn.")
+	down := gauge("politeness.redis.down", "1", "1 while the limiter's server can't be reached, else 0.")
+	waits := counter("politeness.redis.budget.waits", "{wait}", "Times a page or bytes waited because nothing was granted.")
+
+	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		report := func(user string, count, unanswered, late, lost int64) {
+			by := attribute.String("politeness.redis.user", user)
+			o.ObserveInt64(calls, count, metric.WithAttributes(by))
+			o.ObserveInt64(failures, unanswered, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "unanswered")))
+			o.ObserveInt64(failures, late, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "late")))
+			o.ObserveInt64(losses, lost, metric.WithAttributes(by))
+		}
+		if f.Limiter != nil {
+			s := f.Limiter()
+			report("limiter", int64(s.Calls), int64(s.Failed), int64(s.Stale), int64(s.Quarantines))
+			for reason, n := range s.Refused {
+				o.ObserveInt64(refusals, int64(n), metric.WithAttributes(attribute.String("politeness.reason", reason)))
+			}
+			o.ObserveFloat64(latency, s.Latency.Seconds())
+			o.ObserveFloat64(guard, s.Guard.Seconds())
+			o.ObserveInt64(inFlight, int64(s.InFlight))
+			o.ObserveInt64(waiting, int64(s.Waiting))
+			unreachable := int64(0)
+			if s.Down {
+				unreachable = 1
+			}
+			o.ObserveInt64(down, unreachable)
+		}
+		if f.Budget != nil {
+			s := f.Budget()
+			report("budget", s.Calls, s.Failed, s.Late, s.Losses)
+			o.ObserveFloat64(took, s.Took.Seconds())
+			o.ObserveInt64(waits, s.Waited)
+		}
+		return nil
+	}, all...)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("otelevidence: %w", err)
+	}
+	return registration, nil
+}
