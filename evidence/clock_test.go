@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 	"time"
 )
@@ -25,12 +27,43 @@ func TestClockFollowsJumpsForward(t *testing.T) {
 	// The computer slept for an hour, which the monotonic clock hasn't seen.
 	c.anchors[0].wall = base.Round(0).Add(-time.Hour)
 	before := c.read(base.Add(time.Second))
-	c.set(base.Add(2 * time.Second))
+	if by := c.set(base.Add(2 * time.Second)); by != time.Hour {
+		t.Errorf("jumped by %v", by)
+	}
+	if by := c.set(base.Add(2 * time.Second)); by != 0 {
+		t.Errorf("jumped by %v once more", by)
+	}
 	if got, want := c.read(base.Add(3*time.Second)), base.Round(0).Add(3*time.Second); !got.Equal(want) {
 		t.Errorf("after the jump %v is %v", want, got)
 	}
 	if again := c.read(base.Add(time.Second)); !again.Equal(before) {
 		t.Errorf("an instant before the jump moved from %v to %v", before, again)
+	}
+}
+
+// TestALogTellsOfAJump once: who reads it knows that the crawl's own clock stood still.
+func TestALogTellsOfAJump(t *testing.T) {
+	var out bytes.Buffer
+	l := JSONLines(&out)
+	for range 3 {
+		l.Record(t.Context(), Decision{Type: Retried, Time: time.Now(), Allowed: true})
+		if len(l.clock.anchors) == 1 {
+			l.clock.anchors[0].wall = l.clock.anchors[0].wall.Add(-time.Hour)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var told []time.Duration
+	for line := range bytes.Lines(out.Bytes()) {
+		var e Entry
+		if err := e.UnmarshalJSON(line); err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, e.Jumped.Round(time.Minute))
+	}
+	if !slices.Equal(told, []time.Duration{0, time.Hour, 0}) {
+		t.Errorf("jumped by %v", told)
 	}
 }
 

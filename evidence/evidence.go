@@ -169,7 +169,12 @@ type Decision struct {
 // package evidence/audit.
 type Entry struct {
 	Decision
-	N     uint64 `json:"n,omitzero"`     // number of the record in its log, from 1
+	N uint64 `json:"n,omitzero"` // number of the record in its log, from 1
+
+	// Jumped is how far the wall clock has jumped ahead since the record before: it was set, or the
+	// computer slept. The crawl's own clock, by which its limits go, stood still meanwhile.
+	Jumped time.Duration `json:"jumped,omitzero"`
+
 	Salt  string `json:"salt,omitzero"`  // in a signed log: 64 random bits
 	Edge  string `json:"edge,omitzero"`  // of a checkpoint: hashes of the largest complete subtrees, base64
 	After string `json:"after,omitzero"` // in the first line of a chained log: hash of the last line of the log before it in the file

@@ -167,7 +167,7 @@ func (l *Log) append(d *Decision, now time.Time) {
 // appendLine encodes d as the next line of buf.
 func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	l.n++
-	l.clock.set(now)
+	jumped := l.clock.set(now)
 	for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.RetryAt, &d.Until} {
 		*t = l.clock.read(*t)
 	}
@@ -177,6 +177,9 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	b := appendMembers(l.buf, unsafe.Pointer(d), ofDecision)
 	b = append(b, `,"n":`...)
 	b = strconv.AppendUint(b, l.n, 10)
+	if jumped > 0 {
+		b = appendSeconds(append(b, `,"jumped":`...), jumped)
+	}
 	if l.signer != nil {
 		b = l.signer.appendSalt(append(b, `,"salt":"`...))
 		b = append(b, '"')
@@ -368,11 +371,16 @@ type anchor struct {
 // computer has slept.
 const jump = time.Second
 
-// set tells the clock the present time.
-func (c *clock) set(now time.Time) {
-	if wall := now.Round(0); len(c.anchors) == 0 || wall.Sub(c.read(now)) > jump {
-		c.anchors = append(c.anchors, anchor{now, wall})
+// set tells the clock the present time, and returns how far it has jumped ahead since, if it has.
+func (c *clock) set(now time.Time) (jumped time.Duration) {
+	wall := now.Round(0)
+	if len(c.anchors) > 0 {
+		if jumped = wall.Sub(c.read(now)); jumped <= jump {
+			return 0
+		}
 	}
+	c.anchors = append(c.anchors, anchor{now, wall})
+	return jumped
 }
 
 // read returns the wall time of t; t itself if it has no monotonic reading.

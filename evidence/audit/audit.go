@@ -67,6 +67,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 		if d.Trip != 0 { // each log numbers its trips by itself
 			d.Trip = d.Trip*uint64(len(sources)) + uint64(s.at.log)
 		}
+		a.jumped += s.entry.Jumped
 		a.take(d, s.at)
 		if err := s.advance(); err != nil {
 			errs = errors.Join(errs, err)
@@ -92,8 +93,9 @@ type auditor struct {
 	total  map[string]*hostTotal // by host, over all logs
 
 	// The present record and its line.
-	d  *evidence.Decision
-	at place
+	d      *evidence.Decision
+	at     place
+	jumped time.Duration // how far clocks have jumped ahead so far
 
 	// What is known of the present log, or of all that are merged.
 	hosts    map[string]*hostAudit

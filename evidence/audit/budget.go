@@ -21,6 +21,7 @@ type budgetAudit struct {
 	bytes    int64
 	ofHost   map[string]int // pages
 	pageFrom time.Time      // start of the first page
+	jumped   time.Duration  // how far clocks had jumped ahead by then
 }
 
 func newBudget() budgetAudit {
@@ -105,7 +106,7 @@ func (a *auditor) spend(h *hostAudit, start time.Time) {
 	a.proveLimit("pages", "", int64(b.pages))
 	a.proveLimit("pages_per_host", h.name, int64(b.ofHost[h.name]))
 	if b.pageFrom.IsZero() {
-		b.pageFrom = start
+		b.pageFrom, b.jumped = start, a.jumped
 	}
 }
 
@@ -125,7 +126,11 @@ func (a *auditor) inTime(h *hostAudit, x *exchange) {
 		return
 	}
 	// Records give the time in whole seconds.
-	if late := x.start.Sub(b.pageFrom); late >= time.Duration(l.max+1)*time.Second {
+	switch late, most := x.start.Sub(b.pageFrom), time.Duration(l.max+1)*time.Second; {
+	case late < most:
+	case late-(a.jumped-b.jumped) < most:
+		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
+	default:
 		at := x.at
 		if l.at != (place{}) {
 			at = l.at

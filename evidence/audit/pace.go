@@ -36,6 +36,7 @@ type answer struct {
 	formula formula
 	raises  bool // it never makes the delay shorter: an error, or no answer
 	maybe   bool // it may not count: the caller left, or was out of time
+	odd     bool // it may have come earlier, by another clock
 }
 
 // together is how close to each other two answers are if nobody knows which the limiter took first.
@@ -50,12 +51,16 @@ type formula struct {
 // byLatency reports whether response times move the delay.
 func (f formula) byLatency() bool { return f.squared || f.factor > 0 || f.parallel > 0 }
 
-// formulaFor returns the formula of limits, which may be nil.
+// formulaFor returns the formula of limits, which may be nil, as far as they tell what it takes.
 func formulaFor(limits *evidence.Policy) formula {
 	if limits == nil {
 		return formula{}
 	}
-	return formulaOf(limits.Adaptive)
+	f := formulaOf(limits.Adaptive)
+	if f.byLatency() && limits.Ceiling <= 0 {
+		return formula{}
+	}
+	return f
 }
 
 // formulaOf reads "Longest(Learned, Proportional(1))".
@@ -135,23 +140,28 @@ func (h *hostAudit) paceBegins(x *exchange, limits *evidence.Policy) {
 // paceAnswered notes what the end d of x does to the delay by response times.
 func (h *hostAudit) paceAnswered(x *exchange, d *evidence.Decision) {
 	limits := h.limits(x)
-	if limits == nil || x.unpaced {
+	f := formulaFor(limits)
+	if !f.byLatency() || x.unpaced {
 		return
 	}
-	f := formulaOf(limits.Adaptive)
-	if !f.byLatency() {
-		return
-	}
+	at, sure := x.answered(d)
 	n := answer{
-		at: x.start.Add(d.Latency), latency: max(0, float64(d.Latency)), limits: limits, formula: f,
+		at: at, odd: !sure, latency: max(0, float64(d.Latency)), limits: limits, formula: f,
 		raises: d.Status <= 0 || d.Status >= 400, maybe: d.Status <= 0 && d.Left,
 	}
-	p := &h.pace
+	h.pace.add(n)
+	if n.odd {
+		n.at = x.start.Add(d.Latency)
+		h.pace.add(n)
+	}
+}
+
+func (p *pace) add(n answer) {
 	i, _ := slices.BinarySearchFunc(p.answers, n, func(a, b answer) int { return cmp.Or(a.at.Compare(b.at), -1) })
 	p.answers = slices.Insert(p.answers, i, n)
 	if i < p.counted { // it is of an exchange that the gaps since haven't waited for
 		p.counted++
-		p.unknown(limits)
+		p.unknown(n.limits)
 	}
 }
 
@@ -218,6 +228,10 @@ func (p *pace) count(to time.Time) {
 				if n.raises != raises {
 					continue
 				}
+				if n.odd {
+					p.most = n.limits.Ceiling
+					continue
+				}
 				d := n.after(p.most, n.latency)
 				if raises {
 					d = max(d, p.most)
@@ -254,7 +268,7 @@ func (p *pace) sure(at time.Time) time.Duration {
 // is exact. Of several each may do no less than the quickest of them, and errors make no delay
 // shorter.
 func atLeast(delay time.Duration, answers []answer, all bool) time.Duration {
-	if all && len(answers) == 1 && !answers[0].maybe {
+	if all && len(answers) == 1 && !answers[0].maybe && !answers[0].odd {
 		n := &answers[0]
 		d := n.after(delay, n.latency)
 		if n.raises {
@@ -262,7 +276,7 @@ func atLeast(delay time.Duration, answers []answer, all bool) time.Duration {
 		}
 		return d
 	}
-	if len(answers) > 0 && slices.ContainsFunc(answers, func(n answer) bool { return n.limits != answers[0].limits }) {
+	if len(answers) > 0 && slices.ContainsFunc(answers, func(n answer) bool { return n.odd || n.limits != answers[0].limits }) {
 		return 0
 	}
 	quickest := math.Inf(1)

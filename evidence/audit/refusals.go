@@ -202,7 +202,7 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 		}
 		return
 	}
-	at := x.start.Add(d.Latency)
+	at, sure := x.answered(d)
 	m := t.meaning(d)
 	wish := retryAfter(d, at)
 	if wish == 0 {
@@ -212,6 +212,15 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	early := leeway
 	if strings.Trim(d.RetryAfter, "0123456789") != "" || strings.HasPrefix(d.RateLimit, "remaining=") {
 		early = slack // a date is as exact as its second
+	}
+	if !sure {
+		if m == served {
+			h.servedAt(at)
+		}
+		if m == refusing || m == failing || wish > 0 {
+			h.a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
+		}
+		return
 	}
 	if x.cleared && m != served {
 		h.a.contradiction("a block was lifted by an answer that is none of a host that serves us", x.at)
@@ -235,6 +244,21 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 			h.a.report.Proofs.Refusals++
 			h.mustLast(x, at, wish, early)
 		}
+	}
+}
+
+// answered returns when the answer to x came, whose end is d. Where the clock has jumped ahead during
+// the exchange it came either so long after the start or so long before the end: only a record of
+// what it did to the host tells, and sure is false without that.
+func (x *exchange) answered(d *evidence.Decision) (at time.Time, sure bool) {
+	at = x.start.Add(d.Latency)
+	switch late := d.Time.Sub(x.start.Add(d.Duration)); {
+	case d.Time.IsZero() || late <= slack:
+		return at, true
+	case !x.moved.IsZero():
+		return x.moved, true
+	default:
+		return at.Add(late), false
 	}
 }
 
