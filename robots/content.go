@@ -333,9 +333,9 @@ func terms(url string) string {
 // RFC 8288), "" if there is none.
 func licenseLink(value string) string {
 	for {
-		_, rest, ok := strings.Cut(value, "<")
+		_, rest, _ := strings.Cut(value, "<")
 		target, rest, closed := strings.Cut(rest, ">")
-		if !ok || !closed {
+		if !closed {
 			return ""
 		}
 		params, _, _ := strings.Cut(rest, "<")

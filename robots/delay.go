@@ -163,9 +163,9 @@ func parseCount(digits string, most int64) int64 {
 // parseRate reads the value of a Request-rate line.
 func parseRate(s string) (Rate, bool) {
 	rate, window, _ := strings.Cut(strings.ReplaceAll(s, "\t", " "), " ")
-	requests, per, ok := strings.Cut(rate, "/")
+	requests, per, _ := strings.Cut(rate, "/")
 	count := leading(per, isDigit)
-	if !ok || requests == "" || !isDigits(requests) || count == "" {
+	if !isDigits(requests) || count == "" {
 		return Rate{}, false
 	}
 	var unit time.Duration
@@ -189,6 +189,7 @@ func parseRate(s string) (Rate, bool) {
 		return Rate{}, false
 	}
 	if window = trim(window); window != "" {
+		var ok bool
 		if r.Window, ok = parseWindow(window); !ok {
 			return Rate{}, false
 		}
