@@ -139,6 +139,7 @@ func TestValidateNamesEveryField(t *testing.T) {
 		{backoff.Doubling{Jitter: [2]float64{1, 1}}, nil},
 		{backoff.Doubling{Jitter: [2]float64{0, 1.01}}, []string{"Jitter"}},
 		{backoff.Refusals{Statuses: []int{100, 403, 999}, InARow: math.MaxUint16}, nil},
+		{backoff.Refusals{}, nil},
 		{backoff.Refusals{InARow: -1}, []string{"InARow"}},
 		{backoff.Refusals{InARow: math.MaxUint16 + 1}, []string{"InARow"}},
 		{backoff.Refusals{Statuses: []int{1000}}, []string{"Statuses"}},

@@ -9,7 +9,8 @@
 // A test binary is built once, with a switch for each mutant (scheme.go); then each mutant is shown
 // to the tests that reach it, the quick ones first. What a run has found out is kept in the user's
 // cache, so that one which -for or an interrupt has ended goes on where it was, and that a change
-// costs no more than the mutants of the files that changed, and the survivors. For a FILE only its
+// costs no more than the mutants of the files that changed, and the survivors; -fresh forgets it,
+// which a change that takes tests away needs. For a FILE only its
 // mutants are tried. With -slowest, tests that take more processor time than that aren't asked, and
 // with -run, those of another name: what they alone would notice is listed as if it lived, and tried
 // again by a run that asks them.
@@ -162,6 +163,9 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 	fmt.Printf("%s: %d mutants, %d tests\n", r.pkg, len(c.mutants), len(b.tests))
 	var noticedBy, livedOn, out float64
 	s.alive = map[string]string{}
+	slices.SortStableFunc(c.mutants, func(x, y *mutant) int { // those that need a build come last
+		return cmp.Compare(btoi(x.fixed), btoi(y.fixed))
+	})
 	for i, m := range c.mutants {
 		f := found[m.name]
 		same := f.File == hashes[m.file]
@@ -225,4 +229,11 @@ func save(file string, found map[string]finding) error {
 		return err
 	}
 	return os.Rename(file+".new", file)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

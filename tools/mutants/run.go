@@ -35,6 +35,7 @@ type test struct {
 	pkg, name string
 	took, cpu time.Duration // without a mutant
 	reaches   []byte        // by the mutants' numbers: not 0 if this test asks for the switch
+	noticed   int           // number of mutants in this run that it was the first to notice
 }
 
 func (t *test) String() string { return t.pkg + "." + t.name }
@@ -122,13 +123,13 @@ func (b *bench) measure(pkg, names string, slowest time.Duration) error {
 		}
 		t := &test{pkg: pkg, name: name}
 		began := time.Now()
-		ok, cpu := b.play(b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach,
+		failed, cpu := b.play(b.bins[pkg], []*test{t}, 10*time.Minute, "MUTANT_REACH="+reach,
 			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(slowest.Seconds())))
 		if cpu > slowest {
 			fmt.Printf("\tleft out, as it takes more than %v: %s\n", slowest, t)
 			continue
 		}
-		if !ok {
+		if failed != "" {
 			fmt.Printf("\tleft out, as it fails without any mutant: %s\n", t)
 			continue
 		}
@@ -142,15 +143,16 @@ func (b *bench) measure(pkg, names string, slowest time.Duration) error {
 	return nil
 }
 
-// play runs tests of one package and reports whether they pass, and what processor time that took.
-func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...string) (bool, time.Duration) {
+// play runs tests of one package and returns the name of the one that fails, "" if they pass, and
+// what processor time that took.
+func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...string) (failed string, cpu time.Duration) {
 	names := make([]string, len(tests))
 	for i, t := range tests {
 		names[i] = regexp.QuoteMeta(t.name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bin, "-test.failfast", "-test.timeout=0", "-test.run=^("+strings.Join(names, "|")+")$")
+	cmd := exec.CommandContext(ctx, bin, "-test.v", "-test.failfast", "-test.timeout=0", "-test.run=^("+strings.Join(names, "|")+")$")
 	cmd.Dir = filepath.Join(root, tests[0].pkg)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -160,8 +162,21 @@ func (b *bench) play(bin string, tests []*test, limit time.Duration, env ...stri
 	if verbose {
 		os.Stdout.Write(out.Bytes())
 	}
-	return err == nil || errors.Is(err, exec.ErrWaitDelay), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	if cmd.ProcessState != nil {
+		cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+		return "", cpu
+	}
+	failed = "?"
+	for _, name := range running.FindAllSubmatch(out.Bytes(), -1) { // the last one that has begun
+		failed = string(name[1])
+	}
+	return failed, cpu
 }
+
+// running finds the tests of a verbose output, without those inside of others.
+var running = regexp.MustCompile(`(?m)^=== (?:RUN|CONT) +([^\s/]+)`)
 
 const (
 	noticed   = "noticed"
@@ -191,44 +206,56 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 	if len(tests) == 0 {
 		return unreached, "", nil
 	}
-	// Quick ones together, the others one by one.
-	var parts [][]*test
-	if i := slices.IndexFunc(tests, func(t *test) bool { return t.String() == first }); i >= 0 {
-		parts = append(parts, tests[i:i+1])
-	}
-	const quick = 200 * time.Millisecond
-	for pkg := range bins {
-		var together []*test
-		for _, t := range tests {
-			if t.pkg == pkg && t.cpu < quick {
-				together = append(together, t)
-			}
-		}
-		if len(together) > 0 {
-			parts = append(parts, together)
-		}
-	}
-	for _, t := range tests {
-		if t.cpu >= quick {
-			parts = append(parts, []*test{t})
-		}
-	}
-	for _, part := range parts {
+	for _, part := range parts(tests, first) {
 		var took, cpu time.Duration
 		for _, t := range part {
 			took += t.took
 			cpu += t.cpu
 		}
 		// A machine with much else to do takes longer, but not more of the processor.
-		ok, _ := b.play(bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
-			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(2+4*cpu.Seconds())))
-		if !ok {
-			by := part[0].String()
-			if len(part) > 1 {
-				by = ""
+		failed, _ := b.play(bins[part[0].pkg], part, 20*time.Second+10*took, fmt.Sprintf("MUTANT=%d", m.n),
+			fmt.Sprintf("MUTANT_CPU=%.0f", math.Ceil(1+4*cpu.Seconds())))
+		if failed != "" {
+			by := part[0].pkg + "." + failed
+			for _, t := range part {
+				if t.String() == by {
+					t.noticed++
+				}
 			}
 			return noticed, by, nil
 		}
 	}
 	return lived, "", nil
+}
+
+// parts divides tests into those that are run at once: the first one, those that have noticed most
+// until now, the quick ones, and each of the others.
+func parts(tests []*test, first string) (parts [][]*test) {
+	tests = slices.Clone(tests)
+	// take moves at most n of the tests of one package for which is holds into a part.
+	take := func(n int, is func(*test) bool) bool {
+		var part []*test
+		tests = slices.DeleteFunc(tests, func(t *test) bool {
+			if len(part) == n || len(part) > 0 && part[0].pkg != t.pkg || !is(t) {
+				return false
+			}
+			part = append(part, t)
+			return true
+		})
+		if len(part) > 0 {
+			parts = append(parts, part)
+		}
+		return len(part) > 0
+	}
+	take(1, func(t *test) bool { return t.String() == first })
+	slices.SortStableFunc(tests, func(x, y *test) int { return y.noticed - x.noticed })
+	take(4, func(t *test) bool { return t.noticed > 0 && t.cpu < 100*time.Millisecond })
+	slices.SortStableFunc(tests, func(x, y *test) int { return int(x.cpu - y.cpu) })
+	for _, quick := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+		for take(len(tests), func(t *test) bool { return t.cpu < quick }) {
+		}
+	}
+	for take(1, func(*test) bool { return true }) {
+	}
+	return parts
 }
