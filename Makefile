@@ -91,8 +91,8 @@ ci: setup fmt-check ## all that a change must pass: everything of test, and lint
 fuzz: ## fuzz every target for FUZZTIME (30s)
 	$(call in,$(PUBLISHED),"$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME))
 
-mutants: ## change the code of PACKAGES, an operator at a time, and see whether tests notice: mutants.txt (hours)
-	go -C tools/mutants run . $(PACKAGES)
+mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: mutants.txt; FOR=20m ends it, and the next one goes on
+	go -C tools/mutants run . $(if $(FOR),-for=$(FOR)) $(PACKAGES)
 
 portable: ## go vet for other processors and systems, 32 bits among them
 	@set -e; for target in linux/386 linux/arm64 freebsd/amd64 darwin/arm64 windows/amd64; do \

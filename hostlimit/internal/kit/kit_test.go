@@ -204,6 +204,7 @@ func TestHours(t *testing.T) {
 		{nil, h, 0, 0},
 		{Hours{{0, 24 * h}}, 5 * h, 0, 0},
 		{Hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
+		{Hours{{9 * h, 17 * h}}, 9*h - 90*time.Second - 5, 90*time.Second + 5, 32 * h},
 		{Hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
 		{Hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
 		{Hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
@@ -262,6 +263,92 @@ func TestWhatABlockByHandNeeds(t *testing.T) {
 	} {
 		if err := CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%q: %v", c.why, err)
+		}
+	}
+}
+
+func TestLimitsThatMakeNoSense(t *testing.T) {
+	slots := int64(math.MaxInt32)
+	for _, c := range []struct {
+		own   Own
+		wrong string
+	}{
+		{Own{}, ""},
+		{Own{Concurrency: int(slots)}, ""},
+		{Own{Concurrency: int(slots + 1)}, "Concurrency"}, // negative, where an int has 32 bits
+		{Own{Concurrency: -1}, "Concurrency"},
+		{Own{Delay: Delay{Min: 5, Max: 5}}, ""},
+		{Own{Delay: Delay{Min: 5, Max: 4}}, "Delay.Max"},
+		{Own{Delay: Delay{Min: 5, Ceiling: 5}}, ""},
+		{Own{Delay: Delay{Min: 5, Ceiling: 4}}, "Delay.Ceiling"},
+		{Own{Delay: Delay{DangerouslyNone: true}}, ""},
+		{Own{Delay: Delay{DangerouslyNone: true, Min: 1}}, "contradicts"},
+		{Own{Delay: Delay{DangerouslyNone: true, Max: 1}}, "contradicts"},
+		{Own{Concurrency: 1, Delay: Delay{FromEnd: true}}, ""},
+		{Own{Concurrency: 2, Delay: Delay{FromEnd: true}}, "Concurrency 1"},
+	} {
+		_, err := Config{Own: c.own}.Compile()
+		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%+v: %v", c.own, err)
+		}
+	}
+}
+
+// A delay is anything from Min to Max, both included.
+func TestDrawnDelays(t *testing.T) {
+	l := Limits{Min: 3, Max: 5}
+	seen := map[time.Duration]int{}
+	for range 1000 {
+		seen[l.Draw()]++
+	}
+	if len(seen) != 3 || seen[3] == 0 || seen[4] == 0 || seen[5] == 0 {
+		t.Errorf("drawn from 3 to 5: %v", seen)
+	}
+}
+
+// What Override gives is checked once for each value, and kept only so far: it may give any number.
+func TestOverridesAreKeptWithinBounds(t *testing.T) {
+	asked := 0
+	rules, err := Config{Override: func(string) (Own, bool) {
+		asked++
+		return Own{Concurrency: 1 + asked/2}, true
+	}}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before *Limits
+	for n := range 5000 {
+		l, err := rules.Limits("a")
+		if err != nil || l.Slots != 1+(n+1)/2 {
+			t.Fatalf("the %d-th: %+v, %v", n, l, err)
+		}
+		if n%2 == 0 && n > 0 && l != before {
+			t.Fatalf("the %d-th is checked again", n)
+		}
+		if before = l; len(rules.compiled) > 1024 {
+			t.Fatalf("%d are kept", len(rules.compiled))
+		}
+	}
+	if len(rules.compiled) < 100 {
+		t.Errorf("only %d are kept", len(rules.compiled))
+	}
+}
+
+func TestTimesStopsAtTheLongest(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		n    int
+		want time.Duration
+	}{
+		{5, 3, 15},
+		{1 << 60, 2, 1 << 61},
+		{1<<61/3 - 1, 3, 1<<61/3*3 - 3},
+		{1 << 61 / 3, 3, 1 << 61 / 3 * 3},
+		{1<<61/3 + 1, 3, 1 << 61},
+		{math.MaxInt64, math.MaxInt32, 1 << 61},
+	} {
+		if got := Times(c.d, c.n); got != c.want {
+			t.Errorf("%d times %d is %d, want %d", c.n, c.d, got, c.want)
 		}
 	}
 }
