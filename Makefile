@@ -98,15 +98,25 @@ portable: ## go vet for other processors and systems, 32 bits among them
 	@set -e; for target in linux/386 linux/arm64 freebsd/amd64 darwin/arm64 windows/amd64; do \
 		echo "== $$target"; GOOS=$${target%/*} GOARCH=$${target#*/} go vet ./...; done
 
-soak: ## the random tests at full length (hours)
-	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v ./hostlimit
-	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestKilledAtAnyInstant .
-	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestWildcardDomain ./robots/robotscache
-	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run='TestManyNames|TestNoTwoArrivals' .
-	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestNoHonestLogIsBroken ./evidence/audit
-	POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v ./crawl/sitemap
-	cd budget/redisbudget && POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=TestRandomLosses .
-	cd hostlimit/redislimit && POLITENESS_SOAK=1 go test -count=1 -timeout=2h -v -run=Fates .
+# Each part takes an equal share of the time, but for sizes, which takes what it needs.
+part = '$(1) $(2) go test -json -count=1 -timeout=0 -run "^$(3)" .'
+soak: ## all random tests side by side for SOAK (1h), each with a verdict and a seed
+	@$(SUITE) -soak $(SOAK) \
+		$(call part,property,hostlimit,TestPropertyAgainstModel) \
+		$(call part,restart,hostlimit,TestRestartsChangeNothing) \
+		$(call part,kill,hostlimit,TestDirSurvivesKill) \
+		$(call part,kill,.,TestKilledAtAnyInstant) \
+		$(call part,chaos,hostlimit/redislimit,TestChaos) \
+		$(call part,fleet,hostlimit/redislimit,TestFleet) \
+		$(call part,fates,hostlimit/redislimit,TestFatesAtRandom) \
+		$(call part,losses,budget/redisbudget,TestRandomLosses) \
+		$(call part,judge,evidence/audit,TestNoHonestLogIsBroken) \
+		$(call part,wire,.,TestNoTwoArrivals) \
+		$(call part,names,.,TestManyNames) \
+		$(call part,names,robots/robotscache,TestWildcardDomain) \
+		$(call part,sizes,crawl/sitemap,) \
+		$(call part,sizes,hostlimit,TestLearnedFindsTheRate) \
+		$(call part,sizes,hostlimit/redislimit,TestEveryFate)
 
 chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for CHAOS (10m)
 	cd hostlimit/redislimit && GOWORK=off go test -count=1 -timeout=2h -v -run '^TestChaos$$' . -args -chaos $(or $(CHAOS),10m)

@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // In the environment of a crawler that is killed: where it keeps its state, and what it crawls.
@@ -105,10 +106,6 @@ func (s *countingSite) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // directory sends nothing into a block that it was told of; at most one request of each run goes into
 // a block whose answer was on its way when the run before was killed.
 func TestKilledAtAnyInstant(t *testing.T) {
-	kills := 30
-	if os.Getenv("POLITENESS_SOAK") != "" {
-		kills = 500
-	}
 	site := &countingSite{handed: map[int]bool{}, untold: map[int]int{}, asked: make(chan struct{}, 1)}
 	server := httptest.NewServer(site)
 	defer server.Close()
@@ -117,9 +114,11 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for run := range kills {
+	kills := 0
+	for seed := range soak.Seeds(t, 30, 30) {
+		kills++
 		site.mu.Lock()
-		site.run = run + 1
+		site.run = kills
 		site.mu.Unlock()
 		select {
 		case <-site.asked:
@@ -136,7 +135,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-site.asked
-		time.Sleep(rand.N(6 * time.Millisecond))
+		time.Sleep(time.Duration(rand.New(rand.NewPCG(seed, 21)).Int64N(int64(6 * time.Millisecond)))) //nolint:gosec // a test that can be repeated
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -288,14 +288,7 @@ func TestACallersOwnTraceGoesOnWorking(t *testing.T) {
 // Connections are slow, hang, fail, race and are lost, callers come and leave, at random: whatever
 // reaches the site does so a crawl-delay after everything before it, a dial that failed included.
 func TestNoTwoArrivalsAreCloserWhateverConnectionsDo(t *testing.T) {
-	crawls := 40
-	switch {
-	case os.Getenv("POLITENESS_SOAK") != "":
-		crawls = 3000
-	case os.Getenv("POLITENESS_LONG") != "":
-		crawls = 100
-	}
-	for seed := range uint64(crawls) {
+	for seed := range soak.Seeds(t, 40, 100) {
 		r := rand.New(rand.NewPCG(seed, 14)) //nolint:gosec // a test that can be repeated
 		callers := 1 << r.IntN(7)
 		synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/internal/statedir"
+
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // In the environment of a process that only counts: in which directory, and how far.
@@ -94,13 +96,11 @@ func TestDirLosesNoUpdate(t *testing.T) {
 // What it was told is kept stays kept, at most the update under way is more, the
 // file is never garbage, and the lock is free.
 func TestDirSurvivesKill(t *testing.T) {
-	kills := 30
-	if os.Getenv("POLITENESS_SOAK") != "" {
-		kills = 1000
-	}
 	dir := t.TempDir()
-	kept := 0
-	for i := range kills {
+	kept, kills := 0, 0
+	for seed := range soak.Seeds(t, 30, 30) {
+		r := rand.New(rand.NewPCG(seed, 21))
+		kills++
 		cmd := counter(t, dir, 1<<30)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -113,10 +113,10 @@ func TestDirSurvivesKill(t *testing.T) {
 		if err := binary.Read(out, binary.BigEndian, &told); err != nil { // it has begun
 			t.Fatal(err)
 		}
-		time.AfterFunc(rand.N(5*time.Millisecond), func() { _ = cmd.Process.Kill() })
+		time.AfterFunc(time.Duration(r.Int64N(int64(5*time.Millisecond))), func() { _ = cmd.Process.Kill() })
 		for err == nil {
 			if int(told) <= kept {
-				t.Fatalf("kill %d: the counter went from %d to %d", i, kept, told)
+				t.Fatalf("kill %d: the counter went from %d to %d", kills, kept, told)
 			}
 			kept = int(told)
 			err = binary.Read(out, binary.BigEndian, &told)
@@ -130,7 +130,7 @@ func TestDirSurvivesKill(t *testing.T) {
 		// A lock that is still held would be an error.
 		d, err := Dir(dir).Update(t.Context(), debtor, func(d Debt) Debt { d.Refusals++; return d })
 		if before := d.Refusals - 1; err != nil || before != kept && before != kept+1 {
-			t.Fatalf("kill %d: told that %d is kept, and it was %d, %v", i, kept, before, err)
+			t.Fatalf("kill %d: told that %d is kept, and it was %d, %v", kills, kept, before, err)
 		}
 		kept = d.Refusals
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // A program is a random crawl: a Config, and requests that come when they want.
@@ -521,26 +521,16 @@ func (p *program) String() string {
 
 // TestPropertyAgainstModel plays random crawls in virtual time and compares
 // every start, wait, refusal and effect with the reference model, to the
-// nanosecond. POLITENESS_SOAK=1 (make soak) plays a million requests and more;
-// POLITENESS_SEED replays one program.
+// nanosecond. POLITENESS_SEED replays one program.
 func TestPropertyAgainstModel(t *testing.T) {
 	total := 30_000
-	if os.Getenv("POLITENESS_SOAK") != "" {
-		total = 1_500_000
-	}
 	if testing.Short() {
 		total = 10_000
 	}
-	first, last := uint64(1), ^uint64(0)
-	if s := os.Getenv("POLITENESS_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, last = seed, seed
-	}
 	var all tally
-	for seed := first; all.requests < total && seed <= last; seed++ {
+	programs := 0
+	for seed := range soak.Seeds(t, total, total) { // that many if each were of one request
+		programs++
 		size := []int{30, 100, 300, 1000}[seed%4]
 		if seed%97 == 0 {
 			size = 8000 // thousands of hosts
@@ -549,13 +539,15 @@ func TestPropertyAgainstModel(t *testing.T) {
 		seen, err := p.run(t)
 		if err != nil {
 			small, err := p.shrink(t, err)
-			t.Fatalf("%v\nwith %v\nreplay the whole with POLITENESS_SEED=%d", err, small, seed)
+			t.Fatalf("%v\nwith %v", err, small)
 		}
-		all.add(seen)
+		if all.add(seen); all.requests >= total && soak.Share(t) == 0 {
+			break
+		}
 	}
 	t.Logf("%+v", all)
 	if least := min(all.starts, all.refusals, all.left, all.slotWaits, all.delayWaits, all.blockWaits, all.blocks,
-		all.cleared, all.probes, all.expired, all.deadline, all.late, all.unsent, all.again, all.gated, all.renewed); least < total/1000 && first != last {
+		all.cleared, all.probes, all.expired, all.deadline, all.late, all.unsent, all.again, all.gated, all.renewed); least < all.requests/1000 && programs > 1 {
 		t.Errorf("something hardly happened: %+v", all)
 	}
 }

@@ -3,27 +3,23 @@ package hostlimit_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // TestRestartsChangeNothing: a crawler that ends at random steps and begins anew on the same Store is told
 // the same as one that never ends: the same blocks, the same counts, and the same next start where that
-// is more than a minute away. POLITENESS_SOAK=1 plays more histories.
+// is more than a minute away.
 func TestRestartsChangeNothing(t *testing.T) {
-	histories := 300
-	if os.Getenv("POLITENESS_SOAK") != "" {
-		histories = 100_000
-	}
 	steps, restarts := 0, 0
-	for seed := range histories {
+	for seed := range soak.Seeds(t, 300, 300) {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRestarts(t, uint64(seed))
+			r := newRestarts(t, seed)
 			for range 40 {
 				r.step()
 			}
@@ -32,9 +28,6 @@ func TestRestartsChangeNothing(t *testing.T) {
 				t.Logf("seed %d: %+v\n%s", seed, r.cfg, r.history)
 			}
 		})
-		if t.Failed() {
-			return
-		}
 	}
 	t.Logf("%d steps, %d restarts", steps, restarts)
 }

@@ -1,13 +1,14 @@
 package hostlimit_test
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // A site allows a rate, in its own way. It is asked at times that never go back.
@@ -142,11 +143,8 @@ func crawl(t *testing.T, cfg hostlimit.Config, s site, hours int, between time.D
 // most 60 times an hour, uses 70 % of the rate and more, and its delay stays within a factor
 // of 2 from the second hour on.
 func TestLearnedFindsTheRateOfASite(t *testing.T) {
-	soak := os.Getenv("POLITENESS_SOAK") != ""
-	hours := 3
-	if soak {
-		hours = 24
-	}
+	long := soak.Size(0, 0, 1) > 0
+	hours := soak.Size(3, 3, 24)
 	for _, minute := range []int{120, 60, 30, 17, 10} { // 17 a minute are 1,000 an hour
 		window := func(n int) site { return &fixedWindow{n: n, window: time.Minute} }
 		for name, s := range map[string]site{
@@ -156,7 +154,7 @@ func TestLearnedFindsTheRateOfASite(t *testing.T) {
 			"a second":       &fixedWindow{n: max(1, minute/60), window: time.Minute / time.Duration(min(minute, 60))},
 			"endpoints":      &endpoints{parts: []site{window((minute + 1) / 2), window((minute + 1) / 2)}},
 		} {
-			if !soak && minute != 10 && minute != 60 && name != "fixed window" {
+			if !long && minute != 10 && minute != 60 && name != "fixed window" {
 				continue
 			}
 			synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // A rig is a fleet of processes, each behind a network of its own, and the server they spend on.
@@ -438,68 +438,61 @@ func TestAnotherEveryIsRefused(t *testing.T) {
 }
 
 // TestRandomLosses has four processes spend while a server is emptied, restarted from dumps and cut
-// off, and their calls are doubled, at random from a seed: one round, three with POLITENESS_LONG=1 (make test), twenty with POLITENESS_SOAK=1.
+// off, and their calls are doubled, at random from a seed.
 func TestRandomLosses(t *testing.T) {
 	t.Parallel()
-	rounds := 1
-	switch {
-	case os.Getenv("POLITENESS_SOAK") != "":
-		rounds = 20
-	case os.Getenv("POLITENESS_LONG") != "":
-		rounds = 3
+	for seed := range soak.Seeds(t, 1, 3) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomLosses(t, seed) })
 	}
-	for range rounds {
-		seed := rand.Uint64()
-		const limit = 3000
-		r := newRig(t, 4, Config{Limits: budget.Limits{Pages: limit, PagesPerHost: limit}})
-		random := rand.New(rand.NewPCG(seed, 0))
-		var told []string
-		stop := make(chan struct{})
-		var wg sync.WaitGroup
-		for i := range r.fleet {
-			wg.Go(func() {
-				pause := time.Duration(5+i) * time.Millisecond
-				for {
-					select {
-					case <-stop:
-						return
-					case <-time.After(pause):
-						r.spend(i, 1, "a.example")
-					}
-				}
-			})
-		}
-		for range 4 {
-			time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
-			what := random.IntN(5)
-			told = append(told, []string{"flush", "save", "restart", "hold", "replay"}[what])
-			switch what {
-			case 0:
-				r.flush()
-			case 1:
-				r.save()
-			case 2:
-				r.restart()
-			case 3:
-				proxy := r.proxies[random.IntN(len(r.proxies))]
-				proxy.Hold()
-				time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
-				proxy.Deliver()
-				time.Sleep(settled) // a loss while it is cut off is another matter
-			case 4:
-				if err := r.proxies[random.IntN(len(r.proxies))].Replay(); err != nil {
-					t.Fatal(err)
+}
+
+func randomLosses(t *testing.T, seed uint64) {
+	const limit = 3000
+	r := newRig(t, 4, Config{Limits: budget.Limits{Pages: limit, PagesPerHost: limit}})
+	random := rand.New(rand.NewPCG(seed, 0))
+	var told []string
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range r.fleet {
+		wg.Go(func() {
+			pause := time.Duration(5+i) * time.Millisecond
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(pause):
+					r.spend(i, 1, "a.example")
 				}
 			}
-		}
-		close(stop)
-		wg.Wait()
-		t.Logf("seed %d: %s", seed, strings.Join(told, ", "))
-		r.finish(limit, limit/2, "a.example")
-		if t.Failed() {
-			return
+		})
+	}
+	for range 4 {
+		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+		what := random.IntN(5)
+		told = append(told, []string{"flush", "save", "restart", "hold", "replay"}[what])
+		switch what {
+		case 0:
+			r.flush()
+		case 1:
+			r.save()
+		case 2:
+			r.restart()
+		case 3:
+			proxy := r.proxies[random.IntN(len(r.proxies))]
+			proxy.Hold()
+			time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
+			proxy.Deliver()
+			time.Sleep(settled) // a loss while it is cut off is another matter
+		case 4:
+			if err := r.proxies[random.IntN(len(r.proxies))].Replay(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
+	close(stop)
+	wg.Wait()
+	t.Logf("%s", strings.Join(told, ", "))
+	r.finish(limit, limit/2, "a.example")
 }
 
 // TestLossIsSeenWithoutInfo: where the server forbids INFO, the counter of calls tells.

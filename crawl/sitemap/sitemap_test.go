@@ -9,13 +9,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/url"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
 	"unicode/utf16"
+
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 const head = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
@@ -204,10 +205,7 @@ func TestReadIsBoundedAgainstEndlessFiles(t *testing.T) {
 		"nothing, many times": {string(pack(t, nil)), string(pack(t, nil))},
 		"a bomb":              {string(pack(t, bytes.Repeat([]byte("<urlset>"), 1<<20))), string(pack(t, make([]byte, 1<<20)))},
 	} {
-		limit := int64(1 << 20)
-		if os.Getenv("POLITENESS_SOAK") != "" {
-			limit = maxBytes
-		}
+		limit := int64(soak.Size(1<<20, 1<<20, maxBytes))
 		t.Run(name, func(t *testing.T) {
 			source := &endless{text: start[1]}
 			var before, after runtime.MemStats

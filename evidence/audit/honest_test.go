@@ -25,6 +25,7 @@ import (
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/logtest"
+	"github.com/go-politeness/politeness/internal/soak"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -383,22 +384,8 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 
 // TestNoHonestLogIsBroken: the judge finds a breach where a site saw one, and only there.
 func TestNoHonestLogIsBroken(t *testing.T) {
-	from, crawls := uint64(1), 60
-	switch {
-	case os.Getenv("POLITENESS_SOAK") != "":
-		crawls = 10_000
-	case os.Getenv("POLITENESS_LONG") != "":
-		crawls = 300
-	}
-	if s := os.Getenv("POLITENESS_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		from, crawls = n, 1
-	}
 	honest, broken := 0, 0
-	for seed := from; seed < from+uint64(crawls); seed++ {
+	for seed := range soak.Seeds(t, 60, 300) {
 		log, breaches, subtle, what := crawlAtRandom(t, seed)
 		report, err := audit.Check(bytes.NewReader(log))
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 var (
@@ -24,19 +26,23 @@ const healed = heartbeat + quarantine + 3*time.Second
 // TestChaos lets 16 processes crawl 200 hosts while the server is stopped, restarted empty, emptied
 // and cut off, and processes are stopped and killed and begin. What the hosts see must be as polite as
 // ever; afterwards everybody goes on, every key expires, and every slot comes back. make chaos runs
-// it for ten minutes.
+// it for ten minutes, make soak for its share of the time.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	s := ownServer(t)
 	client := newClient(t, s)
 	w := work{Hosts: 200, Goroutines: 16, Delay: 100 * time.Millisecond, Latency: 20 * time.Millisecond, Refuse: 0.01, Lost: 0.01, Impatient: 0.05, Again: 0.1}
-	w.Extra = *chaosTime + healed + 2*time.Second - *fleetTime
+	lasts := *chaosTime
+	if share := soak.Share(t); share > 0 {
+		lasts = share
+	}
+	w.Extra = lasts + healed + 2*time.Second - fleetLasts(t)
 	f := launch(t, s, 16, w, nil)
-	t.Logf("-chaosseed %d", *chaosSeed)
+	t.Logf("-chaosseed %d repeats the faults", *chaosSeed)
 	r := rand.New(rand.NewPCG(*chaosSeed, 17))
 	f.until(0.1)
 	faults := map[string]int{}
-	for end := time.Now().Add(*chaosTime); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(time.Second)))) {
+	for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(time.Duration(r.Int64N(int64(time.Second)))) {
 		switch fault := r.IntN(12); {
 		case fault < 4:
 			faults["stopped process"]++
@@ -76,7 +82,7 @@ func TestChaos(t *testing.T) {
 	}
 	over := monotonic()
 	v := f.judge()
-	t.Logf("%d starts under %v", v.starts, faults)
+	t.Logf("soak: %d starts under %v from -chaosseed %d", v.starts, faults, *chaosSeed)
 	for i, last := range v.last {
 		if _, killed := f.ended[i]; !killed && last < over+int64(healed) {
 			t.Errorf("process %d has started nothing since %v after the last fault", i, time.Duration(last-over))

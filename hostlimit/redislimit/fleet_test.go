@@ -24,9 +24,15 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/redistest"
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 var fleetTime = flag.Duration("fleet", 2*time.Second, "how long each test with many processes runs")
+
+// fleetLasts is fleetTime, or its part where the fourteen tests with many processes are a part of a soak.
+func fleetLasts(t testing.TB) time.Duration {
+	return max(*fleetTime, soak.Share(t)/14)
+}
 
 // workerEnv holds a work, as JSON, in the environment of a worker process.
 const workerEnv = "REDISLIMIT_TEST_WORKER"
@@ -270,7 +276,7 @@ func launch(t *testing.T, s *redistest.Server, processes int, w work, each func(
 	settle(t, first, "")
 	_ = first.Close()
 	w.Begin = monotonic() + int64(600*time.Millisecond)
-	w.End = w.Begin + int64(*fleetTime+w.Extra)
+	w.End = w.Begin + int64(fleetLasts(t)+w.Extra)
 	f.work = w
 	f.dir, f.each = t.TempDir(), each
 	for range processes {
@@ -309,7 +315,7 @@ func (f *fleet) join() {
 
 // until sleeps until the given share of the time under load has passed.
 func (f *fleet) until(share float64) {
-	at := f.work.Begin + int64(share*float64(*fleetTime))
+	at := f.work.Begin + int64(share*float64(fleetLasts(f.t)))
 	time.Sleep(time.Duration(at - monotonic()))
 }
 

@@ -10,30 +10,24 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // TestFatesAtRandom lets three processes with two slots work for 20 s while calls are lost, doubled
 // and late, a host refuses now and then, processes are killed and others begin, and the server
 // loses its data.
 func TestFatesAtRandom(t *testing.T) {
-	seeds := uint64(12)
-	switch {
-	case os.Getenv("POLITENESS_SOAK") != "":
-		seeds = 200
-	case os.Getenv("POLITENESS_LONG") != "":
-		seeds = 30
-	}
 	t.Parallel()
 	w := newWorld(t, "10")
 	limits := hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 40 * time.Millisecond, Adaptive: hostlimit.Fixed}}
-	for seed := range seeds {
+	for seed := range soak.Seeds(t, 12, 30) {
 		w.reset()
 		w.t = t
 		synctest.Test(t, func(t *testing.T) {
@@ -96,8 +90,5 @@ func TestFatesAtRandom(t *testing.T) {
 			wg.Wait()
 			w.end(fmt.Sprintf("seed %d, %d starts", seed, len(w.starts)), 2, procs...)
 		})
-		if t.Failed() {
-			return
-		}
 	}
 }

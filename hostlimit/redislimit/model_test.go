@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+
+	"github.com/go-politeness/politeness/internal/soak"
 )
 
 // The model runs whole Limiters in virtual time over a network that a test controls call by call,
@@ -369,13 +370,10 @@ func (w *world) heal(slots int, procs ...*Limiter) (faults []string) {
 }
 
 // TestEveryFateOfTheFirstCalls tries each combination of fates for the first four calls of two
-// processes that share one slot (five with POLITENESS_SOAK=1): 625, or 3,125, runs.
+// processes that share one slot (five in make soak): 625, or 3,125, runs.
 func TestEveryFateOfTheFirstCalls(t *testing.T) {
-	depth := 4
-	if os.Getenv("POLITENESS_SOAK") != "" {
-		depth = 5
-	}
 	t.Parallel()
+	depth := soak.Size(4, 4, 5)
 	w := newWorld(t, "9")
 	total := 1
 	for range depth {

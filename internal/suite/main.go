@@ -1,10 +1,11 @@
 // Suite runs commands side by side, and prints the output of each in one piece when it has ended:
 //
-//	go run ./internal/suite [-j N] "NAME DIRECTORY COMMAND"...
+//	go run ./internal/suite [-j N] [-soak DURATION] "NAME DIRECTORY COMMAND"...
 //
 // A command is one line for bash. One that fails keeps no other from running. What go test -json
 // prints is counted, and shown as go test shows it without -json. A table at the end has a line for
 // each command; below it stand the tests that were skipped, with their reasons, and those that failed.
+// A soak is divided evenly: each command finds in POLITENESS_SOAK how long it shall last.
 package main
 
 import (
@@ -33,6 +34,7 @@ type task struct {
 
 func main() {
 	jobs := flag.Int("j", 2, "how many commands run at a time")
+	soak := flag.Duration("soak", 0, "how long all commands last together")
 	flag.Parse()
 	var tasks []*task
 	for _, arg := range flag.Args() {
@@ -42,6 +44,13 @@ func main() {
 			os.Exit(2)
 		}
 		tasks = append(tasks, &task{name: fields[0], dir: fields[1], command: fields[2]})
+	}
+	if *soak > 0 && len(tasks) > 0 {
+		share := *soak * time.Duration(min(*jobs, len(tasks))) / time.Duration(len(tasks))
+		if err := os.Setenv("POLITENESS_SOAK", share.Round(time.Second).String()); err != nil {
+			fmt.Fprintln(os.Stderr, "suite:", err)
+			os.Exit(2)
+		}
 	}
 	begun := time.Now()
 	run(os.Stdout, max(1, *jobs), tasks)

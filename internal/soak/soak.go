@@ -1,0 +1,92 @@
+// Package soak decides how long random tests go on. Tests have three lengths: a fixed short part, a
+// fixed long one with POLITENESS_LONG=1 (every target of make sets it), and, with a duration in
+// POLITENESS_SOAK (make soak sets it), what fits into that, from a random seed.
+package soak
+
+import (
+	"iter"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Names of environment variables. A seed in seedEnv repeats one round.
+const (
+	longEnv = "POLITENESS_LONG"
+	soakEnv = "POLITENESS_SOAK"
+	seedEnv = "POLITENESS_SEED"
+)
+
+// Size returns short, or long, or with POLITENESS_SOAK soak.
+func Size(short, long, soak int) int {
+	switch {
+	case os.Getenv(soakEnv) != "":
+		return soak
+	case os.Getenv(longEnv) != "":
+		return long
+	}
+	return short
+}
+
+// Share returns what POLITENESS_SOAK says, and 0 without it.
+func Share(t testing.TB) time.Duration {
+	s := os.Getenv(soakEnv)
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		t.Fatalf("%s=%s is no duration", soakEnv, s)
+	}
+	return d
+}
+
+// Over returns a func that reports whether a soak that began with this call has lasted its time. It
+// may be asked in virtual time, and without POLITENESS_SOAK always says no.
+func Over(t testing.TB) func() bool {
+	share := Share(t)
+	if share == 0 {
+		return func() bool { return false }
+	}
+	over := new(atomic.Bool)
+	timer := time.AfterFunc(share, func() { over.Store(true) })
+	t.Cleanup(func() { timer.Stop() })
+	return over.Load
+}
+
+// Seeds yields a seed for each round of a random test: 1 to short, or to long, or as many as there is
+// time for. It ends after a round that fails, and says how that is repeated.
+func Seeds(t testing.TB, short, long int) iter.Seq[uint64] {
+	t.Helper()
+	return func(yield func(uint64) bool) {
+		first, last := uint64(1), uint64(Size(short, long, 0))
+		share := Share(t)
+		if share > 0 {
+			first, last = rand.Uint64N(1<<48), ^uint64(0)
+		}
+		if s := os.Getenv(seedEnv); s != "" {
+			seed, err := strconv.ParseUint(s, 10, 64)
+			if err != nil {
+				t.Fatalf("%s=%s is no seed", seedEnv, s)
+			}
+			first, last = seed, seed
+		}
+		seed, begun := first, time.Now()
+		defer func() { // also when the round ends the goroutine
+			switch {
+			case t.Failed():
+				t.Logf("%s=%d repeats this round", seedEnv, seed)
+			case share > 0:
+				t.Logf("soak: %d rounds from seed %d", seed-first, first)
+			}
+		}()
+		for ; seed <= last && (share == 0 || seed == first || time.Since(begun) < share); seed++ {
+			if !yield(seed) || t.Failed() {
+				return
+			}
+		}
+	}
+}
