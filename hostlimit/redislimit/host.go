@@ -244,7 +244,7 @@ func (h *host) restore(now time.Duration, all bool) {
 					t.restoring++
 					t.wasTold = true
 					told = append(told, t)
-					args = append(args, t.id, t.asks, micros(left), micros(t.delay), t.limits.FromEnd)
+					args = append(args, t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.FromEnd)
 				}
 			}
 			return args

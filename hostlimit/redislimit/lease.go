@@ -152,8 +152,8 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l.mu.Lock()
 	t.unanswered = o.Status == 0 && f.meaning >= kit.Failed
 	now := l.now()
-	if t.started && t.unanswered {
-		h.finished(now, t.granted.delay) // a server that has lost its data is told by a restore
+	if t.unanswered && t.started {
+		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
 	if f.adapt != nil {
 		send := h.p.addAlong // a shorter delay has time
@@ -211,7 +211,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	select {
 	case a := <-answered:
 		a.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h)
-		// Requests that were let go just before the block start within their window or not at all.
+		// Requests that were let go just before start within their window or not at all.
 		timer.Reset(min(a.latest-l.now(), observing))
 		<-timer.C
 		return a.effect
@@ -256,7 +256,7 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 		ceiling = limits.Ceiling
 	}
 	f.observe = append(f.observe, cause, r.InARow, refusals, micros(r.Stay(refusals+1, o)), micros(r.Stay(1, o)),
-		micros(limits.Min), micros(ceiling))
+		micros(limits.Min), micros(ceiling), micros(t.granted.delay))
 	return f
 }
 
@@ -271,8 +271,8 @@ func (h *host) effect(now time.Duration) (e hostlimit.Effect) {
 	return e
 }
 
-// learn takes in what an outcome did. No request that was granted before the outcome can
-// still start after latest.
+// learn takes in what an outcome did. Where others have to keep away now, by a block or because the
+// gap counts from the end, no request that was granted before the outcome can still start after latest.
 func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest time.Duration) {
 	now, clock := at.received, &h.p.clock
 	effect.Blocked, effect.Cleared = number(reply[0]) == 1, number(reply[1]) == 1
@@ -285,7 +285,9 @@ func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest tim
 	if effect.Blocked {
 		h.blocked = now
 	}
-	latest = clock.surely(number(reply[3]), now)
+	if last := number(reply[3]); last > 0 {
+		latest = clock.surely(last, now)
+	}
 	h.weed()
 	h.raise(max(t.adaptive, t.learned))
 	return effect, latest

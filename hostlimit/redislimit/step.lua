@@ -616,6 +616,8 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	-- A lease starts within its guard at the latest.
 	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
 	tally(h, s, started ~= 1 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
+	-- It owes as much where it counts from its end, although the delay may be shorter by then.
+	me[DELAY] = max(me[DELAY], h.ad, h.le)
 	local d = gap(h, me[DELAY])
 	set(h, 'pa', h.a)
 	set(h, 'pl', h.l)
@@ -722,15 +724,20 @@ end
 -- of a limit. The rest is of refused and failed ones: cause is the answer; row failures are a
 -- refusal; known is the number of refusals that the caller knew when it was let go, more how
 -- long to stay away after one more of them, first after a first one; shortest and
--- ceiling bound what it teaches (ceiling 0: nothing).
+-- ceiling bound what it teaches (ceiling 0: nothing); delay is what the attempt owes from its end, if
+-- it got no answer.
 -- Returns whether it blocked, whether it cleared, blocked until, the latest time at which a
--- request that was let go before may still start (0 where that doesn't matter), and what told returns.
-function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling)
-	local lease = cause == 'network' and find(h, id)
+-- request that was let go before may still start, and what told returns.
+function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling, delay)
+	local ended = cause == 'network'
+	local lease = ended and find(h, id)
 	if lease then
 		-- The attempt ends in this moment; its release comes later, and moves the gap once more.
 		once(h, id, 'e')
 		finish(h, lease, now)
+	elseif ended then
+		-- The lease was lost with the server's data, and may be told of by a restore that comes later.
+		later(h, now, now + max(delay, gap(h, 0)))
 	end
 	local before, blocked, cleared = gone <= h.bs, 0, 0
 	if kind == 'ok' then
@@ -758,7 +765,7 @@ function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first
 		set(h, 'bs', now)
 		blocked = 1
 	end
-	local last = (blocked == 1 or cause == 'network') and latest(h) or 0
+	local last = (blocked == 1 or ended) and latest(h) or 0
 	if blocked == 1 or cleared == 1 then proclaim(h, 0) end
 	if blocked == 1 or cleared == 1 or h.pr == id then
 		-- A probe that told nothing leaves it to the next one.
