@@ -29,6 +29,8 @@ type partition struct {
 	genSent   time.Duration // when the call was sent that told so
 	stepped   bool          // tell the server, until it has another generation, that its clock jumped
 	restoring int           // restore operations that weren't answered
+
+	quarantined bool // when the server answered last
 	clock     serverClock
 	guard     guard
 	lead      time.Duration // how long a reply is under way
@@ -319,6 +321,16 @@ func (p *partition) answered(c *call, at heard, reply []any) {
 	}
 	p.heard = max(p.heard, c.sent)
 	p.back()
+	// That a quarantine is over is pushed, but perhaps while this process had no subscription.
+	quarantined := number(reply[3]) > 0
+	if p.quarantined && !quarantined {
+		for _, h := range l.hosts {
+			if h.p == p {
+				h.wakeFirst()
+			}
+		}
+	}
+	p.quarantined = quarantined
 	if c.beat {
 		if number(reply[4]) == 0 && !l.cluster && c.sent > l.subscribedAt {
 			l.resubscribe() // to the node that answers now

@@ -38,12 +38,8 @@ func Run(args ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeAddr()
 	if err != nil {
-		return nil, err
-	}
-	addr := ln.Addr().(*net.TCPAddr)
-	if err := ln.Close(); err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "redistest")
@@ -60,6 +56,15 @@ func Run(args ...string) (*Server, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// freeAddr returns an address of the loopback interface that nobody listens on.
+func freeAddr() (*net.TCPAddr, error) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	return ln.Addr().(*net.TCPAddr), ln.Close()
 }
 
 // Start starts the process again after a Kill: it is empty then.
