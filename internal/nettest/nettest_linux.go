@@ -122,12 +122,6 @@ func (m *Machine) Listen() (ln net.Listener, err error) {
 	return ln, err
 }
 
-// Start starts a process on the machine.
-func (m *Machine) Start(cmd *exec.Cmd) (err error) {
-	m.Do(func() { err = cmd.Start() })
-	return err
-}
-
 // enter makes the namespace, and moves the calling thread there.
 func (m *Machine) enter() error {
 	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
