@@ -86,16 +86,12 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if *asJSON {
-		err = writeJSON(sh.out, report, "  ")
-	} else {
-		err = report.WriteText(sh.out)
-	}
-	if err == nil && *html != "" && hosts != nil {
-		err = drawDossier(names[0], *html, report, hosts)
-	} else if err == nil && *html != "" {
-		err = draw(names[0], *html, report)
-	}
+	err = tell(sh, report, *asJSON, *html, func() error {
+		if hosts != nil {
+			return drawDossier(names[0], *html, report, hosts)
+		}
+		return draw(names[0], *html, report)
+	})
 	return verdict(report), err
 }
 
@@ -134,6 +130,18 @@ func helped(sh *shell, usage string, run func(*shell, []string) (int, error), ar
 	return status, err
 }
 
+// tell prints what was found, and draws it where there is a name for that file.
+func tell(sh *shell, found interface{ WriteText(io.Writer) error }, asJSON bool, html string, draw func() error) error {
+	write := found.WriteText
+	if asJSON {
+		write = func(w io.Writer) error { return writeJSON(w, found, "  ") }
+	}
+	if err := write(sh.out); err != nil || html == "" {
+		return err
+	}
+	return draw()
+}
+
 // verdict is the exit status for a report.
 func verdict(report *audit.Report) int {
 	switch {
@@ -152,9 +160,5 @@ func draw(name, to string, report *audit.Report) error {
 		return fmt.Errorf("drawing reads the log once more: %w", err)
 	}
 	defer log.Close()
-	file, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	return errors.Join(page.Draw(file, filepath.Base(name), log, report), file.Close())
+	return writePage(to, func(w io.Writer) error { return page.Draw(w, filepath.Base(name), log, report) })
 }

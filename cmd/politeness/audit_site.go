@@ -174,14 +174,7 @@ func runVerify(sh *shell, args []string) (int, error) {
 	} else if err != nil {
 		return 0, err
 	}
-	if *asJSON {
-		err = writeJSON(sh.out, b, "  ")
-	} else {
-		err = b.WriteText(sh.out)
-	}
-	if err == nil && *html != "" {
-		err = drawDossier(names[0], *html, b.Report, b.Hosts)
-	}
+	err = tell(sh, b, *asJSON, *html, func() error { return drawDossier(names[0], *html, b.Report, b.Hosts) })
 	return verdict(b.Report), err
 }
 
@@ -214,16 +207,11 @@ func runAccess(sh *shell, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if *asJSON {
-		err = writeJSON(sh.out, c, "  ")
-	} else {
-		err = c.WriteText(sh.out)
-	}
-	if err == nil && *html != "" {
-		err = writePage(*html, func(w io.Writer) error {
+	err = tell(sh, c, *asJSON, *html, func() error {
+		return writePage(*html, func(w io.Writer) error {
 			return dossier.WriteComparison(w, filepath.Base(names[0])+" and "+filepath.Base(names[1]), c)
 		})
-	}
+	})
 	if !c.OK() {
 		return exitNo, err
 	}

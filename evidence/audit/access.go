@@ -232,7 +232,7 @@ func (c *Comparison) WriteText(w io.Writer) error {
 			if h.InFlight > 0 {
 				flight = strconv.Itoa(h.InFlight)
 			}
-			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%d\t%d\t%s\n", printable.Text(h.Host), h.Requests, h.MinGap, short(h.OwnMinGap), h.BusySecond, h.BusyMinute, flight)
+			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%d\t%d\t%s\n", printable.Text(h.Host), h.Requests, h.MinGap, printable.Duration(h.OwnMinGap), h.BusySecond, h.BusyMinute, flight)
 		}
 		table.Flush()
 	}

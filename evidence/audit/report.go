@@ -230,7 +230,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\trefused\tblocks\n")
 		for _, h := range hosts[:min(len(hosts), slowest)] {
 			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\n", printable.Text(h.Host), h.Starts,
-				short(h.Latency), short(h.MinGap), short(h.MaxDelay), short(h.Wait), h.Disallowed, h.Blocks)
+				printable.Duration(h.Latency), printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks)
 		}
 		table.Flush()
 	}
@@ -269,17 +269,4 @@ func open(n int, why string) string {
 		return ""
 	}
 	return fmt.Sprintf(", %d %s", n, why)
-}
-
-// short rounds d to three digits or so.
-func short(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Minute:
-		return d.Round(time.Second)
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond)
-	}
-	return d
 }

@@ -4,6 +4,7 @@ package printable
 
 import (
 	"strconv"
+	"time"
 	"unicode/utf8"
 )
 
@@ -57,4 +58,17 @@ func clip(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// Duration rounds d to what a person reads, which is three digits or so.
+func Duration(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second)
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d
 }

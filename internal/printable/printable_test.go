@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-politeness/politeness/internal/printable"
 )
@@ -60,4 +61,17 @@ func FuzzText(f *testing.F) {
 			t.Errorf("Clipped(%q, %d) = %q", s, n, clipped)
 		}
 	})
+}
+
+func TestDuration(t *testing.T) {
+	for in, want := range map[time.Duration]string{
+		123456 * time.Nanosecond:         "123.456µs",
+		123456789 * time.Nanosecond:      "123.46ms",
+		1234 * time.Millisecond:          "1.23s",
+		83*time.Second + time.Nanosecond: "1m23s",
+	} {
+		if got := printable.Duration(in).String(); got != want {
+			t.Errorf("%d: %s, want %s", in, got, want)
+		}
+	}
 }

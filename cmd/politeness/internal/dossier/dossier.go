@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-politeness/politeness/cmd/politeness/internal/document"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/internal/hostname"
@@ -32,18 +33,18 @@ var (
 	comparisonHTML string
 
 	functions = template.FuncMap{
-		"css": func() template.CSS { return template.CSS(pageCSS) },
+		"join": strings.Join,
 		"utc": func(t time.Time) string {
 			if t.IsZero() {
 				return ""
 			}
 			return t.UTC().Format("2006-01-02 15:04:05")
 		},
-		"short": short,
+		"short": printable.Duration,
 		"bytes": bytesOf,
 	}
-	dossierTemplate    = template.Must(template.New("dossier").Funcs(functions).Parse(dossierHTML))
-	comparisonTemplate = template.Must(template.New("comparison").Funcs(functions).Parse(comparisonHTML))
+	dossierTemplate    = document.Template(dossierHTML, pageCSS, false, functions)
+	comparisonTemplate = document.Template(comparisonHTML, pageCSS, false, functions)
 )
 
 // What a page shows at most of each kind.
@@ -330,9 +331,9 @@ func (d *Dossier) finish() {
 			n++
 		}
 		gaps = gaps[n:]
-		name := fmt.Sprintf("%v to %v", short(from), short(to))
+		name := fmt.Sprintf("%v to %v", printable.Duration(from), printable.Duration(to))
 		if to == 1<<62 {
-			name = fmt.Sprintf("%v and more", short(from))
+			name = fmt.Sprintf("%v and more", printable.Duration(from))
 		}
 		d.Gaps = append(d.Gaps, Bar{Name: name, N: n})
 		from = to
@@ -382,17 +383,6 @@ func scale(bars []Bar) {
 	for i := range bars {
 		bars[i].Part = 100 * bars[i].N / most
 	}
-}
-
-// short rounds a duration to what a person reads.
-func short(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Minute:
-		return d.Round(time.Second)
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond)
-	}
-	return d.Round(10 * time.Microsecond)
 }
 
 // bytesOf returns a number of bytes for people.

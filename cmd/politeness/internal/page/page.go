@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-politeness/politeness/cmd/politeness/internal/document"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/internal/printable"
@@ -30,7 +31,7 @@ var (
 	//go:embed page.js
 	pageJS string
 
-	pageTemplate = template.Must(template.New("report").Parse(pageHTML))
+	pageTemplate = document.Template(pageHTML, pageCSS, true, nil)
 )
 
 // A page is what is shown. Times in it are counted in ticks of 100 µs
@@ -372,7 +373,6 @@ func (p *page) write(w io.Writer) error {
 		"Log":  p.Log,
 		"OK":   p.OK,
 		"Text": p.text,
-		"CSS":  template.CSS(pageCSS),
 		"JS":   template.JS(pageJS),
 		"Data": template.JS(data.String()),
 	})

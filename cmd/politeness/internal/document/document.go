@@ -1,0 +1,21 @@
+// Package document is the beginning of each HTML file that the command writes: it fetches nothing,
+// and a browser is told not to let it.
+package document
+
+import (
+	_ "embed"
+	"html/template"
+)
+
+//go:embed head.html
+var headHTML string
+
+// Template parses a document that begins with {{template "head" TITLE}}, which writes everything
+// before its body. Scripts are those in the document itself; without them, none runs.
+func Template(text, css string, scripts bool, functions template.FuncMap) *template.Template {
+	t := template.New("document").Funcs(functions).Funcs(template.FuncMap{
+		"css":     func() template.CSS { return template.CSS(css) },
+		"scripts": func() bool { return scripts },
+	})
+	return template.Must(template.Must(t.Parse(headHTML)).Parse(text))
+}
