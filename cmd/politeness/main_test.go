@@ -26,8 +26,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness/cmd/politeness/internal/sitetest"
 	"github.com/go-politeness/politeness/internal/browsertest"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 const agent = "CommandTest/1.0 (+https://example.com/bot; bot@example.com)"
@@ -166,9 +166,9 @@ func TestWrongUsage(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 7*time.Second)
+	s := localsite.New(t, 7*time.Second)
 	robots := "User-agent: *\nContent-Signal: ai-train=no, search=yes\nDisallow: /private\nCrawl-delay: 7\nUser-agent: evil\nDisallow: /\n"
-	signals := sitetest.New(t, 0)
+	signals := localsite.New(t, 0)
 	signals.Handle("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, robots) })
 
 	r := polite(t, nil, "check", s.URL+"/a")
@@ -192,7 +192,7 @@ func TestCheck(t *testing.T) {
 	if !first.Allowed || first.CrawlDelay != 7 || first.Preferences["train"] != "refused" || second.Allowed || second.Line != 3 || second.Rule != "Disallow: /private" {
 		t.Errorf("%+v\n%+v", first, second)
 	}
-	for _, site := range []*sitetest.Site{s, signals} {
+	for _, site := range []*localsite.Site{s, signals} {
 		if pages := len(site.Visits()) - len(site.Visits("/robots.txt")); pages > 0 {
 			t.Errorf("check has fetched %d pages", pages)
 		}
@@ -217,7 +217,7 @@ func TestLint(t *testing.T) {
 	if strings.Contains(r.out, "\x1b") {
 		t.Errorf("%q", r.out)
 	}
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	polite(t, nil, "lint", s.URL+"/some/page").expect(t, 0, "", "")
 	if n := len(s.Visits()); n != 1 {
 		t.Errorf("%d requests", n)
@@ -249,7 +249,7 @@ func crawled(t *testing.T, r result, site string) map[string]line {
 
 func TestCrawlAndAudit(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	s.Handle("/sitemap.xml", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "<urlset><url><loc>%s/listed</loc></url><url><loc>http://other.example/</loc></url></urlset>", s.URL)
 	})
@@ -264,7 +264,7 @@ func TestCrawlAndAudit(t *testing.T) {
 			t.Errorf("%s: %+v", path, l)
 		}
 	}
-	if pages["/moved"].FinalURL != s.URL+"/e" || pages["/a"].FinalURL != "" || len(pages["/"].Links) != len(sitetest.Paths) {
+	if pages["/moved"].FinalURL != s.URL+"/e" || pages["/a"].FinalURL != "" || len(pages["/"].Links) != len(localsite.Paths) {
 		t.Errorf("%+v", pages)
 	}
 	if found := s.Violations(); found != nil {
@@ -303,7 +303,7 @@ func TestCrawlAndAudit(t *testing.T) {
 
 func TestCrawlOnlySaysWhatItWouldDo(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	r := polite(t, []string{"USER_AGENT=" + agent, "MAX_PAGES=7"}, "crawl", "-n", "-preset", "audit", "-delay", "3s", s.URL+"/", s.URL+"/private/x")
 	r.expect(t, 0, "as "+agent, "")
 	r.expect(t, 0, "3s apart", "")
@@ -318,8 +318,8 @@ func TestCrawlOnlySaysWhatItWouldDo(t *testing.T) {
 // A literal address is meant; what a name or a link leads to isn't.
 func TestCrawlStaysOutOfTheOwnNetworks(t *testing.T) {
 	t.Parallel()
-	other := sitetest.New(t, 0)
-	s := sitetest.New(t, 0)
+	other := localsite.New(t, 0)
+	s := localsite.New(t, 0)
 	s.Handle("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprintf(w, `<a href="%s/a">other</a><a href="/hop">hop</a><a href="http://example.com:25/">mail</a>`, other.URL)
@@ -341,7 +341,7 @@ func TestCrawlStaysOutOfTheOwnNetworks(t *testing.T) {
 func TestNothingOfAServerActsOnTheTerminal(t *testing.T) {
 	t.Parallel()
 	const evil = "\u202eevil\u009b2J"
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	s.Handle("GET /robots.txt", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "User-agent: *\nNonsense%[1]s\x1b[2J: x\nDisallow: /x%[1]s\x1b[2J\nLicense: https://example.com/%[1]s\nSitemap: http://127.0.0.1/%[1]s.xml\n", evil)
 	})
@@ -411,7 +411,7 @@ func startProxy(t *testing.T, env []string, args ...string) (proxy string, end f
 func TestProxyMakesHTTPSClientsPolite(t *testing.T) {
 	t.Parallel()
 	const delay = 300 * time.Millisecond
-	s := sitetest.NewTLS(t, delay)
+	s := localsite.NewTLS(t, delay)
 	dir := t.TempDir()
 	log, ca := filepath.Join(dir, "log.jsonl"), filepath.Join(dir, "ca")
 	proxy, end := startProxy(t, []string{"SSL_CERT_FILE=" + s.Certificate}, "-private", "-ca", ca, "-evidence", log)
@@ -431,7 +431,7 @@ func TestProxyMakesHTTPSClientsPolite(t *testing.T) {
 	through := &http.Transport{Proxy: http.ProxyURL(address), TLSClientConfig: &tls.Config{RootCAs: trust}}
 	client := &http.Client{Transport: through}
 	var group sync.WaitGroup
-	for _, path := range append([]string{"/"}, sitetest.Paths...) {
+	for _, path := range append([]string{"/"}, localsite.Paths...) {
 		group.Go(func() {
 			resp, err := client.Get(s.URL + path)
 			if err != nil {
@@ -461,7 +461,7 @@ func TestProxyMakesHTTPSClientsPolite(t *testing.T) {
 
 func TestProxyWithoutAuthorityOpensNoTunnels(t *testing.T) {
 	t.Parallel()
-	s := sitetest.NewTLS(t, 0)
+	s := localsite.NewTLS(t, 0)
 	proxy, _ := startProxy(t, nil, "-private")
 	address, err := url.Parse(proxy)
 	if err != nil {
@@ -485,7 +485,7 @@ func TestBrowserThroughTheProxy(t *testing.T) {
 	if browser == "" {
 		return
 	}
-	s := sitetest.NewTLS(t, 0)
+	s := localsite.NewTLS(t, 0)
 	ca := filepath.Join(t.TempDir(), "ca")
 	proxy, _ := startProxy(t, []string{"SSL_CERT_FILE=" + s.Certificate}, "-private", "-ca", ca)
 	text, err := os.ReadFile(filepath.Join(ca, "authority.pem"))
@@ -537,7 +537,7 @@ func TestScrapyThroughTheProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal("no scrapy; install it with: make setup")
 	}
-	s := sitetest.NewTLS(t, time.Second)
+	s := localsite.NewTLS(t, time.Second)
 	dir := t.TempDir()
 	log, file, items := filepath.Join(dir, "log.jsonl"), filepath.Join(dir, "spider.py"), filepath.Join(dir, "items.jsonl")
 	if err := os.WriteFile(file, []byte(spider), 0o600); err != nil {

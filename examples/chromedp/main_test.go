@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
-	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // browsed returns what browse prints, and its report. A browser has to be installed.

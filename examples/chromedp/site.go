@@ -5,7 +5,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 const shop = `<!doctype html><title>Shop</title>

@@ -56,9 +56,9 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
-	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/examples/internal/reach"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/localsite"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/gocolly/colly/v2"
 
 	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // Both ways to crawl fetch all that may be fetched, each page once, and are found

@@ -8,7 +8,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 func TestCrawl(t *testing.T) {

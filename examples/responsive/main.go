@@ -21,8 +21,8 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/examples/internal/reach"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 const userAgent = "TutorialBot/1.0 (+https://example.com/bot; bot@example.com)"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 func TestCrawl(t *testing.T) {

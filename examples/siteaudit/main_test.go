@@ -18,8 +18,8 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence/audit"
-	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // command runs the program and returns what it printed.

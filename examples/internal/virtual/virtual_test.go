@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness/examples/internal/localsite"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // A handler that sleeps takes its time for the client, and none of the test's.

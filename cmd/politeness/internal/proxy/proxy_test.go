@@ -20,9 +20,9 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
-	"github.com/go-politeness/politeness/cmd/politeness/internal/sitetest"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
@@ -95,7 +95,7 @@ var want = map[string]int{
 }
 
 // checkSite holds what the site saw against want.
-func checkSite(t *testing.T, s *sitetest.Site, want map[string]int, report *audit.Report) {
+func checkSite(t *testing.T, s *localsite.Site, want map[string]int, report *audit.Report) {
 	t.Helper()
 	for path, status := range want {
 		times := 1
@@ -121,7 +121,7 @@ func checkSite(t *testing.T, s *sitetest.Site, want map[string]int, report *audi
 
 func TestGoClient(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	proxy, prove := startProxy(t)
 	client := through(t, proxy)
 	var group sync.WaitGroup
@@ -172,7 +172,7 @@ func TestCurl(t *testing.T) {
 	if os.Getenv("POLITENESS_LONG") == "" {
 		want = map[string]int{"/a": 200, "/trap": 302, "/private/diary": 403}
 	}
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	proxy, prove := startProxy(t)
 	args := []string{"--proxy", proxy, "--parallel", "--write-out", `%{http_code} %{url_effective}\n`}
 	for path := range want {
@@ -289,7 +289,7 @@ func TestListenOnLoopbackUnlessTold(t *testing.T) {
 // TestPrivateTargetsOnlyByFlag: a program that is led astray reaches nothing on this machine.
 func TestPrivateTargetsOnlyByFlag(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	proxy := httptest.NewServer(New(polite(t, nil, politeness.PublicAddresses(Base())), nil))
 	defer proxy.Close()
 	client := through(t, proxy.URL)
@@ -369,7 +369,7 @@ func TestOriginForm(t *testing.T) {
 // passes as it is.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	s.Handle("/headers", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "X-Site-Hop")
 		w.Header().Set("X-Site-Hop", "1")
@@ -407,7 +407,7 @@ func TestHeaders(t *testing.T) {
 // Bodies pass in both directions while they come.
 func TestStreaming(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	got, more := make(chan string), make(chan bool)
 	s.Handle("/upload", func(w http.ResponseWriter, r *http.Request) {
 		half := make([]byte, 5)
@@ -469,7 +469,7 @@ func TestStreaming(t *testing.T) {
 // A connection that is switched to another protocol, as to WebSocket, goes through.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	s := sitetest.New(t, 0)
+	s := localsite.New(t, 0)
 	s.Handle("/echo", func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := http.NewResponseController(w).Hijack()
 		if err != nil {

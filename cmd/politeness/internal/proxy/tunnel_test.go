@@ -23,8 +23,8 @@ import (
 	"golang.org/x/net/netutil"
 
 	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/cmd/politeness/internal/sitetest"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/localsite"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -52,7 +52,7 @@ func pool(t *testing.T, file string) *x509.CertPool {
 }
 
 // trusting returns a Base that trusts a site.
-func trusting(t *testing.T, s *sitetest.Site) *http.Transport {
+func trusting(t *testing.T, s *localsite.Site) *http.Transport {
 	t.Helper()
 	base := Base()
 	base.TLSClientConfig = &tls.Config{RootCAs: pool(t, s.Certificate)}
@@ -87,7 +87,7 @@ func start(t *testing.T, base http.RoundTripper) (url string, trust *x509.CertPo
 
 func TestHTTPSThroughATunnelIsPolite(t *testing.T) {
 	t.Parallel()
-	s := sitetest.NewTLS(t, 0)
+	s := localsite.NewTLS(t, 0)
 	proxy, trust := start(t, trusting(t, s))
 	client := through(t, proxy)
 	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{RootCAs: trust}
@@ -118,7 +118,7 @@ func TestHTTPSThroughATunnelIsPolite(t *testing.T) {
 
 func TestCurlThroughATunnel(t *testing.T) {
 	t.Parallel()
-	s := sitetest.NewTLS(t, 0)
+	s := localsite.NewTLS(t, 0)
 	a, _ := authority(t)
 	l, err := Listen(t.Context(), "127.0.0.1:0", false)
 	if err != nil {
@@ -163,7 +163,7 @@ func say(t *testing.T, conn net.Conn, request string) int {
 // A tunnel leads where it was opened to, whatever is said inside of it.
 func TestATunnelLeadsNowhereElse(t *testing.T) {
 	t.Parallel()
-	s, other := sitetest.NewTLS(t, 0), sitetest.NewTLS(t, 0)
+	s, other := localsite.NewTLS(t, 0), localsite.NewTLS(t, 0)
 	proxy, trust := start(t, trusting(t, s))
 	host, otherHost := strings.TrimPrefix(s.URL, "https://"), strings.TrimPrefix(other.URL, "https://")
 	for _, name := range []string{"other.example", "example.com", "localhost"} {
@@ -232,7 +232,7 @@ func TestConnectWantsAHostAndAPort(t *testing.T) {
 // Whatever a tunnel is said to lead to, nothing inside of one's own networks is reached.
 func TestPrivateTargetsThroughTunnels(t *testing.T) {
 	t.Parallel()
-	s := sitetest.NewTLS(t, 0)
+	s := localsite.NewTLS(t, 0)
 	base := trusting(t, s)
 	proxy, trust := start(t, politeness.PublicAddresses(base))
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "https://"))
@@ -255,7 +255,7 @@ func TestPrivateTargetsThroughTunnels(t *testing.T) {
 // No way of writing a request makes two of one, or one of half of another.
 func TestRequestSmuggling(t *testing.T) {
 	t.Parallel()
-	s := sitetest.NewTLS(t, 0)
+	s := localsite.NewTLS(t, 0)
 	proxy, trust := start(t, trusting(t, s))
 	host := strings.TrimPrefix(s.URL, "https://")
 	const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -1,6 +1,8 @@
-// Package sitetest is a web site on loopback for the tests of the command. It keeps a record of its
-// own, which knows nothing of the crawler's, and finds in it by itself what was impolite.
-package sitetest
+// Package localsite is the web site on loopback that the tests of the command crawl, and the example
+// programs unless they are given another one. It keeps a record of its own, which knows nothing of
+// the crawler's: a test can hold what the crawler says of itself against what the server saw, and the
+// site finds by itself what was impolite.
+package localsite
 
 import (
 	"encoding/pem"
@@ -8,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -27,18 +28,25 @@ var Paths = []string{
 	"/busy",          // answers 429 with Retry-After: 1 to the first request
 }
 
+// Serve starts a server on a free port of 127.0.0.1. Close it. Package virtual of the examples puts a
+// server in memory here.
+var Serve = httptest.NewServer
+
 // A Site is a running site. Whatever is neither in Paths nor handled otherwise is a page with a
 // link to the index.
 type Site struct {
 	URL         string // without a final slash
 	Certificate string // file with the certificate that a client of an https site has to trust
 
+	server     *httptest.Server
 	mux        *http.ServeMux
 	crawlDelay time.Duration
 
 	mu           sync.Mutex
 	visits       []Visit
-	blocked      time.Time // until when a client has been asked to stay away
+	asked        time.Time // when a client was asked to stay away
+	blocked      time.Time // until when
+	crossed      bool      // a request has been on its way meanwhile
 	intoBlock    int
 	inFlight     int
 	mostInFlight int
@@ -53,26 +61,32 @@ type Visit struct {
 	Header http.Header
 }
 
-// New starts a site on http whose robots.txt asks for crawlDelay, if that isn't 0.
+// Start starts a site. Close it.
+func Start() *Site { return newSite(0).start(Serve) }
+
+// New starts a site for a test, whose robots.txt asks for crawlDelay if that isn't 0.
 func New(t testing.TB, crawlDelay time.Duration) *Site {
-	s := newSite(crawlDelay)
-	server := httptest.NewServer(http.HandlerFunc(s.serve))
-	t.Cleanup(server.Close)
-	s.URL = server.URL
+	s := newSite(crawlDelay).start(Serve)
+	t.Cleanup(s.Close)
 	return s
 }
 
-// NewTLS starts a site on https.
+// NewTLS starts a site on https for a test.
 func NewTLS(t testing.TB, crawlDelay time.Duration) *Site {
 	t.Helper()
-	s := newSite(crawlDelay)
-	server := httptest.NewTLSServer(http.HandlerFunc(s.serve))
-	t.Cleanup(server.Close)
-	s.URL, s.Certificate = server.URL, filepath.Join(t.TempDir(), "site.pem")
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	s := newSite(crawlDelay).start(httptest.NewTLSServer)
+	t.Cleanup(s.Close)
+	s.Certificate = filepath.Join(t.TempDir(), "site.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
 	if err := os.WriteFile(s.Certificate, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func (s *Site) start(serve func(http.Handler) *httptest.Server) *Site {
+	s.server = serve(http.HandlerFunc(s.serve))
+	s.URL = s.server.URL
 	return s
 }
 
@@ -109,7 +123,8 @@ func newSite(crawlDelay time.Duration) *Site {
 // Block answers 429 and wants to be left alone for d.
 func (s *Site) Block(w http.ResponseWriter, d time.Duration) {
 	s.mu.Lock()
-	s.blocked = time.Now().Add(d)
+	s.asked, s.crossed = time.Now(), false
+	s.blocked = s.asked.Add(d)
 	s.mu.Unlock()
 	w.Header().Set("Retry-After", strconv.Itoa(int(d.Seconds())))
 	http.Error(w, "not so fast", http.StatusTooManyRequests)
@@ -127,12 +142,21 @@ func page(w http.ResponseWriter, title string, links ...string) {
 // begins.
 func (s *Site) Handle(pattern string, h http.HandlerFunc) { s.mux.HandleFunc(pattern, h) }
 
+// Close stops the site.
+func (s *Site) Close() { s.server.Close() }
+
+// serve counts a request as in flight until its handler has returned. Its client can't know of the
+// end before: what a handler writes is sent when it returns, unless that is long or flushed.
 func (s *Site) serve(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	now := time.Now()
 	s.visits = append(s.visits, Visit{now, r.Method, r.Host, r.RequestURI, r.Header.Clone()})
 	if now.Before(s.blocked) {
-		s.intoBlock++
+		if !s.crossed && now.Sub(s.asked) < 250*time.Millisecond {
+			s.crossed = true // its client, which has two slots, couldn't know
+		} else {
+			s.intoBlock++
+		}
 	}
 	s.inFlight++
 	s.mostInFlight = max(s.mostInFlight, s.inFlight)
@@ -145,25 +169,39 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Visits returns the requests so far whose path matches the pattern (see path.Match), all of them
-// without one.
-func (s *Site) Visits(pattern ...string) []Visit {
+// Visits returns all requests so far, in the order of their arrival: those to the given targets, all
+// if none is given. A target that ends in "*" stands for all targets that begin with what is before
+// it.
+func (s *Site) Visits(targets ...string) []Visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.visits), func(v Visit) bool {
-		target, _, _ := strings.Cut(v.Target, "?")
-		matches := len(pattern) == 0
-		if !matches {
-			matches, _ = path.Match(pattern[0], target)
+	if len(targets) == 0 {
+		return slices.Clone(s.visits)
+	}
+	var visits []Visit
+	for _, v := range s.visits {
+		if slices.ContainsFunc(targets, func(target string) bool {
+			prefix, all := strings.CutSuffix(target, "*")
+			return v.Target == target || all && strings.HasPrefix(v.Target, prefix)
+		}) {
+			visits = append(visits, v)
 		}
-		return !matches
-	})
+	}
+	return visits
+}
+
+// MostInFlight returns how many requests were in flight at the same time, at most.
+func (s *Site) MostInFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mostInFlight
 }
 
 // Violations returns what a client has done that the site has asked it not to do: disallowed pages,
 // requests closer than crawl-delay, requests while it was to stay away, more than two at once. When
 // a request has arrived isn't exactly when it was sent, so only a gap of less than half the
-// crawl-delay counts; a client that doesn't know of it leaves none.
+// crawl-delay counts; a client that doesn't know of it leaves none. Nor does one request count that was
+// on its way when another one was told to stay away.
 func (s *Site) Violations() (found []string) {
 	visits := s.Visits()
 	for i, v := range visits {

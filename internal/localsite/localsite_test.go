@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-politeness/politeness/examples/internal/localsite"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 func get(t *testing.T, url string) (status int, body string) {
