@@ -200,8 +200,8 @@ func (s *Site) MostInFlight() int {
 // Violations returns what a client has done that the site has asked it not to do: disallowed pages,
 // requests closer than crawl-delay, requests while it was to stay away, more than two at once. When
 // a request has arrived isn't exactly when it was sent, so only a gap of less than half the
-// crawl-delay counts; a client that doesn't know of it leaves none. Nor does one request count that was
-// on its way when another one was told to stay away.
+// crawl-delay counts; a client that doesn't know of it leaves none. Nor does one request count that
+// was on its way when another one was told to stay away.
 func (s *Site) Violations() (found []string) {
 	visits := s.Visits()
 	for i, v := range visits {
