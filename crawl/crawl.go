@@ -41,7 +41,7 @@ type Config struct {
 	Client *http.Client
 
 	// Visit is handed each page that was answered, whatever its status, but no redirects, and of 429
-	// and 503 only the fifth. It runs in Workers goroutines at once. An error, or a panic, is
+	// and 503 only the last of Tries. It runs in Workers goroutines at once. An error, or a panic, is
 	// what became of this page (VisitFailed) and stops no other. ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
@@ -82,6 +82,12 @@ type Config struct {
 	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s
 	Patience        time.Duration // a host that can't be asked for longer is given up (Refused); 0: 24 h
 
+	// Tries is how often a URL is asked for at most that is answered 429 or 503, and how often a
+	// host whose robots.txt can't be had. Between two tries the crawl goes on with other hosts. What
+	// the Transport's Retry repeats is one try: with both, a URL is asked for that many times more.
+	// 0: 5; 1: nothing is asked for again.
+	Tries int
+
 	// Progress is told about once a second how the crawl goes, and once at its end, one call at a
 	// time. ProgressLine is a ready one. Nil: nobody is told.
 	Progress func(Progress)
@@ -120,6 +126,7 @@ func New(cfg Config) (*Crawler, error) {
 		{"Timeout", int64(cfg.Timeout)},
 		{"Grace", int64(cfg.Grace)},
 		{"Patience", int64(cfg.Patience)},
+		{"Tries", int64(cfg.Tries)},
 	} {
 		if n.value < 0 {
 			bad("%s is negative: %d", n.field, n.value)
@@ -135,6 +142,7 @@ func New(cfg Config) (*Crawler, error) {
 	setDefault(&cfg.Timeout, 2*time.Minute)
 	setDefault(&cfg.Grace, 10*time.Second)
 	setDefault(&cfg.Patience, 24*time.Hour)
+	setDefault(&cfg.Tries, 5)
 	c := &Crawler{cfg: cfg, client: new(http.Client)}
 	if cfg.Client != nil {
 		*c.client = *cfg.Client

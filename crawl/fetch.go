@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxTries   = 5                    // answers of 429 and 503, and times that a host can't be asked at all
 	maxHops    = 10                   // redirects
-	retryAfter = 10 * time.Second     // after the first 503 without a Retry-After; it doubles
+	retryAfter = 10 * time.Second     // after the first 503 without a Retry-After; it doubles,
+	doublings  = 6                    // so often at most
 	soon       = 2 * time.Millisecond // a turn that is worth waiting for
 )
 
@@ -123,7 +123,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		outcome = Unreachable
 		h.refusals++
 	}
-	if (h.refusals >= maxTries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
+	if (h.refusals >= r.c.cfg.Tries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
 		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 		h.at = now // for the same to be said of its other URLs
 		r.frontier.put(h)
@@ -194,7 +194,7 @@ func (r *run) exchange(fl *flight) {
 		}
 		return
 	}
-	if busy(page.Response) && fl.request.Tries < maxTries-1 {
+	if busy(page.Response) && fl.request.Tries < r.c.cfg.Tries-1 {
 		r.events <- func() {
 			fl.h.busy = true
 			r.frontier.landed(fl, took)
@@ -251,7 +251,7 @@ func (r *run) retry(fl *flight, resp *http.Response) {
 		r.again(fl) // its host is blocked
 		return
 	}
-	at := time.Now().Add(retryAfter << fl.request.Tries / 2)
+	at := time.Now().Add(retryAfter << min(fl.request.Tries-1, doublings))
 	r.asleep.push(sleeper{at, fl.request})
 }
 

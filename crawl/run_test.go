@@ -100,25 +100,30 @@ func wantOutcomes(t *testing.T, s crawl.Summary, want map[crawl.Outcome]int) {
 }
 
 // TestRefusedURLsComeBack: what was answered with 429 or 503 is asked for again, when the host may
-// be asked again, five times at most.
+// be asked again, five times at most, or Tries.
 func TestRefusedURLsComeBack(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		sequence []int
 		header   string
+		tries    int
 		requests int
 		outcome  crawl.Outcome
 		least    time.Duration
 	}{
-		{"429", []int{429, 200}, "60", 2, crawl.Visited, time.Minute},
-		{"503 with Retry-After", []int{503, 503, 200}, "60", 3, crawl.Visited, 2 * time.Minute},
-		{"503 without", []int{503, 503, 200}, "", 3, crawl.Visited, 30 * time.Second},
-		{"429 for ever", []int{429}, "60", 5, crawl.Refused, 4 * time.Minute},
-		{"503 for ever", []int{503}, "", 5, crawl.Refused, 150 * time.Second},
+		{"429", []int{429, 200}, "60", 0, 2, crawl.Visited, time.Minute},
+		{"503 with Retry-After", []int{503, 503, 200}, "60", 0, 3, crawl.Visited, 2 * time.Minute},
+		{"503 without", []int{503, 503, 200}, "", 0, 3, crawl.Visited, 30 * time.Second},
+		{"429 for ever", []int{429}, "60", 0, 5, crawl.Refused, 4 * time.Minute},
+		{"503 for ever", []int{503}, "", 0, 5, crawl.Refused, 150 * time.Second},
+		{"one try", []int{429, 200}, "60", 1, 1, crawl.Refused, 0},
+		{"two tries", []int{429, 503, 200}, "60", 2, 2, crawl.Refused, time.Minute},
+		{"many tries", []int{503}, "", 70, 70, crawl.Refused, 630*time.Second + 63*640*time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
+				r.crawl.Tries = tt.tries
 				var asked atomic.Int32
 				r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					n := int(asked.Add(1)) - 1
@@ -158,6 +163,20 @@ func TestDeadHosts(t *testing.T) {
 		s := r.run(t.Context(), t, append(urls, "https://here.example/")...)
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Unreachable: 40})
 		if s.Elapsed > 30*time.Minute {
+			t.Errorf("took %v", s.Elapsed)
+		}
+	})
+}
+
+// TestTriesOfADeadHost: with one try, a host that is down is given up when it is first met.
+func TestTriesOfADeadHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.crawl.Tries = 1
+		r.Site("https://down.example").Down(errors.New("connection refused"))
+		s := r.run(t.Context(), t, "https://down.example/1", "https://down.example/2")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Unreachable: 2})
+		if s.Elapsed > time.Minute {
 			t.Errorf("took %v", s.Elapsed)
 		}
 	})

@@ -16,8 +16,8 @@ const (
 	Redirected   Outcome = "redirected"     // it led to another URL, which has an outcome of its own
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
-	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, five times or for good
-	Refused      Outcome = "refused"        // 429 or 503 five times, or its host can't be asked within Config.Patience
+	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good
+	Refused      Outcome = "refused"        // 429 or 503 Config.Tries times, or its host can't be asked within Config.Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent, or its host can't be asked within the budget's time
 	Failed       Outcome = "failed"         // no answer, or one that broke off
 	Rejected     Outcome = "rejected"       // by the Transport's ResponseLimits: too large, or of the wrong type

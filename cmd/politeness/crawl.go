@@ -29,6 +29,7 @@ Crawls politely from the URLs on, and writes a line of JSON for each page.
   -preset NAME    audit, conservative, bulk or responsive
   -delay D, -per-host N     time between two requests to a host; most at once
   -pages N, -time D         stop there; -max-wait D: for a turn
+  -tries N        at a URL that answers 429 or 503 (default 5)
   -purpose LIST   what for: train, ground, search; sites that refuse are left
   -evidence FILE  append what was decided, for politeness audit
   -state DIR      remember what hosts are owed, and robots.txt, for the next run
@@ -70,6 +71,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	quiet := flags.Bool("q", false, "")
 	how := flags.String("follow", "host", "")
 	depth := flags.Int("depth", 0, "")
+	tries := flags.Int("tries", 5, "")
 	sitemaps := flags.Bool("sitemaps", false, "")
 	bodies := flags.Bool("body", false, "")
 	urls, err := parse(flags, args, "URL")
@@ -82,6 +84,8 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, misused("-follow is none, host, site or all, not %q", *how)
 	case *depth < 0:
 		return 0, misused("-depth is negative")
+	case *tries < 1:
+		return 0, misused("-tries is at least 1")
 	}
 	for _, raw := range urls {
 		if _, err := crawl.Normalize(raw); err != nil {
@@ -93,7 +97,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, err
 	}
 	cfg.Response.CheckIndexing = true
-	cfg.Retry = politeness.Retry{} // the crawl itself comes back to a page, five times: the two would multiply
+	cfg.Retry = politeness.Retry{} // the crawl itself comes back to a page: the two would multiply
 	if *dry {
 		return rehearse(ctx, sh, cfg, urls)
 	}
@@ -116,7 +120,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		to = file
 	}
 	pages := &writer{out: to, bodies: *bodies}
-	crawlCfg := crawl.Config{Transport: transport, Follow: follow, MaxDepth: *depth, MaxPages: p.pages, Visit: pages.visit}
+	crawlCfg := crawl.Config{Transport: transport, Follow: follow, MaxDepth: *depth, MaxPages: p.pages, Tries: *tries, Visit: pages.visit}
 	if *depth == 0 && isSet(flags, "depth") {
 		crawlCfg.MaxDepth = -1 // the start URLs only
 	}

@@ -154,6 +154,7 @@ func TestWrongUsage(t *testing.T) {
 		"crawl -agent a@b.example -preset x https://a/":  "only audit, bulk, conservative, responsive",
 		"crawl -agent a@b.example -delay -1s https://a/": "-delay is negative",
 		"crawl -agent a@b.example -depth -1 https://a/":  "-depth is negative",
+		"crawl -agent a@b.example -tries 0 https://a/":   "-tries is at least 1",
 		"crawl -agent a@b.example ftp://example.com":     "ftp",
 		"proxy x": `"x" is too much`,
 		"proxy":   "-agent is missing",
