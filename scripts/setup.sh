@@ -3,7 +3,7 @@
 #   a C and C++ compiler   the race detector; cgo in some of the examples
 #   redis-server           the limiter and the budget that processes share
 #   chromium               the audit's report, looked at in a real browser
-#   scrapy                 crawls through the proxy
+#   scrapy, wget           crawl through the proxy
 # It installs by itself as root on a machine with apt-get, and otherwise names
 # the one command to run. With everything there it prints nothing.
 set -euo pipefail
@@ -22,6 +22,7 @@ has redis-server || missing+=(redis-server)
 has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
 has scrapy || missing+=(python3-scrapy)
+has wget || missing+=(wget)
 if ((${#missing[@]} == 0)); then exit 0; fi
 
 if has apt-get && ((EUID == 0)); then

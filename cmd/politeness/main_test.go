@@ -511,6 +511,49 @@ func TestBrowserThroughTheProxy(t *testing.T) {
 	}
 }
 
+// TestWgetThroughTheProxy: two of them at once, which mirror an https site and are told not to look
+// at its robots.txt. On a machine without wget TestProxyMakesHTTPSClientsPolite has been through the
+// same.
+func TestWgetThroughTheProxy(t *testing.T) {
+	t.Parallel()
+	wget, err := exec.LookPath("wget")
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	s := localsite.NewTLS(t, 300*time.Millisecond)
+	dir := t.TempDir()
+	log, ca := filepath.Join(dir, "log.jsonl"), filepath.Join(dir, "ca")
+	proxy, end := startProxy(t, []string{"SSL_CERT_FILE=" + s.Certificate}, "-private", "-ca", ca, "-evidence", log)
+	var group sync.WaitGroup
+	for i := range 2 {
+		mirror := filepath.Join(dir, fmt.Sprint("mirror", i))
+		group.Go(func() {
+			cmd := exec.CommandContext(t.Context(), wget, "--no-config", "--recursive", "--no-host-directories", "--no-verbose",
+				"--execute=robots=off", "--ca-certificate="+filepath.Join(ca, "authority.pem"), "--directory-prefix="+mirror, s.URL+"/")
+			cmd.Env = []string{"https_proxy=" + proxy, "no_proxy=", "HOME=" + dir}
+			said, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != 8 { // some answers were 403, the proxy's
+				t.Errorf("%v\n%s", err, said)
+			}
+			for _, page := range []string{"index.html", "a", "b", "c", "d"} {
+				if _, err := os.Stat(filepath.Join(mirror, page)); err != nil {
+					t.Errorf("%v\n%s", err, said)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if status := end(); status != 0 {
+		t.Errorf("the proxy ends with %d", status)
+	}
+	if found := s.Violations(); found != nil {
+		t.Error(found)
+	}
+	polite(t, nil, "audit", log).expect(t, 0, "delays kept", "")
+	t.Logf("%d requests reached the site, %d violations", len(s.Visits()), len(s.Violations()))
+}
+
 // spider crawls a whole site with Scrapy as it is: all at once, no delay, no robots.txt of its own.
 const spider = `
 import scrapy
