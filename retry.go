@@ -63,15 +63,11 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 	}
 	trip.attempt++
 	// What is done with the answer at hand is a part of the wait.
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true, trip.rewind()
-	case <-trip.wait.Done():
-		trip.recordFailure(trip.wait.Err())
-		return false, trip.fail(StageTurn, time.Time{}, trip.wait.Err())
+	if err := sleep(&trip.wait, time.Until(at)); err != nil {
+		trip.recordFailure(err)
+		return false, trip.fail(StageTurn, time.Time{}, err)
 	}
+	return true, trip.rewind()
 }
 
 // schedule returns the waits of one request.

@@ -214,6 +214,11 @@ func sleepUntil(ctx context.Context, t time.Time, why error) error {
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
 		return &hostlimit.Error{RetryAt: t, Err: fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)}
 	}
+	return sleep(ctx, d)
+}
+
+// sleep waits for d, or returns the error of ctx where that ends before.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

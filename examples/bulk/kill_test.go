@@ -68,6 +68,19 @@ func startAnswering(t *testing.T) *answeringSite {
 	return s
 }
 
+// halfWay starts a crawl of 40 pages, and returns it when ten of them are answered, with the
+// arguments to start it again.
+func (s *answeringSite) halfWay(t *testing.T, o options) (crawl *exec.Cmd, args []string) {
+	t.Helper()
+	args = append([]string{"-db", o.db, "-mode", "direct", "-delay", "20ms"}, s.urls(40)...)
+	crawl = program(t, args...)
+	if err := crawl.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-s.tenth
+	return crawl, args
+}
+
 func (s *answeringSite) urls(n int) (urls []string) {
 	for i := range n {
 		urls = append(urls, fmt.Sprintf("%s/%d", s.URL, i))
@@ -84,12 +97,7 @@ func TestInterruptLosesNothingThatWasAnswered(t *testing.T) {
 	withEach(t, func(t *testing.T, settings func(...string) options) {
 		s := startAnswering(t)
 		o := settings()
-		args := append([]string{"-db", o.db, "-mode", "direct", "-delay", "20ms"}, s.urls(40)...)
-		first := program(t, args...)
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
-		<-s.tenth
+		first, args := s.halfWay(t, o)
 		if err := first.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
@@ -116,12 +124,7 @@ func TestKillLosesOneBatchAtMost(t *testing.T) {
 	withEach(t, func(t *testing.T, settings func(...string) options) {
 		s := startAnswering(t)
 		o := settings()
-		args := append([]string{"-db", o.db, "-mode", "direct", "-delay", "20ms"}, s.urls(40)...)
-		first := program(t, args...)
-		if err := first.Start(); err != nil {
-			t.Fatal(err)
-		}
-		<-s.tenth
+		first, _ := s.halfWay(t, o)
 		if err := first.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/bartventer/httpcache"
 
+	"github.com/go-politeness/politeness/examples/internal/virtual"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -187,7 +187,7 @@ func TestRevalidationThatIsRefusedSlowsTheHostDown(t *testing.T) {
 
 func TestProgram(t *testing.T) {
 	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.2")
-	var out lockedBuffer
+	var out virtual.Output
 	if err := run(t.Context(), &out, t.TempDir(), t.TempDir(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -201,22 +201,4 @@ func TestProgram(t *testing.T) {
 			t.Errorf("the output has no %s:\n%s", want, text)
 		}
 	}
-}
-
-// A lockedBuffer holds the output, which the crawl and revalidations write at the same time.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -329,7 +329,7 @@ func TestAWorkerWaitsForWhatAKilledOneHad(t *testing.T) {
 		if err := killed.db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		var log lockedBuffer
+		var log virtual.Output
 		if err := run(t.Context(), t.Output(), &log, []string{"worker", "-db", db}); err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +371,7 @@ func TestAPersonSeesWithinTwoSecondsWhyNothingHappens(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			var log lockedBuffer
+			var log virtual.Output
 			err = work(ctx, t.Output(), options{log: &log, base: http.DefaultTransport}, s)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want that of the context", err)
@@ -382,24 +382,6 @@ func TestAPersonSeesWithinTwoSecondsWhyNothingHappens(t *testing.T) {
 			wants(t, log.String(), c.want)
 		}
 	})
-}
-
-// A lockedBuffer is written to by many goroutines.
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // Public addresses only, unless a site was named by its address.

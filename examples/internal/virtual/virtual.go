@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,25 @@ func Run(t *testing.T, test func(t *testing.T)) {
 	if os.Getenv("POLITENESS_LONG") != "" {
 		t.Run("in real time", test)
 	}
+}
+
+// An Output keeps what a program's goroutines write at the same time.
+type Output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // A network connects those that dial with those that listen.
