@@ -20,10 +20,10 @@ func ParseKey(data []byte) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, errors.New("botauth: a key that is neither PEM nor a JSON Web Key")
+		return nil, errors.New(`botauth: a key that is neither PEM nor a JSON Web Key: a file's content is wanted, and "openssl genpkey -algorithm ed25519" makes one`)
 	}
 	if block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf(`botauth: PEM of type %q instead of "PRIVATE KEY"`, block.Type)
+		return nil, fmt.Errorf(`botauth: PEM of type %q instead of "PRIVATE KEY": "openssl genpkey -algorithm ed25519" makes one, "openssl pkey" decrypts one`, block.Type)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

@@ -33,10 +33,10 @@ func TestParseKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		"":    "botauth: a key that is neither PEM nor a JSON Web Key",
+		"":    `botauth: a key that is neither PEM nor a JSON Web Key: a file's content is wanted, and "openssl genpkey -algorithm ed25519" makes one`,
 		"key": "botauth: a key that is neither PEM nor a JSON Web Key",
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})):       "botauth: a key of type *ecdsa.PrivateKey: Web Bot Auth needs Ed25519",
-		string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY"})):           `botauth: PEM of type "OPENSSH PRIVATE KEY" instead of "PRIVATE KEY"`,
+		string(pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY"})):           `botauth: PEM of type "OPENSSH PRIVATE KEY" instead of "PRIVATE KEY": "openssl genpkey`,
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte{1}})): "botauth: asn1: ",
 		"{":                             "botauth: JSON Web Key: ",
 		`{"kty":"RSA"}`:                 `botauth: JSON Web Key with kty "RSA" and crv "": Web Bot Auth needs OKP and Ed25519`,
@@ -79,6 +79,7 @@ func TestNewSaysWhatIsWrong(t *testing.T) {
 	}{
 		{key, "https://bot.example.com", Draft, ""},
 		{key, "https://Bot.example.com:443/", Cloudflare, ""},
+		{key, "https://bot.example.com:", Cloudflare, ""},
 		{&remote{Signer: key}, "https://bot.example.com", Draft, ""},
 		{nil, "https://bot.example.com", Draft, "botauth: no key: ParseKey reads one"},
 		{other, "https://bot.example.com", Draft, "botauth: the public key is *ecdsa.PublicKey: Web Bot Auth needs Ed25519"},

@@ -172,10 +172,11 @@ func valueOf(req *http.Request, name string) (value string, ok bool) {
 	return strings.Join(trimmed, ", "), true
 }
 
-// authority returns a host as signatures have it: in lower case, without the port of https, and as
-// net/http sends it.
+// authority returns a host as signatures have it: in lower case, without the port of https or an
+// empty one, and otherwise as net/http sends it.
 func authority(host string) string {
-	return strings.TrimSuffix(strings.ToLower(hostname.ASCII(host)), ":443")
+	host = strings.TrimSuffix(strings.ToLower(hostname.ASCII(host)), ":443")
+	return strings.TrimSuffix(host, ":") // as in "Location: https://example.com:/"
 }
 
 // quoted returns s as a String of RFC 9651. It is printable ASCII: a key id, a nonce that was
