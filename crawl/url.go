@@ -75,18 +75,25 @@ func withoutDots(path string) string {
 	return "/" + strings.Join(kept, "/")
 }
 
-// escape writes s, in which what needs an escape has one and nothing else.
+// escape writes s, in which what needs an escape has one and nothing else. A digit also keeps the
+// one that it has where it would make an escape of a percent sign that is none, as in "%%632".
 func escape(b *strings.Builder, s string) {
 	const digits = "0123456789ABCDEF"
+	bare := -3 // where the last percent sign that begins no escape was written
 	for i := 0; i < len(s); i++ {
 		c := s[i]
 		escaped := c <= ' ' || c >= 0x7f || strings.IndexByte("\"<>\\^`{|}", c) >= 0
+		hi, lo := -1, -1
 		if c == '%' && i+2 < len(s) {
-			if hi, lo := unhex(s[i+1]), unhex(s[i+2]); hi >= 0 && lo >= 0 {
-				c = byte(hi<<4 | lo)
-				escaped = !unreserved(c)
-				i += 2
-			}
+			hi, lo = unhex(s[i+1]), unhex(s[i+2])
+		}
+		switch {
+		case hi >= 0 && lo >= 0:
+			c = byte(hi<<4 | lo)
+			escaped = !unreserved(c) || unhex(c) >= 0 && b.Len()-bare <= 2
+			i += 2
+		case c == '%':
+			bare = b.Len()
 		}
 		if escaped {
 			b.WriteByte('%')

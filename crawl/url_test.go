@@ -18,6 +18,8 @@ var spellings = [][]string{
 	{"http://xn--mnchen-3ya.example/", "http://münchen.example", "http://MÜNCHEN.example:80/"},
 	{"http://[::1]:8080/", "http://[0:0:0:0:0:0:0:1]:8080"},
 	{"http://example.com/a//b", "http://example.com/a//./b"},
+	{"http://example.com/?%%632", "http://EXAMPLE.com/?%%632"}, // not %c2
+	{"http://example.com/?%6%33%zz1", "http://example.com/?%6%33%zz%31"},
 	{"http://example.com/?a=1&b=2", "http://example.com?a=1&b=2"},
 	{"http://example.com/a;b=c,d!$&'()*+=:@-._~", "http://example.com/a;b=c,d!$&'()*+=:@%2D%2e%5f%7e"},
 }

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -158,7 +159,10 @@ func FuzzDictionary(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, field string) {
 		ours, ourErr := sfv.ParseDictionary(field)
-		theirs, theirErr := httpsfv.UnmarshalDictionary([]string{field})
+		theirs, theirErr := calmly(httpsfv.UnmarshalDictionary, field)
+		if errors.Is(theirErr, errPanic) {
+			return
+		}
 		if (ourErr == nil) != (theirErr == nil) {
 			if known(field) {
 				return
@@ -188,11 +192,11 @@ func FuzzList(f *testing.F) {
 		f.Add(field)
 	}
 	f.Fuzz(func(t *testing.T, field string) {
-		if strings.ContainsAny(field, "@%") {
-			return // httpsfv reads past the end of some
-		}
 		ours, ourErr := sfv.ParseList(field)
-		theirs, theirErr := httpsfv.UnmarshalList([]string{field})
+		theirs, theirErr := calmly(httpsfv.UnmarshalList, field)
+		if errors.Is(theirErr, errPanic) {
+			return
+		}
 		switch {
 		case (ourErr == nil) != (theirErr == nil):
 			if !known(field) {
@@ -209,6 +213,19 @@ func FuzzList(f *testing.F) {
 			}
 		}
 	})
+}
+
+var errPanic = errors.New("httpsfv panicked")
+
+// calmly calls a function of httpsfv, which panics where a Display String ends in its escape, and
+// where a Date ends at once.
+func calmly[T any](unmarshal func([]string) (T, error), field string) (v T, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errPanic
+		}
+	}()
+	return unmarshal([]string{field})
 }
 
 // known reports whether a field is of those about which the two differ for a reason: httpsfv wants
