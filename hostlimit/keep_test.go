@@ -626,3 +626,57 @@ func TestBlockByHandHoldsWithoutItsStore(t *testing.T) {
 		p.fetch(ok)
 	})
 }
+
+// TestRequestsInFlightDontLiftALongerBlockOfOthers: it may count no further refusal.
+func TestRequestsInFlightDontLiftALongerBlockOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		b := run(t, hostlimit.Config{Store: store, Concurrency: 3, MaxWait: 10 * time.Hour, LeaseTTL: 10 * time.Hour})
+		b.fetch(refusal)
+		time.Sleep(2 * time.Second)
+		probe, g := b.start(0)
+		if !g.Probe {
+			t.Fatalf("%+v", g)
+		}
+		time.Sleep(11 * time.Second)
+		// An answer to a request from before has lengthened the block elsewhere.
+		d := store.debts[storedKey]
+		d.BlockedAt, d.BlockedUntil = time.Now().Round(0).UTC(), time.Now().Add(time.Hour).Round(0).UTC()
+		store.debts[storedKey] = d
+		if n := b.next(); n < 59*time.Minute {
+			t.Fatalf("next in %v", n)
+		}
+		if e := probe.Observe(ok); e.Cleared {
+			t.Errorf("a success of before the block: %+v", e)
+		}
+		if n := b.next(); n < 59*time.Minute {
+			t.Errorf("then the next may come in %v", n)
+		}
+	})
+}
+
+// TestWaitersHearOfTheDelaysOfOthers as soon as anybody does.
+func TestWaitersHearOfTheDelaysOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		b := run(t, hostlimit.Config{Store: store, MaxWait: 30 * time.Second, Delay: hostlimit.Delay{Min: 20 * time.Second}})
+		b.fetch(ok)
+		var waited time.Duration
+		var wg sync.WaitGroup
+		begin := time.Now()
+		wg.Go(func() {
+			_, err := b.Acquire(t.Context(), storedKey, 0)
+			if waited = time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		store.debts = map[string]hostlimit.Debt{storedKey: {Delay: 50 * time.Second}}
+		time.Sleep(11 * time.Second)
+		b.next()
+		wg.Wait()
+		if waited != 11*time.Second {
+			t.Errorf("refused after %v", waited)
+		}
+	})
+}

@@ -628,3 +628,148 @@ func states(tb testing.TB, m *Memory) iter.Seq[HostState] {
 		}
 	}
 }
+
+// TestBlocksOutliveTheirNeighbours: keys that owe nothing are forgotten from between those that do.
+func TestBlocksOutliveTheirNeighbours(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxHosts: 120, MaxWait: time.Minute})
+		var ends []time.Time
+		for i := range 60 {
+			for j := range 5 {
+				acquire(t, m, fmt.Sprint("idle-", i, "-", j), 0).Release()
+				time.Sleep(time.Minute) // nothing is owed any more
+			}
+			l := acquire(t, m, fmt.Sprint("blocked-", i), 0)
+			stay := 20*time.Hour + time.Duration(i)*time.Second
+			l.Observe(Outcome{Status: 429, RetryAfter: stay})
+			ends = append(ends, time.Now().Add(stay))
+			l.Release()
+			for j, end := range ends {
+				if at, err := m.Next(t.Context(), fmt.Sprint("blocked-", j), 0); err != nil || !at.Equal(end) {
+					t.Fatalf("after %d hosts, host %d may be asked at %v, want %v; %v", i, j, at, end, err)
+				}
+			}
+		}
+	})
+}
+
+// TestHostStateTellsHowLongASlotIsSilent, which Renew and an answer's body end.
+func TestHostStateTellsHowLongASlotIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none})
+		time.Sleep(time.Hour)
+		first, second := acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+		for _, want := range []time.Duration{90 * time.Second, 30 * time.Second, 0} {
+			time.Sleep(want)
+			for st := range states(t, m) {
+				if st.Silent != want || st.Probing {
+					t.Errorf("%+v, want it silent for %v", st, want)
+				}
+			}
+			first.lease.Renew()
+			second.lease.Renew()
+		}
+		time.Sleep(time.Second)
+		first.lease.Renew()
+		for st := range states(t, m) {
+			if st.Silent != time.Second {
+				t.Errorf("one of two was silent for %v, want 1s", st.Silent)
+			}
+		}
+	})
+}
+
+// TestWhatHoldsAKeyAfterABlock is what the next request waits for: the gap, if that is longer than
+// the block was, and not an answer of a probe, which nobody has sent yet.
+func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		holds := func(m *Memory, want Hold) {
+			t.Helper()
+			synctest.Wait()
+			for st := range states(t, m) {
+				if st.Hold != want || st.Waiters != 1 {
+					t.Errorf("%+v, want %s", st, want)
+				}
+			}
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		for _, inStart := range []bool{false, true} {
+			m := mustNew(t, Config{MaxWait: time.Hour})
+			var had Lease
+			if inStart {
+				var err error
+				if had, err = m.Acquire(t.Context(), "a", time.Minute); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Minute)
+			}
+			l := acquire(t, m, "a", time.Minute)
+			l.Observe(Outcome{Status: 429, RetryAfter: 2 * time.Second})
+			l.Release()
+			go func() {
+				if inStart {
+					_, _ = had.Start(ctx)
+				} else {
+					_, _ = m.Acquire(ctx, "a", time.Minute)
+				}
+			}()
+			time.Sleep(time.Second)
+			holds(m, HoldBlock)
+			time.Sleep(2 * time.Second)
+			holds(m, HoldDelay)
+		}
+
+		m := mustNew(t, Config{Concurrency: 1, Delay: none, MaxWait: time.Hour})
+		l := acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 429, RetryAfter: 2 * time.Second})
+		l.Release()
+		acquire(t, m, "a", 0) // the probe
+		go func() { _, _ = m.Acquire(ctx, "a", 0) }()
+		holds(m, HoldProbe)
+		if err := m.Clear(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		holds(m, HoldSlot)
+	})
+}
+
+// TestAWaitIsTold in a sentence, with times of two digits or so.
+func TestAWaitIsTold(t *testing.T) {
+	for _, c := range []struct {
+		w    Wait
+		want string
+	}{
+		{Wait{Hold: HoldDelay, Cause: "random", Delay: 1260 * time.Millisecond}, "random delay of 1.3s"},
+		{Wait{Hold: HoldDelay, Cause: "crawl-delay", Delay: 9940 * time.Millisecond, Ahead: 1}, "crawl-delay of 9.9s, 1 request ahead"},
+		{Wait{Hold: HoldDelay, Cause: "random", Delay: 10 * time.Second}, "random delay of 10s"},
+		{Wait{Hold: HoldDelay, Cause: "learned", Delay: 10*time.Second + 260*time.Millisecond, Ahead: 2}, "learned delay of 10s, 2 requests ahead"},
+		{Wait{Hold: HoldDelay, Delay: 90 * time.Second}, "delay of 1m30s"},
+		{Wait{Hold: HoldBlock, Cause: "status 429"}, "blocked (status 429)"},
+		{Wait{Hold: HoldProbe}, "the first request after a block has no answer yet"},
+		{Wait{Hold: HoldSlot, Held: 2, Slots: 2, Holders: []Holder{{For: 12400 * time.Millisecond}, {For: 1}}}, "2 of 2 slots are held, one for 12s by a request"},
+		{Wait{Hold: HoldSlot, Held: 1, Slots: 1, Holders: []Holder{{Who: "GET /", For: time.Second}}}, "1 of 1 slots are held, one for 1s by GET /"},
+		{Wait{Hold: HoldPlace}, "every place of MaxInFlight is taken by requests to other hosts"},
+	} {
+		if got := c.w.String(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+func TestLeftIsTheCallersOwnEnd(t *testing.T) {
+	for _, c := range []struct {
+		o    Outcome
+		left bool
+	}{
+		{Outcome{}, false},
+		{Outcome{Status: 200, Err: context.Canceled}, false},
+		{Outcome{Err: context.Canceled}, true},
+		{Outcome{Err: fmt.Errorf("get: %w", context.DeadlineExceeded)}, true},
+		{Outcome{Err: errors.New("connection refused")}, false},
+	} {
+		if c.o.Left() != c.left {
+			t.Errorf("%+v: Left is %v", c.o, !c.left)
+		}
+	}
+}

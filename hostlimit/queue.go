@@ -333,9 +333,6 @@ func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration, who Watc
 	b.flying.add(l, now)
 	b.inFlight++
 	l.slot, l.slots = int32(b.inFlight), int32(lim.Slots)
-	if b.inFlight >= lim.Slots && b.full == never {
-		b.full = now
-	}
 	if t.refusals > 0 {
 		b.probe = l
 	}
@@ -537,8 +534,8 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		b.leaveLine() // a key that is paced or blocked holds no place
 	}
 	if b.inFlight >= w.lim.Slots {
-		if b.full == never { // Override has just lowered the number of slots
-			b.full = now
+		if b.full == never {
+			b.full = now // the head looks as soon as the last slot is lent
 		}
 		if w.lease == nil {
 			deadline := add(max(w.arrived, b.full), m.rules.SlotTimeout)

@@ -1,6 +1,6 @@
 // Mutants changes the code of packages, one operator at a time, and asks their tests to notice:
 //
-//	go -C tools/mutants run . [-update] [-for 20m] [-slowest 1s] [-run REGEXP] [-fresh] [PACKAGE | FILE...]
+//	go -C tools/mutants run . [-update] [-for 20m] [-slowest 1s] [-run REGEXP] [-only REGEXP] [-fresh] [PACKAGE | FILE...]
 //
 // Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
 // the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
@@ -28,6 +28,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -72,7 +73,7 @@ func main() {
 	slowest := flag.Duration("slowest", time.Hour, "leave out tests that take more processor time")
 	names := flag.String("run", ".", "ask only the tests whose name matches")
 	fresh := flag.Bool("fresh", false, "forget what earlier runs have found out")
-	only := flag.String("only", "", "try only the mutant of this name, and show what the tests say")
+	only := flag.String("only", "", `try, again, only the mutants that match, such as queue\.go:336; the tests of a single one are heard`)
 	flag.Parse()
 	if flag.NArg() > 0 {
 		packages = flag.Args()
@@ -162,6 +163,18 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 		hashes[name] = hex.EncodeToString(sum[:8])
 	}
 	fmt.Printf("%s: %d mutants, %d tests\n", r.pkg, len(c.mutants), len(b.tests))
+	only, err := regexp.Compile(r.only)
+	if err != nil {
+		return score{}, 0, err
+	}
+	meant, n := map[*mutant]bool{}, 0
+	for _, m := range c.mutants {
+		meant[m] = r.only != "" && only.MatchString(fmt.Sprintf("%s:%d %s", path.Join(m.pkg, m.file), m.line, m.name))
+		if meant[m] {
+			n++
+		}
+	}
+	verbose = n == 1
 	var noticedBy, livedOn, out float64
 	s.alive = map[string]string{}
 	// In an order in which a run that is cut short has seen some of every file. Those that need a
@@ -172,9 +185,8 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 	for i, m := range c.mutants {
 		f := found[m.name]
 		same := f.File == hashes[m.file]
-		asked := r.only == m.name || r.only == "" && (r.file == "" || r.file == m.file)
-		verbose = r.only == m.name
-		if verbose || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
+		asked := r.only == "" && (r.file == "" || r.file == m.file)
+		if meant[m] || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
 			if r.limited && time.Now().After(r.deadline) {
 				left++
 				continue
@@ -185,7 +197,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 			}
 			f.File, f.Tests = hashes[m.file], b.asked
 			found[m.name] = f
-			if f.Status == lived || f.Status == unreached && r.names == "." {
+			if meant[m] || f.Status == lived || f.Status == unreached && r.names == "." {
 				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)
 			}
 			if err := save(state, found); err != nil {
