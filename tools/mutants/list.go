@@ -13,7 +13,8 @@ import (
 
 const file = root + "/mutants.txt"
 
-// read reads mutants.txt: a line "PACKAGE reaches R notices N", and after it for each survivor its
+// read reads mutants.txt: a line "PACKAGE reaches R notices N", with " of TRIED tried, ALL in all"
+// where not all have been tried, and after it for each survivor its
 // name and, on the next line, why it is harmless.
 func read() (map[string]score, error) {
 	scores := map[string]score{}
@@ -40,7 +41,8 @@ func read() (map[string]score, error) {
 		default:
 			var pkg string
 			s = score{alive: map[string]string{}}
-			if _, err := fmt.Sscanf(line, "%s reaches %f notices %f", &pkg, &s.reaches, &s.notices); err != nil {
+			n, err := fmt.Sscanf(line, "%s reaches %f notices %f of %d tried, %d in all", &pkg, &s.reaches, &s.notices, &s.tried, &s.all)
+			if n < 3 {
 				return nil, fmt.Errorf("mutants.txt: %q: %w", line, err)
 			}
 			scores[pkg] = s
@@ -55,7 +57,11 @@ func write(scores map[string]score) error {
 	b.WriteString("# share that they notice; then each mutant that lives, and why that is harmless.\n")
 	for _, pkg := range slices.Sorted(maps.Keys(scores)) {
 		s := scores[pkg]
-		fmt.Fprintf(&b, "\n%s reaches %.1f notices %.1f\n", pkg, s.reaches, s.notices)
+		fmt.Fprintf(&b, "\n%s reaches %.1f notices %.1f", pkg, s.reaches, s.notices)
+		if s.tried < s.all {
+			fmt.Fprintf(&b, " of %d tried, %d in all", s.tried, s.all)
+		}
+		b.WriteString("\n")
 		for _, name := range slices.Sorted(maps.Keys(s.alive)) {
 			fmt.Fprintf(&b, "\t%s\n\t\t%s\n", name, s.alive[name])
 		}

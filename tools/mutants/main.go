@@ -55,6 +55,7 @@ var verbose bool
 // A score is what the tests of a package did to its mutants.
 type score struct {
 	notices, reaches float64           // shares in percent: of those that were reached, and of all
+	tried, all       int               // number of mutants
 	alive            map[string]string // why each survivor is harmless, by its name
 }
 
@@ -91,7 +92,7 @@ func main() {
 			pkg = path.Clean(pkg)
 		}
 		r := runner{pkg: pkg, file: file, deadline: deadline, limited: *limit > 0, slowest: *slowest, names: *names, only: *only}
-		now, left, err := r.run(*fresh)
+		now, err := r.run(*fresh)
 		if err != nil {
 			log.Fatalf("%s: %v", pkg, err)
 		}
@@ -103,11 +104,9 @@ func main() {
 				worse = true
 			}
 		}
-		if left > 0 {
-			fmt.Printf("%s: %d mutants are still to try; of the others tests reach %.1f %% and notice %.1f %% of those\n",
-				pkg, left, now.reaches, now.notices)
+		if left := now.all - now.tried; left > 0 {
+			fmt.Printf("%s: %d mutants are still to try\n", pkg, left)
 			worse = true
-			continue
 		}
 		fmt.Printf("%s: tests reach %.1f %% of the mutants and notice %.1f %% of those (before: %.1f and %.1f)\n",
 			pkg, now.reaches, now.notices, was.reaches, was.notices)
@@ -132,29 +131,29 @@ type runner struct {
 	names           string
 }
 
-// run returns the score, and how many mutants are still to try.
-func (r *runner) run(fresh bool) (s score, left int, err error) {
+// run returns the score, of the mutants that have been tried by now.
+func (r *runner) run(fresh bool) (s score, err error) {
 	c, err := load(r.pkg)
 	if err != nil {
-		return score{}, 0, err
+		return score{}, err
 	}
 	tmp, err := os.MkdirTemp("", "mutants-")
 	if err != nil {
-		return score{}, 0, err
+		return score{}, err
 	}
 	defer os.RemoveAll(tmp)
 	b, err := newBench(c, append([]string{r.pkg}, testers[r.pkg]...), r.slowest, r.names, tmp)
 	if err != nil {
-		return score{}, 0, err
+		return score{}, err
 	}
 	state, err := stateFile(r.pkg)
 	if err != nil {
-		return score{}, 0, err
+		return score{}, err
 	}
 	found := map[string]finding{}
 	if data, err := os.ReadFile(state); err == nil && !fresh {
 		if err := json.Unmarshal(data, &found); err != nil {
-			return score{}, 0, err
+			return score{}, err
 		}
 	}
 	hashes := map[string]string{}
@@ -165,7 +164,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 	fmt.Printf("%s: %d mutants, %d tests\n", r.pkg, len(c.mutants), len(b.tests))
 	only, err := regexp.Compile(r.only)
 	if err != nil {
-		return score{}, 0, err
+		return score{}, err
 	}
 	meant, n := map[*mutant]bool{}, 0
 	for _, m := range c.mutants {
@@ -175,8 +174,7 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 		}
 	}
 	verbose = n == 1
-	var noticedBy, livedOn, out float64
-	s.alive = map[string]string{}
+	s.alive, s.all = map[string]string{}, len(c.mutants)
 	// In an order in which a run that is cut short has seen some of every file. Those that need a
 	// build of their own come last.
 	slices.SortFunc(c.mutants, func(x, y *mutant) int {
@@ -188,12 +186,14 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 		asked := r.only == "" && (r.file == "" || r.file == m.file)
 		if meant[m] || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
 			if r.limited && time.Now().After(r.deadline) {
-				left++
+				if same && !strings.Contains(f.Tests, " of ") { // as other tests have found it
+					s.count(m, f.Status)
+				}
 				continue
 			}
 			f.Status, f.By, err = b.try(m, f.By)
 			if err != nil {
-				return score{}, 0, err
+				return score{}, err
 			}
 			f.File, f.Tests = hashes[m.file], b.asked
 			found[m.name] = f
@@ -201,28 +201,32 @@ func (r *runner) run(fresh bool) (s score, left int, err error) {
 				fmt.Printf("\t%d/%d %s: %s:%d %s\n", i+1, len(c.mutants), f.Status, path.Join(m.pkg, m.file), m.line, m.name)
 			}
 			if err := save(state, found); err != nil {
-				return score{}, 0, err
+				return score{}, err
 			}
 			same = true
 		}
-		if !same {
-			left++
-			continue
+		if same {
+			s.count(m, f.Status)
 		}
-		switch f.Status {
-		case noticed:
-			noticedBy++
-			continue
-		case lived:
-			livedOn++
-		case unreached:
-			out++
-		}
-		s.alive[m.name] = ""
 	}
-	s.notices = 100 * noticedBy / max(1, noticedBy+livedOn)
-	s.reaches = 100 * (noticedBy + livedOn) / max(1, noticedBy+livedOn+out)
-	return s, left, nil
+	return s, nil
+}
+
+// count adds a mutant that has been tried.
+func (s *score) count(m *mutant, status string) {
+	noticedBy := s.notices * s.reaches / 1e4 * float64(s.tried)
+	reached := s.reaches / 100 * float64(s.tried)
+	s.tried++
+	if status != noticed {
+		s.alive[m.name] = ""
+	} else {
+		noticedBy++
+	}
+	if status != unreached {
+		reached++
+	}
+	s.notices = 100 * noticedBy / max(1, reached)
+	s.reaches = 100 * reached / float64(s.tried)
 }
 
 // stateFile is where what is known of a package's mutants is kept.
