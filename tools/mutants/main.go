@@ -175,6 +175,13 @@ func (r *runner) run(fresh bool) (s score, err error) {
 	}
 	verbose = n == 1
 	s.alive, s.all = map[string]string{}, len(c.mutants)
+	counts := map[string]int{}
+	count := func(m *mutant, status string) {
+		s.tried++
+		if counts[status]++; status != noticed {
+			s.alive[m.name] = ""
+		}
+	}
 	// In an order in which a run that is cut short has seen some of every file. Those that need a
 	// build of their own come last.
 	slices.SortFunc(c.mutants, func(x, y *mutant) int {
@@ -187,7 +194,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 		if meant[m] || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
 			if r.limited && time.Now().After(r.deadline) {
 				if same && !strings.Contains(f.Tests, " of ") { // as other tests have found it
-					s.count(m, f.Status)
+					count(m, f.Status)
 				}
 				continue
 			}
@@ -206,27 +213,13 @@ func (r *runner) run(fresh bool) (s score, err error) {
 			same = true
 		}
 		if same {
-			s.count(m, f.Status)
+			count(m, f.Status)
 		}
 	}
+	reached := float64(counts[noticed] + counts[lived])
+	s.notices = 100 * float64(counts[noticed]) / max(1, reached)
+	s.reaches = 100 * reached / float64(max(1, s.tried))
 	return s, nil
-}
-
-// count adds a mutant that has been tried.
-func (s *score) count(m *mutant, status string) {
-	noticedBy := s.notices * s.reaches / 1e4 * float64(s.tried)
-	reached := s.reaches / 100 * float64(s.tried)
-	s.tried++
-	if status != noticed {
-		s.alive[m.name] = ""
-	} else {
-		noticedBy++
-	}
-	if status != unreached {
-		reached++
-	}
-	s.notices = 100 * noticedBy / max(1, reached)
-	s.reaches = 100 * reached / float64(s.tried)
 }
 
 // stateFile is where what is known of a package's mutants is kept.
