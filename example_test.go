@@ -204,7 +204,13 @@ func ExampleStatusHandler() {
 
 	answer := httptest.NewRecorder()
 	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost:6060/debug/politeness?format=json", http.NoBody))
-	var status politeness.Status
+	var status struct { // what is wanted of it
+		Hosts []struct {
+			Host             string
+			SlotsUsed, Slots int
+		}
+		Budget struct{ Pages, MaxPages int }
+	}
 	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
 		fmt.Println(err)
 	}

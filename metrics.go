@@ -10,7 +10,7 @@ import (
 )
 
 // writePrometheus writes s in Prometheus' text format, version 0.0.4.
-func (s *Status) writePrometheus(w *bytes.Buffer) {
+func (s *statusPage) writePrometheus(w *bytes.Buffer) {
 	family := func(name, kind, help string) {
 		fmt.Fprintf(w, "# HELP politeness_%s %s\n# TYPE politeness_%s %s\n", name, help, name, kind)
 	}

@@ -19,9 +19,9 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// Status is what StatusHandler serves as JSON: the state of a crawl right now.
-// Delays are seconds, times RFC 3339. Counts are since New.
-type Status struct {
+// A statusPage is what StatusHandler serves as JSON: the state of a crawl right now. Delays are
+// seconds, times RFC 3339. Counts are since New. docs/steering.md names each member.
+type statusPage struct {
 	Time      time.Time        `json:"time"`
 	UserAgent string           `json:"userAgent"`
 	Starts    int64            `json:"starts"`             // requests that were sent, those for robots.txt included
@@ -29,20 +29,20 @@ type Status struct {
 	Refusals  map[string]int64 `json:"refusals"`           // refusals of our own, by reason
 	Waiting   map[string]int   `json:"waiting"`            // requests that wait, by what holds their host: "delay", "slot", "block", "probe", "place", "visit-time"
 	HostsBy   map[string]int   `json:"hostsBy"`            // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
-	Hosts     []HostStatus     `json:"hosts"`              // hosts in force
+	Hosts     []statusHost     `json:"hosts"`              // hosts in force
 	Omitted   int              `json:"omitted"`            // hosts in force that Hosts leaves out
 	Known     int              `json:"known"`              // hosts whose state is kept, in force or not
 	Unlisted  string           `json:"unlisted,omitempty"` // why there are no hosts: the limiter can't be asked
-	Latency   []LatencyMinute  `json:"latency"`            // of the last hour
+	Latency   []statusMinute   `json:"latency"`            // of the last hour
 	Lost      string           `json:"lost,omitempty"`     // what EvidenceErr says: records that were lost
-	Budget    *BudgetUsage     `json:"budget,omitempty"`   // nil: there is none
-	Robots    *RobotsUsage     `json:"robots,omitempty"`   // nil: robots.txt is ignored
-	Down      []UnreachableNow `json:"unreachable"`        // origins whose robots.txt can't be had
+	Budget    *statusBudget    `json:"budget,omitempty"`   // nil: there is none
+	Robots    *statusRobots    `json:"robots,omitempty"`   // nil: robots.txt is ignored
+	Down      []statusDown     `json:"unreachable"`        // origins whose robots.txt can't be had
 	MaxWait   float64          `json:"maxWait"`            // longest wait for a turn
 }
 
-// HostStatus is one host that somebody holds, wants, or has to stay away from.
-type HostStatus struct {
+// A statusHost is a host that somebody holds, wants, or has to stay away from.
+type statusHost struct {
 	Host         string     `json:"host"`
 	SlotsUsed    int        `json:"slotsUsed"`
 	Slots        int        `json:"slots"`
@@ -62,23 +62,23 @@ type HostStatus struct {
 	Leak         bool       `json:"leak,omitempty"`     // so long that its body may never be closed
 }
 
-// LatencyMinute is how fast hosts answered in one minute.
-type LatencyMinute struct {
+// A statusMinute is how fast hosts answered in one minute.
+type statusMinute struct {
 	Time    time.Time `json:"time"`
 	Answers int64     `json:"answers"`
 	Mean    float64   `json:"mean"` // seconds from the start to the headers
 }
 
-// UnreachableNow is an origin whose robots.txt can't be had.
-type UnreachableNow struct {
+// A statusDown is an origin whose robots.txt can't be had.
+type statusDown struct {
 	Origin   string    `json:"origin"`
 	Reason   string    `json:"reason"`
 	Until    time.Time `json:"until"`    // when it is asked again, if somebody wants it then
 	Fallback bool      `json:"fallback"` // its pages are fetched all the same
 }
 
-// BudgetUsage is what has been spent; a limit of 0 is none.
-type BudgetUsage struct {
+// A statusBudget is what has been spent; a limit of 0 is none.
+type statusBudget struct {
 	Pages        int64   `json:"pages"`
 	MaxPages     int64   `json:"maxPages"`
 	PagesPerHost int64   `json:"maxPagesPerHost"`
@@ -89,8 +89,8 @@ type BudgetUsage struct {
 	Error        string  `json:"error,omitempty"` // a shared budget that couldn't be asked
 }
 
-// RobotsUsage is the state of the robots.txt cache; counts are since New.
-type RobotsUsage struct {
+// A statusRobots is the state of the robots.txt cache; counts are since New.
+type statusRobots struct {
 	Origins     int   `json:"origins"`
 	InFlight    int   `json:"inFlight"`
 	Fetched     int64 `json:"fetched"`
@@ -111,12 +111,12 @@ const shownHosts = 1000
 const leak = time.Minute
 
 // StatusHandler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
-// people, which keeps itself up to date; JSON (type Status) for programs that ask with "Accept:
-// application/json" or "?format=json"; and with "?format=prometheus" what Prometheus scrapes.
-// "?host=example" keeps the hosts whose key holds that text. It shows what waits and why, the hosts
-// in force, what was started and refused, the budget and the robots.txt cache. Nothing is served
-// unless you mount it, and it holds the names of the hosts that are crawled: mount it where only
-// you can reach it.
+// people, which keeps itself up to date; JSON for programs that ask with "Accept: application/json"
+// or "?format=json", whose members docs/steering.md names; and with "?format=prometheus" what
+// Prometheus scrapes. "?host=example" keeps the hosts whose key holds that text. It shows what waits
+// and why, the hosts in force, what was started and refused, the budget and the robots.txt cache.
+// Nothing is served unless you mount it, and it holds the names of the hosts that are crawled: mount
+// it where only you can reach it.
 //
 //	http.Handle("/debug/politeness", politeness.StatusHandler(t))
 //
@@ -183,12 +183,12 @@ func expected(host string, names []string) bool {
 		slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
-func (t *Transport) status(r *http.Request) Status {
+func (t *Transport) status(r *http.Request) statusPage {
 	now := time.Now()
-	s := Status{
+	s := statusPage{
 		Time: now, UserAgent: t.userAgent[0], Starts: t.tally.starts.Load(), MaxWait: t.maxWait.Seconds(),
 		Answers: map[string]int64{}, Waiting: map[string]int{}, HostsBy: map[string]int{},
-		Hosts: []HostStatus{}, Latency: []LatencyMinute{}, Down: []UnreachableNow{},
+		Hosts: []statusHost{}, Latency: []statusMinute{}, Down: []statusDown{},
 	}
 	for class := range t.tally.answers {
 		name := fmt.Sprintf("%dxx", class)
@@ -202,7 +202,7 @@ func (t *Transport) status(r *http.Request) Status {
 	refusals, down, closed := t.tally.copy()
 	s.Refusals = map[string]int64{}
 	maps.Copy(s.Refusals, refusals)
-	s.Down = append(s.Down, slices.SortedFunc(maps.Values(down), func(a, b UnreachableNow) int { return cmp.Compare(a.Origin, b.Origin) })...)
+	s.Down = append(s.Down, slices.SortedFunc(maps.Values(down), func(a, b statusDown) int { return cmp.Compare(a.Origin, b.Origin) })...)
 	s.Latency = append(s.Latency, t.tally.latencies(now)...)
 	if err := s.addHosts(t.hosts.List(r.Context()), r.FormValue("host"), now); err != nil {
 		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
@@ -221,16 +221,16 @@ func (t *Transport) status(r *http.Request) Status {
 	}
 	if t.budget != nil {
 		u, err := t.budget.Usage(r.Context())
-		s.Budget = budgetUsage(u, err)
+		s.Budget = newStatusBudget(u, err)
 	}
 	if t.robots != nil {
-		s.Robots = robotsUsage(t.robots.Snapshot())
+		s.Robots = newStatusRobots(t.robots.Snapshot())
 	}
 	return s
 }
 
 // addHosts keeps the hosts in force, the most telling first.
-func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter string, now time.Time) error {
+func (s *statusPage) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter string, now time.Time) error {
 	for h, err := range hosts {
 		if err != nil {
 			return err
@@ -247,7 +247,7 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter st
 		if len(s.Hosts) == 2*shownHosts {
 			s.cut()
 		}
-		s.Hosts = append(s.Hosts, hostStatus(h))
+		s.Hosts = append(s.Hosts, newStatusHost(h))
 	}
 	s.cut()
 	return nil
@@ -268,9 +268,9 @@ func stateOf(h *hostlimit.HostState, now time.Time) string {
 	return "idle"
 }
 
-func (s *Status) cut() {
-	slices.SortFunc(s.Hosts, func(a, b HostStatus) int {
-		blocked := func(h HostStatus) int {
+func (s *statusPage) cut() {
+	slices.SortFunc(s.Hosts, func(a, b statusHost) int {
+		blocked := func(h statusHost) int {
 			if h.BlockedUntil != nil {
 				return 1
 			}
@@ -287,8 +287,8 @@ func (s *Status) cut() {
 	}
 }
 
-func hostStatus(h hostlimit.HostState) HostStatus {
-	s := HostStatus{
+func newStatusHost(h hostlimit.HostState) statusHost {
+	s := statusHost{
 		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next, Hold: string(h.Hold), Why: h.Why,
 		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Learned: h.Learned.Seconds(), Refusals: h.Refusals, Starts: h.Starts,
 		Silent: h.Silent.Seconds(), SilentBy: h.SilentBy, Leak: h.Silent > leak,
@@ -299,8 +299,8 @@ func hostStatus(h hostlimit.HostState) HostStatus {
 	return s
 }
 
-func budgetUsage(u budget.Usage, err error) *BudgetUsage {
-	s := &BudgetUsage{
+func newStatusBudget(u budget.Usage, err error) *statusBudget {
+	s := &statusBudget{
 		Pages: u.Pages, MaxPages: u.Limits.Pages, PagesPerHost: u.Limits.PagesPerHost,
 		Bytes: u.Bytes, MaxBytes: u.Limits.Bytes, Seconds: u.Elapsed.Seconds(), MaxSeconds: u.Limits.Duration.Seconds(),
 	}
@@ -310,8 +310,8 @@ func budgetUsage(u budget.Usage, err error) *BudgetUsage {
 	return s
 }
 
-func robotsUsage(c robotscache.Stats) *RobotsUsage {
-	return &RobotsUsage{
+func newStatusRobots(c robotscache.Stats) *statusRobots {
+	return &statusRobots{
 		Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
 		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted, Refetched: c.Refetched,
 	}

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -61,7 +63,7 @@ func TestStatusShowsHostsInForceBudgetAndCache(t *testing.T) {
 
 		handler := politeness.StatusHandler(b.t)
 		text, w := statusOf(b.T, handler, "/?format=json", "")
-		var s politeness.Status
+		var s politeness.StatusPage
 		if err := json.Unmarshal([]byte(text), &s); err != nil || w.Header().Get("Content-Type") != "application/json" {
 			b.Fatal(err, w.Header())
 		}
@@ -106,7 +108,7 @@ func TestStatusIsReadOnlyAndBounded(t *testing.T) {
 		}
 		handler := politeness.StatusHandler(b.t)
 		text, _ := statusOf(b.T, handler, "/?format=json", "")
-		var s politeness.Status
+		var s politeness.StatusPage
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			b.Fatal(err)
 		}
@@ -119,6 +121,36 @@ func TestStatusIsReadOnlyAndBounded(t *testing.T) {
 			b.Errorf("POST: status %d", w.Code)
 		}
 	})
+}
+
+// TestStatusIsDocumented: the guide names each member of the JSON.
+func TestStatusIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/steering.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, guide, _ := strings.Cut(string(text), "## The status as JSON")
+	var check func(of reflect.Type)
+	check = func(of reflect.Type) {
+		switch {
+		case of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice:
+			check(of.Elem())
+			return
+		case of.Kind() != reflect.Struct || of == reflect.TypeFor[time.Time]():
+			return
+		}
+		for field := range of.Fields() {
+			check(field.Type)
+			want, omitted := strings.CutSuffix(field.Tag.Get("json"), ",omitempty")
+			if want = "`" + want + "`"; omitted {
+				want += "*"
+			}
+			if !strings.Contains(guide, want) {
+				t.Errorf("the guide has no %s of %s", want, of)
+			}
+		}
+	}
+	check(reflect.TypeFor[politeness.StatusPage]())
 }
 
 // listsNothing is a limiter whose server can't be asked.
@@ -221,7 +253,7 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 
 		handler := politeness.StatusHandler(tr)
 		text, _ := statusOf(b.T, handler, "/?format=json", "")
-		var s politeness.Status
+		var s politeness.StatusPage
 		if err := json.Unmarshal([]byte(text), &s); err != nil {
 			b.Fatal(err)
 		}

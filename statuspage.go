@@ -31,7 +31,7 @@ var (
 
 // writeHTML writes the page. It is written by hand: html/template would keep the linker from
 // leaving unused methods out of every program that imports this package.
-func (s *Status) writeHTML(w *bytes.Buffer, filter string) {
+func (s *statusPage) writeHTML(w *bytes.Buffer, filter string) {
 	fmt.Fprintf(w, `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>politeness</title>
 <meta name="robots" content="noindex"><meta name="viewport" content="width=device-width, initial-scale=1">
 <noscript><meta http-equiv="refresh" content="5"></noscript>
@@ -49,7 +49,7 @@ func (s *Status) writeHTML(w *bytes.Buffer, filter string) {
 }
 
 // writeLive writes the part of the page that changes.
-func (s *Status) writeLive(w *bytes.Buffer, filter string) {
+func (s *statusPage) writeLive(w *bytes.Buffer, filter string) {
 	fmt.Fprintf(w, "<p class=quiet>at %s</p>\n", s.Time.UTC().Format(time.RFC3339))
 	if s.Lost != "" {
 		fmt.Fprintf(w, "<p class=alarm>Evidence is lost: %s</p>\n", escape(s.Lost))
@@ -106,7 +106,7 @@ func card(w *bytes.Buffer, title, empty string, lines []count, colours map[strin
 	w.WriteString("</section>\n")
 }
 
-func (s *Status) writeBudget(w *bytes.Buffer) {
+func (s *statusPage) writeBudget(w *bytes.Buffer) {
 	b := s.Budget
 	if b == nil {
 		return
@@ -140,7 +140,7 @@ func bar(w *bytes.Buffer, what string, used, limit float64) {
 	fmt.Fprintf(w, "<div class=\"bar%s\"><i style=\"width:%.1f%%\"></i></div>", class, part)
 }
 
-func (s *Status) writeRobots(w *bytes.Buffer) {
+func (s *statusPage) writeRobots(w *bytes.Buffer) {
 	c := s.Robots
 	if c == nil {
 		w.WriteString("<section class=card><h2>robots.txt</h2><p class=amber>It is ignored.</p></section>\n")
@@ -160,7 +160,7 @@ func (s *Status) writeRobots(w *bytes.Buffer) {
 }
 
 // writeLatency writes how fast hosts answered, as a bar a minute.
-func (s *Status) writeLatency(w *bytes.Buffer) {
+func (s *statusPage) writeLatency(w *bytes.Buffer) {
 	w.WriteString("<section class=card><h2>Time to an answer, the last hour</h2>")
 	if len(s.Latency) == 0 {
 		w.WriteString("<p class=quiet>No answer yet.</p></section>\n")
@@ -183,7 +183,7 @@ func (s *Status) writeLatency(w *bytes.Buffer) {
 }
 
 // writeDown writes the origins whose robots.txt can't be had.
-func (s *Status) writeDown(w *bytes.Buffer) {
+func (s *statusPage) writeDown(w *bytes.Buffer) {
 	if len(s.Down) == 0 {
 		return
 	}
@@ -199,7 +199,7 @@ func (s *Status) writeDown(w *bytes.Buffer) {
 	w.WriteString("</table>\n")
 }
 
-func (s *Status) writeHosts(w *bytes.Buffer, filter string) {
+func (s *statusPage) writeHosts(w *bytes.Buffer, filter string) {
 	w.WriteString("<h2>Hosts in force</h2>\n")
 	if s.Unlisted != "" {
 		fmt.Fprintf(w, "<p class=red>%s</p>\n", escape(s.Unlisted))
@@ -227,7 +227,7 @@ func (s *Status) writeHosts(w *bytes.Buffer, filter string) {
 }
 
 // holds tells what holds the host, as HTML.
-func (h *HostStatus) holds(now time.Time) string {
+func (h *statusHost) holds(now time.Time) string {
 	var parts []string
 	say := func(class, format string, args ...any) {
 		parts = append(parts, fmt.Sprintf("<span class=\"%s\">%s</span>", class, escape(fmt.Sprintf(format, args...))))
@@ -286,7 +286,7 @@ func seconds(s float64) string {
 }
 
 // next tells when the next request may start.
-func (h *HostStatus) next(now time.Time) string {
+func (h *statusHost) next(now time.Time) string {
 	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
 		return "with a free slot"
 	}

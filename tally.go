@@ -18,7 +18,7 @@ type tally struct {
 
 	mu          sync.Mutex
 	refusals    map[string]int64          // by reason
-	unreachable map[string]UnreachableNow // by origin; bounded by maxUnreachable
+	unreachable map[string]statusDown // by origin; bounded by maxUnreachable
 	closed      map[string]visitors       // hosts whose Visit-time is waited for
 }
 
@@ -96,7 +96,7 @@ var reasons = []struct {
 }
 
 // reach notes whether the robots.txt of an origin can be had.
-func (c *tally) reach(origin string, down *UnreachableNow) {
+func (c *tally) reach(origin string, down *statusDown) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if down == nil {
@@ -104,7 +104,7 @@ func (c *tally) reach(origin string, down *UnreachableNow) {
 		return
 	}
 	if c.unreachable == nil {
-		c.unreachable = map[string]UnreachableNow{}
+		c.unreachable = map[string]statusDown{}
 	}
 	if _, ok := c.unreachable[origin]; ok || len(c.unreachable) < maxUnreachable {
 		c.unreachable[origin] = *down
@@ -128,19 +128,19 @@ func (c *tally) visit(host string, n int, until time.Time) {
 }
 
 // copy returns what is kept under the mutex.
-func (c *tally) copy() (refusals map[string]int64, unreachable map[string]UnreachableNow, closed map[string]visitors) {
+func (c *tally) copy() (refusals map[string]int64, unreachable map[string]statusDown, closed map[string]visitors) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.refusals), maps.Clone(c.unreachable), maps.Clone(c.closed)
 }
 
 // latencies returns the minutes in which anything was answered, the oldest first.
-func (c *tally) latencies(now time.Time) (out []LatencyMinute) {
+func (c *tally) latencies(now time.Time) (out []statusMinute) {
 	present := now.Unix() / 60
 	for number := present - trend + 1; number <= present; number++ {
 		m := &c.latency[((number%trend)+trend)%trend]
 		if n := m.count.Load(); m.number.Load() == number && n > 0 {
-			out = append(out, LatencyMinute{
+			out = append(out, statusMinute{
 				Time: time.Unix(number*60, 0).UTC(), Answers: n, Mean: time.Duration(m.sum.Load() / n).Seconds(),
 			})
 		}

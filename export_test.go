@@ -1,0 +1,4 @@
+package politeness
+
+// StatusPage is what StatusHandler serves as JSON.
+type StatusPage = statusPage
