@@ -20,7 +20,7 @@ import (
 // Agent never returns nil. It reads the text again, so keep its result.
 func (f *File) Agent(product ...string) *Rules {
 	r := new(Rules)
-	c := collector{file: f, rules: r}
+	c := collector{file: f, rules: r, usages: make(statedUsages)}
 	if named, group := f.choose(product); named != nil {
 		c.named, r.group = named, strings.Clone(group)
 		c.all()
@@ -55,6 +55,7 @@ type collector struct {
 	named    naming
 	patterns []pattern
 	extras   extras
+	usages   statedUsages
 }
 
 // all takes in all groups of the crawler's.
@@ -110,6 +111,10 @@ func (c *collector) group(g group) {
 				}
 			case fieldRequestRate, fieldVisitTime:
 				if above {
+					c.extras.add(&l)
+				}
+			case fieldContentUsage:
+				if joined && c.usages.adds(l.value) {
 					c.extras.add(&l)
 				}
 			default:

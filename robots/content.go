@@ -181,6 +181,20 @@ func (r *Rules) usage(target string) Preferences {
 	return p
 }
 
+// statedUsages are what the Content-Usage lines that were read so far state, by path.
+type statedUsages map[string]Preferences
+
+// adds reports whether a line with this value says more than those before it: it is the first about
+// its path, or stricter. The others are left out, or a file of nothing but such lines would have to
+// be read anew for each page.
+func (s statedUsages) adds(value string) bool {
+	path, statement := usageLine(value)
+	before, known := s[path]
+	after := before.Merge(usagePreferences(statement, ""))
+	s[path] = after
+	return !known || after != before
+}
+
 // usageLine divides the value of a Content-Usage line into the path that it is about, which is
 // empty where it is about all, and the statement.
 func usageLine(value string) (path, statement string) {

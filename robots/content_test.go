@@ -1,6 +1,8 @@
 package robots_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +142,61 @@ Content-Usage: train-ai=y
 	before := robots.Parse([]byte("Content-Usage: train-ai=n\nUser-agent: *\nDisallow:\n")).Agent("FooBot")
 	if got := before.Preferences("/"); got != (robots.Preferences{}) {
 		t.Errorf("a Content-Usage before all groups, which is for nobody: %v", got)
+	}
+}
+
+// TestContentUsageOfManyLines: of thousands of lines those count that say something, as if all were
+// read anew for each page.
+func TestContentUsageOfManyLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	paths, targets := []string{"", "/ ", "/a ", "/ab ", "/b "}, []string{"/", "/a", "/abc", "/b/c", "/d"}
+	statements := []string{"train-ai=y", "train-ai=n", "search=y", "search=n, train-ai=y", "ai-use=n", "", "other=n", "train-ai=n,"}
+	for range 300 {
+		text := "User-agent: *\n"
+		var lines []string
+		for range r.IntN(30) {
+			lines = append(lines, paths[r.IntN(len(paths))]+statements[r.IntN(len(statements))])
+			text += "Content-Usage: " + lines[len(lines)-1] + "\n"
+		}
+		rules := robots.Parse([]byte(text)).Agent("FooBot")
+		for _, target := range targets {
+			longest := -1
+			var want robots.Preferences
+			for i, l := range lines {
+				path, _, found := strings.Cut(l, " ")
+				if !strings.HasPrefix(path, "/") || !found {
+					path = ""
+				}
+				if !strings.HasPrefix(target, path) || len(path) < longest {
+					continue
+				}
+				if len(path) > longest {
+					longest, want = len(path), robots.Preferences{}
+				}
+				alone := robots.Parse([]byte("User-agent: *\nContent-Usage: " + l)).Agent("FooBot").Preferences(target)
+				for _, a := range []*robots.Answer{&alone.Train, &alone.Ground, &alone.Search} {
+					if a.Source != "" {
+						a.Source = fmt.Sprintf("Content-Usage, line %d", i+2)
+					}
+				}
+				want = want.Merge(alone)
+			}
+			if got := rules.Preferences(target); got != want {
+				t.Fatalf("%s: %v, want %v\n%s", target, got, want, text)
+			}
+		}
+	}
+	for name, line := range map[string]string{"no path": "a%d=n", "one path": "/ a%d=n", "many keys": strings.Repeat("a,", 900) + "a%d", "other paths": "/%d search=n"} {
+		var b strings.Builder
+		b.WriteString("User-agent: *\n")
+		for i := 0; b.Len() < 400<<10; i++ {
+			b.WriteString("Content-Usage: " + fmt.Sprintf(line, i) + "\n")
+		}
+		rules := robots.Parse([]byte(b.String())).Agent("FooBot")
+		// A string for each line, at most; and one more parse.
+		if n := testing.AllocsPerRun(1, func() { rules.Preferences("/page") }); n > 40_000 || name != "other paths" && n > 100 {
+			t.Errorf("%s: %v allocations a page", name, n)
+		}
 	}
 }
 

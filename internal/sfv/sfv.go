@@ -54,34 +54,62 @@ func (d Dictionary) Get(key string) (item Item, ok bool) {
 	return Item{}, false
 }
 
-// set gives a key its value: the last one counts, at the place of the first.
-func (d Dictionary) set(m Member) Dictionary {
-	for i := range d {
-		if d[i].Key == m.Key {
-			d[i] = m
-			return d
-		}
-	}
-	return append(d, m)
+// A builder makes a Dictionary. Of equal keys the last one counts, at the place of the first.
+type builder struct {
+	members Dictionary
+	places  map[string]int // of the keys; nil while they are few
 }
 
-// maxMembers bounds the members of a field, and the parameters of an item, since a key is looked for
-// among all before it. RFC 9651 asks for at least 1,024 and 256.
+// few is how many keys are looked through one by one.
+const few = 16
+
+func (b *builder) set(m Member) {
+	if place, ok := b.place(m.Key); ok {
+		b.members[place] = m
+		return
+	}
+	if b.members = append(b.members, m); len(b.members) < few {
+		return
+	}
+	if b.places == nil {
+		b.places = make(map[string]int)
+		for i := range b.members {
+			b.places[b.members[i].Key] = i
+		}
+	}
+	b.places[m.Key] = len(b.members) - 1
+}
+
+func (b *builder) place(key string) (int, bool) {
+	if b.places != nil {
+		i, ok := b.places[key]
+		return i, ok
+	}
+	for i := range b.members {
+		if b.members[i].Key == key {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// maxMembers bounds the members of a field, and the parameters of an item. RFC 9651 asks for at
+// least 1,024 and 256.
 const maxMembers = 1024
 
 // ParseDictionary parses the value of a field. The lines of a field that came several times are
 // joined by ", " before.
 func ParseDictionary(field string) (Dictionary, error) {
-	var d Dictionary
+	var b builder
 	err := parse(field, func(p *parser) (int, error) {
 		m, err := p.member()
-		d = d.set(m)
-		return len(d), err
+		b.set(m)
+		return len(b.members), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return d, nil
+	return b.members, nil
 }
 
 // ParseList parses the value of a field that is a list, whose lines are joined as those of a
@@ -186,7 +214,7 @@ func (p *parser) innerList() ([]Item, error) {
 }
 
 func (p *parser) params() (Dictionary, error) {
-	var d Dictionary
+	var d builder
 	for p.eat(';') {
 		p.trim(" ")
 		key, err := p.key()
@@ -199,11 +227,11 @@ func (p *parser) params() (Dictionary, error) {
 				return nil, err
 			}
 		}
-		if d = d.set(Member{key, Item{Value: value}}); len(d) > maxMembers {
+		if d.set(Member{key, Item{Value: value}}); len(d.members) > maxMembers {
 			return nil, fmt.Errorf("more than %d parameters", maxMembers)
 		}
 	}
-	return d, nil
+	return d.members, nil
 }
 
 func (p *parser) key() (string, error) {

@@ -164,6 +164,30 @@ func TestSizes(t *testing.T) {
 	}
 }
 
+// TestTheLastOfEqualKeysCounts, at the place of the first, however many keys there are.
+func TestTheLastOfEqualKeysCounts(t *testing.T) {
+	for _, keys := range []int{1, 15, 16, 17, 1000} {
+		var field strings.Builder
+		for round := range 3 {
+			for i := range keys {
+				fmt.Fprintf(&field, "k%d=%d, ", i, round)
+			}
+		}
+		d, err := sfv.ParseDictionary(field.String() + "z;a=1;b;a=2")
+		if err != nil || len(d) != keys+1 {
+			t.Fatalf("%d keys: %d members, %v", keys, len(d), err)
+		}
+		for i, m := range d[:keys] {
+			if m.Key != fmt.Sprintf("k%d", i) || m.Value != int64(2) {
+				t.Fatalf("%d keys: member %d is %+v", keys, i, m)
+			}
+		}
+		if p := d[keys].Params; len(p) != 2 || p[0].Key != "a" || p[0].Value != int64(2) {
+			t.Errorf("%d keys: parameters %+v", keys, p)
+		}
+	}
+}
+
 // TestErrorsSayWhere: an error names the place and the mistake.
 func TestErrorsSayWhere(t *testing.T) {
 	for field, want := range map[string]string{
