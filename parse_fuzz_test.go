@@ -27,6 +27,28 @@ func FuzzContentType(f *testing.F) {
 	})
 }
 
+// TestLocationsHideCredentials, those too that browsers find where net/url sees a path or nothing.
+func TestLocationsHideCredentials(t *testing.T) {
+	base := &url.URL{Scheme: "https", Host: "example.com", Path: "/"}
+	for _, location := range []string{
+		"https://u:S3CRET@h/", "https:/u:S3CRET@h", "https:u:S3CRET@h", "HTTP:u:S3CRET@h/a", "//u:S3CRET@h", `\\u:S3CRET@h`, `/\u:S3CRET@h`, "http://u:S3CRET@[::1",
+	} {
+		if shown := redactLocation(location); strings.Contains(shown, "S3CRET") {
+			t.Errorf("%q: Location %q", location, shown)
+		}
+		to, err := base.Parse(location)
+		if err != nil || strings.Contains(to.Path, `\`) {
+			continue // it is the path that is asked for
+		}
+		if shown := redact(to); strings.Contains(shown, "S3CRET") {
+			t.Errorf("%q: URL %q", location, shown)
+		}
+		if err := checkURL(to); err != nil && strings.Contains(err.Error(), "S3CRET") {
+			t.Errorf("%q: %v", location, err)
+		}
+	}
+}
+
 // FuzzLocation holds that whatever a redirect says, http.Client's next request is refused or has a
 // host, and that neither its URL in evidence nor the Location there holds a password.
 func FuzzLocation(f *testing.F) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -158,15 +157,6 @@ func (trip *trip) reject(stage Stage, err error) error {
 	return trip.fail(stage, time.Time{}, err)
 }
 
-// redactLocation removes userinfo from a Location header.
-func redactLocation(location string) string {
-	if !strings.Contains(location, "@") {
-		return location
-	}
-	u, err := url.Parse(location)
-	if err != nil {
-		return ""
-	}
-	u.User = nil
-	return u.String()
-}
+// redactLocation removes userinfo from a Location header. It isn't parsed for that: a browser finds
+// userinfo where net/url finds none.
+func redactLocation(location string) string { return evidence.RedactURL(location) }

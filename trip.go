@@ -262,8 +262,12 @@ func (trip *trip) target() string {
 func urlText(u *url.URL) string {
 	if u.Opaque != "" {
 		target := u.RequestURI()
-		if strings.HasPrefix(u.Opaque, "/") && !strings.HasPrefix(u.Opaque, "//") {
+		switch {
+		case strings.HasPrefix(u.Opaque, "//"): // has the scheme
+		case strings.HasPrefix(u.Opaque, "/"):
 			target = u.Scheme + "://" + hostname.ASCII(u.Host) + target
+		default: // no request to make, but userinfo is found behind a scheme only
+			target = u.Scheme + ":" + target
 		}
 		return target
 	}
