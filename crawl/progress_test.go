@@ -54,7 +54,7 @@ func TestFrontierIsFairByTime(t *testing.T) {
 		held := make([]time.Duration, 8)
 		number := make(map[*host]int)
 		for i := range held {
-			h := f.meet(string(rune('a'+i)))
+			h := f.meet(string(rune('a' + i)))
 			h.met, number[h] = true, i
 			h.urls = make([]Request, 10_000)
 			f.put(h)

@@ -239,6 +239,7 @@ func (r *run) enough(fl *flight) bool {
 		r.done(Result{Request: req, Outcome: EnoughOfHost}, nil)
 	}
 	h.urls = nil
+	r.want(h) // the Queue may have further ones, to be given up as well
 	return true
 }
 

@@ -713,3 +713,20 @@ func TestPreferences(t *testing.T) {
 		}
 	})
 }
+
+// TestEnoughOfALargeHost: more of its URLs wait in the queue than are at hand when it is enough.
+func TestEnoughOfALargeHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		site := r.Site("https://example.com")
+		urls := numbered("example.com", 60)
+		for i := range urls {
+			site.Handle(fmt.Sprintf("/%d", i), page("page"))
+		}
+		r.politeness.Limits.Concurrency = 8
+		r.crawl.MaxPagesPerHost = 9
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		wantOutcomes(t, r.run(ctx, t, urls...), map[crawl.Outcome]int{crawl.Visited: 9, crawl.EnoughOfHost: 51})
+	})
+}
