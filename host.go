@@ -45,6 +45,8 @@ func checkURL(u *url.URL) error {
 	switch {
 	case u == nil:
 		return errors.New("no URL")
+	case u.Scheme == "":
+		return errors.New("a URL begins with https:// or http://")
 	case u.Scheme != "https" && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:

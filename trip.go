@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -76,9 +77,13 @@ type told struct {
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request, k kind) *trip {
 	trip := &trip{t: t, kind: k, original: req, req: req, wait: waitContext{Context: req.Context()}}
+	var leave <-chan struct{}
+	if k == kindPage { // others may wait for a robots.txt as well
+		leave = waits.Done(req.Context())
+	}
 	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
-	if cancel := req.Cancel; cancel != nil { //nolint:staticcheck // the same
-		trip.wait.cancel = &canceller{cancel: cancel}
+	if cancel := req.Cancel; cancel != nil || leave != nil { //nolint:staticcheck // the same
+		trip.wait.cancel = &canceller{cancel: cancel, leave: leave}
 	}
 	if req.Body != nil {
 		trip.body = req.Body

@@ -165,17 +165,18 @@ type departure struct {
 }
 
 // A waitContext bounds a trip's waits. It is the request's context, and is done as well when
-// Request.Cancel is closed; its deadline is the end of the budget's time where that comes first.
+// Request.Cancel, or the channel of waits.Until, is closed; its deadline is the end of the budget's time where that comes first.
 type waitContext struct {
 	context.Context
 	watcher  *trip      // told of long waits, as hostlimit.Watcher; nil: nobody is
 	deadline time.Time  // what Deadline tells, though Done doesn't keep it; zero: the request's
-	cancel   *canceller // Request.Cancel; nil: none
+	cancel   *canceller // Request.Cancel and waits.Until; nil: neither
 }
 
-// A canceller joins a context with a Request.Cancel.
+// A canceller joins a context with a Request.Cancel and the channel of waits.Until.
 type canceller struct {
-	cancel <-chan struct{}
+	cancel <-chan struct{} // nil: none
+	leave  <-chan struct{} // nil: none
 	once   sync.Once
 	done   <-chan struct{} // of either; set by once
 	stop   func()          // ends the goroutine that waits for either; set by once
@@ -213,6 +214,8 @@ func (w *waitContext) Done() <-chan struct{} {
 			select {
 			case <-c.cancel:
 				stop()
+			case <-c.leave:
+				stop()
 			case <-c.done:
 			}
 		}()
@@ -227,6 +230,8 @@ func (w *waitContext) Err() error {
 	}
 	select {
 	case <-w.cancel.cancel:
+		return context.Canceled
+	case <-w.cancel.leave:
 		return context.Canceled
 	default:
 		return nil

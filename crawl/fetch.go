@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/internal/waits"
 )
 
 const (
@@ -188,9 +189,13 @@ func (r *run) exchange(fl *flight) {
 		}
 		return
 	case err != nil:
+		outcome := outcomeOf(err, refused)
+		if refused != nil && r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			outcome = Left // it was waiting when the crawl ended
+		}
 		r.events <- func() {
 			r.frontier.landed(fl, took)
-			r.failed(fl, outcomeOf(err, refused), err)
+			r.failed(fl, outcome, err)
 		}
 		return
 	}
@@ -259,6 +264,7 @@ func (r *run) retry(fl *flight, resp *http.Response) {
 func (r *run) get(p *Page) error {
 	ctx, cancel := context.WithTimeout(r.late, r.c.cfg.Timeout)
 	defer cancel()
+	ctx = waits.Until(ctx, r.ctx.Done())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.FinalURL, http.NoBody)
 	if err != nil {
 		return err

@@ -80,7 +80,7 @@ func links(body []byte, pageURL string, most int) (found []Link, canonical strin
 			more++
 			continue
 		}
-		u, err := base.Parse(href)
+		u, err := base.Parse(asWritten(href))
 		if err != nil {
 			continue
 		}
@@ -110,6 +110,30 @@ func links(body []byte, pageURL string, most int) (found []Link, canonical strin
 		seen[to] = true
 		found = append(found, Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: contains(rels, "nofollow")})
 	}
+}
+
+// asWritten returns a reference as browsers take it (https://url.spec.whatwg.org): without tabs and
+// line ends, with slashes for backslashes, and a percent sign that begins no escape as itself.
+func asWritten(href string) string {
+	if !strings.ContainsAny(href, "\t\r\n\\%") {
+		return href
+	}
+	var b strings.Builder
+	path := true
+	for i := 0; i < len(href); i++ {
+		c := href[i]
+		path = path && c != '?' && c != '#'
+		switch {
+		case c == '\t' || c == '\r' || c == '\n':
+		case c == '\\' && path:
+			b.WriteByte('/')
+		case c == '%' && (i+2 >= len(href) || unhex(href[i+1]) < 0 || unhex(href[i+2]) < 0):
+			b.WriteString("%25")
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // attributes returns those of the tag that z is at.

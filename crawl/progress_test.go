@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"context"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -128,4 +129,34 @@ func TestWaitIsToldWithinTwoSeconds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestQuietHostIsTold: a URL that was answered with 503 comes back later, and until then the person
+// sees what is waited for.
+func TestQuietHostIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}))
+		transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: web})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		crawler, err := New(Config{
+			Transport: transport, Visit: func(context.Context, *Page) error { return nil }, Progress: progressLine(&out, false),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := crawler.Run(ctx, "https://example.com/"); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "waiting for example.com until ") || !strings.Contains(out.String(), "it has answered 503") {
+			t.Errorf("told: %q", out.String())
+		}
+	})
 }

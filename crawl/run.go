@@ -443,6 +443,10 @@ func (r *run) report(now time.Time, done bool) {
 		first := f.waiting[0]
 		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, first.h.why
 	}
+	if len(r.asleep) > 0 && (p.Next == "" || r.asleep[0].at.Before(p.NextAt)) {
+		first := r.asleep[0]
+		p.Next, p.NextAt, p.NextWhy = first.request.Host, first.at, "it has answered 503"
+	}
 	p.Outcomes = make(map[Outcome]int, len(r.summary.Outcomes))
 	for o, n := range r.summary.Outcomes {
 		p.Outcomes[o] = n

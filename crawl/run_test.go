@@ -730,3 +730,25 @@ func TestEnoughOfALargeHost(t *testing.T) {
 		wantOutcomes(t, r.run(ctx, t, urls...), map[crawl.Outcome]int{crawl.Visited: 9, crawl.EnoughOfHost: 51})
 	})
 }
+
+// TestNothingStartsAfterTheEnd: not even a further try of a request that is under way.
+func TestNothingStartsAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadGateway)
+		}))
+		r.Site("https://example.org").Handle("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(3 * time.Second) }))
+		r.politeness.Retry.Max = 5
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		summary := r.run(ctx, t, "https://example.com/", "https://example.org/")
+		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 1, crawl.Left: 1})
+		for _, req := range r.Requests() {
+			if at := req.Start.Sub(began); at > time.Second+time.Millisecond {
+				t.Errorf("%s: sent %v after the beginning of a crawl that was ended after a second", req.URL, at)
+			}
+		}
+	})
+}

@@ -15,11 +15,15 @@ import (
 // needs none, and one for each byte that needs one. The query's order, and a final slash, are left
 // as they are: they make a difference. The error says why rawURL can't be fetched.
 func Normalize(rawURL string) (string, error) {
-	u, err := url.Parse(strings.TrimSpace(rawURL))
-	if err != nil {
-		return "", err
+	rawURL = strings.TrimSpace(rawURL)
+	u, err := url.Parse(rawURL)
+	switch {
+	case err == nil && u.Scheme != "" && (u.Opaque == "" || u.Opaque[0] < '0' || u.Opaque[0] > '9'): // localhost:8080 looks like a scheme
+		return normal(u)
+	case err == nil || !strings.Contains(rawURL, "://"):
+		return "", errors.New("a URL begins with https:// or http://")
 	}
-	return normal(u)
+	return "", err
 }
 
 // normal is Normalize for a URL that has been parsed.
@@ -34,6 +38,7 @@ func normal(u *url.URL) (string, error) {
 	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
 		return "", fmt.Errorf("%q is no name of a host", host)
 	}
+	host = strings.Replace(host, "%", "%25", 1) // of the zone of an IPv6 address
 	var b strings.Builder
 	b.Grow(len(scheme) + len(host) + len(u.Path) + len(u.RawQuery) + 8)
 	b.WriteString(scheme)

@@ -17,6 +17,7 @@ var spellings = [][]string{
 	{"http://example.com/a%20b?c%20d", "http://example.com/a b?c d", "http://example.com/%61%20b?%63%20d"},
 	{"http://xn--mnchen-3ya.example/", "http://münchen.example", "http://MÜNCHEN.example:80/"},
 	{"http://[::1]:8080/", "http://[0:0:0:0:0:0:0:1]:8080"},
+	{"http://[fe80::1%25eth0]/", "http://[FE80::1%25eth0]:80"},
 	{"http://example.com/a//b", "http://example.com/a//./b"},
 	{"http://example.com/?%%632", "http://EXAMPLE.com/?%%632"}, // not %c2
 	{"http://example.com/?%6%33%zz1", "http://example.com/?%6%33%zz%31"},
@@ -42,6 +43,15 @@ func TestNormalize(t *testing.T) {
 	for _, s := range []string{"", "example.com", "/path", "mailto:a@example.com", "javascript:void(0)", "http://", "http:///path", "ftp://example.com/", "http:opaque", "http://a b/", "http://example.com/%zz", "\x00"} {
 		if got, err := Normalize(s); err == nil {
 			t.Errorf("Normalize(%q) = %q", s, got)
+		}
+	}
+}
+
+// TestNormalizeSaysWhatIsMissing: to who types a URL as browsers take it.
+func TestNormalizeSaysWhatIsMissing(t *testing.T) {
+	for _, s := range []string{"", "example.com", "example.com/page", "//example.com/", "localhost:8080", "127.0.0.1:8080/", "[::1]:8080/"} {
+		if _, err := Normalize(s); err == nil || !strings.Contains(err.Error(), "begins with https://") {
+			t.Errorf("Normalize(%q): %v", s, err)
 		}
 	}
 }
@@ -90,7 +100,8 @@ const linksPage = `<!doctype html><title>a page</title>
 <map><area href="area"></map> <a name=x>no href</a> <a href="">empty</a> <a href="mailto:x@example.com">mail</a>
 <a href="javascript:alert(1)">js</a> <a href="//other.example:80/x">4</a> <a href=a>again</a> <a href="http://[bad">bad</a>
 <script>document.write('<a href="/script">')</script> <!-- <a href="/comment"> --> <img src=i srcset="j 2x">
-<a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a rel=prev href=unclosed`
+<a href="/two
+ lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a rel=prev href=unclosed`
 
 func TestLinks(t *testing.T) {
 	found, canonical, more := links([]byte(linksPage), "http://example.com/dir/page.html", 100)
@@ -101,6 +112,9 @@ func TestLinks(t *testing.T) {
 		{URL: "http://example.com/root", Element: "a", Rel: "nofollow ugc", Nofollow: true},
 		{URL: "http://example.com/docs/area", Element: "area"},
 		{URL: "http://other.example/x", Element: "a"},
+		{URL: "http://example.com/two%20lines", Element: "a"},
+		{URL: "http://example.com/100%25", Element: "a"},
+		{URL: "http://example.com/back/slash?%5C", Element: "a"},
 		{URL: "http://example.com/docs/ref?a=1&b=2", Element: "a"},
 	}
 	if !slices.Equal(found, want) || canonical != "http://www.example.com/canon" || more != 0 {
