@@ -17,9 +17,9 @@ type tally struct {
 	latency [trend]minute   // one after the other, round and round
 
 	mu          sync.Mutex
-	refusals    map[string]int64          // by reason
+	refusals    map[string]int64      // by reason
 	unreachable map[string]statusDown // by origin; bounded by maxUnreachable
-	closed      map[string]visitors       // hosts whose Visit-time is waited for
+	closed      map[string]visitors   // hosts whose Visit-time is waited for
 }
 
 const (

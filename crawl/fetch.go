@@ -137,10 +137,13 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	case h.busy:
 		h.why = "it has answered 429 or 503"
 	default:
-		h.why = "its delay between requests"
+		h.why = whyPace
 	}
 	r.again(fl)
 }
+
+// whyPace is why most hosts wait.
+const whyPace = "its delay between requests"
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

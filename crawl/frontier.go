@@ -54,7 +54,7 @@ type host struct {
 	asked bool // the Queue is being asked for them
 
 	at       time.Time     // not to be asked before
-	why      string        // why not, as far as it was said
+	why      string        // why not; empty: its pace
 	gap      time.Duration // that is surely between two starts
 	slots    int           // most flights
 	flying   int
@@ -230,7 +230,7 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 // its gap is over.
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
-	h.at, h.asking, fl.started = now.Add(h.gap), false, true
+	h.at, h.why, h.asking, fl.started = now.Add(h.gap), "", false, true
 	f.put(h)
 }
 

@@ -51,7 +51,7 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 		case terminal && p.Done:
 			fmt.Fprintf(w, "\r\x1b[K%s\n", line)
 		case terminal:
-			fmt.Fprintf(w, "\r\x1b[K%s", line)
+			fmt.Fprintf(w, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line) // cut off, where it is wider than the terminal
 		case p.Done || p.Elapsed-last >= 10*time.Second || idle && !until.Equal(waiting):
 			last, waiting = p.Elapsed, until
 			fmt.Fprintln(w, line)

@@ -24,7 +24,7 @@ func TestProgressLine(t *testing.T) {
 			show(p)
 		}
 		want := "100 visited (10/s), 3 in flight on 2 hosts, 0.0 MB, 10s\n200 visited (10/s), 3 in flight on 2 hosts, 0.0 MB, 20s\n240 visited in 24s\n"
-		if got := out.String(); !terminal && got != want || terminal && (strings.Count(got, "\n") != 1 || strings.Count(got, "\r") != 25) {
+		if got := out.String(); !terminal && got != want || terminal && (strings.Count(got, "\n") != 1 || strings.Count(got, "\r") != 25 || strings.Count(got, "\x1b[?7l") != strings.Count(got, "\x1b[?7h")) {
 			t.Errorf("terminal %v:\n%q", terminal, got)
 		}
 	}
@@ -93,13 +93,18 @@ func TestFrontierIsFairByTime(t *testing.T) {
 }
 
 // TestWaitIsToldWithinTwoSeconds: who crawls one host with a crawl-delay of half a minute sees why
-// nothing happens, on a terminal and in a pipe.
+// nothing happens, on a terminal and in a pipe; so does who has asked for such a delay.
 func TestWaitIsToldWithinTwoSeconds(t *testing.T) {
-	for _, terminal := range []bool{false, true} {
+	for i := range 4 {
+		terminal, own := i%2 > 0, i/2 > 0
 		synctest.Test(t, func(t *testing.T) {
 			web := politenesstest.NewWeb()
 			web.Site("https://example.com").Robots("User-agent: *\nCrawl-delay: 30\n").Page("/", "")
-			transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: web})
+			cfg := politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: web}
+			if own {
+				cfg.Limits.Delay.Min = 30 * time.Second
+			}
+			transport, err := politeness.New(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

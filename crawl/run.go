@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,8 +120,8 @@ func (r *run) loop(cancel context.CancelFunc) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	done := r.ctx.Done()
-	if err := r.ctx.Err(); err != nil {
-		r.stop(err)
+	if r.ctx.Err() != nil {
+		r.stop(ended(r.ctx))
 	}
 	for {
 		wait := r.launch(time.Now())
@@ -141,10 +142,19 @@ func (r *run) loop(cancel context.CancelFunc) {
 			r.look(time.Now())
 		case <-done:
 			done = nil
-			r.stop(r.ctx.Err())
+			r.stop(ended(r.ctx))
 			defer time.AfterFunc(r.c.cfg.Grace, cancel).Stop()
 		}
 	}
+}
+
+// ended is the error of a context that is done, with what has ended it.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(err, cause) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
 }
 
 // launch starts all that can be started, and says how long there is nothing more.
@@ -214,8 +224,11 @@ func (r *run) look(now time.Time) {
 			if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
 				at = refused.RetryAt
 			}
-			if !at.IsZero() { // else it is found when the host's time has come
+			switch {
+			case !at.IsZero():
 				sooner[h] = at
+			case errors.Is(err, politeness.ErrBudget): // it would wait for nothing
+				sooner[h] = now
 			}
 		}
 	}()
@@ -441,7 +454,7 @@ func (r *run) report(now time.Time, done bool) {
 	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Done: done}
 	if f := &r.frontier; len(f.waiting) > 0 {
 		first := f.waiting[0]
-		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, first.h.why
+		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, cmp.Or(first.h.why, whyPace)
 	}
 	if len(r.asleep) > 0 && (p.Next == "" || r.asleep[0].at.Before(p.NextAt)) {
 		first := r.asleep[0]

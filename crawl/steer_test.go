@@ -2,9 +2,11 @@ package crawl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -118,4 +120,32 @@ func TestFunctionsThatEndTheirGoroutine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTimeEndsWhileAHostWaits: nobody waits for a turn that would come after the budget's end.
+func TestTimeEndsWhileAHostWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page")).Handle("/2", page("page"))
+		r.politeness.Limits.Delay.Min = time.Minute
+		r.politeness.Spend.Duration = 90 * time.Second // from the first page, a minute after robots.txt
+		summary := r.run(t.Context(), t, numbered("example.com", 3)...)
+		wantOutcomes(t, summary, map[crawl.Outcome]int{crawl.Visited: 2, crawl.OverBudget: 1})
+		if summary.Elapsed > 130*time.Second {
+			t.Errorf("ended after %v", summary.Elapsed)
+		}
+	})
+}
+
+// TestStoppedSaysByWhat: by whom a context was ended.
+func TestStoppedSaysByWhat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("enough for today"))
+		summary := r.run(ctx, t, "https://example.com/")
+		if !errors.Is(summary.Stopped, context.Canceled) || !strings.Contains(summary.String(), "enough for today") {
+			t.Errorf("stopped: %v", summary.Stopped)
+		}
+	})
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/robots"
@@ -56,6 +58,11 @@ func runCheck(ctx context.Context, sh *shell, args []string) (int, error) {
 	urls, err := parse(flags, args, "URL")
 	if err != nil {
 		return 0, err
+	}
+	if p.state != "" {
+		if _, err := os.ReadDir(p.state); err != nil {
+			return 0, fmt.Errorf("-state: %w", err)
+		}
 	}
 	cfg, err := p.config(reachOf(urls))
 	if err != nil {
@@ -113,6 +120,10 @@ func newQuestions(cfg politeness.Config) (*questions, error) {
 
 func (q *questions) ask(ctx context.Context, raw string) answer {
 	a := answer{URL: raw}
+	if _, err := crawl.Normalize(raw); err != nil {
+		a.Error = err.Error()
+		return a
+	}
 	v, err := q.transport.Check(ctx, raw)
 	if err != nil {
 		a.Error = err.Error()

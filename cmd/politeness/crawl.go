@@ -6,13 +6,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/signal"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/crawl/sitemap"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
@@ -101,14 +106,26 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if *dry {
 		return rehearse(ctx, sh, cfg, urls)
 	}
+	if err := p.keep(); err != nil {
+		return 0, err
+	}
 	done, err := p.record(&cfg)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
+	notes := newNotes(sh.errs, urls)
+	cfg.Evidence = evidence.Multi(notes, cfg.Evidence)
 	transport, err := politeness.New(cfg)
 	if err != nil {
 		return 0, err
+	}
+	crawlCtx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if p.duration > 0 { // the budget's time begins with the first page, which may have to wait
+		var cancel context.CancelFunc
+		crawlCtx, cancel = context.WithTimeoutCause(crawlCtx, p.duration, fmt.Errorf("-time, %v, is over", p.duration))
+		defer cancel()
 	}
 	to := sh.out
 	if *out != "" {
@@ -119,7 +136,8 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		defer file.Close()
 		to = file
 	}
-	pages := &writer{out: to, bodies: *bodies}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads the pages may go: that is an error like another
+	pages := &writer{out: to, bodies: *bodies, notes: notes, end: end}
 	crawlCfg := crawl.Config{Transport: transport, Follow: follow, MaxDepth: *depth, MaxPages: p.pages, Tries: *tries, Visit: pages.visit}
 	if *depth == 0 && isSet(flags, "depth") {
 		crawlCfg.MaxDepth = -1 // the start URLs only
@@ -134,8 +152,14 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	summary, err := crawler.Run(ctx, urls...)
-	if ctx.Err() != nil || err == nil && summary.Visited() == 0 {
+	summary, err := crawler.Run(crawlCtx, urls...)
+	notes.show()
+	switch lost := pages.lost(); {
+	case errors.Is(lost, syscall.EPIPE): // as of "| head"
+		return exitNo, nil
+	case lost != nil:
+		return 0, fmt.Errorf("pages are lost: %w", lost)
+	case ctx.Err() != nil || err == nil && summary.Visited() == 0:
 		return exitNo, nil
 	}
 	return exitOK, err
@@ -196,9 +220,19 @@ func discover(finder sitemap.Finder, errs io.Writer) func(context.Context, strin
 // A writer writes a line for each page.
 type writer struct {
 	bodies bool
+	notes  *notes
+	end    func(error) // ends the crawl
 
 	mu  sync.Mutex
 	out io.Writer
+	err error // the first one
+}
+
+// lost is the error by which pages were lost, or nil.
+func (w *writer) lost() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
 }
 
 func (w *writer) visit(_ context.Context, p *crawl.Page) error {
@@ -220,7 +254,69 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 		body := string(p.Body)
 		l.Body = &body
 	}
+	w.notes.had(p.URL)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return writeJSON(w.out, l, "")
+	err := writeJSON(w.out, l, "")
+	if err != nil && w.err == nil {
+		w.err = err
+		w.end(errors.New("pages can't be written")) // a crawl without its pages bothers the sites for nothing
+	}
+	return err
+}
+
+// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at once
+// that what is to be remembered can't be.
+type notes struct {
+	to io.Writer
+
+	mu   sync.Mutex
+	why  map[string]string // of URLs that weren't had; empty: not known
+	lost bool
+}
+
+func newNotes(to io.Writer, urls []string) *notes {
+	n := &notes{to: to, why: make(map[string]string)}
+	for _, raw := range urls {
+		if url, err := crawl.Normalize(raw); err == nil {
+			n.why[url] = ""
+		}
+	}
+	return n
+}
+
+// Record implements evidence.Evidence.
+func (n *notes) Record(_ context.Context, d evidence.Decision) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch d.Type {
+	case evidence.StateLost:
+		if !n.lost {
+			n.lost = true
+			fmt.Fprintln(n.to, d)
+		}
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.RobotsUnreachable,
+		evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Failed:
+		if _, typed := n.why[d.URL]; typed {
+			n.why[d.URL] = d.String()
+		}
+	}
+}
+
+// had notes that the page of a URL has come.
+func (n *notes) had(url string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.why, url)
+}
+
+// show says why pages haven't come.
+func (n *notes) show() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, url := range slices.Sorted(maps.Keys(n.why)) {
+		if why := n.why[url]; why != "" {
+			fmt.Fprintln(n.to, why)
+		}
+	}
 }

@@ -153,6 +153,8 @@ func TestWrongUsage(t *testing.T) {
 		"crawl -agent a@b.example -follow x https://a/":  "-follow is none, host, site or all",
 		"crawl -agent a@b.example -preset x https://a/":  "only audit, bulk, conservative, responsive",
 		"crawl -agent a@b.example -delay -1s https://a/": "-delay is negative",
+		"crawl -agent a@b.example -delay 100 https://a/": "-delay: write it with a unit, as in 500ms",
+		"check 127.0.0.1:8080":                           "",
 		"crawl -agent a@b.example -depth -1 https://a/":  "-depth is negative",
 		"crawl -agent a@b.example -tries 0 https://a/":   "-tries is at least 1",
 		"crawl -agent a@b.example ftp://example.com":     "ftp",

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -37,9 +38,9 @@ func (p *policy) register(flags *flag.FlagSet) {
 	flags.StringVar(&p.preset, "preset", "", "")
 	flags.StringVar(&p.state, "state", "", "")
 	flags.StringVar(&p.evidence, "evidence", "", "")
-	flags.DurationVar(&p.delay, "delay", 0, "")
-	flags.DurationVar(&p.maxWait, "max-wait", 0, "")
-	flags.DurationVar(&p.duration, "time", 0, "")
+	flags.Var((*duration)(&p.delay), "delay", "")
+	flags.Var((*duration)(&p.maxWait), "max-wait", "")
+	flags.Var((*duration)(&p.duration), "time", "")
 	flags.IntVar(&p.perHost, "per-host", 0, "")
 	flags.IntVar(&p.pages, "pages", 0, "")
 	flags.Var(&p.purposes, "purpose", "")
@@ -94,6 +95,25 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	return cfg.WithState(p.state), nil
 }
 
+// keep makes the directory of -state, if there is to be one, and tries it: a crawl that forgets what
+// it is told to remember comes back too early the next time.
+func (p *policy) keep() error {
+	if p.state == "" {
+		return nil
+	}
+	err := os.MkdirAll(p.state, 0o700)
+	if err == nil {
+		var file *os.File
+		if file, err = os.CreateTemp(p.state, ".try-*"); err == nil {
+			err = errors.Join(file.Close(), os.Remove(file.Name()))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("-state: %w", err)
+	}
+	return nil
+}
+
 // record makes the Config keep evidence in the policy's file, if it names one. Call done at the
 // end.
 func (p *policy) record(cfg *politeness.Config) (done func() error, err error) {
@@ -116,6 +136,22 @@ func ownAgent() string {
 		version = info.Main.Version[1:]
 	}
 	return "politeness/" + version + " (+https://github.com/go-politeness/politeness)"
+}
+
+// A duration is a flag whose error says how one is written.
+type duration time.Duration
+
+// String implements flag.Value.
+func (d *duration) String() string { return "" }
+
+// Set implements flag.Value.
+func (d *duration) Set(s string) error {
+	value, err := time.ParseDuration(s)
+	if err != nil {
+		return errors.New("write it with a unit, as in 500ms, 2s or 1m30s")
+	}
+	*d = duration(value)
+	return nil
 }
 
 // purposes are a flag: "train,search".

@@ -55,6 +55,9 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, err
 	}
 	cfg.Limits.MaxWait = cmp.Or(cfg.Limits.MaxWait, time.Minute) // programs' own timeouts are short
+	if err := p.keep(); err != nil {
+		return 0, err
+	}
 	done, err := p.record(&cfg)
 	if err != nil {
 		return 0, err

@@ -31,15 +31,15 @@ type partition struct {
 	restoring int           // restore operations that weren't answered
 
 	quarantined bool // when the server answered last
-	clock     serverClock
-	guard     guard
-	lead      time.Duration // how long a reply is under way
-	called    time.Duration // when the last call was sent
-	beaten    time.Duration // when the last one with a sign of life was sent; 0: at once
-	heard     time.Duration // when the last one that the server has had was sent
-	calls     int           // under way
-	stake     int           // hosts of which this process knows something, or that it waits for
-	down      error         // why the server can't be reached; nil: it can
+	clock       serverClock
+	guard       guard
+	lead        time.Duration // how long a reply is under way
+	called      time.Duration // when the last call was sent
+	beaten      time.Duration // when the last one with a sign of life was sent; 0: at once
+	heard       time.Duration // when the last one that the server has had was sent
+	calls       int           // under way
+	stake       int           // hosts of which this process knows something, or that it waits for
+	down        error         // why the server can't be reached; nil: it can
 }
 
 // An op is an operation of step.lua on a host.

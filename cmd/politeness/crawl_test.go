@@ -1,0 +1,115 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/localsite"
+)
+
+// TestCrawlWithoutAPageSaysWhy: to who has typed the URL.
+func TestCrawlWithoutAPageSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	for url, want := range map[string]string{
+		s.URL + "/private/diary":           "Disallow: /private",
+		"http://host.invalid/":             "host.invalid",
+		"http://127.0.0.1:25/":             "port 25 is no web server's",
+		strings.TrimPrefix(s.URL, "http:"): "begins with https:// or http://",
+	} {
+		r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-q", url)
+		if r.status == 0 || !strings.Contains(r.errs, want) {
+			t.Errorf("%s: status %d, %q", url, r.status, r.errs)
+		}
+	}
+}
+
+// TestCrawlEndsWhenItsPagesCantBeWritten: whoever doesn't get the pages doesn't want them, and has
+// the evidence of those that were fetched all the same.
+func TestCrawlEndsWhenItsPagesCantBeWritten(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("no /dev/full")
+	}
+	s := localsite.New(t, 0)
+	log := filepath.Join(t.TempDir(), "log.jsonl")
+	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "100ms", "-per-host", "1", "-o", "/dev/full", "-evidence", log, s.URL+"/")
+	r.expect(t, 2, "", "pages are lost: write /dev/full: no space left on device")
+	if n := len(s.Visits()); n > 3 { // robots.txt, a page, and one that was under way
+		t.Errorf("%d requests for pages that nobody gets", n)
+	}
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), `"log_closed"`) {
+		t.Errorf("the evidence isn't whole: %v\n%s", err, text)
+	}
+}
+
+// TestCrawlIntoAPipeThatIsClosed: as "| head -1" does.
+func TestCrawlIntoAPipeThatIsClosed(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("no SIGPIPE")
+	}
+	s := localsite.New(t, 0)
+	log := filepath.Join(t.TempDir(), "log.jsonl")
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := prepare(t, nil, "crawl", "-agent", agent, "-delay", "100ms", "-evidence", log, s.URL+"/")
+	cmd.Stdout = out
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	in.Close()
+	_ = cmd.Wait() // its status is asked below
+	if status := cmd.ProcessState.ExitCode(); status != 1 || strings.Contains(errs.String(), "broken pipe") {
+		t.Errorf("status %d, %q", status, errs.String())
+	}
+	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), `"log_closed"`) {
+		t.Errorf("the evidence isn't whole: %v\n%s", err, text)
+	}
+}
+
+// TestStateThatCantBeKept: is said at once.
+func TestStateThatCantBeKept(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, filepath.Join(file, "below")} {
+		polite(t, nil, "crawl", "-agent", agent, "-state", dir, s.URL+"/").expect(t, 2, "", "-state: ")
+		polite(t, nil, "check", "-state", dir, s.URL+"/").expect(t, 2, "", "-state: ")
+		polite(t, nil, "proxy", "-agent", agent, "-state", dir, "-listen", "127.0.0.1:0").expect(t, 2, "", "-state: ")
+	}
+	polite(t, nil, "check", "-state", filepath.Join(t.TempDir(), "none"), s.URL+"/").expect(t, 2, "", "no such file")
+	if n := len(s.Visits()); n > 0 {
+		t.Errorf("%d requests", n)
+	}
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-state", dir, s.URL+"/").expect(t, 0, "", "")
+	polite(t, nil, "check", "-state", dir, s.URL+"/").expect(t, 0, "yes", "")
+}
+
+// TestCrawlStopsInTime: -time counts from the beginning, though the first page has to wait.
+func TestCrawlStopsInTime(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	began := time.Now()
+	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "1m", "-time", "1s", s.URL+"/")
+	// It ends while the page waits, or the page is refused, because it would start too late.
+	if r.expect(t, 1, "", "1s"); !strings.Contains(r.errs, "-time, 1s, is over") && !strings.Contains(r.errs, "budget exceeded: time") {
+		t.Error("nothing says that the time is over:", r.errs)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
