@@ -51,6 +51,8 @@ type bench struct {
 	manyHosts           int           // at once, of whole crawlers
 	crawlWarm, crawlFor time.Duration // before and while their pages are counted
 
+	redisFree string // how long, or how often, limiters on Redis are asked for free hosts
+
 	lines bytes.Buffer // in the format of go test -bench
 }
 
@@ -62,6 +64,7 @@ func fullBench() *bench {
 		callers: 64, storm: 2500 * time.Millisecond,
 		hosts: 1_000_000, crawled: 10_000, refetch: 2000,
 		manyHosts: 1000, crawlWarm: time.Second, crawlFor: 4 * time.Second,
+		redisFree: "3s",
 	}
 }
 
@@ -73,11 +76,12 @@ func shortBench() *bench {
 		callers: 8, storm: 300 * time.Millisecond,
 		hosts: 1000, crawled: 100, refetch: 10,
 		manyHosts: 100, crawlWarm: 100 * time.Millisecond, crawlFor: 100 * time.Millisecond,
+		redisFree: "100x",
 	}
 }
 
 func sections() []section {
-	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection(), crawlsSection()}
+	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection(), crawlsSection(), redisSection()}
 }
 
 func run(short bool, only, out string) error {
@@ -90,7 +94,7 @@ func run(short bool, only, out string) error {
 		names := strings.Split(only, ",")
 		chosen = slices.DeleteFunc(chosen, func(s section) bool { return !slices.Contains(names, s.name) })
 		if len(chosen) != len(names) {
-			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts, crawls", only)
+			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts, crawls, redis", only)
 		}
 	}
 	begin := time.Now()

@@ -118,7 +118,8 @@ func report(b *testing.B, client *redis.Client, before time.Duration, count *tri
 // callers want turns at a time.
 const callers = 64
 
-// bucket is a token bucket as it is written by hand everywhere.
+// bucket is a token bucket as it is written by hand everywhere. It returns for how many microseconds
+// to wait before the next try.
 var bucket = redis.NewScript(`
 	local rate, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 	local t = redis.call('TIME')
@@ -129,7 +130,7 @@ var bucket = redis.NewScript(`
 	if ok then n = n - 1 end
 	redis.call('HSET', KEYS[1], 'n', n, 't', now)
 	redis.call('EXPIRE', KEYS[1], 60)
-	return ok and 1 or 0`)
+	return ok and 0 or math.ceil((1 - n) / rate * 1000000)`)
 
 // BenchmarkFree takes turns on hosts that are free: what a limiter costs when it has nothing to do.
 func BenchmarkFree(b *testing.B) {
@@ -247,22 +248,41 @@ func saturated(b *testing.B, delay time.Duration) {
 			return func() { lease.Release() }
 		})
 	})
-	b.Run("redis_rate", func(b *testing.B) {
-		client, count := newClient(b)
+	// Those who are told to come again sleep, and ask again.
+	ask := func(name string, take func(client *redis.Client) func() (wait time.Duration, err error)) {
+		b.Run(name, func(b *testing.B) {
+			client, count := newClient(b)
+			try := take(client)
+			run(b, count, func() func() {
+				for {
+					wait, err := try()
+					if err != nil {
+						b.Error(err)
+						return func() {}
+					}
+					if wait <= 0 {
+						return func() {}
+					}
+					time.Sleep(wait)
+				}
+			})
+		})
+	}
+	ask("redis_rate", func(client *redis.Client) func() (time.Duration, error) {
 		l := redis_rate.NewLimiter(client)
 		limit := redis_rate.Limit{Rate: 1, Burst: 1, Period: delay}
-		run(b, count, func() func() {
-			for {
-				r, err := l.Allow(context.Background(), host, limit)
-				if err != nil {
-					b.Error(err)
-					return func() {}
-				}
-				if r.Allowed > 0 {
-					return func() {}
-				}
-				time.Sleep(r.RetryAfter)
+		return func() (time.Duration, error) {
+			r, err := l.Allow(context.Background(), host, limit)
+			if err != nil || r.Allowed > 0 {
+				return 0, err
 			}
-		})
+			return r.RetryAfter, nil
+		}
+	})
+	ask("bucket", func(client *redis.Client) func() (time.Duration, error) {
+		return func() (time.Duration, error) {
+			us, err := bucket.Run(context.Background(), client, []string{"bucket:" + host}, 1/delay.Seconds(), 1).Int64()
+			return time.Duration(us) * time.Microsecond, err
+		}
 	})
 }
