@@ -248,6 +248,10 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		a.started(d)
 	case evidence.Fetched, evidence.Failed:
 		a.ended(d)
+	case evidence.Retried:
+		a.trips.retry(d)
+	case evidence.SlotTimeout:
+		a.trips.leave(d)
 	case evidence.LeaseExpired:
 		a.leaseExpired(d)
 	case evidence.HostBlocked:
@@ -349,7 +353,7 @@ func namesRobots(d *evidence.Decision) bool {
 // judged reports whether the start d has a verdict and names another URL than that of a robots.txt:
 // it needs that verdict then, whatever d.RobotsTxt says.
 func (a *auditor) judged(d *evidence.Decision) bool {
-	_, ok := a.trips.m[keyOfTrip(d)]
+	_, ok := a.trips.get(keyOfTrip(d))
 	return ok && !namesRobots(d)
 }
 
@@ -390,6 +394,7 @@ func (a *auditor) started(d *evidence.Decision) {
 
 // ended takes the end of an exchange.
 func (a *auditor) ended(d *evidence.Decision) {
+	a.trips.leave(d)
 	h := a.host(d)
 	x := h.open[keyOf(d)]
 	if x == nil {

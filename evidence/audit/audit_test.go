@@ -705,16 +705,3 @@ func FuzzCheck(f *testing.F) {
 		_ = several.String()
 	})
 }
-
-func BenchmarkCheck(b *testing.B) {
-	log := logtest.Write(b, logtest.Crawl(20, 100))
-	n := bytes.Count(log, []byte("\n"))
-	b.SetBytes(int64(len(log)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if r := check(b, log); !r.OK() {
-			b.Fatal(r)
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
-}

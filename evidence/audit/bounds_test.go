@@ -120,13 +120,13 @@ func TestCheckBoundsTrips(t *testing.T) {
 		tr.put(tripKey{i, i}, verdict{})
 		tr.end(&evidence.Decision{Trip: i, Attempt: 1})
 	}
-	if len(tr.m) != maxTrips || len(tr.queue) != maxTrips || !tr.full {
-		t.Errorf("%d trips kept", len(tr.m))
+	if len(tr.m) != maxTrips || len(tr.queue) > 2*maxTrips+lately || !tr.full {
+		t.Errorf("%d trips kept, %d in the queue", len(tr.m), len(tr.queue))
 	}
 	if _, ok := tr.m[tripKey{5, 5}]; ok {
 		t.Error("the oldest trip is remembered")
 	}
-	if n := len(tr.done) + len(tr.older); n > 8192 {
+	if n := len(tr.done) + len(tr.older); n > 2*lately {
 		t.Errorf("%d ended trips kept", n)
 	}
 	// A start whose verdict is forgotten is left open, not called a violation.
@@ -135,6 +135,28 @@ func TestCheckBoundsTrips(t *testing.T) {
 	feedTo(a, evidence.Decision{Type: evidence.Started, Host: "h", URL: "http://h/", Trip: 5, Attempt: 1, Allowed: true})
 	if a.report.Proofs.OpenVerdicts != 1 || len(a.report.Violations) > 0 {
 		t.Errorf("%+v", a.report)
+	}
+}
+
+func TestCheckForgetsTripsThatAreOver(t *testing.T) {
+	tr := newTrips()
+	first := evidence.Decision{Trip: 1, Attempt: 1, URL: "http://h/retried"}
+	tr.put(keyOfTrip(&first), verdict{})
+	tr.retry(&first)
+	tr.leave(&first) // it is to be tried again
+	for i := range uint64(10 * lately) {
+		d := evidence.Decision{Trip: i + 2, Attempt: 1, URL: "http://h/"}
+		tr.put(keyOfTrip(&d), verdict{})
+		tr.leave(&d)
+		if _, ok := tr.get(keyOfTrip(&d)); !ok {
+			t.Fatal("a trip is forgotten as soon as it is over")
+		}
+	}
+	if len(tr.m) != 1 || len(tr.over)+len(tr.past) > 2*lately || len(tr.queue) > 2*lately || tr.full {
+		t.Errorf("%d trips, %d over, %d in the queue, full %t", len(tr.m), len(tr.over)+len(tr.past), len(tr.queue), tr.full)
+	}
+	if _, ok := tr.get(keyOfTrip(&first)); !ok {
+		t.Error("a trip that is to be tried again is forgotten")
 	}
 }
 

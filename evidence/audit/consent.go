@@ -33,6 +33,7 @@ func (a *auditor) consent(d *evidence.Decision) {
 		a.report.Proofs.Reserved++
 		if d.Status == 0 { // by robots.txt: nothing may have been fetched
 			a.trips.put(keyOfTrip(d), verdict{at: a.at, time: d.Time, asker: askerOf(d)})
+			a.trips.leave(d)
 			a.consentAgain(d)
 			return
 		}

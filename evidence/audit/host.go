@@ -463,7 +463,7 @@ func (h *hostAudit) settled(x *exchange) bool {
 	case x.beside+len(x.waiting) >= x.slots:
 		return false
 	}
-	x.waiting = nil
+	x.waiting, x.with = nil, nil // which have others in turn
 	return true
 }
 

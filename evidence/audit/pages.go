@@ -26,7 +26,7 @@ func (a *auditor) isPage(d *evidence.Decision) bool {
 
 // floorOf returns the crawl-delay by which the start d had to go.
 func (a *auditor) floorOf(d *evidence.Decision) time.Duration {
-	t, ok := a.trips.m[keyOfTrip(d)]
+	t, ok := a.trips.get(keyOfTrip(d))
 	if !ok {
 		return 0
 	}
@@ -37,16 +37,16 @@ func (a *auditor) floorOf(d *evidence.Decision) time.Duration {
 // navigation are one page, as far as the log holds the redirect and the try before.
 func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit) bool {
 	key := keyOfTrip(d)
-	t, ok := a.trips.m[key]
+	t, ok := a.trips.get(key)
 	if ok {
 		before := t.attempt
 		t.attempt = d.Attempt
-		a.trips.m[key] = t
+		a.trips.set(key, t)
 		if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
 			return false
 		}
 	} else if d.Attempt > 1 || d.Type == evidence.Resent {
-		if a.trips.full || len(a.trips.m) == 0 {
+		if a.trips.full || !a.trips.some {
 			return false // its first try was forgotten
 		}
 	}

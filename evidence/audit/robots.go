@@ -14,7 +14,7 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// maxTrips is how many trips the auditor remembers the verdicts of.
+// maxTrips is how many trips under way the auditor remembers the verdicts of.
 const maxTrips = 1 << 18
 
 // A tripKey is a trip and a hash of its URL: several Transports may number their trips alike.
@@ -45,6 +45,7 @@ type tripAudit struct {
 	verdict
 	others  []verdict
 	attempt int // last try that started
+	retried int // last try that another one is to follow
 }
 
 // about returns the verdict that the start d relies on: the newest that the same asker was given,
@@ -58,43 +59,93 @@ func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	return &t.verdict
 }
 
-// trips remembers the verdicts on the newest maxTrips trips, and which attempts ended lately.
+// trips remembers the verdicts on trips under way, maxTrips at most, and those on the last that were
+// over, in case the records of several are mixed up; and which attempts ended lately.
 type trips struct {
 	m     map[tripKey]tripAudit
-	queue []tripKey           // keys of m in the order in which they came; a ring once it is full
-	head  int                 // oldest key of a full queue
-	full  bool                // whether a trip was forgotten
-	done  map[attemptKey]bool // attempts that ended lately
-	older map[attemptKey]bool // those of the generation before
+	queue []tripKey // keys of m in the order in which they came, and some that m doesn't have any more
+	full  bool      // whether a trip under way was forgotten
+	some  bool      // whether there was a verdict at all
+
+	over  map[tripKey]tripAudit // trips that were over lately
+	past  map[tripKey]tripAudit // those of the generation before
+	done  map[attemptKey]bool   // attempts that ended lately
+	older map[attemptKey]bool   // those of the generation before
 }
+
+// lately is how many of what is over one generation holds.
+const lately = 4096
 
 func newTrips() trips {
-	return trips{m: map[tripKey]tripAudit{}, done: map[attemptKey]bool{}}
+	return trips{m: map[tripKey]tripAudit{}, over: map[tripKey]tripAudit{}, done: map[attemptKey]bool{}}
 }
 
-func (t *trips) put(k tripKey, v verdict) {
-	old, ok := t.m[k]
-	if !ok {
-		if len(t.queue) < maxTrips {
-			t.queue = append(t.queue, k)
-		} else {
-			t.full = true
-			delete(t.m, t.queue[t.head])
-			t.queue[t.head] = k
-			t.head = (t.head + 1) % maxTrips
+// get returns what is known of a trip.
+func (t *trips) get(k tripKey) (tripAudit, bool) {
+	for _, m := range [...]map[tripKey]tripAudit{t.m, t.over, t.past} {
+		if trip, ok := m[k]; ok {
+			return trip, true
 		}
 	}
+	return tripAudit{}, false
+}
+
+// set notes what is known of a trip, which is under way.
+func (t *trips) set(k tripKey, now tripAudit) {
+	if _, ok := t.m[k]; !ok {
+		delete(t.over, k)
+		delete(t.past, k)
+		for len(t.m) == maxTrips {
+			t.full = true
+			delete(t.m, t.queue[0]) // unless it is over
+			t.queue = t.queue[1:]
+		}
+		if len(t.queue) >= 2*len(t.m)+lately {
+			t.queue = slices.DeleteFunc(t.queue, func(k tripKey) bool { _, ok := t.m[k]; return !ok })
+		}
+		t.queue = append(t.queue, k)
+	}
+	t.m[k] = now
+}
+
+// put notes the newest verdict on a trip.
+func (t *trips) put(k tripKey, v verdict) {
+	t.some = true
+	old, ok := t.get(k)
 	now := tripAudit{verdict: v, attempt: old.attempt}
 	if ok && (old.asker != v.asker || old.others != nil) {
 		now.others = slices.DeleteFunc(append([]verdict{old.verdict}, old.others...), func(o verdict) bool { return o.asker == v.asker })
 		now.others = now.others[:min(len(now.others), maxVerdicts-1)]
 	}
-	t.m[k] = now
+	t.set(k, now)
+}
+
+// retry notes that the attempt of d isn't the last one of its trip.
+func (t *trips) retry(d *evidence.Decision) {
+	k := keyOfTrip(d)
+	if now, ok := t.get(k); ok {
+		now.retried = max(now.retried, d.Attempt)
+		t.set(k, now)
+	}
+}
+
+// leave notes that the trip of d is over, but if it is to be tried again.
+func (t *trips) leave(d *evidence.Decision) {
+	k := keyOfTrip(d)
+	trip, ok := t.m[k]
+	if !ok || trip.retried >= d.Attempt && d.Attempt > 0 {
+		return
+	}
+	delete(t.m, k)
+	if len(t.over) == lately {
+		t.over, t.past = map[tripKey]tripAudit{}, t.over
+	}
+	t.over[k] = trip
 }
 
 // end remembers that an attempt has ended.
 func (t *trips) end(d *evidence.Decision) {
-	if len(t.done) == 4096 {
+	if len(t.done) == lately {
 		t.done, t.older = map[attemptKey]bool{}, t.done
 	}
 	t.done[attemptKey{d.Trip, d.Attempt}] = true
@@ -287,6 +338,9 @@ func (a *auditor) decided(d *evidence.Decision) {
 	}
 	a.trips.put(keyOfTrip(d), v)
 	if d.Type != evidence.RobotsAllowed || !d.Allowed {
+		a.trips.leave(d)
+	}
+	if d.Type != evidence.RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
 }
@@ -301,7 +355,7 @@ func (a *auditor) whyOpen() string {
 
 // allowed checks that a verdict allowed the start d.
 func (a *auditor) allowed(d *evidence.Decision) {
-	t, ok := a.trips.m[keyOfTrip(d)]
+	t, ok := a.trips.get(keyOfTrip(d))
 	v := t.about(d)
 	switch {
 	case ok && v.allowed:
@@ -321,7 +375,7 @@ func (a *auditor) allowed(d *evidence.Decision) {
 	case ok:
 		a.report.Proofs.Verdicts++
 		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
-	case a.by.policy == nil && len(a.trips.m) == 0, a.trips.full:
+	case a.by.policy == nil && !a.trips.some, a.trips.full:
 		a.report.Proofs.OpenVerdicts++
 		a.openEnded(allowedByRobots, "the log holds no verdict")
 	default:

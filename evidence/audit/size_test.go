@@ -1,0 +1,149 @@
+package audit_test
+
+import (
+	"context"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
+)
+
+// writeLong writes a log of at least so many lines, of a polite crawl of 20 hosts that goes on and on,
+// and returns their number. The policy is nil where none is stated.
+func writeLong(tb testing.TB, w io.Writer, lines int, policy *evidence.Policy) (n int) {
+	tb.Helper()
+	records := logtest.Crawl(20, 100)
+	length := records[len(records)-1].Time.Sub(logtest.Day).Round(time.Minute) + 2*time.Minute
+	trips := slices.MaxFunc(records, func(a, b evidence.Decision) int { return int(a.Trip) - int(b.Trip) }).Trip
+	seqs := map[string]uint64{}
+	for _, d := range records {
+		seqs[d.Host] = max(seqs[d.Host], d.Seq)
+	}
+	log := evidence.JSONLines(w)
+	add := func(d evidence.Decision) {
+		if n++; policy != nil {
+			d.Transport = policy.ID
+		}
+		log.Record(context.Background(), d)
+	}
+	if policy != nil {
+		add(evidence.Decision{Type: evidence.PolicyStated, Time: logtest.Day, Allowed: true, Policy: policy})
+	}
+	for round := uint64(0); n < lines; round++ {
+		for _, d := range records {
+			for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Until, &d.RetryAt} {
+				if !t.IsZero() {
+					*t = t.Add(time.Duration(round) * length)
+				}
+			}
+			if d.Trip != 0 {
+				d.Trip += round * trips
+			}
+			if d.Seq != 0 {
+				d.Seq += round * seqs[d.Host]
+			}
+			add(d)
+		}
+	}
+	if err := log.Close(); err != nil {
+		tb.Error(err)
+	}
+	return n
+}
+
+func BenchmarkCheck(b *testing.B) {
+	for name, lines := range map[string]int{"7k": 1, "1M": 1_000_000} {
+		b.Run(name, func(b *testing.B) {
+			file, err := os.Create(filepath.Join(b.TempDir(), "log.jsonl"))
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer file.Close()
+			n := writeLong(b, file, lines, nil)
+			size, err := file.Seek(0, io.SeekCurrent)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := file.Seek(0, io.SeekStart); err != nil {
+					b.Fatal(err)
+				}
+				if r, err := audit.Check(file); err != nil || !r.OK() {
+					b.Fatal(r, err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/record")
+		})
+	}
+}
+
+// A heapWatch is a reader that looks now and then at how much memory is in use.
+type heapWatch struct {
+	io.Reader
+	until int // bytes until it looks again
+	most  uint64
+}
+
+func (h *heapWatch) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if h.until -= n; h.until <= 0 {
+		h.until = 4 << 20
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		h.most = max(h.most, m.HeapAlloc)
+	}
+	return n, err
+}
+
+// TestTheJudgeRemembersNoLines: what it keeps depends on hosts and on requests under way, not on how
+// long the log is.
+func TestTheJudgeRemembersNoLines(t *testing.T) {
+	long := os.Getenv("POLITENESS_SOAK") != "" || os.Getenv("POLITENESS_LONG") != ""
+	lengths := [2]int{30_000, 100_000}
+	if long {
+		lengths = [2]int{100_000, 1_000_000}
+	}
+	policy := evidence.Policy{
+		ID: "T", Product: "TestBot", Slots: 2, DelayMin: 500 * time.Millisecond, DelayMax: 500 * time.Millisecond, LeaseTTL: 300 * time.Second,
+		Ceiling: time.Minute, Statuses: "429", Backoff: "own", HostKey: "host", Robots: "obeyed", RobotsText: true, Retries: 1,
+		RobotsTTL: time.Hour, MaxInFlight: 64, Overrides: true,
+	}
+	byLatency, fromEnd := policy, policy
+	byLatency.Adaptive = "Longest(Learned, Proportional(1))"
+	policies := map[string]*evidence.Policy{"none": nil, "fixed": &policy, "by latency": &byLatency, "from the end": &fromEnd}
+	fromEnd.Slots, fromEnd.FromEnd = 1, true
+	if !long {
+		policies = map[string]*evidence.Policy{"by latency": &byLatency}
+	}
+	for _, name := range slices.Sorted(maps.Keys(policies)) {
+		var most [2]uint64
+		for i, lines := range lengths {
+			r, w := io.Pipe()
+			go func() {
+				writeLong(t, w, lines, policies[name])
+				w.Close()
+			}()
+			watch := &heapWatch{Reader: r}
+			report, err := audit.Check(watch)
+			if err != nil || report.Lines < lines || name != "from the end" && !report.OK() {
+				t.Fatalf("%s: %v, %v", name, report, err)
+			}
+			most[i] = watch.most
+		}
+		t.Logf("%s: %d KiB for %d lines, %d KiB for %d", name, most[0]>>10, lengths[0], most[1]>>10, lengths[1])
+		if most[1] > most[0]+most[0]/4+1<<20 {
+			t.Errorf("%s: %d bytes in use for %d lines, and %d for %d", name, most[0], lengths[0], most[1], lengths[1])
+		}
+	}
+}
