@@ -680,3 +680,29 @@ func TestWaitersHearOfTheDelaysOfOthers(t *testing.T) {
 		}
 	})
 }
+
+// TestARefusalCountsAfterOthersHaveCleared the block: their success says nothing about the answer to a
+// request that was on its way.
+func TestARefusalCountsAfterOthersHaveCleared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		b := run(t, hostlimit.Config{Store: store})
+		b.fetch(refusal)
+		time.Sleep(2 * time.Second)
+		probe, g := b.start(0)
+		if !g.Probe {
+			t.Fatalf("%+v", g)
+		}
+		time.Sleep(11 * time.Second)
+		delete(store.debts, storedKey)
+		if n := b.next(); n != 0 {
+			t.Fatalf("next in %v", n)
+		}
+		if e := probe.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Minute}); !e.Blocked || e.Refusals != 1 {
+			t.Errorf("a refusal: %+v", e)
+		}
+		if n := b.next(); n != time.Minute {
+			t.Errorf("the next may come in %v", n)
+		}
+	})
+}
