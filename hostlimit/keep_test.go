@@ -706,3 +706,33 @@ func TestARefusalCountsAfterOthersHaveCleared(t *testing.T) {
 		}
 	})
 }
+
+// TestTheCauseOfABlockIsKept: the next run says of it what this one says.
+func TestTheCauseOfABlockIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for want, o := range map[string]hostlimit.Outcome{
+			"status 429":    {Status: 429, RetryAfter: time.Hour},
+			"status 503":    {Status: 503, RetryAfter: time.Hour},
+			"status 599":    {Status: 599, RetryAfter: time.Hour},
+			"network error": {Err: errors.New("connection refused")},
+			"rate limit":    {Status: 200, Reset: time.Hour},
+			"refused":       {Status: 200, Refused: "a challenge", RetryAfter: time.Hour},
+		} {
+			cfg := hostlimit.Config{
+				Store:   new(mapStore),
+				Backoff: backoff.Refusals{Policy: backoff.Doubling{}, Network: true, Statuses: []int{599}},
+			}
+			p := run(t, cfg)
+			p.fetch(o)
+			again := run(t, cfg)
+			again.next() // reads what is kept
+			for _, p := range []process{p, again} {
+				for st, err := range p.List(t.Context()) {
+					if err != nil || st.BlockedBy != want {
+						t.Errorf("blocked by %q, want %q; %v", st.BlockedBy, want, err)
+					}
+				}
+			}
+		}
+	})
+}
