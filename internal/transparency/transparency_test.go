@@ -1,39 +1,26 @@
-// Package transparency runs net/http's own client and server tests through a Transport
-// that asks no robots.txt and keeps no delay: apart from its refusals a Transport is
-// invisible, so they have to pass, all but those in [differences].
-//
-// The tests are those of the Go installation at hand. They are copied to a module of
-// their own, with what they import from within the standard library; an overlay gives
-// them net/http with its test helpers, and with one line more in http.Client, by which
-// every request of a client goes through a Transport.
 package transparency_test
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/go-politeness/politeness/internal/transparency"
 )
-
-// full is the environment variable that asks for the run of the tests, which takes a
-// quarter of a minute, and once a minute to build; make test sets it. Without it they
-// are only copied and looked at.
-const full = "POLITENESS_TRANSPARENCY"
 
 // fewest is how many tests there are at least, subtests included: fewer mean that
 // something has gone wrong with the copying.
 const fewest = 1000
 
-// A lab is a module with a copy of net/http's tests.
+// A lab is a module with a copy of net/http's tests: those of the Go installation at hand. What they
+// import from within the standard library is copied too; an overlay gives them net/http with its test
+// helpers, and with one line more in http.Client, by which every request of a client goes through a
+// Transport. They run for a quarter of a minute, and take a minute to build.
 type lab struct {
 	*testing.T
 	dir    string
@@ -51,111 +38,17 @@ func TestClientsSeeNoDifference(t *testing.T) {
 			}
 		}
 	}
-	if os.Getenv(full) == "" {
-		t.Logf("the tests are run with %s=1 only", full)
+	if os.Getenv(transparency.Full) == "" {
+		t.Logf("the tests are run with %s=1 only", transparency.Full)
 		return
 	}
-	binary := l.build()
-	var mu sync.Mutex
-	bare, polite := make(map[string]string), make(map[string]string)
-	names := slices.DeleteFunc(l.list(binary), func(name string) bool { return unsteady[name] != "" })
-	l.each(names, func(name string) {
-		without, through := l.run(binary, "", name), l.run(binary, "polite", name)
-		mu.Lock()
-		defer mu.Unlock()
-		maps.Copy(bare, without)
-		maps.Copy(polite, through)
-	})
-	passed, suspects := 0, slices.Collect(maps.Keys(differences))
-	for name, result := range bare {
-		if result == "PASS" {
-			passed++
-			if polite[name] != "PASS" && !explained(name) {
-				suspects = append(suspects, name)
-			}
-		}
-	}
-	if passed < fewest {
-		t.Fatalf("%d tests pass without politeness, want %d at least", passed, fewest)
-	}
-	slices.Sort(suspects)
-	for _, name := range suspects {
-		switch reason := differences[name]; {
-		case l.differs(binary, name) == (reason != ""):
-		case reason == "":
-			t.Errorf("%s fails through a Transport", name)
-		default:
-			t.Errorf("%s passes, though it is listed: %s", name, reason)
-		}
-	}
-	t.Logf("%s: %d tests pass without politeness, and through a Transport all but:", runtime.Version(), passed)
-	for _, list := range []map[string]string{differences, unsteady} {
-		for _, name := range slices.Sorted(maps.Keys(list)) {
-			t.Logf("%s: %s", name, list[name])
-		}
-	}
+	transparency.Suite{
+		Name: "net/http of " + runtime.Version(), Binary: l.build(), Dir: l.source, // for its testdata
+		Differences: differences, Unsteady: unsteady, Fewest: fewest,
+	}.Compare(t)
 }
 
-// explained reports whether a test is listed as different, or one of its subtests is.
-func explained(name string) bool {
-	for listed := range differences {
-		if listed == name || strings.HasPrefix(listed, name+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-// each calls f with each of names, as many at a time as there are processors.
-func (l *lab) each(names []string, f func(name string)) {
-	var group errgroup.Group
-	group.SetLimit(runtime.NumCPU())
-	for _, name := range names {
-		group.Go(func() error { f(name); return nil })
-	}
-	_ = group.Wait() // of functions that return nothing
-}
-
-// differs reports whether a test fails through a Transport. A test of the network may
-// fail by chance; a difference shows each time.
-func (l *lab) differs(binary, name string) bool {
-	for range 3 {
-		if l.run(binary, "polite", name)[name] == "PASS" {
-			return false
-		}
-	}
-	return true
-}
-
-// list returns the names of the tests.
-func (l *lab) list(binary string) []string {
-	l.Helper()
-	out, err := exec.CommandContext(l.Context(), binary, "-test.list", "^Test").Output()
-	if err != nil {
-		l.Fatal(err)
-	}
-	return strings.Fields(string(out))
-}
-
-var (
-	result   = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+)`)
-	httpTest = regexp.MustCompile(`(?m)^package http_test$`)
-)
-
-// run runs a test in a process of its own, and returns its result and those of its
-// subtests. One that hangs has none.
-func (l *lab) run(binary, through, name string) map[string]string {
-	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(name), "/", "$/^") + "$"
-	cmd := exec.CommandContext(l.Context(), binary, "-test.v", "-test.short", "-test.timeout=20s", "-test.run", pattern)
-	cmd.Dir = l.source // for its testdata
-	cmd.Env = append(os.Environ(), "POLITENESS_THROUGH="+through)
-	out, _ := cmd.CombinedOutput() // a test that fails is a result
-	results := make(map[string]string)
-	for _, m := range result.FindAllSubmatch(out, -1) {
-		results[string(m[2])] = string(m[1])
-	}
-	return results
-}
+var httpTest = regexp.MustCompile(`(?m)^package http_test$`)
 
 // newLab copies the tests.
 func newLab(t *testing.T) *lab {
@@ -179,6 +72,7 @@ func newLab(t *testing.T) *lab {
 	for name, text := range shims {
 		l.write(name, text)
 	}
+	l.write("through_test.go", transparency.Through("http_test"))
 	l.write("testcert/testcert.go", l.read(filepath.Join(l.source, "internal", "testcert", "testcert.go")))
 
 	// The tests.
@@ -263,6 +157,12 @@ var imports = strings.NewReplacer(
 
 // shims stand for what only the standard library may import.
 var shims = map[string]string{
+	"hook_test.go": `package http_test
+
+import "net/http"
+
+func init() { http.ThroughTransport = through }
+`,
 	"overlay/hook.txt": `package http
 
 import (
@@ -313,58 +213,6 @@ func Command(t testing.TB, name string, args ...string) *exec.Cmd {
 
 func CommandContext(t testing.TB, ctx context.Context, name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, name, args...)
-}
-`,
-	"through_test.go": `package http_test
-
-import (
-	"math"
-	"net/http"
-	"os"
-	"reflect"
-	"sync"
-
-	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/backoff"
-	"github.com/go-politeness/politeness/hostlimit"
-)
-
-var transports sync.Map // from base to Transport
-
-func init() {
-	if os.Getenv("POLITENESS_THROUGH") != "" {
-		http.ThroughTransport = through
-	}
-}
-
-func through(base http.RoundTripper) http.RoundTripper {
-	if _, ok := base.(*politeness.Transport); ok {
-		return base
-	}
-	keep := reflect.TypeOf(base).Comparable()
-	if keep {
-		if t, ok := transports.Load(base); ok {
-			return t.(http.RoundTripper)
-		}
-	}
-	hosts, err := hostlimit.New(hostlimit.Config{
-		Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true},
-		Backoff: backoff.Refusals{InARow: math.MaxUint16}, // the tests fail many requests in a row, on purpose
-	})
-	if err != nil {
-		panic(err)
-	}
-	t, err := politeness.New(politeness.Config{
-		UserAgent: "TransparencyTest/1.0 (bot@example.com)", Base: base, Hosts: hosts, DangerouslyIgnoreRobots: true,
-	})
-	if err != nil {
-		panic(err)
-	}
-	if !keep {
-		return t
-	}
-	kept, _ := transports.LoadOrStore(base, t)
-	return kept.(http.RoundTripper)
 }
 `,
 }
