@@ -267,6 +267,9 @@ func (trip *trip) Waits(w hostlimit.Wait) {
 // String implements hostlimit.Watcher: it names the request for those who wait for its slot.
 func (trip *trip) String() string { return trip.url }
 
+// longWait is the length from which on a wait is on record, as a Limiter tells of its own.
+const longWait = time.Second
+
 // recordWait reports a long wait that has begun.
 func (trip *trip) recordWait(h hold) {
 	if trip.silent() {

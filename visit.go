@@ -36,7 +36,7 @@ func (trip *trip) visit() error {
 	if opens.Sub(now) > trip.t.maxWait {
 		return trip.noTurn(&hostlimit.Error{Key: trip.host, RetryAt: opens, Err: errClosed})
 	}
-	if opens.Sub(now) > hostlimit.LongWait {
+	if opens.Sub(now) > longWait {
 		trip.recordWait(hold{what: "visit-time", until: opens, why: "outside of the Visit-time of robots.txt"})
 	}
 	trip.t.tally.visit(trip.host, 1, opens)

@@ -159,7 +159,7 @@ func (w *wire) depart() error {
 	if again {
 		// The site may have seen the start before, so the gap to that holds as well.
 		next := w.last.Start.Add(w.last.Delay)
-		if time.Until(next) > hostlimit.LongWait {
+		if time.Until(next) > longWait {
 			w.trip.recordWait(hold{
 				what: string(hostlimit.HoldDelay), until: next, delay: w.last.Delay, source: w.last.DelaySource,
 				why: "the connection was lost, and the request is sent once more",

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 type priorityKey struct{}
@@ -46,9 +47,6 @@ func WatcherOf(ctx context.Context) Watcher {
 	return w
 }
 
-// LongWait is the length from which on a wait is told to a [Watcher].
-const LongWait = time.Second
-
 // A Hold is what keeps a request from starting.
 type Hold string
 
@@ -71,14 +69,9 @@ type Wait struct {
 	Delay   time.Duration // that is in force; 0: none
 	Ahead   int           // number of requests of the key that go before
 	Slots   int           // that the key has
-	Holders []Holder      // who holds a slot of the key, the longest first; at most 3 of them
 	Held    int           // number of slots that are held
-}
-
-// A Holder is a request that holds a slot.
-type Holder struct {
-	Who string        // as its Watcher says; empty: it has none
-	For time.Duration // how long it has held the slot
+	HeldBy  string        // the request that has held its slot the longest, as its Watcher says; empty: it has none
+	HeldFor time.Duration // how long it has; 0: not known, or not what is waited for
 }
 
 // String tells what the wait is for, in a sentence without the key.
@@ -111,10 +104,10 @@ func (w Wait) String() string {
 
 // longest tells of the request that has held a slot the longest.
 func (w Wait) longest() string {
-	if len(w.Holders) == 0 {
+	if w.HeldFor == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", one for %s by %s", roughly(w.Holders[0].For), cmp.Or(w.Holders[0].Who, "a request"))
+	return fmt.Sprintf(", one for %s by %s", roughly(w.HeldFor), cmp.Or(w.HeldBy, "a request"))
 }
 
 // roughly is d with two digits or so.
@@ -125,24 +118,19 @@ func roughly(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Bounds of what is told of a wait.
-const (
-	shownHolders = 3
-	countedAhead = 1000
-)
+// countedAhead bounds what is told of a wait.
+const countedAhead = 1000
 
-// A notice is a Wait whose holders are yet to be named, which is done under no lock.
+// A notice is a Wait whose HeldBy is yet to be named, which is done under no lock.
 type notice struct {
 	Wait
-	holders []Watcher
+	holder Watcher
 }
 
-// name names the holders.
+// name names the holder.
 func (n *notice) name() {
-	for i, holder := range n.holders {
-		if holder != nil {
-			n.Holders[i].Who = holder.String()
-		}
+	if n.holder != nil {
+		n.HeldBy = n.holder.String()
 	}
 }
 
@@ -155,7 +143,7 @@ func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again
 	if b.head == w {
 		w.planned = b.sh.first(h, now, w.floor)
 	}
-	if long := add(w.arrived, LongWait); now < long && w.planned <= long {
+	if long := add(w.arrived, kit.LongWait); now < long && w.planned <= long {
 		return nil, long
 	}
 	w.told = true
@@ -170,27 +158,27 @@ func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again
 	return n, never
 }
 
-// notice tells what keeps the head of the queue from starting, and who holds its slots.
+// notice tells what keeps the head of the queue from starting, and who holds it up the longest.
 func (b *busy) notice(h *host, now time.Duration) *notice {
 	n := &notice{Wait: b.why(h, now)}
 	n.Key, n.Slots, n.Held = string(b.sh.name(h)), b.head.lim.Slots, b.inFlight
-	var held []*lease
+	var longest *lease
 	switch n.Hold {
 	case HoldProbe:
-		held = append(held, b.probe)
+		longest = b.probe
 	case HoldSlot:
 		for l := b.flying.oldest; l != nil; l = l.onKey.next {
-			held = append(held, l)
+			if longest == nil || l.ord < longest.ord {
+				longest = l
+			}
 		}
-		slices.SortFunc(held, func(x, y *lease) int { return cmp.Compare(x.ord, y.ord) })
 	}
-	for _, l := range held[:min(len(held), shownHolders)] {
+	if longest != nil {
 		since := now
-		if l.stamp.at != void {
-			since = l.stamp.at
+		if longest.stamp.at != void {
+			since = longest.stamp.at
 		}
-		n.Holders = append(n.Holders, Holder{For: now - since})
-		n.holders = append(n.holders, l.watcher)
+		n.HeldFor, n.holder = max(now-since, 1), longest.watcher
 	}
 	return n
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // RunController holds the part of a Limiter that a person sees and steers by against what it
@@ -642,8 +643,8 @@ func tellsWaits(s *scene) {
 		s.Fatal(err)
 	}
 	w, after = s.heard(listen("waits"))
-	if w.Hold != hostlimit.HoldSlot || w.Slots != 1 || w.Held != 1 || len(w.Holders) != 1 || w.Holders[0].Who != "the holder" || !w.Until.IsZero() ||
-		w.Holders[0].For < hostlimit.LongWait || after < hostlimit.LongWait {
+	if w.Hold != hostlimit.HoldSlot || w.Slots != 1 || w.Held != 1 || w.HeldBy != "the holder" || !w.Until.IsZero() ||
+		w.HeldFor < kit.LongWait || after < kit.LongWait {
 		s.Errorf("for a slot, after %v: %+v", after, w)
 	}
 	if !strings.Contains(w.String(), "the holder") {
@@ -660,7 +661,7 @@ func tellsWaits(s *scene) {
 	if t, err = s.try(s.as(listen("the probe")), s.key, 0); err != nil || !t.Probe {
 		s.Fatal(t, err)
 	}
-	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldProbe || len(w.Holders) != 1 || w.Holders[0].Who != "the probe" {
+	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldProbe || w.HeldBy != "the probe" || w.HeldFor == 0 {
 		s.Errorf("for a probe: %+v", w)
 	}
 	s.done(t)
@@ -683,7 +684,7 @@ func tellsNothing(s *scene) {
 			s.Fatal(err)
 		}
 		s.done(t)
-		if time.Since(begin) > hostlimit.LongWait {
+		if time.Since(begin) > kit.LongWait {
 			return // the machine was busy
 		}
 	}

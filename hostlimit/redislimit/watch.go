@@ -5,26 +5,22 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
-// A notice is a Wait whose holders are yet to be named, which is done without mu.
+// A notice is a Wait whose HeldBy is yet to be named, which is done without mu.
 type notice struct {
 	hostlimit.Wait
-	holders []hostlimit.Watcher
+	holder hostlimit.Watcher
 }
 
 // give tells to of the wait.
 func (n *notice) give(to hostlimit.Watcher) {
-	for i, holder := range n.holders {
-		if holder != nil {
-			n.Holders[i].Who = holder.String()
-		}
+	if n.holder != nil {
+		n.HeldBy = n.holder.String()
 	}
 	to.Waits(n.Wait)
 }
-
-// shownHolders bounds what is told of a wait.
-const shownHolders = 3
 
 // waits tells why w waits if that is to be told now, which it is once, and otherwise when to look
 // again for it; 0: it needn't.
@@ -41,7 +37,7 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 	if planned > 0 {
 		planned += time.Duration(ahead) * w.least
 	}
-	if long := w.arrived + hostlimit.LongWait; now < long && planned <= long {
+	if long := w.arrived + kit.LongWait; now < long && planned <= long {
 		return nil, long
 	}
 	w.told = true
@@ -75,16 +71,14 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 		return n, 0
 	}
 	// Those of other processes have no names here.
-	var held []*lease
+	var longest *lease
 	for _, t := range h.leases {
-		if t != w.again && (n.Hold == hostlimit.HoldSlot || t.granted.probe) {
-			held = append(held, t)
+		if t != w.again && (n.Hold == hostlimit.HoldSlot || t.granted.probe) && (longest == nil || t.began < longest.began) {
+			longest = t
 		}
 	}
-	slices.SortFunc(held, func(x, y *lease) int { return int(x.began - y.began) })
-	for _, t := range held[:min(len(held), shownHolders)] {
-		n.Holders = append(n.Holders, hostlimit.Holder{For: now - t.began})
-		n.holders = append(n.holders, t.watcher)
+	if longest != nil {
+		n.HeldFor, n.holder = max(now-longest.began, 1), longest.watcher
 	}
 	return n, 0
 }

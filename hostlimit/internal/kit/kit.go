@@ -22,6 +22,9 @@ import (
 // Forever is longer than any wait.
 const Forever time.Duration = math.MaxInt64
 
+// LongWait is the length from which on a wait is told to a hostlimit.Watcher.
+const LongWait = time.Second
+
 // The defaults that a share of the limits needs to know as well.
 const (
 	defaultSlots   = 2
