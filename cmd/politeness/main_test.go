@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -14,6 +15,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -26,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/internal/localsite"
 )
@@ -460,6 +463,83 @@ func TestProxyMakesHTTPSClientsPolite(t *testing.T) {
 		t.Errorf("%d requests", n)
 	}
 	polite(t, nil, "audit", log).expect(t, 0, "delays kept", "")
+}
+
+// Whatever encodings a program accepts, the proxy reads pages for what they state about their use.
+func TestProxyReadsPagesForReservations(t *testing.T) {
+	t.Parallel()
+	const page = `<html><head><meta name="robots" content="noai"></head><body>text</body></html>`
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/robots.txt":
+			http.NotFound(w, r)
+		case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
+			w.Header().Set("Content-Type", "text/html")
+			w.Header().Set("Content-Encoding", "gzip")
+			zip := gzip.NewWriter(w)
+			_, _ = io.WriteString(zip, page)
+			_ = zip.Close()
+		default:
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, page)
+		}
+	}))
+	defer site.Close()
+	for _, purpose := range []string{"train", "search"} {
+		proxy, _ := startProxy(t, nil, "-private", "-purpose", purpose)
+		address, err := url.Parse(proxy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(address), DisableCompression: true}}
+		for _, accepted := range []string{"", "gzip, deflate"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.URL+"/", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Accept-Encoding", accepted)
+			resp, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if whole := err == nil && len(body) > 0; whole != (purpose == "search") {
+				t.Errorf("for %s, accepting %q: read %q, %v", purpose, accepted, body, err)
+			}
+		}
+	}
+}
+
+// What keeps a request from a private address also says what its user can do.
+func TestPrivateAddressesSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	proxy, _ := startProxy(t, nil)
+	address, err := url.Parse(proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := (&http.Client{Transport: &http.Transport{Proxy: http.ProxyURL(address)}}).Get(s.URL + "/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "-private") {
+		t.Errorf("%s: %s, %v", resp.Status, body, err)
+	}
+	reach := reachOf([]string{"http://example.com/"})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err = reach.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+	}
+	if !errors.Is(err, politeness.ErrPrivateAddress) || !strings.Contains(err.Error(), "literally") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestProxyWithoutAuthorityOpensNoTunnels(t *testing.T) {

@@ -202,7 +202,16 @@ func (r *reach) RoundTrip(req *http.Request) (*http.Response, error) {
 	if r.named[hostname.Key(req.URL.Host)] {
 		return r.open.RoundTrip(req)
 	}
-	return r.public.RoundTrip(req)
+	resp, err := r.public.RoundTrip(req)
+	return resp, advise(err, "a host of your own is reached where you name its address literally, as in http://192.168.0.7/")
+}
+
+// advise adds to an error about an address that isn't public what its user can do.
+func advise(err error, advice string) error {
+	if errors.Is(err, politeness.ErrPrivateAddress) {
+		return fmt.Errorf("%w; %s", err, advice)
+	}
+	return err
 }
 
 // badPorts are those of the Fetch standard (https://fetch.spec.whatwg.org/#bad-port): what listens

@@ -46,11 +46,12 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if _, err := parse(flags, args, ""); err != nil {
 		return 0, err
 	}
-	var base http.RoundTripper = proxy.Base()
+	base := proxy.Base()
+	base.DisableCompression = len(p.purposes) == 0
 	if !*private {
-		base = politeness.PublicAddresses(proxy.Base())
+		base = politeness.PublicAddresses(base)
 	}
-	cfg, err := p.config(base)
+	cfg, err := p.config(&onward{base: base, readable: len(p.purposes) > 0})
 	if err != nil {
 		return 0, err
 	}
@@ -88,3 +89,24 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	return exitOK, proxy.New(transport, authority).Serve(ctx, listener, sh.errs)
 }
+
+// onward is the Base of the proxy's Transport.
+type onward struct {
+	base     *http.Transport
+	readable bool // whether pages are read for what they state about their use
+}
+
+// RoundTrip implements http.RoundTripper.
+func (o *onward) RoundTrip(req *http.Request) (*http.Response, error) {
+	if o.readable && req.Header.Get("Accept-Encoding") != "" {
+		// A program that asks for compressed pages gets them plain. The transport asks for them
+		// compressed all the same, and undoes it.
+		req = req.Clone(req.Context())
+		req.Header.Del("Accept-Encoding")
+	}
+	resp, err := o.base.RoundTrip(req)
+	return resp, advise(err, "-private passes on to private addresses as well")
+}
+
+// CloseIdleConnections closes those of the transport below.
+func (o *onward) CloseIdleConnections() { o.base.CloseIdleConnections() }
