@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -133,9 +132,6 @@ func (t *Transport) HostKey(rawURL string) (string, error) {
 	}
 	return trip.host, nil
 }
-
-// Limits returns what the Transport's limiter keeps to: Config.Limits, or those of Config.Hosts.
-func (t *Transport) Limits() hostlimit.Config { return t.hosts.Config() }
 
 // UserAgent returns Config.UserAgent.
 func (t *Transport) UserAgent() string { return t.userAgent[0] }

@@ -67,14 +67,14 @@ func TestWhatAFrontierAsks(t *testing.T) {
 			t.Errorf("HostKey(%q) = %q, %v", bad, key, err)
 		}
 	}
-	if transport.UserAgent() != "ExampleBot/1.0 (bot@example.com)" || transport.Limits().MaxInFlight != 7 {
-		t.Errorf("%s, %d in flight", transport.UserAgent(), transport.Limits().MaxInFlight)
+	if transport.UserAgent() != "ExampleBot/1.0 (bot@example.com)" || transport.Hosts().Config().MaxInFlight != 7 {
+		t.Errorf("%s, %d in flight", transport.UserAgent(), transport.Hosts().Config().MaxInFlight)
 	}
 	defaults := hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond}
 	for key, want := range map[string]hostlimit.Limits{
 		"example.com": {Concurrency: 5, Delay: defaults}, "example.org": {Concurrency: 2, Delay: defaults},
 	} {
-		if got := transport.Limits().Of(key); got != want {
+		if got := transport.Hosts().Config().Of(key); got != want {
 			t.Errorf("limits of %s: %+v, want %+v", key, got, want)
 		}
 	}

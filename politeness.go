@@ -341,6 +341,8 @@ func WithPriority(ctx context.Context, p int) context.Context { return hostlimit
 // Config.Limits. A person steers the crawl by it, and another Transport can share it:
 //
 //	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
+//
+// Its Config tells what it keeps to.
 func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where that

@@ -82,7 +82,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		canonical: make(map[string]bool),
 		began:     time.Now(), summary: Summary{Outcomes: make(map[Outcome]int)},
 	}
-	limits := c.cfg.Transport.Limits()
+	limits := c.cfg.Transport.Hosts().Config()
 	r.frontier = frontier{hosts: make(map[string]*host), max: limits.MaxInFlight}
 	setDefault(&r.frontier.max, maxInFlight)
 	if r.queue == nil {
@@ -341,7 +341,7 @@ func (r *run) host(key string) *host {
 
 // limit asks what the limits of h are: a person may change them while the crawl runs.
 func (r *run) limit(h *host) {
-	limits := r.c.cfg.Transport.Limits().Of(h.key)
+	limits := r.c.cfg.Transport.Hosts().Config().Of(h.key)
 	h.slots, h.gap = limits.Concurrency, limits.Delay.Min
 }
 

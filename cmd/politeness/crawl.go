@@ -176,7 +176,7 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprint(sh.out, describe(cfg, q.transport.Limits()))
+	fmt.Fprint(sh.out, describe(cfg, q.transport.Hosts().Config()))
 	status := exitNo
 	for _, raw := range urls {
 		fmt.Fprintln(sh.out)
