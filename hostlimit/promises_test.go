@@ -747,8 +747,8 @@ func TestAWaitIsTold(t *testing.T) {
 		{Wait{Hold: HoldDelay, Delay: 90 * time.Second}, "delay of 1m30s"},
 		{Wait{Hold: HoldBlock, Cause: "status 429"}, "blocked (status 429)"},
 		{Wait{Hold: HoldProbe}, "the first request after a block has no answer yet"},
-		{Wait{Hold: HoldSlot, Held: 2, Slots: 2, Holders: []Holder{{For: 12400 * time.Millisecond}, {For: 1}}}, "2 of 2 slots are held, one for 12s by a request"},
-		{Wait{Hold: HoldSlot, Held: 1, Slots: 1, Holders: []Holder{{Who: "GET /", For: time.Second}}}, "1 of 1 slots are held, one for 1s by GET /"},
+		{Wait{Hold: HoldSlot, Held: 2, Slots: 2, HeldFor: 12400 * time.Millisecond}, "2 of 2 slots are held, one for 12s by a request"},
+		{Wait{Hold: HoldSlot, Held: 1, Slots: 1, HeldBy: "GET /", HeldFor: time.Second}, "1 of 1 slots are held, one for 1s by GET /"},
 		{Wait{Hold: HoldPlace}, "every place of MaxInFlight is taken by requests to other hosts"},
 	} {
 		if got := c.w.String(); got != c.want {

@@ -230,12 +230,14 @@ func calmly[T any](unmarshal func([]string) (T, error), field string) (v T, err 
 
 // known reports whether a field is of those about which the two differ for a reason: httpsfv wants
 // padding and clean spare bits in a Byte Sequence, which RFC 9651 lets a parser be lenient about,
-// and takes white space in a base64 text. Nor does it take an Integer of 15 digits before a space.
+// and takes white space in a base64 text.
 func known(field string) bool {
-	return strings.ContainsAny(field, ":%") || fifteenDigits.MatchString(field)
+	return strings.Contains(field, ":") || strings.Contains(field, "%") || longNumber.MatchString(field)
 }
 
-var fifteenDigits = regexp.MustCompile(`[0-9]{15}`)
+// longNumber is a number of as many digits as there may be, and what follows it: httpsfv takes that
+// for one more.
+var longNumber = regexp.MustCompile(`[0-9.]{15}[^0-9.]`)
 
 func same(ours sfv.Item, theirs httpsfv.Member) bool {
 	switch m := theirs.(type) {
