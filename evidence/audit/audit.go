@@ -100,6 +100,7 @@ type auditor struct {
 	// What is known of the present log, or of all that are merged.
 	hosts    map[string]*hostAudit
 	trips    trips
+	places   places
 	origins  map[originKey]*origin
 	purposes map[string]string   // what the pages of a Transport are for, as its policy has it
 	reserved map[attemptKey]bool // attempts whose pages were refused for what headers or pages reserve, and have no end yet
@@ -141,7 +142,7 @@ func (a *auditor) begin() {
 			a.hosts[name] = next
 		}
 	}
-	a.trips = newTrips()
+	a.trips, a.places = newTrips(), places{}
 	a.reserved, a.purposes = map[attemptKey]bool{}, map[string]string{}
 	a.origins = map[originKey]*origin{}
 	for _, t := range a.transports {
@@ -154,6 +155,7 @@ func (a *auditor) end() {
 	for _, h := range a.hosts {
 		h.end()
 	}
+	a.provePlaces(0)
 	for name, t := range a.transports {
 		a.byWhom, a.by = name, t
 		a.unledPages()
@@ -390,6 +392,7 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	h.start(x)
+	a.place(x)
 }
 
 // ended takes the end of an exchange.

@@ -131,9 +131,21 @@ type leaving struct {
 
 func (l *leaving) Close() error { l.leave(); return nil }
 
-// breaches says what the sites had to suffer, where they were promised a gap, slots, and that what
-// they ask for is obeyed.
-func (s *sites) breaches(gap time.Duration, slots int, ttl time.Duration, ignored bool) (found []string) {
+// breaches says what the sites had to suffer, where they were promised a gap, slots, places for all of
+// them together (0: any number), and that what they ask for is obeyed.
+func (s *sites) breaches(gap time.Duration, slots, places int, ttl time.Duration, ignored bool) (found []string) {
+	for i, v := range s.visits {
+		inside := 1
+		for j, o := range s.visits {
+			before := o.came.Before(v.came) || o.came.Equal(v.came) && j < i
+			if before && (o.left.IsZero() || o.left.After(v.came)) && o.came.Add(ttl).After(v.came) {
+				inside++
+			}
+		}
+		if places > 0 && inside > places {
+			found = append(found, fmt.Sprintf("places: %d", inside))
+		}
+	}
 	byHost := map[string][]*siteVisit{}
 	for _, v := range s.visits {
 		byHost[v.host] = append(byHost[v.host], v)
@@ -269,7 +281,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 			pause = time.Duration(2000+rnd.IntN(60_000)) * time.Millisecond
 		}
 		kept := promised
-		switch rnd.IntN(9) {
+		switch rnd.IntN(10) {
 		case 0:
 			kept.Delay.Min /= 3
 		case 1:
@@ -279,6 +291,8 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 			deaf = true
 		case 3:
 			kept.Delay.Adaptive = hostlimit.Fixed
+		case 4:
+			kept.MaxInFlight = 0
 		}
 		subtle = deaf || promised.Delay.Adaptive != kept.Delay.Adaptive ||
 			promised.Delay.Min != kept.Delay.Min && promised.Delay.Adaptive != hostlimit.Learned && promised.Delay.Adaptive != hostlimit.Fixed || promised.Delay.FromEnd && (kept.Delay.Min != promised.Delay.Min || !kept.Delay.FromEnd) // the oracle counts gaps from start to start
@@ -306,7 +320,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 			sink := evidence.Evidence(log)
 			if leaps != nil {
 				log = evidence.JSONLines(&file)
-				leaps.log, leaps.lines, leaps.first = log, 0, 0
+				leaps = &leap{log: log, at: leaps.at, by: leaps.by}
 				sink = leaps
 			}
 			spend := budget.Limits{Pages: int64(20 + rnd.IntN(60))}
@@ -367,6 +381,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 				})
 			}
 			wg.Wait()
+			time.Sleep(time.Second) // virtual: fetches of robots.txt that everybody has left end
 			if err := log.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -377,7 +392,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 			}
 			time.Sleep(pause) // virtual
 		}
-		breaches = web.breaches(promised.Delay.Min, promised.Concurrency, promised.LeaseTTL, preset.Robots.OnUnreachable == robotscache.Allow)
+		breaches = web.breaches(promised.Delay.Min, promised.Concurrency, promised.MaxInFlight, promised.LeaseTTL, preset.Robots.OnUnreachable == robotscache.Allow)
 	})
 	return out.Bytes(), breaches, subtle, what
 }

@@ -1,0 +1,85 @@
+package audit
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// places proves that never more requests were in flight, on all hosts together, than MaxInFlight of
+// the policy. Starts of several hosts aren't numbered in one row, and each is logged once its headers
+// are there, so they wait here for those that were earlier.
+type places struct {
+	pending byStart     // starts that may have had others before them
+	inside  []*exchange // those in flight at the time of the last start that was proved
+	last    time.Time   // of that
+}
+
+// lagPlaces is how many starts may be logged before one that came earlier.
+const lagPlaces = 1 << 13
+
+// byStart is a heap of exchanges, the one that started first on top.
+type byStart []*exchange
+
+func (b byStart) Len() int { return len(b) }
+func (b byStart) Less(i, j int) bool {
+	return cmp.Or(b[i].start.Compare(b[j].start), comparePlaces(b[i].at, b[j].at)) < 0
+}
+func (b byStart) Swap(i, j int) { b[i], b[j] = b[j], b[i] }
+func (b *byStart) Push(x any)   { *b = append(*b, x.(*exchange)) }
+func (b *byStart) Pop() any {
+	last := len(*b) - 1
+	x := (*b)[last]
+	(*b)[last] = nil
+	*b = (*b)[:last]
+	return x
+}
+
+// mostInFlight returns how many requests may be in flight beside x and with it, 0 where nobody says.
+func (x *exchange) mostInFlight() int {
+	if x.by.policy == nil {
+		return 0
+	}
+	return x.by.policy.MaxInFlight
+}
+
+// place takes the start x.
+func (a *auditor) place(x *exchange) {
+	if x.mostInFlight() == 0 {
+		return
+	}
+	if x.start.Before(a.places.last) {
+		a.openEnded(slotsKept, "a start that was logged so late that what was in flight on all hosts then is forgotten")
+		return
+	}
+	heap.Push(&a.places.pending, x)
+	a.provePlaces(lagPlaces)
+}
+
+// provePlaces proves the earliest starts, but for so many.
+func (a *auditor) provePlaces(keep int) {
+	p := &a.places
+	for len(p.pending) > keep {
+		x := heap.Pop(&p.pending).(*exchange)
+		p.last = x.start
+		p.inside = slices.DeleteFunc(p.inside, func(y *exchange) bool { return !y.end.IsZero() && !y.end.After(x.start) })
+		own, all := 1, 1
+		var with *exchange
+		for _, y := range p.inside {
+			all++
+			if y.by == x.by && (y.end.IsZero() || !y.unclear(x.start)) {
+				own, with = own+1, y
+			}
+		}
+		switch most := x.mostInFlight(); {
+		case own > most:
+			a.violation(BrokenConcurrency, "", fmt.Sprintf("%d in flight on all hosts, %d at most", own, most), with.at, x.at)
+		case all > most:
+			a.openEnded(slotsKept, "more in flight on all hosts together than MaxInFlight, "+
+				"unless several limiters keep to one each, or slots were taken back that the log doesn't name")
+		}
+		p.inside = append(p.inside, x)
+	}
+}
