@@ -736,3 +736,24 @@ func TestTheCauseOfABlockIsKept(t *testing.T) {
 		}
 	})
 }
+
+// TestLargerCounterHolds also where the block that ends later is ours.
+func TestLargerCounterHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store})
+		l, _ := p.start(0)
+		now := time.Now().Round(0).UTC()
+		store.debts = map[string]hostlimit.Debt{storedKey: {Refusals: 4, BlockedAt: now, BlockedUntil: now.Add(time.Minute)}}
+		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		l.Release()
+		if d := store.debt(); d.Refusals != 4 || !d.BlockedUntil.Equal(now.Add(time.Hour)) {
+			t.Errorf("kept %+v", d)
+		}
+		for st, err := range p.List(t.Context()) {
+			if err != nil || st.Refusals != 4 || !st.BlockedUntil.Equal(now.Add(time.Hour)) {
+				t.Errorf("%+v, %v", st, err)
+			}
+		}
+	})
+}

@@ -773,3 +773,75 @@ func TestLeftIsTheCallersOwnEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxHostsHoldsFromTheBeginning: a host that owes nothing isn't kept because the limiter is young.
+func TestMaxHostsHoldsFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxHosts: 100})
+		for i := range 10 {
+			for j := range 50 {
+				acquire(t, m, fmt.Sprint(i, "-", j), 0).Release()
+			}
+			time.Sleep(2 * time.Minute) // each is remembered for a while
+		}
+		kept := 0
+		for range states(t, m) {
+			kept++
+		}
+		if kept > 150 {
+			t.Errorf("%d idle hosts are kept, MaxHosts is 100", kept)
+		}
+	})
+}
+
+// TestALateAnswerCountsForAForgottenKey: what a host asks for holds, however late it is understood.
+func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, o := range map[string]Outcome{
+			"a refusal":        {Status: 429, RetryAfter: time.Hour},
+			"a spent limit":    {Status: 200, Reset: time.Hour},
+			"a success":        {Status: 200},
+			"no answer at all": {Err: errors.New("connection refused")},
+		} {
+			m := mustNew(t, Config{Delay: none, MaxHosts: 10})
+			l := acquire(t, m, "a", 0)
+			time.Sleep(time.Hour) // it expires
+			acquire(t, m, "a", 0).Release()
+			for i := range 100 {
+				acquire(t, m, fmt.Sprint("other-", i), 0).Release()
+				time.Sleep(time.Minute)
+			}
+			known := false
+			for st := range states(t, m) {
+				known = known || st.Key == "a"
+			}
+			if known {
+				t.Fatal("the key isn't forgotten")
+			}
+			e := l.Observe(o)
+			at, err := m.Next(t.Context(), "a", 0)
+			blocks := o.RetryAfter+o.Reset > 0
+			if wait := time.Until(at); err != nil || e.Blocked != blocks || wait > 0 != blocks || blocks && wait != time.Hour {
+				t.Errorf("%s: %+v, the next may come in %v; %v", name, e, wait, err)
+			}
+		}
+	})
+}
+
+// TestDrainTakesBackLeasesThatAreNeverReleased, when they are due.
+func TestDrainTakesBackLeasesThatAreNeverReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{})
+		acquire(t, m, "b", 0).Release()
+		time.Sleep(time.Hour)
+		acquire(t, m, "a", 0) // and its body is never closed
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		if err := m.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took != 4*time.Minute {
+			t.Errorf("it took %v, and LeaseTTL is over in 4m0s", took)
+		}
+	})
+}
