@@ -757,3 +757,21 @@ func TestLargerCounterHolds(t *testing.T) {
 		}
 	})
 }
+
+// TestAKeptStartIsToldToThoseWhoWait for it.
+func TestAKeptStartIsToldToThoseWhoWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().Round(0).UTC()
+		store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {NextStart: now.Add(30 * time.Minute)}}}
+		p := run(t, hostlimit.Config{Store: store})
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() { _, _ = p.Acquire(ctx, storedKey, 0) }()
+		time.Sleep(10 * time.Minute)
+		for st, err := range p.List(t.Context()) {
+			if err != nil || st.Hold != hostlimit.HoldDelay || st.Why != "kept delay of 20m0s" {
+				t.Errorf("%+v, %v", st, err)
+			}
+		}
+	})
+}
