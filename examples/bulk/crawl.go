@@ -307,7 +307,9 @@ func (b *bulk) tell(left int) {
 
 		parts = append(parts, fmt.Sprintf("%d %s", n, outcome(o)))
 	}
-	fmt.Fprintf(b.out, "%d URLs: %s; see table %s of %s\n", total, strings.Join(parts, ", "), b.into, b.db)
+	if total > 0 {
+		fmt.Fprintf(b.out, "%d URLs: %s; see table %s of %s\n", total, strings.Join(parts, ", "), b.into, b.db)
+	}
 	if left > 0 {
 		fmt.Fprintf(b.out, "%d URLs are left for the next run.\n", left)
 	}

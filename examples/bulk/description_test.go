@@ -46,7 +46,11 @@ func TestURLsFromAQueryIntoATableOfChoice(t *testing.T) {
 		if err := run(t.Context(), t.Output(), t.Output(), o); err == nil || !strings.Contains(err.Error(), "-query") {
 			t.Errorf("two columns: error %v", err)
 		}
-		o.into, o.query = "candidates", ""
+		o.query = "DROP TABLE candidates"
+		if err := run(t.Context(), t.Output(), t.Output(), o); err == nil {
+			t.Error("no query: no error")
+		}
+		o.into, o.query = "candidates", "" // they are still there
 		if err := run(t.Context(), t.Output(), t.Output(), o); err == nil || !strings.Contains(err.Error(), "-into") {
 			t.Errorf("a table of others: error %v", err)
 		}

@@ -103,8 +103,12 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	var engineName, proxy, accept, reject string
 	f := flag.NewFlagSet("bulk", flag.ContinueOnError)
 	f.SetOutput(out)
+	f.Usage = func() {
+		fmt.Fprint(out, "Usage: bulk [flags] [URL...]\n\nCrawls into a database; without a URL and a -query, a few sites of its own.\n\n")
+		f.PrintDefaults()
+	}
 	f.StringVar(&o.mode, "mode", "", "where URLs come from: `sitemap`, links or direct (those given); empty: sitemap, or direct with -query")
-	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given")
+	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given; it changes nothing")
 	f.StringVar(&o.db, "db", "", "`FILE` of the database; empty: bulk.sqlite, or a temporary one for the loopback sites")
 	f.StringVar(&engineName, "engine", "", "sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
 	f.StringVar(&o.into, "into", "pages", "`table` of the results; the URLs still to be fetched are in table_todo")
@@ -170,6 +174,10 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	}
 	for _, seed := range f.Args() {
 		u, err := crawl.Normalize(seed)
+		if strings.HasPrefix(seed, "-") {
+			bad("%s comes too late: flags go before URLs", seed)
+			continue
+		}
 		if err != nil {
 			bad("%q is no URL of a page, such as https://example.com/: %w", seed, err)
 			continue

@@ -56,6 +56,7 @@ func TestFlags(t *testing.T) {
 		"-proxy localhost":                       "-proxy",
 		"-max-pages 0":                           "-max-pages",
 		"-depth -1":                              "-depth",
+		"https://a.example/ -retries 0":          "-retries comes too late",
 		"ftp://a.example/":                       "ftp://a.example/",
 		"-threads 99 -mode x /path":              "/path",
 	} {

@@ -233,9 +233,14 @@ func (s *store) last(ctx context.Context, url string) (*page, error) {
 // failed reports whether the last try to get the page failed in a way that may be over.
 func (p *page) failed() bool { return p.Status == 0 || p.Status == 429 || p.Status >= 500 }
 
-// query returns the first column of a query of the user's.
+// query returns the first column of a query of the user's, and takes back whatever else it does.
 func (s *store) query(ctx context.Context, query string) (urls []string, err error) {
-	rows, err := s.db.QueryContext(ctx, query)
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("-query: %w", err)
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	rows, err := tx.QueryContext(ctx, query)
 	if err != nil {
 		return nil, fmt.Errorf("-query: %w", err)
 	}

@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
@@ -35,6 +37,10 @@ const userAgent = "ResearchBot/1.0 (+https://example.com/bot; bot@example.com)"
 func main() {
 	state := flag.String("state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
 	cache := flag.String("cache", "", "keep pages in `DIR` for the next run; without it they are kept in memory")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "Usage: conservative [flags] [URL...]\n\nAsks for each URL twice; without one, for pages of a site of its own.\n\n")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -131,15 +137,24 @@ func run(ctx context.Context, out io.Writer, state, cache string, urls []string)
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, url := range urls {
+		if _, err := crawl.Normalize(url); err != nil {
+			errs = append(errs, fmt.Errorf("%q: %w", url, err))
+			continue
+		}
 		for range 2 {
 			if err := c.fetch(ctx, url); err != nil {
-				return err
+				errs = append(errs, err)
+				break // the other URLs may be had
 			}
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	if len(urls) > 0 {
-		return nil
+		return errors.Join(errs...)
 	}
 	return c.demo(ctx)
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -200,5 +202,26 @@ func TestProgram(t *testing.T) {
 		if !regexp.MustCompile(want).MatchString(text) {
 			t.Errorf("the output has no %s:\n%s", want, text)
 		}
+	}
+}
+
+// TestOneBadURLStopsNoOther: and each is named.
+func TestOneBadURLStopsNoOther(t *testing.T) {
+	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.1")
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			fmt.Fprint(w, "User-agent: *\nDisallow: /private\n")
+			return
+		}
+		fmt.Fprint(w, "page")
+	}))
+	defer site.Close()
+	var out virtual.Output
+	err := run(t.Context(), &out, "", "", []string{"example", site.URL + "/private", site.URL + "/page"})
+	if err == nil || !strings.Contains(err.Error(), `"example": a URL begins with https://`) || !strings.Contains(err.Error(), "/private") {
+		t.Errorf("error %v", err)
+	}
+	if text := out.String(); !regexp.MustCompile(`HIT +http://\S+/page`).MatchString(text) {
+		t.Errorf("the last page wasn't had:\n%s", text)
 	}
 }

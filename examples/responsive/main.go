@@ -7,6 +7,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -33,6 +34,10 @@ func main() {
 	flag.IntVar(&o.depth, "depth", 10, "how many links from a root at most")
 	flag.IntVar(&o.pages, "pages", 100, "how many pages at most")
 	flag.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "Usage: responsive [flags] [URL...]\n\nFollows the links from each URL on; without one, of a site of its own.\n\n")
+		flag.PrintDefaults()
+	}
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -117,7 +122,7 @@ func (p *pace) Record(_ context.Context, d evidence.Decision) {
 		t := d.Latency.Seconds()
 		p.tell("end   %s, status %d, response time %.2f s, squared %.2f s", d.URL, d.Status, t, t*t)
 	case evidence.BlockedByRobots:
-		p.tell("skip  %s, %s", d.URL, d.Reason)
+		p.tell("skip  %s, %s", d.URL, cmp.Or(d.MatchedRule, d.Reason))
 	}
 }
 

@@ -38,12 +38,26 @@ func main() {
 	}
 }
 
+const usage = `Usage: siteaudit [discovery|worker|show] [flags] [URL...]
+
+  discovery URL...  find the URLs of sites, and write them to a database
+  worker            fetch them, and write what was found
+  show              print what is in the database
+
+Without a command: all three, on two small sites of its own.
+siteaudit COMMAND -h names the flags of a command.
+`
+
 // run is the program. What it does goes to out, and why nothing happens to log.
 func run(ctx context.Context, out, log io.Writer, args []string) error {
 	if len(args) == 0 {
 		return demo(ctx, out, log)
 	}
 	command := args[0]
+	if slices.Contains([]string{"-h", "-help", "--help", "help"}, command) {
+		fmt.Fprint(log, usage)
+		return flag.ErrHelp
+	}
 	if !slices.Contains([]string{"discovery", "worker", "show"}, command) {
 		return fmt.Errorf("%q is no command: use discovery, worker or show, or none for a demonstration", command)
 	}

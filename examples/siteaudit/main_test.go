@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -406,6 +407,16 @@ func TestWorkersReachPrivateAddressesOnlyIfTheyWereNamed(t *testing.T) {
 		}
 		if errors.Is(err, politeness.ErrPrivateAddress) != public {
 			t.Errorf("audit of %s: %v", site, err)
+		}
+	}
+}
+
+// Who asks for help gets it.
+func TestHelp(t *testing.T) {
+	for _, ask := range []string{"-h", "--help", "help"} {
+		var log strings.Builder
+		if err := run(t.Context(), t.Output(), &log, []string{ask}); !errors.Is(err, flag.ErrHelp) || !strings.Contains(log.String(), "Usage: siteaudit") {
+			t.Errorf("%s: error %v, %q", ask, err, log.String())
 		}
 	}
 }
