@@ -775,3 +775,21 @@ func TestAKeptStartIsToldToThoseWhoWait(t *testing.T) {
 		}
 	})
 }
+
+// TestBlockByHandWhereOverrideMakesNoSense holds and is kept: only a turn needs the limits.
+func TestBlockByHandWhereOverrideMakesNoSense(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, Override: func(string) (hostlimit.Limits, bool) { return hostlimit.Limits{Concurrency: -1}, true }})
+		until := time.Now().Add(time.Hour).Round(0).UTC()
+		if err := p.Block(t.Context(), storedKey, until, "maintenance"); err != nil {
+			t.Fatal(err)
+		}
+		if d := store.debt(); !d.BlockedUntil.Equal(until) {
+			t.Errorf("kept %+v", d)
+		}
+		if err := p.Clear(t.Context(), storedKey); err != nil || store.debt() != (hostlimit.Debt{}) {
+			t.Errorf("cleared: %+v, %v", store.debt(), err)
+		}
+	})
+}

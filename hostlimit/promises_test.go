@@ -845,3 +845,63 @@ func TestDrainTakesBackLeasesThatAreNeverReleased(t *testing.T) {
 		}
 	})
 }
+
+// TestOfTellsTheLimitsOfAKey with nothing left to a default, and as a start of the key finds them.
+func TestOfTellsTheLimitsOfAKey(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	override := func(l Limits) func(string) (Limits, bool) {
+		return func(key string) (Limits, bool) { return l, key == "a" }
+	}
+	for _, c := range []struct {
+		c    Config
+		want Limits
+	}{
+		{Config{}, Limits{2, Delay{Min: 200 * ms, Max: 500 * ms}}},
+		{Config{Concurrency: 7, Delay: Delay{Min: s}}, Limits{7, Delay{Min: s, Max: s}}},
+		{Config{Delay: Delay{Max: s}}, Limits{2, Delay{Max: s}}},
+		{Config{Delay: Delay{Min: s, Max: 2 * s}}, Limits{2, Delay{Min: s, Max: 2 * s}}},
+		{Config{Delay: none}, Limits{2, none}},
+		{Config{Override: override(Limits{Concurrency: 1})}, Limits{1, Delay{Min: 200 * ms, Max: 500 * ms}}},
+		{Config{Concurrency: 3, Override: override(Limits{Delay: Delay{Min: s}})}, Limits{3, Delay{Min: s, Max: s}}},
+		{Config{Delay: Delay{Min: s}, Override: override(Limits{Concurrency: 4, Delay: none})}, Limits{4, none}},
+		{Config{Delay: Delay{Min: s}, Override: override(Limits{})}, Limits{2, Delay{Min: s, Max: s}}},
+	} {
+		if got := c.c.Of("a"); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.c, got, c.want)
+		}
+		m := mustNew(t, c.c)
+		l := acquire(t, m, "a", 0)
+		if l.Slots != c.want.Concurrency || l.Delay < c.want.Delay.Min || l.Delay > c.want.Delay.Max {
+			t.Errorf("%+v: a start had %d slots and a delay of %v", c.c, l.Slots, l.Delay)
+		}
+		l.Release()
+	}
+	c := Config{Concurrency: 3, Delay: none, Override: override(Limits{Concurrency: 1})}
+	if got := c.Of("b"); got != (Limits{3, none}) {
+		t.Errorf("a key that Override says nothing of: %+v", got)
+	}
+}
+
+// TestBlockByHandOfAnyLength: until the end of the calendar, say.
+func TestBlockByHandOfAnyLength(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const year = 365 * 24 * time.Hour
+		m := mustNew(t, Config{})
+		time.Sleep(time.Hour)
+		for until, least := range map[time.Time]time.Duration{
+			time.Now().Add(time.Second):                   time.Second,
+			time.Now().Add(50 * year):                     50 * year,
+			time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC):   100 * year,
+			time.Date(99999, 1, 1, 0, 0, 0, 0, time.UTC):  100 * year,
+			time.Date(999999, 1, 1, 0, 0, 0, 0, time.UTC): 100 * year,
+		} {
+			key := until.String()
+			if err := m.Block(t.Context(), key, until, "maintenance"); err != nil {
+				t.Fatal(err)
+			}
+			if at, err := m.Next(t.Context(), key, 0); err != nil || time.Until(at) != least {
+				t.Errorf("until %v: the next may come in %v, want %v; %v", until, time.Until(at), least, err)
+			}
+		}
+	})
+}
