@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/go-politeness/politeness/cmd/politeness/internal/page"
 	"github.com/go-politeness/politeness/evidence/audit"
@@ -80,6 +81,9 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 		logs[i] = log
 	}
 	report, err := trust.Check(logs...)
+	if err == nil && len(report.Records) == 0 && !report.OK() {
+		return 0, fmt.Errorf("no line of %s is a record of evidence: is it compressed, or another file?", strings.Join(names, ", "))
+	}
 	if err == nil && hosts != nil {
 		report, err = siteReport(names[0], report, hosts)
 	}

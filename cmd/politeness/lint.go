@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -72,9 +74,12 @@ func readRobots(ctx context.Context, sh *shell, client *http.Client, name string
 	if name == "-" {
 		return io.ReadAll(io.LimitReader(sh.in, maxLint))
 	}
-	if !strings.HasPrefix(name, "http://") && !strings.HasPrefix(name, "https://") {
+	if !strings.Contains(name, "://") {
 		file, err := os.Open(name)
-		if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && strings.Contains(name, "."):
+			return nil, fmt.Errorf("%w; a URL begins with https:// or http://", err)
+		case err != nil:
 			return nil, err
 		}
 		defer file.Close()

@@ -236,7 +236,7 @@ func spell(host string) (string, error) {
 		return "", errors.New("is a URL, or a part of one; write the host's name alone")
 	case strings.Contains(host, "*"):
 		return "", errors.New("a suffix is written with a dot, as .example.com")
-	case strings.ContainsAny(host, "@\\?\"'<>,;"):
+	case strings.ContainsAny(host, "@\\?\"'<>,;") || strings.Contains(host, ".."):
 		return "", errors.New("is no name of a host")
 	case len(host) > hostname.MaxLen:
 		return "", fmt.Errorf("is longer than %d bytes", hostname.MaxLen)
