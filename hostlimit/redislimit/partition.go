@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -65,6 +66,7 @@ type heard struct {
 
 // A call is one run of step.lua.
 type call struct {
+	number  int64
 	ops     []op
 	keys    []string
 	payload string
@@ -164,7 +166,8 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	p.calls++
 	l.stats.Calls++
 	p.called = now
-	c := &call{ops: ops, sent: now}
+	l.number++
+	c := &call{ops: ops, sent: now, number: l.number}
 	misses := 0
 	for _, o := range ops {
 		misses = max(misses, o.misses)
@@ -195,7 +198,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	head := []any{
 		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.rules.LeaseTTL), micros(l.rules.Refusals.Forgive),
-		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread,
+		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), l.prefix+p.tag+"gen", l.prefix+p.tag+"processes")
 	index := make(map[*host]int, len(ops))
@@ -239,12 +242,19 @@ func (p *partition) call(c *call) {
 	defer cancel()
 	reply, err := l.run(ctx, c.keys, c.payload)
 	received := l.now()
-	if err == nil && (len(reply) < replyHead || number(reply[2]) == 0 && len(reply) != replyHead+len(c.ops)) {
+	switch {
+	case err != nil:
+	case len(reply) < replyHead || number(reply[2]) == 0 && number(reply[6]) == c.number && len(reply) != replyHead+len(c.ops):
 		err = fmt.Errorf("redislimit: %d answers to %d operations", len(reply)-replyHead, len(c.ops))
+	case number(reply[6]) != c.number:
+		err = errMixedUp
 	}
 
 	l.mu.Lock()
 	p.calls--
+	if errors.Is(err, errMixedUp) && !l.closed {
+		l.wg.Go(l.purge)
+	}
 	at := heard{received: received, over: c.over}
 	if err != nil {
 		p.failed(c, at, &ServerError{Server: l.server, Err: err})
@@ -259,16 +269,52 @@ func (p *partition) call(c *call) {
 	l.tell()
 }
 
+// errMixedUp is told of a call that got the answer to another one: what a client has left unread on a
+// connection is the first that its next user reads. To believe it would be to start on a turn of long
+// ago, or of another host, and to take the server's clock for slow.
+var errMixedUp = errors.New("redislimit: the connection has given the answer to another call")
+
+// purge gets rid of a connection that gives each caller the answer of the one before: a client closes
+// one on which it reads what it can't have asked for. It ends when the client gives proper answers.
+func (l *Limiter) purge() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
+	defer cancel()
+	look := func(ctx context.Context, node redis.Cmdable) error {
+		for i := range 2 * mostHanging {
+			// Answers of step.lua are no time, and a time is no echo.
+			_, err := node.Time(ctx).Result()
+			word := strconv.Itoa(i)
+			if echo, err2 := node.Echo(ctx, word).Result(); err == nil && err2 == nil && echo == word || ctx.Err() != nil {
+				break
+			}
+		}
+		return nil
+	}
+	if c, ok := l.client.(*redis.ClusterClient); ok {
+		_ = c.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error { return look(ctx, node) })
+		return
+	}
+	_ = look(ctx, l.client)
+}
+
 // replyHead is the number of values before the answers in a reply.
-const replyHead = 6
+const replyHead = 7
 
 // run runs step.lua.
 func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
-	reply, err := l.script.Run(ctx, l.client, keys, payload).Text()
+	answer, err := l.script.Run(ctx, l.client, keys, payload).Result()
 	if err != nil {
 		return nil, err
 	}
-	return parse(reply)
+	reply, ok := answer.(string)
+	if !ok {
+		return nil, fmt.Errorf("%w: a %T", errMixedUp, answer)
+	}
+	list, err := parse(reply)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errMixedUp, err)
+	}
+	return list, nil
 }
 
 // failed takes in that a call has failed. It may have had its effect, or may still have it.

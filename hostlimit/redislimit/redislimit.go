@@ -114,6 +114,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	mathrand "math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -225,6 +226,7 @@ type Limiter struct {
 	draining  bool          // no request starts any more
 	ends      chan struct{} // closed when a request ends; nil while nobody waits for that
 	seq       uint64
+	number    int64 // of the last call; it begins anywhere, as others may share the client
 	parts     []*partition
 	hosts     map[string]*host
 	asked     map[string]*waiter // those that the server may push to, by lease id
@@ -349,6 +351,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		base:       base,
 		ended:      make(chan struct{}),
 		proc:       strings.ToLower(rand.Text()[:12]),
+		number:     mathrand.Int64N(1 << 52), // step.lua computes in float64
 		hosts:      make(map[string]*host),
 		asked:      make(map[string]*waiter),
 	}

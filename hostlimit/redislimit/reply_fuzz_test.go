@@ -12,8 +12,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// answering is a hook that answers every script itself; nothing is dialed.
-type answering func() any
+// answering is a hook that answers every script, of which it gets the payload, itself; nothing is dialed.
+type answering func(payload string) any
 
 func (answering) DialHook(redis.DialHook) redis.DialHook {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nothing is dialed") }
@@ -22,7 +22,8 @@ func (answering) DialHook(redis.DialHook) redis.DialHook {
 func (a answering) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		if c, ok := cmd.(*redis.Cmd); ok {
-			c.SetVal(a())
+			payload, _ := cmd.Args()[len(cmd.Args())-1].(string)
+			c.SetVal(a(payload))
 		}
 		return nil
 	}
@@ -49,9 +50,14 @@ func FuzzReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, noise []byte) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 		defer client.Close()
-		client.AddHook(answering(func() any {
+		client.AddHook(answering(func(payload string) any {
+			var call any
+			if list, err := parse(payload); err == nil {
+				head, _ := list[0].([]any)
+				call = head[len(head)-1]
+			}
 			b := appendList(nil, replyHead+1)
-			for _, v := range []any{time.Now().UnixMicro(), "run", 0, 0, 1, 0} {
+			for _, v := range []any{time.Now().UnixMicro(), "run", 0, 0, 1, 0, number(call)} {
 				b = appendValue(b, v)
 			}
 			return string(b) + string(noise)

@@ -6,7 +6,7 @@
 -- KEYS[2]     its processes, a hash: PROCESS -> {last sign of life, generation it has told all, name}
 -- KEYS[2+i]   host i: its state
 -- ARGV[1]     {header, {operation, i, arguments...}...}
--- returns     {now, generation, stale, quarantine left, listeners, lapsed, answers...}
+-- returns     {now, generation, stale, quarantine left, listeners, lapsed, number of the call, answers...}
 --
 -- Keys, arguments and the answer are MessagePack, which costs a fraction of hashes and lists.
 -- All times are microseconds; a time is the server's clock unless a name says otherwise.
@@ -82,7 +82,7 @@ local CALM = 20
 
 local call = cmsgpack.unpack(ARGV[1])
 local CHANNEL, ALONE, GEN, STEPPED, NOTAFTER, QUARANTINE, WINDOW, LEAD, HORIZON, CLAIM, TTL, FORGIVE, HOURS,
-	PROC, BEAT, TOLD, DEAD, SPREAD = unpack(call[1])
+	PROC, BEAT, TOLD, DEAD, SPREAD, CALL = unpack(call[1])
 ALONE = ALONE == 1
 
 local time = redis.call('TIME')
@@ -171,7 +171,7 @@ end
 -- another generation, does nothing.
 if GEN ~= gen.id or now > NOTAFTER then
 	finishGen()
-	return cmsgpack.pack({now, gen.id, 1, 0, -1, 0})
+	return cmsgpack.pack({now, gen.id, 1, 0, -1, 0, CALL})
 end
 
 -- A sign of life comes along with a call of a process now and then.
@@ -905,8 +905,8 @@ function ops.state(h)
 		max(h.l > 0 and h.a - h.l or 0, h.ad, h.le), h.ad, h.le}
 end
 
-local HEAD = 6
-local replies = {now, gen.id, 0, max(gen.q - now, 0), listeners, lapsed}
+local HEAD = 7
+local replies = {now, gen.id, 0, max(gen.q - now, 0), listeners, lapsed, CALL}
 local changed = {}
 
 -- fail makes all operations on a host fail, and nothing of it is stored.
