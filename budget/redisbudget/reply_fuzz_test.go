@@ -3,6 +3,7 @@ package redisbudget
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strconv"
 	"testing"
@@ -14,7 +15,7 @@ import (
 )
 
 // answering is a hook that answers every script itself; nothing is dialed.
-type answering func() any
+type answering func() []any
 
 func (answering) DialHook(redis.DialHook) redis.DialHook {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("nothing is dialed") }
@@ -23,7 +24,7 @@ func (answering) DialHook(redis.DialHook) redis.DialHook {
 func (a answering) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		if c, ok := cmd.(*redis.Cmd); ok {
-			c.SetVal(a())
+			c.SetVal(append(a(), fmt.Sprint(cmd.Args()[7])+fmt.Sprint(cmd.Args()[8])))
 		}
 		return nil
 	}
@@ -45,7 +46,7 @@ func FuzzReplies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, noise []byte) {
 		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 		defer client.Close()
-		client.AddHook(answering(func() any {
+		client.AddHook(answering(func() []any {
 			rest := noise
 			next := func() (b byte) {
 				if len(rest) > 0 {

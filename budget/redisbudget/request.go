@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -214,7 +215,7 @@ func bit(on bool) int {
 }
 
 // replyFields is how many fields of a reply to a call that counted are read.
-const replyFields = 15
+const replyFields = 16
 
 // errOld is what a call comes to that arrives after a later one of its process.
 var errOld = errors.New("the server has had a later call of this process")
@@ -234,8 +235,14 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 		sent := time.Now()
 		args := r.args(b, sent)
 		b.mu.Unlock()
-		reply, err := take.Run(ctx, b.client, b.keys, args...).Slice()
-		if err == nil {
+		answer, err := take.Run(ctx, b.client, b.keys, args...).Result()
+		reply, isList := answer.([]any)
+		switch {
+		case err != nil:
+		case !isList || len(reply) == 0 || text(reply[len(reply)-1]) != b.proc+strconv.FormatInt(r.seq, 10):
+			err = errMixedUp
+			b.purge(ctx)
+		default:
 			err = check(reply)
 		}
 		b.mu.Lock()
@@ -267,6 +274,24 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 		}
 	}
 	return &ServerError{b.name, fmt.Errorf("calls arrive later than %v after they were sent", onTheWay)}
+}
+
+// errMixedUp is what a call comes to that got the answer to another one: what a client has left unread
+// on a connection is the first that its next user reads. To believe it would be to take pages twice.
+var errMixedUp = errors.New("the connection has given the answer to another call")
+
+// purge gets rid of a connection that gives each caller the answer of the one before: a client closes
+// one on which it reads what it can't have asked for. It ends when the client gives proper answers.
+func (b *Budget) purge(ctx context.Context) {
+	const most = 16
+	for i := range most {
+		// Answers of take.lua are no time, and a time is no echo.
+		_, err := b.client.Time(ctx).Result()
+		word := strconv.Itoa(i)
+		if echo, err2 := b.client.Echo(ctx, word).Result(); err == nil && err2 == nil && echo == word || ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // check says what is wrong with a reply, one of another version of take.lua, perhaps.

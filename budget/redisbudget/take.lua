@@ -16,6 +16,9 @@
 --
 -- Times are microseconds of the server's clock.
 --
+-- Every reply ends with the name of its call, PROC and SEQ: a client may read one that was left on a
+-- connection.
+--
 -- A call counts once, however often it arrives. One that comes after its not-after time or after a
 -- later call of its process does nothing and says so.
 --
@@ -53,11 +56,11 @@ if s.form and s.form ~= FORM then
 	return redis.error_reply('POLITENESS this budget is kept in the form ' .. s.form .. ' (version:window), not ' .. FORM ..
 		': all processes need the same Every and the same version of redisbudget')
 end
-if now > NOT_AFTER then return { 'late', int(now) } end
+if now > NOT_AFTER then return { 'late', int(now), PROC .. SEQ } end
 local last = {}
 last.seq, last.id, last.window, last.pages, last.host, last.bytes, last.warned =
 	string.match(redis.call('GET', KEYS[3]) or '', '^(%d+) (%S+) (%d+) (%d+) (%d+) (%d+) (%a*)$')
-if last.seq and tonumber(last.seq) > tonumber(SEQ) then return { 'old', int(now) } end
+if last.seq and tonumber(last.seq) > tonumber(SEQ) then return { 'old', int(now), PROC .. SEQ } end
 
 local info = redis.pcall('INFO', 'server') -- may be forbidden
 local run = type(info) == 'string' and string.match(info, 'run_id:(%w+)') or '?'
@@ -194,4 +197,5 @@ redis.call('PEXPIRE', KEYS[2], KEEP)
 redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. int(grantPages) .. ' ' .. int(grantHost) .. ' ' .. int(grantBytes) .. ' ' .. warned,
 	'PX', 600000)
 return { 'ok', int(now), id, int(epoch), int(fence), int(window), int(math.max(quiet - now, 0)), int(pages), int(bytes),
-	HOST ~= '' and int((hostUse(HOST))) or '0', started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned }
+	HOST ~= '' and int((hostUse(HOST))) or '0', started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned,
+	PROC .. SEQ }
