@@ -340,6 +340,9 @@ func (h *hostAudit) prove(x *exchange) {
 		last.next = x
 		h.proveFromEnd(last)
 	}
+	if h.last != nil && x.by != h.last.by && x.seq > 1 && x.seq == h.last.seq+1 {
+		x.by.shares(h.last.by)
+	}
 	h.last, h.next = x, x.seq+1
 
 	h.blocks = slices.DeleteFunc(h.blocks, func(b blockAudit) bool { return !b.until.After(x.start) })

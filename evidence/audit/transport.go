@@ -16,6 +16,8 @@ type transport struct {
 	policy   *evidence.Policy // nil: it has stated none
 	statuses map[int]bool     // that block at once, by its policy
 
+	limiter *transport // another one that has the same limiter; nil: itself, as far as is known
+
 	budget  budgetAudit
 	answers map[uint64]robotsAnswer // to its last fetch of each robots.txt, by URL
 	hops    map[uint64]bool         // where redirects of robots.txt lead
@@ -38,6 +40,24 @@ func newTransport(name string) *transport {
 		t.mix = maphash.String(seed, name) | 1
 	}
 	return t
+}
+
+// group returns the same transport for all that are known to share a limiter.
+func (t *transport) group() *transport {
+	for t.limiter != nil {
+		if next := t.limiter.limiter; next != nil {
+			t.limiter = next // the way is shorter next time
+		}
+		t = t.limiter
+	}
+	return t
+}
+
+// shares notes that t and o share a limiter: it numbers their starts in one row.
+func (t *transport) shares(o *transport) {
+	if a, b := t.group(), o.group(); a != b {
+		a.limiter = b
+	}
 }
 
 // begin forgets what no longer matters once a log has ended.
