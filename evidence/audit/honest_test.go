@@ -215,9 +215,13 @@ func (l *leap) Record(ctx context.Context, d evidence.Decision) {
 	if l.lines++; l.first == 0 && !time.Now().Before(l.at) {
 		l.first = l.lines
 	}
-	if !d.Time.Before(l.at) {
+	from := l.at
+	if l.first == 1 {
+		from = time.Time{}.Add(1) // there is no other clock in this log
+	}
+	if !d.Time.Before(from) {
 		for _, t := range [...]*time.Time{&d.Time, &d.Start, &d.Until, &d.RetryAt} {
-			if !t.Before(l.at) {
+			if !t.Before(from) {
 				*t = t.Add(l.by)
 			}
 		}
