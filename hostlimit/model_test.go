@@ -494,8 +494,11 @@ func (m *model) land(h *modelHost, w *modelTurn) {
 			if w.expired {
 				w.stamp.at = w.due(m.p)
 			}
-			if h.holder != w && w.stamp.later(modelStamp{at: h.last, gap: h.gap}) {
+			if since := (modelStamp{h.last, h.gap, h.by}); h.holder != w && w.stamp.later(since) {
 				h.pace(w.stamp, w)
+				if since.at >= 0 {
+					h.raise(since.at+since.gap-h.last, since.by)
+				}
 			}
 			if w.stamp.at >= h.last {
 				h.holder, h.last = w, w.stamp.at

@@ -383,6 +383,26 @@ func TestReleaseEndsAStartThatWaits(t *testing.T) {
 	})
 }
 
+// TestAnEndShortensNoGap: an attempt without an answer is counted from its end, but a start since then
+// may be owed a longer gap.
+func TestAnEndShortensNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Max: time.Second, Adaptive: Fixed}, Concurrency: 3})
+		began := time.Now()
+		first := acquire(t, m, "a", 0)
+		second := acquire(t, m, "a", 10*time.Second) // starts after 10 s, and is owed as much
+		time.Sleep(time.Second)
+		first.Observe(Outcome{Err: errors.New("connection reset")})
+		first.Release()
+		third := acquire(t, m, "a", 0)
+		if at := third.Start.Sub(began); at != 20*time.Second {
+			t.Errorf("started after %v", at)
+		}
+		second.Release()
+		third.Release()
+	})
+}
+
 func TestBlocksAreNeverForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, MaxHosts: 1000, MaxWait: time.Minute})

@@ -385,8 +385,11 @@ func (b *busy) end(h *host, l *lease, now time.Duration) {
 	if l.expired {
 		l.stamp.at = add(time.Duration(l.heard.Load()), b.sh.m.rules.LeaseTTL)
 	}
-	if b.last != l && l.stamp.after(h.stamp()) {
+	if since := h.stamp(); b.last != l && l.stamp.after(since) {
 		h.pace(b.sh.trouble(h), l.stamp)
+		if since.by != noStart && since.at != void {
+			h.raise(add(since.at, since.gap)-h.last, since.by) // a start since then keeps its gap
+		}
 	}
 	// The gap may have become longer since. Of an end and a start at one instant the end counts: the
 	// lease of that start may start again, and owes the gap to the end then.
