@@ -51,6 +51,26 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			evidence.Decision{Type: evidence.Failed, Time: noon, URL: "https://example.com/\x1b[31m", Err: "no\nanswer\u202e"},
 			`12:00:00 failed        https://example.com/\x1b[31m: no\nanswer\u202e`,
 		},
+		{
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Reason: "no answer", Until: noon.Add(time.Second)},
+			"12:00:00 host blocked  example.com: no answer, until 12:00:01 (in 1s)",
+		},
+		{
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Status: 503, Until: noon},
+			"12:00:00 host blocked  example.com: it answered 503, until 12:00:00",
+		},
+		{
+			evidence.Decision{Type: evidence.RobotsUnreachable, Time: noon, Host: "example.com", Err: "no answer"},
+			"12:00:00 no robots.txt example.com: no answer",
+		},
+		{
+			evidence.Decision{Type: evidence.ResponseRejected, Time: noon, URL: "https://example.com/", Err: "too long"},
+			"12:00:00 rejected      https://example.com/: too long",
+		},
+		{
+			evidence.Decision{Type: evidence.Started, Time: noon, URL: "https://example.com/", WaitSlot: time.Second, WaitDelay: 2 * time.Second, WaitBlock: 4 * time.Second},
+			"12:00:00 started       https://example.com/: after 7s",
+		},
 		{evidence.Decision{Type: "of_the_future", Reason: "why"}, "of the future why"},
 		{evidence.Decision{}, "              "},
 	} {

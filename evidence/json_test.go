@@ -325,3 +325,69 @@ func TestEntryIsALineOfALog(t *testing.T) {
 		t.Errorf("%d lines", n)
 	}
 }
+
+// TestALineSaysWhatItLeavesOut: a line is shorter where one value tells another, and says the same.
+func TestALineSaysWhatItLeavesOut(t *testing.T) {
+	const s = time.Second
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, typ := range []evidence.Type{
+		evidence.Started, evidence.Resent, evidence.Fetched, evidence.Failed, evidence.HostBlocked, evidence.RobotsUnreachable, evidence.RobotsAllowed,
+	} {
+		for _, d := range []evidence.Decision{
+			{},
+			{URL: "https://a/", Method: "GET"},
+			{URL: "https://a/", Method: "HEAD", Trip: 1, Attempt: 1},
+			{Trip: 1, Attempt: 2, Seq: 1},
+			{Start: at, Seq: 1, DelaySource: "random"},
+			{Start: at.Add(-s), Seq: 1, DelaySource: "learned"},
+			{Start: at.Add(-2 * s), Seq: 1, Latency: s, Duration: 2 * s},
+			{Start: at.Add(-2 * s), Seq: 1, Latency: 2 * s, Duration: 2 * s},
+			{Start: at.Add(-3 * s), Seq: 1, Latency: s, Duration: 2 * s},
+			{RetryAt: at.Add(s), Until: at.Add(s)},
+			{RetryAt: at.Add(2 * s), Until: at.Add(s)},
+		} {
+			d.Type, d.Time = typ, at
+			switch typ { // as they are recorded
+			case evidence.Started, evidence.Resent, evidence.Fetched:
+				if d.Start.IsZero() {
+					d.Start = at.Add(-d.Duration)
+				}
+			}
+			switch typ {
+			case evidence.Started, evidence.Resent:
+				if d.DelaySource == "" {
+					d.DelaySource = "random"
+				}
+			}
+			if typ == evidence.Failed && d.Seq != 0 && d.Start.IsZero() {
+				d.Start = at
+			}
+			var out bytes.Buffer
+			log := evidence.JSONLines(&out)
+			log.Record(t.Context(), d)
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var got evidence.Decision
+			if err := json.Unmarshal(out.Bytes(), &got); err != nil || !reflect.DeepEqual(got, d) {
+				t.Errorf("%s became %+v, want %+v; %v", out.Bytes(), got, d, err)
+			}
+		}
+	}
+}
+
+// TestAPartOfALineIsNoRecord, wherever it was cut, and the error says how far it could be read.
+func TestAPartOfALineIsNoRecord(t *testing.T) {
+	d := full(t)
+	line := d.AppendJSON(nil)
+	for i := range len(line) {
+		var e evidence.Entry
+		if err := e.UnmarshalJSON(line[:i]); err == nil {
+			t.Fatalf("the first %d bytes are read", i)
+		}
+	}
+	var e evidence.Entry
+	if err := e.UnmarshalJSON([]byte(`{"type":"started","seq":x}`)); err == nil || !strings.Contains(err.Error(), "column 25:") {
+		t.Errorf("the 25th byte is wrong: %v", err)
+	}
+}

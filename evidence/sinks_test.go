@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
@@ -38,6 +39,16 @@ func TestMultiReachesAllWhenOnePanics(t *testing.T) {
 	if err := g.Err(); err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("Err: %v", err)
 	}
+}
+
+func TestMultiPanicsWithTheFirst(t *testing.T) {
+	defer func() {
+		if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), "first") {
+			t.Errorf("panicked with %v", p)
+		}
+	}()
+	bad := func(s string) evidence.Func { return func(context.Context, evidence.Decision) { panic(s) } }
+	evidence.Multi(bad("first"), bad("second")).Record(t.Context(), started)
 }
 
 func TestSampleNeverDropsRefusals(t *testing.T) {
@@ -221,6 +232,8 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 		"https://h/?token=abc%26def&y=2":                     "https://h/?token=REDACTED&y=2",
 		"https://h/?n=%3F%74oken%3Dabc":                      "https://h/?n=%3F%74oken%3DREDACTED",
 		"https://h/?n=%3F%2574oken%3Dabc%":                   "https://h/?n=%3F%2574oken%3DREDACTED",
+		"https://h/?n=%3Ftoken%3Dabc%26":                     "https://h/?n=%3Ftoken%3DREDACTED%26",
+		"https://h/?n=%3Ftoken%3Dabc%2":                      "https://h/?n=%3Ftoken%3DREDACTED",
 	} {
 		r.Reset()
 		e.Record(t.Context(), evidence.Decision{URL: in, Location: in, Err: in, Reason: in})
@@ -288,6 +301,30 @@ func TestRecordsAreClipped(t *testing.T) {
 		}
 		if err := sink.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+	// Where many strings are just short enough, or a policy has long ones, that is no different.
+	for _, piece := range []string{"x", "\x00", `"`, `\`, "\x7f", "a\"", "é"} {
+		for n := 8; n <= 16<<10; n += n / 3 {
+			d := full(t)
+			for _, v := range []reflect.Value{reflect.ValueOf(&d).Elem(), reflect.ValueOf(d.Policy).Elem()} {
+				for i := range v.NumField() {
+					if f := v.Field(i); f.Kind() == reflect.String {
+						f.SetString(strings.Repeat(piece, n/len(piece)))
+					}
+				}
+			}
+			d.Text = ""
+			policy := evidence.Decision{Policy: d.Policy}
+			d.Policy = nil
+			for _, d := range []evidence.Decision{d, policy} {
+				var log bytes.Buffer
+				sink := evidence.JSONLines(&log)
+				sink.Record(t.Context(), d)
+				if err := sink.Close(); err != nil || log.Len() > 8<<10 {
+					t.Errorf("%q, %d bytes of it: a line of %d bytes; %v", piece, n, log.Len(), err)
+				}
+			}
 		}
 	}
 	text := strings.Repeat("x", 500<<10)

@@ -1,0 +1,143 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOpenFileNamesTheLogBefore: each chained log of a file, whatever was left behind there.
+func TestOpenFileNamesTheLogBefore(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log.jsonl")
+	write := func(records int, options ...Option) {
+		t.Helper()
+		log, err := OpenFile(name, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range records {
+			log.Record(context.Background(), Decision{Type: Started, URL: "https://example.com/"})
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type line struct{ After, Hash string }
+	read := func() (lines []line, texts []string) {
+		t.Helper()
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for text := range strings.Lines(string(data)) {
+			var l line
+			if err := json.Unmarshal([]byte(text), &l); err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+			lines, texts = append(lines, l), append(texts, text)
+		}
+		return lines, texts
+	}
+
+	write(3, Chained())
+	write(0, Chained())
+	write(2, Chained())
+	file, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(`{"type":"started","url":"https://exam`); err != nil { // and then it was killed
+		t.Fatal(err)
+	}
+	file.Close()
+	write(1, Chained())
+	write(1)
+	write(1, Chained())
+
+	lines, texts := read()
+	begins := map[int]int{0: -1, 4: 3, 5: 4, 8: 7, 11: -1} // where a log begins, and which line it names
+	var prev []byte
+	for i, l := range lines {
+		if i == 10 {
+			if l != (line{}) {
+				t.Errorf("a log that isn't chained: %+v", l)
+			}
+			continue
+		}
+		before, first := begins[i]
+		after := ""
+		if first {
+			prev = make([]byte, sha256.Size)
+			if before >= 0 {
+				after = lines[before].Hash
+			}
+		}
+		if l.After != after {
+			t.Errorf("line %d names %q, want %q", i, l.After, after)
+		}
+		text, _, _ := strings.Cut(texts[i], `,"hash"`)
+		sum := sha256.Sum256(append(prev, text...))
+		if prev = sum[:]; l.Hash != base64.RawURLEncoding.EncodeToString(prev) {
+			t.Errorf("line %d has the hash %q", i, l.Hash)
+		}
+	}
+	if len(lines) != 13 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// TestWhatAFileEndsWithIsFound wherever the blocks lie in which it is read.
+func TestWhatAFileEndsWithIsFound(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	prefix := []byte(`{"a"`)
+	for range 300 {
+		var file []byte
+		want, begin := "", 0
+		for range rnd.IntN(6) {
+			length := []int{0, 1, 5, 100, block - 5, block - 1, block, block + 1, 2 * block}[rnd.IntN(9)] + rnd.IntN(3)
+			line := strings.Repeat("x", length)
+			if rnd.IntN(3) == 0 {
+				line = string(prefix) + line
+				want, begin = line, len(file)
+			}
+			file = append(append(file, line...), '\n')
+		}
+		from, line, err := lastLine(bytes.NewReader(file), int64(len(file)), prefix)
+		if err != nil || string(line) != want || want != "" && from != int64(begin) || (line == nil) != (want == "") {
+			t.Fatalf("of %d bytes found %d at %d, want %d at %d; %v", len(file), len(line), from, len(want), begin, err)
+		}
+		half := strings.Repeat("y", rnd.IntN(2)*rnd.IntN(2*block))
+		whole, err := wholeLines(strings.NewReader(string(file)+half), int64(len(file)+len(half)))
+		if err != nil || whole != int64(len(file)) {
+			t.Fatalf("%d of %d bytes are whole lines, want %d; %v", whole, len(file)+len(half), len(file), err)
+		}
+	}
+}
+
+func TestColoursAreForTerminalsThatWantThem(t *testing.T) {
+	device, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // what is no file on a disk passes for one
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer device.Close()
+	for _, c := range []struct {
+		noColor, term string
+		want          bool
+	}{{"", "xterm", true}, {"1", "xterm", false}, {"", "dumb", false}, {"1", "dumb", false}} {
+		t.Setenv("NO_COLOR", c.noColor)
+		t.Setenv("TERM", c.term)
+		if got := onTerminal(device); got != c.want {
+			t.Errorf("NO_COLOR=%s TERM=%s: %v", c.noColor, c.term, got)
+		}
+		if onTerminal(new(bytes.Buffer)) {
+			t.Error("a buffer is a terminal")
+		}
+	}
+}
