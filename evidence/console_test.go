@@ -60,6 +60,20 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			"12:00:00 host blocked  example.com: it answered 503, until 12:00:00",
 		},
 		{
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Until: noon.Add(-time.Second)},
+			"12:00:00 host blocked  example.com: until 11:59:59",
+		},
+		{
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Until: noon.Add(72 * time.Hour)},
+			"12:00:00 host blocked  example.com: until 2026-11-24 12:00 (in 3 days)",
+		},
+		{
+			evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a", MatchedRule: "Allow: /a"},
+			"12:00:00 allowed       https://example.com/a: by Allow: /a",
+		},
+		{evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a"}, "12:00:00 allowed       https://example.com/a"},
+		{evidence.Decision{Type: evidence.Started, Time: noon, URL: "https://example.com/"}, "12:00:00 started       https://example.com/"},
+		{
 			evidence.Decision{Type: evidence.RobotsUnreachable, Time: noon, Host: "example.com", Err: "no answer"},
 			"12:00:00 no robots.txt example.com: no answer",
 		},

@@ -225,6 +225,8 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 		"https://h/?token=&token&token=&b=c":   "https://h/?token=&token&token=&b=c",
 		"https://h/?token=a&token=b":           "https://h/?token=REDACTED&token=REDACTED",
 		"https://h/token=abc":                  "https://h/token=abc",
+		"/token=abc":                           "/token=abc",
+		"/?a=b/token=abc":                      "/?a=b/token=abc",
 
 		// A URL in a parameter of another.
 		"https://h/?next=%2Fa%3Ftoken%3Dabc%26y%3D2&token=d": "https://h/?next=%2Fa%3Ftoken%3DREDACTED%26y%3D2&token=REDACTED",
