@@ -51,7 +51,8 @@ func slowAnswer(s *scene) {
 }
 
 func slowRefuses(s *scene) {
-	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * tick, Adaptive: hostlimit.Throttle(1), Ceiling: age}})
+	// Nobody's turn comes before the answer does, however busy the machine is.
+	s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: age / 32, Adaptive: hostlimit.Throttle(1), Ceiling: age}})
 	first := s.take()
 	defer s.behind()()
 	begin := time.Now()

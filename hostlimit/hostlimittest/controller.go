@@ -240,7 +240,15 @@ func blockRefusesNewcomers(s *scene) {
 		s.stopped(err, until, "too much")
 	}
 	time.Sleep(time.Until(until) + tick)
-	t := s.take()
+	t, err := s.try(s.Context(), s.key, 0)
+	for err != nil && time.Since(until) < skew {
+		s.stopped(err, until, "too much")
+		time.Sleep(tick)
+		t, err = s.try(s.Context(), s.key, 0)
+	}
+	if err != nil {
+		s.Fatalf("no turn after the block: %v", err)
+	}
 	if t.Probe {
 		s.Error("the first request after a block by hand is a probe")
 	}
