@@ -1,4 +1,4 @@
-# Every target works on a fresh clone with Go, make and bash. `make` lists them.
+# Every target works on a fresh clone with Go, git, make and bash, and what `make` lists for it.
 
 SHELL := /bin/bash
 
@@ -57,9 +57,11 @@ endef
 .PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz mutants portable soak chaos bench bench-results benchstat doc-check ci
 
 help: ## list the targets
+	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
+	@echo 'module proxy. What a target needs beyond that stands in brackets; make setup installs it.'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what the full test run needs and this machine lacks
+setup: ## install what the full test run needs and this machine lacks, or say the command [root and apt-get]
 	@scripts/setup.sh
 
 fmt: ## format all Go files
@@ -69,23 +71,23 @@ fmt: ## format all Go files
 fmt-check: ## fail if a Go file isn't formatted
 	@unformatted=$$(gofmt -s -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 
-vet: ## go vet in every module
+vet: ## go vet in every module [C compiler]
 	@$(SUITE) $(VET)
 
-staticcheck: ## staticcheck in every module
+staticcheck: ## staticcheck in every module [C compiler]
 	@$(SUITE) $(STATICCHECK)
 
-lint: ## golangci-lint in every module
+lint: ## golangci-lint in every module [C compiler]
 	@$(SUITE) $(LINT)
 
-race: ## the tests of the published modules under the race detector
+race: ## the tests of the published modules under the race detector [C compiler, redis-server, Chromium, Scrapy, wget]
 	@$(SUITE) $(RACE)
 
-test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules
+test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules [the same]
 	@$(SUITE) $(RACE) $(REST) $(VET) $(STATICCHECK)
 
 # golangci-lint runs all checks of vet and of staticcheck: see .golangci.yml.
-ci: setup fmt-check ## all that a change must pass: everything of test, and lint
+ci: setup fmt-check ## all that a change must pass: everything of test, and lint [the same]
 	@$(SUITE) $(RACE) $(REST) $(LINT)
 
 fuzz: ## fuzz every target for FUZZTIME (30s)
@@ -100,7 +102,7 @@ portable: ## go vet for other processors and systems, 32 bits among them
 
 # Each part takes an equal share of the time, but for sizes, which takes what it needs.
 part = '$(1) $(2) go test -json -count=1 -timeout=0 -run "^$(3)" .'
-soak: ## all random tests side by side for SOAK (1h), each with a verdict and a seed
+soak: ## all random tests side by side for SOAK (1h), each with a verdict and a seed [redis-server]
 	@$(SUITE) -soak $(SOAK) \
 		$(call part,property,hostlimit,TestPropertyAgainstModel) \
 		$(call part,restart,hostlimit,TestRestartsChangeNothing) \
@@ -118,13 +120,13 @@ soak: ## all random tests side by side for SOAK (1h), each with a verdict and a 
 		$(call part,sizes,hostlimit,TestLearnedFindsTheRate) \
 		$(call part,sizes,hostlimit/redislimit,TestEveryFate)
 
-chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for CHAOS (10m)
+chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for CHAOS (10m) [redis-server]
 	cd hostlimit/redislimit && GOWORK=off go test -count=1 -timeout=2h -v -run '^TestChaos$$' . -args -chaos $(or $(CHAOS),10m)
 
-bench: ## run the benchmarks matching BENCH (.), COUNT (1) times
+bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]
 	$(call in,$(MODULES),go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...)
 
-bench-results: ## measure politeness beside its rivals: benchmarks/RESULTS.md (under 10 minutes, on a quiet machine)
+bench-results: ## measure politeness beside its rivals: benchmarks/RESULTS.md, in under 10 minutes [a quiet machine, redis-server]
 	cd benchmarks && go run .
 
 benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 func read(t *testing.T, lines ...string) *report {
@@ -70,24 +69,5 @@ func TestReportTellsWhatFails(t *testing.T) {
 	want := "c.go:1: syntax error\nFAIL\tc [build failed]\n    d_test.go:1: because\npanic: test timed out\nFAIL\td\t0.1s\n"
 	if got := r.text.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-// A command that fails keeps none from running, and fails the whole.
-func TestOneFailureFailsTheWhole(t *testing.T) {
-	var out bytes.Buffer
-	tasks := []*task{
-		{name: "bad", dir: ".", command: "echo because; exit 3"},
-		{name: "gone", dir: "no-such-directory", command: "true"},
-		{name: "good", dir: ".", command: "echo fine"},
-	}
-	run(&out, 1, tasks)
-	ok := summarize(&out, tasks, time.Second)
-	if got := out.String(); ok || !strings.Contains(got, "== bad: FAILED, exit status 3 after 0 s\nbecause\n") ||
-		!strings.Contains(got, "== gone no-such-directory: FAILED, ") || !strings.Contains(got, "== good: ok after 0 s\nfine\n") {
-		t.Errorf("%v\n%s", ok, got)
-	}
-	if !summarize(&out, tasks[2:], time.Second) {
-		t.Error("it failed without a failure")
 	}
 }

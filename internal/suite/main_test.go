@@ -1,0 +1,29 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A command that fails keeps none from running, and fails the whole.
+func TestOneFailureFailsTheWhole(t *testing.T) {
+	var out bytes.Buffer
+	tasks := []*task{
+		{name: "bad", dir: ".", command: "echo because; exit 3"},
+		{name: "gone", dir: "no-such-directory", command: "true"},
+		{name: "good", dir: ".", command: "echo fine"},
+	}
+	run(&out, 1, tasks)
+	ok := summarize(&out, tasks, time.Second)
+	if got := out.String(); ok || !strings.Contains(got, "== bad: FAILED, exit status 3 after 0 s\nbecause\n") ||
+		!strings.Contains(got, "== gone no-such-directory: FAILED, ") || !strings.Contains(got, "== good: ok after 0 s\nfine\n") {
+		t.Errorf("%v\n%s", ok, got)
+	}
+	if !summarize(&out, tasks[2:], time.Second) {
+		t.Error("it failed without a failure")
+	}
+}
