@@ -4,6 +4,7 @@
 //	go run .           # all of it, under ten minutes
 //	go run . -short    # each once, in seconds, to the standard output: does it run?
 //	go run . -only robots,hosts -out /tmp/results
+//	go run . -only scale -update # replaces that section of RESULTS.md alone
 //
 // Rivals are measured in turn, round by round, so that what else the machine does troubles them
 // alike. Run it on a machine that does nothing else all the same.
@@ -26,11 +27,16 @@ import (
 )
 
 func main() {
+	if os.Getenv(serverEnv) != "" {
+		serveScale()
+		return
+	}
 	short := flag.Bool("short", false, "run everything once, in a few seconds, and print the report")
 	only := flag.String("only", "", "sections to run, separated by commas; empty: all")
+	update := flag.Bool("update", false, "replace the sections of -only in the RESULTS.md that is there, and leave the others as they are")
 	out := flag.String("out", ".", "folder that RESULTS.md, raw.txt and plots/ are written to; not with -short")
 	flag.Parse()
-	if err := run(*short, *only, *out); err != nil {
+	if err := run(*short, *update, *only, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "benchmarks:", err)
 		os.Exit(1)
 	}
@@ -53,6 +59,10 @@ type bench struct {
 
 	redisFree string // how long, or how often, limiters on Redis are asked for free hosts
 
+	requests    int // over HTTP, in one round
+	robotsHosts int
+	lineCount   int // of a log
+
 	lines bytes.Buffer // in the format of go test -bench
 }
 
@@ -65,6 +75,7 @@ func fullBench() *bench {
 		hosts: 1_000_000, crawled: 10_000, refetch: 2000,
 		manyHosts: 1000, crawlWarm: time.Second, crawlFor: 4 * time.Second,
 		redisFree: "3s",
+		requests: 1000, robotsHosts: 10_000, lineCount: 1_000_000,
 	}
 }
 
@@ -77,14 +88,15 @@ func shortBench() *bench {
 		hosts: 1000, crawled: 100, refetch: 10,
 		manyHosts: 100, crawlWarm: 100 * time.Millisecond, crawlFor: 100 * time.Millisecond,
 		redisFree: "100x",
+		requests: 10, robotsHosts: 100, lineCount: 1000,
 	}
 }
 
 func sections() []section {
-	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection(), crawlsSection(), redisSection()}
+	return []section{robotsSection(), overheadSection(), pacingSection(), stormSection(), hostsSection(), crawlsSection(), redisSection(), scaleSection()}
 }
 
-func run(short bool, only, out string) error {
+func run(short, update bool, only, out string) error {
 	b := fullBench()
 	if short {
 		b = shortBench()
@@ -94,13 +106,14 @@ func run(short bool, only, out string) error {
 		names := strings.Split(only, ",")
 		chosen = slices.DeleteFunc(chosen, func(s section) bool { return !slices.Contains(names, s.name) })
 		if len(chosen) != len(names) {
-			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts, crawls, redis", only)
+			return fmt.Errorf("-only %s: want some of robots, overhead, pacing, storm, hosts, crawls, redis, scale", only)
 		}
 	}
 	begin := time.Now()
 	before := loadAverage()
 	var body bytes.Buffer
 	var figures []figure
+	var written [][]byte // of body, by section
 	for i := range chosen {
 		s := &chosen[i]
 		fmt.Fprintf(os.Stderr, "%s ... ", s.name)
@@ -110,8 +123,13 @@ func run(short bool, only, out string) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		fmt.Fprintln(os.Stderr, time.Since(started).Round(time.Millisecond))
+		from := body.Len()
 		s.write(&body, r)
+		written = append(written, bytes.Clone(body.Bytes()[from:]))
 		figures = append(figures, r.plots...)
+	}
+	if update {
+		return replaceSections(out, written, figures, before)
 	}
 	var report bytes.Buffer
 	if short {
@@ -128,8 +146,42 @@ func run(short bool, only, out string) error {
 	return b.save(out, &report, figures)
 }
 
-// save writes all that was found to the folder out.
-func (b *bench) save(out string, report *bytes.Buffer, figures []figure) error {
+// replaceSections puts each of written, which begins with its heading, in the place of the section of
+// RESULTS.md that has that heading, or before the timings at the end.
+func replaceSections(out string, written [][]byte, figures []figure, loadBefore string) error {
+	name := filepath.Join(out, "RESULTS.md")
+	report, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	for _, section := range written {
+		heading, rest, _ := bytes.Cut(section, []byte("\n\n"))
+		section = slices.Concat(heading, fmt.Appendf(nil, "\n\nMeasured by itself on %s, on %s, %d processors for Go, with a load average of %s before.\n\n",
+			time.Now().UTC().Format(time.DateOnly), cpu(), runtime.GOMAXPROCS(0), loadBefore), rest)
+		report = replaceSection(report, heading, section)
+	}
+	if err := savePlots(out, figures); err != nil {
+		return err
+	}
+	return os.WriteFile(name, report, 0o666)
+}
+
+func replaceSection(report, heading, section []byte) []byte {
+	from := bytes.Index(report, append(bytes.Clone(heading), '\n'))
+	if from < 0 {
+		if from = bytes.Index(report, []byte("## All timings")); from < 0 {
+			from = len(report)
+		}
+		return slices.Insert(report, from, section...)
+	}
+	to := len(report)
+	if next := bytes.Index(report[from+1:], []byte("\n## ")); next >= 0 {
+		to = from + 1 + next + 1
+	}
+	return slices.Replace(report, from, to, section...)
+}
+
+func savePlots(out string, figures []figure) error {
 	plots := filepath.Join(out, "plots")
 	if err := os.MkdirAll(plots, 0o777); err != nil {
 		return err
@@ -138,6 +190,14 @@ func (b *bench) save(out string, report *bytes.Buffer, figures []figure) error {
 		if err := os.WriteFile(filepath.Join(plots, f.name+".svg"), f.plot.SVG(), 0o666); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// save writes all that was found to the folder out.
+func (b *bench) save(out string, report *bytes.Buffer, figures []figure) error {
+	if err := savePlots(out, figures); err != nil {
+		return err
 	}
 	raw := filepath.Join(out, "raw.txt")
 	lines := fmt.Sprintf("goos: %s\ngoarch: %s\npkg: github.com/go-politeness/politeness/benchmarks\ncpu: %s\n%s", runtime.GOOS, runtime.GOARCH, cpu(), b.lines.String())

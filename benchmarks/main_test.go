@@ -5,10 +5,19 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serverEnv) != "" {
+		serveScale()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // Everything runs once: each rival has its row, all figures are well-formed, and politeness breaks
 // none of its promises. Speed isn't asserted.
@@ -112,5 +121,19 @@ func TestSiteWindows(t *testing.T) {
 	}
 	if len(s.windows) != 2 {
 		t.Errorf("%d windows, want 2", len(s.windows))
+	}
+}
+
+func TestReplaceSection(t *testing.T) {
+	const report = "# Results\n\n## A\n\na\n\n## B\n\nb\n\n## All timings, by benchstat\n\nx\n"
+	for heading, want := range map[string]string{
+		"## A":   "# Results\n\n## A\n\nnew\n\n## B\n\nb\n\n## All timings, by benchstat\n\nx\n",
+		"## B":   "# Results\n\n## A\n\na\n\n## B\n\nnew\n\n## All timings, by benchstat\n\nx\n",
+		"## New": "# Results\n\n## A\n\na\n\n## B\n\nb\n\n## New\n\nnew\n\n## All timings, by benchstat\n\nx\n",
+	} {
+		got := replaceSection([]byte(report), []byte(heading), []byte(heading+"\n\nnew\n\n"))
+		if string(got) != want {
+			t.Errorf("%s: %q, want %q", heading, got, want)
+		}
 	}
 }
