@@ -54,7 +54,7 @@ define in
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz mutants portable soak chaos bench bench-results benchstat doc-check ci
+.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz mutants portable soak chaos rivals networks bench bench-results bench-scale benchstat doc-check ci
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -91,7 +91,7 @@ ci: setup fmt-check ## all that a change must pass: everything of test, and lint
 	@$(SUITE) $(RACE) $(REST) $(LINT)
 
 fuzz: ## fuzz every target for FUZZTIME (30s)
-	$(call in,$(PUBLISHED),"$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME))
+	$(call in,$(PUBLISHED) internal/interop,"$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME))
 
 mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: mutants.txt; FOR=20m ends it, and the next one goes on
 	go -C tools/mutants run . $(if $(FOR),-for=$(FOR)) $(PACKAGES)
@@ -123,11 +123,22 @@ soak: ## all random tests side by side for SOAK (1h), each with a verdict and a 
 chaos: ## sixteen processes on a Redis that is killed, stopped and emptied, for CHAOS (10m) [redis-server]
 	cd hostlimit/redislimit && GOWORK=off go test -count=1 -timeout=2h -v -run '^TestChaos$$' . -args -chaos $(or $(CHAOS),10m)
 
+rivals: ## colly's and resty's own tests through a Transport
+	cd internal/transparency/rivals && POLITENESS_TRANSPARENCY=1 go test -count=1 -v .
+
+networks: ## crawls through network namespaces that lose, delay and cut, and on a full disk [Linux, root, redis-server]
+	POLITENESS_NETWORKS=1 go test -count=1 -v ./internal/nettest
+	POLITENESS_NETWORKS=1 go test -count=1 -v -run '^TestFullDisk$$' .
+	cd internal/redisnet && POLITENESS_NETWORKS=1 go test -count=1 -v .
+
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]
 	$(call in,$(MODULES),go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...)
 
 bench-results: ## measure politeness beside its rivals: benchmarks/RESULTS.md, in under 10 minutes [a quiet machine, redis-server]
 	cd benchmarks && go run .
+
+bench-scale: ## measure large crawls against their bounds: a section of benchmarks/RESULTS.md, in two minutes [2 GB]
+	cd benchmarks && go run . -only scale -update
 
 benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 	@$(TOOL) benchstat $(OLD) $(NEW)

@@ -75,7 +75,7 @@ func fullBench() *bench {
 		hosts: 1_000_000, crawled: 10_000, refetch: 2000,
 		manyHosts: 1000, crawlWarm: time.Second, crawlFor: 4 * time.Second,
 		redisFree: "3s",
-		requests: 1000, robotsHosts: 10_000, lineCount: 1_000_000,
+		requests:  1000, robotsHosts: 10_000, lineCount: 1_000_000,
 	}
 }
 
@@ -88,7 +88,7 @@ func shortBench() *bench {
 		hosts: 1000, crawled: 100, refetch: 10,
 		manyHosts: 100, crawlWarm: 100 * time.Millisecond, crawlFor: 100 * time.Millisecond,
 		redisFree: "100x",
-		requests: 10, robotsHosts: 100, lineCount: 1000,
+		requests:  10, robotsHosts: 100, lineCount: 1000,
 	}
 }
 

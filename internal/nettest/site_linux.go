@@ -49,11 +49,11 @@ func NewSite(t testing.TB, m *Machine) (*Site, string) {
 	}
 	s := &Site{arrived: make(chan struct{}, 1)}
 	server := &http.Server{Handler: s}
-	served := make(chan error)
-	go func() { served <- server.Serve(ln) }()
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(ln) }) // until it is closed
 	t.Cleanup(func() {
 		server.Close()
-		<-served
+		serving.Wait()
 	})
 	return s, "http://" + ln.Addr().String()
 }

@@ -1,5 +1,12 @@
 package rivals_test
 
+import (
+	_ "github.com/go-resty/resty/v2"
+	_ "github.com/gocolly/colly/v2"
+
+	_ "github.com/go-politeness/politeness"
+)
+
 const userAgent = "the User-Agent is the crawler's, whatever the request says"
 
 // rivals are whose tests are run. Each difference has the reason why it should be one.
