@@ -45,16 +45,3 @@ func keepsIn(store hostlimit.Store) hostlimittest.New {
 func TestConformanceWithAStore(t *testing.T) {
 	hostlimittest.RunIn(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
 }
-
-func TestController(t *testing.T) {
-	hostlimittest.RunController(t, synctest.Test, newMemory)
-	t.Run("in real time", func(t *testing.T) { hostlimittest.RunController(t, nil, newMemory) })
-}
-
-func TestControllerWithAStore(t *testing.T) {
-	hostlimittest.RunController(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
-}
-
-func TestBlocksByHandSurviveRestarts(t *testing.T) {
-	hostlimittest.RunControllerRestarts(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
-}

@@ -8,41 +8,15 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
-// RunController holds the part of a Limiter that a person sees and steers by against what it
-// promises: its [hostlimit.Controller], priorities, limits that change, and what a
-// [hostlimit.Watcher] is told. Each scenario has a limiter of its own. in is as in RunIn; nil is
-// real time.
-func RunController(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
-	if in == nil {
-		in = func(t *testing.T, scenario func(*testing.T)) { scenario(t) }
-	}
-	for _, s := range controls {
-		t.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			in(t, func(t *testing.T) {
-				defer func() {
-					if t.Failed() {
-						t.Logf("what is promised: %s", s.promise)
-					}
-				}()
-				s.run(&scene{T: t, newLimiter: newLimiter})
-			})
-		})
-	}
-}
-
-var controls = []struct {
-	name    string
-	run     func(*scene)
-	promise string
-}{
+// controls are about what a person sees and steers by: the [hostlimit.Controller], priorities, limits
+// that change, and what a [hostlimit.Watcher] is told.
+var controls = []scenario{
 	{
 		"BlockStopsAThousandWaiters", blockStopsAll,
 		"Whoever waits is refused at once with ErrBlocked and RetryAt; no request starts after Block has returned.",
@@ -107,18 +81,6 @@ var controls = []struct {
 		"ShortWaitIsNotTold", tellsNothing,
 		"A Watcher hears nothing of a wait that is shorter.",
 	},
-}
-
-// RunControllerRestarts holds limiters that share their state, as in [RunRestarts], against what is
-// promised of blocks by hand when a process ends and another begins.
-func RunControllerRestarts(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
-	if in == nil {
-		in = func(t *testing.T, scenario func(*testing.T)) { scenario(t) }
-	}
-	t.Run("BlockByHandOutlivesTheProcess", func(t *testing.T) {
-		t.Parallel()
-		in(t, func(t *testing.T) { handOutlives(&scene{T: t, newLimiter: newLimiter}) })
-	})
 }
 
 // handOutlives lets a new process begin after every act.

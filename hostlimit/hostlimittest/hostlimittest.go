@@ -24,6 +24,7 @@
 package hostlimittest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -41,7 +42,7 @@ func Run(t *testing.T, newLimiter New) {
 // RunIn is Run where each scenario is called by in, which has the signature of
 // synctest.Test: hostlimittest.RunIn(t, synctest.Test, newLimiter) runs in virtual time.
 func RunIn(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) {
-	for _, s := range scenarios {
+	for _, s := range slices.Concat(scenarios, controls) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			in(t, func(t *testing.T) {
@@ -54,4 +55,11 @@ func RunIn(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter New) 
 			})
 		})
 	}
+}
+
+// A scenario is one test of a Limiter of its own.
+type scenario struct {
+	name    string
+	run     func(*scene)
+	promise string
 }

@@ -35,6 +35,10 @@ func RunRestarts(t *testing.T, in func(*testing.T, func(*testing.T)), newLimiter
 			})
 		}
 	}
+	t.Run("BlockByHandOutlivesTheProcess", func(t *testing.T) {
+		t.Parallel()
+		in(t, func(t *testing.T) { handOutlives(&scene{T: t, newLimiter: newLimiter}) })
+	})
 }
 
 var restarts = []struct {

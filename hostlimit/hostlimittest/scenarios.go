@@ -28,11 +28,7 @@ var (
 )
 
 // scenarios are the promises. A scenario that fails prints what is promised.
-var scenarios = []struct {
-	name    string
-	run     func(*scene)
-	promise string
-}{
+var scenarios = []scenario{
 	{
 		"Gaps", gaps,
 		"Two starts of a key are never closer than the delay in force since the earlier one.",

@@ -10,17 +10,6 @@ import (
 	"github.com/go-politeness/politeness/internal/redistest"
 )
 
-func TestController(t *testing.T) {
-	hostlimittest.RunController(t, nil, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
-		return newTest(t, shared, cfg)
-	})
-}
-
-// TestControllerOfAFleet lets each call come to another process.
-func TestControllerOfAFleet(t *testing.T) {
-	hostlimittest.RunControllerRestarts(t, nil, sharing(t, shared))
-}
-
 // sharing makes each Limiter of a test a process of one fleet. Those before go on living.
 func sharing(t *testing.T, s *redistest.Server) hostlimittest.New {
 	prefix := "test:" + t.Name() + fmt.Sprint(time.Now().UnixNano()) + ":"
