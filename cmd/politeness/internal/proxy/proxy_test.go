@@ -119,15 +119,13 @@ func checkSite(t *testing.T, s *localsite.Site, want map[string]int, report *aud
 	}
 }
 
-func TestGoClient(t *testing.T) {
-	t.Parallel()
-	s := localsite.New(t, 0)
-	proxy, prove := startProxy(t)
-	client := through(t, proxy)
+// getAll gets all of want at once, and checks what comes.
+func getAll(t *testing.T, client *http.Client, site string) {
+	t.Helper()
 	var group sync.WaitGroup
 	for path, status := range want {
 		group.Go(func() {
-			resp, err := client.Get(s.URL + path)
+			resp, err := client.Get(site + path)
 			if err != nil {
 				t.Error(err)
 				return
@@ -143,6 +141,14 @@ func TestGoClient(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+func TestGoClient(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	proxy, prove := startProxy(t)
+	client := through(t, proxy)
+	getAll(t, client, s.URL)
 	checkSite(t, s, want, prove())
 }
 
