@@ -93,28 +93,28 @@ func afterUserinfo(s string, authority int, quoted bool) (host, end int) {
 	return host, max(host, end)
 }
 
-// authorityEnd returns the length of the authority that s begins with.
+// authorityEnd returns the length of the authority that s begins with. It looks no further than
+// that, since a text may have thousands of them.
 func authorityEnd(s string, quoted bool) int {
-	ends := "/\\?# \t\r\n\"<>" // a password may hold a '
 	if quoted {
-		ends = "/?#"
+		return endInQuote(s)
 	}
-	if i := strings.IndexAny(s, ends); i >= 0 {
-		s = s[:i]
-	}
-	if quoted {
-		return endOfQuote(s)
+	if i := strings.IndexAny(s, "/\\?# \t\r\n\"<>"); i >= 0 { // a password may hold a '
+		return i
 	}
 	return len(s)
 }
 
-// endOfQuote returns the index of the quote that ends s, which is the inside of a Go string.
-func endOfQuote(s string) int {
+// endInQuote is authorityEnd inside of a Go string, which ends at the next quote that has no
+// backslash before it.
+func endInQuote(s string) int {
 	for i := 0; i < len(s); i++ {
 		switch s[i] {
 		case '\\':
-			i++
-		case '"':
+			if i+1 < len(s) && (s[i+1] == '\\' || s[i+1] == '"') {
+				i++
+			}
+		case '"', '/', '?', '#':
 			return i
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 )
@@ -359,6 +360,21 @@ func BenchmarkSlog(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		sink.Record(b.Context(), started)
+	}
+}
+
+// TestLongTextsCostLittle: a Location or an error may have megabytes, and is read before it is
+// clipped. Before an end was looked for once, one of 256 KB took a quarter of a minute.
+func TestLongTextsCostLittle(t *testing.T) {
+	for _, part := range []string{`"http:"@`, `"http:\@`, `"http://`, "http:", "http://a@", "//@", "@", `\\@`, "a:", "https://u:p@h/?token=x&", "?token%3D"} {
+		text := strings.Repeat(part, 256<<10/len(part))
+		start := time.Now()
+		evidence.RedactURL(text)
+		evidence.RedactURL(text + "@")
+		evidence.Redact(new(evidence.Recorder), "token").Record(t.Context(), evidence.Decision{URL: text, Location: text, Reason: text, Err: text})
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%q: %v", part, took)
+		}
 	}
 }
 

@@ -216,8 +216,7 @@ func isName(key, value string) bool {
 			return false
 		}
 	}
-	// Limits that we don't know.
-	if _, err := strconv.Atoi(trim(value)); err == nil && strings.HasPrefix(key, "max-") {
+	if strings.HasPrefix(key, "max-") && isNumber(value) { // a limit that we don't know
 		return false
 	}
 	// A name may begin with digits ("360Spider"); a date goes on with no letter.
@@ -226,6 +225,18 @@ func isName(key, value string) bool {
 		return false
 	}
 	return !strings.ContainsAny(key, " \t;")
+}
+
+// isNumber reports whether value is a number. It looks no further than it has to: of a list of
+// nothing but colons each one has all that follows as its value.
+func isNumber(value string) bool {
+	const space = " \t\n\v\f\r"
+	value = strings.TrimLeft(value, space)
+	if value != "" && (value[0] == '-' || value[0] == '+') {
+		value = value[1:]
+	}
+	behind := strings.TrimLeft(value, "0123456789")
+	return len(behind) < len(value) && strings.TrimLeft(behind, space) == ""
 }
 
 // parseDirective reads one directive, or several that somebody has separated by spaces or
@@ -284,9 +295,15 @@ func cutDate(value, rest string) (time.Time, string) {
 	return time.Time{}, rest
 }
 
+// maxDate is longer than any date.
+const maxDate = 256
+
 // parseDate reads a date in one of the usual formats: RFC 822, 850 and 1123, ISO 8601, with or
 // without day of the week, time and zone. Without a zone it is UTC.
 func parseDate(s string) time.Time {
+	if len(s) > maxDate {
+		return time.Time{}
+	}
 	s = strings.Join(strings.Fields(s), " ")
 	if dayOfWeek, rest, ok := strings.Cut(s, ","); ok {
 		if len(dayOfWeek) < 3 || strings.ContainsAny(dayOfWeek, "0123456789") {

@@ -235,3 +235,17 @@ func FuzzMeta(f *testing.F) {
 		}
 	})
 }
+
+// TestLongHeadersCostLittle: a header may have megabytes, and is read for each page that has one.
+// Before colons were counted by the byte, one of 256 KB took half a minute.
+func TestLongHeadersCostLittle(t *testing.T) {
+	for _, part := range []string{":", "a:b:", "max-x:", "a: ", "foobot:", "unavailable_after:", "noindex:", "1:"} {
+		line := strings.Repeat(part, 256<<10/len(part))
+		start := time.Now()
+		robots.ParseTags([]string{line}, "FooBot")
+		robots.ParseTags([]string{line + strings.Repeat(" ", 256<<10)}, "FooBot")
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%q: %v", part, took)
+		}
+	}
+}
