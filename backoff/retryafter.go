@@ -53,6 +53,9 @@ func deltaSeconds(s string) (time.Duration, bool) {
 // httpDate reads the three forms of RFC 9110, section 5.6.7. They allow a second 60,
 // which package time doesn't know: it is the second after 59.
 func httpDate(s string, now time.Time) (time.Time, bool) {
+	if len(s) > len("Wednesday, 02-Jan-2006 15:04:05 GMT") {
+		return time.Time{}, false // a server may send megabytes, which errors would quote
+	}
 	if i := strings.LastIndexByte(s, ':'); i >= 0 && strings.HasPrefix(s[i:], ":60") {
 		t, ok := httpDate(s[:i]+":59"+s[i+3:], now)
 		return t.Add(time.Second), ok

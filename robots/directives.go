@@ -180,7 +180,9 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 	counts := true
 	for list != "" {
 		var item string
-		item, list, _ = strings.Cut(list, ",")
+		if item, list, _ = strings.Cut(list, ","); item == "" {
+			continue
+		}
 		key, value, valued := strings.Cut(item, ":")
 		for scoped && valued && isName(key, value) {
 			counts = isOneOf(trim(key), names)
