@@ -23,15 +23,19 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	switch err := run(ctx, os.Stdout, os.Stderr, os.Args[1:]); {
 	case errors.Is(err, flag.ErrHelp):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "siteaudit: interrupted; the next worker goes on")
+		os.Exit(1)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "siteaudit:", err)
 		os.Exit(1)
