@@ -191,8 +191,8 @@ func reset(s *scene) {
 	}
 	late := s.take()
 	t := s.take()
-	e := say(t, hostlimit.Outcome{Status: 200, Reset: 2 * tick})
-	if !e.Blocked || e.Refusals != 0 || e.Until.Before(t.Start.Add(2*tick)) {
+	e := say(t, hostlimit.Outcome{Status: 200, Reset: skew})
+	if !e.Blocked || e.Refusals != 0 || e.Until.Before(t.Start.Add(skew)) {
 		s.Errorf("a limit that is used up did %+v", e)
 	}
 	if e := say(late, hostlimit.Outcome{Status: 429}); e.Refusals != 0 {

@@ -122,7 +122,7 @@ func (l *life) notBefore(at time.Time, floor time.Duration) {
 	if n, err := l.limiter.Next(l.Context(), l.key, floor); err != nil || n.Before(at) {
 		l.Errorf("Next is %v before the time that was owed (%v)", at.Sub(n), err)
 	}
-	ctx, cancel := context.WithTimeout(l.Context(), tick)
+	ctx, cancel := context.WithTimeout(l.Context(), skew)
 	defer cancel()
 	_, err := l.limiter.Acquire(ctx, l.key, floor)
 	var refused *hostlimit.Error

@@ -55,7 +55,7 @@ func TestABlockSurvivesTheServersDataAndItsProcess(t *testing.T) {
 	if err := first.Block(t.Context(), "b.example", end, "the owner has called"); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Close(); err != nil {
+	if err := first.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := newClient(t, s).FlushAll(t.Context()).Err(); err != nil {
@@ -92,7 +92,7 @@ func TestALiftedBlockStaysLifted(t *testing.T) {
 	if err := first.Block(t.Context(), "a.example", time.Now().Add(time.Hour), "test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Close(); err != nil {
+	if err := first.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := keeper(t, s, "").Clear(t.Context(), "a.example"); err != nil {

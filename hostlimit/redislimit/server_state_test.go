@@ -50,7 +50,7 @@ func TestAWarmStartIsTwoScripts(t *testing.T) {
 			l := newFleet(t, shared, Config{Limits: limits}, 1, count)[0]
 			acquire(t, l, "first.example", 0).Release()
 			settle(t, l, "first.example")
-			// The heartbeat, and a busy machine, may change that; not for most.
+			// The heartbeat, and a busy machine, may change that; not always.
 			var all []int64
 			for i := range 11 {
 				count.calls.Store(0)
@@ -68,8 +68,8 @@ func TestAWarmStartIsTwoScripts(t *testing.T) {
 				all = append(all, count.calls.Load())
 			}
 			slices.Sort(all)
-			if usual := all[len(all)/2]; usual != 2+moved {
-				t.Errorf("%s, moved %d times: %d scripts mostly: %v", name, moved, usual, all)
+			if usual := all[len(all)/4]; usual != 2+moved {
+				t.Errorf("%s, moved %d times: %d scripts usually: %v", name, moved, usual, all)
 			}
 		}
 	}
