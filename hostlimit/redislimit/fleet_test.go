@@ -66,6 +66,7 @@ type mark struct {
 	Kind  string // start, end, block, lost, sum
 	Host  int    `json:",omitzero"`
 	Lease string `json:",omitzero"`
+	Seq   uint64 `json:",omitzero"` // of a start
 	At    int64  `json:",omitzero"` // stamp of the start decision; before Release; after Observe
 	Delay int64  `json:",omitzero"` // of a start
 	Owes  bool   `json:",omitzero"` // of an end: the delay counts from it
@@ -209,7 +210,7 @@ func worker(encoded string) {
 				}
 				id := lease.(interface{ name() string }).name()
 				starts.Add(1)
-				put(mark{Kind: "start", Host: host, Lease: id, At: stamp(grant.Start), Delay: int64(grant.Delay)})
+				put(mark{Kind: "start", Host: host, Lease: id, Seq: grant.Seq, At: stamp(grant.Start), Delay: int64(grant.Delay)})
 				time.Sleep(time.Duration(rand.Int64N(int64(2*w.Latency) + 1)))
 				answer := hostlimit.Outcome{Status: 200, Latency: w.Latency}
 				switch r := rand.Float64(); {
@@ -449,6 +450,11 @@ func (v *verdict) judgeHost(f *fleet, host int, marks []mark) {
 				v.smallest = min(v.smallest, extra)
 				if extra < 0 {
 					f.t.Errorf("gap: host %d, process %d started %v after process %d, delay %v, which is %v too early", host, m.proc, time.Duration(m.At-last.At), last.proc, time.Duration(last.Delay), -extra)
+					for _, near := range marks {
+						if d := time.Duration(near.At - m.At); d > -3*time.Second && d < time.Second {
+							f.t.Logf("at %v: %+v", d, near)
+						}
+					}
 				}
 			}
 			last, owed = m, m.At+m.Delay

@@ -628,7 +628,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	if h.f > 0 then set(h, 'pr', id) end
 	local expired = about[h].expired
 	about[h].expired = 0
-	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, awaited(h), told(h)}
+	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, #h.L > 1 and awaited(h) or 0, told(h)}
 end
 
 -- begun tells when a turn that was let go has started, the latest time that this clock may have shown
