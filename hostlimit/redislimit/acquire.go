@@ -620,7 +620,7 @@ func (w *waiter) try(now time.Duration) {
 		w.ask()
 		return
 	}
-	if at := clock.surely(g.at, now); now < at {
+	if at := max(clock.surely(g.at, now), w.h.owedTo(w.again)); now < at {
 		w.next = at
 		return
 	}

@@ -38,6 +38,11 @@ type host struct {
 	starts      int64         // since began
 	began       time.Duration // when the counting of starts began
 
+	// What this process itself owes holds, whatever a server says that has lost the key.
+	owed       time.Duration // the last start of this process and its delay
+	owedBy     *lease        // which started then
+	owedBefore time.Duration // what owed was before owedBy started: its next start owes itself nothing
+
 	gap    time.Duration     // after the last start
 	source string            // what decided gap
 	act    *hostlimit.ByHand // what a person has done, if that is to be told
@@ -170,6 +175,14 @@ func (h *host) wakeFirst() {
 			w.poke()
 		}
 	}
+}
+
+// owedTo is the earliest start of t, nil for one that isn't had yet, by the starts of this process.
+func (h *host) owedTo(t *lease) time.Duration {
+	if t != nil && h.owedBy == t {
+		return h.owedBefore
+	}
+	return h.owed
 }
 
 // raise makes the gap to the last start longer: a longer delay holds at once.

@@ -64,7 +64,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		l.mu.Unlock()
 		return hostlimit.Grant{}, drained(h.key)
 	}
-	if now := l.now(); !t.started && t.granted.holds(h, now) {
+	if now := l.now(); !t.started && t.granted.holds(h, now) && now >= h.owed {
 		t.stamp(now)
 		g := t.grant()
 		l.mu.Unlock()
@@ -79,6 +79,9 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	defer l.mu.Unlock()
 	t.waiting, t.lost, t.renewed = false, err != nil, l.now()
 	if err != nil {
+		if h.owedBy == t { // it has no stamp any more
+			h.owedBy, h.owed = nil, h.owedBefore
+		}
 		return hostlimit.Grant{}, err
 	}
 	return t.grant(), nil
@@ -91,6 +94,10 @@ func (t *lease) stamp(now time.Duration) {
 	h.started, h.gap, h.source = true, g.delay, g.source
 	h.last = max(h.last, now)
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
+	if h.owedBy != t {
+		h.owedBy, h.owedBefore = t, h.owed
+	}
+	h.owed = now + g.delay
 	t.tell(now)
 }
 

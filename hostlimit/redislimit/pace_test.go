@@ -112,3 +112,26 @@ func TestBegunTakesBackNoMoreThanTheWindow(t *testing.T) {
 		}
 	}
 }
+
+// TestAProcessKeepsItsOwnGap, although the server has lost what the host is owed: somebody has deleted
+// the key, or the server has evicted it.
+func TestAProcessKeepsItsOwnGap(t *testing.T) {
+	t.Parallel()
+	const delay = 300 * time.Millisecond
+	server := ownServer(t)
+	client := newClient(t, server)
+	l := newTest(t, server, hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: delay}})
+	var last time.Time
+	for range 4 {
+		turn := acquire(t, l, "a.example", 0)
+		if gap := turn.Start.Sub(last); gap < delay {
+			t.Errorf("a start %v after the one before", gap)
+		}
+		last = turn.Start
+		if err := client.Del(t.Context(), l.parts[0].hostKey("a.example")).Err(); err != nil {
+			t.Fatal(err)
+		}
+		turn.Observe(hostlimit.Outcome{Status: 200})
+		turn.Release()
+	}
+}

@@ -99,8 +99,8 @@
 // turn that was released or that missed its window, is used again, unless a later start of the
 // host had been let go by then: that leaves a hole.
 //
-// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt;
-// [Limiter.Check] looks for that, and more. Every key has an expiry later than what it owes.
+// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt, of which
+// each process keeps no more than the gap after its own last start; [Limiter.Check] looks for that, and more. Every key has an expiry later than what it owes.
 //
 // # For operators
 //
