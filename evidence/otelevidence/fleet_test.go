@@ -43,7 +43,7 @@ func ExampleRegister() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer registration.Unregister()
+	defer func() { _ = registration.Unregister() }()
 
 	var found metricdata.ResourceMetrics
 	if err := reader.Collect(context.Background(), &found); err != nil {

@@ -41,7 +41,7 @@ func TestTheFleetsFiguresAreMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer registration.Unregister()
+	defer func() { _ = registration.Unregister() }()
 
 	if _, err := hosts.Next(t.Context(), "a.example", 0); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ type work struct {
 // A mark is a line of a process's log. Times are CLOCK_MONOTONIC, which all
 // processes of a machine share.
 type mark struct {
-	Kind  string // start, end, block, lost, sum
+	Kind  string // start, end, block, lost, sum, close
 	Host  int    `json:",omitzero"`
 	Lease string `json:",omitzero"`
 	Seq   uint64 `json:",omitzero"` // of a start
@@ -240,7 +240,9 @@ func worker(encoded string) {
 		why = *p
 	}
 	put(mark{Kind: "sum", Calls: count.calls.Load(), Trips: count.trips.Load(), Fails: fails.Load(), Why: why})
-	_ = l.Close()
+	if err := l.Close(); err != nil {
+		put(mark{Kind: "close", Why: err.Error()})
+	}
 	_ = client.Close()
 }
 
@@ -338,6 +340,7 @@ type verdict struct {
 	share    float64 // of 1/delay, by the median gap
 	mean     float64 // of 1/delay, from each host's first start to its last
 	fails    int64
+	unsaid   int           // processes that couldn't say in time that they end
 	smallest time.Duration // by which a gap was longer than its delay
 }
 
@@ -373,6 +376,8 @@ func (f *fleet) judge() verdict {
 			}
 			m.proc = i
 			switch m.Kind {
+			case "close":
+				v.unsaid++
 			case "sum":
 				calls += m.Calls
 				sumStarts += n
