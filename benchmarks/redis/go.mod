@@ -6,7 +6,7 @@ require (
 	github.com/go-politeness/politeness v0.0.0
 	github.com/go-politeness/politeness/hostlimit/redislimit v0.0.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
-	github.com/redis/go-redis/v9 v9.17.0
+	github.com/redis/go-redis/v9 v9.17.3
 )
 
 require (

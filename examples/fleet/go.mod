@@ -8,7 +8,7 @@ require (
 	github.com/go-politeness/politeness/evidence/otelevidence v0.0.0
 	github.com/go-politeness/politeness/hostlimit/redislimit v0.0.0
 	github.com/go-politeness/politeness/robots/robotscache/redisrobots v0.0.0
-	github.com/redis/go-redis/v9 v9.17.0
+	github.com/redis/go-redis/v9 v9.17.3
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
 )
 

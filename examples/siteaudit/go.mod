@@ -7,7 +7,7 @@ require (
 	github.com/go-politeness/politeness/budget/redisbudget v0.0.0
 	github.com/go-politeness/politeness/hostlimit/redislimit v0.0.0
 	github.com/go-politeness/politeness/robots/robotscache/redisrobots v0.0.0
-	github.com/redis/go-redis/v9 v9.17.0
+	github.com/redis/go-redis/v9 v9.17.3
 	golang.org/x/net v0.62.0
 	modernc.org/sqlite v1.61.1
 )
