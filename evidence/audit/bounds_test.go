@@ -73,6 +73,33 @@ func TestCheckBoundsWhatStaysOpen(t *testing.T) {
 	}
 }
 
+// TestCheckFollowsNumbersThatGoBack: a server that a fleet shares may come back with an old dump. The
+// starts after it are proved in their order, but that none is missing is open.
+func TestCheckFollowsNumbersThatGoBack(t *testing.T) {
+	ds := turns(300, true)
+	for i := range ds {
+		if ds[i].Seq > 100 {
+			ds[i].Seq -= 60
+		}
+	}
+	a := feed(ds...)
+	a.end()
+	if r := a.finish(); r.Proofs.Gaps != 299 || len(r.Violations) > 0 || a.tallies[logWhole].open < 1 {
+		t.Errorf("%d gaps, %d open, violations: %v", r.Proofs.Gaps, a.tallies[logWhole].open, r.Violations)
+	}
+	// A start too soon is found all the same.
+	for i := range ds {
+		if ds[i].Trip == 150 {
+			ds[i].Start = ds[i].Start.Add(-100 * time.Millisecond)
+		}
+	}
+	a = feed(ds...)
+	a.end()
+	if a.report.Broken[BrokenGap] != 1 {
+		t.Errorf("violations: %v", a.report.Violations)
+	}
+}
+
 func TestCheckBoundsWhatIsOutOfOrder(t *testing.T) {
 	ds := turns(lag+10, true)[1:] // the first start is missing
 	a := feed(ds...)

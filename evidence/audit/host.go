@@ -20,6 +20,8 @@ const (
 	// lagUnnumbered is lag where starts aren't numbered: they are put in the order of their stamps,
 	// and a hole in them can't be seen.
 	lagUnnumbered = 1024
+	// lagBack is lag where the numbers have gone back.
+	lagBack = 64
 	// maxOpen is how many exchanges of a host may be under way, if it doesn't have more slots than
 	// that.
 	maxOpen = 512
@@ -244,6 +246,14 @@ func (h *hostAudit) release(all bool) {
 			}
 		}
 		switch first := h.pending[0]; {
+		case first.seq > 1 && first.seq < next && h.last != nil && first.start.After(h.last.start):
+			// A server that came back with old data numbers on from there. Which start is the first of
+			// those shows once the ones that are logged late are there.
+			if !all && len(h.pending) <= lagBack {
+				return
+			}
+			i = 0
+			h.a.openEnded(logWhole, "the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known")
 		case i >= 0 && first.seq != 0:
 		case first.seq == 1 && first.start.After(h.last.start):
 			i = 0 // the limiter had forgotten the host and numbers anew
