@@ -50,6 +50,33 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// A URL that nobody has parsed may have its scheme in any case.
+func TestOriginOfASchemeInAnyCase(t *testing.T) {
+	for scheme, want := range map[string]string{
+		"https": "https://example.com", "HTTPS": "https://example.com", "Https": "https://example.com", "HTTP": "http://example.com",
+	} {
+		if o, err := originOf(&url.URL{Scheme: scheme, Host: "example.com"}); err != nil || o.String() != want {
+			t.Errorf("%s: %v, %v; want %s", scheme, o, err, want)
+		}
+	}
+}
+
+// A User-Agent that can't be sent is refused beforehand.
+func TestUserAgentWithControlCharacters(t *testing.T) {
+	for agent, valid := range map[string]bool{
+		"ExampleBot/1.0 (+https://example.com/bot)": true,
+		"ExampleBot/1.0\r\nX-Other: 1":              false,
+		"ExampleBot/1.0\x7f":                        false,
+		"ExampleBot/1.0\x00":                        false,
+		"ExampleBot/1.0 ~":                          true,
+		"":                                          false,
+	} {
+		if err := (&Client{UserAgent: agent}).validate(); (err == nil) != valid {
+			t.Errorf("%q: %v", agent, err)
+		}
+	}
+}
+
 func TestOriginRefused(t *testing.T) {
 	tests := []*url.URL{
 		nil,
