@@ -39,14 +39,21 @@ SOAK ?= 1h
 SUITE := go run ./internal/suite -j $(JOBS)
 each = $(foreach module,$(2),'$(1) $(module) $(3)')
 
-VET := $(call each,vet,$(MODULES),go vet ./...)
-STATICCHECK := $(call each,staticcheck,$(MODULES),$(TOOL) staticcheck ./...)
-LINT := $(call each,lint,$(MODULES),$(TOOL) golangci-lint run --allow-parallel-runners ./...)
-RACE := $(call each,race,$(PUBLISHED),go test -json -race -timeout=30m ./...)
+# Tests on a real Redis wait most of their time, and see how late they are woken: they begin first,
+# and all that runs beside them gives way.
+TIMED := hostlimit/redislimit budget/redisbudget robots/robotscache/redisrobots
+GIVE_WAY := nice -n 10
+
+VET := $(call each,vet,$(MODULES),$(GIVE_WAY) go vet ./...)
+STATICCHECK := $(call each,staticcheck,$(MODULES),$(GIVE_WAY) $(TOOL) staticcheck ./...)
+LINT := $(call each,lint,$(MODULES),$(GIVE_WAY) $(TOOL) golangci-lint run --allow-parallel-runners ./...)
+RACE := \
+	$(call each,race,$(TIMED),go test -json -race -timeout=30m ./...) \
+	$(call each,race,$(filter-out $(TIMED),$(PUBLISHED)),$(GIVE_WAY) go test -json -race -timeout=30m ./...)
 REST := \
-	'transparency internal/transparency POLITENESS_TRANSPARENCY=1 go test -json -count=1 .' \
-	'fates hostlimit/redislimit go test -json -count=1 -run=Fates .' \
-	$(call each,test,$(PROGRAMS),go test -json ./...)
+	'transparency internal/transparency POLITENESS_TRANSPARENCY=1 $(GIVE_WAY) go test -json -count=1 .' \
+	'fates hostlimit/redislimit $(GIVE_WAY) go test -json -count=1 -run=Fates .' \
+	$(call each,test,$(PROGRAMS),$(GIVE_WAY) go test -json ./...)
 
 # $(call in,MODULES,COMMAND) runs the command in the directory of each module, up to the first that fails.
 define in
