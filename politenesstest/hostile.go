@@ -83,9 +83,11 @@ func hostileSites() map[string]http.Handler {
 		"robots-agents":      lines("", "User-agent: *\nUser-agent: bot%d\n"),
 		"robots-sitemaps":    lines("", "Sitemap: https://example.com/%d.xml\n"),
 		"robots-preferences": lines("User-agent: *\n", "Content-Signal: ai-train=no, x%d=yes\nContent-Usage: /a train-ai=n\n"),
+		"robots-usages":      lines("User-agent: *\n", "Content-Usage: a%d=n\n"),
 		"robots-long-line":   rules("User-agent: *\nDisallow: /" + long + "\nDisallow: /private\n"),
 
 		// robots.txt that leads elsewhere, or on and on.
+		"robots-drips-on": robots(dripsOn("/elsewhere")),
 		"robots-loop":     robots(http.RedirectHandler("/robots.txt", http.StatusFound)),
 		"robots-chain":    robots(onwards("/robots.txt?hop=%d")),
 		"robots-metadata": robots(Status(http.StatusFound, "Location", metadata)),
@@ -124,6 +126,7 @@ func hostileSites() map[string]http.Handler {
 		"redirect-file":        page(Status(http.StatusFound, "Location", "file:///etc/passwd")),
 		"redirect-userinfo":    page(Status(http.StatusFound, "Location", "https:/user:secret@elsewhere.example/")),
 		"redirect-long":        page(Status(http.StatusFound, "Location", "/"+long)),
+		"redirect-quotes":      page(Status(http.StatusFound, "Location", strings.Repeat(`"http:"@`, 20_000))),
 		"redirect-unprintable": page(Status(http.StatusFound, "Location", "https://elsewhere.example/"+unprintable)),
 		"redirect-injection":   page(Status(http.StatusFound, "Location", "/a\r\nSet-Cookie: session=1\r\n\r\n<script>")),
 		"redirect-lookalike":   page(Status(http.StatusFound, "Location", "https://\u0430pple.example/")), // Cyrillic
@@ -134,6 +137,7 @@ func hostileSites() map[string]http.Handler {
 		"header-many":            header(slices.Repeat([]string{"Set-Cookie", "a=" + long[:1<<10]}, 2_000)...),
 		"header-directives":      header(slices.Repeat([]string{"X-Robots-Tag", "bot: noindex, max-snippet: " + huge}, 10_000)...),
 		"header-long-directives": header("X-Robots-Tag", "unavailable_after: "+long+unprintable),
+		"header-colons":          header("X-Robots-Tag", strings.Repeat(":", 200_000)),
 		"header-preferences":     header("Content-Usage", strings.Repeat("train-ai=n;x=1,", 50_000)+unprintable),
 		"header-rate-limit": header("RateLimit", `"p";r=-1;t=`+huge+", "+unprintable, "X-RateLimit-Remaining", "0",
 			"X-RateLimit-Reset", huge, "RateLimit-Policy", long),
@@ -193,6 +197,16 @@ func endless(head, format string) http.Handler {
 			}
 			_, err = w.Write(block.Bytes())
 		}
+	})
+}
+
+// dripsOn redirects, and lets the body of that drip.
+func dripsOn(location string) http.Handler {
+	drip := Drip("D", 100_000, 10*time.Second)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", location)
+		w.WriteHeader(http.StatusFound)
+		drip.ServeHTTP(w, r)
 	})
 }
 
