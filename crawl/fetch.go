@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/waits"
 )
 
@@ -241,7 +242,11 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	if outcome == OverBudget && errors.As(err, &over) && over.Limit != budget.PagesPerHost && (over.Limit != budget.Time || over.Want == 0) {
 		r.stop(err)
 	}
-	if r.late.Err() != nil || outcome == OverBudget && r.stopped {
+	drained := errors.Is(err, hostlimit.ErrDraining) // a person has ended what is to come
+	if drained {
+		r.stop(err)
+	}
+	if r.late.Err() != nil || drained || outcome == OverBudget && r.stopped {
 		outcome = Left
 	}
 	r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)

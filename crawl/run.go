@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // lend is how many URLs of a host are at hand at most.
@@ -445,6 +446,21 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 	}
 }
 
+// blockedBy says what has set a block of the host, empty where there is none or nobody knows it at
+// once: a person may have blocked it.
+func (r *run) blockedBy(key string) string {
+	hosts, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory) // another's list may be long in coming
+	if !ok {
+		return ""
+	}
+	for state := range hosts.List(r.ctx) {
+		if state.Key == key && state.BlockedBy != "" {
+			return "blocked " + state.BlockedBy
+		}
+	}
+	return ""
+}
+
 // report tells how the crawl goes.
 func (r *run) report(now time.Time, done bool) {
 	r.summary.Elapsed = now.Sub(r.began)
@@ -455,6 +471,13 @@ func (r *run) report(now time.Time, done bool) {
 	if f := &r.frontier; len(f.waiting) > 0 {
 		first := f.waiting[0]
 		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, cmp.Or(first.h.why, whyPace)
+		switch until, idle := p.idle(); {
+		case !idle:
+		case p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt):
+			p.NextWhy = r.shown.NextWhy
+		case until.After(now):
+			p.NextWhy = cmp.Or(r.blockedBy(first.h.key), p.NextWhy)
+		}
 	}
 	if len(r.asleep) > 0 && (p.Next == "" || r.asleep[0].at.Before(p.NextAt)) {
 		first := r.asleep[0]

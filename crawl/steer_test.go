@@ -149,3 +149,62 @@ func TestStoppedSaysByWhat(t *testing.T) {
 		}
 	})
 }
+
+// TestDrainLosesNothing: what a person has drained is left for the next run.
+func TestDrainLosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		site := r.Site("https://example.com")
+		for i := range 20 {
+			site.Handle(fmt.Sprintf("/%d", i), page("page"))
+		}
+		hosts, err := hostlimit.New(r.politeness.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+		q := newStore()
+		r.crawl.Queue = q
+		go func() {
+			time.Sleep(time.Second + time.Millisecond)
+			if err := hosts.Drain(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		summary := r.run(t.Context(), t, numbered("example.com", 20)...)
+		if !errors.Is(summary.Stopped, hostlimit.ErrDraining) || summary.Visited() == 0 || summary.Outcomes[crawl.Failed] > 0 {
+			t.Errorf("summary: %v", summary)
+		}
+		left := 0
+		for _, s := range q.states {
+			if s == waiting {
+				left++
+			}
+		}
+		if left != 20-summary.Visited() {
+			t.Errorf("%d URLs wait for the next run, %d were visited of 20", left, summary.Visited())
+		}
+	})
+}
+
+// TestABlockByHandIsTold: to who wonders why nothing happens.
+func TestABlockByHandIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page"))
+		hosts, err := hostlimit.New(r.politeness.Limits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+		r.crawl.Visit = func(ctx context.Context, _ *crawl.Page) error {
+			return hosts.Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
+		}
+		var out strings.Builder
+		r.crawl.Progress = crawl.ProgressLine(&out)
+		wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 2)...), map[crawl.Outcome]int{crawl.Visited: 2})
+		if !strings.Contains(out.String(), "blocked by hand: the owner has called") {
+			t.Errorf("told:\n%s", out.String())
+		}
+	})
+}

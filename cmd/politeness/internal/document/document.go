@@ -13,7 +13,7 @@ var headHTML string
 // Template parses a document that begins with {{template "head" TITLE}}, which writes everything
 // before its body. Scripts are those in the document itself; without them, none runs.
 func Template(text, css string, scripts bool, functions template.FuncMap) *template.Template {
-	t := template.New("document").Funcs(functions).Funcs(template.FuncMap{
+	t := template.New("document").Option("missingkey=error").Funcs(functions).Funcs(template.FuncMap{
 		"css":     func() template.CSS { return template.CSS(css) },
 		"scripts": func() bool { return scripts },
 	})

@@ -370,10 +370,11 @@ func (p *page) write(w io.Writer) error {
 		return err
 	}
 	return pageTemplate.Execute(w, map[string]any{
-		"Log":  p.Log,
-		"OK":   p.OK,
-		"Text": p.text,
-		"JS":   template.JS(pageJS),
-		"Data": template.JS(data.String()),
+		"Log":      p.Log,
+		"OK":       p.OK,
+		"Complete": p.Complete,
+		"Text":     p.text,
+		"JS":       template.JS(pageJS),
+		"Data":     template.JS(data.String()),
 	})
 }

@@ -43,6 +43,27 @@ func TestPoliteCrawl(t *testing.T) {
 	}
 }
 
+// TestProvedIsGreen: the page of a log of which nothing is open says so, also without scripts.
+func TestProvedIsGreen(t *testing.T) {
+	log := sample(t, 300, nil)
+	report, err := audit.Check(bytes.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range report.Promises {
+		report.Promises[i].Open = 0
+	}
+	var drawn strings.Builder
+	if err := Draw(&drawn, "crawl.jsonl", bytes.NewReader(log), report); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<div class="verdict good">`, `<h1 id="verdict">Every promise was kept, proved by the log`} {
+		if !strings.Contains(drawn.String(), want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+}
+
 func TestBrokenPromises(t *testing.T) {
 	text, html, ok := draw(t, sample(t, 3000, spoil))
 	if ok {
