@@ -453,7 +453,10 @@ func (r *run) blockedBy(key string) string {
 	if !ok {
 		return ""
 	}
-	for state := range hosts.List(r.ctx) {
+	for state, err := range hosts.List(r.ctx) {
+		if err != nil {
+			break
+		}
 		if state.Key == key && state.BlockedBy != "" {
 			return "blocked " + state.BlockedBy
 		}
