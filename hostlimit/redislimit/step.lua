@@ -618,7 +618,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	tally(h, s, started ~= 1 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
 	-- It owes as much where it counts from its end, although the delay may be shorter by then.
 	me[DELAY] = max(me[DELAY], h.ad, h.le)
-	local d = gap(h, me[DELAY])
+	local d = ceil(me[DELAY] * SHARE)
 	set(h, 'pa', h.a)
 	set(h, 'pl', h.l)
 	-- Without a delay there is no gap to protect, so the guard doesn't pace.
