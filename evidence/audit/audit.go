@@ -67,7 +67,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 		if d.Trip != 0 { // each log numbers its trips by itself
 			d.Trip = d.Trip*uint64(len(sources)) + uint64(s.at.log)
 		}
-		a.jumped += s.entry.Jumped
+		a.jump(s.entry.Jumped)
 		a.take(d, s.at)
 		if err := s.advance(); err != nil {
 			errs = errors.Join(errs, err)
@@ -93,9 +93,9 @@ type auditor struct {
 	total  map[string]*hostTotal // by host, over all logs
 
 	// The present record and its line.
-	d      *evidence.Decision
-	at     place
-	jumped time.Duration // how far clocks have jumped ahead so far
+	d     *evidence.Decision
+	at    place
+	jumps []jump // how far clocks have jumped ahead so far
 
 	// What is known of the present log, or of all that are merged.
 	hosts    map[string]*hostAudit
@@ -124,6 +124,37 @@ func newAuditor() *auditor {
 	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
 	a.begin()
 	return a
+}
+
+// A jump is how far a clock has jumped ahead, and the latest time before that.
+type jump struct {
+	after time.Time
+	by    time.Duration
+}
+
+// maxJumps is how many jumps are remembered by themselves.
+const maxJumps = 1000
+
+// jump takes a jump of the clock.
+func (a *auditor) jump(by time.Duration) {
+	switch n := len(a.jumps); {
+	case by <= 0:
+	case n == maxJumps:
+		a.jumps[n-1].by += by
+	default:
+		a.jumps = append(a.jumps, jump{a.report.Last, by})
+	}
+}
+
+// jumpedSince returns how far clocks have jumped since t. What was logged after a jump may have been
+// before it: its time is earlier than the clock has shown since.
+func (a *auditor) jumpedSince(t time.Time) (by time.Duration) {
+	for _, j := range a.jumps {
+		if t.Before(j.after.Add(j.by)) {
+			by += j.by
+		}
+	}
+	return by
 }
 
 // A hostTotal is a HostReport in the making.

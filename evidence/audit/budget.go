@@ -21,7 +21,6 @@ type budgetAudit struct {
 	bytes    int64
 	ofHost   map[string]int // pages
 	pageFrom time.Time      // start of the first page
-	jumped   time.Duration  // how far clocks had jumped ahead by then
 }
 
 func newBudget() budgetAudit {
@@ -106,7 +105,7 @@ func (a *auditor) spend(h *hostAudit, start time.Time) {
 	a.proveLimit("pages", "", int64(b.pages))
 	a.proveLimit("pages_per_host", h.name, int64(b.ofHost[h.name]))
 	if b.pageFrom.IsZero() {
-		b.pageFrom, b.jumped = start, a.jumped
+		b.pageFrom = start
 	}
 }
 
@@ -128,7 +127,7 @@ func (a *auditor) inTime(h *hostAudit, x *exchange) {
 	// Records give the time in whole seconds.
 	switch late, most := x.start.Sub(b.pageFrom), time.Duration(l.max+1)*time.Second; {
 	case late < most:
-	case late-(a.jumped-b.jumped) < most:
+	case late-a.jumpedSince(b.pageFrom) < most:
 		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
 	default:
 		at := x.at
