@@ -448,15 +448,15 @@ func (h *hostAudit) proveSlot(x *exchange) {
 	}
 }
 
-// unclear reports whether the log may yet tell that y held no slot at the given time: its end isn't
+// unclear reports whether the log may yet tell that x held no slot at the given time: its end isn't
 // known, or it was then so old that its slot may have been taken back. Of that tells whoever got
 // the slot, or is next on any host, but only once its own headers are there.
-func (y *exchange) unclear(at time.Time) bool {
-	if y.end.IsZero() {
+func (x *exchange) unclear(at time.Time) bool {
+	if x.end.IsZero() {
 		return true
 	}
-	safe := y.safe()
-	return y.end.After(at) && !y.leaked && safe > 0 && !at.Before(y.start.Add(safe))
+	safe := x.safe()
+	return x.end.After(at) && !x.leaked && safe > 0 && !at.Before(x.start.Add(safe))
 }
 
 // safe returns how long x held its slot for sure before it could be taken back, 0 where no policy

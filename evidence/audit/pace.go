@@ -219,7 +219,9 @@ func (p *pace) count(to time.Time) {
 	for p.counted < len(p.answers) && !p.answers[p.counted].at.After(to) {
 		// Of answers that came together, the order is that which makes the longest delay.
 		first := p.counted
-		for p.counted++; p.counted < len(p.answers) && p.answers[p.counted].at.Sub(p.answers[p.counted-1].at) < time.Millisecond; p.counted++ {
+		p.counted++
+		for p.counted < len(p.answers) && p.answers[p.counted].at.Sub(p.answers[p.counted-1].at) < time.Millisecond {
+			p.counted++
 		}
 		group := slices.Clone(p.answers[first:p.counted])
 		slices.SortStableFunc(group, func(a, b answer) int { return cmp.Compare(a.latency, b.latency) })
