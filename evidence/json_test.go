@@ -391,3 +391,30 @@ func TestAPartOfALineIsNoRecord(t *testing.T) {
 		t.Errorf("the 25th byte is wrong: %v", err)
 	}
 }
+
+// TestTheEndsOfWhatALineCanSay, the last year and the longest durations, are read as they are written.
+func TestTheEndsOfWhatALineCanSay(t *testing.T) {
+	want := evidence.Decision{
+		Type: evidence.HostBlocked, Time: time.Date(9999, 1, 2, 3, 4, 5, 0, time.UTC),
+		Until: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), RetryAt: time.Date(0, 1, 1, 0, 0, 0, 1, time.UTC),
+	}
+	var got evidence.Decision
+	if err := json.Unmarshal(want.AppendJSON(nil), &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v; %v", got, want, err)
+	}
+	for number, want := range map[string]time.Duration{
+		"-9.223372036854775808e9": math.MinInt64,
+		"9.223372036854774784e9":  9223372036854774784,
+	} {
+		var d evidence.Decision
+		if err := json.Unmarshal([]byte(`{"type":"fetched","latency":`+number+`}`), &d); err != nil || d.Latency != want {
+			t.Errorf("%s: %d, %v", number, d.Latency, err)
+		}
+	}
+	for _, number := range []string{"9.223372036854775808e9", "-9.3e9", "1e300"} {
+		var d evidence.Decision
+		if err := json.Unmarshal([]byte(`{"type":"fetched","latency":`+number+`}`), &d); err == nil {
+			t.Errorf("%s: %d", number, d.Latency)
+		}
+	}
+}

@@ -196,6 +196,7 @@ func TestRedactURL(t *testing.T) {
 		"see http: bob@h":        "see http: bob@h",
 		"a: b, http:/u:p@h":      "a: b, http:/h",
 		"mailto:bot@h https:u@h": "mailto:bot@h https:h",
+		"@home: http://u:p@h/":   "@home: http://h/",
 
 		// Errors quote what can't be parsed.
 		`parse "https://us er:p w@h/": net/url: invalid userinfo`: `parse "https://h/": net/url: invalid userinfo`,
