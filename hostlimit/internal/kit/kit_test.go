@@ -352,3 +352,54 @@ func TestTimesStopsAtTheLongest(t *testing.T) {
 		}
 	}
 }
+
+// What a status means by itself, at the ends of each class.
+func TestMeaningOfAStatus(t *testing.T) {
+	r, err := compileRefusals(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for status, want := range map[int]Meaning{
+		-1: Silent, 0: Silent, 100: Success, 200: Success, 304: Success, 400: Success, 401: Failed, 402: Failed, 403: Failed, 404: Success,
+		407: Silent, 408: Failed, 410: Success, 425: Failed, 429: Refused, 451: Failed, 499: Success,
+		500: Failed, 503: Failed, 599: Failed, 600: Silent, 999: Silent, 1024: Silent, math.MaxInt: Silent,
+	} {
+		if got := r.Meaning(Outcome{Status: status}); got != want {
+			t.Errorf("status %d means %d, want %d", status, got, want)
+		}
+	}
+}
+
+// Own limits of a key that leave its delay to a Config which counts from the end need one slot, too;
+// what holds for the key is told with nothing left out.
+func TestOwnLimitsOfAKey(t *testing.T) {
+	rules, err := Config{
+		Own: Own{Concurrency: 1, Delay: Delay{Min: 5, FromEnd: true}},
+		Override: func(key string) (Own, bool) {
+			switch key {
+			case "one":
+				return Own{Concurrency: 1}, true
+			case "two":
+				return Own{Concurrency: 2}, true
+			case "none":
+				return Own{Delay: Delay{DangerouslyNone: true}}, true
+			}
+			return Own{}, false
+		},
+	}.Compile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l, err := rules.Limits("one"); err != nil || *l.Own != (Own{1, Delay{Min: 5, Max: 5, Ceiling: defaultCeiling, FromEnd: true}}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if l, err := rules.Limits("two"); err == nil {
+		t.Errorf("two slots from the end: %+v", l)
+	}
+	if l, err := rules.Limits("none"); err != nil || *l.Own != (Own{1, Delay{DangerouslyNone: true, Ceiling: defaultCeiling}}) {
+		t.Errorf("%+v, %v", l, err)
+	}
+	if l, err := rules.Limits("other"); err != nil || l.Own != nil {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
