@@ -27,6 +27,7 @@ func TestValidateReportsAllProblems(t *testing.T) {
 		{budget.Limits{PagesPerHost: -1, Bytes: -2}, []string{"Limits.PagesPerHost", "Limits.Bytes"}},
 		{budget.Limits{Duration: -time.Second}, []string{"Limits.Duration"}},
 		{budget.Limits{Pages: 200, Every: 24 * time.Hour}, nil},
+		{budget.Limits{Every: time.Second}, nil},
 		{budget.Limits{Every: time.Second - 1}, []string{"Limits.Every is shorter"}},
 		{budget.Limits{Every: -time.Hour}, []string{"Limits.Every is shorter"}},
 		{budget.Limits{Every: 24 * time.Hour, Duration: time.Hour}, []string{"Limits.Every is 24h0m0s, and Limits.Duration 1h0m0s"}},
