@@ -65,11 +65,11 @@ func httpDate(s string, now time.Time) (time.Time, bool) {
 	}
 	if t, err := time.Parse("Monday, 02-Jan-06 15:04:05 GMT", s); err == nil {
 		// Two digits of a year are those of the latest date that is at most 50 years ahead.
-		t = t.AddDate(now.UTC().Year()/100*100+100-t.Year()/100*100, 0, 0)
-		for t.After(now.AddDate(50, 0, 0)) {
-			t = t.AddDate(-100, 0, 0)
+		years := 2000
+		for t.AddDate(years, 0, 0).After(now.AddDate(50, 0, 0)) {
+			years -= 100
 		}
-		return t, true
+		return t.AddDate(years, 0, 0), true
 	}
 	t, err := time.Parse(time.ANSIC, s)
 	return t, err == nil

@@ -88,6 +88,15 @@ func TestRetryAfterReadsTwoDigitYearsInTheirCentury(t *testing.T) {
 	}
 }
 
+// The year 2000 has a 29th of February, which 2100 hasn't.
+func TestRetryAfterReadsALeapDayOfAFullCentury(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	const value, date = "Tuesday, 29-Feb-00 00:00:10 GMT", "Tue, 29 Feb 2000 00:00:00 GMT"
+	if d, ok := backoff.RetryAfter(value, date, now); d != 10*time.Second || !ok {
+		t.Errorf("%v, %v, want 10s by the host's own clock", d, ok)
+	}
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	for _, c := range retryAfters {
 		if len(c.value) < 100 {

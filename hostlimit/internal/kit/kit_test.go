@@ -62,7 +62,8 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 
 func TestParseAdaptiveReadsWhatTextWrites(t *testing.T) {
 	for _, a := range []Adaptive{
-		{}, Fixed, Squared, Proportional(5), Throttle(1.5), Proportional(math.MaxFloat64),
+		{},
+		Fixed, Squared, Proportional(5), Throttle(1.5), Proportional(math.MaxFloat64),
 		Longest(Proportional(1), Learned), Longest(Longest(Throttle(2), Squared), Proportional(1e-9)),
 	} {
 		if got, err := ParseAdaptive(a.Text()); err != nil || got != a {
