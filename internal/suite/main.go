@@ -10,17 +10,22 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
 )
+
+// soakEnv holds how long a command of a soak lasts.
+const soakEnv = "POLITENESS_SOAK"
 
 // A task is a command, and what came of it.
 type task struct {
@@ -47,27 +52,29 @@ func main() {
 	}
 	if *soak > 0 && len(tasks) > 0 {
 		share := *soak * time.Duration(min(*jobs, len(tasks))) / time.Duration(len(tasks))
-		if err := os.Setenv("POLITENESS_SOAK", share.Round(time.Second).String()); err != nil {
+		if err := os.Setenv(soakEnv, share.Round(time.Second).String()); err != nil {
 			fmt.Fprintln(os.Stderr, "suite:", err)
 			os.Exit(2)
 		}
 	}
 	begun := time.Now()
-	run(os.Stdout, max(1, *jobs), tasks)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) // the table says how far it came
+	defer stop()
+	run(ctx, os.Stdout, max(1, *jobs), tasks)
 	if !summarize(os.Stdout, tasks, time.Since(begun)) {
 		os.Exit(1)
 	}
 }
 
 // run begins the tasks in their order and returns when all have ended.
-func run(w io.Writer, jobs int, tasks []*task) {
+func run(ctx context.Context, w io.Writer, jobs int, tasks []*task) {
 	var printing sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, jobs)
 	for _, t := range tasks {
 		places <- struct{}{}
 		wg.Go(func() {
-			t.run()
+			t.run(ctx)
 			<-places
 			printing.Lock()
 			defer printing.Unlock()
@@ -77,8 +84,9 @@ func run(w io.Writer, jobs int, tasks []*task) {
 	wg.Wait()
 }
 
-func (t *task) run() {
-	cmd := exec.Command("bash", "-c", t.command)
+func (t *task) run(ctx context.Context) {
+	cmd := exec.CommandContext(ctx, "bash", "-c", t.command)
+	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = filepath.FromSlash(t.dir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -114,7 +122,11 @@ func summarize(w io.Writer, tasks []*task, took time.Duration) bool {
 	fmt.Fprint(table, "\npassed\tskipped\tfailed\tseconds\tCPU\t\n")
 	ok := true
 	for _, t := range tasks {
-		row(t, strings.Join(append([]string{t.title() + ": " + t.verdict()}, t.notes...), ", "))
+		what := t.title() + ": " + t.verdict()
+		if os.Getenv(soakEnv) != "" {
+			what = strings.Join(append([]string{what}, t.notes...), ", ")
+		}
+		row(t, what)
 		all.passed += t.passed
 		all.skipped = append(all.skipped, t.skipped...)
 		all.failed = append(all.failed, t.failed...)

@@ -17,7 +17,7 @@ func TestOneFailureFailsTheWhole(t *testing.T) {
 		{name: "gone", dir: "no-such-directory", command: "true"},
 		{name: "good", dir: ".", command: "echo fine"},
 	}
-	run(&out, 1, tasks)
+	run(t.Context(), &out, 1, tasks)
 	ok := summarize(&out, tasks, time.Second)
 	if got := out.String(); ok || !strings.Contains(got, "== bad: FAILED, exit status 3 after 0 s\nbecause\n") ||
 		!strings.Contains(got, "== gone no-such-directory: FAILED, ") || !strings.Contains(got, "== good: ok after 0 s\nfine\n") {
