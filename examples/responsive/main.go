@@ -84,6 +84,7 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 		Follow:    crawl.SameHost,
 		MaxDepth:  o.depth,
 		MaxPages:  o.pages,
+		Progress:  crawl.ProgressLine(told), // what is waited for, and how it ended
 		Visit: func(_ context.Context, p *crawl.Page) error {
 			told.tell("page  %s, %d bytes, %d links", p.FinalURL, len(p.Body), len(p.Links))
 			return nil
@@ -92,8 +93,7 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 	if err != nil {
 		return err
 	}
-	summary, err := crawler.Run(ctx, roots...)
-	told.tell("%s", summary)
+	_, err = crawler.Run(ctx, roots...)
 	return err
 }
 
@@ -109,6 +109,13 @@ func (p *pace) tell(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// Write implements io.Writer.
+func (p *pace) Write(line []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out.Write(line)
 }
 
 // Record implements evidence.Evidence.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -22,6 +25,23 @@ func TestTheSecondPageWaitsForTheSquareOfTheFirstOnesTime(t *testing.T) {
 			t.Errorf("the second page waited for %.2f s after the first one's end:\n%s", waited, out)
 		}
 	})
+}
+
+// A host that has to wait says so within two seconds.
+func TestAPersonSeesWhyNothingHappens(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "User-agent: *\nCrawl-delay: 30\n")
+	}))
+	defer site.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var out strings.Builder
+	if err := run(ctx, &out, defaults, []string{site.URL + "/"}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "waiting for 127.0.0.1:") || strings.Count(out.String(), " left in ") != 1 {
+		t.Errorf("told:\n%s", out.String())
+	}
 }
 
 // The tutorial's crawler follows links from a root, skips what is disallowed and goes on.
