@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A courier is a hook that decides what becomes of each run of step.lua: it may send it, now or later
@@ -260,5 +261,32 @@ func TestAStepOfTheServersClockStarvesNobody(t *testing.T) {
 				t.Errorf("%d of %d processes have started anything since the step: %v", len(after), len(fleet), after)
 			}
 		})
+	}
+}
+
+// TestOpsOfOneHostInOneCallSeeEachOther: while the server is away a process forgets a host that owes
+// nothing, but what it has to tell of it waits. If it meets the host again before that, both go in one
+// call, in which each of them changes what the other has.
+func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
+	s := newStage(t, hostlimit.Config{})
+	met := s.host()
+	forgotten := *met
+	l := &kit.Limits{Ceiling: time.Second}
+	take := op{name: "take", h: met, args: []any{
+		"p.2", 2, 1, 2, -1, 0, 0, true, false, micros(l.Min), micros(l.Ceiling), 5_000_000, 0, false, 0, 0,
+	}}
+	s.l.mu.Lock()
+	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, 0, false}}}, false)
+	s.l.parts[0].calls--
+	s.l.mu.Unlock()
+	reply, err := s.l.run(t.Context(), c.keys, c.payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, _ := reply[replyHead].([]any); text(answer[0]) != "GO" {
+		t.Fatal(reply)
+	}
+	if n, owed := s.get(met, "n"), s.get(met, "a")-number(reply[0]); n != 1 || owed < 5_000_000 {
+		t.Errorf("after a start: %d starts, %d us are owed", n, owed)
 	}
 }

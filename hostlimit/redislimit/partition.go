@@ -201,14 +201,16 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), l.prefix+p.tag+"gen", l.prefix+p.tag+"processes")
-	index := make(map[*host]int, len(ops))
+	// By key, as there may be two of a host: one that was forgotten while the server was away, of which
+	// there is still something to tell, and one that was met since. Each key is read and written once.
+	index := make(map[string]int, len(ops))
 	b := appendList(make([]byte, 0, 256+128*len(ops)), 1+len(ops))
 	b = appendValue(b, head)
 	for _, o := range ops {
-		i, ok := index[o.h]
+		i, ok := index[o.h.key]
 		if !ok {
 			i = len(index) + 1
-			index[o.h] = i
+			index[o.h.key] = i
 			c.keys = append(c.keys, p.hostKey(o.h.key))
 		}
 		args := o.args
