@@ -83,8 +83,10 @@ func TestChaos(t *testing.T) {
 	over := monotonic()
 	v := f.judge()
 	t.Logf("soak: %d starts under %v from -chaosseed %d", v.starts, faults, *chaosSeed)
+	// On a busy machine the faults may take longer than they should, and the work ends before that.
+	alive := min(over+int64(healed), f.work.End-int64(time.Second))
 	for i, last := range v.last {
-		if _, killed := f.ended[i]; !killed && last < over+int64(healed) {
+		if _, killed := f.ended[i]; !killed && last < alive {
 			t.Errorf("process %d has started nothing since %v after the last fault", i, time.Duration(last-over))
 		}
 	}
