@@ -144,7 +144,7 @@ bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, re
 bench-results: ## measure politeness beside its rivals: benchmarks/RESULTS.md, in under 10 minutes [a quiet machine, redis-server]
 	cd benchmarks && go run .
 
-bench-scale: ## measure large crawls against their bounds: a section of benchmarks/RESULTS.md, in two minutes [2 GB]
+bench-scale: ## measure large crawls against their bounds: a section of benchmarks/RESULTS.md, in two minutes [a quiet machine, 1 GB]
 	cd benchmarks && go run . -only scale -update
 
 benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt

@@ -45,7 +45,7 @@ const (
 	wantOfPossible  = 0.95
 	wantOfChannel   = 10.0 // times the pages of a channel of URLs with 32 workers
 	wantHostBytes   = 500.0
-	wantHostsGC     = 200e6 // ns of processors
+	wantHostsGC     = 1. / 2 // of what a host costs a collection with x/time/rate
 	wantHostOfDIY   = 1. / 2
 	wantLogBytes    = 1500.0 // a request
 	wantAuditOfMake = 1.0    // share of the time that the crawler took to write the lines
@@ -285,7 +285,7 @@ func (b *bench) scaleRobots() (t table, kept float64, err error) {
 func (b *bench) scaleHosts(atMost func(string, float64, float64, func(float64) string)) (table, error) {
 	t := table{caption: "A page of each host, by whole crawlers:", header: []string{"by", "hosts", "bytes a host", "processor time of a garbage collection", "of a page"}}
 	base := instant{nineRules, true}
-	var bytes [2]float64
+	var bytes, collected [2]float64 // of a host
 	for i, c := range []struct {
 		by    string
 		hosts int
@@ -310,13 +310,14 @@ func (b *bench) scaleHosts(atMost func(string, float64, float64, func(float64) s
 		begin = processorTime()
 		runtime.GC()
 		collection := float64(processorTime() - begin)
+		collected[i] = collection / float64(c.hosts)
 		runtime.KeepAlive(fetcher)
 		t.add(c.by, count(c.hosts), size(bytes[i]), duration(collection), duration(page))
 		if i == 0 {
 			atMost("bytes of a host, of "+count(c.hosts), bytes[0], wantHostBytes, size)
-			atMost("processor time of a garbage collection over "+count(c.hosts)+" hosts", collection, wantHostsGC, duration)
 		}
 	}
+	atMost("processor time of a garbage collection a host, of x/time/rate's", collected[0]/collected[1], wantHostsGC, share)
 	atMost("bytes of a host, of x/time/rate's", bytes[0]/bytes[1], wantHostOfDIY, share)
 	return t, nil
 }
