@@ -241,6 +241,9 @@ func (trip *trip) recordFailure(err error) {
 	}
 	d := trip.decision(evidence.Failed, time.Now())
 	d.Reason, d.Err = "ended before its start", err.Error()
+	if trip.grant.Seq == 0 {
+		d.Instead = trip.grant.instead // given up at the wire, which the caller left before the next one
+	}
 	trip.record(&d)
 }
 

@@ -509,3 +509,48 @@ func TestGivenUpRequestIsTakenBack(t *testing.T) {
 		})
 	}
 }
+
+// A caller who leaves between the start that was given up and the next one leaves no hole in the
+// numbers that the log doesn't explain.
+func TestLeavingAtTheWireIsOnRecord(t *testing.T) {
+	t.Parallel()
+	ctx, leave := context.WithCancel(t.Context())
+	left := false
+	var log bytes.Buffer
+	sink := evidence.JSONLines(&log)
+	cfg := paced(roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Path != "/left" {
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
+		}
+		left = true
+		leave()
+		time.Sleep(10 * time.Millisecond) // a slow dial
+		httptrace.ContextClientTrace(r.Context()).GotConn(httptrace.GotConnInfo{})
+		return nil, context.Cause(r.Context())
+	}))
+	cfg.Evidence = sink
+	client := &http.Client{Transport: mustNew(t, cfg)}
+	for _, path := range []string{"/", "/left", "/", "/"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://example.com"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path == "/left" {
+			req = req.WithContext(ctx)
+		}
+		resp, err := client.Do(req)
+		if (err != nil) != (path == "/left") {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+	}
+	if err := sink.Close(); err != nil || !left {
+		t.Fatal(err, left)
+	}
+	report, err := audit.Check(&log)
+	if err != nil || !report.OK() {
+		t.Error(err, report)
+	}
+}
