@@ -124,6 +124,7 @@ soak: ## all random tests side by side for SOAK (1h), each with a verdict and a 
 		$(call part,names,.,TestManyNames) \
 		$(call part,names,robots/robotscache,TestWildcardDomain) \
 		$(call part,sizes,crawl/sitemap,) \
+		$(call part,sizes,evidence/audit,TestTheJudgeRemembersNoLines) \
 		$(call part,sizes,hostlimit,TestLearnedFindsTheRate) \
 		$(call part,sizes,hostlimit/redislimit,TestEveryFate)
 

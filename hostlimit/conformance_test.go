@@ -2,6 +2,7 @@ package hostlimit_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 
@@ -30,7 +31,7 @@ func TestRestarts(t *testing.T) {
 }
 
 func TestRestartsInVirtualTime(t *testing.T) {
-	hostlimittest.RunRestarts(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
+	hostlimittest.RunRestarts(t, synctest.Test, keepsApart(t.TempDir()))
 }
 
 // keepsIn makes Memories with that Store.
@@ -41,7 +42,15 @@ func keepsIn(store hostlimit.Store) hostlimittest.New {
 	}
 }
 
+// keepsApart makes Memories whose Store is that of the scenario: a bubble that waits for the lock
+// of another one would wait in its own time, which is over at once.
+func keepsApart(dir string) hostlimittest.New {
+	return func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
+		return keepsIn(hostlimit.Dir(filepath.Join(dir, filepath.FromSlash(t.Name()))))(t, cfg)
+	}
+}
+
 // TestConformanceWithAStore: a Store changes nothing for one process.
 func TestConformanceWithAStore(t *testing.T) {
-	hostlimittest.RunIn(t, synctest.Test, keepsIn(hostlimit.Dir(t.TempDir())))
+	hostlimittest.RunIn(t, synctest.Test, keepsApart(t.TempDir()))
 }
