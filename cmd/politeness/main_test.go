@@ -419,7 +419,7 @@ func startProxy(t *testing.T, env []string, args ...string) (proxy string, end f
 // own log has nothing to complain of.
 func TestProxyMakesHTTPSClientsPolite(t *testing.T) {
 	t.Parallel()
-	const delay = 300 * time.Millisecond
+	const delay = 500 * time.Millisecond
 	s := localsite.NewTLS(t, delay)
 	dir := t.TempDir()
 	log, ca := filepath.Join(dir, "log.jsonl"), filepath.Join(dir, "ca")
