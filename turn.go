@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -165,7 +166,8 @@ type departure struct {
 }
 
 // A waitContext bounds a trip's waits. It is the request's context, and is done as well when
-// Request.Cancel, or the channel of waits.Until, is closed; its deadline is the end of the budget's time where that comes first.
+// Request.Cancel, or the channel of waits.Until, is closed, and when the trip has ended; its deadline
+// is the end of the budget's time where that comes first.
 type waitContext struct {
 	context.Context
 	watcher  *trip      // told of long waits, as hostlimit.Watcher; nil: nobody is
@@ -180,6 +182,7 @@ type canceller struct {
 	once   sync.Once
 	done   <-chan struct{} // of either; set by once
 	stop   func()          // ends the goroutine that waits for either; set by once
+	ended  atomic.Bool     // the trip has ended; set before done is closed, as contexts made from it rely on
 }
 
 // Deadline implements context.Context.
@@ -234,14 +237,18 @@ func (w *waitContext) Err() error {
 	case <-w.cancel.leave:
 		return context.Canceled
 	default:
-		return nil
 	}
+	if w.cancel.ended.Load() {
+		return context.Canceled
+	}
+	return nil
 }
 
 // end ends the goroutine of Done, if there is one.
 func (w *waitContext) end() {
 	if c := w.cancel; c != nil {
 		c.once.Do(func() { c.done, c.stop = w.Context.Done(), func() {} })
+		c.ended.Store(true)
 		c.stop()
 	}
 }

@@ -2,6 +2,9 @@ package politeness_test
 
 import (
 	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -50,4 +53,45 @@ func TestABodyThatIsNeverClosedIsReportedByAnotherHostsRequest(t *testing.T) {
 			b.Errorf("%v, %v", report, err)
 		}
 	})
+}
+
+// keptContext is a limiter that keeps the context of the last turn, as one does that makes contexts
+// from it.
+type keptContext struct {
+	hostlimit.Limiter
+	ctx context.Context
+}
+
+func (k *keptContext) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	k.ctx = ctx
+	ctx.Done()
+	return k.Limiter.Acquire(ctx, key, floor)
+}
+
+// TestAContextThatIsDoneSaysWhy: package context panics where one that is done has no error.
+func TestAContextThatIsDoneSaysWhy(t *testing.T) {
+	memory, err := hostlimit.New(hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := httptest.NewServer(http.NotFoundHandler())
+	defer site.Close()
+	kept := &keptContext{Limiter: memory}
+	transport, err := politeness.New(politeness.Config{UserAgent: "TestBot/1.0 (+https://example.com/bot)", Hosts: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site.URL, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Cancel = make(chan struct{}) //nolint:staticcheck // http.Client's Timeout sets it, and so do old callers
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if <-kept.ctx.Done(); kept.ctx.Err() == nil {
+		t.Error("the context of a turn is done, and doesn't say why")
+	}
 }
