@@ -487,31 +487,45 @@ func TestRequestsInFlightDontLiftTheBlocksOfOthers(t *testing.T) {
 	})
 }
 
-// TestWaitersHearOfTheBlocksOfOthers as soon as anybody does.
-func TestWaitersHearOfTheBlocksOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(mapStore)
-		cfg := hostlimit.Config{Store: store, MaxWait: 10 * time.Minute, Delay: hostlimit.Delay{Min: time.Minute}}
-		b := run(t, cfg)
-		b.fetch(ok)
-		var waited time.Duration
-		var wg sync.WaitGroup
-		begin := time.Now()
-		wg.Go(func() {
-			_, err := b.Acquire(t.Context(), storedKey, 0)
-			if waited = time.Since(begin); !errors.Is(err, hostlimit.ErrBlocked) {
-				t.Error(err)
-			}
+// TestWaitersHearOfOthers: of their blocks and their longer delays as soon as anybody does.
+func TestWaitersHearOfOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		maxWait, min time.Duration
+		debt         hostlimit.Debt
+		blocked      time.Duration // of debt
+		why          error
+	}{
+		"block": {maxWait: 10 * time.Minute, min: time.Minute, debt: hostlimit.Debt{Refusals: 1}, blocked: time.Hour, why: hostlimit.ErrBlocked},
+		"delay": {maxWait: 30 * time.Second, min: 20 * time.Second, debt: hostlimit.Debt{Delay: 50 * time.Second}, why: hostlimit.ErrBusy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(mapStore)
+				b := run(t, hostlimit.Config{Store: store, MaxWait: c.maxWait, Delay: hostlimit.Delay{Min: c.min}})
+				b.fetch(ok)
+				var waited time.Duration
+				var wg sync.WaitGroup
+				begin := time.Now()
+				wg.Go(func() {
+					_, err := b.Acquire(t.Context(), storedKey, 0)
+					if waited = time.Since(begin); !errors.Is(err, c.why) {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+				if c.blocked > 0 {
+					c.debt.BlockedUntil = time.Now().Add(c.blocked)
+				}
+				store.debts = map[string]hostlimit.Debt{storedKey: c.debt}
+				time.Sleep(11 * time.Second)
+				b.next()
+				wg.Wait()
+				if waited != 11*time.Second {
+					t.Errorf("refused after %v", waited)
+				}
+			})
 		})
-		synctest.Wait()
-		store.debts = map[string]hostlimit.Debt{storedKey: {BlockedUntil: time.Now().Add(time.Hour), Refusals: 1}}
-		time.Sleep(11 * time.Second)
-		b.next()
-		wg.Wait()
-		if waited != 11*time.Second {
-			t.Errorf("refused after %v", waited)
-		}
-	})
+	}
 }
 
 // TestFarStartsOfTwoProcesses: each looks at the Store before its start, however lately it did.
@@ -651,32 +665,6 @@ func TestRequestsInFlightDontLiftALongerBlockOfOthers(t *testing.T) {
 		}
 		if n := b.next(); n < 59*time.Minute {
 			t.Errorf("then the next may come in %v", n)
-		}
-	})
-}
-
-// TestWaitersHearOfTheDelaysOfOthers as soon as anybody does.
-func TestWaitersHearOfTheDelaysOfOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := new(mapStore)
-		b := run(t, hostlimit.Config{Store: store, MaxWait: 30 * time.Second, Delay: hostlimit.Delay{Min: 20 * time.Second}})
-		b.fetch(ok)
-		var waited time.Duration
-		var wg sync.WaitGroup
-		begin := time.Now()
-		wg.Go(func() {
-			_, err := b.Acquire(t.Context(), storedKey, 0)
-			if waited = time.Since(begin); !errors.Is(err, hostlimit.ErrBusy) {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		store.debts = map[string]hostlimit.Debt{storedKey: {Delay: 50 * time.Second}}
-		time.Sleep(11 * time.Second)
-		b.next()
-		wg.Wait()
-		if waited != 11*time.Second {
-			t.Errorf("refused after %v", waited)
 		}
 	})
 }
