@@ -43,10 +43,7 @@ func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	if len(body) > MaxBody {
-		if end := bytes.LastIndexAny(body, "\r\n"); end >= 0 {
-			body = body[:end+1]
-		}
-		body = body[:min(len(body), MaxBody)]
+		body = body[:min(bytes.LastIndexAny(body, "\r\n")+1, MaxBody)]
 	}
 	return body, nil
 }
