@@ -47,7 +47,7 @@ func (c *clock) nextHop() {
 func (c *clock) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting++; c.waiting == 1 && !c.since.IsZero() {
+	if c.waiting++; c.waiting == 1 {
 		c.timer.Stop()
 		ran := time.Since(c.since)
 		c.left, c.spent, c.since = c.left-ran, c.spent+ran, time.Time{}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/go-politeness/politeness/internal/statedir"
@@ -91,11 +92,7 @@ func (r Record) Encode(origin string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := make([]byte, 0, len(header)+1+len(r.Body))
-	rest = append(rest, header...)
-	rest = append(rest, '\n')
-	rest = append(rest, r.Body...)
-	return statedir.Seal(magic, rest), nil
+	return statedir.Seal(magic, slices.Concat(header, []byte{'\n'}, r.Body)), nil
 }
 
 // DecodeRecord reads what Encode wrote for the same origin. Data that is damaged, of another

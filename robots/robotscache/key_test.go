@@ -9,6 +9,7 @@ import (
 )
 
 func TestOrigin(t *testing.T) {
+	longest := strings.Repeat("a.", hostname.MaxLen/2)[:hostname.MaxLen-len("b:65535")] + "b:65535"
 	tests := []struct{ url, origin string }{
 		{"https://example.com/a?b", "https://example.com"},
 		{"http://example.com", "http://example.com"},
@@ -38,6 +39,8 @@ func TestOrigin(t *testing.T) {
 		{"http://[fe80::1%25en0]/", "http://[fe80::1%25en0]"},
 		{"http://example.com\u3002/", "http://example.com"},
 		{"http://example.com:0/", "http://example.com:0"},
+		{"http://example.com:65535/", "http://example.com:65535"},
+		{"http://" + longest + "/", "http://" + longest},
 	}
 	for _, tt := range tests {
 		o, err := originOf(parse(t, tt.url))
@@ -87,7 +90,7 @@ func TestOriginRefused(t *testing.T) {
 		parse(t, "https:///path"),
 		parse(t, "https://./"),
 		parse(t, "https://:443/"),
-		parse(t, "https://example.com:99999/"),
+		parse(t, "https://example.com:65536/"),
 		parse(t, "https://"+strings.Repeat("a.", 2000)+"example/"),
 		{Scheme: "https", Host: "exa mple.com"},
 		{Scheme: "https", Host: "example.com/path"},

@@ -114,19 +114,13 @@ func (g *good) bytes() int64 {
 
 // bytes returns about how much memory x takes, and the copy that is common to its users.
 func (x *text) bytes() int64 {
-	n := allocated(unsafe.Sizeof(*x)) + allocated(uintptr(len(x.sitemaps))) + mapSlot(sha256.Size+unsafe.Sizeof(uintptr(0))) + int64(x.rules.Size())
-	if x.common != nil {
-		n += x.common.bytes()
-	}
-	return n
+	return allocated(unsafe.Sizeof(*x)) + allocated(uintptr(len(x.sitemaps))) + mapSlot(sha256.Size+unsafe.Sizeof(uintptr(0))) +
+		int64(x.rules.Size()) + x.common.bytes()
 }
 
-// allocated returns what the heap takes for size bytes: about an eighth more, and nothing for none.
+// allocated returns about what the heap takes for size bytes, and nothing for none.
 func allocated(size uintptr) int64 {
-	switch {
-	case size <= 8:
-		return int64(size+7) &^ 7
-	case size <= 128:
+	if size <= 128 {
 		return int64(size+15) &^ 15
 	}
 	return int64(size + size/16)

@@ -2,6 +2,7 @@ package robotscache
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -104,6 +105,109 @@ func TestBytesAreWhatTheHeapHas(t *testing.T) {
 	}
 }
 
+// TestAllocatedIsWhatTheHeapTakes, to within 8 bytes or an eighth for each size, and nearly so in all.
+func TestAllocatedIsWhatTheHeapTakes(t *testing.T) {
+	var all, allTakes int64
+	for size := range 4096 {
+		got, takes := allocated(uintptr(size)), int64(cap(append([]byte(nil), make([]byte, size)...)))
+		if diff := got - takes; diff < -takes/8 || diff > max(8, takes/8) {
+			t.Errorf("%d bytes take %d, not %d", size, takes, got)
+		}
+		all += got
+		allTakes += takes
+	}
+	if diff := float64(all-allTakes) / float64(allTakes); diff < -0.03 || diff > 0.03 {
+		t.Errorf("in all %d, not %d", allTakes, all)
+	}
+}
+
+// TestWhateverAServerMakesLongIsCounted, so that nothing gets round MaxBytes.
+func TestWhateverAServerMakesLongIsCounted(t *testing.T) {
+	bytes := func(host string, body func() (*http.Response, error)) int64 {
+		first := true
+		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
+			if first { // what all copies have in common is of this one
+				first = false
+				return reply(200, private), nil
+			}
+			if strings.HasPrefix(req.URL.Path, "/to/") {
+				return reply(200, private), nil
+			}
+			return body()
+		})
+		r.get(t, "https://first.example")
+		before := r.Snapshot().Bytes
+		r.get(t, "https://"+host)
+		return r.Snapshot().Bytes - before
+	}
+	answer := func(status int, body string, header ...string) func() (*http.Response, error) {
+		return func() (*http.Response, error) { return reply(status, body, header...), nil }
+	}
+	for name, of := range map[string]func(long string) int64{
+		"host":          func(long string) int64 { return bytes(long+".example", answer(404, "")) },
+		"ETag":          func(long string) int64 { return bytes("a.example", answer(200, private, "ETag", long)) },
+		"Last-Modified": func(long string) int64 { return bytes("a.example", answer(200, private, "Last-Modified", long)) },
+		"redirect":      func(long string) int64 { return bytes("a.example", answer(302, "", "Location", "/to/"+long)) },
+		"sitemap":       func(long string) int64 { return bytes("a.example", answer(200, "Sitemap: /"+long)) },
+		"rule":          func(long string) int64 { return bytes("a.example", answer(200, "User-agent: *\nDisallow: /"+long)) },
+		"ETag of a text of its own": func(long string) int64 {
+			return bytes("a.example", answer(200, private+"#", "ETag", long))
+		},
+		"error": func(long string) int64 {
+			return bytes("a.example", func() (*http.Response, error) { return nil, errors.New(long) })
+		},
+	} {
+		const n = 160
+		short, long := of("a"), of("a"+strings.Repeat("b", n))
+		if more := long - short; more < n*9/10 || more > n*5/4 {
+			t.Errorf("%s: %d bytes more are counted as %d", name, n, more)
+		}
+	}
+}
+
+// TestATextGoesWithItsLastOrigin, also where two origins have brought it at the same time.
+func TestATextGoesWithItsLastOrigin(t *testing.T) {
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+		c := newCache(t, Config{}, Client{UserAgent: userAgent})
+		var all []*known
+		for i := range 3 {
+			if i == 2 { // the first two don't know of each other
+				c.shards.texts.keep(all[0])
+				c.shards.texts.keep(all[1])
+			}
+			g := c.compile(nth(i), nth(i).robotsURL().String(), []byte(private), good{})
+			all = append(all, &known{origin: nth(i), good: g})
+		}
+		c.shards.texts.keep(all[2])
+		for _, i := range order {
+			if n := len(c.shards.texts.known); n > 1 {
+				t.Errorf("%v: %d texts", order, n)
+			}
+			c.shards.texts.release(all[i])
+		}
+		if n := len(c.shards.texts.known); n != 0 {
+			t.Errorf("%v: %d texts are left", order, n)
+		}
+	}
+}
+
+// TestWhatIsFetchedAnewTakesThePlaceOfWhatWas, in memory too.
+func TestWhatIsFetchedAnewTakesThePlaceOfWhatWas(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, Config{}, always(200, private))
+		r.get(t, site)
+		once := r.Snapshot().Bytes
+		for _, answer := range []*http.Response{reply(200, private+"#"), reply(404, ""), reply(503, ""), reply(200, private)} {
+			time.Sleep(time.Hour)
+			r.answer = func(*http.Request) (*http.Response, error) { return answer, nil }
+			r.get(t, site)
+		}
+		if s := r.Snapshot(); s.Bytes != once || s.Origins != 1 || len(r.shards.texts.known) != 1 {
+			t.Errorf("%+v, at first %d bytes", s, once)
+		}
+	})
+}
+
 // TestLargeFileCostsLittleMoreThanItsLength, all that is kept of it included.
 func TestLargeFileCostsLittleMoreThanItsLength(t *testing.T) {
 	const n = 12
@@ -144,6 +248,9 @@ func TestSharedTextIsCountedOnce(t *testing.T) {
 	c := newCache(t, Config{}, Client{UserAgent: userAgent, Transport: w})
 	visit(t, c, 0, 1)
 	one := c.Snapshot().Bytes
+	if one < int64(len(body))/2 {
+		t.Errorf("%d bytes of rules are counted as %d", len(body), one)
+	}
 	visit(t, c, 1, 1000)
 	if more := (c.Snapshot().Bytes - one) / 999; more > 300 {
 		t.Errorf("each further origin costs %d bytes", more)

@@ -151,11 +151,8 @@ func (c *shards) evict(s *shard) {
 		var from *shard
 		var most float64
 		next := int(c.evicted.Load())
-		for i := 0; i <= len(c.all) && (i < someShards || from == nil); i++ {
-			other := s
-			if i > 0 {
-				other = &c.all[(next+i)%len(c.all)]
-			}
+		for i := 0; i < len(c.all) && (i < someShards || from == nil); i++ {
+			other := &c.all[(next+i)%len(c.all)]
 			other.mu.Lock()
 			if _, loss := c.victim(other, other == s); loss > most {
 				from, most = other, loss

@@ -149,22 +149,31 @@ func (c *shards) put(o origin) {
 
 func nth(i int) origin { return origin{host: fmt.Sprintf("%d.example", i)} }
 
-// TestEvictionElsewhere: a new origin in an empty shard displaces one of another.
-func TestEvictionElsewhere(t *testing.T) {
-	c := newShards(2 * minShard)
-	c.max = (&known{origin: nth(0)}).bytes() // as if nearly all were elsewhere
-	first, second := nth(0), nth(1)
-	here, _ := c.of(first)
-	for i := 2; ; i++ {
-		if there, _ := c.of(second); there != here {
-			break
+// in returns an origin whose shard is s.
+func (c *shards) in(s *shard) origin {
+	for i := 0; ; i++ {
+		if there, _ := c.of(nth(i)); there == s {
+			return nth(i)
 		}
-		second = nth(i)
 	}
-	c.put(first)
-	c.put(second)
-	if c.peek(first) != nil || c.peek(second) == nil || c.origins.Load() != 1 {
-		t.Errorf("kept: first %v, second %v, %d", c.peek(first), c.peek(second), c.origins.Load())
+}
+
+// TestEvictionElsewhere: a new origin in an empty shard displaces one of another, whichever that is.
+func TestEvictionElsewhere(t *testing.T) {
+	const shards = maxShards
+	for there := 1; there < shards; there++ {
+		c := newShards(shards * minShard)
+		if len(c.all) != shards {
+			t.Fatalf("%d shards", len(c.all))
+		}
+		c.max = (&known{origin: nth(1000)}).bytes() // as if nearly all were elsewhere
+		c.evicted.Store(int64(there / 2))           // where the search begins
+		first, second := c.in(&c.all[there]), c.in(&c.all[0])
+		c.put(first)
+		c.put(second)
+		if c.peek(first) != nil || c.peek(second) == nil || c.origins.Load() != 1 {
+			t.Errorf("kept: first %v, second %v, %d", c.peek(first), c.peek(second), c.origins.Load())
+		}
 	}
 }
 

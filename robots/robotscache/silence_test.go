@@ -41,6 +41,23 @@ func TestSilenceOutlivesTheCache(t *testing.T) {
 	})
 }
 
+// TestSilenceOutlivesTheAnswer that was there before it.
+func TestSilenceOutlivesTheAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for status, life := range map[int]time.Duration{404: maxTTL, 200: maxStale} {
+			cfg := Config{Store: Dir(t.TempDir())}
+			newRig(t, cfg, always(status, private)).get(t, site)
+			time.Sleep(life - time.Hour)
+			newRig(t, cfg, always(503, "", "Retry-After", "86400")).get(t, site)
+			time.Sleep(2 * time.Hour)
+			r := newRig(t, cfg, always(200, private))
+			if e := r.get(t, site); len(r.sent()) != 0 || !e.Denied || e.Reason != "status 503" {
+				t.Errorf("%d: asked %d times, %+v", status, len(r.sent()), e)
+			}
+		}
+	})
+}
+
 // TestSilenceIsBounded by a clock that was set back: no longer than an origin may ask for.
 func TestSilenceIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {

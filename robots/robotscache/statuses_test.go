@@ -282,6 +282,28 @@ func TestRevalidation(t *testing.T) {
 	})
 }
 
+// TestOneValidatorIsEnough to ask by, whichever it is.
+func TestOneValidatorIsEnough(t *testing.T) {
+	for _, validator := range [][]string{{"ETag", `"1"`}, {"Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT"}} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Config{}, always(200, private, validator...))
+			if e := r.get(t, site); e.SHA256() != sum(private) {
+				t.Errorf("%v: the rules are of %q", validator, e.SHA256())
+			}
+			time.Sleep(time.Hour)
+			r.answer = always(304, "")
+			if e := r.get(t, site); e.Denied || allowed(e, "/private") || e.SHA256() != sum(private) {
+				t.Errorf("%v: after a 304 %+v", validator, e)
+			}
+			time.Sleep(time.Hour)
+			r.answer = always(404, "")
+			if e := r.get(t, site); e.SHA256() != "" {
+				t.Errorf("%v: after a 404 the rules are of %q", validator, e.SHA256())
+			}
+		})
+	}
+}
+
 // TestRevalidationAtTheEndOfRedirects: a validator goes to the URL that gave it.
 func TestRevalidationAtTheEndOfRedirects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -549,7 +571,9 @@ func TestNewTellsAllProblems(t *testing.T) {
 			t.Errorf("no word of %s in %v", field, err)
 		}
 	}
-	if _, err := New(Config{}, Client{UserAgent: userAgent}); err != nil {
-		t.Errorf("zero Config: %v", err)
+	for _, cfg := range []Config{{}, {TTL: 24 * time.Hour}} {
+		if _, err := New(cfg, Client{UserAgent: userAgent}); err != nil {
+			t.Errorf("%+v: %v", cfg, err)
+		}
 	}
 }

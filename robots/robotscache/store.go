@@ -136,16 +136,11 @@ func (c *Cache) restore(f *flight, met bool) (*known, Event, error) {
 	at := now.Add(-age) // with the monotonic clock's reading
 	// A clock that was set back makes nobody wait for longer than an origin may ask for.
 	wait, most := r.Until.Sub(now.Round(0)), max(c.cfg.DenyTTL, maxTTL)
-	switch {
-	case wait > most && met:
+	if wait > most && met {
 		wait = 0 // this process has waited
-	case wait > most:
-		wait = most
 	}
+	wait = min(wait, most)
 	if r.expired(age) {
-		if wait <= 0 {
-			return nil, Event{}, nil
-		}
 		r = Record{URL: r.URL, Until: r.Until, Reason: r.Reason} // the answer is of no use any more
 	}
 	k := &known{origin: f.origin, at: momentOf(at)}

@@ -144,14 +144,16 @@ type failingStore struct {
 	load   error
 	save   error
 	saved  int
+	last   Record // that was saved
 }
 
 func (s *failingStore) Load(context.Context, string) (Record, bool, error) {
 	return s.record, s.ok, s.load
 }
 
-func (s *failingStore) Save(context.Context, string, Record) error {
+func (s *failingStore) Save(_ context.Context, _ string, r Record) error {
 	s.saved++
+	s.last = r
 	return s.save
 }
 
@@ -195,6 +197,10 @@ func TestStoreHarmsNobody(t *testing.T) {
 		if store.saved != 1 {
 			t.Errorf("%s: saved %d times", name, store.saved)
 		}
+		newRig(t, Config{Store: store}, broken).get(t, site)
+		if r := store.last; r.Status != 0 || r.Body != nil || r.Until.IsZero() {
+			t.Errorf("%s: the silence was saved with %+v", name, r)
+		}
 	}
 	// The same record undamaged is believed, so the cases above fail for their own reason.
 	r := newRig(t, Config{Store: &failingStore{record: good, ok: true}}, broken)
@@ -206,19 +212,38 @@ func TestStoreHarmsNobody(t *testing.T) {
 // TestConfirmedButLost: the store lost the body that a 304 confirms.
 func TestConfirmedButLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := &failingStore{}
-		r := newRig(t, Config{Store: store}, always(200, private, "ETag", `"1"`))
-		r.get(t, site)
-		for _, left := range []Record{{}, {Status: 200, Body: []byte("another")}} {
-			store.record, store.ok = left, left.Status != 0
-			time.Sleep(time.Hour)
+		for _, body := range []string{private, ""} {
+			store := &failingStore{}
+			r := newRig(t, Config{Store: store}, always(200, body, "ETag", `"1"`))
+			r.get(t, site)
 			r.answer = always(304, "")
-			if allowed(r.get(t, site), "/private") || store.saved != 1 {
-				t.Errorf("saved %d times", store.saved)
+			for _, left := range []failingStore{
+				{load: errors.New("disk unplugged")}, {}, {record: Record{Status: 200, Body: []byte("another")}, ok: true},
+			} {
+				store.record, store.ok, store.load = left.record, left.ok, left.load
+				time.Sleep(time.Hour)
+				if e := r.get(t, site); e.SHA256() != sum(body) || store.saved != 1 {
+					t.Errorf("saved %d times, %+v", store.saved, e)
+				}
+				if ev := r.event(t); !errors.Is(ev.StoreErr, left.load) || !ev.Revalidated {
+					t.Errorf("event %+v", ev)
+				}
 			}
 		}
-		if ev := r.event(t); ev.StoreErr != nil || !ev.Revalidated {
-			t.Errorf("event %+v", ev)
+	})
+}
+
+// TestBoundsAreKept: what is just within them comes back from the Store.
+func TestBoundsAreKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for control, ttl := range map[string]time.Duration{"max-age=1": 5 * time.Minute, "max-age=99999999": 24 * time.Hour} {
+			cfg := Config{Store: Dir(t.TempDir())}
+			body := private + strings.Repeat("#", MaxBody-len(private))
+			newRig(t, cfg, always(200, body, "Cache-Control", control)).get(t, site)
+			r := newRig(t, cfg, broken)
+			if e := r.get(t, site); allowed(e, "/private") || !allowed(e, "/") || time.Until(e.Expires) != ttl || e.SHA256() != sum(body) {
+				t.Errorf("%s: %+v, %+v", control, e, r.event(t))
+			}
 		}
 	})
 }
