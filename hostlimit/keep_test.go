@@ -132,17 +132,23 @@ func TestOrdinaryStartsCostTheStoreNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(mapStore)
 		p := run(t, hostlimit.Config{Store: store, Delay: hostlimit.Delay{Min: time.Millisecond}})
-		for range 5000 {
-			p.fetch(ok)
-		}
-		if store.updates != 1 || store.writes != 0 {
-			t.Errorf("5,000 starts in 5 s: %d updates, %d writes", store.updates, store.writes)
-		}
-		for range 5002 {
-			p.fetch(ok)
-		}
-		if store.updates != 2 || store.writes != 0 {
-			t.Errorf("after 10 s: %d updates, %d writes", store.updates, store.writes)
+		for i := range 2 {
+			store.updates = 0
+			for range 5000 {
+				p.fetch(ok)
+			}
+			if store.updates != 1 || store.writes != 0 {
+				t.Errorf("5,000 starts in 5 s: %d updates, %d writes", store.updates, store.writes)
+			}
+			for range 5002 {
+				p.fetch(ok)
+			}
+			if store.updates != 2 || store.writes != 0 {
+				t.Errorf("after 10 s: %d updates, %d writes", store.updates, store.writes)
+			}
+			if i == 0 {
+				time.Sleep(time.Hour)
+			}
 		}
 	})
 }

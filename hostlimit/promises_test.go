@@ -269,6 +269,27 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 		if e := refuse(); e.Refusals != 1 {
 			t.Errorf("after the quiet time: %+v", e)
 		}
+
+		time.Sleep(time.Second)
+		probe := acquire(t, m, "a", 0)
+		for range 60 {
+			probe.lease.Renew()
+			time.Sleep(time.Minute)
+		}
+		if l := acquire(t, m, "a", 0); l.Probe || time.Since(l.Start) > 0 {
+			t.Errorf("while a probe has no answer, after the quiet time: %+v", l.Grant)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { _, _ = m.Acquire(ctx, "a", 0) }()
+		synctest.Wait()
+		for st := range states(t, m) {
+			if st.Hold != HoldSlot {
+				t.Errorf("%+v, want it to wait for a slot", st)
+			}
+		}
+		leave()
+		synctest.Wait()
+		probe.Release()
 	})
 }
 
@@ -443,7 +464,9 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 
 func TestHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Squared}})
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Squared}, Override: func(key string) (Limits, bool) {
+			return Limits{Concurrency: 5}, key == "slow"
+		}})
 		begin := time.Now()
 		l := acquire(t, m, "slow", 0)
 		l.Observe(Outcome{Status: 200, Latency: 3 * time.Second})
@@ -458,7 +481,7 @@ func TestHosts(t *testing.T) {
 		synctest.Wait()
 		want := map[string]HostState{
 			"waited-for":  {Key: "waited-for", Starts: 1, Slots: 2, Waiters: 1, Next: begin.Add(7 * time.Second), Delay: 7 * time.Second, DelaySource: "crawl-delay", Hold: HoldDelay, Why: "crawl-delay of 7s"},
-			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 2, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
+			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 5, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
 			"crawl-delay": {Key: "crawl-delay", Starts: 1, Slots: 2, Next: begin.Add(5 * time.Second), Delay: 5 * time.Second, DelaySource: "crawl-delay"},
 			"blocked": {
 				Key: "blocked", Starts: 1, Slots: 2, Next: begin.Add(time.Hour), BlockedUntil: begin.Add(time.Hour), BlockedBy: "status 429", Refusals: 1,
@@ -481,6 +504,28 @@ func TestHosts(t *testing.T) {
 		}
 		for range states(t, m) {
 			break
+		}
+	})
+}
+
+// TestListLeavesNobodyOut, and tells since when a key could start.
+func TestListLeavesNobodyOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 2*slabSize + 1
+		m := mustNew(t, Config{MaxHosts: 1, Delay: Delay{Min: 2 * time.Minute}}) // in one shard
+		begin := time.Now()
+		for i := range n {
+			acquire(t, m, fmt.Sprint(i), 0).Release()
+		}
+		time.Sleep(time.Hour)
+		listed := map[string]bool{}
+		for st := range states(t, m) {
+			if listed[st.Key] = true; !st.Next.Equal(begin.Add(2 * time.Minute)) {
+				t.Errorf("%s could start at %v", st.Key, st.Next)
+			}
+		}
+		if len(listed) != n {
+			t.Errorf("%d keys of %d are listed", len(listed), n)
 		}
 	})
 }
@@ -699,6 +744,35 @@ func TestHostStateTellsHowLongASlotIsSilent(t *testing.T) {
 	})
 }
 
+// TestWhoHoldsASlotTheLongest is told to those who wait for it, whoever was heard of last.
+func TestWhoHoldsASlotTheLongest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, LeaseTTL: time.Minute, SlotTimeout: 20 * time.Second})
+		first := acquire(t, m, "a", 0)
+		time.Sleep(10 * time.Second)
+		second := acquire(t, m, "a", 0)
+		time.Sleep(40 * time.Second)
+		second.lease.Renew()
+		time.Sleep(time.Second)
+		first.lease.Renew()
+		go func() {
+			_, err := m.Acquire(t.Context(), "a", 0)
+			if want := "all 2 are held, one for 1m11s;"; err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+		}()
+		time.Sleep(19 * time.Second)
+		for st := range states(t, m) {
+			if want := "2 of 2 slots are held, one for 1m10s by a request"; st.Why != want {
+				t.Errorf("%q, want %q", st.Why, want)
+			}
+		}
+		time.Sleep(time.Second)
+		first.Release()
+		second.Release()
+	})
+}
+
 // TestWhatHoldsAKeyAfterABlock is what the next request waits for: the gap, if that is longer than
 // the block was, and not an answer of a probe, which nobody has sent yet.
 func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
@@ -848,13 +922,15 @@ func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
 	})
 }
 
-// TestDrainTakesBackLeasesThatAreNeverReleased, when they are due.
+// TestDrainTakesBackLeasesThatAreNeverReleased, when they are due, whatever else was in flight.
 func TestDrainTakesBackLeasesThatAreNeverReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, Config{})
+		m := mustNew(t, Config{MaxHosts: 1})
 		acquire(t, m, "b", 0).Release()
 		time.Sleep(time.Hour)
+		b := acquire(t, m, "b", 0)
 		acquire(t, m, "a", 0) // and its body is never closed
+		b.Release()
 		time.Sleep(time.Minute)
 		begin := time.Now()
 		if err := m.Drain(t.Context()); err != nil {
