@@ -28,10 +28,7 @@ func (p *places) take(b *busy) (ok bool, until time.Duration) {
 	case b.place:
 		b.place = false
 		return true, 0
-	case p.taken < p.max && (p.first == nil || p.first == b):
-		if b.queued {
-			p.unlink(b)
-		}
+	case p.taken < p.max && p.first == nil:
 		p.taken++
 		return true, 0
 	}

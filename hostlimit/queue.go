@@ -422,21 +422,17 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 	if p := b.sh.m.places; p != nil {
 		p.ended(l)
 	}
+	if ended {
+		b.refuseLate(h, now)
+	}
 	w := b.head
 	if w == nil {
 		b.full = never
 		return
 	}
-	if ended {
-		b.refuseLate(h, now)
-		if w = b.head; w == nil {
-			return
-		}
-	}
-	ready := w.lease == nil && b.inFlight < w.lim.Slots && b.sh.first(h, now, w.floor) == now && (b.sh.trouble(h).refusals == 0 || b.probe == nil)
-	if p := b.sh.m.places; p != nil && ready {
-		// The key stands in line now: another one that is handed the place of l and comes
-		// back for a further place may wake first.
+	if p := b.sh.m.places; p != nil && w.lease == nil && b.sh.first(h, now, w.floor) == now {
+		// The key stands in line now: another one that is handed the place of l and comes back for a
+		// further place may wake first. Where w can't start after all, it leaves the line again.
 		p.join(b)
 		b.inLine = true
 	}
@@ -560,11 +556,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	until = min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp)
-	if len(m.rules.Hours) > 0 {
-		until = min(until, m.closes(now))
-	}
-	return false, until
+	return false, min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp, m.closes(now))
 }
 
 // refusal makes the error of a refused turn.
