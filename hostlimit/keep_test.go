@@ -288,6 +288,33 @@ func TestCounterOfAnEndedBlockIsKept(t *testing.T) {
 	})
 }
 
+// TestNothingIsKeptOfWhatIsOver: of a block without refusals its end, of a refusal that it is forgiven.
+func TestNothingIsKeptOfWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			o    hostlimit.Outcome
+			over time.Duration
+		}{
+			{hostlimit.Outcome{Status: 200, Reset: time.Minute}, time.Minute},
+			{hostlimit.Outcome{Status: 429, RetryAfter: time.Minute}, 31 * time.Minute},
+		} {
+			store := new(mapStore)
+			cfg := hostlimit.Config{Store: store, Delay: hostlimit.Delay{Adaptive: hostlimit.Fixed}, MaxWait: time.Second}
+			run(t, cfg).fetch(c.o)
+			time.Sleep(c.over - time.Second)
+			run(t, cfg).next()
+			if d := store.debt(); d == (hostlimit.Debt{}) {
+				t.Errorf("%+v: nothing is kept a second before the end", c.o)
+			}
+			time.Sleep(2 * time.Second)
+			run(t, cfg).next()
+			if len(store.debts) != 0 {
+				t.Errorf("%+v: %+v stays", c.o, store.debts)
+			}
+		}
+	})
+}
+
 // TestFailingStoreStopsNothing and is told once, until it works again.
 func TestFailingStoreStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -458,6 +485,19 @@ func TestStoreIsWaitedForNoLongerThanTheContext(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
 		time.Sleep(2 * time.Minute)
+		// That it was given up is no fault of the Store.
+		ctx, cancel = context.WithCancel(t.Context())
+		store.before = func() {
+			cancel()
+			store.err = ctx.Err()
+		}
+		if _, err := p.Acquire(ctx, storedKey, 0); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		store.before, store.err = nil, nil
+		if g, _ := p.fetch(ok); g.StateErr != nil {
+			t.Errorf("told of the Store: %v", g.StateErr)
+		}
 	})
 }
 

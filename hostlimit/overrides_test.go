@@ -60,6 +60,21 @@ func TestOverridesAreReadFromAFile(t *testing.T) {
 	}
 }
 
+// TestLimitsAreToldInShort: without what holds anyhow.
+func TestLimitsAreToldInShort(t *testing.T) {
+	for want, l := range map[string]Limits{
+		"":                            {},
+		"concurrency=1":               {Concurrency: 1},
+		"delay=2s":                    {Delay: Delay{Min: 2 * time.Second, Max: 2 * time.Second}},
+		"concurrency=3 delay=0s..1ms": {Concurrency: 3, Delay: Delay{Max: time.Millisecond}},
+		"ceiling=1m0s":                {Delay: Delay{Ceiling: time.Minute}},
+	} {
+		if got := l.String(); got != want {
+			t.Errorf("%+v: %q, want %q", l, got, want)
+		}
+	}
+}
+
 func TestOverridesSayWhatIsWrongAndWhere(t *testing.T) {
 	for line, want := range map[string]string{
 		"a.example":                               "no settings",
@@ -77,6 +92,8 @@ func TestOverridesSayWhatIsWrongAndWhere(t *testing.T) {
 		"a.example delay=1s adaptive=throttle(0)": "positive number",
 		"a.example delay=1s from-end":             "Concurrency 1",
 		"a.example delay=1s dangerously-no-delay": "contradicts",
+		"a.example dangerously-no-delay=1h":       "is none of",
+		"a.example delay=1s from-end=now":         "is none of",
 		"http://a.example/ delay=1s":              "is a URL",
 	} {
 		_, err := ReadOverrides(overridesFile(t, "# first\n"+line+"\n"), Config{})

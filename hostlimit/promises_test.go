@@ -293,6 +293,20 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 	})
 }
 
+// TestRefusalsAreCountedUpTo255, and not from the beginning again.
+func TestRefusalsAreCountedUpTo255(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Backoff: backoff.Fibonacci{Unit: time.Second, Cap: time.Second}})
+		for n := range 300 {
+			l := acquire(t, m, "a", 0)
+			if e := l.Observe(Outcome{Status: 429}); e.Refusals != min(n+1, 255) {
+				t.Errorf("refusal %d is told as the %d.", n+1, e.Refusals)
+			}
+			l.Release()
+		}
+	})
+}
+
 // A place that was handed to a waiter who leaves at the same moment goes on.
 func TestPlaceOfALeavingWaiterGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -905,16 +919,23 @@ func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
 				acquire(t, m, fmt.Sprint("other-", i), 0).Release()
 				time.Sleep(time.Minute)
 			}
-			known := false
-			for st := range states(t, m) {
-				known = known || st.Key == "a"
+			known := func() bool {
+				for st := range states(t, m) {
+					if st.Key == "a" {
+						return true
+					}
+				}
+				return false
 			}
-			if known {
+			if known() {
 				t.Fatal("the key isn't forgotten")
 			}
 			e := l.Observe(o)
 			at, err := m.Next(t.Context(), "a", 0)
 			blocks := o.RetryAfter+o.Reset > 0
+			if known() != blocks {
+				t.Errorf("%s: the key is known: %v", name, !blocks)
+			}
 			if wait := time.Until(at); err != nil || e.Blocked != blocks || wait > 0 != blocks || blocks && wait != time.Hour {
 				t.Errorf("%s: %+v, the next may come in %v; %v", name, e, wait, err)
 			}

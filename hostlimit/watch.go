@@ -93,10 +93,11 @@ func (w Wait) String() string {
 		}
 		s += " of " + roughly(w.Delay)
 	}
-	switch {
-	case w.Ahead == 1:
+	switch w.Ahead {
+	case 0:
+	case 1:
 		s += ", 1 request ahead"
-	case w.Ahead > 1:
+	default:
 		s += fmt.Sprintf(", %d requests ahead", w.Ahead)
 	}
 	return s
