@@ -781,7 +781,7 @@ func TestWhoHoldsASlotTheLongest(t *testing.T) {
 				t.Errorf("%q, want %q", st.Why, want)
 			}
 		}
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		first.Release()
 		second.Release()
 	})
