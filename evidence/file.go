@@ -162,9 +162,8 @@ func lastHash(file io.ReaderAt, size int64) (string, error) {
 	if _, err := file.ReadAt(b, size-int64(len(b))); err != nil {
 		return "", err
 	}
-	b, chained := bytes.CutPrefix(b, []byte(begins))
-	if b, whole := bytes.CutSuffix(b, []byte(ends)); chained && whole {
-		return string(b), nil
+	if b, chained := bytes.CutPrefix(b, []byte(begins)); chained {
+		return string(b[:hash]), nil
 	}
 	return "", nil
 }

@@ -455,7 +455,7 @@ func parseSeconds(s string) (time.Duration, error) {
 	decimals := -1 // number of decimals so far; -1 before the point
 	for i := range len(digits) {
 		c := digits[i]
-		if c == '.' && decimals < 0 && i > 0 {
+		if c == '.' { // a number has one at most, behind a digit
 			decimals = 0
 			continue
 		}

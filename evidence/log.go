@@ -313,14 +313,13 @@ func (l *Log) Close() error {
 		}
 		l.append(&seal, now)
 	}
-	if l.flush() != nil && len(l.buf) > 0 {
-		lines := bytes.Count(l.buf, []byte("\n"))
-		for _, own := range [...]Type{LogClosed, Checkpoint} { // these are the Log's own records
-			lines -= bytes.Count(l.buf, []byte(`{"type":"`+string(own)+`"`))
-		}
-		l.lose(max(lines, 0), l.err)
-		l.buf = nil
+	_ = l.flush()
+	unwritten := bytes.Count(l.buf, []byte("\n"))
+	for _, own := range [...]Type{LogClosed, Checkpoint} { // these are the Log's own records
+		unwritten -= bytes.Count(l.buf, []byte(`{"type":"`+string(own)+`"`))
 	}
+	l.lose(unwritten, l.err)
+	l.buf = nil
 	for l.public != nil {
 		public := l.public
 		l.mu.Unlock()

@@ -86,9 +86,6 @@ func afterUserinfo(s string, authority int, quoted bool) (host, end int) {
 			break
 		}
 		at = len(s) - len(strings.TrimLeft(s[end:], slashes))
-		if at == end {
-			break
-		}
 	}
 	return host, max(host, end)
 }
@@ -250,8 +247,8 @@ func (r *redactor) replace(s, ends string) string {
 				out = append(append(out, s[kept:i]...), Redacted...)
 				i, kept = end, end
 			}
-			name, size = -1, 0
-		case c == '=', depth == 0 && strings.IndexByte(ends, c) >= 0:
+			size = 0
+		case c == '=':
 			name = -1
 		}
 		i += size
