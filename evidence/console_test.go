@@ -29,8 +29,16 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			"12:00:00 disallowed    https://example.com/a: robots.txt, line 2: Disallow: /a",
 		},
 		{
+			evidence.Decision{Type: evidence.BlockedByRobots, Time: noon, URL: "https://example.com/a", Reason: "no robots.txt"},
+			"12:00:00 disallowed    https://example.com/a: no robots.txt",
+		},
+		{
 			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://u:secret@example.com/", Status: 200, Bytes: 12345, Duration: 1234 * time.Millisecond},
 			"12:00:00 fetched       https://example.com/: 200, 12 kB in 1.2s",
+		},
+		{
+			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://example.com/", Status: 200, Bytes: 12_345_678, Duration: time.Minute},
+			"12:00:00 fetched       https://example.com/: 200, 12 MB in 1m0s",
 		},
 		{
 			evidence.Decision{
@@ -64,8 +72,8 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			"12:00:00 host blocked  example.com: until 11:59:59",
 		},
 		{
-			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Until: noon.Add(72 * time.Hour)},
-			"12:00:00 host blocked  example.com: until 2026-11-24 12:00 (in 3 days)",
+			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Until: noon.Add(71 * time.Hour)},
+			"12:00:00 host blocked  example.com: until 2026-11-24 11:00 (in 3 days)",
 		},
 		{
 			evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a", MatchedRule: "Allow: /a"},
@@ -117,10 +125,12 @@ func TestConsoleIsQuietAboutTheRoutine(t *testing.T) {
 			t.Errorf("%s: %d lines, want all", typ, n)
 		}
 	}
-	var b bytes.Buffer
-	evidence.Console(&b).Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Status: 404, URL: "https://example.com/"})
-	if len(lines(&b)) != 1 {
-		t.Errorf("a 404: %q", &b)
+	for _, status := range []int{400, 404, 500} {
+		var b bytes.Buffer
+		evidence.Console(&b).Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Status: status, URL: "https://example.com/"})
+		if len(lines(&b)) != 1 {
+			t.Errorf("a %d: %q", status, &b)
+		}
 	}
 }
 

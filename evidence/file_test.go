@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -90,6 +91,21 @@ func TestOpenFileNamesTheLogBefore(t *testing.T) {
 	}
 	if len(lines) != 13 {
 		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func TestCloseTellsWhatClosingTheFileSays(t *testing.T) {
+	log, err := OpenFile(filepath.Join(t.TempDir(), "log.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Record(t.Context(), Decision{Type: Started})
+	if err := log.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	log.file.Close()
+	if err := log.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Close: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-politeness/politeness/evidence"
 )
@@ -141,7 +142,7 @@ func TestDecisionTimesAreRFC3339InUTC(t *testing.T) {
 func TestDecisionBytesThatAreNotUTF8ComeBack(t *testing.T) {
 	for _, s := range []string{"\xff", "a\x80b", "\xed\xb2\x80", "\xe2\x82", "Disallow: /caf\xe9", "\ufffd"} {
 		b := evidence.Decision{MatchedRule: s}.AppendJSON(nil)
-		if !json.Valid(b) {
+		if !json.Valid(b) || !utf8.Valid(b) {
 			t.Errorf("%q: invalid JSON %s", s, b)
 		}
 		var d evidence.Decision
@@ -338,6 +339,9 @@ func TestALineSaysWhatItLeavesOut(t *testing.T) {
 			{URL: "https://a/", Method: "GET"},
 			{URL: "https://a/", Method: "HEAD", Trip: 1, Attempt: 1},
 			{Trip: 1, Attempt: 2, Seq: 1},
+			{Attempt: 1},
+			{Start: at},
+			{Start: at.Add(-2 * s), Duration: 2 * s},
 			{Start: at, Seq: 1, DelaySource: "random"},
 			{Start: at.Add(-s), Seq: 1, DelaySource: "learned"},
 			{Start: at.Add(-2 * s), Seq: 1, Latency: s, Duration: 2 * s},
@@ -371,6 +375,30 @@ func TestALineSaysWhatItLeavesOut(t *testing.T) {
 			var got evidence.Decision
 			if err := json.Unmarshal(out.Bytes(), &got); err != nil || !reflect.DeepEqual(got, d) {
 				t.Errorf("%s became %+v, want %+v; %v", out.Bytes(), got, d, err)
+			}
+		}
+	}
+}
+
+// TestALineLeavesOutWhatTheRestTells, as AppendJSON has it.
+func TestALineLeavesOutWhatTheRestTells(t *testing.T) {
+	const s = time.Second
+	at := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	until := at.Add(s)
+	for _, d := range []evidence.Decision{
+		{Type: evidence.RobotsAllowed, Trip: 1, Attempt: 1, URL: "https://a/", Method: "GET"},
+		{Type: evidence.Started, Start: at, DelaySource: "random"},
+		{Type: evidence.Resent, Start: at, DelaySource: "random"},
+		{Type: evidence.Fetched, Start: at.Add(-s), Latency: s, Duration: s},
+		{Type: evidence.Failed, Seq: 1, Start: at.Add(-s), Latency: s, Duration: s},
+		{Type: evidence.HostBlocked, Until: until, RetryAt: until},
+		{Type: evidence.RobotsUnreachable, Until: until, RetryAt: until},
+	} {
+		d.Time = at
+		line := string(d.AppendJSON(nil))
+		for _, member := range []string{"attempt", "method", "start", "delaySource", "duration", "retryAt"} {
+			if strings.Contains(line, `"`+member+`":`) {
+				t.Errorf("%s is in %s", member, line)
 			}
 		}
 	}
@@ -411,7 +439,7 @@ func TestTheEndsOfWhatALineCanSay(t *testing.T) {
 			t.Errorf("%s: %d, %v", number, d.Latency, err)
 		}
 	}
-	for _, number := range []string{"9.223372036854775808e9", "-9.3e9", "1e300"} {
+	for _, number := range []string{"9.223372036854775808e9", "-9.3e9", "1e300", "9223372037", "1844674407370955162", "36028797018963968", "-36028797018963968"} {
 		var d evidence.Decision
 		if err := json.Unmarshal([]byte(`{"type":"fetched","latency":`+number+`}`), &d); err == nil {
 			t.Errorf("%s: %d", number, d.Latency)

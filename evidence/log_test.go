@@ -96,18 +96,23 @@ func TestJSONLinesDecodesToTheSameDecision(t *testing.T) {
 }
 
 func TestJSONLinesFullDiskIsAClearErrorAndHarmsNobody(t *testing.T) {
-	d := &disk{room: 100_000}
-	log := evidence.JSONLines(d)
-	record(log, 1000) // about 280 KB
-	if err := log.Err(); !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("Err: %v", err)
-	}
-	err := log.Close()
-	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "records lost") {
-		t.Errorf("Close: %v", err)
-	}
-	if err2 := log.Err(); err2 == nil || err2.Error() != err.Error() {
-		t.Errorf("Err after Close: %v", err2)
+	for _, options := range [][]evidence.Option{nil, {evidence.Chained(), evidence.Signed(testKey, testOrigin, nil)}} {
+		d := &disk{room: 100_000}
+		log := evidence.JSONLines(d, options...)
+		record(log, 1000) // about 280 KB
+		if err := log.Err(); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Err: %v", err)
+		}
+		err := log.Close()
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Close: %v", err)
+		}
+		if lost, whole := lostOf(t, err), bytes.Count(d.Bytes(), []byte("\n")); lost+whole != 1000 {
+			t.Errorf("%d of 1000 records are said to be lost, %d are there", lost, whole)
+		}
+		if err2 := log.Err(); err2 == nil || err2.Error() != err.Error() {
+			t.Errorf("Err after Close: %v", err2)
+		}
 	}
 }
 
@@ -135,18 +140,62 @@ func TestJSONLinesBoundsWhatItHoldsBack(t *testing.T) {
 		log.Record(t.Context(), big)
 	}
 	d.room = 1 << 30
+	_ = log.Flush()
+	log.Record(t.Context(), started)
 	err := log.Close()
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("Close: %v", err)
 	}
 	// What was dropped is missing from the numbers, so that an auditor sees it.
-	var lost int
-	if _, scanErr := fmt.Sscanf(err.Error(), "evidence: %d records lost", &lost); scanErr != nil || lost < 10 {
-		t.Fatalf("lost %d: %v", lost, err)
+	lost := lostOf(t, err)
+	if got := numbers(t, d.Bytes()); lost < 10 || len(got)+lost != 41 || got[len(got)-1] != 41 {
+		t.Errorf("%d lost of 41; written %v", lost, got)
 	}
-	if got := numbers(t, d.Bytes()); len(got)+lost != 40 {
-		t.Errorf("%d lines written, %d lost, of 40", len(got), lost)
+}
+
+// lostOf returns how many records an error says are lost.
+func lostOf(t *testing.T, err error) (lost int) {
+	t.Helper()
+	if _, scanErr := fmt.Sscanf(fmt.Sprint(err), "evidence: %d records lost", &lost); scanErr != nil {
+		t.Errorf("%v: %v", err, scanErr)
 	}
+	return lost
+}
+
+// TestJSONLinesAsksAFailingWriterNowAndThen: as often as one that works, and not with each record.
+func TestJSONLinesAsksAFailingWriterNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where no second goes by
+		asked, held := 0, 0
+		log := evidence.JSONLines(writerFunc(func(b []byte) (int, error) {
+			asked++
+			held = len(b)
+			return 0, syscall.ENOSPC
+		}))
+		record(log, 2000) // about 560 KB
+		if want := held >> 16; asked != want || want < 7 {
+			t.Errorf("asked %d times for %d bytes, want %d", asked, held, want)
+		}
+	})
+}
+
+func TestJSONLinesHoldsBackLessThan64KiB(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := evidence.Decision{Type: evidence.RobotsFetched, Text: "x"}
+		var line bytes.Buffer
+		log := evidence.JSONLines(&line)
+		log.Record(t.Context(), d)
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for _, length := range []int{64<<10 - 1, 64 << 10} {
+			d.Text = strings.Repeat("x", length-line.Len()+1)
+			var out bytes.Buffer
+			evidence.JSONLines(&out).Record(t.Context(), d)
+			if want := length &^ (64<<10 - 1); out.Len() != want {
+				t.Errorf("of a line of %d bytes %d are written, want %d", length, out.Len(), want)
+			}
+		}
+	})
 }
 
 type writerFunc func([]byte) (int, error)
@@ -276,12 +325,22 @@ func TestJSONLinesRemovesUserinfo(t *testing.T) {
 	}
 }
 
+func TestFlushOfNothingWritesNothing(t *testing.T) {
+	log := evidence.JSONLines(writerFunc(func(b []byte) (int, error) {
+		t.Errorf("%d bytes written", len(b))
+		return len(b), nil
+	}))
+	if err := errors.Join(log.Flush(), log.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestJSONLinesDoesNotAllocatePerRecord(t *testing.T) {
 	for _, options := range [][]evidence.Option{nil, {evidence.Chained()}} {
 		log := evidence.JSONLines(io.Discard, options...)
 		record(log, 1000) // both buffers have grown
-		if n := testing.AllocsPerRun(1000, func() { log.Record(context.Background(), started) }); n > 0 {
-			t.Errorf("%v allocations with %d options", n, len(options))
+		if n := testing.AllocsPerRun(10, func() { record(log, 1000) }); n > 0 {
+			t.Errorf("%v allocations of 1000 records with %d options", n, len(options))
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestSafePanicCostsOneRecord(t *testing.T) {
 	if kept != 2 {
 		t.Errorf("%d of 2 records kept", kept)
 	}
-	if err := g.Err(); err == nil || !strings.Contains(err.Error(), "1 records lost") || !strings.Contains(err.Error(), "boom") {
+	if err := g.Err(); err == nil || !strings.Contains(err.Error(), ": 1 records lost") || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("Err: %v", err)
 	}
 }

@@ -64,8 +64,8 @@ func TestSampleNeverDropsRefusals(t *testing.T) {
 		for _, typ := range append(types, evidence.RobotsAllowed, evidence.Started) {
 			s.Record(t.Context(), evidence.Decision{Type: typ, Trip: trip + 1})
 		}
-		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 200})
-		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 429})
+		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 399})
+		s.Record(t.Context(), evidence.Decision{Type: evidence.Fetched, Trip: trip + 1, Status: 400})
 	}
 	for _, typ := range types {
 		if n := len(r.Decisions(typ)); n != 100 {
@@ -150,8 +150,8 @@ func TestSlogLevels(t *testing.T) {
 	}{
 		{evidence.Decision{Type: evidence.RobotsAllowed}, "DEBUG"},
 		{evidence.Decision{Type: evidence.Started}, "DEBUG"},
-		{evidence.Decision{Type: evidence.Fetched, Status: 200}, "INFO"},
-		{evidence.Decision{Type: evidence.Fetched, Status: 429}, "WARN"},
+		{evidence.Decision{Type: evidence.Fetched, Status: 399}, "INFO"},
+		{evidence.Decision{Type: evidence.Fetched, Status: 400}, "WARN"},
 		{evidence.Decision{Type: evidence.RobotsFetched}, "INFO"},
 		{evidence.Decision{Type: evidence.BlockedByRobots}, "WARN"},
 		{evidence.Decision{Type: evidence.HostBlocked}, "WARN"},
@@ -178,6 +178,8 @@ func TestRedactURL(t *testing.T) {
 		"https://h/a?b=c":                     "https://h/a?b=c",
 		"https://user:pass@h/a":               "https://h/a",
 		"https://user@h":                      "https://h",
+		"https://@h/":                         "https://h/",
+		"https://@//u:p@h/":                   "https://h/",
 		"https://a:b@c:d@h:8080/@x":           "https://h:8080/@x",
 		"https://o'brien:o'pass@h/":           "https://h/",
 		"//user:pass@h/x":                     "//h/x",
@@ -212,9 +214,31 @@ func TestRedactURL(t *testing.T) {
 	}
 }
 
+// TestRedactURLFindsTheEndOfAQuotedURL: in errors of net/url and net/http a URL is quoted, and its
+// password may hold quotes and backslashes.
+func TestRedactURLFindsTheEndOfAQuotedURL(t *testing.T) {
+	passwords := []string{""}
+	for range 4 {
+		for _, p := range passwords {
+			for _, c := range []string{`\`, `"`, "'", "n"} {
+				passwords = append(passwords, p+c)
+			}
+		}
+	}
+	for _, scheme := range []string{"https", "az09+-."} {
+		for _, p := range passwords {
+			in := fmt.Sprintf(`Get %q: "%s" @ %q`, scheme+"://u:"+p+"S3CRET@h/", "a", p)
+			want := fmt.Sprintf(`Get %q: "%s" @ %q`, scheme+"://h/", "a", p)
+			if got := evidence.RedactURL(in); got != want {
+				t.Errorf("%s: got %s, want %s", in, got, want)
+			}
+		}
+	}
+}
+
 func TestRedactReplacesNamedParameters(t *testing.T) {
 	var r evidence.Recorder
-	e := evidence.Redact(&r, "token", "session_id")
+	e := evidence.Redact(&r, "token", "session_id", "50%", "user name")
 	for in, want := range map[string]string{
 		"https://u:p@h/a?x=1&token=abc&y=2":    "https://h/a?x=1&token=REDACTED&y=2",
 		"https://h/?TOKEN=abc":                 "https://h/?TOKEN=REDACTED",
@@ -228,6 +252,9 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 		"https://h/?token=a&token=b":           "https://h/?token=REDACTED&token=REDACTED",
 		"https://h/token=abc":                  "https://h/token=abc",
 		"/token=abc":                           "/token=abc",
+		"https://h/?50%=abc&50%25=d":           "https://h/?50%=REDACTED&50%25=REDACTED",
+		"https://h/?user+name=abc&b=c":         "https://h/?user+name=REDACTED&b=c",
+		"https://h/?user name=abc&b=c":         "https://h/?user name=REDACTED&b=c",
 		"/?a=b/token=abc":                      "/?a=b/token=abc",
 
 		// A URL in a parameter of another.
@@ -339,6 +366,54 @@ func TestRecordsAreClipped(t *testing.T) {
 	}
 }
 
+// TestStringsAreClippedToTheRoomThatTheyHave, which their field's tag tells, and not to less.
+func TestStringsAreClippedToTheRoomThatTheyHave(t *testing.T) {
+	for piece, size := range map[string]int{"x": 1, "é": 2, `"`: 2} {
+		for i, f := range reflect.VisibleFields(reflect.TypeFor[evidence.Decision]()) {
+			most, err := strconv.Atoi(f.Tag.Get("most"))
+			if err != nil {
+				continue
+			}
+			clipped := func(s string) string {
+				var d evidence.Decision
+				reflect.ValueOf(&d).Elem().Field(i).SetString(s)
+				var r evidence.Recorder
+				r.Record(t.Context(), d)
+				return reflect.ValueOf(r.Decisions()[0]).Field(i).String()
+			}
+			fits := strings.Repeat(piece, most/size)
+			if got := clipped(fits); got != fits {
+				t.Errorf("%s: %d bytes became %s", f.Name, most, got)
+			}
+			kept, cut := strings.CutSuffix(clipped(fits+piece), evidence.Clipped)
+			if n := len(kept)/len(piece)*size + len(evidence.Clipped); !cut || n > most || n <= most-size {
+				t.Errorf("%s: clipped to %d bytes of %d", f.Name, n, most)
+			}
+		}
+	}
+}
+
+// TestClippingChangesNobodysPolicy: a Policy is shared by all sinks, and by whoever made it.
+func TestClippingChangesNobodysPolicy(t *testing.T) {
+	long := strings.Repeat("x", 1<<10)
+	p := evidence.Policy{UserAgent: long, ID: long, Robots: long, Pages: 7}
+	given := p
+	var r evidence.Recorder
+	r.Record(t.Context(), evidence.Decision{Type: evidence.PolicyStated, Policy: &p})
+	if p != given {
+		t.Errorf("changed to %+v", p)
+	}
+	got := r.Decisions()[0].Policy
+	for _, s := range []string{got.UserAgent, got.ID, got.Robots} {
+		if !strings.HasSuffix(s, evidence.Clipped) {
+			t.Errorf("not clipped: %q", s)
+		}
+	}
+	if got.Pages != 7 {
+		t.Errorf("%d pages", got.Pages)
+	}
+}
+
 // TestLinesCanBePrinted: a log that is looked at on a terminal can't harm it.
 func TestLinesCanBePrinted(t *testing.T) {
 	d := evidence.Decision{Reason: "\x1b[2J\u202egpj\u2028\x7f\u009b\U000e0001\xff é漢🤖"}
@@ -367,7 +442,7 @@ func BenchmarkSlog(b *testing.B) {
 // TestLongTextsCostLittle: a Location or an error may have megabytes, and is read before it is
 // clipped. Before an end was looked for once, one of 256 KB took a quarter of a minute.
 func TestLongTextsCostLittle(t *testing.T) {
-	for _, part := range []string{`"http:"@`, `"http:\@`, `"http://`, "http:", "http://a@", "//@", "@", `\\@`, "a:", "https://u:p@h/?token=x&", "?token%3D"} {
+	for _, part := range []string{`"http:"@`, `"http:\@`, `"http://`, "http:", "http://a@", "//@", "@", `\\@`, "a:", "https://u:p@h/?token=x&", "?token%3D", "=a"} {
 		text := strings.Repeat(part, 256<<10/len(part))
 		start := time.Now()
 		evidence.RedactURL(text)
