@@ -230,15 +230,14 @@ func (t *linter) repeated(l *line, norm string) {
 	for _, a := range t.agents {
 		rule := ruleOf{a.token, norm, l.kind}
 		line, ok := t.rules[rule]
-		switch {
-		case !ok:
-			t.rules[rule] = l.num
-			fresh = true
-			rule.kind = contrary
-			against = max(against, t.rules[rule])
-		case line < l.num:
+		if ok {
 			same = line
+			continue
 		}
+		t.rules[rule] = l.num
+		fresh = true
+		rule.kind = contrary
+		against = max(against, t.rules[rule])
 	}
 	switch {
 	case against > 0:

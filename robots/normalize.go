@@ -78,8 +78,9 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
+// upper returns a hex digit in upper case.
 func upper(c byte) byte {
-	if 'a' <= c && c <= 'z' {
+	if c >= 'a' {
 		return c &^ 0x20
 	}
 	return c
@@ -102,10 +103,8 @@ func appendNormal(dst []byte, s string) []byte {
 		switch c := s[i]; {
 		case c >= 0x80:
 			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
-			continue
 		case c == '*':
 			dst = append(dst, literalStar)
-			continue
 		default:
 			dst = append(dst, c)
 		}

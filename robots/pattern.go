@@ -65,16 +65,15 @@ func parsePattern(l *line, exact bool) pattern {
 // indexAlternative returns the pattern that an Allow of ".../index.htm..." stands for too: the
 // directory alone.
 func indexAlternative(l *line, exact bool) (pattern, bool) {
-	const index = "/index.htm"
 	slash := strings.LastIndexByte(l.value, '/')
-	if slash < 0 || len(l.value)-slash < len(index) {
+	if slash < 0 {
 		return pattern{}, false
 	}
 	name := l.value[slash:]
 	if !isPlain(name) && !exact {
 		name, _ = normalPattern(name, false)
 	}
-	if !strings.HasPrefix(name, index) {
+	if !strings.HasPrefix(name, "/index.htm") {
 		return pattern{}, false
 	}
 	dir := *l

@@ -30,7 +30,7 @@ func ProductToken(userAgent string) string {
 				return t
 			}
 		}
-		i += len(mark) + len(comment) - 1
+		i += len(mark) + len(comment)
 	}
 	return token
 }

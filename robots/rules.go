@@ -29,9 +29,7 @@ type Rules struct {
 //
 // Test doesn't allocate for targets of up to 2,048 bytes.
 func (r *Rules) Test(target string) Verdict {
-	if target == "" || target[0] != '/' {
-		target = Target(target)
-	}
+	target = pathOf(target)
 	if isPlainPath(target) {
 		return r.decide(target)
 	}
@@ -96,12 +94,17 @@ func (r *Rules) Size() int {
 	return n
 }
 
+// pathOf returns what begins with a slash as it is, and else the path of a URL.
+func pathOf(target string) string {
+	if target == "" || target[0] != '/' {
+		return Target(target)
+	}
+	return target
+}
+
 // normal returns the path that target is compared as.
 func (r *Rules) normal(target string) string {
-	if target == "" || target[0] != '/' {
-		target = Target(target)
-	}
-	if target = cut(target); r.exact {
+	if target = cut(pathOf(target)); r.exact {
 		return target
 	}
 	return string(appendNormal(nil, target))
@@ -112,12 +115,8 @@ const robotsPath = "/robots.txt"
 
 // cut returns what Google's matcher sees of a target: up to a fragment or a NUL.
 func cut(s string) string {
-	if i := strings.IndexByte(s, '#'); i >= 0 {
-		s = s[:i]
-	}
-	if i := strings.IndexByte(s, 0); i >= 0 {
-		s = s[:i]
-	}
+	s, _, _ = strings.Cut(s, "#")
+	s, _, _ = strings.Cut(s, "\x00")
 	return s
 }
 
