@@ -15,6 +15,7 @@ func TestProductToken(t *testing.T) {
 		{"MJ12bot/v1.4.8 (http://mj12bot.com/)", "MJ12bot"},
 		{"Foo.Bot_2 (x)", "Foo.Bot_2"},
 		{"*", "*"},
+		{"!#$%&'*+-.^_`|~09AZaz@", "!#$%&'*+-.^_`|~09AZaz"}, // all of RFC 9110's
 		{"ſbot", ""},
 		{"(compatible; FooBot)", ""},
 		{"Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Googlebot"},
@@ -47,6 +48,8 @@ func TestGroups(t *testing.T) {
 	}{
 		{"exact", "User-agent: FooBot\nDisallow: /1\nUser-agent: *\nDisallow: /2", robots.Options{}, []string{"FooBot"}, "FooBot", "1"},
 		{"case", "User-agent: foobot\nDisallow: /1\nUser-agent: *\nDisallow: /2", robots.Options{}, []string{"FooBot"}, "foobot", "1"},
+		{"the ends of the alphabet", "User-agent: a-Z\nDisallow: /1\nUser-agent: *\nDisallow: /2", robots.Options{}, []string{"A-z"}, "a-Z", "1"},
+		{"letters only have a case", "User-agent: bot^1\nDisallow: /1\nUser-agent: *\nDisallow: /2", robots.Options{}, []string{"bot~1"}, "*", "2"},
 		{"a whole header", "User-agent: FooBot\nDisallow: /1\nUser-agent: *\nDisallow: /2", robots.Options{}, []string{"FooBot/1.0 (+https://a.b/c)"}, "FooBot", "1"},
 		{"star only for others", "User-agent: *\nDisallow: /1\nUser-agent: FooBot\nDisallow: /2", robots.Options{}, []string{"Bar"}, "*", "1"},
 		{"star never mixed in", "User-agent: *\nDisallow: /1\nUser-agent: FooBot\nDisallow:", robots.Options{}, []string{"FooBot"}, "FooBot", ""},

@@ -127,6 +127,7 @@ Content-Usage: train-ai=y
 		{lines, "/p%75blic/a", [3]string{g, g, r}, "Content-Usage, line 3"},
 		{lines, "/public/a.pdf", [3]string{u, r, u}, ""}, // the longest path alone
 		{lines, "/public/a.pdf?b", [3]string{g, g, r}, "Content-Usage, line 3"},
+		{lines, "https://h/public/a#b", [3]string{g, g, r}, "Content-Usage, line 3"},
 		{lines, "/silent/a", [3]string{u, u, u}, ""}, // which states nothing
 		{lines, "/abc", [3]string{u, u, r}, ""},
 		{"Content-Usage: /a train-ai=n", "/b", [3]string{u, u, u}, ""},
@@ -395,6 +396,14 @@ func TestFileLines(t *testing.T) {
 		if got := f.Agent(agent).License(); len(got) != 1 || got[0] != want {
 			t.Errorf("License of %s: got %q, want %q", agent, got, want)
 		}
+	}
+	long := "https://a/" + strings.Repeat("x", 2000)
+	two := robots.Parse([]byte("User-agent: *\nLicense: https://a/1\nLicense: https://a/2")).Agent("FooBot")
+	if got := two.License(); len(got) != 2 || two.Preferences("/").License != got[0] {
+		t.Errorf("of two licenses: %q, %v", got, two.Preferences("/"))
+	}
+	if got := robots.Parse([]byte("License: " + long)).Agent("FooBot").License(); !slices.Equal(got, []string{long}) {
+		t.Errorf("of a long address: %q", got)
 	}
 	if got := f.License(); len(got) != 1 || got[0] != "https://a/all" {
 		t.Errorf("License of the file: got %q", got)

@@ -22,6 +22,7 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"index, follow"}, "all"},
 		{[]string{"noindex"}, "noindex"},
 		{[]string{" NoIndex , NOFOLLOW "}, "noindex, nofollow"},
+		{[]string{", noindex,, nofollow,"}, "noindex, nofollow"},
 		{[]string{"noindex nofollow"}, "noindex, nofollow"},
 		{[]string{"noindex; nofollow"}, "noindex, nofollow"},
 		{[]string{"noindex;nofollow;, nosnippet;"}, "noindex, nofollow, nosnippet"},
@@ -52,6 +53,8 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"max-unheard-of: 3, noindex"}, "noindex"},
 		{[]string{"otherbot: max-snippet:5"}, "all"},
 		{[]string{"max-crawler: noindex, nofollow"}, "all"},
+		{[]string{"max-crawler:, noindex"}, "all"},
+		{[]string{"max-crawler: 7days, noindex"}, "all"},
 		{[]string{"max-snippet: x, max-unheard-of: -1, max-unheard-of: 3, noindex"}, "noindex"},
 		// Dates.
 		{[]string{"unavailable_after: 25 Jun 2010 15:00:00 PST"}, "unavailable_after: 2010-06-25T23:00:00Z"},
@@ -62,6 +65,8 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"unavailable_after: 2020-09-21T10:00:00+02:00, nofollow"}, "nofollow, unavailable_after: 2020-09-21T08:00:00Z"},
 		{[]string{"unavailable_after: 2021-01-01", "unavailable_after: 2020-01-01"}, "unavailable_after: 2020-01-01T00:00:00Z"},
 		{[]string{"unavailable_after: soon, noindex"}, "noindex"},
+		{[]string{"unavailable_after: 2010, 25 Jun 2010, noindex"}, "noindex"},
+		{[]string{"unavailable_after:, 25 Jun 2010, noindex"}, "noindex"},
 		{[]string{"unavailable_after: Friday, 25-Foo-10T15:00:00, noindex"}, "noindex"},
 		{[]string{"unavailable_after: Fri, 25 Foo 2010, 15:00:00, noindex"}, "noindex"},
 		// Permission to index where embedded.
@@ -76,7 +81,7 @@ func TestXRobotsTag(t *testing.T) {
 }
 
 func TestNameThatLooksLikeADirectiveIsAName(t *testing.T) {
-	for _, name := range []string{"Max-Crawler", "360Spider"} {
+	for _, name := range []string{"Max-Crawler", "360Spider", "1a", "1z", "_bot", "-"} {
 		got := robots.ParseTags([]string{name + ": noindex"}, name+"/1.0")
 		if got.String() != "noindex" {
 			t.Errorf("%s: got %v", name, got)
@@ -136,11 +141,14 @@ var metaCases = []struct {
 	{`<meta content="nofollow" name=" robots ">`, "nofollow", false},
 	{`<meta name="foobot" content="nosnippet"><meta name="otherbot" content="noindex">`, "nosnippet", false},
 	{`<meta name="robots" content="noindex"><meta name="foobot" content="all">`, "noindex", false},
+	{`<meta name="robots&#13;" content="noindex">`, "noindex", false},
 	{`<meta name="description" content="noindex">`, "all", false},
+	{`<a name="robots" content="noindex"><meta>`, "all", false},
 	{`<meta name="robots">`, "all", false},
 	{`<head></HEAD ><meta name="robots" content="noindex">`, "all", true},
 	{`<!-- <meta name="robots" content="noindex"> --></head>`, "all", true},
 	{`<script>"<meta name=robots content=noindex></head>"</script><meta name=robots content=nofollow></head>`, "nofollow", true},
+	{`<title>A long title</title><script>"</head>"</script></head>`, "all", true},
 	{`<title><meta name=robots content=noindex></title>`, "all", false},
 	{`<noscript><meta name="robots" content="noindex"></noscript></head>`, "noindex", true},
 	{`<meta name="robots" content="unavailable_after: Fri, 25 Jun 2010 15:00:00 GMT, noai">`, "noai, unavailable_after: 2010-06-25T15:00:00Z", false},
@@ -200,6 +208,12 @@ func TestMetaScannerIsLinear(t *testing.T) {
 	})
 	if allocs > 1000 {
 		t.Errorf("%v allocations: tokenized too often", allocs)
+	}
+	for range 64 << 10 / len(end) {
+		_, _ = s.Write(end)
+	}
+	if !s.Done() {
+		t.Error("not done after more than 64 KB")
 	}
 }
 

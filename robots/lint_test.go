@@ -28,9 +28,10 @@ func TestLint(t *testing.T) {
 		{"long line", "User-agent: *\nDisallow: /" + strings.Repeat("a", 16663), []at{{2, robots.LongLine}}},
 		{"conflict", "User-agent: *\nDisallow: /%7Ea\nAllow: /~a\nDisallow: /b\nDisallow: /b\nUser-agent: a\nAllow: /b", []at{{3, robots.Conflict}, {5, robots.Duplicate}}},
 		{"page", "<!DOCTYPE html>\n<html>", []at{{0, robots.HTMLPage}}},
+		{"long line, just not", "User-agent: *\nDisallow: /" + strings.Repeat("a", 16663-len("Disallow: /")), nil},
 		{"missing colon", "User-agent *\nDisallow /", []at{{1, robots.MissingColon}, {2, robots.MissingColon}}},
 		{"no separator", "User-agent: *\nDisallow: /\nthis is no rule", []at{{3, robots.NoSeparator}}},
-		{"encoding", "User-agent: *\nDisallow: /\xff\nDisallow: /a\x00b", []at{{2, robots.BadEncoding}, {3, robots.BadEncoding}}},
+		{"encoding", "User-agent: *\nDisallow: /\xff\nDisallow: /a\x00b\n\x00Foo: x", []at{{2, robots.BadEncoding}, {3, robots.BadEncoding}, {4, robots.BadEncoding}}},
 		{"agents", "User-agent: Foo Bar\nUser-agent:\nUser-agent: foo*\nUser-agent: * all\nDisallow: /", []at{{1, robots.BadAgent}, {2, robots.BadAgent}, {3, robots.BadAgent}}},
 		{"agents without rules", "User-agent: a\nCrawl-delay: 1\nUser-agent: b\nDisallow: /\nUser-agent: c", []at{{1, robots.SharedGroup}, {5, robots.EmptyGroup}}},
 		{"values", "User-agent: *\nCrawl-delay: 10s\nRequest-rate: 5\nVisit-time: 6-8\nContent-Signal: yes\nContent-Usage: no\nHost:\nSitemap: /s.xml\nDisallow:", []at{{2, robots.BadValue}, {3, robots.BadValue}, {4, robots.BadValue}, {5, robots.BadValue}, {6, robots.BadValue}, {7, robots.BadValue}, {8, robots.BadValue}}},
@@ -49,7 +50,11 @@ func TestLint(t *testing.T) {
 		{"a comment is no page", "<!-- c -->\nUser-agent: *\nDisallow: /", []at{{1, robots.NoSeparator}}},
 		{"unknown key in a group", "User-agent: a\nFoo: x\nUser-agent: b\nDisallow: /", []at{{1, robots.SharedGroup}, {2, robots.UnknownKey}}},
 		{"Yandex's key", "User-agent: a\nClean-param: ref /a\nUser-agent: b\nDisallow: /", nil},
-		{"too large", "#" + strings.Repeat("a\n#", 250<<10), []at{{0, robots.TooLarge}}},
+		{"too large", strings.Repeat("#\n", 250<<10) + "#", []at{{0, robots.TooLarge}}},
+		{"just not too large", strings.Repeat("#\n", 250<<10), nil},
+		{"no key", "User-agent: *\n: /a\nDisallow: /", []at{{2, robots.NoSeparator}}},
+		{"a signal for everyone", "Content-Signal: ai-train=no\nUser-agent: *\nDisallow: /", nil},
+		{"a signal in a group", "User-agent: a\nContent-Signal: ai-train=no\nUser-agent: b\nDisallow: /", []at{{1, robots.SharedGroup}}},
 	} {
 		var got []at
 		for _, f := range robots.Parse([]byte(c.body)).Lint() {
@@ -74,7 +79,23 @@ func TestLintOfManyAgentsAndRulesIsBounded(t *testing.T) {
 	for i := range 10000 {
 		fmt.Fprintf(&body, "Allow: /%d\n", i)
 	}
-	if found := robots.Parse([]byte(body.String())).Lint(); len(found) > 0 {
-		t.Errorf("%d findings, the first: %v", len(found), found[0])
+	body.WriteString("User-agent: b\nDisallow: /y\nDisallow: /y\n") // an agent alone costs little
+	found := robots.Parse([]byte(body.String())).Lint()
+	if len(found) != 1 || found[0].Problem != robots.Duplicate {
+		t.Errorf("%d findings: %.500v", len(found), found)
+	}
+}
+
+// However many rules have been read, what is repeated after them is found.
+func TestLintOfManyRules(t *testing.T) {
+	var body strings.Builder
+	body.WriteString("User-agent: a\n")
+	for i := range 1 << 16 {
+		fmt.Fprintf(&body, "Allow:/%x\n", i)
+	}
+	body.WriteString("User-agent: b\nUser-agent: c\nDisallow: /y\nDisallow: /y\n")
+	found := robots.Parse([]byte(body.String())).Lint()
+	if len(found) != 2 || found[0].Problem != robots.TooLarge || found[1].Problem != robots.Duplicate {
+		t.Errorf("%d findings: %.500v", len(found), found)
 	}
 }

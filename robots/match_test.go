@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,8 @@ var matchCases = []struct {
 	{"user-agent: *\ndisallow: */", "/", false, 2, false},
 	{"user-agent: *\nallow: /a/index.html\ndisallow: /", "/a/", true, 2, false},
 	{"user-agent: *\nallow: /a/index.htmx\ndisallow: /", "/a/", true, 2, false},
+	{"user-agent: *\nallow: /index.html\ndisallow: /", "/", true, 2, false},
+	{"user-agent: *\nallow: index.html of the site\ndisallow: /", "/", false, 3, false},
 	{"user-agent: *\nallow: /a/index.html\ndisallow: /", "/a/b", false, 3, false},
 	{"user-agent: *\nallow: /a/INDEX.html\ndisallow: /", "/a/", false, 3, false},
 	{"user-agent: *\ndisallow: /a/index.html", "/a/", true, 0, false},
@@ -109,6 +112,64 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestEscapes: RFC 9309 section 2.2.2 compares an escape in any case as the byte that it stands for
+// where that is unreserved (RFC 3986, section 2.3) or beyond ASCII, and section 2.2.3 writes the
+// special characters by escapes where they are meant literally.
+func TestEscapes(t *testing.T) {
+	const same = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~*$"
+	for c := range 256 {
+		raw, escape := string([]byte{byte(c)}), fmt.Sprintf("%%%02X", c)
+		for _, lower := range []bool{false, true} {
+			if lower {
+				escape = strings.ToLower(escape)
+			}
+			stops := func(pattern, target string) bool {
+				return !Parse([]byte("User-agent: *\nDisallow: /a" + pattern + "b")).Agent("FooBot").Test("/a" + target + "b").Allowed
+			}
+			if !stops(escape, strings.ToUpper(escape)) || !stops(strings.ToUpper(escape), escape) {
+				t.Errorf("%s isn't itself", escape)
+			}
+			want := c >= 0x80 || strings.Contains(same, raw)
+			if got := stops(escape, raw); got != want {
+				t.Errorf("/a%sb stops the byte %q: %v", escape, raw, got)
+			}
+			if strings.Contains("\x00\n\r#*", raw) {
+				continue // what else these mean in a pattern
+			}
+			exact := ParseWith([]byte("User-agent: *\nDisallow: /a"+raw+"b"), Options{GoogleExact: true}).Agent("FooBot")
+			if got := !exact.Test("/a" + strings.ToUpper(escape) + "b").Allowed; got != (c >= 0x80) {
+				t.Errorf("GoogleExact: /a%qb stops %s: %v", raw, escape, got)
+			}
+			if got := stops(raw, escape); got != want {
+				t.Errorf("/a%qb stops %s: %v", raw, escape, got)
+			}
+		}
+	}
+}
+
+// TestGoogleExactDecodesNothing, but it takes escapes in rules for those in upper case.
+func TestGoogleExactDecodesNothing(t *testing.T) {
+	for _, c := range []struct {
+		rule, target string
+		stops        bool
+	}{
+		{"Disallow: /%3a%C3", "/%3A%C3", true},
+		{"Disallow: /%3a", "/%3a", false},
+		{"Disallow: /%3z%z3%a", "/%3z%z3%a", true},
+		{"Disallow: /%61", "/a", false},
+		{"Disallow: /\nAllow: /a/index.html", "/a/", false},
+		{"Disallow: /\nAllow: /a/%69ndex.html", "/a/", true},
+	} {
+		r := ParseWith([]byte("User-agent: *\n"+c.rule), Options{GoogleExact: true}).Agent("FooBot")
+		if v := r.Test(c.target); v.Allowed == c.stops {
+			t.Errorf("%q %s: got %+v", c.rule, c.target, v)
+		}
+	}
+	if v := Parse([]byte("User-agent: *\nDisallow: /\nAllow: /a/%69ndex.html")).Agent("FooBot").Test("/a/"); !v.Allowed {
+		t.Errorf("an index of the default mode: %+v", v)
+	}
+}
+
 // Whatever isn't a path is cut as Google's matcher cuts URLs.
 func TestTarget(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
@@ -116,6 +177,8 @@ func TestTarget(t *testing.T) {
 		{"/a/../b?c#d", "/a/../b?c"},
 		{"//h/a", "/a"},
 		{"h;a", "/;a"},
+		{"://h/a", "/a"},
+		{"#/a", "/"},
 		{"h?x", "/?x"},
 		{"h", "/"},
 		{"h#f/a", "/"},
