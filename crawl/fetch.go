@@ -138,13 +138,10 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	case h.busy:
 		h.why = "it has answered 429 or 503"
 	default:
-		h.why = whyPace
+		h.why = ""
 	}
 	r.again(fl)
 }
-
-// whyPace is why most hosts wait.
-const whyPace = "its delay between requests"
 
 func later(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -446,6 +446,14 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 	}
 }
 
+// whyPace is why most hosts wait.
+func (r *run) whyPace() string {
+	if _, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory); !ok {
+		return "its delay between requests, or a block" // blockedBy doesn't know
+	}
+	return "its delay between requests"
+}
+
 // blockedBy says what has set a block of the host, empty where there is none or nobody knows it at
 // once: a person may have blocked it.
 func (r *run) blockedBy(key string) string {
@@ -473,7 +481,7 @@ func (r *run) report(now time.Time, done bool) {
 	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Done: done}
 	if f := &r.frontier; len(f.waiting) > 0 {
 		first := f.waiting[0]
-		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, cmp.Or(first.h.why, whyPace)
+		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, cmp.Or(first.h.why, r.whyPace())
 		switch until, idle := p.idle(); {
 		case !idle:
 		case p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt):

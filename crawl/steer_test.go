@@ -187,24 +187,34 @@ func TestDrainLosesNothing(t *testing.T) {
 	})
 }
 
-// TestABlockByHandIsTold: to who wonders why nothing happens.
+// TestABlockByHandIsTold: to who wonders why nothing happens. Where the limiter isn't of this
+// process, asking who has set it takes too long, and nobody is told that it is the delay.
 func TestABlockByHandIsTold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig()
-		r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page"))
-		hosts, err := hostlimit.New(r.politeness.Limits)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
-		r.crawl.Visit = func(ctx context.Context, _ *crawl.Page) error {
-			return hosts.Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
-		}
-		var out strings.Builder
-		r.crawl.Progress = crawl.ProgressLine(&out)
-		wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 2)...), map[crawl.Outcome]int{crawl.Visited: 2})
-		if !strings.Contains(out.String(), "blocked by hand: the owner has called") {
-			t.Errorf("told:\n%s", out.String())
-		}
-	})
+	for _, remote := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { tellsOfABlock(t, remote) })
+	}
+}
+
+func tellsOfABlock(t *testing.T, remote bool) {
+	r := newRig()
+	r.Site("https://example.com").Handle("/0", page("page")).Handle("/1", page("page"))
+	hosts, err := hostlimit.New(r.politeness.Limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.politeness.Limits, r.politeness.Hosts = hostlimit.Config{}, hosts
+	want := ": blocked by hand: the owner has called\n"
+	if remote {
+		r.politeness.Hosts = struct{ hostlimit.Limiter }{hosts}
+		want = ": its delay between requests, or a block\n"
+	}
+	r.crawl.Visit = func(ctx context.Context, _ *crawl.Page) error {
+		return hosts.Block(ctx, "example.com", time.Now().Add(time.Minute), "the owner has called")
+	}
+	var out strings.Builder
+	r.crawl.Progress = crawl.ProgressLine(&out)
+	wantOutcomes(t, r.run(t.Context(), t, numbered("example.com", 2)...), map[crawl.Outcome]int{crawl.Visited: 2})
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("told:\n%swant %q", out.String(), want)
+	}
 }
