@@ -12,8 +12,9 @@
 // of type [*Error]; an answer of the server, a 429 included, is never turned into an error unless
 // [ResponseLimits] ask for it.
 //
-// The parts are usable by themselves: packages robots, robots/robotscache,
-// hostlimit, backoff, budget, botauth and evidence.
+// Package crawl is a crawler on top of it, for those who have none. The parts are usable by
+// themselves: packages robots, robots/robotscache, hostlimit, backoff, budget, botauth, evidence
+// with evidence/audit, and crawl/sitemap.
 package politeness
 
 import (

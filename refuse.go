@@ -72,6 +72,9 @@ type HostList struct{ file *hostfile.File[string] }
 //	list, err := politeness.RefuseHosts("refuse.txt")
 //	cfg.Refuse = list.Refuse
 //
+// Replace the file by a rename, as most editors do: one that is truncated and written in place
+// is empty for an instant, and refuses nothing then.
+//
 // The error names each line that is wrong, and what is wrong with it.
 func RefuseHosts(path string) (*HostList, error) {
 	file, err := hostfile.Open(path, func(why string) (string, error) { return why, nil })
