@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -142,10 +143,13 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 	q.mu.Lock()
 	a.CrawlDelay = q.delays[raw].Seconds()
 	q.mu.Unlock()
+	next, err := q.transport.Next(ctx, raw)
+	if errors.Is(err, politeness.ErrUnreachable) {
+		a.Reason = fmt.Sprintf("%v: %s", politeness.ErrUnreachable, a.Reason)
+	}
 	if !v.Allowed {
 		return a
 	}
-	next, err := q.transport.Next(ctx, raw)
 	if err != nil {
 		a.Error = err.Error()
 		return a

@@ -191,6 +191,9 @@ func TestCheck(t *testing.T) {
 	polite(t, nil, "check", "-purpose", "train", signals.URL+"/a").expect(t, 1, "no ", "")
 	polite(t, nil, "check", "-agent", "Evil/1.0 (evil@example.com)", signals.URL+"/a").expect(t, 1, `for "evil"`, "")
 	polite(t, nil, "check", "ht tp://example.com").expect(t, 2, "?", "")
+	closed := localsite.New(t, 0)
+	closed.Close()
+	polite(t, nil, "check", closed.URL).expect(t, 1, "no    robots.txt can't be had: network: dial tcp 127.0.0.1:", "")
 
 	r = polite(t, nil, "check", "-json", signals.URL+"/a", signals.URL+"/private/")
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -123,6 +124,9 @@ func unreachable(a *answer) string {
 		}
 		if a.status != 0 {
 			return fmt.Sprintf("status %d with a broken body: %s", a.status, printable.Clipped(a.err.Error(), longestCause))
+		}
+		if name := (*net.DNSError)(nil); errors.As(a.err, &name) && name.IsNotFound {
+			return "no address for the name " + printable.Clipped(name.Name, longestCause)
 		}
 		return "network: " + printable.Clipped(a.err.Error(), longestCause)
 	case a.status == http.StatusTooManyRequests:

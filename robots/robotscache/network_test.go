@@ -162,6 +162,23 @@ func TestEntryOfAnUnreachableOriginHasAnError(t *testing.T) {
 	}
 }
 
+// A name that doesn't exist is told from a network that fails.
+func TestNameWithoutAddressIsNamed(t *testing.T) {
+	lookup := &net.DNSError{Err: "no such host", Name: "no\x1bsuch.example", Server: "192.0.2.53:53", IsNotFound: true}
+	for want, notFound := range map[string]bool{
+		`no address for the name no\x1bsuch.example`:                                  true,
+		`network: dial tcp: lookup no\x1bsuch.example on 192.0.2.53:53: no such host`: false,
+	} {
+		lookup.IsNotFound = notFound
+		r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: lookup}
+		})
+		if e := r.get(t, site); !e.Denied || e.Reason != want || !errors.Is(e.Err, lookup) {
+			t.Errorf("%+v, want the reason %q", e, want)
+		}
+	}
+}
+
 func TestNetworkTimeouts(t *testing.T) {
 	for name, before := range map[string]string{
 		"silence":           "",
