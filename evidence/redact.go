@@ -12,12 +12,28 @@ import (
 
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
 // text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
-// one. It allocates nothing if there is no userinfo. The sinks of this package apply it to whatever
-// they are given; use it in a sink of your own that is called without [Safe].
+// one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h". It
+// allocates nothing if there is no userinfo. The sinks of this package apply it to whatever they are
+// given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
-	if strings.IndexByte(s, '@') < 0 {
-		return s
+	if strings.IndexByte(s, '@') >= 0 {
+		s = redactPlain(s)
 	}
+	if mayHoldEscaped(s) {
+		s = redactEscaped(s)
+	}
+	return s
+}
+
+// mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
+func mayHoldUserinfo(s string) bool { return strings.IndexByte(s, '@') >= 0 || mayHoldEscaped(s) }
+
+func mayHoldEscaped(s string) bool {
+	return strings.IndexByte(s, '%') >= 0 && strings.Contains(s, "40") // "%40", "%2540"
+}
+
+// redactPlain is RedactURL for URLs that aren't escaped.
+func redactPlain(s string) string {
 	var out []byte
 	kept := 0 // s[:kept] is in out
 	for from := 0; from < len(s); {
@@ -118,10 +134,79 @@ func endInQuote(s string) int {
 	return len(s)
 }
 
+// redactEscaped is RedactURL for URLs of which at least the colon, the slashes or the @ are escaped:
+// those in a parameter of another URL, however deep.
+func redactEscaped(s string) string {
+	var out []byte
+	kept := 0  // s[:kept] is in out
+	value := 0 // how often the parameter's value is escaped that began at this word; 0: none did
+	for i := 0; i < len(s); {
+		c, depth, size := unescape(s[i:])
+		if c == ':' {
+			authority, n, deepest := afterSlashes(s, i+size, depth)
+			if max(deepest, value) > 0 && (n >= 2 || endsInFold(s[:i], "http") || endsInFold(s[:i], "https")) {
+				host, last, end := afterEscapedUserinfo(s, authority, deepest)
+				if host == authority && value > deepest { // only what follows the slashes may be escaped
+					host, last, end = afterEscapedUserinfo(s, authority, value)
+				}
+				if host > authority {
+					out = append(append(out, s[kept:authority]...), s[host:end]...)
+					kept = end
+				}
+				i, size = max(last, i+size), 0 // the colon of a URL in a URL may stand right before an end
+			}
+		}
+		if c == '=' {
+			value = depth + 1
+		} else if !isScheme(c) {
+			value = 0
+		}
+		i += size
+	}
+	if kept == 0 {
+		return s
+	}
+	return string(append(out, s[kept:]...))
+}
+
+// afterSlashes returns where the authority begins behind the n slashes at s[i:], and how often these
+// are escaped, or depth if that is more. A slash that is escaped more often is the userinfo's.
+func afterSlashes(s string, i, depth int) (authority, n, deepest int) {
+	for ; i < len(s); n++ {
+		c, d, size := unescape(s[i:])
+		if strings.IndexByte(slashes, c) < 0 || n > 0 && d > depth {
+			break
+		}
+		i, depth = i+size, max(depth, d)
+	}
+	return i, n, depth
+}
+
+// afterEscapedUserinfo is afterUserinfo for a URL that is escaped depth times: what is escaped more
+// often is a part of its data, and what is less often, of the URL around it. The last character of
+// the authority is at last.
+func afterEscapedUserinfo(s string, authority, depth int) (host, last, end int) {
+	host, last = authority, authority
+	for end = authority; end < len(s); {
+		c, d, size := unescape(s[end:])
+		switch {
+		case d == 0 && strings.IndexByte(" \t\r\n\"<>", c) >= 0,
+			d < depth && strings.IndexByte("&#", c) >= 0,
+			d <= depth && strings.IndexByte(slashes+"?#", c) >= 0:
+			return host, last, end
+		}
+		last, end = end, end+size
+		if c == '@' && d <= depth {
+			host = end
+		}
+	}
+	return host, last, end
+}
+
 // sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
 // Every sink calls it; what is clean already it leaves as it is.
 func (d *Decision) sanitize() {
-	if strings.IndexByte(d.URL, '@') >= 0 { // most URLs have none; assigning the same string again costs time
+	if mayHoldUserinfo(d.URL) { // most URLs have none; assigning the same string again costs time
 		d.URL = RedactURL(d.URL)
 	}
 	if d.Location != "" {
@@ -188,7 +273,8 @@ const Redacted = "REDACTED"
 
 // Redact returns an Evidence that replaces the values of the named query parameters in every URL by
 // [Redacted] and passes the record on to next. Names are compared without regard to case, after
-// decoding. Use it when URLs carry session ids, tokens or personal data:
+// decoding; a name in brackets, or before them, is one as well: "token" is also what token[],
+// token[0] and user[token] are called. Use it when URLs carry session ids, tokens or personal data:
 //
 //	Evidence: evidence.Redact(log, "token", "session_id", "email")
 //
@@ -299,5 +385,15 @@ func (r *redactor) named(name string) bool {
 		}
 		name = plain
 	}
-	return slices.ContainsFunc(r.params, func(p string) bool { return strings.EqualFold(p, name) })
+	return slices.ContainsFunc(r.params, func(p string) bool {
+		if strings.EqualFold(p, name) {
+			return true
+		}
+		for part := range strings.FieldsFuncSeq(name, func(c rune) bool { return c == '[' || c == ']' }) {
+			if strings.EqualFold(p, part) {
+				return true
+			}
+		}
+		return false
+	})
 }

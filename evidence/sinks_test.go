@@ -200,6 +200,23 @@ func TestRedactURL(t *testing.T) {
 		"mailto:bot@h https:u@h": "mailto:bot@h https:h",
 		"@home: http://u:p@h/":   "@home: http://h/",
 
+		// In a parameter, in the ways in which programs escape it.
+		"https://h/?next=https%3A%2F%2Fu%3Apw%40i%2Fx&y=1":                   "https://h/?next=https%3A%2F%2Fi%2Fx&y=1",
+		"https://h/?next=https%3a//u%3apw%40i/x":                             "https://h/?next=https%3a//i/x",
+		"https://h/?next=https://u:pw%40i":                                   "https://h/?next=https://i",
+		"https://h/?next=https:%2F%2Fu:pw@i":                                 "https://h/?next=https:i",
+		"https://h/?next=ftp%3A%2F%2Fu%40i&to=http%3A%2F%2Fv%40j#x":          "https://h/?next=ftp%3A%2F%2Fi&to=http%3A%2F%2Fj#x",
+		"https://h/?a=https%3A%2F%2Fi%2F%3Fb%3Dhttps%253A%252F%252Fu%2540j":  "https://h/?a=https%3A%2F%2Fi%2F%3Fb%3Dhttps%253A%252F%252Fj",
+		"https://h/?a=https%253A%252F%252Fu%253Ap%25252Fw%2540j%252Fx%2540y": "https://h/?a=https%253A%252F%252Fj%252Fx%2540y",
+		"https://h/login/https%3A%2F%2Fu%3Apw%40i":                           "https://h/login/https%3A%2F%2Fi",
+		"see https://h/?n=https%3A%2F%2Fu%3Apw%40i today, bot%40h":           "see https://h/?n=https%3A%2F%2Fi today, bot%40h",
+		"https://h/?n=https%3A%2F%2Fi&mail=a%40b":                            "https://h/?n=https%3A%2F%2Fi&mail=a%40b",
+		"https://h/?n=https://i&mail=a%40b":                                  "https://h/?n=https://i&mail=a%40b",
+		"https://h/?n=https%3A%2F%2Fi%2F%40user":                             "https://h/?n=https%3A%2F%2Fi%2F%40user",
+		"https://h/?n=mailto%3Abot%40i&m=bot%40i":                            "https://h/?n=mailto%3Abot%40i&m=bot%40i",
+		"https://h/a%40b?c=%40":                                              "https://h/a%40b?c=%40",
+		"https://a%40b/":                                                     "https://a%40b/",
+
 		// Errors quote what can't be parsed.
 		`parse "https://us er:p w@h/": net/url: invalid userinfo`: `parse "https://h/": net/url: invalid userinfo`,
 		`parse "https://u:\"p@h/": EOF; "c@d"`:                    `parse "https://h/": EOF; "c@d"`,
@@ -209,7 +226,7 @@ func TestRedactURL(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
-	if n := testing.AllocsPerRun(100, func() { evidence.RedactURL("https://example.com/@a?b=c") }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { evidence.RedactURL("https://example.com/@a?b=c%40&d=%3A%2F%2F") }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -256,6 +273,8 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 		"https://h/?user+name=abc&b=c":         "https://h/?user+name=REDACTED&b=c",
 		"https://h/?user name=abc&b=c":         "https://h/?user name=REDACTED&b=c",
 		"/?a=b/token=abc":                      "/?a=b/token=abc",
+		"https://h/?token[]=a&Token%5B0%5D=b&user[token]=c": "https://h/?token[]=REDACTED&Token%5B0%5D=REDACTED&user[token]=REDACTED",
+		"https://h/?token%255B%255D=a&tokens[]=b&[]=c":      "https://h/?token%255B%255D=REDACTED&tokens[]=b&[]=c",
 
 		// A URL in a parameter of another.
 		"https://h/?next=%2Fa%3Ftoken%3Dabc%26y%3D2&token=d": "https://h/?next=%2Fa%3Ftoken%3DREDACTED%26y%3D2&token=REDACTED",
@@ -466,9 +485,11 @@ func FuzzRedactURL(f *testing.F) {
 		}
 		for _, slashes := range []string{"//", "/", "///", `\\`} {
 			text := before + "https:" + slashes + url.UserPassword(user, secret).String() + "@h/" + after
-			clean := evidence.RedactURL(text)
-			if strings.Contains(clean, secret) {
-				t.Errorf("%q became %q", text, clean)
+			nested := url.QueryEscape(text)
+			for _, text := range []string{text, "https://h/?n=" + nested, "https://h/?n=" + url.QueryEscape("https://i/?n="+nested)} {
+				if clean := evidence.RedactURL(text); strings.Contains(clean, secret) {
+					t.Errorf("%q became %q", text, clean)
+				}
 			}
 		}
 	})
