@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 )
 
@@ -83,8 +84,11 @@ func New(key crypto.Signer, agent string, o ...Option) (*Signer, error) {
 }
 
 func (s *Signer) setKey() error {
-	if s.key == nil {
+	if v := reflect.ValueOf(s.key); s.key == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return errors.New("botauth: no key: ParseKey reads one")
+	}
+	if private, ok := s.key.(*ed25519.PrivateKey); ok {
+		s.key = *private
 	}
 	if private, ok := s.key.(ed25519.PrivateKey); ok && len(private) != ed25519.PrivateKeySize {
 		return fmt.Errorf("botauth: an Ed25519 key of %d bytes, instead of %d", len(private), ed25519.PrivateKeySize)
