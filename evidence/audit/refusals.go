@@ -382,6 +382,7 @@ type series struct {
 	first    time.Time
 	last     time.Time
 	at       place // the last of them
+	over     bool  // whether a success came after them
 }
 
 // failed counts a failure that came at the given time. Where several answers came at about the same
@@ -396,6 +397,9 @@ func (h *hostAudit) failed(x *exchange, at time.Time) {
 		}
 	}
 	r := &h.run
+	if r.over {
+		return // it begins another row, which is counted once this one is judged
+	}
 	if r.failures == 0 {
 		*r = series{first: at}
 	}
@@ -409,12 +413,15 @@ func (h *hostAudit) failed(x *exchange, at time.Time) {
 	h.settleRun(false)
 }
 
-// servedAt takes the time of a success: failures before it, or at about that time, are forgotten.
+// servedAt takes the time of a success: failures before it, or at about that time, are forgotten,
+// unless they were so many before it that they had to set a block.
 func (h *hostAudit) servedAt(at time.Time) {
-	if at.After(h.served) {
-		h.served = at
-	}
-	if h.run.failures > 0 && at.After(h.run.first.Add(-slack)) {
+	h.served = maxTime(h.served, at)
+	switch r := &h.run; {
+	case r.failures == 0 || !at.After(r.first.Add(-slack)):
+	case h.runPolicy() > 0 && r.failures >= h.runPolicy() && at.After(r.last.Add(settling)):
+		r.over = true
+	default:
 		h.run = series{}
 	}
 }

@@ -1,0 +1,309 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestVerdictsOnRecordsThatCannotBeTrue: a record is held against itself, and those of one request
+// against each other.
+func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"no type", `1 waiting type=""`, `line 5: contradiction: a record without a type`},
+		{"an end that wasn't allowed", `1 page 1
+			2 allow 2
+			2 start 2
+			2.2 end 2 allowed=false`, `line 10: contradiction: fetched with "allowed": false`},
+		{"a failure that was allowed", `
+			2 allow 2
+			2 start 2
+			2.2 fail 2 allowed=true`, `line 7: contradiction: failed with "allowed": true`},
+		{"allowed by a rule that refuses", `1 page 1 matchedRule="Disallow: /x"`, `
+			line 5: contradiction: robots_allowed by the rule Disallow: /x
+		`},
+		{"in any spelling", `1 page 1 matchedRule=" disalow : /x"`, `
+			line 5: contradiction: robots_allowed by the rule  disalow : /x
+		`},
+		{"or by one that says nothing", `1 page 1 matchedRule="Disallow: "`, ``},
+		{"refused by a rule that allows", `1 deny 1 matchedRule="Allow: /x"`, `
+			line 5: contradiction: blocked_by_robots by the rule Allow: /x
+			lines 4 and 5: verdict: robots.txt allows /1 (no rule)
+		`},
+		{"recorded before the start", `
+			1 allow 1
+			0.999999999 start 1 start=@1
+			1.2 end 1 duration=0.2
+		`, `line 6: contradiction: recorded 1ns before the start that it tells of`},
+		{"recorded a second after the start", `
+			1 allow 1
+			2 start 1 start=@1
+			2.2 end 1 duration=0.2
+		`, ``},
+		{"recorded longer after it", `
+			1 allow 1
+			2.000000001 start 1 start=@1
+			2.2 end 1 duration=0.2
+		`, `line 6: contradiction: recorded 1.000000001s after its start`},
+		{"a second connection, recorded late", `
+			1 allow 1
+			1 start 1
+			4 resent 1 start=@2
+			4.2 end 1 seq=3 start=@2
+		`, `line 7: contradiction: recorded 2s after its start`},
+		{"an end recorded late isn't", `
+			1 allow 1
+			1 start 1
+			9 end 1 duration=0.2 latency=0.1
+		`, ``},
+		{"two ends of a block", `
+			1 refused 1 status=429 until=@2.1 retryAt=@2.2
+		`, `line 7: contradiction: two times for the end of one block`},
+		{"one", `
+			1 refused 1 status=429 until=@2.1 retryAt=@2.1
+		`, ``},
+		{"headers after the body", `1 page 1 latency=0.3`, `line 7: contradiction: the headers came after the end of the body`},
+		{"headers at its end", `1 page 1 latency=0.2`, ``},
+		{"a wait below zero", `1 page 1 waitBlock=-0.000000001`, `line 6: contradiction: a time below zero`},
+		{"two waits below zero", `1 page 1 waitBlock=-1 waitSlot=-2`, `line 6: contradiction: a time below zero`},
+		{"a budget past its limit", `1 over limit=pages used=3 max=2`, `
+			line 5: budget: 3 of 2 pages
+			line 5: contradiction: a limit of pages that the policy doesn't have
+		`},
+		{"a budget that was passed in time", `1 over limit=time used=3 max=2`, `line 5: contradiction: a limit of time that the policy doesn't have`},
+		{"two times of one start", `
+			1 allow 1
+			1 start 1
+			1.2 end 1 start=@1.1
+		`, `lines 6 and 7: contradiction: two records give different times to one start`},
+		{"two URLs of one request", `
+			1 allow 1
+			1 start 1
+			1.2 end 1 url=/2
+		`, `lines 6 and 7: contradiction: two records give different URLs to one request`},
+		{"two numbers of redirects", `
+			1 allow 1
+			1 start 1
+			1.2 end 1 redirects=1
+		`, `lines 6 and 7: contradiction: two records of one request give different agents, redirects or robotsTxt`},
+		{"recorded long before its end", `
+			1 allow 1
+			1 start 1
+			1.2 end 1 duration=1.200000001
+		`, `lines 6 and 7: contradiction: recorded 1.000000001s before its end`},
+		{"recorded a second before its end", `
+			1 allow 1
+			1 start 1
+			1.2 end 1 duration=1.2
+		`, ``},
+		{"an end without a start", `1 end 1 seq=7 start=@1`, `line 5: end: fetched without a start`},
+		{"a failure without one", `1 fail 1 seq=7 start=@1`, `line 5: end: failed without a start`},
+		{"a failure before the start", `1 fail 1`, ``},
+		{"two ends", `
+			1 page 1
+			1.2 end 1
+		`, `line 8: end: fetched without a start`},
+		{"two policies", `policy slots=3`, `line 5: contradiction: two policies of one Transport`},
+		{"the same policy again", `policy`, ``},
+		{"limits of one host that the policy rules out", `policy host=a.example slots=1`, `line 5: contradiction: limits of one host, though the policy says that all hosts have the same`},
+		{"a block that was set long before the answer", `
+			1 allow 1
+			1 start 1
+			1 block 1 until=@4
+			2.2 end 1 status=429 latency=1.100000001
+		`, `lines 6 and 8: contradiction: a block was set or lifted at another time than that of the answer`},
+		{"within a second", `
+			1 allow 1
+			1 start 1
+			1.1 block 1 until=@4
+			2.2 end 1 status=429 latency=1.1
+		`, ``},
+		{"a block that was set long after the end", `
+			1 allow 1
+			1 start 1
+			4.200000001 block 1 until=@9
+			1.2 end 1 status=429
+		`, `lines 6 and 8: contradiction: a block was set or lifted at another time than that of the answer`},
+		{"within three seconds, since the limiter may be far away", `
+			1 allow 1
+			1 start 1
+			4.2 block 1 until=@9
+			1.2 end 1 status=429
+		`, ``},
+	})
+}
+
+// TestVerdictsOnJumpsOfTheClock: the clock was put forward during a request, or the computer slept: when
+// its answer came isn't known.
+func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"a refusal whose block tells when", `
+			1   allow 1
+			1   start 1
+			11  block 1 until=@12
+			11  end 1 status=429 duration=0.2 latency=0.1
+		`, ``},
+		{"a refusal that no block tells of", `
+			1   allow 1
+			1   start 1
+			11  end 1 status=429 duration=0.2 latency=0.1
+		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known`},
+		{"a failure", `
+			1   allow 1
+			1   start 1
+			11  end 1 status=500 duration=0.2 latency=0.1
+		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known`},
+		{"a quota that is used up", `
+			1   allow 1
+			1   start 1
+			11  end 1 duration=0.2 latency=0.1 rateLimit="\"p\";r=0;t=5"
+		`, `open, blocks kept: the clock was put forward, or the computer slept, during a request: when its answer came isn't known`},
+		{"a success", `
+			1   allow 1
+			1   start 1
+			11  end 1 duration=0.2 latency=0.1
+		`, ``},
+		{"no more than a second", `
+			1   allow 1
+			1   start 1
+			2.2 end 1 status=429 duration=0.2 latency=0.1
+		`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
+		{"a success may have come late, and ended the row of failures", `
+			1 page 1 status=500
+			3 page 2 status=500
+			5 allow 7
+			5 start 7
+			5.9 page 3 status=500
+			8 page 4 status=500
+			9 end 7 duration=0.2 latency=0.1
+			10.5 page 5 status=500
+		`, ``},
+	})
+}
+
+// TestVerdictsOnDates: the server's clock runs as ours does, as far as its Date headers tell.
+func TestVerdictsOnDates(t *testing.T) {
+	date := func(clock string) string { return ` serverDate="Sat, 21 Nov 2026 ` + clock + ` GMT"` }
+	const disagrees = "open, times agree with the servers': a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true"
+	checkRows(t, usual, []row{
+		{"an hour ahead", `
+			1 page 1` + date("04:00:01") + `
+			30 page 2` + date("04:00:30"), ``},
+		{"seven seconds early", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2` + date("03:00:23"), disagrees},
+		{"six seconds early, which may be five", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2` + date("03:00:24"), ``},
+		{"six seconds late", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2` + date("03:00:36"), ``},
+		{"seven seconds late", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2` + date("03:00:37"), disagrees},
+		{"a slow answer may be dated late", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2 latency=4 duration=4` + date("03:00:40"), ``},
+		{"drifting a little with each answer", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2` + date("03:00:35") + `
+			60 page 3` + date("03:01:10"), ``},
+		{"too far in all", `
+			1 page 1` + date("03:00:01") + `
+			30 page 2` + date("03:00:35") + `
+			60 page 3` + date("03:01:13"), disagrees},
+		{"no date", `1 page 1 serverDate=yesterday`, ``},
+	})
+}
+
+// TestVerdictsOnConsent: what robots.txt states about the use of a page is read again, and nothing that is
+// reserved is handed over.
+func TestVerdictsOnConsent(t *testing.T) {
+	const before = "policy purposes=train\nsite \"User-agent: *\\nContent-Signal: ai-train=no, search=yes\\nDisallow: /no\\n\""
+	const stated = ` preferences="train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)"`
+	const granted = ` preferences="search granted (Content-Signal, line 2)"`
+	checkRows(t, before, []row{
+		{"a page that is reserved, and refused", `1 reserved 1 purposes=train` + stated, ``},
+		{"and fetched all the same", `
+			1 reserved 1 purposes=train` + stated + `
+			1 start 1
+			1.2 end 1
+		`, `lines 5 and 6: robots: fetch of a URL that was refused: https://a.example/1`},
+		{"a page that is reserved, and allowed", `1 allow 1 purposes=train` + stated,
+			`lines 4 and 5: consent: allowed to train, which robots.txt reserves: train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)`},
+		{"a page that is reserved for another purpose", `1 allow 1 purposes=search` + stated, `
+			line 5: consent: a page for "search" by a crawler whose pages are for "train"
+		`},
+		{"preferences that robots.txt doesn't state", `1 allow 1 purposes=train` + granted, `
+			lines 4 and 5: consent: robots.txt states "train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)" about /1, not "search granted (Content-Signal, line 2)"
+		`},
+		{"none where robots.txt states some", `1 allow 1 purposes=train`, `
+			lines 4 and 5: consent: robots.txt states "train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)" about /1, not ""
+		`},
+		{"a page refused that isn't reserved", `
+			site "User-agent: *\nContent-Signal: search=yes\n" at=-50
+			1 reserved 1 purposes=train` + granted, `lines 7 and 8: consent: reserved, though robots.txt reserves none of train`},
+		{"the copy before may have decided", `
+			site "User-agent: *\nContent-Signal: search=yes\n" at=0.5
+			1 reserved 1 purposes=train` + stated, ``},
+		{"a page that a header reserves, and handed over", `
+			1 allow 1 purposes=train preferences=""
+			1 start 1
+			1.2 end 1 purposes=train preferences="train refused (Tdm-Reservation)"
+		`, `
+			lines 4 and 5: consent: robots.txt states "train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)" about /1, not ""
+			line 7: consent: a page handed over to train: train refused (Tdm-Reservation)
+		`},
+		{"a URL that isn't whole", `1 allow 1 purposes=train url=/1?k=REDACTED` + stated, `
+			open, reservations kept: a URL, or preferences, that aren't whole in the log
+		`},
+		{"preferences that aren't whole", `1 allow 1 purposes=train preferences="train refused[...]"`, `
+			open, reservations kept: a URL, or preferences, that aren't whole in the log
+		`},
+		{"a group of another name", `1 reserved 1 purposes=train group=Test*` + stated, `
+			open, reservations kept: a group of another name, which only a lenient crawler obeys
+		`},
+		{"the group of its own name, in any case", `1 reserved 1 purposes=train group=testbot` + stated, ``},
+		{"a robots.txt that isn't in the log", `1 reserved 1 purposes=train host=b.example` + stated, `
+			open, reservations kept: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
+	})
+	checkRows(t, "policy purposes=\"train, ground\"\nsite \"\"", []row{
+		{"a page that a header reserves, and that is refused then", `
+			1 allow 1 purposes="train, ground"
+			1 start 1
+			1.1 reserved 1 status=200 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+			1.2 end 1 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+		`, ``},
+		{"refused once, handed over in the next try", `
+			1 allow 1 purposes="train, ground"
+			1 start 1
+			1.1 reserved 1 status=200 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+			1.2 end 1 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+			1.2 retry 1
+			2 start 1 attempt=2
+			2.2 end 1 attempt=2 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+		`, `line 11: consent: a page handed over to ground: ground refused (Tdm-Reservation)`},
+		{"granted", `
+			1 allow 1 purposes="train, ground"
+			1 start 1
+			1.2 end 1 purposes="train, ground" preferences="ground granted (Tdm-Reservation), search refused (x)"
+		`, ``},
+	})
+}
+
+// TestVerdictsAcrossLogs: what a host is owed at the end of a log binds the next one.
+func TestVerdictsAcrossLogs(t *testing.T) {
+	const first, next = "policy\nsite \"\"\n", "\nlog\npolicy\nsite \"\" at=%\n"
+	then := func(at string) string { return strings.Replace(next, "%", at, 1) }
+	checkRows(t, first, []row{
+		{"a block that is over", `1 refused 1 status=429 retryAfter=100 until=@101.1` + then("101.1"), ``},
+		{"a block that isn't", `1 refused 1 status=429 retryAfter=100 until=@101.1` + then("101"), `lines 7 and 10: block: started 100ms before the end of a block`},
+		{"a delay of up to a minute is forgotten", `1 page 1 delay=61` + then("30"), ``},
+		{"a longer one isn't", `1 page 1 delay=61.000000001` + then("62"), `lines 6 and 9: gap: 1m1s between two starts, delay in force 1m1.000000001s`},
+		{"and holds in the third log", `1 page 1 delay=300` + "\nlog\npolicy\n150 waiting" + then("200"), `lines 6 and 11: gap: 3m19s between two starts, delay in force 5m0s`},
+		{"a new budget", `1 page 1` + then("30"), ``},
+	})
+	checkRows(t, "policy pages=1\nsite \"\"", []row{
+		{"a new budget", `1 page 1` + "\nlog\npolicy pages=1\nsite \"\" at=30\n40 page 2", ``},
+	})
+}

@@ -1,0 +1,450 @@
+package audit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestWhatAStatusMeans: the judge reads a status as docs/429.md does. Of four failures, the status, and
+// two failures more, the fifth in a row must set a block: the status itself where it is a failure, the
+// one after it where it says nothing, and none where it is a success, which ends the row.
+func TestWhatAStatusMeans(t *testing.T) {
+	const (
+		success = "success"
+		failure = "failure"
+		nothing = "nothing"
+		refusal = "refusal"
+	)
+	for said, want := range map[string]string{
+		"status=100": success, "status=200": success, "status=302": success, "status=400": success,
+		"status=401": failure, "status=402": failure, "status=403": failure, "status=404": success, "status=406": success,
+		"status=407": nothing, "status=408": failure, "status=409": success, "status=424": success, "status=425": failure, "status=426": success,
+		"status=428": success, "status=429": refusal, "status=430": success, "status=450": success, "status=451": failure, "status=452": success,
+		"status=499": success, "status=500": failure, "status=503": failure, "status=599": failure,
+		"status=600": nothing, "status=999": nothing, "status=-1": nothing,
+		"status=503 retryAfter=0": failure, "status=503 retryAfter=1": refusal, "status=500 retryAfter=1": failure,
+		"status=200 refused=captcha": refusal, "status=404 refused=captcha": refusal,
+		"status=0": failure, "status=0 left=true": nothing, "status=500 left=true": failure,
+		"status=200 robotsTxt=true": nothing, "status=404 robotsTxt=true": nothing, "status=500 robotsTxt=true": failure, "status=429 robotsTxt=true": refusal,
+	} {
+		log := usual + `
+			1 page 1 status=500
+			3 page 2 status=500
+			5 page 3 status=500
+			7 page 4 status=500
+			9 allow 5
+			9 start 5 ` + strings.Join(strings.Split(said, " ")[1:], " ") + `
+			9.2 end 5 ` + said + `
+			20 page 6 status=500
+			30 page 7 status=500
+			40 page 8
+			41 page 9
+		`
+		if strings.Contains(said, "robotsTxt") {
+			log = strings.Replace(log, "9 allow 5\n", "9 allow 77\n", 1)
+			log = strings.Replace(log, "9 start 5 ", "9 start 5 url=/robots.txt ", 1)
+		} else {
+			log = strings.Replace(log, "9 start 5 "+strings.Join(strings.Split(said, " ")[1:], " "), "9 start 5", 1)
+		}
+		got := verdictOf(judge(t, log))
+		wants := map[string]string{
+			success: "",
+			failure: "line 18: block: 5 failures in a row set no block",
+			nothing: "line 21: block: 5 failures in a row set no block",
+			refusal: "lines 18 and 19: block: ",
+		}
+		if len(got) > 0 != (want != success) || !strings.HasPrefix(fmt.Sprint(strings.Join(got, "\n")), wants[want]) {
+			t.Errorf("%s is a %s, but got %q", said, want, got)
+		}
+	}
+}
+
+func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"429 sets no block", `1 page 1 status=429`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
+		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: an answer that refuses (captcha) set no block`},
+		{"a start is held against the block that wasn't set", `
+			1   page 1 status=429 retryAfter=9
+			3   page 2
+			11  page 3
+		`, `
+			lines 6 and 7: block: status 429, which is a refusal here, set no block
+			lines 6 and 9: block: started 7.1s before the end of a block
+		`},
+		{"one that was sent before the refusal's end was logged is, too", `
+			1   allow 1
+			1   start 1
+			5   page 2
+			6   end 1 status=429 retryAfter=9
+		`, `
+			lines 6 and 8: block: started 5.1s before the end of a block
+			lines 6 and 10: block: status 429, which is a refusal here, set no block
+		`},
+		{"but not within a second of the answer", `
+			1   allow 1
+			1   start 1
+			2.1 page 2
+			2.2 end 1 status=429 retryAfter=9
+		`, `lines 6 and 10: block: status 429, which is a refusal here, set no block`},
+	})
+	checkRows(t, "policy network=true\nsite \"\"", []row{
+		{"no answer is a refusal by the policy", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
+		{"unless the caller gave it up", `1 page 1 status=0 left=true`, ``},
+	})
+	checkRows(t, "policy statuses=403,520-522,999,1000,x,-3,7-,530-529\nsite \"\"", []row{
+		{"a status of the policy", `1 page 1 status=403`, `lines 6 and 7: block: status 403, which is a refusal here, set no block`},
+		{"the first of a range", `1 page 1 status=520`, `lines 6 and 7: block: status 520, which is a refusal here, set no block`},
+		{"the last of a range", `1 page 1 status=522`, `lines 6 and 7: block: status 522, which is a refusal here, set no block`},
+		{"the largest", `1 page 1 status=999`, `lines 6 and 7: block: status 999, which is a refusal here, set no block`},
+		{"before a range", `1 page 1 status=519`, ``},
+		{"behind a range", `1 page 1 status=523`, ``},
+		{"in no range", `1 page 1 status=530`, ``},
+	})
+	checkRows(t, "policy statuses=0-1\nsite \"\"", []row{
+		{"a range that begins at 0", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
+	})
+}
+
+// TestVerdictsOnTheLengthOfABlock: a block lasts from the answer on, which comes 0.1 s after its start,
+// for as long as the host asks or the policy has it; a limiter's clock is forgiven a tenth of a second, and
+// a date the second that it is exact to.
+func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
+	const date, dateOf = "Sat, 21 Nov 2026 03:00:", "Sat, 21 Nov 2026 "
+	for _, c := range []struct {
+		policy, refusal, want string
+		long                  float64 // seconds
+		date                  bool
+	}{
+		{policy: "", refusal: "", long: 1},
+		{policy: "", refusal: "refusals=2", long: 1},
+		{policy: "", refusal: "refusals=3", long: 2},
+		{policy: "", refusal: "refusals=4", long: 3},
+		{policy: "", refusal: "refusals=7", long: 13},
+		{policy: "", refusal: "refusals=40", long: 600},
+		{policy: "backoffStep=10 backoffCap=25", refusal: "refusals=3", long: 20},
+		{policy: "backoffStep=10 backoffCap=25", refusal: "refusals=4", long: 25},
+		{policy: "backoffStep=10 backoffCap=5", refusal: "", long: 5},
+		{policy: "backoffStep=0.04 backoffCap=5", refusal: "until=@1.1", long: 0.04}, // no earlier than at once
+		{policy: "backoff=doubling backoffStep=10 backoffCap=100 jitterMin=0.1", refusal: "", long: 11},
+		{policy: "backoff=doubling backoffStep=10 backoffCap=100 jitterMin=0.1", refusal: "refusals=2", long: 22},
+		{policy: "backoff=doubling backoffStep=10 backoffCap=100 jitterMin=0.1", refusal: "refusals=4", long: 88},
+		{policy: "backoff=doubling backoffStep=10 backoffCap=100", refusal: "refusals=5", long: 100},
+		{policy: "backoff=doubling backoffStep=10 backoffCap=100", refusal: "refusals=99", long: 100},
+		{policy: "backoff=doubling backoffStep=10 backoffCap=5", refusal: "", long: 5},
+
+		{policy: "", refusal: "retryAfter=7", long: 7},
+		{policy: "", refusal: `retryAfter=" 7	"`, long: 7, date: true}, // odd spellings are forgiven as dates are
+		{policy: "", refusal: "retryAfter=7 refusals=9", long: 7},
+		{policy: "atLeast=true", refusal: "retryAfter=7 refusals=9", long: 34},
+		{policy: "atLeast=true", refusal: "retryAfter=70 refusals=9", long: 70},
+		{policy: "", refusal: "retryAfter=0 refusals=3", long: 2},
+		{policy: "maxRetryAfter=50", refusal: "retryAfter=70", long: 50},
+		{policy: "maxRetryAfter=50", refusal: "retryAfter=50", long: 50},
+		{policy: "maxRetryAfter=0", refusal: "retryAfter=100000", long: 86400},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=7000000000", long: 100 * 365 * 86400},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=99999999999999999999", long: 100 * 365 * 86400},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=3153600000", long: 100 * 365 * 86400},
+		{policy: "maxRetryAfter=7200000000", refusal: "retryAfter=3153599999", long: 100*365*86400 - 1},
+		{policy: "", refusal: "status=503 retryAfter=8", long: 8},
+		{policy: "", refusal: "refused=captcha status=200", long: 1},
+		{policy: "backoff=doubling backoffStep=10 backoffCap=100", refusal: "refused=captcha status=500", long: 10},
+
+		{policy: "", refusal: `retryAfter="` + date + `09 GMT"`, long: 7.9, date: true},
+		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-26 03:00:09 GMT"`, long: 7.9, date: true},
+		{policy: "", refusal: `retryAfter="Sat Nov 21 03:00:09 2026"`, long: 7.9, date: true},
+		{policy: "", refusal: `retryAfter="` + date + `60 GMT"`, long: 58.9, date: true},
+		{policy: "maxRetryAfter=3000000000", refusal: `retryAfter="Friday, 21-Nov-75 03:00:09 GMT"`, long: 49*365*86400 + 12*86400 + 7.9, date: true},
+		{policy: "maxRetryAfter=3000000000", refusal: `retryAfter="Saturday, 21-Nov-76 03:00:01 GMT"`, long: 50*365*86400 + 13*86400 - 0.1, date: true},
+		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-76 03:00:02 GMT"`, long: 1, date: true}, // is of 1976, so the policy says
+		{policy: "", refusal: `retryAfter="` + dateOf + `05:00:09 GMT" serverDate="` + dateOf + `05:00:02 GMT"`, long: 7, date: true},
+		{policy: "", refusal: `retryAfter="` + dateOf + `05:00:09 GMT" serverDate="	` + dateOf + `05:00:02 GMT "`, long: 7, date: true},
+		{policy: "", refusal: `retryAfter="` + dateOf + `02:00:00 GMT"`, long: 1, date: true}, // past
+		{policy: "", refusal: `retryAfter=soon`, long: 1, date: true},
+
+		{policy: "", refusal: `rateLimit="remaining=0, reset=30"`, long: 30, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=12.5"`, long: 12.5, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1795230010"`, long: 8.9, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1795230010000"`, long: 8.9, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1795230010" serverDate="Sat, 21 Nov 2026 03:00:03 GMT"`, long: 7, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1000000000"`, long: 1, date: true}, // in 2001
+		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999"`, long: 999999999, date: true},
+		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999999"`, long: 1e9, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=0"`, long: 1, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=-5"`, long: 1, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=soon"`, long: 1, date: true},
+		{policy: "", refusal: `rateLimit="\"p\";r=0;t=5"`, long: 5},
+		{policy: "", refusal: `rateLimit="\"p\";r=0;t=5, \"q\"; r=0; t=9"`, long: 9},
+		{policy: "", refusal: `rateLimit="\"p\";r=3;t=5"`, long: 1},
+		{policy: "", refusal: `rateLimit="\"p\";r=0;t=0"`, long: 1},
+		{policy: "", refusal: `rateLimit="r=0;t=7"`, long: 1}, // the first is its name
+		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="\"p\";r=0;t=3000000000"`, long: 1e9},
+		{policy: "", refusal: `rateLimit="\"p\";r=0;t=5" retryAfter=7`, long: 7}, // Retry-After goes first
+	} {
+		early := 0.1
+		if c.date {
+			early = 1
+		}
+		early = min(early, c.long)
+		log := func(until float64) string {
+			refusal := c.refusal
+			if !strings.Contains(refusal, "status=") {
+				refusal += " status=429"
+			}
+			refusals := ""
+			if !strings.Contains(refusal, "refusals=") {
+				refusals = " refusals=1"
+			}
+			return fmt.Sprintf("policy %s\nsite \"\"\n1 refused 1 until=@%.9f %s%s", c.policy, until, strings.Replace(refusal, "until=@1.1", "", 1), refusals)
+		}
+		if got := verdictOf(judge(t, log(1.1+c.long-early+0.000001))); len(got) > 0 {
+			t.Errorf("%s, %s: blocked for %v s, got %q", c.policy, c.refusal, c.long-early, got)
+		}
+		got := verdictOf(judge(t, log(1.1+c.long-early-0.000001)))
+		if len(got) != 1 || !strings.Contains(got[0], "block: a refusal that blocks for ") {
+			t.Errorf("%s, %s: blocked for %v s less a microsecond, got %q", c.policy, c.refusal, c.long-early, got)
+		}
+	}
+}
+
+// TestVerdictsOnRefusalsInARow: how many there were is counted anew, since a limiter could count as few as
+// it likes, to block for less.
+func TestVerdictsOnRefusalsInARow(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"1, 2, 3", `
+			1    refused 1 status=429 until=@2.1
+			3    refused 2 status=429 until=@4.1 refusals=2
+			5    refused 3 status=429 until=@7.1 refusals=3
+		`, ``},
+		{"a refusal that isn't counted", `
+			1    refused 1 status=429 until=@2.1
+			3    refused 2 status=429 until=@4.1 refusals=1
+		`, `lines 10 and 12: contradiction: refusal 1 in a row, after 1`},
+		{"a block that was lifted in between", `
+			1    refused 1 status=429 until=@2.1
+			3    cleared 2
+			4    refused 3 status=429 until=@5.1
+		`, ``},
+		{"a quiet time that forgives", `
+			1    refused 1 status=429 until=@2.1
+			1801.1 refused 2 status=429 until=@1802.2 refusals=1
+		`, ``},
+		{"a quiet time that is too short to forgive", `
+			1    refused 1 status=429 until=@2.1
+			1800.9 refused 2 status=429 until=@1802.1 refusals=1
+		`, `lines 10 and 12: contradiction: refusal 1 in a row, after 1`},
+		{"two in flight are one refusal", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			1.6  block 1 until=@2.6 refusals=1
+			1.7  end 1 status=429 latency=0.6
+			1.8  end 2 status=429
+			3    refused 3 status=429 until=@4.1 refusals=2
+		`, ``},
+		{"what the second of two in flight asks for counts", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			1.6  block 1 until=@2.6 refusals=1
+			1.7  end 1 status=429 latency=0.6
+			1.8  end 2 status=429 retryAfter=9
+			5    page 3
+		`, `
+			lines 8 and 11: block: the host asked to be left alone for 9s and wasn't blocked for so long
+			lines 8 and 13: block: started 5.6s before the end of a block
+		`},
+		{"and is kept, if it lengthens the block", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			1.6  block 1 until=@2.6 refusals=1
+			1.6  block 2 until=@10.6 refusals=1
+			1.7  end 1 status=429 latency=0.6
+			1.8  end 2 status=429 retryAfter=9
+			11   page 3
+		`, ``},
+		{"or if another block is as long", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			1.6  block 1 until=@11.6 refusals=1
+			1.7  end 1 status=429 latency=0.6
+			1.8  end 2 status=429 retryAfter=9
+			12   page 3
+		`, ``},
+		{"a block long after the answer isn't that of another in flight", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			1.9  end 2 status=429
+			9    block 1 until=@11 refusals=1
+			9    end 1 status=429 latency=8
+			12   page 3
+		`, `lines 8 and 9: block: status 429, which is a refusal here, set no block`},
+		{"a block up to three seconds after it is, since a limiter may be far away", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			4.6  block 1 until=@11 refusals=1
+			4.6  end 2 status=429 latency=0.1
+			4.6  end 1 status=429 latency=3.5
+			12   page 3
+		`, ``},
+	})
+}
+
+// TestVerdictsOnFailuresInARow: so many are a refusal, if nothing was between them.
+func TestVerdictsOnFailuresInARow(t *testing.T) {
+	const five = `
+		1 page 1 status=500
+		3 page 2 status=500
+		5 page 3 status=500
+		7 page 4 status=500
+		9 page 5 status=500
+	`
+	checkRows(t, usual, []row{
+		{"five", five, `line 18: block: 5 failures in a row set no block`},
+		{"four", strings.Replace(five, "9 page 5 status=500", "9 page 5", 1), ``},
+		{"a success between them", strings.Replace(five, "7 page 4 status=500", "7 page 4\n8 page 6 status=500", 1), ``},
+		{"five that block", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
+		{"five that block too briefly", strings.Replace(five, "9 page 5", "9 refused 5 until=@9.9", 1), `lines 18 and 20: block: a refusal that blocks for 1s set a block of 800ms`},
+		{"a success in flight may have been between them", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "10 end 9 latency=1.1", ``},
+		{"a success in flight that came too late for that", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `line 20: block: 5 failures in a row set no block`},
+		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(five, "1 page", "2.4 page", 1) + `11 page 8 status=500`, `line 24: block: 5 failures in a row set no block`},
+		{"a failure that was sent before a block says nothing new", `
+			1 page 1 status=500
+			3 page 2 status=500
+			5 page 3 status=500
+			7 page 4 status=500
+			8 allow 5
+			8 start 5
+			8.5 refused 6 status=429 until=@9.6
+			9 end 5 status=500
+		`, ``},
+		{"the probe after a block that fails is a refusal", `
+			1   refused 1 status=429 until=@2.1
+			3   page 2 status=500
+		`, `lines 10 and 11: block: status 500, which is a refusal here, set no block`},
+		{"and counts as one", `
+			1   refused 1 status=429 until=@2.1
+			3   refused 2 status=500 until=@4.1 refusals=2
+		`, ``},
+		{"but not if it started before the block", `
+			1   allow 2
+			1   start 2
+			1.5 refused 1 status=429 until=@2.6
+			3   end 2 status=500
+		`, ``},
+		{"nor when the block before it was lifted", `
+			1   refused 1 status=429 until=@2.1
+			3   cleared 2
+			4   page 3 status=500
+		`, ``},
+		{"nor when the refusals are forgiven", `
+			1   refused 1 status=429 until=@2.1
+			1801.1 page 2 status=500
+		`, ``},
+		{"nor when it is about to be lifted", `
+			1   refused 1 status=429 until=@2.1
+			2.5 allow 2
+			2.5 start 2
+			3   allow 3
+			3   start 3
+			3.4 clear 2
+			3.5 end 3 status=500
+			3.5 end 2 latency=0.9
+		`, ``},
+	})
+	checkRows(t, "policy inARow=2\nsite \"\"", []row{
+		{"two, by the policy", `
+			1 page 1 status=500
+			3 page 2 status=500
+		`, `line 9: block: 2 failures in a row set no block`},
+		{"one", `1 page 1 status=500`, ``},
+	})
+	checkRows(t, "policy inARow=0\nsite \"\"", []row{{"five, unless the policy says so", five, `line 18: block: 5 failures in a row set no block`}})
+	checkRows(t, "policy backoff=doubling backoffStep=60 backoffCap=600\nsite \"\"", []row{
+		{"five of a host that can't block by Fibonacci", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
+		{"five of a host that won't by the policy", strings.ReplaceAll(strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), "500", "403"),
+			`lines 18 and 20: block: a refusal that blocks for 1m0s set a block of 1s`},
+	})
+	checkRows(t, "policy backoff=own\nsite \"\"", []row{
+		{"a policy of the user's", `1 refused 1 status=429 until=@1.2`, `open, blocks kept: how long a refusal blocks is a policy of the user's`},
+	})
+}
+
+// TestVerdictsOnQuotasThatAreUsedUp: a success with nothing left blocks until the quota is reset, and lifts
+// the block before.
+func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"a block as long as that", `1 refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"`, ``},
+		{"none", `
+			1 page 1 rateLimit="\"p\";r=0;t=5"
+			4 page 2
+		`, `
+			lines 6 and 7: block: the host asked to be left alone for 5s and wasn't blocked for so long
+			lines 6 and 9: block: started 2.1s before the end of a block
+		`},
+		{"one that is too short", `1 refused 1 status=200 refusals=0 until=@5.999999 rateLimit="\"p\";r=0;t=5"`,
+			`lines 6 and 8: block: the host asked to be left alone for 5s and wasn't blocked for so long`},
+		{"one within a limiter's leeway", `1 refused 1 status=200 refusals=0 until=@6 rateLimit="\"p\";r=0;t=5"`, ``},
+		{"a block by an answer that asks for none", `1 refused 1 status=200 until=@6.1`, `lines 6 and 8: contradiction: a block was set by an answer that asks for none`},
+		{"it ends the row of refusals", `
+			1   refused 1 status=429 until=@2.1
+			3   refused 2 status=200 refusals=0 until=@8.1 rateLimit="\"p\";r=0;t=5"
+			9   refused 3 status=429 until=@10.1 refusals=1
+		`, ``},
+		{"a block by a person needs no answer", `
+			1   page 1
+			1.5 block hand=true until=@9 status=0 refusals=0
+			5   page 2
+		`, `lines 8 and 10: block: started 4s before the end of a block`},
+		{"a block by nobody", `
+			1   page 1
+			1.5 block until=@9 status=0
+		`, `line 8: contradiction: a block was set by no request`},
+		{"a block lifted by nobody", `
+			1   refused 1 status=429 until=@9 retryAfter=5
+			1.5 clear
+			5   page 2
+		`, `
+			line 9: contradiction: a block was lifted by no answer
+			lines 7 and 11: block: started 4s before the end of a block
+		`},
+		{"a block lifted by a person", `
+			1   refused 1 status=429 until=@9 retryAfter=5
+			1.5 clear hand=true status=0
+			5   page 2
+		`, ``},
+		{"a block lifted by an answer that fails", `
+			1   refused 1 status=429 until=@2.1
+			3   cleared 2 status=500
+		`, `
+			lines 10 and 12: contradiction: a block was lifted by an answer that is none of a host that serves us
+		`},
+		{"a block lifted by a request from before it", `
+			1   allow 1
+			1   start 1
+			1.5 refused 2 status=429 retryAfter=9 until=@10.6
+			2   clear 1
+			2   end 1 latency=1
+			5   page 3
+		`, `
+			lines 6 and 9 and 11: contradiction: a block was lifted by a request that had started before it
+			lines 9 and 14: block: started 5.6s before the end of a block
+		`},
+		{"another status in the record of the block", `
+			1   allow 1
+			1   start 1
+			1.1 block 1 status=503 until=@2.1
+			1.2 end 1 status=429
+		`, `lines 7 and 8: contradiction: status 429 here and 503 there`},
+	})
+}

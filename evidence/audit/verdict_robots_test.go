@@ -1,0 +1,280 @@
+package audit_test
+
+import (
+	"strings"
+	"testing"
+)
+
+const noTextOpen = `
+	open, allowed by robots.txt: the verdict can't be decided again
+	open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+`
+
+// TestVerdictsOnCopiesOfRobotsTxt: which text is in force, and what holds where none can be had.
+func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
+	const no = `"User-agent: *\nDisallow: /no\n"`
+	refused := `
+		lines %s: verdict: robots.txt refuses /no (Disallow: /no)
+		open, allowed by robots.txt: the verdict can't be decided again
+	`
+	at := func(lines string) string { return strings.Replace(refused, "%s", lines, 1) }
+	fetch := func(status string) string {
+		return `
+			1   start 8 url=/robots.txt robotsTxt=true
+			1.1 end 8 status=` + status + `
+		`
+	}
+	checkRows(t, "policy\nsite "+no, []row{
+		{"a new copy holds at once", `
+			site "" at=1
+			1.6 page 1 url=/no
+		`, ``},
+		{"the old copy holds for a second more", `
+			site "" at=1
+			2.09 deny 1 url=/no
+		`, ``},
+		{"and no longer", `
+			site "" at=1
+			2.11 deny 1 url=/no
+		`, `lines 7 and 8: verdict: robots.txt allows /no (no rule)`},
+		{"a copy holds for a day", `86341.1 page 1`, ``},
+		{"and no longer than that", `86341.2 page 1`, `
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: a robots.txt that is older than a day
+		`},
+		{"a copy that was confirmed", fetch("304") + `
+			1.1 again sha256=` + sumOf("User-agent: *\nDisallow: /no\n") + ` status=304
+			86341.2 page 1
+			86342 page 2 url=/no
+		`, at("4 and 11")},
+		{"a copy that the log doesn't hold was confirmed", fetch("304") + `
+			1.1 again sha256=` + sumOf("x") + ` status=304
+			2 page 1
+		`, noTextOpen},
+		{"an old copy that the policy doesn't let be used", fetch("503") + `
+			1.1 gone sha256=` + sumOf("User-agent: *\nDisallow: /no\n") + ` status=503 allowed=true
+			2 page 1
+		`, `line 7: contradiction: an old copy of robots.txt is used, which the policy doesn't let`},
+		{"none can be had: nothing is allowed", fetch("503") + `
+			1.1 gone status=503
+			2.2 page 1
+		`, `
+			lines 7 and 8: verdict: robots.txt can't be had, and nothing is allowed
+			open, allowed by robots.txt: the verdict can't be decided again
+		`},
+		{"and nothing is", fetch("503") + `
+			1.1 gone status=503
+			2.2 deny 1
+		`, ``},
+		{"the record says that everything is", fetch("503") + `
+			1.1 gone status=503 allowed=true
+			2.2 deny 1
+		`, `line 7: contradiction: robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it`},
+		{"a robots.txt that no exchange brought", `
+			1   robots text="" status=200 url=https://b.example/robots.txt host=b.example
+			2   page 1 host=b.example
+		`, `line 5: verdict: b.example: robots_fetched without the exchange that it came of`},
+		{"a robots.txt of another status than its exchange", fetch("404") + `
+			1.1 robots text="" status=200
+			2   page 1
+		`, `line 7: verdict: robots_fetched of status 200, where the exchange gave 404`},
+		{"a robots.txt that came before its exchange ended", `
+			1   start 8 url=/robots.txt robotsTxt=true
+			2.2 end 8 status=200
+			1.1 robots text="" status=200
+			3   page 1
+		`, `line 7: verdict: robots_fetched of status 200, where the exchange gave 200`},
+		{"within a second", `
+			1   start 8 url=/robots.txt robotsTxt=true
+			2.2 end 8 status=200
+			1.2 robots text="" status=200
+			3   page 1
+		`, ``},
+		{"a missing one allows everything", fetch("404") + `
+			1.1 robots status=404
+			2.2 page 1 url=/no
+		`, ``},
+		{"an error that isn't the site's refusal of robots.txt doesn't", fetch("429") + `
+			1.1 robots status=429
+			2.2 page 1 url=/no
+		`, `
+			lines 5 and 6: block: status 429, which is a refusal here, set no block
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
+		{"nor a server's", fetch("500") + `
+			1.1 robots status=500
+			2.2 page 1 url=/no
+		`, noTextOpen},
+		{"one whose redirects never end does", fetch("300") + `
+			1.1 robots status=300
+			2.2 page 1 url=/no
+		`, ``},
+		{"a text that isn't in the log", fetch("200") + `
+			1.1 robots status=200 bytes=9 sha256=` + sumOf("x") + `
+			2.2 page 1 url=/no
+		`, noTextOpen},
+		{"a text with another hash", fetch("200") + `
+			1.1 robots text="x" sha256=` + sumOf("y") + `
+			2.2 page 1
+		`, `line 7: contradiction: the text of robots.txt doesn't have its SHA-256`},
+		{"a text that was cut short has another hash", fetch("200") + `
+			1.1 robots text="x" bytes=2 sha256=` + sumOf("xy") + `
+			2.2 page 1
+		`, ``},
+		{"by a redirect", `
+			1   start 8 url=/robots.txt robotsTxt=true
+			1.1 end 8 status=301 location=https://a.example/r
+			2   start 8 url=/r robotsTxt=true redirects=1
+			2.1 end 8
+			2.1 robots text="" status=200 hops=1 location=https://a.example/r
+			3.2 page 1 url=/no
+		`, ``},
+		{"by a redirect that wasn't followed", `
+			1   start 8 url=/robots.txt robotsTxt=true
+			1.1 end 8 status=301 location=https://a.example/r
+			2.1 robots text="" status=200 hops=1 location=https://a.example/r
+			3.2 page 1 url=/no
+		`, `line 7: verdict: robots_fetched without the exchange that it came of`},
+		{"by a redirect that the origin didn't give", `
+			1   start 8 url=/r robotsTxt=true redirects=1
+			1.1 end 8
+			2.1 robots text="" status=200 hops=1 location=https://a.example/r
+			3.2 page 1 url=/no
+		`, `
+			line 5: robots: marked as a fetch of robots.txt, where none leads: https://a.example/r
+			line 7: contradiction: a robots.txt by a redirect, where the origin gave none
+		`},
+		{"by no redirect", fetch("200") + `
+			1.1 robots text="" status=200 hops=0 location=https://a.example/r
+			2.2 page 1 url=/no
+		`, ``},
+		{"by a redirect that isn't whole", fetch("200") + `
+			1.1 robots text="" status=200 hops=1 location=https://a.example/r?x=REDACTED
+			2.2 page 1 url=/no
+		`, ``},
+		{"one that an earlier process fetched", `
+			1.1 robots text="" status=200 restored=true url=https://b.example/robots.txt host=b.example
+			2.2 page 1 url=/no host=b.example
+		`, `open, verdicts right: a robots.txt that an earlier process fetched`},
+		{"no answer: what can't be asked for", `
+			1.1 gone url=https://b.example/robots.txt host=b.example
+			2.2 deny 1 host=b.example
+		`, ``},
+	})
+	checkRows(t, "policy unreachable=allow serveStale=true\nsite "+no, []row{
+		{"an old copy that the policy lets be used", fetch("503") + `
+			1.1 gone sha256=` + sumOf("User-agent: *\nDisallow: /no\n") + ` status=503 allowed=true
+			2 page 1
+			3 page 2 url=/no
+		`, at("4 and 11")},
+		{"none can be had: everything is allowed", fetch("503") + `
+			1.1 gone status=503 allowed=true
+			2.2 page 1 url=/no
+		`, `
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
+		`},
+		{"and something isn't", fetch("503") + `
+			1.1 gone status=503 allowed=true
+			2.2 deny 1 url=/no
+		`, `lines 7 and 8: verdict: robots.txt can't be had, and everything is allowed`},
+		{"one that couldn't be asked for", `
+			1.1 gone allowed=true url=https://b.example/robots.txt host=b.example
+			2.2 page 1 host=b.example
+		`, `
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: a robots.txt that couldn't be asked for
+			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
+		`},
+	})
+}
+
+// TestVerdictsOnURLsThatAreNotWhole: what was cut out of a URL may have been anything, and so may the
+// verdict, unless no rule says anything of what comes there.
+func TestVerdictsOnURLsThatAreNotWhole(t *testing.T) {
+	const open = `
+		open, allowed by robots.txt: the verdict can't be decided again
+		open, verdicts right: a URL that isn't whole in the log
+	`
+	const openVerdict = `open, verdicts right: a URL that isn't whole in the log`
+	rules := func(text string, rows ...row) { checkRows(t, "policy\nsite \"User-agent: *\\n"+text+"\"", rows) }
+	rules(`Disallow: /p?k=1\nDisallow: /no\n`,
+		row{"a rule that goes on behind the cut", `1 page 1 url=/p?k=REDACTED`, open},
+		row{"no rule that does", `1 page 1 url=/pp?kk=REDACTED`, ``},
+		row{"refused for what is whole", `1 deny 1 url=/no?k=REDACTED`, ``},
+		row{"refused for what isn't", `1 deny 1 url=/p?k=REDACTED`, openVerdict},
+		row{"allowed, though what is whole is refused", `1 page 1 url=/no?k=REDACTED`, `
+			lines 4 and 5: verdict: robots.txt refuses /no?k=REDACTED (Disallow: /no)
+			open, allowed by robots.txt: the verdict can't be decided again
+		`},
+		row{"cut at the end", `1 page 1 url=/p?[...]`, open},
+		row{"cut at the end, behind every rule", `1 page 1 url=/p?kk=12345[...]`, ``},
+		row{"a URL in the URL", `1 page 1 url=/go/http://x`, ``},
+	)
+	rules(`Disallow: /p?k=1 # 2\n`, row{"a comment behind a rule", `1 page 1 url=/p?k=1REDACTED matchedRule=x`, `
+		lines 4 and 5: verdict: robots.txt refuses /p?k=1REDACTED (Disallow: /p?k=1)
+		open, allowed by robots.txt: the verdict can't be decided again
+	`}, row{"is no part of it", `1 page 1 url=/pp?kkk=REDACTED`, ``})
+	rules(`Disallow: /*@\n`, row{"a star", `1 page 1 url=/pp?kk=REDACTED`, open})
+	rules(`Disallow: /p$\n`, row{"an end", `1 page 1 url=/pp?kk=REDACTED`, open})
+	rules(`Disallow: /%2\n`, row{"an escape", `1 page 1 url=/pp?kk=REDACTED`, open})
+	rules(`Disallow: /no\r`, row{"lines that end in a carriage return", `1 page 1 url=/n[...]`, open})
+	rules(`Disallow: /\nAllow: /p?k=1\n`,
+		row{"an Allow that goes on behind the cut", `1 page 1 url=/p?k=REDACTED`, open},
+		row{"no Allow that does", `1 page 1 url=/pp?kk=REDACTED`, `
+			lines 4 and 5: verdict: robots.txt refuses /pp?kk=REDACTED (Disallow: /)
+			open, allowed by robots.txt: the verdict can't be decided again
+		`},
+	)
+	rules(` disallow : /p?k=1\n`, row{"a rule in another spelling", `1 page 1 url=/p?k=REDACTED`, open})
+}
+
+// TestVerdictsOnHostKeys: the host of a record is the one of its URL, by the policy's way to make it.
+func TestVerdictsOnHostKeys(t *testing.T) {
+	foreign := func(url, host string) string {
+		return "line 6: contradiction: " + host + ": the URL " + url + " has another host than " + host
+	}
+	for _, c := range []struct{ key, url, host, want string }{
+		{"host", "https://b.example/x", "b.example", "fits"},
+		{"host", "https://B.example./x", "b.example", "fits"},
+		{"host", "https://b.example:8443/x", "b.example:8443", "fits"},
+		{"host", "https://b.example:8443/x", "b.example", "other"},
+		{"host", "https://b.example?x", "b.example", "fits"},
+		{"host", "https://b.example#x", "b.example", "fits"},
+		{"host", "https://b.example/x", "c.example", "other"},
+		{"host", "https://www.b.example/x", "b.example", "other"},
+		{"host", "https://user@b.example/x", "c.example", "fits"},
+		{"host", "https://b%2eexample/x", "c.example", "fits"},
+		{"host", "https://b.example/x?k=REDACTED", "c.example", "fits"},
+		{"host", "https://b.example/x[...]", "c.example", "fits"},
+		{"host", "b.example/x", "c.example", "fits"},
+		{"site", "https://www.b.example/x", "b.example", "fits"},
+		{"site", "https://www.b.example:8443/x", "b.example", "fits"},
+		{"site", "https://b.example/x", "b.example", "fits"},
+		{"site", "https://[2001:db8::1]/x", "[2001:db8::1]", "fits"},
+		{"site", "https://[2001:db8::1]:8443/x", "[2001:db8::1]", "fits"},
+		{"site", "https://b.example/x", "example", "other"},
+		{"site", "https://ab.example/x", "b.example", "other"},
+		{"own", "https://b.example/x", "c.example", "fits"},
+		{"", "https://b.example/x", "c.example", "fits"},
+	} {
+		log := "policy hostKey=\"" + c.key + "\"\nsite \"\"\n1 page 1 url=\"" + c.url + "\" host=\"" + c.host + "\""
+		if c.key == "" {
+			log = strings.Replace(log, `hostKey=""`, `hostKey=`, 1)
+		}
+		want := ""
+		if c.want == "other" {
+			want = foreign(c.url, c.host)
+		}
+		got := ""
+		for _, line := range verdictOf(judge(t, log)) {
+			if strings.Contains(line, "has another host") {
+				got = line
+			}
+		}
+		if got != want {
+			t.Errorf("%+v: got %q, want %q", c, got, want)
+		}
+	}
+}

@@ -1,0 +1,418 @@
+package audit_test
+
+import (
+	"testing"
+)
+
+// TestVerdictsOnGaps: two starts of a host are never closer than the delay in force, whatever the log
+// says of that.
+func TestVerdictsOnGaps(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"as long as the delay", `
+			1   page 1
+			1.5 page 2
+		`, ``},
+		{"a nanosecond shorter", `
+			1   page 1
+			1.499999999 page 2
+		`, `lines 6 and 9: gap: 499.999999ms between two starts, delay in force 500ms`},
+		{"a delay that is declared away", `
+			1   page 1 delay=0
+			1.4 page 2 delay=0.1
+		`, `lines 6 and 9: gap: 400ms between two starts, delay in force 500ms`},
+		{"a longer one that was drawn", `
+			1   page 1 delay=2
+			2.9 page 2
+			4.9 page 3
+		`, `lines 6 and 9: gap: 1.9s between two starts, delay in force 2s`},
+		{"a crawl-delay that came up during the wait, and the turn wasn't given back", `
+			1   page 1
+			2   allow 2
+			2   start 2 crawlDelay=3 delay=3
+			2.2 end 2
+		`, `lines 6 and 9: gap: 1s between two starts, delay in force 3s`},
+		{"and it was", `
+			1   page 1
+			2   allow 2
+			2   start 2 crawlDelay=3 delay=3
+			2.2 fail 2
+		`, ``},
+		{"and it was kept", `
+			1   page 1
+			4   allow 2
+			4   start 2 crawlDelay=3 delay=3
+			4.2 end 2
+		`, ``},
+		{"a delay under the crawl-delay", `
+			1   allow 1
+			1   start 1 crawlDelay=3 delay=2
+			1.1 end 1
+		`, `lines 6 and 7: contradiction: a delay of 2s under a crawl-delay of 3s`},
+		{"no delay is under a crawl-delay of more than ten years", `
+			1   allow 1
+			1   start 1 crawlDelay=999999999 delay=315360000
+			1.1 end 1
+		`, `lines 2 and 6: gap: 1m1s between two starts, delay in force 277777h46m39s`},
+		{"but one under ten years is", `
+			1   allow 1
+			1   start 1 crawlDelay=999999999 delay=315359999
+			1.1 end 1
+		`, `
+			lines 2 and 6: gap: 1m1s between two starts, delay in force 277777h46m39s
+			lines 6 and 7: contradiction: a delay of 87599h59m59s under a crawl-delay of 277777h46m39s
+`},
+		{"starts in the order of their numbers, not of the lines", `
+			1   allow 1
+			1   allow 2
+			2   start 2 seq=3
+			1   start 1 seq=2
+			2.5 end 2
+			2.5 end 1
+		`, ``},
+		{"another host isn't kept waiting", `
+			1   page 1
+			1   page 2 host=b.example url=https://a.example/2
+			1.1 page 3 host=b.example url=https://a.example/3
+		`, `
+			line 9: contradiction: b.example: the URL https://a.example/2 has another host than b.example
+			line 12: contradiction: b.example: the URL https://a.example/3 has another host than b.example
+			lines 9 and 12: gap: b.example: 100ms between two starts, delay in force 500ms
+		`},
+	})
+	checkRows(t, "policy overrides=true\nsite \"\"", []row{
+		{"limits of one host from a start on", `
+			policy host=a.example seq=4 slots=1 delayMin=2 adaptive=Fixed
+			1   page 1
+			1.5 page 2
+			2   page 3
+			3   page 4
+		`, `
+			lines 13 and 16: gap: 1s between two starts, delay in force 2s
+		`},
+	})
+	checkRows(t, "policy fromEnd=true slots=1\nsite \"\"", []row{
+		{"from the end", `
+			1   page 1
+			1.7 page 2
+		`, ``},
+		{"a nanosecond too soon after the end", `
+			1   page 1
+			1.699999999 page 2
+		`, `lines 6 and 9: gap: 499.999999ms between an end and the next start, delay in force 500ms`},
+		{"the end is logged after the next start", `
+			1   allow 1
+			1   start 1
+			1.6 page 2
+			1.2 end 1
+		`, `lines 6 and 8: gap: 400ms between an end and the next start, delay in force 500ms`},
+		{"a turn that was given back has no end", `
+			1   failed 1
+			1.5 page 2
+		`, ``},
+		{"a failure has one", `
+			1   failed 1 error=reset
+			1.5 page 2
+		`, `lines 6 and 9: gap: 300ms between an end and the next start, delay in force 500ms`},
+		{"an old slot that was taken back", `
+			1   allow 1
+			1   start 1
+			302 expired seq=2
+			302 page 2
+			303 end 1
+		`, ``},
+		{"one that nobody took back", `
+			1   allow 1
+			1   start 1
+			302 page 2
+			303 end 1
+		`, `
+			lines 6 and 8: concurrency: 2 in flight on 1 slot
+			lines 6 and 8: gap: -1s between an end and the next start, delay in force 500ms
+		`},
+	})
+}
+
+// TestVerdictsOnSlots: never more are in flight than the host has slots, whenever ends are logged, and
+// whatever the log says of slots.
+func TestVerdictsOnSlots(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"two on two", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2
+			1.5 start 2
+			2   end 1
+			2   page 3
+			3   end 2
+		`, ``},
+		{"three on two", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2
+			1.5 start 2
+			2   page 3
+			2.000000001 end 1
+			3   end 2
+		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
+		{"three on two, the ends known before", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2
+			1.5 start 2
+			3   end 2
+			2.1 end 1
+			2   page 3
+		`, `lines 8 and 12: concurrency: 3 in flight on 2 slots`},
+		{"three on a hundred that the log claims", `
+			1   allow 1
+			1   start 1 slots=100
+			1.5 allow 2
+			1.5 start 2 slots=100
+			2   page 3 slots=100
+			3   end 1
+			3   end 2
+		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
+		{"slots that aren't told are those of the policy", `
+			1   allow 1
+			1   start 1 slots=0
+			1.5 allow 2
+			1.5 start 2 slots=0
+			2   page 3 slots=0
+			3   end 1
+			3   end 2
+		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
+		{"two on one that the log tells of", `
+			1   allow 1
+			1   start 1 slots=1
+			1.5 page 2 slots=1
+			3   end 1
+		`, `lines 6 and 8: concurrency: 2 in flight on 1 slot`},
+		{"a slot beyond them", `
+			1   page 1 slot=2
+			2   page 2 slot=3
+		`, `line 9: concurrency: slot 3 of 2`},
+		{"an end that never comes", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2
+			1.5 start 2
+			2   page 3
+			3   end 1
+		`, `
+			line 8: end: a start without an end
+			lines 8 and 10: concurrency: 3 in flight on 2 slots
+		`},
+		{"a request that goes on over another connection", `
+			1   allow 1
+			1   start 1
+			1.5 resent 1
+			2   page 2
+			3   end 1 seq=3 start=@1.5 duration=1.5
+		`, ``},
+		{"a slot that was taken back in time", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			301  expired seq=2
+			301  page 3
+			303  end 1
+			303  end 2
+		`, ``},
+		{"a slot that was taken back too soon", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			299.9 expired seq=2
+			301  page 3
+			303  end 1
+			303  end 2
+		`, `
+			lines 6 and 9: contradiction: a slot was taken back 4m58.9s after its start, where it is held for 5m0s at least
+			lines 6 and 11: concurrency: 3 in flight on 2 slots
+		`},
+		{"within a second of too soon", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			300  expired seq=2
+			301  page 3
+			303  end 1
+			303  end 2
+		`, ``},
+		{"before its start is logged", `
+			1    allow 1
+			2    allow 2
+			2    start 2 seq=3
+			301  expired seq=2
+			301  page 3 seq=4
+			1    start 1 seq=2
+			303  end 1
+			303  end 2
+		`, ``},
+		{"of nobody knows whom: the oldest", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			301  expired
+			301  page 3
+			303  end 1
+			303  end 2
+		`, ``},
+		{"that frees one slot, not two", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			302  expired
+			302  page 3 duration=5
+			304  page 4
+			313  end 1
+			313  end 2
+		`, `lines 8 and 14: concurrency: 3 in flight on 2 slots`},
+	})
+	checkRows(t, "policy leaseTTL=0\nsite \"\"", []row{
+		{"no slot is ever taken back, by the policy", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			9001  page 3
+			9003  end 1
+			9003  end 2
+		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
+	})
+	checkRows(t, "policy maxInFlight=2\nsite \"\"\nsite \"\" host=b.example at=-59\nsite \"\" host=c.example at=-58", []row{
+		{"two on all hosts", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			2   end 1
+			2   page 3 host=c.example
+			3   end 2
+		`, ``},
+		{"three", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			2   page 3 host=c.example
+			2.000000001   end 1
+			3   end 2
+		`, `lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most`},
+		{"three, logged in another order", `
+			2   page 3 host=c.example
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			1   allow 1
+			1   start 1
+			3   end 2
+			3   end 1
+		`, `lines 12 and 15: concurrency: 3 in flight on all hosts, 2 at most`},
+		{"a place that may have been taken back", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			302 expired seq=2
+			302 page 3 host=c.example
+			303 end 2
+			303 end 1
+		`, ``},
+		{"a place that can't have been", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			300.999 page 3 host=c.example
+			302 expired seq=2
+			303 end 2
+			303 end 1
+		`, `lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most`},
+	})
+	checkRows(t, "policy maxInFlight=2 by=U\nsite \"\" host=c.example\npolicy maxInFlight=2\nsite \"\" at=-59\nsite \"\" host=b.example at=-58", []row{
+		{"three of two Transports, which may have a limiter each", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			1.5 page 3 host=c.example by=U
+			2.5 end 1
+			2.5 end 2
+		`, `open, slots kept: more in flight on all hosts together than MaxInFlight, of Transports that may have a limiter each`},
+		{"three of two Transports whose starts are numbered in one row", `
+			0.1 page 4 host=c.example
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			1.5 page 3 host=c.example by=U
+			2.5 end 1
+			2.5 end 2
+		`, `
+			lines 18 and 20: concurrency: 3 in flight on all hosts, 2 at most
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
+	})
+}
+
+// TestVerdictsOnNumbersOfStarts: a hole in them is a start that was left out.
+func TestVerdictsOnNumbersOfStarts(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"one is missing", `
+			1   page 1
+			2   page 2 seq=4
+			3   page 3
+		`, `lines 6 and 9: sequence: start 3 is missing`},
+		{"several are", `
+			1   page 1
+			2   page 2 seq=6
+		`, `lines 6 and 9: sequence: starts 3 to 5 are missing`},
+		{"one was given up for another", `
+			1   page 1
+			2   page 2 seq=4 instead=3
+			3   page 3
+		`, ``},
+		{"one was given up for another, which is logged first", `
+			1   page 1
+			3   page 3 seq=5
+			2   page 2 seq=4 instead=3
+		`, ``},
+		{"another was given up than the one that is missing", `
+			1   page 1
+			2   page 2 seq=5 instead=3
+		`, `lines 6 and 9: sequence: start 4 is missing`},
+		{"numbers from 1 again: the limiter had forgotten the host", `
+			1   page 1
+			2   page 2 seq=1
+			3   page 3
+		`, ``},
+		{"the same, too soon: nobody forgets a host that is owed a delay", `
+			1   page 1
+			1.4 page 2 seq=1
+			3   page 3
+		`, `lines 6 and 9: gap: 400ms between two starts, delay in force 500ms`},
+		{"numbers that went back, as a server's with old data", `
+			1   page 1
+			2   page 2
+			3   page 3
+			4   page 4 seq=3
+			5   page 5 seq=4
+		`, `open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known`},
+		{"after which holes are found", `
+			1   page 1
+			2   page 2
+			3   page 3
+			4   page 4 seq=3
+			5   page 5 seq=5
+		`, `
+			lines 15 and 18: sequence: start 4 is missing
+			open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known
+		`},
+	})
+}
