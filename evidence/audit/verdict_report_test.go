@@ -1,0 +1,164 @@
+package audit_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+// A crawl of two hosts in which something of everything happens.
+const eventful = `
+	policy pages=9 bytes=9000 maxTime=3600
+	site "User-agent: *\nCrawl-delay: 2\nDisallow: /no\n" crawlDelay=2 delay=2
+	site "" at=-50 host=b.example
+	1    page 1 crawlDelay=2 delay=2 bytes=1000 latency=0.1 waitDelay=0.5 waitSlot=0.25
+	1.1  page 2 host=b.example bytes=10 latency=0.2 waitBlock=1
+	3.5  refused 3 crawlDelay=2 delay=2 status=429 until=@4.6
+	3.7  retry 3
+	5.5  start 3 attempt=2 crawlDelay=2 delay=2.5
+	5.6  clear 3 attempt=2
+	6.5  end 3 attempt=2 latency=0.1 bytes=2000
+	7    deny 4 url=/no line=3
+	7    rule 5 url=/x
+	8    page 6 crawlDelay=2 delay=2 status=302 location=/y bytes=0
+	10   page 7 crawlDelay=2 delay=2 url=/y redirects=1
+	12   failed 8 crawlDelay=2 delay=2
+	14   failed 9 crawlDelay=2 delay=2 error=reset
+	15   warn limit=pages used=5 max=9
+	20   page 10 url=https://b.example/10 host=b.example serverDate="Sat, 21 Nov 2026 03:00:20 GMT"
+`
+
+const eventfulText = `39 records, 2 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:20 UTC
+
+delays kept                    proved 9           9 gaps between starts
+slots kept                     proved 11          11 starts
+blocks kept                    proved 1           1 refusal, 1 block
+allowed by robots.txt          proved 9           9 starts
+verdicts right                 proved 9           9 verdicts decided again
+reservations kept              nothing to keep    0 pages refused, 0 verdicts decided again
+budget kept                    proved 7           3 limits held against what was spent
+every start ended              proved 11          11 starts
+times agree with the servers'  proved 1           1 Date header
+log whole                      open 1, proved 38  numbered, not chained
+
+open, log whole:
+  the lines aren't chained: whoever held the file could change them
+
+slowest hosts  starts  latency   min gap  max delay  waited  refused  blocks
+b.example      3       133.33ms  18.9s    500ms      1s      0        0
+a.example      8       100ms     2s       2.5s       750ms   2        1
+
+Nothing is broken, but not everything is proved: see what is open.
+`
+
+func TestVerdictsInTheTextOfAReport(t *testing.T) {
+	if got := judge(t, eventful).String(); got != eventfulText {
+		t.Errorf("got\n%s", got)
+	}
+	// The same with a lie in it, two logs, and a line that is none.
+	got := judge(t, strings.Replace(eventful, "page 1 crawlDelay=2 delay=2", "page 1 crawlDelay=2 delay=3", 1)+`
+		log
+		policy by=U
+		40 page 1 host=c.example
+	`).String()
+	for _, want := range []string{
+		"43 records, 3 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:40 UTC, 2 logs one after the other\n",
+		"delays kept                    BROKEN once, proved 8  9 gaps between starts\n",
+		"verdicts right                 open 1, proved 9       9 verdicts decided again, 1 that couldn't be\n",
+		"\nopen, verdicts right:\n  the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)\n\nopen, log whole:\n",
+		"\n1 violation:\n  lines 9 and 15: gap: a.example: 2.5s between two starts, delay in force 3s\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, " more\n") || strings.Contains(got, "is broken") {
+		t.Error(got)
+	}
+	if got := judge(t, "").String(); got != `0 records, 0 hosts
+
+delays kept                    open 1  0 gaps between starts
+slots kept                     open 1  0 starts
+blocks kept                    open 1  0 refusals, 0 blocks
+allowed by robots.txt          open 1  0 starts
+verdicts right                 open 1  0 verdicts decided again
+reservations kept              open 1  0 pages refused, 0 verdicts decided again
+budget kept                    open 1  no limit was promised
+every start ended              open 1  0 starts
+times agree with the servers'  open 1  0 Date headers
+log whole                      open 1  lines aren't numbered
+`+openOfNothing+`
+Nothing is broken, but not everything is proved: see what is open.
+` {
+		t.Errorf("of nothing, got\n%s", got)
+	}
+}
+
+var openOfNothing = func() (text string) {
+	for _, name := range []string{
+		"delays kept", "slots kept", "blocks kept", "allowed by robots.txt", "verdicts right", "reservations kept", "budget kept",
+		"every start ended", "times agree with the servers'", "log whole",
+	} {
+		text += "\nopen, " + name + ":\n  the log holds no record\n"
+	}
+	return text
+}()
+
+func TestVerdictsInFigures(t *testing.T) {
+	r := judge(t, eventful)
+	for i, want := range []audit.HostReport{
+		{
+			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1,
+			MinGap: 2 * time.Second, MaxDelay: 2500 * time.Millisecond, Wait: 750 * time.Millisecond, Latency: 100 * time.Millisecond,
+		},
+		{
+			Host: "b.example", Starts: 3, Pages: 2, Bytes: 210,
+			MinGap: 18900 * time.Millisecond, MaxDelay: 500 * time.Millisecond, Wait: time.Second, Latency: 400 * time.Millisecond / 3,
+		},
+	} {
+		if r.Hosts[i] != want {
+			t.Errorf("got %+v, want %+v", r.Hosts[i], want)
+		}
+	}
+	if want := (audit.Proofs{Gaps: 9, Slots: 11, Blocks: 1, Refusals: 1, Verdicts: 9, Robots: 9, Ends: 11, Budget: 3, Numbered: true}); r.Proofs != want {
+		t.Errorf("got %+v, want %+v", r.Proofs, want)
+	}
+	if r.Lines != 39 || r.Logs != 1 || !r.OK() || r.Complete() {
+		t.Errorf("%d lines, %d logs", r.Lines, r.Logs)
+	}
+	states := map[string]int{}
+	for _, p := range r.Promises {
+		states[p.State()]++
+	}
+	if states["proved"] != 8 || states["open"] != 1 || states["nothing"] != 1 {
+		t.Errorf("%v", states)
+	}
+}
+
+// TestVerdictsNameTheTenSlowestHosts and no more; a thousand violations; eight reasons.
+func TestVerdictsNameTheTenSlowestHosts(t *testing.T) {
+	log := "policy\n"
+	for i := range 12 {
+		log += fmt.Sprintf("site \"\" host=h%d.example latency=0.%03d duration=1\n", i, i+1)
+	}
+	text := judge(t, log).String()
+	_, table, _ := strings.Cut(text, "slowest hosts")
+	names := regexp.MustCompile(`(?m)^h[0-9]+`).FindAllString(table, -1)
+	if want := []string{"h11", "h10", "h9", "h8", "h7", "h6", "h5", "h4", "h3", "h2"}; !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}
+
+func TestVerdictsOfAThousandViolationsAreNamed(t *testing.T) {
+	for n, want := range map[int]string{1000: "\n1000 violations:\n", 1001: "  and 1 more\n"} {
+		text := judge(t, "policy\n"+strings.Repeat("1 fail 1 seq=1\n", n)).String()
+		if !strings.Contains(text, want) || strings.Count(text, ": end: a.example: failed without a start\n") != 1000 || strings.Contains(text, " more\n") != (n > 1000) {
+			t.Errorf("%d violations: %.2000s", n, text)
+		}
+	}
+}
