@@ -209,9 +209,7 @@ func (h *hostAudit) violation(kind Kind, detail string, at ...place) {
 // start takes a start as it is logged.
 func (h *hostAudit) start(x *exchange) {
 	h.a.report.Proofs.Ends++
-	if old := h.open[x.key]; old != nil {
-		h.lost(old)
-	}
+	h.lost(h.open[x.key])
 	h.open[x.key] = x
 	if at, ok := h.leaked[x.seq]; ok {
 		delete(h.leaked, x.seq)
@@ -377,9 +375,7 @@ func (h *hostAudit) keepsToLimits(x *exchange, limits *evidence.Policy) {
 		return
 	}
 	x.delay = max(x.delay, limits.DelayMin, h.lesson.start(x, h.last, limits))
-	if x.slots == 0 || x.slots > limits.Slots {
-		x.slots = limits.Slots
-	}
+	x.slots = min(cmp.Or(x.slots, limits.Slots), limits.Slots)
 }
 
 // proveFromEnd proves the gap from the end of last to the start after it, once both are known.
@@ -516,14 +512,11 @@ func (h *hostAudit) settle(x *exchange) {
 	})
 }
 
-// started returns the start of that number, if it is open, among the last, or somebody waits to know
-// more of it.
+// started returns the start of that number, if it is in flight, among the last, or somebody waits to
+// know more of it.
 func (h *hostAudit) started(seq uint64) *exchange {
 	if seq == 0 {
 		return nil
-	}
-	if x := h.open[exchangeKey{seq: seq}]; x != nil {
-		return x
 	}
 	has := func(xs []*exchange) *exchange {
 		if i := slices.IndexFunc(xs, func(x *exchange) bool { return x.seq == seq }); i >= 0 {
@@ -615,10 +608,8 @@ func (h *hostAudit) mover(d *evidence.Decision) *exchange {
 	for _, x := range h.open {
 		look(x)
 	}
-	if found == nil || h.a.by.mix == 0 { // otherwise those that are open are of this very trip
-		for _, x := range h.recent {
-			look(x)
-		}
+	for _, x := range h.recent {
+		look(x)
 	}
 	if several && h.a.by.mix == 0 {
 		return nil

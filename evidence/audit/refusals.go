@@ -47,7 +47,7 @@ func (t *transport) meaning(d *evidence.Decision) meaning {
 // cant reports whether a status, 0 for no answer, is that of a host that can't, not of one that
 // won't.
 func cant(status int) bool {
-	return status == 0 || status == 408 || status == 425 || 500 <= status && status < 600
+	return status == 0 || status == 408 || status == 425 || status >= 500
 }
 
 // retryAfter reads the Retry-After of an answer that came at the given time.
@@ -73,11 +73,8 @@ func retryAfter(d *evidence.Decision, at time.Time) time.Duration {
 const longestWish = 100 * 365 * 24 * time.Hour
 
 func wholeSeconds(digits string) time.Duration {
-	n, err := strconv.ParseUint(digits, 10, 64)
-	if err != nil || n > uint64(longestWish/time.Second) {
-		return longestWish
-	}
-	return time.Duration(n) * time.Second
+	n, _ := strconv.ParseUint(digits, 10, 64) // the largest number where it is larger
+	return time.Duration(min(n, uint64(longestWish/time.Second))) * time.Second
 }
 
 // httpDate reads the forms of RFC 9110, section 5.6.7. Two digits of a year are those of the latest
@@ -109,9 +106,10 @@ func httpDate(s string, now time.Time) (time.Time, bool) {
 func rateLimit(d *evidence.Decision, at time.Time) (wish time.Duration) {
 	if rest, ok := strings.CutPrefix(d.RateLimit, "remaining="); ok {
 		_, reset, _ := strings.Cut(rest, ", reset=")
-		n, err := strconv.ParseFloat(strings.TrimSpace(reset), 64)
+		reset = strings.TrimSpace(reset)
+		n, err := strconv.ParseFloat(reset, 64)
 		switch {
-		case err != nil || n <= 0:
+		case err != nil || strings.Trim(reset, "0123456789.") != "":
 			return 0
 		case n < 1e9:
 			return time.Duration(n * float64(time.Second))
@@ -134,7 +132,7 @@ func rateLimit(d *evidence.Decision, at time.Time) (wish time.Duration) {
 				reset = value
 			}
 		}
-		if n, err := strconv.ParseInt(reset, 10, 64); left == "0" && err == nil && n > 0 {
+		if n, err := strconv.ParseInt(reset, 10, 64); left == "0" && err == nil {
 			wish = max(wish, time.Duration(min(n, 1e9))*time.Second)
 		}
 	}
@@ -197,7 +195,7 @@ func (h *hostAudit) remember(p *past) {
 func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	t := x.by
 	if t.policy == nil {
-		if t.mix == 0 && (d.Status == 429 || d.RetryAfter != "") {
+		if d.Status == 429 || d.RetryAfter != "" {
 			h.a.openEnded(blocksKept, noPolicy)
 		}
 		return
@@ -240,7 +238,7 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 		if m == failing {
 			h.failed(x, at)
 		}
-		if rateLimit(d, at) > 0 && wish > 0 {
+		if rateLimit(d, at) > 0 {
 			h.a.report.Proofs.Refusals++
 			h.mustLast(x, at, wish, early)
 		}
@@ -371,7 +369,7 @@ func (h *hostAudit) impose(x *exchange, at time.Time, stay time.Duration) {
 	for _, y := range h.recent {
 		h.proveBlock(b, y)
 	}
-	if b.until.After(b.from) && len(h.blocks) < maxBlocks {
+	if len(h.blocks) < maxBlocks {
 		h.blocks = append(h.blocks, b)
 	}
 }
@@ -382,6 +380,7 @@ type series struct {
 	first    time.Time
 	last     time.Time
 	at       place // the last of them
+	most     int   // how many are a refusal
 	over     bool  // whether a success came after them
 }
 
@@ -401,7 +400,7 @@ func (h *hostAudit) failed(x *exchange, at time.Time) {
 		return // it begins another row, which is counted once this one is judged
 	}
 	if r.failures == 0 {
-		*r = series{first: at}
+		*r = series{first: at, most: cmp.Or(x.by.policy.InARow, 5)}
 	}
 	if at.Before(r.first) {
 		r.first = at
@@ -418,8 +417,8 @@ func (h *hostAudit) failed(x *exchange, at time.Time) {
 func (h *hostAudit) servedAt(at time.Time) {
 	h.served = maxTime(h.served, at)
 	switch r := &h.run; {
-	case r.failures == 0 || !at.After(r.first.Add(-slack)):
-	case h.runPolicy() > 0 && r.failures >= h.runPolicy() && at.After(r.last.Add(settling)):
+	case !at.After(r.first.Add(-slack)):
+	case r.failures > 0 && r.failures >= r.most && at.After(r.last.Add(settling)):
 		r.over = true
 	default:
 		h.run = series{}
@@ -430,7 +429,7 @@ func (h *hostAudit) servedAt(at time.Time) {
 // between the failures.
 func (h *hostAudit) settleRun(all bool) {
 	r := &h.run
-	if r.failures == 0 || h.runPolicy() == 0 || r.failures < h.runPolicy() {
+	if r.failures == 0 || r.failures < r.most {
 		return
 	}
 	for _, b := range h.past {
@@ -451,12 +450,4 @@ func (h *hostAudit) settleRun(all bool) {
 	}
 	h.violation(BrokenBlock, fmt.Sprintf("%d failures in a row set no block", r.failures), r.at)
 	h.run = series{}
-}
-
-// runPolicy returns how many failures in a row are a refusal, 0 where no policy says so.
-func (h *hostAudit) runPolicy() int {
-	if h.last == nil || h.last.by == nil || h.last.by.policy == nil {
-		return 0
-	}
-	return cmp.Or(h.last.by.policy.InARow, 5)
 }

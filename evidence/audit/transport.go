@@ -127,7 +127,7 @@ func statusesOf(s string) map[int]bool {
 		}
 		from, err := strconv.Atoi(first)
 		to, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil || from < 0 || to > 999 {
+		if err != nil || err2 != nil || to > 999 {
 			continue
 		}
 		for ; from <= to; from++ {
@@ -149,7 +149,7 @@ func (t *transport) keyFits(d *evidence.Decision) bool {
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		rest = rest[:i]
 	}
-	if rest == d.Host && t.policy.HostKey == "host" && !strings.Contains(rest, ":") {
+	if rest == d.Host && !strings.Contains(rest, ":") {
 		return true // as nearly always
 	}
 	key := hostname.Key(rest)
