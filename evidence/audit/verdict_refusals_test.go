@@ -92,7 +92,7 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 		{"no answer is a refusal by the policy", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
 		{"unless the caller gave it up", `1 page 1 status=0 left=true`, ``},
 	})
-	checkRows(t, "policy statuses=403,520-522,999,1000,x,-3,7-,530-529\nsite \"\"", []row{
+	checkRows(t, "policy statuses=x,403,520-522,-7,7-,530-529,1000,999\nsite \"\"", []row{
 		{"a status of the policy", `1 page 1 status=403`, `lines 6 and 7: block: status 403, which is a refusal here, set no block`},
 		{"the first of a range", `1 page 1 status=520`, `lines 6 and 7: block: status 520, which is a refusal here, set no block`},
 		{"the last of a range", `1 page 1 status=522`, `lines 6 and 7: block: status 522, which is a refusal here, set no block`},
@@ -100,6 +100,7 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 		{"before a range", `1 page 1 status=519`, ``},
 		{"behind a range", `1 page 1 status=523`, ``},
 		{"in no range", `1 page 1 status=530`, ``},
+		{"in half a range", `1 page 1 status=0`, ``},
 	})
 	checkRows(t, "policy statuses=0-1\nsite \"\"", []row{
 		{"a range that begins at 0", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
@@ -167,7 +168,11 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "", refusal: `rateLimit="remaining=0, reset=1795230010"`, long: 8.9, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=1795230010000"`, long: 8.9, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=1795230010" serverDate="Sat, 21 Nov 2026 03:00:03 GMT"`, long: 7, date: true},
-		{policy: "", refusal: `rateLimit="remaining=0, reset=1000000000"`, long: 1, date: true}, // in 2001
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1000000000"`, long: 1, date: true},    // in 2001
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1000000000000"`, long: 1, date: true}, // the same
+		{policy: "", refusal: `rateLimit="remaining=0, reset=1e999"`, long: 1, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=nan"`, long: 1, date: true},
+		{policy: "", refusal: `rateLimit="remaining=0, reset=inf"`, long: 1, date: true},
 		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999"`, long: 999999999, date: true},
 		{policy: "maxRetryAfter=2000000000", refusal: `rateLimit="remaining=0, reset=999999999999"`, long: 1e9, date: true},
 		{policy: "", refusal: `rateLimit="remaining=0, reset=0"`, long: 1, date: true},
@@ -277,6 +282,15 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			1.8  end 2 status=429 retryAfter=9
 			12   page 3
 		`, ``},
+		{"the second of two in flight asks for nothing once the block is over", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			1.6  block 1 until=@2.6 refusals=1
+			1.7  end 1 status=429 latency=0.6
+			3    end 2 status=429 latency=1.5
+		`, ``},
 		{"a block long after the answer isn't that of another in flight", `
 			1    allow 1
 			1    start 1
@@ -351,6 +365,30 @@ func TestVerdictsOnFailuresInARow(t *testing.T) {
 			1   refused 1 status=429 until=@2.1
 			1801.1 page 2 status=500
 		`, ``},
+		{"nor after a block of a quota, which was no refusal", `
+			1   refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"
+			7   page 2 status=500
+		`, ``},
+		{"a success within a second of the first, which is logged late, may have been before it", `
+			1.5 allow 9
+			1.5 start 9
+			2.4 page 1 status=500
+			2   end 9 latency=0.2
+			5   page 2 status=500
+			7   page 3 status=500
+			9   page 4 status=500
+			11  page 5 status=500
+		`, ``},
+		{"a success more than a second before it wasn't", `
+			1   allow 9
+			1   start 9
+			2.4 page 1 status=500
+			1.5 end 9 latency=0.2
+			5   page 2 status=500
+			7   page 3 status=500
+			9   page 4 status=500
+			11  page 5 status=500
+		`, `line 21: block: 5 failures in a row set no block`},
 		{"nor when it is about to be lifted", `
 			1   refused 1 status=429 until=@2.1
 			2.5 allow 2
@@ -401,6 +439,81 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			3   refused 2 status=200 refusals=0 until=@8.1 rateLimit="\"p\";r=0;t=5"
 			9   refused 3 status=429 until=@10.1 refusals=1
 		`, ``},
+		{"a Retry-After on a success asks for nothing", `
+			1   page 1 status=301 retryAfter=9
+			2   page 2
+		`, ``},
+		{"a block by another try", `
+			1   allow 1
+			1   start 1
+			1.1 block 1 attempt=2 until=@2.1
+			1.2 end 1 status=429
+		`, `
+			line 7: contradiction: a block was set by no request
+		`},
+		{"a block by another URL", `
+			1   allow 1
+			1   start 1
+			1.1 block 1 url=/2 until=@2.1
+			1.2 end 1 status=429
+		`, `
+			line 7: contradiction: a block was set by no request
+		`},
+		{"a block by a request that followed a redirect", `
+			1   allow 1
+			1   start 1
+			1.1 block 1 redirects=1 until=@2.1
+			1.2 end 1 status=429
+		`, `
+			line 7: contradiction: a block was set by no request
+		`},
+		{"a block by another trip", `
+			1   allow 1
+			1   start 1
+			1.1 block 2 url=/1 until=@2.1
+			1.2 end 1 status=429
+		`, `
+			line 7: contradiction: a block was set by no request
+		`},
+		{"a block by a request that was sent again", `
+			1   allow 1
+			1   start 1
+			1.5 resent 1
+			1.6 block 1 until=@2.6
+			1.7 end 1 seq=3 start=@1.5 duration=0.2 latency=0.1 status=429
+		`, ``},
+		{"a block that an earlier process was told", `
+			1   block restored=true until=@9 status=429
+			5   page 2
+		`, `lines 5 and 7: block: started 4s before the end of a block`},
+		{"the same in its older words", `
+			1   block until=@9 status=0 reason="restored: status 429"
+			5   page 2
+		`, `
+			line 5: contradiction: a block was set by no request
+			lines 5 and 7: block: started 4s before the end of a block
+		`},
+		{"lifting what is over does no harm", `
+			1   refused 1 status=429 until=@2.1
+			3   allow 2
+			3   start 2 seq=4
+			3.1 clear 2
+			2.5 page 3 seq=3
+			3.2 end 2
+		`, ``},
+		{"nor does it lift what came later", `
+			1   refused 1 status=429 until=@2.1
+			3   allow 2
+			3   start 2
+			4   refused 3 status=429 retryAfter=9 until=@13.1 refusals=2
+			3.1 clear 2
+			3.2 end 2
+			6   page 4
+			14  refused 5 status=429 until=@15.1
+		`, `
+			lines 13 and 18: block: started 7.1s before the end of a block
+			lines 21 and 23: contradiction: refusal 1 in a row, after 2
+		`},
 		{"a block by a person needs no answer", `
 			1   page 1
 			1.5 block hand=true until=@9 status=0 refusals=0

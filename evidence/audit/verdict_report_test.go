@@ -80,6 +80,12 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if strings.Contains(got, " more\n") || strings.Contains(got, "is broken") {
 		t.Error(got)
 	}
+	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 1 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keepno limit was promised" {
+		t.Errorf("without limits, got\n%v", got)
+	}
+	if got := judge(t, "1 page 1\n2 warn limit=pages used=1 max=9").String(); !strings.Contains(got, "1 limit held against what was spent\n") {
+		t.Errorf("got\n%s", got)
+	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts
 
 delays kept                    open 1  0 gaps between starts
@@ -127,6 +133,9 @@ func TestVerdictsInFigures(t *testing.T) {
 	}
 	if want := (audit.Proofs{Gaps: 9, Slots: 11, Blocks: 1, Refusals: 1, Verdicts: 9, Robots: 9, Ends: 11, Budget: 3, Numbered: true}); r.Proofs != want {
 		t.Errorf("got %+v, want %+v", r.Proofs, want)
+	}
+	if len(r.Policies) != 1 || r.Policies[0].Product != "TestBot" {
+		t.Errorf("%+v", r.Policies)
 	}
 	if r.Lines != 39 || r.Logs != 1 || !r.OK() || r.Complete() {
 		t.Errorf("%d lines, %d logs", r.Lines, r.Logs)

@@ -248,6 +248,7 @@ func TestVerdictsOnHostKeys(t *testing.T) {
 		{"host", "https://b%2eexample/x", "c.example", "fits"},
 		{"host", "https://b.example/x?k=REDACTED", "c.example", "fits"},
 		{"host", "https://b.example/x[...]", "c.example", "fits"},
+		{"host", "https:///x", "c.example", "fits"},
 		{"host", "b.example/x", "c.example", "fits"},
 		{"site", "https://www.b.example/x", "b.example", "fits"},
 		{"site", "https://www.b.example:8443/x", "b.example", "fits"},

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -69,6 +70,16 @@ func TestVerdictsOnGaps(t *testing.T) {
 			2.5 end 2
 			2.5 end 1
 		`, ``},
+		{"starts that aren't numbered, in the order of their times", `
+			1   page 1 seq=0
+			1.5 page 2 seq=0
+			1.9 page 3 seq=0
+		`, `lines 9 and 12: gap: 400ms between two starts, delay in force 500ms`},
+		{"and logged in another order", `
+			1.5 page 2 seq=0
+			1   page 1 seq=0
+			1.9 page 3 seq=0
+		`, `lines 6 and 12: gap: 400ms between two starts, delay in force 500ms`},
 		{"another host isn't kept waiting", `
 			1   page 1
 			1   page 2 host=b.example url=https://a.example/2
@@ -120,6 +131,11 @@ func TestVerdictsOnGaps(t *testing.T) {
 			302 page 2
 			303 end 1
 		`, ``},
+		{"a slot can't be taken back from one that has ended", `
+			1   page 1
+			1.6 page 2
+			302 expired seq=2
+		`, `lines 6 and 9: gap: 400ms between an end and the next start, delay in force 500ms`},
 		{"one that nobody took back", `
 			1   allow 1
 			1   start 1
@@ -201,6 +217,16 @@ func TestVerdictsOnSlots(t *testing.T) {
 		`, `
 			line 8: end: a start without an end
 			lines 8 and 10: concurrency: 3 in flight on 2 slots
+		`},
+		{"a start whose number is in flight", `
+			1   allow 1
+			1   start 1
+			2   allow 2
+			2   start 2 seq=2
+			3   end 2
+		`, `
+			line 6: end: a start without an end
+			open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known
 		`},
 		{"a request that goes on over another connection", `
 			1   allow 1
@@ -344,6 +370,20 @@ func TestVerdictsOnSlots(t *testing.T) {
 			2.5 end 1
 			2.5 end 2
 		`, `open, slots kept: more in flight on all hosts together than MaxInFlight, of Transports that may have a limiter each`},
+		{"three of two Transports whose starts on one host are numbered by each", `
+			0.1 page 4 host=c.example seq=1
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			1.5 page 3 host=d.example by=U
+			2.5 end 1
+			2.5 end 2
+		`, `
+			open, slots kept: more in flight on all hosts together than MaxInFlight, of Transports that may have a limiter each
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
 		{"three of two Transports whose starts are numbered in one row", `
 			0.1 page 4 host=c.example
 			1   allow 1
@@ -415,4 +455,64 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known
 		`},
 	})
+}
+
+// Without a policy the log itself says what the limits were.
+func TestVerdictsOnTurnsWithoutAPolicy(t *testing.T) {
+	const open = `
+		open, delays kept: no policy record says what was promised
+		open, slots kept: no policy record says what was promised
+		open, allowed by robots.txt: the verdict can't be decided again
+		open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		open, budget kept: no policy record says what was promised
+	`
+	for _, r := range []row{
+		{"a gap", `
+			1   page 1
+			1.4 page 2
+		`, `lines 2 and 5: gap: 400ms between two starts, delay in force 500ms` + open},
+		{"slots", `
+			1   allow 1
+			1   start 1 slots=1
+			2   page 2 slots=1
+			3   end 1
+		`, `lines 2 and 4: concurrency: 2 in flight on 1 slot` + open},
+		{"no word of slots", `
+			1   allow 1
+			1   start 1 slots=0
+			2   page 2 slots=0
+			3   end 1
+		`, strings.Replace(open, "open, slots kept: no policy record says what was promised\n", "", 1)},
+		{"a refusal", `
+			1   page 1 status=429
+			2   page 2
+		`, strings.Replace(open, "open, allowed", "open, blocks kept: no policy record says what was promised\nopen, allowed", 1)},
+		{"a host that asks for time", `
+			1   page 1 status=503 retryAfter=5
+			2   page 2
+		`, strings.Replace(open, "open, allowed", "open, blocks kept: no policy record says what was promised\nopen, allowed", 1)},
+		{"a block", `
+			1   page 1
+			1.1 block 1 until=@5
+			2   page 2
+		`, `lines 4 and 6: block: started 3s before the end of a block` + open},
+		{"a block that was set long before the answer", `
+			1   allow 1
+			1   start 1
+			1   block 1 until=@2
+			2.2 end 1 status=200 latency=1.1
+			3   page 2
+		`, `lines 2 and 4: contradiction: a block was set or lifted at another time than that of the answer` + open},
+		{"a block by one of two requests that nobody can tell apart", `
+			1   allow 1
+			1   start 1
+			2   allow 1
+			2   start 1
+			2   block 1 until=@4
+			5   end 1 seq=1 start=@1 duration=4 latency=4
+			5   end 1 seq=2 start=@2 duration=3 latency=3
+		`, open},
+	} {
+		r.check(t)
+	}
 }
