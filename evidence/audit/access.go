@@ -555,7 +555,7 @@ func parseAccess(s string, unit time.Duration) (l accessLine, ok bool) {
 }
 
 func isAddress(s string) bool {
-	_, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	_, err := netip.ParseAddr(s)
 	return err == nil
 }
 

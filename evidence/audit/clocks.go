@@ -120,17 +120,19 @@ func follow(samples []sample, unique bool) clocks {
 
 	slices.SortFunc(samples, func(a, b sample) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.ahead, b.ahead)) })
 	var agree []int
+	var agreed []time.Duration
 	for i, s := range samples {
 		if (s.ahead - usual).Abs() <= bin {
-			agree = append(agree, i)
+			agree, agreed = append(agree, i), append(agreed, s.ahead)
 		}
 	}
+	slices.Sort(agreed)
 	// Requests to a URL that is asked for again and again may be paired with their neighbours.
 	near := bin
 	if unique {
 		near = inexact
 	}
-	c := clocks{usual: usual}
+	c := clocks{usual: agreed[len(agreed)/2]}
 	middle := agree[len(agree)/2]
 	walk := func(from, to, step int) {
 		var recent []time.Duration

@@ -1,0 +1,242 @@
+package audit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+// visitsOf is a log of ten requests, ten seconds apart, to /0 ... /9 of a.example, each of which takes
+// 0.2 s and brings 100 bytes; and the lines that an Apache whose clock is an hour ahead has of them.
+func visitsOf(t *testing.T) (log string, access []string) {
+	t.Helper()
+	for i := range 10 {
+		log += fmt.Sprintf("%d start %d url=/%d agent=TestBot\n%d.2 end %d\n", 10*i, i, i, 10*i, i)
+		access = append(access, accessLineOf(10*i+3600, fmt.Sprintf("/%d", i)))
+	}
+	return write(t, log)[0], access
+}
+
+// accessLineOf is a line about a request at some seconds by the site's clock.
+func accessLineOf(at int, target string) string {
+	return fmt.Sprintf(`192.0.2.1 - - [%s] "GET %s HTTP/1.1" 200 100 "-" "TestBot/1.0"`, moment(fmt.Sprint(at)).Format("02/Jan/2006:15:04:05 -0700"), target)
+}
+
+func compare(t *testing.T, log string, access []string, o audit.AccessOptions) *audit.Comparison {
+	t.Helper()
+	c, err := audit.AccessLog(strings.NewReader(log), strings.NewReader(strings.Join(access, "\n")), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestVerdictsOnAccessLogsInWords: each way in which the two logs may differ, as a reader is told of it.
+func TestVerdictsOnAccessLogsInWords(t *testing.T) {
+	log, access := visitsOf(t)
+	const same = "The evidence has every request that the site saw of this crawler.\n"
+	const clock = "The site's clock is 1h0m0s ahead, with a drift of 0s; it notes the start of a request.\n"
+	table := func(requests int, least string, minute int) string {
+		return fmt.Sprintf("\nas the site saw it  requests  min gap  by the evidence  a second  a minute  in flight\n"+
+			"a.example           %d        %s      10s              1         %d         unknown\n", requests, least, minute)
+	}
+	with := func(i int, line ...string) []string {
+		return append(append(append([]string{}, access[:i]...), line...), access[i+1:]...)
+	}
+	for _, c := range []struct {
+		name   string
+		access []string
+		want   string
+	}{
+		{"the same", access, "10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6)},
+		{"one missing from the evidence", append([]string{accessLineOf(3605, "/secret")}, access...),
+			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 7) +
+				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n"},
+		{"two missing", append([]string{accessLineOf(3605, "/secret"), accessLineOf(3606, "/secret")}, access...),
+			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"2 requests that the site saw aren't in the evidence.\n" + table(12, "1s ", 8) +
+				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n" +
+				"  2026-11-21 04:00:06  GET a.example/secret: line 2, from 192.0.2.1\n"},
+		{"one older than the evidence, one newer", append([]string{accessLineOf(3594, "/old"), accessLineOf(3696, "/new")}, access...),
+			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"2 requests that the site saw are older or newer than all of the evidence.\n" + table(12, "6s ", 6) +
+				"\noutside the time of the evidence:\n  2026-11-21 03:59:54  GET a.example/old: line 1, from 192.0.2.1\n" +
+				"  2026-11-21 04:01:36  GET a.example/new: line 2, from 192.0.2.1\n"},
+		{"a little older, a little newer", append([]string{accessLineOf(3595, "/old"), accessLineOf(3695, "/new")}, access...),
+			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"2 requests that the site saw aren't in the evidence.\n" + table(12, "5s ", 6) +
+				"\nmissing from the evidence:\n  2026-11-21 03:59:55  GET a.example/old: line 1, from 192.0.2.1\n" +
+				"  2026-11-21 04:01:35  GET a.example/new: line 2, from 192.0.2.1\n"},
+		{"one that the site never saw", with(4),
+			"9 requests of this crawler in the access log, 10 requests in the evidence for that time; 9 are the same.\n" + clock +
+				"1 request of the evidence was never seen by the site.\n" + same + strings.Replace(table(9, "10s", 5), "9        ", "9         ", 1) +
+				"\nnever seen by the site:\n  2026-11-21 03:00:40  GET a.example/4: record 9\n"},
+		{"another status", with(4, strings.Replace(access[4], " 200 ", " 404 ", 1)),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"1 request has another status in the evidence.\n" + table(10, "10s", 6) +
+				"\nanother status:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 404, 100 bytes; record 9 says 200, 100 bytes\n"},
+		{"another size", with(4, strings.Replace(access[4], " 100 ", " 99 ", 1)),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"1 request has another size in the evidence, as it has where the body was sent compressed or wasn't read to the end.\n" + same + table(10, "10s", 6) +
+				"\nanother size:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 200, 99 bytes; record 9 says 200, 100 bytes\n"},
+		{"a line that can't be read", append([]string{"nonsense"}, access...),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"1 line of the access log isn't in combined format.\n" + same + table(10, "10s", 6)},
+		{"others' requests", append([]string{strings.Replace(accessLineOf(3605, "/x"), "TestBot", "OtherBot", 1)}, access...),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6)},
+		{"nothing", nil, "0 requests of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\n"},
+	} {
+		got := compare(t, log, c.access, audit.AccessOptions{})
+		if got.String() != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
+		}
+		b, err := json.Marshal(got)
+		var told struct {
+			OK            bool    `json:"ok"`
+			Offset, Drift float64 `json:"-"`
+			Hosts         []struct{ MinGap, OwnMinGap float64 }
+		}
+		if err != nil || json.Unmarshal(b, &told) != nil || told.OK != got.OK() {
+			t.Errorf("%s: %s, %v", c.name, b, err)
+		}
+		for i, h := range told.Hosts {
+			if want := got.Hosts[i]; h.MinGap != want.MinGap.Seconds() || h.OwnMinGap != want.OwnMinGap.Seconds() {
+				t.Errorf("%s: %+v, want %+v", c.name, h, want)
+			}
+		}
+	}
+	// A finding of each of thirty is told by twenty of them.
+	var many []string
+	for i := range 30 {
+		many = append(many, accessLineOf(3605, fmt.Sprintf("/secret/%d", i)))
+	}
+	text := compare(t, log, slices.Concat(many, access), audit.AccessOptions{}).String()
+	if strings.Count(text, "GET a.example/secret") != 20 || !strings.Contains(text, "\n  and 10 more\n") {
+		t.Errorf("got\n%s", text)
+	}
+	if text := compare(t, log, slices.Concat(many[:20], access), audit.AccessOptions{}).String(); strings.Count(text, "GET a.example/secret") != 20 || strings.Contains(text, " more\n") {
+		t.Errorf("got\n%s", text)
+	}
+	for i := range 1000 {
+		many = append(many, accessLineOf(3605, fmt.Sprintf("/secret/%d", i)))
+	}
+	if c := compare(t, log, slices.Concat(many, access), audit.AccessOptions{}); c.Missing.N != 1030 || len(c.Missing.First) != 1000 || c.Hosts[0].BusySecond != 1030 {
+		t.Errorf("%d missing, %d told, %+v", c.Missing.N, len(c.Missing.First), c.Hosts)
+	}
+}
+
+// TestVerdictsOnLinesOfAccessLogs: every part of a line is read, in each server's way to write it.
+func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
+	const stamp = "[21/Nov/2026:03:00:00 +0000]"
+	log := write(t, `
+		0 start 1 url=/x agent=TestBot
+		0.2 end 1
+	`)[0]
+	for _, c := range []struct{ line, want string }{
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - - [21/Nov/2026:05:30:00 +0230] "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + `"GET /x HTTP/1.1"  200  100 "-""TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x" 200 100 "-" "testbot/2"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET https://a.example/x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "POST /x HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /y HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x?q HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /http://y HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
+		{`192.0.2.1 - - ` + stamp + ` "GET" 200 100 "-" "TestBot"`, "another"},
+		{`192.0.2.1 - - ` + stamp + ` "" 400 0 "-" "TestBot"`, "another"},
+		{`a.example:443 192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`a.example 2001:db8::1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`b.example 192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
+		{`192.0.2.1 192.0.2.2 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`name john doe x ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 99 "-" "TestBot"`, "size"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 - "-" "TestBot"`, "size"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 201 100 "-" "TestBot"`, "status"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 0 100 "-" "TestBot"`, "status"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 999 100 "-" "TestBot"`, "status"},
+		{`192.0.2.1 - - ` + stamp + ` "\x47ET \/x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "Test\x42ot"`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "\"\\" "\"TestBot\""`, "matched"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "\t\n\r\xzz\x4" "TestBot"`, "matched"},
+
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 1000 100 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" -1 100 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 -1 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 x "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 - "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot\`, "unreadable"},
+		{`192.0.2.1 - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - 21/Nov/2026:03:00:00 +0000 "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "unreadable"},
+		{`192.0.2.1 - - [21/Nov/2026:03:00:00 +0000 "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "unreadable"},
+		{stamp, "unreadable"},
+	} {
+		got := compare(t, log, []string{c.line}, audit.AccessOptions{})
+		want := audit.Comparison{Lines: 1, Requests: 1, Evidence: 1, Matched: 1}
+		switch c.want {
+		case "another":
+			want.Evidence, want.Matched, want.Missing.N = 0, 0, 1
+		case "size":
+			want.Bytes.N = 1
+		case "status":
+			want.Status.N = 1
+		case "unreadable":
+			want = audit.Comparison{Lines: 1, Unreadable: 1}
+		}
+		is := [...]int{got.Lines, got.Unreadable, got.Requests, got.Evidence, got.Matched, got.Missing.N, got.Outside.N, got.Status.N, got.Bytes.N, got.Unseen.N}
+		should := [...]int{want.Lines, want.Unreadable, want.Requests, want.Evidence, want.Matched, want.Missing.N, want.Outside.N, want.Status.N, want.Bytes.N, want.Unseen.N}
+		if is != should {
+			t.Errorf("%s:\ngot  %v\nwant %v (%s)", c.line, is, should, c.want)
+		}
+	}
+}
+
+// TestVerdictsOnRequestTimes: from the times that the site notes, in its own unit, follows what was surely in
+// flight at once. The first second of each may not count, as lines know whole seconds.
+func TestVerdictsOnRequestTimes(t *testing.T) {
+	log, access := visitsOf(t)
+	for _, c := range []struct {
+		took string
+		unit time.Duration
+		want int
+	}{
+		{"", 0, 0},
+		{" x", 0, 0},
+		{" -5", 0, 0},
+		{" nan", 0, 0},
+		{" 200000", 0, 1},
+		{" 11000000", 0, 1},
+		{" 11000001", 0, 2},
+		{" 21000001", 0, 3},
+		{" 12.0", 0, 2},
+		{` "-" rt=12.5`, 0, 2},
+		{` "12.5"`, 0, 2},
+		{" 12", time.Second, 2},
+		{" 12000", time.Millisecond, 2},
+		{" 12", time.Millisecond, 1},
+		{" 0", 0, 1},
+		{" 0.0", 0, 1},
+		{" 999999999999", 0, 10},
+		{" 1000000000000", 0, 0},
+		{" 999999999999.5", 0, 10},
+	} {
+		lines := append([]string{}, access...)
+		for i := range lines {
+			lines[i] += c.took
+		}
+		got := compare(t, log, lines, audit.AccessOptions{TimeUnit: c.unit})
+		if len(got.Hosts) != 1 || got.Hosts[0].InFlight != c.want {
+			t.Errorf("%q, unit %v: %+v, want %d in flight", c.took, c.unit, got.Hosts, c.want)
+		}
+	}
+	if got := compare(t, log, []string{access[0] + " 1"}, audit.AccessOptions{}); got.Hosts[0].MinGap != 0 {
+		t.Errorf("%+v", got.Hosts)
+	}
+}
