@@ -2,6 +2,7 @@ package politeness_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/soak"
 )
@@ -34,6 +38,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// killedLog is the file in the directory of the crawler that is killed which it logs to.
+const killedLog = "crawl.jsonl"
+
 // killedBlock is how long a refusal blocks the site of the crawler that is killed.
 const killedBlock = 80 * time.Millisecond
 
@@ -49,6 +56,11 @@ func crawlUntilKilled(dir, site string) {
 		},
 		DangerouslyIgnoreRobots: true,
 	}
+	log, err := evidence.OpenFile(filepath.Join(dir, killedLog), evidence.Chained())
+	if err != nil {
+		panic(err)
+	}
+	cfg.Evidence = evidence.Multi(log, evidence.Func(func(context.Context, evidence.Decision) { _ = log.Flush() })) // a kill takes no more than half a record
 	tr, err := politeness.New(cfg.WithState(dir))
 	if err != nil {
 		panic(err)
@@ -104,7 +116,7 @@ func (s *countingSite) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // TestKilledAtAnyInstant: a crawler that is killed at random instants and begins anew on the same
 // directory sends nothing into a block that it was told of; at most one request of each run goes into
-// a block whose answer was on its way when the run before was killed.
+// a block whose answer was on its way when the run before was killed. No judge calls that broken.
 func TestKilledAtAnyInstant(t *testing.T) {
 	site := &countingSite{handed: map[int]bool{}, untold: map[int]int{}, asked: make(chan struct{}, 1)}
 	server := httptest.NewServer(site)
@@ -160,6 +172,15 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		if into += n; n > 1 {
 			t.Errorf("run %d sent %d requests into a block", run, n)
 		}
+	}
+	file, err := os.Open(filepath.Join(dir, killedLog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	report, err := audit.Check(file)
+	if err != nil || !report.OK() || report.Complete() || report.Logs == 0 {
+		t.Errorf("%v, %v", report, err)
 	}
 	t.Logf("%d kills, %d requests, %d answers handed over, %d requests into a block whose answer was on its way", kills, site.requests, len(site.handed), into)
 }

@@ -39,7 +39,11 @@ import (
 // Several readers are the logs of a fleet that shares a limiter and a budget: no single one shows
 // that its promises were kept, so their records are put in the order of their times and proved as
 // one. Each reader should hold one log then, because a budget that began anew isn't told from the
-// one before, and the proof is as good as the machines' clocks agree.
+// one before, and the proof is as good as the machines' clocks agree. Logs that begin when all others
+// have ended are proved as if they stood in one file.
+//
+// A process that is killed leaves the beginning of an honest log. What a kill may have taken is open:
+// ends, the numbers of starts without an answer, the seal of a chained log, half a line.
 //
 // A log that is signed needs its key to prove that: see [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
@@ -49,7 +53,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 	var errs error
 	sources := make([]*source, len(logs))
 	for i, r := range logs {
-		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10)}
+		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10), run: a.newRun()}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}
@@ -59,7 +63,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 		sources[i], errs = s, errors.Join(errs, s.advance())
 	}
 	for s := earliest(sources); s != nil; s = earliest(sources) {
-		if s.again && len(sources) == 1 {
+		if a.follows(s.run) {
 			a.end()
 			a.begin()
 		}
@@ -68,6 +72,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 			d.Trip = d.Trip*uint64(len(sources)) + uint64(s.at.log)
 		}
 		a.jump(s.entry.Jumped)
+		a.run = s.run
 		a.take(d, s.at)
 		if err := s.advance(); err != nil {
 			errs = errors.Join(errs, err)
@@ -92,10 +97,13 @@ type auditor struct {
 	report Report
 	total  map[string]*hostTotal // by host, over all logs
 
-	// The present record and its line.
-	d     *evidence.Decision
-	at    place
-	jumps []jump // how far clocks have jumped ahead so far
+	// The present record, its line and its log.
+	d      *evidence.Decision
+	at     place
+	run    *run
+	runs   []*run // this one, and the others that are merged with it
+	wasCut bool   // whether a log before them was cut off
+	jumps  []jump // how far clocks have jumped ahead so far
 
 	// What is known of the present log, or of all that are merged.
 	hosts    map[string]*hostAudit
@@ -161,6 +169,7 @@ func (a *auditor) jumpedSince(t time.Time) (by time.Duration) {
 type hostTotal struct {
 	HostReport
 	latency   time.Duration // sum of all latencies
+	next      uint64        // number that the next start had, had the logs before gone on; 0: there were none
 	latencies int           // number of them
 }
 
@@ -174,6 +183,10 @@ func (a *auditor) begin() {
 		}
 	}
 	a.trips, a.places = newTrips(), places{}
+	a.runs = slices.DeleteFunc(a.runs, func(r *run) bool {
+		a.wasCut = a.wasCut || r.begun && !r.sealed
+		return r.begun && (r.sealed || a.at.log == 0)
+	})
 	a.reserved, a.purposes = map[attemptKey]bool{}, map[string]string{}
 	a.origins = map[originKey]*origin{}
 	for _, t := range a.transports {
@@ -206,7 +219,7 @@ func (a *auditor) finish() *Report {
 	if r.Logs == 0 {
 		r.Proofs.Numbered, r.Proofs.Chained = false, false
 	}
-	if r.Lines == 0 {
+	if len(r.Records) == 0 {
 		for i := range a.tallies {
 			a.openEnded(i, "the log holds no record")
 		}
@@ -249,6 +262,7 @@ func (a *auditor) contradiction(detail string, others ...place) {
 // take takes the record d from the line at.
 func (a *auditor) take(d *evidence.Decision, at place) {
 	a.d, a.at = d, at
+	a.run.begun = true
 	a.by = a.byName(d.Transport)
 	if d.Trip != 0 {
 		d.Trip ^= a.by.mix // each Transport numbers its trips by itself
@@ -263,6 +277,9 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		}
 		if d.Time.After(a.report.Last) {
 			a.report.Last = d.Time
+		}
+		if d.Time.After(a.run.last) {
+			a.run.last = d.Time
 		}
 	}
 	a.consistent(d)
@@ -397,7 +414,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.report.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
 	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
 	x := &exchange{
-		key: keyOf(d), at: a.at, url: hashURL(d), start: d.Start, seq: d.Seq,
+		key: keyOf(d), at: a.at, run: a.run, url: hashURL(d), start: d.Start, seq: d.Seq,
 		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d), by: a.by,
 	}
 	if !a.by.keyFits(d) {

@@ -74,7 +74,7 @@ func ExampleTrust_Verify() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Printf("%d record of %v is in the log, %d others are left out, signed by %s\n", b.Records, b.Hosts, b.Omitted, b.Signed.Key)
+	fmt.Printf("%d records about %v are in the log, the end of the log among them, %d others are left out, signed by %s\n", b.Records, b.Hosts, b.Omitted, b.Signed.Key)
 	// Output:
-	// 1 record of [site.example] is in the log, 2 others are left out, signed by example.com/crawler+ae636dc0
+	// 2 records about [site.example] are in the log, the end of the log among them, 1 others are left out, signed by example.com/crawler+ae636dc0
 }

@@ -290,10 +290,11 @@ const (
 	withheld // of the site, but it names another host
 )
 
-// isAbout reports whether d is about s, or states what the crawler promises everywhere.
+// isAbout reports whether d is about s, or states what the crawler promises everywhere, or that it has
+// come to its end.
 func (s *site) isAbout(d *evidence.Decision) bool {
 	host := hostOf(d)
-	return host == "" && d.Type == evidence.PolicyStated || host != "" && s.has(host)
+	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && s.has(host)
 }
 
 // about returns what a line is about.
@@ -388,21 +389,28 @@ type siteJudge struct {
 
 func (j *siteJudge) take(e *evidence.Entry, at place) {
 	r := &j.a.report
-	if r.Logs == 0 {
-		r.Logs = 1
-	}
-	if e.N <= j.n { // of another log in the same file
-		j.a.end()
+	if r.Logs == 0 || e.N <= j.n { // another log in the same file
+		j.end()
+		j.a.run = j.a.newRun()
 		j.a.begin()
 		r.Logs++
 	}
 	j.n = e.N
 	r.Lines++
+	j.a.run.sealed = e.Type == evidence.LogClosed
 	j.a.take(&e.Decision, at)
 }
 
+// end says that a log is over, if there was one.
+func (j *siteJudge) end() {
+	if j.a.run != nil {
+		j.a.over(j.a.run)
+		j.a.end()
+	}
+}
+
 func (j *siteJudge) finish(s Signed) *Report {
-	j.a.end()
+	j.end()
 	j.a.report.Signed, j.a.report.Proofs.Numbered, j.a.report.Proofs.Chained = s, false, false
 	return j.a.finish()
 }

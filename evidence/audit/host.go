@@ -77,6 +77,7 @@ func (k asker) agrees(d *evidence.Decision) bool {
 type exchange struct {
 	key      exchangeKey
 	at       place
+	run      *run
 	url      uint64 // hash of the URL
 	trip     uint64
 	attempt  int
@@ -99,6 +100,8 @@ type exchange struct {
 	leaked   bool      // whether that was so at a time that the log does not tell for sure
 	gone     bool      // whether its end is known, or is no longer waited for
 	unsent   bool      // whether the turn was given back unused
+	endless  bool      // whether the log was cut off before its end: that is when it was still under way then
+	absent   bool      // whether no record tells of it: only its number is missing
 	unpaced  bool      // whether what its answer does to the delay doesn't count any more
 	hurried  *exchange // the start before, if it was closer than this one's own crawl-delay
 
@@ -142,6 +145,7 @@ type hostAudit struct {
 	own    []ownLimits          // limits of this host alone, by number of the first start that they hold for
 	leaked map[uint64]time.Time // when starts lost their slots that aren't logged yet, by number
 	dates  dates                // what Date headers say of the server's clock
+	absent bool                 // whether starts are missing that may have been under way when a log was cut off
 }
 
 // An ownLimits is a policy of one host.
@@ -244,6 +248,16 @@ func (h *hostAudit) release(all bool) {
 			}
 		}
 		switch first := h.pending[0]; {
+		case i < 0 && h.last == nil && h.report.next > 1 && first.seq >= h.report.next:
+			// A server that several share numbers on where the log before has ended, unless the first numbers
+			// are logged late.
+			if !all && len(h.pending) <= lagBack {
+				return
+			}
+			i = 0
+			if first.seq > h.report.next && !h.a.wasCut && !h.absence(h.report.next, first, all) {
+				h.hole(h.report.next, first)
+			}
 		case first.seq > 1 && first.seq < next && h.last != nil && first.start.After(h.last.start):
 			// A server that came back with old data numbers on from there. Which start is the first of
 			// those shows once the ones that are logged late are there.
@@ -261,7 +275,9 @@ func (h *hostAudit) release(all bool) {
 			i = 0
 		default:
 			i = 0
-			h.hole(next, first)
+			if !h.absence(next, first, all) {
+				h.hole(next, first)
+			}
 		}
 		x := h.pending[i]
 		if i == 0 {
@@ -410,7 +426,10 @@ func (h *hostAudit) hurry(x *exchange) {
 	if x.hurried == nil || !x.gone {
 		return
 	}
-	if !x.unsent {
+	switch {
+	case x.endless:
+		h.a.openEnded(delaysKept, "a start that may have been given back unused: it has no end")
+	case !x.unsent:
 		h.tooClose(x.hurried, x)
 	}
 	x.hurried = nil
@@ -428,7 +447,7 @@ func (h *hostAudit) proveSlot(x *exchange) {
 			if y.unclear(x.start) {
 				x.waiting = append(x.waiting, y)
 			} else {
-				x.beside, x.with = x.beside+1, y
+				x.join(y)
 			}
 		}
 		if !h.settled(x) {
@@ -441,6 +460,15 @@ func (h *hostAudit) proveSlot(x *exchange) {
 	}
 	if x.end.IsZero() || x.end.After(x.start) {
 		h.inside = append(h.inside, x)
+	}
+}
+
+// join counts y, which was surely in flight when x started. One that the log tells too little of is
+// named first, if they were too many.
+func (x *exchange) join(y *exchange) {
+	x.beside++
+	if x.with == nil || !x.with.absent && !x.with.endless {
+		x.with = y
 	}
 }
 
@@ -467,6 +495,8 @@ func (x *exchange) safe() time.Duration {
 // settled reports whether it is known if x had a slot, and reports it if it hadn't.
 func (h *hostAudit) settled(x *exchange) bool {
 	switch {
+	case x.beside >= x.slots && (x.with.absent || x.with.endless):
+		h.gaveWay(x.with, x)
 	case x.beside >= x.slots:
 		h.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", x.beside+1, count(x.slots, "slot")), x.with.at, x.at)
 	case x.beside+len(x.waiting) >= x.slots:
@@ -479,8 +509,17 @@ func (h *hostAudit) settled(x *exchange) bool {
 // giveUp settles x without knowing more: as far as the log goes, those without an end were in
 // flight.
 func (h *hostAudit) giveUp(x *exchange) {
-	x.beside += len(x.waiting)
-	x.with, x.waiting = x.waiting[0], nil
+	if h.absent {
+		x.waiting = slices.DeleteFunc(x.waiting, func(y *exchange) bool {
+			safe := y.safe()
+			return safe > 0 && !x.start.Before(y.start.Add(safe))
+		})
+		h.a.openEnded(slotsKept, "a slot that a request which isn't in the log may have taken back")
+	}
+	for _, y := range x.waiting {
+		x.join(y)
+	}
+	x.waiting = nil
 	h.settled(x)
 }
 
@@ -506,7 +545,7 @@ func (h *hostAudit) settle(x *exchange) {
 		}
 		y.waiting = slices.Delete(y.waiting, i, i+1)
 		if x.end.After(y.start) {
-			y.beside, y.with = y.beside+1, x
+			y.join(x)
 		}
 		return h.settled(y)
 	})
@@ -730,11 +769,6 @@ func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
 // end settles what is open at the end of the log.
 func (h *hostAudit) end() {
 	h.release(true)
-	open := make([]*exchange, 0, len(h.open))
-	for _, x := range h.open {
-		open = append(open, x)
-	}
-	slices.SortFunc(open, func(a, b *exchange) int { return comparePlaces(a.at, b.at) })
 	for _, x := range h.unsure {
 		h.giveUp(x)
 	}
@@ -745,9 +779,12 @@ func (h *hostAudit) end() {
 		}
 	}
 	h.unclearEnds = nil
-	for _, x := range open {
+	for _, x := range h.underWay() {
 		h.lost(x)
 	}
 	h.settleRun(true)
 	h.judgePace(true)
+	if h.last != nil {
+		h.report.next = h.next
+	}
 }

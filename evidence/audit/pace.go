@@ -205,6 +205,10 @@ func (h *hostAudit) judgeTurn(t turn) {
 	}
 	least = max(least, p.sure(t.x.start))
 	const rounding = time.Microsecond
+	if h.a.cutBefore(t.x.start) {
+		p.unknown(h.limits(t.x))
+		least, most = p.least, p.most
+	}
 	switch gap := t.x.start.Sub(from); {
 	case gap < t.last.delay: // found already
 	case gap < least-rounding:

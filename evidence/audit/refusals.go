@@ -310,11 +310,12 @@ func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, w
 			h.violation(BrokenBlock, fmt.Sprintf("a refusal that blocks for %v set a block of %v", least, x.set.until.Sub(at)), x.at, h.a.at)
 			h.impose(x, at, least)
 		}
-		if want := h.countBefore(x, at) + 1; other == nil && x.set.refusals < min(want, 255) {
+		if want := h.countBefore(x, at) + 1; other == nil && x.set.refusals < min(want, 255) && !h.mayLack(at) {
 			h.a.contradiction(fmt.Sprintf("refusal %d in a row, after %d", x.set.refusals, want-1), x.at)
 		}
 	case other != nil:
 		h.mustLast(x, at, wish, early)
+	case h.mayLack(at):
 	default:
 		h.violation(BrokenBlock, refusal(d)+" set no block", x.at, h.a.at)
 		h.impose(x, at, least)
@@ -357,7 +358,7 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 			return
 		}
 	}
-	if wish > 0 {
+	if wish > 0 && !h.mayLack(at) {
 		h.violation(BrokenBlock, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", wish), x.at, h.a.at)
 		h.impose(x, at, wish)
 	}
@@ -448,6 +449,8 @@ func (h *hostAudit) settleRun(all bool) {
 			}
 		}
 	}
-	h.violation(BrokenBlock, fmt.Sprintf("%d failures in a row set no block", r.failures), r.at)
+	if !h.mayLack(r.last) {
+		h.violation(BrokenBlock, fmt.Sprintf("%d failures in a row set no block", r.failures), r.at)
+	}
 	h.run = series{}
 }

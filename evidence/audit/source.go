@@ -54,6 +54,7 @@ type source struct {
 	chained bool
 	sealed  int    // line of the seal; 0: none so far
 	before  string // hash of the last line of the log before it in the file; "": none, or it isn't chained
+	run     *run
 	hash    [sha256.Size]byte
 
 	forest forest
@@ -70,6 +71,9 @@ func earliest(sources []*source) *source {
 	return first
 }
 
+// recordBegins is what each record begins with.
+const recordBegins = `{"type":"`
+
 // advance reads the next record. Lines that are no record are reported on the way to it.
 func (s *source) advance() error {
 	for {
@@ -77,7 +81,8 @@ func (s *source) advance() error {
 		if len(text) > 0 {
 			s.at.line++
 			s.a.report.Lines++
-			if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 && s.read(text) {
+			line := bytes.TrimRight(text, "\r\n")
+			if len(bytes.TrimSpace(line)) > 0 && s.read(line, len(line) < len(text)) {
 				return nil
 			}
 		}
@@ -116,13 +121,18 @@ func (s *source) readLine() ([]byte, error) {
 	}
 }
 
-// read reads text into s.entry and reports whether it is a record.
-func (s *source) read(text []byte) bool {
+// read reads text into s.entry and reports whether it is a record; whole tells whether the line has an
+// end.
+func (s *source) read(text []byte, whole bool) bool {
 	if err := s.entry.UnmarshalJSON(text); err != nil {
 		// A crawler that is killed leaves half a line, and the next one appends to it.
 		line := text
 		if text = s.firstOfAnother(text); text == nil {
-			s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
+			if whole || !bytes.HasPrefix([]byte(recordBegins), line[:min(len(line), len(recordBegins))]) {
+				s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
+			} else {
+				s.a.openEnded(logWhole, "a log ends with half a line, as after a kill")
+			}
 			s.forest.line(line)
 			s.lines++
 			if s.next > 0 {
@@ -130,7 +140,7 @@ func (s *source) read(text []byte) bool {
 			}
 			return false
 		}
-		s.a.violation(Unreadable, "", "a line that was cut off, with the first line of another log behind it", s.at)
+		s.a.openEnded(logWhole, "half a line with the first line of another log behind it, as after a kill")
 	}
 	s.again = s.entry.N == 1 && s.lines > 0 && (s.next > 1 || s.sealed > 0)
 	if s.again {
@@ -141,6 +151,7 @@ func (s *source) read(text []byte) bool {
 			s.before = base64.RawURLEncoding.EncodeToString(s.hash[:])
 		}
 		s.lines, s.next, s.chained, s.sealed, s.hash = 0, 0, false, 0, [sha256.Size]byte{}
+		s.run = s.a.newRun()
 	}
 	if s.lines++; s.lines == 1 {
 		s.chained = s.entry.Hash != ""
@@ -163,7 +174,7 @@ func (s *source) read(text []byte) bool {
 // firstOfAnother looks for the first line of a log behind half of another line. It reads that line
 // into s.entry and returns its text, nil if there is none.
 func (s *source) firstOfAnother(text []byte) []byte {
-	i := bytes.LastIndex(text, []byte(`{"type":"`)) // within a string the quotes would be escaped
+	i := bytes.LastIndex(text, []byte(recordBegins)) // within a string the quotes would be escaped
 	if i <= 0 || s.entry.UnmarshalJSON(text[i:]) != nil || s.entry.N != 1 {
 		return nil
 	}
@@ -254,9 +265,11 @@ func (s *source) end() {
 	}
 	r := &s.a.report
 	r.Logs++
-	if s.chained && s.sealed == 0 {
-		s.a.violation(BrokenChain, "", "the log is chained but not sealed: its end was cut off, or Close never called", s.at)
+	s.run.sealed = s.sealed > 0
+	if !s.run.sealed && (s.chained || s.forest.signed) {
+		s.a.openEnded(logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	}
+	s.a.over(s.run)
 	r.Proofs.Numbered = r.Proofs.Numbered && s.next > 0
 	r.Proofs.Chained = r.Proofs.Chained && s.chained
 }

@@ -128,19 +128,20 @@ type forest struct {
 	broken func(detail string, others ...place)
 	found  func(c merkle.Checkpoint, signed string) // is told of each right checkpoint; may be nil
 
-	file  merkle.Edge // of the tree that the log before belonged to, and of what came after
-	own   merkle.Edge // of a tree that begins with the present log
-	fork  bool        // whether it isn't known yet which of both is signed
-	last  place       // the last checkpoint
-	after int         // records after it
-	lines uint64      // number of lines so far
-	lost  bool        // whether the lines can't be brought together with the checkpoints any more
+	file   merkle.Edge // of the tree that the log before belonged to, and of what came after
+	own    merkle.Edge // of a tree that begins with the present log
+	fork   bool        // whether it isn't known yet which of both is signed
+	last   place       // the last checkpoint
+	signed bool        // whether the present log has a checkpoint
+	after  int         // records after it
+	lines  uint64      // number of lines so far
+	lost   bool        // whether the lines can't be brought together with the checkpoints any more
 }
 
 // begin says that another log follows.
 func (f *forest) begin() {
 	f.own = merkle.Edge{}
-	f.fork = f.file.Size() > 0
+	f.fork, f.signed = f.file.Size() > 0, false
 }
 
 // line takes a line, which may be no record.
@@ -175,6 +176,7 @@ func (f *forest) checkpoint(e *evidence.Entry, at place) {
 		last = append(last, f.last)
 	}
 	n := f.after
+	f.signed = true
 	f.after, f.last = -1, at // the line itself is no record to be signed
 	if err != nil {
 		f.broken(fmt.Sprintf("a checkpoint: %v", err), last...)
