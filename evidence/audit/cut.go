@@ -61,6 +61,9 @@ func (h *hostAudit) cutOff(x *exchange) {
 	delete(h.open, x.key)
 	x.gone, x.endless = true, true
 	h.hurry(x)
+	if p := &h.pace; p.blind.IsZero() || x.start.Before(p.blind) {
+		p.blind = x.start
+	}
 	if x.expired {
 		return
 	}
@@ -140,6 +143,9 @@ func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 	}
 	return true
 }
+
+// takenByAbsent is the reason where a slot was held for so long that it may have been taken back.
+const takenByAbsent = "a slot that a request which isn't in the log may have taken back"
 
 // gaveWay reports that y wasn't under way until its log was cut off: x couldn't have got a slot then.
 func (h *hostAudit) gaveWay(y, x *exchange) {

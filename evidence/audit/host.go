@@ -514,7 +514,7 @@ func (h *hostAudit) giveUp(x *exchange) {
 			safe := y.safe()
 			return safe > 0 && !x.start.Before(y.start.Add(safe))
 		})
-		h.a.openEnded(slotsKept, "a slot that a request which isn't in the log may have taken back")
+		h.a.openEnded(slotsKept, takenByAbsent)
 	}
 	for _, y := range x.waiting {
 		x.join(y)
@@ -774,7 +774,11 @@ func (h *hostAudit) end() {
 	}
 	h.unsure = nil
 	for _, x := range h.unclearEnds {
-		if !x.leaked {
+		switch {
+		case x.leaked:
+		case h.absent:
+			h.a.openEnded(delaysKept, takenByAbsent)
+		default:
 			h.proveGapFromEnd(x)
 		}
 	}

@@ -23,6 +23,7 @@ type pace struct {
 	answers     []answer // in the order of their times; those that least counts already are dropped
 	counted     int      // how many of these most counts
 	least, most time.Duration
+	blind       time.Time // start of the first exchange whose answer isn't known for good; zero: none
 }
 
 // A turn is the start x after another one.
@@ -205,7 +206,7 @@ func (h *hostAudit) judgeTurn(t turn) {
 	}
 	least = max(least, p.sure(t.x.start))
 	const rounding = time.Microsecond
-	if h.a.cutBefore(t.x.start) {
+	if !p.blind.IsZero() && t.x.start.After(p.blind) || h.a.cutBefore(t.x.start) {
 		p.unknown(h.limits(t.x))
 		least, most = p.least, p.most
 	}
