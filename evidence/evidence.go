@@ -177,6 +177,6 @@ type Entry struct {
 
 	Salt  string `json:"salt,omitzero"`  // in a signed log: 64 random bits
 	Edge  string `json:"edge,omitzero"`  // of a checkpoint: hashes of the largest complete subtrees, base64
-	After string `json:"after,omitzero"` // in the first line of a chained log: hash of the last line of the log before it in the file
-	Hash  string `json:"hash,omitzero"`  // in a chained log: SHA-256 of this line and all before it, base64url
+	After string `json:"after,omitzero"` // in the first line of a chained log: last hash of the log before it in the file
+	Hash  string `json:"hash,omitzero"`  // in some lines of a chained log: SHA-256 of this line and all before it, base64url
 }

@@ -3,8 +3,6 @@ package evidence
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +58,7 @@ func (l *Log) resume(file *os.File) error {
 			return err
 		}
 	}
-	if l.chained {
+	if l.chain != nil {
 		if l.after, err = lastHash(file, size); err != nil {
 			return err
 		}
@@ -150,20 +148,26 @@ func eachLine(r io.Reader, f func(line []byte)) error {
 	}
 }
 
-// lastHash returns the hash that the last of the first size bytes of a log end with, "" where its
-// last line isn't chained.
+// lastHash returns the last hash of the last log in the first size bytes of file, which are whole
+// lines, "" where that log isn't chained.
 func lastHash(file io.ReaderAt, size int64) (string, error) {
-	const begins, ends = `,"hash":"`, "\"}\n"
-	hash := base64.RawURLEncoding.EncodedLen(sha256.Size)
-	b := make([]byte, len(begins)+hash+len(ends))
-	if size < int64(len(b)) {
-		return "", nil
-	}
-	if _, err := file.ReadAt(b, size-int64(len(b))); err != nil {
-		return "", err
-	}
-	if b, chained := bytes.CutPrefix(b, []byte(begins)); chained {
-		return string(b[:hash]), nil
+	for range chainEvery {
+		if size == 0 {
+			break
+		}
+		from, err := wholeLines(file, size-1)
+		if err != nil {
+			return "", err
+		}
+		line := make([]byte, size-from)
+		if _, err := file.ReadAt(line, from); err != nil {
+			return "", err
+		}
+		var e Entry
+		if err := e.UnmarshalJSON(bytes.TrimSpace(line)); err != nil || e.Hash != "" || e.N <= 1 {
+			return e.Hash, nil //nolint:nilerr // what isn't a record has no hash
+		}
+		size = from
 	}
 	return "", nil
 }

@@ -315,7 +315,7 @@ func TestEntryIsALineOfALog(t *testing.T) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.N != n || len(e.Hash) != 43 || n == 2 && e.Decision != started {
+		if e.N != n || len(e.Hash) != 43 && n != 2 || n == 2 && e.Decision != started {
 			t.Errorf("line %d: %+v", n, e)
 		}
 		if again, err := e.MarshalJSON(); err != nil || !bytes.Equal(again, line) {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"strconv"
@@ -24,10 +25,9 @@ const (
 // A Log is an Evidence that writes records as JSON Lines, one object a line, numbered from 1 in
 // "n", so that an auditor finds a line that was removed. See [JSONLines].
 type Log struct {
-	w       io.Writer
-	chained bool
-	signer  signer   // nil: the log isn't signed
-	file    *os.File // file that is the Log's own, the same as w; nil: none
+	w      io.Writer
+	signer signer   // nil: the log isn't signed
+	file   *os.File // file that is the Log's own, the same as w; nil: none
 
 	mu      sync.Mutex
 	buf     []byte        // encoded lines that aren't written yet
@@ -37,14 +37,15 @@ type Log struct {
 	last    time.Time     // time of the last write
 	flushAt int           // length of buf that is worth a write
 	clock   clock
-	n       uint64            // number of records so far, with the lost ones
-	put     int64             // number of bytes put into buf so far
-	out     int64             // number of those that w has taken
-	signed  time.Time         // when the last checkpoint was made, or the first record
-	ready   []publication     // checkpoints that aren't published yet
-	public  chan struct{}     // closed when the goroutine that publishes is done; nil if none does
-	hash    [sha256.Size]byte // hash of the last line, if chained
-	after   string            // hash of the last line of the log before, in a file that holds one
+	n       uint64        // number of records so far, with the lost ones
+	put     int64         // number of bytes put into buf so far
+	out     int64         // number of those that w has taken
+	signed  time.Time     // when the last checkpoint was made, or the first record
+	ready   []publication // checkpoints that aren't published yet
+	public  chan struct{} // closed when the goroutine that publishes is done; nil if none does
+	chain   hash.Hash     // of the last hash and the lines since; nil: the log isn't chained
+	bare    int           // number of lines since the last hash
+	after   string        // last hash of the log before, in a file that holds one
 	closed  bool
 	done    chan struct{} // made by Close, and closed when it is done
 	lost    int           // number of lost records
@@ -56,10 +57,14 @@ type Log struct {
 // An Option changes how JSONLines writes.
 type Option func(*Log)
 
-// Chained adds "hash" to each line, the SHA-256 of the hash before and of the line, and makes Close
-// write a last record, log_closed. An auditor finds whatever is changed later, unless all hashes
-// from there on are computed anew; keep the last hash elsewhere to exclude that too.
-func Chained() Option { return func(l *Log) { l.chained = true } }
+// Chained adds "hash" to the first line, to every eighth from there and to the last: the SHA-256 of
+// the hash before, of the lines since, and of the line itself. It makes Close write a last record,
+// log_closed. An auditor finds whatever is changed later, unless all hashes from there on are computed
+// anew; keep the last hash elsewhere to exclude that too.
+func Chained() Option { return func(l *Log) { l.chain = sha256.New() } }
+
+// chainEvery is how many lines a hash is for. One for each line would cost half as much again.
+const chainEvery = 8
 
 // JSONLines returns a Log that writes to w. Call Close at the end; it flushes, and doesn't close w.
 //
@@ -189,14 +194,8 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 		b = append(b, edge...)
 		b = append(b, '"')
 	}
-	if l.chained {
-		if l.n == 1 && l.after != "" {
-			b = append(append(append(b, `,"after":"`...), l.after...), '"')
-		}
-		l.hash = chain(l.hash, b[from:])
-		b = append(b, `,"hash":"`...)
-		b = base64.RawURLEncoding.AppendEncode(b, l.hash[:])
-		b = append(b, '"')
+	if l.chain != nil {
+		b = l.appendHash(b, from, d.Type)
 	}
 	b = append(b, '}')
 	if l.signer != nil {
@@ -206,14 +205,31 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	l.put += int64(len(l.buf) - from)
 }
 
-// chain returns the hash of a line that follows a line with the hash prev. A line ends with its
-// hash and is hashed as far as that.
-func chain(prev [sha256.Size]byte, line []byte) (sum [sha256.Size]byte) {
-	h := sha256.New()
-	h.Write(prev[:])
-	h.Write(line)
-	h.Sum(sum[:0])
-	return sum
+// lineEnd is what a line without a hash is hashed with, beside its members.
+var lineEnd = []byte("}\n")
+
+// appendHash hashes the line that b holds from there on, and appends the hash if that is due. A line
+// ends with its hash and is hashed as far as that.
+func (l *Log) appendHash(b []byte, from int, typ Type) []byte {
+	if l.n == 1 {
+		l.chain.Write(make([]byte, sha256.Size))
+		if l.after != "" {
+			b = append(append(append(b, `,"after":"`...), l.after...), '"')
+		}
+	}
+	l.chain.Write(b[from:])
+	if l.bare++; l.n > 1 && l.bare < chainEvery && typ != LogClosed {
+		l.chain.Write(lineEnd)
+		return b
+	}
+	var sum [sha256.Size]byte
+	l.chain.Sum(sum[:0])
+	l.chain.Reset()
+	l.chain.Write(sum[:])
+	l.bare = 0
+	b = append(b, `,"hash":"`...)
+	b = base64.RawURLEncoding.AppendEncode(b, sum[:])
+	return append(b, '"')
 }
 
 // write writes what is held back, with l.mu released meanwhile. The caller has made sure that no
@@ -305,7 +321,7 @@ func (l *Log) Close() error {
 	}
 	l.closed, l.done = true, make(chan struct{})
 	defer close(l.done)
-	if l.chained || l.signer != nil {
+	if l.chain != nil || l.signer != nil {
 		now := time.Now()
 		seal := Decision{Type: LogClosed, Time: now, Allowed: true}
 		if l.lost > 0 {

@@ -8,6 +8,7 @@ package audit
 import (
 	"bufio"
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -53,7 +54,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 	var errs error
 	sources := make([]*source, len(logs))
 	for i, r := range logs {
-		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10), run: a.newRun()}
+		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10), run: a.newRun(), chain: sha256.New()}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}

@@ -117,7 +117,7 @@ type Proofs struct {
 	Ends     int  `json:"ends"`     // starts that had to end
 	Budget   int  `json:"budget"`   // limits that what was spent was held against
 	Numbered bool `json:"numbered"` // every line has its number
-	Chained  bool `json:"chained"`  // every line has its hash
+	Chained  bool `json:"chained"`  // every line is covered by a hash
 
 	// OpenVerdicts are starts in a log without any verdict, because robots.txt wasn't asked, and
 	// those so long after their verdict that it was forgotten.

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 
@@ -55,7 +56,9 @@ type source struct {
 	sealed  int    // line of the seal; 0: none so far
 	before  string // hash of the last line of the log before it in the file; "": none, or it isn't chained
 	run     *run
-	hash    [sha256.Size]byte
+	hash    [sha256.Size]byte // the last one
+	chain   hash.Hash         // of hash and the lines since, as far as it isn't empty
+	bare    int               // number of lines since
 
 	forest forest
 }
@@ -150,7 +153,7 @@ func (s *source) read(text []byte, whole bool) bool {
 		if s.chained {
 			s.before = base64.RawURLEncoding.EncodeToString(s.hash[:])
 		}
-		s.lines, s.next, s.chained, s.sealed, s.hash = 0, 0, false, 0, [sha256.Size]byte{}
+		s.lines, s.next, s.chained, s.sealed, s.bare, s.hash = 0, 0, false, 0, 0, [sha256.Size]byte{}
 		s.run = s.a.newRun()
 	}
 	if s.lines++; s.lines == 1 {
@@ -166,7 +169,9 @@ func (s *source) read(text []byte, whole bool) bool {
 	}
 	s.forest.line(text)
 	if s.entry.Type == evidence.LogClosed {
-		s.sealed = s.at.line
+		if s.sealed = s.at.line; s.chained && s.entry.Hash == "" {
+			s.a.violation(BrokenChain, "", "the last line of a chained log has no hash", s.at)
+		}
 	}
 	return true
 }
@@ -219,20 +224,32 @@ func (s *source) checkHash(text []byte) {
 		}
 		return
 	}
-	body, ok := bytes.CutSuffix(text, []byte(`,"hash":"`+hash+`"}`))
-	if !ok || hash == "" {
-		s.a.violation(BrokenChain, "", "the line doesn't end with its hash", s.at)
+	if s.bare == 0 {
+		s.chain.Reset()
+		s.chain.Write(s.hash[:])
+	}
+	if s.bare++; hash == "" {
+		s.chain.Write(text)
+		s.chain.Write([]byte{'\n'})
 		return
 	}
-	h := sha256.New()
-	h.Write(s.hash[:])
-	h.Write(body)
-	if base64.RawURLEncoding.EncodeToString(h.Sum(nil)) != hash {
-		detail := "the line isn't what was hashed"
-		if s.lines > 1 {
-			detail += ", or doesn't follow the line before it"
+	body, ok := bytes.CutSuffix(text, []byte(`,"hash":"`+hash+`"}`))
+	if !ok {
+		s.a.violation(BrokenChain, "", "the line doesn't end with its hash", s.at)
+	}
+	s.chain.Write(body)
+	n := s.bare
+	s.bare = 0
+	if ok && base64.RawURLEncoding.EncodeToString(s.chain.Sum(nil)) != hash {
+		switch {
+		case n > 1:
+			s.a.violation(BrokenChain, "", fmt.Sprintf("these %d lines aren't what was hashed, or don't follow the line before them", n),
+				place{s.at.log, s.at.line - n + 1}, s.at)
+		case s.lines > 1:
+			s.broken(BrokenChain, "the line isn't what was hashed, or doesn't follow the line before it")
+		default:
+			s.broken(BrokenChain, "the line isn't what was hashed")
 		}
-		s.broken(BrokenChain, detail)
 	}
 	// The hash that the line claims is what the next one should follow from, so that one change is
 	// reported once.

@@ -3,8 +3,12 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
 // exchangesOf returns the logs of n crawlers that share one host in turn: start i
@@ -99,5 +104,42 @@ func TestCheckNamesTheLogThatCantBeRead(t *testing.T) {
 	report, err := audit.Check(strings.NewReader(good), io.MultiReader(strings.NewReader(good), iotest.ErrReader(broken)))
 	if !errors.Is(err, broken) || !strings.Contains(err.Error(), "log 2, line 1") || report.Records[evidence.Fetched] != 2 {
 		t.Errorf("got %v, %v", err, report)
+	}
+}
+
+// TestCheckReadsLogsWithAHashInEachLine: such were written before a hash was for several lines.
+func TestCheckReadsLogsWithAHashInEachLine(t *testing.T) {
+	plain := logtest.Lines(logtest.Write(t, logtest.Crawl(1, 10)))
+	write := func() (log []byte) {
+		prev := make([]byte, sha256.Size)
+		seal := fmt.Appendf(nil, `{"type":"log_closed","timestamp":"2026-11-21T04:00:00Z","allowed":true,"n":%d}`, len(plain)+1)
+		for _, line := range append(slices.Clone(plain), seal) {
+			body := bytes.TrimSuffix(bytes.TrimSpace(line), []byte("}"))
+			sum := sha256.Sum256(slices.Concat(prev, body))
+			prev = sum[:]
+			log = fmt.Appendf(append(log, body...), ",\"hash\":%q}\n", base64.RawURLEncoding.EncodeToString(prev))
+		}
+		return log
+	}
+	log := write()
+	if r := check(t, log); !r.OK() || !r.Proofs.Chained {
+		t.Error(r)
+	}
+	if r := check(t, bytes.Replace(log, []byte(`"delay":0.5`), []byte(`"delay":0.4`), 1)); r.Broken[audit.BrokenChain] != 1 {
+		t.Error(r)
+	}
+}
+
+// TestCheckFindsAHashThatWasTakenOut: the lines before the next one aren't what was hashed then.
+func TestCheckFindsAHashThatWasTakenOut(t *testing.T) {
+	log := logtest.Write(t, logtest.Crawl(1, 10), evidence.Chained())
+	hashes := regexp.MustCompile(`,"hash":"[^"]*"`).FindAllIndex(log, -1)
+	if len(hashes) < 3 {
+		t.Fatalf("%d hashes", len(hashes))
+	}
+	for _, at := range hashes {
+		if r := check(t, slices.Concat(log[:at[0]], log[at[1]:])); r.Broken[audit.BrokenChain] == 0 {
+			t.Errorf("%s: %v", log[at[0]:at[1]], r)
+		}
 	}
 }
