@@ -184,7 +184,7 @@ func later(at, after string) string {
 // A scribe writes the files of a row.
 type scribe struct {
 	t      *testing.T
-	files  []string
+	files  []*strings.Builder
 	n      int                // number of the last line in its log
 	by     string             // Transport
 	seq    map[string]int     // by host
@@ -194,13 +194,17 @@ type scribe struct {
 
 func write(t *testing.T, text string) []string {
 	t.Helper()
-	s := &scribe{t: t, files: []string{""}, seq: map[string]int{}, starts: map[string]members{}, times: map[string]string{}}
+	s := &scribe{t: t, files: []*strings.Builder{{}}, seq: map[string]int{}, starts: map[string]members{}, times: map[string]string{}}
 	for line := range strings.Lines(trimLines(text)) {
 		if words := split(line); len(words) > 0 {
 			s.line(words)
 		}
 	}
-	return s.files
+	var files []string
+	for _, f := range s.files {
+		files = append(files, f.String())
+	}
+	return files
 }
 
 // split cuts a line at its spaces, but for those in quotes, which it takes away.
@@ -249,7 +253,7 @@ func parseMembers(words []string) members {
 func (s *scribe) line(words []string) {
 	switch words[0] {
 	case "file":
-		s.files, s.n = append(s.files, ""), 0
+		s.files, s.n = append(s.files, &strings.Builder{}), 0
 	case "log":
 		s.n, s.seq = 0, map[string]int{}
 	case "policy":
@@ -431,5 +435,6 @@ func (m members) json() string {
 func (s *scribe) put(m members) {
 	s.n++
 	m.sure("n", s.n)
-	s.files[len(s.files)-1] += m.json() + "\n"
+	last := s.files[len(s.files)-1]
+	last.WriteString(m.json() + "\n")
 }

@@ -1,0 +1,223 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+// linesOf returns the lines of a log that evidence.JSONLines makes of a row's records, ten seconds each.
+func linesOf(t *testing.T, text string, options ...evidence.Option) (lines []string) {
+	t.Helper()
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		log := evidence.JSONLines(&out, options...)
+		for line := range strings.Lines(write(t, text)[0]) {
+			var d evidence.Decision
+			if err := json.Unmarshal([]byte(line), &d); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			log.Record(context.Background(), d)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return slices.Collect(strings.Lines(out.String()))
+}
+
+// TestVerdictsOnLines: no line of a log can be taken out, changed, or put in.
+func TestVerdictsOnLines(t *testing.T) {
+	const crawl = usual + `
+		1 page 1
+		2 page 2
+	`
+	plain := linesOf(t, crawl) // 10 lines and the seal
+	chained := linesOf(t, crawl, evidence.Chained())
+	without := func(lines []string, from, to int) []string { return slices.Delete(slices.Clone(lines), from-1, to) }
+	with := func(lines []string, line int, old, now string) []string {
+		lines = slices.Clone(lines)
+		changed := strings.Replace(lines[line-1], old, now, 1)
+		if changed == lines[line-1] {
+			t.Fatalf("no %s in %s", old, changed)
+		}
+		lines[line-1] = changed
+		return lines
+	}
+	hash := regexp.MustCompile(`,"hash":"[^"]*"`)
+	numbers := regexp.MustCompile(`,"n":[0-9]+`)
+	unnumbered := slices.Clone(plain)
+	for i := range unnumbered {
+		unnumbered[i] = numbers.ReplaceAllString(unnumbered[i], "")
+	}
+	for _, c := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"a chained log", chained, ``},
+		{"a log", plain, `open, log whole: not chained`},
+		{"a log without numbers", unnumbered, `open, log whole: not chained`},
+		{"without its seal", plain[:10], `open, log whole: not chained`},
+		{"chained, without its seal", chained[:10], `line 10: chain: the log is chained but not sealed: its end was cut off, or Close never called`},
+		{"the first line taken out", without(plain, 1, 1)[3:], `
+			line 1: line: records 1 to 4 are missing
+			line 2: sequence: start 1 is missing
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, budget kept: no policy record says what was promised
+			open, log whole: not chained
+		`},
+		{"one line taken out", without(plain, 4, 4), `
+			lines 3 and 4: line: record 4 is missing
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, log whole: not chained
+		`},
+		{"three lines taken out", without(plain, 5, 7), `
+			lines 4 and 5: line: records 5 to 7 are missing
+			lines 2 and 6: sequence: start 2 is missing
+			open, log whole: not chained
+		`},
+		{"a line twice", slices.Insert(slices.Clone(plain), 4, plain[3]), `
+			lines 4 and 5: line: record 4 comes after record 4
+			open, log whole: not chained
+		`},
+		{"a line without a number", with(plain, 5, `,"n":5`, ``), `
+			line 5: line: some lines have a number and some haven't
+			lines 5 and 6: line: record 5 is missing
+			open, log whole: not chained
+		`},
+		{"a line with a number", slices.Concat(unnumbered[:4], plain[4:5], unnumbered[5:]), `
+			line 5: line: some lines have a number and some haven't
+			open, log whole: not chained
+		`},
+		{"a line that can't be read", with(plain, 4, `"type"`, `"type`), `
+			line 4: unreadable: not a record, column 9: malformed JSON
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, log whole: not chained
+		`},
+		{"blank lines", slices.Insert(slices.Clone(chained), 3, "\n", " \r\n"), ``},
+		{"lines that end as they do in Windows", strings.SplitAfter(strings.ReplaceAll(strings.Join(chained, ""), "\n", "\r\n"), "\n"), ``},
+		{"a line changed", with(chained, 7, `"bytes":100`, `"bytes":101`), `lines 6 and 7: chain: the line isn't what was hashed, or doesn't follow the line before it`},
+		{"the first line changed", with(chained, 1, `"slots":2`, `"slots":3`), `line 1: chain: the line isn't what was hashed`},
+		{"a line without its hash", with(chained, 7, hash.FindString(chained[6]), ``), `
+			line 7: chain: the line doesn't end with its hash
+			lines 7 and 8: chain: the line isn't what was hashed, or doesn't follow the line before it
+		`},
+		{"a hash that is too long", with(chained, 7, hash.FindString(chained[6]), strings.Replace(hash.FindString(chained[6]), `:"`, `:"AAAA`, 1)), `
+			lines 6 and 7: chain: the line isn't what was hashed, or doesn't follow the line before it
+			lines 7 and 8: chain: the line isn't what was hashed, or doesn't follow the line before it
+		`},
+		{"a hash where there is no chain", with(plain, 7, `}`+"\n", `,"hash":"AAAA"}`+"\n"), `
+			line 7: chain: a hash in a log that isn't chained
+			open, log whole: not chained
+		`},
+		{"a line after the seal", slices.Concat(chained, chained[9:10]), `
+			lines 11 and 12: line: record 10 comes after record 11
+			lines 11 and 12: chain: a line after the end of the log
+			lines 11 and 12: chain: the line isn't what was hashed, or doesn't follow the line before it
+			line 12: end: fetched without a start
+		`},
+		{"a line in the middle that claims to be a log's first", with(plain, 7, `}`+"\n", `,"after":"AAAA"}`+"\n"), `
+			line 7: chain: a line in the middle of a log that says which log comes before
+			open, log whole: not chained
+		`},
+		{"a first line that names another log", with(plain, 1, `}`+"\n", `,"after":"AAAA"}`+"\n"), `
+			open, log whole: a log whose first line names one before it, which isn't in the file
+			open, log whole: not chained
+		`},
+		{"two logs in one file that aren't linked", slices.Concat(chained, chained), `
+			open, log whole: a log that doesn't say which one is before it in the file (evidence.OpenFile does)
+		`},
+		{"a log, and the same once more, without seals", slices.Concat(plain[:10], plain[:10]), `open, log whole: not chained`},
+	} {
+		r, err := audit.Check(strings.NewReader(strings.Join(c.lines, "")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, line := range verdictOf(r) {
+			got = append(got, line)
+		}
+		if !r.Proofs.Chained {
+			got = append(got, "open, log whole: not chained")
+		}
+		if got, want := strings.Join(got, "\n"), trimLines(c.want); got != want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, want)
+		}
+	}
+}
+
+// TestVerdictsOnFleets: the records of several logs are put in the order of their times, and named with their
+// logs.
+func TestVerdictsOnFleets(t *testing.T) {
+	const two = `
+		policy
+		site ""
+		1   page 1 seq=3
+		3   page 3 seq=5
+		file
+		policy by=U
+		site "" at=-50 seq=2
+	`
+	checkRows(t, two, []row{
+		{"two machines that share a limiter", `2 page 2 seq=4`, ``},
+		{"too close to the start before, in the other log", `1.4 page 2 seq=4`, `log 1, line 6 and log 2, line 6: gap: 400ms between two starts, delay in force 500ms`},
+		{"too close to the start after it", `2.6 page 2 seq=4`, `log 1, line 9 and log 2, line 6: gap: 400ms between two starts, delay in force 500ms`},
+		{"into a block that the other was told of", `
+			1.5 block hand=true until=@9
+			2   page 2 seq=4
+		`, `
+			log 1, line 9 and log 2, line 5: block: started 6s before the end of a block
+			log 2, line 5 and log 2, line 7: block: started 7s before the end of a block
+		`},
+		{"a start that neither has", `4 page 2 seq=6`, `log 1, line 6 and log 1, line 9: sequence: start 4 is missing`},
+	})
+}
+
+// TestVerdictsOnOneHost: a site's owner gets what the log says of that host, and nothing else.
+func TestVerdictsOnOneHost(t *testing.T) {
+	log := write(t, eventful+`
+		21 page 11 url=https://b.example/11 host=b.example
+		21.1 page 12 url=https://b.example/12 host=b.example
+		22 page 13 url=https://a.example/13 host=a.example
+		22.1 page 14 url=https://a.example/14 host=a.example
+		log
+		policy pages=9 bytes=9000 maxTime=3600
+		site "" host=b.example at=30
+	`)[0]
+	r, err := audit.CheckSite(strings.NewReader(log), "b.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(verdictOf(r), "\n")
+	want := "lines 41 and 44: gap: b.example: 100ms between two starts, delay in force 500ms\n" +
+		"open, log whole: only the records of some hosts were judged"
+	if got != want || r.Lines != 20 || r.Logs != 2 || len(r.Hosts) != 1 || r.Promises[9].Proof != "20 lines of it" || r.Promises[9].Proved != 0 || r.Promises[9].Open != 1 || r.Proofs.Numbered {
+		t.Errorf("got\n%s\n%+v", got, r)
+	}
+	if _, err := audit.CheckSite(strings.NewReader(log)); err == nil || err.Error() != "audit: no host to extract" {
+		t.Errorf("no host: %v", err)
+	}
+	broken := errors.New("disk gone")
+	if r, err := audit.CheckSite(io.MultiReader(strings.NewReader(log), iotest.ErrReader(broken)), "b.example"); !errors.Is(err, broken) || r.Lines != 20 {
+		t.Errorf("%v, %v", r, err)
+	}
+}
