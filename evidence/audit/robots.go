@@ -302,7 +302,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	}
 	switch {
 	case ok && last.status == d.Status && !d.Time.Before(last.end.Add(-slack)):
-	case d.Status == 0:
+	case d.Status == 0 && d.Type == evidence.RobotsUnreachable:
 		if a.by.policy.Unreachable == "allow" && !ok {
 			a.openEnded(verdictsRight, "a robots.txt that couldn't be asked for")
 		}
@@ -337,10 +337,8 @@ func (a *auditor) decided(d *evidence.Decision) {
 		v.floor = max(v.floor, floor)
 	}
 	a.trips.put(keyOfTrip(d), v)
-	if d.Type != evidence.RobotsAllowed || !d.Allowed {
+	if !v.allowed {
 		a.trips.leave(d)
-	}
-	if d.Type != evidence.RobotsAllowed || !d.Allowed {
 		a.host(d).report.Disallowed++
 	}
 }

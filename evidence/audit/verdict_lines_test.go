@@ -152,9 +152,15 @@ func TestVerdictsOnLines(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []string
-		for _, line := range verdictOf(r) {
-			got = append(got, line)
+		got := verdictOf(r)
+		if r.Complete() != (c.want == "") {
+			t.Errorf("%s: complete: %t", c.name, r.Complete())
+		}
+		if want := moment("-60"); c.name == "a log" && (!r.First.Equal(want) || !r.Last.Equal(moment("2.2")) || !r.Proofs.Numbered) {
+			t.Errorf("from %v to %v", r.First, r.Last)
+		}
+		if c.name == "a log without numbers" && r.Proofs.Numbered {
+			t.Errorf("%s: %+v", c.name, r.Proofs)
 		}
 		if !r.Proofs.Chained {
 			got = append(got, "open, log whole: not chained")
@@ -189,6 +195,37 @@ func TestVerdictsOnFleets(t *testing.T) {
 			log 2, line 5 and log 2, line 7: block: started 7s before the end of a block
 		`},
 		{"a start that neither has", `4 page 2 seq=6`, `log 1, line 6 and log 1, line 9: sequence: start 4 is missing`},
+	})
+}
+
+// Trips of several logs are told apart, though each log numbers its own.
+func TestVerdictsOnTripsOfAFleet(t *testing.T) {
+	const open = `
+		open, delays kept: no policy record says what was promised
+		open, slots kept: no policy record says what was promised
+		open, allowed by robots.txt: the verdict can't be decided again
+		open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		open, budget kept: no policy record says what was promised
+	`
+	checkRows(t, "", []row{
+		{"a verdict of another log's trip", `
+			1   page 1 url=/x
+			file
+			2   start 1 url=/x
+			2.2 end 1
+		`, "log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x" + open},
+		{"a verdict of another log's next trip", `
+			1   page 2 url=/x
+			file
+			2   start 1 url=/x
+			2.2 end 1
+		`, "log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x" + open},
+	})
+	checkRows(t, "policy\nsite \"\"\nfile\npolicy by=U\nsite \"\" at=-50", []row{
+		{"a block by the first trip of the second log", `
+			1   refused 1 status=429 until=@2.1
+			3   cleared 2
+		`, ``},
 	})
 }
 

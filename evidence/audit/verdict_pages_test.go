@@ -107,6 +107,14 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			2   page 2 url=https://a.example/two? redirects=1
 			3   page 3
 		`, ``},
+		{"a redirect that can't be read", `
+			1   page 1 status=308 location=/%zz
+			2   page 2
+		`, ``},
+		{"a redirect to no page", `
+			1   page 1 status=308 location=mailto:me@a.example
+			2   page 2
+		`, ``},
 		{"a redirect whose URL isn't whole", `
 			1   page 1 status=308 location=/two?key=REDACTED
 			2   page 2 url=/two?key=REDACTED redirects=1
@@ -163,6 +171,14 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			site "" at=-50 bytes=9000
 			1   page 1
 		`, ``},
+		{"wherever it is fetched from", `
+			0   start 1 url=/robots.txt robotsTxt=true
+			0.1 end 1 status=301 location=/r bytes=9000
+			1   start 1 url=/r robotsTxt=true redirects=1
+			1.1 end 1 bytes=9000
+			2   start 2 url=/robots.txt
+			2.1 end 2 bytes=9000
+		`, ``},
 		{"a body of none, once they are spent", `
 			1   page 1 bytes=300
 			2   page 2 bytes=0
@@ -206,6 +222,11 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			1   page 1
 			20  page 2
 		`, `open, budget kept: the clock was put forward, or the computer slept: the budget's time stands still then`},
+		{"after a thousand records, too", strings.Repeat("-40 waiting\n", 1000) + `
+			1   page 1
+			20  waiting jumped=8.000000001
+			20  page 2
+		`, `open, budget kept: the clock was put forward, or the computer slept: the budget's time stands still then`},
 		{"and put forward once more", `
 			1   page 1
 			20  waiting jumped=5
@@ -233,8 +254,40 @@ func TestVerdictsOnBudgetsWithoutAPolicy(t *testing.T) {
 		{"pages of a host before", page("1") + page("2") + "\n3 warn limit=pages_per_host used=2 max=1", `line 7: budget: 2 of 1 pages_per_host`},
 		{"two limits", page("1") + "\n1.5 warn limit=pages used=1 max=5\n1.5 warn limit=pages used=1 max=6", `lines 4 and 5: contradiction: the limit of pages is 6 here and 5 there`},
 		{"one limit twice", page("1") + "\n1.5 warn limit=pages used=1 max=5\n1.5 warn limit=pages used=1 max=5", ``},
+		{"a crawl that asks no robots.txt, its second tries and its resends", `
+			1   start 1 agent=TestBot
+			1.2 end 1 status=500
+			2   start 1 attempt=2 agent=TestBot
+			2.2 end 1 attempt=2
+			3   start 2 agent=TestBot
+			4   resent 2 agent=TestBot
+			4.2 end 2
+			5   warn limit=pages used=2 max=2
+		`, `
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the log holds no verdict
+			open, budget kept: no policy record says what was promised
+		`},
+		{"and its pages", `
+			1   start 1 agent=TestBot
+			1.2 end 1 status=500
+			3   start 2 agent=TestBot
+			4.2 end 2
+			5   warn limit=pages used=2 max=1
+		`, `
+			line 5: budget: 2 of 1 pages
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the log holds no verdict
+			open, budget kept: no policy record says what was promised
+		`},
 		{"time", page("1") + "\n1.5 warn limit=time used=1 max=5" + "\n7.5 page 2 agent=TestBot", `lines 4 and 6: budget: started 6.5s after the first page, of 5s`},
 	} {
+		if strings.Contains(r.want, "holds no verdict") {
+			r.check(t)
+			continue
+		}
 		r.want += `
 			open, delays kept: no policy record says what was promised
 			open, slots kept: no policy record says what was promised
@@ -299,6 +352,11 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 			2   start 1 url=/no robotsTxt=true redirects=1
 			2.2 end 1
 		`, ``},
+		{"where a page leads, nobody knows where", `
+			1   page 1 status=301 location=/no?x=REDACTED
+			2   start 2 url=/no robotsTxt=true
+			2.2 end 2
+		`, `line 8: robots: marked as a fetch of robots.txt, where none leads: https://a.example/no`},
 		{"where a page leads", `
 			1   page 1 status=301 location=/no
 			2   start 2 url=/no robotsTxt=true
@@ -356,6 +414,79 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 	})
 	checkRows(t, "policy product=OtherBot\nsite \"User-agent: TestBot\\nDisallow: /no\\n\"", []row{
 		{"the group of another crawler binds nobody else", `1 page 1 url=/no`, ``},
-		{"nor does it if a record names that", `1 deny 1 url=/no agent=TestBot line=2`, ``},
+		{"nor does it if a record names that", `
+			1 deny 1 url=/no agent=TestBot line=2
+			2 page 2 url=/no
+			3 deny 3 url=/no agent=TestBot line=2
+		`, ``},
+	})
+}
+
+// Without a policy a text of robots.txt is read all the same, as far as the log holds it, but nothing is
+// believed of Transports that aren't named.
+func TestVerdictsOnRobotsTxtWithoutAPolicy(t *testing.T) {
+	const open = `
+		open, delays kept: no policy record says what was promised
+		open, slots kept: no policy record says what was promised
+		open, budget kept: no policy record says what was promised
+	`
+	const text = "site \"User-agent: *\\nCrawl-delay: 3\\nDisallow: /no\\n\""
+	checkRows(t, text, []row{
+		{"allowed, and a crawl-delay that isn't in the records", `
+			1 page 1 agent=TestBot
+			2 page 2 agent=TestBot
+		`, open},
+		{"refused", `1 page 1 url=/no agent=TestBot`, `
+			lines 3 and 4: verdict: robots.txt refuses /no (Disallow: /no)
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, budget kept: no policy record says what was promised
+		`},
+		{"a text that is older than a day may be another Transport's", `100000 page 1 agent=TestBot`, open},
+		{"the verdict of an older copy", `
+			site "User-agent: *\nDisallow: /\n" at=10
+			20 page 1 agent=TestBot
+		`, open},
+		{"the verdict of no copy", `
+			site "User-agent: *\nDisallow: /no\nDisallow: /x\n" at=10
+			20 page 1 url=/no agent=TestBot
+		`, `
+			lines 6 and 7: verdict: robots.txt refuses /no (Disallow: /no)
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, budget kept: no policy record says what was promised
+		`},
+		{"robots.txt that can't be had", `
+			1 gone status=503
+			2 page 1 agent=TestBot
+		`, `
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, budget kept: no policy record says what was promised
+		`},
+		{"robots.txt that can't be had, before another", `
+			1 gone status=503
+			site "User-agent: *\nDisallow: /no\nDisallow: /x\n" at=10
+			20 page 1 url=/no agent=TestBot
+		`, `
+			lines 7 and 8: verdict: robots.txt refuses /no (Disallow: /no)
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, budget kept: no policy record says what was promised
+		`},
+		{"a robots.txt that no exchange brought", `
+			1 robots text="" url=https://b.example/robots.txt host=b.example
+			2 page 1 agent=TestBot host=b.example
+		`, strings.Replace(open, "open, delays kept: no policy record says what was promised", "", 1)},
+		{"pages of no verdict, and pages of one", `
+			1 page 1 agent=TestBot
+			2 start 2 agent=TestBot
+			2.2 end 2
+		`, "line 7: robots: fetch of a URL without a verdict: https://a.example/2" + open},
 	})
 }

@@ -63,12 +63,49 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 		`, ``},
 		{"headers after the body", `1 page 1 latency=0.3`, `line 7: contradiction: the headers came after the end of the body`},
 		{"headers at its end", `1 page 1 latency=0.2`, ``},
+		{"headers, and no word of the end", `
+			1   allow 1
+			1   start 1
+			1.1 end 1 latency=0.1 duration=0
+		`, ``},
+		{"a start that doesn't say when it was recorded", `
+			1   allow 1
+			1   start 1 timestamp=-
+			1.2 end 1
+		`, ``},
+		{"a slot of nobody says how many", `1 page 1 slot=1 slots=0`, ``},
+		{"a refusal that may be tried again", `1 rule 1 retryAt=@9`, ``},
+		{"a page that isn't refused, but says so", `
+			1   allow 1 allowed=false
+			1   start 1
+			1.2 end 1
+		`, `
+			line 5: contradiction: robots_allowed with "allowed": false
+			lines 4 and 5: verdict: robots.txt allows /1 (no rule)
+			lines 5 and 6: robots: fetch of a URL that was refused: https://a.example/1
+		`},
+		{"a page that is refused, but says that it isn't", `
+			1   rule 1 allowed=true
+			1   start 1
+			1.2 end 1
+		`, `
+			line 5: contradiction: blocked_by_rule with "allowed": true
+			lines 5 and 6: robots: fetch of a URL that was refused: https://a.example/1
+		`},
+		{"a trip of another Transport has the same number", `
+			policy by=U
+			1   allow 1 by=T
+			1   start 1 by=U
+			1.2 end 1 by=U
+		`, `line 7: robots: fetch of a URL without a verdict: https://a.example/1`},
 		{"a wait below zero", `1 page 1 waitBlock=-0.000000001`, `line 6: contradiction: a time below zero`},
 		{"two waits below zero", `1 page 1 waitBlock=-1 waitSlot=-2`, `line 6: contradiction: a time below zero`},
 		{"a budget past its limit", `1 over limit=pages used=3 max=2`, `
 			line 5: budget: 3 of 2 pages
 			line 5: contradiction: a limit of pages that the policy doesn't have
 		`},
+		{"a budget at its limit", `1 over limit=pages used=2 max=2`, `line 5: contradiction: a limit of pages that the policy doesn't have`},
+		{"a budget without a limit", `1 over limit=pages used=2`, `line 5: contradiction: a limit of pages that the policy doesn't have`},
 		{"a budget that was passed in time", `1 over limit=time used=3 max=2`, `line 5: contradiction: a limit of time that the policy doesn't have`},
 		{"two times of one start", `
 			1 allow 1
@@ -189,14 +226,14 @@ func TestVerdictsOnDates(t *testing.T) {
 			1 page 1` + date("04:00:01") + `
 			30 page 2` + date("04:00:30"), ``},
 		{"seven seconds early", `
-			1 page 1` + date("03:00:01") + `
+			1 page 1 latency=0` + date("03:00:01") + `
 			30 page 2` + date("03:00:23"), disagrees},
 		{"six seconds early, which may be five", `
-			1 page 1` + date("03:00:01") + `
-			30 page 2` + date("03:00:24"), ``},
+			1 page 1 latency=0` + date("03:00:01") + `
+			30 page 2 latency=0` + date("03:00:24"), ``},
 		{"six seconds late", `
-			1 page 1` + date("03:00:01") + `
-			30 page 2` + date("03:00:36"), ``},
+			1 page 1 latency=0` + date("03:00:01") + `
+			30 page 2 latency=0` + date("03:00:36"), ``},
 		{"seven seconds late", `
 			1 page 1` + date("03:00:01") + `
 			30 page 2` + date("03:00:37"), disagrees},
@@ -245,6 +282,14 @@ func TestVerdictsOnConsent(t *testing.T) {
 		{"the copy before may have decided", `
 			site "User-agent: *\nContent-Signal: search=yes\n" at=0.5
 			1 reserved 1 purposes=train` + stated, ``},
+		{"a copy that isn't in force any more can't have", `
+			site "User-agent: *\nContent-Signal: search=yes\n" at=0.5
+			5 reserved 1 purposes=train` + stated, `
+			lines 7 and 8: consent: robots.txt states "search granted (Content-Signal, line 2)" about /1, not "train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)"
+		`},
+		{"the new copy may have, from the beginning", `
+			site "User-agent: *\nContent-Signal: search=yes\n" at=0.5
+			1 allow 1 purposes=train` + granted, ``},
 		{"a page that a header reserves, and handed over", `
 			1 allow 1 purposes=train preferences=""
 			1 start 1
@@ -266,6 +311,12 @@ func TestVerdictsOnConsent(t *testing.T) {
 		{"a robots.txt that isn't in the log", `1 reserved 1 purposes=train host=b.example` + stated, `
 			open, reservations kept: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 		`},
+	})
+	checkRows(t, "policy overrides=true purposes=train\nsite \"\"", []row{
+		{"limits of one host say nothing of purposes", `
+			policy host=a.example adaptive=Fixed slots=1 delayMin=0.5
+			1 page 1 purposes=train
+		`, ``},
 	})
 	checkRows(t, "policy purposes=\"train, ground\"\nsite \"\"", []row{
 		{"a page that a header reserves, and that is refused then", `
@@ -302,6 +353,23 @@ func TestVerdictsAcrossLogs(t *testing.T) {
 		{"a longer one isn't", `1 page 1 delay=61.000000001` + then("62"), `lines 6 and 9: gap: 1m1s between two starts, delay in force 1m1.000000001s`},
 		{"and holds in the third log", `1 page 1 delay=300` + "\nlog\npolicy\n150 waiting" + then("200"), `lines 6 and 11: gap: 3m19s between two starts, delay in force 5m0s`},
 		{"a new budget", `1 page 1` + then("30"), ``},
+		{"a Transport that goes on keeps to what it learns of crawl-delays", `1 page 1 delay=300` + "\nlog\npolicy\nsite \"\" crawlDelay=400 delay=400 at=302", `
+			lines 6 and 9: gap: 5m1s between two starts, delay in force 6m40s
+		`},
+		{"another one begins with it", `1 page 1 delay=300` + "\nlog\npolicy by=U\nsite \"\" crawlDelay=400 delay=400 at=302", ``},
+	})
+	checkRows(t, "", []row{
+		{"so does nobody knows who", `
+			1 page 1 delay=300
+			1 page 1 host=b.example
+			log
+			302 page 1 crawlDelay=400 delay=400
+		`, `
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, budget kept: no policy record says what was promised
+		`},
 	})
 	checkRows(t, "policy pages=1\nsite \"\"", []row{
 		{"a new budget", `1 page 1` + "\nlog\npolicy pages=1\nsite \"\" at=30\n40 page 2", ``},

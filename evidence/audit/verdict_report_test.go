@@ -149,6 +149,51 @@ func TestVerdictsInFigures(t *testing.T) {
 	}
 }
 
+// The same of a log of lies, and of one that leaves much open.
+func TestVerdictsInFiguresOfLies(t *testing.T) {
+	r := judge(t, `
+		policy purposes=train
+		site "User-agent: *\nContent-Signal: ai-train=no\nDisallow: /no\n"
+		1  page 1 url=/no
+		2  deny 2 url=/yes
+		2  start 2 url=/yes
+		3  end 2 latency=0 duration=1
+		4  start 3 url=/yes
+		5  end 3 latency=0.2
+		6  reserved 4 url=/yes purposes=train preferences="train refused (Content-Signal, line 2)"
+		7  allow 5 url=/yes purposes=train preferences="train refused (Content-Signal, line 2)"
+		8  allow 6 host=b.example url=/yes purposes=train preferences="train refused (Content-Signal, line 2)"
+		9  failed 7 error=reset latency=9 duration=9
+		20 refused 8 status=200 refusals=0 until=@25.1 rateLimit="\"p\";r=0;t=5"
+	`)
+	if want := (audit.Proofs{Gaps: 5, Slots: 6, Blocks: 1, Refusals: 1, Verdicts: 5, Robots: 5, OpenRobots: 1, Consent: 2, OpenConsent: 1, Reserved: 1, Ends: 6, Numbered: true}); r.Proofs != want {
+		t.Errorf("got %+v, want %+v\n%v", r.Proofs, want, r)
+	}
+	if want := (500 * time.Millisecond / 4); r.Hosts[0].Latency != want || r.Hosts[0].Disallowed != 1 {
+		t.Errorf("%+v, want a latency of %v", r.Hosts[0], want)
+	}
+	for _, want := range []string{
+		"\nallowed by robots.txt          BROKEN 2 times, ", "5 starts\n", "\nverdicts right                 BROKEN 2 times, ", "5 verdicts decided again, 1 that couldn't be\n",
+		"\nreservations kept              BROKEN ", "1 page refused, 2 verdicts decided again, 1 that couldn't be\n",
+	} {
+		if !strings.Contains(r.String(), want) {
+			t.Errorf("no %q in\n%s", want, r)
+		}
+	}
+	bare := judge(t, "1 start 1\n1.2 end 1\n2 start 2\n2.2 end 2")
+	if p := bare.Promises[3]; p.Proved != 0 || p.Open != 2 || p.Proof != "0 starts, 2 without a verdict" {
+		t.Errorf("%+v", p)
+	}
+	open := judge(t, `
+		policy
+		1 allow 1
+		2 allow 2
+	`)
+	if p := open.Promises[4]; p.Proved != 0 || p.Open != 2 || len(p.Why) != 1 {
+		t.Errorf("%+v", p)
+	}
+}
+
 // TestVerdictsNameTheTenSlowestHosts and no more; a thousand violations; eight reasons.
 func TestVerdictsNameTheTenSlowestHosts(t *testing.T) {
 	log := "policy\n"

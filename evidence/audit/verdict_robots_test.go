@@ -74,6 +74,20 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			1   robots text="" status=200 url=https://b.example/robots.txt host=b.example
 			2   page 1 host=b.example
 		`, `line 5: verdict: b.example: robots_fetched without the exchange that it came of`},
+		{"a fetch of a page of that name brought none", `
+			1   allow 8 host=b.example url=/robots.txt
+			1   start 8 host=b.example url=/robots.txt
+			1.1 end 8
+			2   robots text="" status=200 url=https://b.example/robots.txt host=b.example
+			3   page 1 host=b.example
+		`, `
+			line 8: verdict: b.example: robots_fetched without the exchange that it came of
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
+		{"a robots.txt that doesn't say its status, and that no exchange brought", `
+			2   robots text="User-agent: *\nAllow: /\n" url=https://b.example/robots.txt host=b.example
+			3   page 1 host=b.example
+		`, `line 5: verdict: b.example: robots_fetched without the exchange that it came of`},
 		{"a robots.txt of another status than its exchange", fetch("404") + `
 			1.1 robots text="" status=200
 			2   page 1
@@ -115,11 +129,11 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			2.2 page 1 url=/no
 		`, noTextOpen},
 		{"a text with another hash", fetch("200") + `
-			1.1 robots text="x" sha256=` + sumOf("y") + `
+			1.1 robots text="x" status=200 sha256=` + sumOf("y") + `
 			2.2 page 1
 		`, `line 7: contradiction: the text of robots.txt doesn't have its SHA-256`},
 		{"a text that was cut short has another hash", fetch("200") + `
-			1.1 robots text="x" bytes=2 sha256=` + sumOf("xy") + `
+			1.1 robots text="x" status=200 bytes=2 sha256=` + sumOf("xy") + `
 			2.2 page 1
 		`, ``},
 		{"by a redirect", `
@@ -211,11 +225,16 @@ func TestVerdictsOnURLsThatAreNotWhole(t *testing.T) {
 		row{"cut at the end", `1 page 1 url=/p?[...]`, open},
 		row{"cut at the end, behind every rule", `1 page 1 url=/p?kk=12345[...]`, ``},
 		row{"a URL in the URL", `1 page 1 url=/go/http://x`, ``},
+		row{"a cut before a URL in it", `1 page 1 url=/p?k=REDACTED://x`, open},
+		row{"a cut after a URL in it", `1 page 1 url=/go/http://xREDACTED`, ``},
+		row{"a cut in a URL that is clipped", `1 page 1 url=/p?k=REDACTED&xxxxxxxxxxxxxxx[...]`, open},
 	)
 	rules(`Disallow: /p?k=1 # 2\n`, row{"a comment behind a rule", `1 page 1 url=/p?k=1REDACTED matchedRule=x`, `
 		lines 4 and 5: verdict: robots.txt refuses /p?k=1REDACTED (Disallow: /p?k=1)
 		open, allowed by robots.txt: the verdict can't be decided again
 	`}, row{"is no part of it", `1 page 1 url=/pp?kkk=REDACTED`, ``})
+	rules(`Disallow: /a?k=\n`, row{"a rule that ends just at the cut", `1 page 1 url=/b?k=REDACTED`, ``})
+	rules(`Disallow: /a?k=1\n`, row{"a rule that goes on behind it", `1 page 1 url=/b?k=REDACTED`, open})
 	rules(`Disallow: /*@\n`, row{"a star", `1 page 1 url=/pp?kk=REDACTED`, open})
 	rules(`Disallow: /p$\n`, row{"an end", `1 page 1 url=/pp?kk=REDACTED`, open})
 	rules(`Disallow: /%2\n`, row{"an escape", `1 page 1 url=/pp?kk=REDACTED`, open})

@@ -228,7 +228,8 @@ func split(line string) (words []string) {
 	return words
 }
 
-// parse reads "name=value"; a value that is no number, time or truth is a text.
+// parse reads "name=value"; a value that is no number, time or truth is a text, and "-" leaves
+// the member out.
 func parseMembers(words []string) members {
 	m := members{}
 	for _, w := range words {
@@ -237,6 +238,8 @@ func parseMembers(words []string) members {
 			panic("no value: " + w)
 		}
 		switch {
+		case value == "-":
+			m[name] = value // left out
 		case strings.HasPrefix(value, "@"):
 			b, _ := json.Marshal(moment(value[1:]))
 			m[name] = string(b)
@@ -426,6 +429,9 @@ func sumOf(text string) string {
 func (m members) json() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
+		if m[name] == "-" {
+			continue
+		}
 		parts = append(parts, strconv.Quote(name)+":"+m[name])
 	}
 	return "{" + strings.Join(parts, ",") + "}"
