@@ -293,9 +293,13 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	}
 	first, ok := a.by.answers[keyOfURL(d.URL)]
 	last := first
-	if d.Hops > 0 && d.Location != "" && isWhole(d.Location) {
-		if ok && first.status/100 != 3 {
+	if d.Hops > 0 && d.Location != "" {
+		switch {
+		case ok && first.status/100 != 3:
 			a.contradiction("a robots.txt by a redirect, where the origin gave none")
+			return
+		case !isWhole(d.Location):
+			a.openEnded(verdictsRight, "a robots.txt by a redirect whose URL isn't whole")
 			return
 		}
 		last, ok = a.by.answers[keyOfURL(d.Location)]

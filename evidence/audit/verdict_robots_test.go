@@ -163,10 +163,16 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			1.1 robots text="" status=200 hops=0 location=https://a.example/r
 			2.2 page 1 url=/no
 		`, ``},
-		{"by a redirect that isn't whole", fetch("200") + `
+		{"by a redirect whose URL isn't whole", fetch("301 location=/r?x=REDACTED") + `
+			2   start 9 url=/r?x=REDACTED robotsTxt=true redirects=1
+			2.1 end 9
+			2.1 robots text="" status=200 hops=1 location=https://a.example/r?x=REDACTED
+			3.2 page 1 url=/no
+		`, `open, verdicts right: a robots.txt by a redirect whose URL isn't whole`},
+		{"by one that the origin didn't give", fetch("200") + `
 			1.1 robots text="" status=200 hops=1 location=https://a.example/r?x=REDACTED
-			2.2 page 1 url=/no
-		`, ``},
+			3.2 page 1 url=/no
+		`, `line 7: contradiction: a robots.txt by a redirect, where the origin gave none`},
 		{"one that an earlier process fetched", `
 			1.1 robots text="" status=200 restored=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 url=/no host=b.example
