@@ -471,6 +471,28 @@ func TestFarStartIsKeptBeforeItIsSent(t *testing.T) {
 	})
 }
 
+// TestAStampStaysBeforeABlock that is set while the start is being kept.
+func TestAStampStaysBeforeABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, LeaseTTL: 10 * time.Hour})
+		before, _ := p.start(0)
+		time.Sleep(time.Hour)
+		store.takes = time.Second
+		begin := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, g := p.start(time.Hour) // Acquire and Start look at the Store, then the start is kept
+			if at := g.Start.Sub(begin); at != 2*time.Second {
+				t.Errorf("stamped after %v", at)
+			}
+		})
+		time.Sleep(2*time.Second + time.Second/2)
+		before.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Minute})
+		wg.Wait()
+	})
+}
+
 // TestStoreIsWaitedForNoLongerThanTheContext.
 func TestStoreIsWaitedForNoLongerThanTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -438,6 +438,27 @@ func TestAnEndShortensNoGap(t *testing.T) {
 	})
 }
 
+// TestAnEndIsOwedTheGapInForce: one that a slow answer has made longer, whatever was answered since.
+func TestAnEndIsOwedTheGapInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Squared}, Concurrency: 3})
+		slow, quick, last := acquire(t, m, "a", 0), acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+		slow.Observe(Outcome{Status: 200, Latency: 4 * time.Second})
+		quick.Observe(Outcome{Status: 200, Latency: 100 * time.Millisecond})
+		time.Sleep(time.Second)
+		last.Observe(Outcome{Err: errors.New("connection reset")})
+		ended := time.Now()
+		last.Release()
+		next := acquire(t, m, "a", 0)
+		if gap := next.Start.Sub(ended); gap != 16*time.Second {
+			t.Errorf("the next one starts %v after the end", gap)
+		}
+		for _, l := range []turn{slow, quick, next} {
+			l.Release()
+		}
+	})
+}
+
 func TestBlocksAreNeverForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, MaxHosts: 1000, MaxWait: time.Minute})

@@ -139,10 +139,12 @@ func TestMaxBytes(t *testing.T) {
 }
 
 // put is what a flight does with what it brings.
-func (c *shards) put(o origin) {
-	s, key := c.of(o)
+func (c *shards) put(o origin) { c.putKnown(&known{origin: o}) }
+
+func (c *shards) putKnown(k *known) {
+	s, key := c.of(k.origin)
 	s.mu.Lock()
-	c.add(s, key, &known{origin: o})
+	c.add(s, key, k)
 	s.mu.Unlock()
 	c.evict(s)
 }
@@ -174,6 +176,41 @@ func TestEvictionElsewhere(t *testing.T) {
 		if c.peek(first) != nil || c.peek(second) == nil || c.origins.Load() != 1 {
 			t.Errorf("kept: first %v, second %v, %d", c.peek(first), c.peek(second), c.origins.Load())
 		}
+	}
+}
+
+// TestLargeGoesFirstWhereverItIs, in whichever shard there is too little room.
+func TestLargeGoesFirstWhereverItIs(t *testing.T) {
+	const shards = someShards
+	for there := range shards {
+		c := newShards(shards * minShard)
+		if len(c.all) != shards {
+			t.Fatalf("%d shards", len(c.all))
+		}
+		large := &known{origin: c.in(&c.all[there]), Entry: Entry{Reason: strings.Repeat("x", 10_000)}}
+		c.putKnown(large)
+		for i := range 100 * shards {
+			c.put(origin{host: fmt.Sprintf("small-%d.example", i)})
+		}
+		c.max = c.bytes.Load()
+		c.put(origin{host: "new.example"})
+		if c.peek(large.origin) != nil || c.evicted.Load() != 1 {
+			t.Errorf("kept: %v, %d forgotten", c.peek(large.origin), c.evicted.Load())
+		}
+	}
+}
+
+func TestClassesOfSizeAreInOrder(t *testing.T) {
+	class := sizeOf(0)
+	for bytes := int64(1); bytes < 1<<20; bytes *= 2 {
+		if next := sizeOf(bytes); next < class {
+			t.Errorf("%d bytes are of class %d, fewer of class %d", bytes, next, class)
+		} else {
+			class = next
+		}
+	}
+	if class != sizes-1 {
+		t.Errorf("the largest are of class %d of %d", class, sizes)
 	}
 }
 
