@@ -100,15 +100,12 @@ func (sh *shard) owing(h *host) owing {
 	if t.until != 0 || t.refusals > 0 {
 		o.block = blockOwed{t.until, t.refusals, t.cause, sh.why(h)}
 	}
-	last := h.stamp()
 	if h.busy > 0 {
 		if b := sh.busy[h.busy-1]; b.last != nil && !b.last.started {
-			last = b.lastStart() // a booking isn't owed for yet
+			return o // a booking isn't owed for yet, and the gaps to the starts before it are over
 		}
 	}
-	if last.by != noStart {
-		o.next = max(o.next, add(last.at, last.gap))
-	}
+	o.next = max(o.next, h.earliest(0))
 	return o
 }
 
@@ -183,7 +180,7 @@ func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, force bool)
 		sh.mu.Unlock()
 		return nil
 	}
-	x := merge{rules: m.rules, now: now, wall: wall, debt: k.debt, was: k.mine, is: o}
+	x := merge{rules: m.rules, now: now, wall: wall, debt: k.debt, was: k.mine, is: o, ease: now-k.changed >= easing}
 	sh.mu.Unlock()
 
 	debt, err := m.config.Store.Update(ctx, k.key, x.change)
@@ -217,6 +214,7 @@ type merge struct {
 	wall    time.Time     // and by the clock on the wall
 	debt    Debt          // what the Store had
 	was, is owing         // what the key owed then, and owes now
+	ease    bool          // a delay that has only become shorter is to be kept
 
 	// What others have changed, as the last call of change found.
 	block, delay, next bool
@@ -240,8 +238,10 @@ func (x *merge) change(theirs Debt) Debt {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = ours.BlockedUntil, ours.BlockedAt, ours.Cause, ours.Refusals
 		x.block = x.block && ours == blockOf(theirs) // else it is ours that holds
 	}
-	if x.is.learned != x.was.learned && (!x.delay || x.is.learned > theirs.Delay) {
-		d.Delay = x.is.learned
+	switch was, is := x.was.learned, x.is.learned; {
+	case is == was:
+	case x.delay && is > theirs.Delay, !x.delay && (is > was || x.ease):
+		d.Delay = is
 	}
 	if x.is.next > x.now+far {
 		if next := x.at(add(x.is.next, margin)); x.at(x.is.next).After(theirs.NextStart) {
@@ -327,8 +327,8 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 			}
 		}
 	}
-	if t := sh.trouble(h); !x.block && t.refusals > 0 && o.block == x.is.block {
-		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // the block is ours, the counter theirs
+	if t := sh.trouble(h); t.refusals > 0 && o.block == x.is.block {
+		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // also where the block is ours
 	}
 	if x.delay && lim.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {
 		learned := min(max(0, debt.Delay), lim.Ceiling)
@@ -356,8 +356,11 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 	if o.block == x.is.block {
 		k.mine.block = after.block
 	}
-	if x.delay && o.learned == x.is.learned {
+	switch {
+	case x.delay && o.learned == x.is.learned:
 		k.mine.learned = after.learned
+	case !x.delay && !x.ease:
+		k.mine.learned = max(x.is.learned, x.was.learned)
 	}
 	k.tried = k.mine
 	if !moved || h.busy == 0 {
@@ -388,17 +391,6 @@ func (sh *shard) takeOver(h *host, block blockOwed) {
 	}
 	t.until, t.refusals = block.until, block.refusals
 	sh.blame(h, block.cause, block.why)
-}
-
-// lastStart returns the last stamp of a start, bookings left out.
-func (b *busy) lastStart() stamp {
-	last := b.past
-	for o := b.flying.oldest; o != nil; o = o.onKey.next {
-		if o.started && o.stamp.after(last) {
-			last = o.stamp
-		}
-	}
-	return last
 }
 
 // news takes what is to be told of k.
