@@ -132,6 +132,14 @@ func (h *host) first(t *trouble, now, floor time.Duration) time.Duration {
 	return max(now, h.earliest(floor), t.next, t.until)
 }
 
+// delay is the gap that a request with this floor waits for, and what decided it.
+func (h *host) delay(floor time.Duration) (gap time.Duration, by source) {
+	if floor > h.gap {
+		return floor, byFloor
+	}
+	return h.gap, h.source
+}
+
 // A stamp is a start, or a booking of one, and the gap that is owed to it.
 type stamp struct {
 	at, gap time.Duration // at is void where there is none any more
@@ -194,9 +202,7 @@ func (h *host) count(t *trouble, lim *kit.Limits, now, idle time.Duration) {
 	if h.began == void || idle > lim.Ceiling {
 		h.began, h.run = now, 0
 	}
-	if h.run < math.MaxUint32 {
-		h.run++
-	}
+	h.run = min(h.run, math.MaxUint32-1) + 1
 	if t.learned == 0 {
 		return
 	}
@@ -217,10 +223,7 @@ func (t *trouble) forgive(now, quiet time.Duration) {
 // refuse sets a block after a refusal. starts is the shard's. The first refusal of a
 // series makes the delay longer, where that learns.
 func (h *host) refuse(t *trouble, r *kit.Refusals, lim *kit.Limits, now time.Duration, o Outcome, starts uint64) {
-	n := t.refusals
-	if n < math.MaxUint8 {
-		n++
-	}
+	n := min(t.refusals, math.MaxUint8-1) + 1
 	stay := r.Stay(int(n), kit.Outcome(o)) // may panic, so before anything is changed
 	if n == 1 && lim.Adaptive.Learns() && r.Teaches(kit.Outcome(o)) {
 		since := now - h.began

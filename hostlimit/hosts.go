@@ -94,13 +94,11 @@ func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool)
 		}
 		t := sh.trouble(h)
 		st := HostState{
-			Key:         string(sh.name(h)),
-			Starts:      h.seq,
-			Refusals:    int(t.refusals),
-			Delay:       h.gap,
-			DelaySource: h.source.String(),
-			Adaptive:    h.adaptive,
-			Learned:     t.learned,
+			Key:      string(sh.name(h)),
+			Starts:   h.seq,
+			Refusals: int(t.refusals),
+			Adaptive: h.adaptive,
+			Learned:  t.learned,
 		}
 		floor := time.Duration(0)
 		item := &batch[n]
@@ -108,7 +106,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool)
 		if h.busy > 0 {
 			b := sh.busy[h.busy-1]
 			if b.head != nil {
-				item.head = b.notice(h, now)
+				floor, item.head = b.head.floor, b.notice(h, now)
 			}
 			for l := b.flying.oldest; l != nil; l = l.onKey.next {
 				if silent := now - time.Duration(l.heard.Load()); silent > st.Silent {
@@ -116,12 +114,9 @@ func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool)
 				}
 			}
 			st.InFlight, st.Waiters, st.Probing = b.inFlight, b.waiting, b.probe != nil
-			if b.head != nil {
-				if floor = b.head.floor; floor > h.gap {
-					st.Delay, st.DelaySource = floor, byFloor.String()
-				}
-			}
 		}
+		gap, by := h.delay(floor)
+		st.Delay, st.DelaySource = gap, by.String()
 		next := max(h.earliest(floor), t.next, t.until)
 		if at := max(next, now); m.open(at) > at {
 			next = m.open(at)

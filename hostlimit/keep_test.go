@@ -833,10 +833,67 @@ func TestAKeptStartIsToldToThoseWhoWait(t *testing.T) {
 	})
 }
 
+// TestALateAnswerIsKept, though its lease was taken back.
+func TestALateAnswerIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store})
+		l, _ := p.start(0)
+		time.Sleep(6 * time.Minute)
+		p.next()
+		p.fetch(ok)
+		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		if until := store.debt().BlockedUntil; time.Until(until) != time.Hour || !l.Release() {
+			t.Errorf("kept until %v", until)
+		}
+	})
+}
+
+// TestTheLaterOfTwoFarStartsIsKept as it is: the time that it is kept with, to spare, is added for nobody.
+func TestTheLaterOfTwoFarStartsIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store})
+		l, err := p.Acquire(t.Context(), storedKey, time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		looks := store.updates
+		store.before = func() { // another process has started while this one's start is kept
+			if looks++; looks == 3 {
+				store.debts = map[string]hostlimit.Debt{storedKey: {NextStart: time.Now().Add(30 * time.Minute).Round(0).UTC()}}
+			}
+		}
+		if _, err := l.Start(t.Context()); err != nil || looks != 3 {
+			t.Fatalf("%d looks, %v", looks, err)
+		}
+		if n := p.next(); n != time.Hour {
+			t.Errorf("the next start may be in %v", n)
+		}
+	})
+}
+
+// TestBlockByHandKnowsTheKeysOwnLimits: a delay that others have learned is taken over as Override has it.
+func TestBlockByHandKnowsTheKeysOwnLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own := hostlimit.Limits{Delay: hostlimit.Delay{Min: time.Second, Ceiling: 5 * time.Second}}
+		store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {Delay: 50 * time.Second}}}
+		p := run(t, hostlimit.Config{Store: store, Override: func(string) (hostlimit.Limits, bool) { return own, true }})
+		if err := p.Block(t.Context(), storedKey, time.Now().Add(time.Second), "maintenance"); err != nil {
+			t.Fatal(err)
+		}
+		for st, err := range p.List(t.Context()) {
+			if err != nil || st.Learned != 5*time.Second {
+				t.Errorf("%+v, %v", st, err)
+			}
+		}
+	})
+}
+
 // TestBlockByHandWhereOverrideMakesNoSense holds and is kept: only a turn needs the limits.
 func TestBlockByHandWhereOverrideMakesNoSense(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(mapStore)
+		store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {Delay: time.Second}}}
 		p := run(t, hostlimit.Config{Store: store, Override: func(string) (hostlimit.Limits, bool) { return hostlimit.Limits{Concurrency: -1}, true }})
 		until := time.Now().Add(time.Hour).Round(0).UTC()
 		if err := p.Block(t.Context(), storedKey, until, "maintenance"); err != nil {
@@ -845,7 +902,7 @@ func TestBlockByHandWhereOverrideMakesNoSense(t *testing.T) {
 		if d := store.debt(); !d.BlockedUntil.Equal(until) {
 			t.Errorf("kept %+v", d)
 		}
-		if err := p.Clear(t.Context(), storedKey); err != nil || store.debt() != (hostlimit.Debt{}) {
+		if err := p.Clear(t.Context(), storedKey); err != nil || store.debt() != (hostlimit.Debt{Delay: time.Second}) {
 			t.Errorf("cleared: %+v, %v", store.debt(), err)
 		}
 	})

@@ -231,9 +231,7 @@ func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) 
 		h.failures = 0
 		e.Cleared = !before && t.clear()
 	case what == kit.Failed && !before:
-		if h.failures < math.MaxUint16 {
-			h.failures++
-		}
+		h.failures = min(h.failures, math.MaxUint16-1) + 1
 		if int(h.failures) >= r.InARow || t.refusals > 0 { // while it counts refusals, only probes start
 			what = kit.Refused
 		}

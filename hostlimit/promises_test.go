@@ -438,6 +438,22 @@ func TestAnEndShortensNoGap(t *testing.T) {
 	})
 }
 
+// TestAnEndCountsBeforeAStartOfTheSameInstant, which the request may yet give up for a later one.
+func TestAnEndCountsBeforeAStartOfTheSameInstant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: 10 * time.Second}})
+		first := acquire(t, m, "a", 0)
+		second := acquire(t, m, "a", 0)
+		ended := time.Now()
+		first.Observe(Outcome{Err: errors.New("connection reset")})
+		first.Release()
+		if g, err := second.lease.Start(t.Context()); err != nil || g.Start.Sub(ended) != 10*time.Second {
+			t.Errorf("started anew %v after the end; %v", g.Start.Sub(ended), err)
+		}
+		second.Release()
+	})
+}
+
 // TestAnEndIsOwedTheGapInForce: one that a slow answer has made longer, whatever was answered since.
 func TestAnEndIsOwedTheGapInForce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -492,6 +508,20 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 		for i := range m.shards {
 			if sh := &m.shards[i]; len(sh.names) > 4096+64*sh.hosts {
 				t.Errorf("%d bytes of names for %d hosts", len(sh.names), sh.hosts)
+			}
+		}
+		// What was blocked before has left nothing behind for others.
+		for i := range 1000 {
+			l := acquire(t, m, fmt.Sprint("later-", i), 0)
+			if e := l.Observe(Outcome{Status: 429, RetryAfter: time.Hour + time.Duration(i)*time.Second}); e.Refusals != 1 {
+				t.Errorf("host %d: %+v", i, e)
+			}
+			l.Release()
+		}
+		for i := range 1000 {
+			at, err := m.Next(t.Context(), fmt.Sprint("later-", i), 0)
+			if want := time.Hour + time.Duration(i)*time.Second; err != nil || time.Until(at) != want {
+				t.Fatalf("host %d is blocked for %v, want %v; %v", i, time.Until(at), want, err)
 			}
 		}
 	})

@@ -187,10 +187,6 @@ func (b *busy) notice(h *host, now time.Duration) *notice {
 // why tells what keeps the head of the queue from starting.
 func (b *busy) why(h *host, now time.Duration) Wait {
 	m, t, head := b.sh.m, b.sh.trouble(h), b.head
-	gap := Wait{Hold: HoldDelay, Delay: h.gap, Cause: h.source.String()}
-	if head.floor > h.gap {
-		gap.Delay, gap.Cause = head.floor, byFloor.String()
-	}
 	switch {
 	case t.until > now:
 		return Wait{Hold: HoldBlock, Cause: b.sh.causeOf(h)}
@@ -200,12 +196,11 @@ func (b *busy) why(h *host, now time.Duration) Wait {
 		return Wait{Hold: HoldProbe}
 	case head.lease == nil && b.inFlight >= head.lim.Slots:
 		return Wait{Hold: HoldSlot}
-	case h.earliest(head.floor) > now:
-		return gap
-	case t.next > now:
-		return Wait{Hold: HoldDelay, Delay: t.next - now, Cause: "kept"}
 	case b.inLine:
 		return Wait{Hold: HoldPlace}
+	case t.next > max(now, h.earliest(head.floor)):
+		return Wait{Hold: HoldDelay, Delay: t.next - now, Cause: "kept"}
 	}
-	return gap
+	gap, by := h.delay(head.floor)
+	return Wait{Hold: HoldDelay, Delay: gap, Cause: by.String()}
 }

@@ -94,9 +94,9 @@ func (t *texts) count(k *known, users int) int64 {
 	return bytes
 }
 
-// mapSlot is about what a map takes for each of its entries, beside key and value, where it is
-// between two sizes: half as much again, and a byte.
-func mapSlot(entry uintptr) int64 { return int64(entry+1) * 3 / 2 }
+// mapSlot is about what a map takes for each of its entries, key and value, where it is between two
+// sizes: half as much again.
+func mapSlot(entry uintptr) int64 { return int64(entry) * 3 / 2 }
 
 // bytes returns about how much memory k takes of its own.
 func (k *known) bytes() int64 {

@@ -200,6 +200,29 @@ func TestLargeGoesFirstWhereverItIs(t *testing.T) {
 	}
 }
 
+// TestWhatIsUsedOftenOutlivesWhatIsOld, though it is larger.
+func TestWhatIsUsedOftenOutlivesWhatIsOld(t *testing.T) {
+	c := newShards(1 << 20)
+	small := func(from, to int) {
+		for i := from; i < to; i++ {
+			c.put(nth(i))
+		}
+	}
+	small(0, 250)
+	large := &known{origin: origin{host: "large.example"}, Entry: Entry{Reason: strings.Repeat("x", 10_000)}}
+	c.putKnown(large)
+	for i := range 3 {
+		small(250+i, 251+i)
+		c.use(large.origin)
+	}
+	small(253, 353)
+	c.max = c.bytes.Load()
+	c.put(origin{host: "new.example"})
+	if c.peek(large.origin) == nil || c.peek(nth(0)) != nil || c.evicted.Load() != 1 {
+		t.Errorf("the large one: %v, the old one: %v, %d forgotten", c.peek(large.origin), c.peek(nth(0)), c.evicted.Load())
+	}
+}
+
 func TestClassesOfSizeAreInOrder(t *testing.T) {
 	class := sizeOf(0)
 	for bytes := int64(1); bytes < 1<<20; bytes *= 2 {

@@ -304,6 +304,21 @@ func TestOneValidatorIsEnough(t *testing.T) {
 	}
 }
 
+// TestValidatorsThatCantBeSent aren't asked by.
+func TestValidatorsThatCantBeSent(t *testing.T) {
+	for _, tag := range []string{"\x7f", "\x1f", "é", strings.Repeat("a", maxValidator+1)} {
+		bubble(t, func(t *testing.T) {
+			r := newRig(t, Config{}, always(200, private, "ETag", tag, "Last-Modified", tag))
+			r.get(t, site)
+			time.Sleep(time.Hour)
+			r.get(t, site)
+			if h := r.last().Header; len(h) != 1 {
+				t.Errorf("%.20q: %v", tag, h)
+			}
+		})
+	}
+}
+
 // TestRevalidationAtTheEndOfRedirects: a validator goes to the URL that gave it.
 func TestRevalidationAtTheEndOfRedirects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
