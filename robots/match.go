@@ -158,12 +158,10 @@ func (c *compiled) isBeyondEscaped(pattern, path string) bool {
 	return prefixOf(unsafe.String(unsafe.SliceData(norm), len(norm))) > path
 }
 
-// prefixOf returns the prefix of a normalised pattern as it is sorted.
+// prefixOf returns what comes before a normalised pattern's first star. (The "/" of a "/*a", which
+// is sorted as if it weren't there, is beyond no path either.)
 func prefixOf(pattern string) string {
-	prefix, tail, star := strings.Cut(pattern, "*")
-	if star && prefix == "/" && strings.Trim(tail, "*") != "" {
-		return "" // see pattern.slash
-	}
+	prefix, _, _ := strings.Cut(pattern, "*")
 	return prefix
 }
 
@@ -242,9 +240,6 @@ func (c *compiled) differs(at uint32, s *question) (next uint32, beyond, differs
 		return value + n, false, true
 	}
 	text := c.text[value:]
-	if len(text) < 8 {
-		return 0, false, false
-	}
 	i := uint32(bits.TrailingZeros64(first8(text)^s.start) / 8)
 	if i >= min(n, 8) {
 		return 0, false, false
@@ -285,14 +280,11 @@ func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
 	return beyond
 }
 
-// tryHung is tryRecord for a record of a table, whose prefix of depth bytes matches.
-func (c *compiled) tryHung(r *record, depth int, f *finder, s *question) {
+// tryHung is tryRecord for a record of a table, whose prefix matches.
+func (c *compiled) tryHung(r *record, f *finder, s *question) {
 	pattern, end, rank := c.pattern(r, false)
-	star := depth
-	if depth == 0 && pattern != "" && pattern[0] == '/' {
-		star = 1 // every path has the slash
-	}
-	if r.flags&(escaped|directoryToo) != 0 || star >= len(pattern) || pattern[star] != '*' {
+	star := strings.IndexByte(pattern, '*')
+	if r.flags&(escaped|directoryToo) != 0 || star < 0 {
 		c.tryRecord(r, f, s)
 	} else if matchFrom(pattern, star, end, f, s.path) {
 		c.propose(r, rank, s)
@@ -362,7 +354,7 @@ func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f 
 
 // propose makes r, which matches, the best rule if it is better.
 func (c *compiled) propose(r *record, rank rank, s *question) {
-	if s.best.line > 0 && rank < s.best.rank {
+	if rank < s.best.rank {
 		return
 	}
 	if line := c.lineOf(r); s.best.line == 0 || rank > s.best.rank || line < s.best.line {
@@ -399,7 +391,7 @@ func (c *compiled) matchRunsBy(f *finder, s *question) {
 		step := uint32(c.wide) + uint32(r.len)
 		next := at + n*step
 		// The runs are in the order of their ranks, unless something is escaped.
-		if s.best.line > 0 && r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < s.best.rank {
+		if r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < s.best.rank {
 			at = next
 			continue
 		}
@@ -417,7 +409,7 @@ func (c *compiled) matchRunsBy(f *finder, s *question) {
 
 // lookUp tries what a table has for s.path, which begins with its prefix.
 func (c *compiled) lookUp(t *table, s *question) {
-	if s.best.line > 0 && t.top < s.best.rank {
+	if t.top < s.best.rank {
 		return
 	}
 	if c.lookUpBy(nil, t, s) {
@@ -455,7 +447,7 @@ func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
 			return true
 		}
 		if c.isWorth(&r, s) {
-			c.tryHung(&r, int(t.depth), f, s)
+			c.tryHung(&r, f, s)
 		}
 	}
 	rest := s.path[t.depth:]
@@ -492,7 +484,7 @@ func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
 			if late && tests > manyTests {
 				return true
 			}
-			c.tryHung(&r, int(t.depth), f, s)
+			c.tryHung(&r, f, s)
 		}
 	}
 	return false
@@ -503,7 +495,7 @@ func (c *compiled) isWorth(r *record, s *question) bool {
 	if r.flags&needsQuery != 0 && !s.query {
 		return false
 	}
-	return s.best.line == 0 || r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= s.best.rank
+	return r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= s.best.rank
 }
 
 // matches reports whether a pattern, without the $ that end stands for, matches a path, both of
@@ -606,11 +598,8 @@ func matchEnd(tail string, atEnd bool, path string, pos int) (rest string, end i
 
 // cutStretch cuts a tail at its first stars.
 func cutStretch(tail string) (stretch, rest string) {
-	star := strings.IndexByte(tail, '*')
-	if star < 0 {
-		return tail, ""
-	}
-	return tail[:star], skipStars(tail[star+1:])
+	stretch, rest, _ = strings.Cut(tail, "*")
+	return stretch, skipStars(rest)
 }
 
 // skipStars returns what follows the stars that s begins with.
