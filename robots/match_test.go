@@ -61,6 +61,13 @@ var matchCases = []struct {
 	{"user-agent: *\ndisallow: /é", "/%C3%A9", false, 2, false},
 	{"user-agent: *\ndisallow: /%c3%a9", "/%C3%A9", false, 2, false},
 
+	{"user-agent: *\ndisallow: */%c3%a9", "/%C3%A9", false, 2, false},
+	{"user-agent: *\ndisallow: /*aé*é$", "/xa%C3%A9", true, 0, false},
+	{"user-agent: *\ndisallow: /*aé*é$", "/xa%C3%A9%C3%A9", false, 2, false},
+	{"user-agent: *\ndisallow: /*a\ndisallow: /*b\ndisallow: /*c\ndisallow: /*d\ndisallow: /*e", "/xe", false, 6, false},
+	{"user-agent: *\ndisallow: /*a\ndisallow: /*b\ndisallow: /*c\ndisallow: /*d\ndisallow: /*e", "/xf", true, 0, false},
+	{"user-agent: *\ndisallow: /*abc*?\ndisallow: /*abc\ndisallow: /*def\ndisallow: /*ghi\ndisallow: /*jkl", "/xabc", false, 3, false},
+
 	{"user-agent: *\ndisallow: /é", "/é", false, 2, true},
 	{"user-agent: *\ndisallow: /é", "/%c3%a9", false, 2, true},
 	{"user-agent: *\ndisallow: /%c3%a9", "/é", false, 2, true},

@@ -25,6 +25,20 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Patterns that have to be normalised are, without a stretch of the heap however long they are.
+func TestCheckOfEscapedPatternsAllocatesNothing(t *testing.T) {
+	for _, length := range []int{1, 250, 300, 3000, 16_000} {
+		rules := robots.Parse([]byte("User-agent: *\nDisallow: /a%7e" + strings.Repeat("*", length) + "é")).Agent("FooBot")
+		const target = "/a~b%C3%A9"
+		if rules.Test(target).Allowed {
+			t.Errorf("%d bytes: allowed", length)
+		}
+		if n := testing.AllocsPerRun(10, func() { rules.Test(target) }); n > 0 {
+			t.Errorf("%d bytes: %v allocations", length, n)
+		}
+	}
+}
+
 // The rules of an agent take at most 1.5 times the room of its group's text,
 // and 100 bytes.
 func TestRulesAreSmall(t *testing.T) {

@@ -9,13 +9,28 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// worst are files of 500 KB and paths of 2,000 bytes that cost a matcher as much as can be:
-// none of the patterns may be left out by what the path contains, and none matches.
-var worst = []struct {
+type worstFile struct {
 	name string
 	rule func(r *rand.Rand, i int) string
 	path func(r *rand.Rand) string
-}{
+}
+
+// make makes the file and the path.
+func (w worstFile) make() (body []byte, path string) {
+	r := rand.New(rand.NewPCG(1, 2))
+	body = []byte("user-agent:*\n")
+	for i := 0; ; i++ {
+		rule := w.rule(r, i)
+		if len(body)+len(rule)+len("allow:\n") > 500<<10 {
+			return body, "/" + w.path(r)
+		}
+		body = append(body, "allow:"+rule+"\n"...)
+	}
+}
+
+// worst are files of 500 KB and paths of 2,000 bytes that cost a matcher as much as can be:
+// none of the patterns may be left out by what the path contains, and none matches.
+var worst = []worstFile{
 	{"random ab, long", abPattern(16, 1), letters("ab")},
 	{"random ab, two of 16", abPattern(16, 2), letters("ab")},
 	{"random ab, 15", abPattern(15, 1), letters("ab")},
@@ -172,18 +187,8 @@ func letters(of string) func(*rand.Rand) string {
 
 func BenchmarkWorst(b *testing.B) {
 	for _, w := range worst {
-		r := rand.New(rand.NewPCG(1, 2))
-		var body strings.Builder
-		body.WriteString("user-agent:*\n")
-		for i := 0; ; i++ {
-			rule := w.rule(r, i)
-			if body.Len()+len(rule)+len("allow:\n") > 500<<10 {
-				break
-			}
-			body.WriteString("allow:" + rule + "\n")
-		}
-		rules := robots.Parse([]byte(body.String())).Agent("FooBot")
-		path := "/" + w.path(r)
+		body, path := w.make()
+		rules := robots.Parse(body).Agent("FooBot")
 		b.Run(w.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
