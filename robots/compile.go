@@ -204,7 +204,7 @@ func newBuilder(ps []pattern, exact bool) *builder {
 	})
 	// Of patterns that match the same paths the best always decides.
 	b.sorted = slices.CompactFunc(b.sorted, func(x, y sortKey) bool {
-		return x.head == y.head && sameMatches(&ps[x.i], &ps[y.i])
+		return sameMatches(&ps[x.i], &ps[y.i])
 	})
 	b.chooseShapes()
 	return b
@@ -232,7 +232,7 @@ func (b *builder) chooseShapes() {
 	for i := range b.shapes {
 		best := 0
 		for s, n := range count {
-			if n > best || n == best && cmp.Or(cmp.Compare(s.value, b.shapes[i].value), cmp.Compare(s.flags, b.shapes[i].flags)) < 0 {
+			if n > best {
 				best, b.shapes[i] = n, s
 			}
 		}

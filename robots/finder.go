@@ -147,7 +147,7 @@ func (f *finder) indexByGrams(path string, from int, s string) (at int, found bo
 		}
 	}
 	if rarest < 0 {
-		return -1, false
+		return 0, false
 	}
 	for p := start; p != 0; p = g.next[p-1] {
 		if i := int(p) - 1 - rarest; i >= from && strings.HasPrefix(path[i:], s) {
