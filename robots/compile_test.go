@@ -1,10 +1,14 @@
 package robots
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/go-politeness/politeness/internal/robotsgen"
 )
 
 // forms are the ways in which rules can be packed.
@@ -102,4 +106,76 @@ func TestAllFormsDecideAlike(t *testing.T) {
 		}
 	}
 	t.Logf("%d decisions", checked)
+}
+
+// TestSizeIsWhatRulesTake, to the byte; what is small the heap rounds up.
+func TestSizeIsWhatRulesTake(t *testing.T) {
+	var pairs strings.Builder
+	pairs.WriteString("User-agent: *\n")
+	for i := range 60_000 {
+		fmt.Fprintf(&pairs, "allow:/%c%c\n", '0'+i%200, '0'+i/200%200)
+	}
+	bodies := map[string][]byte{
+		"nothing":              nil,
+		"no room for an index": []byte(pairs.String()),
+		"extras": []byte("User-agent: FooBot-of-a-long-name\n" + strings.Repeat("Request-rate: 1/5\nVisit-time: 0600-0845\nContent-Usage: /a train-ai=n\nLicense: https://a/l\n", 7) +
+			"Content-Signal: ai-train=no, search=yes, ai-input=no\nDisallow: /"),
+		"one extra": []byte("User-agent: *\nVisit-time: 0600-0845\nDisallow: /"),
+	}
+	for _, s := range robotsgen.Shapes {
+		bodies[s.Name] = robotsgen.File(s)
+	}
+	for name, body := range bodies {
+		r := ParseWith(body, Options{LenientAgents: true}).Agent("FooBot")
+		if got, want := r.compiled.size(), beyond(reflect.ValueOf(r.compiled)); got != want {
+			t.Errorf("%s: rules of %d bytes, by size %d", name, want, got)
+		}
+		if r.extras != nil {
+			v := reflect.ValueOf(*r.extras)
+			if got, want := r.extras.size(), int(v.Type().Size())+beyond(v); got != want {
+				t.Errorf("%s: extras of %d bytes, by size %d", name, want, got)
+			}
+		}
+		v := reflect.ValueOf(*r)
+		size := int(v.Type().Size()) + beyond(v)
+		rounded := 0
+		if size < 32<<10 {
+			rounded = size / 8
+		}
+		if got := r.Size(); got != size+rounded {
+			t.Errorf("%s: %d bytes, by Size %d", name, size, got)
+		}
+	}
+}
+
+// beyond returns how many bytes a value holds beside itself.
+func beyond(v reflect.Value) (n int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Slice:
+		return v.Cap() * int(v.Type().Elem().Size()) // none of them holds more
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return int(v.Type().Elem().Size()) + beyond(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			n += beyond(v.Field(i))
+		}
+	}
+	return n
+}
+
+// TestLinesFarDown are told as they are counted.
+func TestLinesFarDown(t *testing.T) {
+	for _, want := range []int{2, 127, 255, 256, 257, 4000, 65_535, 65_536, 70_000} {
+		body := "User-agent: *\nDisallow: /b" + strings.Repeat("\n", want-2) + "Disallow: /a"
+		if want == 2 {
+			body = "User-agent: *\nDisallow: /a"
+		}
+		if v := Parse([]byte(body)).Agent("FooBot").Test("/a"); v.Line != want {
+			t.Errorf("line %d, want %d", v.Line, want)
+		}
+	}
 }

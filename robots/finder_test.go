@@ -38,8 +38,8 @@ func TestFinder(t *testing.T) {
 				if want >= 0 {
 					want += from
 				}
-				if got := f.index(path, from, s); got != want {
-					t.Fatalf("%q in %q from %d: got %d, want %d", s, path, from, got, want)
+				if got, brief := f.index(path, from, s), f.indexBriefly(path, from, s); got != want || brief != want {
+					t.Fatalf("%q in %q from %d: got %d and %d, want %d", s, path, from, got, brief, want)
 				}
 			}
 		}
@@ -58,8 +58,8 @@ func TestFinderGoesThroughThePathOnce(t *testing.T) {
 		"aaaabaaaaaaab":               3,
 	} {
 		for _, path := range []string{path, other} {
-			if got := f.index(path, 1, s); got != want {
-				t.Errorf("%q: got %d, want %d", s, got, want)
+			if got, brief := f.index(path, 1, s), f.indexBriefly(path, 1, s); got != want || brief != want {
+				t.Errorf("%q: got %d and %d, want %d", s, got, brief, want)
 			}
 		}
 	}

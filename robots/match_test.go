@@ -119,6 +119,30 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestRulesOfAllLengths, together in one file.
+func TestRulesOfAllLengths(t *testing.T) {
+	lengths := []int{240, 250, 255, 256, 257, 260, 300, 1000, 8000, 16_000}
+	for n := 4; n < 140; n++ {
+		lengths = append(lengths, n)
+	}
+	path := func(n int) string { return fmt.Sprintf("/%05d", n)[:min(n, 6)] + strings.Repeat("b", max(0, n-6)) }
+	body := "User-agent: *\n"
+	for _, n := range lengths {
+		body += "Disallow: " + path(n) + "$\n"
+	}
+	for _, o := range []Options{{}, {GoogleExact: true}} {
+		r := ParseWith([]byte(body), o).Agent("FooBot")
+		for i, n := range lengths {
+			if v := r.Test(path(n)); v.Line != i+2 || v.Rule != "Disallow: "+path(n)+"$" {
+				t.Errorf("%d bytes: line %d, want %d", n, v.Line, i+2)
+			}
+			if v := r.Test(path(n) + "c"); !v.Allowed {
+				t.Errorf("%d bytes and one more: %+v", n, v)
+			}
+		}
+	}
+}
+
 // TestEscapes: RFC 9309 section 2.2.2 compares an escape in any case as the byte that it stands for
 // where that is unreserved (RFC 3986, section 2.3) or beyond ASCII, and section 2.2.3 writes the
 // special characters by escapes where they are meant literally.
