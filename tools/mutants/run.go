@@ -35,7 +35,7 @@ type test struct {
 	pkg, name string
 	took, cpu time.Duration // without a mutant
 	reaches   []byte        // by the mutants' numbers: not 0 if this test asks for the switch
-	noticed   int           // number of mutants in this run that it was the first to notice
+	noticed   []*mutant     // in this run, those that it was the first to notice
 }
 
 func (t *test) String() string { return t.pkg + "." + t.name }
@@ -206,7 +206,7 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 	if len(tests) == 0 {
 		return unreached, "", nil
 	}
-	for _, part := range parts(tests, first) {
+	for _, part := range parts(tests, first, m) {
 		var took, cpu time.Duration
 		for _, t := range part {
 			took += t.took
@@ -219,7 +219,7 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 			by := part[0].pkg + "." + failed
 			for _, t := range part {
 				if t.String() == by {
-					t.noticed++
+					t.noticed = append(t.noticed, m)
 				}
 			}
 			return noticed, by, nil
@@ -229,8 +229,8 @@ func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 }
 
 // parts divides tests into those that are run at once: the first one, those that have noticed most
-// until now, the quick ones, and each of the others.
-func parts(tests []*test, first string) (parts [][]*test) {
+// of what stands near the mutant until now, the quick ones, and each of the others.
+func parts(tests []*test, first string, m *mutant) (parts [][]*test) {
 	tests = slices.Clone(tests)
 	// take moves at most n of the tests of one package for which is holds into a part.
 	take := func(n int, is func(*test) bool) bool {
@@ -248,8 +248,16 @@ func parts(tests []*test, first string) (parts [][]*test) {
 		return len(part) > 0
 	}
 	take(1, func(t *test) bool { return t.String() == first })
-	slices.SortStableFunc(tests, func(x, y *test) int { return y.noticed - x.noticed })
-	take(4, func(t *test) bool { return t.noticed > 0 && t.cpu < 100*time.Millisecond })
+	near := func(t *test) (n int) {
+		for _, other := range t.noticed {
+			if n++; other.file == m.file && max(other.line-m.line, m.line-other.line) < 20 {
+				n += 10
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(tests, func(x, y *test) int { return near(y) - near(x) })
+	take(4, func(t *test) bool { return len(t.noticed) > 0 && t.cpu < 100*time.Millisecond })
 	slices.SortStableFunc(tests, func(x, y *test) int { return int(x.cpu - y.cpu) })
 	for _, quick := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
 		for take(len(tests), func(t *test) bool { return t.cpu < quick }) {
