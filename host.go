@@ -47,23 +47,23 @@ func checkURL(u *url.URL) error {
 		return errors.New("no URL")
 	case u.Scheme == "":
 		return errors.New("a URL begins with https:// or http://")
-	case u.Scheme != "https" && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https"):
+	case !strings.EqualFold(u.Scheme, "https") && !strings.EqualFold(u.Scheme, "http"):
 		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
-	case len(u.Path)+len(u.RawQuery)+len(u.Opaque) > maxTarget:
-		return fmt.Errorf("path and query of %d bytes are longer than %d", len(u.Path)+len(u.RawQuery)+len(u.Opaque), maxTarget)
-	case u.Host == "" || !isAlphanumeric(u.Host[0]) && hostname.Key(u.Host) == "":
+	case max(len(u.Path), len(u.Opaque))+len(u.RawQuery) > maxTarget:
+		return fmt.Errorf("path and query are longer than %d bytes", maxTarget)
+	case hostname.Key(u.Host) == "":
 		return fmt.Errorf("URL %q has no host", redact(u))
-	case u.Opaque != "" && (u.Opaque[0] != '/' || strings.HasPrefix(u.Opaque, "//")), u.Opaque == "" && u.Path != "" && u.Path != "*" && u.Path[0] != '/':
+	case u.Opaque != "" && (!strings.HasPrefix(u.Opaque, "/") || strings.HasPrefix(u.Opaque, "//")),
+		u.Opaque == "" && !(rooted(u.Path) && rooted(u.RawPath) || u.Path == "*"):
 		return fmt.Errorf("URL %q has no path that begins with a slash", redact(u))
 	}
 	return nil
 }
 
-func isAlphanumeric(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
+// rooted reports whether path is none, or begins with a slash.
+func rooted(path string) bool { return path == "" || path[0] == '/' }
 
 // clip keeps what an error message quotes readable.
 func clip(s string) string {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,6 +181,11 @@ func TestPipelineOrderIsBudgetRobotsTurnSendLearnHandOver(t *testing.T) {
 		started := b.log.Decisions(evidence.Started)[1]
 		if started.Slot != 1 || started.Slots != 2 || started.WaitDelay <= 0 || started.Delay < 2*time.Second || started.Seq != 2 {
 			b.Errorf("turn: %+v", started)
+		}
+		for _, d := range b.log.Decisions(evidence.Started, evidence.Fetched) {
+			if d.Attempt != 1 {
+				b.Errorf("attempt %d: %+v", d.Attempt, d)
+			}
 		}
 		if fetched := b.log.Decisions(evidence.Fetched)[1]; fetched.Bytes != 5 || fetched.Status != 200 || fetched.Trip != started.Trip {
 			b.Errorf("exchange: %+v", fetched)
@@ -514,19 +521,65 @@ func TestCallersRequestIsNeverChanged(t *testing.T) {
 		}
 		req.Header.Set("User-Agent", "Other/2.0")
 		req.Header.Set("X-Mine", "1")
-		resp, err := b.client.Do(req)
+		req.Header.Set("Keep-Alive", "5") // as long as User-Agent
+		resp, err := b.t.RoundTrip(req)
 		if err != nil {
 			b.Fatal(err)
 		}
 		resp.Body.Close()
-		if len(req.Header) != 2 || req.Header.Get("User-Agent") != "Other/2.0" {
+		if len(req.Header) != 3 || req.Header.Get("User-Agent") != "Other/2.0" {
 			b.Errorf("the caller's header is now %v", req.Header)
 		}
 		sent := b.web.Requests()[1].Header
-		if sent.Get("User-Agent") != agent || sent.Get("From") != "bot@example.com" || sent.Get("X-Mine") != "1" {
+		if sent.Get("User-Agent") != agent || sent.Get("From") != "bot@example.com" || sent.Get("X-Mine") != "1" || sent.Get("Keep-Alive") != "5" {
 			b.Errorf("sent header %v", sent)
 		}
 	})
+}
+
+// TestTheAnswersRequestIsTheCallers, and the one that was sent, a clone of it with a From, ends with
+// the exchange: what hangs on its context isn't kept.
+func TestTheAnswersRequestIsTheCallers(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(503), politenesstest.Text("page"))).
+			Handle("/image", politenesstest.Status(200, "Content-Type", "image/png"))
+		sent := &keepsRequests{next: b.web}
+		tr := mustNew(b.T, politeness.Config{
+			UserAgent: agent, From: "bot@example.com", Base: sent, Retry: politeness.Retry{Max: 1},
+			Response: politeness.ResponseLimits{Reject: []string{"image/*"}},
+		})
+		req := httptest.NewRequest(http.MethodGet, "https://example.com/", nil)
+		req.Header.Set("User-Agent", agent)
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if resp.Request != req {
+			b.Error("the answer's request isn't the caller's")
+		}
+		resp.Body.Close()
+		_, err = tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/image", nil))
+		refused(b.T, err, politeness.StageResponse, politeness.ErrContentType)
+		if len(sent.requests) != 4 {
+			b.Fatalf("%d requests, want robots.txt, two tries and an image", len(sent.requests))
+		}
+		for _, r := range sent.requests {
+			if r.Context().Err() == nil || r.Header.Get("From") != "bot@example.com" {
+				b.Errorf("%s from %q: its context ended by %v", r.URL, r.Header.Get("From"), r.Context().Err())
+			}
+		}
+	})
+}
+
+// keepsRequests is a base that keeps what it has sent.
+type keepsRequests struct {
+	next     http.RoundTripper
+	requests []*http.Request
+}
+
+func (k *keepsRequests) RoundTrip(req *http.Request) (*http.Response, error) {
+	k.requests = append(k.requests, req)
+	return k.next.RoundTrip(req)
 }
 
 func TestRobotsFetchCarriesNoCredentialsAndCostsNoBudget(t *testing.T) {
@@ -670,13 +723,16 @@ func TestNewReportsAllProblemsAtOnce(t *testing.T) {
 		{
 			"everything",
 			politeness.Config{
-				From:     "nobody",
-				Retry:    politeness.Retry{Max: -1},
-				Response: politeness.ResponseLimits{MaxBytes: -1, Accept: []string{"text"}, Reject: []string{"*/html"}},
-				Budget:   budget.New(budget.Limits{Pages: -1, Duration: -1}),
+				From:  "nobody",
+				Retry: politeness.Retry{Max: -1},
+				Response: politeness.ResponseLimits{
+					MaxBytes: -1, Accept: []string{"text", "/html", "text/*", "text/"}, Reject: []string{"*/html", "a b/c", "a/b/c"},
+				},
+				Budget: budget.New(budget.Limits{Pages: -1, Duration: -1}),
 			},
 			[]string{
-				"Config.UserAgent", "Config.From", "Config.Retry", "Max", "Config.Response", "MaxBytes", "Accept[0]", "Reject[0]",
+				"Config.UserAgent", "Config.From", "Config.Retry", "Max", "Config.Response", "MaxBytes", "Accept[0]", "Accept[1]", "Accept[3]",
+				"Reject[0]", "Reject[1]", "Reject[2]",
 				"Config.Budget", "Pages", "Duration",
 			},
 		},
@@ -706,6 +762,8 @@ func TestBadInputIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"only dots": "http://../",
 		"no name":   "http://%C2%AD/", // a soft hyphen, by which net/http dials the own machine
 
+		"host one byte too long": "https://" + strings.Repeat("a", 260) + "/",
+		"long in all":            "https://example.com/" + strings.Repeat("p", 32<<10) + "?" + strings.Repeat("q", 32<<10),
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, politeness.Config{}, func(b *bubble) {
@@ -772,6 +830,7 @@ func TestNoPageFetchedThatTheRulesInForceAtItsStartDisallow(t *testing.T) {
 		"unreachable":   func(s *politenesstest.Site) { s.RobotsStatus(503) },
 		"longer delay":  func(s *politenesstest.Site) { s.Robots("User-agent: *\nCrawl-delay: 30\n") },
 		"shorter delay": func(s *politenesstest.Site) { s.Robots("User-agent: *\nAllow: /\n") },
+		"the same":      func(s *politenesstest.Site) { s.Robots("User-agent: *\nCrawl-delay: 1\n# since 2026\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			spent := budget.New(budget.Limits{Pages: 100})
@@ -789,6 +848,12 @@ func TestNoPageFetchedThatTheRulesInForceAtItsStartDisallow(t *testing.T) {
 				group.Wait()
 				if v := b.web.Violations(politenesstest.Rules{Concurrency: 2}); len(v) > 0 {
 					b.Errorf("%d violations, the first: %v", len(v), v[0])
+				}
+				// Who has a turn gives it back only where the new robots.txt asks for more.
+				for _, d := range b.log.Decisions(evidence.Failed) {
+					if name == "shorter delay" || name == "the same" || d.Reason != "robots.txt changed during the wait" {
+						b.Errorf("given up: %+v", d)
+					}
 				}
 				sent := int64(0)
 				for _, url := range b.asked() {
@@ -831,4 +896,76 @@ func TestSlowSinkBringsNoTwoSendsTogether(t *testing.T) {
 			t.Errorf("%d violations, the first: %v", len(v), v[0])
 		}
 	})
+}
+
+// TestTheLongestURLThatIsFetched: what is as long as it may be isn't too long.
+func TestTheLongestURLThatIsFetched(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true}, func(b *bubble) {
+		host := "https://" + strings.Repeat("a", 259)
+		b.web.Site(host).Page("/", "page")
+		b.mustGet(host+"/", 200)
+		path := "/" + strings.Repeat("p", 32<<10-1)
+		b.site.Page(path, "page")
+		b.mustGet("https://example.com"+path+"?"+strings.Repeat("q", 32<<10), 200)
+		b.mustGet("HTTPS://example.com"+path, 200)
+	})
+}
+
+// TestPathsOfEveryForm: what net/http would send as it stands either begins with a slash, or is the
+// asterisk, which is about the whole site, or isn't sent. With evidence and without, robots.txt is
+// asked about the same.
+func TestPathsOfEveryForm(t *testing.T) {
+	for _, recorded := range []bool{true, false} {
+		for _, c := range []struct {
+			url     url.URL
+			allowed string // path on record; empty: refused by its form
+		}{
+			{url.URL{}, "/"},
+			{url.URL{Path: "/a b"}, "/a%20b"},
+			{url.URL{Path: "/a/b", RawPath: "/a%2Fb"}, "/a%2Fb"},
+			{url.URL{Path: "*"}, "/*"},
+			{url.URL{Opaque: "/a%2Fb", RawQuery: "q"}, "/a%2Fb?q"},
+			{url.URL{Path: "/a", RawPath: "%2Fa"}, ""},
+			{url.URL{Path: "a"}, ""},
+			{url.URL{Opaque: "a"}, ""},
+			{url.URL{Opaque: "//other.example/"}, ""},
+			{url.URL{Opaque: "*", Path: "*"}, ""},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				web, log := politenesstest.NewWeb(), &evidence.Recorder{}
+				site := web.Site("https://example.com").Robots("User-agent: *\nAllow: /a\n")
+				cfg := politeness.Config{UserAgent: agent, Base: web}
+				if recorded {
+					cfg.Evidence = log
+				}
+				tr := mustNew(t, cfg)
+				ask := func() error {
+					req := httptest.NewRequest(http.MethodOptions, "https://example.com/", nil)
+					u := c.url
+					u.Scheme, u.Host, req.URL = "https", "example.com", &u
+					resp, err := tr.RoundTrip(req)
+					if err == nil {
+						resp.Body.Close()
+					}
+					return err
+				}
+				err := ask()
+				if c.allowed == "" {
+					refused(t, err, politeness.StageRequest, nil)
+					return
+				}
+				if err != nil {
+					t.Errorf("%+v: %v", c.url, err)
+				}
+				if recorded {
+					if d := log.Decisions(evidence.RobotsAllowed)[0]; d.URL != "https://example.com"+c.allowed {
+						t.Errorf("%+v is on record as %s", c.url, d.URL)
+					}
+				}
+				site.Robots("User-agent: *\nDisallow: " + c.allowed + "\n")
+				time.Sleep(2 * time.Hour)
+				refused(t, ask(), politeness.StageRobots, politeness.ErrDisallowed)
+			})
+		}
+	}
 }

@@ -256,9 +256,10 @@ func (trip *trip) urlText() string {
 }
 
 // target returns the path and query of the URL as they are sent, which is what robots.txt is about.
-// That is URL.RequestURI, and also the end of the text that evidence is given.
+// That is URL.RequestURI, and also the end of the text that evidence is given. OPTIONS * is about the
+// whole site, and stands as /* there.
 func (trip *trip) target() string {
-	if u := trip.req.URL; u.Opaque != "" || trip.silent() {
+	if u := trip.req.URL; trip.silent() && u.Path != "*" {
 		return u.RequestURI()
 	}
 	_, rest, _ := strings.Cut(trip.urlText(), "://")
@@ -280,8 +281,8 @@ func urlText(u *url.URL) string {
 		return target
 	}
 	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
+	if !strings.HasPrefix(path, "/") { // none, or the asterisk of OPTIONS
+		path = "/" + path
 	}
 	if u.ForceQuery || u.RawQuery != "" {
 		return u.Scheme + "://" + hostname.ASCII(u.Host) + path + "?" + u.RawQuery
