@@ -281,10 +281,9 @@ func (s *statusPage) cut() {
 			cmp.Compare(b.SlotsUsed, a.SlotsUsed), cmp.Compare(a.Host, b.Host),
 		)
 	})
-	if extra := len(s.Hosts) - shownHosts; extra > 0 {
-		s.Omitted += extra
-		s.Hosts = s.Hosts[:shownHosts]
-	}
+	shown := min(len(s.Hosts), shownHosts)
+	s.Omitted += len(s.Hosts) - shown
+	s.Hosts = s.Hosts[:shown]
 }
 
 func newStatusHost(h hostlimit.HostState) statusHost {

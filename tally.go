@@ -13,8 +13,8 @@ import (
 // request, under a mutex what is rare.
 type tally struct {
 	starts  atomic.Int64
-	answers [6]atomic.Int64 // by the first digit of the status; 0: none came
-	latency [trend]minute   // one after the other, round and round
+	answers [10]atomic.Int64 // by the first digit of the status; 0: none came
+	latency [trend]minute    // one after the other, round and round
 
 	mu          sync.Mutex
 	refusals    map[string]int64      // by reason
@@ -42,11 +42,7 @@ type visitors struct {
 
 // answer counts an answer, or that none came.
 func (c *tally) answer(status int, latency time.Duration, now time.Time) {
-	class := status / 100
-	if class < 0 || class >= len(c.answers) {
-		class = 0
-	}
-	c.answers[class].Add(1)
+	c.answers[min(max(0, status/100), len(c.answers)-1)].Add(1) // some sites answer 999
 	if status == 0 {
 		return
 	}
@@ -138,7 +134,7 @@ func (c *tally) copy() (refusals map[string]int64, unreachable map[string]status
 func (c *tally) latencies(now time.Time) (out []statusMinute) {
 	present := now.Unix() / 60
 	for number := present - trend + 1; number <= present; number++ {
-		m := &c.latency[((number%trend)+trend)%trend]
+		m := &c.latency[number%trend]
 		if n := m.count.Load(); m.number.Load() == number && n > 0 {
 			out = append(out, statusMinute{
 				Time: time.Unix(number*60, 0).UTC(), Answers: n, Mean: time.Duration(m.sum.Load() / n).Seconds(),
