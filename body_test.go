@@ -490,3 +490,48 @@ func TestEndsAreStampedBeforeTheSlotIsGivenBack(t *testing.T) {
 		}
 	})
 }
+
+// What a base leaves out, or does in its own way, harms nobody: no Request, no Body, a body of a type
+// without fields on HTTP/1, and one of HTTP/2 whose length isn't known.
+func TestBasesOfEveryKind(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		answer := &http.Response{}
+		tr := mustNew(b.T, politeness.Config{
+			UserAgent: agent, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: 1},
+			Response: politeness.ResponseLimits{CheckIndexing: true},
+			Base: answersAlways(func() (*http.Response, error) {
+				resp := *answer
+				return &resp, nil
+			}),
+		})
+		ask := func(resp http.Response) *http.Response {
+			b.Helper()
+			answer = &resp
+			got, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/", nil))
+			if err != nil {
+				b.Fatal(err)
+			}
+			return got
+		}
+		if d := politeness.DirectivesOf(ask(http.Response{StatusCode: 200, Header: http.Header{"X-Robots-Tag": {"noindex"}}, Body: http.NoBody})); !d.NoIndex {
+			b.Errorf("without a Request: %v", d)
+		}
+		if resp := ask(http.Response{StatusCode: 503, Header: http.Header{}}); resp.Body != nil {
+			b.Errorf("without a Body: %v", resp.Body)
+		}
+		for _, resp := range []http.Response{{ProtoMajor: 1}, {ProtoMajor: 2, ContentLength: -1}, {ProtoMajor: 1, ContentLength: 5}} {
+			resp.StatusCode, resp.Header, resp.Body = 200, http.Header{}, aLetter{}
+			got := ask(resp)
+			if n, _ := got.Body.Read(make([]byte, 10)); n != 1 {
+				b.Errorf("HTTP/%d, length %d: the body is gone", resp.ProtoMajor, resp.ContentLength)
+			}
+			got.Body.Close()
+		}
+	})
+}
+
+// aLetter is a body of a type without fields.
+type aLetter struct{}
+
+func (aLetter) Read(p []byte) (int, error) { return copy(p, "x"), nil }
+func (aLetter) Close() error               { return nil }

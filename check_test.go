@@ -67,6 +67,10 @@ func TestCheckAsksAnewWhenRobotsIsOutOfDate(t *testing.T) {
 
 func TestErrorsHoldNoUserinfo(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
+		_, err := b.t.Check(b.Context(), "https://user:secret@example.com/%zz")
+		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "example.com/%zz" {
+			b.Errorf("the error is about %q", e.URL)
+		}
 		for _, raw := range []string{
 			"https://user:secret@example.com:bad/", "https://user:secret@example.com/%zz", "https://us er:secret@example.com/",
 			"https://user:secret/x@example.com/", ":secret@", "https://secret:p@/", "ftp://user:secret@example.com/",

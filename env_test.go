@@ -85,7 +85,7 @@ func TestUnreadableEnvNamesEachVariable(t *testing.T) {
 	for name, values := range map[string][]string{
 		"MAX_PAGES":                    {"0", "-3", "1.5", "99999999999999999999"},
 		"ROBOTS_CACHE_TTL_SEC":         {"0", "86401", "-1"},
-		"MAX_SCAN_TIME_MINUTES":        {"0", "Inf", "NaN", "1e18", "an hour"},
+		"MAX_SCAN_TIME_MINUTES":        {"0", "5256001", "Inf", "NaN", "1e18", "an hour"},
 		"ROBOTS_TTL_SECONDS":           {"0", "86401", "1h"}, // RFC 9309, section 2.4: at most a day
 		"ROBOTS_DENY_TTL_SECONDS":      {"0", "-5", "1e-10"},
 		"ROBOTS_DEFAULT_DELAY_SECONDS": {"0", "3s", "1e18"},
@@ -96,6 +96,19 @@ func TestUnreadableEnvNamesEachVariable(t *testing.T) {
 				t.Errorf("%s=%s: %v, want an error that names the variable", name, value, err)
 			}
 		}
+	}
+	for name, want := range map[string]string{
+		"MAX_SCAN_TIME_MINUTES": "is not a positive number of minutes, at most 5256000",
+		"ROBOTS_TTL_SECONDS":    "is not a positive number of seconds, at most 86400",
+	} {
+		setenv(t, map[string]string{name: "x"})
+		if _, err := politeness.ConfigFromEnv(); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v, want what may stand there: %s", name, err, want)
+		}
+	}
+	setenv(t, map[string]string{"MAX_PAGES": "1", "MAX_SCAN_TIME_MINUTES": "5256000", "ROBOTS_TTL_SECONDS": "86400"}) // just so
+	if _, err := politeness.ConfigFromEnv(); err != nil {
+		t.Error(err)
 	}
 }
 

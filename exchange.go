@@ -24,7 +24,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.wire = w
 	sent := trip.req.WithContext(w)
 	resp, failure = trip.t.base.RoundTrip(sent)
-	w.close(resp != nil && failure == nil)
+	w.close(failure == nil)
 	if resp != nil && resp.Request == sent {
 		resp.Request = trip.req
 	}
@@ -66,12 +66,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	trip.status, trip.header, trip.told = 0, nil, told{}
 	if err == nil {
 		trip.status, trip.header = resp.StatusCode, resp.Header
-		trip.told.retryAfter, _ = longestRetryAfter(resp.Header)
 		outcome = trip.outcome(resp)
-		trip.told.refused = outcome.Refused
-		if outcome.Reset > 0 {
-			trip.told.rateLimit = rateLimit(resp.Header)
-		}
 	} else if cause := trip.wait.Err(); cause != nil {
 		// The caller left: that says nothing about the host, whatever the base transport
 		// made of it.

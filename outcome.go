@@ -9,10 +9,12 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// outcome reads what an answer says of its host, and in which words: a status, a challenge, quota
-// fields with nothing left, or what the user's own eye sees.
+// outcome reads what an answer says of its host: a status, a challenge, quota fields with nothing
+// left, or what the user's own eye sees. In which words goes to trip.told.
 func (trip *trip) outcome(resp *http.Response) hostlimit.Outcome {
-	o := hostlimit.Outcome{Status: resp.StatusCode, RetryAfter: retryAfter(resp), Reset: reset(resp)}
+	o := hostlimit.Outcome{Status: resp.StatusCode}
+	trip.told.retryAfter, o.RetryAfter = longestRetryAfter(resp.Header)
+	trip.told.rateLimit, o.Reset = quota(resp.Header)
 	if mitigated := first(resp.Header, "Cf-Mitigated"); strings.EqualFold(mitigated, "challenge") {
 		o.Refused = "cf-mitigated: challenge"
 	}
@@ -21,18 +23,13 @@ func (trip *trip) outcome(resp *http.Response) hostlimit.Outcome {
 			o.Refused = err.Error()
 		}
 	}
+	trip.told.refused = o.Refused
 	return o
 }
 
-// retryAfter reads the response's Retry-After (RFC 9110, section 10.2.3).
-func retryAfter(resp *http.Response) time.Duration {
-	_, d := longestRetryAfter(resp.Header)
-	return d
-}
-
-// longestRetryAfter returns the Retry-After that counts, and how long it asks to stay away. There
-// should be one; of several, as of a server and a gateway before it, that is the one that asks for
-// most, and where none can be read the first.
+// longestRetryAfter returns the Retry-After (RFC 9110, section 10.2.3) that counts, and how long it
+// asks to stay away. There should be one; of several, as of a server and a gateway before it, that is
+// the one that asks for most, and where none can be read the first.
 func longestRetryAfter(h http.Header) (value string, d time.Duration) {
 	values := h["Retry-After"]
 	if len(values) == 0 {
@@ -48,32 +45,25 @@ func longestRetryAfter(h http.Header) (value string, d time.Duration) {
 	return value, d
 }
 
-// rateLimit returns the field that reset reads, or its older forms as "remaining=0, reset=30".
-func rateLimit(h http.Header) string {
-	if values := h["Ratelimit"]; len(values) > 0 {
-		return strings.Join(values, ", ")
+// quota returns the fields of a rate limit of which nothing is left, its older forms as
+// "remaining=0, reset=30", and how long it takes until it is reset. Both are zero where something is
+// left, nothing is said, or it can't be read.
+func quota(h http.Header) (fields string, reset time.Duration) {
+	if values := h["Ratelimit"]; len(values) != 0 {
+		fields = strings.Join(values, ", ")
+		if reset, _ = backoff.RateLimit(fields); reset == 0 {
+			return "", 0
+		}
+		return fields, reset
 	}
 	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
 		if remaining := first(h, prefix+"Remaining"); remaining != "" {
-			return "remaining=" + remaining + ", reset=" + first(h, prefix+"Reset")
+			at := first(h, prefix+"Reset")
+			if reset, ok := backoff.XRateLimit(remaining, at, first(h, "Date"), time.Now()); ok {
+				return "remaining=" + remaining + ", reset=" + at, reset
+			}
+			break
 		}
 	}
-	return ""
-}
-
-// reset returns how long it takes until a quota with nothing left is reset, by RateLimit or its
-// older forms; 0 if something is left or nothing is said.
-func reset(resp *http.Response) time.Duration {
-	h := resp.Header
-	if values := h["Ratelimit"]; len(values) > 0 {
-		d, _ := backoff.RateLimit(strings.Join(values, ", "))
-		return d
-	}
-	for _, prefix := range []string{"X-Ratelimit-", "Ratelimit-"} {
-		if remaining := first(h, prefix+"Remaining"); remaining != "" {
-			d, _ := backoff.XRateLimit(remaining, first(h, prefix+"Reset"), first(h, "Date"), time.Now())
-			return d
-		}
-	}
-	return 0
+	return "", 0
 }

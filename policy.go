@@ -154,9 +154,7 @@ func statesRefusals(p *evidence.Policy, policy backoff.Policy) {
 	case backoff.Refusals:
 		r = b
 	case *backoff.Refusals:
-		if b != nil {
-			r = *b
-		}
+		r = *b
 	default:
 		r.Policy = b
 	}

@@ -174,6 +174,7 @@ func New(cfg Config) (*Transport, error) {
 		purposesText: purposesText(cfg.Purposes),
 
 		robotsOpen: cfg.Robots.OnUnreachable == robotscache.Allow,
+		losses:     map[string]bool{},
 	}
 	if cfg.From != "" {
 		t.from = []string{cfg.From}

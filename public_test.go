@@ -232,3 +232,32 @@ func TestPublicAddressesLeavesBaseAlone(t *testing.T) {
 		t.Errorf("base %p with a dial %v, copy %p", base, base.DialContext != nil, made)
 	}
 }
+
+// TestProxiesAreExemptHoweverTheyAreSpelled: what is exempt is what an http.Transport dials for the
+// proxy, and nothing else.
+func TestProxiesAreExemptHoweverTheyAreSpelled(t *testing.T) {
+	for _, proxy := range []string{
+		"http://proxy.example:3128", "http://PROXY.example", "https://proxy_1.example", "socks5://[2001:db8::1]", "socks5h://proxy.example",
+		"http://b\u00fccher.example:3128", "https://B\u00dcCHER.example", "http://a b\u00fc.example",
+	} {
+		scheme, host, _ := strings.Cut(proxy, "://")
+		u := &url.URL{Scheme: scheme, Host: host}
+		var dialed string
+		transport := &http.Transport{Proxy: http.ProxyURL(u), DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
+			dialed = address
+			return nil, ErrPrivateAddress
+		}}
+		_ = fetch(t, transport, "http://example.com/")
+		if got := dialAddress(u); got != dialed {
+			t.Errorf("%s: %q, and net/http dials %q", proxy, got, dialed)
+		}
+	}
+	control := publicDialer().ControlContext
+	for address, want := range map[string]error{
+		"93.184.216.34:80": nil, "[2606:2800:220:1::1]:443": nil, "10.0.0.1:80": ErrPrivateAddress, "somewhere": ErrPrivateAddress,
+	} {
+		if err := control(t.Context(), "tcp", address, nil); !errors.Is(err, want) {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

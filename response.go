@@ -93,7 +93,7 @@ func (trip *trip) guard(resp *http.Response, empty bool) error {
 	}
 	ct := first(resp.Header, "Content-Type")
 	empty = empty || resp.StatusCode == http.StatusNoContent || trip.req.Method == http.MethodHead
-	if len(limits.accept)+len(limits.reject) > 0 && (ct != "" || !empty) {
+	if len(limits.accept)+len(limits.reject) != 0 && (ct != "" || !empty) {
 		mediaType := mediaTypeOf(ct)
 		if len(limits.accept) > 0 && !matchesAny(limits.accept, mediaType) || matchesAny(limits.reject, mediaType) {
 			return trip.reject(StageResponse, fmt.Errorf("%w: %s", ErrContentType, clip(mediaType)))

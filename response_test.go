@@ -45,6 +45,9 @@ func TestMaxBytes(t *testing.T) {
 				resp, err := b.client.Get("https://example.com/")
 				if !test.ok && test.length {
 					refused(b.T, err, politeness.StageResponse, politeness.ErrTooLarge)
+					if !strings.HasSuffix(err.Error(), "more than 100 bytes (Content-Length 101)") {
+						b.Error(err)
+					}
 				} else {
 					if err != nil {
 						b.Fatal(err)
@@ -56,6 +59,9 @@ func TestMaxBytes(t *testing.T) {
 						}
 					} else {
 						refused(b.T, err, politeness.StageBody, politeness.ErrTooLarge)
+						if !strings.HasSuffix(err.Error(), "more than 100 bytes") {
+							b.Error(err)
+						}
 						if len(text) != 100 {
 							b.Errorf("%d bytes read, want the limit", len(text))
 						}

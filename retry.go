@@ -91,7 +91,7 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 		return at, false
 	}
 	if resp != nil {
-		after := retryAfter(resp)
+		_, after := longestRetryAfter(resp.Header)
 		if after > longestWait {
 			return at, false
 		}
@@ -197,8 +197,8 @@ const (
 // discard drains and closes an answer that the caller won't see, and so gives the slot back.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	raw := resp.Body
-	resp, err := trip.handOver(resp, nil)
-	if err != nil || resp.Body == nil || resp.Body == http.NoBody {
+	resp, _ = trip.handOver(resp, nil) // limits are for other answers
+	if resp.Body == nil {
 		return
 	}
 	defer resp.Body.Close()

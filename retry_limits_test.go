@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -141,7 +142,7 @@ func TestRetryDrainsAndClosesEveryDiscardedResponse(t *testing.T) {
 	virtually(t, politeness.Config{Retry: politeness.Retry{Max: 3}}, func(b *bubble) {
 		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusBadGateway)
-			_, _ = w.Write(make([]byte, 10_000))
+			_, _ = w.Write(make([]byte, 64<<10)) // the longest that is read
 		}))
 		b.know()
 		resp, err := b.client.Get("https://example.com/")
@@ -150,11 +151,11 @@ func TestRetryDrainsAndClosesEveryDiscardedResponse(t *testing.T) {
 		}
 		requests := b.web.Requests()[1:]
 		for i, r := range requests {
-			if last := i == len(requests)-1; last != r.End.IsZero() || !last && r.Bytes != 10_000 {
+			if last := i == len(requests)-1; last != r.End.IsZero() || !last && r.Bytes != 64<<10 {
 				b.Errorf("try %d: ended %v, %d bytes read", i+1, r.End, r.Bytes)
 			}
 		}
-		if body, err := io.ReadAll(resp.Body); err != nil || len(body) != 10_000 {
+		if body, err := io.ReadAll(resp.Body); err != nil || len(body) != 64<<10 {
 			b.Errorf("the last response: %d bytes, %v", len(body), err)
 		}
 		resp.Body.Close()
@@ -296,4 +297,18 @@ func TestRetryStartsWhenItWasSaidTo(t *testing.T) {
 			b.Errorf("started %v, said %v", starts, said)
 		}
 	})
+}
+
+// A try may wait for just as long as a turn.
+func TestRetryWaitsForAsLongAsMaxWait(t *testing.T) {
+	for _, retryAfter := range []time.Duration{30 * time.Second, 31 * time.Second} {
+		virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}, Limits: hostlimit.Config{MaxWait: 30 * time.Second}}, func(b *bubble) {
+			b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", fmt.Sprint(retryAfter.Seconds())), politenesstest.Text("page")))
+			b.know()
+			status, err := b.get("https://example.com/")
+			if want := map[bool]int{true: 200, false: 429}[retryAfter <= 30*time.Second]; err != nil || status != want {
+				b.Errorf("Retry-After of %v: status %d, %v", retryAfter, status, err)
+			}
+		})
+	}
 }

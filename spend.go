@@ -195,9 +195,6 @@ func (trip *trip) warn(warnings []budget.Warning) {
 		d := trip.decision(evidence.BudgetWarning, time.Now())
 		d.Allowed = true
 		d.Limit, d.Used, d.Max, d.Every = w.Limit, w.Used, w.Max, trip.t.budget.Limits().Every
-		if w.Host != "" {
-			d.Host = w.Host
-		}
 		trip.record(&d)
 	}
 }

@@ -391,3 +391,56 @@ func TestBudgetIsRenewedEachDay(t *testing.T) {
 		}
 	})
 }
+
+// A budgetElsewhere is on another machine: it gives ten bytes at a time, and can be out of reach.
+type budgetElsewhere struct {
+	*budget.Memory
+	lost error
+}
+
+func (e *budgetElsewhere) Check(ctx context.Context, host string, start time.Time) error {
+	if e.lost != nil {
+		return e.lost
+	}
+	return e.Memory.Check(ctx, host, start)
+}
+
+func (e *budgetElsewhere) TakeBytes(ctx context.Context, n int64) (int64, error) {
+	return e.Memory.TakeBytes(ctx, min(n, 10))
+}
+
+// Bytes that are given in pieces are each taken once; a budget that can't be asked refuses, and its
+// reason is on record.
+func TestBudgetElsewhere(t *testing.T) {
+	spent := &budgetElsewhere{Memory: budget.New(budget.Limits{Bytes: 1000})}
+	virtually(t, politeness.Config{Budget: spent, DangerouslyIgnoreRobots: true}, func(b *bubble) {
+		b.site.Page("/", strings.Repeat("x", 25))
+		b.mustGet("https://example.com/", 200)
+		if u, _ := spent.Usage(b.Context()); u.Bytes != 25 {
+			b.Errorf("%d bytes spent, want 25", u.Bytes)
+		}
+		spent.lost = errors.New("connection refused")
+		_, err := b.get("https://example.com/")
+		refused(b.T, err, politeness.StageBudget, spent.lost)
+		if d := b.one(evidence.Failed); d.Err != "connection refused" || d.URL != "https://example.com/" {
+			b.Errorf("%+v", d)
+		}
+	})
+}
+
+// A budget that somebody makes anew has another end, for whoever comes after the first that learns it.
+func TestBudgetThatIsMadeAnew(t *testing.T) {
+	limits := budget.Limits{Duration: time.Minute}
+	spent := &budgetElsewhere{Memory: budget.New(limits)}
+	virtually(t, politeness.Config{Budget: spent, DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Second}}}, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.mustGet("https://example.com/", 200)
+		b.mustGet("https://example.com/", 200)
+		time.Sleep(time.Hour)
+		spent.Memory = budget.New(limits)
+		b.mustGet("https://example.com/", 200) // needn't wait
+		_, err := b.get("https://example.com/")
+		refused(b.T, err, politeness.StageTurn, politeness.ErrBusy)
+		b.mustGet("https://example.com/", 200)
+	})
+}

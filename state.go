@@ -88,29 +88,19 @@ const maxLosses = 100
 // newLoss reports whether err is a reason that wasn't told of yet. The same reason strikes file
 // after file, so it is told by what is at the bottom of it.
 func (t *Transport) newLoss(err error) bool {
-	for {
-		switch e := err.(type) { //nolint:errorlint // this is the walk
-		case interface{ Unwrap() error }:
-			if inner := e.Unwrap(); inner != nil {
-				err = inner
-				continue
-			}
-		case interface{ Unwrap() []error }:
-			if inner := e.Unwrap(); len(inner) > 0 {
-				err = inner[0]
-				continue
-			}
+	why := ""
+	for err != nil {
+		why = err.Error()
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) != 0 { //nolint:errorlint // this is the walk
+			err = joined.Unwrap()[0]
+		} else {
+			err = errors.Unwrap(err)
 		}
-		break
 	}
 	t.lossesMu.Lock()
 	defer t.lossesMu.Unlock()
-	why := err.Error()
 	if t.losses[why] || len(t.losses) == maxLosses {
 		return false
-	}
-	if t.losses == nil {
-		t.losses = map[string]bool{}
 	}
 	t.losses[why] = true
 	return true

@@ -346,3 +346,76 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 		})
 	}
 }
+
+// A storeInTrouble says what it was told to, with one error after the other.
+type storeInTrouble struct {
+	debt   hostlimit.Debt
+	errors []error
+}
+
+func (s *storeInTrouble) Update(_ context.Context, _ string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	var err error
+	if len(s.errors) > 0 {
+		err, s.errors = s.errors[0], s.errors[1:]
+	}
+	return change(s.debt), err
+}
+
+// hollow is an error that wraps nothing, in both ways of wrapping.
+type (
+	hollow     string
+	hollowJoin string
+)
+
+func (e hollow) Error() string       { return string(e) }
+func (e hollow) Unwrap() error       { return nil }
+func (e hollowJoin) Error() string   { return string(e) }
+func (e hollowJoin) Unwrap() []error { return nil }
+
+// TestEachLossIsToldOnce, by what is at the bottom of it, and of a hundred at most.
+func TestEachLossIsToldOnce(t *testing.T) {
+	full := errors.New("no space left")
+	store := &storeInTrouble{errors: []error{
+		fmt.Errorf("for a.example: %w", full), fmt.Errorf("for b.example: %w", errors.Join(full, io.EOF)), errors.Join(full, errors.New("for c.example")), full,
+		hollow("hollow"), fmt.Errorf("for f.example: %w", hollow("hollow")), hollowJoin("hollow twice"),
+	}}
+	for i := range 200 {
+		store.errors = append(store.errors, fmt.Errorf("loss %d", i))
+	}
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Store: store}}, func(b *bubble) {
+		for i := range 250 {
+			host := fmt.Sprintf("https://%d.example", i)
+			b.web.Site(host).Page("/", "page")
+			b.mustGet(host+"/", 200)
+		}
+		told := map[string]int{}
+		for _, d := range b.log.Decisions(evidence.StateLost) {
+			told[d.Reason]++
+		}
+		if len(b.log.Decisions(evidence.StateLost)) != 100 || told["loss 96"] != 1 || told["hollow"] != 1 || told["hollow twice"] != 1 {
+			b.Errorf("%d losses: %v", len(told), told)
+		}
+	})
+}
+
+// TestARestoredBlockTellsItsAge, where that is known.
+func TestARestoredBlockTellsItsAge(t *testing.T) {
+	for age, want := range map[time.Duration]string{
+		-time.Second: "", 0: ", 0 s ago", time.Minute - 1: ", 59 s ago", time.Minute: ", 1 min ago", time.Hour - 1: ", 59 min ago", time.Hour: ", 1 h ago",
+		48*time.Hour - 1: ", 47 h ago", 48 * time.Hour: ", 2 days ago", 1000 * time.Hour: "", // not known when
+	} {
+		store := &storeInTrouble{}
+		cfg := politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Store: store, MaxWait: time.Minute}}
+		virtually(t, cfg, func(b *bubble) {
+			store.debt = hostlimit.Debt{BlockedUntil: time.Now().Add(time.Hour), Refusals: 1, Cause: "status 429", BlockedAt: time.Now().Add(-age)}
+			if age == 1000*time.Hour {
+				store.debt.BlockedAt = time.Time{}
+			}
+			_, err := b.get("https://example.com/")
+			refused(b.T, err, politeness.StageTurn, politeness.ErrBlocked)
+			if d := b.one(evidence.HostBlocked); d.Reason != "restored: status 429"+want || !d.Restored {
+				b.Errorf("%v: %q", age, d.Reason)
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -357,4 +358,41 @@ func TestRetryDoesNotRepeatWhatCantChange(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What is said of an unreachable robots.txt is what is done: in evidence and on the status page.
+func TestUnreachableRobotsIsToldAsWhatItMeans(t *testing.T) {
+	for _, cfg := range []robotscache.Config{{}, {ServeStale: true}, {OnUnreachable: robotscache.Allow}} {
+		virtually(t, politeness.Config{Robots: cfg}, func(b *bubble) {
+			b.site.Robots("User-agent: *\n").Page("/", "page")
+			b.mustGet("https://example.com/", 200)
+			time.Sleep(2 * time.Hour)
+			b.site.RobotsStatus(503)
+			_, _ = b.get("https://example.com/") // by a stale copy, that is asked for again
+			_, err := b.get("https://example.com/")
+			d := b.one(evidence.RobotsUnreachable)
+			var s politeness.StatusPage
+			text, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/?format=json", "")
+			if err := json.Unmarshal([]byte(text), &s); err != nil || len(s.Down) != 1 {
+				b.Fatalf("%v: %+v", err, s.Down)
+			}
+			if fetched := err == nil; d.Allowed != fetched || s.Down[0].Fallback != fetched || fetched == (cfg == robotscache.Config{}) {
+				b.Errorf("%+v: %v; on record %t, on the page %t", cfg, err, d.Allowed, s.Down[0].Fallback)
+			}
+		})
+	}
+}
+
+// Where robots.txt was found, if that isn't where it was asked for, is on record.
+func TestARobotsThatHasMovedIsOnRecordWithItsPlace(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/robots.txt", http.RedirectHandler("https://www.example.com/robots.txt", http.StatusMovedPermanently)).Page("/", "page")
+		b.web.Site("https://www.example.com").Robots("User-agent: *\n").Page("/", "page")
+		b.mustGet("https://example.com/", 200)
+		b.mustGet("https://www.example.com/", 200)
+		d := b.log.Decisions(evidence.RobotsFetched)
+		if len(d) != 2 || d[0].Location != "https://www.example.com/robots.txt" || d[1].Location != "" {
+			b.Errorf("%+v", d)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/waits"
 )
 
 // With MaxInFlight a body that is never closed holds up all hosts: who gets its place
@@ -94,4 +96,35 @@ func TestAContextThatIsDoneSaysWhy(t *testing.T) {
 	if <-kept.ctx.Done(); kept.ctx.Err() == nil {
 		t.Error("the context of a turn is done, and doesn't say why")
 	}
+}
+
+// TestWhoLeavesTakesNothingFromOthers: a crawl that ends leaves its own waits, and not the fetch of a
+// robots.txt that another request waits for, too.
+func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
+	cfg := politeness.Config{
+		HostKey: func(*http.Request) string { return "all" }, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 20 * time.Second}},
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Page("/", "page")
+		b.web.Site("https://other.example").Page("/", "page")
+		b.mustGet("https://other.example/", 200)
+		ends := make(chan struct{})
+		var wg sync.WaitGroup
+		begin := time.Now()
+		wg.Go(func() {
+			_, err := fetch(waits.Until(b.Context(), ends), b.client, "https://example.com/")
+			refused(b.T, err, politeness.StageRobots, context.Canceled)
+			if took := time.Since(begin); took != 10*time.Second {
+				b.Errorf("left after %v, want 10 s", took)
+			}
+		})
+		time.Sleep(time.Second)
+		wg.Go(func() { b.mustGet("https://example.com/", 200) })
+		time.Sleep(9 * time.Second)
+		close(ends)
+		wg.Wait()
+		if took := time.Since(begin); took != 40*time.Second {
+			b.Errorf("robots.txt and page came after %v, want 40 s", took)
+		}
+	})
 }

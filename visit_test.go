@@ -45,6 +45,25 @@ func TestVisitTimeOfRobotsIsKept(t *testing.T) {
 	})
 }
 
+// A wait that is longer than a second is on record when it begins.
+func TestAWaitForTheVisitTimeIsOnRecord(t *testing.T) {
+	virtually(t, politeness.Config{Limits: hostlimit.Config{MaxWait: 24 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}, func(b *bubble) {
+		b.site.Robots("User-agent: *\nVisit-time: 0600-0700\n").Page("/", "hello")
+		if _, err := b.t.Check(b.Context(), "https://example.com/"); err != nil {
+			b.Fatal(err)
+		}
+		opens := b.began.Add(6 * time.Hour)
+		for _, early := range []time.Duration{time.Second + 1, time.Second} {
+			time.Sleep(time.Until(opens.Add(-early)))
+			b.mustGet("https://example.com/", 200)
+			opens = opens.Add(24 * time.Hour)
+		}
+		if d := b.one(evidence.Waiting); d.Hold != "visit-time" || d.Until.Sub(d.Time) != time.Second+1 || d.Reason == "" {
+			b.Errorf("%+v", d)
+		}
+	})
+}
+
 // A queue that reaches past the window's end goes on when the next one opens.
 func TestVisitTimeThatEndsDuringTheWait(t *testing.T) {
 	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 24 * time.Hour}}

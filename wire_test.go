@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -92,17 +93,21 @@ func (c *crawlAtTheWire) judge() []politenesstest.Request {
 
 // starts returns the records of starts.
 func (c *crawlAtTheWire) starts() []evidence.Entry {
-	var starts []evidence.Entry
+	return c.records(evidence.Started, evidence.Resent)
+}
+
+// records returns those of the log that are of the types.
+func (c *crawlAtTheWire) records(types ...evidence.Type) (found []evidence.Entry) {
 	for line := range bytes.Lines(c.log.Bytes()) {
 		var e evidence.Entry
 		if err := e.UnmarshalJSON(line); err != nil {
 			c.t.Fatal(err)
 		}
-		if e.Type == evidence.Started || e.Type == evidence.Resent {
-			starts = append(starts, e)
+		if slices.Contains(types, e.Type) {
+			found = append(found, e)
 		}
 	}
-	return starts
+	return found
 }
 
 func TestStartsCountAtTheWire(t *testing.T) {
@@ -188,27 +193,59 @@ func TestADialThatFailsCountsFromItsEnd(t *testing.T) {
 }
 
 func TestAResendIsAFurtherStart(t *testing.T) {
+	for _, delay := range []time.Duration{time.Second, 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			c := atTheWire(t, func(cfg *politeness.Config) { cfg.Limits.Delay.Min = delay })
+			for range 2 {
+				if err := c.get(t.Context(), "/"); err != nil {
+					t.Fatal(err)
+				}
+				c.site.HangUp()
+			}
+			requests := c.judge()
+			if len(requests) < 4 {
+				t.Fatalf("%d requests", len(requests))
+			}
+			if resent := c.records(evidence.Resent); len(resent) == 0 {
+				t.Error("no resend in the log")
+			}
+			// Who looks at the log sees why nothing happens for longer than a second.
+			told := slices.DeleteFunc(c.records(evidence.Waiting), func(e evidence.Entry) bool { return !strings.Contains(e.Reason, "connection was lost") })
+			if (delay > time.Second) != (len(told) > 0) {
+				t.Errorf("%v: told of %d waits", delay, len(told))
+			}
+			for _, d := range told {
+				if d.Hold != "delay" || d.Delay != delay || d.Until.Sub(d.Time) > delay || d.Until.Sub(d.Time) <= time.Second {
+					t.Errorf("%+v", d)
+				}
+			}
+		})
+	}
+}
+
+// A fetch of robots.txt may take 30 s, in which our own wait for a gap isn't counted.
+func TestAWaitAtTheWireIsNotTheOriginsSlowness(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := atTheWire(t, nil)
-		for range 2 {
-			if err := c.get(t.Context(), "/"); err != nil {
-				t.Fatal(err)
+		c := atTheWire(t, func(cfg *politeness.Config) {
+			cfg.HostKey = func(*http.Request) string { return "all" }
+			cfg.Limits.Delay.Min = 20 * time.Second
+		})
+		c.web.Site("https://other.example").Page("/", "page")
+		c.site.Dial(25 * time.Second)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.get(t.Context(), "/"); err != nil { // robots.txt has its connection at 25 s, and its start at 40 s
+				t.Error(err)
 			}
-			c.site.HangUp()
-		}
-		requests := c.judge()
-		if len(requests) < 4 {
-			t.Fatalf("%d requests", len(requests))
-		}
-		var resent int
-		for _, s := range c.starts() {
-			if s.Type == evidence.Resent {
-				resent++
+		})
+		time.Sleep(time.Second)
+		wg.Go(func() {
+			if _, err := fetch(t.Context(), c.client, "https://other.example/"); err != nil { // its robots.txt starts at 20 s
+				t.Error(err)
 			}
-		}
-		if resent == 0 {
-			t.Error("no resend in the log")
-		}
+		})
+		wg.Wait()
+		c.judge()
 	})
 }
 
@@ -364,4 +401,83 @@ func TestNoTwoArrivalsAreCloserWhateverConnectionsDo(t *testing.T) {
 			return
 		}
 	}
+}
+
+// Less than a millisecond is the machine's scheduling.
+func TestAConnectionThatIsAMillisecondLateMovesNothing(t *testing.T) {
+	for _, late := range []time.Duration{time.Millisecond, time.Millisecond + 1} {
+		synctest.Test(t, func(t *testing.T) {
+			c := atTheWire(t, func(cfg *politeness.Config) { cfg.DangerouslyIgnoreRobots = true })
+			c.site.Dial(late)
+			if err := c.get(t.Context(), "/"); err != nil {
+				t.Fatal(err)
+			}
+			c.judge()
+			if s := c.starts(); len(s) != 1 || (s[0].Instead != 0) != (late > time.Millisecond) {
+				t.Errorf("%v late: %+v", late, s)
+			}
+		})
+	}
+}
+
+// A tracesItself is a base with a connection of its own, which it has after a dial, and whose answers
+// come whatever the request's context says.
+type tracesItself struct {
+	net.Conn
+	dial   time.Duration
+	fails  error
+	linger []int // what the connection is told
+	closed int   // bodies of answers
+}
+
+func (b *tracesItself) SetLinger(seconds int) error {
+	b.linger = append(b.linger, seconds)
+	return nil
+}
+
+func (b *tracesItself) Close() error { return nil }
+
+func (b *tracesItself) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(b.dial)
+	httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{Conn: b})
+	if b.fails != nil {
+		return nil, b.fails
+	}
+	body := struct {
+		io.Reader
+		io.Closer
+	}{strings.NewReader("page"), closeFunc(func() error { b.closed++; return nil })}
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: body}, nil
+}
+
+// What is sent is sent by the system, too, only while somebody waits for its answer: a request that is
+// given up while the network is cut doesn't arrive later. An answered one may be said goodbye to.
+func TestTheSystemSendsOnlyWhatSomebodyWaitsFor(t *testing.T) {
+	for _, fails := range []error{nil, syscall.ECONNRESET} {
+		base := &tracesItself{fails: fails}
+		tr := mustNew(t, politeness.Config{UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true})
+		_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
+		want := []int{0, -1}
+		if fails != nil {
+			want = []int{0}
+		}
+		if !errors.Is(err, fails) || !slices.Equal(base.linger, want) {
+			t.Errorf("%v: told %v, want %v", err, base.linger, want)
+		}
+	}
+}
+
+// A base that answers a request whose start was refused keeps nothing open.
+func TestAnAnswerInSpiteOfARefusalIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := &tracesItself{dial: time.Second}
+		tr := mustNew(t, politeness.Config{
+			UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Hosts: &refusesTheSecondStart{Limiter: mustLimiter(t, hostlimit.Config{})},
+		})
+		_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
+		refused(t, err, politeness.StageTurn, politeness.ErrBlocked)
+		if base.closed != 1 {
+			t.Errorf("the body was closed %d times", base.closed)
+		}
+	})
 }
