@@ -113,10 +113,10 @@ const leak = time.Minute
 // StatusHandler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
 // people, which keeps itself up to date; JSON for programs that ask with "Accept: application/json"
 // or "?format=json", whose members docs/steering.md names; and with "?format=prometheus" what
-// Prometheus scrapes. "?host=example" keeps the hosts whose key holds that text. It shows what waits
-// and why, the hosts in force, what was started and refused, the budget and the robots.txt cache.
-// Nothing is served unless you mount it, and it holds the names of the hosts that are crawled: mount
-// it where only you can reach it.
+// Prometheus scrapes; another format is answered with 400. "?host=example" keeps the hosts whose key
+// holds that text. It shows what waits and why, the hosts in force, what was started and refused,
+// the budget and the robots.txt cache. Nothing is served unless you mount it, and it holds the names
+// of the hosts that are crawled: mount it where only you can reach it.
 //
 //	http.Handle("/debug/politeness", politeness.StatusHandler(t))
 //
@@ -137,9 +137,14 @@ func StatusHandler(t *Transport, names ...string) http.Handler {
 			http.Error(w, "the status is read-only", http.StatusMethodNotAllowed)
 			return
 		}
+		format := r.FormValue("format")
+		if !slices.Contains([]string{"", "json", "prometheus"}, format) {
+			http.Error(w, `format is "json" or "prometheus"; without it there is a page for people`, http.StatusBadRequest)
+			return
+		}
 		status := t.status(r)
 		var page bytes.Buffer
-		switch format := r.FormValue("format"); {
+		switch {
 		case format == "prometheus":
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 			status.writePrometheus(&page)

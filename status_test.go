@@ -122,10 +122,18 @@ func TestStatusIsReadOnlyAndBounded(t *testing.T) {
 		if len(s.Hosts) != 1000 || s.Omitted != 1500 || s.Known != 2500 {
 			b.Errorf("%d hosts, %d omitted, %d known", len(s.Hosts), s.Omitted, s.Known)
 		}
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), http.MethodPost, "http://localhost/", nil))
-		if w.Code != http.StatusMethodNotAllowed {
-			b.Errorf("POST: status %d", w.Code)
+		for _, c := range []struct {
+			method, target string
+			want           int
+		}{
+			{http.MethodPost, "/", http.StatusMethodNotAllowed},
+			{http.MethodGet, "/?format=xml", http.StatusBadRequest},
+		} {
+			w := httptest.NewRecorder()
+			handler.ServeHTTP(w, httptest.NewRequestWithContext(b.Context(), c.method, "http://localhost"+c.target, nil))
+			if w.Code != c.want {
+				b.Errorf("%s %s: status %d", c.method, c.target, w.Code)
+			}
 		}
 	})
 }
