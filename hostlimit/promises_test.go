@@ -307,6 +307,24 @@ func TestRefusalsAreCountedUpTo255(t *testing.T) {
 	})
 }
 
+// Who waits for the answer of a probe goes on once the block is forgiven.
+func TestForgivenWhileAProbeIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, Backoff: backoff.Refusals{Forgive: time.Minute}})
+		l := acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 429})
+		l.Release()
+		probe := acquire(t, m, "a", 0)
+		defer probe.Release()
+		out := time.Now()
+		l = acquire(t, m, "a", 0)
+		defer l.Release()
+		if waited := time.Since(out); !probe.Grant.Probe || l.Grant.Probe || waited != time.Minute {
+			t.Errorf("started %v after the probe %+v", waited, probe.Grant)
+		}
+	})
+}
+
 // A place that was handed to a waiter who leaves at the same moment goes on.
 func TestPlaceOfALeavingWaiterGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -303,7 +303,7 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 	case open > now:
 		return blocked, open
 	case t.refusals > 0 && b.probe != nil && b.probe != l:
-		return probing, b.flying.due(m.rules.LeaseTTL)
+		return probing, min(b.flying.due(m.rules.LeaseTTL), add(t.until, m.rules.Refusals.Forgive))
 	case l == nil && b.inFlight >= lim.Slots:
 		return slots, b.flying.due(m.rules.LeaseTTL)
 	case (l == nil || b.last != l) && h.earliest(floor) > now:
