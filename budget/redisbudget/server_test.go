@@ -1,8 +1,6 @@
 package redisbudget
 
 import (
-	"flag"
-	"fmt"
 	"os"
 	"testing"
 
@@ -19,18 +17,7 @@ func TestMain(m *testing.M) {
 		worker(work)
 		return
 	}
-	flag.Parse()
-	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // fuzzing asks no server, and each of its workers would start one
-	}
-	var err error
-	if shared, err = redistest.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	shared.Close()
-	os.Exit(code)
+	redistest.Main(m, &shared)
 }
 
 // ownServer starts a server for one test.

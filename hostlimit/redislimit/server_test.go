@@ -26,24 +26,13 @@ func TestMain(m *testing.M) {
 		worker(work)
 		return
 	}
-	flag.Parse()
-	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // fuzzing asks no server, and each of its workers would start one
-	}
-	var err error
-	if shared, err = redistest.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	// These tests wait more than they compute.
 	wide := max(6, runtime.GOMAXPROCS(0))
 	if err := flag.Set("test.parallel", strconv.Itoa(wide)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	shared.Close()
-	os.Exit(code)
+	redistest.Main(m, &shared)
 }
 
 // ownServer starts a server for one test.

@@ -5,11 +5,13 @@ package redistest
 import (
 	"bufio"
 	"cmp"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -30,6 +32,25 @@ func Path() (string, error) {
 		return "", fmt.Errorf("%w\nthese tests need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
 	}
 	return path, nil
+}
+
+// Main is a TestMain: it starts the server that the tests share, runs them and ends the process.
+// Listing tests and fuzzing ask no server, and each worker that fuzzes would start one.
+func Main(m *testing.M, shared **Server) {
+	flag.Parse()
+	for _, name := range []string{"test.list", "test.fuzz"} {
+		if flag.Lookup(name).Value.String() != "" {
+			os.Exit(m.Run())
+		}
+	}
+	var err error
+	if *shared, err = Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	(*shared).Close()
+	os.Exit(code)
 }
 
 // Run starts a server with further arguments and waits until it answers. Close it.

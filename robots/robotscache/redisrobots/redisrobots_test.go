@@ -37,14 +37,7 @@ func TestMain(m *testing.M) {
 		worker(work)
 		return
 	}
-	var err error
-	if shared, err = redistest.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	shared.Close()
-	os.Exit(code)
+	redistest.Main(m, &shared)
 }
 
 func newStore(t testing.TB, addr, prefix string) *Store {
