@@ -54,7 +54,7 @@ const (
 	BlockedByRule     Type = "blocked_by_rule"
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
-	Waiting           Type = "waiting"      // a wait has begun that is longer than a second
+	Waiting           Type = "waiting"      // a wait has begun that is longer than a second; with Instead, one was in vain: its turn led to no start
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
 	Resent            Type = "resent"       // the transport sent the request once more at Start: the connection was lost, or another signature asked for
 	Started           Type = "started"      // the request went out at Start; recorded once it has
@@ -104,7 +104,7 @@ type Decision struct {
 
 	// The turn.
 	Seq         uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1
-	Instead     uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, before anything was sent
+	Instead     uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, or in vain, before anything was sent
 	Start       time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
 	WaitSlot    time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
 	WaitDelay   time.Duration `json:"waitDelay,omitzero"`             // wait for the delay after the start before

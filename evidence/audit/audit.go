@@ -286,7 +286,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	a.consistent(d)
 	a.consent(d)
 	if d.Instead != 0 {
-		a.host(d).giveUpStart(d.Instead)
+		a.host(d).giveUpStart(d.Instead, d.Type != evidence.Waiting)
 	}
 	switch d.Type {
 	case evidence.PolicyStated:

@@ -134,6 +134,41 @@ func TestCheckWaitsForAStartThatIsLoggedLate(t *testing.T) {
 	}
 }
 
+// TestCheckHearsOfTurnsInVain: a turn that led to no start leaves a hole in the numbers, unless another
+// start has got its number after all.
+func TestCheckHearsOfTurnsInVain(t *testing.T) {
+	const n = 20
+	for name, c := range map[string]struct {
+		vain, late, missing int
+	}{
+		"nobody has got it":                      {vain: 3},
+		"said of another start":                  {vain: 4, missing: 1},
+		"another start has got it":               {vain: 3, late: 1},
+		"another start, logged after the others": {vain: 3, late: n},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAuditor()
+			ds := turns(n, true)
+			third := slices.IndexFunc(ds, func(d evidence.Decision) bool { return d.Seq == 3 })
+			feedTo(a, ds[:third]...)
+			feedTo(a, evidence.Decision{Type: evidence.Waiting, Host: "h", Time: ds[third].Time, Allowed: true, Instead: uint64(c.vain)})
+			start := ds[third : third+2]
+			rest := ds[third+2:]
+			if c.late == 1 {
+				rest = slices.Concat(start, rest)
+			} else if c.late > 1 {
+				rest = slices.Concat(rest, start)
+			}
+			feedTo(a, rest...)
+			a.end()
+			open := a.tallies[logWhole].open
+			if r := a.finish(); r.Broken[MissingStart] != c.missing || len(r.Violations) != c.missing || open > 0 != (c.late == 0 && c.missing == 0) {
+				t.Errorf("%d open, violations: %v", open, r.Violations)
+			}
+		})
+	}
+}
+
 func TestCheckBoundsBlocks(t *testing.T) {
 	at := time.Date(2026, 11, 21, 3, 0, 0, 0, time.UTC)
 	var ds []evidence.Decision

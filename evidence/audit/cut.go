@@ -132,6 +132,11 @@ func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 			n-- // it had lost its slot
 		}
 	}
+	for seq := range h.givenUp {
+		if _, twice := h.leaked[seq]; next <= seq && seq < x.seq && !twice {
+			n-- // it was never sent
+		}
+	}
 	inside := r.until().After(x.start)
 	if inside && x.slots > 0 && n >= uint64(x.slots) {
 		return false

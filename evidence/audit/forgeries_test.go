@@ -336,6 +336,16 @@ func TestForgeries(t *testing.T) {
 			i := slices.IndexFunc(f.ds, func(d evidence.Decision) bool { return d.Type == evidence.HostBlocked })
 			f.ds = f.ds[:i]
 		}},
+		{"a trip removed whole, its start said to be a turn in vain", leftOpen, "", func(f *forger) {
+			s := *f.of(evidence.Started, "/2")
+			f.drop(func(d *evidence.Decision) bool { return d.Trip == s.Trip })
+			f.insert(evidence.Decision{Type: evidence.Waiting, Time: s.Time, Host: s.Host, Allowed: true, Instead: s.Seq})
+		}},
+		{"a trip removed whole, its start said to be replaced by the next one", missed, "as one is whose connection comes late; the site's own log has it", func(f *forger) {
+			s := *f.of(evidence.Started, "/2")
+			f.drop(func(d *evidence.Decision) bool { return d.Trip == s.Trip })
+			f.of(evidence.Started, "/3").Instead = s.Seq
+		}},
 		{"the policy removed", leftOpen, "", func(f *forger) {
 			f.drop(func(d *evidence.Decision) bool { return d.Type == evidence.PolicyStated })
 		}},

@@ -127,7 +127,7 @@ type hostAudit struct {
 	pending     []*exchange               // starts whose predecessors haven't been proved, in the order of time
 	next        uint64                    // number of the start that comes next; 0: none has come yet, so 1
 	missing     uint64                    // number of the start that pending waits for; 0 where it wasn't looked for yet
-	givenUp     map[uint64]bool           // numbers of starts that were replaced by later ones before anything was sent
+	givenUp     map[uint64]bool           // numbers of starts that were given up; true: nobody else can have got them
 	last        *exchange                 // last exchange whose turn was proved
 	earlier     *exchange                 // last start in an earlier log, if the gap after it is kept over a restart
 	recent      []*exchange               // last few of those
@@ -275,7 +275,7 @@ func (h *hostAudit) release(all bool) {
 			i = 0
 		default:
 			i = 0
-			if !h.absence(next, first, all) {
+			if !h.inVain(next, first.seq) && !h.absence(next, first, all) {
 				h.hole(next, first)
 			}
 		}
@@ -290,14 +290,34 @@ func (h *hostAudit) release(all bool) {
 	}
 }
 
-// giveUpStart takes the news that the start of that number was given up before anything was sent.
-func (h *hostAudit) giveUpStart(seq uint64) {
+// giveUpStart takes the news that the start of that number was given up before anything was sent:
+// stamped says whether it had its stamp by then, so that no other start has its number. Otherwise
+// that may come yet.
+func (h *hostAudit) giveUpStart(seq uint64, stamped bool) {
 	if h.givenUp == nil {
 		h.givenUp = map[uint64]bool{}
 	}
-	h.givenUp[seq] = true
+	h.givenUp[seq] = stamped
 	h.missing = 0
 	h.release(false)
+}
+
+// inVain reports whether the starts from next on that are missing before seq are said to have been
+// turns in vain.
+func (h *hostAudit) inVain(next, seq uint64) bool {
+	if seq <= next || seq-next > uint64(len(h.givenUp)) {
+		return false
+	}
+	for n := next; n < seq; n++ {
+		if _, ok := h.givenUp[n]; !ok {
+			return false
+		}
+	}
+	for n := next; n < seq; n++ {
+		delete(h.givenUp, n)
+	}
+	h.a.openEnded(logWhole, "that a turn led to no start, so that its number is missing, is believed, not derived")
+	return true
 }
 
 // hole reports that the start x has another number than the next one.
@@ -368,6 +388,7 @@ func (h *hostAudit) prove(x *exchange) {
 		x.by.shares(h.last.by)
 	}
 	h.last, h.next = x, x.seq+1
+	delete(h.givenUp, x.seq)
 
 	h.blocks = slices.DeleteFunc(h.blocks, func(b blockAudit) bool { return !b.until.After(x.start) })
 	for _, b := range h.blocks {
