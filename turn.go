@@ -271,6 +271,16 @@ func (trip *trip) Waits(w hostlimit.Wait) {
 	trip.recordWait(h)
 }
 
+// GivesUp implements hostlimit.Watcher. The trip may be over by then: what it reads doesn't change
+// any more.
+func (trip *trip) GivesUp(seq uint64) {
+	trip.t.evidence.pass(trip.wait.Context, &evidence.Decision{
+		Type: evidence.Waiting, Time: time.Now(), Trip: trip.id, Method: trip.req.Method, URL: trip.url, Host: trip.host,
+		RobotsTxt: trip.kind == kindRobots, Allowed: true, Instead: seq,
+		Reason: "a turn was missed or given back, and the number of its start may be used up",
+	})
+}
+
 // String implements hostlimit.Watcher: it names the request for those who wait for its slot.
 func (trip *trip) String() string { return trip.url }
 

@@ -79,7 +79,8 @@ type Lease interface {
 	// Release gives the slot back, and reports whether the lease had expired, so that
 	// its slot had been taken back already. Call it when the response's body has
 	// ended; a further call does nothing. Without a Start the lease owes the host
-	// nothing: its booking is undone, and no number is used up.
+	// nothing: its booking is undone, and no number is used up of which the
+	// [Watcher] isn't told.
 	Release() (expired bool)
 }
 

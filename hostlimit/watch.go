@@ -30,13 +30,20 @@ func Priority(ctx context.Context) int {
 // of one's own answers it without being wrapped once more.
 type WatcherKey struct{}
 
-// A Watcher is told why its request waits, so that a person can be told. A Limiter asks the context
-// of Acquire and Start for it, and calls it under no lock.
+// A Watcher is told why its request waits, so that a person can be told, and which numbers of starts
+// it has used up in vain. A Limiter asks the context of Acquire and Start for it, and calls it under
+// no lock.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
 	// last for more than a second, or else when it has lasted for one. Acquire and Start return
 	// after it.
 	Waits(Wait)
+	// GivesUp is called for each number under which a turn of the request was let go without a
+	// start: unless another start has got it, it is missing in the row of Grant.Seq. A Limiter that
+	// numbers its starts as they are stamped, as [Memory] does, never calls it. It is called before
+	// Acquire, Start or Release returns, and later, from another goroutine, where the number came to
+	// be known only then: it was under way to a request that had left.
+	GivesUp(seq uint64)
 	// String names the request, for those who wait for its slot. It is called by others.
 	String() string
 }

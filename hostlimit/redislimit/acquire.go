@@ -134,8 +134,10 @@ type waiter struct {
 	left    bool          // gone while a call was under way
 	napped  bool          // has slept the rest of its wait
 
-	start granting // if granted
-	lease *lease
+	start  granting // the last GO
+	gaveUp []uint64 // numbers of starts for which it was let go in vain
+	toldOf int      // how many of them the watcher was told
+	lease  *lease
 	err   error
 	alone bool // the server is lost, go on with FailLocal
 }
@@ -251,6 +253,9 @@ func (w *waiter) source(t told) string {
 func (w *waiter) rejoin(t *lease) {
 	h := t.h
 	t.waiting = true
+	if !t.started {
+		w.start.seq, t.granted.seq = t.granted.seq, 0
+	}
 	w.h, w.id, w.number, w.floor, w.delay, w.again, w.phase, w.next, w.asks = h, t.id, t.number, t.floor, t.delay, t, reserved, 1, t.asks
 	h.account(w.arrived, delay)
 	w.before = h.waited
@@ -270,6 +275,7 @@ const (
 
 // wait waits for the turn in the caller's goroutine.
 func (w *waiter) wait(ctx context.Context) (*lease, error) {
+	defer w.tellGivenUp()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -322,6 +328,7 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 			if w.phase == done && w.err == nil {
 				// Let go in this very moment; the caller will not start it.
 				w.giveBack()
+				w.giveUp()
 				w.lease.end(now)
 				w.lease.released = true
 				return nil, err
@@ -453,9 +460,16 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		// overtakes it. No copy has one after that time.
 		defer w.giveBackAfter(at.over)
 	}
+	if err == nil {
+		w.numbered(reply[len(reply)-1])
+		if text(reply[0]) == "GO" {
+			w.numbered(reply[4])
+		}
+	}
 	if w.left {
 		// Only now is it sure that nothing overtakes the question.
 		w.giveBack()
+		w.giveUpLate()
 		return
 	}
 	if w.phase != asking {
@@ -696,6 +710,7 @@ func (w *waiter) refuse(err error) {
 	case queued, reserved, probing, granted:
 		w.giveBack()
 	}
+	w.giveUp()
 	w.err = err
 	w.l.countRefusal(err)
 	w.phase = done
@@ -713,5 +728,52 @@ func (w *waiter) giveBackAfter(at time.Duration) {
 	if w.again != nil && w.again.started && !w.called {
 		undone = 0 // what the server knows of is a start that was one
 	}
-	w.h.p.add(op{name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone, w.again != nil && w.again.wasTold}, after: at, owed: true})
+	w.h.p.add(op{
+		name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone, w.again != nil && w.again.wasTold}, after: at, owed: true,
+		done: func(reply []any, _ heard, err error) {
+			if err == nil {
+				w.numbered(reply[1])
+				w.giveUpLate()
+			}
+		},
+	})
+}
+
+// numbered notes a number of a start for which the server has let w go, or says that it had, so that
+// the one before is given up.
+func (w *waiter) numbered(reply any) {
+	seq, t := uint64(number(reply)), w.again
+	if seq == 0 || seq == w.start.seq || t != nil && t.started && seq == t.granted.seq {
+		return
+	}
+	w.giveUp()
+	w.start.seq = seq
+}
+
+// giveUp notes that the last number for which w was let go led to no start.
+func (w *waiter) giveUp() {
+	if seq := w.start.seq; seq > 0 && !slices.Contains(w.gaveUp, seq) {
+		w.gaveUp = append(w.gaveUp, seq)
+	}
+}
+
+// giveUpLate is giveUp for a request that has left.
+func (w *waiter) giveUpLate() {
+	if w.giveUp(); len(w.gaveUp) > w.toldOf {
+		w.l.wg.Go(w.tellGivenUp)
+	}
+}
+
+// tellGivenUp tells the watcher what it doesn't know of the numbers that are given up. It is called
+// without mu.
+func (w *waiter) tellGivenUp() {
+	w.l.mu.Lock()
+	gaveUp := w.gaveUp[w.toldOf:]
+	w.toldOf = len(w.gaveUp)
+	w.l.mu.Unlock()
+	for _, seq := range gaveUp {
+		if w.watcher != nil {
+			w.watcher.GivesUp(seq)
+		}
+	}
 }

@@ -322,11 +322,12 @@ func (t *lease) Release() (expired bool) {
 		l.mu.Unlock()
 		return expired
 	}
-	undone := 1 // the request was never sent
+	t.undone = 1 // the request was never sent
 	if t.started {
-		undone = 0
+		t.undone = 0
+	} else if seq := t.granted.seq; seq > 0 && t.watcher != nil {
+		defer t.watcher.GivesUp(seq)
 	}
-	t.undone = undone
 	var had chan struct{}
 	if t.started && (t.limits.FromEnd || t.unanswered) && t.granted.delay > far {
 		had = make(chan struct{})

@@ -84,6 +84,7 @@ func TestFatesAtRandom(t *testing.T) {
 				case 1:
 					w.mu.Lock()
 					w.command("FLUSHDB")
+					w.forgot = true
 					w.mu.Unlock()
 				}
 			}

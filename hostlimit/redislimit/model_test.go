@@ -27,7 +27,8 @@ import (
 // with the real step.lua on a real server, whose clock is the bubble's. An oracle that knows nothing
 // of either looks at what the callers did: never more in flight than slots, no gap shorter than its
 // delay, no start into a block, and once the network is healed every process starts again, and every
-// slot comes back.
+// slot comes back. Where no process was killed and the server lost nothing, each number of a start is
+// one that was started or given up.
 
 // modelSource is step.lua with the clock and the messages of a world.
 var modelSource = strings.NewReplacer(
@@ -66,6 +67,10 @@ type world struct {
 	dead   map[*Limiter]bool
 	starts []modelStart
 	blocks []modelBlock
+
+	numbers map[uint64]bool // of starts that were stamped, or given up
+	most    uint64          // largest of them
+	forgot  bool            // numbers may be missing: a process was killed, or the server has lost its data
 }
 
 type modelStart struct {
@@ -92,7 +97,7 @@ func newWorld(t *testing.T, database string) *world {
 func (w *world) reset() {
 	w.command("FLUSHDB")
 	w.procs, w.dead = map[string]*Limiter{}, map[*Limiter]bool{}
-	w.calls, w.starts, w.blocks = 0, nil, nil
+	w.calls, w.starts, w.blocks, w.numbers, w.most, w.forgot = 0, nil, nil, map[uint64]bool{}, 0, false
 	w.trace.Reset()
 }
 
@@ -251,7 +256,7 @@ func (w *world) process(limits hostlimit.Config) *Limiter {
 // kill ends a process as SIGKILL would: nothing that it says is heard any more.
 func (w *world) kill(l *Limiter) {
 	w.mu.Lock()
-	w.dead[l] = true
+	w.dead[l], w.forgot = true, true
 	now := w.now()
 	for i := range w.starts {
 		if s := &w.starts[i]; s.by == l && s.end == 0 {
@@ -266,16 +271,39 @@ func (w *world) now() time.Duration {
 	return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
+// Waits, GivesUp and String make a world the hostlimit.Watcher of its requests.
+func (*world) Waits(hostlimit.Wait) {}
+func (*world) String() string       { return "" }
+
+func (w *world) GivesUp(seq uint64) { w.number(seq) }
+
+// number notes that a start of that number was stamped, or given up.
+func (w *world) number(seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.numbers[seq], w.most = true, max(w.most, seq)
+}
+
+func (w *world) acquire(ctx context.Context, l *Limiter) (hostlimit.Lease, error) {
+	return l.Acquire(context.WithValue(ctx, hostlimit.WatcherKey{}, w), "a.example", 0)
+}
+
 // fetch takes one turn, as a crawler does. It reports whether there was one.
 func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hostlimit.Outcome, again bool) bool {
-	lease, err := l.Acquire(ctx, "a.example", 0)
+	lease, err := w.acquire(ctx, l)
 	if err != nil {
 		return false
 	}
-	g, err := lease.Start(ctx)
+	start := func() (g hostlimit.Grant, err error) {
+		if g, err = lease.Start(context.WithValue(ctx, hostlimit.WatcherKey{}, w)); err == nil {
+			w.number(g.Seq)
+		}
+		return g, err
+	}
+	g, err := start()
 	if err == nil && again {
 		time.Sleep(hold)
-		g, err = lease.Start(ctx)
+		g, err = start()
 	}
 	if err != nil {
 		lease.Release()
@@ -307,6 +335,11 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 // judge looks at what the callers did.
 func (w *world) judge(slots int) (faults []string) {
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	for seq := uint64(1); seq < w.most && !w.forgot; seq++ {
+		if !w.numbers[seq] {
+			bad("start %d of %d is missing", seq, w.most)
+		}
+	}
 	starts := slices.Clone(w.starts)
 	slices.SortStableFunc(starts, func(a, b modelStart) int { return int(a.at - b.at) })
 	for i, s := range starts {
@@ -356,7 +389,7 @@ func (w *world) heal(slots int, procs ...*Limiter) (faults []string) {
 	wg.Wait()
 	var held []hostlimit.Lease
 	for range slots {
-		lease, err := procs[0].Acquire(ctx, "a.example", 0)
+		lease, err := w.acquire(ctx, procs[0])
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("a slot never came back: %v", err))
 			break

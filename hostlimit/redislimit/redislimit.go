@@ -97,7 +97,10 @@
 //
 // The server numbers a start when it lets it go. A number of which no start came, by a
 // turn that was released or that missed its window, is used again, unless a later start of the
-// host had been let go by then: that leaves a hole.
+// host had been let go by then: that leaves a hole. So each such number is told to the
+// [hostlimit.Watcher] of its request, also where the answer that gave it was lost or came when the
+// request had left; for these, close the Limiter before the log. What a process had been let go for
+// when it was killed nobody tells.
 //
 // The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt, of which
 // each process keeps no more than the gap after its own last start; [Limiter.Check] looks for that, and more. Every key has an expiry later than what it owes.

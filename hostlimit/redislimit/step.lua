@@ -69,7 +69,7 @@
 --   any       its process shows no life for DEAD -
 
 local VERSION = 2
-local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
+local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, START = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local QUEUED, RESERVED, GONE = 0, 1, 2
 local SECOND = 1000000
 local HOUR = 3600 * SECOND
@@ -459,6 +459,7 @@ end
 -- number, which its next start doesn't get.
 local function back(h, r, started)
 	if r[STATE] ~= GONE then return end
+	about[h].undone, r[START] = r[START], nil
 	if h.lo == r[ID] then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
@@ -550,12 +551,17 @@ local ops = {}
 --   HAND   blocked until, cause        a person has blocked the host
 --   OLD                                a later take of the lease has been here
 --   NEW                                the turn has ended, or a later one of the process has been here
+-- and at the end of each, as of release, the number of the start for which the turn had been let go when
+-- it was taken back (0: there was none): where a reply was lost, the caller hasn't heard of it.
 -- why is as start tells it, or s for slots. shortest and ceiling bound the learned delay. Turns go by
 -- priority, then by when they came.
 function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, shortest, ceiling, delay, least2, ends, prio, came)
 	local me = find(h, id)
 	if me then
-		if seq <= me[SEQ] then return {'OLD'} end
+		if seq <= me[SEQ] then
+			about[h].undone = me[START] -- the caller hasn't heard of it, and asks again
+			return {'OLD'}
+		end
 		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO], me[CAME] = seq, delay, least2, ends, prio, came
 		back(h, me, started == 1)
 	else
@@ -616,6 +622,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	-- A lease starts within its guard at the latest.
 	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
 	tally(h, s, started ~= 1 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
+	me[START] = h.n
 	-- It owes as much where it counts from its end, although the delay may be shorter by then.
 	me[DELAY] = max(me[DELAY], h.ad, h.le)
 	local d = ceil(me[DELAY] * SHARE)
@@ -928,6 +935,10 @@ for j = 2, #call do
 		local ok, answer = pcall(ops[op[1]], h, unpack(op, 3))
 		if ok then
 			reply = answer
+			if op[1] == 'take' or op[1] == 'release' then
+				reply[#reply + 1] = about[h].undone or 0
+				about[h].undone = nil
+			end
 			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or (op[1] == 'served' or op[1] == 'begun') and answer[1] == 0
 			changed[h] = changed[h] or not reads
 		else

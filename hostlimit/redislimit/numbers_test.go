@@ -1,0 +1,136 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A ledger is a Watcher that keeps the numbers that its requests give up.
+type ledger chan uint64
+
+func (ledger) Waits(hostlimit.Wait) {}
+func (l ledger) GivesUp(seq uint64) { l <- seq }
+func (ledger) String() string       { return "" }
+func (l ledger) of(ctx context.Context) context.Context {
+	return context.WithValue(ctx, hostlimit.WatcherKey{}, l)
+}
+
+// TestANumberWithoutAStartIsGivenUp: another process has had the next number by then, so that nobody
+// gets this one any more.
+func TestANumberWithoutAStartIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]func(t *testing.T, ctx context.Context, l *Limiter, post *courier, next func()){
+		"released without a start": func(t *testing.T, ctx context.Context, l *Limiter, _ *courier, next func()) {
+			lease, err := l.Acquire(ctx, "a.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next()
+			lease.Release()
+		},
+		"started too late": func(t *testing.T, ctx context.Context, l *Limiter, _ *courier, next func()) {
+			lease, err := l.Acquire(ctx, "a.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lease.Release()
+			next()
+			if g, err := lease.Start(ctx); err != nil || g.Seq != 3 {
+				t.Errorf("%d, %v", g.Seq, err)
+			}
+		},
+		"never started, for a Start that was cancelled": func(t *testing.T, ctx context.Context, l *Limiter, _ *courier, next func()) {
+			lease, err := l.Acquire(ctx, "a.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lease.Release()
+			next()
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			if _, err := lease.Start(ctx); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		},
+		"the answer comes after the caller has left": func(t *testing.T, ctx context.Context, l *Limiter, post *courier, next func()) {
+			ctx, cancel := context.WithCancel(ctx)
+			through := make(chan struct{})
+			post.set(func(payload string, send func() error) error {
+				err := send()
+				if takes(payload) {
+					cancel()
+					<-through
+				}
+				return err
+			})
+			if _, err := l.Acquire(ctx, "a.example", 0); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			next()
+			close(through)
+		},
+		"the client has repeated the call": func(t *testing.T, ctx context.Context, l *Limiter, post *courier, next func()) {
+			once := false
+			post.set(func(payload string, send func() error) error {
+				if !takes(payload) || once {
+					return send()
+				}
+				once = true
+				if err := send(); err != nil {
+					return err
+				}
+				next()
+				return send()
+			})
+			lease, err := l.Acquire(ctx, "a.example", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lease.Release()
+			if g, err := lease.Start(ctx); err != nil || g.Seq != 3 {
+				t.Errorf("%d, %v", g.Seq, err)
+			}
+		},
+		"the answer is lost": func(t *testing.T, ctx context.Context, l *Limiter, post *courier, next func()) {
+			once := false
+			post.set(func(payload string, send func() error) error {
+				err := send()
+				if takes(payload) && !once {
+					once = true
+					next()
+					return errReset
+				}
+				return err
+			})
+			if _, err := l.Acquire(ctx, "a.example", 0); !errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			post := new(courier)
+			fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 2, post)
+			settle(t, fleet[0], "a.example")
+			told := make(ledger, 10)
+			turn(t, told.of(t.Context()), fleet[0], post, func() {
+				lease := acquire(t, fleet[1], "a.example", 0)
+				if lease.Release(); lease.Grant.Seq != 2 {
+					t.Errorf("the next start is number %d", lease.Grant.Seq)
+				}
+			})
+			select {
+			case seq := <-told:
+				if seq != 1 || len(told) > 0 {
+					t.Errorf("given up: %d, and %d more", seq, len(told))
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("nothing is given up")
+			}
+		})
+	}
+}
