@@ -156,20 +156,20 @@ func (l *recordSizes) Write(p []byte) (int, error) {
 
 // watchUsage looks every minute at what is in use, and returns a function that ends that and tells
 // the most that it saw, and by how many bytes the heap has grown.
-func watchUsage() func() (kept, heap uint64, goroutines int) {
-	live := func() uint64 {
+func watchUsage() func() (kept, heap int64, goroutines int) {
+	live := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
+		return int64(m.HeapAlloc)
 	}
-	system := func() uint64 {
+	system := func() int64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
-		return m.HeapSys
+		return int64(m.HeapSys)
 	}
 	before, grown := live(), system()
-	var most uint64
+	var most int64
 	var goroutines int
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -178,9 +178,7 @@ func watchUsage() func() (kept, heap uint64, goroutines int) {
 		defer tick.Stop()
 		for {
 			goroutines = max(goroutines, runtime.NumGoroutine())
-			if now := live(); now > before {
-				most = max(most, now-before)
-			}
+			most = max(most, live()-before)
 			select {
 			case <-stop:
 				return
@@ -188,7 +186,7 @@ func watchUsage() func() (kept, heap uint64, goroutines int) {
 			}
 		}
 	}()
-	return func() (uint64, uint64, int) {
+	return func() (int64, int64, int) {
 		close(stop)
 		<-stopped
 		return most, system() - grown, goroutines

@@ -37,15 +37,16 @@ type Log struct {
 	last    time.Time     // time of the last write
 	flushAt int           // length of buf that is worth a write
 	clock   clock
-	n       uint64        // number of records so far, with the lost ones
-	put     int64         // number of bytes put into buf so far
-	out     int64         // number of those that w has taken
-	signed  time.Time     // when the last checkpoint was made, or the first record
-	ready   []publication // checkpoints that aren't published yet
-	public  chan struct{} // closed when the goroutine that publishes is done; nil if none does
-	chain   hash.Hash     // of the last hash and the lines since; nil: the log isn't chained
-	bare    int           // number of lines since the last hash
-	after   string        // last hash of the log before, in a file that holds one
+	n       uint64            // number of records so far, with the lost ones
+	put     int64             // number of bytes put into buf so far
+	out     int64             // number of those that w has taken
+	signed  time.Time         // when the last checkpoint was made, or the first record
+	ready   []publication     // checkpoints that aren't published yet
+	public  chan struct{}     // closed when the goroutine that publishes is done; nil if none does
+	chain   hash.Hash         // of the last hash and the lines since; nil: the log isn't chained
+	hash    [sha256.Size]byte // the last one
+	bare    int               // number of lines since the last hash
+	after   string            // last hash of the log before, in a file that holds one
 	closed  bool
 	done    chan struct{} // made by Close, and closed when it is done
 	lost    int           // number of lost records
@@ -222,13 +223,12 @@ func (l *Log) appendHash(b []byte, from int, typ Type) []byte {
 		l.chain.Write(lineEnd)
 		return b
 	}
-	var sum [sha256.Size]byte
-	l.chain.Sum(sum[:0])
+	l.chain.Sum(l.hash[:0])
 	l.chain.Reset()
-	l.chain.Write(sum[:])
+	l.chain.Write(l.hash[:])
 	l.bare = 0
 	b = append(b, `,"hash":"`...)
-	b = base64.RawURLEncoding.AppendEncode(b, sum[:])
+	b = base64.RawURLEncoding.AppendEncode(b, l.hash[:])
 	return append(b, '"')
 }
 

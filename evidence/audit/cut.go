@@ -67,7 +67,7 @@ func (h *hostAudit) cutOff(x *exchange) {
 	if x.expired {
 		return
 	}
-	h.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill: these have no end")
+	h.a.openEnded(everyStartEnded, "the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end")
 	if _, ok := x.by.budget.limits["bytes"]; ok {
 		h.a.openEnded(budgetKept, "how much was read of a request that has no end")
 	}

@@ -72,15 +72,15 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"a log", plain, `open, log whole: not chained`},
 		{"a log without numbers", unnumbered, `open, log whole: not chained`},
 		{"without its seal", plain[:10], `open, log whole: not chained`},
-		{"chained, without its seal", chained[:10], `line 10: chain: the log is chained but not sealed: its end was cut off, or Close never called`},
+		{"chained, without its seal", chained[:10], `open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called`},
 		{"the first line taken out", without(plain, 1, 1)[3:], `
 			line 1: line: records 1 to 4 are missing
-			line 2: sequence: start 1 is missing
 			open, delays kept: no policy record says what was promised
 			open, slots kept: no policy record says what was promised
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 			open, budget kept: no policy record says what was promised
+			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
 			open, log whole: not chained
 		`},
 		{"one line taken out", without(plain, 4, 4), `
@@ -91,7 +91,7 @@ func TestVerdictsOnLines(t *testing.T) {
 		`},
 		{"three lines taken out", without(plain, 5, 7), `
 			lines 4 and 5: line: records 5 to 7 are missing
-			lines 2 and 6: sequence: start 2 is missing
+			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
 			open, log whole: not chained
 		`},
 		{"a line twice", slices.Insert(slices.Clone(plain), 4, plain[3]), `
@@ -115,15 +115,12 @@ func TestVerdictsOnLines(t *testing.T) {
 		`},
 		{"blank lines", slices.Insert(slices.Clone(chained), 3, "\n", " \r\n"), ``},
 		{"lines that end as they do in Windows", strings.SplitAfter(strings.ReplaceAll(strings.Join(chained, ""), "\n", "\r\n"), "\n"), ``},
-		{"a line changed", with(chained, 7, `"bytes":100`, `"bytes":101`), `lines 6 and 7: chain: the line isn't what was hashed, or doesn't follow the line before it`},
+		{"a line changed", with(chained, 7, `"bytes":100`, `"bytes":101`), `lines 2 and 9: chain: these 8 lines aren't what was hashed, or don't follow the line before them`},
 		{"the first line changed", with(chained, 1, `"slots":2`, `"slots":3`), `line 1: chain: the line isn't what was hashed`},
-		{"a line without its hash", with(chained, 7, hash.FindString(chained[6]), ``), `
-			line 7: chain: the line doesn't end with its hash
-			lines 7 and 8: chain: the line isn't what was hashed, or doesn't follow the line before it
-		`},
-		{"a hash that is too long", with(chained, 7, hash.FindString(chained[6]), strings.Replace(hash.FindString(chained[6]), `:"`, `:"AAAA`, 1)), `
-			lines 6 and 7: chain: the line isn't what was hashed, or doesn't follow the line before it
-			lines 7 and 8: chain: the line isn't what was hashed, or doesn't follow the line before it
+		{"a line without its hash", with(chained, 9, hash.FindString(chained[8]), ``), `lines 2 and 11: chain: these 10 lines aren't what was hashed, or don't follow the line before them`},
+		{"a hash that is too long", with(chained, 9, hash.FindString(chained[8]), strings.Replace(hash.FindString(chained[8]), `:"`, `:"AAAA`, 1)), `
+			lines 2 and 9: chain: these 8 lines aren't what was hashed, or don't follow the line before them
+			lines 10 and 11: chain: these 2 lines aren't what was hashed, or don't follow the line before them
 		`},
 		{"a hash where there is no chain", with(plain, 7, `}`+"\n", `,"hash":"AAAA"}`+"\n"), `
 			line 7: chain: a hash in a log that isn't chained
@@ -132,7 +129,6 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"a line after the seal", slices.Concat(chained, chained[9:10]), `
 			lines 11 and 12: line: record 10 comes after record 11
 			lines 11 and 12: chain: a line after the end of the log
-			lines 11 and 12: chain: the line isn't what was hashed, or doesn't follow the line before it
 			line 12: end: fetched without a start
 		`},
 		{"a line in the middle that claims to be a log's first", with(plain, 7, `}`+"\n", `,"after":"AAAA"}`+"\n"), `
@@ -179,6 +175,7 @@ func TestVerdictsOnFleets(t *testing.T) {
 		site ""
 		1   page 1 seq=3
 		3   page 3 seq=5
+		closed
 		file
 		policy by=U
 		site "" at=-50 seq=2
@@ -194,7 +191,7 @@ func TestVerdictsOnFleets(t *testing.T) {
 			log 1, line 9 and log 2, line 5: block: started 6s before the end of a block
 			log 2, line 5 and log 2, line 7: block: started 7s before the end of a block
 		`},
-		{"a start that neither has", `4 page 2 seq=6`, `log 1, line 6 and log 1, line 9: sequence: start 4 is missing`},
+		{"a start that neither has", "4 page 2 seq=6\nclosed", `log 1, line 6 and log 1, line 9: sequence: start 4 is missing`},
 	})
 }
 
@@ -210,14 +207,16 @@ func TestVerdictsOnTripsOfAFleet(t *testing.T) {
 	checkRows(t, "", []row{
 		{"a verdict of another log's trip", `
 			1   page 1 url=/x
+			3   page 9 url=/y seq=3
 			file
-			2   start 1 url=/x
+			2   start 1 seq=2 url=/x
 			2.2 end 1
 		`, "log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x" + open},
 		{"a verdict of another log's next trip", `
 			1   page 2 url=/x
+			3   page 9 url=/y seq=3
 			file
-			2   start 1 url=/x
+			2   start 1 seq=2 url=/x
 			2.2 end 1
 		`, "log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x" + open},
 	})
