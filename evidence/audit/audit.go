@@ -330,6 +330,9 @@ func (a *auditor) consistent(d *evidence.Decision) {
 		if d.Allowed {
 			a.contradiction(string(d.Type) + " with \"allowed\": true")
 		}
+	case evidence.RobotsUnreachable: // what the policy lets then
+	default:
+		a.openEnded(logWhole, "a record of a type that isn't known here")
 	}
 	// The rule that decided must be of the right kind. A rule with an empty pattern may be named
 	// too, though it decides nothing.
@@ -418,7 +421,10 @@ func (a *auditor) started(d *evidence.Decision) {
 		key: keyOf(d), at: a.at, run: a.run, url: hashURL(d), start: d.Start, seq: d.Seq,
 		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d), by: a.by,
 	}
-	if !a.by.keyFits(d) {
+	switch fits, known := a.by.keyFits(d); {
+	case !known:
+		a.openEnded(delaysKept, "a URL that doesn't tell its host")
+	case !fits:
 		a.contradiction("the URL " + d.URL + " has another host than " + d.Host)
 	}
 	if x.start.IsZero() {

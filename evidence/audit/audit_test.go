@@ -715,3 +715,16 @@ func FuzzCheck(f *testing.F) {
 		_ = several.String()
 	})
 }
+
+// TestAStartWhoseNumberWasGivenUpIsFound: its number can't stand for both.
+func TestAStartWhoseNumberWasGivenUpIsFound(t *testing.T) {
+	var s story
+	s.page(1, 1)
+	s.page(2, 2)
+	for i := range s {
+		if s[i].Type == evidence.Started {
+			s[i].Instead = 1
+		}
+	}
+	s.wants(t, audit.MissingStart)
+}

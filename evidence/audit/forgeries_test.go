@@ -145,18 +145,20 @@ func (f *forger) visit(url string, at time.Time, change func(started, fetched *e
 	f.renumber()
 }
 
-// renumber numbers all starts anew, by their times.
+// renumber numbers all starts of each host anew, by their times.
 func (f *forger) renumber() {
-	var starts []time.Time
+	starts := map[string][]time.Time{}
 	for _, d := range f.ds {
 		if d.Type == evidence.Started {
-			starts = append(starts, d.Start)
+			starts[d.Host] = append(starts[d.Host], d.Start)
 		}
 	}
-	slices.SortFunc(starts, time.Time.Compare)
+	for _, of := range starts {
+		slices.SortFunc(of, time.Time.Compare)
+	}
 	for i := range f.ds {
 		if d := &f.ds[i]; !d.Start.IsZero() && (d.Type == evidence.Started || d.Type == evidence.Fetched || d.Type == evidence.Failed) {
-			j, _ := slices.BinarySearchFunc(starts, d.Start, time.Time.Compare)
+			j, _ := slices.BinarySearchFunc(starts[d.Host], d.Start, time.Time.Compare)
 			d.Seq, d.Instead = uint64(j+1), 0
 		}
 	}
@@ -320,6 +322,79 @@ func TestForgeries(t *testing.T) {
 			trip := f.of(evidence.Started, "/2").Trip
 			f.drop(func(d *evidence.Decision) bool { return d.Trip == trip })
 			f.renumber()
+		}},
+		{"the same host, spelled with a final dot", caught, "", func(f *forger) {
+			at := f.of(evidence.Started, "/1").Start.Add(300 * time.Millisecond)
+			f.visit("https://A.example./4", at, func(s, e *evidence.Decision) { s.Host, e.Host = "A.example.", "A.example." })
+		}},
+		{"another host, by a URL that doesn't tell", leftOpen, "", func(f *forger) {
+			at := f.of(evidence.Started, "/1").Start.Add(300 * time.Millisecond)
+			f.visit("https://%61.example/4", at, func(s, e *evidence.Decision) { s.Host, e.Host = "other.example", "other.example" })
+		}},
+		{"a host that is there now and then", caught, "", func(f *forger) {
+			p := *f.ds[0].Policy
+			p.HostKey = "site"
+			f.ds[0].Policy = &p
+			at := f.of(evidence.Started, "/3").Start
+			for i, key := range []string{"x.a.example", "a.example"} {
+				f.visit("https://x.a.example/4", at.Add(time.Duration(i+5)*time.Second), func(s, e *evidence.Decision) { s.Host, e.Host = key, key })
+			}
+		}},
+		{"a block lifted by a hand that never was", leftOpen, "a person may do that, and the report says so", func(f *forger) {
+			b := f.of(evidence.HostBlocked, "/busy").Time
+			f.insert(evidence.Decision{Type: evidence.HostCleared, Time: b.Add(time.Second), Host: "a.example", Allowed: true, Hand: true})
+			f.visit(site+"/4", b.Add(5*time.Second), nil)
+		}},
+		{"a block forgotten for one that was restored", caught, "", func(f *forger) {
+			b, first := f.of(evidence.HostBlocked, "/busy").Time, f.ds[0].Time
+			f.visit(site+"/4", b.Add(5*time.Second), nil)
+			i := slices.IndexFunc(f.ds, func(d evidence.Decision) bool { return d.Type == evidence.HostBlocked })
+			f.ds = slices.Insert(f.ds, i+1, evidence.Decision{
+				Type: evidence.HostBlocked, Time: first, Host: "a.example", Restored: true, Until: first.Add(1), RetryAt: first.Add(1), Transport: f.ds[0].Transport,
+			})
+		}},
+		{"a block logged once the starts in it are forgotten", leftOpen, "the judge remembers some starts of each host", func(f *forger) {
+			blocked, last := f.of(evidence.HostBlocked, "/busy"), f.of(evidence.Started, "/3").Start
+			f.visit(site+"/4", blocked.Time.Add(5*time.Second), nil)
+			for i := range 17 {
+				f.visit(site+"/robots.txt", last.Add(time.Duration(i+5)*2*time.Second), func(s, e *evidence.Decision) { s.RobotsTxt, e.RobotsTxt = true, true })
+			}
+			trip := f.of(evidence.HostBlocked, "/busy").Trip
+			late := func(d evidence.Decision) bool {
+				return d.Trip == trip && d.Attempt <= 1 && (d.Type == evidence.HostBlocked || d.Type == evidence.Fetched)
+			}
+			var moved []evidence.Decision
+			for _, d := range f.ds {
+				if late(d) {
+					moved = append(moved, d)
+				}
+			}
+			f.drop(func(d *evidence.Decision) bool { return late(*d) })
+			f.ds = append(f.ds, moved...)
+		}},
+		{"a robots.txt used long after its time", leftOpen, "its server may have said so", func(f *forger) {
+			for i := range f.ds {
+				f.ds[i].TTL *= 1000
+			}
+			f.visit(site+"/4", f.of(evidence.Started, "/3").Start.Add(3*time.Hour), nil)
+		}},
+		{"a page as a robots.txt with a query", caught, "", func(f *forger) {
+			f.visit(site+"/robots.txt?private", f.of(evidence.Started, "/3").Start.Add(5*time.Second), func(s, e *evidence.Decision) { s.RobotsTxt, e.RobotsTxt = true, true })
+		}},
+		{"records of a type of one's own", leftOpen, "", func(f *forger) {
+			f.visit(site+"/private/2", f.of(evidence.Started, "/3").Start.Add(300*time.Millisecond), func(s, e *evidence.Decision) {
+				s.Type, e.Type, s.Seq, e.Seq = "visited", "seen", 0, 0
+			})
+			f.drop(func(d *evidence.Decision) bool { return d.Type == evidence.RobotsAllowed && strings.HasSuffix(d.URL, "/private/2") })
+		}},
+		{"the times of a host shifted by a day", leftOpen, "only its Date headers disagree", func(f *forger) {
+			for i := range f.ds {
+				for _, at := range []*time.Time{&f.ds[i].Time, &f.ds[i].Start, &f.ds[i].Until, &f.ds[i].RetryAt} {
+					if !at.IsZero() && f.ds[i].Type != evidence.PolicyStated {
+						*at = at.Add(24 * time.Hour)
+					}
+				}
+			}
 		}},
 		{"the last lines cut off", leftOpen, "a kill leaves the same; a checkpoint that somebody has kept, and the site's own log, tell", func(f *forger) {
 			f.ds = f.ds[:len(f.ds)-7]

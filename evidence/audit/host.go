@@ -113,6 +113,7 @@ type exchange struct {
 
 type blockAudit struct {
 	at          place
+	run         *run // log that tells of it
 	from, until time.Time
 }
 
@@ -267,7 +268,7 @@ func (h *hostAudit) release(all bool) {
 			i = 0
 			h.a.openEnded(logWhole, "the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known")
 		case i >= 0 && first.seq != 0:
-		case first.seq == 1 && first.start.After(h.last.start):
+		case first.seq == 1 && h.last != nil && first.start.After(h.last.start):
 			i = 0 // the limiter had forgotten the host and numbers anew
 		case !all && (len(h.pending) <= lagUnnumbered || first.seq != 0 && len(h.pending) <= lag):
 			return
@@ -694,12 +695,12 @@ func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 
 // block takes the news d that the host was blocked.
 func (h *hostAudit) block(d *evidence.Decision) {
-	b := blockAudit{h.a.at, d.Time, d.Until}
+	b := blockAudit{h.a.at, h.a.run, d.Time, d.Until}
 	told := &past{from: d.Time, until: d.Until, refusals: d.Refusals}
 	if d.Restored || strings.HasPrefix(d.Reason, "restored: ") {
 		// Told by the process after the one that was refused, whose own record may be here as well.
 		// Where the clock was set back in between, only this end could be kept.
-		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) })
+		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) && o.run.over })
 		h.remember(told)
 		if slices.ContainsFunc(h.blocks, func(o blockAudit) bool { return !o.until.Before(b.until) }) {
 			return
@@ -724,6 +725,9 @@ func (h *hostAudit) block(d *evidence.Decision) {
 	for _, x := range h.recent {
 		h.proveBlock(b, x)
 	}
+	if len(h.recent) == maxRecent && h.recent[0].start.After(b.from) {
+		h.a.openEnded(blocksKept, "a block that was logged so late that the starts after it are forgotten")
+	}
 	if len(h.blocks) == maxBlocks {
 		h.blocks = slices.Delete(h.blocks, 0, 1)
 	}
@@ -747,6 +751,9 @@ func (h *hostAudit) clear(d *evidence.Decision) {
 		b := &h.blocks[i]
 		switch {
 		case !b.until.After(d.Time) || b.from.After(d.Time):
+		case d.Hand:
+			h.a.openEnded(blocksKept, "a block that a person has lifted")
+			b.until = d.Time
 		case x != nil && !x.start.After(b.from):
 			h.a.contradiction("a block was lifted by a request that had started before it", b.at, x.at)
 		default:

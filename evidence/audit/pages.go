@@ -18,7 +18,8 @@ func (a *auditor) isPage(d *evidence.Decision) bool {
 	if !d.RobotsTxt {
 		return !namesRobots(d)
 	}
-	if a.by.policy != nil && !namesRobots(d) && !a.by.anyHop && !a.by.hops[keyOfURL(d.URL)] && isWhole(d.URL) {
+	_, target := splitURL(d.URL)
+	if a.by.policy != nil && target != "/robots.txt" && !a.by.anyHop && !a.by.hops[keyOfURL(d.URL)] && isWhole(d.URL) {
 		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
 	}
 	return false
@@ -153,6 +154,9 @@ type dates struct {
 // for it, and each is set now and then.
 const drift = 5 * time.Second
 
+// wrongClock is how far a server's clock may be off for its Date to confirm the log's times.
+const wrongClock = time.Hour
+
 // dated holds the times of x against the server's Date. A Date that disagrees proves nothing, since
 // a cache may have kept the answer: it leaves the time open.
 func (h *hostAudit) dated(x *exchange, d *evidence.Decision) {
@@ -165,6 +169,10 @@ func (h *hostAudit) dated(x *exchange, d *evidence.Decision) {
 	}
 	h.a.tallies[timesAgree].tested++
 	least, most := sent.Sub(x.start.Add(d.Latency)), sent.Add(time.Second).Sub(x.start)
+	if least > wrongClock || most < -wrongClock {
+		h.a.openEnded(timesAgree, "a server whose Date is an hour or more away from the log's times")
+		return
+	}
 	k := &h.dates
 	if !k.known {
 		*k = dates{true, least, most}

@@ -366,7 +366,7 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 
 // impose holds the starts against a block that wasn't set.
 func (h *hostAudit) impose(x *exchange, at time.Time, stay time.Duration) {
-	b := blockAudit{x.at, at.Add(slack), at.Add(stay)}
+	b := blockAudit{x.at, h.a.run, at.Add(slack), at.Add(stay)}
 	for _, y := range h.recent {
 		h.proveBlock(b, y)
 	}

@@ -187,6 +187,7 @@ type robotsCopy struct {
 	sum     string    // SHA-256 of the text, hex
 	at      place     // line that it stands in
 	from    time.Time // when it was fetched or confirmed last
+	until   time.Time // when it is asked for again; zero: the log doesn't say
 	agent   string    // agent that rules are for
 	lenient bool      // whether rules are those of robots.Options.LenientAgents
 	rules   *robots.Rules
@@ -240,6 +241,12 @@ func (o *origin) inForce(at time.Time, named bool) []*robotsCopy {
 func (a *auditor) robotsFetched(d *evidence.Decision) {
 	sum := sha256.Sum256([]byte(d.Text))
 	c := &robotsCopy{at: a.at, from: d.Time, text: []byte(d.Text), sum: hex.EncodeToString(sum[:])}
+	if ttl := d.TTL; ttl > 0 {
+		if a.by.policy != nil && d.Type != evidence.RobotsUnreachable {
+			ttl = min(ttl, a.by.policy.RobotsTTL)
+		}
+		c.until = d.Time.Add(ttl)
+	}
 	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && !strings.EqualFold(c.sum, d.SHA256) {
 		a.contradiction("the text of robots.txt doesn't have its SHA-256")
 	}
@@ -259,7 +266,7 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 		}
 		if old := o.find(d.SHA256); old != nil {
 			again := *old
-			again.from = d.Time
+			again.from, again.until = d.Time, c.until
 			c = &again
 		} else {
 			c.kind = unknown
@@ -435,6 +442,9 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			}
 			if c.kind == asText && a.by.mix != 0 && d.Time.Sub(c.from) > maxAge+slack {
 				return open("a robots.txt that is older than a day")
+			}
+			if c.kind == asText && d.Allowed && !c.until.IsZero() && d.Time.Sub(c.until) > slack+a.jumpedSince(c.from) {
+				return open("a robots.txt that was used for longer than the policy says (the server's Cache-Control isn't in the log)")
 			}
 			a.report.Proofs.Robots++
 			return true, floor

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"hash/maphash"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -12,9 +13,10 @@ import (
 // A transport is what the records say of one Transport. Those that name none are of one that stated
 // no policy.
 type transport struct {
-	mix      uint64           // makes its trips' numbers its own; 0 for the one without a name
-	policy   *evidence.Policy // nil: it has stated none
-	statuses map[int]bool     // that block at once, by its policy
+	mix      uint64            // makes its trips' numbers its own; 0 for the one without a name
+	policy   *evidence.Policy  // nil: it has stated none
+	statuses map[int]bool      // that block at once, by its policy
+	sites    map[string]string // keys of names, where names of one site share a key
 
 	limiter *transport // another one that has the same limiter; nil: itself, as far as is known
 
@@ -34,7 +36,7 @@ const maxRedirects = 1 << 14
 func newTransport(name string) *transport {
 	t := &transport{
 		answers: map[uint64]robotsAnswer{}, hops: map[uint64]bool{}, led: map[uint64]int{}, followed: map[uint64]int{},
-		budget: newBudget(),
+		budget: newBudget(), sites: map[string]string{},
 	}
 	if name != "" {
 		t.mix = maphash.String(seed, name) | 1
@@ -111,8 +113,11 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		if p.OwnRefused {
 			a.openEnded(blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
 		}
-		if p.HostKey == "own" {
+		switch p.HostKey {
+		case "own":
 			a.openEnded(delaysKept, "hosts are told apart by a function of the user's (Config.HostKey)")
+		case "":
+			a.openEnded(delaysKept, "the policy doesn't say how hosts are told apart")
 		}
 	}
 }
@@ -137,32 +142,34 @@ func statusesOf(s string) map[int]bool {
 	return set
 }
 
-// keyFits reports whether a record's host is the key that the policy makes of its URL.
-func (t *transport) keyFits(d *evidence.Decision) bool {
-	if t.policy == nil || t.policy.HostKey == "own" || t.policy.HostKey == "" || d.URL == "" || !isWhole(d.URL) {
-		return true
+// keyFits reports whether a record's host is the key that the policy makes of its URL; known tells
+// whether that can be said.
+func (t *transport) keyFits(d *evidence.Decision) (fits, known bool) {
+	if t.policy == nil || t.policy.HostKey == "own" || t.policy.HostKey == "" {
+		return true, true // said of the policy already
 	}
-	_, rest, ok := strings.Cut(d.URL, "://")
-	if !ok {
-		return true
+	_, authority, ok := strings.Cut(d.URL, "://")
+	end := strings.IndexAny(authority, "/?#")
+	if end >= 0 {
+		authority = authority[:end]
 	}
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest = rest[:i]
+	if strings.Contains(authority, "%") {
+		if u, err := url.Parse("//" + authority); err == nil {
+			authority = u.Host
+		}
 	}
-	if rest == d.Host && !strings.Contains(rest, ":") {
-		return true // as nearly always
-	}
-	key := hostname.Key(rest)
-	if key == "" || strings.ContainsAny(rest, "%@") {
-		return true // an odd spelling, that only the request itself tells
+	key := hostname.Key(authority)
+	if !ok || end < 0 && !isWhole(d.URL) || key == "" || strings.Contains(authority, "@") || strings.Contains(key, "%") && !strings.HasPrefix(key, "[") {
+		return true, false
 	}
 	if t.policy.HostKey == "site" {
 		// Which end of a name is its site is for the public suffix list to say, which needs net/http.
-		name := key
-		if i := strings.LastIndexByte(name, ':'); i >= 0 && !strings.HasSuffix(name, "]") {
-			name = name[:i]
+		name := hostname.WithoutPort(key)
+		if _, ok := t.sites[name]; !ok {
+			t.sites[strings.Clone(name)] = strings.Clone(d.Host)
 		}
-		return d.Host == name || strings.HasSuffix(name, "."+d.Host) && strings.Contains(d.Host, ".")
+		within := d.Host == name || strings.HasSuffix(name, "."+d.Host) && strings.Contains(d.Host, ".")
+		return within && t.sites[name] == d.Host, true
 	}
-	return d.Host == key
+	return d.Host == key, true
 }
