@@ -152,29 +152,41 @@ type hostAudit struct {
 // An ownLimits is a policy of one host.
 type ownLimits struct {
 	seq    uint64 // first start that it holds for; 0: those that come later in the log
+	by     *transport
 	policy *evidence.Policy
 }
 
 // maxOwn is how many changes of a host's limits are remembered.
 const maxOwn = 64
 
-// override takes limits of this host alone.
+// override takes limits of this host alone, as the present Transport has met them: each tells of those
+// of its own starts.
 func (h *hostAudit) override(seq uint64, p *evidence.Policy) {
 	if seq == 0 {
 		seq = h.next
 	}
 	i, _ := slices.BinarySearchFunc(h.own, seq, func(o ownLimits, seq uint64) int { return cmp.Compare(o.seq, seq) })
-	h.own = slices.Insert(h.own, i, ownLimits{seq, p})
+	h.own = slices.Insert(h.own, i, ownLimits{seq, h.a.by, p})
 	if len(h.own) > maxOwn {
-		h.own = slices.Delete(h.own, 0, 1)
+		h.forgetOwn()
+	}
+}
+
+// forgetOwn forgets the oldest limits after which the same Transport has told of others.
+func (h *hostAudit) forgetOwn() {
+	for i, o := range h.own {
+		if slices.ContainsFunc(h.own[i+1:], func(later ownLimits) bool { return later.by == o.by }) {
+			h.own = slices.Delete(h.own, i, i+1)
+			return
+		}
 	}
 }
 
 // limits returns what limits hold for x, nil where no policy tells.
 func (h *hostAudit) limits(x *exchange) *evidence.Policy {
 	for i := len(h.own) - 1; i >= 0; i-- {
-		if h.own[i].seq <= x.seq {
-			return h.own[i].policy
+		if o := h.own[i]; o.seq <= x.seq && o.by == x.by {
+			return o.policy
 		}
 	}
 	return x.by.policy

@@ -51,7 +51,7 @@ func (h *hostAudit) teach(d *evidence.Decision) {
 // start counts the start x after the one before it, and returns how long the delay after x is at
 // least.
 func (l *lesson) start(x, before *exchange, limits *evidence.Policy) time.Duration {
-	if l.least == 0 || x.by != l.by || !x.start.After(l.from) || x.start.After(l.until) {
+	if l.least == 0 || !x.start.After(l.from) || x.start.After(l.until) {
 		return 0
 	}
 	l.starts++
@@ -62,6 +62,9 @@ func (l *lesson) start(x, before *exchange, limits *evidence.Policy) time.Durati
 		if l.least -= l.least / 50; l.least <= limits.DelayMin {
 			l.least = 0
 		}
+	}
+	if x.by.group() != l.by.group() { // a limiter of its own, as far as is known
+		return 0
 	}
 	return l.least - l.least/50
 }
