@@ -496,19 +496,11 @@ type accessLine struct {
 //
 //	[vhost:port] address ident user [time] "request" status bytes "referer" "agent" [request time]
 func parseAccess(s string, unit time.Duration) (l accessLine, ok bool) {
-	open := strings.IndexByte(s, '[')
-	if open < 0 {
+	names, rest, ok := l.cutTime(s)
+	if !ok {
 		return l, false
 	}
-	closing := strings.IndexByte(s[open:], ']')
-	if closing < 0 {
-		return l, false
-	}
-	var err error
-	if l.time, err = time.Parse("02/Jan/2006:15:04:05 -0700", s[open+1:open+closing]); err != nil {
-		return l, false
-	}
-	before := strings.Fields(s[:open])
+	before := strings.Fields(names)
 	if len(before) < 3 {
 		return l, false
 	}
@@ -516,13 +508,13 @@ func parseAccess(s string, unit time.Duration) (l accessLine, ok bool) {
 	if len(before) > 3 && !isAddress(before[0]) && isAddress(before[1]) {
 		l.host, l.address = before[0], before[1]
 	}
-	rest := s[open+closing+1:]
 	line, rest, ok := cutQuoted(rest)
 	if !ok {
 		return l, false
 	}
 	status, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
 	size, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
+	var err error
 	if l.status, err = strconv.Atoi(status); err != nil || l.status < 0 || l.status > 999 {
 		return l, false
 	}
@@ -552,6 +544,29 @@ func parseAccess(s string, unit time.Duration) (l accessLine, ok bool) {
 	}
 	l.target = target
 	return l, true
+}
+
+// cutTime reads the time of the line s, and returns what stands before it and behind it. Brackets, and
+// times, may also stand in the name of a host or a user, which a crawler chooses; the request is right
+// behind the time of the line.
+func (l *accessLine) cutTime(s string) (before, after string, ok bool) {
+	const layout = "02/Jan/2006:15:04:05 -0700"
+	for from := 0; ; {
+		i := strings.IndexByte(s[from:], '[')
+		if i < 0 {
+			return "", "", false
+		}
+		from += i + 1
+		stamp := s[from:min(from+len(layout), len(s))]
+		after, ok := strings.CutPrefix(s[from+len(stamp):], "] ")
+		if !ok || !strings.HasPrefix(after, `"`) {
+			continue
+		}
+		var err error
+		if l.time, err = time.Parse(layout, stamp); err == nil {
+			return s[:from-1], after, true
+		}
+	}
 }
 
 func isAddress(s string) bool {

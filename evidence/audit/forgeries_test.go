@@ -385,7 +385,9 @@ func TestForgeries(t *testing.T) {
 			f.visit(site+"/private/2", f.of(evidence.Started, "/3").Start.Add(300*time.Millisecond), func(s, e *evidence.Decision) {
 				s.Type, e.Type, s.Seq, e.Seq = "visited", "seen", 0, 0
 			})
-			f.drop(func(d *evidence.Decision) bool { return d.Type == evidence.RobotsAllowed && strings.HasSuffix(d.URL, "/private/2") })
+			f.drop(func(d *evidence.Decision) bool {
+				return d.Type == evidence.RobotsAllowed && strings.HasSuffix(d.URL, "/private/2")
+			})
 		}},
 		{"the times of a host shifted by a day", leftOpen, "only its Date headers disagree", func(f *forger) {
 			for i := range f.ds {
