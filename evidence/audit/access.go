@@ -198,10 +198,11 @@ func (c *Comparison) Sentences() []string {
 			c.Offset.Round(time.Second), c.Drift.Round(time.Second), when))
 	}
 	say := func(n int, one, many string) {
-		switch {
-		case n == 1:
+		switch n {
+		case 0:
+		case 1:
 			out = append(out, "1 "+one)
-		case n > 1:
+		default:
 			out = append(out, fmt.Sprintf("%d %s", n, many))
 		}
 	}
@@ -558,8 +559,8 @@ func (l *accessLine) cutTime(s string) (before, after string, ok bool) {
 		}
 		from += i + 1
 		stamp := s[from:min(from+len(layout), len(s))]
-		after, ok := strings.CutPrefix(s[from+len(stamp):], "] ")
-		if !ok || !strings.HasPrefix(after, `"`) {
+		after, ok := strings.CutPrefix(s[from+len(stamp):], "]")
+		if after = strings.TrimLeft(after, " "); !ok || !strings.HasPrefix(after, `"`) {
 			continue
 		}
 		var err error
@@ -617,9 +618,9 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 			if v, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
 				b = append(b, byte(v))
 				i += 3
-				continue
+			} else {
+				b = append(b, c)
 			}
-			b = append(b, c)
 		default:
 			i++
 			switch e := s[i]; e {

@@ -363,6 +363,7 @@ func TestSplitURL(t *testing.T) {
 		"http://h:80":                 {"http://h", "/"},
 		"HTTP://h:8080?q=/x":          {"http://h:8080", "/?q=/x"},
 		"/path":                       {"", "/path"},
+		"https:///path":               {"https://", "/path"},
 	} {
 		if origin, target := splitURL(in); origin != want[0] || target != want[1] {
 			t.Errorf("%s: %q, %q", in, origin, target)

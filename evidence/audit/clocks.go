@@ -40,10 +40,8 @@ func (c *comparer) pairs() (all []sample, took []time.Duration, unique bool) {
 	}
 	own, site := map[alike][]int{}, map[alike][]int{}
 	for i, r := range c.own.requests {
-		if r.query != 0 && r.status != 0 {
-			k := alike{r.key, r.query, r.status}
-			own[k] = append(own[k], i)
-		}
+		k := alike{r.key, r.query, r.status}
+		own[k] = append(own[k], i)
 	}
 	for i, r := range c.site {
 		k := alike{r.key, r.query, r.status}

@@ -97,7 +97,7 @@ func (t Trust) Extract(w io.Writer, log io.ReadSeeker, hosts ...string) (Extract
 			x.leaveOut(text)
 		}
 	})
-	return e, errors.Join(err, x.err, out.Flush())
+	return e, errors.Join(err, out.Flush())
 }
 
 // A signedTree is one of the trees that the lines of a file belong to.
@@ -124,15 +124,13 @@ func (k *known) survey(log io.Reader, site *site) ([]signedTree, error) {
 			trees = append(trees, t)
 		}
 	}
-	n := uint64(0) // number of the last record
 	err := eachLine(log, func(text []byte, at place) {
 		var e evidence.Entry
 		if err := e.UnmarshalJSON(text); err == nil {
 			site.meet(&e.Decision)
-			if e.N == 1 && n > 1 {
+			if e.N == 1 {
 				f.begin()
 			}
-			n = e.N
 			if e.Type == evidence.Checkpoint {
 				f.checkpoint(&e, at)
 			}
@@ -172,7 +170,6 @@ func eachLine(r io.Reader, f func(text []byte, at place)) error {
 // An extraction writes the lines of a bundle.
 type extraction struct {
 	to    *json.Encoder
-	err   error // the first
 	known *known
 	trees []signedTree // the present one, and those that follow
 	index uint64       // of the next line in the file
@@ -180,9 +177,7 @@ type extraction struct {
 }
 
 func (x *extraction) put(line bundleLine) {
-	if err := x.to.Encode(line); x.err == nil {
-		x.err = err
-	}
+	_ = x.to.Encode(line) // the error stays with the Writer that it writes to
 }
 
 // covered reports whether a checkpoint covers the next line.
@@ -389,7 +384,7 @@ type siteJudge struct {
 
 func (j *siteJudge) take(e *evidence.Entry, at place) {
 	r := &j.a.report
-	if r.Logs == 0 || e.N <= j.n { // another log in the same file
+	if r.Logs == 0 || e.N != 0 && e.N <= j.n { // another log in the same file
 		j.end()
 		j.a.run = j.a.newRun()
 		j.a.begin()

@@ -78,7 +78,7 @@ func formulaOf(s string) (f formula) {
 	for part := range strings.SplitSeq(strings.ReplaceAll(s, "Longest(", ""), ", ") {
 		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
 		number, err := strconv.ParseFloat(argument, 64)
-		valid := err == nil && number > 0 && number <= math.MaxFloat64
+		valid := err == nil && number > 0 && !math.IsInf(number, 1)
 		switch {
 		case part == "Learned":
 			f.learned = true
@@ -114,10 +114,7 @@ func (n *answer) after(delay time.Duration, latency float64) time.Duration {
 	if half >= 0 {
 		d = max(d, (float64(max(delay, least))+half)/2)
 	}
-	if d >= float64(most) {
-		return most
-	}
-	return max(least, time.Duration(d))
+	return max(least, time.Duration(min(d, float64(most))))
 }
 
 // paced takes the gap before the start x, to be judged when the answers before it are known.
@@ -232,18 +229,15 @@ func (p *pace) count(to time.Time) {
 		slices.SortStableFunc(group, func(a, b answer) int { return cmp.Compare(a.latency, b.latency) })
 		for _, raises := range [...]bool{false, true} {
 			for _, n := range group {
-				if n.raises != raises {
-					continue
-				}
-				if n.odd {
+				switch d := n.after(p.most, n.latency); {
+				case n.raises != raises:
+				case n.odd:
 					p.most = n.limits.Ceiling
-					continue
+				case raises:
+					p.most = max(d, p.most)
+				default:
+					p.most = d
 				}
-				d := n.after(p.most, n.latency)
-				if raises {
-					d = max(d, p.most)
-				}
-				p.most = d
 			}
 		}
 	}
@@ -283,7 +277,7 @@ func atLeast(delay time.Duration, answers []answer, all bool) time.Duration {
 		}
 		return d
 	}
-	if len(answers) > 0 && slices.ContainsFunc(answers, func(n answer) bool { return n.odd || n.limits != answers[0].limits }) {
+	if slices.ContainsFunc(answers, func(n answer) bool { return n.odd || n.limits != answers[0].limits }) {
 		return 0
 	}
 	quickest := math.Inf(1)

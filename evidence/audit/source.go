@@ -137,7 +137,6 @@ func (s *source) read(text []byte, whole bool) bool {
 				s.a.openEnded(logWhole, "a log ends with half a line, as after a kill")
 			}
 			s.forest.line(line)
-			s.lines++
 			if s.next > 0 {
 				s.next++ // keeps the lines after it from being reported too
 			}
@@ -145,7 +144,7 @@ func (s *source) read(text []byte, whole bool) bool {
 		}
 		s.a.openEnded(logWhole, "half a line with the first line of another log behind it, as after a kill")
 	}
-	s.again = s.entry.N == 1 && s.lines > 0 && (s.next > 1 || s.sealed > 0)
+	s.again = s.entry.N == 1 && (s.next != 0 || s.sealed > 0)
 	if s.again {
 		s.end()
 		s.forest.begin()
@@ -180,7 +179,7 @@ func (s *source) read(text []byte, whole bool) bool {
 // into s.entry and returns its text, nil if there is none.
 func (s *source) firstOfAnother(text []byte) []byte {
 	i := bytes.LastIndex(text, []byte(recordBegins)) // within a string the quotes would be escaped
-	if i <= 0 || s.entry.UnmarshalJSON(text[i:]) != nil || s.entry.N != 1 {
+	if i == -1 || s.entry.UnmarshalJSON(text[i:]) != nil || s.entry.N != 1 {
 		return nil
 	}
 	return text[i:]

@@ -183,6 +183,8 @@ func (f *forest) checkpoint(e *evidence.Entry, at place) {
 		return
 	}
 	if f.fork && f.own.Size() == c.Size && f.own.Root() == c.Root {
+		f.report.After += n - int(c.Size) // of the log before, which nobody signs any more
+		n = int(c.Size)
 		f.file, f.fork, f.lost = f.own, false, false
 	}
 	if f.file.Size() != c.Size || f.file.Root() != c.Root {

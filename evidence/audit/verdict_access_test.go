@@ -93,6 +93,14 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 		{"nothing", nil, "0 requests of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\n"},
 	} {
 		got := compare(t, log, c.access, audit.AccessOptions{})
+		// The seal, a record that doesn't say when it was made, and what is no record change nothing.
+		more := log + write(t, `
+			9000 closed
+			1 waiting timestamp=-
+		`)[0] + `{"type":"started","host":"a.example","url":"https://a.example/z","agent":"OtherBot","timestamp":"2026-11-21T03:00:01Z","trip":`
+		if also := compare(t, more, c.access, audit.AccessOptions{}); also.String() != got.String() {
+			t.Errorf("%s: with a seal, got\n%s", c.name, also)
+		}
 		if got.String() != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
 		}
@@ -110,6 +118,9 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", c.name, h, want)
 			}
 		}
+	}
+	if c := compare(t, log, append([]string{strings.Replace(accessLineOf(3605, "/x"), "TestBot", "OtherBot", 1)}, access...), audit.AccessOptions{Agent: "OTHERbot"}); c.Requests != 1 || c.Outside.N != 1 {
+		t.Errorf("the requests of another agent: %v", c)
 	}
 	// A finding of each of thirty is told by twenty of them.
 	var many []string
@@ -144,6 +155,7 @@ func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
 		{`192.0.2.1 - - ` + stamp + `"GET /x HTTP/1.1"  200  100 "-""TestBot"`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x" 200 100 "-" "testbot/2"`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "GET https://a.example/x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
+		{`name 192.0.2.1 - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "POST /x HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /y HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x?q HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
@@ -173,6 +185,7 @@ func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 - "TestBot"`, "unreadable"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot`, "unreadable"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot\`, "unreadable"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot\x4`, "unreadable"},
 		{`192.0.2.1 - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "unreadable"},
 		{`192.0.2.1 - - 21/Nov/2026:03:00:00 +0000 "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "unreadable"},
 		{`192.0.2.1 - - [21/Nov/2026:03:00:00 +0000 "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "unreadable"},

@@ -70,7 +70,10 @@ func TestVerdictsOnLines(t *testing.T) {
 	}{
 		{"a chained log", chained, ``},
 		{"a log", plain, `open, log whole: not chained`},
-		{"a log without numbers", unnumbered, `open, log whole: not chained`},
+		{"a log without numbers", unnumbered, `
+			open, log whole: not chained
+			open, log whole: not numbered
+		`},
 		{"without its seal", plain[:10], `open, log whole: not chained`},
 		{"chained, without its seal", chained[:10], `open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called`},
 		{"the first line taken out", without(plain, 1, 1)[3:], `
@@ -106,12 +109,21 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"a line with a number", slices.Concat(unnumbered[:4], plain[4:5], unnumbered[5:]), `
 			line 5: line: some lines have a number and some haven't
 			open, log whole: not chained
+			open, log whole: not numbered
 		`},
 		{"a line that can't be read", with(plain, 4, `"type"`, `"type`), `
 			line 4: unreadable: not a record, column 9: malformed JSON
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 			open, log whole: not chained
+		`},
+		{"a line without a number that can't be read", slices.Insert(slices.Clone(unnumbered), 5, "x\n"), `
+			line 6: unreadable: not a record, column 1: malformed JSON
+			open, log whole: not chained
+			open, log whole: not numbered
+		`},
+		{"a line that can't be read before all others", slices.Insert(slices.Clone(chained), 0, "x\n"), `
+			line 1: unreadable: not a record, column 1: malformed JSON
 		`},
 		{"blank lines", slices.Insert(slices.Clone(chained), 3, "\n", " \r\n"), ``},
 		{"lines that end as they do in Windows", strings.SplitAfter(strings.ReplaceAll(strings.Join(chained, ""), "\n", "\r\n"), "\n"), ``},
@@ -155,14 +167,26 @@ func TestVerdictsOnLines(t *testing.T) {
 		if want := moment("-60"); c.name == "a log" && (!r.First.Equal(want) || !r.Last.Equal(moment("2.2")) || !r.Proofs.Numbered) {
 			t.Errorf("from %v to %v", r.First, r.Last)
 		}
-		if c.name == "a log without numbers" && r.Proofs.Numbered {
-			t.Errorf("%s: %+v", c.name, r.Proofs)
-		}
 		if !r.Proofs.Chained {
 			got = append(got, "open, log whole: not chained")
 		}
+		if !r.Proofs.Numbered {
+			got = append(got, "open, log whole: not numbered")
+		}
 		if got, want := strings.Join(got, "\n"), trimLines(c.want); got != want {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, want)
+		}
+	}
+}
+
+// A log of several is numbered, or chained, only if each of them is.
+func TestVerdictsOnLogsOfWhichOneIsNumbered(t *testing.T) {
+	const bare = `{"type":"waiting","allowed":true}` + "\n"
+	chained := strings.Join(linesOf(t, usual, evidence.Chained()), "")
+	for _, logs := range [][2]string{{bare, chained}, {chained, bare}, {chained, chained}} {
+		r, err := audit.Check(strings.NewReader(logs[0]), strings.NewReader(logs[1]))
+		if want := logs[0] == logs[1]; err != nil || r.Proofs.Numbered != want || r.Proofs.Chained != want {
+			t.Errorf("%v, %v", r, err)
 		}
 	}
 }
@@ -175,7 +199,7 @@ func TestVerdictsOnFleets(t *testing.T) {
 		site ""
 		1   page 1 seq=3
 		3   page 3 seq=5
-		closed
+		9   closed
 		file
 		policy by=U
 		site "" at=-50 seq=2
@@ -191,7 +215,7 @@ func TestVerdictsOnFleets(t *testing.T) {
 			log 1, line 9 and log 2, line 5: block: started 6s before the end of a block
 			log 2, line 5 and log 2, line 7: block: started 7s before the end of a block
 		`},
-		{"a start that neither has", "4 page 2 seq=6\nclosed", `log 1, line 6 and log 1, line 9: sequence: start 4 is missing`},
+		{"a start that neither has", "4 page 2 seq=6\n9 closed", `log 1, line 6 and log 1, line 9: sequence: start 4 is missing`},
 	})
 }
 
@@ -248,6 +272,14 @@ func TestVerdictsOnOneHost(t *testing.T) {
 		"open, log whole: only the records of some hosts were judged"
 	if got != want || r.Lines != 20 || r.Logs != 2 || len(r.Hosts) != 1 || r.Promises[9].Proof != "20 lines of it" || r.Promises[9].Proved != 0 || r.Promises[9].Open != 1 || r.Proofs.Numbered {
 		t.Errorf("got\n%s\n%+v", got, r)
+	}
+	plain := regexp.MustCompile(`,?"n":[0-9]+`).ReplaceAllString(log[:strings.LastIndex(log, `{"allowed":true,"by":"T","n":1`)], "")
+	if r, err := audit.CheckSite(strings.NewReader(plain), "a.example"); err != nil || r.Broken[audit.MissingEnd] > 0 || r.Logs != 1 {
+		t.Errorf("without numbers: %v, %v", r, err)
+	}
+	one := write(t, "log\npolicy\nlog\npolicy")[0]
+	if r, err := audit.CheckSite(strings.NewReader(one), "a.example"); err != nil || r.Logs != 2 {
+		t.Errorf("two logs of one line: %v, %v", r, err)
 	}
 	if _, err := audit.CheckSite(strings.NewReader(log)); err == nil || err.Error() != "audit: no host to extract" {
 		t.Errorf("no host: %v", err)

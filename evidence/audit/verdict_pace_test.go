@@ -84,6 +84,52 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			20  page 2 latency=3 duration=3 status=500
 			27  page 3
 		`, `lines 9 and 12: gap: 7s between two starts, delay by response times 9s`},
+		{"status 400 is an error", `
+			1   page 1 latency=3 duration=3
+			20  page 2 latency=0.15 status=400
+			29  page 3 latency=0.15 status=399
+			37  page 4
+		`, `lines 12 and 15: gap: 8s between two starts, delay by response times 9s`},
+		{"and status 399 is none", `
+			1   page 1 latency=3 duration=3
+			20  page 2 latency=0.15 status=399
+			29  page 3 latency=0.15
+			29.5 page 4
+		`, ``},
+		{"no answer doesn't make it shorter", `
+			1   page 1 latency=3 duration=3
+			20  failed 2 latency=0.15 error=reset
+			29  page 3 latency=0.15
+			37  page 4
+		`, `lines 12 and 15: gap: 8s between two starts, delay by response times 9s`},
+		{"as short as the log says that it was", `
+			1   page 1 latency=2 duration=2
+			9   page 2 latency=0.15
+			9.5 page 3
+		`, `lines 9 and 12: gap: 500ms between two starts, delay by response times 4s`},
+		{"a body that ends after the gap", `
+			1   allow 1
+			1   start 1
+			14  page 2 latency=0.15
+			15  page 3 latency=0.15
+			30  end 1 latency=3
+		`, `lines 8 and 11: gap: 1s between two starts, delay by response times 9s`},
+		{"two answers within a millisecond, in an order that nobody knows", `
+			1   allow 1
+			1   start 1
+			3   page 2 latency=1.0005 duration=1.0005
+			4   end 1 latency=3
+			14  page 3 latency=0.15
+			14.9 page 4
+		`, between},
+		{"an answer and an error within a millisecond", `
+			1   allow 1
+			1   start 1
+			3   page 2 latency=1.0005 duration=1.0005
+			4   end 1 latency=3 status=500
+			14  page 3 latency=0.15
+			14.9 page 4
+		`, between},
 		{"no answer does, too", `
 			1   page 1 latency=0.1
 			20  failed 2 latency=3 duration=3 error=timeout
@@ -127,6 +173,12 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			9   page 2 latency=2 duration=2
 			13.5 page 3
 		`, between},
+		{"half way to nothing", `
+			1   page 1 latency=2 duration=2
+			9   page 2 latency=0
+			12.25 page 3
+			13.8 page 4
+		`, between},
 		{"and shorter, later", `
 			1   page 1 latency=2 duration=2
 			9   page 2 latency=0.1
@@ -146,6 +198,18 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			13  page 3 latency=0.15
 			15.1 page 4
 		`, `lines 12 and 15: gap: 2.1s between two starts, delay by response times 2.15s`},
+	})
+	checkRows(t, "policy ceiling=60 adaptive=Squared fromEnd=true slots=1\nsite \"\"", []row{
+		{"from the end of the one before", `
+			1   page 1 latency=2 duration=8
+			13  page 2 latency=0.15
+			17.2 page 3
+		`, ``},
+		{"too soon after it", `
+			1   page 1 latency=2 duration=8
+			12.9 page 2 latency=0.15
+			17.2 page 3
+		`, `lines 6 and 9: gap: 3.9s between two starts, delay by response times 4s`},
 	})
 	for _, adaptive := range []string{"Squared(1)", "Proportional", "Proportional(0)", "Proportional(-1)", "Proportional(x)", "Proportional(inf)", "Throttle(0)", "Longest(Squared, Own)", "Own"} {
 		checkRows(t, "policy ceiling=60 adaptive=\""+adaptive+"\"\nsite \"\"", []row{{adaptive, "1 page 1\n1.5 page 2", unknown}})

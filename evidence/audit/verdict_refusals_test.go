@@ -158,8 +158,8 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 		{policy: "maxRetryAfter=3000000000", refusal: `retryAfter="Friday, 21-Nov-75 03:00:09 GMT"`, long: 49*365*86400 + 12*86400 + 7.9, date: true},
 		{policy: "maxRetryAfter=3000000000", refusal: `retryAfter="Saturday, 21-Nov-76 03:00:01 GMT"`, long: 50*365*86400 + 13*86400 - 0.1, date: true},
 		{policy: "", refusal: `retryAfter="Saturday, 21-Nov-76 03:00:02 GMT"`, long: 1, date: true}, // is of 1976, so the policy says
-		{policy: "", refusal: `retryAfter="` + dateOf + `05:00:09 GMT" serverDate="` + dateOf + `05:00:02 GMT"`, long: 7, date: true},
-		{policy: "", refusal: `retryAfter="` + dateOf + `05:00:09 GMT" serverDate="	` + dateOf + `05:00:02 GMT "`, long: 7, date: true},
+		{policy: "", refusal: `retryAfter="` + dateOf + `03:50:09 GMT" serverDate="` + dateOf + `03:50:02 GMT"`, long: 7, date: true},
+		{policy: "", refusal: `retryAfter="` + dateOf + `03:50:09 GMT" serverDate="	` + dateOf + `03:50:02 GMT "`, long: 7, date: true},
 		{policy: "", refusal: `retryAfter="` + dateOf + `02:00:00 GMT"`, long: 1, date: true}, // past
 		{policy: "", refusal: `retryAfter=soon`, long: 1, date: true},
 
@@ -535,7 +535,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   refused 1 status=429 until=@9 retryAfter=5
 			1.5 clear hand=true status=0
 			5   page 2
-		`, ``},
+		`, `open, blocks kept: a block that a person has lifted`},
 		{"a block lifted by an answer that fails", `
 			1   refused 1 status=429 until=@2.1
 			3   cleared 2 status=500

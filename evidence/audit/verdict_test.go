@@ -34,7 +34,7 @@ import (
 // where the line doesn't say otherwise; site is the fetch of robots.txt a minute before, as start 1;
 // page is a whole trip, robots_allowed to fetched, and refused and cleared have the record of a block
 // or its end in it too. Starts are numbered by themselves, and an end
-// repeats what its start says. closed is what Close seals a log with. file begins another log, which is
+// repeats what its start says. closed is what Close seals a log with, file begins another log, which is
 // read beside the one before, and log one that follows in the same file.
 //
 // The verdict has a line for each violation, and one for each reason why something is open. That lines
@@ -125,7 +125,7 @@ var verbs = map[string]evidence.Type{
 	"resent": evidence.Resent, "end": evidence.Fetched, "fail": evidence.Failed, "retry": evidence.Retried, "block": evidence.HostBlocked,
 	"clear": evidence.HostCleared, "expired": evidence.LeaseExpired, "robots": evidence.RobotsFetched, "again": evidence.RobotsRevalidated,
 	"gone": evidence.RobotsUnreachable, "warn": evidence.BudgetWarning, "over": evidence.BudgetExceeded, "reserved": evidence.Reserved,
-	"timeout": evidence.SlotTimeout, "waiting": evidence.Waiting,
+	"timeout": evidence.SlotTimeout, "closed": evidence.LogClosed, "waiting": evidence.Waiting,
 }
 
 // refuses tells the records that say "allowed": false.
@@ -259,8 +259,6 @@ func (s *scribe) line(words []string) {
 		s.files, s.n = append(s.files, &strings.Builder{}), 0
 	case "log":
 		s.n, s.seq = 0, map[string]int{}
-	case "closed":
-		s.put(members{"type": `"log_closed"`, "timestamp": `"2026-11-21T04:00:00Z"`, "allowed": "true"})
 	case "policy":
 		s.policy(parseMembers(words[1:]))
 	case "site":

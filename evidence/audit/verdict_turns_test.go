@@ -214,7 +214,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			1.5 start 2
 			2   page 3
 			3   end 1
-			closed
+			9   closed
 		`, `
 			line 8: end: a start without an end
 			lines 8 and 10: concurrency: 3 in flight on 2 slots
@@ -409,12 +409,12 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			1   page 1
 			2   page 2 seq=4
 			3   page 3
-			closed
+			9   closed
 		`, `lines 6 and 9: sequence: start 3 is missing`},
 		{"several are", `
 			1   page 1
 			2   page 2 seq=6
-			closed
+			9   closed
 		`, `lines 6 and 9: sequence: starts 3 to 5 are missing`},
 		{"one is missing, where a kill may have taken it", `
 			1   page 1
@@ -433,7 +433,7 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 		{"another was given up than the one that is missing", `
 			1   page 1
 			2   page 2 seq=5 instead=3
-			closed
+			9   closed
 		`, `lines 6 and 9: sequence: start 4 is missing`},
 		{"numbers from 1 again: the limiter had forgotten the host", `
 			1   page 1
@@ -458,7 +458,7 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			3   page 3
 			4   page 4 seq=3
 			5   page 5 seq=5
-			closed
+			9   closed
 		`, `
 			lines 15 and 18: sequence: start 4 is missing
 			open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known
