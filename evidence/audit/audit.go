@@ -260,11 +260,19 @@ func (a *auditor) contradiction(detail string, others ...place) {
 	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
 }
 
+// otherLog is what is open where a Transport goes on in another log.
+const otherLog = "what a Transport did between two logs that it has records in"
+
 // take takes the record d from the line at.
 func (a *auditor) take(d *evidence.Decision, at place) {
 	a.d, a.at = d, at
 	a.run.begun = true
 	a.by = a.byName(d.Transport)
+	if before := a.by.run; before != nil && before != a.run && a.by.mix != 0 { // a new process has a new name
+		a.openEnded(delaysKept, otherLog)
+		a.openEnded(slotsKept, otherLog)
+	}
+	a.by.run = a.run
 	if d.Trip != 0 {
 		d.Trip ^= a.by.mix // each Transport numbers its trips by itself
 	}

@@ -353,6 +353,13 @@ func TestForgeries(t *testing.T) {
 				Type: evidence.HostBlocked, Time: first, Host: "a.example", Restored: true, Until: first.Add(1), RetryAt: first.Add(1), Transport: f.ds[0].Transport,
 			})
 		}},
+		{"a block forgotten for many by a hand", caught, "", func(f *forger) {
+			b := f.of(evidence.HostBlocked, "/busy").Time
+			for i := range time.Duration(100) {
+				f.insert(evidence.Decision{Type: evidence.HostBlocked, Time: b.Add(i), Until: b.Add(i + 1), RetryAt: b.Add(i + 1), Host: "a.example", Hand: true})
+			}
+			f.visit(site+"/4", b.Add(5*time.Second), nil)
+		}},
 		{"a block logged once the starts in it are forgotten", leftOpen, "the judge remembers some starts of each host", func(f *forger) {
 			blocked, last := f.of(evidence.HostBlocked, "/busy"), f.of(evidence.Started, "/3").Start
 			f.visit(site+"/4", blocked.Time.Add(5*time.Second), nil)
@@ -501,6 +508,19 @@ func TestOneLogPerTripIsFound(t *testing.T) {
 	report, err := audit.Check(bytes.NewReader(all))
 	if err != nil || report.OK() {
 		t.Errorf("%v, %v", report, err)
+	}
+}
+
+// TestALogThatIsSplitIsOpen: a process that begins anew may have forgotten the start before, but has a
+// new name.
+func TestALogThatIsSplitIsOpen(t *testing.T) {
+	f := &forger{t, polite(t)}
+	last := f.of(evidence.Started, "/3").Start
+	f.visit("https://a.example/4", last.Add(300*time.Millisecond), nil)
+	at := slices.IndexFunc(f.ds, func(d evidence.Decision) bool { return d.Trip == 900 })
+	r := check(t, slices.Concat(logtest.Write(t, f.ds[:at], evidence.Chained()), logtest.Write(t, f.ds[at:], evidence.Chained())))
+	if !strings.Contains(openFor(r, "delays kept"), "between two logs") {
+		t.Error(r)
 	}
 }
 

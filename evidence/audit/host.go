@@ -740,10 +740,20 @@ func (h *hostAudit) block(d *evidence.Decision) {
 	if len(h.recent) == maxRecent && h.recent[0].start.After(b.from) {
 		h.a.openEnded(blocksKept, "a block that was logged so late that the starts after it are forgotten")
 	}
-	if len(h.blocks) == maxBlocks {
-		h.blocks = slices.Delete(h.blocks, 0, 1)
+	if h.blocks = append(h.blocks, b); len(h.blocks) > maxBlocks {
+		h.forgetBlock()
 	}
-	h.blocks = append(h.blocks, b)
+}
+
+// forgetBlock forgets the block that ends first.
+func (h *hostAudit) forgetBlock() {
+	first := 0
+	for i, b := range h.blocks {
+		if b.until.Before(h.blocks[first].until) {
+			first = i
+		}
+	}
+	h.blocks = slices.Delete(h.blocks, first, first+1)
 }
 
 // clear takes the news d that the blocks before it are lifted. A block is lifted only by a request

@@ -19,7 +19,7 @@ func (a *auditor) isPage(d *evidence.Decision) bool {
 		return !namesRobots(d)
 	}
 	_, target := splitURL(d.URL)
-	if a.by.policy != nil && target != "/robots.txt" && !a.by.anyHop && !a.by.hops[keyOfURL(d.URL)] && isWhole(d.URL) {
+	if _, led := a.by.hops.get(keyOfURL(d.URL)); a.by.policy != nil && target != "/robots.txt" && !a.by.anyHop && !led && isWhole(d.URL) {
 		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
 	}
 	return false
@@ -55,21 +55,15 @@ func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit) bool {
 		return true
 	}
 	u := keyOfURL(d.URL)
-	switch {
-	case a.by.led[u] > 0:
-		drop(a.by.led, u)
+	switch led, _ := a.by.led.get(u); {
+	case led > 0:
+		a.by.led.set(u, led-1)
 	case !isWhole(d.URL):
 		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
 	case len(a.by.followed) < maxRedirects:
 		a.by.followed[u]++ // the answer that led there may be logged later
 	}
 	return false
-}
-
-func drop(m map[uint64]int, k uint64) {
-	if m[k]--; m[k] <= 0 {
-		delete(m, k)
-	}
 }
 
 // unledPages counts, at the end of a log, requests that claim a redirect which no answer gave: each
@@ -86,10 +80,7 @@ func (a *auditor) unledPages() {
 // answered takes the end d of an exchange that was sent, for where it leads.
 func (a *auditor) answered(d *evidence.Decision) {
 	if d.RobotsTxt && a.by.policy != nil {
-		if len(a.by.answers) > maxRedirects {
-			clear(a.by.answers)
-		}
-		a.by.answers[keyOfURL(d.URL)] = robotsAnswer{status: d.Status, end: d.Time}
+		a.by.answers.set(keyOfURL(d.URL), robotsAnswer{status: d.Status, end: d.Time})
 	}
 	if d.Status/100 != 3 || d.Location == "" {
 		return
@@ -99,18 +90,15 @@ func (a *auditor) answered(d *evidence.Decision) {
 	case d.RobotsTxt && !ok:
 		a.by.anyHop = true
 	case d.RobotsTxt:
-		if len(a.by.hops) > maxRedirects {
-			clear(a.by.hops)
-		}
-		a.by.hops[target] = true
+		a.by.hops.set(target, true)
 	case !ok:
 	case a.by.followed[target] > 0:
-		drop(a.by.followed, target)
-	default:
-		if len(a.by.led) > maxRedirects {
-			clear(a.by.led)
+		if a.by.followed[target]--; a.by.followed[target] == 0 {
+			delete(a.by.followed, target)
 		}
-		a.by.led[target]++
+	default:
+		led, _ := a.by.led.get(target)
+		a.by.led.set(target, led+1)
 	}
 }
 

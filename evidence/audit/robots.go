@@ -298,7 +298,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 		a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched")
 		return
 	}
-	first, ok := a.by.answers[keyOfURL(d.URL)]
+	first, ok := a.by.answers.get(keyOfURL(d.URL))
 	last := first
 	if d.Hops > 0 && d.Location != "" {
 		switch {
@@ -309,7 +309,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 			a.openEnded(verdictsRight, "a robots.txt by a redirect whose URL isn't whole")
 			return
 		}
-		last, ok = a.by.answers[keyOfURL(d.Location)]
+		last, ok = a.by.answers.get(keyOfURL(d.Location))
 	}
 	switch {
 	case ok && last.status == d.Status && !d.Time.Before(last.end.Add(-slack)):

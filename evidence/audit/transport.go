@@ -21,22 +21,41 @@ type transport struct {
 	limiter *transport // another one that has the same limiter; nil: itself, as far as is known
 
 	budget  budgetAudit
-	answers map[uint64]robotsAnswer // to its last fetch of each robots.txt, by URL
-	hops    map[uint64]bool         // where redirects of robots.txt lead
-	anyHop  bool                    // whether one leads to where the log doesn't say
+	answers latest[robotsAnswer] // to its last fetch of each robots.txt, by URL
+	hops    latest[bool]         // where redirects of robots.txt lead
+	anyHop  bool                 // whether one leads to where the log doesn't say
 
-	// Redirects of pages: targets of answers that no request has followed yet, and requests whose
-	// redirect isn't in the log yet.
-	led, followed map[uint64]int
+	led      latest[int]    // number of answers that lead to a page, and that no request has followed yet
+	followed map[uint64]int // number of requests for a page whose redirect isn't in the log yet
+	run      *run           // log that the last record stood in
 }
 
 // maxRedirects bounds the redirects of one Transport that lead to no request.
 const maxRedirects = 1 << 14
 
+// A latest remembers values of at least the last maxRedirects keys.
+type latest[V any] struct{ now, before map[uint64]V }
+
+func (l *latest[V]) get(k uint64) (v V, ok bool) {
+	if v, ok = l.now[k]; !ok {
+		v, ok = l.before[k]
+	}
+	return v, ok
+}
+
+func (l *latest[V]) set(k uint64, v V) {
+	if len(l.now) == maxRedirects {
+		l.before, l.now = l.now, nil
+	}
+	if l.now == nil {
+		l.now = map[uint64]V{}
+	}
+	l.now[k] = v
+}
+
 func newTransport(name string) *transport {
 	t := &transport{
-		answers: map[uint64]robotsAnswer{}, hops: map[uint64]bool{}, led: map[uint64]int{}, followed: map[uint64]int{},
-		budget: newBudget(), sites: map[string]string{},
+		followed: map[uint64]int{}, budget: newBudget(), sites: map[string]string{},
 	}
 	if name != "" {
 		t.mix = maphash.String(seed, name) | 1
@@ -68,9 +87,7 @@ func (t *transport) begin() {
 	if t.policy != nil {
 		t.budget.promise(t.policy)
 	}
-	clear(t.answers)
-	clear(t.hops)
-	clear(t.led)
+	t.answers, t.hops, t.led = latest[robotsAnswer]{}, latest[bool]{}, latest[int]{}
 	clear(t.followed)
 }
 
