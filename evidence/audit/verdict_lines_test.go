@@ -219,6 +219,24 @@ func TestVerdictsOnFleets(t *testing.T) {
 	})
 }
 
+// A process of a fleet that begins anew may have forgotten a start, but not one that is owed more than a
+// minute.
+func TestVerdictsOnAProcessThatBeginsAnew(t *testing.T) {
+	const open = "open, delays kept: a process that began anew came sooner than the delay: a limiter in memory has forgotten the start before"
+	before := func(page string) string { return "policy\nsite \"\"\n" + page + "\nfile\npolicy by=U" }
+	checkRows(t, before("1 page 1"), []row{
+		{"not too soon", `site "" at=1.5 seq=1`, ``},
+		{"too soon", `site "" at=1.4 seq=1`, open},
+	})
+	checkRows(t, before("1 page 1 delay=61"), []row{{"too soon after a delay of about a minute", `site "" at=30 seq=1`, open}})
+	checkRows(t, before("1 page 1 delay=61.000000001"), []row{
+		{"too soon after a longer one", `site "" at=30 seq=1`, `log 1, line 6 and log 2, line 2: gap: 29s between two starts, delay in force 1m1.000000001s`},
+	})
+	checkRows(t, before("1 page 1 seq=0"), []row{
+		{"numbered, where the start before isn't", `site "" at=1.4 seq=1`, `log 1, line 6 and log 2, line 2: gap: 400ms between two starts, delay in force 500ms`},
+	})
+}
+
 // Trips of several logs are told apart, though each log numbers its own.
 func TestVerdictsOnTripsOfAFleet(t *testing.T) {
 	const open = `

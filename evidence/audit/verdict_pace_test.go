@@ -145,6 +145,11 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			20  failed 2 duration=3
 			24  page 3
 		`, ``},
+		{"a limiter that has forgotten the host begins anew", `
+			1   page 1 latency=3 duration=3
+			5000 page 2 seq=1 latency=0.15
+			5000.5 page 3
+		`, ``},
 		{"never longer than the ceiling", `
 			1   page 1 latency=30 duration=30
 			92  page 2 latency=30 duration=30
@@ -198,6 +203,18 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			13  page 3 latency=0.15
 			15.1 page 4
 		`, `lines 12 and 15: gap: 2.1s between two starts, delay by response times 2.15s`},
+	})
+	checkRows(t, "policy ceiling=60 adaptive=Squared", []row{
+		{"a log that begins in the middle", `
+			site "" seq=7 at=-10
+			1   page 1 latency=0.15
+			1.6 page 2
+		`, `
+			line 2: sequence: starts 1 to 6 are missing
+			` + between},
+	})
+	checkRows(t, "policy ceiling=60 adaptive=Squared\nsite \"\"\n1 page 1 latency=3 duration=3\nfile\npolicy by=U ceiling=60 adaptive=Squared", []row{
+		{"another process, which begins anew", `site "" at=8 seq=1`, ``},
 	})
 	checkRows(t, "policy ceiling=60 adaptive=Squared fromEnd=true slots=1\nsite \"\"", []row{
 		{"from the end of the one before", `

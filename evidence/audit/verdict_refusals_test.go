@@ -482,6 +482,13 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.6 block 1 until=@2.6
 			1.7 end 1 seq=3 start=@1.5 duration=0.2 latency=0.1 status=429
 		`, ``},
+		{"and that says another status", `
+			1   allow 1
+			1   start 1
+			1.5 resent 1
+			1.6 block 1 until=@2.6 status=503
+			1.7 end 1 seq=3 start=@1.5 duration=0.2 latency=0.1 status=429
+		`, `lines 8 and 9: contradiction: status 429 here and 503 there`},
 		{"a block that an earlier process was told", `
 			1   block restored=true until=@9 status=429
 			5   page 2

@@ -136,6 +136,11 @@ func TestVerdictsOnGaps(t *testing.T) {
 			1.6 page 2
 			302 expired seq=2
 		`, `lines 6 and 9: gap: 400ms between an end and the next start, delay in force 500ms`},
+		{"nor from one that has ended late", `
+			1   page 1 duration=300.8
+			302 page 2
+			303 expired seq=2
+		`, `lines 6 and 9: gap: 200ms between an end and the next start, delay in force 500ms`},
 		{"one that nobody took back", `
 			1   allow 1
 			1   start 1
@@ -278,6 +283,26 @@ func TestVerdictsOnSlots(t *testing.T) {
 			1    start 1 seq=2
 			303  end 1
 			303  end 2
+		`, ``},
+		{"while others wait to know whose slots they have", `
+			1    allow 1
+			1    start 1
+			1.5  allow 2
+			1.5  start 2
+			302  allow 3
+			302  start 3
+			303  allow 4
+			303  start 4
+			604  expired seq=5
+			604  allow 5
+			604  start 5
+			302  expired seq=2
+			303  expired seq=3
+			700  end 1
+			700  end 2
+			700  end 3
+			700  end 4
+			700  end 5
 		`, ``},
 		{"of nobody knows whom: the oldest", `
 			1    allow 1
@@ -435,6 +460,14 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			2   page 2 seq=5 instead=3
 			9   closed
 		`, `lines 6 and 9: sequence: start 4 is missing`},
+		{"a number that was there, of an earlier time", `
+			1   page 1
+			2   page 2
+			1.5 page 3 seq=2
+		`, `
+			lines 9 and 12: sequence: start 2 comes after start 3
+			lines 9 and 12: gap: -500ms between two starts, delay in force 500ms
+		`},
 		{"numbers from 1 again: the limiter had forgotten the host", `
 			1   page 1
 			2   page 2 seq=1
