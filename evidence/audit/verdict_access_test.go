@@ -85,6 +85,10 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request has another size in the evidence, as it has where the body was sent compressed or wasn't read to the end.\n" + same + table(10, "10s", 6) +
 				"\nanother size:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 200, 99 bytes; record 9 says 200, 100 bytes\n"},
+		{"the same page once more", slices.Concat(access, []string{accessLineOf(3675, "/4")}),
+			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 6) +
+				"\nmissing from the evidence:\n  2026-11-21 04:01:15  GET a.example/4: line 11, from 192.0.2.1\n"},
 		{"a line that can't be read", append([]string{"nonsense"}, access...),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 line of the access log isn't in combined format.\n" + same + table(10, "10s", 6)},
@@ -251,5 +255,78 @@ func TestVerdictsOnRequestTimes(t *testing.T) {
 	}
 	if got := compare(t, log, []string{access[0] + " 1"}, audit.AccessOptions{}); got.Hosts[0].MinGap != 0 {
 		t.Errorf("%+v", got.Hosts)
+	}
+}
+
+// TestVerdictsOnClocksOfSites: how far the site's clock is ahead is what most requests agree on, the least of
+// several that as many agree on; and which end of a request it notes is the one that agrees better.
+func TestVerdictsOnClocksOfSites(t *testing.T) {
+	feed := func(at ...int) (lines []string) {
+		for _, s := range at {
+			lines = append(lines, accessLineOf(s, "/feed"))
+		}
+		return lines
+	}
+	log := write(t, `
+		0 start 1 url=/feed agent=TestBot
+		0.2 end 1
+	`)[0]
+	for _, c := range []struct {
+		at   []int
+		want time.Duration
+	}{
+		{[]int{30, -90}, 30 * time.Second},
+		{[]int{-30, 90}, -30 * time.Second},
+		{[]int{30, -28}, 30 * time.Second},
+		{[]int{28, -30}, 28 * time.Second},
+		{[]int{29, -29}, 29 * time.Second},
+		{[]int{90, 30}, 30 * time.Second},
+		{[]int{-90, -30}, -30 * time.Second},
+		{[]int{30, -90, -90}, -90 * time.Second},
+		{[]int{0}, 0},
+	} {
+		for range 10 { // whatever the order of a map
+			got := compare(t, log, feed(c.at...), audit.AccessOptions{})
+			if got.Offset != c.want || got.Matched != 1 {
+				t.Errorf("%v: %v ahead, want %v", c.at, got.Offset, c.want)
+				break
+			}
+		}
+	}
+
+	var evidence, atStart, atEnd string
+	for i := range 10 {
+		took := 1 + 7*i%5
+		evidence += fmt.Sprintf("%d.5 start %d url=/%d agent=TestBot\n%d.5 end %d\n", 20*i, i, i, 20*i+took, i)
+		ahead := 4
+		if i > 5 {
+			ahead = 5
+		}
+		atStart += accessLineOf(20*i+ahead, fmt.Sprintf("/%d", i)) + "\n"
+		atEnd += accessLineOf(20*i+took+ahead, fmt.Sprintf("/%d", i)) + "\n"
+	}
+	log = write(t, evidence)[0]
+	if got := compare(t, log, []string{atStart}, audit.AccessOptions{}); got.Offset != 3500*time.Millisecond || got.AtEnd || got.Matched != 10 {
+		t.Errorf("noted at the start: %+v", got)
+	}
+	if got := compare(t, log, []string{atEnd}, audit.AccessOptions{}); got.Offset != 3500*time.Millisecond || !got.AtEnd || got.Matched != 10 {
+		t.Errorf("noted at the end: %+v", got)
+	}
+
+	// Bodies that the evidence has none of.
+	log = write(t, `
+		0 start 1 url=/feed agent=TestBot
+		0.2 end 1 bytes=0
+		10 start 2 url=/head method=HEAD agent=TestBot
+		10.2 end 2 bytes=0
+		20 start 3 url=/failed agent=TestBot
+		20.2 fail 3 status=200 bytes=7
+		30 start 4 url=/reset agent=TestBot
+		30.2 fail 4
+	`)[0]
+	access := []string{accessLineOf(0, "/feed"), strings.Replace(accessLineOf(10, "/head"), "GET", "HEAD", 1), accessLineOf(20, "/failed"), accessLineOf(30, "/reset")}
+	got := compare(t, log, access, audit.AccessOptions{})
+	if got.Matched != 4 || got.Bytes.N != 1 || got.Bytes.First[0].Target != "/feed" || got.Status.N != 0 {
+		t.Errorf("%v", got)
 	}
 }
