@@ -144,7 +144,7 @@ func (s *source) read(text []byte, whole bool) bool {
 		}
 		s.a.openEnded(logWhole, "half a line with the first line of another log behind it, as after a kill")
 	}
-	s.again = s.entry.N == 1 && (s.next != 0 || s.sealed > 0)
+	s.again = s.entry.N == 1
 	if s.again {
 		s.end()
 		s.forest.begin()

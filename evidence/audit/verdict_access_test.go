@@ -313,8 +313,10 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		t.Errorf("noted at the end: %+v", got)
 	}
 
-	// Bodies that the evidence has none of.
+	// Bodies that the evidence has none of, and a path that looks like a URL.
 	log = write(t, `
+		-10 start 9 url=/go/http://b.example/ agent=TestBot
+		-9.8 end 9
 		0 start 1 url=/feed agent=TestBot
 		0.2 end 1 bytes=0
 		10 start 2 url=/head method=HEAD agent=TestBot
@@ -324,9 +326,9 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		30 start 4 url=/reset agent=TestBot
 		30.2 fail 4
 	`)[0]
-	access := []string{accessLineOf(0, "/feed"), strings.Replace(accessLineOf(10, "/head"), "GET", "HEAD", 1), accessLineOf(20, "/failed"), accessLineOf(30, "/reset")}
+	access := []string{accessLineOf(-10, "/go/http://b.example/"), accessLineOf(0, "/feed"), strings.Replace(accessLineOf(10, "/head"), "GET", "HEAD", 1), accessLineOf(20, "/failed"), accessLineOf(30, "/reset")}
 	got := compare(t, log, access, audit.AccessOptions{})
-	if got.Matched != 4 || got.Bytes.N != 1 || got.Bytes.First[0].Target != "/feed" || got.Status.N != 0 {
+	if got.Matched != 5 || got.Bytes.N != 1 || got.Bytes.First[0].Target != "/feed" || got.Status.N != 0 {
 		t.Errorf("%v", got)
 	}
 }

@@ -98,10 +98,21 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 			{"status " + status, `8 page 4`, believed},
 		})
 	}
+	checkRows(t, learned+refused, []row{
+		{"limits of one host that have no ceiling", `
+			policy host=a.example slots=2 delayMin=2 adaptive=Learned
+			9   page 4
+		`, `line 16: contradiction: limits of one host, though the policy says that all hosts have the same`},
+	})
 	checkRows(t, "policy by=U adaptive=Learned delayMin=2 delayMax=2 ceiling=60\n"+learned+refused, []row{
 		{"what one Transport has learned another needn't know", `
 			8.94  page 4 by=U
 			10.94 page 5 by=U
+		`, believed + "\n" + trimLines(noTextOpen)},
+		{"nor what two have learned, one after the other", `
+			9     refused 4 by=U status=429 until=@10.1
+			12    cleared 5 by=U
+			14.94 page 6 by=U
 		`, believed + "\n" + trimLines(noTextOpen)},
 	})
 }

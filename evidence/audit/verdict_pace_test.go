@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"fmt"
 	"testing"
 )
 
@@ -228,6 +229,16 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			17.2 page 3
 		`, `lines 6 and 9: gap: 3.9s between two starts, delay by response times 4s`},
 	})
+	// However many are under way after it, the answer of one before the gap is waited for.
+	many := "policy ceiling=60 slots=30 adaptive=Squared\nsite \"\" slots=30\n1 allow 1\n1 start 1 slots=30\n14 page 2 slots=30 latency=0.15\n15 allow 3\n15 start 3 slots=30\n"
+	for i := range 20 {
+		many += fmt.Sprintf("%d allow %d\n%d start %d slots=30\n", 30+i, 10+i, 30+i, 10+i)
+	}
+	many += "60 end 1 latency=3\n60 end 3 latency=0.15\n"
+	for i := range 20 {
+		many += fmt.Sprintf("60 end %d latency=0.15\n", 10+i)
+	}
+	checkRows(t, many, []row{{"an answer that is logged late", ``, `lines 8 and 11: gap: 1s between two starts, delay by response times 9s`}})
 	for _, adaptive := range []string{"Squared(1)", "Proportional", "Proportional(0)", "Proportional(-1)", "Proportional(x)", "Proportional(inf)", "Throttle(0)", "Longest(Squared, Own)", "Own"} {
 		checkRows(t, "policy ceiling=60 adaptive=\""+adaptive+"\"\nsite \"\"", []row{{adaptive, "1 page 1\n1.5 page 2", unknown}})
 	}

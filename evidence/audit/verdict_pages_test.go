@@ -346,6 +346,16 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 			2   start 1 url=/no robotsTxt=true redirects=1
 			2.2 end 1
 		`, ``},
+		{"where those of two hosts lead", `
+			1   start 1 url=/robots.txt robotsTxt=true
+			1.2 end 1 status=301 location=/no
+			1   start 2 url=/robots.txt host=b.example robotsTxt=true
+			1.2 end 2 status=301 location=/no
+			2   start 1 url=/no robotsTxt=true redirects=1
+			2.2 end 1
+			2   start 2 url=/no host=b.example robotsTxt=true redirects=1
+			2.2 end 2
+		`, ``},
 		{"where one leads to nobody knows where", `
 			1   start 1 url=/robots.txt robotsTxt=true
 			1.2 end 1 status=301 location=/no?x=REDACTED
@@ -483,6 +493,22 @@ func TestVerdictsOnRobotsTxtWithoutAPolicy(t *testing.T) {
 			1 robots text="" url=https://b.example/robots.txt host=b.example
 			2 page 1 agent=TestBot host=b.example
 		`, strings.Replace(open, "open, delays kept: no policy record says what was promised", "", 1)},
+		{"refused to whom the text names by no name", `1 deny 1 url=/yes`, `
+			lines 3 and 4: verdict: robots.txt allows /yes (no rule)
+			open, slots kept: no policy record says what was promised
+		`},
+		{"allowed to one of two in trips of one number, which asked once and twice", `
+			1   allow 1 agent=TestBot
+			1   rule 1 agent=OtherBot
+			1   rule 1 agent=OtherBot
+			1   start 1 agent=TestBot
+			1.2 end 1
+		`, open},
+		{"allowed to another", `
+			1   allow 1 agent=OtherBot
+			1   start 1 agent=TestBot
+			1.2 end 1
+		`, "lines 4 and 5: contradiction: a verdict and its start give different agents, redirects or robotsTxt" + open},
 		{"pages of no verdict, and pages of one", `
 			1 page 1 agent=TestBot
 			2 start 2 agent=TestBot

@@ -184,6 +184,23 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 	if p := bare.Promises[3]; p.Proved != 0 || p.Open != 2 || p.Proof != "0 starts, 2 without a verdict" {
 		t.Errorf("%+v", p)
 	}
+	if r := judge(t, usual+"1 page 1\n2 waiting timestamp=-"); !r.First.Equal(moment("-60")) || !r.Last.Equal(moment("1.2")) {
+		t.Errorf("from %v to %v", r.First, r.Last)
+	}
+	some := judge(t, "0.5 start 9 agent=TestBot\n0.6 end 9\nsite \"\" at=-9\n1 page 1 agent=TestBot\n2 page 2 agent=TestBot")
+	if p := some.Promises[3]; p.Proved != 2 || p.Open != 1 {
+		t.Errorf("%+v", p)
+	}
+	purposes := judge(t, `
+		policy purposes=train
+		site ""
+		1 allow 1 purposes=train
+		2 allow 2 purposes=train
+		3 allow 3 purposes=train host=b.example
+	`)
+	if p := purposes.Promises[5]; p.Proved != 2 || p.Open != 1 {
+		t.Errorf("%+v", p)
+	}
 	open := judge(t, `
 		policy
 		1 allow 1

@@ -80,6 +80,12 @@ func TestVerdictsOnGaps(t *testing.T) {
 			1   page 1 seq=0
 			1.9 page 3 seq=0
 		`, `lines 6 and 12: gap: 400ms between two starts, delay in force 500ms`},
+		{"starts whose numbers aren't in the order of their times", `
+			1   page 1
+			2   page 3 seq=4
+			3   page 2 seq=3
+			4   page 4 seq=5
+		`, `lines 9 and 12: gap: -1s between two starts, delay in force 500ms`},
 		{"another host isn't kept waiting", `
 			1   page 1
 			1   page 2 host=b.example url=https://a.example/2
@@ -336,6 +342,16 @@ func TestVerdictsOnSlots(t *testing.T) {
 			9003  end 1
 			9003  end 2
 		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
+		{"one that its own request says to have lost, it had before that", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			100  page 3
+			302  expired 1 seq=2
+			303  end 1
+			303  end 2
+		`, `lines 8 and 10: concurrency: 3 in flight on 2 slots`},
 	})
 	checkRows(t, "policy maxInFlight=2\nsite \"\"\nsite \"\" host=b.example at=-59\nsite \"\" host=c.example at=-58", []row{
 		{"two on all hosts", `
@@ -403,6 +419,21 @@ func TestVerdictsOnSlots(t *testing.T) {
 			1.5 allow 2 host=b.example
 			1.5 start 2 host=b.example
 			1.5 page 3 host=d.example by=U
+			2.5 end 1
+			2.5 end 2
+		`, `
+			open, slots kept: more in flight on all hosts together than MaxInFlight, of Transports that may have a limiter each
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
+		{"three of two Transports, of which one numbers its starts and one doesn't", `
+			-40 page 5 host=d.example by=U seq=0
+			-30 page 4 host=d.example seq=1
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			1.5 page 3 host=c.example by=U
 			2.5 end 1
 			2.5 end 2
 		`, `
@@ -484,6 +515,13 @@ func TestVerdictsOnNumbersOfStarts(t *testing.T) {
 			3   page 3
 			4   page 4 seq=3
 			5   page 5 seq=4
+		`, `open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known`},
+		{"logged in another order", `
+			1   page 1
+			2   page 2
+			3   page 3
+			5   page 5 seq=4
+			4   page 4 seq=3
 		`, `open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known`},
 		{"after which holes are found", `
 			1   page 1
