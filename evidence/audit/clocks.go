@@ -161,9 +161,7 @@ func follow(samples []sample, unique bool) clocks {
 	}
 	walk(middle, -1, -1)
 	slices.Reverse(c.nodes)
-	if middle+1 < len(samples) {
-		walk(middle+1, len(samples), 1)
-	}
+	walk(middle+1, len(samples), 1)
 	c.spread /= time.Duration(len(c.nodes))
 	return c
 }

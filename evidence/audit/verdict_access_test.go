@@ -89,6 +89,26 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 6) +
 				"\nmissing from the evidence:\n  2026-11-21 04:01:15  GET a.example/4: line 11, from 192.0.2.1\n"},
+		{"the same page twice at once", slices.Concat(access, []string{accessLineOf(3642, "/4")}),
+			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
+				"1 request that the site saw isn't in the evidence.\n" + table(11, "2s ", 7) +
+				"\nmissing from the evidence:\n  2026-11-21 04:00:42  GET a.example/4: line 11, from 192.0.2.1\n"},
+		{"a log that ends before the last request", append(with(9), strings.Replace(accessLineOf(3687, "/x"), "TestBot", "OtherBot", 1)),
+			"9 requests of this crawler in the access log, 9 requests in the evidence for that time; 9 are the same.\n" + clock + same +
+				strings.Replace(table(9, "10s", 6), "9        ", "9         ", 1)},
+		{"requests of others only", []string{
+			strings.Replace(accessLineOf(-100, "/x"), "TestBot", "OtherBot", 1), strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1),
+		},
+			"0 requests of this crawler in the access log, 3 requests in the evidence for that time; 0 are the same.\n" +
+				"3 requests of the evidence were never seen by the site.\n" +
+				"\nnever seen by the site:\n  2026-11-21 03:00:00  GET a.example/0: record 1\n  2026-11-21 03:00:10  GET a.example/1: record 3\n" +
+				"  2026-11-21 03:00:20  GET a.example/2: record 5\n"},
+		{"requests to another host only", []string{"b.example " + accessLineOf(-100, "/x"), "b.example " + strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1)},
+			"1 request of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\n" +
+				"1 request that the site saw is older or newer than all of the evidence.\n" +
+				"\nas the site saw it  requests  min gap  by the evidence  a second  a minute  in flight\n" +
+				"b.example           1         0s       0s               1         1         unknown\n" +
+				"\noutside the time of the evidence:\n  2026-11-21 02:58:20  GET b.example/x: line 1, from 192.0.2.1\n"},
 		{"a line that can't be read", append([]string{"nonsense"}, access...),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 line of the access log isn't in combined format.\n" + same + table(10, "10s", 6)},
@@ -141,7 +161,7 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, accessLineOf(3605, fmt.Sprintf("/secret/%d", i)))
 	}
-	if c := compare(t, log, slices.Concat(many, access), audit.AccessOptions{}); c.Missing.N != 1030 || len(c.Missing.First) != 1000 || c.Hosts[0].BusySecond != 1030 {
+	if c := compare(t, log, slices.Concat(many, access), audit.AccessOptions{}); c.Missing.N != 1030 || len(c.Missing.First) != 1000 || c.Hosts[0].BusySecond != 1030 || c.Hosts[0].MinGap != 0 {
 		t.Errorf("%d missing, %d told, %+v", c.Missing.N, len(c.Missing.First), c.Hosts)
 	}
 }
@@ -311,6 +331,20 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	}
 	if got := compare(t, log, []string{atEnd}, audit.AccessOptions{}); got.Offset != 3500*time.Millisecond || !got.AtEnd || got.Matched != 10 {
 		t.Errorf("noted at the end: %+v", got)
+	}
+
+	// A request that the evidence has twice, and the site once.
+	twice := write(t, `
+		0 start 1 url=/feed agent=TestBot
+		0.2 end 1
+		2 start 2 url=/feed agent=TestBot
+		2.2 end 2
+		60 start 3 url=/last agent=TestBot
+		60.2 end 3
+	`)[0]
+	others := strings.Replace(accessLineOf(-60, "/"), "TestBot", "OtherBot", 1)
+	if got := compare(t, twice, []string{others, accessLineOf(0, "/feed"), accessLineOf(60, "/last")}, audit.AccessOptions{}); got.Matched != 2 || got.Unseen.N != 1 {
+		t.Errorf("%v", got)
 	}
 
 	// Bodies that the evidence has none of, and a path that looks like a URL.

@@ -87,6 +87,7 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 		{"and no shorter", `8.4499 page 4`, `lines 13 and 17: gap: 2.4499s between two starts, delay in force 2.45s`},
 	})
 	checkRows(t, strings.Replace(learned, "ceiling=60", "ceiling=60 overrides=true", 1)+refused, []row{{"limits of single hosts", `8.94 page 4`, believed}})
+	checkRows(t, learned+strings.Replace(refused, "until=@4.1", "until=@4.1 refusals=2", 1), []row{{"the second refusal of a series", `8 page 4`, believed}})
 	checkRows(t, strings.Replace(learned, "Learned", "Fixed", 1)+refused, []row{{"a delay that is fixed", `8 page 4`, ``}})
 	for _, status := range []string{"400", "499"} {
 		checkRows(t, "policy statuses=400,408,425,399,499,500 adaptive=Learned delayMin=2 delayMax=2 ceiling=60\nsite \"\"\n"+strings.Replace(refused, "429", status, 1), []row{

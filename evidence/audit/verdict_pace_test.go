@@ -121,7 +121,7 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			3   page 2 latency=1.0005 duration=1.0005
 			4   end 1 latency=3
 			14  page 3 latency=0.15
-			14.9 page 4
+			19  page 4
 		`, between},
 		{"an answer and an error within a millisecond", `
 			1   allow 1
@@ -129,7 +129,7 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			3   page 2 latency=1.0005 duration=1.0005
 			4   end 1 latency=3 status=500
 			14  page 3 latency=0.15
-			14.9 page 4
+			19  page 4
 		`, between},
 		{"no answer does, too", `
 			1   page 1 latency=0.1

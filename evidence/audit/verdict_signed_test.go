@@ -59,6 +59,12 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		{"a line changed before the first checkpoint", with(lines, 3, `"bytes":100`, `"bytes":101`), trusted, `
 			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
 		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "numbered, not chained, 7 records signed by " + id},
+		{"and the edge of its tree with it", with(with(lines, 3, `"bytes":100`, `"bytes":101`), 8, `"edge":"`, `"edge":"AAAA`), trusted, `
+			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
+		`, audit.Signed{}, ""},
+		{"an edge of another tree", with(with(lines, 3, `"bytes":100`, `"bytes":101`), 8, lines[7][strings.Index(lines[7], `"edge":"`):][:20], `"edge":"AAAAAAAAAAAA`), trusted, `
+			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
+		`, audit.Signed{}, ""},
 		{"a line changed before the second", with(lines, 14, `"bytes":100`, `"bytes":101`), trusted, `
 			lines 8 and 15: signature: the 6 records before this checkpoint aren't what was signed: some were changed or reordered
 		`, audit.Signed{Checkpoints: 2, Records: 8, Key: id}, "numbered, not chained, 8 records signed by " + id},
@@ -108,6 +114,14 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		if got := r.Promises[9].Proof; c.proof != "" && got != c.proof {
 			t.Errorf("%s: %s", c.name, got)
 		}
+	}
+}
+
+func TestVerdictsOnOlderCheckpointsThatCannotBeRead(t *testing.T) {
+	_, checkpoints := signedLinesOf(t, usual)
+	_, err := audit.Trust{Checkpoints: [][]byte{checkpoints[0], []byte("x")}}.Check(strings.NewReader(""))
+	if err == nil || err.Error() != "audit: checkpoint 2 to hold the log against: not a signed note" {
+		t.Error(err)
 	}
 }
 
