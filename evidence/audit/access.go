@@ -362,7 +362,7 @@ func (c *comparer) readEvidence(log io.Reader, learnAgents bool) error {
 	many := false
 	err := eachLine(log, func(text []byte, at place) {
 		var d evidence.Decision
-		if d.UnmarshalJSON(text) != nil || many {
+		if d.UnmarshalJSON(text) != nil {
 			return
 		}
 		agent := d.Agent
@@ -604,7 +604,7 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 	}
 	s = s[1:]
 	end := strings.IndexAny(s, `"\`)
-	if end >= 0 && s[end] == '"' {
+	if end != -1 && s[end] == '"' {
 		return s[:end], s[end+1:], true
 	}
 	var b []byte

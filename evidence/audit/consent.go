@@ -70,7 +70,7 @@ func (a *auditor) consentAgain(d *evidence.Decision) {
 	switch {
 	case len(copies) == 0:
 		why = noText
-	case uncertain(d.URL, target) >= 0 || strings.HasSuffix(d.Preferences, evidence.Clipped):
+	case uncertain(d.URL, target) != -1 || strings.HasSuffix(d.Preferences, evidence.Clipped):
 		why = "a URL, or preferences, that aren't whole in the log"
 	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
 		why = "a group of another name, which only a lenient crawler obeys"

@@ -25,7 +25,7 @@ type byStart []*exchange
 
 func (b byStart) Len() int { return len(b) }
 func (b byStart) Less(i, j int) bool {
-	return cmp.Or(b[i].start.Compare(b[j].start), comparePlaces(b[i].at, b[j].at)) < 0
+	return cmp.Or(b[i].start.Compare(b[j].start), comparePlaces(b[i].at, b[j].at)) == -1
 }
 func (b byStart) Swap(i, j int) { b[i], b[j] = b[j], b[i] }
 func (b *byStart) Push(x any)   { *b = append(*b, x.(*exchange)) }

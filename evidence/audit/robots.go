@@ -437,7 +437,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		}
 		cut := uncertain(d.URL, target)
 		if why == "" {
-			if c.kind == asText && cut >= 0 && d.Allowed && c.mayDecideBeyond("dis", cut) {
+			if c.kind == asText && cut != -1 && d.Allowed && c.mayDecideBeyond("dis", cut) {
 				return open("a URL that isn't whole in the log")
 			}
 			if c.kind == asText && a.by.mix != 0 && d.Time.Sub(c.from) > maxAge+slack {
@@ -455,7 +455,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		if c.kind == asText && p == nil && d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent) && c.names(d.Group) {
 			return open("a group of another name, which only a lenient crawler obeys")
 		}
-		if c.kind == asText && cut >= 0 && (!d.Allowed || c.mayDecideBeyond("allow", cut)) {
+		if c.kind == asText && cut != -1 && (!d.Allowed || c.mayDecideBeyond("allow", cut)) {
 			return open("a URL that isn't whole in the log")
 		}
 	}
@@ -471,11 +471,11 @@ const noText = "the log doesn't hold the text of robots.txt (robotscache.Config.
 func uncertain(u, target string) int {
 	at := -1
 	for _, mark := range [...]string{evidence.Redacted, "://"} {
-		if i := strings.Index(target, mark); i >= 0 && (at < 0 || i < at) {
+		if i := strings.Index(target, mark); i != -1 && (at == -1 || i < at) {
 			at = i
 		}
 	}
-	if strings.HasSuffix(u, evidence.Clipped) && at < 0 {
+	if strings.HasSuffix(u, evidence.Clipped) && at == -1 {
 		at = max(0, len(target)-len(evidence.Clipped))
 	}
 	return at

@@ -141,7 +141,7 @@ type forest struct {
 // begin says that another log follows.
 func (f *forest) begin() {
 	f.own = merkle.Edge{}
-	f.fork, f.signed = f.file.Size() > 0, false
+	f.fork, f.signed = f.file.Size() != 0, false
 }
 
 // line takes a line, which may be no record.

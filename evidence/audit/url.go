@@ -11,12 +11,12 @@ import (
 func splitURL(u string) (origin, target string) {
 	u, _, _ = strings.Cut(u, "#")
 	i := strings.Index(u, "://")
-	if i < 0 {
+	if i == -1 {
 		return "", u
 	}
 	scheme, rest := strings.ToLower(u[:i]), u[i+len("://"):]
 	authority := rest
-	if j := strings.IndexAny(rest, "/?"); j >= 0 {
+	if j := strings.IndexAny(rest, "/?"); j != -1 {
 		authority, target = rest[:j], rest[j:]
 	}
 	if !strings.HasPrefix(target, "/") {

@@ -54,66 +54,96 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 		want   string
 	}{
 		{"the same", access, "10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6)},
-		{"one missing from the evidence", append([]string{accessLineOf(3605, "/secret")}, access...),
+		{
+			"one missing from the evidence", append([]string{accessLineOf(3605, "/secret")}, access...),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 7) +
-				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n"},
-		{"two missing", append([]string{accessLineOf(3605, "/secret"), accessLineOf(3606, "/secret")}, access...),
+				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n",
+		},
+		{
+			"two missing", append([]string{accessLineOf(3605, "/secret"), accessLineOf(3606, "/secret")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"2 requests that the site saw aren't in the evidence.\n" + table(12, "1s ", 8) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n" +
-				"  2026-11-21 04:00:06  GET a.example/secret: line 2, from 192.0.2.1\n"},
-		{"one older than the evidence, one newer", append([]string{accessLineOf(3594, "/old"), accessLineOf(3696, "/new")}, access...),
+				"  2026-11-21 04:00:06  GET a.example/secret: line 2, from 192.0.2.1\n",
+		},
+		{
+			"one older than the evidence, one newer", append([]string{accessLineOf(3594, "/old"), accessLineOf(3696, "/new")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"2 requests that the site saw are older or newer than all of the evidence.\n" + table(12, "6s ", 6) +
 				"\noutside the time of the evidence:\n  2026-11-21 03:59:54  GET a.example/old: line 1, from 192.0.2.1\n" +
-				"  2026-11-21 04:01:36  GET a.example/new: line 2, from 192.0.2.1\n"},
-		{"a little older, a little newer", append([]string{accessLineOf(3595, "/old"), accessLineOf(3695, "/new")}, access...),
+				"  2026-11-21 04:01:36  GET a.example/new: line 2, from 192.0.2.1\n",
+		},
+		{
+			"a little older, a little newer", append([]string{accessLineOf(3595, "/old"), accessLineOf(3695, "/new")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"2 requests that the site saw aren't in the evidence.\n" + table(12, "5s ", 6) +
 				"\nmissing from the evidence:\n  2026-11-21 03:59:55  GET a.example/old: line 1, from 192.0.2.1\n" +
-				"  2026-11-21 04:01:35  GET a.example/new: line 2, from 192.0.2.1\n"},
-		{"one that the site never saw", with(4),
+				"  2026-11-21 04:01:35  GET a.example/new: line 2, from 192.0.2.1\n",
+		},
+		{
+			"one that the site never saw", with(4),
 			"9 requests of this crawler in the access log, 10 requests in the evidence for that time; 9 are the same.\n" + clock +
 				"1 request of the evidence was never seen by the site.\n" + same + strings.Replace(table(9, "10s", 5), "9        ", "9         ", 1) +
-				"\nnever seen by the site:\n  2026-11-21 03:00:40  GET a.example/4: record 9\n"},
-		{"another status", with(4, strings.Replace(access[4], " 200 ", " 404 ", 1)),
+				"\nnever seen by the site:\n  2026-11-21 03:00:40  GET a.example/4: record 9\n",
+		},
+		{
+			"another status", with(4, strings.Replace(access[4], " 200 ", " 404 ", 1)),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request has another status in the evidence.\n" + table(10, "10s", 6) +
-				"\nanother status:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 404, 100 bytes; record 9 says 200, 100 bytes\n"},
-		{"another size", with(4, strings.Replace(access[4], " 100 ", " 99 ", 1)),
+				"\nanother status:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 404, 100 bytes; record 9 says 200, 100 bytes\n",
+		},
+		{
+			"another size", with(4, strings.Replace(access[4], " 100 ", " 99 ", 1)),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request has another size in the evidence, as it has where the body was sent compressed or wasn't read to the end.\n" + same + table(10, "10s", 6) +
-				"\nanother size:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 200, 99 bytes; record 9 says 200, 100 bytes\n"},
-		{"the same page once more", slices.Concat(access, []string{accessLineOf(3675, "/4")}),
+				"\nanother size:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 200, 99 bytes; record 9 says 200, 100 bytes\n",
+		},
+		{
+			"the same page once more", slices.Concat(access, []string{accessLineOf(3675, "/4")}),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 6) +
-				"\nmissing from the evidence:\n  2026-11-21 04:01:15  GET a.example/4: line 11, from 192.0.2.1\n"},
-		{"the same page twice at once", slices.Concat(access, []string{accessLineOf(3642, "/4")}),
+				"\nmissing from the evidence:\n  2026-11-21 04:01:15  GET a.example/4: line 11, from 192.0.2.1\n",
+		},
+		{
+			"the same page twice at once", slices.Concat(access, []string{accessLineOf(3642, "/4")}),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
 				"1 request that the site saw isn't in the evidence.\n" + table(11, "2s ", 7) +
-				"\nmissing from the evidence:\n  2026-11-21 04:00:42  GET a.example/4: line 11, from 192.0.2.1\n"},
-		{"a log that ends before the last request", append(with(9), strings.Replace(accessLineOf(3687, "/x"), "TestBot", "OtherBot", 1)),
-			"9 requests of this crawler in the access log, 9 requests in the evidence for that time; 9 are the same.\n" + clock + same +
-				strings.Replace(table(9, "10s", 6), "9        ", "9         ", 1)},
-		{"requests of others only", []string{
-			strings.Replace(accessLineOf(-100, "/x"), "TestBot", "OtherBot", 1), strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1),
+				"\nmissing from the evidence:\n  2026-11-21 04:00:42  GET a.example/4: line 11, from 192.0.2.1\n",
 		},
+		{
+			"a log that ends before the last request", append(with(9), strings.Replace(accessLineOf(3687, "/x"), "TestBot", "OtherBot", 1)),
+			"9 requests of this crawler in the access log, 9 requests in the evidence for that time; 9 are the same.\n" + clock + same +
+				strings.Replace(table(9, "10s", 6), "9        ", "9         ", 1),
+		},
+		{
+			"requests of others only",
+			[]string{
+				strings.Replace(accessLineOf(-100, "/x"), "TestBot", "OtherBot", 1), strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1),
+			},
 			"0 requests of this crawler in the access log, 3 requests in the evidence for that time; 0 are the same.\n" +
 				"3 requests of the evidence were never seen by the site.\n" +
 				"\nnever seen by the site:\n  2026-11-21 03:00:00  GET a.example/0: record 1\n  2026-11-21 03:00:10  GET a.example/1: record 3\n" +
-				"  2026-11-21 03:00:20  GET a.example/2: record 5\n"},
-		{"requests to another host only", []string{"b.example " + accessLineOf(-100, "/x"), "b.example " + strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1)},
+				"  2026-11-21 03:00:20  GET a.example/2: record 5\n",
+		},
+		{
+			"requests to another host only",
+			[]string{"b.example " + accessLineOf(-100, "/x"), "b.example " + strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1)},
 			"1 request of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\n" +
 				"1 request that the site saw is older or newer than all of the evidence.\n" +
 				"\nas the site saw it  requests  min gap  by the evidence  a second  a minute  in flight\n" +
 				"b.example           1         0s       0s               1         1         unknown\n" +
-				"\noutside the time of the evidence:\n  2026-11-21 02:58:20  GET b.example/x: line 1, from 192.0.2.1\n"},
-		{"a line that can't be read", append([]string{"nonsense"}, access...),
+				"\noutside the time of the evidence:\n  2026-11-21 02:58:20  GET b.example/x: line 1, from 192.0.2.1\n",
+		},
+		{
+			"a line that can't be read", append([]string{"nonsense"}, access...),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 line of the access log isn't in combined format.\n" + same + table(10, "10s", 6)},
-		{"others' requests", append([]string{strings.Replace(accessLineOf(3605, "/x"), "TestBot", "OtherBot", 1)}, access...),
-			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6)},
+				"1 line of the access log isn't in combined format.\n" + same + table(10, "10s", 6),
+		},
+		{
+			"others' requests", append([]string{strings.Replace(accessLineOf(3605, "/x"), "TestBot", "OtherBot", 1)}, access...),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6),
+		},
 		{"nothing", nil, "0 requests of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\n"},
 	} {
 		got := compare(t, log, c.access, audit.AccessOptions{})

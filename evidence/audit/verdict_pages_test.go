@@ -78,6 +78,12 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			2   page 2 url=/two redirects=1
 			3   page 3
 		`, `line 13: budget: 3 of 2 pages`},
+		{"two that two answers gave", `
+			1   page 1 status=302 location=/two
+			2   page 2 status=302 location=/three
+			3   page 3 url=/two redirects=1
+			4   page 4 url=/three redirects=1
+		`, ``},
 		{"two that one answer gave", `
 			1   page 1 status=302 location=/two
 			2   page 2 url=/two redirects=1
@@ -509,6 +515,10 @@ func TestVerdictsOnRobotsTxtWithoutAPolicy(t *testing.T) {
 			1   start 1 agent=TestBot
 			1.2 end 1
 		`, "lines 4 and 5: contradiction: a verdict and its start give different agents, redirects or robotsTxt" + open},
+		{"refused by a group that the text hasn't", `1 deny 1 url=/yes group=Test* agent=TestBot`, `
+			lines 3 and 4: verdict: robots.txt allows /yes (no rule)
+			open, slots kept: no policy record says what was promised
+		`},
 		{"pages of no verdict, and pages of one", `
 			1 page 1 agent=TestBot
 			2 start 2 agent=TestBot

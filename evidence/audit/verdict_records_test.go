@@ -265,8 +265,10 @@ func TestVerdictsOnConsent(t *testing.T) {
 			1 start 1
 			1.2 end 1
 		`, `lines 5 and 6: robots: fetch of a URL that was refused: https://a.example/1`},
-		{"a page that is reserved, and allowed", `1 allow 1 purposes=train` + stated,
-			`lines 4 and 5: consent: allowed to train, which robots.txt reserves: train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)`},
+		{
+			"a page that is reserved, and allowed", `1 allow 1 purposes=train` + stated,
+			`lines 4 and 5: consent: allowed to train, which robots.txt reserves: train refused (Content-Signal, line 2), search granted (Content-Signal, line 2)`,
+		},
 		{"a page that is reserved for another purpose", `1 allow 1 purposes=search` + stated, `
 			line 5: consent: a page for "search" by a crawler whose pages are for "train"
 		`},
@@ -324,6 +326,16 @@ func TestVerdictsOnConsent(t *testing.T) {
 			1 start 1
 			1.1 reserved 1 status=200 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
 			1.2 end 1 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+		`, ``},
+		{"two of them at once", `
+			1 allow 1 purposes="train, ground"
+			1 start 1
+			2 allow 2 purposes="train, ground"
+			2 start 2
+			2.1 reserved 1 status=200 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+			2.1 reserved 2 status=200 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+			2.2 end 1 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
+			2.2 end 2 purposes="train, ground" preferences="ground refused (Tdm-Reservation)"
 		`, ``},
 		{"refused once, handed over in the next try", `
 			1 allow 1 purposes="train, ground"

@@ -410,8 +410,10 @@ func TestVerdictsOnFailuresInARow(t *testing.T) {
 	checkRows(t, "policy inARow=0\nsite \"\"", []row{{"five, unless the policy says so", five, `line 18: block: 5 failures in a row set no block`}})
 	checkRows(t, "policy backoff=doubling backoffStep=60 backoffCap=600\nsite \"\"", []row{
 		{"five of a host that can't block by Fibonacci", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
-		{"five of a host that won't by the policy", strings.ReplaceAll(strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), "500", "403"),
-			`lines 18 and 20: block: a refusal that blocks for 1m0s set a block of 1s`},
+		{
+			"five of a host that won't by the policy", strings.ReplaceAll(strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), "500", "403"),
+			`lines 18 and 20: block: a refusal that blocks for 1m0s set a block of 1s`,
+		},
 	})
 	checkRows(t, "policy backoff=own\nsite \"\"", []row{
 		{"a policy of the user's", `1 refused 1 status=429 until=@1.2`, `open, blocks kept: how long a refusal blocks is a policy of the user's`},
@@ -430,8 +432,10 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			lines 6 and 7: block: the host asked to be left alone for 5s and wasn't blocked for so long
 			lines 6 and 9: block: started 2.1s before the end of a block
 		`},
-		{"one that is too short", `1 refused 1 status=200 refusals=0 until=@5.999999 rateLimit="\"p\";r=0;t=5"`,
-			`lines 6 and 8: block: the host asked to be left alone for 5s and wasn't blocked for so long`},
+		{
+			"one that is too short", `1 refused 1 status=200 refusals=0 until=@5.999999 rateLimit="\"p\";r=0;t=5"`,
+			`lines 6 and 8: block: the host asked to be left alone for 5s and wasn't blocked for so long`,
+		},
 		{"one within a limiter's leeway", `1 refused 1 status=200 refusals=0 until=@6 rateLimit="\"p\";r=0;t=5"`, ``},
 		{"a block by an answer that asks for none", `1 refused 1 status=200 until=@6.1`, `lines 6 and 8: contradiction: a block was set by an answer that asks for none`},
 		{"it ends the row of refusals", `
