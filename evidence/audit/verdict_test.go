@@ -26,30 +26,28 @@ import (
 //	policy slots=1 delayMin=2
 //	site "User-agent: *\nDisallow: /no\n"
 //	1   page 1
+//	3   allow 2 url=/two
 //	3   start 2 url=/two
-//	3.5 end 2 status=429
 //	3.1 block 2 until=@4.1
+//	3.5 end 2 status=429
 //
 // policy opens the log of the Transport T, which keeps two slots and half a second between starts
 // where the line doesn't say otherwise; site is the fetch of robots.txt a minute before, as start 1;
-// page is a whole trip, robots_allowed to fetched, and refused and cleared have the record of a block
-// or its end in it too. Starts are numbered by themselves, and an end
-// repeats what its start says. closed is what Close seals a log with, file begins another log, which is
-// read beside the one before, and log one that follows in the same file.
+// page is a whole trip, robots_allowed to fetched, and refused and cleared have the record of a
+// block or its end in it, too. Starts are numbered by themselves, and an end repeats what its start
+// says. A value with @ is a moment, and - leaves the member out. closed is what Close seals a log
+// with, file begins another log, which is read beside the one before, and log one that follows in
+// the same file.
 //
-// The verdict has a line for each violation, and one for each reason why something is open. That lines
-// aren't chained is left out.
+// The verdict has a line for each violation, and one for each reason why something is open. That the
+// lines aren't chained is left out.
 type row struct{ name, log, want string }
 
 func (r row) check(t *testing.T) {
 	t.Run(r.name, func(t *testing.T) {
 		report := judge(t, r.log)
 		if got, want := strings.Join(verdictOf(report), "\n"), trimLines(r.want); got != want {
-			detail := ""
-			if testing.Verbose() {
-				detail = number(write(t, r.log))
-			}
-			t.Errorf("%s\n%s\ngot the verdict\n%s\nwant\n%s", trimLines(r.log), detail, cmp.Or(got, "(proved)"), cmp.Or(want, "(proved)"))
+			t.Errorf("%s\n%s\ngot the verdict\n%s\nwant\n%s", trimLines(r.log), number(write(t, r.log)), cmp.Or(got, "(proved)"), cmp.Or(want, "(proved)"))
 		}
 	})
 }
@@ -125,11 +123,11 @@ var verbs = map[string]evidence.Type{
 	"resent": evidence.Resent, "end": evidence.Fetched, "fail": evidence.Failed, "retry": evidence.Retried, "block": evidence.HostBlocked,
 	"clear": evidence.HostCleared, "expired": evidence.LeaseExpired, "robots": evidence.RobotsFetched, "again": evidence.RobotsRevalidated,
 	"gone": evidence.RobotsUnreachable, "warn": evidence.BudgetWarning, "over": evidence.BudgetExceeded, "reserved": evidence.Reserved,
-	"timeout": evidence.SlotTimeout, "closed": evidence.LogClosed, "waiting": evidence.Waiting,
+	"closed": evidence.LogClosed, "waiting": evidence.Waiting,
 }
 
 // refuses tells the records that say "allowed": false.
-var refuses = []string{"deny", "rule", "fail", "block", "expired", "over", "reserved", "timeout", "gone"}
+var refuses = []string{"deny", "rule", "fail", "block", "expired", "over", "reserved", "gone"}
 
 // trips are whole trips: the records of one.
 var trips = map[string][]string{
@@ -228,8 +226,7 @@ func split(line string) (words []string) {
 	return words
 }
 
-// parse reads "name=value"; a value that is no number, time or truth is a text, and "-" leaves
-// the member out.
+// parseMembers reads "name=value"; a value that is no number or truth is a text.
 func parseMembers(words []string) members {
 	m := members{}
 	for _, w := range words {
