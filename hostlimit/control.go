@@ -107,6 +107,19 @@ func (m *Memory) limits(key string) *kit.Limits {
 	return lim
 }
 
+// forgive resets the counter of h when the host has been quiet for long enough. No answer of a probe
+// is waited for then.
+func (sh *shard) forgive(h *host, now time.Duration) {
+	t := sh.trouble(h)
+	if t.refusals == 0 || now < add(t.until, sh.m.rules.Refusals.Forgive) {
+		return
+	}
+	t.refusals, t.until = 0, 0
+	if h.busy > 0 {
+		sh.busy[h.busy-1].probe = nil
+	}
+}
+
 // blame notes what has set the block of h.
 func (sh *shard) blame(h *host, c cause, why string) {
 	t := sh.inTrouble(h)

@@ -18,10 +18,7 @@ const late = time.Millisecond
 
 // add adds a time to come to t, and stops at never.
 func add(t, d time.Duration) time.Duration {
-	if d > 0 && t > never-d {
-		return never
-	}
-	return t + d
+	return t + min(d, never-max(t, 0))
 }
 
 // A host is what a key owes while it has neither leases nor waiters: 64 bytes, a line of
@@ -211,13 +208,6 @@ func (h *host) count(t *trouble, lim *kit.Limits, now, idle time.Duration) {
 		t.learned = lim.Ease(t.learned)
 	}
 	t.calm = uint8(calm % kit.Calm)
-}
-
-// forgive resets the counter when the host has been quiet for long enough.
-func (t *trouble) forgive(now, quiet time.Duration) {
-	if t.refusals > 0 && now >= add(t.until, quiet) {
-		t.refusals, t.until = 0, 0
-	}
 }
 
 // refuse sets a block after a refusal. starts is the shard's. The first refusal of a

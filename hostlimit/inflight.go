@@ -199,7 +199,7 @@ func (m *Memory) sweep() {
 		if b := l.b; b != nil {
 			h := l.sh.host(b.host)
 			b.refresh(h, m.now())
-			if b.head == nil && h.expired {
+			if h.expired {
 				m.places.tell(l.sh.leaked(h))
 			}
 			l.sh.settle(b)

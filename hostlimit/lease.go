@@ -192,7 +192,7 @@ func (l *lease) learn(o Outcome) Effect {
 	if b != nil {
 		b.account(h, now)
 	}
-	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
+	sh.forgive(h, now)
 	h.adaptive = l.lim.Adapt(h.adaptive, kit.Outcome(o))
 	raised := h.raise(h.adaptive, byAdaptive)
 	var e Effect

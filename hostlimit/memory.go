@@ -292,7 +292,7 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 		return m.at(m.open(now)), nil
 	}
 	h := sh.host(i)
-	sh.trouble(h).forgive(now, m.rules.Refusals.Forgive)
+	sh.forgive(h, now)
 	if h.busy > 0 {
 		b := sh.busy[h.busy-1]
 		return m.at(b.bound(h, now, lim, least, b.behind(&waiter{priority: Priority(ctx)}))), nil

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 var none = Delay{DangerouslyNone: true}
@@ -981,9 +982,12 @@ func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
 			"no answer at all": {Err: errors.New("connection refused")},
 		} {
 			m := mustNew(t, Config{Delay: none, MaxHosts: 10})
-			l := acquire(t, m, "a", 0)
-			time.Sleep(time.Hour) // it expires
+			l, usual := acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+			time.Sleep(time.Hour) // they expire
 			acquire(t, m, "a", 0).Release()
+			if e := usual.Observe(Outcome{Status: 200}); e != (Effect{}) {
+				t.Errorf("a success while the key is known: %+v", e)
+			}
 			for i := range 100 {
 				acquire(t, m, fmt.Sprint("other-", i), 0).Release()
 				time.Sleep(time.Minute)
@@ -1028,6 +1032,69 @@ func TestDrainTakesBackLeasesThatAreNeverReleased(t *testing.T) {
 		}
 		if took := time.Since(begin); took != 4*time.Minute {
 			t.Errorf("it took %v, and LeaseTTL is over in 4m0s", took)
+		}
+	})
+}
+
+// TestDrainReturnsWithTheLastRequest, at once.
+func TestDrainReturnsWithTheLastRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{})
+		for i := range 3 {
+			l := acquire(t, m, fmt.Sprint(i), 0)
+			time.AfterFunc(time.Duration(i+1)*time.Second, func() { l.Release() })
+		}
+		begin := time.Now()
+		if err := m.Drain(t.Context()); err != nil || time.Since(begin) != 3*time.Second {
+			t.Errorf("after %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
+// TestClearAfterABlock forgets its refusals, and is told where there was something to forget.
+func TestClearAfterABlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none})
+		for _, o := range []Outcome{{Status: 429, RetryAfter: time.Minute}, {Status: 200, Reset: time.Minute}, {Status: 200}} {
+			l := acquire(t, m, "a", 0)
+			l.Observe(o)
+			l.Release()
+			time.Sleep(time.Hour / 4)
+			if err := m.Clear(t.Context(), "a"); err != nil {
+				t.Fatal(err)
+			}
+			l = acquire(t, m, "a", 0)
+			if told := l.ByHand != nil; l.Probe || told != (o.Status == 429) {
+				t.Errorf("%+v: then %+v", o, l.Grant)
+			}
+			l.Release()
+		}
+	})
+}
+
+// TestTwentyStartsEaseADelay that was learned, by 2 %.
+func TestTwentyStartsEaseADelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second}})
+		l := acquire(t, m, "a", 0)
+		l.Observe(Outcome{Status: 429, RetryAfter: time.Second})
+		l.Release()
+		learned := func() (d time.Duration) {
+			for st := range states(t, m) {
+				d = st.Learned
+			}
+			return d
+		}
+		before := learned()
+		for i := range 2 * kit.Calm {
+			want := before
+			if i >= kit.Calm {
+				want = before * 98 / 100
+			}
+			if d := learned(); d != want {
+				t.Errorf("after %d starts: %v, want %v", i, d, want)
+			}
+			acquire(t, m, "a", 0).Release()
 		}
 	})
 }

@@ -54,7 +54,7 @@ type busy struct {
 
 	inFlight int
 	flying   flights
-	probe    *lease // first request after a block, until its answer
+	probe    *lease // first request after a block, until its answer; nil where there are no refusals
 
 	// last is the lease whose stamp is the host's last start; nil: it has been
 	// released. past is the last start of those that have been released, which holds
@@ -257,12 +257,12 @@ func (b *busy) account(h *host, now time.Duration) {
 func (b *busy) sum(h *host, from, now time.Duration) {
 	t := b.sh.trouble(h)
 	end := min(now, max(from, t.until))
-	if t.refusals > 0 && b.probe != nil {
+	if b.probe != nil {
 		end = now
 	}
 	b.byBlock += end - from
 	from = end
-	if hours := b.sh.m.rules.Hours; len(hours) > 0 {
+	if hours := b.sh.m.rules.Hours; hours != nil {
 		closed := hours.Closed(b.sh.m.wall(from), now-from)
 		b.byBlock += closed
 		from += closed
@@ -276,7 +276,7 @@ func (b *busy) sum(h *host, from, now time.Duration) {
 // free, so handOut is to be called afterwards.
 func (b *busy) refresh(h *host, now time.Duration) {
 	b.account(h, now)
-	b.sh.trouble(h).forgive(now, b.sh.m.rules.Refusals.Forgive)
+	b.sh.forgive(h, now)
 	b.expire(h, now)
 }
 
@@ -302,7 +302,7 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 	switch {
 	case open > now:
 		return blocked, open
-	case t.refusals > 0 && b.probe != nil && b.probe != l:
+	case b.probe != nil && b.probe != l:
 		return probing, min(b.flying.due(m.rules.LeaseTTL), add(t.until, m.rules.Refusals.Forgive))
 	case l == nil && b.inFlight >= lim.Slots:
 		return slots, b.flying.due(m.rules.LeaseTTL)

@@ -199,7 +199,7 @@ func (b *busy) why(h *host, now time.Duration) Wait {
 		return Wait{Hold: HoldBlock, Cause: b.sh.causeOf(h)}
 	case m.open(now) > now:
 		return Wait{Hold: HoldBlock, Cause: "hours"}
-	case t.refusals > 0 && b.probe != nil && b.probe != head.lease:
+	case b.probe != nil && b.probe != head.lease:
 		return Wait{Hold: HoldProbe}
 	case head.lease == nil && b.inFlight >= head.lim.Slots:
 		return Wait{Hold: HoldSlot}
