@@ -98,7 +98,7 @@ func TestBytesAreWhatTheHeapHas(t *testing.T) {
 		visit(t, c, 0, test.origins)
 		there, counted := heap()-before-empty, c.Snapshot().Bytes
 		t.Logf("%s: %d bytes an origin, %d counted", test.name, there/int64(test.origins), counted/int64(test.origins))
-		if ratio := float64(counted) / float64(there); ratio < 0.9 || ratio > 1.25 {
+		if ratio := float64(counted) / float64(there); ratio < 0.94 || ratio > 1.25 {
 			t.Errorf("%s: %d bytes counted, %d there are", test.name, counted, there)
 		}
 		runtime.KeepAlive(c)
