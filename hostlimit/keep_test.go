@@ -416,6 +416,13 @@ func TestLearnedDelayIsKept(t *testing.T) {
 		if n := store.writes - writes; n < 25 || n > 31 || store.debt().Delay > 700*time.Millisecond {
 			t.Errorf("%d writes in thirty minutes of ease; %v is left of 2s", n, store.debt().Delay)
 		}
+		time.Sleep(time.Minute)
+		p.next()
+		for st := range p.List(t.Context()) {
+			if d := store.debt().Delay; d != st.Learned {
+				t.Errorf("a minute later %v is kept, %v holds", d, st.Learned)
+			}
+		}
 		store.debts[storedKey] = hostlimit.Debt{Delay: 900 * time.Millisecond}
 		p = run(t, cfg)
 		if l, g := p.start(0); g.Delay != 900*time.Millisecond || g.DelaySource != "learned" {

@@ -1076,7 +1076,8 @@ func TestClearAfterABlock(t *testing.T) {
 	})
 }
 
-// TestTwentyStartsEaseADelay that was learned, by 2 %.
+// TestTwentyStartsEaseADelay that was learned, by 2 %. A minute (Ceiling) in which nobody asks counts as
+// one of them.
 func TestTwentyStartsEaseADelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: Delay{Min: time.Second}})
@@ -1100,6 +1101,32 @@ func TestTwentyStartsEaseADelay(t *testing.T) {
 			}
 			acquire(t, m, "a", 0).Release()
 		}
+		for _, eased := range []time.Duration{2, 3} { // after forty starts, eleven more, and again
+			time.Sleep(10*time.Minute + 2*time.Second)
+			acquire(t, m, "a", 0).Release()
+			want := before
+			for range eased {
+				want = want * 98 / 100
+			}
+			if d := learned(); d != want {
+				t.Errorf("after idle times: %v, want %v", d, want)
+			}
+		}
+	})
+}
+
+// TestALateRefusalThatAsksForNothing adds nothing to the block that was set since its request started.
+func TestALateRefusalThatAsksForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none})
+		first, second := acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+		first.Observe(Outcome{Status: 429, RetryAfter: time.Second})
+		time.Sleep(time.Minute)
+		if e := second.Observe(Outcome{Status: 429}); e.Blocked || e.Refusals != 1 || !e.Until.IsZero() {
+			t.Errorf("%+v", e)
+		}
+		first.Release()
+		second.Release()
 	})
 }
 
