@@ -200,26 +200,33 @@ func TestLargeGoesFirstWhereverItIs(t *testing.T) {
 	}
 }
 
-// TestWhatIsUsedOftenOutlivesWhatIsOld, though it is larger.
+// TestWhatIsUsedOftenOutlivesWhatIsOld, though it is larger; and one use long ago saves nothing.
 func TestWhatIsUsedOftenOutlivesWhatIsOld(t *testing.T) {
-	c := newShards(1 << 20)
-	small := func(from, to int) {
-		for i := from; i < to; i++ {
-			c.put(nth(i))
+	for _, test := range []struct {
+		uses, others int // others came after the last use
+		stays        bool
+	}{{3, 100, true}, {1, 1000, false}} {
+		c := newShards(1 << 20)
+		next := 0
+		small := func(n int) {
+			for range n {
+				c.put(nth(next))
+				next++
+			}
 		}
-	}
-	small(0, 250)
-	large := &known{origin: origin{host: "large.example"}, Entry: Entry{Reason: strings.Repeat("x", 10_000)}}
-	c.putKnown(large)
-	for i := range 3 {
-		small(250+i, 251+i)
-		c.use(large.origin)
-	}
-	small(253, 353)
-	c.max = c.bytes.Load()
-	c.put(origin{host: "new.example"})
-	if c.peek(large.origin) == nil || c.peek(nth(0)) != nil || c.evicted.Load() != 1 {
-		t.Errorf("the large one: %v, the old one: %v, %d forgotten", c.peek(large.origin), c.peek(nth(0)), c.evicted.Load())
+		small(250)
+		large := &known{origin: origin{host: "large.example"}, Entry: Entry{Reason: strings.Repeat("x", 10_000)}}
+		c.putKnown(large)
+		for range test.uses {
+			small(1)
+			c.use(large.origin)
+		}
+		small(test.others)
+		c.max = c.bytes.Load()
+		c.put(origin{host: "new.example"})
+		if stays := c.peek(large.origin) != nil; stays != test.stays || (c.peek(nth(0)) != nil) == stays || c.evicted.Load() != 1 {
+			t.Errorf("%+v: the large one stays: %v, %d forgotten", test, stays, c.evicted.Load())
+		}
 	}
 }
 
