@@ -115,15 +115,10 @@ func (k *kept) due(now time.Duration, o owing) bool {
 	return k.read == void || now-k.read >= fresh || k.unsaved(now, o)
 }
 
-// unsaved reports whether o has to be saved.
+// unsaved reports whether o has to be saved at once.
 func (k *kept) unsaved(now time.Duration, o owing) bool {
-	switch {
-	case k.read == void, o.block != k.tried.block, o.learned > k.tried.learned:
-		return true
-	case o.next > now+far && o.next > k.next && o.next != k.tried.next:
-		return true
-	}
-	return o.learned < k.tried.learned && now-k.changed >= easing
+	return k.read == void || o.block != k.tried.block || o.learned > k.tried.learned ||
+		o.next > now+far && o.next > k.next && o.next != k.tried.next
 }
 
 // met returns what is known of key's debt, once that is up to date.

@@ -408,21 +408,35 @@ func TestLearnedDelayIsKept(t *testing.T) {
 		}
 		store.debts[storedKey] = hostlimit.Debt{Delay: 2 * time.Second}
 		time.Sleep(10 * time.Second)
+		updates := store.updates
+		p.next()
+		p.next()
+		if n := store.updates - updates; n != 1 {
+			t.Errorf("%d updates for what others have learned", n)
+		}
 		p.fetch(ok)
 		writes, begin := store.writes, time.Now()
-		for time.Since(begin) < 30*time.Minute {
+		for time.Since(begin) < 30*time.Minute+30*time.Second {
 			p.fetch(ok)
 		}
 		if n := store.writes - writes; n < 25 || n > 31 || store.debt().Delay > 700*time.Millisecond {
 			t.Errorf("%d writes in thirty minutes of ease; %v is left of 2s", n, store.debt().Delay)
 		}
-		time.Sleep(time.Minute)
-		p.next()
-		for st := range p.List(t.Context()) {
-			if d := store.debt().Delay; d != st.Learned {
-				t.Errorf("a minute later %v is kept, %v holds", d, st.Learned)
+		keeps := func(when string) {
+			t.Helper()
+			for st := range p.List(t.Context()) {
+				if d := store.debt().Delay; d != st.Learned {
+					t.Errorf("%s %v is kept, %v holds", when, d, st.Learned)
+				}
 			}
 		}
+		for range 7 {
+			time.Sleep(10 * time.Second)
+			p.next()
+		}
+		keeps("a minute later")
+		p.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Second})
+		keeps("after another refusal")
 		store.debts[storedKey] = hostlimit.Debt{Delay: 900 * time.Millisecond}
 		p = run(t, cfg)
 		if l, g := p.start(0); g.Delay != 900*time.Millisecond || g.DelaySource != "learned" {
