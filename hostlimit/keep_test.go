@@ -424,9 +424,9 @@ func TestLearnedDelayIsKept(t *testing.T) {
 		}
 		keeps := func(when string) {
 			t.Helper()
-			for st := range p.List(t.Context()) {
-				if d := store.debt().Delay; d != st.Learned {
-					t.Errorf("%s %v is kept, %v holds", when, d, st.Learned)
+			for st, err := range p.List(t.Context()) {
+				if d := store.debt().Delay; err != nil || d != st.Learned {
+					t.Errorf("%s %v is kept, %v holds; %v", when, d, st.Learned, err)
 				}
 			}
 		}
