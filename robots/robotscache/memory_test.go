@@ -322,7 +322,8 @@ func TestForgettingIsTold(t *testing.T) {
 		if len(events) != 0 || s.Evicted != int64(origins-s.Origins) || s.Refetched != 0 {
 			t.Errorf("%d events, %+v", len(events), s)
 		}
-		visit(t, c, 0, 100)
+		last := origins - s.Origins // those before it are forgotten, the last hundred just so
+		visit(t, c, last-100, last)
 		s = c.Snapshot()
 		forgotten := 0
 		for _, e := range events {
@@ -333,7 +334,7 @@ func TestForgettingIsTold(t *testing.T) {
 		switch {
 		case store != nil && (w.asked != origins || s.Restored != 100 || s.Refetched != 0 || forgotten != 0):
 			t.Errorf("with a store: %d fetches, %d told, %+v", w.asked, forgotten, s)
-		case store == nil && (w.asked != origins+100 || int(s.Refetched) != forgotten):
+		case store == nil && (w.asked != origins+100 || forgotten < 30 || int(s.Refetched) != forgotten):
 			t.Errorf("%d fetches, %d told, %+v", w.asked, forgotten, s)
 		}
 	}
