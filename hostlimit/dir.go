@@ -107,7 +107,7 @@ func (d *damage) Unwrap() error { return d.err }
 
 // read returns the debt that is in a file, zero if there is none.
 func (s *DirStore) read(file, key string) (Debt, error) {
-	data, err := s.dir.Read(file, maxDebtFile+1)
+	data, err := s.dir.Read(file, maxDebtFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Debt{}, nil
 	} else if err != nil {

@@ -97,7 +97,7 @@ func (sh *shard) keptOf(key string, hash uint64) *kept {
 func (sh *shard) owing(h *host) owing {
 	t := sh.trouble(h)
 	o := owing{learned: t.learned, next: t.next}
-	if t.until != 0 || t.refusals > 0 {
+	if t.until != 0 || t.refusals != 0 {
 		o.block = blockOwed{t.until, t.refusals, t.cause, sh.why(h)}
 	}
 	if h.busy > 0 {
@@ -322,7 +322,7 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 			}
 		}
 	}
-	if t := sh.trouble(h); t.refusals > 0 && o.block == x.is.block {
+	if t := sh.trouble(h); t.refusals != 0 && o.block == x.is.block {
 		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // also where the block is ours
 	}
 	if x.delay && lim.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {

@@ -184,7 +184,7 @@ func (l *lease) learn(o Outcome) Effect {
 		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
 	// Nearly all answers change the delay at most.
-	usual := what == kit.Success && o.Reset <= 0 && h.trouble == 0 && h.failures == 0
+	usual := what == kit.Success && o.Reset == 0 && h.trouble == 0 && h.failures == 0
 	var now time.Duration
 	if !usual || b != nil && b.head != nil {
 		now = m.now()

@@ -198,7 +198,7 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter, key string) (*l
 			})
 		}
 		var alarm <-chan time.Time
-		if d >= 0 {
+		if d != void {
 			if timer == nil {
 				timer = time.NewTimer(d)
 			} else {
@@ -216,7 +216,7 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter, key string) (*l
 
 // look is one look of w at its queue, where lim are its limits now, unless something is wrong with
 // them. If its wait isn't over, w should look again when it is woken, and after d unless that is
-// negative.
+// void.
 func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *kit.Limits, wrong error) (over bool, d time.Duration, told *notice, err error) {
 	if m.places != nil {
 		m.sweep()
@@ -259,7 +259,7 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *kit.Limits
 	}
 	told, again := b.waits(h, w, now)
 	if until = min(until, again); until == never {
-		return false, -1, told, nil
+		return false, void, told, nil
 	}
 	return false, until - now, told, nil
 }

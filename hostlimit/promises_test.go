@@ -213,6 +213,28 @@ func TestADeadlineThatAnAnswerMakesImpossibleIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
+// TestAWaitOfMaxWaitIsNotTooLong, though it became so long in the queue; a longer one is refused then.
+func TestAWaitOfMaxWaitIsNotTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{MaxWait: 10 * time.Second, Delay: Delay{Min: time.Second, Adaptive: Proportional(1)}})
+		l := acquire(t, m, "a", 0)
+		var wg sync.WaitGroup
+		waits(t, &wg, m, time.Hour, func(d time.Duration, err error) {
+			if d != 10*time.Second || err != nil {
+				t.Errorf("the head after %v: %v", d, err)
+			}
+		})
+		waits(t, &wg, m, time.Hour, func(d time.Duration, err error) {
+			if d != 0 || !errors.Is(err, ErrBusy) {
+				t.Errorf("behind it after %v: %v", d, err)
+			}
+		})
+		l.Observe(Outcome{Status: 200, Latency: 19 * time.Second}) // half the way to it
+		l.Release()
+		wg.Wait()
+	})
+}
+
 func TestADeadlineThatADrawnDelayMakesImpossibleIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := time.Second
