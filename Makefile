@@ -46,7 +46,7 @@ GIVE_WAY := nice -n 10
 
 VET := $(call each,vet,$(MODULES),$(GIVE_WAY) go vet ./...)
 STATICCHECK := $(call each,staticcheck,$(MODULES),$(GIVE_WAY) $(TOOL) staticcheck ./...)
-LINT := $(call each,lint,$(MODULES),$(GIVE_WAY) $(TOOL) golangci-lint run --allow-parallel-runners ./...)
+LINT := $(call each,lint,$(MODULES) tools/mutants,$(GIVE_WAY) $(TOOL) golangci-lint run --allow-parallel-runners ./...)
 RACE := \
 	$(call each,race,$(TIMED),go test -json -race -timeout=30m ./...) \
 	$(call each,race,$(filter-out $(TIMED),$(PUBLISHED)),$(GIVE_WAY) go test -json -race -timeout=30m ./...)

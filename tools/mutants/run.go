@@ -97,7 +97,7 @@ func (b *bench) build(files map[string][]byte, pkg, bin string) error {
 	if err := os.WriteFile(filepath.Join(dir, "overlay"), overlay, 0o644); err != nil {
 		return err
 	}
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, "./"+pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "test", "-c", "-vet=off", "-overlay="+filepath.Join(dir, "overlay"), "-o="+bin, "./"+pkg)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -107,7 +107,7 @@ func (b *bench) build(files map[string][]byte, pkg, bin string) error {
 
 // measure runs each test of a package without a mutant, and sees which ones it reaches.
 func (b *bench) measure(pkg, names string, slowest time.Duration) error {
-	list := exec.Command(b.bins[pkg], "-test.list="+names)
+	list := exec.CommandContext(context.Background(), b.bins[pkg], "-test.list="+names)
 	list.Dir = filepath.Join(root, pkg)
 	out, err := list.Output()
 	if err != nil {

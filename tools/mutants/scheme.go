@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -79,7 +80,7 @@ func load(pkg string) (*code, error) {
 		pkg: pkg, dir: filepath.Join(root, pkg), fset: token.NewFileSet(),
 		files: map[string]*ast.File{}, text: map[string][]byte{},
 	}
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles", "./"+pkg)
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=Dir,ImportPath,Export,GoFiles", "./"+pkg)
 	cmd.Dir, cmd.Stderr = root, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
