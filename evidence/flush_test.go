@@ -1,41 +1,40 @@
-package evidence
+package evidence_test
 
 import (
 	"bytes"
-	"context"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
+// TestFlushWaitsForAWriteUnderWay, however many call it meanwhile.
 func TestFlushWaitsForAWriteUnderWay(t *testing.T) {
-	var out bytes.Buffer
-	began, goOn := make(chan struct{}), make(chan struct{})
-	first := true
-	log := JSONLines(writerFunc(func(b []byte) (int, error) {
-		if first {
-			first = false
-			close(began)
-			<-goOn
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := evidence.JSONLines(writerFunc(func(b []byte) (int, error) {
+			time.Sleep(time.Hour)
+			return out.Write(b)
+		}))
+		var wg sync.WaitGroup
+		wg.Go(func() { // which has to write
+			log.Record(t.Context(), evidence.Decision{Type: evidence.RobotsFetched, Text: strings.Repeat("x", 64<<10)})
+		})
+		synctest.Wait()
+		log.Record(t.Context(), evidence.Decision{Type: evidence.Retried})
+		for range 3 {
+			wg.Go(func() {
+				if err := log.Flush(); err != nil {
+					t.Error(err)
+				}
+				if n := bytes.Count(out.Bytes(), []byte("\n")); n != 2 {
+					t.Errorf("%d lines after Flush", n)
+				}
+			})
 		}
-		return out.Write(b)
-	}))
-	done := make(chan error)
-	big := Decision{Type: RobotsFetched, Text: strings.Repeat("x", flushBytes)}
-	go func() { log.Record(context.Background(), big); done <- nil }() // writes
-	<-began
-	log.Record(context.Background(), Decision{Type: Retried})
-	go func() { done <- log.Flush() }()
-	close(goOn)
-	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	if n := bytes.Count(out.Bytes(), []byte("\n")); n != 2 {
-		t.Errorf("%d lines after Flush", n)
-	}
+		wg.Wait()
+	})
 }
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

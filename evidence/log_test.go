@@ -317,6 +317,7 @@ func TestJSONLinesRemovesUserinfo(t *testing.T) {
 	log.Record(t.Context(), evidence.Decision{
 		URL: "https://user:hunter2@h/", Location: "//hunter2@h/", Err: `Get "http://a:hunter2@h/": EOF`, Reason: "see ftp://hunter2@h",
 	})
+	log.Record(t.Context(), evidence.Decision{URL: "@https://user:hunter2@h/"})
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -292,8 +292,8 @@ type redactor struct {
 func (r *redactor) clean(d *Decision) {
 	d.sanitize()
 	asked := d.URL
-	d.URL = r.replace(asked, inURL)
-	d.Location = r.replace(d.Location, inURL)
+	d.URL = r.replace(asked, "")
+	d.Location = r.replace(d.Location, "")
 	for _, text := range [...]*string{&d.Reason, &d.Err} {
 		if d.URL != asked { // the URL's end is hard to find in a text, unless the URL is known
 			*text = strings.ReplaceAll(*text, asked, d.URL)
@@ -308,16 +308,16 @@ func (r *redactor) Record(ctx context.Context, d Decision) {
 	r.next.Record(ctx, d)
 }
 
-// These characters end the value of a parameter. A ";" doesn't, though it may start a parameter:
-// most servers take it for data (URL Standard, section 5.1).
 const (
-	inURL  = "&#"
-	inText = inURL + " \t\r\n\"<>" // these end the URL in a text
+	// These characters end the value of a parameter. A ";" doesn't, though it may start a parameter:
+	// most servers take it for data (URL Standard, section 5.1).
+	valueEnds = "&#"
+	inText    = " \t\r\n\"<>" // these end a URL in a text
 )
 
 // replace replaces the parameters' values in s. A value stands between "name=", which follows one
-// of ?, &, ; and # (fragments carry tokens too), and one of ends. A URL in a parameter of another
-// has its own parameters, escaped: "?next=%2Fa%3Ftoken%3Dx".
+// of ?, &, ; and # (fragments carry tokens too), and one of valueEnds or ends. A URL in a parameter
+// of another has its own parameters, escaped: "?next=%2Fa%3Ftoken%3Dx".
 func (r *redactor) replace(s, ends string) string {
 	var out []byte
 	kept := 0  // s[:kept] is in out
@@ -350,7 +350,7 @@ func (r *redactor) replace(s, ends string) string {
 func valueEnd(s string, depth int, ends string) int {
 	for i := 0; i < len(s); {
 		c, deeper, size := unescape(s[i:])
-		if deeper == 0 && strings.IndexByte(ends, c) >= 0 || deeper <= depth && strings.IndexByte(inURL, c) >= 0 {
+		if deeper == 0 && strings.IndexByte(ends, c) >= 0 || deeper <= depth && strings.IndexByte(valueEnds, c) >= 0 {
 			return i
 		}
 		i += size

@@ -249,6 +249,15 @@ func TestRedactURLFindsTheEndOfAQuotedURL(t *testing.T) {
 			if got := evidence.RedactURL(in); got != want {
 				t.Errorf("%s: got %s, want %s", in, got, want)
 			}
+			in = fmt.Sprintf(`Get %q: nothing @ %q`, scheme+"://h"+p, p)
+			if got := evidence.RedactURL(in); got != in {
+				t.Errorf("%s: got %s", in, got)
+			}
+		}
+	}
+	for _, in := range []string{`see bot@h: "https://u\`, `see bot@h: "https://u`} { // which was cut
+		if got := evidence.RedactURL(in); got != in {
+			t.Errorf("%s: got %s", in, got)
 		}
 	}
 }
