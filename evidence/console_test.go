@@ -146,6 +146,7 @@ func TestConsoleTellsOfEachWaitOnce(t *testing.T) {
 	say(59*time.Second, "b.example", "delay")
 	say(59*time.Second, "a.example", "block")
 	say(60*time.Second, "a.example", "block")
+	say(61*time.Second, "b.example", "delay")
 	say(3*time.Minute, "a.example", "block")
 	var told []string
 	for _, line := range lines(&b) {
@@ -160,9 +161,14 @@ func TestConsoleCountsWhatIsFetched(t *testing.T) {
 	var b bytes.Buffer
 	sink := evidence.Console(&b)
 	for i := range 25 {
-		sink.Record(t.Context(), evidence.Decision{
+		page := evidence.Decision{
 			Type: evidence.Fetched, Time: noon.Add(time.Duration(i) * time.Second), Status: 200, Bytes: 1000, URL: "https://example.com/",
-		})
+		}
+		start, robotsTxt := page, page
+		start.Type, robotsTxt.RobotsTxt = evidence.Started, true
+		for _, d := range []evidence.Decision{start, page, robotsTxt} {
+			sink.Record(t.Context(), d)
+		}
 	}
 	if got, want := b.String(), "12:00:10 fetched       11 pages, 11 kB in 10s\n12:00:20 fetched       10 pages, 10 kB in 10s\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

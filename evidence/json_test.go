@@ -157,7 +157,7 @@ func TestDecisionUnmarshalErrors(t *testing.T) {
 		``, `{`, `[]`, `{"allowed":true`, `{"allowed":1}`, `{"status":"200"}`, `{"status":1.5}`, `{"url":1}`,
 		`{"timestamp":"yesterday"}`, `{"delay":1e300}`, `{"delay":NaN}`, `{"delay":9223372036.854775808}`, `{"trip":-1}`,
 		`{"allowed":false,"allowed":true}`, `{"url":"a","url":"b"}`, `{"url":"\ud8"}`, `{"url":"\x"}`,
-		`{} {}`, `{"allowed":true,}`, `{"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, "{\"url\":\"a\nb\"}",
+		`{"x":`, `{"x":[`, `{"x":{"a"`, `{"x":{"a":`, `{} {}`, `{"allowed":true,}`, `{"x":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, "{\"url\":\"a\nb\"}",
 	} {
 		var d evidence.Decision
 		if err := d.UnmarshalJSON([]byte(in)); err == nil {

@@ -277,7 +277,11 @@ func TestOpenFileGoesOnWithTheTree(t *testing.T) {
 					t.Fatal(err)
 				}
 				least := max(len(before), offsetOf(after, published))
-				if err := os.Truncate(name, int64(least+rnd.IntN(len(after)-least+1))); err != nil {
+				cut := least + rnd.IntN(len(after)-least+1)
+				if rnd.IntN(2) == 0 { // a line, which may be a long one, is there wholly
+					cut += bytes.IndexByte(after[cut:], '\n') + 1
+				}
+				if err := os.Truncate(name, int64(cut)); err != nil {
 					t.Fatal(err)
 				}
 				largest = published
