@@ -193,7 +193,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 		asked := r.only == "" && (r.file == "" || r.file == m.file)
 		if meant[m] || asked && (!same || f.Status != noticed && f.Tests != b.asked && f.Tests != b.hash) {
 			if r.limited && time.Now().After(r.deadline) {
-				if same && !strings.Contains(f.Tests, " of ") { // as other tests have found it
+				if same && (f.Status != unreached || !strings.Contains(f.Tests, " of ")) { // as other tests have found it
 					count(m, f.Status)
 				}
 				continue
@@ -203,7 +203,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 			if err != nil {
 				return score{}, err
 			}
-			if same && before.Status == noticed && f.Status != noticed && b.asked != b.hash {
+			if same && b.asked != b.hash && rank[before.Status] > rank[f.Status] {
 				f = before // by a test that wasn't asked now
 			}
 			f.File, f.Tests = hashes[m.file], b.asked

@@ -184,6 +184,9 @@ const (
 	unreached = "unreached"
 )
 
+// rank orders what tests make of a mutant. More tests find the same, or what ranks higher.
+var rank = map[string]int{unreached: 1, lived: 2, noticed: 3}
+
 // try returns what the tests make of a mutant, and which tests notice it. It begins with the test of this name.
 func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 	bins := b.bins
