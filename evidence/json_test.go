@@ -410,7 +410,7 @@ func TestAPartOfALineIsNoRecord(t *testing.T) {
 	line := d.AppendJSON(nil)
 	for i := range len(line) {
 		var e evidence.Entry
-		if err := e.UnmarshalJSON(line[:i]); err == nil {
+		if err := e.UnmarshalJSON(line[:i:i]); err == nil {
 			t.Fatalf("the first %d bytes are read", i)
 		}
 	}
