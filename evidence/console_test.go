@@ -37,8 +37,8 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 			"12:00:00 fetched       https://example.com/: 200, 12 kB in 1.2s",
 		},
 		{
-			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://example.com/", Status: 200, Bytes: 12_345_678, Duration: time.Minute},
-			"12:00:00 fetched       https://example.com/: 200, 12 MB in 1m0s",
+			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://example.com/", Status: 200, Bytes: 10_000_000, Duration: 48 * time.Hour},
+			"12:00:00 fetched       https://example.com/: 200, 10 MB in 2 days",
 		},
 		{
 			evidence.Decision{
