@@ -82,6 +82,9 @@ func hashOf(s string, i, size int) uint32 {
 	return hash8(s, i)
 }
 
+// hashOfAll hashes s by its end and its length.
+func hashOfAll(s string) uint32 { return hash2(s, len(s)-2) + uint32(len(s)) }
+
 // index returns the first position of s in path at or after from, -1 for none. path is what f
 // was made for; f doesn't hold it, so that one on the stack stays there.
 func (f *finder) index(path string, from int, s string) int {
@@ -90,7 +93,7 @@ func (f *finder) index(path string, from int, s string) int {
 		return at
 	}
 	// Thousands of patterns may have the same stretch: the path isn't gone through for each.
-	last := &f.sought[(hash2(s, len(s)-2)+uint32(len(s)))%64]
+	last := &f.sought[hashOfAll(s)%64]
 	if last.s != s || from < last.from || last.at >= 0 && last.at < from {
 		*last = search{s, from, strings.Index(path[from:], s)}
 		if last.at >= 0 {
@@ -106,7 +109,7 @@ func (f *finder) indexBriefly(path string, from int, s string) int {
 	if found {
 		return at
 	}
-	last := &f.copied[(hash2(s, len(s)-2)+uint32(len(s)))%32]
+	last := &f.copied[hashOfAll(s)%32]
 	if string(last.s[:last.len]) == s && from >= last.from && (last.at < 0 || last.at >= from) {
 		return last.at
 	}

@@ -40,6 +40,7 @@ func TestLint(t *testing.T) {
 		{"conflict of two groups", "User-agent: *\nAllow: /\n\nUser-agent: *\nDisallow: /", []at{{5, robots.Conflict}}},
 		{"conflict of two groups, for one agent", "User-agent: a\nAllow: /\nUser-agent: b\nUser-agent: a\nDisallow: /", []at{{5, robots.Conflict}}},
 		{"said already, but not to b", "User-agent: a\nDisallow: /\nUser-agent: b\nUser-agent: a\nDisallow: /\nDisallow: /", []at{{6, robots.Duplicate}}},
+		{"said already, but not to b, who comes last", "User-agent: a\nDisallow: /\nUser-agent: a\nUser-agent: b\nDisallow: /", nil},
 		{"one agent twice", "User-agent: a\nUser-agent: a\nDisallow: /", nil},
 		{"a dollar and an end", "User-agent: *\nDisallow: /a%24\nAllow: /a$\nDisallow: /a$", []at{{4, robots.Conflict}}},
 		{"conflict, then duplicates", "User-agent: *\nDisallow: /a\nAllow: /a\nAllow: /a\nDisallow: /a", []at{{3, robots.Conflict}, {4, robots.Duplicate}, {5, robots.Duplicate}}},

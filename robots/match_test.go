@@ -73,6 +73,7 @@ var matchCases = []struct {
 	{"user-agent: *\ndisallow: /%c3%a9", "/é", false, 2, true},
 	{"user-agent: *\ndisallow: /foo/baz", "/foo/%62az", false, 2, true},
 	{"user-agent: *\ndisallow: /foo/%62a%7A", "/foo/baz", false, 2, true},
+	{"user-agent: *\ndisallow: /foo*%62az", "/foo/baz", false, 2, true},
 	{"user-agent: *\ndisallow: /a%2Fb", "/a/b", true, 0, true},
 	{"user-agent: *\ndisallow: /a/b", "/a%2Fb", true, 0, true},
 	{"user-agent: *\ndisallow: /a%2fb", "/a%2Fb", false, 2, true},
