@@ -40,7 +40,7 @@ func (l *Log) resume(file *os.File) error {
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() || info.Size() == 0 { // such as /dev/stdout
+	if !info.Mode().IsRegular() { // such as /dev/stdout
 		return nil
 	}
 	begin := make([]byte, len(recordBegins))
