@@ -153,8 +153,8 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 // unparsable is the error for a URL that can't be parsed. What stands before an
 // "@" may be userinfo, and url.Parse's error may quote a part of it.
 func unparsable(rawURL string, err error) *Error {
-	if at := strings.LastIndexByte(rawURL, '@'); at >= 0 {
-		return &Error{Stage: StageRequest, URL: clip(rawURL[at+1:]), Err: errors.New("URL can't be parsed")}
+	if after := strings.LastIndexByte(rawURL, '@') + 1; after > 0 {
+		return &Error{Stage: StageRequest, URL: clip(rawURL[after:]), Err: errors.New("URL can't be parsed")}
 	}
 	var ue *url.Error
 	if errors.As(err, &ue) {

@@ -62,7 +62,6 @@ func quota(h http.Header) (fields string, reset time.Duration) {
 			if reset, ok := backoff.XRateLimit(remaining, at, first(h, "Date"), time.Now()); ok {
 				return "remaining=" + remaining + ", reset=" + at, reset
 			}
-			break
 		}
 	}
 	return "", 0

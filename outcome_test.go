@@ -32,7 +32,7 @@ func TestRefusalsInAnyWords(t *testing.T) {
 		"RateLimit":              {200, []string{"RateLimit", `"day";r=0;t=30`}, nil, 30 * time.Second, "by RateLimit, which has nothing left", `"day";r=0;t=30`},
 		"RateLimit, two lines":   {200, []string{"RateLimit", `"day";r=7;t=9`, "RateLimit", `"hour";r=0;t=30`}, nil, 30 * time.Second, "by RateLimit, which has nothing left", `"day";r=7;t=9, "hour";r=0;t=30`},
 		"RateLimit, some left":   {200, []string{"RateLimit", `"day";r=7;t=9`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},
-		"RateLimit, and less":    {429, []string{"RateLimit", `"day";r=0;t=5`}, backoff.Refusals{Policy: backoff.Fibonacci{Unit: time.Minute}, AtLeast: true}, time.Minute, "by the backoff policy", `"day";r=0;t=5`},
+		"RateLimit, and less":    {429, []string{"RateLimit", `"day";r=0;t=59`}, backoff.Refusals{Policy: backoff.Fibonacci{Unit: time.Minute}, AtLeast: true}, time.Minute, "by the backoff policy", `"day";r=0;t=59`},
 		"X-RateLimit":            {200, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}, nil, 30 * time.Second, "by RateLimit, which has nothing left", "remaining=0, reset=30"},
 		"RateLimit-Remaining":    {200, []string{"RateLimit-Remaining", "0", "RateLimit-Reset", "30"}, nil, 30 * time.Second, "by RateLimit, which has nothing left", "remaining=0, reset=30"},
 		"X-RateLimit, some left": {200, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},

@@ -112,6 +112,10 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 	if got := states(cfg); got != want {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
+	cfg.Limits.Backoff = backoff.Fibonacci{}
+	if got := states(cfg); got.Backoff != "fibonacci" || got.BackoffStep != time.Second || got.BackoffCap != 10*time.Minute {
+		t.Errorf("%+v", got)
+	}
 }
 
 // TestOwnLimitsOfAHostAreOnRecordWhereTheyChange, and not again at each start.

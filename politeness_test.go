@@ -542,26 +542,28 @@ func TestCallersRequestIsNeverChanged(t *testing.T) {
 func TestTheAnswersRequestIsTheCallers(t *testing.T) {
 	virtually(t, politeness.Config{}, func(b *bubble) {
 		b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(503), politenesstest.Text("page"))).
-			Handle("/image", politenesstest.Status(200, "Content-Type", "image/png"))
+			Handle("/image", politenesstest.Status(200, "Content-Type", "image/png")).Handle("/moved", http.RedirectHandler("/", http.StatusFound))
 		sent := &keepsRequests{next: b.web}
 		tr := mustNew(b.T, politeness.Config{
 			UserAgent: agent, From: "bot@example.com", Base: sent, Retry: politeness.Retry{Max: 1},
 			Response: politeness.ResponseLimits{Reject: []string{"image/*"}},
 		})
-		req := httptest.NewRequest(http.MethodGet, "https://example.com/", nil)
-		req.Header.Set("User-Agent", agent)
-		resp, err := tr.RoundTrip(req)
-		if err != nil {
-			b.Fatal(err)
+		for _, path := range []string{"/", "/moved"} {
+			req := httptest.NewRequest(http.MethodGet, "https://example.com"+path, nil)
+			req.Header.Set("User-Agent", agent)
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if resp.Request != req {
+				b.Errorf("%s: the answer's request isn't the caller's", path)
+			}
+			resp.Body.Close()
 		}
-		if resp.Request != req {
-			b.Error("the answer's request isn't the caller's")
-		}
-		resp.Body.Close()
-		_, err = tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/image", nil))
+		_, err := tr.RoundTrip(httptest.NewRequest(http.MethodGet, "https://example.com/image", nil))
 		refused(b.T, err, politeness.StageResponse, politeness.ErrContentType)
-		if len(sent.requests) != 4 {
-			b.Fatalf("%d requests, want robots.txt, two tries and an image", len(sent.requests))
+		if len(sent.requests) != 5 {
+			b.Fatalf("%d requests, want robots.txt, two tries, a redirect and an image", len(sent.requests))
 		}
 		for _, r := range sent.requests {
 			if r.Context().Err() == nil || r.Header.Get("From") != "bot@example.com" {
@@ -965,6 +967,11 @@ func TestPathsOfEveryForm(t *testing.T) {
 				site.Robots("User-agent: *\nDisallow: " + c.allowed + "\n")
 				time.Sleep(2 * time.Hour)
 				refused(t, ask(), politeness.StageRobots, politeness.ErrDisallowed)
+				site.Robots("User-agent: *\nDisallow: /$\n")
+				time.Sleep(2 * time.Hour)
+				if err := ask(); (err == nil) != (c.allowed != "/") {
+					t.Errorf("%+v, where the home page is disallowed: %v", c.url, err)
+				}
 			})
 		}
 	}

@@ -76,8 +76,8 @@ func refuseDial(err error) func(context.Context, string, string) (net.Conn, erro
 	return func(context.Context, string, string) (net.Conn, error) { return nil, err }
 }
 
-// The timeouts are those of http.DefaultTransport.
-var exemptDialer = &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+// The timeout is that of http.DefaultTransport.
+var exemptDialer = &net.Dialer{Timeout: 30 * time.Second}
 
 // publicDialer returns a dialer that looks at each address before it connects.
 func publicDialer() *net.Dialer {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -299,15 +298,25 @@ func TestRetryStartsWhenItWasSaidTo(t *testing.T) {
 	})
 }
 
-// A try may wait for just as long as a turn.
+// A try may wait for just as long as a turn, and then for a turn.
 func TestRetryWaitsForAsLongAsMaxWait(t *testing.T) {
-	for _, retryAfter := range []time.Duration{30 * time.Second, 31 * time.Second} {
-		virtually(t, politeness.Config{Retry: politeness.Retry{Max: 1}, Limits: hostlimit.Config{MaxWait: 30 * time.Second}}, func(b *bubble) {
-			b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", fmt.Sprint(retryAfter.Seconds())), politenesstest.Text("page")))
+	const maxWait = 30 * time.Second
+	for _, c := range []struct {
+		retryAfter string
+		block      time.Duration // by the policy; the try itself waits for a second
+		status     int
+	}{
+		{"30", 0, 200},
+		{"31", 0, 429},
+		{"", time.Second + maxWait, 200},
+		{"", time.Second + maxWait + 1, 429},
+	} {
+		cfg := politeness.Config{Retry: politeness.Retry{Max: 1}, Limits: hostlimit.Config{MaxWait: maxWait, Backoff: backoff.Fibonacci{Unit: c.block}}}
+		virtually(t, cfg, func(b *bubble) {
+			b.site.Handle("/", politenesstest.InTurn(politenesstest.Status(429, "Retry-After", c.retryAfter), politenesstest.Text("page")))
 			b.know()
-			status, err := b.get("https://example.com/")
-			if want := map[bool]int{true: 200, false: 429}[retryAfter <= 30*time.Second]; err != nil || status != want {
-				b.Errorf("Retry-After of %v: status %d, %v", retryAfter, status, err)
+			if status, err := b.get("https://example.com/"); err != nil || status != c.status {
+				b.Errorf("Retry-After %q, a block of %v: status %d, %v", c.retryAfter, c.block, status, err)
 			}
 		})
 	}

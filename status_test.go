@@ -238,7 +238,7 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 		b.site.Robots("User-agent: *\nDisallow: /private\n").Page("/", "page").Page("/held", "page")
 		b.web.Site("https://busy.example").Handle("/", politenesstest.Status(429, "Retry-After", "100"))
 		b.web.Site("https://down.example").Handle("/robots.txt", politenesstest.Status(503))
-		b.web.Site("https://closed.example").Robots("User-agent: *\nVisit-time: 0030-0100\nCrawl-delay: 200\n").Page("/", "page")
+		b.web.Site("https://closed.example").Robots("User-agent: *\nVisit-time: 0030-0100\n").Page("/", "page")
 		b.mustGet("https://busy.example/", 429)
 		for _, url := range []string{"https://example.com/private", "https://example.com/login", "https://down.example/"} {
 			if _, err := b.get(url); err == nil {
@@ -292,9 +292,6 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 			if h.Host == "example.com" && (!h.Leak || h.SilentBy != "https://example.com/held" || h.Hold != "slot" ||
 				!strings.Contains(h.Why, "1 of 1 slots are held, one for 1m30s")) {
 				b.Errorf("with an open body: %+v", h)
-			}
-			if h.Host == "closed.example" && (h.Hold != "visit-time" || h.Waiters != 2 || !h.NextStart.Equal(b.began.Add(30*time.Minute)) || h.Why == "") {
-				b.Errorf("with a Visit-time: %+v", h)
 			}
 		}
 		metrics, w := statusOf(b.T, handler, "/?format=prometheus", "")
@@ -390,7 +387,7 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 						h.SlotsUsed, h.Why, h.NextStart, h.Delay, h.DelaySource = 2, "for the delay", at.Add(time.Second), 7, "crawl-delay"
 					}),
 					host("leaks.example", func(h *politeness.StatusHost) { h.SlotsUsed, h.Leak, h.Silent, h.SilentBy = 1, true, 61.2, "https://x" }),
-					host("leaks.too.example", func(h *politeness.StatusHost) { h.Leak, h.Silent = true, 59.96 }),
+					host("leaks.too.example", func(h *politeness.StatusHost) { h.Leak, h.Silent = true, 60 }),
 				},
 			},
 			[]string{
@@ -408,7 +405,7 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 				"blocked: status 429 (refusal 2 in a row), until 2026-03-01T13:30:20Z", "blocked: by hand, until", "the next request is a probe (refusal 3 in a row)",
 				`full.example<td class=n data-name=slots>2 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">with a free slot`, "every slot is held",
 				`next start">in 1 s<td class=n data-name=delay>7 s crawl-delay<td data-name="what holds it"><span><span class="">for the delay</span></span>`,
-				"a slot held for 1m1s without a sign of life by https://x: is", "a slot held for 60 s without a sign of life: is",
+				"a slot held for 1m1s without a sign of life by https://x: is", "a slot held for 1m0s without a sign of life: is",
 			},
 			nil,
 		},
@@ -517,4 +514,41 @@ func TestLatenciesAreThoseOfTheLastHour(t *testing.T) {
 			b.Errorf("a minute later: %+v", got)
 		}
 	})
+}
+
+// TestStatusTellsOfAVisitTime where that is what a host in force is left alone for, and not where somebody
+// waits for its slot.
+func TestStatusTellsOfAVisitTime(t *testing.T) {
+	for _, wanted := range []bool{false, true} {
+		virtually(t, politeness.Config{Limits: hostlimit.Config{Concurrency: 1}}, func(b *bubble) {
+			b.site.Robots("User-agent: *\nVisit-time: 0000-0001\nVisit-time: 0030-0100\n").Page("/", "page")
+			held, err := b.client.Get("https://example.com/")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer held.Body.Close()
+			ctx, cancel := context.WithCancel(b.Context())
+			var wg sync.WaitGroup
+			if wanted {
+				wg.Go(func() { _, _ = fetch(ctx, b.client, "https://example.com/") }) // waits for the slot
+			}
+			time.Sleep(3 * time.Minute)
+			for range 2 {
+				wg.Go(func() { _, _ = fetch(ctx, b.client, "https://example.com/") })
+			}
+			synctest.Wait()
+			var s politeness.StatusPage
+			text, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/?format=json", "")
+			if err := json.Unmarshal([]byte(text), &s); err != nil || len(s.Hosts) != 1 || s.Waiting["visit-time"] != 2 {
+				b.Fatalf("%v: %s", err, text)
+			}
+			h := s.Hosts[0]
+			if !wanted && (h.Hold != "visit-time" || h.Waiters != 2 || !h.NextStart.Equal(b.began.Add(30*time.Minute)) || h.Why == "") ||
+				wanted && (h.Hold != "slot" || h.Waiters != 1) {
+				b.Errorf("somebody waits for its slot: %t: %+v", wanted, h)
+			}
+			cancel()
+			wg.Wait()
+		})
+	}
 }

@@ -188,7 +188,7 @@ func (trip *trip) sign() {
 // respelled reports whether name is User-Agent in another spelling, which would be
 // sent beside ours.
 func respelled(name string) bool {
-	return len(name) == len("User-Agent") && name != "User-Agent" && strings.EqualFold(name, "User-Agent")
+	return name != "User-Agent" && strings.EqualFold(name, "User-Agent")
 }
 
 func anyRespelled(h http.Header) bool {

@@ -126,6 +126,11 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 		if took := time.Since(begin); took != 40*time.Second {
 			b.Errorf("robots.txt and page came after %v, want 40 s", took)
 		}
+		_, err := fetch(waits.Until(b.Context(), ends), b.client, "https://example.com/")
+		refused(b.T, err, politeness.StageTurn, context.Canceled)
+		if took := time.Since(begin); took != 40*time.Second {
+			b.Errorf("after the crawl's end it waited for %v", took-40*time.Second)
+		}
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 
 // The bubble's clock begins at midnight UTC.
 func TestVisitTimeOfRobotsIsKept(t *testing.T) {
-	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 8 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}
+	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 6 * time.Hour}, Robots: robotscache.Config{TTL: 24 * time.Hour}}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\nVisit-time: 0600-0845\nVisit-time: 2000-2100\n").Page("/", "hello")
 		b.mustGet("https://example.com/", 200)
