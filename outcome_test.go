@@ -88,8 +88,8 @@ func TestTimeoutOfAnError(t *testing.T) {
 		{politeness.ErrBusy, true},
 		{http.ErrHandlerTimeout, false},
 		{politeness.ErrDisallowed, false},
-		{timesOut(true), true},
-		{timesOut(false), false},
+		{timeoutError(true), true},
+		{timeoutError(false), false},
 	} {
 		e := &politeness.Error{Stage: politeness.StageRobots, Err: errors.Join(politeness.ErrUnreachable, c.err)}
 		if e.Timeout() != c.want {
@@ -98,8 +98,8 @@ func TestTimeoutOfAnError(t *testing.T) {
 	}
 }
 
-// A timesOut is a network's error.
-type timesOut bool
+// A timeoutError is a network's error.
+type timeoutError bool
 
-func (e timesOut) Error() string { return "no answer" }
-func (e timesOut) Timeout() bool { return bool(e) }
+func (e timeoutError) Error() string { return "no answer" }
+func (e timeoutError) Timeout() bool { return bool(e) }

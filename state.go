@@ -91,7 +91,7 @@ func (t *Transport) newLoss(err error) bool {
 	why := ""
 	for err != nil {
 		why = err.Error()
-		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) != 0 { //nolint:errorlint // this is the walk
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) != 0 {
 			err = joined.Unwrap()[0]
 		} else {
 			err = errors.Unwrap(err)

@@ -361,23 +361,23 @@ func (s *storeInTrouble) Update(_ context.Context, _ string, change func(hostlim
 	return change(s.debt), err
 }
 
-// hollow is an error that wraps nothing, in both ways of wrapping.
+// A hollowError and a hollowJoinError wrap nothing, in both ways of wrapping.
 type (
-	hollow     string
-	hollowJoin string
+	hollowError     string
+	hollowJoinError string
 )
 
-func (e hollow) Error() string       { return string(e) }
-func (e hollow) Unwrap() error       { return nil }
-func (e hollowJoin) Error() string   { return string(e) }
-func (e hollowJoin) Unwrap() []error { return nil }
+func (e hollowError) Error() string       { return string(e) }
+func (e hollowError) Unwrap() error       { return nil }
+func (e hollowJoinError) Error() string   { return string(e) }
+func (e hollowJoinError) Unwrap() []error { return nil }
 
 // TestEachLossIsToldOnce, by what is at the bottom of it, and of a hundred at most.
 func TestEachLossIsToldOnce(t *testing.T) {
 	full := errors.New("no space left")
 	store := &storeInTrouble{errors: []error{
 		fmt.Errorf("for a.example: %w", full), fmt.Errorf("for b.example: %w", errors.Join(full, io.EOF)), errors.Join(full, errors.New("for c.example")), full,
-		hollow("hollow"), fmt.Errorf("for f.example: %w", hollow("hollow")), hollowJoin("hollow twice"),
+		hollowError("hollow"), fmt.Errorf("for f.example: %w", hollowError("hollow")), hollowJoinError("hollow twice"),
 	}}
 	for i := range 200 {
 		store.errors = append(store.errors, fmt.Errorf("loss %d", i))

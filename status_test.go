@@ -364,7 +364,8 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 		shows, hushes []string
 	}{
 		{
-			"everything", politeness.StatusPage{
+			"everything",
+			politeness.StatusPage{
 				Starts: 12, Answers: map[string]int64{"2xx": 7, "4xx": 9, "5xx": 0}, Omitted: 3, Known: 40,
 				Budget: &politeness.StatusBudget{
 					Pages: 5, MaxPages: 10, PagesPerHost: 4, Bytes: 80, MaxBytes: 100, Seconds: 120, MaxSeconds: 100, Error: "no answer",
@@ -410,7 +411,8 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 			nil,
 		},
 		{
-			"little", politeness.StatusPage{
+			"little",
+			politeness.StatusPage{
 				Known: 1, Budget: &politeness.StatusBudget{Pages: 5}, Robots: &politeness.StatusRobots{},
 				Latency: []politeness.StatusMinute{{Time: minute(59), Answers: 1}},
 				Hosts:   []politeness.StatusHost{host("idle.example", func(h *politeness.StatusHost) { h.SlotsUsed = 1 })},
@@ -422,7 +424,8 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 			[]string{"at most 0", "can't be asked", "class=\"bar", "no room", "left out", "in a row", "sign of life", "robots.txt can't be had"},
 		},
 		{
-			"just at the limit", politeness.StatusPage{Budget: &politeness.StatusBudget{Pages: 100, MaxPages: 100, Bytes: 79, MaxBytes: 100, Seconds: 1}},
+			"just at the limit",
+			politeness.StatusPage{Budget: &politeness.StatusBudget{Pages: 100, MaxPages: 100, Bytes: 79, MaxBytes: 100, Seconds: 1}},
 			[]string{`class="bar over"><i style="width:100.0%">`, `class="bar"><i style="width:79.0%">`, "0 of 0 known hosts", "It is ignored"},
 			nil,
 		},
