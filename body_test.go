@@ -1,6 +1,7 @@
 package politeness_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,9 +162,17 @@ func TestBodyOfExactlyTheLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
-			text, err := io.ReadAll(resp.Body)
-			if string(text) != "0123456789" || !errors.Is(err, test.want) {
-				t.Errorf("read %q, %v; want %v", text, err, test.want)
+			buf := []byte("----------?")
+			n, err := io.ReadFull(resp.Body, buf[:10])
+			if string(buf[:n]) != "0123456789" || err != nil {
+				t.Errorf("read %q, %v", buf[:n], err)
+			}
+			n, err = resp.Body.Read(buf[10:])
+			if n != 0 || !errors.Is(err, cmp.Or(test.want, io.EOF)) || buf[10] == 'x' {
+				t.Errorf("after that: read %q, %v; want %v", buf[10:], err, test.want)
+			}
+			if _, again := resp.Body.Read(buf); again != err { //nolint:errorlint // the very same
+				t.Errorf("read on: %v, after %v", again, err)
 			}
 			rejected := len(log.Decisions(evidence.ResponseRejected))
 			if want := errors.Is(test.want, politeness.ErrTooLarge); (rejected == 1) != want {
@@ -519,6 +528,14 @@ func TestBasesOfEveryKind(t *testing.T) {
 		if resp := ask(http.Response{StatusCode: 503, Header: http.Header{}}); resp.Body != nil {
 			b.Errorf("without a Body: %v", resp.Body)
 		}
+		closed := 0
+		unasked := http.Response{StatusCode: 101, Header: http.Header{}, Body: struct {
+			io.Reader
+			io.Closer
+		}{strings.NewReader("x"), closeFunc(func() error { closed++; return nil })}}
+		if resp := ask(unasked); resp.Body != http.NoBody || closed != 1 {
+			b.Errorf("a 101 that wasn't asked for: %v, closed %d times", resp.Body, closed)
+		}
 		for _, resp := range []http.Response{{ProtoMajor: 1}, {ProtoMajor: 2, ContentLength: -1}, {ProtoMajor: 1, ContentLength: 5}} {
 			resp.StatusCode, resp.Header, resp.Body = 200, http.Header{}, aLetter{}
 			got := ask(resp)
@@ -535,3 +552,47 @@ type aLetter struct{}
 
 func (aLetter) Read(p []byte) (int, error) { return copy(p, "x"), nil }
 func (aLetter) Close() error               { return nil }
+
+// A body that is read, however slowly, keeps its slot: nobody takes it for one that is never closed.
+func TestABodyThatIsReadForLongKeepsItsSlot(t *testing.T) {
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Concurrency: 1, LeaseTTL: time.Minute}}, func(b *bubble) {
+		b.site.Handle("/slow", politenesstest.Drip("x", 20, 30*time.Second)).Page("/", "page")
+		var wg sync.WaitGroup
+		wg.Go(func() { b.mustGet("https://example.com/slow", 200) })
+		time.Sleep(time.Second)
+		b.mustGet("https://example.com/", 200)
+		wg.Wait()
+		if d := b.log.Decisions(evidence.LeaseExpired); len(d) != 0 || b.elapsed() < 9*time.Minute {
+			b.Errorf("the page came after %v: %+v", b.elapsed(), d)
+		}
+	})
+}
+
+// A resetsStreams is a base that has words of its own for a request that its caller gave up.
+type resetsStreams struct{}
+
+func (resetsStreams) RoundTrip(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, errors.New("stream reset")
+}
+
+// What the caller itself gave up says nothing about the host.
+func TestWhatTheCallerGaveUpBlocksNobody(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		tr := mustNew(b.T, politeness.Config{UserAgent: agent, Base: resetsStreams{}, DangerouslyIgnoreRobots: true, Evidence: b.log})
+		for range 10 {
+			ctx, cancel := context.WithCancel(b.Context())
+			time.AfterFunc(time.Minute, cancel)
+			_, err := fetch(ctx, &http.Client{Transport: tr}, "https://example.com/")
+			failed(b.T, err, nil)
+		}
+		if d := b.log.Decisions(evidence.HostBlocked); len(d) != 0 {
+			b.Errorf("%+v", d)
+		}
+		for _, d := range b.log.Decisions(evidence.Failed) {
+			if !d.Left || d.Err != "stream reset" {
+				b.Errorf("%+v", d)
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package politeness_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -70,6 +71,10 @@ func TestErrorsHoldNoUserinfo(t *testing.T) {
 		_, err := b.t.Check(b.Context(), "https://user:secret@example.com/%zz")
 		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "example.com/%zz" {
 			b.Errorf("the error is about %q", e.URL)
+		}
+		_, err = b.t.Check(b.Context(), "https://example.com/%zz")
+		if e := refused(b.T, err, politeness.StageRequest, nil); e.URL != "https://example.com/%zz" || strings.Contains(err.Error(), "https:") {
+			b.Errorf("the error is about %q, and says %q", e.URL, err)
 		}
 		for _, raw := range []string{
 			"https://user:secret@example.com:bad/", "https://user:secret@example.com/%zz", "https://us er:secret@example.com/",
@@ -207,6 +212,22 @@ func TestWaitersForRobotsCanLeave(t *testing.T) {
 		group.Wait()
 		if n := len(b.asked()); n != 1 {
 			b.Errorf("%d requests for robots.txt", n)
+		}
+	})
+}
+
+// A list of many origins isn't asked about all at once.
+func TestFilterAsksSixteenOriginsAtOnce(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		var urls []string
+		for i := range 50 {
+			origin := fmt.Sprintf("https://%d.example", i)
+			b.web.Site(origin).Latency(time.Second)
+			urls = append(urls, origin+"/")
+		}
+		got, err := b.t.Filter(b.Context(), urls)
+		if n := mostAtOnce(b.web.Requests()); err != nil || !slices.Equal(got, urls) || n != 16 {
+			b.Errorf("%d allowed, %v; %d at once", len(got), err, n)
 		}
 	})
 }

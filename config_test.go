@@ -218,6 +218,7 @@ func TestNewRefusesAUserAgentThatIsCutShort(t *testing.T) {
 		"https://example.com/bot":                                                  "https",
 		"Mozilla/5.0 (compatible; Example Bot/1.0; +https://example.com/bot)":      "Example",
 		"Mozilla/5.0 (compatible; my bot 1.0; +https://example.com/bot)":           "my",
+		"my my/1.0 (bot@example.com)":                                              "my",
 		"my my my bot (bot@example.com)":                                           "my",
 		"my" + strings.Repeat(" my", 1<<18) + " bot (bot@example.com)":             "my", // at a bounded cost
 		"Mozilla/5.0 (compatible; Yahoo! Slurp; http://help.yahoo.com/help/slurp)": "Yahoo!",

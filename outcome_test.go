@@ -3,6 +3,8 @@ package politeness_test
 import (
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,22 +26,23 @@ func TestRefusalsInAnyWords(t *testing.T) {
 		reason  string
 		limit   string // fields of a rate limit on record
 	}{
-		"status alone":           {429, nil, nil, time.Second, "by the backoff policy", ""},
-		"a short policy":         {429, nil, backoff.Fibonacci{Unit: 500 * time.Millisecond}, 500 * time.Millisecond, "by the backoff policy", ""},
-		"Retry-After":            {429, []string{"Retry-After", "60"}, nil, time.Minute, "by Retry-After", ""},
-		"Retry-After of 1 s":     {503, []string{"Retry-After", "1"}, nil, time.Second, "by Retry-After", ""},
-		"Retry-After, too short": {429, []string{"Retry-After", "9"}, backoff.Refusals{Policy: backoff.Fibonacci{Unit: 10 * time.Second}, AtLeast: true}, 10 * time.Second, "by the backoff policy", ""},
-		"RateLimit":              {200, []string{"RateLimit", `"day";r=0;t=30`}, nil, 30 * time.Second, "by RateLimit, which has nothing left", `"day";r=0;t=30`},
-		"RateLimit, two lines":   {200, []string{"RateLimit", `"day";r=7;t=9`, "RateLimit", `"hour";r=0;t=30`}, nil, 30 * time.Second, "by RateLimit, which has nothing left", `"day";r=7;t=9, "hour";r=0;t=30`},
-		"RateLimit, some left":   {200, []string{"RateLimit", `"day";r=7;t=9`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},
-		"RateLimit, and less":    {429, []string{"RateLimit", `"day";r=0;t=59`}, backoff.Refusals{Policy: backoff.Fibonacci{Unit: time.Minute}, AtLeast: true}, time.Minute, "by the backoff policy", `"day";r=0;t=59`},
-		"X-RateLimit":            {200, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}, nil, 30 * time.Second, "by RateLimit, which has nothing left", "remaining=0, reset=30"},
-		"RateLimit-Remaining":    {200, []string{"RateLimit-Remaining", "0", "RateLimit-Reset", "30"}, nil, 30 * time.Second, "by RateLimit, which has nothing left", "remaining=0, reset=30"},
-		"X-RateLimit, some left": {200, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},
-		"both":                   {429, []string{"Retry-After", "9", "RateLimit", `"day";r=0;t=30`}, nil, 9 * time.Second, "by Retry-After", `"day";r=0;t=30`},
-		"a challenge":            {403, []string{"Cf-Mitigated", "Challenge"}, nil, time.Second, "by the backoff policy: cf-mitigated: challenge", ""},
-		"no challenge":           {200, []string{"Cf-Mitigated", "block"}, nil, 0, "", ""},
-		"the user's own eye":     {200, []string{"X-Captcha", "1", "Retry-After", "60"}, nil, time.Minute, "by Retry-After: a captcha", ""},
+		"status alone":            {429, nil, nil, time.Second, "by the backoff policy", ""},
+		"a short policy":          {429, nil, backoff.Fibonacci{Unit: 500 * time.Millisecond}, 500 * time.Millisecond, "by the backoff policy", ""},
+		"Retry-After":             {429, []string{"Retry-After", "60"}, nil, time.Minute, "by Retry-After", ""},
+		"Retry-After of 1 s":      {503, []string{"Retry-After", "1"}, nil, time.Second, "by Retry-After", ""},
+		"Retry-After, unreadable": {429, []string{"Retry-After", "soon"}, nil, time.Second, "by the backoff policy", ""},
+		"Retry-After, too short":  {429, []string{"Retry-After", "9"}, backoff.Refusals{Policy: backoff.Fibonacci{Unit: 10 * time.Second}, AtLeast: true}, 10 * time.Second, "by the backoff policy", ""},
+		"RateLimit":               {200, []string{"RateLimit", `"day";r=0;t=30`}, nil, 30 * time.Second, "by RateLimit, which has nothing left", `"day";r=0;t=30`},
+		"RateLimit, two lines":    {200, []string{"RateLimit", `"day";r=7;t=9`, "RateLimit", `"hour";r=0;t=30`}, nil, 30 * time.Second, "by RateLimit, which has nothing left", `"day";r=7;t=9, "hour";r=0;t=30`},
+		"RateLimit, some left":    {200, []string{"RateLimit", `"day";r=7;t=9`, "X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},
+		"RateLimit, and less":     {429, []string{"RateLimit", `"day";r=0;t=59`}, backoff.Refusals{Policy: backoff.Fibonacci{Unit: time.Minute}, AtLeast: true}, time.Minute, "by the backoff policy", `"day";r=0;t=59`},
+		"X-RateLimit":             {200, []string{"X-RateLimit-Remaining", "0", "X-RateLimit-Reset", "30"}, nil, 30 * time.Second, "by RateLimit, which has nothing left", "remaining=0, reset=30"},
+		"RateLimit-Remaining":     {200, []string{"RateLimit-Remaining", "0", "RateLimit-Reset", "30"}, nil, 30 * time.Second, "by RateLimit, which has nothing left", "remaining=0, reset=30"},
+		"X-RateLimit, some left":  {200, []string{"X-RateLimit-Remaining", "1", "X-RateLimit-Reset", "30"}, nil, 0, "", ""},
+		"both":                    {429, []string{"Retry-After", "9", "RateLimit", `"day";r=0;t=30`}, nil, 9 * time.Second, "by Retry-After", `"day";r=0;t=30`},
+		"a challenge":             {403, []string{"Cf-Mitigated", "Challenge"}, nil, time.Second, "by the backoff policy: cf-mitigated: challenge", ""},
+		"no challenge":            {200, []string{"Cf-Mitigated", "block"}, nil, 0, "", ""},
+		"the user's own eye":      {200, []string{"X-Captcha", "1", "Retry-After", "60"}, nil, time.Minute, "by Retry-After: a captcha", ""},
 	} {
 		cfg := politeness.Config{
 			Limits: hostlimit.Config{Backoff: c.policy},
@@ -62,8 +65,13 @@ func TestRefusalsInAnyWords(t *testing.T) {
 			}))
 			b.mustGet("https://example.com/", c.status)
 			fetched := b.log.Decisions(evidence.Fetched)[1]
-			if fetched.RateLimit != c.limit {
-				b.Errorf("%s: on record as %q", name, fetched.RateLimit)
+			_, refused, _ := strings.Cut(c.reason, ": ")
+			asked := "" // by Retry-After
+			if i := slices.Index(c.headers, "Retry-After"); i >= 0 {
+				asked = c.headers[i+1]
+			}
+			if fetched.RetryAfter != asked || fetched.RateLimit != c.limit || fetched.Refused != refused {
+				b.Errorf("%s: on record as %q, %q, %q", name, fetched.RetryAfter, fetched.RateLimit, fetched.Refused)
 			}
 			if c.block == 0 {
 				if got := b.log.Decisions(evidence.HostBlocked); len(got) != 0 {

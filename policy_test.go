@@ -1,10 +1,12 @@
 package politeness_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,6 +144,33 @@ func TestOwnLimitsOfAHostAreOnRecordWhereTheyChange(t *testing.T) {
 		}
 		if !slices.Equal(told, want) {
 			b.Errorf("told %q, want %q", told, want)
+		}
+	})
+}
+
+// TestNothingIsRecordedBeforeThePolicy, also where the sink takes its time and requests begin at once.
+func TestNothingIsRecordedBeforeThePolicy(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		var mu sync.Mutex
+		var types []evidence.Type
+		client := &http.Client{Transport: mustNew(b.T, politeness.Config{
+			UserAgent: agent, Base: b.web, DangerouslyIgnoreRobots: true,
+			Evidence: evidence.Func(func(_ context.Context, d evidence.Decision) {
+				if d.Type == evidence.PolicyStated {
+					time.Sleep(time.Second)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				types = append(types, d.Type)
+			}),
+		})}
+		var wg sync.WaitGroup
+		for i := range 3 {
+			wg.Go(func() { _, _ = fetch(b.Context(), client, fmt.Sprintf("https://%d.example/", i)) })
+		}
+		wg.Wait()
+		if len(types) < 4 || types[0] != evidence.PolicyStated || slices.Contains(types[1:], evidence.PolicyStated) {
+			b.Errorf("recorded %v", types)
 		}
 	})
 }

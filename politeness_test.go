@@ -652,29 +652,33 @@ func (p *basePanicsOnce) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func TestPanicInBaseGivesTheSlotBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		web := politenesstest.NewWeb()
-		web.Site("https://example.com").Page("/", "page")
-		tr, err := politeness.New(politeness.Config{
-			UserAgent: agent, Base: &basePanicsOnce{RoundTripper: web},
-			DangerouslyIgnoreRobots: true, Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := &http.Client{Transport: tr}
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Error("the panic didn't reach the caller")
-				}
+	for _, ignored := range []bool{true, false} { // with robots.txt, its fetch is what panics
+		synctest.Test(t, func(t *testing.T) {
+			web, log := politenesstest.NewWeb(), &evidence.Recorder{}
+			web.Site("https://example.com").Page("/", "page")
+			tr := mustNew(t, politeness.Config{
+				UserAgent: agent, Base: &basePanicsOnce{RoundTripper: web}, Evidence: log,
+				DangerouslyIgnoreRobots: ignored, Hosts: limiter(t, hostlimit.Config{Concurrency: 1}),
+			})
+			client := &http.Client{Transport: tr}
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic didn't reach the caller")
+					}
+				}()
+				_, _ = fetch(t.Context(), client, "https://example.com/")
 			}()
-			_, _ = fetch(t.Context(), client, "https://example.com/")
-		}()
-		if status, err := fetch(t.Context(), client, "https://example.com/"); err != nil || status != 200 {
-			t.Errorf("after the panic: status %d, %v", status, err)
-		}
-	})
+			if status, err := fetch(t.Context(), client, "https://example.com/"); err != nil || status != 200 {
+				t.Errorf("after the panic: status %d, %v", status, err)
+			}
+			// The start that led to nothing is on record, and has an end.
+			started, failed := log.Decisions(evidence.Started), log.Decisions(evidence.Failed)
+			if len(failed) != 1 || failed[0].Seq != 1 || !failed[0].Start.Equal(started[0].Start) || failed[0].Reason == "" || failed[0].RobotsTxt == ignored {
+				t.Errorf("on record: %+v, %+v", started, failed)
+			}
+		})
+	}
 }
 
 func TestCancelledWaiterGivesItsPageBack(t *testing.T) {
@@ -910,6 +914,11 @@ func TestTheLongestURLThatIsFetched(t *testing.T) {
 		b.site.Page(path, "page")
 		b.mustGet("https://example.com"+path+"?"+strings.Repeat("q", 32<<10), 200)
 		b.mustGet("HTTPS://example.com"+path, 200)
+		for _, d := range b.log.Decisions(evidence.RobotsAllowed) {
+			if d.Reason != "robots.txt is ignored by configuration" {
+				b.Errorf("%+v", d)
+			}
+		}
 	})
 }
 

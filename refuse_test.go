@@ -157,6 +157,10 @@ func TestRefuseHostsHoldsForThoseWaiting(t *testing.T) {
 		if n := len(b.web.Requests()); n != 2 {
 			b.Errorf("%d requests were sent", n)
 		}
+		// One record says it, and no other one that the turn was given back.
+		if n, left := len(b.log.Decisions(evidence.BlockedByRule)), b.log.Decisions(evidence.Failed); n != 2 || len(left) != 0 {
+			b.Errorf("%d refusals on record, and %+v", n, left)
+		}
 		write("https://example.com/\n")
 		time.Sleep(time.Second)
 		_, err = b.get("https://example.com/")

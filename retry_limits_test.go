@@ -252,6 +252,9 @@ func TestEveryRefusalIsOnRecord(t *testing.T) {
 		}
 		_, err := b.get("ftp://example.com/")
 		last(politeness.StageRequest, err, "ftp")
+		if d := b.one(evidence.Failed); d.Host != "example.com" {
+			b.Errorf("on record without its host: %+v", d)
+		}
 		_, err = b.get("https://example.com/away")
 		last(politeness.StageRequest, err, "ftp")
 
@@ -320,4 +323,32 @@ func TestRetryWaitsForAsLongAsMaxWait(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A further try that gives its turn back before it starts says nothing of the start of the try before.
+func TestATryThatIsOvertakenHasNoStart(t *testing.T) {
+	cfg := politeness.Config{
+		Retry: politeness.Retry{Max: 1}, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 40 * time.Minute}},
+		HostKey: func(req *http.Request) string { return req.URL.Path }, // robots.txt needn't wait for the page
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.site.Robots("User-agent: *\n").Handle("/", politenesstest.Status(503))
+		b.know()
+		time.Sleep(30 * time.Minute)
+		time.AfterFunc(31*time.Minute, func() {
+			b.site.Robots("User-agent: *\nDisallow: /\n")
+			_, _ = b.t.Check(b.Context(), "https://example.com/") // robots.txt is out of date by now
+		})
+		_, err := b.get("https://example.com/") // tries after 30 and 70 minutes
+		refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
+		pages := 0
+		for _, d := range b.log.Decisions(evidence.Started) {
+			if !d.RobotsTxt {
+				pages++
+			}
+		}
+		if d := b.one(evidence.Failed); d.Seq != 0 || !d.Start.IsZero() || d.Attempt != 2 || pages != 1 {
+			b.Errorf("%d starts of pages on record, and %+v", pages, d)
+		}
+	})
 }

@@ -171,8 +171,12 @@ func TestSiteAuditSlotsExpireAfter300s(t *testing.T) {
 		if n := len(b.log.Decisions(evidence.LeaseExpired)); n == 0 {
 			b.Errorf("nobody was told: %s", b.types())
 		}
+		b.log.Reset()
 		for _, resp := range forgotten {
 			resp.Body.Close()
+		}
+		if d := b.one(evidence.LeaseExpired); d.Seq != 2 || !strings.Contains(d.Reason, "LeaseTTL") { // nobody wanted the other slot
+			b.Errorf("the end of a body that is late, on record: %+v", d)
 		}
 	})
 }

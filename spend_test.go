@@ -247,6 +247,9 @@ func TestNothingIsSentAfterTheBytesAreSpent(t *testing.T) {
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
 		refused(b.T, <-waiting, politeness.StageBudget, politeness.ErrBudget)
+		if left := b.log.Decisions(evidence.Failed); len(left) != 0 {
+			b.Errorf("beside the refusal: %+v", left)
+		}
 	})
 	virtually(t, politeness.Config{Budget: budget.New(budget.Limits{Bytes: 10}), Retry: politeness.Retry{Max: 3}}, func(b *bubble) {
 		b.site.Handle("/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -419,3 +419,15 @@ func TestARestoredBlockTellsItsAge(t *testing.T) {
 		})
 	}
 }
+
+// TestLossAfterAnAnswerIsTold: a block that couldn't be kept would be forgotten by the next run.
+func TestLossAfterAnAnswerIsTold(t *testing.T) {
+	store := &storeInTrouble{errors: []error{nil, errors.New("no space left")}}
+	virtually(t, politeness.Config{DangerouslyIgnoreRobots: true, Limits: hostlimit.Config{Store: store}}, func(b *bubble) {
+		b.site.Handle("/", politenesstest.Status(429))
+		b.mustGet("https://example.com/", 429)
+		if d := b.one(evidence.StateLost); d.Reason != "no space left" || !d.Allowed {
+			b.Errorf("%+v", d)
+		}
+	})
+}

@@ -206,7 +206,7 @@ func TestStatusIsServedToExpectedHostsOnly(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "frame-ancestors 'none'", "X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff",
-			"Cross-Origin-Resource-Policy": "same-origin",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Referrer-Policy": "no-referrer",
 		} {
 			if got := w.Header().Get(name); !strings.Contains(got, want) {
 				t.Errorf("%q: %s: %q", host, name, got)
@@ -335,7 +335,10 @@ func TestStatusTellsWhatWaitsAndWhy(t *testing.T) {
 
 func TestStatusOfNothing(t *testing.T) {
 	tr := mustNew(t, politeness.Config{UserAgent: agent, Base: politenesstest.NewWeb()})
-	page, _ := statusOf(t, politeness.StatusHandler(tr), "/", "text/html")
+	page, w := statusOf(t, politeness.StatusHandler(tr), "/", "text/html")
+	if got := w.Header().Get("Content-Type"); got != "text/html; charset=utf-8" || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("%v", w.Header())
+	}
 	for _, want := range []string{"Nothing waits", "No host is known yet", "Nothing was sent yet", "Nothing was refused", "No answer yet", "No host is held"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page doesn't say %q", want)

@@ -379,6 +379,13 @@ func TestUnreachableRobotsIsToldAsWhatItMeans(t *testing.T) {
 			if fetched := err == nil; d.Allowed != fetched || s.Down[0].Fallback != fetched || fetched == (cfg == robotscache.Config{}) {
 				b.Errorf("%+v: %v; on record %t, on the page %t", cfg, err, d.Allowed, s.Down[0].Fallback)
 			}
+			b.site.Robots("User-agent: *\n")
+			time.Sleep(2 * time.Hour)
+			_, _ = b.get("https://example.com/")
+			b.mustGet("https://example.com/", 200)
+			if text, _ = statusOf(b.T, politeness.StatusHandler(b.t), "/?format=json", ""); !strings.Contains(text, `"unreachable": []`) {
+				b.Errorf("can be had again: %s", text)
+			}
 		})
 	}
 }
@@ -394,5 +401,57 @@ func TestARobotsThatHasMovedIsOnRecordWithItsPlace(t *testing.T) {
 		if len(d) != 2 || d[0].Location != "https://www.example.com/robots.txt" || d[1].Location != "" {
 			b.Errorf("%+v", d)
 		}
+	})
+}
+
+// An origin that hangs is unreachable after 30 s, also where its robots.txt had to wait for its turn,
+// and where its start has moved at the wire.
+func TestRobotsThatHangs(t *testing.T) {
+	for _, dial := range []time.Duration{0, time.Second} {
+		cfg := politeness.Config{HostKey: func(*http.Request) string { return "all" }, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}}}
+		virtually(t, cfg, func(b *bubble) {
+			b.web.Site("https://other.example").Page("/", "page")
+			b.site.Handle("/robots.txt", politenesstest.Slow(time.Hour, politenesstest.Text(""))).Dial(dial)
+			b.mustGet("https://other.example/", 200)
+			begin := time.Now()
+			ctx, cancel := context.WithTimeout(b.Context(), time.Hour)
+			defer cancel()
+			_, err := fetch(ctx, b.client, "https://example.com/")
+			if e := refused(b.T, err, politeness.StageRobots, politeness.ErrUnreachable); !e.Timeout() || time.Since(begin) != 90*time.Second {
+				b.Errorf("%v after %v, want a timeout after a minute for the turn and 30 s", err, time.Since(begin))
+			}
+			time.Sleep(2 * time.Hour) // the handler ends
+		})
+	}
+}
+
+// A robots.txt that gets no turn says when to come back, in the error and on record, and isn't taken
+// for unreachable.
+func TestRobotsWithoutATurn(t *testing.T) {
+	cfg := politeness.Config{
+		HostKey: func(*http.Request) string { return "all" }, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}, MaxWait: time.Minute},
+	}
+	virtually(t, cfg, func(b *bubble) {
+		b.web.Site("https://other.example").Page("/", "page")
+		b.site.Page("/", "page")
+		b.mustGet("https://other.example/", 200)
+		waits := make(chan error, 1)
+		go func() {
+			_, err := b.get("https://other.example/")
+			waits <- err
+		}()
+		time.Sleep(time.Second)
+		_, err := b.get("https://example.com/") // its robots.txt would start after two minutes
+		e := refused(b.T, err, politeness.StageRobots, politeness.ErrBusy)
+		d := b.log.Decisions(evidence.SlotTimeout)[1] // the first is robots.txt's own
+		if errors.Is(err, politeness.ErrUnreachable) || !d.RetryAt.Equal(e.RetryAt) || !e.RetryAt.Equal(b.began.Add(3*time.Minute)) ||
+			!strings.HasPrefix(d.Reason, "no turn to fetch robots.txt: ") || d.URL != "https://example.com/" {
+			b.Errorf("%v; on record: %+v", err, d)
+		}
+		if err := <-waits; err != nil {
+			b.Error(err)
+		}
+		time.Sleep(time.Until(e.RetryAt))
+		b.mustGet("https://example.com/", 200)
 	})
 }

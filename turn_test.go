@@ -25,7 +25,7 @@ func TestABodyThatIsNeverClosedIsReportedByAnotherHostsRequest(t *testing.T) {
 	}
 	virtually(t, politeness.Config{Hosts: hosts}, func(b *bubble) {
 		b.site.Page("/", "page")
-		b.web.Site("https://other.example").Page("/", "page")
+		b.web.Site("https://other.example").Page("/", "page").Dial(time.Second / 2) // so that a start moves
 		b.know()
 		b.mustGet("https://other.example/", 200)
 		forgotten, err := b.client.Get("https://example.com/")
@@ -38,7 +38,7 @@ func TestABodyThatIsNeverClosedIsReportedByAnotherHostsRequest(t *testing.T) {
 			b.Errorf("the place was taken back after %v, want 300 s", d)
 		}
 		b.mustGet("https://other.example/", 200)
-		if d := b.one(evidence.LeaseExpired); d.Host != "example.com" || d.URL != "" || d.Reason == "" {
+		if d := b.one(evidence.LeaseExpired); d.Seq != 2 || d.Host != "example.com" || d.URL != "" || d.Reason == "" {
 			b.Errorf("%+v", d)
 		}
 		forgotten.Body.Close()
@@ -123,6 +123,9 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		close(ends)
 		wg.Wait()
+		if d := b.one(evidence.Failed); d.URL != "https://example.com/" || d.Err == "" {
+			b.Errorf("who left, on record: %+v", d)
+		}
 		if took := time.Since(begin); took != 40*time.Second {
 			b.Errorf("robots.txt and page came after %v, want 40 s", took)
 		}

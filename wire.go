@@ -45,7 +45,7 @@ type wire struct {
 	hooks           httptrace.ClientTrace // the caller's, and gotConn
 	trip            *trip
 
-	leave atomic.Pointer[context.CancelFunc] // ends the wait for a new start; nil while there is none
+	leave atomic.Pointer[context.CancelFunc] // ends the last wait for a new start; nil before the first
 
 	mu      sync.Mutex // held during the wait for a new start
 	closed  bool
@@ -155,7 +155,6 @@ func (w *wire) depart() error {
 		defer sent()
 	}
 	w.leave.Store(&leave)
-	defer w.leave.Store(nil)
 	if again {
 		// The site may have seen the start before, so the gap to that holds as well.
 		next := w.last.Start.Add(w.last.Delay)

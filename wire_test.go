@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -428,6 +429,9 @@ type tracesItself struct {
 	fails  error
 	linger []int // what the connection is told
 	closed int   // bodies of answers
+	hungUp int
+	hook   func(httptrace.GotConnInfo)
+	ctx    context.Context
 }
 
 func (b *tracesItself) SetLinger(seconds int) error {
@@ -435,11 +439,16 @@ func (b *tracesItself) SetLinger(seconds int) error {
 	return nil
 }
 
-func (b *tracesItself) Close() error { return nil }
+func (b *tracesItself) Close() error {
+	b.hungUp++
+	return nil
+}
 
 func (b *tracesItself) RoundTrip(req *http.Request) (*http.Response, error) {
 	time.Sleep(b.dial)
-	httptrace.ContextClientTrace(req.Context()).GotConn(httptrace.GotConnInfo{Conn: b})
+	b.ctx = req.Context()
+	b.hook = httptrace.ContextClientTrace(b.ctx).GotConn
+	b.hook(httptrace.GotConnInfo{Conn: b})
 	if b.fails != nil {
 		return nil, b.fails
 	}
@@ -461,23 +470,95 @@ func TestTheSystemSendsOnlyWhatSomebodyWaitsFor(t *testing.T) {
 		if fails != nil {
 			want = []int{0}
 		}
-		if !errors.Is(err, fails) || !slices.Equal(base.linger, want) {
-			t.Errorf("%v: told %v, want %v", err, base.linger, want)
+		if !errors.Is(err, fails) || !slices.Equal(base.linger, want) || base.hungUp != 0 {
+			t.Errorf("%v: told %v, want %v; closed %d times", err, base.linger, want, base.hungUp)
+		}
+		if base.ctx.Err() == nil {
+			t.Errorf("%v: the request's context outlives the exchange", err)
 		}
 	}
 }
 
-// A base that answers a request whose start was refused keeps nothing open.
-func TestAnAnswerInSpiteOfARefusalIsClosed(t *testing.T) {
+// A hook that is called when Base has returned already does nothing, and holds nobody up.
+func TestAHookThatIsLateDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		base := &tracesItself{dial: time.Second}
-		tr := mustNew(t, politeness.Config{
-			UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Hosts: &refusesTheSecondStart{Limiter: mustLimiter(t, hostlimit.Config{})},
-		})
-		_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
-		refused(t, err, politeness.StageTurn, politeness.ErrBlocked)
-		if base.closed != 1 {
-			t.Errorf("the body was closed %d times", base.closed)
+		base, log := &tracesItself{}, &evidence.Recorder{}
+		tr := mustNew(t, politeness.Config{UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log})
+		if _, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		base.hook(httptrace.GotConnInfo{Conn: base})
+		if n := len(log.Decisions(evidence.Started, evidence.Resent)); n != 1 || len(base.linger) != 2 || base.hungUp != 0 {
+			t.Errorf("%d starts; the connection was told %v and closed %d times", n, base.linger, base.hungUp)
 		}
 	})
+}
+
+// A grantsNews is a limiter whose first grant of each turn tells what is to be told once.
+type grantsNews struct {
+	hostlimit.Limiter
+	refuses bool // the start at the wire
+}
+
+type leaseWithNews struct {
+	hostlimit.Lease
+	refuses, started bool
+}
+
+func (l grantsNews) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	lease, err := l.Limiter.Acquire(ctx, key, floor)
+	return &leaseWithNews{Lease: lease, refuses: l.refuses}, err
+}
+
+func (l *leaseWithNews) Start(ctx context.Context) (hostlimit.Grant, error) {
+	if l.started && l.refuses {
+		return hostlimit.Grant{}, &hostlimit.Error{Err: hostlimit.ErrBlocked}
+	}
+	g, err := l.Lease.Start(ctx)
+	if !l.started {
+		l.started = true
+		g.TakenBack = []hostlimit.TakenBack{{Key: "leak.example", Seq: 7}}
+		g.Restored = &hostlimit.Restored{Debt: hostlimit.Debt{Cause: "status 429", BlockedUntil: time.Now()}, Met: time.Now()}
+		g.ByHand = &hostlimit.ByHand{At: time.Now()}
+		g.StateErr = errors.New("no space left")
+	}
+	return g, err
+}
+
+// What a grant tells is on record once, whatever becomes of its start: sent at once, moved at the
+// wire, or refused there; a base that answers in spite of that keeps nothing open, and what wasn't
+// sent costs no page.
+func TestWhatAGrantTellsIsOnRecordOnce(t *testing.T) {
+	for _, c := range []struct {
+		dial    time.Duration
+		refuses bool
+	}{{0, false}, {time.Second, false}, {time.Second, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			base, log, spent := &tracesItself{dial: c.dial}, &evidence.Recorder{}, budget.New(budget.Limits{Pages: 9})
+			tr := mustNew(t, politeness.Config{
+				UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log, Budget: spent,
+				Hosts: grantsNews{mustLimiter(t, hostlimit.Config{}), c.refuses},
+			})
+			_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
+			pages := int64(1)
+			if c.refuses {
+				refused(t, err, politeness.StageTurn, politeness.ErrBlocked)
+				pages = 0
+			} else if err != nil {
+				t.Error(err)
+			}
+			if u, _ := spent.Usage(t.Context()); u.Pages != pages {
+				t.Errorf("%+v: %d pages spent", c, u.Pages)
+			}
+			if base.closed != 1 || base.hungUp != 1-int(pages) {
+				t.Errorf("%+v: the body was closed %d times, the connection %d times", c, base.closed, base.hungUp)
+			}
+			for _, typ := range []evidence.Type{evidence.LeaseExpired, evidence.HostBlocked, evidence.HostCleared, evidence.StateLost} {
+				if d := log.Decisions(typ); len(d) != 1 || typ == evidence.LeaseExpired && d[0].Seq != 7 {
+					t.Errorf("%+v: %s: %+v", c, typ, d)
+				}
+			}
+		})
+	}
 }
