@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,7 +240,7 @@ func TestStateIsPrivate(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if info.Mode().Perm()&0o077 != 0 {
+		if info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
 			t.Errorf("%s is %v", name, info.Mode())
 		}
 		if rest, _ := filepath.Rel(dir, name); !d.IsDir() && d.Name() != "lock" {

@@ -182,7 +182,7 @@ func TestCurl(t *testing.T) {
 	proxy, prove := startProxy(t)
 	args := []string{"--proxy", proxy, "--parallel", "--write-out", `%{http_code} %{url_effective}\n`}
 	for path := range want {
-		args = append(args, s.URL+path, "--output", "/dev/null")
+		args = append(args, s.URL+path, "--output", os.DevNull)
 	}
 	out, ok := curl(t, args...)
 	report := prove()

@@ -112,7 +112,7 @@ func TestCurlThroughATunnel(t *testing.T) {
 	}
 	run(t, New(polite(t, nil, trusting(t, s)), a), l)
 	out, ok := curl(t, "--proxy", "http://"+l.Addr().String(), "--cacert", a.Certificate, "--write-out", `%{http_code} %{ssl_verify_result}\n`,
-		s.URL+"/a", "--output", "/dev/null", s.URL+"/private/diary", "--output", "/dev/null")
+		s.URL+"/a", "--output", os.DevNull, s.URL+"/private/diary", "--output", os.DevNull)
 	if ok && out != "200 0\n403 0\n" {
 		t.Errorf("curl says %q", out)
 	}
