@@ -99,6 +99,10 @@ func (s *sites) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	case kind == 1:
 		resp.StatusCode = []int{500, 503, 403, 401, 408, 404, 410}[s.number(7)]
+		if s.number(3) == 0 {
+			resp.Header.Set("RateLimit", `"p";r=0;t=5`)
+			v.retryAfter = 5 * time.Second
+		}
 	case kind == 2:
 		resp.StatusCode = 503
 		v.retryAfter = 7 * time.Second

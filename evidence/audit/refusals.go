@@ -226,7 +226,7 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	if x.set != nil && (m == silent || m == served) && rateLimit(d, at) == 0 {
 		h.a.contradiction("a block was set by an answer that asks for none", x.at)
 	}
-	counts := m == refusing || m == failing && (x.set != nil || h.refusedBefore(x, at))
+	counts := m == refusing || m == failing && (x.set != nil && x.set.refusals > 0 || h.refusedBefore(x, at))
 	switch {
 	case counts:
 		h.a.report.Proofs.Refusals++
