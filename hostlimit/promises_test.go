@@ -481,6 +481,31 @@ func TestAnEndShortensNoGap(t *testing.T) {
 	})
 }
 
+// TestWhatNeverStartedOwesNothing, whether it was given up in Start or before it.
+func TestWhatNeverStartedOwesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Minute}})
+		begin := time.Now()
+		gone, leave := context.WithCancel(t.Context())
+		leave()
+		var leases []Lease
+		for range 2 {
+			l, err := m.Acquire(t.Context(), "a", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Start(gone); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			leases = append(leases, l)
+		}
+		leases[1].Release()
+		if l := acquire(t, m, "a", 0); l.Start.After(begin) {
+			t.Errorf("started after %v", l.Start.Sub(begin))
+		}
+	})
+}
+
 // TestAnEndCountsBeforeAStartOfTheSameInstant, which the request may yet give up for a later one.
 func TestAnEndCountsBeforeAStartOfTheSameInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
