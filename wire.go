@@ -35,7 +35,8 @@ const punctual = time.Millisecond
 //	         another signature: that is a further start; sent
 //	refused  the new start was refused or its caller left: the request is cancelled, and every
 //	         further connection closed; refused
-//	closed   Base has returned: the hook does nothing
+//	closed   Base has returned: the hook does nothing, and where it waited for a start its connection
+//	         is closed
 //
 // The hook runs in the goroutine that sends, in nearly all transports RoundTrip's own. A Base that
 // calls no hooks keeps the start of the call.
@@ -45,7 +46,8 @@ type wire struct {
 	hooks           httptrace.ClientTrace // the caller's, and gotConn
 	trip            *trip
 
-	leave atomic.Pointer[context.CancelFunc] // ends the last wait for a new start; nil before the first
+	leave    atomic.Pointer[context.CancelFunc] // ends the last wait for a new start; nil before the first
+	returned atomic.Bool                        // Base has returned; set before leave is called
 
 	mu      sync.Mutex // held during the wait for a new start
 	closed  bool
@@ -94,14 +96,19 @@ func (w *wire) gotConn(info httptrace.GotConnInfo) {
 		return
 	}
 	if w.refused == nil {
-		w.refused = w.depart()
+		err := w.depart()
+		if err == nil {
+			w.socket = socketOf(info.Conn)
+			w.linger(0)
+			return
+		}
+		if !w.returned.Load() { // else the request is over, and its answer may be being read
+			w.refused = err
+		}
 	}
-	if w.refused == nil {
-		w.socket = socketOf(info.Conn)
-		w.linger(0)
-		return
+	if w.refused != nil {
+		w.cancel(w.refused)
 	}
-	w.cancel(w.refused)
 	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does
 	// look, and its connection carries the requests of others.
 	if info.Conn != nil && !speaksHTTP2(info.Conn) {
@@ -155,6 +162,9 @@ func (w *wire) depart() error {
 		defer sent()
 	}
 	w.leave.Store(&leave)
+	if w.returned.Load() {
+		leave()
+	}
 	if again {
 		// The site may have seen the start before, so the gap to that holds as well.
 		next := w.last.Start.Add(w.last.Delay)
@@ -191,6 +201,7 @@ func (w *wire) depart() error {
 // close ends the wire's part: Base has returned, and answered says whether with a response. Without
 // one it may still be about to close the connection.
 func (w *wire) close(answered bool) {
+	w.returned.Store(true)
 	if leave := w.leave.Load(); leave != nil {
 		(*leave)() // a Base that asks several connections at once has chosen another
 	}

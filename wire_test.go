@@ -495,6 +495,47 @@ func TestAHookThatIsLateDoesNothing(t *testing.T) {
 	})
 }
 
+// A racesConnections is a base that asks for two connections at once, and answers over the first, or
+// not at all.
+type racesConnections struct {
+	second tracesItself
+	fails  error
+}
+
+func (r *racesConnections) RoundTrip(req *http.Request) (*http.Response, error) {
+	hook := httptrace.ContextClientTrace(req.Context()).GotConn
+	hook(httptrace.GotConnInfo{})
+	go hook(httptrace.GotConnInfo{Conn: &r.second})
+	time.Sleep(time.Second)
+	if r.fails != nil {
+		return nil, r.fails
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("page"))}, nil
+}
+
+// A connection that waits for its start when Base has chosen another isn't waited for, nor used, and
+// takes nothing from the answer.
+func TestAConnectionThatIsNotChosen(t *testing.T) {
+	for _, fails := range []error{nil, syscall.ECONNRESET} {
+		synctest.Test(t, func(t *testing.T) {
+			base, log := &racesConnections{fails: fails}, &evidence.Recorder{}
+			tr := mustNew(t, politeness.Config{
+				UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log,
+				Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Minute}},
+			})
+			begin := time.Now()
+			_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
+			if !errors.Is(err, fails) || time.Since(begin) != time.Second {
+				t.Errorf("%v after %v, want %v after a second", err, time.Since(begin), fails)
+			}
+			starts, ends := log.Decisions(evidence.Started, evidence.Resent), log.Decisions(evidence.Fetched, evidence.Failed)
+			if len(starts) != 1 || len(ends) != 1 || base.second.hungUp != 1 {
+				t.Errorf("starts %v, ends %v; the other connection was closed %d times", starts, ends, base.second.hungUp)
+			}
+		})
+	}
+}
+
 // A grantsNews is a limiter whose first grant of each turn tells what is to be told once.
 type grantsNews struct {
 	hostlimit.Limiter
