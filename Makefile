@@ -1,6 +1,6 @@
 # Every target works on a fresh clone with Go, git, make and bash, and what `make` lists for it.
 
-SHELL := /bin/bash
+SHELL := bash
 
 # Each module is built by itself, as its users build it.
 export GOWORK := off
@@ -17,7 +17,7 @@ export POLITENESS_LONG := 1
 # The modules of this repository. Those that are published are tested under the
 # race detector; the rest are programs around heavy dependencies, whose
 # instrumented build would cost more than it finds.
-NESTED := $(patsubst ./%/go.mod,%,$(sort $(shell find . -mindepth 2 -name go.mod -not -path './tools/*' -not -path '*/testdata/*')))
+NESTED := $(filter-out tools tools/%,$(patsubst %/go.mod,%,$(sort $(wildcard */go.mod */*/go.mod */*/*/go.mod))))
 PROGRAMS := $(filter examples/% benchmarks benchmarks/% internal/%,$(NESTED))
 PUBLISHED := . $(filter-out $(PROGRAMS),$(NESTED))
 MODULES := $(PUBLISHED) $(PROGRAMS)
@@ -66,7 +66,8 @@ endef
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
 	@echo 'module proxy. What a target needs beyond that stands in brackets; make setup installs it.'
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@while IFS= read -r line; do \
+		if [[ $$line =~ ^([a-z-]+):.*'## '(.*) ]]; then printf '  make %-14s %s\n' "$${BASH_REMATCH[@]:1}"; fi; done <Makefile
 
 setup: ## install what the full test run needs and this machine lacks, or say the command [root and apt-get]
 	@scripts/setup.sh
@@ -97,15 +98,15 @@ test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules 
 ci: setup fmt-check ## all that a change must pass: everything of test, and lint [the same]
 	@$(SUITE) $(RACE) $(REST) $(LINT)
 
-fuzz: ## fuzz every target for FUZZTIME (30s)
+fuzz: ## fuzz every target for FUZZTIME (30s each)
 	$(call in,$(PUBLISHED) internal/interop,"$(CURDIR)/scripts/fuzz.sh" $(FUZZTIME))
 
 mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: mutants.txt; FOR=20m ends it, and the next one goes on
 	go -C tools/mutants run . $(if $(FOR),-for=$(FOR)) $(PACKAGES)
 
-portable: ## go vet for other processors and systems, 32 bits among them
-	@set -e; for target in linux/386 linux/arm64 freebsd/amd64 darwin/arm64 windows/amd64; do \
-		echo "== $$target"; GOOS=$${target%/*} GOARCH=$${target#*/} go vet ./...; done
+portable: ## go vet of the published modules for other processors and systems, 32 bits among them
+	@set -e; for target in linux/386 linux/arm64 freebsd/amd64 darwin/arm64 windows/amd64; do for module in $(PUBLISHED); do \
+		echo "== $$target $$module"; (cd $$module && GOOS=$${target%/*} GOARCH=$${target#*/} go vet ./...); done; done
 
 # Each part takes an equal share of the time, but for sizes, which takes what it needs.
 part = '$(1) $(2) go test -json -count=1 -timeout=0 -run "^$(3)" .'

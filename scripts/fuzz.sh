@@ -10,11 +10,16 @@ fuzztime=${1:?usage: fuzz.sh DURATION}
 
 # go test -list prints a package's targets, and after them "ok PACKAGE TIME".
 listing=$(go test -list '^Fuzz' ./...)
-awk '
-  /^Fuzz/   { target[n++] = $1 }
-  $1 == "ok" { for (i = 0; i < n; i++) print $2, target[i]; n = 0 }
-' <<<"$listing" |
-  while read -r package target; do
-    echo "== $package $target"
-    go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" -fuzzminimizetime 20x "$package"
-  done
+targets=()
+while read -r first second _; do
+  case $first in
+    Fuzz*) targets+=("$first") ;;
+    ok)
+      for target in ${targets[@]+"${targets[@]}"}; do
+        echo "== $second $target"
+        go test -run '^$' -fuzz "^$target\$" -fuzztime "$fuzztime" -fuzzminimizetime 20x "$second"
+      done
+      targets=()
+      ;;
+  esac
+done <<<"$listing"

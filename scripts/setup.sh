@@ -25,6 +25,9 @@ has scrapy || missing+=(python3-scrapy)
 has wget || missing+=(wget)
 if ((${#missing[@]} == 0)); then exit 0; fi
 
+if has apt-get && grep -q '^ID=ubuntu' /etc/os-release; then # where Debian's chromium has another name
+  missing=("${missing[@]/%chromium/chromium-browser}")
+fi
 if has apt-get && ((EUID == 0)); then
   echo "setup: installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
@@ -41,6 +44,7 @@ fi
   elif has brew; then
     missing=("${missing[@]/redis-server/redis}")
     missing=("${missing[@]/python3-scrapy/scrapy}")
+    missing=("${missing[@]/g++/gcc}")
     echo "    brew install ${missing[*]}"
   else
     echo "    the package manager of this system."
