@@ -204,7 +204,7 @@ func (h *host) count(t *trouble, lim *kit.Limits, now, idle time.Duration) {
 		return
 	}
 	calm := time.Duration(t.calm) + 1 + max(0, idle/lim.Ceiling)
-	for ; calm >= kit.Calm && t.learned > 0; calm -= kit.Calm {
+	for ; calm >= kit.Calm && t.learned != 0; calm -= kit.Calm {
 		t.learned = lim.Ease(t.learned)
 	}
 	t.calm = uint8(calm % kit.Calm)

@@ -577,9 +577,13 @@ func TestBlocksAreNeverForgotten(t *testing.T) {
 			t.Errorf("%d idle hosts are kept, MaxHosts is 1000", kept)
 		}
 		for i := range m.shards {
-			if sh := &m.shards[i]; len(sh.names) > 4096+64*sh.hosts {
+			sh := &m.shards[i]
+			if kept -= sh.hosts; len(sh.names) > 4096+64*sh.hosts {
 				t.Errorf("%d bytes of names for %d hosts", len(sh.names), sh.hosts)
 			}
+		}
+		if kept != 0 {
+			t.Errorf("%d hosts are listed that aren't known (if negative, not listed)", kept)
 		}
 		// What was blocked before has left nothing behind for others.
 		for i := range 1000 {
@@ -852,6 +856,13 @@ func TestBlocksOutliveTheirNeighbours(t *testing.T) {
 					t.Fatalf("after %d hosts, host %d may be asked at %v, want %v; %v", i, j, at, end, err)
 				}
 			}
+		}
+		kept := 0
+		for range states(t, m) {
+			kept++
+		}
+		if kept != 120 {
+			t.Errorf("%d hosts are kept, MaxHosts is 120", kept)
 		}
 	})
 }

@@ -236,7 +236,7 @@ func (b *busy) again(h *host, w *waiter, now time.Duration) time.Duration {
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
 func (b *busy) blocked(h *host, t time.Duration) bool {
-	return b.sh.trouble(h).until > t || b.sh.m.open(t) > t
+	return b.sh.m.open(max(t, b.sh.trouble(h).until)) != t
 }
 
 // inTrouble reports whether a block, or the wait for a probe's answer, holds the key.
@@ -300,7 +300,7 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 	t := b.sh.trouble(h)
 	open := m.open(max(now, t.until))
 	switch {
-	case open > now:
+	case open != now:
 		return blocked, open
 	case b.probe != nil && b.probe != l:
 		return probing, min(b.flying.due(m.rules.LeaseTTL), add(t.until, m.rules.Refusals.Forgive))
@@ -387,9 +387,7 @@ func (b *busy) end(h *host, l *lease, now time.Duration) {
 	}
 	if since := h.stamp(); b.last != l && l.stamp.after(since) {
 		h.pace(b.sh.trouble(h), l.stamp)
-		if since.by != noStart && since.at != void {
-			h.raise(add(since.at, since.gap)-h.last, since.by) // a start since then keeps its gap
-		}
+		h.raise(add(since.at, since.gap)-h.last, since.by) // a start since then keeps its gap
 	}
 	// The gap may have become longer since. Of an end and a start at one instant the end counts: the
 	// lease of that start may start again, and owes the gap to the end then.
@@ -476,13 +474,11 @@ func (b *busy) refuseLate(h *host, now time.Duration) {
 	}
 }
 
-// limit gives all who wait for a lease the limits that Override has just given.
+// limit gives all who wait the limits that Override has just given. The head has no lease, so none has.
 func (b *busy) limit(lim *kit.Limits) {
 	for o := b.head; o != nil; o = o.next {
-		if o.lease == nil && o.lim != lim {
-			o.lim = lim
-			b.connect(o.prev, o)
-		}
+		o.lim = lim
+		b.connect(o.prev, o)
 	}
 }
 
@@ -505,7 +501,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		b.refuse(h, w, now, kit.ErrEnded) // released while it waited in Start
 		return false, 0
 	}
-	if m.open(now) > now { // perhaps since this moment
+	if m.open(now) != now { // perhaps since this moment
 		if b.refuseLate(h, now); w.b == nil {
 			return false, 0
 		}
