@@ -547,6 +547,24 @@ func TestBasesOfEveryKind(t *testing.T) {
 	})
 }
 
+// An answer that has no body by its status or its method needs no type, whatever Base gives for one.
+func TestAnswersWithoutABodyNeedNoType(t *testing.T) {
+	for method, status := range map[string]int{http.MethodHead: 200, http.MethodGet: 204} {
+		tr := mustNew(t, politeness.Config{
+			UserAgent: agent, DangerouslyIgnoreRobots: true, Response: politeness.ResponseLimits{Accept: []string{"text/*"}},
+			Base: answersAlways(func() (*http.Response, error) {
+				return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}, nil
+			}),
+		})
+		resp, err := tr.RoundTrip(httptest.NewRequest(method, "https://example.com/", nil))
+		if err != nil {
+			t.Errorf("%s, %d: %v", method, status, err)
+			continue
+		}
+		resp.Body.Close()
+	}
+}
+
 // aLetter is a body of a type without fields.
 type aLetter struct{}
 

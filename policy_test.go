@@ -114,11 +114,20 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 	if got := states(cfg); got != want {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
+	cfg.Limits.Backoff = anHour{}
+	if got := states(cfg); got.Backoff != "own" || got.BackoffStep != 0 {
+		t.Errorf("%+v", got)
+	}
 	cfg.Limits.Backoff = backoff.Fibonacci{}
 	if got := states(cfg); got.Backoff != "fibonacci" || got.BackoffStep != time.Second || got.BackoffCap != 10*time.Minute {
 		t.Errorf("%+v", got)
 	}
 }
+
+// anHour is a policy of somebody's own.
+type anHour struct{}
+
+func (anHour) Delay(int) time.Duration { return time.Hour }
 
 // TestOwnLimitsOfAHostAreOnRecordWhereTheyChange, and not again at each start.
 func TestOwnLimitsOfAHostAreOnRecordWhereTheyChange(t *testing.T) {

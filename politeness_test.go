@@ -413,6 +413,9 @@ func TestRobots503DeniesForFiveMinutesThenIsAskedAgain(t *testing.T) {
 			b.Errorf("asked for %q, want robots.txt twice and the page", got)
 		}
 		b.one(evidence.RobotsUnreachable)
+		if d := b.log.Decisions(evidence.BlockedByRobots); len(d) != 4 || d[0].RetryAt.Sub(b.began).Round(time.Second) != 5*time.Minute || d[0].Reason == "" {
+			b.Errorf("denials on record: %+v", d)
+		}
 	})
 }
 

@@ -147,7 +147,9 @@ func TestAcceptAndReject(t *testing.T) {
 					return
 				}
 				refused(b.T, err, politeness.StageResponse, politeness.ErrContentType)
-				b.one(evidence.ResponseRejected)
+				if d := b.one(evidence.ResponseRejected); d.Status != 200 || d.ContentType != strings.TrimPrefix(test.contentType, "none") || d.Reason == "" {
+					b.Errorf("%+v", d)
+				}
 				if d := b.log.Decisions(evidence.Fetched); d[len(d)-1].Bytes != 0 {
 					b.Errorf("%d bytes of the body were read", d[len(d)-1].Bytes)
 				}

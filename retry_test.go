@@ -28,8 +28,9 @@ func TestRetryTakesATurnForEachTryAndOnePage(t *testing.T) {
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Page("/", "page").Sequence("/", 503, 500, 429, 200)
 		b.mustGet("https://example.com/", 200)
-		if n := len(b.log.Decisions(evidence.Retried)); n != 3 {
-			b.Errorf("%d records retried, want 3: %s", n, b.types())
+		retried := b.log.Decisions(evidence.Retried)
+		if len(retried) != 3 || retried[0].Status != 503 || retried[1].Status != 500 || retried[2].Status != 429 {
+			b.Errorf("records of tries: %+v, want three", retried)
 		}
 		if n := len(b.log.Decisions(evidence.RobotsAllowed)); n != 4 {
 			b.Errorf("robots.txt was asked %d times, want once a try", n)
@@ -211,6 +212,11 @@ func TestRetryAfterNetworkErrors(t *testing.T) {
 		failed(b.T, err, syscall.ECONNREFUSED)
 		if n := len(b.log.Decisions(evidence.Failed)); n != 4 {
 			b.Errorf("%d tries, want 4: %s", n, b.types())
+		}
+		for _, d := range b.log.Decisions(evidence.Retried) {
+			if !strings.Contains(d.Err, "connection refused") || d.Status != 0 {
+				b.Errorf("why it is tried again: %+v", d)
+			}
 		}
 	})
 }

@@ -408,6 +408,11 @@ func (e *budgetElsewhere) Check(ctx context.Context, host string, start time.Tim
 	return e.Memory.Check(ctx, host, start)
 }
 
+func (e *budgetElsewhere) Usage(ctx context.Context) (budget.Usage, error) {
+	u, _ := e.Memory.Usage(ctx)
+	return u, e.lost
+}
+
 func (e *budgetElsewhere) TakeBytes(ctx context.Context, n int64) (int64, error) {
 	return e.Memory.TakeBytes(ctx, min(n, 10))
 }
@@ -427,6 +432,9 @@ func TestBudgetElsewhere(t *testing.T) {
 		refused(b.T, err, politeness.StageBudget, spent.lost)
 		if d := b.one(evidence.Failed); d.Err != "connection refused" || d.URL != "https://example.com/" {
 			b.Errorf("%+v", d)
+		}
+		if page, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/", "text/html"); !strings.Contains(page, "can't be asked: connection refused") {
+			b.Errorf("the page doesn't say it: %s", page)
 		}
 	})
 }

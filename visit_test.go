@@ -66,7 +66,7 @@ func TestAWaitForTheVisitTimeIsOnRecord(t *testing.T) {
 
 // A queue that reaches past the window's end goes on when the next one opens.
 func TestVisitTimeThatEndsDuringTheWait(t *testing.T) {
-	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 24 * time.Hour}}
+	cfg := politeness.Config{Limits: hostlimit.Config{MaxWait: 24 * time.Hour, Concurrency: 1}}
 	virtually(t, cfg, func(b *bubble) {
 		b.site.Robots("User-agent: *\nVisit-time: 0000-0010\nCrawl-delay: 240\n").Page("/", "hello")
 		for range 4 {
@@ -76,6 +76,9 @@ func TestVisitTimeThatEndsDuringTheWait(t *testing.T) {
 			if at := r.Start.UTC(); at.Hour() != 0 || at.Minute() >= 10 {
 				b.Errorf("a page was fetched at %v", at)
 			}
+		}
+		if d := b.log.Decisions(evidence.LeaseExpired); len(d) != 0 {
+			b.Errorf("a turn that came too late was kept: %+v", d)
 		}
 	})
 }
