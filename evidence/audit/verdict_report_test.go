@@ -80,7 +80,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if strings.Contains(got, " more\n") || strings.Contains(got, "is broken") {
 		t.Error(got)
 	}
-	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 1 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keepno limit was promised" {
+	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 2 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keepno limit was promised" {
 		t.Errorf("without limits, got\n%v", got)
 	}
 	if got := judge(t, "1 page 1\n2 warn limit=pages used=1 max=9").String(); !strings.Contains(got, "1 limit held against what was spent\n") {

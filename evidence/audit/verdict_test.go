@@ -31,7 +31,7 @@ import (
 //	3.1 block 2 until=@4.1
 //	3.5 end 2 status=429
 //
-// policy opens the log of the Transport T, which keeps two slots and half a second between starts
+// policy opens the log of the Transport T (T' in the next log of the file), which keeps two slots and half a second between starts
 // where the line doesn't say otherwise; site is the fetch of robots.txt a minute before, as start 1;
 // page is a whole trip, robots_allowed to fetched, and refused and cleared have the record of a
 // block or its end in it, too. Starts are numbered by themselves, and an end repeats what its start
@@ -185,6 +185,7 @@ type scribe struct {
 	files  []*strings.Builder
 	n      int                // number of the last line in its log
 	by     string             // Transport
+	logs   int                // number of logs in the file before this one
 	seq    map[string]int     // by host
 	starts map[string]members // by trip and attempt
 	times  map[string]string  // of them
@@ -255,7 +256,7 @@ func (s *scribe) line(words []string) {
 	case "file":
 		s.files, s.n = append(s.files, &strings.Builder{}), 0
 	case "log":
-		s.n, s.seq = 0, map[string]int{}
+		s.n, s.seq, s.logs = 0, map[string]int{}, s.logs+1
 	case "policy":
 		s.policy(parseMembers(words[1:]))
 	case "site":
@@ -287,7 +288,7 @@ func (s *scribe) policy(m members) {
 		} {
 			m.sure(name, v)
 		}
-		d.sure("by", "T")
+		d.sure("by", fmt.Sprint("T", strings.Repeat("'", s.logs)))
 		s.by = d["by"]
 	} else {
 		d.sure("by", json.RawMessage(s.by))

@@ -138,8 +138,8 @@ type waiter struct {
 	gaveUp []uint64 // numbers of starts for which it was let go in vain
 	toldOf int      // how many of them the watcher was told
 	lease  *lease
-	err   error
-	alone bool // the server is lost, go on with FailLocal
+	err    error
+	alone  bool // the server is lost, go on with FailLocal
 }
 
 // A granting is a GO of the server.
