@@ -142,7 +142,7 @@ func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 		return false
 	}
 	h.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
-	h.absent = true
+	h.absent = x.start
 	for i := uint64(0); inside && i < n && x.slots > 0; i++ {
 		h.inside = append(h.inside, &exchange{at: x.at, run: r, by: x.by, start: x.start, seq: next + i, end: r.until(), absent: true})
 	}

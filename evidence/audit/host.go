@@ -140,13 +140,14 @@ type hostAudit struct {
 	past        []*past                   // last few blocks, in force or not
 	run         series                    // failures in a row
 	served      time.Time                 // last time that the host served us
+	accused     []accusation              // what may be wrong with the last answers
 	lesson      lesson                    // what refusals have taught of the delay
 	pace        pace                      // what response times have made of it
 
 	own    []ownLimits          // limits of this host alone, by number of the first start that they hold for
 	leaked map[uint64]time.Time // when starts lost their slots that aren't logged yet, by number
 	dates  dates                // what Date headers say of the server's clock
-	absent bool                 // whether starts are missing that may have been under way when a log was cut off
+	absent time.Time            // latest time of a start that isn't in the log, which was cut off; zero: there is none
 }
 
 // An ownLimits is a policy of one host.
@@ -403,6 +404,7 @@ func (h *hostAudit) prove(x *exchange) {
 	h.last, h.next = x, x.seq+1
 	delete(h.givenUp, x.seq)
 
+	h.sayBefore(x.start)
 	h.blocks = slices.DeleteFunc(h.blocks, func(b blockAudit) bool { return !b.until.After(x.start) })
 	for _, b := range h.blocks {
 		h.proveBlock(b, x)
@@ -543,7 +545,7 @@ func (h *hostAudit) settled(x *exchange) bool {
 // giveUp settles x without knowing more: as far as the log goes, those without an end were in
 // flight.
 func (h *hostAudit) giveUp(x *exchange) {
-	if h.absent {
+	if !h.absent.IsZero() {
 		x.waiting = slices.DeleteFunc(x.waiting, func(y *exchange) bool {
 			safe := y.safe()
 			return safe > 0 && !x.start.Before(y.start.Add(safe))
@@ -720,6 +722,9 @@ func (h *hostAudit) block(d *evidence.Decision) {
 	}
 	h.report.Blocks++
 	h.a.report.Proofs.Blocks++
+	if d.Hand {
+		h.byHand(d.Time)
+	}
 	h.teach(d)
 	if x := h.mover(d); x != nil {
 		x.moved = d.Time
@@ -759,6 +764,9 @@ func (h *hostAudit) forgetBlock() {
 // clear takes the news d that the blocks before it are lifted. A block is lifted only by a request
 // that started after it was set.
 func (h *hostAudit) clear(d *evidence.Decision) {
+	if d.Hand {
+		h.byHand(d.Time)
+	}
 	x := h.mover(d)
 	switch {
 	case x != nil:
@@ -811,7 +819,11 @@ func maxTime(a, b time.Time) time.Time {
 
 // proveBlock reports x if it started during the block b.
 func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
-	if x.start.After(b.from) && x.start.Before(b.until) {
+	switch {
+	case !x.start.After(b.from) || !x.start.Before(b.until):
+	case h.absent.After(b.from) && !x.start.Before(h.absent):
+		h.a.openEnded(blocksKept, "whether a block was lifted by a start that isn't in the log, or before it by a person")
+	default:
 		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.at, x.at)
 	}
 }
@@ -826,7 +838,7 @@ func (h *hostAudit) end() {
 	for _, x := range h.unclearEnds {
 		switch {
 		case x.leaked:
-		case h.absent:
+		case !h.absent.IsZero():
 			h.a.openEnded(delaysKept, takenByAbsent)
 		default:
 			h.proveGapFromEnd(x)
@@ -838,6 +850,14 @@ func (h *hostAudit) end() {
 	}
 	h.settleRun(true)
 	h.judgePace(true)
+	for _, a := range h.accused {
+		if a.run.sealed {
+			a.say()
+		} else {
+			h.a.openEnded(blocksKept, "whether a person has blocked or cleared a host at the end of a log that was cut off")
+		}
+	}
+	h.accused = nil
 	if h.last != nil {
 		h.report.next = h.next
 	}

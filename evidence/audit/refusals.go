@@ -311,14 +311,18 @@ func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, w
 			h.impose(x, at, least)
 		}
 		if want := h.countBefore(x, at) + 1; other == nil && x.set.refusals < min(want, 255) && !h.mayLack(at) {
-			h.a.contradiction(fmt.Sprintf("refusal %d in a row, after %d", x.set.refusals, want-1), x.at)
+			line, detail := h.a.at, fmt.Sprintf("refusal %d in a row, after %d", x.set.refusals, want-1)
+			h.accuse(x.start, at, func() { h.violation(Contradiction, detail, x.at, line) })
 		}
 	case other != nil:
 		h.mustLast(x, at, wish, early)
 	case h.mayLack(at):
 	default:
-		h.violation(BrokenBlock, refusal(d)+" set no block", x.at, h.a.at)
-		h.impose(x, at, least)
+		line, detail := h.a.at, refusal(d)+" set no block"
+		h.accuse(x.start, at, func() {
+			h.violation(BrokenBlock, detail, x.at, line)
+			h.impose(x, at, least)
+		})
 	}
 }
 
@@ -359,9 +363,47 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 		}
 	}
 	if wish > 0 && !h.mayLack(at) {
-		h.violation(BrokenBlock, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", wish), x.at, h.a.at)
-		h.impose(x, at, wish)
+		line, detail := h.a.at, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", wish)
+		h.accuse(x.start, at, func() {
+			h.violation(BrokenBlock, detail, x.at, line)
+			h.impose(x, at, wish)
+		})
 	}
+}
+
+// An accusation is what is wrong with an answer, unless a person has blocked or cleared the host while it
+// was under way: of that tells the next request for the host.
+type accusation struct {
+	run      *run
+	from, to time.Time // when the request started, and was answered
+	say      func()
+}
+
+// accuse says that something is wrong, unless what is logged until the next start excuses it.
+func (h *hostAudit) accuse(from, to time.Time, say func()) {
+	h.accused = append(h.accused, accusation{h.a.run, from, to, say})
+}
+
+// sayBefore says what is wrong with answers before the given start, of which all is known then.
+func (h *hostAudit) sayBefore(start time.Time) {
+	h.accused = slices.DeleteFunc(h.accused, func(a accusation) bool {
+		if !a.to.Before(start) {
+			return false
+		}
+		a.say()
+		return true
+	})
+}
+
+// byHand takes what a person did to the host at the given time.
+func (h *hostAudit) byHand(at time.Time) {
+	h.accused = slices.DeleteFunc(h.accused, func(a accusation) bool {
+		if at.Before(a.from) || at.After(a.to.Add(settling)) {
+			return false
+		}
+		h.a.openEnded(blocksKept, "what an answer did to a host beside a person")
+		return true
+	})
 }
 
 // impose holds the starts against a block that wasn't set.
@@ -450,7 +492,8 @@ func (h *hostAudit) settleRun(all bool) {
 		}
 	}
 	if !h.mayLack(r.last) {
-		h.violation(BrokenBlock, fmt.Sprintf("%d failures in a row set no block", r.failures), r.at)
+		line, detail := r.at, fmt.Sprintf("%d failures in a row set no block", r.failures)
+		h.accuse(r.first, r.last, func() { h.violation(BrokenBlock, detail, line) })
 	}
 	h.run = series{}
 }

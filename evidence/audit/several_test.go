@@ -2,8 +2,11 @@ package audit_test
 
 import (
 	"bytes"
+	"context"
 	"math/rand/v2"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +65,65 @@ func TestSeveralTransportsOnOneLimiter(t *testing.T) {
 		})
 		if r := check(t, out.Bytes()); !r.OK() {
 			t.Errorf("%s: %v", name, r.Violations)
+		}
+	}
+}
+
+// TestAPersonBesideAnAnswer: what a person does to a host while a request is under way is told by the next
+// one, and excuses what the answer did then.
+func TestAPersonBesideAnAnswer(t *testing.T) {
+	for name, act := range map[string]func(c hostlimit.Controller) error{
+		"blocks": func(c hostlimit.Controller) error {
+			return c.Block(context.Background(), "a.example", time.Now().Add(20*time.Second), "lunch")
+		},
+		"clears": func(c hostlimit.Controller) error { return c.Clear(context.Background(), "a.example") },
+	} {
+		var out bytes.Buffer
+		synctest.Test(t, func(t *testing.T) {
+			busy := politenesstest.Status(429, "Retry-After", "2")
+			web := politenesstest.NewWeb()
+			web.Site("https://a.example").Robots("").Latency(time.Second).Handle("/", politenesstest.InTurn(busy, busy, politenesstest.Text("x")))
+			memory, err := hostlimit.New(hostlimit.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			log := evidence.JSONLines(&out, evidence.Chained())
+			transport, err := politeness.New(politeness.Config{
+				UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Hosts: memory, Robots: robotscache.Config{RecordText: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 {
+				var done sync.WaitGroup
+				if i == 1 {
+					done.Go(func() {
+						time.Sleep(2500 * time.Millisecond) // virtual: the block before is over, and the answer on its way
+						if err := act(memory); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://a.example/", http.NoBody)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := transport.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				done.Wait()
+				if i == 1 {
+					time.Sleep(time.Minute) // virtual: whoever asks in a block by hand is refused
+				}
+			}
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if r := check(t, out.Bytes()); !r.OK() || !strings.Contains(openFor(r, "blocks kept"), "beside a person") {
+			t.Errorf("%s: %v", name, r)
 		}
 	}
 }
