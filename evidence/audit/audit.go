@@ -546,7 +546,7 @@ func (a *auditor) leaseExpired(d *evidence.Decision) {
 	}
 	if d.Seq != 0 {
 		// It has ended, or its start is logged once its headers are there.
-		if d.Seq >= h.next || h.last == nil {
+		if d.Seq >= h.next {
 			if h.leaked == nil {
 				h.leaked = map[uint64]time.Time{}
 			}

@@ -262,19 +262,17 @@ func (x *exchange) answered(d *evidence.Decision) (at time.Time, sure bool) {
 
 // refusedBefore reports whether the host surely counted refusals when x started and was answered.
 func (h *hostAudit) refusedBefore(x *exchange, at time.Time) bool {
-	for i := len(h.past) - 1; i >= 0; i-- {
-		b := h.past[i]
-		switch {
-		case b.by == x:
-		case !b.from.Before(x.start):
-			return false // its own is a part of that block
-		case !b.cleared.IsZero() && b.cleared.Before(at.Add(slack)):
-			return false
-		default:
-			return b.refusals > 0 && at.Before(b.until.Add(x.by.policy.Forgive-slack))
-		}
+	if len(h.past) == 0 {
+		return false
 	}
-	return false
+	b := h.past[len(h.past)-1]
+	switch {
+	case !b.from.Before(x.start):
+		return false // its own is a part of that block
+	case !b.cleared.IsZero() && b.cleared.Before(at.Add(slack)):
+		return false
+	}
+	return b.refusals > 0 && at.Before(b.until.Add(x.by.policy.Forgive-slack))
 }
 
 // beside returns a block that another answer set while x was under way: x's refusal is a part of

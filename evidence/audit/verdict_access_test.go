@@ -363,6 +363,22 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		t.Errorf("noted at the end: %+v", got)
 	}
 
+	// Requests that are noted at their ends, and take longer than the gaps between them.
+	evidence, atEnd = "", ""
+	for i := range 10 {
+		took := 45 + 7*i%5
+		evidence += fmt.Sprintf("%d start %d url=/%d agent=TestBot\n%d end %d\n", 20*i, i, i, 20*i+took, i)
+		atEnd += accessLineOf(20*i+took, fmt.Sprintf("/%d", i)) + fmt.Sprintf(" %d.000\n", took)
+	}
+	if got := compare(t, write(t, evidence)[0], []string{atEnd}, audit.AccessOptions{}); !got.AtEnd || got.Hosts[0].InFlight != 3 {
+		t.Errorf("long requests: %+v", got)
+	}
+	// A log of several hosts, of which one is asked for.
+	both := append(feed(0), "b.example "+accessLineOf(5, "/x"), "a.example "+accessLineOf(6, "/x"))
+	if got := compare(t, log, both, audit.AccessOptions{Host: "a.example"}); got.Requests != 2 || len(got.Hosts) != 1 {
+		t.Errorf("%+v", got)
+	}
+
 	// A request that the evidence has twice, and the site once.
 	twice := write(t, `
 		0 start 1 url=/feed agent=TestBot

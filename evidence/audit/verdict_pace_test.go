@@ -239,6 +239,12 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 		many += fmt.Sprintf("60 end %d latency=0.15\n", 10+i)
 	}
 	checkRows(t, many, []row{{"an answer that is logged late", ``, `lines 8 and 11: gap: 1s between two starts, delay by response times 9s`}})
+	// But not for ever: after some hundreds of starts what it did is unknown.
+	many = "policy ceiling=60 slots=900 adaptive=Squared\nsite \"\" slots=900\n1 allow 1\n1 start 1 slots=900\n"
+	for i := range 600 {
+		many += fmt.Sprintf("%d page %d slots=900 latency=0.15\n", 70+i, 10+i)
+	}
+	checkRows(t, many, []row{{"an answer that is logged after all others", `800 end 1 latency=3`, between}})
 	for _, adaptive := range []string{"Squared(1)", "Proportional", "Proportional(0)", "Proportional(-1)", "Proportional(x)", "Proportional(inf)", "Throttle(0)", "Longest(Squared, Own)", "Own"} {
 		checkRows(t, "policy ceiling=60 adaptive=\""+adaptive+"\"\nsite \"\"", []row{{adaptive, "1 page 1\n1.5 page 2", unknown}})
 	}

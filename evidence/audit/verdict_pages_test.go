@@ -233,6 +233,10 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			20  waiting jumped=8.000000001
 			20  page 2
 		`, `open, budget kept: the clock was put forward, or the computer slept: the budget's time stands still then`},
+		{"more than a thousand times, a little each", strings.Repeat("2 waiting jumped=0.001\n", 1000) + strings.Repeat("2 waiting jumped=0.08\n", 101) + `
+			1   page 1
+			20  page 2
+		`, `open, budget kept: the clock was put forward, or the computer slept: the budget's time stands still then`},
 		{"and put forward once more", `
 			1   page 1
 			20  waiting jumped=5

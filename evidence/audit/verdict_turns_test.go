@@ -391,6 +391,22 @@ func TestVerdictsOnSlots(t *testing.T) {
 			303 end 2
 			303 end 1
 		`, ``},
+		{"one that was taken back, and two that weren't", `
+			1   allow 1
+			1   start 1
+			100 allow 2 host=b.example
+			100 start 2 host=b.example
+			200 allow 3 host=c.example
+			200 start 3 host=c.example
+			302 expired seq=2
+			302 page 4 url=https://a.example/4
+			303 end 3
+			303 end 2
+			303 end 1
+		`, `
+			lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most
+			lines 16 and 19: concurrency: 3 in flight on all hosts, 2 at most
+		`},
 		{"a place that can't have been", `
 			1   allow 1
 			1   start 1
