@@ -366,7 +366,7 @@ func (a *auditor) consistent(d *evidence.Decision) {
 	if d.Type == evidence.BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
 		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
 	}
-	if d.Latency > d.Duration && d.Duration > 0 {
+	if d.Latency > d.Duration {
 		a.contradiction("the headers came after the end of the body")
 	}
 	for _, v := range [...]time.Duration{d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration} {

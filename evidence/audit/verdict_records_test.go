@@ -63,11 +63,6 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 		`, ``},
 		{"headers after the body", `1 page 1 latency=0.3`, `line 7: contradiction: the headers came after the end of the body`},
 		{"headers at its end", `1 page 1 latency=0.2`, ``},
-		{"headers, and no word of the end", `
-			1   allow 1
-			1   start 1
-			1.1 end 1 latency=0.1 duration=0
-		`, ``},
 		{"a start that doesn't say when it was recorded", `
 			1   allow 1
 			1   start 1 timestamp=-
