@@ -7,6 +7,7 @@ import (
 	"compress/zlib"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -79,6 +80,20 @@ func TestCompressedBodies(t *testing.T) {
 	})
 	if e := r.get(t, site); e.Denied || allowed(e, "/private") {
 		t.Errorf("undone by Base: %+v", e)
+	}
+}
+
+// TestCompressedTextMayBeNoise, which compression hardly shortens.
+func TestCompressedTextMayBeNoise(t *testing.T) {
+	noise := make([]byte, MaxBody-len(private))
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(' ' + r.IntN(256-' '))
+	}
+	body := private + string(noise)
+	rig := newRig(t, Config{}, always(200, compressed(t, "gzip", body), "Content-Encoding", "gzip"))
+	if e := rig.get(t, site); e.SHA256() != sum(body) {
+		t.Errorf("%+v", rig.event(t))
 	}
 }
 
