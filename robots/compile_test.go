@@ -179,3 +179,22 @@ func TestLinesFarDown(t *testing.T) {
 		}
 	}
 }
+
+// TestRecordsAreShort: those of a usual file take their text, the line's number, and little more than
+// a byte.
+func TestRecordsAreShort(t *testing.T) {
+	for _, s := range robotsgen.Shapes {
+		body := robotsgen.File(s)
+		texts, n := 0, 0
+		for _, p := range patternsOf(string(body), false) {
+			texts += len(p.text) + 1
+			n++
+		}
+		c := Parse(body).Agent("FooBot").compiled
+		beside := float64(len(c.text)-texts)/float64(n) - float64(c.wide)
+		t.Logf("%s: %.2f bytes", s.Name, beside)
+		if beside > 1 {
+			t.Errorf("%s: a record takes %.2f bytes more", s.Name, beside)
+		}
+	}
+}
