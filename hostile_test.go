@@ -189,7 +189,7 @@ func watchUsage() func() (kept, heap int64, goroutines int) {
 	return func() (int64, int64, int) {
 		close(stop)
 		<-stopped
-		return most, system() - grown, goroutines
+		return most, max(system(), grown) - grown, goroutines
 	}
 }
 

@@ -140,7 +140,7 @@ func TestBombsGoOff(t *testing.T) {
 		resp.Body.Close()
 	}
 	for _, r := range web.Requests() {
-		if r.Bytes > read/500 {
+		if r.Bytes > read/400 {
 			t.Errorf("%s: %d bytes for %d", r.URL, r.Bytes, read)
 		}
 	}
