@@ -91,6 +91,26 @@ func TestDossierCountsWhatTheLogSays(t *testing.T) {
 	if !strings.Contains(page, "robots.txt, line") || strings.Count(page, ">respected<") != blocks || !d.Kept() {
 		t.Error("rules or blocks are missing")
 	}
+	verdict, want := regexp.MustCompile(`class="verdict (\w+)"`).FindStringSubmatch(page)[1], "open"
+	if d.Report.Complete() {
+		want = "good"
+	}
+	if verdict != want || d.Report.Complete() == strings.Contains(page, "but not everything is proved") {
+		t.Errorf("the verdict is %s, not %s:\n%v", verdict, want, d.Report)
+	}
+}
+
+// TestSilenceIsNotGreen: a log that shows little breaks nothing, and proves as little.
+func TestSilenceIsNotGreen(t *testing.T) {
+	start := evidence.Decision{
+		Type: evidence.Started, Time: logtest.Day, Start: logtest.Day, Seq: 1, Trip: 1, Attempt: 1, URL: "https://site.test/", Host: "site.test", Allowed: true,
+	}
+	end := start
+	end.Type, end.Time, end.Status = evidence.Fetched, logtest.Day.Add(time.Second), 200
+	page := html(t, newDossier(t, logtest.Write(t, []evidence.Decision{start, end}), "site.test"))
+	if !strings.Contains(page, `class="verdict open"`) || !strings.Contains(page, "but not everything is proved") {
+		t.Error(page)
+	}
 }
 
 func TestDossierTellsOfABlockThatWasNotRespected(t *testing.T) {

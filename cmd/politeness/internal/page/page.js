@@ -686,7 +686,7 @@
       c.fillStyle = colors[cls + "-body"]; c.fillRect(0, 2, 28, 10);
       c.fillStyle = colors[cls]; c.fillRect(0, 2, 13, 10);
     };
-    entry("2xx (dark: until the headers, light: the body)", bar("ok"));
+    entry("2xx (strong: until the headers, faint: the body)", bar("ok"));
     entry("3xx", bar("moved"));
     entry("4xx", bar("refused"));
     entry("5xx, no response", bar("failed"));
