@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks, after the root module is tagged and before the nested ones are, that each published nested
-# module requires that version and carries no replace, and that no module was forgotten. It tells
-# what is wrong, and exits with 1. With -modules it lists the published nested modules.
+# module requires that version and carries no replace, that no module was forgotten, and that the
+# programs build with them. It tells what is wrong, and exits with 1. With -modules it lists the
+# published nested modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +27,11 @@ grep -qF "## [${version#v}]" CHANGELOG.md || wrong "CHANGELOG.md has no section 
 while read -r file; do
   module=${file%/go.mod}
   case $module in
-    examples/* | benchmarks | benchmarks/* | internal/* | tools | tools/*) continue ;;
+    tools | tools/*) continue ;;
+    examples/* | benchmarks | benchmarks/* | internal/*)
+      (cd "$module" && GOWORK=off go list ./... >/dev/null 2>&1) || wrong "$module doesn't build: run go mod tidy there"
+      continue
+      ;;
   esac
   [[ " $published " == *" $module "* ]] || wrong "$module is neither published nor a program: add it to this script and to CONTRIBUTING.md"
 done < <(git ls-files '*/go.mod' | grep -v /testdata/)
