@@ -60,22 +60,26 @@ func crawl(ctx context.Context, readme string) (string, error) {
 	}
 
 	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", "localhost:8080")
+	listener, err := config.Listen(ctx, "tcp", "localhost:0")
 	if err != nil {
 		return "", err
 	}
 	defer listener.Close()
 	go func() { _ = http.Serve(listener, site()) }() //nolint:gosec // one client, ours, and on loopback
 
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return "", err
+	}
 	args := []string{"run", file}
 	for _, path := range paths {
-		args = append(args, "http://localhost:8080"+path)
+		args = append(args, "http://localhost:"+port+path)
 	}
 	output, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, output)
 	}
-	return string(output), nil
+	return strings.ReplaceAll(string(output), "localhost:"+port, "localhost:8080"), nil
 }
 
 // site wants two seconds between requests and has a page that is always too busy.
