@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
+
+// longWait is from which on a wait is told: see [hostlimit.Watcher].
+const longWait = time.Second
 
 // controls are about what a person sees and steers by: the [hostlimit.Controller], priorities, limits
 // that change, and what a [hostlimit.Watcher] is told.
@@ -615,7 +617,7 @@ func tellsWaits(s *scene) {
 	}
 	w, after = s.heard(listen("waits"))
 	if w.Hold != hostlimit.HoldSlot || w.Slots != 1 || w.Held != 1 || w.HeldBy != "the holder" || !w.Until.IsZero() ||
-		w.HeldFor < kit.LongWait || after < kit.LongWait {
+		w.HeldFor < longWait || after < longWait {
 		s.Errorf("for a slot, after %v: %+v", after, w)
 	}
 	if !strings.Contains(w.String(), "the holder") {
@@ -655,7 +657,7 @@ func tellsNothing(s *scene) {
 			s.Fatal(err)
 		}
 		s.done(t)
-		if time.Since(begin) > kit.LongWait {
+		if time.Since(begin) > longWait {
 			return // the machine was busy
 		}
 	}

@@ -153,7 +153,7 @@ func goesRound(s *scene) {
 		crowd(3, "b")
 		s.done(holder)
 		wg.Wait()
-		if strings.Count(order[:4], "a") != 2 {
+		if len(order) < 4 || strings.Count(order[:4], "a") != 2 {
 			return fmt.Sprintf("two keys got the one place in the order %s", order)
 		}
 		return ""
