@@ -91,6 +91,22 @@ func TestCheckFollowsNumbersThatGoBack(t *testing.T) {
 	if r := a.finish(); r.Proofs.Gaps != 299 || len(r.Violations) > 0 || a.tallies[logWhole].open < 1 {
 		t.Errorf("%d gaps, %d open, violations: %v", r.Proofs.Gaps, a.tallies[logWhole].open, r.Violations)
 	}
+	// The server was lost with a number that had led to no start, and gave it again.
+	var lost []evidence.Decision
+	for _, d := range turns(300, true) {
+		if d.Seq != 95 {
+			if d.Seq > 100 {
+				d.Seq -= 6
+				d.Time, d.Start = d.Time.Add(10*time.Second), d.Start.Add(10*time.Second) // and waited
+			}
+			lost = append(lost, d)
+		}
+	}
+	a = feed(lost...)
+	a.end()
+	if r := a.finish(); r.Proofs.Gaps != 298 || len(r.Violations) > 0 || a.tallies[logWhole].open < 1 {
+		t.Errorf("%d gaps, %d open, violations: %v", r.Proofs.Gaps, a.tallies[logWhole].open, r.Violations)
+	}
 	// A start too soon is found all the same.
 	for i := range ds {
 		if ds[i].Trip == 150 {

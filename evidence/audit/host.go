@@ -269,10 +269,10 @@ func (h *hostAudit) release(all bool) {
 				return
 			}
 			i = 0
-			if first.seq > h.report.next && !h.a.wasCut && !h.absence(h.report.next, first, all) {
+			if first.seq > h.report.next && !h.a.wasCut && !h.inVain(h.report.next, first.seq) && !h.absence(h.report.next, first, all) {
 				h.hole(h.report.next, first)
 			}
-		case first.seq > 1 && first.seq < next && h.last != nil && first.start.After(h.last.start):
+		case h.wentBack(first, next, i):
 			// A server that came back with old data numbers on from there. Which start is the first of
 			// those shows once the ones that are logged late are there.
 			if !all && len(h.pending) <= lagBack {
@@ -302,6 +302,19 @@ func (h *hostAudit) release(all bool) {
 		}
 		h.prove(x)
 	}
+}
+
+// wentBack reports whether the numbers went back between the last start and first, the earliest one
+// that is pending, or between that and the i-th, which has the next number: it came so much later that
+// the number was given once more.
+func (h *hostAudit) wentBack(first *exchange, next uint64, i int) bool {
+	switch {
+	case h.last == nil || first.seq <= 1:
+		return false
+	case first.seq < next:
+		return first.start.After(h.last.start)
+	}
+	return i > 0 && h.pending[i].start.Sub(first.start) > first.delay+slack
 }
 
 // giveUpStart takes the news that the start of that number was given up before anything was sent:
