@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -85,6 +86,7 @@ type lab struct {
 	order         order
 	*nettest.Process
 	killed []*nettest.Process
+	logs   []string // of all crawlers
 }
 
 func newLab(t *testing.T, way nettest.Way, o order) *lab {
@@ -104,6 +106,7 @@ func newLab(t *testing.T, way nettest.Way, o order) *lab {
 func (l *lab) start() {
 	l.Helper()
 	l.order.Log = filepath.Join(l.TempDir(), "evidence.jsonl")
+	l.logs = append(l.logs, l.order.Log)
 	l.Process = l.crawler.Run(l.T, crawlerEnv, l.order)
 }
 
@@ -128,15 +131,24 @@ func (l *lab) replace(d time.Duration) {
 	l.net.Set(l.crawler, l.door, l.way)
 }
 
-// audit judges the log of the last crawler, compares it with the site's unless others were killed, and
-// returns when requests were given up, by their path.
+// audit judges the logs of all crawlers, compares that of the last one with the site's unless others were
+// killed, and returns when its requests were given up, by their path.
 func (l *lab) audit() map[string]time.Time {
 	l.Helper()
 	text, err := os.ReadFile(l.order.Log)
 	if err != nil {
 		l.Fatal(err)
 	}
-	report, err := audit.Check(strings.NewReader(string(text)))
+	var logs []io.Reader
+	for _, name := range l.logs {
+		file, err := os.Open(name)
+		if err != nil {
+			l.Fatal(err)
+		}
+		defer file.Close()
+		logs = append(logs, file)
+	}
+	report, err := audit.Check(logs...)
 	if err != nil {
 		l.Fatal(err)
 	}
