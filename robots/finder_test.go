@@ -97,3 +97,27 @@ func TestManyWilds(t *testing.T) {
 		}
 	}
 }
+
+// TestPathsOfAnyLength: those that are too long for a finder do without, whatever is tried on them.
+func TestPathsOfAnyLength(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	var body strings.Builder
+	body.WriteString("user-agent: *\n")
+	for range 400 {
+		fmt.Fprintf(&body, "allow: /*%s*%s*c\n", randomString(r, "ab", 1+r.IntN(7)), randomString(r, "ab", 1+r.IntN(4)))
+	}
+	body.WriteString("disallow: /*aa*b\n")
+	all := patternsOf(body.String(), false)
+	for name, form := range forms {
+		if form == nil {
+			continue
+		}
+		c := form(newBuilder(patternsOf(body.String(), false), false))
+		for _, length := range []int{2, 100, 128, 129, 2000, maxFinder - 1, maxFinder, maxFinder + 1, 2 * maxFinder} {
+			path := "/" + randomString(r, "ab", length-1)
+			if got, want := c.match(path), oneByOne(all, path); got.line != want.line {
+				t.Errorf("%s, %d bytes: line %d decides, want %d", name, length, got.line, want.line)
+			}
+		}
+	}
+}

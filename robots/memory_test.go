@@ -2,6 +2,7 @@ package robots_test
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -36,6 +37,25 @@ func TestCheckOfEscapedPatternsAllocatesNothing(t *testing.T) {
 		if n := testing.AllocsPerRun(10, func() { rules.Test(target) }); n > 0 {
 			t.Errorf("%d bytes: %v allocations", length, n)
 		}
+	}
+}
+
+// That is so where the prefixes of such patterns have to be compared, too.
+func TestComparingEscapedPrefixesAllocatesNothing(t *testing.T) {
+	var body strings.Builder
+	body.WriteString("User-agent: *\n")
+	for _, letter := range "ab" {
+		for i := range 60 {
+			fmt.Fprintf(&body, "Disallow: /%s%%7e%s%02d\n", strings.Repeat(string(letter), 12), strings.Repeat("c", 1000), i)
+		}
+	}
+	rules := robots.Parse([]byte(body.String())).Agent("FooBot")
+	target := "/" + strings.Repeat("a", 12) + "~" + strings.Repeat("c", 1000) + "17"
+	if rules.Test(target).Allowed {
+		t.Error("allowed")
+	}
+	if n := testing.AllocsPerRun(10, func() { rules.Test(target) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
 
