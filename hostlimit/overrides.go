@@ -32,7 +32,8 @@ import (
 type Overrides struct{ file *hostfile.File[Limits] }
 
 // ReadOverrides reads the file at path, whose limits are those of a limiter that is made of c. The
-// error names each line that is wrong.
+// error names each line that is wrong. Replace the file by a rename: one that is truncated and
+// written in place has no limits for an instant.
 func ReadOverrides(path string, c Config) (*Overrides, error) {
 	c.Override = nil
 	rules, err := c.rules()
