@@ -73,6 +73,7 @@ func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) 
 //	granted    inside the window, has a place    done       begin: the caller has the lease
 //	granted    inside the window, no place       pending    the turn is given back meanwhile
 //	granted    after the window, block seen      asking     the grant proves nothing any more
+//	granted    block that the server may not know reserved  its own word holds until the server has it
 //	pending    a place is free                   reserved   it asks for another turn
 //	any        the server lost its data          reserved   renounce, void: promises of before don't hold
 //	any        deadline, MaxWait                 done       refused, as by LATE; what was taken is given back
@@ -632,6 +633,10 @@ func (w *waiter) try(now time.Duration) {
 		// Since it was let go, this process has seen the host refuse.
 		w.phase = reserved
 		w.ask()
+		return
+	}
+	if w.h.presumed > now {
+		w.phase, w.next = reserved, w.h.presumed
 		return
 	}
 	if at := max(clock.surely(g.at, now), w.h.owedTo(w.again)); now < at {

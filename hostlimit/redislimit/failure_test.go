@@ -351,3 +351,38 @@ func newTestPrefix(t *testing.T, s *redistest.Server, prefix string) *Limiter {
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
+
+// TestARefusalWithoutTheServerIsABlock: the server is lost while a host is asked, which refuses. What
+// Observe returns is what this process keeps to, and tells the server when it is back.
+func TestARefusalWithoutTheServerIsABlock(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, answer hostlimit.Outcome
+		refusals       int
+		least          time.Duration // 0: it sets no block
+	}{
+		"429":                       {answer: hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}, refusals: 1, least: time.Hour},
+		"nothing left of a limit":   {answer: hostlimit.Outcome{Status: 200, Reset: time.Hour}, least: time.Hour},
+		"the first failure":         {answer: hostlimit.Outcome{Status: 500}},
+		"a failure after a refusal": {before: hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond}, answer: hostlimit.Outcome{Status: 500}, refusals: 2, least: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := ownServer(t)
+			l := newTest(t, server, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}})
+			if c.before.Status > 0 {
+				turn := acquire(t, l, "a.example", 0)
+				turn.Observe(c.before)
+				turn.Release()
+			}
+			turn := acquire(t, l, "a.example", 0)
+			defer turn.Release()
+			server.Kill()
+			asked := time.Now()
+			e := turn.Observe(c.answer)
+			if e.Blocked != (c.least > 0) || e.Refusals != c.refusals || e.Blocked && e.Until.Before(asked.Add(c.least)) {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
+}

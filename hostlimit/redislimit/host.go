@@ -32,6 +32,8 @@ type host struct {
 	untilTold   time.Duration // earliest that this may be: other processes may know the server's clock better
 	cause       string        // what set it, as in step.lua
 	blocked     time.Duration // when a block became known here: turns granted before are void
+	presumed    time.Duration // end of a block of which the server may not know yet
+	unheard     int           // outcomes that it hasn't answered
 	refusals    int
 	failures    int           // in a row
 	learned     time.Duration // delay that refusals have taught

@@ -64,7 +64,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		l.mu.Unlock()
 		return hostlimit.Grant{}, drained(h.key)
 	}
-	if now := l.now(); !t.started && t.granted.holds(h, now) && now >= h.owed {
+	if now := l.now(); !t.started && t.granted.holds(h, now) && now >= max(h.owed, h.presumed) {
 		t.stamp(now)
 		g := t.grant()
 		l.mu.Unlock()
@@ -143,7 +143,8 @@ const observing = time.Second
 
 // Observe implements [hostlimit.Lease]. It returns at once after a success, of a host that has
 // served everybody so far. Otherwise it waits for the server, at most a second: so that no process
-// starts a request to a host that is known to refuse, and so that the Effect is known.
+// starts a request to a host that is known to refuse, and so that the Effect is known. If the server
+// doesn't answer by then, the Effect is what this process keeps to until it has.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -192,24 +193,27 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		latest time.Duration
 	}
 	answered := make(chan learned, 1)
+	h.unheard++
 	h.p.add(op{
 		name: "observe", h: h, owed: true,
 		args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...),
 		done: func(reply []any, at heard, err error) {
-			switch {
-			case err != nil && (h.p.down != nil || errors.Is(err, errStale)):
+			if err != nil && (h.p.down != nil || errors.Is(err, errStale)) {
 				return // the operation is sent again
-			case err != nil: // the host's state can't be read
-				answered <- learned{}
-				return
 			}
-			e, latest := h.learn(reply, at)
-			answered <- learned{e, latest}
+			if h.unheard--; h.unheard == 0 {
+				h.presumed = 0
+			}
+			var a learned
+			if err == nil { // else the host's state can't be read
+				a.effect, a.latest = h.learn(reply, at)
+			}
+			answered <- a
 		},
 	})
 	if l.closed {
 		defer l.mu.Unlock()
-		return h.effect(now) // Release sends it
+		return h.presume(f, known, now) // Release sends it
 	}
 	h.p.flush()
 	l.mu.Unlock()
@@ -223,16 +227,45 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		<-timer.C
 		return a.effect
 	case <-timer.C:
-		return hostlimit.Effect{}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		select {
+		case a := <-answered: // in this very moment
+			return a.effect
+		default:
+			return h.presume(f, known, now)
+		}
 	}
+}
+
+// presume is the effect of an outcome at the time at, of which the server may not know yet: this
+// process keeps to it already.
+func (h *host) presume(f *finding, known told, at time.Duration) hostlimit.Effect {
+	stay := f.asked
+	if f.meaning == kit.Refused || f.meaning == kit.Failed && (known.refusals > 0 || known.failures+1 >= h.l.rules.Refusals.InARow) {
+		stay = f.stay
+		h.refusals = max(h.refusals, known.refusals+1)
+	}
+	if stay > 0 {
+		h.blocked, h.presumed = max(h.blocked, at), max(h.presumed, at+stay)
+		if h.presumed > h.until {
+			h.until, h.untilTold = h.presumed, h.presumed
+		}
+		h.weed()
+	}
+	e := h.effect(at)
+	e.Blocked = stay > 0
+	return e
 }
 
 // A finding is what an Outcome says, in the words of step.lua.
 type finding struct {
 	meaning kit.Meaning
-	asks    bool  // that nobody comes for a time, without refusing
-	adapt   []any // arguments of adapt; nil: the outcome doesn't move the delay by response times
-	observe []any // arguments of observe, from kind on
+	asks    bool          // that nobody comes for a time, without refusing
+	asked   time.Duration // for how long it asks that nobody comes
+	stay    time.Duration // how long it blocks, if it is one more refusal in a row
+	adapt   []any         // arguments of adapt; nil: the outcome doesn't move the delay by response times
+	observe []any         // arguments of observe, from kind on
 }
 
 // judge judges o, which comes after that many refusals in a row.
@@ -242,12 +275,11 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 	if m, moves := limits.Adaptive.Move(&o); moves {
 		f.adapt = []any{t.id, micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), m.Raise}
 	}
-	var asked time.Duration
 	if f.asks || f.meaning == kit.Refused {
-		asked = r.Asked(o)
+		f.asked = r.Asked(o)
 	}
 	kind := [...]string{kit.Silent: "neutral", kit.Success: "ok", kit.Failed: "failed", kit.Refused: "refused"}[f.meaning]
-	f.observe = []any{kind, micros(asked)}
+	f.observe = []any{kind, micros(f.asked)}
 	if f.meaning < kit.Failed {
 		return f
 	}
@@ -262,7 +294,8 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 	if limits.Adaptive.Learns() && r.Teaches(o) {
 		ceiling = limits.Ceiling
 	}
-	f.observe = append(f.observe, cause, r.InARow, refusals, micros(r.Stay(refusals+1, o)), micros(r.Stay(1, o)),
+	f.stay = r.Stay(refusals+1, o)
+	f.observe = append(f.observe, cause, r.InARow, refusals, micros(f.stay), micros(r.Stay(1, o)),
 		micros(limits.Min), micros(ceiling), micros(t.granted.delay))
 	return f
 }

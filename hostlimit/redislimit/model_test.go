@@ -79,7 +79,10 @@ type modelStart struct {
 	by      *Limiter
 }
 
-type modelBlock struct{ known, until time.Duration }
+type modelBlock struct {
+	known, until time.Duration
+	by           *Limiter // that keeps to it; nil: all do
+}
 
 // newWorld must be called outside of the bubble.
 func newWorld(t *testing.T, database string) *world {
@@ -319,10 +322,15 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 	w.starts = append(w.starts, modelStart{at: w.now(), delay: g.Delay, by: l})
 	w.mu.Unlock()
 	time.Sleep(hold)
+	told := w.now()
 	e := lease.Observe(o)
 	w.mu.Lock()
-	if e.Blocked {
-		w.blocks = append(w.blocks, modelBlock{w.now(), time.Until(e.Until) + w.now()})
+	if e.Blocked && !w.dead[l] {
+		b := modelBlock{known: w.now(), until: time.Until(e.Until) + w.now()}
+		if b.known-told >= observing { // the server may not know yet
+			b.by = l
+		}
+		w.blocks = append(w.blocks, b)
 	}
 	if w.starts[i].end == 0 {
 		w.starts[i].end = w.now()
@@ -356,7 +364,7 @@ func (w *world) judge(slots int) (faults []string) {
 			bad("%d in flight at %v", flying, s.at)
 		}
 		for _, b := range w.blocks {
-			if s.at > b.known && s.at < b.until {
+			if s.at > b.known && s.at < b.until && (b.by == nil || b.by == s.by) {
 				bad("start at %v into a block until %v that was known at %v", s.at, b.until, b.known)
 			}
 		}
