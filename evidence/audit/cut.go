@@ -138,6 +138,10 @@ func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 		}
 	}
 	inside := r.until().After(x.start)
+	if safe := x.safe(); inside && safe > 0 && (h.last == nil || x.start.Sub(h.last.start) >= safe) {
+		h.a.openEnded(slotsKept, takenByAbsent)
+		inside = false
+	}
 	if inside && x.slots > 0 && n >= uint64(x.slots) {
 		return false
 	}
