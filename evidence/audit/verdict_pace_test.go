@@ -210,6 +210,7 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			site "" seq=7 at=-10
 			1   page 1 latency=0.15
 			1.6 page 2
+			9   closed
 		`, `
 			line 2: sequence: starts 1 to 6 are missing
 			` + between},

@@ -167,7 +167,7 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 // TestVerdictsOnJumpsOfTheClock: the clock was put forward during a request, or the computer slept: when
 // its answer came isn't known.
 func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
-	checkRows(t, usual, []row{
+	checkRows(t, usual, closed([]row{
 		{"a refusal whose block tells when", `
 			1   allow 1
 			1   start 1
@@ -209,7 +209,7 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 			9 end 7 duration=0.2 latency=0.1
 			10.5 page 5 status=500
 		`, ``},
-	})
+	}))
 }
 
 // TestVerdictsOnDates: the server's clock runs as ours does, as far as its Date headers tell.

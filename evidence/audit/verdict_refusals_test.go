@@ -61,7 +61,7 @@ func TestWhatAStatusMeans(t *testing.T) {
 }
 
 func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
-	checkRows(t, usual, []row{
+	checkRows(t, usual, closed([]row{
 		{"429 sets no block", `1 page 1 status=429`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
 		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: an answer that refuses (captcha) set no block`},
 		{"a start is held against the block that wasn't set", `
@@ -87,12 +87,12 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 			2.1 page 2
 			2.2 end 1 status=429 retryAfter=9
 		`, `lines 6 and 10: block: status 429, which is a refusal here, set no block`},
-	})
-	checkRows(t, "policy network=true\nsite \"\"", []row{
+	}))
+	checkRows(t, "policy network=true\nsite \"\"", closed([]row{
 		{"no answer is a refusal by the policy", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
 		{"unless the caller gave it up", `1 page 1 status=0 left=true`, ``},
-	})
-	checkRows(t, "policy statuses=x,403,520-522,-7,7-,530-529,1000,999\nsite \"\"", []row{
+	}))
+	checkRows(t, "policy statuses=x,403,520-522,-7,7-,530-529,1000,999\nsite \"\"", closed([]row{
 		{"a status of the policy", `1 page 1 status=403`, `lines 6 and 7: block: status 403, which is a refusal here, set no block`},
 		{"the first of a range", `1 page 1 status=520`, `lines 6 and 7: block: status 520, which is a refusal here, set no block`},
 		{"the last of a range", `1 page 1 status=522`, `lines 6 and 7: block: status 522, which is a refusal here, set no block`},
@@ -101,10 +101,10 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 		{"behind a range", `1 page 1 status=523`, ``},
 		{"in no range", `1 page 1 status=530`, ``},
 		{"in half a range", `1 page 1 status=0`, ``},
-	})
-	checkRows(t, "policy statuses=0-1\nsite \"\"", []row{
+	}))
+	checkRows(t, "policy statuses=0-1\nsite \"\"", closed([]row{
 		{"a range that begins at 0", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
-	})
+	}))
 }
 
 // TestVerdictsOnTheLengthOfABlock: a block lasts from the answer on, which comes 0.1 s after its start,
@@ -215,7 +215,7 @@ func TestVerdictsOnTheLengthOfABlock(t *testing.T) {
 // TestVerdictsOnRefusalsInARow: how many there were is counted anew, since a limiter could count as few as
 // it likes, to block for less.
 func TestVerdictsOnRefusalsInARow(t *testing.T) {
-	checkRows(t, usual, []row{
+	checkRows(t, usual, closed([]row{
 		{"1, 2, 3", `
 			1    refused 1 status=429 until=@2.1
 			3    refused 2 status=429 until=@4.1 refusals=2
@@ -311,7 +311,7 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			4.6  end 1 status=429 latency=3.5
 			12   page 3
 		`, ``},
-	})
+	}))
 }
 
 // TestVerdictsOnFailuresInARow: so many are a refusal, if nothing was between them.
@@ -323,7 +323,7 @@ func TestVerdictsOnFailuresInARow(t *testing.T) {
 		7 page 4 status=500
 		9 page 5 status=500
 	`
-	checkRows(t, usual, []row{
+	checkRows(t, usual, closed([]row{
 		{"five", five, `line 18: block: 5 failures in a row set no block`},
 		{"four", strings.Replace(five, "9 page 5 status=500", "9 page 5", 1), ``},
 		{"a success between them", strings.Replace(five, "7 page 4 status=500", "7 page 4\n8 page 6 status=500", 1), ``},
@@ -400,31 +400,31 @@ func TestVerdictsOnFailuresInARow(t *testing.T) {
 			3.5 end 3 status=500
 			3.5 end 2 latency=0.9
 		`, ``},
-	})
-	checkRows(t, "policy inARow=2\nsite \"\"", []row{
+	}))
+	checkRows(t, "policy inARow=2\nsite \"\"", closed([]row{
 		{"two, by the policy", `
 			1 page 1 status=500
 			3 page 2 status=500
 		`, `line 9: block: 2 failures in a row set no block`},
 		{"one", `1 page 1 status=500`, ``},
-	})
-	checkRows(t, "policy inARow=0\nsite \"\"", []row{{"five, unless the policy says so", five, `line 18: block: 5 failures in a row set no block`}})
-	checkRows(t, "policy backoff=doubling backoffStep=60 backoffCap=600\nsite \"\"", []row{
+	}))
+	checkRows(t, "policy inARow=0\nsite \"\"", closed([]row{{"five, unless the policy says so", five, `line 18: block: 5 failures in a row set no block`}}))
+	checkRows(t, "policy backoff=doubling backoffStep=60 backoffCap=600\nsite \"\"", closed([]row{
 		{"five of a host that can't block by Fibonacci", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
 		{
 			"five of a host that won't by the policy", strings.ReplaceAll(strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), "500", "403"),
 			`lines 18 and 20: block: a refusal that blocks for 1m0s set a block of 1s`,
 		},
-	})
-	checkRows(t, "policy backoff=own\nsite \"\"", []row{
+	}))
+	checkRows(t, "policy backoff=own\nsite \"\"", closed([]row{
 		{"a policy of the user's", `1 refused 1 status=429 until=@1.2`, `open, blocks kept: how long a refusal blocks is a policy of the user's`},
-	})
+	}))
 }
 
 // TestVerdictsOnQuotasThatAreUsedUp: a success with nothing left blocks until the quota is reset, and lifts
 // the block before.
 func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
-	checkRows(t, usual, []row{
+	checkRows(t, usual, closed([]row{
 		{"a block as long as that", `1 refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"`, ``},
 		{"none", `
 			1 page 1 rateLimit="\"p\";r=0;t=5"
@@ -571,5 +571,5 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 1 status=503 until=@2.1
 			1.2 end 1 status=429
 		`, `lines 7 and 8: contradiction: status 429 here and 503 there`},
-	})
+	}))
 }

@@ -61,6 +61,14 @@ func checkRows(t *testing.T, before string, rows []row) {
 	}
 }
 
+// closed makes of the rows logs that end as Close leaves them: nothing is missing as it may be after a kill.
+func closed(rows []row) []row {
+	for i := range rows {
+		rows[i].log += "\n9999 closed"
+	}
+	return rows
+}
+
 // usual is how most rows begin: lines 1 to 4 of the log.
 const usual = `
 	policy
