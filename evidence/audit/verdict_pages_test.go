@@ -84,6 +84,12 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			3   page 3 url=/two redirects=1
 			4   page 4 url=/three redirects=1
 		`, ``},
+		{"two to one page", `
+			1   page 1 status=302 location=/two
+			2   page 2 status=302 location=/two
+			3   page 3 url=/two redirects=1
+			4   page 4 url=/two redirects=1
+		`, ``},
 		{"two that one answer gave", `
 			1   page 1 status=302 location=/two
 			2   page 2 url=/two redirects=1

@@ -199,6 +199,13 @@ func TestVerdictsOnBundles(t *testing.T) {
 	if err := b.WriteText(&text); err != nil || !strings.HasPrefix(text.String(), told) {
 		t.Errorf("%s, %v", text.String(), err)
 	}
+	for i := range checkpoints {
+		older.Checkpoints = checkpoints[i : i+1]
+		long, _ := extract(older, log, "az09.test")
+		if b, err := older.Verify(strings.NewReader(long)); err != nil || b.Signed.Older != 1 {
+			t.Errorf("checkpoint %d: %+v, %v", i, b, err)
+		}
+	}
 	whole := strings.SplitAfter(bundle, "\n")
 	for name, c := range map[string]struct {
 		lines []string

@@ -320,6 +320,19 @@ func TestVerdictsOnSlots(t *testing.T) {
 			303  end 1
 			303  end 2
 		`, ``},
+		{"of one that has ended, whose slot nobody has any more", `
+			1    page 1
+			2    page 2
+			3    page 3
+			4    allow 4
+			4    start 4
+			5    allow 5
+			5    start 5
+			310  expired 1
+			310  page 6
+			313  end 4
+			313  end 5
+		`, `lines 15 and 20: concurrency: 3 in flight on 2 slots`},
 		{"that frees one slot, not two", `
 			1    allow 1
 			1    start 1
