@@ -156,3 +156,32 @@ func TestAStartThatIsGivenUpIsOnRecord(t *testing.T) {
 		}
 	})
 }
+
+// refusesStarts is a limiter whose turns come, and may not be started any more.
+type refusesStarts struct{ hostlimit.Limiter }
+
+type leaseWithoutStart struct{ hostlimit.Lease }
+
+func (l refusesStarts) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	lease, err := l.Limiter.Acquire(ctx, key, floor)
+	return leaseWithoutStart{lease}, err
+}
+
+func (leaseWithoutStart) Start(context.Context) (hostlimit.Grant, error) {
+	return hostlimit.Grant{}, &hostlimit.Error{Err: hostlimit.ErrBlocked}
+}
+
+// TestAStartThatIsRefusedIsOneRefusal: one record, and the turn is given back.
+func TestAStartThatIsRefusedIsOneRefusal(t *testing.T) {
+	virtually(t, politeness.Config{Hosts: refusesStarts{limiter(t, hostlimit.Config{Concurrency: 1})}, DangerouslyIgnoreRobots: true}, func(b *bubble) {
+		for range 2 {
+			b.log.Reset()
+			_, err := b.get("https://example.com/")
+			refused(b.T, err, politeness.StageTurn, politeness.ErrBlocked)
+			b.one(evidence.SlotTimeout)
+			if d := b.log.Decisions(evidence.Started, evidence.Failed); len(d) != 0 || len(b.asked()) != 0 || b.elapsed() != 0 {
+				b.Errorf("after %v, beside the refusal: %+v", b.elapsed(), d)
+			}
+		}
+	})
+}
