@@ -26,6 +26,8 @@ func fullPolicy() *evidence.Policy {
 			f.SetBool(true)
 		case reflect.Float64:
 			f.SetFloat(0.1 + float64(i))
+		case reflect.Int: // which may have 32 bits
+			f.SetInt(1_000_000_001 + int64(i))
 		default:
 			f.SetInt(1_000_000_001 * int64(i))
 		}
