@@ -603,6 +603,11 @@ func (w *waiter) reserve(us, from int64, why string, now time.Duration) {
 	if blameOf(why) == block {
 		h.weed()
 	}
+	// The server hasn't asked whether a better time is good enough, and an answer that came since has
+	// weeded only those that didn't ask.
+	if at, blocked := h.first(); w.limit > 0 && max(at, due) > w.limit {
+		w.refuse(w.refusal(max(at, due), kit.TooLate(w.byContext, blocked)))
+	}
 }
 
 // pushed takes in that the server, whose clock showed from, gave the waiter a slot, or a better time.

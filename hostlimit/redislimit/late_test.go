@@ -290,3 +290,75 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 		t.Errorf("after a start: %d starts, %d us are owed", n, owed)
 	}
 }
+
+// TestATurnThatHasBecomeTooLateIsRefusedAtOnce: the host's answer to another request has made the
+// delay longer than the waiter may wait.
+func TestATurnThatHasBecomeTooLateIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	limits := hostlimit.Config{
+		Concurrency: 2, MaxWait: 10 * time.Minute,
+		Delay: hostlimit.Delay{Min: time.Minute, Adaptive: hostlimit.Throttle(1), Ceiling: time.Hour},
+	}
+	slow := hostlimit.Outcome{Status: 200, Latency: time.Hour}
+	wait := func(t *testing.T, l *Limiter) <-chan error {
+		refused := make(chan error, 1)
+		go func() {
+			lease, err := l.Acquire(t.Context(), "a.example", 0)
+			if err == nil {
+				lease.Release()
+			}
+			refused <- err
+		}()
+		return refused
+	}
+	see := func(t *testing.T, refused <-chan error) {
+		t.Helper()
+		select {
+		case err := <-refused:
+			if !errors.Is(err, hostlimit.ErrBusy) {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Error("it waits for a turn that it can't have")
+		}
+	}
+	t.Run("while it asked", func(t *testing.T) {
+		t.Parallel()
+		post := new(courier)
+		l := newFleet(t, shared, Config{Limits: limits}, 1, post)[0]
+		turn := acquire(t, l, "a.example", 0)
+		defer turn.Release()
+		asked, through := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		post.set(func(payload string, send func() error) error {
+			err := send()
+			if takes(payload) {
+				once.Do(func() { close(asked) })
+				<-through
+			}
+			return err
+		})
+		refused := wait(t, l)
+		<-asked
+		turn.Observe(slow)
+		close(through)
+		see(t, refused)
+	})
+	t.Run("while it was queued", func(t *testing.T) {
+		t.Parallel()
+		limits := limits
+		limits.Concurrency = 1
+		fleet := newFleet(t, shared, Config{Limits: limits}, 2)
+		turn := acquire(t, fleet[0], "a.example", 0)
+		refused := wait(t, fleet[1])
+		eventually(t, 10*time.Second, "the other process is in the queue", func() bool {
+			fleet[1].mu.Lock()
+			defer fleet[1].mu.Unlock()
+			h := fleet[1].hosts["a.example"]
+			return h != nil && len(h.waiters) > 0 && h.waiters[0].phase == queued
+		})
+		turn.Observe(slow)
+		turn.Release()
+		see(t, refused)
+	})
+}
