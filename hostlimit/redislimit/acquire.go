@@ -329,7 +329,7 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 			if w.phase == done && w.err == nil {
 				// Let go in this very moment; the caller will not start it.
 				w.giveBack()
-				w.giveUp()
+				w.giveUp(w.start.seq)
 				w.lease.end(now)
 				w.lease.released = true
 				return nil, err
@@ -416,12 +416,20 @@ func (w *waiter) question(ahead int) {
 				wait = max(int64((w.limit-now)/time.Microsecond), 0)
 			}
 			return []any{
-				w.id, int64(w.number), w.asks, w.limits.Slots, wait, ahead, micros(w.least), w.listens, w.again != nil && w.again.started,
+				w.id, int64(w.number), w.asks, w.limits.Slots, wait, ahead, micros(w.least), w.listens, w.began(),
 				micros(w.limits.Min), micros(w.limits.Ceiling), micros(w.delay), micros(w.floor), w.limits.FromEnd,
 				w.rank(), w.arrival(now),
 			}
 		},
 	})
+}
+
+// began is the number of the start that w's lease has been, 0 if it has been none.
+func (w *waiter) began() int64 {
+	if t := w.again; t != nil && t.started {
+		return int64(t.granted.seq)
+	}
+	return 0
 }
 
 // rank is the priority of w's turn. A lease goes before all that have none: it holds a slot, for
@@ -462,14 +470,16 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		defer w.giveBackAfter(at.over)
 	}
 	if err == nil {
-		w.numbered(reply[len(reply)-1])
-		if text(reply[0]) == "GO" {
-			w.numbered(reply[4])
+		w.inVain(reply)
+		if text(reply[0]) == "GO" && uint64(number(reply[4])) != w.start.seq {
+			w.giveUp(w.start.seq)
+			w.start.seq = uint64(number(reply[4]))
 		}
 	}
 	if w.left {
 		// Only now is it sure that nothing overtakes the question.
 		w.giveBack()
+		w.giveUp(w.start.seq)
 		w.giveUpLate()
 		return
 	}
@@ -720,7 +730,7 @@ func (w *waiter) refuse(err error) {
 	case queued, reserved, probing, granted:
 		w.giveBack()
 	}
-	w.giveUp()
+	w.giveUp(w.start.seq)
 	w.err = err
 	w.l.countRefusal(err)
 	w.phase = done
@@ -739,37 +749,36 @@ func (w *waiter) giveBackAfter(at time.Duration) {
 		undone = 0 // what the server knows of is a start that was one
 	}
 	w.h.p.add(op{
-		name: "release", h: w.h, args: []any{w.id, w.limits.Slots, undone, w.again != nil && w.again.wasTold}, after: at, owed: true,
+		name: "release", h: w.h, after: at, owed: true,
+		args: []any{w.id, w.limits.Slots, undone, w.again != nil && w.again.wasTold, w.began()},
 		done: func(reply []any, _ heard, err error) {
 			if err == nil {
-				w.numbered(reply[1])
+				w.inVain(reply)
 				w.giveUpLate()
 			}
 		},
 	})
 }
 
-// numbered notes a number of a start for which the server has let w go, or says that it had, so that
-// the one before is given up.
-func (w *waiter) numbered(reply any) {
-	seq, t := uint64(number(reply)), w.again
-	if seq == 0 || seq == w.start.seq || t != nil && t.started && seq == t.granted.seq {
-		return
+// inVain takes in what each answer to a take or a release ends with: the numbers for which the server
+// has let w go and which nobody gets any more. The answer that told of the GO may have been lost.
+func (w *waiter) inVain(reply []any) {
+	seqs, _ := reply[len(reply)-1].([]any)
+	for _, seq := range seqs {
+		w.giveUp(uint64(number(seq)))
 	}
-	w.giveUp()
-	w.start.seq = seq
 }
 
-// giveUp notes that the last number for which w was let go led to no start.
-func (w *waiter) giveUp() {
-	if seq := w.start.seq; seq > 0 && !slices.Contains(w.gaveUp, seq) {
+// giveUp notes that w was let go for the start of that number, 0 for none, and didn't start.
+func (w *waiter) giveUp(seq uint64) {
+	if seq > 0 && !slices.Contains(w.gaveUp, seq) {
 		w.gaveUp = append(w.gaveUp, seq)
 	}
 }
 
-// giveUpLate is giveUp for a request that has left.
+// giveUpLate tells of what is given up for a request that has left.
 func (w *waiter) giveUpLate() {
-	if w.giveUp(); len(w.gaveUp) > w.toldOf {
+	if len(w.gaveUp) > w.toldOf {
 		w.l.wg.Go(w.tellGivenUp)
 	}
 }

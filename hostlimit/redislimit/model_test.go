@@ -27,8 +27,8 @@ import (
 // with the real step.lua on a real server, whose clock is the bubble's. An oracle that knows nothing
 // of either looks at what the callers did: never more in flight than slots, no gap shorter than its
 // delay, no start into a block, and once the network is healed every process starts again, and every
-// slot comes back. Where no process was killed and the server lost nothing, each number of a start is
-// one that was started or given up.
+// slot comes back. Where no process was killed and the server lost nothing, each number of a start was
+// stamped once or given up.
 
 // modelSource is step.lua with the clock and the messages of a world.
 var modelSource = strings.NewReplacer(
@@ -68,9 +68,9 @@ type world struct {
 	starts []modelStart
 	blocks []modelBlock
 
-	numbers map[uint64]bool // of starts that were stamped, or given up
-	most    uint64          // largest of them
-	forgot  bool            // numbers may be missing: a process was killed, or the server has lost its data
+	numbers map[uint64]int // of starts: how often it was stamped, 0 where it was given up
+	most    uint64         // largest of them
+	forgot  bool           // numbers may be missing: a process was killed, or the server has lost its data
 }
 
 type modelStart struct {
@@ -100,7 +100,7 @@ func newWorld(t *testing.T, database string) *world {
 func (w *world) reset() {
 	w.command("FLUSHDB")
 	w.procs, w.dead = map[string]*Limiter{}, map[*Limiter]bool{}
-	w.calls, w.starts, w.blocks, w.numbers, w.most, w.forgot = 0, nil, nil, map[uint64]bool{}, 0, false
+	w.calls, w.starts, w.blocks, w.numbers, w.most, w.forgot = 0, nil, nil, map[uint64]int{}, 0, false
 	w.trace.Reset()
 }
 
@@ -278,13 +278,14 @@ func (w *world) now() time.Duration {
 func (*world) Waits(hostlimit.Wait) {}
 func (*world) String() string       { return "" }
 
-func (w *world) GivesUp(seq uint64) { w.number(seq) }
+func (w *world) GivesUp(seq uint64) { w.number(seq, 0) }
 
-// number notes that a start of that number was stamped, or given up.
-func (w *world) number(seq uint64) {
+// number notes that a start of that number was stamped, once, or given up.
+func (w *world) number(seq uint64, stamped int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.numbers[seq], w.most = true, max(w.most, seq)
+	w.numbers[seq] += stamped
+	w.most = max(w.most, seq)
 }
 
 func (w *world) acquire(ctx context.Context, l *Limiter) (hostlimit.Lease, error) {
@@ -299,7 +300,7 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 	}
 	start := func() (g hostlimit.Grant, err error) {
 		if g, err = lease.Start(context.WithValue(ctx, hostlimit.WatcherKey{}, w)); err == nil {
-			w.number(g.Seq)
+			w.number(g.Seq, 1)
 		}
 		return g, err
 	}
@@ -344,8 +345,8 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 func (w *world) judge(slots int) (faults []string) {
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	for seq := uint64(1); seq < w.most && !w.forgot; seq++ {
-		if !w.numbers[seq] {
-			bad("start %d of %d is missing", seq, w.most)
+		if times, ok := w.numbers[seq]; !ok || times > 1 {
+			bad("start %d of %d was stamped %d times", seq, w.most, times)
 		}
 	}
 	starts := slices.Clone(w.starts)

@@ -3,6 +3,7 @@ package redislimit
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +96,25 @@ func TestANumberWithoutAStartIsGivenUp(t *testing.T) {
 				t.Errorf("%d, %v", g.Seq, err)
 			}
 		},
+		"the answers to the question and to the release are lost": func(t *testing.T, ctx context.Context, l *Limiter, post *courier, next func()) {
+			lost := 0
+			post.set(func(payload string, send func() error) error {
+				err := send()
+				if takes(payload) && lost == 0 {
+					lost++
+					next()
+					return errReset
+				}
+				if strings.Contains(payload, "\xa7release") && lost == 1 {
+					lost++
+					return errReset
+				}
+				return err
+			})
+			if _, err := l.Acquire(ctx, "a.example", 0); !errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+		},
 		"the answer is lost": func(t *testing.T, ctx context.Context, l *Limiter, post *courier, next func()) {
 			once := false
 			post.set(func(payload string, send func() error) error {
@@ -132,5 +152,29 @@ func TestANumberWithoutAStartIsGivenUp(t *testing.T) {
 				t.Error("nothing is given up")
 			}
 		})
+	}
+}
+
+// TestALeaseThatHasStartedKeepsItsNumber, although its next Start never reaches the server.
+func TestALeaseThatHasStartedKeepsItsNumber(t *testing.T) {
+	t.Parallel()
+	post := new(courier)
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 2, post)
+	turn := acquire(t, fleet[0], "a.example", 0)
+	defer turn.Release()
+	post.set(func(payload string, send func() error) error {
+		if takes(payload) {
+			return errReset
+		}
+		return send()
+	})
+	if _, err := turn.lease.Start(t.Context()); !errors.Is(err, ErrUnavailable) {
+		t.Error(err)
+	}
+	settle(t, fleet[0], "a.example") // the server knows that the lease is given up
+	next := acquire(t, fleet[1], "a.example", 0)
+	defer next.Release()
+	if turn.Grant.Seq != 1 || next.Grant.Seq != 2 {
+		t.Errorf("start %d after start %d", next.Grant.Seq, turn.Grant.Seq)
 	}
 }

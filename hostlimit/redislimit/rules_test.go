@@ -191,7 +191,7 @@ func TestScriptEasesAsKit(t *testing.T) {
 			t.Errorf("idle for %v: %d starts are counted", idle, run)
 		}
 		// A turn that never starts leaves all as it was.
-		s.run("release", h, id, 2, 1, 0)
+		s.run("release", h, id, 2, 1, 0, 0)
 		if s.get(h, "n") != 100 || s.duration(h, "le") > 0 && s.get(h, "n")-s.get(h, "cn") != calm {
 			t.Errorf("after a turn without a start: n %d, %d calm starts, want %d", s.get(h, "n"), s.get(h, "n")-s.get(h, "cn"), calm)
 		}
@@ -280,7 +280,7 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 				[]any{undone, 1, 0, 0, 0, 0, 0, now + 60000000, now, 100, 2, ""},
 			})
 		owe(h, now)
-		s.run("release", h, undone, 2, 1, 0)
+		s.run("release", h, undone, 2, 1, 0, 0)
 		if owed := s.get(h, "a") - now; owed < 4900000 {
 			t.Errorf("%s: after a turn that was undone, %d us are owed", name, owed)
 		}

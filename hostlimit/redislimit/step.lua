@@ -33,6 +33,7 @@
 --   L        turns, see below
 --   P        of each process that has asked of late: the largest number of a turn, and when that was
 --   T        turns that have ended after a restore had told of them, and when that was
+--   U        turns that were let go in vain: when that was last, and the numbers of starts that nobody gets any more
 --
 -- A host goes through these states:
 --
@@ -455,11 +456,21 @@ local function again(h, probed)
 	end
 end
 
--- back undoes the letting go of a lease. One that has started nevertheless keeps the
--- number, which its next start doesn't get.
+-- back undoes the letting go of a lease. One that has started nevertheless keeps the number, which
+-- its next start doesn't get: started is that, 0 if it has never started. Another number is given
+-- again, unless later ones were given.
 local function back(h, r, started)
 	if r[STATE] ~= GONE then return end
-	about[h].undone, r[START] = r[START], nil
+	started = started > 0 and (r[START] or started) == started
+	if h.lo ~= r[ID] and not started and r[START] then
+		h.U = h.U or {}
+		for id, u in pairs(h.U) do
+			if u[1] < now - LATEST then h.U[id] = nil end
+		end
+		local u = h.U[r[ID]] or {}
+		u[1], u[max(#u, 1) + 1] = now, r[START]
+		h.U[r[ID]] = u
+	end
 	if h.lo == r[ID] then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
@@ -468,7 +479,7 @@ local function back(h, r, started)
 		set(h, 'lo', '')
 	end
 	if h.pr == r[ID] then set(h, 'pr', '') end
-	r[STATE] = RESERVED
+	r[STATE], r[START] = RESERVED, nil
 end
 
 -- bury drops the turns of processes that show no life.
@@ -541,7 +552,8 @@ end
 local ops = {}
 
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
--- turn back and asks for another; started says whether the turn has been a start. seq grows with
+-- turn back and asks for another; started is the number of the start that the turn has been, 0 if it
+-- has been none. seq grows with
 -- every take of the lease: one that isn't larger than the last is a copy.
 --   GO     start, guard, delay, seq, slots in use, probe, expired, guard asked for, others wait, and what told returns
 --   AT     start, why, blocked until   come again shortly before that time
@@ -551,19 +563,16 @@ local ops = {}
 --   HAND   blocked until, cause        a person has blocked the host
 --   OLD                                a later take of the lease has been here
 --   NEW                                the turn has ended, or a later one of the process has been here
--- and at the end of each, as of release, the number of the start for which the turn had been let go when
--- it was taken back (0: there was none): where a reply was lost, the caller hasn't heard of it.
+-- and at the end of each, as of release, the numbers in U: where a reply was lost, the caller hasn't heard
+-- of the GO.
 -- why is as start tells it, or s for slots. shortest and ceiling bound the learned delay. Turns go by
 -- priority, then by when they came.
 function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, shortest, ceiling, delay, least2, ends, prio, came)
 	local me = find(h, id)
 	if me then
-		if seq <= me[SEQ] then
-			about[h].undone = me[START] -- the caller hasn't heard of it, and asks again
-			return {'OLD'}
-		end
+		if seq <= me[SEQ] then return {'OLD'} end
 		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO], me[CAME] = seq, delay, least2, ends, prio, came
-		back(h, me, started == 1)
+		back(h, me, started)
 	else
 		if h.P and h.P[PROC] and number <= h.P[PROC][1] then return {'NEW'} end
 		passed(h, number)
@@ -621,7 +630,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	local guard = max(WINDOW, now + LEAD + WINDOW - s)
 	-- A lease starts within its guard at the latest.
 	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
-	tally(h, s, started ~= 1 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
+	tally(h, s, started == 0 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
 	me[START] = h.n
 	-- It owes as much where it counts from its end, although the delay may be shorter by then.
 	me[DELAY] = max(me[DELAY], h.ad, h.le)
@@ -655,9 +664,9 @@ function ops.begun(h, id, seq, at)
 	return {1}
 end
 
--- release gives a slot back; undone says that the request never started, restored that the turn was
--- told by a restore, of which a copy may come.
-function ops.release(h, id, n, undone, restored)
+-- release gives a slot back; undone says that the request hasn't started since it was let go, restored
+-- that the turn was told by a restore, of which a copy may come, and started is as for take.
+function ops.release(h, id, n, undone, restored, started)
 	local r = find(h, id)
 	if restored == 1 then
 		local T = {}
@@ -669,7 +678,7 @@ function ops.release(h, id, n, undone, restored)
 	end
 	if r then
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
-		if undone == 1 then back(h, r) else finish(h, r, now) end
+		if undone == 1 then back(h, r, started) else finish(h, r, now) end
 		drop(h, id)
 		if held and (probed or undone == 1) then again(h, probed) end
 	else
@@ -936,8 +945,7 @@ for j = 2, #call do
 		if ok then
 			reply = answer
 			if op[1] == 'take' or op[1] == 'release' then
-				reply[#reply + 1] = about[h].undone or 0
-				about[h].undone = nil
+				reply[#reply + 1] = {unpack(h.U and h.U[op[3]] or {}, 2)}
 			end
 			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or (op[1] == 'served' or op[1] == 'begun') and answer[1] == 0
 			changed[h] = changed[h] or not reads

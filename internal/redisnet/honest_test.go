@@ -29,8 +29,7 @@ import (
 // A call is one request as its site saw it.
 type call struct {
 	host         string
-	came, left   time.Time // left is when its body was closed; zero: not yet
-	answered     time.Time
+	came, left   time.Time // left is when its body was closed, so that the answer was known; zero: not yet
 	blockedUntil time.Time // what the answer asked for
 }
 
@@ -81,8 +80,7 @@ func (s *sites) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.answered = time.Now()
-	c.blockedUntil = c.answered.Add(time.Duration(asked) * time.Second)
+	c.blockedUntil = time.Now().Add(time.Duration(asked) * time.Second)
 	resp.Body = &body{strings.NewReader(text), leave}
 	return resp, nil
 }
@@ -110,7 +108,7 @@ func (s *sites) breaches(gap time.Duration, slots int) (found []string) {
 			if o.left.IsZero() || o.left.After(c.came.Add(late)) {
 				inside++
 			}
-			if c.came.After(o.answered.Add(late)) && c.came.Before(o.blockedUntil.Add(-late)) {
+			if !o.left.IsZero() && c.came.After(o.left.Add(late)) && c.came.Before(o.blockedUntil.Add(-late)) {
 				found = append(found, fmt.Sprintf("%s: %v before the end of a block", c.host, o.blockedUntil.Sub(c.came)))
 			}
 		}
