@@ -443,7 +443,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			if c.kind == asText && a.by.mix != 0 && d.Time.Sub(c.from) > maxAge+slack {
 				return open("a robots.txt that is older than a day")
 			}
-			if c.kind == asText && d.Allowed && !c.until.IsZero() && d.Time.Sub(c.until) > slack+a.jumpedSince(c.from) {
+			if c.kind == asText && d.Allowed && !c.until.IsZero() && d.Time.Sub(c.until) > a.by.longestWait()+slack+a.jumpedSince(c.from) {
 				return open("a robots.txt that was used for longer than the policy says (the server's Cache-Control isn't in the log)")
 			}
 			a.report.Proofs.Robots++

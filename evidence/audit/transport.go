@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/hostname"
@@ -137,6 +138,15 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 			a.openEnded(delaysKept, "the policy doesn't say how hosts are told apart")
 		}
 	}
+}
+
+// longestWait returns how long a request waits at most. While one waits to ask for robots.txt again, the
+// others go on by the copy that is out of date.
+func (t *transport) longestWait() time.Duration {
+	if t.policy == nil {
+		return 0
+	}
+	return t.policy.MaxWait
 }
 
 // statusesOf reads "403,520-530".

@@ -332,7 +332,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			310  page 6
 			313  end 4
 			313  end 5
-		`, `lines 15 and 20: concurrency: 3 in flight on 2 slots`},
+		`, `lines 17 and 20: concurrency: 3 in flight on 2 slots`},
 		{"that frees one slot, not two", `
 			1    allow 1
 			1    start 1
