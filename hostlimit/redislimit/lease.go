@@ -393,7 +393,11 @@ const far = time.Minute
 // giveBack tells the server that the lease has ended, and once more where a copy of a restore may
 // come in between. It closes had, if that isn't nil, when the server has had it.
 func (t *lease) giveBack(had chan struct{}) {
-	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Slots, t.undone, t.wasTold, 0}, owed: true}
+	var started uint64
+	if t.started { // by a turn that may not be the last one that the server has let go
+		started = t.granted.seq
+	}
+	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Slots, t.undone, t.wasTold, int64(started)}, owed: true}
 	told := o
 	if had != nil {
 		told.done = func(_ []any, _ heard, err error) {

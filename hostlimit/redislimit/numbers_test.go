@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,5 +177,51 @@ func TestALeaseThatHasStartedKeepsItsNumber(t *testing.T) {
 	defer next.Release()
 	if turn.Grant.Seq != 1 || next.Grant.Seq != 2 {
 		t.Errorf("start %d after start %d", next.Grant.Seq, turn.Grant.Seq)
+	}
+}
+
+// TestATurnInVainIsGivenUpByTheReleaseOfItsLease: the release overtakes the answer that told of the
+// turn, and comes of a lease that has started before.
+func TestATurnInVainIsGivenUpByTheReleaseOfItsLease(t *testing.T) {
+	t.Parallel()
+	post := new(courier)
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 2, post)
+	told := make(ledger, 10)
+	ctx, cancel := context.WithCancel(told.of(t.Context()))
+	defer cancel()
+	lease, err := fleet[0].Acquire(ctx, "a.example", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g, err := lease.Start(ctx); err != nil || g.Seq != 1 {
+		t.Fatal(g.Seq, err)
+	}
+	released := make(chan struct{})
+	var once sync.Once
+	post.set(func(payload string, send func() error) error {
+		err := send()
+		switch {
+		case takes(payload):
+			cancel()
+			<-released
+			return errReset
+		case strings.Contains(payload, "\xa7release"):
+			once.Do(func() { close(released) })
+		}
+		return err
+	})
+	if _, err := lease.Start(ctx); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	next := acquire(t, fleet[1], "a.example", 0)
+	defer next.Release()
+	lease.Release()
+	select {
+	case seq := <-told:
+		if seq != 2 || next.Grant.Seq != 3 {
+			t.Errorf("given up: %d, before %d", seq, next.Grant.Seq)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("nothing is given up")
 	}
 }

@@ -665,7 +665,8 @@ function ops.begun(h, id, seq, at)
 end
 
 -- release gives a slot back; undone says that the request hasn't started since it was let go, restored
--- that the turn was told by a restore, of which a copy may come, and started is as for take.
+-- that the turn was told by a restore, of which a copy may come, and started is as for take: the turn
+-- may have been let go once more since then, in vain.
 function ops.release(h, id, n, undone, restored, started)
 	local r = find(h, id)
 	if restored == 1 then
@@ -678,7 +679,11 @@ function ops.release(h, id, n, undone, restored, started)
 	end
 	if r then
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
-		if undone == 1 then back(h, r, started) else finish(h, r, now) end
+		local vain = r[STATE] == GONE and started > 0 and r[START] and r[START] ~= started
+		if undone == 0 and vain and (r[ENDS] ~= 0 or string.find(r[DID], 'e', 1, true)) then
+			later(h, now, now + gap(h, r[DELAY])) -- the start before that ends now
+		end
+		if undone == 1 or vain then back(h, r, started) else finish(h, r, now) end
 		drop(h, id)
 		if held and (probed or undone == 1) then again(h, probed) end
 	else
