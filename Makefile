@@ -121,7 +121,7 @@ soak: ## all random tests side by side for SOAK (1h), each with a verdict and a 
 		$(call part,fleet,hostlimit/redislimit,TestFleet) \
 		$(call part,fates,hostlimit/redislimit,TestFatesAtRandom) \
 		$(call part,losses,budget/redisbudget,TestRandomLosses) \
-		$(call part,judge,evidence/audit,TestNoHonestLogIsBroken) \
+		$(call part,judge,evidence/audit,TestNoHonest) \
 		$(call part,wire,.,TestNoTwoArrivals) \
 		$(call part,names,.,TestManyNames) \
 		$(call part,names,robots/robotscache,TestWildcardDomain) \

@@ -79,7 +79,7 @@ var costly = []struct {
 func TestRulesOfLargeFilesAreSmall(t *testing.T) {
 	for _, c := range some(costly) {
 		seed, length, size := 0, 0, 0
-		got := keptOf(4, func() any {
+		got := keptOf(2, func() any {
 			seed++
 			body := large(seed, c.line)
 			rules := robots.Parse(body).Agent("FooBot")

@@ -33,7 +33,7 @@ func runsOf(t *testing.T, file []byte) (runs [][][]byte) {
 // TestNoHonestLogIsBrokenByAKill: what kill -9 leaves of an honest log, which is any beginning of it, is
 // open, and neither broken nor proved; with the log of the next run behind it, too.
 func TestNoHonestLogIsBrokenByAKill(t *testing.T) {
-	for seed := range soak.Seeds(t, 40, 200) {
+	for seed := range soak.Seeds(t, 25, 80) {
 		log, breaches, subtle, what := crawlAtRandom(t, seed)
 		if len(breaches) > 0 || subtle || !check(t, log).OK() {
 			continue // it was a rude one
@@ -70,7 +70,7 @@ func TestNoHonestLogIsBrokenByAKill(t *testing.T) {
 // TestNoHonestFleetIsBrokenByAKill: the same of the logs of a fleet, of which some are cut off anywhere.
 func TestNoHonestFleetIsBrokenByAKill(t *testing.T) {
 	fleets := 0
-	for seed := range soak.Seeds(t, 40, 200) {
+	for seed := range soak.Seeds(t, 25, 80) {
 		log, breaches, subtle, what := crawlAtRandom(t, seed)
 		if len(breaches) > 0 || subtle || !check(t, log).OK() || bytes.Contains(log, []byte(`,"jumped":`)) {
 			continue // a rude one, or one whose lines tell more than their records
