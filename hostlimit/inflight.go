@@ -28,7 +28,10 @@ func (p *places) take(b *busy) (ok bool, until time.Duration) {
 	case b.place:
 		b.place = false
 		return true, 0
-	case p.taken < p.max && p.first == nil:
+	case p.taken < p.max && (p.first == nil || p.first == b):
+		if b.queued {
+			p.unlink(b)
+		}
 		p.taken++
 		return true, 0
 	}

@@ -519,6 +519,24 @@ func (p *program) String() string {
 	return b.String()
 }
 
+// sizeOf returns how many requests the program of a seed has.
+func sizeOf(seed uint64) int {
+	if seed%97 == 0 {
+		return 8000 // thousands of hosts
+	}
+	return []int{30, 100, 300, 1000}[seed%4]
+}
+
+// TestProgramsThatFoundAFault plays those of which a limiter once failed one, and rarely another.
+func TestProgramsThatFoundAFault(t *testing.T) {
+	for _, seed := range []uint64{192541062143682} { // a key stood in line for a place though it had no free slot
+		p := generate(seed, sizeOf(seed))
+		if _, err := p.run(t); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestPropertyAgainstModel plays random crawls in virtual time and compares
 // every start, wait, refusal and effect with the reference model, to the
 // nanosecond. POLITENESS_SEED replays one program.
@@ -531,11 +549,7 @@ func TestPropertyAgainstModel(t *testing.T) {
 	programs := 0
 	for seed := range soak.Seeds(t, total, total) { // that many if each were of one request
 		programs++
-		size := []int{30, 100, 300, 1000}[seed%4]
-		if seed%97 == 0 {
-			size = 8000 // thousands of hosts
-		}
-		p := generate(seed, size)
+		p := generate(seed, sizeOf(seed))
 		seen, err := p.run(t)
 		if err != nil {
 			small, err := p.shrink(t, err)

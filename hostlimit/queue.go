@@ -428,9 +428,10 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 		b.full = never
 		return
 	}
-	if p := b.sh.m.places; p != nil && w.lease == nil && b.sh.first(h, now, w.floor) == now {
-		// The key stands in line now: another one that is handed the place of l and comes back for a
-		// further place may wake first. Where w can't start after all, it leaves the line again.
+	ready := w.lease == nil && b.inFlight < w.lim.Slots && b.probe == nil && b.sh.first(h, now, w.floor) == now
+	if p := b.sh.m.places; p != nil && ready {
+		// The key stands in line now: another one that is handed the place of l and comes
+		// back for a further place may wake first.
 		p.join(b)
 		b.inLine = true
 	}
