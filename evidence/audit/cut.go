@@ -158,9 +158,13 @@ const takenByAbsent = "a slot that a request which isn't in the log may have tak
 
 // gaveWay reports that y wasn't under way until its log was cut off: x couldn't have got a slot then.
 func (h *hostAudit) gaveWay(y, x *exchange) {
-	if y.absent {
+	safe := y.safe()
+	switch {
+	case safe > 0 && !x.start.Before(y.start.Add(safe)):
+		h.a.openEnded(slotsKept, "a slot that may have been taken back, where the news of that may have been cut off")
+	case y.absent:
 		h.violation(MissingStart, fmt.Sprintf("start %d is missing, and its slot was another's before the log stops", y.seq), y.at, x.at)
-	} else {
+	default:
 		h.violation(MissingEnd, "a start without an end, and its slot was another's before the log stops", y.at, x.at)
 	}
 	y.end = y.start

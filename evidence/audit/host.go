@@ -459,7 +459,12 @@ func (h *hostAudit) proveFromEnd(last *exchange) {
 func (h *hostAudit) proveGapFromEnd(last *exchange) {
 	x := last.next
 	last.next = nil
-	if gap := x.start.Sub(last.end); gap < last.delay {
+	safe := last.safe()
+	switch gap := x.start.Sub(last.end); {
+	case gap >= last.delay:
+	case safe > 0 && last.end.After(last.start.Add(safe)) && h.a.cutBefore(x.start):
+		h.a.openEnded(delaysKept, "a gap from an end, where the news that its slot was taken back may have been cut off")
+	default:
 		h.violation(BrokenGap, fmt.Sprintf("%v between an end and the next start, delay in force %v", gap, last.delay), last.at, x.at)
 	}
 }

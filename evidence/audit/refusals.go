@@ -489,7 +489,11 @@ func (h *hostAudit) settleRun(all bool) {
 			}
 		}
 	}
-	if !h.mayLack(r.last) {
+	switch {
+	case h.mayLack(r.last):
+	case r.over:
+		h.a.openEnded(blocksKept, "failures in a row that set no block, and that a success followed: it may have come between them")
+	default:
 		line, detail := r.at, fmt.Sprintf("%d failures in a row set no block", r.failures)
 		h.accuse(r.first, r.last, func() { h.violation(BrokenBlock, detail, line) })
 	}
