@@ -529,7 +529,7 @@ func sizeOf(seed uint64) int {
 
 // TestProgramsThatFoundAFault plays those of which a limiter once failed one, and rarely another.
 func TestProgramsThatFoundAFault(t *testing.T) {
-	for _, seed := range []uint64{192541062143682} { // a key stood in line for a place though it had no free slot
+	for _, seed := range []uint64{192541062143682} { // the first in line for a place wasn't let in when one was free
 		p := generate(seed, sizeOf(seed))
 		if _, err := p.run(t); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -330,7 +330,7 @@ func TestVerdictsOnFailuresInARow(t *testing.T) {
 		{"five that block", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
 		{"five that block too briefly", strings.Replace(five, "9 page 5", "9 refused 5 until=@9.9", 1), `lines 18 and 20: block: a refusal that blocks for 1s set a block of 800ms`},
 		{"a success in flight may have been between them", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "10 end 9 latency=1.1", ``},
-		{"a success in flight that came too late for that", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `line 20: block: 5 failures in a row set no block`},
+		{"a success in flight that came too late for that", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `open, blocks kept: failures in a row that set no block, and that a success followed: it may have come between them`},
 		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(five, "1 page", "2.4 page", 1) + `11 page 8 status=500`, `line 24: block: 5 failures in a row set no block`},
 		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + five, ``},
 		{"a failure that was sent before a block says nothing new", `
