@@ -2,7 +2,6 @@ package audit_test
 
 import (
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -546,6 +545,20 @@ func TestWhatIsMissingIsOpenInWords(t *testing.T) {
 	}
 }
 
+// getPage fetches the page of https://a.example.
+func getPage(t *testing.T, transport http.RoundTripper) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://a.example/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+}
+
 // crawlOnce returns the chained log of a page.
 func crawlOnce(t *testing.T, change func(*politeness.Config)) []byte {
 	t.Helper()
@@ -562,15 +575,7 @@ func crawlOnce(t *testing.T, change func(*politeness.Config)) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "https://a.example/", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp.Body.Close()
+		getPage(t, transport)
 		if err := log.Close(); err != nil {
 			t.Fatal(err)
 		}

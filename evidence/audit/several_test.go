@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -49,15 +48,7 @@ func TestSeveralTransportsOnOneLimiter(t *testing.T) {
 				transports = append(transports, transport)
 			}
 			for range 200 {
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://a.example/", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := transports[rnd.IntN(3)].RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
+				getPage(t, transports[rnd.IntN(3)])
 			}
 			if err := log.Close(); err != nil {
 				t.Fatal(err)
@@ -104,15 +95,7 @@ func TestAPersonBesideAnAnswer(t *testing.T) {
 						}
 					})
 				}
-				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://a.example/", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := transport.RoundTrip(req)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
+				getPage(t, transport)
 				done.Wait()
 				if i == 1 {
 					time.Sleep(time.Minute) // virtual: whoever asks in a block by hand is refused
