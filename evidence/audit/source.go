@@ -47,7 +47,6 @@ type source struct {
 
 	entry evidence.Entry // the next record
 	over  bool           // whether there is none
-	again bool           // whether entry is the first record of another log in the same file
 
 	// What is known of the log that entry belongs to.
 	lines   int    // number of its lines so far
@@ -144,8 +143,7 @@ func (s *source) read(text []byte, whole bool) bool {
 		}
 		s.a.openEnded(logWhole, "half a line with the first line of another log behind it, as after a kill")
 	}
-	s.again = s.entry.N == 1
-	if s.again {
+	if s.entry.N == 1 { // the first record of a log
 		s.end()
 		s.forest.begin()
 		s.before = ""
