@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-
+	"github.com/go-politeness/politeness/internal/redistest"
 	"github.com/go-politeness/politeness/internal/soak"
 )
 
@@ -50,9 +49,9 @@ func TestChaos(t *testing.T) {
 			if _, killed := f.ended[i]; killed {
 				continue
 			}
-			_ = f.procs[i].Process.Signal(syscall.SIGSTOP)
+			_ = redistest.Pause(f.procs[i].Process)
 			time.Sleep(time.Duration(r.Int64N(int64(1500 * time.Millisecond))))
-			_ = f.procs[i].Process.Signal(syscall.SIGCONT)
+			_ = redistest.Resume(f.procs[i].Process)
 		case fault < 6:
 			faults["killed process"]++
 			i := r.IntN(len(f.procs))
@@ -63,9 +62,9 @@ func TestChaos(t *testing.T) {
 			f.join()
 		case fault < 8:
 			faults["stopped server"]++
-			_ = s.Signal(syscall.SIGSTOP)
+			_ = redistest.Pause(s.Process())
 			time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
-			_ = s.Signal(syscall.SIGCONT)
+			_ = redistest.Resume(s.Process())
 		case fault == 8:
 			faults["restarted server"]++
 			s.Kill()

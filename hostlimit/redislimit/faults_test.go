@@ -9,13 +9,13 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 // eventually fails the test if ok doesn't become true in time.
@@ -476,7 +476,7 @@ func TestCloseEndsInTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	acquire(t, l, "a.example", 0)
-	if err := s.Signal(syscall.SIGSTOP); err != nil {
+	if err := redistest.Pause(s.Process()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -492,7 +492,7 @@ func TestCloseEndsInTime(t *testing.T) {
 	if d := time.Since(began); d > closing+2*time.Second {
 		t.Errorf("with Close it took %v", d)
 	}
-	if err := s.Signal(syscall.SIGCONT); err != nil {
+	if err := redistest.Resume(s.Process()); err != nil {
 		t.Fatal(err)
 	}
 }

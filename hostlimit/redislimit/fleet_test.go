@@ -14,10 +14,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
-	"unsafe"
+	_ "unsafe" // for the linkname
 
 	"github.com/redis/go-redis/v9"
 
@@ -78,17 +77,12 @@ type mark struct {
 	proc  int
 }
 
-// monotonic reads CLOCK_MONOTONIC.
-func monotonic() int64 {
-	var ts syscall.Timespec
-	const clockMonotonic = 1
-	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		panic(errno)
-	}
-	return ts.Nano()
-}
+// monotonic reads the clock that all processes of a machine share, CLOCK_MONOTONIC on Linux.
+//
+//go:linkname monotonic runtime.nanotime
+func monotonic() int64
 
-// calibrate returns a function that maps this process's times to CLOCK_MONOTONIC.
+// calibrate returns a function that maps this process's times to the machine's.
 func calibrate() func(time.Time) int64 {
 	best, width := int64(0), time.Hour
 	origin := time.Now()
@@ -587,11 +581,11 @@ func TestFleetSurvivesAStoppedServer(t *testing.T) {
 	s := ownServer(t)
 	f := launch(t, s, 8, lossy, nil)
 	f.until(0.2)
-	if err := s.Signal(syscall.SIGSTOP); err != nil {
+	if err := redistest.Pause(s.Process()); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(2 * time.Second)
-	if err := s.Signal(syscall.SIGCONT); err != nil {
+	if err := redistest.Resume(s.Process()); err != nil {
 		t.Fatal(err)
 	}
 	f.someStarts(f.judge())
@@ -643,11 +637,11 @@ func TestFleetSurvivesAPausedProcess(t *testing.T) {
 	for i := range 4 {
 		f.until(0.1 + 0.2*float64(i))
 		p := f.procs[i].Process
-		if err := p.Signal(syscall.SIGSTOP); err != nil {
+		if err := redistest.Pause(p); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(200 * time.Millisecond)
-		if err := p.Signal(syscall.SIGCONT); err != nil {
+		if err := redistest.Resume(p); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{})
 	turn := func(values ...any) { f.Add(appendValue(nil, values)) }
 	turn("GO")
-	turn("GO", time.Now().UnixMicro(), 1<<40, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, "", 0)
+	turn("GO", time.Now().UnixMicro(), int64(1<<40), 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, "", 0)
 	turn("GO", int64(-1<<62), int64(1<<62), int64(-1<<62), -1, -1, 7, int64(1<<62), 0, 1, -5, 1.5, 1e300, 0, 0, 0, int64(1<<62), []any{}, 0)
 	turn("WAIT", 0, 1, "b", int64(1<<62), 5)
 	turn("AT", 1e300, "b", int64(1<<62))

@@ -130,8 +130,8 @@ func (s *Server) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// Signal stops the process (SIGSTOP), as a network that is cut would, or lets it go on.
-func (s *Server) Signal(sig os.Signal) error { return s.cmd.Process.Signal(sig) }
+// Process is the server's, to Pause and Resume.
+func (s *Server) Process() *os.Process { return s.cmd.Process }
 
 // Close ends the process and removes its folder.
 func (s *Server) Close() {
