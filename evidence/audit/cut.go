@@ -156,15 +156,29 @@ func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 // takenByAbsent is the reason where a slot was held for so long that it may have been taken back.
 const takenByAbsent = "a slot that a request which isn't in the log may have taken back"
 
+// takenUntold reports whether the slot of y may have been taken back before x started, by one whose log
+// was cut off before it told of that, or that isn't in the log at all.
+func (a *auditor) takenUntold(y, x *exchange, absent bool) bool {
+	safe := y.safe()
+	if y.leaked || safe == 0 || x.start.Before(y.start.Add(safe)) {
+		return false
+	}
+	switch {
+	case absent:
+		a.openEnded(slotsKept, takenByAbsent)
+	case y.endless || a.cutBefore(x.start):
+		a.openEnded(slotsKept, "a slot that may have been taken back, where the news of that may have been cut off")
+	default:
+		return false
+	}
+	return true
+}
+
 // gaveWay reports that y wasn't under way until its log was cut off: x couldn't have got a slot then.
 func (h *hostAudit) gaveWay(y, x *exchange) {
-	safe := y.safe()
-	switch {
-	case safe > 0 && !x.start.Before(y.start.Add(safe)):
-		h.a.openEnded(slotsKept, "a slot that may have been taken back, where the news of that may have been cut off")
-	case y.absent:
+	if y.absent {
 		h.violation(MissingStart, fmt.Sprintf("start %d is missing, and its slot was another's before the log stops", y.seq), y.at, x.at)
-	default:
+	} else {
 		h.violation(MissingEnd, "a start without an end, and its slot was another's before the log stops", y.at, x.at)
 	}
 	y.end = y.start

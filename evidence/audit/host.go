@@ -563,13 +563,7 @@ func (h *hostAudit) settled(x *exchange) bool {
 // giveUp settles x without knowing more: as far as the log goes, those without an end were in
 // flight.
 func (h *hostAudit) giveUp(x *exchange) {
-	if !h.absent.IsZero() {
-		x.waiting = slices.DeleteFunc(x.waiting, func(y *exchange) bool {
-			safe := y.safe()
-			return safe > 0 && !x.start.Before(y.start.Add(safe))
-		})
-		h.a.openEnded(slotsKept, takenByAbsent)
-	}
+	x.waiting = slices.DeleteFunc(x.waiting, func(y *exchange) bool { return h.a.takenUntold(y, x, !h.absent.IsZero()) })
 	for _, y := range x.waiting {
 		x.join(y)
 	}

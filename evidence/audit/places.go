@@ -68,7 +68,7 @@ func (a *auditor) provePlaces(keep int) {
 		own, all := 1, 1
 		var with *exchange
 		for _, y := range p.inside {
-			if safe := y.safe(); y.leaked && !x.start.Before(y.start.Add(safe)) {
+			if y.leaked && !x.start.Before(y.start.Add(y.safe())) || a.takenUntold(y, x, false) {
 				continue // somebody on another host may have got its place long before that was told
 			}
 			all++

@@ -431,6 +431,39 @@ func TestVerdictsOnSlots(t *testing.T) {
 			303 end 1
 		`, `lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most`},
 	})
+	const untold = "open, slots kept: a slot that may have been taken back, where the news of that may have been cut off"
+	checkRows(t, "policy maxInFlight=2 by=U\nfile\npolicy maxInFlight=2\nsite \"\"\nsite \"\" host=b.example at=-59\nsite \"\" host=c.example at=-58", []row{
+		{"a place whose loss a log that was cut off may have told of", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			302 page 3 host=c.example
+			303 end 2
+			303 end 1
+			9999 closed
+		`, untold},
+		{"a slot whose loss a log that was cut off may have told of", `
+			1    allow 1
+			1    start 1
+			2    allow 2
+			2    start 2
+			302  page 3
+			303  end 1
+			303  end 2
+			9999 closed
+		`, untold},
+		{"a place that can't have been lost", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			300 page 3 host=c.example
+			303 end 2
+			303 end 1
+			9999 closed
+		`, `log 2, line 14 and log 2, line 16: concurrency: 3 in flight on all hosts, 2 at most`},
+	})
 	checkRows(t, "policy maxInFlight=2 by=U\nsite \"\" host=c.example\npolicy maxInFlight=2\nsite \"\" at=-59\nsite \"\" host=b.example at=-58", []row{
 		{"three of two Transports, which may have a limiter each", `
 			1   allow 1
