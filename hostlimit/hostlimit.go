@@ -177,6 +177,7 @@ type Grant struct {
 
 	// TakenBack names each lease that was found expired (LeaseTTL) since a Start told of the last:
 	// leases of this key, and those of others that were found for want of a place of MaxInFlight.
+	// Memory tells of 255 of a key at most.
 	TakenBack []TakenBack
 
 	// Restored is the block that an earlier process, or another one, has left for the key in

@@ -397,6 +397,50 @@ func TestUpdatesOfAKeyAreCoalesced(t *testing.T) {
 	})
 }
 
+// TestWhoHasNothingToSaveDoesNotWait for an Update of somebody else, however long that takes.
+func TestWhoHasNothingToSaveDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, Concurrency: 3, Delay: hostlimit.Delay{DangerouslyNone: true}})
+		started, _ := p.start(0)
+		had, err := p.Acquire(t.Context(), storedKey, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.takes = time.Hour
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() {
+			if err := p.Clear(t.Context(), storedKey); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		begin := time.Now()
+		waited := func(call string) {
+			t.Helper()
+			if d := time.Since(begin); d > 0 {
+				t.Errorf("%s took %v", call, d)
+			}
+			begin = time.Now()
+		}
+		started.Observe(ok)
+		waited("Observe")
+		started.Release()
+		waited("Release")
+		p.next()
+		waited("Next")
+		if _, err := had.Start(t.Context()); err != nil {
+			t.Error(err)
+		}
+		waited("Start")
+		l, _ := p.start(0)
+		waited("Acquire and Start")
+		l.Release()
+		had.Release()
+	})
+}
+
 // TestLearnedDelayIsKept at once where it grows, and once a minute where it shrinks.
 func TestLearnedDelayIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -490,6 +534,24 @@ func TestFarStartIsKeptBeforeItIsSent(t *testing.T) {
 		other.Release()
 		if d := store.debts["other"]; d != (hostlimit.Debt{}) {
 			t.Errorf("kept for a booking: %+v", d)
+		}
+	})
+}
+
+// TestAStartAMinuteAwayIsNotKept, and costs the Store nothing; one that is further away is kept.
+func TestAStartAMinuteAwayIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for gap, kept := range map[time.Duration]bool{time.Minute: false, time.Minute + 1: true} {
+			store := new(mapStore)
+			p := run(t, hostlimit.Config{Store: store, Delay: hostlimit.Delay{Min: gap, Adaptive: hostlimit.Fixed}})
+			l, _ := p.start(0)
+			if costs := store.updates > 1; costs != kept {
+				t.Errorf("%d updates for a start that lets the next come after %v", store.updates, gap)
+			}
+			l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+			if d := store.debt(); d.Refusals != 1 || d.NextStart.IsZero() == kept {
+				t.Errorf("kept of a start that lets the next come after %v: %+v", gap, d)
+			}
 		}
 	})
 }
@@ -814,6 +876,32 @@ func TestTheCauseOfABlockIsKept(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// TestABlockByHandThatWasLiftedLeavesNothing: the block that another process has set since is the host's.
+func TestABlockByHandThatWasLiftedLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, MaxWait: 10 * time.Hour}
+		a, b := run(t, cfg), run(t, cfg)
+		a.fetch(refusal)
+		if err := a.Block(t.Context(), storedKey, time.Now().Add(10*time.Second), "maintenance"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(11 * time.Second)
+		la, _ := a.start(0)
+		lb, _ := b.start(0)
+		lb.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		if e := la.Observe(ok); !e.Cleared {
+			t.Fatalf("the success of a probe: %+v", e)
+		}
+		if d := store.debt(); d.Cause != "status 429" || time.Until(d.BlockedUntil) != time.Hour {
+			t.Errorf("kept %+v", d)
+		}
+		if n := a.next(); n < time.Hour {
+			t.Errorf("next in %v", n)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -428,6 +429,22 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 	})
 }
 
+// TestOfTheLeaksOfAKey255AreTold, however many there are.
+func TestOfTheLeaksOfAKey255AreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, n := range []int{255, 256} {
+			m := mustNew(t, Config{Delay: none, Concurrency: n, LeaseTTL: time.Minute})
+			for range n {
+				acquire(t, m, "a", 0)
+			}
+			time.Sleep(time.Minute)
+			if told := acquire(t, m, "a", 0).TakenBack; len(told) != 255 || told[254].Seq != 255 {
+				t.Errorf("of %d leases that were taken back %d are told", n, len(told))
+			}
+		}
+	})
+}
+
 // Release is safe to call from any goroutine, also while the lease waits in Start.
 func TestReleaseEndsAStartThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -543,6 +560,21 @@ func TestAnEndIsOwedTheGapInForce(t *testing.T) {
 	})
 }
 
+// TestAnEndAtTheInstantOfAStartIsOwedTheLongerGap of the two.
+func TestAnEndAtTheInstantOfAStartIsOwedTheLongerGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Fixed}, Concurrency: 3})
+		first := acquire(t, m, "a", 5*time.Second)
+		time.Sleep(10 * time.Second)
+		second := acquire(t, m, "a", 0)
+		first.Observe(Outcome{Err: errors.New("connection reset")})
+		first.Release()
+		if next := acquire(t, m, "a", 0); next.Start.Sub(second.Start) != 5*time.Second {
+			t.Errorf("the next one starts %v after both", next.Start.Sub(second.Start))
+		}
+	})
+}
+
 func TestBlocksAreNeverForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: none, MaxHosts: 1000, MaxWait: time.Minute})
@@ -644,6 +676,26 @@ func TestHosts(t *testing.T) {
 		}
 		for range states(t, m) {
 			break
+		}
+	})
+}
+
+// TestTheFloorIsNamedWhereItIsLonger than the delay in force, in what List says of who waits.
+func TestTheFloorIsNamedWhereItIsLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for floor, want := range map[time.Duration]string{2 * time.Second: "random", 2*time.Second + 1: "crawl-delay"} {
+			m := mustNew(t, Config{Delay: Delay{Min: 2 * time.Second}})
+			acquire(t, m, "a", 0).Release()
+			ctx, leave := context.WithCancel(t.Context())
+			go func() { _, _ = m.Acquire(ctx, "a", floor) }()
+			synctest.Wait()
+			for st := range states(t, m) {
+				if st.DelaySource != want || st.Delay != floor {
+					t.Errorf("%+v, want %s", st, want)
+				}
+			}
+			leave()
+			synctest.Wait()
 		}
 	})
 }
@@ -979,6 +1031,59 @@ func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
 	})
 }
 
+// A listener is a Watcher that keeps what it is told.
+type listener struct{ waits []Wait }
+
+func (l *listener) Waits(w Wait)   { l.waits = append(l.waits, w) }
+func (l *listener) GivesUp(uint64) {}
+func (l *listener) String() string { return "GET /" }
+
+// TestAWaitOfASecondIsNotTold: one that is known to be longer is, at once.
+func TestAWaitOfASecondIsNotTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for gap, want := range map[time.Duration]int{time.Second: 0, time.Second + 1: 1} {
+			m := mustNew(t, Config{Delay: Delay{Min: gap}})
+			acquire(t, m, "a", 0).Release()
+			l := new(listener)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				lease, err := m.Acquire(context.WithValue(t.Context(), WatcherKey{}, l), "a", 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				lease.Release()
+			}()
+			synctest.Wait()
+			if len(l.waits) != want {
+				t.Errorf("told of a wait of %v: %+v", gap, l.waits)
+			}
+			if <-ended; len(l.waits) != want {
+				t.Errorf("told of a wait of %v, after it: %+v", gap, l.waits)
+			}
+		}
+	})
+}
+
+// TestAThousandAheadAreCounted, and it is told of no more.
+func TestAThousandAheadAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: Delay{Min: 2 * time.Second}})
+		acquire(t, m, "a", 0).Release()
+		ctx, leave := context.WithCancel(t.Context())
+		for ahead := range 1003 {
+			l := new(listener)
+			go func() { _, _ = m.Acquire(context.WithValue(ctx, WatcherKey{}, l), "a", 0) }()
+			synctest.Wait()
+			if len(l.waits) != 1 || l.waits[0].Ahead != min(ahead, 1000) {
+				t.Errorf("behind %d others it is told: %+v", ahead, l.waits)
+			}
+		}
+		leave()
+	})
+}
+
 // TestAWaitIsTold in a sentence, with times of two digits or so.
 func TestAWaitIsTold(t *testing.T) {
 	for _, c := range []struct {
@@ -1017,6 +1122,47 @@ func TestLeftIsTheCallersOwnEnd(t *testing.T) {
 			t.Errorf("%+v: Left is %v", c.o, !c.left)
 		}
 	}
+}
+
+// TestMaxHostsAreKept, neither more of those that owe nothing nor fewer.
+func TestMaxHostsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 100
+		m := mustNew(t, Config{Delay: none, MaxHosts: most})
+		for i := range 3 * most {
+			acquire(t, m, fmt.Sprint(i), 0).Release()
+			kept := 0
+			for range states(t, m) {
+				kept++
+			}
+			if want := min(i+1, most); kept != want {
+				t.Errorf("after %d hosts %d are kept, want %d", i+1, kept, want)
+			}
+			time.Sleep(2 * time.Minute) // each is remembered for a while
+		}
+	})
+}
+
+// TestAHostTakesAboutAHundredBytes beside its name, once nobody uses it.
+func TestAHostTakesAboutAHundredBytes(t *testing.T) {
+	const n = 30_000
+	keys := names(n)
+	heap := func() uint64 {
+		var st runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&st)
+		return st.HeapAlloc
+	}
+	before := heap()
+	m := mustNew(t, Config{Delay: none})
+	for _, key := range keys {
+		acquire(t, m, key, 0).Release()
+	}
+	if each := (int(heap())-int(before))/n - len(keys[0]); each > 130 {
+		t.Errorf("%d bytes", each)
+	}
+	runtime.KeepAlive(m)
+	runtime.KeepAlive(keys)
 }
 
 // TestMaxHostsHoldsFromTheBeginning: a host that owes nothing isn't kept because the limiter is young.
@@ -1115,6 +1261,35 @@ func TestDrainReturnsWithTheLastRequest(t *testing.T) {
 		if err := m.Drain(t.Context()); err != nil || time.Since(begin) != 3*time.Second {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
+	})
+}
+
+// TestABlockByHandIsOverAtItsEnd, at that very instant: a request starts, and nothing is left to clear.
+func TestABlockByHandIsOverAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none})
+		if err := m.Block(t.Context(), "a", time.Now().Add(time.Minute), "maintenance"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for st := range states(t, m) {
+			if !st.BlockedUntil.IsZero() || st.BlockedBy != "" {
+				t.Errorf("listed as %+v", st)
+			}
+		}
+		l := acquire(t, m, "a", 0)
+		if l.ByHand == nil {
+			t.Error("the block isn't told of")
+		}
+		l.Release()
+		if err := m.Clear(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		l = acquire(t, m, "a", 0)
+		if l.ByHand != nil {
+			t.Errorf("cleared: %+v", l.ByHand)
+		}
+		l.Release()
 	})
 }
 

@@ -74,7 +74,7 @@ type Wait struct {
 	Until   time.Time     // earliest start, so far as it is known; zero: nobody knows
 	Cause   string        // of a block, as in HostState.BlockedBy; of a delay, as in Grant.DelaySource
 	Delay   time.Duration // that is in force; 0: none
-	Ahead   int           // number of requests of the key that go before
+	Ahead   int           // number of requests of the key that go before; Memory counts up to 1000
 	Slots   int           // that the key has
 	Held    int           // number of slots that are held
 	HeldBy  string        // the request that has held its slot the longest, as its Watcher says; empty: it has none
