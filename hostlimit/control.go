@@ -47,7 +47,7 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	return m.act(ctx, key, func(sh *shard, h *host, now time.Duration) {
 		h.failures = 0
 		t := sh.trouble(h)
-		if t.refusals == 0 && t.until <= now {
+		if t.refusals == 0 && !t.blocks(now) {
 			return
 		}
 		t.until, t.refusals = 0, 0
@@ -111,7 +111,7 @@ func (m *Memory) limits(key string) *kit.Limits {
 // is waited for then.
 func (sh *shard) forgive(h *host, now time.Duration) {
 	t := sh.trouble(h)
-	if t.refusals == 0 || now < add(t.until, sh.m.rules.Refusals.Forgive) {
+	if t.refusals == 0 || !t.forgiven(now, sh.m.rules.Refusals.Forgive) {
 		return
 	}
 	t.refusals, t.until = 0, 0
@@ -166,7 +166,7 @@ func (sh *shard) act(h *host) *ByHand {
 // stopped reports whether a person has blocked h.
 func (sh *shard) stopped(h *host, now time.Duration) bool {
 	t := sh.trouble(h)
-	return t.cause == byPerson && t.until > now
+	return t.cause == byPerson && t.blocks(now)
 }
 
 // stop is why no request of h starts, nor waits, because a person says so; nil: it may.

@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 	"time"
@@ -145,9 +146,10 @@ type stamp struct {
 
 const void time.Duration = -1
 
-// after reports whether it is s that the next start keeps its distance from, and not o.
+// after reports whether it is s that the next start keeps its distance from, and not o: the later
+// one or, of two at one instant, that with the longer gap.
 func (s stamp) after(o stamp) bool {
-	return s.by != noStart && s.at != void && (o.by == noStart || s.at > o.at || s.at == o.at && s.gap > o.gap)
+	return s.by != noStart && s.at != void && (o.by == noStart || cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.gap, o.gap)) > 0)
 }
 
 // stamp returns the last start.
@@ -227,6 +229,13 @@ func (h *host) refuse(t *trouble, r *kit.Refusals, lim *kit.Limits, now time.Dur
 	t.refusals, t.until, t.blockOrd, t.cause, t.calm = n, max(t.until, add(now, stay)), starts, causeOf(o), 0
 }
 
+// blocks reports whether t holds its key at now. At its very end a block is over.
+func (t *trouble) blocks(now time.Duration) bool { return t.until > now }
+
+// forgiven reports whether the host has been quiet for so long after the block that refusals before
+// it don't count any more.
+func (t *trouble) forgiven(now, forgive time.Duration) bool { return now >= add(t.until, forgive) }
+
 // extend lengthens the block of t, or sets one that counts as no refusal, and reports
 // whether it did.
 func (t *trouble) extend(until time.Duration, starts uint64) bool {
@@ -253,5 +262,5 @@ const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
 func (h *host) owes(t *trouble, now, forgive time.Duration) bool {
-	return h.busy != 0 || h.earliest(grace) > now || now < max(t.until, t.next) || t.refusals > 0 && now < add(t.until, forgive)
+	return h.busy != 0 || h.earliest(grace) > now || now < max(t.until, t.next) || t.refusals > 0 && !t.forgiven(now, forgive)
 }

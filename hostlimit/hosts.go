@@ -121,12 +121,12 @@ func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool)
 		if at := max(next, now); m.open(at) > at {
 			next = m.open(at)
 		}
-		if t.until > now {
+		if t.blocks(now) {
 			st.BlockedUntil, st.BlockedBy = m.at(t.until), sh.causeOf(h)
 		} else if open := m.open(now); open > now {
 			st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
 		}
-		if now >= add(t.until, m.rules.Refusals.Forgive) {
+		if t.forgiven(now, m.rules.Refusals.Forgive) {
 			st.Refusals = 0
 		}
 		st.Next = m.at(next)

@@ -213,7 +213,7 @@ func (l *lease) learn(o Outcome) Effect {
 	}
 	t := sh.trouble(h)
 	e.Refusals = int(t.refusals)
-	if t.until > now {
+	if t.blocks(now) {
 		e.Until = m.at(t.until)
 	}
 	return e

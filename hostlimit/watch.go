@@ -195,7 +195,7 @@ func (b *busy) notice(h *host, now time.Duration) *notice {
 func (b *busy) why(h *host, now time.Duration) Wait {
 	m, t, head := b.sh.m, b.sh.trouble(h), b.head
 	switch {
-	case t.until > now:
+	case t.blocks(now):
 		return Wait{Hold: HoldBlock, Cause: b.sh.causeOf(h)}
 	case m.open(now) > now:
 		return Wait{Hold: HoldBlock, Cause: "hours"}
