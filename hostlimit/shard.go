@@ -11,7 +11,7 @@ const (
 	slabSize = 64               // number of hosts that are allocated at once: 4 KB
 	unused   = ^uint32(0)       // host.busy of an entry that holds no host
 	sample   = 16               // number of hosts that forget compares
-	reach    = 256              // number of entries that forget looks through for them: after a peak many are unused
+	reach    = 16               // number of entries that it looks through for each: after a peak many are unused
 	leases   = 4096 / leaseSize // number of leases that are allocated at once
 )
 
@@ -33,7 +33,7 @@ type shard struct {
 	free  uint32 // 1 + number of the first free host
 	names []byte
 	waste int    // bytes in names of hosts that are gone
-	hand  uint32 // entry at which the next search for a host to forget begins
+	hand  uint32 // entry that the last search for a host to forget came to
 
 	busy     []*busy
 	freeBusy []uint32 // places in busy that are free
@@ -160,31 +160,33 @@ func (sh *shard) grow() {
 func (sh *shard) forget(now time.Duration) {
 	var oldest *host
 	var number uint32
-	seen := 0
-	for range min(reach, sh.made) {
-		sh.hand++
-		if sh.hand >= sh.made {
-			sh.hand = 0
-		}
-		h := sh.host(sh.hand)
-		if h.busy == unused {
-			continue
-		}
-		if seen++; seen > sample {
-			break
-		}
-		if h.owes(sh.trouble(h), now, sh.m.rules.Refusals.Forgive) {
-			continue
-		}
-		if sh.hosts > sh.m.hostsPerShard {
+	for range sample {
+		h := sh.advance()
+		switch {
+		case h.busy == unused || h.owes(sh.trouble(h), now, sh.m.rules.Refusals.Forgive):
+		case sh.hosts > sh.m.hostsPerShard:
 			sh.remove(sh.hand, h)
-		} else if oldest == nil || h.last < oldest.last {
+		case oldest == nil || h.last < oldest.last:
 			oldest, number = h, sh.hand
 		}
 	}
 	if oldest != nil {
 		sh.remove(number, oldest)
 	}
+}
+
+// advance moves the hand to the next host, or to an unused entry where no host is within reach.
+func (sh *shard) advance() (h *host) {
+	for range reach {
+		sh.hand++
+		if sh.hand >= sh.made {
+			sh.hand = 0
+		}
+		if h = sh.host(sh.hand); h.busy != unused {
+			break
+		}
+	}
+	return h
 }
 
 func (sh *shard) remove(i uint32, h *host) {
@@ -217,14 +219,14 @@ func (sh *shard) remove(i uint32, h *host) {
 	sh.waste += len(sh.name(h))
 	*h = host{name: sh.free, busy: unused}
 	sh.free = i + 1
-	if sh.waste > 4096 && sh.waste > len(sh.names)/2 {
+	if sh.waste > len(sh.names)/2 {
 		sh.compact()
 	}
 }
 
 // compact copies the names in use to a new arena.
 func (sh *shard) compact() {
-	names := make([]byte, 0, len(sh.names)-sh.waste)
+	var names []byte
 	for i := range sh.made {
 		if h := sh.host(i); h.busy != unused {
 			name := sh.name(h)
