@@ -40,7 +40,7 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 		// What is to be cleared may be known to the Store alone.
 		hash := m.hash(key)
 		sh := m.shard(hash)
-		if err := sh.sync(ctx, sh.meeting(key, hash), m.limits(key), true); err != nil {
+		if _, err := sh.met(ctx, key, hash, m.limits(key), true); err != nil {
 			return err
 		}
 	}

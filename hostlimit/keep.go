@@ -118,36 +118,35 @@ func (k *kept) due(now time.Duration, o owing) bool {
 // unsaved reports whether o has to be saved at once.
 func (k *kept) unsaved(now time.Duration, o owing) bool {
 	return k.read == void || o.block != k.tried.block || o.learned > k.tried.learned ||
-		o.next > now+far && o.next > k.next && o.next != k.tried.next
+		o.next > max(now+far, k.next) && o.next != k.tried.next
 }
 
-// met returns what is known of key's debt, once that is up to date.
-func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *kit.Limits) (*kept, error) {
-	k := sh.meeting(key, hash)
-	return k, sh.meet(ctx, k, lim, nil)
-}
-
-// meeting makes what there is to know of key, if there is nothing yet.
-func (sh *shard) meeting(key string, hash uint64) *kept {
+// met returns what is known of key's debt, once what others know of the key is known here, and the
+// other way round. With force the Store is asked also where it was a moment ago.
+func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *kit.Limits, force bool) (*kept, error) {
 	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	sh.get(hash, key, sh.m.now())
-	return sh.keptOf(key, hash)
-}
-
-// meet makes sure that what others know of the key is known here, and the other way round. The
-// turn l, if there is one, doesn't rely on what was read a moment ago where its gap is long: a
-// process that has read the same may have started meanwhile.
-func (sh *shard) meet(ctx context.Context, k *kept, lim *kit.Limits, l *lease) error {
-	sh.mu.Lock()
-	i, ok := sh.find(k.hash)
-	force := l != nil && l.stamp.gap > far
-	due := ok && (force || k.due(sh.m.now(), sh.owing(sh.host(i))))
+	now := sh.m.now()
+	h := sh.host(sh.get(hash, key, now))
+	k := sh.keptOf(key, hash)
+	due := force || k.due(now, sh.owing(h))
 	sh.mu.Unlock()
 	if !due {
-		return nil
+		return k, nil
 	}
-	return sh.sync(ctx, k, lim, force)
+	return k, sh.sync(ctx, k, lim, force)
+}
+
+// meet does for the key of l, of which k is known, what met does. It doesn't rely on what was read a
+// moment ago where the gap of l is long: a process that has read the same may have started since.
+func (l *lease) meet(ctx context.Context, k *kept) {
+	sh := l.sh
+	sh.mu.Lock()
+	force := l.stamp.gap > far
+	due := l.b != nil && (force || k.due(sh.m.now(), sh.owing(sh.host(l.b.host))))
+	sh.mu.Unlock()
+	if due {
+		_ = sh.sync(ctx, k, l.lim, force) // ctx's error is Start's to tell
+	}
 }
 
 // sync brings the key of k and the Store up to date with each other, unless somebody has done so
@@ -235,7 +234,9 @@ func (x *merge) change(theirs Debt) Debt {
 	}
 	switch was, is := x.was.learned, x.is.learned; {
 	case is == was:
-	case x.delay && is > theirs.Delay, !x.delay && (is > was || x.ease):
+	case x.delay:
+		d.Delay = max(is, theirs.Delay)
+	case is > was || x.ease:
 		d.Delay = is
 	}
 	if x.is.next > x.now+far {
@@ -314,7 +315,7 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 		if theirs != o.block {
 			sh.takeOver(h, theirs)
 			moved = true
-			if theirs.until > now {
+			if sh.trouble(h).blocks(now) {
 				k.restored = &Restored{Debt: debt, Met: sh.m.at(now)}
 				if end := sh.m.at(theirs.until); end.Before(debt.BlockedUntil) {
 					k.restored.BlockedUntil = end
@@ -322,7 +323,7 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 			}
 		}
 	}
-	if t := sh.trouble(h); t.refusals != 0 && o.block == x.is.block {
+	if t := sh.trouble(h); t.refusals != 0 {
 		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // also where the block is ours
 	}
 	if x.delay && lim.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {
@@ -331,9 +332,9 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 		moved = h.raise(learned, byLearned) || moved
 	}
 	if x.next && !debt.NextStart.IsZero() {
-		if next := x.in(debt.NextStart, time.Time{}); next > now && !debt.NextStart.Equal(x.at(add(x.is.next, margin))) {
+		if !debt.NextStart.Equal(x.at(add(x.is.next, margin))) {
 			t := sh.inTrouble(h)
-			t.next = max(t.next, next)
+			t.next = max(t.next, x.in(debt.NextStart, time.Time{}))
 			moved = true
 		}
 	}
@@ -435,35 +436,32 @@ func (l *lease) kept() *kept {
 func (l *lease) keepStart(ctx context.Context, k *kept, g *Grant) {
 	sh := l.sh
 	for range 3 { // more than once where saving takes longer than margin
+		if !l.keep(ctx, k) {
+			return
+		}
 		sh.mu.Lock()
-		now := sh.m.now()
-		b := l.b
-		if b == nil {
-			sh.mu.Unlock()
-			return
+		if b := l.b; b != nil {
+			now, h := sh.m.now(), sh.host(b.host)
+			if b.last == l && !sh.trouble(h).blocks(now) {
+				b.account(h, now)
+				h.last, l.stamp.at = now, now
+				g.Start = sh.m.at(now)
+			}
 		}
-		h := sh.host(b.host)
-		if b.last == l && sh.trouble(h).until <= now && k.read > l.stamp.at {
-			b.account(h, now)
-			h.last, l.stamp.at = now, now
-			g.Start = sh.m.at(now)
-		}
-		due := k.unsaved(now, sh.owing(h))
 		sh.mu.Unlock()
-		if !due || sh.sync(ctx, k, l.lim, false) != nil {
-			return
-		}
 	}
 }
 
-// keep saves what an Outcome or a Release has changed.
-func (l *lease) keep(k *kept) {
+// keep saves what a Start, an Outcome or a Release has changed, and reports whether there was
+// anything to save. ctx is never done.
+func (l *lease) keep(ctx context.Context, k *kept) bool {
 	sh := l.sh
 	sh.mu.Lock()
 	i, ok := sh.find(k.hash)
 	due := ok && k.unsaved(sh.m.now(), sh.owing(sh.host(i)))
 	sh.mu.Unlock()
 	if due {
-		_ = sh.sync(context.Background(), k, l.lim, false) // never done
+		_ = sh.sync(ctx, k, l.lim, false)
 	}
+	return due
 }

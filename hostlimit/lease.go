@@ -60,7 +60,7 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	if k == nil {
 		return l.begin(ctx)
 	}
-	_ = l.sh.meet(ctx, k, l.lim, l) // ctx's error is begin's to tell
+	l.meet(ctx, k)
 	g, err := l.begin(ctx)
 	if err != nil {
 		l.sh.tell(k, err)
@@ -159,7 +159,7 @@ func (l *lease) grant(h *host) Grant {
 func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if k := l.kept(); k != nil {
-		l.keep(k)
+		l.keep(context.Background(), k)
 		e.StateErr = l.sh.failure(k)
 	}
 	return e
@@ -314,7 +314,7 @@ func (l *lease) Release() (expired bool) {
 	sh.mu.Unlock()
 	sh.m.handOut()
 	if k != nil {
-		l.keep(k) // the gap may count from the end
+		l.keep(context.Background(), k) // the gap may count from the end
 	}
 	return expired
 }

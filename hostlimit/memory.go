@@ -113,7 +113,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	least := max(0, floor)
 	var k *kept
 	if m.config.Store != nil {
-		if k, err = sh.met(ctx, key, hash, lim); err != nil {
+		if k, err = sh.met(ctx, key, hash, lim, false); err != nil {
 			return nil, err
 		}
 	}
@@ -279,7 +279,7 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	sh := m.shard(hash)
 	least := max(0, floor)
 	if m.config.Store != nil {
-		if _, err := sh.met(ctx, key, hash, lim); err != nil {
+		if _, err := sh.met(ctx, key, hash, lim, false); err != nil {
 			return time.Time{}, err
 		}
 	}
