@@ -379,11 +379,11 @@ func (sh *shard) takeOver(h *host, block blockOwed) {
 	if h.busy > 0 {
 		b := sh.busy[h.busy-1]
 		b.account(h, sh.m.now())
-		b.probe = nil // what is in flight started before
+		b.probe = nil
 	}
 	t := sh.inTrouble(h)
-	if block.until > t.until || block.refusals > t.refusals {
-		t.blockOrd = sh.starts
+	if block.until != 0 {
+		t.blockOrd = sh.starts // what is in flight started before the block
 	}
 	t.until, t.refusals = block.until, block.refusals
 	sh.blame(h, block.cause, block.why)
@@ -414,7 +414,8 @@ func (sh *shard) tell(k *kept, err error) {
 	}
 }
 
-// kept returns what is known of the debt of l's key; nil without a Store, and after Release.
+// kept returns what is known of the debt of l's key; nil without a Store, after Release, and where
+// the key has been forgotten since l expired.
 func (l *lease) kept() *kept {
 	sh := l.sh
 	if sh.m.config.Store == nil {
@@ -422,11 +423,12 @@ func (l *lease) kept() *kept {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	switch {
-	case l.b == nil && l.key == "":
-		return nil
-	case l.b == nil: // expired, and perhaps forgotten since
-		return sh.keptOf(l.key, sh.m.hash(l.key))
+	if l.b == nil {
+		hash := sh.m.hash(l.key)
+		if _, ok := sh.find(hash); !ok {
+			return nil
+		}
+		return sh.keptOf(l.key, hash)
 	}
 	return sh.kept[string(sh.name(sh.host(l.b.host)))]
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -954,6 +955,37 @@ func TestALateAnswerIsKept(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		p.next()
 		p.fetch(ok)
+		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		if until := store.debt().BlockedUntil; time.Until(until) != time.Hour || !l.Release() {
+			t.Errorf("kept until %v", until)
+		}
+	})
+}
+
+// TestALateRefusalByAForgottenKeyIsKept as any other.
+func TestALateRefusalByAForgottenKeyIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		p := run(t, hostlimit.Config{Store: store, MaxHosts: 10})
+		l, _ := p.start(0)
+		time.Sleep(6 * time.Minute)
+		p.fetch(ok) // takes it back
+		for i := range 100 {
+			other, err := p.Acquire(t.Context(), fmt.Sprint("other-", i), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := other.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			other.Release()
+			time.Sleep(time.Minute)
+		}
+		for st, err := range p.List(t.Context()) {
+			if err != nil || st.Key == storedKey {
+				t.Fatal("the key isn't forgotten", err)
+			}
+		}
 		l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
 		if until := store.debt().BlockedUntil; time.Until(until) != time.Hour || !l.Release() {
 			t.Errorf("kept until %v", until)

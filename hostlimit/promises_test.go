@@ -1229,6 +1229,27 @@ func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
 	})
 }
 
+// TestALateReleaseOfAForgottenKeyLeavesNothing behind of what was known of its debt.
+func TestALateReleaseOfAForgottenKeyLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := mustNew(t, Config{Delay: none, MaxHosts: 10, Store: Dir(t.TempDir())})
+		late := acquire(t, m, "a", 0)
+		time.Sleep(time.Hour) // it expires
+		acquire(t, m, "a", 0).Release()
+		for i := range 100 {
+			acquire(t, m, fmt.Sprint("other-", i), 0).Release()
+			time.Sleep(time.Minute)
+		}
+		late.Observe(Outcome{Status: 200})
+		if !late.Release() {
+			t.Error("the lease hasn't expired")
+		}
+		if sh := &m.shards[0]; len(sh.kept) > sh.hosts {
+			t.Errorf("the debts of %d keys are known, and %d keys", len(sh.kept), sh.hosts)
+		}
+	})
+}
+
 // TestDrainTakesBackLeasesThatAreNeverReleased, when they are due, whatever else was in flight.
 func TestDrainTakesBackLeasesThatAreNeverReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
