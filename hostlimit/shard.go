@@ -163,7 +163,7 @@ func (sh *shard) forget(now time.Duration) {
 	for range sample {
 		h := sh.advance()
 		switch {
-		case h.busy == unused || h.owes(sh.trouble(h), now, sh.m.rules.Refusals.Forgive):
+		case h == nil || h.owes(sh.trouble(h), now, sh.m.rules.Refusals.Forgive):
 		case sh.hosts > sh.m.hostsPerShard:
 			sh.remove(sh.hand, h)
 		case oldest == nil || h.last < oldest.last:
@@ -175,18 +175,18 @@ func (sh *shard) forget(now time.Duration) {
 	}
 }
 
-// advance moves the hand to the next host, or to an unused entry where no host is within reach.
-func (sh *shard) advance() (h *host) {
+// advance moves the hand to the next host and returns it, nil where none is within reach.
+func (sh *shard) advance() *host {
 	for range reach {
 		sh.hand++
 		if sh.hand >= sh.made {
 			sh.hand = 0
 		}
-		if h = sh.host(sh.hand); h.busy != unused {
-			break
+		if h := sh.host(sh.hand); h.busy != unused {
+			return h
 		}
 	}
-	return h
+	return nil
 }
 
 func (sh *shard) remove(i uint32, h *host) {
