@@ -27,6 +27,8 @@ func TestProductToken(t *testing.T) {
 		{"Mozilla/5.0 (compatible; +https://x.y) AppleWebKit (KHTML; like Gecko)", "Mozilla"},
 		{"Mozilla/5.0 (compatible; +https://x.y) (compatible; FooBot)", "FooBot"},
 		{"Mozilla/5.0 (incompatible; X)", "Mozilla"},
+		{"Mozilla/5.0 (X11;compatible;FooBot)", "FooBot"},
+		{"Mozilla/5.0 (FooBot; compatible)", "Mozilla"},
 	} {
 		if got := robots.ProductToken(c.header); got != c.want {
 			t.Errorf("%q: got %q, want %q", c.header, got, c.want)

@@ -69,7 +69,8 @@ type Preferences struct {
 	Train, Ground, Search Answer
 
 	// License is the address of the terms that the site names, if it names any: by License (RSL 1.0),
-	// tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. It is told, not followed.
+	// tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. It is told, not followed, and
+	// not told if it is longer than 1,024 bytes.
 	License string
 }
 
@@ -201,11 +202,8 @@ func usageLine(value string) (path, statement string) {
 	if !strings.HasPrefix(value, "/") {
 		return "", value
 	}
-	i := strings.IndexAny(value, " \t")
-	if i < 0 {
-		return value, ""
-	}
-	return value[:i], strings.TrimLeft(value[i:], " \t")
+	path = leading(value, isNoBlank)
+	return path, strings.TrimLeft(value[len(path):], " \t")
 }
 
 // usageLabels are the categories of AIPREF's vocabulary; ai-use is one of earlier drafts.

@@ -303,7 +303,8 @@ func TestHeaderPreferences(t *testing.T) {
 		{map[string][]string{"X-Robots-Tag": {"noimageai"}, "Content-Type": {"text/html"}}, ""},
 		{map[string][]string{"X-Robots-Tag": {"noimageai"}, "Content-Type": {"Image/PNG"}}, "train refused (X-Robots-Tag noimageai), ground refused (X-Robots-Tag noimageai)"},
 		{map[string][]string{"Link": {`</s.css>; rel=preload, <https://a/l.xml>; rel="license"; type="application/rsl+xml"`}}, "license https://a/l.xml"},
-		{map[string][]string{"Tdm-Policy": {"https://a/" + strings.Repeat("x", 2000)}}, ""},
+		{map[string][]string{"Tdm-Policy": {"https://a/" + strings.Repeat("x", 1014)}}, "license https://a/" + strings.Repeat("x", 1014)},
+		{map[string][]string{"Tdm-Policy": {"https://a/" + strings.Repeat("x", 1015)}}, ""},
 		{map[string][]string{"Link": {`</s.css>; rel=preload`, `<`, `<>`, `<https://a/cc>; rel=license`}}, ""},
 	} {
 		if got := robots.HeaderPreferences(c.header, "FooBot").String(); got != c.want {

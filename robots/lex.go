@@ -59,12 +59,15 @@ func bom(text string) int {
 	return n
 }
 
-// find returns the index of c in text at or after from, len(text) for none.
-func find(text string, from int, c byte) int {
-	if i := strings.IndexByte(text[from:], c); i >= 0 {
-		return from + i
+// find returns the index of the next c, len(x.text) for none. The one found before was at last.
+func (x *lexer) find(c byte, last int) int {
+	if last >= x.pos {
+		return last
 	}
-	return len(text)
+	if i := strings.IndexByte(x.text[x.pos:], c); i >= 0 {
+		return x.pos + i
+	}
+	return len(x.text)
 }
 
 // next reads one line into l and reports whether there was one.
@@ -72,12 +75,8 @@ func (x *lexer) next(l *line) bool {
 	if !x.more {
 		return false
 	}
-	if x.lf < x.pos {
-		x.lf = find(x.text, x.pos, '\n')
-	}
-	if x.cr < x.pos {
-		x.cr = find(x.text, x.pos, '\r')
-	}
+	x.lf = x.find('\n', x.lf)
+	x.cr = x.find('\r', x.cr)
 	end := min(x.lf, x.cr)
 	next := end + 1
 	if x.cr+1 == x.lf {
@@ -109,27 +108,26 @@ func (l *line) split(raw string) {
 	}
 	raw = trim(raw)
 	l.text = raw
-	sep := strings.IndexByte(raw, ':')
-	l.colon = sep >= 0
-	if sep < 0 {
+	key, value, colon := strings.Cut(raw, ":")
+	if !colon {
 		// A forgotten colon: exactly two words, separated by spaces or tabs. (VT and FF are
 		// white space to trim, but don't separate.)
-		sep = strings.IndexAny(raw, " \t")
-		if sep < 0 {
-			return
-		}
-		rest := strings.TrimLeft(raw[sep:], " \t")
-		if strings.ContainsAny(rest, " \t") {
+		key = leading(raw, isNoBlank)
+		value = strings.TrimLeft(raw[len(key):], " \t")
+		if value == "" || strings.ContainsAny(value, " \t") {
 			return
 		}
 	}
-	key := trim(raw[:sep])
-	if key == "" {
+	l.colon = colon
+	if key = trim(key); key == "" {
 		return
 	}
-	l.key, l.value = key, trim(raw[sep+1:])
+	l.key, l.value = key, trim(value)
 	l.kind = kindOf(key)
 }
+
+// isNoBlank reports whether c is neither a space nor a tab.
+func isNoBlank(c byte) bool { return c != ' ' && c != '\t' }
 
 // isSpace reports whether c is ASCII white space, as C's isspace has it.
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }

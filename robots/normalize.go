@@ -6,31 +6,18 @@ import "strings"
 // scheme, host and fragment removed, nothing decoded or cleaned ("/a/../b" stays). A URL
 // without a path has "/". For a *url.URL use its RequestURI method.
 func Target(rawURL string) string {
-	from := 0
-	if strings.HasPrefix(rawURL, "//") {
-		from = 2
+	rest, _, _ := strings.Cut(strings.TrimPrefix(rawURL, "//"), "#")
+	if scheme, after, ok := strings.Cut(rest, "://"); ok && !strings.ContainsAny(scheme, "/?;") {
+		rest = after
 	}
-	rest := rawURL[from:]
-	host := 0
-	if i := strings.Index(rest, "://"); i >= 0 && !strings.ContainsAny(rest[:i], "/?;") {
-		host = i + len("://")
-	}
-	path := strings.IndexAny(rest[host:], "/?;")
+	path := strings.IndexAny(rest, "/?;")
 	if path < 0 {
 		return "/"
 	}
-	path += host
-	end := strings.IndexByte(rest, '#')
-	switch {
-	case end < 0:
-		end = len(rest)
-	case end < path:
-		return "/"
-	}
 	if rest[path] != '/' {
-		return "/" + rest[path:end]
+		return "/" + rest[path:]
 	}
-	return rest[path:end]
+	return rest[path:]
 }
 
 const upperHex = "0123456789ABCDEF"

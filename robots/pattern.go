@@ -42,7 +42,7 @@ func parsePattern(l *line, exact bool) pattern {
 	if l.kind == kindAllow {
 		p.flags |= allows
 	}
-	if strings.IndexByte(norm, '?') >= 0 {
+	if strings.Contains(norm, "?") {
 		p.flags |= needsQuery
 	}
 	p.end = end
@@ -86,16 +86,10 @@ func indexAlternative(l *line, exact bool) (pattern, bool) {
 // dropStars drops the stars at both ends of a tail, and makes every run of others one.
 func dropStars(s string) string {
 	s = strings.Trim(s, "*")
-	if !strings.Contains(s, "**") {
-		return s
+	if strings.Contains(s, "**") {
+		s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '*' }), "*")
 	}
-	b := make([]byte, 0, len(s))
-	for i := range len(s) {
-		if s[i] != '*' || s[i-1] != '*' {
-			b = append(b, s[i])
-		}
-	}
-	return string(b)
+	return s
 }
 
 // isPlain reports whether normalisation leaves a pattern as it is.

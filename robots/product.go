@@ -18,21 +18,24 @@ func ProductToken(userAgent string) string {
 	if token != "Mozilla" {
 		return token
 	}
-	const mark = "compatible;"
-	for i := 0; i+len(mark) <= len(userAgent); i++ {
-		if !equalFold(userAgent[i:i+len(mark)], mark) || isTokenChar(userAgent[i-1]) {
-			continue
-		}
-		comment, _, _ := strings.Cut(userAgent[i+len(mark):], ")")
+	for comment := range strings.SplitSeq(userAgent, ")") {
+		compatible := false
 		for part := range strings.SplitSeq(comment, ";") {
 			// A plus is before the address of the crawler's page.
-			if t := leading(trim(part), isTokenChar); t != "" && t[0] != '+' {
+			if t := leading(trim(part), isTokenChar); compatible && t != "" && t[0] != '+' {
 				return t
 			}
+			compatible = compatible || isCompatible(part)
 		}
-		i += len(mark) + len(comment)
 	}
 	return token
+}
+
+// isCompatible reports whether s ends with the word "compatible".
+func isCompatible(s string) bool {
+	const word = "compatible"
+	i := len(s) - len(word)
+	return i >= 0 && equalFold(s[i:], word) && (i == 0 || !isTokenChar(s[i-1]))
 }
 
 // leading returns the longest prefix of s of bytes that are in.
