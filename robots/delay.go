@@ -26,7 +26,7 @@ func (r *Rules) CrawlDelay() (time.Duration, bool) {
 }
 
 // RequestRate returns the strictest rate that the crawler's groups ask for by Request-rate and
-// that is in force at t, and whether there is one.
+// that is in force at t, the first of several as strict, and whether there is one.
 func (r *Rules) RequestRate(t time.Time) (Rate, bool) {
 	var strictest Rate
 	found := false
@@ -65,8 +65,8 @@ func (r *Rules) Floor(t time.Time) time.Duration {
 		return floor
 	}
 	for rate := range r.extra().allRates() {
-		if gap := rate.Gap(); gap > floor && rate.Window.Contains(t) {
-			floor = gap
+		if rate.Window.Contains(t) {
+			floor = max(floor, rate.Gap())
 		}
 	}
 	return floor
@@ -102,14 +102,9 @@ type Window struct {
 
 // Contains reports whether t is within the window.
 func (w Window) Contains(t time.Time) bool {
-	if w.From == w.To {
-		return true
-	}
-	at := sinceMidnight(t)
-	if w.From < w.To {
-		return w.From <= at && at < w.To
-	}
-	return at >= w.From || at < w.To
+	// Both count from where the window begins, so that it may span midnight.
+	length, at := (w.To-w.From+day)%day, (sinceMidnight(t)-w.From+day)%day
+	return length == 0 || at < length
 }
 
 // Next returns the first moment at or after t that is within the window.
@@ -153,9 +148,7 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func parseCount(digits string, most int64) int64 {
 	var n int64
 	for i := range len(digits) {
-		if n = n*10 + int64(digits[i]-'0'); n > most {
-			return most
-		}
+		n = min(n*10+int64(digits[i]-'0'), most)
 	}
 	return n
 }

@@ -153,6 +153,10 @@ func TestRequestRate(t *testing.T) {
 	if len(rates) != 2 || rates[0] != want[0] || rates[1] != want[1] {
 		t.Errorf("got %+v, want %+v", rates, want)
 	}
+	equal := agentRules("Request-rate: 1/9 0000-0600\nRequest-rate: 1/5\nRequest-rate: 2/10\nRequest-rate: 1/5")
+	if rate, _ := equal.RequestRate(noon); rate.Line != 3 {
+		t.Errorf("of rates that are as strict: got %+v", rate)
+	}
 	if gap := (robots.Rate{}).Gap(); gap != 0 {
 		t.Errorf("the zero Rate has a gap of %v", gap)
 	}
