@@ -95,8 +95,11 @@ func (d Directives) Merge(o Directives) Directives {
 }
 
 func (l Limit) merge(o Limit) Limit {
-	if !l.Set || o.Set && o.Max < l.Max {
+	switch {
+	case !l.Set:
 		return o
+	case o.Set:
+		l.Max = min(l.Max, o.Max)
 	}
 	return l
 }
@@ -314,10 +317,9 @@ func parseDate(s string) time.Time {
 		s = trim(rest)
 	}
 	// time.Parse knows the offsets of no abbreviations but UTC's.
-	if i := strings.LastIndexByte(s, ' '); i >= 0 {
-		if offset, ok := zones[strings.ToUpper(s[i+1:])]; ok {
-			s = s[:i+1] + offset
-		}
+	last := strings.LastIndexByte(s, ' ') + 1
+	if offset, ok := zones[strings.ToUpper(s[last:])]; ok {
+		s = s[:last] + offset
 	}
 	for _, layout := range dateLayouts {
 		if t, err := time.Parse(layout, s); err == nil {
