@@ -37,8 +37,7 @@ type MetaScanner struct {
 	names  []string
 	head   []byte // what was written so far
 	sought int    // how much of head was looked through for its end
-	read   int    // how much of head was read in vain
-	tries  int
+	read   int    // how much was read in vain, all times together
 	done   bool
 	found  asked
 }
@@ -104,29 +103,28 @@ func (s *MetaScanner) endInSight() bool {
 			return false
 		}
 		s.sought += i
-		if rest = rest[i:]; len(rest) < len(end) || !equalFold(string(rest[:len(end)]), end) {
-			if len(rest) < len(end) {
-				return false // the rest of it may follow
-			}
+		switch rest = rest[i:]; {
+		case len(rest) < len(end):
+			return false // the rest of it may follow
+		case !equalFold(string(rest[:len(end)]), end):
 			s.sought++
-			continue
-		}
-		if bytes.IndexByte(rest, '>') < 0 {
+		case !bytes.Contains(rest, []byte(">")):
 			return false
+		default:
+			s.sought++
+			return true
 		}
-		s.sought++
-		return true
 	}
 }
 
 // tokenize reads the head as far as it is there.
 func (s *MetaScanner) tokenize(last bool) {
-	// A page that is full of false ends must not make us read it over and over: after a few it
-	// is read again only when it has grown by half.
-	if s.tries++; s.tries > 8 && !last && len(s.head) < s.read+s.read/2 {
+	// A page that is full of false ends must not make us read it over and over: all readings
+	// together are in proportion to its length.
+	if s.read > 8*len(s.head) && !last {
 		return
 	}
-	s.read = len(s.head)
+	s.read += len(s.head)
 	a, over := readHead(s.head, s.names)
 	if over || last {
 		s.found, s.done, s.head = a, true, nil
