@@ -10,7 +10,7 @@ import (
 type Finding struct {
 	Line    int // from 1; 0: the file as a whole
 	Problem Problem
-	Text    string // a sentence for people
+	Text    string // a sentence for people; what it quotes of the file is cut after 60 bytes
 }
 
 // String returns the finding as "line 3: unknown-key: ...".

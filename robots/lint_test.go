@@ -70,6 +70,19 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// What a text quotes of the file is cut after 60 bytes, and shows that it is.
+func TestLintCutsWhatItQuotes(t *testing.T) {
+	for key, want := range map[string]string{
+		strings.Repeat("x", 60): "\"" + strings.Repeat("x", 60) + "\"",
+		strings.Repeat("x", 61): "\"" + strings.Repeat("x", 60) + "\"...",
+	} {
+		found := robots.Parse([]byte(key + ": y")).Lint()
+		if len(found) != 1 || !strings.HasSuffix(found[0].Text, want) {
+			t.Errorf("a key of %d bytes: %v", len(key), found)
+		}
+	}
+}
+
 // A list of many agents with many rules costs no more than can be borne, and what is said of
 // it is true.
 func TestLintOfManyAgentsAndRulesIsBounded(t *testing.T) {
