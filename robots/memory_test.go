@@ -59,6 +59,18 @@ func TestComparingEscapedPrefixesAllocatesNothing(t *testing.T) {
 	}
 }
 
+// To parse a file and to compile its rules takes some allocations, but none for each rule.
+func TestParsingAllocatesLittle(t *testing.T) {
+	for _, s := range robotsgen.Shapes {
+		body := robotsgen.File(s)
+		n := testing.AllocsPerRun(1, func() { robots.Parse(body).Agent("FooBot") })
+		t.Logf("%s: %v", s.Name, n)
+		if n > float64(50+s.Rules/8) {
+			t.Errorf("%s: %v allocations", s.Name, n)
+		}
+	}
+}
+
 // The rules of an agent take at most 1.5 times the room of its group's text,
 // and 100 bytes.
 func TestRulesAreSmall(t *testing.T) {
