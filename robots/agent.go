@@ -39,7 +39,7 @@ func (f *File) Agent(product ...string) *Rules {
 	r.extras = c.extras.keep()
 	length := len(f.text)
 	for i := range f.maps {
-		length -= len(f.maps[i].Value) + 1 // which are kept beside the rules
+		length -= len(f.maps[i].Value) // which are kept beside the rules
 	}
 	if r.extras != nil {
 		length -= r.extras.size()
