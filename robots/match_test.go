@@ -144,6 +144,27 @@ func TestRulesOfAllLengths(t *testing.T) {
 	}
 }
 
+// TestOneOfManyMatches: of patterns that all have what the path has many times, the one that matches
+// is found wherever it stands, whether or not the path has room in a finder.
+func TestOneOfManyMatches(t *testing.T) {
+	const n = 150
+	for _, shared := range []string{"abc", "ab"} { // the latter has no three bytes to be found by
+		body := "User-agent: *\n"
+		for i := range n {
+			body += fmt.Sprintf("Disallow: /*%s*%c*%c$\n", shared, 'A'+i%13, 'A'+i/13)
+		}
+		r := Parse([]byte(body)).Agent("FooBot")
+		for _, length := range []int{10, maxFinder, maxFinder + 1} {
+			for i := range n {
+				path := "/" + strings.Repeat("abc", length/3)[:length-3] + string([]byte{byte('A' + i%13), byte('A' + i/13)})
+				if v := r.Test(path); v.Line != i+2 {
+					t.Errorf("%s, %d bytes: line %d decides, want %d", shared, len(path), v.Line, i+2)
+				}
+			}
+		}
+	}
+}
+
 // TestEscapes: RFC 9309 section 2.2.2 compares an escape in any case as the byte that it stands for
 // where that is unreserved (RFC 3986, section 2.3) or beyond ASCII, and section 2.2.3 writes the
 // special characters by escapes where they are meant literally.
