@@ -244,7 +244,7 @@ func (b *builder) chooseShapes() {
 func (b *builder) done() compiled {
 	c := b.compiled
 	c.text = string(b.arena)
-	if x := &b.index; len(x.chunks) > 1 || len(x.tables) > 0 {
+	if x := &b.index; len(x.chunks)+len(x.tables) > 1 {
 		c.index = &index{
 			common: strings.Clone(x.common), heads: fit(x.heads), chunks: fit(x.chunks), owns: fit(x.owns),
 			tables: fit(x.tables), slots: fit(x.slots),
@@ -272,20 +272,7 @@ func (c *compiled) size() int {
 }
 
 // head returns the first eight bytes of s as a number that sorts as they do.
-func head(s string) uint64 {
-	if len(s) >= 8 {
-		return uint64(s[7]) | uint64(s[6])<<8 | uint64(s[5])<<16 | uint64(s[4])<<24 |
-			uint64(s[3])<<32 | uint64(s[2])<<40 | uint64(s[1])<<48 | uint64(s[0])<<56
-	}
-	var h uint64
-	for i := range 8 {
-		h <<= 8
-		if i < len(s) {
-			h |= uint64(s[i])
-		}
-	}
-	return h
-}
+func head(s string) uint64 { return bits.ReverseBytes64(first8(s)) }
 
 // inRuns packs the patterns in runs, those with the longest values first. It is the last thing that
 // is done with them.
@@ -474,18 +461,18 @@ func (b *builder) fill(t *table, hung []sortKey) {
 
 // chooseKeys gives each pattern the key that of all in its tail the fewest others share.
 func (b *builder) chooseKeys(hung []sortKey) {
-	const size = 12
-	var seen [1 << size]uint32
+	const shift = 20
+	var seen [1 << (32 - shift)]uint32 // by hash
 	for _, s := range hung {
 		for key := range keysOf(b.ps[s.i].tail) {
-			seen[hashKey(key)>>(32-size)]++
+			seen[hashKey(key)>>shift]++
 		}
 	}
 	for _, s := range hung {
 		p, least := &b.ps[s.i], uint32(0)
 		p.key = 0
 		for key := range keysOf(p.tail) {
-			if n := seen[hashKey(key)>>(32-size)]; p.key == 0 || n < least {
+			if n := seen[hashKey(key)>>shift]; p.key == 0 || n < least {
 				p.key, least = key, n
 			}
 		}

@@ -11,19 +11,13 @@ type finder struct {
 	threes grams
 	eights grams
 	sought [64]search // by hash, what the path was gone through for last
-	copied [32]copied // the same, for what can't be kept
 }
 
-// A copied is a search for a short string, which it has a copy of.
-type copied struct {
+// A search is what was found in a path: where s[:len] first is at or after from. It has a copy of
+// that, as patterns that are normalised aren't kept.
+type search struct {
 	s        [64]byte
 	len      int
-	from, at int
-}
-
-// A search is what was found in a path.
-type search struct {
-	s        string
 	from, at int
 }
 
@@ -58,17 +52,16 @@ func (g *grams) add(i int, h uint32) {
 	g.count[h]++
 }
 
-func hash2(s string, i int) uint32 {
-	return hashKey(uint32(s[i])|uint32(s[i+1])<<8) >> (32 - gramBits)
-}
+func hash2(s string, i int) uint32 { return hashGram(uint64(s[i]) | uint64(s[i+1])<<8) }
 
-func hash3(s string, i int) uint32 { return hashKey(keyAt(s, i)) >> (32 - gramBits) }
+func hash3(s string, i int) uint32 { return hashGram(uint64(keyAt(s, i))) }
 
-func hash8(s string, i int) uint32 {
-	s = s[i : i+8]
-	x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
-		uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-	return uint32(x * 0x9e3779b97f4a7c15 >> (64 - gramBits))
+func hash8(s string, i int) uint32 { return hashGram(first8(s[i:])) }
+
+// hashGram spreads grams.
+func hashGram(gram uint64) uint32 {
+	const shift = 64 - gramBits
+	return uint32(gram * 0x9e3779b97f4a7c15 >> shift)
 }
 
 // hashOf hashes the two, three or eight bytes of s at i.
@@ -82,40 +75,18 @@ func hashOf(s string, i, size int) uint32 {
 	return hash8(s, i)
 }
 
-// hashOfAll hashes s by its end and its length.
-func hashOfAll(s string) uint32 { return hash2(s, len(s)-2) + uint32(len(s)) }
-
-// index returns the first position of s in path at or after from, -1 for none. path is what f
-// was made for; f doesn't hold it, so that one on the stack stays there.
+// index returns the first position of s in path at or after from, len(path) for none. path is
+// what f was made for; f doesn't hold it, so that one on the stack stays there.
 func (f *finder) index(path string, from int, s string) int {
-	at, found := f.indexByGrams(path, from, s)
-	if found {
+	if at, found := f.indexByGrams(path, from, s); found {
 		return at
 	}
 	// Thousands of patterns may have the same stretch: the path isn't gone through for each.
-	last := &f.sought[hashOfAll(s)%64]
-	if last.s != s || from < last.from || last.at >= 0 && last.at < from {
-		*last = search{s, from, strings.Index(path[from:], s)}
-		if last.at >= 0 {
-			last.at += from
-		}
-	}
-	return last.at
-}
-
-// indexBriefly is index for an s that may not be kept.
-func (f *finder) indexBriefly(path string, from int, s string) int {
-	at, found := f.indexByGrams(path, from, s)
-	if found {
-		return at
-	}
-	last := &f.copied[hashOfAll(s)%32]
-	if string(last.s[:last.len]) == s && from >= last.from && (last.at < 0 || last.at >= from) {
+	last := &f.sought[(hash2(s, len(s)-2)^uint32(len(s)))%64]
+	if string(last.s[:last.len]) == s && last.from <= from && from <= last.at {
 		return last.at
 	}
-	if at = strings.Index(path[from:], s); at >= 0 {
-		at += from
-	}
+	at := indexFrom(path, from, s)
 	if len(s) <= len(last.s) {
 		last.len, last.from, last.at = copy(last.s[:], s), from, at
 	}
@@ -123,7 +94,7 @@ func (f *finder) indexBriefly(path string, from int, s string) int {
 }
 
 // indexByGrams is index, unless the path has all that s consists of so often that going through it
-// is faster. It doesn't keep s.
+// is faster.
 func (f *finder) indexByGrams(path string, from int, s string) (at int, found bool) {
 	g, size := &f.threes, 3
 	switch {
@@ -139,17 +110,17 @@ func (f *finder) indexByGrams(path string, from int, s string) (at int, found bo
 	if len(s) > 63 {
 		few = 512
 	}
-	least, rarest, start := few, -1, uint16(0)
+	least, rarest, start := few, 0, uint16(0)
 	for i := range len(s) - size + 1 {
 		h := hashOf(s, i, size)
 		if g.count[h] == 0 {
-			return -1, true
+			return len(path), true
 		}
 		if g.count[h] < least {
 			least, rarest, start = g.count[h], i, g.head[h]
 		}
 	}
-	if rarest < 0 {
+	if least == few {
 		return 0, false
 	}
 	for p := start; p != 0; p = g.next[p-1] {
@@ -157,5 +128,5 @@ func (f *finder) indexByGrams(path string, from int, s string) (at int, found bo
 			return i, true
 		}
 	}
-	return -1, true
+	return len(path), true
 }

@@ -2,6 +2,7 @@ package robots
 
 import (
 	"math/bits"
+	"slices"
 	"strings"
 	"unsafe"
 )
@@ -19,6 +20,8 @@ type question struct {
 	path  string
 	start uint64 // its first eight bytes, the first one lowest
 	query bool   // whether it has a question mark
+	tries int    // number of records that were tried of those that can be many
+	many  bool   // whether they are known to be many
 	best  decision
 }
 
@@ -26,8 +29,8 @@ type question struct {
 type record struct {
 	flags uint8
 	value uint16 // where in its text the pattern begins
-	len   uint16 // of its text
-	off   uint32 // text[off:][:len]; the line number is before it
+	size  uint16 // of the pattern, which ends with the text
+	off   uint32 // where its text begins; the line number is before it
 }
 
 // unpack reads the record at at, no table's, into r and returns where it ends.
@@ -35,15 +38,13 @@ func (c *compiled) unpack(at uint32, r *record) uint32 {
 	h := c.text[at]
 	if h < headLong {
 		s := &c.shapes[h>>6]
-		r.flags, r.value = s.flags, s.value
-		r.len = s.value + uint16(h&shortMax)
+		r.flags, r.value, r.size = s.flags, s.value, uint16(h&shortMax)
 		r.off = at + 1 + uint32(c.wide)
 	} else {
-		r.flags, r.value = h&^headLong, c.short(at+1)
-		r.len = r.value + c.short(at+3)
+		r.flags, r.value, r.size = h&^headLong, c.short(at+1), c.short(at+3)
 		r.off = at + longHead + uint32(c.wide)
 	}
-	return r.off + uint32(r.len)
+	return r.off + uint32(r.value) + uint32(r.size)
 }
 
 // skip returns where the record at at, no table's, ends.
@@ -75,25 +76,47 @@ func (c *compiled) lineOf(r *record) uint32 {
 
 // match returns the rule that decides for a normalised path.
 func (c *compiled) match(path string) decision {
-	s := question{path: path, start: first8(path), query: strings.IndexByte(path, '?') >= 0}
-	x := c.index
-	switch {
-	case c.form == runs:
-		c.matchRuns(&s)
-	case x == nil:
-		c.scan(0, uint32(len(c.text)), &s)
-	default:
-		n := x.find(c, path)
-		at, end := &x.chunks[n], c.end
-		if n+1 < len(x.chunks) {
-			end = x.chunks[n+1].at
-		}
-		c.scan(at.at, end, &s)
-		for i := at.own; i != none; i = x.owns[i].up {
-			c.try(x.owns[i].at, &s)
+	s := question{path: path, start: first8(path), query: strings.Contains(path, "?")}
+	if c.matchBy(nil, &s) {
+		s.many = true
+		if len(path) > maxFinder {
+			c.matchBy(nil, &s)
+		} else {
+			c.matchByFinder(&s)
 		}
 	}
 	return s.best
+}
+
+// matchByFinder is matchBy with a finder.
+//
+//go:noinline
+func (c *compiled) matchByFinder(s *question) {
+	var f finder
+	f.make(s.path)
+	c.matchBy(&f, s)
+}
+
+// matchBy tries the records that can match, by what f finds, nil for without. It gives up, and says
+// so, where they turn out to be many.
+func (c *compiled) matchBy(f *finder, s *question) (over bool) {
+	x := c.index
+	switch {
+	case c.form == runs:
+		return c.matchRuns(f, s)
+	case x == nil:
+		return c.scan(0, uint32(len(c.text)), f, s)
+	}
+	n := x.find(c, s.path)
+	at, end := &x.chunks[n], c.end
+	if n+1 < len(x.chunks) {
+		end = x.chunks[n+1].at
+	}
+	over = c.scan(at.at, end, f, s)
+	for i := at.own; i != none && !over; i = x.owns[i].up {
+		over = c.try(x.owns[i].at, f, s)
+	}
+	return over
 }
 
 // find returns the number of the last chunk whose first prefix isn't beyond path.
@@ -116,15 +139,8 @@ func (x *index) find(c *compiled, path string) int {
 	if lo == 0 || x.heads[lo-1] != h {
 		return lo
 	}
-	// Where more than a head is to be compared, it is the prefixes.
-	low, high := 0, lo // the first of the same head
-	for low < high {
-		if mid := int(uint(low+high) >> 1); x.heads[mid] < h {
-			low = mid + 1
-		} else {
-			high = mid
-		}
-	}
+	// Where more than a head is to be compared, it is the prefixes of those that share it.
+	low, _ := slices.BinarySearch(heads[:lo], h)
 	for low < lo {
 		if mid := int(uint(low+lo) >> 1); c.isBeyond(x.chunks[mid+1].at, path) {
 			lo = mid
@@ -174,7 +190,7 @@ func (c *compiled) tablePrefix(at uint32) string {
 // and the rank that it has where nothing of it is escaped. directory asks for the directory
 // alone.
 func (c *compiled) pattern(r *record, directory bool) (pattern string, end bool, _ rank) {
-	pattern = c.text[r.off+uint32(r.value) : r.off+uint32(r.len)]
+	pattern = c.text[r.off+uint32(r.value):][:r.size]
 	length := len(pattern)
 	if directory {
 		pattern = pattern[:strings.LastIndexByte(pattern, '/')+1]
@@ -186,28 +202,29 @@ func (c *compiled) pattern(r *record, directory bool) (pattern string, end bool,
 }
 
 // scan tries the records from at up to end.
-func (c *compiled) scan(at, end uint32, s *question) {
+func (c *compiled) scan(at, end uint32, f *finder, s *question) (over bool) {
 	var r record
 	for at < end {
 		next, beyond, differs := c.differs(at, s)
 		switch {
 		case beyond:
-			return
+			return false
 		case differs:
 			at = next
 		case c.text[at] == headTable:
 			prefix := c.tablePrefix(at)
-			if strings.HasPrefix(s.path, prefix) {
-				c.lookUp(&c.index.tables[c.long(at+1)], s)
+			if strings.HasPrefix(s.path, prefix) && c.lookUp(&c.index.tables[c.long(at+1)], f, s) {
+				return true
 			}
 			at += uint32(tableHead + len(prefix))
 		default:
 			at = c.unpack(at, &r)
-			if c.tryRecord(&r, nil, s) {
-				return
+			if c.tryRecord(&r, f, s) {
+				return false
 			}
 		}
 	}
+	return false
 }
 
 // first8 returns the first eight bytes of s as a number, the first one lowest.
@@ -245,24 +262,36 @@ func (c *compiled) differs(at uint32, s *question) (next uint32, beyond, differs
 		return 0, false, false
 	}
 	// The path has no star, so that the pattern has none before i.
-	if b := text[i]; b != '*' && (b != '$' || i < n-1) {
+	if b := text[i]; b != '*' && b != '$' {
 		return value + n, b > byte(s.start>>(8*i)), true
 	}
 	return 0, false, false
 }
 
 // try tries the one record at at.
-func (c *compiled) try(at uint32, s *question) {
+func (c *compiled) try(at uint32, f *finder, s *question) (over bool) {
 	if c.text[at] == headTable {
-		if strings.HasPrefix(s.path, c.tablePrefix(at)) {
-			c.lookUp(&c.index.tables[c.long(at+1)], s)
-		}
-		return
+		return strings.HasPrefix(s.path, c.tablePrefix(at)) && c.lookUp(&c.index.tables[c.long(at+1)], f, s)
 	}
 	var r record
-	if c.unpack(at, &r); c.isWorth(&r, s) {
-		c.tryRecord(&r, nil, s)
+	if c.unpack(at, &r); r.isWorth(s) {
+		c.tryRecord(&r, f, s)
 	}
+	return false
+}
+
+// manyTries is how many records are tried before it is worth while to make a finder of the path,
+// and to leave out what was tried.
+const manyTries = 64
+
+// tryOne is tryRecord for one of records that can be many. It gives up, and says so, where they
+// turn out to be.
+func (c *compiled) tryOne(r *record, f *finder, s *question) (over bool) {
+	if s.tries++; s.tries > manyTries && !s.many {
+		return true
+	}
+	c.tryRecord(r, f, s)
+	return false
 }
 
 // tryRecord makes r the best rule if it matches and is better. It reports whether its prefix,
@@ -278,17 +307,6 @@ func (c *compiled) tryRecord(r *record, f *finder, s *question) (beyond bool) {
 		c.propose(r, rank, s)
 	}
 	return beyond
-}
-
-// tryHung is tryRecord for a record of a table, whose prefix matches.
-func (c *compiled) tryHung(r *record, f *finder, s *question) {
-	pattern, end, rank := c.pattern(r, false)
-	star := strings.IndexByte(pattern, '*')
-	if r.flags&(escaped|directoryToo) != 0 || star < 0 {
-		c.tryRecord(r, f, s)
-	} else if matchFrom(pattern, star, end, f, s.path) {
-		c.propose(r, rank, s)
-	}
 }
 
 // tryEscaped is tryRecord for a pattern that is to be normalised.
@@ -339,15 +357,10 @@ func (c *compiled) tryEscapedLong(r *record, pattern string, end bool, f *finder
 func (c *compiled) tryNormal(r *record, buf []byte, pattern string, end bool, f *finder, s *question) {
 	bytes, length := appendPattern(buf, pattern, c.exact)
 	norm := unsafe.String(unsafe.SliceData(bytes), len(bytes))
-	star, matched, _ := matchPrefix(norm, end, c.exact, s.path)
-	if star >= 0 {
-		tail, atEnd := tailOf(norm, star, end)
-		matched = tail == "" || matchTailBriefly(f, tail, atEnd, s.path, star)
-	}
 	if end {
 		length++
 	}
-	if matched {
+	if matched, _ := matches(norm, end, c.exact, f, s.path); matched {
 		c.propose(r, rankOf(length, r.flags&allows != 0), s)
 	}
 }
@@ -358,97 +371,47 @@ func (c *compiled) propose(r *record, rank rank, s *question) {
 		return
 	}
 	if line := c.lineOf(r); s.best.line == 0 || rank > s.best.rank || line < s.best.line {
-		s.best = decision{rank: rank, line: line, off: r.off, len: r.len}
+		s.best = decision{rank: rank, line: line, off: r.off, len: r.value + r.size}
 	}
 }
 
 // matchRuns tries all runs.
-func (c *compiled) matchRuns(s *question) {
-	if len(s.path) > longPath && len(s.path) <= maxFinder {
-		c.matchRunsLong(s)
-		return
-	}
-	c.matchRunsBy(nil, s)
-}
-
-// matchRunsLong is matchRuns for paths that are worth a finder.
-//
-//go:noinline
-func (c *compiled) matchRunsLong(s *question) {
-	var f finder
-	f.make(s.path)
-	c.matchRunsBy(&f, s)
-}
-
-func (c *compiled) matchRunsBy(f *finder, s *question) {
+func (c *compiled) matchRuns(f *finder, s *question) (over bool) {
 	end := uint32(len(c.text))
 	for at := uint32(0); at < end; {
-		r := record{flags: c.text[at] &^ directoryToo, value: c.short(at + 1)}
+		r := record{flags: c.text[at] &^ directoryToo, value: c.short(at + 1), size: c.short(at + 3)}
 		alone := c.text[at] & directoryToo
-		r.len = r.value + c.short(at+3)
 		n := c.long(at + 5)
 		at += runHead
-		step := uint32(c.wide) + uint32(r.len)
+		step := uint32(c.wide) + uint32(r.value) + uint32(r.size)
 		next := at + n*step
 		// The runs are in the order of their ranks, unless something is escaped.
-		if r.flags&escaped == 0 && rankOf(int(r.len-r.value), true) < s.best.rank {
+		if !r.isBetter(s) {
 			at = next
 			continue
 		}
 		for ; at < next; at += step {
 			r.off = at + uint32(c.wide)
 			r.flags &^= directoryToo
-			c.tryRecord(&r, f, s)
+			if c.tryOne(&r, f, s) {
+				return true
+			}
 			if alone != 0 {
 				r.flags |= directoryToo
 				c.tryRecord(&r, f, s)
 			}
 		}
 	}
+	return false
 }
 
 // lookUp tries what a table has for s.path, which begins with its prefix.
-func (c *compiled) lookUp(t *table, s *question) {
+func (c *compiled) lookUp(t *table, f *finder, s *question) (over bool) {
 	if t.top < s.best.rank {
-		return
+		return false
 	}
-	if c.lookUpBy(nil, t, s) {
-		c.lookUpMany(t, s)
-	}
-}
-
-// lookUpMany is lookUp where many records have to be tried.
-//
-//go:noinline
-func (c *compiled) lookUpMany(t *table, s *question) {
-	var f finder
-	f.make(s.path)
-	c.lookUpBy(&f, t, s)
-}
-
-// manyTests is how many records are tried, on a path of more than longPath bytes, before it is
-// worth while to make a finder of it; fewTests, how many before it is to leave out what was
-// tried.
-const (
-	manyTests = 64
-	fewTests  = 16
-	longPath  = 128
-)
-
-// lookUpBy looks up by what f finds, nil for without. Without it gives up, and says so, once
-// that would be worth its making.
-func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
-	late := f == nil && len(s.path) > longPath && len(s.path) <= maxFinder
-	tests := 0
-	var r record
-	for at := t.from; at < t.keyed; {
-		at = c.unpack(at+1, &r)
-		if tests++; late && tests > manyTests {
-			return true
-		}
-		if c.isWorth(&r, s) {
-			c.tryHung(&r, f, s)
-		}
+	if c.tryTagged(t.from, t.keyed, tagOf(hashKey(0)), f, s) {
+		return true
 	}
 	rest := s.path[t.depth:]
 	if len(rest) < 3 {
@@ -464,73 +427,58 @@ func (c *compiled) lookUpBy(f *finder, t *table, s *question) (over bool) {
 		if slots[n].mask>>(hash>>bit&31)&1 == 0 {
 			continue
 		}
-		tag, checked := tagOf(hash), false
-		for at, end := slots[n].start, slots[n+1].start; at < end; {
-			if c.text[at] != tag {
-				at = c.skip(at + 1)
-				continue
-			}
-			if at = c.unpack(at+1, &r); !c.isWorth(&r, s) {
-				continue
-			}
-			// The same three bytes further on bring nothing new; with few tests that isn't
-			// worth to know.
-			if tests++; tests > fewTests && !checked {
-				if strings.Index(rest, rest[i-2:i+1]) < i-2 {
-					break
-				}
-				checked = true
-			}
-			if late && tests > manyTests {
-				return true
-			}
-			c.tryHung(&r, f, s)
+		// The same three bytes further on bring nothing new.
+		if s.many && strings.Index(rest, rest[i-2:i+1]) < i-2 {
+			continue
+		}
+		if c.tryTagged(slots[n].start, slots[n+1].start, tagOf(hash), f, s) {
+			return true
 		}
 	}
 	return false
 }
 
-// isWorth reports whether r could be better than s.best.
-func (c *compiled) isWorth(r *record, s *question) bool {
-	if r.flags&needsQuery != 0 && !s.query {
-		return false
+// tryTagged tries those records of a table from at up to end that have the tag.
+func (c *compiled) tryTagged(at, end uint32, tag byte, f *finder, s *question) (over bool) {
+	var r record
+	for at < end {
+		if c.text[at] != tag {
+			at = c.skip(at + 1)
+			continue
+		}
+		if at = c.unpack(at+1, &r); r.isWorth(s) && c.tryOne(&r, f, s) {
+			return true
+		}
 	}
-	return r.flags&escaped != 0 || rankOf(int(r.len-r.value), true) >= s.best.rank
+	return false
+}
+
+// isWorth reports whether r could match and be better than s.best.
+func (r *record) isWorth(s *question) bool {
+	return (s.query || r.flags&needsQuery == 0) && r.isBetter(s)
+}
+
+// isBetter reports whether r could be better than s.best.
+func (r *record) isBetter(s *question) bool {
+	return r.flags&escaped != 0 || rankOf(int(r.size), true) >= s.best.rank
 }
 
 // matches reports whether a pattern, without the $ that end stands for, matches a path, both of
 // them normalised; exact, as under Options.GoogleExact. If it doesn't, beyond says whether the
 // pattern's prefix sorts after the path.
 func matches(pattern string, end, exact bool, f *finder, path string) (matched, beyond bool) {
-	star, matched, beyond := matchPrefix(pattern, end, exact, path)
-	if star < 0 {
-		return matched, beyond
-	}
-	return matchFrom(pattern, star, end, f, path), false
-}
-
-// matchPrefix is matches for what comes before a pattern's first star. Where the rest decides, it
-// returns where the star is, and else -1.
-func matchPrefix(pattern string, end, exact bool, path string) (star int, matched, beyond bool) {
 	i := commonPrefix(pattern, path)
 	if exact {
-		if star := strings.IndexByte(pattern[:i], '*'); star >= 0 {
-			i = star // what the path has there is a star too
-		}
+		i = len(prefixOf(pattern[:i])) // what the path has there is a star too
 	}
 	switch {
 	case i == len(pattern):
-		return -1, !end || i == len(path), false
+		return !end || i == len(path), false
 	case pattern[i] != '*':
-		return -1, false, i == len(path) || pattern[i] > path[i]
+		return false, i == len(path) || pattern[i] > path[i]
 	}
-	return i, false, false
-}
-
-// matchFrom is matches for what is known to match up to the star at i.
-func matchFrom(pattern string, i int, end bool, f *finder, path string) bool {
 	tail, end := tailOf(pattern, i, end)
-	return tail == "" || matchTail(f, tail, end, path, i)
+	return tail == "" || matchTail(f, tail, end, path, i), false
 }
 
 // tailOf returns what comes after the star at i, without stars around it, and whether the path has
@@ -552,33 +500,21 @@ func matchTail(f *finder, tail string, atEnd bool, path string, pos int) bool {
 		var stretch string
 		if stretch, tail = cutStretch(tail); f != nil && len(stretch) > 1 {
 			pos = f.index(path, pos, stretch)
-		} else if i := strings.Index(path[pos:], stretch); i >= 0 {
-			pos += i
 		} else {
-			pos = -1
+			pos = indexFrom(path, pos, stretch)
 		}
-		ok = pos >= 0 && pos+len(stretch) <= end
 		pos += len(stretch)
+		ok = pos <= end
 	}
 	return ok
 }
 
-// matchTailBriefly is matchTail for a tail that f may not keep.
-func matchTailBriefly(f *finder, tail string, atEnd bool, path string, pos int) bool {
-	tail, end, ok := matchEnd(tail, atEnd, path, pos)
-	for ok && tail != "" {
-		var stretch string
-		stretch, tail = cutStretch(tail)
-		var at int
-		if f != nil && len(stretch) > 1 {
-			at = f.indexBriefly(path, pos, stretch)
-		} else if at = strings.Index(path[pos:], stretch); at >= 0 {
-			at += pos
-		}
-		ok = at >= 0 && at+len(stretch) <= end
-		pos = at + len(stretch)
+// indexFrom returns the first position of s in path at or after from, len(path) for none.
+func indexFrom(path string, from int, s string) int {
+	if i := strings.Index(path[from:], s); i >= 0 {
+		return from + i
 	}
-	return ok
+	return len(path)
 }
 
 // matchEnd matches what a tail has after its last star if the path must end with that. It returns
