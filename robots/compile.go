@@ -461,8 +461,8 @@ func (b *builder) fill(t *table, hung []sortKey) {
 
 // chooseKeys gives each pattern the key that of all in its tail the fewest others share.
 func (b *builder) chooseKeys(hung []sortKey) {
-	const shift = 20
-	var seen [1 << (32 - shift)]uint32 // by hash
+	const shift = 20         // of a hash
+	var seen [1 << 12]uint32 // by the other bits
 	for _, s := range hung {
 		for key := range keysOf(b.ps[s.i].tail) {
 			seen[hashKey(key)>>shift]++

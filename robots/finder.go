@@ -35,14 +35,10 @@ const gramBits = 11
 
 // make prepares f for a path of at most maxFinder bytes. f is zero before.
 func (f *finder) make(path string) {
-	for i := len(path) - 2; i >= 0; i-- {
-		f.twos.add(i, hash2(path, i))
-		if i+3 <= len(path) {
-			f.threes.add(i, hash3(path, i))
-		}
-		if i+8 <= len(path) {
-			f.eights.add(i, hash8(path, i))
-		}
+	for i := len(path) - 1; i >= 0; i-- {
+		f.twos.add(i, hashGram(path[i:], two))
+		f.threes.add(i, hashGram(path[i:], three))
+		f.eights.add(i, hashGram(path[i:], eight))
 	}
 }
 
@@ -52,27 +48,16 @@ func (g *grams) add(i int, h uint32) {
 	g.count[h]++
 }
 
-func hash2(s string, i int) uint32 { return hashGram(uint64(s[i]) | uint64(s[i+1])<<8) }
+// Masks of the first bytes of a string as a number.
+const (
+	two   = 0xffff
+	three = 0xffffff
+	eight = 0xffff_ffff_ffff_ffff
+)
 
-func hash3(s string, i int) uint32 { return hashGram(uint64(keyAt(s, i))) }
-
-func hash8(s string, i int) uint32 { return hashGram(first8(s[i:])) }
-
-// hashGram spreads grams.
-func hashGram(gram uint64) uint32 {
-	const shift = 64 - gramBits
-	return uint32(gram * 0x9e3779b97f4a7c15 >> shift)
-}
-
-// hashOf hashes the two, three or eight bytes of s at i.
-func hashOf(s string, i, size int) uint32 {
-	switch size {
-	case 2:
-		return hash2(s, i)
-	case 3:
-		return hash3(s, i)
-	}
-	return hash8(s, i)
+// hashGram hashes those of the first eight bytes of s that the mask tells.
+func hashGram(s string, mask uint64) uint32 {
+	return uint32(first8(s)&mask*0x9e3779b97f4a7c15>>32) % (1 << gramBits)
 }
 
 // index returns the first position of s in path at or after from, len(path) for none. path is
@@ -82,7 +67,7 @@ func (f *finder) index(path string, from int, s string) int {
 		return at
 	}
 	// Thousands of patterns may have the same stretch: the path isn't gone through for each.
-	last := &f.sought[(hash2(s, len(s)-2)^uint32(len(s)))%64]
+	last := &f.sought[(hashGram(s[len(s)-2:], two)^uint32(len(s)))%64]
 	if string(last.s[:last.len]) == s && last.from <= from && from <= last.at {
 		return last.at
 	}
@@ -96,12 +81,12 @@ func (f *finder) index(path string, from int, s string) int {
 // indexByGrams is index, unless the path has all that s consists of so often that going through it
 // is faster.
 func (f *finder) indexByGrams(path string, from int, s string) (at int, found bool) {
-	g, size := &f.threes, 3
+	g, size, mask := &f.threes, 3, uint64(three)
 	switch {
 	case len(s) == 2:
-		g, size = &f.twos, 2
+		g, size, mask = &f.twos, 2, two
 	case len(s) >= 8:
-		g, size = &f.eights, 8
+		g, size, mask = &f.eights, 8, eight
 	}
 	// Where the rarest of its grams stands in the path, and nowhere else, s can be. To look
 	// there is faster than strings.Index unless there are very many such places; how many,
@@ -112,7 +97,7 @@ func (f *finder) indexByGrams(path string, from int, s string) (at int, found bo
 	}
 	least, rarest, start := few, 0, uint16(0)
 	for i := range len(s) - size + 1 {
-		h := hashOf(s, i, size)
+		h := hashGram(s[i:], mask)
 		if g.count[h] == 0 {
 			return len(path), true
 		}

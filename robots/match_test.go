@@ -43,6 +43,7 @@ var matchCases = []struct {
 	{"user-agent: *\ndisallow: **a**b**", "/xaxxb", false, 2, false},
 	{"user-agent: *\ndisallow: /*a*b$", "/ab/b/ba", true, 0, false},
 	{"user-agent: *\ndisallow: /*a*b$", "/b/ab", false, 2, false},
+	{"user-agent: *\ndisallow: /*a$", "/a", false, 2, false},
 	{"user-agent: *\ndisallow: /*ab*ab$", "/ab", true, 0, false},
 	{"user-agent: *\ndisallow: /a*a$", "/a", true, 0, false},
 	{"user-agent: *\ndisallow: /*/", "/", true, 0, false},
@@ -153,10 +154,11 @@ func TestOneOfManyMatches(t *testing.T) {
 		for i := range n {
 			body += fmt.Sprintf("Disallow: /*%s*%c*%c$\n", shared, 'A'+i%13, 'A'+i/13)
 		}
-		r := Parse([]byte(body)).Agent("FooBot")
-		for _, length := range []int{10, maxFinder, maxFinder + 1} {
+		r := Parse([]byte(body + strings.Repeat("Disallow: /*xyz*!\n", 9))).Agent("FooBot")
+		for _, length := range []int{30, maxFinder, maxFinder + 1} {
 			for i := range n {
-				path := "/" + strings.Repeat("abc", length/3)[:length-3] + string([]byte{byte('A' + i%13), byte('A' + i/13)})
+				const lead = "/xyzxyz_a_b_c_ab_bc_" // parts of what is to be found, and what is found in vain
+				path := lead + strings.Repeat("abc", length/3)[:length-len(lead)-2] + string([]byte{byte('A' + i%13), byte('A' + i/13)})
 				if v := r.Test(path); v.Line != i+2 {
 					t.Errorf("%s, %d bytes: line %d decides, want %d", shared, len(path), v.Line, i+2)
 				}
