@@ -13,8 +13,8 @@ type finder struct {
 	sought [64]search // by hash, what the path was gone through for last
 }
 
-// A search is what was found in a path: where s[:len] first is at or after from. It has a copy of
-// that, as patterns that are normalised aren't kept.
+// A search is what was found in a path: s[:len] stands first at at, of all places from from on. It
+// has a copy of what was sought, as a pattern that was normalised is gone when it has been tried.
 type search struct {
 	s        [64]byte
 	len      int
@@ -31,7 +31,11 @@ type grams struct {
 	next  [maxFinder]uint16 // the next position of the same hash, plus one
 }
 
-const gramBits = 11
+// A gram's hash is the upper bits of 64.
+const (
+	gramBits  = 11
+	gramShift = 53
+)
 
 // make prepares f for a path of at most maxFinder bytes. f is zero before.
 func (f *finder) make(path string) {
@@ -57,7 +61,7 @@ const (
 
 // hashGram hashes those of the first eight bytes of s that the mask tells.
 func hashGram(s string, mask uint64) uint32 {
-	return uint32(first8(s)&mask*0x9e3779b97f4a7c15>>32) % (1 << gramBits)
+	return uint32(first8(s) & mask * 0x9e3779b97f4a7c15 >> gramShift)
 }
 
 // index returns the first position of s in path at or after from, len(path) for none. path is
