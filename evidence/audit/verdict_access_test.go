@@ -363,6 +363,17 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		t.Errorf("noted at the end: %+v", got)
 	}
 
+	// A clock that gains a second a minute: what it was when the crawl began tells whether a request just before
+	// that belongs to it.
+	evidence, atStart = "", ""
+	for i := range 10 {
+		evidence += fmt.Sprintf("%d start %d url=/%d agent=TestBot\n%d.2 end %d\n", 60*i, i, i, 60*i, i)
+		atStart += accessLineOf(3600+61*i, fmt.Sprintf("/%d", i)) + "\n"
+	}
+	if got := compare(t, write(t, evidence)[0], []string{accessLineOf(3597, "/secret"), atStart}, audit.AccessOptions{}); got.Matched != 10 || got.Missing.N != 1 || got.Outside.N != 0 {
+		t.Errorf("a clock that drifts: %v", got)
+	}
+
 	// Requests that are noted at their ends, and take longer than the gaps between them.
 	evidence, atEnd = "", ""
 	for i := range 10 {

@@ -151,6 +151,17 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			5000 page 2 seq=1 latency=0.15
 			5000.5 page 3
 		`, ``},
+		{"an answer from before that, told after one that came later", `
+			1      page 1
+			2      allow 2
+			2      start 2
+			5000   page 3 seq=1 latency=0.15
+			5001   allow 4
+			5001   start 4
+			5001.1 end 2 seq=3 latency=4998.1
+			5001.2 end 4 latency=0.15
+			5002   page 5
+		`, between},
 		{"never longer than the ceiling", `
 			1   page 1 latency=30 duration=30
 			92  page 2 latency=30 duration=30

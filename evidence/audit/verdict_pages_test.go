@@ -333,6 +333,14 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 			open, allowed by robots.txt: the verdict can't be decided again
 		`},
 		{"by another line", `1 deny 1 url=/no line=3`, `lines 4 and 5: verdict: robots.txt decides /no on line 2, not 3`},
+		{"a second try that is told of when other pages have ended", `
+			1   page 1 status=500
+			2   page 2
+			3   page 3
+			1.2 retry 1
+			4   start 1 attempt=2
+			4.2 end 1 attempt=2
+		`, ``},
 		{"no verdict", `
 			1   start 1 url=/yes
 			1.2 end 1

@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -345,6 +346,16 @@ func TestVerdictsOnSlots(t *testing.T) {
 			313  end 2
 		`, `lines 8 and 14: concurrency: 3 in flight on 2 slots`},
 	})
+	// One that has ended since, and nobody but the second of those that wait asks for it any more.
+	late := "policy slots=1\nsite \"\" slots=1\n1 allow 1\n1 start 1 slots=1\n301.5 allow 2\n301.5 start 2 slots=1\n602 page 3 slots=1 duration=200\n700 end 2\n"
+	for i := range 20 {
+		late += fmt.Sprintf("%d page %d slots=1\n", 900+i, 10+i)
+	}
+	checkRows(t, late, []row{{"long after the start that got the slot", `
+		602  expired 3 seq=3
+		302  expired 2 seq=2
+		999  end 1
+	`, ``}})
 	checkRows(t, "policy leaseTTL=0\nsite \"\"", []row{
 		{"no slot is ever taken back, by the policy", `
 			1    allow 1
@@ -420,6 +431,19 @@ func TestVerdictsOnSlots(t *testing.T) {
 			lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most
 			lines 16 and 19: concurrency: 3 in flight on all hosts, 2 at most
 		`},
+		{"one that may have been taken back, and three that can't have been", `
+			1   allow 1
+			1   start 1
+			302 allow 2 host=b.example
+			302 start 2 host=b.example
+			303 allow 3 host=c.example
+			303 start 3 host=c.example
+			304 page 4 url=https://a.example/4
+			310 expired seq=2
+			311 end 3
+			311 end 2
+			311 end 1
+		`, `lines 16 and 18: concurrency: 3 in flight on all hosts, 2 at most`},
 		{"a place that can't have been", `
 			1   allow 1
 			1   start 1
