@@ -2,7 +2,6 @@ package audit
 
 import (
 	"cmp"
-	"container/heap"
 	"fmt"
 	"slices"
 	"time"
@@ -12,30 +11,13 @@ import (
 // the policy. Starts of several hosts aren't numbered in one row, and each is logged once its headers
 // are there, so they wait here for those that were earlier.
 type places struct {
-	pending byStart     // starts that may have had others before them
+	pending []*exchange // starts that may have had others before them, in the order of time
 	inside  []*exchange // those in flight at the time of the last start that was proved
 	last    time.Time   // of that
 }
 
 // lagPlaces is how many starts may be logged before one that came earlier.
 const lagPlaces = 1 << 13
-
-// byStart is a heap of exchanges, the one that started first on top.
-type byStart []*exchange
-
-func (b byStart) Len() int { return len(b) }
-func (b byStart) Less(i, j int) bool {
-	return cmp.Or(b[i].start.Compare(b[j].start), comparePlaces(b[i].at, b[j].at)) == -1
-}
-func (b byStart) Swap(i, j int) { b[i], b[j] = b[j], b[i] }
-func (b *byStart) Push(x any)   { *b = append(*b, x.(*exchange)) }
-func (b *byStart) Pop() any {
-	last := len(*b) - 1
-	x := (*b)[last]
-	(*b)[last] = nil
-	*b = (*b)[:last]
-	return x
-}
 
 // mostInFlight returns how many requests may be in flight beside x and with it, 0 where nobody says.
 func (x *exchange) mostInFlight() int {
@@ -50,11 +32,15 @@ func (a *auditor) place(x *exchange) {
 	if x.mostInFlight() == 0 {
 		return
 	}
-	if x.start.Before(a.places.last) {
+	p := &a.places
+	if x.start.Before(p.last) {
 		a.openEnded(slotsKept, "a start that was logged so late that what was in flight on all hosts then is forgotten")
 		return
 	}
-	heap.Push(&a.places.pending, x)
+	i, _ := slices.BinarySearchFunc(p.pending, x, func(a, b *exchange) int {
+		return cmp.Or(a.start.Compare(b.start), comparePlaces(a.at, b.at))
+	})
+	p.pending = slices.Insert(p.pending, i, x)
 	a.provePlaces(lagPlaces)
 }
 
@@ -62,7 +48,9 @@ func (a *auditor) place(x *exchange) {
 func (a *auditor) provePlaces(keep int) {
 	p := &a.places
 	for len(p.pending) > keep {
-		x := heap.Pop(&p.pending).(*exchange)
+		x := p.pending[0]
+		p.pending[0] = nil
+		p.pending = p.pending[1:]
 		p.last = x.start
 		p.inside = slices.DeleteFunc(p.inside, func(y *exchange) bool { return !y.end.IsZero() && !y.end.After(x.start) })
 		own, all := 1, 1
