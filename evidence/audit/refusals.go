@@ -104,6 +104,9 @@ func httpDate(s string, now time.Time) (time.Time, bool) {
 // rateLimit reads a quota with nothing left, as the log keeps it only then: until when it is reset.
 // What it can't read for sure it leaves at 0, which asks for nothing.
 func rateLimit(d *evidence.Decision, at time.Time) (wish time.Duration) {
+	if d.RateLimit == "" { // as nearly always
+		return 0
+	}
 	if rest, ok := strings.CutPrefix(d.RateLimit, "remaining="); ok {
 		_, reset, _ := strings.Cut(rest, ", reset=")
 		reset = strings.TrimSpace(reset)
