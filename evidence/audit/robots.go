@@ -77,7 +77,10 @@ type trips struct {
 const lately = 4096
 
 func newTrips() trips {
-	return trips{m: map[tripKey]tripAudit{}, over: map[tripKey]tripAudit{}, done: map[attemptKey]bool{}}
+	return trips{
+		m: map[tripKey]tripAudit{}, over: map[tripKey]tripAudit{}, past: map[tripKey]tripAudit{},
+		done: map[attemptKey]bool{}, older: map[attemptKey]bool{},
+	}
 }
 
 // get returns what is known of a trip.
@@ -138,7 +141,8 @@ func (t *trips) leave(d *evidence.Decision) {
 	}
 	delete(t.m, k)
 	if len(t.over) == lately {
-		t.over, t.past = map[tripKey]tripAudit{}, t.over
+		t.over, t.past = t.past, t.over
+		clear(t.over) // and its room is used again
 	}
 	t.over[k] = trip
 }
@@ -146,7 +150,8 @@ func (t *trips) leave(d *evidence.Decision) {
 // end remembers that an attempt has ended.
 func (t *trips) end(d *evidence.Decision) {
 	if len(t.done) == lately {
-		t.done, t.older = map[attemptKey]bool{}, t.done
+		t.done, t.older = t.older, t.done
+		clear(t.done)
 	}
 	t.done[attemptKey{d.Trip, d.Attempt}] = true
 }
