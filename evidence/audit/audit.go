@@ -407,16 +407,12 @@ func fetchesRobots(d *evidence.Decision) bool {
 
 // namesRobots reports whether the URL of d is that of a robots.txt.
 func namesRobots(d *evidence.Decision) bool {
+	if !strings.Contains(d.URL, "/robots.txt") { // as nearly always
+		return false
+	}
 	_, path := splitURL(d.URL)
 	path, _, _ = strings.Cut(path, "?")
 	return path == "/robots.txt"
-}
-
-// judged reports whether the start d has a verdict and names another URL than that of a robots.txt:
-// it needs that verdict then, whatever d.RobotsTxt says.
-func (a *auditor) judged(d *evidence.Decision) bool {
-	_, ok := a.trips.get(keyOfTrip(d))
-	return ok && !namesRobots(d)
 }
 
 // started takes a start, which needs a verdict, room in the budget, and its turn on the host.
@@ -438,12 +434,14 @@ func (a *auditor) started(d *evidence.Decision) {
 	if x.start.IsZero() {
 		x.start = d.Time
 	}
-	if a.isPage(d) {
-		a.allowed(d)
+	trip, judged := a.trips.get(keyOfTrip(d))
+	if a.isPage(d, judged) {
+		v := trip.about(d)
+		a.allowed(d, v, judged)
 		if a.by.mix != 0 {
-			x.floor = max(x.floor, a.floorOf(d))
+			x.floor = max(x.floor, v.floor)
 		}
-		if a.costsAPage(d, h) {
+		if a.costsAPage(d, h, trip, judged) {
 			x.page = true
 			h.report.Pages++
 			a.spend(h, x.start)

@@ -9,14 +9,11 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// isPage reports whether the start d is one of a page, which needs a verdict. A fetch of robots.txt
-// is one of that name, or where an answer to such a fetch led.
-func (a *auditor) isPage(d *evidence.Decision) bool {
-	if a.judged(d) {
-		return true
-	}
-	if !d.RobotsTxt {
-		return !namesRobots(d)
+// isPage reports whether the start d is one of a page, which needs a verdict; judged tells whether there
+// is one. A fetch of robots.txt is one of that name, or where an answer to such a fetch led.
+func (a *auditor) isPage(d *evidence.Decision, judged bool) bool {
+	if named := namesRobots(d); judged && !named || !d.RobotsTxt {
+		return !named
 	}
 	_, target := splitURL(d.URL)
 	if _, led := a.by.hops.get(keyOfURL(d.URL)); a.by.policy != nil && target != "/robots.txt" && !a.by.anyHop && !led && isWhole(d.URL) {
@@ -25,24 +22,14 @@ func (a *auditor) isPage(d *evidence.Decision) bool {
 	return false
 }
 
-// floorOf returns the crawl-delay by which the start d had to go.
-func (a *auditor) floorOf(d *evidence.Decision) time.Duration {
-	t, ok := a.trips.get(keyOfTrip(d))
-	if !ok {
-		return 0
-	}
-	return t.about(d).floor
-}
-
 // costsAPage reports whether the start d of a page costs one of the budget: all hops and tries of a
-// navigation are one page, as far as the log holds the redirect and the try before.
-func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit) bool {
-	key := keyOfTrip(d)
-	t, ok := a.trips.get(key)
-	if ok {
+// navigation are one page, as far as the log holds the redirect and the try before. What is known of its
+// trip is t, if that is judged.
+func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit, t tripAudit, judged bool) bool {
+	if judged {
 		before := t.attempt
 		t.attempt = d.Attempt
-		a.trips.set(key, t)
+		a.trips.set(keyOfTrip(d), t)
 		if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
 			return false
 		}

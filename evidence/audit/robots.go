@@ -367,12 +367,10 @@ func (a *auditor) whyOpen() string {
 	return "the verdict can't be decided again"
 }
 
-// allowed checks that a verdict allowed the start d.
-func (a *auditor) allowed(d *evidence.Decision) {
-	t, ok := a.trips.get(keyOfTrip(d))
-	v := t.about(d)
+// allowed checks that the verdict v, if the start d is judged, allowed it.
+func (a *auditor) allowed(d *evidence.Decision, v *verdict, judged bool) {
 	switch {
-	case ok && v.allowed:
+	case judged && v.allowed:
 		a.report.Proofs.Verdicts++
 		if !v.derived {
 			a.openEnded(allowedByRobots, a.whyOpen())
@@ -386,7 +384,7 @@ func (a *auditor) allowed(d *evidence.Decision) {
 		if !d.Start.IsZero() && v.time.Sub(d.Start) > slack {
 			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.at)
 		}
-	case ok:
+	case judged:
 		a.report.Proofs.Verdicts++
 		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
 	case a.by.policy == nil && !a.trips.some, a.trips.full:
