@@ -154,7 +154,7 @@ type hostAudit struct {
 type ownLimits struct {
 	seq    uint64 // first start that it holds for; 0: those that come later in the log
 	by     *transport
-	policy *evidence.Policy
+	limits *hostLimits
 }
 
 // maxOwn is how many changes of a host's limits are remembered.
@@ -167,7 +167,7 @@ func (h *hostAudit) override(seq uint64, p *evidence.Policy) {
 		seq = h.next
 	}
 	i, _ := slices.BinarySearchFunc(h.own, seq, func(o ownLimits, seq uint64) int { return cmp.Compare(o.seq, seq) })
-	h.own = slices.Insert(h.own, i, ownLimits{seq, h.a.by, p})
+	h.own = slices.Insert(h.own, i, ownLimits{seq, h.a.by, newHostLimits(p)})
 	if len(h.own) > maxOwn {
 		h.forgetOwn()
 	}
@@ -184,13 +184,13 @@ func (h *hostAudit) forgetOwn() {
 }
 
 // limits returns what limits hold for x, nil where no policy tells.
-func (h *hostAudit) limits(x *exchange) *evidence.Policy {
+func (h *hostAudit) limits(x *exchange) *hostLimits {
 	for i := len(h.own) - 1; i >= 0; i-- {
 		if o := h.own[i]; o.seq <= x.seq && o.by == x.by {
-			return o.policy
+			return o.limits
 		}
 	}
-	return x.by.policy
+	return x.by.limits
 }
 
 func newHostAudit(a *auditor, report *hostTotal) *hostAudit {
@@ -370,7 +370,10 @@ func (h *hostAudit) prove(x *exchange) {
 		last = h.earlier
 	}
 	limits := h.limits(x)
-	f := formulaFor(limits)
+	var f formula
+	if limits != nil {
+		f = limits.formula
+	}
 	h.keepsToLimits(x, limits)
 	// The first start of another process, which was told of long gaps only.
 	anew := h.last == nil && (last == nil || x.by.mix == 0 || x.by != last.by) || x.seq == 1 && last.seq > 0 && x.at.log != last.at.log
@@ -432,7 +435,7 @@ func (h *hostAudit) prove(x *exchange) {
 
 // keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a delay
 // or slots were declared away, the starts show whether they were kept all the same.
-func (h *hostAudit) keepsToLimits(x *exchange, limits *evidence.Policy) {
+func (h *hostAudit) keepsToLimits(x *exchange, limits *hostLimits) {
 	if limits == nil {
 		if x.slots > 0 {
 			h.a.openEnded(slotsKept, noPolicy)

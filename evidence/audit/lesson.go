@@ -50,7 +50,7 @@ func (h *hostAudit) teach(d *evidence.Decision) {
 
 // start counts the start x after the one before it, and returns how long the delay after x is at
 // least.
-func (l *lesson) start(x, before *exchange, limits *evidence.Policy) time.Duration {
+func (l *lesson) start(x, before *exchange, limits *hostLimits) time.Duration {
 	if l.least == 0 || !x.start.After(l.from) || x.start.After(l.until) {
 		return 0
 	}

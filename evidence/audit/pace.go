@@ -33,8 +33,7 @@ type turn struct{ last, x *exchange }
 type answer struct {
 	at      time.Time
 	latency float64 // nanoseconds
-	limits  *evidence.Policy
-	formula formula
+	limits  *hostLimits
 	raises  bool // it never makes the delay shorter: an error, or no answer
 	maybe   bool // it may not count: the caller left, or was out of time
 	odd     bool // it may have come earlier, by another clock
@@ -52,16 +51,18 @@ type formula struct {
 // byLatency reports whether response times move the delay.
 func (f formula) byLatency() bool { return f.squared || f.factor > 0 || f.parallel > 0 }
 
-// formulaFor returns the formula of limits, which may be nil, as far as they tell what it takes.
-func formulaFor(limits *evidence.Policy) formula {
-	if limits == nil {
-		return formula{}
+// A hostLimits is a policy as it holds for the turns of a host, with the formula that it names.
+type hostLimits struct {
+	*evidence.Policy
+	formula formula // unknown where the policy doesn't tell all that it takes
+}
+
+func newHostLimits(p *evidence.Policy) *hostLimits {
+	f := formulaOf(p.Adaptive)
+	if f.byLatency() && p.Ceiling <= 0 {
+		f = formula{}
 	}
-	f := formulaOf(limits.Adaptive)
-	if f.byLatency() && limits.Ceiling <= 0 {
-		return formula{}
-	}
-	return f
+	return &hostLimits{p, f}
 }
 
 // formulaOf reads "Longest(Learned, Proportional(1))".
@@ -100,7 +101,7 @@ func formulaOf(s string) (f formula) {
 // square of the seconds at least, and half way to f times the time, or to the time over the target,
 // which it is at least as well.
 func (n *answer) after(delay time.Duration, latency float64) time.Duration {
-	f, least, most := n.formula, n.limits.DelayMin, n.limits.Ceiling
+	f, least, most := n.limits.formula, n.limits.DelayMin, n.limits.Ceiling
 	d, half := 0.0, -1.0
 	if f.squared {
 		d = latency * latency / float64(time.Second)
@@ -125,7 +126,7 @@ func (h *hostAudit) paced(last, x *exchange) {
 
 // paceBegins starts the host's pace anew with the start x: the limiter knows of no answers if it has
 // numbered no start before, and otherwise nobody knows of how many.
-func (h *hostAudit) paceBegins(x *exchange, limits *evidence.Policy) {
+func (h *hostAudit) paceBegins(x *exchange, limits *hostLimits) {
 	h.judgePace(true)
 	p := &h.pace
 	p.answers = slices.DeleteFunc(p.answers, func(n answer) bool { return !n.at.After(x.start) })
@@ -138,13 +139,12 @@ func (h *hostAudit) paceBegins(x *exchange, limits *evidence.Policy) {
 // paceAnswered notes what the end d of x does to the delay by response times.
 func (h *hostAudit) paceAnswered(x *exchange, d *evidence.Decision) {
 	limits := h.limits(x)
-	f := formulaFor(limits)
-	if !f.byLatency() || x.unpaced {
+	if limits == nil || !limits.formula.byLatency() || x.unpaced {
 		return
 	}
 	at, sure := x.answered(d)
 	n := answer{
-		at: at, odd: !sure, latency: max(0, float64(d.Latency)), limits: limits, formula: f,
+		at: at, odd: !sure, latency: max(0, float64(d.Latency)), limits: limits,
 		raises: d.Status <= 0 || d.Status >= 400, maybe: d.Status <= 0 && d.Left,
 	}
 	h.pace.add(n)
@@ -164,7 +164,7 @@ func (p *pace) add(n answer) {
 }
 
 // unknown forgets the delay: an answer is missing.
-func (p *pace) unknown(limits *evidence.Policy) { p.least, p.most = 0, limits.Ceiling }
+func (p *pace) unknown(limits *hostLimits) { p.least, p.most = 0, limits.Ceiling }
 
 // judgePace judges the gaps before which no answer is missing any more, or all of them.
 func (h *hostAudit) judgePace(all bool) {

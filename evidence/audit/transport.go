@@ -16,6 +16,7 @@ import (
 type transport struct {
 	mix      uint64            // makes its trips' numbers its own; 0 for the one without a name
 	policy   *evidence.Policy  // nil: it has stated none
+	limits   *hostLimits       // the same, for hosts that have no limits of their own
 	statuses map[int]bool      // that block at once, by its policy
 	sites    map[string]string // keys of names, where names of one site share a key
 
@@ -122,7 +123,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		if a.by.policy == nil {
 			a.report.Policies = append(a.report.Policies, *p)
 		}
-		a.by.policy, a.by.statuses = p, statusesOf(p.Statuses)
+		a.by.policy, a.by.limits, a.by.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
 		a.by.budget.promise(p)
 		a.report.Proofs.Budget += len(a.by.budget.limits)
 		if p.Every > 0 {
