@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -195,17 +196,20 @@ func (a *auditor) begin() {
 	}
 }
 
-// end settles what was left open until more would be known.
+// end settles what was left open until more would be known, in an order that isn't left to chance.
 func (a *auditor) end() {
-	for _, h := range a.hosts {
-		h.end()
+	for _, name := range inOrder(a.hosts) {
+		a.hosts[name].end()
 	}
 	a.provePlaces(0)
-	for name, t := range a.transports {
-		a.byWhom, a.by = name, t
+	for _, name := range inOrder(a.transports) {
+		a.byWhom, a.by = name, a.transports[name]
 		a.unledPages()
 	}
 }
+
+// inOrder returns the names in m in their order.
+func inOrder[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (a *auditor) finish() *Report {
 	r := &a.report

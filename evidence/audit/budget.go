@@ -72,8 +72,8 @@ func (a *auditor) limit(d *evidence.Decision) {
 	case "bytes":
 		a.proveLimit(d.Limit, "", b.bytes)
 	case "pages_per_host":
-		for host, n := range b.ofHost {
-			a.proveLimit(d.Limit, host, int64(n))
+		for _, host := range inOrder(b.ofHost) {
+			a.proveLimit(d.Limit, host, int64(b.ofHost[host]))
 		}
 	}
 }

@@ -43,7 +43,8 @@ func (a *auditor) over(r *run) {
 	if r.sealed {
 		return
 	}
-	for _, h := range a.hosts {
+	for _, name := range inOrder(a.hosts) {
+		h := a.hosts[name]
 		for _, x := range h.underWay() {
 			if x.run == r {
 				h.cutOff(x)

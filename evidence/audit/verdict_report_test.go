@@ -2,6 +2,7 @@ package audit_test
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -230,6 +231,30 @@ func TestVerdictsOfAThousandViolationsAreNamed(t *testing.T) {
 		text := judge(t, "policy\n"+strings.Repeat("1 fail 1 seq=1\n", n)).String()
 		if !strings.Contains(text, want) || strings.Count(text, ": end: a.example: failed without a start\n") != 1000 || strings.Contains(text, " more\n") != (n > 1000) {
 			t.Errorf("%d violations: %.2000s", n, text)
+		}
+	}
+}
+
+// TestTheSameLogGetsTheSameReport: which violations are named, and in which order, isn't left to chance.
+func TestTheSameLogGetsTheSameReport(t *testing.T) {
+	tooMany := "1 over limit=pages_per_host used=1 max=1"
+	endless := "policy slots=50\n"
+	for i := range 30 {
+		tooMany = fmt.Sprintf("0 page %d host=h%d.example\n0.5 page %d host=h%d.example\n", 2*i, i, 2*i+1, i) + tooMany
+		for n := range 40 {
+			endless += fmt.Sprintf("%d allow %d host=h%d.example\n%d start %d host=h%d.example slots=50\n", n, 40*i+n, i, n, 40*i+n, i)
+		}
+	}
+	for name, log := range map[string]string{
+		"a limit that several hosts have passed when it is told": tooMany,
+		"more starts without an end than are named":              endless + "9999 closed",
+	} {
+		first := judge(t, log)
+		for range 5 {
+			if again := judge(t, log); !reflect.DeepEqual(again, first) {
+				t.Errorf("%s: got\n%.1000s\nand then\n%.1000s", name, first, again)
+				break
+			}
 		}
 	}
 }
