@@ -55,7 +55,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 	var errs error
 	sources := make([]*source, len(logs))
 	for i, r := range logs {
-		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10), run: a.newRun(), chain: sha256.New()}
+		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10), chain: sha256.New()}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}

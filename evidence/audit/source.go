@@ -151,9 +151,9 @@ func (s *source) read(text []byte, whole bool) bool {
 			s.before = base64.RawURLEncoding.EncodeToString(s.hash[:])
 		}
 		s.lines, s.next, s.chained, s.sealed, s.bare, s.hash = 0, 0, false, 0, 0, [sha256.Size]byte{}
-		s.run = s.a.newRun()
 	}
 	if s.lines++; s.lines == 1 {
+		s.run = s.a.newRun()
 		s.chained = s.entry.Hash != ""
 		if s.entry.N != 0 { // otherwise something else than JSONLines wrote it
 			s.next = 1
