@@ -526,9 +526,14 @@ func (p *program) lasting(o hostlimit.Outcome, n int) (asked, set time.Duration)
 		asked = o.RetryAfter
 	}
 	asked = min(asked, p.refusals.MaxRetryAfter)
-	set = p.refusals.Delay(n)
+	switch policy := p.refusals.Policy.(type) {
+	case backoff.Doubling:
+		set = doubling(n, policy.Start, policy.Cap)
+	case backoff.Fibonacci:
+		set = fibonacci(n, policy.Unit, policy.Cap)
+	}
 	if p.cannot(o) {
-		set = backoff.Fibonacci{}.Delay(n)
+		set = fibonacci(n, time.Second, 10*time.Minute)
 	}
 	if set = max(set, asked); o.RetryAfter > 0 && !p.refusals.AtLeast {
 		set = asked
@@ -536,9 +541,25 @@ func (p *program) lasting(o hostlimit.Outcome, n int) (asked, set time.Duration)
 	return asked, set
 }
 
+// doubling and fibonacci are the n-th lengths of a block, as the guide has them.
+func doubling(n int, start, longest time.Duration) time.Duration {
+	for ; n > 1 && start < longest; n-- {
+		start *= 2
+	}
+	return min(start, longest)
+}
+
+func fibonacci(n int, unit, longest time.Duration) time.Duration {
+	before, at := time.Duration(0), unit
+	for ; n > 1 && at < longest; n-- {
+		before, at = at, before+at
+	}
+	return min(at, longest)
+}
+
 // refuses reports whether an answer is a refusal by itself.
 func (p *program) refuses(o hostlimit.Outcome) bool {
-	return o.Refused != "" || p.refusals.Counts(o.Status) || o.Status == 503 && o.RetryAfter > 0 ||
+	return o.Refused != "" || o.Status == 429 || slices.Contains(p.refusals.Statuses, o.Status) || o.Status == 503 && o.RetryAfter > 0 ||
 		o.Status == 0 && p.refusals.Network && !p.left(o)
 }
 
@@ -993,7 +1014,9 @@ func (m *model) giveUp(h *modelHost, w *modelTurn) (bool, error) {
 }
 
 // learns reports whether refusals move a delay.
-func learns(a hostlimit.Adaptive) bool { return a == hostlimit.Longest(a, hostlimit.Learned) }
+func learns(a hostlimit.Adaptive) bool {
+	return a == hostlimit.Learned || a == hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5))
+}
 
 // adapt is the formula of the delay's kind, for what is an answer or took its time.
 func (p *program) adapt(old time.Duration, o hostlimit.Outcome, d hostlimit.Delay) (time.Duration, bool) {
