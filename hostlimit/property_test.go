@@ -269,7 +269,9 @@ func generate(seed uint64, n int) *program {
 				q.renews = append(q.renews, span(1, p.cfg.LeaseTTL-time.Second))
 			}
 			if len(q.again)+len(q.renews) > 0 {
-				q.latency = min(q.latency, p.cfg.LeaseTTL/2)
+				// No two alike: two delays of half of one latency would end when the other's answer comes, and
+				// which of the two is first is nobody's promise.
+				q.latency = min(q.latency, p.cfg.LeaseTTL/2-time.Duration(id))
 			}
 			if len(q.renews) > 0 { // the time until then may depend on who looks
 				q.renews[0] = min(q.renews[0], p.cfg.LeaseTTL/3)
