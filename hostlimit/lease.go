@@ -92,13 +92,13 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	}
 	if err == nil && !b.gated() {
 		if why, _ := b.hold(h, l.lim, l.floor, now, l); why == free {
-			before := h.last
+			before, next := h.last, h.earliest(0)
 			b.start(h, l, now)
 			if now-before > late {
 				b.refuseLate(h, now)
 			}
-			if b.inLine {
-				b.head.signal() // it is paced now, and holds no place
+			if b.head != nil && (b.inLine || h.earliest(0) < next) {
+				b.head.signal() // it is paced now, and holds no place; or its time comes earlier
 			}
 			g := l.grant(h)
 			sh.mu.Unlock()
