@@ -65,7 +65,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 		sources[i], errs = s, errors.Join(errs, s.advance())
 	}
 	for s := earliest(sources); s != nil; s = earliest(sources) {
-		if a.follows(s.run) {
+		if a.follows() {
 			a.end()
 			a.begin()
 		}

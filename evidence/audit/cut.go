@@ -24,9 +24,9 @@ func (a *auditor) newRun() *run {
 	return r
 }
 
-// follows reports whether r begins when all other logs have come to their ends: it is of a process that
-// was begun after them.
-func (a *auditor) follows(r *run) bool {
+// follows reports whether the next record begins a log when all others have come to their ends: it is of a
+// process that was begun after them.
+func (a *auditor) follows() bool {
 	before := false
 	for _, o := range a.runs {
 		if o.begun && !o.over {
@@ -34,7 +34,7 @@ func (a *auditor) follows(r *run) bool {
 		}
 		before = before || o.begun
 	}
-	return before && !r.begun
+	return before
 }
 
 // over says that the log r is over.
@@ -121,36 +121,38 @@ func (h *hostAudit) mayLack(t time.Time) bool {
 }
 
 // absence takes it that the starts from the number next to that of x were under way when a log was cut
-// off, and reports whether that can be.
+// off, and reports whether that can be: there were slots for them, and one for x.
 func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 	r := h.a.cutRun(end)
-	if r == nil || x.seq < next {
+	if r == nil {
 		return false
 	}
-	n := x.seq - next
-	for seq := range h.leaked {
-		if next <= seq && seq < x.seq {
-			n-- // it had lost its slot
-		}
-	}
-	for seq := range h.givenUp {
-		if _, twice := h.leaked[seq]; next <= seq && seq < x.seq && !twice {
-			n-- // it was never sent
-		}
+	from := x.start // the earliest time at which they can have started
+	if h.last != nil {
+		from = h.last.start
 	}
 	inside := r.until().After(x.start)
-	if safe := x.safe(); inside && safe > 0 && (h.last == nil || x.start.Sub(h.last.start) >= safe) {
+	safe := x.safe()
+	if inside && safe > 0 && (h.last == nil || x.start.Sub(from) >= safe) {
 		h.a.openEnded(slotsKept, takenByAbsent)
 		inside = false
 	}
-	if inside && x.slots > 0 && n >= uint64(x.slots) {
-		return false
+	var absent []*exchange
+	for seq := next; inside && seq < x.seq && len(h.inside)+len(absent) < maxOpen; seq++ {
+		y := &exchange{at: x.at, run: r, by: x.by, start: from, seq: seq, end: r.until(), absent: true}
+		if _, lost := h.leaked[seq]; lost {
+			y.end = from.Add(safe)
+		}
+		if _, unsent := h.givenUp[seq]; unsent || !y.end.After(x.start) {
+			continue
+		}
+		if absent = append(absent, y); len(absent) == x.slots {
+			return false
+		}
 	}
 	h.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
 	h.absent = x.start
-	for i := uint64(0); inside && i < n && x.slots > 0; i++ {
-		h.inside = append(h.inside, &exchange{at: x.at, run: r, by: x.by, start: x.start, seq: next + i, end: r.until(), absent: true})
-	}
+	h.inside = append(h.inside, absent...)
 	return true
 }
 

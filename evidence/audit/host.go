@@ -257,20 +257,20 @@ func (h *hostAudit) release(all bool) {
 		h.next = next
 		i := -1
 		if h.missing != next {
-			if i = slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next }); i < 0 {
+			if i = slices.IndexFunc(h.pending, func(x *exchange) bool { return x.seq == next }); i == -1 {
 				h.missing = next
 			}
 		}
 		switch first := h.pending[0]; {
-		case i < 0 && h.last == nil && h.report.next > 1 && first.seq >= h.report.next:
+		case i == -1 && h.last == nil && h.report.next > 1 && first.seq >= h.report.next:
 			// A server that several share numbers on where the log before has ended, unless the first numbers
 			// are logged late.
 			if !all && len(h.pending) <= lagBack {
 				return
 			}
 			i = 0
-			if first.seq > h.report.next && !h.a.wasCut && !h.inVain(h.report.next, first.seq) && !h.absence(h.report.next, first, all) {
-				h.hole(h.report.next, first)
+			if !h.a.wasCut {
+				h.jumped(h.report.next, first, all)
 			}
 		case h.wentBack(first, next, i):
 			// A server that came back with old data numbers on from there. Which start is the first of
@@ -280,7 +280,7 @@ func (h *hostAudit) release(all bool) {
 			}
 			i = 0
 			h.a.openEnded(logWhole, "the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known")
-		case i >= 0 && first.seq != 0:
+		case i != -1 && first.seq != 0:
 		case first.seq == 1 && h.last != nil && first.start.After(h.last.start):
 			i = 0 // the limiter had forgotten the host and numbers anew
 		case !all && (len(h.pending) <= lagUnnumbered || first.seq != 0 && len(h.pending) <= lag):
@@ -289,9 +289,7 @@ func (h *hostAudit) release(all bool) {
 			i = 0
 		default:
 			i = 0
-			if !h.inVain(next, first.seq) && !h.absence(next, first, all) {
-				h.hole(next, first)
-			}
+			h.jumped(next, first, all)
 		}
 		x := h.pending[i]
 		if i == 0 {
@@ -314,7 +312,7 @@ func (h *hostAudit) wentBack(first *exchange, next uint64, i int) bool {
 	case first.seq < next:
 		return first.start.After(h.last.start)
 	}
-	return i > 0 && h.pending[i].start.Sub(first.start) > first.delay+slack
+	return i != -1 && h.pending[i].start.Sub(first.start) > first.delay+slack
 }
 
 // giveUpStart takes the news that the start of that number was given up before anything was sent:
@@ -332,7 +330,7 @@ func (h *hostAudit) giveUpStart(seq uint64, stamped bool) {
 // inVain reports whether the starts from next on that are missing before seq are said to have been
 // turns in vain.
 func (h *hostAudit) inVain(next, seq uint64) bool {
-	if seq <= next || seq-next > uint64(len(h.givenUp)) {
+	if seq-next > uint64(len(h.givenUp)) {
 		return false
 	}
 	for n := next; n < seq; n++ {
@@ -347,8 +345,9 @@ func (h *hostAudit) inVain(next, seq uint64) bool {
 	return true
 }
 
-// hole reports that the start x has another number than the next one.
-func (h *hostAudit) hole(next uint64, x *exchange) {
+// jumped takes it that the start x is the one after those before the number next, and reports what is
+// missing between them; end says whether all logs have ended.
+func (h *hostAudit) jumped(next uint64, x *exchange, end bool) {
 	lines := []place{x.at}
 	if h.last != nil {
 		lines = append(lines, h.last.at)
@@ -356,6 +355,7 @@ func (h *hostAudit) hole(next uint64, x *exchange) {
 	switch {
 	case x.seq < next:
 		h.violation(MissingStart, fmt.Sprintf("start %d comes after start %d", x.seq, next-1), lines...)
+	case x.seq == next || h.inVain(next, x.seq) || h.absence(next, x, end):
 	case x.seq == next+1:
 		h.violation(MissingStart, fmt.Sprintf("start %d is missing", next), lines...)
 	default:
@@ -398,9 +398,7 @@ func (h *hostAudit) prove(x *exchange) {
 			x.hurried = last
 			h.hurry(x)
 		}
-		if h.report.MinGap == 0 || gap < h.report.MinGap {
-			h.report.MinGap = gap
-		}
+		h.report.MinGap = min(gap, cmp.Or(h.report.MinGap, gap))
 	}
 	if f.byLatency() {
 		if h.last == nil || x.seq == 1 {

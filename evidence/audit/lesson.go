@@ -58,7 +58,7 @@ func (l *lesson) start(x, before *exchange, limits *hostLimits) time.Duration {
 	if before != nil && limits.Ceiling > 0 { // an idle time counts as a start for each Ceiling in it
 		l.starts += int(x.start.Sub(before.start) / limits.Ceiling)
 	}
-	for ; l.starts >= calm && l.least > 0; l.starts -= calm {
+	for ; l.starts >= calm && l.least != 0; l.starts -= calm {
 		if l.least -= l.least / 50; l.least <= limits.DelayMin {
 			l.least = 0
 		}

@@ -1,0 +1,294 @@
+package audit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const (
+	numbersMissing = "open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off"
+	byAnAbsentOne  = "open, slots kept: a slot that a request which isn't in the log may have taken back"
+	numbersBack    = "open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known"
+	byAPerson      = "open, blocks kept: what an answer did to a host beside a person"
+	inVain         = "open, log whole: that a turn led to no start, so that its number is missing, is believed, not derived"
+)
+
+// TestVerdictsOnStartsThatAKillMayHaveTaken: a start that isn't in a log which was cut off was under way
+// when that happened, so it had a slot until then, or until that could be taken back.
+func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
+	checkRows(t, usual, []row{
+		{"two beside another on two slots", `
+			1   page 1
+			2.5 page 2 seq=5
+			9   page 3
+		`, `lines 6 and 9: sequence: starts 3 to 4 are missing`},
+		{"the first of them was given up", `
+			1   page 1
+			2.4 waiting instead=3
+			2.5 page 2 seq=5
+			9   page 3
+		`, numbersMissing},
+		{"the second was", `
+			1   page 1
+			2.4 waiting instead=4
+			2.5 page 2 seq=5
+			9   page 3
+		`, numbersMissing},
+		{"one behind them was", `
+			1   page 1
+			2.4 waiting instead=6
+			2.5 page 2 seq=5
+			9   page 3 seq=7
+		`, `
+			lines 6 and 10: sequence: starts 3 to 4 are missing
+			` + inVain},
+		{"the slot of one is lost, long after the start of the third", `
+			1   page 1
+			2.5 page 2 seq=5
+			302 expired seq=3
+			303 page 3
+		`, `lines 6 and 9: sequence: starts 3 to 4 are missing`},
+		{"two at the end of the log", `
+			1   page 1
+			2.5 page 2 seq=5
+		`, numbersMissing},
+		{"its slot is another's before the log stops", `
+			1   page 1
+			2.5 allow 2
+			2.5 start 2 seq=4
+			100 page 3
+			200 end 2
+		`, `
+			lines 9 and 11: sequence: start 3 is missing, and its slot was another's before the log stops
+			` + numbersMissing},
+		{"and is said to have been taken back later", `
+			1   page 1
+			2.5 allow 2
+			2.5 start 2 seq=4
+			100 page 3
+			302 expired seq=3
+			303 end 2
+		`, `
+			lines 9 and 11: sequence: start 3 is missing, and its slot was another's before the log stops
+			` + numbersMissing},
+		{"as soon as it may have been taken back, if it came right after the start before", `
+			1   page 1
+			2.5 allow 2
+			2.5 start 2 seq=4
+			301 page 3
+			310 end 2
+		`, byAnAbsentOne + "\n" + numbersMissing},
+		{"where that is told", `
+			1   page 1
+			2.5 allow 2
+			2.5 start 2 seq=4
+			301 expired seq=3
+			301 page 3
+			310 end 2
+		`, numbersMissing},
+		{"after so long a pause that its slot may have been taken back before the next start", `
+			1   page 1
+			301 page 2 seq=9
+			310 page 3
+		`, byAnAbsentOne + "\n" + numbersMissing},
+	})
+	checkRows(t, "policy slots=3\nsite \"\"", []row{{"the slots of two", `
+		1   page 1
+		2.5 allow 2
+		2.5 start 2 seq=5 slots=3
+		100 page 3 slots=3 duration=50
+		110 page 4 slots=3
+		200 end 2
+	`, `
+		lines 9 and 11: sequence: start 3 is missing, and its slot was another's before the log stops
+		lines 9 and 14: sequence: start 4 is missing, and its slot was another's before the log stops
+		` + numbersMissing}})
+	checkRows(t, "policy slots=2000000000\nsite \"\"", []row{{"a thousand million, on as many slots", `
+		1   page 1
+		2.5 page 2 seq=1000000000 slots=2000000000
+		100 page 3 slots=2000000000
+	`, numbersMissing}})
+	checkRows(t, "policy slots=0\nsite \"\"", []row{{"many, where nobody says how many slots there are", `
+		1   page 1
+		2.5 page 2 seq=40 slots=0
+		100 page 3 slots=0
+	`, numbersMissing}})
+	checkRows(t, "policy leaseTTL=0\nsite \"\"", []row{{"two, where no slot is taken back", `
+		1   page 1
+		999 page 2 seq=5
+		2000 page 3
+	`, `lines 6 and 9: sequence: starts 3 to 4 are missing`}})
+}
+
+// TestVerdictsOnRequestsUnderWayAtAKill: what they were answered isn't known, unless the log tells what
+// that did to the host.
+func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
+	const (
+		stops   = "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end"
+		answers = "open, blocks kept: what a request that has no end was answered"
+		between = "open, delays kept: a start so soon after an answer, or after several at about one time, that the limiter may have reckoned otherwise"
+	)
+	checkRows(t, usual, []row{
+		{"with a start after it", `
+			1   allow 1
+			1   start 1
+			2   page 2
+		`, answers + "\n" + stops},
+		{"with none", `
+			1   page 1
+			2   allow 2
+			2   start 2
+		`, stops},
+		{"with a start after it whose number isn't the next", `
+			1   allow 1
+			1   start 1
+			2   page 2 seq=4
+		`, answers + "\n" + stops + "\n" + numbersMissing},
+		{"which has set a block", `
+			1   allow 1
+			1   start 1
+			1.1 block 1 until=@2.1
+			3   page 2
+		`, stops},
+	})
+	checkRows(t, "policy ceiling=60 adaptive=Squared\nsite \"\"", []row{{"one that may have been quick, which makes the delay shorter", `
+		1   page 1 latency=3 duration=3
+		20  allow 2
+		20  start 2
+		21  page 3
+		90  page 4
+	`, between + "\n" + answers + "\n" + stops}})
+}
+
+// TestVerdictsBesideALogThatIsCutOff: what it may lack excuses nothing that it can't have told of.
+func TestVerdictsBesideALogThatIsCutOff(t *testing.T) {
+	checkRows(t, "policy by=U\nfile\npolicy fromEnd=true slots=1\nsite \"\"", closed([]row{
+		{"a gap from an end by which the slot may have been taken back", `
+			1   page 1 duration=300.8
+			302 page 2
+		`, `open, delays kept: a gap from an end, where the news that its slot was taken back may have been cut off`},
+		{"a gap from an end by which it can't have been", `
+			1   page 1
+			1.6 page 2
+		`, `log 2, line 6 and log 2, line 9: gap: 400ms between an end and the next start, delay in force 500ms`},
+	}))
+	checkRows(t, "policy by=U\nfile\npolicy fromEnd=true slots=1 leaseTTL=0\nsite \"\"", closed([]row{
+		{"a gap from an end, where no slot is taken back", `
+			1   page 1 duration=300.8
+			302 page 2
+		`, `log 2, line 6 and log 2, line 9: gap: 200ms between an end and the next start, delay in force 500ms`},
+	}))
+	checkRows(t, "policy maxInFlight=2 by=U\nfile\npolicy maxInFlight=2 leaseTTL=0\nsite \"\"\nsite \"\" host=b.example at=-59\nsite \"\" host=c.example at=-58", closed([]row{
+		{"a place that is never taken back", `
+			1   allow 1
+			1   start 1
+			1.5 allow 2 host=b.example
+			1.5 start 2 host=b.example
+			302 page 3 host=c.example
+			303 end 2
+			303 end 1
+		`, `log 2, line 14 and log 2, line 16: concurrency: 3 in flight on all hosts, 2 at most`},
+	}))
+	checkRows(t, usual, closed([]row{{"the log before in the same file lacks nothing of the next", `
+		1   page 1
+		log
+		policy
+		site "" at=5
+		10  page 2 status=429
+	`, `lines 13 and 14: block: status 429, which is a refusal here, set no block`}}))
+}
+
+// TestVerdictsOnNumbersThatBeginAnew: numbers go on, go back, or begin from 1 once more, as a limiter
+// numbers that has forgotten the host.
+func TestVerdictsOnNumbersThatBeginAnew(t *testing.T) {
+	checkRows(t, usual, closed([]row{
+		{"two that changed places within the delay and a second", `
+			1   page 1
+			2   page 3 seq=4
+			3.5 page 2 seq=3
+		`, `lines 9 and 12: gap: -1.5s between two starts, delay in force 500ms`},
+		{"two that are further apart: the number was given once more", `
+			1   page 1
+			2   page 3 seq=4
+			3.500000001 page 2 seq=3
+		`, numbersBack},
+		{"a number that was given up only the first time", `
+			1   page 1
+			2   waiting instead=3
+			2.5 page 2 seq=4
+			10  page 3 seq=1
+			11  page 4 seq=2
+			12  page 5 seq=4
+		`, `
+			lines 16 and 19: sequence: start 3 is missing
+			` + inVain},
+		{"a hole in a log that goes on", `
+			1   page 1
+			2   closed
+			log
+			policy
+			site "" at=5 seq=3
+			6   page 2 seq=5
+		`, `lines 10 and 14: sequence: start 4 is missing`},
+		{"the first number of a log that goes on is logged late", `
+			1   page 1
+			2   closed
+			log
+			policy
+			site "" at=5 seq=4
+			4   page 2 seq=3
+		`, ``},
+	}))
+	late := "1 page 1 seq=0\n2 closed\nlog\npolicy\nsite \"\" at=8 seq=2\n"
+	for i := 3; i < 80; i++ {
+		late += fmt.Sprintf("%d page %d seq=%d\n", 10+i, i, i)
+	}
+	checkRows(t, "policy\nsite \"\" seq=0", closed([]row{
+		{"the first number of the first log with numbers is logged very late", late + "7 page 99 seq=1", ``},
+	}))
+	checkRows(t, "policy ceiling=60 adaptive=Squared\nsite \"\"", closed([]row{
+		{"the answer to a request from before is no news to a limiter that has forgotten it", `
+			1   allow 1
+			1   start 1
+			2   page 2
+			10  page 3 seq=1
+			14  end 1 latency=13
+			20  page 4
+		`, `open, delays kept: a start so soon after an answer, or after several at about one time, that the limiter may have reckoned otherwise`},
+	}))
+}
+
+// TestVerdictsOnLimitsOfOneHost: each of them holds from its start on, for the starts of its Transport.
+func TestVerdictsOnLimitsOfOneHost(t *testing.T) {
+	const long, short = "slots=2 delayMin=2 adaptive=Fixed\n", "slots=2 delayMin=0.5 adaptive=Fixed\n"
+	checkRows(t, "policy overrides=true\nsite \"\"", []row{
+		{"limits that are told after those of a later start", `
+			policy host=a.example seq=4 ` + short + `
+			policy host=a.example seq=2 ` + long + `
+			1   page 1
+			2   page 2
+		`, `lines 8 and 11: gap: 1s between two starts, delay in force 2s`},
+	})
+	many := ""
+	for i := range 65 {
+		many += fmt.Sprintf("policy host=a.example seq=%d %s", 2+i, short)
+	}
+	checkRows(t, strings.Join([]string{"policy overrides=true by=U", "policy host=a.example seq=1 " + long, "site \"\"", "policy overrides=true", "site \"\" at=-50", many}, "\n"), []row{
+		{"limits of one Transport, after another has told of many", `
+			1   page 1 by=U
+			2   page 2
+		`, `lines 76 and 79: gap: 1s between two starts, delay in force 2s`},
+	})
+}
+
+// TestVerdictsOnAPersonFarFromAnAnswer: who blocks a host by hand excuses an answer at that time, and no
+// other.
+func TestVerdictsOnAPersonFarFromAnAnswer(t *testing.T) {
+	const refusal = "lines 6 and 7: block: status 429, which is a refusal here, set no block"
+	checkRows(t, usual, closed([]row{
+		{"at that time", "1 page 1 status=429\n4.1 block hand=true until=@10 status=0 refusals=0", byAPerson},
+		{"long after", "1 page 1 status=429\n4.2 block hand=true until=@10 status=0 refusals=0", refusal},
+		{"before the request", "1 page 1 status=429\n0.9 block hand=true until=@10 status=0 refusals=0", refusal + "\nlines 6 and 8: block: started 9s before the end of a block"},
+	}))
+}
