@@ -280,9 +280,9 @@ func (h *hostAudit) release(all bool) {
 			}
 			i = 0
 			h.a.openEnded(logWhole, "the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known")
-		case i != -1 && first.seq != 0:
 		case first.seq == 1 && h.last != nil && first.start.After(h.last.start):
-			i = 0 // the limiter had forgotten the host and numbers anew
+			i = 0 // the limiter had forgotten the host and numbers anew, maybe as far as the next number by now
+		case i != -1 && first.seq != 0:
 		case !all && (len(h.pending) <= lagUnnumbered || first.seq != 0 && len(h.pending) <= lag):
 			return
 		case first.seq == 0: // starts aren't numbered: they come as they are stamped

@@ -62,7 +62,17 @@ func TestVerdictsOnStartsThatAKillMayHaveTaken(t *testing.T) {
 		`, `
 			lines 9 and 11: sequence: start 3 is missing, and its slot was another's before the log stops
 			` + numbersMissing},
-		{"and is said to have been taken back later", `
+		{"that of the second, where the first was given up", `
+			1   page 1
+			2.4 waiting instead=3
+			2.5 allow 2
+			2.5 start 2 seq=5
+			100 page 3
+			200 end 2
+		`, `
+			lines 10 and 12: sequence: start 4 is missing, and its slot was another's before the log stops
+			` + numbersMissing},
+		{"one's own, and it is said to have been taken back later", `
 			1   page 1
 			2.5 allow 2
 			2.5 start 2 seq=4
@@ -213,16 +223,29 @@ func TestVerdictsOnNumbersThatBeginAnew(t *testing.T) {
 			2   page 3 seq=4
 			3.500000001 page 2 seq=3
 		`, numbersBack},
-		{"a number that was given up only the first time", `
+		{"numbers that were given up only the first time", `
+			1   page 1
+			2   waiting instead=3
+			2   waiting instead=4
+			2.5 page 2 seq=5
+			10  page 3 seq=1
+			11  page 4 seq=2
+			12  page 5 seq=4
+			13  page 6 seq=6
+		`, `
+			lines 17 and 20: sequence: start 3 is missing
+			lines 20 and 23: sequence: start 5 is missing
+			` + inVain},
+		{"numbers from 1 again, that get further than before, where a turn was in vain", `
 			1   page 1
 			2   waiting instead=3
 			2.5 page 2 seq=4
 			10  page 3 seq=1
 			11  page 4 seq=2
-			12  page 5 seq=4
-		`, `
-			lines 16 and 19: sequence: start 3 is missing
-			` + inVain},
+			12  page 5 seq=3
+			13  page 6 seq=4
+			14  page 7 seq=5
+		`, numbersBack},
 		{"a hole in a log that goes on", `
 			1   page 1
 			2   closed
