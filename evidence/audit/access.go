@@ -26,7 +26,7 @@ type AccessOptions struct {
 	// host (Apache's vhost_combined) and the crawler has been on several hosts.
 	Host string
 	// Agent is a part of the User-Agent that tells this crawler's requests from others'. "" is the
-	// product token that the evidence names.
+	// product token that the evidence names; if it names several, each of the first 64.
 	Agent string
 	// TimeUnit is the unit of a request time without decimals. 0 is a microsecond, as Apache's %D has
 	// it; times with decimals, as nginx has them, are seconds.
@@ -38,6 +38,8 @@ const (
 	maxRequests = 2 << 20
 	// maxTarget is how much of a path and query is kept for showing.
 	maxTarget = 160
+	// maxAgents is how many product tokens are taken from the evidence.
+	maxAgents = 64
 	// inexact is how far two records of one request may be apart, when the clocks are set right.
 	// Access logs know whole seconds.
 	inexact = 5 * time.Second
@@ -49,12 +51,13 @@ const (
 // Apache and nginx, with or without a virtual host before the line and a request time behind it. It
 // shows what no evidence can show by itself: requests that it leaves out.
 //
-// Requests are matched by host, method, path with query, and time. The difference between the two
-// clocks may be hours and may drift; it is estimated from the requests themselves. Lines of the
-// access log may come in any order, as when rotated files are put one after the other. More than two
-// million requests of the crawler are an error: compare a day at a time then.
+// Requests are matched by host, method, path with query, and time: two records of one request may be
+// five seconds apart. The difference between the two clocks may be hours and may drift; it is
+// estimated from the requests themselves. Lines of the access log may come in any order, as when
+// rotated files are put one after the other. More than two million requests of the crawler are an
+// error: compare a day at a time then.
 func AccessLog(evidence, access io.Reader, o AccessOptions) (*Comparison, error) {
-	c := &comparer{agents: map[string]bool{}, hosts: map[string]bool{}}
+	c := &comparer{agents: map[string]bool{}, hosts: map[string]bool{}, noted: map[string]string{}}
 	c.own = ownSide{open: map[ownKey]int{}}
 	if o.Agent != "" {
 		c.agents[strings.ToLower(o.Agent)] = true
@@ -287,7 +290,7 @@ type request struct {
 	method string
 	target string // clipped
 	time   time.Time
-	took   time.Duration // -1: unknown
+	took   time.Duration // unknown: -1 where the site has noted it, 0 in the evidence
 	status int           // 0: unknown
 	bytes  int64         // -1: unknown
 	line   int
@@ -331,9 +334,6 @@ func (c *comparer) once(s string) string {
 	if old, ok := c.noted[s]; ok {
 		return old
 	}
-	if c.noted == nil || len(c.noted) > 1<<16 {
-		c.noted = map[string]string{}
-	}
 	s = strings.Clone(s[:min(len(s), hostname.MaxLen)])
 	c.noted[s] = s
 	return s
@@ -369,7 +369,7 @@ func (c *comparer) readEvidence(log io.Reader, learnAgents bool) error {
 		if d.Policy != nil {
 			agent = d.Policy.Product
 		}
-		if agent != "" && learnAgents && len(c.agents) < 64 {
+		if agent != "" && learnAgents && len(c.agents) != maxAgents {
 			c.agents[strings.ToLower(agent)] = true
 		}
 		if !d.Time.IsZero() && d.Type != evidence.LogClosed && d.Type != evidence.Checkpoint {
@@ -387,15 +387,15 @@ func (c *comparer) readEvidence(log io.Reader, learnAgents bool) error {
 			if c.host != "" && host != c.host {
 				return
 			}
+			if many = len(own.requests) == maxRequests; many {
+				return
+			}
 			_, target := splitURL(d.URL)
-			r := request{time: d.Start, took: -1, bytes: -1, line: at.line}
+			r := request{time: d.Start, bytes: -1, line: at.line}
 			if r.time.IsZero() {
 				r.time = d.Time
 			}
 			c.fill(&r, host, cmp.Or(d.Method, "GET"), target)
-			if many = len(own.requests) == maxRequests; many {
-				return
-			}
 			own.open[k] = len(own.requests)
 			own.requests = append(own.requests, r)
 		case evidence.Fetched, evidence.Failed:
@@ -405,7 +405,7 @@ func (c *comparer) readEvidence(log io.Reader, learnAgents bool) error {
 			}
 			delete(own.open, k)
 			r := &own.requests[i]
-			r.status, r.took = d.Status, d.Duration
+			r.status, r.took = d.Status, max(d.Duration, 0)
 			if d.Type == evidence.Fetched {
 				r.bytes = d.Bytes
 			}
@@ -614,8 +614,8 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 			return string(b), s[i+1:], true
 		case c != '\\' || i+1 == len(s):
 			b = append(b, c)
-		case s[i+1] == 'x' && i+4 <= len(s):
-			if v, err := strconv.ParseUint(s[i+2:i+4], 16, 8); err == nil {
+		case s[i+1] == 'x':
+			if v, err := strconv.ParseUint(s[i+2:min(i+4, len(s))], 16, 8); err == nil {
 				b = append(b, byte(v))
 				i += 3
 			} else {

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -29,6 +31,8 @@ const (
 	bin = 2 * time.Second
 	// median is how many samples the drift of a clock is followed by.
 	median = 15
+	// strayed is how many samples that agree with the next one show that a clock was set.
+	strayed = 14
 )
 
 // pairs returns guesses from requests that look alike, each URL asked for once on both sides if there
@@ -52,7 +56,7 @@ func (c *comparer) pairs() (all []sample, took []time.Duration, unique bool) {
 	add := func(i, j int) {
 		r := &c.own.requests[i]
 		all = append(all, sample{r.time, c.site[j].time.Sub(r.time)})
-		took = append(took, max(r.took, 0))
+		took = append(took, r.took)
 	}
 	for k, theirs := range site {
 		if ours := own[k]; len(ours) == 1 && len(theirs) == 1 {
@@ -66,9 +70,10 @@ func (c *comparer) pairs() (all []sample, took []time.Duration, unique bool) {
 	for k, theirs := range site {
 		for _, i := range own[k][:min(len(own[k]), fewPairs)] {
 			for _, j := range theirs[:min(len(theirs), fewPairs)] {
-				if len(all) < allPairs {
-					add(i, j)
+				if len(all) == allPairs {
+					return all, took, false
 				}
+				add(i, j)
 			}
 		}
 	}
@@ -100,20 +105,12 @@ func follow(samples []sample, unique bool) clocks {
 	}
 	votes := map[int64]int{}
 	for _, s := range samples {
-		b := int64(s.ahead / bin)
-		if s.ahead < 0 {
-			b-- // bins of one width, also around zero
-		}
-		votes[b]++
+		votes[int64(math.Floor(s.ahead.Seconds()/bin.Seconds()))]++
 	}
-	best, most := int64(0), 0
-	for b, n := range votes {
-		n += votes[b+1]
-		closer := max(b, -b) < max(best, -best) || b == -best && b > best // ties don't depend on the map's order
-		if n > most || n == most && closer {
-			best, most = b, n
-		}
-	}
+	// Of offsets that as many agree on, the least one is right, and not one that the order of a map chooses.
+	best := slices.MaxFunc(slices.Collect(maps.Keys(votes)), func(a, b int64) int {
+		return cmp.Or(cmp.Compare(votes[a]+votes[a+1], votes[b]+votes[b+1]), cmp.Compare(max(b, -b), max(a, -a)), cmp.Compare(a, b))
+	})
 	usual := time.Duration(best+1) * bin
 
 	slices.SortFunc(samples, func(a, b sample) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.ahead, b.ahead)) })
@@ -142,11 +139,12 @@ func follow(samples []sample, unique bool) clocks {
 				if len(strays) > 0 && (strays[0].ahead-s.ahead).Abs() > bin {
 					strays = nil
 				}
-				if strays = append(strays, s); !unique || len(strays) < median {
+				if !unique || len(strays) < strayed {
+					strays = append(strays, s)
 					continue
 				}
 				recent = nil // so many agree: a clock was set
-				c.nodes = append(c.nodes, strays[:len(strays)-1]...)
+				c.nodes = append(c.nodes, strays...)
 			}
 			strays = nil
 			if len(recent) == median {
@@ -194,7 +192,7 @@ func (c *comparer) compare() *Comparison {
 	for i, o := range c.own.requests {
 		t := o.time
 		if r.AtEnd {
-			t = t.Add(max(o.took, 0))
+			t = t.Add(o.took)
 		}
 		before, after := clock.ahead(t)
 		due[i], due2[i] = t.Add(before), t.Add(after)
@@ -359,12 +357,13 @@ func (r *busy) add(t time.Time) {
 
 // minGap returns the least time between two of the given ones, 0 if there are fewer than two.
 func minGap(times []time.Time) time.Duration {
-	slices.SortFunc(times, time.Time.Compare)
-	least := time.Duration(-1)
-	for i := 1; i < len(times); i++ {
-		if gap := times[i].Sub(times[i-1]); least < 0 || gap < least {
-			least = gap
-		}
+	if len(times) < 2 {
+		return 0
 	}
-	return max(least, 0)
+	slices.SortFunc(times, time.Time.Compare)
+	least := times[1].Sub(times[0])
+	for i, t := range times[1:] {
+		least = min(least, t.Sub(times[i]))
+	}
+	return least
 }

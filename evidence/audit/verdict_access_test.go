@@ -327,7 +327,8 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	}{
 		{[]int{30, -90}, 30 * time.Second},
 		{[]int{-30, 90}, -30 * time.Second},
-		{[]int{30, -28}, 30 * time.Second},
+		{[]int{30, -28}, -28 * time.Second},
+		{[]int{30, -30}, 30 * time.Second},
 		{[]int{28, -30}, 28 * time.Second},
 		{[]int{29, -29}, 29 * time.Second},
 		{[]int{90, 30}, 30 * time.Second},
@@ -400,7 +401,7 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		60.2 end 3
 	`)[0]
 	others := strings.Replace(accessLineOf(-60, "/"), "TestBot", "OtherBot", 1)
-	if got := compare(t, twice, []string{others, accessLineOf(0, "/feed"), accessLineOf(60, "/last")}, audit.AccessOptions{}); got.Matched != 2 || got.Unseen.N != 1 {
+	if got := compare(t, twice, []string{others, accessLineOf(0, "/feed"), accessLineOf(60, "/last")}, audit.AccessOptions{}); got.Matched != 2 || got.Unseen.N != 1 || got.Hosts[0].MinGap != time.Minute || got.Hosts[0].OwnMinGap != 2*time.Second {
 		t.Errorf("%v", got)
 	}
 
@@ -420,6 +421,58 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	access := []string{accessLineOf(-10, "/go/http://b.example/"), accessLineOf(0, "/feed"), strings.Replace(accessLineOf(10, "/head"), "GET", "HEAD", 1), accessLineOf(20, "/failed"), accessLineOf(30, "/reset")}
 	got := compare(t, log, access, audit.AccessOptions{})
 	if got.Matched != 5 || got.Bytes.N != 1 || got.Bytes.First[0].Target != "/feed" || got.Status.N != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestVerdictsOnTimesOfAccessLogs: two records of one request may be five seconds apart, by clocks that the other
+// requests have set right.
+func TestVerdictsOnTimesOfAccessLogs(t *testing.T) {
+	log, access := visitsOf(t)
+	for late, want := range map[int]int{-6: 9, -5: 10, 0: 10, 5: 10, 6: 9} {
+		lines := slices.Clone(access)
+		lines[4] = accessLineOf(3640+late, "/4")
+		got := compare(t, log, lines, audit.AccessOptions{})
+		if got.Matched != want || got.Missing.N != 10-want || got.Unseen.N != 10-want || got.Offset != time.Hour {
+			t.Errorf("%d s late: %v", late, got)
+		}
+	}
+
+	// A clock that is an hour ahead, and is set by forty seconds in the middle.
+	log, access = "", nil
+	for i := range 40 {
+		log += fmt.Sprintf("%d start %d agent=TestBot\n%d.2 end %d\n", 10*i, i, 10*i, i)
+		access = append(access, accessLineOf(10*i+3600+i/20*40, fmt.Sprintf("/%d", i)))
+	}
+	if got := compare(t, write(t, log)[0], access, audit.AccessOptions{}); got.Matched != 40 || !got.OK() || got.Drift != 40*time.Second {
+		t.Errorf("a clock that was set: %v", got)
+	}
+
+	// Eight pages that were asked for once, and nine that were asked for in secret too, a minute before: what the
+	// clock is set by is the eight, as of two requests either may be the one of the evidence.
+	log, access = "", nil
+	for i := range 17 {
+		log += fmt.Sprintf("%d start %d agent=TestBot\n%d.2 end %d\n", 100+10*i, i, 100+10*i, i)
+		if access = append(access, accessLineOf(100+10*i, fmt.Sprintf("/%d", i))); i >= 8 {
+			access = append(access, accessLineOf(40+10*i, fmt.Sprintf("/%d", i)))
+		}
+	}
+	if got := compare(t, write(t, log)[0], access, audit.AccessOptions{}); got.Matched != 17 || got.Missing.N != 9 || got.Offset != 0 {
+		t.Errorf("secret requests a minute before: %v", got)
+	}
+}
+
+// TestVerdictsOnEvidenceOfManyCrawlers: the requests of the first 64 crawlers that the evidence names are looked for.
+func TestVerdictsOnEvidenceOfManyCrawlers(t *testing.T) {
+	log := "0 start 1 agent=bot-0-\n0.2 end 1\n"
+	for i := range 70 {
+		log += fmt.Sprintf("1 waiting agent=bot-%d-\n", i)
+	}
+	by := func(i int) string {
+		return strings.Replace(accessLineOf(i, fmt.Sprintf("/%d", i)), "TestBot", fmt.Sprintf("Bot-%d-", i), 1)
+	}
+	log = write(t, log)[0]
+	if got := compare(t, log, []string{by(0), by(1), by(62), by(63), by(64), by(69)}, audit.AccessOptions{}); got.Requests != 4 {
 		t.Errorf("%v", got)
 	}
 }
