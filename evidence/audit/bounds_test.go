@@ -242,6 +242,31 @@ func TestCheckForgetsTripsThatAreOver(t *testing.T) {
 	}
 }
 
+// TestCheckBoundsRedirectsWithoutAnAnswer: a request that claims a redirect costs no page if an answer that leads
+// there is logged later, which the auditor can't tell of more than it remembers.
+func TestCheckBoundsRedirectsWithoutAnAnswer(t *testing.T) {
+	for more := range 2 {
+		ds := turns(maxRedirects+more, false)
+		for i := range ds {
+			ds[i].URL, ds[i].Redirects = fmt.Sprintf("http://h/%d", ds[i].Trip), 1
+		}
+		a := feed(ds...)
+		if open := a.tallies[budgetKept].open; len(a.by.followed) != maxRedirects || open != more {
+			t.Errorf("%d requests are remembered, and %d of %d are open", len(a.by.followed), open, maxRedirects+more)
+		}
+	}
+}
+
+func TestPromiseNamesEightReasonsAndCountsAll(t *testing.T) {
+	a := newAuditor()
+	for i := range 10 {
+		a.openEnded(delaysKept, fmt.Sprintf("reason %d", i%9))
+	}
+	if p := a.promised()[delaysKept]; p.Open != 10 || len(p.Why) != 8 || p.Why[7] != "reason 7" {
+		t.Errorf("%+v", p)
+	}
+}
+
 func TestCheckFindsABlockThatIsLoggedLate(t *testing.T) {
 	ds := turns(3, true)
 	late := evidence.Decision{Type: evidence.HostBlocked, Host: "h", Time: ds[3].Start.Add(-time.Millisecond), Until: ds[3].Start.Add(time.Millisecond)}

@@ -107,9 +107,10 @@ func follow(samples []sample, unique bool) clocks {
 	for _, s := range samples {
 		votes[int64(math.Floor(s.ahead.Seconds()/bin.Seconds()))]++
 	}
+	agreeing := func(b int64) int { return votes[b] + votes[b+1] }
 	// Of offsets that as many agree on, the least one is right, and not one that the order of a map chooses.
 	best := slices.MaxFunc(slices.Collect(maps.Keys(votes)), func(a, b int64) int {
-		return cmp.Or(cmp.Compare(votes[a]+votes[a+1], votes[b]+votes[b+1]), cmp.Compare(max(b, -b), max(a, -a)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(agreeing(a), agreeing(b)), cmp.Compare(max(b, -b), max(a, -a)), cmp.Compare(a, b))
 	})
 	usual := time.Duration(best+1) * bin
 

@@ -37,7 +37,7 @@ func (a *auditor) consent(d *evidence.Decision) {
 			a.consentAgain(d)
 			return
 		}
-		if len(a.reserved) >= maxReserved {
+		if len(a.reserved) == maxReserved {
 			clear(a.reserved)
 		}
 		a.reserved[attempt] = true
@@ -67,10 +67,11 @@ func (a *auditor) consentAgain(d *evidence.Decision) {
 		copies = slices.DeleteFunc(slices.Clone(o.inForce(d.Time, a.by.mix != 0)), func(c *robotsCopy) bool { return c.kind != asText })
 	}
 	why := ""
+	_, unsure := uncertain(d.URL, target)
 	switch {
 	case len(copies) == 0:
 		why = noText
-	case uncertain(d.URL, target) != -1 || strings.HasSuffix(d.Preferences, evidence.Clipped):
+	case unsure || strings.HasSuffix(d.Preferences, evidence.Clipped):
 		why = "a URL, or preferences, that aren't whole in the log"
 	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
 		why = "a group of another name, which only a lenient crawler obeys"

@@ -3,13 +3,15 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -327,9 +329,9 @@ func (s *site) namesAnother(v any) bool {
 			if s.mentions(v) {
 				return true
 			}
-			plain, err := url.PathUnescape(v)
-			if err != nil || plain == v {
-				break
+			plain := unescape(v)
+			if plain == v {
+				return false
 			}
 			v = plain
 		}
@@ -337,10 +339,21 @@ func (s *site) namesAnother(v any) bool {
 	return false
 }
 
+var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
+
+// unescape returns s without its escapes. A % that is no part of one is left as it is, as other
+// readers do, and so doesn't hide the names that stand beside it.
+func unescape(s string) string {
+	return escaped.ReplaceAllStringFunc(s, func(code string) string {
+		b, _ := hex.DecodeString(code[1:])
+		return string(b)
+	})
+}
+
 // mentions reports whether text has the name of a host that doesn't belong to s.
 func (s *site) mentions(text string) bool {
 	for name := range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
-		return r < 0x80 && r != '.' && r != '-' && r != '_' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9')
+		return r <= unicode.MaxASCII && r != '.' && r != '-' && r != '_' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9')
 	}) {
 		name = strings.Trim(name, ".")
 		if s.has(name) {
@@ -548,7 +561,7 @@ func (v *verification) record(text []byte, at place) error {
 }
 
 func (v *verification) checkpoint(signed string) error {
-	c, verified, err := v.known.open([]byte(signed))
+	c, err := v.known.open([]byte(signed))
 	if err != nil {
 		return fmt.Errorf("the checkpoint: %w", err)
 	}
@@ -557,9 +570,7 @@ func (v *verification) checkpoint(signed string) error {
 	}
 	v.Signed.Checkpoints++
 	v.Signed.Latest = signed
-	if verified {
-		v.Signed.Key = keyID(v.known.key)
-	}
+	v.Signed.Key = keyID(v.known.key)
 	v.Signed.Records = v.Records
 	v.tree = merkle.Edge{}
 	return nil

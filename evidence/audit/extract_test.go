@@ -213,6 +213,8 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 		visit(13, "https://notsite.test/", "notsite.test", nil),
 		visit(14, "https://www.site.test./i", "www.site.test", nil),
 		visit(15, "https://[2001:db8::1]:8080/", "[2001:db8::1]:8080", nil),
+		visit(16, "https://www.site.test/j?to=http%3A%2F%2Fsecret.test&rate=5%zz", "www.site.test", nil),
+		visit(17, "https://www.site.test/k", "www.site.test", func(d *evidence.Decision) { d.Err = "dial \x7fsecret.test\x7f" }),
 	)
 	log, _ := signedCrawl(t, 1, 1, more...)
 	secret := regexp.MustCompile(`(?i)secret\.test|notsite\.test|unvisited\.test|b(ü|xn--bcher-kva)cher\.test|h0\.example|2001:db8`)
@@ -222,10 +224,10 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 		absent   string
 		records  int
 	}{
-		{[]string{"site.test"}, 8, "", 2 + 3*11 - 8},
-		{[]string{"www.site.test"}, 9, `\b[^w.]*\.?site\.test`, 2 + 3*9 - 9},
-		{[]string{"WWW.Site.Test."}, 9, "", 2 + 3*9 - 9},
-		{[]string{"site.test", "secret.test"}, 2, "", 2 + 3*12 - 2},
+		{[]string{"site.test"}, 12, "", 2 + 3*13 - 12},
+		{[]string{"www.site.test"}, 13, `\b[^w.]*\.?site\.test`, 2 + 3*11 - 13},
+		{[]string{"WWW.Site.Test."}, 13, "", 2 + 3*11 - 13},
+		{[]string{"site.test", "secret.test"}, 2, "", 2 + 3*14 - 2},
 		{[]string{"[2001:DB8::1]:8080"}, 0, "site", 2 + 3},
 		{[]string{"nobody.test"}, 0, "site", 2},
 	} {

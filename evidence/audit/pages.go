@@ -47,7 +47,9 @@ func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit, t tripAudit, ju
 		a.by.led.set(u, led-1)
 	case !isWhole(d.URL):
 		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
-	case len(a.by.followed) < maxRedirects:
+	case len(a.by.followed) == maxRedirects:
+		a.openEnded(budgetKept, "more redirects whose answers aren't in the log than the auditor remembers")
+	default:
 		a.by.followed[u]++ // the answer that led there may be logged later
 	}
 	return false
@@ -115,7 +117,7 @@ func redirectTarget(d *evidence.Decision) (uint64, bool) {
 // keyOfURL is a hash of a URL in one spelling of its origin.
 func keyOfURL(u string) uint64 {
 	origin, target := splitURL(u)
-	return maphash.String(seed, origin)*31 + maphash.String(seed, target)
+	return maphash.Comparable(seed, [2]string{origin, target})
 }
 
 // A dates is what the Date headers of a host say of its clock: how far it is ahead of ours, at
@@ -145,7 +147,7 @@ func (h *hostAudit) dated(x *exchange, d *evidence.Decision) {
 	h.a.tallies[timesAgree].tested++
 	least, most := sent.Sub(x.start.Add(d.Latency)), sent.Add(time.Second).Sub(x.start)
 	if least > wrongClock || most < -wrongClock {
-		h.a.openEnded(timesAgree, "a server whose Date is an hour or more away from the log's times")
+		h.a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
 		return
 	}
 	k := &h.dates
@@ -157,10 +159,8 @@ func (h *hostAudit) dated(x *exchange, d *evidence.Decision) {
 		h.a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
 		return
 	}
-	k.least, k.most = max(k.least, least), min(k.most, most)
-	if k.least > k.most { // the clocks drift
-		k.least, k.most = k.most, k.least
-	}
+	least, most = max(k.least, least), min(k.most, most)
+	k.least, k.most = min(least, most), max(least, most) // the other way round where the clocks drift
 }
 
 // robotsAnswer is how a fetch of robots.txt ended.

@@ -12,7 +12,7 @@ type Promise struct {
 	Proved int      `json:"proved"`        // how often it was derived from what is in the log that it was kept
 	Open   int      `json:"open"`          // how often the log says so without showing it
 	Broken int      `json:"broken"`        // how often it was broken
-	Why    []string `json:"why,omitempty"` // what is missing, for what is open
+	Why    []string `json:"why,omitempty"` // what is missing, for what is open: the first 8 reasons
 	Proof  string   `json:"proof"`         // what was put to the test: "123 gaps between starts"
 }
 
@@ -86,7 +86,7 @@ const noPolicy = "no policy record says what was promised"
 func (a *auditor) openEnded(promise int, why string) {
 	t := &a.tallies[promise]
 	t.open++
-	if len(t.why) < maxWhy && !slices.Contains(t.why, why) {
+	if len(t.why) != maxWhy && !slices.Contains(t.why, why) {
 		t.why = append(t.why, why)
 	}
 }

@@ -36,8 +36,8 @@ type verdict struct {
 	derived bool // whether robots.txt, as logged, gives it too
 }
 
-// maxVerdicts is how many Transports may ask for one URL in trips of one number.
-const maxVerdicts = 8
+// maxOthers is how many other Transports may ask for one URL in trips of one number.
+const maxOthers = 7
 
 // A tripAudit holds the verdicts on one trip's URL, the newest first: there are several only where
 // Transports number their trips alike.
@@ -118,7 +118,7 @@ func (t *trips) put(k tripKey, v verdict) {
 	now := tripAudit{verdict: v, attempt: old.attempt}
 	if ok && (old.asker != v.asker || old.others != nil) {
 		now.others = slices.DeleteFunc(append([]verdict{old.verdict}, old.others...), func(o verdict) bool { return o.asker == v.asker })
-		now.others = now.others[:min(len(now.others), maxVerdicts-1)]
+		now.others = now.others[:min(len(now.others), maxOthers)]
 	}
 	t.set(k, now)
 }
@@ -185,17 +185,22 @@ const (
 	allowing                 // it can't be had, and everything may be fetched
 )
 
-// A robotsCopy is what holds from one record on, compiled for the last agent that asked.
+// A robotsCopy is what holds from one record on, compiled for the last reader that asked.
 type robotsCopy struct {
-	kind    copyKind
-	text    []byte
-	sum     string    // SHA-256 of the text, hex
-	at      place     // line that it stands in
-	from    time.Time // when it was fetched or confirmed last
-	until   time.Time // when it is asked for again; zero: the log doesn't say
-	agent   string    // agent that rules are for
-	lenient bool      // whether rules are those of robots.Options.LenientAgents
-	rules   *robots.Rules
+	kind   copyKind
+	text   []byte
+	sum    string        // SHA-256 of the text, hex
+	at     place         // line that it stands in
+	from   time.Time     // when it was fetched or confirmed last
+	until  time.Time     // when it is asked for again; zero: the log doesn't say
+	reader reader        // whom rules are for
+	rules  *robots.Rules // nil: for nobody yet
+}
+
+// A reader is a crawler as robots.txt knows it.
+type reader struct {
+	agent   string
+	lenient bool // whether it is one of robots.Options.LenientAgents
 }
 
 const (
@@ -207,16 +212,15 @@ const (
 
 // put makes c the newest copy.
 func (o *origin) put(c *robotsCopy) {
-	earlier := o.copies
-	o.copies = []*robotsCopy{c}
-	for i, e := range earlier {
-		if i > 0 && c.from.Sub(e.from) > maxAge || len(o.copies) == maxCopies {
-			continue // a Transport that had it has asked again since
-		}
-		if c.kind != asText || e.kind != asText || !bytes.Equal(e.text, c.text) {
-			o.copies = append(o.copies, e)
+	copies := []*robotsCopy{c}
+	for i, e := range o.copies {
+		old := i > 0 && c.from.Sub(e.from) > maxAge // a Transport that had it has asked again since
+		same := c.kind == asText && e.kind == asText && bytes.Equal(e.text, c.text)
+		if !old && !same {
+			copies = append(copies, e)
 		}
 	}
+	o.copies = copies[:min(len(copies), maxCopies)]
 }
 
 // find returns the copy with the given SHA-256, nil if there is none.
@@ -438,15 +442,15 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 				floor = c.rules.Floor(d.Time)
 			}
 		}
-		cut := uncertain(d.URL, target)
-		if why == "" {
-			if c.kind == asText && cut != -1 && d.Allowed && c.mayDecideBeyond("dis", cut) {
+		from, unsure := uncertain(d.URL, target)
+		if why == "" { // and it is a text, if it allows the URL
+			if d.Allowed && unsure && c.mayDecideBeyond("dis", from) {
 				return open("a URL that isn't whole in the log")
 			}
 			if c.kind == asText && a.by.mix != 0 && d.Time.Sub(c.from) > maxAge+slack {
 				return open("a robots.txt that is older than a day")
 			}
-			if c.kind == asText && d.Allowed && !c.until.IsZero() && d.Time.Sub(c.until) > a.by.longestWait()+slack+a.jumpedSince(c.from) {
+			if d.Allowed && !c.until.IsZero() && d.Time.Sub(c.until) > a.by.longestWait()+slack+a.jumpedSince(c.from) {
 				return open("a robots.txt that was used for longer than the policy says (the server's Cache-Control isn't in the log)")
 			}
 			a.report.Proofs.Robots++
@@ -458,7 +462,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		if c.kind == asText && p == nil && d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent) && c.names(d.Group) {
 			return open("a group of another name, which only a lenient crawler obeys")
 		}
-		if c.kind == asText && cut != -1 && (!d.Allowed || c.mayDecideBeyond("allow", cut)) {
+		if c.kind == asText && unsure && (!d.Allowed || c.mayDecideBeyond("allow", from)) {
 			return open("a URL that isn't whole in the log")
 		}
 	}
@@ -469,19 +473,19 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 
 const noText = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
 
-// uncertain returns from where on the target may have been another than the log says: a value that
-// Redact replaced, an end that was clipped, or userinfo in a URL within the URL; -1 if it is whole.
-func uncertain(u, target string) int {
-	at := -1
+// uncertain reports whether the target may have been another than the log says, and from where on: a
+// value that Redact replaced, an end that was clipped, or userinfo in a URL within the URL.
+func uncertain(u, target string) (from int, unsure bool) {
+	from = len(target)
 	for _, mark := range [...]string{evidence.Redacted, "://"} {
-		if i := strings.Index(target, mark); i != -1 && (at == -1 || i < at) {
-			at = i
+		if before, _, found := strings.Cut(target, mark); found {
+			from, unsure = min(from, len(before)), true
 		}
 	}
-	if strings.HasSuffix(u, evidence.Clipped) && at == -1 {
-		at = max(0, len(target)-len(evidence.Clipped))
+	if strings.HasSuffix(u, evidence.Clipped) {
+		from, unsure = max(0, min(from, len(target)-len(evidence.Clipped))), true
 	}
-	return at
+	return from, unsure
 }
 
 // mayDecideBeyond reports whether a rule of that kind might decide what a target was, if it was
@@ -514,8 +518,8 @@ func (c *robotsCopy) names(group string) bool {
 
 // refute returns how c decides otherwise than d says; "" where it decides the same.
 func (c *robotsCopy) refute(d *evidence.Decision, target string, lenient bool) string {
-	if c.rules == nil || c.agent != d.Agent || c.lenient != lenient {
-		c.agent, c.lenient = d.Agent, lenient
+	if as := (reader{d.Agent, lenient}); c.rules == nil || c.reader != as {
+		c.reader = as
 		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: lenient}).Agent(d.Agent)
 	}
 	v := c.rules.Test(target)

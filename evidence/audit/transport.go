@@ -176,18 +176,19 @@ func (t *transport) keyFits(d *evidence.Decision) (fits, known bool) {
 	if t.policy == nil || t.policy.HostKey == "own" || t.policy.HostKey == "" {
 		return true, true // said of the policy already
 	}
-	_, authority, ok := strings.Cut(d.URL, "://")
-	end := strings.IndexAny(authority, "/?#")
-	if end >= 0 {
-		authority = authority[:end]
+	_, rest, _ := strings.Cut(d.URL, "://")
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
 	}
+	cut := authority == rest && !isWhole(d.URL)
 	if strings.Contains(authority, "%") {
 		if u, err := url.Parse("//" + authority); err == nil {
 			authority = u.Host
 		}
 	}
 	key := hostname.Key(authority)
-	if !ok || end < 0 && !isWhole(d.URL) || key == "" || strings.Contains(authority, "@") || strings.Contains(key, "%") && !strings.HasPrefix(key, "[") {
+	if cut || key == "" || strings.Contains(authority, "@") || strings.Contains(key, "%") && !strings.HasPrefix(key, "[") {
 		return true, false
 	}
 	if t.policy.HostKey == "site" {

@@ -57,7 +57,7 @@ func (t Trust) known() (*known, error) {
 		k.keys = note.VerifierList(v)
 	}
 	for i, signed := range t.Checkpoints {
-		c, _, err := k.open(signed)
+		c, err := k.open(signed)
 		if err != nil {
 			return nil, fmt.Errorf("audit: checkpoint %d to hold the log against: %w", i+1, err)
 		}
@@ -68,9 +68,9 @@ func (t Trust) known() (*known, error) {
 
 var emptyRoot = new(merkle.Edge).Root()
 
-// open reads a signed checkpoint, and reports whether its signature is known to be right. A signature
-// that isn't that of the key, if there is a key, is an error.
-func (k *known) open(signed []byte) (c merkle.Checkpoint, verified bool, err error) {
+// open reads a signed checkpoint. A signature that isn't that of the key, if there is a key, is an
+// error.
+func (k *known) open(signed []byte) (c merkle.Checkpoint, err error) {
 	n, err := note.Open(signed, k.keys)
 	if unknown := (*note.UnverifiedNoteError)(nil); errors.As(err, &unknown) && k.key == "" {
 		n = unknown.Note
@@ -85,18 +85,18 @@ func (k *known) open(signed []byte) (c merkle.Checkpoint, verified bool, err err
 		default:
 			err = errors.New("not a signed note")
 		}
-		return c, false, err
+		return c, err
 	}
 	if c, err = merkle.ParseCheckpoint(n.Text); err != nil {
-		return c, false, err
+		return c, err
 	}
 	if len(n.Sigs) > 0 && n.Sigs[0].Name != c.Origin {
-		return c, false, fmt.Errorf("a checkpoint of %q, signed as %q", c.Origin, n.Sigs[0].Name)
+		return c, fmt.Errorf("a checkpoint of %q, signed as %q", c.Origin, n.Sigs[0].Name)
 	}
-	return c, len(n.Sigs) > 0, nil
+	return c, nil
 }
 
-// keyID returns the name and the hash of a verifier key, which tell it from others.
+// keyID returns the name and the hash of a verifier key, which tell it from others; "" for none.
 func keyID(key string) string {
 	plus := 0
 	for i := range len(key) {
@@ -170,7 +170,7 @@ func (k *known) meet(tree *merkle.Edge) {
 
 // checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
 func (f *forest) checkpoint(e *evidence.Entry, at place) {
-	c, verified, err := f.known.open([]byte(e.Text))
+	c, err := f.known.open([]byte(e.Text))
 	last := []place{at}
 	if f.last.line > 0 {
 		last = append(last, f.last)
@@ -182,9 +182,10 @@ func (f *forest) checkpoint(e *evidence.Entry, at place) {
 		f.broken(fmt.Sprintf("a checkpoint: %v", err), last...)
 		return
 	}
-	if f.fork && f.own.Size() == c.Size && f.own.Root() == c.Root {
-		f.report.After += n - int(c.Size) // of the log before, which nobody signs any more
-		n = int(c.Size)
+	if f.fork && f.own.Root() == c.Root {
+		size := int(f.own.Size())
+		f.report.After += n - size // of the log before, which nobody signs any more
+		n = size
 		f.file, f.fork, f.lost = f.own, false, false
 	}
 	if f.file.Size() != c.Size || f.file.Root() != c.Root {
@@ -206,9 +207,7 @@ func (f *forest) checkpoint(e *evidence.Entry, at place) {
 	if f.found != nil {
 		f.found(c, e.Text)
 	}
-	if verified {
-		f.report.Key = keyID(f.known.key)
-	}
+	f.report.Key = keyID(f.known.key)
 }
 
 // mismatch tells how the last n records differ from what the checkpoint c was made of.

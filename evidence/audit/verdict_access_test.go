@@ -364,6 +364,16 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		t.Errorf("noted at the end: %+v", got)
 	}
 
+	// Requests that take about as long as each other agree well at their ends, too.
+	evidence, atStart = "", ""
+	for i := range 10 {
+		evidence += fmt.Sprintf("%d start %d agent=TestBot\n%d end %d\n", 20*i, i, 20*i+1+i%2, i)
+		atStart += accessLineOf(20*i+i/6, fmt.Sprintf("/%d", i)) + "\n"
+	}
+	if got := compare(t, write(t, evidence)[0], []string{atStart}, audit.AccessOptions{}); got.AtEnd || got.Matched != 10 {
+		t.Errorf("noted at the start, of requests that take a second or two: %+v", got)
+	}
+
 	// A clock that gains a second a minute: what it was when the crawl began tells whether a request just before
 	// that belongs to it.
 	evidence, atStart = "", ""
@@ -431,7 +441,7 @@ func TestVerdictsOnTimesOfAccessLogs(t *testing.T) {
 	log, access := visitsOf(t)
 	for late, want := range map[int]int{-6: 9, -5: 10, 0: 10, 5: 10, 6: 9} {
 		lines := slices.Clone(access)
-		lines[4] = accessLineOf(3640+late, "/4")
+		lines[8] = accessLineOf(3680+late, "/8")
 		got := compare(t, log, lines, audit.AccessOptions{})
 		if got.Matched != want || got.Missing.N != 10-want || got.Unseen.N != 10-want || got.Offset != time.Hour {
 			t.Errorf("%d s late: %v", late, got)

@@ -313,6 +313,16 @@ func TestVerdictsOnOneHost(t *testing.T) {
 	if r, err := audit.CheckSite(strings.NewReader(plain), "a.example"); err != nil || r.Broken[audit.MissingEnd] > 0 || r.Logs != 1 {
 		t.Errorf("without numbers: %v, %v", r, err)
 	}
+	for _, c := range []struct{ end, want string }{
+		{"", "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end\n"},
+		{"\n9 closed", "line 9: end: a start without an end\n"},
+	} {
+		stopped := write(t, usual+"1 page 1\n3 allow 2\n3 start 2"+c.end)[0]
+		r, err := audit.CheckSite(strings.NewReader(stopped), "a.example")
+		if want := c.want + "open, log whole: only the records of some hosts were judged"; err != nil || strings.Join(verdictOf(r), "\n") != want {
+			t.Errorf("a request without an end, %q: got %q, want %q, %v", c.end, verdictOf(r), want, err)
+		}
+	}
 	one := write(t, "log\npolicy\nlog\npolicy")[0]
 	if r, err := audit.CheckSite(strings.NewReader(one), "a.example"); err != nil || r.Logs != 2 {
 		t.Errorf("two logs of one line: %v, %v", r, err)

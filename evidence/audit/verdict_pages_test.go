@@ -96,6 +96,14 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			3   page 3 url=/two redirects=1
 			4   page 4
 		`, `line 16: budget: 3 of 2 pages`},
+		{"two that one answer gave, which is logged later", `
+			1   allow 1
+			1   start 1
+			2   page 2 url=/two redirects=1
+			3   page 3 url=/two redirects=1
+			1.2 end 1 status=302 location=/two
+			4   page 4
+		`, `line 16: budget: 3 of 2 pages`},
 		{"an answer that is no redirect leads nowhere", `
 			1   page 1 status=200 location=/two
 			2   page 2 url=/two redirects=1
@@ -472,6 +480,22 @@ func TestVerdictsOnRobotsTxtWithoutAPolicy(t *testing.T) {
 		`, open},
 		{"refused", `1 page 1 url=/no agent=TestBot`, `
 			lines 3 and 4: verdict: robots.txt refuses /no (Disallow: /no)
+			open, delays kept: no policy record says what was promised
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, budget kept: no policy record says what was promised
+		`},
+		{"a text that was fetched just a day before the newest may be another Transport's", `
+			site "User-agent: *\nDisallow: /\n" at=10
+			site "User-agent: *\nDisallow: /\n# 2\n" at=86340
+			86350 page 1 agent=TestBot
+		`, open},
+		{"a text that was fetched longer ago than that has been asked for again since", `
+			site "User-agent: *\nDisallow: /\n" at=10
+			site "User-agent: *\nDisallow: /\n# 2\n" at=86340.001
+			86350 page 1 agent=TestBot
+		`, `
+			lines 9 and 10: verdict: robots.txt refuses /1 (Disallow: /)
 			open, delays kept: no policy record says what was promised
 			open, slots kept: no policy record says what was promised
 			open, allowed by robots.txt: the verdict can't be decided again

@@ -216,10 +216,15 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 func TestVerdictsOnDates(t *testing.T) {
 	date := func(clock string) string { return ` serverDate="Sat, 21 Nov 2026 ` + clock + ` GMT"` }
 	const disagrees = "open, times agree with the servers': a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true"
+	const more = "open, times agree with the servers': a server whose Date is more than an hour away from the log's times"
 	checkRows(t, usual, []row{
 		{"an hour ahead", `
 			1 page 1` + date("04:00:01") + `
 			30 page 2` + date("04:00:30"), ``},
+		{"an hour ahead to the second", `1 page 1 latency=0` + date("04:00:01"), ``},
+		{"an hour behind to the second", `1 page 1` + date("02:00:00"), ``},
+		{"more than an hour ahead", `1 page 1 latency=0` + date("04:00:02"), more},
+		{"more than an hour behind", `1 page 1` + date("01:59:59"), more},
 		{"seven seconds early", `
 			1 page 1 latency=0` + date("03:00:01") + `
 			30 page 2` + date("03:00:23"), disagrees},

@@ -37,6 +37,13 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			site "" at=1
 			2.11 deny 1 url=/no
 		`, `lines 7 and 8: verdict: robots.txt allows /no (no rule)`},
+		{"an old copy holds for a second more where none can be had", `
+			site "" at=1
+			2   start 8 url=/robots.txt robotsTxt=true
+			2.1 end 8 status=503
+			2.1 gone status=503
+			3.0 page 1
+		`, ``},
 		{"a copy holds for a day", `86341.1 page 1`, ``},
 		{"and no longer than that", `86341.2 page 1`, `
 			open, allowed by robots.txt: the verdict can't be decided again
@@ -210,6 +217,28 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 	})
 }
 
+// TestVerdictsOnCopiesThatAreAskedForAgain: a copy that the policy lets be used for a time is used no longer than
+// that and the longest wait for a turn, in which the next one is asked for, but what it refuses stays refused.
+func TestVerdictsOnCopiesThatAreAskedForAgain(t *testing.T) {
+	const open = `
+		open, allowed by robots.txt: the verdict can't be decided again
+		open, verdicts right: a robots.txt that was used for longer than the policy says (the server's Cache-Control isn't in the log)
+	`
+	checkRows(t, "policy robotsTTL=50 maxWait=10\nsite \"User-agent: *\\nDisallow: /no\\n\" at=-0.1 ttl=100", []row{
+		{"in time", `61 page 1`, ``},
+		{"too late", `61.000000001 page 1`, open},
+		{"refused, at any time", `90 deny 1 url=/no`, ``},
+		{"in time, as the clock was put forward", `
+			30  waiting jumped=20
+			81  page 1
+		`, ``},
+		{"too late all the same", `
+			30  waiting jumped=20
+			81.000000001 page 1
+		`, open},
+	})
+}
+
 // TestVerdictsOnURLsThatAreNotWhole: what was cut out of a URL may have been anything, and so may the
 // verdict, unless no rule says anything of what comes there.
 func TestVerdictsOnURLsThatAreNotWhole(t *testing.T) {
@@ -274,6 +303,9 @@ func TestVerdictsOnHostKeys(t *testing.T) {
 		{"host", "https://b.example/x?k=REDACTED", "c.example", "other"},
 		{"host", "https://b.example/x[...]", "c.example", "other"},
 		{"host", "https:///x", "c.example", "fits"},
+		{"host", "https://b.exam[...]", "c.example", "fits"},
+		{"host", "https://REDACTED.example/x", "c.example", "other"},
+		{"host", "https://b.example", "c.example", "other"},
 		{"host", "b.example/x", "c.example", "fits"},
 		{"site", "https://www.b.example/x", "b.example", "fits"},
 		{"site", "https://www.b.example:8443/x", "b.example", "fits"},

@@ -2,9 +2,15 @@ package audit_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
@@ -25,7 +31,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		2 page 2
 		3 page 3
 	`
-	lines, _ := signedLinesOf(t, crawl) // 17, with checkpoints in lines 8, 15, 17
+	lines, checkpoints := signedLinesOf(t, crawl) // 17, with checkpoints in lines 8, 15, 17
 	other, _ := signedLinesOf(t, crawl+"4 page 4\n")
 	one, _ := signedLinesOf(t, "policy by=V")
 	with := func(lines []string, line int, old, now string) []string {
@@ -39,6 +45,25 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 	}
 	without := func(lines []string, from, to int) []string { return slices.Delete(slices.Clone(lines), from-1, to) }
 	id := strings.Join(strings.Split(trusted.Key, "+")[:2], "+")
+	// Whoever has the key may sign a checkpoint that says what no tree is.
+	signer, err := note.NewSigner("PRIVATE+KEY+" + id + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, testKey.Seed()...)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkpoint := func(size, root string) string {
+		signed, err := note.Sign(&note.Note{Text: testOrigin + "\n" + size + "\n" + root + "\n"}, signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(string(signed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile(`"text":"[^"]*"`).ReplaceAllLiteralString(lines[7], `"text":`+string(text))
+	}
+	empty := sha256.Sum256(nil)
+	nothing := checkpoint("0", base64.StdEncoding.EncodeToString(empty[:]))
+	boast := checkpoint("8", strings.Split(string(checkpoints[0]), "\n")[2])
 	for _, c := range []struct {
 		name  string
 		lines []string
@@ -111,6 +136,16 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			line 8: signature: a checkpoint of 19 lines stands after 7: 12 are missing
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 		`, audit.Signed{}, ""},
+		{"a checkpoint of no lines", append(slices.Clone(lines[:7]), nothing), trusted, `
+			line 8: signature: a checkpoint of 0 lines stands after 7: 7 too many
+			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
+		`, audit.Signed{}, ""},
+		{"a checkpoint that counts too many lines, behind another log", slices.Concat(lines, lines[:7], []string{boast}), trusted, `
+			lines 17 and 25: signature: a checkpoint of 8 lines stands after 7: 1 are missing
+			open, delays kept: what a Transport did between two logs that it has records in
+			open, slots kept: what a Transport did between two logs that it has records in
+			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
+		`, audit.Signed{Checkpoints: 3, Records: 14, Key: id}, ""},
 	} {
 		r, err := c.trust.Check(strings.NewReader(strings.Join(c.lines, "")))
 		if err != nil {
