@@ -221,24 +221,26 @@ func TestCheckBoundsTrips(t *testing.T) {
 }
 
 func TestCheckForgetsTripsThatAreOver(t *testing.T) {
-	tr := newTrips()
-	first := evidence.Decision{Trip: 1, Attempt: 1, URL: "http://h/retried"}
-	tr.put(keyOfTrip(&first), verdict{})
-	tr.retry(&first)
-	tr.leave(&first) // it is to be tried again
-	for i := range uint64(10 * lately) {
-		d := evidence.Decision{Trip: i + 2, Attempt: 1, URL: "http://h/"}
-		tr.put(keyOfTrip(&d), verdict{})
-		tr.leave(&d)
-		if _, ok := tr.get(keyOfTrip(&d)); !ok {
-			t.Fatal("a trip is forgotten as soon as it is over")
+	for attempt := range 2 { // 0: a log of others, whose records don't number their tries
+		tr := newTrips()
+		first := evidence.Decision{Trip: 1, Attempt: 1, URL: "http://h/retried"}
+		tr.put(keyOfTrip(&first), verdict{})
+		tr.retry(&first)
+		tr.leave(&first) // it is to be tried again
+		for i := range uint64(10 * lately) {
+			d := evidence.Decision{Trip: i + 2, Attempt: attempt, URL: "http://h/"}
+			tr.put(keyOfTrip(&d), verdict{})
+			tr.leave(&d)
+			if _, ok := tr.get(keyOfTrip(&d)); !ok {
+				t.Fatal("a trip is forgotten as soon as it is over")
+			}
 		}
-	}
-	if len(tr.m) != 1 || len(tr.over)+len(tr.past) > 2*lately || len(tr.queue) > 2*lately || tr.full {
-		t.Errorf("%d trips, %d over, %d in the queue, full %t", len(tr.m), len(tr.over)+len(tr.past), len(tr.queue), tr.full)
-	}
-	if _, ok := tr.get(keyOfTrip(&first)); !ok {
-		t.Error("a trip that is to be tried again is forgotten")
+		if len(tr.m) != 1 || len(tr.over)+len(tr.past) > 2*lately || len(tr.queue) > 2*lately || tr.full {
+			t.Errorf("%d trips, %d over, %d in the queue, full %t", len(tr.m), len(tr.over)+len(tr.past), len(tr.queue), tr.full)
+		}
+		if _, ok := tr.get(keyOfTrip(&first)); !ok {
+			t.Error("a trip that is to be tried again is forgotten")
+		}
 	}
 }
 
@@ -246,11 +248,13 @@ func TestCheckForgetsTripsThatAreOver(t *testing.T) {
 // there is logged later, which the auditor can't tell of more than it remembers.
 func TestCheckBoundsRedirectsWithoutAnAnswer(t *testing.T) {
 	for more := range 2 {
-		ds := turns(maxRedirects+more, false)
-		for i := range ds {
-			ds[i].URL, ds[i].Redirects = fmt.Sprintf("http://h/%d", ds[i].Trip), 1
+		a := newAuditor()
+		for i := range maxRedirects + more {
+			d := evidence.Decision{Type: evidence.Started, URL: fmt.Sprintf("http://h/%d", i), Attempt: 1, Redirects: 1}
+			if a.costsAPage(&d, nil, tripAudit{}, false) {
+				t.Fatal("a page")
+			}
 		}
-		a := feed(ds...)
 		if open := a.tallies[budgetKept].open; len(a.by.followed) != maxRedirects || open != more {
 			t.Errorf("%d requests are remembered, and %d of %d are open", len(a.by.followed), open, maxRedirects+more)
 		}

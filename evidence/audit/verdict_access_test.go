@@ -368,10 +368,21 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	evidence, atStart = "", ""
 	for i := range 10 {
 		evidence += fmt.Sprintf("%d start %d agent=TestBot\n%d end %d\n", 20*i, i, 20*i+1+i%2, i)
-		atStart += accessLineOf(20*i+i/6, fmt.Sprintf("/%d", i)) + "\n"
+		atStart += accessLineOf(20*i+i%3/2, fmt.Sprintf("/%d", i)) + "\n"
 	}
 	if got := compare(t, write(t, evidence)[0], []string{atStart}, audit.AccessOptions{}); got.AtEnd || got.Matched != 10 {
 		t.Errorf("noted at the start, of requests that take a second or two: %+v", got)
+	}
+
+	// A site that notes ends a second late, now and then.
+	evidence, atEnd = "", ""
+	for i := range 10 {
+		took := 1 + 7*i%5
+		evidence += fmt.Sprintf("%d start %d agent=TestBot\n%d end %d\n", 20*i, i, 20*i+took, i)
+		atEnd += accessLineOf(20*i+took+i%3/2, fmt.Sprintf("/%d", i)) + "\n"
+	}
+	if got := compare(t, write(t, evidence)[0], []string{atEnd}, audit.AccessOptions{}); !got.AtEnd || got.Matched != 10 {
+		t.Errorf("noted at the end, or a second later: %+v", got)
 	}
 
 	// A clock that gains a second a minute: what it was when the crawl began tells whether a request just before

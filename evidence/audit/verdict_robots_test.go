@@ -42,7 +42,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			2   start 8 url=/robots.txt robotsTxt=true
 			2.1 end 8 status=503
 			2.1 gone status=503
-			3.0 page 1
+			3.0 page 1 url=/no
 		`, ``},
 		{"a copy holds for a day", `86341.1 page 1`, ``},
 		{"and no longer than that", `86341.2 page 1`, `
