@@ -53,9 +53,10 @@ const (
 //
 // Requests are matched by host, method, path with query, and time: two records of one request may be
 // five seconds apart. The difference between the two clocks may be hours and may drift; it is
-// estimated from the requests themselves. Lines of the access log may come in any order, as when
-// rotated files are put one after the other. More than two million requests of the crawler are an
-// error: compare a day at a time then.
+// estimated from the requests themselves. That a clock was set is known if fifteen requests to pages
+// that were asked for once show it. Lines of the access log may come in any order, as when rotated
+// files are put one after the other. More than two million requests of the crawler are an error:
+// compare a day at a time then.
 func AccessLog(evidence, access io.Reader, o AccessOptions) (*Comparison, error) {
 	c := &comparer{agents: map[string]bool{}, hosts: map[string]bool{}, noted: map[string]string{}}
 	c.own = ownSide{open: map[ownKey]int{}}

@@ -459,14 +459,26 @@ func TestVerdictsOnTimesOfAccessLogs(t *testing.T) {
 		}
 	}
 
-	// A clock that is an hour ahead, and is set by forty seconds in the middle.
-	log, access = "", nil
-	for i := range 40 {
-		log += fmt.Sprintf("%d start %d agent=TestBot\n%d.2 end %d\n", 10*i, i, 10*i, i)
-		access = append(access, accessLineOf(10*i+3600+i/20*40, fmt.Sprintf("/%d", i)))
+	crawl := func(n int, ahead func(i int) int) *audit.Comparison {
+		log, access := "", []string{}
+		for i := range n {
+			log += fmt.Sprintf("%d start %d agent=TestBot\n%d.2 end %d\n", 10*i, i, 10*i, i)
+			access = append(access, accessLineOf(10*i+ahead(i), fmt.Sprintf("/%d", i)))
+		}
+		return compare(t, write(t, log)[0], access, audit.AccessOptions{})
 	}
-	if got := compare(t, write(t, log)[0], access, audit.AccessOptions{}); got.Matched != 40 || !got.OK() || got.Drift != 40*time.Second {
+	// A clock that is an hour ahead, and is set by forty seconds before the last fifteen requests. The site notes
+	// each second one two seconds late.
+	set := func(i int) int { return 3600 + i/25*40 + i%2*2 }
+	if got := crawl(40, set); got.Matched != 40 || !got.OK() {
 		t.Errorf("a clock that was set: %v", got)
+	}
+	if got := crawl(39, set); got.Matched != 25 || got.OK() {
+		t.Errorf("a clock that was set, as fourteen requests show: %v", got)
+	}
+	// A clock that is five seconds further ahead after each ten requests.
+	if got := crawl(30, func(i int) int { return i / 10 * 5 }); got.Matched != 30 || !got.OK() || got.Drift != 10*time.Second {
+		t.Errorf("a clock that drifts in steps: %v", got)
 	}
 
 	// Eight pages that were asked for once, and nine that were asked for in secret too, a minute before: what the
