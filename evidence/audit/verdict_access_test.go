@@ -495,6 +495,23 @@ func TestVerdictsOnTimesOfAccessLogs(t *testing.T) {
 	}
 }
 
+// Eight pages that were asked for once set the clock, so that a feed whose times are a minute late in the evidence
+// doesn't.
+func TestVerdictsOnEvidenceThatLiesAboutTheTimesOfAFeed(t *testing.T) {
+	log, access := "", []string{}
+	for i := range 8 {
+		log += fmt.Sprintf("%d start %d agent=TestBot\n%d.2 end %d\n", 10*i, i, 10*i, i)
+		access = append(access, accessLineOf(10*i, fmt.Sprintf("/%d", i)))
+	}
+	for i := 10; i < 20; i++ {
+		log += fmt.Sprintf("%d start %d url=/feed agent=TestBot\n%d.2 end %d\n", 100*i+60, i, 100*i+60, i)
+		access = append(access, accessLineOf(100*i, "/feed"))
+	}
+	if got := compare(t, write(t, log)[0], access, audit.AccessOptions{}); got.Matched != 8 || got.Missing.N != 10 || got.Offset != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestVerdictsOnEvidenceOfManyCrawlers: the requests of the first 64 crawlers that the evidence names are looked for.
 func TestVerdictsOnEvidenceOfManyCrawlers(t *testing.T) {
 	log := "0 start 1 agent=bot-0-\n0.2 end 1\n"
