@@ -74,7 +74,7 @@ func decode(wire io.Reader, resp *http.Response) (io.Reader, error) {
 		}
 		return flate.NewReader(buffered), nil
 	}
-	return nil, fmt.Errorf("content coding %q was not asked for", clip(coding))
+	return nil, fmt.Errorf("content coding %.200q was not asked for", coding)
 }
 
 // A wireReader reads a body as it was sent, and stops when ctx is done even if the body doesn't.

@@ -34,7 +34,7 @@ type DirStore struct{ dir *statedir.Dir }
 // at <first two digits>/<hex SHA-256 of the origin>, as package statedir keeps it.
 const (
 	magic     = "robotscache 1"
-	maxHeader = 32 << 10 // of a file: magic and fileHeader
+	maxHeader = 64 << 10 // of a file: magic and fileHeader, where JSON may take six bytes for one
 )
 
 type fileHeader struct {
@@ -52,7 +52,7 @@ type fileHeader struct {
 // Load implements [Store]. A damaged file is an error, and no record.
 func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) {
 	file := d.dir.File(origin)
-	data, err := d.dir.Read(file, maxHeader+MaxBody+1)
+	data, err := d.dir.Read(file, maxHeader+MaxBody)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Record{}, false, nil
 	} else if err != nil {
@@ -108,7 +108,7 @@ func DecodeRecord(data []byte, origin string) (Record, error) {
 		return Record{}, err
 	}
 	if h.Origin != origin {
-		return Record{}, fmt.Errorf("a record of %s", clip(h.Origin))
+		return Record{}, fmt.Errorf("a record of %.200q", h.Origin)
 	}
 	return Record{h.URL, h.Status, body, h.ETag, h.LastModified, h.Fetched, time.Duration(h.MaxAge), h.Until, h.Reason}, nil
 }

@@ -13,9 +13,9 @@ import (
 // maxRedirects is how many redirects are followed (RFC 9309, section 2.3.1.2).
 const maxRedirects = 5
 
-// Longer ones are no use, and would be kept or shown.
+// What is longer is no use, and would be kept or shown.
 const (
-	maxLocation  = 8 << 10
+	maxURL       = 8 << 10 // that a redirect leads to
 	maxValidator = 1 << 10
 )
 
@@ -117,7 +117,7 @@ func isRedirect(status int) bool {
 // redirect resolves a Location. It returns nil where that leads nowhere that
 // robots.txt can be had from. Userinfo is dropped: it would be a credential.
 func redirect(from *url.URL, location string) *url.URL {
-	if location == "" || len(location) > maxLocation {
+	if location == "" {
 		return nil
 	}
 	to, err := from.Parse(location)
@@ -130,6 +130,9 @@ func redirect(from *url.URL, location string) *url.URL {
 	}
 	to.Scheme, to.Host = o.scheme(), o.host
 	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	if len(to.String()) > maxURL {
+		return nil
+	}
 	return to
 }
 

@@ -48,16 +48,16 @@ func originOf(u *url.URL) (origin, error) {
 	o := origin{https: u.Scheme == "https" || strings.EqualFold(u.Scheme, "https")}
 	switch {
 	case !o.https && u.Scheme != "http" && !strings.EqualFold(u.Scheme, "http"):
-		return origin{}, fmt.Errorf("robotscache: scheme %q is neither http nor https", clip(u.Scheme))
+		return origin{}, fmt.Errorf("robotscache: scheme %.200q is neither http nor https", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:
 		return origin{}, fmt.Errorf("robotscache: host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
 	}
 	o.host = hostname.Authority(o.scheme(), u.Host)
 	switch {
 	case o.host == "":
-		return origin{}, fmt.Errorf("robotscache: URL %q has no host", clip(u.Redacted()))
+		return origin{}, fmt.Errorf("robotscache: URL %.200q has no host", u.Redacted())
 	case len(o.host) > hostname.MaxLen || !canBeSent(o.host):
-		return origin{}, fmt.Errorf("robotscache: %q is no host", clip(u.Host))
+		return origin{}, fmt.Errorf("robotscache: %.200q is no host", u.Host)
 	}
 	return o, nil
 }
@@ -91,11 +91,3 @@ var endsHost = func() (ends [256]bool) {
 	}
 	return ends
 }()
-
-// clip keeps what a message quotes readable.
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "..."
-	}
-	return s
-}

@@ -21,8 +21,10 @@
 //	429, 5xx, any other status          unreachable
 //	no response, or half a body         unreachable: what is missing could forbid
 //
-// A redirect that has no Location, or one that isn't http or https, counts as "other 3xx". A coding
-// that wasn't asked for and isn't gzip or deflate counts as half a body.
+// A redirect that has no Location, or leads to what isn't http or https or to a URL of more than
+// 8 KiB, counts as "other 3xx". A coding that wasn't asked for and isn't gzip or deflate counts as
+// half a body. An ETag or Last-Modified of more than 1 KiB, or one that isn't printable ASCII, isn't
+// asked by.
 //
 // While an origin is unreachable nothing is fetched from it, for DenyTTL or for
 // as long as it asks by Retry-After (at most 24 h); then it is asked again. See

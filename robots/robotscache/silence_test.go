@@ -67,12 +67,49 @@ func TestSilenceIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		rig := newRig(t, Config{Store: store}, always(200, private))
-		if e := rig.get(t, site); !e.Denied || time.Until(e.Expires) != maxTTL {
+		if e := rig.get(t, site); !e.Denied || time.Until(e.Expires) != maxTTL || e.Reason != `status\x1b503` {
 			t.Errorf("%+v", e)
 		}
 		time.Sleep(maxTTL)
 		if e := rig.get(t, site); e.Denied {
 			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestSilenceOfADayIsShared, which is the longest that an origin may ask for, also with a cache that
+// learns of it in the same moment.
+func TestSilenceOfADayIsShared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newSharedStore()
+		one, other := newRig(t, Config{Store: store}, always(200, private)), newRig(t, Config{Store: store}, broken)
+		one.get(t, site)
+		other.get(t, site)
+		time.Sleep(time.Hour)
+		one.answer = always(503, "", "Retry-After", "86400")
+		one.get(t, site)
+		if e := other.get(t, site); !e.Denied || time.Until(e.Expires) != 24*time.Hour || len(other.sent()) != 0 {
+			t.Errorf("asked %d times, %+v", len(other.sent()), e)
+		}
+	})
+}
+
+// TestSilenceEndsOnTime: in the moment of Until the origin is asked, and others use the old copy.
+func TestSilenceEndsOnTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := newSharedStore()
+		one := newRig(t, Config{Store: store}, always(200, private))
+		one.get(t, site)
+		time.Sleep(time.Hour)
+		one.answer = broken
+		end := one.get(t, site).Expires
+		for _, left := range []time.Duration{1, 0} {
+			time.Sleep(time.Until(end) - left)
+			r := newRig(t, Config{Store: store}, always(200, private))
+			e := r.get(t, site)
+			if e.Denied != (left > 0) || r.events[0].Unreachable != e.Denied || len(r.sent()) > 0 == e.Denied {
+				t.Errorf("%v before the end: asked %d times, %+v", left, len(r.sent()), r.events)
+			}
 		}
 	})
 }

@@ -33,7 +33,7 @@ func TestStatuses(t *testing.T) {
 		{302, []string{"Location", "https://"}, allowAll},
 		{302, []string{"Location", "://"}, allowAll},
 		{302, []string{"Location", "mailto:bot@example.com"}, allowAll},
-		{302, []string{"Location", "/" + strings.Repeat("a", maxLocation)}, allowAll},
+		{302, []string{"Location", "/" + strings.Repeat("a", maxURL)}, allowAll},
 		{304, nil, denied}, // we didn't ask
 		{305, []string{"Location", "http://proxy.example/"}, allowAll},
 		{400, nil, allowAll},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl which is resumed need
@@ -37,7 +39,8 @@ type Store interface {
 	Lock(ctx context.Context, origin string) (unlock func(), err error)
 }
 
-// A Record is the last answer of an origin, and for how long the origin is unreachable since.
+// A Record is the last answer of an origin, and for how long the origin is unreachable since. A 2xx
+// is of use until 30 days after Fetched, a 4xx until 24 hours after it.
 type Record struct {
 	URL          string        // where it came from, redirects followed
 	Status       int           // 2xx or 4xx; 0: no answer is known, and Until is set
@@ -167,7 +170,7 @@ func (c *Cache) restore(f *flight, met bool) (*known, Event, error) {
 	if wait > 0 {
 		k.Rules, k.text = nil, nil
 		e.Status, e.Bytes, e.SHA256, e.Text = 0, 0, "", ""
-		c.survive(k, &e, clip(r.Reason), nil, now, now.Add(wait))
+		c.survive(k, &e, printable.Clipped(r.Reason, longestCause), nil, now, now.Add(wait))
 		if k.Stale {
 			e.describe(k.good)
 		}

@@ -104,6 +104,23 @@ func TestRestartInAnOutage(t *testing.T) {
 	})
 }
 
+// TestRecordsAreOfUse for 30 days, or for one where they say that there are no rules.
+func TestRecordsAreOfUse(t *testing.T) {
+	for status, life := range map[int]time.Duration{200: 30 * 24 * time.Hour, 404: 24 * time.Hour} {
+		for age, useful := range map[time.Duration]bool{life - 1: true, life: false} {
+			bubble(t, func(t *testing.T) {
+				cfg := Config{Store: Dir(t.TempDir())}
+				newRig(t, cfg, always(status, private)).get(t, site)
+				time.Sleep(age)
+				r := newRig(t, cfg, broken)
+				if r.get(t, site); (counts(r.Cache).Restored == 1) != useful {
+					t.Errorf("status %d, after %v: %+v", status, age, counts(r.Cache))
+				}
+			})
+		}
+	}
+}
+
 // TestOthersUseTheRestoredCopy while it is asked about.
 func TestOthersUseTheRestoredCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -244,6 +261,46 @@ func TestBoundsAreKept(t *testing.T) {
 			if e := r.get(t, site); allowed(e, "/private") || !allowed(e, "/") || time.Until(e.Expires) != ttl || e.SHA256() != sum(body) {
 				t.Errorf("%s: %+v, %+v", control, e, r.event(t))
 			}
+		}
+	})
+}
+
+// TestLongestTextsOfAServerAreStored beside the longest body; longer ones aren't used at all. JSON
+// takes six bytes for each & of theirs.
+func TestLongestTextsOfAServerAreStored(t *testing.T) {
+	const longest, longestTag = 8 << 10, 1 << 10
+	target := "https://cdn.example/robots.txt?"
+	target += strings.Repeat("&", longest-len(target))
+	tag := `"` + strings.Repeat("&", longestTag-2) + `"`
+	web := func(req *http.Request) (*http.Response, error) {
+		switch {
+		case req.URL.Host == "example.com":
+			return reply(302, "", "Location", target), nil
+		case req.Header.Get("If-None-Match") == tag && req.Header.Get("If-Modified-Since") == tag:
+			return reply(304, ""), nil
+		}
+		return reply(200, private+strings.Repeat("#", MaxBody-len(private)), "ETag", tag, "Last-Modified", tag), nil
+	}
+	bubble(t, func(t *testing.T) {
+		cfg := Config{Store: Dir(t.TempDir())}
+		newRig(t, cfg, web).get(t, site)
+		time.Sleep(2 * time.Hour)
+		r := newRig(t, cfg, web)
+		if e := r.get(t, site); allowed(e, "/private") || counts(r.Cache) != (Stats{Origins: 1, Restored: 1, Revalidated: 1}) {
+			t.Errorf("%+v, %+v", e, r.event(t))
+		}
+		tag = tag[1:] + "&&" // one byte more
+		r = newRig(t, Config{}, web)
+		for range 2 {
+			r.get(t, site)
+			time.Sleep(time.Hour)
+		}
+		if s := counts(r.Cache); s.Fetched != 2 {
+			t.Errorf("%+v", s)
+		}
+		target += "&"
+		if e := newRig(t, Config{}, web).get(t, site); !allowed(e, "/private") {
+			t.Errorf("%+v", e)
 		}
 	})
 }
