@@ -25,12 +25,13 @@ func lifetime(h http.Header) (d time.Duration, ok bool) {
 	if age, valid := deltaSeconds(h.Get("Age")); valid {
 		seconds -= age
 	}
-	// Both are at most 2^31, so nothing overflows here.
+	// Both are at most longestDelta, so nothing overflows here.
 	return min(max(time.Duration(seconds)*time.Second, minTTL), maxTTL), true
 }
 
-// maxAge reads Cache-Control header lines.
+// maxAge reads Cache-Control header lines. Without ok the seconds mean nothing.
 func maxAge(lines []string) (seconds int64, ok bool) {
+	seconds = longestDelta
 	for _, line := range lines {
 		for line != "" {
 			var directive string
@@ -45,8 +46,8 @@ func maxAge(lines []string) (seconds int64, ok bool) {
 			case "max-age":
 				s, valid = deltaSeconds(strings.Trim(strings.TrimSpace(value), `"`))
 			}
-			if valid && (!ok || s < seconds) {
-				seconds, ok = s, true
+			if valid {
+				seconds, ok = min(seconds, s), true
 			}
 		}
 	}
@@ -73,7 +74,10 @@ func cutDirective(line string) (directive, rest string) {
 	return line, ""
 }
 
-// deltaSeconds reads digits; more than 2^31 count as 2^31 (RFC 9111, section 1.2.2).
+// longestDelta is what more seconds count as (RFC 9111, section 1.2.2).
+const longestDelta = 1 << 31
+
+// deltaSeconds reads digits.
 func deltaSeconds(s string) (seconds int64, ok bool) {
 	s = strings.TrimSpace(s)
 	if s == "" {
@@ -86,7 +90,7 @@ func deltaSeconds(s string) (seconds int64, ok bool) {
 	}
 	seconds, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
-		seconds = 1 << 31
+		seconds = longestDelta
 	}
-	return min(seconds, 1<<31), true
+	return min(seconds, longestDelta), true
 }

@@ -94,13 +94,18 @@ func (t *texts) count(k *known, users int) int64 {
 	return bytes
 }
 
-// mapSlot is about what a map takes for each of its entries, key and value, where it is between two
-// sizes: half as much again.
-func mapSlot(entry uintptr) int64 { return int64(entry) * 3 / 2 }
+// mapSlot returns about what a map takes for each of its entries where it is between two sizes: half
+// as much again as the entry itself.
+func mapSlot[K comparable, V any]() int64 {
+	return int64(unsafe.Sizeof(struct {
+		key   K
+		value V
+	}{})) * 3 / 2
+}
 
 // bytes returns about how much memory k takes of its own.
 func (k *known) bytes() int64 {
-	n := allocated(unsafe.Sizeof(*k)) + allocated(uintptr(len(k.origin.host))) + mapSlot(2*unsafe.Sizeof(uintptr(0))) +
+	n := allocated(unsafe.Sizeof(*k)) + allocated(uintptr(len(k.origin.host))) + mapSlot[uint64, *known]() +
 		allocated(uintptr(len(k.Reason)))
 	if g := k.good; g != nil && g != g.text.common {
 		n += g.bytes()
@@ -114,16 +119,13 @@ func (g *good) bytes() int64 {
 
 // bytes returns about how much memory x takes, and the copy that is common to its users.
 func (x *text) bytes() int64 {
-	return allocated(unsafe.Sizeof(*x)) + allocated(uintptr(len(x.sitemaps))) + mapSlot(sha256.Size+unsafe.Sizeof(uintptr(0))) +
+	return allocated(unsafe.Sizeof(*x)) + allocated(uintptr(len(x.sitemaps))) + mapSlot[[sha256.Size]byte, *text]() +
 		int64(x.rules.Size()) + x.common.bytes()
 }
 
 // allocated returns about what the heap takes for size bytes, and nothing for none.
 func allocated(size uintptr) int64 {
-	if size <= 128 {
-		return int64(size+15) &^ 15
-	}
-	return int64(size + size/16)
+	return int64(max((size+15)&^15, size+size/16))
 }
 
 // ghosts remember which origins were forgotten last, by a part of their hash, to tell when that

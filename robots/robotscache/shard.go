@@ -2,6 +2,7 @@ package robotscache
 
 import (
 	"hash/maphash"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -94,7 +95,7 @@ func (c *shards) use(o origin) *known {
 	s, key := c.of(o)
 	s.mu.RLock()
 	k := s.find(o, key)
-	move := k != nil && s.moves != k.moved && (s.exact || s.moves-k.moved > uint64(len(s.known))/2>>(3*k.size))
+	move := k != nil && s.moves != k.moved && (s.exact || s.moves-k.moved >= uint64(len(s.known))/2>>(3*k.size))
 	s.mu.RUnlock()
 	if move {
 		s.mu.Lock()
@@ -110,7 +111,7 @@ func (c *shards) use(o origin) *known {
 func (s *shard) toFront(k *known) {
 	s.sizes[k.size].remove(k)
 	s.toNew(k)
-	k.uses = min(k.uses, maxUses-1) + 1
+	k.uses = min(k.uses+1, maxUses)
 }
 
 // maxUses bounds what a known's past use counts for.
@@ -151,7 +152,10 @@ func (c *shards) evict(s *shard) {
 		var from *shard
 		var most float64
 		next := int(c.evicted.Load())
-		for i := 0; i < len(c.all) && (i < someShards || from == nil); i++ {
+		for i := range c.all {
+			if i >= someShards && from != nil {
+				break
+			}
 			other := &c.all[(next+i)%len(c.all)]
 			other.mu.Lock()
 			if _, loss := c.victim(other, other == s); loss > most {
@@ -204,17 +208,10 @@ func (c *shards) forget(s *shard, spareNewest bool) {
 // sizes is how many classes of size there are.
 const sizes = 4
 
-// sizeOf returns the class of what takes so many bytes.
+// sizeOf returns the class of what takes so many bytes: the first is below 2 KB, and each further one
+// begins at 8 times as many bytes as the one before.
 func sizeOf(bytes int64) uint8 {
-	switch {
-	case bytes < 2<<10:
-		return 0
-	case bytes < 16<<10:
-		return 1
-	case bytes < 128<<10:
-		return 2
-	}
-	return 3
+	return uint8(min((bits.Len64(uint64(bytes)>>11)+2)/3, sizes-1))
 }
 
 // A list has origins in the order of their use.

@@ -232,7 +232,7 @@ func TestWhatIsUsedOftenOutlivesWhatIsOld(t *testing.T) {
 
 func TestClassesOfSizeAreInOrder(t *testing.T) {
 	class := sizeOf(0)
-	for bytes := int64(1); bytes < 1<<20; bytes *= 2 {
+	for bytes := int64(1); bytes < 1<<40; bytes *= 2 {
 		if next := sizeOf(bytes); next < class {
 			t.Errorf("%d bytes are of class %d, fewer of class %d", bytes, next, class)
 		} else {
@@ -263,14 +263,18 @@ func TestNewerHalfStays(t *testing.T) {
 	if s.moves != moves {
 		t.Errorf("%d hits on the newer half moved something", s.moves-moves)
 	}
-	for _, o := range in[:49] {
+	c.use(in[49])
+	if got := s.moves - moves; got != 1 {
+		t.Errorf("%d moves: a hit on the older half, which begins here, is one", got)
+	}
+	for _, o := range in[:48] {
 		c.use(o)
 	}
 	if got := s.moves - moves; got != 49 {
 		t.Errorf("%d moves of 49", got)
 	}
-	if k := s.sizes[0].oldest; k.origin != in[49] {
-		t.Errorf("next to go is %v, want %v, which wasn't used", k.origin, in[49])
+	if k := s.sizes[0].oldest; k.origin != in[48] {
+		t.Errorf("next to go is %v, want %v, which wasn't used", k.origin, in[48])
 	}
 }
 
