@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -45,12 +46,16 @@ func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | thrott
 
 // Longest joins the formulas of a and b. Of two of one kind, the same one is always the longer.
 func Longest(a, b Adaptive) Adaptive {
-	l := Adaptive{set: a.set&b.set&unlearned | (a.set|b.set)&byLatency, factor: a.factor, parallel: a.parallel}
-	if b.set&proportional != 0 && (a.set&proportional == 0 || b.factor > a.factor) {
-		l.factor = b.factor
+	l := Adaptive{
+		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
+		factor:   cmp.Or(a.factor, b.factor),
+		parallel: cmp.Or(a.parallel, b.parallel),
 	}
-	if b.set&throttle != 0 && (a.set&throttle == 0 || b.parallel < a.parallel) {
-		l.parallel = b.parallel
+	if a.set&b.set&proportional != 0 {
+		l.factor = max(a.factor, b.factor)
+	}
+	if a.set&b.set&throttle != 0 {
+		l.parallel = min(a.parallel, b.parallel)
 	}
 	return l
 }

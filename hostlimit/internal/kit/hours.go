@@ -19,13 +19,11 @@ func (w Window) validate() error {
 
 // left returns how long w is still open at this time of day; 0 if it is closed.
 func (w Window) left(at time.Duration) time.Duration {
-	switch {
-	case w.From < w.To && w.From <= at && at < w.To, w.From > w.To && at < w.To:
-		return w.To - at
-	case w.From > w.To && at >= w.From:
-		return day - at + w.To
+	length := w.To - w.From
+	if length < 0 { // it spans midnight
+		length += day
 	}
-	return 0
+	return max(0, length-(at-w.From+day)%day)
 }
 
 // Hours are the windows in which requests may start; without one they may at any time.

@@ -108,9 +108,6 @@ func (l Own) compile(base *Limits) (*Limits, error) {
 	if d.Max < 0 {
 		bad("Delay.Max: %v is negative", d.Max)
 	}
-	if d.Ceiling < 0 {
-		bad("Delay.Ceiling: %v is negative", d.Ceiling)
-	}
 	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
 		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
 	}
@@ -121,7 +118,10 @@ func (l Own) compile(base *Limits) (*Limits, error) {
 		bad("Delay.Adaptive: %w", err)
 	}
 	d = d.complete()
-	if d.Ceiling > 0 && d.Ceiling < d.Min {
+	switch {
+	case l.Delay.Ceiling < 0:
+		bad("Delay.Ceiling: %v is negative", d.Ceiling)
+	case d.Ceiling < d.Min:
 		bad("Delay.Ceiling: %v is less than Delay.Min, %v", d.Ceiling, d.Min)
 	}
 	if d.FromEnd && c.Slots > 1 {

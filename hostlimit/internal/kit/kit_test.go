@@ -73,6 +73,7 @@ func TestParseAdaptiveReadsWhatTextWrites(t *testing.T) {
 	for _, s := range []string{
 		"", "+", "learned+", "fast", "speed(2)", "proportional", "proportional()", "proportional(a)", "throttle", "throttle(x)",
 		"proportional(0)", "throttle(0)", "throttle(-1)", "proportional(inf)", "throttle(nan)", "learned+throttle(0)",
+		"throttle(1)+throttle(nan)", "proportional(1)+proportional(nan)",
 	} {
 		if a, err := ParseAdaptive(s); err == nil {
 			t.Errorf("%q is %v", s, a)

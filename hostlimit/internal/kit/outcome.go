@@ -92,7 +92,7 @@ func (r *Refusals) count(status int) { r.statuses[status>>6] |= 1 << (status & 6
 
 // listed reports whether status is a refusal by the policy.
 func (r *Refusals) listed(status int) bool {
-	return status > 0 && status < 1024 && r.statuses[status>>6]&(1<<(status&63)) != 0
+	return uint(status) < 1024 && r.statuses[status>>6]&(1<<(status&63)) != 0
 }
 
 // Meaning returns what o says about its host. It is the one place that decides over a status.
@@ -118,7 +118,7 @@ func (r *Refusals) Meaning(o Outcome) Meaning {
 // unable reports whether an answer of that status, 0 for none, tells of a host that can't
 // rather than of one that won't.
 func unable(status int) bool {
-	return status == 0 || status == 408 || status == 425 || status >= 500 && status < 600
+	return status == 0 || status == 408 || status == 425 || status/100 == 5
 }
 
 // Asked returns how long o itself asks to be left alone, by Retry-After or else by what
