@@ -41,6 +41,18 @@ func TestClockFollowsJumpsForward(t *testing.T) {
 	}
 }
 
+func TestClockFollowsJumpsOfMoreThanASecond(t *testing.T) {
+	base := time.Now()
+	for by, want := range map[time.Duration]time.Duration{time.Second: 0, time.Second + 1: time.Second + 1} {
+		var c clock
+		c.set(base)
+		c.anchors[0].wall = base.Round(0).Add(-by)
+		if got := c.set(base.Add(time.Minute)); got != want {
+			t.Errorf("a jump by %v was followed by %v", by, got)
+		}
+	}
+}
+
 // TestALogTellsOfAJump once: who reads it knows that the crawl's own clock stood still.
 func TestALogTellsOfAJump(t *testing.T) {
 	var out bytes.Buffer

@@ -215,8 +215,8 @@ func All() ConsoleOption { return func(c *console) { c.all = true } }
 // Console returns an Evidence for a person who watches the crawl: one line a decision on w, such as
 // os.Stderr, in colours where that is a terminal and NO_COLOR isn't set. It tells why nothing
 // happens, of everything that is refused or goes wrong, and every ten seconds how much has been
-// fetched. It is quiet about what is routine, and says no more than once a minute that a host is
-// waited for, unless it is for another reason. It is no proof: keep a log for that, beside it.
+// fetched. It is quiet about what is routine, and says only once in a minute that a host is waited
+// for, unless it is for another reason. It is no proof: keep a log for that, beside it.
 //
 //	Evidence: evidence.Multi(log, evidence.Console(os.Stderr))
 //

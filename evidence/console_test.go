@@ -147,12 +147,14 @@ func TestConsoleTellsOfEachWaitOnce(t *testing.T) {
 	say(59*time.Second, "a.example", "block")
 	say(60*time.Second, "a.example", "block")
 	say(61*time.Second, "b.example", "delay")
+	say(119*time.Second-1, "b.example", "delay")
+	say(119*time.Second, "b.example", "delay")
 	say(3*time.Minute, "a.example", "block")
 	var told []string
 	for _, line := range lines(&b) {
 		told = append(told, line[:8]+line[len(line)-10:])
 	}
-	if got := strings.Join(told, ","); got != "12:00:00 a.example,12:00:59 b.example,12:00:59 a.example,12:03:00 a.example" {
+	if got := strings.Join(told, ","); got != "12:00:00 a.example,12:00:59 b.example,12:00:59 a.example,12:01:59 b.example,12:03:00 a.example" {
 		t.Errorf("told at %s", got)
 	}
 }

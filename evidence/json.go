@@ -243,8 +243,9 @@ func appendEscape(b []byte, unit rune) []byte {
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown
-// members, so that a newer log can be read; a member that occurs twice is an error, because two
-// readers could then disagree about what the record says.
+// members, so that a newer log can be read, unless they hold what is nested more than 100 deep; a
+// member that occurs twice is an error, because two readers could then disagree about what the
+// record says.
 func (d *Decision) UnmarshalJSON(b []byte) error {
 	e := Entry{Decision: *d}
 	if err := e.UnmarshalJSON(b); err != nil {
@@ -447,6 +448,7 @@ func (p *parser) peek() byte {
 // parseSeconds reads decimal seconds. The result is exact for at most nine decimals without an
 // exponent, as appendSeconds writes them.
 func parseSeconds(s string) (time.Duration, error) {
+	const tooMany = 1 << 60 // ten times as many are out of range, and don't overflow yet
 	digits, neg := s, false
 	if len(digits) > 0 && digits[0] == '-' {
 		digits, neg = digits[1:], true
@@ -459,10 +461,10 @@ func parseSeconds(s string) (time.Duration, error) {
 			decimals = 0
 			continue
 		}
-		if c < '0' || c > '9' || u > (math.MaxUint64-9)/10 {
+		if c < '0' || c > '9' {
 			return parseFloatSeconds(s)
 		}
-		u = u*10 + uint64(c-'0')
+		u = min(u, tooMany)*10 + uint64(c-'0')
 		if decimals >= 0 {
 			decimals++
 		}
@@ -471,10 +473,7 @@ func parseSeconds(s string) (time.Duration, error) {
 		return parseFloatSeconds(s)
 	}
 	for range 9 - max(decimals, 0) {
-		if u > math.MaxUint64/10 {
-			return 0, errRange
-		}
-		u *= 10
+		u = min(u, tooMany) * 10
 	}
 	switch {
 	case neg && u <= 1<<63:

@@ -239,6 +239,12 @@ func TestDecisionUnmarshalPassesOverUnknownMembers(t *testing.T) {
 	if err := json.Unmarshal([]byte(in), &d); err != nil || d != (evidence.Decision{Status: 200, Host: "h"}) {
 		t.Fatalf("%+v, %v", d, err)
 	}
+	for depth, valid := range map[int]bool{100: true, 101: false} {
+		in := `{"new":` + strings.Repeat("[", depth) + "1" + strings.Repeat("]", depth) + `}`
+		if err := d.UnmarshalJSON([]byte(in)); (err == nil) != valid {
+			t.Errorf("nested %d deep: %v", depth, err)
+		}
+	}
 }
 
 func TestAppendJSONDoesNotAllocate(t *testing.T) {

@@ -76,7 +76,7 @@ const chainEvery = 8
 //
 // All times are written on one clock, the wall clock at the first record moved on by the monotonic
 // clock, so that a clock that is set back during a crawl can't make two starts look closer than
-// they were. A jump forward is followed.
+// they were. A jump forward by more than a second is followed.
 func JSONLines(w io.Writer, options ...Option) *Log {
 	l := &Log{w: w, flushAt: flushBytes}
 	for _, o := range options {

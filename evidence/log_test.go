@@ -153,6 +153,37 @@ func TestJSONLinesBoundsWhatItHoldsBack(t *testing.T) {
 	}
 }
 
+// TestJSONLinesDropsRecordsOnlyWhen16MiBAreWaiting, to the byte.
+func TestJSONLinesDropsRecordsOnlyWhen16MiBAreWaiting(t *testing.T) {
+	const full = 16 << 20
+	big := evidence.Decision{Type: evidence.RobotsFetched, Text: strings.Repeat("x", 1<<20)}
+	last := evidence.Decision{Type: evidence.RobotsFetched, Text: "x"}
+	var lines bytes.Buffer
+	log := evidence.JSONLines(&lines)
+	for range 15 {
+		log.Record(t.Context(), big)
+	}
+	log.Record(t.Context(), last)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for waiting, lost := range map[int]int{full - 1: 0, full: 1} {
+		d := &disk{}
+		log := evidence.JSONLines(d)
+		for range 15 {
+			log.Record(t.Context(), big)
+		}
+		last := last
+		last.Text = strings.Repeat("x", 1+waiting-lines.Len())
+		log.Record(t.Context(), last)
+		log.Record(t.Context(), started)
+		d.room = 1 << 30
+		if err := log.Close(); (err != nil) != (lost > 0) || err != nil && lostOf(t, err) != lost {
+			t.Errorf("with %d bytes waiting: %v", waiting, err)
+		}
+	}
+}
+
 // lostOf returns how many records an error says are lost.
 func lostOf(t *testing.T, err error) (lost int) {
 	t.Helper()
@@ -209,11 +240,16 @@ func TestJSONLinesSurvivesBadWriters(t *testing.T) {
 		"counts wrong":  func(b []byte) (int, error) { return len(b) + 1, nil },
 		"counts below":  func([]byte) (int, error) { return -1, nil },
 		"fails at once": func([]byte) (int, error) { return 0, io.ErrClosedPipe },
+		"writes none":   func([]byte) (int, error) { return 0, nil },
 	} {
 		log := evidence.JSONLines(w)
 		record(log, 1000)
-		if err := log.Close(); err == nil {
+		err := log.Close()
+		if err == nil {
 			t.Errorf("%s: no error", name)
+		}
+		if short := name == "writes short" || name == "writes none"; errors.Is(err, io.ErrShortWrite) != short {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -36,9 +36,9 @@ func mayHoldEscaped(s string) bool {
 func redactPlain(s string) string {
 	var out []byte
 	kept := 0 // s[:kept] is in out
-	for from := 0; from < len(s); {
-		scheme, authority := nextAuthority(s, from)
-		if authority < 0 {
+	for from := 0; ; {
+		scheme, authority, ok := nextAuthority(s, from)
+		if !ok {
 			break
 		}
 		host, end := afterUserinfo(s, authority, scheme > 0 && s[scheme-1] == '"')
@@ -56,11 +56,13 @@ func redactPlain(s string) string {
 
 const slashes = `/\` // a browser takes both for one
 
-// nextAuthority returns where the next URL in s[from:] begins, and where its authority does; -1 if
-// there is none.
-func nextAuthority(s string, from int) (scheme, authority int) {
-	if from == 0 && len(s) > 1 && strings.IndexByte(slashes, s[0]) >= 0 && strings.IndexByte(slashes, s[1]) >= 0 {
-		return 0, len(s) - len(strings.TrimLeft(s, slashes)) // a URL without a scheme, as in Location
+// nextAuthority returns where the next URL in s[from:] begins, and where its authority does, if there
+// is one.
+func nextAuthority(s string, from int) (scheme, authority int, ok bool) {
+	if from == 0 { // it may have no scheme, as in Location
+		if authority = len(s) - len(strings.TrimLeft(s, slashes)); authority >= 2 {
+			return 0, authority, true
+		}
 	}
 	for i := from; i < len(s); i++ {
 		if s[i] != ':' {
@@ -72,10 +74,10 @@ func nextAuthority(s string, from int) (scheme, authority int) {
 		}
 		authority = len(s) - len(strings.TrimLeft(s[i+1:], slashes))
 		if authority-(i+1) >= 2 || endsInFold(s[:i], "http") || endsInFold(s[:i], "https") {
-			return scheme, authority
+			return scheme, authority, true
 		}
 	}
-	return 0, -1
+	return 0, 0, false
 }
 
 func endsInFold(s, suffix string) bool {
@@ -320,14 +322,14 @@ const (
 // of another has its own parameters, escaped: "?next=%2Fa%3Ftoken%3Dx".
 func (r *redactor) replace(s, ends string) string {
 	var out []byte
-	kept := 0  // s[:kept] is in out
-	name := -1 // where the name of a parameter may begin
+	kept := 0 // s[:kept] is in out
+	name := 0 // where the name of a parameter may begin, behind what announces it; 0: nowhere
 	for i := 0; i < len(s); {
 		c, depth, size := unescape(s[i:])
 		switch {
 		case c == '?' || c == '&' || c == ';' || c == '#':
 			name = i + size
-		case c == '=' && name >= 0 && r.named(s[name:i]):
+		case c == '=' && name > 0 && r.named(s[name:i]):
 			i += size
 			if end := i + valueEnd(s[i:], depth, ends); end > i {
 				out = append(append(out, s[kept:i]...), Redacted...)
@@ -335,7 +337,7 @@ func (r *redactor) replace(s, ends string) string {
 			}
 			size = 0
 		case c == '=':
-			name = -1
+			name = 0
 		}
 		i += size
 	}

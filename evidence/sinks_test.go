@@ -278,6 +278,7 @@ func TestRedactReplacesNamedParameters(t *testing.T) {
 		"https://h/?token=a&token=b":                        "https://h/?token=REDACTED&token=REDACTED",
 		"https://h/token=abc":                               "https://h/token=abc",
 		"/token=abc":                                        "/token=abc",
+		"token=abc":                                         "token=abc",
 		"https://h/?50%=abc&50%25=d":                        "https://h/?50%=REDACTED&50%25=REDACTED",
 		"https://h/?user+name=abc&b=c":                      "https://h/?user+name=REDACTED&b=c",
 		"https://h/?user name=abc&b=c":                      "https://h/?user name=REDACTED&b=c",
