@@ -167,7 +167,7 @@ func TestConsoleCountsWhatIsFetched(t *testing.T) {
 			Type: evidence.Fetched, Time: noon.Add(time.Duration(i) * time.Second), Status: 200, Bytes: 1000, URL: "https://example.com/",
 		}
 		start, robotsTxt := page, page
-		start.Type, robotsTxt.RobotsTxt = evidence.Started, true
+		start.Type, start.Status, start.Bytes, robotsTxt.RobotsTxt = evidence.Started, 0, 0, true
 		for _, d := range []evidence.Decision{start, page, robotsTxt} {
 			sink.Record(t.Context(), d)
 		}

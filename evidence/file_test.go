@@ -102,6 +102,39 @@ func TestOpenFileNamesTheLogBefore(t *testing.T) {
 	}
 }
 
+// TestOpenFileNamesALogThatWasKilled by its last hash, though lines without one stand behind it.
+func TestOpenFileNamesALogThatWasKilled(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log.jsonl")
+	var lines [][]byte
+	for range 2 {
+		log, err := OpenFile(name, Chained())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			log.Record(context.Background(), Decision{Type: Started, URL: "https://example.com/"})
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = bytes.SplitAfter(data, []byte("\n"))
+		if err := os.WriteFile(name, bytes.Join(lines[:3], nil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var killed, next Entry
+	if err := errors.Join(killed.UnmarshalJSON(lines[0]), next.UnmarshalJSON(lines[3])); err != nil {
+		t.Fatal(err)
+	}
+	if killed.Hash == "" || next.After != killed.Hash {
+		t.Errorf("a log whose hash is %q is named as %q", killed.Hash, next.After)
+	}
+}
+
 func TestCloseTellsWhatClosingTheFileSays(t *testing.T) {
 	log, err := OpenFile(filepath.Join(t.TempDir(), "log.jsonl"))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -191,6 +192,29 @@ func lostOf(t *testing.T, err error) (lost int) {
 		t.Errorf("%v: %v", err, scanErr)
 	}
 	return lost
+}
+
+// TestChainedHashesEveryEighthLine, from the first on, and the last.
+func TestChainedHashesEveryEighthLine(t *testing.T) {
+	var out bytes.Buffer
+	log := evidence.JSONLines(&out, evidence.Chained())
+	record(log, 20)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var hashed []int
+	for i, line := range bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n")) {
+		var e evidence.Entry
+		if err := e.UnmarshalJSON(line); err != nil {
+			t.Fatal(err)
+		}
+		if e.Hash != "" {
+			hashed = append(hashed, i+1)
+		}
+	}
+	if !slices.Equal(hashed, []int{1, 9, 17, 21}) {
+		t.Errorf("lines %v have a hash", hashed)
+	}
 }
 
 // TestJSONLinesAsksAFailingWriterNowAndThen: as often as one that works, and not with each record.

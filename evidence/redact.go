@@ -29,7 +29,7 @@ func RedactURL(s string) string {
 func mayHoldUserinfo(s string) bool { return strings.IndexByte(s, '@') >= 0 || mayHoldEscaped(s) }
 
 func mayHoldEscaped(s string) bool {
-	return strings.IndexByte(s, '%') >= 0 && strings.Contains(s, "40") // "%40", "%2540"
+	return strings.Contains(s, "%") && strings.Contains(s, "40") // "%40", "%2540"
 }
 
 // redactPlain is RedactURL for URLs that aren't escaped.
