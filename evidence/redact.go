@@ -155,7 +155,7 @@ func redactEscaped(s string) string {
 					out = append(append(out, s[kept:authority]...), s[host:end]...)
 					kept = end
 				}
-				i, size = max(last, i+size), 0 // the colon of a URL in a URL may stand right before an end
+				i, size = last, 0 // the colon of a URL in a URL may stand right before an end
 			}
 		}
 		if c == '=' {

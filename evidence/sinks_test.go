@@ -208,6 +208,8 @@ func TestRedactURL(t *testing.T) {
 		"https://h/?next=ftp%3A%2F%2Fu%40i&to=http%3A%2F%2Fv%40j#x":          "https://h/?next=ftp%3A%2F%2Fi&to=http%3A%2F%2Fj#x",
 		"https://h/?a=https%3A%2F%2Fi%2F%3Fb%3Dhttps%253A%252F%252Fu%2540j":  "https://h/?a=https%3A%2F%2Fi%2F%3Fb%3Dhttps%253A%252F%252Fj",
 		"https://h/?a=https%253A%252F%252Fu%253Ap%25252Fw%2540j%252Fx%2540y": "https://h/?a=https%253A%252F%252Fj%252Fx%2540y",
+		"https://h/?next=https%3A%2F%2Fu%26v%3Apw%40i":                       "https://h/?next=https%3A%2F%2Fi",
+		"https://h/?next=https:%2F%2Fu:pw%40i":                               "https://h/?next=https:%2F%2Fi",
 		"https://h/login/https%3A%2F%2Fu%3Apw%40i":                           "https://h/login/https%3A%2F%2Fi",
 		"see https://h/?n=https%3A%2F%2Fu%3Apw%40i today, bot%40h":           "see https://h/?n=https%3A%2F%2Fi today, bot%40h",
 		"https://h/?n=https%3A%2F%2Fi&mail=a%40b":                            "https://h/?n=https%3A%2F%2Fi&mail=a%40b",
