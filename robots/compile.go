@@ -212,11 +212,15 @@ func newBuilder(ps []pattern, exact bool) *builder {
 
 func (b *builder) at(i int) *pattern { return &b.ps[b.sorted[i].i] }
 
+// leastHead is what a record takes at least beside its text: a head and its line, of two bytes in
+// all but the shortest files.
+const leastHead = 3
+
 // leastSize returns about what the patterns take in order, at least.
 func (b *builder) leastSize(d density) int {
 	size := 16 * len(b.sorted) / d.chunk
 	for i := range b.sorted {
-		size += len(b.at(i).text) + 1 + int(b.wide)
+		size += len(b.at(i).text) + leastHead
 	}
 	return size
 }
@@ -225,9 +229,7 @@ func (b *builder) leastSize(d density) int {
 func (b *builder) chooseShapes() {
 	count := make(map[shape]int)
 	for i := range b.sorted {
-		if p := b.at(i); len(p.value) <= shortMax {
-			count[p.shape()]++
-		}
+		count[b.at(i).shape()]++
 	}
 	for i := range b.shapes {
 		best := 0

@@ -24,7 +24,8 @@ type Directives struct {
 	NoML            bool // noml: not to be used to train models
 	IndexIfEmbedded bool // indexifembedded: NoIndex doesn't hold where another page embeds it
 
-	// UnavailableAfter is the time from which NoIndex holds; zero: never. See NoIndexAt.
+	// UnavailableAfter is the time from which NoIndex holds; zero: never. See NoIndexAt. A date of
+	// more than 256 bytes isn't read.
 	UnavailableAfter time.Time
 
 	MaxSnippet      Limit   // max-snippet: characters of text to be shown
@@ -194,7 +195,7 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 		key = strings.ToLower(trim(key))
 		var next Directives
 		if key == "unavailable_after" {
-			next.UnavailableAfter, list = cutDate(value, list)
+			next.UnavailableAfter, list = cutDate(trim(value), list)
 		} else {
 			next = parseDirective(key, trim(value))
 		}
@@ -300,7 +301,7 @@ func cutDate(value, rest string) (time.Time, string) {
 	return time.Time{}, rest
 }
 
-// maxDate is longer than any date.
+// maxDate is longer than any date that isn't padded.
 const maxDate = 256
 
 // parseDate reads a date in one of the usual formats: RFC 822, 850 and 1123, ISO 8601, with or

@@ -160,6 +160,17 @@ var metaCases = []struct {
 	{`<meta name="robots" content="noindex:">`, "noindex", false},
 }
 
+// A date may be padded with blanks, up to 256 bytes.
+func TestUnavailableAfterOfUpTo256Bytes(t *testing.T) {
+	const day, clock = "2020-09-21", "15:04:05Z"
+	for length, want := range map[int]string{256: "unavailable_after: 2020-09-21T15:04:05Z", 257: "all"} {
+		date := day + strings.Repeat(" ", length-len(day)-len(clock)) + clock
+		if got := robots.ParseTags([]string{"unavailable_after: " + date}); got.String() != want {
+			t.Errorf("of %d bytes: %v, want %s", length, got, want)
+		}
+	}
+}
+
 func TestMeta(t *testing.T) {
 	for _, c := range metaCases {
 		d, err := robots.ReadMeta(strings.NewReader(c.page), "FooBot")

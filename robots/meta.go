@@ -103,13 +103,13 @@ func (s *MetaScanner) endInSight() bool {
 			return false
 		}
 		s.sought += i
-		switch rest = rest[i:]; {
-		case len(rest) < len(end):
-			return false // the rest of it may follow
-		case !equalFold(string(rest[:len(end)]), end):
+		rest = rest[i:]
+		n := min(len(rest), len(end))
+		switch {
+		case !equalFold(string(rest[:n]), end[:n]):
 			s.sought++
-		case !bytes.Contains(rest, []byte(">")):
-			return false
+		case n < len(end), !bytes.Contains(rest, []byte(">")):
+			return false // the rest of it may follow
 		default:
 			s.sought++
 			return true
