@@ -65,6 +65,10 @@ func (h *hostAudit) cutOff(x *exchange) {
 	if p := &h.pace; p.blind.IsZero() || x.start.Before(p.blind) {
 		p.blind = x.start
 	}
+	if x.statusAt.line == 0 && x.start.Before(h.run.last) {
+		h.run = series{} // its answer may have been a success between the failures
+		h.a.openEnded(blocksKept, unknownAnswer)
+	}
 	if x.expired {
 		return
 	}
@@ -74,11 +78,13 @@ func (h *hostAudit) cutOff(x *exchange) {
 	}
 	later := h.last != nil && h.last.start.After(x.start) || len(h.pending) > 0 && h.pending[len(h.pending)-1].start.After(x.start)
 	if later && x.statusAt.line == 0 {
-		h.a.openEnded(blocksKept, "what a request that has no end was answered")
+		h.a.openEnded(blocksKept, unknownAnswer)
 	}
 	x.end = maxTime(x.start, x.run.until())
 	h.settle(x)
 }
+
+const unknownAnswer = "what a request that has no end was answered"
 
 // underWay returns the exchanges whose end isn't known, in the order of their records.
 func (h *hostAudit) underWay() []*exchange {

@@ -315,3 +315,28 @@ func TestVerdictsOnAPersonFarFromAnAnswer(t *testing.T) {
 		{"before the request", "1 page 1 status=429\n0.9 block hand=true until=@10 status=0 refusals=0", refusal + "\nlines 6 and 8: block: started 9s before the end of a block"},
 	}))
 }
+
+// TestVerdictsOnAnswersThatAKillHasTaken: one that was on its way may have been a success between failures.
+func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
+	const (
+		answers = "open, blocks kept: what a request that has no end was answered"
+		stops   = "open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end"
+	)
+	const other = "policy inARow=2 by=U\nsite \"\" host=b.example\n40 page 1 host=b.example\n41 closed\nfile\n"
+	checkRows(t, other+"policy inARow=2\nsite \"\"", []row{
+		{"beside failures", `
+			1   allow 1
+			1   start 1
+			2   page 2 status=500
+			3   page 3 status=500
+			30  rule 4
+		`, answers + "\n" + stops},
+		{"behind failures", `
+			1   page 1 status=500
+			2   page 2 status=500
+			3   allow 3
+			3   start 3
+			30  rule 4
+		`, "log 2, line 9: block: 2 failures in a row set no block\n" + stops},
+	})
+}
