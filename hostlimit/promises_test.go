@@ -562,31 +562,38 @@ func TestAnEndIsOwedTheGapInForce(t *testing.T) {
 
 // TestWhoWaitsComesWhenAStartIsOwedLess than its booking was: a quicker answer has come meanwhile.
 func TestWhoWaitsComesWhenAStartIsOwedLess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Squared}, Concurrency: 4})
-		slow, quick := acquire(t, m, "a", 0), acquire(t, m, "a", 0)
-		booked, err := m.Acquire(t.Context(), "a", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		next := make(chan turn)
-		go func() { next <- acquire(t, m, "a", 0) }()
-		slow.Observe(Outcome{Status: 200, Latency: 4 * time.Second})
-		synctest.Wait()
-		quick.Observe(Outcome{Status: 200, Latency: 100 * time.Millisecond})
-		time.Sleep(3 * time.Second)
-		start, err := booked.Start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := <-next
-		if gap := got.Start.Sub(start.Start); gap != time.Second {
-			t.Errorf("the next one starts %v after a start that is owed 1s", gap)
-		}
-		for _, l := range []interface{ Release() bool }{slow, quick, booked, got} {
-			l.Release()
-		}
-	})
+	for _, others := range []int{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			m := mustNew(t, Config{Delay: Delay{Min: time.Second, Adaptive: Squared}, Concurrency: 4})
+			slow, quick := acquire(t, m, "a", 0), acquire(t, m, "a", 0)
+			booked, err := m.Acquire(t.Context(), "a", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := make(chan turn)
+			for range others {
+				go func() { next <- acquire(t, m, "a", 0) }()
+			}
+			slow.Observe(Outcome{Status: 200, Latency: 4 * time.Second})
+			synctest.Wait()
+			quick.Observe(Outcome{Status: 200, Latency: 100 * time.Millisecond})
+			time.Sleep(3 * time.Second)
+			start, err := booked.Start(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range others {
+				got := <-next
+				if gap := got.Start.Sub(start.Start); gap != time.Second {
+					t.Errorf("the next one starts %v after a start that is owed 1s", gap)
+				}
+				got.Release()
+			}
+			for _, l := range []interface{ Release() bool }{slow, quick, booked} {
+				l.Release()
+			}
+		})
+	}
 }
 
 // TestAnEndAtTheInstantOfAStartIsOwedTheLongerGap of the two.
