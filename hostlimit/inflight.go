@@ -20,8 +20,8 @@ type places struct {
 }
 
 // take takes a place for the head of b. Without one it stands b in the line, and
-// says when the oldest lease expires.
-func (p *places) take(b *busy) (ok bool, until time.Duration) {
+// says when a lease may expire, also one that is lent in this moment, for a place that is handed already.
+func (p *places) take(b *busy, now time.Duration) (ok bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -36,7 +36,7 @@ func (p *places) take(b *busy) (ok bool, until time.Duration) {
 		return true, 0
 	}
 	p.link(b)
-	return false, p.flying.due(p.ttl) // never: all places have been handed to keys whose head is about to start
+	return false, min(p.flying.due(p.ttl), add(now, p.ttl))
 }
 
 // join stands b in the line, unless it stands there already or has a place.

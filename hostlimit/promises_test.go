@@ -429,6 +429,35 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 	})
 }
 
+// TestLeaksOfAllPlacesEndOneAfterTheOther, also where all who wait look while the place has been
+// handed to one of them, who hasn't taken it yet.
+func TestLeaksOfAllPlacesEndOneAfterTheOther(t *testing.T) {
+	for range 20 { // who looks first is chance
+		synctest.Test(t, func(t *testing.T) {
+			const ttl = 5 * time.Second
+			m := mustNew(t, Config{Delay: none, MaxInFlight: 1, LeaseTTL: ttl})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			begin := time.Now()
+			if _, err := m.Acquire(ctx, "first", 0); err != nil {
+				t.Fatal(err)
+			}
+			starts := make(chan time.Duration, 2)
+			for i := range cap(starts) {
+				go func() {
+					_, _ = m.Acquire(ctx, fmt.Sprint(i), 0)
+					starts <- time.Since(begin)
+				}()
+			}
+			for n := range cap(starts) {
+				if got, want := <-starts, time.Duration(n+1)*ttl; got != want {
+					t.Fatalf("the place of leak %d is free after %v, want %v", n+1, got, want)
+				}
+			}
+		})
+	}
+}
+
 // TestOfTheLeaksOfAKey255AreTold, however many there are.
 func TestOfTheLeaksOfAKey255AreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

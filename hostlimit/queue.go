@@ -312,7 +312,7 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 		return delay, t.next
 	}
 	if l == nil && m.places != nil {
-		if ok, until := m.places.take(b); !ok {
+		if ok, until := m.places.take(b, now); !ok {
 			return line, until
 		}
 	}
