@@ -52,6 +52,37 @@ func TestAWindowIsNotAddedToTheGap(t *testing.T) {
 	}
 }
 
+// TestOthersComeWhenAStartIsOwedLess than it was when they asked: a quicker answer has come meanwhile.
+func TestOthersComeWhenAStartIsOwedLess(t *testing.T) {
+	t.Parallel()
+	const delay, long = time.Second, time.Minute
+	w := newWorld(t, "13")
+	w.reset()
+	w.t = t
+	synctest.Test(t, func(t *testing.T) {
+		limits := hostlimit.Config{Concurrency: 5, Delay: hostlimit.Delay{Min: delay, Ceiling: long, Adaptive: hostlimit.Squared}}
+		fleet := []*Limiter{w.settled(limits), w.settled(limits), w.settled(limits)}
+		w.starts = nil
+		var wg sync.WaitGroup
+		fetch := func(l *Limiter, hold time.Duration, o hostlimit.Outcome) {
+			wg.Go(func() { w.fetch(context.Background(), l, hold, o, false) })
+		}
+		fetch(fleet[0], 4*delay, hostlimit.Outcome{Status: 200, Latency: time.Minute})
+		fetch(fleet[0], long/2, hostlimit.Outcome{Status: 200, Latency: time.Millisecond})
+		time.Sleep(10 * delay) // both have started, and one has been answered
+		for _, l := range fleet {
+			fetch(l, long, hostlimit.Outcome{Status: 200, Latency: time.Millisecond})
+		}
+		wg.Wait()
+		for i := 3; i < len(w.starts); i++ {
+			if gap := w.starts[i].at - w.starts[i-1].at; gap < delay || gap > 2*delay {
+				t.Errorf("start %d is %v after one that is owed %v", i, gap, w.starts[i-1].delay)
+			}
+		}
+		w.end("owed less", 5, fleet...)
+	})
+}
+
 // TestBegunTakesBackNoMoreThanTheWindow: whatever else is owed stays, in whichever order calls arrive.
 func TestBegunTakesBackNoMoreThanTheWindow(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})

@@ -60,6 +60,7 @@
 --   QUEUED    a slot is free                     RESERVED   a push tells, if somebody listens
 --   QUEUED    not asked again for WAITING        -
 --   RESERVED  take, shortly before its start     GONE
+--   RESERVED  the start before owes less         the same   earlier than was said: a push tells
 --   RESERVED  CLAIM after its start              -          its process is gone
 --   GONE      take with a larger number          RESERVED   it missed its window, or starts again
 --   GONE      begun                              the same   its window ends
@@ -444,16 +445,28 @@ local function hand(h, n)
 	end
 end
 
+-- replan plans a reservation anew, and tells its process if that is earlier than was said, or if tell.
+local function replan(h, r, tell)
+	local s, why = start(h, r[FLOOR], r)
+	if tell or s < r[DUE] - 1000 then
+		reserve(r, s)
+		push(r, why)
+	end
+end
+
 -- again plans the reservations anew after a turn was given back or a block
 -- lifted, and tells those that may start earlier; all of them if they wait for a probe.
 local function again(h, probed)
-	for _, r in ipairs(those(h, RESERVED)) do
-		local s, why = start(h, r[FLOOR], r)
-		if probed or s < r[DUE] - 1000 then
-			reserve(r, s)
-			push(r, why)
-		end
+	for _, r in ipairs(those(h, RESERVED)) do replan(h, r, probed) end
+end
+
+-- follow does so for the first of them after a start, which may be owed less than was planned.
+local function follow(h)
+	local first
+	for _, r in ipairs(h.L) do
+		if r[STATE] == RESERVED and (not first or sooner(r, first)) then first = r end
 	end
+	if first then replan(h, first) end
 end
 
 -- back undoes the letting go of a lease. One that has started nevertheless keeps the number, which
@@ -642,6 +655,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	set(h, 'l', s + guard)
 	set(h, 'lo', id)
 	if h.f > 0 then set(h, 'pr', id) end
+	follow(h)
 	local expired = about[h].expired
 	about[h].expired = 0
 	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, #h.L > 1 and awaited(h) or 0, told(h)}
