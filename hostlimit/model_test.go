@@ -438,10 +438,8 @@ func (m *model) input(e *event) error {
 	case released:
 		m.land(h, w)
 		if w.expired && !e.expired {
-			h.untold-- // nobody had looked
-			if w.started && (h.limits.Delay.FromEnd || w.unanswered) && h.last == w.stamp.at {
-				h.last, h.past.at = m.now, m.now
-			}
+			h.untold-- // nobody had looked: it ends now
+			h.part(w, m.now)
 		}
 	}
 	return nil
@@ -483,35 +481,41 @@ func (m *model) tidy(h *modelHost) {
 	}
 }
 
+// part makes w, which ends at that time, one of those that aren't in flight any more.
+func (h *modelHost) part(w *modelTurn, at time.Duration) {
+	if w.started && (h.limits.Delay.FromEnd || w.unanswered) {
+		h.ended = true
+		w.stamp.at = at
+		if since := (modelStamp{h.last, h.gap, h.by}); h.holder != w && w.stamp.later(since) {
+			h.pace(w.stamp, w)
+			if since.at >= 0 {
+				h.raise(since.at+since.gap-h.last, since.by)
+			}
+		}
+		if w.stamp.at >= h.last {
+			h.holder, h.last = w, w.stamp.at
+		}
+	}
+	switch {
+	case !w.started:
+		h.void(w)
+	case h.holder == w:
+		h.holder, h.past = nil, modelStamp{h.last, h.gap, h.by}
+	case w.stamp.later(h.past):
+		h.past = w.stamp
+	}
+}
+
 // land takes w from the requests in flight, if it still is.
 func (m *model) land(h *modelHost, w *modelTurn) {
 	if i := slices.Index(h.flying, w); i >= 0 {
 		h.flying = slices.Delete(h.flying, i, i+1)
 		m.flying--
-		if w.started && (h.limits.Delay.FromEnd || w.unanswered) {
-			h.ended = true
-			w.stamp.at = m.now
-			if w.expired {
-				w.stamp.at = w.due(m.p)
-			}
-			if since := (modelStamp{h.last, h.gap, h.by}); h.holder != w && w.stamp.later(since) {
-				h.pace(w.stamp, w)
-				if since.at >= 0 {
-					h.raise(since.at+since.gap-h.last, since.by)
-				}
-			}
-			if w.stamp.at >= h.last {
-				h.holder, h.last = w, w.stamp.at
-			}
+		at := m.now
+		if w.expired {
+			at = w.due(m.p)
 		}
-		switch {
-		case !w.started:
-			h.void(w)
-		case h.holder == w:
-			h.holder, h.past = nil, modelStamp{h.last, h.gap, h.by}
-		case w.stamp.later(h.past):
-			h.past = w.stamp
-		}
+		h.part(w, at)
 	}
 	if h.probe == w {
 		h.probe = nil
@@ -930,11 +934,14 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	for _, k := range g.TakenBack {
 		if k.Key == key(h.id) {
 			told++
-		} else if o := m.hosts[number(k.Key)]; o == nil || o.untold == 0 {
-			return fmt.Errorf("%v tells of a lease of %s that had not expired, or had been told of", e, k.Key)
-		} else {
-			o.untold--
+			continue
 		}
+		o := m.host(number(k.Key))
+		m.tidy(o) // somebody may have looked at it since
+		if o.untold == 0 {
+			return fmt.Errorf("%v tells of a lease of %s that had not expired, or had been told of", e, k.Key)
+		}
+		o.untold--
 	}
 	if forgotten {
 		h.untold = told

@@ -491,10 +491,11 @@ func (c *tally) add(d tally) {
 	c.renewed += d.renewed
 }
 
-// shrink drops requests as long as the program still fails.
+// shrink drops requests as long as the program still fails, for a minute at most.
 func (p *program) shrink(t *testing.T, err error) (*program, error) {
+	begun := time.Now()
 	for size := len(p.requests) / 2; size > 0; size /= 2 {
-		for from := 0; from+size <= len(p.requests); {
+		for from := 0; from+size <= len(p.requests) && time.Since(begun) < time.Minute; {
 			smaller := *p
 			smaller.requests = slices.Delete(slices.Clone(p.requests), from, from+size)
 			var e error
@@ -554,6 +555,7 @@ func TestPropertyAgainstModel(t *testing.T) {
 		p := generate(seed, sizeOf(seed))
 		seen, err := p.run(t)
 		if err != nil {
+			t.Logf("seed %d: %v", seed, err)
 			small, err := p.shrink(t, err)
 			t.Fatalf("%v\nwith %v", err, small)
 		}
