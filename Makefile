@@ -61,7 +61,7 @@ define in
 endef
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz mutants portable soak chaos rivals networks bench bench-results bench-scale benchstat doc-check ci
+.PHONY: help setup fmt fmt-check vet staticcheck lint test race fuzz mutants gremlins portable soak chaos rivals networks bench bench-results bench-scale benchstat doc-check ci
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -103,6 +103,10 @@ fuzz: ## fuzz every target for FUZZTIME (30s each)
 
 mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: mutants.txt; FOR=20m ends it, and the next one goes on
 	go -C tools/mutants run . $(if $(FOR),-for=$(FOR)) $(PACKAGES)
+
+gremlins: ## a second opinion on PACKAGES (backoff): the mutants of gremlins, which share nothing with ours, minutes to hours of them
+	env -u POLITENESS_LONG -u POLITENESS_BROWSER -u POLITENESS_SCRAPY \
+		$(TOOL) gremlins unleash --threshold-efficacy=95 --threshold-mcover=90 ./$(or $(PACKAGES),backoff)
 
 portable: ## go vet of the published modules for other processors and systems, 32 bits among them
 	@set -e; for target in linux/386 linux/arm64 freebsd/amd64 darwin/arm64 windows/amd64; do \
