@@ -332,6 +332,7 @@ func (m *model) nextOf(h *modelHost) time.Duration {
 	}
 	soon(h.earliest(head.req.floor))
 	soon(h.until)
+	soon(h.until + m.p.refusals.Forgive)
 	soon(m.open(m.now))
 	for _, w := range m.p.cfg.Windows { // they close
 		const day = 24 * time.Hour
