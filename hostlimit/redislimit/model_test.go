@@ -471,15 +471,15 @@ func (w *world) settled(limits hostlimit.Config) *Limiter {
 	return l
 }
 
-// end heals, judges and closes a world.
+// end heals, closes and judges a world.
 func (w *world) end(name string, slots int, procs ...*Limiter) {
-	faults := append(w.heal(slots, procs...), w.judge(slots)...)
+	faults := w.heal(slots, procs...)
 	for _, l := range w.procs {
 		_ = l.Close()
 		_ = l.client.Close()
 	}
-	time.Sleep(5 * time.Second) // what is still under way
-	if len(faults) > 0 {
+	time.Sleep(5 * time.Second) // what is still under way, such as the news of a number that is given up
+	if faults = append(faults, w.judge(slots)...); len(faults) > 0 {
 		w.t.Errorf("%s:\n%s\n%s", name, strings.Join(faults, "\n"), w.trace.String())
 	}
 }
