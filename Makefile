@@ -127,6 +127,7 @@ soak: ## all random tests side by side for SOAK (1h), each with a verdict and a 
 		$(call part,losses,budget/redisbudget,TestRandomLosses) \
 		$(call part,judge,evidence/audit,TestNoHonest) \
 		$(call part,wire,.,TestNoTwoArrivals) \
+		$(call part,webs,crawl,TestRandomWebs) \
 		$(call part,names,.,TestManyNames) \
 		$(call part,names,robots/robotscache,TestWildcardDomain) \
 		$(call part,sizes,crawl/sitemap,) \

@@ -50,7 +50,10 @@ func (r *run) contact(fl *flight) {
 	took := time.Since(fl.began)
 	fl.landed = true
 	r.events <- func() {
-		fl.h.met, fl.h.at = true, fl.began.Add(fl.h.gap)
+		fl.h.met = true
+		if took > soon { // else it was known, and the host hasn't been asked
+			fl.h.at = fl.began.Add(fl.h.gap)
+		}
 		r.frontier.landed(fl, took)
 		if refused := (*politeness.Error)(nil); errors.As(err, &refused) && !refused.RetryAt.IsZero() {
 			fl.h.met = false // there was no turn for it

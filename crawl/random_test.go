@@ -1,0 +1,267 @@
+package crawl_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/soak"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// A randomWeb is a web of hosts that link to one another, and fail in all ways that end.
+type randomWeb struct {
+	rig    *rig
+	rnd    *rand.Rand
+	hosts  []string
+	pages  int                      // of a host
+	links  map[string][]string      // of each page, in its script: what it links to, or redirects to
+	shut   map[string]bool          // hosts whose robots.txt can't be had
+	barred map[string]bool          // hosts whose robots.txt disallows /private
+	delay  map[string]time.Duration // that their robots.txt asks for
+	upset  map[string]bool          // hosts that refuse or fail at times
+}
+
+func newRandomWeb(seed uint64) *randomWeb {
+	w := &randomWeb{
+		rig: newRig(), rnd: rand.New(rand.NewPCG(seed, 3)), links: map[string][]string{},
+		shut: map[string]bool{}, barred: map[string]bool{}, delay: map[string]time.Duration{}, upset: map[string]bool{},
+	}
+	w.pages = 1 + w.rnd.IntN(30)
+	for i := range 1 + w.rnd.IntN(10) {
+		w.hosts = append(w.hosts, fmt.Sprintf("http://h%d.example", i))
+	}
+	r := w.rig
+	r.politeness.Limits = hostlimit.Config{
+		Delay:       hostlimit.Delay{Min: w.span(50*time.Millisecond, time.Second), Adaptive: hostlimit.Fixed},
+		Concurrency: 1 + w.rnd.IntN(3),
+	}
+	if w.chance(30) {
+		r.politeness.Limits.MaxInFlight = 1 + w.rnd.IntN(10)
+	}
+	r.crawl.Workers = 1 + w.rnd.IntN(8)
+	for _, host := range w.hosts {
+		w.script(host)
+	}
+	return w
+}
+
+func (w *randomWeb) chance(percent int) bool { return w.rnd.IntN(100) < percent }
+
+func (w *randomWeb) span(least, most time.Duration) time.Duration {
+	return least + time.Duration(w.rnd.Int64N(int64(most-least)+1))
+}
+
+// script says what a host answers.
+func (w *randomWeb) script(host string) {
+	site := w.rig.Site(host)
+	if w.chance(70) {
+		site.Latency(w.span(0, 2*time.Second))
+	}
+	switch {
+	case w.chance(10):
+		site.RobotsStatus(http.StatusServiceUnavailable)
+		w.shut[host] = true
+	case w.chance(30):
+		seconds := w.rnd.IntN(5)
+		site.Robots(fmt.Sprintf("User-agent: *\nDisallow: /private\nCrawl-delay: %d\n", seconds))
+		w.barred[host], w.delay[host] = true, time.Duration(seconds)*time.Second
+	}
+	if w.chance(25) {
+		w.upset[host] = true
+		time.AfterFunc(w.span(0, 30*time.Second), func() { site.Storm(30 * time.Second) })
+	}
+	for n := range w.pages {
+		for _, path := range []string{fmt.Sprintf("/%d", n), fmt.Sprintf("/private/%d", n)} {
+			site.Handle(path, w.page(host, path))
+		}
+	}
+}
+
+// page is what a path answers.
+func (w *randomWeb) page(host, path string) http.Handler {
+	var links []string
+	for range w.rnd.IntN(6) {
+		links = append(links, w.somewhere(host))
+	}
+	var b strings.Builder
+	for _, link := range links {
+		fmt.Fprintf(&b, "<a href=%q>a link</a>\n", link)
+	}
+	html := page(b.String())
+	switch w.rnd.IntN(20) {
+	case 0:
+		return politenesstest.Status(http.StatusNotFound)
+	case 1:
+		w.upset[host] = true
+		return politenesstest.Drop()
+	case 2:
+		to := w.somewhere(host)
+		w.links[host+path] = []string{to}
+		return http.RedirectHandler(to, http.StatusFound)
+	case 3:
+		w.upset[host], w.links[host+path] = true, links
+		return politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable, "Retry-After", "7"), html)
+	case 4:
+		return politenesstest.Drip("slow, but it ends\n", 20, 200*time.Millisecond)
+	}
+	w.links[host+path] = links
+	return html
+}
+
+// somewhere is the URL of a page, mostly of the same host.
+func (w *randomWeb) somewhere(host string) string {
+	if w.chance(30) {
+		host = w.hosts[w.rnd.IntN(len(w.hosts))]
+	}
+	dir := "/"
+	if w.chance(10) {
+		dir = "/private/"
+	}
+	return fmt.Sprint(host, dir, w.rnd.IntN(w.pages))
+}
+
+// forbidden reports whether a URL isn't to be asked for.
+func (w *randomWeb) forbidden(link string) bool {
+	u, err := url.Parse(link)
+	if err != nil {
+		panic(err)
+	}
+	host := "http://" + u.Host
+	return w.shut[host] || w.barred[host] && strings.HasPrefix(u.Path, "/private")
+}
+
+// TestRandomWebs are crawled wholly and politely: by what their sites have seen, each page that an
+// answer has led to is asked for, and answered once; what is forbidden isn't; no host waits for
+// another; and each URL has one outcome.
+func TestRandomWebs(t *testing.T) {
+	for seed := range soak.Seeds(t, 40, 150) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newRandomWeb(seed)
+			var followed atomic.Int64
+			w.rig.crawl.Follow = func(_ *crawl.Page, l crawl.Link) bool {
+				if l.Element != "redirect" {
+					followed.Add(1)
+				}
+				return true
+			}
+			var starts []string
+			for range 1 + w.rnd.IntN(5) {
+				starts = append(starts, w.somewhere(w.hosts[0]))
+			}
+			s := w.rig.run(t.Context(), t, starts...)
+			w.judge(t, starts)
+			total := 0
+			for _, n := range s.Outcomes {
+				total += n
+			}
+			if want := len(starts) + int(followed.Load()) + s.Outcomes[crawl.Redirected]; total != want || s.Stopped != nil {
+				t.Errorf("%d outcomes of %d URLs: %v", total, want, s)
+			}
+			if s.Visited() != len(w.rig.visited) {
+				t.Errorf("%d visited, %d visits", s.Visited(), len(w.rig.visited))
+			}
+			limits := w.rig.politeness.Limits
+			w.rig.Check(t, politenesstest.Rules{
+				Delay: limits.Delay.Min, Concurrency: limits.Concurrency, Refusals: []int{429, 503},
+			})
+		})
+	}
+}
+
+// judge looks at what the sites have seen.
+func (w *randomWeb) judge(t *testing.T, starts []string) {
+	known := map[string]time.Time{} // since when
+	answers := map[string]int{}
+	asked := map[string]bool{}
+	requests := w.rig.Requests()
+	for _, link := range starts {
+		known[link] = requests[0].Start
+	}
+	for _, r := range slices.SortedFunc(slices.Values(requests), func(a, b politenesstest.Request) int { return a.End.Compare(b.End) }) {
+		asked[r.URL] = true
+		if r.Status == 0 || r.Status == 429 || r.Status == 503 {
+			continue
+		}
+		answers[r.URL]++
+		for _, link := range w.links[r.URL] {
+			if _, ok := known[link]; !ok {
+				known[link] = r.End
+			}
+		}
+	}
+	w.idle(t, known)
+	for link, n := range answers {
+		if n > 1 && !strings.HasSuffix(link, "/robots.txt") {
+			t.Errorf("%s was answered %d times", link, n)
+		}
+	}
+	for _, link := range slices.Sorted(maps.Keys(known)) {
+		if asked[link] == w.forbidden(link) {
+			t.Errorf("%s: asked for %v, forbidden %v", link, asked[link], w.forbidden(link))
+		}
+	}
+}
+
+// idle fails t where a host wasn't asked although it might have been. Of one that has refused or failed,
+// and where hosts wait for one another's connections, it is only known that it isn't forgotten: a
+// robots.txt that couldn't be had is asked for again after five minutes.
+func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
+	limits := w.rig.politeness.Limits
+	for _, host := range w.hosts {
+		var allowed time.Duration
+		if w.upset[host] || limits.MaxInFlight > 0 {
+			allowed = 6 * time.Minute
+		}
+		waiting := map[string]time.Time{}
+		for link, at := range known {
+			if strings.HasPrefix(link, host+"/") && !w.forbidden(link) {
+				waiting[link] = at
+			}
+		}
+		var free time.Time   // when the next one may start
+		var ends []time.Time // of what is in flight
+		isNew := true        // its answer tells whether, and how fast, others may be asked for
+		for _, r := range w.rig.Requests() {
+			if !strings.HasPrefix(r.URL, host+"/") {
+				continue
+			}
+			if len(waiting) > 0 {
+				since := slices.MinFunc(slices.Collect(maps.Values(waiting)), time.Time.Compare)
+				if late := r.Start.Sub(latest(since, free)); late > allowed {
+					t.Errorf("%v came %v later than it might have", r, late)
+				}
+				ends = slices.DeleteFunc(ends, func(at time.Time) bool { return !at.After(since) })
+				isNew = isNew || len(ends) == 0 // a host of which nothing is left is forgotten
+			}
+			delete(waiting, r.URL)
+			free = r.Start.Add(max(limits.Delay.Min, w.delay[host]))
+			if isNew {
+				free = latest(free, r.End)
+			}
+			isNew = strings.HasSuffix(r.URL, "/robots.txt")
+			ends = slices.DeleteFunc(append(ends, r.End), func(at time.Time) bool { return !at.After(r.Start) })
+			slices.SortFunc(ends, time.Time.Compare)
+			if n := len(ends) - limits.Concurrency; n >= 0 {
+				free = latest(free, ends[n])
+			}
+		}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
