@@ -306,7 +306,7 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 		// count gaps from start to start, know nothing of what was learned, and a random delay may be long enough.
 		sooner, delay := promised.Delay.Min != kept.Delay.Min, promised.Delay
 		subtle = deaf || promised.MaxInFlight != kept.MaxInFlight || promised.Concurrency != kept.Concurrency || delay.Adaptive != kept.Delay.Adaptive ||
-			sooner && (delay.Max > delay.Min || delay.Adaptive != hostlimit.Learned && delay.Adaptive != hostlimit.Fixed) ||
+			sooner && (delay.Max > delay.Min || delay.Adaptive != hostlimit.Fixed) ||
 			delay.FromEnd && (sooner || !kept.Delay.FromEnd)
 		rules := "User-agent: *\nDisallow: /private\n"
 		if rnd.IntN(3) == 0 {
