@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,13 +30,12 @@ type randomWeb struct {
 	shut   map[string]bool          // hosts whose robots.txt can't be had
 	barred map[string]bool          // hosts whose robots.txt disallows /private
 	delay  map[string]time.Duration // that their robots.txt asks for
-	upset  map[string]bool          // hosts that refuse or fail at times
 }
 
 func newRandomWeb(seed uint64) *randomWeb {
 	w := &randomWeb{
 		rig: newRig(), rnd: rand.New(rand.NewPCG(seed, 3)), links: map[string][]string{},
-		shut: map[string]bool{}, barred: map[string]bool{}, delay: map[string]time.Duration{}, upset: map[string]bool{},
+		shut: map[string]bool{}, barred: map[string]bool{}, delay: map[string]time.Duration{},
 	}
 	w.pages = 1 + w.rnd.IntN(30)
 	for i := range 1 + w.rnd.IntN(10) {
@@ -78,7 +78,6 @@ func (w *randomWeb) script(host string) {
 		w.barred[host], w.delay[host] = true, time.Duration(seconds)*time.Second
 	}
 	if w.chance(25) {
-		w.upset[host] = true
 		time.AfterFunc(w.span(0, 30*time.Second), func() { site.Storm(30 * time.Second) })
 	}
 	for n := range w.pages {
@@ -103,14 +102,13 @@ func (w *randomWeb) page(host, path string) http.Handler {
 	case 0:
 		return politenesstest.Status(http.StatusNotFound)
 	case 1:
-		w.upset[host] = true
 		return politenesstest.Drop()
 	case 2:
 		to := w.somewhere(host)
 		w.links[host+path] = []string{to}
 		return http.RedirectHandler(to, http.StatusFound)
 	case 3:
-		w.upset[host], w.links[host+path] = true, links
+		w.links[host+path] = links
 		return politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable, "Retry-After", "7"), html)
 	case 4:
 		return politenesstest.Drip("slow, but it ends\n", 20, 200*time.Millisecond)
@@ -213,15 +211,16 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 	}
 }
 
-// idle fails t where a host wasn't asked although it might have been. Of one that has refused or failed,
-// and where hosts wait for one another's connections, it is only known that it isn't forgotten: a
-// robots.txt that couldn't be had is asked for again after five minutes.
+// idle fails t where a host wasn't asked although it might have been. Where hosts wait for one another's
+// connections, and of one that has failed, it is only known that it isn't forgotten: a robots.txt
+// that couldn't be had is asked for again after five minutes.
 func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 	limits := w.rig.politeness.Limits
 	for _, host := range w.hosts {
+		const lenient = 6 * time.Minute
 		var allowed time.Duration
-		if w.upset[host] || limits.MaxInFlight > 0 {
-			allowed = 6 * time.Minute
+		if limits.MaxInFlight > 0 {
+			allowed = lenient
 		}
 		waiting := map[string]time.Time{}
 		for link, at := range known {
@@ -229,27 +228,38 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 				waiting[link] = at
 			}
 		}
-		var free time.Time   // when the next one may start
-		var ends []time.Time // of what is in flight
-		isNew := true        // its answer tells whether, and how fast, others may be asked for
+		var free, block time.Time // when the next one may start, and for all that the last refusals say
+		var ends []time.Time      // of what is in flight
+		isNew := true             // its answer tells whether, and how fast, others may be asked for
 		for _, r := range w.rig.Requests() {
 			if !strings.HasPrefix(r.URL, host+"/") {
 				continue
 			}
 			if len(waiting) > 0 {
 				since := slices.MinFunc(slices.Collect(maps.Values(waiting)), time.Time.Compare)
-				if late := r.Start.Sub(latest(since, free)); late > allowed {
+				if late := r.Start.Sub(latest(since, latest(free, block))); late > allowed {
 					t.Errorf("%v came %v later than it might have", r, late)
 				}
 				ends = slices.DeleteFunc(ends, func(at time.Time) bool { return !at.After(since) })
-				isNew = isNew || len(ends) == 0 // a host of which nothing is left is forgotten
+				isNew = isNew || len(ends) == 0 || !block.IsZero() // a host of which nothing is left is forgotten
 			}
 			delete(waiting, r.URL)
 			free = r.Start.Add(max(limits.Delay.Min, w.delay[host]))
-			if isNew {
-				free = latest(free, r.End)
+			if isNew && !r.Start.Before(block) {
+				free, block = latest(free, r.End), time.Time{}
 			}
 			isNew = strings.HasSuffix(r.URL, "/robots.txt")
+			switch {
+			case r.Status == 0, isNew && r.Status >= 429:
+				allowed = lenient
+			case r.Status == 429, r.Status == 503:
+				seconds, err := strconv.Atoi(r.Response.Get("Retry-After"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				block = latest(block, r.Answered.Add(time.Duration(seconds)*time.Second))
+				waiting[r.URL] = r.End
+			}
 			ends = slices.DeleteFunc(append(ends, r.End), func(at time.Time) bool { return !at.After(r.Start) })
 			slices.SortFunc(ends, time.Time.Compare)
 			if n := len(ends) - limits.Concurrency; n >= 0 {
