@@ -88,7 +88,7 @@ func main() {
 		log.Fatal(err)
 	}
 	deadline := time.Now().Add(*limit)
-	worse := false
+	scores, worse := maps.Clone(known), false
 	for _, pkg := range packages {
 		file := ""
 		if strings.HasSuffix(pkg, ".go") {
@@ -114,10 +114,10 @@ func main() {
 		}
 		fmt.Printf("%s: tests reach %.1f %% of the mutants and notice %.1f %% of those (before: %.1f and %.1f)\n",
 			pkg, now.reaches, now.notices, was.reaches, was.notices)
-		known[pkg] = now
+		scores[pkg] = now
 	}
 	if *update {
-		if err := write(known); err != nil {
+		if err := write(scores); err != nil {
 			log.Fatal(err)
 		}
 	} else if worse {
