@@ -318,8 +318,10 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 		}
 		what = fmt.Sprintf("seed %d: kind %d, promised %+v, real %v %v %d, deaf %t", seed, kind, promised, kept.Delay.Min, kept.Delay.Adaptive, kept.Concurrency, deaf)
 		runs := 1 + rnd.IntN(2)
-		var leaps *leap                // nil: the clock keeps going
-		if rnd.IntN(6) == 0 && !deaf { // what a refusal during a leap had to do is left open
+		var leaps *leap // nil: the clock keeps going
+		// What a refusal during a leap had to do is left open, and whether a slot or a place is held beyond it.
+		slots := kept.Concurrency == promised.Concurrency && kept.MaxInFlight == promised.MaxInFlight
+		if rnd.IntN(6) == 0 && !deaf && slots {
 			leaps = &leap{at: time.Now().Add(time.Duration(rnd.IntN(40)) * time.Second), by: time.Duration(2+rnd.IntN(7200)) * time.Second}
 		}
 		for range runs {
