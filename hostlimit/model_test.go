@@ -1026,7 +1026,12 @@ func (m *model) giveUp(h *modelHost, w *modelTurn) (bool, error) {
 	if limit := m.p.cfg.SlotTimeout; limit > 0 && len(h.gate) == 0 && h.isFull() && h.full != forever && m.now >= max(w.arrived, h.full)+limit {
 		return true, m.refuse(h, w, m.again(h, w), []error{hostlimit.ErrBusy})
 	}
-	if latest, _ := m.latest(w); m.first(h, w.req.floor) > latest {
+	latest, _ := m.latest(w)
+	es := m.outputs[w.req]
+	looks := len(es) > 0 && es[0].kind == refusedTurn
+	// A start that comes less than a millisecond after its booking wakes nobody: who is late by that is
+	// told at its next look.
+	if late := m.first(h, w.req.floor) - latest; late > time.Millisecond || late > 0 && looks {
 		return true, m.refuse(h, w, m.first(h, w.req.floor), m.late(h, w))
 	}
 	if m.now >= w.arrived+m.p.maxWait() {
