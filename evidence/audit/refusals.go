@@ -307,10 +307,11 @@ func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, w
 	}
 	switch {
 	case x.set != nil:
-		if wish > 0 && least > wish && x.set.until.Before(at.Add(least-min(early, least))) && h.mayLack(at) {
+		short := func() bool { return x.set.until.Before(at.Add(least - min(early, least))) }
+		if short() && wish > 0 && least > wish && h.mayLack(at) {
 			least = wish // it may have asked for more than a block that is missing, as a part of that
 		}
-		if early = min(early, least); x.set.until.Before(at.Add(least - early)) {
+		if short() {
 			h.violation(BrokenBlock, fmt.Sprintf("a refusal that blocks for %v set a block of %v", least, x.set.until.Sub(at)), x.at, h.a.at)
 			h.impose(x, at, least)
 		}
