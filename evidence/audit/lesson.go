@@ -39,6 +39,9 @@ func (h *hostAudit) teach(d *evidence.Decision) {
 		return
 	case !first || !formulaOf(p.Adaptive).learned:
 		return
+	case h.mayLack(d.Time): // one that is missing may have been the first, and have taught nothing
+		l.beyond = true
+		return
 	case l.by != h.a.by:
 		l.beyond = l.beyond || l.by != nil
 		l.by, l.least = h.a.by, 0

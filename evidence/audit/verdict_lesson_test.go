@@ -89,6 +89,9 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 	checkRows(t, strings.Replace(learned, "ceiling=60", "ceiling=60 overrides=true", 1)+refused, []row{{"limits of single hosts", `8.94 page 4`, believed}})
 	checkRows(t, learned+strings.Replace(refused, "until=@4.1", "until=@4.1 refusals=2", 1), []row{{"the second refusal of a series", `8 page 4`, believed}})
 	checkRows(t, strings.Replace(learned, "Learned", "Fixed", 1)+refused, []row{{"a delay that is fixed", `8 page 4`, ``}})
+	checkRows(t, "policy by=U\nfile\n"+learned+refused, []row{
+		{"what may be a part of a block that a kill has taken", "8 page 4\n9999 closed", believed + "\nopen, blocks kept: what others were answered before the log of one of them was cut off"},
+	})
 	for _, status := range []string{"400", "499"} {
 		checkRows(t, "policy statuses=400,408,425,399,499,500 adaptive=Learned delayMin=2 delayMax=2 ceiling=60\nsite \"\"\n"+strings.Replace(refused, "429", status, 1), []row{
 			{"status " + status, `8.9 page 4`, `lines 13 and 17: gap: 2.9s between two starts, delay in force 2.94s`},
