@@ -92,6 +92,12 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 	checkRows(t, "policy by=U\nfile\n"+learned+refused, []row{
 		{"what may be a part of a block that a kill has taken", "8 page 4\n9999 closed", believed + "\nopen, blocks kept: what others were answered before the log of one of them was cut off"},
 	})
+	checkRows(t, learned, []row{{"starts before the answer, which are logged after it", `
+		1   page 1
+		3   refused 2 status=429 latency=5 duration=5 until=@9
+		5.5 page 3
+		7.6 page 4
+	`, ``}})
 	for _, status := range []string{"400", "499"} {
 		checkRows(t, "policy statuses=400,408,425,399,499,500 adaptive=Learned delayMin=2 delayMax=2 ceiling=60\nsite \"\"\n"+strings.Replace(refused, "429", status, 1), []row{
 			{"status " + status, `8.9 page 4`, `lines 13 and 17: gap: 2.9s between two starts, delay in force 2.94s`},
