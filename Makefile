@@ -105,8 +105,8 @@ mutants: ## change the code of PACKAGES (or files), an operator at a time, and s
 	go -C tools/mutants run . $(if $(FOR),-for=$(FOR)) $(PACKAGES)
 
 gremlins: ## a second opinion on PACKAGES (backoff): the mutants of gremlins, which share nothing with ours, minutes to hours of them
-	env -u POLITENESS_LONG -u POLITENESS_BROWSER -u POLITENESS_SCRAPY \
-		$(TOOL) gremlins unleash --threshold-efficacy=95 --threshold-mcover=90 ./$(or $(PACKAGES),backoff)
+	@set -e; unset POLITENESS_LONG POLITENESS_BROWSER POLITENESS_SCRAPY; export GOFLAGS=-count=1; for package in $(or $(PACKAGES),backoff); do \
+		$(TOOL) gremlins unleash --timeout-coefficient=30 --threshold-efficacy=95 --threshold-mcover=90 ./$$package; done
 
 portable: ## go vet of the published modules for other processors and systems, 32 bits among them
 	@set -e; for target in linux/386 linux/arm64 freebsd/amd64 darwin/arm64 windows/amd64; do \
