@@ -51,7 +51,7 @@ func (r *run) contact(fl *flight) {
 	fl.landed = true
 	r.events <- func() {
 		fl.h.met = true
-		if took > soon { // else it was known, and the host hasn't been asked
+		if took > soon { // else it was known, most likely, and Next says better when the host may be asked
 			fl.h.at = fl.began.Add(fl.h.gap)
 		}
 		r.frontier.landed(fl, took)

@@ -241,16 +241,18 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 					t.Errorf("%v came %v later than it might have", r, late)
 				}
 				ends = slices.DeleteFunc(ends, func(at time.Time) bool { return !at.After(since) })
-				isNew = isNew || len(ends) == 0 || !block.IsZero() // a host of which nothing is left is forgotten
+				// A host of which nothing is left is forgotten, and one that has refused may do so again.
+				isNew = isNew || len(ends) == 0 || !block.IsZero()
 			}
 			delete(waiting, r.URL)
 			free = r.Start.Add(max(limits.Delay.Min, w.delay[host]))
 			if isNew && !r.Start.Before(block) {
 				free, block = latest(free, r.End), time.Time{}
 			}
-			isNew = strings.HasSuffix(r.URL, "/robots.txt")
+			isRobots := strings.HasSuffix(r.URL, "/robots.txt")
+			isNew = isRobots
 			switch {
-			case r.Status == 0, isNew && r.Status >= 429:
+			case r.Status == 0, isRobots && r.Status >= 429:
 				allowed = lenient
 			case r.Status == 429, r.Status == 503:
 				seconds, err := strconv.Atoi(r.Response.Get("Retry-After"))
