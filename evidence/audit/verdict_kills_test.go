@@ -10,6 +10,7 @@ const (
 	numbersMissing = "open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off"
 	byAnAbsentOne  = "open, slots kept: a slot that a request which isn't in the log may have taken back"
 	numbersBack    = "open, log whole: the numbers of a host's starts went back, as when a server has lost data: whether starts are missing there isn't known"
+	lostAnswers    = "open, blocks kept: what others were answered before the log of one of them was cut off"
 	byAPerson      = "open, blocks kept: what an answer did to a host beside a person"
 	inVain         = "open, log whole: that a turn led to no start, so that its number is missing, is believed, not derived"
 )

@@ -90,7 +90,7 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 	checkRows(t, learned+strings.Replace(refused, "until=@4.1", "until=@4.1 refusals=2", 1), []row{{"the second refusal of a series", `8 page 4`, believed}})
 	checkRows(t, strings.Replace(learned, "Learned", "Fixed", 1)+refused, []row{{"a delay that is fixed", `8 page 4`, ``}})
 	checkRows(t, "policy by=U\nfile\n"+learned+refused, []row{
-		{"what may be a part of a block that a kill has taken", "8 page 4\n9999 closed", believed + "\nopen, blocks kept: what others were answered before the log of one of them was cut off"},
+		{"what may be a part of a block that a kill has taken", "8 page 4\n9999 closed", believed + "\n" + lostAnswers},
 	})
 	checkRows(t, learned, []row{{"starts before the answer, which are logged after it", `
 		1   page 1

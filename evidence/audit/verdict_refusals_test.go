@@ -424,14 +424,13 @@ func TestVerdictsOnFailuresInARow(t *testing.T) {
 // TestVerdictsOnALateRefusalOfAFleet: it lengthens the block that another one has set, whose count it tells.
 // Where that one's log was cut off it may have been that.
 func TestVerdictsOnALateRefusalOfAFleet(t *testing.T) {
-	const lost = "open, blocks kept: what others were answered before the log of one of them was cut off"
 	const late = `
 		1    refused 1 status=429 retryAfter=1 until=@2.1 refusals=4
 		9999 closed
 	`
 	fleet := func(closed string) string { return "policy by=U\n" + closed + "file\npolicy atLeast=true\nsite \"\"" }
 	checkRows(t, fleet(""), []row{
-		{"whose first log was cut off", late, lost},
+		{"whose first log was cut off", late, lostAnswers},
 		{"that asks for nothing", strings.Replace(late, "retryAfter=1 ", "", 1), `log 2, line 6 and log 2, line 8: block: a refusal that blocks for 3s set a block of 1s`},
 	})
 	checkRows(t, fleet("9999 closed by=U\n"), []row{
