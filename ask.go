@@ -214,9 +214,6 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.Restored {
 		d.Restored, d.Reason = true, strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
 	}
-	if e.Forgotten {
-		d.Reason = strings.TrimPrefix(d.Reason+"; fetched again: it was forgotten for want of room (Robots.MaxBytes)", "; ")
-	}
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()
 	}

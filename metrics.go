@@ -59,7 +59,6 @@ func (s *statusPage) writePrometheus(w *bytes.Buffer) {
 		one("robots_fetched_total", "counter", "Fetches of robots.txt that were answered.", float64(c.Fetched))
 		one("robots_revalidated_total", "counter", "Fetches of robots.txt that hadn't changed.", float64(c.Revalidated))
 		one("robots_unreachable_total", "counter", "Fetches of robots.txt that failed.", float64(c.Unreachable))
-		one("robots_refetched_total", "counter", "Fetches of robots.txt that forgetting has caused.", float64(c.Refetched))
 		one("robots_bytes", "gauge", "Memory that is used for robots.txt.", float64(c.Bytes))
 	}
 }

@@ -98,8 +98,7 @@ type statusRobots struct {
 	Unreachable int64 `json:"unreachable"`
 	Bytes       int64 `json:"bytes"`
 	MaxBytes    int64 `json:"maxBytes"`
-	Evicted     int64 `json:"evicted"`   // origins forgotten for want of room
-	Refetched   int64 `json:"refetched"` // fetches that forgetting has caused
+	Evicted     int64 `json:"evicted"` // origins forgotten for want of room
 }
 
 // shownHosts is how many hosts a status lists at most: a page that a person can
@@ -317,6 +316,6 @@ func newStatusBudget(u budget.Usage, err error) *statusBudget {
 func newStatusRobots(c robotscache.Stats) *statusRobots {
 	return &statusRobots{
 		Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
-		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted, Refetched: c.Refetched,
+		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted,
 	}
 }

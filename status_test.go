@@ -373,7 +373,7 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 				Budget: &politeness.StatusBudget{
 					Pages: 5, MaxPages: 10, PagesPerHost: 4, Bytes: 80, MaxBytes: 100, Seconds: 120, MaxSeconds: 100, Error: "no answer",
 				},
-				Robots: &politeness.StatusRobots{Origins: 1, InFlight: 2, Fetched: 3, Revalidated: 4, Unreachable: 5, Refetched: 6},
+				Robots: &politeness.StatusRobots{Origins: 1, InFlight: 2, Fetched: 3, Revalidated: 4, Unreachable: 5},
 				Latency: []politeness.StatusMinute{
 					{Time: minute(2), Answers: 1, Mean: 0.001}, {Time: minute(1), Answers: 30, Mean: 2}, {Time: minute(0), Answers: 4, Mean: 0.5},
 				},
@@ -400,7 +400,7 @@ func TestStatusPageShowsEachFigure(t *testing.T) {
 				`80 of 100 bytes (80 %)</div><div class="bar near"><i style="width:80.0%">`,
 				`120 of 100 seconds (120 %)</div><div class="bar over"><i style="width:100.0%">`,
 				"at most 4 pages of a host", "The budget can't be asked: no answer",
-				"unchanged<dd>4", "fetched again, as there was no room: raise Robots.MaxBytes<dd>6",
+				"unchanged<dd>4",
 				"500ms in the mean of the last minute, 2 s at most",
 				"<rect x=57 y=29.0 width=0.9 height=1.0><title>12:28: 1ms, 1 answers", "<rect x=58 y=0.0 width=0.9 height=30.0><title>12:29: 2 s, 30 answers",
 				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers",
@@ -456,13 +456,13 @@ func TestMetricsAreTheFigures(t *testing.T) {
 		Starts: 123456789, Latency: []politeness.StatusMinute{{Answers: 1, Mean: 4}, {Answers: 3, Mean: 0.5}},
 		Hosts:  []politeness.StatusHost{{Leak: true}, {}, {Leak: true}},
 		Budget: &politeness.StatusBudget{Pages: 12, MaxPages: 200, Seconds: 1.5},
-		Robots: &politeness.StatusRobots{Origins: 17, Refetched: 3},
+		Robots: &politeness.StatusRobots{Origins: 17},
 	}
 	text := politeness.PrometheusOf(&s)
 	for _, want := range []string{
 		"politeness_starts_total 1.23456789e+08\n", "politeness_latency_mean_seconds 1.375\n", "politeness_suspected_leaks 2\n", "politeness_evidence_lost 0\n",
 		`politeness_budget_used{of="pages"} 12` + "\n", `politeness_budget_used{of="seconds"} 1.5` + "\n", `politeness_budget_limit{of="pages"} 200` + "\n",
-		"politeness_robots_origins 17\n", "politeness_robots_refetched_total 3\n",
+		"politeness_robots_origins 17\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

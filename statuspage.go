@@ -146,17 +146,13 @@ func (s *statusPage) writeRobots(w *bytes.Buffer) {
 		w.WriteString("<section class=card><h2>robots.txt</h2><p class=amber>It is ignored.</p></section>\n")
 		return
 	}
-	lines := []count{
+	card(w, "robots.txt", "", []count{
 		{"origins known", int64(c.Origins)},
 		{"being asked", int64(c.InFlight)},
 		{"fetched", c.Fetched},
 		{"unchanged", c.Revalidated},
 		{"times unreachable", c.Unreachable},
-	}
-	if c.Refetched > 0 {
-		lines = append(lines, count{"fetched again, as there was no room: raise Robots.MaxBytes", c.Refetched})
-	}
-	card(w, "robots.txt", "", lines, nil)
+	}, nil)
 }
 
 // writeLatency writes how fast hosts answered, as a bar a minute.

@@ -171,7 +171,6 @@ func (c *Cache) land(f *flight) {
 // refusal of the transport, or that everybody left.
 func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 	var storeErr error
-	forgotten := prev == nil && c.shards.ghosts.take(f.key)
 	if c.cfg.Store != nil {
 		var unlock func()
 		prev, unlock, storeErr = c.consult(f, prev)
@@ -200,7 +199,7 @@ func (c *Cache) refresh(f *flight, prev *known) (*known, error) {
 		}
 		storeErr = errors.Join(storeErr, save(f, k, &answer, now))
 	}
-	event.Forgotten, event.StoreErr = forgotten, storeErr
+	event.StoreErr = storeErr
 	c.count(&event)
 	c.observe(f.ctx, event)
 	return k, nil

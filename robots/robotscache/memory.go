@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/go-politeness/politeness/robots"
@@ -127,37 +126,3 @@ func (x *text) bytes() int64 {
 func allocated(size uintptr) int64 {
 	return int64(max((size+15)&^15, size+size/16))
 }
-
-// ghosts remember which origins were forgotten last, by a part of their hash, to tell when that
-// costs a fetch.
-type ghosts struct {
-	n    int
-	tags atomic.Pointer[[]atomic.Uint32] // nil until one is forgotten
-}
-
-// newGhosts returns ghosts that take a 256th of so many bytes.
-func newGhosts(bytes int64) *ghosts { return &ghosts{n: int(max(bytes/256/4, 16))} }
-
-// bytes returns what they take at most.
-func (g *ghosts) bytes() int64 { return int64(4 * g.n) }
-
-// add remembers a key.
-func (g *ghosts) add(key uint64) {
-	if g.tags.Load() == nil {
-		tags := make([]atomic.Uint32, g.n)
-		g.tags.CompareAndSwap(nil, &tags)
-	}
-	g.place(*g.tags.Load(), key).Store(tag(key))
-}
-
-// take reports whether a key was remembered, and forgets it.
-func (g *ghosts) take(key uint64) bool {
-	tags := g.tags.Load()
-	return tags != nil && g.place(*tags, key).CompareAndSwap(tag(key), 0)
-}
-
-func (g *ghosts) place(tags []atomic.Uint32, key uint64) *atomic.Uint32 {
-	return &tags[(key>>8)%uint64(g.n)]
-}
-
-func tag(key uint64) uint32 { return uint32(key>>32) | 1 }

@@ -82,7 +82,7 @@ type Config struct {
 
 	// MaxBytes bounds the memory of what is known, in bytes. Beyond it origins are forgotten, first
 	// what is large and wasn't used for long; one that is met again is read from the Store, or
-	// else fetched anew (Stats.Refetched, Event.Forgotten). An origin costs about 250 bytes, or 380
+	// else fetched anew. An origin costs about 250 bytes, or 380
 	// with an ETag of its own, and a robots.txt about as much as those of its rules that hold for
 	// the crawler, at most 1.2 times its length and 3 KB. Origins that serve the same text, to the
 	// byte, share it. 0: 256 MB, enough for a million origins most of whose files are alike, or for
@@ -158,7 +158,6 @@ type Event struct {
 	Until    time.Time     // when it is asked again
 
 	Revalidated bool // 304
-	Forgotten   bool // the origin was known before and forgotten for want of room: more MaxBytes would have saved this fetch
 	Restored    bool // no fetch: the Store had it. It may be out of date, and is asked for again then
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
@@ -203,7 +202,7 @@ type Cache struct {
 
 	allowAll, denyAll *robots.Rules
 
-	fetched, revalidated, unreachable, restored, refetched atomic.Int64
+	fetched, revalidated, unreachable, restored atomic.Int64
 }
 
 // New returns a Cache that knows nothing yet. The error joins all problems of cfg
@@ -357,7 +356,6 @@ type Stats struct {
 	Bytes       int64 // memory that is used now, about
 	MaxBytes    int64 // memory that may be used
 	Evicted     int64 // origins forgotten since New, for want of room
-	Refetched   int64 // fetches since New of origins that had been forgotten, of those known last
 }
 
 // Snapshot returns the figures of this moment.
@@ -371,7 +369,6 @@ func (c *Cache) Snapshot() Stats {
 		Bytes:       c.shards.bytes.Load(),
 		MaxBytes:    c.cfg.MaxBytes,
 		Evicted:     c.shards.evicted.Load(),
-		Refetched:   c.refetched.Load(),
 	}
 	for i := range c.shards.all {
 		shard := &c.shards.all[i]
@@ -383,9 +380,6 @@ func (c *Cache) Snapshot() Stats {
 }
 
 func (c *Cache) count(e *Event) {
-	if e.Forgotten {
-		c.refetched.Add(1)
-	}
 	switch {
 	case e.Restored:
 		c.restored.Add(1)

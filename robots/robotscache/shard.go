@@ -17,7 +17,6 @@ type shards struct {
 	origins atomic.Int64
 	evicted atomic.Int64
 	texts   texts
-	ghosts  *ghosts
 }
 
 // A shard keeps what is known of its share of the origins, and the flights that are under way for
@@ -47,8 +46,7 @@ func newShards(maxBytes int64) *shards {
 	for n < maxShards && maxBytes/int64(2*n) >= minShard {
 		n *= 2
 	}
-	ghosts := newGhosts(maxBytes)
-	s := &shards{seed: maphash.MakeSeed(), all: make([]shard, n), max: maxBytes - ghosts.bytes(), ghosts: ghosts}
+	s := &shards{seed: maphash.MakeSeed(), all: make([]shard, n), max: maxBytes}
 	s.texts.known = make(map[[32]byte]*text)
 	for i := range s.all {
 		s.all[i].known = make(map[uint64]*known)
@@ -202,7 +200,6 @@ func (c *shards) forget(s *shard, spareNewest bool) {
 	c.bytes.Add(-c.texts.release(k))
 	c.origins.Add(-1)
 	c.evicted.Add(1)
-	c.ghosts.add(key)
 }
 
 // sizes is how many classes of size there are.

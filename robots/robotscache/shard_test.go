@@ -18,7 +18,7 @@ func roomFor(t *testing.T, n int) int64 {
 	one := r.Snapshot().Bytes
 	r.get(t, "https://1.example/")
 	more := r.Snapshot().Bytes - one
-	return one + int64(n-1)*more + newGhosts(0).bytes()
+	return one + int64(n-1)*more
 }
 
 // TestLeastRecentlyUsedGoesFirst: in small caches the order is exact.
@@ -97,7 +97,6 @@ func TestMaxBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	maxBytes := origins * probe.Snapshot().Bytes
-	maxBytes += maxBytes/255 + 1 // for the memory of what was forgotten
 	c := newCache(t, Config{MaxBytes: maxBytes}, Client{UserAgent: userAgent, Transport: r})
 	if n := len(c.shards.all); n < 2 {
 		t.Fatalf("%d shards", n)
