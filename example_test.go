@@ -159,27 +159,6 @@ func ExampleTransport_Next() {
 	// https://example.com/private/diary is disallowed
 }
 
-// A crawler that follows links of strangers keeps off its own network: no name, redirect or
-// robots.txt leads it there.
-func ExamplePublicAddresses() {
-	t, err := politeness.New(politeness.Config{
-		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
-		Base:      politeness.PublicAddresses(nil), // over http.DefaultTransport
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	client := &http.Client{Transport: t}
-	for _, link := range []string{"http://169.254.169.254/latest/meta-data/", "http://localhost:6060/"} {
-		_, err := client.Get(link)
-		fmt.Println(errors.Is(err, politeness.ErrPrivateAddress))
-	}
-	// Output:
-	// true
-	// true
-}
-
 // What the crawl is doing right now. The page is for people; programs ask for JSON.
 func ExampleStatusHandler() {
 	t, err := politeness.New(politeness.Config{

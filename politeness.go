@@ -57,7 +57,7 @@ type Config struct {
 	From string
 
 	// Base sends the requests. Nil: http.DefaultTransport, which connects to private addresses as
-	// well; PublicAddresses makes one for crawlers that follow links of strangers. It must not be a
+	// well; publicnet.Transport makes one for crawlers that follow links of strangers. It must not be a
 	// Transport, nor lead to one by a method Unwrap() http.RoundTripper: a page would take its turn
 	// twice.
 	Base http.RoundTripper

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // Retry repeats requests that a server or the network failed: after 429, 5xx and network errors;
@@ -151,8 +152,7 @@ func permanent(err error) bool {
 	)
 	return errors.As(err, &name) && name.IsNotFound ||
 		errors.As(err, &address) || errors.As(err, &certificate) || errors.As(err, &refused) ||
-		errors.Is(err, ErrPrivateAddress) || errors.Is(err, errDialsItself) || errors.Is(err, errNoDefault) ||
-		errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
+		errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
 }
 
 // sendable reports whether http.Transport sends h: its error for a header that it

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -20,6 +22,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 func TestRetryTakesATurnForEachTryAndOnePage(t *testing.T) {
@@ -255,4 +258,28 @@ func TestRetryAsksRobotsAgain(t *testing.T) {
 		_, err := b.get("https://example.com/")
 		refused(b.T, err, politeness.StageRobots, politeness.ErrDisallowed)
 	})
+}
+
+// TestAPrivateAddressIsNotTriedAgain: the next try would meet it again, and so says the first
+// error, also where it kept robots.txt from being had.
+func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	dialsItself := &http.Transport{DialContext: new(net.Dialer).DialContext}
+	for _, ignore := range []bool{true, false} {
+		for _, base := range []*http.Transport{nil, dialsItself} {
+			var log evidence.Recorder
+			tr := mustNew(t, politeness.Config{
+				UserAgent: agent, Base: publicnet.Transport(base), Evidence: &log,
+				Retry: politeness.Retry{Max: 1}, DangerouslyIgnoreRobots: ignore,
+			})
+			_, err := fetch(t.Context(), &http.Client{Transport: tr}, server.URL)
+			if !errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, politeness.ErrUnreachable) == ignore {
+				t.Errorf("ignoring robots.txt %v: %v", ignore, err)
+			}
+			if n := len(log.Decisions(evidence.Retried)); n != 0 {
+				t.Errorf("ignoring robots.txt %v: tried again", ignore)
+			}
+		}
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/waits"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 const (
@@ -158,7 +159,7 @@ func forGood(err error) bool {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	return errors.As(err, &name) && name.IsNotFound || errors.As(err, &certificate) ||
-		errors.Is(err, politeness.ErrPrivateAddress) || byRule(err)
+		errors.Is(err, publicnet.ErrPrivate) || byRule(err)
 }
 
 // byRule reports whether the user's own rules are behind err: as they refuse robots.txt, too, it

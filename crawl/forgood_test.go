@@ -12,6 +12,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // A host that the user's own rules, or the dialer, keep away from is given up at once: it won't be
@@ -20,7 +21,7 @@ func TestHostsThatAreOutOfReachDontHoldACrawl(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		web := politenesstest.NewWeb()
 		web.Site("https://example.com").Page("/", "hello")
-		web.Site("https://private.example").Down(fmt.Errorf("10.0.0.1 is private: %w", politeness.ErrPrivateAddress))
+		web.Site("https://private.example").Down(fmt.Errorf("10.0.0.1 is private: %w", publicnet.ErrPrivate))
 		transport, err := politeness.New(politeness.Config{
 			UserAgent: "ForGoodTest/1.0 (+https://example.com/bot)", Base: web,
 			Refuse: func(req *http.Request) error {

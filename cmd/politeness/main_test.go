@@ -28,9 +28,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/internal/localsite"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 const agent = "CommandTest/1.0 (+https://example.com/bot; bot@example.com)"
@@ -546,7 +546,7 @@ func TestPrivateAddressesSayWhatToDo(t *testing.T) {
 	if err == nil {
 		resp.Body.Close()
 	}
-	if !errors.Is(err, politeness.ErrPrivateAddress) || !strings.Contains(err.Error(), "literally") {
+	if !errors.Is(err, publicnet.ErrPrivate) || !strings.Contains(err.Error(), "literally") {
 		t.Errorf("%v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/publicnet"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -184,7 +185,7 @@ type reach struct {
 
 // reachOf returns the Base of a crawl that begins at urls.
 func reachOf(urls []string) *reach {
-	r := &reach{named: make(map[string]bool), public: politeness.PublicAddresses(nil), open: http.DefaultTransport}
+	r := &reach{named: make(map[string]bool), public: publicnet.Transport(nil), open: http.DefaultTransport}
 	for _, raw := range urls {
 		u, err := url.Parse(raw)
 		if err != nil {
@@ -208,7 +209,7 @@ func (r *reach) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // advise adds to an error about an address that isn't public what its user can do.
 func advise(err error, advice string) error {
-	if errors.Is(err, politeness.ErrPrivateAddress) {
+	if errors.Is(err, publicnet.ErrPrivate) {
 		return fmt.Errorf("%w; %s", err, advice)
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/cmd/politeness/internal/proxy"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 const proxyUsage = `Usage: politeness proxy -agent UA [flags]
@@ -49,7 +50,7 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	base := proxy.Base()
 	base.DisableCompression = len(p.purposes) == 0
 	if !*private {
-		base = politeness.PublicAddresses(base)
+		base = publicnet.Transport(base)
 	}
 	cfg, err := p.config(&onward{base: base, readable: len(p.purposes) > 0})
 	if err != nil {

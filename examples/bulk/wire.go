@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/examples/internal/reach"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // base returns the transport that speaks HTTP, by the flags.
@@ -32,7 +32,7 @@ func (b *bulk) base() http.RoundTripper {
 		t.Proxy = http.ProxyURL(b.proxy)
 	}
 	if !b.ownMachine {
-		t = politeness.PublicAddresses(t) // what is linked there is no business of ours
+		t = publicnet.Transport(t) // what is linked there is no business of ours
 	}
 	var rt http.RoundTripper = exchangeTimeout{t, b.timeout}
 	if b.compression {

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
 	"github.com/go-politeness/politeness/internal/localsite"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // command runs the program and returns what it printed.
@@ -405,7 +405,7 @@ func TestWorkersReachPrivateAddressesOnlyIfTheyWereNamed(t *testing.T) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if errors.Is(err, politeness.ErrPrivateAddress) != public {
+		if errors.Is(err, publicnet.ErrPrivate) != public {
 			t.Errorf("audit of %s: %v", site, err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // Base returns the Config.Base of a crawl that begins at the given URLs. It connects to public
@@ -19,7 +19,7 @@ func Base(urls []string) http.RoundTripper {
 	if len(urls) == 0 || OwnMachine(urls) {
 		return http.DefaultTransport
 	}
-	return politeness.PublicAddresses(nil)
+	return publicnet.Transport(nil)
 }
 
 // OwnMachine reports whether one of the URLs names localhost or an IP address itself.

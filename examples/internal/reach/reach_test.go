@@ -7,8 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/examples/internal/reach"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 func TestBaseReachesOwnMachinesOnlyIfTheyAreNamed(t *testing.T) {
@@ -32,7 +32,7 @@ func TestBaseReachesOwnMachinesOnlyIfTheyAreNamed(t *testing.T) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if errors.Is(err, politeness.ErrPrivateAddress) != c.public {
+		if errors.Is(err, publicnet.ErrPrivate) != c.public {
 			t.Errorf("%q: %v", c.urls, err)
 		}
 		client.CloseIdleConnections()

@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // self is what the proxy calls itself in Via and Proxy-Status.
@@ -161,7 +162,7 @@ const (
 
 // refuse answers for politeness.
 func refuse(w http.ResponseWriter, _ *http.Request, err error) {
-	if errors.Is(err, politeness.ErrPrivateAddress) {
+	if errors.Is(err, publicnet.ErrPrivate) {
 		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
 		return
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/internal/localsite"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 const agent = "ProxyTest/1.0 (+https://example.com/bot; bot@example.com)"
@@ -296,7 +297,7 @@ func TestListenOnLoopbackUnlessTold(t *testing.T) {
 func TestPrivateTargetsOnlyByFlag(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)
-	proxy := httptest.NewServer(New(polite(t, nil, politeness.PublicAddresses(Base())), nil))
+	proxy := httptest.NewServer(New(polite(t, nil, publicnet.Transport(Base())), nil))
 	defer proxy.Close()
 	client := through(t, proxy.URL)
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))

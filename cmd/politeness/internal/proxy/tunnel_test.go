@@ -26,6 +26,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/localsite"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // authority opens a new authority and returns it with what trusts it.
@@ -220,7 +221,7 @@ func TestPrivateTargetsThroughTunnels(t *testing.T) {
 	t.Parallel()
 	s := localsite.NewTLS(t, 0)
 	base := trusting(t, s)
-	proxy, trust := start(t, politeness.PublicAddresses(base))
+	proxy, trust := start(t, publicnet.Transport(base))
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "https://"))
 	for _, name := range []string{"127.0.0.1", "localhost", "::1", "::ffff:127.0.0.1", "0.0.0.0", "169.254.169.254", "10.0.0.1"} {
 		authority := net.JoinHostPort(name, port)

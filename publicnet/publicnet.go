@@ -1,4 +1,6 @@
-package politeness
+// Package publicnet connects an http.Transport to public addresses only: no link, redirect or DNS
+// answer of a stranger leads a crawler into its own network.
+package publicnet
 
 import (
 	"context"
@@ -18,27 +20,27 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// ErrPrivateAddress is the reason of a transport made by [PublicAddresses] for a connection that
-// led to an address which isn't a public one. It is found in the errors of the transport by
-// errors.Is.
-var ErrPrivateAddress = errors.New("not a public address")
+// ErrPrivate is the reason for which a transport made by [Transport] refuses a connection: the
+// address isn't a public one, or can't be checked. Find it by errors.Is.
+var ErrPrivate = errors.New("not a public address")
 
-// PublicAddresses returns a copy of base that connects to public addresses only. Use it as
-// Config.Base of a crawler that follows links of strangers: a page, a redirect or a robots.txt may
-// name http://169.254.169.254/, and any name may resolve to an address inside one's own network.
-// Each address is looked at after the name was resolved and right before the connection is made,
-// for each attempt of a race, so a name that resolves differently the next time gains nothing.
+// Transport returns a copy of base that connects to public addresses only. Use it as
+// politeness.Config.Base of a crawler that follows links of strangers: a page, a redirect or a
+// robots.txt may name http://169.254.169.254/, and any name may resolve to an address inside one's
+// own network. Each address is checked after the name was resolved and right before the connection
+// is made, for each attempt of a race, so a name that resolves differently the next time gains
+// nothing.
 //
-// Refused with [ErrPrivateAddress] are loopback, private, link-local, multicast, carrier-grade NAT
-// and benchmark addresses, those of the clouds' metadata services, what is reserved or unspecified,
-// and all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
-// that base.Proxy gives is exempt: the proxy decides then.
+// Refused with [ErrPrivate] are loopback, private, link-local, multicast, carrier-grade NAT and
+// benchmark addresses, those of the clouds' metadata services, reserved and unspecified ones, and
+// all of these inside of IPv6 (mapped, compatible, translated, NAT64, 6to4, Teredo). An address
+// that base.Proxy returns is exempt: the proxy decides then.
 //
 // A nil base is http.DefaultTransport. A base that dials by itself (Dial, DialContext, DialTLS,
 // DialTLSContext; http.DefaultTransport's own excepted) can't be made safe: the copy refuses every
-// request and says so, as it does for nil where http.DefaultTransport is somebody's wrapper. To
-// allow one of one's own machines, use base without PublicAddresses.
-func PublicAddresses(base *http.Transport) *http.Transport {
+// request with an error that says so, and so does the copy of nil where http.DefaultTransport isn't
+// an *http.Transport. To allow an address of your own network, use base without Transport.
+func Transport(base *http.Transport) *http.Transport {
 	if base == nil {
 		var ok bool
 		if base, ok = http.DefaultTransport.(*http.Transport); !ok {
@@ -65,41 +67,50 @@ func PublicAddresses(base *http.Transport) *http.Transport {
 	return t
 }
 
-var (
-	errDialsItself = errors.New("politeness: PublicAddresses: base has a dial function of its own, whose addresses can't be checked; " +
-		"give it none, or check them in its net.Dialer.ControlContext and use base as it is")
-	errNoDefault = errors.New("politeness: PublicAddresses: http.DefaultTransport was replaced by one that isn't net/http's, whose addresses " +
-		"can't be checked; give it an *http.Transport, and wrap what it returns")
+// An uncheckedError is why no address of a base can be checked. It is an ErrPrivate: the next try
+// would meet it again.
+type uncheckedError string
+
+func (e uncheckedError) Error() string { return "publicnet: " + string(e) }
+
+// Is reports whether target is ErrPrivate.
+func (e uncheckedError) Is(target error) bool { return target == ErrPrivate }
+
+const (
+	errDialsItself uncheckedError = "base has a dial function of its own, whose addresses can't be checked; " +
+		"give it none, or check them in its net.Dialer.ControlContext and use base as it is"
+	errNoDefault uncheckedError = "http.DefaultTransport was replaced by one that isn't net/http's, whose addresses " +
+		"can't be checked; give Transport an *http.Transport, and wrap what it returns"
 )
 
 func refuseDial(err error) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) { return nil, err }
 }
 
-// The timeout is that of http.DefaultTransport.
+// exemptDialer dials proxies. Its timeout is that of http.DefaultTransport.
 var exemptDialer = &net.Dialer{Timeout: 30 * time.Second}
 
-// publicDialer returns a dialer that looks at each address before it connects.
+// publicDialer returns a dialer that checks each address before it connects.
 func publicDialer() *net.Dialer {
 	d := *exemptDialer
 	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		ap, err := netip.ParseAddrPort(address)
 		if err != nil {
-			return fmt.Errorf("politeness: %q: %w", address, ErrPrivateAddress)
+			return fmt.Errorf("publicnet: %q: %w", address, ErrPrivate)
 		}
 		if why := nonPublic(ap.Addr()); why != "" {
-			return fmt.Errorf("politeness: %s is %s: %w", ap.Addr(), why, ErrPrivateAddress)
+			return fmt.Errorf("publicnet: %s is %s: %w", ap.Addr(), why, ErrPrivate)
 		}
 		return nil
 	}
 	return &d
 }
 
-// defaultDial is what http.DefaultTransport dials by before anybody has changed it.
+// defaultDial is the dial function that net/http gives http.DefaultTransport.
 var defaultDial = dialOf(http.DefaultTransport)
 
-// dialOf identifies what rt dials by; nil where it isn't net/http's, as a wrapper that somebody has
-// put in the place of http.DefaultTransport.
+// dialOf identifies the DialContext of rt. It returns nil if rt isn't an *http.Transport, as where a
+// tracer has replaced http.DefaultTransport.
 func dialOf(rt http.RoundTripper) unsafe.Pointer {
 	if t, ok := rt.(*http.Transport); ok {
 		return closure(t.DialContext)
@@ -108,11 +119,12 @@ func dialOf(rt http.RoundTripper) unsafe.Pointer {
 }
 
 // closure identifies a function value, as == would if Go compared functions: copies of a transport
-// share it.
+// share it. reflect.Value.Pointer doesn't: it is the same for DialContext of every net.Dialer.
 func closure(f func(context.Context, string, string) (net.Conn, error)) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&f))
 }
 
+// dialsItself reports whether t has a dial function that isn't http.DefaultTransport's.
 func dialsItself(t *http.Transport) bool {
 	//lint:ignore SA1019 deprecated, and in use
 	if t.Dial != nil || t.DialTLS != nil || t.DialTLSContext != nil { //nolint:staticcheck // deprecated, and in use
@@ -121,16 +133,16 @@ func dialsItself(t *http.Transport) bool {
 	return t.DialContext != nil && closure(t.DialContext) != defaultDial
 }
 
-// proxies are the addresses of the proxies that requests were sent to.
+// proxies holds the addresses of the proxies that choose has returned.
 type proxies struct {
 	choose func(*http.Request) (*url.URL, error)
 
 	mu    sync.RWMutex
-	known map[string]struct{}
+	known map[string]struct{} // by what an http.Transport dials
 }
 
-// proxy is an http.Transport's Proxy: it remembers what choose returns. A request that goes
-// straight to a proxy's address would be exempt as well, so it is refused.
+// proxy is an http.Transport's Proxy: it adds the result of choose to known. A direct request to a
+// proxy's own address would be exempt as well, so proxy refuses it.
 func (p *proxies) proxy(req *http.Request) (*url.URL, error) {
 	u, err := p.choose(req)
 	if err != nil {
@@ -138,7 +150,7 @@ func (p *proxies) proxy(req *http.Request) (*url.URL, error) {
 	}
 	if u == nil {
 		if address := dialAddress(req.URL); p.has(address) {
-			return nil, fmt.Errorf("politeness: %s is the proxy's own address: %w", address, ErrPrivateAddress)
+			return nil, fmt.Errorf("publicnet: %s is the proxy's own address: %w", address, ErrPrivate)
 		}
 		return nil, nil
 	}
@@ -153,6 +165,7 @@ func (p *proxies) proxy(req *http.Request) (*url.URL, error) {
 	return u, nil
 }
 
+// has reports whether address is a proxy's.
 func (p *proxies) has(address string) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -160,7 +173,7 @@ func (p *proxies) has(address string) bool {
 	return ok
 }
 
-// dialAddress is the address that an http.Transport dials for u.
+// dialAddress returns the address that an http.Transport dials for u.
 func dialAddress(u *url.URL) string {
 	host, port := u.Hostname(), u.Port()
 	if strings.ContainsFunc(host, func(r rune) bool { return r >= utf8.RuneSelf }) {
@@ -174,14 +187,14 @@ func dialAddress(u *url.URL) string {
 	return net.JoinHostPort(host, port)
 }
 
-// A specialNetwork is one whose addresses aren't public, though netip doesn't say so.
+// A specialNetwork is a network without public addresses that no method of netip.Addr knows.
 type specialNetwork struct {
 	network netip.Prefix
-	what    string
+	what    string // for an error: "is reserved"
 }
 
-// The networks are from the IANA's special-purpose registries (RFC 6890) and the clouds' own pages.
-// Networks for documentation aren't among them: nothing is there.
+// specialNetworks are from the IANA's special-purpose registries (RFC 6890) and the clouds' own
+// pages. Networks for documentation aren't among them: they have no machines.
 var specialNetworks = []specialNetwork{
 	{netip.MustParsePrefix("0.0.0.0/8"), "this host itself"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "behind a carrier's NAT"},
@@ -196,7 +209,7 @@ var specialNetworks = []specialNetwork{
 	{netip.MustParsePrefix("fec0::/10"), "private (site-local)"},
 }
 
-// nonPublic says what an address is that isn't public, empty for a public one.
+// nonPublic returns why a isn't public, as the rest of "a is ..."; empty if it is.
 func nonPublic(a netip.Addr) string {
 	a = a.Unmap().WithZone("")
 	switch {
@@ -231,7 +244,7 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")       // RFC 4380
 )
 
-// embedded returns the IPv4 address that an IPv6 address leads to.
+// embedded returns the IPv4 address inside an IPv6 address of one of these networks.
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	b := a.As16()
 	switch {

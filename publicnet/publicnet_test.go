@@ -1,4 +1,4 @@
-package politeness
+package publicnet
 
 import (
 	"context"
@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-
-	"github.com/go-politeness/politeness/evidence"
 )
 
-func TestPublicAddressesAreTold(t *testing.T) {
+func TestPublicAddresses(t *testing.T) {
 	for _, c := range []struct {
 		addresses string
 		public    bool
@@ -62,46 +60,16 @@ func fetch(t *testing.T, transport http.RoundTripper, rawURL string) error {
 	return err
 }
 
-// TestAPrivateAddressIsNotTriedAgain: the next try would meet it again, and so says the first
-// error, also where it kept robots.txt from being had.
-func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
-	server := httptest.NewServer(http.NotFoundHandler())
-	defer server.Close()
-	dialsItself := &http.Transport{DialContext: new(net.Dialer).DialContext}
-	for _, ignore := range []bool{true, false} {
-		for _, base := range []*http.Transport{nil, dialsItself} {
-			var log evidence.Recorder
-			transport, err := New(Config{
-				UserAgent: "TestBot/1.0 (+https://example.com/bot)", Base: PublicAddresses(base), Evidence: &log,
-				Retry: Retry{Max: 1}, DangerouslyIgnoreRobots: ignore,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := ErrPrivateAddress
-			if base != nil {
-				want = errDialsItself
-			}
-			if err := fetch(t, transport, server.URL); !errors.Is(err, want) || errors.Is(err, ErrUnreachable) == ignore {
-				t.Errorf("ignoring robots.txt %v: %v", ignore, err)
-			}
-			if n := len(log.Decisions(evidence.Retried)); n != 0 {
-				t.Errorf("ignoring robots.txt %v: tried again", ignore)
-			}
-		}
-	}
-}
-
-func TestPublicAddressesRefusesAtTheDial(t *testing.T) {
+func TestTransportRefusesAtTheDial(t *testing.T) {
 	var reached atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) }))
 	defer server.Close()
 	_, port, _ := net.SplitHostPort(server.Listener.Addr().String())
 	for _, base := range []*http.Transport{nil, new(http.Transport), http.DefaultTransport.(*http.Transport).Clone()} {
-		transport := PublicAddresses(base)
+		transport := Transport(base)
 		for _, host := range []string{"127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"} {
 			err := fetch(t, transport, "http://"+host+":"+port)
-			if !errors.Is(err, ErrPrivateAddress) {
+			if !errors.Is(err, ErrPrivate) {
 				t.Errorf("%s: %v", host, err)
 			}
 		}
@@ -148,8 +116,9 @@ func rebinder(t *testing.T, answers ...netip.Addr) *net.Resolver {
 	}}
 }
 
-// The name is public when somebody looks it up beforehand, and private when it is dialed.
-func TestPublicAddressesHoldsAgainstRebinding(t *testing.T) {
+// TestTransportHoldsAgainstRebinding: the name is public when it is looked up beforehand, and private
+// when it is dialed.
+func TestTransportHoldsAgainstRebinding(t *testing.T) {
 	dialer := publicDialer()
 	dialer.Resolver = rebinder(t, netip.MustParseAddr("93.184.216.34"), netip.MustParseAddr("127.0.0.1"))
 	dialer.Timeout = 30 * time.Second
@@ -161,12 +130,12 @@ func TestPublicAddressesHoldsAgainstRebinding(t *testing.T) {
 	if err == nil {
 		conn.Close()
 	}
-	if !errors.Is(err, ErrPrivateAddress) {
+	if !errors.Is(err, ErrPrivate) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestPublicAddressesLetsAProxyBe(t *testing.T) {
+func TestTransportLetsAProxyBe(t *testing.T) {
 	var asked atomic.Value
 	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked.Store(r.URL.String()) }))
 	defer proxy.Close()
@@ -174,7 +143,7 @@ func TestPublicAddressesLetsAProxyBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := PublicAddresses(&http.Transport{Proxy: func(req *http.Request) (*url.URL, error) {
+	transport := Transport(&http.Transport{Proxy: func(req *http.Request) (*url.URL, error) {
 		if req.URL.Hostname() == "direct.example" || req.URL.Hostname() == address.Hostname() {
 			return nil, nil
 		}
@@ -184,12 +153,12 @@ func TestPublicAddressesLetsAProxyBe(t *testing.T) {
 	if err := fetch(t, transport, "http://example.com/page"); err != nil || asked.Load() != "http://example.com/page" {
 		t.Errorf("through the proxy: %v, which was asked for %v", err, asked.Load())
 	}
-	if err := fetch(t, transport, proxy.URL+"/admin"); !errors.Is(err, ErrPrivateAddress) {
+	if err := fetch(t, transport, proxy.URL+"/admin"); !errors.Is(err, ErrPrivate) {
 		t.Errorf("straight to the proxy's own address: %v", err)
 	}
 }
 
-func TestPublicAddressesRefusesWhatItCanNotCheck(t *testing.T) {
+func TestTransportRefusesWhatItCanNotCheck(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	dial := new(net.Dialer).DialContext
@@ -200,16 +169,16 @@ func TestPublicAddressesRefusesWhatItCanNotCheck(t *testing.T) {
 		"DialTLS":        {DialTLS: net.Dial},
 	} {
 		for _, target := range []string{server.URL, "https://" + server.Listener.Addr().String()} {
-			if err := fetch(t, PublicAddresses(base), target); !errors.Is(err, errDialsItself) {
+			if err := fetch(t, Transport(base), target); !errors.Is(err, errDialsItself) || !errors.Is(err, ErrPrivate) {
 				t.Errorf("%s, %s: %v", name, target, err)
 			}
 		}
 	}
 }
 
-// Tools that trace put a transport of their own in the place of http.DefaultTransport, some before
-// this package is there.
-func TestPublicAddressesOfAnotherDefaultTransport(t *testing.T) {
+// TestTransportOfAnotherDefaultTransport: tools that trace put a transport of their own in the place
+// of http.DefaultTransport, some before this package is initialised.
+func TestTransportOfAnotherDefaultTransport(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	type tracer struct{ http.RoundTripper }
@@ -218,18 +187,18 @@ func TestPublicAddressesOfAnotherDefaultTransport(t *testing.T) {
 	if dialOf(http.DefaultTransport) != nil {
 		t.Error("a transport that isn't net/http's has a dial function")
 	}
-	err := fetch(t, PublicAddresses(nil), server.URL)
-	if !errors.Is(err, errNoDefault) || !strings.Contains(err.Error(), "*http.Transport") {
+	err := fetch(t, Transport(nil), server.URL)
+	if !errors.Is(err, errNoDefault) || !errors.Is(err, ErrPrivate) || !strings.Contains(err.Error(), "*http.Transport") {
 		t.Errorf("%v", err)
 	}
-	if err := fetch(t, PublicAddresses(new(http.Transport)), server.URL); !errors.Is(err, ErrPrivateAddress) {
+	if err := fetch(t, Transport(new(http.Transport)), server.URL); !errors.Is(err, ErrPrivate) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestPublicAddressesLeavesBaseAlone(t *testing.T) {
+func TestTransportLeavesBaseAlone(t *testing.T) {
 	base := &http.Transport{MaxConnsPerHost: 3}
-	if made := PublicAddresses(base); made == base || base.DialContext != nil || made.MaxConnsPerHost != 3 {
+	if made := Transport(base); made == base || base.DialContext != nil || made.MaxConnsPerHost != 3 {
 		t.Errorf("base %p with a dial %v, copy %p", base, base.DialContext != nil, made)
 	}
 }
@@ -246,7 +215,7 @@ func TestProxiesAreExemptHoweverTheyAreSpelled(t *testing.T) {
 		var dialed string
 		transport := &http.Transport{Proxy: http.ProxyURL(u), DialContext: func(_ context.Context, _, address string) (net.Conn, error) {
 			dialed = address
-			return nil, ErrPrivateAddress
+			return nil, ErrPrivate
 		}}
 		_ = fetch(t, transport, "http://example.com/")
 		if got := dialAddress(u); got != dialed {
@@ -255,7 +224,7 @@ func TestProxiesAreExemptHoweverTheyAreSpelled(t *testing.T) {
 	}
 	control := publicDialer().ControlContext
 	for address, want := range map[string]error{
-		"93.184.216.34:80": nil, "[2606:2800:220:1::1]:443": nil, "10.0.0.1:80": ErrPrivateAddress, "somewhere": ErrPrivateAddress,
+		"93.184.216.34:80": nil, "[2606:2800:220:1::1]:443": nil, "10.0.0.1:80": ErrPrivate, "somewhere": ErrPrivate,
 	} {
 		if err := control(t.Context(), "tcp", address, nil); !errors.Is(err, want) {
 			t.Errorf("%s: %v", address, err)
