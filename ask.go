@@ -186,7 +186,7 @@ func (robotsTransport) turn(trip *trip) error {
 // recordRobots reports a fetch of robots.txt.
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.Unreachable {
-		t.tally.reach(e.Origin, &statusDown{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
+		t.tally.reach(e.Origin, &UnreachableStatus{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
 	} else {
 		t.tally.reach(e.Origin, nil)
 	}

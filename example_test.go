@@ -2,12 +2,10 @@ package politeness_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"time"
 
@@ -159,49 +157,6 @@ func ExampleTransport_Next() {
 	// https://example.com/private/diary is disallowed
 }
 
-// What the crawl is doing right now. The page is for people; programs ask for JSON.
-func ExampleStatusHandler() {
-	t, err := politeness.New(politeness.Config{
-		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
-		Base:      exampleWeb(),
-		Spend:     budget.Limits{Pages: 200},
-	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/debug/politeness", politeness.StatusHandler(t)) // on a port that only you can reach
-
-	client := &http.Client{Transport: t}
-	resp, err := client.Get("https://example.org/")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer resp.Body.Close() // until then it holds a slot
-
-	answer := httptest.NewRecorder()
-	mux.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost:6060/debug/politeness?format=json", http.NoBody))
-	var status struct { // what is wanted of it
-		Hosts []struct {
-			Host             string
-			SlotsUsed, Slots int
-		}
-		Budget struct{ Pages, MaxPages int }
-	}
-	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil {
-		fmt.Println(err)
-	}
-	for _, h := range status.Hosts {
-		fmt.Printf("%s: %d of %d slots\n", h.Host, h.SlotsUsed, h.Slots)
-	}
-	fmt.Printf("%d of %d pages\n", status.Budget.Pages, status.Budget.MaxPages)
-	// Output:
-	// example.org: 1 of 2 slots
-	// 1 of 200 pages
-}
-
 // A site's owner calls: nothing is sent to the site any more, until it is let go.
 func ExampleTransport_Hosts() {
 	t, err := politeness.New(politeness.Config{
@@ -282,4 +237,32 @@ func ExampleRefuseHosts() {
 	}
 	fmt.Println(errors.Is(err, politeness.ErrDisallowed), list.Err())
 	// Output: true <nil>
+}
+
+// What the crawl is doing right now. Package statuspage serves it as a page.
+func ExampleTransport_Status() {
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleWeb(),
+		Spend:     budget.Limits{Pages: 200},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	resp, err := (&http.Client{Transport: t}).Get("https://example.org/")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close() // until then it holds a slot
+
+	status := t.Status(context.Background())
+	for _, h := range status.Hosts {
+		fmt.Printf("%s: %d of %d slots\n", h.Host, h.SlotsUsed, h.Slots)
+	}
+	fmt.Printf("%d of %d pages\n", status.Budget.Pages, status.Budget.MaxPages)
+	// Output:
+	// example.org: 1 of 2 slots
+	// 1 of 200 pages
 }

@@ -19,7 +19,7 @@ func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/printable and internal/sfv
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
 		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
-		"publicnet": nil,
+		"publicnet":      nil,
 		"evidence/audit": {"evidence", "evidence/internal/merkle", "robots"},
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "botauth", "publicnet", "statuspage", "politenesstest", "crawl", "crawl/sitemap"}
@@ -51,6 +51,19 @@ func TestImportGraph(t *testing.T) {
 		}
 		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" && first != "cmd" {
 			t.Errorf("%s imports net/http", name)
+		}
+	}
+}
+
+// TestRootImportsNoTemplates: a program with html/template in it keeps every exported method of its
+// types, used or not. Only package statuspage may cost that.
+func TestRootImportsNoTemplates(t *testing.T) {
+	type pkg struct{ Deps []string }
+	for _, p := range goJSON[pkg](t, "list", "-json=Deps", ".") {
+		for _, dep := range []string{"html/template", "text/template", module + "/statuspage"} {
+			if slices.Contains(p.Deps, dep) {
+				t.Errorf("the root depends on %s", dep)
+			}
 		}
 	}
 }

@@ -1,84 +1,80 @@
 package politeness
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
+	"context"
 	"fmt"
 	"iter"
 	"maps"
-	"net/http"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A statusPage is what StatusHandler serves as JSON: the state of a crawl right now. Delays are
-// seconds, times RFC 3339. Counts are since New. docs/steering.md names each member.
-type statusPage struct {
-	Time      time.Time        `json:"time"`
-	UserAgent string           `json:"userAgent"`
-	Starts    int64            `json:"starts"`             // requests that were sent, those for robots.txt included
-	Answers   map[string]int64 `json:"answers"`            // by "2xx" and so on; "none" where none came
-	Refusals  map[string]int64 `json:"refusals"`           // refusals of our own, by reason
-	Waiting   map[string]int   `json:"waiting"`            // requests that wait, by what holds their host: "delay", "slot", "block", "probe", "place", "visit-time"
-	HostsBy   map[string]int   `json:"hostsBy"`            // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
-	Hosts     []statusHost     `json:"hosts"`              // hosts in force
-	Omitted   int              `json:"omitted"`            // hosts in force that Hosts leaves out
-	Known     int              `json:"known"`              // hosts whose state is kept, in force or not
-	Unlisted  string           `json:"unlisted,omitempty"` // why there are no hosts: the limiter can't be asked
-	Latency   []statusMinute   `json:"latency"`            // of the last hour
-	Lost      string           `json:"lost,omitempty"`     // what EvidenceErr says: records that were lost
-	Budget    *statusBudget    `json:"budget,omitempty"`   // nil: there is none
-	Robots    *statusRobots    `json:"robots,omitempty"`   // nil: robots.txt is ignored
-	Down      []statusDown     `json:"unreachable"`        // origins whose robots.txt can't be had
-	MaxWait   float64          `json:"maxWait"`            // longest wait for a turn
+// A Status is the state of a crawl at one time. Counts are since New. Its JSON, which package
+// statuspage serves, has delays in seconds and times in RFC 3339.
+type Status struct {
+	Time        time.Time           `json:"time"`
+	UserAgent   string              `json:"userAgent"`
+	Starts      int64               `json:"starts"`             // requests that were sent, those for robots.txt included
+	Answers     map[string]int64    `json:"answers"`            // answers by class: "2xx" and so on; "none" where none came
+	Refusals    map[string]int64    `json:"refusals"`           // refusals by the Transport, by reason
+	Waiting     map[string]int      `json:"waiting"`            // waiting requests by cause: "delay", "slot", "block", "probe", "place", "visit-time"
+	HostsBy     map[string]int      `json:"hostsBy"`            // hosts by state: "blocked", "waited for", "in flight", "paced", "idle"
+	Hosts       []HostStatus        `json:"hosts"`              // hosts in another state than "idle": at most 1000, blocked ones first
+	Omitted     int                 `json:"omitted"`            // number of such hosts that Hosts leaves out
+	Known       int                 `json:"known"`              // number of hosts with a state, "idle" included
+	Unlisted    string              `json:"unlisted,omitempty"` // why the limiter couldn't list its hosts; empty if it could
+	Latency     []MinuteStatus      `json:"latency"`            // latencies of the last hour, the oldest minute first
+	Lost        string              `json:"lost,omitempty"`     // text of Transport.EvidenceErr
+	Budget      *BudgetStatus       `json:"budget,omitempty"`   // nil if the Transport has no budget
+	Robots      *RobotsStatus       `json:"robots,omitempty"`   // nil if robots.txt is ignored
+	Unreachable []UnreachableStatus `json:"unreachable"`        // origins whose robots.txt can't be had, by name
+	MaxWait     float64             `json:"maxWait"`            // longest wait for a turn, in seconds
 }
 
-// A statusHost is a host that somebody holds, wants, or has to stay away from.
-type statusHost struct {
-	Host         string     `json:"host"`
-	SlotsUsed    int        `json:"slotsUsed"`
-	Slots        int        `json:"slots"`
-	Waiters      int        `json:"waiters"`
-	Hold         string     `json:"hold,omitempty"` // what they wait for
-	Why          string     `json:"why,omitempty"`  // the same, in a sentence
-	NextStart    time.Time  `json:"nextStart"`
-	Delay        float64    `json:"delay"`
-	DelaySource  string     `json:"delaySource"`       // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
-	Learned      float64    `json:"learned,omitempty"` // delay that refusals have taught
-	BlockedUntil *time.Time `json:"blockedUntil,omitempty"`
-	BlockedBy    string     `json:"blockedBy,omitempty"` // why it is blocked
-	Refusals     int        `json:"refusals,omitempty"`  // in a row
-	Starts       uint64     `json:"starts"`
-	Silent       float64    `json:"silent,omitempty"`   // longest time for which a slot was held without a sign of life
-	SilentBy     string     `json:"silentBy,omitempty"` // the request that holds it
-	Leak         bool       `json:"leak,omitempty"`     // so long that its body may never be closed
+// A HostStatus is the state of a host that has requests in flight or waiting, a delay that runs, or
+// a block.
+type HostStatus struct {
+	Host         string    `json:"host"`
+	SlotsUsed    int       `json:"slotsUsed"`
+	Slots        int       `json:"slots"`
+	Waiters      int       `json:"waiters"`
+	Hold         string    `json:"hold,omitempty"` // cause of their wait, as in Status.Waiting
+	Why          string    `json:"why,omitempty"`  // the same as a sentence
+	NextStart    time.Time `json:"nextStart"`
+	Delay        float64   `json:"delay"`
+	DelaySource  string    `json:"delaySource"`       // "random", "crawl-delay", "adaptive" or "learned"; empty before the first start
+	Learned      float64   `json:"learned,omitempty"` // delay that was learned from refusals
+	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
+	BlockedBy    string    `json:"blockedBy,omitempty"` // reason of the block
+	Refusals     int       `json:"refusals,omitempty"`  // refusals in a row
+	Starts       uint64    `json:"starts"`
+	Silent       float64   `json:"silent,omitempty"`   // longest time for which a held slot's body wasn't read
+	SilentBy     string    `json:"silentBy,omitempty"` // URL of the request that holds that slot
+	Leak         bool      `json:"leak,omitempty"`     // Silent is over a minute: the body may never be closed
 }
 
-// A statusMinute is how fast hosts answered in one minute.
-type statusMinute struct {
+// A MinuteStatus is how fast hosts answered in one minute.
+type MinuteStatus struct {
 	Time    time.Time `json:"time"`
 	Answers int64     `json:"answers"`
 	Mean    float64   `json:"mean"` // seconds from the start to the headers
 }
 
-// A statusDown is an origin whose robots.txt can't be had.
-type statusDown struct {
+// An UnreachableStatus is an origin whose robots.txt can't be had.
+type UnreachableStatus struct {
 	Origin   string    `json:"origin"`
 	Reason   string    `json:"reason"`
-	Until    time.Time `json:"until"`    // when it is asked again, if somebody wants it then
-	Fallback bool      `json:"fallback"` // its pages are fetched all the same
+	Until    time.Time `json:"until"`    // time from which the next request asks for robots.txt again
+	Fallback bool      `json:"fallback"` // pages are fetched all the same
 }
 
-// A statusBudget is what has been spent; a limit of 0 is none.
-type statusBudget struct {
+// A BudgetStatus is what has been spent. A limit of 0 is none.
+type BudgetStatus struct {
 	Pages        int64   `json:"pages"`
 	MaxPages     int64   `json:"maxPages"`
 	PagesPerHost int64   `json:"maxPagesPerHost"`
@@ -86,11 +82,11 @@ type statusBudget struct {
 	MaxBytes     int64   `json:"maxBytes"`
 	Seconds      float64 `json:"seconds"`
 	MaxSeconds   float64 `json:"maxSeconds"`
-	Error        string  `json:"error,omitempty"` // a shared budget that couldn't be asked
+	Error        string  `json:"error,omitempty"` // error of a shared budget; empty if it answered
 }
 
-// A statusRobots is the state of the robots.txt cache; counts are since New.
-type statusRobots struct {
+// A RobotsStatus is the state of the robots.txt cache.
+type RobotsStatus struct {
 	Origins     int   `json:"origins"`
 	InFlight    int   `json:"inFlight"`
 	Fetched     int64 `json:"fetched"`
@@ -101,98 +97,23 @@ type statusRobots struct {
 	Evicted     int64 `json:"evicted"` // origins forgotten for want of room
 }
 
-// shownHosts is how many hosts a status lists at most: a page that a person can
-// read, and a bound on what asking for it costs.
+// shownHosts bounds Status.Hosts: a page that a person can read, and what a Status costs.
 const shownHosts = 1000
 
-// leak is for how long a slot is held without a sign of life before its body is suspected: longer
-// than an answer takes.
+// leak is how long a slot is held without a sign of life before its body is suspected: longer than
+// an answer takes.
 const leak = time.Minute
 
-// StatusHandler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
-// people, which keeps itself up to date; JSON for programs that ask with "Accept: application/json"
-// or "?format=json", whose members docs/steering.md names; and with "?format=prometheus" what
-// Prometheus scrapes; another format is answered with 400. "?host=example" keeps the hosts whose key
-// holds that text. It shows what waits and why, the hosts in force, what was started and refused,
-// the budget and the robots.txt cache. Nothing is served unless you mount it, and it holds the names
-// of the hosts that are crawled: mount it where only you can reach it.
-//
-//	http.Handle("/debug/politeness", politeness.StatusHandler(t))
-//
-// A request is answered if its Host is localhost, an IP address or one of the given
-// names, which are without a port; any other is refused with 421. So a page of a
-// stranger, whose name resolves to your own machine, can't have your browser read the
-// status (DNS rebinding). Nor can any other page frame it or load it.
-func StatusHandler(t *Transport, names ...string) http.Handler {
-	names = slices.Clone(names)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		protect(w.Header())
-		if !expected(r.Host, names) {
-			http.Error(w, "not served under this Host; give StatusHandler its name", http.StatusMisdirectedRequest)
-			return
-		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "the status is read-only", http.StatusMethodNotAllowed)
-			return
-		}
-		format := r.FormValue("format")
-		if !slices.Contains([]string{"", "json", "prometheus"}, format) {
-			http.Error(w, `format is "json" or "prometheus"; without it there is a page for people`, http.StatusBadRequest)
-			return
-		}
-		status := t.status(r)
-		var page bytes.Buffer
-		switch {
-		case format == "prometheus":
-			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-			status.writePrometheus(&page)
-		case format == "json" || strings.Contains(r.Header.Get("Accept"), "application/json"):
-			w.Header().Set("Content-Type", "application/json")
-			enc := json.NewEncoder(&page)
-			enc.SetIndent("", "  ")
-			if err := enc.Encode(status); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-		default:
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			status.writeHTML(&page, r.FormValue("host"))
-		}
-		w.Header().Set("Cache-Control", "no-store")
-		_, _ = page.WriteTo(w)
-	})
-}
+// Status returns what the crawl is doing right now. Package statuspage serves it.
+func (t *Transport) Status(ctx context.Context) Status { return t.StatusOf(ctx, "") }
 
-// protect sets the headers that keep other pages from using this one. The style and the script are
-// the page's own.
-func protect(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src '"+statusScriptHash+
-		"'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY")
-}
-
-// expected reports whether host, a Host header, can't be the name of a stranger.
-func expected(host string, names []string) bool {
-	u := url.URL{Host: host}
-	name := strings.TrimSuffix(u.Hostname(), ".")
-	if _, err := netip.ParseAddr(name); err == nil {
-		return true
-	}
-	return strings.EqualFold(name, "localhost") ||
-		slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
-}
-
-func (t *Transport) status(r *http.Request) statusPage {
+// StatusOf is like Status, but Hosts has only those whose key contains text.
+func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	now := time.Now()
-	s := statusPage{
+	s := Status{
 		Time: now, UserAgent: t.userAgent[0], Starts: t.tally.starts.Load(), MaxWait: t.maxWait.Seconds(),
 		Answers: map[string]int64{}, Waiting: map[string]int{}, HostsBy: map[string]int{},
-		Hosts: []statusHost{}, Latency: []statusMinute{}, Down: []statusDown{},
+		Hosts: []HostStatus{}, Latency: []MinuteStatus{}, Unreachable: []UnreachableStatus{},
 	}
 	for class := range t.tally.answers {
 		name := fmt.Sprintf("%dxx", class)
@@ -203,12 +124,13 @@ func (t *Transport) status(r *http.Request) statusPage {
 			s.Answers[name] = n
 		}
 	}
-	refusals, down, closed := t.tally.copy()
+	refusals, unreachable, closed := t.tally.copy()
 	s.Refusals = map[string]int64{}
 	maps.Copy(s.Refusals, refusals)
-	s.Down = append(s.Down, slices.SortedFunc(maps.Values(down), func(a, b statusDown) int { return cmp.Compare(a.Origin, b.Origin) })...)
+	s.Unreachable = slices.AppendSeq(s.Unreachable, maps.Values(unreachable))
+	slices.SortFunc(s.Unreachable, func(a, b UnreachableStatus) int { return cmp.Compare(a.Origin, b.Origin) })
 	s.Latency = append(s.Latency, t.tally.latencies(now)...)
-	if err := s.addHosts(t.hosts.List(r.Context()), r.FormValue("host"), now); err != nil {
+	if err := s.addHosts(t.hosts.List(ctx), text); err != nil {
 		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
 	}
 	for _, v := range closed {
@@ -224,17 +146,22 @@ func (t *Transport) status(r *http.Request) statusPage {
 		s.Lost = err.Error()
 	}
 	if t.budget != nil {
-		u, err := t.budget.Usage(r.Context())
-		s.Budget = newStatusBudget(u, err)
+		s.Budget = newBudgetStatus(t.budget.Usage(ctx))
 	}
 	if t.robots != nil {
-		s.Robots = newStatusRobots(t.robots.Snapshot())
+		c := t.robots.Snapshot()
+		s.Robots = &RobotsStatus{
+			Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
+			Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted,
+		}
 	}
 	return s
 }
 
-// addHosts keeps the hosts in force, the most telling first.
-func (s *statusPage) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filter string, now time.Time) error {
+// addHosts counts hosts and keeps those that aren't idle and whose key contains text, at most
+// 2 * shownHosts of them at a time.
+func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text string) error {
+	defer s.cut()
 	for h, err := range hosts {
 		if err != nil {
 			return err
@@ -243,21 +170,20 @@ func (s *statusPage) addHosts(hosts iter.Seq2[hostlimit.HostState, error], filte
 		if h.Waiters > 0 {
 			s.Waiting[string(h.Hold)] += h.Waiters
 		}
-		state := stateOf(&h, now)
+		state := stateOf(&h, s.Time)
 		s.HostsBy[state]++
-		if state == "idle" || !strings.Contains(h.Key, strings.ToLower(filter)) {
+		if state == "idle" || !strings.Contains(h.Key, strings.ToLower(text)) {
 			continue
 		}
 		if len(s.Hosts) == 2*shownHosts {
 			s.cut()
 		}
-		s.Hosts = append(s.Hosts, newStatusHost(h))
+		s.Hosts = append(s.Hosts, newHostStatus(&h))
 	}
-	s.cut()
 	return nil
 }
 
-// stateOf is what is most telling of a host.
+// stateOf returns the state under which Status.HostsBy counts h: the first that applies.
 func stateOf(h *hostlimit.HostState, now time.Time) string {
 	switch {
 	case !h.BlockedUntil.IsZero(), h.Refusals > 0:
@@ -272,16 +198,17 @@ func stateOf(h *hostlimit.HostState, now time.Time) string {
 	return "idle"
 }
 
-func (s *statusPage) cut() {
-	slices.SortFunc(s.Hosts, func(a, b statusHost) int {
-		blocked := func(h statusHost) int {
-			if h.BlockedUntil != nil {
+// cut sorts Hosts and drops those beyond shownHosts.
+func (s *Status) cut() {
+	slices.SortFunc(s.Hosts, func(a, b HostStatus) int {
+		blocked := func(h HostStatus) int {
+			if h.BlockedUntil.IsZero() {
 				return 1
 			}
 			return 0
 		}
 		return cmp.Or(
-			cmp.Compare(blocked(b), blocked(a)), cmp.Compare(b.Waiters, a.Waiters),
+			cmp.Compare(blocked(a), blocked(b)), cmp.Compare(b.Waiters, a.Waiters),
 			cmp.Compare(b.SlotsUsed, a.SlotsUsed), cmp.Compare(a.Host, b.Host),
 		)
 	})
@@ -290,20 +217,17 @@ func (s *statusPage) cut() {
 	s.Hosts = s.Hosts[:shown]
 }
 
-func newStatusHost(h hostlimit.HostState) statusHost {
-	s := statusHost{
+func newHostStatus(h *hostlimit.HostState) HostStatus {
+	return HostStatus{
 		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next, Hold: string(h.Hold), Why: h.Why,
-		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Learned: h.Learned.Seconds(), Refusals: h.Refusals, Starts: h.Starts,
+		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Learned: h.Learned.Seconds(),
+		BlockedUntil: h.BlockedUntil, BlockedBy: h.BlockedBy, Refusals: h.Refusals, Starts: h.Starts,
 		Silent: h.Silent.Seconds(), SilentBy: h.SilentBy, Leak: h.Silent > leak,
 	}
-	if !h.BlockedUntil.IsZero() {
-		s.BlockedUntil, s.BlockedBy = &h.BlockedUntil, h.BlockedBy
-	}
-	return s
 }
 
-func newStatusBudget(u budget.Usage, err error) *statusBudget {
-	s := &statusBudget{
+func newBudgetStatus(u budget.Usage, err error) *BudgetStatus {
+	s := &BudgetStatus{
 		Pages: u.Pages, MaxPages: u.Limits.Pages, PagesPerHost: u.Limits.PagesPerHost,
 		Bytes: u.Bytes, MaxBytes: u.Limits.Bytes, Seconds: u.Elapsed.Seconds(), MaxSeconds: u.Limits.Duration.Seconds(),
 	}
@@ -311,11 +235,4 @@ func newStatusBudget(u budget.Usage, err error) *statusBudget {
 		s.Error = err.Error()
 	}
 	return s
-}
-
-func newStatusRobots(c robotscache.Stats) *statusRobots {
-	return &statusRobots{
-		Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
-		Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted,
-	}
 }

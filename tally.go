@@ -17,9 +17,9 @@ type tally struct {
 	latency [trend]minute    // one after the other, round and round
 
 	mu          sync.Mutex
-	refusals    map[string]int64      // by reason
-	unreachable map[string]statusDown // by origin; bounded by maxUnreachable
-	closed      map[string]visitors   // hosts whose Visit-time is waited for
+	refusals    map[string]int64             // by reason
+	unreachable map[string]UnreachableStatus // by origin; bounded by maxUnreachable
+	closed      map[string]visitors          // hosts whose Visit-time is waited for
 }
 
 const (
@@ -92,7 +92,7 @@ var reasons = []struct {
 }
 
 // reach notes whether the robots.txt of an origin can be had.
-func (c *tally) reach(origin string, down *statusDown) {
+func (c *tally) reach(origin string, down *UnreachableStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if down == nil {
@@ -100,7 +100,7 @@ func (c *tally) reach(origin string, down *statusDown) {
 		return
 	}
 	if c.unreachable == nil {
-		c.unreachable = map[string]statusDown{}
+		c.unreachable = map[string]UnreachableStatus{}
 	}
 	if _, ok := c.unreachable[origin]; ok || len(c.unreachable) < maxUnreachable {
 		c.unreachable[origin] = *down
@@ -124,19 +124,19 @@ func (c *tally) visit(host string, n int, until time.Time) {
 }
 
 // copy returns what is kept under the mutex.
-func (c *tally) copy() (refusals map[string]int64, unreachable map[string]statusDown, closed map[string]visitors) {
+func (c *tally) copy() (refusals map[string]int64, unreachable map[string]UnreachableStatus, closed map[string]visitors) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return maps.Clone(c.refusals), maps.Clone(c.unreachable), maps.Clone(c.closed)
 }
 
 // latencies returns the minutes in which anything was answered, the oldest first.
-func (c *tally) latencies(now time.Time) (out []statusMinute) {
+func (c *tally) latencies(now time.Time) (out []MinuteStatus) {
 	present := now.Unix() / 60
 	for number := present - trend + 1; number <= present; number++ {
 		m := &c.latency[number%trend]
 		if n := m.count.Load(); m.number.Load() == number && n > 0 {
-			out = append(out, statusMinute{
+			out = append(out, MinuteStatus{
 				Time: time.Unix(number*60, 0).UTC(), Answers: n, Mean: time.Duration(m.sum.Load() / n).Seconds(),
 			})
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -371,20 +370,19 @@ func TestUnreachableRobotsIsToldAsWhatItMeans(t *testing.T) {
 			_, _ = b.get("https://example.com/") // by a stale copy, that is asked for again
 			_, err := b.get("https://example.com/")
 			d := b.one(evidence.RobotsUnreachable)
-			var s politeness.StatusPage
-			text, _ := statusOf(b.T, politeness.StatusHandler(b.t), "/?format=json", "")
-			if err := json.Unmarshal([]byte(text), &s); err != nil || len(s.Down) != 1 {
-				b.Fatalf("%v: %+v", err, s.Down)
+			s := b.t.Status(b.Context())
+			if len(s.Unreachable) != 1 {
+				b.Fatalf("%+v", s.Unreachable)
 			}
-			if fetched := err == nil; d.Allowed != fetched || s.Down[0].Fallback != fetched || fetched == (cfg == robotscache.Config{}) {
-				b.Errorf("%+v: %v; on record %t, on the page %t", cfg, err, d.Allowed, s.Down[0].Fallback)
+			if fetched := err == nil; d.Allowed != fetched || s.Unreachable[0].Fallback != fetched || fetched == (cfg == robotscache.Config{}) {
+				b.Errorf("%+v: %v; on record %t, on the page %t", cfg, err, d.Allowed, s.Unreachable[0].Fallback)
 			}
 			b.site.Robots("User-agent: *\n")
 			time.Sleep(2 * time.Hour)
 			_, _ = b.get("https://example.com/")
 			b.mustGet("https://example.com/", 200)
-			if text, _ = statusOf(b.T, politeness.StatusHandler(b.t), "/?format=json", ""); !strings.Contains(text, `"unreachable": []`) {
-				b.Errorf("can be had again: %s", text)
+			if s = b.t.Status(b.Context()); s.Unreachable == nil || len(s.Unreachable) != 0 {
+				b.Errorf("can be had again: %+v", s.Unreachable)
 			}
 		})
 	}

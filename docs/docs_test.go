@@ -23,6 +23,7 @@ import (
 	_ "github.com/go-politeness/politeness/crawl"
 	_ "github.com/go-politeness/politeness/politenesstest"
 	_ "github.com/go-politeness/politeness/publicnet"
+	_ "github.com/go-politeness/politeness/statuspage"
 )
 
 // module is the path of the root module.
@@ -118,7 +119,7 @@ var docImports = []string{
 	"bytes", "context", "encoding/json", "errors", "fmt", "io", "log", "log/slog", "maps", "net/http",
 	"net/http/httptest", "net/url", "os", "os/signal", "slices", "strings", "sync", "testing", "testing/synctest", "time",
 	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/backoff", module + "/botauth",
-	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/politenesstest", module + "/crawl", module + "/publicnet",
+	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/politenesstest", module + "/crawl", module + "/publicnet", module + "/statuspage",
 	module + "/hostlimit/redislimit", module + "/budget/redisbudget",
 	module + "/robots/robotscache/redisrobots", "github.com/redis/go-redis/v9",
 	"github.com/gocolly/colly/v2",

@@ -1,4 +1,4 @@
-package politeness_test
+package statuspage_test
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/browsertest"
 	"github.com/go-politeness/politeness/politenesstest"
+	"github.com/go-politeness/politeness/statuspage"
 )
 
 // troubled is the status page of a crawl in all sorts of trouble.
@@ -38,7 +39,7 @@ func troubled(t *testing.T) http.Handler {
 			panic("disk full")
 		}
 	})
-	tr := mustNew(t, politeness.Config{
+	tr := newTransport(t, politeness.Config{
 		UserAgent: agent, Base: web, Evidence: full, Budget: budget.New(budget.Limits{Pages: 20, Bytes: 1 << 20, PagesPerHost: 8}),
 		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Concurrency: 2},
 	})
@@ -95,7 +96,7 @@ func troubled(t *testing.T) http.Handler {
 			break
 		}
 	}
-	return politeness.StatusHandler(tr)
+	return statuspage.Handler(tr)
 }
 
 // framed serves a page in a frame of the width that a query asks for, as browsers have no windows
@@ -149,9 +150,9 @@ func crop(t *testing.T, file string, width int) {
 	}
 }
 
-// TestStatusPageInABrowser at the width of a desk and of a phone. With POLITENESS_PICTURES=1 it
+// TestThePageInABrowser at the width of a desk and of a phone. With POLITENESS_PICTURES=1 it
 // writes the pictures that the guides show.
-func TestStatusPageInABrowser(t *testing.T) {
+func TestThePageInABrowser(t *testing.T) {
 	chrome := browsertest.Find(t)
 	if chrome == "" {
 		return // the other tests have looked at what the page says
@@ -176,7 +177,7 @@ func TestStatusPageInABrowser(t *testing.T) {
 			t.Errorf("%d pixels: the page is %d wider than its window, %d elements stick out", size.width, wide, clipped)
 		}
 		if os.Getenv("POLITENESS_PICTURES") == "1" {
-			picture := filepath.Join("docs", fmt.Sprintf("status-%d.png", size.width))
+			picture := filepath.Join("..", "docs", fmt.Sprintf("status-%d.png", size.width))
 			look(url, size.width, size.height, picture)
 			crop(t, picture, size.width)
 		}

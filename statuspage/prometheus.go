@@ -1,4 +1,4 @@
-package politeness
+package statuspage
 
 import (
 	"bytes"
@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-politeness/politeness"
 )
 
 // writePrometheus writes s in Prometheus' text format, version 0.0.4.
-func (s *statusPage) writePrometheus(w *bytes.Buffer) {
+func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 	family := func(name, kind, help string) {
 		fmt.Fprintf(w, "# HELP politeness_%s %s\n# TYPE politeness_%s %s\n", name, help, name, kind)
 	}
@@ -23,7 +25,7 @@ func (s *statusPage) writePrometheus(w *bytes.Buffer) {
 	labelled(w, family, "refusals_total", "counter", "Requests that were refused before or after they were sent, by reason.", "reason", s.Refusals)
 	labelled(w, family, "waiting", "gauge", "Requests that wait, by what holds their host.", "hold", s.Waiting)
 	labelled(w, family, "hosts", "gauge", "Hosts whose state is kept, by state.", "state", s.HostsBy)
-	one("unreachable_origins", "gauge", "Origins whose robots.txt can't be had.", float64(len(s.Down)))
+	one("unreachable_origins", "gauge", "Origins whose robots.txt can't be had.", float64(len(s.Unreachable)))
 	leaks := 0
 	for _, h := range s.Hosts {
 		if h.Leak {

@@ -1,4 +1,4 @@
-package politeness
+package statuspage
 
 import (
 	"bytes"
@@ -13,25 +13,28 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
+// shownMinutes is how many minutes the page has latencies of.
+const shownMinutes = 60
+
 var (
 	//go:embed status.css
-	statusStyle string
+	style string
 	//go:embed status.js
-	statusScript string
+	script string
 
-	// statusScriptHash lets browsers run the page's own script, and no other.
-	statusScriptHash = func() string {
-		sum := sha256.Sum256([]byte(statusScript))
+	// scriptHash lets browsers run the page's own script, and no other.
+	scriptHash = func() string {
+		sum := sha256.Sum256([]byte(script))
 		return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 	}()
 )
 
-// writeHTML writes the page. It is written by hand: html/template would keep the linker from
-// leaving unused methods out of every program that imports this package.
-func (s *statusPage) writeHTML(w *bytes.Buffer, filter string) {
+// writeHTML writes the page for people.
+func writeHTML(w *bytes.Buffer, s *politeness.Status, filter string) {
 	fmt.Fprintf(w, `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>politeness</title>
 <meta name="robots" content="noindex"><meta name="viewport" content="width=device-width, initial-scale=1">
 <noscript><meta http-equiv="refresh" content="5"></noscript>
@@ -43,13 +46,13 @@ func (s *statusPage) writeHTML(w *bytes.Buffer, filter string) {
 <span class=quiet><a href="?format=json">JSON</a> · <a href="?format=prometheus">Prometheus</a></span></form>
 <p class=red id=state role=status></p>
 <main id=live>
-`, statusStyle, escape(s.UserAgent), escape(filter))
-	s.writeLive(w, filter)
-	fmt.Fprintf(w, "</main>\n<script>%s</script></body></html>\n", statusScript)
+`, style, escape(s.UserAgent), escape(filter))
+	writeLive(w, s, filter)
+	fmt.Fprintf(w, "</main>\n<script>%s</script></body></html>\n", script)
 }
 
 // writeLive writes the part of the page that changes.
-func (s *statusPage) writeLive(w *bytes.Buffer, filter string) {
+func writeLive(w *bytes.Buffer, s *politeness.Status, filter string) {
 	fmt.Fprintf(w, "<p class=quiet>at %s</p>\n", s.Time.UTC().Format(time.RFC3339))
 	if s.Lost != "" {
 		fmt.Fprintf(w, "<p class=alarm>Evidence is lost: %s</p>\n", escape(s.Lost))
@@ -59,12 +62,12 @@ func (s *statusPage) writeLive(w *bytes.Buffer, filter string) {
 	card(w, "Hosts", "No host is known yet.", counts(s.HostsBy), map[string]string{"blocked": "red"})
 	card(w, "Sent and answered", "Nothing was sent yet.", append(nonzero("starts", s.Starts), counts(s.Answers)...), map[string]string{"5xx": "red", "none": "red", "4xx": "amber"})
 	card(w, "Refused by politeness", "Nothing was refused.", counts(s.Refusals), nil)
-	s.writeBudget(w)
-	s.writeRobots(w)
-	s.writeLatency(w)
+	writeBudget(w, s)
+	writeRobots(w, s)
+	writeLatency(w, s)
 	w.WriteString("</div>\n")
-	s.writeDown(w)
-	s.writeHosts(w, filter)
+	writeUnreachable(w, s)
+	writeHosts(w, s, filter)
 }
 
 // A count is one line of a card.
@@ -106,7 +109,7 @@ func card(w *bytes.Buffer, title, empty string, lines []count, colours map[strin
 	w.WriteString("</section>\n")
 }
 
-func (s *statusPage) writeBudget(w *bytes.Buffer) {
+func writeBudget(w *bytes.Buffer, s *politeness.Status) {
 	b := s.Budget
 	if b == nil {
 		return
@@ -140,7 +143,7 @@ func bar(w *bytes.Buffer, what string, used, limit float64) {
 	fmt.Fprintf(w, "<div class=\"bar%s\"><i style=\"width:%.1f%%\"></i></div>", class, part)
 }
 
-func (s *statusPage) writeRobots(w *bytes.Buffer) {
+func writeRobots(w *bytes.Buffer, s *politeness.Status) {
 	c := s.Robots
 	if c == nil {
 		w.WriteString("<section class=card><h2>robots.txt</h2><p class=amber>It is ignored.</p></section>\n")
@@ -156,7 +159,7 @@ func (s *statusPage) writeRobots(w *bytes.Buffer) {
 }
 
 // writeLatency writes how fast hosts answered, as a bar a minute.
-func (s *statusPage) writeLatency(w *bytes.Buffer) {
+func writeLatency(w *bytes.Buffer, s *politeness.Status) {
 	w.WriteString("<section class=card><h2>Time to an answer, the last hour</h2>")
 	if len(s.Latency) == 0 {
 		w.WriteString("<p class=quiet>No answer yet.</p></section>\n")
@@ -168,9 +171,9 @@ func (s *statusPage) writeLatency(w *bytes.Buffer) {
 	}
 	last := s.Latency[len(s.Latency)-1]
 	fmt.Fprintf(w, "<p>%s in the mean of the last minute, %s at most</p><svg viewBox=\"0 0 %d 30\" preserveAspectRatio=\"none\" role=img aria-label=\"mean time to an answer by minute\">",
-		seconds(last.Mean), seconds(longest), trend)
+		seconds(last.Mean), seconds(longest), shownMinutes)
 	for _, m := range s.Latency {
-		x := trend - 1 - int(s.Time.Unix()/60-m.Time.Unix()/60)
+		x := shownMinutes - 1 - int(s.Time.Unix()/60-m.Time.Unix()/60)
 		height := max(1, 30*m.Mean/max(longest, 1e-9))
 		fmt.Fprintf(w, "<rect x=%d y=%.1f width=0.9 height=%.1f><title>%s: %s, %d answers</title></rect>",
 			x, 30-height, height, m.Time.Format("15:04"), seconds(m.Mean), m.Answers)
@@ -178,13 +181,13 @@ func (s *statusPage) writeLatency(w *bytes.Buffer) {
 	w.WriteString("</svg></section>\n")
 }
 
-// writeDown writes the origins whose robots.txt can't be had.
-func (s *statusPage) writeDown(w *bytes.Buffer) {
-	if len(s.Down) == 0 {
+// writeUnreachable writes the origins whose robots.txt can't be had.
+func writeUnreachable(w *bytes.Buffer, s *politeness.Status) {
+	if len(s.Unreachable) == 0 {
 		return
 	}
 	w.WriteString("<h2>robots.txt can't be had</h2>\n<table><thead><tr><th>origin<th>why<th>asked again<th>meanwhile</thead>\n")
-	for _, d := range s.Down {
+	for _, d := range s.Unreachable {
 		meanwhile := "<span class=red>nothing is fetched</span>"
 		if d.Fallback {
 			meanwhile = "<span class=amber>fetched all the same</span>"
@@ -195,7 +198,7 @@ func (s *statusPage) writeDown(w *bytes.Buffer) {
 	w.WriteString("</table>\n")
 }
 
-func (s *statusPage) writeHosts(w *bytes.Buffer, filter string) {
+func writeHosts(w *bytes.Buffer, s *politeness.Status, filter string) {
 	w.WriteString("<h2>Hosts in force</h2>\n")
 	if s.Unlisted != "" {
 		fmt.Fprintf(w, "<p class=red>%s</p>\n", escape(s.Unlisted))
@@ -217,19 +220,19 @@ func (s *statusPage) writeHosts(w *bytes.Buffer, filter string) {
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		fmt.Fprintf(w, "<tr><td>%s<td class=n data-name=slots>%d of %d<td class=n data-name=waiting>%d<td class=n data-name=\"next start\">%s<td class=n data-name=delay>%s<td data-name=\"what holds it\"><span>%s</span>\n",
-			escape(h.Host), h.SlotsUsed, h.Slots, h.Waiters, h.next(s.Time), strings.TrimSpace(seconds(h.Delay)+" "+h.DelaySource), h.holds(s.Time))
+			escape(h.Host), h.SlotsUsed, h.Slots, h.Waiters, next(h, s.Time), strings.TrimSpace(seconds(h.Delay)+" "+h.DelaySource), holds(h, s.Time))
 	}
 	w.WriteString("</table>\n")
 }
 
 // holds tells what holds the host, as HTML.
-func (h *statusHost) holds(now time.Time) string {
+func holds(h *politeness.HostStatus, now time.Time) string {
 	var parts []string
 	say := func(class, format string, args ...any) {
 		parts = append(parts, fmt.Sprintf("<span class=\"%s\">%s</span>", class, escape(fmt.Sprintf(format, args...))))
 	}
 	switch {
-	case h.BlockedUntil != nil:
+	case !h.BlockedUntil.IsZero():
 		refusals := ""
 		if h.Refusals > 0 {
 			refusals = fmt.Sprintf(" (refusal %d in a row)", h.Refusals)
@@ -282,7 +285,7 @@ func seconds(s float64) string {
 }
 
 // next tells when the next request may start.
-func (h *statusHost) next(now time.Time) string {
+func next(h *politeness.HostStatus, now time.Time) string {
 	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
 		return "with a free slot"
 	}

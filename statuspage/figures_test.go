@@ -1,0 +1,149 @@
+package statuspage
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+)
+
+func htmlOf(s *politeness.Status) string {
+	var page bytes.Buffer
+	writeHTML(&page, s, "")
+	return page.String()
+}
+
+func prometheusOf(s *politeness.Status) string {
+	var page bytes.Buffer
+	writePrometheus(&page, s)
+	return page.String()
+}
+
+// TestThePageShowsEachFigure: what the JSON knows, a person sees, with its unit and its colour, and
+// what there is none of isn't shown.
+func TestThePageShowsEachFigure(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 30, 20, 0, time.UTC)
+	minute := func(ago int) time.Time { return at.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute) }
+	until := at.Add(time.Hour)
+	host := func(name string, change func(*politeness.HostStatus)) politeness.HostStatus {
+		h := politeness.HostStatus{Host: name, Slots: 2, NextStart: at}
+		change(&h)
+		return h
+	}
+	for _, c := range []struct {
+		name          string
+		page          politeness.Status
+		shows, hushes []string
+	}{
+		{
+			"everything",
+			politeness.Status{
+				Starts: 12, Answers: map[string]int64{"2xx": 7, "4xx": 9, "5xx": 0}, Omitted: 3, Known: 40,
+				Budget: &politeness.BudgetStatus{
+					Pages: 5, MaxPages: 10, PagesPerHost: 4, Bytes: 80, MaxBytes: 100, Seconds: 120, MaxSeconds: 100, Error: "no answer",
+				},
+				Robots: &politeness.RobotsStatus{Origins: 1, InFlight: 2, Fetched: 3, Revalidated: 4, Unreachable: 5},
+				Latency: []politeness.MinuteStatus{
+					{Time: minute(2), Answers: 1, Mean: 0.001}, {Time: minute(1), Answers: 30, Mean: 2}, {Time: minute(0), Answers: 4, Mean: 0.5},
+				},
+				Unreachable: []politeness.UnreachableStatus{
+					{Origin: "https://a.example", Until: at.Add(90 * time.Second)}, {Origin: "https://b.example", Until: at, Fallback: true},
+				},
+				Hosts: []politeness.HostStatus{
+					host("blocked.example", func(h *politeness.HostStatus) {
+						h.BlockedUntil, h.BlockedBy, h.Refusals = until, "status 429", 2
+					}),
+					host("by.hand.example", func(h *politeness.HostStatus) { h.BlockedUntil, h.BlockedBy = until, "by hand" }),
+					host("probed.example", func(h *politeness.HostStatus) { h.Refusals = 3 }),
+					host("full.example", func(h *politeness.HostStatus) { h.SlotsUsed = 2 }),
+					host("waits.example", func(h *politeness.HostStatus) {
+						h.SlotsUsed, h.Why, h.NextStart, h.Delay, h.DelaySource = 2, "for the delay", at.Add(time.Second), 7, "crawl-delay"
+					}),
+					host("leaks.example", func(h *politeness.HostStatus) { h.SlotsUsed, h.Leak, h.Silent, h.SilentBy = 1, true, 61.2, "https://x" }),
+					host("leaks.too.example", func(h *politeness.HostStatus) { h.Leak, h.Silent = true, 60 }),
+				},
+			},
+			[]string{
+				`<dt class="">starts<dd>12<dt class="amber">4xx<dd>9<dt class="">2xx<dd>7</dl>`,
+				`5 of 10 pages (50 %)</div><div class="bar"><i style="width:50.0%">`,
+				`80 of 100 bytes (80 %)</div><div class="bar near"><i style="width:80.0%">`,
+				`120 of 100 seconds (120 %)</div><div class="bar over"><i style="width:100.0%">`,
+				"at most 4 pages of a host", "The budget can't be asked: no answer",
+				"unchanged<dd>4",
+				"500ms in the mean of the last minute, 2 s at most",
+				"<rect x=57 y=29.0 width=0.9 height=1.0><title>12:28: 1ms, 1 answers", "<rect x=58 y=0.0 width=0.9 height=30.0><title>12:29: 2 s, 30 answers",
+				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers",
+				">in 1m30s<td data-name=meanwhile><span class=red>nothing is fetched", ">now<td data-name=meanwhile><span class=amber>fetched all the same",
+				"10 of 40 known hosts; 3 of them are left out",
+				"blocked: status 429 (refusal 2 in a row), until 2026-03-01T13:30:20Z", "blocked: by hand, until", "the next request is a probe (refusal 3 in a row)",
+				`full.example<td class=n data-name=slots>2 of 2<td class=n data-name=waiting>0<td class=n data-name="next start">with a free slot`, "every slot is held",
+				`next start">in 1 s<td class=n data-name=delay>7 s crawl-delay<td data-name="what holds it"><span><span class="">for the delay</span></span>`,
+				"a slot held for 1m1s without a sign of life by https://x: is", "a slot held for 1m0s without a sign of life: is",
+			},
+			nil,
+		},
+		{
+			"little",
+			politeness.Status{
+				Known: 1, Budget: &politeness.BudgetStatus{Pages: 5}, Robots: &politeness.RobotsStatus{},
+				Latency: []politeness.MinuteStatus{{Time: minute(59), Answers: 1}},
+				Hosts:   []politeness.HostStatus{host("idle.example", func(h *politeness.HostStatus) { h.SlotsUsed = 1 })},
+			},
+			[]string{
+				"1 of 1 known host<", "<div>5 pages</div>", "<rect x=0 y=29.0", "0s in the mean", `next start">now<`,
+				`data-name="what holds it"><span></span>`, "Nothing was sent yet",
+			},
+			[]string{"at most 0", "can't be asked", "class=\"bar", "no room", "left out", "in a row", "sign of life", "robots.txt can't be had"},
+		},
+		{
+			"just at the limit",
+			politeness.Status{Budget: &politeness.BudgetStatus{Pages: 100, MaxPages: 100, Bytes: 79, MaxBytes: 100, Seconds: 1}},
+			[]string{`class="bar over"><i style="width:100.0%">`, `class="bar"><i style="width:79.0%">`, "0 of 0 known hosts", "It is ignored"},
+			nil,
+		},
+	} {
+		c.page.Time = at
+		html := htmlOf(&c.page)
+		_, html, _ = strings.Cut(html, "<main id=live>")
+		html, _, _ = strings.Cut(html, "</main>")
+		for _, want := range c.shows {
+			if !strings.Contains(html, want) {
+				t.Errorf("%s: the page doesn't show %q:\n%s", c.name, want, html)
+			}
+		}
+		for _, not := range c.hushes {
+			if strings.Contains(html, not) {
+				t.Errorf("%s: the page shows %q:\n%s", c.name, not, html)
+			}
+		}
+	}
+}
+
+// TestMetricsAreTheFigures: numbers in full, the mean of all answers, and no limit where there is none.
+func TestMetricsAreTheFigures(t *testing.T) {
+	s := politeness.Status{
+		Starts: 123456789, Latency: []politeness.MinuteStatus{{Answers: 1, Mean: 4}, {Answers: 3, Mean: 0.5}},
+		Hosts:  []politeness.HostStatus{{Leak: true}, {}, {Leak: true}},
+		Budget: &politeness.BudgetStatus{Pages: 12, MaxPages: 200, Seconds: 1.5},
+		Robots: &politeness.RobotsStatus{Origins: 17},
+	}
+	text := prometheusOf(&s)
+	for _, want := range []string{
+		"politeness_starts_total 1.23456789e+08\n", "politeness_latency_mean_seconds 1.375\n", "politeness_suspected_leaks 2\n", "politeness_evidence_lost 0\n",
+		`politeness_budget_used{of="pages"} 12` + "\n", `politeness_budget_used{of="seconds"} 1.5` + "\n", `politeness_budget_limit{of="pages"} 200` + "\n",
+		"politeness_robots_origins 17\n",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, `budget_limit{of="bytes"}`) {
+		t.Errorf("a limit that there isn't:\n%s", text)
+	}
+	if text = prometheusOf(&politeness.Status{}); !strings.Contains(text, "politeness_latency_mean_seconds 0\n") ||
+		strings.Contains(text, "robots_") || strings.Contains(text, "budget_") {
+		t.Errorf("of nothing:\n%s", text)
+	}
+}

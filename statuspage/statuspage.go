@@ -1,0 +1,92 @@
+// Package statuspage serves what a crawl is doing right now: as a page for people, as JSON, and as
+// metrics for Prometheus.
+package statuspage
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-politeness/politeness"
+)
+
+// Handler returns a read-only page about t, in the manner of package net/http/pprof: HTML for
+// people, which keeps itself up to date; a politeness.Status as JSON for programs that ask with
+// "Accept: application/json" or "?format=json"; and with "?format=prometheus" metrics for
+// Prometheus. Another format is answered with 400. "?host=example" keeps the hosts whose key
+// contains that text. Nothing is served unless you mount it, and it holds the names of the hosts
+// that are crawled: mount it where only you can reach it.
+//
+//	http.Handle("/debug/politeness", statuspage.Handler(t))
+//
+// A request is answered if its Host is localhost, an IP address or one of names, which are without
+// a port; any other is refused with 421. So a page of a stranger, whose name resolves to your own
+// machine, can't have your browser read the status (DNS rebinding). Nor can any other page frame it
+// or load it.
+func Handler(t *politeness.Transport, names ...string) http.Handler {
+	names = slices.Clone(names)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protect(w.Header())
+		if !expected(r.Host, names) {
+			http.Error(w, "not served under this Host; give statuspage.Handler its name", http.StatusMisdirectedRequest)
+			return
+		}
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the status is read-only", http.StatusMethodNotAllowed)
+			return
+		}
+		format, host := r.FormValue("format"), r.FormValue("host")
+		if !slices.Contains([]string{"", "json", "prometheus"}, format) {
+			http.Error(w, `format is "json" or "prometheus"; without it there is a page for people`, http.StatusBadRequest)
+			return
+		}
+		status := t.StatusOf(r.Context(), host)
+		var page bytes.Buffer
+		switch {
+		case format == "prometheus":
+			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+			writePrometheus(&page, &status)
+		case format == "json" || strings.Contains(r.Header.Get("Accept"), "application/json"):
+			w.Header().Set("Content-Type", "application/json")
+			enc := json.NewEncoder(&page)
+			enc.SetIndent("", "  ")
+			if err := enc.Encode(status); err != nil {
+				http.Error(w, err.Error(), http.StatusInternalServerError)
+				return
+			}
+		default:
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			writeHTML(&page, &status, host)
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		_, _ = page.WriteTo(w)
+	})
+}
+
+// protect sets the headers that keep other pages from using this one. The style and the script are
+// the page's own.
+func protect(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; script-src '"+scriptHash+
+		"'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+}
+
+// expected reports whether host, a Host header, is localhost, an IP address or one of names.
+func expected(host string, names []string) bool {
+	u := url.URL{Host: host}
+	name := strings.TrimSuffix(u.Hostname(), ".")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return strings.EqualFold(name, "localhost") ||
+		slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+}
