@@ -72,6 +72,7 @@ func TestRootImportsNoTemplates(t *testing.T) {
 func TestDirectDependencies(t *testing.T) {
 	allowed := []string{
 		"github.com/cenkalti/backoff/v4",
+		"github.com/hashicorp/golang-lru/v2",
 		"github.com/jimsmart/grobotstxt",
 		"golang.org/x/mod",
 		"golang.org/x/net",

@@ -227,8 +227,8 @@ func TestCarelessTransports(t *testing.T) {
 	}
 	r = newRig(t, Config{}, always(200, private, "ETag", "\"a\r\nX: y\"", "Last-Modified", strings.Repeat("x", maxValidator+1)))
 	r.get(t, site)
-	if k := r.shards.peek(origin{"example.com", true}); k.good.etag != "" || k.good.lastModified != "" {
-		t.Errorf("validators %q, %q would be sent back", k.good.etag, k.good.lastModified)
+	if k := r.memory.peek(origin{"example.com", true}); k.good.validators.etag != "" || k.good.validators.lastModified != "" {
+		t.Errorf("validators %q, %q would be sent back", k.good.validators.etag, k.good.validators.lastModified)
 	}
 }
 

@@ -16,19 +16,11 @@ import (
 )
 
 // known is what is known of one origin: the Entry that callers see, and what it
-// takes to ask again. It is immutable, except for the field moved.
+// takes to ask again. It is immutable.
 type known struct {
 	Entry
-	origin origin
-	at     moment // when the origin last said so; zero if it is unreachable and no copy of its rules holds
-	good   *good  // last good copy, in force or not; nil if there is none
-	goodAt moment // when that was fetched or confirmed
-
-	// Guarded by the shard's lock.
-	older, newer *known // in its list
-	moved        uint64 // when it came to the front of its list
-	size         uint8  // class of size
-	uses         uint8  // times that it was moved, up to maxUses
+	at   moment // when the origin last said so; zero if it is unreachable and no copy of its rules holds
+	good *good  // last good copy, in force or not; nil if there is none
 }
 
 // A moment is a time, by the monotonic clock: nanoseconds since the process began, and never 0.
@@ -48,11 +40,28 @@ func (m moment) since(now time.Time) time.Duration { return now.Sub(epoch) - tim
 
 // good is the last good copy of a robots.txt: a 2xx answer, or one that a 304 confirmed since.
 type good struct {
-	text         *text
-	maxAge       time.Duration
-	url          string // where it came from, if redirects led elsewhere
+	text       *text
+	at         moment // when it was fetched, or confirmed by a 304
+	maxAge     time.Duration
+	validators *validators // those of text where they are the same
+}
+
+// validators are what to ask by whether a copy still holds.
+type validators struct {
+	url          string // where the copy came from, if redirects led elsewhere
 	etag         string
 	lastModified string
+}
+
+// with returns v as an answer with header h changes it (RFC 9111, section 3.2).
+func (v validators) with(h http.Header) validators {
+	if value := h.Get("ETag"); value != "" {
+		v.etag = validator(value)
+	}
+	if value := h.Get("Last-Modified"); value != "" {
+		v.lastModified = validator(value)
+	}
+	return v
 }
 
 // usable reports whether k may be used past Expires while it is asked again.
@@ -66,9 +75,9 @@ func (k *known) answered() bool { return !k.Denied && !k.Stale && k.Confidence =
 // decide is what an answer means, as RFC 9309, section 2.3.1, and where that
 // leaves room, Google: the one place where statuses become rules.
 func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known, Event) {
-	k := &known{origin: o, at: momentOf(now)}
+	k := &known{at: momentOf(now)}
 	if prev != nil {
-		k.good, k.goodAt = prev.good, prev.goodAt
+		k.good = prev.good
 	}
 	e := Event{
 		Origin: o.String(), URL: a.url, Status: a.status, Hops: a.hops,
@@ -83,16 +92,19 @@ func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known,
 		return k, e
 
 	case a.status == http.StatusNotModified:
-		k.good = c.shards.texts.alike(k.good.confirmed(a.header))
-		k.Rules, k.text, k.goodAt = k.good.text.rules, k.good.text, k.at
+		again := good{text: k.good.text, at: k.at, maxAge: k.good.maxAge}
+		if maxAge, ok := lifetime(a.header); ok {
+			again.maxAge = maxAge
+		}
+		again.ask(k.good.validators.with(a.header))
+		k.good, k.Rules, k.text = &again, again.text.rules, again.text
 		e.Revalidated = true
 		e.TTL = c.ttl(k.good.maxAge)
 
 	case a.status/100 == 2:
-		var g good
-		g.note(a.header)
-		k.good = c.compile(o, a.url, a.body, g)
-		k.Rules, k.text, k.goodAt = k.good.text.rules, k.good.text, k.at
+		maxAge, _ := lifetime(a.header)
+		k.good = c.compile(a.body, k.at, maxAge, validators{url: elsewhere(o, a.url)}.with(a.header))
+		k.Rules, k.text = k.good.text.rules, k.good.text
 		e.TTL = c.ttl(k.good.maxAge)
 		if c.cfg.RecordText {
 			e.Text = string(a.body)
@@ -168,14 +180,14 @@ func until(now time.Time, denyTTL time.Duration, a *answer) time.Time {
 // survive fills k with what holds while the origin is unreachable: the last good
 // copy where the user wants it served, or else nothing, or everything.
 func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until time.Time) {
-	if k.good != nil && k.goodAt.since(now) >= maxStale {
+	if k.good != nil && k.good.at.since(now) >= maxStale {
 		k.good = nil // too old to be served, or to be asked about
 	}
 	k.Reason, k.Err, k.at = why, &unreachableError{why, cause}, 0
 	switch {
 	case c.cfg.ServeStale && k.good != nil:
-		k.Rules, k.text, k.Stale, k.at = k.good.text.rules, k.good.text, true, k.goodAt
-		if end := now.Add(maxStale - k.goodAt.since(now)); end.Before(until) {
+		k.Rules, k.text, k.Stale, k.at = k.good.text.rules, k.good.text, true, k.good.at
+		if end := now.Add(maxStale - k.good.at.since(now)); end.Before(until) {
 			until = end
 		}
 	case c.cfg.OnUnreachable == Allow:
@@ -188,41 +200,36 @@ func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until 
 	e.TTL, e.Until = until.Sub(now), until
 }
 
-// compile makes g a good copy of a body: the rules for our crawler, without the text. They are
-// shared by all origins of the same text.
-func (c *Cache) compile(o origin, url string, body []byte, g good) *good {
+// compile returns a good copy of body: the rules for our crawler, without the text. They are shared
+// by all origins of the same text.
+func (c *Cache) compile(body []byte, at moment, maxAge time.Duration, v validators) *good {
 	sum := sha256.Sum256(body)
-	x := c.shards.texts.find(sum)
+	x := c.memory.text(sum)
 	if x == nil {
 		file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
-		x = &text{rules: file.Agent(c.client.Products...), sitemaps: sitemapsOf(file), sum: sum, size: int64(len(body))}
+		x = &text{
+			rules: file.Agent(c.client.Products...), sitemaps: sitemapsOf(file), validators: v,
+			sum: sum, size: int64(len(body)),
+		}
 	}
-	g.text = x
-	if url != o.robotsURL().String() {
-		g.url = url
-	}
-	return c.shards.texts.alike(&g)
+	g := &good{text: x, at: at, maxAge: maxAge}
+	g.ask(v)
+	return g
 }
 
-// confirmed is g after a 304 with header h, which says anew what it says at all
-// (RFC 9111, section 3.2).
-func (g *good) confirmed(h http.Header) *good {
-	again := *g
-	again.note(h)
-	return &again
+// ask sets g's validators to v.
+func (g *good) ask(v validators) {
+	if g.validators = &g.text.validators; *g.validators != v {
+		g.validators = &v
+	}
 }
 
-// note keeps what h says of the copy's lifetime and of how to ask again.
-func (g *good) note(h http.Header) {
-	if maxAge, ok := lifetime(h); ok {
-		g.maxAge = maxAge
+// elsewhere returns url if it isn't that of o's robots.txt.
+func elsewhere(o origin, url string) string {
+	if url == o.robotsURL().String() {
+		return ""
 	}
-	if v := h.Get("ETag"); v != "" {
-		g.etag = validator(v)
-	}
-	if v := h.Get("Last-Modified"); v != "" {
-		g.lastModified = validator(v)
-	}
+	return url
 }
 
 // ttl is for how long an answer is used: as the server said, or TTL.

@@ -78,7 +78,7 @@ func (c *Cache) hop(f *flight, target *url.URL, prev *known, a *answer) (next *u
 		// Accept-Encoding is left to the transport, which then undoes it too.
 		Header: http.Header{"User-Agent": {c.client.UserAgent}},
 	}).WithContext(f.ctx)
-	a.conditional = prev != nil && prev.good != nil && prev.good.validate(req, a.hops)
+	a.conditional = prev != nil && prev.good != nil && prev.good.validators.validate(req, a.hops)
 
 	f.clock.nextHop()
 	resp, err := c.client.Transport.RoundTrip(req)
@@ -138,17 +138,17 @@ func redirect(from *url.URL, location string) *url.URL {
 
 // validate makes req conditional (RFC 9110, section 13.1), if it asks for the URL
 // that the copy came from and the server gave something to ask by.
-func (g *good) validate(req *http.Request, hops int) bool {
-	if hops == 0 && g.url != "" || hops > 0 && g.url != req.URL.String() {
+func (v *validators) validate(req *http.Request, hops int) bool {
+	if hops == 0 && v.url != "" || hops > 0 && v.url != req.URL.String() {
 		return false
 	}
-	if g.etag != "" {
-		req.Header["If-None-Match"] = []string{g.etag}
+	if v.etag != "" {
+		req.Header["If-None-Match"] = []string{v.etag}
 	}
-	if g.lastModified != "" {
-		req.Header["If-Modified-Since"] = []string{g.lastModified}
+	if v.lastModified != "" {
+		req.Header["If-Modified-Since"] = []string{v.lastModified}
 	}
-	return g.etag != "" || g.lastModified != ""
+	return v.etag != "" || v.lastModified != ""
 }
 
 // validator returns a header's value if it can be sent back.

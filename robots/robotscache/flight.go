@@ -14,13 +14,12 @@ import (
 // caller who started it too. The last to leave cancels it.
 type flight struct {
 	origin origin
-	shard  *shard
-	key    uint64 // of origin, in shard
+	memory *memory
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	clock  *clock // set before the first hop
 
-	// Guarded by shard.mu.
+	// Guarded by memory.mu.
 	waiters  int
 	latest   time.Time // deadline of the waiter who can wait longest
 	patient  bool      // some waiter has no deadline
@@ -87,23 +86,23 @@ const (
 
 // join returns what is known of o if that may be used, or else the flight to wait for.
 func (c *Cache) join(ctx context.Context, o origin) (*flight, *known, place) {
-	s, key := c.shards.of(o)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	k := s.find(o, key)
+	m := c.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, _ := m.known.Peek(o)
 	now := time.Now()
 	if k != nil && now.Before(k.Expires) {
 		return nil, k, 0
 	}
-	f, place := s.flights[o], early
+	f, place := m.flights[o], early
 	switch {
 	case f == nil:
 		o = o.clone()
-		f, place = &flight{origin: o, shard: s, key: key, done: make(chan struct{})}, starter
+		f, place = &flight{origin: o, memory: m, done: make(chan struct{})}, starter
 		// The flight outlives the caller if others wait; what the caller's context
 		// carries, such as a trace, goes with it.
 		f.ctx, f.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), flightKey{}, f))
-		s.flights[o] = f
+		m.flights[o] = f
 		go c.fly(f, k)
 	case k != nil && k.usable(now):
 		return nil, k, 0
@@ -121,15 +120,15 @@ func (c *Cache) join(ctx context.Context, o origin) (*flight, *known, place) {
 
 // leave gives up waiting.
 func (f *flight) leave() {
-	f.shard.mu.Lock()
+	f.memory.mu.Lock()
 	f.waiters--
-	if last := f.waiters == 0; last && f.shard.flights[f.origin] == f {
+	if last := f.waiters == 0; last && f.memory.flights[f.origin] == f {
 		// From here on a new caller starts a new flight.
 		f.left = true
-		delete(f.shard.flights, f.origin)
+		delete(f.memory.flights, f.origin)
 	}
 	left := f.left
-	f.shard.mu.Unlock()
+	f.memory.mu.Unlock()
 	if left {
 		f.cancel(errLeft)
 	}
@@ -150,16 +149,15 @@ func (c *Cache) fly(f *flight, prev *known) {
 
 // land publishes what the flight came to, and lets everybody go.
 func (c *Cache) land(f *flight) {
-	s := f.shard
-	s.mu.Lock()
+	m := c.memory
+	m.mu.Lock()
 	if !f.left {
-		delete(s.flights, f.origin)
+		delete(m.flights, f.origin)
 		if f.known != nil {
-			c.shards.add(s, f.key, f.known)
+			m.add(f.origin, f.known)
 		}
 	}
-	s.mu.Unlock()
-	c.shards.evict(s)
+	m.mu.Unlock()
 	if f.clock != nil {
 		f.clock.stop()
 	}
@@ -233,10 +231,10 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 	if !ok || f.clock == nil { // a Store's request isn't a hop
 		return ctx, func() {}
 	}
-	f.shard.mu.Lock()
+	f.memory.mu.Lock()
 	f.deadline = true
 	deadline, ok := f.latest, !f.patient
-	f.shard.mu.Unlock()
+	f.memory.mu.Unlock()
 	if ok {
 		ctx = queueContext{ctx, deadline}
 	}

@@ -2,12 +2,92 @@ package robotscache
 
 import (
 	"crypto/sha256"
+	"math"
 	"strings"
 	"sync"
 	"unsafe"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/go-politeness/politeness/robots"
 )
+
+// A memory holds what is known of the most recently used origins, within a number of bytes, and the
+// fetches that are under way. A lookup holds its lock for some 50 ns; a fetch holds it never.
+type memory struct {
+	mu      sync.Mutex
+	known   *simplelru.LRU[origin, *known]
+	texts   map[[sha256.Size]byte]*text // those that known uses, by their hash
+	bytes   int64                       // that known and texts take, about
+	max     int64                       // bound of bytes
+	evicted int64                       // origins removed for want of room
+	flights map[origin]*flight
+}
+
+func newMemory(maxBytes int64) *memory {
+	m := &memory{texts: make(map[[sha256.Size]byte]*text), max: maxBytes, flights: make(map[origin]*flight)}
+	m.known, _ = simplelru.NewLRU(math.MaxInt, m.removed) // bounded by bytes, not by entries: add
+	return m
+}
+
+// use returns what is known of o, nil for nothing, and makes it the most recently used.
+func (m *memory) use(o origin) *known {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, _ := m.known.Get(o)
+	return k
+}
+
+// peek returns what is known of o, nil for nothing.
+func (m *memory) peek(o origin) *known {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k, _ := m.known.Peek(o)
+	return k
+}
+
+// text returns the text with that hash, nil if no origin has it.
+func (m *memory) text(sum [sha256.Size]byte) *text {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.texts[sum]
+}
+
+// add stores k in place of what was known of o, and removes the least recently used origins until the
+// rest fits into max. k itself stays, however large it is. The caller holds m.mu.
+func (m *memory) add(o origin, k *known) {
+	m.known.Remove(o) // calls removed, which Add doesn't for a value that it replaces
+	m.known.Add(o, k)
+	m.bytes += k.bytes(o)
+	if k.good != nil {
+		x := k.good.text
+		if x.users++; x.users == 1 {
+			m.bytes += x.bytes()
+		}
+		if m.texts[x.sum] == nil { // else two origins may have brought the same text at once
+			m.texts[x.sum] = x
+		}
+	}
+	for m.bytes > m.max && m.known.Len() > 1 {
+		m.known.RemoveOldest()
+		m.evicted++
+	}
+}
+
+// removed subtracts what k and, if no other origin uses it, its text take.
+func (m *memory) removed(o origin, k *known) {
+	m.bytes -= k.bytes(o)
+	if k.good == nil {
+		return
+	}
+	x := k.good.text
+	if x.users--; x.users == 0 {
+		m.bytes -= x.bytes()
+		if m.texts[x.sum] == x {
+			delete(m.texts, x.sum)
+		}
+	}
+}
 
 // A text is what all origins share that serve the same robots.txt, byte for byte: the rules for our
 // crawler, and the sitemaps. The text itself isn't kept.
@@ -16,8 +96,9 @@ type text struct {
 	sitemaps string // as written, each with a line end
 	sum      [sha256.Size]byte
 	size     int64 // of the body
-	common   *good // the copy of the first origin, for others whose copies are alike; nil until then
-	users    int   // how many origins have it; guarded by texts.mu
+
+	validators validators // of the first origin, for others whose are the same
+	users      int        // how many origins have it; guarded by memory.mu
 }
 
 // sitemapsOf packs the sitemaps of a file.
@@ -30,99 +111,41 @@ func sitemapsOf(f *robots.File) string {
 	return strings.Clone(b.String())
 }
 
-// texts are those that are in use, by their hash.
-type texts struct {
-	mu    sync.Mutex
-	known map[[sha256.Size]byte]*text
-}
+// Sizes in words, beside those of the structs themselves: the element of an LRU, and a slot of a map
+// that is two thirds full.
+const (
+	word      = int64(unsafe.Sizeof(uintptr(0)))
+	knownSize = int64(unsafe.Sizeof(known{})) + 12*word + 6*word
+	goodSize  = int64(unsafe.Sizeof(good{}))
+	errSize   = int64(unsafe.Sizeof(unreachableError{}))
+	askSize   = int64(unsafe.Sizeof(validators{}))
+	textSize  = int64(unsafe.Sizeof(text{})) + 8*word
+)
 
-// find returns the text of a hash, nil for none.
-func (t *texts) find(sum [sha256.Size]byte) *text {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.known[sum]
-}
-
-// alike returns g, or one that says the same and is shared by others.
-func (t *texts) alike(g *good) *good {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if g.text.common == nil {
-		g.text.common = g
+// bytes returns about how much memory k, which is known of o, takes of its own.
+func (k *known) bytes(o origin) int64 {
+	n := knownSize + stringSize(o.host) + stringSize(k.Reason)
+	if g := k.good; g != nil {
+		n += goodSize
+		if g.validators != &g.text.validators {
+			n += askSize + g.validators.bytes()
+		}
 	}
-	if *g.text.common == *g {
-		return g.text.common
-	}
-	return g
-}
-
-// keep counts k in, and returns how many bytes more there are.
-func (t *texts) keep(k *known) int64 {
-	return t.count(k, +1)
-}
-
-// release counts k out, and returns how many bytes fewer there are.
-func (t *texts) release(k *known) int64 {
-	return t.count(k, -1)
-}
-
-// worth returns how many bytes fewer there would be without k, which is counted in.
-func (t *texts) worth(k *known) int64 {
-	return t.count(k, 0)
-}
-
-// count adds to the number of users of k's text, and returns how many bytes depend on k.
-func (t *texts) count(k *known, users int) int64 {
-	if k.good == nil {
-		return k.bytes()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	bytes, x := k.bytes(), k.good.text
-	alone := x.users == 1 && users <= 0 || x.users == 0
-	if alone {
-		bytes += x.bytes()
-	}
-	x.users += users
-	switch other := t.known[x.sum]; {
-	case x.users == 0 && other == x:
-		delete(t.known, x.sum)
-	case x.users > 0 && other == nil: // two origins may have brought the same text at once
-		t.known[x.sum] = x
-	}
-	return bytes
-}
-
-// mapSlot returns about what a map takes for each of its entries where it is between two sizes: half
-// as much again as the entry itself.
-func mapSlot[K comparable, V any]() int64 {
-	return int64(unsafe.Sizeof(struct {
-		key   K
-		value V
-	}{})) * 3 / 2
-}
-
-// bytes returns about how much memory k takes of its own.
-func (k *known) bytes() int64 {
-	n := allocated(unsafe.Sizeof(*k)) + allocated(uintptr(len(k.origin.host))) + mapSlot[uint64, *known]() +
-		allocated(uintptr(len(k.Reason)))
-	if g := k.good; g != nil && g != g.text.common {
-		n += g.bytes()
+	if k.Err != nil {
+		n += errSize
 	}
 	return n
 }
 
-func (g *good) bytes() int64 {
-	return allocated(unsafe.Sizeof(*g)) + allocated(uintptr(len(g.url))) + allocated(uintptr(len(g.etag))) + allocated(uintptr(len(g.lastModified)))
-}
-
-// bytes returns about how much memory x takes, and the copy that is common to its users.
+// bytes returns about how much memory x takes.
 func (x *text) bytes() int64 {
-	return allocated(unsafe.Sizeof(*x)) + allocated(uintptr(len(x.sitemaps))) + mapSlot[[sha256.Size]byte, *text]() +
-		int64(x.rules.Size()) + x.common.bytes()
+	return textSize + stringSize(x.sitemaps) + int64(x.rules.Size()) + x.validators.bytes()
 }
 
-// allocated returns about what the heap takes for size bytes, and nothing for none.
-func allocated(size uintptr) int64 {
-	return int64(max((size+15)&^15, size+size/16))
+// bytes returns about how much memory the strings of v take.
+func (v *validators) bytes() int64 {
+	return stringSize(v.url) + stringSize(v.etag) + stringSize(v.lastModified)
 }
+
+// stringSize returns about what the heap takes for s, nothing for an empty one.
+func stringSize(s string) int64 { return int64(len(s)+15) &^ 15 }

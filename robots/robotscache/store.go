@@ -146,7 +146,7 @@ func (c *Cache) restore(f *flight, met bool) (*known, Event, error) {
 	if r.expired(age) {
 		r = Record{URL: r.URL, Until: r.Until, Reason: r.Reason} // the answer is of no use any more
 	}
-	k := &known{origin: f.origin, at: momentOf(at)}
+	k := &known{at: momentOf(at)}
 	k.Expires = at.Add(c.ttl(r.MaxAge))
 	e := Event{
 		Origin: f.origin.String(), URL: r.URL, Status: r.Status, Start: at,
@@ -154,10 +154,10 @@ func (c *Cache) restore(f *flight, met bool) (*known, Event, error) {
 	}
 	switch {
 	case r.Status/100 == 2:
-		k.good = c.compile(f.origin, r.URL, r.Body, good{
-			maxAge: r.MaxAge, etag: validator(r.ETag), lastModified: validator(r.LastModified),
+		k.good = c.compile(r.Body, k.at, r.MaxAge, validators{
+			elsewhere(f.origin, r.URL), validator(r.ETag), validator(r.LastModified),
 		})
-		k.Rules, k.text, k.goodAt = k.good.text.rules, k.good.text, k.at
+		k.Rules, k.text = k.good.text.rules, k.good.text
 		e.describe(k.good)
 		if c.cfg.RecordText {
 			e.Text = string(r.Body)
@@ -180,12 +180,11 @@ func (c *Cache) restore(f *flight, met bool) (*known, Event, error) {
 
 // offer lets others use k while the flight asks again.
 func (c *Cache) offer(f *flight, k *known) {
-	f.shard.mu.Lock()
+	c.memory.mu.Lock()
+	defer c.memory.mu.Unlock()
 	if !f.left {
-		c.shards.add(f.shard, f.key, k)
+		c.memory.add(f.origin, k)
 	}
-	f.shard.mu.Unlock()
-	c.shards.evict(f.shard)
 }
 
 // save keeps what the origin answered.
@@ -194,7 +193,7 @@ func (c *Cache) save(f *flight, k *known, a *answer, now time.Time) error {
 	if k.good == nil {
 		r.MaxAge, _ = lifetime(a.header)
 	} else {
-		r.ETag, r.LastModified, r.MaxAge = k.good.etag, k.good.lastModified, k.good.maxAge
+		r.ETag, r.LastModified, r.MaxAge = k.good.validators.etag, k.good.validators.lastModified, k.good.maxAge
 		r.Body = a.body
 	}
 	if a.status == http.StatusNotModified {
