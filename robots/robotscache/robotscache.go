@@ -42,6 +42,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -98,9 +99,6 @@ type Config struct {
 	// RecordText makes Event.Text hold the body, for evidence that can be proved again.
 	RecordText bool
 }
-
-// defaultBytes is the default of Config.MaxBytes.
-const defaultBytes = 256 << 20
 
 // Unreachable says what holds while robots.txt can't be had (429, 5xx, network errors).
 type Unreachable int
@@ -210,10 +208,7 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
 	}
-	setDefault(&cfg.TTL, time.Hour)
-	setDefault(&cfg.DenyTTL, 5*time.Minute)
-	setDefault(&cfg.Timeout, 30*time.Second)
-	setDefault(&cfg.MaxBytes, defaultBytes)
+	cfg = cfg.WithDefaults()
 	if cl.Transport == nil {
 		cl.Transport = http.DefaultTransport
 	}
@@ -230,10 +225,14 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	}, nil
 }
 
-func setDefault[T comparable](field *T, value T) {
-	if *field == *new(T) {
-		*field = value
-	}
+// WithDefaults returns cfg with every field that is zero set to what its zero means. New does the
+// same; use WithDefaults to show or record what holds.
+func (cfg Config) WithDefaults() Config {
+	cfg.TTL = cmp.Or(cfg.TTL, time.Hour)
+	cfg.DenyTTL = cmp.Or(cfg.DenyTTL, 5*time.Minute)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 256<<20)
+	return cfg
 }
 
 // Validate reports all problems of cfg at once, each naming its field. New does the same; use
