@@ -70,7 +70,7 @@ func TestWhatAFrontierAsks(t *testing.T) {
 	if transport.UserAgent() != "ExampleBot/1.0 (bot@example.com)" || transport.Hosts().Config().MaxInFlight != 7 {
 		t.Errorf("%s, %d in flight", transport.UserAgent(), transport.Hosts().Config().MaxInFlight)
 	}
-	defaults := hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond}
+	defaults := hostlimit.Delay{Min: 200 * time.Millisecond, Max: 500 * time.Millisecond, Ceiling: time.Minute}
 	for key, want := range map[string]hostlimit.Limits{
 		"example.com": {Concurrency: 5, Delay: defaults}, "example.org": {Concurrency: 2, Delay: defaults},
 	} {

@@ -114,10 +114,11 @@ func (w *witness) changed(host string, l *hostlimit.Limits) bool {
 
 // policyOf states what a Transport made of cfg promises, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
+	hosts = hosts.WithDefaults()
 	p := &evidence.Policy{
 		UserAgent: cfg.UserAgent, From: cfg.From, Product: product,
 		Overrides: hosts.Override != nil, MaxInFlight: hosts.MaxInFlight, SlotTimeout: hosts.SlotTimeout,
-		LeaseTTL: cmp.Or(hosts.LeaseTTL, 300*time.Second), MaxWait: cmp.Or(hosts.MaxWait, time.Hour),
+		LeaseTTL: hosts.LeaseTTL, MaxWait: hosts.MaxWait,
 		HostKey:    keyName(cfg.HostKey),
 		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil, Purposes: purposesText(cfg.Purposes),
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
@@ -126,7 +127,7 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		Unreachable: "deny", ServeStale: cfg.Robots.ServeStale, Lenient: cfg.Robots.LenientAgents, RobotsText: cfg.Robots.RecordText,
 	}
 	statesLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
-	statesRefusals(p, hosts.Backoff)
+	statesRefusals(p, hosts.Backoff.(backoff.Refusals))
 	if cfg.Robots.OnUnreachable == robotscache.Allow {
 		p.Unreachable = "allow"
 	}
@@ -139,37 +140,22 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 
 func statesLimits(p *evidence.Policy, l hostlimit.Limits) {
 	d := l.Delay
-	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
-		d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond
-	}
-	p.Slots = cmp.Or(l.Concurrency, 2)
-	p.DelayMin, p.DelayMax, p.FromEnd = d.Min, max(d.Min, d.Max), d.FromEnd
-	p.Adaptive, p.Ceiling = d.Adaptive.String(), cmp.Or(d.Ceiling, max(d.Min, time.Minute))
+	p.Slots, p.DelayMin, p.DelayMax, p.FromEnd = l.Concurrency, d.Min, d.Max, d.FromEnd
+	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
 }
 
 // statesRefusals states what counts as a refusal, and for how long it blocks.
-func statesRefusals(p *evidence.Policy, policy backoff.Policy) {
-	var r backoff.Refusals
-	switch b := policy.(type) {
-	case backoff.Refusals:
-		r = b
-	case *backoff.Refusals:
-		r = *b
-	default:
-		r.Policy = b
-	}
+func statesRefusals(p *evidence.Policy, r backoff.Refusals) {
 	statuses := slices.Clone(r.Statuses)
 	slices.Sort(statuses)
 	p.Statuses = ranges(slices.Compact(statuses))
-	p.Network, p.AtLeast, p.InARow = r.Network, r.AtLeast, cmp.Or(r.InARow, 5)
-	p.MaxRetryAfter, p.Forgive = cmp.Or(r.MaxRetryAfter, 24*time.Hour), cmp.Or(r.Forgive, 30*time.Minute)
+	p.Network, p.AtLeast, p.InARow = r.Network, r.AtLeast, r.InARow
+	p.MaxRetryAfter, p.Forgive = r.MaxRetryAfter, r.Forgive
 	switch b := r.Policy.(type) {
-	case nil:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "fibonacci", time.Second, 10*time.Minute
 	case backoff.Fibonacci:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "fibonacci", cmp.Or(b.Unit, time.Second), cmp.Or(b.Cap, 10*time.Minute)
+		p.Backoff, p.BackoffStep, p.BackoffCap = "fibonacci", b.Unit, b.Cap
 	case backoff.Doubling:
-		p.Backoff, p.BackoffStep, p.BackoffCap = "doubling", cmp.Or(b.Start, 15*time.Minute), cmp.Or(b.Cap, 24*time.Hour)
+		p.Backoff, p.BackoffStep, p.BackoffCap = "doubling", b.Start, b.Cap
 		p.JitterMin, p.JitterMax = b.Jitter[0], b.Jitter[1]
 	default:
 		p.Backoff = "own"

@@ -18,13 +18,21 @@ type Doubling struct {
 	Jitter [2]float64    // least and most share of a step that is added at random, such as {0.10, 0.20}; zero: none
 }
 
+// WithDefaults returns d with its zero fields set to what they mean.
+func (d Doubling) WithDefaults() Doubling {
+	d.Start = cmp.Or(d.Start, 15*time.Minute)
+	d.Cap = cmp.Or(d.Cap, 24*time.Hour)
+	return d
+}
+
 // Delay returns the time to stay away after the attempt-th refusal in a row; 0
 // for an attempt below 1.
 func (d Doubling) Delay(attempt int) time.Duration {
 	if attempt < 1 {
 		return 0
 	}
-	start, limit := cmp.Or(d.Start, 15*time.Minute), cmp.Or(d.Cap, 24*time.Hour)
+	d = d.WithDefaults()
+	start, limit := d.Start, d.Cap
 	step := limit
 	if n := attempt - 1; start <= limit>>n { // before shifting: start<<n might not fit
 		step = start << n

@@ -15,13 +15,21 @@ type Fibonacci struct {
 	Cap  time.Duration // longest step; 0: 10 min
 }
 
+// WithDefaults returns f with its zero fields set to what they mean.
+func (f Fibonacci) WithDefaults() Fibonacci {
+	f.Unit = cmp.Or(f.Unit, time.Second)
+	f.Cap = cmp.Or(f.Cap, 10*time.Minute)
+	return f
+}
+
 // Delay returns the time to stay away after the attempt-th refusal in a row; 0
 // for an attempt below 1.
 func (f Fibonacci) Delay(attempt int) time.Duration {
 	if attempt < 1 {
 		return 0
 	}
-	unit, limit := cmp.Or(f.Unit, time.Second), cmp.Or(f.Cap, 10*time.Minute)
+	f = f.WithDefaults()
+	unit, limit := f.Unit, f.Cap
 	// Steps up to the cap fit into 63 bits; the one after them fits into 64, and
 	// ends the loop after 92 rounds at most.
 	most := uint64(limit / unit)

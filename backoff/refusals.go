@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -32,7 +33,24 @@ func Range(first, last int) []int {
 	return s
 }
 
-// Delay returns what r.Policy says.
+// WithDefaults returns r with its zero fields set to what they mean, those of a Policy of this
+// package included.
+func (r Refusals) WithDefaults() Refusals {
+	switch p := r.Policy.(type) {
+	case nil:
+		r.Policy = Fibonacci{}.WithDefaults()
+	case Fibonacci:
+		r.Policy = p.WithDefaults()
+	case Doubling:
+		r.Policy = p.WithDefaults()
+	}
+	r.InARow = cmp.Or(r.InARow, 5)
+	r.MaxRetryAfter = cmp.Or(r.MaxRetryAfter, 24*time.Hour)
+	r.Forgive = cmp.Or(r.Forgive, 30*time.Minute)
+	return r
+}
+
+// Delay returns the time to stay away by r.Policy.
 func (r Refusals) Delay(attempt int) time.Duration {
 	if r.Policy == nil {
 		return Fibonacci{}.Delay(attempt)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Config of a Memory. The zero value is 2 requests a host, 200 to 500 ms apart.
@@ -67,10 +66,6 @@ type Config struct {
 	Override func(key string) (Limits, bool)
 }
 
-// A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One
-// whose From is later than its To spans midnight: {22 * time.Hour, 6 * time.Hour} is the night.
-type Window struct{ From, To time.Duration }
-
 // Delay is the gap between two starts on a key: a random time in [Min, Max], or
 // the adaptive delay or the caller's floor where that is longer.
 type Delay struct {
@@ -88,93 +83,57 @@ type Limits struct {
 	Delay       Delay
 }
 
-// Of returns the limits of key, as Override says at this moment, with nothing left to a default but
-// Delay.Ceiling. Use it to plan ahead, as a frontier does that knows how many requests a host takes
-// at once.
+// WithDefaults returns c with its zero fields set to what they mean. A zero MaxInFlight and a zero
+// SlotTimeout stay: they mean that there is no bound. Backoff becomes a backoff.Refusals.
+func (c Config) WithDefaults() Config {
+	l := Limits{c.Concurrency, c.Delay}.WithDefaults()
+	c.Concurrency, c.Delay = l.Concurrency, l.Delay
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 300*time.Second)
+	c.MaxWait = cmp.Or(c.MaxWait, time.Hour)
+	c.MaxHosts = cmp.Or(c.MaxHosts, 1_000_000)
+	switch p := c.Backoff.(type) {
+	case backoff.Refusals:
+		c.Backoff = p.WithDefaults()
+	case *backoff.Refusals:
+		if p != nil { // New refuses it
+			c.Backoff = p.WithDefaults()
+		}
+	default:
+		c.Backoff = backoff.Refusals{Policy: p}.WithDefaults()
+	}
+	return c
+}
+
+// WithDefaults returns l with its zero fields set to what they mean in a Config.
+func (l Limits) WithDefaults() Limits {
+	l.Concurrency = cmp.Or(l.Concurrency, 2)
+	l.Delay = l.Delay.WithDefaults()
+	return l
+}
+
+// WithDefaults returns d with its zero fields set to what they mean.
+func (d Delay) WithDefaults() Delay {
+	if d.Min == 0 && d.Max == 0 && !d.DangerouslyNone {
+		d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond
+	}
+	d.Max = max(d.Min, d.Max)
+	d.Ceiling = cmp.Or(d.Ceiling, max(d.Min, time.Minute))
+	return d
+}
+
+// Of returns the limits of key, as Override returns them at this moment, with all defaults filled
+// in. Use it to plan ahead, as a frontier does that asks how many requests a host takes at once.
 func (c Config) Of(key string) Limits {
 	l := Limits{c.Concurrency, c.Delay}
 	if c.Override != nil {
 		if own, ok := c.Override(key); ok {
-			l.Concurrency = cmp.Or(own.Concurrency, l.Concurrency)
-			l.Delay = cmp.Or(own.Delay, l.Delay)
+			l = own.or(l)
 		}
 	}
-	l.Concurrency = cmp.Or(l.Concurrency, 2)
-	switch d := &l.Delay; {
-	case d.DangerouslyNone:
-	case d.Min == 0 && d.Max == 0:
-		d.Min, d.Max = 200*time.Millisecond, 500*time.Millisecond
-	case d.Max == 0:
-		d.Max = d.Min
-	}
-	return l
+	return l.WithDefaults()
 }
 
-// own returns the limits that Override gave, nil where it gave none.
-func own(l *kit.Limits) *Limits {
-	if l.Own == nil {
-		return nil
-	}
-	return &Limits{Concurrency: l.Own.Concurrency, Delay: Delay(l.Own.Delay)}
+// or returns l with its zero fields taken from the limits of a Config.
+func (l Limits) or(config Limits) Limits {
+	return Limits{cmp.Or(l.Concurrency, config.Concurrency), cmp.Or(l.Delay, config.Delay)}
 }
-
-// kit returns l for the rules.
-func (l Limits) kit() kit.Own { return kit.Own{Concurrency: l.Concurrency, Delay: kit.Delay(l.Delay)} }
-
-// rules checks c, naming every field that is wrong, and fills in the defaults.
-func (c Config) rules() (*kit.Rules, error) {
-	k := kit.Config{
-		Own:         Limits{c.Concurrency, c.Delay}.kit(),
-		MaxInFlight: c.MaxInFlight, SlotTimeout: c.SlotTimeout, LeaseTTL: c.LeaseTTL, MaxWait: c.MaxWait, MaxHosts: c.MaxHosts,
-		Backoff: c.Backoff,
-	}
-	for _, w := range c.Windows {
-		k.Windows = append(k.Windows, kit.Window(w))
-	}
-	if c.Override != nil {
-		k.Override = func(key string) (kit.Own, bool) {
-			l, ok := c.Override(key)
-			return l.kit(), ok
-		}
-	}
-	return k.Compile()
-}
-
-// Adaptive says what moves the delay of a key: the refusals of its host (Learned, which
-// is the zero value), or its response times (Squared, Proportional, Throttle), so that a
-// host that grows slow is asked less often. Longest joins several; Fixed is none.
-//
-// A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
-// more, and exchanges without an answer, never lower a delay: a host that fails fast isn't asked
-// faster. One without an answer counts with the time that it took, also where the caller's own
-// timeout ended it. The result stays within Delay.Min and Delay.Ceiling.
-//
-// Adaptive values are comparable and print as what they are.
-type Adaptive = kit.Adaptive
-
-// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
-var Fixed = kit.Fixed
-
-// Learned finds the rate that a host allows, and costs nothing where none refuses. The first
-// refusal of a series makes the delay one and a half times as long, or as long as the
-// starts since the last refusal were apart in the mean, if that is longer; each twenty starts
-// without a refusal make it 2 % shorter. Refusals are those that block at once, and
-// 401, 402, 403 and 451 in a row: a host that fails or doesn't answer tells of no rate.
-var Learned = kit.Learned
-
-// Squared waits the square of the last response time in seconds: 250 ms after
-// half a second, 9 s after three.
-var Squared = kit.Squared
-
-// Proportional moves the delay half the way to f times the last response time at each
-// answer. Heritrix waits 5 times that.
-func Proportional(f float64) Adaptive { return kit.Proportional(f) }
-
-// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle does: t =
-// latency/target; the new delay is max(t, (old+t)/2), so it rises at once and comes down by halves.
-func Throttle(target float64) Adaptive { return kit.Throttle(target) }
-
-// Longest waits as long as a or b says, whichever is longer: Longest(Learned,
-// Proportional(1)) learns from refusals and follows the response times. Delays by response
-// times that move from the old one, such as Throttle, move from the longest of them.
-func Longest(a, b Adaptive) Adaptive { return kit.Longest(a, b) }

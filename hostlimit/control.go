@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // longestBlock bounds a block that a person sets: sums with it don't overflow.
@@ -18,7 +16,7 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := kit.CheckBlock(until, time.Now(), why); err != nil {
+	if err := m.rules.CheckBlock(until, time.Now(), why); err != nil {
 		return err
 	}
 	m.now() // begins the count
@@ -97,13 +95,10 @@ func (m *Memory) act(ctx context.Context, key string, change func(*shard, *host,
 	return nil
 }
 
-// limits returns those of key; where Override says nonsense, which Acquire reports, those of the
-// Config.
-func (m *Memory) limits(key string) *kit.Limits {
-	lim, err := m.rules.Limits(key)
-	if err != nil {
-		return m.rules.Default()
-	}
+// limits returns the limits of key; those of the Config where Override makes no sense, which
+// Acquire reports.
+func (m *Memory) limits(key string) *Limits {
+	lim, _ := m.rules.Limits(key)
 	return lim
 }
 
@@ -111,7 +106,7 @@ func (m *Memory) limits(key string) *kit.Limits {
 // is waited for then.
 func (sh *shard) forgive(h *host, now time.Duration) {
 	t := sh.trouble(h)
-	if t.refusals == 0 || !t.forgiven(now, sh.m.rules.Refusals.Forgive) {
+	if t.refusals == 0 || !t.forgiven(now, sh.m.rules.refusals.Forgive) {
 		return
 	}
 	t.refusals, t.until = 0, 0
@@ -142,7 +137,7 @@ func (sh *shard) causeOf(h *host) string {
 	if t := sh.trouble(h); t.cause != byPerson {
 		return t.cause.String()
 	}
-	return kit.HandCause(sh.why(h))
+	return ByHand{Why: sh.why(h)}.Cause()
 }
 
 // note leaves it to the next Grant or Error of h to tell what a person has done.
@@ -174,9 +169,9 @@ func (sh *shard) stop(h *host, now time.Duration) error {
 	key := func() string { return string(sh.name(h)) }
 	switch {
 	case sh.m.drain.begun.Load():
-		return &Error{Key: key(), Err: kit.ErrDraining, ByHand: sh.act(h)}
+		return &Error{Key: key(), Err: ErrDraining, ByHand: sh.act(h)}
 	case sh.stopped(h, now):
-		return &Error{Key: key(), RetryAt: sh.m.at(sh.trouble(h).until), Err: kit.ByHand(sh.why(h)), ByHand: sh.act(h)}
+		return &Error{Key: key(), RetryAt: sh.m.at(sh.trouble(h).until), Err: sh.m.rules.BlockedByHand(sh.why(h)), ByHand: sh.act(h)}
 	}
 	return nil
 }
@@ -258,7 +253,7 @@ func (m *Memory) flights() (inFlight int, due time.Duration) {
 			b.refresh(h, now)
 			b.refuseAll(h, now)
 			inFlight += b.inFlight
-			due = min(due, b.flying.due(m.rules.LeaseTTL))
+			due = min(due, b.flying.due(m.rules.config.LeaseTTL))
 			sh.settle(b)
 		}
 		sh.mu.Unlock()

@@ -1,30 +1,32 @@
 package hostlimit
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // The reasons of a refusal, for errors.Is on an [*Error].
 var (
 	// ErrBusy: no turn was to be had within SlotTimeout, MaxWait or the context's deadline.
-	ErrBusy = kit.ErrBusy
+	ErrBusy = errors.New("host busy")
 	// ErrBlocked: the key is blocked for longer than the caller may wait.
-	ErrBlocked = kit.ErrBlocked
+	ErrBlocked = errors.New("host blocked")
 	// ErrDraining: a person has ended the limiter by Drain; there is no use in coming back.
-	ErrDraining = kit.ErrDraining
+	ErrDraining = errors.New("the limiter was drained by hand: no request starts any more")
 )
 
 // An Error is a refused turn. It matches ErrBusy, ErrBlocked or ErrDraining, and
 // context.DeadlineExceeded where the context's deadline was the limit, whether that was
-// foreseen or has passed. A turn that was held by what has no known end, such as a slot,
+// foreseen or has passed. A turn that waited for something without a known end, such as a slot,
 // may be had at any time: RetryAt is then as long after the refusal as the request had
 // waited, or when the oldest lease expires (LeaseTTL) if that is sooner.
 type Error struct {
 	Key     string
 	RetryAt time.Time // when to ask again: the earliest start that is known; zero with ErrDraining
-	Err     error     // what was the limit; wraps ErrBusy, ErrBlocked or ErrDraining
+	Err     error     // limit that was hit; wraps ErrBusy, ErrBlocked or ErrDraining
 
 	Restored *Restored // as in Grant
 	StateErr error     // as in Grant
@@ -40,3 +42,77 @@ func (e *Error) Error() string {
 
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
+
+// A reason is a limit that was hit, of the given kinds.
+type reason struct {
+	text  string
+	kinds []error
+}
+
+func (r *reason) Error() string   { return r.text }
+func (r *reason) Unwrap() []error { return r.kinds }
+
+var (
+	errEnded          error = &reason{"the lease was released, or taken back after LeaseTTL", []error{ErrBusy}}
+	errMaxWait        error = &reason{"the wait for a turn would exceed MaxWait: come back at RetryAt, or raise MaxWait", []error{ErrBusy}}
+	errMaxWaitBlocked error = &reason{"host blocked for longer than MaxWait: come back at RetryAt", []error{ErrBlocked}}
+	errLate           error = &reason{"no turn before the context's deadline, which counts the wait too (as http.Client.Timeout does): allow more time, or come back at RetryAt", []error{ErrBusy, context.DeadlineExceeded}}
+	errLateBlocked    error = &reason{"host blocked until after the context's deadline: come back at RetryAt", []error{ErrBlocked, context.DeadlineExceeded}}
+)
+
+// Ended returns the Error.Err of the Start of a lease that has ended.
+func (*Rules) Ended() error { return errEnded }
+
+// TooLate returns the Error.Err of a turn that comes after the context's deadline (else after
+// MaxWait), because of a block (else for another reason).
+func (*Rules) TooLate(byContext, blocked bool) error {
+	switch {
+	case byContext && blocked:
+		return errLateBlocked
+	case byContext:
+		return errLate
+	case blocked:
+		return errMaxWaitBlocked
+	}
+	return errMaxWait
+}
+
+// SlotTimeout returns the Error.Err of a turn that was refused after SlotTimeout: each of that many
+// slots is held, the first for the time held.
+func (*Rules) SlotTimeout(slots int, held time.Duration) error {
+	return &reason{
+		fmt.Sprintf("timeout waiting for host concurrency slot: all %d are held, one for %v; are the bodies of all responses closed?",
+			slots, held.Round(time.Millisecond)),
+		[]error{ErrBusy},
+	}
+}
+
+// BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block.
+func (*Rules) BlockedByHand(why string) error {
+	return &reason{"host blocked " + ByHand{Why: why}.Cause(), []error{ErrBlocked}}
+}
+
+// handPrefix begins the cause of a block that a person has set.
+const handPrefix = "by hand: "
+
+// Cause returns the Debt.Cause of the block: "by hand: " and b.Why.
+func (b ByHand) Cause() string { return handPrefix + b.Why }
+
+// ByHand reports whether a person has set the block of d, and returns the reason.
+func (d Debt) ByHand() (why string, ok bool) { return strings.CutPrefix(d.Cause, handPrefix) }
+
+// mostWhy bounds the reason that a person gives for a block, in bytes.
+const mostWhy = 300
+
+// CheckBlock returns what is wrong with the arguments of Controller.Block.
+func (*Rules) CheckBlock(until, now time.Time, why string) error {
+	switch {
+	case !until.After(now):
+		return fmt.Errorf("hostlimit: Block: until %s is not in the future; use Clear to lift a block", until.Format(time.RFC3339))
+	case strings.TrimSpace(why) == "":
+		return errors.New("hostlimit: Block: why is empty; say it for those who read the log")
+	case len(why) > mostWhy:
+		return fmt.Errorf("hostlimit: Block: why is %d bytes long, more than %d", len(why), mostWhy)
+	}
+	return nil
+}

@@ -5,8 +5,6 @@ import (
 	"math"
 	"strconv"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Times inside the package are nanoseconds since the Memory was first used, by the
@@ -196,33 +194,33 @@ func (h *host) idle(t *trouble, now, floor time.Duration) time.Duration {
 // run begins anew: how often a crawler that had nothing to fetch asked says nothing about
 // how often it may. And it counts as a start for each Ceiling in it, or what a refusal now
 // and then teaches such a crawler would add up.
-func (h *host) count(t *trouble, lim *kit.Limits, now, idle time.Duration) {
+func (h *host) count(t *trouble, lim *Limits, now, idle time.Duration) {
 	h.seq++
-	if h.began == void || idle > lim.Ceiling {
+	if h.began == void || idle > lim.Delay.Ceiling {
 		h.began, h.run = now, 0
 	}
 	h.run = min(h.run, math.MaxUint32-1) + 1
 	if t.learned == 0 {
 		return
 	}
-	calm := time.Duration(t.calm) + 1 + max(0, idle/lim.Ceiling)
-	for ; calm >= kit.Calm && t.learned != 0; calm -= kit.Calm {
-		t.learned = lim.Ease(t.learned)
+	calm := time.Duration(t.calm) + 1 + max(0, idle/lim.Delay.Ceiling)
+	for ; calm >= calmStarts && t.learned != 0; calm -= calmStarts {
+		t.learned = lim.Delay.Ease(t.learned)
 	}
-	t.calm = uint8(calm % kit.Calm)
+	t.calm = uint8(calm % calmStarts)
 }
 
 // refuse sets a block after a refusal. starts is the shard's. The first refusal of a
 // series makes the delay longer, where that learns.
-func (h *host) refuse(t *trouble, r *kit.Refusals, lim *kit.Limits, now time.Duration, o Outcome, starts uint64) {
+func (h *host) refuse(t *trouble, r *Rules, lim *Limits, now time.Duration, o Outcome, starts uint64) {
 	n := min(t.refusals, math.MaxUint8-1) + 1
-	stay := r.Stay(int(n), kit.Outcome(o)) // may panic, so before anything is changed
-	if n == 1 && lim.Adaptive.Learns() && r.Teaches(kit.Outcome(o)) {
+	stay := r.Stay(int(n), o) // may panic, so before anything is changed
+	if n == 1 && lim.Delay.Adaptive.Learns() && r.Teaches(o) {
 		since := now - h.began
 		if h.began == void {
 			since = 0
 		}
-		t.learned = lim.Learn(h.gap, since, int64(h.run))
+		t.learned = lim.Delay.Learn(h.gap, since, int64(h.run))
 		h.raise(t.learned, byLearned)
 	}
 	h.began, h.run, h.failures = now, 0, 0

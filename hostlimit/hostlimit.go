@@ -27,8 +27,6 @@ import (
 	"context"
 	"iter"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A Limiter hands out turns on keys. It is the interface that politeness.Config.Hosts
@@ -153,7 +151,7 @@ type Outcome struct {
 }
 
 // Left reports whether the caller gave the request up, so that o says nothing about the host.
-func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && kit.CallerLeft(o.Err) }
+func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && callerLeft(o.Err) }
 
 // A Grant tells how a start came about. The three waits add up to the time spent in
 // Acquire and in the calls of Start.

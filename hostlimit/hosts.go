@@ -45,11 +45,7 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 				n, more := sh.states(from, &batch)
 				for i := range batch[:n] {
 					st := batch[i].state()
-					lim, err := m.rules.Limits(st.Key)
-					if err != nil {
-						lim = m.rules.Default() // Acquire reports it
-					}
-					st.Slots = lim.Slots
+					st.Slots = m.limits(st.Key).Concurrency
 					if !yield(st, nil) {
 						return
 					}
@@ -126,7 +122,7 @@ func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool)
 		} else if open := m.open(now); open > now {
 			st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
 		}
-		if t.forgiven(now, m.rules.Refusals.Forgive) {
+		if t.forgiven(now, m.rules.refusals.Forgive) {
 			st.Refusals = 0
 		}
 		st.Next = m.at(next)

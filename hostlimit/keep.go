@@ -4,8 +4,6 @@ import (
 	"context"
 	"math"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // What a key owes goes to Config.Store and comes back from it in one step, sync: one Update,
@@ -56,7 +54,7 @@ type blockOwed struct {
 // String is what the Store keeps of the cause.
 func (b blockOwed) String() string {
 	if b.cause == byPerson {
-		return kit.HandCause(b.why)
+		return ByHand{Why: b.why}.Cause()
 	}
 	return b.cause.String()
 }
@@ -123,7 +121,7 @@ func (k *kept) unsaved(now time.Duration, o owing) bool {
 
 // met returns what is known of key's debt, once what others know of the key is known here, and the
 // other way round. With force the Store is asked also where it was a moment ago.
-func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *kit.Limits, force bool) (*kept, error) {
+func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *Limits, force bool) (*kept, error) {
 	sh.mu.Lock()
 	now := sh.m.now()
 	h := sh.host(sh.get(hash, key, now))
@@ -152,7 +150,7 @@ func (l *lease) meet(ctx context.Context, k *kept) {
 // sync brings the key of k and the Store up to date with each other, unless somebody has done so
 // by the time it is our turn. The error is ctx's; those of the Store are told with the next
 // Grant, Effect or Error.
-func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, force bool) error {
+func (sh *shard) sync(ctx context.Context, k *kept, lim *Limits, force bool) error {
 	select {
 	case k.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -203,7 +201,7 @@ func (sh *shard) sync(ctx context.Context, k *kept, lim *kit.Limits, force bool)
 
 // A merge is what one sync gives to the Store and takes from it.
 type merge struct {
-	rules   *kit.Rules
+	rules   *Rules
 	now     time.Duration // one moment, as the Memory counts it
 	wall    time.Time     // and by the clock on the wall
 	debt    Debt          // what the Store had
@@ -256,7 +254,7 @@ func (x *merge) at(t time.Duration) time.Time { return x.wall.Add(t - x.now) }
 // was to be when it was set, or MaxRetryAfter: the clock may have been set back since. set is
 // zero where that isn't known.
 func (x *merge) in(t, set time.Time) time.Duration {
-	longest := x.rules.Refusals.MaxRetryAfter
+	longest := x.rules.refusals.MaxRetryAfter
 	if !set.IsZero() {
 		longest = max(longest, t.Sub(set))
 	}
@@ -265,7 +263,7 @@ func (x *merge) in(t, set time.Time) time.Duration {
 
 // current is d without what is over.
 func (x *merge) current(d Debt) Debt {
-	if end := d.BlockedUntil; !end.After(x.wall) && (d.Refusals == 0 || !end.Add(x.rules.Refusals.Forgive).After(x.wall)) {
+	if end := d.BlockedUntil; !end.After(x.wall) && (d.Refusals == 0 || !end.Add(x.rules.refusals.Forgive).After(x.wall)) {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = time.Time{}, time.Time{}, "", 0
 	}
 	if !d.NextStart.After(x.wall) {
@@ -287,23 +285,23 @@ func stricter(a, b Debt) Debt {
 		a, b = b, a
 	}
 	a.Refusals = max(a.Refusals, b.Refusals)
-	if _, byHand := kit.HandWhy(a.Cause); byHand {
+	if _, byHand := a.ByHand(); byHand {
 		return a
 	}
-	if _, byHand := kit.HandWhy(b.Cause); byHand {
+	if _, byHand := b.ByHand(); byHand {
 		a.Cause = b.Cause
 	}
 	return a
 }
 
 // adopt takes over what others have changed in the Store, which has debt now.
-func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
+func (sh *shard) adopt(k *kept, h *host, lim *Limits, x *merge, debt Debt) {
 	now := x.now
 	o := sh.owing(h)
 	moved := false
 	if x.block {
 		theirs := blockOwed{refusals: uint8(min(max(0, debt.Refusals), math.MaxUint8)), cause: causeNamed(debt.Cause)}
-		if why, byHand := kit.HandWhy(debt.Cause); byHand {
+		if why, byHand := debt.ByHand(); byHand {
 			theirs.cause, theirs.why = byPerson, why
 		}
 		if !debt.BlockedUntil.IsZero() {
@@ -326,8 +324,8 @@ func (sh *shard) adopt(k *kept, h *host, lim *kit.Limits, x *merge, debt Debt) {
 	if t := sh.trouble(h); t.refusals != 0 {
 		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // also where the block is ours
 	}
-	if x.delay && lim.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {
-		learned := min(max(0, debt.Delay), lim.Ceiling)
+	if x.delay && lim.Delay.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {
+		learned := min(max(0, debt.Delay), lim.Delay.Ceiling)
 		sh.inTrouble(h).learned = learned
 		moved = h.raise(learned, byLearned) || moved
 	}

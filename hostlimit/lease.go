@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 const leaseSize = int(unsafe.Sizeof(lease{}))
@@ -17,7 +15,7 @@ const leaseSize = int(unsafe.Sizeof(lease{}))
 type lease struct {
 	sh    *shard
 	b     *busy // nil once the slot is free again; guarded, like all below but heard, by sh.mu
-	lim   *kit.Limits
+	lim   *Limits
 	floor time.Duration
 
 	watcher Watcher // names the request while it holds the slot
@@ -81,7 +79,7 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	now := m.now()
 	if b == nil {
 		defer sh.mu.Unlock()
-		return Grant{}, m.refusal(l.key, now, kit.ErrEnded)
+		return Grant{}, m.refusal(l.key, now, errEnded)
 	}
 	h := sh.host(b.host)
 	l.hear(now)
@@ -128,7 +126,7 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	defer sh.mu.Unlock()
 	l.hear(m.now())
 	if err == nil && l.b == nil {
-		err = m.refusal(l.key, m.now(), kit.ErrEnded) // released in this very moment
+		err = m.refusal(l.key, m.now(), errEnded) // released in this very moment
 	}
 	if err != nil {
 		return Grant{}, err
@@ -149,7 +147,7 @@ func (l *lease) grant(h *host) Grant {
 		Slot:        int(l.slot),
 		Slots:       int(l.slots),
 		Probe:       l.probe,
-		Own:         own(l.lim),
+		Own:         l.sh.m.rules.Own(l.lim),
 		TakenBack:   l.sh.takenBack(h),
 		ByHand:      l.sh.act(h),
 	}
@@ -169,7 +167,7 @@ func (l *lease) Observe(o Outcome) Effect {
 func (l *lease) learn(o Outcome) Effect {
 	sh := l.sh
 	m := sh.m
-	what := m.rules.Refusals.Meaning(kit.Outcome(o))
+	what := m.rules.meaning(&o)
 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -177,14 +175,14 @@ func (l *lease) learn(o Outcome) Effect {
 		return Effect{}
 	}
 	l.observed = true
-	l.unanswered = o.Status == 0 && what != kit.Silent
+	l.unanswered = o.Status == 0 && what != silent
 
-	h, b := l.find(what == kit.Refused || o.Reset > 0)
+	h, b := l.find(what == refused || o.Reset > 0)
 	if h == nil {
 		return Effect{} // forgotten since the lease expired, and nothing to remember
 	}
 	// Nearly all answers change the delay at most.
-	usual := what == kit.Success && o.Reset == 0 && h.trouble == 0 && h.failures == 0
+	usual := what == success && o.Reset == 0 && h.trouble == 0 && h.failures == 0
 	var now time.Duration
 	if !usual || b != nil && b.head != nil {
 		now = m.now()
@@ -193,7 +191,7 @@ func (l *lease) learn(o Outcome) Effect {
 		b.account(h, now)
 	}
 	sh.forgive(h, now)
-	h.adaptive = l.lim.Adapt(h.adaptive, kit.Outcome(o))
+	h.adaptive = l.lim.Delay.Adapt(h.adaptive, o)
 	raised := h.raise(h.adaptive, byAdaptive)
 	var e Effect
 	if !usual {
@@ -220,35 +218,35 @@ func (l *lease) learn(o Outcome) Effect {
 }
 
 // judge blocks or clears the key of l after an answer.
-func (l *lease) judge(h *host, o *Outcome, what kit.Meaning, now time.Duration) (e Effect) {
+func (l *lease) judge(h *host, o *Outcome, what meaning, now time.Duration) (e Effect) {
 	sh := l.sh
-	r := &sh.m.rules.Refusals
+	r := sh.m.rules
 	t := sh.trouble(h)
 	stopped := sh.stopped(h, now)
 	before := l.ord <= t.blockOrd || stopped // a block was set after the start
 	switch {
-	case what == kit.Success:
+	case what == success:
 		h.failures = 0
 		e.Cleared = !before && t.clear()
-	case what == kit.Failed && !before:
+	case what == failed && !before:
 		h.failures = min(h.failures, math.MaxUint16-1) + 1
-		if int(h.failures) >= r.InARow || t.refusals > 0 { // while it counts refusals, only probes start
-			what = kit.Refused
+		if int(h.failures) >= r.refusals.InARow || t.refusals > 0 { // while it counts refusals, only probes start
+			what = refused
 		}
 	}
 	switch {
-	case what == kit.Refused && !before:
+	case what == refused && !before:
 		h.refuse(sh.inTrouble(h), r, l.lim, now, *o, sh.starts)
 		delete(sh.whys, h.trouble)
 		e.Blocked = true
-	case what == kit.Refused, o.Reset > 0:
+	case what == refused, o.Reset > 0:
 		// A block has been set since the request started, or the host only tells when it would refuse.
 		// Neither counts, but what is asked for is asked now.
 		cause := byReset
-		if what == kit.Refused {
+		if what == refused {
 			cause = causeOf(*o)
 		}
-		if asked := r.Asked(kit.Outcome(*o)); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
+		if asked := r.Asked(*o); asked > 0 && sh.inTrouble(h).extend(add(now, asked), sh.starts) {
 			if !stopped {
 				sh.blame(h, cause, "")
 			}
@@ -322,7 +320,7 @@ func (l *lease) Release() (expired bool) {
 // countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
 // there was no answer. An attempt whose connection was refused after ten seconds has reached the
 // site then, as far as anybody knows.
-func (l *lease) countsFromEnd() bool { return l.started && (l.lim.FromEnd || l.unanswered) }
+func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }
 
 // A link is the place of a lease in a list of flights.
 type link struct {

@@ -1,13 +1,12 @@
 package hostlimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"hash/maphash"
 	"sync"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Memory is the Limiter of one process. It starts no goroutine: time passes in the callers' own, so
@@ -18,14 +17,15 @@ import (
 // which the Memory was first used. So the gaps in a log of them are exact, also where
 // the machine's clock was set in between.
 type Memory struct {
-	rules         *kit.Rules
+	rules         *Rules
 	config        Config
 	began         sync.Once
 	base          time.Time // of the first use
 	seed          maphash.Seed
 	shards        []shard
 	hostsPerShard int
-	places        *places // nil without MaxInFlight
+	slotTimeout   time.Duration // never: MaxWait bounds the wait for a slot
+	places        *places       // nil without MaxInFlight
 	drain         drain
 }
 
@@ -33,13 +33,13 @@ var _ Limiter = (*Memory)(nil)
 
 // New returns a Memory with the rules of c. The error names every field that is wrong.
 func New(c Config) (*Memory, error) {
-	r, err := c.rules()
+	r, err := c.Rules()
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{rules: r, config: c, seed: maphash.MakeSeed()}
+	m := &Memory{rules: r, config: c, slotTimeout: cmp.Or(c.SlotTimeout, never), seed: maphash.MakeSeed()}
 	n := 64
-	for n > 1 && r.MaxHosts/n < 64 {
+	for n > 1 && r.config.MaxHosts/n < 64 {
 		n /= 2
 	}
 	m.shards = make([]shard, n)
@@ -47,9 +47,9 @@ func New(c Config) (*Memory, error) {
 		m.shards[i].m = m
 		m.shards[i].troubles = make([]trouble, 1)
 	}
-	m.hostsPerShard = r.MaxHosts / n
-	if r.MaxInFlight > 0 {
-		m.places = &places{max: r.MaxInFlight, ttl: r.LeaseTTL, flying: flights{all: true}}
+	m.hostsPerShard = r.config.MaxHosts / n
+	if r.config.MaxInFlight > 0 {
+		m.places = &places{max: r.config.MaxInFlight, ttl: r.config.LeaseTTL, flying: flights{all: true}}
 	}
 	return m, nil
 }
@@ -67,7 +67,7 @@ func (m *Memory) now() time.Duration {
 // open is the earliest time from t on that is in Config.Windows. Those are times of the
 // clock on the wall, which may have been set since the Memory was first used.
 func (m *Memory) open(t time.Duration) time.Duration {
-	if len(m.rules.Hours) == 0 {
+	if len(m.rules.hours) == 0 {
 		return t
 	}
 	return m.opens(t)
@@ -77,12 +77,12 @@ func (m *Memory) opens(t time.Duration) time.Duration {
 	if t == never {
 		return t
 	}
-	return add(t, m.rules.Hours.Wait(m.wall(t)))
+	return add(t, m.rules.hours.wait(m.wall(t)))
 }
 
 // closes is when Config.Windows stop requests next, at the earliest; never if they don't.
 func (m *Memory) closes(now time.Duration) time.Duration {
-	if left := m.rules.Hours.Left(m.wall(now)); left > 0 {
+	if left := m.rules.hours.left(m.wall(now)); left > 0 {
 		return add(now, left)
 	}
 	return never
@@ -128,7 +128,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 }
 
 // acquire is Acquire for a key whose debt is known.
-func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string, lim *kit.Limits, least time.Duration) (*lease, error) {
+func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string, lim *Limits, least time.Duration) (*lease, error) {
 	sh.mu.Lock()
 	now := m.now()
 	i := sh.get(hash, key, now)
@@ -152,7 +152,7 @@ func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string
 	w.priority = Priority(ctx)
 	prev := b.behind(w)
 	if w.planned = b.bound(h, now, lim, least, prev); w.planned > w.latest {
-		err := m.refusal(key, w.planned, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
+		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
 		err.ByHand = sh.act(h)
 		if b.head == nil {
 			b.leaveLine()
@@ -178,7 +178,7 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter, key string) (*l
 	var told sync.WaitGroup
 	defer told.Wait()
 	for {
-		var lim *kit.Limits
+		var lim *Limits
 		var wrong error
 		if w.lease == nil {
 			lim, wrong = m.rules.Limits(key) // outside of the lock
@@ -217,7 +217,7 @@ func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter, key string) (*l
 // look is one look of w at its queue, where lim are its limits now, unless something is wrong with
 // them. If its wait isn't over, w should look again when it is woken, and after d unless that is
 // void.
-func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *kit.Limits, wrong error) (over bool, d time.Duration, told *notice, err error) {
+func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *Limits, wrong error) (over bool, d time.Duration, told *notice, err error) {
 	if m.places != nil {
 		m.sweep()
 		defer m.handOut()
@@ -241,7 +241,7 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *kit.Limits
 	}
 	if err := ctx.Err(); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			b.refuse(h, w, b.again(h, w, now), kit.TooLate(true, b.inTrouble(h, now)))
+			b.refuse(h, w, b.again(h, w, now), m.rules.TooLate(true, b.inTrouble(h, now)))
 			err = w.err
 		} else {
 			b.leave(w)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 	"github.com/go-politeness/politeness/internal/hostfile"
 )
 
@@ -36,14 +35,14 @@ type Overrides struct{ file *hostfile.File[Limits] }
 // written in place has no limits for an instant.
 func ReadOverrides(path string, c Config) (*Overrides, error) {
 	c.Override = nil
-	rules, err := c.rules()
+	rules, err := c.Rules()
 	if err != nil {
 		return nil, err
 	}
 	file, err := hostfile.Open(path, func(settings string) (Limits, error) {
 		l, err := parseLimits(settings)
 		if err == nil {
-			err = rules.Check(l.kit())
+			err = rules.Check(l)
 		}
 		return l, err
 	})
@@ -92,7 +91,7 @@ func (l Limits) String() string {
 		s = append(s, fmt.Sprintf("delay=%v", d.Min))
 	}
 	if d.Adaptive != Learned {
-		s = append(s, "adaptive="+d.Adaptive.Text())
+		s = append(s, "adaptive="+d.Adaptive.setting())
 	}
 	if d.Ceiling != 0 {
 		s = append(s, "ceiling="+d.Ceiling.String())
@@ -127,7 +126,7 @@ func parseLimits(settings string) (l Limits, err error) {
 				err = errors.New("delay=0s: say dangerously-no-delay if that is meant")
 			}
 		case name == "adaptive":
-			d.Adaptive, err = kit.ParseAdaptive(value)
+			d.Adaptive, err = parseAdaptive(value)
 		case name == "ceiling":
 			d.Ceiling, err = duration(name, value)
 		case name == "from-end" && !hasValue:

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 var none = Delay{DangerouslyNone: true}
@@ -1415,9 +1414,9 @@ func TestTwentyStartsEaseADelay(t *testing.T) {
 			return d
 		}
 		before := learned()
-		for i := range 2 * kit.Calm {
+		for i := range 2 * calmStarts {
 			want := before
-			if i >= kit.Calm {
+			if i >= calmStarts {
 				want = before * 98 / 100
 			}
 			if d := learned(); d != want {
@@ -1456,7 +1455,8 @@ func TestALateRefusalThatAsksForNothing(t *testing.T) {
 
 // TestOfTellsTheLimitsOfAKey with nothing left to a default, and as a start of the key finds them.
 func TestOfTellsTheLimitsOfAKey(t *testing.T) {
-	const ms, s = time.Millisecond, time.Second
+	const ms, s, minute = time.Millisecond, time.Second, time.Minute
+	unpaced := Delay{DangerouslyNone: true, Ceiling: minute}
 	override := func(l Limits) func(string) (Limits, bool) {
 		return func(key string) (Limits, bool) { return l, key == "a" }
 	}
@@ -1464,15 +1464,15 @@ func TestOfTellsTheLimitsOfAKey(t *testing.T) {
 		c    Config
 		want Limits
 	}{
-		{Config{}, Limits{2, Delay{Min: 200 * ms, Max: 500 * ms}}},
-		{Config{Concurrency: 7, Delay: Delay{Min: s}}, Limits{7, Delay{Min: s, Max: s}}},
-		{Config{Delay: Delay{Max: s}}, Limits{2, Delay{Max: s}}},
-		{Config{Delay: Delay{Min: s, Max: 2 * s}}, Limits{2, Delay{Min: s, Max: 2 * s}}},
-		{Config{Delay: none}, Limits{2, none}},
-		{Config{Override: override(Limits{Concurrency: 1})}, Limits{1, Delay{Min: 200 * ms, Max: 500 * ms}}},
-		{Config{Concurrency: 3, Override: override(Limits{Delay: Delay{Min: s}})}, Limits{3, Delay{Min: s, Max: s}}},
-		{Config{Delay: Delay{Min: s}, Override: override(Limits{Concurrency: 4, Delay: none})}, Limits{4, none}},
-		{Config{Delay: Delay{Min: s}, Override: override(Limits{})}, Limits{2, Delay{Min: s, Max: s}}},
+		{Config{}, Limits{2, Delay{Min: 200 * ms, Max: 500 * ms, Ceiling: minute}}},
+		{Config{Concurrency: 7, Delay: Delay{Min: s}}, Limits{7, Delay{Min: s, Max: s, Ceiling: minute}}},
+		{Config{Delay: Delay{Max: s}}, Limits{2, Delay{Max: s, Ceiling: minute}}},
+		{Config{Delay: Delay{Min: s, Max: 2 * s}}, Limits{2, Delay{Min: s, Max: 2 * s, Ceiling: minute}}},
+		{Config{Delay: none}, Limits{2, unpaced}},
+		{Config{Override: override(Limits{Concurrency: 1})}, Limits{1, Delay{Min: 200 * ms, Max: 500 * ms, Ceiling: minute}}},
+		{Config{Concurrency: 3, Override: override(Limits{Delay: Delay{Min: s}})}, Limits{3, Delay{Min: s, Max: s, Ceiling: minute}}},
+		{Config{Delay: Delay{Min: s}, Override: override(Limits{Concurrency: 4, Delay: none})}, Limits{4, unpaced}},
+		{Config{Delay: Delay{Min: s}, Override: override(Limits{})}, Limits{2, Delay{Min: s, Max: s, Ceiling: minute}}},
 	} {
 		if got := c.c.Of("a"); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.c, got, c.want)
@@ -1485,7 +1485,7 @@ func TestOfTellsTheLimitsOfAKey(t *testing.T) {
 		l.Release()
 	}
 	c := Config{Concurrency: 3, Delay: none, Override: override(Limits{Concurrency: 1})}
-	if got := c.Of("b"); got != (Limits{3, none}) {
+	if got := c.Of("b"); got != (Limits{3, unpaced}) {
 		t.Errorf("a key that Override says nothing of: %+v", got)
 	}
 }

@@ -3,8 +3,6 @@ package hostlimit
 import (
 	"context"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A request of a key goes through these states. Everything happens in the goroutine of
@@ -91,7 +89,7 @@ type waiter struct {
 	wake       chan struct{} // buffered: look again
 	b          *busy         // nil when out of the queue
 	prev, next *waiter
-	lim        *kit.Limits
+	lim        *Limits
 	floor      time.Duration
 	gapBefore  time.Duration // least gap to the start of prev; 0 at the head
 	arrived    time.Duration
@@ -113,13 +111,13 @@ func (w *waiter) signal() {
 
 // leastGap is the shortest that the gap between two starts next to each other can be. It is bounded
 // (by 2 h 26 min) so that the sum over a million waiters fits, which keeps it a lower bound.
-func leastGap(lim *kit.Limits, floor, before time.Duration) time.Duration {
-	return min(max(lim.Min, floor, before), 1<<43)
+func leastGap(lim *Limits, floor, before time.Duration) time.Duration {
+	return min(max(lim.Delay.Min, floor, before), 1<<43)
 }
 
 // newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
-func (m *Memory) newWaiter(ctx context.Context, lim *kit.Limits, floor, now time.Duration) *waiter {
-	giveUp := add(now, m.rules.MaxWait)
+func (m *Memory) newWaiter(ctx context.Context, lim *Limits, floor, now time.Duration) *waiter {
+	giveUp := add(now, m.rules.config.MaxWait)
 	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: WatcherOf(ctx)}
 	if t, ok := ctx.Deadline(); ok {
 		// A start at the very deadline is of no use.
@@ -209,7 +207,7 @@ func (b *busy) leaveLine() {
 
 // bound is the earliest start of a request that joins the queue now behind prev, so far as it is
 // known.
-func (b *busy) bound(h *host, now time.Duration, lim *kit.Limits, floor time.Duration, prev *waiter) time.Duration {
+func (b *busy) bound(h *host, now time.Duration, lim *Limits, floor time.Duration, prev *waiter) time.Duration {
 	if prev == nil {
 		return b.sh.first(h, now, floor)
 	}
@@ -231,7 +229,7 @@ func (b *busy) again(h *host, w *waiter, now time.Duration) time.Duration {
 	if bound = b.sh.m.open(bound); bound > now {
 		return bound
 	}
-	return min(add(now, now-w.arrived), b.flying.ends(b.sh.m.rules.LeaseTTL))
+	return min(add(now, now-w.arrived), b.flying.ends(b.sh.m.rules.config.LeaseTTL))
 }
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
@@ -262,12 +260,12 @@ func (b *busy) sum(h *host, from, now time.Duration) {
 	}
 	b.byBlock += end - from
 	from = end
-	if hours := b.sh.m.rules.Hours; hours != nil {
-		closed := hours.Closed(b.sh.m.wall(from), now-from)
+	if hours := b.sh.m.rules.hours; hours != nil {
+		closed := hours.closed(b.sh.m.wall(from), now-from)
 		b.byBlock += closed
 		from += closed
 	}
-	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.Slots) {
+	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.Concurrency) {
 		b.bySlot += now - from
 	}
 }
@@ -295,7 +293,7 @@ const (
 // hold reports what keeps a request from starting now, and when that ends at the
 // latest if nothing happens. The request has the lease l or, if that is nil, none yet:
 // then a place of MaxInFlight has been taken where it is free.
-func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
+func (b *busy) hold(h *host, lim *Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
 	m := b.sh.m
 	t := b.sh.trouble(h)
 	open := m.open(max(now, t.until))
@@ -303,9 +301,9 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 	case open != now:
 		return blocked, open
 	case b.probe != nil && b.probe != l:
-		return probing, min(b.flying.due(m.rules.LeaseTTL), add(t.until, m.rules.Refusals.Forgive))
-	case l == nil && b.inFlight >= lim.Slots:
-		return slots, b.flying.due(m.rules.LeaseTTL)
+		return probing, min(b.flying.due(m.rules.config.LeaseTTL), add(t.until, m.rules.refusals.Forgive))
+	case l == nil && b.inFlight >= lim.Concurrency:
+		return slots, b.flying.due(m.rules.config.LeaseTTL)
 	case (l == nil || b.last != l) && h.earliest(floor) > now:
 		return delay, max(h.earliest(floor), t.next)
 	case t.next > now:
@@ -320,19 +318,19 @@ func (b *busy) hold(h *host, lim *kit.Limits, floor, now time.Duration, l *lease
 }
 
 // lend makes a lease, and books its start for now.
-func (b *busy) lend(h *host, lim *kit.Limits, floor, now time.Duration, who Watcher) *lease {
+func (b *busy) lend(h *host, lim *Limits, floor, now time.Duration, who Watcher) *lease {
 	sh := b.sh
 	sh.starts++
 	t := sh.trouble(h)
 	l := sh.newLease()
 	l.idle = h.idle(t, now, floor)
-	h.book(t, now, floor, lim.Draw())
+	h.book(t, now, floor, lim.Delay.Draw())
 	l.b, l.lim, l.floor, l.ord, l.stamp, l.watcher = b, lim, floor, sh.starts, h.stamp(), who
 	l.hear(now)
 	b.last = l
 	b.flying.add(l, now)
 	b.inFlight++
-	l.slot, l.slots = int32(b.inFlight), int32(lim.Slots)
+	l.slot, l.slots = int32(b.inFlight), int32(lim.Concurrency)
 	if t.refusals > 0 {
 		b.probe = l
 	}
@@ -383,7 +381,7 @@ func (b *busy) void(h *host, l *lease) {
 func (b *busy) end(h *host, l *lease, now time.Duration) {
 	l.stamp.at = now
 	if l.expired {
-		l.stamp.at = add(time.Duration(l.heard.Load()), b.sh.m.rules.LeaseTTL)
+		l.stamp.at = add(time.Duration(l.heard.Load()), b.sh.m.rules.config.LeaseTTL)
 	}
 	if since := h.stamp(); b.last != l && l.stamp.after(since) {
 		h.pace(b.sh.trouble(h), l.stamp)
@@ -428,7 +426,7 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 		b.full = never
 		return
 	}
-	ready := w.lease == nil && b.inFlight < w.lim.Slots && b.probe == nil && b.sh.first(h, now, w.floor) == now
+	ready := w.lease == nil && b.inFlight < w.lim.Concurrency && b.probe == nil && b.sh.first(h, now, w.floor) == now
 	if p := b.sh.m.places; p != nil && ready {
 		// The key stands in line now: another one that is handed the place of l and comes
 		// back for a further place may wake first.
@@ -440,7 +438,7 @@ func (b *busy) free(h *host, l *lease, now time.Duration) {
 
 // expire takes back the leases that were never released.
 func (b *busy) expire(h *host, now time.Duration) {
-	ttl := b.sh.m.rules.LeaseTTL
+	ttl := b.sh.m.rules.config.LeaseTTL
 	for l := b.flying.expired(now, ttl); l != nil; l = b.flying.expired(now, ttl) {
 		l.key, l.expired = string(b.sh.name(h)), true
 		b.free(h, l, now)
@@ -467,7 +465,7 @@ func (b *busy) refuseLate(h *host, now time.Duration) {
 			bound = b.sh.first(h, now, w.floor)
 		}
 		if at := m.open(bound); at > w.latest {
-			b.refuse(h, w, at, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
+			b.refuse(h, w, at, b.sh.m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
 			w.signal()
 			continue
 		}
@@ -476,7 +474,7 @@ func (b *busy) refuseLate(h *host, now time.Duration) {
 }
 
 // limit gives all who wait the limits that Override has just given. The head has no lease, so none has.
-func (b *busy) limit(lim *kit.Limits) {
+func (b *busy) limit(lim *Limits) {
 	for o := b.head; o != nil; o = o.next {
 		o.lim = lim
 		b.connect(o.prev, o)
@@ -499,7 +497,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	}
 	m := b.sh.m
 	if w.lease != nil && w.lease.b == nil {
-		b.refuse(h, w, now, kit.ErrEnded) // released while it waited in Start
+		b.refuse(h, w, now, errEnded) // released while it waited in Start
 		return false, 0
 	}
 	if m.open(now) != now { // perhaps since this moment
@@ -519,7 +517,7 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		l.waitSlot += bySlot
 		l.waitBlock += byBlock
 		l.waitDelay += now - w.arrived - bySlot - byBlock
-		if h.gap > w.lim.Min { // those behind have counted on the least
+		if h.gap > w.lim.Delay.Min { // those behind have counted on the least
 			b.refuseLate(h, now)
 		}
 		return true, 0
@@ -529,14 +527,14 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 	} else {
 		b.leaveLine() // a key that is paced or blocked holds no place
 	}
-	if b.inFlight >= w.lim.Slots {
+	if b.inFlight >= w.lim.Concurrency {
 		if b.full == never {
 			b.full = now // the head looks as soon as the last slot is lent
 		}
 		if w.lease == nil {
-			deadline := add(max(w.arrived, b.full), m.rules.SlotTimeout)
+			deadline := add(max(w.arrived, b.full), m.slotTimeout)
 			if now >= deadline {
-				b.refuse(h, w, b.again(h, w, now), kit.SlotTimeout(w.lim.Slots, now-b.flying.first(now)))
+				b.refuse(h, w, b.again(h, w, now), b.sh.m.rules.SlotTimeout(w.lim.Concurrency, now-b.flying.first(now)))
 				return false, 0
 			}
 			until = min(until, deadline)
@@ -545,15 +543,15 @@ func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until tim
 		b.full = never
 	}
 	if first := b.sh.first(h, now, w.floor); first > w.latest {
-		b.refuse(h, w, first, kit.TooLate(w.byContext, b.blocked(h, w.latest)))
+		b.refuse(h, w, first, b.sh.m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
 		return false, 0
 	} else if now >= w.giveUp {
-		b.refuse(h, w, b.again(h, w, now), kit.TooLate(false, b.inTrouble(h, now)))
+		b.refuse(h, w, b.again(h, w, now), b.sh.m.rules.TooLate(false, b.inTrouble(h, now)))
 		return false, 0
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	return false, min(until, b.flying.due(m.rules.LeaseTTL), w.giveUp, m.closes(now))
+	return false, min(until, b.flying.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
 }
 
 // refusal makes the error of a refused turn.

@@ -163,7 +163,7 @@ func (sh *shard) forget(now time.Duration) {
 	for range sample {
 		h := sh.advance()
 		switch {
-		case h == nil || h.owes(sh.trouble(h), now, sh.m.rules.Refusals.Forgive):
+		case h == nil || h.owes(sh.trouble(h), now, sh.m.rules.refusals.Forgive):
 		case sh.hosts > sh.m.hostsPerShard:
 			sh.remove(sh.hand, h)
 		case oldest == nil || h.last < oldest.last:

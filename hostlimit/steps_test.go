@@ -5,8 +5,6 @@ import (
 	"math"
 	"testing"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // FuzzHost drives the pure steps of a host and holds each against what it promises.
@@ -14,15 +12,14 @@ func FuzzHost(f *testing.F) {
 	f.Add(int64(0), int64(1e9), int64(2e8), int64(3e9), 200, int64(0), uint64(0))
 	f.Add(int64(5e9), int64(0), int64(0), int64(1), 429, int64(math.MaxInt64), uint64(1))
 	f.Add(int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), int64(math.MaxInt64), 429, int64(1), uint64(9))
-	rules, err := (Config{}).rules()
+	r, err := (Config{}).Rules()
 	if err != nil {
 		f.Fatal(err)
 	}
-	r := &rules.Refusals
 	f.Fuzz(func(t *testing.T, at, least, drawn, latency int64, status int, retryAfter int64, ord uint64) {
 		now, floor, random := time.Duration(max(0, at)), time.Duration(max(0, least)), time.Duration(max(0, drawn))
 		o := Outcome{Status: status, Latency: time.Duration(latency), RetryAfter: time.Duration(retryAfter)}
-		lim := &kit.Limits{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Longest(Learned, Squared)}
+		lim := &Limits{Delay: Delay{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Longest(Learned, Squared)}}
 		h, tr := host{began: void}, trouble{}
 		if h.earliest(floor) != 0 || h.owes(&tr, now, 0) {
 			t.Fatalf("a new host owes: %+v", h)
@@ -34,15 +31,15 @@ func FuzzHost(f *testing.F) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
 		before := h
-		h.adaptive = lim.Adapt(h.adaptive, kit.Outcome(o))
+		h.adaptive = lim.Delay.Adapt(h.adaptive, o)
 		h.raise(h.adaptive, byAdaptive)
 		if h.earliest(0) < before.earliest(0) {
 			t.Error("an answer shortened a gap that was promised")
 		}
-		if status >= 400 && h.adaptive < before.adaptive || h.adaptive > lim.Ceiling {
+		if status >= 400 && h.adaptive < before.adaptive || h.adaptive > lim.Delay.Ceiling {
 			t.Errorf("status %d moved the delay from %d to %d", status, before.adaptive, h.adaptive)
 		}
-		if r.Meaning(kit.Outcome(o)) != kit.Refused {
+		if r.meaning(&o) != refused {
 			return
 		}
 		inForce := h.gap
@@ -53,7 +50,7 @@ func FuzzHost(f *testing.F) {
 		if tr.until > now && !h.owes(&tr, now, 0) {
 			t.Error("a block is no debt")
 		}
-		if h.gap < inForce || tr.learned > lim.Ceiling || tr.learned < min(inForce, lim.Ceiling) {
+		if h.gap < inForce || tr.learned > lim.Delay.Ceiling || tr.learned < min(inForce, lim.Delay.Ceiling) {
 			t.Errorf("a refusal taught a delay of %d, in force were %d and are %d", tr.learned, inForce, h.gap)
 		}
 		if until := tr.until; tr.extend(until, ord+2) || until < never && !tr.extend(until+1, ord+2) || tr.refusals != 1 {
@@ -63,11 +60,11 @@ func FuzzHost(f *testing.F) {
 			t.Error("a success didn't lift the block")
 		}
 		for learned := tr.learned; tr.learned > 0; learned = tr.learned {
-			for range kit.Calm {
+			for range calmStarts {
 				h.count(&tr, lim, now, 0)
 			}
-			if tr.learned >= learned || tr.learned != 0 && tr.learned < lim.Min {
-				t.Fatalf("%d starts made the learned delay %d of %d", kit.Calm, tr.learned, learned)
+			if tr.learned >= learned || tr.learned != 0 && tr.learned < lim.Delay.Min {
+				t.Fatalf("%d starts made the learned delay %d of %d", calmStarts, tr.learned, learned)
 			}
 		}
 	})

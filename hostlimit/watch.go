@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 type priorityKey struct{}
@@ -126,6 +124,9 @@ func roughly(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// longWait is the length from which on a wait is reported to its Watcher.
+const longWait = time.Second
+
 // countedAhead bounds what is told of a wait.
 const countedAhead = 1000
 
@@ -151,7 +152,7 @@ func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again
 	if b.head == w {
 		w.planned = b.sh.first(h, now, w.floor)
 	}
-	if long := add(w.arrived, kit.LongWait); now < long && w.planned <= long {
+	if long := add(w.arrived, longWait); now < long && w.planned <= long {
 		return nil, long
 	}
 	w.told = true
@@ -169,7 +170,7 @@ func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again
 // notice tells what keeps the head of the queue from starting, and who holds it up the longest.
 func (b *busy) notice(h *host, now time.Duration) *notice {
 	n := &notice{Wait: b.why(h, now)}
-	n.Key, n.Slots, n.Held = string(b.sh.name(h)), b.head.lim.Slots, b.inFlight
+	n.Key, n.Slots, n.Held = string(b.sh.name(h)), b.head.lim.Concurrency, b.inFlight
 	var longest *lease
 	switch n.Hold {
 	case HoldProbe:
@@ -201,7 +202,7 @@ func (b *busy) why(h *host, now time.Duration) Wait {
 		return Wait{Hold: HoldBlock, Cause: "hours"}
 	case b.probe != nil && b.probe != head.lease:
 		return Wait{Hold: HoldProbe}
-	case head.lease == nil && b.inFlight >= head.lim.Slots:
+	case head.lease == nil && b.inFlight >= head.lim.Concurrency:
 		return Wait{Hold: HoldSlot}
 	case b.inLine:
 		return Wait{Hold: HoldPlace}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Acquire implements [hostlimit.Limiter].
@@ -103,7 +102,7 @@ type waiter struct {
 	h         *host
 	id        string
 	number    uint64 // in id
-	limits    *kit.Limits
+	limits    *hostlimit.Limits
 	floor     time.Duration
 	delay     time.Duration // drawn, or the floor if that is longer
 	least     time.Duration // smallest gap that each request ahead can take
@@ -168,10 +167,10 @@ func (g *granting) holds(h *host, now time.Duration) bool {
 		now >= p.clock.surely(g.at, now) && p.clock.passed(g.at, now) <= time.Duration(g.guard)*time.Microsecond
 }
 
-func newWaiter(ctx context.Context, l *Limiter, limits *kit.Limits, floor time.Duration) *waiter {
+func newWaiter(ctx context.Context, l *Limiter, limits *hostlimit.Limits, floor time.Duration) *waiter {
 	w := &waiter{
 		l: l, limits: limits, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
-		least: max(limits.Min, floor), priority: hostlimit.Priority(ctx), watcher: hostlimit.WatcherOf(ctx),
+		least: max(limits.Delay.Min, floor), priority: hostlimit.Priority(ctx), watcher: hostlimit.WatcherOf(ctx),
 	}
 	w.limit, w.byContext = l.latest(ctx)
 	return w
@@ -181,7 +180,7 @@ func newWaiter(ctx context.Context, l *Limiter, limits *kit.Limits, floor time.D
 // none, and whether that is its context's deadline.
 func (l *Limiter) latest(ctx context.Context) (limit time.Duration, byContext bool) {
 	now := l.now()
-	if d := l.rules.MaxWait; d != kit.Forever {
+	if d := l.complete.MaxWait; d != forever {
 		limit = now + d
 	}
 	if t, ok := ctx.Deadline(); ok {
@@ -220,7 +219,7 @@ func (w *waiter) join(h *host) {
 
 // draw draws a delay and names the lease that is asked for.
 func (w *waiter) draw() {
-	w.delay = max(w.limits.Draw(), w.floor)
+	w.delay = max(w.limits.Delay.Draw(), w.floor)
 	w.rename()
 }
 
@@ -243,7 +242,7 @@ func (w *waiter) source(t told) string {
 		return "learned"
 	case t.adaptive > drawn:
 		return "adaptive"
-	case w.delay == w.floor && w.floor > w.limits.Min:
+	case w.delay == w.floor && w.floor > w.limits.Delay.Min:
 		return "crawl-delay"
 	}
 	return "random"
@@ -280,9 +279,11 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		var limits *kit.Limits
+		var limits *hostlimit.Limits
 		if w.l.limits.Override != nil {
-			limits, _ = w.l.rules.Limits(w.h.key) // what is wrong with it, the next Acquire tells
+			if now, err := w.l.rules.Limits(w.h.key); err == nil { // else the next Acquire reports it
+				limits = now
+			}
 		}
 		w.l.mu.Lock()
 		now := w.l.now()
@@ -324,7 +325,7 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 			defer w.l.mu.Unlock()
 			now, err := w.l.now(), ctx.Err()
 			if errors.Is(err, context.DeadlineExceeded) {
-				err = w.refusal(w.retry(now), kit.TooLate(true, w.h.inTrouble(now)))
+				err = w.refusal(w.retry(now), w.l.rules.TooLate(true, w.h.inTrouble(now)))
 			}
 			if w.phase == done && w.err == nil {
 				// Let go in this very moment; the caller will not start it.
@@ -342,12 +343,12 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 
 // change makes limits, if they aren't nil, those of the turn: they may have changed since the request
 // came.
-func (w *waiter) change(limits *kit.Limits) {
+func (w *waiter) change(limits *hostlimit.Limits) {
 	if limits == nil || limits == w.limits {
 		return
 	}
-	w.limits, w.least = limits, max(limits.Min, w.floor)
-	w.delay = max(limits.Draw(), w.floor)
+	w.limits, w.least = limits, max(limits.Delay.Min, w.floor)
+	w.delay = max(limits.Delay.Draw(), w.floor)
 	if w.again != nil {
 		w.again.limits, w.again.delay = limits, w.delay
 	}
@@ -357,7 +358,7 @@ func (w *waiter) change(limits *kit.Limits) {
 // act does what is due. It is the one place that decides when to ask and when to start.
 func (w *waiter) act(now time.Duration) {
 	if w.limit > 0 && now >= w.limit && !w.byContext && w.phase != asking && w.phase != done {
-		w.refuse(w.refusal(w.retry(now), kit.TooLate(false, w.h.inTrouble(now))))
+		w.refuse(w.refusal(w.retry(now), w.l.rules.TooLate(false, w.h.inTrouble(now))))
 	}
 	switch w.phase {
 	case parked:
@@ -381,10 +382,10 @@ func (w *waiter) act(now time.Duration) {
 
 // slotTimeout is when the wait for a slot has been too long.
 func (w *waiter) slotTimeout() time.Duration {
-	if w.l.rules.SlotTimeout == kit.Forever {
-		return kit.Forever
+	if w.l.complete.SlotTimeout == 0 {
+		return forever
 	}
-	return max(w.busy, w.arrived) + w.l.rules.SlotTimeout
+	return max(w.busy, w.arrived) + w.l.complete.SlotTimeout
 }
 
 // ask calls the server for the start. If that is about to come, the next waiter's
@@ -416,8 +417,8 @@ func (w *waiter) question(ahead int) {
 				wait = max(int64((w.limit-now)/time.Microsecond), 0)
 			}
 			return []any{
-				w.id, int64(w.number), w.asks, w.limits.Slots, wait, ahead, micros(w.least), w.listens, w.began(),
-				micros(w.limits.Min), micros(w.limits.Ceiling), micros(w.delay), micros(w.floor), w.limits.FromEnd,
+				w.id, int64(w.number), w.asks, w.limits.Concurrency, wait, ahead, micros(w.least), w.listens, w.began(),
+				micros(w.limits.Delay.Min), micros(w.limits.Delay.Ceiling), micros(w.delay), micros(w.floor), w.limits.Delay.FromEnd,
 				w.rank(), w.arrival(now),
 			}
 		},
@@ -550,7 +551,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		if why == "b" {
 			start = max(start, w.h.until)
 		}
-		w.refuse(w.refusal(start, kit.TooLate(w.byContext, blameOf(why) == block)))
+		w.refuse(w.refusal(start, w.l.rules.TooLate(w.byContext, blameOf(why) == block)))
 	}
 	if w.push != nil && w.phase != done {
 		w.push()
@@ -569,7 +570,7 @@ func (w *waiter) queue(reply []any, now time.Duration) {
 		w.busy = max(clock.surely(busy, now), 1)
 		if w.timeup && now >= w.slotTimeout() {
 			held := now - clock.surely(number(reply[5]), now)
-			w.refuse(w.refusal(w.retry(now), kit.SlotTimeout(w.limits.Slots, held)))
+			w.refuse(w.refusal(w.retry(now), w.l.rules.SlotTimeout(w.limits.Concurrency, held)))
 			return
 		}
 	}
@@ -616,7 +617,7 @@ func (w *waiter) reserve(us, from int64, why string, now time.Duration) {
 	// The server hasn't asked whether a better time is good enough, and an answer that came since has
 	// weeded only those that didn't ask.
 	if at, blocked := h.first(); w.limit > 0 && max(at, due) > w.limit {
-		w.refuse(w.refusal(max(at, due), kit.TooLate(w.byContext, blocked)))
+		w.refuse(w.refusal(max(at, due), w.l.rules.TooLate(w.byContext, blocked)))
 	}
 }
 
@@ -750,7 +751,7 @@ func (w *waiter) giveBackAfter(at time.Duration) {
 	}
 	w.h.p.add(op{
 		name: "release", h: w.h, after: at, owed: true,
-		args: []any{w.id, w.limits.Slots, undone, w.again != nil && w.again.wasTold, w.began()},
+		args: []any{w.id, w.limits.Concurrency, undone, w.again != nil && w.again.wasTold, w.began()},
 		done: func(reply []any, _ heard, err error) {
 			if err == nil {
 				w.inVain(reply)

@@ -40,7 +40,7 @@ func (l *Limiter) sweep(now time.Duration) {
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
-			if !t.waiting && now-t.renewed >= l.rules.LeaseTTL {
+			if !t.waiting && now-t.renewed >= l.complete.LeaseTTL {
 				t.end(now)
 			}
 		}

@@ -11,19 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // byHand reports whether a person has blocked the host.
 func (h *host) byHand(now time.Duration) bool {
-	_, hand := kit.HandWhy(h.cause)
+	_, hand := hostlimit.Debt{Cause: h.cause}.ByHand()
 	return hand && h.until > now
 }
 
 // stop is the refusal of a turn because a person has blocked the host.
 func (w *waiter) stop() error {
-	why, _ := kit.HandWhy(w.h.cause)
-	return w.refusal(w.h.until, kit.ByHand(why))
+	why, _ := hostlimit.Debt{Cause: w.h.cause}.ByHand()
+	return w.refusal(w.h.until, w.l.rules.BlockedByHand(why))
 }
 
 // note leaves it to the next Grant or Error of the host to tell what a person has done.
@@ -35,7 +34,7 @@ func (h *host) note(at heard, blocked bool) {
 	act := &hostlimit.ByHand{At: h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))}
 	if blocked {
 		act.Until = h.l.base.Add(h.until)
-		act.Why, _ = kit.HandWhy(h.cause)
+		act.Why, _ = hostlimit.Debt{Cause: h.cause}.ByHand()
 	}
 	h.act = act
 }
@@ -92,7 +91,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := kit.CheckBlock(until, time.Now(), why); err != nil {
+	if err := l.rules.CheckBlock(until, time.Now(), why); err != nil {
 		return err
 	}
 	h, last := l.known(key), time.Duration(0)
@@ -107,7 +106,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		if len(reply) < 2 {
 			return
 		}
-		h.asOf, h.cause = at.server, kit.HandCause(why)
+		h.asOf, h.cause = at.server, hostlimit.ByHand{Why: why}.Cause()
 		h.stopped(number(reply[1]), at)
 		h.note(at, true)
 		if act := h.act; act != nil && act.Until.Sub(until).Abs() < time.Second {
@@ -134,12 +133,9 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 
 // Clear implements [hostlimit.Controller]: for all processes.
 func (l *Limiter) Clear(ctx context.Context, key string) error {
-	limits, err := l.rules.Limits(key)
-	if err != nil {
-		limits = l.rules.Default() // Acquire reports it
-	}
+	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := l.known(key)
-	err = l.do(ctx, op{name: "clear", h: h, args: []any{limits.Slots}}, func(reply []any, at heard) {
+	err := l.do(ctx, op{name: "clear", h: h, args: []any{limits.Concurrency}}, func(reply []any, at heard) {
 		h.asOf, h.refusals, h.failures = at.server, 0, 0
 		if number(reply[0]) == 1 {
 			h.cause = ""
@@ -216,12 +212,9 @@ func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
 
 // state asks the server for what it knows of a host.
 func (l *Limiter) state(ctx context.Context, key string) (s hostlimit.HostState, err error) {
-	limits, err := l.rules.Limits(key)
-	if err != nil {
-		limits = l.rules.Default() // Acquire reports it
-	}
+	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := &host{l: l, p: l.partition(key), key: key}
-	s = hostlimit.HostState{Key: key, Slots: limits.Slots}
+	s = hostlimit.HostState{Key: key, Slots: limits.Concurrency}
 	err = l.do(ctx, op{name: "state", h: h}, func(reply []any, at heard) {
 		if len(reply) < 11 {
 			return
@@ -255,7 +248,7 @@ func blockedBy(cause string) string {
 	case "", "refused":
 		return "refused"
 	}
-	if _, hand := kit.HandWhy(cause); hand {
+	if _, hand := (hostlimit.Debt{Cause: cause}).ByHand(); hand {
 		return cause
 	}
 	return "status " + cause
@@ -290,7 +283,7 @@ func (l *Limiter) Drain(ctx context.Context) error {
 	}
 }
 
-func drained(key string) error { return &hostlimit.Error{Key: key, Err: kit.ErrDraining} }
+func drained(key string) error { return &hostlimit.Error{Key: key, Err: hostlimit.ErrDraining} }
 
 // hasEnded tells Drain that a request in flight has ended.
 func (l *Limiter) hasEnded() {

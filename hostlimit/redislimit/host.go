@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A host is what this process knows of a key, and its waiters here. Only the first of its waiters
@@ -128,7 +127,7 @@ func (l *Limiter) host(key string) *host {
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
 	return len(h.leases) > 0 || max(h.next, h.until) > now ||
-		(h.refusals > 0 || h.failures > 0 || h.learned > 0) && now < max(h.until, h.last)+h.l.rules.Refusals.Forgive
+		(h.refusals > 0 || h.failures > 0 || h.learned > 0) && now < max(h.until, h.last)+h.l.backoff.Forgive
 }
 
 // first is the earliest start of anybody that is known here, and whether that is for a block,
@@ -229,7 +228,7 @@ func (h *host) weed() {
 	for i := 0; i < len(h.waiters); i++ {
 		w := h.waiters[i]
 		if at := start + time.Duration(i)*w.least; w.limit > 0 && at > w.limit && w.phase != asking && w.phase != granted {
-			w.refuse(w.refusal(at, kit.TooLate(w.byContext, blocked)))
+			w.refuse(w.refusal(at, w.l.rules.TooLate(w.byContext, blocked)))
 			i-- // it has left
 		}
 	}
@@ -254,12 +253,12 @@ func (h *host) restore(now time.Duration, all bool) {
 				micros(h.learned), h.starts, micros(now - h.began),
 			}
 			for _, t := range h.leases {
-				if left := t.renewed + h.l.rules.LeaseTTL - now; left > 0 && !t.waiting {
+				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting {
 					t.alone = false
 					t.restoring++
 					t.wasTold = true
 					told = append(told, t)
-					args = append(args, t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.FromEnd)
+					args = append(args, t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.Delay.FromEnd)
 				}
 			}
 			return args

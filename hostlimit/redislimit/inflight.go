@@ -5,7 +5,7 @@ package redislimit
 // so that other processes can use the host meanwhile.
 func (w *waiter) takePlace() bool {
 	l := w.l
-	limit := l.rules.MaxInFlight
+	limit := l.complete.MaxInFlight
 	if limit == 0 || w.holds || w.again != nil {
 		return true
 	}
@@ -41,7 +41,7 @@ func (w *waiter) freePlace() {
 
 // full returns a channel that is closed when a place is free, if none is; nil: there is one.
 func (l *Limiter) full() <-chan struct{} {
-	if limit := l.rules.MaxInFlight; limit == 0 || l.inFlight < limit && len(l.pending) == 0 {
+	if limit := l.complete.MaxInFlight; limit == 0 || l.inFlight < limit && len(l.pending) == 0 {
 		return nil
 	}
 	if l.vacant == nil {

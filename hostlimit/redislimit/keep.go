@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // The server keeps what hosts are owed. Limits.Store is for the day on which it loses that while no
@@ -144,7 +143,7 @@ func (l *Limiter) keepAll() {
 
 // recall makes sure that what the Store has of key is known here, and to the server if that can be
 // reached. Its error is that of ctx.
-func (l *Limiter) recall(ctx context.Context, key string, limits *kit.Limits) error {
+func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limits) error {
 	h, err := l.claim(ctx, func() *host {
 		if h := l.host(key); !h.recalled && !l.closed {
 			return h
@@ -186,8 +185,8 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *kit.Limits) er
 }
 
 // recall takes in what the Store has, and reports whether that is anything to tell the server.
-func (h *host) recall(d hostlimit.Debt, limits *kit.Limits) bool {
-	now, r := h.l.now(), &h.l.rules.Refusals
+func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
+	now, r := h.l.now(), &h.l.backoff
 	is := owing{refusals: min(max(d.Refusals, 0), math.MaxUint8), cause: causeOf(d.Cause)}
 	if !d.BlockedUntil.IsZero() {
 		longest := r.MaxRetryAfter // the clock may have been set back
@@ -199,8 +198,8 @@ func (h *host) recall(d hostlimit.Debt, limits *kit.Limits) bool {
 	if is.until+r.Forgive <= now || is.until <= now && is.refusals == 0 {
 		is = owing{}
 	}
-	if limits.Adaptive.Learns() {
-		is.learned = min(max(d.Delay, 0), limits.Ceiling)
+	if limits.Delay.Adaptive.Learns() {
+		is.learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
 	}
 	h.saved, h.savedAt = is, now
 	if is == (owing{}) {
@@ -228,7 +227,7 @@ func causeOf(cause string) string {
 	case "refused", "":
 		return cause
 	}
-	if _, hand := kit.HandWhy(cause); hand {
+	if _, hand := (hostlimit.Debt{Cause: cause}).ByHand(); hand {
 		return cause
 	}
 	if status, ok := strings.CutPrefix(cause, "status "); ok {

@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A courier is a hook that decides what becomes of each run of step.lua: it may send it, now or later
@@ -271,9 +270,9 @@ func TestOpsOfOneHostInOneCallSeeEachOther(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	met := s.host()
 	forgotten := *met
-	l := &kit.Limits{Ceiling: time.Second}
+	l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	take := op{name: "take", h: met, args: []any{
-		"p.2", 2, 1, 2, -1, 0, 0, true, false, micros(l.Min), micros(l.Ceiling), 5_000_000, 0, false, 0, 0,
+		"p.2", 2, 1, 2, -1, 0, 0, true, false, micros(l.Delay.Min), micros(l.Delay.Ceiling), 5_000_000, 0, false, 0, 0,
 	}}
 	s.l.mu.Lock()
 	c := s.l.parts[0].newCall([]op{take, {name: "release", h: &forgotten, args: []any{"p.1", 2, 0, false, 0}}}, false)

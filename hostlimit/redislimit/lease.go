@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A lease is one turn that the server gave.
@@ -16,7 +15,7 @@ type lease struct {
 	h      *host
 	id     string
 	number uint64 // in id
-	limits *kit.Limits
+	limits *hostlimit.Limits
 	floor  time.Duration
 	delay  time.Duration // drawn, or the floor if that is longer
 
@@ -53,7 +52,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	switch {
 	case t.released || t.lost || h.leases[t.id] != t:
 		l.mu.Unlock()
-		return hostlimit.Grant{}, &hostlimit.Error{Key: h.key, Err: kit.ErrEnded}
+		return hostlimit.Grant{}, &hostlimit.Error{Key: h.key, Err: l.rules.Ended()}
 	case ctx.Err() != nil:
 		l.mu.Unlock()
 		return hostlimit.Grant{}, ctx.Err()
@@ -106,7 +105,7 @@ func (t *lease) stamp(now time.Duration) {
 // for that start.
 func (t *lease) tell(now time.Duration) {
 	p, g := t.h.p, &t.granted
-	if g.delay == 0 || t.limits.FromEnd {
+	if g.delay == 0 || t.limits.Delay.FromEnd {
 		return
 	}
 	at := g.at + int64(max(p.clock.passed(g.at, now), 0)/time.Microsecond) + 1
@@ -125,15 +124,11 @@ func (t *lease) grant() hostlimit.Grant {
 	for ; t.found > 0; t.found-- {
 		takenBack = append(takenBack, hostlimit.TakenBack{Key: t.h.key})
 	}
-	var own *hostlimit.Limits
-	if o := t.limits.Own; o != nil {
-		own = &hostlimit.Limits{Concurrency: o.Concurrency, Delay: hostlimit.Delay(o.Delay)}
-	}
 	restored, stateErr := t.h.takeState()
 	return hostlimit.Grant{
 		Restored: restored, StateErr: stateErr,
-		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Slots, Probe: g.probe,
-		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], Own: own,
+		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Concurrency, Probe: g.probe,
+		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], Own: t.l.rules.Own(t.limits),
 		TakenBack: takenBack, ByHand: t.h.takeAct(),
 	}
 }
@@ -156,30 +151,30 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	known := t.granted.told
 	l.mu.Unlock()
 
-	f := t.judge(kit.Outcome(o), known.refusals) // may take a while, or panic: policies are the user's
+	f := t.judge(o, known.refusals) // may take a while, or panic: policies are the user's
 	l.mu.Lock()
-	t.unanswered = o.Status == 0 && f.meaning >= kit.Failed
+	t.unanswered = o.Status == 0 && (f.kind == fails || f.kind == refuses)
 	now := l.now()
 	if t.unanswered && t.started {
 		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
 	if f.adapt != nil {
 		send := h.p.addAlong // a shorter delay has time
-		if d := t.limits.Adapt(known.adaptive, kit.Outcome(o)); d > max(known.adaptive, t.limits.Min) {
+		if d := t.limits.Delay.Adapt(known.adaptive, o); d > max(known.adaptive, t.limits.Delay.Min) {
 			send = h.p.add
 			h.raise(d)
 		}
 		send(op{name: "adapt", h: h, owed: true, args: f.adapt})
 	}
 	switch quiet := !t.granted.probe && !f.asks; {
-	case quiet && f.meaning == kit.Success && max(known.refusals, known.failures, h.failures) == 0:
+	case quiet && f.kind == serves && max(known.refusals, known.failures, h.failures) == 0:
 		h.p.addAlong(op{name: "served", h: h, owed: true}) // others may have seen failures since
 		fallthrough
-	case quiet && f.meaning == kit.Silent:
+	case quiet && f.kind == neutral:
 		defer l.mu.Unlock()
 		return h.effect(now)
 	}
-	if f.meaning == kit.Refused && t.began > h.blocked {
+	if f.kind == refuses && t.began > h.blocked {
 		// Waiters of this process that were let go already ask again.
 		h.blocked = now
 		for _, w := range h.waiters {
@@ -196,7 +191,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	h.unheard++
 	h.p.add(op{
 		name: "observe", h: h, owed: true,
-		args: append([]any{t.id, t.limits.Slots, t.granted.heard.server}, f.observe...),
+		args: append([]any{t.id, t.limits.Concurrency, t.granted.heard.server}, f.observe...),
 		done: func(reply []any, at heard, err error) {
 			if err != nil && (h.p.down != nil || errors.Is(err, errStale)) {
 				return // the operation is sent again
@@ -242,7 +237,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 // process keeps to it already.
 func (h *host) presume(f *finding, known told, at time.Duration) hostlimit.Effect {
 	stay := f.asked
-	if f.meaning == kit.Refused || f.meaning == kit.Failed && (known.refusals > 0 || known.failures+1 >= h.l.rules.Refusals.InARow) {
+	if f.kind == refuses || f.kind == fails && (known.refusals > 0 || known.failures+1 >= h.l.backoff.InARow) {
 		stay = f.stay
 		h.refusals = max(h.refusals, known.refusals+1)
 	}
@@ -258,9 +253,30 @@ func (h *host) presume(f *finding, known told, at time.Duration) hostlimit.Effec
 	return e
 }
 
+// The kinds of outcomes, in the words of step.lua.
+const (
+	neutral = "neutral" // says nothing about the host
+	serves  = "ok"
+	fails   = "failed"
+	refuses = "refused"
+)
+
+// kindOf returns the kind of o.
+func kindOf(r *hostlimit.Rules, o hostlimit.Outcome) string {
+	switch {
+	case r.Refuses(o):
+		return refuses
+	case r.Fails(o):
+		return fails
+	case r.Serves(o):
+		return serves
+	}
+	return neutral
+}
+
 // A finding is what an Outcome says, in the words of step.lua.
 type finding struct {
-	meaning kit.Meaning
+	kind    string
 	asks    bool          // that nobody comes for a time, without refusing
 	asked   time.Duration // for how long it asks that nobody comes
 	stay    time.Duration // how long it blocks, if it is one more refusal in a row
@@ -269,18 +285,17 @@ type finding struct {
 }
 
 // judge judges o, which comes after that many refusals in a row.
-func (t *lease) judge(o kit.Outcome, refusals int) *finding {
-	r, limits := &t.l.rules.Refusals, t.limits
-	f := &finding{meaning: r.Meaning(o), asks: o.Reset > 0}
-	if m, moves := limits.Adaptive.Move(&o); moves {
-		f.adapt = []any{t.id, micros(limits.Min), micros(limits.Ceiling), us(m.AtOnce), us(m.Halfway), m.Raise}
+func (t *lease) judge(o hostlimit.Outcome, refusals int) *finding {
+	r, limits := t.l.rules, t.limits
+	f := &finding{kind: kindOf(r, o), asks: o.Reset > 0}
+	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(&o); moves {
+		f.adapt = []any{t.id, micros(limits.Delay.Min), micros(limits.Delay.Ceiling), us(atOnce), us(halfway), raise}
 	}
-	if f.asks || f.meaning == kit.Refused {
+	if f.asks || f.kind == refuses {
 		f.asked = r.Asked(o)
 	}
-	kind := [...]string{kit.Silent: "neutral", kit.Success: "ok", kit.Failed: "failed", kit.Refused: "refused"}[f.meaning]
-	f.observe = []any{kind, micros(f.asked)}
-	if f.meaning < kit.Failed {
+	f.observe = []any{f.kind, micros(f.asked)}
+	if f.kind == neutral || f.kind == serves {
 		return f
 	}
 	cause := strconv.Itoa(o.Status)
@@ -291,12 +306,12 @@ func (t *lease) judge(o kit.Outcome, refusals int) *finding {
 		cause = "refused"
 	}
 	ceiling := time.Duration(0)
-	if limits.Adaptive.Learns() && r.Teaches(o) {
-		ceiling = limits.Ceiling
+	if limits.Delay.Adaptive.Learns() && r.Teaches(o) {
+		ceiling = limits.Delay.Ceiling
 	}
 	f.stay = r.Stay(refusals+1, o)
-	f.observe = append(f.observe, cause, r.InARow, refusals, micros(f.stay), micros(r.Stay(1, o)),
-		micros(limits.Min), micros(ceiling), micros(t.granted.delay))
+	f.observe = append(f.observe, cause, t.l.backoff.InARow, refusals, micros(f.stay), micros(r.Stay(1, o)),
+		micros(limits.Delay.Min), micros(ceiling), micros(t.granted.delay))
 	return f
 }
 
@@ -345,7 +360,7 @@ func (t *lease) Release() (expired bool) {
 	t.released = true
 	for _, w := range h.waiters {
 		if w.again == t {
-			w.refuse(&hostlimit.Error{Key: h.key, Err: kit.ErrEnded})
+			w.refuse(&hostlimit.Error{Key: h.key, Err: l.rules.Ended()})
 			break
 		}
 	}
@@ -362,7 +377,7 @@ func (t *lease) Release() (expired bool) {
 		defer t.watcher.GivesUp(seq)
 	}
 	var had chan struct{}
-	if t.started && (t.limits.FromEnd || t.unanswered) && t.granted.delay > far {
+	if t.started && (t.limits.Delay.FromEnd || t.unanswered) && t.granted.delay > far {
 		had = make(chan struct{})
 	}
 	if t.restoring == 0 { // else a restore could come after it
@@ -397,7 +412,7 @@ func (t *lease) giveBack(had chan struct{}) {
 	if t.started { // by a turn that may not be the last one that the server has let go
 		started = t.granted.seq
 	}
-	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Slots, t.undone, t.wasTold, int64(started)}, owed: true}
+	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Concurrency, t.undone, t.wasTold, int64(started)}, owed: true}
 	told := o
 	if had != nil {
 		told.done = func(_ []any, _ heard, err error) {
@@ -418,8 +433,8 @@ func (t *lease) end(now time.Duration) {
 	if _, ok := h.leases[t.id]; !ok {
 		return
 	}
-	t.expired = now-t.renewed >= t.l.rules.LeaseTTL
-	if t.started && (t.limits.FromEnd || t.unanswered) {
+	t.expired = now-t.renewed >= t.l.complete.LeaseTTL
+	if t.started && (t.limits.Delay.FromEnd || t.unanswered) {
 		h.finished(now, t.granted.delay)
 	}
 	delete(h.leases, t.id)
@@ -441,7 +456,7 @@ func (t *lease) Renew() {
 	defer l.mu.Unlock()
 	now := l.now()
 	// A quarter leaves time for the server to be away.
-	if t.released || l.closed || t.alone || now-t.renewed < l.rules.LeaseTTL/4 || t.h.leases[t.id] != t {
+	if t.released || l.closed || t.alone || now-t.renewed < l.complete.LeaseTTL/4 || t.h.leases[t.id] != t {
 		return
 	}
 	t.renewed = now

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // noticed is how long it takes until the server has noticed that a process doesn't come any more, and
@@ -30,7 +29,7 @@ func (l *Limiter) newOutage() *outage {
 
 // acquireLocal takes a turn from this process's share. It returns to the server as
 // soon as that is back.
-func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key string, floor time.Duration) (hostlimit.Lease, error) {
+func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, key string, floor time.Duration) (hostlimit.Lease, error) {
 	limit, byContext := l.latest(ctx)
 	arrived := l.now()
 	for {
@@ -45,7 +44,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 		g, wait, blocked := h.gate(l.now())
 		if limit > 0 && l.now()+wait > limit {
 			l.mu.Unlock()
-			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: kit.TooLate(byContext, blocked)}
+			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: l.rules.TooLate(byContext, blocked)}
 		}
 		probe := wait == 0 && g == nil && h.refusals > 0
 		if probe {
@@ -63,7 +62,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *kit.Limits, key stri
 		waited := l.now() - arrived
 		shared, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(out.over, cancel)
-		inner, err := out.hosts.Acquire(shared, key, kit.Times(least, l.processes))
+		inner, err := out.hosts.Acquire(shared, key, times(least, l.processes))
 		stop()
 		cancel()
 
@@ -142,11 +141,11 @@ func (h *host) probed() {
 
 // lendLocal books a turn that this process gave itself, so that the server hears
 // of it when it is back.
-func (l *Limiter) lendLocal(h *host, limits *kit.Limits, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
+func (l *Limiter) lendLocal(h *host, limits *hostlimit.Limits, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
 	now := l.now()
 	id, number := l.newID()
 	t := &lease{l: l, h: h, id: id, number: number, limits: limits, alone: true, began: now, renewed: now}
-	if l.rules.MaxInFlight > 0 {
+	if l.complete.MaxInFlight > 0 {
 		l.inFlight++
 		t.holds = true
 	}
@@ -191,13 +190,13 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 // failures is blocked by the fifth, and one that was blocked is probed.
 func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	e := t.inner.Observe(o)
-	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, &t.lease.l.rules.Refusals
+	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, t.lease.l.rules
 	l.mu.Lock()
 	n := h.refusals + 1
 	l.mu.Unlock()
-	meaning, stay := r.Meaning(kit.Outcome(o)), time.Duration(0)
-	if meaning >= kit.Failed {
-		stay = r.Stay(n, kit.Outcome(o))
+	kind, stay := kindOf(r, o), time.Duration(0)
+	if kind == fails || kind == refuses {
+		stay = r.Stay(n, o)
 	}
 
 	l.mu.Lock()
@@ -205,24 +204,24 @@ func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	if t.lease.observed || t.lease.released {
 		return e
 	}
-	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && meaning >= kit.Failed
+	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && (kind == fails || kind == refuses)
 	defer t.answered()
 	now := l.now()
 	before := t.lease.began <= h.blocked
 	switch {
-	case meaning == kit.Success:
+	case kind == serves:
 		h.failures = 0
 		if !before && h.refusals > 0 {
 			h.refusals, h.until, e.Cleared = 0, 0, true
 		}
-	case meaning == kit.Failed && !before:
-		if h.failures++; h.failures >= r.InARow || h.refusals > 0 {
-			meaning = kit.Refused
+	case kind == fails && !before:
+		if h.failures++; h.failures >= l.backoff.InARow || h.refusals > 0 {
+			kind = refuses
 		}
 	}
-	if meaning == kit.Refused && !before {
-		if h.refusals == 0 && limits.Adaptive.Learns() && r.Teaches(kit.Outcome(o)) {
-			h.learned = limits.Learn(t.lease.granted.delay, 0, 0)
+	if kind == refuses && !before {
+		if h.refusals == 0 && limits.Delay.Adaptive.Learns() && r.Teaches(o) {
+			h.learned = limits.Delay.Learn(t.lease.granted.delay, 0, 0)
 			h.raise(h.learned)
 		}
 		h.refusals, h.failures, h.until, h.blocked, e.Blocked = n, 0, max(h.until, now+stay), now, true
@@ -272,7 +271,7 @@ func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration
 	if out == nil {
 		return l.Next(ctx, key, floor)
 	}
-	next, err := out.hosts.Next(ctx, key, kit.Times(least, l.processes))
+	next, err := out.hosts.Next(ctx, key, times(least, l.processes))
 	if next.Before(at) {
 		next = at
 	}
@@ -281,41 +280,37 @@ func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration
 
 // share divides the limits by the number of processes.
 func share(c hostlimit.Config, processes int) hostlimit.Config {
-	part := func(l hostlimit.Limits, whole bool) hostlimit.Limits {
-		own := kit.Own{Concurrency: l.Concurrency, Delay: kit.Delay(l.Delay)}.Share(processes, whole)
-		return hostlimit.Limits{Concurrency: own.Concurrency, Delay: hostlimit.Delay(own.Delay)}
-	}
-	all := part(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}, true)
+	all := shareOf(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}.WithDefaults(), processes)
 	c.Concurrency, c.Delay = all.Concurrency, all.Delay
 	c.MaxInFlight = 0 // the Limiter counts
 	c.Store = nil     // and keeps
 	if override := c.Override; override != nil {
 		c.Override = func(key string) (hostlimit.Limits, bool) {
 			l, ok := override(key)
-			return part(l, false), ok
+			return shareOf(l, processes), ok
 		}
 	}
 	return c
 }
 
-// rules are those that c stands for.
-func rules(c hostlimit.Config) (*kit.Rules, error) {
-	own := func(l hostlimit.Limits) kit.Own {
-		return kit.Own{Concurrency: l.Concurrency, Delay: kit.Delay(l.Delay)}
+// shareOf returns the part of l that is left to one of n processes: n times the delays and one n-th
+// of the slots, at least one. Zero fields, which Override leaves to the Config, stay zero.
+func shareOf(l hostlimit.Limits, n int) hostlimit.Limits {
+	if l.Concurrency > 0 {
+		l.Concurrency = max(1, l.Concurrency/n)
 	}
-	k := kit.Config{
-		Own:         own(hostlimit.Limits{Concurrency: c.Concurrency, Delay: c.Delay}),
-		MaxInFlight: c.MaxInFlight, SlotTimeout: c.SlotTimeout, LeaseTTL: c.LeaseTTL, MaxWait: c.MaxWait, MaxHosts: c.MaxHosts,
-		Backoff: c.Backoff,
+	if d := &l.Delay; *d != (hostlimit.Delay{}) {
+		*d = d.WithDefaults()
+		d.Min, d.Max, d.Ceiling = times(d.Min, n), times(d.Max, n), times(d.Ceiling, n)
 	}
-	for _, w := range c.Windows {
-		k.Windows = append(k.Windows, kit.Window(w))
+	return l
+}
+
+// times returns n times d, and at most 73 years.
+func times(d time.Duration, n int) time.Duration {
+	const longest = time.Duration(1 << 61)
+	if d > longest/time.Duration(n) {
+		return longest
 	}
-	if c.Override != nil {
-		k.Override = func(key string) (kit.Own, bool) {
-			l, ok := c.Override(key)
-			return own(l), ok
-		}
-	}
-	return k.Compile()
+	return d * time.Duration(n)
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 // Next implements [hostlimit.Limiter]. It costs a round trip.
@@ -32,7 +32,7 @@ func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (ti
 }
 
 // peek asks the server for the earliest start.
-func (l *Limiter) peek(ctx context.Context, key string, floor time.Duration, limits *kit.Limits) (time.Time, error) {
+func (l *Limiter) peek(ctx context.Context, key string, floor time.Duration, limits *hostlimit.Limits) (time.Time, error) {
 	type answer struct {
 		at  time.Time
 		err error
@@ -44,10 +44,10 @@ func (l *Limiter) peek(ctx context.Context, key string, floor time.Duration, lim
 		return time.Time{}, ErrClosed
 	}
 	h := l.host(key)
-	least := max(limits.Min, floor)
+	least := max(limits.Delay.Min, floor)
 	ahead := time.Duration(max(0, len(h.waiters)-1)) * least // one or two of them are on the server
 	h.p.add(op{
-		name: "peek", h: h, args: []any{micros(max(floor, 0)), limits.Slots, micros(least)},
+		name: "peek", h: h, args: []any{micros(max(floor, 0)), limits.Concurrency, micros(least)},
 		done: func(reply []any, at heard, err error) {
 			if err != nil {
 				answered <- answer{err: err}

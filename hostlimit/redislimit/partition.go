@@ -197,7 +197,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	}
 	head := []any{
 		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
-		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.rules.LeaseTTL), micros(l.rules.Refusals.Forgive),
+		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.complete.LeaseTTL), micros(l.backoff.Forgive),
 		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), l.prefix+p.tag+"gen", l.prefix+p.tag+"processes")

@@ -117,6 +117,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	mathrand "math/rand/v2"
 	"os"
 	"slices"
@@ -127,8 +128,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // Config of a Limiter.
@@ -170,6 +171,9 @@ type Config struct {
 const (
 	defaultPrefix = "politeness:"
 
+	forever  time.Duration = math.MaxInt64 // longer than any wait
+	longWait               = time.Second   // a longer one is reported to its Watcher
+
 	heartbeat = 500 * time.Millisecond
 
 	// A process that gives no sign of life for so long has lost its slots.
@@ -204,7 +208,9 @@ type Limiter struct {
 	server    string
 	cluster   bool
 	limits    hostlimit.Config
-	rules     *kit.Rules
+	rules     *hostlimit.Rules
+	complete  hostlimit.Config // limits with every default; MaxInFlight is the share of this process
+	backoff   backoff.Refusals // that of complete
 	onFailure func(Event)
 	alone     bool             // FailLocal
 	share     hostlimit.Config // of each process then
@@ -301,7 +307,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	if strings.ContainsAny(c.Prefix, "{}") {
 		bad("Prefix: %q contains a brace", c.Prefix)
 	}
-	compiled, err := rules(c.Limits)
+	rules, err := c.Limits.Rules()
 	if err != nil {
 		bad("Limits: %w", err)
 	}
@@ -313,15 +319,16 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 	case c.Failure == FailLocal && c.Processes == 0:
 		bad("Processes: FailLocal requires the number of processes")
 	case c.Failure == FailLocal && err == nil:
-		if _, err := rules(share(c.Limits, c.Processes)); err != nil {
+		if _, err := share(c.Limits, c.Processes).Rules(); err != nil {
 			bad("Limits, divided by Processes: %w", err)
 		}
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	if compiled.MaxInFlight > 0 && c.Processes > 1 {
-		compiled.MaxInFlight = max(1, compiled.MaxInFlight/c.Processes)
+	complete := rules.Config()
+	if complete.MaxInFlight > 0 && c.Processes > 1 {
+		complete.MaxInFlight = max(1, complete.MaxInFlight/c.Processes)
 	}
 
 	if c.Prefix == "" {
@@ -341,11 +348,13 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		server:     server,
 		cluster:    cluster,
 		limits:     c.Limits,
-		rules:      compiled,
+		rules:      rules,
+		complete:   complete,
+		backoff:    rules.Backoff(),
 		onFailure:  c.OnFailure,
 		alone:      c.Failure == FailLocal,
 		processes:  max(c.Processes, 1),
-		hours:      hours(compiled.Hours),
+		hours:      hours(complete.Windows),
 		quarantine: quarantine,
 		patience:   patience,
 		dead:       dead,
@@ -429,10 +438,10 @@ func (l *Limiter) newID() (id string, number uint64) {
 	return l.proc + "." + strconv.FormatUint(l.seq, 10), l.seq
 }
 
-// hours writes h for step.lua.
-func hours(h kit.Hours) string {
+// hours writes windows for step.lua.
+func hours(windows []hostlimit.Window) string {
 	var b strings.Builder
-	for _, w := range h {
+	for _, w := range windows {
 		fmt.Fprintf(&b, "%d-%d,", w.From.Microseconds(), w.To.Microseconds())
 	}
 	return b.String()

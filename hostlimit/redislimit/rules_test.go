@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A stage is one partition of a server whose hosts a test sets up by hand.
@@ -29,6 +28,9 @@ func newStage(t *testing.T, limits hostlimit.Config) *stage {
 	settle(t, s.l, "first.example") // makes the generation
 	return s
 }
+
+// calmStarts is the number of starts without a refusal after which a learned delay gets shorter.
+const calmStarts = 20
 
 // host returns a host that nobody knows.
 func (s *stage) host() *host {
@@ -57,9 +59,9 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 }
 
 // take is the operation of that name, as the first waiter of a process would ask.
-func (s *stage) take(h *host, id string, seq int, delay int64, l *kit.Limits) (now int64, reply []any) {
+func (s *stage) take(h *host, id string, seq int, delay int64, l *hostlimit.Limits) (now int64, reply []any) {
 	s.t.Helper()
-	return s.run("take", h, id, 1, seq, 2, -1, 0, 0, true, false, micros(l.Min), micros(l.Ceiling), delay, 0, false, 0, 0)
+	return s.run("take", h, id, 1, seq, 2, -1, 0, 0, true, false, micros(l.Delay.Min), micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
 }
 
 // set sets fields of h, numbers and texts.
@@ -112,45 +114,45 @@ func someTime(r *rand.Rand, most time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(most)/1000)) * time.Microsecond
 }
 
-// TestScriptAdaptsAsKit: what an answer does to the delay by response times is computed by the
-// server, from what the delay is by then, and is what kit computes.
-func TestScriptAdaptsAsKit(t *testing.T) {
+// TestScriptAdaptsAsTheRules: what an answer does to the delay by response times is computed by the
+// server, from what the delay is by then, and is what the rules compute.
+func TestScriptAdaptsAsTheRules(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	r := rand.New(rand.NewPCG(14, 1))
 	for range 300 {
-		l := &kit.Limits{Min: someTime(r, time.Second), Adaptive: []kit.Adaptive{
-			kit.Squared, kit.Proportional(5 * r.Float64()), kit.Throttle(5 * r.Float64()),
-			kit.Longest(kit.Squared, kit.Proportional(r.Float64())), kit.Longest(kit.Proportional(1), kit.Throttle(2)),
-		}[r.IntN(5)]}
-		l.Ceiling = l.Min + someTime(r, 10*time.Second)
-		old := someTime(r, l.Ceiling)
-		o := kit.Outcome{Status: 200 + 303*r.IntN(2), Latency: someTime(r, 5*time.Second)}
-		m, _ := l.Adaptive.Move(&o)
+		l := &hostlimit.Limits{Delay: hostlimit.Delay{Min: someTime(r, time.Second), Adaptive: []hostlimit.Adaptive{
+			hostlimit.Squared, hostlimit.Proportional(5 * r.Float64()), hostlimit.Throttle(5 * r.Float64()),
+			hostlimit.Longest(hostlimit.Squared, hostlimit.Proportional(r.Float64())), hostlimit.Longest(hostlimit.Proportional(1), hostlimit.Throttle(2)),
+		}[r.IntN(5)]}}
+		l.Delay.Ceiling = l.Delay.Min + someTime(r, 10*time.Second)
+		old := someTime(r, l.Delay.Ceiling)
+		o := hostlimit.Outcome{Status: 200 + 303*r.IntN(2), Latency: someTime(r, 5*time.Second)}
+		atOnce, halfway, raise, _ := l.Delay.Adaptive.Move(&o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
-		s.run("adapt", h, "1.1", micros(l.Min), micros(l.Ceiling), us(m.AtOnce), us(m.Halfway), m.Raise)
-		if got, want := s.duration(h, "ad"), l.Adapt(old, o); got < want || got > want+time.Microsecond {
-			t.Errorf("%+v from %v by %+v: %v, kit says %v", l, old, o, got, want)
+		s.run("adapt", h, "1.1", micros(l.Delay.Min), micros(l.Delay.Ceiling), us(atOnce), us(halfway), raise)
+		if got, want := s.duration(h, "ad"), l.Delay.Adapt(old, o); got < want || got > want+time.Microsecond {
+			t.Errorf("%+v from %v by %+v: %v, the rules say %v", l, old, o, got, want)
 		}
 	}
 }
 
-// TestScriptLearnsAsKit: so is what a refusal teaches.
-func TestScriptLearnsAsKit(t *testing.T) {
+// TestScriptLearnsAsTheRules: so is what a refusal teaches.
+func TestScriptLearnsAsTheRules(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	r := rand.New(rand.NewPCG(14, 2))
 	for range 300 {
-		l := &kit.Limits{Min: someTime(r, time.Second)}
-		l.Ceiling = l.Min + someTime(r, time.Minute)
+		l := &hostlimit.Limits{Delay: hostlimit.Delay{Min: someTime(r, time.Second)}}
+		l.Delay.Ceiling = l.Delay.Min + someTime(r, time.Minute)
 		gap, since, starts := someTime(r, time.Minute), someTime(r, 10*time.Minute), r.Int64N(30)
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)
 		s.set(h, "n", 50, "bn", 50-starts, "bg", now-since.Microseconds(), "l", now, "a", now+gap.Microseconds())
-		asked, _ := s.run("observe", h, "1.1", 2, now+1, "refused", 0, "429", 5, 0, 1000, 1000, micros(l.Min), micros(l.Ceiling))
+		asked, _ := s.run("observe", h, "1.1", 2, now+1, "refused", 0, "429", 5, 0, 1000, 1000, micros(l.Delay.Min), micros(l.Delay.Ceiling))
 		since += time.Duration(asked-now) * time.Microsecond
-		want := l.Learn(gap, since, starts)
+		want := l.Delay.Learn(gap, since, starts)
 		if got := s.duration(h, "le"); got < want-time.Microsecond || got > want {
-			t.Errorf("%+v, gap %v, %d starts in %v: %v, kit says %v", l, gap, starts, since, got, want)
+			t.Errorf("%+v, gap %v, %d starts in %v: %v, the rules say %v", l, gap, starts, since, got, want)
 		}
 		if run := s.get(h, "n") - s.get(h, "bn"); run != 0 || s.get(h, "bg") != asked || s.get(h, "cn") != 50 {
 			t.Errorf("%d starts counted after a refusal, since %d of %d, calm since %d", run, s.get(h, "bg"), asked, s.get(h, "cn"))
@@ -161,14 +163,14 @@ func TestScriptLearnsAsKit(t *testing.T) {
 	}
 }
 
-// TestScriptEasesAsKit: and how a learned delay gets shorter, by starts and by idle time.
-func TestScriptEasesAsKit(t *testing.T) {
+// TestScriptEasesAsTheRules: and how a learned delay gets shorter, by starts and by idle time.
+func TestScriptEasesAsTheRules(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	r := rand.New(rand.NewPCG(14, 3))
 	for i := range 300 {
-		l := &kit.Limits{Min: someTime(r, time.Second), Ceiling: time.Minute}
-		learned := l.Min + someTime(r, 10*time.Second) + time.Millisecond
-		calm, idle := r.Int64N(2*kit.Calm), someTime(r, 30*time.Minute)
+		l := &hostlimit.Limits{Delay: hostlimit.Delay{Min: someTime(r, time.Second), Ceiling: time.Minute}}
+		learned := l.Delay.Min + someTime(r, 10*time.Second) + time.Millisecond
+		calm, idle := r.Int64N(2*calmStarts), someTime(r, 30*time.Minute)
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)
 		at := now - idle.Microseconds()
@@ -177,17 +179,17 @@ func TestScriptEasesAsKit(t *testing.T) {
 		asked, answer := s.take(h, id, 1, 1, l)
 		idle += time.Duration(asked-now) * time.Microsecond
 		want := learned
-		for ; calm >= kit.Calm && want > 0; calm -= kit.Calm {
-			want = l.Ease(want)
+		for ; calm >= calmStarts && want > 0; calm -= calmStarts {
+			want = l.Delay.Ease(want)
 		}
 		if text(answer[0]) != "GO" || max(duration(answer[3])-want, want-duration(answer[3])) > 2*time.Microsecond {
 			t.Fatalf("%v after %d calm starts: %v, want the delay %v", learned, calm, answer, want)
 		}
-		counted := calm + 1 + int64(idle/l.Ceiling)
+		counted := calm + 1 + int64(idle/l.Delay.Ceiling)
 		if got := s.get(h, "n") - s.get(h, "cn"); s.duration(h, "le") > 0 && got != counted {
 			t.Errorf("idle for %v: %d calm starts, want %d", idle, got, counted)
 		}
-		if run := s.get(h, "n") - s.get(h, "bn"); idle > l.Ceiling && run != 1 || idle <= l.Ceiling && run != 6 {
+		if run := s.get(h, "n") - s.get(h, "bn"); idle > l.Delay.Ceiling && run != 1 || idle <= l.Delay.Ceiling && run != 6 {
 			t.Errorf("idle for %v: %d starts are counted", idle, run)
 		}
 		// A turn that never starts leaves all as it was.
@@ -198,17 +200,16 @@ func TestScriptEasesAsKit(t *testing.T) {
 	}
 }
 
-// TestScriptKnowsTheHoursAsKit asks for the next start after blocks that end at any time.
-func TestScriptKnowsTheHoursAsKit(t *testing.T) {
+// TestScriptKnowsTheHoursAsTheRules asks for the next start after blocks that end at any time.
+func TestScriptKnowsTheHoursAsTheRules(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 4))
 	for range 20 {
 		var windows []hostlimit.Window
-		var hours kit.Hours
 		for range 1 + r.IntN(3) {
-			w := kit.Window{From: someTime(r, 24*time.Hour), To: someTime(r, 24*time.Hour)}
-			windows, hours = append(windows, hostlimit.Window(w)), append(hours, w)
+			windows = append(windows, hostlimit.Window{From: someTime(r, 24*time.Hour), To: someTime(r, 24*time.Hour)})
 		}
 		s := newStage(t, hostlimit.Config{Windows: windows})
+		isOpen := func(t time.Time) bool { return s.l.rules.Opens(t).Equal(t) }
 		for range 20 {
 			h := s.host()
 			now, _ := s.run("peek", h, 0, 2, 0)
@@ -217,9 +218,9 @@ func TestScriptKnowsTheHoursAsKit(t *testing.T) {
 			_, reply := s.run("peek", h, 0, 2, 0)
 			got := number(reply[0])
 			block := time.UnixMicro(until)
-			want := block.Add(hours.Wait(block)).UnixMicro()
+			want := s.l.rules.Opens(block).UnixMicro()
 			// Within the last moments of a window nothing starts, as it might be late.
-			if got != want && (got < want || hours.Left(block) > time.Second) {
+			if got != want && (got < want || isOpen(block) && isOpen(block.Add(time.Second))) {
 				t.Errorf("%v, blocked until %v: next start %v, want %v", windows, block.UTC(), time.UnixMicro(got).UTC(), time.UnixMicro(want).UTC())
 			}
 		}
@@ -229,7 +230,7 @@ func TestScriptKnowsTheHoursAsKit(t *testing.T) {
 // TestAnOperationRunTwiceCountsOnce: a client repeats a call whose reply was lost.
 func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
-	h, id, l := s.host(), "p.1", &kit.Limits{Ceiling: time.Second}
+	h, id, l := s.host(), "p.1", &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	s.take(h, id, 1, 0, l)
 	now, again := s.take(h, id, 1, 0, l)
 	if text(again[0]) != "OLD" {
@@ -364,7 +365,7 @@ func TestALearnedDelayIsEverybodys(t *testing.T) {
 			first = max(least*3/2, turn.Delay)
 		}
 		want := first
-		for range i / kit.Calm {
+		for range i / calmStarts {
 			want -= want / 50
 		}
 		if turn.Delay < want || turn.Delay > want+2*time.Microsecond || turn.DelaySource != "learned" {

@@ -79,7 +79,7 @@ local DAY = 24 * HOUR
 local WAITING = 2 * 60 * SECOND
 -- No copy of a call comes so long after it: clients' patience ends before.
 local LATEST = 20 * SECOND
--- After so many starts without a refusal a learned delay gets shorter, as in kit.Calm.
+-- After so many starts without a refusal a learned delay gets shorter, as in hostlimit.Delay.Ease.
 local CALM = 20
 
 local call = cmsgpack.unpack(ARGV[1])

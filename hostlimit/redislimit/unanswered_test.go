@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // TestNothingStartsAfterAnUnansweredAttemptUntilItsDelayIsOver: a process that was stopped wakes and
@@ -72,7 +71,7 @@ func TestAnUnansweredAttemptOfALostLease(t *testing.T) {
 // TestAnEndOwesTheDelayOfItsStart, although answers to others have made the delay shorter since.
 func TestAnEndOwesTheDelayOfItsStart(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
-	h, l := s.host(), &kit.Limits{Ceiling: time.Minute}
+	h, l := s.host(), &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Minute}}
 	now, _ := s.run("peek", h, 0, 2, 0)
 	s.set(h, "ad", 5_000_000, "l", now-1_000_000, "a", now-1)
 	if _, reply := s.take(h, "p.1", 1, 0, l); text(reply[0]) != "GO" || number(reply[3]) != 5_000_000 {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/hostlimit/internal/kit"
 )
 
 // A notice is a Wait whose HeldBy is yet to be named, which is done without mu.
@@ -37,12 +36,12 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 	if planned > 0 {
 		planned += time.Duration(ahead) * w.least
 	}
-	if long := w.arrived + kit.LongWait; now < long && planned <= long {
+	if long := w.arrived + longWait; now < long && planned <= long {
 		return nil, long
 	}
 	w.told = true
 	n := &notice{Wait: hostlimit.Wait{
-		Key: h.key, Since: w.l.base.Add(w.arrived), Ahead: ahead, Slots: w.limits.Slots, Held: len(h.leases),
+		Key: h.key, Since: w.l.base.Add(w.arrived), Ahead: ahead, Slots: w.limits.Concurrency, Held: len(h.leases),
 	}}
 	if planned > now {
 		n.Until = w.l.base.Add(planned)
@@ -53,7 +52,7 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 	case first.phase == probing:
 		n.Hold = hostlimit.HoldProbe
 	case first.phase == queued && h.blame == slot:
-		n.Hold, n.Held = hostlimit.HoldSlot, w.limits.Slots
+		n.Hold, n.Held = hostlimit.HoldSlot, w.limits.Concurrency
 	case h.until > now:
 		n.Hold, n.Cause = hostlimit.HoldBlock, blockedBy(h.cause)
 	case h.opens > now:

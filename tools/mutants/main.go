@@ -43,13 +43,8 @@ const (
 
 // The packages whose promises the mutants attack.
 var packages = []string{
-	"backoff", "budget", "robots", "robots/robotscache", "hostlimit", "hostlimit/internal/kit",
+	"backoff", "budget", "robots", "robots/robotscache", "hostlimit",
 	"evidence", "evidence/audit", ".",
-}
-
-// Packages that also test a package, beside itself.
-var testers = map[string][]string{
-	"hostlimit/internal/kit": {"hostlimit"},
 }
 
 var verbose bool
@@ -146,7 +141,7 @@ func (r *runner) run(fresh bool) (s score, err error) {
 		return score{}, err
 	}
 	defer os.RemoveAll(tmp)
-	b, err := newBench(c, append([]string{r.pkg}, testers[r.pkg]...), r.slowest, r.names, tmp)
+	b, err := newBench(c, []string{r.pkg}, r.slowest, r.names, tmp)
 	if err != nil {
 		return score{}, err
 	}

@@ -1,4 +1,4 @@
-package kit
+package hostlimit
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestAdaptive(t *testing.T) {
 		{Throttle(1), 0, 100 * ms, 200 * ms}, // (0.2 + 0.1) / 2, but never below Min
 		{Throttle(math.SmallestNonzeroFloat64), 0, s, 60 * s},
 	} {
-		l := Limits{Adaptive: c.a, Min: 200 * ms, Ceiling: 60 * s}
+		l := Delay{Adaptive: c.a, Min: 200 * ms, Ceiling: 60 * s}
 		if got := l.Adapt(c.old, Outcome{Status: 200, Latency: c.latency}); got != c.want {
 			t.Errorf("%v: %v after %v became %v, want %v", c.a, c.old, c.latency, got, c.want)
 		}
@@ -50,7 +50,7 @@ func TestAdaptive(t *testing.T) {
 func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, a := range []Adaptive{Learned, Squared, Proportional(1), Proportional(2), Throttle(1), Proportional(math.MaxFloat64)} {
-		l := Limits{Min: time.Second, Ceiling: math.MaxInt64, Adaptive: a}
+		l := Delay{Min: time.Second, Ceiling: math.MaxInt64, Adaptive: a}
 		if got := l.Adapt(year, Outcome{Status: 503, Latency: math.MaxInt64}); a != Learned && got < 146*year {
 			t.Errorf("%v: a latency of 292 years made it %v", a, got)
 		}
@@ -60,14 +60,14 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 	}
 }
 
-func TestParseAdaptiveReadsWhatTextWrites(t *testing.T) {
+func TestParseAdaptiveReadsItsSettings(t *testing.T) {
 	for _, a := range []Adaptive{
 		{},
 		Fixed, Squared, Proportional(5), Throttle(1.5), Proportional(math.MaxFloat64),
 		Longest(Proportional(1), Learned), Longest(Longest(Throttle(2), Squared), Proportional(1e-9)),
 	} {
-		if got, err := ParseAdaptive(a.Text()); err != nil || got != a {
-			t.Errorf("%s: %v, %v", a.Text(), got, err)
+		if got, err := parseAdaptive(a.setting()); err != nil || got != a {
+			t.Errorf("%s: %v, %v", a.setting(), got, err)
 		}
 	}
 	for _, s := range []string{
@@ -75,7 +75,7 @@ func TestParseAdaptiveReadsWhatTextWrites(t *testing.T) {
 		"proportional(0)", "throttle(0)", "throttle(-1)", "proportional(inf)", "throttle(nan)", "learned+throttle(0)",
 		"throttle(1)+throttle(nan)", "proportional(1)+proportional(nan)",
 	} {
-		if a, err := ParseAdaptive(s); err == nil {
+		if a, err := parseAdaptive(s); err == nil {
 			t.Errorf("%q is %v", s, a)
 		}
 	}
@@ -112,7 +112,7 @@ func TestLongestIsOneValue(t *testing.T) {
 
 // TestErrorAnswerNeverLowersTheDelay: a host that fails fast isn't asked faster.
 func TestErrorAnswerNeverLowersTheDelay(t *testing.T) {
-	l := &Limits{Min: time.Second, Ceiling: time.Minute, Adaptive: Proportional(5)}
+	l := Delay{Min: time.Second, Ceiling: time.Minute, Adaptive: Proportional(5)}
 	for _, c := range []struct {
 		status  int
 		latency time.Duration
@@ -132,7 +132,7 @@ func TestErrorAnswerNeverLowersTheDelay(t *testing.T) {
 
 // TestTimeWithoutAnAnswerCounts: a server that hangs isn't asked again at once.
 func TestTimeWithoutAnAnswerCounts(t *testing.T) {
-	l := &Limits{Min: time.Second, Ceiling: time.Hour, Adaptive: Squared}
+	l := Delay{Min: time.Second, Ceiling: time.Hour, Adaptive: Squared}
 	for _, c := range []struct {
 		name    string
 		err     error
@@ -153,7 +153,7 @@ func TestTimeWithoutAnAnswerCounts(t *testing.T) {
 }
 
 func TestWhatARefusalTeaches(t *testing.T) {
-	l := &Limits{Min: 200 * time.Millisecond, Ceiling: time.Minute}
+	l := Delay{Min: 200 * time.Millisecond, Ceiling: time.Minute}
 	for _, c := range []struct {
 		inForce, since time.Duration
 		starts         int64
@@ -189,7 +189,7 @@ func TestWindowsOfADay(t *testing.T) {
 		{0, 24 * h}: true, {0, 1}: true, {h, 24 * h}: true, {22 * h, 0}: true, {24*h - 1, 0}: true, {22 * h, 6 * h}: true,
 		{24 * h, h}: false, {h, 24*h + 1}: false, {-1, h}: false, {h, -1}: false, {h, h}: false, {0, 0}: false,
 	} {
-		_, err := Config{Windows: []Window{{0, h}, w}}.Compile()
+		_, err := Config{Windows: []Window{{0, h}, w}}.Rules()
 		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "Windows[1]") {
 			t.Errorf("from %v to %v: %v", w.From, w.To, err)
 		}
@@ -200,52 +200,29 @@ func TestHours(t *testing.T) {
 	const h = time.Hour
 	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		hours            Hours
+		hours            hours
 		at, wait, closed time.Duration // closed of the next two days
 	}{
 		{nil, h, 0, 0},
-		{Hours{{0, 24 * h}}, 5 * h, 0, 0},
-		{Hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
-		{Hours{{9 * h, 17 * h}}, 9*h - 90*time.Second - 5, 90*time.Second + 5, 32 * h},
-		{Hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
-		{Hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
-		{Hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
-		{Hours{{22 * h, 6 * h}}, 5 * h, 0, 32 * h},
-		{Hours{{22 * h, 6 * h}}, 12 * h, 10 * h, 32 * h},
-		{Hours{{22 * h, 6 * h}}, 23 * h, 0, 32 * h},
-		{Hours{{22 * h, 0}}, 23 * h, 0, 44 * h},
-		{Hours{{1 * h, 2 * h}, {13 * h, 14 * h}, {13 * h, 15 * h}}, 12 * h, h, 42 * h},
-		{Hours{{0, 1}}, 1, 24*h - 1, 48*h - 2},
+		{hours{{0, 24 * h}}, 5 * h, 0, 0},
+		{hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
+		{hours{{9 * h, 17 * h}}, 9*h - 90*time.Second - 5, 90*time.Second + 5, 32 * h},
+		{hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
+		{hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
+		{hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
+		{hours{{22 * h, 6 * h}}, 5 * h, 0, 32 * h},
+		{hours{{22 * h, 6 * h}}, 12 * h, 10 * h, 32 * h},
+		{hours{{22 * h, 6 * h}}, 23 * h, 0, 32 * h},
+		{hours{{22 * h, 0}}, 23 * h, 0, 44 * h},
+		{hours{{1 * h, 2 * h}, {13 * h, 14 * h}, {13 * h, 15 * h}}, 12 * h, h, 42 * h},
+		{hours{{0, 1}}, 1, 24*h - 1, 48*h - 2},
 	} {
 		at := midnight.Add(c.at).In(time.FixedZone("", 3600))
-		if got := c.hours.Wait(at); got != c.wait {
+		if got := c.hours.wait(at); got != c.wait {
 			t.Errorf("%v at %v: open in %v, want %v", c.hours, c.at, got, c.wait)
 		}
-		if got := c.hours.Closed(at, 48*h); got != c.closed {
+		if got := c.hours.closed(at, 48*h); got != c.closed {
 			t.Errorf("%v from %v: closed for %v of two days, want %v", c.hours, c.at, got, c.closed)
-		}
-	}
-}
-
-func TestShareOfTheLimits(t *testing.T) {
-	const ms = time.Millisecond
-	for _, c := range []struct {
-		own   Own
-		n     int
-		whole bool
-		want  Own
-	}{
-		{Own{}, 2, true, Own{1, Delay{Min: 400 * ms, Max: time.Second, Ceiling: 2 * time.Minute}}},
-		{Own{Concurrency: 7}, 3, true, Own{2, Delay{Min: 600 * ms, Max: 1500 * ms, Ceiling: 3 * time.Minute}}},
-		{Own{Concurrency: 2, Delay: Delay{Min: 2 * time.Minute}}, 4, true, Own{1, Delay{Min: 8 * time.Minute, Max: 8 * time.Minute, Ceiling: 8 * time.Minute}}},
-		{Own{Delay: Delay{DangerouslyNone: true}}, 4, true, Own{1, Delay{DangerouslyNone: true, Ceiling: 4 * time.Minute}}},
-		{Own{}, 4, false, Own{}},
-		{Own{Concurrency: 8}, 4, false, Own{Concurrency: 2}},
-		{Own{Concurrency: -1}, 4, false, Own{Concurrency: -1}},
-		{Own{Delay: Delay{Min: math.MaxInt64}}, 4, false, Own{0, Delay{Min: 1 << 61, Max: 1 << 61, Ceiling: 1 << 61}}},
-	} {
-		if got := c.own.Share(c.n, c.whole); got != c.want {
-			t.Errorf("a share of %d of %+v: %+v, want %+v", c.n, c.own, got, c.want)
 		}
 	}
 }
@@ -263,7 +240,7 @@ func TestWhatABlockByHandNeeds(t *testing.T) {
 		{now.Add(1), " \t", "why is empty"},
 		{now, "maintenance", "not in the future"},
 	} {
-		if err := CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+		if err := (*Rules)(nil).CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%q: %v", c.why, err)
 		}
 	}
@@ -272,24 +249,24 @@ func TestWhatABlockByHandNeeds(t *testing.T) {
 func TestLimitsThatMakeNoSense(t *testing.T) {
 	slots := int64(math.MaxInt32)
 	for _, c := range []struct {
-		own   Own
+		own   Limits
 		wrong string
 	}{
-		{Own{}, ""},
-		{Own{Concurrency: int(slots)}, ""},
-		{Own{Concurrency: int(slots + 1)}, "Concurrency"}, // negative, where an int has 32 bits
-		{Own{Concurrency: -1}, "Concurrency"},
-		{Own{Delay: Delay{Min: 5, Max: 5}}, ""},
-		{Own{Delay: Delay{Min: 5, Max: 4}}, "Delay.Max"},
-		{Own{Delay: Delay{Min: 5, Ceiling: 5}}, ""},
-		{Own{Delay: Delay{Min: 5, Ceiling: 4}}, "Delay.Ceiling"},
-		{Own{Delay: Delay{DangerouslyNone: true}}, ""},
-		{Own{Delay: Delay{DangerouslyNone: true, Min: 1}}, "contradicts"},
-		{Own{Delay: Delay{DangerouslyNone: true, Max: 1}}, "contradicts"},
-		{Own{Concurrency: 1, Delay: Delay{FromEnd: true}}, ""},
-		{Own{Concurrency: 2, Delay: Delay{FromEnd: true}}, "Concurrency 1"},
+		{Limits{}, ""},
+		{Limits{Concurrency: int(slots)}, ""},
+		{Limits{Concurrency: int(slots + 1)}, "Concurrency"}, // negative, where an int has 32 bits
+		{Limits{Concurrency: -1}, "Concurrency"},
+		{Limits{Delay: Delay{Min: 5, Max: 5}}, ""},
+		{Limits{Delay: Delay{Min: 5, Max: 4}}, "Delay.Max"},
+		{Limits{Delay: Delay{Min: 5, Ceiling: 5}}, ""},
+		{Limits{Delay: Delay{Min: 5, Ceiling: 4}}, "Delay.Ceiling"},
+		{Limits{Delay: Delay{DangerouslyNone: true}}, ""},
+		{Limits{Delay: Delay{DangerouslyNone: true, Min: 1}}, "contradicts"},
+		{Limits{Delay: Delay{DangerouslyNone: true, Max: 1}}, "contradicts"},
+		{Limits{Concurrency: 1, Delay: Delay{FromEnd: true}}, ""},
+		{Limits{Concurrency: 2, Delay: Delay{FromEnd: true}}, "Concurrency 1"},
 	} {
-		_, err := Config{Own: c.own}.Compile()
+		_, err := Config{Concurrency: c.own.Concurrency, Delay: c.own.Delay}.Rules()
 		if (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%+v: %v", c.own, err)
 		}
@@ -298,7 +275,7 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 
 // A delay is anything from Min to Max, both included.
 func TestDrawnDelays(t *testing.T) {
-	l := Limits{Min: 3, Max: 5}
+	l := Delay{Min: 3, Max: 5}
 	seen := map[time.Duration]int{}
 	for range 1000 {
 		seen[l.Draw()]++
@@ -311,17 +288,17 @@ func TestDrawnDelays(t *testing.T) {
 // What Override gives is checked once for each value, and kept only so far: it may give any number.
 func TestOverridesAreKeptWithinBounds(t *testing.T) {
 	asked := 0
-	rules, err := Config{Override: func(string) (Own, bool) {
+	rules, err := Config{Override: func(string) (Limits, bool) {
 		asked++
-		return Own{Concurrency: 1 + asked/2}, true
-	}}.Compile()
+		return Limits{Concurrency: 1 + asked/2}, true
+	}}.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var before *Limits
 	for n := range 5000 {
 		l, err := rules.Limits("a")
-		if err != nil || l.Slots != 1+(n+1)/2 {
+		if err != nil || l.Concurrency != 1+(n+1)/2 {
 			t.Fatalf("the %d-th: %+v, %v", n, l, err)
 		}
 		if n%2 == 0 && n > 0 && l != before {
@@ -336,37 +313,18 @@ func TestOverridesAreKeptWithinBounds(t *testing.T) {
 	}
 }
 
-func TestTimesStopsAtTheLongest(t *testing.T) {
-	for _, c := range []struct {
-		d    time.Duration
-		n    int
-		want time.Duration
-	}{
-		{5, 3, 15},
-		{1 << 60, 2, 1 << 61},
-		{1<<61/3 - 1, 3, 1<<61/3*3 - 3},
-		{1 << 61 / 3, 3, 1 << 61 / 3 * 3},
-		{1<<61/3 + 1, 3, 1 << 61},
-		{math.MaxInt64, math.MaxInt32, 1 << 61},
-	} {
-		if got := Times(c.d, c.n); got != c.want {
-			t.Errorf("%d times %d is %d, want %d", c.n, c.d, got, c.want)
-		}
-	}
-}
-
 // What a status means by itself, at the ends of each class.
 func TestMeaningOfAStatus(t *testing.T) {
-	r, err := compileRefusals(nil)
+	r, err := Config{}.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for status, want := range map[int]Meaning{
-		-1: Silent, 0: Silent, 100: Success, 200: Success, 304: Success, 400: Success, 401: Failed, 402: Failed, 403: Failed, 404: Success,
-		407: Silent, 408: Failed, 410: Success, 425: Failed, 429: Refused, 451: Failed, 499: Success,
-		500: Failed, 503: Failed, 599: Failed, 600: Silent, 999: Silent, 1024: Silent, math.MaxInt: Silent,
+	for status, want := range map[int]meaning{
+		-1: silent, 0: silent, 100: success, 200: success, 304: success, 400: success, 401: failed, 402: failed, 403: failed, 404: success,
+		407: silent, 408: failed, 410: success, 425: failed, 429: refused, 451: failed, 499: success,
+		500: failed, 503: failed, 599: failed, 600: silent, 999: silent, 1024: silent, math.MaxInt: silent,
 	} {
-		if got := r.Meaning(Outcome{Status: status}); got != want {
+		if got := r.meaning(&Outcome{Status: status}); got != want {
 			t.Errorf("status %d means %d, want %d", status, got, want)
 		}
 	}
@@ -376,32 +334,32 @@ func TestMeaningOfAStatus(t *testing.T) {
 // what holds for the key is told with nothing left out.
 func TestOwnLimitsOfAKey(t *testing.T) {
 	rules, err := Config{
-		Own: Own{Concurrency: 1, Delay: Delay{Min: 5, FromEnd: true}},
-		Override: func(key string) (Own, bool) {
+		Concurrency: 1, Delay: Delay{Min: 5, FromEnd: true},
+		Override: func(key string) (Limits, bool) {
 			switch key {
 			case "one":
-				return Own{Concurrency: 1}, true
+				return Limits{Concurrency: 1}, true
 			case "two":
-				return Own{Concurrency: 2}, true
+				return Limits{Concurrency: 2}, true
 			case "none":
-				return Own{Delay: Delay{DangerouslyNone: true}}, true
+				return Limits{Delay: Delay{DangerouslyNone: true}}, true
 			}
-			return Own{}, false
+			return Limits{}, false
 		},
-	}.Compile()
+	}.Rules()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := rules.Limits("one"); err != nil || *l.Own != (Own{1, Delay{Min: 5, Max: 5, Ceiling: defaultCeiling, FromEnd: true}}) {
+	if l, err := rules.Limits("one"); err != nil || *rules.Own(l) != (Limits{1, Delay{Min: 5, Max: 5, Ceiling: time.Minute, FromEnd: true}}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if l, err := rules.Limits("two"); err == nil {
 		t.Errorf("two slots from the end: %+v", l)
 	}
-	if l, err := rules.Limits("none"); err != nil || *l.Own != (Own{1, Delay{DangerouslyNone: true, Ceiling: defaultCeiling}}) {
+	if l, err := rules.Limits("none"); err != nil || *rules.Own(l) != (Limits{1, Delay{DangerouslyNone: true, Ceiling: time.Minute}}) {
 		t.Errorf("%+v, %v", l, err)
 	}
-	if l, err := rules.Limits("other"); err != nil || l.Own != nil {
+	if l, err := rules.Limits("other"); err != nil || rules.Own(l) != nil {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

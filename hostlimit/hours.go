@@ -1,4 +1,4 @@
-package kit
+package hostlimit
 
 import (
 	"fmt"
@@ -7,7 +7,8 @@ import (
 
 const day = 24 * time.Hour
 
-// A Window is a hostlimit.Window.
+// A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One
+// whose From is later than its To spans midnight: {22 * time.Hour, 6 * time.Hour} is the night.
 type Window struct{ From, To time.Duration }
 
 func (w Window) validate() error {
@@ -17,7 +18,7 @@ func (w Window) validate() error {
 	return nil
 }
 
-// left returns how long w is still open at this time of day; 0 if it is closed.
+// left returns how long w is still open at a time of day; 0 if it is closed.
 func (w Window) left(at time.Duration) time.Duration {
 	length := w.To - w.From
 	if length < 0 { // it spans midnight
@@ -26,8 +27,8 @@ func (w Window) left(at time.Duration) time.Duration {
 	return max(0, length-(at-w.From+day)%day)
 }
 
-// Hours are the windows in which requests may start; without one they may at any time.
-type Hours []Window
+// hours are the windows in which requests may start; without one they may at any time.
+type hours []Window
 
 // timeOfDay counts from midnight UTC.
 func timeOfDay(t time.Time) time.Duration {
@@ -36,17 +37,17 @@ func timeOfDay(t time.Time) time.Duration {
 		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
 }
 
-// Left returns for how long requests may start from t on, at least; 0 if they may not.
-func (h Hours) Left(t time.Time) (left time.Duration) {
+// left returns for how long requests may start from t on, at least; 0 if they may not.
+func (h hours) left(t time.Time) (left time.Duration) {
 	for _, w := range h {
 		left = max(left, w.left(timeOfDay(t)))
 	}
 	return left
 }
 
-// Wait returns how long after t the next request may start.
-func (h Hours) Wait(t time.Time) time.Duration {
-	if len(h) == 0 || h.Left(t) > 0 {
+// wait returns how long after t the next request may start.
+func (h hours) wait(t time.Time) time.Duration {
+	if len(h) == 0 || h.left(t) > 0 {
 		return 0
 	}
 	wait := day
@@ -56,15 +57,15 @@ func (h Hours) Wait(t time.Time) time.Duration {
 	return wait
 }
 
-// Closed returns for how long of the time d after t no request may start.
-func (h Hours) Closed(t time.Time, d time.Duration) (closed time.Duration) {
+// closed returns for how long of the time d after t no request may start.
+func (h hours) closed(t time.Time, d time.Duration) (closed time.Duration) {
 	if len(h) == 0 {
 		return 0
 	}
 	for d > 0 {
-		wait := min(h.Wait(t), d)
+		wait := min(h.wait(t), d)
 		closed += wait
-		step := wait + h.Left(t.Add(wait))
+		step := wait + h.left(t.Add(wait))
 		t, d = t.Add(step), d-step
 	}
 	return closed

@@ -1,0 +1,241 @@
+package hostlimit
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Adaptive says what moves the delay of a key: the refusals of its host (Learned, which
+// is the zero value), or its response times (Squared, Proportional, Throttle), so that a
+// host that grows slow is asked less often. Longest joins several; Fixed is none.
+//
+// A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
+// more, and exchanges without an answer, never lower a delay: a host that fails fast isn't asked
+// faster. One without an answer counts with the time that it took, also where the caller's own
+// timeout ended it. The result stays within Delay.Min and Delay.Ceiling.
+//
+// Adaptive values are comparable and print as the Go expressions that make them.
+type Adaptive struct {
+	set      formulas
+	factor   float64 // of proportional
+	parallel float64 // target of throttle
+}
+
+// formulas is a set of bits. The zero one learns from refusals; the bit unlearned switches that off.
+type formulas uint8
+
+const (
+	unlearned formulas = 1 << iota
+	squared
+	proportional
+	throttle
+
+	byLatency = squared | proportional | throttle
+)
+
+var (
+	// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
+	Fixed = Adaptive{set: unlearned}
+
+	// Learned finds the rate that a host allows, and costs nothing where none refuses. The first
+	// refusal of a series makes the delay one and a half times as long, or as long as the
+	// starts since the last refusal were apart in the mean, if that is longer; each twenty starts
+	// without a refusal make it 2 % shorter. Refusals are those that block at once, and
+	// 401, 402, 403 and 451 in a row: a host that fails or doesn't answer shows no rate.
+	Learned Adaptive
+
+	// Squared waits the square of the last response time in seconds: 250 ms after
+	// half a second, 9 s after three.
+	Squared = Adaptive{set: unlearned | squared}
+)
+
+// Proportional moves the delay half the way to f times the last response time at each
+// answer. Heritrix waits 5 times that.
+func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
+
+// Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle does: t =
+// latency/target; the new delay is max(t, (old+t)/2), so it rises at once and comes down by halves.
+func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
+
+// Longest waits as long as a or b says, whichever is longer: Longest(Learned,
+// Proportional(1)) learns from refusals and follows the response times. Delays by response
+// times that move from the old one, such as Throttle, move from the longest of them.
+// Of two formulas of one kind the one with the longer delay is kept.
+func Longest(a, b Adaptive) Adaptive {
+	l := Adaptive{
+		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
+		factor:   cmp.Or(a.factor, b.factor),
+		parallel: cmp.Or(a.parallel, b.parallel),
+	}
+	if a.set&b.set&proportional != 0 {
+		l.factor = max(a.factor, b.factor)
+	}
+	if a.set&b.set&throttle != 0 {
+		l.parallel = min(a.parallel, b.parallel)
+	}
+	return l
+}
+
+// Learns reports whether refusals move the delay.
+func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
+
+// parts returns the Go expressions of the formulas of a.
+func (a Adaptive) parts() (parts []string) {
+	if a.Learns() {
+		parts = append(parts, "Learned")
+	}
+	if a.set&squared != 0 {
+		parts = append(parts, "Squared")
+	}
+	if a.set&proportional != 0 {
+		parts = append(parts, fmt.Sprintf("Proportional(%v)", a.factor))
+	}
+	if a.set&throttle != 0 {
+		parts = append(parts, fmt.Sprintf("Throttle(%v)", a.parallel))
+	}
+	if len(parts) == 0 {
+		return []string{"Fixed"}
+	}
+	return parts
+}
+
+// String returns the Go expression that makes a.
+func (a Adaptive) String() string {
+	parts := a.parts()
+	s := parts[len(parts)-1]
+	for i := len(parts) - 2; i >= 0; i-- {
+		s = fmt.Sprintf("Longest(%s, %s)", parts[i], s)
+	}
+	return s
+}
+
+// setting returns a as a file of overrides has it: "learned+proportional(1)".
+func (a Adaptive) setting() string {
+	parts := a.parts()
+	for i, part := range parts {
+		parts[i] = strings.ReplaceAll(part, "e+", "e") // an exponent, where a plus would end the part
+	}
+	return strings.ToLower(strings.Join(parts, "+"))
+}
+
+// parseAdaptive reads what setting writes.
+func parseAdaptive(s string) (Adaptive, error) {
+	var all Adaptive
+	for i, part := range strings.Split(strings.ToLower(s), "+") {
+		var a Adaptive
+		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
+		number, err := strconv.ParseFloat(argument, 64)
+		switch {
+		case part == "fixed":
+			a = Fixed
+		case part == "learned":
+			a = Learned
+		case part == "squared":
+			a = Squared
+		case name == "proportional" && err == nil:
+			a = Proportional(number)
+		case name == "throttle" && err == nil:
+			a = Throttle(number)
+		default:
+			return Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), throttle(2)", part)
+		}
+		if i > 0 {
+			a = Longest(all, a)
+		}
+		all = a
+	}
+	return all, all.validate()
+}
+
+func (a Adaptive) validate() error {
+	bad := func(f formulas, parameter float64) bool {
+		return a.set&f != 0 && !(parameter > 0 && parameter <= math.MaxFloat64)
+	}
+	if bad(proportional, a.factor) || bad(throttle, a.parallel) {
+		return fmt.Errorf("%v: want a positive number", a)
+	}
+	return nil
+}
+
+// Move returns what o does to the delay by response times, whatever that was before: the delay is
+// at least atOnce and, unless halfway is negative, at least half the way from the old one to
+// halfway; with raise it gets no shorter. Both are in nanoseconds, as float64, which holds every
+// product of durations. moves is false for an outcome that leaves the delay alone. It is for
+// implementations of Limiter that keep the delay elsewhere; others use Delay.Adapt.
+func (a Adaptive) Move(o *Outcome) (atOnce, halfway float64, raise, moves bool) {
+	answered := o.Status > 0
+	if a.set&byLatency == 0 || !answered && (o.Err == nil || cancelled(o.Err)) {
+		return 0, 0, false, false
+	}
+	latency := max(0, float64(o.Latency))
+	halfway, raise = -1, !answered || o.Status >= 400
+	if a.set&squared != 0 {
+		atOnce = latency * (latency / float64(time.Second))
+	}
+	if a.set&proportional != 0 {
+		halfway = latency * a.factor
+	}
+	if a.set&throttle != 0 {
+		t := latency / a.parallel
+		atOnce, halfway = max(atOnce, t), max(halfway, t)
+	}
+	return atOnce, halfway, raise, true
+}
+
+// Adapt returns the delay by response times after o, where it was old before.
+func (d Delay) Adapt(old time.Duration, o Outcome) time.Duration {
+	atOnce, halfway, raise, moves := d.Adaptive.Move(&o)
+	if !moves {
+		return old
+	}
+	next := atOnce
+	if halfway >= 0 {
+		next = max(next, (float64(max(old, d.Min))+halfway)/2)
+	}
+	adapted := d.Ceiling
+	if next < float64(d.Ceiling) { // only a delay in range is rounded, so nothing overflows
+		adapted = max(d.Min, time.Duration(next))
+	}
+	if raise {
+		adapted = max(adapted, old)
+	}
+	return adapted
+}
+
+// calm is the number of starts without a refusal after which a learned delay gets shorter.
+const calmStarts = 20
+
+// Learn returns the delay that the first refusal of a series teaches: one and a half times the
+// delay in force or, where that is longer, the mean gap of the starts since the last block. since
+// is the time since then (since the first start, where there was no block), starts the number of
+// starts in it.
+func (d Delay) Learn(inForce, since time.Duration, starts int64) time.Duration {
+	learned := min(max(inForce, d.Min), d.Ceiling)
+	learned += min(learned/2, d.Ceiling-learned)
+	if starts > 0 {
+		learned = max(learned, since/time.Duration(starts))
+	}
+	return min(learned, d.Ceiling)
+}
+
+// Ease returns the learned delay after twenty starts without a refusal: 2 % less, and 0 (nothing
+// is left of it) at Min.
+func (d Delay) Ease(learned time.Duration) time.Duration {
+	if learned -= learned / 50; learned > max(d.Min, 50) { // below that 2 % are nothing
+		return learned
+	}
+	return 0
+}
+
+// Draw returns a delay in [Min, Max], picked at random.
+func (d Delay) Draw() time.Duration {
+	if d.Max == d.Min {
+		return d.Min
+	}
+	return d.Min + time.Duration(rand.Uint64N(uint64(d.Max-d.Min)+1)) // Max-Min+1 may not fit into an int64
+}

@@ -1,0 +1,162 @@
+package hostlimit
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+)
+
+// Rules are a Config, checked and completed, for implementations of Limiter: the same Config means
+// the same to all of them. Rules answer with the limits of a key, what an Outcome says about its
+// host, for how long a refusal blocks, when Config.Windows are open, and the errors of refused
+// turns. They hold no state of a key, and are safe for concurrent use.
+type Rules struct {
+	config   Config
+	limits   Limits
+	hours    hours
+	refusals backoff.Refusals
+	statuses [16]uint64 // a bit for each status below 1024 that is a refusal
+
+	// compiled keeps what Override gave, checked once for each value.
+	mu       sync.RWMutex
+	compiled map[Limits]*Limits
+}
+
+// mostCompiled bounds Rules.compiled, whatever Override thinks up.
+const mostCompiled = 1024
+
+// Rules checks c and returns its Rules. The error names every field that is wrong.
+func (c Config) Rules() (*Rules, error) {
+	var errs []error
+	bad := func(err error) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	negative := func(field string, n int64, value any) {
+		if n < 0 {
+			bad(fmt.Errorf("%s: %v is negative", field, value))
+		}
+	}
+	negative("MaxInFlight", int64(c.MaxInFlight), c.MaxInFlight)
+	negative("SlotTimeout", int64(c.SlotTimeout), c.SlotTimeout)
+	negative("LeaseTTL", int64(c.LeaseTTL), c.LeaseTTL)
+	negative("MaxWait", int64(c.MaxWait), c.MaxWait)
+	negative("MaxHosts", int64(c.MaxHosts), c.MaxHosts)
+	for i, w := range c.Windows {
+		if err := w.validate(); err != nil {
+			bad(fmt.Errorf("Windows[%d]: %w", i, err))
+		}
+	}
+	bad(Limits{c.Concurrency, c.Delay}.validate(Limits{}))
+	bad(validateBackoff(c.Backoff))
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("hostlimit: %w", errors.Join(errs...))
+	}
+	c = c.WithDefaults()
+	c.Windows = slices.Clone(c.Windows)
+	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: c.Windows, refusals: c.Backoff.(backoff.Refusals)}
+	for _, s := range append([]int{429}, r.refusals.Statuses...) {
+		r.statuses[s>>6] |= 1 << (s & 63)
+	}
+	return r, nil
+}
+
+// Config returns the Config, with every default filled in.
+func (r *Rules) Config() Config { return r.config }
+
+// Backoff returns Config.Backoff, with every default filled in.
+func (r *Rules) Backoff() backoff.Refusals { return r.refusals }
+
+// Limits returns the limits of key, as Override returns them at this moment, with every default
+// filled in. Beside an error, which says what is wrong with them, it returns those of the Config.
+// The limits are shared: don't change them.
+func (r *Rules) Limits(key string) (*Limits, error) {
+	if r.config.Override == nil {
+		return &r.limits, nil
+	}
+	own, ok := r.config.Override(key)
+	if !ok || own == (Limits{}) {
+		return &r.limits, nil
+	}
+	r.mu.RLock()
+	c := r.compiled[own]
+	r.mu.RUnlock()
+	if c != nil {
+		return c, nil
+	}
+	if err := r.Check(own); err != nil {
+		return &r.limits, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
+	}
+	l := own.or(r.limits).WithDefaults()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.compiled == nil || len(r.compiled) >= mostCompiled {
+		r.compiled = make(map[Limits]*Limits)
+	}
+	r.compiled[own] = &l
+	return &l, nil
+}
+
+// Own returns a copy of l for Grant.Own; nil if l are the limits of the Config.
+func (r *Rules) Own(l *Limits) *Limits {
+	if l == &r.limits {
+		return nil
+	}
+	own := *l
+	return &own
+}
+
+// Check reports what is wrong with limits that Override gives.
+func (r *Rules) Check(own Limits) error { return own.validate(r.limits) }
+
+// validate reports what is wrong with l, whose zero fields are those of a checked Config; a zero
+// config is none.
+func (l Limits) validate(config Limits) error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if l.Concurrency < 0 || l.Concurrency > math.MaxInt32 {
+		bad("Concurrency: %d is out of range", l.Concurrency)
+	}
+	slots := l.or(config).WithDefaults().Concurrency
+	if l.Delay == (Delay{}) && config != (Limits{}) {
+		if config.Delay.FromEnd && slots > 1 {
+			bad("Concurrency: %d, but Delay.FromEnd needs 1", slots)
+		}
+		return errors.Join(errs...)
+	}
+	d := l.Delay
+	if d.Min < 0 {
+		bad("Delay.Min: %v is negative", d.Min)
+	}
+	if d.Max < 0 {
+		bad("Delay.Max: %v is negative", d.Max)
+	}
+	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
+		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
+	}
+	if d.Max > 0 && d.Max < d.Min {
+		bad("Delay.Max: %v is less than Delay.Min, %v", d.Max, d.Min)
+	}
+	if err := d.Adaptive.validate(); err != nil {
+		bad("Delay.Adaptive: %w", err)
+	}
+	switch full := d.WithDefaults(); {
+	case d.Ceiling < 0:
+		bad("Delay.Ceiling: %v is negative", d.Ceiling)
+	case full.Ceiling < full.Min:
+		bad("Delay.Ceiling: %v is less than Delay.Min, %v", full.Ceiling, full.Min)
+	}
+	if d.FromEnd && slots > 1 {
+		bad("Delay.FromEnd: needs Concurrency 1, have %d", slots)
+	}
+	return errors.Join(errs...)
+}
+
+// Opens returns the earliest time from t on at which Config.Windows let a request start.
+func (r *Rules) Opens(t time.Time) time.Time { return t.Add(r.hours.wait(t)) }
