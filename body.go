@@ -8,35 +8,35 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A body is a response's body on its way to the caller. It holds the slot of its host
-// until EOF, Close or a failed read, whichever comes first.
+// A body is a response's body on its way to the caller. It holds the slot of its host until EOF,
+// Close or a failed read, whichever comes first.
 type body struct {
-	io.ReadCloser // the base transport's
+	io.ReadCloser // Base's
 	lease         hostlimit.Lease
-	watcher       watcher
+	reader        bodyReader
 	limit         int64 // most bytes that the caller may read; 0: unlimited
 	read          atomic.Int64
 	done          atomic.Bool
 	over          error // result of the read that ended the reading, and of every later one
 }
 
-// A watcher is what a body reports to: a trip.
-type watcher interface {
-	// spend is told of each piece that was read, and returns how many of its bytes the
-	// caller may have, and why no more.
-	spend(piece []byte) (n int, err error)
-	// whole is told that the body has come to its end, and returns an error to take the place of
-	// that, if any.
-	whole() error
-	// tooLarge returns the error for a body that is longer than limit.
-	tooLarge(limit int64) error
-	// ended gives the slot back and reports the end, with the number of bytes that the
-	// caller has read; err is what ended the reading, nil for Close.
+// A bodyReader is called while a body is read.
+type bodyReader interface {
+	// take is called with what each read returned: a piece of the body, and whether the body ends
+	// behind it. It returns how many of the bytes go to the caller, and an error that ends the
+	// reading there.
+	take(piece []byte, end bool) (n int, err error)
+	// refuse reports that the body is cut for the given reason, and returns the error that the
+	// caller gets.
+	refuse(reason error) error
+	// ended is called once, at the end of the reading, with the number of bytes that the caller
+	// has read. It releases lease. err is what ended the reading, nil for Close.
 	ended(lease hostlimit.Lease, read int64, err error)
 }
 
-// newBody wraps raw. What a switched connection (101) can do beside reading, the wrapper can too.
-func newBody(b *body) io.ReadCloser {
+// wrap returns b as the Body of a response. After a switch of protocols (101) Base's body also
+// writes, and so does the result.
+func (b *body) wrap() io.ReadCloser {
 	w, ok := b.ReadCloser.(io.Writer)
 	if !ok {
 		return b
@@ -74,13 +74,10 @@ func (b *body) Read(p []byte) (int, error) {
 		}
 		p = p[:min(int64(len(p)), left)]
 	}
-	b.lease.Renew() // a lease that other machines see must be told from a dead one
+	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
-	n, refusal := b.watcher.spend(p[:got])
+	n, refusal := b.reader.take(p[:got], err == io.EOF) //nolint:errorlint // a Reader's end is io.EOF itself
 	b.read.Add(int64(n))
-	if refusal == nil && err == io.EOF { // a Reader's end is io.EOF itself
-		refusal = b.watcher.whole()
-	}
 	if refusal != nil {
 		clear(p[n:got])
 		return n, b.cut(refusal)
@@ -92,7 +89,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the body and gives the slot back.
+// Close closes the body and releases the lease.
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.finish(nil)
@@ -102,8 +99,8 @@ func (b *body) Close() error {
 // emptyReads is how often a reader may return nothing, as in package bufio.
 const emptyReads = 100
 
-// beyond ends the reading at the limit: with the body's own end if that is here, since
-// a limit of n bytes lets a body of n bytes pass. It reads into one, a single byte.
+// beyond ends the reading at the limit: with the body's own end if it ends here, since a limit of n
+// bytes lets a body of n bytes pass. It reads into one, a single byte.
 func (b *body) beyond(one []byte) error {
 	n, err := 0, error(nil)
 	for range emptyReads {
@@ -111,21 +108,19 @@ func (b *body) beyond(one []byte) error {
 			break
 		}
 	}
-	if n == 0 && err == io.EOF { //nolint:errorlint // the same
-		if refusal := b.watcher.whole(); refusal != nil {
+	if n == 0 && err != nil { // the end, or a failure before the limit
+		if _, refusal := b.reader.take(nil, err == io.EOF); refusal != nil { //nolint:errorlint // the same
 			return b.cut(refusal)
 		}
-	}
-	if n == 0 && err != nil { // the end, or what broke the body before the limit did
 		b.over = err
 		b.finish(err)
 		return err
 	}
 	clear(one)
-	return b.cut(b.watcher.tooLarge(b.limit))
+	return b.cut(b.reader.refuse(&tooLargeError{limit: b.limit}))
 }
 
-// cut ends the reading with err, and returns it: the rest isn't read.
+// cut ends the reading with err and returns it. The rest isn't read.
 func (b *body) cut(err error) error {
 	b.over = err
 	b.ReadCloser.Close()
@@ -133,9 +128,9 @@ func (b *body) cut(err error) error {
 	return err
 }
 
-// finish gives the slot back and reports the end of the body, once.
+// finish calls ended, once.
 func (b *body) finish(err error) {
 	if !b.done.Swap(true) {
-		b.watcher.ended(b.lease, b.read.Load(), err)
+		b.reader.ended(b.lease, b.read.Load(), err)
 	}
 }

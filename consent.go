@@ -71,14 +71,6 @@ func (trip *trip) stated() robots.Preferences {
 	return trip.verdict.Preferences.Merge(trip.index.preferences())
 }
 
-// whole implements watcher. A page whose head has no end is known only now.
-func (trip *trip) whole() error {
-	if trip.index == nil {
-		return nil
-	}
-	return trip.heedPage()
-}
-
 // refuseReserved reports and returns the refusal of a page that was asked for, if it is one.
 func (trip *trip) refuseReserved(stage Stage, stated robots.Preferences) error {
 	err := trip.reserved(stated)

@@ -148,11 +148,11 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 		trip.ended(trip.giveLease(), 0, nil)
 		return resp, nil
 	}
-	b := &body{ReadCloser: resp.Body, lease: trip.giveLease(), watcher: trip}
+	b := &body{ReadCloser: resp.Body, lease: trip.giveLease(), reader: trip}
 	if trip.kind == kindPage && success(resp) {
 		b.limit = trip.t.response.maxBytes
 	}
-	resp.Body = newBody(b)
+	resp.Body = b.wrap()
 	return resp, nil
 }
 
@@ -178,7 +178,7 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 	return false
 }
 
-// ended implements watcher: it gives the slot back and reports the end of the exchange. The end is
+// ended implements bodyReader: it gives the slot back and reports the end of the exchange. The end is
 // stamped before the slot is somebody else's, or the log would show one request too many in flight.
 func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 	silent := trip.silent()

@@ -142,10 +142,8 @@ func (e *tooLargeError) Error() string {
 
 func (e *tooLargeError) Unwrap() error { return ErrTooLarge }
 
-// tooLarge implements watcher.
-func (trip *trip) tooLarge(limit int64) error {
-	return trip.reject(StageBody, &tooLargeError{limit: limit})
-}
+// refuse implements bodyReader.
+func (trip *trip) refuse(reason error) error { return trip.reject(StageBody, reason) }
 
 // reject reports and returns the refusal of a response.
 func (trip *trip) reject(stage Stage, err error) error {

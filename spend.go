@@ -147,10 +147,10 @@ func (trip *trip) refund() {
 	}
 }
 
-// spend takes the piece that a body's reader has just read from the budget. It returns how many of
-// the bytes there were to take, and why no more. It is asked after the read, not before it: bytes
-// that a slow server is yet to send are no other reader's loss.
-func (trip *trip) spend(piece []byte) (n int, err error) {
+// take implements bodyReader: it takes the piece from the budget, after the read and not before it:
+// bytes that a slow server is yet to send are no other reader's loss. Page directives may refuse the
+// body where the head of the page ends; a page whose head has no end is known only at the body's.
+func (trip *trip) take(piece []byte, end bool) (n int, err error) {
 	t, ctx := trip.t, trip.req.Context()
 	if t.budget == nil || trip.kind != kindPage {
 		n = len(piece)
@@ -166,8 +166,11 @@ func (trip *trip) spend(piece []byte) (n int, err error) {
 			return 0, refused
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		err = trip.overBudget(StageBody, err)
+	case end && trip.index != nil:
+		err = trip.heedPage()
 	}
 	return n, err
 }
