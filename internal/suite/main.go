@@ -1,11 +1,12 @@
-// Suite runs commands side by side, and prints the output of each in one piece when it has ended:
+// Suite runs parts of the checks and tests of all modules, the commands of each side by side:
 //
-//	go run ./internal/suite [-j N] [-soak DURATION] "NAME DIRECTORY COMMAND"...
+//	go run ./internal/suite [-j N] [-soak DURATION] PART...
 //
-// A command is one line for bash. One that fails keeps no other from running. What go test -json
-// prints is counted, and shown as go test shows it without -json. A table at the end has a line for
-// each command; below it stand the tests that were skipped, with their reasons, and those that failed.
-// A soak is divided evenly: each command finds in POLITENESS_SOAK how long it shall last.
+// parts.go has the parts. The output of a command is printed in one piece when it has ended. A
+// command that fails keeps no other from running. What go test -json prints is counted, and shown
+// as go test shows it without -json. A table at the end has a line for each command; below it stand
+// the tests that were skipped, with their reasons, and those that failed. A soak is divided evenly:
+// each command finds in POLITENESS_SOAK how long it shall last.
 package main
 
 import (
@@ -14,10 +15,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -29,7 +32,10 @@ const soakEnv = "POLITENESS_SOAK"
 
 // A task is a command, and what came of it.
 type task struct {
-	name, dir, command string
+	name, dir string   // as in the table
+	command   []string // program and arguments
+	env       []string // beside that of the suite, as NAME=VALUE
+	live      bool     // its output is shown as it comes, and no other task runs beside it
 
 	report
 	err     error
@@ -41,14 +47,10 @@ func main() {
 	jobs := flag.Int("j", 2, "how many commands run at a time")
 	soak := flag.Duration("soak", 0, "how long all commands last together")
 	flag.Parse()
-	var tasks []*task
-	for _, arg := range flag.Args() {
-		fields := strings.SplitN(arg, " ", 3)
-		if len(fields) != 3 {
-			fmt.Fprintf(os.Stderr, "suite: %q isn't NAME DIRECTORY COMMAND\n", arg)
-			os.Exit(2)
-		}
-		tasks = append(tasks, &task{name: fields[0], dir: fields[1], command: fields[2]})
+	tasks, err := tasksOf(flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suite:", err)
+		os.Exit(2)
 	}
 	if *soak > 0 && len(tasks) > 0 {
 		share := *soak * time.Duration(min(*jobs, len(tasks))) / time.Duration(len(tasks))
@@ -66,8 +68,32 @@ func main() {
 	}
 }
 
+// tasksOf returns the tasks of the parts with these names.
+func tasksOf(names []string) ([]*task, error) {
+	r, err := newRepository(".")
+	if err != nil {
+		return nil, err
+	}
+	all := strings.Join(slices.Sorted(maps.Keys(parts)), ", ")
+	if len(names) == 0 {
+		return nil, fmt.Errorf("name one or more of %s", all)
+	}
+	var tasks []*task
+	for _, name := range names {
+		part, ok := parts[name]
+		if !ok {
+			return nil, fmt.Errorf("there is no part %q; there are %s", name, all)
+		}
+		tasks = append(tasks, part(r)...)
+	}
+	return tasks, nil
+}
+
 // run begins the tasks in their order and returns when all have ended.
 func run(ctx context.Context, w io.Writer, jobs int, tasks []*task) {
+	if slices.ContainsFunc(tasks, func(t *task) bool { return t.live }) {
+		jobs = 1
+	}
 	var printing sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, jobs)
@@ -85,11 +111,16 @@ func run(ctx context.Context, w io.Writer, jobs int, tasks []*task) {
 }
 
 func (t *task) run(ctx context.Context) {
-	cmd := exec.CommandContext(ctx, "bash", "-c", t.command)
+	cmd := exec.CommandContext(ctx, t.command[0], t.command[1:]...)
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = filepath.FromSlash(t.dir)
+	cmd.Env = append(cmd.Environ(), t.env...) // with the PWD of Dir
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
+	if t.live {
+		fmt.Printf("== %s\n", t.title())
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	}
 	begun := time.Now()
 	t.err = cmd.Run()
 	t.seconds = time.Since(begun).Seconds()

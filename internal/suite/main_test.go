@@ -13,9 +13,9 @@ import (
 func TestOneFailureFailsTheWhole(t *testing.T) {
 	var out bytes.Buffer
 	tasks := []*task{
-		{name: "bad", dir: ".", command: "echo because; exit 3"},
-		{name: "gone", dir: "no-such-directory", command: "true"},
-		{name: "good", dir: ".", command: "echo fine"},
+		{name: "bad", dir: ".", command: []string{"bash", "-c", "echo because; exit 3"}},
+		{name: "gone", dir: "no-such-directory", command: []string{"true"}},
+		{name: "good", dir: ".", command: []string{"echo", "fine"}},
 	}
 	run(t.Context(), &out, 1, tasks)
 	ok := summarize(&out, tasks, time.Second)

@@ -43,8 +43,8 @@ const (
 
 // The packages whose promises the mutants attack.
 var packages = []string{
-	"backoff", "budget", "robots", "robots/robotscache", "hostlimit",
-	"evidence", "evidence/audit", ".",
+	"backoff", "budget", "publicnet", "robots", "robots/robotscache", "hostlimit",
+	"evidence", "evidence/audit", "statuspage", ".",
 }
 
 var verbose bool

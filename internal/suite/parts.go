@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// parts are what the suite runs, each under the name by which the Makefile calls it. To add one,
+// add a function that returns its tasks here, and a target to the Makefile.
+var parts = map[string]func(r *repository) []*task{
+	"vet":         vet,
+	"staticcheck": staticcheck,
+	"lint":        lint,
+	"race":        race,
+	"rest":        rest,
+	"portable":    portable,
+	"fuzz":        fuzz,
+	"bench":       bench,
+	"soak":        soak,
+}
+
+// timed are the modules whose tests on a real Redis measure how late they are woken. They begin
+// first, and all other tasks yield.
+var timed = []string{"hostlimit/redislimit", "budget/redisbudget", "robots/robotscache/redisrobots"}
+
+func vet(r *repository) []*task {
+	return yield(each(r.modules(), "vet", "go", "vet", "./..."))
+}
+
+func staticcheck(r *repository) []*task {
+	return yield(each(r.modules(), "staticcheck", r.tool("staticcheck", "./...")...))
+}
+
+// lint runs all checks of vet and of staticcheck, too: see .golangci.yml.
+func lint(r *repository) []*task {
+	modules := append(r.modules(), "tools/mutants")
+	return yield(each(modules, "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...))
+}
+
+// race tests the published modules. The programs' heavy dependencies would cost more than the race
+// detector finds there.
+func race(r *repository) []*task {
+	command := []string{"go", "test", "-json", "-race", "-timeout=30m", "./..."}
+	others := slices.DeleteFunc(slices.Clone(r.published), func(m string) bool { return slices.Contains(timed, m) })
+	return slices.Concat(each(timed, "race", command...), yield(each(others, "race", command...)))
+}
+
+// rest is the tests that race leaves out: those that it would slow down too much, and the programs'.
+func rest(r *repository) []*task {
+	return yield(slices.Concat(
+		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
+		each([]string{"hostlimit/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
+		each(r.programs, "test", "go", "test", "-json", "./..."),
+	))
+}
+
+// portable vets for other processors and systems, 32 bits among them.
+func portable(r *repository) []*task {
+	var tasks []*task
+	for _, target := range []string{"linux/386", "linux/arm64", "freebsd/amd64", "darwin/arm64", "windows/amd64"} {
+		system, processor, _ := strings.Cut(target, "/")
+		tasks = append(tasks, with("GOOS="+system, with("GOARCH="+processor, each(r.published, target, "go", "vet", "./...")))...)
+	}
+	return tasks
+}
+
+func fuzz(r *repository) []*task {
+	modules := append(slices.Clone(r.published), "internal/interop")
+	return live(each(modules, "fuzz", filepath.Join(r.root, "scripts", "fuzz.sh"), setting("FUZZTIME", "30s")))
+}
+
+func bench(r *repository) []*task {
+	return live(each(r.modules(), "bench", "go", "test", "-run", "^$", "-bench", setting("BENCH", "."), "-benchmem", "-count", setting("COUNT", "1"), "./..."))
+}
+
+// soak has a task for each random test. Each lasts for an equal share of the time, but for those
+// called sizes, which last as long as they need.
+func soak(*repository) []*task {
+	var tasks []*task
+	for _, t := range []struct{ name, module, test string }{
+		{"property", "hostlimit", "TestPropertyAgainstModel"},
+		{"restart", "hostlimit", "TestRestartsChangeNothing"},
+		{"kill", "hostlimit", "TestDirSurvivesKill"},
+		{"kill", ".", "TestKilledAtAnyInstant"},
+		{"chaos", "hostlimit/redislimit", "TestChaos"},
+		{"fleet", "hostlimit/redislimit", "TestFleet"},
+		{"fates", "hostlimit/redislimit", "TestFatesAtRandom"},
+		{"losses", "budget/redisbudget", "TestRandomLosses"},
+		{"judge", "evidence/audit", "TestNoHonest"},
+		{"wire", ".", "TestNoTwoArrivals"},
+		{"webs", "crawl", "TestRandomWebs"},
+		{"names", ".", "TestManyNames"},
+		{"names", "robots/robotscache", "TestWildcardDomain"},
+		{"sizes", "crawl/sitemap", ""}, // all of its tests
+		{"sizes", "evidence/audit", "TestTheJudgeRemembersNoLines"},
+		{"sizes", "hostlimit", "TestLearnedFindsTheRate"},
+		{"sizes", "hostlimit/redislimit", "TestEveryFate"},
+	} {
+		tasks = append(tasks, each([]string{t.module}, t.name, "go", "test", "-json", "-count=1", "-timeout=0", "-run", "^"+t.test, ".")...)
+	}
+	return tasks
+}
+
+// each returns a task in each directory that runs command. No shell reads it.
+func each(dirs []string, name string, command ...string) []*task {
+	var tasks []*task
+	for _, dir := range dirs {
+		tasks = append(tasks, &task{name: name, dir: dir, command: command})
+	}
+	return tasks
+}
+
+// yield makes tasks leave the processor to those that don't yield.
+func yield(tasks []*task) []*task {
+	for _, t := range tasks {
+		t.command = append([]string{"nice", "-n", "10"}, t.command...)
+	}
+	return tasks
+}
+
+// with adds NAME=VALUE to the environment of tasks.
+func with(variable string, tasks []*task) []*task {
+	for _, t := range tasks {
+		t.env = append(t.env, variable)
+	}
+	return tasks
+}
+
+// live makes tasks run one at a time and show their output as it comes.
+func live(tasks []*task) []*task {
+	for _, t := range tasks {
+		t.live = true
+	}
+	return tasks
+}
+
+// setting returns an environment variable, which make sets, or what holds without it.
+func setting(name, otherwise string) string { return cmp.Or(os.Getenv(name), otherwise) }
+
+// A repository is the modules of this repository, by their directories.
+type repository struct {
+	root      string   // absolute
+	published []string // the root module first
+	programs  []string // around heavy dependencies: examples, benchmarks and tests of other libraries
+}
+
+// newRepository finds the modules below root, but for the tools.
+func newRepository(root string) (*repository, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	r := &repository{root: root, published: []string{"."}}
+	for _, pattern := range []string{"*", "*/*", "*/*/*"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern, "go.mod"))
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			module, err := filepath.Rel(root, filepath.Dir(file))
+			if err != nil {
+				return nil, err
+			}
+			module = filepath.ToSlash(module)
+			switch first, _, _ := strings.Cut(module, "/"); first {
+			case "tools":
+			case "examples", "benchmarks", "internal":
+				r.programs = append(r.programs, module)
+			default:
+				r.published = append(r.published, module)
+			}
+		}
+	}
+	slices.Sort(r.published)
+	slices.Sort(r.programs)
+	return r, nil
+}
+
+func (r *repository) modules() []string { return slices.Concat(r.published, r.programs) }
+
+// tool returns the command for a tool, which is pinned in tools/go.mod and built when it is first
+// used.
+func (r *repository) tool(name string, args ...string) []string {
+	return append([]string{"go", "tool", "-modfile=" + filepath.Join(r.root, "tools", "go.mod"), name}, args...)
+}
