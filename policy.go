@@ -1,7 +1,6 @@
 package politeness
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -114,7 +113,7 @@ func (w *witness) changed(host string, l *hostlimit.Limits) bool {
 
 // policyOf states what a Transport made of cfg promises, with every default filled in.
 func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.Limits) *evidence.Policy {
-	hosts = hosts.WithDefaults()
+	hosts, rules := hosts.WithDefaults(), cfg.Robots.WithDefaults()
 	p := &evidence.Policy{
 		UserAgent: cfg.UserAgent, From: cfg.From, Product: product,
 		Overrides: hosts.Override != nil, MaxInFlight: hosts.MaxInFlight, SlotTimeout: hosts.SlotTimeout,
@@ -123,12 +122,12 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil, Purposes: purposesText(cfg.Purposes),
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
 		Retries: cfg.Retry.Max,
-		Robots:  "obeyed", RobotsTTL: cmp.Or(cfg.Robots.TTL, time.Hour), DenyTTL: cmp.Or(cfg.Robots.DenyTTL, 5*time.Minute),
-		Unreachable: "deny", ServeStale: cfg.Robots.ServeStale, Lenient: cfg.Robots.LenientAgents, RobotsText: cfg.Robots.RecordText,
+		Robots:  "obeyed", RobotsTTL: rules.TTL, DenyTTL: rules.DenyTTL,
+		Unreachable: "deny", ServeStale: rules.ServeStale, Lenient: rules.LenientAgents, RobotsText: rules.RecordText,
 	}
 	statesLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	statesRefusals(p, hosts.Backoff.(backoff.Refusals))
-	if cfg.Robots.OnUnreachable == robotscache.Allow {
+	if rules.OnUnreachable == robotscache.Allow {
 		p.Unreachable = "allow"
 	}
 	if cfg.DangerouslyIgnoreRobots {
