@@ -265,7 +265,7 @@ type hold struct {
 // Waits implements hostlimit.Watcher.
 func (trip *trip) Waits(w hostlimit.Wait) {
 	h := hold{what: string(w.Hold), until: w.Until, why: w.String()}
-	if w.Hold == hostlimit.HoldDelay {
+	if w.Hold == "delay" {
 		h.delay, h.source = w.Delay, w.Cause
 	}
 	trip.recordWait(h)

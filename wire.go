@@ -170,7 +170,7 @@ func (w *wire) depart() error {
 		next := w.last.Start.Add(w.last.Delay)
 		if time.Until(next) > longWait {
 			w.trip.recordWait(hold{
-				what: string(hostlimit.HoldDelay), until: next, delay: w.last.Delay, source: w.last.DelaySource,
+				what: "delay", until: next, delay: w.last.Delay, source: w.last.DelaySource,
 				why: "the connection was lost, and the request is sent once more",
 			})
 		}

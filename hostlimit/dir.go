@@ -30,10 +30,10 @@ import (
 // made may be seen as late as the mount's attribute cache allows. Many machines are better served
 // by redislimit. On AIX, Solaris, Plan 9 and WebAssembly the lock holds within one process only,
 // with the same consequence. On Windows reading takes the lock too.
-func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
+func Dir(path string) Store { return &dirStore{statedir.New(path, statedir.OS{})} }
 
-// A DirStore is a Store in a directory, made by [Dir].
-type DirStore struct{ dir *statedir.Dir }
+// A dirStore is a Store in a directory.
+type dirStore struct{ dir *statedir.Dir }
 
 const (
 	debtFormat  = "hostlimit 1" // and the version of debtFile
@@ -52,7 +52,7 @@ type debtFile struct {
 }
 
 // Update implements [Store].
-func (s *DirStore) Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
+func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
 	debt, err := s.update(ctx, key, change)
 	if err != nil {
 		err = fmt.Errorf("hostlimit: state of %q: %w", key, err)
@@ -60,7 +60,7 @@ func (s *DirStore) Update(ctx context.Context, key string, change func(Debt) Deb
 	return debt, err
 }
 
-func (s *DirStore) update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
+func (s *dirStore) update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
 	// First without the lock: a read needs none, and a change is found ready when
 	// the lock is there.
 	file := s.dir.File(key)
@@ -106,7 +106,7 @@ func (d *damage) Error() string {
 func (d *damage) Unwrap() error { return d.err }
 
 // read returns the debt that is in a file, zero if there is none.
-func (s *DirStore) read(file, key string) (Debt, error) {
+func (s *dirStore) read(file, key string) (Debt, error) {
 	data, err := s.dir.Read(file, maxDebtFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Debt{}, nil
@@ -121,7 +121,7 @@ func (s *DirStore) read(file, key string) (Debt, error) {
 }
 
 // write puts a debt in the place of the one in a file.
-func (s *DirStore) write(file, key string, d Debt) error {
+func (s *dirStore) write(file, key string, d Debt) error {
 	if d == (Debt{}) {
 		return s.dir.Remove(file)
 	}

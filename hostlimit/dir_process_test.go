@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 // count adds upTo to the debtor's refusals, one by one, and writes what the
 // counter became to standard output once it is kept.
 func count(dir string, upTo int) error {
-	s := Dir(dir)
+	s := dirAt(dir)
 	for n := 0; n < upTo; {
 		d, err := s.Update(context.Background(), debtor, func(d Debt) Debt { d.Refusals++; return d })
 		if errors.Is(err, statedir.ErrLocked) { // a busy machine
@@ -87,7 +87,7 @@ func TestDirLosesNoUpdate(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if d := mustUpdate(t, Dir(dir), debtor, unchanged); d.Refusals != processes*updates {
+	if d := mustUpdate(t, dirAt(dir), debtor, unchanged); d.Refusals != processes*updates {
 		t.Errorf("%d of %d updates", d.Refusals, processes*updates)
 	}
 }
@@ -128,7 +128,7 @@ func TestDirSurvivesKill(t *testing.T) {
 			t.Fatal("it ended by itself")
 		}
 		// A lock that is still held would be an error.
-		d, err := Dir(dir).Update(t.Context(), debtor, func(d Debt) Debt { d.Refusals++; return d })
+		d, err := dirAt(dir).Update(t.Context(), debtor, func(d Debt) Debt { d.Refusals++; return d })
 		if before := d.Refusals - 1; err != nil || before != kept && before != kept+1 {
 			t.Fatalf("kill %d: told that %d is kept, and it was %d, %v", kills, kept, before, err)
 		}

@@ -33,6 +33,9 @@ var (
 	twoRefusals = Debt{Refusals: 2, Cause: "status 403"}
 )
 
+// dirAt returns Dir(path).
+func dirAt(path string) *dirStore { return Dir(path).(*dirStore) }
+
 // unchanged makes an Update a read.
 func unchanged(d Debt) Debt { return d }
 
@@ -66,14 +69,14 @@ func filesBelow(t *testing.T, dir string) (files []string) {
 func TestDirKeepsDebts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "when", "needed")
 	for i, d := range []Debt{anHourOwed, twoRefusals, {Delay: -1}, anHourOwed} {
-		if got := mustUpdate(t, Dir(dir), debtor, become(d)); got != d {
+		if got := mustUpdate(t, dirAt(dir), debtor, become(d)); got != d {
 			t.Errorf("%d: update returned %+v, want %+v", i, got, d)
 		}
-		if got := mustUpdate(t, Dir(dir), debtor, unchanged); got != d {
+		if got := mustUpdate(t, dirAt(dir), debtor, unchanged); got != d {
 			t.Errorf("%d: kept %+v, want %+v", i, got, d)
 		}
 	}
-	if d := mustUpdate(t, Dir(dir), "other.example.com", unchanged); d != (Debt{}) {
+	if d := mustUpdate(t, dirAt(dir), "other.example.com", unchanged); d != (Debt{}) {
 		t.Errorf("another key owes %+v", d)
 	}
 
@@ -102,7 +105,7 @@ func TestDirKeepsDebts(t *testing.T) {
 		}
 	}
 
-	if d := mustUpdate(t, Dir(dir), debtor, become(Debt{})); d != (Debt{}) {
+	if d := mustUpdate(t, dirAt(dir), debtor, become(Debt{})); d != (Debt{}) {
 		t.Errorf("update returned %+v", d)
 	}
 	if files := filesBelow(t, dir); len(files) != 0 {
@@ -112,7 +115,7 @@ func TestDirKeepsDebts(t *testing.T) {
 
 // TestDirReturnsWhatAReadWould: debts compare by ==, whatever clock and zone they came from.
 func TestDirReturnsWhatAReadWould(t *testing.T) {
-	s := Dir(t.TempDir())
+	s := dirAt(t.TempDir())
 	d := Debt{BlockedUntil: time.Now().In(time.FixedZone("", 3600)), NextStart: time.Time{}.Local(), Cause: "a\xff\xfeb"}
 	got := mustUpdate(t, s, "key\xff\xfe", become(d))
 	if want := (Debt{BlockedUntil: d.BlockedUntil.Round(0).UTC(), Cause: "a\uFFFDb"}); got != want {
@@ -129,13 +132,13 @@ func TestDirReadTouchesNothing(t *testing.T) {
 		return // reads take the lock here
 	}
 	dir := filepath.Join(t.TempDir(), "dir")
-	if d := mustUpdate(t, Dir(dir), debtor, unchanged); d != (Debt{}) {
+	if d := mustUpdate(t, dirAt(dir), debtor, unchanged); d != (Debt{}) {
 		t.Errorf("nothing is %+v", d)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a read made the directory: %v", err)
 	}
-	s := Dir(dir)
+	s := dirAt(dir)
 	mustUpdate(t, s, debtor, become(twoRefusals))
 	before, err := os.Stat(s.dir.File(debtor))
 	if err != nil {
@@ -157,7 +160,7 @@ func TestDirReadTouchesNothing(t *testing.T) {
 
 // TestDirChangeSeesTheLatest: a change is made anew when another came first.
 func TestDirChangeSeesTheLatest(t *testing.T) {
-	s, other := Dir(t.TempDir()), twoRefusals
+	s, other := dirAt(t.TempDir()), twoRefusals
 	calls := 0
 	got := mustUpdate(t, s, debtor, func(d Debt) Debt {
 		if calls++; calls == 1 && !statedir.ReadsLock {
@@ -179,7 +182,7 @@ func TestDirChangeSeesTheLatest(t *testing.T) {
 // reported once and the file is mended, by a read too.
 func TestDirDamagedFileIsNoDebt(t *testing.T) {
 	dir := t.TempDir()
-	s := Dir(dir)
+	s := dirAt(dir)
 	mustUpdate(t, s, debtor, become(anHourOwed))
 	name := s.dir.File(debtor)
 	whole, err := os.ReadFile(name)
@@ -319,7 +322,7 @@ func (f *faultyFile) Close() error {
 func TestDirFaults(t *testing.T) {
 	errDisk := errors.New("the disk says no")
 	const garbage = "garbage"
-	write := func(t *testing.T, s *DirStore, old any) {
+	write := func(t *testing.T, s *dirStore, old any) {
 		switch old := old.(type) {
 		case Debt:
 			mustUpdate(t, s, debtor, become(old))
@@ -342,10 +345,10 @@ func TestDirFaults(t *testing.T) {
 			} {
 				for fail := 1; ; fail++ {
 					dir := t.TempDir()
-					write(t, Dir(dir), old)
+					write(t, dirAt(dir), old)
 					faulty := mode
 					faulty.fail = fail
-					d, err := (&DirStore{statedir.New(dir, &faulty)}).Update(t.Context(), debtor, become(made))
+					d, err := (&dirStore{statedir.New(dir, &faulty)}).Update(t.Context(), debtor, become(made))
 					if len(faulty.ops) < fail {
 						break // a whole Update without a fault
 					}
@@ -366,7 +369,7 @@ func TestDirFaults(t *testing.T) {
 						t.Errorf("%s: left %q", what, left)
 					}
 
-					kept, readErr := Dir(dir).Update(t.Context(), debtor, unchanged)
+					kept, readErr := dirAt(dir).Update(t.Context(), debtor, unchanged)
 					switch {
 					case kept == made && readErr == nil:
 					case err == nil:
@@ -375,7 +378,7 @@ func TestDirFaults(t *testing.T) {
 						t.Errorf("%s: kept %+v, %v", what, kept, readErr)
 					}
 					more := func(d Debt) Debt { d.Refusals++; return d }
-					if d := mustUpdate(t, Dir(dir), debtor, more); d.Refusals != kept.Refusals+1 {
+					if d := mustUpdate(t, dirAt(dir), debtor, more); d.Refusals != kept.Refusals+1 {
 						t.Errorf("%s: can't go on: %+v", what, d)
 					}
 				}
@@ -396,20 +399,20 @@ func TestDirThatCannotBe(t *testing.T) {
 			return mustWrite(t, dir)
 		},
 		"a file is in the way": func(t *testing.T, dir string) string {
-			return mustWrite(t, filepath.Dir(Dir(dir).dir.File(debtor)))
+			return mustWrite(t, filepath.Dir(dirAt(dir).dir.File(debtor)))
 		},
 		"a directory in the place of the file": func(t *testing.T, dir string) string {
-			return mustMkdir(t, Dir(dir).dir.File(debtor))
+			return mustMkdir(t, dirAt(dir).dir.File(debtor))
 		},
 		"a directory in the place of the lock": func(t *testing.T, dir string) string {
-			return mustMkdir(t, filepath.Join(filepath.Dir(Dir(dir).dir.File(debtor)), "lock"))
+			return mustMkdir(t, filepath.Join(filepath.Dir(dirAt(dir).dir.File(debtor)), "lock"))
 		},
 	}
 	for name, prepare := range tests {
 		dir := filepath.Join(t.TempDir(), "hosts")
 		at := prepare(t, dir)
 		before := filesBelow(t, filepath.Dir(dir))
-		d, err := Dir(dir).Update(t.Context(), debtor, become(twoRefusals))
+		d, err := dirAt(dir).Update(t.Context(), debtor, become(twoRefusals))
 		if d != twoRefusals || err == nil || !strings.Contains(err.Error(), at) {
 			t.Errorf("%s: %+v, %v", name, d, err)
 		}
@@ -419,7 +422,7 @@ func TestDirThatCannotBe(t *testing.T) {
 	}
 
 	// A debt that a file can't hold.
-	s := Dir(t.TempDir())
+	s := dirAt(t.TempDir())
 	mustUpdate(t, s, debtor, become(twoRefusals))
 	for _, d := range []Debt{{NextStart: time.Unix(1<<40, 0).UTC()}, {Cause: strings.Repeat("x", maxDebtFile)}} {
 		if got, err := s.Update(t.Context(), debtor, become(d)); got != d || err == nil {
@@ -432,7 +435,7 @@ func TestDirThatCannotBe(t *testing.T) {
 
 	// The directory goes while it is used: its debts are lost, the store works on.
 	dir := t.TempDir()
-	s = Dir(filepath.Join(dir, "hosts"))
+	s = dirAt(filepath.Join(dir, "hosts"))
 	for range 2 {
 		mustUpdate(t, s, debtor, func(d Debt) Debt { d.Refusals++; return d })
 		if err := os.RemoveAll(filepath.Join(dir, "hosts")); err != nil {
@@ -468,15 +471,15 @@ func TestDirInABubble(t *testing.T) {
 		var wg sync.WaitGroup
 		for range updates {
 			wg.Go(func() {
-				mustUpdate(t, Dir(dir), debtor, func(d Debt) Debt { d.Refusals++; return d })
+				mustUpdate(t, dirAt(dir), debtor, func(d Debt) Debt { d.Refusals++; return d })
 			})
 		}
 		wg.Wait()
-		if d := mustUpdate(t, Dir(dir), debtor, unchanged); d.Refusals != updates {
+		if d := mustUpdate(t, dirAt(dir), debtor, unchanged); d.Refusals != updates {
 			t.Errorf("%d of %d updates", d.Refusals, updates)
 		}
 
-		s := Dir(dir)
+		s := dirAt(dir)
 		unlock, err := s.dir.Lock(t.Context(), s.dir.File(debtor))
 		if err != nil {
 			t.Fatal(err)
@@ -503,7 +506,7 @@ func TestDirInABubble(t *testing.T) {
 // TestDirManyHosts: 100,000 hosts lie in 256 small directories, under names that
 // differ on file systems that ignore case too.
 func TestDirManyHosts(t *testing.T) {
-	s := Dir("hosts")
+	s := dirAt("hosts")
 	const hosts = 100_000
 	seen := make(map[string]bool, hosts)
 	perDir := map[string]int{}
@@ -548,7 +551,7 @@ func FuzzDebt(f *testing.F) {
 }
 
 func BenchmarkDirUpdate(b *testing.B) {
-	s := Dir(b.TempDir())
+	s := dirAt(b.TempDir())
 	b.ReportAllocs()
 	for b.Loop() {
 		mustUpdate(b, s, debtor, func(d Debt) Debt { d.Refusals++; return d })
@@ -558,7 +561,7 @@ func BenchmarkDirUpdate(b *testing.B) {
 func BenchmarkDirRead(b *testing.B) {
 	for _, owed := range []Debt{{}, anHourOwed} {
 		b.Run(fmt.Sprintf("owed=%v", owed != Debt{}), func(b *testing.B) {
-			s := Dir(b.TempDir())
+			s := dirAt(b.TempDir())
 			mustUpdate(b, s, debtor, become(owed))
 			b.ReportAllocs()
 			for b.Loop() {
@@ -572,7 +575,7 @@ func BenchmarkDirRead(b *testing.B) {
 func BenchmarkDirManyHosts(b *testing.B) {
 	const hosts = 100_000
 	keys := names(hosts)
-	s := Dir(b.TempDir())
+	s := dirAt(b.TempDir())
 	for _, key := range keys { // as Update leaves them, without waiting for the disk each time
 		data, err := encodeDebt(key, twoRefusals)
 		if err == nil {

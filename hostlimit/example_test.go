@@ -94,7 +94,7 @@ func ExampleMemory_List() {
 }
 
 // Limits of single hosts live in a file, which is read again when it changes.
-func ExampleReadOverrides() {
+func ExampleConfig_ReadOverrides() {
 	dir, err := os.MkdirTemp("", "overrides")
 	if err != nil {
 		panic(err)
@@ -107,7 +107,7 @@ func ExampleReadOverrides() {
 	}
 
 	var cfg hostlimit.Config
-	overrides, err := hostlimit.ReadOverrides(path, cfg)
+	overrides, err := cfg.ReadOverrides(path)
 	if err != nil {
 		panic(err)
 	}

@@ -13,7 +13,7 @@ type HostState struct {
 	InFlight int    // slots in use, leaked ones included until somebody takes them back
 	Slots    int    // slots that the key has
 	Waiters  int    // requests in the queue
-	Hold     Hold   // what keeps the head of the queue from starting; empty if nobody waits
+	Hold     string // what keeps the head of the queue from starting, as in Wait; empty if no request waits
 	Why      string // the same, in a sentence
 
 	Silent   time.Duration // longest time for which a slot has been held without a sign of life: an answer that takes long, or a body that nobody reads or closes; 0: no slot is held

@@ -939,7 +939,7 @@ func TestAKeptStartIsToldToThoseWhoWait(t *testing.T) {
 		go func() { _, _ = p.Acquire(ctx, storedKey, 0) }()
 		time.Sleep(10 * time.Minute)
 		for st, err := range p.List(t.Context()) {
-			if err != nil || st.Hold != hostlimit.HoldDelay || st.Why != "kept delay of 20m0s" {
+			if err != nil || st.Hold != "delay" || st.Why != "kept delay of 20m0s" {
 				t.Errorf("%+v, %v", st, err)
 			}
 		}

@@ -143,13 +143,13 @@ func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string
 	}
 	if b.head == nil {
 		if why, _ := b.hold(h, lim, least, now, nil); why == free {
-			l := b.lend(h, lim, least, now, WatcherOf(ctx))
+			l := b.lend(h, lim, least, now, m.rules.Watcher(ctx))
 			sh.mu.Unlock()
 			return l, nil
 		}
 	}
 	w := m.newWaiter(ctx, lim, least, now)
-	w.priority = Priority(ctx)
+	w.priority = m.rules.Priority(ctx)
 	prev := b.behind(w)
 	if w.planned = b.bound(h, now, lim, least, prev); w.planned > w.latest {
 		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
@@ -295,7 +295,7 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	sh.forgive(h, now)
 	if h.busy > 0 {
 		b := sh.busy[h.busy-1]
-		return m.at(b.bound(h, now, lim, least, b.behind(&waiter{priority: Priority(ctx)}))), nil
+		return m.at(b.bound(h, now, lim, least, b.behind(&waiter{priority: m.rules.Priority(ctx)}))), nil
 	}
 	return m.at(sh.first(h, now, least)), nil
 }

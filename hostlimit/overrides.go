@@ -26,14 +26,14 @@ import (
 // to it. A suffix holds for every name that ends in it, and for itself; a host without a port for
 // all of its ports.
 //
-//	overrides, err := hostlimit.ReadOverrides("hosts.txt", cfg.Limits)
+//	overrides, err := cfg.Limits.ReadOverrides("hosts.txt")
 //	cfg.Limits.Override = overrides.Limits
 type Overrides struct{ file *hostfile.File[Limits] }
 
-// ReadOverrides reads the file at path, whose limits are those of a limiter that is made of c. The
+// ReadOverrides reads the file at path, which has limits for a limiter that is made of c. The
 // error names each line that is wrong. Replace the file by a rename: one that is truncated and
 // written in place has no limits for an instant.
-func ReadOverrides(path string, c Config) (*Overrides, error) {
+func (c Config) ReadOverrides(path string) (*Overrides, error) {
 	c.Override = nil
 	rules, err := c.Rules()
 	if err != nil {

@@ -28,7 +28,7 @@ func overridesFile(t *testing.T, text string) string {
 }
 
 func TestOverridesAreReadFromAFile(t *testing.T) {
-	o, err := ReadOverrides(overridesFile(t, overridesText), Config{})
+	o, err := (Config{}).ReadOverrides(overridesFile(t, overridesText))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestOverridesAreReadFromAFile(t *testing.T) {
 		t.Errorf("a host that isn't there has %+v", l)
 	}
 	// What is printed says the same.
-	again, err := ReadOverrides(overridesFile(t, o.String()), Config{})
+	again, err := (Config{}).ReadOverrides(overridesFile(t, o.String()))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, o)
 	}
@@ -96,16 +96,16 @@ func TestOverridesSayWhatIsWrongAndWhere(t *testing.T) {
 		"a.example delay=1s from-end=now":         "is none of",
 		"http://a.example/ delay=1s":              "is a URL",
 	} {
-		_, err := ReadOverrides(overridesFile(t, "# first\n"+line+"\n"), Config{})
+		_, err := (Config{}).ReadOverrides(overridesFile(t, "# first\n"+line+"\n"))
 		if err == nil || !strings.Contains(err.Error(), "line 2: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
 	// from-end needs one slot, which a Config may give.
-	if _, err := ReadOverrides(overridesFile(t, "a.example delay=1s from-end"), Config{Concurrency: 1}); err != nil {
+	if _, err := (Config{Concurrency: 1}).ReadOverrides(overridesFile(t, "a.example delay=1s from-end")); err != nil {
 		t.Error(err)
 	}
-	if _, err := ReadOverrides(overridesFile(t, ""), Config{Concurrency: -1}); err == nil {
+	if _, err := (Config{Concurrency: -1}).ReadOverrides(overridesFile(t, "")); err == nil {
 		t.Error("a Config that makes no sense is accepted")
 	}
 }
@@ -114,7 +114,7 @@ func TestOverridesSayWhatIsWrongAndWhere(t *testing.T) {
 func TestOverridesHoldForThoseWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := overridesFile(t, "example.com delay=2s adaptive=fixed")
-		o, err := ReadOverrides(path, Config{})
+		o, err := (Config{}).ReadOverrides(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -308,7 +308,7 @@ func TestForgivenAfterQuietTime(t *testing.T) {
 		go func() { _, _ = m.Acquire(ctx, "a", 0) }()
 		synctest.Wait()
 		for st := range states(t, m) {
-			if st.Hold != HoldSlot {
+			if st.Hold != "slot" {
 				t.Errorf("%+v, want it to wait for a slot", st)
 			}
 		}
@@ -716,7 +716,7 @@ func TestHosts(t *testing.T) {
 		go func() { _, _ = m.Acquire(ctx, "waited-for", 7*time.Second) }()
 		synctest.Wait()
 		want := map[string]HostState{
-			"waited-for":  {Key: "waited-for", Starts: 1, Slots: 2, Waiters: 1, Next: begin.Add(7 * time.Second), Delay: 7 * time.Second, DelaySource: "crawl-delay", Hold: HoldDelay, Why: "crawl-delay of 7s"},
+			"waited-for":  {Key: "waited-for", Starts: 1, Slots: 2, Waiters: 1, Next: begin.Add(7 * time.Second), Delay: 7 * time.Second, DelaySource: "crawl-delay", Hold: "delay", Why: "crawl-delay of 7s"},
 			"slow":        {Key: "slow", Starts: 1, InFlight: 1, Slots: 5, Next: begin.Add(9 * time.Second), Delay: 9 * time.Second, DelaySource: "adaptive", Adaptive: 9 * time.Second},
 			"crawl-delay": {Key: "crawl-delay", Starts: 1, Slots: 2, Next: begin.Add(5 * time.Second), Delay: 5 * time.Second, DelaySource: "crawl-delay"},
 			"blocked": {
@@ -1044,7 +1044,7 @@ func TestWhoHoldsASlotTheLongest(t *testing.T) {
 // the block was, and not an answer of a probe, which nobody has sent yet.
 func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		holds := func(m *Memory, want Hold) {
+		holds := func(m *Memory, want string) {
 			t.Helper()
 			synctest.Wait()
 			for st := range states(t, m) {
@@ -1076,9 +1076,9 @@ func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
 				}
 			}()
 			time.Sleep(time.Second)
-			holds(m, HoldBlock)
+			holds(m, "block")
 			time.Sleep(2 * time.Second)
-			holds(m, HoldDelay)
+			holds(m, "delay")
 		}
 
 		m := mustNew(t, Config{Concurrency: 1, Delay: none, MaxWait: time.Hour})
@@ -1087,11 +1087,11 @@ func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
 		l.Release()
 		acquire(t, m, "a", 0) // the probe
 		go func() { _, _ = m.Acquire(ctx, "a", 0) }()
-		holds(m, HoldProbe)
+		holds(m, "probe")
 		if err := m.Clear(t.Context(), "a"); err != nil {
 			t.Fatal(err)
 		}
-		holds(m, HoldSlot)
+		holds(m, "slot")
 	})
 }
 
@@ -1154,16 +1154,16 @@ func TestAWaitIsTold(t *testing.T) {
 		w    Wait
 		want string
 	}{
-		{Wait{Hold: HoldDelay, Cause: "random", Delay: 1260 * time.Millisecond}, "random delay of 1.3s"},
-		{Wait{Hold: HoldDelay, Cause: "crawl-delay", Delay: 9940 * time.Millisecond, Ahead: 1}, "crawl-delay of 9.9s, 1 request ahead"},
-		{Wait{Hold: HoldDelay, Cause: "random", Delay: 10 * time.Second}, "random delay of 10s"},
-		{Wait{Hold: HoldDelay, Cause: "learned", Delay: 10*time.Second + 260*time.Millisecond, Ahead: 2}, "learned delay of 10s, 2 requests ahead"},
-		{Wait{Hold: HoldDelay, Delay: 90 * time.Second}, "delay of 1m30s"},
-		{Wait{Hold: HoldBlock, Cause: "status 429"}, "blocked (status 429)"},
-		{Wait{Hold: HoldProbe}, "the first request after a block has no answer yet"},
-		{Wait{Hold: HoldSlot, Held: 2, Slots: 2, HeldFor: 12400 * time.Millisecond}, "2 of 2 slots are held, one for 12s by a request"},
-		{Wait{Hold: HoldSlot, Held: 1, Slots: 1, HeldBy: "GET /", HeldFor: time.Second}, "1 of 1 slots are held, one for 1s by GET /"},
-		{Wait{Hold: HoldPlace}, "every place of MaxInFlight is taken by requests to other hosts"},
+		{Wait{Hold: "delay", Cause: "random", Delay: 1260 * time.Millisecond}, "random delay of 1.3s"},
+		{Wait{Hold: "delay", Cause: "crawl-delay", Delay: 9940 * time.Millisecond, Ahead: 1}, "crawl-delay of 9.9s, 1 request ahead"},
+		{Wait{Hold: "delay", Cause: "random", Delay: 10 * time.Second}, "random delay of 10s"},
+		{Wait{Hold: "delay", Cause: "learned", Delay: 10*time.Second + 260*time.Millisecond, Ahead: 2}, "learned delay of 10s, 2 requests ahead"},
+		{Wait{Hold: "delay", Delay: 90 * time.Second}, "delay of 1m30s"},
+		{Wait{Hold: "block", Cause: "status 429"}, "blocked (status 429)"},
+		{Wait{Hold: "probe"}, "the first request after a block has no answer yet"},
+		{Wait{Hold: "slot", Held: 2, Slots: 2, HeldFor: 12400 * time.Millisecond}, "2 of 2 slots are held, one for 12s by a request"},
+		{Wait{Hold: "slot", Held: 1, Slots: 1, HeldBy: "GET /", HeldFor: time.Second}, "1 of 1 slots are held, one for 1s by GET /"},
+		{Wait{Hold: "place"}, "every place of MaxInFlight is taken by requests to other hosts"},
 	} {
 		if got := c.w.String(); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)

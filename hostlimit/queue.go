@@ -118,7 +118,7 @@ func leastGap(lim *Limits, floor, before time.Duration) time.Duration {
 // newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
 func (m *Memory) newWaiter(ctx context.Context, lim *Limits, floor, now time.Duration) *waiter {
 	giveUp := add(now, m.rules.config.MaxWait)
-	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: WatcherOf(ctx)}
+	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: m.rules.Watcher(ctx)}
 	if t, ok := ctx.Deadline(); ok {
 		// A start at the very deadline is of no use.
 		if last := add(now, time.Until(t)-1); last < w.latest {

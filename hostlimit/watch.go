@@ -18,8 +18,8 @@ func WithPriority(ctx context.Context, p int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }
 
-// Priority returns that of ctx. It is for implementations of Limiter.
-func Priority(ctx context.Context) int {
+// Priority returns the priority of a request by the context of its Acquire.
+func (*Rules) Priority(ctx context.Context) int {
 	p, _ := ctx.Value(priorityKey{}).(int)
 	return p
 }
@@ -46,28 +46,23 @@ type Watcher interface {
 	String() string
 }
 
-// WatcherOf returns the Watcher of ctx, nil if there is none. It is for implementations of Limiter.
-func WatcherOf(ctx context.Context) Watcher {
+// Watcher returns the Watcher of a request by its context, nil if there is none.
+func (*Rules) Watcher(ctx context.Context) Watcher {
 	w, _ := ctx.Value(WatcherKey{}).(Watcher)
 	return w
 }
 
-// A Hold is what keeps a request from starting.
-type Hold string
-
-// The holds.
-const (
-	HoldBlock Hold = "block" // the key is blocked: by a refusal, by a person, or outside of Config.Windows
-	HoldProbe Hold = "probe" // the first request after a block has no answer yet
-	HoldSlot  Hold = "slot"  // every slot of the key is held
-	HoldDelay Hold = "delay" // the gap to the start before isn't over, or those of requests ahead
-	HoldPlace Hold = "place" // every place of MaxInFlight is held
-)
-
-// A Wait tells why a request waits. Its String is a sentence for people.
+// A Wait tells why a request waits. Its String is a sentence for people. Hold names what keeps the
+// request from starting:
+//
+//	block   the key is blocked: by a refusal, by a person, or outside of Config.Windows
+//	probe   the first request after a block has no answer yet
+//	slot    every slot of the key is held
+//	delay   the gap to the start before isn't over, or those of requests ahead
+//	place   every place of MaxInFlight is held
 type Wait struct {
 	Key     string
-	Hold    Hold
+	Hold    string        // what keeps the request from starting, see above
 	Since   time.Time     // when the wait began
 	Until   time.Time     // earliest start, so far as it is known; zero: nobody knows
 	Cause   string        // of a block, as in HostState.BlockedBy; of a delay, as in Grant.DelaySource
@@ -83,15 +78,15 @@ type Wait struct {
 func (w Wait) String() string {
 	var s string
 	switch w.Hold {
-	case HoldBlock:
+	case "block":
 		s = "blocked (" + w.Cause + ")"
-	case HoldProbe:
+	case "probe":
 		s = "the first request after a block has no answer yet" + w.longest()
-	case HoldSlot:
+	case "slot":
 		s = fmt.Sprintf("%d of %d slots are held%s", w.Held, w.Slots, w.longest())
-	case HoldPlace:
+	case "place":
 		s = "every place of MaxInFlight is taken by requests to other hosts"
-	case HoldDelay:
+	case "delay":
 		s = w.Cause
 		if s != "crawl-delay" {
 			s = strings.TrimSpace(s + " delay")
@@ -173,9 +168,9 @@ func (b *busy) notice(h *host, now time.Duration) *notice {
 	n.Key, n.Slots, n.Held = string(b.sh.name(h)), b.head.lim.Concurrency, b.inFlight
 	var longest *lease
 	switch n.Hold {
-	case HoldProbe:
+	case "probe":
 		longest = b.probe
-	case HoldSlot:
+	case "slot":
 		for l := b.flying.oldest; l != nil; l = l.onKey.next {
 			if longest == nil || l.ord < longest.ord {
 				longest = l
@@ -197,18 +192,18 @@ func (b *busy) why(h *host, now time.Duration) Wait {
 	m, t, head := b.sh.m, b.sh.trouble(h), b.head
 	switch {
 	case t.blocks(now):
-		return Wait{Hold: HoldBlock, Cause: b.sh.causeOf(h)}
+		return Wait{Hold: "block", Cause: b.sh.causeOf(h)}
 	case m.open(now) > now:
-		return Wait{Hold: HoldBlock, Cause: "hours"}
+		return Wait{Hold: "block", Cause: "hours"}
 	case b.probe != nil && b.probe != head.lease:
-		return Wait{Hold: HoldProbe}
+		return Wait{Hold: "probe"}
 	case head.lease == nil && b.inFlight >= head.lim.Concurrency:
-		return Wait{Hold: HoldSlot}
+		return Wait{Hold: "slot"}
 	case b.inLine:
-		return Wait{Hold: HoldPlace}
+		return Wait{Hold: "place"}
 	case t.next > max(now, h.earliest(head.floor)):
-		return Wait{Hold: HoldDelay, Delay: t.next - now, Cause: "kept"}
+		return Wait{Hold: "delay", Delay: t.next - now, Cause: "kept"}
 	}
 	gap, by := h.delay(head.floor)
-	return Wait{Hold: HoldDelay, Delay: gap, Cause: by.String()}
+	return Wait{Hold: "delay", Delay: gap, Cause: by.String()}
 }

@@ -602,7 +602,7 @@ func tellsWaits(s *scene) {
 	}
 	s.done(t)
 	w, after := s.heard(listen("waits"))
-	if w.Hold != hostlimit.HoldDelay || w.Delay != t.Delay || w.Cause != t.DelaySource || w.Until.Sub(t.Start.Add(t.Delay)).Abs() > tick || after > age/2 {
+	if w.Hold != "delay" || w.Delay != t.Delay || w.Cause != t.DelaySource || w.Until.Sub(t.Start.Add(t.Delay)).Abs() > tick || after > age/2 {
 		s.Errorf("for the delay: %+v", w)
 	}
 	leave := s.behind()
@@ -616,7 +616,7 @@ func tellsWaits(s *scene) {
 		s.Fatal(err)
 	}
 	w, after = s.heard(listen("waits"))
-	if w.Hold != hostlimit.HoldSlot || w.Slots != 1 || w.Held != 1 || w.HeldBy != "the holder" || !w.Until.IsZero() ||
+	if w.Hold != "slot" || w.Slots != 1 || w.Held != 1 || w.HeldBy != "the holder" || !w.Until.IsZero() ||
 		w.HeldFor < longWait || after < longWait {
 		s.Errorf("for a slot, after %v: %+v", after, w)
 	}
@@ -625,7 +625,7 @@ func tellsWaits(s *scene) {
 	}
 	begin := time.Now()
 	s.answer(t, 429, age)
-	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldBlock || w.Cause != "status 429" || w.Until.Before(begin.Add(age)) {
+	if w, _ := s.heard(listen("waits")); w.Hold != "block" || w.Cause != "status 429" || w.Until.Before(begin.Add(age)) {
 		s.Errorf("for a block: %+v", w)
 	}
 
@@ -634,14 +634,14 @@ func tellsWaits(s *scene) {
 	if t, err = s.try(s.as(listen("the probe")), s.key, 0); err != nil || !t.Probe {
 		s.Fatal(t, err)
 	}
-	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldProbe || w.HeldBy != "the probe" || w.HeldFor == 0 {
+	if w, _ := s.heard(listen("waits")); w.Hold != "probe" || w.HeldBy != "the probe" || w.HeldFor == 0 {
 		s.Errorf("for a probe: %+v", w)
 	}
 	s.done(t)
 
 	s.use(hostlimit.Config{Delay: unpaced, MaxInFlight: 1})
 	other := s.takeKey(newKey(), 0)
-	if w, _ := s.heard(listen("waits")); w.Hold != hostlimit.HoldPlace {
+	if w, _ := s.heard(listen("waits")); w.Hold != "place" {
 		s.Errorf("for a place: %+v", w)
 	}
 	s.done(other)

@@ -170,7 +170,7 @@ func (g *granting) holds(h *host, now time.Duration) bool {
 func newWaiter(ctx context.Context, l *Limiter, limits *hostlimit.Limits, floor time.Duration) *waiter {
 	w := &waiter{
 		l: l, limits: limits, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
-		least: max(limits.Delay.Min, floor), priority: hostlimit.Priority(ctx), watcher: hostlimit.WatcherOf(ctx),
+		least: max(limits.Delay.Min, floor), priority: l.rules.Priority(ctx), watcher: l.rules.Watcher(ctx),
 	}
 	w.limit, w.byContext = l.latest(ctx)
 	return w

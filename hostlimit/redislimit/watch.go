@@ -48,31 +48,31 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 	}
 	switch {
 	case w.phase == pending:
-		n.Hold = hostlimit.HoldPlace
+		n.Hold = "place"
 	case first.phase == probing:
-		n.Hold = hostlimit.HoldProbe
+		n.Hold = "probe"
 	case first.phase == queued && h.blame == slot:
-		n.Hold, n.Held = hostlimit.HoldSlot, w.limits.Concurrency
+		n.Hold, n.Held = "slot", w.limits.Concurrency
 	case h.until > now:
-		n.Hold, n.Cause = hostlimit.HoldBlock, blockedBy(h.cause)
+		n.Hold, n.Cause = "block", blockedBy(h.cause)
 	case h.opens > now:
-		n.Hold, n.Cause = hostlimit.HoldBlock, "hours"
+		n.Hold, n.Cause = "block", "hours"
 	case w.floor > h.gap:
-		n.Hold, n.Delay, n.Cause = hostlimit.HoldDelay, w.floor, "crawl-delay"
+		n.Hold, n.Delay, n.Cause = "delay", w.floor, "crawl-delay"
 	default:
-		n.Hold, n.Delay, n.Cause = hostlimit.HoldDelay, h.gap, h.source
+		n.Hold, n.Delay, n.Cause = "delay", h.gap, h.source
 		// The server plans with a guard on top of each delay, which nobody needs to hear of.
 		if own := h.last + h.gap; h.started && first.planned >= own && first.planned-own < time.Second {
 			n.Until = w.l.base.Add(own + time.Duration(ahead)*w.least)
 		}
 	}
-	if n.Hold != hostlimit.HoldSlot && n.Hold != hostlimit.HoldProbe {
+	if n.Hold != "slot" && n.Hold != "probe" {
 		return n, 0
 	}
 	// Those of other processes have no names here.
 	var longest *lease
 	for _, t := range h.leases {
-		if t != w.again && (n.Hold == hostlimit.HoldSlot || t.granted.probe) && (longest == nil || t.began < longest.began) {
+		if t != w.again && (n.Hold == "slot" || t.granted.probe) && (longest == nil || t.began < longest.began) {
 			longest = t
 		}
 	}
