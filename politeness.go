@@ -12,9 +12,10 @@
 // of type [*Error]; an answer of the server, a 429 included, is never turned into an error unless
 // [ResponseLimits] ask for it.
 //
-// Package crawl is a crawler on top of it, for those who have none. The parts are usable by
-// themselves: packages robots, robots/robotscache, hostlimit, backoff, budget, botauth, evidence
-// with evidence/audit, and crawl/sitemap.
+// Package crawl is a crawler on top of it, statuspage serves what a crawl is doing right now, and
+// publicnet keeps one off private networks. The parts are usable by themselves: packages robots,
+// robots/robotscache, hostlimit, backoff, budget, botauth, evidence with evidence/audit, and
+// crawl/sitemap.
 package politeness
 
 import (
@@ -57,38 +58,40 @@ type Config struct {
 	From string
 
 	// Base sends the requests. Nil: http.DefaultTransport, which connects to private addresses as
-	// well; publicnet.Transport makes one for crawlers that follow links of strangers. It must not be a
-	// Transport, nor lead to one by a method Unwrap() http.RoundTripper: a page would take its turn
-	// twice.
+	// well; publicnet.Transport makes one for crawlers that follow links of strangers. It must not
+	// be a Transport, nor lead to one by a method Unwrap() http.RoundTripper: a page would take its
+	// turn twice.
 	Base http.RoundTripper
 
-	// Robots says how long robots.txt is kept, and what holds while it can't be had. Zero: RFC
-	// 9309; 1 h, nothing is fetched for 5 min after 5xx, 429 and network errors.
+	// Robots configures the cache of robots.txt: how long a copy is kept, and whether pages are
+	// fetched while there is none. Zero: RFC 9309; copies for 1 h, and no page for 5 min after 5xx,
+	// 429 and network errors.
 	Robots robotscache.Config
 
-	// Limits are those of the hosts: slots, delays, blocks, and the longest wait for a turn. They
-	// are used where Hosts is nil. Zero: 2 requests at once per host, 200 to 500 ms apart.
+	// Limits configures the limiter that New makes: slots, delays and blocks of hosts, and the
+	// longest wait for a turn. Zero: 2 requests at once per host, 200 to 500 ms apart.
 	Limits hostlimit.Config
 
-	// Hosts says who may start when. Nil: a limiter is made from Limits. Set it to share one
-	// limiter between Transports, or between processes; Limits then have no effect.
+	// Hosts is the limiter, which decides when a request may start. Nil: New makes one from Limits.
+	// Set it to share one limiter between Transports, or between processes; Limits then has no
+	// effect.
 	Hosts hostlimit.Limiter
 
-	// Spend limits the pages, bytes and time of the crawl. It is used where Budget is nil. Zero:
+	// Spend limits the pages, bytes and time of the crawl: New makes a budget from it. Zero:
 	// unlimited.
 	Spend budget.Limits
 
-	// Budget is what is spent. Nil: a budget is made from Spend. Set it to share one budget
-	// between Transports or processes, or to ask it what has been spent; Spend then has no effect.
+	// Budget counts what is spent. Nil: New makes one from Spend. Set it to share one budget
+	// between Transports or processes, or to read what has been spent; Spend then has no effect.
 	Budget budget.Budget
 
 	// Retry repeats requests that failed. Zero: none.
 	Retry Retry
 
-	// Response refuses what is too large or of the wrong type. Zero: nothing.
+	// Response refuses responses that are too large or of the wrong type. Zero: none.
 	Response ResponseLimits
 
-	// Evidence is told of every decision. Nil: nobody is.
+	// Evidence receives every decision. Nil: none is recorded.
 	Evidence evidence.Evidence
 
 	// Purposes are what the pages are fetched for. A site that reserves one of them is refused with
@@ -97,30 +100,32 @@ type Config struct {
 	// nothing is refused for that; what robots.txt and the headers state is recorded all the same.
 	Purposes []robots.Purpose
 
-	// HostKey names what slots, delays and blocks of a request are counted by. It is also asked
-	// for the requests that fetch robots.txt. Nil: the host of the URL, in one spelling, with a
-	// port that isn't 80 or 443; BySite groups by registrable domain.
+	// HostKey returns the key by which slots, delays and blocks of a request are counted. It is
+	// also called for fetches of robots.txt. Nil: the host of the URL, in one spelling, with a port
+	// that isn't 80 or 443; BySite groups by registrable domain.
 	HostKey func(*http.Request) string
 
-	// Refuse holds the user's own rules: an error refuses the request before anything is waited
-	// for. It is asked once more after a wait, as a rule may be new by then. It sees every request that would be sent, fetches of robots.txt and each of their
-	// redirects included; where it refuses one of these, robots.txt can't be had (ErrUnreachable).
-	// Nil: none; PublicOnly, RefusePaths and RefuseHosts are ready ones, RefuseAny joins several.
+	// Refuse holds the user's own rules: an error refuses the request before any wait. It is called
+	// again after a wait, because the rules may have changed. It sees every request that would be
+	// sent, fetches of robots.txt and each of their redirects included; if it refuses one of these,
+	// robots.txt can't be had (ErrUnreachable). Nil: no rules; PublicOnly, RefusePaths and
+	// RefuseHosts are ready ones, RefuseAny joins several.
 	Refuse func(*http.Request) error
 
-	// Refused is the user's own eye for refusals that no status tells, such as a challenge that
-	// comes with status 200: an error blocks the host as a 429 does, for as long as Retry-After or
-	// Limits.Backoff say, and is told in evidence. It sees each answer to a page by its headers and
-	// must not read the body; the answer is handed over all the same. Nil: none.
+	// Refused reports refusals that no status shows, such as a challenge that comes with status
+	// 200: an error blocks the host as a 429 does, for as long as Retry-After or Limits.Backoff
+	// say, and is the reason on record. It is called for each response to a page before the body
+	// is read and must not read it; the response is handed over all the same. Nil: status and
+	// headers alone decide.
 	Refused func(*http.Response) error
 
-	// DangerouslyIgnoreRobots fetches whatever robots.txt says, and doesn't ask
-	// for it. It is for one's own sites; pacing and blocks still hold.
+	// DangerouslyIgnoreRobots fetches pages whatever robots.txt says, and doesn't fetch robots.txt.
+	// It is for one's own sites; pacing and blocks still hold.
 	DangerouslyIgnoreRobots bool
 }
 
-// A Transport is a polite http.RoundTripper. Make it with New. It is safe for
-// concurrent use, owns no goroutines and needs no Close.
+// A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
+// no goroutines and needs no Close.
 type Transport struct {
 	userAgent    []string // as a header value, shared by all requests
 	from         []string // as a header value; nil: none is added
@@ -332,14 +337,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// WithPriority returns a ctx for a request that goes before those of its host which wait with a lower
-// priority; without one it is 0. Use it for what others depend on, such as a sitemap before its
-// pages. Equal ones go first come, first served; see hostlimit.WithPriority.
+// WithPriority returns a ctx for a request that goes before those of its host which wait with a
+// lower priority; without one it is 0. Use it for what others depend on, such as a sitemap before
+// its pages. Equal ones go first come, first served; see hostlimit.WithPriority.
 //
 //	req = req.WithContext(politeness.WithPriority(req.Context(), 1))
 func WithPriority(ctx context.Context, p int) context.Context { return hostlimit.WithPriority(ctx, p) }
 
-// Hosts returns the limiter that decides who may start when: Config.Hosts, or what was made from
+// Hosts returns the limiter that decides when a request may start: Config.Hosts, or what was made from
 // Config.Limits. A person steers the crawl by it, and another Transport can share it:
 //
 //	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
@@ -347,10 +352,10 @@ func WithPriority(ctx context.Context, p int) context.Context { return hostlimit
 // Its Config tells what it keeps to.
 func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
 
-// EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where that
-// keeps it, as far as the sinks say: the error tells how many records a Log couldn't write, and how
-// many a sink that panicked has cost. The crawl goes on all the same; look at it where a crawl
-// without proof is of no use. The status page shows it, and the seal of a log tells of it.
+// EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
+// that keeps it, as far as the sinks say: the error tells how many records a Log couldn't write,
+// and how many a sink that panicked has cost. The crawl goes on all the same; look at it where a
+// crawl without proof is of no use. The status page shows it, and the seal of a log tells of it.
 func (t *Transport) EvidenceErr() error {
 	if t.evidence == nil {
 		return nil

@@ -82,11 +82,11 @@ func (trip *trip) recordState(restored *hostlimit.Restored, lost error, act *hos
 	}
 }
 
-// maxLosses bounds the number of reasons that are told of.
+// maxLosses bounds the number of causes that are recorded.
 const maxLosses = 100
 
-// newLoss reports whether err is a reason that wasn't told of yet. The same reason strikes file
-// after file, so it is told by what is at the bottom of it.
+// newLoss reports whether err has a new cause. One cause fails many files, so errors are compared
+// by their innermost error.
 func (t *Transport) newLoss(err error) bool {
 	why := ""
 	for err != nil {

@@ -146,8 +146,8 @@ func run(short, update bool, only, out string) error {
 	return b.save(out, &report, figures)
 }
 
-// replaceSections puts each of written, which begins with its heading, in the place of the section of
-// RESULTS.md that has that heading, or before the timings at the end.
+// replaceSections puts each of written, which begins with its heading, in the place of the section
+// of RESULTS.md that has that heading, or before the timings at the end.
 func replaceSections(out string, written [][]byte, figures []figure, loadBefore string) error {
 	name := filepath.Join(out, "RESULTS.md")
 	report, err := os.ReadFile(name)

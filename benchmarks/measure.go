@@ -12,7 +12,7 @@ type op struct {
 	run func(n int) error
 }
 
-// Samples are what was measured of one op.
+// A samples is what was measured of one op.
 type samples struct {
 	by     string
 	ns     []float64 // per operation, one of each round

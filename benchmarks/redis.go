@@ -13,7 +13,8 @@ import (
 	"github.com/go-politeness/politeness/benchmarks/internal/plot"
 )
 
-// The benchmarks of what speaks to Redis are in a module of their own, redis/, which this section runs.
+// The benchmarks of what speaks to Redis are in a module of their own, redis/, which this section
+// runs.
 
 const (
 	fleetLimiter = "redislimit"

@@ -123,7 +123,8 @@ func megabytes(b float64) string { return fmt.Sprintf("%.0f MB", b/1e6) }
 
 func share(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
-// serveScale is the server of [bench.scaleCPU], in a process of its own until its standard input ends.
+// serveScale is the server of [bench.scaleCPU], in a process of its own until its standard input
+// ends.
 func serveScale() {
 	page := strings.Repeat("a page ", 700)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

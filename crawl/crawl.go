@@ -1,5 +1,5 @@
-// Package crawl is for who has no crawler: it fetches URLs through a politeness.Transport, hands
-// each page to a function, and follows the links that it is told to follow.
+// Package crawl is a crawler on top of politeness: it fetches URLs through a politeness.Transport,
+// calls a function with each page, and follows the links that its Config selects.
 //
 //	c, err := crawl.New(crawl.Config{
 //		Transport: transport,
@@ -36,8 +36,8 @@ type Config struct {
 	Transport *politeness.Transport
 
 	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its Transport
-	// must lead to the one above, which is taken where it is nil. Its CheckRedirect is never asked: redirects are URLs of their own,
-	// and wait for their own host. Nil: a client over Transport.
+	// must lead to the one above, which is taken where it is nil. Its CheckRedirect is never asked:
+	// redirects are URLs of their own, and wait for their own host. Nil: a client over Transport.
 	Client *http.Client
 
 	// Visit is handed each page that was answered, whatever its status, but no redirects, and of 429
@@ -88,8 +88,8 @@ type Config struct {
 	// 0: 5; 1: nothing is asked for again.
 	Tries int
 
-	// Progress is told about once a second how the crawl goes, and once at its end, one call at a
-	// time. ProgressLine is a ready one. Nil: nobody is told.
+	// Progress is called about once a second, and once at the end of the crawl, one call at a time.
+	// ProgressLine is a ready one. Nil: no calls.
 	Progress func(Progress)
 }
 

@@ -384,8 +384,8 @@ func (r *run) visit(p *Page) (outcome Outcome, err error) {
 	return outcome, err
 }
 
-// givesWay reports whether the page isn't visited, since its canonical URL is. That one doesn't give
-// way to another then, or two pages that name each other would both be lost.
+// givesWay reports whether the page isn't visited, since its canonical URL is. That one doesn't
+// give way to another then, or two pages that name each other would both be lost.
 func (r *run) givesWay(p *Page) bool {
 	if !r.c.cfg.Canonical || p.Canonical == "" || p.Canonical == p.FinalURL || p.request.Via != "" {
 		return false

@@ -29,14 +29,15 @@ type frontier struct {
 	number  [2]int        // quick and slow hosts
 	meeting int           // flights to unmet hosts
 	demand  float64       // connections for which the quick hosts have use, in the mean
-	served  time.Duration // what the host that was asked last had been charged before
+	served  time.Duration // virtual time: the charge at which the last host was served
 	usual   time.Duration // about the median of what an exchange takes
 	samples int           // that usual is made of
 }
 
 // Indexes of due; the first two also of flying and number. A host is slow until it has proved to be
 // quick. A fresh one has answered for its robots.txt only: its first page goes before what other
-// slow hosts want, or all would be met before any is crawled. An unmet one hasn't been asked at all.
+// slow hosts want, or all would be met before any is crawled. An unmet one hasn't been asked at
+// all.
 const (
 	quick = iota
 	slow
@@ -150,7 +151,7 @@ func (h *host) lane() int {
 	return h.pace
 }
 
-// put stands h in the line, if it can be asked for a URL.
+// put queues h, if it can be asked for a URL.
 func (f *frontier) put(h *host) {
 	slots := h.slots
 	if h.usual == 0 || h.busy {
@@ -226,8 +227,8 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 	return fl, 0
 }
 
-// started says that the host of fl is being asked, from now on: it may be asked for another URL when
-// its gap is over.
+// started says that the host of fl is being asked, from now on: it may be asked for another URL
+// when its gap is over.
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
 	h.at, h.why, h.asking, fl.started = now.Add(h.gap), "", false, true

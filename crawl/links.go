@@ -49,8 +49,8 @@ func siteOf(rawURL string) string {
 }
 
 // links reads the links of an HTML page, and the canonical URL that it names. They are normalised,
-// and in their order, each once; more says how many there were beyond most. Links outside of http are
-// left out.
+// and in their order, each once; more says how many there were beyond most. Links outside of http
+// are left out.
 func links(body []byte, pageURL string, most int) (found []Link, canonical string, more int) {
 	base, err := url.Parse(pageURL)
 	if err != nil {

@@ -72,8 +72,8 @@ func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 
 // Run crawls from urls, and from what the Queue holds, until nothing is left or ctx is done. Then
 // nothing is started any more, and what is in flight is still visited and counted if it ends within
-// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue, or
-// says that none of urls can be crawled.
+// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue,
+// or says that none of urls can be crawled.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

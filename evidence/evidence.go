@@ -11,14 +11,21 @@
 //	report, err := audit.Check(file)
 //
 // A Transport's records begin with its policy: what it has promised, and the random id by which all
-// its records name it. The records of one request are joined by Transport and Trip, in this order: a verdict (robots_allowed,
-// blocked_by_robots, blocked_by_rule, reserved); for each try started, then host_blocked or host_cleared if
-// the answer moved the host's state, then fetched or failed, then retried if there is to be another
-// try. A wait for a turn that is longer than a second has waiting when it begins, or when it has lasted
-// a second if nobody could know before. A request that gets no turn has slot_timeout or budget_exceeded instead of started, or
-// failed if its caller left. Fetches of robots.txt are trips of their own, marked RobotsTxt, with
-// robots_fetched, robots_revalidated or robots_unreachable after them. The starts on one host are
-// numbered by Seq, over all trips.
+// its records name it. The records of one request are joined by Transport and Trip, in this order:
+//
+//	robots_allowed, blocked_by_robots,  the verdict
+//	blocked_by_rule or reserved
+//	waiting                             a wait for a turn that is longer than a second: when it begins,
+//	                                    or after a second if its length wasn't known
+//	started                             for each try; without a turn slot_timeout or budget_exceeded,
+//	                                    or failed if the caller left
+//	host_blocked or host_cleared        if the answer changed the host's state
+//	fetched or failed                   the end of the try
+//	retried                             if there is to be another try
+//
+// A fetch of robots.txt is a trip of its own, marked RobotsTxt, with robots_fetched,
+// robots_revalidated or robots_unreachable after it. The starts on one host are numbered by Seq,
+// over all trips.
 //
 // The JSON of a record is described by schema.json beside this file.
 package evidence
@@ -54,7 +61,7 @@ const (
 	BlockedByRule     Type = "blocked_by_rule"
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
-	Waiting           Type = "waiting"      // a wait has begun that is longer than a second; with Instead, one was in vain: its turn led to no start
+	Waiting           Type = "waiting"      // a wait has begun that is longer than a second; with Instead: that start number will not be used
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
 	Resent            Type = "resent"       // the transport sent the request once more at Start: the connection was lost, or another signature asked for
 	Started           Type = "started"      // the request went out at Start; recorded once it has

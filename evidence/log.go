@@ -60,8 +60,8 @@ type Option func(*Log)
 
 // Chained adds "hash" to the first line, to every eighth from there and to the last: the SHA-256 of
 // the hash before, of the lines since, and of the line itself. It makes Close write a last record,
-// log_closed. An auditor finds whatever is changed later, unless all hashes from there on are computed
-// anew; keep the last hash elsewhere to exclude that too.
+// log_closed. An auditor finds whatever is changed later, unless all hashes from there on are
+// computed anew; keep the last hash elsewhere to exclude that too.
 func Chained() Option { return func(l *Log) { l.chain = sha256.New() } }
 
 // chainEvery is how many lines a hash is for. One for each line would cost half as much again.
@@ -209,8 +209,8 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 // lineEnd is what a line without a hash is hashed with, beside its members.
 var lineEnd = []byte("}\n")
 
-// appendHash hashes the line that b holds from there on, and appends the hash if that is due. A line
-// ends with its hash and is hashed as far as that.
+// appendHash hashes the line that b holds from there on, and appends the hash if that is due. A
+// line ends with its hash and is hashed as far as that.
 func (l *Log) appendHash(b []byte, from int, typ Type) []byte {
 	if l.n == 1 {
 		l.chain.Write(make([]byte, sha256.Size))

@@ -10,7 +10,8 @@ import (
 	"unsafe"
 )
 
-// A member tells how one field of a [Decision], an [Entry] or a [Policy] is written, read and logged.
+// A member tells how one field of a [Decision], an [Entry] or a [Policy] is written, read and
+// logged.
 type member struct {
 	name   string // name in JSON
 	key    string // what JSON has before its value: `,"name":`

@@ -13,8 +13,8 @@ import (
 // RedactURL cuts the userinfo ("user:password@") out of every URL in s, which may be a URL or a
 // text that mentions some. It reads URLs as browsers do, which take "https:/user:password@h" for
 // one, and finds those that are escaped, as in "?next=https%3A%2F%2Fuser%3Apassword%40h". It
-// allocates nothing if there is no userinfo. The sinks of this package apply it to whatever they are
-// given; use it in a sink of your own that is called without [Safe].
+// allocates nothing if there is no userinfo. The sinks of this package apply it to whatever they
+// are given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
 	if strings.IndexByte(s, '@') >= 0 {
 		s = redactPlain(s)
@@ -56,8 +56,8 @@ func redactPlain(s string) string {
 
 const slashes = `/\` // a browser takes both for one
 
-// nextAuthority returns where the next URL in s[from:] begins, and where its authority does, if there
-// is one.
+// nextAuthority returns where the next URL in s[from:] begins, and where its authority does, if
+// there is one.
 func nextAuthority(s string, from int) (scheme, authority int, ok bool) {
 	if from == 0 { // it may have no scheme, as in Location
 		if authority = len(s) - len(strings.TrimLeft(s, slashes)); authority >= 2 {
@@ -136,8 +136,8 @@ func endInQuote(s string) int {
 	return len(s)
 }
 
-// redactEscaped is RedactURL for URLs of which at least the colon, the slashes or the @ are escaped:
-// those in a parameter of another URL, however deep.
+// redactEscaped is RedactURL for URLs of which at least the colon, the slashes or the @ are
+// escaped: those in a parameter of another URL, however deep.
 func redactEscaped(s string) string {
 	var out []byte
 	kept := 0  // s[:kept] is in out
@@ -171,8 +171,9 @@ func redactEscaped(s string) string {
 	return string(append(out, s[kept:]...))
 }
 
-// afterSlashes returns where the authority begins behind the n slashes at s[i:], and how often these
-// are escaped, or depth if that is more. A slash that is escaped more often is the userinfo's.
+// afterSlashes returns where the authority begins behind the n slashes at s[i:], and how often
+// these are escaped, or depth if that is more. A slash that is escaped more often is the
+// userinfo's.
 func afterSlashes(s string, i, depth int) (authority, n, deepest int) {
 	for ; i < len(s); n++ {
 		c, d, size := unescape(s[i:])

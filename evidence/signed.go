@@ -28,9 +28,9 @@ const signEvery = time.Minute
 //
 // Use it where a chain isn't enough: whoever has a checkpoint, and the verifier key that
 // [golang.org/x/mod/sumdb/note.NewEd25519VerifierKey] makes of origin and the public key, notices
-// anything that is changed, removed or reordered in the lines before it; the key's owner can't do it
-// either once a checkpoint is in other hands. Package audit checks a signed log against the key, and
-// extracts the records of one site with proofs that they are in it.
+// anything that is changed, removed or reordered in the lines before it; the key's owner can't do
+// it either once a checkpoint is in other hands. Package audit checks a signed log against the key,
+// and extracts the records of one site with proofs that they are in it.
 //
 // Origin is the log's name, usually one that you control, such as "example.com/crawler"; it can't
 // hold spaces or "+". Each checkpoint is a record of the log, and goes to publish (unless that is

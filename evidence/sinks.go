@@ -126,9 +126,10 @@ func (r *Recorder) Reset() {
 }
 
 // Slog returns an Evidence that logs each record to l: the type as the message, the other members
-// of its JSON as attributes. Refusals are warnings; waiting, fetched, robots_fetched and the like are
-// information, which slog shows unless it is told otherwise; robots_allowed and started are for debugging. The time of the log record is the time
-// of logging; "timestamp" tells when it was decided. A nil l is slog.Default().
+// of its JSON as attributes. Refusals are warnings; waiting, fetched, robots_fetched and the like
+// are information, which slog shows unless it is told otherwise; robots_allowed and started are for
+// debugging. The time of the log record is the time of logging; "timestamp" tells when it was
+// decided. A nil l is slog.Default().
 func Slog(l *slog.Logger) Evidence {
 	if l == nil {
 		l = slog.Default()

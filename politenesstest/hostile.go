@@ -45,7 +45,7 @@ func Hostile() iter.Seq2[string, http.Handler] {
 	}
 }
 
-// The bidi override and the escape sequence show "evil" as something else on a terminal.
+// unprintable has escape sequences and bidi overrides, which a terminal shows as something else.
 const unprintable = "\x1b]0;owned\x07\x1b[2J\u202egpj.live\u2066\u200b\x9b31m\x7f\xff"
 
 func hostileSites() map[string]http.Handler {

@@ -74,9 +74,9 @@ func (v Violation) text() string {
 // The robots.txt in force is the one that the crawler had fetched when the request started, for as
 // long as Rules.RobotsMaxAge; for a crawler that has not asked, the one that the site would have
 // served (unless a Handle or Sequence does). As RFC 9309 has it, 4xx other than 429 allows
-// everything, as do more than five redirects. A crawler that doesn't follow the first five may fetch
-// nothing, since it can't know the rules. A crawl-delay that has grown binds from the second start
-// on that follows its fetch.
+// everything, as do more than five redirects. A crawler that doesn't follow the first five may
+// fetch nothing, since it can't know the rules. A crawl-delay that has grown binds from the second
+// start on that follows its fetch.
 //
 // What happens at one instant is forgiven where its order can't be known: a start at
 // the very time of a refusal doesn't count as a start during the block.

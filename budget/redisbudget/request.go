@@ -276,12 +276,14 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 	return &ServerError{b.name, fmt.Errorf("calls arrive later than %v after they were sent", onTheWay)}
 }
 
-// errMixedUp is what a call comes to that got the answer to another one: what a client has left unread
-// on a connection is the first that its next user reads. To believe it would be to take pages twice.
+// errMixedUp is what a call comes to that got the answer to another one: what a client has left
+// unread on a connection is the first that its next user reads. To believe it would be to take
+// pages twice.
 var errMixedUp = errors.New("the connection has given the answer to another call")
 
-// purge gets rid of a connection that gives each caller the answer of the one before: a client closes
-// one on which it reads what it can't have asked for. It ends when the client gives proper answers.
+// purge gets rid of a connection that gives each caller the answer of the one before: a client
+// closes one on which it reads what it can't have asked for. It ends when the client gives proper
+// answers.
 func (b *Budget) purge(ctx context.Context) {
 	const most = 16
 	for i := range most {

@@ -99,8 +99,8 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 	return verdict(report), err
 }
 
-// siteReport judges what a log says of some hosts. Whether the log is what was signed, the report on
-// all of it says.
+// siteReport judges what a log says of some hosts. Whether the log is what was signed, the report
+// on all of it says.
 func siteReport(name string, all *audit.Report, hosts []string) (*audit.Report, error) {
 	log, err := os.Open(name)
 	if err != nil {

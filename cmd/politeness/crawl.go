@@ -265,8 +265,8 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	return err
 }
 
-// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at once
-// that what is to be remembered can't be.
+// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at
+// once that what is to be remembered can't be.
 type notes struct {
 	to io.Writer
 

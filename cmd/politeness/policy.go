@@ -96,8 +96,8 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	return cfg.WithState(p.state), nil
 }
 
-// keep makes the directory of -state, if there is to be one, and tries it: a crawl that forgets what
-// it is told to remember comes back too early the next time.
+// keep makes the directory of -state, if there is to be one, and tries it: a crawl that forgets
+// what it is told to remember comes back too early the next time.
 func (p *policy) keep() error {
 	if p.state == "" {
 		return nil

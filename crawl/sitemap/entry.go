@@ -73,8 +73,8 @@ func (it item) entry(loc string, index bool) Entry {
 	return e
 }
 
-// The forms of a time: those of W3C's note (https://www.w3.org/TR/NOTE-datetime), and those without
-// a time zone or with a space that are seen beside them.
+// layouts are the forms of a time: those of W3C's note (https://www.w3.org/TR/NOTE-datetime), and
+// those without a time zone or with a space that are seen beside them.
 var layouts = []struct {
 	layout string
 	after  func(time.Time) time.Time // the end of the time that it names; nil: it names an instant

@@ -47,16 +47,16 @@ const (
 	maxFindings = 1000
 )
 
-// AccessLog compares the evidence of a crawler with a site's own log of it, in the combined format of
-// Apache and nginx, with or without a virtual host before the line and a request time behind it. It
-// shows what no evidence can show by itself: requests that it leaves out.
+// AccessLog compares the evidence of a crawler with a site's own log of it, in the combined format
+// of Apache and nginx, with or without a virtual host before the line and a request time behind it.
+// It shows what no evidence can show by itself: requests that it leaves out.
 //
-// Requests are matched by host, method, path with query, and time: two records of one request may be
-// five seconds apart. The difference between the two clocks may be hours and may drift; it is
-// estimated from the requests themselves. That a clock was set is known if fifteen requests to pages
-// that were asked for once show it. Lines of the access log may come in any order, as when rotated
-// files are put one after the other. More than two million requests of the crawler are an error:
-// compare a day at a time then.
+// Requests are matched by host, method, path with query, and time: two records of one request may
+// be five seconds apart. The difference between the two clocks may be hours and may drift; it is
+// estimated from the requests themselves. That a clock was set is known if fifteen requests to
+// pages that were asked for once show it. Lines of the access log may come in any order, as when
+// rotated files are put one after the other. More than two million requests of the crawler are an
+// error: compare a day at a time then.
 func AccessLog(evidence, access io.Reader, o AccessOptions) (*Comparison, error) {
 	c := &comparer{agents: map[string]bool{}, hosts: map[string]bool{}, noted: map[string]string{}}
 	c.own = ownSide{open: map[ownKey]int{}}
@@ -139,8 +139,8 @@ func (f Finding) String() string {
 	return printable.Text(b.String())
 }
 
-// A SiteView is what the crawler did on one host, as the site saw it. Access logs know whole seconds,
-// so gaps are a second longer or shorter.
+// A SiteView is what the crawler did on one host, as the site saw it. Access logs know whole
+// seconds, so gaps are a second longer or shorter.
 type SiteView struct {
 	Host       string        `json:"host"`
 	Requests   int           `json:"requests"`
@@ -548,9 +548,9 @@ func parseAccess(s string, unit time.Duration) (l accessLine, ok bool) {
 	return l, true
 }
 
-// cutTime reads the time of the line s, and returns what stands before it and behind it. Brackets, and
-// times, may also stand in the name of a host or a user, which a crawler chooses; the request is right
-// behind the time of the line.
+// cutTime reads the time of the line s, and returns what stands before it and behind it. Brackets,
+// and times, may also stand in the name of a host or a user, which a crawler chooses; the request
+// is right behind the time of the line.
 func (l *accessLine) cutTime(s string) (before, after string, ok bool) {
 	const layout = "02/Jan/2006:15:04:05 -0700"
 	for from := 0; ; {

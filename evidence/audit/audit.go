@@ -41,11 +41,11 @@ import (
 // Several readers are the logs of a fleet that shares a limiter and a budget: no single one shows
 // that its promises were kept, so their records are put in the order of their times and proved as
 // one. Each reader should hold one log then, because a budget that began anew isn't told from the
-// one before, and the proof is as good as the machines' clocks agree. Logs that begin when all others
-// have ended are proved as if they stood in one file.
+// one before, and the proof is as good as the machines' clocks agree. Logs that begin when all
+// others have ended are proved as if they stood in one file.
 //
-// A process that is killed leaves the beginning of an honest log. What a kill may have taken is open:
-// ends, the numbers of starts without an answer, the seal of a chained log, half a line.
+// A process that is killed leaves the beginning of an honest log. What a kill may have taken is
+// open: ends, the numbers of starts without an answer, the seal of a chained log, half a line.
 //
 // A log that is signed needs its key to prove that: see [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
@@ -156,8 +156,8 @@ func (a *auditor) jump(by time.Duration) {
 	}
 }
 
-// jumpedSince returns how far clocks have jumped since t. What was logged after a jump may have been
-// before it: its time is earlier than the clock has shown since.
+// jumpedSince returns how far clocks have jumped since t. What was logged after a jump may have
+// been before it: its time is earlier than the clock has shown since.
 func (a *auditor) jumpedSince(t time.Time) (by time.Duration) {
 	for _, j := range a.jumps {
 		if t.Before(j.after.Add(j.by)) {

@@ -27,8 +27,8 @@ func newBudget() budgetAudit {
 	return budgetAudit{limits: map[string]limit{}, ofHost: map[string]int{}}
 }
 
-// promise takes the limits of a policy. Those of a budget that is renewed can't be held against what
-// was spent: in which window a page was reserved isn't in the log.
+// promise takes the limits of a policy. Those of a budget that is renewed can't be held against
+// what was spent: in which window a page was reserved isn't in the log.
 func (b *budgetAudit) promise(p *evidence.Policy) {
 	if p.Every > 0 {
 		return

@@ -35,8 +35,9 @@ const (
 	strayed = 14
 )
 
-// pairs returns guesses from requests that look alike, each URL asked for once on both sides if there
-// are some of those; whether that is so; and, at the same index, what our side's request took.
+// pairs returns guesses from requests that look alike, each URL asked for once on both sides if
+// there are some of those; whether that is so; and, at the same index, what our side's request
+// took.
 func (c *comparer) pairs() (all []sample, took []time.Duration, unique bool) {
 	type alike struct {
 		key, query uint64
@@ -80,8 +81,8 @@ func (c *comparer) pairs() (all []sample, took []time.Duration, unique bool) {
 	return all, took, false
 }
 
-// setClocks finds out how far the site's clock is ahead, and whether it notes the starts or the ends
-// of requests: those are the ones that agree better.
+// setClocks finds out how far the site's clock is ahead, and whether it notes the starts or the
+// ends of requests: those are the ones that agree better.
 func (c *comparer) setClocks() clocks {
 	starts, took, unique := c.pairs()
 	ends := slices.Clone(starts)
@@ -108,7 +109,8 @@ func follow(samples []sample, unique bool) clocks {
 		votes[int64(math.Floor(s.ahead.Seconds()/bin.Seconds()))]++
 	}
 	agreeing := func(b int64) int { return votes[b] + votes[b+1] }
-	// Of offsets that as many agree on, the least one is right, and not one that the order of a map chooses.
+	// Of offsets that as many agree on, the least one is right, and not one that the order of a map
+	// chooses.
 	best := slices.MaxFunc(slices.Collect(maps.Keys(votes)), func(a, b int64) int {
 		return cmp.Or(cmp.Compare(agreeing(a), agreeing(b)), cmp.Compare(max(b, -b), max(a, -a)), cmp.Compare(a, b))
 	})
@@ -165,8 +167,8 @@ func follow(samples []sample, unique bool) clocks {
 	return c
 }
 
-// ahead returns how far the site's clock is ahead at t of ours, as the sample before t has it and as
-// the one after.
+// ahead returns how far the site's clock is ahead at t of ours, as the sample before t has it and
+// as the one after.
 func (c *clocks) ahead(t time.Time) (before, after time.Duration) {
 	if len(c.nodes) == 0 {
 		return 0, 0
@@ -236,8 +238,8 @@ func (c *comparer) compare() *Comparison {
 	return r
 }
 
-// match finds for each of our requests the site's, in the order of time. With wild it looks at those
-// of ours whose query isn't known.
+// match finds for each of our requests the site's, in the order of time. With wild it looks at
+// those of ours whose query isn't known.
 func (c *comparer) match(due []time.Time, wild bool) {
 	type alike struct{ key, query uint64 }
 	ours := map[alike][]int{}

@@ -24,8 +24,8 @@ func (a *auditor) newRun() *run {
 	return r
 }
 
-// follows reports whether the next record begins a log when all others have come to their ends: it is of a
-// process that was begun after them.
+// follows reports whether the next record is the first of a log that began after all other logs had
+// ended.
 func (a *auditor) follows() bool {
 	before := false
 	for _, o := range a.runs {
@@ -53,8 +53,8 @@ func (a *auditor) over(r *run) {
 	}
 }
 
-// until returns the time until which a request surely had its slot if a kill has taken its end, which
-// is recorded within slack, out of r.
+// until returns the time until which a request surely had its slot if a kill has taken its end,
+// which is recorded within slack, out of r.
 func (r *run) until() time.Time { return r.last.Add(-slack) }
 
 // cutOff takes it that x was under way when its log was cut off.
@@ -99,8 +99,8 @@ func (h *hostAudit) underWay() []*exchange {
 	return xs
 }
 
-// cutRun returns, of the logs that were cut off, the one that was so first, nil if there is none. At the
-// end it is known of all logs.
+// cutRun returns, of the logs that were cut off, the one that was so first, nil if there is none.
+// At the end it is known of all logs.
 func (a *auditor) cutRun(end bool) (first *run) {
 	for _, r := range a.runs {
 		if r.begun && !r.sealed && (end || r.over) && (first == nil || r.last.Before(first.last)) {
@@ -116,8 +116,8 @@ func (a *auditor) cutBefore(t time.Time) bool {
 	return r != nil && r.until().Before(t)
 }
 
-// mayLack reports whether an answer before the one at t may be missing, which leaves open what that one
-// had to do to the host.
+// mayLack reports whether an answer before the one at t may be missing, which leaves open what that
+// one had to do to the host.
 func (h *hostAudit) mayLack(t time.Time) bool {
 	if !h.a.cutBefore(t) {
 		return false
@@ -126,8 +126,8 @@ func (h *hostAudit) mayLack(t time.Time) bool {
 	return true
 }
 
-// absence takes it that the starts from the number next to that of x were under way when a log was cut
-// off, and reports whether that can be: there were slots for them, and one for x.
+// absence takes it that the starts from the number next to that of x were under way when a log was
+// cut off, and reports whether that can be: there were slots for them, and one for x.
 func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 	r := h.a.cutRun(end)
 	if r == nil {
@@ -165,8 +165,8 @@ func (h *hostAudit) absence(next uint64, x *exchange, end bool) bool {
 // takenByAbsent is the reason where a slot was held for so long that it may have been taken back.
 const takenByAbsent = "a slot that a request which isn't in the log may have taken back"
 
-// takenUntold reports whether the slot of y may have been taken back before x started, by one whose log
-// was cut off before it told of that, or that isn't in the log at all.
+// takenUntold reports whether the slot of y may have been taken back before x started, by one whose
+// log was cut off before it told of that, or that isn't in the log at all.
 func (a *auditor) takenUntold(y, x *exchange, absent bool) bool {
 	safe := y.safe()
 	if y.leaked || safe == 0 || x.start.Before(y.start.Add(safe)) {
@@ -183,7 +183,8 @@ func (a *auditor) takenUntold(y, x *exchange, absent bool) bool {
 	return true
 }
 
-// gaveWay reports that y wasn't under way until its log was cut off: x couldn't have got a slot then.
+// gaveWay reports that y wasn't under way until its log was cut off: x couldn't have got a slot
+// then.
 func (h *hostAudit) gaveWay(y, x *exchange) {
 	if y.absent {
 		h.violation(MissingStart, fmt.Sprintf("start %d is missing, and its slot was another's before the log stops", y.seq), y.at, x.at)

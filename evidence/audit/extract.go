@@ -21,10 +21,10 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A bundle is JSON Lines. The first line names the hosts. Each other line is a record, exactly as it
-// stands in the log; or says how many lines are left out there, with the hashes of the largest
-// complete subtrees of the log's Merkle tree that consist of them; or is the checkpoint of all lines
-// before it, after which the lines of another tree may follow. So the bundle is the tree with
+// A bundleLine is a line of a bundle, which is JSON Lines. The first line names the hosts. Each other line is a record, exactly as
+// it stands in the log; or says how many lines are left out there, with the hashes of the largest
+// complete subtrees of the log's Merkle tree that consist of them; or is the checkpoint of all
+// lines before it, after which the lines of another tree may follow. So the bundle is the tree with
 // branches cut off: whoever reads it computes the root, and compares it with the checkpoint's.
 type bundleLine struct {
 	Bundle     int         `json:"bundle,omitempty"` // version; in the first line
@@ -53,11 +53,11 @@ func Extract(w io.Writer, log io.ReadSeeker, hosts ...string) (Extracted, error)
 // Extract writes a bundle: what a signed log says of the given hosts, and of the names below them,
 // with the proof that it stands in that log: for a site's owner, who checks it by [Trust.Verify].
 // With the records of the hosts go the log's policy records. The name of no other host that the
-// crawler met is in the bundle. A record of these hosts that names another one, such as a redirect to
-// it, is withheld; give that host too if its owner is the same.
+// crawler met is in the bundle. A record of these hosts that names another one, such as a redirect
+// to it, is withheld; give that host too if its owner is the same.
 //
-// With the Checkpoints of t, the bundle proves too that the log extends them. The log is read twice;
-// it is an error if its checkpoints aren't right, or if it has none.
+// With the Checkpoints of t, the bundle proves too that the log extends them. The log is read
+// twice; it is an error if its checkpoints aren't right, or if it has none.
 func (t Trust) Extract(w io.Writer, log io.ReadSeeker, hosts ...string) (Extracted, error) {
 	var e Extracted
 	site, err := newSite(hosts)
@@ -287,8 +287,8 @@ const (
 	withheld // of the site, but it names another host
 )
 
-// isAbout reports whether d is about s, or states what the crawler promises everywhere, or that it has
-// come to its end.
+// isAbout reports whether d is about s, or states what the crawler promises everywhere, or that it
+// has come to its end.
 func (s *site) isAbout(d *evidence.Decision) bool {
 	host := hostOf(d)
 	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && s.has(host)
@@ -368,8 +368,9 @@ func (s *site) mentions(text string) bool {
 	return false
 }
 
-// CheckSite judges what a log says of the given hosts, and of the names below them: for the owner of
-// one of them, who doesn't care about the rest. It can't tell whether the log is whole: see [Check].
+// CheckSite judges what a log says of the given hosts, and of the names below them: for the owner
+// of one of them, who doesn't care about the rest. It can't tell whether the log is whole: see
+// [Check].
 func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	site, err := newSite(hosts)
 	if err != nil {
@@ -454,8 +455,8 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	return errors.Join(err, b.Report.WriteText(w))
 }
 
-// A ProofError says why a bundle proves nothing. It is the error of [Trust.Verify], unless the bundle
-// or the Trust can't be read.
+// A ProofError says why a bundle proves nothing. It is the error of [Trust.Verify], unless the
+// bundle or the Trust can't be read.
 type ProofError struct {
 	Line int // of the bundle; 0: all of it
 	Err  error
@@ -472,12 +473,13 @@ func (e *ProofError) Error() string {
 // Unwrap returns Err.
 func (e *ProofError) Unwrap() error { return e.Err }
 
-// Verify checks a bundle that [Trust.Extract] wrote, with nothing else from the log: that each record
-// in it stands in a log of which the checkpoint was made, in this order, and that the checkpoint is
-// signed with the key, if there is one, and extends the Checkpoints. What isn't right is a [*ProofError].
+// Verify checks a bundle that [Trust.Extract] wrote, with nothing else from the log: that each
+// record in it stands in a log of which the checkpoint was made, in this order, and that the
+// checkpoint is signed with the key, if there is one, and extends the Checkpoints. What isn't right
+// is a [*ProofError].
 //
-// It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for what
-// was left out of the bundle.
+// It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for
+// what was left out of the bundle.
 func (t Trust) Verify(bundle io.Reader) (*Bundle, error) {
 	k, err := t.known()
 	if err != nil {

@@ -100,7 +100,7 @@ type exchange struct {
 	leaked   bool      // whether that was so at a time that the log does not tell for sure
 	gone     bool      // whether its end is known, or is no longer waited for
 	unsent   bool      // whether the turn was given back unused
-	endless  bool      // whether the log was cut off before its end: that is when it was still under way then
+	endless  bool      // the log was cut off while it was in flight; end is then a lower bound
 	absent   bool      // whether no record tells of it: only its number is missing
 	unpaced  bool      // whether what its answer does to the delay doesn't count any more
 	hurried  *exchange // the start before, if it was closer than this one's own crawl-delay
@@ -160,8 +160,8 @@ type ownLimits struct {
 // maxOwn is how many changes of a host's limits are remembered.
 const maxOwn = 64
 
-// override takes limits of this host alone, as the present Transport has met them: each tells of those
-// of its own starts.
+// override takes limits of this host alone, as the present Transport has met them: each tells of
+// those of its own starts.
 func (h *hostAudit) override(seq uint64, p *evidence.Policy) {
 	if seq == 0 {
 		seq = h.next
@@ -263,8 +263,8 @@ func (h *hostAudit) release(all bool) {
 		}
 		switch first := h.pending[0]; {
 		case i == -1 && h.last == nil && h.report.next > 1 && first.seq >= h.report.next:
-			// A server that several share numbers on where the log before has ended, unless the first numbers
-			// are logged late.
+			// A server that several share numbers on where the log before has ended, unless the first
+			// numbers are logged late.
 			if !all && len(h.pending) <= lagBack {
 				return
 			}
@@ -303,8 +303,8 @@ func (h *hostAudit) release(all bool) {
 }
 
 // wentBack reports whether the numbers went back between the last start and first, the earliest one
-// that is pending, or between that and the i-th, which has the next number: it came so much later that
-// the number was given once more.
+// that is pending, or between that and the i-th, which has the next number: it came so much later
+// that the number was given once more.
 func (h *hostAudit) wentBack(first *exchange, next uint64, i int) bool {
 	switch {
 	case h.last == nil || first.seq <= 1:
@@ -327,8 +327,7 @@ func (h *hostAudit) giveUpStart(seq uint64, stamped bool) {
 	h.release(false)
 }
 
-// inVain reports whether the starts from next on that are missing before seq are said to have been
-// turns in vain.
+// inVain reports whether records declare every number from next to seq-1 unused.
 func (h *hostAudit) inVain(next, seq uint64) bool {
 	if seq-next > uint64(len(h.givenUp)) {
 		return false
@@ -345,8 +344,8 @@ func (h *hostAudit) inVain(next, seq uint64) bool {
 	return true
 }
 
-// jumped takes it that the start x is the one after those before the number next, and reports what is
-// missing between them; end says whether all logs have ended.
+// jumped accepts x as the next start although its number isn't next, and reports the numbers in
+// between as missing. end says whether all logs have ended.
 func (h *hostAudit) jumped(next uint64, x *exchange, end bool) {
 	lines := []place{x.at}
 	if h.last != nil {
@@ -431,8 +430,8 @@ func (h *hostAudit) prove(x *exchange) {
 	h.proveSlot(x)
 }
 
-// keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a delay
-// or slots were declared away, the starts show whether they were kept all the same.
+// keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a
+// delay or slots were declared away, the starts show whether they were kept all the same.
 func (h *hostAudit) keepsToLimits(x *exchange, limits *hostLimits) {
 	if limits == nil {
 		if x.slots > 0 {
@@ -600,8 +599,8 @@ func (h *hostAudit) settle(x *exchange) {
 	})
 }
 
-// started returns the start of that number, if it is in flight, among the last, or somebody waits to
-// know more of it.
+// started returns the start of that number, if it is in flight, among the last, or somebody waits
+// to know more of it.
 func (h *hostAudit) started(seq uint64) *exchange {
 	if seq == 0 {
 		return nil

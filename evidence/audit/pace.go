@@ -124,8 +124,8 @@ func (h *hostAudit) paced(last, x *exchange) {
 	h.judgePace(false)
 }
 
-// paceBegins starts the host's pace anew with the start x: the limiter knows of no answers if it has
-// numbered no start before, and otherwise nobody knows of how many.
+// paceBegins starts the host's pace anew with the start x: the limiter knows of no answers if it
+// has numbered no start before, and otherwise nobody knows of how many.
 func (h *hostAudit) paceBegins(x *exchange, limits *hostLimits) {
 	h.judgePace(true)
 	p := &h.pace
@@ -243,8 +243,8 @@ func (p *pace) count(to time.Time) {
 	}
 }
 
-// sure returns what the delay was at least at the given time, and forgets the answers that were known
-// by then.
+// sure returns what the delay was at least at the given time, and forgets the answers that were
+// known by then.
 func (p *pace) sure(at time.Time) time.Duration {
 	known := 0
 	for i := 1; i <= p.counted; i++ {
@@ -264,10 +264,10 @@ func (p *pace) sure(at time.Time) time.Duration {
 	return atLeast(p.least, p.answers[:n], false)
 }
 
-// atLeast returns a delay that is no longer than what the given answers make of it, in whatever order
-// they are counted, and, unless all of them were, whichever of them were. One answer that surely was
-// is exact. Of several each may do no less than the quickest of them, and errors make no delay
-// shorter.
+// atLeast returns a delay that is no longer than what the given answers make of it, in whatever
+// order they are counted, and, unless all of them were, whichever of them were. One answer that
+// surely was is exact. Of several each may do no less than the quickest of them, and errors make no
+// delay shorter.
 func atLeast(delay time.Duration, answers []answer, all bool) time.Duration {
 	if all && len(answers) == 1 && !answers[0].maybe && !answers[0].odd {
 		n := &answers[0]

@@ -9,8 +9,8 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// isPage reports whether the start d is one of a page, which needs a verdict; judged tells whether there
-// is one. A fetch of robots.txt is one of that name, or where an answer to such a fetch led.
+// isPage reports whether the start d is one of a page, which needs a verdict; judged tells whether
+// there is one. A fetch of robots.txt is one of that name, or where an answer to such a fetch led.
 func (a *auditor) isPage(d *evidence.Decision, judged bool) bool {
 	if named := namesRobots(d); judged && !named || !d.RobotsTxt {
 		return !named
@@ -23,8 +23,8 @@ func (a *auditor) isPage(d *evidence.Decision, judged bool) bool {
 }
 
 // costsAPage reports whether the start d of a page costs one of the budget: all hops and tries of a
-// navigation are one page, as far as the log holds the redirect and the try before. What is known of its
-// trip is t, if that is judged.
+// navigation are one page, as far as the log holds the redirect and the try before. What is known
+// of its trip is t, if that is judged.
 func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit, t tripAudit, judged bool) bool {
 	if judged {
 		before := t.attempt

@@ -8,8 +8,8 @@ import (
 )
 
 // places proves that never more requests were in flight, on all hosts together, than MaxInFlight of
-// the policy. Starts of several hosts aren't numbered in one row, and each is logged once its headers
-// are there, so they wait here for those that were earlier.
+// the policy. Starts of several hosts aren't numbered in one row, and each is logged once its
+// headers are there, so they wait here for those that were earlier.
 type places struct {
 	pending []*exchange // starts that may have had others before them, in the order of time
 	inside  []*exchange // those in flight at the time of the last start that was proved
@@ -19,7 +19,8 @@ type places struct {
 // lagPlaces is how many starts may be logged before one that came earlier.
 const lagPlaces = 1 << 13
 
-// mostInFlight returns how many requests may be in flight beside x and with it, 0 where nobody says.
+// mostInFlight returns how many requests may be in flight beside x and with it, 0 where nobody
+// says.
 func (x *exchange) mostInFlight() int {
 	if x.by.policy == nil {
 		return 0

@@ -16,8 +16,8 @@ type Promise struct {
 	Proof  string   `json:"proof"`         // what was put to the test: "123 gaps between starts"
 }
 
-// State sums p up in one word, for showing: "broken", "open", "proved", or "nothing" where there was
-// nothing to keep.
+// State sums p up in one word, for showing: "broken", "open", "proved", or "nothing" where there
+// was nothing to keep.
 func (p Promise) State() string {
 	switch {
 	case p.Broken > 0:

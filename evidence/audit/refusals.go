@@ -248,9 +248,9 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	}
 }
 
-// answered returns when the answer to x came, whose end is d. Where the clock has jumped ahead during
-// the exchange it came either so long after the start or so long before the end: only a record of
-// what it did to the host tells, and sure is false without that.
+// answered returns when the answer to x came, whose end is d. Where the clock has jumped ahead
+// during the exchange it came either so long after the start or so long before the end: only a
+// record of what it did to the host tells, and sure is false without that.
 func (x *exchange) answered(d *evidence.Decision) (at time.Time, sure bool) {
 	at = x.start.Add(d.Latency)
 	switch late := d.Time.Sub(x.start.Add(d.Duration)); {
@@ -278,8 +278,8 @@ func (h *hostAudit) refusedBefore(x *exchange, at time.Time) bool {
 	return b.refusals > 0 && at.Before(b.until.Add(x.by.policy.Forgive-slack))
 }
 
-// beside returns a block that another answer set while x was under way: x's refusal is a part of
-// it.
+// besideOf returns the latest block that another answer set while x was in flight; nil if there is
+// none. The refusal of x is a part of that block.
 func (h *hostAudit) besideOf(x *exchange, at time.Time) (found *past) {
 	for _, b := range h.past {
 		if b.by != x && !b.from.Before(x.start) && !b.from.After(at.Add(settling)) {
@@ -376,8 +376,8 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 	}
 }
 
-// An accusation is what is wrong with an answer, unless a person has blocked or cleared the host while it
-// was under way: of that tells the next request for the host.
+// An accusation is what is wrong with an answer, unless a person has blocked or cleared the host
+// while it was under way: of that tells the next request for the host.
 type accusation struct {
 	run      *run
 	from, to time.Time // when the request started, and was answered

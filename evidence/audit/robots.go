@@ -59,8 +59,8 @@ func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	return &t.verdict
 }
 
-// trips remembers the verdicts on trips under way, maxTrips at most, and those on the last that were
-// over, in case the records of several are mixed up; and which attempts ended lately.
+// trips remembers the verdicts on trips under way, maxTrips at most, and those on the last that
+// were over, in case the records of several are mixed up; and which attempts ended lately.
 type trips struct {
 	m     map[tripKey]tripAudit
 	queue []tripKey // keys of m in the order in which they came, and some that m doesn't have any more
@@ -473,8 +473,8 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 
 const noText = "the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)"
 
-// uncertain reports whether the target may have been another than the log says, and from where on: a
-// value that Redact replaced, an end that was clipped, or userinfo in a URL within the URL.
+// uncertain reports whether the target may have been another than the log says, and from where on:
+// a value that Redact replaced, an end that was clipped, or userinfo in a URL within the URL.
 func uncertain(u, target string) (from int, unsure bool) {
 	from = len(target)
 	for _, mark := range [...]string{evidence.Redacted, "://"} {

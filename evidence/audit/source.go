@@ -123,8 +123,8 @@ func (s *source) readLine() ([]byte, error) {
 	}
 }
 
-// read reads text into s.entry and reports whether it is a record; whole tells whether the line has an
-// end.
+// read reads text into s.entry and reports whether it is a record; whole tells whether the line has
+// an end.
 func (s *source) read(text []byte, whole bool) bool {
 	if err := s.entry.UnmarshalJSON(text); err != nil {
 		// A crawler that is killed leaves half a line, and the next one appends to it.

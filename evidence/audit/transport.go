@@ -93,7 +93,7 @@ func (t *transport) begin() {
 	clear(t.followed)
 }
 
-// by returns the transport of that name.
+// byName returns the transport whose records bear name, a new one for a new name.
 func (a *auditor) byName(name string) *transport {
 	if a.by != nil && a.byWhom == name {
 		return a.by
@@ -141,8 +141,8 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	}
 }
 
-// longestWait returns how long a request waits at most. While one waits to ask for robots.txt again, the
-// others go on by the copy that is out of date.
+// longestWait returns how long a request waits at most. While one waits to ask for robots.txt
+// again, the others go on by the copy that is out of date.
 func (t *transport) longestWait() time.Duration {
 	if t.policy == nil {
 		return 0

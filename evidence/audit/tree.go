@@ -11,9 +11,9 @@ import (
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 
-// A Trust is what a reader of a log has from elsewhere: from the crawler's web page, from a mailbox,
-// from a witness. The owner of a log can invent it anew as long as nobody has any of that. The zero
-// Trust knows nothing.
+// A Trust is what a reader of a log has from elsewhere: from the crawler's web page, from a
+// mailbox, from a witness. The owner of a log can invent it anew as long as nobody has any of that.
+// The zero Trust knows nothing.
 type Trust struct {
 	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
 	// golang.org/x/mod/sumdb/note.NewEd25519VerifierKey makes it. Without it signatures stay open.

@@ -11,8 +11,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Fleet says where the figures of a fleet on Redis come from. It isn't tied to the modules that speak
-// to Redis, so that only their users get a Redis client: Stats of both convert to the types here.
+// A Fleet says where the figures of a fleet on Redis come from. It isn't tied to the modules that
+// speak to Redis, so that only their users get a Redis client: Stats of both convert to the types
+// here.
 type Fleet struct {
 	// MeterProvider makes the instruments; nil: otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider

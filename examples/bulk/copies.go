@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// copies answers from the database where that will do: for a page that is fresh nobody is asked, and
-// one that isn't is only sent again if it has changed. So the links of pages that are known are
+// copies answers from the database where that will do: for a page that is fresh nobody is asked,
+// and one that isn't is only sent again if it has changed. So the links of pages that are known are
 // followed too.
 type copies struct {
 	next    http.RoundTripper
@@ -76,8 +76,8 @@ func (c *copies) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer(req, &stored{page: old, date: dateOf(resp)}), nil
 }
 
-// ask asks the server. The Transport has retried 429 and 503 then, so that the crawl needn't, unless
-// the server wants to be left alone for so long that only the crawl can come back.
+// ask asks the server. The Transport has retried 429 and 503 then, so that the crawl needn't,
+// unless the server wants to be left alone for so long that only the crawl can come back.
 func (c *copies) ask(req *http.Request) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
 	if err != nil || resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {

@@ -241,8 +241,8 @@ func dateOf(resp *http.Response) time.Time {
 }
 
 // discover returns the pages of the host of rawURL that its sitemaps list and that are due: those
-// that are fresh by the sitemap's word needn't be asked for. Hosts that a page was moved to are left
-// alone, but for one that differs by www from a host to begin with.
+// that are fresh by the sitemap's word needn't be asked for. Hosts that a page was moved to are
+// left alone, but for one that differs by www from a host to begin with.
 func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Request) {
 	site := siteOf(rawURL)
 	if !b.sites[site] {

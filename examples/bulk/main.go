@@ -92,7 +92,7 @@ type options struct {
 
 var modes = []string{"sitemap", "links", "direct"}
 
-// The bounds of -threads.
+// minThreads and maxThreads bound -threads.
 const minThreads, maxThreads = 1, 32
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,50}$`)

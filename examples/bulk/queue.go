@@ -243,8 +243,8 @@ func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 	return err
 }
 
-// settle says what became of a URL: by a row that is to be written, or it has written what is known.
-// f is what its visit has made of it, nil if there was none.
+// settle says what became of a URL: by a row that is to be written, or it has written what is
+// known. f is what its visit has made of it, nil if there was none.
 func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetched) (*page, outcome, error) {
 	row := &page{URL: r.Request.URL, SURT: surt(r.Request.URL), Status: r.Status, CrawlTime: time.Now()}
 	if r.Err != nil {

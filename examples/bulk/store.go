@@ -36,7 +36,7 @@ type page struct {
 const columns = `url, surt_key, http_status, crawl_time, error, body, content_type, server_date,
 	etag, last_modified, content_hash, final_url, redirect_count, directives`
 
-// %[1]s is the table of results, %[2]s the one of URLs.
+// schema makes the tables: %[1]s is the table of results, %[2]s the one of URLs.
 const schema = `
 CREATE TABLE IF NOT EXISTS %[1]s (
 	url            TEXT PRIMARY KEY,
@@ -67,7 +67,7 @@ CREATE TABLE IF NOT EXISTS %[2]s (
 CREATE TABLE IF NOT EXISTS robots (origin TEXT PRIMARY KEY, record BLOB NOT NULL);
 `
 
-// For SQLite only: DuckDB scans columns, and can't change rows in an index twice in a transaction.
+// indexes are for SQLite only: DuckDB scans columns, and can't change rows in an index twice in a transaction.
 const indexes = `
 CREATE INDEX IF NOT EXISTS %[1]s_by_surt ON %[1]s (surt_key);
 CREATE INDEX IF NOT EXISTS %[2]s_by_host ON %[2]s (host, done, priority DESC, seq);

@@ -16,8 +16,8 @@ import (
 	_ "github.com/bartventer/httpcache/store/memcache" // registers memcache://
 )
 
-// fresh is how long a page holds that says nothing of caches itself, unless FETCH_CACHE_TTL_SEC says
-// another time.
+// fresh is how long a page holds that says nothing of caches itself, unless FETCH_CACHE_TTL_SEC
+// says another time.
 const fresh = 15 * time.Minute
 
 // stale is how long after that the old copy is shown while it is revalidated.

@@ -5,9 +5,9 @@
 //	go run . URL...   # real URLs, each asked for twice
 //	go run . -state DIR -cache DIR URL...   # and the next run knows what hosts are owed, and the pages
 //
-// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS change the policy, and
-// FETCH_CACHE_TTL_SEC for how long pages are kept that say nothing of caches themselves: 900 seconds.
-// Logs hold metadata only, never a body.
+// ROBOTS_TTL_SECONDS, ROBOTS_DENY_TTL_SECONDS and ROBOTS_DEFAULT_DELAY_SECONDS change the policy,
+// and FETCH_CACHE_TTL_SEC for how long pages are kept that say nothing of caches themselves: 900
+// seconds. Logs hold metadata only, never a body.
 package main
 
 import (

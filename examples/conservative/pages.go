@@ -20,9 +20,9 @@ import (
 // maxPages is how many bytes of pages a folder may hold when it is opened; the oldest go first.
 const maxPages = 1 << 30
 
-// pages is a folder of files, one for each entry of the cache, each named after the hash of its key.
-// The cache's own store of files leaves half a page to the next run when it is killed; this one
-// writes beside and renames, and an entry begins with its hash.
+// pages is a folder of files, one for each entry of the cache, each named after the hash of its
+// key. The cache's own store of files leaves half a page to the next run when it is killed; this
+// one writes beside and renames, and an entry begins with its hash.
 type pages string
 
 func init() {

@@ -1,6 +1,6 @@
 // Responsive is a tutorial crawler: it follows the links of a site from a root, skips what
-// robots.txt disallows, and goes on. After each page it waits for the longest of a random time around
-// the politeness delay, crawl-delay, and the square of the time that the page took.
+// robots.txt disallows, and goes on. After each page it waits for the longest of a random time
+// around the politeness delay, crawl-delay, and the square of the time that the page took.
 //
 //	go run ./examples/responsive                 # a site of its own, on loopback
 //	go run ./examples/responsive -delay 2s URL   # a real one
@@ -97,8 +97,8 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 	return err
 }
 
-// A pace prints what happens. It is Evidence, too, and tells how long each host is left alone between
-// two pages.
+// A pace prints what happens. It is Evidence, too, and tells how long each host is left alone
+// between two pages.
 type pace struct {
 	mu   sync.Mutex
 	out  io.Writer

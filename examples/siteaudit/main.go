@@ -1,14 +1,15 @@
-// Siteaudit is a site audit with proof, with the policy politeness.SiteAudit: discovery finds the URLs
-// of sites and writes them to a database, workers fetch them and write what they found, show prints it.
+// Siteaudit is a site audit with proof, with the policy politeness.SiteAudit: discovery finds the
+// URLs of sites and writes them to a database, workers fetch them and write what they found, show
+// prints it.
 //
 //	go run . discovery -db audit.db https://example.com
 //	go run . worker -db audit.db
 //	go run . show -db audit.db
 //	go run .                     # all three, on two small sites of its own
 //
-// Several workers may run at once on one database. With -redis ADDR they share slots, delays and the
-// budget with each other, and with all that use the server. A worker that ends, or is killed, is taken
-// over by the next one. One database is one audit.
+// Several workers may run at once on one database. With -redis ADDR they share slots, delays and
+// the budget with each other, and with all that use the server. A worker that ends, or is killed,
+// is taken over by the next one. One database is one audit.
 //
 // MAX_PAGES (200), MAX_SCAN_TIME_MINUTES (60) and USER_AGENT change its budget and its name.
 package main
@@ -112,8 +113,8 @@ func withStore(ctx context.Context, file string, f func(*store) error) error {
 	return errors.Join(f(s), s.Err(), s.Close())
 }
 
-// demo audits two sites of its own, one whose robots.txt names the audit, and one whose robots.txt is
-// out of order.
+// demo audits two sites of its own, one whose robots.txt names the audit, and one whose robots.txt
+// is out of order.
 func demo(ctx context.Context, out, log io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "siteaudit")
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
-// A URL waits for a worker, is lent to one, or is done; its outcome says then what became of it.
+// schema makes the tables. A URL waits for a worker, is lent to one, or is done; outcome says what
+// became of it.
 const schema = `
 CREATE TABLE IF NOT EXISTS audit (id TEXT NOT NULL); -- one row
 CREATE TABLE IF NOT EXISTS sites (url TEXT PRIMARY KEY); -- that people named
@@ -142,8 +143,8 @@ func (s *store) sites(ctx context.Context, urls []string) error {
 	})
 }
 
-// base returns what a worker connects by: to public addresses only, unless a site that somebody named
-// is on a machine of their own.
+// base returns what a worker connects by: to public addresses only, unless a site that somebody
+// named is on a machine of their own.
 func (s *store) base(ctx context.Context) (http.RoundTripper, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT url FROM sites")
 	if err != nil {
@@ -171,8 +172,8 @@ func count(ctx context.Context, db interface {
 	return n, err
 }
 
-// insert takes in URLs that aren't known, until there are most of them; 0: any number. It reports how
-// many were new, and whether there is room for more.
+// insert takes in URLs that aren't known, until there are most of them; 0: any number. It reports
+// how many were new, and whether there is room for more.
 func (s *store) insert(ctx context.Context, source string, reqs []crawl.Request, most int64) (added int, room bool, err error) {
 	err = s.in(ctx, func(tx *sql.Tx) error {
 		n, err := count(ctx, tx)
@@ -262,8 +263,8 @@ func (s *store) live(ctx context.Context) error {
 	}
 }
 
-// wait waits while other workers have the rest of the URLs, and reports whether any wait again: those
-// of a worker that was killed, or that has ended before its time.
+// wait waits while other workers have the rest of the URLs, and reports whether any wait again:
+// those of a worker that was killed, or that has ended before its time.
 func (s *store) wait(ctx context.Context, log io.Writer) (more bool, err error) {
 	for told := false; ; told = true {
 		var waiting, lent int
@@ -365,8 +366,8 @@ func (s *store) Hosts(ctx context.Context, n int) (hosts []string, err error) {
 	return hosts, err
 }
 
-// Record implements evidence.Evidence: the verdict of robots.txt on a page is in the database before
-// the page is asked for.
+// Record implements evidence.Evidence: the verdict of robots.txt on a page is in the database
+// before the page is asked for.
 func (s *store) Record(ctx context.Context, d evidence.Decision) {
 	if d.Trip == 0 || d.RobotsTxt || d.Type != evidence.RobotsAllowed && d.Type != evidence.BlockedByRobots {
 		return

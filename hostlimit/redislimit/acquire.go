@@ -114,25 +114,25 @@ type waiter struct {
 	again     *lease // of a Start that asks again; nil: none is had yet
 
 	priority int
-	watcher  hostlimit.Watcher // nil: nobody is to be told why it waits
-	told     bool              // that was told
+	watcher  hostlimit.Watcher // nil: none is called
+	told     bool              // watcher was called
 	planned  time.Duration     // earliest start, as the server said last; 0: it isn't known
 
-	phase   phase
-	next    time.Duration // when to act without being woken
-	busy    time.Duration // since when every slot is held by started requests; 0: not so
-	timeup  bool          // the slot timeout is over unless the server says otherwise
-	push    func()        // came while asking
-	listens bool          // when it asked last, the server could push to it
-	misses  int           // starts that were too late, in a row
-	holds   bool          // a place in MaxInFlight
-	expired int           // leases taken back by this turn
-	called  bool          // the server was asked
-	asks    int64         // how often; a lease that asks again goes on counting
-	cameIn  string        // generation for which came is
-	came    int64         // arrival on the server's clock
-	left    bool          // gone while a call was under way
-	napped  bool          // has slept the rest of its wait
+	phase     phase
+	next      time.Duration // when to act without being woken
+	fullSince time.Duration // when the last free slot was taken; 0 while one is free
+	timeup    bool          // the slot timeout is over unless the server says otherwise
+	push      func()        // came while asking
+	listens   bool          // when it asked last, the server could push to it
+	misses    int           // starts that were too late, in a row
+	holds     bool          // a place in MaxInFlight
+	expired   int           // leases taken back by this turn
+	called    bool          // the server was asked
+	asks      int64         // how often; a lease that asks again goes on counting
+	cameGen   string        // generation of the server whose clock came is on
+	came      int64         // arrival on the server's clock
+	left      bool          // gone while a call was under way
+	napped    bool          // has slept the rest of its wait
 
 	start  granting // the last GO
 	gaveUp []uint64 // numbers of starts for which it was let go in vain
@@ -266,8 +266,8 @@ func (w *waiter) rejoin(t *lease) {
 	h.waiters = slices.Insert(h.waiters, i, w)
 }
 
-// The runtime's timers fire up to coarse late, which comes on top of the gap. Where that is a part of
-// it that counts, a start isn't left to them: the rest is slept in a system call.
+// The runtime's timers fire up to coarse late, which comes on top of the gap. Where that is a part
+// of it that counts, a start isn't left to them: the rest is slept in a system call.
 const (
 	coarse  = time.Millisecond
 	hurried = 200 * time.Millisecond
@@ -341,8 +341,8 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 	}
 }
 
-// change makes limits, if they aren't nil, those of the turn: they may have changed since the request
-// came.
+// change makes limits, if they aren't nil, those of the turn: they may have changed since the
+// request came.
 func (w *waiter) change(limits *hostlimit.Limits) {
 	if limits == nil || limits == w.limits {
 		return
@@ -368,7 +368,7 @@ func (w *waiter) act(now time.Duration) {
 		}
 	case queued, reserved, probing:
 		if now >= w.next {
-			w.timeup = w.phase == queued && w.busy > 0 && now >= w.slotTimeout()
+			w.timeup = w.phase == queued && w.fullSince > 0 && now >= w.slotTimeout()
 			w.ask()
 		}
 	case granted:
@@ -385,7 +385,7 @@ func (w *waiter) slotTimeout() time.Duration {
 	if w.l.complete.SlotTimeout == 0 {
 		return forever
 	}
-	return max(w.busy, w.arrived) + w.l.complete.SlotTimeout
+	return max(w.fullSince, w.arrived) + w.l.complete.SlotTimeout
 }
 
 // ask calls the server for the start. If that is about to come, the next waiter's
@@ -445,9 +445,9 @@ func (w *waiter) rank() int64 {
 // arrival is when w came, on the server's clock: the same at each question, although the bounds on
 // that clock move.
 func (w *waiter) arrival(now time.Duration) int64 {
-	if p := w.h.p; w.cameIn != p.gen {
+	if p := w.h.p; w.cameGen != p.gen {
 		lo, _ := p.clock.bounds(now)
-		w.cameIn, w.came = p.gen, int64((w.arrived+lo)/time.Microsecond)
+		w.cameGen, w.came = p.gen, int64((w.arrived+lo)/time.Microsecond)
 	}
 	return w.came
 }
@@ -565,9 +565,9 @@ func (w *waiter) queue(reply []any, now time.Duration) {
 	place, busy := number(reply[1]), number(reply[2])
 	h.account(now, blameOf(text(reply[3])))
 	h.expiry = max(clock.surely(number(reply[4]), now), now)
-	w.busy = 0
+	w.fullSince = 0
 	if busy > 0 {
-		w.busy = max(clock.surely(busy, now), 1)
+		w.fullSince = max(clock.surely(busy, now), 1)
 		if w.timeup && now >= w.slotTimeout() {
 			held := now - clock.surely(number(reply[5]), now)
 			w.refuse(w.refusal(w.retry(now), w.l.rules.SlotTimeout(w.limits.Concurrency, held)))
@@ -584,7 +584,7 @@ func (w *waiter) queue(reply []any, now time.Duration) {
 	if w.limit > 0 {
 		w.next = min(w.next, w.limit)
 	}
-	if w.busy > 0 {
+	if w.fullSince > 0 {
 		w.next = min(w.next, w.slotTimeout())
 	}
 }
@@ -621,7 +621,8 @@ func (w *waiter) reserve(us, from int64, why string, now time.Duration) {
 	}
 }
 
-// pushed takes in that the server, whose clock showed from, gave the waiter a slot, or a better time.
+// pushed takes in that the server, whose clock showed from, gave the waiter a slot, or a better
+// time.
 func (w *waiter) pushed(us, from int64, why string, now time.Duration) {
 	switch w.phase {
 	case queued, reserved, probing:
@@ -706,9 +707,9 @@ func (w *waiter) refusal(retryAt time.Duration, why error) error {
 	}
 }
 
-// retry is when a turn may be had by w, which isn't: what is known of it or, where w was held by
-// what has no known end, such as a slot, a guess: after as long as it has waited already, or
-// once a lease expires.
+// retry returns when w, which is refused, should come back: the known start time or, if w waited
+// for something without a known end, such as a slot, a guess: after as long as it has waited
+// already, or once a lease expires.
 func (w *waiter) retry(now time.Duration) time.Duration {
 	if at, _ := w.h.first(); at > now {
 		return at
@@ -761,8 +762,8 @@ func (w *waiter) giveBackAfter(at time.Duration) {
 	})
 }
 
-// inVain takes in what each answer to a take or a release ends with: the numbers for which the server
-// has let w go and which nobody gets any more. The answer that told of the GO may have been lost.
+// inVain reads the last element of a take or release reply: start numbers granted to w that will
+// never be used. The reply with the GO itself may have been lost.
 func (w *waiter) inVain(reply []any) {
 	seqs, _ := reply[len(reply)-1].([]any)
 	for _, seq := range seqs {

@@ -5,7 +5,7 @@ import "time"
 // drift is how much two clocks may differ in speed.
 const drift = 200e-6
 
-// A slip up to this is taken for a clock that is being slewed, more for one that was stepped.
+// slewed is the largest slip of a clock that is being slewed; a larger one was a step.
 const slewed = 20 * time.Millisecond
 
 // A serverClock bounds the server's clock on this process's monotonic clock. A reply that carries

@@ -25,7 +25,7 @@ func (w *waiter) stop() error {
 	return w.refusal(w.h.until, w.l.rules.BlockedByHand(why))
 }
 
-// note leaves it to the next Grant or Error of the host to tell what a person has done.
+// note stores a Block or Clear by a person until the next Grant or Error of h reports it.
 func (h *host) note(at heard, blocked bool) {
 	if h.actAt == at.server {
 		return // told by the server already, in another way
@@ -39,15 +39,16 @@ func (h *host) note(at heard, blocked bool) {
 	h.act = act
 }
 
-// told takes what is to be told of what a person has done.
+// takeAct returns the Block or Clear by a person that no Grant or Error has reported yet, and
+// forgets it.
 func (h *host) takeAct() *hostlimit.ByHand {
 	act := h.act
 	h.act = nil
 	return act
 }
 
-// do runs one operation, which takes in its reply under mu. It comes again where the server has lost
-// its data meanwhile.
+// do runs one operation, which takes in its reply under mu. It comes again where the server has
+// lost its data meanwhile.
 func (l *Limiter) do(ctx context.Context, o op, take func(reply []any, at heard)) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -156,8 +157,8 @@ const longestBlock = 20 * 365 * 24 * time.Hour
 // listed is the number of hosts that List asks for at a time.
 const listed = 64
 
-// List implements [hostlimit.Controller]. It tells of all hosts of the fleet, as the server has them.
-// Waiters are those that the server knows: one or two of each process.
+// List implements [hostlimit.Controller]. It tells of all hosts of the fleet, as the server has
+// them. Waiters are those that the server knows: one or two of each process.
 func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error] {
 	return func(yield func(hostlimit.HostState, error) bool) {
 		var keys []string
@@ -254,8 +255,8 @@ func blockedBy(cause string) string {
 	return "status " + cause
 }
 
-// Drain implements [hostlimit.Controller]: for this process. A lease that is never released is taken
-// back after LeaseTTL.
+// Drain implements [hostlimit.Controller]: for this process. A lease that is never released is
+// taken back after LeaseTTL.
 func (l *Limiter) Drain(ctx context.Context) error {
 	for {
 		l.mu.Lock()

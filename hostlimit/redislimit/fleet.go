@@ -24,12 +24,12 @@ type Process struct {
 // longestPause bounds a pause, so that nobody has to look for one that was forgotten.
 const longestPause = 7 * 24 * time.Hour
 
-// Pause lets no process of the fleet start a request for d, at most a week, and 0 ends a pause. Those
-// in flight go on; who waits goes on waiting, or is refused where that is too long. Use it before work
-// on the server, or where a whole fleet must stop at once. A process that can't reach the server and
-// goes on by itself (FailLocal) doesn't hear of it, and a server that loses its data forgets it.
-// Requests that were let go just before may still start for a fraction of a second, most of which
-// Pause waits for.
+// Pause lets no process of the fleet start a request for d, at most a week, and 0 ends a pause.
+// Those in flight go on; who waits goes on waiting, or is refused where that is too long. Use it
+// before work on the server, or where a whole fleet must stop at once. A process that can't reach
+// the server and goes on by itself (FailLocal) doesn't hear of it, and a server that loses its data
+// forgets it. Requests that were let go just before may still start for a fraction of a second,
+// most of which Pause waits for.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 	if d < 0 || d > longestPause {
 		return fmt.Errorf("redislimit: Pause: %v is no time from 0 to %v", d, longestPause)

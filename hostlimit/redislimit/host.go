@@ -28,7 +28,7 @@ type host struct {
 	until       time.Duration // end of the block
 	untilServer int64         // which is that on the server's clock
 	asOf        int64         // when the server told so last
-	untilTold   time.Duration // earliest that this may be: other processes may know the server's clock better
+	untilTold   time.Duration // lower bound of until, as the server's clock is known only within bounds
 	cause       string        // what set it, as in step.lua
 	blocked     time.Duration // when a block became known here: turns granted before are void
 	presumed    time.Duration // end of a block of which the server may not know yet
@@ -42,12 +42,12 @@ type host struct {
 	// What this process itself owes holds, whatever a server says that has lost the key.
 	owed       time.Duration // the last start of this process and its delay
 	owedBy     *lease        // which started then
-	owedBefore time.Duration // what owed was before owedBy started: its next start owes itself nothing
+	owedBefore time.Duration // value of owed before owedBy's start, which holds if owedBy starts again
 
 	gap    time.Duration     // after the last start
 	source string            // what decided gap
-	act    *hostlimit.ByHand // what a person has done, if that is to be told
-	actAt  int64             // when that was, on the server's clock
+	act    *hostlimit.ByHand // Block or Clear by a person that no Grant or Error has reported
+	actAt  int64             // its time on the server's clock
 
 	// What the Store has, see keep.go.
 	recalled bool

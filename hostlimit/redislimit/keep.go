@@ -18,9 +18,9 @@ import (
 //	Observe, Block, Clear have changed    kept before they return
 //	another process has changed it        kept by the next heartbeat
 //
-// The server takes nothing from a Store of a host whose block was lifted since (field k of step.lua).
-// All of a host's fields that are named here are guarded by the Limiter's mu, but Store.Update is
-// never called under it.
+// The server takes nothing from a Store of a host whose block was lifted since (field k of
+// step.lua). All of a host's fields that are named here are guarded by the Limiter's mu, but
+// Store.Update is never called under it.
 
 // owing is the part of a host's state that a Store keeps.
 type owing struct {
@@ -50,8 +50,8 @@ func (h *host) unsaved(now time.Duration) bool {
 }
 
 // claim makes its caller the only one that calls the Store for a host, which wanted names, until
-// yield. While another one does, it waits, and then asks wanted again: nil says that nothing is left
-// to do. wanted is called with mu held, and mu is held where claim returns a host.
+// yield. While another one does, it waits, and then asks wanted again: nil says that nothing is
+// left to do. wanted is called with mu held, and mu is held where claim returns a host.
 func (l *Limiter) claim(ctx context.Context, wanted func() *host) (*host, error) {
 	for {
 		l.mu.Lock()

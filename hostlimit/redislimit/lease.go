@@ -100,8 +100,8 @@ func (t *lease) stamp(now time.Duration) {
 	t.tell(now)
 }
 
-// tell tells the server that the request starts now, if anybody waits for the next start: what is left
-// of the window would be added to the gap. It costs no call where this process is about to ask
+// tell tells the server that the request starts now, if anybody waits for the next start: what is
+// left of the window would be added to the gap. It costs no call where this process is about to ask
 // for that start.
 func (t *lease) tell(now time.Duration) {
 	p, g := t.h.p, &t.granted
@@ -138,8 +138,8 @@ const observing = time.Second
 
 // Observe implements [hostlimit.Lease]. It returns at once after a success, of a host that has
 // served everybody so far. Otherwise it waits for the server, at most a second: so that no process
-// starts a request to a host that is known to refuse, and so that the Effect is known. If the server
-// doesn't answer by then, the Effect is what this process keeps to until it has.
+// starts a request to a host that is known to refuse, and so that the Effect is known. If the
+// server doesn't answer by then, the Effect is what this process keeps to until it has.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -327,7 +327,8 @@ func (h *host) effect(now time.Duration) (e hostlimit.Effect) {
 }
 
 // learn takes in what an outcome did. Where others have to keep away now, by a block or because the
-// gap counts from the end, no request that was granted before the outcome can still start after latest.
+// gap counts from the end, no request that was granted before the outcome can still start after
+// latest.
 func (h *host) learn(reply []any, at heard) (effect hostlimit.Effect, latest time.Duration) {
 	now, clock := at.received, &h.p.clock
 	effect.Blocked, effect.Cleared = number(reply[0]) == 1, number(reply[1]) == 1
@@ -401,8 +402,8 @@ func (t *lease) Release() (expired bool) {
 	return expired
 }
 
-// far is how long a gap must be for Release to wait until the server knows that it counts from now, so
-// that it holds although the process may end.
+// far is how long a gap must be for Release to wait until the server knows that it counts from now,
+// so that it holds although the process may end.
 const far = time.Minute
 
 // giveBack tells the server that the lease has ended, and once more where a copy of a restore may

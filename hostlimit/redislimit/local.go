@@ -7,8 +7,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// noticed is how long it takes until the server has noticed that a process doesn't come any more, and
-// the others leave it its share of the rate.
+// noticed is how long it takes until the server has noticed that a process doesn't come any more,
+// and the others leave it its share of the rate.
 const noticed = 2500 * time.Millisecond
 
 // An outage is a time without the server under FailLocal.

@@ -201,8 +201,9 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), l.prefix+p.tag+"gen", l.prefix+p.tag+"processes")
-	// By key, as there may be two of a host: one that was forgotten while the server was away, of which
-	// there is still something to tell, and one that was met since. Each key is read and written once.
+	// By key, as there may be two of a host: one that was forgotten while the server was away, of
+	// which there is still something to tell, and one that was met since. Each key is read and written
+	// once.
 	index := make(map[string]int, len(ops))
 	b := appendList(make([]byte, 0, 256+128*len(ops)), 1+len(ops))
 	b = appendValue(b, head)
@@ -231,8 +232,10 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 // hostKey is where the server keeps a host. Its 2 is the version of what step.lua writes there.
 func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + "host:2:" + key }
 
-// Both are longer where replies take long.
-func (p *partition) early() time.Duration   { return min(max(early, 4*p.lead), time.Second) }
+// early is the constant of this name, longer where replies take long.
+func (p *partition) early() time.Duration { return min(max(early, 4*p.lead), time.Second) }
+
+// horizon is the constant of this name, longer where replies take long.
 func (p *partition) horizon() time.Duration { return p.early() + horizon - early }
 
 // call runs without mu.
@@ -271,13 +274,14 @@ func (p *partition) call(c *call) {
 	l.tell()
 }
 
-// errMixedUp is told of a call that got the answer to another one: what a client has left unread on a
-// connection is the first that its next user reads. To believe it would be to start on a turn of long
-// ago, or of another host, and to take the server's clock for slow.
+// errMixedUp is told of a call that got the answer to another one: what a client has left unread on
+// a connection is the first that its next user reads. To believe it would be to start on a turn of
+// long ago, or of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: the connection has given the answer to another call")
 
-// purge gets rid of a connection that gives each caller the answer of the one before: a client closes
-// one on which it reads what it can't have asked for. It ends when the client gives proper answers.
+// purge gets rid of a connection that gives each caller the answer of the one before: a client
+// closes one on which it reads what it can't have asked for. It ends when the client gives proper
+// answers.
 func (l *Limiter) purge() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Silence on the subscription for so long is answered by a ping, and silence
-// after that by a new subscription.
+// silence is how long the subscription may bring nothing before it is pinged and, after as long
+// again, replaced by a new one.
 const silence = 2 * time.Second
 
 // listen keeps the subscription up on which the server pushes turns to this
@@ -120,9 +120,9 @@ func (l *Limiter) pushed(message string) {
 	}
 }
 
-// proclaimed takes in what the server tells everybody: {blocked until, now, refusals, cause, key, act}
-// of a block, or that there is none any more; and nothing, if a quarantine is over. So more than
-// one process knows each block, and a turn that was granted just before isn't used.
+// proclaimed takes in what the server tells everybody: {blocked until, now, refusals, cause, key,
+// act} of a block, or that there is none any more; and nothing, if a quarantine is over. So more
+// than one process knows each block, and a turn that was granted just before isn't used.
 func (l *Limiter) proclaimed(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

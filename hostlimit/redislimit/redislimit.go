@@ -20,10 +20,10 @@
 // replies it gets, and starts a request only while it can prove that the server's clock is within
 // the small window that the server granted (the guard); a Start that comes later, and one that is
 // repeated, asks the server again, and no turn is lost. So wall clocks of the processes may be
-// wrong by hours, and a paused process doesn't start early. Where somebody waits for the next start,
-// the server is told when this one has begun, and the delay counts from there: what comes on top is
-// how late a process notices its time, and how well it knows the server's clock. Otherwise it counts
-// from the end of the guard.
+// wrong by hours, and a paused process doesn't start early. Where somebody waits for the next
+// start, the server is told when this one has begun, and the delay counts from there: what comes on
+// top is how late a process notices its time, and how well it knows the server's clock. Otherwise
+// it counts from the end of the guard.
 //
 // Hours of Limits.Windows are those of the server's clock.
 //
@@ -40,7 +40,8 @@
 //
 // # States
 //
-// A process and a partition of the server (all of it, but for a cluster) are in one of these states:
+// A process and a partition of the server (all of it, but for a cluster) are in one of these
+// states:
 //
 //	state        event                                        next         why
 //	unknown      the first reply, which did nothing           shared       the server's clock and generation are known
@@ -55,8 +56,8 @@
 //
 // # Calls that come late
 //
-// A call may arrive twice, or long after its process has given it up. Each carries the latest time of
-// the server's clock at which it may have an effect, and the generation of the server that it is
+// A call may arrive twice, or long after its process has given it up. Each carries the latest time
+// of the server's clock at which it may have an effect, and the generation of the server that it is
 // meant for; each question for a turn carries a number that grows with every question of the lease,
 // and the lease's name one that grows with every lease of the process. The server does nothing for
 // what is older, and says so.
@@ -66,28 +67,28 @@
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
 // wraps a [*ServerError] ([FailClosed]); or each process goes on by itself at its share of the rate
 // ([FailLocal]). When the server has lost its data, or has just been put into service, nothing
-// starts for as long as a process may need to notice and to tell it again what it holds: slots, next
-// starts, blocks, what they have learned. That is the ReadTimeout of Config.Client and a second, at
-// least 2 s and 4 s by default; after a failover it ends when all have told. Each block is told to every
-// process when it is set. Of what only a process that has ended since then knew, the next start on a
-// host is lost: it may come early by what is left of the delay after its last one beyond that time,
-// once.
+// starts for as long as a process may need to notice and to tell it again what it holds: slots,
+// next starts, blocks, what they have learned. That is the ReadTimeout of Config.Client and a
+// second, at least 2 s and 4 s by default; after a failover it ends when all have told. Each block
+// is told to every process when it is set. Of what only a process that has ended since then knew,
+// the next start on a host is lost: it may come early by what is left of the delay after its last
+// one beyond that time, once.
 //
 // Limits.Store keeps blocks, refusals in a row and learned delays on disk besides, each before the
 // Observe, Block or Clear returns that has brought it about, and within half a second where another
-// process has. A process that first meets a host tells the server what its Store has, so that a block
-// also survives a server that loses its data while no process lives. The server remembers for as long
-// as a block would have lasted that it was lifted, and takes it from no Store then. What FailLocal
-// learns of delays is kept once the server is back.
+// process has. A process that first meets a host tells the server what its Store has, so that a
+// block also survives a server that loses its data while no process lives. The server remembers for
+// as long as a block would have lasted that it was lifted, and takes it from no Store then. What
+// FailLocal learns of delays is kept once the server is back.
 //
 // A step of the server's clock is noticed by every process that knew the clock before, at its next
 // call, before it starts anything; and handled as a loss of data. A process that begins between the
-// step and the next heartbeat of the others, half a second at most, can't know of it, and may start one
-// request that much too early.
+// step and the next heartbeat of the others, half a second at most, can't know of it, and may start
+// one request that much too early.
 //
-// A process that shows no sign of life for 10 s has lost its slots. One that was only paused, or cut
-// off, for so long starts nothing on a lease that it had before, without asking the server; but a
-// request that it had in flight by then is no longer counted.
+// A process that shows no sign of life for 10 s has lost its slots. One that was only paused, or
+// cut off, for so long starts nothing on a lease that it had before, without asking the server; but
+// a request that it had in flight by then is no longer counted.
 //
 // The keys carry the version of what is in them: two versions of this package that share a Prefix
 // refuse each other. A key that something else has written costs its host, with an error that
@@ -102,13 +103,14 @@
 // request had left; for these, close the Limiter before the log. What a process had been let go for
 // when it was killed nobody tells.
 //
-// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt, of which
-// each process keeps no more than the gap after its own last start; [Limiter.Check] looks for that, and more. Every key has an expiry later than what it owes.
+// The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt, of
+// which each process keeps no more than the gap after its own last start; [Limiter.Check] looks for
+// that, and more. Every key has an expiry later than what it owes.
 //
 // # For operators
 //
-// Block, Clear and List act on the whole fleet, [Limiter.Pause] stops it, and [Limiter.Fleet] tells who
-// is in it. The command politeness-fleet does the same from a shell.
+// Block, Clear and List act on the whole fleet, [Limiter.Pause] stops it, and [Limiter.Fleet] tells
+// who is in it. The command politeness-fleet does the same from a shell.
 package redislimit
 
 import (
@@ -388,10 +390,10 @@ func (l *Limiter) Close() error {
 }
 
 // Shutdown refuses all waiters, tells the server what it doesn't know yet, and ends all goroutines
-// of l. Slots of requests in flight stay taken until their leases are released, which then calls the
-// server from the caller's goroutine. It returns ctx's error if the server doesn't answer in time:
-// what it wasn't told it finds out by itself, as after a crash. Only the first call does anything
-// but wait.
+// of l. Slots of requests in flight stay taken until their leases are released, which then calls
+// the server from the caller's goroutine. It returns ctx's error if the server doesn't answer in
+// time: what it wasn't told it finds out by itself, as after a crash. Only the first call does
+// anything but wait.
 func (l *Limiter) Shutdown(ctx context.Context) error {
 	l.mu.Lock()
 	if first := !l.closed; first {

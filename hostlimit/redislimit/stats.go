@@ -84,7 +84,7 @@ func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
 	return l.check(ctx, l.client, l.server)
 }
 
-// Clocks that differ by less are taken for right.
+// fairClock is how far apart clocks may be before check reports them.
 const fairClock = 2 * time.Second
 
 func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (problems []string, err error) {

@@ -30,8 +30,8 @@ func Find(t *testing.T) string {
 }
 
 // Look opens url in a fresh headless browser that fetches nothing of its own, with these flags as
-// well. It writes a picture if there is a name for it, and otherwise returns the page as its scripts
-// have left it.
+// well. It writes a picture if there is a name for it, and otherwise returns the page as its
+// scripts have left it.
 func Look(t *testing.T, browser, url, picture string, flags ...string) string {
 	t.Helper()
 	output := "--dump-dom"

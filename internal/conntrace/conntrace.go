@@ -7,9 +7,9 @@ import (
 	"net/http/httptrace"
 )
 
-// Key is the key under which a context has its [httptrace.ClientTrace]. A context that answers to it
-// by itself is spared what httptrace.WithClientTrace costs, which is eight allocations and a call by
-// reflection for each hook, and may have its hook after the caller's instead of before it.
+// Key is the key under which a context has its [httptrace.ClientTrace]. A context that answers to
+// it by itself is spared what httptrace.WithClientTrace costs, which is eight allocations and a
+// call by reflection for each hook, and may have its hook after the caller's instead of before it.
 var Key = func() (key any) {
 	httptrace.ContextClientTrace(keyhole{context.Background(), &key})
 	return key

@@ -1,5 +1,5 @@
-// Command crawlsvg makes docs/crawl.svg: it runs the first program of README.md against a small site
-// on loopback and draws what that prints, as a terminal would show it.
+// Command crawlsvg makes docs/crawl.svg: it runs the first program of README.md against a small
+// site on loopback and draws what that prints, as a terminal would show it.
 //
 //	go generate ./internal/crawlsvg
 package main

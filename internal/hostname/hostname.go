@@ -59,8 +59,8 @@ func Authority(scheme, host string) string {
 	return host
 }
 
-// Within reports whether host, a URL.Host, is the given site or a name below it. A site without a port
-// has every port.
+// Within reports whether host, a URL.Host, is the given site or a name below it. A site without a
+// port has every port.
 func Within(host, site string) bool {
 	key, site := Key(host), Key(site)
 	name := WithoutPort(key)

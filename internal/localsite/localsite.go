@@ -1,7 +1,7 @@
-// Package localsite is the web site on loopback that the tests of the command crawl, and the example
-// programs unless they are given another one. It keeps a record of its own, which knows nothing of
-// the crawler's: a test can hold what the crawler says of itself against what the server saw, and the
-// site finds by itself what was impolite.
+// Package localsite is the web site on loopback that the tests of the command crawl, and the
+// example programs unless they are given another one. It keeps a record of its own, which knows
+// nothing of the crawler's: a test can hold what the crawler says of itself against what the server
+// saw, and the site finds by itself what was impolite.
 package localsite
 
 import (
@@ -28,8 +28,8 @@ var Paths = []string{
 	"/busy",          // answers 429 with Retry-After: 1 to the first request
 }
 
-// Serve starts a server on a free port of 127.0.0.1. Close it. Package virtual of the examples puts a
-// server in memory here.
+// Serve starts a server on a free port of 127.0.0.1. Close it. Package virtual of the examples puts
+// a server in memory here.
 var Serve = httptest.NewServer
 
 // A Site is a running site. Whatever is neither in Paths nor handled otherwise is a page with a
@@ -169,9 +169,9 @@ func (s *Site) serve(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// Visits returns all requests so far, in the order of their arrival: those to the given targets, all
-// if none is given. A target that ends in "*" stands for all targets that begin with what is before
-// it.
+// Visits returns all requests so far, in the order of their arrival: those to the given targets,
+// all if none is given. A target that ends in "*" stands for all targets that begin with what is
+// before it.
 func (s *Site) Visits(targets ...string) []Visit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -185,7 +185,8 @@ func (s *Site) Gaps(t testing.TB, delay time.Duration, restarts ...time.Time) {
 	}
 }
 
-// A Process is this program once more, on a machine. It ends by itself once its standard input does.
+// A Process is this program once more, on a machine. It ends by itself once its standard input
+// does.
 type Process struct {
 	Number string
 	Killed time.Time
@@ -239,8 +240,8 @@ func (p *Process) Kill() {
 	p.Killed = time.Now()
 }
 
-// Crawl asks a site for one page after the other, whose paths begin with the process's number, from a
-// number of goroutines and until standard input ends.
+// Crawl asks a site for one page after the other, whose paths begin with the process's number, from
+// a number of goroutines and until standard input ends.
 func Crawl(client *http.Client, site string, goroutines int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {

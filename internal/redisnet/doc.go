@@ -1,3 +1,3 @@
-// Package redisnet tests crawlers that share a Redis over networks of their own, which lose and delay
-// packets and are cut.
+// Package redisnet tests crawlers that share a Redis over networks of their own, which lose and
+// delay packets and are cut.
 package redisnet

@@ -24,8 +24,8 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
-// Path is that of the server: what POLITENESS_REDIS_SERVER says, as of a Valkey or another version, or
-// the redis-server that is installed.
+// Path is that of the server: what POLITENESS_REDIS_SERVER says, as of a Valkey or another version,
+// or the redis-server that is installed.
 func Path() (string, error) {
 	path, err := exec.LookPath(cmp.Or(os.Getenv("POLITENESS_REDIS_SERVER"), "redis-server"))
 	if err != nil {

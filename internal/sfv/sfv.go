@@ -1,6 +1,6 @@
 // Package sfv parses dictionaries and lists of structured fields (RFC 9651, section 4.2): header
-// fields such as Content-Usage, Accept-Signature and RateLimit. It is strict, as that RFC has it: of
-// a field with an error anywhere nothing counts.
+// fields such as Content-Usage, Accept-Signature and RateLimit. It is strict, as that RFC has it:
+// of a field with an error anywhere nothing counts.
 package sfv
 
 import (

@@ -48,7 +48,8 @@ func race(r *repository) []*task {
 	return slices.Concat(each(timed, "race", command...), yield(each(others, "race", command...)))
 }
 
-// rest is the tests that race leaves out: those that it would slow down too much, and the programs'.
+// rest is the tests that race leaves out: those that it would slow down too much, and the
+// programs'.
 func rest(r *repository) []*task {
 	return yield(slices.Concat(
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),

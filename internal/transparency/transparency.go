@@ -1,7 +1,7 @@
-// Package transparency runs the tests of other people's HTTP clients through a Transport that asks no
-// robots.txt and keeps no delay: apart from its refusals a Transport is invisible, so whatever passes
-// without it passes with it, all but the differences that are listed with their reasons. Its own test
-// does that for net/http, and those of the module rivals for colly and resty.
+// Package transparency runs the tests of other people's HTTP clients through a Transport that asks
+// no robots.txt and keeps no delay: apart from its refusals a Transport is invisible, so whatever
+// passes without it passes with it, all but the differences that are listed with their reasons. Its
+// own test does that for net/http, and those of the module rivals for colly and resty.
 package transparency
 
 import (
@@ -19,15 +19,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Full is the environment variable that asks for the run of the tests; make sets it. Without it they
-// are only copied and looked at.
+// Full is the environment variable that asks for the run of the tests; make sets it. Without it
+// they are only copied and looked at.
 const Full = "POLITENESS_TRANSPARENCY"
 
-// throughEnv is the environment variable that has a test binary send its requests through a Transport.
+// throughEnv is the environment variable that has a test binary send its requests through a
+// Transport.
 const throughEnv = "POLITENESS_THROUGH"
 
-// Through returns the text of a Go file for a package of tests: a function through, which returns the
-// Transport over a base, or the base itself where the tests are to run without.
+// Through returns the text of a Go file for a package of tests: a function through, which returns
+// the Transport over a base, or the base itself where the tests are to run without.
 func Through(pkg string) string { return "package " + pkg + throughText }
 
 // A Suite is a binary of tests in which [Through] is compiled in.

@@ -6,8 +6,8 @@ import "context"
 
 type key struct{}
 
-// Until returns a context under which a Transport waits for turns, and for further tries, only until
-// done is closed. What is sent by then is answered as ever.
+// Until returns a context under which a Transport waits for turns, and for further tries, only
+// until done is closed. What is sent by then is answered as ever.
 func Until(ctx context.Context, done <-chan struct{}) context.Context {
 	if done == nil {
 		return ctx

@@ -4,9 +4,9 @@
 //
 // Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
 // the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
-// Of a package that the file doesn't have as a whole ("of 203 tried, 701 in all") they are told; the
-// run fails where tests have noticed a mutant in an earlier run, and don't any more.
-// With -update the file is written anew; reasons stay with the lines of code that they are about.
+// Of a package that the file doesn't have as a whole ("of 203 tried, 701 in all") they are told;
+// the run fails where tests have noticed a mutant in an earlier run, and don't any more. With
+// -update the file is written anew; reasons stay with the lines of code that they are about.
 //
 // A test binary is built once, with a switch for each mutant (scheme.go); then each mutant is shown
 // to the tests that reach it, the quick ones first. What a run has found out is kept in the user's

@@ -20,7 +20,8 @@ import (
 
 const switchesFile = "mutants_switches.go"
 
-// A bench is what mutants are tested on: the test binaries of a package, with a switch for each mutant.
+// A bench is what mutants are tested on: the test binaries of a package, with a switch for each
+// mutant.
 type bench struct {
 	code  *code
 	tmp   string
@@ -187,7 +188,8 @@ const (
 // rank orders what tests make of a mutant. More tests find the same, or what ranks higher.
 var rank = map[string]int{unreached: 1, lived: 2, noticed: 3}
 
-// try returns what the tests make of a mutant, and which tests notice it. It begins with the test of this name.
+// try returns what the tests make of a mutant, and which tests notice it. It begins with the test
+// of this name.
 func (b *bench) try(m *mutant, first string) (status, by string, err error) {
 	bins := b.bins
 	if m.fixed {

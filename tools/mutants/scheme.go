@@ -42,7 +42,7 @@ type mutant struct {
 	fixed    bool // can't be switched while the program runs, as in a constant: has a build of its own
 }
 
-// The operators that become others, and what such a change is called.
+// boundary and negation have the operators that become others.
 var boundary = map[token.Token]token.Token{
 	token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
 }

@@ -84,9 +84,9 @@ func ParseEdge(size uint64, s string) (*Edge, error) {
 	return e, nil
 }
 
-// A Run is a run of neighbouring leaves of which only hashes are told: those of the largest complete
-// subtrees of the whole tree that the run consists of, from left to right. Its zero value begins at
-// the first leaf; [RunAt] begins elsewhere.
+// A Run is a run of neighbouring leaves of which only hashes are told: those of the largest
+// complete subtrees of the whole tree that the run consists of, from left to right. Its zero value
+// begins at the first leaf; [RunAt] begins elsewhere.
 type Run struct {
 	from, to uint64
 	levels   []int // of the hashes; determined by from and to

@@ -104,8 +104,9 @@ func (s *Store) Stats() Stats {
 	return Stats{Loaded: s.loaded.Load(), Locked: s.locked.Load(), Waited: s.waited.Load(), Failed: s.failed.Load()}
 }
 
-// The record and the lock of an origin share a slot of a cluster.
-func (s *Store) key(origin string) string  { return s.prefix + "{robots:" + origin + "}" }
+// key is where the record of an origin is. Its lock is in the same slot of a cluster.
+func (s *Store) key(origin string) string { return s.prefix + "{robots:" + origin + "}" }
+
 func (s *Store) lock(origin string) string { return s.key(origin) + ":lock" }
 
 // do makes a call, unless the server has just failed.

@@ -298,7 +298,7 @@ func fetchOf(e *evidence.Decision) string {
 	return fmt.Sprintf("status %d, %s", e.Status, bytesOf(e.Bytes))
 }
 
-// limits of the bars that gaps are drawn in.
+// gapLimits are the upper limits of the bars that gaps are drawn in.
 var gapLimits = []time.Duration{
 	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 	time.Minute, 10 * time.Minute, time.Hour, 1 << 62,

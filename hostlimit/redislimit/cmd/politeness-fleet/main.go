@@ -175,8 +175,8 @@ func parse(args []string) (request, error) {
 }
 
 // longest is how long a server that doesn't answer is waited for. A quarantine that this program
-// begins, by being the first to see that the server has lost its data, is a second longer: as long as
-// that of the most patient crawler.
+// begins, by being the first to see that the server has lost its data, is a second longer: as long
+// as that of the most patient crawler.
 const longest = 10 * time.Second
 
 // connect returns a client of the server.
