@@ -37,7 +37,7 @@ Crawls politely from the URLs on, and writes a line of JSON for each page.
   -tries N        at a URL that answers 429 or 503 (default 5)
   -purpose LIST   what for: train, ground, search; sites that refuse are left
   -evidence FILE  append what was decided, for politeness audit
-  -state DIR      remember what hosts are owed, and robots.txt, for the next run
+  -state DIR      keep hosts' delays and robots.txt, not pages, for the next run
   -dangerously-ignore-robots  for one's own sites
 
   politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
