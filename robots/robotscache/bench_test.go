@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// medianFile is as the median of real files: 560 bytes, 9 rules for everybody.
+// medianFile is like the median of real files: 560 bytes, 9 rules for all crawlers.
 const medianFile = `# robots.txt of a shop, as its software writes it
 User-agent: *
 Disallow: /wp-admin/
@@ -69,11 +69,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// BenchmarkHit is what a known origin costs 16 goroutines, beside one sync.Map that takes
-// the URL's parts as they are and forgets nothing. "one" is a crawl of a single
-// site, "working set" one of many within the cache. "all" is a random walk over
-// everything kept, which measures the machine's memory: "key only", where nothing
-// but the URL is read, costs several times there what it does elsewhere.
+// BenchmarkHit is a hit by 16 goroutines, beside one in a sync.Map that is keyed by the URL's own
+// parts and evicts nothing. "one" is a crawl of a single site, "working set" one of many within the
+// cache. "all" is a random walk over the whole cache, which measures the machine's memory: "key only",
+// which reads only the URL, costs several times there what it does elsewhere.
 func BenchmarkHit(b *testing.B) {
 	const n = 100_000
 	urls := origins(n)
@@ -154,8 +153,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkMiss is one fetch through all of it, from a transport that costs
-// nothing.
+// BenchmarkMiss is one fetch from a transport that costs nothing.
 func BenchmarkMiss(b *testing.B) {
 	urls := origins(b.N)
 	b.ReportAllocs()

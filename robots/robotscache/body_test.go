@@ -74,7 +74,7 @@ func TestCompressedBodies(t *testing.T) {
 	}
 	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
 		resp := reply(200, private, "Content-Encoding", "gzip")
-		resp.Uncompressed = true // Base has undone it
+		resp.Uncompressed = true // by the transport
 		resp.ContentLength = -1
 		return resp, nil
 	})
@@ -97,7 +97,7 @@ func TestCompressedTextMayBeNoise(t *testing.T) {
 	}
 }
 
-// TestLimit: 500 KiB are kept, not a byte more, and no half line counts.
+// TestLimit: 500 KiB count, not a byte more, and no half line.
 func TestLimit(t *testing.T) {
 	const rule = "User-agent: *\nDisallow: /a\n"
 	fill := func(n int) string { return strings.Repeat("#", n-1) + "\n" }
@@ -145,7 +145,7 @@ func TestLimit(t *testing.T) {
 			return resp, nil
 		})
 		e := r.get(t, site)
-		if read > MaxBody+1 { // the one tells that there is more
+		if read > MaxBody+1 { // one more byte shows that there is more
 			t.Errorf("%s: %d bytes were read", tt.name, read)
 		}
 		check(tt.name, e, tt.allow, tt.deny, r.event(t), tt.body[:tt.kept])
@@ -156,7 +156,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestBombs: what unpacks to much, or takes much to unpack to nothing.
+// TestBombs: bodies that decompress to much, or take much to decompress to nothing.
 func TestBombs(t *testing.T) {
 	empty := compressed(t, "gzip", "")
 	for name, tt := range map[string]struct {
@@ -179,13 +179,13 @@ func TestBombs(t *testing.T) {
 			return resp, nil
 		})
 		e := r.get(t, site)
-		if e.Denied != tt.denied || read > maxWire || r.event(t).Bytes > MaxBody {
+		if e.Denied != tt.denied || read > maxCompressed || r.event(t).Bytes > MaxBody {
 			t.Errorf("%s: %d bytes read, %d kept, %+v", name, read, r.event(t).Bytes, e)
 		}
 	}
 }
 
-// TestHalfABody: what is missing could forbid.
+// TestHalfABody: the missing half could forbid.
 func TestHalfABody(t *testing.T) {
 	short := reply(200, private[:20])
 	short.ContentLength = int64(len(private))
@@ -203,7 +203,7 @@ func TestHalfABody(t *testing.T) {
 			t.Errorf("%s: event %+v", name, ev)
 		}
 	}
-	// The body of an answer whose status says it all doesn't matter.
+	// A body that isn't needed may be broken.
 	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
 		reset.StatusCode = 404
 		return reset, nil
@@ -213,7 +213,7 @@ func TestHalfABody(t *testing.T) {
 	}
 }
 
-// TestCarelessTransports: what a RoundTripper should not return harms nobody.
+// TestCarelessTransports: a RoundTripper that returns what it should not does no harm.
 func TestCarelessTransports(t *testing.T) {
 	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) { return nil, nil })
 	if e := r.get(t, site); !e.Denied {
@@ -227,8 +227,8 @@ func TestCarelessTransports(t *testing.T) {
 	}
 	r = newRig(t, Config{}, always(200, private, "ETag", "\"a\r\nX: y\"", "Last-Modified", strings.Repeat("x", maxValidator+1)))
 	r.get(t, site)
-	if k := r.memory.peek(origin{"example.com", true}); k.good.validators.etag != "" || k.good.validators.lastModified != "" {
-		t.Errorf("validators %q, %q would be sent back", k.good.validators.etag, k.good.validators.lastModified)
+	if s := r.memory.peek(origin{"example.com", true}); s.copy.validators.etag != "" || s.copy.validators.lastModified != "" {
+		t.Errorf("validators %q, %q would be sent back", s.copy.validators.etag, s.copy.validators.lastModified)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestWithDefaults: a zero field gets what its comment says, any other one is left as it is.
+// TestWithDefaults: a zero field gets the value of its comment, any other one keeps its own.
 func TestWithDefaults(t *testing.T) {
 	zero := Config{TTL: time.Hour, DenyTTL: 5 * time.Minute, Timeout: 30 * time.Second, MaxBytes: 256 << 20}
 	if got := (Config{}).WithDefaults(); got != zero {

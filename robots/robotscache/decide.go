@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -15,118 +17,95 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// known is what is known of one origin: the Entry that callers see, and what it
-// takes to ask again. It is immutable.
-type known struct {
+// A state is everything that the cache keeps of one origin: the Entry that callers get, and what the
+// next fetch needs. It is immutable.
+type state struct {
 	Entry
-	at   moment // when the origin last said so; zero if it is unreachable and no copy of its rules holds
-	good *good  // last good copy, in force or not; nil if there is none
+	at   moment    // of the answer that the rules come from; zero without one, while unreachable
+	copy *goodCopy // the last one, in force or not; nil if there is none
 }
 
-// A moment is a time, by the monotonic clock: nanoseconds since the process began, and never 0.
-type moment int64
-
-var epoch = time.Now()
-
-func momentOf(t time.Time) moment {
-	if m := moment(t.Sub(epoch)); m != 0 {
-		return m
-	}
-	return 1
-}
-
-// since returns how long before now m was.
-func (m moment) since(now time.Time) time.Duration { return now.Sub(epoch) - time.Duration(m) }
-
-// good is the last good copy of a robots.txt: a 2xx answer, or one that a 304 confirmed since.
-type good struct {
+// A goodCopy is what is kept of a 2xx answer, or of the 304 that confirmed it last.
+type goodCopy struct {
 	text       *text
-	at         moment // when it was fetched, or confirmed by a 304
-	maxAge     time.Duration
-	validators *validators // those of text where they are the same
+	at         moment        // of the answer
+	maxAge     time.Duration // lifetime that the server gave; 0: none
+	validators *validators   // &text.validators if they are equal
 }
 
-// validators are what to ask by whether a copy still holds.
+// validators make a request conditional on a copy.
 type validators struct {
-	url          string // where the copy came from, if redirects led elsewhere
+	url          string // of the copy if a redirect led there, else empty
 	etag         string
 	lastModified string
 }
 
-// with returns v as an answer with header h changes it (RFC 9111, section 3.2).
-func (v validators) with(h http.Header) validators {
-	if value := h.Get("ETag"); value != "" {
-		v.etag = validator(value)
-	}
-	if value := h.Get("Last-Modified"); value != "" {
-		v.lastModified = validator(value)
-	}
-	return v
+// A moment is a time by the monotonic clock: nanoseconds since the process began, never 0.
+type moment int64
+
+var epoch = time.Now()
+
+func momentOf(t time.Time) moment { return cmp.Or(moment(t.Sub(epoch)), 1) }
+
+// since returns how long before now m was.
+func (m moment) since(now time.Time) time.Duration { return now.Sub(epoch) - time.Duration(m) }
+
+// fresh reports whether s is there and not out of date.
+func (s *state) fresh() bool { return s != nil && time.Until(s.Expires) > 0 }
+
+// usable reports whether callers may use s past Expires while a fetch is under way.
+func (s *state) usable(now time.Time) bool {
+	return s.at != 0 && s.at.since(now) < maxTTL
 }
 
-// usable reports whether k may be used past Expires while it is asked again.
-func (k *known) usable(now time.Time) bool {
-	return k.at != 0 && k.at.since(now) < maxTTL
-}
-
-// answered reports whether k is what the origin said, not what holds in its silence.
-func (k *known) answered() bool { return !k.Denied && !k.Stale && k.Confidence == "" }
-
-// decide is what an answer means, as RFC 9309, section 2.3.1, and where that
-// leaves room, Google: the one place where statuses become rules.
-func (c *Cache) decide(o origin, prev *known, a *answer, now time.Time) (*known, Event) {
-	k := &known{at: momentOf(now)}
+// decide returns the state that an answer of o leads to after prev, which is nil if there was none,
+// and the Event to report. It is the one place where statuses become rules: RFC 9309, section 2.3.1,
+// and where that leaves room, Google.
+func (c *Cache) decide(o origin, prev *state, a *answer, now time.Time) (*state, Event) {
+	s := &state{at: momentOf(now)}
 	if prev != nil {
-		k.good = prev.good
+		s.copy = prev.copy
 	}
 	e := Event{
 		Origin: o.String(), URL: a.url, Status: a.status, Hops: a.hops,
 		Start: a.start, Duration: a.took,
 	}
-	switch why := unreachable(a); {
-	case why != "":
-		c.survive(k, &e, why, a.err, now, until(now, c.cfg.DenyTTL, a))
-		if k.Stale {
-			e.describe(k.good)
-		}
-		return k, e
+	maxAge, hasMaxAge := lifetime(a.header)
+	switch reason := unreachable(a); {
+	case reason != "":
+		c.fallback(s, &e, reason, a.err, now, retryAt(now, c.cfg.DenyTTL, a))
+		return s, e
 
 	case a.status == http.StatusNotModified:
-		again := good{text: k.good.text, at: k.at, maxAge: k.good.maxAge}
-		if maxAge, ok := lifetime(a.header); ok {
-			again.maxAge = maxAge
+		old := s.copy
+		if !hasMaxAge {
+			maxAge = old.maxAge
 		}
-		again.ask(k.good.validators.with(a.header))
-		k.good, k.Rules, k.text = &again, again.text.rules, again.text
+		s.use(newCopy(old.text, s.at, maxAge, old.validators.update(a.header)))
 		e.Revalidated = true
-		e.TTL = c.ttl(k.good.maxAge)
 
 	case a.status/100 == 2:
-		maxAge, _ := lifetime(a.header)
-		k.good = c.compile(a.body, k.at, maxAge, validators{url: elsewhere(o, a.url)}.with(a.header))
-		k.Rules, k.text = k.good.text.rules, k.good.text
-		e.TTL = c.ttl(k.good.maxAge)
+		v := validators{url: redirected(o, a.url)}.update(a.header)
+		s.use(newCopy(c.textOf(a.body, v), s.at, maxAge, v))
 		if c.cfg.RecordText {
 			e.Text = string(a.body)
 		}
 
-	default: // unavailable: there are no rules (RFC 9309, section 2.3.1.3)
-		k.good, k.Rules = nil, c.allowAll
-		maxAge, _ := lifetime(a.header)
-		e.TTL = c.ttl(maxAge)
+	default: // there are no rules (RFC 9309, section 2.3.1.3)
+		s.copy, s.Rules = nil, c.allowAll
 	}
-	if k.good != nil {
-		e.describe(k.good)
-	}
-	k.Expires = now.Add(e.TTL)
-	e.Until = k.Expires
-	return k, e
+	e.describe(s.copy)
+	e.TTL = c.ttl(maxAge)
+	s.Expires = now.Add(e.TTL)
+	e.Until = s.Expires
+	return s, e
 }
 
-// longestCause bounds how much of an error of the transport is told: a server may have made it.
-const longestCause = 200
+// maxErrorText bounds how many bytes of a transport's error, which a server may have made, a Reason
+// quotes.
+const maxErrorText = 200
 
-// unreachable says why a is no answer, or "" if it is one.
+// unreachable returns why the origin of a is unreachable, "" if it isn't.
 func unreachable(a *answer) string {
 	switch {
 	case a.err != nil:
@@ -135,12 +114,12 @@ func unreachable(a *answer) string {
 			return fmt.Sprintf("no complete answer within %v", timeout.after)
 		}
 		if a.status != 0 {
-			return fmt.Sprintf("status %d with a broken body: %s", a.status, printable.Clipped(a.err.Error(), longestCause))
+			return fmt.Sprintf("status %d with a broken body: %s", a.status, printable.Clipped(a.err.Error(), maxErrorText))
 		}
 		if name := (*net.DNSError)(nil); errors.As(a.err, &name) && name.IsNotFound {
-			return "no address for the name " + printable.Clipped(name.Name, longestCause)
+			return "no address for the name " + printable.Clipped(name.Name, maxErrorText)
 		}
-		return "network: " + printable.Clipped(a.err.Error(), longestCause)
+		return "network: " + printable.Clipped(a.err.Error(), maxErrorText)
 	case a.status == http.StatusTooManyRequests:
 		return "status 429"
 	case a.status == http.StatusNotModified && !a.conditional:
@@ -151,91 +130,104 @@ func unreachable(a *answer) string {
 	return ""
 }
 
-// An unreachableError is why an origin is unreachable, and wraps what the fetch failed
-// with; that is nil where the status says it all.
+// An unreachableError is Entry.Err. It wraps the error that the fetch failed with, nil after a
+// status such as 503.
 type unreachableError struct {
-	why   string
-	cause error
+	reason string
+	cause  error
 }
 
-func (e *unreachableError) Error() string { return e.why }
+func (e *unreachableError) Error() string { return e.reason }
 func (e *unreachableError) Unwrap() error { return e.cause }
 
-// describe tells which copy is in force.
-func (e *Event) describe(g *good) {
-	e.Bytes, e.SHA256 = g.text.size, hex.EncodeToString(g.text.sum[:])
+// describe sets e's fields of the copy in force to those of g, which is nil for none.
+func (e *Event) describe(g *goodCopy) {
+	if g != nil {
+		e.Bytes, e.SHA256 = g.text.size, hex.EncodeToString(g.text.sum[:])
+	}
 }
 
-// until is when an unreachable origin is asked again: after DenyTTL, or when it
-// asked to be, at most a day from now.
-func until(now time.Time, denyTTL time.Duration, a *answer) time.Time {
-	var wish time.Duration
-	for _, value := range a.header["Retry-After"] { // of several the longest
+// retryAt returns when an unreachable origin is asked again: after DenyTTL, or when Retry-After
+// says, at most a day from now.
+func retryAt(now time.Time, denyTTL time.Duration, a *answer) time.Time {
+	var longest time.Duration
+	for _, value := range a.header["Retry-After"] {
 		d, _ := backoff.RetryAfter(value, a.header.Get("Date"), now)
-		wish = max(wish, d)
+		longest = max(longest, d)
 	}
-	return now.Add(max(denyTTL, min(wish, maxTTL)))
+	return now.Add(max(denyTTL, min(longest, maxTTL)))
 }
 
-// survive fills k with what holds while the origin is unreachable: the last good
-// copy where the user wants it served, or else nothing, or everything.
-func (c *Cache) survive(k *known, e *Event, why string, cause error, now, until time.Time) {
-	if k.good != nil && k.good.at.since(now) >= maxStale {
-		k.good = nil // too old to be served, or to be asked about
+// fallback sets s and e to what holds until the given time, while the origin is unreachable: the
+// rules of the last good copy with ServeStale, or else of OnUnreachable.
+func (c *Cache) fallback(s *state, e *Event, reason string, cause error, now, until time.Time) {
+	if s.copy != nil && s.copy.at.since(now) >= maxStale {
+		s.copy = nil // neither served nor asked about any more
 	}
-	k.Reason, k.Err, k.at = why, &unreachableError{why, cause}, 0
+	s.Reason, s.Err, s.at = reason, &unreachableError{reason, cause}, 0
 	switch {
-	case c.cfg.ServeStale && k.good != nil:
-		k.Rules, k.text, k.Stale, k.at = k.good.text.rules, k.good.text, true, k.good.at
-		if end := now.Add(maxStale - k.good.at.since(now)); end.Before(until) {
+	case c.cfg.ServeStale && s.copy != nil:
+		s.use(s.copy)
+		s.Stale, s.at = true, s.copy.at
+		if end := now.Add(maxStale - s.copy.at.since(now)); end.Before(until) {
 			until = end
 		}
+		e.describe(s.copy)
 	case c.cfg.OnUnreachable == Allow:
-		k.Rules, k.Confidence = c.allowAll, "low"
+		s.Rules, s.Confidence = c.allowAll, "low"
 	default:
-		k.Rules, k.Denied = c.denyAll, true
+		s.Rules, s.Denied = c.denyAll, true
 	}
-	k.Expires = until
-	e.Unreachable, e.Stale, e.Reason = true, k.Stale, why
+	s.Expires = until
+	e.Unreachable, e.Stale, e.Reason = true, s.Stale, reason
 	e.TTL, e.Until = until.Sub(now), until
 }
 
-// compile returns a good copy of body: the rules for our crawler, without the text. They are shared
-// by all origins of the same text.
-func (c *Cache) compile(body []byte, at moment, maxAge time.Duration, v validators) *good {
+// use puts the rules of g in force.
+func (s *state) use(g *goodCopy) {
+	s.copy, s.Rules, s.text = g, g.text.rules, g.text
+}
+
+// textOf returns the text of body: the one that other origins share, or a new one with v.
+func (c *Cache) textOf(body []byte, v validators) *text {
 	sum := sha256.Sum256(body)
-	x := c.memory.text(sum)
-	if x == nil {
-		file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
-		x = &text{
-			rules: file.Agent(c.client.Products...), sitemaps: sitemapsOf(file), validators: v,
-			sum: sum, size: int64(len(body)),
-		}
+	if t := c.memory.text(sum); t != nil {
+		return t
 	}
-	g := &good{text: x, at: at, maxAge: maxAge}
-	g.ask(v)
+	file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
+	return &text{
+		rules: file.Agent(c.client.Products...), sitemaps: strings.Clone(strings.Join(file.Sitemaps(), "\n")),
+		sum: sum, size: int64(len(body)), validators: v,
+	}
+}
+
+func newCopy(t *text, at moment, maxAge time.Duration, v validators) *goodCopy {
+	g := &goodCopy{t, at, maxAge, &t.validators}
+	if v != t.validators {
+		g.validators = &v
+	}
 	return g
 }
 
-// ask sets g's validators to v.
-func (g *good) ask(v validators) {
-	if g.validators = &g.text.validators; *g.validators != v {
-		g.validators = &v
-	}
-}
-
-// elsewhere returns url if it isn't that of o's robots.txt.
-func elsewhere(o origin, url string) string {
+// redirected returns url if it isn't that of o's robots.txt, else "".
+func redirected(o origin, url string) string {
 	if url == o.robotsURL().String() {
 		return ""
 	}
 	return url
 }
 
-// ttl is for how long an answer is used: as the server said, or TTL.
-func (c *Cache) ttl(maxAge time.Duration) time.Duration {
-	if maxAge != 0 {
-		return maxAge
+// update returns v with the validators of an answer's header h in place of its own (RFC 9111,
+// section 3.2).
+func (v validators) update(h http.Header) validators {
+	if value := h.Get("ETag"); value != "" {
+		v.etag = validator(value)
 	}
-	return c.cfg.TTL
+	if value := h.Get("Last-Modified"); value != "" {
+		v.lastModified = validator(value)
+	}
+	return v
 }
+
+// ttl returns how long an answer is used: maxAge if the server gave one, else Config.TTL.
+func (c *Cache) ttl(maxAge time.Duration) time.Duration { return cmp.Or(maxAge, c.cfg.TTL) }

@@ -8,18 +8,17 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"time"
 
 	"github.com/go-politeness/politeness/internal/statedir"
 )
 
-// Dir returns a Store that keeps one file per origin below path. path is made
-// when the first record is saved; an empty one is the current directory.
+// Dir returns a Store that keeps one file per origin below path, a directory that the first Save
+// creates; an empty path is the current directory.
 //
-// A file is written beside its place and renamed into it, so a reader sees the
-// old one or the new one; a checksum tells those that a crash of the machine
-// damaged, which are as good as none. Processes may share a directory. No record is
-// ever deleted: files unchanged for 30 days are of no use and can be.
+// A file is written beside its place and renamed into it, so a reader sees the old one or the new
+// one. Its checksum finds damage by a crash of the machine; a damaged file counts as none. Processes
+// may share a directory. No record is ever deleted: files unchanged for 30 days are of no use, and
+// can be.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
 // A DirStore is a Store in a directory, made by [Dir].
@@ -38,15 +37,8 @@ const (
 )
 
 type fileHeader struct {
-	Origin       string    `json:"origin"`
-	URL          string    `json:"url"`
-	Status       int       `json:"status"`
-	ETag         string    `json:"etag,omitempty"`
-	LastModified string    `json:"lastModified,omitempty"`
-	Fetched      time.Time `json:"fetched"`
-	MaxAge       int64     `json:"maxAge,omitempty"` // nanoseconds
-	Until        time.Time `json:"until,omitzero"`
-	Reason       string    `json:"reason,omitempty"`
+	Origin string `json:"origin"`
+	Record
 }
 
 // Load implements [Store]. A damaged file is an error, and no record.
@@ -69,8 +61,8 @@ func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) 
 func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 	data, err := r.Encode(origin)
 	if err == nil {
-		// Without sync: it would cost a disk's turn for each origin, and what it would
-		// save from a crash of the machine can be fetched again.
+		// Without fsync, which is slow: records that a crash of the machine damages are fetched
+		// again.
 		err = d.dir.Replace(d.dir.File(origin), data, false)
 	}
 	if err != nil {
@@ -86,9 +78,8 @@ func (d *DirStore) Lock(context.Context, string) (unlock func(), err error) { re
 // Encode returns r as a Store may keep it: with its origin, a version and a checksum. [DecodeRecord]
 // reads it.
 func (r Record) Encode(origin string) ([]byte, error) {
-	header, err := json.Marshal(fileHeader{
-		origin, r.URL, r.Status, r.ETag, r.LastModified, r.Fetched.UTC(), int64(r.MaxAge), r.Until.UTC(), r.Reason,
-	})
+	r.Fetched, r.Until = r.Fetched.UTC(), r.Until.UTC()
+	header, err := json.Marshal(fileHeader{origin, r})
 	if err != nil {
 		return nil, err
 	}
@@ -110,5 +101,6 @@ func DecodeRecord(data []byte, origin string) (Record, error) {
 	if h.Origin != origin {
 		return Record{}, fmt.Errorf("a record of %.200q", h.Origin)
 	}
-	return Record{h.URL, h.Status, body, h.ETag, h.LastModified, h.Fetched, time.Duration(h.MaxAge), h.Until, h.Reason}, nil
+	h.Body = body
+	return h.Record, nil
 }

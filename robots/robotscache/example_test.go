@@ -12,7 +12,7 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A web of one site, so that the examples need no network.
+// A web is a RoundTripper with one site, so that the examples need no network.
 type web struct{}
 
 func (web) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -57,7 +57,7 @@ func Example() {
 	// https://EXAMPLE.com:443/private/1 false "Disallow: /private"
 }
 
-// A crawl that is resumed knows what it knew.
+// A crawl that is resumed fetches no robots.txt again.
 func ExampleDir() {
 	dir, err := os.MkdirTemp("", "robots")
 	if err != nil {
@@ -94,8 +94,8 @@ func ExampleDir() {
 	// run 2 allowed false
 }
 
-// A transport that waits for a turn lets the clock of the fetch stand still, and
-// says so when it gets none.
+// A transport that waits for a turn stops the time limit of the fetch meanwhile, and returns a
+// RefusedError if it gets none.
 func ExampleQueue() {
 	turn := make(chan struct{}, 1)
 	turn <- struct{}{}

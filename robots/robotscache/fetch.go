@@ -3,158 +3,266 @@ package robotscache
 import (
 	"context"
 	"errors"
-	"io"
-	"net/http"
-	"net/url"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
-// maxRedirects is how many redirects are followed (RFC 9309, section 2.3.1.2).
-const maxRedirects = 5
+// A fetch is the one fetch of an origin's robots.txt that is under way, and its callers. It has a
+// goroutine of its own, so that each caller can leave at any time, the one who started it included.
+// The last one to leave cancels it.
+type fetch struct {
+	origin    origin
+	memory    *memory
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	stopwatch *stopwatch // set before the first hop
 
-// What is longer is no use, and would be kept or shown.
+	// Guarded by memory.mu.
+	waiters    int
+	latest     time.Time // latest deadline of a waiter
+	noDeadline bool      // a waiter has no deadline
+	queued     bool      // Queue has returned latest
+	abandoned  bool      // all waiters have left; the result is dropped
+
+	// Set before done is closed.
+	done       chan struct{}
+	state      *state
+	err        error
+	failed     bool // the goroutine panicked or called runtime.Goexit
+	panicValue any  // nil after runtime.Goexit
+}
+
+// errAbandoned cancels a fetch whose callers have all left.
+var errAbandoned = errors.New("robotscache: nobody waits for this robots.txt any more")
+
+// wait returns the Entry of o once it is fresh, and fetches robots.txt if no other call does.
+func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, waitError(o, err)
+		}
+		f, s, as := c.join(ctx, o)
+		if s != nil {
+			return &s.Entry, nil
+		}
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			f.leave()
+			return nil, waitError(o, ctx.Err())
+		}
+		switch {
+		case f.failed && as == starter:
+			if f.panicValue == nil {
+				runtime.Goexit()
+			}
+			panic(f.panicValue)
+		case f.failed, f.err != nil && as == late:
+			// A panic for the starter, or a refusal because of the other callers' deadlines: this
+			// caller fetches anew.
+		case f.err != nil:
+			return nil, f.err
+		default:
+			return &f.state.Entry, nil
+		}
+	}
+}
+
+func waitError(o origin, err error) error {
+	return fmt.Errorf("robotscache: waiting for robots.txt of %s: %w", o, err)
+}
+
+// A role is how a caller came to a fetch.
+type role int
+
 const (
-	maxURL       = 8 << 10 // that a redirect leads to
-	maxValidator = 1 << 10
+	starter role = iota // it started the fetch
+	early               // it joined before the transport called Queue
+	late                // it joined after that
 )
 
-// An answer is what one fetch came to: the last hop's response, or why there is none.
-type answer struct {
-	url         string
-	hops        int // redirects followed
-	status      int // 0: no response
-	header      http.Header
-	body        []byte // of a 2xx
-	conditional bool   // the last hop asked whether our copy still holds
-	err         error  // no whole answer
-	start       time.Time
-	took        time.Duration
-}
-
-// fetch asks for the flight's robots.txt, hop by hop. The error is a refusal of
-// the transport: the fetch did not happen.
-func (c *Cache) fetch(f *flight, prev *known) (answer, error) {
-	target := f.origin.robotsURL()
-	var a answer
-	for ; ; a.hops++ {
-		a.url, a.status, a.header = target.String(), 0, nil
-		next, err := c.hop(f, target, prev, &a)
-		var refused *RefusedError
-		if errors.As(err, &refused) {
-			// The turn may have been refused because the time was up: that is ours too.
-			if cause := context.Cause(f.ctx); cause != nil {
-				return answer{}, cause
-			}
-			return answer{}, refused.Err
-		}
-		a.err = err
-		if err != nil || next == nil || a.hops == maxRedirects {
-			break
-		}
-		// A redirect whose body took all the time: the next hop would be refused for that.
-		var timeout *timeoutError
-		if cause := context.Cause(f.ctx); errors.As(cause, &timeout) {
-			a.err = cause
-			break
-		}
-		target = next
+// join returns the state of o if that may be used, or else the fetch to wait for.
+func (c *Cache) join(ctx context.Context, o origin) (*fetch, *state, role) {
+	m := c.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, _ := m.states.Peek(o)
+	if s.fresh() {
+		return nil, s, 0
 	}
-	if cause := context.Cause(f.ctx); a.err != nil && cause != nil {
-		a.err = cause
-	}
-	a.start, a.took = f.clock.stop()
-	return a, nil
-}
-
-// hop sends one plain GET and notes its answer in a. It returns where a redirect
-// points, or nil where the answer is final.
-func (c *Cache) hop(f *flight, target *url.URL, prev *known, a *answer) (next *url.URL, err error) {
-	req := (&http.Request{
-		Method: http.MethodGet,
-		URL:    target,
-		Host:   target.Host,
-		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		// Accept-Encoding is left to the transport, which then undoes it too.
-		Header: http.Header{"User-Agent": {c.client.UserAgent}},
-	}).WithContext(f.ctx)
-	a.conditional = prev != nil && prev.good != nil && prev.good.validators.validate(req, a.hops)
-
-	f.clock.nextHop()
-	resp, err := c.client.Transport.RoundTrip(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp == nil {
-		return nil, errors.New("the transport returned neither a response nor an error")
-	}
-	if resp.Body == nil {
-		resp.Body = http.NoBody
-	}
-	defer resp.Body.Close()
-	a.status, a.header = resp.StatusCode, resp.Header
-
+	f, as := m.fetches[o], early
 	switch {
-	case resp.StatusCode/100 == 2:
-		a.body, err = readBody(f.ctx, resp)
-		return nil, err
-	case isRedirect(resp.StatusCode):
-		next = redirect(target, resp.Header.Get("Location"))
+	case f == nil:
+		o.host = strings.Clone(o.host) // which may be a part of the URL's text
+		f, as = &fetch{origin: o, memory: m, done: make(chan struct{})}, starter
+		// The fetch outlives its starter if others wait. It keeps the values of the starter's
+		// context, such as a trace.
+		f.ctx, f.cancel = context.WithCancelCause(context.WithValue(context.WithoutCancel(ctx), fetchKey{}, f))
+		m.fetches[o] = f
+		go c.run(f, s)
+	case s != nil && s.usable(time.Now()):
+		return nil, s, 0
+	case f.queued:
+		as = late
 	}
-	_, _ = io.CopyN(io.Discard, &wireReader{ctx: f.ctx, r: resp.Body}, maxSlurp)
-	return next, nil
+	f.waiters++
+	if d, ok := ctx.Deadline(); !ok {
+		f.noDeadline = true
+	} else if d.After(f.latest) {
+		f.latest = d
+	}
+	return f, nil, as
 }
 
-func isRedirect(status int) bool {
-	switch status {
-	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
-		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-		return true
+// leave ends the wait of one caller.
+func (f *fetch) leave() {
+	f.memory.mu.Lock()
+	f.waiters--
+	if f.waiters == 0 && f.memory.fetches[f.origin] == f {
+		f.abandoned = true
+		delete(f.memory.fetches, f.origin) // the next caller starts a new fetch
 	}
-	return false
+	abandoned := f.abandoned
+	f.memory.mu.Unlock()
+	if abandoned {
+		f.cancel(errAbandoned)
+	}
 }
 
-// redirect resolves a Location. It returns nil where that leads nowhere that
-// robots.txt can be had from. Userinfo is dropped: it would be a credential.
-func redirect(from *url.URL, location string) *url.URL {
-	if location == "" {
-		return nil
+// run is the goroutine of f.
+func (c *Cache) run(f *fetch, prev *state) {
+	f.failed = true
+	defer func() {
+		if f.failed {
+			f.panicValue = recover()
+		}
+		f.publish()
+	}()
+	f.state, f.err = c.refresh(f, prev)
+	f.failed = false
+}
+
+// publish stores the state that f has found, and wakes its callers.
+func (f *fetch) publish() {
+	f.memory.mu.Lock()
+	if !f.abandoned {
+		delete(f.memory.fetches, f.origin)
+		if f.state != nil {
+			f.memory.add(f.origin, f.state)
+		}
 	}
-	to, err := from.Parse(location)
-	if err != nil || to.Opaque != "" {
-		return nil
+	f.memory.mu.Unlock()
+	if f.stopwatch != nil {
+		f.stopwatch.stop()
 	}
-	o, err := originOf(to)
+	f.cancel(nil)
+	close(f.done) // last: the goroutine ends before its callers' calls do
+}
+
+// refresh returns the state of f's origin after a fetch, or as the Store has it. prev is the state
+// before, nil if there was none. The error is a refusal of the transport, or errAbandoned.
+func (c *Cache) refresh(f *fetch, prev *state) (*state, error) {
+	var storeErr error
+	if c.cfg.Store != nil {
+		if prev == nil {
+			if prev, storeErr = c.load(f); prev.fresh() {
+				return prev, nil
+			}
+		}
+		unlock, err := c.cfg.Store.Lock(f.ctx, f.origin.String())
+		if err != nil {
+			storeErr = errors.Join(storeErr, err)
+		} else {
+			defer unlock() // after the answer is saved
+			// Another process may have fetched while this one waited for the lock.
+			if s, e, _ := c.restore(f, prev != nil); s.fresh() {
+				c.report(f.ctx, e)
+				return s, nil
+			}
+		}
+		if errors.Is(context.Cause(f.ctx), errAbandoned) {
+			return nil, errAbandoned
+		}
+	}
+	f.stopwatch = startStopwatch(c.cfg.Timeout, f.cancel)
+	answer, err := c.download(f, prev)
 	if err != nil {
-		return nil
+		return nil, err
 	}
-	to.Scheme, to.Host = o.scheme(), o.host
-	to.User, to.Fragment, to.RawFragment = nil, "", ""
-	if len(to.String()) > maxURL {
-		return nil
+	if errors.Is(context.Cause(f.ctx), errAbandoned) {
+		return nil, errAbandoned
 	}
-	return to
+	now := time.Now()
+	s, event := c.decide(f.origin, prev, &answer, now)
+	if c.cfg.Store != nil {
+		save := c.save
+		if event.Unreachable {
+			save = c.saveUnreachable
+		}
+		storeErr = errors.Join(storeErr, save(f, s, &answer, now))
+	}
+	event.StoreErr = storeErr
+	c.report(f.ctx, event)
+	return s, nil
 }
 
-// validate makes req conditional (RFC 9110, section 13.1), if it asks for the URL
-// that the copy came from and the server gave something to ask by.
-func (v *validators) validate(req *http.Request, hops int) bool {
-	if hops == 0 && v.url != "" || hops > 0 && v.url != req.URL.String() {
-		return false
+// report counts e and calls Observe.
+func (c *Cache) report(ctx context.Context, e Event) {
+	switch {
+	case e.Restored:
+		c.restored.Add(1)
+	case e.Unreachable:
+		c.unreachable.Add(1)
+	case e.Revalidated:
+		c.revalidated.Add(1)
+	default:
+		c.fetched.Add(1)
 	}
-	if v.etag != "" {
-		req.Header["If-None-Match"] = []string{v.etag}
+	if c.client.Observe != nil {
+		c.client.Observe(ctx, e)
 	}
-	if v.lastModified != "" {
-		req.Header["If-Modified-Since"] = []string{v.lastModified}
-	}
-	return v.etag != "" || v.lastModified != ""
 }
 
-// validator returns a header's value if it can be sent back.
-func validator(value string) string {
-	if len(value) > maxValidator || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
-		return ""
+type fetchKey struct{}
+
+// Queue is for a [Client.Transport] whose hops wait for a turn. ctx is the context of the hop's
+// request. The transport waits with the context that Queue returns, and calls sent when the hop is
+// sent, or refused:
+//
+//	wait, sent := robotscache.Queue(req.Context())
+//	lease, err := hosts.Acquire(wait, key, floor)
+//	sent()
+//
+// From Queue to sent, Config.Timeout stands still: a host that our own block holds back for ten
+// minutes isn't unreachable. If every caller of this robots.txt has a deadline, wait has the latest
+// of them, so that a turn that would come too late can be refused at once; it is never done before
+// the last caller has left. The hop itself is sent with req's own context.
+//
+// With any other context Queue returns ctx, and sent does nothing. sent may be called more than
+// once, and from any goroutine.
+func Queue(ctx context.Context) (wait context.Context, sent func()) {
+	f, ok := ctx.Value(fetchKey{}).(*fetch)
+	if !ok || f.stopwatch == nil { // a Store's request isn't a hop
+		return ctx, func() {}
 	}
-	return strings.Clone(value)
+	f.memory.mu.Lock()
+	f.queued = true
+	deadline, ok := f.latest, !f.noDeadline
+	f.memory.mu.Unlock()
+	if ok {
+		ctx = queueContext{ctx, deadline}
+	}
+	f.stopwatch.pause()
+	return ctx, sync.OnceFunc(f.stopwatch.resume)
 }
+
+// A queueContext has a deadline, and isn't done when that has passed.
+type queueContext struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c queueContext) Deadline() (time.Time, bool) { return c.deadline, true }

@@ -9,9 +9,8 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// An origin is what one robots.txt binds (RFC 9309, section 2.3): scheme, host
-// and port, in one spelling. It is comparable, and made without allocating from
-// a URL that is spelled that way already.
+// An origin is the scheme, host and port that one robots.txt binds (RFC 9309, section 2.3), in one
+// spelling. originOf allocates nothing for a URL that is spelled that way already.
 type origin struct {
 	host  string // with the port unless it is the scheme's default
 	https bool
@@ -26,21 +25,15 @@ func (o origin) scheme() string {
 
 func (o origin) String() string {
 	u := url.URL{Scheme: o.scheme(), Host: o.host}
-	return u.String() // escapes what is no ASCII, and the percent sign of a zone
+	return u.String() // escapes the percent sign of a zone, and bytes that aren't ASCII
 }
 
-// robotsURL is where the origin's rules are (RFC 9309, section 2.3).
+// robotsURL returns the URL of the origin's robots.txt (RFC 9309, section 2.3).
 func (o origin) robotsURL() *url.URL {
 	return &url.URL{Scheme: o.scheme(), Host: o.host, Path: "/robots.txt"}
 }
 
-// clone returns o with a host that pins nothing: URL.Host is a part of the URL's whole text.
-func (o origin) clone() origin {
-	o.host = strings.Clone(o.host)
-	return o
-}
-
-// originOf names the origin of u, which must be http or https and have a host.
+// originOf returns the origin of u, which must be http or https and have a host.
 func originOf(u *url.URL) (origin, error) {
 	if u == nil {
 		return origin{}, errors.New("robotscache: no URL")
@@ -62,8 +55,8 @@ func originOf(u *url.URL) (origin, error) {
 	return o, nil
 }
 
-// canBeSent reports whether a host, in its one spelling, can stand in a URL and has a port that
-// there is.
+// canBeSent reports whether a host, in its one spelling, can stand in a URL, and whether its port is at
+// most 65535.
 func canBeSent(host string) bool {
 	name, port := host, ""
 	if strings.Contains(host, ":") && host[len(host)-1] != ']' {
@@ -81,7 +74,7 @@ func canBeSent(host string) bool {
 	return len(port) < 5 || len(port) == 5 && port <= "65535"
 }
 
-// endsHost tells the bytes that would end a host in a URL, or can't be sent.
+// endsHost has the bytes that would end a host in a URL, or can't be sent.
 var endsHost = func() (ends [256]bool) {
 	for c := range ' ' + 1 {
 		ends[c] = true

@@ -53,7 +53,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// A URL that nobody has parsed may have its scheme in any case.
+// A URL that url.Parse hasn't made may have its scheme in any case.
 func TestOriginOfASchemeInAnyCase(t *testing.T) {
 	for scheme, want := range map[string]string{
 		"https": "https://example.com", "HTTPS": "https://example.com", "Https": "https://example.com", "HTTP": "http://example.com",
@@ -64,7 +64,7 @@ func TestOriginOfASchemeInAnyCase(t *testing.T) {
 	}
 }
 
-// A User-Agent that can't be sent is refused beforehand.
+// New refuses a User-Agent that can't be sent.
 func TestUserAgentWithControlCharacters(t *testing.T) {
 	for agent, valid := range map[string]bool{
 		"ExampleBot/1.0 (+https://example.com/bot)": true,

@@ -1,6 +1,7 @@
 package robotscache
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -8,14 +9,14 @@ import (
 )
 
 const (
-	minTTL   = 5 * time.Minute     // no server makes us ask more often
+	minTTL   = 5 * time.Minute     // whatever a server asks for
 	maxTTL   = 24 * time.Hour      // RFC 9309, section 2.4
 	maxStale = 30 * 24 * time.Hour // RFC 9309, section 2.3.1.4
 )
 
-// lifetime is how long an answer with header h may be used, if the server says so: max-age less Age
-// (RFC 9111, sections 4.2.1 and 4.2.3), within [5 min, 24 h]. no-cache and no-store are a max-age
-// of 0; of several the shortest counts; what can't be read counts for nothing. s-maxage is for
+// lifetime returns how long an answer with header h may be used: max-age less Age (RFC 9111, sections
+// 4.2.1 and 4.2.3), within [5 min, 24 h]; ok is false if the server doesn't say. no-cache and no-store
+// are a max-age of 0; of several the shortest counts; malformed ones are ignored. s-maxage is for
 // shared caches, and this is a private one.
 func lifetime(h http.Header) (d time.Duration, ok bool) {
 	seconds, ok := maxAge(h.Values("Cache-Control"))
@@ -29,7 +30,7 @@ func lifetime(h http.Header) (d time.Duration, ok bool) {
 	return min(max(time.Duration(seconds)*time.Second, minTTL), maxTTL), true
 }
 
-// maxAge reads Cache-Control header lines. Without ok the seconds mean nothing.
+// maxAge returns the shortest max-age of Cache-Control header lines; ok is false if there is none.
 func maxAge(lines []string) (seconds int64, ok bool) {
 	seconds = longestDelta
 	for _, line := range lines {
@@ -74,23 +75,14 @@ func cutDirective(line string) (directive, rest string) {
 	return line, ""
 }
 
-// longestDelta is what more seconds count as (RFC 9111, section 1.2.2).
+// longestDelta is the most seconds that a value counts as (RFC 9111, section 1.2.2).
 const longestDelta = 1 << 31
 
-// deltaSeconds reads digits.
+// deltaSeconds parses digits.
 func deltaSeconds(s string) (seconds int64, ok bool) {
-	s = strings.TrimSpace(s)
-	if s == "" {
+	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
 		return 0, false
 	}
-	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
-			return 0, false
-		}
-	}
-	seconds, err := strconv.ParseInt(s, 10, 64)
-	if err != nil {
-		seconds = longestDelta
-	}
-	return min(seconds, longestDelta), true
+	return int64(min(n, longestDelta)), true
 }

@@ -50,7 +50,7 @@ func (s *sharedStore) Lock(ctx context.Context, _ string) (unlock func(), err er
 	}
 }
 
-// TestCachesThatShareAStoreFetchOnce: at first contact, and when what they know is out of date.
+// TestCachesThatShareAStoreFetchOnce, the first time and when their rules are out of date.
 func TestCachesThatShareAStoreFetchOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()
@@ -77,7 +77,7 @@ func TestCachesThatShareAStoreFetchOnce(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			time.Sleep(2 * time.Second) // those who found old rules ask in the background
+			time.Sleep(2 * time.Second) // callers that found old rules fetch in the background
 			if n := fetched(); n != hour+1 {
 				t.Errorf("%d fetches by hour %d", n, hour)
 			}
@@ -89,8 +89,8 @@ func TestCachesThatShareAStoreFetchOnce(t *testing.T) {
 	})
 }
 
-// TestSilenceIsShared: an origin that doesn't answer isn't asked by each.
-func TestSilenceIsShared(t *testing.T) {
+// TestOutageIsShared: one cache asks an origin that doesn't answer, the others read of it in the Store.
+func TestOutageIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()
 		one, other := newRig(t, Config{Store: store}, broken), newRig(t, Config{Store: store}, broken)
@@ -106,7 +106,7 @@ func TestSilenceIsShared(t *testing.T) {
 	})
 }
 
-// TestLockIsGivenUp on every way out of a fetch.
+// TestLockIsGivenUp at every end of a fetch.
 func TestLockIsGivenUp(t *testing.T) {
 	tests := map[string]func(*http.Request) (*http.Response, error){
 		"answered": always(200, private),
@@ -138,7 +138,7 @@ func TestLockIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestWithoutTheLockEachFetches, and is told.
+// TestWithoutTheLockEachFetches, and reports the error.
 func TestWithoutTheLockEachFetches(t *testing.T) {
 	store := newSharedStore()
 	store.err = errors.New("no server")
@@ -148,7 +148,7 @@ func TestWithoutTheLockEachFetches(t *testing.T) {
 	}
 }
 
-// TestWaitingForTheLockEnds with the last who waits.
+// TestWaitingForTheLockEnds with the last caller.
 func TestWaitingForTheLockEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()

@@ -28,7 +28,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A web answers for the robots.txt of any number of hosts, without a request being kept.
+// A web answers for the robots.txt of any number of hosts, and keeps no request.
 type web struct {
 	answer func(host string) *http.Response
 	asked  int
@@ -39,7 +39,7 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.answer(req.URL.Host), nil
 }
 
-// visit asks c for the origins number from up to to.
+// visit gets the origins from number from to number to-1.
 func visit(t testing.TB, c *Cache, from, to int) {
 	t.Helper()
 	u := &url.URL{Scheme: "https"}
@@ -57,7 +57,7 @@ func numberOf(host string) int {
 	return i
 }
 
-// short is a file of n bytes of rules as short as can be, other ones for each seed.
+// short returns a file of n bytes, with the shortest rules possible, other ones for each seed.
 func short(seed, n int) string {
 	var b strings.Builder
 	b.WriteString("User-agent: *\n")
@@ -67,7 +67,7 @@ func short(seed, n int) string {
 	return b.String()
 }
 
-// roomFor returns the bytes that n origins of the tests take, which have private.
+// roomFor returns the bytes that n origins take that all serve private.
 func roomFor(t *testing.T, n int) int64 {
 	t.Helper()
 	r := newRig(t, Config{}, always(200, private))
@@ -112,7 +112,7 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 	}
 }
 
-// TestHitIsAUse, as a Get that finds something is, but asks nobody.
+// TestHitIsAUse like a Get, without a fetch.
 func TestHitIsAUse(t *testing.T) {
 	r := newRig(t, Config{MaxBytes: roomFor(t, 2)}, always(200, private))
 	a, b := parse(t, "https://a.example/"), parse(t, "https://b.example/")
@@ -182,7 +182,7 @@ func TestTheNewestStays(t *testing.T) {
 	}
 }
 
-// TestBytesAreWhatTheHeapHas: what is counted is what there is, whatever is kept.
+// TestBytesAreWhatTheHeapHas: Stats.Bytes is within a tenth of the heap, for all kinds of answers.
 func TestBytesAreWhatTheHeapHas(t *testing.T) {
 	many, few := 3_000, 10
 	if os.Getenv("POLITENESS_LONG") != "" {
@@ -229,12 +229,12 @@ func TestBytesAreWhatTheHeapHas(t *testing.T) {
 	}
 }
 
-// TestWhateverAServerMakesLongIsCounted, so that nothing gets round MaxBytes.
+// TestWhateverAServerMakesLongIsCounted: every text of a server counts towards MaxBytes.
 func TestWhateverAServerMakesLongIsCounted(t *testing.T) {
 	bytes := func(host string, body func() (*http.Response, error)) int64 {
 		first := true
 		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
-			if first { // what all copies have in common is of this one
+			if first { // the shared text and validators are of this one
 				first = false
 				return reply(200, private), nil
 			}
@@ -278,20 +278,20 @@ func TestATextGoesWithItsLastOrigin(t *testing.T) {
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
 		c := newCache(t, Config{}, Client{UserAgent: userAgent})
 		at := func(i int) origin { return origin{host: fmt.Sprintf("%d.example", i)} }
-		var all []*known
+		var all []*state
 		for i := range 3 {
-			if i == 2 { // the first two don't know of each other
+			if i == 2 { // both of the first two made a text of their own
 				c.memory.add(at(0), all[0])
 				c.memory.add(at(1), all[1])
 			}
-			all = append(all, &known{good: c.compile([]byte(private), 0, 0, validators{})})
+			all = append(all, &state{copy: newCopy(c.textOf([]byte(private), validators{}), 0, 0, validators{})})
 		}
 		c.memory.add(at(2), all[2])
 		for _, i := range order {
 			if n := len(c.memory.texts); n > 1 {
 				t.Errorf("%v: %d texts", order, n)
 			}
-			c.memory.known.Remove(at(i))
+			c.memory.states.Remove(at(i))
 		}
 		if n := len(c.memory.texts); n != 0 || c.memory.bytes != 0 {
 			t.Errorf("%v: %d texts are left, %d bytes", order, n, c.memory.bytes)
@@ -299,8 +299,8 @@ func TestATextGoesWithItsLastOrigin(t *testing.T) {
 	}
 }
 
-// TestWhatIsFetchedAnewTakesThePlaceOfWhatWas, in memory too.
-func TestWhatIsFetchedAnewTakesThePlaceOfWhatWas(t *testing.T) {
+// TestNewStateReplacesTheOldOne: no bytes of the old one are counted any more.
+func TestNewStateReplacesTheOldOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, always(200, private))
 		r.get(t, site)
@@ -316,7 +316,7 @@ func TestWhatIsFetchedAnewTakesThePlaceOfWhatWas(t *testing.T) {
 	})
 }
 
-// TestLargeFileCostsLittleMoreThanItsLength, all that is kept of it included.
+// TestLargeFileCostsLittleMoreThanItsLength, sitemaps included.
 func TestLargeFileCostsLittleMoreThanItsLength(t *testing.T) {
 	const n = 12
 	for name, body := range map[string]func(seed int) string{
@@ -339,7 +339,7 @@ func TestLargeFileCostsLittleMoreThanItsLength(t *testing.T) {
 	}
 }
 
-// distinct is a file of at least 250,000 bytes of lines that all differ.
+// distinct returns a file of at least 250,000 bytes of lines that all differ.
 func distinct(seed int, format string) string {
 	var b strings.Builder
 	for i := seed; b.Len() < 250_000 || format[0] == 'S' && b.Len() < 500_000; i++ {
@@ -348,7 +348,7 @@ func distinct(seed int, format string) string {
 	return b.String()
 }
 
-// TestSharedTextIsCountedOnce, however many origins serve it, and until the last is forgotten.
+// TestSharedTextIsCountedOnce, however many origins serve it, until the last is evicted.
 func TestSharedTextIsCountedOnce(t *testing.T) {
 	body := short(0, 100_000)
 	w := &web{answer: func(string) *http.Response { return reply(200, body) }}
@@ -375,8 +375,8 @@ func TestSharedTextIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsEvictedIsFetchedAnew, or loaded from the Store where there is one.
-func TestWhatIsEvictedIsFetchedAnew(t *testing.T) {
+// TestEvictedOriginsAreFetchedAnew, or loaded from the Store if there is one.
+func TestEvictedOriginsAreFetchedAnew(t *testing.T) {
 	const origins = 3000
 	for _, store := range []Store{nil, Dir(t.TempDir())} {
 		w := &web{answer: func(string) *http.Response { return reply(404, "") }}
@@ -477,7 +477,7 @@ func TestKeyPinsNoURL(t *testing.T) {
 	if _, err := r.Get(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
-	if kept := r.memory.known.Keys(); len(kept) != 1 || unsafe.StringData(kept[0].host) == unsafe.StringData(u.Host) {
+	if kept := r.memory.states.Keys(); len(kept) != 1 || unsafe.StringData(kept[0].host) == unsafe.StringData(u.Host) {
 		t.Error("the URL is kept for its host")
 	}
 }

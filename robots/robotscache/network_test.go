@@ -18,8 +18,7 @@ import (
 	"time"
 )
 
-// These tests run on a real server on the loopback interface. They assert what
-// comes out, never how fast.
+// These tests run on a real server on the loopback interface. They assert results, never speed.
 
 // serve starts a server, and returns a rig that reaches it.
 func serve(t *testing.T, cfg Config, handler http.HandlerFunc) (r *rig, base string) {
@@ -31,7 +30,7 @@ func serve(t *testing.T, cfg Config, handler http.HandlerFunc) (r *rig, base str
 	return newRig(t, cfg, transport.RoundTrip), server.URL
 }
 
-// hijack takes over the connection, and writes what isn't HTTP's business.
+// hijack takes over the connection, and writes bytes past the HTTP server.
 func hijack(t *testing.T, w http.ResponseWriter, raw string) net.Conn {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -141,7 +140,7 @@ func TestNetworkRefusedConnection(t *testing.T) {
 	base := "http://" + listener.Addr().String()
 	listener.Close()
 	r := newRig(t, Config{}, (&http.Transport{}).RoundTrip)
-	for range 2 { // the second is told what is remembered
+	for range 2 { // the second gets the cached one
 		e := r.get(t, base)
 		var cause *net.OpError
 		if !e.Denied || !strings.Contains(e.Reason, "refused") || !errors.As(e.Err, &cause) || e.Err.Error() != e.Reason {
@@ -150,7 +149,7 @@ func TestNetworkRefusedConnection(t *testing.T) {
 	}
 }
 
-// An Entry has an error where its origin is unreachable, and only there.
+// An Entry has an error if its origin is unreachable, and only then.
 func TestEntryOfAnUnreachableOriginHasAnError(t *testing.T) {
 	status := 0
 	r, base := serve(t, Config{DenyTTL: time.Nanosecond}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
@@ -162,7 +161,7 @@ func TestEntryOfAnUnreachableOriginHasAnError(t *testing.T) {
 	}
 }
 
-// A name that doesn't exist is told from a network that fails.
+// A name that doesn't exist has another Reason than a network that fails.
 func TestNameWithoutAddressIsNamed(t *testing.T) {
 	lookup := &net.DNSError{Err: "no such host", Name: "no\x1bsuch.example", Server: "192.0.2.53:53", IsNotFound: true}
 	for want, notFound := range map[string]bool{
@@ -193,7 +192,7 @@ func TestNetworkTimeouts(t *testing.T) {
 			r, base := serve(t, Config{Timeout: 50 * time.Millisecond}, func(w http.ResponseWriter, _ *http.Request) {
 				conn := hijack(t, w, before)
 				defer conn.Close()
-				_, _ = io.Copy(io.Discard, conn) // until the other side hangs up
+				_, _ = io.Copy(io.Discard, conn) // until the client closes
 			})
 			e := r.get(t, base)
 			if !e.Denied || name != "half an error" && e.Reason != "no complete answer within 50ms" {
@@ -227,7 +226,7 @@ func TestNetworkTLSFailure(t *testing.T) {
 	if e := r.get(t, server.URL); !e.Denied || !strings.Contains(e.Reason, "certificate") || !errors.As(e.Err, &cause) {
 		t.Errorf("%+v", e)
 	}
-	// TLS spoken to a server that doesn't, and the other way round.
+	// TLS to a server of plain HTTP, and the other way round.
 	plain := httptest.NewServer(http.NotFoundHandler())
 	defer plain.Close()
 	if e := r.get(t, strings.Replace(plain.URL, "http:", "https:", 1)); !e.Denied {
@@ -284,7 +283,7 @@ func TestNetworkRedirectAcrossHosts(t *testing.T) {
 	}
 }
 
-// TestNetworkGzip: undone by the transport, or, where that is told not to, by us.
+// TestNetworkGzip: decompressed by the transport, or by the cache if DisableCompression is set.
 func TestNetworkGzip(t *testing.T) {
 	for _, disabled := range []bool{false, true} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -304,8 +303,8 @@ func TestNetworkGzip(t *testing.T) {
 	}
 }
 
-// TestNetworkGzipBomb: of 10 MB no more than the limit is unpacked, and of a body
-// without end no more is read than that takes.
+// TestNetworkGzipBomb: at most MaxBody of 10 MB is decompressed, and of an endless body no more is
+// read than that takes.
 func TestNetworkGzipBomb(t *testing.T) {
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
@@ -342,7 +341,7 @@ func TestNetworkGzipBomb(t *testing.T) {
 		server.Close()
 	}
 
-	// A plain body without end: the server can't get rid of it.
+	// Of an endless plain body the server can't send all.
 	sent := make(chan int64, 1)
 	r, base := serve(t, Config{}, func(w http.ResponseWriter, req *http.Request) {
 		var n int64
@@ -362,7 +361,7 @@ func TestNetworkGzipBomb(t *testing.T) {
 	}
 }
 
-// TestNetworkLeaving: the server sees that nobody waits any more.
+// TestNetworkLeaving: the server sees the request end when the last caller leaves.
 func TestNetworkLeaving(t *testing.T) {
 	gone := make(chan struct{})
 	arrived := make(chan struct{})

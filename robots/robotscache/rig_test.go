@@ -18,7 +18,7 @@ import (
 
 const userAgent = "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"
 
-// A rig is a Cache on a web that a function answers for, and notes of both.
+// A rig is a Cache with a function as its transport. It records requests and events.
 type rig struct {
 	*Cache
 	answer func(*http.Request) (*http.Response, error)
@@ -77,7 +77,7 @@ func (r *rig) observe(_ context.Context, e Event) {
 	r.events = append(r.events, e)
 }
 
-// sent returns the URLs that were asked for.
+// sent returns the URLs of all requests.
 func (r *rig) sent() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,12 +145,12 @@ func reply(status int, body string, header ...string) *http.Response {
 	}
 }
 
-// always answers every request alike.
+// always returns a function that gives every request the same answer.
 func always(status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
 	return func(*http.Request) (*http.Response, error) { return reply(status, body, header...), nil }
 }
 
-// after is always, but takes its time, and gives up with the request's context.
+// after is always with a delay of d, which ends early with the request's context.
 func after(d time.Duration, status int, body string, header ...string) func(*http.Request) (*http.Response, error) {
 	return func(req *http.Request) (*http.Response, error) {
 		if err := pass(req.Context(), d); err != nil {
@@ -170,7 +170,7 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// counts is c's Snapshot without what depends on how large things are.
+// counts returns c's Snapshot without bytes.
 func counts(c *Cache) Stats {
 	s := c.Snapshot()
 	s.Bytes, s.MaxBytes = 0, 0

@@ -1,5 +1,6 @@
-// Package robotscache knows the robots.txt of every origin a crawler meets: it fetches, keeps,
-// revalidates and survives them, as RFC 9309 says and, where that leaves room, as Google does.
+// Package robotscache keeps the robots.txt of every origin that a crawler meets: it fetches, caches
+// and revalidates them, and bridges outages, as RFC 9309 says and, where that leaves room, as Google
+// does.
 //
 // politeness.New makes a Cache of its own. Use this package by itself where
 // requests are sent in another way:
@@ -15,30 +16,30 @@
 // # What an answer means
 //
 //	2xx                                 its body is parsed, whatever it is: HTML holds no rules
-//	304                                 the copy that was asked about holds again
+//	304                                 the last good copy holds again
 //	301 302 303 307 308                 followed, five times; the rules bind the first origin
 //	other 3xx, a sixth redirect, 4xx    there are no rules; everything may be fetched
 //	429, 5xx, any other status          unreachable
-//	no response, or half a body         unreachable: what is missing could forbid
+//	no response, or half a body         unreachable: the missing half could forbid
 //
-// A redirect that has no Location, or leads to what isn't http or https or to a URL of more than
-// 8 KiB, counts as "other 3xx". A coding that wasn't asked for and isn't gzip or deflate counts as
-// half a body. An ETag or Last-Modified of more than 1 KiB, or one that isn't printable ASCII, isn't
-// asked by.
+// A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or https
+// or is longer than 8 KiB. A content coding that wasn't asked for and isn't gzip or deflate counts as
+// half a body. An ETag or Last-Modified that is longer than 1 KiB, or isn't printable ASCII, is
+// ignored.
 //
-// While an origin is unreachable nothing is fetched from it, for DenyTTL or for
-// as long as it asks by Retry-After (at most 24 h); then it is asked again. See
-// [Config] for ServeStale and OnUnreachable.
+// While an origin is unreachable, nothing is fetched from it, for DenyTTL or for as long as its
+// Retry-After asks (at most 24 h); then robots.txt is fetched again. See [Config] for ServeStale and
+// OnUnreachable.
 //
-// # Who waits
+// # Waiting
 //
-// An origin is asked by one request at a time, a flight, that all callers share
-// and each can leave. A flight has a goroutine, which ends with it: when its
-// answer is there, or when the last caller leaves, which cancels it; a transport
-// that ignores its context keeps that goroutine, and nobody else. New starts none.
+// An origin's robots.txt is fetched once at a time: all callers share the fetch, and each can leave
+// it. A fetch has a goroutine, which ends when the answer is there, or when the last caller leaves,
+// which cancels the fetch. A transport that ignores its context blocks that goroutine, and no caller.
+// New starts no goroutine.
 //
-// The caller who finds rules to be out of date fetches them anew, in its own call; all others go on
-// with the old ones until they are 24 h old. From then on, and where nothing was known, they wait.
+// The caller that finds rules out of date fetches them anew, in its own call. All others use the old
+// rules until these are 24 h old. From then on, and where there are no rules yet, they wait.
 package robotscache
 
 import (
@@ -57,10 +58,10 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// Config says how long robots.txt is kept, and what holds when it can't be had.
-// The zero value is RFC 9309.
+// Config sets how long robots.txt is used, and what holds while it can't be fetched. The zero value
+// is RFC 9309.
 type Config struct {
-	// TTL is how long an answer is used before it is asked for again, at most 24 h (RFC 9309,
+	// TTL is how long an answer is used before robots.txt is fetched again, at most 24 h (RFC 9309,
 	// section 2.4). A Cache-Control of the server has precedence: its max-age, less Age, within [5
 	// min, 24 h]; no-cache and no-store mean 5 min. 0: 1 h.
 	TTL time.Duration
@@ -69,16 +70,16 @@ type Config struct {
 	// Retry-After is longer. 0: 5 min.
 	DenyTTL time.Duration
 
-	// OnUnreachable says what may be fetched meanwhile. Zero: Deny, nothing.
+	// OnUnreachable is what may be fetched meanwhile. Zero: Deny, nothing.
 	OnUnreachable Unreachable
 
-	// ServeStale lets the last good copy, a 2xx, hold while the origin is unreachable, until 30
-	// days after it was fetched or confirmed (RFC 9309, section 2.3.1.4). It goes before
+	// ServeStale keeps the last good copy, a 2xx, in force while the origin is unreachable, until 30
+	// days after it was fetched or confirmed (RFC 9309, section 2.3.1.4). It has precedence over
 	// OnUnreachable. An origin that had no robots.txt has no copy.
 	ServeStale bool
 
-	// Timeout ends a fetch: all hops and their bodies, waits for a turn left out if
-	// the transport calls Queue. The origin is unreachable then. 0: 30 s.
+	// Timeout bounds a fetch: all hops and their bodies, waits for a turn left out if the transport
+	// calls Queue. After it the origin is unreachable. 0: 30 s.
 	Timeout time.Duration
 
 	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins
@@ -89,8 +90,8 @@ type Config struct {
 	// files are alike, or for some 280,000 usual ones of which no two are.
 	MaxBytes int64
 
-	// Store keeps robots.txt across restarts, and what MaxBytes has no room for. Nil: memory
-	// only, where rules are kept compiled and without the text.
+	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. Nil: they are
+	// kept in memory only, as compiled rules without the text.
 	Store Store
 
 	// LenientAgents is robots.Options.LenientAgents.
@@ -100,16 +101,16 @@ type Config struct {
 	RecordText bool
 }
 
-// Unreachable says what holds while robots.txt can't be had (429, 5xx, network errors).
+// Unreachable is what may be fetched while robots.txt can't be (429, 5xx, network errors).
 type Unreachable int
 
-// What holds while robots.txt can't be had.
+// The values of Unreachable.
 const (
 	Deny  Unreachable = iota // nothing may be fetched (RFC 9309, section 2.3.1.4)
 	Allow                    // everything may be fetched, with low confidence
 )
 
-// Client is what the cache fetches with, and for whom.
+// Client is how the cache sends its fetches, and for which crawler.
 type Client struct {
 	// UserAgent is sent with each fetch. Required.
 	UserAgent string
@@ -118,21 +119,21 @@ type Client struct {
 	// robots.File.Agent. Empty: the one of UserAgent.
 	Products []string
 
-	// Transport sends one hop; redirects are not its business. It is expected to
-	// take a turn on the hop's host, see Queue, and to return a *RefusedError if it
-	// gets none. It must obey the request's context, as any RoundTripper, and so
-	// must the bodies of its responses. Nil: http.DefaultTransport, which takes none.
+	// Transport sends one hop, without following redirects. It should wait for a turn on the hop's
+	// host, see Queue, and return a *RefusedError if it gets none. It must obey the request's
+	// context, as any RoundTripper, and so must the bodies of its responses. Nil:
+	// http.DefaultTransport, which doesn't wait for turns.
 	Transport http.RoundTripper
 
-	// Observe is told of every fetch, and of every copy that the Store gave, before anybody sees
-	// what came of it. It is called in the flight's goroutine, under no lock, with a context that
-	// has the values of the caller who started the fetch. A fetch that everybody left, or that was
-	// refused, decided nothing and is not told. Nil: nobody.
+	// Observe is called after every fetch, and for every copy that the Store gave, before a caller
+	// gets the result. It is called in the fetch's goroutine, under no lock, with a context that has
+	// the values of the caller that started the fetch. It isn't called for a fetch that was refused,
+	// or abandoned by all callers. Nil: no calls.
 	Observe func(context.Context, Event)
 }
 
-// A RefusedError is returned by Client.Transport when the hop was never sent (no turn, no budget):
-// it says nothing about the origin, so callers get Err and nothing is cached.
+// A RefusedError is returned by Client.Transport if it didn't send the hop (no turn, no budget).
+// Callers get Err, and nothing is cached.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err.Error() }
@@ -140,39 +141,39 @@ func (e *RefusedError) Error() string { return "robotscache: not sent: " + e.Err
 // Unwrap returns Err.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// An Event tells of one fetch of robots.txt, or of one copy from the Store.
+// An Event reports one fetch of robots.txt, or one copy from the Store.
 type Event struct {
 	Origin   string        // "https://example.com"
-	URL      string        // where the answer came from, or should have: redirects followed
+	URL      string        // of the answer, or of the hop without one: redirects followed
 	Status   int           // of the last hop; 0: no response
 	Bytes    int64         // of the copy in force, after decompression; 0: none
 	Hops     int           // redirects followed
-	Start    time.Time     // when the first hop was let go; of a restored copy, when it was fetched
-	Duration time.Duration // from then on, later waits for a turn left out
-	TTL      time.Duration // for how long it is used
+	Start    time.Time     // when the first hop was sent; of a restored copy, when it was fetched
+	Duration time.Duration // since Start, later waits for a turn left out
+	TTL      time.Duration // how long the result is used
 	SHA256   string        // hex, of the copy in force; empty: none
-	Text     string        // the copy in force as parsed, with Config.RecordText, when it is read: not at a 304, not of a stale one
-	Until    time.Time     // when it is asked again
+	Text     string        // of a new or restored copy, with Config.RecordText; empty after a 304, and for a stale copy
+	Until    time.Time     // when robots.txt is fetched again
 
 	Revalidated bool // 304
-	Restored    bool // no fetch: the Store had it. It may be out of date, and is asked for again then
+	Restored    bool // no fetch: the Store had a copy, which may be out of date and is fetched again then
 	Unreachable bool
 	Stale       bool   // unreachable, and the last good copy is used
 	Reason      string // why unreachable
 
-	StoreErr error // what went wrong with the Store; it changes nothing
+	StoreErr error // of the Store; the result is the same without it
 }
 
-// An Entry is what is known of one origin. It is immutable.
+// An Entry is what holds for one origin. It is immutable.
 type Entry struct {
 	Rules      *robots.Rules // never nil; they allow nothing if Denied
 	Denied     bool          // unreachable, and OnUnreachable is Deny: nothing may be fetched until Expires
 	Stale      bool          // unreachable, and Rules are the last good copy's
-	Confidence string        // "low" where unreachable and OnUnreachable is Allow; else ""
+	Confidence string        // "low" if unreachable and OnUnreachable is Allow; else ""
 	Reason     string        // why Denied, Stale or low
-	Err        error         // Reason as an error, which wraps what the fetch failed with; nil where Reason is empty
-	Expires    time.Time     // when it is asked again
-	text       *text         // that Rules are of; nil for none
+	Err        error         // Reason as an error, which wraps the fetch's; nil if Reason is empty
+	Expires    time.Time     // when robots.txt is fetched again
+	text       *text         // of Rules; nil: none
 }
 
 // Sitemaps returns the Sitemap lines of the robots.txt in force, as written.
@@ -180,10 +181,10 @@ func (e *Entry) Sitemaps() []string {
 	if e.text == nil || e.text.sitemaps == "" {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(e.text.sitemaps, "\n"), "\n")
+	return strings.Split(e.text.sitemaps, "\n")
 }
 
-// SHA256 returns the hash of the robots.txt in force, in hex; "" where there is none.
+// SHA256 returns the hash of the robots.txt in force, in hex; "" if there is none.
 func (e *Entry) SHA256() string {
 	if e.text == nil {
 		return ""
@@ -191,7 +192,7 @@ func (e *Entry) SHA256() string {
 	return hex.EncodeToString(e.text.sum[:])
 }
 
-// A Cache knows the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
+// A Cache holds the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
 type Cache struct {
 	cfg    Config
 	client Client
@@ -202,8 +203,7 @@ type Cache struct {
 	fetched, revalidated, unreachable, restored atomic.Int64
 }
 
-// New returns a Cache that knows nothing yet. The error joins all problems of cfg
-// and cl, each naming its field.
+// New returns an empty Cache. The error joins all problems of cfg and cl, each naming its field.
 func New(cfg Config, cl Client) (*Cache, error) {
 	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
@@ -274,100 +274,96 @@ func (cl *Client) validate() error {
 	return errors.Join(errs...)
 }
 
-// Get returns what is known of u's origin, and waits while its robots.txt is fetched if that is
-// needed. What the origin answers, or that it doesn't, is never an error, but an Entry. The error
-// is that of ctx, of a URL that isn't http or https, or of a transport that refused to send.
+// Get returns the Entry of u's origin. It waits while robots.txt is fetched, if that is needed. An
+// origin that is unreachable is no error, but an Entry. The error is that of ctx, of a URL that isn't
+// http or https, or of a transport that refused to send.
 //
-// A hit allocates nothing, and starts nothing. A panic of the transport, of the
-// Store or of Observe panics here, for the caller who started the fetch; the
-// others who waited for it fetch anew. If that caller has left, nobody hears of it.
+// A hit allocates nothing, and starts no goroutine. A panic of the transport, of the Store or of
+// Observe panics in the call that started the fetch, and is lost if that has returned; the other
+// callers fetch anew.
 func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	o, err := originOf(u)
 	if err != nil {
 		return nil, err
 	}
-	if k := c.memory.use(o); k != nil && time.Until(k.Expires) > 0 {
-		return &k.Entry, nil
+	if s := c.memory.use(o); s.fresh() {
+		return &s.Entry, nil
 	}
 	return c.wait(ctx, o)
 }
 
-// Hit is Get where nothing has to be waited for: it returns what is known of u's
-// origin if that is fresh at the given time. It is for callers who have just read
-// the clock, which costs as much as half a hit, and go on to Get otherwise.
+// Hit is Get without waiting: it returns the Entry of u's origin if that is fresh at the given time.
+// It is for callers that have just read the clock, which costs as much as half a hit, and call Get
+// otherwise.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {
 		return nil, false
 	}
-	if k := c.memory.use(o); k != nil && k.Expires.After(now) {
-		return &k.Entry, true
+	if s := c.memory.use(o); s != nil && s.Expires.After(now) {
+		return &s.Entry, true
 	}
 	return nil, false
 }
 
-// Peek returns what is known of u's origin if that is fresh. It never waits, and
-// doesn't count as a use.
+// Peek returns the Entry of u's origin if that is fresh. It never waits, and doesn't make the origin
+// a recently used one.
 func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {
 		return nil, false
 	}
-	if k := c.memory.peek(o); k != nil && time.Until(k.Expires) > 0 {
-		return &k.Entry, true
+	if s := c.memory.peek(o); s.fresh() {
+		return &s.Entry, true
 	}
 	return nil, false
 }
 
-// PeekStale is Peek for what may be out of date. It is for pacing what asks
-// robots.txt itself anew: the crawl-delay of the old copy is the best that is known
-// of the origin until then. Ask Get what may be fetched.
+// PeekStale is Peek for an Entry that may be out of date; one that is Denied has the Rules of the
+// last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the old
+// crawl-delay is the best guess. Call Get for what may be fetched.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {
 		return nil, false
 	}
-	switch k := c.memory.peek(o); {
-	case k == nil:
+	switch s := c.memory.peek(o); {
+	case s == nil:
 		return nil, false
-	case k.Denied && k.good != nil:
-		e := k.Entry // unreachable, and its own rules have no delay
-		e.Rules, e.text = k.good.text.rules, k.good.text
+	case s.Denied && s.copy != nil:
+		e := s.Entry
+		e.Rules, e.text = s.copy.text.rules, s.copy.text
 		return &e, true
 	default:
-		return &k.Entry, true
+		return &s.Entry, true
 	}
 }
 
-// Len returns how many origins are known, out of date or not.
-func (c *Cache) Len() int {
-	c.memory.mu.Lock()
-	defer c.memory.mu.Unlock()
-	return c.memory.known.Len()
-}
+// Len returns the number of origins in the cache, out of date or not.
+func (c *Cache) Len() int { return c.Snapshot().Origins }
 
-// Stats are a Cache's figures, for a status page. Hits are not counted: that
-// would cost more than a hit does.
+// Stats are a Cache's figures, for a status page. Hits aren't counted: that would cost more than a
+// hit does.
 type Stats struct {
-	Origins     int   // known now
-	InFlight    int   // being asked now
+	Origins     int   // in the cache
+	InFlight    int   // fetches under way
 	Fetched     int64 // answers since New: 2xx, or that there are no rules
 	Revalidated int64 // 304 since New
 	Unreachable int64 // fetches since New that found an origin unreachable
 	Restored    int64 // copies loaded from the Store since New
-	Bytes       int64 // memory that is used now, about
-	MaxBytes    int64 // memory that may be used
-	Evicted     int64 // origins forgotten since New, for want of room
+	Bytes       int64 // memory in use, about
+	MaxBytes    int64 // bound of Bytes
+	Evicted     int64 // origins evicted since New, for want of room
 }
 
-// Snapshot returns the figures of this moment.
+// Snapshot returns the current figures.
 func (c *Cache) Snapshot() Stats {
 	m := c.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Stats{
-		Origins:     m.known.Len(),
-		InFlight:    len(m.flights),
+		Origins:     m.states.Len(),
+		InFlight:    len(m.fetches),
 		Fetched:     c.fetched.Load(),
 		Revalidated: c.revalidated.Load(),
 		Unreachable: c.unreachable.Load(),
@@ -375,18 +371,5 @@ func (c *Cache) Snapshot() Stats {
 		Bytes:       m.bytes,
 		MaxBytes:    m.max,
 		Evicted:     m.evicted,
-	}
-}
-
-func (c *Cache) count(e *Event) {
-	switch {
-	case e.Restored:
-		c.restored.Add(1)
-	case e.Unreachable:
-		c.unreachable.Add(1)
-	case e.Revalidated:
-		c.revalidated.Add(1)
-	default:
-		c.fetched.Add(1)
 	}
 }

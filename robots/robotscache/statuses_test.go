@@ -28,13 +28,13 @@ func TestStatuses(t *testing.T) {
 		{299, nil, parsed},
 		{300, nil, allowAll},
 		{300, []string{"Location", "/other"}, allowAll},
-		{301, nil, allowAll}, // nowhere to go
+		{301, nil, allowAll}, // no Location
 		{302, []string{"Location", "ftp://example.com/robots.txt"}, allowAll},
 		{302, []string{"Location", "https://"}, allowAll},
 		{302, []string{"Location", "://"}, allowAll},
 		{302, []string{"Location", "mailto:bot@example.com"}, allowAll},
 		{302, []string{"Location", "/" + strings.Repeat("a", maxURL)}, allowAll},
-		{304, nil, denied}, // we didn't ask
+		{304, nil, denied}, // to a request without validators
 		{305, []string{"Location", "http://proxy.example/"}, allowAll},
 		{400, nil, allowAll},
 		{401, nil, allowAll},
@@ -204,7 +204,7 @@ func TestFiveRedirects(t *testing.T) {
 	}
 }
 
-// TestRedirectToUnreachable: what can't be read at the end can't be read.
+// TestRedirectToUnreachable: the origin of the first hop is unreachable then.
 func TestRedirectToUnreachable(t *testing.T) {
 	r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
 		if req.URL.Host == "example.com" {
@@ -282,7 +282,7 @@ func TestRevalidation(t *testing.T) {
 	})
 }
 
-// TestOneValidatorIsEnough to ask by, whichever it is.
+// TestOneValidatorIsEnough for a conditional request, ETag or Last-Modified.
 func TestOneValidatorIsEnough(t *testing.T) {
 	for _, validator := range [][]string{{"ETag", `"1"`}, {"Last-Modified", "Sat, 21 Nov 2026 00:00:00 GMT"}} {
 		bubble(t, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestOneValidatorIsEnough(t *testing.T) {
 	}
 }
 
-// TestValidatorsThatCantBeSent aren't asked by.
+// TestValidatorsThatCantBeSent are ignored.
 func TestValidatorsThatCantBeSent(t *testing.T) {
 	for _, tag := range []string{"\x7f", "\x1f", "é", strings.Repeat("a", maxValidator+1)} {
 		bubble(t, func(t *testing.T) {
@@ -342,8 +342,8 @@ func TestRevalidationAtTheEndOfRedirects(t *testing.T) {
 	})
 }
 
-// TestForgottenByTheSite: a 4xx ends the copy, too.
-func TestForgottenByTheSite(t *testing.T) {
+// TestRemovedByTheSite: a 4xx ends the copy, too.
+func TestRemovedByTheSite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{ServeStale: true}, always(200, private, "ETag", `"1"`))
 		r.get(t, site)
@@ -516,8 +516,8 @@ func TestPeekStaleKeepsTheCrawlDelay(t *testing.T) {
 	})
 }
 
-// TestOthersUseTheOldCopy: who finds it stale asks, others go on, until it is a
-// day old.
+// TestOthersUseTheOldCopy: the caller that finds it out of date fetches, the others use it until it is
+// a day old.
 func TestOthersUseTheOldCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, always(200, private, "ETag", `"1"`))

@@ -16,8 +16,7 @@ import (
 	"time"
 )
 
-// TestRestart: a crawl that is resumed doesn't ask again what it knows, and asks
-// whether the rest still holds.
+// TestRestart: a crawl that is resumed doesn't fetch fresh copies again, and revalidates the others.
 func TestRestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := Config{Store: Dir(filepath.Join(t.TempDir(), "made", "when", "needed")), RecordText: true}
@@ -66,7 +65,7 @@ func TestRestart(t *testing.T) {
 		}
 
 		time.Sleep(2 * time.Hour)
-		for range 2 { // the 304 is kept, too
+		for range 2 { // the 304 is saved, too
 			r = newRig(t, cfg, web)
 			if allowed(r.get(t, site), "/private") {
 				t.Error("rules lost")
@@ -86,7 +85,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestRestartInAnOutage: the copy on disk can be served as the one in memory.
+// TestRestartInAnOutage: a copy from the disk is served like one in memory.
 func TestRestartInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := Config{Store: Dir(t.TempDir()), ServeStale: true}
@@ -104,7 +103,7 @@ func TestRestartInAnOutage(t *testing.T) {
 	})
 }
 
-// TestRecordsAreOfUse for 30 days, or for one where they say that there are no rules.
+// TestRecordsAreOfUse for 30 days, or for one if there were no rules.
 func TestRecordsAreOfUse(t *testing.T) {
 	for status, life := range map[int]time.Duration{200: 30 * 24 * time.Hour, 404: 24 * time.Hour} {
 		for age, useful := range map[time.Duration]bool{life - 1: true, life: false} {
@@ -121,7 +120,7 @@ func TestRecordsAreOfUse(t *testing.T) {
 	}
 }
 
-// TestOthersUseTheRestoredCopy while it is asked about.
+// TestOthersUseTheRestoredCopy while one caller revalidates it.
 func TestOthersUseTheRestoredCopy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cfg := Config{Store: Dir(t.TempDir())}
@@ -142,7 +141,7 @@ func TestOthersUseTheRestoredCopy(t *testing.T) {
 	})
 }
 
-// TestEvictedButStored: what the memory forgot isn't fetched again.
+// TestEvictedButStored: an evicted origin isn't fetched again.
 func TestEvictedButStored(t *testing.T) {
 	r := newRig(t, Config{MaxBytes: 1, Store: Dir(t.TempDir())}, always(200, private))
 	for range 3 {
@@ -178,8 +177,8 @@ func (s *failingStore) Lock(context.Context, string) (unlock func(), err error) 
 	return func() {}, s.load
 }
 
-// TestStoreHarmsNobody: a crawl goes on, and is told.
-func TestStoreHarmsNobody(t *testing.T) {
+// TestStoreErrorsDoNoHarm: a crawl goes on, and the errors are reported.
+func TestStoreErrorsDoNoHarm(t *testing.T) {
 	errDisk := errors.New("disk full")
 	now := time.Now()
 	good := Record{URL: site + "/robots.txt", Status: 200, Body: []byte("User-agent: *\nDisallow: /\n"), Fetched: now.Add(-time.Minute)}
@@ -216,10 +215,10 @@ func TestStoreHarmsNobody(t *testing.T) {
 		}
 		newRig(t, Config{Store: store}, broken).get(t, site)
 		if r := store.last; r.Status != 0 || r.Body != nil || r.Until.IsZero() {
-			t.Errorf("%s: the silence was saved with %+v", name, r)
+			t.Errorf("%s: the outage was saved with %+v", name, r)
 		}
 	}
-	// The same record undamaged is believed, so the cases above fail for their own reason.
+	// The same record undamaged is used, so the cases above fail for their own reason.
 	r := newRig(t, Config{Store: &failingStore{record: good, ok: true}}, broken)
 	if e := r.get(t, site); allowed(e, "/") || len(r.sent()) != 0 {
 		t.Errorf("%+v", e)
@@ -250,7 +249,7 @@ func TestConfirmedButLost(t *testing.T) {
 	})
 }
 
-// TestBoundsAreKept: what is just within them comes back from the Store.
+// TestBoundsAreKept: values just within the bounds come back from the Store.
 func TestBoundsAreKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for control, ttl := range map[string]time.Duration{"max-age=1": 5 * time.Minute, "max-age=99999999": 24 * time.Hour} {
@@ -265,8 +264,8 @@ func TestBoundsAreKept(t *testing.T) {
 	})
 }
 
-// TestLongestTextsOfAServerAreStored beside the longest body; longer ones aren't used at all. JSON
-// takes six bytes for each & of theirs.
+// TestLongestTextsOfAServerAreStored beside the longest body; longer ones are ignored. JSON takes six
+// bytes for each & in them.
 func TestLongestTextsOfAServerAreStored(t *testing.T) {
 	const longest, longestTag = 8 << 10, 1 << 10
 	target := "https://cdn.example/robots.txt?"
@@ -315,7 +314,7 @@ func TestDir(t *testing.T) {
 	if _, ok, err := store.Load(t.Context(), site); ok || err != nil {
 		t.Fatalf("an empty directory has a record: %v", err)
 	}
-	for i := range 2 { // replaced, too
+	for i := range 2 { // the second replaces the first
 		if r.Status += i; store.Save(t.Context(), site, r) != nil {
 			t.Fatal("can't save")
 		}
@@ -337,7 +336,7 @@ func TestDir(t *testing.T) {
 	}
 }
 
-// TestDamagedFileIsNone: any byte changed, added or missing.
+// TestDamagedFileIsNone: a byte is changed, added or missing.
 func TestDamagedFileIsNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := Dir(t.TempDir())

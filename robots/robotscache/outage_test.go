@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestSilenceOutlivesTheCache: an origin that asks to be left alone for a day is asked once, however
+// TestOutageOutlivesTheCache: an origin that asks to be left alone for a day is asked once, however
 // often a crawler is started, and the last good copy stays.
-func TestSilenceOutlivesTheCache(t *testing.T) {
+func TestOutageOutlivesTheCache(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, cfg := range []Config{{}, {ServeStale: true}, {OnUnreachable: Allow}} {
 			cfg.Store = Dir(t.TempDir())
@@ -35,14 +35,14 @@ func TestSilenceOutlivesTheCache(t *testing.T) {
 				t.Errorf("%+v: %+v", cfg, e)
 			}
 			if e := newRig(t, cfg, broken).get(t, site); e.Denied || e.Reason != "" {
-				t.Errorf("%+v: an answer doesn't end the silence: %+v", cfg, e)
+				t.Errorf("%+v: an answer doesn't end the outage: %+v", cfg, e)
 			}
 		}
 	})
 }
 
-// TestSilenceOutlivesTheAnswer that was there before it.
-func TestSilenceOutlivesTheAnswer(t *testing.T) {
+// TestOutageOutlivesTheAnswer that was there before it.
+func TestOutageOutlivesTheAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for status, life := range map[int]time.Duration{404: maxTTL, 200: maxStale} {
 			cfg := Config{Store: Dir(t.TempDir())}
@@ -58,8 +58,8 @@ func TestSilenceOutlivesTheAnswer(t *testing.T) {
 	})
 }
 
-// TestSilenceIsBounded by a clock that was set back: no longer than an origin may ask for.
-func TestSilenceIsBounded(t *testing.T) {
+// TestOutageIsBounded: after a clock was set back it lasts no longer than an origin may ask for.
+func TestOutageIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := Dir(t.TempDir())
 		r := Record{URL: site + "/robots.txt", Fetched: time.Now(), Until: time.Now().Add(1000 * time.Hour), Reason: "status\x1b503"}
@@ -77,9 +77,9 @@ func TestSilenceIsBounded(t *testing.T) {
 	})
 }
 
-// TestSilenceOfADayIsShared, which is the longest that an origin may ask for, also with a cache that
-// learns of it in the same moment.
-func TestSilenceOfADayIsShared(t *testing.T) {
+// TestOutageOfADayIsShared: a day is the longest that an origin may ask for. Another cache, which
+// fetches in the same moment, gets it from the Store.
+func TestOutageOfADayIsShared(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()
 		one, other := newRig(t, Config{Store: store}, always(200, private)), newRig(t, Config{Store: store}, broken)
@@ -94,8 +94,8 @@ func TestSilenceOfADayIsShared(t *testing.T) {
 	})
 }
 
-// TestSilenceEndsOnTime: in the moment of Until the origin is asked, and others use the old copy.
-func TestSilenceEndsOnTime(t *testing.T) {
+// TestOutageEndsOnTime: at Until one caller fetches, and the others use the old copy.
+func TestOutageEndsOnTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := newSharedStore()
 		one := newRig(t, Config{Store: store}, always(200, private))

@@ -67,8 +67,8 @@ func TestThousandCallersOnRealThreads(t *testing.T) {
 	}
 }
 
-// TestLeavingEndsItForNobodyElse: the caller who started it may leave, too.
-func TestLeavingEndsItForNobodyElse(t *testing.T) {
+// TestLeavingEndsOneWait: the others go on, also if the caller leaves that started the fetch.
+func TestLeavingEndsOneWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, after(10*time.Second, 200, private))
 		var wg sync.WaitGroup
@@ -87,7 +87,7 @@ func TestLeavingEndsItForNobodyElse(t *testing.T) {
 						t.Errorf("caller %d: %v after %v", i, err, time.Since(begin))
 					}
 				} else if err != nil || time.Since(begin) != 10*time.Second {
-					t.Errorf("who stayed: %v after %v", err, time.Since(begin))
+					t.Errorf("the last: %v after %v", err, time.Since(begin))
 				}
 			})
 			synctest.Wait()
@@ -99,8 +99,8 @@ func TestLeavingEndsItForNobodyElse(t *testing.T) {
 	})
 }
 
-// TestLastToLeaveEndsIt: nobody waits, nothing is sent or kept. The bubble checks
-// that no goroutine is left.
+// TestLastToLeaveEndsIt: nothing more is sent, and nothing cached. The bubble checks that no goroutine
+// is left.
 func TestLastToLeaveEndsIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, after(time.Hour, 200, private))
@@ -124,7 +124,7 @@ func TestLastToLeaveEndsIt(t *testing.T) {
 		if len(r.events) != 0 || r.Len() != 0 || counts(r.Cache).InFlight != 0 {
 			t.Errorf("events %v, snapshot %+v", r.events, counts(r.Cache))
 		}
-		// Who comes next isn't harmed.
+		// The next caller isn't harmed.
 		r.answer = always(200, private)
 		if allowed(r.get(t, site), "/private") {
 			t.Error("rules lost")
@@ -132,15 +132,15 @@ func TestLastToLeaveEndsIt(t *testing.T) {
 		if _, err := r.Get(ctx, parse(t, "https://other.example")); !errors.Is(err, context.Canceled) || len(r.sent()) != 2 {
 			t.Errorf("a caller who has left already: %v, %d requests", err, len(r.sent()))
 		}
-		// A hit needs no waiting, so nothing can be given up.
+		// A hit doesn't look at its context.
 		if _, err := r.Get(ctx, parse(t, site)); err != nil {
 			t.Errorf("hit: %v", err)
 		}
 	})
 }
 
-// TestDeafTransport: a transport that ignores its context holds nobody but its
-// own goroutine, and what it brings in the end is dropped.
+// TestDeafTransport: a transport that ignores its context blocks its own goroutine and no caller, and
+// its late answer is dropped.
 func TestDeafTransport(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
@@ -176,7 +176,7 @@ func TestValuesOfTheFirstCaller(t *testing.T) {
 	}
 }
 
-// TestPanicReachesItsCaller: and the others get an answer of their own.
+// TestPanicReachesItsCaller: the others fetch anew.
 func TestPanicReachesItsCaller(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, nil)
@@ -212,7 +212,7 @@ func TestPanicReachesItsCaller(t *testing.T) {
 	})
 }
 
-// TestPanicInABody: what is held is given back.
+// TestPanicInABody: the body is closed and the fetch removed.
 func TestPanicInABody(t *testing.T) {
 	r := newRig(t, Config{}, func(*http.Request) (*http.Response, error) {
 		resp := reply(200, "")
@@ -253,8 +253,7 @@ func TestGoexitReachesItsCaller(t *testing.T) {
 	}
 }
 
-// TestRefusalIsNoAnswer: all callers of the flight get what the transport says,
-// and nothing is kept.
+// TestRefusalIsNoAnswer: all callers of the fetch get the transport's error, and nothing is cached.
 func TestRefusalIsNoAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		errBusy := errors.New("host busy")
@@ -289,14 +288,13 @@ func TestRefusalIsNoAnswer(t *testing.T) {
 	})
 }
 
-// TestTimeout: a server that is silent, or drips, in whatever hop, is unreachable
-// after Timeout.
+// TestTimeout: a server that is silent, or drips, in any hop, is unreachable after Timeout.
 func TestTimeout(t *testing.T) {
 	drip := func(req *http.Request) (*http.Response, error) {
 		resp := reply(200, "")
 		resp.ContentLength = -1
 		resp.Body = io.NopCloser(readerFunc(func(p []byte) (int, error) {
-			time.Sleep(700 * time.Millisecond) // whatever its context says
+			time.Sleep(700 * time.Millisecond) // without a look at its context
 			return copy(p, "#"), nil
 		}))
 		return resp, nil
@@ -316,7 +314,7 @@ func TestTimeout(t *testing.T) {
 			return resp, err
 		},
 		"drip of a redirect": func(req *http.Request) (*http.Response, error) {
-			if req.Context().Err() != nil { // as a limiter that gives no turn
+			if req.Context().Err() != nil { // like a limiter that refuses the turn
 				return nil, &RefusedError{Err: req.Context().Err()}
 			}
 			resp, err := drip(req)
@@ -330,7 +328,7 @@ func TestTimeout(t *testing.T) {
 			r := newRig(t, Config{}, answer)
 			begin := time.Now()
 			e := r.get(t, site)
-			// One read of the drip may be under way when the time is over.
+			// One read of the drip may be under way at the end.
 			if took := time.Since(begin); !e.Denied || took < 30*time.Second || took >= 30*time.Second+700*time.Millisecond {
 				t.Errorf("%s: %+v after %v", name, e, took)
 			}
@@ -344,8 +342,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestQueueingIsNoTimeout: a wait for a turn is ours, and can be longer than any
-// fetch.
+// TestQueueingIsNoTimeout: a wait for a turn may be longer than Timeout.
 func TestQueueingIsNoTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		begin := time.Now()
@@ -374,7 +371,7 @@ func TestQueueingIsNoTimeout(t *testing.T) {
 		if ev := r.event(t); ev.Duration != 27*time.Second || ev.Start.Sub(begin) != 10*time.Minute {
 			t.Errorf("start after %v, duration %v", ev.Start.Sub(begin), ev.Duration)
 		}
-		// Hops that take too long once they are let go are a timeout all the same.
+		// A hop that takes too long once it is sent is a timeout all the same.
 		r.answer = func(req *http.Request) (*http.Response, error) {
 			_, sent := Queue(req.Context())
 			sent()
@@ -387,7 +384,7 @@ func TestQueueingIsNoTimeout(t *testing.T) {
 	})
 }
 
-// TestLateSent: a transport that says too late that it sent harms nothing.
+// TestLateSent: a call of sent after the end of the fetch does no harm.
 func TestLateSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var late func()
@@ -405,8 +402,8 @@ func TestLateSent(t *testing.T) {
 	})
 }
 
-// TestTurnTooLate: a transport that waits for a turn and doesn't tell runs out of
-// time, and that says nothing about the origin.
+// TestTurnTooLate: a transport that waits for a turn without calling Queue runs out of time, which
+// doesn't make the origin unreachable.
 func TestTurnTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
@@ -424,13 +421,13 @@ func TestTurnTooLate(t *testing.T) {
 	})
 }
 
-// TestQueueTellsTheDeadline: the latest of those who wait, if all have one.
-func TestQueueTellsTheDeadline(t *testing.T) {
+// TestQueueReturnsADeadline: the latest of the waiters, if all have one.
+func TestQueueReturnsADeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		begin := time.Now()
 		errLate := errors.New("too late")
 		r := newRig(t, Config{}, func(req *http.Request) (*http.Response, error) {
-			time.Sleep(time.Second) // all have come
+			time.Sleep(time.Second) // all are waiting
 			wait, sent := Queue(req.Context())
 			defer sent()
 			if d, ok := wait.Deadline(); !ok || d.Sub(begin) != 20*time.Second {
@@ -439,7 +436,7 @@ func TestQueueTellsTheDeadline(t *testing.T) {
 			if _, ok := req.Context().Deadline(); ok {
 				t.Error("the hop itself has a deadline")
 			}
-			time.Sleep(time.Second) // a later one comes, who has time
+			time.Sleep(time.Second) // a later one joins that has time
 			return nil, &RefusedError{Err: errLate}
 		})
 		var wg sync.WaitGroup
@@ -472,8 +469,8 @@ func TestQueueOfAnotherContext(t *testing.T) {
 	}
 }
 
-// TestOneFlightPerOriginDespiteEviction: a cache of one origin, many origins at once.
-func TestOneFlightPerOriginDespiteEviction(t *testing.T) {
+// TestOneFetchPerOriginDespiteEviction: a cache of one origin, many origins at once.
+func TestOneFetchPerOriginDespiteEviction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{MaxBytes: 1}, after(time.Second, 200, private))
 		var wg sync.WaitGroup
@@ -490,7 +487,7 @@ func TestOneFlightPerOriginDespiteEviction(t *testing.T) {
 	})
 }
 
-// TestObserveComesFirst: nobody acts on rules that weren't reported.
+// TestObserveComesFirst: no caller gets rules that weren't reported.
 func TestObserveComesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, Config{}, always(200, private))
@@ -507,12 +504,12 @@ func TestObserveComesFirst(t *testing.T) {
 	})
 }
 
-// TestNoLockIsHeld: whoever is called may call the cache.
+// TestNoLockIsHeld: the transport, Observe and the Store may call the cache.
 func TestNoLockIsHeld(t *testing.T) {
 	r := newRig(t, Config{MaxBytes: 1}, nil)
 	r.answer = func(req *http.Request) (*http.Response, error) {
 		if req.URL.Host == "example.com" {
-			r.get(t, "https://other.example") // in a flight of its own
+			r.get(t, "https://other.example") // in a fetch of its own
 		}
 		r.Peek(req.URL)
 		r.Snapshot()

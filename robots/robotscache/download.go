@@ -1,0 +1,152 @@
+package robotscache
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxRedirects is how many redirects are followed (RFC 9309, section 2.3.1.2).
+const maxRedirects = 5
+
+// Longer ones aren't used, so that a server can't fill the memory with them.
+const (
+	maxURL       = 8 << 10 // that a redirect leads to
+	maxValidator = 1 << 10
+)
+
+// An answer is the result of one fetch: the last hop's response, or why there is none.
+type answer struct {
+	url         string
+	hops        int // redirects followed
+	status      int // 0: no response
+	header      http.Header
+	body        []byte // of a 2xx
+	conditional bool   // the last hop asked whether the last good copy still holds
+	err         error  // nil: the answer is complete
+	start       time.Time
+	took        time.Duration
+}
+
+// download requests f's robots.txt, hop by hop. prev is the state before, nil if there was none. The
+// error is a refusal of the transport: there was no fetch.
+func (c *Cache) download(f *fetch, prev *state) (answer, error) {
+	target := f.origin.robotsURL()
+	var a answer
+	for ; ; a.hops++ {
+		a.url, a.status, a.header = target.String(), 0, nil
+		next, err := c.hop(f, target, prev, &a)
+		var refused *RefusedError
+		if errors.As(err, &refused) {
+			if cause := context.Cause(f.ctx); cause != nil {
+				return answer{}, cause // which may be why there was no turn
+			}
+			return answer{}, refused.Err
+		}
+		a.err = err
+		if err != nil || next == nil || a.hops == maxRedirects {
+			break
+		}
+		// A redirect whose body took all the time: the next hop would be refused for that.
+		var timeout *timeoutError
+		if cause := context.Cause(f.ctx); errors.As(cause, &timeout) {
+			a.err = cause
+			break
+		}
+		target = next
+	}
+	if cause := context.Cause(f.ctx); a.err != nil && cause != nil {
+		a.err = cause
+	}
+	a.start, a.took = f.stopwatch.stop()
+	return a, nil
+}
+
+// hop sends one GET and writes its response into a. It returns where a redirect leads, nil if the
+// answer is final.
+func (c *Cache) hop(f *fetch, target *url.URL, prev *state, a *answer) (next *url.URL, err error) {
+	req := (&http.Request{
+		Method: http.MethodGet,
+		URL:    target,
+		Host:   target.Host,
+		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		// The transport adds Accept-Encoding, and decodes what it asked for.
+		Header: http.Header{"User-Agent": {c.client.UserAgent}},
+	}).WithContext(f.ctx)
+	a.conditional = prev != nil && prev.copy != nil && prev.copy.validators.addTo(req, a.hops)
+
+	f.stopwatch.nextHop()
+	resp, err := c.client.Transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp == nil {
+		return nil, errors.New("the transport returned neither a response nor an error")
+	}
+	if resp.Body == nil {
+		resp.Body = http.NoBody
+	}
+	defer resp.Body.Close()
+	a.status, a.header = resp.StatusCode, resp.Header
+
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther,
+		http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		next = redirect(target, resp.Header.Get("Location"))
+	}
+	if resp.StatusCode/100 == 2 {
+		a.body, err = readBody(f.ctx, resp)
+		return nil, err
+	}
+	_, _ = io.CopyN(io.Discard, &rawBody{ctx: f.ctx, r: resp.Body}, maxDrain)
+	return next, nil
+}
+
+// redirect resolves a Location. It returns nil if that isn't a URL that robots.txt can be fetched
+// from. It drops userinfo, which would be sent as a credential.
+func redirect(from *url.URL, location string) *url.URL {
+	if location == "" {
+		return nil
+	}
+	to, err := from.Parse(location)
+	if err != nil || to.Opaque != "" {
+		return nil
+	}
+	o, err := originOf(to)
+	if err != nil {
+		return nil
+	}
+	to.Scheme, to.Host = o.scheme(), o.host
+	to.User, to.Fragment, to.RawFragment = nil, "", ""
+	if len(to.String()) > maxURL {
+		return nil
+	}
+	return to
+}
+
+// addTo makes req conditional (RFC 9110, section 13.1) and reports true, if v is for the URL of req,
+// after so many hops, and not empty.
+func (v *validators) addTo(req *http.Request, hops int) bool {
+	if hops == 0 && v.url != "" || hops > 0 && v.url != req.URL.String() {
+		return false
+	}
+	if v.etag != "" {
+		req.Header["If-None-Match"] = []string{v.etag}
+	}
+	if v.lastModified != "" {
+		req.Header["If-Modified-Since"] = []string{v.lastModified}
+	}
+	return v.etag != "" || v.lastModified != ""
+}
+
+// validator returns a header's value if it can be sent back, else "".
+func validator(value string) string {
+	if len(value) > maxValidator || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r >= 0x7f }) {
+		return ""
+	}
+	return strings.Clone(value)
+}
