@@ -26,13 +26,13 @@ const (
 	soon       = 2 * time.Millisecond // a turn that is worth waiting for
 )
 
-// fly asks for the URL of fl, unless its host can't be asked yet, and sees to the page. It runs in
+// ask asks for the URL of fl, unless its host can't be asked yet, and sees to the page. It runs in
 // a goroutine of its own.
-func (r *run) fly(fl *flight) {
+func (r *run) ask(fl *flight) {
 	defer func() {
-		if !fl.landed {
+		if !fl.finished {
 			r.events <- func() {
-				r.frontier.landed(fl, 0)
+				r.frontier.finish(fl, 0)
 				r.failed(fl, Failed, errGone)
 			}
 		}
@@ -49,15 +49,15 @@ func (r *run) fly(fl *flight) {
 func (r *run) contact(fl *flight) {
 	_, err := r.c.cfg.Transport.Check(r.ctx, fl.request.URL)
 	took := time.Since(fl.began)
-	fl.landed = true
+	fl.finished = true
 	r.events <- func() {
-		fl.h.met = true
+		fl.h.robotsAsked = true
 		if took > soon { // else it was known, most likely, and Next says better when the host may be asked
 			fl.h.at = fl.began.Add(fl.h.gap)
 		}
-		r.frontier.landed(fl, took)
+		r.frontier.finish(fl, took)
 		if refused := (*politeness.Error)(nil); errors.As(err, &refused) && !refused.RetryAt.IsZero() {
-			fl.h.met = false // there was no turn for it
+			fl.h.robotsAsked = false // there was no turn for it
 			r.putOff(fl, refused.RetryAt, err)
 			return
 		}
@@ -68,10 +68,10 @@ func (r *run) contact(fl *flight) {
 
 // discover calls Config.Discover for the host of fl, once.
 func (r *run) discover(fl *flight) {
-	if r.met == nil || r.met[fl.h.key] || r.stopped {
+	if r.discovered == nil || r.discovered[fl.h.key] || r.stopped {
 		return
 	}
-	r.met[fl.h.key] = true
+	r.discovered[fl.h.key] = true
 	r.seeking++
 	go func() {
 		var found []Request
@@ -113,9 +113,9 @@ func (r *run) isTurn(fl *flight) bool {
 	case err != nil:
 		return true // the request is refused as well, and is on record
 	}
-	fl.landed = true
+	fl.finished = true
 	r.events <- func() {
-		r.frontier.landed(fl, 0)
+		r.frontier.finish(fl, 0)
 		r.putOff(fl, at, err)
 	}
 	return false
@@ -183,13 +183,13 @@ func (r *run) exchange(fl *flight) {
 	defer func() { page.release() }()
 	err := guarded(func() error { return r.get(page) })
 	took := time.Since(began)
-	fl.landed = true
+	fl.finished = true
 
 	var refused *politeness.Error
 	switch errors.As(err, &refused); {
 	case refused != nil && !refused.RetryAt.IsZero():
 		r.events <- func() {
-			r.frontier.landed(fl, 0)
+			r.frontier.finish(fl, 0)
 			r.putOff(fl, refused.RetryAt, err)
 		}
 		return
@@ -199,15 +199,15 @@ func (r *run) exchange(fl *flight) {
 			outcome = Left // it was waiting when the crawl ended
 		}
 		r.events <- func() {
-			r.frontier.landed(fl, took)
+			r.frontier.finish(fl, took)
 			r.failed(fl, outcome, err)
 		}
 		return
 	}
-	if busy(page.Response) && fl.request.Tries < r.c.cfg.Tries-1 {
+	if retryLater(page.Response) && fl.request.Tries < r.c.cfg.Tries-1 {
 		r.events <- func() {
 			fl.h.busy = true
-			r.frontier.landed(fl, took)
+			r.frontier.finish(fl, took)
 			r.retry(fl, page.Response)
 		}
 		return
@@ -215,7 +215,7 @@ func (r *run) exchange(fl *flight) {
 	r.events <- func() {
 		fl.h.refusals, fl.h.busy = 0, false
 		r.visiting++
-		r.frontier.landed(fl, took)
+		r.frontier.finish(fl, took)
 	}
 	r.workers <- struct{}{}
 	res := Result{Request: fl.request, Status: page.Response.StatusCode, Outcome: VisitFailed, Err: errGone}
@@ -254,7 +254,7 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 }
 
 // busy reports whether the answer is to come back later.
-func busy(resp *http.Response) bool {
+func retryLater(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 }
 
@@ -376,7 +376,7 @@ func (r *run) visit(p *Page) (outcome Outcome, err error) {
 		if err := r.c.cfg.Visit(r.late, p); err != nil {
 			return err
 		}
-		if outcome = Visited; busy(p.Response) {
+		if outcome = Visited; retryLater(p.Response) {
 			outcome = Refused
 		}
 		return nil

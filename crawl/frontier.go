@@ -22,27 +22,26 @@ import (
 type frontier struct {
 	hosts   map[string]*host
 	waiting heap[timed]
-	due     [4]heap[ready] // of quick, slow, fresh and unmet hosts
+	due     [4]heap[ready] // of quick, slow, fresh and unknown hosts
 
-	max     int           // most flights
-	flying  [2]int        // flights to quick and to slow hosts
-	number  [2]int        // quick and slow hosts
-	meeting int           // flights to unmet hosts
-	demand  float64       // connections for which the quick hosts have use, in the mean
-	served  time.Duration // virtual time: the charge at which the last host was served
-	usual   time.Duration // about the median of what an exchange takes
-	samples int           // that usual is made of
+	max      int           // most flights
+	flights  [2]int        // flights to quick and to slow hosts
+	number   [2]int        // quick and slow hosts
+	unknowns int           // flights to unknown hosts
+	demand   float64       // connections for which the quick hosts have use, in the mean
+	served   time.Duration // what the host that was asked last had been charged before
+	usual    time.Duration // about the median of what an exchange takes
+	samples  int           // that usual is made of
 }
 
 // Indexes of due; the first two also of flying and number. A host is slow until it has proved to be
 // quick. A fresh one has answered for its robots.txt only: its first page goes before what other
-// slow hosts want, or all would be met before any is crawled. An unmet one hasn't been asked at
-// all.
+// slow hosts want, or all would be met before any is crawled. An unknown one hasn't been asked at all.
 const (
 	quick = iota
 	slow
 	fresh
-	unmet
+	unknown
 )
 
 // A host is one key of the Transport.
@@ -54,22 +53,22 @@ type host struct {
 	more  bool // the Queue may have further ones
 	asked bool // the Queue is being asked for them
 
-	at       time.Time     // not to be asked before
-	why      string        // why not; empty: its pace
-	gap      time.Duration // that is surely between two starts
-	slots    int           // most flights
-	flying   int
-	asking   bool // whether it is its turn
-	place    place
-	met      bool // its robots.txt has been asked for
-	busy     bool // its last answer was 429 or 503
-	refusals int  // times in a row that it couldn't be asked at all
+	at          time.Time     // not to be asked before
+	why         string        // why not; empty: its pace
+	gap         time.Duration // that is surely between two starts
+	slots       int           // most flights
+	flights     int
+	asking      bool // whether it is its turn
+	place       place
+	robotsAsked bool // its robots.txt has been asked for
+	busy        bool // its last answer was 429 or 503
+	refusals    int  // times in a row that it couldn't be asked at all
 
-	pace    int           // quick or slow
-	usual   time.Duration // moving mean of what an exchange takes; 0: unknown
-	demand  float64       // connections for which it has use, in the mean; 0 for a slow one
-	charged time.Duration // see frontier
-	lot     uint32        // goes before where all else is equal: slow hosts needn't come mixed with quick ones
+	pace     int           // quick or slow
+	usual    time.Duration // moving mean of what an exchange takes; 0: unknown
+	demand   float64       // connections for which it has use, in the mean; 0 for a slow one
+	charged  time.Duration // see frontier
+	tieBreak uint32        // goes before where all else is equal: slow hosts needn't come mixed with quick ones
 }
 
 // A place is where a host stands.
@@ -103,28 +102,28 @@ func (r ready) Before(o ready) bool {
 	if r.charged != o.charged {
 		return r.charged < o.charged
 	}
-	return r.h.lot < o.h.lot
+	return r.h.tieBreak < o.h.tieBreak
 }
 
 // A flight is one URL that was taken.
 type flight struct {
-	h       *host
-	request Request
-	first   bool // the host has not been met yet
-	started bool // it was the host's turn
-	landed  bool // it is said, or about to be, that it has landed; its own goroutine's
-	began   time.Time
-	pace    int
-	charge  time.Duration // what the host was charged in advance
+	h        *host
+	request  Request
+	first    bool // the host has not been met yet
+	started  bool // it was the host's turn
+	finished bool // it is said, or about to be, that it has landed; its own goroutine's
+	began    time.Time
+	pace     int
+	charge   time.Duration // what the host was charged in advance
 }
 
-func (f *frontier) inFlight() int { return f.flying[quick] + f.flying[slow] }
+func (f *frontier) inFlight() int { return f.flights[quick] + f.flights[slow] }
 
-// meet returns the host of key, which is made if need be.
-func (f *frontier) meet(key string) *host {
+// host returns the host of key, which is made if need be.
+func (f *frontier) host(key string) *host {
 	h := f.hosts[key]
 	if h == nil {
-		h = &host{key: key, slots: 1, pace: slow, charged: f.served, lot: rand.Uint32()}
+		h = &host{key: key, slots: 1, pace: slow, charged: f.served, tieBreak: rand.Uint32()}
 		f.hosts[key] = h
 		f.number[slow]++
 	}
@@ -140,11 +139,11 @@ func (f *frontier) forget(h *host) {
 	}
 }
 
-// lane is the line in which h stands when it is due.
-func (h *host) lane() int {
+// class is the line in which h stands when it is due.
+func (h *host) class() int {
 	switch {
-	case !h.met:
-		return unmet
+	case !h.robotsAsked:
+		return unknown
 	case h.usual == 0:
 		return fresh
 	}
@@ -157,7 +156,7 @@ func (f *frontier) put(h *host) {
 	if h.usual == 0 || h.busy {
 		slots = 1 // until it is known how long it holds a connection, and whether it answers again
 	}
-	if h.place == nowhere && len(h.urls) > 0 && h.flying < slots && !h.asking {
+	if h.place == nowhere && len(h.urls) > 0 && h.flights < slots && !h.asking {
 		h.place = inWaiting
 		f.waiting.push(timed{h.at, h})
 	}
@@ -169,8 +168,8 @@ func (f *frontier) back(h *host, r Request) {
 	f.put(h)
 }
 
-// hasten lets hosts that wait be asked at the given times, where these are earlier than theirs.
-func (f *frontier) hasten(sooner map[*host]time.Time) {
+// moveUp lets hosts that wait be asked at the given times, where these are earlier than theirs.
+func (f *frontier) moveUp(sooner map[*host]time.Time) {
 	if len(sooner) == 0 {
 		return
 	}
@@ -178,7 +177,7 @@ func (f *frontier) hasten(sooner map[*host]time.Time) {
 		if at, ok := sooner[t.h]; ok && at.Before(t.h.at) {
 			t.h.at = at
 			f.waiting[i].at = at
-			f.waiting.up(i) // what it changes places with has been seen: it stands nearer to the top
+			f.waiting.fix(i) // what it changes places with has been seen: it stands nearer to the top
 		}
 	}
 }
@@ -203,25 +202,25 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 		}
 		h.place = inDue
 		h.charged = max(h.charged, f.served-credit)
-		f.due[h.lane()].push(ready{h.urls[0].Priority, h.charged, h})
+		f.due[h.class()].push(ready{h.urls[0].Priority, h.charged, h})
 	}
-	lane, ok := f.choose()
+	class, ok := f.choose()
 	if !ok {
 		if len(f.waiting) == 0 || f.inFlight() >= f.max {
 			return nil, none
 		}
 		return nil, f.waiting[0].at.Sub(now)
 	}
-	h := f.due[lane].pop().h
-	if lane == unmet {
-		f.meeting++
+	h := f.due[class].pop().h
+	if class == unknown {
+		f.unknowns++
 	}
-	fl = &flight{h: h, request: h.urls[0], first: !h.met, began: now, pace: h.pace, charge: h.usual}
+	fl = &flight{h: h, request: h.urls[0], first: !h.robotsAsked, began: now, pace: h.pace, charge: h.usual}
 	h.urls[0] = Request{}
 	h.urls = h.urls[1:]
 	h.place, h.asking = nowhere, true
-	h.flying++
-	f.flying[h.pace]++
+	h.flights++
+	f.flights[h.pace]++
 	f.served = max(f.served, h.charged)
 	h.charged += fl.charge
 	return fl, 0
@@ -236,49 +235,49 @@ func (f *frontier) started(fl *flight, now time.Time) {
 }
 
 // choose says in which line the next host stands.
-func (f *frontier) choose() (lane int, ok bool) {
+func (f *frontier) choose() (class int, ok bool) {
 	if f.inFlight() >= f.max {
 		return 0, false
 	}
 	for i := range f.due {
-		if len(f.due[i]) > 0 && f.hasRoom(i) && (!ok || f.due[i][0].Before(f.due[lane][0])) {
-			lane, ok = i, true
+		if len(f.due[i]) > 0 && f.hasRoom(i) && (!ok || f.due[i][0].Before(f.due[class][0])) {
+			class, ok = i, true
 		}
 	}
-	return lane, ok
+	return class, ok
 }
 
-// hasRoom reports whether hosts of a lane may have one more connection.
-func (f *frontier) hasRoom(lane int) bool {
-	if lane == quick {
+// hasRoom reports whether hosts of a class may have one more connection.
+func (f *frontier) hasRoom(class int) bool {
+	if class == quick {
 		return true
 	}
 	part := f.max * f.number[slow] / (f.number[slow] + f.number[quick])
 	room := max(2, part, f.max-2-int(1.25*f.demand))
-	if f.flying[slow] >= room {
+	if f.flights[slow] >= room {
 		return false
 	}
-	slows, unmets := f.due[slow], f.due[unmet]
+	slows, unmets := f.due[slow], f.due[unknown]
 	switch {
-	case lane == fresh:
+	case class == fresh:
 		return true
 	case len(f.due[fresh]) > 0:
 		return false
-	case lane == unmet:
-		return f.meeting < room-room/4
+	case class == unknown:
+		return f.unknowns < room-room/4
 	}
 	return len(unmets) == 0 || slows[0].Before(unmets[0])
 }
 
-// landed ends the flight fl. took is the time of its exchange; 0: there was none.
-func (f *frontier) landed(fl *flight, took time.Duration) {
+// finish ends the flight fl. took is the time of its exchange; 0: there was none.
+func (f *frontier) finish(fl *flight, took time.Duration) {
 	h := fl.h
 	h.asking = h.asking && fl.started // by another flight
-	h.flying--
-	f.flying[fl.pace]--
+	h.flights--
+	f.flights[fl.pace]--
 	h.charged += took - fl.charge
 	if fl.first {
-		f.meeting--
+		f.unknowns--
 	}
 	switch {
 	case took > 0 && !fl.first:

@@ -55,8 +55,8 @@ func TestFrontierIsFairByTime(t *testing.T) {
 		held := make([]time.Duration, 8)
 		number := make(map[*host]int)
 		for i := range held {
-			h := f.meet(string(rune('a' + i)))
-			h.met, number[h] = true, i
+			h := f.host(string(rune('a' + i)))
+			h.robotsAsked, number[h] = true, i
 			h.urls = make([]Request, 10_000)
 			f.put(h)
 		}
@@ -81,7 +81,7 @@ func TestFrontierIsFairByTime(t *testing.T) {
 			l := flights[first]
 			flights = append(flights[:first], flights[first+1:]...)
 			now = l.at
-			f.landed(l.fl, now.Sub(l.fl.began))
+			f.finish(l.fl, now.Sub(l.fl.began))
 			held[number[l.fl.h]] += now.Sub(l.fl.began)
 		}
 		for i, d := range held {

@@ -31,15 +31,15 @@ type run struct {
 	mu        sync.Mutex
 	canonical map[string]bool // shared: URLs to which others have given way
 
-	frontier frontier
-	asleep   heap[sleeper]
-	visiting int             // pages answered whose visit hasn't ended
-	pages    map[string]int  // visited, by host, if MaxPagesPerHost is set
-	met      map[string]bool // hosts for which Discover was called, if it is set
-	seeking  int             // calls of Discover that haven't ended
-	looking  bool            // whether hosts that wait are asked again
-	looked   int             // of waiting, how far that has come
-	unlisted bool            // the Queue may have hosts that aren't in the frontier
+	frontier   frontier
+	asleep     heap[sleeper]
+	visiting   int             // pages answered whose visit hasn't ended
+	pages      map[string]int  // visited, by host, if MaxPagesPerHost is set
+	discovered map[string]bool // hosts for which Discover was called, if it is set
+	seeking    int             // calls of Discover that haven't ended
+	looking    bool            // whether hosts that wait are asked again
+	looked     int             // of waiting, how far that has come
+	unlisted   bool            // the Queue may have hosts that aren't in the frontier
 
 	work    work // for the Queue, at its next turn
 	storing bool // the Queue is at work
@@ -93,7 +93,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		r.pages = make(map[string]int)
 	}
 	if c.cfg.Discover != nil {
-		r.met = make(map[string]bool)
+		r.discovered = make(map[string]bool)
 	}
 	var err error
 	for _, u := range urls {
@@ -178,7 +178,7 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 			r.limit(fl.h)
 			r.want(fl.h)
 			if !r.enough(fl) {
-				go r.fly(fl)
+				go r.ask(fl)
 			}
 		}
 	}
@@ -217,7 +217,7 @@ func (r *run) look(now time.Time) {
 		defer func() {
 			r.events <- func() {
 				r.looking = false
-				r.frontier.hasten(sooner)
+				r.frontier.moveUp(sooner)
 			}
 		}()
 		for h, url := range urls {
@@ -243,7 +243,7 @@ func (r *run) enough(fl *flight) bool {
 	if limit == 0 || visited+underWay <= limit {
 		return false
 	}
-	r.frontier.landed(fl, 0)
+	r.frontier.finish(fl, 0)
 	if visited < limit {
 		h.at = fl.began.Add(time.Second)
 		r.frontier.back(h, fl.request)
@@ -335,7 +335,7 @@ func (r *run) host(key string) *host {
 	if h := r.frontier.hosts[key]; h != nil {
 		return h
 	}
-	h := r.frontier.meet(key)
+	h := r.frontier.host(key)
 	r.limit(h)
 	return h
 }
