@@ -40,9 +40,10 @@ type Config struct {
 	// redirects are URLs of their own, and wait for their own host. Nil: a client over Transport.
 	Client *http.Client
 
-	// Visit is handed each page that was answered, whatever its status, but no redirects, and of 429
-	// and 503 only the last of Tries. It runs in Workers goroutines at once. An error, or a panic, is
-	// what became of this page (VisitFailed) and stops no other. ctx ends Grace after the crawl's.
+	// Visit receives each page that was answered, whatever its status, but no redirects, and of 429
+	// and 503 only the last of Tries. It runs in Workers goroutines at once. After an error, or a
+	// panic, the page is VisitFailed, and the crawl goes on; a panic of this or another function of
+	// the Config is logged with its stack by package log. ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
 	// Follow says which links of a page are added: SameHost, SameSite, Everywhere, or one of your

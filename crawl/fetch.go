@@ -8,13 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/publicnet"
 )
@@ -83,7 +86,7 @@ func (r *run) discover(fl *flight) {
 				}
 			}
 		}()
-		_ = guarded(func() error { // a panic finds nothing
+		_ = guarded("Discover of "+fl.request.URL, func() error { // a panic finds nothing
 			found = r.c.cfg.Discover(r.ctx, fl.request.URL)
 			return nil
 		})
@@ -181,7 +184,7 @@ func (r *run) exchange(fl *flight) {
 		request: fl.request, release: func() {},
 	}
 	defer func() { page.release() }()
-	err := guarded(func() error { return r.get(page) })
+	err := guarded("the request for "+page.FinalURL, func() error { return r.get(page) })
 	took := time.Since(began)
 	fl.finished = true
 
@@ -362,7 +365,7 @@ func outcomeOf(err error, refused *politeness.Error) Outcome {
 // visit finds the links of a page and hands it to Visit, unless it leads elsewhere.
 func (r *run) visit(p *Page) (outcome Outcome, err error) {
 	outcome = VisitFailed
-	err = guarded(func() error {
+	err = guarded("Visit of "+p.FinalURL, func() error {
 		if r.redirect(p) {
 			outcome = Redirected
 			return nil
@@ -399,11 +402,13 @@ func (r *run) givesWay(p *Page) bool {
 	return true
 }
 
-// guarded turns a panic of f into an error.
-func guarded(f func() error) (err error) {
+// guarded calls f. A panic of f is its error, and is reported with its stack, as one of a handler of
+// net/http is; what names f.
+func guarded(what string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("crawl: panic: %v", p)
+			err = fmt.Errorf("crawl: panic in %s: %v", what, p)
+			log.Printf("%s\n%s", printable.Text(err.Error()), debug.Stack())
 		}
 	}()
 	return f()

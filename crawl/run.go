@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -81,7 +82,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		c: c, queue: c.cfg.Queue, ctx: ctx, late: late,
 		events: make(chan func(), 256), workers: make(chan struct{}, c.cfg.Workers), room: semaphore.NewWeighted(largeBodies),
 		canonical: make(map[string]bool),
-		began:     time.Now(), summary: Summary{Outcomes: make(map[Outcome]int)},
+		began:     time.Now(), summary: Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
 	}
 	limits := c.cfg.Transport.Hosts().Config()
 	r.frontier = frontier{hosts: make(map[string]*host), max: limits.MaxInFlight}
@@ -299,9 +300,17 @@ func (r *run) stop(why error) {
 	r.asleep = nil
 }
 
-// done counts what became of a request, and leaves it to the Queue with what it has led to.
-func (r *run) done(res Result, found []Request) {
+// count adds res to the summary.
+func (r *run) count(res Result) {
 	r.summary.Outcomes[res.Outcome]++
+	if res.Err != nil && r.summary.Errors[res.Outcome] == nil {
+		r.summary.Errors[res.Outcome] = res.Err
+	}
+}
+
+// done counts the result of a request, and hands it to the Queue with what the page has led to.
+func (r *run) done(res Result, found []Request) {
+	r.count(res)
 	if r.pages != nil && res.Outcome == Visited {
 		r.pages[res.Request.Host]++
 	}
@@ -323,8 +332,9 @@ func (r *run) accept(req Request) error {
 		key, err = r.c.cfg.Transport.HostKey(url)
 	}
 	if err != nil {
-		r.summary.Outcomes[Invalid]++
-		return fmt.Errorf("crawl: %q: %w", req.URL, err)
+		err = fmt.Errorf("crawl: %q: %w", req.URL, err)
+		r.count(Result{Request: req, Outcome: Invalid, Err: err})
+		return err
 	}
 	r.work.add = append(r.work.add, Request{URL: url, Host: key, Depth: req.Depth, Priority: req.Priority})
 	return nil
@@ -494,13 +504,13 @@ func (r *run) report(now time.Time, done bool) {
 		first := r.asleep[0]
 		p.Next, p.NextAt, p.NextWhy = first.request.Host, first.at, "it has answered 503"
 	}
-	p.Outcomes = make(map[Outcome]int, len(r.summary.Outcomes))
-	for o, n := range r.summary.Outcomes {
-		p.Outcomes[o] = n
-	}
+	p.Outcomes, p.Errors = maps.Clone(p.Outcomes), maps.Clone(p.Errors)
 	if passed := p.Elapsed - r.shown.Elapsed; passed > 0 {
 		p.Rate = float64(p.Visited()-r.shown.Visited()) / passed.Seconds()
 	}
 	r.shown = p
-	r.c.cfg.Progress(p)
+	_ = guarded("Progress", func() error {
+		r.c.cfg.Progress(p)
+		return nil
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/printable"
 )
 
 // An Outcome says what became of a URL.
@@ -31,24 +33,32 @@ const (
 	Left         Outcome = "left"           // still to be fetched when the crawl ended
 )
 
-// A Summary says what became of a crawl.
+// A Summary is the result of a crawl.
 type Summary struct {
-	Outcomes map[Outcome]int // number of URLs by what became of them; Left are those that a Queue of one's own had lent
-	Bytes    int64           // of bodies
+	Outcomes map[Outcome]int   // number of URLs by outcome; of a Queue of one's own Left are those that it had lent
+	Errors   map[Outcome]error // the first Result.Err of each outcome; Config.Done receives all
+	Bytes    int64             // of bodies
 	Elapsed  time.Duration
 	Stopped  error // why it ended although URLs may be left: ctx, the budget, MaxPages, the Queue; nil: nothing was left
 }
 
-// Visited is how many pages were visited.
+// Visited returns the number of pages visited.
 func (s Summary) Visited() int { return s.Outcomes[Visited] }
 
-// String returns the summary in a line: "12 visited, 3 disallowed, 40 duplicate in 3.2s".
+// String returns the summary in a line: "12 visited, 1 visit failed (database is locked), 3
+// disallowed in 3.2s". The first error stands behind each outcome but Disallowed and Left.
 func (s Summary) String() string {
 	var parts []string
 	for _, o := range order {
-		if n := s.Outcomes[o]; n > 0 || o == Visited {
-			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		n, err := s.Outcomes[o], s.Errors[o]
+		if n == 0 && o != Visited {
+			continue
 		}
+		part := fmt.Sprintf("%d %s", n, o)
+		if err != nil && o != Disallowed && o != Left {
+			part += " (" + printable.Clipped(err.Error(), 200) + ")"
+		}
+		parts = append(parts, part)
 	}
 	text := fmt.Sprintf("%s in %v", strings.Join(parts, ", "), s.Elapsed.Round(100*time.Millisecond))
 	if s.Stopped != nil {

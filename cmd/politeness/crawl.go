@@ -257,16 +257,21 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 	w.notes.had(p.URL)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	err := writeJSON(w.out, l, "")
-	if err != nil && w.err == nil {
-		w.err = err
-		w.end(errors.New("pages can't be written")) // a crawl without its pages bothers the sites for nothing
+	if err := writeJSON(w.out, l, ""); err != nil {
+		if w.err == nil {
+			w.err = err // reported at the end, unless a pipe was closed
+			w.end(errUnwritten)
+		}
+		return errUnwritten
 	}
-	return err
+	return nil
 }
 
-// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at
-// once that what is to be remembered can't be.
+// errUnwritten ends a crawl: without its pages it bothers the sites for nothing.
+var errUnwritten = errors.New("pages can't be written")
+
+// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at once
+// that what is to be remembered can't be.
 type notes struct {
 	to io.Writer
 
