@@ -70,6 +70,13 @@ type Config struct {
 	// Transport.Sitemaps, and package crawl/sitemap. Nil: nothing is discovered.
 	Discover func(ctx context.Context, url string) []Request
 
+	// Done receives what became of each URL: once of each that was taken in, and of one that is
+	// Invalid, TooDeep, TooLong or EnoughOfHost each time that it is found. Those that are Duplicate,
+	// TooMany or without room are counted only. Calls come one at a time, beside those of Visit, and
+	// after the Queue's; a slow one slows the crawl. All have returned when Run does. Nil: none; the
+	// Summary has the first error of each outcome.
+	Done func(Result)
+
 	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run.
 	Queue Queue
 

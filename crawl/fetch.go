@@ -227,8 +227,9 @@ func (r *run) exchange(fl *flight) {
 		r.events <- func() {
 			r.visiting--
 			r.summary.Bytes += int64(len(page.Body))
-			for o, n := range page.lost {
-				r.summary.Outcomes[o] += n
+			r.summary.Outcomes[TooMany] += page.beyond
+			for _, res := range page.lost {
+				r.reject(res)
 			}
 			r.done(res, page.found)
 		}

@@ -182,9 +182,7 @@ func (r *run) read(p *Page) {
 	if meta, err := robots.ReadMeta(bytes.NewReader(p.Body), product); err == nil {
 		p.Directives = p.Directives.Merge(meta)
 	}
-	var beyond int
-	p.Links, p.Canonical, beyond = links(p.Body, p.FinalURL, maxLinks)
-	p.lose(TooMany, beyond)
+	p.Links, p.Canonical, p.beyond = links(p.Body, p.FinalURL, maxLinks)
 	for _, l := range p.Links {
 		if r.follows(p, l) {
 			r.add(p, l.URL, 0)
@@ -204,26 +202,25 @@ func (r *run) follows(p *Page, l Link) bool {
 // add adds a URL to what p has led to.
 func (r *run) add(p *Page, rawURL string, priority int) {
 	u, err := p.resolve(rawURL)
-	if err != nil {
-		p.lose(Invalid, 1)
-		return
-	}
-	r.lead(p, u, Request{Depth: p.Depth + 1, Priority: priority})
+	r.lead(p, u, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: priority})
 }
 
-// lead adds u, which p has led to, if it is within the limits.
-func (r *run) lead(p *Page, u *url.URL, req Request) {
-	var err error
-	if req.URL, err = normal(u); err == nil {
-		req.Host, err = r.c.cfg.Transport.HostKey(req.URL)
+// lead adds req to what p has led to, with the URL u, if it is within the limits. err is that of u.
+func (r *run) lead(p *Page, u *url.URL, err error, req Request) {
+	if err == nil {
+		var to string
+		if to, err = normal(u); err == nil {
+			req.URL = to
+			req.Host, err = r.c.cfg.Transport.HostKey(to)
+		}
 	}
 	switch {
 	case err != nil:
-		p.lose(Invalid, 1)
+		p.lost = append(p.lost, Result{Request: req, Outcome: Invalid, Err: err})
 	case len(req.URL) > maxURL:
-		p.lose(TooLong, 1)
-	case req.Depth > max(0, r.c.cfg.MaxDepth):
-		p.lose(TooDeep, 1)
+		p.lost = append(p.lost, Result{Request: req, Outcome: TooLong})
+	case req.Depth > max(0, r.c.cfg.MaxDepth), req.Hops > maxHops:
+		p.lost = append(p.lost, Result{Request: req, Outcome: TooDeep})
 	default:
 		p.found = append(p.found, req)
 	}
@@ -251,13 +248,8 @@ func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	if err == nil {
 		l.URL, err = normal(u)
 	}
-	switch {
-	case err != nil:
-		p.lose(Invalid, 1)
-	case req.Hops >= maxHops:
-		p.lose(TooDeep, 1)
-	case req.Depth == 0 || r.c.cfg.Follow == nil || r.c.cfg.Follow(p, l):
-		r.lead(p, u, Request{Via: p.URL, Hops: req.Hops + 1, Depth: req.Depth, Priority: req.Priority})
+	if err != nil || req.Hops >= maxHops || req.Depth == 0 || r.c.cfg.Follow == nil || r.c.cfg.Follow(p, l) {
+		r.lead(p, u, err, Request{URL: rawURL, From: req.From, Via: p.URL, Hops: req.Hops + 1, Depth: req.Depth, Priority: req.Priority})
 	}
 }
 
@@ -268,12 +260,4 @@ func (p *Page) resolve(rawURL string) (*url.URL, error) {
 		return nil, err
 	}
 	return base.Parse(strings.TrimSpace(rawURL))
-}
-
-// lose counts n URLs that p has led to and that aren't taken in.
-func (p *Page) lose(o Outcome, n int) {
-	if p.lost == nil {
-		p.lost = make(map[Outcome]int)
-	}
-	p.lost[o] += n
 }

@@ -23,7 +23,7 @@ type list struct {
 
 // A stored request is all that must be kept of one.
 type stored struct {
-	url, via        string
+	url, via, from  string
 	number          uint64
 	depth, priority int32
 	hops            int32
@@ -34,6 +34,13 @@ func (s stored) Before(o stored) bool {
 		return s.priority > o.priority
 	}
 	return s.number < o.number
+}
+
+func (s stored) request(host string) Request {
+	return Request{
+		URL: s.url, Host: host, Via: s.via, From: s.from,
+		Hops: int(s.hops), Depth: int(s.depth), Priority: int(s.priority),
+	}
 }
 
 func newMemory(maxURLs int) *memory {
@@ -59,6 +66,17 @@ func (m *memory) Add(_ context.Context, reqs []Request) (added, noRoom int, _ er
 	return added, noRoom, nil
 }
 
+// left yields the waiting requests.
+func (m *memory) left(yield func(Request) bool) {
+	for host, l := range m.hosts {
+		for _, s := range l.urls {
+			if !yield(s.request(host)) {
+				return
+			}
+		}
+	}
+}
+
 func (m *memory) put(r Request) {
 	l := m.hosts[r.Host]
 	if l == nil {
@@ -66,7 +84,7 @@ func (m *memory) put(r Request) {
 		m.hosts[r.Host] = l
 	}
 	l.urls.push(stored{
-		url: r.URL, via: r.Via, number: l.next,
+		url: r.URL, via: r.Via, from: r.From, number: l.next,
 		depth: int32(r.Depth), priority: int32(r.Priority), hops: int32(r.Hops),
 	})
 	l.next++
@@ -81,11 +99,7 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 			continue
 		}
 		for range min(n, len(l.urls)) {
-			s := l.urls.pop()
-			taken = append(taken, Request{
-				URL: s.url, Host: host, Via: s.via,
-				Hops: int(s.hops), Depth: int(s.depth), Priority: int(s.priority),
-			})
+			taken = append(taken, l.urls.pop().request(host))
 			m.waiting--
 		}
 		if len(l.urls) == 0 {

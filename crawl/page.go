@@ -21,7 +21,8 @@ type Page struct {
 
 	request Request
 	found   []Request
-	lost    map[Outcome]int // URLs that it has led to and that aren't taken in
+	lost    []Result // of URLs that it has led to and that aren't taken in
+	beyond  int      // number of its links after the first maxLinks
 	add     func(p *Page, url string, priority int)
 	release func() // gives back the room of a large body
 }

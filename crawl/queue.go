@@ -6,6 +6,7 @@ import "context"
 type Request struct {
 	URL      string // normalised, see [Normalize]
 	Host     string // key by which its turns are counted: politeness.Transport.HostKey
+	From     string // URL of the page with the link to it; empty: a start URL, or Discover's; a Queue need not keep it
 	Via      string // URL at which the redirects to this one began; empty: none
 	Hops     int    // redirects since Via
 	Depth    int    // links from a start URL; redirects are none
@@ -13,12 +14,12 @@ type Request struct {
 	Tries    int    // answers of 429 and 503 so far; a Queue need not keep it
 }
 
-// A Result is what became of a Request.
+// A Result is what became of a Request. Its URL is as it was found where the Outcome is Invalid.
 type Result struct {
-	Request Request
+	Request
 	Outcome Outcome
-	Status  int   // of the answer; 0: there was none
-	Err     error // why it isn't Visited; nil for outcomes that say all
+	Status  int   // of the last answer; 0: there was none
+	Err     error // why it isn't Visited: that of Visit, of the Transport or of the network; nil where Outcome and Status say all
 }
 
 // A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory; write one

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,13 +56,16 @@ type run struct {
 
 // work is for the Queue.
 type work struct {
-	add  []Request
-	done []Result
-	want []string // hosts whose URLs run short
-	list bool     // hosts are wanted
+	add      []Request
+	done     []Result
+	rejected []Result // of URLs that the Queue doesn't get, for Config.Done
+	want     []string // hosts whose URLs run short
+	list     bool     // hosts are wanted
 }
 
-func (w *work) empty() bool { return len(w.add)+len(w.done)+len(w.want) == 0 && !w.list }
+func (w *work) empty() bool {
+	return len(w.add)+len(w.done)+len(w.rejected)+len(w.want) == 0 && !w.list
+}
 
 // A sleeper is a request that comes back by itself.
 type sleeper struct {
@@ -101,12 +105,16 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		err = r.accept(Request{URL: u})
 	}
 	if n := r.summary.Outcomes[Invalid]; n > 0 && n == len(urls) {
+		r.tell(r.work.rejected)
 		return r.summary, err
 	}
 	r.work.list = true // the Queue may have some from before
 	r.loop(cancel)
 	if m, ok := r.queue.(*memory); ok {
 		r.summary.Outcomes[Left] = m.waiting
+		for req := range m.left {
+			r.tell([]Result{{Request: req, Outcome: Left}})
+		}
 	}
 	r.report(time.Now(), true)
 	return r.summary, r.err
@@ -312,15 +320,35 @@ func (r *run) count(res Result) {
 func (r *run) done(res Result, found []Request) {
 	r.count(res)
 	if r.pages != nil && res.Outcome == Visited {
-		r.pages[res.Request.Host]++
+		r.pages[res.Host]++
 	}
 	r.work.done = append(r.work.done, res)
 	for _, req := range found {
 		if r.pages != nil && r.pages[req.Host] >= r.c.cfg.MaxPagesPerHost {
-			r.summary.Outcomes[EnoughOfHost]++
+			r.reject(Result{Request: req, Outcome: EnoughOfHost})
 			continue
 		}
 		r.work.add = append(r.work.add, req)
+	}
+}
+
+// reject counts the result of a URL that the Queue doesn't get.
+func (r *run) reject(res Result) {
+	r.count(res)
+	if r.c.cfg.Done != nil {
+		r.work.rejected = append(r.work.rejected, res)
+	}
+}
+
+// tell calls Config.Done for each of results.
+func (r *run) tell(results []Result) {
+	for _, res := range results {
+		if r.c.cfg.Done != nil {
+			_ = guarded("Done of "+res.URL, func() error {
+				r.c.cfg.Done(res)
+				return nil
+			})
+		}
 	}
 }
 
@@ -333,7 +361,7 @@ func (r *run) accept(req Request) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("crawl: %q: %w", req.URL, err)
-		r.count(Result{Request: req, Outcome: Invalid, Err: err})
+		r.reject(Result{Request: req, Outcome: Invalid, Err: err})
 		return err
 	}
 	r.work.add = append(r.work.add, Request{URL: url, Host: key, Depth: req.Depth, Priority: req.Priority})
@@ -393,6 +421,9 @@ func (r *run) store() {
 		var taken []Request
 		var hosts []string
 		var err error
+		defer func() {
+			r.events <- func() { r.stored(&w, added, noRoom, taken, hosts, err) }
+		}()
 		ctx := context.WithoutCancel(r.ctx) // what is known now is to be kept
 		if len(w.add) > 0 {
 			added, noRoom, err = r.queue.Add(ctx, w.add)
@@ -400,13 +431,14 @@ func (r *run) store() {
 		if err == nil && len(w.done) > 0 {
 			err = r.queue.Done(ctx, w.done)
 		}
+		_, inMemory := r.queue.(*memory) // what is left there is told at the end
+		r.tell(slices.DeleteFunc(append(w.rejected, w.done...), func(res Result) bool { return inMemory && res.Outcome == Left }))
 		if err == nil && len(w.want) > 0 {
 			taken, err = r.queue.Take(ctx, w.want, lend)
 		}
 		if err == nil && w.list {
 			hosts, err = r.queue.Hosts(ctx, 2*max(1, r.c.cfg.MaxURLs/lend))
 		}
-		r.events <- func() { r.stored(&w, added, noRoom, taken, hosts, err) }
 	}()
 }
 
@@ -450,7 +482,7 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 		r.frontier.forget(r.host(key))
 	}
 	for _, res := range w.done {
-		h := r.host(res.Request.Host)
+		h := r.host(res.Host)
 		h.open--
 		r.frontier.forget(h)
 	}

@@ -44,13 +44,19 @@ func newRig() *rig {
 	return r
 }
 
+func mustTransport(t *testing.T, cfg politeness.Config) *politeness.Transport {
+	t.Helper()
+	transport, err := politeness.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return transport
+}
+
 // run crawls and returns the summary.
 func (r *rig) run(ctx context.Context, t *testing.T, urls ...string) crawl.Summary {
 	t.Helper()
-	var err error
-	if r.crawl.Transport, err = politeness.New(r.politeness); err != nil {
-		t.Fatal(err)
-	}
+	r.crawl.Transport = mustTransport(t, r.politeness)
 	cfg := r.crawl
 	cfg.Visit = func(ctx context.Context, p *crawl.Page) error {
 		r.mu.Lock()
