@@ -79,7 +79,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	trip := &trip{t: t, kind: k, original: req, req: req, wait: waitContext{Context: req.Context()}}
 	var leave <-chan struct{}
 	if k == kindPage { // others may wait for a robots.txt as well
-		leave = waits.Done(req.Context())
+		leave = waits.Done(req.Context(), t)
 	}
 	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
 	if cancel := req.Cancel; cancel != nil || leave != nil { //nolint:staticcheck // the same

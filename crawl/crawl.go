@@ -35,9 +35,11 @@ type Config struct {
 	// Limits.MaxInFlight bounds the requests in flight; where it has none, 4,096 do.
 	Transport *politeness.Transport
 
-	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its Transport
-	// must lead to the one above, which is taken where it is nil. Its CheckRedirect is never asked:
-	// redirects are URLs of their own, and wait for their own host. Nil: a client over Transport.
+	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its Transport,
+	// Config.Transport where it is nil, must hand them on to that with their contexts. Where it
+	// doesn't, Run ends with an error at the first answer: the crawl would be impolite. CheckRedirect
+	// isn't called: redirects are URLs of their own, and wait for their own host. Nil: a client over
+	// Transport.
 	Client *http.Client
 
 	// Visit receives each page that was answered, whatever its status, but no redirects, and of 429

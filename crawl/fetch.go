@@ -11,6 +11,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/url"
 	"runtime/debug"
 	"time"
 
@@ -241,17 +242,25 @@ func (r *run) exchange(fl *flight) {
 // goroutine, as testing.T.FailNow does.
 var errGone = errors.New("crawl: a function of the Config has called runtime.Goexit")
 
-// failed notes that there is no page. Where nothing is left to spend the crawl ends.
+// failed ends a request without a page. Where nothing is left to spend, or the crawl would be
+// impolite, it ends.
 func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	var over *budget.Error
-	if outcome == OverBudget && errors.As(err, &over) && over.Limit != budget.PagesPerHost && (over.Limit != budget.Time || over.Want == 0) {
+	switch {
+	case errors.Is(err, errBeside):
+		r.abort(err)
+		outcome = Left
+	case errors.Is(err, hostlimit.ErrDraining): // a person has ended what is to come
 		r.stop(err)
-	}
-	drained := errors.Is(err, hostlimit.ErrDraining) // a person has ended what is to come
-	if drained {
+		outcome = Left
+	case outcome != OverBudget:
+	case errors.As(err, &over) && over.Limit != budget.PagesPerHost && (over.Limit != budget.Time || over.Want == 0):
 		r.stop(err)
+		outcome = Left
+	case r.stopped:
+		outcome = Left
 	}
-	if r.late.Err() != nil || drained || outcome == OverBudget && r.stopped {
+	if r.late.Err() != nil {
 		outcome = Left
 	}
 	r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
@@ -299,6 +308,7 @@ func (r *run) get(p *Page) error {
 			return err
 		}
 	}
+	reached := waits.Expect(ctx, r.c.cfg.Transport)
 	resp, err := r.c.client.Do(req)
 	if err != nil {
 		return err
@@ -308,7 +318,29 @@ func (r *run) get(p *Page) error {
 		resp.Body.Close()
 		resp.Body = http.NoBody
 	}()
+	if !r.leads.Load() {
+		if !reached() && !r.probe(ctx) {
+			return errBeside
+		}
+		r.leads.Store(true)
+	}
 	return r.readBody(ctx, p)
+}
+
+// errBeside is why a crawl ends that would be impolite.
+var errBeside = errors.New("crawl: Config.Client sends requests that don't reach Config.Transport, with their contexts: nothing paces them")
+
+// probe reports whether the Client leads to the Transport although an answer hasn't come from there,
+// but from a cache. It sends a request without a URL, which nothing on the way can answer, or send.
+func (r *run) probe(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(waits.Until(ctx, r.ctx.Done()), time.Second)
+	defer cancel()
+	reached := waits.Expect(ctx, r.c.cfg.Transport)
+	req := (&http.Request{Method: http.MethodGet, URL: new(url.URL), Header: make(http.Header)}).WithContext(ctx)
+	if resp, err := r.c.client.Transport.RoundTrip(req); err == nil {
+		resp.Body.Close()
+	}
+	return reached()
 }
 
 // Every page may hold smallBody bytes of memory. What is longer needs room for the longest body.

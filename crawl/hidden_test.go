@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"log"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/politenesstest"
 )
@@ -68,4 +70,82 @@ func TestPanicsAreReported(t *testing.T) {
 			t.Errorf("summary: %s", s)
 		}
 	})
+}
+
+// TestClientLeadsToTheTransport: a Client that sends requests beside the Transport ends the crawl at
+// its first answer. One that answers from a cache, or wraps the Transport, doesn't.
+func TestClientLeadsToTheTransport(t *testing.T) {
+	web := func() *politenesstest.Web {
+		web := politenesstest.NewWeb()
+		web.Site("https://example.com").Robots("User-agent: *\nDisallow: /no\n").Handle("/", page(`<a href="/no">no</a><a href="/yes">yes</a>`))
+		return web
+	}
+	for name, tt := range map[string]struct {
+		client func(t *testing.T, own *politeness.Transport, web *politenesstest.Web) http.RoundTripper
+		ends   bool
+		seen   int
+	}{
+		"its own": {func(_ *testing.T, own *politeness.Transport, _ *politenesstest.Web) http.RoundTripper { return own }, false, 2},
+		"wrapped": {func(_ *testing.T, own *politeness.Transport, _ *politenesstest.Web) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) { return own.RoundTrip(req.Clone(req.Context())) })
+		}, false, 2},
+		"cached": {func(_ *testing.T, own *politeness.Transport, _ *politenesstest.Web) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				if req.URL.Path != "/" {
+					return own.RoundTrip(req)
+				}
+				w := newRecorder(req)
+				page(`<a href="/no">no</a><a href="/yes">yes</a>`)(w, req)
+				return w.response(), nil
+			})
+		}, false, 1},
+		"beside it": {func(_ *testing.T, _ *politeness.Transport, web *politenesstest.Web) http.RoundTripper { return web }, true, 1},
+		"beside it, without a trace": {func(_ *testing.T, _ *politeness.Transport, web *politenesstest.Web) http.RoundTripper {
+			return roundTripper(func(req *http.Request) (*http.Response, error) {
+				return web.RoundTrip(req.Clone(context.Background()))
+			})
+		}, true, 1},
+		"another Transport": {func(t *testing.T, _ *politeness.Transport, web *politenesstest.Web) http.RoundTripper {
+			other, err := politeness.New(politeness.Config{UserAgent: userAgent, Base: web})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return other
+		}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				web := web()
+				transport, err := politeness.New(politeness.Config{UserAgent: userAgent, Base: web})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var visited int
+				c, err := crawl.New(crawl.Config{
+					Transport: transport, Follow: crawl.SameHost, Workers: 1,
+					Client: &http.Client{Transport: tt.client(t, transport, web)},
+					Visit:  func(context.Context, *crawl.Page) error { visited++; return nil },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				summary, err := c.Run(t.Context(), "https://example.com/")
+				if ends := err != nil && strings.Contains(err.Error(), "Config.Client"); ends != tt.ends || err != nil && !ends {
+					t.Errorf("Run returned %v: %v", err, summary)
+				}
+				if tt.ends && !errors.Is(err, summary.Stopped) {
+					t.Errorf("stopped: %v", summary.Stopped)
+				}
+				pages := 0
+				for _, req := range web.Requests() {
+					if !strings.HasSuffix(req.URL, "/robots.txt") {
+						pages++
+					}
+				}
+				if pages != tt.seen {
+					t.Errorf("the site has seen %v", web.Requests())
+				}
+			})
+		})
+	}
 }

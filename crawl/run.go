@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -29,6 +30,7 @@ type run struct {
 	events  chan func()
 	workers chan struct{} // held by calls of Visit
 	room    *semaphore.Weighted
+	leads   atomic.Bool // shared: a request of the Client has reached the Transport
 
 	mu        sync.Mutex
 	canonical map[string]bool // shared: URLs to which others have given way
@@ -77,8 +79,8 @@ func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 
 // Run crawls from urls, and from what the Queue holds, until nothing is left or ctx is done. Then
 // nothing is started any more, and what is in flight is still visited and counted if it ends within
-// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue,
-// or says that none of urls can be crawled.
+// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue, or
+// says that none of urls can be crawled, or that Config.Client doesn't lead to Config.Transport.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -270,7 +272,7 @@ func (r *run) enough(fl *flight) bool {
 // Queue, don't keep up, or there are as many pages under way as may still be visited.
 func (r *run) crowded() bool {
 	limit := r.c.cfg.MaxPages
-	return r.visiting > 4*r.c.cfg.Workers || len(r.work.done) > 1000 || len(r.work.add) > 10*maxLinks ||
+	return r.visiting > 4*r.c.cfg.Workers || len(r.work.done) > 1000 || len(r.work.add)+len(r.work.rejected) > 10*maxLinks ||
 		limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
 }
 
@@ -287,6 +289,14 @@ func (r *run) over() bool {
 	}
 	r.store()
 	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0)
+}
+
+// abort stops the crawl with err, which Run returns if it is the first.
+func (r *run) abort(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+	r.stop(err)
 }
 
 // stop starts nothing any more, and gives back what was lent.
@@ -445,9 +455,8 @@ func (r *run) store() {
 // stored takes in what the Queue has done.
 func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string, err error) {
 	r.storing = false
-	if err != nil && r.err == nil {
-		r.err = err
-		r.stop(err)
+	if err != nil {
+		r.abort(err)
 	}
 	r.summary.Outcomes[NoRoom] += noRoom
 	if r.err == nil { // else it isn't known how many it had

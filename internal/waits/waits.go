@@ -1,22 +1,44 @@
-// Package waits ends the waits of a request without ending the request: package crawl starts
-// nothing any more once its crawl has ended, and still wants the answers that are under way.
+// Package waits is how package crawl and its Transport tell each other about a request: that its waits
+// end with the crawl, and that it has reached the Transport. A crawl that has ended starts nothing any
+// more, and still wants the answers that are under way.
 package waits
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 type key struct{}
 
-// Until returns a context under which a Transport waits for turns, and for further tries, only
-// until done is closed. What is sent by then is answered as ever.
-func Until(ctx context.Context, done <-chan struct{}) context.Context {
-	if done == nil {
-		return ctx
-	}
-	return context.WithValue(ctx, key{}, done)
+// A mark is what a context carries.
+type mark struct {
+	done      <-chan struct{}
+	transport any // that the request is to reach
+	reached   atomic.Bool
 }
 
-// Done returns the channel of Until, or nil.
-func Done(ctx context.Context) <-chan struct{} {
-	done, _ := ctx.Value(key{}).(<-chan struct{})
-	return done
+// Until returns a context under which a Transport waits for turns, and for further tries, only until
+// done is closed. What is sent by then is answered as ever.
+func Until(ctx context.Context, done <-chan struct{}) context.Context {
+	return context.WithValue(ctx, key{}, &mark{done: done})
+}
+
+// Expect returns a function that reports whether a request with ctx, which is from Until, has reached
+// transport. Call it before the request is sent.
+func Expect(ctx context.Context, transport any) (reached func() bool) {
+	m := ctx.Value(key{}).(*mark)
+	m.transport = transport
+	return m.reached.Load
+}
+
+// Done returns the channel of Until, or nil, and notes that a request with ctx has reached transport.
+func Done(ctx context.Context, transport any) <-chan struct{} {
+	m, ok := ctx.Value(key{}).(*mark)
+	if !ok {
+		return nil
+	}
+	if m.transport == transport {
+		m.reached.Store(true)
+	}
+	return m.done
 }
