@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/go-politeness/politeness"
@@ -126,16 +127,21 @@ func (r *run) isTurn(fl *flight) bool {
 }
 
 // putOff leaves the host of fl alone until at: because of err or, where that is nil, because of its
-// pace or a block. The URL is given up if that happens too often, or is too far off.
+// delay or a block. The URL is given up where that happens too often, or at is too far off.
 func (r *run) putOff(fl *flight, at time.Time, err error) {
-	h, now, outcome := fl.h, time.Now(), Refused
+	h, now, outcome, tries := fl.h, time.Now(), Refused, r.c.cfg.Tries
 	if errors.Is(err, politeness.ErrUnreachable) {
 		outcome = Unreachable
-		h.refusals++
+		h.unreachable++
+		refused := errors.Is(err, syscall.ECONNREFUSED)
+		if refused {
+			tries = min(tries, 2)
+		}
+		h.dead = refused || h.unreachable > 1 && isSilent(err)
 	}
-	if (h.refusals >= r.c.cfg.Tries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
+	if (h.unreachable >= tries || h.givenUp || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
 		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
-		h.at = now // for the same to be said of its other URLs
+		h.at = now // its other URLs have the same outcome
 		r.frontier.put(h)
 		return
 	}
@@ -143,12 +149,37 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	switch {
 	case err != nil:
 		h.why = err.Error()
-	case h.busy:
-		h.why = "it has answered 429 or 503"
+	case h.refused != 0:
+		h.why = fmt.Sprintf("it has answered %d", h.refused)
 	default:
 		h.why = ""
 	}
 	r.again(fl)
+}
+
+// isSilent reports whether err is that of the network, or of a server that takes too long.
+func isSilent(err error) bool {
+	var refused *politeness.Error
+	var network net.Error
+	return errors.As(err, &refused) && (errors.As(refused.Err, &network) || refused.Timeout())
+}
+
+// giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try would
+// keep the crawl.
+func (r *run) giveUpDead(now time.Time) {
+	if r.stopped || r.underWay() || len(r.asleep) > 0 {
+		return
+	}
+	for _, h := range r.frontier.hosts {
+		if !h.dead || h.givenUp {
+			return
+		}
+	}
+	sooner := make(map[*host]time.Time)
+	for _, h := range r.frontier.hosts {
+		h.givenUp, sooner[h] = true, now
+	}
+	r.frontier.moveUp(sooner)
 }
 
 func later(a, b time.Time) time.Time {
@@ -210,14 +241,14 @@ func (r *run) exchange(fl *flight) {
 	}
 	if retryLater(page.Response) && fl.request.Tries < r.c.cfg.Tries-1 {
 		r.events <- func() {
-			fl.h.busy = true
+			fl.h.refused = page.Response.StatusCode
 			r.frontier.finish(fl, took)
 			r.retry(fl, page.Response)
 		}
 		return
 	}
 	r.events <- func() {
-		fl.h.refusals, fl.h.busy = 0, false
+		fl.h.refused, fl.h.unreachable, fl.h.dead, fl.h.givenUp = 0, 0, false, false
 		r.visiting++
 		r.frontier.finish(fl, took)
 	}

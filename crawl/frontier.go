@@ -6,37 +6,48 @@ import (
 	"time"
 )
 
-// A frontier decides which URL is asked for next. Its methods are pure steps: none waits, or looks
-// at a clock.
+// A frontier decides which URL is asked for next. Its methods are pure steps: none waits, or reads
+// the clock.
 //
-// A host is in one of three places. In waiting it stands by the time at which it may be asked. When
-// that has come it is due, and stands by its fair share: whoever has held connections for the least
-// time goes first. It is in neither while it has no URL at hand or no free slot. Connections are
-// scarce where max of them are in flight; then two rules keep slow hosts from holding all of them:
+// A host is in one of four places:
+//
+//	place     event                            next
+//	nowhere   put, with a URL and a free slot  waiting  until host.at
+//	waiting   take, host.at has come           due      in its class, by what it was charged
+//	waiting   take, host.at was set later      waiting
+//	due       take, a connection is free       asking   a flight asks Transport.Next whether it may start
+//	asking    started: it may                  nowhere  and by put again waiting, until the gap is over
+//	asking    finish: it may not, or has ended nowhere  and by put again waiting, until the time that Next named
+//
+// A host has a slot for each flight that its limits allow. After a 429 or 503 it has one slot beside
+// the flights that were under way then, until an answer is another one.
+//
+// Connections are scarce where max of them are in flight; then two rules keep slow hosts from holding
+// all of them:
 //
 //   - Each host is charged with the time for which it holds connections (start-time fair queueing), so
 //     one that takes 2 s for an answer has its next turn after the others have had 2 s as well.
-//   - A connection can't be taken back from a host, so slow ones, and those of which it isn't known
-//     yet, hold no more of them together than their part of the hosts, or than the quick ones can
-//     spare.
+//   - A connection can't be taken back from a host, so slow hosts, and hosts that haven't answered yet,
+//     together hold no more of them than their part of the hosts, or than the quick ones can spare.
 type frontier struct {
 	hosts   map[string]*host
 	waiting heap[timed]
 	due     [4]heap[ready] // of quick, slow, fresh and unknown hosts
 
 	max      int           // most flights
-	flights  [2]int        // flights to quick and to slow hosts
-	number   [2]int        // quick and slow hosts
-	unknowns int           // flights to unknown hosts
-	demand   float64       // connections for which the quick hosts have use, in the mean
-	served   time.Duration // what the host that was asked last had been charged before
-	usual    time.Duration // about the median of what an exchange takes
-	samples  int           // that usual is made of
+	flights  [2]int        // of quick and of slow hosts
+	number   [2]int        // of quick and of slow hosts
+	unknowns int           // flights of unknown hosts
+	demand   float64       // mean number of connections that the quick hosts could use
+	served   time.Duration // virtual time: the charge at which the last host was served
+	usual    time.Duration // about the median of the times that exchanges take
+	samples  int           // number of exchanges in usual
 }
 
-// Indexes of due; the first two also of flying and number. A host is slow until it has proved to be
-// quick. A fresh one has answered for its robots.txt only: its first page goes before what other
-// slow hosts want, or all would be met before any is crawled. An unknown one hasn't been asked at all.
+// The classes of due hosts; flights and number have the first two only. A host is slow until it has
+// proved to be quick. A fresh one has answered for its robots.txt only, and nothing else is in flight:
+// its first page goes before the pages of slow hosts, or robots.txt of all would be fetched before any
+// of them is crawled. robots.txt of an unknown one hasn't been asked for.
 const (
 	quick = iota
 	slow
@@ -49,35 +60,39 @@ type host struct {
 	key  string
 	urls []Request // at hand, the next one first
 
-	open  int  // requests that were lent by the Queue, and aren't done: urls and those under way
+	open  int  // requests lent by the Queue that aren't done: urls, and those under way
 	more  bool // the Queue may have further ones
 	asked bool // the Queue is being asked for them
 
-	at          time.Time     // not to be asked before
-	why         string        // why not; empty: its pace
-	gap         time.Duration // that is surely between two starts
-	slots       int           // most flights
+	at    time.Time     // earliest next start
+	why   string        // why it is that late; empty: the delay between requests
+	gap   time.Duration // least time between two starts
+	place place
+
+	slots       int // most flights
 	flights     int
-	asking      bool // whether it is its turn
-	place       place
+	probes      int  // flights taken since refused was set
 	robotsAsked bool // its robots.txt has been asked for
-	busy        bool // its last answer was 429 or 503
-	refusals    int  // times in a row that it couldn't be asked at all
+	refused     int  // 429 or 503 where the last answer was that; 0: it was another
+	unreachable int  // times in a row that its robots.txt couldn't be had
+	dead        bool // it didn't answer at all the last time, see putOff
+	givenUp     bool // its URLs are Unreachable without a further try
 
 	pace     int           // quick or slow
-	usual    time.Duration // moving mean of what an exchange takes; 0: unknown
-	demand   float64       // connections for which it has use, in the mean; 0 for a slow one
-	charged  time.Duration // see frontier
-	tieBreak uint32        // goes before where all else is equal: slow hosts needn't come mixed with quick ones
+	usual    time.Duration // moving mean of the times that its exchanges take; 0: there was none
+	demand   float64       // mean number of connections that it could use; 0 for a slow one
+	charged  time.Duration // virtual time of its next start, see frontier
+	tieBreak uint32        // orders hosts where all else is equal: slow ones needn't come mixed with quick ones
 }
 
-// A place is where a host stands.
+// A place is where a host stands, see frontier.
 type place uint8
 
 const (
 	nowhere place = iota
 	inWaiting
 	inDue
+	asking
 )
 
 // A timed host waits.
@@ -109,17 +124,18 @@ func (r ready) Before(o ready) bool {
 type flight struct {
 	h        *host
 	request  Request
-	first    bool // the host has not been met yet
-	started  bool // it was the host's turn
-	finished bool // it is said, or about to be, that it has landed; its own goroutine's
+	first    bool // asks for robots.txt of an unknown host
+	probe    bool // taken while host.refused is set
+	started  bool
+	finished bool // finish was called, or will be; its own goroutine's
 	began    time.Time
-	pace     int
-	charge   time.Duration // what the host was charged in advance
+	pace     int           // of the host, when it was taken
+	charge   time.Duration // added to host.charged when it was taken
 }
 
 func (f *frontier) inFlight() int { return f.flights[quick] + f.flights[slow] }
 
-// host returns the host of key, which is made if need be.
+// host returns the host of key, and makes it if need be.
 func (f *frontier) host(key string) *host {
 	h := f.hosts[key]
 	if h == nil {
@@ -130,7 +146,7 @@ func (f *frontier) host(key string) *host {
 	return h
 }
 
-// forget drops h if nothing is known to be left of it.
+// forget drops h if it has no URL left, at hand, under way or in the Queue.
 func (f *frontier) forget(h *host) {
 	if h.open == 0 && !h.more && !h.asked && f.hosts[h.key] == h {
 		delete(f.hosts, h.key)
@@ -139,36 +155,32 @@ func (f *frontier) forget(h *host) {
 	}
 }
 
-// class is the line in which h stands when it is due.
+// class returns the index in due of h.
 func (h *host) class() int {
 	switch {
 	case !h.robotsAsked:
 		return unknown
-	case h.usual == 0:
+	case h.usual == 0 && h.flights == 0:
 		return fresh
 	}
 	return h.pace
 }
 
-// put queues h, if it can be asked for a URL.
+// put queues h, if it stands nowhere and has a URL and a free slot.
 func (f *frontier) put(h *host) {
-	slots := h.slots
-	if h.usual == 0 || h.busy {
-		slots = 1 // until it is known how long it holds a connection, and whether it answers again
-	}
-	if h.place == nowhere && len(h.urls) > 0 && h.flights < slots && !h.asking {
+	if h.place == nowhere && len(h.urls) > 0 && h.flights < h.slots && (h.refused == 0 || h.probes == 0) {
 		h.place = inWaiting
 		f.waiting.push(timed{h.at, h})
 	}
 }
 
-// back returns a request that was taken: it is the first that is taken again of its host.
+// back returns a request that was taken: it is the next one that is taken of its host.
 func (f *frontier) back(h *host, r Request) {
 	h.urls = append([]Request{r}, h.urls...)
 	f.put(h)
 }
 
-// moveUp lets hosts that wait be asked at the given times, where these are earlier than theirs.
+// moveUp sets host.at of hosts that wait to the given times, where these are earlier.
 func (f *frontier) moveUp(sooner map[*host]time.Time) {
 	if len(sooner) == 0 {
 		return
@@ -182,13 +194,13 @@ func (f *frontier) moveUp(sooner map[*host]time.Time) {
 	}
 }
 
-// none is how long there is to wait when only an end of a flight can bring the next one.
+// none is the wait where only the end of a flight can bring the next one.
 const none time.Duration = math.MaxInt64
 
-// credit is what a host can save up while it wants no connection, or waits for its pace.
+// credit is how far the charge of a host that has waited may lie behind that of the others.
 const credit = time.Second
 
-// take takes the next URL. Where there is none, it says how long to wait for it.
+// take takes the next URL. Where there is none, wait is the time until there may be one.
 func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 	for len(f.waiting) > 0 && !f.waiting[0].at.After(now) {
 		h := f.waiting.pop().h
@@ -215,22 +227,27 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 	if class == unknown {
 		f.unknowns++
 	}
-	fl = &flight{h: h, request: h.urls[0], first: !h.robotsAsked, began: now, pace: h.pace, charge: h.usual}
+	fl = &flight{
+		h: h, request: h.urls[0], first: !h.robotsAsked, probe: h.refused > 0,
+		began: now, pace: h.pace, charge: h.usual,
+	}
 	h.urls[0] = Request{}
 	h.urls = h.urls[1:]
-	h.place, h.asking = nowhere, true
+	h.place = asking
 	h.flights++
+	if fl.probe {
+		h.probes++
+	}
 	f.flights[h.pace]++
 	f.served = max(f.served, h.charged)
 	h.charged += fl.charge
 	return fl, 0
 }
 
-// started says that the host of fl is being asked, from now on: it may be asked for another URL
-// when its gap is over.
+// started notes that fl starts now. Its host may start another flight when its gap is over.
 func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
-	h.at, h.why, h.asking, fl.started = now.Add(h.gap), "", false, true
+	h.at, h.why, h.place, fl.started = now.Add(h.gap), "", nowhere, true
 	f.put(h)
 }
 
@@ -257,7 +274,7 @@ func (f *frontier) hasRoom(class int) bool {
 	if f.flights[slow] >= room {
 		return false
 	}
-	slows, unmets := f.due[slow], f.due[unknown]
+	slows, unknowns := f.due[slow], f.due[unknown]
 	switch {
 	case class == fresh:
 		return true
@@ -266,29 +283,34 @@ func (f *frontier) hasRoom(class int) bool {
 	case class == unknown:
 		return f.unknowns < room-room/4
 	}
-	return len(unmets) == 0 || slows[0].Before(unmets[0])
+	return len(unknowns) == 0 || slows[0].Before(unknowns[0])
 }
 
 // finish ends the flight fl. took is the time of its exchange; 0: there was none.
 func (f *frontier) finish(fl *flight, took time.Duration) {
 	h := fl.h
-	h.asking = h.asking && fl.started // by another flight
+	if !fl.started { // else the host may be asking for another flight
+		h.place = nowhere
+	}
 	h.flights--
 	f.flights[fl.pace]--
 	h.charged += took - fl.charge
 	if fl.first {
 		f.unknowns--
 	}
+	if fl.probe {
+		h.probes--
+	}
 	switch {
 	case took > 0 && !fl.first:
 		f.judge(h, took)
-	case took > 4*f.usual && f.usual > 0: // robots.txt tells of slow hosts only: it may come from a cache
+	case took > 4*f.usual && f.usual > 0: // a quick robots.txt proves nothing: it may come from a cache
 		f.judge(h, took)
 	}
 	f.put(h)
 }
 
-// judge learns from an exchange of h, which took so long.
+// judge adds the time that an exchange of h took to its mean, and sets its pace.
 func (f *frontier) judge(h *host, took time.Duration) {
 	if h.usual == 0 {
 		h.usual = took
@@ -296,7 +318,7 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	h.usual = (h.usual + took) / 2
 	f.sample(took)
 	if h.place == inDue {
-		return // its pace is where it stands
+		return // it stands in the queue of its pace
 	}
 	f.number[h.pace]--
 	f.demand -= h.demand
@@ -308,7 +330,7 @@ func (f *frontier) judge(h *host, took time.Duration) {
 	f.demand += h.demand
 }
 
-// sample moves usual towards the median, in smaller steps as it is better known.
+// sample moves usual towards the median, in steps that get smaller with the number of samples.
 func (f *frontier) sample(took time.Duration) {
 	step := f.usual / time.Duration(min(64, 2+f.samples/4))
 	f.samples++

@@ -230,7 +230,6 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 		}
 		var free, block time.Time // when the next one may start, and for all that the last refusals say
 		var ends []time.Time      // of what is in flight
-		isNew := true             // its answer tells whether, and how fast, others may be asked for
 		for _, r := range w.rig.Requests() {
 			if !strings.HasPrefix(r.URL, host+"/") {
 				continue
@@ -241,16 +240,14 @@ func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 					t.Errorf("%v came %v later than it might have", r, late)
 				}
 				ends = slices.DeleteFunc(ends, func(at time.Time) bool { return !at.After(since) })
-				// A host of which nothing is left is forgotten, and one that has refused may do so again.
-				isNew = isNew || len(ends) == 0 || !block.IsZero()
 			}
 			delete(waiting, r.URL)
 			free = r.Start.Add(max(limits.Delay.Min, w.delay[host]))
-			if isNew && !r.Start.Before(block) {
+			// robots.txt, and the first page after a refusal, tell whether others may be asked for.
+			isRobots := strings.HasSuffix(r.URL, "/robots.txt")
+			if (isRobots || !block.IsZero()) && !r.Start.Before(block) {
 				free, block = latest(free, r.End), time.Time{}
 			}
-			isRobots := strings.HasSuffix(r.URL, "/robots.txt")
-			isNew = isRobots
 			switch {
 			case r.Status == 0, isRobots && r.Status >= 429:
 				allowed = lenient

@@ -136,6 +136,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		r.stop(ended(r.ctx))
 	}
 	for {
+		r.giveUpDead(time.Now())
 		wait := r.launch(time.Now())
 		r.store()
 		if r.over() {
@@ -276,9 +277,14 @@ func (r *run) crowded() bool {
 		limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
 }
 
+// underWay reports whether a page, a call of Discover, or the Queue may still lead to URLs.
+func (r *run) underWay() bool {
+	return r.frontier.inFlight()+r.visiting+r.seeking > 0 || r.storing || !r.work.empty()
+}
+
 // over reports whether the crawl has ended.
 func (r *run) over() bool {
-	if r.frontier.inFlight()+r.visiting+r.seeking > 0 || r.looking || r.storing || !r.work.empty() {
+	if r.underWay() || r.looking {
 		return false
 	}
 	if limit := r.c.cfg.MaxPages; limit > 0 && r.summary.Outcomes[Visited] >= limit {

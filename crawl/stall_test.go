@@ -1,0 +1,118 @@
+package crawl_test
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
+)
+
+// refusedConnection is what a dial returns where nothing listens.
+var refusedConnection = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+
+// TestOnePageStopsNoHost: beside a page that takes a minute the second slot of its host goes on, also
+// where another page is refused, and where the slow page is the first one.
+func TestOnePageStopsNoHost(t *testing.T) {
+	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) })
+	for _, tt := range []struct {
+		name    string
+		slow    string
+		refused bool
+		within  time.Duration // between two starts
+	}{
+		{"the first page is slow", "/0", false, time.Second},
+		{"the second page is slow", "/1", false, time.Second},
+		{"and the third refused", "/1", true, 5 * time.Second},
+		{"the first slow and the third refused", "/0", true, 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.politeness.Limits = hostlimit.Config{
+					Concurrency: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Fixed},
+				}
+				site := r.Site("https://example.com").Handle("/", page("")).Handle(tt.slow, slow)
+				if tt.refused {
+					site.Handle("/3", politenesstest.InTurn(politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "4"), page("")))
+				}
+				s := r.run(t.Context(), t, numbered("example.com", 40)...)
+				wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 40})
+				var last time.Time
+				for i, req := range r.Requests() {
+					if gap := req.Start.Sub(last); i > 0 && gap > tt.within {
+						t.Errorf("%v came %v after the one before", req, gap)
+					}
+					last = req.Start
+				}
+				r.Check(t, politenesstest.Rules{Delay: 100 * time.Millisecond, Concurrency: 2, Refusals: []int{429, 503}})
+			})
+		})
+	}
+}
+
+// TestDeadHostsKeepNobody: a crawl is over when only hosts are left that don't answer, and one whose
+// connections are refused is asked twice.
+func TestDeadHostsKeepNobody(t *testing.T) {
+	var timeout net.Error = &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, tt := range []struct {
+		name   string
+		err    error
+		pages  int           // of another host, a minute apart
+		took   time.Duration // about
+		asked  int
+		status int
+	}{
+		{"refused", refusedConnection, 1, 0, 1, 0},
+		{"refused, while another goes on", refusedConnection, 30, 29 * time.Minute, 2, 0},
+		{"silent", timeout, 1, 5 * time.Minute, 2, 0},
+		{"silent, while another goes on", timeout, 30, 29 * time.Minute, 5, 0},
+		{"answers 503", nil, 1, 20 * time.Minute, 5, http.StatusServiceUnavailable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.Site("https://alive.example").Robots("User-agent: *\nCrawl-delay: 60\n").Handle("/", page(""))
+				dead := r.Site("https://dead.example")
+				if tt.err != nil {
+					dead.Down(tt.err)
+				} else {
+					dead.RobotsStatus(tt.status)
+				}
+				var errs []error
+				r.crawl.Done = func(res crawl.Result) {
+					if res.Outcome == crawl.Unreachable {
+						errs = append(errs, res.Err)
+					}
+				}
+				s := r.run(t.Context(), t, append(numbered("dead.example", 40), numbered("alive.example", tt.pages)...)...)
+				wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: tt.pages, crawl.Unreachable: 40})
+				if s.Elapsed < tt.took || s.Elapsed > tt.took+2*time.Minute || s.Stopped != nil {
+					t.Errorf("took %v, want about %v: %v", s.Elapsed, tt.took, s)
+				}
+				asked := 0
+				for _, req := range r.Requests() {
+					if strings.HasPrefix(req.URL, "https://dead.example") {
+						asked++
+					}
+				}
+				if asked != tt.asked {
+					t.Errorf("asked %d times, want %d", asked, tt.asked)
+				}
+				for _, err := range errs {
+					if tt.err != nil && !errors.Is(err, tt.err) {
+						t.Fatalf("the result doesn't say why: %v", err)
+					}
+				}
+			})
+		})
+	}
+}
