@@ -270,8 +270,8 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 // errUnwritten ends a crawl: without its pages it bothers the sites for nothing.
 var errUnwritten = errors.New("pages can't be written")
 
-// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at once
-// that what is to be remembered can't be.
+// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at
+// once that what is to be remembered can't be.
 type notes struct {
 	to io.Writer
 
