@@ -21,8 +21,8 @@ const (
 	tableEnds   = "<!-- end of the table -->\n"
 )
 
-// TestStatuses holds the table of statuses in 429.md against the limiter itself: each status is
-// observed by one, alone, in a row, and between failures.
+// TestStatuses holds the table of statuses in 429.md against hostlimit.Rules, whose words it has, and
+// against the limiter itself: each status is observed by one, alone, in a row, and between failures.
 func TestStatuses(t *testing.T) {
 	text, err := os.ReadFile("429.md")
 	if err != nil {
@@ -78,7 +78,7 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	return b.String()
 }
 
-// effect says what a limiter does about a status.
+// effect returns what the rules of a limiter say about a status, once the limiter does so.
 func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) (words string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,5 +128,12 @@ func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.D
 			}
 		}
 	})
+	rules, err := limits.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := rules.Explain(hostlimit.Outcome{Status: status, RetryAfter: retryAfter}); words != want {
+		t.Errorf("status %d: the rules say %q, and the limiter does %q", status, want, words)
+	}
 	return words
 }

@@ -91,9 +91,10 @@ type modelHost struct {
 	queue    []*modelTurn
 	flying   []*modelTurn
 	probe    *modelTurn
-	idle     bool          // at some arrival since the last start it owed nothing
-	untold   int           // leases that have expired and that no start has told of
-	full     time.Duration // since when all slots are held; forever: they aren't
+	idle     bool               // at some arrival since the last start it owed nothing
+	untold   int                // leases that have expired and that no start has told of
+	value    hostlimit.Refusals // of the package itself, by the same answers: the states are the model's own
+	full     time.Duration      // since when all slots are held; forever: they aren't
 }
 
 func (h *modelHost) String() string {
@@ -132,6 +133,7 @@ type modelTurn struct {
 
 type model struct {
 	p      *program
+	rules  *hostlimit.Rules
 	now    time.Duration
 	hosts  map[int]*modelHost
 	turns  map[*request]*modelTurn
@@ -161,7 +163,11 @@ func (p *program) check(base time.Time, log []*event) error {
 }
 
 func (p *program) checkTogether(base time.Time, log []*event) error {
-	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
+	rules, err := p.cfg.Rules()
+	if err != nil {
+		return err
+	}
+	m := &model{p: p, rules: rules, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
 	for len(log) > 0 {
 		next := min(m.next(), log[0].at)
 		m.advance(next)
@@ -480,6 +486,7 @@ func (m *model) tidy(h *modelHost) {
 	if h.refusals > 0 && m.now >= h.until+m.p.refusals.Forgive {
 		h.refusals, h.until = 0, 0
 	}
+	h.value.Forgive(m.rules, m.now)
 }
 
 // part makes w, which ends at that time, one of those that aren't in flight any more.
@@ -595,7 +602,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 		h.adaptive = next
 		raised = h.raise(next, "adaptive")
 	}
-	refusal := m.p.refuses(o)
+	refusal, earlier := m.p.refuses(o), w.beforeBlock
 	var want hostlimit.Effect
 	switch {
 	case refusal:
@@ -646,6 +653,14 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	}
 	if want != e.effect {
 		return fmt.Errorf("%v, want %+v", e, want)
+	}
+	number := uint64(1) // of a request that started after the block, which is set after number 0
+	if earlier {
+		number = 0
+	}
+	got := h.value.Observe(m.rules, o, m.now, number, 0)
+	if got.Until = want.Until; got != want || h.value.Row != h.refusals || h.value.Failures != h.failures || h.value.Until != h.until {
+		return fmt.Errorf("%v: Refusals are %+v, %+v, want %d in a row, %d failures, until %v", e, got, h.value, h.refusals, h.failures, h.until)
 	}
 	if want.Blocked || raised {
 		return m.refuseLate(h)

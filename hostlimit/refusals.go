@@ -4,21 +4,203 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
+	"strconv"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
 )
 
+// Refusals is what the answers of a host have done to its key: the block, the refusals in a row and
+// the delay that they have taught. It is a plain value, with neither a lock nor a clock, for
+// implementations of [Limiter]; times count from any moment before the first one. The zero value is
+// the key of a host that has not refused. A key goes through these states:
+//
+//	state    event                              next     why
+//	open     refusal                            blocked  until Retry-After, or as the policy says; the first of a series may teach
+//	open     failure                            open     counted; number InARow, without a success between, is a refusal
+//	open     Reset                              paused   nothing is left of the host's limit, which it says before it refuses
+//	paused   Until has passed                   open     the host has not refused: no probe
+//	blocked  Until has passed                   waiting  for a request to probe
+//	waiting  a request starts                   probed   the others wait for its answer
+//	waiting  Forgive has passed                 open     the refusals are too long ago to count
+//	probed   success                            open     every request goes on
+//	probed   refusal, failure                   blocked  for longer: one more refusal in a row
+//	probed   another answer, or none observed   waiting  the next request probes
+//	any      refusal of an earlier request      blocked  until its Retry-After, where that is later; not counted
+//	any      Reset                              same     until the reset, where that is later; not counted
+//	any      Block                              blocked  by a person: no answer lifts it, only Clear
+//	any      Clear                              open
+//
+// An earlier request is one that started before the block was set. Which request probes, its
+// limiter knows; State calls such a key waiting. Outside of Config.Windows a key is held as if it
+// were blocked, and its state goes on meanwhile.
+type Refusals struct {
+	Row      int           // refusals in a row, at most 255: those of one block count once; 0: open or paused
+	Failures int           // failures in a row, short of a refusal
+	Until    time.Duration // end of the block; 0: none
+	SetAt    uint64        // number of the last request that started before the block was set
+	Cause    string        // what set the block, as in HostState.BlockedBy
+	Learned  time.Duration // delay that refusals have taught; 0: none
+
+	calm uint8 // requests started since the last refusal, or since Learned was shortened
+}
+
+// mostRefusals bounds Refusals.Row.
+const mostRefusals = 255
+
 // A meaning is what an Outcome says about its host.
 type meaning uint8
 
 const (
-	silent  meaning = iota // nothing: it neither blocks nor clears
+	silent  meaning = iota // nothing
 	success                // the host serves us
-	failed                 // the host doesn't serve us; several in a row are a refusal, and so is one to a probe
+	failed                 // the host doesn't serve us
 	refused                // the host wants to be left alone
 )
+
+// An effect is what an Outcome does to its key.
+type effect uint8
+
+const (
+	nothing effect = iota
+	forget         // Failures is 0
+	lift           // the same, and the block and its counter are gone
+	tally          // one more of Failures; number InARow refuses
+	refuse         // a block, one more of Row
+	extend         // the block lasts for as long as the outcome asks for
+)
+
+// effects is what each Outcome does. Beside it, a Reset extends.
+var effects = [...]struct{ open, probed, earlier effect }{
+	silent:  {nothing, nothing, nothing},
+	success: {forget, lift, forget},
+	failed:  {tally, refuse, nothing}, // while refusals count, only probes start
+	refused: {refuse, refuse, extend},
+}
+
+// Observe does to s what o does, the outcome of request number n (in the order of starts), of which
+// last have started. Effect.Until is left to the caller. Where s.Row has become 1, the refusal is the
+// first of a series, which teaches what Rules.Teaches and Delay.Learn say.
+func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint64) (e Effect) {
+	by := effects[r.meaning(&o)]
+	stopped := s.Stopped(now)
+	does := by.open
+	switch {
+	case n <= s.SetAt || stopped:
+		does = by.earlier
+	case s.Row > 0:
+		does = by.probed
+	}
+	if does == tally {
+		s.Failures = min(s.Failures, math.MaxUint16-1) + 1
+		if s.Failures >= r.refusals.InARow {
+			does = refuse
+		}
+	}
+	switch does {
+	case forget:
+		s.Failures = 0
+	case lift:
+		s.Row, s.Until, s.Cause, s.Failures = 0, 0, "", 0
+		e.Cleared = true
+	case refuse:
+		row := min(s.Row, mostRefusals-1) + 1
+		stay := r.Stay(row, o) // may panic, so before anything is changed
+		*s = Refusals{Row: row, Until: max(s.Until, add(now, stay)), SetAt: last, Cause: causeOfBlock(&o), Learned: s.Learned}
+		e.Blocked = true
+	}
+	if asked := r.Asked(o); does == extend || does != refuse && o.Reset > 0 {
+		if until := add(now, asked); asked > 0 && until > s.Until {
+			s.Until, s.SetAt, e.Blocked = until, last, true
+			switch {
+			case stopped:
+			case does == extend:
+				s.Cause = causeOfBlock(&o)
+			default:
+				s.Cause = "rate limit"
+			}
+		}
+	}
+	e.Refusals = s.Row
+	return e
+}
+
+// causeOfBlock returns the Refusals.Cause of a block that o sets.
+func causeOfBlock(o *Outcome) string {
+	switch {
+	case o.Refused != "":
+	case o.Status == 0:
+		return "network error"
+	case o.Status >= 400 && o.Status <= 599:
+		return "status " + strconv.Itoa(o.Status)
+	}
+	return "refused"
+}
+
+// Block sets the block of a person, who gives the reason why, after the start of request number
+// last. A block that ends later keeps its end.
+func (s *Refusals) Block(until time.Duration, why string, last uint64) {
+	s.Until, s.SetAt, s.Cause = max(s.Until, until), last, ByHand{Why: why}.Cause()
+}
+
+// Clear lifts the block and forgets the refusals, and reports whether there were any. Learned stays.
+func (s *Refusals) Clear(now time.Duration) bool {
+	cleared := s.Row > 0 || s.Blocks(now)
+	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, calm: s.calm}
+	return cleared
+}
+
+// Forgive forgets the refusals if the host has been quiet for long enough, and reports whether it
+// did.
+func (s *Refusals) Forgive(r *Rules, now time.Duration) bool {
+	if s.Row == 0 || !s.forgiven(r, now) {
+		return false
+	}
+	s.Row, s.Until, s.Cause = 0, 0, ""
+	return true
+}
+
+func (s *Refusals) forgiven(r *Rules, now time.Duration) bool {
+	return now >= add(s.Until, r.refusals.Forgive)
+}
+
+// Blocks reports whether a block holds the key at now. At its very end a block is over.
+func (s *Refusals) Blocks(now time.Duration) bool { return s.Until > now }
+
+// Stopped reports whether that block is a person's.
+func (s *Refusals) Stopped(now time.Duration) bool {
+	_, byHand := Debt{Cause: s.Cause}.ByHand()
+	return byHand && s.Blocks(now)
+}
+
+// State returns the state of the key: open, paused, blocked or waiting.
+func (s *Refusals) State(now time.Duration) string {
+	_, byHand := Debt{Cause: s.Cause}.ByHand()
+	switch blocks := s.Blocks(now); {
+	case blocks && (s.Row > 0 || byHand):
+		return "blocked"
+	case blocks:
+		return "paused"
+	case s.Row > 0:
+		return "waiting"
+	}
+	return "open"
+}
+
+// started counts a start of the key after an idle time, which counts as one start more for each
+// Ceiling in it: else the refusals of a crawler that asks only now and then would add up.
+func (s *Refusals) started(d *Delay, idle time.Duration) {
+	if s.Learned == 0 {
+		return
+	}
+	calm := time.Duration(s.calm) + 1 + max(0, idle/d.Ceiling)
+	for ; calm >= calmStarts && s.Learned != 0; calm -= calmStarts {
+		s.Learned = d.Ease(s.Learned)
+	}
+	s.calm = uint8(calm % calmStarts)
+}
 
 // meaning returns what o says about its host. No other code decides over a status.
 func (r *Rules) meaning(o *Outcome) meaning {
@@ -38,6 +220,24 @@ func (r *Rules) meaning(o *Outcome) meaning {
 		return silent
 	}
 	return success
+}
+
+// Explain returns what o does to the key of an open host, in words: "blocks", "success: clears",
+// "says nothing", or which failure in a row blocks.
+func (r *Rules) Explain(o Outcome) string {
+	switch effects[r.meaning(&o)].open {
+	case forget:
+		return "success: clears"
+	case tally:
+		by := "Fibonacci"
+		if _, same := r.refusals.Policy.(backoff.Fibonacci); r.Teaches(o) && !same {
+			by = "the policy"
+		}
+		return fmt.Sprintf("clears nothing; number %d in a row blocks, by %s", r.refusals.InARow, by)
+	case refuse:
+		return "blocks"
+	}
+	return "says nothing"
 }
 
 // Serves reports whether o is a success: the host serves us.

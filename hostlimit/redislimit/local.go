@@ -185,53 +185,33 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	return g, nil
 }
 
-// Observe implements [hostlimit.Lease]. It adds to what the share of this process knows what
-// was known before, and is told to the server later: so a host of which a process has seen four
-// failures is blocked by the fifth, and one that was blocked is probed.
+// Observe implements [hostlimit.Lease]. It judges o by what the share of this process has seen and by
+// what the server said before: so a host of which a process has seen four failures is blocked by the
+// fifth, and one that was blocked is probed. The server hears of it later.
 func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
-	e := t.inner.Observe(o)
+	share := t.inner.Observe(o)
 	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, t.lease.l.rules
-	l.mu.Lock()
-	n := h.refusals + 1
-	l.mu.Unlock()
-	kind, stay := kindOf(r, o), time.Duration(0)
-	if kind == fails || kind == refuses {
-		stay = r.Stay(n, o)
-	}
-
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.lease.observed || t.lease.released {
-		return e
+		return share
 	}
-	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && (kind == fails || kind == refuses)
+	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && (r.Fails(o) || r.Refuses(o))
 	defer t.answered()
 	now := l.now()
-	before := t.lease.began <= h.blocked
-	switch {
-	case kind == serves:
-		h.failures = 0
-		if !before && h.refusals > 0 {
-			h.refusals, h.until, e.Cleared = 0, 0, true
-		}
-	case kind == fails && !before:
-		if h.failures++; h.failures >= l.backoff.InARow || h.refusals > 0 {
-			kind = refuses
-		}
+	s := hostlimit.Refusals{Row: h.refusals, Failures: h.failures, Until: h.until, SetAt: uint64(h.blocked)}
+	e := s.Observe(r, o, now, uint64(t.lease.began), uint64(now))
+	if h.refusals == 0 && s.Row == 1 && limits.Delay.Adaptive.Learns() && r.Teaches(o) {
+		h.learned = limits.Delay.Learn(t.lease.granted.delay, 0, 0)
+		h.raise(h.learned)
 	}
-	if kind == refuses && !before {
-		if h.refusals == 0 && limits.Delay.Adaptive.Learns() && r.Teaches(o) {
-			h.learned = limits.Delay.Learn(t.lease.granted.delay, 0, 0)
-			h.raise(h.learned)
-		}
-		h.refusals, h.failures, h.until, h.blocked, e.Blocked = n, 0, max(h.until, now+stay), now, true
-	}
-	if e.Blocked { // also by what asks for longer, or has nothing left
-		h.until, h.blocked = max(h.until, now+time.Until(e.Until)), now
+	h.refusals, h.failures, h.until = s.Row, s.Failures, s.Until
+	e.Cleared = e.Cleared || share.Cleared
+	if e.Blocked = e.Blocked || share.Blocked; e.Blocked {
+		h.until, h.blocked = max(h.until, now+time.Until(share.Until)), now
 		h.untilTold = h.until
 		h.weed()
 	}
-	e.Refusals, e.Until = h.refusals, time.Time{}
 	if h.until > now {
 		e.Until = l.base.Add(h.until)
 	}
