@@ -191,7 +191,7 @@ func TestThePageInABrowser(t *testing.T) {
 		t.Error("the page's script didn't run")
 	}
 	dom = look(server.URL+"/?host=nobody", 1280, 1100, "")
-	if !strings.Contains(dom, "No host in force has") {
+	if !strings.Contains(dom, "No host at work has") {
 		t.Errorf("searched for nobody:\n%s", dom)
 	}
 }

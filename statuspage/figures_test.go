@@ -9,9 +9,12 @@ import (
 	"github.com/go-politeness/politeness"
 )
 
-func htmlOf(s *politeness.Status) string {
+func htmlOf(t *testing.T, s *politeness.Status) string {
+	t.Helper()
 	var page bytes.Buffer
-	writeHTML(&page, s, "")
+	if err := writeHTML(&page, s, ""); err != nil {
+		t.Fatal(err)
+	}
 	return page.String()
 }
 
@@ -73,8 +76,8 @@ func TestThePageShowsEachFigure(t *testing.T) {
 				"at most 4 pages of a host", "The budget can't be asked: no answer",
 				"unchanged<dd>4",
 				"500ms in the mean of the last minute, 2 s at most",
-				"<rect x=57 y=29.0 width=0.9 height=1.0><title>12:28: 1ms, 1 answers", "<rect x=58 y=0.0 width=0.9 height=30.0><title>12:29: 2 s, 30 answers",
-				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers",
+				"<rect x=57 y=29.0 width=0.9 height=1.0><title>12:28: 1ms, 1 answer<", "<rect x=58 y=0.0 width=0.9 height=30.0><title>12:29: 2 s, 30 answers<",
+				"<rect x=59 y=22.5 width=0.9 height=7.5><title>12:30: 500ms, 4 answers<",
 				">in 1m30s<td data-name=meanwhile><span class=red>nothing is fetched", ">now<td data-name=meanwhile><span class=amber>fetched all the same",
 				"10 of 40 known hosts; 3 of them are left out",
 				"blocked: status 429 (refusal 2 in a row), until 2026-03-01T13:30:20Z", "blocked: by hand, until", "the next request is a probe (refusal 3 in a row)",
@@ -105,7 +108,7 @@ func TestThePageShowsEachFigure(t *testing.T) {
 		},
 	} {
 		c.page.Time = at
-		html := htmlOf(&c.page)
+		html := htmlOf(t, &c.page)
 		_, html, _ = strings.Cut(html, "<main id=live>")
 		html, _, _ = strings.Cut(html, "</main>")
 		for _, want := range c.shows {
@@ -145,5 +148,25 @@ func TestMetricsAreTheFigures(t *testing.T) {
 	if text = prometheusOf(&politeness.Status{}); !strings.Contains(text, "politeness_latency_mean_seconds 0\n") ||
 		strings.Contains(text, "robots_") || strings.Contains(text, "budget_") {
 		t.Errorf("of nothing:\n%s", text)
+	}
+}
+
+// TestThePageEscapes what servers, robots.txt and people say.
+func TestThePageEscapes(t *testing.T) {
+	const evil = "<b>\"'\x1b[2J\u202e"
+	html := htmlOf(t, &politeness.Status{
+		UserAgent: evil, Unlisted: evil, Lost: evil, Answers: map[string]int64{evil: 1}, Waiting: map[string]int{evil: 1},
+		Budget:      &politeness.BudgetStatus{Error: evil},
+		Unreachable: []politeness.UnreachableStatus{{Origin: evil, Reason: evil}},
+		Hosts: []politeness.HostStatus{
+			{Host: evil, Why: evil, DelaySource: evil, Leak: true, SilentBy: evil},
+			{Host: evil, BlockedUntil: time.Now(), BlockedBy: evil, Refusals: 1},
+		},
+	})
+	if n := strings.Count(html, "&lt;b&gt;&#34;&#39;"); n != 14 {
+		t.Errorf("it is shown %d times", n)
+	}
+	if strings.Contains(html, "<b>") || strings.ContainsAny(html, "\x1b\u202e") || !strings.Contains(html, "(first refusal)") {
+		t.Errorf("not escaped:\n%s", html)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html"
+	"html/template"
 	"maps"
 	"slices"
 	"strings"
@@ -17,10 +17,9 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// shownMinutes is how many minutes the page has latencies of.
-const shownMinutes = 60
-
 var (
+	//go:embed page.html
+	pageText string
 	//go:embed status.css
 	style string
 	//go:embed status.js
@@ -31,238 +30,204 @@ var (
 		sum := sha256.Sum256([]byte(script))
 		return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 	}()
+
+	tmpl = template.Must(template.New("").Funcs(template.FuncMap{
+		"text":   printable.Text, // escapes what can't be printed as %q does; the template escapes the rest
+		"robots": robotsCard, "bars": budgetBars, "holds": holds, "next": next, "delay": delay, "within": within, "plural": plural,
+	}).Parse(pageText))
 )
 
-// writeHTML writes the page for people.
-func writeHTML(w *bytes.Buffer, s *politeness.Status, filter string) {
-	fmt.Fprintf(w, `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>politeness</title>
-<meta name="robots" content="noindex"><meta name="viewport" content="width=device-width, initial-scale=1">
-<noscript><meta http-equiv="refresh" content="5"></noscript>
-<style>
-%s</style></head><body>
-<h1>politeness</h1><p class=agent>%s</p>
-<form><input type=search id=host name=host placeholder="Host" aria-label="Hosts whose name holds this" value="%s">
-<button>Search</button> <button type=button id=pause hidden>Pause</button>
-<span class=quiet><a href="?format=json">JSON</a> · <a href="?format=prometheus">Prometheus</a></span></form>
-<p class=red id=state role=status></p>
-<main id=live>
-`, style, escape(s.UserAgent), escape(filter))
-	writeLive(w, s, filter)
-	fmt.Fprintf(w, "</main>\n<script>%s</script></body></html>\n", script)
+// writeHTML writes the page for people. filter is what was searched for.
+func writeHTML(w *bytes.Buffer, s *politeness.Status, filter string) error {
+	return tmpl.ExecuteTemplate(w, "page", view{s, filter})
 }
 
-// writeLive writes the part of the page that changes.
-func writeLive(w *bytes.Buffer, s *politeness.Status, filter string) {
-	fmt.Fprintf(w, "<p class=quiet>at %s</p>\n", s.Time.UTC().Format(time.RFC3339))
-	if s.Lost != "" {
-		fmt.Fprintf(w, "<p class=alarm>Evidence is lost: %s</p>\n", escape(s.Lost))
-	}
-	w.WriteString("<div class=cards>\n")
-	card(w, "Waiting requests, by what holds them", "Nothing waits.", counts(s.Waiting), nil)
-	card(w, "Hosts", "No host is known yet.", counts(s.HostsBy), map[string]string{"blocked": "red"})
-	card(w, "Sent and answered", "Nothing was sent yet.", append(nonzero("starts", s.Starts), counts(s.Answers)...), map[string]string{"5xx": "red", "none": "red", "4xx": "amber"})
-	card(w, "Refused by politeness", "Nothing was refused.", counts(s.Refusals), nil)
-	writeBudget(w, s)
-	writeRobots(w, s)
-	writeLatency(w, s)
-	w.WriteString("</div>\n")
-	writeUnreachable(w, s)
-	writeHosts(w, s, filter)
+// A view is what page.html shows: a Status, and what follows from it.
+type view struct {
+	*politeness.Status
+	Filter string
 }
 
-// A count is one line of a card.
+func (view) Style() template.CSS { return template.CSS(style) }
+func (view) Script() template.JS { return template.JS(script) }
+
+// At is the time of the Status.
+func (v view) At() string { return v.Time.UTC().Format(time.RFC3339) }
+
+// AtWork is the number of hosts that aren't idle.
+func (v view) AtWork() int { return len(v.Hosts) + v.Omitted }
+
+// A card is a box of counts.
+type card struct {
+	Title string
+	Empty string // what is shown where there are no lines
+	Lines []count
+}
+
+// A count is a line of a card.
 type count struct {
-	name  string
-	value int64
+	Name   string
+	Value  int64
+	Colour string // a class of status.css
 }
 
-// counts are those of m, the largest first.
-func counts[N int | int64](m map[string]N) (out []count) {
+// Cards are the first boxes of the page.
+func (v view) Cards() []card {
+	sent := counts(v.Answers, map[string]string{"5xx": "red", "none": "red", "4xx": "amber"})
+	if v.Starts > 0 {
+		sent = slices.Insert(sent, 0, count{Name: "starts", Value: v.Starts})
+	}
+	return []card{
+		{"Waiting requests, by what holds them", "Nothing waits.", counts(v.Waiting, nil)},
+		{"Hosts", "No host is known yet.", counts(v.HostsBy, map[string]string{"blocked": "red"})},
+		{"Sent and answered", "Nothing was sent yet.", sent},
+		{"Refused by politeness", "Nothing was refused.", counts(v.Refusals, nil)},
+	}
+}
+
+// counts returns the counts of m that aren't zero, the largest first.
+func counts[N int | int64](m map[string]N, colours map[string]string) []count {
+	var lines []count
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		if m[name] != 0 {
-			out = append(out, count{name, int64(m[name])})
+			lines = append(lines, count{name, int64(m[name]), colours[name]})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b count) int { return cmp.Compare(b.value, a.value) })
-	return out
+	slices.SortStableFunc(lines, func(a, b count) int { return cmp.Compare(b.Value, a.Value) })
+	return lines
 }
 
-func nonzero(name string, n int64) []count {
-	if n == 0 {
-		return nil
-	}
-	return []count{{name, n}}
+func robotsCard(c *politeness.RobotsStatus) card {
+	return card{Title: "robots.txt", Lines: []count{
+		{Name: "origins known", Value: int64(c.Origins)},
+		{Name: "fetching now", Value: int64(c.InFlight)},
+		{Name: "fetched", Value: c.Fetched},
+		{Name: "unchanged", Value: c.Revalidated},
+		{Name: "failed fetches", Value: c.Unreachable},
+	}}
 }
 
-// card writes a box with counts.
-func card(w *bytes.Buffer, title, empty string, lines []count, colours map[string]string) {
-	fmt.Fprintf(w, "<section class=card><h2>%s</h2>", title)
-	if len(lines) == 0 {
-		fmt.Fprintf(w, "<p class=quiet>%s</p>", empty)
-	} else {
-		w.WriteString("<dl>")
-		for _, l := range lines {
-			fmt.Fprintf(w, "<dt class=\"%s\">%s<dd>%d", colours[l.name], escape(l.name), l.value)
-		}
-		w.WriteString("</dl>")
-	}
-	w.WriteString("</section>\n")
+// A bar is how much of a limit is used.
+type bar struct {
+	Text    string
+	Limited bool
+	Class   string // of status.css
+	Width   string // percent
 }
 
-func writeBudget(w *bytes.Buffer, s *politeness.Status) {
-	b := s.Budget
-	if b == nil {
-		return
+func budgetBars(b *politeness.BudgetStatus) []bar {
+	return []bar{
+		newBar("pages", float64(b.Pages), float64(b.MaxPages)),
+		newBar("bytes", float64(b.Bytes), float64(b.MaxBytes)),
+		newBar("seconds", b.Seconds, b.MaxSeconds),
 	}
-	w.WriteString("<section class=card><h2>Budget</h2>")
-	bar(w, "pages", float64(b.Pages), float64(b.MaxPages))
-	bar(w, "bytes", float64(b.Bytes), float64(b.MaxBytes))
-	bar(w, "seconds", b.Seconds, b.MaxSeconds)
-	if b.PagesPerHost > 0 {
-		fmt.Fprintf(w, "<p>at most %d pages of a host</p>", b.PagesPerHost)
-	}
-	if b.Error != "" {
-		fmt.Fprintf(w, "<p class=red>The budget can't be asked: %s</p>", escape(b.Error))
-	}
-	w.WriteString("</section>\n")
 }
 
-// bar writes how much of a limit is used.
-func bar(w *bytes.Buffer, what string, used, limit float64) {
-	fmt.Fprintf(w, "<div>%s</div>", share(what, used, limit))
+func newBar(what string, used, limit float64) bar {
 	if limit == 0 {
-		return
+		return bar{Text: fmt.Sprintf("%.0f %s", used, what)}
 	}
-	part, class := min(100*used/limit, 100), ""
+	part, class := 100*used/limit, ""
 	switch {
 	case part >= 100:
 		class = " over"
 	case part >= 80:
 		class = " near"
 	}
-	fmt.Fprintf(w, "<div class=\"bar%s\"><i style=\"width:%.1f%%\"></i></div>", class, part)
+	return bar{fmt.Sprintf("%.0f of %.0f %s (%.0f %%)", used, limit, what, part), true, class, fmt.Sprintf("%.1f", min(part, 100))}
 }
 
-func writeRobots(w *bytes.Buffer, s *politeness.Status) {
-	c := s.Robots
-	if c == nil {
-		w.WriteString("<section class=card><h2>robots.txt</h2><p class=amber>It is ignored.</p></section>\n")
-		return
-	}
-	card(w, "robots.txt", "", []count{
-		{"origins known", int64(c.Origins)},
-		{"being asked", int64(c.InFlight)},
-		{"fetched", c.Fetched},
-		{"unchanged", c.Revalidated},
-		{"times unreachable", c.Unreachable},
-	}, nil)
+// shownMinutes is how many minutes the page has latencies of.
+const shownMinutes = 60
+
+// A trend is how fast hosts answered in the last hour.
+type trend struct {
+	Minutes       int
+	Last, Longest string
+	Bars          []trendBar
 }
 
-// writeLatency writes how fast hosts answered, as a bar a minute.
-func writeLatency(w *bytes.Buffer, s *politeness.Status) {
-	w.WriteString("<section class=card><h2>Time to an answer, the last hour</h2>")
-	if len(s.Latency) == 0 {
-		w.WriteString("<p class=quiet>No answer yet.</p></section>\n")
-		return
+// A trendBar is the bar of a minute, in units of a minute and 30th of the height.
+type trendBar struct {
+	X         int
+	Y, Height string
+	Text      string
+}
+
+// Trend is nil if no host has answered.
+func (v view) Trend() *trend {
+	if len(v.Latency) == 0 {
+		return nil
 	}
 	longest := 0.0
-	for _, m := range s.Latency {
+	for _, m := range v.Latency {
 		longest = max(longest, m.Mean)
 	}
-	last := s.Latency[len(s.Latency)-1]
-	fmt.Fprintf(w, "<p>%s in the mean of the last minute, %s at most</p><svg viewBox=\"0 0 %d 30\" preserveAspectRatio=\"none\" role=img aria-label=\"mean time to an answer by minute\">",
-		seconds(last.Mean), seconds(longest), shownMinutes)
-	for _, m := range s.Latency {
-		x := shownMinutes - 1 - int(s.Time.Unix()/60-m.Time.Unix()/60)
+	t := &trend{Minutes: shownMinutes, Last: seconds(v.Latency[len(v.Latency)-1].Mean), Longest: seconds(longest)}
+	for _, m := range v.Latency {
 		height := max(1, 30*m.Mean/max(longest, 1e-9))
-		fmt.Fprintf(w, "<rect x=%d y=%.1f width=0.9 height=%.1f><title>%s: %s, %d answers</title></rect>",
-			x, 30-height, height, m.Time.Format("15:04"), seconds(m.Mean), m.Answers)
+		t.Bars = append(t.Bars, trendBar{
+			X: shownMinutes - 1 - int(v.Time.Unix()/60-m.Time.Unix()/60),
+			Y: fmt.Sprintf("%.1f", 30-height), Height: fmt.Sprintf("%.1f", height),
+			Text: fmt.Sprintf("%s: %s, %s", m.Time.Format("15:04"), seconds(m.Mean), plural(int(m.Answers), "answer")),
+		})
 	}
-	w.WriteString("</svg></section>\n")
+	return t
 }
 
-// writeUnreachable writes the origins whose robots.txt can't be had.
-func writeUnreachable(w *bytes.Buffer, s *politeness.Status) {
-	if len(s.Unreachable) == 0 {
-		return
-	}
-	w.WriteString("<h2>robots.txt can't be had</h2>\n<table><thead><tr><th>origin<th>why<th>asked again<th>meanwhile</thead>\n")
-	for _, d := range s.Unreachable {
-		meanwhile := "<span class=red>nothing is fetched</span>"
-		if d.Fallback {
-			meanwhile = "<span class=amber>fetched all the same</span>"
-		}
-		fmt.Fprintf(w, "<tr><td>%s<td data-name=why>%s<td data-name=\"asked again\">%s<td data-name=meanwhile>%s\n",
-			escape(d.Origin), escape(d.Reason), within(d.Until, s.Time), meanwhile)
-	}
-	w.WriteString("</table>\n")
-}
+// A hold is a cause for which the next request of a host doesn't start now.
+type hold struct{ Colour, Text string }
 
-func writeHosts(w *bytes.Buffer, s *politeness.Status, filter string) {
-	w.WriteString("<h2>Hosts in force</h2>\n")
-	if s.Unlisted != "" {
-		fmt.Fprintf(w, "<p class=red>%s</p>\n", escape(s.Unlisted))
+func holds(h politeness.HostStatus) []hold {
+	var all []hold
+	add := func(colour, format string, args ...any) {
+		all = append(all, hold{colour, fmt.Sprintf(format, args...)})
 	}
-	fmt.Fprintf(w, "<p class=quiet>%d of %s", len(s.Hosts)+s.Omitted, plural(s.Known, "known host"))
-	if s.Omitted > 0 {
-		fmt.Fprintf(w, "; %d of them are left out here: search", s.Omitted)
-	}
-	w.WriteString("</p>\n")
-	if len(s.Hosts) == 0 {
-		empty := "No host is held, waited for, paced or blocked."
-		if filter != "" {
-			empty = fmt.Sprintf("No host in force has %q in its name.", filter)
-		}
-		fmt.Fprintf(w, "<p>%s</p>\n", escape(empty))
-		return
-	}
-	w.WriteString("<table><thead><tr><th>host<th class=n>slots<th class=n>waiting<th class=n>next start<th class=n>delay<th>what holds it</thead>\n")
-	for i := range s.Hosts {
-		h := &s.Hosts[i]
-		fmt.Fprintf(w, "<tr><td>%s<td class=n data-name=slots>%d of %d<td class=n data-name=waiting>%d<td class=n data-name=\"next start\">%s<td class=n data-name=delay>%s<td data-name=\"what holds it\"><span>%s</span>\n",
-			escape(h.Host), h.SlotsUsed, h.Slots, h.Waiters, next(h, s.Time), strings.TrimSpace(seconds(h.Delay)+" "+h.DelaySource), holds(h, s.Time))
-	}
-	w.WriteString("</table>\n")
-}
-
-// holds tells what holds the host, as HTML.
-func holds(h *politeness.HostStatus, now time.Time) string {
-	var parts []string
-	say := func(class, format string, args ...any) {
-		parts = append(parts, fmt.Sprintf("<span class=\"%s\">%s</span>", class, escape(fmt.Sprintf(format, args...))))
+	refusals := ""
+	switch {
+	case h.Refusals == 1:
+		refusals = " (first refusal)"
+	case h.Refusals > 1:
+		refusals = fmt.Sprintf(" (refusal %d in a row)", h.Refusals)
 	}
 	switch {
 	case !h.BlockedUntil.IsZero():
-		refusals := ""
-		if h.Refusals > 0 {
-			refusals = fmt.Sprintf(" (refusal %d in a row)", h.Refusals)
-		}
-		say("red", "blocked: %s%s, until %s", h.BlockedBy, refusals, h.BlockedUntil.UTC().Format(time.RFC3339))
+		add("red", "blocked: %s%s, until %s", h.BlockedBy, refusals, h.BlockedUntil.UTC().Format(time.RFC3339))
 	case h.Refusals > 0:
-		say("amber", "the next request is a probe (refusal %d in a row)", h.Refusals)
+		add("amber", "the next request is a probe%s", refusals)
 	case h.Why != "":
-		say("", "%s", h.Why)
+		add("", "%s", h.Why)
 	case h.SlotsUsed >= h.Slots:
-		say("quiet", "every slot is held")
+		add("quiet", "every slot is held")
 	}
 	if h.Leak {
 		by := ""
 		if h.SilentBy != "" {
 			by = " by " + h.SilentBy
 		}
-		say("amber", "a slot held for %s without a sign of life%s: is its body closed?", seconds(h.Silent), by)
+		add("amber", "a slot held for %s without a sign of life%s: is its body closed?", seconds(h.Silent), by)
 	}
-	return strings.Join(parts, "; ")
+	return all
 }
 
-// escape is s for HTML. What can't be printed is escaped as by %q.
-func escape(s string) string { return html.EscapeString(printable.Text(s)) }
-
-func share(what string, used, limit float64) string {
-	if limit == 0 {
-		return fmt.Sprintf("%.0f %s", used, what)
+// next is when the next request may start.
+func next(h politeness.HostStatus, now time.Time) string {
+	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
+		return "with a free slot"
 	}
-	return fmt.Sprintf("%.0f of %.0f %s (%.0f %%)", used, limit, what, 100*used/limit)
+	return within(h.NextStart, now)
+}
+
+func delay(h politeness.HostStatus) string {
+	return strings.TrimSpace(seconds(h.Delay) + " " + h.DelaySource)
+}
+
+// within is how far t is ahead of now.
+func within(t, now time.Time) string {
+	if d := t.Sub(now); d > 0 {
+		return "in " + seconds(d.Seconds())
+	}
+	return "now"
 }
 
 func plural(n int, what string) string {
@@ -272,7 +237,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// seconds is a time for people.
+// seconds is a duration for people.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	switch {
@@ -282,20 +247,4 @@ func seconds(s float64) string {
 		return fmt.Sprintf("%.3g s", s)
 	}
 	return d.Round(time.Second).String()
-}
-
-// next tells when the next request may start.
-func next(h *politeness.HostStatus, now time.Time) string {
-	if h.SlotsUsed >= h.Slots && !h.NextStart.After(now) {
-		return "with a free slot"
-	}
-	return within(h.NextStart, now)
-}
-
-// within tells how far away t is.
-func within(t, now time.Time) string {
-	if d := t.Sub(now); d > 0 {
-		return "in " + seconds(d.Seconds())
-	}
-	return "now"
 }

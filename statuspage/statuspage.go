@@ -47,6 +47,7 @@ func Handler(t *politeness.Transport, names ...string) http.Handler {
 		}
 		status := t.StatusOf(r.Context(), host)
 		var page bytes.Buffer
+		var err error
 		switch {
 		case format == "prometheus":
 			w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -55,13 +56,14 @@ func Handler(t *politeness.Transport, names ...string) http.Handler {
 			w.Header().Set("Content-Type", "application/json")
 			enc := json.NewEncoder(&page)
 			enc.SetIndent("", "  ")
-			if err := enc.Encode(status); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
+			err = enc.Encode(status)
 		default:
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			writeHTML(&page, &status, host)
+			err = writeHTML(&page, &status, host)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
 		w.Header().Set("Cache-Control", "no-store")
 		_, _ = page.WriteTo(w)

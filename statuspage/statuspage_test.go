@@ -104,7 +104,7 @@ func TestThePageOfNothing(t *testing.T) {
 		}
 	}
 	page, _ = statusOf(t, statuspage.Handler(tr), "/?host=%3Cscript%3E", "text/html")
-	if strings.Contains(page, "value=\"<script>") || !strings.Contains(page, "No host in force has &#34;&lt;script&gt;&#34;") {
+	if strings.Contains(page, "value=\"<script>") || !strings.Contains(page, "No host at work has &#34;&lt;script&gt;&#34;") {
 		t.Errorf("a search for what isn't there:\n%s", page)
 	}
 }

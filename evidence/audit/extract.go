@@ -21,11 +21,12 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A bundleLine is a line of a bundle, which is JSON Lines. The first line names the hosts. Each other line is a record, exactly as
-// it stands in the log; or says how many lines are left out there, with the hashes of the largest
-// complete subtrees of the log's Merkle tree that consist of them; or is the checkpoint of all
-// lines before it, after which the lines of another tree may follow. So the bundle is the tree with
-// branches cut off: whoever reads it computes the root, and compares it with the checkpoint's.
+// A bundleLine is a line of a bundle, which is JSON Lines. The first line names the hosts. Each
+// other line is a record, exactly as it stands in the log; or says how many lines are left out
+// there, with the hashes of the largest complete subtrees of the log's Merkle tree that consist of
+// them; or is the checkpoint of all lines before it, after which the lines of another tree may
+// follow. So the bundle is the tree with branches cut off: whoever reads it computes the root, and
+// compares it with the checkpoint's.
 type bundleLine struct {
 	Bundle     int         `json:"bundle,omitempty"` // version; in the first line
 	Hosts      []string    `json:"hosts,omitempty"`

@@ -67,7 +67,8 @@ CREATE TABLE IF NOT EXISTS %[2]s (
 CREATE TABLE IF NOT EXISTS robots (origin TEXT PRIMARY KEY, record BLOB NOT NULL);
 `
 
-// indexes are for SQLite only: DuckDB scans columns, and can't change rows in an index twice in a transaction.
+// indexes are for SQLite only: DuckDB scans columns, and can't change rows in an index twice in a
+// transaction.
 const indexes = `
 CREATE INDEX IF NOT EXISTS %[1]s_by_surt ON %[1]s (surt_key);
 CREATE INDEX IF NOT EXISTS %[2]s_by_host ON %[2]s (host, done, priority DESC, seq);
