@@ -49,6 +49,7 @@ type debtFile struct {
 	Cause        string    `json:"cause,omitzero"`
 	Delay        string    `json:"delay,omitzero"` // as time.Duration prints it
 	BlockedAt    time.Time `json:"blockedAt,omitzero"`
+	ClearedAt    time.Time `json:"clearedAt,omitzero"`
 }
 
 // Update implements [Store].
@@ -134,7 +135,7 @@ func (s *dirStore) write(file, key string, d Debt) error {
 
 // encodeDebt writes a file.
 func encodeDebt(key string, d Debt) ([]byte, error) {
-	f := debtFile{Key: text(key), BlockedUntil: d.BlockedUntil, NextStart: d.NextStart, Refusals: d.Refusals, Cause: d.Cause, BlockedAt: d.BlockedAt}
+	f := debtFile{Key: text(key), BlockedUntil: d.BlockedUntil, NextStart: d.NextStart, Refusals: d.Refusals, Cause: d.Cause, BlockedAt: d.BlockedAt, ClearedAt: d.ClearedAt}
 	if d.Delay != 0 {
 		f.Delay = d.Delay.String()
 	}
@@ -162,7 +163,7 @@ func decodeDebt(data []byte, key string) (Debt, error) {
 	if f.Key != text(key) {
 		return Debt{}, fmt.Errorf("it is the state of %.100q", f.Key)
 	}
-	d := Debt{BlockedUntil: f.BlockedUntil, NextStart: f.NextStart, Refusals: f.Refusals, Cause: f.Cause, BlockedAt: f.BlockedAt}
+	d := Debt{BlockedUntil: f.BlockedUntil, NextStart: f.NextStart, Refusals: f.Refusals, Cause: f.Cause, BlockedAt: f.BlockedAt, ClearedAt: f.ClearedAt}
 	if f.Delay != "" {
 		if d.Delay, err = time.ParseDuration(f.Delay); err != nil {
 			return Debt{}, err

@@ -535,7 +535,7 @@ func FuzzDebt(f *testing.F) {
 		if d, err := decodeDebt(data, key); err == nil {
 			t.Fatalf("noise is a debt: %q, %+v", data, d)
 		}
-		d := Debt{time.Unix(until, next), time.Unix(next, until), refusals, cause, time.Duration(delay), time.Unix(until, 0)}.portable()
+		d := Debt{time.Unix(until, next), time.Unix(next, until), refusals, cause, time.Duration(delay), time.Unix(until, 0), time.Unix(next, 0)}.portable()
 		file, err := encodeDebt(key, d)
 		if err != nil {
 			return // a year of five digits, or too long

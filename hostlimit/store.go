@@ -33,6 +33,65 @@ type Debt struct {
 	Cause        string        // what the block was set for, such as "status 429"
 	Delay        time.Duration // delay that was learned; 0: none
 	BlockedAt    time.Time     // when the block was set; zero: not blocked, or not known
+	ClearedAt    time.Time     // when a block was lifted last: by the success of a request that started then, or by a person; zero: not known
+}
+
+// Merge returns what two processes know of a key together. A block that was set before the last
+// clearing is lifted, with its counter and cause; of those that stand the later end and the larger
+// counter hold, and the cause is that of the later end, or a person's. Of the rest the longer delay
+// and the later next start hold.
+//
+// The order doesn't matter, nor how often a debt is merged, but for one case: two blocks, of which
+// only one was set before a clearing. If they are merged before the clearing is known, both stand.
+func (d Debt) Merge(o Debt) Debt {
+	cleared := later(d.ClearedAt, o.ClearedAt)
+	d, o = d.clearedAt(cleared).portable(), o.clearedAt(cleared).portable()
+	return Debt{
+		BlockedUntil: later(d.BlockedUntil, o.BlockedUntil),
+		NextStart:    later(d.NextStart, o.NextStart),
+		Refusals:     max(d.Refusals, o.Refusals),
+		Cause:        d.causeWith(o),
+		Delay:        max(d.Delay, o.Delay),
+		BlockedAt:    later(d.BlockedAt, o.BlockedAt),
+		ClearedAt:    d.ClearedAt,
+	}
+}
+
+// clearedAt returns d after a clearing at t.
+func (d Debt) clearedAt(t time.Time) Debt {
+	if d.BlockedAt.Before(t) {
+		d = d.unblocked()
+	}
+	d.ClearedAt = t
+	return d
+}
+
+// unblocked returns d without the block.
+func (d Debt) unblocked() Debt {
+	d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = time.Time{}, time.Time{}, "", 0
+	return d
+}
+
+// causeWith returns the cause of d's block merged with o's.
+func (d Debt) causeWith(o Debt) string {
+	_, dByHand := d.ByHand()
+	_, oByHand := o.ByHand()
+	switch {
+	case dByHand && oByHand:
+	case dByHand, !oByHand && d.BlockedUntil.After(o.BlockedUntil):
+		return d.Cause
+	case oByHand, o.BlockedUntil.After(d.BlockedUntil):
+		return o.Cause
+	}
+	return max(d.Cause, o.Cause)
+}
+
+// later returns the later one of two times.
+func later(t, o time.Time) time.Time {
+	if o.After(t) {
+		return o
+	}
+	return t
 }
 
 // portable is the debt as a Store can keep it and give it back.
@@ -40,6 +99,7 @@ func (d Debt) portable() Debt {
 	d.BlockedUntil = d.BlockedUntil.Round(0).UTC()
 	d.NextStart = d.NextStart.Round(0).UTC()
 	d.BlockedAt = d.BlockedAt.Round(0).UTC()
+	d.ClearedAt = d.ClearedAt.Round(0).UTC()
 	d.Cause = text(d.Cause)
 	return d
 }
