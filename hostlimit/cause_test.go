@@ -3,7 +3,6 @@ package hostlimit
 import (
 	"errors"
 	"testing"
-	"unsafe"
 )
 
 func TestCauseTellsWhatRefused(t *testing.T) {
@@ -21,12 +20,5 @@ func TestCauseTellsWhatRefused(t *testing.T) {
 		if got := causeOf(test.o).String(); got != test.want {
 			t.Errorf("cause of %+v: %q, want %q", test.o, got, test.want)
 		}
-	}
-}
-
-// A host is a line of the cache: what a million of them cost depends on it.
-func TestHostIsOneLineOfTheCache(t *testing.T) {
-	if size := unsafe.Sizeof(host{}); size != 64 {
-		t.Errorf("%d bytes, want 64", size)
 	}
 }

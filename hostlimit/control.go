@@ -20,12 +20,11 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 		return err
 	}
 	m.now() // begins the count
-	return m.act(ctx, key, func(sh *shard, h *host, now time.Duration) {
-		t := sh.inTrouble(h)
+	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
+		t := h.inTrouble()
 		t.until = max(t.until, add(now, min(time.Until(until), longestBlock)))
-		t.blockOrd = sh.starts
-		sh.blame(h, byPerson, text(why))
-		sh.note(h, &ByHand{At: m.at(now), Until: m.at(t.until), Why: text(why)})
+		t.blockOrd, t.cause, t.why = starts, byPerson, text(why)
+		t.act = &ByHand{At: m.at(now), Until: m.at(t.until), Why: t.why}
 	})
 }
 
@@ -36,61 +35,54 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	}
 	if m.config.Store != nil {
 		// What is to be cleared may be known to the Store alone.
-		hash := m.hash(key)
-		sh := m.shard(hash)
-		if _, err := sh.met(ctx, key, hash, m.limits(key), true); err != nil {
+		if _, err := m.shard(key).load(ctx, key, m.limits(key), true); err != nil {
 			return err
 		}
 	}
-	return m.act(ctx, key, func(sh *shard, h *host, now time.Duration) {
+	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
 		h.failures = 0
-		t := sh.trouble(h)
+		t := h.trouble()
 		if t.refusals == 0 && !t.blocks(now) {
 			return
 		}
-		t.until, t.refusals = 0, 0
-		sh.blame(h, byOther, "")
-		sh.note(h, &ByHand{At: m.at(now)})
+		t.clear(now)
+		t.cause, t.why = byOther, ""
+		t.act = &ByHand{At: m.at(now)}
 	})
 }
 
-// act does what a person asks for to the state of key, and keeps it.
-func (m *Memory) act(ctx context.Context, key string, change func(*shard, *host, time.Duration)) error {
-	hash := m.hash(key)
-	sh := m.shard(hash)
+// act makes a change that a person asks for to the state of key, and saves it. change gets the
+// number of starts of the shard.
+func (m *Memory) act(ctx context.Context, key string, change func(h *host, starts uint64, now time.Duration)) error {
+	sh := m.shard(key)
 	sh.mu.Lock()
 	now := m.now()
-	h := sh.host(sh.get(hash, key, now))
-	if h.busy > 0 {
-		sh.busy[h.busy-1].refresh(h, now)
+	h := sh.get(key, now)
+	if h.active != nil {
+		h.active.refresh(now)
 	}
-	change(sh, h, now)
-	if h.busy > 0 {
-		b := sh.busy[h.busy-1]
-		b.probe = nil
+	change(h, sh.starts, now)
+	if a := h.active; a != nil {
+		a.probe = nil
 		if sh.stopped(h, now) {
-			b.refuseAll(h, now)
-		} else if b.head != nil {
-			b.head.signal()
+			a.refuseAll(now)
+		} else if a.queue.first != nil {
+			a.queue.first.signal()
 		}
-		sh.settle(b)
-	}
-	var k *kept
-	if m.config.Store != nil {
-		k = sh.keptOf(key, hash)
+		sh.free(a)
 	}
 	sh.mu.Unlock()
 	m.handOut()
-	if k == nil {
+	if m.config.Store == nil {
 		return nil
 	}
-	if err := sh.sync(ctx, k, m.limits(key), false); err != nil {
+	if err := sh.sync(ctx, h, m.limits(key), false); err != nil {
 		return err
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if k.failure != nil {
-		return fmt.Errorf("hostlimit: %s: it holds for this process, but isn't kept: %w", key, k.failure)
+	if s := h.stored; s != nil && s.failure != nil {
+		return fmt.Errorf("hostlimit: %s: it holds for this process, but isn't kept: %w", key, s.failure)
 	}
 	return nil
 }
@@ -105,82 +97,52 @@ func (m *Memory) limits(key string) *Limits {
 // forgive resets the counter of h when the host has been quiet for long enough. No answer of a probe
 // is waited for then.
 func (sh *shard) forgive(h *host, now time.Duration) {
-	t := sh.trouble(h)
+	t := h.trouble()
 	if t.refusals == 0 || !t.forgiven(now, sh.m.rules.refusals.Forgive) {
 		return
 	}
 	t.refusals, t.until = 0, 0
-	if h.busy > 0 {
-		sh.busy[h.busy-1].probe = nil
+	if h.active != nil {
+		h.active.probe = nil
 	}
 }
 
-// blame notes what has set the block of h.
-func (sh *shard) blame(h *host, c cause, why string) {
-	t := sh.inTrouble(h)
-	t.cause = c
-	if c != byPerson {
-		delete(sh.whys, h.trouble)
-		return
-	}
-	if sh.whys == nil {
-		sh.whys = map[uint32]string{}
-	}
-	sh.whys[h.trouble] = why
+// blame stores what has set the block of h.
+func (h *host) blame(c cause, why string) {
+	t := h.inTrouble()
+	t.cause, t.why = c, why
 }
 
-// why is what a person has said of the block of h.
-func (sh *shard) why(h *host) string { return sh.whys[h.trouble] }
-
-// causeOf is what has set the block of h, for people.
-func (sh *shard) causeOf(h *host) string {
-	if t := sh.trouble(h); t.cause != byPerson {
-		return t.cause.String()
-	}
-	return ByHand{Why: sh.why(h)}.Cause()
-}
-
-// note leaves it to the next Grant or Error of h to tell what a person has done.
-func (sh *shard) note(h *host, act *ByHand) {
-	sh.inTrouble(h)
-	if sh.acts == nil {
-		sh.acts = map[uint32]*ByHand{}
-	}
-	sh.acts[h.trouble] = act
-}
-
-// act takes what is to be told of what a person has done to h.
-func (sh *shard) act(h *host) *ByHand {
-	act := sh.acts[h.trouble]
-	if act != nil {
-		delete(sh.acts, h.trouble)
+// act returns the last act of a person that no Grant or Error of h has reported, once.
+func (h *host) act() (act *ByHand) {
+	if t := h.refusals; t != nil {
+		act, t.act = t.act, nil
 	}
 	return act
 }
 
 // stopped reports whether a person has blocked h.
 func (sh *shard) stopped(h *host, now time.Duration) bool {
-	t := sh.trouble(h)
+	t := h.trouble()
 	return t.cause == byPerson && t.blocks(now)
 }
 
 // stop is why no request of h starts, nor waits, because a person says so; nil: it may.
 func (sh *shard) stop(h *host, now time.Duration) error {
-	key := func() string { return string(sh.name(h)) }
 	switch {
 	case sh.m.drain.begun.Load():
-		return &Error{Key: key(), Err: ErrDraining, ByHand: sh.act(h)}
+		return &Error{Key: h.key, Err: ErrDraining, ByHand: h.act()}
 	case sh.stopped(h, now):
-		return &Error{Key: key(), RetryAt: sh.m.at(sh.trouble(h).until), Err: sh.m.rules.BlockedByHand(sh.why(h)), ByHand: sh.act(h)}
+		return &Error{Key: h.key, RetryAt: sh.m.at(h.trouble().until), Err: sh.m.rules.BlockedByHand(h.trouble().why), ByHand: h.act()}
 	}
 	return nil
 }
 
 // refuseAll refuses all who wait for h, because a person says so.
-func (b *busy) refuseAll(h *host, now time.Duration) {
-	for w := b.head; w != nil; w = b.head {
-		w.err = b.sh.stop(h, now)
-		b.leave(w)
+func (a *active) refuseAll(now time.Duration) {
+	for w := a.queue.first; w != nil; w = a.queue.first {
+		w.err = a.sh.stop(a.h, now)
+		a.leave(w)
 		w.signal()
 	}
 }
@@ -245,16 +207,15 @@ func (m *Memory) flights() (inFlight int, due time.Duration) {
 		sh := &m.shards[i]
 		sh.mu.Lock()
 		now := m.now()
-		for _, b := range sh.busy {
-			if !b.used {
+		for _, a := range sh.actives {
+			if a.h == nil {
 				continue
 			}
-			h := sh.host(b.host)
-			b.refresh(h, now)
-			b.refuseAll(h, now)
-			inFlight += b.inFlight
-			due = min(due, b.flying.due(m.rules.config.LeaseTTL))
-			sh.settle(b)
+			a.refresh(now)
+			a.refuseAll(now)
+			inFlight += a.inFlight
+			due = min(due, a.flights.due(m.rules.config.LeaseTTL))
+			sh.free(a)
 		}
 		sh.mu.Unlock()
 	}

@@ -20,36 +20,59 @@ func add(t, d time.Duration) time.Duration {
 	return t + min(d, never-max(t, 0))
 }
 
-// A host is what a key owes while it has neither leases nor waiters: 64 bytes, a line of
-// the cache, without a pointer for the garbage collector to follow. What only keys that
-// have refused need is in a trouble. The methods of both are the pure steps of the
-// package: they neither wait nor look at a clock.
+// A host is what a key owes. The pointers are nil for most keys, which have no lease, no waiter and
+// no refusal; the fields without them are 64 bytes. The methods of host and of trouble are the pure
+// steps of the package: they neither wait nor look at a clock.
 type host struct {
+	key string
+
 	last     time.Duration // when the last request started (or ended, with FromEnd), or is booked to; only if source isn't noStart
 	gap      time.Duration // delay in force since then
 	adaptive time.Duration // delay by response times
 	began    time.Duration // when the counting of run began: at the first start, the last refusal, the start after an idle time; void: not yet
 	seq      uint64        // requests started
-	name     uint32        // where the key is in shard.names; next free host
-	check    uint32        // lower half of the key's hash; the upper one is in the index
-	busy     uint32        // 1 + index in shard.busy; 0: no leases and no waiters; unused: no host
-	trouble  uint32        // index in shard.troubles; 0: the key has never been blocked
 	run      uint32        // requests started since began
 	failures uint16        // failed answers in a row
-	expired  bool          // leases were taken back and not reported yet: shard.leaks has them
 	source   source        // what decided gap; noStart: nothing is owed to a start
+
+	active    *active      // leases and waiters; nil: none
+	refusals  *trouble     // nil: the key has never been blocked
+	stored    *stored      // debt in Config.Store; nil: not read yet
+	takenBack *[]TakenBack // leases that were taken back and that no Grant has reported; nil: none
 }
 
-// A trouble is what is known of a key that was blocked. It lives as long as its host. The
-// zero one serves all keys that were never blocked.
+// A trouble is the part of a host that only keys with a block or a learned delay have.
 type trouble struct {
-	until    time.Duration // end of the block; 0: none
-	blockOrd uint64        // shard.starts when the block was set: later starts came after it
-	learned  time.Duration // delay that refusals have taught; 0: none
-	next     time.Duration // earliest start by what Config.Store has kept; 0: any
-	refusals uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
-	calm     uint8         // requests started since the last refusal, or since learned was shortened
-	cause    cause         // what set the block
+	until     time.Duration // end of the block; 0: none
+	blockOrd  uint64        // shard.starts when the block was set: later starts came after it
+	cleared   time.Duration // start of the request whose success lifted a block last, or when a person did
+	learned   time.Duration // delay that refusals have taught; 0: none
+	next      time.Duration // earliest start by what Config.Store has kept; 0: any
+	clearings uint32        // how often a block was lifted
+	refusals  uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
+	calm      uint8         // requests started since the last refusal, or since learned was shortened
+	cause     cause         // what set the block
+	why       string        // with byPerson, the person's reason
+	act       *ByHand       // last act of a person that no Grant or Error has reported; nil: none
+}
+
+// untroubled is the trouble of all hosts that have none. It isn't changed.
+var untroubled trouble
+
+// trouble returns that of h, which is changed only where h.refusals isn't nil.
+func (h *host) trouble() *trouble {
+	if h.refusals == nil {
+		return &untroubled
+	}
+	return h.refusals
+}
+
+// inTrouble returns the trouble of h, and makes it if there is none.
+func (h *host) inTrouble() *trouble {
+	if h.refusals == nil {
+		h.refusals = new(trouble)
+	}
+	return h.refusals
 }
 
 // A source is the part of the delay that was the longest.
@@ -74,7 +97,7 @@ const (
 	byOther   cause = iota // a status outside of that, or Outcome.Refused
 	byNetwork              // no response
 	byReset                // a rate limit with nothing left
-	byPerson               // Controller.Block; shard.whys has the rest
+	byPerson               // Controller.Block; trouble.why is the reason
 	byStatus               // 400, and so on
 )
 
@@ -104,6 +127,14 @@ func (c cause) String() string {
 	return "status " + strconv.Itoa(int(c-byStatus)+400)
 }
 
+// blockedBy is what has set the block of t, for people.
+func (t *trouble) blockedBy() string {
+	if t.cause == byPerson {
+		return ByHand{Why: t.why}.Cause()
+	}
+	return t.cause.String()
+}
+
 // causeNamed returns the cause of that name, byOther where there is none.
 func causeNamed(name string) cause {
 	for c := byOther; c <= byStatus+199; c++ {
@@ -124,7 +155,8 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 
 // first is when a request with this floor could start at the head of the queue,
 // so far as it is known, and if it weren't for Config.Windows.
-func (h *host) first(t *trouble, now, floor time.Duration) time.Duration {
+func (h *host) first(now, floor time.Duration) time.Duration {
+	t := h.trouble()
 	return max(now, h.earliest(floor), t.next, t.until)
 }
 
@@ -154,20 +186,20 @@ func (s stamp) after(o stamp) bool {
 func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
 
 // book makes a start at at the last one, with a delay drawn at random.
-func (h *host) book(t *trouble, at, floor, random time.Duration) {
+func (h *host) book(at, floor, random time.Duration) {
 	if floor > random {
-		h.pace(t, stamp{at, floor, byFloor})
+		h.pace(stamp{at, floor, byFloor})
 	} else {
-		h.pace(t, stamp{at, random, byRandom})
+		h.pace(stamp{at, random, byRandom})
 	}
 }
 
 // pace makes s the last start.
-func (h *host) pace(t *trouble, s stamp) {
+func (h *host) pace(s stamp) {
 	h.last, h.gap, h.source = s.at, s.gap, s.by
 	if s.by != noStart {
 		h.raise(h.adaptive, byAdaptive)
-		h.raise(t.learned, byLearned)
+		h.raise(h.trouble().learned, byLearned)
 	}
 }
 
@@ -183,23 +215,24 @@ func (h *host) raise(d time.Duration, by source) bool {
 
 // idle is how long nobody has asked for the key although it was free, up to a start that
 // is booked now.
-func (h *host) idle(t *trouble, now, floor time.Duration) time.Duration {
+func (h *host) idle(now, floor time.Duration) time.Duration {
 	if h.source == noStart {
 		return 0
 	}
-	return now - h.first(t, 0, floor)
+	return now - h.first(0, floor)
 }
 
 // count counts a start after an idle time. Where that was longer than a delay can be, the
 // run begins anew: how often a crawler that had nothing to fetch asked says nothing about
 // how often it may. And it counts as a start for each Ceiling in it, or what a refusal now
 // and then teaches such a crawler would add up.
-func (h *host) count(t *trouble, lim *Limits, now, idle time.Duration) {
+func (h *host) count(lim *Limits, now, idle time.Duration) {
 	h.seq++
 	if h.began == void || idle > lim.Delay.Ceiling {
 		h.began, h.run = now, 0
 	}
 	h.run = min(h.run, math.MaxUint32-1) + 1
+	t := h.trouble()
 	if t.learned == 0 {
 		return
 	}
@@ -212,7 +245,8 @@ func (h *host) count(t *trouble, lim *Limits, now, idle time.Duration) {
 
 // refuse sets a block after a refusal. starts is the shard's. The first refusal of a
 // series makes the delay longer, where that learns.
-func (h *host) refuse(t *trouble, r *Rules, lim *Limits, now time.Duration, o Outcome, starts uint64) {
+func (h *host) refuse(r *Rules, lim *Limits, now time.Duration, o Outcome, starts uint64) {
+	t := h.inTrouble()
 	n := min(t.refusals, math.MaxUint8-1) + 1
 	stay := r.Stay(int(n), o) // may panic, so before anything is changed
 	if n == 1 && lim.Delay.Adaptive.Learns() && r.Teaches(o) {
@@ -224,7 +258,7 @@ func (h *host) refuse(t *trouble, r *Rules, lim *Limits, now time.Duration, o Ou
 		h.raise(t.learned, byLearned)
 	}
 	h.began, h.run, h.failures = now, 0, 0
-	t.refusals, t.until, t.blockOrd, t.cause, t.calm = n, max(t.until, add(now, stay)), starts, causeOf(o), 0
+	t.refusals, t.until, t.blockOrd, t.cause, t.why, t.calm = n, max(t.until, add(now, stay)), starts, causeOf(o), "", 0
 }
 
 // blocks reports whether t holds its key at now. At its very end a block is over.
@@ -244,14 +278,12 @@ func (t *trouble) extend(until time.Duration, starts uint64) bool {
 	return true
 }
 
-// clear lifts the block and resets the counter after a success, and reports whether there
-// was a refusal to forget.
-func (t *trouble) clear() bool {
-	if t.refusals == 0 {
-		return false
-	}
+// clear lifts the block and resets the counter: by the success of a request that started then, or
+// by a person.
+func (t *trouble) clear(at time.Duration) {
 	t.refusals, t.until = 0, 0
-	return true
+	t.cleared = at
+	t.clearings++
 }
 
 // grace is how long a start is remembered at least: a crawl-delay that is learned
@@ -259,6 +291,7 @@ func (t *trouble) clear() bool {
 const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
-func (h *host) owes(t *trouble, now, forgive time.Duration) bool {
-	return h.busy != 0 || h.earliest(grace) > now || now < max(t.until, t.next) || t.refusals > 0 && !t.forgiven(now, forgive)
+func (h *host) owes(now, forgive time.Duration) bool {
+	t := h.trouble()
+	return h.active != nil || h.earliest(grace) > now || now < max(t.until, t.next) || t.refusals > 0 && !t.forgiven(now, forgive)
 }

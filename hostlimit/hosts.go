@@ -31,37 +31,56 @@ type HostState struct {
 	Learned     time.Duration // delay that refusals have taught; 0: none
 }
 
+// listedAtOnce is the number of keys whose state List copies before it lets others have the shard.
+const listedAtOnce = 64
+
 // List implements Controller. Its only error is that of ctx.
 func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	return func(yield func(HostState, error) bool) {
-		var batch [slabSize]listed
-		for s := range m.shards {
-			sh := &m.shards[s]
-			for from := uint32(0); ; from += slabSize {
-				if err := ctx.Err(); err != nil {
-					yield(HostState{}, err)
-					return
-				}
-				n, more := sh.states(from, &batch)
-				for i := range batch[:n] {
-					st := batch[i].state()
-					st.Slots = m.limits(st.Key).Concurrency
-					if !yield(st, nil) {
-						return
-					}
-				}
-				if !more {
-					break
+		batch := make([]listed, 0, listedAtOnce)
+		// hand yields the batch, under no lock, and reports whether List goes on.
+		hand := func() bool {
+			for i := range batch {
+				st := batch[i].state()
+				st.Slots = m.limits(st.Key).Concurrency
+				if !yield(st, nil) {
+					return false
 				}
 			}
+			batch = batch[:0]
+			if err := ctx.Err(); err != nil {
+				yield(HostState{}, err)
+				return false
+			}
+			return true
 		}
+		for i := range m.shards {
+			sh := &m.shards[i]
+			if !hand() {
+				return
+			}
+			sh.mu.Lock()
+			for _, h := range sh.hosts { // which may change between two steps of the iteration
+				batch = append(batch, sh.state(h))
+				if len(batch) < listedAtOnce {
+					continue
+				}
+				sh.mu.Unlock()
+				if !hand() {
+					return
+				}
+				sh.mu.Lock()
+			}
+			sh.mu.Unlock()
+		}
+		hand()
 	}
 }
 
 // A listed is a HostState whose requests are yet to be named, which is done under no lock.
 type listed struct {
 	HostState
-	head   *notice // why the head of the queue waits; nil: nobody does
+	head   *notice // why the head of the queue waits; nil: no request does
 	silent Watcher
 }
 
@@ -77,57 +96,44 @@ func (l *listed) state() HostState {
 	return l.HostState
 }
 
-// states copies the states of one slab, which keeps the mutex short.
-func (sh *shard) states(from uint32, batch *[slabSize]listed) (n int, more bool) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	m := sh.m
+// state returns what List says of h.
+func (sh *shard) state(h *host) (item listed) {
+	m, t := sh.m, h.trouble()
 	now := m.now()
-	for i := from; i < min(from+slabSize, sh.made); i++ {
-		h := sh.host(i)
-		if h.busy == unused {
-			continue
-		}
-		t := sh.trouble(h)
-		st := HostState{
-			Key:      string(sh.name(h)),
-			Starts:   h.seq,
-			Refusals: int(t.refusals),
-			Adaptive: h.adaptive,
-			Learned:  t.learned,
-		}
-		floor := time.Duration(0)
-		item := &batch[n]
-		*item = listed{}
-		if h.busy > 0 {
-			b := sh.busy[h.busy-1]
-			if b.head != nil {
-				floor, item.head = b.head.floor, b.notice(h, now)
-			}
-			for l := b.flying.oldest; l != nil; l = l.onKey.next {
-				if silent := now - time.Duration(l.heard.Load()); silent > st.Silent {
-					st.Silent, item.silent = silent, l.watcher
-				}
-			}
-			st.InFlight, st.Waiters, st.Probing = b.inFlight, b.waiting, b.probe != nil
-		}
-		gap, by := h.delay(floor)
-		st.Delay, st.DelaySource = gap, by.String()
-		next := max(h.earliest(floor), t.next, t.until)
-		if at := max(next, now); m.open(at) > at {
-			next = m.open(at)
-		}
-		if t.blocks(now) {
-			st.BlockedUntil, st.BlockedBy = m.at(t.until), sh.causeOf(h)
-		} else if open := m.open(now); open > now {
-			st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
-		}
-		if t.forgiven(now, m.rules.refusals.Forgive) {
-			st.Refusals = 0
-		}
-		st.Next = m.at(next)
-		item.HostState = st
-		n++
+	st := HostState{
+		Key:      h.key,
+		Starts:   h.seq,
+		Refusals: int(t.refusals),
+		Adaptive: h.adaptive,
+		Learned:  t.learned,
 	}
-	return n, from+slabSize < sh.made
+	floor := time.Duration(0)
+	if a := h.active; a != nil {
+		if head := a.queue.first; head != nil {
+			floor, item.head = head.floor, a.notice(now)
+		}
+		for f := a.flights.first; f != nil; f = f.next {
+			if silent := now - time.Duration(f.lease.heard.Load()); silent > st.Silent {
+				st.Silent, item.silent = silent, f.lease.watcher
+			}
+		}
+		st.InFlight, st.Waiters, st.Probing = a.inFlight, a.waiting, a.probe != nil
+	}
+	gap, by := h.delay(floor)
+	st.Delay, st.DelaySource = gap, by.String()
+	next := max(h.earliest(floor), t.next, t.until)
+	if at := max(next, now); m.open(at) > at {
+		next = m.open(at)
+	}
+	if t.blocks(now) {
+		st.BlockedUntil, st.BlockedBy = m.at(t.until), t.blockedBy()
+	} else if open := m.open(now); open > now {
+		st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
+	}
+	if t.forgiven(now, m.rules.refusals.Forgive) {
+		st.Refusals = 0
+	}
+	st.Next = m.at(next)
+	item.HostState = st
+	return item
 }

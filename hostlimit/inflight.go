@@ -12,85 +12,69 @@ type places struct {
 	max int
 	ttl time.Duration
 
-	mu          sync.Mutex
-	taken       int   // held by requests in flight, or handed to a key
-	first, last *busy // the line
-	flying      flights
-	swept       []TakenBack // leases that were taken back while no request waited for those keys; the next start tells of them
+	mu    sync.Mutex
+	taken int // held by requests in flight, or handed to a key
+	line  list[active, *active]
+	held  flights
+	swept []TakenBack // leases that were taken back while no request waited for those keys; the next Grant reports them
 }
 
-// take takes a place for the head of b. Without one it stands b in the line, and
-// says when a lease may expire, also one that is lent in this moment, for a place that is handed already.
-func (p *places) take(b *busy, now time.Duration) (ok bool, until time.Duration) {
+// take takes a place for the head of a, and reports whether there was one. Without one a stands in
+// the line, and until is when a lease may expire; also one that is granted in this moment, for a
+// place that is handed already.
+func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case b.place:
-		b.place = false
+	case a.hasPlace:
+		a.hasPlace = false
 		return true, 0
-	case p.taken < p.max && (p.first == nil || p.first == b):
-		if b.queued {
-			p.unlink(b)
-		}
+	case p.taken < p.max && (p.line.first == nil || p.line.first == a):
+		p.leaveLine(a)
 		p.taken++
 		return true, 0
 	}
-	p.link(b)
-	return false, min(p.flying.due(p.ttl), add(now, p.ttl))
+	p.joinLine(a)
+	return false, min(p.held.due(p.ttl), add(now, p.ttl))
 }
 
-// join stands b in the line, unless it stands there already or has a place.
-func (p *places) join(b *busy) {
+// join stands a in the line, unless it stands there already or has a place.
+func (p *places) join(a *active) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.link(b)
+	p.joinLine(a)
 }
 
-func (p *places) link(b *busy) {
-	if b.queued || b.place {
-		return
+func (p *places) joinLine(a *active) {
+	if !a.queued && !a.hasPlace {
+		a.queued = true
+		p.line.insert(a, p.line.last)
 	}
-	b.queued, b.before, b.after = true, p.last, nil
-	if p.last == nil {
-		p.first = b
-	} else {
-		p.last.after = b
-	}
-	p.last = b
 }
 
-// leave takes b out of the line and gives back the place that it was handed.
-func (p *places) leave(b *busy) {
+func (p *places) leaveLine(a *active) {
+	if a.queued {
+		a.queued = false
+		p.line.remove(a)
+	}
+}
+
+// leave takes a out of the line and gives back the place that it was handed.
+func (p *places) leave(a *active) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if b.queued {
-		p.unlink(b)
-	}
-	if b.place {
-		b.place = false
+	p.leaveLine(a)
+	if a.hasPlace {
+		a.hasPlace = false
 		p.taken--
 	}
 }
 
-func (p *places) unlink(b *busy) {
-	if b.before == nil {
-		p.first = b.after
-	} else {
-		b.before.after = b.after
-	}
-	if b.after == nil {
-		p.last = b.before
-	} else {
-		b.after.before = b.before
-	}
-	b.queued, b.before, b.after = false, nil, nil
-}
-
-// lent notes a lease that has taken its place.
-func (p *places) lent(l *lease, now time.Duration) {
+// granted notes a lease that has taken its place.
+func (p *places) granted(l *lease, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flying.add(l, now)
+	p.held.add(&l.inAll, now)
 }
 
 // ended frees the place of a lease.
@@ -98,81 +82,76 @@ func (p *places) ended(l *lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	p.flying.remove(l)
+	p.held.remove(&l.inAll)
 }
 
 // hand gives a free place to the first key in the line, and returns it.
-func (p *places) hand() *busy {
+func (p *places) hand() *active {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := p.first
-	if b == nil || p.taken >= p.max {
+	a := p.line.first
+	if a == nil || p.taken >= p.max {
 		return nil
 	}
-	p.unlink(b)
-	b.place = true
+	p.leaveLine(a)
+	a.hasPlace = true
 	p.taken++
-	return b
+	return a
 }
 
 // expired returns a lease that has expired, or nil.
 func (p *places) expired(now time.Duration) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.flying.expired(now, p.ttl)
+	return p.held.expired(now, p.ttl)
 }
 
-// tell leaves it to the next start of any key to tell of leases.
-func (p *places) tell(leases []TakenBack) {
+// report queues leases; the next start of any key reports them (Grant.TakenBack).
+func (p *places) report(leases []TakenBack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.swept = append(p.swept, leases...)
 }
 
-// told returns the leases of which a start is to tell, once.
-func (p *places) told() (leases []TakenBack) {
+// reported returns the leases that report has queued, and removes them.
+func (p *places) reported() (leases []TakenBack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	leases, p.swept = p.swept, nil
 	return leases
 }
 
-// takenBack returns the leases that were taken back since a start told of the last: those
-// of h, and those that no start of their own key could tell of.
+// takenBack returns the leases for Grant.TakenBack, once: those of h, and those of other keys that
+// sweep has found.
 func (sh *shard) takenBack(h *host) (leases []TakenBack) {
 	if p := sh.m.places; p != nil {
-		leases = p.told()
+		leases = p.reported()
 	}
-	if h.expired {
-		leases = append(leases, sh.leaked(h)...)
-	}
-	return leases
+	return append(leases, h.leaked()...)
 }
 
 // mostLeaks is how many leases of a key are reported at once.
 const mostLeaks = 255
 
-// leak leaves it to the next start on h to tell that l was taken back.
-func (sh *shard) leak(h *host, l *lease) {
-	t := TakenBack{Key: l.key}
+// leak queues l, which was taken back; the next start of h reports it.
+func (h *host) leak(l *lease) {
+	t := TakenBack{Key: h.key}
 	if l.started {
 		t.Seq = l.seq
 	}
-	if sh.leaks == nil {
-		sh.leaks = map[string][]TakenBack{}
+	if h.takenBack == nil {
+		h.takenBack = new([]TakenBack)
 	}
-	if of := sh.leaks[l.key]; len(of) < mostLeaks {
-		sh.leaks[l.key] = append(of, t)
+	if len(*h.takenBack) < mostLeaks {
+		*h.takenBack = append(*h.takenBack, t)
 	}
-	h.expired = true
 }
 
-// leaked returns the leases of h that were taken back and not reported yet, once.
-func (sh *shard) leaked(h *host) []TakenBack {
-	key := string(sh.name(h))
-	leases := sh.leaks[key]
-	delete(sh.leaks, key)
-	h.expired = false
+// leaked returns the leases that leak has queued, and removes them.
+func (h *host) leaked() (leases []TakenBack) {
+	if h.takenBack != nil {
+		leases, h.takenBack = *h.takenBack, nil
+	}
 	return leases
 }
 
@@ -182,14 +161,14 @@ func (m *Memory) handOut() {
 	if m.places == nil {
 		return
 	}
-	for b := m.places.hand(); b != nil; b = m.places.hand() {
-		b.sh.mu.Lock()
-		if b.head != nil {
-			b.head.signal()
+	for a := m.places.hand(); a != nil; a = m.places.hand() {
+		a.sh.mu.Lock()
+		if head := a.queue.first; head != nil {
+			head.signal()
 		} else {
-			m.places.leave(b) // every waiter of the key has left meanwhile
+			m.places.leave(a) // every waiter of the key has left meanwhile
 		}
-		b.sh.mu.Unlock()
+		a.sh.mu.Unlock()
 	}
 }
 
@@ -199,14 +178,73 @@ func (m *Memory) sweep() {
 	now := m.now()
 	for l := m.places.expired(now); l != nil; l = m.places.expired(now) {
 		l.sh.mu.Lock()
-		if b := l.b; b != nil {
-			h := l.sh.host(b.host)
-			b.refresh(h, m.now())
-			if h.expired {
-				m.places.tell(l.sh.leaked(h))
-			}
-			l.sh.settle(b)
+		if a := l.a; a != nil {
+			a.refresh(m.now())
+			m.places.report(l.h.leaked())
+			l.sh.free(a)
 		}
 		l.sh.mu.Unlock()
 	}
+}
+
+// A flight is the place of a lease in flights.
+type flight struct {
+	linked[flight]
+	lease *lease
+	heard time.Duration // lease.heard as of its last look: never later than that
+}
+
+// flights are leases in the order in which each was last heard of. A Renew doesn't move its lease;
+// expired does, when it finds that the lease has been renewed since.
+type flights struct{ list[flight, *flight] }
+
+// add inserts f where it belongs, which nearly always is the end.
+func (s *flights) add(f *flight, heard time.Duration) {
+	prev := s.last
+	for prev != nil && prev.heard > heard {
+		prev = prev.prev
+	}
+	f.heard = heard
+	s.insert(f, prev)
+}
+
+// firstStart is when the first of those leases that have a stamp started; now if none has.
+func (s *flights) firstStart(now time.Duration) time.Duration {
+	for f := s.first; f != nil; f = f.next {
+		if at := f.lease.stamp.at; at != void {
+			now = min(now, at)
+		}
+	}
+	return now
+}
+
+// ends is when the first of the leases expires if none is renewed, or never.
+func (s *flights) ends(ttl time.Duration) time.Duration {
+	end := never
+	for f := s.first; f != nil; f = f.next {
+		end = min(end, add(time.Duration(f.lease.heard.Load()), ttl))
+	}
+	return end
+}
+
+// due is when the oldest lease expires at the earliest, or never.
+func (s *flights) due(ttl time.Duration) time.Duration {
+	if s.first == nil {
+		return never
+	}
+	return add(s.first.heard, ttl)
+}
+
+// expired returns a lease that wasn't heard of for longer than ttl, or nil.
+func (s *flights) expired(now, ttl time.Duration) *lease {
+	for s.due(ttl) <= now {
+		f := s.first
+		heard := min(time.Duration(f.lease.heard.Load()), now)
+		if add(heard, ttl) <= now {
+			return f.lease
+		}
+		s.remove(f)
+		s.add(f, heard)
+	}
+	return nil
 }

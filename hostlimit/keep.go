@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update,
-// outside of every lock, that reads what the Store has, adds what this Memory has changed, and
-// takes over what others have. One sync of a key runs at a time; whoever finds something to
-// save meanwhile waits for it, and mostly finds that it has been saved.
+// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update, outside
+// of every lock, that merges what this Memory has changed into the debt in the Store (Debt.Merge),
+// and then takes over what other processes have changed. One sync of a key runs at a time; a call
+// that finds something to save meanwhile waits for it, and mostly finds that it has been saved.
 //
 //	call      state of the key                         what it does
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
@@ -20,251 +20,212 @@ import (
 //	Observe   block, counter or learned delay changed  sync, then the Effect
 //	Release   the gap counts from now, and is far      sync
 //
-// Debts are merged in three parts: the block with its counter and cause, the delay, and the next
-// start. In each, what only one process has changed since this one looked last holds: a success
-// that clears a block clears it for all, and nobody who knew of that block sets it again. Where
-// both have changed it the stricter holds: the later end, the larger counter, the longer delay.
+// The Store is right about everything that it was told: a block that is gone from it was lifted by
+// another process.
 const (
-	// fresh is for how long what was read of a Store is taken for true.
+	// fresh is for how long a debt that was read is taken for the present one.
 	fresh = 10 * time.Second
-	// far is how far away a next start must be for it to be kept.
+	// far is how far away a next start must be to be saved.
 	far = time.Minute
-	// margin is what is added to a next start that is kept before the request is sent, so that
-	// a stamp which moves a little, as by a dial, needn't be kept anew.
+	// margin is added to a next start that is saved before the request is sent, so that a stamp which
+	// moves a little, as by a dial, needn't be saved anew.
 	margin = time.Second
-	// easing is how often a delay that has only become shorter is kept.
+	// easing is how often a delay that has only become shorter is saved.
 	easing = time.Minute
 )
 
-// An owing is the part of a key's state that a Store keeps.
-type owing struct {
-	block   blockOwed
-	learned time.Duration
-	next    time.Duration // end of the gap to the last start
-}
-
-// A blockOwed is the part of a trouble that changes as one.
-type blockOwed struct {
-	until    time.Duration
-	refusals uint8
-	cause    cause
-	why      string // with byPerson
-}
-
-// String is what the Store keeps of the cause.
-func (b blockOwed) String() string {
-	if b.cause == byPerson {
-		return ByHand{Why: b.why}.Cause()
-	}
-	return b.cause.String()
-}
-
-// A kept is what is known of a key's debt in the Store. All but turn is guarded by the mutex
-// of the shard.
-type kept struct {
-	key  string
-	hash uint64
+// stored is the debt of a key in Config.Store. All but turn is guarded by the mutex of the shard.
+type stored struct {
 	turn chan struct{} // holds a token while a sync of the key runs
 
-	read    time.Duration // when the last sync was tried; void: none was
-	debt    Debt          // what the Store had after the last one that succeeded
-	mine    owing         // what the key owed then
-	tried   owing         // what the key owed at the last one that was tried
-	next    time.Duration // next start that the Store knows
-	changed time.Duration // when the debt was written last
-	failure error         // why the last sync failed; nil: it didn't
+	debt    Debt          // in the Store, after the last Update that succeeded
+	unsaved Debt          // what the key owes since, see note
+	tried   Debt          // value of unsaved at the last Update, if that has failed
+	noted   owing         // what the key owed at the last note; learned as it was saved
+	read    time.Duration // when the last Update was tried; void: none was
+	eased   time.Duration // when the delay was saved or taken over last
+	failure error         // why the last Update failed; nil: it didn't
 
-	restored *Restored // block that was taken over, and not told of yet
-	err      error     // why the last sync failed, if that wasn't told yet
+	restored *Restored // block that was taken over, until a Grant or an Error reports it
+	err      error     // why the last Update failed, until that is reported
 }
 
-// keptOf returns what is known of key's debt.
-func (sh *shard) keptOf(key string, hash uint64) *kept {
-	k := sh.kept[key]
-	if k == nil {
-		if sh.kept == nil {
-			sh.kept = map[string]*kept{}
-		}
-		k = &kept{key: key, hash: hash, turn: make(chan struct{}, 1), read: void}
-		sh.kept[key] = k
-	}
-	return k
+// An owing is the part of a host that a Store keeps.
+type owing struct {
+	until     time.Duration
+	refusals  uint8
+	cause     cause
+	why       string // with byPerson
+	cleared   time.Duration
+	clearings uint32
+	learned   time.Duration
+	next      time.Duration // end of the gap to the last start
 }
 
 // owing returns what h owes.
-func (sh *shard) owing(h *host) owing {
-	t := sh.trouble(h)
-	o := owing{learned: t.learned, next: t.next}
-	if t.until != 0 || t.refusals != 0 {
-		o.block = blockOwed{t.until, t.refusals, t.cause, sh.why(h)}
+func (h *host) owing() owing {
+	t := h.trouble()
+	o := owing{t.until, t.refusals, t.cause, t.why, t.cleared, t.clearings, t.learned, t.next}
+	if a := h.active; a == nil || a.last == nil || a.last.started {
+		o.next = max(o.next, h.earliest(0)) // a booking isn't owed for yet, and the gaps to the starts before it are over
 	}
-	if h.busy > 0 {
-		if b := sh.busy[h.busy-1]; b.last != nil && !b.last.started {
-			return o // a booking isn't owed for yet, and the gaps to the starts before it are over
-		}
-	}
-	o.next = max(o.next, h.earliest(0))
 	return o
 }
 
-// due reports whether the Store has to be asked before the key is used: it wasn't for a while, or
-// there is something to save.
-func (k *kept) due(now time.Duration, o owing) bool {
-	return k.read == void || now-k.read >= fresh || k.unsaved(now, o)
+// storedOf returns the state of h's debt, after a note, and makes it if there is none. now and wall
+// are the same moment.
+func (h *host) storedOf(now time.Duration, wall time.Time) *stored {
+	if h.stored == nil {
+		h.stored = &stored{turn: make(chan struct{}, 1), read: void}
+	}
+	h.stored.note(h.owing(), now, wall)
+	return h.stored
 }
 
-// unsaved reports whether o has to be saved at once.
-func (k *kept) unsaved(now time.Duration, o owing) bool {
-	return k.read == void || o.block != k.tried.block || o.learned > k.tried.learned ||
-		o.next > max(now+far, k.next) && o.next != k.tried.next
+// note adds to s.unsaved how o differs from what the key owed at the last note. A block is set after
+// the last clearing, and a clearing comes after the block that it lifts, also where the clock has
+// been set back in between.
+func (s *stored) note(o owing, now time.Duration, wall time.Time) {
+	was := s.noted
+	s.noted = o
+	s.noted.learned = max(o.learned, was.learned)
+	if s.noted == was {
+		return
+	}
+	at := func(t time.Duration) time.Time { return wall.Add(t - now) }
+	known := s.debt.Merge(s.unsaved)
+	if o.clearings != was.clearings {
+		known = known.Merge(Debt{ClearedAt: later(at(o.cleared), known.BlockedAt.Add(1))})
+		s.unsaved = s.unsaved.Merge(Debt{ClearedAt: known.ClearedAt})
+	}
+	var d Debt
+	if (o.until != 0 || o.refusals != 0) && (o.until != was.until || o.refusals != was.refusals || o.cause != was.cause || o.why != was.why) {
+		t := trouble{cause: o.cause, why: o.why}
+		d.BlockedUntil, d.BlockedAt = at(o.until), later(wall, known.ClearedAt.Add(1))
+		d.Refusals, d.Cause = int(o.refusals), t.blockedBy()
+	}
+	if o.learned > was.learned {
+		d.Delay = o.learned
+	}
+	if o.next != was.next && o.next > now+far && at(o.next).After(known.NextStart) {
+		d.NextStart = at(add(o.next, margin))
+	}
+	s.unsaved = s.unsaved.Merge(d)
 }
 
-// met returns what is known of key's debt, once what others know of the key is known here, and the
-// other way round. With force the Store is asked also where it was a moment ago.
-func (sh *shard) met(ctx context.Context, key string, hash uint64, lim *Limits, force bool) (*kept, error) {
+// isUnsaved reports whether there is something to save at once.
+func (s *stored) isUnsaved() bool { return s.unsaved != s.tried }
+
+// isDue reports whether the Store has to be asked before the key is used.
+func (s *stored) isDue(now time.Duration) bool {
+	return s.read == void || now-s.read >= fresh || s.isUnsaved()
+}
+
+// moment returns the present moment, as the Memory counts it and by the clock on the wall.
+func (m *Memory) moment() (now time.Duration, wall time.Time) {
+	m.now() // begins the count
+	wall = time.Now()
+	return wall.Sub(m.base), wall
+}
+
+// load syncs key with the Store if that is due, or force is set, and returns its host.
+func (sh *shard) load(ctx context.Context, key string, lim *Limits, force bool) (*host, error) {
 	sh.mu.Lock()
-	now := sh.m.now()
-	h := sh.host(sh.get(hash, key, now))
-	k := sh.keptOf(key, hash)
-	due := force || k.due(now, sh.owing(h))
+	now, wall := sh.m.moment()
+	h := sh.get(key, now)
+	due := h.storedOf(now, wall).isDue(now) || force
 	sh.mu.Unlock()
 	if !due {
-		return k, nil
+		return h, nil
 	}
-	return k, sh.sync(ctx, k, lim, force)
+	return h, sh.sync(ctx, h, lim, force)
 }
 
-// meet does for the key of l, of which k is known, what met does. It doesn't rely on what was read a
-// moment ago where the gap of l is long: a process that has read the same may have started since.
-func (l *lease) meet(ctx context.Context, k *kept) {
-	sh := l.sh
+// sync brings h and the Store up to date with each other, unless another call has done so by the time
+// it is this one's turn. The error is ctx's; those of the Store are reported by the next Grant,
+// Effect or Error.
+func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) error {
+	m := sh.m
 	sh.mu.Lock()
-	force := l.stamp.gap > far
-	due := l.b != nil && (force || k.due(sh.m.now(), sh.owing(sh.host(l.b.host))))
+	s := h.storedOf(m.moment())
 	sh.mu.Unlock()
-	if due {
-		_ = sh.sync(ctx, k, l.lim, force) // ctx's error is Start's to tell
-	}
-}
-
-// sync brings the key of k and the Store up to date with each other, unless somebody has done so
-// by the time it is our turn. The error is ctx's; those of the Store are told with the next
-// Grant, Effect or Error.
-func (sh *shard) sync(ctx context.Context, k *kept, lim *Limits, force bool) error {
 	select {
-	case k.turn <- struct{}{}:
+	case s.turn <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-k.turn }()
-	m := sh.m
+	defer func() { <-s.turn }()
 
 	sh.mu.Lock()
-	wall := time.Now()
-	now := wall.Sub(m.base)
-	i, ok := sh.find(k.hash)
-	if !ok { // forgotten, so nothing is owed
+	now, wall := m.moment()
+	h.storedOf(now, wall)
+	if sh.hosts[h.key] != h || !force && !s.isDue(now) { // evicted, so nothing is owed; or done
 		sh.mu.Unlock()
 		return nil
 	}
-	o := sh.owing(sh.host(i))
-	if !force && !k.due(now, o) {
-		sh.mu.Unlock()
-		return nil
-	}
-	x := merge{rules: m.rules, now: now, wall: wall, debt: k.debt, was: k.mine, is: o, ease: now-k.changed >= easing}
+	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.trouble().learned}
+	x.ease = x.learned < s.noted.learned && x.unsaved.Delay == 0 && now-s.eased >= easing
 	sh.mu.Unlock()
 
-	debt, err := m.config.Store.Update(ctx, k.key, x.change)
+	debt, err := m.config.Store.Update(ctx, h.key, x.change)
 
 	sh.mu.Lock()
+	defer m.handOut()
+	defer sh.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
-		sh.mu.Unlock()
 		return ctx.Err()
 	}
-	k.read, k.tried = m.now(), o
+	s.read = m.now()
 	if err != nil {
-		if k.failure == nil {
-			k.err = err
+		if s.failure == nil {
+			s.err = err
 		}
-		k.failure = err
-	} else {
-		k.failure, k.err = nil, nil
-		if i, ok := sh.find(k.hash); ok {
-			sh.adopt(k, sh.host(i), lim, &x, debt)
-		}
+		s.failure = err
+		// The Store may have lost what it had, so the next Update saves that as well.
+		s.tried, s.unsaved, s.debt = x.unsaved.Merge(x.debt), s.unsaved.Merge(x.debt), Debt{}
+		return nil
 	}
-	sh.mu.Unlock()
-	m.handOut()
+	s.failure, s.err, s.tried = nil, nil, Debt{}
+	h.storedOf(m.moment()) // what has come in during the Update is yet to be saved
+	if s.unsaved == x.unsaved {
+		s.unsaved = Debt{}
+	}
+	if sh.hosts[h.key] == h {
+		sh.adopt(h, lim, &x, debt)
+	}
 	return nil
 }
 
-// A merge is what one sync gives to the Store and takes from it.
-type merge struct {
+// An update is what one sync gives to the Store.
+type update struct {
 	rules   *Rules
 	now     time.Duration // one moment, as the Memory counts it
 	wall    time.Time     // and by the clock on the wall
-	debt    Debt          // what the Store had
-	was, is owing         // what the key owed then, and owes now
-	ease    bool          // a delay that has only become shorter is to be kept
-
-	// What others have changed, as the last call of change found.
-	block, delay, next bool
-	written            bool
+	debt    Debt          // stored.debt
+	unsaved Debt          // stored.unsaved
+	learned time.Duration // the delay that the key has learned
+	ease    bool          // learned has become shorter since it was saved, and is to be saved now
 }
 
 // change implements the argument of Store.Update.
-func (x *merge) change(theirs Debt) Debt {
-	d := theirs
-	x.block = blockOf(theirs) != blockOf(x.debt)
-	x.delay = theirs.Delay != x.debt.Delay
-	x.next = !theirs.NextStart.Equal(x.debt.NextStart)
-	if x.is.block != x.was.block {
-		ours := Debt{Refusals: int(x.is.block.refusals)}
-		if x.is.block != (blockOwed{}) {
-			ours.BlockedUntil, ours.BlockedAt, ours.Cause = x.at(x.is.block.until), x.wall, x.is.block.String()
-		}
-		if x.block {
-			ours = stricter(ours, blockOf(theirs))
-		}
-		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = ours.BlockedUntil, ours.BlockedAt, ours.Cause, ours.Refusals
-		x.block = x.block && ours == blockOf(theirs) // else it is ours that holds
+func (x *update) change(theirs Debt) Debt {
+	d := x.current(theirs).Merge(x.current(x.unsaved))
+	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
+		d.Delay = x.learned
 	}
-	switch was, is := x.was.learned, x.is.learned; {
-	case is == was:
-	case x.delay:
-		d.Delay = max(is, theirs.Delay)
-	case is > was || x.ease:
-		d.Delay = is
+	if d.BlockedUntil.IsZero() && d.Refusals == 0 {
+		d.ClearedAt = time.Time{}
 	}
-	if x.is.next > x.now+far {
-		if next := x.at(add(x.is.next, margin)); x.at(x.is.next).After(theirs.NextStart) {
-			d.NextStart = next
-		}
-	}
-	d = x.current(d).portable()
-	x.written = d != theirs
 	return d
 }
 
-// at is the time of day of t.
-func (x *merge) at(t time.Duration) time.Time { return x.wall.Add(t - x.now) }
-
-// in is the time of the Memory at which t has surely come. The wait for it is no longer than it
-// was to be when it was set, or MaxRetryAfter: the clock may have been set back since. set is
-// zero where that isn't known.
-func (x *merge) in(t, set time.Time) time.Duration {
-	longest := x.rules.refusals.MaxRetryAfter
-	if !set.IsZero() {
-		longest = max(longest, t.Sub(set))
-	}
-	return add(x.now, min(t.Sub(x.wall.Round(0)), longest)+late) // the two clocks aren't read at the same instant
-}
-
-// current is d without what is over.
-func (x *merge) current(d Debt) Debt {
-	if end := d.BlockedUntil; !end.After(x.wall) && (d.Refusals == 0 || !end.Add(x.rules.refusals.Forgive).After(x.wall)) {
-		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals = time.Time{}, time.Time{}, "", 0
+// current returns d without what is over.
+func (x *update) current(d Debt) Debt {
+	if end := d.BlockedUntil; !end.After(x.wall) {
+		d.Cause = ""
+		if d.Refusals == 0 || !end.Add(x.rules.refusals.Forgive).After(x.wall) {
+			d = d.unblocked()
+		}
 	}
 	if !d.NextStart.After(x.wall) {
 		d.NextStart = time.Time{}
@@ -272,178 +233,161 @@ func (x *merge) current(d Debt) Debt {
 	return d
 }
 
-// blockOf is the part of d that is the block.
-func blockOf(d Debt) Debt {
-	d.NextStart, d.Delay = time.Time{}, 0
-	return d
+// in returns the time of the Memory at which t has surely come. The wait for it is no longer than it
+// was to be when it was set, or MaxRetryAfter: the clock may have been set back since. set is
+// zero where that isn't known.
+func (x *update) in(t, set time.Time) time.Duration {
+	longest := x.rules.refusals.MaxRetryAfter
+	if !set.IsZero() {
+		longest = max(longest, t.Sub(set))
+	}
+	return add(x.now, min(t.Sub(x.wall.Round(0)), longest)+late) // the two clocks aren't read at the same instant
 }
 
-// stricter is the block of a or that of b, whichever ends later, with the larger counter. Where a
-// person has set one of them it is that person's.
-func stricter(a, b Debt) Debt {
-	if b.BlockedUntil.After(a.BlockedUntil) {
-		a, b = b, a
-	}
-	a.Refusals = max(a.Refusals, b.Refusals)
-	if _, byHand := a.ByHand(); byHand {
-		return a
-	}
-	if _, byHand := b.ByHand(); byHand {
-		a.Cause = b.Cause
-	}
-	return a
-}
-
-// adopt takes over what others have changed in the Store, which has debt now.
-func (sh *shard) adopt(k *kept, h *host, lim *Limits, x *merge, debt Debt) {
-	now := x.now
-	o := sh.owing(h)
+// adopt takes over what other processes have changed in the Store, which has debt now: how it differs
+// from what change makes of the debt that was there before. What was noted during the Update counts
+// on both sides.
+func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
+	s, t := h.stored, h.trouble()
+	ours := x.change(x.debt)
+	sameDelay := debt.Delay == ours.Delay
+	s.debt = debt
+	debt, ours = debt.Merge(s.unsaved), ours.Merge(s.unsaved)
 	moved := false
-	if x.block {
-		theirs := blockOwed{refusals: uint8(min(max(0, debt.Refusals), math.MaxUint8)), cause: causeNamed(debt.Cause)}
-		if why, byHand := debt.ByHand(); byHand {
-			theirs.cause, theirs.why = byPerson, why
+	if debt.BlockedUntil != ours.BlockedUntil || debt.Refusals != ours.Refusals || debt.Cause != ours.Cause {
+		sh.adoptBlock(h, x, debt, ours)
+		moved = true
+	}
+	if debt.NextStart != ours.NextStart && !debt.NextStart.IsZero() {
+		t = h.inTrouble()
+		t.next = max(t.next, x.in(debt.NextStart, time.Time{}))
+		moved = true
+	}
+	saved := s.noted.learned
+	switch {
+	case !sameDelay && lim.Delay.Adaptive.Learns() && t.learned == x.learned:
+		t = h.inTrouble()
+		t.learned = min(max(0, debt.Delay), lim.Delay.Ceiling)
+		moved = h.raise(t.learned, byLearned) || moved
+		saved, s.eased = t.learned, x.now
+	case x.ease || x.unsaved.Delay > 0:
+		saved, s.eased = max(x.learned, t.learned), x.now
+	}
+	s.noted = h.owing()
+	s.noted.learned = saved
+	a := h.active
+	if !moved || a == nil {
+		return
+	}
+	now := sh.m.now()
+	if sh.stopped(h, now) {
+		a.refuseAll(now)
+	} else {
+		a.refuseLate(now)
+	}
+	if a.queue.first != nil {
+		a.queue.first.signal()
+	}
+	sh.free(a)
+}
+
+// adoptBlock makes the block of debt that of h, which is that of ours.
+func (sh *shard) adoptBlock(h *host, x *update, debt, ours Debt) {
+	t := h.inTrouble()
+	if debt.BlockedUntil != ours.BlockedUntil {
+		if a := h.active; a != nil {
+			a.account(sh.m.now())
+			a.probe = nil
 		}
+		t.until = 0
 		if !debt.BlockedUntil.IsZero() {
-			theirs.until = x.in(debt.BlockedUntil, debt.BlockedAt)
+			t.until, t.blockOrd = x.in(debt.BlockedUntil, debt.BlockedAt), sh.starts // what is in flight started before the block
 		}
-		if o.block != x.is.block { // something has come in during the Update
-			theirs.until, theirs.refusals = max(theirs.until, o.block.until), max(theirs.refusals, o.block.refusals)
-		}
-		if theirs != o.block {
-			sh.takeOver(h, theirs)
-			moved = true
-			if sh.trouble(h).blocks(now) {
-				k.restored = &Restored{Debt: debt, Met: sh.m.at(now)}
-				if end := sh.m.at(theirs.until); end.Before(debt.BlockedUntil) {
-					k.restored.BlockedUntil = end
-				}
+		if t.blocks(x.now) {
+			h.stored.restored = &Restored{Debt: debt, Met: sh.m.at(x.now)}
+			if end := sh.m.at(t.until); end.Before(debt.BlockedUntil) {
+				h.stored.restored.BlockedUntil = end
 			}
 		}
 	}
-	if t := sh.trouble(h); t.refusals != 0 {
-		t.refusals = uint8(min(max(int(t.refusals), debt.Refusals), math.MaxUint8)) // also where the block is ours
-	}
-	if x.delay && lim.Delay.Adaptive.Learns() && o.learned == x.is.learned && debt.Delay != o.learned {
-		learned := min(max(0, debt.Delay), lim.Delay.Ceiling)
-		sh.inTrouble(h).learned = learned
-		moved = h.raise(learned, byLearned) || moved
-	}
-	if x.next && !debt.NextStart.IsZero() {
-		if !debt.NextStart.Equal(x.at(add(x.is.next, margin))) {
-			t := sh.inTrouble(h)
-			t.next = max(t.next, x.in(debt.NextStart, time.Time{}))
-			moved = true
+	t.refusals = uint8(min(max(0, debt.Refusals), math.MaxUint8))
+	if t.cause, t.why = causeNamed(debt.Cause), ""; t.cause == byOther {
+		if why, byHand := debt.ByHand(); byHand {
+			t.cause, t.why = byPerson, why
 		}
 	}
-	k.debt = debt
-	k.next = 0
-	if !debt.NextStart.IsZero() {
-		k.next = now + debt.NextStart.Sub(x.wall.Round(0))
-	}
-	if x.written {
-		k.changed = now
-	}
-	// What has come in during the Update is still to be saved.
-	k.mine = x.is
-	after := sh.owing(h)
-	if o.block == x.is.block {
-		k.mine.block = after.block
-	}
-	switch {
-	case x.delay && o.learned == x.is.learned:
-		k.mine.learned = after.learned
-	case !x.delay && !x.ease:
-		k.mine.learned = max(x.is.learned, x.was.learned)
-	}
-	k.tried = k.mine
-	if !moved || h.busy == 0 {
-		return
-	}
-	b := sh.busy[h.busy-1]
-	if sh.stopped(h, now) {
-		b.refuseAll(h, sh.m.now())
-	} else {
-		b.refuseLate(h, sh.m.now())
-	}
-	if b.head != nil {
-		b.head.signal()
-	}
-	sh.settle(b)
 }
 
-// takeOver makes block that of h.
-func (sh *shard) takeOver(h *host, block blockOwed) {
-	if h.busy > 0 {
-		b := sh.busy[h.busy-1]
-		b.account(h, sh.m.now())
-		b.probe = nil
-	}
-	t := sh.inTrouble(h)
-	if block.until != 0 {
-		t.blockOrd = sh.starts // what is in flight started before the block
-	}
-	t.until, t.refusals = block.until, block.refusals
-	sh.blame(h, block.cause, block.why)
-}
-
-// news takes what is to be told of k.
-func (sh *shard) news(k *kept) (restored *Restored, err error) {
+// news returns what the next Grant or Error of h reports of the Store, once.
+func (sh *shard) news(h *host) (restored *Restored, err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	restored, err = k.restored, k.err
-	k.restored, k.err = nil, nil
+	if s := h.stored; s != nil {
+		restored, err = s.restored, s.err
+		s.restored, s.err = nil, nil
+	}
 	return restored, err
 }
 
-// failure takes why the Store has failed for k.
-func (sh *shard) failure(k *kept) error {
+// failure returns why the Store has failed for h, once.
+func (sh *shard) failure(h *host) (err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	err := k.err
-	k.err = nil
+	if s := h.stored; s != nil {
+		err, s.err = s.err, nil
+	}
 	return err
 }
 
-// tell adds the news of k to the error of a refused turn.
-func (sh *shard) tell(k *kept, err error) {
+// tell adds the news of h to the error of a refused turn.
+func (sh *shard) tell(h *host, err error) {
 	if refused, ok := err.(*Error); ok { //nolint:errorlint // made by this package just now
-		refused.Restored, refused.StateErr = sh.news(k)
+		refused.Restored, refused.StateErr = sh.news(h)
 	}
 }
 
-// kept returns what is known of the debt of l's key; nil without a Store, after Release, and where
-// the key has been forgotten since l expired.
-func (l *lease) kept() *kept {
+// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after Release,
+// and where the key has been evicted since l expired.
+func (l *lease) saved() *host {
 	sh := l.sh
 	if sh.m.config.Store == nil {
 		return nil
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if l.b == nil {
-		hash := sh.m.hash(l.key)
-		if _, ok := sh.find(hash); !ok {
-			return nil
-		}
-		return sh.keptOf(l.key, hash)
+	if l.released {
+		return nil
 	}
-	return sh.kept[string(sh.name(sh.host(l.b.host)))]
+	return l.host(false)
 }
 
-// keepStart saves what the start of l owes, if that is far away, and moves the stamp behind the
+// load syncs h, the host of l, with the Store if that is due. It doesn't rely on a debt that was read
+// a moment ago where the gap of l is long: a process that has read the same may have started since.
+func (l *lease) load(ctx context.Context, h *host) {
+	sh := l.sh
+	sh.mu.Lock()
+	force := l.stamp.gap > far
+	now, wall := sh.m.moment()
+	due := l.a != nil && (force || h.storedOf(now, wall).isDue(now))
+	sh.mu.Unlock()
+	if due {
+		_ = sh.sync(ctx, h, l.lim, force) // Start reports ctx's error
+	}
+}
+
+// saveStart saves what the start of l owes, if that is far away, and moves the stamp behind the
 // time that it took: nothing has been sent yet.
-func (l *lease) keepStart(ctx context.Context, k *kept, g *Grant) {
+func (l *lease) saveStart(ctx context.Context, h *host, g *Grant) {
 	sh := l.sh
 	for range 3 { // more than once where saving takes longer than margin
-		if !l.keep(ctx, k) {
+		if !l.save(ctx, h) {
 			return
 		}
 		sh.mu.Lock()
-		if b := l.b; b != nil {
-			now, h := sh.m.now(), sh.host(b.host)
-			if b.last == l && !sh.trouble(h).blocks(now) {
-				b.account(h, now)
+		if a := l.a; a != nil {
+			now := sh.m.now()
+			if a.last == l && !h.trouble().blocks(now) {
+				a.account(now)
 				h.last, l.stamp.at = now, now
 				g.Start = sh.m.at(now)
 			}
@@ -452,16 +396,15 @@ func (l *lease) keepStart(ctx context.Context, k *kept, g *Grant) {
 	}
 }
 
-// keep saves what a Start, an Outcome or a Release has changed, and reports whether there was
+// save saves what a Start, an Outcome or a Release has changed, and reports whether there was
 // anything to save. ctx is never done.
-func (l *lease) keep(ctx context.Context, k *kept) bool {
+func (l *lease) save(ctx context.Context, h *host) bool {
 	sh := l.sh
 	sh.mu.Lock()
-	i, ok := sh.find(k.hash)
-	due := ok && k.unsaved(sh.m.now(), sh.owing(sh.host(i)))
+	due := sh.hosts[h.key] == h && h.storedOf(sh.m.moment()).isUnsaved()
 	sh.mu.Unlock()
 	if due {
-		_ = sh.sync(ctx, k, l.lim, false)
+		_ = sh.sync(ctx, h, l.lim, false)
 	}
 	return due
 }

@@ -44,12 +44,11 @@ func New(c Config) (*Memory, error) {
 	}
 	m.shards = make([]shard, n)
 	for i := range m.shards {
-		m.shards[i].m = m
-		m.shards[i].troubles = make([]trouble, 1)
+		m.shards[i].m, m.shards[i].hosts = m, make(map[string]*host)
 	}
 	m.hostsPerShard = r.config.MaxHosts / n
 	if r.config.MaxInFlight > 0 {
-		m.places = &places{max: r.config.MaxInFlight, ttl: r.config.LeaseTTL, flying: flights{all: true}}
+		m.places = &places{max: r.config.MaxInFlight, ttl: r.config.LeaseTTL}
 	}
 	return m, nil
 }
@@ -90,10 +89,10 @@ func (m *Memory) closes(now time.Duration) time.Duration {
 
 func (m *Memory) wall(t time.Duration) time.Time { return time.Now().Add(t - m.now()) }
 
-func (m *Memory) hash(key string) uint64 { return maphash.String(m.seed, key) }
-
-// shard of a hash: by its lower half, because the upper one is the tag.
-func (m *Memory) shard(hash uint64) *shard { return &m.shards[hash&uint64(len(m.shards)-1)] }
+// shard returns the shard of key.
+func (m *Memory) shard(key string) *shard {
+	return &m.shards[maphash.String(m.seed, key)&uint64(len(m.shards)-1)]
+}
 
 // Acquire implements Limiter. If ctx is cancelled before the request may start,
 // the error is ctx.Err() itself; if it is known beforehand that the deadline of ctx comes
@@ -108,63 +107,61 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	hash := m.hash(key)
-	sh := m.shard(hash)
+	sh := m.shard(key)
 	least := max(0, floor)
-	var k *kept
+	var h *host
 	if m.config.Store != nil {
-		if k, err = sh.met(ctx, key, hash, lim, false); err != nil {
+		if h, err = sh.load(ctx, key, lim, false); err != nil {
 			return nil, err
 		}
 	}
-	l, err := m.acquire(ctx, sh, hash, key, lim, least)
+	l, err := m.acquire(ctx, sh, key, lim, least)
 	if err == nil {
 		return l, nil
 	}
-	if k != nil {
-		sh.tell(k, err)
+	if h != nil {
+		sh.tell(h, err)
 	}
 	return nil, err
 }
 
 // acquire is Acquire for a key whose debt is known.
-func (m *Memory) acquire(ctx context.Context, sh *shard, hash uint64, key string, lim *Limits, least time.Duration) (*lease, error) {
+func (m *Memory) acquire(ctx context.Context, sh *shard, key string, lim *Limits, least time.Duration) (*lease, error) {
 	sh.mu.Lock()
 	now := m.now()
-	i := sh.get(hash, key, now)
-	h := sh.host(i)
-	b := sh.busyOf(i, h)
-	b.refresh(h, now)
+	h := sh.get(key, now)
+	a := sh.active(h)
+	a.refresh(now)
 	if err := sh.stop(h, now); err != nil {
-		sh.settle(b)
+		sh.free(a)
 		sh.mu.Unlock()
 		m.handOut()
 		return nil, err
 	}
-	if b.head == nil {
-		if why, _ := b.hold(h, lim, least, now, nil); why == free {
-			l := b.lend(h, lim, least, now, m.rules.Watcher(ctx))
+	if a.queue.first == nil {
+		if why, _ := a.hold(lim, least, now, nil); why == free {
+			l := a.lend(lim, least, now, m.rules.Watcher(ctx))
 			sh.mu.Unlock()
 			return l, nil
 		}
 	}
 	w := m.newWaiter(ctx, lim, least, now)
 	w.priority = m.rules.Priority(ctx)
-	prev := b.behind(w)
-	if w.planned = b.bound(h, now, lim, least, prev); w.planned > w.latest {
-		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
-		err.ByHand = sh.act(h)
-		if b.head == nil {
-			b.leaveLine()
+	prev := a.behind(w)
+	if w.planned = a.bound(now, lim, least, prev); w.planned > w.latest {
+		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
+		err.ByHand = a.h.act()
+		if a.queue.first == nil {
+			a.leaveLine()
 		}
-		sh.settle(b)
+		sh.free(a)
 		sh.mu.Unlock()
 		m.handOut()
 		return nil, err
 	}
-	b.join(w, prev, now)
-	if b.tail != w {
-		b.refuseLate(h, now) // those behind w
+	a.join(w, prev, now)
+	if a.queue.last != w {
+		a.refuseLate(now) // those behind w
 	}
 	sh.mu.Unlock()
 	return m.wait(ctx, sh, w, key)
@@ -224,40 +221,39 @@ func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *Limits, wr
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	b := w.b
-	if b == nil {
+	a := w.a
+	if a == nil {
 		return false, 0, nil, w.err // refused meanwhile
 	}
-	h := sh.host(b.host)
 	now := m.now()
-	b.refresh(h, now)
+	a.refresh(now)
 	if wrong != nil {
-		b.leave(w)
-		sh.settle(b)
+		a.leave(w)
+		sh.free(a)
 		return false, 0, nil, wrong
 	}
-	if w.lease == nil && lim != w.lim && b.head == w {
-		b.limit(lim)
+	if w.lease == nil && lim != w.lim && a.queue.first == w {
+		a.limit(lim)
 	}
 	if err := ctx.Err(); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			b.refuse(h, w, b.again(h, w, now), m.rules.TooLate(true, b.inTrouble(h, now)))
+			a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.inTrouble(now)))
 			err = w.err
 		} else {
-			b.leave(w)
+			a.leave(w)
 		}
-		sh.settle(b)
+		sh.free(a)
 		return false, 0, nil, err
 	}
-	over, until := b.look(h, w, now)
+	over, until := a.look(w, now)
 	if w.err != nil {
-		sh.settle(b)
+		sh.free(a)
 		return false, 0, nil, w.err
 	}
 	if over {
 		return true, 0, nil, nil
 	}
-	told, again := b.waits(h, w, now)
+	told, again := a.waits(w, now)
 	if until = min(until, again); until == never {
 		return false, void, told, nil
 	}
@@ -275,11 +271,10 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	if err != nil {
 		return time.Time{}, err
 	}
-	hash := m.hash(key)
-	sh := m.shard(hash)
+	sh := m.shard(key)
 	least := max(0, floor)
 	if m.config.Store != nil {
-		if _, err := sh.met(ctx, key, hash, lim, false); err != nil {
+		if _, err := sh.load(ctx, key, lim, false); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -287,15 +282,13 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := m.now()
-	i, ok := sh.find(hash)
-	if !ok {
+	h := sh.hosts[key]
+	if h == nil {
 		return m.at(m.open(now)), nil
 	}
-	h := sh.host(i)
 	sh.forgive(h, now)
-	if h.busy > 0 {
-		b := sh.busy[h.busy-1]
-		return m.at(b.bound(h, now, lim, least, b.behind(&waiter{priority: m.rules.Priority(ctx)}))), nil
+	if a := h.active; a != nil {
+		return m.at(a.bound(now, lim, least, a.behind(&waiter{priority: m.rules.Priority(ctx)}))), nil
 	}
 	return m.at(sh.first(h, now, least)), nil
 }

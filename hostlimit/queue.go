@@ -25,7 +25,7 @@ import (
 //	had       Release, LeaseTTL           gone      void: the booking is undone
 //	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
 //
-// And the key itself, of which trouble.refusals, trouble.until, host.failures and busy.probe
+// And the key itself, of which trouble.refusals, trouble.until, host.failures and active.probe
 // tell. What an answer is, the comment of Outcome says.
 //
 //	open      refusal                     blocked   until Retry-After, or as the policy says; the delay learns from it
@@ -43,15 +43,14 @@ import (
 // Outside of Config.Windows every key is held as if it were blocked, whatever its state is,
 // which goes on meanwhile.
 
-// busy is the live state of a key that has leases or waiters. Everything in
-// it but the last four fields is guarded by the shard's mutex.
-type busy struct {
-	sh   *shard
-	host uint32 // its number
-	used bool   // not in shard.freeBusy
+// active is the live state of a key that has leases or waiters. Everything in it but its place in the
+// line is guarded by the shard's mutex.
+type active struct {
+	sh *shard
+	h  *host // nil: spare
 
 	inFlight int
-	flying   flights
+	flights  flights
 	probe    *lease // first request after a block, until its answer; nil where there are no refusals
 
 	// last is the lease whose stamp is the host's last start; nil: it has been
@@ -60,10 +59,10 @@ type busy struct {
 	last *lease
 	past stamp
 
-	head, tail *waiter
-	waiting    int
-	soonest    time.Duration // no waiter's latest start is earlier
-	gaps       time.Duration // sum of gapBefore over the queue
+	queue   list[waiter, *waiter]
+	waiting int           // length of queue
+	soonest time.Duration // no waiter's latest start is earlier
+	gaps    time.Duration // sum of gapBefore over the queue
 
 	// full is when the slot clock started: since then every slot has been held, and
 	// pacing hasn't held the queue. It is `never` while the clock is stopped.
@@ -74,31 +73,32 @@ type busy struct {
 	inLine                 bool // the head waits for a place of MaxInFlight
 
 	// Guarded by places.mu.
-	queued, place bool // in the line; has been handed a place that the head may take
-	before, after *busy
+	linked[active]      // in places.line
+	queued         bool // in places.line
+	hasPlace       bool // has been handed a place that the head may take
 }
 
 // A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
 // Those with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
 type waiter struct {
-	lease      *lease        // nil: not had yet
-	priority   int           // of those without a lease
-	watcher    Watcher       // is told of a long wait; nil: nobody is
-	told       bool          // it was
-	planned    time.Duration // earliest start, as it was known at arrival
-	wake       chan struct{} // buffered: look again
-	b          *busy         // nil when out of the queue
-	prev, next *waiter
-	lim        *Limits
-	floor      time.Duration
-	gapBefore  time.Duration // least gap to the start of prev; 0 at the head
-	arrived    time.Duration
-	latest     time.Duration // the latest start that is of use
-	byContext  bool          // latest is the context's
-	giveUp     time.Duration // end of MaxWait
-	bySlot     time.Duration // b.bySlot, b.byBlock at arrival
-	byBlock    time.Duration
-	err        error // refused while it waited
+	linked[waiter]               // in active.queue
+	lease          *lease        // nil: not had yet
+	priority       int           // of those without a lease
+	watcher        Watcher       // receives a long wait; nil: there is none
+	notified       bool          // watcher has received it
+	planned        time.Duration // earliest start, as it was known at arrival
+	wake           chan struct{} // buffered: look again
+	a              *active       // nil when out of the queue
+	lim            *Limits
+	floor          time.Duration
+	gapBefore      time.Duration // least gap to the start of prev; 0 at the head
+	arrived        time.Duration
+	latest         time.Duration // the latest start that is of use
+	byContext      bool          // latest is the context's
+	giveUp         time.Duration // end of MaxWait
+	bySlot         time.Duration // a.bySlot, a.byBlock at arrival
+	byBlock        time.Duration
+	err            error // refused while it waited
 }
 
 // signal makes w look again. It never blocks, and no signal is lost: w looks after it took one.
@@ -129,18 +129,18 @@ func (m *Memory) newWaiter(ctx context.Context, lim *Limits, floor, now time.Dur
 }
 
 // gated reports whether a lease waits in Start.
-func (b *busy) gated() bool { return b.head != nil && b.head.lease != nil }
+func (a *active) gated() bool { return a.queue.first != nil && a.queue.first.lease != nil }
 
 // behind returns the waiter behind which w belongs, nil for the head of the queue: first those that
 // have a lease, then by priority, then as they came.
-func (b *busy) behind(w *waiter) (prev *waiter) {
+func (a *active) behind(w *waiter) (prev *waiter) {
 	if w.lease != nil {
-		for next := b.head; next != nil && next.lease != nil; next = next.next {
+		for next := a.queue.first; next != nil && next.lease != nil; next = next.next {
 			prev = next
 		}
 		return prev
 	}
-	prev = b.tail
+	prev = a.queue.last
 	for prev != nil && prev.lease == nil && prev.priority < w.priority {
 		prev = prev.prev
 	}
@@ -148,134 +148,130 @@ func (b *busy) behind(w *waiter) (prev *waiter) {
 }
 
 // join puts w behind prev.
-func (b *busy) join(w, prev *waiter, now time.Duration) {
-	if b.head == nil {
-		b.since, b.soonest = now, never
+func (a *active) join(w, prev *waiter, now time.Duration) {
+	if a.queue.first == nil {
+		a.since, a.soonest = now, never
 	}
-	b.soonest = min(b.soonest, w.latest)
-	next := b.head
-	if prev != nil {
-		next = prev.next
+	a.soonest = min(a.soonest, w.latest)
+	a.queue.insert(w, prev)
+	a.follow(w)
+	if w.next != nil {
+		a.follow(w.next)
 	}
-	b.connect(prev, w)
-	b.connect(w, next)
-	b.waiting++
-	w.b, w.bySlot, w.byBlock = b, b.bySlot, b.byBlock
+	a.waiting++
+	w.a, w.bySlot, w.byBlock = a, a.bySlot, a.byBlock
 }
 
-// connect makes next follow prev in the queue; nil is its end.
-func (b *busy) connect(prev, next *waiter) {
-	if prev == nil {
-		b.head = next
-	} else {
-		prev.next = next
+// follow sets w.gapBefore by the waiter that is ahead of w now.
+func (a *active) follow(w *waiter) {
+	a.gaps -= w.gapBefore
+	w.gapBefore = 0
+	if w.prev != nil {
+		w.gapBefore = leastGap(w.lim, w.floor, w.prev.floor)
 	}
-	if next == nil {
-		b.tail = prev
-		return
-	}
-	next.prev = prev
-	b.gaps -= next.gapBefore
-	next.gapBefore = 0
-	if prev != nil {
-		next.gapBefore = leastGap(next.lim, next.floor, prev.floor)
-	}
-	b.gaps += next.gapBefore
+	a.gaps += w.gapBefore
 }
 
 // leave takes w out of the queue and lets the next one look.
-func (b *busy) leave(w *waiter) {
-	b.gaps -= w.gapBefore
-	b.connect(w.prev, w.next)
-	if w.prev == nil && w.next != nil {
-		w.next.signal()
+func (a *active) leave(w *waiter) {
+	next, head := w.next, w.prev == nil
+	a.queue.remove(w)
+	a.gaps -= w.gapBefore
+	if next != nil {
+		a.follow(next)
+		if head {
+			next.signal()
+		}
 	}
-	b.waiting--
-	w.b, w.prev, w.next = nil, nil, nil
-	if b.head == nil {
-		b.leaveLine()
+	a.waiting--
+	w.a = nil
+	if a.queue.first == nil {
+		a.leaveLine()
 	}
 }
 
 // leaveLine gives up the place of MaxInFlight that the head has or waits for.
-func (b *busy) leaveLine() {
-	if p := b.sh.m.places; p != nil {
-		p.leave(b)
+func (a *active) leaveLine() {
+	if p := a.sh.m.places; p != nil {
+		p.leave(a)
 	}
-	b.inLine = false
+	a.inLine = false
 }
+
+// first is when a request with this floor could start at the head of the queue, so far as it is known.
+func (a *active) first(now, floor time.Duration) time.Duration { return a.sh.first(a.h, now, floor) }
 
 // bound is the earliest start of a request that joins the queue now behind prev, so far as it is
 // known.
-func (b *busy) bound(h *host, now time.Duration, lim *Limits, floor time.Duration, prev *waiter) time.Duration {
+func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev *waiter) time.Duration {
 	if prev == nil {
-		return b.sh.first(h, now, floor)
+		return a.first(now, floor)
 	}
-	gaps := b.gaps
+	gaps := a.gaps
 	for o := prev.next; o != nil; o = o.next {
 		gaps -= o.gapBefore
 	}
-	return b.sh.m.open(add(b.sh.first(h, now, b.head.floor), gaps+leastGap(lim, floor, prev.floor)))
+	return a.sh.m.open(add(a.first(now, a.queue.first.floor), gaps+leastGap(lim, floor, prev.floor)))
 }
 
 // again is when a turn may be had by w, which isn't: what is known of it or, where
 // w was held by what has no known end, such as a slot, a guess: after as long as it has
 // waited already, or once a lease expires.
-func (b *busy) again(h *host, w *waiter, now time.Duration) time.Duration {
-	bound := b.sh.first(h, now, b.head.floor)
-	for o := b.head; o != w; o = o.next {
+func (a *active) again(w *waiter, now time.Duration) time.Duration {
+	bound := a.first(now, a.queue.first.floor)
+	for o := a.queue.first; o != w; o = o.next {
 		bound = add(bound, o.next.gapBefore)
 	}
-	if bound = b.sh.m.open(bound); bound > now {
+	if bound = a.sh.m.open(bound); bound > now {
 		return bound
 	}
-	return min(add(now, now-w.arrived), b.flying.ends(b.sh.m.rules.config.LeaseTTL))
+	return min(add(now, now-w.arrived), a.flights.ends(a.sh.m.rules.config.LeaseTTL))
 }
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
-func (b *busy) blocked(h *host, t time.Duration) bool {
-	return b.sh.m.open(max(t, b.sh.trouble(h).until)) != t
+func (a *active) blocked(t time.Duration) bool {
+	return a.sh.m.open(max(t, a.h.trouble().until)) != t
 }
 
 // inTrouble reports whether a block, or the wait for a probe's answer, holds the key.
-func (b *busy) inTrouble(h *host, now time.Duration) bool {
-	return b.sh.trouble(h).refusals > 0 || b.blocked(h, now)
+func (a *active) inTrouble(now time.Duration) bool {
+	return a.h.trouble().refusals > 0 || a.blocked(now)
 }
 
 // account books the time since the last event to what held the queue in it.
 // Call it before anything changes.
-func (b *busy) account(h *host, now time.Duration) {
-	if b.head != nil {
-		b.sum(h, b.since, now)
+func (a *active) account(now time.Duration) {
+	if a.queue.first != nil {
+		a.sum(a.since, now)
 	}
-	b.since = now
+	a.since = now
 }
 
 // sum books the time between two events to what held the queue.
-func (b *busy) sum(h *host, from, now time.Duration) {
-	t := b.sh.trouble(h)
+func (a *active) sum(from, now time.Duration) {
+	t := a.h.trouble()
 	end := min(now, max(from, t.until))
-	if b.probe != nil {
+	if a.probe != nil {
 		end = now
 	}
-	b.byBlock += end - from
+	a.byBlock += end - from
 	from = end
-	if hours := b.sh.m.rules.hours; hours != nil {
-		closed := hours.closed(b.sh.m.wall(from), now-from)
-		b.byBlock += closed
+	if hours := a.sh.m.rules.hours; hours != nil {
+		closed := hours.closed(a.sh.m.wall(from), now-from)
+		a.byBlock += closed
 		from += closed
 	}
-	if !b.gated() && (b.inLine || b.inFlight >= b.head.lim.Concurrency) {
-		b.bySlot += now - from
+	if !a.gated() && (a.inLine || a.inFlight >= a.queue.first.lim.Concurrency) {
+		a.bySlot += now - from
 	}
 }
 
-// refresh brings b and h up to now: what time alone changes. Places may become
+// refresh brings a and h up to now: what time alone changes. Places may become
 // free, so handOut is to be called afterwards.
-func (b *busy) refresh(h *host, now time.Duration) {
-	b.account(h, now)
-	b.sh.forgive(h, now)
-	b.expire(h, now)
+func (a *active) refresh(now time.Duration) {
+	a.account(now)
+	a.sh.forgive(a.h, now)
+	a.expire(now)
 }
 
 // A hold is what keeps a request from starting.
@@ -293,24 +289,24 @@ const (
 // hold reports what keeps a request from starting now, and when that ends at the
 // latest if nothing happens. The request has the lease l or, if that is nil, none yet:
 // then a place of MaxInFlight has been taken where it is free.
-func (b *busy) hold(h *host, lim *Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
-	m := b.sh.m
-	t := b.sh.trouble(h)
+func (a *active) hold(lim *Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
+	m := a.sh.m
+	t := a.h.trouble()
 	open := m.open(max(now, t.until))
 	switch {
 	case open != now:
 		return blocked, open
-	case b.probe != nil && b.probe != l:
-		return probing, min(b.flying.due(m.rules.config.LeaseTTL), add(t.until, m.rules.refusals.Forgive))
-	case l == nil && b.inFlight >= lim.Concurrency:
-		return slots, b.flying.due(m.rules.config.LeaseTTL)
-	case (l == nil || b.last != l) && h.earliest(floor) > now:
-		return delay, max(h.earliest(floor), t.next)
+	case a.probe != nil && a.probe != l:
+		return probing, min(a.flights.due(m.rules.config.LeaseTTL), add(t.until, m.rules.refusals.Forgive))
+	case l == nil && a.inFlight >= lim.Concurrency:
+		return slots, a.flights.due(m.rules.config.LeaseTTL)
+	case (l == nil || a.last != l) && a.h.earliest(floor) > now:
+		return delay, max(a.h.earliest(floor), t.next)
 	case t.next > now:
 		return delay, t.next
 	}
 	if l == nil && m.places != nil {
-		if ok, until := m.places.take(b, now); !ok {
+		if ok, until := m.places.take(a, now); !ok {
 			return line, until
 		}
 	}
@@ -318,240 +314,240 @@ func (b *busy) hold(h *host, lim *Limits, floor, now time.Duration, l *lease) (h
 }
 
 // lend makes a lease, and books its start for now.
-func (b *busy) lend(h *host, lim *Limits, floor, now time.Duration, who Watcher) *lease {
-	sh := b.sh
+func (a *active) lend(lim *Limits, floor, now time.Duration, who Watcher) *lease {
+	sh := a.sh
 	sh.starts++
-	t := sh.trouble(h)
+	t := a.h.trouble()
 	l := sh.newLease()
-	l.idle = h.idle(t, now, floor)
-	h.book(t, now, floor, lim.Delay.Draw())
-	l.b, l.lim, l.floor, l.ord, l.stamp, l.watcher = b, lim, floor, sh.starts, h.stamp(), who
+	l.idle = a.h.idle(now, floor)
+	a.h.book(now, floor, lim.Delay.Draw())
+	l.h, l.a, l.lim, l.floor, l.ord, l.stamp, l.watcher = a.h, a, lim, floor, sh.starts, a.h.stamp(), who
 	l.hear(now)
-	b.last = l
-	b.flying.add(l, now)
-	b.inFlight++
-	l.slot, l.slots = int32(b.inFlight), int32(lim.Concurrency)
+	a.last = l
+	a.flights.add(&l.onKey, now)
+	a.inFlight++
+	l.slot, l.slots = int32(a.inFlight), int32(lim.Concurrency)
 	if t.refusals > 0 {
-		b.probe = l
+		a.probe = l
 	}
 	if p := sh.m.places; p != nil {
-		p.lent(l, now)
+		p.granted(l, now)
 	}
 	return l
 }
 
 // start stamps and numbers l, whose request starts now. Its delay stays that of the booking,
 // or what has been learned since if that is longer.
-func (b *busy) start(h *host, l *lease, now time.Duration) {
-	sh := b.sh
+func (a *active) start(l *lease, now time.Duration) {
+	sh := a.sh
 	sh.starts++
-	t := sh.trouble(h)
-	h.pace(t, stamp{now, l.stamp.gap, l.stamp.by})
-	h.count(t, l.lim, now, l.idle)
+	t := a.h.trouble()
+	a.h.pace(stamp{now, l.stamp.gap, l.stamp.by})
+	a.h.count(l.lim, now, l.idle)
 	l.idle = 0
-	b.last = l
-	l.ord, l.seq, l.stamp, l.started = sh.starts, h.seq, h.stamp(), true
+	a.last = l
+	l.ord, l.seq, l.stamp, l.started = sh.starts, a.h.seq, a.h.stamp(), true
 	l.probe = t.refusals > 0
 	if l.probe {
-		b.probe = l
+		a.probe = l
 	}
 }
 
 // void takes l's stamp away. Where it was the last of the key, the gap counts from the
 // last of the others again.
-func (b *busy) void(h *host, l *lease) {
+func (a *active) void(l *lease) {
 	l.stamp.at = void
-	if b.probe == l {
-		b.probe = nil
+	if a.probe == l {
+		a.probe = nil
 	}
-	if b.last != l {
+	if a.last != l {
 		return
 	}
-	b.last = nil
-	last := b.past
-	for o := b.flying.oldest; o != nil; o = o.onKey.next {
-		if o.stamp.after(last) {
-			b.last, last = o, o.stamp
+	a.last = nil
+	last := a.past
+	for f := a.flights.first; f != nil; f = f.next {
+		if o := f.lease; o.stamp.after(last) {
+			a.last, last = o, o.stamp
 		}
 	}
-	h.pace(b.sh.trouble(h), last)
+	a.h.pace(last)
 }
 
 // end makes the end of l, whose lease is over, what the gap counts from.
-func (b *busy) end(h *host, l *lease, now time.Duration) {
+func (a *active) end(l *lease, now time.Duration) {
 	l.stamp.at = now
 	if l.expired {
-		l.stamp.at = add(time.Duration(l.heard.Load()), b.sh.m.rules.config.LeaseTTL)
+		l.stamp.at = add(time.Duration(l.heard.Load()), a.sh.m.rules.config.LeaseTTL)
 	}
-	if since := h.stamp(); b.last != l && l.stamp.after(since) {
-		h.pace(b.sh.trouble(h), l.stamp)
-		h.raise(add(since.at, since.gap)-h.last, since.by) // a start since then keeps its gap
+	if since := a.h.stamp(); a.last != l && l.stamp.after(since) {
+		a.h.pace(l.stamp)
+		a.h.raise(add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
 	}
 	// The gap may have become longer since. Of an end and a start at one instant the end counts: the
 	// lease of that start may start again, and owes the gap to the end then.
-	if l.stamp.at >= h.last {
-		b.last, h.last = l, l.stamp.at
+	if l.stamp.at >= a.h.last {
+		a.last, a.h.last = l, l.stamp.at
 	}
 }
 
-// free takes l from the requests in flight and lets the head look. Call it after account.
-func (b *busy) free(h *host, l *lease, now time.Duration) {
-	b.flying.remove(l)
+// release takes l from the requests in flight and lets the head look. Call it after account.
+func (a *active) release(l *lease, now time.Duration) {
+	a.flights.remove(&l.onKey)
 	ended := l.countsFromEnd()
 	if ended {
-		b.end(h, l, now)
+		a.end(l, now)
 	}
 	switch {
 	case !l.started:
-		b.void(h, l)
-	case b.last == l:
-		b.last, b.past = nil, h.stamp()
-	case l.stamp.after(b.past):
-		b.past = l.stamp
+		a.void(l)
+	case a.last == l:
+		a.last, a.past = nil, a.h.stamp()
+	case l.stamp.after(a.past):
+		a.past = l.stamp
 	}
-	l.b, l.watcher = nil, nil
-	b.inFlight--
-	b.sh.m.drain.tell()
-	if b.probe == l {
-		b.probe = nil
+	l.a, l.watcher = nil, nil
+	a.inFlight--
+	a.sh.m.drain.tell()
+	if a.probe == l {
+		a.probe = nil
 	}
-	if p := b.sh.m.places; p != nil {
+	if p := a.sh.m.places; p != nil {
 		p.ended(l)
 	}
 	if ended {
-		b.refuseLate(h, now)
+		a.refuseLate(now)
 	}
-	w := b.head
+	w := a.queue.first
 	if w == nil {
-		b.full = never
+		a.full = never
 		return
 	}
-	ready := w.lease == nil && b.inFlight < w.lim.Concurrency && b.probe == nil && b.sh.first(h, now, w.floor) == now
-	if p := b.sh.m.places; p != nil && ready {
+	ready := w.lease == nil && a.inFlight < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
+	if p := a.sh.m.places; p != nil && ready {
 		// The key stands in line now: another one that is handed the place of l and comes
 		// back for a further place may wake first.
-		p.join(b)
-		b.inLine = true
+		p.join(a)
+		a.inLine = true
 	}
 	w.signal()
 }
 
 // expire takes back the leases that were never released.
-func (b *busy) expire(h *host, now time.Duration) {
-	ttl := b.sh.m.rules.config.LeaseTTL
-	for l := b.flying.expired(now, ttl); l != nil; l = b.flying.expired(now, ttl) {
-		l.key, l.expired = string(b.sh.name(h)), true
-		b.free(h, l, now)
-		b.sh.leak(h, l)
+func (a *active) expire(now time.Duration) {
+	ttl := a.sh.m.rules.config.LeaseTTL
+	for l := a.flights.expired(now, ttl); l != nil; l = a.flights.expired(now, ttl) {
+		l.expired = true
+		a.release(l, now)
+		a.h.leak(l)
 	}
 }
 
 // refuseLate refuses, after what moved the next start (a block, a higher delay, a
 // drawn one, a start that came late), all waiters that then can't start in time.
-func (b *busy) refuseLate(h *host, now time.Duration) {
-	if b.head == nil {
+func (a *active) refuseLate(now time.Duration) {
+	if a.queue.first == nil {
 		return
 	}
-	m := b.sh.m
-	if m.open(add(b.sh.first(h, now, b.head.floor), b.gaps)) <= b.soonest {
+	m := a.sh.m
+	if m.open(add(a.first(now, a.queue.first.floor), a.gaps)) <= a.soonest {
 		return // not even the last one is late
 	}
-	b.soonest = never
+	a.soonest = never
 	var last time.Duration // bound of the waiter before
-	for w, next := b.head, (*waiter)(nil); w != nil; w = next {
+	for w, next := a.queue.first, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		bound := add(last, w.gapBefore)
-		if w == b.head { // also where those ahead of it were refused
-			bound = b.sh.first(h, now, w.floor)
+		if w == a.queue.first { // also where those ahead of it were refused
+			bound = a.first(now, w.floor)
 		}
 		if at := m.open(bound); at > w.latest {
-			b.refuse(h, w, at, b.sh.m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
+			a.refuse(w, at, a.sh.m.rules.TooLate(w.byContext, a.blocked(w.latest)))
 			w.signal()
 			continue
 		}
-		last, b.soonest = bound, min(b.soonest, w.latest)
+		last, a.soonest = bound, min(a.soonest, w.latest)
 	}
 }
 
 // limit gives all who wait the limits that Override has just given. The head has no lease, so none has.
-func (b *busy) limit(lim *Limits) {
-	for o := b.head; o != nil; o = o.next {
-		o.lim = lim
-		b.connect(o.prev, o)
+func (a *active) limit(lim *Limits) {
+	for w := a.queue.first; w != nil; w = w.next {
+		w.lim = lim
+		a.follow(w)
 	}
 }
 
 // refuse takes w out of the queue.
-func (b *busy) refuse(h *host, w *waiter, retryAt time.Duration, why error) {
-	refused := b.sh.m.refusal(string(b.sh.name(h)), retryAt, why)
-	refused.ByHand = b.sh.act(h)
+func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
+	refused := a.sh.m.refusal(a.h.key, retryAt, why)
+	refused.ByHand = a.h.act()
 	w.err = refused
-	b.leave(w)
+	a.leave(w)
 }
 
 // look decides about w: its wait is over, it is refused (w.err), or it goes on waiting,
 // and then until the returned time at the latest.
-func (b *busy) look(h *host, w *waiter, now time.Duration) (over bool, until time.Duration) {
-	if b.head != w {
+func (a *active) look(w *waiter, now time.Duration) (over bool, until time.Duration) {
+	if a.queue.first != w {
 		return false, never // the head's timer serves the whole queue
 	}
-	m := b.sh.m
-	if w.lease != nil && w.lease.b == nil {
-		b.refuse(h, w, now, errEnded) // released while it waited in Start
+	m := a.sh.m
+	if w.lease != nil && w.lease.a == nil {
+		a.refuse(w, now, errEnded) // released while it waited in Start
 		return false, 0
 	}
 	if m.open(now) != now { // perhaps since this moment
-		if b.refuseLate(h, now); w.b == nil {
+		if a.refuseLate(now); w.a == nil {
 			return false, 0
 		}
 	}
-	why, until := b.hold(h, w.lim, w.floor, now, w.lease)
+	why, until := a.hold(w.lim, w.floor, now, w.lease)
 	if why == free {
-		b.leave(w)
+		a.leave(w)
 		if w.lease == nil {
-			w.lease = b.lend(h, w.lim, w.floor, now, w.watcher)
+			w.lease = a.lend(w.lim, w.floor, now, w.watcher)
 		} else {
-			b.start(h, w.lease, now)
+			a.start(w.lease, now)
 		}
-		l, bySlot, byBlock := w.lease, b.bySlot-w.bySlot, b.byBlock-w.byBlock
+		l, bySlot, byBlock := w.lease, a.bySlot-w.bySlot, a.byBlock-w.byBlock
 		l.waitSlot += bySlot
 		l.waitBlock += byBlock
 		l.waitDelay += now - w.arrived - bySlot - byBlock
-		if h.gap > w.lim.Delay.Min { // those behind have counted on the least
-			b.refuseLate(h, now)
+		if a.h.gap > w.lim.Delay.Min { // those behind have counted on the least
+			a.refuseLate(now)
 		}
 		return true, 0
 	}
 	if why == line {
-		b.inLine = true
+		a.inLine = true
 	} else {
-		b.leaveLine() // a key that is paced or blocked holds no place
+		a.leaveLine() // a key that is paced or blocked holds no place
 	}
-	if b.inFlight >= w.lim.Concurrency {
-		if b.full == never {
-			b.full = now // the head looks as soon as the last slot is lent
+	if a.inFlight >= w.lim.Concurrency {
+		if a.full == never {
+			a.full = now // the head looks as soon as the last slot is lent
 		}
 		if w.lease == nil {
-			deadline := add(max(w.arrived, b.full), m.slotTimeout)
+			deadline := add(max(w.arrived, a.full), m.slotTimeout)
 			if now >= deadline {
-				b.refuse(h, w, b.again(h, w, now), b.sh.m.rules.SlotTimeout(w.lim.Concurrency, now-b.flying.first(now)))
+				a.refuse(w, a.again(w, now), a.sh.m.rules.SlotTimeout(w.lim.Concurrency, now-a.flights.firstStart(now)))
 				return false, 0
 			}
 			until = min(until, deadline)
 		}
 	} else {
-		b.full = never
+		a.full = never
 	}
-	if first := b.sh.first(h, now, w.floor); first > w.latest {
-		b.refuse(h, w, first, b.sh.m.rules.TooLate(w.byContext, b.blocked(h, w.latest)))
+	if first := a.first(now, w.floor); first > w.latest {
+		a.refuse(w, first, a.sh.m.rules.TooLate(w.byContext, a.blocked(w.latest)))
 		return false, 0
 	} else if now >= w.giveUp {
-		b.refuse(h, w, b.again(h, w, now), b.sh.m.rules.TooLate(false, b.inTrouble(h, now)))
+		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(false, a.inTrouble(now)))
 		return false, 0
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	return false, min(until, b.flying.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
+	return false, min(until, a.flights.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
 }
 
 // refusal makes the error of a refused turn.

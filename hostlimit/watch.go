@@ -140,21 +140,21 @@ func (n *notice) name() {
 
 // waits tells why w waits if that is to be told now, which it is once. Otherwise it says when to
 // look again for it; never: it needn't.
-func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again time.Duration) {
-	if w.watcher == nil || w.told {
+func (a *active) waits(w *waiter, now time.Duration) (told *notice, again time.Duration) {
+	if w.watcher == nil || w.notified {
 		return nil, never
 	}
-	if b.head == w {
-		w.planned = b.sh.first(h, now, w.floor)
+	if a.queue.first == w {
+		w.planned = a.first(now, w.floor)
 	}
 	if long := add(w.arrived, longWait); now < long && w.planned <= long {
 		return nil, long
 	}
-	w.told = true
-	n := b.notice(h, now)
-	n.Since = b.sh.m.at(w.arrived)
+	w.notified = true
+	n := a.notice(now)
+	n.Since = a.sh.m.at(w.arrived)
 	if w.planned > now {
-		n.Until = b.sh.m.at(w.planned)
+		n.Until = a.sh.m.at(w.planned)
 	}
 	for o := w.prev; o != nil && n.Ahead < countedAhead; o = o.prev {
 		n.Ahead++
@@ -163,16 +163,16 @@ func (b *busy) waits(h *host, w *waiter, now time.Duration) (told *notice, again
 }
 
 // notice tells what keeps the head of the queue from starting, and who holds it up the longest.
-func (b *busy) notice(h *host, now time.Duration) *notice {
-	n := &notice{Wait: b.why(h, now)}
-	n.Key, n.Slots, n.Held = string(b.sh.name(h)), b.head.lim.Concurrency, b.inFlight
+func (a *active) notice(now time.Duration) *notice {
+	n := &notice{Wait: a.why(now)}
+	n.Key, n.Slots, n.Held = a.h.key, a.queue.first.lim.Concurrency, a.inFlight
 	var longest *lease
 	switch n.Hold {
 	case "probe":
-		longest = b.probe
+		longest = a.probe
 	case "slot":
-		for l := b.flying.oldest; l != nil; l = l.onKey.next {
-			if longest == nil || l.ord < longest.ord {
+		for f := a.flights.first; f != nil; f = f.next {
+			if l := f.lease; longest == nil || l.ord < longest.ord {
 				longest = l
 			}
 		}
@@ -188,22 +188,22 @@ func (b *busy) notice(h *host, now time.Duration) *notice {
 }
 
 // why tells what keeps the head of the queue from starting.
-func (b *busy) why(h *host, now time.Duration) Wait {
-	m, t, head := b.sh.m, b.sh.trouble(h), b.head
+func (a *active) why(now time.Duration) Wait {
+	m, t, head := a.sh.m, a.h.trouble(), a.queue.first
 	switch {
 	case t.blocks(now):
-		return Wait{Hold: "block", Cause: b.sh.causeOf(h)}
+		return Wait{Hold: "block", Cause: a.h.trouble().blockedBy()}
 	case m.open(now) > now:
 		return Wait{Hold: "block", Cause: "hours"}
-	case b.probe != nil && b.probe != head.lease:
+	case a.probe != nil && a.probe != head.lease:
 		return Wait{Hold: "probe"}
-	case head.lease == nil && b.inFlight >= head.lim.Concurrency:
+	case head.lease == nil && a.inFlight >= head.lim.Concurrency:
 		return Wait{Hold: "slot"}
-	case b.inLine:
+	case a.inLine:
 		return Wait{Hold: "place"}
-	case t.next > max(now, h.earliest(head.floor)):
+	case t.next > max(now, a.h.earliest(head.floor)):
 		return Wait{Hold: "delay", Delay: t.next - now, Cause: "kept"}
 	}
-	gap, by := h.delay(head.floor)
+	gap, by := a.h.delay(head.floor)
 	return Wait{Hold: "delay", Delay: gap, Cause: by.String()}
 }
