@@ -168,7 +168,7 @@ func (s *Status) addHosts(hosts iter.Seq2[hostlimit.HostState, error], text stri
 		}
 		s.Known++
 		if h.Waiters > 0 {
-			s.Waiting[string(h.Hold)] += h.Waiters
+			s.Waiting[h.Hold] += h.Waiters
 		}
 		state := stateOf(&h, s.Time)
 		s.HostsBy[state]++
@@ -219,7 +219,7 @@ func (s *Status) cut() {
 
 func newHostStatus(h *hostlimit.HostState) HostStatus {
 	return HostStatus{
-		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next, Hold: string(h.Hold), Why: h.Why,
+		Host: h.Key, SlotsUsed: h.InFlight, Slots: h.Slots, Waiters: h.Waiters, NextStart: h.Next, Hold: h.Hold, Why: h.Why,
 		Delay: h.Delay.Seconds(), DelaySource: h.DelaySource, Learned: h.Learned.Seconds(),
 		BlockedUntil: h.BlockedUntil, BlockedBy: h.BlockedBy, Refusals: h.Refusals, Starts: h.Starts,
 		Silent: h.Silent.Seconds(), SilentBy: h.SilentBy, Leak: h.Silent > leak,

@@ -100,8 +100,8 @@ func run(ctx context.Context, w io.Writer, jobs int, tasks []*task) {
 	for _, t := range tasks {
 		places <- struct{}{}
 		wg.Go(func() {
-			t.run(ctx)
-			<-places
+			defer func() { <-places }()
+			t.run(ctx, w)
 			printing.Lock()
 			defer printing.Unlock()
 			fmt.Fprintf(w, "== %s: %s after %.0f s\n%s", t.title(), t.verdict(), t.seconds, t.text.Bytes())
@@ -110,7 +110,7 @@ func run(ctx context.Context, w io.Writer, jobs int, tasks []*task) {
 	wg.Wait()
 }
 
-func (t *task) run(ctx context.Context) {
+func (t *task) run(ctx context.Context, w io.Writer) {
 	cmd := exec.CommandContext(ctx, t.command[0], t.command[1:]...)
 	cmd.WaitDelay = 10 * time.Second
 	cmd.Dir = filepath.FromSlash(t.dir)
@@ -118,8 +118,8 @@ func (t *task) run(ctx context.Context) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if t.live {
-		fmt.Printf("== %s\n", t.title())
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		fmt.Fprintf(w, "== %s\n", t.title())
+		cmd.Stdout, cmd.Stderr = w, w
 	}
 	begun := time.Now()
 	t.err = cmd.Run()

@@ -27,3 +27,16 @@ func TestOneFailureFailsTheWhole(t *testing.T) {
 		t.Error("it failed without a failure")
 	}
 }
+
+// TestLiveTasksShowTheirOutput as it comes, one after the other.
+func TestLiveTasksShowTheirOutput(t *testing.T) {
+	var out bytes.Buffer
+	tasks := with("WORD=fine", live([]*task{
+		{name: "one", dir: ".", command: []string{"bash", "-c", "sleep .05; echo $WORD"}},
+		{name: "two", dir: ".", command: []string{"echo", "too"}},
+	}))
+	run(t.Context(), &out, 2, tasks)
+	if got, want := out.String(), "== one\nfine\n== one: ok after 0 s\n== two\ntoo\n== two: ok after 0 s\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
