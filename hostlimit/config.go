@@ -7,7 +7,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 )
 
-// Config of a Memory. The zero value is 2 requests a host, 200 to 500 ms apart.
+// Config configures a Memory. The zero value is 2 requests a host, 200 to 500 ms apart.
 type Config struct {
 	// Concurrency is the number of slots per key; 0: 2.
 	Concurrency int
@@ -25,55 +25,55 @@ type Config struct {
 	// crawl-delay; a host that answers slowly holds its slots as well.
 	SlotTimeout time.Duration
 
-	// LeaseTTL is the time after which a lease that is neither renewed nor released is taken back,
+	// LeaseTTL is the time after which a lease that is neither renewed nor released loses its slot,
 	// as that of a body that is never closed; 0: 300 s. It counts from Acquire, from each Start and
-	// from each Renew: a body that is read keeps its slot for as long as that takes, so LeaseTTL
-	// only has to be longer than the longest wait for an answer and for a single read.
+	// from each Renew: a body that is read keeps its slot however long that takes, so LeaseTTL only
+	// has to be longer than the longest wait for an answer and for a single read.
 	LeaseTTL time.Duration
 
 	// MaxWait is the longest wait for a turn; 0: an hour. A wait that is known to be
 	// longer is refused at once, with RetryAt.
 	MaxWait time.Duration
 
-	// Backoff says for how long a refusal blocks the key, unless the host said so itself;
-	// nil: backoff.Fibonacci{}. Use backoff.Refusals to say what counts as one at once,
-	// beside what always does (see Outcome).
+	// Backoff is the length of the blocks that refusals set where the answer has no Retry-After;
+	// nil: backoff.Fibonacci{}. A backoff.Refusals also adds answers that count as refusals to
+	// those that always do (see Outcome).
 	Backoff backoff.Policy
 
-	// Windows are one's own hours: requests start within them only; none: at any time.
-	// Outside of them every key is as one that is blocked.
+	// Windows are the hours in which requests may start; none: at any time. Outside of them every
+	// key is held as if it were blocked.
 	Windows []Window
 
-	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only: one that
-	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts says. A start
-	// is remembered for a minute at least; a floor of more than that which the caller learns after
-	// it can be missed by the next start, if the key has been forgotten by then.
+	// MaxHosts is about the number of keys kept; 0: 1,000,000. It bounds idle keys only: a key that
+	// owes anything (a slot, a delay, a block, a counter) is kept whatever MaxHosts is. A start is
+	// remembered for at least a minute. A caller that learns a floor of more than that after a
+	// start may find the key forgotten, and the next start earlier than the floor.
 	MaxHosts int
 
 	// Store keeps what keys owe beyond the life of the process: blocks, refusals in a row, learned
-	// delays, and next starts more than a minute away; nil: nothing is kept. Each is kept before
+	// delays, and next starts more than a minute away; nil: nothing is kept. Each is saved before
 	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's debt
-	// is loaded when the key is first met, and read again when it is used 10 s later, so that
+	// is loaded when the key is first used, and read again when it is used 10 s later, so that
 	// processes which share a Store see each other's blocks. A Store that fails stops no request:
-	// Grant.StateErr tells. It costs about 400 bytes a key. Package redislimit,
-	// which keeps its state on a server, says what it does with a Store.
+	// Grant.StateErr reports it. It costs about 400 bytes a key. Package redislimit keeps its state
+	// on a server; its documentation has what it uses a Store for.
 	Store Store
 
-	// Override gives the limits of single keys; nil: none. It is called at each Acquire, and again
-	// when a request that has waited looks whether it may start; never under a lock. It may return
-	// other limits each time, and must be quick and safe for concurrent use. [Overrides] reads them
-	// from a file.
+	// Override returns the limits of single keys; nil: none has its own. It is called at each
+	// Acquire, and again when a request that has waited looks whether it may start; never under a
+	// lock. It may return other limits each time, and must be quick and safe for concurrent use.
+	// [Overrides] reads them from a file.
 	Override func(key string) (Limits, bool)
 }
 
 // Delay is the gap between two starts on a key: a random time in [Min, Max], or
 // the adaptive delay or the caller's floor where that is longer.
 type Delay struct {
-	Min, Max        time.Duration // random within; both 0: 200 to 500 ms; Max 0: Min
-	Adaptive        Adaptive      // what moves the delay; zero: Learned; Fixed, Squared, Proportional, Throttle, Longest
+	Min, Max        time.Duration // bounds of the random delay; both 0: 200 to 500 ms; Max 0: Min
+	Adaptive        Adaptive      // formula that moves the delay; zero: Learned
 	Ceiling         time.Duration // upper bound of the adaptive delay; 0: 60 s, or Min if that is longer
 	FromEnd         bool          // the gap, and a floor, count from the Release of the request before; needs Concurrency 1
-	DangerouslyNone bool          // no Min and Max of our own; crawl-delay, Adaptive and blocks still hold
+	DangerouslyNone bool          // no random delay; crawl-delay, Adaptive and blocks still hold
 }
 
 // Limits replace Concurrency and Delay for one key; zero fields keep the Config's.

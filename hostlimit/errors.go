@@ -10,11 +10,11 @@ import (
 
 // The reasons of a refusal, for errors.Is on an [*Error].
 var (
-	// ErrBusy: no turn was to be had within SlotTimeout, MaxWait or the context's deadline.
+	// ErrBusy means that no turn was free within SlotTimeout, MaxWait or the context's deadline.
 	ErrBusy = errors.New("host busy")
-	// ErrBlocked: the key is blocked for longer than the caller may wait.
+	// ErrBlocked means that the key is blocked for longer than the caller may wait.
 	ErrBlocked = errors.New("host blocked")
-	// ErrDraining: a person has ended the limiter by Drain; there is no use in coming back.
+	// ErrDraining means that the limiter was ended by Drain: no later request starts either.
 	ErrDraining = errors.New("the limiter was drained by hand: no request starts any more")
 )
 

@@ -10,9 +10,9 @@ import (
 	"github.com/go-politeness/politeness/internal/hostfile"
 )
 
-// Overrides are the limits of single hosts as a file says them, which is read again when it
-// changes, so that a crawl can be slowed down or let go while it runs. Each line has a host, or a
-// suffix with a dot before it, and settings:
+// Overrides are the limits of single hosts in a file. The file is read again when it changes, so
+// that a crawl can be slowed down or sped up while it runs. Each line has a host, or a suffix with
+// a dot before it, and settings:
 //
 //	# host              settings
 //	example.com         delay=2s..4s
@@ -21,18 +21,18 @@ import (
 //	slow.example.org    concurrency=1 delay=30s from-end
 //	localhost           dangerously-no-delay concurrency=8
 //
-// The most special line holds, and it alone. What a line doesn't say is as the Config has it, but a
-// line with a delay says all of the Delay: adaptive (Delay.Adaptive), ceiling and from-end belong
-// to it. A suffix holds for every name that ends in it, and for itself; a host without a port for
-// all of its ports.
+// Only the most specific line of a host holds. A line without concurrency, or without a delay,
+// leaves it to the Config; a line with a delay replaces the whole Delay, to which adaptive
+// (Delay.Adaptive), ceiling and from-end belong. A suffix holds for every name that ends in it, and
+// for itself; a host without a port for all of its ports.
 //
 //	overrides, err := cfg.Limits.ReadOverrides("hosts.txt")
 //	cfg.Limits.Override = overrides.Limits
 type Overrides struct{ file *hostfile.File[Limits] }
 
-// ReadOverrides reads the file at path, which has limits for a limiter that is made of c. The
-// error names each line that is wrong. Replace the file by a rename: one that is truncated and
-// written in place has no limits for an instant.
+// ReadOverrides reads the file at path, whose lines complete the limits of c. The error names each
+// line that is wrong. Replace the file by a rename: one that is truncated and written in place has
+// no limits for an instant.
 func (c Config) ReadOverrides(path string) (*Overrides, error) {
 	c.Override = nil
 	rules, err := c.Rules()
@@ -52,11 +52,13 @@ func (c Config) ReadOverrides(path string) (*Overrides, error) {
 	return &Overrides{file}, nil
 }
 
-// Limits returns those of key, for Config.Override. It looks at the file once a second at most.
+// Limits returns the limits of key, for Config.Override. It looks at the file at most once a
+// second.
 func (o *Overrides) Limits(key string) (Limits, bool) { return o.file.Find(key) }
 
-// Err returns nil if the file as it is now is in force. Otherwise it says what is wrong with it,
-// line by line: the lines that can be understood hold, and of the others what held before.
+// Err returns nil if the present content of the file is in force. Otherwise the error names each
+// line that is wrong: a host of such a line keeps the limits that it had before, the other lines
+// hold.
 func (o *Overrides) Err() error {
 	if err := o.file.Err(); err != nil {
 		return fmt.Errorf("hostlimit: %w", err)
@@ -64,7 +66,7 @@ func (o *Overrides) Err() error {
 	return nil
 }
 
-// String returns what is in force, as a file that ReadOverrides would read.
+// String returns the limits in force, as a file that ReadOverrides reads.
 func (o *Overrides) String() string {
 	var b strings.Builder
 	for host, l := range o.file.All {
@@ -73,7 +75,7 @@ func (o *Overrides) String() string {
 	return b.String()
 }
 
-// String returns l as a line of a file has it, see [Overrides].
+// String returns l in the settings of a line, see [Overrides].
 func (l Limits) String() string {
 	var s []string
 	if l.Concurrency != 0 {

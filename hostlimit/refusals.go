@@ -18,9 +18,9 @@ import (
 // the key of a host that has not refused. A key goes through these states:
 //
 //	state    event                              next     why
-//	open     refusal                            blocked  until Retry-After, or as the policy says; the first of a series may teach
-//	open     failure                            open     counted; number InARow, without a success between, is a refusal
-//	open     Reset                              paused   nothing is left of the host's limit, which it says before it refuses
+//	open     refusal                            blocked  until Retry-After, or by the policy; may teach
+//	open     failure                            open     counted; number InARow is a refusal
+//	open     Reset                              paused   nothing is left of the host's rate limit
 //	paused   Until has passed                   open     the host has not refused: no probe
 //	blocked  Until has passed                   waiting  for a request to probe
 //	waiting  a request starts                   probed   the others wait for its answer
@@ -28,8 +28,8 @@ import (
 //	probed   success                            open     every request goes on
 //	probed   refusal, failure                   blocked  for longer: one more refusal in a row
 //	probed   another answer, or none observed   waiting  the next request probes
-//	any      refusal of an earlier request      blocked  until its Retry-After, where that is later; not counted
-//	any      Reset                              same     until the reset, where that is later; not counted
+//	any      refusal of an earlier request      same     until its Retry-After, if later; not counted
+//	any      Reset                              same     until the reset, if later; not counted
 //	any      Block                              blocked  by a person: no answer lifts it, only Clear
 //	any      Clear                              open
 //
@@ -81,8 +81,8 @@ var effects = [...]struct{ open, probed, earlier effect }{
 }
 
 // Observe does to s what o does, the outcome of request number n (in the order of starts), of which
-// last have started. Effect.Until is left to the caller. Where s.Row has become 1, the refusal is the
-// first of a series, which teaches what Rules.Teaches and Delay.Learn say.
+// last have started. Effect.Until is left to the caller. Where s.Row has become 1, the refusal is
+// the first of a series, which teaches what Rules.Teaches and Delay.Learn say.
 func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint64) (e Effect) {
 	by := effects[r.meaning(&o)]
 	stopped := s.Stopped(now)
@@ -145,7 +145,8 @@ func (s *Refusals) Block(until time.Duration, why string, last uint64) {
 	s.Until, s.SetAt, s.Cause = max(s.Until, until), last, ByHand{Why: why}.Cause()
 }
 
-// Clear lifts the block and forgets the refusals, and reports whether there were any. Learned stays.
+// Clear lifts the block and forgets the refusals, and reports whether there were any. Learned
+// stays.
 func (s *Refusals) Clear(now time.Duration) bool {
 	cleared := s.Row > 0 || s.Blocks(now)
 	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, calm: s.calm}
