@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
@@ -222,7 +224,8 @@ func All() ConsoleOption { return func(c *console) { c.all = true } }
 //
 // A line that can't be written is lost.
 func Console(w io.Writer, options ...ConsoleOption) Evidence {
-	c := &console{w: w, waits: map[string]wait{}}
+	waits, _ := simplelru.NewLRU[string, wait](maxWaits, nil) // an error is for 0 and less
+	c := &console{w: w, waits: waits}
 	if onTerminal(w) {
 		c.colours = coloured
 	}
@@ -249,7 +252,7 @@ type console struct {
 
 	mu    sync.Mutex
 	line  strings.Builder
-	waits map[string]wait // by host
+	waits *simplelru.LRU[string, wait] // the last that was shown, by host
 
 	pages, bytes int64     // fetched since the last line about it
 	since        time.Time // of that line; zero: nothing was fetched yet
@@ -297,13 +300,10 @@ func (c *console) flush() {
 // news reports whether the wait of d is one to tell of.
 func (c *console) news(d *Decision) bool {
 	why := d.Hold + d.DelaySource
-	if last, ok := c.waits[d.Host]; ok && last.why == why && d.Time.Sub(last.at) < waitAgain {
+	if last, ok := c.waits.Get(d.Host); ok && last.why == why && d.Time.Sub(last.at) < waitAgain {
 		return false
 	}
-	if len(c.waits) >= maxWaits {
-		clear(c.waits)
-	}
-	c.waits[d.Host] = wait{d.Time, why}
+	c.waits.Add(d.Host, wait{d.Time, why})
 	return true
 }
 

@@ -159,6 +159,25 @@ func TestConsoleTellsOfEachWaitOnce(t *testing.T) {
 	}
 }
 
+// TestConsoleRemembersTheLastWaits: the waits of very many hosts make none of the last hosts new.
+func TestConsoleRemembersTheLastWaits(t *testing.T) {
+	var b bytes.Buffer
+	sink := evidence.Console(&b)
+	const hosts = 10_050 // more than it remembers
+	for round := range 2 {
+		for i := range hosts {
+			if round == 0 || i >= 100 {
+				sink.Record(t.Context(), evidence.Decision{
+					Type: evidence.Waiting, Time: noon.Add(time.Duration(round) * time.Second), Host: fmt.Sprintf("%d.example", i), Hold: "delay",
+				})
+			}
+		}
+	}
+	if n := len(lines(&b)); n != hosts {
+		t.Errorf("%d lines for %d hosts", n, hosts)
+	}
+}
+
 func TestConsoleCountsWhatIsFetched(t *testing.T) {
 	var b bytes.Buffer
 	sink := evidence.Console(&b)

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/printable"
 )
@@ -112,8 +114,8 @@ type auditor struct {
 	trips    trips
 	places   places
 	origins  map[originKey]*origin
-	purposes map[string]string   // what the pages of a Transport are for, as its policy has it
-	reserved map[attemptKey]bool // attempts whose pages were refused for what headers or pages reserve, and have no end yet
+	purposes map[string]string                    // what the pages of a Transport are for, as its policy has it
+	reserved *simplelru.LRU[attemptKey, struct{}] // attempts whose pages were refused for what headers or pages reserve, and have no end yet
 
 	// Transports, over all logs, and the one of the present record.
 	transports map[string]*transport
@@ -189,7 +191,7 @@ func (a *auditor) begin() {
 		a.wasCut = a.wasCut || r.begun && !r.sealed
 		return r.begun && (r.sealed || a.at.log == 0)
 	})
-	a.reserved, a.purposes = map[attemptKey]bool{}, map[string]string{}
+	a.reserved, a.purposes = lastOf[attemptKey, struct{}](maxReserved), map[string]string{}
 	a.origins = map[originKey]*origin{}
 	for _, t := range a.transports {
 		t.begin()
@@ -543,7 +545,7 @@ func (a *auditor) leaseExpired(d *evidence.Decision) {
 		h.expire(x, at)
 		return
 	}
-	if a.trips.ended(d) {
+	if a.trips.hasEnded(d) {
 		return
 	}
 	if d.Seq != 0 {

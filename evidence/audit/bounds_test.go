@@ -53,7 +53,7 @@ func TestCheckForgetsWhatIsProved(t *testing.T) {
 	h := a.hosts["h"]
 	for name, n := range map[string]int{
 		"pending": len(h.pending), "inside": len(h.inside), "unsure": len(h.unsure), "open": len(h.open), "recent": len(h.recent),
-		"blocks": len(h.blocks), "ended trips": (len(a.trips.done) + len(a.trips.older)) / 1000,
+		"blocks": len(h.blocks), "ended trips": a.trips.ended.Len() / 1000,
 	} {
 		if n > maxRecent {
 			t.Errorf("%s: %d kept", name, n)
@@ -202,13 +202,13 @@ func TestCheckBoundsTrips(t *testing.T) {
 		tr.put(tripKey{i, i}, verdict{})
 		tr.end(&evidence.Decision{Trip: i, Attempt: 1})
 	}
-	if len(tr.m) != maxTrips || len(tr.queue) > 2*maxTrips+lately || !tr.full {
-		t.Errorf("%d trips kept, %d in the queue", len(tr.m), len(tr.queue))
+	if tr.open.Len() != maxTrips || !tr.full {
+		t.Errorf("%d trips kept", tr.open.Len())
 	}
-	if _, ok := tr.m[tripKey{5, 5}]; ok {
+	if tr.open.Contains(tripKey{5, 5}) {
 		t.Error("the oldest trip is remembered")
 	}
-	if n := len(tr.done) + len(tr.older); n > 2*lately {
+	if n := tr.ended.Len(); n > lately {
 		t.Errorf("%d ended trips kept", n)
 	}
 	// A start whose verdict is forgotten is left open, not called a violation.
@@ -235,8 +235,8 @@ func TestCheckForgetsTripsThatAreOver(t *testing.T) {
 				t.Fatal("a trip is forgotten as soon as it is over")
 			}
 		}
-		if len(tr.m) != 1 || len(tr.over)+len(tr.past) > 2*lately || len(tr.queue) > 2*lately || tr.full {
-			t.Errorf("%d trips, %d over, %d in the queue, full %t", len(tr.m), len(tr.over)+len(tr.past), len(tr.queue), tr.full)
+		if tr.open.Len() != 1 || tr.over.Len() > lately || tr.full {
+			t.Errorf("%d trips, %d over, full %t", tr.open.Len(), tr.over.Len(), tr.full)
 		}
 		if _, ok := tr.get(keyOfTrip(&first)); !ok {
 			t.Error("a trip that is to be tried again is forgotten")

@@ -37,15 +37,12 @@ func (a *auditor) consent(d *evidence.Decision) {
 			a.consentAgain(d)
 			return
 		}
-		if len(a.reserved) == maxReserved {
-			clear(a.reserved)
-		}
-		a.reserved[attempt] = true
+		a.reserved.Add(attempt, struct{}{})
 	case evidence.Fetched:
-		if purpose := reserves(d); purpose != "" && !a.reserved[attempt] {
+		if purpose := reserves(d); purpose != "" && !a.reserved.Contains(attempt) {
 			a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page handed over to %s: %s", purpose, d.Preferences), a.at)
 		}
-		delete(a.reserved, attempt)
+		a.reserved.Remove(attempt)
 	}
 }
 

@@ -16,7 +16,7 @@ func (a *auditor) isPage(d *evidence.Decision, judged bool) bool {
 		return !named
 	}
 	_, target := splitURL(d.URL)
-	if _, led := a.by.hops.get(keyOfURL(d.URL)); a.by.policy != nil && target != "/robots.txt" && !a.by.anyHop && !led && isWhole(d.URL) {
+	if _, led := a.by.hops.Get(keyOfURL(d.URL)); a.by.policy != nil && target != "/robots.txt" && !a.by.anyHop && !led && isWhole(d.URL) {
 		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
 	}
 	return false
@@ -42,9 +42,9 @@ func (a *auditor) costsAPage(d *evidence.Decision, h *hostAudit, t tripAudit, ju
 		return true
 	}
 	u := keyOfURL(d.URL)
-	switch led, _ := a.by.led.get(u); {
+	switch led, _ := a.by.led.Get(u); {
 	case led > 0:
-		a.by.led.set(u, led-1)
+		a.by.led.Add(u, led-1)
 	case !isWhole(d.URL):
 		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
 	case len(a.by.followed) == maxRedirects:
@@ -69,7 +69,7 @@ func (a *auditor) unledPages() {
 // answered takes the end d of an exchange that was sent, for where it leads.
 func (a *auditor) answered(d *evidence.Decision) {
 	if d.RobotsTxt && a.by.policy != nil {
-		a.by.answers.set(keyOfURL(d.URL), robotsAnswer{status: d.Status, end: d.Time})
+		a.by.answers.Add(keyOfURL(d.URL), robotsAnswer{status: d.Status, end: d.Time})
 	}
 	if d.Status/100 != 3 || d.Location == "" {
 		return
@@ -79,15 +79,15 @@ func (a *auditor) answered(d *evidence.Decision) {
 	case d.RobotsTxt && !ok:
 		a.by.anyHop = true
 	case d.RobotsTxt:
-		a.by.hops.set(target, true)
+		a.by.hops.Add(target, true)
 	case !ok:
 	case a.by.followed[target] > 0:
 		if a.by.followed[target]--; a.by.followed[target] == 0 {
 			delete(a.by.followed, target)
 		}
 	default:
-		led, _ := a.by.led.get(target)
-		a.by.led.set(target, led+1)
+		led, _ := a.by.led.Get(target)
+		a.by.led.Add(target, led+1)
 	}
 }
 

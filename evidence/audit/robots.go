@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/robots"
 )
@@ -59,56 +61,46 @@ func (t *tripAudit) about(d *evidence.Decision) *verdict {
 	return &t.verdict
 }
 
-// trips remembers the verdicts on trips under way, maxTrips at most, and those on the last that
-// were over, in case the records of several are mixed up; and which attempts ended lately.
+// trips holds the verdicts on the last maxTrips trips under way, and on the last that were over, in
+// case the records of several are mixed up; and which attempts ended lately.
 type trips struct {
-	m     map[tripKey]tripAudit
-	queue []tripKey // keys of m in the order in which they came, and some that m doesn't have any more
-	full  bool      // whether a trip under way was forgotten
-	some  bool      // whether there was a verdict at all
-
-	over  map[tripKey]tripAudit // trips that were over lately
-	past  map[tripKey]tripAudit // those of the generation before
-	done  map[attemptKey]bool   // attempts that ended lately
-	older map[attemptKey]bool   // those of the generation before
+	open  *simplelru.LRU[tripKey, tripAudit] // under way
+	over  *simplelru.LRU[tripKey, tripAudit] // over lately
+	ended *simplelru.LRU[attemptKey, struct{}]
+	full  bool // a trip under way was removed from open
+	some  bool // there was a verdict
 }
 
-// lately is how many of what is over one generation holds.
-const lately = 4096
+// lately is how many trips and attempts that are over are remembered.
+const lately = 8192
 
 func newTrips() trips {
 	return trips{
-		m: map[tripKey]tripAudit{}, over: map[tripKey]tripAudit{}, past: map[tripKey]tripAudit{},
-		done: map[attemptKey]bool{}, older: map[attemptKey]bool{},
+		open: lastOf[tripKey, tripAudit](maxTrips), over: lastOf[tripKey, tripAudit](lately),
+		ended: lastOf[attemptKey, struct{}](lately),
 	}
 }
 
-// get returns what is known of a trip.
+// lastOf returns a list of the n most recently used keys.
+func lastOf[K comparable, V any](n int) *simplelru.LRU[K, V] {
+	l, _ := simplelru.NewLRU[K, V](n, nil) // an error is for 0 and less
+	return l
+}
+
+// get returns the audit of a trip.
 func (t *trips) get(k tripKey) (tripAudit, bool) {
-	for _, m := range [...]map[tripKey]tripAudit{t.m, t.over, t.past} {
-		if trip, ok := m[k]; ok {
-			return trip, true
-		}
+	if trip, ok := t.open.Peek(k); ok {
+		return trip, true
 	}
-	return tripAudit{}, false
+	return t.over.Peek(k)
 }
 
-// set notes what is known of a trip, which is under way.
+// set stores the audit of a trip, which is under way.
 func (t *trips) set(k tripKey, now tripAudit) {
-	if _, ok := t.m[k]; !ok {
-		delete(t.over, k)
-		delete(t.past, k)
-		for len(t.m) == maxTrips {
-			t.full = true
-			delete(t.m, t.queue[0]) // unless it is over
-			t.queue = t.queue[1:]
-		}
-		if len(t.queue) >= 2*len(t.m)+lately {
-			t.queue = slices.DeleteFunc(t.queue, func(k tripKey) bool { _, ok := t.m[k]; return !ok })
-		}
-		t.queue = append(t.queue, k)
+	t.over.Remove(k)
+	if t.open.Add(k, now) {
+		t.full = true
 	}
-	t.m[k] = now
 }
 
 // put notes the newest verdict on a trip.
@@ -135,31 +127,22 @@ func (t *trips) retry(d *evidence.Decision) {
 // leave notes that the trip of d is over, but if it is to be tried again.
 func (t *trips) leave(d *evidence.Decision) {
 	k := keyOfTrip(d)
-	trip, ok := t.m[k]
+	trip, ok := t.open.Peek(k)
 	if !ok || trip.retried >= d.Attempt && d.Attempt > 0 {
 		return
 	}
-	delete(t.m, k)
-	if len(t.over) == lately {
-		t.over, t.past = t.past, t.over
-		clear(t.over) // and its room is used again
-	}
-	t.over[k] = trip
+	t.open.Remove(k)
+	t.over.Add(k, trip)
 }
 
 // end remembers that an attempt has ended.
 func (t *trips) end(d *evidence.Decision) {
-	if len(t.done) == lately {
-		t.done, t.older = t.older, t.done
-		clear(t.done)
-	}
-	t.done[attemptKey{d.Trip, d.Attempt}] = true
+	t.ended.Add(attemptKey{d.Trip, d.Attempt}, struct{}{})
 }
 
-// ended reports whether the attempt that d is about has ended lately.
-func (t *trips) ended(d *evidence.Decision) bool {
-	k := attemptKey{d.Trip, d.Attempt}
-	return d.Trip != 0 && (t.done[k] || t.older[k])
+// hasEnded reports whether the attempt that d is about has ended lately.
+func (t *trips) hasEnded(d *evidence.Decision) bool {
+	return d.Trip != 0 && t.ended.Contains(attemptKey{d.Trip, d.Attempt})
 }
 
 // An originKey is one robots.txt, as one Transport knows it.
@@ -307,7 +290,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 		a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched")
 		return
 	}
-	first, ok := a.by.answers.get(keyOfURL(d.URL))
+	first, ok := a.by.answers.Get(keyOfURL(d.URL))
 	last := first
 	if d.Hops > 0 && d.Location != "" {
 		switch {
@@ -318,7 +301,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 			a.openEnded(verdictsRight, "a robots.txt by a redirect whose URL isn't whole")
 			return
 		}
-		last, ok = a.by.answers.get(keyOfURL(d.Location))
+		last, ok = a.by.answers.Get(keyOfURL(d.Location))
 	}
 	switch {
 	case ok && last.status == d.Status && !d.Time.Before(last.end.Add(-slack)):

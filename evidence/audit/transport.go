@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/hostname"
 )
@@ -23,41 +25,22 @@ type transport struct {
 	limiter *transport // another one that has the same limiter; nil: itself, as far as is known
 
 	budget  budgetAudit
-	answers latest[robotsAnswer] // to its last fetch of each robots.txt, by URL
-	hops    latest[bool]         // where redirects of robots.txt lead
-	anyHop  bool                 // whether one leads to where the log doesn't say
+	answers *simplelru.LRU[uint64, robotsAnswer] // to its last fetch of each robots.txt, by URL
+	hops    *simplelru.LRU[uint64, bool]         // where redirects of robots.txt lead
+	anyHop  bool                                 // whether one leads to where the log doesn't say
 
-	led      latest[int]    // number of answers that lead to a page, and that no request has followed yet
-	followed map[uint64]int // number of requests for a page whose redirect isn't in the log yet
-	run      *run           // log that the last record stood in
+	led      *simplelru.LRU[uint64, int] // number of answers that lead to a page, and that no request has followed yet
+	followed map[uint64]int              // number of requests for a page whose redirect isn't in the log yet
+	run      *run                        // log that the last record stood in
 }
 
 // maxRedirects bounds the redirects of one Transport that lead to no request.
 const maxRedirects = 1 << 14
 
-// A latest remembers values of at least the last maxRedirects keys.
-type latest[V any] struct{ now, before map[uint64]V }
-
-func (l *latest[V]) get(k uint64) (v V, ok bool) {
-	if v, ok = l.now[k]; !ok {
-		v, ok = l.before[k]
-	}
-	return v, ok
-}
-
-func (l *latest[V]) set(k uint64, v V) {
-	if len(l.now) == maxRedirects {
-		l.before, l.now = l.now, nil
-	}
-	if l.now == nil {
-		l.now = map[uint64]V{}
-	}
-	l.now[k] = v
-}
-
 func newTransport(name string) *transport {
 	t := &transport{
 		followed: map[uint64]int{}, budget: newBudget(), sites: map[string]string{},
+		answers: lastOf[uint64, robotsAnswer](maxRedirects), hops: lastOf[uint64, bool](maxRedirects), led: lastOf[uint64, int](maxRedirects),
 	}
 	if name != "" {
 		t.mix = maphash.String(seed, name) | 1
@@ -89,7 +72,9 @@ func (t *transport) begin() {
 	if t.policy != nil {
 		t.budget.promise(t.policy)
 	}
-	t.answers, t.hops, t.led = latest[robotsAnswer]{}, latest[bool]{}, latest[int]{}
+	t.answers.Purge()
+	t.hops.Purge()
+	t.led.Purge()
 	clear(t.followed)
 }
 
