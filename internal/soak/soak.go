@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Names of environment variables. A seed in seedEnv repeats one round.
+// Names of environment variables. seedEnv holds a seed, which repeats one round.
 const (
 	longEnv = "POLITENESS_LONG"
 	soakEnv = "POLITENESS_SOAK"
 	seedEnv = "POLITENESS_SEED"
 )
 
-// Size returns short, or long, or with POLITENESS_SOAK soak.
+// Size returns one of its arguments, by the length that the tests have.
 func Size(short, long, soak int) int {
 	switch {
 	case os.Getenv(soakEnv) != "":
@@ -31,7 +31,7 @@ func Size(short, long, soak int) int {
 	return short
 }
 
-// Share returns what POLITENESS_SOAK says, and 0 without it.
+// Share returns the duration in POLITENESS_SOAK; 0 if it isn't set.
 func Share(t testing.TB) time.Duration {
 	s := os.Getenv(soakEnv)
 	if s == "" {
@@ -44,8 +44,8 @@ func Share(t testing.TB) time.Duration {
 	return d
 }
 
-// Over returns a func that reports whether a soak that began with this call has lasted its time. It
-// may be asked in virtual time, and without POLITENESS_SOAK always says no.
+// Over returns a func that reports whether Share has passed, in real time, since this call. It may
+// be called in virtual time. Without POLITENESS_SOAK it always returns false.
 func Over(t testing.TB) func() bool {
 	share := Share(t)
 	if share == 0 {
@@ -57,8 +57,8 @@ func Over(t testing.TB) func() bool {
 	return over.Load
 }
 
-// Seeds yields a seed for each round of a random test: 1 to short, or to long, or as many as there
-// is time for. It ends after a round that fails, and says how that is repeated.
+// Seeds yields a seed for each round of a random test: 1 to short, or to long, or random ones for as
+// long as Share. It ends after a round that fails, and logs how to repeat it.
 func Seeds(t testing.TB, short, long int) iter.Seq[uint64] {
 	t.Helper()
 	return func(yield func(uint64) bool) {

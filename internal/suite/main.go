@@ -30,7 +30,7 @@ import (
 // soakEnv holds how long a command of a soak lasts.
 const soakEnv = "POLITENESS_SOAK"
 
-// A task is a command, and what came of it.
+// A task is a command and its result.
 type task struct {
 	name, dir string   // as in the table
 	command   []string // program and arguments

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A report is what the output of a command says of tests.
+// A report is the output of a command: the results of its tests, and text for people.
 type report struct {
-	text    bytes.Buffer // for people
-	passed  int          // tests and their parts
-	skipped []string     // with their reasons
-	failed  []string
-	notes   []string // what tests that passed have to say in the table
+	text    bytes.Buffer // what go test shows without -json
+	passed  int          // number of tests and subtests
+	skipped []string     // names, with reasons
+	failed  []string     // names
+	notes   []string     // for the table, from tests that passed
 }
 
 // An event is a line of go test -json; go doc test2json describes it.
@@ -20,17 +20,17 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// A test is what is known of a test of a package.
+// A test is the output and the result of a test of a package.
 type test struct {
-	name string // empty: what the package says by itself
-	said strings.Builder
-	as   string // pass, skip or fail; empty: it hasn't ended
+	name   string // empty: the package itself
+	output strings.Builder
+	result string // pass, skip or fail; empty: it hasn't ended
 }
 
-// note begins what a test says in the table; internal/soak writes it.
+// note begins a line of a test's output that belongs into the table; internal/soak writes it.
 const note = "soak: "
 
-// read takes in the output of a command. A line that is no event is for people.
+// read adds the output of a command to r. A line that isn't an event goes to text.
 func (r *report) read(out *bytes.Buffer) {
 	tests := make(map[[2]string]*test)
 	packages := make(map[string][]*test) // in the order in which they began
@@ -52,9 +52,9 @@ func (r *report) read(out *bytes.Buffer) {
 		}
 		switch e.Action {
 		case "output":
-			t.hear(e.Output)
+			t.add(e.Output)
 		case "pass", "skip", "fail":
-			t.as = e.Action
+			t.result = e.Action
 			if e.Test == "" {
 				r.endPackage(e, packages[e.Package])
 			} else {
@@ -64,45 +64,45 @@ func (r *report) read(out *bytes.Buffer) {
 	}
 }
 
-// end takes in the end of a test.
+// end adds the result of t to r.
 func (r *report) end(e event, t *test) {
 	id := e.Package + " " + e.Test
 	switch e.Action {
 	case "pass":
 		r.passed++
-		for line := range strings.Lines(t.said.String()) {
+		for line := range strings.Lines(t.output.String()) {
 			if _, what, ok := strings.Cut(line, note); ok {
 				r.notes = append(r.notes, strings.TrimSpace(what))
 			}
 		}
-		t.said.Reset()
+		t.output.Reset()
 	case "skip":
 		var why []string
-		for line := range strings.Lines(t.said.String()) {
+		for line := range strings.Lines(t.output.String()) {
 			if line = strings.TrimSpace(line); !strings.HasPrefix(line, "--- SKIP") {
 				why = append(why, line)
 			}
 		}
 		r.skipped = append(r.skipped, id+": "+strings.Join(why, " "))
-		t.said.Reset()
+		t.output.Reset()
 	case "fail":
 		r.failed = append(r.failed, id)
 	}
 }
 
-// endPackage tells what a package has said, and if it has failed, also what those of its tests have
-// that haven't passed: a panic or a time limit leaves tests without an end.
+// endPackage adds the output of a package to text and, if it failed, the output of its tests that
+// haven't passed: a panic or a time limit leaves tests without an end.
 func (r *report) endPackage(e event, tests []*test) {
-	var own string
-	named := false // a test that has failed
+	var own string // output of the package itself
+	named := false // a test is to blame
 	for _, t := range tests {
 		switch {
 		case t.name == "":
-			own = t.said.String()
+			own = t.output.String()
 		case e.Action == "fail":
-			r.text.WriteString(t.said.String())
-			named = named || t.as == "fail" || t.as == ""
-			if t.as == "" {
+			r.text.WriteString(t.output.String())
+			named = named || t.result == "fail" || t.result == ""
+			if t.result == "" {
 				r.failed = append(r.failed, e.Package+" "+t.name)
 			}
 		}
@@ -113,12 +113,12 @@ func (r *report) endPackage(e event, tests []*test) {
 	}
 }
 
-// hear takes in a line, unless go test prints it only with -json.
-func (t *test) hear(line string) {
+// add adds a line to the output, unless go test prints it only with -json.
+func (t *test) add(line string) {
 	for _, prefix := range []string{"=== ", "PASS\n", "?   \t", "testing: warning: no tests to run"} {
 		if strings.HasPrefix(line, prefix) {
 			return
 		}
 	}
-	t.said.WriteString(line)
+	t.output.WriteString(line)
 }
