@@ -29,7 +29,7 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 	if err := trip.judge(); err != nil {
 		return robots.Verdict{}, err
 	}
-	return trip.verdict, nil
+	return trip.page.verdict, nil
 }
 
 // inquiries is the number of origins that Filter asks at once.
@@ -80,12 +80,12 @@ func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, erro
 		return nil, err
 	}
 	switch {
-	case trip.entry == nil: // robots.txt is ignored
+	case trip.page.entry == nil: // robots.txt is ignored
 		return nil, nil
-	case trip.entry.Err != nil && !trip.entry.Stale:
-		return nil, trip.refusal()
+	case trip.page.entry.Err != nil && !trip.page.entry.Stale:
+		return nil, trip.page.refusal()
 	}
-	return trip.entry.Sitemaps(), nil
+	return trip.page.entry.Sitemaps(), nil
 }
 
 // Next reports the earliest time at which a request for rawURL could start, so that a frontier can
@@ -100,24 +100,22 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	}
 	if t.robots != nil {
 		if entry, ok := t.robots.Peek(trip.req.URL); ok {
-			trip.apply(entry)
-			if !trip.verdict.Allowed {
-				return time.Time{}, trip.refusal()
+			trip.page.judge(entry)
+			if !trip.page.verdict.Allowed {
+				return time.Time{}, trip.page.refusal()
 			}
 		}
 	}
-	if err := trip.afford(); err != nil {
+	if err := trip.charge.afford(trip.req); err != nil {
 		return time.Time{}, err
 	}
-	next, err := t.hosts.Next(ctx, trip.host, trip.floor)
+	next, err := t.hosts.Next(ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
-		return time.Time{}, trip.noTurn(err)
+		return time.Time{}, trip.refusedTurn(err)
 	}
-	next = trip.opens(next)
-	if t.budget != nil {
-		if err := trip.checkBudget(next); err != nil {
-			return time.Time{}, err
-		}
+	next = trip.page.opens(next)
+	if err := trip.charge.check(next); err != nil {
+		return time.Time{}, err
 	}
 	return next, nil
 }
@@ -130,7 +128,7 @@ func (t *Transport) HostKey(rawURL string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return trip.host, nil
+	return trip.subject.host, nil
 }
 
 // UserAgent returns Config.UserAgent.
@@ -146,7 +144,7 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
 	}
 	trip := t.begin(req, k)
-	trip.host = t.hostKey(req)
+	trip.subject.host = t.hostKey(req)
 	return trip, nil
 }
 

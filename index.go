@@ -3,9 +3,7 @@ package politeness
 import (
 	"net/http"
 	"sync"
-	"time"
 
-	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -96,16 +94,4 @@ func (x *indexing) write(p []byte) (over bool) {
 	}
 	_, _ = x.meta.Write(p) // never fails
 	return x.meta.Done()
-}
-
-// recordIndexing reports directives that keep a page from being indexed, its links from being
-// followed, or it or its images from being given to models.
-func (trip *trip) recordIndexing(now time.Time) {
-	d := trip.index.directives()
-	if !d.NoIndexAt(now) && !d.NoFollow && !d.NoAI && !d.NoImageAI && !d.NoML {
-		return
-	}
-	record := trip.decision(evidence.NoIndex, now)
-	record.Allowed, record.Directives = true, d.String()
-	trip.record(&record)
 }

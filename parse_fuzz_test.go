@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 // FuzzContentType holds that a media type is one word in lower case that says the same again, and
@@ -33,7 +35,7 @@ func TestLocationsHideCredentials(t *testing.T) {
 	for _, location := range []string{
 		"https://u:S3CRET@h/", "https:/u:S3CRET@h", "https:u:S3CRET@h", "HTTP:u:S3CRET@h/a", "//u:S3CRET@h", `\\u:S3CRET@h`, `/\u:S3CRET@h`, "http://u:S3CRET@[::1",
 	} {
-		if shown := redactLocation(location); strings.Contains(shown, "S3CRET") {
+		if shown := evidence.RedactURL(location); strings.Contains(shown, "S3CRET") {
 			t.Errorf("%q: Location %q", location, shown)
 		}
 		to, err := base.Parse(location)
@@ -62,13 +64,13 @@ func FuzzLocation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, location string) {
 		to, err := base.Parse(location)
 		if err != nil {
-			redactLocation(location)
+			evidence.RedactURL(location)
 			return
 		}
 		if err := checkURL(to); err == nil && (to.Host == "" || byHost(&http.Request{URL: to}) == "" || !strings.HasPrefix(strings.ToLower(to.Scheme), "http")) {
 			t.Errorf("%q leads to %q", location, to)
 		}
-		shown := urlText(to) + redactLocation(location)
+		shown := urlText(to) + evidence.RedactURL(location)
 		if secret, _ := to.User.Password(); len(secret) > 5 && strings.Contains(shown, secret) && !strings.Contains(to.Host+to.Path+to.RawQuery+to.Fragment+to.User.Username(), secret) {
 			t.Errorf("%q is shown as %q", location, shown)
 		}

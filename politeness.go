@@ -26,7 +26,6 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -127,28 +126,25 @@ type Config struct {
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
 // no goroutines and needs no Close.
 type Transport struct {
-	userAgent    []string // as a header value, shared by all requests
-	from         []string // as a header value; nil: none is added
-	product      string   // token of the User-Agent by which robots.txt addresses the crawler
-	base         http.RoundTripper
-	hosts        hostlimit.Limiter
-	hostKey      func(*http.Request) string
-	robots       *robotscache.Cache // nil: robots.txt is ignored
-	robotsOpen   bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait      time.Duration      // longest wait for a turn
-	budget       budget.Budget      // nil: unlimited
-	retry        Retry
-	response     responseLimits
-	purposes     []robots.Purpose           // what the pages are for; nil: not said
-	purposesText string                     // as evidence shows them
-	evidence     *witness                   // nil: nothing is recorded
-	refuse       func(*http.Request) error  // nil: nothing is refused
-	refused      func(*http.Response) error // nil: no answer is a refusal but by status and headers
-	trips        atomic.Uint64              // number of the last trip
-	budgetEnd    atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
-	tally        tally
-	lossesMu     sync.Mutex
-	losses       map[string]bool // reasons for which state was lost, as far as they are on record
+	userAgent  []string // as a header value, shared by all requests
+	from       []string // as a header value; nil: none is added
+	product    string   // token of the User-Agent by which robots.txt addresses the crawler
+	base       http.RoundTripper
+	hosts      hostlimit.Limiter
+	hostKey    func(*http.Request) string
+	robots     *robotscache.Cache // nil: robots.txt is ignored
+	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
+	maxWait    time.Duration      // longest wait for a turn
+	budget     budget.Budget      // nil: unlimited
+	retry      Retry
+	response   responseLimits
+	purposes   []robots.Purpose           // what the pages are for; nil: not said
+	recorder   *recorder                  // nil: nothing is recorded
+	refuse     func(*http.Request) error  // nil: nothing is refused
+	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
+	trips      atomic.Uint64              // number of the last trip
+	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
+	tally      tally
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -166,20 +162,17 @@ func New(cfg Config) (*Transport, error) {
 	cfg.Evidence = orNil("Evidence", cfg.Evidence, add)
 
 	t := &Transport{
-		userAgent:    []string{cfg.UserAgent},
-		product:      robots.ProductToken(cfg.UserAgent),
-		base:         cfg.Base,
-		hosts:        cfg.Hosts,
-		hostKey:      cfg.HostKey,
-		budget:       cfg.Budget,
-		retry:        cfg.Retry,
-		refuse:       cfg.Refuse,
-		refused:      cfg.Refused,
-		purposes:     slices.Clone(cfg.Purposes),
-		purposesText: purposesText(cfg.Purposes),
-
+		userAgent:  []string{cfg.UserAgent},
+		product:    robots.ProductToken(cfg.UserAgent),
+		base:       cfg.Base,
+		hosts:      cfg.Hosts,
+		hostKey:    cfg.HostKey,
+		budget:     cfg.Budget,
+		retry:      cfg.Retry,
+		refuse:     cfg.Refuse,
+		refused:    cfg.Refused,
+		purposes:   slices.Clone(cfg.Purposes),
 		robotsOpen: cfg.Robots.OnUnreachable == robotscache.Allow,
-		losses:     map[string]bool{},
 	}
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
@@ -197,7 +190,7 @@ func New(cfg Config) (*Transport, error) {
 	add("Retry", cfg.Retry.validate())
 	add("Purposes", checkPurposes(cfg.Purposes))
 	var err error
-	t.response, err = cfg.Response.compile(t.product)
+	t.response, err = cfg.Response.compile()
 	add("Response", err)
 	if t.hosts == nil {
 		t.hosts, err = hostlimit.New(cfg.Limits)
@@ -223,7 +216,7 @@ func New(cfg Config) (*Transport, error) {
 		if t.budget != nil {
 			spend = t.budget.Limits()
 		}
-		t.evidence = newWitness(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend))
+		t.recorder = newRecorder(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend))
 	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
@@ -303,7 +296,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	// 2. Is there anything left to spend?
-	if err := trip.afford(); err != nil {
+	if err := trip.charge.afford(req); err != nil {
 		return nil, err
 	}
 	for {
@@ -357,10 +350,10 @@ func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
 // and how many a sink that panicked has cost. The crawl goes on all the same; look at it where a
 // crawl without proof is of no use. The status page shows it, and the seal of a log tells of it.
 func (t *Transport) EvidenceErr() error {
-	if t.evidence == nil {
+	if t.recorder == nil {
 		return nil
 	}
-	return t.evidence.sink.Err()
+	return t.recorder.sink.Err()
 }
 
 // CloseIdleConnections closes those of Base, if it has such a method, for

@@ -7,9 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/go-politeness/politeness/evidence"
 )
 
 // ResponseLimits refuse answers that the crawl has no use for. They apply to
@@ -37,11 +34,10 @@ type responseLimits struct {
 	maxBytes       int64
 	accept, reject []string
 	indexing       bool
-	product        string
 }
 
-func (l ResponseLimits) compile(product string) (responseLimits, error) {
-	c := responseLimits{maxBytes: l.MaxBytes, indexing: l.CheckIndexing, product: product}
+func (l ResponseLimits) compile() (responseLimits, error) {
+	c := responseLimits{maxBytes: l.MaxBytes, indexing: l.CheckIndexing}
 	var errs []error
 	if l.MaxBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBytes is negative: %d", l.MaxBytes))
@@ -82,34 +78,18 @@ func matchesAny(patterns []string, mediaType string) bool {
 	return false
 }
 
-// success reports whether the limits apply to resp.
-func success(resp *http.Response) bool { return resp.StatusCode/100 == 2 }
-
-// guard decides by the response's headers; empty says that it has nothing else.
-func (trip *trip) guard(resp *http.Response, empty bool) error {
-	limits := &trip.t.response
-	if trip.kind != kindPage || !success(resp) {
-		return nil
-	}
+// check refuses a response to method by its headers. empty says that it has no body.
+func (l *responseLimits) check(resp *http.Response, method string, empty bool) error {
+	head := method == http.MethodHead
 	ct := first(resp.Header, "Content-Type")
-	empty = empty || resp.StatusCode == http.StatusNoContent || trip.req.Method == http.MethodHead
-	if len(limits.accept)+len(limits.reject) != 0 && (ct != "" || !empty) {
+	if len(l.accept)+len(l.reject) != 0 && (ct != "" || !empty && !head && resp.StatusCode != http.StatusNoContent) {
 		mediaType := mediaTypeOf(ct)
-		if len(limits.accept) > 0 && !matchesAny(limits.accept, mediaType) || matchesAny(limits.reject, mediaType) {
-			return trip.reject(StageResponse, fmt.Errorf("%w: %s", ErrContentType, clip(mediaType)))
+		if len(l.accept) > 0 && !matchesAny(l.accept, mediaType) || matchesAny(l.reject, mediaType) {
+			return fmt.Errorf("%w: %s", ErrContentType, clip(mediaType))
 		}
 	}
-	if limits.maxBytes > 0 && resp.ContentLength > limits.maxBytes && trip.req.Method != http.MethodHead {
-		return trip.reject(StageResponse, &tooLargeError{limit: limits.maxBytes, length: resp.ContentLength})
-	}
-	if err := trip.heed(resp); err != nil {
-		return err
-	}
-	if trip.index != nil {
-		trip.index.begin(resp, limits.product, trip.verdict.Preferences)
-		if resp.Request == nil {
-			resp.Request = trip.req
-		}
+	if l.maxBytes > 0 && resp.ContentLength > l.maxBytes && !head {
+		return &tooLargeError{limit: l.maxBytes, length: resp.ContentLength}
 	}
 	return nil
 }
@@ -141,20 +121,3 @@ func (e *tooLargeError) Error() string {
 }
 
 func (e *tooLargeError) Unwrap() error { return ErrTooLarge }
-
-// refuse implements bodyReader.
-func (trip *trip) refuse(reason error) error { return trip.reject(StageBody, reason) }
-
-// reject reports and returns the refusal of a response.
-func (trip *trip) reject(stage Stage, err error) error {
-	if !trip.silent() {
-		d := trip.decision(evidence.ResponseRejected, time.Now())
-		d.Status, d.ContentType, d.Reason = trip.status, first(trip.header, "Content-Type"), err.Error()
-		trip.record(&d)
-	}
-	return trip.fail(stage, time.Time{}, err)
-}
-
-// redactLocation removes userinfo from a Location header. It isn't parsed for that: a browser finds
-// userinfo where net/url finds none.
-func redactLocation(location string) string { return evidence.RedactURL(location) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -48,7 +49,8 @@ func (r Retry) validate() error {
 // retry reports whether the request is to be tried again, and has waited for that then.
 // The error is for a further try that was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
-	if trip.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
+	s := &trip.subject
+	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
 		return false, nil
 	}
 	if trip.schedule == nil {
@@ -58,17 +60,24 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 	if !ok {
 		return false, nil
 	}
-	trip.recordRetry(resp, failure, at)
+	s.report(evidence.Retried, func(d *evidence.Decision) {
+		d.Allowed, d.RetryAt = true, at
+		if failure == nil {
+			d.Status = resp.StatusCode
+		} else {
+			d.Err = failure.Error()
+		}
+	})
 	if failure == nil {
 		trip.discard(resp, time.Until(at))
 	}
-	trip.attempt++
+	s.attempt++
 	// What is done with the answer at hand is a part of the wait.
-	if err := sleep(&trip.wait, time.Until(at)); err != nil {
-		trip.recordFailure(err)
-		return false, trip.fail(StageTurn, time.Time{}, err)
+	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
+		s.failed(err)
+		return false, s.fail(StageTurn, time.Time{}, err)
 	}
-	return true, trip.rewind()
+	return true, trip.again()
 }
 
 // schedule returns the waits of one request.
@@ -105,20 +114,20 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 	return at, trip.inTime(at)
 }
 
-// inTime reports whether a try that could start at the given time would, so far as
-// it is known, start before the context's deadline and within the budget's time.
+// inTime reports whether a try that could start at the given time would, so far as it is known, start
+// before the context's deadline and within the budget's time.
 func (trip *trip) inTime(start time.Time) bool {
-	t, ctx := trip.t, trip.req.Context()
-	if next, err := t.hosts.Next(ctx, trip.host, trip.floor); err == nil && next.After(start) {
+	t, ctx := trip.t, trip.subject.ctx
+	if next, err := t.hosts.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
 		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
 		}
-		start = next // a block: others have set it, or the policy
+		start = next // a block: of another answer, or of the policy
 	}
 	if deadline, ok := ctx.Deadline(); ok && !start.Before(deadline) {
 		return false
 	}
-	return t.budget == nil || trip.bound(t.budget.Check(ctx, trip.host, start)) == nil
+	return trip.charge.refusal(start) == nil
 }
 
 // replayable reports whether the request may be sent more than once.
@@ -134,7 +143,7 @@ func replayable(req *http.Request) bool {
 // waits for it.
 func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	switch {
-	case trip.wait.Err() != nil:
+	case trip.turn.wait.Err() != nil:
 		return false
 	case failure == nil:
 		return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
@@ -167,20 +176,20 @@ func sendable(h http.Header) bool {
 	return true
 }
 
-// rewind gives a further try a body of its own.
-func (trip *trip) rewind() error {
-	if trip.req.Body == nil || trip.req.Body == http.NoBody {
-		return nil
+// again begins a further try, with a request and a body of its own: Base may still be writing those of
+// the try before.
+func (trip *trip) again() error {
+	trip.newTry(new(try))
+	req := trip.try.clone(trip.req)
+	if req.Body != nil && req.Body != http.NoBody {
+		fresh, err := req.GetBody()
+		if err != nil {
+			trip.subject.failed(err)
+			return trip.subject.fail(StageRequest, time.Time{}, fmt.Errorf("body can't be sent again: %w", err))
+		}
+		req.Body, trip.unsent = fresh, fresh
 	}
-	fresh, err := trip.req.GetBody()
-	if err != nil {
-		trip.recordFailure(err)
-		return trip.fail(StageRequest, time.Time{}, fmt.Errorf("body can't be sent again: %w", err))
-	}
-	// Somebody may still be writing the try before: it keeps its request.
-	again := *trip.req
-	again.Body = fresh
-	trip.req, trip.body = &again, fresh
+	trip.req = req
 	return nil
 }
 
@@ -213,19 +222,4 @@ func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 		}
 	}()
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // one byte more finds the end of a body of just that length
-}
-
-// recordRetry reports that another try is made at the given time.
-func (trip *trip) recordRetry(resp *http.Response, failure error, at time.Time) {
-	if trip.silent() {
-		return
-	}
-	d := trip.decision(evidence.Retried, time.Now())
-	d.Allowed, d.RetryAt = true, at
-	if failure == nil {
-		d.Status = resp.StatusCode
-	} else {
-		d.Err = failure.Error()
-	}
-	trip.record(&d)
 }

@@ -2,9 +2,10 @@ package politeness
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -12,167 +13,130 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/robots"
-	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// A kind says what a trip is for, and so which stages it passes.
-type kind uint8
-
-const (
-	kindPage     kind = iota // caller's request: it passes every stage
-	kindRobots               // hop of a fetch of robots.txt: it spends no budget and isn't repeated
-	kindInquiry              // question of Check or Sitemaps: the verdict is recorded, nothing is sent
-	kindForecast             // question of Next: nothing is recorded, nothing is sent
-)
-
-// A trip is one request on its way through the stages. It knows what is held, and
-// end gives that back.
+// A trip is one request on its way through the stages, in one allocation: four values, which know
+// nothing of it, and what its methods, the stages, pass from one to the other. end gives back what
+// is held.
 type trip struct {
-	t    *Transport
-	kind kind
-	wait waitContext // bounds every wait before the request is sent
+	t       *Transport
+	subject subject
+	page    page
+	charge  charge
+	turn    turn
+	answer  answer
 
-	original *http.Request // the caller's
-	req      *http.Request // what is sent: original, or a clone of it
-	clone    http.Request  // room for the clone that sign makes of nearly every request
-	body     io.Closer     // body of req, which is ours to close until it is sent; then nil
-
-	id      uint64 // number of this trip in evidence
-	host    string // key of slots, delays and blocks
-	url     string // URL of req as evidence shows it; urlText builds it when it is first needed
-	hops    int    // redirects of this navigation before this request
-	fare    fare   // how its page is paid for
-	attempt int    // number of the try, from 1; 0 where nothing is sent
-
+	original *http.Request    // the caller's
+	req      *http.Request    // what Config.Refuse sees: original, or the request of the try
+	unsent   io.Closer        // body of req, to be closed here unless it is sent; then nil
 	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
-
-	asked   time.Time          // when the verdict was found
-	entry   *robotscache.Entry // what is known of the origin's robots.txt; nil if that is ignored
-	verdict robots.Verdict     // of robots.txt, for req's URL
-	floor   time.Duration      // delay that robots.txt asks for
-	closed  time.Duration      // time waited for the Visit-time of robots.txt
-
-	waited  bool            // the turn came noticeably later than the verdict, which may not be true any more
-	lease   hostlimit.Lease // turn that is held; nil before the turn, and once the body has it
-	grant   departure       // start of the try; its Start is zero before
-	lost    []departure     // starts of the try whose connections were lost before that
-	wire    *wire           // way of the try to the site; nil before it is sent, and once it has ended
-	latency time.Duration   // from the start to the response's headers
-	status  int             // of the response
-	header  http.Header     // of the response
-	told    told            // by the response, to the host's state
-	index   *indexing       // what the page asks for; nil without ResponseLimits.CheckIndexing and Purposes
+	try      *try
+	first    try
+	body     body // of the response that is handed over
 }
 
-// told is what a response tells of its host beside its status.
-type told struct {
-	retryAfter string // the Retry-After that counts
-	rateLimit  string // the fields of a rate limit of which nothing is left
-	refused    string // why it is a refusal whatever its status is
+// A try is a request that is sent. Base may hold on to it after it has returned, so no other try has
+// the same one.
+type try struct {
+	ctx     sendContext
+	request http.Request
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
 func (t *Transport) begin(req *http.Request, k kind) *trip {
-	trip := &trip{t: t, kind: k, original: req, req: req, wait: waitContext{Context: req.Context()}}
-	var leave <-chan struct{}
-	if k == kindPage { // others may wait for a robots.txt as well
-		leave = waits.Done(req.Context(), t)
+	ctx := req.Context()
+	trip := &trip{t: t, original: req, req: req}
+	s := &trip.subject
+	*s = subject{tally: &t.tally, ctx: ctx, kind: k, method: req.Method, target: req.URL}
+	trip.page.subject, trip.page.purposes = s, t.purposes
+	trip.charge.subject, trip.charge.end = s, &t.budgetEnd
+	trip.turn.subject, trip.turn.wait.turn = s, &trip.turn
+	if k != kindForecast {
+		s.recorder = t.recorder
 	}
-	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
-	if cancel := req.Cancel; cancel != nil || leave != nil { //nolint:staticcheck // the same
-		trip.wait.cancel = &canceller{cancel: cancel, leave: leave}
-	}
-	if req.Body != nil {
-		trip.body = req.Body
+	if k == kindPage || k == kindForecast {
+		trip.charge.budget = t.budget
 	}
 	if k == kindPage || k == kindRobots {
-		trip.attempt = 1
+		s.attempt = 1
 	}
-	if !trip.silent() {
-		trip.wait.watcher = trip
+	var leave <-chan struct{}
+	if k == kindPage { // others may wait for a robots.txt as well
+		leave = waits.Done(ctx, t)
 	}
+	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
+	trip.turn.wait.Under(ctx, req.Cancel, leave) //nolint:staticcheck // the same
+	if req.Body != nil {
+		trip.unsent = req.Body
+	}
+	trip.newTry(&trip.first)
 	return trip
 }
 
-// end gives back what is still held. After handOver that is nothing, or the slot is
-// held by the response's body.
+// end gives back what is still held. After handOver that is nothing, or the slot is held by the
+// response's body.
 func (trip *trip) end() {
-	if trip.lease != nil {
-		trip.leave("given up before it was sent")
-		trip.unwire()
+	if trip.turn.lease != nil {
+		trip.try.ctx.close(false) // Base has panicked, or wasn't called
+		trip.turn.leave("given up before it was sent")
+		trip.try.ctx.Cancel(context.Canceled)
 	}
-	trip.refund()
-	if trip.body != nil {
-		trip.body.Close()
+	trip.charge.refund()
+	if trip.unsent != nil {
+		trip.unsent.Close()
 	}
-	trip.wait.end()
+	trip.turn.wait.End()
 }
 
-// identify finds the host key, puts the crawler's name on a clone of the request,
-// and asks the user's own rules.
+func (trip *trip) newTry(next *try) {
+	trip.try = next
+	next.ctx.Context, next.ctx.turn, next.ctx.index = trip.subject.ctx, &trip.turn, trip.page.index
+}
+
+// clone makes the request of the try of req.
+func (try *try) clone(req *http.Request) *http.Request {
+	try.request = *req.WithContext(&try.ctx)
+	return &try.request
+}
+
+// identify finds the host key, puts the crawler's name on a clone of the request, and asks the
+// user's own rules.
 func (trip *trip) identify() error {
-	t := trip.t
-	trip.id = t.trips.Add(1)
-	if err := checkURL(trip.req.URL); err != nil {
-		if trip.url = redact(trip.req.URL); trip.url != "" {
-			trip.host = trip.req.URL.Host
-			trip.recordFailure(err)
+	t, s := trip.t, &trip.subject
+	s.id = t.trips.Add(1)
+	if err := checkURL(s.target); err != nil {
+		if s.url = redact(s.target); s.url != "" {
+			s.host = s.target.Host
+			s.failed(err)
 		}
-		return &Error{Stage: StageRequest, URL: trip.url, Err: err}
+		return &Error{Stage: StageRequest, URL: s.url, Err: err}
 	}
-	trip.host = t.hostKey(trip.req)
+	s.host = t.hostKey(trip.req)
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
-		trip.hops++
+		s.redirects++
 	}
-	trip.sign()
+	if s.kind == kindPage && (t.response.indexing || len(t.purposes) > 0) {
+		trip.page.index = new(indexing)
+		trip.try.ctx.index = trip.page.index
+	}
+	if header := t.sign(trip.req.Header); header != nil {
+		trip.req = trip.try.clone(trip.req)
+		trip.req.Header = header
+	}
 	return trip.permit()
 }
 
-// permit asks the user's own rules.
-func (trip *trip) permit() error {
-	t := trip.t
-	if t.refuse == nil || trip.kind != kindPage && trip.kind != kindRobots {
+// sign returns a copy of h that says who asks, or nil where h says so already. The map is a new one,
+// since many a base transport writes to it.
+func (t *Transport) sign(h http.Header) http.Header {
+	ua := h["User-Agent"]
+	if t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(h) {
 		return nil
 	}
-	if err := t.refuse(trip.req); err != nil {
-		if !trip.silent() {
-			d := trip.decision(evidence.BlockedByRule, time.Now())
-			d.Reason = err.Error()
-			trip.record(&d)
-		}
-		return trip.fail(StageRule, time.Time{}, &ruleError{err})
-	}
-	return nil
-}
-
-// A ruleError is a refusal by Config.Refuse. It is ErrDisallowed and whatever the
-// user's rule returned.
-type ruleError struct{ err error }
-
-func (e *ruleError) Error() string   { return "refused by rule: " + e.err.Error() }
-func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
-
-// sign makes the trip's request say who asks. A request that says so already is sent
-// as it is. Of any other one a clone is sent, with a header map of its own: many a
-// base transport writes to that.
-func (trip *trip) sign() {
-	t, req := trip.t, trip.req
-	ua := req.Header["User-Agent"]
-	indexed := (t.response.indexing || len(t.purposes) > 0) && trip.kind == kindPage
-	if !indexed && t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(req.Header) {
-		return
-	}
-	trip.clone = *req
-	if indexed {
-		// DirectivesOf and PreferencesOf find their way back through the response's request.
-		trip.index = new(indexing)
-		trip.clone = *req.WithContext(context.WithValue(req.Context(), indexKey{}, trip.index))
-	}
-	header := make(http.Header, len(req.Header)+2)
-	for k, v := range req.Header {
+	header := make(http.Header, len(h)+2)
+	for k, v := range h {
 		if !respelled(k) {
 			header[k] = v[:len(v):len(v)]
 		}
@@ -181,12 +145,10 @@ func (trip *trip) sign() {
 	if t.from != nil {
 		header["From"] = t.from[:1:1]
 	}
-	trip.clone.Header = header
-	trip.req = &trip.clone
+	return header
 }
 
-// respelled reports whether name is User-Agent in another spelling, which would be
-// sent beside ours.
+// respelled reports whether name is User-Agent in another spelling, which would be sent beside ours.
 func respelled(name string) bool {
 	return name != "User-Agent" && strings.EqualFold(name, "User-Agent")
 }
@@ -203,97 +165,361 @@ func anyRespelled(h http.Header) bool {
 	return false
 }
 
-// fail makes the trip's error.
-func (trip *trip) fail(stage Stage, retryAt time.Time, err error) *Error {
-	if trip.kind == kindPage {
-		trip.t.tally.refuse(stage, err)
+// permit asks the user's own rules.
+func (trip *trip) permit() error {
+	s := &trip.subject
+	if trip.t.refuse == nil || s.kind != kindPage && s.kind != kindRobots {
+		return nil
 	}
-	return &Error{Stage: stage, Host: trip.host, URL: trip.urlText(), RetryAt: retryAt, Err: err}
+	err := trip.t.refuse(trip.req)
+	if err == nil {
+		return nil
+	}
+	s.report(evidence.BlockedByRule, func(d *evidence.Decision) { d.Reason = err.Error() })
+	return s.fail(StageRule, time.Time{}, &ruleError{err})
 }
 
-// silent reports whether nothing is recorded of the trip. It is asked before a record is built.
-func (trip *trip) silent() bool { return trip.t.evidence == nil || trip.kind == kindForecast }
+// A ruleError is a refusal by Config.Refuse. It is ErrDisallowed and what the user's rule returned.
+type ruleError struct{ err error }
 
-// decision begins a record about this trip. Reading the clock is the costliest part of
-// a record, so callers that have just read it pass the time on.
-func (trip *trip) decision(typ evidence.Type, now time.Time) (d evidence.Decision) {
-	trip.describe(&d, typ, now)
-	return d
+func (e *ruleError) Error() string   { return "refused by rule: " + e.err.Error() }
+func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
+
+// ask decides by robots.txt whether the URL may be fetched. A URL that may not be takes no slot, no
+// page and no wait.
+func (trip *trip) ask() error {
+	if err := trip.judge(); err != nil {
+		return err
+	}
+	if trip.page.verdict.Allowed {
+		return nil
+	}
+	return trip.page.refusal()
 }
 
-// describe is decision without a copy, for what is recorded of every request.
-func (trip *trip) describe(d *evidence.Decision, typ evidence.Type, now time.Time) {
-	d.Type, d.Time = typ, now
-	d.Trip, d.Attempt, d.Redirects, d.RobotsTxt = trip.id, trip.attempt, trip.hops, trip.kind == kindRobots
-	d.Method, d.URL = trip.req.Method, trip.urlText()
-	d.Host = trip.host
+// judge finds and records the verdict, and fetches robots.txt where it isn't known.
+func (trip *trip) judge() error {
+	t, p := trip.t, &trip.page
+	p.asked = time.Now()
+	if t.robots == nil {
+		p.verdict = robots.Verdict{Allowed: true}
+		p.record()
+		return nil
+	}
+	entry, ok := t.robots.Hit(trip.req.URL, p.asked)
+	if !ok {
+		err := trip.foresee() // its fetch has to wait for the host as well
+		if err != nil {
+			return err
+		}
+		if entry, err = t.robots.Get(&trip.turn.wait, trip.req.URL); err != nil {
+			return trip.noRobots(err)
+		}
+		p.asked = time.Now()
+	}
+	p.judge(entry)
+	p.record()
+	return nil
 }
 
-// record hands d to the evidence. The guard before that recovers its panics.
-func (trip *trip) record(d *evidence.Decision) {
-	trip.t.evidence.pass(trip.req.Context(), d)
+// noRobots reports that nothing could be decided: the fetch of robots.txt got no turn, or the caller
+// left. The fetch's own error says when to come back.
+func (trip *trip) noRobots(err error) error {
+	var fetch *Error
+	if !errors.As(err, &fetch) {
+		trip.subject.failed(err)
+		return trip.subject.fail(StageRobots, time.Time{}, err)
+	}
+	if err := trip.outlasts(fetch.RetryAt, err); err != nil {
+		return err
+	}
+	trip.subject.report(evidence.SlotTimeout, func(d *evidence.Decision) {
+		d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+fetch.Err.Error(), fetch.RetryAt
+	})
+	return trip.subject.fail(StageRobots, fetch.RetryAt, fetch.Err)
 }
 
-// recordFailure reports an attempt that ended before its start.
-func (trip *trip) recordFailure(err error) {
-	if trip.silent() {
+// overtaken gives the turn back when a newer robots.txt came in during a wait for it that was
+// noticeable, and forbids the request or asks for a longer delay.
+func (trip *trip) overtaken() bool {
+	p := &trip.page
+	if p.entry == nil || !trip.turn.late {
+		return false
+	}
+	entry, ok := trip.t.robots.Peek(trip.req.URL)
+	if !ok || entry == p.entry {
+		return false
+	}
+	p.asked = time.Now()
+	p.judge(entry)
+	if p.verdict.Allowed && p.floor <= trip.turn.floor {
+		trip.turn.floor = p.floor
+		return false
+	}
+	trip.turn.leave("robots.txt changed during the wait")
+	return true
+}
+
+// waitTurn reserves a page, and waits for a slot on the host and for the host's start time. A wait
+// that is known to outlast the budget's time isn't begun.
+func (trip *trip) waitTurn() error {
+	turn := &trip.turn
+	turn.floor = trip.page.floor
+	for open := false; !open; {
+		now := time.Now()
+		if err := turn.visit(now, trip.page.opens(now), trip.t.maxWait); err != nil {
+			return trip.refusedTurn(err)
+		}
+		if err := trip.foresee(); err != nil {
+			return err
+		}
+		if err := trip.charge.reserve(); err != nil {
+			return err
+		}
+		if err := turn.acquire(trip.t.hosts); err != nil {
+			return trip.refusedTurn(err)
+		}
+		if now = time.Now(); trip.page.opens(now).After(now) {
+			turn.release() // the site's time to be visited has ended during the wait
+		} else {
+			open = true
+		}
+	}
+	turn.late = time.Since(trip.page.asked) > time.Millisecond
+	if !turn.late {
+		return nil
+	}
+	err := trip.permit() // the rules may be others by now
+	if err == nil {
+		err = trip.charge.check(time.Time{}) // other requests have spent meanwhile
+	}
+	if err != nil {
+		turn.release()
+	}
+	return err
+}
+
+// foresee makes the end of the budget's time the deadline of the wait for the turn, so that a turn
+// that comes later is refused at once. The first page starts that clock; until then the limiter is
+// asked whether the turn can come in time.
+func (trip *trip) foresee() error {
+	end, running, err := trip.charge.deadline()
+	if err != nil {
+		return err
+	}
+	if running {
+		trip.turn.wait.By = end
+		return nil
+	}
+	next, err := trip.t.hosts.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
+	if err != nil {
+		return trip.refusedTurn(err)
+	}
+	return trip.charge.check(next)
+}
+
+// start stamps the start.
+func (trip *trip) start() error {
+	if err := trip.turn.begin(); err != nil {
+		return trip.refusedTurn(err)
+	}
+	return nil
+}
+
+// refusedTurn reports that the limiter refused a turn, and returns the error for that.
+func (trip *trip) refusedTurn(err error) error {
+	s, start := &trip.subject, &trip.turn.start
+	var refused *hostlimit.Error
+	if !errors.As(err, &refused) { // the caller left, or the limiter failed
+		s.report(evidence.Failed, func(d *evidence.Decision) {
+			d.Reason, d.Err = "ended before its start", err.Error()
+			if start.Seq == 0 {
+				d.Instead = start.instead // given up at the connection, before the next start
+			}
+		})
+		return s.fail(StageTurn, time.Time{}, err)
+	}
+	s.news(refused.Restored, refused.StateErr, refused.ByHand)
+	if err := trip.outlasts(refused.RetryAt, err); err != nil {
+		return err
+	}
+	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
+		d.Reason, d.RetryAt, d.Instead = refused.Err.Error(), refused.RetryAt, start.instead
+	})
+	return s.fail(StageTurn, refused.RetryAt, refused.Err)
+}
+
+// outlasts returns the budget's refusal where a turn was refused because it could start no earlier
+// than at start, which is after the budget's end.
+func (trip *trip) outlasts(start time.Time, refusal error) error {
+	if trip.turn.wait.By.IsZero() || !errors.Is(refusal, context.DeadlineExceeded) {
+		return nil
+	}
+	return trip.charge.outlasts(start)
+}
+
+// send hands the request to Base, and returns what that does. An err is our own refusal: the start
+// that the request needed once it had its connection wasn't to be had.
+func (trip *trip) send() (resp *http.Response, failure, err error) {
+	trip.unsent = nil
+	payment := trip.charge.spend()
+	ctx, sent := &trip.try.ctx, trip.req
+	if sent != &trip.try.request {
+		sent = trip.try.clone(sent)
+	}
+	ctx.open()
+	resp, failure = trip.t.base.RoundTrip(sent)
+	ctx.close(failure == nil)
+	if resp != nil && resp.Request == sent {
+		resp.Request = trip.req
+	}
+	switch {
+	case ctx.refused != nil:
+		if resp != nil && resp.Body != nil {
+			resp.Body.Close()
+		}
+		if ctx.sent {
+			trip.learn(nil, context.Canceled) // of what was sent before the connection was lost
+		} else {
+			trip.charge.page = payment // nothing has reached the site
+			trip.turn.recordNews(&trip.turn.start)
+			trip.turn.start = start{instead: trip.turn.start.Seq}
+		}
+		return nil, nil, trip.refusedTurn(ctx.refused)
+	case resp == nil && failure == nil:
+		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
+	}
+	return resp, failure, nil
+}
+
+// learn reports the answer to the host's state: it blocks, slows down, or clears. Without an answer
+// the attempt has ended.
+func (trip *trip) learn(resp *http.Response, err error) {
+	s, a, start := &trip.subject, &trip.answer, &trip.turn.start
+	*a = answer{latency: time.Since(start.Start)}
+	now := start.Start.Add(a.latency) // Since and Add cost half as much as Now
+	outcome := hostlimit.Outcome{Err: err}
+	if err == nil {
+		refused := trip.t.refused
+		if s.kind != kindPage {
+			refused = nil
+		}
+		outcome = a.read(resp, refused)
+	} else if cause := trip.turn.wait.Err(); cause != nil {
+		// The caller left: that says nothing about the host, whatever Base made of it.
+		outcome.Err = cause
+	}
+	s.tally.answer(outcome.Status, a.latency, now)
+	outcome.Latency, outcome.Aside = a.latency, s.kind == kindRobots
+	effect, set := trip.turn.lease.Observe(outcome), now
+	if effect.Blocked {
+		set = time.Now() // a start just before Observe doesn't count as a start during the block
+	}
+	trip.turn.recordStart()
+	a.recordEffect(s, outcome, effect, set)
+	s.news(nil, effect.StateErr, nil)
+	if err == nil {
 		return
 	}
-	d := trip.decision(evidence.Failed, time.Now())
-	d.Reason, d.Err = "ended before its start", err.Error()
-	if trip.grant.Seq == 0 {
-		d.Instead = trip.grant.instead // given up at the wire, which the caller left before the next one
-	}
-	trip.record(&d)
+	trip.turn.release()
+	trip.try.ctx.Cancel(context.Canceled)
+	s.report(evidence.Failed, func(d *evidence.Decision) {
+		d.Time, d.Seq, d.Start, d.Latency, d.Duration = now, start.Seq, start.Start, a.latency, a.latency
+		d.Err, d.Left = err.Error(), outcome.Left()
+	})
 }
 
-// urlText returns the URL without userinfo.
-func (trip *trip) urlText() string {
-	if trip.url == "" {
-		trip.url = urlText(trip.req.URL)
+// handOver passes on what Base returned, an error as it is. The slot is held until the response's
+// body ends.
+func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, error) {
+	if err != nil {
+		return nil, err
 	}
-	return trip.url
-}
-
-// target returns the path and query of the URL as they are sent, which is what robots.txt is about.
-// That is URL.RequestURI, and also the end of the text that evidence is given. OPTIONS * is about the
-// whole site, and stands as /* there.
-func (trip *trip) target() string {
-	if u := trip.req.URL; trip.silent() && u.Path != "*" {
-		return u.RequestURI()
-	}
-	_, rest, _ := strings.Cut(trip.urlText(), "://")
-	return rest[strings.IndexByte(rest, '/'):]
-}
-
-// urlText is u without userinfo and without fragment: what is asked for, in one allocation. A name
-// that isn't ASCII is shown as it is sent, in punycode: one that mixes scripts looks like another.
-func urlText(u *url.URL) string {
-	if u.Opaque != "" {
-		target := u.RequestURI()
-		switch {
-		case strings.HasPrefix(u.Opaque, "//"): // has the scheme
-		case strings.HasPrefix(u.Opaque, "/"):
-			target = u.Scheme + "://" + hostname.ASCII(u.Host) + target
-		default: // no request to make, but userinfo is found behind a scheme only
-			target = u.Scheme + ":" + target
+	empty := bodiless(trip.req, resp)
+	if err := trip.guard(resp, empty); err != nil {
+		if resp.Body != nil {
+			resp.Body.Close() // before the slot is free
 		}
-		return target
+		trip.ended(trip.turn.giveLease(), 0, err)
+		return nil, err
 	}
-	path := u.EscapedPath()
-	if !strings.HasPrefix(path, "/") { // none, or the asterisk of OPTIONS
-		path = "/" + path
+	if resp.Request == trip.req {
+		resp.Request = trip.original
 	}
-	if u.ForceQuery || u.RawQuery != "" {
-		return u.Scheme + "://" + hostname.ASCII(u.Host) + path + "?" + u.RawQuery
+	if index := trip.page.index; index != nil && (resp.Request == nil || resp.Request == trip.original) {
+		// DirectivesOf and PreferencesOf find their way back through the response's request.
+		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, indexKey{}, index))
 	}
-	return u.Scheme + "://" + hostname.ASCII(u.Host) + path
+	trip.charge.markRedirect(resp, trip.original)
+	if empty {
+		trip.ended(trip.turn.giveLease(), 0, nil)
+		return resp, nil
+	}
+	b := &trip.body
+	if b.ReadCloser != nil { // of the answer to an earlier try
+		b = new(body)
+	}
+	b.ReadCloser, b.lease, b.reader = resp.Body, trip.turn.giveLease(), trip
+	if trip.subject.kind == kindPage && success(resp.StatusCode) {
+		b.limit = trip.t.response.maxBytes
+	}
+	resp.Body = b.wrap()
+	return resp, nil
 }
 
-// redact is urlText for URLs that may lack anything.
-func redact(u *url.URL) string {
-	if u == nil {
-		return ""
+// guard decides by the headers of a page that was served. empty says that it has nothing else.
+func (trip *trip) guard(resp *http.Response, empty bool) error {
+	if trip.subject.kind != kindPage || !success(resp.StatusCode) {
+		return nil
 	}
-	return clip(evidence.RedactURL(urlText(u)))
+	if err := trip.t.response.check(resp, trip.subject.method, empty); err != nil {
+		return trip.reject(StageResponse, err)
+	}
+	return trip.page.readHeader(resp, trip.t.product)
+}
+
+// take implements bodyReader. Bytes are taken from the budget after the read and not before it:
+// those that a slow server is yet to send are no other reader's loss.
+func (trip *trip) take(piece []byte, end bool) (n int, err error) {
+	n, err = trip.charge.take(len(piece))
+	headEnds, refused := trip.page.readBody(piece[:n], end && err == nil, trip.answer.status)
+	switch {
+	case refused != nil && headEnds:
+		return 0, refused
+	case refused != nil:
+		return n, refused
+	case err != nil:
+		return n, trip.charge.exceeded(StageBody, err)
+	}
+	return n, nil
+}
+
+// refuse implements bodyReader.
+func (trip *trip) refuse(reason error) error { return trip.reject(StageBody, reason) }
+
+// reject records and returns the refusal of a response.
+func (trip *trip) reject(stage Stage, err error) error {
+	s, a := &trip.subject, &trip.answer
+	s.report(evidence.ResponseRejected, func(d *evidence.Decision) {
+		d.Status, d.ContentType, d.Reason = a.status, first(a.header, "Content-Type"), err.Error()
+	})
+	return s.fail(stage, time.Time{}, err)
+}
+
+// ended implements bodyReader: it releases the lease and records the end of the exchange. The end is
+// stamped before the slot is free, or the log would show one request too many in flight.
+func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
+	s, start := &trip.subject, &trip.turn.start
+	var now time.Time
+	if s.recorder != nil {
+		now = start.Start.Add(time.Since(start.Start))
+	}
+	expired := lease.Release()
+	trip.try.ctx.Cancel(context.Canceled)
+	trip.answer.recordEnd(s, &trip.page, start, read, err, now)
+	if expired {
+		s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
+			d.Time, d.Seq, d.Reason = now, start.Seq, "the body was held for longer than LeaseTTL; its slot had been taken back"
+		})
+	}
 }

@@ -2,297 +2,211 @@ package politeness
 
 import (
 	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
+	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
-// waitTurn reserves a page, and waits for a slot on the host and for the host's start
-// time. A wait that is known to outlast the budget's time isn't begun.
-func (trip *trip) waitTurn() error {
-	for open := false; !open; {
-		if err := trip.visit(); err != nil {
-			return err
-		}
-		if err := trip.foresee(); err != nil {
-			return err
-		}
-		if err := trip.reserve(); err != nil {
-			return err
-		}
-		trip.grant, trip.lost = departure{}, nil
-		lease, err := trip.t.hosts.Acquire(&trip.wait, trip.host, trip.floor)
-		if err != nil {
-			return trip.noTurn(err)
-		}
-		trip.lease = lease
-		if now := time.Now(); trip.opens(now).After(now) {
-			trip.release() // the site's time to be visited has ended during the wait
-		} else {
-			open = true
-		}
-	}
-	trip.waited = time.Since(trip.asked) > time.Millisecond
-	if trip.waited {
-		if err := trip.permit(); err != nil { // the rules may be others by now
-			trip.release()
-			return err
-		}
-	}
-	if trip.waited && trip.t.budget != nil && trip.kind == kindPage {
-		if err := trip.checkBudget(time.Time{}); err != nil { // others have spent meanwhile
-			trip.release()
-			return err
-		}
-	}
-	return nil
+// A turn is what a request has of its host: a lease, which holds a slot, and the starts of its try.
+type turn struct {
+	subject *subject
+	wait    waitContext     // of every wait before the request is sent
+	floor   time.Duration   // delay that robots.txt asks for
+	visited time.Duration   // time waited for the Visit-time of robots.txt
+	late    bool            // the lease came noticeably later than the verdict, which may be another one by now
+	lease   hostlimit.Lease // nil before the turn, and once the body has it
+	start   start           // of the try; its Start is zero before
+	earlier []start         // starts of the try whose connections were lost before that
 }
 
-// start stamps the start. Nothing but send comes between the stamp and the request.
-func (trip *trip) start() error {
-	grant, err := trip.lease.Start(&trip.wait)
-	if err != nil {
-		trip.release()
-		return trip.noTurn(err)
-	}
-	trip.grant = departure{Grant: grant}
-	trip.t.tally.starts.Add(1)
-	return nil
-}
-
-// noTurn reports that a turn was refused, and returns the error for that.
-func (trip *trip) noTurn(err error) error {
-	var refused *hostlimit.Error
-	if !errors.As(err, &refused) {
-		// The caller left, or the limiter failed.
-		trip.recordFailure(err)
-		return trip.fail(StageTurn, time.Time{}, err)
-	}
-	trip.recordState(refused.Restored, refused.StateErr, refused.ByHand)
-	if err := trip.outlasts(refused.RetryAt, err); err != nil {
-		return err
-	}
-	if !trip.silent() {
-		d := trip.decision(evidence.SlotTimeout, time.Now())
-		d.Reason, d.RetryAt, d.Instead = refused.Err.Error(), refused.RetryAt, trip.grant.instead
-		trip.record(&d)
-	}
-	return trip.fail(StageTurn, refused.RetryAt, refused.Err)
-}
-
-// giveLease hands over the turn that is held.
-func (trip *trip) giveLease() hostlimit.Lease {
-	lease := trip.lease
-	trip.lease = nil
-	return lease
-}
-
-// release gives the turn back, and reports whether its slot had been taken back already.
-func (trip *trip) release() (expired bool) {
-	return trip.giveLease().Release()
-}
-
-// leave gives a turn back that led to no exchange, and records why.
-func (trip *trip) leave(why string) {
-	lease := trip.lease
-	defer lease.Release() // whatever a sink does
-	started := !trip.grant.Start.IsZero()
-	if started {
-		trip.recordStart()
-	}
-	now := time.Now() // before the slot is somebody else's
-	trip.release()
-	if trip.silent() {
-		return
-	}
-	d := trip.decision(evidence.Failed, now)
-	d.Reason = why
-	if started {
-		d.Seq, d.Start, d.Duration = trip.grant.Seq, trip.grant.Start, now.Sub(trip.grant.Start)
-	}
-	trip.record(&d)
-}
-
-// recordStart reports the turn that is held. It is called once the request is out: a slow sink
-// between the stamp and the sending would bring two sends closer together than their stamps are.
-func (trip *trip) recordStart() {
-	if trip.silent() {
-		return
-	}
-	typ := evidence.Started
-	for i := range trip.lost {
-		trip.recordDeparture(typ, &trip.lost[i])
-		typ = evidence.Resent
-	}
-	trip.recordDeparture(typ, &trip.grant)
-}
-
-func (trip *trip) recordDeparture(typ evidence.Type, g *departure) {
-	trip.recordLeaks(g)
-	trip.recordState(g.Restored, g.StateErr, g.ByHand)
-	trip.t.evidence.limits(trip.req.Context(), trip.host, &g.Grant)
-	var d evidence.Decision
-	trip.describe(&d, typ, g.Start)
-	d.Start, d.Allowed = g.Start, true
-	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = g.Seq, g.instead, g.Slot, g.Slots, g.Probe
-	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = g.WaitSlot, g.WaitDelay, g.WaitBlock+trip.closed, g.connect
-	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = g.Delay, g.DelaySource, trip.floor, g.signed
-	trip.record(&d)
-}
-
-// recordLeaks reports the slots that were taken back before the start g.
-func (trip *trip) recordLeaks(g *departure) {
-	if trip.silent() {
-		return
-	}
-	for _, lease := range g.TakenBack {
-		// It names the start that lost its slot, and no request: that is another one's.
-		d := evidence.Decision{Type: evidence.LeaseExpired, Time: g.Start, Host: lease.Key, Seq: lease.Seq}
-		d.Reason = "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path"
-		trip.record(&d)
-	}
-}
-
-// A departure is one start of a try.
-type departure struct {
+// A start is one start of a try.
+type start struct {
 	hostlimit.Grant
 	instead uint64        // number of the start that this one replaced; 0: none
 	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
-	signed  string        // id of the key that the request was signed with; empty: it wasn't
+	keyID   string        // id of the key that signed the request; empty: none did
 }
 
-// A waitContext bounds a trip's waits. It is the request's context, and is done as well when
-// Request.Cancel, or the channel of waits.Until, is closed, and when the trip has ended; its deadline
-// is the end of the budget's time where that comes first.
-type waitContext struct {
-	context.Context
-	watcher  *trip      // told of long waits, as hostlimit.Watcher; nil: nobody is
-	deadline time.Time  // what Deadline tells, though Done doesn't keep it; zero: the request's
-	cancel   *canceller // Request.Cancel and waits.Until; nil: neither
-}
-
-// A canceller joins a context with a Request.Cancel and the channel of waits.Until.
-type canceller struct {
-	cancel <-chan struct{} // nil: none
-	leave  <-chan struct{} // nil: none
-	once   sync.Once
-	done   <-chan struct{} // of either; set by once
-	stop   func()          // ends the goroutine that waits for either; set by once
-	ended  atomic.Bool     // the trip has ended; set before done is closed, as contexts made from it rely on
-}
-
-// Deadline implements context.Context.
-func (w *waitContext) Deadline() (time.Time, bool) {
-	deadline, ok := w.Context.Deadline()
-	if !w.deadline.IsZero() && (!ok || w.deadline.Before(deadline)) {
-		return w.deadline, true
-	}
-	return deadline, ok
-}
-
-// Value implements context.Context.
-func (w *waitContext) Value(key any) any {
-	if key == (hostlimit.WatcherKey{}) && w.watcher != nil {
-		w.watcher.urlText() // others ask for it later
-		return w.watcher
-	}
-	return w.Context.Value(key)
-}
-
-// Done implements context.Context. Only a wait that really begins asks for it, so that
-// http.Client's Timeout, which sets Request.Cancel, costs other requests no goroutine.
-func (w *waitContext) Done() <-chan struct{} {
-	c := w.cancel
-	if c == nil {
-		return w.Context.Done()
-	}
-	c.once.Do(func() {
-		either, stop := context.WithCancel(w.Context)
-		c.done, c.stop = either.Done(), stop
-		go func() {
-			select {
-			case <-c.cancel:
-				stop()
-			case <-c.leave:
-				stop()
-			case <-c.done:
-			}
-		}()
-	})
-	return c.done
-}
-
-// Err implements context.Context.
-func (w *waitContext) Err() error {
-	if err := w.Context.Err(); err != nil || w.cancel == nil {
-		return err
-	}
-	select {
-	case <-w.cancel.cancel:
-		return context.Canceled
-	case <-w.cancel.leave:
-		return context.Canceled
-	default:
-	}
-	if w.cancel.ended.Load() {
-		return context.Canceled
-	}
-	return nil
-}
-
-// end ends the goroutine of Done, if there is one.
-func (w *waitContext) end() {
-	if c := w.cancel; c != nil {
-		c.once.Do(func() { c.done, c.stop = w.Context.Done(), func() {} })
-		c.ended.Store(true)
-		c.stop()
-	}
-}
-
-// A hold is what a trip waits for.
-type hold struct {
-	what   string    // as evidence.Decision.Hold
+// A waitCause is why a request waits, as a record has it.
+type waitCause struct {
+	hold   string    // evidence.Decision.Hold
 	until  time.Time // zero: not known
 	delay  time.Duration
 	source string // of delay
 	why    string
 }
 
-// Waits implements hostlimit.Watcher.
-func (trip *trip) Waits(w hostlimit.Wait) {
-	h := hold{what: string(w.Hold), until: w.Until, why: w.String()}
-	if w.Hold == "delay" {
-		h.delay, h.source = w.Delay, w.Cause
+// longWait is the length from which on a wait is recorded, as a Limiter reports its own.
+const longWait = time.Second
+
+// errClosed: robots.txt has Visit-time lines, and it is none of those times.
+var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlocked)
+
+// visit waits from now until the Visit-time of robots.txt opens. Before that a host is like a blocked
+// one: a wait that is longer than maxWait, or ends after the caller's deadline, is refused.
+func (t *turn) visit(now, opens time.Time, maxWait time.Duration) error {
+	if !opens.After(now) {
+		return nil
 	}
-	trip.recordWait(h)
+	s := t.subject
+	if opens.Sub(now) > maxWait {
+		return &hostlimit.Error{Key: s.host, RetryAt: opens, Err: errClosed}
+	}
+	if opens.Sub(now) > longWait {
+		t.recordWait(waitCause{hold: "visit-time", until: opens, why: "outside of the Visit-time of robots.txt"})
+	}
+	s.tally.visit(s.host, 1, opens)
+	defer s.tally.visit(s.host, -1, opens)
+	if err := sleepUntil(&t.wait, opens, errClosed); err != nil {
+		return err
+	}
+	t.visited += time.Since(now)
+	return nil
 }
 
-// GivesUp implements hostlimit.Watcher. The trip may be over by then: what it reads doesn't change
-// any more.
-func (trip *trip) GivesUp(seq uint64) {
-	trip.t.evidence.pass(trip.wait.Context, &evidence.Decision{
-		Type: evidence.Waiting, Time: time.Now(), Trip: trip.id, Method: trip.req.Method, URL: trip.url, Host: trip.host,
-		RobotsTxt: trip.kind == kindRobots, Allowed: true, Instead: seq,
+// acquire waits for a slot and for the start time.
+func (t *turn) acquire(hosts hostlimit.Limiter) error {
+	t.start, t.earlier = start{}, nil
+	lease, err := hosts.Acquire(&t.wait, t.subject.host, t.floor)
+	if err == nil {
+		t.lease = lease
+	}
+	return err
+}
+
+// begin stamps the start. Nothing but the call of Base comes between the stamp and the request.
+func (t *turn) begin() error {
+	grant, err := t.lease.Start(&t.wait)
+	if err != nil {
+		t.release()
+		return err
+	}
+	t.start = start{Grant: grant}
+	t.subject.tally.starts.Add(1)
+	return nil
+}
+
+// giveLease returns the lease, which the caller is to release.
+func (t *turn) giveLease() hostlimit.Lease {
+	lease := t.lease
+	t.lease = nil
+	return lease
+}
+
+// release releases the lease, and reports whether its slot had been taken back already.
+func (t *turn) release() (expired bool) {
+	return t.giveLease().Release()
+}
+
+// leave releases a lease that led to no exchange, and records why.
+func (t *turn) leave(why string) {
+	lease := t.lease
+	defer lease.Release() // whatever a sink does
+	started := !t.start.Start.IsZero()
+	if started {
+		t.recordStart()
+	}
+	now := time.Now() // before the slot is free
+	t.release()
+	t.subject.report(evidence.Failed, func(d *evidence.Decision) {
+		d.Time, d.Reason = now, why
+		if started {
+			d.Seq, d.Start, d.Duration = t.start.Seq, t.start.Start, now.Sub(t.start.Start)
+		}
+	})
+}
+
+// recordStart records the starts of the try. It is called once the request is out: a slow sink
+// between the stamp and the sending would bring two requests closer together than their stamps.
+func (t *turn) recordStart() {
+	if t.subject.recorder == nil {
+		return
+	}
+	typ := evidence.Started
+	for i := range t.earlier {
+		t.record(typ, &t.earlier[i])
+		typ = evidence.Resent
+	}
+	t.record(typ, &t.start)
+}
+
+func (t *turn) record(typ evidence.Type, st *start) {
+	s := t.subject
+	t.recordNews(st)
+	s.recorder.limits(s.ctx, s.host, &st.Grant)
+	var d evidence.Decision
+	s.describe(&d, typ, st.Start)
+	d.Start, d.Allowed = st.Start, true
+	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = st.Seq, st.instead, st.Slot, st.Slots, st.Probe
+	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = st.WaitSlot, st.WaitDelay, st.WaitBlock+t.visited, st.connect
+	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = st.Delay, st.DelaySource, t.floor, st.keyID
+	s.recorder.pass(s.ctx, &d)
+}
+
+// recordNews records what the limiter has reported with a start: see hostlimit.Grant.
+func (t *turn) recordNews(st *start) {
+	t.subject.recorder.takenBack(t.subject.ctx, st.TakenBack, st.Start)
+	t.subject.news(st.Restored, st.StateErr, st.ByHand)
+}
+
+// recordWait records a long wait that has begun.
+func (t *turn) recordWait(c waitCause) {
+	t.subject.report(evidence.Waiting, func(d *evidence.Decision) {
+		d.Allowed, d.CrawlDelay = true, t.floor
+		d.Hold, d.Until, d.Delay, d.DelaySource, d.Reason = c.hold, c.until, c.delay, c.source, c.why
+	})
+}
+
+// Waits implements hostlimit.Watcher.
+func (t *turn) Waits(w hostlimit.Wait) {
+	c := waitCause{hold: w.Hold, until: w.Until, why: w.String()}
+	if w.Hold == "delay" {
+		c.delay, c.source = w.Delay, w.Cause
+	}
+	t.recordWait(c)
+}
+
+// GivesUp implements hostlimit.Watcher. The request may be over by then: what is read here doesn't
+// change any more.
+func (t *turn) GivesUp(seq uint64) {
+	s := t.subject
+	s.recorder.pass(t.wait.Context, &evidence.Decision{
+		Type: evidence.Waiting, Time: time.Now(), Trip: s.id, Method: s.method, URL: s.url, Host: s.host,
+		RobotsTxt: s.kind == kindRobots, Allowed: true, Instead: seq,
 		Reason: "a turn was missed or given back, and the number of its start may be used up",
 	})
 }
 
-// String implements hostlimit.Watcher: it names the request for those who wait for its slot.
-func (trip *trip) String() string { return trip.url }
+// String implements hostlimit.Watcher: it returns the URL of the request that holds a slot.
+func (t *turn) String() string { return t.subject.url }
 
-// longWait is the length from which on a wait is on record, as a Limiter tells of its own.
-const longWait = time.Second
+// A waitContext bounds the waits of a request, and has its turn as the Watcher.
+type waitContext struct {
+	contexts.Wait
+	turn *turn
+}
 
-// recordWait reports a long wait that has begun.
-func (trip *trip) recordWait(h hold) {
-	if trip.silent() {
-		return
+// Value implements context.Context.
+func (w *waitContext) Value(key any) any {
+	if key == (hostlimit.WatcherKey{}) && w.turn.subject.recorder != nil {
+		w.turn.subject.text() // other goroutines read it later
+		return w.turn
 	}
-	d := trip.decision(evidence.Waiting, time.Now())
-	d.Allowed, d.Hold, d.Until, d.Delay, d.DelaySource, d.CrawlDelay, d.Reason = true, h.what, h.until, h.delay, h.source, trip.floor, h.why
-	trip.record(&d)
+	return w.Wait.Value(key)
+}
+
+// sleepUntil waits until t. It returns an error if ctx ends before, and at once where ctx has a
+// deadline before t: that is a refused turn, for the given reason.
+func sleepUntil(ctx context.Context, t time.Time, why error) error {
+	d := time.Until(t)
+	if d <= 0 {
+		return nil
+	}
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(t) {
+		return &hostlimit.Error{RetryAt: t, Err: fmt.Errorf("%w, until after the deadline: %w", why, context.DeadlineExceeded)}
+	}
+	return contexts.Sleep(ctx, d)
 }

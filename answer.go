@@ -1,0 +1,182 @@
+package politeness
+
+import (
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// An answer is what a try has led to: a response's headers, or none.
+type answer struct {
+	latency time.Duration // from the start to the headers, or to the failure
+	status  int           // 0: no response
+	header  http.Header
+	hints   hints
+}
+
+// Hints are what a response's headers say about the host.
+type hints struct {
+	retryAfter string // the Retry-After that counts
+	rateLimit  string // fields of a rate limit of which nothing is left
+	refused    string // why the response is a refusal, whatever its status
+}
+
+// read makes a the answer resp, and returns what that says about the host: by its status, a
+// challenge, rate limits with nothing left, and refused, Config.Refused or nil.
+func (a *answer) read(resp *http.Response, refused func(*http.Response) error) hostlimit.Outcome {
+	a.status, a.header = resp.StatusCode, resp.Header
+	o := hostlimit.Outcome{Status: resp.StatusCode}
+	a.hints.retryAfter, o.RetryAfter = longestRetryAfter(resp.Header)
+	a.hints.rateLimit, o.Reset = quota(resp.Header)
+	if strings.EqualFold(first(resp.Header, "Cf-Mitigated"), "challenge") {
+		o.Refused = "cf-mitigated: challenge"
+	}
+	if refused != nil {
+		if err := refused(resp); err != nil {
+			o.Refused = err.Error()
+		}
+	}
+	a.hints.refused = o.Refused
+	return o
+}
+
+// describe adds to a record the headers that may move the host's state.
+func (a *answer) describe(d *evidence.Decision) {
+	d.ServerDate, d.RetryAfter = first(a.header, "Date"), a.hints.retryAfter
+	d.RateLimit, d.Refused = a.hints.rateLimit, a.hints.refused
+}
+
+// recordEffect records that the outcome has blocked or cleared the host at the given time.
+func (a *answer) recordEffect(s *subject, outcome hostlimit.Outcome, effect hostlimit.Effect, at time.Time) {
+	if !effect.Blocked && !effect.Cleared {
+		return
+	}
+	s.report(evidence.HostBlocked, func(d *evidence.Decision) {
+		d.Time, d.Status, d.Refusals = at, outcome.Status, effect.Refusals
+		a.describe(d)
+		if effect.Blocked {
+			d.Until, d.RetryAt = effect.Until, effect.Until
+			d.Reason = blockedBy(outcome, effect.Until.Sub(at))
+		} else {
+			d.Type, d.Allowed = evidence.HostCleared, true
+		}
+	})
+}
+
+// recordEnd records the end of the exchange that began with start: after a response, read bytes of
+// its body and err, what ended the reading.
+func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err error, now time.Time) {
+	if s.recorder == nil {
+		return
+	}
+	p.recordDirectives(now)
+	var d evidence.Decision
+	s.describe(&d, evidence.Fetched, now)
+	d.Allowed, d.Status, d.Bytes = true, a.status, read
+	d.Seq, d.Start, d.Latency, d.Duration = start.Seq, start.Start, a.latency, now.Sub(start.Start)
+	d.ContentType, d.ETag = first(a.header, "Content-Type"), first(a.header, "Etag")
+	d.LastModified = first(a.header, "Last-Modified")
+	a.describe(&d)
+	d.Location = evidence.RedactURL(first(a.header, "Location"))
+	if success(a.status) {
+		p.describe(&d, p.preferences())
+	}
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
+		d.Err = err.Error()
+	}
+	s.recorder.pass(s.ctx, &d)
+}
+
+// blockedBy returns what decided the length of a block.
+func blockedBy(o hostlimit.Outcome, length time.Duration) string {
+	by := "by the backoff policy"
+	switch longest := length - time.Second; { // the longer of two, or the only one
+	case o.RetryAfter > 0 && o.RetryAfter > longest:
+		by = "by Retry-After"
+	case o.Reset > 0 && o.Reset > longest:
+		by = "by RateLimit, which has nothing left"
+	}
+	if o.Refused != "" {
+		by += ": " + o.Refused
+	}
+	return by
+}
+
+// success reports whether status is one of a page that the site has served.
+func success(status int) bool { return status/100 == 2 }
+
+// bodiless reports whether resp ended with its headers, so that nothing is left to be read or
+// closed. A ContentLength of 0 alone doesn't say so: many a RoundTripper leaves it unset, and in
+// HTTP/2 trailers may follow.
+func bodiless(req *http.Request, resp *http.Response) bool {
+	if resp.Body == nil || resp.Body == http.NoBody {
+		return true
+	}
+	// A server may switch protocols only where it was asked to (RFC 9110, section 7.8), and the
+	// body of such an answer would outlive the request's context.
+	if resp.StatusCode == http.StatusSwitchingProtocols && first(req.Header, "Upgrade") == "" {
+		resp.Body.Close()
+		resp.Body = http.NoBody
+		return true
+	}
+	// The body that HTTP/2 has for none is of a type without fields.
+	if resp.ProtoMajor == 2 && (resp.ContentLength == 0 || req.Method == http.MethodHead) && reflect.TypeOf(resp.Body).Size() == 0 {
+		resp.Body = http.NoBody
+		return true
+	}
+	return false
+}
+
+// longestRetryAfter returns the Retry-After (RFC 9110, section 10.2.3) that counts, and how long it
+// asks to stay away. There should be one; of several, as of a server and a gateway before it, that
+// is the one that asks for most, and where none can be read the first.
+func longestRetryAfter(h http.Header) (value string, d time.Duration) {
+	values := h["Retry-After"]
+	if len(values) == 0 {
+		return "", 0
+	}
+	value = values[0]
+	now, date := time.Now(), first(h, "Date")
+	for _, v := range values {
+		if asked, ok := backoff.RetryAfter(v, date, now); ok && asked > d {
+			value, d = v, asked
+		}
+	}
+	return value, d
+}
+
+// quota returns the fields of a rate limit of which nothing is left, its older forms as
+// "remaining=0, reset=30", and the time until it is reset. Both are zero where something is left, or
+// no field can be read.
+func quota(h http.Header) (fields string, reset time.Duration) {
+	if values := h["Ratelimit"]; len(values) != 0 {
+		fields = strings.Join(values, ", ")
+		if reset, _ = backoff.RateLimit(fields); reset == 0 {
+			return "", 0
+		}
+		return fields, reset
+	}
+	for _, names := range [...][2]string{{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, {"Ratelimit-Remaining", "Ratelimit-Reset"}} {
+		if remaining := first(h, names[0]); remaining != "" {
+			at := first(h, names[1])
+			if reset, ok := backoff.XRateLimit(remaining, at, first(h, "Date"), time.Now()); ok {
+				return "remaining=" + remaining + ", reset=" + at, reset
+			}
+		}
+	}
+	return "", 0
+}
+
+// first is Header.Get for a name that is canonical already.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}

@@ -1,0 +1,182 @@
+package politeness
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// A charge is what a request takes of the budget: a page, and the bytes of its body.
+type charge struct {
+	subject *subject
+	budget  budget.Budget              // nil: the request costs nothing
+	end     *atomic.Pointer[time.Time] // end of the budget's time, nil until it is known; all requests share it
+	page    payment
+	mark    *atomic.Bool // redirectMark of the redirect that the request follows; nil: none
+}
+
+// A payment says how a request's page is paid for. All hops and tries of a navigation are one page.
+type payment uint8
+
+const (
+	pageUnpaid   payment = iota
+	pageReserved         // by a page that was reserved for this request
+	pageFollowed         // by the navigation: the request is the first to follow its redirect
+	pageSpent            // for good: a try was sent
+)
+
+// redirectMark is the key of an *atomic.Bool in the context of a redirect response's request: it
+// says whether the request that follows the redirect was made.
+type redirectMark struct{}
+
+// markRedirect puts a redirectMark on a redirect, so that the page of the request that follows it is
+// paid for. original is the caller's request.
+func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
+	if c.budget != nil && resp.StatusCode/100 == 3 {
+		resp.Request = original.WithContext(context.WithValue(original.Context(), redirectMark{}, new(atomic.Bool)))
+	}
+}
+
+// afford refuses req at once when the budget is spent. A redirect without a mark, such as one of a
+// cache around the Transport, has paid for no page.
+func (c *charge) afford(req *http.Request) error {
+	if r := req.Response; c.budget != nil && r != nil && r.Request != nil {
+		c.mark, _ = r.Request.Context().Value(redirectMark{}).(*atomic.Bool)
+		if c.mark != nil && !c.mark.Swap(true) { // the next request for the hop is a page
+			c.page = pageFollowed
+		}
+	}
+	return c.check(time.Time{})
+}
+
+// check refuses a request that starts at the given time, now if it is zero, where that isn't within
+// the budget.
+func (c *charge) check(start time.Time) error {
+	if err := c.refusal(start); err != nil {
+		return c.exceeded(StageBudget, err)
+	}
+	return nil
+}
+
+// refusal returns the budget's error for a request that starts at the given time. Limits of pages
+// don't bind a navigation that is paid.
+func (c *charge) refusal(start time.Time) error {
+	if c.budget == nil {
+		return nil
+	}
+	err := c.budget.Check(c.subject.ctx, c.subject.host, start)
+	if err == nil || c.page == pageUnpaid {
+		return err
+	}
+	var be *budget.Error
+	if errors.As(err, &be) && (be.Limit == budget.Pages || be.Limit == budget.PagesPerHost) {
+		return nil
+	}
+	return err
+}
+
+// deadline returns the end of the budget's time, zero if it has none. running is false before the
+// first page, which starts the budget's clock.
+func (c *charge) deadline() (end time.Time, running bool, err error) {
+	if c.budget == nil || c.budget.Limits().Duration == 0 {
+		return end, true, nil
+	}
+	if end := c.end.Load(); end != nil {
+		return *end, true, nil
+	}
+	u, err := c.budget.Usage(c.subject.ctx)
+	if err != nil {
+		return end, false, c.exceeded(StageBudget, err)
+	}
+	if u.Started.IsZero() {
+		return end, false, nil
+	}
+	known := u.Started.Add(u.Limits.Duration)
+	c.end.Store(&known)
+	return known, true, nil
+}
+
+// outlasts refuses a request whose turn can come no earlier than start, which the deadline said is
+// too late. It returns nil where the end has moved: a shared budget was made anew.
+func (c *charge) outlasts(start time.Time) error {
+	err := c.check(start)
+	if err == nil {
+		c.end.Store(nil)
+	}
+	return err
+}
+
+// reserve takes a page for the navigation: one for all its hops and tries. For a further one it only
+// checks that there are time and bytes left.
+func (c *charge) reserve() error {
+	if c.budget == nil || c.page != pageUnpaid {
+		return c.check(time.Time{})
+	}
+	warnings, err := c.budget.Reserve(c.subject.ctx, c.subject.host)
+	c.warn(warnings)
+	if err != nil {
+		return c.exceeded(StageBudget, err)
+	}
+	c.page = pageReserved
+	return nil
+}
+
+// spend makes the page spent, as a try is sent. It returns the payment before, for a try that hasn't
+// reached the site.
+func (c *charge) spend() (before payment) {
+	before = c.page
+	if before != pageUnpaid {
+		c.page = pageSpent
+	}
+	return before
+}
+
+// refund gives back what the request was to pay with, unless it is spent.
+func (c *charge) refund() {
+	switch c.page {
+	case pageReserved:
+		c.budget.Refund(c.subject.ctx, c.subject.host)
+	case pageFollowed:
+		c.mark.Store(false)
+	}
+}
+
+// take takes n bytes of a body from the budget, and returns how many it gave, and why no more.
+func (c *charge) take(n int) (taken int, err error) {
+	if c.budget == nil {
+		return n, nil
+	}
+	for taken < n && err == nil {
+		var some int64
+		some, err = c.budget.TakeBytes(c.subject.ctx, int64(n-taken))
+		c.warn(c.budget.SettleBytes(c.subject.ctx, some, some))
+		taken += int(some)
+	}
+	return taken, err
+}
+
+// exceeded records the budget's refusal, or that a shared budget failed, and returns its error.
+func (c *charge) exceeded(stage Stage, err error) error {
+	var be *budget.Error
+	if errors.As(err, &be) {
+		c.subject.report(evidence.BudgetExceeded, func(d *evidence.Decision) {
+			d.Reason, d.Limit, d.Used, d.Max, d.Every = err.Error(), be.Limit, be.Used, be.Max, c.budget.Limits().Every
+		})
+	} else if stage == StageBudget {
+		c.subject.failed(err)
+	}
+	return c.subject.fail(stage, time.Time{}, err)
+}
+
+func (c *charge) warn(warnings []budget.Warning) {
+	for _, w := range warnings {
+		c.subject.report(evidence.BudgetWarning, func(d *evidence.Decision) {
+			d.Allowed, d.Limit, d.Used, d.Max, d.Every = true, w.Limit, w.Used, w.Max, c.budget.Limits().Every
+		})
+	}
+}

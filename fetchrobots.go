@@ -1,0 +1,89 @@
+package politeness
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// robotsTransport sends the requests for robots.txt: each hop takes a turn on its own host and moves
+// that host's state as any request does, but costs no budget and asks no robots.txt.
+type robotsTransport struct{ t *Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	trip := rt.t.begin(req, kindRobots)
+	defer trip.end()
+	if err := trip.identify(); err != nil {
+		return nil, err // the origin's robots.txt can't be had, and that is remembered
+	}
+	if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
+		trip.page.floor = entry.Rules.Floor(time.Now())
+	}
+	if err := trip.queue(); err != nil {
+		return nil, &robotscache.RefusedError{Err: err}
+	}
+	resp, failure, err := trip.send()
+	if err != nil {
+		return nil, &robotscache.RefusedError{Err: err}
+	}
+	trip.learn(resp, failure)
+	return trip.handOver(resp, failure)
+}
+
+// queue takes the turn of a hop. Our own wait isn't the origin's slowness.
+func (trip *trip) queue() error {
+	ctx, sent := robotscache.Queue(trip.subject.ctx)
+	defer sent()
+	trip.turn.wait.Context = ctx
+	if err := trip.waitTurn(); err != nil {
+		return err
+	}
+	return trip.start()
+}
+
+// recordRobots records a fetch of robots.txt.
+func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
+	if e.Unreachable {
+		t.tally.reach(e.Origin, &UnreachableStatus{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
+	} else {
+		t.tally.reach(e.Origin, nil)
+	}
+	if t.recorder == nil {
+		return
+	}
+	d := evidence.Decision{
+		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt",
+		RobotsTxt: true, Allowed: true, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
+		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
+	}
+	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody); err == nil {
+		d.Host = t.hostKey(req)
+	}
+	if e.URL != d.URL {
+		d.Location = evidence.RedactURL(e.URL)
+	}
+	switch {
+	case e.Unreachable:
+		d.Type, d.RetryAt = evidence.RobotsUnreachable, e.Until
+		d.Allowed = e.Stale || t.robotsOpen
+	case e.Revalidated:
+		d.Type = evidence.RobotsRevalidated
+	}
+	if e.Restored {
+		d.Restored, d.Reason = true, strings.TrimSuffix("restored from the store: "+e.Reason, ": ")
+	}
+	if e.StoreErr != nil {
+		d.Err = e.StoreErr.Error()
+	}
+	t.recorder.pass(ctx, &d)
+	if t.recorder.newLoss(e.StoreErr) {
+		t.recorder.pass(ctx, &evidence.Decision{
+			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Allowed: true, Reason: d.Err,
+		})
+	}
+}

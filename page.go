@@ -1,0 +1,223 @@
+package politeness
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/robots"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// A page is what a site states about the URL of a request: in robots.txt, which gives the verdict,
+// in the headers of the page, and in the page itself.
+type page struct {
+	subject  *subject
+	purposes []robots.Purpose   // Config.Purposes
+	asked    time.Time          // when the verdict was found
+	entry    *robotscache.Entry // robots.txt of the origin; nil before it is asked for, and if it is ignored
+	verdict  robots.Verdict
+	floor    time.Duration // delay that robots.txt asks for
+	index    *indexing     // directives of the page; nil without ResponseLimits.CheckIndexing and Purposes
+}
+
+// judge sets the verdict and the floor by the origin's robots.txt. A purpose that robots.txt
+// reserves makes the verdict a refusal.
+func (p *page) judge(entry *robotscache.Entry) {
+	p.entry = entry
+	if entry.Denied {
+		p.verdict, p.floor = robots.Verdict{Reason: entry.Reason}, 0
+		return
+	}
+	path := p.subject.path()
+	p.verdict, p.floor = entry.Rules.Test(path), entry.Rules.Floor(p.asked)
+	p.verdict.Reason = entry.Reason
+	if !p.verdict.Allowed || !p.wantsPreferences() {
+		return
+	}
+	p.verdict.Preferences = entry.Rules.Preferences(path)
+	if err := p.reserved(p.verdict.Preferences); err != nil {
+		p.verdict.Allowed, p.verdict.Reason = false, err.Error()
+	}
+}
+
+// wantsPreferences reports whether anything depends on what robots.txt states about the page's use.
+func (p *page) wantsPreferences() bool {
+	switch p.subject.kind {
+	case kindInquiry:
+		return true
+	case kindPage:
+		return len(p.purposes) > 0 || p.subject.recorder != nil || p.index != nil
+	default:
+		return len(p.purposes) > 0
+	}
+}
+
+// refusal returns the error of a verdict that doesn't allow, or of a robots.txt that can't be had.
+func (p *page) refusal() error {
+	if e := p.entry; e.Err != nil && !e.Stale {
+		err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
+		if e.Denied {
+			err = fmt.Errorf("%w: %w", ErrDisallowed, err)
+		}
+		return p.subject.fail(StageRobots, e.Expires, err)
+	}
+	v := p.verdict
+	err := p.reserved(v.Preferences)
+	if err == nil {
+		err = fmt.Errorf("%w by robots.txt, line %d, group %q: %s", ErrDisallowed, v.Line, v.Group, v.Rule)
+	}
+	return p.subject.fail(StageRobots, time.Time{}, err)
+}
+
+// opens returns the first moment, at or after t, at which the Visit-time of robots.txt lets the
+// crawler come. Without such lines that is t.
+func (p *page) opens(t time.Time) time.Time {
+	if p.entry == nil || p.entry.Denied {
+		return t
+	}
+	first := t
+	for i, window := range p.entry.Rules.VisitTime() {
+		if next := window.Next(t); i == 0 || next.Before(first) {
+			first = next
+		}
+	}
+	return first
+}
+
+// reserved returns an error where the preferences reserve what the page is for.
+func (p *page) reserved(stated robots.Preferences) error {
+	purpose, refused := stated.Refused(p.purposes)
+	if !refused {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s", ErrReserved, purpose, stated.For(purpose).Source)
+}
+
+// readHeader adds to the preferences what the headers of the page state, and refuses the page where
+// they reserve what it is for.
+func (p *page) readHeader(resp *http.Response, product string) error {
+	if p.subject.recorder == nil && p.index == nil {
+		return nil
+	}
+	if stated := robots.HeaderPreferences(resp.Header, product); stated != (robots.Preferences{}) {
+		p.verdict.Preferences = p.verdict.Preferences.Merge(stated)
+		if err := p.refuseReserved(StageResponse, p.verdict.Preferences, resp.StatusCode); err != nil {
+			return err
+		}
+	}
+	if p.index != nil {
+		p.index.begin(resp, product, p.verdict.Preferences)
+	}
+	return nil
+}
+
+// readBody reads <meta> elements in a piece of the body, and refuses the page where they reserve what
+// it is for: where its head ends, or at the end of a page whose head has none.
+func (p *page) readBody(piece []byte, end bool, status int) (headEnds bool, err error) {
+	if p.index == nil {
+		return false, nil
+	}
+	if headEnds = p.index.write(piece); headEnds || end {
+		err = p.refuseReserved(StageBody, p.index.preferences(), status)
+	}
+	return headEnds, err
+}
+
+// refuseReserved records and returns the refusal of a page that was answered, where the preferences
+// reserve what it is for.
+func (p *page) refuseReserved(stage Stage, stated robots.Preferences, status int) error {
+	err := p.reserved(stated)
+	if err == nil {
+		return nil
+	}
+	p.subject.report(evidence.Reserved, func(d *evidence.Decision) {
+		d.Status, d.Reason = status, err.Error()
+		p.describe(d, stated)
+	})
+	return p.subject.fail(stage, time.Time{}, err)
+}
+
+// record records the verdict.
+func (p *page) record() {
+	s := p.subject
+	if s.recorder == nil {
+		return
+	}
+	var d evidence.Decision
+	s.describe(&d, evidence.BlockedByRobots, p.asked)
+	switch {
+	case p.verdict.Allowed:
+		d.Type, d.Allowed = evidence.RobotsAllowed, true
+	case p.reserved(p.verdict.Preferences) != nil:
+		d.Type = evidence.Reserved
+	}
+	d.MatchedRule, d.Line, d.Group = p.verdict.Rule, p.verdict.Line, p.verdict.Group
+	if p.entry == nil {
+		d.Reason = "robots.txt is ignored by configuration"
+	} else {
+		d.CrawlDelay, _ = p.entry.Rules.CrawlDelay()
+		d.Confidence, d.Reason = p.entry.Confidence, p.verdict.Reason
+		if p.entry.Denied {
+			d.RetryAt = p.entry.Expires
+		}
+	}
+	p.describe(&d, p.verdict.Preferences)
+	s.recorder.pass(s.ctx, &d)
+}
+
+// recordDirectives records directives that keep the page from being indexed, its links from being
+// followed, or it or its images from being given to models.
+func (p *page) recordDirectives(now time.Time) {
+	if p.index == nil {
+		return
+	}
+	tags := p.index.directives()
+	if !tags.NoIndexAt(now) && !tags.NoFollow && !tags.NoAI && !tags.NoImageAI && !tags.NoML {
+		return
+	}
+	p.subject.report(evidence.NoIndex, func(d *evidence.Decision) {
+		d.Time, d.Allowed, d.Directives = now, true, tags.String()
+	})
+}
+
+// preferences returns what is stated about the page's use as far as it has been read. A body may be
+// closed while it is read, so what the page itself states stays with the index.
+func (p *page) preferences() robots.Preferences {
+	if p.index == nil {
+		return p.verdict.Preferences
+	}
+	return p.verdict.Preferences.Merge(p.index.preferences())
+}
+
+// describe adds to a record what the page is for, and what is stated about its use.
+func (p *page) describe(d *evidence.Decision, stated robots.Preferences) {
+	if p.subject.kind == kindRobots {
+		return
+	}
+	d.Purposes = p.subject.recorder.policy.Purposes
+	if d.Preferences = stated.String(); d.Preferences != "" && p.entry != nil {
+		d.SHA256 = p.entry.SHA256()
+	}
+}
+
+// checkPurposes refuses values that are no purposes.
+func checkPurposes(purposes []robots.Purpose) error {
+	for i, p := range purposes {
+		if !p.Valid() {
+			return fmt.Errorf("[%d] is %v: use robots.Train, robots.Ground or robots.Search", i, p)
+		}
+	}
+	return nil
+}
+
+// purposesText returns purposes as records have them: "train, search".
+func purposesText(purposes []robots.Purpose) string {
+	names := make([]string, len(purposes))
+	for i, p := range purposes {
+		names[i] = p.String()
+	}
+	return strings.Join(names, ", ")
+}

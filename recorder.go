@@ -1,0 +1,182 @@
+package politeness
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A recorder writes a Transport's records: its policy first, then each decision, marked with the
+// Transport's id. A nil recorder writes nothing.
+type recorder struct {
+	sink   *evidence.Guard
+	id     string // beginning of the policy's id, in each record
+	policy *evidence.Policy
+
+	opening atomic.Bool   // one goroutine writes the policy
+	stated  atomic.Bool   // the policy is written
+	opened  chan struct{} // closed then
+
+	mu     sync.Mutex
+	own    *simplelru.LRU[string, hostlimit.Limits] // limits of the last start on each host for which Override has limits
+	losses map[string]bool                          // reasons for which state was lost, as far as they are on record
+}
+
+const (
+	ownLimits = 100_000 // hosts whose own limits are remembered: those of others are recorded again
+	shortID   = 6       // length of the id in records: enough to tell the Transports of one log apart
+	maxLosses = 100     // reasons for lost state that are recorded
+)
+
+func newRecorder(sink evidence.Evidence, policy *evidence.Policy) *recorder {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	policy.ID = base64.RawURLEncoding.EncodeToString(id[:])
+	own, _ := simplelru.NewLRU[string, hostlimit.Limits](ownLimits, nil) // fails for sizes below 1
+	return &recorder{
+		sink: evidence.Safe(sink), id: policy.ID[:shortID], policy: policy,
+		opened: make(chan struct{}), own: own, losses: map[string]bool{},
+	}
+}
+
+// pass hands d to the evidence. The policy goes before the first record, and no earlier: by then the
+// crawl's clock runs.
+func (r *recorder) pass(ctx context.Context, d *evidence.Decision) {
+	if r == nil {
+		return
+	}
+	if !r.stated.Load() {
+		r.open(ctx, d.Time)
+	}
+	d.Transport = r.id
+	r.sink.Pass(ctx, d)
+}
+
+// open writes the policy, or waits until another goroutine has.
+func (r *recorder) open(ctx context.Context, at time.Time) {
+	if !r.opening.CompareAndSwap(false, true) {
+		<-r.opened
+		return
+	}
+	defer close(r.opened)
+	r.sink.Pass(ctx, &evidence.Decision{Type: evidence.PolicyStated, Time: at, Transport: r.id, Allowed: true, Policy: r.policy})
+	r.stated.Store(true)
+}
+
+// limits records the limits of a start on host, where they aren't those of the start before.
+func (r *recorder) limits(ctx context.Context, host string, g *hostlimit.Grant) {
+	if !r.policy.Overrides || !r.changed(host, g.Own) {
+		return
+	}
+	p := &evidence.Policy{
+		Slots: r.policy.Slots, DelayMin: r.policy.DelayMin, DelayMax: r.policy.DelayMax,
+		Adaptive: r.policy.Adaptive, Ceiling: r.policy.Ceiling, FromEnd: r.policy.FromEnd,
+	}
+	if g.Own != nil {
+		statesLimits(p, *g.Own)
+	}
+	r.pass(ctx, &evidence.Decision{
+		Type: evidence.PolicyStated, Time: g.Start, Host: host, Seq: g.Seq, Allowed: true, Policy: p,
+	})
+}
+
+// changed stores a host's own limits, nil for none, and reports whether they are new.
+func (r *recorder) changed(host string, l *hostlimit.Limits) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if l == nil {
+		return r.own.Remove(host)
+	}
+	old, known := r.own.Get(host)
+	if known && old == *l {
+		return false
+	}
+	r.own.Add(host, *l)
+	return true
+}
+
+// takenBack records that slots were taken back before a start at the given time. The records name
+// the starts that lost their slots and no request, since those were other ones.
+func (r *recorder) takenBack(ctx context.Context, leases []hostlimit.TakenBack, at time.Time) {
+	for _, lease := range leases {
+		r.pass(ctx, &evidence.Decision{
+			Type: evidence.LeaseExpired, Time: at, Host: lease.Key, Seq: lease.Seq,
+			Reason: "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path",
+		})
+	}
+}
+
+// state records a block of host that was restored from the Store, and what a person has done to it,
+// unless they are nil. Neither is the doing of a request, so their records name none.
+func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.ByHand) {
+	if restored != nil {
+		d := evidence.Decision{
+			Type: evidence.HostBlocked, Time: restored.Met, Host: host, Restored: true,
+			Until: restored.BlockedUntil, RetryAt: restored.BlockedUntil, Refusals: restored.Refusals,
+			Reason: "restored: " + restored.Cause,
+		}
+		if !restored.BlockedAt.IsZero() {
+			d.Reason += ago(restored.Met.Sub(restored.BlockedAt))
+		}
+		r.pass(ctx, &d)
+	}
+	if act != nil {
+		d := evidence.Decision{
+			Type: evidence.HostBlocked, Time: act.At, Host: host, Hand: true,
+			Until: act.Until, RetryAt: act.Until, Reason: "by hand: " + act.Why,
+		}
+		if act.Until.IsZero() {
+			d.Type, d.Allowed, d.Reason = evidence.HostCleared, true, "by hand"
+		}
+		r.pass(ctx, &d)
+	}
+}
+
+// newLoss reports whether err has a new cause. One cause fails many files, so errors are compared by
+// their innermost error.
+func (r *recorder) newLoss(err error) bool {
+	if r == nil || err == nil {
+		return false
+	}
+	why := ""
+	for err != nil {
+		why = err.Error()
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) != 0 {
+			err = joined.Unwrap()[0]
+		} else {
+			err = errors.Unwrap(err)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.losses[why] || len(r.losses) == maxLosses {
+		return false
+	}
+	r.losses[why] = true
+	return true
+}
+
+// ago returns roughly how long ago something was.
+func ago(d time.Duration) string {
+	switch {
+	case d < 0: // the clock has been set back
+		return ""
+	case d < time.Minute:
+		return fmt.Sprintf(", %d s ago", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf(", %d min ago", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf(", %d h ago", d/time.Hour)
+	}
+	return fmt.Sprintf(", %d days ago", d/(24*time.Hour))
+}

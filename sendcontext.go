@@ -1,0 +1,219 @@
+package politeness
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/botauth"
+	"github.com/go-politeness/politeness/internal/conntrace"
+	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/robots/robotscache"
+)
+
+// punctual is how much later than its start a request may have its connection without being
+// stamped anew: less than that is the machine's scheduling.
+const punctual = time.Millisecond
+
+// A sendContext is the context of the request that is sent: the caller's, with a hook for the moment
+// at which the request gets its connection (httptrace's GotConn). The start that the turn gave was
+// stamped when Base was called, and what the site sees is when the request arrives; so where that
+// moment comes late, the hook asks for the start anew. Its states, and what a connection does in
+// each:
+//
+//	idle     Base isn't called yet: the context has no hook
+//	called   the connection came at once: the start stands; sent
+//	called   it came late, after a dial or a wait for MaxConnsPerHost: the start is given up and
+//	         asked for anew, in place of the first; sent
+//	sent     the request is sent again, as net/http has lost the connection or the site has asked for
+//	         another signature: that is a further start; sent
+//	refused  the new start was refused or its caller left: the request is cancelled, and every
+//	         further connection closed; refused
+//	closed   Base has returned: the hook does nothing, and where it waited for a start its connection
+//	         is closed
+//
+// The hook runs in the goroutine that sends, in nearly all transports RoundTrip's own. A Base that
+// calls no hooks keeps the start of the call.
+type sendContext struct {
+	contexts.Cancelable
+	turn   *turn
+	index  *indexing             // what indexOf finds in a response; may be nil
+	called atomic.Bool           // Base is being called; false: idle
+	hooks  httptrace.ClientTrace // the caller's, and gotConn
+
+	leave    atomic.Pointer[context.CancelFunc] // ends the last wait for a new start; nil before the first
+	returned atomic.Bool                        // Base has returned; set before leave is called
+
+	mu      sync.Mutex // held during the wait for a new start; until closed, guards turn.start and turn.earlier
+	closed  bool
+	sent    bool // a connection has carried the request, as far as the hook knows
+	refused error
+	socket  socket // that carries the request until it is answered; nil: none whose close can be hurried
+}
+
+// open makes the hook count, as Base is about to be called.
+func (c *sendContext) open() {
+	c.hooks = conntrace.Hooks(c.Context, c.gotConn)
+	c.called.Store(true)
+}
+
+// Value implements context.Context.
+func (c *sendContext) Value(key any) any {
+	switch key {
+	case conntrace.Key:
+		if c.called.Load() {
+			return &c.hooks
+		}
+	case botauth.SignedContextKey:
+		if c.called.Load() {
+			return c.signed
+		}
+	case indexKey{}:
+		if c.index != nil {
+			return c.index
+		}
+	}
+	return c.Cancelable.Value(key)
+}
+
+// signed is called by package botauth at each signature that is made for the request.
+func (c *sendContext) signed(keyID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.turn.start.keyID = keyID
+	}
+}
+
+// gotConn is called when the request has a connection, over which it is sent once gotConn returns.
+func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	if c.refused == nil {
+		err := c.restart()
+		if err == nil {
+			c.socket = socketOf(info.Conn)
+			c.linger(0)
+			return
+		}
+		if !c.returned.Load() { // else the request is over, and its answer may be being read
+			c.refused = err
+		}
+	}
+	if c.refused != nil {
+		c.Cancel(c.refused)
+	}
+	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does
+	// look, and its connection carries the requests of others.
+	if info.Conn != nil && !speaksHTTP2(info.Conn) {
+		info.Conn.Close()
+	}
+}
+
+// A socket is what *net.TCPConn has, to say what becomes of data that isn't sent yet when it is
+// closed.
+type socket interface{ SetLinger(seconds int) error }
+
+// socketOf returns the socket below a connection of HTTP/1, or nil.
+func socketOf(c net.Conn) socket {
+	if secure, ok := c.(*tls.Conn); ok {
+		if speaksHTTP2(c) {
+			return nil // it carries the requests of others
+		}
+		c = secure.NetConn()
+	}
+	s, _ := c.(socket)
+	return s
+}
+
+// linger says how long the system goes on sending after the connection is closed: with 0 it stops
+// at once, and with -1 it doesn't give up. A request that is given up while the network is cut, or
+// whose process is killed then, would otherwise reach the site once the network is whole, beside
+// what is sent in its place.
+func (c *sendContext) linger(seconds int) {
+	if c.socket != nil {
+		_ = c.socket.SetLinger(seconds) // a connection that is lost already sends nothing
+	}
+}
+
+func speaksHTTP2(c net.Conn) bool {
+	secure, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
+}
+
+// restart makes turn.start the start that holds for the connection at hand.
+func (c *sendContext) restart() error {
+	turn := c.turn
+	last := &turn.start
+	connect := time.Since(last.Start)
+	again := c.sent
+	if !again && connect <= punctual {
+		c.sent = true
+		return nil
+	}
+	ctx, leave := context.WithCancel(&turn.wait)
+	defer leave()
+	if turn.subject.kind == kindRobots {
+		_, sent := robotscache.Queue(c.Context) // our own wait isn't the origin's slowness
+		defer sent()
+	}
+	c.leave.Store(&leave)
+	if c.returned.Load() {
+		leave()
+	}
+	if again {
+		// The site may have seen the start before, so the gap to that holds as well.
+		until := last.Start.Add(last.Delay)
+		if time.Until(until) > longWait {
+			turn.recordWait(waitCause{
+				hold: "delay", until: until, delay: last.Delay, source: last.DelaySource,
+				why: "the connection was lost, and the request is sent once more",
+			})
+		}
+		if err := sleepUntil(ctx, until, ErrBusy); err != nil {
+			return err
+		}
+	}
+	grant, err := turn.lease.Start(ctx)
+	if err != nil {
+		return err
+	}
+	next := start{Grant: grant, connect: connect, keyID: last.keyID}
+	if again {
+		turn.earlier = append(turn.earlier, *last)
+	} else {
+		next.instead = last.Seq
+		next.TakenBack = append(last.TakenBack, next.TakenBack...)
+		if next.Restored == nil {
+			next.Restored = last.Restored
+		}
+		next.StateErr = cmp.Or(next.StateErr, last.StateErr)
+		next.ByHand = cmp.Or(next.ByHand, last.ByHand)
+	}
+	turn.start, c.sent = next, true
+	return nil
+}
+
+// close ends the hook's part: Base has returned, and answered says whether with a response. Without
+// one it may still be about to close the connection.
+func (c *sendContext) close(answered bool) {
+	c.returned.Store(true)
+	if leave := c.leave.Load(); leave != nil {
+		(*leave)() // a Base that asks several connections at once has chosen another
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	if answered {
+		c.linger(-1)
+	}
+	c.socket = nil
+}
