@@ -209,7 +209,7 @@ type update struct {
 
 // change implements the argument of Store.Update.
 func (x *update) change(theirs Debt) Debt {
-	d := x.current(theirs).Merge(x.current(x.unsaved))
+	d := x.rules.current(theirs, x.wall).Merge(x.rules.current(x.unsaved, x.wall))
 	if x.ease && theirs.Delay == x.debt.Delay { // else another process has learned since
 		d.Delay = x.learned
 	}
@@ -219,30 +219,9 @@ func (x *update) change(theirs Debt) Debt {
 	return d
 }
 
-// current returns d without what is over.
-func (x *update) current(d Debt) Debt {
-	if end := d.BlockedUntil; !end.After(x.wall) {
-		d.Cause = ""
-		if d.Refusals == 0 || !end.Add(x.rules.refusals.Forgive).After(x.wall) {
-			d = d.unblocked()
-		}
-	}
-	if !d.NextStart.After(x.wall) {
-		d.NextStart = time.Time{}
-	}
-	return d
-}
-
-// in returns the time of the Memory at which t has surely come. The wait for it is no longer than it
-// was to be when it was set, or MaxRetryAfter: the clock may have been set back since. set is
-// zero where that isn't known.
-func (x *update) in(t, set time.Time) time.Duration {
-	longest := x.rules.refusals.MaxRetryAfter
-	if !set.IsZero() {
-		longest = max(longest, t.Sub(set))
-	}
-	return add(x.now, min(t.Sub(x.wall.Round(0)), longest)+late) // the two clocks aren't read at the same instant
-}
+// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the same
+// instant.
+func (x *update) in(t time.Time) time.Duration { return add(x.now, t.Sub(x.wall.Round(0))+late) }
 
 // adopt takes over what other processes have changed in the Store, which has debt now: how it differs
 // from what change makes of the debt that was there before. What was noted during the Update counts
@@ -253,14 +232,15 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	sameDelay := debt.Delay == ours.Delay
 	s.debt = debt
 	debt, ours = debt.Merge(s.unsaved), ours.Merge(s.unsaved)
+	owed := x.rules.Owed(debt, x.wall)
 	moved := false
 	if debt.BlockedUntil != ours.BlockedUntil || debt.Refusals != ours.Refusals || debt.Cause != ours.Cause {
-		sh.adoptBlock(h, x, debt, ours)
+		sh.adoptBlock(h, x, owed, debt.BlockedUntil != ours.BlockedUntil)
 		moved = true
 	}
 	if debt.NextStart != ours.NextStart && !debt.NextStart.IsZero() {
 		t = h.inTrouble()
-		t.next = max(t.next, x.in(debt.NextStart, time.Time{}))
+		t.next = max(t.next, x.in(owed.NextStart))
 		moved = true
 	}
 	saved := s.noted.learned
@@ -291,28 +271,25 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	sh.free(a)
 }
 
-// adoptBlock makes the block of debt that of h, which is that of ours.
-func (sh *shard) adoptBlock(h *host, x *update, debt, ours Debt) {
+// adoptBlock makes the block of owed that of h. moved says that it ends at another time.
+func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
 	t := h.inTrouble()
-	if debt.BlockedUntil != ours.BlockedUntil {
+	if moved {
 		if a := h.active; a != nil {
 			a.account(sh.m.now())
 			a.probe = nil
 		}
 		t.until = 0
-		if !debt.BlockedUntil.IsZero() {
-			t.until, t.blockOrd = x.in(debt.BlockedUntil, debt.BlockedAt), sh.starts // what is in flight started before the block
+		if !owed.BlockedUntil.IsZero() {
+			t.until, t.blockOrd = x.in(owed.BlockedUntil), sh.starts // what is in flight started before the block
 		}
 		if t.blocks(x.now) {
-			h.stored.restored = &Restored{Debt: debt, Met: sh.m.at(x.now)}
-			if end := sh.m.at(t.until); end.Before(debt.BlockedUntil) {
-				h.stored.restored.BlockedUntil = end
-			}
+			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
 		}
 	}
-	t.refusals = uint8(min(max(0, debt.Refusals), math.MaxUint8))
-	if t.cause, t.why = causeNamed(debt.Cause), ""; t.cause == byOther {
-		if why, byHand := debt.ByHand(); byHand {
+	t.refusals = uint8(min(max(0, owed.Refusals), math.MaxUint8))
+	if t.cause, t.why = causeNamed(owed.Cause), ""; t.cause == byOther {
+		if why, byHand := owed.ByHand(); byHand {
 			t.cause, t.why = byPerson, why
 		}
 	}

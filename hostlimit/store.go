@@ -72,6 +72,38 @@ func (d Debt) unblocked() Debt {
 	return d
 }
 
+// Owed returns the part of d that holds at now, by the clock on the wall. A block that is over has no
+// cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to be
+// when it was set, or than MaxRetryAfter: the clock may have been set back since.
+func (r *Rules) Owed(d Debt, now time.Time) Debt {
+	d = r.current(d, now)
+	longest := r.refusals.MaxRetryAfter
+	if end := now.Add(longest).Round(0); d.NextStart.After(end) {
+		d.NextStart = end
+	}
+	if !d.BlockedAt.IsZero() {
+		longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
+	}
+	if end := now.Add(longest).Round(0); d.BlockedUntil.After(end) {
+		d.BlockedUntil = end
+	}
+	return d
+}
+
+// current returns d without what is over at now.
+func (r *Rules) current(d Debt, now time.Time) Debt {
+	if end := d.BlockedUntil; !end.After(now) {
+		d.Cause = ""
+		if d.Refusals == 0 || !end.Add(r.refusals.Forgive).After(now) {
+			d = d.unblocked()
+		}
+	}
+	if !d.NextStart.After(now) {
+		d.NextStart = time.Time{}
+	}
+	return d
+}
+
 // causeWith returns the cause of d's block merged with o's.
 func (d Debt) causeWith(o Debt) string {
 	_, dByHand := d.ByHand()

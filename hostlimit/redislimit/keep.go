@@ -184,19 +184,13 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	return ctx.Err()
 }
 
-// recall takes in what the Store has, and reports whether that is anything to tell the server.
+// recall takes in d, the debt of a Store, and reports whether there is anything to send to the server.
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
-	now, r := h.l.now(), &h.l.backoff
+	now, wall := h.l.now(), time.Now()
+	d = h.l.rules.Owed(d, wall)
 	is := owing{refusals: min(max(d.Refusals, 0), math.MaxUint8), cause: causeOf(d.Cause)}
 	if !d.BlockedUntil.IsZero() {
-		longest := r.MaxRetryAfter // the clock may have been set back
-		if !d.BlockedAt.IsZero() {
-			longest = max(longest, d.BlockedUntil.Sub(d.BlockedAt))
-		}
-		is.until = now + min(time.Until(d.BlockedUntil), longest)
-	}
-	if is.until+r.Forgive <= now || is.until <= now && is.refusals == 0 {
-		is = owing{}
+		is.until = now + d.BlockedUntil.Sub(wall)
 	}
 	if limits.Delay.Adaptive.Learns() {
 		is.learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
@@ -207,11 +201,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	}
 	if is.until > max(h.until, now) {
 		h.until, h.untilServer, h.untilTold, h.cause, h.blocked = is.until, 0, is.until, is.cause, now
-		met := h.l.base.Add(now)
-		h.restored = &hostlimit.Restored{Debt: d, Met: met}
-		if end := h.l.base.Add(is.until); end.Before(d.BlockedUntil) {
-			h.restored.BlockedUntil = end
-		}
+		h.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
 	h.refusals, h.learned = max(h.refusals, is.refusals), max(h.learned, is.learned)
 	return true
