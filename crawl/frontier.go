@@ -233,7 +233,7 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 	}
 	h.urls[0] = Request{}
 	h.urls = h.urls[1:]
-	h.place = asking
+	h.place, h.at = asking, now
 	h.flights++
 	if fl.probe {
 		h.probes++

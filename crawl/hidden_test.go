@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
@@ -148,4 +149,57 @@ func TestClientLeadsToTheTransport(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProgressNamesEveryHostThatWaits, and what for, also behind pages in flight.
+func TestProgressNamesEveryHostThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Limits.Concurrency = 2
+		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(40 * time.Second) })
+		refuse := politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "30")
+		r.Site("https://refused.example").Handle("/0", page("")).Handle("/1", slow).Handle("/2", politenesstest.InTurn(refuse, page("")))
+		r.Site("https://patient.example").Robots("User-agent: *\nCrawl-delay: 20\n").Handle("/", page(""))
+		r.Site("https://full.example").Handle("/0", page("")).Handle("/", slow)
+		r.Site("https://asleep.example").Handle("/0", politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable), page("")))
+		r.Site("https://down.example").Down(errors.New("no route"))
+		r.Site("https://new.example").Latency(20 * time.Second)
+		var waits map[string]string
+		var line strings.Builder
+		show := crawl.ProgressLine(&line)
+		began := time.Now()
+		r.crawl.Progress = func(p crawl.Progress) {
+			show(p)
+			if d := time.Since(began); d < 5*time.Second || d > 6*time.Second {
+				return
+			}
+			waits = map[string]string{}
+			for w := range p.Waiting {
+				if waits[w.Host] != "" {
+					t.Errorf("%s twice", w.Host)
+				}
+				until := "-"
+				if !w.Until.IsZero() {
+					until = w.Until.Sub(began).Round(10 * time.Second).String()
+				}
+				waits[w.Host] = until + " " + w.Why
+			}
+		}
+		var urls []string
+		for _, host := range []string{"refused", "patient", "full", "new"} {
+			urls = append(urls, numbered(host+".example", 4)...)
+		}
+		r.run(t.Context(), t, append(urls, "https://asleep.example/0", "https://down.example/")...)
+		for host, want := range map[string]string{
+			"refused": "30s it has answered 429", "patient": "20s its delay between requests", "full": "- its 2 pages in flight",
+			"asleep": "10s it has answered 503", "down": "5m0s ", "new": "- its robots.txt",
+		} {
+			if got := waits[host+".example"]; !strings.HasPrefix(got, want) {
+				t.Errorf("%s: waits for %q, want %q", host, got, want)
+			}
+		}
+		if len(waits) != 6 || !strings.Contains(line.String(), "in flight on 6 hosts, 0.0 MB, 10s; 6 hosts wait, the first: asleep.example (it has answered 503, until ") {
+			t.Errorf("%v\n%s", waits, line.String())
+		}
+	})
 }

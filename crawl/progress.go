@@ -3,6 +3,7 @@ package crawl
 import (
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"time"
 
@@ -21,6 +22,17 @@ type Progress struct {
 	Next    string    // its key
 	NextAt  time.Time // when it may be asked
 	NextWhy string    // why no earlier
+
+	// Waiting yields each host that can't be asked for more than a second, in no order. Use it during
+	// the call of Config.Progress only.
+	Waiting iter.Seq[Wait]
+}
+
+// A Wait is why no page of a host is asked for.
+type Wait struct {
+	Host  string    // its key
+	Until time.Time // zero: not known, such as the end of a page in flight
+	Why   string    // such as "it has answered 429"
 }
 
 // idle reports whether nothing can happen for more than a second, and until when.
@@ -37,8 +49,8 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 	var last time.Duration
 	var waiting time.Time // end of the wait that was told of
 	return func(p Progress) {
-		line := fmt.Sprintf("%d visited (%.0f/s), %d in flight on %d hosts, %.1f MB, %v",
-			p.Visited(), p.Rate, p.InFlight, p.Hosts, float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second))
+		line := fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
+			p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts), float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
 		until, idle := p.idle()
 		if idle {
 			line = fmt.Sprintf("%d visited, waiting for %s until %s (in %v): %s",
@@ -57,6 +69,36 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 			fmt.Fprintln(w, line)
 		}
 	}
+}
+
+// waits returns the part of a line that says how many hosts wait, and which of them is the first.
+func (p *Progress) waits() string {
+	n, first := 0, Wait{}
+	if p.Waiting != nil {
+		for w := range p.Waiting {
+			if n++; n == 1 || !w.Until.IsZero() && (first.Until.IsZero() || w.Until.Before(first.Until)) {
+				first = w
+			}
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	verb, until := "wait, the first", ""
+	if n == 1 {
+		verb = "waits"
+	}
+	if !first.Until.IsZero() {
+		until = ", until " + first.Until.Format(time.TimeOnly)
+	}
+	return fmt.Sprintf("; %s %s: %s (%s%s)", hosts(n), verb, printable.Text(first.Host), printable.Clipped(first.Why, 100), until)
+}
+
+func hosts(n int) string {
+	if n == 1 {
+		return "1 host"
+	}
+	return fmt.Sprintf("%d hosts", n)
 }
 
 func isTerminal(w io.Writer) bool {

@@ -529,6 +529,38 @@ func (r *run) blockedBy(key string) string {
 	return ""
 }
 
+// waiting yields the hosts that can't be asked for a URL for more than a second before or after now.
+func (r *run) waiting(now time.Time, yield func(Wait) bool) {
+	asleep := make(map[string]time.Time) // hosts of sleepers
+	for _, s := range r.asleep {
+		if at, ok := asleep[s.request.Host]; !ok || s.at.Before(at) {
+			asleep[s.request.Host] = s.at
+		}
+	}
+	for _, h := range r.frontier.hosts {
+		at, why := h.at, cmp.Or(h.why, r.whyPace())
+		wakes, sleeps := asleep[h.key]
+		switch {
+		case len(h.urls) == 0 && sleeps:
+			at, why = wakes, "it has answered 503"
+		case len(h.urls) == 0:
+			continue
+		case at.After(now): // also behind pages in flight
+		case !h.robotsAsked && h.place == asking:
+			at, why = time.Time{}, "its robots.txt"
+		case h.place == inDue:
+			at, why = time.Time{}, "a connection, or a call of Visit"
+		case h.flights == 1:
+			at, why = time.Time{}, "its page in flight"
+		default:
+			at, why = time.Time{}, fmt.Sprintf("its %d pages in flight", h.flights)
+		}
+		if max(at.Sub(now), now.Sub(h.at)) > time.Second && !yield(Wait{Host: h.key, Until: at, Why: why}) {
+			return
+		}
+	}
+}
+
 // report tells how the crawl goes.
 func (r *run) report(now time.Time, done bool) {
 	r.summary.Elapsed = now.Sub(r.began)
@@ -547,6 +579,7 @@ func (r *run) report(now time.Time, done bool) {
 			p.NextWhy = cmp.Or(r.blockedBy(first.h.key), p.NextWhy)
 		}
 	}
+	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
 	if len(r.asleep) > 0 && (p.Next == "" || r.asleep[0].at.Before(p.NextAt)) {
 		first := r.asleep[0]
 		p.Next, p.NextAt, p.NextWhy = first.request.Host, first.at, "it has answered 503"
