@@ -247,6 +247,14 @@ func (r *run) exchange(fl *flight) {
 		}
 		return
 	}
+	if !fl.request.cookie && r.wantsCookie(page) {
+		r.events <- func() {
+			fl.request.cookie = true
+			r.frontier.finish(fl, took)
+			r.again(fl)
+		}
+		return
+	}
 	r.events <- func() {
 		fl.h.refused, fl.h.unreachable, fl.h.dead, fl.h.givenUp = 0, 0, false, false
 		r.visiting++
@@ -430,8 +438,9 @@ func outcomeOf(err error, refused *politeness.Error) Outcome {
 func (r *run) visit(p *Page) (outcome Outcome, err error) {
 	outcome = VisitFailed
 	err = guarded("Visit of "+p.FinalURL, func() error {
-		if r.redirect(p) {
+		if to := location(p.Response); to != "" {
 			outcome = Redirected
+			r.turnTo(p, to, Link{Element: "redirect"})
 			return nil
 		}
 		r.read(p)

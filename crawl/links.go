@@ -2,13 +2,19 @@ package crawl
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+	"golang.org/x/net/html/charset"
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/go-politeness/politeness"
@@ -50,15 +56,15 @@ func siteOf(rawURL string) string {
 
 // links reads the links of an HTML page, and the canonical URL that it names. They are normalised,
 // and in their order, each once; more says how many there were beyond most. Links outside of http
-// are left out.
-func links(body []byte, pageURL string, most int) (found []Link, canonical string, more int) {
+// are left out. query is from Page.text.
+func links(text io.Reader, query func(string) string, pageURL string, most int) (found []Link, canonical string, more int) {
 	base, err := url.Parse(pageURL)
 	if err != nil {
 		return nil, "", 0
 	}
 	based := false
 	seen := make(map[string]bool)
-	z := html.NewTokenizer(bytes.NewReader(body))
+	z := html.NewTokenizer(text)
 	for {
 		switch z.Next() {
 		case html.ErrorToken:
@@ -69,21 +75,25 @@ func links(body []byte, pageURL string, most int) (found []Link, canonical strin
 		}
 		name, hasAttributes := z.TagName()
 		tag := atom.Lookup(name)
-		if !hasAttributes || tag != atom.A && tag != atom.Area && tag != atom.Link && tag != atom.Base {
+		if tag == atom.Noscript || tag == atom.Noframes {
+			z.NextIsNotRawText() // it is for readers like this one
+		}
+		if !hasAttributes || !slices.Contains(leading, tag) {
 			continue
 		}
-		href, rel := attributes(z)
-		if href == "" {
+		ref, rel := reference(z, tag)
+		if ref == "" {
 			continue
 		}
-		if len(found) == most && (tag == atom.A || tag == atom.Area) {
+		if len(found) == most && tag != atom.Link && tag != atom.Base {
 			more++
 			continue
 		}
-		u, err := base.Parse(asWritten(href))
+		u, err := base.Parse(asWritten(ref))
 		if err != nil {
 			continue
 		}
+		u.RawQuery = query(u.RawQuery)
 		if tag == atom.Base {
 			if !based { // the first one counts (HTML, section 4.2.3)
 				base, based = u, true
@@ -91,14 +101,14 @@ func links(body []byte, pageURL string, most int) (found []Link, canonical strin
 			continue
 		}
 		rels := strings.Fields(rel)
-		if tag == atom.Link && !contains(rels, "next") && !contains(rels, "canonical") {
+		if tag == atom.Link && !slices.Contains(rels, "next") && !slices.Contains(rels, "canonical") {
 			continue
 		}
 		to, err := normal(u)
 		if err != nil {
 			continue
 		}
-		if tag == atom.Link && contains(rels, "canonical") {
+		if tag == atom.Link && slices.Contains(rels, "canonical") {
 			if canonical == "" {
 				canonical = to
 			}
@@ -108,8 +118,83 @@ func links(body []byte, pageURL string, most int) (found []Link, canonical strin
 			continue
 		}
 		seen[to] = true
-		found = append(found, Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: contains(rels, "nofollow")})
+		found = append(found, Link{URL: to, Element: tag.String(), Rel: rel, Nofollow: slices.Contains(rels, "nofollow")})
 	}
+}
+
+// leading are the elements that lead to other pages, and that of the base of their URLs.
+var leading = []atom.Atom{atom.A, atom.Area, atom.Link, atom.Base, atom.Meta, atom.Frame, atom.Iframe}
+
+// refresh matches the content of a <meta http-equiv=refresh> that names a URL (HTML, section
+// 4.2.5.3), which is in one of the groups.
+var refresh = regexp.MustCompile(`(?is)^\s*(?:\d+|\.)[\d.]*(?:\s+[;,]?|[;,])\s*(?:url\s*=\s*)?(?:'([^']*)|"([^"]*)|(.+))`)
+
+// reference returns the reference and the rel attribute of the tag that z is at; ref is empty where
+// it leads nowhere.
+func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
+	names := [...]string{"href", "rel", "src", "http-equiv", "content"}
+	var values [len(names)]string
+	for more := true; more; {
+		var key, value []byte
+		key, value, more = z.TagAttr()
+		if i := slices.Index(names[:], string(key)); i >= 0 && values[i] == "" {
+			values[i] = string(value)
+		}
+	}
+	ref, rel = values[0], strings.ToLower(strings.TrimSpace(values[1]))
+	switch tag {
+	case atom.Frame, atom.Iframe:
+		ref = values[2]
+	case atom.Meta:
+		ref = ""
+		if groups := refresh.FindStringSubmatch(values[4]); groups != nil && strings.EqualFold(values[3], "refresh") {
+			ref = groups[1] + groups[2] + groups[3]
+		}
+	}
+	return strings.TrimSpace(ref), rel
+}
+
+// undeclared is the encoding of a page of which nothing tells it.
+var undeclared, _, _ = charset.DetermineEncoding(nil, "")
+
+// text returns a function that begins to read the body, in UTF-8, and one that encodes the query of a
+// link as browsers do: in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
+func (p *Page) text() (read func() io.Reader, query func(string) string) {
+	e, name, _ := charset.DetermineEncoding(p.Body, p.Response.Header.Get("Content-Type"))
+	if e == undeclared && utf8.Valid(p.Body) && utf8.RuneCount(p.Body) < len(p.Body) {
+		name = "utf-8" // which begins after the bytes that were looked at
+	}
+	query = func(raw string) string { return raw }
+	if name == "utf-8" {
+		return func() io.Reader { return bytes.NewReader(p.Body) }, query
+	}
+	e, _ = charset.Lookup(name)
+	if name != "replacement" && !strings.HasPrefix(name, "utf-16") {
+		encoder := e.NewEncoder()
+		query = func(raw string) string { return inEncoding(raw, encoder.String) }
+	}
+	return func() io.Reader { return e.NewDecoder().Reader(bytes.NewReader(p.Body)) }, query
+}
+
+// inEncoding escapes what isn't ASCII in a query as bytes of the encoding that encode, of package
+// charset, writes, which has "&#20320;" for a character that the encoding doesn't have.
+func inEncoding(raw string, encode func(string) (string, error)) string {
+	var b strings.Builder
+	for _, char := range raw {
+		if char < utf8.RuneSelf {
+			b.WriteRune(char)
+			continue
+		}
+		code, err := encode(string(char))
+		if number, ok := strings.CutPrefix(code, "&#"); ok || err != nil {
+			b.WriteString("%26%23" + strings.TrimSuffix(number, ";") + "%3B")
+			continue
+		}
+		for i := range len(code) {
+			fmt.Fprintf(&b, "%%%02X", code[i])
+		}
+	}
+	return b.String()
 }
 
 // asWritten returns a reference as browsers take it (https://url.spec.whatwg.org): without tabs and
@@ -136,34 +221,6 @@ func asWritten(href string) string {
 	return b.String()
 }
 
-// attributes returns those of the tag that z is at.
-func attributes(z *html.Tokenizer) (href, rel string) {
-	for more := true; more; {
-		var key, value []byte
-		key, value, more = z.TagAttr()
-		switch string(key) {
-		case "href":
-			if href == "" {
-				href = strings.TrimSpace(string(value))
-			}
-		case "rel":
-			if rel == "" {
-				rel = strings.ToLower(strings.TrimSpace(string(value)))
-			}
-		}
-	}
-	return href, rel
-}
-
-func contains(words []string, word string) bool {
-	for _, w := range words {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
-
 // isHTML reports whether the page may have links.
 func isHTML(p *Page) bool {
 	mediaType, _, _ := mime.ParseMediaType(p.Response.Header.Get("Content-Type"))
@@ -179,10 +236,11 @@ func (r *run) read(p *Page) {
 	if !isHTML(p) {
 		return
 	}
-	if meta, err := robots.ReadMeta(bytes.NewReader(p.Body), product); err == nil {
+	text, query := p.text()
+	if meta, err := robots.ReadMeta(text(), product); err == nil {
 		p.Directives = p.Directives.Merge(meta)
 	}
-	p.Links, p.Canonical, p.beyond = links(p.Body, p.FinalURL, maxLinks)
+	p.Links, p.Canonical, p.beyond = links(text(), query, p.FinalURL, maxLinks)
 	for _, l := range p.Links {
 		if r.follows(p, l) {
 			r.add(p, l.URL, 0)
@@ -226,19 +284,27 @@ func (r *run) lead(p *Page, u *url.URL, err error, req Request) {
 	}
 }
 
-// redirect adds where the answer redirects to, and reports whether it does.
-func (r *run) redirect(p *Page) bool {
-	switch p.Response.StatusCode {
+// location returns the reference that an answer redirects to; empty: it doesn't.
+func location(resp *http.Response) string {
+	switch resp.StatusCode {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
-	default:
+		return resp.Header.Get("Location")
+	}
+	return ""
+}
+
+// wantsCookie reports whether a page redirects to itself with a cookie that the Client keeps: it may be
+// another one when it is asked for with that.
+func (r *run) wantsCookie(p *Page) bool {
+	if r.c.client.Jar == nil || location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false
 	}
-	location := p.Response.Header.Get("Location")
-	if location == "" {
+	u, err := p.resolve(location(p.Response))
+	if err != nil {
 		return false
 	}
-	r.turnTo(p, location, Link{Element: "redirect"})
-	return true
+	to, err := normal(u)
+	return err == nil && to == p.FinalURL
 }
 
 // turnTo adds rawURL, which stands for the page itself. A start URL may lead anywhere.

@@ -42,7 +42,7 @@ func (p *Page) AddPriority(url string, priority int) { p.add(p, url, priority) }
 // A Link leads from a page to another.
 type Link struct {
 	URL      string // normalised
-	Element  string // "a", "area" or "link"
+	Element  string // "a", "area", "link", "frame", "iframe", or "meta" for a refresh
 	Rel      string // the rel attribute in lower case
 	Nofollow bool   // Rel says nofollow
 }

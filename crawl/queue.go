@@ -12,6 +12,8 @@ type Request struct {
 	Depth    int    // links from a start URL; redirects are none
 	Priority int    // higher ones first; 0 is ordinary
 	Tries    int    // answers of 429 and 503 so far; a Queue need not keep it
+
+	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
 }
 
 // A Result is what became of a Request. Its URL is as it was found where the Outcome is Invalid.

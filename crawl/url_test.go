@@ -1,6 +1,7 @@
 package crawl
 
 import (
+	"bytes"
 	"net/url"
 	"slices"
 	"strings"
@@ -104,7 +105,7 @@ const linksPage = `<!doctype html><title>a page</title>
  lines	">nl</a> <a href='/100%'>100 %</a> <a href="\back\slash?\">back</a> <a href="ref?a=1&amp;b=2">5</a> <textarea><a href=/text></textarea> <a rel=prev href=unclosed`
 
 func TestLinks(t *testing.T) {
-	found, canonical, more := links([]byte(linksPage), "http://example.com/dir/page.html", 100)
+	found, canonical, more := links(strings.NewReader(linksPage), strings.Clone, "http://example.com/dir/page.html", 100)
 	want := []Link{
 		{URL: "http://example.com/docs/?page=2", Element: "link", Rel: "next"},
 		{URL: "http://example.com/docs/a", Element: "a"},
@@ -120,7 +121,7 @@ func TestLinks(t *testing.T) {
 	if !slices.Equal(found, want) || canonical != "http://www.example.com/canon" || more != 0 {
 		t.Errorf("links: %+v\nwant %+v\ncanonical %s, %d more", found, want, canonical, more)
 	}
-	if found, _, more := links([]byte(linksPage), "http://example.com/", 3); len(found) != 3 || more == 0 {
+	if found, _, more := links(strings.NewReader(linksPage), strings.Clone, "http://example.com/", 3); len(found) != 3 || more == 0 {
 		t.Errorf("%d links, and %d more", len(found), more)
 	}
 }
@@ -148,7 +149,7 @@ func FuzzLinks(f *testing.F) {
 	f.Add([]byte(linksPage), "http://example.com/dir/page.html")
 	f.Add([]byte(`<base href="//x/"><a href=..><a href=?><a href=#>`), "https://example.com/a/b")
 	f.Fuzz(func(t *testing.T, body []byte, pageURL string) {
-		found, canonical, _ := links(body, pageURL, 10)
+		found, canonical, _ := links(bytes.NewReader(body), strings.Clone, pageURL, 10)
 		if len(found) > 10 {
 			t.Fatalf("%d links", len(found))
 		}
