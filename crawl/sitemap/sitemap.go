@@ -48,8 +48,8 @@ var (
 // memory. Use it for a file at hand; a [Finder] gets a site's sitemaps by itself.
 //
 // At most one error is yielded, with the last pair: what can't be read of the file, and what of it
-// was left out because it isn't an absolute http or https URL of less than 2,048 bytes. The entries
-// before it are good.
+// was left out because it isn't an absolute http or https URL of less than 2,048 bytes, or has an
+// entity that XML doesn't define, such as "&eacute;". The entries before it are good.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return readUpTo(maxBytes, r)
 }
@@ -65,9 +65,13 @@ func readUpTo(limit int64, r io.Reader) iter.Seq2[Entry, error] {
 		if err != nil {
 			err = fmt.Errorf("sitemap %w", err)
 		}
-		if p.leftOut > 0 {
-			err = errors.Join(err, fmt.Errorf("sitemap has entries without an absolute http or https URL, left out: %d, the first %q",
-				p.leftOut, printable.Clipped(p.firstOut, 100)))
+		for _, l := range []struct {
+			leftOut
+			what string
+		}{{p.noURL, "without an absolute http or https URL"}, {p.undefined, "with an entity that XML doesn't define"}} {
+			if l.n > 0 {
+				err = errors.Join(err, fmt.Errorf("sitemap has entries %s, left out: %d, the first %q", l.what, l.n, printable.Clipped(l.first, 100)))
+			}
 		}
 		if err != nil {
 			yield(Entry{}, err)
@@ -80,10 +84,10 @@ var errStopped = errors.New("stopped")
 
 // A parser reads one file.
 type parser struct {
-	yield    func(Entry, error) bool
-	entries  int // yielded
-	leftOut  int // entries whose URL is none
-	firstOut string
+	yield     func(Entry, error) bool
+	entries   int // yielded
+	noURL     leftOut
+	undefined leftOut // with an entity that XML doesn't define in their URLs
 
 	in    *bufio.Reader
 	depth int // elements that are open
@@ -100,8 +104,23 @@ type parser struct {
 	text       []byte // of that element or of a line: its beginning, longer than any URL may be
 }
 
+// leftOut counts the entries that are left out for one reason.
+type leftOut struct {
+	n     int
+	first string // its URL
+}
+
+func (l *leftOut) add(loc string) {
+	if l.n++; l.n == 1 {
+		l.first = loc
+	}
+}
+
 // An item is the raw text of an entry.
-type item struct{ loc, lastMod, changeFreq, priority string }
+type item struct {
+	loc, lastMod, changeFreq, priority string
+	undefined                          bool // loc has an entity that XML doesn't define
+}
 
 // A kind is a format that lists URLs in XML.
 type kind struct {
@@ -182,7 +201,7 @@ func (p *parser) readLines() error {
 		}
 		if err != nil {
 			if lines > 0 && p.entries == 0 && errors.Is(err, io.EOF) {
-				p.leftOut = 0
+				p.noURL = leftOut{}
 				return errFormat
 			}
 			return atEnd(err)
@@ -208,11 +227,13 @@ func unreadable(err error) error {
 // emit yields an entry whose URL is one.
 func (p *parser) emit(it item) error {
 	loc := strings.TrimSpace(it.loc)
+	if it.undefined {
+		p.undefined.add(loc)
+		return nil
+	}
 	u, err := url.Parse(loc)
 	if err != nil || len(loc) >= maxLoc || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
-		if p.leftOut++; p.leftOut == 1 {
-			p.firstOut = loc
-		}
+		p.noURL.add(loc)
 		return nil
 	}
 	if p.entries == maxURLs {

@@ -47,10 +47,13 @@ var tables = []struct {
 			`<xhtml:link rel="alternate" hreflang="de" href="https://example.com/de"/></url></urlset>`, []string{"https://example.com/en"}, nil,
 	},
 	{"an extension in a namespace of its own", `<urlset><url><image xmlns="x"><loc>https://example.com/i.png</loc></image><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, nil},
-	{"character references", `<urlset><url><loc>https://example.com/&#x61;&#98;?x=1&amp;amp;&lt;&unknown;&b=2&copy=3</loc></url></urlset>`, []string{"https://example.com/ab?x=1&amp;<&unknown;&b=2&copy=3"}, nil},
+	{"character references", `<urlset><url><loc>https://example.com/&#x61;&#98;?x=1&amp;amp;&lt;&b=2&copy=3</loc></url></urlset>`, []string{"https://example.com/ab?x=1&amp;<&b=2&copy=3"}, nil},
+	{"an undefined entity", `<urlset><url><loc>https://example.com/caf&eacute;</loc></url><url><loc>https://example.com/a</loc><lastmod>&nbsp;</lastmod></url>` +
+		`<url><title>&hellip;</title><loc>https://example.com/?a&amp;b;&c d;&1;&;&e</loc></url></urlset>`, []string{"https://example.com/a", "https://example.com/?a&b;&c d;&1;&;&e"}, nil},
+	{"an undefined entity in Atom", `<feed><entry><link href="https://example.com/&CounterClockwiseContourIntegral;"/></entry><entry><link href="https://example.com/b"/></entry></feed>`, []string{"https://example.com/b"}, nil},
 	{"CDATA", `<urlset><url><loc><![CDATA[https://example.com/?a=1&amp;b=]]]></loc></url><url><loc>https://example.com/<![CDATA[a]]b]]></loc></url></urlset>`, []string{"https://example.com/?a=1&amp;b=]", "https://example.com/a]]b"}, nil},
 	{"comments", `<!-- <url> --><urlset><!--><--><url><loc>https://example.com/<!-- x -->a</loc></url></urlset><!-- - ---->`, []string{"https://example.com/a"}, nil},
-	{"a declared entity", `<!DOCTYPE urlset [<!ENTITY e "https://example.com/e"><!ENTITY x SYSTEM "file:///etc/passwd">]><urlset><url><loc>&e;</loc></url><url><loc>https://example.com/&x;</loc></url></urlset>`, []string{"https://example.com/&x;"}, nil},
+	{"a declared entity", `<!DOCTYPE urlset [<!ENTITY e "https://example.com/e"><!ENTITY x SYSTEM "file:///etc/passwd">]><urlset><url><loc>&e;</loc></url><url><loc>https://example.com/&x;</loc></url></urlset>`, nil, nil},
 	{"an item that isn't closed", `<urlset><url><loc>https://example.com/a</loc><url><loc>https://example.com/b</loc></url></urlset>`, []string{"https://example.com/a", "https://example.com/b"}, nil},
 	{"a tag with a greater-than", `<urlset><url a="x>y" b='<loc>'><loc>https://example.com/</loc></url></urlset>`, []string{"https://example.com/"}, nil},
 	{
@@ -119,11 +122,12 @@ func TestReadSaysWhatItLeavesOut(t *testing.T) {
 	for text, want := range map[string]string{
 		"<html><p>Not found": "is no sitemap",
 		"Not found":          "is no sitemap",
-		`<urlset><url><loc>/a</loc></url><url></url></urlset>`: `has entries without an absolute http or https URL, left out: 2, the first "/a"`,
-		"https://example.com/\n\x1b[2Jred":                     `the first "\\x1b[2Jred"`,
-		"<urlset><url><loc>https://example.com/":               "can't be read to its end: unexpected EOF",
-		"<urlset><!-- ":                                        "can't be read to its end",
-		"\x1f\x8bnot gzip":                                     "can't be unpacked",
+		`<urlset><url><loc>/a</loc></url><url></url></urlset>`:                                       `has entries without an absolute http or https URL, left out: 2, the first "/a"`,
+		`<urlset><url><loc>http://e/&eacute;</loc></url><url><loc>http://e/&x;</loc></url></urlset>`: `has entries with an entity that XML doesn't define, left out: 2, the first "http://e/&eacute;"`,
+		"https://example.com/\n\x1b[2Jred":                                                           `the first "\\x1b[2Jred"`,
+		"<urlset><url><loc>https://example.com/":                                                     "can't be read to its end: unexpected EOF",
+		"<urlset><!-- ":                                                                              "can't be read to its end",
+		"\x1f\x8bnot gzip":                                                                           "can't be unpacked",
 	} {
 		_, _, err := read(strings.NewReader(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -2,6 +2,7 @@ package sitemap
 
 import (
 	"bytes"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -46,20 +47,25 @@ func (p *parser) say(b ...byte) {
 // reference reads what follows a "&".
 func (p *parser) reference() {
 	ahead, _ := p.in.Peek(maxReference)
-	character, length := referenced(ahead)
+	character, length, defined := referenced(ahead)
 	_, _ = p.in.Discard(length)
-	p.say(character...)
+	if p.say(character...); !defined && p.depth == p.fieldDepth && (p.field == "loc" || p.field == "link") {
+		p.item.undefined = true
+	}
 }
 
-const maxReference = len("#x10FFFF;")
+const maxReference = len("CounterClockwiseContourIntegral;") // the longest name in HTML
+
+// isName reports whether b is a name in XML, but for letters outside of ASCII.
+var isName = regexp.MustCompile(`^[A-Za-z_:][A-Za-z0-9_:.-]*$`).Match
 
 // referenced returns what a "&" and the length bytes after it stand for: one of XML's own entities
-// or a character by its number. In front of anything else "&" stands for itself, also in front of
-// what the file itself declares.
-func referenced(after []byte) (character []byte, length int) {
+// or a character by its number. In front of anything else "&" stands for itself; defined is false
+// where that is the name of an entity, also of one that the file itself declares.
+func referenced(after []byte) (character []byte, length int, defined bool) {
 	name, _, found := bytes.Cut(after[:min(len(after), maxReference)], []byte(";"))
 	if !found {
-		return []byte("&"), 0
+		return []byte("&"), 0, true
 	}
 	r, known := map[string]rune{"amp": '&', "lt": '<', "gt": '>', "quot": '"', "apos": '\''}[string(name)]
 	if number, ok := bytes.CutPrefix(name, []byte("#")); ok {
@@ -71,9 +77,9 @@ func referenced(after []byte) (character []byte, length int) {
 		r, known = rune(n), err == nil
 	}
 	if !known {
-		return []byte("&"), 0
+		return []byte("&"), 0, !isName(name)
 	}
-	return utf8.AppendRune(nil, r), len(name) + 1
+	return utf8.AppendRune(nil, r), len(name) + 1, true
 }
 
 // markup reads what follows a "<".
@@ -228,8 +234,10 @@ func (p *parser) start(prefix, local, attributes string) error {
 		return err
 	case p.itemDepth == 0 || p.depth != p.itemDepth+1 || p.itemField(prefix, local) == nil:
 	case p.kind.hasHref && local == "link":
-		if rel := attribute(attributes, "rel"); rel == "" || rel == "alternate" {
-			p.item.loc = attribute(attributes, "href")
+		if rel, _ := attribute(attributes, "rel"); rel == "" || rel == "alternate" {
+			var defined bool
+			p.item.loc, defined = attribute(attributes, "href")
+			p.item.undefined = !defined
 		}
 	default:
 		p.taken() // the beginning of a field that wasn't closed
@@ -291,17 +299,17 @@ func (p *parser) itemField(prefix, local string) *string {
 	return nil
 }
 
-// attribute returns the value of the attribute of that name.
-func attribute(attributes, name string) string {
+// attribute returns the value of the attribute of that name, with its references resolved; defined is
+// false where one is of an entity that XML doesn't define.
+func attribute(attributes, name string) (value string, defined bool) {
 	for {
 		this, rest, found := strings.Cut(attributes, "=")
 		rest = strings.TrimLeft(rest, " \t\r\n")
 		if !found || rest == "" {
-			return ""
+			return "", true
 		}
-		var value string
 		if value, attributes, found = strings.Cut(rest[1:], rest[:1]); !found { // rest[0] is a quote
-			return ""
+			return "", true
 		}
 		if strings.TrimSpace(this) == name {
 			return resolve(value)
@@ -309,17 +317,18 @@ func attribute(attributes, name string) string {
 	}
 }
 
-// resolve replaces references by what they stand for.
-func resolve(value string) string {
+// resolve replaces references by what they stand for, see attribute.
+func resolve(value string) (text string, defined bool) {
 	var b strings.Builder
+	defined = true
 	for {
 		before, after, found := strings.Cut(value, "&")
 		b.WriteString(before)
 		if !found {
-			return b.String()
+			return b.String(), defined
 		}
-		character, length := referenced([]byte(after))
+		character, length, known := referenced([]byte(after))
 		b.Write(character)
-		value = after[length:]
+		value, defined = after[length:], defined && known
 	}
 }
