@@ -46,6 +46,7 @@ setup: ## install what the full test run needs and this machine lacks, or say th
 fmt: ## format all Go files
 	@$(TOOL) gofumpt -w .
 	@$(TOOL) goimports -w .
+	@go run ./internal/doccheck -w
 
 fmt-check: ## fail if a Go file isn't formatted
 	@! gofmt -s -l . | sed 's/$$/: not formatted (make fmt)/' | grep .
