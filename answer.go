@@ -20,7 +20,7 @@ type answer struct {
 	hints   hints
 }
 
-// Hints are what a response's headers say about the host.
+// A hints is what the headers of a response say about its host.
 type hints struct {
 	retryAfter string // the Retry-After that counts
 	rateLimit  string // fields of a rate limit of which nothing is left
@@ -152,8 +152,8 @@ func longestRetryAfter(h http.Header) (value string, d time.Duration) {
 }
 
 // quota returns the fields of a rate limit of which nothing is left, its older forms as
-// "remaining=0, reset=30", and the time until it is reset. Both are zero where something is left, or
-// no field can be read.
+// "remaining=0, reset=30", and the time until it is reset. Both are zero where something is left,
+// or no field can be read.
 func quota(h http.Header) (fields string, reset time.Duration) {
 	if values := h["Ratelimit"]; len(values) != 0 {
 		fields = strings.Join(values, ", ")

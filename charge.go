@@ -34,8 +34,8 @@ const (
 // says whether the request that follows the redirect was made.
 type redirectMark struct{}
 
-// markRedirect puts a redirectMark on a redirect, so that the page of the request that follows it is
-// paid for. original is the caller's request.
+// markRedirect puts a redirectMark on a redirect, so that the page of the request that follows it
+// is paid for. original is the caller's request.
 func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
 	if c.budget != nil && resp.StatusCode/100 == 3 {
 		resp.Request = original.WithContext(context.WithValue(original.Context(), redirectMark{}, new(atomic.Bool)))
@@ -111,8 +111,8 @@ func (c *charge) outlasts(start time.Time) error {
 	return err
 }
 
-// reserve takes a page for the navigation: one for all its hops and tries. For a further one it only
-// checks that there are time and bytes left.
+// reserve takes a page for the navigation: one for all its hops and tries. For a further one it
+// only checks that there are time and bytes left.
 func (c *charge) reserve() error {
 	if c.budget == nil || c.page != pageUnpaid {
 		return c.check(time.Time{})
@@ -126,8 +126,8 @@ func (c *charge) reserve() error {
 	return nil
 }
 
-// spend makes the page spent, as a try is sent. It returns the payment before, for a try that hasn't
-// reached the site.
+// spend makes the page spent, as a try is sent. It returns the payment before, for a try that
+// hasn't reached the site.
 func (c *charge) spend() (before payment) {
 	before = c.page
 	if before != pageUnpaid {

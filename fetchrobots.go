@@ -10,8 +10,8 @@ import (
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
-// robotsTransport sends the requests for robots.txt: each hop takes a turn on its own host and moves
-// that host's state as any request does, but costs no budget and asks no robots.txt.
+// robotsTransport sends the requests for robots.txt: each hop takes a turn on its own host and
+// moves that host's state as any request does, but costs no budget and asks no robots.txt.
 type robotsTransport struct{ t *Transport }
 
 // RoundTrip implements http.RoundTripper.

@@ -114,8 +114,8 @@ func (p *page) readHeader(resp *http.Response, product string) error {
 	return nil
 }
 
-// readBody reads <meta> elements in a piece of the body, and refuses the page where they reserve what
-// it is for: where its head ends, or at the end of a page whose head has none.
+// readBody reads <meta> elements in a piece of the body, and refuses the page where they reserve
+// what it is for: where its head ends, or at the end of a page whose head has none.
 func (p *page) readBody(piece []byte, end bool, status int) (headEnds bool, err error) {
 	if p.index == nil {
 		return false, nil

@@ -337,8 +337,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 //	req = req.WithContext(politeness.WithPriority(req.Context(), 1))
 func WithPriority(ctx context.Context, p int) context.Context { return hostlimit.WithPriority(ctx, p) }
 
-// Hosts returns the limiter that decides when a request may start: Config.Hosts, or what was made from
-// Config.Limits. A person steers the crawl by it, and another Transport can share it:
+// Hosts returns the limiter that decides when a request may start: Config.Hosts, or what was made
+// from Config.Limits. A person steers the crawl by it, and another Transport can share it:
 //
 //	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
 //

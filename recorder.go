@@ -49,8 +49,8 @@ func newRecorder(sink evidence.Evidence, policy *evidence.Policy) *recorder {
 	}
 }
 
-// pass hands d to the evidence. The policy goes before the first record, and no earlier: by then the
-// crawl's clock runs.
+// pass hands d to the evidence. The policy goes before the first record, and no earlier: by then
+// the crawl's clock runs.
 func (r *recorder) pass(ctx context.Context, d *evidence.Decision) {
 	if r == nil {
 		return
@@ -142,8 +142,8 @@ func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.R
 	}
 }
 
-// newLoss reports whether err has a new cause. One cause fails many files, so errors are compared by
-// their innermost error.
+// newLoss reports whether err has a new cause. One cause fails many files, so errors are compared
+// by their innermost error.
 func (r *recorder) newLoss(err error) bool {
 	if r == nil || err == nil {
 		return false

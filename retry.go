@@ -114,8 +114,8 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 	return at, trip.inTime(at)
 }
 
-// inTime reports whether a try that could start at the given time would, so far as it is known, start
-// before the context's deadline and within the budget's time.
+// inTime reports whether a try that could start at the given time would, so far as it is known,
+// start before the context's deadline and within the budget's time.
 func (trip *trip) inTime(start time.Time) bool {
 	t, ctx := trip.t, trip.subject.ctx
 	if next, err := t.hosts.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
@@ -176,8 +176,8 @@ func sendable(h http.Header) bool {
 	return true
 }
 
-// again begins a further try, with a request and a body of its own: Base may still be writing those of
-// the try before.
+// again begins a further try, with a request and a body of its own: Base may still be writing those
+// of the try before.
 func (trip *trip) again() error {
 	trip.newTry(new(try))
 	req := trip.try.clone(trip.req)

@@ -20,11 +20,11 @@ import (
 // stamped anew: less than that is the machine's scheduling.
 const punctual = time.Millisecond
 
-// A sendContext is the context of the request that is sent: the caller's, with a hook for the moment
-// at which the request gets its connection (httptrace's GotConn). The start that the turn gave was
-// stamped when Base was called, and what the site sees is when the request arrives; so where that
-// moment comes late, the hook asks for the start anew. Its states, and what a connection does in
-// each:
+// A sendContext is the context of the request that is sent: the caller's, with a hook for the
+// moment at which the request gets its connection (httptrace's GotConn). The start that the turn
+// gave was stamped when Base was called, and what the site sees is when the request arrives; so
+// where that moment comes late, the hook asks for the start anew. Its states, and what a connection
+// does in each:
 //
 //	idle     Base isn't called yet: the context has no hook
 //	called   the connection came at once: the start stands; sent

@@ -37,8 +37,8 @@ type trip struct {
 	body     body // of the response that is handed over
 }
 
-// A try is a request that is sent. Base may hold on to it after it has returned, so no other try has
-// the same one.
+// A try is a request that is sent. Base may hold on to it after it has returned, so no other try
+// has the same one.
 type try struct {
 	ctx     sendContext
 	request http.Request
@@ -128,8 +128,8 @@ func (trip *trip) identify() error {
 	return trip.permit()
 }
 
-// sign returns a copy of h that says who asks, or nil where h says so already. The map is a new one,
-// since many a base transport writes to it.
+// sign returns a copy of h that says who asks, or nil where h says so already. The map is a new
+// one, since many a base transport writes to it.
 func (t *Transport) sign(h http.Header) http.Header {
 	ua := h["User-Agent"]
 	if t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(h) {
@@ -148,7 +148,8 @@ func (t *Transport) sign(h http.Header) http.Header {
 	return header
 }
 
-// respelled reports whether name is User-Agent in another spelling, which would be sent beside ours.
+// respelled reports whether name is User-Agent in another spelling, which would be sent beside
+// ours.
 func respelled(name string) bool {
 	return name != "User-Agent" && strings.EqualFold(name, "User-Agent")
 }
@@ -222,8 +223,8 @@ func (trip *trip) judge() error {
 	return nil
 }
 
-// noRobots reports that nothing could be decided: the fetch of robots.txt got no turn, or the caller
-// left. The fetch's own error says when to come back.
+// noRobots reports that nothing could be decided: the fetch of robots.txt got no turn, or the
+// caller left. The fetch's own error says when to come back.
 func (trip *trip) noRobots(err error) error {
 	var fetch *Error
 	if !errors.As(err, &fetch) {
@@ -506,8 +507,8 @@ func (trip *trip) reject(stage Stage, err error) error {
 	return s.fail(stage, time.Time{}, err)
 }
 
-// ended implements bodyReader: it releases the lease and records the end of the exchange. The end is
-// stamped before the slot is free, or the log would show one request too many in flight.
+// ended implements bodyReader: it releases the lease and records the end of the exchange. The end
+// is stamped before the slot is free, or the log would show one request too many in flight.
 func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 	s, start := &trip.subject, &trip.turn.start
 	var now time.Time

@@ -45,8 +45,8 @@ const longWait = time.Second
 // errClosed: robots.txt has Visit-time lines, and it is none of those times.
 var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlocked)
 
-// visit waits from now until the Visit-time of robots.txt opens. Before that a host is like a blocked
-// one: a wait that is longer than maxWait, or ends after the caller's deadline, is refused.
+// visit waits from now until the Visit-time of robots.txt opens. Before that a host is like a
+// blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is refused.
 func (t *turn) visit(now, opens time.Time, maxWait time.Duration) error {
 	if !opens.After(now) {
 		return nil

@@ -164,8 +164,8 @@ func isSilent(err error) bool {
 	return errors.As(err, &refused) && (errors.As(refused.Err, &network) || refused.Timeout())
 }
 
-// giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try would
-// keep the crawl.
+// giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try
+// would keep the crawl.
 func (r *run) giveUpDead(now time.Time) {
 	if r.stopped || r.underWay() || len(r.asleep) > 0 {
 		return
@@ -305,7 +305,7 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 }
 
-// busy reports whether the answer is to come back later.
+// retryLater reports whether the URL of resp is to be tried again later.
 func retryLater(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 }
@@ -369,8 +369,9 @@ func (r *run) get(p *Page) error {
 // errBeside is why a crawl ends that would be impolite.
 var errBeside = errors.New("crawl: Config.Client sends requests that don't reach Config.Transport, with their contexts: nothing paces them")
 
-// probe reports whether the Client leads to the Transport although an answer hasn't come from there,
-// but from a cache. It sends a request without a URL, which nothing on the way can answer, or send.
+// probe reports whether the Client leads to the Transport although an answer hasn't come from
+// there, but from a cache. It sends a request without a URL, which nothing on the way can answer,
+// or send.
 func (r *run) probe(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(waits.Until(ctx, r.ctx.Done()), time.Second)
 	defer cancel()
@@ -475,8 +476,8 @@ func (r *run) givesWay(p *Page) bool {
 	return true
 }
 
-// guarded calls f. A panic of f is its error, and is reported with its stack, as one of a handler of
-// net/http is; what names f.
+// guarded calls f. A panic of f is its error, and is reported with its stack, as one of a handler
+// of net/http is; what names f.
 func guarded(what string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -19,11 +19,11 @@ import (
 //	asking    started: it may                  nowhere  and by put again waiting, until the gap is over
 //	asking    finish: it may not, or has ended nowhere  and by put again waiting, until the time that Next named
 //
-// A host has a slot for each flight that its limits allow. After a 429 or 503 it has one slot beside
-// the flights that were under way then, until an answer is another one.
+// A host has a slot for each flight that its limits allow. After a 429 or 503 it has one slot
+// beside the flights that were under way then, until an answer is another one.
 //
-// Connections are scarce where max of them are in flight; then two rules keep slow hosts from holding
-// all of them:
+// Connections are scarce where max of them are in flight; then two rules keep slow hosts from
+// holding all of them:
 //
 //   - Each host is charged with the time for which it holds connections (start-time fair queueing), so
 //     one that takes 2 s for an answer has its next turn after the others have had 2 s as well.
@@ -45,9 +45,9 @@ type frontier struct {
 }
 
 // The classes of due hosts; flights and number have the first two only. A host is slow until it has
-// proved to be quick. A fresh one has answered for its robots.txt only, and nothing else is in flight:
-// its first page goes before the pages of slow hosts, or robots.txt of all would be fetched before any
-// of them is crawled. robots.txt of an unknown one hasn't been asked for.
+// proved to be quick. A fresh one has answered for its robots.txt only, and nothing else is in
+// flight: its first page goes before the pages of slow hosts, or robots.txt of all would be fetched
+// before any of them is crawled. robots.txt of an unknown one hasn't been asked for.
 const (
 	quick = iota
 	slow

@@ -157,8 +157,8 @@ func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
 // undeclared is the encoding of a page of which nothing tells it.
 var undeclared, _, _ = charset.DetermineEncoding(nil, "")
 
-// text returns a function that begins to read the body, in UTF-8, and one that encodes the query of a
-// link as browsers do: in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
+// text returns a function that begins to read the body, in UTF-8, and one that encodes the query of
+// a link as browsers do: in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
 func (p *Page) text() (read func() io.Reader, query func(string) string) {
 	e, name, _ := charset.DetermineEncoding(p.Body, p.Response.Header.Get("Content-Type"))
 	if e == undeclared && utf8.Valid(p.Body) && utf8.RuneCount(p.Body) < len(p.Body) {
@@ -293,8 +293,8 @@ func location(resp *http.Response) string {
 	return ""
 }
 
-// wantsCookie reports whether a page redirects to itself with a cookie that the Client keeps: it may be
-// another one when it is asked for with that.
+// wantsCookie reports whether a page redirects to itself with a cookie that the Client keeps: it
+// may be another one when it is asked for with that.
 func (r *run) wantsCookie(p *Page) bool {
 	if r.c.client.Jar == nil || location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false

@@ -79,8 +79,8 @@ func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 
 // Run crawls from urls, and from what the Queue holds, until nothing is left or ctx is done. Then
 // nothing is started any more, and what is in flight is still visited and counted if it ends within
-// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue, or
-// says that none of urls can be crawled, or that Config.Client doesn't lead to Config.Transport.
+// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue,
+// or says that none of urls can be crawled, or that Config.Client doesn't lead to Config.Transport.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -529,7 +529,8 @@ func (r *run) blockedBy(key string) string {
 	return ""
 }
 
-// waiting yields the hosts that can't be asked for a URL for more than a second before or after now.
+// waiting yields the hosts that can't be asked for a URL for more than a second before or after
+// now.
 func (r *run) waiting(now time.Time, yield func(Wait) bool) {
 	asleep := make(map[string]time.Time) // hosts of sleepers
 	for _, s := range r.asleep {

@@ -299,8 +299,8 @@ func (p *parser) itemField(prefix, local string) *string {
 	return nil
 }
 
-// attribute returns the value of the attribute of that name, with its references resolved; defined is
-// false where one is of an entity that XML doesn't define.
+// attribute returns the value of the attribute of that name, with its references resolved; defined
+// is false where one is of an entity that XML doesn't define.
 func attribute(attributes, name string) (value string, defined bool) {
 	for {
 		this, rest, found := strings.Cut(attributes, "=")

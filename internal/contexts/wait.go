@@ -18,7 +18,7 @@ type Wait struct {
 	ends *ends // nil: Done is the request's
 }
 
-// Ends are what else ends a Wait.
+// An ends is what else ends a Wait.
 type ends struct {
 	a, b  <-chan struct{} // nil: none
 	once  sync.Once

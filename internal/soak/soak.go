@@ -57,8 +57,8 @@ func Over(t testing.TB) func() bool {
 	return over.Load
 }
 
-// Seeds yields a seed for each round of a random test: 1 to short, or to long, or random ones for as
-// long as Share. It ends after a round that fails, and logs how to repeat it.
+// Seeds yields a seed for each round of a random test: 1 to short, or to long, or random ones for
+// as long as Share. It ends after a round that fails, and logs how to repeat it.
 func Seeds(t testing.TB, short, long int) iter.Seq[uint64] {
 	t.Helper()
 	return func(yield func(uint64) bool) {

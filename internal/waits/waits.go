@@ -1,6 +1,6 @@
-// Package waits is how package crawl and its Transport tell each other about a request: that its waits
-// end with the crawl, and that it has reached the Transport. A crawl that has ended starts nothing any
-// more, and still wants the answers that are under way.
+// Package waits is how package crawl and its Transport tell each other about a request: that its
+// waits end with the crawl, and that it has reached the Transport. A crawl that has ended starts
+// nothing any more, and still wants the answers that are under way.
 package waits
 
 import (
@@ -17,21 +17,22 @@ type mark struct {
 	reached   atomic.Bool
 }
 
-// Until returns a context under which a Transport waits for turns, and for further tries, only until
-// done is closed. What is sent by then is answered as ever.
+// Until returns a context under which a Transport waits for turns, and for further tries, only
+// until done is closed. What is sent by then is answered as ever.
 func Until(ctx context.Context, done <-chan struct{}) context.Context {
 	return context.WithValue(ctx, key{}, &mark{done: done})
 }
 
-// Expect returns a function that reports whether a request with ctx, which is from Until, has reached
-// transport. Call it before the request is sent.
+// Expect returns a function that reports whether a request with ctx, which is from Until, has
+// reached transport. Call it before the request is sent.
 func Expect(ctx context.Context, transport any) (reached func() bool) {
 	m := ctx.Value(key{}).(*mark)
 	m.transport = transport
 	return m.reached.Load
 }
 
-// Done returns the channel of Until, or nil, and notes that a request with ctx has reached transport.
+// Done returns the channel of Until, or nil, and notes that a request with ctx has reached
+// transport.
 func Done(ctx context.Context, transport any) <-chan struct{} {
 	m, ok := ctx.Value(key{}).(*mark)
 	if !ok {

@@ -26,8 +26,8 @@ const maxCompressed = MaxBody + 64<<10
 // maxDrain is how many bytes of an unused body are read, so that its connection can be used again.
 const maxDrain = 2 << 10
 
-// readBody returns at most MaxBody bytes of a body. It returns an error if the body ends early: half
-// a file would allow what its other half forbids.
+// readBody returns at most MaxBody bytes of a body. It returns an error if the body ends early:
+// half a file would allow what its other half forbids.
 func readBody(ctx context.Context, resp *http.Response) ([]byte, error) {
 	raw := &rawBody{ctx: ctx, r: resp.Body}
 	decoded, err := decode(raw, resp)

@@ -17,8 +17,8 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A state is everything that the cache keeps of one origin: the Entry that callers get, and what the
-// next fetch needs. It is immutable.
+// A state is everything that the cache keeps of one origin: the Entry that callers get, and what
+// the next fetch needs. It is immutable.
 type state struct {
 	Entry
 	at   moment    // of the answer that the rules come from; zero without one, while unreachable
@@ -59,8 +59,8 @@ func (s *state) usable(now time.Time) bool {
 }
 
 // decide returns the state that an answer of o leads to after prev, which is nil if there was none,
-// and the Event to report. It is the one place where statuses become rules: RFC 9309, section 2.3.1,
-// and where that leaves room, Google.
+// and the Event to report. It is the one place where statuses become rules: RFC 9309, section
+// 2.3.1, and where that leaves room, Google.
 func (c *Cache) decide(o origin, prev *state, a *answer, now time.Time) (*state, Event) {
 	s := &state{at: momentOf(now)}
 	if prev != nil {

@@ -16,9 +16,9 @@ import (
 // creates; an empty path is the current directory.
 //
 // A file is written beside its place and renamed into it, so a reader sees the old one or the new
-// one. Its checksum finds damage by a crash of the machine; a damaged file counts as none. Processes
-// may share a directory. No record is ever deleted: files unchanged for 30 days are of no use, and
-// can be.
+// one. Its checksum finds damage by a crash of the machine; a damaged file counts as none.
+// Processes may share a directory. No record is ever deleted: files unchanged for 30 days are of no
+// use, and can be.
 func Dir(path string) *DirStore { return &DirStore{statedir.New(path, statedir.OS{})} }
 
 // A DirStore is a Store in a directory, made by [Dir].
@@ -75,8 +75,8 @@ func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 // same moment may each fetch its robots.txt.
 func (d *DirStore) Lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }
 
-// Encode returns r as a Store may keep it: with its origin, a version and a checksum. [DecodeRecord]
-// reads it.
+// Encode returns r as a Store may keep it: with its origin, a version and a checksum.
+// [DecodeRecord] reads it.
 func (r Record) Encode(origin string) ([]byte, error) {
 	r.Fetched, r.Until = r.Fetched.UTC(), r.Until.UTC()
 	header, err := json.Marshal(fileHeader{origin, r})

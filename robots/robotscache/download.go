@@ -32,8 +32,8 @@ type answer struct {
 	took        time.Duration
 }
 
-// download requests f's robots.txt, hop by hop. prev is the state before, nil if there was none. The
-// error is a refusal of the transport: there was no fetch.
+// download requests f's robots.txt, hop by hop. prev is the state before, nil if there was none.
+// The error is a refusal of the transport: there was no fetch.
 func (c *Cache) download(f *fetch, prev *state) (answer, error) {
 	target := f.origin.robotsURL()
 	var a answer
@@ -128,8 +128,8 @@ func redirect(from *url.URL, location string) *url.URL {
 	return to
 }
 
-// addTo makes req conditional (RFC 9110, section 13.1) and reports true, if v is for the URL of req,
-// after so many hops, and not empty.
+// addTo makes req conditional (RFC 9110, section 13.1) and reports true, if v is for the URL of
+// req, after so many hops, and not empty.
 func (v *validators) addTo(req *http.Request, hops int) bool {
 	if hops == 0 && v.url != "" || hops > 0 && v.url != req.URL.String() {
 		return false

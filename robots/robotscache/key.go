@@ -55,8 +55,8 @@ func originOf(u *url.URL) (origin, error) {
 	return o, nil
 }
 
-// canBeSent reports whether a host, in its one spelling, can stand in a URL, and whether its port is at
-// most 65535.
+// canBeSent reports whether a host, in its one spelling, can stand in a URL, and whether its port
+// is at most 65535.
 func canBeSent(host string) bool {
 	name, port := host, ""
 	if strings.Contains(host, ":") && host[len(host)-1] != ']' {

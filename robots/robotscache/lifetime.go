@@ -14,10 +14,10 @@ const (
 	maxStale = 30 * 24 * time.Hour // RFC 9309, section 2.3.1.4
 )
 
-// lifetime returns how long an answer with header h may be used: max-age less Age (RFC 9111, sections
-// 4.2.1 and 4.2.3), within [5 min, 24 h]; ok is false if the server doesn't say. no-cache and no-store
-// are a max-age of 0; of several the shortest counts; malformed ones are ignored. s-maxage is for
-// shared caches, and this is a private one.
+// lifetime returns how long an answer with header h may be used: max-age less Age (RFC 9111,
+// sections 4.2.1 and 4.2.3), within [5 min, 24 h]; ok is false if the server doesn't say. no-cache
+// and no-store are a max-age of 0; of several the shortest counts; malformed ones are ignored.
+// s-maxage is for shared caches, and this is a private one.
 func lifetime(h http.Header) (d time.Duration, ok bool) {
 	seconds, ok := maxAge(h.Values("Cache-Control"))
 	if !ok {

@@ -100,8 +100,8 @@ type text struct {
 	users      int        // states with the text; guarded by memory.mu
 }
 
-// Sizes beside those of strings: of the structs, of an element of an LRU (12 words), and of a slot in
-// a map that is two thirds full (6 or 8 words).
+// Sizes beside those of strings: of the structs, of an element of an LRU (12 words), and of a slot
+// in a map that is two thirds full (6 or 8 words).
 const (
 	word           = int64(unsafe.Sizeof(uintptr(0)))
 	stateSize      = int64(unsafe.Sizeof(state{})) + 12*word + 6*word

@@ -1,6 +1,6 @@
 // Package robotscache keeps the robots.txt of every origin that a crawler meets: it fetches, caches
-// and revalidates them, and bridges outages, as RFC 9309 says and, where that leaves room, as Google
-// does.
+// and revalidates them, and bridges outages, as RFC 9309 says and, where that leaves room, as
+// Google does.
 //
 // politeness.New makes a Cache of its own. Use this package by itself where
 // requests are sent in another way:
@@ -22,24 +22,24 @@
 //	429, 5xx, any other status          unreachable
 //	no response, or half a body         unreachable: the missing half could forbid
 //
-// A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or https
-// or is longer than 8 KiB. A content coding that wasn't asked for and isn't gzip or deflate counts as
-// half a body. An ETag or Last-Modified that is longer than 1 KiB, or isn't printable ASCII, is
-// ignored.
+// A redirect counts as "other 3xx" if it has no Location, or leads to a URL that isn't http or
+// https or is longer than 8 KiB. A content coding that wasn't asked for and isn't gzip or deflate
+// counts as half a body. An ETag or Last-Modified that is longer than 1 KiB, or isn't printable
+// ASCII, is ignored.
 //
 // While an origin is unreachable, nothing is fetched from it, for DenyTTL or for as long as its
-// Retry-After asks (at most 24 h); then robots.txt is fetched again. See [Config] for ServeStale and
-// OnUnreachable.
+// Retry-After asks (at most 24 h); then robots.txt is fetched again. See [Config] for ServeStale
+// and OnUnreachable.
 //
 // # Waiting
 //
 // An origin's robots.txt is fetched once at a time: all callers share the fetch, and each can leave
 // it. A fetch has a goroutine, which ends when the answer is there, or when the last caller leaves,
-// which cancels the fetch. A transport that ignores its context blocks that goroutine, and no caller.
-// New starts no goroutine.
+// which cancels the fetch. A transport that ignores its context blocks that goroutine, and no
+// caller. New starts no goroutine.
 //
-// The caller that finds rules out of date fetches them anew, in its own call. All others use the old
-// rules until these are 24 h old. From then on, and where there are no rules yet, they wait.
+// The caller that finds rules out of date fetches them anew, in its own call. All others use the
+// old rules until these are 24 h old. From then on, and where there are no rules yet, they wait.
 package robotscache
 
 import (
@@ -275,8 +275,8 @@ func (cl *Client) validate() error {
 }
 
 // Get returns the Entry of u's origin. It waits while robots.txt is fetched, if that is needed. An
-// origin that is unreachable is no error, but an Entry. The error is that of ctx, of a URL that isn't
-// http or https, or of a transport that refused to send.
+// origin that is unreachable is no error, but an Entry. The error is that of ctx, of a URL that
+// isn't http or https, or of a transport that refused to send.
 //
 // A hit allocates nothing, and starts no goroutine. A panic of the transport, of the Store or of
 // Observe panics in the call that started the fetch, and is lost if that has returned; the other
@@ -292,9 +292,9 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	return c.wait(ctx, o)
 }
 
-// Hit is Get without waiting: it returns the Entry of u's origin if that is fresh at the given time.
-// It is for callers that have just read the clock, which costs as much as half a hit, and call Get
-// otherwise.
+// Hit is Get without waiting: it returns the Entry of u's origin if that is fresh at the given
+// time. It is for callers that have just read the clock, which costs as much as half a hit, and
+// call Get otherwise.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {
@@ -306,8 +306,8 @@ func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
 	return nil, false
 }
 
-// Peek returns the Entry of u's origin if that is fresh. It never waits, and doesn't make the origin
-// a recently used one.
+// Peek returns the Entry of u's origin if that is fresh. It never waits, and doesn't make the
+// origin a recently used one.
 func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {
@@ -320,8 +320,8 @@ func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 }
 
 // PeekStale is Peek for an Entry that may be out of date; one that is Denied has the Rules of the
-// last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the old
-// crawl-delay is the best guess. Call Get for what may be fetched.
+// last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the
+// old crawl-delay is the best guess. Call Get for what may be fetched.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 	o, err := originOf(u)
 	if err != nil {

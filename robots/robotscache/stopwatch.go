@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A stopwatch measures one fetch, and cancels it at its limit. It stands still while a hop waits for
-// its turn, which isn't the origin's doing.
+// A stopwatch measures one fetch, and cancels it at its limit. It stands still while a hop waits
+// for its turn, which isn't the origin's doing.
 type stopwatch struct {
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -66,8 +66,8 @@ func (w *stopwatch) resume() {
 	}
 }
 
-// stop ends w for good. It returns when the first hop was sent and how long the fetch took, waits for
-// turns left out.
+// stop ends w for good. It returns when the first hop was sent and how long the fetch took, waits
+// for turns left out.
 func (w *stopwatch) stop() (start time.Time, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 )
 
 // A Store keeps raw robots.txt beyond the life of a Cache, so that a crawl that is resumed needn't
-// fetch them all again, and shares them with other processes. The Cache loads a record when it knows
-// nothing of an origin, or only what is out of date. It saves one after each answer of an origin: a
-// 2xx, the 304 that confirms it, or a 4xx. While an origin is unreachable, the Cache saves the last
-// record again with Until and Reason: the last good copy isn't lost, and not every run of a crawler
-// asks the origin.
+// fetch them all again, and shares them with other processes. The Cache loads a record when it
+// knows nothing of an origin, or only what is out of date. It saves one after each answer of an
+// origin: a 2xx, the 304 that confirms it, or a 4xx. While an origin is unreachable, the Cache
+// saves the last record again with Until and Reason: the last good copy isn't lost, and not every
+// run of a crawler asks the origin.
 //
 // A Store never harms the crawl: a record that can't be loaded counts as none, and errors are only
 // reported, as Event.StoreErr. Its methods are called from many goroutines, one at a time for an
@@ -78,8 +78,8 @@ func (r *Record) expired(age time.Duration) bool {
 	return age >= maxTTL
 }
 
-// load is restore for a process that has no state of f's origin. It reports the copy, and lets other
-// callers use it while f asks for a newer one.
+// load is restore for a process that has no state of f's origin. It reports the copy, and lets
+// other callers use it while f asks for a newer one.
 func (c *Cache) load(f *fetch) (*state, error) {
 	s, e, err := c.restore(f, false)
 	if s == nil {
@@ -164,8 +164,8 @@ func (c *Cache) save(f *fetch, s *state, a *answer, now time.Time) error {
 	return c.cfg.Store.Save(f.ctx, f.origin.String(), r)
 }
 
-// saveUnreachable saves the last answer of f's origin again, with the time until which the origin is
-// unreachable.
+// saveUnreachable saves the last answer of f's origin again, with the time until which the origin
+// is unreachable.
 func (c *Cache) saveUnreachable(f *fetch, s *state, a *answer, now time.Time) error {
 	r, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
 	if err != nil || !ok || r.check(now) != nil {
