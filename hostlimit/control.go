@@ -21,10 +21,9 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 	}
 	m.now() // begins the count
 	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
-		t := h.inTrouble()
-		t.until = max(t.until, add(now, min(time.Until(until), longestBlock)))
-		t.blockOrd, t.cause, t.why = starts, byPerson, text(why)
-		t.act = &ByHand{At: m.at(now), Until: m.at(t.until), Why: t.why}
+		r := h.changeRefusals()
+		r.Block(add(now, min(time.Until(until), longestBlock)), text(why), starts)
+		r.act = &ByHand{At: m.at(now), Until: m.at(r.Until), Why: text(why)}
 	})
 }
 
@@ -40,14 +39,10 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 		}
 	}
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
-		h.failures = 0
-		t := h.trouble()
-		if t.refusals == 0 && !t.blocks(now) {
-			return
+		if r := h.kept; r != nil && r.Clear(now) {
+			r.lifted(now)
+			r.act = &ByHand{At: m.at(now)}
 		}
-		t.clear(now)
-		t.cause, t.why = byOther, ""
-		t.act = &ByHand{At: m.at(now)}
 	})
 }
 
@@ -64,7 +59,7 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 	change(h, sh.starts, now)
 	if a := h.active; a != nil {
 		a.probe = nil
-		if sh.stopped(h, now) {
+		if h.refusals().Stopped(now) {
 			a.refuseAll(now)
 		} else if a.queue.first != nil {
 			a.queue.first.signal()
@@ -94,37 +89,20 @@ func (m *Memory) limits(key string) *Limits {
 	return lim
 }
 
-// forgive resets the counter of h when the host has been quiet for long enough. No answer of a probe
-// is waited for then.
+// forgive resets the counter of h when the host has been quiet for long enough. No request waits for
+// the answer of a probe then.
 func (sh *shard) forgive(h *host, now time.Duration) {
-	t := h.trouble()
-	if t.refusals == 0 || !t.forgiven(now, sh.m.rules.refusals.Forgive) {
-		return
-	}
-	t.refusals, t.until = 0, 0
-	if h.active != nil {
+	if h.kept != nil && h.kept.Forgive(sh.m.rules, now) && h.active != nil {
 		h.active.probe = nil
 	}
 }
 
-// blame stores what has set the block of h.
-func (h *host) blame(c cause, why string) {
-	t := h.inTrouble()
-	t.cause, t.why = c, why
-}
-
 // act returns the last act of a person that no Grant or Error of h has reported, once.
 func (h *host) act() (act *ByHand) {
-	if t := h.refusals; t != nil {
-		act, t.act = t.act, nil
+	if r := h.kept; r != nil {
+		act, r.act = r.act, nil
 	}
 	return act
-}
-
-// stopped reports whether a person has blocked h.
-func (sh *shard) stopped(h *host, now time.Duration) bool {
-	t := h.trouble()
-	return t.cause == byPerson && t.blocks(now)
 }
 
 // stop is why no request of h starts, nor waits, because a person says so; nil: it may.
@@ -132,8 +110,9 @@ func (sh *shard) stop(h *host, now time.Duration) error {
 	switch {
 	case sh.m.drain.begun.Load():
 		return &Error{Key: h.key, Err: ErrDraining, ByHand: h.act()}
-	case sh.stopped(h, now):
-		return &Error{Key: h.key, RetryAt: sh.m.at(h.trouble().until), Err: sh.m.rules.BlockedByHand(h.trouble().why), ByHand: h.act()}
+	case h.refusals().Stopped(now):
+		r := h.refusals()
+		return &Error{Key: h.key, RetryAt: sh.m.at(r.Until), Err: sh.m.rules.BlockedByHand(r.Cause), ByHand: h.act()}
 	}
 	return nil
 }

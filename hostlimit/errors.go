@@ -87,9 +87,10 @@ func (*Rules) SlotTimeout(slots int, held time.Duration) error {
 	}
 }
 
-// BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block.
-func (*Rules) BlockedByHand(why string) error {
-	return &reason{"host blocked " + ByHand{Why: why}.Cause(), []error{ErrBlocked}}
+// BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block, whose block has
+// that Refusals.Cause.
+func (*Rules) BlockedByHand(cause string) error {
+	return &reason{"host blocked " + cause, []error{ErrBlocked}}
 }
 
 // handPrefix begins the cause of a block that a person has set.

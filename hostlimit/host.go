@@ -3,7 +3,6 @@ package hostlimit
 import (
 	"cmp"
 	"math"
-	"strconv"
 	"time"
 )
 
@@ -21,8 +20,8 @@ func add(t, d time.Duration) time.Duration {
 }
 
 // A host is what a key owes. The pointers are nil for most keys, which have no lease, no waiter and
-// no refusal; the fields without them are 64 bytes. The methods of host and of trouble are the pure
-// steps of the package: they neither wait nor look at a clock.
+// no refusal; the fields without them are 64 bytes. Its methods are pure steps, as those of Refusals
+// are: they neither wait nor look at a clock.
 type host struct {
 	key string
 
@@ -32,47 +31,47 @@ type host struct {
 	began    time.Duration // when the counting of run began: at the first start, the last refusal, the start after an idle time; void: not yet
 	seq      uint64        // requests started
 	run      uint32        // requests started since began
-	failures uint16        // failed answers in a row
 	source   source        // what decided gap; noStart: nothing is owed to a start
 
 	active    *active      // leases and waiters; nil: none
-	refusals  *trouble     // nil: the key has never been blocked
+	kept      *refusals    // nil: all its fields are zero
 	stored    *stored      // debt in Config.Store; nil: not read yet
 	takenBack *[]TakenBack // leases that were taken back and that no Grant has reported; nil: none
 }
 
-// A trouble is the part of a host that only keys with a block or a learned delay have.
-type trouble struct {
-	until     time.Duration // end of the block; 0: none
-	blockOrd  uint64        // shard.starts when the block was set: later starts came after it
+// refusals are the part of a host that few keys have.
+type refusals struct {
+	Refusals
 	cleared   time.Duration // start of the request whose success lifted a block last, or when a person did
-	learned   time.Duration // delay that refusals have taught; 0: none
-	next      time.Duration // earliest start by what Config.Store has kept; 0: any
-	clearings uint32        // how often a block was lifted
-	refusals  uint8         // in a row, 255 for more; > 0: blocked, or waiting for a probe's success
-	calm      uint8         // requests started since the last refusal, or since learned was shortened
-	cause     cause         // what set the block
-	why       string        // with byPerson, the person's reason
+	clearings uint32        // number of times that a block was lifted
+	next      time.Duration // earliest start by Config.Store; 0: any
 	act       *ByHand       // last act of a person that no Grant or Error has reported; nil: none
 }
 
-// untroubled is the trouble of all hosts that have none. It isn't changed.
-var untroubled trouble
+// noRefusals are those of all hosts that have none. They don't change.
+var noRefusals refusals
 
-// trouble returns that of h, which is changed only where h.refusals isn't nil.
-func (h *host) trouble() *trouble {
-	if h.refusals == nil {
-		return &untroubled
+// refusals returns those of h, to read.
+func (h *host) refusals() *refusals {
+	if h.kept == nil {
+		return &noRefusals
 	}
-	return h.refusals
+	return h.kept
 }
 
-// inTrouble returns the trouble of h, and makes it if there is none.
-func (h *host) inTrouble() *trouble {
-	if h.refusals == nil {
-		h.refusals = new(trouble)
+// changeRefusals returns those of h, to change.
+func (h *host) changeRefusals() *refusals {
+	if h.kept == nil {
+		h.kept = new(refusals)
 	}
-	return h.refusals
+	return h.kept
+}
+
+// lifted notes that a block was lifted: by the success of a request that started at at, or then by a
+// person.
+func (r *refusals) lifted(at time.Duration) {
+	r.cleared = at
+	r.clearings++
 }
 
 // A source is the part of the delay that was the longest.
@@ -90,61 +89,6 @@ var sources = [...]string{"", "random", "crawl-delay", "adaptive", "learned"}
 
 func (s source) String() string { return sources[s] }
 
-// A cause is what set a block, in a byte: a status from 400 to 599 as status - 400 + byStatus.
-type cause uint8
-
-const (
-	byOther   cause = iota // a status outside of that, or Outcome.Refused
-	byNetwork              // no response
-	byReset                // a rate limit with nothing left
-	byPerson               // Controller.Block; trouble.why is the reason
-	byStatus               // 400, and so on
-)
-
-func causeOf(o Outcome) cause {
-	switch {
-	case o.Refused != "":
-		return byOther
-	case o.Status == 0:
-		return byNetwork
-	case o.Status >= 400 && o.Status <= 599:
-		return byStatus + cause(o.Status-400)
-	}
-	return byOther
-}
-
-func (c cause) String() string {
-	switch c {
-	case byOther:
-		return "refused"
-	case byNetwork:
-		return "network error"
-	case byReset:
-		return "rate limit"
-	case byPerson:
-		return "by hand"
-	}
-	return "status " + strconv.Itoa(int(c-byStatus)+400)
-}
-
-// blockedBy is what has set the block of t, for people.
-func (t *trouble) blockedBy() string {
-	if t.cause == byPerson {
-		return ByHand{Why: t.why}.Cause()
-	}
-	return t.cause.String()
-}
-
-// causeNamed returns the cause of that name, byOther where there is none.
-func causeNamed(name string) cause {
-	for c := byOther; c <= byStatus+199; c++ {
-		if c.String() == name {
-			return c
-		}
-	}
-	return byOther
-}
-
 // earliest is when the gap to the start before is over for a request with this floor.
 func (h *host) earliest(floor time.Duration) time.Duration {
 	if h.source == noStart {
@@ -156,8 +100,8 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 // first is when a request with this floor could start at the head of the queue,
 // so far as it is known, and if it weren't for Config.Windows.
 func (h *host) first(now, floor time.Duration) time.Duration {
-	t := h.trouble()
-	return max(now, h.earliest(floor), t.next, t.until)
+	r := h.refusals()
+	return max(now, h.earliest(floor), r.next, r.Until)
 }
 
 // delay is the gap that a request with this floor waits for, and what decided it.
@@ -199,7 +143,7 @@ func (h *host) pace(s stamp) {
 	h.last, h.gap, h.source = s.at, s.gap, s.by
 	if s.by != noStart {
 		h.raise(h.adaptive, byAdaptive)
-		h.raise(h.trouble().learned, byLearned)
+		h.raise(h.refusals().Learned, byLearned)
 	}
 }
 
@@ -222,68 +166,43 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 	return now - h.first(0, floor)
 }
 
-// count counts a start after an idle time. Where that was longer than a delay can be, the
-// run begins anew: how often a crawler that had nothing to fetch asked says nothing about
-// how often it may. And it counts as a start for each Ceiling in it, or what a refusal now
-// and then teaches such a crawler would add up.
-func (h *host) count(lim *Limits, now, idle time.Duration) {
+// count counts a start after an idle time. An idle time longer than any delay begins a new run: the
+// rate of a crawler that had nothing to fetch isn't the rate that its host allows.
+func (h *host) count(d *Delay, now, idle time.Duration) {
 	h.seq++
-	if h.began == void || idle > lim.Delay.Ceiling {
+	if h.began == void || idle > d.Ceiling {
 		h.began, h.run = now, 0
 	}
 	h.run = min(h.run, math.MaxUint32-1) + 1
-	t := h.trouble()
-	if t.learned == 0 {
-		return
+	if h.kept != nil {
+		h.kept.ease(d, idle)
 	}
-	calm := time.Duration(t.calm) + 1 + max(0, idle/lim.Delay.Ceiling)
-	for ; calm >= calmStarts && t.learned != 0; calm -= calmStarts {
-		t.learned = lim.Delay.Ease(t.learned)
-	}
-	t.calm = uint8(calm % calmStarts)
 }
 
-// refuse sets a block after a refusal. starts is the shard's. The first refusal of a
+// observe does to h what o does, the outcome of l. starts are the shard's. The first refusal of a
 // series makes the delay longer, where that learns.
-func (h *host) refuse(r *Rules, lim *Limits, now time.Duration, o Outcome, starts uint64) {
-	t := h.inTrouble()
-	n := min(t.refusals, math.MaxUint8-1) + 1
-	stay := r.Stay(int(n), o) // may panic, so before anything is changed
-	if n == 1 && lim.Delay.Adaptive.Learns() && r.Teaches(o) {
-		since := now - h.began
-		if h.began == void {
-			since = 0
+func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts uint64) Effect {
+	s := h.changeRefusals()
+	first := s.Row == 0
+	e, counts := s.observe(r, o, now, l.ord, starts)
+	if counts {
+		if d := &l.lim.Delay; first && d.Adaptive.Learns() && r.Teaches(*o) {
+			since := time.Duration(0)
+			if h.began != void {
+				since = now - h.began
+			}
+			s.Learned = d.Learn(h.gap, since, int64(h.run))
+			h.raise(s.Learned, byLearned)
 		}
-		t.learned = lim.Delay.Learn(h.gap, since, int64(h.run))
-		h.raise(t.learned, byLearned)
+		h.began, h.run = now, 0
 	}
-	h.began, h.run, h.failures = now, 0, 0
-	t.refusals, t.until, t.blockOrd, t.cause, t.why, t.calm = n, max(t.until, add(now, stay)), starts, causeOf(o), "", 0
-}
-
-// blocks reports whether t holds its key at now. At its very end a block is over.
-func (t *trouble) blocks(now time.Duration) bool { return t.until > now }
-
-// forgiven reports whether the host has been quiet for so long after the block that refusals before
-// it don't count any more.
-func (t *trouble) forgiven(now, forgive time.Duration) bool { return now >= add(t.until, forgive) }
-
-// extend lengthens the block of t, or sets one that counts as no refusal, and reports
-// whether it did.
-func (t *trouble) extend(until time.Duration, starts uint64) bool {
-	if until <= t.until {
-		return false
+	if e.Cleared {
+		s.lifted(l.stamp.at)
 	}
-	t.until, t.blockOrd = until, starts
-	return true
-}
-
-// clear lifts the block and resets the counter: by the success of a request that started then, or
-// by a person.
-func (t *trouble) clear(at time.Duration) {
-	t.refusals, t.until = 0, 0
-	t.cleared = at
-	t.clearings++
+	if *s == noRefusals {
+		h.kept = nil
+	}
+	return e
 }
 
 // grace is how long a start is remembered at least: a crawl-delay that is learned
@@ -291,7 +210,7 @@ func (t *trouble) clear(at time.Duration) {
 const grace = time.Minute
 
 // owes reports whether forgetting h would break a promise.
-func (h *host) owes(now, forgive time.Duration) bool {
-	t := h.trouble()
-	return h.active != nil || h.earliest(grace) > now || now < max(t.until, t.next) || t.refusals > 0 && !t.forgiven(now, forgive)
+func (h *host) owes(r *Rules, now time.Duration) bool {
+	s := h.refusals()
+	return h.active != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Row > 0 && !s.forgiven(r, now)
 }

@@ -98,14 +98,14 @@ func (l *listed) state() HostState {
 
 // state returns what List says of h.
 func (sh *shard) state(h *host) (item listed) {
-	m, t := sh.m, h.trouble()
+	m, t := sh.m, h.refusals()
 	now := m.now()
 	st := HostState{
 		Key:      h.key,
 		Starts:   h.seq,
-		Refusals: int(t.refusals),
+		Refusals: t.Row,
 		Adaptive: h.adaptive,
-		Learned:  t.learned,
+		Learned:  t.Learned,
 	}
 	floor := time.Duration(0)
 	if a := h.active; a != nil {
@@ -121,16 +121,16 @@ func (sh *shard) state(h *host) (item listed) {
 	}
 	gap, by := h.delay(floor)
 	st.Delay, st.DelaySource = gap, by.String()
-	next := max(h.earliest(floor), t.next, t.until)
+	next := max(h.earliest(floor), t.next, t.Until)
 	if at := max(next, now); m.open(at) > at {
 		next = m.open(at)
 	}
-	if t.blocks(now) {
-		st.BlockedUntil, st.BlockedBy = m.at(t.until), t.blockedBy()
+	if t.Blocks(now) {
+		st.BlockedUntil, st.BlockedBy = m.at(t.Until), t.Cause
 	} else if open := m.open(now); open > now {
 		st.BlockedUntil, st.BlockedBy = m.at(open), "hours"
 	}
-	if t.forgiven(now, m.rules.refusals.Forgive) {
+	if t.forgiven(m.rules, now) {
 		st.Refusals = 0
 	}
 	st.Next = m.at(next)

@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -53,9 +54,8 @@ type stored struct {
 // An owing is the part of a host that a Store keeps.
 type owing struct {
 	until     time.Duration
-	refusals  uint8
-	cause     cause
-	why       string // with byPerson
+	row       int
+	cause     string
 	cleared   time.Duration
 	clearings uint32
 	learned   time.Duration
@@ -64,8 +64,8 @@ type owing struct {
 
 // owing returns what h owes.
 func (h *host) owing() owing {
-	t := h.trouble()
-	o := owing{t.until, t.refusals, t.cause, t.why, t.cleared, t.clearings, t.learned, t.next}
+	r := h.refusals()
+	o := owing{r.Until, r.Row, r.Cause, r.cleared, r.clearings, r.Learned, r.next}
 	if a := h.active; a == nil || a.last == nil || a.last.started {
 		o.next = max(o.next, h.earliest(0)) // a booking isn't owed for yet, and the gaps to the starts before it are over
 	}
@@ -99,10 +99,9 @@ func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 		s.unsaved = s.unsaved.Merge(Debt{ClearedAt: known.ClearedAt})
 	}
 	var d Debt
-	if (o.until != 0 || o.refusals != 0) && (o.until != was.until || o.refusals != was.refusals || o.cause != was.cause || o.why != was.why) {
-		t := trouble{cause: o.cause, why: o.why}
+	if (o.until != 0 || o.row != 0) && (o.until != was.until || o.row != was.row || o.cause != was.cause) {
 		d.BlockedUntil, d.BlockedAt = at(o.until), later(wall, known.ClearedAt.Add(1))
-		d.Refusals, d.Cause = int(o.refusals), t.blockedBy()
+		d.Refusals, d.Cause = o.row, o.cause
 	}
 	if o.learned > was.learned {
 		d.Delay = o.learned
@@ -163,7 +162,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) err
 		sh.mu.Unlock()
 		return nil
 	}
-	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.trouble().learned}
+	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.refusals().Learned}
 	x.ease = x.learned < s.noted.learned && x.unsaved.Delay == 0 && now-s.eased >= easing
 	sh.mu.Unlock()
 
@@ -227,7 +226,7 @@ func (x *update) in(t time.Time) time.Duration { return add(x.now, t.Sub(x.wall.
 // from what change makes of the debt that was there before. What was noted during the Update counts
 // on both sides.
 func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
-	s, t := h.stored, h.trouble()
+	s, t := h.stored, h.refusals()
 	ours := x.change(x.debt)
 	sameDelay := debt.Delay == ours.Delay
 	s.debt = debt
@@ -239,19 +238,19 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 		moved = true
 	}
 	if debt.NextStart != ours.NextStart && !debt.NextStart.IsZero() {
-		t = h.inTrouble()
+		t = h.changeRefusals()
 		t.next = max(t.next, x.in(owed.NextStart))
 		moved = true
 	}
 	saved := s.noted.learned
 	switch {
-	case !sameDelay && lim.Delay.Adaptive.Learns() && t.learned == x.learned:
-		t = h.inTrouble()
-		t.learned = min(max(0, debt.Delay), lim.Delay.Ceiling)
-		moved = h.raise(t.learned, byLearned) || moved
-		saved, s.eased = t.learned, x.now
+	case !sameDelay && lim.Delay.Adaptive.Learns() && t.Learned == x.learned:
+		t = h.changeRefusals()
+		t.Learned = min(max(0, debt.Delay), lim.Delay.Ceiling)
+		moved = h.raise(t.Learned, byLearned) || moved
+		saved, s.eased = t.Learned, x.now
 	case x.ease || x.unsaved.Delay > 0:
-		saved, s.eased = max(x.learned, t.learned), x.now
+		saved, s.eased = max(x.learned, t.Learned), x.now
 	}
 	s.noted = h.owing()
 	s.noted.learned = saved
@@ -260,7 +259,7 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 		return
 	}
 	now := sh.m.now()
-	if sh.stopped(h, now) {
+	if h.refusals().Stopped(now) {
 		a.refuseAll(now)
 	} else {
 		a.refuseLate(now)
@@ -273,26 +272,21 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 
 // adoptBlock makes the block of owed that of h. moved says that it ends at another time.
 func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
-	t := h.inTrouble()
+	t := h.changeRefusals()
 	if moved {
 		if a := h.active; a != nil {
 			a.account(sh.m.now())
 			a.probe = nil
 		}
-		t.until = 0
+		t.Until = 0
 		if !owed.BlockedUntil.IsZero() {
-			t.until, t.blockOrd = x.in(owed.BlockedUntil), sh.starts // what is in flight started before the block
+			t.Until, t.SetAt = x.in(owed.BlockedUntil), sh.starts // what is in flight started before the block
 		}
-		if t.blocks(x.now) {
+		if t.Blocks(x.now) {
 			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
 		}
 	}
-	t.refusals = uint8(min(max(0, owed.Refusals), math.MaxUint8))
-	if t.cause, t.why = causeNamed(owed.Cause), ""; t.cause == byOther {
-		if why, byHand := owed.ByHand(); byHand {
-			t.cause, t.why = byPerson, why
-		}
-	}
+	t.Row, t.Cause = min(max(0, owed.Refusals), math.MaxUint8), cmp.Or(owed.Cause, "refused")
 }
 
 // news returns what the next Grant or Error of h reports of the Store, once.
@@ -363,7 +357,7 @@ func (l *lease) saveStart(ctx context.Context, h *host, g *Grant) {
 		sh.mu.Lock()
 		if a := l.a; a != nil {
 			now := sh.m.now()
-			if a.last == l && !h.trouble().blocks(now) {
+			if a.last == l && !h.refusals().Blocks(now) {
 				a.account(now)
 				h.last, l.stamp.at = now, now
 				g.Start = sh.m.at(now)

@@ -2,7 +2,6 @@ package hostlimit
 
 import (
 	"context"
-	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -183,7 +182,7 @@ func (l *lease) learn(o Outcome) Effect {
 	}
 	a := h.active
 	// Nearly all answers change the delay at most.
-	usual := what == success && o.Reset == 0 && h.refusals == nil && h.failures == 0
+	usual := what == success && o.Reset == 0 && h.kept == nil
 	var now time.Duration
 	if !usual || a != nil && a.queue.first != nil {
 		now = m.now()
@@ -196,7 +195,7 @@ func (l *lease) learn(o Outcome) Effect {
 	raised := h.raise(h.adaptive, byAdaptive)
 	var e Effect
 	if !usual {
-		e = l.judge(h, &o, what, now)
+		e = h.observe(m.rules, l, &o, now, sh.starts)
 	}
 	if a != nil {
 		if e.Blocked || e.Cleared || a.probe == l {
@@ -210,50 +209,8 @@ func (l *lease) learn(o Outcome) Effect {
 		}
 		sh.free(a)
 	}
-	t := h.trouble()
-	e.Refusals = int(t.refusals)
-	if t.blocks(now) {
-		e.Until = m.at(t.until)
-	}
-	return e
-}
-
-// judge blocks or clears the key of l after an answer.
-func (l *lease) judge(h *host, o *Outcome, what meaning, now time.Duration) (e Effect) {
-	sh := l.sh
-	r := sh.m.rules
-	t := h.trouble()
-	stopped := sh.stopped(h, now)
-	before := l.ord <= t.blockOrd || stopped // a block was set after the start
-	switch {
-	case what == success:
-		h.failures = 0
-		if e.Cleared = !before && t.refusals > 0; e.Cleared {
-			t.clear(l.stamp.at)
-		}
-	case what == failed && !before:
-		h.failures = min(h.failures, math.MaxUint16-1) + 1
-		if int(h.failures) >= r.refusals.InARow || t.refusals > 0 { // while it counts refusals, only probes start
-			what = refused
-		}
-	}
-	switch {
-	case what == refused && !before:
-		h.refuse(r, l.lim, now, *o, sh.starts)
-		e.Blocked = true
-	case what == refused, o.Reset > 0:
-		// A block has been set since the request started, or the host only tells when it would refuse.
-		// Neither counts, but what is asked for is asked now.
-		cause := byReset
-		if what == refused {
-			cause = causeOf(*o)
-		}
-		if asked := r.Asked(*o); asked > 0 && h.inTrouble().extend(add(now, asked), sh.starts) {
-			if !stopped {
-				h.blame(cause, "")
-			}
-			e.Blocked = true
-		}
+	if r := h.refusals(); r.Blocks(now) {
+		e.Until = m.at(r.Until)
 	}
 	return e
 }

@@ -25,23 +25,9 @@ import (
 //	had       Release, LeaseTTL           gone      void: the booking is undone
 //	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
 //
-// And the key itself, of which trouble.refusals, trouble.until, host.failures and active.probe
-// tell. What an answer is, the comment of Outcome says.
-//
-//	open      refusal                     blocked   until Retry-After, or as the policy says; the delay learns from it
-//	open      failure                     open      counted; InARow of them, without a success between, are a refusal
-//	open      Reset                       paused    nothing is left of the host's limit, which it says before it refuses
-//	paused    until is over               open      nobody has refused: no probe
-//	blocked   refusal from before, Reset  blocked   for longer, if it asks for that; not counted
-//	blocked   until is over               waiting   for a request to probe
-//	waiting   lend, start                 probed    one request is let go, the others wait for its answer
-//	waiting   quiet for long (Forgive)    open      the refusals are too long ago to count
-//	probed    success                     open      everybody goes on
-//	probed    refusal, failure            blocked   for longer: one more refusal in a row
-//	probed    any other end, void         waiting   the next request probes
-//
-// Outside of Config.Windows every key is held as if it were blocked, whatever its state is,
-// which goes on meanwhile.
+// The states of the key itself are those of Refusals. Its next request probes where they are
+// waiting: active.probe is that request, until its answer. Outside of Config.Windows every key is
+// held as if it were blocked.
 
 // active is the live state of a key that has leases or waiters. Everything in it but its place in the
 // line is guarded by the shard's mutex.
@@ -230,12 +216,12 @@ func (a *active) again(w *waiter, now time.Duration) time.Duration {
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
 func (a *active) blocked(t time.Duration) bool {
-	return a.sh.m.open(max(t, a.h.trouble().until)) != t
+	return a.sh.m.open(max(t, a.h.refusals().Until)) != t
 }
 
 // inTrouble reports whether a block, or the wait for a probe's answer, holds the key.
 func (a *active) inTrouble(now time.Duration) bool {
-	return a.h.trouble().refusals > 0 || a.blocked(now)
+	return a.h.refusals().Row > 0 || a.blocked(now)
 }
 
 // account books the time since the last event to what held the queue in it.
@@ -249,8 +235,8 @@ func (a *active) account(now time.Duration) {
 
 // sum books the time between two events to what held the queue.
 func (a *active) sum(from, now time.Duration) {
-	t := a.h.trouble()
-	end := min(now, max(from, t.until))
+	t := a.h.refusals()
+	end := min(now, max(from, t.Until))
 	if a.probe != nil {
 		end = now
 	}
@@ -291,13 +277,13 @@ const (
 // then a place of MaxInFlight has been taken where it is free.
 func (a *active) hold(lim *Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
 	m := a.sh.m
-	t := a.h.trouble()
-	open := m.open(max(now, t.until))
+	t := a.h.refusals()
+	open := m.open(max(now, t.Until))
 	switch {
 	case open != now:
 		return blocked, open
 	case a.probe != nil && a.probe != l:
-		return probing, min(a.flights.due(m.rules.config.LeaseTTL), add(t.until, m.rules.refusals.Forgive))
+		return probing, min(a.flights.due(m.rules.config.LeaseTTL), add(t.Until, m.rules.refusals.Forgive))
 	case l == nil && a.inFlight >= lim.Concurrency:
 		return slots, a.flights.due(m.rules.config.LeaseTTL)
 	case (l == nil || a.last != l) && a.h.earliest(floor) > now:
@@ -317,7 +303,7 @@ func (a *active) hold(lim *Limits, floor, now time.Duration, l *lease) (hold, ti
 func (a *active) lend(lim *Limits, floor, now time.Duration, who Watcher) *lease {
 	sh := a.sh
 	sh.starts++
-	t := a.h.trouble()
+	t := a.h.refusals()
 	l := sh.newLease()
 	l.idle = a.h.idle(now, floor)
 	a.h.book(now, floor, lim.Delay.Draw())
@@ -327,7 +313,7 @@ func (a *active) lend(lim *Limits, floor, now time.Duration, who Watcher) *lease
 	a.flights.add(&l.onKey, now)
 	a.inFlight++
 	l.slot, l.slots = int32(a.inFlight), int32(lim.Concurrency)
-	if t.refusals > 0 {
+	if t.Row > 0 {
 		a.probe = l
 	}
 	if p := sh.m.places; p != nil {
@@ -341,13 +327,13 @@ func (a *active) lend(lim *Limits, floor, now time.Duration, who Watcher) *lease
 func (a *active) start(l *lease, now time.Duration) {
 	sh := a.sh
 	sh.starts++
-	t := a.h.trouble()
+	t := a.h.refusals()
 	a.h.pace(stamp{now, l.stamp.gap, l.stamp.by})
-	a.h.count(l.lim, now, l.idle)
+	a.h.count(&l.lim.Delay, now, l.idle)
 	l.idle = 0
 	a.last = l
 	l.ord, l.seq, l.stamp, l.started = sh.starts, a.h.seq, a.h.stamp(), true
-	l.probe = t.refusals > 0
+	l.probe = t.Row > 0
 	if l.probe {
 		a.probe = l
 	}

@@ -37,7 +37,7 @@ import (
 // limiter knows; State calls such a key waiting. Outside of Config.Windows a key is held as if it
 // were blocked, and its state goes on meanwhile.
 type Refusals struct {
-	Row      int           // refusals in a row, at most 255: those of one block count once; 0: open or paused
+	Row      int           // refusals in a row, 255 for more; those of one block count once; 0: open or paused
 	Failures int           // failures in a row, short of a refusal
 	Until    time.Duration // end of the block; 0: none
 	SetAt    uint64        // number of the last request that started before the block was set
@@ -46,9 +46,6 @@ type Refusals struct {
 
 	calm uint8 // requests started since the last refusal, or since Learned was shortened
 }
-
-// mostRefusals bounds Refusals.Row.
-const mostRefusals = 255
 
 // A meaning is what an Outcome says about its host.
 type meaning uint8
@@ -83,8 +80,14 @@ var effects = [...]struct{ open, probed, earlier effect }{
 // Observe does to s what o does, the outcome of request number n (in the order of starts), of which
 // last have started. Effect.Until is left to the caller. Where s.Row has become 1, the refusal is
 // the first of a series, which teaches what Rules.Teaches and Delay.Learn say.
-func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint64) (e Effect) {
-	by := effects[r.meaning(&o)]
+func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint64) Effect {
+	e, _ := s.observe(r, &o, now, n, last)
+	return e
+}
+
+// observe is Observe, and reports whether o counts as a refusal.
+func (s *Refusals) observe(r *Rules, o *Outcome, now time.Duration, n, last uint64) (e Effect, counts bool) {
+	by := effects[r.meaning(o)]
 	stopped := s.Stopped(now)
 	does := by.open
 	switch {
@@ -94,8 +97,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint6
 		does = by.probed
 	}
 	if does == tally {
-		s.Failures = min(s.Failures, math.MaxUint16-1) + 1
-		if s.Failures >= r.refusals.InARow {
+		if s.Failures++; s.Failures >= r.refusals.InARow {
 			does = refuse
 		}
 	}
@@ -106,29 +108,29 @@ func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint6
 		s.Row, s.Until, s.Cause, s.Failures = 0, 0, "", 0
 		e.Cleared = true
 	case refuse:
-		row := min(s.Row, mostRefusals-1) + 1
-		stay := r.Stay(row, o) // may panic, so before anything is changed
-		*s = Refusals{Row: row, Until: max(s.Until, add(now, stay)), SetAt: last, Cause: causeOfBlock(&o), Learned: s.Learned}
-		e.Blocked = true
+		row := min(s.Row+1, math.MaxUint8)
+		stay := r.Stay(row, *o) // may panic, so before anything is changed
+		*s = Refusals{Row: row, Until: max(s.Until, add(now, stay)), SetAt: last, Cause: causeOf(o), Learned: s.Learned}
+		e.Blocked, counts = true, true
 	}
-	if asked := r.Asked(o); does == extend || does != refuse && o.Reset > 0 {
+	if asked := r.Asked(*o); does == extend || does != refuse && o.Reset > 0 {
 		if until := add(now, asked); asked > 0 && until > s.Until {
 			s.Until, s.SetAt, e.Blocked = until, last, true
 			switch {
 			case stopped:
 			case does == extend:
-				s.Cause = causeOfBlock(&o)
+				s.Cause = causeOf(o)
 			default:
 				s.Cause = "rate limit"
 			}
 		}
 	}
 	e.Refusals = s.Row
-	return e
+	return e, counts
 }
 
-// causeOfBlock returns the Refusals.Cause of a block that o sets.
-func causeOfBlock(o *Outcome) string {
+// causeOf returns the Refusals.Cause of a block that o sets.
+func causeOf(o *Outcome) string {
 	switch {
 	case o.Refused != "":
 	case o.Status == 0:
@@ -190,9 +192,9 @@ func (s *Refusals) State(now time.Duration) string {
 	return "open"
 }
 
-// started counts a start of the key after an idle time, which counts as one start more for each
-// Ceiling in it: else the refusals of a crawler that asks only now and then would add up.
-func (s *Refusals) started(d *Delay, idle time.Duration) {
+// ease counts a start of the key after an idle time, which counts as one start more for each Ceiling
+// in it: else the refusals of a crawler that asks only now and then would add up.
+func (s *Refusals) ease(d *Delay, idle time.Duration) {
 	if s.Learned == 0 {
 		return
 	}

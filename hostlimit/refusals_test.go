@@ -138,3 +138,26 @@ func TestRefusalsWithoutEnd(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+func TestCauseOfABlock(t *testing.T) {
+	rules, err := hostlimit.Config{Backoff: backoff.Refusals{Statuses: []int{302, 400, 599, 600, 999}, Network: true}}.Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		o    hostlimit.Outcome
+		want string
+	}{
+		{hostlimit.Outcome{Status: 429}, "status 429"},
+		{hostlimit.Outcome{Status: 400}, "status 400"},
+		{hostlimit.Outcome{Status: 599}, "status 599"},
+		{hostlimit.Outcome{Err: errors.New("reset")}, "network error"},
+		{hostlimit.Outcome{Status: 999}, "refused"},
+		{hostlimit.Outcome{Status: 302}, "refused"},
+	} {
+		var r hostlimit.Refusals
+		if r.Observe(rules, c.o, 0, 1, 1); r.Cause != c.want {
+			t.Errorf("cause of %+v: %q, want %q", c.o, r.Cause, c.want)
+		}
+	}
+}

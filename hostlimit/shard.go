@@ -47,7 +47,7 @@ func (sh *shard) evict(now time.Duration) {
 	left := sample
 	for _, h := range sh.hosts {
 		switch {
-		case h.owes(now, sh.m.rules.refusals.Forgive):
+		case h.owes(sh.m.rules, now):
 		case len(sh.hosts) > sh.m.hostsPerShard:
 			delete(sh.hosts, h.key)
 		case oldest == nil || h.last < oldest.last:

@@ -19,14 +19,13 @@ func FuzzHost(f *testing.F) {
 		now, floor, random := time.Duration(max(0, at)), time.Duration(max(0, least)), time.Duration(max(0, drawn))
 		o := Outcome{Status: status, Latency: time.Duration(latency), RetryAfter: time.Duration(retryAfter)}
 		lim := &Limits{Delay: Delay{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Longest(Learned, Squared)}}
-		tr := new(trouble)
-		h := host{began: void, refusals: tr}
-		if h.earliest(floor) != 0 || h.owes(now, 0) {
+		h := host{began: void}
+		if h.earliest(floor) != 0 || h.owes(r, now) {
 			t.Fatalf("a new host owes: %+v", h)
 		}
 		idle := h.idle(now, floor)
 		h.book(now, floor, random)
-		h.count(lim, now, idle)
+		h.count(&lim.Delay, now, idle)
 		if e := h.earliest(0); e < now || e < add(now, max(floor, random)) {
 			t.Errorf("next start %d, after %d with floor %d and delay %d", e, now, floor, random)
 		}
@@ -43,28 +42,26 @@ func FuzzHost(f *testing.F) {
 			return
 		}
 		inForce := h.gap
-		h.refuse(r, lim, now, o, ord+1)
-		if tr.until < now || tr.refusals != 1 {
-			t.Errorf("blocked at %d until %d, %d refusals", now, tr.until, tr.refusals)
+		h.observe(r, &lease{lim: lim, ord: 1}, &o, now, max(1, ord))
+		tr := h.kept
+		if tr.Until < now || tr.Row != 1 {
+			t.Errorf("blocked at %d until %d, %d refusals", now, tr.Until, tr.Row)
 		}
-		if tr.until > now && !h.owes(now, 0) {
+		if tr.Until > now && !h.owes(r, now) {
 			t.Error("a block is no debt")
 		}
-		if h.gap < inForce || tr.learned > lim.Delay.Ceiling || tr.learned < min(inForce, lim.Delay.Ceiling) {
-			t.Errorf("a refusal taught a delay of %d, in force were %d and are %d", tr.learned, inForce, h.gap)
+		if h.gap < inForce || tr.Learned > lim.Delay.Ceiling || tr.Learned < min(inForce, lim.Delay.Ceiling) {
+			t.Errorf("a refusal taught a delay of %d, in force were %d and are %d", tr.Learned, inForce, h.gap)
 		}
-		if until := tr.until; tr.extend(until, ord+2) || until < never && !tr.extend(until+1, ord+2) || tr.refusals != 1 {
-			t.Errorf("a block until %d was lengthened to %d, %d refusals", until, tr.until, tr.refusals)
-		}
-		if tr.clear(now); tr.refusals != 0 || tr.blocks(now) {
+		if h.observe(r, &lease{lim: lim, ord: tr.SetAt + 1}, &Outcome{Status: 200}, now, tr.SetAt+1); tr.Row != 0 || tr.Blocks(now) {
 			t.Error("a success didn't lift the block")
 		}
-		for learned := tr.learned; tr.learned > 0; learned = tr.learned {
+		for learned := tr.Learned; tr.Learned > 0; learned = tr.Learned {
 			for range calmStarts {
-				h.count(lim, now, 0)
+				h.count(&lim.Delay, now, 0)
 			}
-			if tr.learned >= learned || tr.learned != 0 && tr.learned < lim.Delay.Min {
-				t.Fatalf("%d starts made the learned delay %d of %d", calmStarts, tr.learned, learned)
+			if tr.Learned >= learned || tr.Learned != 0 && tr.Learned < lim.Delay.Min {
+				t.Fatalf("%d starts made the learned delay %d of %d", calmStarts, tr.Learned, learned)
 			}
 		}
 	})

@@ -189,10 +189,10 @@ func (a *active) notice(now time.Duration) *notice {
 
 // why tells what keeps the head of the queue from starting.
 func (a *active) why(now time.Duration) Wait {
-	m, t, head := a.sh.m, a.h.trouble(), a.queue.first
+	m, t, head := a.sh.m, a.h.refusals(), a.queue.first
 	switch {
-	case t.blocks(now):
-		return Wait{Hold: "block", Cause: a.h.trouble().blockedBy()}
+	case t.Blocks(now):
+		return Wait{Hold: "block", Cause: a.h.refusals().Cause}
 	case m.open(now) > now:
 		return Wait{Hold: "block", Cause: "hours"}
 	case a.probe != nil && a.probe != head.lease:

@@ -15,14 +15,13 @@ import (
 
 // byHand reports whether a person has blocked the host.
 func (h *host) byHand(now time.Duration) bool {
-	_, hand := hostlimit.Debt{Cause: h.cause}.ByHand()
-	return hand && h.until > now
+	s := hostlimit.Refusals{Until: h.until, Cause: h.cause}
+	return s.Stopped(now)
 }
 
 // stop is the refusal of a turn because a person has blocked the host.
 func (w *waiter) stop() error {
-	why, _ := hostlimit.Debt{Cause: w.h.cause}.ByHand()
-	return w.refusal(w.h.until, w.l.rules.BlockedByHand(why))
+	return w.refusal(w.h.until, w.l.rules.BlockedByHand(w.h.cause))
 }
 
 // note stores a Block or Clear by a person until the next Grant or Error of h reports it.
