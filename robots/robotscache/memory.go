@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"math"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -100,40 +101,41 @@ type text struct {
 	users      int        // states with the text; guarded by memory.mu
 }
 
-// Sizes beside those of strings: of the structs, of an element of an LRU (12 words), and of a slot
-// in a map that is two thirds full (6 or 8 words).
-const (
-	word           = int64(unsafe.Sizeof(uintptr(0)))
-	stateSize      = int64(unsafe.Sizeof(state{})) + 12*word + 6*word
-	copySize       = int64(unsafe.Sizeof(goodCopy{}))
-	validatorsSize = int64(unsafe.Sizeof(validators{}))
-	errorSize      = int64(unsafe.Sizeof(unreachableError{}))
-	textSize       = int64(unsafe.Sizeof(text{})) + 8*word
-)
+// An element has the size of what simplelru allocates for an entry.
+type element struct {
+	_ [3]unsafe.Pointer // next, previous, list
+	_ origin            // key
+	_ *state            // value
+	_ time.Time         // ExpiresAt
+	_ uint8             // ExpireBucket
+}
+
+// mapEntry is the size of an entry of a map, which is between half and seven eighths full.
+const mapEntry = 8 * int64(unsafe.Sizeof(uintptr(0)))
+
+// rounded returns how much the heap takes for so many bytes, about.
+func rounded[N int | uintptr](size N) int64 { return int64(size+15) &^ 15 }
 
 // bytes returns the size of s, the state of o, without its text.
 func (s *state) bytes(o origin) int64 {
-	n := stateSize + stringSize(o.host) + stringSize(s.Reason)
+	n := rounded(unsafe.Sizeof(*s)) + rounded(unsafe.Sizeof(element{})) + mapEntry + rounded(len(o.host)) + rounded(len(s.Reason))
 	if s.copy != nil {
-		n += copySize
-		if s.copy.validators != &s.copy.text.validators {
-			n += validatorsSize + s.copy.validators.bytes()
+		n += rounded(unsafe.Sizeof(*s.copy))
+		if v := s.copy.validators; v != &s.copy.text.validators {
+			n += rounded(unsafe.Sizeof(*v)) + v.bytes()
 		}
 	}
 	if s.Err != nil {
-		n += errorSize
+		n += rounded(unsafe.Sizeof(unreachableError{}))
 	}
 	return n
 }
 
 func (t *text) bytes() int64 {
-	return textSize + stringSize(t.sitemaps) + int64(t.rules.Size()) + t.validators.bytes()
+	return rounded(unsafe.Sizeof(*t)) + mapEntry + rounded(len(t.sitemaps)) + int64(t.rules.Size()) + t.validators.bytes()
 }
 
 // bytes returns the size of v's strings.
 func (v *validators) bytes() int64 {
-	return stringSize(v.url) + stringSize(v.etag) + stringSize(v.lastModified)
+	return rounded(len(v.url)) + rounded(len(v.etag)) + rounded(len(v.lastModified))
 }
-
-// stringSize returns how much of the heap the bytes of s take, about.
-func stringSize(s string) int64 { return int64(len(s)+15) &^ 15 }
