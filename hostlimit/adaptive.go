@@ -208,7 +208,7 @@ func (d Delay) Adapt(old time.Duration, o Outcome) time.Duration {
 	return adapted
 }
 
-// calm is the number of starts without a refusal after which a learned delay gets shorter.
+// calmStarts is the number of starts without a refusal after which a learned delay gets shorter.
 const calmStarts = 20
 
 // Learn returns the delay that the first refusal of a series teaches: one and a half times the

@@ -1,7 +1,8 @@
 package hostlimit
 
-// A list is doubly linked through its elements, which embed linked: they are inserted and removed in
-// constant time and without an allocation. An element is in one list at a time. The zero list is empty.
+// A list is doubly linked through its elements, which embed linked: they are inserted and removed
+// in constant time and without an allocation. An element is in one list at a time. The zero list is
+// empty.
 type list[T any, P element[T]] struct{ first, last *T }
 
 // linked has the neighbours of an element in its list, nil at the ends.

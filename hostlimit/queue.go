@@ -29,8 +29,8 @@ import (
 // waiting: active.probe is that request, until its answer. Outside of Config.Windows every key is
 // held as if it were blocked.
 
-// active is the live state of a key that has leases or waiters. Everything in it but its place in the
-// line is guarded by the shard's mutex.
+// active is the live state of a key that has leases or waiters. Everything in it but its place in
+// the line is guarded by the shard's mutex.
 type active struct {
 	sh *shard
 	h  *host // nil: spare
@@ -184,7 +184,8 @@ func (a *active) leaveLine() {
 	a.inLine = false
 }
 
-// first is when a request with this floor could start at the head of the queue, so far as it is known.
+// first is when a request with this floor could start at the head of the queue, so far as it is
+// known.
 func (a *active) first(now, floor time.Duration) time.Duration { return a.sh.first(a.h, now, floor) }
 
 // bound is the earliest start of a request that joins the queue now behind prev, so far as it is
@@ -455,7 +456,8 @@ func (a *active) refuseLate(now time.Duration) {
 	}
 }
 
-// limit gives all who wait the limits that Override has just given. The head has no lease, so none has.
+// limit gives all who wait the limits that Override has just given. The head has no lease, so none
+// has.
 func (a *active) limit(lim *Limits) {
 	for w := a.queue.first; w != nil; w = w.next {
 		w.lim = lim

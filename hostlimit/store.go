@@ -72,9 +72,9 @@ func (d Debt) unblocked() Debt {
 	return d
 }
 
-// Owed returns the part of d that holds at now, by the clock on the wall. A block that is over has no
-// cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to be
-// when it was set, or than MaxRetryAfter: the clock may have been set back since.
+// Owed returns the part of d that holds at now, by the clock on the wall. A block that is over has
+// no cause, and none is left of one whose refusals are forgiven. A wait is no longer than it was to
+// be when it was set, or than MaxRetryAfter: the clock may have been set back since.
 func (r *Rules) Owed(d Debt, now time.Time) Debt {
 	d = r.current(d, now)
 	longest := r.refusals.MaxRetryAfter

@@ -28,9 +28,9 @@ func (*Rules) Priority(ctx context.Context) int {
 // of one's own answers it without being wrapped once more.
 type WatcherKey struct{}
 
-// A Watcher is told why its request waits, so that a person can be told, and which numbers of starts
-// it has used up in vain. A Limiter asks the context of Acquire and Start for it, and calls it under
-// no lock.
+// A Watcher is told why its request waits, so that a person can be told, and which numbers of
+// starts it has used up in vain. A Limiter asks the context of Acquire and Start for it, and calls
+// it under no lock.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
 	// last for more than a second, or else when it has lasted for one. Acquire and Start return

@@ -8,10 +8,10 @@
 // open-source matcher does, with its leniency towards typos, missing colons and byte order
 // marks. Options.GoogleExact gives the verdicts and lines of that matcher itself, bit for bit.
 //
-// Beside rules there is what else sites say to crawlers: Crawl-delay, Request-rate and
-// Visit-time, Sitemap, Host and License; and what pages say, by X-Robots-Tag (ParseTags) and
-// <meta name="robots"> (ReadMeta, MetaScanner). What a site states about the use of a page, wherever
-// it does, is brought together as Preferences. File.Lint is for those who write the files.
+// Beside rules there is what else sites say to crawlers: Crawl-delay, Request-rate and Visit-time,
+// Sitemap, Host and License; and what pages say, by X-Robots-Tag (ParseTags) and <meta
+// name="robots"> (ReadMeta, MetaScanner). What a site states about the use of a page, wherever it
+// does, is brought together as Preferences. File.Lint is for those who write the files.
 //
 // Rules are compiled into little more than the room of their lines: at most 1.2 times the length of
 // the file, and some 2 KB that make small files quick. A check takes some hundred nanoseconds

@@ -18,7 +18,8 @@ import (
 const (
 	tick = 20 * time.Millisecond
 	age  = time.Hour
-	// A limiter that asks a server knows its clock as well as a reply is quick: on a busy machine, not very.
+	// A limiter that asks a server knows its clock as well as a reply is quick: on a busy machine, not
+	// very.
 	skew = time.Second
 )
 

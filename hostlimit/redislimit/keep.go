@@ -184,7 +184,8 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	return ctx.Err()
 }
 
-// recall takes in d, the debt of a Store, and reports whether there is anything to send to the server.
+// recall takes in d, the debt of a Store, and reports whether there is anything to send to the
+// server.
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	now, wall := h.l.now(), time.Now()
 	d = h.l.rules.Owed(d, wall)

@@ -185,9 +185,9 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	return g, nil
 }
 
-// Observe implements [hostlimit.Lease]. It judges o by what the share of this process has seen and by
-// what the server said before: so a host of which a process has seen four failures is blocked by the
-// fifth, and one that was blocked is probed. The server hears of it later.
+// Observe implements [hostlimit.Lease]. It judges o by what the share of this process has seen and
+// by what the server said before: so a host of which a process has seen four failures is blocked by
+// the fifth, and one that was blocked is probed. The server hears of it later.
 func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	share := t.inner.Observe(o)
 	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, t.lease.l.rules
