@@ -35,13 +35,13 @@ const (
 	easing = time.Minute
 )
 
-// stored is the debt of a key in Config.Store. All but turn is guarded by the mutex of the shard.
+// stored is the debt of a key in Config.Store. It is guarded by the mutex of the shard.
 type stored struct {
-	turn chan struct{} // holds a token while a sync of the key runs
+	syncing chan struct{} // closed when the present sync of the key is over; nil: none runs
 
 	debt    Debt          // in the Store, after the last Update that succeeded
 	unsaved Debt          // what the key owes since, see note
-	tried   Debt          // value of unsaved at the last Update, if that has failed
+	tried   bool          // the last Update has failed, and unsaved hasn't changed since
 	noted   owing         // what the key owed at the last note; learned as it was saved
 	read    time.Duration // when the last Update was tried; void: none was
 	eased   time.Duration // when the delay was saved or taken over last
@@ -76,7 +76,7 @@ func (h *host) owing() owing {
 // are the same moment.
 func (h *host) storedOf(now time.Duration, wall time.Time) *stored {
 	if h.stored == nil {
-		h.stored = &stored{turn: make(chan struct{}, 1), read: void}
+		h.stored = &stored{read: void}
 	}
 	h.stored.note(h.owing(), now, wall)
 	return h.stored
@@ -94,11 +94,11 @@ func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 	}
 	at := func(t time.Duration) time.Time { return wall.Add(t - now) }
 	known := s.debt.Merge(s.unsaved)
-	if o.clearings != was.clearings {
-		known = known.Merge(Debt{ClearedAt: later(at(o.cleared), known.BlockedAt.Add(1))})
-		s.unsaved = s.unsaved.Merge(Debt{ClearedAt: known.ClearedAt})
-	}
 	var d Debt
+	if o.clearings != was.clearings {
+		d.ClearedAt = later(at(o.cleared), known.BlockedAt.Add(1))
+		known = known.Merge(d)
+	}
 	if (o.until != 0 || o.row != 0) && (o.until != was.until || o.row != was.row || o.cause != was.cause) {
 		d.BlockedUntil, d.BlockedAt = at(o.until), later(wall, known.ClearedAt.Add(1))
 		d.Refusals, d.Cause = o.row, o.cause
@@ -109,11 +109,13 @@ func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 	if o.next != was.next && o.next > now+far && at(o.next).After(known.NextStart) {
 		d.NextStart = at(add(o.next, margin))
 	}
-	s.unsaved = s.unsaved.Merge(d)
+	if d = s.unsaved.Merge(d); d != s.unsaved {
+		s.unsaved, s.tried = d, false
+	}
 }
 
 // isUnsaved reports whether there is something to save at once.
-func (s *stored) isUnsaved() bool { return s.unsaved != s.tried }
+func (s *stored) isUnsaved() bool { return s.unsaved != Debt{} && !s.tried }
 
 // isDue reports whether the Store has to be asked before the key is used.
 func (s *stored) isDue(now time.Duration) bool {
@@ -145,23 +147,30 @@ func (sh *shard) load(ctx context.Context, key string, lim *Limits, force bool) 
 // Effect or Error.
 func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) error {
 	m := sh.m
-	sh.mu.Lock()
-	s := h.storedOf(m.moment())
-	sh.mu.Unlock()
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.turn }()
-
-	sh.mu.Lock()
-	now, wall := m.moment()
-	h.storedOf(now, wall)
-	if sh.hosts[h.key] != h || !force && !s.isDue(now) { // evicted, so nothing is owed; or done
+	var s *stored
+	var now time.Duration
+	var wall time.Time
+	for {
+		sh.mu.Lock()
+		now, wall = m.moment()
+		s = h.storedOf(now, wall)
+		if sh.hosts[h.key] != h || !force && !s.isDue(now) { // evicted, so nothing is owed; or done
+			sh.mu.Unlock()
+			return nil
+		}
+		if s.syncing == nil {
+			break
+		}
+		other := s.syncing
 		sh.mu.Unlock()
-		return nil
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	s.syncing = make(chan struct{})
+	defer sh.synced(s)
 	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.refusals().Learned}
 	x.ease = x.learned < s.noted.learned && x.unsaved.Delay == 0 && now-s.eased >= easing
 	sh.mu.Unlock()
@@ -181,10 +190,11 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) err
 		}
 		s.failure = err
 		// The Store may have lost what it had, so the next Update saves that as well.
-		s.tried, s.unsaved, s.debt = x.unsaved.Merge(x.debt), s.unsaved.Merge(x.debt), Debt{}
+		s.tried = s.unsaved == x.unsaved
+		s.unsaved, s.debt = s.unsaved.Merge(s.debt), Debt{}
 		return nil
 	}
-	s.failure, s.err, s.tried = nil, nil, Debt{}
+	s.failure, s.err, s.tried = nil, nil, false
 	h.storedOf(m.moment()) // what has come in during the Update is yet to be saved
 	if s.unsaved == x.unsaved {
 		s.unsaved = Debt{}
@@ -193,6 +203,14 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) err
 		sh.adopt(h, lim, &x, debt)
 	}
 	return nil
+}
+
+// synced ends a sync.
+func (sh *shard) synced(s *stored) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	close(s.syncing)
+	s.syncing = nil
 }
 
 // An update is what one sync gives to the Store.

@@ -1051,3 +1051,75 @@ func TestBlockByHandWhereOverrideMakesNoSense(t *testing.T) {
 		}
 	})
 }
+
+// TestADamagedFileIsMended by the next use of a process that knows what was in it.
+func TestADamagedFileIsMended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, MaxWait: time.Minute}
+		p := run(t, cfg)
+		p.fetch(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		kept := store.debt()
+		store.debts, store.err = nil, errors.New("can't be understood")
+		time.Sleep(11 * time.Second)
+		p.next()
+		store.err = nil
+		time.Sleep(11 * time.Second)
+		if n := p.next(); n < 59*time.Minute {
+			t.Errorf("the block was lifted: next in %v", n)
+		}
+		if d := store.debt(); d != kept {
+			t.Errorf("kept %+v, want %+v", d, kept)
+		}
+		if n := run(t, cfg).next(); n < 59*time.Minute {
+			t.Errorf("in another process: next in %v", n)
+		}
+	})
+}
+
+// TestASuccessLiftsNothingThatCameAfterItsStart: the refusal of another process holds although the
+// probe was answered later.
+func TestASuccessLiftsNothingThatCameAfterItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(mapStore)
+		cfg := hostlimit.Config{Store: store, MaxWait: 10 * time.Hour}
+		a, b := run(t, cfg), run(t, cfg)
+		lb, _ := b.start(0)
+		a.fetch(refusal)
+		time.Sleep(2 * time.Second)
+		probe, g := a.start(0)
+		if !g.Probe {
+			t.Fatalf("%+v", g)
+		}
+		time.Sleep(time.Second)
+		lb.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		time.Sleep(time.Second)
+		if e := probe.Observe(ok); !e.Cleared {
+			t.Fatalf("the success of a probe: %+v", e)
+		}
+		for i, p := range []process{a, b, run(t, cfg)} {
+			if n := p.next(); n < time.Hour-2*time.Second {
+				t.Errorf("process %d: the next may come in %v", i, n)
+			}
+		}
+	})
+}
+
+// TestAClearingComesAfterItsBlock, and a block after the last clearing, although the clock was set
+// back in between.
+func TestAClearingComesAfterItsBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now().Round(0).UTC()
+		store := &mapStore{debts: map[string]hostlimit.Debt{storedKey: {
+			BlockedUntil: now.Add(2 * time.Hour), BlockedAt: now.Add(time.Hour), Refusals: 3, Cause: "status 429",
+		}}}
+		cfg := hostlimit.Config{Store: store, Delay: hostlimit.Delay{Adaptive: hostlimit.Fixed}}
+		p := run(t, cfg)
+		if err := p.Clear(t.Context(), storedKey); err != nil || len(store.debts) != 0 {
+			t.Errorf("cleared: %+v, %v", store.debts, err)
+		}
+		if _, e := p.fetch(refusal); e.Refusals != 1 || store.debt().Refusals != 1 {
+			t.Errorf("refused: %+v, kept %+v", e, store.debt())
+		}
+	})
+}
