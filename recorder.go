@@ -118,7 +118,7 @@ func (r *recorder) takenBack(ctx context.Context, leases []hostlimit.TakenBack, 
 
 // state records a block of host that was restored from the Store, and what a person has done to it,
 // unless they are nil. Neither is the doing of a request, so their records name none.
-func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.ByHand) {
+func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.Debt) {
 	if restored != nil {
 		d := evidence.Decision{
 			Type: evidence.HostBlocked, Time: restored.Met, Host: host, Restored: true,
@@ -132,11 +132,11 @@ func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.R
 	}
 	if act != nil {
 		d := evidence.Decision{
-			Type: evidence.HostBlocked, Time: act.At, Host: host, Hand: true,
-			Until: act.Until, RetryAt: act.Until, Reason: "by hand: " + act.Why,
+			Type: evidence.HostBlocked, Time: act.BlockedAt, Host: host, Hand: true,
+			Until: act.BlockedUntil, RetryAt: act.BlockedUntil, Reason: act.Cause,
 		}
-		if act.Until.IsZero() {
-			d.Type, d.Allowed, d.Reason = evidence.HostCleared, true, "by hand"
+		if !act.ClearedAt.IsZero() {
+			d.Type, d.Time, d.Allowed, d.Reason = evidence.HostCleared, act.ClearedAt, true, "by hand"
 		}
 		r.pass(ctx, &d)
 	}

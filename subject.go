@@ -66,7 +66,7 @@ func (s *subject) failed(err error) {
 
 // news records what the limiter has reported of the host, once: see recorder.state. lost is why its
 // state couldn't be read or kept.
-func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.ByHand) {
+func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
 	s.recorder.state(s.ctx, s.host, restored, act)
 	if s.recorder.newLoss(lost) {
 		s.report(evidence.StateLost, func(d *evidence.Decision) { d.Allowed, d.Reason = true, lost.Error() })

@@ -583,7 +583,7 @@ func (l *leaseWithNews) Start(ctx context.Context) (hostlimit.Grant, error) {
 		l.started = true
 		g.TakenBack = []hostlimit.TakenBack{{Key: "leak.example", Seq: 7}}
 		g.Restored = &hostlimit.Restored{Debt: hostlimit.Debt{Cause: "status 429", BlockedUntil: time.Now()}, Met: time.Now()}
-		g.ByHand = &hostlimit.ByHand{At: time.Now()}
+		g.ByHand = &hostlimit.Debt{ClearedAt: time.Now()}
 		g.StateErr = errors.New("no space left")
 	}
 	return g, err

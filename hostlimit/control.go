@@ -16,14 +16,15 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := m.rules.CheckBlock(until, time.Now(), why); err != nil {
+	cause, err := m.rules.CheckBlock(until, time.Now(), why)
+	if err != nil {
 		return err
 	}
 	m.now() // begins the count
 	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
 		r := h.changeRefusals()
-		r.Block(add(now, min(time.Until(until), longestBlock)), text(why), starts)
-		r.act = &ByHand{At: m.at(now), Until: m.at(r.Until), Why: text(why)}
+		r.Block(add(now, min(time.Until(until), longestBlock)), cause, starts)
+		r.act = &Debt{BlockedAt: m.at(now), BlockedUntil: m.at(r.Until), Cause: cause}
 	})
 }
 
@@ -41,7 +42,7 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
 		if r := h.kept; r != nil && r.Clear(now) {
 			r.lifted(now)
-			r.act = &ByHand{At: m.at(now)}
+			r.act = &Debt{ClearedAt: m.at(now)}
 		}
 	})
 }
@@ -98,7 +99,7 @@ func (sh *shard) forgive(h *host, now time.Duration) {
 }
 
 // act returns the last act of a person that no Grant or Error of h has reported, once.
-func (h *host) act() (act *ByHand) {
+func (h *host) act() (act *Debt) {
 	if r := h.kept; r != nil {
 		act, r.act = r.act, nil
 	}

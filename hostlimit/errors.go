@@ -30,7 +30,7 @@ type Error struct {
 
 	Restored *Restored // as in Grant
 	StateErr error     // as in Grant
-	ByHand   *ByHand   // as in Grant
+	ByHand   *Debt     // as in Grant
 }
 
 func (e *Error) Error() string {
@@ -96,24 +96,22 @@ func (*Rules) BlockedByHand(cause string) error {
 // handPrefix begins the cause of a block that a person has set.
 const handPrefix = "by hand: "
 
-// Cause returns the Debt.Cause of the block: "by hand: " and b.Why.
-func (b ByHand) Cause() string { return handPrefix + b.Why }
-
 // ByHand reports whether a person has set the block of d, and returns the reason.
 func (d Debt) ByHand() (why string, ok bool) { return strings.CutPrefix(d.Cause, handPrefix) }
 
 // mostWhy bounds the reason that a person gives for a block, in bytes.
 const mostWhy = 300
 
-// CheckBlock returns what is wrong with the arguments of Controller.Block.
-func (*Rules) CheckBlock(until, now time.Time, why string) error {
+// CheckBlock returns the Refusals.Cause of a block by Controller.Block, or what is wrong with the
+// arguments.
+func (*Rules) CheckBlock(until, now time.Time, why string) (cause string, err error) {
 	switch {
 	case !until.After(now):
-		return fmt.Errorf("hostlimit: Block: until %s is not in the future; use Clear to lift a block", until.Format(time.RFC3339))
+		return "", fmt.Errorf("hostlimit: Block: until %s is not in the future; use Clear to lift a block", until.Format(time.RFC3339))
 	case strings.TrimSpace(why) == "":
-		return errors.New("hostlimit: Block: why is empty; say it for those who read the log")
+		return "", errors.New("hostlimit: Block: why is empty; say it for those who read the log")
 	case len(why) > mostWhy:
-		return fmt.Errorf("hostlimit: Block: why is %d bytes long, more than %d", len(why), mostWhy)
+		return "", fmt.Errorf("hostlimit: Block: why is %d bytes long, more than %d", len(why), mostWhy)
 	}
-	return nil
+	return handPrefix + text(why), nil
 }

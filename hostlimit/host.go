@@ -45,7 +45,7 @@ type refusals struct {
 	cleared   time.Duration // start of the request whose success lifted a block last, or when a person did
 	clearings uint32        // number of times that a block was lifted
 	next      time.Duration // earliest start by Config.Store; 0: any
-	act       *ByHand       // last act of a person that no Grant or Error has reported; nil: none
+	act       *Debt         // last act of a person that no Grant or Error has reported; nil: none
 }
 
 // noRefusals are those of all hosts that have none. They don't change.

@@ -103,13 +103,6 @@ type Controller interface {
 	Drain(ctx context.Context) error
 }
 
-// ByHand is a Block or a Clear of a key by a person, see [Controller].
-type ByHand struct {
-	At    time.Time // time of the call
-	Until time.Time // end of the block; zero: it was a Clear
-	Why   string    // reason of the block
-}
-
 // An Outcome is the answer to one request, or its failure. It does to its key:
 //
 //	answer                                     effect
@@ -183,9 +176,9 @@ type Grant struct {
 	// StateErr is the error of the Store for the key, whose debt may be lost when the process ends.
 	// It is reported once, until the Store works again; nil: no new error.
 	StateErr error
-	// ByHand is the latest Block or Clear by a person that no earlier Grant or Error reported; nil:
-	// none.
-	ByHand *ByHand
+	// ByHand is the latest Block by a person (BlockedAt, BlockedUntil and Cause), or the latest Clear
+	// (ClearedAt), that no earlier Grant or Error reported; nil: none.
+	ByHand *Debt
 }
 
 // TakenBack names a lease whose slot was taken back.

@@ -141,10 +141,10 @@ func causeOf(o *Outcome) string {
 	return "refused"
 }
 
-// Block sets the block of a person, who gives the reason why, after the start of request number
-// last. A block that ends later keeps its end.
-func (s *Refusals) Block(until time.Duration, why string, last uint64) {
-	s.Until, s.SetAt, s.Cause = max(s.Until, until), last, ByHand{Why: why}.Cause()
+// Block sets the block of a person after the start of request number last, with the cause that
+// Rules.CheckBlock returned. A block that ends later keeps its end.
+func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
+	s.Until, s.SetAt, s.Cause = max(s.Until, until), last, cause
 }
 
 // Clear lifts the block and forgets the refusals, and reports whether there were any. Learned

@@ -101,8 +101,8 @@ func TestRefusalsByHand(t *testing.T) {
 	if r.Clear(5) || r.Forgive(rules, math.MaxInt64) {
 		t.Errorf("there was nothing to clear: %+v", r)
 	}
-	r.Block(10, "stop", 3)
-	r.Block(8, "a while", 4)
+	r.Block(10, "by hand: stop", 3)
+	r.Block(8, "by hand: a while", 4)
 	if want := (hostlimit.Refusals{Until: 10, SetAt: 4, Cause: "by hand: a while"}); r != want || !r.Stopped(9) || r.Stopped(10) {
 		t.Errorf("%+v, want %+v", r, want)
 	}

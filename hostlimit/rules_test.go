@@ -240,7 +240,7 @@ func TestWhatABlockByHandNeeds(t *testing.T) {
 		{now.Add(1), " \t", "why is empty"},
 		{now, "maintenance", "not in the future"},
 	} {
-		if err := (*Rules)(nil).CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+		if _, err := (*Rules)(nil).CheckBlock(c.until, now, c.why); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%q: %v", c.why, err)
 		}
 	}

@@ -366,7 +366,7 @@ func handsAreTold(s *scene) {
 		}
 		if act := refused.ByHand; act != nil {
 			told++
-			if act.Why != "stop" || act.Until.Sub(until).Abs() > skew || act.At.Before(begin.Add(-skew)) || act.At.After(time.Now().Add(skew)) {
+			if act.Cause != "by hand: stop" || act.BlockedUntil.Sub(until).Abs() > skew || act.BlockedAt.Before(begin.Add(-skew)) || act.BlockedAt.After(time.Now().Add(skew)) {
 				s.Errorf("the block is told as %+v", act)
 			}
 		}
@@ -380,7 +380,7 @@ func handsAreTold(s *scene) {
 		t := s.take()
 		if act := t.ByHand; act != nil {
 			told++
-			if !act.Until.IsZero() {
+			if act.ClearedAt.IsZero() || !act.BlockedUntil.IsZero() {
 				s.Errorf("Clear is told as %+v", act)
 			}
 		}

@@ -30,17 +30,16 @@ func (h *host) note(at heard, blocked bool) {
 		return // told by the server already, in another way
 	}
 	h.actAt = at.server
-	act := &hostlimit.ByHand{At: h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))}
+	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
+	h.act = &hostlimit.Debt{ClearedAt: when}
 	if blocked {
-		act.Until = h.l.base.Add(h.until)
-		act.Why, _ = hostlimit.Debt{Cause: h.cause}.ByHand()
+		h.act = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.until), Cause: h.cause}
 	}
-	h.act = act
 }
 
 // takeAct returns the Block or Clear by a person that no Grant or Error has reported yet, and
 // forgets it.
-func (h *host) takeAct() *hostlimit.ByHand {
+func (h *host) takeAct() *hostlimit.Debt {
 	act := h.act
 	h.act = nil
 	return act
@@ -91,12 +90,13 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := l.rules.CheckBlock(until, time.Now(), why); err != nil {
+	cause, err := l.rules.CheckBlock(until, time.Now(), why)
+	if err != nil {
 		return err
 	}
 	h, last := l.known(key), time.Duration(0)
 	why = strings.ToValidUTF8(why, "\uFFFD")
-	err := l.do(ctx, op{
+	err = l.do(ctx, op{
 		name: "stop", h: h,
 		build: func(now time.Duration) []any {
 			_, hi := h.p.clock.bounds(now)
@@ -106,11 +106,11 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		if len(reply) < 2 {
 			return
 		}
-		h.asOf, h.cause = at.server, hostlimit.ByHand{Why: why}.Cause()
+		h.asOf, h.cause = at.server, cause
 		h.stopped(number(reply[1]), at)
 		h.note(at, true)
-		if act := h.act; act != nil && act.Until.Sub(until).Abs() < time.Second {
-			act.Until = until // as it was said; the server's clock is known less well
+		if act := h.act; act != nil && act.BlockedUntil.Sub(until).Abs() < time.Second {
+			act.BlockedUntil = until // as it was said; the server's clock is known less well
 		}
 		last = h.p.clock.surely(number(reply[0]), at.received)
 	})

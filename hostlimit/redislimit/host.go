@@ -44,10 +44,10 @@ type host struct {
 	owedBy     *lease        // which started then
 	owedBefore time.Duration // value of owed before owedBy's start, which holds if owedBy starts again
 
-	gap    time.Duration     // after the last start
-	source string            // what decided gap
-	act    *hostlimit.ByHand // Block or Clear by a person that no Grant or Error has reported
-	actAt  int64             // its time on the server's clock
+	gap    time.Duration   // after the last start
+	source string          // what decided gap
+	act    *hostlimit.Debt // Block or Clear by a person that no Grant or Error has reported
+	actAt  int64           // its time on the server's clock
 
 	// What the Store has, see keep.go.
 	recalled bool
