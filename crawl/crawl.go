@@ -28,18 +28,18 @@ import (
 	"github.com/go-politeness/politeness"
 )
 
-// A Config says what is crawled, and what is done with the pages. Only Transport and Visit are
+// A Config is what a Crawler crawls, and what it does with the pages. Only Transport and Visit are
 // required. Every limit has a default that bounds a crawl among strangers.
 type Config struct {
-	// Transport is asked when each URL may start, and sends the requests where Client is nil. Its
-	// Limits.MaxInFlight bounds the requests in flight; where it has none, 4,096 do.
+	// Transport decides when each URL may start, and sends the requests where Client is nil. Its
+	// Limits.MaxInFlight is the largest number of requests in flight; 0: 4,096.
 	Transport *politeness.Transport
 
-	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its Transport,
-	// Config.Transport where it is nil, must hand them on to that with their contexts. Where it
-	// doesn't, Run ends with an error at the first answer: the crawl would be impolite. CheckRedirect
-	// isn't called: redirects are URLs of their own, and wait for their own host. Nil: a client over
-	// Transport.
+	// Client sends the requests. Set it for cookies (Jar), or to put a cache between: its
+	// Transport, Config.Transport where it is nil, must hand them on to that with their contexts.
+	// Where it doesn't, Run ends with an error at the first answer: the crawl would be impolite.
+	// CheckRedirect isn't called: redirects are URLs of their own, and wait for their own host.
+	// Nil: a client over Transport.
 	Client *http.Client
 
 	// Visit receives each page that was answered, whatever its status, but no redirects, and of 429
@@ -48,35 +48,35 @@ type Config struct {
 	// the Config is logged with its stack by package log. ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
 
-	// Follow says which links of a page are added: SameHost, SameSite, Everywhere, or one of your
-	// own. Nil: none; Visit can add URLs by Page.Add.
+	// Follow reports whether a link of a page is added: SameHost, SameSite, Everywhere, or one of
+	// your own. Nil: none is; Visit can add URLs by Page.Add.
 	Follow func(p *Page, l Link) bool
 
-	// IgnoreNofollow offers Follow also links that are marked nofollow, by rel or by their page.
+	// IgnoreNofollow calls Follow also for links that are marked nofollow, by rel or by their page.
 	IgnoreNofollow bool
 
-	// Canonical lets a page that names another URL as its canonical one give way to that: it isn't
-	// visited, and the other is added if Follow would follow it. False: it is visited as any.
+	// Canonical skips the visit of a page that names another URL as its canonical one, and adds
+	// that URL if Follow would follow it. False: such a page is visited as any.
 	Canonical bool
 
 	// Prepare may set headers of a request before it is sent, such as Accept-Language; an error
 	// gives the URL up (Failed). Nil: nothing is set.
 	Prepare func(r Request, req *http.Request) error
 
-	// Known returns what is kept of the page of url, so that it is only sent again if it has
-	// changed: its Visit sees status 304 otherwise. Nil: nothing is kept.
+	// Known returns the version of the page of url that you have, so that the site sends the page
+	// only if it has changed: Visit receives status 304 otherwise. Nil: every page is sent.
 	Known func(ctx context.Context, url string) (Version, error)
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
-	// fetched; of what it returns URL, Depth and Priority count. It is the place for sitemaps:
-	// Transport.Sitemaps, and package crawl/sitemap. Nil: nothing is discovered.
+	// fetched. It returns further URLs, with Depth and Priority. It is the place for sitemaps:
+	// Transport.Sitemaps, and package crawl/sitemap. Nil: no calls.
 	Discover func(ctx context.Context, url string) []Request
 
 	// Done receives what became of each URL: once of each that was taken in, and of one that is
-	// Invalid, TooDeep, TooLong or EnoughOfHost each time that it is found. Those that are Duplicate,
-	// TooMany or without room are counted only. Calls come one at a time, beside those of Visit, and
-	// after the Queue's; a slow one slows the crawl. All have returned when Run does. Nil: none; the
-	// Summary has the first error of each outcome.
+	// Invalid, TooDeep, TooLong or EnoughOfHost each time that it is found. Those that are
+	// Duplicate, TooMany or without room are counted only. Calls come one at a time, beside those
+	// of Visit, and after the Queue's; a slow one slows the crawl. All have returned when Run does.
+	// Nil: none; the Summary has the first error of each outcome.
 	Done func(Result)
 
 	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run.
@@ -87,15 +87,16 @@ type Config struct {
 	MaxPages        int           // most pages visited; 0: unlimited
 	MaxPagesPerHost int           // most pages visited of a host; 0: unlimited
 	MaxURLs         int           // most URLs kept in memory; 0: 1,000,000
-	MaxBody         int64         // bytes of a body that are read, Page.Truncated says so; 0: 10 MiB
+	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
 	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s
-	Patience        time.Duration // a host that can't be asked for longer is given up (Refused); 0: 24 h
+	Patience        time.Duration // longest wait for a host; its URLs are Refused then; 0: 24 h
 
-	// Tries is how often a URL is asked for at most that is answered 429 or 503, and how often a
-	// host whose robots.txt can't be had. Between two tries the crawl goes on with other hosts. What
-	// the Transport's Retry repeats is one try: with both, a URL is asked for that many times more.
-	// 0: 5; 1: nothing is asked for again.
+	// Tries is the largest number of times that a URL is asked for which is answered 429 or 503,
+	// and a robots.txt that can't be had; two where a connection for that is refused. Between two
+	// tries the crawl goes on with other hosts; when only hosts are left that don't answer at all,
+	// it ends. The repetitions by the Transport's Retry are one try. 0: 5; 1: nothing is asked for
+	// again.
 	Tries int
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.
@@ -103,8 +104,8 @@ type Config struct {
 	Progress func(Progress)
 }
 
-// A Version is what is kept of a page to ask whether it has changed (RFC 9110, section 13.1): the
-// values of its ETag and Last-Modified headers.
+// A Version is the values of a page's ETag and Last-Modified headers, by which a site finds whether
+// the page has changed (RFC 9110, section 13.1).
 type Version struct{ ETag, LastModified string }
 
 // A Crawler crawls. Make it with New. It may run several crawls, one after the other or at once;

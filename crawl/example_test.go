@@ -2,6 +2,7 @@ package crawl_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"net/http"
@@ -24,8 +25,8 @@ func exampleSite() http.RoundTripper {
 	return web
 }
 
-// A crawl of a site from its start page. What robots.txt disallows isn't fetched, and links to other
-// hosts aren't followed.
+// A crawl of a site from its start page. What robots.txt disallows isn't fetched, and links to
+// other hosts aren't followed.
 func Example() {
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
@@ -56,6 +57,46 @@ func Example() {
 	// 200 https://example.com/ 3 links
 	// 200 https://example.com/news 1 links
 	// 2 visited, 1 disallowed, 1 duplicate
+}
+
+// ExampleConfig_done writes down what wasn't visited, and why.
+func ExampleConfig_done() {
+	transport, err := politeness.New(politeness.Config{
+		UserAgent: "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)",
+		Base:      exampleSite(),                                                   // leave it out on the web
+		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}}, // and this
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	c, err := crawl.New(crawl.Config{
+		Transport: transport,
+		Follow:    crawl.SameHost,
+		Visit: func(_ context.Context, p *crawl.Page) error {
+			if p.FinalURL == "https://example.com/news" {
+				return errors.New("database is locked")
+			}
+			return nil
+		},
+		Done: func(r crawl.Result) {
+			if r.Outcome != crawl.Visited {
+				fmt.Printf("%s, found on %s: %s, status %d\n", r.URL, r.From, r.Outcome, r.Status)
+			}
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	summary, err := c.Run(context.Background(), "https://example.com/")
+	if err != nil {
+		log.Fatal(err)
+	}
+	text, _, _ := strings.Cut(summary.String(), " in ")
+	fmt.Println(text)
+	// Unordered output:
+	// https://example.com/news, found on https://example.com/: visit failed, status 200
+	// https://example.com/private, found on https://example.com/: disallowed, status 0
+	// 1 visited, 1 visit failed (database is locked), 1 disallowed, 1 duplicate
 }
 
 // A ready line on a terminal, and lines every ten seconds in a log.

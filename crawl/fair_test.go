@@ -16,8 +16,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A crowd is a thousand hosts, h0 to h999. It is a http.RoundTripper of the fewest possible steps, and
-// counts what it has answered, by second and by kind.
+// A crowd is a thousand hosts, h0 to h999. It is a http.RoundTripper of the fewest possible steps,
+// and counts what it has answered, by second and by kind.
 type crowd struct {
 	kind   func(host string) string // "quick", "slow", "drip", "blocked" or "patient"
 	quick  time.Duration            // what a quick host takes
@@ -196,7 +196,8 @@ func TestSlowHostsGetTheirShare(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &crowd{quick: tt.quick, robots: tt.robots, kind: kinds(map[string]int{"slow": tt.slow})}
 				crawlCrowd(t, c, hosts, places, 5*seconds+1, seconds*time.Second)
-				// When all hosts are known: the first pages of 75 slow ones alone hold all places for 9 s.
+				// When all hosts are known: the first pages of 75 slow ones alone hold all places
+				// for 9 s.
 				const from, to = seconds - 12, seconds
 				others := places - places*float64(tt.slow)/hosts
 				possible := (to - from) * min(5*float64(hosts-tt.slow), others/tt.quick.Seconds())

@@ -31,8 +31,8 @@ const (
 	soon       = 2 * time.Millisecond // a turn that is worth waiting for
 )
 
-// ask asks for the URL of fl, unless its host can't be asked yet, and sees to the page. It runs in
-// a goroutine of its own.
+// ask asks for robots.txt of a new host, or else for the URL of fl, if the host may be asked now.
+// It runs in a goroutine of its own.
 func (r *run) ask(fl *flight) {
 	defer func() {
 		if !fl.finished {
@@ -50,14 +50,14 @@ func (r *run) ask(fl *flight) {
 	}
 }
 
-// contact has robots.txt of a host fetched that is new.
+// contact fetches robots.txt of a host that is new, and puts the URL of fl back.
 func (r *run) contact(fl *flight) {
 	_, err := r.c.cfg.Transport.Check(r.ctx, fl.request.URL)
 	took := time.Since(fl.began)
 	fl.finished = true
 	r.events <- func() {
 		fl.h.robotsAsked = true
-		if took > soon { // else it was known, most likely, and Next says better when the host may be asked
+		if took > soon { // else it came from a cache, most likely, and Next knows when the host may be asked
 			fl.h.at = fl.began.Add(fl.h.gap)
 		}
 		r.frontier.finish(fl, took)
@@ -104,7 +104,7 @@ func (r *run) again(fl *flight) {
 	r.frontier.back(fl.h, fl.request)
 }
 
-// isTurn reports whether the host can be asked now. If not, the URL goes back.
+// isTurn reports whether the host may be asked now. If not, it puts the URL back.
 func (r *run) isTurn(fl *flight) bool {
 	at, err := r.c.cfg.Transport.Next(r.ctx, fl.request.URL)
 	now := time.Now()
@@ -116,7 +116,7 @@ func (r *run) isTurn(fl *flight) bool {
 	case errors.As(err, &refused) && !refused.RetryAt.IsZero():
 		at = refused.RetryAt
 	case err != nil:
-		return true // the request is refused as well, and is on record
+		return true // RoundTrip refuses the request as well, and records that
 	}
 	fl.finished = true
 	r.events <- func() {
@@ -139,7 +139,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		}
 		h.dead = refused || h.unreachable > 1 && isSilent(err)
 	}
-	if (h.unreachable >= tries || h.givenUp || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
+	if (h.unreachable >= tries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
 		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 		h.at = now // its other URLs have the same outcome
 		r.frontier.put(h)
@@ -170,14 +170,15 @@ func (r *run) giveUpDead(now time.Time) {
 	if r.stopped || r.underWay() || len(r.asleep) > 0 {
 		return
 	}
-	for _, h := range r.frontier.hosts {
-		if !h.dead || h.givenUp {
-			return
-		}
-	}
 	sooner := make(map[*host]time.Time)
 	for _, h := range r.frontier.hosts {
-		h.givenUp, sooner[h] = true, now
+		if !h.dead {
+			return
+		}
+		sooner[h] = now
+	}
+	for h := range sooner {
+		h.unreachable = r.c.cfg.Tries
 	}
 	r.frontier.moveUp(sooner)
 }
@@ -189,7 +190,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// forGood reports whether err is of a host that won't be there the next time either.
+// forGood reports whether err is of a host that can't be reached the next time either.
 func forGood(err error) bool {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
@@ -197,8 +198,8 @@ func forGood(err error) bool {
 		errors.Is(err, publicnet.ErrPrivate) || byRule(err)
 }
 
-// byRule reports whether the user's own rules are behind err: as they refuse robots.txt, too, it
-// may look like one that can't be had just now.
+// byRule reports whether Config.Refuse of the Transport is behind err. It refuses robots.txt as
+// well, so err may be ErrUnreachable.
 func byRule(err error) bool {
 	for refused := (*politeness.Error)(nil); errors.As(err, &refused); err = refused.Err {
 		if refused.Stage == politeness.StageRule {
@@ -208,7 +209,7 @@ func byRule(err error) bool {
 	return false
 }
 
-// exchange asks for the URL of fl and reads the answer.
+// exchange asks for the URL of fl, reads the answer and has it visited.
 func (r *run) exchange(fl *flight) {
 	began := time.Now()
 	page := &Page{
@@ -256,7 +257,7 @@ func (r *run) exchange(fl *flight) {
 		return
 	}
 	r.events <- func() {
-		fl.h.refused, fl.h.unreachable, fl.h.dead, fl.h.givenUp = 0, 0, false, false
+		fl.h.refused, fl.h.unreachable, fl.h.dead = 0, 0, false
 		r.visiting++
 		r.frontier.finish(fl, took)
 	}
@@ -277,8 +278,8 @@ func (r *run) exchange(fl *flight) {
 	res.Outcome, res.Err = r.visit(page)
 }
 
-// errGone is what remains of a visit, or of another function of the user's, that has ended its
-// goroutine, as testing.T.FailNow does.
+// errGone is the error of a page for which a function of the Config has ended the goroutine, as
+// testing.T.FailNow does.
 var errGone = errors.New("crawl: a function of the Config has called runtime.Goexit")
 
 // failed ends a request without a page. Where nothing is left to spend, or the crawl would be
@@ -305,20 +306,25 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 }
 
-// retryLater reports whether the URL of resp is to be tried again later.
+// retryLater reports whether an answer asks for another try, later.
 func retryLater(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
 }
 
-// retry has a URL come back that was answered with 429 or 503.
+// retry puts a URL back that was answered with 429 or 503: at once where its host is blocked, else
+// after a while.
 func (r *run) retry(fl *flight, resp *http.Response) {
 	fl.request.Tries++
 	if r.stopped || resp.StatusCode == http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "" {
-		r.again(fl) // its host is blocked
+		r.again(fl)
 		return
 	}
-	at := time.Now().Add(retryAfter << min(fl.request.Tries-1, doublings))
+	now := time.Now()
+	at := now.Add(retryAfter << min(fl.request.Tries-1, doublings))
 	r.asleep.push(sleeper{at, fl.request})
+	if !fl.h.wakes.After(now) || at.Before(fl.h.wakes) {
+		fl.h.wakes = at
+	}
 }
 
 // get fetches a page.
@@ -383,15 +389,14 @@ func (r *run) probe(ctx context.Context) bool {
 	return reached()
 }
 
-// Every page may hold smallBody bytes of memory. What is longer needs room for the longest body.
+// Every page may use smallBody bytes of memory. A longer one takes room for the longest body.
 const (
 	smallBody   = 256 << 10
 	largeBodies = 256 << 20 // all together
 )
 
-// readBody reads the body of a page, up to MaxBody. Until the page has been visited the room for a
-// large one is taken, once and for all of it: bodies that wait for more with what they have would
-// wait for each other.
+// readBody reads the body of a page, up to MaxBody. A large one takes its whole room at once, until
+// the page has been visited: bodies that each have a part of theirs would wait for each other.
 func (r *run) readBody(ctx context.Context, p *Page) error {
 	limit, from := r.c.cfg.MaxBody, p.Response.Body
 	var body bytes.Buffer
@@ -416,7 +421,8 @@ func (r *run) readBody(ctx context.Context, p *Page) error {
 	return err
 }
 
-// outcomeOf says what an error makes of a URL; refused is the *politeness.Error in it, or nil.
+// outcomeOf returns the outcome of a URL with the error err; refused is the *politeness.Error in
+// it, or nil.
 func outcomeOf(err error, refused *politeness.Error) Outcome {
 	switch {
 	case refused == nil:
@@ -435,7 +441,7 @@ func outcomeOf(err error, refused *politeness.Error) Outcome {
 	return Failed
 }
 
-// visit finds the links of a page and hands it to Visit, unless it leads elsewhere.
+// visit finds the links of a page and calls Visit, unless the page leads elsewhere.
 func (r *run) visit(p *Page) (outcome Outcome, err error) {
 	outcome = VisitFailed
 	err = guarded("Visit of "+p.FinalURL, func() error {

@@ -11,13 +11,13 @@ import (
 //
 // A host is in one of four places:
 //
-//	place     event                            next
-//	nowhere   put, with a URL and a free slot  waiting  until host.at
-//	waiting   take, host.at has come           due      in its class, by what it was charged
-//	waiting   take, host.at was set later      waiting
-//	due       take, a connection is free       asking   a flight asks Transport.Next whether it may start
-//	asking    started: it may                  nowhere  and by put again waiting, until the gap is over
-//	asking    finish: it may not, or has ended nowhere  and by put again waiting, until the time that Next named
+//	place    event                       next
+//	nowhere  put: it has a URL, a slot   waiting  until host.at
+//	waiting  take: host.at has come      due      in its class, by its charge
+//	waiting  take: host.at is later now  waiting
+//	due      take: a free connection     asking   a flight asks Transport.Next
+//	asking   started: it may start       nowhere  put: waiting, until the gap is over
+//	asking   finish: it may not yet      nowhere  put: waiting, until the time from Next
 //
 // A host has a slot for each flight that its limits allow. After a 429 or 503 it has one slot
 // beside the flights that were under way then, until an answer is another one.
@@ -25,10 +25,12 @@ import (
 // Connections are scarce where max of them are in flight; then two rules keep slow hosts from
 // holding all of them:
 //
-//   - Each host is charged with the time for which it holds connections (start-time fair queueing), so
-//     one that takes 2 s for an answer has its next turn after the others have had 2 s as well.
-//   - A connection can't be taken back from a host, so slow hosts, and hosts that haven't answered yet,
-//     together hold no more of them than their part of the hosts, or than the quick ones can spare.
+//   - Each host is charged with the time for which it holds connections (start-time fair
+//     queueing), so one that takes 2 s for an answer has its next turn after the others have had
+//     2 s as well.
+//   - A connection can't be taken back from a host, so slow hosts, and hosts that haven't answered
+//     yet, together hold no more of them than their part of the hosts, or than the quick ones can
+//     spare.
 type frontier struct {
 	hosts   map[string]*host
 	waiting heap[timed]
@@ -66,6 +68,7 @@ type host struct {
 
 	at    time.Time     // earliest next start
 	why   string        // why it is that late; empty: the delay between requests
+	wakes time.Time     // when the first of its sleepers comes back, see run.retry
 	gap   time.Duration // least time between two starts
 	place place
 
@@ -76,7 +79,6 @@ type host struct {
 	refused     int  // 429 or 503 where the last answer was that; 0: it was another
 	unreachable int  // times in a row that its robots.txt couldn't be had
 	dead        bool // it didn't answer at all the last time, see putOff
-	givenUp     bool // its URLs are Unreachable without a further try
 
 	pace     int           // quick or slow
 	usual    time.Duration // moving mean of the times that its exchanges take; 0: there was none
@@ -251,7 +253,7 @@ func (f *frontier) started(fl *flight, now time.Time) {
 	f.put(h)
 }
 
-// choose says in which line the next host stands.
+// choose returns the class of the next host.
 func (f *frontier) choose() (class int, ok bool) {
 	if f.inFlight() >= f.max {
 		return 0, false

@@ -25,7 +25,8 @@ func logged(f func()) string {
 	return out.String()
 }
 
-// TestSummaryNamesFirstErrors: the first error of each outcome, without what a server has put into it.
+// TestSummaryNamesFirstErrors: the first error of each outcome, without what a server has put into
+// it.
 func TestSummaryNamesFirstErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
@@ -73,8 +74,8 @@ func TestPanicsAreReported(t *testing.T) {
 	})
 }
 
-// TestClientLeadsToTheTransport: a Client that sends requests beside the Transport ends the crawl at
-// its first answer. One that answers from a cache, or wraps the Transport, doesn't.
+// TestClientLeadsToTheTransport: a Client that sends requests beside the Transport ends the crawl
+// at its first answer. One that answers from a cache, or wraps the Transport, doesn't.
 func TestClientLeadsToTheTransport(t *testing.T) {
 	web := func() *politenesstest.Web {
 		web := politenesstest.NewWeb()

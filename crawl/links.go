@@ -37,7 +37,7 @@ func SameSite(p *Page, l Link) bool { return siteOf(p.FinalURL) == siteOf(l.URL)
 // Everywhere is a Config.Follow for all links. Bound the crawl with MaxDepth or MaxPages.
 func Everywhere(*Page, Link) bool { return true }
 
-// hostOf is the host of a normalised URL, without its port.
+// hostOf returns the host of a normalised URL, without its port.
 func hostOf(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -154,11 +154,11 @@ func reference(z *html.Tokenizer, tag atom.Atom) (ref, rel string) {
 	return strings.TrimSpace(ref), rel
 }
 
-// undeclared is the encoding of a page of which nothing tells it.
+// undeclared is the encoding of a page that doesn't name its own.
 var undeclared, _, _ = charset.DetermineEncoding(nil, "")
 
-// text returns a function that begins to read the body, in UTF-8, and one that encodes the query of
-// a link as browsers do: in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
+// text returns two functions: read returns the body in UTF-8, and query encodes the query of a link
+// as browsers do, in the encoding of the page (https://url.spec.whatwg.org, section 4.4).
 func (p *Page) text() (read func() io.Reader, query func(string) string) {
 	e, name, _ := charset.DetermineEncoding(p.Body, p.Response.Header.Get("Content-Type"))
 	if e == undeclared && utf8.Valid(p.Body) && utf8.RuneCount(p.Body) < len(p.Body) {
@@ -197,8 +197,8 @@ func inEncoding(raw string, encode func(string) (string, error)) string {
 	return b.String()
 }
 
-// asWritten returns a reference as browsers take it (https://url.spec.whatwg.org): without tabs and
-// line ends, with slashes for backslashes, and a percent sign that begins no escape as itself.
+// asWritten returns a reference as browsers read it (https://url.spec.whatwg.org): without tabs and
+// line ends, with slashes for backslashes, and with "%25" for a percent sign that begins no escape.
 func asWritten(href string) string {
 	if !strings.ContainsAny(href, "\t\r\n\\%") {
 		return href
@@ -257,13 +257,14 @@ func (r *run) follows(p *Page, l Link) bool {
 	return cfg.Follow(p, l)
 }
 
-// add adds a URL to what p has led to.
+// add adds a URL to those that p has led to.
 func (r *run) add(p *Page, rawURL string, priority int) {
 	u, err := p.resolve(rawURL)
 	r.lead(p, u, err, Request{URL: rawURL, From: p.FinalURL, Depth: p.Depth + 1, Priority: priority})
 }
 
-// lead adds req to what p has led to, with the URL u, if it is within the limits. err is that of u.
+// lead adds req, with the URL u, to those that p has led to, if it is within the limits. err is the
+// error of u.
 func (r *run) lead(p *Page, u *url.URL, err error, req Request) {
 	if err == nil {
 		var to string
@@ -293,8 +294,8 @@ func location(resp *http.Response) string {
 	return ""
 }
 
-// wantsCookie reports whether a page redirects to itself with a cookie that the Client keeps: it
-// may be another one when it is asked for with that.
+// wantsCookie reports whether a page redirects to itself and sets a cookie, which the Client keeps:
+// with the cookie the answer may be another one.
 func (r *run) wantsCookie(p *Page) bool {
 	if r.c.client.Jar == nil || location(p.Response) == "" || len(p.Response.Cookies()) == 0 {
 		return false
@@ -307,7 +308,7 @@ func (r *run) wantsCookie(p *Page) bool {
 	return err == nil && to == p.FinalURL
 }
 
-// turnTo adds rawURL, which stands for the page itself. A start URL may lead anywhere.
+// turnTo adds rawURL, which takes the place of the page. A start URL may lead anywhere.
 func (r *run) turnTo(p *Page, rawURL string, l Link) {
 	req := p.request
 	u, err := p.resolve(rawURL)

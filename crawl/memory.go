@@ -5,7 +5,7 @@ import (
 	"hash/maphash"
 )
 
-// A memory is the Queue in memory. A URL that was ever taken in is remembered by its hash alone.
+// A memory is the Queue in memory. It remembers each URL that it has taken in by a hash.
 type memory struct {
 	max     int // URLs kept
 	kept    int // waiting and lent ones
@@ -21,7 +21,7 @@ type list struct {
 	next uint64 // number of the next one, for those of one priority to stay in their order
 }
 
-// A stored request is all that must be kept of one.
+// A stored request is a Request in fewer bytes.
 type stored struct {
 	url, via, from  string
 	number          uint64

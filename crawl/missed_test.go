@@ -30,8 +30,8 @@ func asUTF16(order binary.AppendByteOrder, s string) string {
 	return string(b)
 }
 
-// crawled returns the paths and queries that a crawl of example.com asks for whose start page is home,
-// beside that page.
+// crawled returns the paths and queries that a crawl of example.com asks for whose start page is
+// home, beside that page.
 func crawled(t *testing.T, contentType, home string) string {
 	t.Helper()
 	r := newRig()
@@ -109,8 +109,8 @@ func TestLegacyCharsets(t *testing.T) {
 	}
 }
 
-// TestCookieBySelfRedirect: a redirect to the same URL that sets a cookie is followed once where the
-// Client keeps cookies.
+// TestCookieBySelfRedirect: a redirect to the same URL that sets a cookie is followed once where
+// the Client keeps cookies.
 func TestCookieBySelfRedirect(t *testing.T) {
 	for name, tt := range map[string]struct {
 		jar    bool

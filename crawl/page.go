@@ -6,7 +6,7 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// A Page is what a visit sees.
+// A Page is an answer, for Config.Visit.
 type Page struct {
 	URL         string             // as it was added: before redirects
 	FinalURL    string             // what was fetched: URL, or where its redirects led
@@ -21,7 +21,7 @@ type Page struct {
 
 	request Request
 	found   []Request
-	lost    []Result // of URLs that it has led to and that aren't taken in
+	lost    []Result // of URLs that the page has led to, which the Queue doesn't get
 	beyond  int      // number of its links after the first maxLinks
 	add     func(p *Page, url string, priority int)
 	release func() // gives back the room of a large body
@@ -35,8 +35,8 @@ func (p *Page) Add(urls ...string) {
 	}
 }
 
-// AddPriority is Add for a URL that goes before all of a lower priority, on its host and, where
-// connections are scarce, on others. Add's have 0.
+// AddPriority is Add for a URL that goes before those of a lower priority, on its host and, where
+// connections are scarce, on others. Add gives 0.
 func (p *Page) AddPriority(url string, priority int) { p.add(p, url, priority) }
 
 // A Link leads from a page to another.

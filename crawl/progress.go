@@ -10,7 +10,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// A Progress says how a crawl goes.
+// A Progress is the state of a crawl that runs.
 type Progress struct {
 	Summary          // so far
 	Hosts    int     // that have URLs waiting in memory or requests in flight
@@ -18,14 +18,14 @@ type Progress struct {
 	Rate     float64 // pages visited a second, since the Progress before
 	Done     bool    // the crawl has ended
 
-	// The host that is the next one to be asked of those that have to wait; empty if there is none.
-	Next    string    // its key
-	NextAt  time.Time // when it may be asked
-	NextWhy string    // why no earlier
-
-	// Waiting yields each host that can't be asked for more than a second, in no order. Use it during
-	// the call of Config.Progress only.
+	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
+	// during the call of Config.Progress only.
 	Waiting iter.Seq[Wait]
+
+	// The first of them that may be asked; empty if none waits.
+	Next    string    // its key
+	NextAt  time.Time // when it may be asked; zero: not known
+	NextWhy string    // why no earlier
 }
 
 // A Wait is why no page of a host is asked for.
@@ -42,12 +42,12 @@ func (p *Progress) idle() (until time.Time, ok bool) {
 
 // ProgressLine returns a Config.Progress for people: on a terminal it draws one line anew, to
 // anything else it writes a line every ten seconds, one when every host has to wait, and one at the
-// end. While every host has to wait it says for which, until when, and why.
+// end. A line names the first host that waits, until when and why.
 func ProgressLine(w io.Writer) func(Progress) { return progressLine(w, isTerminal(w)) }
 
 func progressLine(w io.Writer, terminal bool) func(Progress) {
 	var last time.Duration
-	var waiting time.Time // end of the wait that was told of
+	var waiting time.Time // end of the wait in the last line
 	return func(p Progress) {
 		line := fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
 			p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts), float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
@@ -71,27 +71,22 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 	}
 }
 
-// waits returns the part of a line that says how many hosts wait, and which of them is the first.
+// waits returns the part of a line with the number of hosts that wait, and the first of them.
 func (p *Progress) waits() string {
-	n, first := 0, Wait{}
-	if p.Waiting != nil {
-		for w := range p.Waiting {
-			if n++; n == 1 || !w.Until.IsZero() && (first.Until.IsZero() || w.Until.Before(first.Until)) {
-				first = w
-			}
-		}
-	}
-	if n == 0 {
+	if p.Waiting == nil || p.Next == "" {
 		return ""
 	}
-	verb, until := "wait, the first", ""
-	if n == 1 {
-		verb = "waits"
+	n, until, verb := 0, "", "waits"
+	for range p.Waiting {
+		n++
 	}
-	if !first.Until.IsZero() {
-		until = ", until " + first.Until.Format(time.TimeOnly)
+	if n > 1 {
+		verb = "wait, the first"
 	}
-	return fmt.Sprintf("; %s %s: %s (%s%s)", hosts(n), verb, printable.Text(first.Host), printable.Clipped(first.Why, 100), until)
+	if !p.NextAt.IsZero() {
+		until = ", until " + p.NextAt.Format(time.TimeOnly)
+	}
+	return fmt.Sprintf("; %s %s: %s (%s%s)", hosts(n), verb, printable.Text(p.Next), printable.Clipped(p.NextWhy, 100), until)
 }
 
 func hosts(n int) string {

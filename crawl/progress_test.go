@@ -12,8 +12,8 @@ import (
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
-// TestProgressLine: to a pipe a line every ten seconds, and one at the end; on a terminal one that is
-// drawn anew.
+// TestProgressLine: to a pipe a line every ten seconds, and one at the end; on a terminal one that
+// is drawn anew.
 func TestProgressLine(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		var out strings.Builder

@@ -30,22 +30,22 @@ type Result struct {
 // the crawl, it doesn't break it. An error ends the crawl.
 //
 // A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
-// it waiting again for the outcome [Left]. What a process that was killed had lent is for its
-// Queue to make waiting again, when it is opened the next time. What a page has led to is added
-// before the page is done, so a kill at any instant loses no URL; a page may be visited twice.
+// it waiting again for the outcome [Left]. A Queue that is opened after its process was killed
+// makes waiting again what that had lent. What a page has led to is added before the page is done,
+// so a kill at any instant loses no URL; a page may be visited twice.
 type Queue interface {
-	// Add takes in those of reqs whose URL it has never taken in, and returns how many it has, and
-	// for how many it has no room. The rest is known.
+	// Add takes in those of reqs whose URL is new. It returns their number, and the number of those
+	// for which there is no room. The rest is known.
 	Add(ctx context.Context, reqs []Request) (added, noRoom int, err error)
 
 	// Take lends waiting requests of the given hosts, at most n of each, those of the highest
 	// Priority first and of these the longest waiting. A host that has none left yields none.
 	Take(ctx context.Context, hosts []string, n int) ([]Request, error)
 
-	// Done says what became of requests that were lent.
+	// Done ends requests that were lent, or makes them wait again where the Outcome is Left.
 	Done(ctx context.Context, results []Result) error
 
-	// Hosts returns at most n of the hosts that have waiting requests. It is asked at the beginning
-	// and at the end of a crawl, and when there is room for more hosts than are at work.
+	// Hosts returns at most n of the hosts that have waiting requests. It is called at the
+	// beginning and at the end of a crawl, and when there is room for more hosts than are at work.
 	Hosts(ctx context.Context, n int) ([]string, error)
 }

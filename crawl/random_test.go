@@ -211,9 +211,9 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 	}
 }
 
-// idle fails t where a host wasn't asked although it might have been. Where hosts wait for one another's
-// connections, and of one that has failed, it is only known that it isn't forgotten: a robots.txt
-// that couldn't be had is asked for again after five minutes.
+// idle fails t where a host wasn't asked although it might have been. Where hosts wait for one
+// another's connections, and of one that has failed, it is only known that it isn't forgotten: a
+// robots.txt that couldn't be had is asked for again after five minutes.
 func (w *randomWeb) idle(t *testing.T, known map[string]time.Time) {
 	limits := w.rig.politeness.Limits
 	for _, host := range w.hosts {

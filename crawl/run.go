@@ -17,16 +17,16 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// lend is how many URLs of a host are at hand at most.
+// lend is the largest number of URLs that Queue.Take lends of a host at once.
 const lend = 16
 
-// A run is one crawl. What isn't said to be shared belongs to the goroutine of Run; the others post
-// what it is to do with what they have found.
+// A run is one crawl. Its fields belong to the goroutine of Run, but for those marked as shared;
+// other goroutines send it functions by events.
 type run struct {
 	c       *Crawler
 	queue   Queue
 	ctx     context.Context // of the crawl
-	late    context.Context // ends Grace later
+	late    context.Context // ends Grace after ctx
 	events  chan func()
 	workers chan struct{} // held by calls of Visit
 	room    *semaphore.Weighted
@@ -37,17 +37,17 @@ type run struct {
 
 	frontier   frontier
 	asleep     heap[sleeper]
-	visiting   int             // pages answered whose visit hasn't ended
+	visiting   int             // number of answered pages whose visit hasn't ended
 	pages      map[string]int  // visited, by host, if MaxPagesPerHost is set
 	discovered map[string]bool // hosts for which Discover was called, if it is set
-	seeking    int             // calls of Discover that haven't ended
-	looking    bool            // whether hosts that wait are asked again
-	looked     int             // of waiting, how far that has come
+	seeking    int             // number of calls of Discover that haven't ended
+	looking    bool            // look has a goroutine
+	looked     int             // index in frontier.waiting of the last host for look
 	unlisted   bool            // the Queue may have hosts that aren't in the frontier
 
-	work    work // for the Queue, at its next turn
+	work    work // the next calls of the Queue
 	storing bool // the Queue is at work
-	asked   bool // the Queue was asked for hosts since the last URL was taken
+	asked   bool // Queue.Hosts was called since the last URL was taken
 	stopped bool // nothing is started any more
 	err     error
 
@@ -56,20 +56,20 @@ type run struct {
 	shown   Progress
 }
 
-// work is for the Queue.
+// A work is the arguments of the Queue's next calls.
 type work struct {
 	add      []Request
 	done     []Result
 	rejected []Result // of URLs that the Queue doesn't get, for Config.Done
-	want     []string // hosts whose URLs run short
-	list     bool     // hosts are wanted
+	want     []string // hosts for Take
+	list     bool     // whether Hosts is called
 }
 
 func (w *work) empty() bool {
 	return len(w.add)+len(w.done)+len(w.rejected)+len(w.want) == 0 && !w.list
 }
 
-// A sleeper is a request that comes back by itself.
+// A sleeper is a request that comes back at a time of its own, see run.retry.
 type sleeper struct {
 	at      time.Time
 	request Request
@@ -79,8 +79,9 @@ func (s sleeper) Before(o sleeper) bool { return s.at.Before(o.at) }
 
 // Run crawls from urls, and from what the Queue holds, until nothing is left or ctx is done. Then
 // nothing is started any more, and what is in flight is still visited and counted if it ends within
-// Grace; the rest is Left. Summary.Stopped says why URLs were left. The error is that of the Queue,
-// or says that none of urls can be crawled, or that Config.Client doesn't lead to Config.Transport.
+// Grace; the rest is Left. Summary.Stopped is why URLs were left. The error is that of the Queue,
+// that of the last of urls if none can be crawled, or that Config.Client doesn't lead to
+// Config.Transport.
 func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -110,7 +111,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		r.tell(r.work.rejected)
 		return r.summary, err
 	}
-	r.work.list = true // the Queue may have some from before
+	r.work.list = true // the Queue may have hosts from before
 	r.loop(cancel)
 	if m, ok := r.queue.(*memory); ok {
 		r.summary.Outcomes[Left] = m.waiting
@@ -122,10 +123,10 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 	return r.summary, r.err
 }
 
-// maxInFlight is where the limiter has no bound.
+// maxInFlight is the largest number of flights where the limiter has no bound.
 const maxInFlight = 4096
 
-// loop starts what can be started and does what others have posted, until everything is over.
+// loop starts what can be started and calls the functions in events, until the crawl is over.
 func (r *run) loop(cancel context.CancelFunc) {
 	timer := time.NewTimer(none)
 	defer timer.Stop()
@@ -161,7 +162,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 	}
 }
 
-// ended is the error of a context that is done, with what has ended it.
+// ended returns the error of a context that is done, with its cause.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(err, cause) {
@@ -170,7 +171,7 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// launch starts all that can be started, and says how long there is nothing more.
+// launch starts all that can be started. wait is the time until there may be more.
 func (r *run) launch(now time.Time) (wait time.Duration) {
 	if r.stopped {
 		return none
@@ -200,14 +201,14 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// A host that waits for longer than patient is asked every now and then whether it still has to: a
-// person may have lifted its block, or changed its limits. A second is for maxLooks of them.
+// Transport.Next is called every now and then for a host that waits for longer than patient: a
+// person may have lifted its block, or changed its limits. There are maxLooks calls a second.
 const (
 	patient  = 2 * time.Second
 	maxLooks = 100
 )
 
-// look has some of the hosts that wait asked again.
+// look calls Transport.Next for some of the hosts that wait, and moves them up if it is earlier.
 func (r *run) look(now time.Time) {
 	waiting := r.frontier.waiting
 	if r.looking || r.stopped || len(waiting) == 0 {
@@ -240,15 +241,15 @@ func (r *run) look(now time.Time) {
 			switch {
 			case !at.IsZero():
 				sooner[h] = at
-			case errors.Is(err, politeness.ErrBudget): // it would wait for nothing
+			case errors.Is(err, politeness.ErrBudget): // no time will come
 				sooner[h] = now
 			}
 		}
 	}()
 }
 
-// enough reports whether no more pages of a host may be visited. Then its URLs are given up, or put
-// back while some are under way that may come to nothing.
+// enough reports whether no more pages of a host may be visited (MaxPagesPerHost). Then it gives
+// the host's URLs up, or puts them back while others are under way that may not be visited.
 func (r *run) enough(fl *flight) bool {
 	h, limit := fl.h, r.c.cfg.MaxPagesPerHost
 	visited, underWay := r.pages[h.key], h.open-len(h.urls)
@@ -265,7 +266,7 @@ func (r *run) enough(fl *flight) bool {
 		r.done(Result{Request: req, Outcome: EnoughOfHost}, nil)
 	}
 	h.urls = nil
-	r.want(h) // the Queue may have further ones, to be given up as well
+	r.want(h) // the Queue may have further ones, which are given up as well
 	return true
 }
 
@@ -291,7 +292,7 @@ func (r *run) over() bool {
 		r.stop(fmt.Errorf("crawl: MaxPages, %d, are visited", limit))
 	}
 	if !r.stopped && len(r.frontier.hosts) == 0 && !r.asked {
-		r.asked, r.work.list = true, true // somebody else may have filled the Queue
+		r.asked, r.work.list = true, true // another program may have filled the Queue
 	}
 	r.store()
 	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0)
@@ -305,7 +306,7 @@ func (r *run) abort(err error) {
 	r.stop(err)
 }
 
-// stop starts nothing any more, and gives back what was lent.
+// stop ends the starts, and gives back the URLs that are at hand.
 func (r *run) stop(why error) {
 	if r.stopped {
 		return
@@ -368,7 +369,7 @@ func (r *run) tell(results []Result) {
 	}
 }
 
-// accept adds a request that the user has made, if it is one.
+// accept adds a request from Run or Discover, if its URL can be fetched.
 func (r *run) accept(req Request) error {
 	url, err := Normalize(req.URL)
 	var key string
@@ -394,7 +395,7 @@ func (r *run) host(key string) *host {
 	return h
 }
 
-// limit asks what the limits of h are: a person may change them while the crawl runs.
+// limit sets the limits of h, which a person may change while the crawl runs.
 func (r *run) limit(h *host) {
 	limits := r.c.cfg.Transport.Hosts().Config().Of(h.key)
 	h.slots, h.gap = limits.Concurrency, limits.Delay.Min
@@ -408,7 +409,7 @@ func (r *run) want(h *host) {
 	}
 }
 
-// known notes that the Queue may have URLs of the host.
+// known notes that the Queue may have URLs of the host key.
 func (r *run) known(key string) {
 	if r.frontier.hosts[key] == nil && len(r.frontier.hosts) >= max(1, r.c.cfg.MaxURLs/lend) {
 		r.unlisted = true
@@ -419,7 +420,7 @@ func (r *run) known(key string) {
 	r.want(h)
 }
 
-// store lets the Queue do its work, one thing at a time.
+// store calls the Queue with r.work, unless an earlier call hasn't ended.
 func (r *run) store() {
 	if r.storing {
 		return
@@ -440,14 +441,14 @@ func (r *run) store() {
 		defer func() {
 			r.events <- func() { r.stored(&w, added, noRoom, taken, hosts, err) }
 		}()
-		ctx := context.WithoutCancel(r.ctx) // what is known now is to be kept
+		ctx := context.WithoutCancel(r.ctx) // results are kept after the end
 		if len(w.add) > 0 {
 			added, noRoom, err = r.queue.Add(ctx, w.add)
 		}
 		if err == nil && len(w.done) > 0 {
 			err = r.queue.Done(ctx, w.done)
 		}
-		_, inMemory := r.queue.(*memory) // what is left there is told at the end
+		_, inMemory := r.queue.(*memory) // which yields what is left at the end
 		r.tell(slices.DeleteFunc(append(w.rejected, w.done...), func(res Result) bool { return inMemory && res.Outcome == Left }))
 		if err == nil && len(w.want) > 0 {
 			taken, err = r.queue.Take(ctx, w.want, lend)
@@ -458,14 +459,14 @@ func (r *run) store() {
 	}()
 }
 
-// stored takes in what the Queue has done.
+// stored notes the results of the Queue's calls with w.
 func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string, err error) {
 	r.storing = false
 	if err != nil {
 		r.abort(err)
 	}
 	r.summary.Outcomes[NoRoom] += noRoom
-	if r.err == nil { // else it isn't known how many it had
+	if r.err == nil { // else added may be too small
 		r.summary.Outcomes[Duplicate] += len(w.add) - added - noRoom
 	}
 	for _, key := range w.want {
@@ -503,18 +504,18 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 	}
 }
 
-// whyPace is why most hosts wait.
+// whyPace returns why hosts wait whose host.why is empty.
 func (r *run) whyPace() string {
 	if _, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory); !ok {
-		return "its delay between requests, or a block" // blockedBy doesn't know
+		return "its delay between requests, or a block" // see blockedBy
 	}
 	return "its delay between requests"
 }
 
-// blockedBy says what has set a block of the host, empty where there is none or nobody knows it at
-// once: a person may have blocked it.
+// blockedBy returns who has set the block of the host; empty where it has none, or the limiter
+// isn't of this process, whose list may be long in coming.
 func (r *run) blockedBy(key string) string {
-	hosts, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory) // another's list may be long in coming
+	hosts, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory)
 	if !ok {
 		return ""
 	}
@@ -532,58 +533,47 @@ func (r *run) blockedBy(key string) string {
 // waiting yields the hosts that can't be asked for a URL for more than a second before or after
 // now.
 func (r *run) waiting(now time.Time, yield func(Wait) bool) {
-	asleep := make(map[string]time.Time) // hosts of sleepers
-	for _, s := range r.asleep {
-		if at, ok := asleep[s.request.Host]; !ok || s.at.Before(at) {
-			asleep[s.request.Host] = s.at
-		}
-	}
 	for _, h := range r.frontier.hosts {
-		at, why := h.at, cmp.Or(h.why, r.whyPace())
-		wakes, sleeps := asleep[h.key]
+		w := Wait{Host: h.key}
 		switch {
-		case len(h.urls) == 0 && sleeps:
-			at, why = wakes, "it has answered 503"
+		case len(h.urls) == 0 && h.wakes.After(now):
+			w.Until, w.Why = h.wakes, "it has answered 503"
 		case len(h.urls) == 0:
 			continue
-		case at.After(now): // also behind pages in flight
+		case h.at.After(now): // also behind pages in flight
+			w.Until, w.Why = h.at, cmp.Or(h.why, r.whyPace())
 		case !h.robotsAsked && h.place == asking:
-			at, why = time.Time{}, "its robots.txt"
+			w.Why = "its robots.txt"
 		case h.place == inDue:
-			at, why = time.Time{}, "a connection, or a call of Visit"
+			w.Why = "a connection, or a call of Visit"
 		case h.flights == 1:
-			at, why = time.Time{}, "its page in flight"
+			w.Why = "its page in flight"
 		default:
-			at, why = time.Time{}, fmt.Sprintf("its %d pages in flight", h.flights)
+			w.Why = fmt.Sprintf("its %d pages in flight", h.flights)
 		}
-		if max(at.Sub(now), now.Sub(h.at)) > time.Second && !yield(Wait{Host: h.key, Until: at, Why: why}) {
+		if max(w.Until.Sub(now), now.Sub(h.at)) > time.Second && !yield(w) {
 			return
 		}
 	}
 }
 
-// report tells how the crawl goes.
+// report calls Config.Progress.
 func (r *run) report(now time.Time, done bool) {
 	r.summary.Elapsed = now.Sub(r.began)
 	if r.c.cfg.Progress == nil {
 		return
 	}
 	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Done: done}
-	if f := &r.frontier; len(f.waiting) > 0 {
-		first := f.waiting[0]
-		p.Next, p.NextAt, p.NextWhy = first.h.key, first.at, cmp.Or(first.h.why, r.whyPace())
-		switch until, idle := p.idle(); {
-		case !idle:
-		case p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt):
-			p.NextWhy = r.shown.NextWhy
-		case until.After(now):
-			p.NextWhy = cmp.Or(r.blockedBy(first.h.key), p.NextWhy)
+	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
+	for w := range p.Waiting {
+		if p.Next == "" || !w.Until.IsZero() && (p.NextAt.IsZero() || w.Until.Before(p.NextAt)) {
+			p.Next, p.NextAt, p.NextWhy = w.Host, w.Until, w.Why
 		}
 	}
-	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
-	if len(r.asleep) > 0 && (p.Next == "" || r.asleep[0].at.Before(p.NextAt)) {
-		first := r.asleep[0]
-		p.Next, p.NextAt, p.NextWhy = first.request.Host, first.at, "it has answered 503"
+	if _, idle := p.idle(); idle && p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt) {
+		p.NextWhy = r.shown.NextWhy
+	} else if idle {
+		p.NextWhy = cmp.Or(r.blockedBy(p.Next), p.NextWhy)
 	}
 	p.Outcomes, p.Errors = maps.Clone(p.Outcomes), maps.Clone(p.Errors)
 	if passed := p.Elapsed - r.shown.Elapsed; passed > 0 {

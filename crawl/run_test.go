@@ -455,8 +455,8 @@ func TestCancelLosesNothing(t *testing.T) {
 	}
 }
 
-// TestQueueGoesOn: a crawl that is killed at any instant goes on where it ended, and so does one that
-// was cancelled, without asking twice for what it has done.
+// TestQueueGoesOn: a crawl that is killed at any instant goes on where it ended, and so does one
+// that was cancelled, without asking twice for what it has done.
 func TestQueueGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))

@@ -19,8 +19,8 @@ import (
 // refusedConnection is what a dial returns where nothing listens.
 var refusedConnection = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
-// TestOnePageStopsNoHost: beside a page that takes a minute the second slot of its host goes on, also
-// where another page is refused, and where the slow page is the first one.
+// TestOnePageStopsNoHost: beside a page that takes a minute the second slot of its host goes on,
+// also where another page is refused, and where the slow page is the first one.
 func TestOnePageStopsNoHost(t *testing.T) {
 	slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) })
 	for _, tt := range []struct {
@@ -59,8 +59,8 @@ func TestOnePageStopsNoHost(t *testing.T) {
 	}
 }
 
-// TestDeadHostsKeepNobody: a crawl is over when only hosts are left that don't answer, and one whose
-// connections are refused is asked twice.
+// TestDeadHostsKeepNobody: a crawl is over when only hosts are left that don't answer, and one
+// whose connections are refused is asked twice.
 func TestDeadHostsKeepNobody(t *testing.T) {
 	var timeout net.Error = &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	for _, tt := range []struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// An Outcome says what became of a URL.
+// An Outcome is the end of a URL.
 type Outcome string
 
 // The outcomes. Every URL that a crawl was given, or found and would have followed, ends in one.
@@ -67,7 +67,7 @@ func (s Summary) String() string {
 	return text
 }
 
-// order is that in which a summary names them.
+// order is the order of the outcomes in Summary.String.
 var order = []Outcome{
 	Visited, VisitFailed, Redirected, NotCanonical, Disallowed, Unreachable, Refused, OverBudget, Failed, Rejected,
 	Duplicate, TooDeep, TooLong, TooMany, Invalid, NoRoom, EnoughOfHost, Left,

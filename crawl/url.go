@@ -13,7 +13,7 @@ import (
 // case, the host in punycode and without the scheme's own port and a final dot, no userinfo and no
 // fragment, no dot segments, escapes in upper case, none where a letter, a digit or one of -._~
 // needs none, and one for each byte that needs one. The query's order, and a final slash, are left
-// as they are: they make a difference. The error says why rawURL can't be fetched.
+// as they are: they make a difference. The error is why rawURL can't be fetched.
 func Normalize(rawURL string) (string, error) {
 	rawURL = strings.TrimSpace(rawURL)
 	u, err := url.Parse(rawURL)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An Entry is what a sitemap says of one page, or an index of one sitemap.
+// An Entry is a page in a sitemap, or a sitemap in an index.
 type Entry struct {
 	// Loc is the URL, absolute, http or https. It is as the site wrote it, so it may hold
 	// characters that have to be escaped before they are shown.
@@ -29,15 +29,14 @@ type Entry struct {
 	// "daily", "weekly", "monthly", "yearly", "never", or empty.
 	ChangeFreq string
 
-	// Priority is how the page compares to the others of its site, 0 to 1; 0.5 unless the site says
-	// otherwise.
+	// Priority compares the page to the others of its site, 0 to 1; 0.5 where the sitemap has none.
 	Priority float64
 }
 
 // Stale reports whether a copy of the page that was fetched at the given time may be out of date
 // now: because LastMod is later than that, or is a day that wasn't over; without LastMod because
-// more time has passed than ChangeFreq says. A page of which the site says neither may always be
-// out of date. A LastMod that is still to come says nothing.
+// more time has passed than ChangeFreq names. A page with neither may always be out of date. A
+// LastMod in the future counts as none.
 func (e Entry) Stale(fetched, now time.Time) bool {
 	if !e.LastMod.IsZero() && !e.LastMod.After(now) {
 		return e.LastMod.Add(e.Precision).After(fetched)

@@ -20,9 +20,9 @@ import (
 // concurrent use.
 //
 // By the protocol a sitemap speaks for the host that it is on, on http and https alike, and for any
-// host whose robots.txt names it. What an index lists, it answers for: who trusts the index trusts
-// that. Pages of other hosts are left out, and a [*ForeignError] says so, host by host: a site that
-// is www.example.com here and example.com there is the usual case.
+// host whose robots.txt names it. The sitemaps that an index lists speak for the hosts that the
+// index speaks for. Pages of other hosts are left out, with a [*ForeignError] for each host: the
+// usual case is a site that is www.example.com here and example.com there.
 type Finder struct {
 	// Transport asks for robots.txt: which sitemaps it names, and whether it names one that
 	// lists pages of its host. Nil is a mistake.
@@ -32,7 +32,7 @@ type Finder struct {
 	// accepts only pages, by type or size.
 	Client *http.Client
 
-	// MaxFiles is how many sitemaps are fetched at most, those of indexes included; 0: 500.
+	// MaxFiles is the largest number of sitemaps fetched, those of indexes included; 0: 500.
 	MaxFiles int
 }
 
@@ -58,8 +58,8 @@ func (e *FileError) Error() string {
 
 func (e *FileError) Unwrap() error { return e.Err }
 
-// A ForeignError says that a sitemap lists pages of a host that it doesn't speak for. They are left
-// out.
+// A ForeignError is about pages that are left out: a sitemap lists them that doesn't speak for
+// their host.
 type ForeignError struct {
 	URL   string // of the sitemap
 	Host  string // that it doesn't speak for; "further hosts" beyond the first twenty
@@ -86,11 +86,10 @@ func (e *ForeignError) Error() string {
 //
 // An error is about one sitemap, a [*FileError] or a [*ForeignError], and the loop may go on to the
 // next pair. It is that of [politeness.Transport.Sitemaps] if robots.txt can't be had, and that of
-// ctx, with the last pair, when ctx is done. A sitemap is read to its
-// end before its first page is yielded, so the loop may fetch each page as it comes: no connection
-// and no slot of the host is taken by then. That takes the memory of one file, some megabytes of
-// the longest. The same page may come more than once. Pages may be of another host than rawURL's;
-// most crawls want to look at that.
+// ctx, with the last pair, when ctx is done. A sitemap is read to its end before its first page is
+// yielded, so the loop may fetch each page as it comes: no connection and no slot of the host is
+// taken by then. That takes the memory of one file, some megabytes of the longest. The same page
+// may come more than once. Pages may be of another host than rawURL's, which most crawls leave out.
 func (f Finder) Pages(ctx context.Context, rawURL string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		site, err := url.Parse(rawURL)
@@ -133,9 +132,9 @@ func (f Finder) Read(ctx context.Context, sitemaps ...string) iter.Seq2[Entry, e
 // A file is a sitemap to be read.
 type file struct {
 	url     string
-	hosts   []string // that it speaks for beside its own, because of who named it
+	hosts   []string // that it speaks for beside its own: those of the robots.txt or index that names it
 	via     []string // the indexes that led to it
-	guessed bool     // whether nobody named it, so that it may well not be there
+	guessed bool     // neither robots.txt nor an index names it, so it may not exist
 }
 
 // A walk is one run of a Finder.
@@ -197,7 +196,7 @@ func (w *walk) run() {
 func (w *walk) file(f file) bool {
 	entries, final, err := w.fetch(f)
 	if w.ctx.Err() != nil {
-		return true // run says so
+		return true // run yields the error of ctx
 	}
 	urls := append(slices.Clone(f.via), f.url)
 	hosts := append([]string{hostOf(f.url), hostOf(final)}, f.hosts...)

@@ -6,11 +6,11 @@
 // one file, wherever it comes from: XML, an index of other sitemaps, RSS, Atom or one URL a line,
 // gzipped or not.
 //
-// What a file says of a page (lastmod, changefreq, priority) comes with it in an [Entry];
-// [Entry.Stale] says whether a copy of the page may be out of date. The sitemap extensions (images,
-// videos, news, translations) are ignored.
+// An [Entry] has lastmod, changefreq and priority of a page; [Entry.Stale] reports whether a copy
+// of the page may be out of date. The sitemap extensions (images, videos, news, translations) are
+// ignored.
 //
-// Files are what strangers send. One is read up to the protocol's limits of 50,000 URLs and 50 MB,
+// Files come from strangers. One is read up to the protocol's limits of 50,000 URLs and 50 MB,
 // in a few kilobytes of memory, however deep, endless or broken it is. Entities that it declares
 // are never expanded. The texts of errors are free of control characters.
 package sitemap
