@@ -71,8 +71,8 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(d.body)
 }
 
-// sign returns the fields of a signature by each key, made less than directoryAge ago: whoever asks
-// for the directory again and again doesn't make the keys work. What they cover is the authority
+// sign returns the fields of a signature by each key, made less than directoryAge ago, so that
+// repeated requests for the directory cost no signatures. What they cover is the authority
 // that was asked, which is that of the agent, whatever name a proxy before us has used.
 func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
 	d.mu.Lock()

@@ -65,7 +65,7 @@ func parseJWK(data []byte) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// publicJWK returns the key as a directory tells it.
+// publicJWK returns the key as a directory lists it.
 func publicJWK(public ed25519.PublicKey) jwk {
 	return jwk{Kty: "OKP", Crv: "Ed25519", Kid: KeyID(public), X: base64.RawURLEncoding.EncodeToString(public), Use: "sig"}
 }

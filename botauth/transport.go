@@ -11,9 +11,9 @@ import (
 	"github.com/go-politeness/politeness/internal/conntrace"
 )
 
-// SignedContextKey is a context key. Where the context of a request has a func(keyID string) by it,
-// that is told of each signature that is made for the request, before the request is sent.
-// politeness tells evidence by it.
+// SignedContextKey is a context key. If the context of a request has a func(keyID string) under it,
+// that is called for each signature of the request, before the request is sent. politeness records
+// signatures by it.
 var SignedContextKey = &contextKey{"signed"}
 
 type contextKey struct{ name string }

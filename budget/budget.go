@@ -29,12 +29,11 @@ import (
 // another machine. An error that isn't an [*Error] means that the budget could
 // not be asked; nothing was spent then.
 type Budget interface {
-	// Check returns an *Error when nothing is left for host, or when a request
-	// that starts at the given time would start past the time limit, so that a
-	// wait which can't end well isn't begun. It spends nothing. A start that is zero
-	// means now; callers who have just read the clock pass that, which spares
-	// another reading. Time and bytes are asked before pages: an error that names
-	// pages says that the others have some left.
+	// Check returns an *Error when nothing is left for host, or when a request that starts at start
+	// would start past the time limit, so that a wait which can't end well isn't begun. It spends
+	// nothing. A zero start is now; a caller that has just read the clock passes that, which spares
+	// another reading. Time and bytes are checked before pages: after an error that names pages,
+	// some of both is left.
 	Check(ctx context.Context, host string, start time.Time) error
 	// Reserve takes a page of host, or returns an *Error and takes nothing. The
 	// page is spent unless Refund gives it back.

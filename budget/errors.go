@@ -53,7 +53,7 @@ func (w Warning) String() string {
 	return "budget nearly spent: " + use(w.Limit, w.Host, w.Used, w.Max)
 }
 
-// use tells how much of a limit is used: "pages of example.com: 20 of 20 used".
+// use returns how much of a limit is used: "pages of example.com: 20 of 20 used".
 func use(limit, host string, used, limitMax int64) string {
 	name := limit
 	if limit == PagesPerHost {

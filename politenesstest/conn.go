@@ -153,7 +153,7 @@ func (s *Site) leave(d *dialing, cause error) error {
 	return cause
 }
 
-// orphan takes d out of the line; the connection that is dialed for it goes to whoever comes next.
+// orphan takes d out of the line; the connection that is dialed for it goes to the next request.
 func (p *pool) orphan(d *dialing) {
 	p.forget(d)
 	i, _ := slices.BinarySearchFunc(p.orphans, d.at, time.Time.Compare)

@@ -317,7 +317,7 @@ func write(text string) func(io.Writer) error {
 	}
 }
 
-// flood writes head, and then piece for as long as somebody reads.
+// flood writes head, and then piece until the reader stops.
 func flood(head, piece string) func(io.Writer) error { return drip(head, piece, 0) }
 
 // drip is flood with an interval between the pieces.

@@ -78,7 +78,7 @@ func (w *Web) readRobots() *robotsLog {
 }
 
 // follow marks the redirects of a fetch and returns its last request. The fetch is dropped if that
-// was redirected to where the crawler didn't ask; nobody needs to go round in a circle.
+// was redirected to where the crawler didn't ask; no crawler needs to go round in a circle.
 func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) (last *exchange, dropped bool) {
 	l.fetches[x] = true
 	been := []string{targetOf(x.url)}
@@ -128,7 +128,7 @@ func (x *exchange) location() string {
 	return targetOf(to)
 }
 
-// learn adds what the end of a fetch has told.
+// learn adds the lesson of the end of a fetch.
 func (l *robotsLog) learn(first, last *exchange, dropped bool) {
 	var now lesson
 	if before := l.learned[first.origin]; len(before) > 0 {

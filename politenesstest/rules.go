@@ -60,11 +60,11 @@ func (r Rules) hostKey(x *exchange) string {
 	return r.HostKey(req.WithContext(x.req.Context()))
 }
 
-// maxShown is how many violations Check tells; more of them rarely say more.
+// maxShown is how many violations Check reports; more of them rarely say more.
 const maxShown = 10
 
-// Check fails t if there are [Web.Violations], with one message that tells the
-// first of them, each in a line.
+// Check fails t if there are [Web.Violations], with one message that lists the first of them, each
+// in a line.
 func (w *Web) Check(t testing.TB, r Rules) {
 	t.Helper()
 	violations := w.Violations(r)

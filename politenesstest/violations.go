@@ -40,7 +40,7 @@ type Violation struct {
 	Reason string
 }
 
-// String tells what happened, in one line that names both requests. What can't be printed is
+// String returns what happened, in one line that names both requests. What can't be printed is
 // escaped as by %q.
 func (v Violation) String() string { return printable.Text(v.text()) }
 

@@ -19,7 +19,7 @@
 // A server that comes back from an old dump or empty, and a replica that takes over without the
 // last writes, has forgotten what was spent. A Budget sees that by the server's run_id and by a
 // counter of calls. Nothing is granted for five seconds then (Reserve and TakeBytes wait; what is
-// in hand goes on), in which each process tells the server the counts that it has seen last; for
+// in hand goes on), in which each process sends the server the counts that it has seen last; for
 // that each calls once a second until Close, and remembers what each of its hosts has spent. A
 // budget that is new to the server begins with two such seconds. What is lost for good is what was
 // granted in the last second before to processes that were killed, or were cut off for those five
@@ -73,8 +73,8 @@ const (
 	// Each process calls so often; it gives back what it hasn't spent since.
 	beat = time.Second
 
-	// Nothing is granted for so long when the server knows nothing of the budget yet: others, who
-	// do, call within a beat.
+	// Nothing is granted for so long when the budget is new to the server: processes that know it
+	// call within a beat.
 	quietNew = 2 * time.Second
 
 	// Nothing is granted for so long after the server has lost data: longer than a call that finds
@@ -141,7 +141,7 @@ type Budget struct {
 	started   time.Time         // zero: not that we know
 	renewed   time.Time         // when a window began that wasn't the first
 	used      time.Time         // when something in hand was last spent
-	warnings  []budget.Warning  // not told yet
+	warnings  []budget.Warning  // not returned yet
 	timeAsked bool              // the server was asked since the time limit is nearly reached
 	stats     Stats
 	timer     *time.Timer
@@ -279,7 +279,7 @@ func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, er
 	if err := b.withPage(ctx, host, time.Time{}, true); err != nil {
 		return nil, err
 	}
-	return b.told(), nil
+	return b.takeWarnings(), nil
 }
 
 // withPage sees to it that there is a page of host in hand, and spends it if spend.
@@ -468,7 +468,7 @@ func (b *Budget) SettleBytes(_ context.Context, taken, read int64) []budget.Warn
 		b.bytes.hand += max(taken-max(read, 0), 0)
 	}
 	b.mu.Unlock()
-	return b.told()
+	return b.takeWarnings()
 }
 
 // Usage implements [budget.Budget]. What other processes have in hand counts as spent.
@@ -513,8 +513,8 @@ func (b *Budget) Stats() Stats {
 	return b.stats
 }
 
-// told returns the warnings that nobody has been told.
-func (b *Budget) told() []budget.Warning {
+// takeWarnings returns the warnings that no call has returned yet.
+func (b *Budget) takeWarnings() []budget.Warning {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w := b.warnings
@@ -554,8 +554,8 @@ func (b *Budget) watch() {
 	})
 }
 
-// call tells the server what it may have lost, gives back what stays in hand, and hears what others
-// have spent.
+// call sends the server what it may have lost, gives back what stays in hand, and learns what other
+// processes have spent.
 func (b *Budget) call() {
 	if b.lock(b.alive) != nil {
 		return

@@ -25,7 +25,7 @@ const (
 	// onTheWay is how long a call may be under way. One that arrives later does nothing.
 	onTheWay = 5 * time.Second
 
-	// mostTold bounds the hosts that one call tells the server again.
+	// mostTold bounds the hosts whose counts one call sends again.
 	mostTold = 500
 )
 
@@ -81,7 +81,7 @@ func (b *Budget) lock(ctx context.Context) error {
 	}
 }
 
-// settle asks again what has no reply yet, because what it granted must not get lost, and tells the
+// settle asks again what has no reply yet, because what it granted must not get lost, and sends the
 // server what it has lost. It reports whether it asked. The caller has the right to call.
 func (b *Budget) settle(ctx context.Context) (asked bool, err error) {
 	for {
@@ -362,7 +362,7 @@ func (b *Budget) take(r *request, reply []any) {
 	}
 }
 
-// tellAll makes the next calls tell what this process knows of hosts, as of an epoch. The caller
+// tellAll makes the next calls send what this process knows of hosts, as of an epoch. The caller
 // holds mu.
 func (b *Budget) tellAll(epoch int64) {
 	if len(b.untold) == 0 || epoch < b.toldEpoch {
