@@ -141,6 +141,7 @@ func TestValidateNamesEveryField(t *testing.T) {
 		{backoff.Refusals{Statuses: []int{100, 403, 999}, InARow: math.MaxUint16}, nil},
 		{backoff.Refusals{}, nil},
 		{backoff.Refusals{InARow: -1}, []string{"InARow"}},
+		{backoff.Refusals{Policy: (*backoff.Doubling)(nil)}, []string{"Policy: is a nil *backoff.Doubling"}},
 		{backoff.Refusals{InARow: math.MaxUint16 + 1}, []string{"InARow"}},
 		{backoff.Refusals{Statuses: []int{1000}}, []string{"Statuses"}},
 		{

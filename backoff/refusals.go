@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -77,10 +78,18 @@ func (r Refusals) Validate() error {
 			errs = append(errs, fmt.Errorf("Statuses: %d is no status code", s))
 		}
 	}
-	if v, ok := r.Policy.(interface{ Validate() error }); ok {
+	if isNil(r.Policy) {
+		errs = append(errs, fmt.Errorf("Policy: is a nil %T", r.Policy))
+	} else if v, ok := r.Policy.(interface{ Validate() error }); ok {
 		if err := v.Validate(); err != nil {
 			errs = append(errs, fmt.Errorf("Policy: %w", err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// isNil reports whether p is a nil pointer whose methods need a value.
+func isNil(p Policy) bool {
+	v := reflect.ValueOf(p)
+	return v.Kind() == reflect.Pointer && v.IsNil() && v.Type().Elem().Implements(reflect.TypeFor[Policy]())
 }

@@ -31,11 +31,7 @@ func (w Window) left(at time.Duration) time.Duration {
 type hours []Window
 
 // timeOfDay counts from midnight UTC.
-func timeOfDay(t time.Time) time.Duration {
-	t = t.UTC()
-	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute +
-		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
-}
+func timeOfDay(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
 
 // left returns for how long requests may start from t on, at least; 0 if they may not.
 func (h hours) left(t time.Time) (left time.Duration) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,9 +33,8 @@ import (
 //	any      Block                              blocked  by a person: no answer lifts it, only Clear
 //	any      Clear                              open
 //
-// An earlier request is one that started before the block was set. Which request probes, its
-// limiter knows; State calls such a key waiting. Outside of Config.Windows a key is held as if it
-// were blocked, and its state goes on meanwhile.
+// An earlier request is one that started before the block was set. The limiter itself holds which
+// request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its state.
 type Refusals struct {
 	Row      int           // refusals in a row, 255 for more; those of one block count once; 0: open or paused
 	Failures int           // failures in a row, short of a refusal
@@ -178,20 +177,6 @@ func (s *Refusals) Stopped(now time.Duration) bool {
 	return byHand && s.Blocks(now)
 }
 
-// State returns the state of the key: open, paused, blocked or waiting.
-func (s *Refusals) State(now time.Duration) string {
-	_, byHand := Debt{Cause: s.Cause}.ByHand()
-	switch blocks := s.Blocks(now); {
-	case blocks && (s.Row > 0 || byHand):
-		return "blocked"
-	case blocks:
-		return "paused"
-	case s.Row > 0:
-		return "waiting"
-	}
-	return "open"
-}
-
 // ease counts a start of the key after an idle time, which counts as one start more for each Ceiling
 // in it: else the refusals of a crawler that asks only now and then would add up.
 func (s *Refusals) ease(d *Delay, idle time.Duration) {
@@ -243,15 +228,11 @@ func (r *Rules) Explain(o Outcome) string {
 	return "says nothing"
 }
 
-// Serves reports whether o is a success: the host serves us.
-func (r *Rules) Serves(o Outcome) bool { return r.meaning(&o) == success }
-
-// Fails reports whether o is a failure: the host doesn't serve us. InARow of them in a row are a
-// refusal, and so is one to a probe.
-func (r *Rules) Fails(o Outcome) bool { return r.meaning(&o) == failed }
-
-// Refuses reports whether o is a refusal by itself: the host wants to be left alone.
-func (r *Rules) Refuses(o Outcome) bool { return r.meaning(&o) == refused }
+// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us, "failed"
+// where it doesn't, "refused" where it wants to be left alone.
+func (r *Rules) Meaning(o Outcome) string {
+	return [...]string{silent: "neutral", success: "ok", failed: "failed", refused: "refused"}[r.meaning(&o)]
+}
 
 // listed reports whether status is a refusal by Config.Backoff.
 func (r *Rules) listed(status int) bool {
@@ -290,60 +271,20 @@ func (r *Rules) Stay(n int, o Outcome) time.Duration {
 
 // Teaches reports whether o, which sets a block, may be the word of a rate limit. A host
 // that can't answer has no other rate at which it could.
-func (r *Rules) Teaches(o Outcome) bool { return !unable(o.Status) || r.Refuses(o) }
-
-// validateBackoff reports what is wrong with a Config.Backoff.
-func validateBackoff(p backoff.Policy) error {
-	policy := p
-	switch p := p.(type) {
-	case backoff.Refusals:
-		policy = p.Policy
-	case *backoff.Refusals:
-		if p != nil {
-			policy = p.Policy
-		}
-	}
-	if lacking(policy) {
-		return fmt.Errorf("Backoff: is a nil %T", policy)
-	}
-	if v, ok := p.(interface{ Validate() error }); ok {
-		if err := v.Validate(); err != nil {
-			return fmt.Errorf("Backoff: %w", err)
-		}
-	}
-	return nil
-}
-
-// lacking reports whether p is a nil pointer whose methods need a value.
-func lacking(p backoff.Policy) bool {
-	v := reflect.ValueOf(p)
-	return v.Kind() == reflect.Pointer && v.IsNil() && v.Type().Elem().Implements(reflect.TypeFor[backoff.Policy]())
-}
+func (r *Rules) Teaches(o Outcome) bool { return !unable(o.Status) || r.meaning(&o) == refused }
 
 // callerLeft reports whether err is the context's own error. The timeouts of package net answer
 // errors.Is(err, context.DeadlineExceeded) with yes as well, but a host that doesn't answer a dial
 // in time has failed: so a deadline counts only where it is the very error of the context.
 func callerLeft(err error) bool {
-	if cancelled(err) {
+	if cancelled(err) || err == context.DeadlineExceeded { //nolint:errorlint // identity is the point
 		return true
 	}
-	for err != nil {
-		if err == context.DeadlineExceeded { //nolint:errorlint // identity is the point
-			return true
-		}
-		switch e := err.(type) { //nolint:errorlint // this is the walk
-		case interface{ Unwrap() error }:
-			err = e.Unwrap()
-		case interface{ Unwrap() []error }:
-			for _, err := range e.Unwrap() {
-				if callerLeft(err) {
-					return true
-				}
-			}
-			return false
-		default:
-			return false
-		}
+	switch e := err.(type) { //nolint:errorlint // this is the walk
+	case interface{ Unwrap() error }:
+		return callerLeft(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), callerLeft)
 	}
 	return false
 }

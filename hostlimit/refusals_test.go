@@ -86,10 +86,23 @@ func TestStatesOfRefusals(t *testing.T) {
 		if c.blocked {
 			want.SetAt = 9
 		}
-		if effect := (hostlimit.Effect{Blocked: c.blocked, Refusals: c.row, Cleared: c.cleared}); r != want || r.State(now) != c.next || e != effect {
-			t.Errorf("%s, %s of request %d: %s, %+v, %+v, want %s, %+v, %+v", c.state, c.answer, c.request, r.State(now), r, e, c.next, want, effect)
+		if effect := (hostlimit.Effect{Blocked: c.blocked, Refusals: c.row, Cleared: c.cleared}); r != want || stateOf(&r, now) != c.next || e != effect {
+			t.Errorf("%s, %s of request %d: %s, %+v, %+v, want %s, %+v, %+v", c.state, c.answer, c.request, stateOf(&r, now), r, e, c.next, want, effect)
 		}
 	}
+}
+
+// stateOf returns the state of a key by the table of Refusals.
+func stateOf(r *hostlimit.Refusals, now time.Duration) string {
+	switch blocks := r.Until > now; {
+	case blocks && (r.Row > 0 || r.Stopped(now)):
+		return "blocked"
+	case blocks:
+		return "paused"
+	case r.Row > 0:
+		return "waiting"
+	}
+	return "open"
 }
 
 func TestRefusalsByHand(t *testing.T) {
@@ -106,12 +119,12 @@ func TestRefusalsByHand(t *testing.T) {
 	if want := (hostlimit.Refusals{Until: 10, SetAt: 4, Cause: "by hand: a while"}); r != want || !r.Stopped(9) || r.Stopped(10) {
 		t.Errorf("%+v, want %+v", r, want)
 	}
-	if !r.Clear(9) || r.State(9) != "open" || r.Clear(9) {
+	if !r.Clear(9) || stateOf(&r, 9) != "open" || r.Clear(9) {
 		t.Errorf("cleared: %+v", r)
 	}
 	r.Observe(rules, hostlimit.Outcome{Status: 429}, 0, 5, 5)
 	end := r.Until + 30*time.Minute // Forgive
-	if r.Forgive(rules, end-1) || !r.Forgive(rules, end) || r.State(end) != "open" {
+	if r.Forgive(rules, end-1) || !r.Forgive(rules, end) || stateOf(&r, end) != "open" {
 		t.Errorf("forgiven: %+v", r)
 	}
 }

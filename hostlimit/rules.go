@@ -54,13 +54,18 @@ func (c Config) Rules() (*Rules, error) {
 		}
 	}
 	bad(Limits{c.Concurrency, c.Delay}.validate(Limits{}))
-	bad(validateBackoff(c.Backoff))
+	c = c.WithDefaults()
+	refusals, ok := c.Backoff.(backoff.Refusals)
+	if !ok {
+		bad(fmt.Errorf("Backoff: is a nil %T", c.Backoff))
+	} else if err := refusals.Validate(); err != nil {
+		bad(fmt.Errorf("Backoff: %w", err))
+	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("hostlimit: %w", errors.Join(errs...))
 	}
-	c = c.WithDefaults()
 	c.Windows = slices.Clone(c.Windows)
-	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: c.Windows, refusals: c.Backoff.(backoff.Refusals)}
+	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: c.Windows, refusals: refusals}
 	for _, s := range append([]int{429}, r.refusals.Statuses...) {
 		r.statuses[s>>6] |= 1 << (s & 63)
 	}

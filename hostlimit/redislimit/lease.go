@@ -253,26 +253,13 @@ func (h *host) presume(f *finding, known told, at time.Duration) hostlimit.Effec
 	return e
 }
 
-// The kinds of outcomes, in the words of step.lua.
+// The words of Rules.Meaning, which step.lua shares.
 const (
 	neutral = "neutral" // says nothing about the host
 	serves  = "ok"
 	fails   = "failed"
 	refuses = "refused"
 )
-
-// kindOf returns the kind of o.
-func kindOf(r *hostlimit.Rules, o hostlimit.Outcome) string {
-	switch {
-	case r.Refuses(o):
-		return refuses
-	case r.Fails(o):
-		return fails
-	case r.Serves(o):
-		return serves
-	}
-	return neutral
-}
 
 // A finding is what an Outcome says, in the words of step.lua.
 type finding struct {
@@ -287,7 +274,7 @@ type finding struct {
 // judge judges o, which comes after that many refusals in a row.
 func (t *lease) judge(o hostlimit.Outcome, refusals int) *finding {
 	r, limits := t.l.rules, t.limits
-	f := &finding{kind: kindOf(r, o), asks: o.Reset > 0}
+	f := &finding{kind: r.Meaning(o), asks: o.Reset > 0}
 	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(&o); moves {
 		f.adapt = []any{t.id, micros(limits.Delay.Min), micros(limits.Delay.Ceiling), us(atOnce), us(halfway), raise}
 	}

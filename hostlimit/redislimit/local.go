@@ -196,7 +196,7 @@ func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	if t.lease.observed || t.lease.released {
 		return share
 	}
-	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && (r.Fails(o) || r.Refuses(o))
+	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && r.Meaning(o) != neutral
 	defer t.answered()
 	now := l.now()
 	s := hostlimit.Refusals{Row: h.refusals, Failures: h.failures, Until: h.until, SetAt: uint64(h.blocked)}
