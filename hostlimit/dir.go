@@ -42,14 +42,9 @@ const (
 
 // A debtFile is the second line of a file, as JSON. The first one seals it.
 type debtFile struct {
-	Key          string    `json:"key"`
-	BlockedUntil time.Time `json:"blockedUntil,omitzero"`
-	NextStart    time.Time `json:"nextStart,omitzero"`
-	Refusals     int       `json:"refusals,omitzero"`
-	Cause        string    `json:"cause,omitzero"`
-	Delay        string    `json:"delay,omitzero"` // as time.Duration prints it
-	BlockedAt    time.Time `json:"blockedAt,omitzero"`
-	ClearedAt    time.Time `json:"clearedAt,omitzero"`
+	Key string `json:"key"`
+	Debt
+	Delay string `json:"delay,omitzero"` // as time.Duration prints it
 }
 
 // Update implements [Store].
@@ -135,7 +130,7 @@ func (s *dirStore) write(file, key string, d Debt) error {
 
 // encodeDebt writes a file.
 func encodeDebt(key string, d Debt) ([]byte, error) {
-	f := debtFile{Key: text(key), BlockedUntil: d.BlockedUntil, NextStart: d.NextStart, Refusals: d.Refusals, Cause: d.Cause, BlockedAt: d.BlockedAt, ClearedAt: d.ClearedAt}
+	f := debtFile{Key: text(key), Debt: d}
 	if d.Delay != 0 {
 		f.Delay = d.Delay.String()
 	}
@@ -163,11 +158,10 @@ func decodeDebt(data []byte, key string) (Debt, error) {
 	if f.Key != text(key) {
 		return Debt{}, fmt.Errorf("it is the state of %.100q", f.Key)
 	}
-	d := Debt{BlockedUntil: f.BlockedUntil, NextStart: f.NextStart, Refusals: f.Refusals, Cause: f.Cause, BlockedAt: f.BlockedAt, ClearedAt: f.ClearedAt}
 	if f.Delay != "" {
-		if d.Delay, err = time.ParseDuration(f.Delay); err != nil {
+		if f.Debt.Delay, err = time.ParseDuration(f.Delay); err != nil {
 			return Debt{}, err
 		}
 	}
-	return d.portable(), nil
+	return f.portable(), nil
 }

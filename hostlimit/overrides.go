@@ -42,7 +42,7 @@ func (c Config) ReadOverrides(path string) (*Overrides, error) {
 	file, err := hostfile.Open(path, func(settings string) (Limits, error) {
 		l, err := parseLimits(settings)
 		if err == nil {
-			err = rules.Check(l)
+			err = l.validate(rules.limits)
 		}
 		return l, err
 	})

@@ -95,7 +95,7 @@ func (r *Rules) Limits(key string) (*Limits, error) {
 	if c != nil {
 		return c, nil
 	}
-	if err := r.Check(own); err != nil {
+	if err := own.validate(r.limits); err != nil {
 		return &r.limits, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
 	}
 	l := own.or(r.limits).WithDefaults()
@@ -116,9 +116,6 @@ func (r *Rules) Own(l *Limits) *Limits {
 	own := *l
 	return &own
 }
-
-// Check reports what is wrong with limits that Override gives.
-func (r *Rules) Check(own Limits) error { return own.validate(r.limits) }
 
 // validate reports what is wrong with l, whose zero fields are those of a checked Config; a zero
 // config is none.

@@ -27,13 +27,13 @@ type Store interface {
 // Debt is that of a key that is owed nothing. A Store returns times in UTC and
 // without a reading of the monotonic clock, so that debts compare by ==.
 type Debt struct {
-	BlockedUntil time.Time     // end of the block; zero: not blocked
-	NextStart    time.Time     // when the next request may start; zero: at any time
-	Refusals     int           // refusals in a row
-	Cause        string        // what the block was set for, such as "status 429"
-	Delay        time.Duration // delay that was learned; 0: none
-	BlockedAt    time.Time     // when the block was set; zero: not blocked, or not known
-	ClearedAt    time.Time     // when a block was lifted last: by the success of a request that started then, or by a person; zero: not known
+	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block; zero: not blocked
+	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: at any time
+	Refusals     int           `json:"refusals,omitzero"`     // refusals in a row
+	Cause        string        `json:"cause,omitzero"`        // what the block was set for, such as "status 429"
+	Delay        time.Duration `json:"delay,omitzero"`        // delay that was learned; 0: none
+	BlockedAt    time.Time     `json:"blockedAt,omitzero"`    // when the block was set; zero: not blocked, or not known
+	ClearedAt    time.Time     `json:"clearedAt,omitzero"`    // when a block was lifted last: by the success of a request that started then, or by a person; zero: not known
 }
 
 // Merge returns what two processes know of a key together. A block that was set before the last
