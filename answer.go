@@ -4,12 +4,11 @@ import (
 	"io"
 	"net/http"
 	"reflect"
-	"strings"
 	"time"
 
-	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/hints"
 )
 
 // An answer is what a try has led to: a response's headers, or none.
@@ -17,39 +16,28 @@ type answer struct {
 	latency time.Duration // from the start to the headers, or to the failure
 	status  int           // 0: no response
 	header  http.Header
-	hints   hints
+	hints   hints.Hints
 }
 
-// A hints is what the headers of a response say about its host.
-type hints struct {
-	retryAfter string // the Retry-After that counts
-	rateLimit  string // fields of a rate limit of which nothing is left
-	refused    string // why the response is a refusal, whatever its status
-}
-
-// read makes a the answer resp, and returns what that says about the host: by its status, a
-// challenge, rate limits with nothing left, and refused, Config.Refused or nil.
+// read makes a the answer resp, and returns what that says about the host: by its status and
+// headers, and by refused, Config.Refused or nil.
 func (a *answer) read(resp *http.Response, refused func(*http.Response) error) hostlimit.Outcome {
 	a.status, a.header = resp.StatusCode, resp.Header
-	o := hostlimit.Outcome{Status: resp.StatusCode}
-	a.hints.retryAfter, o.RetryAfter = longestRetryAfter(resp.Header)
-	a.hints.rateLimit, o.Reset = quota(resp.Header)
-	if strings.EqualFold(first(resp.Header, "Cf-Mitigated"), "challenge") {
-		o.Refused = "cf-mitigated: challenge"
-	}
+	var o hostlimit.Outcome
+	a.hints, o = hints.Read(resp)
 	if refused != nil {
 		if err := refused(resp); err != nil {
 			o.Refused = err.Error()
+			a.hints.Refused = o.Refused
 		}
 	}
-	a.hints.refused = o.Refused
 	return o
 }
 
 // describe adds to a record the headers that may move the host's state.
 func (a *answer) describe(d *evidence.Decision) {
-	d.ServerDate, d.RetryAfter = first(a.header, "Date"), a.hints.retryAfter
-	d.RateLimit, d.Refused = a.hints.rateLimit, a.hints.refused
+	d.ServerDate, d.RetryAfter = first(a.header, "Date"), a.hints.RetryAfter
+	d.RateLimit, d.Refused = a.hints.RateLimit, a.hints.Refused
 }
 
 // recordEffect records that the outcome has blocked or cleared the host at the given time.
@@ -90,7 +78,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	if err != nil && err != io.EOF { //nolint:errorlint // a Reader's end is io.EOF itself
 		d.Err = err.Error()
 	}
-	s.recorder.pass(s.ctx, &d)
+	s.recorder.Pass(s.ctx, &d)
 }
 
 // blockedBy returns what decided the length of a block.
@@ -131,46 +119,6 @@ func bodiless(req *http.Request, resp *http.Response) bool {
 		return true
 	}
 	return false
-}
-
-// longestRetryAfter returns the Retry-After (RFC 9110, section 10.2.3) that counts, and how long it
-// asks to stay away. There should be one; of several, as of a server and a gateway before it, that
-// is the one that asks for most, and where none can be read the first.
-func longestRetryAfter(h http.Header) (value string, d time.Duration) {
-	values := h["Retry-After"]
-	if len(values) == 0 {
-		return "", 0
-	}
-	value = values[0]
-	now, date := time.Now(), first(h, "Date")
-	for _, v := range values {
-		if asked, ok := backoff.RetryAfter(v, date, now); ok && asked > d {
-			value, d = v, asked
-		}
-	}
-	return value, d
-}
-
-// quota returns the fields of a rate limit of which nothing is left, its older forms as
-// "remaining=0, reset=30", and the time until it is reset. Both are zero where something is left,
-// or no field can be read.
-func quota(h http.Header) (fields string, reset time.Duration) {
-	if values := h["Ratelimit"]; len(values) != 0 {
-		fields = strings.Join(values, ", ")
-		if reset, _ = backoff.RateLimit(fields); reset == 0 {
-			return "", 0
-		}
-		return fields, reset
-	}
-	for _, names := range [...][2]string{{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, {"Ratelimit-Remaining", "Ratelimit-Reset"}} {
-		if remaining := first(h, names[0]); remaining != "" {
-			at := first(h, names[1])
-			if reset, ok := backoff.XRateLimit(remaining, at, first(h, "Date"), time.Now()); ok {
-				return "remaining=" + remaining + ", reset=" + at, reset
-			}
-		}
-	}
-	return "", 0
 }
 
 // first is Header.Get for a name that is canonical already.

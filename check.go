@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -140,8 +141,8 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 	if err != nil {
 		return nil, unparsable(rawURL, err)
 	}
-	if err := checkURL(req.URL); err != nil {
-		return nil, &Error{Stage: StageRequest, URL: redact(req.URL), Err: err}
+	if err := weburl.Check(req.URL); err != nil {
+		return nil, &Error{Stage: StageRequest, URL: weburl.Redacted(req.URL), Err: err}
 	}
 	trip := t.begin(req, k)
 	trip.subject.host = t.hostKey(req)
@@ -152,11 +153,11 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 // "@" may be userinfo, and url.Parse's error may quote a part of it.
 func unparsable(rawURL string, err error) *Error {
 	if after := strings.LastIndexByte(rawURL, '@') + 1; after > 0 {
-		return &Error{Stage: StageRequest, URL: clip(rawURL[after:]), Err: errors.New("URL can't be parsed")}
+		return &Error{Stage: StageRequest, URL: weburl.Clip(rawURL[after:]), Err: errors.New("URL can't be parsed")}
 	}
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		err = ue.Err // without the URL
 	}
-	return &Error{Stage: StageRequest, URL: clip(rawURL), Err: err}
+	return &Error{Stage: StageRequest, URL: weburl.Clip(rawURL), Err: err}
 }

@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/env"
 )
 
 // ConfigFromEnv is Config{}.WithEnv(): the defaults, changed by the environment.
@@ -39,35 +37,35 @@ func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 //	cfg, err := politeness.SiteAudit(ua).WithEnv()
 //	cfg.Budget = budget.New(cfg.Spend)
 func (c Config) WithEnv() (Config, error) {
-	e := env{}
+	var e env.Reader
 	changed := c
-	if ua, ok := e.lookup("USER_AGENT"); ok {
+	if ua, ok := e.Text("USER_AGENT"); ok {
 		changed.UserAgent = ua
 	}
-	if d, ok := e.robotsTTL(); ok {
+	if d, ok := robotsTTL(&e); ok {
 		changed.Robots.TTL = d
 	}
-	if d, ok := e.duration("ROBOTS_DENY_TTL_SECONDS", time.Second, longest); ok {
+	if d, ok := e.Duration("ROBOTS_DENY_TTL_SECONDS", time.Second, env.Longest); ok {
 		changed.Robots.DenyTTL = d
 	}
-	if d, ok := e.duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, longest); ok {
+	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
 		changed.Limits.Delay = scaled(c.Limits.Delay, d)
-		e.needs(c.Hosts == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Hosts", "hostlimit.New(cfg.Limits)")
+		needs(&e, c.Hosts == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Hosts", "hostlimit.New(cfg.Limits)")
 	}
-	pages, limited := e.pages("MAX_PAGES")
+	pages, limited := e.Count("MAX_PAGES")
 	if limited {
 		changed.Spend.Pages = pages
-		e.needs(c.Budget == nil, "MAX_PAGES", "Budget", "budget.New(cfg.Spend)")
+		needs(&e, c.Budget == nil, "MAX_PAGES", "Budget", "budget.New(cfg.Spend)")
 	}
-	if d, ok := e.duration("MAX_SCAN_TIME_MINUTES", time.Minute, longest); ok {
+	if d, ok := e.Duration("MAX_SCAN_TIME_MINUTES", time.Minute, env.Longest); ok {
 		changed.Spend.Duration, limited = d, true
-		e.needs(c.Budget == nil, "MAX_SCAN_TIME_MINUTES", "Budget", "budget.New(cfg.Spend)")
+		needs(&e, c.Budget == nil, "MAX_SCAN_TIME_MINUTES", "Budget", "budget.New(cfg.Spend)")
 	}
 	if limited && c.Spend == (budget.Limits{}) {
 		changed.Spend.WarnAt = warnAt
 	}
-	if len(e.errs) > 0 {
-		return c, errors.Join(e.errs...)
+	if len(e.Errs) > 0 {
+		return c, errors.Join(e.Errs...)
 	}
 	return changed, nil
 }
@@ -83,71 +81,21 @@ func scaled(delay hostlimit.Delay, mean time.Duration) hostlimit.Delay {
 	return delay
 }
 
-// env reads variables and collects what is wrong with them.
-type env struct{ errs []error }
-
-func (e *env) lookup(name string) (string, bool) {
-	v := strings.TrimSpace(os.Getenv(name))
-	return v, v != ""
-}
-
-func (e *env) bad(name, value, want string) {
-	e.errs = append(e.errs, fmt.Errorf("politeness: environment variable %s=%q is not %s", name, clip(value), want))
-}
-
-// longest is what no duration in the environment may exceed; a typing error, not
-// a policy, is longer than ten years.
-const longest = 10 * 365 * 24 * time.Hour
-
-// duration reads a positive number of units, up to most.
-func (e *env) duration(name string, unit, most time.Duration) (time.Duration, bool) {
-	v, ok := e.lookup(name)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseFloat(v, 64)
-	if err == nil && n <= most.Seconds()/unit.Seconds() { // before multiplying; not so for NaN
-		if d := time.Duration(n * float64(unit)); d > 0 {
-			return d, true
-		}
-	}
-	units := "seconds"
-	if unit == time.Minute {
-		units = "minutes"
-	}
-	e.bad(name, v, fmt.Sprintf("a positive number of %s, at most %.0f", units, most.Seconds()/unit.Seconds()))
-	return 0, false
-}
-
 // robotsTTL reads the variable that has two names.
-func (e *env) robotsTTL() (time.Duration, bool) {
+func robotsTTL(e *env.Reader) (time.Duration, bool) {
 	const name, other = "ROBOTS_TTL_SECONDS", "ROBOTS_CACHE_TTL_SEC"
-	d, ok := e.duration(name, time.Second, 24*time.Hour)
-	d2, ok2 := e.duration(other, time.Second, 24*time.Hour)
+	d, ok := e.Duration(name, time.Second, 24*time.Hour)
+	d2, ok2 := e.Duration(other, time.Second, 24*time.Hour)
 	if ok && ok2 && d != d2 {
-		e.errs = append(e.errs, fmt.Errorf("politeness: environment variables %s and %s are one setting and differ: %v and %v", name, other, d, d2))
+		e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variables %s and %s are one setting and differ: %v and %v", name, other, d, d2))
 	}
 	return cmp.Or(d, d2), ok || ok2
 }
 
-// pages reads a number of pages.
-func (e *env) pages(name string) (int64, bool) {
-	v, ok := e.lookup(name)
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < 1 {
-		e.bad(name, v, "a whole number of at least 1")
-		return 0, false
-	}
-	return n, true
-}
-
-// needs adds an error where the field is set that makes a variable void.
-func (e *env) needs(unset bool, name, field, shared string) {
+// needs adds an error where a field is set that leaves a variable without effect.
+func needs(e *env.Reader, unset bool, name, field, shared string) {
 	if !unset {
-		e.errs = append(e.errs, fmt.Errorf("politeness: environment variable %s can't change Config.%s, which is set: "+
+		e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variable %s can't change Config.%s, which is set: "+
 			"call WithEnv first and make the shared one from its result, %s", name, field, shared))
 	}
 }

@@ -92,3 +92,31 @@ func (e *Error) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
+
+// reasonOf returns the reason under which Status.Refusals counts a refusal.
+func reasonOf(stage Stage, err error) string {
+	for _, r := range reasons {
+		if errors.Is(err, r.err) && (r.stage == "" || r.stage == stage) {
+			return r.text
+		}
+	}
+	return string(stage)
+}
+
+// reasons are the texts of refusals, the more special ones first.
+var reasons = []struct {
+	stage Stage // empty: any
+	err   error
+	text  string
+}{
+	{StageRule, ErrDisallowed, "own rule"},
+	{"", context.Canceled, "caller left"},
+	{"", ErrUnreachable, "robots.txt unreachable"},
+	{"", ErrReserved, "reserved"},
+	{"", ErrDisallowed, "robots.txt"},
+	{"", ErrBudget, "budget"},
+	{"", ErrBlocked, "blocked"},
+	{"", ErrBusy, "busy"},
+	{"", ErrTooLarge, "too large"},
+	{"", ErrContentType, "content type"},
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -49,9 +50,9 @@ func (trip *trip) queue() error {
 // recordRobots records a fetch of robots.txt.
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.Unreachable {
-		t.tally.reach(e.Origin, &UnreachableStatus{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
+		t.tally.Reach(e.Origin, &tally.Unreachable{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
 	} else {
-		t.tally.reach(e.Origin, nil)
+		t.tally.Reach(e.Origin, nil)
 	}
 	if t.recorder == nil {
 		return
@@ -80,9 +81,9 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	if e.StoreErr != nil {
 		d.Err = e.StoreErr.Error()
 	}
-	t.recorder.pass(ctx, &d)
-	if t.recorder.newLoss(e.StoreErr) {
-		t.recorder.pass(ctx, &evidence.Decision{
+	t.recorder.Pass(ctx, &d)
+	if t.recorder.NewLoss(e.StoreErr) {
+		t.recorder.Pass(ctx, &evidence.Decision{
 			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Allowed: true, Reason: d.Err,
 		})
 	}

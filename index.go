@@ -2,8 +2,8 @@ package politeness
 
 import (
 	"net/http"
-	"sync"
 
+	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -14,8 +14,8 @@ import (
 // Config.Purposes; without them, and for answers that are not 2xx, it returns the zero value, which
 // asks for nothing. It is safe to call while the body is read.
 func DirectivesOf(resp *http.Response) robots.Directives {
-	if index := indexOf(resp); index != nil {
-		return index.directives()
+	if head := headOf(resp); head != nil {
+		return head.Directives()
 	}
 	return robots.Directives{}
 }
@@ -25,73 +25,20 @@ func DirectivesOf(resp *http.Response) robots.Directives {
 // ResponseLimits.CheckIndexing; without them, and for answers that are not 2xx, it returns the zero
 // value, which states nothing. It is safe to call while the body is read.
 func PreferencesOf(resp *http.Response) robots.Preferences {
-	if index := indexOf(resp); index != nil {
-		return index.preferences()
+	if head := headOf(resp); head != nil {
+		return head.Preferences()
 	}
 	return robots.Preferences{}
 }
 
-// indexOf returns what the page of resp asks for, nil where nobody looks for it.
-func indexOf(resp *http.Response) *indexing {
+// headOf returns what the page of resp states, nil where that isn't read.
+func headOf(resp *http.Response) *pagehead.Head {
 	if resp.Request == nil {
 		return nil
 	}
-	index, _ := resp.Request.Context().Value(indexKey{}).(*indexing)
-	return index
+	head, _ := resp.Request.Context().Value(headKey{}).(*pagehead.Head)
+	return head
 }
 
-type indexKey struct{}
-
-// indexing collects what one page asks for while it streams by.
-type indexing struct {
-	mu     sync.Mutex
-	tags   robots.Directives   // by headers
-	stated robots.Preferences  // by robots.txt and headers
-	meta   *robots.MetaScanner // nil: of another type than HTML
-}
-
-func (x *indexing) directives() robots.Directives {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.meta == nil {
-		return x.tags
-	}
-	return x.tags.Merge(x.meta.Directives())
-}
-
-func (x *indexing) preferences() robots.Preferences {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.meta == nil {
-		return x.stated
-	}
-	return x.stated.Merge(x.meta.Preferences())
-}
-
-// begin reads the headers of a page, about which so much is stated already.
-func (x *indexing) begin(resp *http.Response, product string, stated robots.Preferences) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.tags = robots.ParseTags(resp.Header["X-Robots-Tag"], product)
-	x.stated, x.meta = stated, nil
-	// What has no type at all browsers show as a page, too, if it looks like one.
-	switch ct := first(resp.Header, "Content-Type"); mediaTypeOf(ct) {
-	case "text/html", "application/xhtml+xml":
-		x.meta = robots.NewMetaScanner(product)
-	default:
-		if ct == "" {
-			x.meta = robots.NewMetaScanner(product)
-		}
-	}
-}
-
-// write takes the next bytes of the body, and reports whether the head of the page ends in them.
-func (x *indexing) write(p []byte) (over bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.meta == nil || x.meta.Done() {
-		return false
-	}
-	_, _ = x.meta.Write(p) // never fails
-	return x.meta.Done()
-}
+// headKey is the key of a page's *pagehead.Head in the context of its request.
+type headKey struct{}

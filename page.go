@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -19,8 +20,8 @@ type page struct {
 	asked    time.Time          // when the verdict was found
 	entry    *robotscache.Entry // robots.txt of the origin; nil before it is asked for, and if it is ignored
 	verdict  robots.Verdict
-	floor    time.Duration // delay that robots.txt asks for
-	index    *indexing     // directives of the page; nil without ResponseLimits.CheckIndexing and Purposes
+	floor    time.Duration  // delay that robots.txt asks for
+	head     *pagehead.Head // directives of the page; nil without ResponseLimits.CheckIndexing and Purposes
 }
 
 // judge sets the verdict and the floor by the origin's robots.txt. A purpose that robots.txt
@@ -49,7 +50,7 @@ func (p *page) wantsPreferences() bool {
 	case kindInquiry:
 		return true
 	case kindPage:
-		return len(p.purposes) > 0 || p.subject.recorder != nil || p.index != nil
+		return len(p.purposes) > 0 || p.subject.recorder != nil || p.head != nil
 	default:
 		return len(p.purposes) > 0
 	}
@@ -99,7 +100,7 @@ func (p *page) reserved(stated robots.Preferences) error {
 // readHeader adds to the preferences what the headers of the page state, and refuses the page where
 // they reserve what it is for.
 func (p *page) readHeader(resp *http.Response, product string) error {
-	if p.subject.recorder == nil && p.index == nil {
+	if p.subject.recorder == nil && p.head == nil {
 		return nil
 	}
 	if stated := robots.HeaderPreferences(resp.Header, product); stated != (robots.Preferences{}) {
@@ -108,8 +109,8 @@ func (p *page) readHeader(resp *http.Response, product string) error {
 			return err
 		}
 	}
-	if p.index != nil {
-		p.index.begin(resp, product, p.verdict.Preferences)
+	if p.head != nil {
+		p.head.Begin(resp.Header, product, p.verdict.Preferences)
 	}
 	return nil
 }
@@ -117,11 +118,11 @@ func (p *page) readHeader(resp *http.Response, product string) error {
 // readBody reads <meta> elements in a piece of the body, and refuses the page where they reserve
 // what it is for: where its head ends, or at the end of a page whose head has none.
 func (p *page) readBody(piece []byte, end bool, status int) (headEnds bool, err error) {
-	if p.index == nil {
+	if p.head == nil {
 		return false, nil
 	}
-	if headEnds = p.index.write(piece); headEnds || end {
-		err = p.refuseReserved(StageBody, p.index.preferences(), status)
+	if headEnds = p.head.Write(piece); headEnds || end {
+		err = p.refuseReserved(StageBody, p.head.Preferences(), status)
 	}
 	return headEnds, err
 }
@@ -165,16 +166,16 @@ func (p *page) record() {
 		}
 	}
 	p.describe(&d, p.verdict.Preferences)
-	s.recorder.pass(s.ctx, &d)
+	s.recorder.Pass(s.ctx, &d)
 }
 
 // recordDirectives records directives that keep the page from being indexed, its links from being
 // followed, or it or its images from being given to models.
 func (p *page) recordDirectives(now time.Time) {
-	if p.index == nil {
+	if p.head == nil {
 		return
 	}
-	tags := p.index.directives()
+	tags := p.head.Directives()
 	if !tags.NoIndexAt(now) && !tags.NoFollow && !tags.NoAI && !tags.NoImageAI && !tags.NoML {
 		return
 	}
@@ -186,10 +187,10 @@ func (p *page) recordDirectives(now time.Time) {
 // preferences returns what is stated about the page's use as far as it has been read. A body may be
 // closed while it is read, so what the page itself states stays with the index.
 func (p *page) preferences() robots.Preferences {
-	if p.index == nil {
+	if p.head == nil {
 		return p.verdict.Preferences
 	}
-	return p.verdict.Preferences.Merge(p.index.preferences())
+	return p.verdict.Preferences.Merge(p.head.Preferences())
 }
 
 // describe adds to a record what the page is for, and what is stated about its use.
@@ -197,7 +198,7 @@ func (p *page) describe(d *evidence.Decision, stated robots.Preferences) {
 	if p.subject.kind == kindRobots {
 		return
 	}
-	d.Purposes = p.subject.recorder.policy.Purposes
+	d.Purposes = p.subject.recorder.Purposes()
 	if d.Preferences = stated.String(); d.Preferences != "" && p.entry != nil {
 		d.SHA256 = p.entry.SHA256()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/recorder"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -27,7 +28,7 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		Robots:  "obeyed", RobotsTTL: rules.TTL, DenyTTL: rules.DenyTTL,
 		Unreachable: "deny", ServeStale: rules.ServeStale, Lenient: rules.LenientAgents, RobotsText: rules.RecordText,
 	}
-	statesLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
+	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	statesRefusals(p, hosts.Backoff.(backoff.Refusals))
 	if rules.OnUnreachable == robotscache.Allow {
 		p.Unreachable = "allow"
@@ -37,12 +38,6 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		p.RobotsTTL, p.DenyTTL, p.Unreachable, p.ServeStale, p.Lenient, p.RobotsText = 0, 0, "", false, false, false
 	}
 	return p
-}
-
-func statesLimits(p *evidence.Policy, l hostlimit.Limits) {
-	d := l.Delay
-	p.Slots, p.DelayMin, p.DelayMax, p.FromEnd = l.Concurrency, d.Min, d.Max, d.FromEnd
-	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
 }
 
 // statesRefusals states what counts as a refusal, and for how long it blocks.

@@ -32,6 +32,9 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/recorder"
+	"github.com/go-politeness/politeness/internal/tally"
+	"github.com/go-politeness/politeness/internal/useragent"
 	"github.com/go-politeness/politeness/robots"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
@@ -139,12 +142,12 @@ type Transport struct {
 	retry      Retry
 	response   responseLimits
 	purposes   []robots.Purpose           // what the pages are for; nil: not said
-	recorder   *recorder                  // nil: nothing is recorded
+	recorder   *recorder.Recorder         // nil: nothing is recorded
 	refuse     func(*http.Request) error  // nil: nothing is refused
 	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
 	trips      atomic.Uint64              // number of the last trip
 	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
-	tally      tally
+	tally      tally.Tally
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -183,8 +186,8 @@ func New(cfg Config) (*Transport, error) {
 	if t.hostKey == nil {
 		t.hostKey = byHost
 	}
-	add("UserAgent", cfg.checkUserAgent(t.product))
-	add("From", checkFrom(cfg.From))
+	add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
+	add("From", useragent.CheckFrom(cfg.From))
 	add("Base", checkBase(t.base))
 	add("Robots", cfg.Robots.Validate())
 	add("Retry", cfg.Retry.validate())
@@ -216,7 +219,7 @@ func New(cfg Config) (*Transport, error) {
 		if t.budget != nil {
 			spend = t.budget.Limits()
 		}
-		t.recorder = newRecorder(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend))
+		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend))
 	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
@@ -350,10 +353,7 @@ func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
 // and how many a sink that panicked has cost. The crawl goes on all the same; look at it where a
 // crawl without proof is of no use. The status page shows it, and the seal of a log tells of it.
 func (t *Transport) EvidenceErr() error {
-	if t.recorder == nil {
-		return nil
-	}
-	return t.recorder.sink.Err()
+	return t.recorder.Err()
 }
 
 // CloseIdleConnections closes those of Base, if it has such a method, for

@@ -3,10 +3,11 @@ package politeness
 import (
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
 	"strconv"
-	"strings"
+
+	"github.com/go-politeness/politeness/internal/mediatype"
+	"github.com/go-politeness/politeness/internal/weburl"
 )
 
 // ResponseLimits refuse answers that the crawl has no use for. They apply to
@@ -48,7 +49,7 @@ func (l ResponseLimits) compile() (responseLimits, error) {
 		to    *[]string
 	}{{"Accept", l.Accept, &c.accept}, {"Reject", l.Reject, &c.reject}} {
 		for i, s := range list.types {
-			pattern, err := mediaRange(s)
+			pattern, err := mediatype.Range(s)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s[%d]: %w", list.name, i, err))
 				continue
@@ -59,54 +60,20 @@ func (l ResponseLimits) compile() (responseLimits, error) {
 	return c, errors.Join(errs...)
 }
 
-// mediaRange checks a media type, perhaps with wildcards (RFC 9110, section 12.5.1).
-func mediaRange(s string) (string, error) {
-	typ, sub, ok := strings.Cut(strings.ToLower(strings.TrimSpace(s)), "/")
-	if !ok || typ == "" || sub == "" || strings.ContainsAny(typ+sub, " \t;,/") || typ == "*" && sub != "*" {
-		return "", fmt.Errorf("%q is not a media type such as text/html, text/* or */*", s)
-	}
-	return typ + "/" + sub, nil
-}
-
-func matchesAny(patterns []string, mediaType string) bool {
-	typ, _, _ := strings.Cut(mediaType, "/")
-	for _, p := range patterns {
-		if p == mediaType || p == "*/*" || p == typ+"/*" {
-			return true
-		}
-	}
-	return false
-}
-
 // check refuses a response to method by its headers. empty says that it has no body.
 func (l *responseLimits) check(resp *http.Response, method string, empty bool) error {
 	head := method == http.MethodHead
 	ct := first(resp.Header, "Content-Type")
 	if len(l.accept)+len(l.reject) != 0 && (ct != "" || !empty && !head && resp.StatusCode != http.StatusNoContent) {
-		mediaType := mediaTypeOf(ct)
-		if len(l.accept) > 0 && !matchesAny(l.accept, mediaType) || matchesAny(l.reject, mediaType) {
-			return fmt.Errorf("%w: %s", ErrContentType, clip(mediaType))
+		mediaType := mediatype.Of(ct)
+		if len(l.accept) > 0 && !mediatype.Match(l.accept, mediaType) || mediatype.Match(l.reject, mediaType) {
+			return fmt.Errorf("%w: %s", ErrContentType, weburl.Clip(mediaType))
 		}
 	}
 	if l.maxBytes > 0 && resp.ContentLength > l.maxBytes && !head {
 		return &tooLargeError{limit: l.maxBytes, length: resp.ContentLength}
 	}
 	return nil
-}
-
-// mediaTypeOf returns the media type of a Content-Type in lower case, as well as it can be read.
-func mediaTypeOf(contentType string) string {
-	if contentType == "" {
-		return "application/octet-stream"
-	}
-	if parsed, _, err := mime.ParseMediaType(contentType); err == nil {
-		return parsed
-	}
-	mediaType := contentType
-	if i := strings.IndexAny(mediaType, ";,"); i >= 0 { // a comma: two fields that became one on the way
-		mediaType = mediaType[:i]
-	}
-	return strings.ToLower(strings.TrimSpace(mediaType))
 }
 
 // A tooLargeError is ErrTooLarge with its numbers.

@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/internal/hints"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -101,7 +102,7 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 		return at, false
 	}
 	if resp != nil {
-		_, after := longestRetryAfter(resp.Header)
+		_, after := hints.LongestRetryAfter(resp.Header)
 		if after > longestWait {
 			return at, false
 		}

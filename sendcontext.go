@@ -3,8 +3,6 @@ package politeness
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"net"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -13,6 +11,7 @@ import (
 	"github.com/go-politeness/politeness/botauth"
 	"github.com/go-politeness/politeness/internal/conntrace"
 	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -42,7 +41,7 @@ const punctual = time.Millisecond
 type sendContext struct {
 	contexts.Cancelable
 	turn   *turn
-	index  *indexing             // what indexOf finds in a response; may be nil
+	head   *pagehead.Head        // what headOf finds in a response; may be nil
 	called atomic.Bool           // Base is being called; false: idle
 	hooks  httptrace.ClientTrace // the caller's, and gotConn
 
@@ -53,7 +52,7 @@ type sendContext struct {
 	closed  bool
 	sent    bool // a connection has carried the request, as far as the hook knows
 	refused error
-	socket  socket // that carries the request until it is answered; nil: none whose close can be hurried
+	socket  conntrace.Socket // that carries the request until it is answered
 }
 
 // open makes the hook count, as Base is about to be called.
@@ -73,9 +72,9 @@ func (c *sendContext) Value(key any) any {
 		if c.called.Load() {
 			return c.signed
 		}
-	case indexKey{}:
-		if c.index != nil {
-			return c.index
+	case headKey{}:
+		if c.head != nil {
+			return c.head
 		}
 	}
 	return c.Cancelable.Value(key)
@@ -100,8 +99,11 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 	if c.refused == nil {
 		err := c.restart()
 		if err == nil {
-			c.socket = socketOf(info.Conn)
-			c.linger(0)
+			// A request that is given up while the network is cut, or whose process is killed
+			// then, would otherwise reach the site once the network is whole, beside the request
+			// that is sent in its place.
+			c.socket = conntrace.SocketOf(info.Conn)
+			c.socket.Discard()
 			return
 		}
 		if !c.returned.Load() { // else the request is over, and its answer may be being read
@@ -113,40 +115,9 @@ func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
 	}
 	// net/http's HTTP/1 writes a request without looking at its context once more. HTTP/2 does
 	// look, and its connection carries the requests of others.
-	if info.Conn != nil && !speaksHTTP2(info.Conn) {
+	if info.Conn != nil && !conntrace.SpeaksHTTP2(info.Conn) {
 		info.Conn.Close()
 	}
-}
-
-// A socket is what *net.TCPConn has, to say what becomes of data that isn't sent yet when it is
-// closed.
-type socket interface{ SetLinger(seconds int) error }
-
-// socketOf returns the socket below a connection of HTTP/1, or nil.
-func socketOf(c net.Conn) socket {
-	if secure, ok := c.(*tls.Conn); ok {
-		if speaksHTTP2(c) {
-			return nil // it carries the requests of others
-		}
-		c = secure.NetConn()
-	}
-	s, _ := c.(socket)
-	return s
-}
-
-// linger says how long the system goes on sending after the connection is closed: with 0 it stops
-// at once, and with -1 it doesn't give up. A request that is given up while the network is cut, or
-// whose process is killed then, would otherwise reach the site once the network is whole, beside
-// what is sent in its place.
-func (c *sendContext) linger(seconds int) {
-	if c.socket != nil {
-		_ = c.socket.SetLinger(seconds) // a connection that is lost already sends nothing
-	}
-}
-
-func speaksHTTP2(c net.Conn) bool {
-	secure, ok := c.(interface{ ConnectionState() tls.ConnectionState })
-	return ok && secure.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 // restart makes turn.start the start that holds for the connection at hand.
@@ -213,7 +184,7 @@ func (c *sendContext) close(answered bool) {
 	defer c.mu.Unlock()
 	c.closed = true
 	if answered {
-		c.linger(-1)
+		c.socket.Deliver()
 	}
-	c.socket = nil
+	c.socket = conntrace.Socket{}
 }

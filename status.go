@@ -110,36 +110,29 @@ func (t *Transport) Status(ctx context.Context) Status { return t.StatusOf(ctx, 
 // StatusOf is like Status, but Hosts has only those whose key contains text.
 func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	now := time.Now()
+	counted := t.tally.Snapshot(now)
 	s := Status{
-		Time: now, UserAgent: t.userAgent[0], Starts: t.tally.starts.Load(), MaxWait: t.maxWait.Seconds(),
-		Answers: map[string]int64{}, Waiting: map[string]int{}, HostsBy: map[string]int{},
+		Time: now, UserAgent: t.userAgent[0], Starts: counted.Starts, MaxWait: t.maxWait.Seconds(),
+		Answers: counted.Answers, Refusals: map[string]int64{}, Waiting: map[string]int{}, HostsBy: map[string]int{},
 		Hosts: []HostStatus{}, Latency: []MinuteStatus{}, Unreachable: []UnreachableStatus{},
 	}
-	for class := range t.tally.answers {
-		name := fmt.Sprintf("%dxx", class)
-		if class == 0 {
-			name = "none"
-		}
-		if n := t.tally.answers[class].Load(); n > 0 {
-			s.Answers[name] = n
-		}
+	maps.Copy(s.Refusals, counted.Refusals)
+	for _, u := range counted.Unreachable {
+		s.Unreachable = append(s.Unreachable, UnreachableStatus(u))
 	}
-	refusals, unreachable, closed := t.tally.copy()
-	s.Refusals = map[string]int64{}
-	maps.Copy(s.Refusals, refusals)
-	s.Unreachable = slices.AppendSeq(s.Unreachable, maps.Values(unreachable))
-	slices.SortFunc(s.Unreachable, func(a, b UnreachableStatus) int { return cmp.Compare(a.Origin, b.Origin) })
-	s.Latency = append(s.Latency, t.tally.latencies(now)...)
+	for _, m := range counted.Latency {
+		s.Latency = append(s.Latency, MinuteStatus(m))
+	}
 	if err := s.addHosts(t.hosts.List(ctx), text); err != nil {
 		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
 	}
-	for _, v := range closed {
-		s.Waiting["visit-time"] += v.waiting
+	for _, v := range counted.Visitors {
+		s.Waiting["visit-time"] += v.Waiting
 	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
-		if v, ok := closed[h.Host]; ok && h.Why == "" {
-			h.Waiters, h.Hold, h.Why, h.NextStart = v.waiting, "visit-time", "outside of the Visit-time of robots.txt", v.until
+		if v, ok := counted.Visitors[h.Host]; ok && h.Why == "" {
+			h.Waiters, h.Hold, h.Why, h.NextStart = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
 		}
 	}
 	if err := t.EvidenceErr(); err != nil {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
-	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/recorder"
+	"github.com/go-politeness/politeness/internal/tally"
+	"github.com/go-politeness/politeness/internal/weburl"
 )
 
 // A kind says what a request is for, and so which stages it passes.
@@ -23,8 +25,8 @@ const (
 
 // A subject is a request as its records and errors name it.
 type subject struct {
-	recorder  *recorder // nil: nothing is recorded
-	tally     *tally
+	recorder  *recorder.Recorder // nil: nothing is recorded
+	tally     *tally.Tally
 	ctx       context.Context // the caller's
 	kind      kind
 	method    string
@@ -39,7 +41,7 @@ type subject struct {
 // fail counts a refusal of the request, and returns its error.
 func (s *subject) fail(stage Stage, retryAt time.Time, err error) *Error {
 	if s.kind == kindPage {
-		s.tally.refuse(stage, err)
+		s.tally.Refuse(reasonOf(stage, err))
 	}
 	return &Error{Stage: stage, Host: s.host, URL: s.text(), RetryAt: retryAt, Err: err}
 }
@@ -54,7 +56,7 @@ func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 	var d evidence.Decision
 	s.describe(&d, typ, time.Now())
 	fill(&d)
-	s.recorder.pass(s.ctx, &d)
+	s.recorder.Pass(s.ctx, &d)
 }
 
 // failed records that the request ended before its start.
@@ -64,11 +66,11 @@ func (s *subject) failed(err error) {
 	})
 }
 
-// news records what the limiter has reported of the host, once: see recorder.state. lost is why its
+// news records what the limiter has reported of the host, once: see recorder.State. lost is why its
 // state couldn't be read or kept.
 func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
-	s.recorder.state(s.ctx, s.host, restored, act)
-	if s.recorder.newLoss(lost) {
+	s.recorder.State(s.ctx, s.host, restored, act)
+	if s.recorder.NewLoss(lost) {
 		s.report(evidence.StateLost, func(d *evidence.Decision) { d.Allowed, d.Reason = true, lost.Error() })
 	}
 }
@@ -83,7 +85,7 @@ func (s *subject) describe(d *evidence.Decision, typ evidence.Type, now time.Tim
 // text returns the URL without userinfo.
 func (s *subject) text() string {
 	if s.url == "" {
-		s.url = urlText(s.target)
+		s.url = weburl.Text(s.target)
 	}
 	return s.url
 }
@@ -97,36 +99,4 @@ func (s *subject) path() string {
 	}
 	_, rest, _ := strings.Cut(s.text(), "://")
 	return rest[strings.IndexByte(rest, '/'):]
-}
-
-// urlText returns u without userinfo and fragment, in one allocation. A name that isn't ASCII is
-// shown as it is sent, in punycode: a name that mixes scripts looks like another one.
-func urlText(u *url.URL) string {
-	if u.Opaque != "" {
-		target := u.RequestURI()
-		switch {
-		case strings.HasPrefix(u.Opaque, "//"): // has the scheme
-		case strings.HasPrefix(u.Opaque, "/"):
-			target = u.Scheme + "://" + hostname.ASCII(u.Host) + target
-		default: // can't be requested, but userinfo is only found behind a scheme
-			target = u.Scheme + ":" + target
-		}
-		return target
-	}
-	path := u.EscapedPath()
-	if !strings.HasPrefix(path, "/") { // empty, or the asterisk of OPTIONS
-		path = "/" + path
-	}
-	if u.ForceQuery || u.RawQuery != "" {
-		return u.Scheme + "://" + hostname.ASCII(u.Host) + path + "?" + u.RawQuery
-	}
-	return u.Scheme + "://" + hostname.ASCII(u.Host) + path
-}
-
-// redact is urlText for URLs that may lack anything.
-func redact(u *url.URL) string {
-	if u == nil {
-		return ""
-	}
-	return clip(evidence.RedactURL(urlText(u)))
 }

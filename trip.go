@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/pagehead"
+	"github.com/go-politeness/politeness/internal/useragent"
 	"github.com/go-politeness/politeness/internal/waits"
+	"github.com/go-politeness/politeness/internal/weburl"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -92,7 +94,7 @@ func (trip *trip) end() {
 
 func (trip *trip) newTry(next *try) {
 	trip.try = next
-	next.ctx.Context, next.ctx.turn, next.ctx.index = trip.subject.ctx, &trip.turn, trip.page.index
+	next.ctx.Context, next.ctx.turn, next.ctx.head = trip.subject.ctx, &trip.turn, trip.page.head
 }
 
 // clone makes the request of the try of req.
@@ -106,8 +108,8 @@ func (try *try) clone(req *http.Request) *http.Request {
 func (trip *trip) identify() error {
 	t, s := trip.t, &trip.subject
 	s.id = t.trips.Add(1)
-	if err := checkURL(s.target); err != nil {
-		if s.url = redact(s.target); s.url != "" {
+	if err := weburl.Check(s.target); err != nil {
+		if s.url = weburl.Redacted(s.target); s.url != "" {
 			s.host = s.target.Host
 			s.failed(err)
 		}
@@ -118,52 +120,14 @@ func (trip *trip) identify() error {
 		s.redirects++
 	}
 	if s.kind == kindPage && (t.response.indexing || len(t.purposes) > 0) {
-		trip.page.index = new(indexing)
-		trip.try.ctx.index = trip.page.index
+		trip.page.head = new(pagehead.Head)
+		trip.try.ctx.head = trip.page.head
 	}
-	if header := t.sign(trip.req.Header); header != nil {
+	if header := useragent.Sign(trip.req.Header, t.userAgent, t.from); header != nil {
 		trip.req = trip.try.clone(trip.req)
 		trip.req.Header = header
 	}
 	return trip.permit()
-}
-
-// sign returns a copy of h that says who asks, or nil where h says so already. The map is a new
-// one, since many a base transport writes to it.
-func (t *Transport) sign(h http.Header) http.Header {
-	ua := h["User-Agent"]
-	if t.from == nil && len(ua) == 1 && ua[0] == t.userAgent[0] && !anyRespelled(h) {
-		return nil
-	}
-	header := make(http.Header, len(h)+2)
-	for k, v := range h {
-		if !respelled(k) {
-			header[k] = v[:len(v):len(v)]
-		}
-	}
-	header["User-Agent"] = t.userAgent[:1:1]
-	if t.from != nil {
-		header["From"] = t.from[:1:1]
-	}
-	return header
-}
-
-// respelled reports whether name is User-Agent in another spelling, which would be sent beside
-// ours.
-func respelled(name string) bool {
-	return name != "User-Agent" && strings.EqualFold(name, "User-Agent")
-}
-
-func anyRespelled(h http.Header) bool {
-	if len(h) == 1 {
-		return false // the one that is ours
-	}
-	for name := range h {
-		if respelled(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // permit asks the user's own rules.
@@ -410,7 +374,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		// The caller left: that says nothing about the host, whatever Base made of it.
 		outcome.Err = cause
 	}
-	s.tally.answer(outcome.Status, a.latency, now)
+	s.tally.Answer(outcome.Status, a.latency, now)
 	outcome.Latency, outcome.Aside = a.latency, s.kind == kindRobots
 	effect, set := trip.turn.lease.Observe(outcome), now
 	if effect.Blocked {
@@ -447,9 +411,9 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	if resp.Request == trip.req {
 		resp.Request = trip.original
 	}
-	if index := trip.page.index; index != nil && (resp.Request == nil || resp.Request == trip.original) {
+	if head := trip.page.head; head != nil && (resp.Request == nil || resp.Request == trip.original) {
 		// DirectivesOf and PreferencesOf find their way back through the response's request.
-		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, indexKey{}, index))
+		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, headKey{}, head))
 	}
 	trip.charge.markRedirect(resp, trip.original)
 	if empty {

@@ -58,8 +58,8 @@ func (t *turn) visit(now, opens time.Time, maxWait time.Duration) error {
 	if opens.Sub(now) > longWait {
 		t.recordWait(waitCause{hold: "visit-time", until: opens, why: "outside of the Visit-time of robots.txt"})
 	}
-	s.tally.visit(s.host, 1, opens)
-	defer s.tally.visit(s.host, -1, opens)
+	s.tally.Visit(s.host, 1, opens)
+	defer s.tally.Visit(s.host, -1, opens)
 	if err := sleepUntil(&t.wait, opens, errClosed); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (t *turn) begin() error {
 		return err
 	}
 	t.start = start{Grant: grant}
-	t.subject.tally.starts.Add(1)
+	t.subject.tally.Starts.Add(1)
 	return nil
 }
 
@@ -136,19 +136,19 @@ func (t *turn) recordStart() {
 func (t *turn) record(typ evidence.Type, st *start) {
 	s := t.subject
 	t.recordNews(st)
-	s.recorder.limits(s.ctx, s.host, &st.Grant)
+	s.recorder.Limits(s.ctx, s.host, &st.Grant)
 	var d evidence.Decision
 	s.describe(&d, typ, st.Start)
 	d.Start, d.Allowed = st.Start, true
 	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = st.Seq, st.instead, st.Slot, st.Slots, st.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = st.WaitSlot, st.WaitDelay, st.WaitBlock+t.visited, st.connect
 	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = st.Delay, st.DelaySource, t.floor, st.keyID
-	s.recorder.pass(s.ctx, &d)
+	s.recorder.Pass(s.ctx, &d)
 }
 
 // recordNews records what the limiter has reported with a start: see hostlimit.Grant.
 func (t *turn) recordNews(st *start) {
-	t.subject.recorder.takenBack(t.subject.ctx, st.TakenBack, st.Start)
+	t.subject.recorder.TakenBack(t.subject.ctx, st.TakenBack, st.Start)
 	t.subject.news(st.Restored, st.StateErr, st.ByHand)
 }
 
@@ -173,7 +173,7 @@ func (t *turn) Waits(w hostlimit.Wait) {
 // change any more.
 func (t *turn) GivesUp(seq uint64) {
 	s := t.subject
-	s.recorder.pass(t.wait.Context, &evidence.Decision{
+	s.recorder.Pass(t.wait.Context, &evidence.Decision{
 		Type: evidence.Waiting, Time: time.Now(), Trip: s.id, Method: s.method, URL: s.url, Host: s.host,
 		RobotsTxt: s.kind == kindRobots, Allowed: true, Instead: seq,
 		Reason: "a turn was missed or given back, and the number of its start may be used up",

@@ -1,33 +1,14 @@
-package politeness
+package weburl_test
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/hostname"
+	"github.com/go-politeness/politeness/internal/weburl"
 )
-
-// FuzzContentType holds that a media type is one word in lower case that says the same again, and
-// that who rejects every type rejects it.
-func FuzzContentType(f *testing.F) {
-	for _, s := range []string{"", "text/html", "Text/HTML; charset=utf-8", "text/html;;", ";", " /", "a/b/c", "text/\x00\u202e", "text/html; a=\"", "image/*"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, contentType string) {
-		mediaType := mediaTypeOf(contentType)
-		if strings.Contains(mediaType, ";") || mediaType != strings.ToLower(mediaType) || mediaType != strings.TrimSpace(mediaType) {
-			t.Errorf("%q is %q", contentType, mediaType)
-		}
-		if mediaType != "" && mediaTypeOf(mediaType) != mediaType {
-			t.Errorf("%q is %q, and that %q", contentType, mediaType, mediaTypeOf(mediaType))
-		}
-		if !matchesAny([]string{"*/*"}, mediaType) || !matchesAny([]string{mediaType}, mediaType) {
-			t.Errorf("%q isn't matched", mediaType)
-		}
-	})
-}
 
 // TestLocationsHideCredentials, those too that browsers find where net/url sees a path or nothing.
 func TestLocationsHideCredentials(t *testing.T) {
@@ -42,10 +23,10 @@ func TestLocationsHideCredentials(t *testing.T) {
 		if err != nil || strings.Contains(to.Path, `\`) {
 			continue // it is the path that is asked for
 		}
-		if shown := redact(to); strings.Contains(shown, "S3CRET") {
+		if shown := weburl.Redacted(to); strings.Contains(shown, "S3CRET") {
 			t.Errorf("%q: URL %q", location, shown)
 		}
-		if err := checkURL(to); err != nil && strings.Contains(err.Error(), "S3CRET") {
+		if err := weburl.Check(to); err != nil && strings.Contains(err.Error(), "S3CRET") {
 			t.Errorf("%q: %v", location, err)
 		}
 	}
@@ -67,10 +48,10 @@ func FuzzLocation(f *testing.F) {
 			evidence.RedactURL(location)
 			return
 		}
-		if err := checkURL(to); err == nil && (to.Host == "" || byHost(&http.Request{URL: to}) == "" || !strings.HasPrefix(strings.ToLower(to.Scheme), "http")) {
+		if err := weburl.Check(to); err == nil && (to.Host == "" || hostname.Key(to.Host) == "" || !strings.HasPrefix(strings.ToLower(to.Scheme), "http")) {
 			t.Errorf("%q leads to %q", location, to)
 		}
-		shown := urlText(to) + evidence.RedactURL(location)
+		shown := weburl.Text(to) + evidence.RedactURL(location)
 		if secret, _ := to.User.Password(); len(secret) > 5 && strings.Contains(shown, secret) && !strings.Contains(to.Host+to.Path+to.RawQuery+to.Fragment+to.User.Username(), secret) {
 			t.Errorf("%q is shown as %q", location, shown)
 		}

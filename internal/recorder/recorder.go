@@ -1,4 +1,5 @@
-package politeness
+// Package recorder writes the records of a Transport.
+package recorder
 
 import (
 	"context"
@@ -16,9 +17,9 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A recorder writes a Transport's records: its policy first, then each decision, marked with the
-// Transport's id. A nil recorder writes nothing.
-type recorder struct {
+// A Recorder writes a Transport's records: its policy first, then each decision, marked with the
+// Transport's id. A nil Recorder writes nothing.
+type Recorder struct {
 	sink   *evidence.Guard
 	id     string // beginning of the policy's id, in each record
 	policy *evidence.Policy
@@ -28,7 +29,7 @@ type recorder struct {
 	opened  chan struct{} // closed then
 
 	mu     sync.Mutex
-	own    *simplelru.LRU[string, hostlimit.Limits] // limits of the last start on each host for which Override has limits
+	own    *simplelru.LRU[string, hostlimit.Limits] // Limits of the last start on each host for which Override has limits
 	losses map[string]bool                          // reasons for which state was lost, as far as they are on record
 }
 
@@ -38,20 +39,32 @@ const (
 	maxLosses = 100     // reasons for lost state that are recorded
 )
 
-func newRecorder(sink evidence.Evidence, policy *evidence.Policy) *recorder {
+// New returns a Recorder that writes to sink, and gives policy its id.
+func New(sink evidence.Evidence, policy *evidence.Policy) *Recorder {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	policy.ID = base64.RawURLEncoding.EncodeToString(id[:])
 	own, _ := simplelru.NewLRU[string, hostlimit.Limits](ownLimits, nil) // fails for sizes below 1
-	return &recorder{
+	return &Recorder{
 		sink: evidence.Safe(sink), id: policy.ID[:shortID], policy: policy,
 		opened: make(chan struct{}), own: own, losses: map[string]bool{},
 	}
 }
 
-// pass hands d to the evidence. The policy goes before the first record, and no earlier: by then
+// Err returns what the sink lost: see evidence.Guard.
+func (r *Recorder) Err() error {
+	if r == nil {
+		return nil
+	}
+	return r.sink.Err()
+}
+
+// Purposes returns what pages are fetched for, as the policy states it.
+func (r *Recorder) Purposes() string { return r.policy.Purposes }
+
+// Pass hands d to the evidence. The policy goes before the first record, and no earlier: by then
 // the crawl's clock runs.
-func (r *recorder) pass(ctx context.Context, d *evidence.Decision) {
+func (r *Recorder) Pass(ctx context.Context, d *evidence.Decision) {
 	if r == nil {
 		return
 	}
@@ -63,7 +76,7 @@ func (r *recorder) pass(ctx context.Context, d *evidence.Decision) {
 }
 
 // open writes the policy, or waits until another goroutine has.
-func (r *recorder) open(ctx context.Context, at time.Time) {
+func (r *Recorder) open(ctx context.Context, at time.Time) {
 	if !r.opening.CompareAndSwap(false, true) {
 		<-r.opened
 		return
@@ -73,8 +86,8 @@ func (r *recorder) open(ctx context.Context, at time.Time) {
 	r.stated.Store(true)
 }
 
-// limits records the limits of a start on host, where they aren't those of the start before.
-func (r *recorder) limits(ctx context.Context, host string, g *hostlimit.Grant) {
+// Limits records the limits of a start on host, where they aren't those of the start before.
+func (r *Recorder) Limits(ctx context.Context, host string, g *hostlimit.Grant) {
 	if !r.policy.Overrides || !r.changed(host, g.Own) {
 		return
 	}
@@ -83,15 +96,22 @@ func (r *recorder) limits(ctx context.Context, host string, g *hostlimit.Grant) 
 		Adaptive: r.policy.Adaptive, Ceiling: r.policy.Ceiling, FromEnd: r.policy.FromEnd,
 	}
 	if g.Own != nil {
-		statesLimits(p, *g.Own)
+		StateLimits(p, *g.Own)
 	}
-	r.pass(ctx, &evidence.Decision{
+	r.Pass(ctx, &evidence.Decision{
 		Type: evidence.PolicyStated, Time: g.Start, Host: host, Seq: g.Seq, Allowed: true, Policy: p,
 	})
 }
 
+// StateLimits makes p state the limits l of a host.
+func StateLimits(p *evidence.Policy, l hostlimit.Limits) {
+	d := l.Delay
+	p.Slots, p.DelayMin, p.DelayMax, p.FromEnd = l.Concurrency, d.Min, d.Max, d.FromEnd
+	p.Adaptive, p.Ceiling = d.Adaptive.String(), d.Ceiling
+}
+
 // changed stores a host's own limits, nil for none, and reports whether they are new.
-func (r *recorder) changed(host string, l *hostlimit.Limits) bool {
+func (r *Recorder) changed(host string, l *hostlimit.Limits) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l == nil {
@@ -105,20 +125,20 @@ func (r *recorder) changed(host string, l *hostlimit.Limits) bool {
 	return true
 }
 
-// takenBack records that slots were taken back before a start at the given time. The records name
+// TakenBack records that slots were taken back before a start at the given time. The records name
 // the starts that lost their slots and no request, since those were other ones.
-func (r *recorder) takenBack(ctx context.Context, leases []hostlimit.TakenBack, at time.Time) {
+func (r *Recorder) TakenBack(ctx context.Context, leases []hostlimit.TakenBack, at time.Time) {
 	for _, lease := range leases {
-		r.pass(ctx, &evidence.Decision{
+		r.Pass(ctx, &evidence.Decision{
 			Type: evidence.LeaseExpired, Time: at, Host: lease.Key, Seq: lease.Seq,
 			Reason: "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path",
 		})
 	}
 }
 
-// state records a block of host that was restored from the Store, and what a person has done to it,
+// State records a block of host that was restored from the Store, and what a person has done to it,
 // unless they are nil. Neither is the doing of a request, so their records name none.
-func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.Debt) {
+func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.Restored, act *hostlimit.Debt) {
 	if restored != nil {
 		d := evidence.Decision{
 			Type: evidence.HostBlocked, Time: restored.Met, Host: host, Restored: true,
@@ -128,7 +148,7 @@ func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.R
 		if !restored.BlockedAt.IsZero() {
 			d.Reason += ago(restored.Met.Sub(restored.BlockedAt))
 		}
-		r.pass(ctx, &d)
+		r.Pass(ctx, &d)
 	}
 	if act != nil {
 		d := evidence.Decision{
@@ -138,13 +158,13 @@ func (r *recorder) state(ctx context.Context, host string, restored *hostlimit.R
 		if !act.ClearedAt.IsZero() {
 			d.Type, d.Time, d.Allowed, d.Reason = evidence.HostCleared, act.ClearedAt, true, "by hand"
 		}
-		r.pass(ctx, &d)
+		r.Pass(ctx, &d)
 	}
 }
 
-// newLoss reports whether err has a new cause. One cause fails many files, so errors are compared
+// NewLoss reports whether err has a new cause. One cause fails many files, so errors are compared
 // by their innermost error.
-func (r *recorder) newLoss(err error) bool {
+func (r *Recorder) NewLoss(err error) bool {
 	if r == nil || err == nil {
 		return false
 	}

@@ -1,8 +1,10 @@
-package politeness
+// Package useragent checks the names that crawlers give themselves, and puts them on requests.
+package useragent
 
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/mail"
 	"regexp"
 	"strings"
@@ -21,10 +23,9 @@ func strictAgent(ua, product string) bool {
 	return version.MatchString(rest) && mailAddress.MatchString(ua)
 }
 
-// checkUserAgent wants a name that robots.txt can address and a contact that a site's owner can
-// write to.
-func (c *Config) checkUserAgent(product string) error {
-	ua := c.UserAgent
+// Check refuses ua unless robots.txt can address it, by product, and a site's owner can write to a
+// contact in it, or to from. A strict check wants a version and a mail address in ua itself.
+func Check(ua, product, from string, strict bool) error {
 	switch {
 	case strings.TrimSpace(ua) == "":
 		return errors.New(`required, such as "ExampleBot/1.0 (+https://example.com/bot; bot@example.com)"`)
@@ -36,18 +37,18 @@ func (c *Config) checkUserAgent(product string) error {
 		return fmt.Errorf("%q is cut short, robots.txt knows the crawler as %q: write the name as one word, its version after "+
 			"a slash, then comments, such as ExampleBot/1.0 (+https://example.com/bot; bot@example.com); see RFC 9110, section 10.1.5",
 			ua, product)
-	case !c.hasContact():
+	case !hasContact(ua, from):
 		return fmt.Errorf("%q has no contact: add a URL or a mail address, such as (+https://example.com/bot; bot@example.com)", ua)
-	case c.StrictUserAgent && !strictAgent(ua, product):
+	case strict && !strictAgent(ua, product):
 		return fmt.Errorf("%q must hold a product, a version and a mail address, such as ExampleBot/1.0 (bot@example.com)", ua)
 	}
 	return nil
 }
 
-// hasContact reports whether the UserAgent or From says how to reach the crawler's owner.
-func (c *Config) hasContact() bool {
-	in := func(mark string) bool { return strings.Contains(c.UserAgent, mark) }
-	return in("@") || in("http://") || in("https://") || c.From != "" && checkFrom(c.From) == nil
+// hasContact reports whether ua or from has an address of the crawler's owner.
+func hasContact(ua, from string) bool {
+	in := func(mark string) bool { return strings.Contains(ua, mark) }
+	return in("@") || in("http://") || in("https://") || from != "" && CheckFrom(from) == nil
 }
 
 // whole is what follows a product that isn't cut short: a version, a comment, the next part of the
@@ -70,8 +71,8 @@ func cutShort(ua, product string) bool {
 	}
 }
 
-// checkFrom wants a mail address, or nothing.
-func checkFrom(from string) error {
+// CheckFrom refuses what is neither empty nor a mail address.
+func CheckFrom(from string) error {
 	if from == "" {
 		return nil
 	}
@@ -79,4 +80,42 @@ func checkFrom(from string) error {
 		return fmt.Errorf("%q is not a mail address: %w", from, err)
 	}
 	return nil
+}
+
+// Sign returns a copy of h with the given values of User-Agent and, unless it is nil, From. It
+// returns nil where h has them already. The map is a new one, since many a transport writes to it.
+func Sign(h http.Header, agent, from []string) http.Header {
+	ua := h["User-Agent"]
+	if from == nil && len(ua) == 1 && ua[0] == agent[0] && !anyRespelled(h) {
+		return nil
+	}
+	header := make(http.Header, len(h)+2)
+	for k, v := range h {
+		if !respelled(k) {
+			header[k] = v[:len(v):len(v)]
+		}
+	}
+	header["User-Agent"] = agent[:1:1]
+	if from != nil {
+		header["From"] = from[:1:1]
+	}
+	return header
+}
+
+// respelled reports whether name is User-Agent in another spelling, which would be sent beside
+// ours.
+func respelled(name string) bool {
+	return name != "User-Agent" && strings.EqualFold(name, "User-Agent")
+}
+
+func anyRespelled(h http.Header) bool {
+	if len(h) == 1 {
+		return false // the one that is ours
+	}
+	for name := range h {
+		if respelled(name) {
+			return true
+		}
+	}
+	return false
 }

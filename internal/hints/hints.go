@@ -1,0 +1,79 @@
+// Package hints reads what a response says about its host.
+package hints
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Hints are the words in which a response says something about its host.
+type Hints struct {
+	RetryAfter string // the Retry-After that counts
+	RateLimit  string // fields of a rate limit of which nothing is left
+	Refused    string // why the response is a refusal, whatever its status
+}
+
+// Read returns what resp says by its headers, in words and as an Outcome, which has the status too.
+func Read(resp *http.Response) (Hints, hostlimit.Outcome) {
+	var h Hints
+	o := hostlimit.Outcome{Status: resp.StatusCode}
+	h.RetryAfter, o.RetryAfter = LongestRetryAfter(resp.Header)
+	h.RateLimit, o.Reset = quota(resp.Header)
+	if strings.EqualFold(first(resp.Header, "Cf-Mitigated"), "challenge") {
+		o.Refused = "cf-mitigated: challenge"
+	}
+	h.Refused = o.Refused
+	return h, o
+}
+
+// LongestRetryAfter returns the Retry-After (RFC 9110, section 10.2.3) that counts, and how long it
+// asks to stay away. There should be one; of several, as of a server and a gateway before it, that
+// is the one that asks for most, and where none can be read the first.
+func LongestRetryAfter(h http.Header) (value string, d time.Duration) {
+	values := h["Retry-After"]
+	if len(values) == 0 {
+		return "", 0
+	}
+	value = values[0]
+	now, date := time.Now(), first(h, "Date")
+	for _, v := range values {
+		if asked, ok := backoff.RetryAfter(v, date, now); ok && asked > d {
+			value, d = v, asked
+		}
+	}
+	return value, d
+}
+
+// quota returns the fields of a rate limit of which nothing is left, its older forms as
+// "remaining=0, reset=30", and the time until it is reset. Both are zero where something is left,
+// or no field can be read.
+func quota(h http.Header) (fields string, reset time.Duration) {
+	if values := h["Ratelimit"]; len(values) != 0 {
+		fields = strings.Join(values, ", ")
+		if reset, _ = backoff.RateLimit(fields); reset == 0 {
+			return "", 0
+		}
+		return fields, reset
+	}
+	for _, names := range [...][2]string{{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"}, {"Ratelimit-Remaining", "Ratelimit-Reset"}} {
+		if remaining := first(h, names[0]); remaining != "" {
+			at := first(h, names[1])
+			if reset, ok := backoff.XRateLimit(remaining, at, first(h, "Date"), time.Now()); ok {
+				return "remaining=" + remaining + ", reset=" + at, reset
+			}
+		}
+	}
+	return "", 0
+}
+
+// first is Header.Get for a name that is canonical already.
+func first(h http.Header, name string) string {
+	if values := h[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}

@@ -1,0 +1,158 @@
+// Package tally counts what a Transport does, for its status.
+package tally
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Tally counts with atomics what happens to every request, and under a mutex what is rare. The
+// zero value is ready to use.
+type Tally struct {
+	Starts  atomic.Int64
+	answers [10]atomic.Int64 // by the first digit of the status; 0: none came
+	latency [trend]minute    // one after the other, round and round
+
+	mu          sync.Mutex
+	refusals    map[string]int64       // by reason
+	unreachable map[string]Unreachable // by origin; bounded by maxUnreachable
+	closed      map[string]Visitors    // hosts whose Visit-time is waited for
+}
+
+const (
+	trend          = 60   // minutes of which latencies are kept
+	maxUnreachable = 1000 // origins that are kept, those that were unreachable first
+)
+
+// A minute is the latencies of one minute.
+type minute struct {
+	number atomic.Int64 // since 1970; other figures count only in this minute
+	count  atomic.Int64
+	sum    atomic.Int64 // nanoseconds
+}
+
+// Visitors are requests that wait for the Visit-time of one host.
+type Visitors struct {
+	Waiting int
+	Until   time.Time
+}
+
+// An Unreachable is an origin whose robots.txt can't be had.
+type Unreachable struct {
+	Origin, Reason string
+	Until          time.Time // time from which the next request asks for robots.txt again
+	Fallback       bool      // pages are fetched all the same
+}
+
+// A Minute is how fast hosts answered in one minute.
+type Minute struct {
+	Time    time.Time
+	Answers int64
+	Mean    float64 // seconds
+}
+
+// A Snapshot is the state of a Tally at one time.
+type Snapshot struct {
+	Starts      int64
+	Answers     map[string]int64 // by "2xx" and so on; "none" where none came
+	Refusals    map[string]int64 // by reason
+	Unreachable []Unreachable    // by origin
+	Visitors    map[string]Visitors
+	Latency     []Minute // the oldest first
+}
+
+// Answer counts an answer, or with status 0 that none came.
+func (t *Tally) Answer(status int, latency time.Duration, now time.Time) {
+	t.answers[min(max(0, status/100), 9)].Add(1) // some sites answer 999
+	if status == 0 {
+		return
+	}
+	number := now.Unix() / 60
+	m := &t.latency[number%trend]
+	if old := m.number.Load(); old != number && m.number.CompareAndSwap(old, number) {
+		m.count.Store(0) // a latency that is added by another goroutine just now may be lost
+		m.sum.Store(0)
+	}
+	m.count.Add(1)
+	m.sum.Add(int64(latency))
+}
+
+// Refuse counts a refusal.
+func (t *Tally) Refuse(why string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refusals == nil {
+		t.refusals = map[string]int64{}
+	}
+	t.refusals[why]++
+}
+
+// Reach stores that the robots.txt of an origin can be had, with nil, or why it can't.
+func (t *Tally) Reach(origin string, down *Unreachable) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if down == nil {
+		delete(t.unreachable, origin)
+		return
+	}
+	if t.unreachable == nil {
+		t.unreachable = map[string]Unreachable{}
+	}
+	if _, ok := t.unreachable[origin]; ok || len(t.unreachable) < maxUnreachable {
+		t.unreachable[origin] = *down
+	}
+}
+
+// Visit stores that n more requests wait for the Visit-time of host, until the given time.
+func (t *Tally) Visit(host string, n int, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed == nil {
+		t.closed = map[string]Visitors{}
+	}
+	v := t.closed[host]
+	if v.Waiting += n; v.Waiting == 0 {
+		delete(t.closed, host)
+		return
+	}
+	v.Until = until
+	t.closed[host] = v
+}
+
+// Snapshot returns what was counted, with the latencies of the hour before now.
+func (t *Tally) Snapshot(now time.Time) Snapshot {
+	s := Snapshot{Starts: t.Starts.Load(), Answers: map[string]int64{}, Latency: t.latencies(now)}
+	for class := range t.answers {
+		name := fmt.Sprintf("%dxx", class)
+		if class == 0 {
+			name = "none"
+		}
+		if n := t.answers[class].Load(); n > 0 {
+			s.Answers[name] = n
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.Refusals, s.Visitors = maps.Clone(t.refusals), maps.Clone(t.closed)
+	s.Unreachable = slices.SortedFunc(maps.Values(t.unreachable), func(a, b Unreachable) int { return cmp.Compare(a.Origin, b.Origin) })
+	return s
+}
+
+// latencies returns the minutes in which anything was answered, the oldest first.
+func (t *Tally) latencies(now time.Time) (out []Minute) {
+	present := now.Unix() / 60
+	for number := present - trend + 1; number <= present; number++ {
+		m := &t.latency[number%trend]
+		if n := m.count.Load(); m.number.Load() == number && n > 0 {
+			out = append(out, Minute{
+				Time: time.Unix(number*60, 0).UTC(), Answers: n, Mean: time.Duration(m.sum.Load() / n).Seconds(),
+			})
+		}
+	}
+	return out
+}

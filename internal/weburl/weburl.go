@@ -1,0 +1,81 @@
+// Package weburl says which URLs can be fetched, and shows them in records and errors.
+package weburl
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/hostname"
+)
+
+// maxTarget bounds the path and query of a URL: a redirect may be megabytes long, and servers take
+// no more than 8 to 32 KiB (RFC 9110, section 4.1, asks them to take 8,000 bytes).
+const maxTarget = 64 << 10
+
+// Check returns what keeps u from being fetched.
+func Check(u *url.URL) error {
+	switch {
+	case u == nil:
+		return errors.New("no URL")
+	case u.Scheme == "":
+		return errors.New("a URL begins with https:// or http://")
+	case !strings.EqualFold(u.Scheme, "https") && !strings.EqualFold(u.Scheme, "http"):
+		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
+	case len(u.Host) > hostname.MaxLen:
+		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
+	case max(len(u.Path), len(u.Opaque))+len(u.RawQuery) > maxTarget:
+		return fmt.Errorf("path and query are longer than %d bytes", maxTarget)
+	case hostname.Key(u.Host) == "":
+		return fmt.Errorf("URL %q has no host", Redacted(u))
+	case u.Opaque != "" && (!strings.HasPrefix(u.Opaque, "/") || strings.HasPrefix(u.Opaque, "//")),
+		u.Opaque == "" && !(rooted(u.Path) && rooted(u.RawPath) || u.Path == "*"):
+		return fmt.Errorf("URL %q has no path that begins with a slash", Redacted(u))
+	}
+	return nil
+}
+
+// rooted reports whether path is none, or begins with a slash.
+func rooted(path string) bool { return path == "" || path[0] == '/' }
+
+// Clip shortens what an error message quotes.
+func Clip(s string) string {
+	if len(s) > 100 {
+		return s[:100] + "..."
+	}
+	return s
+}
+
+// Text returns u without userinfo and fragment, in one allocation. A name that isn't ASCII is
+// shown as it is sent, in punycode: a name that mixes scripts looks like another one.
+func Text(u *url.URL) string {
+	if u.Opaque != "" {
+		target := u.RequestURI()
+		switch {
+		case strings.HasPrefix(u.Opaque, "//"): // has the scheme
+		case strings.HasPrefix(u.Opaque, "/"):
+			target = u.Scheme + "://" + hostname.ASCII(u.Host) + target
+		default: // can't be requested, but userinfo is only found behind a scheme
+			target = u.Scheme + ":" + target
+		}
+		return target
+	}
+	path := u.EscapedPath()
+	if !strings.HasPrefix(path, "/") { // empty, or the asterisk of OPTIONS
+		path = "/" + path
+	}
+	if u.ForceQuery || u.RawQuery != "" {
+		return u.Scheme + "://" + hostname.ASCII(u.Host) + path + "?" + u.RawQuery
+	}
+	return u.Scheme + "://" + hostname.ASCII(u.Host) + path
+}
+
+// Redacted is Text for URLs that may lack anything, clipped.
+func Redacted(u *url.URL) string {
+	if u == nil {
+		return ""
+	}
+	return Clip(evidence.RedactURL(Text(u)))
+}
