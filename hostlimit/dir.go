@@ -15,10 +15,10 @@ import (
 // made when the first debt is kept; an empty one is the current directory.
 //
 // A file is replaced as a whole, and removed once its key is owed nothing: kill -9, a full disk or
-// a power cut leave the old debt or the new one. A power cut may undo the last updates. A file that
-// can't be understood is reported once, by the error of the Update that meets it; that Update goes
-// on as from the zero Debt and writes the file anew. Where a file can't be read for another reason,
-// such as its permissions, it is left alone.
+// a power cut leave the old debt or the new one. A power cut may undo the last updates. A damaged
+// file is reported once, by the error of the Update that reads it; that Update goes on from the
+// zero Debt and writes the file anew. A file that can't be read for another reason, such as its
+// permissions, is left alone.
 //
 // Processes may share a directory: an update is made under a lock on a file beside it, which ends
 // with its process; reading takes no lock. Update waits for the lock as long as ctx allows, 10 s at

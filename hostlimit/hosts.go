@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// A HostState is what a Memory knows of one key, for a status page.
+// A HostState is the state of one key in a limiter, for a status page.
 type HostState struct {
 	Key      string
 	Starts   uint64 // requests started since the key's state was made
-	InFlight int    // slots in use, leaked ones included until somebody takes them back
-	Slots    int    // slots that the key has
+	InFlight int    // slots in use, including expired leases that no request has taken back yet
+	Slots    int    // number of slots of the key
 	Waiters  int    // requests in the queue
 	Hold     string // what keeps the head of the queue from starting, as in Wait; empty if no request waits
 	Why      string // the same, in a sentence
 
-	Silent   time.Duration // longest time for which a slot has been held without a sign of life: an answer that takes long, or a body that nobody reads or closes; 0: no slot is held
-	SilentBy string        // the request that holds it, as its Watcher says; empty: it has none
+	Silent   time.Duration // longest time for which a slot has been held without a Renew: an answer that takes long, or a body that is neither read nor closed; 0: no slot is held
+	SilentBy string        // name of the request that holds it, by its Watcher; empty: it has none
 
 	Next         time.Time // earliest start of the head of the queue, or of the next request; in the past if it could start
 	BlockedUntil time.Time // end of the block; zero if the key isn't blocked
-	BlockedBy    string    // what set the block: "status 429", "network error", "refused" (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), "by hand: " and why (Controller.Block); empty if the key isn't blocked
+	BlockedBy    string    // cause of the block: "status 429", "network error", "refused" (Outcome.Refused), "rate limit" (Outcome.Reset), "hours" (Config.Windows), "by hand: " and why (Controller.Block); empty if the key isn't blocked
 	Refusals     int       // refusals in a row, 255 for more; positive after a block's end too, until a probe succeeds
 	Probing      bool      // a first request after a block is in flight
 
 	Delay       time.Duration // delay in force since the last start, or the floor of the head of the queue where that is longer
-	DelaySource string        // what decided it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor), "adaptive" (response times) or "learned" (refusals)
-	Adaptive    time.Duration // delay by response times; 0 where Delay.Adaptive doesn't look at them
+	DelaySource string        // rule that gave it, empty before the first start: "random" (Delay.Min and Max), "crawl-delay" (the caller's floor), "adaptive" (response times) or "learned" (refusals)
+	Adaptive    time.Duration // delay by response times; 0 where Delay.Adaptive doesn't use them
 	Learned     time.Duration // delay that refusals have taught; 0: none
 }
 
-// listedAtOnce is the number of keys whose state List copies before it lets others have the shard.
+// listedAtOnce is the number of keys whose state List copies before it unlocks the shard.
 const listedAtOnce = 64
 
 // List implements Controller. Its only error is that of ctx.

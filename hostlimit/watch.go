@@ -10,10 +10,10 @@ import (
 
 type priorityKey struct{}
 
-// WithPriority returns a ctx for Acquire with which a request goes before those of its key that
-// wait with a lower priority; without one it is 0. Equal ones go first come, first served. It makes
-// no request wait less for the delay, a slot or the end of a block, and takes nothing from other
-// keys. A steady stream of high ones keeps the low ones waiting, until MaxWait.
+// WithPriority returns a ctx for Acquire that gives a request the priority p; without one it is 0.
+// A request goes before those of its key that wait with a lower priority; equal ones go first come,
+// first served. A priority shortens no wait for the delay, a slot or the end of a block, and takes
+// nothing from other keys. A steady stream of high ones keeps the low ones waiting, until MaxWait.
 func WithPriority(ctx context.Context, p int) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }
@@ -24,25 +24,26 @@ func (*Rules) Priority(ctx context.Context) int {
 	return p
 }
 
-// WatcherKey is the key under which a context has the [Watcher] of its request. A context of a type
-// of one's own answers it without being wrapped once more.
+// WatcherKey is the key of the [Watcher] of a request in its context, for context.WithValue or for
+// the Value method of a context type of one's own.
 type WatcherKey struct{}
 
-// A Watcher is told why its request waits, so that a person can be told, and which numbers of
-// starts it has used up in vain. A Limiter asks the context of Acquire and Start for it, and calls
-// it under no lock.
+// A Watcher receives why its request waits, for a person to read, and the start numbers that the
+// request has used up without a start. A Limiter takes it from the context of Acquire and Start,
+// and calls it under no lock.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
 	// last for more than a second, or else when it has lasted for one. Acquire and Start return
-	// after it.
+	// after Waits has returned.
 	Waits(Wait)
-	// GivesUp is called for each number under which a turn of the request was let go without a
-	// start: unless another start has got it, it is missing in the row of Grant.Seq. A Limiter that
-	// numbers its starts as they are stamped, as [Memory] does, never calls it. It is called before
-	// Acquire, Start or Release returns, and later, from another goroutine, where the number came to
-	// be known only then: it was under way to a request that had left.
+	// GivesUp is called for each start number that a turn of the request gave up: unless another
+	// start has got it, it is missing in the sequence of Grant.Seq. A Limiter that numbers its
+	// starts as they are stamped, as [Memory] does, never calls it. It is called before Acquire,
+	// Start or Release returns, or later, from another goroutine, for a number that was on its way
+	// to a request that had left.
 	GivesUp(seq uint64)
-	// String names the request, for those who wait for its slot. It is called by others.
+	// String returns a name of the request, for Wait.HeldBy of the requests that wait for its slot.
+	// Their goroutines call it.
 	String() string
 }
 
@@ -52,8 +53,7 @@ func (*Rules) Watcher(ctx context.Context) Watcher {
 	return w
 }
 
-// A Wait tells why a request waits. Its String is a sentence for people. Hold names what keeps the
-// request from starting:
+// A Wait is the reason why a request waits. Hold names what keeps it from starting:
 //
 //	block   the key is blocked: by a refusal, by a person, or outside of Config.Windows
 //	probe   the first request after a block has no answer yet
@@ -62,19 +62,19 @@ func (*Rules) Watcher(ctx context.Context) Watcher {
 //	place   every place of MaxInFlight is held
 type Wait struct {
 	Key     string
-	Hold    string        // what keeps the request from starting, see above
-	Since   time.Time     // when the wait began
-	Until   time.Time     // earliest start, so far as it is known; zero: nobody knows
-	Cause   string        // of a block, as in HostState.BlockedBy; of a delay, as in Grant.DelaySource
-	Delay   time.Duration // that is in force; 0: none
+	Hold    string        // one of the words above
+	Since   time.Time     // beginning of the wait
+	Until   time.Time     // earliest start, so far as it is known; zero: not known
+	Cause   string        // cause of a block, as in HostState.BlockedBy, or of a delay, as in Grant.DelaySource
+	Delay   time.Duration // delay in force; 0: none
 	Ahead   int           // number of requests of the key that go before; Memory counts up to 1000
-	Slots   int           // that the key has
+	Slots   int           // number of slots of the key
 	Held    int           // number of slots that are held
-	HeldBy  string        // the request that has held its slot the longest, as its Watcher says; empty: it has none
-	HeldFor time.Duration // how long it has; 0: not known, or not what is waited for
+	HeldBy  string        // name of the request that has held its slot the longest, by its Watcher; empty: it has none
+	HeldFor time.Duration // time for which it has; 0: not known, or the wait is for something else
 }
 
-// String tells what the wait is for, in a sentence without the key.
+// String returns what the wait is for, in a sentence for people, without the key.
 func (w Wait) String() string {
 	var s string
 	switch w.Hold {
@@ -103,7 +103,7 @@ func (w Wait) String() string {
 	return s
 }
 
-// longest tells of the request that has held a slot the longest.
+// longest returns the part of String about the request that has held a slot the longest.
 func (w Wait) longest() string {
 	if w.HeldFor == 0 {
 		return ""
@@ -122,7 +122,7 @@ func roughly(d time.Duration) string {
 // longWait is the length from which on a wait is reported to its Watcher.
 const longWait = time.Second
 
-// countedAhead bounds what is told of a wait.
+// countedAhead bounds Wait.Ahead.
 const countedAhead = 1000
 
 // A notice is a Wait whose HeldBy is yet to be named, which is done under no lock.
@@ -138,8 +138,8 @@ func (n *notice) name() {
 	}
 }
 
-// waits tells why w waits if that is to be told now, which it is once. Otherwise it says when to
-// look again for it; never: it needn't.
+// waits returns the notice for the Watcher of w, once, when its wait is long. Before that it
+// returns nil and when to call it again; never: not at all.
 func (a *active) waits(w *waiter, now time.Duration) (told *notice, again time.Duration) {
 	if w.watcher == nil || w.notified {
 		return nil, never
@@ -162,7 +162,8 @@ func (a *active) waits(w *waiter, now time.Duration) (told *notice, again time.D
 	return n, never
 }
 
-// notice tells what keeps the head of the queue from starting, and who holds it up the longest.
+// notice returns what keeps the head of the queue from starting, with the request that has held it
+// up the longest.
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
 	n.Key, n.Slots, n.Held = a.h.key, a.queue.first.lim.Concurrency, a.inFlight
@@ -187,7 +188,7 @@ func (a *active) notice(now time.Duration) *notice {
 	return n
 }
 
-// why tells what keeps the head of the queue from starting.
+// why returns what keeps the head of the queue from starting.
 func (a *active) why(now time.Duration) Wait {
 	m, t, head := a.sh.m, a.h.refusals(), a.queue.first
 	switch {
