@@ -1,0 +1,93 @@
+package servers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Markdown returns the tables of the results. A figure that misses its goal is bold.
+func Markdown(results []Result, length, p99, worst time.Duration) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Each cell lasted %v. Timers of the machine were up to %v late, 99 %% of them at most %v.\n",
+		length, worst.Round(time.Millisecond), p99.Round(time.Millisecond))
+	grid(&b, "Pages had / refusals (403, 429, 5xx, dropped)", results, func(r *Result, missed func(string) bool) string {
+		return fmt.Sprintf("%d/%s", r.Pages, bold(fmt.Sprint(r.Refusals), missed("refusals") || missed("ban")))
+	})
+	grid(&b, "Pages had, in % of what the server's rule and the crawler's own delays allow in the time", results,
+		func(r *Result, missed func(string) bool) string {
+			return bold(fmt.Sprint(int(100*r.Share())), missed("share"))
+		})
+	grid(&b, "Pages never had, where the crawl ended before its time", results, func(r *Result, missed func(string) bool) string {
+		if !r.Ended {
+			return "-"
+		}
+		return bold(fmt.Sprint(r.Lost()), missed("lost"))
+	})
+	grid(&b, "Requests inside a Retry-After", results, func(r *Result, _ func(string) bool) string {
+		if !r.Server.RetryAfter {
+			return "-"
+		}
+		return fmt.Sprint(r.InRetryAfter)
+	})
+	return b.String()
+}
+
+func bold(text string, yes bool) string {
+	if yes {
+		return "**" + text + "**"
+	}
+	return text
+}
+
+// grid writes a table with a row for each server and a column for each crawler. Rows without a
+// figure are left out, and so is a table without rows.
+func grid(b *strings.Builder, title string, results []Result, cell func(r *Result, missed func(string) bool) string) {
+	var rows strings.Builder
+	for _, s := range Servers {
+		row, figures := "| "+s.Rule+" |", false
+		for _, c := range Crawlers {
+			text := "-"
+			if i := slices.IndexFunc(results, func(r Result) bool { return r.Server == s && r.Crawler == c }); i >= 0 {
+				text = cell(&results[i], results[i].missed)
+			}
+			figures = figures || text != "-"
+			row += " " + text + " |"
+		}
+		if figures {
+			rows.WriteString(row + "\n")
+		}
+	}
+	if rows.Len() == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n\n| rule |", title)
+	for _, c := range Crawlers {
+		b.WriteString(" " + c.Name + " |")
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(Crawlers)) + "\n" + rows.String())
+}
+
+// missed reports whether a cell of ours misses the goal of this name.
+func (r *Result) missed(goal string) bool {
+	return r.Crawler.Slots > 0 && slices.ContainsFunc(Goals(r), func(p Problem) bool { return p.Bound == goal })
+}
+
+// Replace puts text between the two marks in a file.
+func Replace(file, text string) error {
+	const begin, end = "<!-- The tables are made by: make servers -->\n", "<!-- end of the tables -->\n"
+	old, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	head, rest, ok := bytes.Cut(old, []byte(begin))
+	_, tail, ok2 := bytes.Cut(rest, []byte(end))
+	if !ok || !ok2 {
+		return errors.New(file + " has no marks for the tables")
+	}
+	return os.WriteFile(file, []byte(string(head)+begin+"\n"+text+"\n"+end+string(tail)), 0o644)
+}
