@@ -17,6 +17,9 @@ JOBS ?= 3
 SOAK ?= 1h
 CHAOS ?= 10m
 
+# How long make servers crawls each server.
+SERVERS ?= 15m
+
 # How long each target is fuzzed; which benchmarks run, and how often.
 export FUZZTIME ?= 30s
 export BENCH ?= .
@@ -33,7 +36,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci fuzz mutants gremlins portable soak chaos rivals networks bench bench-results bench-scale benchstat doc-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -94,6 +97,9 @@ networks: ## crawls through network namespaces that lose, delay and cut, and on 
 	POLITENESS_NETWORKS=1 go test -count=1 -v ./internal/nettest
 	POLITENESS_NETWORKS=1 go test -count=1 -v -run '^TestFullDisk$$' .
 	cd internal/redisnet && POLITENESS_NETWORKS=1 go test -count=1 -v .
+
+servers: ## crawl nginx, HAProxy, Apache and Varnish for SERVERS (15m), judged by their logs: docs/real-servers.md [these servers, wget]
+	cd internal/servers && POLITENESS_SERVERS=$(SERVERS) go test -count=1 -timeout=0 -v -run '^TestServers$$' .
 
 bench: ## run the benchmarks matching BENCH (.), COUNT (1) times [C compiler, redis-server]
 	@$(SUITE) bench

@@ -4,9 +4,13 @@
 #   redis-server           the limiter and the budget that processes share
 #   chromium               the audit's report, looked at in a real browser
 #   scrapy, wget           crawl through the proxy
+#   nginx, haproxy, apache2 with mod_evasive and mod_qos, varnish (on Debian and Ubuntu)
+#                          are crawled, each with a protection switched on
 # It installs by itself as root on a machine with apt-get, and otherwise names
 # the one command to run. With everything there it prints nothing.
 set -euo pipefail
+
+PATH=$PATH:/usr/sbin # where Debian keeps servers
 
 has() { # has PROGRAM...: whether one of them can be run
   local program
@@ -23,6 +27,16 @@ has chromium chromium-browser google-chrome google-chrome-stable \
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" || missing+=(chromium)
 has scrapy || missing+=(python3-scrapy)
 has wget || missing+=(wget)
+services=() # that are installed now, and that nobody asked to run
+if has apt-get; then # the tests are written for Debian's builds
+  for server in nginx haproxy apache2; do has "$server" || { missing+=("$server"); services+=("$server"); }; done
+  has varnishd || { missing+=(varnish); services+=(varnish varnishncsa); }
+  modules=()
+  [[ -e /usr/lib/apache2/modules/mod_evasive20.so ]] || modules+=(evasive)
+  [[ -e /usr/lib/apache2/modules/mod_qos.so ]] || modules+=(qos)
+  missing+=("${modules[@]/#/libapache2-mod-}")
+  compgen -G '/usr/lib/*/varnish/vmods/libvmod_vsthrottle.so' >/dev/null || missing+=(varnish-modules)
+fi
 if ((${#missing[@]} == 0)); then exit 0; fi
 
 if has apt-get && grep -q '^ID=ubuntu' /etc/os-release; then # where Debian's chromium has another name
@@ -32,7 +46,19 @@ if has apt-get && ((EUID == 0)); then
   echo "setup: installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
   apt-get update -qq
+  policy=/usr/sbin/policy-rc.d # asked before a package starts its service
+  if [[ ! -e $policy ]]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap 'rm -f "$policy"' EXIT
+  fi
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  if [[ -d /run/systemd/system ]] && ((${#services[@]})); then
+    systemctl disable --quiet "${services[@]}" # not after the next boot, either
+  fi
+  if ((${#modules[@]})); then # the packages load them into the system's own Apache
+    a2dismod -q -f "${modules[@]}" >/dev/null
+  fi
   exit 0
 fi
 
