@@ -90,8 +90,8 @@ func (m *Memory) limits(key string) *Limits {
 	return lim
 }
 
-// forgive resets the counter of h when the host has been quiet for long enough. No request waits
-// for the answer of a probe then.
+// forgive resets the counter of h when the host has been quiet for long enough. No request waits for
+// the answer of a probe then.
 func (sh *shard) forgive(h *host, now time.Duration) {
 	if h.kept != nil && h.kept.Forgive(sh.m.rules, now) && h.active != nil {
 		h.active.probe = nil

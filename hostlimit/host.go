@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// never is later than all times inside the package, which are nanoseconds since the Memory was
-// first used, by the monotonic clock.
+// Times inside the package are nanoseconds since the Memory was first used, by the
+// monotonic clock. never is later than all of them.
 const never time.Duration = math.MaxInt64
 
 // late is how much later than planned a start may be before the queue is searched for
@@ -20,8 +20,8 @@ func add(t, d time.Duration) time.Duration {
 }
 
 // A host is what a key owes. The pointers are nil for most keys, which have no lease, no waiter and
-// no refusal; the fields without them are 64 bytes. Its methods are pure steps, as those of
-// Refusals are: they neither wait nor look at a clock.
+// no refusal; the fields without them are 64 bytes. Its methods are pure steps, as those of Refusals
+// are: they neither wait nor look at a clock.
 type host struct {
 	key string
 
@@ -67,8 +67,8 @@ func (h *host) changeRefusals() *refusals {
 	return h.kept
 }
 
-// lifted notes that a block was lifted: by the success of a request that started at at, or then by
-// a person.
+// lifted notes that a block was lifted: by the success of a request that started at at, or then by a
+// person.
 func (r *refusals) lifted(at time.Duration) {
 	r.cleared = at
 	r.clearings++

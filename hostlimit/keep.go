@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update,
-// outside of every lock, that merges what this Memory has changed into the debt in the Store
-// (Debt.Merge), and then takes over what other processes have changed. One sync of a key runs at a
-// time; a call that finds something to save meanwhile waits for it, and mostly finds that it has
-// been saved.
+// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update, outside
+// of every lock, that merges what this Memory has changed into the debt in the Store (Debt.Merge),
+// and then takes over what other processes have changed. One sync of a key runs at a time; a call
+// that finds something to save meanwhile waits for it, and mostly finds that it has been saved.
 //
 //	call      state of the key                         what it does
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
@@ -83,9 +82,9 @@ func (h *host) storedOf(now time.Duration, wall time.Time) *stored {
 	return h.stored
 }
 
-// note adds to s.unsaved how o differs from what the key owed at the last note. A block is set
-// after the last clearing, and a clearing comes after the block that it lifts, also where the clock
-// has been set back in between.
+// note adds to s.unsaved how o differs from what the key owed at the last note. A block is set after
+// the last clearing, and a clearing comes after the block that it lifts, also where the clock has
+// been set back in between.
 func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 	was := s.noted
 	s.noted = o
@@ -143,9 +142,9 @@ func (sh *shard) load(ctx context.Context, key string, lim *Limits, force bool) 
 	return h, sh.sync(ctx, h, lim, force)
 }
 
-// sync brings h and the Store up to date with each other, unless another call has done so by the
-// time it is this one's turn. The error is ctx's; those of the Store are reported by the next
-// Grant, Effect or Error.
+// sync brings h and the Store up to date with each other, unless another call has done so by the time
+// it is this one's turn. The error is ctx's; those of the Store are reported by the next Grant,
+// Effect or Error.
 func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) error {
 	m := sh.m
 	var s *stored
@@ -237,13 +236,13 @@ func (x *update) change(theirs Debt) Debt {
 	return d
 }
 
-// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the
-// same instant.
+// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the same
+// instant.
 func (x *update) in(t time.Time) time.Duration { return add(x.now, t.Sub(x.wall.Round(0))+late) }
 
-// adopt takes over what other processes have changed in the Store, which has debt now: how it
-// differs from what change makes of the debt that was there before. What was noted during the
-// Update counts on both sides.
+// adopt takes over what other processes have changed in the Store, which has debt now: how it differs
+// from what change makes of the debt that was there before. What was noted during the Update counts
+// on both sides.
 func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	s, t := h.stored, h.refusals()
 	ours := x.change(x.debt)
@@ -336,8 +335,8 @@ func (sh *shard) tell(h *host, err error) {
 	}
 }
 
-// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after
-// Release, and where the key has been evicted since l expired.
+// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after Release,
+// and where the key has been evicted since l expired.
 func (l *lease) saved() *host {
 	sh := l.sh
 	if sh.m.config.Store == nil {
@@ -351,9 +350,8 @@ func (l *lease) saved() *host {
 	return l.host(false)
 }
 
-// load syncs h, the host of l, with the Store if that is due. It doesn't rely on a debt that was
-// read a moment ago where the gap of l is long: a process that has read the same may have started
-// since.
+// load syncs h, the host of l, with the Store if that is due. It doesn't rely on a debt that was read
+// a moment ago where the gap of l is long: a process that has read the same may have started since.
 func (l *lease) load(ctx context.Context, h *host) {
 	sh := l.sh
 	sh.mu.Lock()
