@@ -33,11 +33,9 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if m.config.Store != nil {
-		// What is to be cleared may be known to the Store alone.
-		if _, err := m.shard(key).load(ctx, key, m.limits(key), true); err != nil {
-			return err
-		}
+	// What is to be cleared may be known to the Store alone.
+	if _, err := m.load(ctx, key, m.limits(key), toDecide); err != nil {
+		return err
 	}
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
 		if r := h.kept; r != nil && r.Clear(now) {
@@ -72,7 +70,7 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 	if m.config.Store == nil {
 		return nil
 	}
-	if err := sh.sync(ctx, h, m.limits(key), false); err != nil {
+	if _, err := sh.sync(ctx, h, m.limits(key), toUse); err != nil {
 		return err
 	}
 	sh.mu.Lock()

@@ -72,16 +72,6 @@ func (h *host) owing() owing {
 	return o
 }
 
-// storedOf returns the state of h's debt, after a note, and makes it if there is none. now and wall
-// are the same moment.
-func (h *host) storedOf(now time.Duration, wall time.Time) *stored {
-	if h.stored == nil {
-		h.stored = &stored{read: void}
-	}
-	h.stored.note(h.owing(), now, wall)
-	return h.stored
-}
-
 // note adds to s.unsaved how o differs from what the key owed at the last note. A block is set after
 // the last clearing, and a clearing comes after the block that it lifts, also where the clock has
 // been set back in between.
@@ -114,50 +104,53 @@ func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 	}
 }
 
-// isUnsaved reports whether there is something to save at once.
-func (s *stored) isUnsaved() bool { return s.unsaved != Debt{} && !s.tried }
-
-// isDue reports whether the Store has to be asked before the key is used.
-func (s *stored) isDue(now time.Duration) bool {
-	return s.read == void || now-s.read >= fresh || s.isUnsaved()
-}
-
-// moment returns the present moment, as the Memory counts it and by the clock on the wall.
-func (m *Memory) moment() (now time.Duration, wall time.Time) {
-	m.now() // begins the count
+// note brings h.stored up to date with what h owes, makes it if there is none, and returns it with the
+// moment of that, by the Memory's clock and by the one on the wall.
+func (sh *shard) note(h *host) (s *stored, now time.Duration, wall time.Time) {
+	now = sh.m.now() // begins the count
 	wall = time.Now()
-	return wall.Sub(m.base), wall
-}
-
-// load syncs key with the Store if that is due, or force is set, and returns its host.
-func (sh *shard) load(ctx context.Context, key string, lim *Limits, force bool) (*host, error) {
-	sh.mu.Lock()
-	now, wall := sh.m.moment()
-	h := sh.get(key, now)
-	due := h.storedOf(now, wall).isDue(now) || force
-	sh.mu.Unlock()
-	if !due {
-		return h, nil
+	now = wall.Sub(sh.m.base)
+	if h.stored == nil {
+		h.stored = &stored{read: void}
 	}
-	return h, sh.sync(ctx, h, lim, force)
+	h.stored.note(h.owing(), now, wall)
+	return h.stored, now, wall
 }
 
-// sync brings h and the Store up to date with each other, unless another call has done so by the time
-// it is this one's turn. The error is ctx's; those of the Store are reported by the next Grant,
-// Effect or Error.
-func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) error {
+// An occasion is what a sync is for.
+type occasion int
+
+const (
+	toSave   occasion = iota // the key owes something that isn't saved
+	toUse                    // the same, or the debt wasn't read for a while
+	toDecide                 // always: another process may have changed the debt a moment ago
+)
+
+// isDue reports whether there is something to do for a sync.
+func (s *stored) isDue(why occasion, now time.Duration) bool {
+	switch {
+	case why == toDecide, s.unsaved != Debt{} && !s.tried:
+		return true
+	}
+	return why == toUse && (s.read == void || now-s.read >= fresh)
+}
+
+// sync brings h and the Store up to date with each other if that is due, and reports whether it was.
+// While another sync of h runs it waits, and then asks again. The error is ctx's; those of the Store
+// are reported by the next Grant, Effect or Error.
+func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (due bool, err error) {
 	m := sh.m
 	var s *stored
 	var now time.Duration
 	var wall time.Time
 	for {
 		sh.mu.Lock()
-		now, wall = m.moment()
-		s = h.storedOf(now, wall)
-		if sh.hosts[h.key] != h || !force && !s.isDue(now) { // evicted, so nothing is owed; or done
+		s, now, wall = sh.note(h)
+		if sh.hosts[h.key] != h || !s.isDue(why, now) { // evicted, so nothing is owed; or done
 			sh.mu.Unlock()
-			return nil
+			return due, nil
 		}
+		due = true
 		if s.syncing == nil {
 			break
 		}
@@ -166,7 +159,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) err
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return ctx.Err()
+			return due, ctx.Err()
 		}
 	}
 	s.syncing = make(chan struct{})
@@ -181,7 +174,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) err
 	defer m.handOut()
 	defer sh.mu.Unlock()
 	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
+		return due, ctx.Err()
 	}
 	s.read = m.now()
 	if err != nil {
@@ -192,17 +185,17 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, force bool) err
 		// The Store may have lost what it had, so the next Update saves that as well.
 		s.tried = s.unsaved == x.unsaved
 		s.unsaved, s.debt = s.unsaved.Merge(s.debt), Debt{}
-		return nil
+		return due, nil
 	}
 	s.failure, s.err, s.tried = nil, nil, false
-	h.storedOf(m.moment()) // what has come in during the Update is yet to be saved
+	sh.note(h) // what has come in during the Update is yet to be saved
 	if s.unsaved == x.unsaved {
 		s.unsaved = Debt{}
 	}
 	if sh.hosts[h.key] == h {
 		sh.adopt(h, lim, &x, debt)
 	}
-	return nil
+	return due, nil
 }
 
 // synced ends a sync.
@@ -328,11 +321,24 @@ func (sh *shard) failure(h *host) (err error) {
 	return err
 }
 
-// tell adds the news of h to the error of a refused turn.
+// tell adds the news of h, if there is a Store, to the error of a refused turn.
 func (sh *shard) tell(h *host, err error) {
-	if refused, ok := err.(*Error); ok { //nolint:errorlint // made by this package just now
+	if refused, ok := err.(*Error); ok && h != nil { //nolint:errorlint // made by this package just now
 		refused.Restored, refused.StateErr = sh.news(h)
 	}
+}
+
+// load syncs key with the Store, if there is one, and returns its host then.
+func (m *Memory) load(ctx context.Context, key string, lim *Limits, why occasion) (*host, error) {
+	if m.config.Store == nil {
+		return nil, nil
+	}
+	sh := m.shard(key)
+	sh.mu.Lock()
+	h := sh.get(key, m.now())
+	sh.mu.Unlock()
+	_, err := sh.sync(ctx, h, lim, why)
+	return h, err
 }
 
 // saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after Release,
@@ -350,27 +356,26 @@ func (l *lease) saved() *host {
 	return l.host(false)
 }
 
-// load syncs h, the host of l, with the Store if that is due. It doesn't rely on a debt that was read
-// a moment ago where the gap of l is long: a process that has read the same may have started since.
-func (l *lease) load(ctx context.Context, h *host) {
-	sh := l.sh
+// startSaved is Start with a Store. It doesn't rely on a debt that was read a moment ago where the gap
+// of l is long: a process that has read the same may have started since. What the start owes is saved
+// if that is far away, and then the stamp moves behind the time that it took: nothing has been sent
+// yet.
+func (l *lease) startSaved(ctx context.Context, h *host) (g Grant, err error) {
+	sh, why := l.sh, toUse
 	sh.mu.Lock()
-	force := l.stamp.gap > far
-	now, wall := sh.m.moment()
-	due := l.a != nil && (force || h.storedOf(now, wall).isDue(now))
-	sh.mu.Unlock()
-	if due {
-		_ = sh.sync(ctx, h, l.lim, force) // Start reports ctx's error
+	if l.stamp.gap > far {
+		why = toDecide
 	}
-}
-
-// saveStart saves what the start of l owes, if that is far away, and moves the stamp behind the
-// time that it took: nothing has been sent yet.
-func (l *lease) saveStart(ctx context.Context, h *host, g *Grant) {
-	sh := l.sh
+	sh.mu.Unlock()
+	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
+	if g, err = l.begin(ctx); err != nil {
+		sh.tell(h, err)
+		return Grant{}, err
+	}
+	ctx = context.WithoutCancel(ctx)
 	for range 3 { // more than once where saving takes longer than margin
-		if !l.save(ctx, h) {
-			return
+		if saved, _ := sh.sync(ctx, h, l.lim, toSave); !saved {
+			break
 		}
 		sh.mu.Lock()
 		if a := l.a; a != nil {
@@ -383,17 +388,6 @@ func (l *lease) saveStart(ctx context.Context, h *host, g *Grant) {
 		}
 		sh.mu.Unlock()
 	}
-}
-
-// save saves what a Start, an Outcome or a Release has changed, and reports whether there was
-// anything to save. ctx is never done.
-func (l *lease) save(ctx context.Context, h *host) bool {
-	sh := l.sh
-	sh.mu.Lock()
-	due := sh.hosts[h.key] == h && h.storedOf(sh.m.moment()).isUnsaved()
-	sh.mu.Unlock()
-	if due {
-		_ = sh.sync(ctx, h, l.lim, false)
-	}
-	return due
+	g.Restored, g.StateErr = sh.news(h)
+	return g, nil
 }

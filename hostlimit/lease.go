@@ -53,19 +53,10 @@ func (sh *shard) newLease() *lease {
 
 // Start implements Lease.
 func (l *lease) Start(ctx context.Context) (Grant, error) {
-	h := l.saved()
-	if h == nil {
-		return l.begin(ctx)
+	if h := l.saved(); h != nil {
+		return l.startSaved(ctx, h)
 	}
-	l.load(ctx, h)
-	g, err := l.begin(ctx)
-	if err != nil {
-		l.sh.tell(h, err)
-		return Grant{}, err
-	}
-	l.saveStart(context.WithoutCancel(ctx), h, &g)
-	g.Restored, g.StateErr = l.sh.news(h)
-	return g, nil
+	return l.begin(ctx)
 }
 
 // begin is Start without a Store. Nearly always it finds the key as Acquire has left it, and
@@ -156,7 +147,7 @@ func (l *lease) grant() Grant {
 func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if h := l.saved(); h != nil {
-		l.save(context.Background(), h)
+		_, _ = l.sh.sync(context.Background(), h, l.lim, toSave)
 		e.StateErr = l.sh.failure(h)
 	}
 	return e
@@ -260,7 +251,7 @@ func (l *lease) Release() (expired bool) {
 	sh.mu.Unlock()
 	sh.m.handOut()
 	if h != nil {
-		l.save(context.Background(), h) // the gap may count from the end
+		_, _ = sh.sync(context.Background(), h, l.lim, toSave) // the gap may count from the end
 	}
 	return expired
 }

@@ -107,26 +107,21 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	sh := m.shard(key)
-	least := max(0, floor)
-	var h *host
-	if m.config.Store != nil {
-		if h, err = sh.load(ctx, key, lim, false); err != nil {
-			return nil, err
-		}
+	h, err := m.load(ctx, key, lim, toUse)
+	if err != nil {
+		return nil, err
 	}
-	l, err := m.acquire(ctx, sh, key, lim, least)
-	if err == nil {
-		return l, nil
+	l, err := m.acquire(ctx, key, lim, max(0, floor))
+	if err != nil {
+		m.shard(key).tell(h, err)
+		return nil, err
 	}
-	if h != nil {
-		sh.tell(h, err)
-	}
-	return nil, err
+	return l, nil
 }
 
 // acquire is Acquire for a key whose debt is known.
-func (m *Memory) acquire(ctx context.Context, sh *shard, key string, lim *Limits, least time.Duration) (*lease, error) {
+func (m *Memory) acquire(ctx context.Context, key string, lim *Limits, least time.Duration) (*lease, error) {
+	sh := m.shard(key)
 	sh.mu.Lock()
 	now := m.now()
 	h := sh.get(key, now)
@@ -271,14 +266,12 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	if err != nil {
 		return time.Time{}, err
 	}
-	sh := m.shard(key)
-	least := max(0, floor)
-	if m.config.Store != nil {
-		if _, err := sh.load(ctx, key, lim, false); err != nil {
-			return time.Time{}, err
-		}
+	if _, err := m.load(ctx, key, lim, toUse); err != nil {
+		return time.Time{}, err
 	}
 
+	least := max(0, floor)
+	sh := m.shard(key)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := m.now()
