@@ -104,14 +104,14 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 		return Grant{}, err
 	}
 	l.hear(never)
-	w := m.newWaiter(ctx, l.lim, l.floor, now)
+	w := sh.newWaiter(ctx, l.lim, l.floor, now)
 	w.lease = l
 	w.planned = sh.first(h, now, l.floor)
 	a.join(w, a.behind(w), now)
 	a.refuseLate(now)
 	sh.mu.Unlock()
 
-	_, err = m.wait(ctx, sh, w, "")
+	_, err = w.wait(ctx, "")
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l.hear(m.now())

@@ -3,7 +3,6 @@ package hostlimit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -140,7 +139,7 @@ func (m *Memory) acquire(ctx context.Context, key string, lim *Limits, least tim
 			return l, nil
 		}
 	}
-	w := m.newWaiter(ctx, lim, least, now)
+	w := sh.newWaiter(ctx, lim, least, now)
 	w.priority = m.rules.Priority(ctx)
 	prev := a.behind(w)
 	if w.planned = a.bound(now, lim, least, prev); w.planned > w.latest {
@@ -159,100 +158,7 @@ func (m *Memory) acquire(ctx context.Context, key string, lim *Limits, least tim
 		a.refuseLate(now) // those behind w
 	}
 	sh.mu.Unlock()
-	return m.wait(ctx, sh, w, key)
-}
-
-// wait waits until the wait of w is over or refused, and returns its lease. Of a queue only the
-// head has a timer, and who is yet to be told why it waits; the others are woken when they become
-// the head. key is that of a w without a lease.
-func (m *Memory) wait(ctx context.Context, sh *shard, w *waiter, key string) (*lease, error) {
-	var timer *time.Timer
-	var told sync.WaitGroup
-	defer told.Wait()
-	for {
-		var lim *Limits
-		var wrong error
-		if w.lease == nil {
-			lim, wrong = m.rules.Limits(key) // outside of the lock
-		}
-		over, d, notice, err := m.look(ctx, sh, w, lim, wrong)
-		if over || err != nil {
-			if timer != nil {
-				timer.Stop()
-			}
-			return w.lease, err
-		}
-		if notice != nil {
-			// Those behind w go by the timer of w, and don't wait for its Watcher.
-			told.Go(func() {
-				notice.name()
-				w.watcher.Waits(notice.Wait)
-			})
-		}
-		var alarm <-chan time.Time
-		if d != void {
-			if timer == nil {
-				timer = time.NewTimer(d)
-			} else {
-				timer.Reset(d)
-			}
-			alarm = timer.C
-		}
-		select {
-		case <-w.wake:
-		case <-alarm:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// look is one look of w at its queue, where lim are its limits now, unless something is wrong with
-// them. If its wait isn't over, w should look again when it is woken, and after d unless that is
-// void.
-func (m *Memory) look(ctx context.Context, sh *shard, w *waiter, lim *Limits, wrong error) (over bool, d time.Duration, told *notice, err error) {
-	if m.places != nil {
-		m.sweep()
-		defer m.handOut()
-	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	a := w.a
-	if a == nil {
-		return false, 0, nil, w.err // refused meanwhile
-	}
-	now := m.now()
-	a.refresh(now)
-	if wrong != nil {
-		a.leave(w)
-		sh.free(a)
-		return false, 0, nil, wrong
-	}
-	if w.lease == nil && lim != w.lim && a.queue.first == w {
-		a.limit(lim)
-	}
-	if err := ctx.Err(); err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.inTrouble(now)))
-			err = w.err
-		} else {
-			a.leave(w)
-		}
-		sh.free(a)
-		return false, 0, nil, err
-	}
-	over, until := a.look(w, now)
-	if w.err != nil {
-		sh.free(a)
-		return false, 0, nil, w.err
-	}
-	if over {
-		return true, 0, nil, nil
-	}
-	told, again := a.waits(w, now)
-	if until = min(until, again); until == never {
-		return false, void, told, nil
-	}
-	return false, until - now, told, nil
+	return w.wait(ctx, key)
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays

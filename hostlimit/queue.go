@@ -1,7 +1,10 @@
 package hostlimit
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"sync"
 	"time"
 )
 
@@ -74,7 +77,8 @@ type waiter struct {
 	notified       bool          // watcher has received it
 	planned        time.Duration // earliest start, as it was known at arrival
 	wake           chan struct{} // buffered: look again
-	a              *active       // nil when out of the queue
+	sh             *shard
+	a              *active // nil when out of the queue
 	lim            *Limits
 	floor          time.Duration
 	gapBefore      time.Duration // least gap to the start of prev; 0 at the head
@@ -102,9 +106,10 @@ func leastGap(lim *Limits, floor, before time.Duration) time.Duration {
 }
 
 // newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
-func (m *Memory) newWaiter(ctx context.Context, lim *Limits, floor, now time.Duration) *waiter {
+func (sh *shard) newWaiter(ctx context.Context, lim *Limits, floor, now time.Duration) *waiter {
+	m := sh.m
 	giveUp := add(now, m.rules.config.MaxWait)
-	w := &waiter{lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: m.rules.Watcher(ctx)}
+	w := &waiter{sh: sh, lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: m.rules.Watcher(ctx)}
 	if t, ok := ctx.Deadline(); ok {
 		// A start at the very deadline is of no use.
 		if last := add(now, time.Until(t)-1); last < w.latest {
@@ -473,20 +478,107 @@ func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
 	a.leave(w)
 }
 
-// look decides about w: its wait is over, it is refused (w.err), or it goes on waiting,
-// and then until the returned time at the latest.
-func (a *active) look(w *waiter, now time.Duration) (over bool, until time.Duration) {
-	if a.queue.first != w {
-		return false, never // the head's timer serves the whole queue
+// wait waits until w has a lease, or its lease has started, or it is refused. Only the head of a queue
+// has a timer, and waiters whose Watcher hasn't been called yet; the others are woken when they become
+// the head. key is the key of a w without a lease.
+func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
+	m := w.sh.m
+	var timer *time.Timer
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	for {
+		var lim *Limits
+		var wrong error
+		if w.lease == nil {
+			lim, wrong = m.rules.Limits(key) // outside of the lock
+		}
+		over, d, notice := w.look(ctx, lim, wrong)
+		if over {
+			if timer != nil {
+				timer.Stop()
+			}
+			return w.lease, w.err
+		}
+		if notice != nil {
+			// Those behind w go by the timer of w, and don't wait for its Watcher.
+			watchers.Go(func() {
+				notice.name()
+				w.watcher.Waits(notice.Wait)
+			})
+		}
+		var alarm <-chan time.Time
+		if d != void {
+			if timer == nil {
+				timer = time.NewTimer(d)
+			} else {
+				timer.Reset(d)
+			}
+			alarm = timer.C
+		}
+		select {
+		case <-w.wake:
+		case <-alarm:
+		case <-ctx.Done():
+		}
 	}
+}
+
+// look reports whether the wait of w is over: with its lease, or with w.err. Otherwise w looks again
+// when it is woken, and after d unless that is void. lim are the limits of w now, unless something is
+// wrong with them.
+func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool, d time.Duration, told *notice) {
+	sh := w.sh
+	m := sh.m
+	if m.places != nil {
+		m.sweep()
+		defer m.handOut()
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	a := w.a
+	if a == nil {
+		return true, 0, nil // refused meanwhile
+	}
+	defer sh.free(a)
+	now := m.now()
+	a.refresh(now)
+	if wrong == nil && w.lease == nil && lim != w.lim && a.queue.first == w {
+		a.limit(lim)
+	}
+	switch err := cmp.Or(wrong, ctx.Err()); {
+	case err == nil:
+	case wrong == nil && errors.Is(err, context.DeadlineExceeded):
+		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.inTrouble(now)))
+		return true, 0, nil
+	default:
+		w.err = err
+		a.leave(w)
+		return true, 0, nil
+	}
+	until := never
+	if a.queue.first == w { // whose timer serves the whole queue
+		if until = a.decide(w, now); w.a == nil {
+			return true, 0, nil
+		}
+	}
+	told, again := a.waits(w, now)
+	if until = min(until, again); until == never {
+		return false, void, told
+	}
+	return false, until - now, told
+}
+
+// decide ends the wait of w, the head of the queue: it gets its lease or its start, or is refused.
+// Otherwise w waits, until the returned time at the latest.
+func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	m := a.sh.m
 	if w.lease != nil && w.lease.a == nil {
 		a.refuse(w, now, errEnded) // released while it waited in Start
-		return false, 0
+		return 0
 	}
 	if m.open(now) != now { // perhaps since this moment
 		if a.refuseLate(now); w.a == nil {
-			return false, 0
+			return 0
 		}
 	}
 	why, until := a.hold(w.lim, w.floor, now, w.lease)
@@ -504,7 +596,7 @@ func (a *active) look(w *waiter, now time.Duration) (over bool, until time.Durat
 		if a.h.gap > w.lim.Delay.Min { // those behind have counted on the least
 			a.refuseLate(now)
 		}
-		return true, 0
+		return 0
 	}
 	if why == line {
 		a.inLine = true
@@ -519,7 +611,7 @@ func (a *active) look(w *waiter, now time.Duration) (over bool, until time.Durat
 			deadline := add(max(w.arrived, a.full), m.slotTimeout)
 			if now >= deadline {
 				a.refuse(w, a.again(w, now), a.sh.m.rules.SlotTimeout(w.lim.Concurrency, now-a.flights.firstStart(now)))
-				return false, 0
+				return 0
 			}
 			until = min(until, deadline)
 		}
@@ -528,14 +620,14 @@ func (a *active) look(w *waiter, now time.Duration) (over bool, until time.Durat
 	}
 	if first := a.first(now, w.floor); first > w.latest {
 		a.refuse(w, first, a.sh.m.rules.TooLate(w.byContext, a.blocked(w.latest)))
-		return false, 0
+		return 0
 	} else if now >= w.giveUp {
 		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(false, a.inTrouble(now)))
-		return false, 0
+		return 0
 	}
 	// Also while a block holds the queue: a leaked slot is free from its end on,
 	// which stops the slot clock.
-	return false, min(until, a.flights.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
+	return min(until, a.flights.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
 }
 
 // refusal makes the error of a refused turn.
