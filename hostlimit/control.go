@@ -88,8 +88,8 @@ func (m *Memory) limits(key string) *Limits {
 	return lim
 }
 
-// forgive resets the counter of h when the host has been quiet for long enough. No request waits for
-// the answer of a probe then.
+// forgive resets the counter of h when the host has been quiet for long enough. No request waits
+// for the answer of a probe then.
 func (sh *shard) forgive(h *host, now time.Duration) {
 	if h.kept != nil && h.kept.Forgive(sh.m.rules, now) && h.active != nil {
 		h.active.probe = nil
@@ -104,7 +104,7 @@ func (h *host) act() (act *Debt) {
 	return act
 }
 
-// stop is why no request of h starts, nor waits, because a person says so; nil: it may.
+// stop returns the error of every turn of h while a person forbids them; nil: no person does.
 func (sh *shard) stop(h *host, now time.Duration) error {
 	switch {
 	case sh.m.drain.begun.Load():
@@ -116,7 +116,7 @@ func (sh *shard) stop(h *host, now time.Duration) error {
 	return nil
 }
 
-// refuseAll refuses all who wait for h, because a person says so.
+// refuseAll refuses all waiters of a by the error of stop.
 func (a *active) refuseAll(now time.Duration) {
 	for w := a.queue.first; w != nil; w = a.queue.first {
 		w.err = a.sh.stop(a.h, now)
@@ -130,11 +130,11 @@ type drain struct {
 	begun atomic.Bool
 
 	mu   sync.Mutex
-	ends chan struct{} // closed when a request in flight has ended; nil while nobody waits for that
+	ends chan struct{} // closed when a request in flight has ended; nil: no Drain waits
 }
 
-// tell says that a request in flight has ended.
-func (d *drain) tell() {
+// ended wakes Drain: a request in flight has ended.
+func (d *drain) ended() {
 	if !d.begun.Load() {
 		return
 	}
@@ -177,8 +177,8 @@ func (m *Memory) Drain(ctx context.Context) error {
 	}
 }
 
-// flights refuses all who wait for a key, takes back what has expired, and returns the number of
-// requests in flight and when the next of them expires, at the earliest.
+// flights refuses all waiters, takes back expired leases, and returns the number of requests in
+// flight and a time before which none of their leases expires.
 func (m *Memory) flights() (inFlight int, due time.Duration) {
 	due = never
 	for i := range m.shards {

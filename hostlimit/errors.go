@@ -87,8 +87,8 @@ func (*Rules) SlotTimeout(slots int, held time.Duration) error {
 	}
 }
 
-// BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block, whose block has
-// that Refusals.Cause.
+// BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block, whose block
+// has that Refusals.Cause.
 func (*Rules) BlockedByHand(cause string) error {
 	return &reason{"host blocked " + cause, []error{ErrBlocked}}
 }

@@ -6,29 +6,28 @@ import (
 	"time"
 )
 
-// Times inside the package are nanoseconds since the Memory was first used, by the
-// monotonic clock. never is later than all of them.
+// never is later than all times. Times inside the package are nanoseconds since the first use of
+// the Memory, by the monotonic clock.
 const never time.Duration = math.MaxInt64
 
 // late is how much later than planned a start may be before the queue is searched for
 // requests that it makes too late.
 const late = time.Millisecond
 
-// add adds a time to come to t, and stops at never.
+// add returns t+d, but never where that overflows.
 func add(t, d time.Duration) time.Duration {
 	return t + min(d, never-max(t, 0))
 }
 
-// A host is what a key owes. The pointers are nil for most keys, which have no lease, no waiter and
-// no refusal; the fields without them are 64 bytes. Its methods are pure steps, as those of Refusals
-// are: they neither wait nor look at a clock.
+// A host is what a key owes. Most keys have no lease, no waiter and no refusal: their pointers are
+// nil. Its methods are pure steps, as those of Refusals: they neither wait nor read a clock.
 type host struct {
 	key string
 
-	last     time.Duration // when the last request started (or ended, with FromEnd), or is booked to; only if source isn't noStart
-	gap      time.Duration // delay in force since then
+	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
+	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
-	began    time.Duration // when the counting of run began: at the first start, the last refusal, the start after an idle time; void: not yet
+	began    time.Duration // first start that run counts, or the refusal before it; unset: none yet
 	seq      uint64        // requests started
 	run      uint32        // requests started since began
 	source   source        // what decided gap; noStart: nothing is owed to a start
@@ -67,8 +66,8 @@ func (h *host) changeRefusals() *refusals {
 	return h.kept
 }
 
-// lifted notes that a block was lifted: by the success of a request that started at at, or then by a
-// person.
+// lifted notes that a block was lifted: by the success of a request that started at at, or then by
+// a person.
 func (r *refusals) lifted(at time.Duration) {
 	r.cleared = at
 	r.clearings++
@@ -89,7 +88,7 @@ var sources = [...]string{"", "random", "crawl-delay", "adaptive", "learned"}
 
 func (s source) String() string { return sources[s] }
 
-// earliest is when the gap to the start before is over for a request with this floor.
+// earliest returns when the gap after the last start is over for a request with this floor.
 func (h *host) earliest(floor time.Duration) time.Duration {
 	if h.source == noStart {
 		return 0
@@ -97,14 +96,14 @@ func (h *host) earliest(floor time.Duration) time.Duration {
 	return add(h.last, max(h.gap, floor))
 }
 
-// first is when a request with this floor could start at the head of the queue,
-// so far as it is known, and if it weren't for Config.Windows.
+// first returns the earliest known start of a request with this floor at the head of the queue,
+// Config.Windows aside.
 func (h *host) first(now, floor time.Duration) time.Duration {
 	r := h.refusals()
 	return max(now, h.earliest(floor), r.next, r.Until)
 }
 
-// delay is the gap that a request with this floor waits for, and what decided it.
+// delay returns the gap that a request with this floor waits for, and what decided it.
 func (h *host) delay(floor time.Duration) (gap time.Duration, by source) {
 	if floor > h.gap {
 		return floor, byFloor
@@ -114,22 +113,22 @@ func (h *host) delay(floor time.Duration) (gap time.Duration, by source) {
 
 // A stamp is a start, or a booking of one, and the gap that is owed to it.
 type stamp struct {
-	at, gap time.Duration // at is void where there is none any more
-	by      source        // what decided gap; noStart: there never was one
+	at, gap time.Duration // at is unset if the start was cancelled
+	by      source        // what decided gap; noStart: there was no start
 }
 
-const void time.Duration = -1
+const unset time.Duration = -1
 
-// after reports whether it is s that the next start keeps its distance from, and not o: the later
-// one or, of two at one instant, that with the longer gap.
+// after reports whether the next start is paced by s rather than o: by the later one or, at the
+// same instant, the one with the longer gap.
 func (s stamp) after(o stamp) bool {
-	return s.by != noStart && s.at != void && (o.by == noStart || cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.gap, o.gap)) > 0)
+	return s.by != noStart && s.at != unset && (o.by == noStart || cmp.Or(cmp.Compare(s.at, o.at), cmp.Compare(s.gap, o.gap)) > 0)
 }
 
 // stamp returns the last start.
 func (h *host) stamp() stamp { return stamp{h.last, h.gap, h.source} }
 
-// book makes a start at at the last one, with a delay drawn at random.
+// book makes a start at the time at the last one, with a delay that was drawn at random.
 func (h *host) book(at, floor, random time.Duration) {
 	if floor > random {
 		h.pace(stamp{at, floor, byFloor})
@@ -147,7 +146,7 @@ func (h *host) pace(s stamp) {
 	}
 }
 
-// raise makes the gap that is running longer, if d is, and reports whether it did. A
+// raise makes the gap after the last start d if that is longer, and reports whether it is. A
 // shorter delay holds from the next start on only: the gap was promised.
 func (h *host) raise(d time.Duration, by source) bool {
 	if d <= h.gap || h.source == noStart {
@@ -157,8 +156,8 @@ func (h *host) raise(d time.Duration, by source) bool {
 	return true
 }
 
-// idle is how long nobody has asked for the key although it was free, up to a start that
-// is booked now.
+// idle returns for how long the key could have been used but wasn't, up to a start that is booked
+// now.
 func (h *host) idle(now, floor time.Duration) time.Duration {
 	if h.source == noStart {
 		return 0
@@ -170,7 +169,7 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 // rate of a crawler that had nothing to fetch isn't the rate that its host allows.
 func (h *host) count(d *Delay, now, idle time.Duration) {
 	h.seq++
-	if h.began == void || idle > d.Ceiling {
+	if h.began == unset || idle > d.Ceiling {
 		h.began, h.run = now, 0
 	}
 	h.run = min(h.run, math.MaxUint32-1) + 1
@@ -188,7 +187,7 @@ func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts
 	if counts {
 		if d := &l.lim.Delay; first && d.Adaptive.Learns() && r.Teaches(*o) {
 			since := time.Duration(0)
-			if h.began != void {
+			if h.began != unset {
 				since = now - h.began
 			}
 			s.Learned = d.Learn(h.gap, since, int64(h.run))
@@ -205,11 +204,11 @@ func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts
 	return e
 }
 
-// grace is how long a start is remembered at least: a crawl-delay that is learned
-// from it, as by fetching robots.txt, is owed to the next one.
+// grace is how long a start is remembered at least. A crawl-delay that becomes known by it, as the
+// fetch of robots.txt, is owed by the next start.
 const grace = time.Minute
 
-// owes reports whether forgetting h would break a promise.
+// owes reports whether the eviction of h would break a promise.
 func (h *host) owes(r *Rules, now time.Duration) bool {
 	s := h.refusals()
 	return h.active != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Row > 0 && !s.forgiven(r, now)

@@ -60,7 +60,7 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 				return
 			}
 			sh.mu.Lock()
-			for _, h := range sh.hosts { // which may change between two steps of the iteration
+			for _, h := range sh.hosts { // the map may change while List yields
 				batch = append(batch, sh.state(h))
 				if len(batch) < listedAtOnce {
 					continue
@@ -77,14 +77,14 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	}
 }
 
-// A listed is a HostState whose requests are yet to be named, which is done under no lock.
+// A listed is a HostState without the names of its requests. Watchers are called under no lock.
 type listed struct {
 	HostState
-	head   *notice // why the head of the queue waits; nil: no request does
+	head   *notice // why the head of the queue waits; nil: there is none
 	silent Watcher
 }
 
-// state names the requests.
+// state returns the HostState with the names.
 func (l *listed) state() HostState {
 	if l.head != nil {
 		l.head.name()
@@ -96,7 +96,7 @@ func (l *listed) state() HostState {
 	return l.HostState
 }
 
-// state returns what List says of h.
+// state returns the state of h.
 func (sh *shard) state(h *host) (item listed) {
 	m, t := sh.m, h.refusals()
 	now := m.now()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// places are the MaxInFlight places for requests over all keys. Keys whose head could start but for
-// a place stand in a line; each gets one place and goes to the end again, so no key starves
-// another. The mutex is taken after a shard's, never before one.
+// places are the MaxInFlight places for requests over all keys. A key whose head lacks only a place
+// joins a line; it gets one place and joins at the end again, so no key starves another. The mutex
+// is locked after a shard's, never before one.
 type places struct {
 	max int
 	ttl time.Duration
@@ -19,9 +19,9 @@ type places struct {
 	swept []TakenBack // leases that were taken back while no request waited for those keys; the next Grant reports them
 }
 
-// take takes a place for the head of a, and reports whether there was one. Without one a stands in
-// the line, and until is when a lease may expire; also one that is granted in this moment, for a
-// place that is handed already.
+// take takes a place for the head of a, and reports whether there was one. Otherwise a joins the
+// line, and a lease may expire at until: one in flight, or one that is granted right now for a
+// place that was handed to its key.
 func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -38,7 +38,7 @@ func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duratio
 	return false, min(p.held.due(p.ttl), add(now, p.ttl))
 }
 
-// join stands a in the line, unless it stands there already or has a place.
+// join adds a to the line, unless it is in there or has a place.
 func (p *places) join(a *active) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *places) leaveLine(a *active) {
 	}
 }
 
-// leave takes a out of the line and gives back the place that it was handed.
+// leave removes a from the line and gives back a place that was handed to it.
 func (p *places) leave(a *active) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *places) leave(a *active) {
 	}
 }
 
-// granted notes a lease that has taken its place.
+// granted adds a lease that has a place.
 func (p *places) granted(l *lease, now time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +85,7 @@ func (p *places) ended(l *lease) {
 	p.held.remove(&l.inAll)
 }
 
-// hand gives a free place to the first key in the line, and returns it.
+// hand gives a free place to the first key of the line, and returns that key's state.
 func (p *places) hand() *active {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +155,8 @@ func (h *host) leaked() (leases []TakenBack) {
 	return leases
 }
 
-// handOut hands the free places to the line. Call it, with no lock held,
-// whenever a place may have become free.
+// handOut gives the free places to the line. Call it, with no lock held, whenever a place may have
+// become free.
 func (m *Memory) handOut() {
 	if m.places == nil {
 		return
@@ -166,14 +166,14 @@ func (m *Memory) handOut() {
 		if head := a.queue.first; head != nil {
 			head.signal()
 		} else {
-			m.places.leave(a) // every waiter of the key has left meanwhile
+			m.places.leave(a) // all waiters of the key have left meanwhile
 		}
 		a.sh.mu.Unlock()
 	}
 }
 
-// sweep takes back expired leases of all keys. A leaked lease holds a place even where
-// no request waits for its key, and so nothing else looks at it.
+// sweep takes back expired leases of all keys. A leaked lease holds a place even if no request
+// waits for its key and would take it back.
 func (m *Memory) sweep() {
 	now := m.now()
 	for l := m.places.expired(now); l != nil; l = m.places.expired(now) {
@@ -191,14 +191,14 @@ func (m *Memory) sweep() {
 type flight struct {
 	linked[flight]
 	lease *lease
-	heard time.Duration // lease.heard as of its last look: never later than that
+	heard time.Duration // value of lease.heard when the flight was added; it may be later by now
 }
 
-// flights are leases in the order in which each was last heard of. A Renew doesn't move its lease;
-// expired does, when it finds that the lease has been renewed since.
+// flights are leases by flight.heard. A Renew doesn't move its lease; expired does, when the lease
+// is at the front.
 type flights struct{ list[flight, *flight] }
 
-// add inserts f where it belongs, which nearly always is the end.
+// add inserts f by heard: nearly always at the end.
 func (s *flights) add(f *flight, heard time.Duration) {
 	prev := s.last
 	for prev != nil && prev.heard > heard {
@@ -208,17 +208,17 @@ func (s *flights) add(f *flight, heard time.Duration) {
 	s.insert(f, prev)
 }
 
-// firstStart is when the first of those leases that have a stamp started; now if none has.
+// firstStart returns the earliest stamp of the leases; now if none has one.
 func (s *flights) firstStart(now time.Duration) time.Duration {
 	for f := s.first; f != nil; f = f.next {
-		if at := f.lease.stamp.at; at != void {
+		if at := f.lease.stamp.at; at != unset {
 			now = min(now, at)
 		}
 	}
 	return now
 }
 
-// ends is when the first of the leases expires if none is renewed, or never.
+// ends returns when the first of the leases expires if none is renewed; never if there is none.
 func (s *flights) ends(ttl time.Duration) time.Duration {
 	end := never
 	for f := s.first; f != nil; f = f.next {
@@ -227,7 +227,7 @@ func (s *flights) ends(ttl time.Duration) time.Duration {
 	return end
 }
 
-// due is when the oldest lease expires at the earliest, or never.
+// due returns a time before which no lease expires; never if there is none.
 func (s *flights) due(ttl time.Duration) time.Duration {
 	if s.first == nil {
 		return never
@@ -235,7 +235,7 @@ func (s *flights) due(ttl time.Duration) time.Duration {
 	return add(s.first.heard, ttl)
 }
 
-// expired returns a lease that wasn't heard of for longer than ttl, or nil.
+// expired returns a lease that wasn't in use for ttl, or nil.
 func (s *flights) expired(now, ttl time.Duration) *lease {
 	for s.due(ttl) <= now {
 		f := s.first

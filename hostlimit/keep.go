@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update, outside
-// of every lock, that merges what this Memory has changed into the debt in the Store (Debt.Merge),
-// and then takes over what other processes have changed. One sync of a key runs at a time; a call
-// that finds something to save meanwhile waits for it, and mostly finds that it has been saved.
+// What a key owes goes to Config.Store and comes back from it in one step, sync: one Update,
+// outside of every lock, that merges what this Memory has changed into the debt in the Store
+// (Debt.Merge), and then takes over what other processes have changed. One sync of a key runs at a
+// time; a call that finds something to save meanwhile waits for it, and mostly finds that it has
+// been saved.
 //
 //	call      state of the key                         what it does
 //	Acquire   not read yet, or not for 10 s            sync, then the turn
@@ -21,8 +22,8 @@ import (
 //	Observe   block, counter or learned delay changed  sync, then the Effect
 //	Release   the gap counts from now, and is far      sync
 //
-// The Store is right about everything that it was told: a block that is gone from it was lifted by
-// another process.
+// The Store is right about all that was saved in it: a block that is gone was lifted by another
+// process.
 const (
 	// fresh is for how long a debt that was read is taken for the present one.
 	fresh = 10 * time.Second
@@ -43,7 +44,7 @@ type stored struct {
 	unsaved Debt          // what the key owes since, see note
 	tried   bool          // the last Update has failed, and unsaved hasn't changed since
 	noted   owing         // what the key owed at the last note; learned as it was saved
-	read    time.Duration // when the last Update was tried; void: none was
+	read    time.Duration // when the last Update was tried; unset: none was
 	eased   time.Duration // when the delay was saved or taken over last
 	failure error         // why the last Update failed; nil: it didn't
 
@@ -72,9 +73,9 @@ func (h *host) owing() owing {
 	return o
 }
 
-// note adds to s.unsaved how o differs from what the key owed at the last note. A block is set after
-// the last clearing, and a clearing comes after the block that it lifts, also where the clock has
-// been set back in between.
+// note adds to s.unsaved how o differs from what the key owed at the last note. A block is set
+// after the last clearing, and a clearing comes after the block that it lifts, also where the clock
+// has been set back in between.
 func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 	was := s.noted
 	s.noted = o
@@ -104,14 +105,14 @@ func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 	}
 }
 
-// note brings h.stored up to date with what h owes, makes it if there is none, and returns it with the
-// moment of that, by the Memory's clock and by the one on the wall.
+// note brings h.stored up to date with what h owes, makes it if there is none, and returns it with
+// the moment of that, by the Memory's clock and by the one on the wall.
 func (sh *shard) note(h *host) (s *stored, now time.Duration, wall time.Time) {
 	now = sh.m.now() // begins the count
 	wall = time.Now()
 	now = wall.Sub(sh.m.base)
 	if h.stored == nil {
-		h.stored = &stored{read: void}
+		h.stored = &stored{read: unset}
 	}
 	h.stored.note(h.owing(), now, wall)
 	return h.stored, now, wall
@@ -132,12 +133,12 @@ func (s *stored) isDue(why occasion, now time.Duration) bool {
 	case why == toDecide, s.unsaved != Debt{} && !s.tried:
 		return true
 	}
-	return why == toUse && (s.read == void || now-s.read >= fresh)
+	return why == toUse && (s.read == unset || now-s.read >= fresh)
 }
 
-// sync brings h and the Store up to date with each other if that is due, and reports whether it was.
-// While another sync of h runs it waits, and then asks again. The error is ctx's; those of the Store
-// are reported by the next Grant, Effect or Error.
+// sync brings h and the Store up to date with each other if that is due, and reports whether it
+// was. While another sync of h runs it waits, and then asks again. The error is ctx's; those of the
+// Store are reported by the next Grant, Effect or Error.
 func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (due bool, err error) {
 	m := sh.m
 	var s *stored
@@ -229,13 +230,13 @@ func (x *update) change(theirs Debt) Debt {
 	return d
 }
 
-// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the same
-// instant.
+// in returns the time of the Memory at which t has surely come: the two clocks aren't read at the
+// same instant.
 func (x *update) in(t time.Time) time.Duration { return add(x.now, t.Sub(x.wall.Round(0))+late) }
 
-// adopt takes over what other processes have changed in the Store, which has debt now: how it differs
-// from what change makes of the debt that was there before. What was noted during the Update counts
-// on both sides.
+// adopt takes over what other processes have changed in the Store, which has debt now: how it
+// differs from what change makes of the debt that was there before. What was noted during the
+// Update counts on both sides.
 func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	s, t := h.stored, h.refusals()
 	ours := x.change(x.debt)
@@ -321,8 +322,8 @@ func (sh *shard) failure(h *host) (err error) {
 	return err
 }
 
-// tell adds the news of h, if there is a Store, to the error of a refused turn.
-func (sh *shard) tell(h *host, err error) {
+// addNews adds the news of h, if there is a Store, to the error of a refused turn.
+func (sh *shard) addNews(h *host, err error) {
 	if refused, ok := err.(*Error); ok && h != nil { //nolint:errorlint // made by this package just now
 		refused.Restored, refused.StateErr = sh.news(h)
 	}
@@ -341,8 +342,8 @@ func (m *Memory) load(ctx context.Context, key string, lim *Limits, why occasion
 	return h, err
 }
 
-// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after Release,
-// and where the key has been evicted since l expired.
+// saved returns the host of l's key, whose debt the Store keeps; nil without a Store, after
+// Release, and where the key has been evicted since l expired.
 func (l *lease) saved() *host {
 	sh := l.sh
 	if sh.m.config.Store == nil {
@@ -356,10 +357,10 @@ func (l *lease) saved() *host {
 	return l.host(false)
 }
 
-// startSaved is Start with a Store. It doesn't rely on a debt that was read a moment ago where the gap
-// of l is long: a process that has read the same may have started since. What the start owes is saved
-// if that is far away, and then the stamp moves behind the time that it took: nothing has been sent
-// yet.
+// startSaved is Start with a Store. It doesn't rely on a debt that was read a moment ago where the
+// gap of l is long: a process that has read the same may have started since. What the start owes is
+// saved if that is far away, and then the stamp moves behind the time that it took: nothing has
+// been sent yet.
 func (l *lease) startSaved(ctx context.Context, h *host) (g Grant, err error) {
 	sh, why := l.sh, toUse
 	sh.mu.Lock()
@@ -369,7 +370,7 @@ func (l *lease) startSaved(ctx context.Context, h *host) (g Grant, err error) {
 	sh.mu.Unlock()
 	_, _ = sh.sync(ctx, h, l.lim, why) // begin returns ctx's error
 	if g, err = l.begin(ctx); err != nil {
-		sh.tell(h, err)
+		sh.addNews(h, err)
 		return Grant{}, err
 	}
 	ctx = context.WithoutCancel(ctx)

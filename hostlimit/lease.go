@@ -9,8 +9,8 @@ import (
 
 const leaseSize = int(unsafe.Sizeof(lease{}))
 
-// A lease is one turn. Leases are allocated many at a time and never used
-// again, so that a call that comes too late, or twice, touches no other turn.
+// A lease is one turn. Leases are allocated many at a time and never reused: a call that comes too
+// late, or twice, changes no other turn.
 type lease struct {
 	sh    *shard
 	h     *host
@@ -59,8 +59,8 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	return l.begin(ctx)
 }
 
-// begin is Start without a Store. Nearly always it finds the key as Acquire has left it, and
-// takes the lock once.
+// begin is Start without a Store. Nearly always the key is as Acquire has left it, and begin takes
+// the lock once.
 func (l *lease) begin(ctx context.Context) (Grant, error) {
 	sh := l.sh
 	m := sh.m
@@ -79,7 +79,7 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 		err = sh.stop(h, now)
 	}
 	if err == nil && !a.gated() {
-		if why, _ := a.hold(l.lim, l.floor, now, l); why == free {
+		if why, _ := a.waitCause(l.lim, l.floor, now, l); why == free {
 			before, next := h.last, h.earliest(0)
 			a.start(l, now)
 			if now-before > late {
@@ -88,13 +88,13 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 			if a.queue.first != nil && (a.inLine || h.earliest(0) < next) {
 				a.queue.first.signal() // it is paced now, and holds no place; or its time comes earlier
 			}
-			g := l.grant()
+			g := l.granted()
 			sh.mu.Unlock()
 			m.handOut()
 			return g, nil
 		}
 	}
-	a.void(l)
+	a.cancelStamp(l)
 	if a.queue.first != nil {
 		a.queue.first.signal() // it may be earlier now
 	}
@@ -121,11 +121,11 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
 	}
-	return l.grant(), nil
+	return l.granted(), nil
 }
 
-// grant returns how the start of l came about.
-func (l *lease) grant() Grant {
+// granted returns how the start of l came about.
+func (l *lease) granted() Grant {
 	return Grant{
 		Seq:         l.seq,
 		Start:       l.sh.m.at(l.stamp.at),
@@ -218,10 +218,10 @@ func (l *lease) host(create bool) *host {
 	return l.sh.hosts[l.h.key]
 }
 
-// hear notes that l was in use at t.
+// hear stores that l was in use at t.
 func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
 
-// Renew implements Lease. It takes no lock: the time is noted where the lease is found to be due.
+// Renew implements Lease. It takes no lock: flights.expired reads the time when the lease is due.
 func (l *lease) Renew() {
 	if l.heard.Load() != int64(never) {
 		l.hear(l.sh.m.now())
@@ -258,5 +258,5 @@ func (l *lease) Release() (expired bool) {
 
 // countsFromEnd reports whether the gap after l counts from its end: by Delay.FromEnd, or because
 // there was no answer. An attempt whose connection was refused after ten seconds has reached the
-// site then, as far as anybody knows.
+// site then, as far as is known.
 func (l *lease) countsFromEnd() bool { return l.started && (l.lim.Delay.FromEnd || l.unanswered) }

@@ -12,9 +12,8 @@ import (
 // there is nothing to close, and everything works in a testing/synctest bubble. It is safe for
 // concurrent use and must not be copied.
 //
-// Stamps are taken from the monotonic clock, counted from the time of day at
-// which the Memory was first used. So the gaps in a log of them are exact, also where
-// the machine's clock was set in between.
+// Stamps are taken from the monotonic clock, counted from the time of day of the first use. So the
+// gaps between them are exact, also where the machine's clock was set in between.
 type Memory struct {
 	rules         *Rules
 	config        Config
@@ -52,33 +51,26 @@ func New(c Config) (*Memory, error) {
 	return m, nil
 }
 
-// Config implements Limiter: it returns what m was made of, to make another one like it.
+// Config implements Limiter: it returns the Config that New received.
 func (m *Memory) Config() Config { return m.config }
 
-// now counts from the first use: a Memory that was made outside of a synctest
-// bubble, as part of a preset perhaps, works inside of one.
+// now counts from the first use: a Memory that was made outside of a synctest bubble, perhaps as
+// part of a preset, works inside of one.
 func (m *Memory) now() time.Duration {
 	m.began.Do(func() { m.base = time.Now() })
 	return time.Since(m.base)
 }
 
-// open is the earliest time from t on that is in Config.Windows. Those are times of the
-// clock on the wall, which may have been set since the Memory was first used.
+// open returns the earliest time from t on that is in Config.Windows. Those are times of the clock
+// on the wall, which may have been set since the first use.
 func (m *Memory) open(t time.Duration) time.Duration {
-	if len(m.rules.hours) == 0 {
-		return t
-	}
-	return m.opens(t)
-}
-
-func (m *Memory) opens(t time.Duration) time.Duration {
-	if t == never {
+	if len(m.rules.hours) == 0 || t == never {
 		return t
 	}
 	return add(t, m.rules.hours.wait(m.wall(t)))
 }
 
-// closes is when Config.Windows stop requests next, at the earliest; never if they don't.
+// closes returns a time before which Config.Windows stop no request; never if they don't stop any.
 func (m *Memory) closes(now time.Duration) time.Duration {
 	if left := m.rules.hours.left(m.wall(now)); left > 0 {
 		return add(now, left)
@@ -86,6 +78,8 @@ func (m *Memory) closes(now time.Duration) time.Duration {
 	return never
 }
 
+// wall returns t by the clock on the wall as it is set now; at returns it as it was at the first
+// use.
 func (m *Memory) wall(t time.Duration) time.Time { return time.Now().Add(t - m.now()) }
 
 // shard returns the shard of key.
@@ -93,11 +87,10 @@ func (m *Memory) shard(key string) *shard {
 	return &m.shards[maphash.String(m.seed, key)&uint64(len(m.shards)-1)]
 }
 
-// Acquire implements Limiter. If ctx is cancelled before the request may start,
-// the error is ctx.Err() itself; if it is known beforehand that the deadline of ctx comes
-// first, the turn is refused at once and takes no place. So it is in the queue, when
-// a block, a slow answer or a long random delay makes the deadline impossible, and
-// when the deadline passes there. An Override whose limits make no sense is an error too.
+// Acquire implements Limiter. If ctx is cancelled before the request may start, the error is
+// ctx.Err() itself. If the deadline of ctx is known to come first, the turn is refused: at once, or
+// in the queue when a block, a slow answer or a long random delay makes the deadline impossible, or
+// when it passes there. It is an error, too, if Override returns limits that make no sense.
 func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -112,7 +105,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	}
 	l, err := m.acquire(ctx, key, lim, max(0, floor))
 	if err != nil {
-		m.shard(key).tell(h, err)
+		m.shard(key).addNews(h, err)
 		return nil, err
 	}
 	return l, nil
@@ -133,8 +126,8 @@ func (m *Memory) acquire(ctx context.Context, key string, lim *Limits, least tim
 		return nil, err
 	}
 	if a.queue.first == nil {
-		if why, _ := a.hold(lim, least, now, nil); why == free {
-			l := a.lend(lim, least, now, m.rules.Watcher(ctx))
+		if why, _ := a.waitCause(lim, least, now, nil); why == free {
+			l := a.grant(lim, least, now, m.rules.Watcher(ctx))
 			sh.mu.Unlock()
 			return l, nil
 		}
@@ -161,9 +154,8 @@ func (m *Memory) acquire(ctx context.Context, key string, lim *Limits, least tim
 	return w.wait(ctx, key)
 }
 
-// Next implements Limiter. It counts the queue ahead with the smallest delays
-// that there can be; what has no known end, such as a slot that is held, it
-// doesn't count. A request to a key that isn't known can start now.
+// Next implements Limiter. It counts the queue ahead with the smallest delays that there can be,
+// and nothing without a known end, such as a slot that is held. An unknown key can start now.
 func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err

@@ -12,20 +12,20 @@ import (
 // its caller, under the mutex of the shard.
 //
 //	state     event                       next      why
-//	-         Acquire, hold says free     had       nothing is in the way: one lock, no wait
+//	-         Acquire, nothing in the way had       waitCause is free: one lock, no wait
 //	-         Acquire, known to be late   refused   a start that comes too late is no use
 //	-         Acquire                     queued    behind all that wait already
-//	queued    at the head, free           had       lend books the present moment: the gap counts from it
-//	queued    too late, MaxWait           refused   refuse tells when to come back
+//	queued    at the head, free           had       grant books the present moment: the gap counts from it
+//	queued    too late, MaxWait           refused   Error.RetryAt is when to come back
 //	queued    SlotTimeout at the head     refused   every slot has been held for too long
-//	queued    deadline passed             refused   as one that was foreseen
-//	queued    cancelled                   gone      its place is closed up, those behind count anew
-//	had       Start, hold says free       started   start moves the booking to the present moment
-//	had       Start                       gated     void: another start or a block came between
-//	started   Start                       started   or gated, as from had: the stamp before is void
+//	queued    deadline passed             refused   with the error of a deadline that was foreseen
+//	queued    cancelled                   gone      the gaps of the waiters behind are counted anew
+//	had       Start, nothing in the way   started   start moves the booking to the present moment
+//	had       Start                       gated     another start or a block came between: no stamp any more
+//	started   Start                       started   or gated, as from had: the stamp before is cancelled
 //	gated     at the head, free           started   leases are ahead of the queue: they hold slots
 //	gated     too late, context done      had       without a stamp, so that it owes nothing; refused as from queued
-//	had       Release, LeaseTTL           gone      void: the booking is undone
+//	had       Release, LeaseTTL           gone      cancelStamp undoes the booking
 //	started   Release, LeaseTTL           gone      past keeps the stamp, which is owed for; FromEnd, or no answer, moves it to the end
 //
 // The states of the key itself are those of Refusals. Its next request probes where they are
@@ -42,9 +42,8 @@ type active struct {
 	flights  flights
 	probe    *lease // first request after a block, until its answer; nil where there are no refusals
 
-	// last is the lease whose stamp is the host's last start; nil: it has been
-	// released. past is the last start of those that have been released, which holds
-	// where the stamp of last becomes void.
+	// last is the lease whose stamp is the host's last start; nil: it has been released. past is the
+	// last start of the released leases; the gap counts from it when the stamp of last is cancelled.
 	last *lease
 	past stamp
 
@@ -53,30 +52,30 @@ type active struct {
 	soonest time.Duration // no waiter's latest start is earlier
 	gaps    time.Duration // sum of gapBefore over the queue
 
-	// full is when the slot clock started: since then every slot has been held, and
-	// pacing hasn't held the queue. It is `never` while the clock is stopped.
+	// full is when the clock of SlotTimeout started: since then every slot has been held, and the
+	// delay hasn't held the queue. It is never while that clock is stopped.
 	full time.Duration
 
-	// What held the queue so far, summed up to since.
+	// For how long a slot and a block have held the queue, up to since.
 	since, bySlot, byBlock time.Duration
 	inLine                 bool // the head waits for a place of MaxInFlight
 
 	// Guarded by places.mu.
 	linked[active]      // in places.line
 	queued         bool // in places.line
-	hasPlace       bool // has been handed a place that the head may take
+	hasPlace       bool // the head may take a place that was handed to the key
 }
 
 // A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
-// Those with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
+// Waiters with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
 type waiter struct {
 	linked[waiter]               // in active.queue
-	lease          *lease        // nil: not had yet
+	lease          *lease        // nil: it waits in Acquire
 	priority       int           // of those without a lease
 	watcher        Watcher       // receives a long wait; nil: there is none
 	notified       bool          // watcher has received it
 	planned        time.Duration // earliest start, as it was known at arrival
-	wake           chan struct{} // buffered: look again
+	wake           chan struct{} // receives when the waiter is to look again; buffered
 	sh             *shard
 	a              *active // nil when out of the queue
 	lim            *Limits
@@ -88,10 +87,10 @@ type waiter struct {
 	giveUp         time.Duration // end of MaxWait
 	bySlot         time.Duration // a.bySlot, a.byBlock at arrival
 	byBlock        time.Duration
-	err            error // refused while it waited
+	err            error // why the wait ended without a turn
 }
 
-// signal makes w look again. It never blocks, and no signal is lost: w looks after it took one.
+// signal makes w look again. It never blocks, and no signal is lost: w looks after each receive.
 func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -99,13 +98,13 @@ func (w *waiter) signal() {
 	}
 }
 
-// leastGap is the shortest that the gap between two starts next to each other can be. It is bounded
-// (by 2 h 26 min) so that the sum over a million waiters fits, which keeps it a lower bound.
+// leastGap returns a lower bound of the gap between two adjacent starts. It is at most 2 h 26 min,
+// so that the sum over a million waiters doesn't overflow.
 func leastGap(lim *Limits, floor, before time.Duration) time.Duration {
 	return min(max(lim.Delay.Min, floor, before), 1<<43)
 }
 
-// newWaiter returns a waiter that has come now, and when its turn is of use to ctx.
+// newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of ctx.
 func (sh *shard) newWaiter(ctx context.Context, lim *Limits, floor, now time.Duration) *waiter {
 	m := sh.m
 	giveUp := add(now, m.rules.config.MaxWait)
@@ -122,8 +121,8 @@ func (sh *shard) newWaiter(ctx context.Context, lim *Limits, floor, now time.Dur
 // gated reports whether a lease waits in Start.
 func (a *active) gated() bool { return a.queue.first != nil && a.queue.first.lease != nil }
 
-// behind returns the waiter behind which w belongs, nil for the head of the queue: first those that
-// have a lease, then by priority, then as they came.
+// behind returns the waiter behind which w belongs, nil for the head of the queue. Waiters with a
+// lease come first, then those of higher priority, then those that arrived earlier.
 func (a *active) behind(w *waiter) (prev *waiter) {
 	if w.lease != nil {
 		for next := a.queue.first; next != nil && next.lease != nil; next = next.next {
@@ -153,7 +152,7 @@ func (a *active) join(w, prev *waiter, now time.Duration) {
 	w.a, w.bySlot, w.byBlock = a, a.bySlot, a.byBlock
 }
 
-// follow sets w.gapBefore by the waiter that is ahead of w now.
+// follow sets w.gapBefore by the waiter that is now ahead of w.
 func (a *active) follow(w *waiter) {
 	a.gaps -= w.gapBefore
 	w.gapBefore = 0
@@ -189,12 +188,10 @@ func (a *active) leaveLine() {
 	a.inLine = false
 }
 
-// first is when a request with this floor could start at the head of the queue, so far as it is
-// known.
+// first returns the earliest known start of a request with this floor at the head of the queue.
 func (a *active) first(now, floor time.Duration) time.Duration { return a.sh.first(a.h, now, floor) }
 
-// bound is the earliest start of a request that joins the queue now behind prev, so far as it is
-// known.
+// bound returns the earliest known start of a request that joins the queue now behind prev.
 func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev *waiter) time.Duration {
 	if prev == nil {
 		return a.first(now, floor)
@@ -206,9 +203,9 @@ func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev
 	return a.sh.m.open(add(a.first(now, a.queue.first.floor), gaps+leastGap(lim, floor, prev.floor)))
 }
 
-// again is when a turn may be had by w, which isn't: what is known of it or, where
-// w was held by what has no known end, such as a slot, a guess: after as long as it has
-// waited already, or once a lease expires.
+// again returns when w, which is refused, should come back: the known start time or, if w waited
+// for something without a known end, such as a slot, a guess: after as long as it has waited
+// already, or once a lease expires.
 func (a *active) again(w *waiter, now time.Duration) time.Duration {
 	bound := a.first(now, a.queue.first.floor)
 	for o := a.queue.first; o != w; o = o.next {
@@ -230,8 +227,8 @@ func (a *active) inTrouble(now time.Duration) bool {
 	return a.h.refusals().Row > 0 || a.blocked(now)
 }
 
-// account books the time since the last event to what held the queue in it.
-// Call it before anything changes.
+// account adds the time since the last event to bySlot or byBlock, if a slot or a block held the
+// queue. Call it before anything changes.
 func (a *active) account(now time.Duration) {
 	if a.queue.first != nil {
 		a.sum(a.since, now)
@@ -239,7 +236,7 @@ func (a *active) account(now time.Duration) {
 	a.since = now
 }
 
-// sum books the time between two events to what held the queue.
+// sum adds the time between two events to bySlot and byBlock.
 func (a *active) sum(from, now time.Duration) {
 	t := a.h.refusals()
 	end := min(now, max(from, t.Until))
@@ -258,30 +255,30 @@ func (a *active) sum(from, now time.Duration) {
 	}
 }
 
-// refresh brings a and h up to now: what time alone changes. Places may become
-// free, so handOut is to be called afterwards.
+// refresh does to a and its host what time alone changes, up to now. Places may become free: call
+// handOut afterwards.
 func (a *active) refresh(now time.Duration) {
 	a.account(now)
 	a.sh.forgive(a.h, now)
 	a.expire(now)
 }
 
-// A hold is what keeps a request from starting.
-type hold uint8
+// A waitCause is what keeps a request from starting.
+type waitCause uint8
 
 const (
-	free    hold = iota
-	blocked      // by a refusal
-	probing      // a probe has no answer yet
-	slots        // every slot is held
-	delay        // the gap to the last start isn't over
-	line         // every place of MaxInFlight is held
+	free    waitCause = iota
+	blocked           // by a refusal
+	probing           // a probe has no answer yet
+	slots             // every slot is held
+	delay             // the gap to the last start isn't over
+	line              // every place of MaxInFlight is held
 )
 
-// hold reports what keeps a request from starting now, and when that ends at the
-// latest if nothing happens. The request has the lease l or, if that is nil, none yet:
-// then a place of MaxInFlight has been taken where it is free.
-func (a *active) hold(lim *Limits, floor, now time.Duration, l *lease) (hold, time.Duration) {
+// waitCause returns what keeps a request from starting now, and when that ends at the latest if
+// nothing happens. l is the lease of the request; nil: it has none yet, and where the cause is free
+// it has taken a place of MaxInFlight.
+func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (waitCause, time.Duration) {
 	m := a.sh.m
 	t := a.h.refusals()
 	open := m.open(max(now, t.Until))
@@ -305,8 +302,8 @@ func (a *active) hold(lim *Limits, floor, now time.Duration, l *lease) (hold, ti
 	return free, now
 }
 
-// lend makes a lease, and books its start for now.
-func (a *active) lend(lim *Limits, floor, now time.Duration, who Watcher) *lease {
+// grant makes a lease, and books its start for now.
+func (a *active) grant(lim *Limits, floor, now time.Duration, who Watcher) *lease {
 	sh := a.sh
 	sh.starts++
 	t := a.h.refusals()
@@ -328,8 +325,8 @@ func (a *active) lend(lim *Limits, floor, now time.Duration, who Watcher) *lease
 	return l
 }
 
-// start stamps and numbers l, whose request starts now. Its delay stays that of the booking,
-// or what has been learned since if that is longer.
+// start stamps and numbers l, whose request starts now. Its delay is that of the booking, or the
+// learned one if that has become longer since.
 func (a *active) start(l *lease, now time.Duration) {
 	sh := a.sh
 	sh.starts++
@@ -345,10 +342,10 @@ func (a *active) start(l *lease, now time.Duration) {
 	}
 }
 
-// void takes l's stamp away. Where it was the last of the key, the gap counts from the
-// last of the others again.
-func (a *active) void(l *lease) {
-	l.stamp.at = void
+// cancelStamp removes l's stamp. If it was the last of the key, the gap counts from the last of the
+// others again.
+func (a *active) cancelStamp(l *lease) {
+	l.stamp.at = unset
 	if a.probe == l {
 		a.probe = nil
 	}
@@ -365,7 +362,7 @@ func (a *active) void(l *lease) {
 	a.h.pace(last)
 }
 
-// end makes the end of l, whose lease is over, what the gap counts from.
+// end makes the gap count from the end of l, not from its start.
 func (a *active) end(l *lease, now time.Duration) {
 	l.stamp.at = now
 	if l.expired {
@@ -375,14 +372,14 @@ func (a *active) end(l *lease, now time.Duration) {
 		a.h.pace(l.stamp)
 		a.h.raise(add(since.at, since.gap)-a.h.last, since.by) // a start since then keeps its gap
 	}
-	// The gap may have become longer since. Of an end and a start at one instant the end counts: the
-	// lease of that start may start again, and owes the gap to the end then.
+	// The gap may have become longer since. Of an end and a start at the same instant the end counts:
+	// the lease of that start may start again, and then owes the gap to the end.
 	if l.stamp.at >= a.h.last {
 		a.last, a.h.last = l, l.stamp.at
 	}
 }
 
-// release takes l from the requests in flight and lets the head look. Call it after account.
+// release removes l from the requests in flight and wakes the head. Call it after account.
 func (a *active) release(l *lease, now time.Duration) {
 	a.flights.remove(&l.onKey)
 	ended := l.countsFromEnd()
@@ -391,7 +388,7 @@ func (a *active) release(l *lease, now time.Duration) {
 	}
 	switch {
 	case !l.started:
-		a.void(l)
+		a.cancelStamp(l)
 	case a.last == l:
 		a.last, a.past = nil, a.h.stamp()
 	case l.stamp.after(a.past):
@@ -399,7 +396,7 @@ func (a *active) release(l *lease, now time.Duration) {
 	}
 	l.a, l.watcher = nil, nil
 	a.inFlight--
-	a.sh.m.drain.tell()
+	a.sh.m.drain.ended()
 	if a.probe == l {
 		a.probe = nil
 	}
@@ -416,8 +413,8 @@ func (a *active) release(l *lease, now time.Duration) {
 	}
 	ready := w.lease == nil && a.inFlight < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
 	if p := a.sh.m.places; p != nil && ready {
-		// The key stands in line now: another one that is handed the place of l and comes
-		// back for a further place may wake first.
+		// The key joins the line now: another key that is handed the place of l, and comes back for a
+		// further one, may wake first.
 		p.join(a)
 		a.inLine = true
 	}
@@ -434,8 +431,8 @@ func (a *active) expire(now time.Duration) {
 	}
 }
 
-// refuseLate refuses, after what moved the next start (a block, a higher delay, a
-// drawn one, a start that came late), all waiters that then can't start in time.
+// refuseLate refuses all waiters that can't start in time any more. Call it after the next start
+// has moved: by a block, a longer delay, a delay that was drawn, a start that came late.
 func (a *active) refuseLate(now time.Duration) {
 	if a.queue.first == nil {
 		return
@@ -449,7 +446,7 @@ func (a *active) refuseLate(now time.Duration) {
 	for w, next := a.queue.first, (*waiter)(nil); w != nil; w = next {
 		next = w.next
 		bound := add(last, w.gapBefore)
-		if w == a.queue.first { // also where those ahead of it were refused
+		if w == a.queue.first { // also if the waiters ahead of it were refused just now
 			bound = a.first(now, w.floor)
 		}
 		if at := m.open(bound); at > w.latest {
@@ -461,8 +458,7 @@ func (a *active) refuseLate(now time.Duration) {
 	}
 }
 
-// limit gives all who wait the limits that Override has just given. The head has no lease, so none
-// has.
+// limit applies lim to every waiter. None holds a lease: those that do stand at the head.
 func (a *active) limit(lim *Limits) {
 	for w := a.queue.first; w != nil; w = w.next {
 		w.lim = lim
@@ -470,7 +466,7 @@ func (a *active) limit(lim *Limits) {
 	}
 }
 
-// refuse takes w out of the queue.
+// refuse ends the wait of w with an error.
 func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
 	refused := a.sh.m.refusal(a.h.key, retryAt, why)
 	refused.ByHand = a.h.act()
@@ -478,9 +474,9 @@ func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
 	a.leave(w)
 }
 
-// wait waits until w has a lease, or its lease has started, or it is refused. Only the head of a queue
-// has a timer, and waiters whose Watcher hasn't been called yet; the others are woken when they become
-// the head. key is the key of a w without a lease.
+// wait waits until w has a lease, or its lease has started, or it is refused. Only the head of a
+// queue has a timer, and waiters whose Watcher hasn't been called yet; the others are woken when
+// they become the head. key is the key of a w without a lease.
 func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 	m := w.sh.m
 	var timer *time.Timer
@@ -507,7 +503,7 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 			})
 		}
 		var alarm <-chan time.Time
-		if d != void {
+		if d != unset {
 			if timer == nil {
 				timer = time.NewTimer(d)
 			} else {
@@ -523,10 +519,10 @@ func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
 	}
 }
 
-// look reports whether the wait of w is over: with its lease, or with w.err. Otherwise w looks again
-// when it is woken, and after d unless that is void. lim are the limits of w now, unless something is
-// wrong with them.
-func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool, d time.Duration, told *notice) {
+// look reports whether the wait of w is over: with its lease, or with w.err. Otherwise w looks
+// again when it is woken, and after d unless that is unset. lim are the limits of w now, unless
+// something is wrong with them.
+func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool, d time.Duration, n *notice) {
 	sh := w.sh
 	m := sh.m
 	if m.places != nil {
@@ -561,11 +557,11 @@ func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool,
 			return true, 0, nil
 		}
 	}
-	told, again := a.waits(w, now)
+	n, again := a.waits(w, now)
 	if until = min(until, again); until == never {
-		return false, void, told
+		return false, unset, n
 	}
-	return false, until - now, told
+	return false, until - now, n
 }
 
 // decide ends the wait of w, the head of the queue: it gets its lease or its start, or is refused.
@@ -581,11 +577,11 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 			return 0
 		}
 	}
-	why, until := a.hold(w.lim, w.floor, now, w.lease)
+	why, until := a.waitCause(w.lim, w.floor, now, w.lease)
 	if why == free {
 		a.leave(w)
 		if w.lease == nil {
-			w.lease = a.lend(w.lim, w.floor, now, w.watcher)
+			w.lease = a.grant(w.lim, w.floor, now, w.watcher)
 		} else {
 			a.start(w.lease, now)
 		}
@@ -605,7 +601,7 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	}
 	if a.inFlight >= w.lim.Concurrency {
 		if a.full == never {
-			a.full = now // the head looks as soon as the last slot is lent
+			a.full = now // the head looks as soon as the last slot is granted
 		}
 		if w.lease == nil {
 			deadline := add(max(w.arrived, a.full), m.slotTimeout)
@@ -625,15 +621,14 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(false, a.inTrouble(now)))
 		return 0
 	}
-	// Also while a block holds the queue: a leaked slot is free from its end on,
-	// which stops the slot clock.
+	// A lease that expires while a block holds the queue frees its slot, which stops the slot clock.
 	return min(until, a.flights.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
 }
 
-// refusal makes the error of a refused turn.
+// refusal returns the error of a refused turn.
 func (m *Memory) refusal(key string, retryAt time.Duration, why error) *Error {
 	return &Error{Key: key, RetryAt: m.at(retryAt), Err: why}
 }
 
-// at is the time of day of t.
+// at returns the time of day of t.
 func (m *Memory) at(t time.Duration) time.Time { return m.base.Add(t) }

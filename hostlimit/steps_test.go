@@ -19,7 +19,7 @@ func FuzzHost(f *testing.F) {
 		now, floor, random := time.Duration(max(0, at)), time.Duration(max(0, least)), time.Duration(max(0, drawn))
 		o := Outcome{Status: status, Latency: time.Duration(latency), RetryAfter: time.Duration(retryAfter)}
 		lim := &Limits{Delay: Delay{Min: min(random, 1e9), Max: 1e9, Ceiling: 60e9, Adaptive: Longest(Learned, Squared)}}
-		h := host{began: void}
+		h := host{began: unset}
 		if h.earliest(floor) != 0 || h.owes(r, now) {
 			t.Fatalf("a new host owes: %+v", h)
 		}

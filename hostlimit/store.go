@@ -15,17 +15,16 @@ type Store interface {
 	// returns its argument makes Update a read, which is cheap.
 	//
 	// change depends on its argument alone. It is called once, and again where another Update of
-	// the key came in between: what its last call returned counts, and is what Update returns.
+	// the key came in between: Update keeps and returns the result of the last call.
 	//
-	// The debt is valid beside an error, which says what is lost: the old debt, when it couldn't be
-	// read and change was given the zero Debt, or the new one, when it couldn't be kept. The old
-	// one then stays as it was. ctx bounds the wait for other processes.
+	// The debt is valid beside an error. Either the old debt couldn't be read, and change was called
+	// with the zero Debt; or the new one couldn't be kept, and the old one stays. ctx bounds the wait
+	// for other processes.
 	Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error)
 }
 
-// A Debt is what a key is owed by whoever wants to send it requests. The zero
-// Debt is that of a key that is owed nothing. A Store returns times in UTC and
-// without a reading of the monotonic clock, so that debts compare by ==.
+// A Debt is what a key is owed before its next request. The zero Debt owes nothing. A Store returns
+// times in UTC and without a reading of the monotonic clock, so that debts compare by ==.
 type Debt struct {
 	BlockedUntil time.Time     `json:"blockedUntil,omitzero"` // end of the block; zero: not blocked
 	NextStart    time.Time     `json:"nextStart,omitzero"`    // when the next request may start; zero: at any time
@@ -126,7 +125,7 @@ func later(t, o time.Time) time.Time {
 	return t
 }
 
-// portable is the debt as a Store can keep it and give it back.
+// portable returns d as a Store can keep it and give it back.
 func (d Debt) portable() Debt {
 	d.BlockedUntil = d.BlockedUntil.Round(0).UTC()
 	d.NextStart = d.NextStart.Round(0).UTC()
@@ -136,5 +135,5 @@ func (d Debt) portable() Debt {
 	return d
 }
 
-// text is s as a file of text can hold it.
+// text returns s as a file of text can hold it.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

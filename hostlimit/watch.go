@@ -125,7 +125,8 @@ const longWait = time.Second
 // countedAhead bounds Wait.Ahead.
 const countedAhead = 1000
 
-// A notice is a Wait whose HeldBy is yet to be named, which is done under no lock.
+// A notice is a Wait without HeldBy, which is the name of holder. Watchers are called under no
+// lock.
 type notice struct {
 	Wait
 	holder Watcher
@@ -140,7 +141,7 @@ func (n *notice) name() {
 
 // waits returns the notice for the Watcher of w, once, when its wait is long. Before that it
 // returns nil and when to call it again; never: not at all.
-func (a *active) waits(w *waiter, now time.Duration) (told *notice, again time.Duration) {
+func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Duration) {
 	if w.watcher == nil || w.notified {
 		return nil, never
 	}
@@ -151,7 +152,7 @@ func (a *active) waits(w *waiter, now time.Duration) (told *notice, again time.D
 		return nil, long
 	}
 	w.notified = true
-	n := a.notice(now)
+	n = a.notice(now)
 	n.Since = a.sh.m.at(w.arrived)
 	if w.planned > now {
 		n.Until = a.sh.m.at(w.planned)
@@ -180,7 +181,7 @@ func (a *active) notice(now time.Duration) *notice {
 	}
 	if longest != nil {
 		since := now
-		if longest.stamp.at != void {
+		if longest.stamp.at != unset {
 			since = longest.stamp.at
 		}
 		n.HeldFor, n.holder = max(now-since, 1), longest.watcher
@@ -190,10 +191,10 @@ func (a *active) notice(now time.Duration) *notice {
 
 // why returns what keeps the head of the queue from starting.
 func (a *active) why(now time.Duration) Wait {
-	m, t, head := a.sh.m, a.h.refusals(), a.queue.first
+	m, r, head := a.sh.m, a.h.refusals(), a.queue.first
 	switch {
-	case t.Blocks(now):
-		return Wait{Hold: "block", Cause: a.h.refusals().Cause}
+	case r.Blocks(now):
+		return Wait{Hold: "block", Cause: r.Cause}
 	case m.open(now) > now:
 		return Wait{Hold: "block", Cause: "hours"}
 	case a.probe != nil && a.probe != head.lease:
@@ -202,8 +203,8 @@ func (a *active) why(now time.Duration) Wait {
 		return Wait{Hold: "slot"}
 	case a.inLine:
 		return Wait{Hold: "place"}
-	case t.next > max(now, a.h.earliest(head.floor)):
-		return Wait{Hold: "delay", Delay: t.next - now, Cause: "kept"}
+	case r.next > max(now, a.h.earliest(head.floor)):
+		return Wait{Hold: "delay", Delay: r.next - now, Cause: "kept"}
 	}
 	gap, by := a.h.delay(head.floor)
 	return Wait{Hold: "delay", Delay: gap, Cause: by.String()}

@@ -16,8 +16,8 @@ import (
 // longWait is from which on a wait is told: see [hostlimit.Watcher].
 const longWait = time.Second
 
-// controls are about what a person sees and steers by: the [hostlimit.Controller], priorities, limits
-// that change, and what a [hostlimit.Watcher] is told.
+// controls are about what a person sees and steers by: the [hostlimit.Controller], priorities,
+// limits that change, and what a [hostlimit.Watcher] is told.
 var controls = []scenario{
 	{
 		"BlockStopsAThousandWaiters", blockStopsAll,
