@@ -167,7 +167,7 @@ func isSilent(err error) bool {
 // giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try
 // would keep the crawl.
 func (r *run) giveUpDead(now time.Time) {
-	if r.stopped || r.underWay() || len(r.asleep) > 0 {
+	if r.stopped || r.underWay() {
 		return
 	}
 	sooner := make(map[*host]time.Time)

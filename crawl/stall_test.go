@@ -1,6 +1,7 @@
 package crawl_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -115,4 +116,48 @@ func TestDeadHostsKeepNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestDiscoverKeepsDeadHosts: while a call of Discover may find pages, dead hosts are asked again.
+func TestDiscoverKeepsDeadHosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Site("https://alive.example").Handle("/", page(""))
+		r.Site("https://dead.example").Down(refusedConnection)
+		r.crawl.Discover = func(_ context.Context, url string) []crawl.Request {
+			if strings.HasPrefix(url, "https://alive.") {
+				time.Sleep(10 * time.Minute)
+			}
+			return nil
+		}
+		wantOutcomes(t, r.run(t.Context(), t, "https://alive.example/", "https://dead.example/"), map[crawl.Outcome]int{crawl.Visited: 1, crawl.Unreachable: 1})
+		if n := len(r.Requests()); n != 4 {
+			t.Errorf("%d requests, want 4: two pages of robots.txt, one page, and the second try", n)
+		}
+	})
+}
+
+// TestProbeParksNothing: while a host that has refused is asked by one request, slowly, its other
+// slots take no connection from other hosts.
+func TestProbeParksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.politeness.Limits = hostlimit.Config{
+			Concurrency: 2, MaxInFlight: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond, Adaptive: hostlimit.Fixed},
+		}
+		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Second) })
+		refuse := politenesstest.InTurn(politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "2"), slow)
+		r.Site("https://refuses.example").Handle("/", refuse)
+		r.Site("https://answers.example").Handle("/", page(""))
+		r.run(t.Context(), t, append(numbered("refuses.example", 4), numbered("answers.example", 200)...)...)
+		var last time.Time
+		for _, req := range r.Requests() {
+			if strings.HasPrefix(req.URL, "https://answers.example") {
+				if gap := req.Start.Sub(last); !last.IsZero() && gap > time.Second {
+					t.Errorf("%v came %v after the one before", req, gap)
+				}
+				last = req.Start
+			}
+		}
+	})
 }
