@@ -109,7 +109,7 @@ func (trip *trip) identify() error {
 	t, s := trip.t, &trip.subject
 	s.id = t.trips.Add(1)
 	if err := weburl.Check(s.target); err != nil {
-		if s.url = weburl.Redacted(s.target); s.url != "" {
+		if s.url = weburl.Redacted(s.target); s.url != "" && !waits.IsProbe(trip.original.Context()) {
 			s.host = s.target.Host
 			s.failed(err)
 		}

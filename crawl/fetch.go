@@ -11,7 +11,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"net/url"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -373,16 +372,18 @@ func (r *run) get(p *Page) error {
 }
 
 // errBeside is why a crawl ends that would be impolite.
-var errBeside = errors.New("crawl: Config.Client sends requests that don't reach Config.Transport, with their contexts: nothing paces them")
+var errBeside = errors.New("crawl: Config.Client sends requests past Config.Transport, or without their contexts: nothing would pace them")
 
 // probe reports whether the Client leads to the Transport although an answer hasn't come from
-// there, but from a cache. It sends a request without a URL, which nothing on the way can answer,
-// or send.
+// there, but from a cache. It sends a request that no cache knows, and that can't reach a site.
 func (r *run) probe(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(waits.Until(ctx, r.ctx.Done()), time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	reached := waits.Expect(ctx, r.c.cfg.Transport)
-	req := (&http.Request{Method: http.MethodGet, URL: new(url.URL), Header: make(http.Header)}).WithContext(ctx)
+	ctx, reached := waits.Probe(ctx, r.c.cfg.Transport)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "politeness://probe.invalid/probe", http.NoBody)
+	if err != nil {
+		return false
+	}
 	if resp, err := r.c.client.Transport.RoundTrip(req); err == nil {
 		resp.Body.Close()
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -118,7 +119,13 @@ func TestClientLeadsToTheTransport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				web := web()
-				transport, err := politeness.New(politeness.Config{UserAgent: userAgent, Base: web})
+				transport, err := politeness.New(politeness.Config{
+					UserAgent: userAgent, Base: web, Evidence: evidence.Func(func(_ context.Context, d evidence.Decision) {
+						if d.Type == evidence.Failed {
+							t.Errorf("recorded: %v", d)
+						}
+					}),
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,8 +142,8 @@ func TestClientLeadsToTheTransport(t *testing.T) {
 				if ends := err != nil && strings.Contains(err.Error(), "Config.Client"); ends != tt.ends || err != nil && !ends {
 					t.Errorf("Run returned %v: %v", err, summary)
 				}
-				if tt.ends && !errors.Is(err, summary.Stopped) {
-					t.Errorf("stopped: %v", summary.Stopped)
+				if tt.ends && (!errors.Is(err, summary.Stopped) || summary.Outcomes[crawl.Left] != 1) {
+					t.Errorf("stopped: %v", summary)
 				}
 				pages := 0
 				for _, req := range web.Requests() {

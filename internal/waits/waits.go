@@ -14,6 +14,7 @@ type key struct{}
 type mark struct {
 	done      <-chan struct{}
 	transport any // that the request is to reach
+	probe     bool
 	reached   atomic.Bool
 }
 
@@ -29,6 +30,19 @@ func Expect(ctx context.Context, transport any) (reached func() bool) {
 	m := ctx.Value(key{}).(*mark)
 	m.transport = transport
 	return m.reached.Load
+}
+
+// Probe returns a context for a request that is to reach transport and no site, and a function that
+// reports whether it has.
+func Probe(ctx context.Context, transport any) (_ context.Context, reached func() bool) {
+	m := &mark{transport: transport, probe: true}
+	return context.WithValue(ctx, key{}, m), m.reached.Load
+}
+
+// IsProbe reports whether ctx is from Probe.
+func IsProbe(ctx context.Context) bool {
+	m, ok := ctx.Value(key{}).(*mark)
+	return ok && m.probe
 }
 
 // Done returns the channel of Until, or nil, and notes that a request with ctx has reached
