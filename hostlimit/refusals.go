@@ -34,7 +34,8 @@ import (
 //	any      Clear                              open
 //
 // An earlier request is one that started before the block was set. The limiter itself holds which
-// request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its state.
+// request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its
+// state.
 type Refusals struct {
 	Row      int           // refusals in a row, 255 for more; those of one block count once; 0: open or paused
 	Failures int           // failures in a row, short of a refusal
@@ -177,8 +178,8 @@ func (s *Refusals) Stopped(now time.Duration) bool {
 	return byHand && s.Blocks(now)
 }
 
-// ease counts a start of the key after an idle time, which counts as one start more for each Ceiling
-// in it: else the refusals of a crawler that asks only now and then would add up.
+// ease counts a start of the key after an idle time, which counts as one start more for each
+// Ceiling in it: else the refusals of a crawler that asks only now and then would add up.
 func (s *Refusals) ease(d *Delay, idle time.Duration) {
 	if s.Learned == 0 {
 		return
@@ -228,8 +229,8 @@ func (r *Rules) Explain(o Outcome) string {
 	return "says nothing"
 }
 
-// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us, "failed"
-// where it doesn't, "refused" where it wants to be left alone.
+// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us,
+// "failed" where it doesn't, "refused" where it wants to be left alone.
 func (r *Rules) Meaning(o Outcome) string {
 	return [...]string{silent: "neutral", success: "ok", failed: "failed", refused: "refused"}[r.meaning(&o)]
 }

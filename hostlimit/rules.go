@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/go-politeness/politeness/backoff"
 )
@@ -22,12 +23,10 @@ type Rules struct {
 	refusals backoff.Refusals
 	statuses [16]uint64 // a bit for each status below 1024 that is a refusal
 
-	// compiled keeps what Override gave, checked once for each value.
-	mu       sync.RWMutex
-	compiled map[Limits]*Limits
+	compiled *lru.Cache[Limits, *Limits] // by what Override returned, which is checked once for each value
 }
 
-// mostCompiled bounds Rules.compiled, whatever Override thinks up.
+// mostCompiled bounds Rules.compiled: Override may return any number of limits.
 const mostCompiled = 1024
 
 // Rules checks c and returns its Rules. The error names every field that is wrong.
@@ -66,6 +65,7 @@ func (c Config) Rules() (*Rules, error) {
 	}
 	c.Windows = slices.Clone(c.Windows)
 	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: c.Windows, refusals: refusals}
+	r.compiled, _ = lru.New[Limits, *Limits](mostCompiled)
 	for _, s := range append([]int{429}, r.refusals.Statuses...) {
 		r.statuses[s>>6] |= 1 << (s & 63)
 	}
@@ -89,22 +89,14 @@ func (r *Rules) Limits(key string) (*Limits, error) {
 	if !ok || own == (Limits{}) {
 		return &r.limits, nil
 	}
-	r.mu.RLock()
-	c := r.compiled[own]
-	r.mu.RUnlock()
-	if c != nil {
-		return c, nil
+	if l, ok := r.compiled.Get(own); ok {
+		return l, nil
 	}
 	if err := own.validate(r.limits); err != nil {
 		return &r.limits, fmt.Errorf("hostlimit: Override(%q): %w", key, err)
 	}
 	l := own.or(r.limits).WithDefaults()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.compiled == nil || len(r.compiled) >= mostCompiled {
-		r.compiled = make(map[Limits]*Limits)
-	}
-	r.compiled[own] = &l
+	r.compiled.Add(own, &l)
 	return &l, nil
 }
 

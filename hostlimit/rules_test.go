@@ -304,12 +304,12 @@ func TestOverridesAreKeptWithinBounds(t *testing.T) {
 		if n%2 == 0 && n > 0 && l != before {
 			t.Fatalf("the %d-th is checked again", n)
 		}
-		if before = l; len(rules.compiled) > 1024 {
-			t.Fatalf("%d are kept", len(rules.compiled))
+		if before = l; rules.compiled.Len() > 1024 {
+			t.Fatalf("%d are kept", rules.compiled.Len())
 		}
 	}
-	if len(rules.compiled) < 100 {
-		t.Errorf("only %d are kept", len(rules.compiled))
+	if rules.compiled.Len() < 100 {
+		t.Errorf("only %d are kept", rules.compiled.Len())
 	}
 }
 
