@@ -489,7 +489,7 @@ func guarded(what string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("crawl: panic in %s: %v", what, p)
-			log.Printf("%s\n%s", printable.Text(err.Error()), debug.Stack())
+			log.Printf("%s\n%s", printable.Text(err.Error()), debug.Stack()) //nolint:forbidigo // as net/http does
 		}
 	}()
 	return f()

@@ -169,7 +169,7 @@ func (p *Page) text() (read func() io.Reader, query func(string) string) {
 		return func() io.Reader { return bytes.NewReader(p.Body) }, query
 	}
 	e, _ = charset.Lookup(name)
-	if name != "replacement" && !strings.HasPrefix(name, "utf-16") {
+	if !strings.HasPrefix(name, "utf-16") {
 		encoder := e.NewEncoder()
 		query = func(raw string) string { return inEncoding(raw, encoder.String) }
 	}

@@ -3,6 +3,7 @@ package crawl
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,6 +27,28 @@ func TestProgressLine(t *testing.T) {
 		want := "100 visited (10/s), 3 in flight on 2 hosts, 0.0 MB, 10s\n200 visited (10/s), 3 in flight on 2 hosts, 0.0 MB, 20s\n240 visited in 24s\n"
 		if got := out.String(); !terminal && got != want || terminal && (strings.Count(got, "\n") != 1 || strings.Count(got, "\r") != 25 || strings.Count(got, "\x1b[?7l") != strings.Count(got, "\x1b[?7h")) {
 			t.Errorf("terminal %v:\n%q", terminal, got)
+		}
+	}
+}
+
+// TestProgressLineNamesWhoWaits: the first host, and the number of hosts.
+func TestProgressLineNamesWhoWaits(t *testing.T) {
+	at := time.Date(2026, 11, 1, 12, 0, 5, 0, time.UTC)
+	for _, tt := range []struct {
+		hosts int
+		until time.Time
+		want  string
+	}{
+		{1, at, "0 visited (0/s), 1 in flight on 1 host, 0.0 MB, 0s; 1 host waits: a.example (it has answered 429, until 12:00:05)"},
+		{2, time.Time{}, "0 visited (0/s), 1 in flight on 2 hosts, 0.0 MB, 0s; 2 hosts wait, the first: a.example (it has answered 429)"},
+	} {
+		var out strings.Builder
+		waiting := make([]Wait, tt.hosts)
+		progressLine(&out, true)(Progress{
+			InFlight: 1, Hosts: tt.hosts, Waiting: slices.Values(waiting), Next: "a.example", NextAt: tt.until, NextWhy: "it has answered 429",
+		})
+		if !strings.Contains(out.String(), tt.want) {
+			t.Errorf("line %q, want %q", &out, tt.want)
 		}
 	}
 }

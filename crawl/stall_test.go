@@ -74,6 +74,7 @@ func TestDeadHostsKeepNobody(t *testing.T) {
 	}{
 		{"refused", refusedConnection, 1, 0, 1, 0},
 		{"refused, while another goes on", refusedConnection, 30, 29 * time.Minute, 2, 0},
+		{"refused, with one try", refusedConnection, 30, 29 * time.Minute, 1, 0},
 		{"silent", timeout, 1, 5 * time.Minute, 2, 0},
 		{"silent, while another goes on", timeout, 30, 29 * time.Minute, 5, 0},
 		{"answers 503", nil, 1, 20 * time.Minute, 5, http.StatusServiceUnavailable},
@@ -82,6 +83,9 @@ func TestDeadHostsKeepNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig()
 				r.Site("https://alive.example").Robots("User-agent: *\nCrawl-delay: 60\n").Handle("/", page(""))
+				if strings.Contains(tt.name, "one try") {
+					r.crawl.Tries = 1
+				}
 				dead := r.Site("https://dead.example")
 				if tt.err != nil {
 					dead.Down(tt.err)
