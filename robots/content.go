@@ -329,8 +329,8 @@ func (d Directives) preferences(source string, image bool) (p Preferences) {
 	return p
 }
 
-// maxTerms is the length of the longest address of terms that is told. A longer one is nobody's, and
-// would be kept for each page.
+// maxTerms is the length of the longest address of terms that is told. A longer one is nobody's,
+// and would be kept for each page.
 const maxTerms = 1 << 10
 
 // terms returns the address of terms, "" for one that is too long.

@@ -8,7 +8,7 @@ import (
 
 const apacheModules = "/usr/lib/apache2/modules/"
 
-// One process with threads: mod_evasive counts in each process for itself.
+// apacheConf is for one process with threads: mod_evasive counts in each process for itself.
 const apacheConf = `
 ServerRoot $DIR
 ServerName localhost

@@ -1,7 +1,8 @@
 package servers
 
-// HAProxy stamps a request when its first rule runs. With silent-drop there is no answer, and
-// tarpit answers late. Its own %Ts is the time at which the connection was accepted.
+// haproxyConf is for an HAProxy that stamps a request when its first rule runs. With silent-drop
+// there is no answer, and tarpit answers late. Its own %Ts is the time at which the connection was
+// accepted.
 const haproxyConf = `
 global
 	log stdout len 4096 format raw local0

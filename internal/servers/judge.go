@@ -217,8 +217,8 @@ func atOnce(lines []Line, transit time.Duration) int {
 	return most
 }
 
-// early finds the largest lead of a request over the delay's schedule: with the i-th request due
-// i delays after the first, the lead of j over an earlier i is (due j - start j) - (due i - start i).
+// early finds the largest lead of a request over the delay's schedule: with the i-th request due i
+// delays after the first, the lead of j over an earlier i is (due j - start j) - (due i - start i).
 func early(lines []Line, delay time.Duration) time.Duration {
 	var worst, least time.Duration
 	n := 0
