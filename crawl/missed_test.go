@@ -59,6 +59,7 @@ func TestLinksInEveryElement(t *testing.T) {
 		"noscript":           {`<noscript><a href=/plain>a</a></noscript><a href=/after>a</a>`, "/after /plain"},
 		"noscript in head":   {`<head><noscript><meta http-equiv=refresh content="0;url=/plain"></noscript></head>`, "/plain"},
 		"nofollow":           {`<meta name=robots content=nofollow><frame src=/left><meta http-equiv=refresh content="0;url=/next">`, ""},
+		"first attribute":    {`<a href=/one href=/two>`, "/one"},
 		"script":             {`<script>document.write("<a href=/not>")</script><a href=/after>`, "/after"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
-// refusedConnection is what a dial returns where nothing listens.
-var refusedConnection = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+// errRefusedConnection is what a dial returns where nothing listens.
+var errRefusedConnection = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 // TestOnePageStopsNoHost: beside a page that takes a minute the second slot of its host goes on,
 // also where another page is refused, and where the slow page is the first one.
@@ -72,9 +72,9 @@ func TestDeadHostsKeepNobody(t *testing.T) {
 		asked  int
 		status int
 	}{
-		{"refused", refusedConnection, 1, 0, 1, 0},
-		{"refused, while another goes on", refusedConnection, 30, 29 * time.Minute, 2, 0},
-		{"refused, with one try", refusedConnection, 30, 29 * time.Minute, 1, 0},
+		{"refused", errRefusedConnection, 1, 0, 1, 0},
+		{"refused, while another goes on", errRefusedConnection, 30, 29 * time.Minute, 2, 0},
+		{"refused, with one try", errRefusedConnection, 30, 29 * time.Minute, 1, 0},
 		{"silent", timeout, 1, 5 * time.Minute, 2, 0},
 		{"silent, while another goes on", timeout, 30, 29 * time.Minute, 5, 0},
 		{"answers 503", nil, 1, 20 * time.Minute, 5, http.StatusServiceUnavailable},
@@ -127,7 +127,7 @@ func TestDiscoverKeepsDeadHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()
 		r.Site("https://alive.example").Handle("/", page(""))
-		r.Site("https://dead.example").Down(refusedConnection)
+		r.Site("https://dead.example").Down(errRefusedConnection)
 		r.crawl.Discover = func(_ context.Context, url string) []crawl.Request {
 			if strings.HasPrefix(url, "https://alive.") {
 				time.Sleep(10 * time.Minute)
