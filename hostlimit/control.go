@@ -161,7 +161,14 @@ func (m *Memory) Drain(ctx context.Context) error {
 	m.drain.begun.Store(true)
 	for {
 		ended := m.drain.next()
-		inFlight, due := m.flights()
+		inFlight, due := 0, never
+		m.eachActive(func(a *active, now time.Duration) {
+			a.refresh(now)
+			a.refuseAll(now)
+			inFlight += a.inFlight
+			due = min(due, a.due)
+		})
+		m.handOut()
 		if inFlight == 0 {
 			return nil
 		}
@@ -175,28 +182,4 @@ func (m *Memory) Drain(ctx context.Context) error {
 		}
 		timer.Stop()
 	}
-}
-
-// flights refuses all waiters, takes back expired leases, and returns the number of requests in
-// flight and a time before which none of their leases expires.
-func (m *Memory) flights() (inFlight int, due time.Duration) {
-	due = never
-	for i := range m.shards {
-		sh := &m.shards[i]
-		sh.mu.Lock()
-		now := m.now()
-		for _, a := range sh.actives {
-			if a.h == nil {
-				continue
-			}
-			a.refresh(now)
-			a.refuseAll(now)
-			inFlight += a.inFlight
-			due = min(due, a.flights.due(m.rules.config.LeaseTTL))
-			sh.free(a)
-		}
-		sh.mu.Unlock()
-	}
-	m.handOut()
-	return inFlight, due
 }

@@ -31,61 +31,47 @@ type HostState struct {
 	Learned     time.Duration // delay that refusals have taught; 0: none
 }
 
-// listedAtOnce is the number of keys whose state List copies before it unlocks the shard.
-const listedAtOnce = 64
-
 // List implements Controller. Its only error is that of ctx.
 func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	return func(yield func(HostState, error) bool) {
-		batch := make([]listed, 0, listedAtOnce)
-		// hand yields the batch, under no lock, and reports whether List goes on.
-		hand := func() bool {
-			for i := range batch {
-				st := batch[i].state()
-				st.Slots = m.limits(st.Key).Concurrency
-				if !yield(st, nil) {
-					return false
-				}
-			}
-			batch = batch[:0]
-			if err := ctx.Err(); err != nil {
+		cancelled := func() bool {
+			err := ctx.Err()
+			if err != nil {
 				yield(HostState{}, err)
-				return false
 			}
-			return true
+			return err != nil
 		}
 		for i := range m.shards {
-			sh := &m.shards[i]
-			if !hand() {
+			if cancelled() {
 				return
 			}
+			sh := &m.shards[i]
 			sh.mu.Lock()
 			for _, h := range sh.hosts { // the map may change while List yields
-				batch = append(batch, sh.state(h))
-				if len(batch) < listedAtOnce {
-					continue
-				}
+				item := sh.state(h)
 				sh.mu.Unlock()
-				if !hand() {
+				if !yield(item.state(), nil) || cancelled() {
 					return
 				}
 				sh.mu.Lock()
 			}
 			sh.mu.Unlock()
 		}
-		hand()
 	}
 }
 
-// A listed is a HostState without the names of its requests. Watchers are called under no lock.
+// A listed is a HostState without what is asked under no lock: the names of its requests and
+// Override.
 type listed struct {
 	HostState
+	m      *Memory
 	head   *notice // why the head of the queue waits; nil: there is none
 	silent Watcher
 }
 
-// state returns the HostState with the names.
+// state returns the HostState, completed.
 func (l *listed) state() HostState {
+	l.Slots = l.m.limits(l.Key).Concurrency
 	if l.head != nil {
 		l.head.name()
 		l.Hold, l.Why = l.head.Hold, l.head.String()
@@ -112,9 +98,9 @@ func (sh *shard) state(h *host) (item listed) {
 		if head := a.queue.first; head != nil {
 			floor, item.head = head.floor, a.notice(now)
 		}
-		for f := a.flights.first; f != nil; f = f.next {
-			if silent := now - time.Duration(f.lease.heard.Load()); silent > st.Silent {
-				st.Silent, item.silent = silent, f.lease.watcher
+		for l := a.flights.first; l != nil; l = l.next {
+			if silent := now - time.Duration(l.heard.Load()); silent > st.Silent {
+				st.Silent, item.silent = silent, l.watcher
 			}
 		}
 		st.InFlight, st.Waiters, st.Probing = a.inFlight, a.waiting, a.probe != nil
@@ -134,6 +120,6 @@ func (sh *shard) state(h *host) (item listed) {
 		st.Refusals = 0
 	}
 	st.Next = m.at(next)
-	item.HostState = st
+	item.HostState, item.m = st, m
 	return item
 }

@@ -12,11 +12,13 @@ type places struct {
 	max int
 	ttl time.Duration
 
+	sweeping sync.Mutex // held by sweep; locked before those of shards
+
 	mu    sync.Mutex
 	taken int // held by requests in flight, or handed to a key
 	line  list[active, *active]
-	held  flights
-	swept []TakenBack // leases that were taken back while no request waited for those keys; the next Grant reports them
+	due   time.Duration // no lease expires before
+	swept []TakenBack   // leases that were taken back while no request waited for those keys; the next Grant reports them
 }
 
 // take takes a place for the head of a, and reports whether there was one. Otherwise a joins the
@@ -28,14 +30,15 @@ func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duratio
 	switch {
 	case a.hasPlace:
 		a.hasPlace = false
-		return true, 0
 	case p.taken < p.max && (p.line.first == nil || p.line.first == a):
 		p.leaveLine(a)
 		p.taken++
-		return true, 0
+	default:
+		p.joinLine(a)
+		return false, min(p.due, add(now, p.ttl))
 	}
-	p.joinLine(a)
-	return false, min(p.held.due(p.ttl), add(now, p.ttl))
+	p.due = min(p.due, add(now, p.ttl))
+	return true, 0
 }
 
 // join adds a to the line, unless it is in there or has a place.
@@ -70,19 +73,11 @@ func (p *places) leave(a *active) {
 	}
 }
 
-// granted adds a lease that has a place.
-func (p *places) granted(l *lease, now time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held.add(&l.inAll, now)
-}
-
 // ended frees the place of a lease.
-func (p *places) ended(l *lease) {
+func (p *places) ended() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	p.held.remove(&l.inAll)
 }
 
 // hand gives a free place to the first key of the line, and returns that key's state.
@@ -97,13 +92,6 @@ func (p *places) hand() *active {
 	a.hasPlace = true
 	p.taken++
 	return a
-}
-
-// expired returns a lease that has expired, or nil.
-func (p *places) expired(now time.Duration) *lease {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.held.expired(now, p.ttl)
 }
 
 // report queues leases; the next start of any key reports them (Grant.TakenBack).
@@ -172,79 +160,45 @@ func (m *Memory) handOut() {
 	}
 }
 
-// sweep takes back expired leases of all keys. A leaked lease holds a place even if no request
-// waits for its key and would take it back.
+// sweep takes back expired leases of all keys, if there may be any. A leaked lease holds a place
+// even if no request waits for its key and would take it back.
 func (m *Memory) sweep() {
-	now := m.now()
-	for l := m.places.expired(now); l != nil; l = m.places.expired(now) {
-		l.sh.mu.Lock()
-		if a := l.a; a != nil {
-			a.refresh(m.now())
-			m.places.report(l.h.leaked())
-			l.sh.free(a)
+	p := m.places
+	p.sweeping.Lock()
+	defer p.sweeping.Unlock()
+	p.mu.Lock()
+	if p.due > m.now() {
+		p.mu.Unlock()
+		return
+	}
+	p.due = never // but for leases that are granted from now on
+	p.mu.Unlock()
+	due := never
+	m.eachActive(func(a *active, now time.Duration) {
+		inFlight := a.inFlight
+		if a.refresh(now); a.inFlight < inFlight {
+			p.report(a.h.leaked())
 		}
-		l.sh.mu.Unlock()
-	}
+		due = min(due, a.due)
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.due = min(p.due, due)
 }
 
-// A flight is the place of a lease in flights.
-type flight struct {
-	linked[flight]
-	lease *lease
-	heard time.Duration // value of lease.heard when the flight was added; it may be later by now
-}
-
-// flights are leases by flight.heard. A Renew doesn't move its lease; expired does, when the lease
-// is at the front.
-type flights struct{ list[flight, *flight] }
-
-// add inserts f by heard: nearly always at the end.
-func (s *flights) add(f *flight, heard time.Duration) {
-	prev := s.last
-	for prev != nil && prev.heard > heard {
-		prev = prev.prev
-	}
-	f.heard = heard
-	s.insert(f, prev)
-}
-
-// firstStart returns the earliest stamp of the leases; now if none has one.
-func (s *flights) firstStart(now time.Duration) time.Duration {
-	for f := s.first; f != nil; f = f.next {
-		if at := f.lease.stamp.at; at != unset {
-			now = min(now, at)
+// eachActive calls f with the state of each key that has leases or waiters, under the lock of its
+// shard.
+func (m *Memory) eachActive(f func(a *active, now time.Duration)) {
+	for i := range m.shards {
+		sh := &m.shards[i]
+		sh.mu.Lock()
+		now := m.now()
+		for _, a := range sh.actives {
+			if a.h != nil {
+				f(a, now)
+				sh.free(a)
+			}
 		}
+		sh.mu.Unlock()
 	}
-	return now
-}
-
-// ends returns when the first of the leases expires if none is renewed; never if there is none.
-func (s *flights) ends(ttl time.Duration) time.Duration {
-	end := never
-	for f := s.first; f != nil; f = f.next {
-		end = min(end, add(time.Duration(f.lease.heard.Load()), ttl))
-	}
-	return end
-}
-
-// due returns a time before which no lease expires; never if there is none.
-func (s *flights) due(ttl time.Duration) time.Duration {
-	if s.first == nil {
-		return never
-	}
-	return add(s.first.heard, ttl)
-}
-
-// expired returns a lease that wasn't in use for ttl, or nil.
-func (s *flights) expired(now, ttl time.Duration) *lease {
-	for s.due(ttl) <= now {
-		f := s.first
-		heard := min(time.Duration(f.lease.heard.Load()), now)
-		if add(heard, ttl) <= now {
-			return f.lease
-		}
-		s.remove(f)
-		s.add(f, heard)
-	}
-	return nil
 }

@@ -12,17 +12,16 @@ const leaseSize = int(unsafe.Sizeof(lease{}))
 // A lease is one turn. Leases are allocated many at a time and never reused: a call that comes too
 // late, or twice, changes no other turn.
 type lease struct {
-	sh    *shard
-	h     *host
-	a     *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
-	lim   *Limits
-	floor time.Duration
+	linked[lease] // in active.flights
+	sh            *shard
+	h             *host
+	a             *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
+	lim           *Limits
+	floor         time.Duration
 
 	watcher Watcher // names the request while it holds the slot
 
 	heard atomic.Int64 // when the lease last showed that it is in use; never: it waits in Start
-	onKey flight       // in active.flights
-	inAll flight       // in places.held; guarded by places.mu
 
 	ord        uint64 // order of starts in the shard
 	seq        uint64
@@ -47,7 +46,7 @@ func (sh *shard) newLease() *lease {
 	}
 	l := &sh.chunk[0]
 	sh.chunk = sh.chunk[1:]
-	l.sh, l.onKey.lease, l.inAll.lease = sh, l, l
+	l.sh = sh
 	return l
 }
 
@@ -221,7 +220,12 @@ func (l *lease) host(create bool) *host {
 // hear stores that l was in use at t.
 func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
 
-// Renew implements Lease. It takes no lock: flights.expired reads the time when the lease is due.
+// expiry returns when l expires if it isn't renewed; never while it waits in Start.
+func (l *lease) expiry() time.Duration {
+	return add(time.Duration(l.heard.Load()), l.sh.m.rules.config.LeaseTTL)
+}
+
+// Renew implements Lease. It takes no lock: active.expire reads the time when the lease is due.
 func (l *lease) Renew() {
 	if l.heard.Load() != int64(never) {
 		l.hear(l.sh.m.now())

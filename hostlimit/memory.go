@@ -46,7 +46,7 @@ func New(c Config) (*Memory, error) {
 	}
 	m.hostsPerShard = r.config.MaxHosts / n
 	if r.config.MaxInFlight > 0 {
-		m.places = &places{max: r.config.MaxInFlight, ttl: r.config.LeaseTTL}
+		m.places = &places{max: r.config.MaxInFlight, ttl: r.config.LeaseTTL, due: never}
 	}
 	return m, nil
 }

@@ -38,9 +38,10 @@ type active struct {
 	sh *shard
 	h  *host // nil: spare
 
-	inFlight int
-	flights  flights
-	probe    *lease // first request after a block, until its answer; nil where there are no refusals
+	flights  list[lease, *lease]
+	inFlight int           // length of flights
+	due      time.Duration // no lease expires before; never: none is in flight
+	probe    *lease        // first request after a block, until its answer; nil where there are no refusals
 
 	// last is the lease whose stamp is the host's last start; nil: it has been released. past is the
 	// last start of the released leases; the gap counts from it when the stamp of last is cancelled.
@@ -214,7 +215,7 @@ func (a *active) again(w *waiter, now time.Duration) time.Duration {
 	if bound = a.sh.m.open(bound); bound > now {
 		return bound
 	}
-	return min(add(now, now-w.arrived), a.flights.ends(a.sh.m.rules.config.LeaseTTL))
+	return min(add(now, now-w.arrived), a.expiry())
 }
 
 // blocked reports whether a block, or Config.Windows, forbids a start at t.
@@ -286,9 +287,9 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 	case open != now:
 		return blocked, open
 	case a.probe != nil && a.probe != l:
-		return probing, min(a.flights.due(m.rules.config.LeaseTTL), add(t.Until, m.rules.refusals.Forgive))
+		return probing, min(a.due, add(t.Until, m.rules.refusals.Forgive))
 	case l == nil && a.inFlight >= lim.Concurrency:
-		return slots, a.flights.due(m.rules.config.LeaseTTL)
+		return slots, a.due
 	case (l == nil || a.last != l) && a.h.earliest(floor) > now:
 		return delay, max(a.h.earliest(floor), t.next)
 	case t.next > now:
@@ -313,14 +314,12 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, who Watcher) *leas
 	l.h, l.a, l.lim, l.floor, l.ord, l.stamp, l.watcher = a.h, a, lim, floor, sh.starts, a.h.stamp(), who
 	l.hear(now)
 	a.last = l
-	a.flights.add(&l.onKey, now)
+	a.flights.insert(l, a.flights.last)
+	a.due = min(a.due, add(now, sh.m.rules.config.LeaseTTL))
 	a.inFlight++
 	l.slot, l.slots = int32(a.inFlight), int32(lim.Concurrency)
 	if t.Row > 0 {
 		a.probe = l
-	}
-	if p := sh.m.places; p != nil {
-		p.granted(l, now)
 	}
 	return l
 }
@@ -354,8 +353,8 @@ func (a *active) cancelStamp(l *lease) {
 	}
 	a.last = nil
 	last := a.past
-	for f := a.flights.first; f != nil; f = f.next {
-		if o := f.lease; o.stamp.after(last) {
+	for o := a.flights.first; o != nil; o = o.next {
+		if o.stamp.after(last) {
 			a.last, last = o, o.stamp
 		}
 	}
@@ -366,7 +365,7 @@ func (a *active) cancelStamp(l *lease) {
 func (a *active) end(l *lease, now time.Duration) {
 	l.stamp.at = now
 	if l.expired {
-		l.stamp.at = add(time.Duration(l.heard.Load()), a.sh.m.rules.config.LeaseTTL)
+		l.stamp.at = l.expiry()
 	}
 	if since := a.h.stamp(); a.last != l && l.stamp.after(since) {
 		a.h.pace(l.stamp)
@@ -381,7 +380,7 @@ func (a *active) end(l *lease, now time.Duration) {
 
 // release removes l from the requests in flight and wakes the head. Call it after account.
 func (a *active) release(l *lease, now time.Duration) {
-	a.flights.remove(&l.onKey)
+	a.flights.remove(l)
 	ended := l.countsFromEnd()
 	if ended {
 		a.end(l, now)
@@ -401,7 +400,7 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.probe = nil
 	}
 	if p := a.sh.m.places; p != nil {
-		p.ended(l)
+		p.ended()
 	}
 	if ended {
 		a.refuseLate(now)
@@ -423,12 +422,40 @@ func (a *active) release(l *lease, now time.Duration) {
 
 // expire takes back the leases that were never released.
 func (a *active) expire(now time.Duration) {
-	ttl := a.sh.m.rules.config.LeaseTTL
-	for l := a.flights.expired(now, ttl); l != nil; l = a.flights.expired(now, ttl) {
+	if now < a.due {
+		return
+	}
+	a.due = never
+	longest := add(now, a.sh.m.rules.config.LeaseTTL) // for one that waits in Start and may come back at once
+	for l, next := a.flights.first, (*lease)(nil); l != nil; l = next {
+		next = l.next
+		if end := l.expiry(); end > now {
+			a.due = min(a.due, end, longest)
+			continue
+		}
 		l.expired = true
 		a.release(l, now)
 		a.h.leak(l)
 	}
+}
+
+// expiry returns when the first of the leases expires if none is renewed; never if there is none.
+func (a *active) expiry() time.Duration {
+	end := never
+	for l := a.flights.first; l != nil; l = l.next {
+		end = min(end, l.expiry())
+	}
+	return end
+}
+
+// longest returns for how long a slot has been held, of those whose lease has a stamp.
+func (a *active) longest(now time.Duration) (held time.Duration) {
+	for l := a.flights.first; l != nil; l = l.next {
+		if l.stamp.at != unset {
+			held = max(held, now-l.stamp.at)
+		}
+	}
+	return held
 }
 
 // refuseLate refuses all waiters that can't start in time any more. Call it after the next start
@@ -606,7 +633,7 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 		if w.lease == nil {
 			deadline := add(max(w.arrived, a.full), m.slotTimeout)
 			if now >= deadline {
-				a.refuse(w, a.again(w, now), a.sh.m.rules.SlotTimeout(w.lim.Concurrency, now-a.flights.firstStart(now)))
+				a.refuse(w, a.again(w, now), a.sh.m.rules.SlotTimeout(w.lim.Concurrency, a.longest(now)))
 				return 0
 			}
 			until = min(until, deadline)
@@ -622,7 +649,7 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 		return 0
 	}
 	// A lease that expires while a block holds the queue frees its slot, which stops the slot clock.
-	return min(until, a.flights.due(m.rules.config.LeaseTTL), w.giveUp, m.closes(now))
+	return min(until, a.due, w.giveUp, m.closes(now))
 }
 
 // refusal returns the error of a refused turn.

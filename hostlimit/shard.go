@@ -80,7 +80,7 @@ func (sh *shard) active(h *host) *active {
 		a = &active{sh: sh}
 		sh.actives = append(sh.actives, a)
 	}
-	a.h, a.full, a.past = h, never, h.stamp()
+	a.h, a.due, a.full, a.past = h, never, never, h.stamp()
 	h.active = a
 	return a
 }

@@ -173,8 +173,8 @@ func (a *active) notice(now time.Duration) *notice {
 	case "probe":
 		longest = a.probe
 	case "slot":
-		for f := a.flights.first; f != nil; f = f.next {
-			if l := f.lease; longest == nil || l.ord < longest.ord {
+		for l := a.flights.first; l != nil; l = l.next {
+			if longest == nil || l.ord < longest.ord {
 				longest = l
 			}
 		}
