@@ -114,7 +114,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err != nil {
 		return time.Time{}, trip.refusedTurn(err)
 	}
-	next = trip.page.opens(next)
+	next = opens(trip.page.hours(), next)
 	if err := trip.charge.check(next); err != nil {
 		return time.Time{}, err
 	}

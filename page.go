@@ -73,19 +73,32 @@ func (p *page) refusal() error {
 	return p.subject.fail(StageRobots, time.Time{}, err)
 }
 
-// opens returns the first moment, at or after t, at which the Visit-time of robots.txt lets the
-// crawler come. Without such lines that is t.
-func (p *page) opens(t time.Time) time.Time {
+// hours returns the Visit-time of robots.txt. None: the crawler may come at any time.
+func (p *page) hours() []robots.Window {
 	if p.entry == nil || p.entry.Denied {
-		return t
+		return nil
 	}
+	return p.entry.Rules.VisitTime()
+}
+
+// opens returns the first moment, at or after t, that is in one of hours. Without hours that is t.
+func opens(hours []robots.Window, t time.Time) time.Time {
 	first := t
-	for i, window := range p.entry.Rules.VisitTime() {
+	for i, window := range hours {
 		if next := window.Next(t); i == 0 || next.Before(first) {
 			first = next
 		}
 	}
 	return first
+}
+
+// closed reports whether none of hours is open now.
+func closed(hours []robots.Window) bool {
+	if len(hours) == 0 {
+		return false
+	}
+	now := time.Now()
+	return opens(hours, now).After(now)
 }
 
 // reserved returns an error where the preferences reserve what the page is for.

@@ -228,11 +228,10 @@ func (trip *trip) overtaken() bool {
 // waitTurn reserves a page, and waits for a slot on the host and for the host's start time. A wait
 // that is known to outlast the budget's time isn't begun.
 func (trip *trip) waitTurn() error {
-	turn := &trip.turn
+	turn, hours := &trip.turn, trip.page.hours()
 	turn.floor = trip.page.floor
-	for open := false; !open; {
-		now := time.Now()
-		if err := turn.visit(now, trip.page.opens(now), trip.t.maxWait); err != nil {
+	for {
+		if err := turn.visit(hours, trip.t.maxWait); err != nil {
 			return trip.refusedTurn(err)
 		}
 		if err := trip.foresee(); err != nil {
@@ -244,11 +243,10 @@ func (trip *trip) waitTurn() error {
 		if err := turn.acquire(trip.t.hosts); err != nil {
 			return trip.refusedTurn(err)
 		}
-		if now = time.Now(); trip.page.opens(now).After(now) {
-			turn.release() // the site's time to be visited has ended during the wait
-		} else {
-			open = true
+		if !closed(hours) {
+			break
 		}
+		turn.release() // the site's time to be visited has ended during the wait
 	}
 	turn.late = time.Since(trip.page.asked) > time.Millisecond
 	if !turn.late {

@@ -8,6 +8,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/robots"
 )
 
 // A turn is what a request has of its host: a lease, which holds a slot, and the starts of its try.
@@ -45,13 +46,17 @@ const longWait = time.Second
 // errClosed: robots.txt has Visit-time lines, and it is none of those times.
 var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlocked)
 
-// visit waits from now until the Visit-time of robots.txt opens. Before that a host is like a
+// visit waits until one of hours, the Visit-time of robots.txt, is open. Before that a host is like a
 // blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is refused.
-func (t *turn) visit(now, opens time.Time, maxWait time.Duration) error {
+func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
+	if len(hours) == 0 {
+		return nil
+	}
+	s, now := t.subject, time.Now()
+	opens := opens(hours, now)
 	if !opens.After(now) {
 		return nil
 	}
-	s := t.subject
 	if opens.Sub(now) > maxWait {
 		return &hostlimit.Error{Key: s.host, RetryAt: opens, Err: errClosed}
 	}
