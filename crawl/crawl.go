@@ -19,6 +19,7 @@
 package crawl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,42 +119,27 @@ type Crawler struct {
 // New checks cfg. The error joins all problems, one a line, each naming its field.
 func New(cfg Config) (*Crawler, error) {
 	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("crawl: Config."+format, args...)) }
 	if cfg.Transport == nil {
-		bad("Transport is nil: make one with politeness.New")
+		errs = append(errs, errors.New("crawl: Config.Transport is nil: make one with politeness.New"))
 	}
 	if cfg.Visit == nil {
-		bad("Visit is nil: what is to be done with the pages?")
+		errs = append(errs, errors.New("crawl: Config.Visit is nil: what is to be done with the pages?"))
 	}
-	for _, n := range []struct {
-		field string
-		value int64
-	}{
-		{"Workers", int64(cfg.Workers)},
-		{"MaxPages", int64(cfg.MaxPages)},
-		{"MaxPagesPerHost", int64(cfg.MaxPagesPerHost)},
-		{"MaxURLs", int64(cfg.MaxURLs)},
-		{"MaxBody", cfg.MaxBody},
-		{"Timeout", int64(cfg.Timeout)},
-		{"Grace", int64(cfg.Grace)},
-		{"Patience", int64(cfg.Patience)},
-		{"Tries", int64(cfg.Tries)},
-	} {
-		if n.value < 0 {
-			bad("%s is negative: %d", n.field, n.value)
-		}
+	errs = append(errs,
+		setDefault("Workers", &cfg.Workers, 32),
+		setDefault("MaxPages", &cfg.MaxPages, 0),
+		setDefault("MaxPagesPerHost", &cfg.MaxPagesPerHost, 0),
+		setDefault("MaxURLs", &cfg.MaxURLs, 1_000_000),
+		setDefault("MaxBody", &cfg.MaxBody, 10<<20),
+		setDefault("Timeout", &cfg.Timeout, 2*time.Minute),
+		setDefault("Grace", &cfg.Grace, 10*time.Second),
+		setDefault("Patience", &cfg.Patience, 24*time.Hour),
+		setDefault("Tries", &cfg.Tries, 5),
+	)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
-	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
-	}
-	setDefault(&cfg.Workers, 32)
-	setDefault(&cfg.MaxDepth, 100)
-	setDefault(&cfg.MaxURLs, 1_000_000)
-	setDefault(&cfg.MaxBody, 10<<20)
-	setDefault(&cfg.Timeout, 2*time.Minute)
-	setDefault(&cfg.Grace, 10*time.Second)
-	setDefault(&cfg.Patience, 24*time.Hour)
-	setDefault(&cfg.Tries, 5)
+	cfg.MaxDepth = cmp.Or(cfg.MaxDepth, 100)
 	c := &Crawler{cfg: cfg, client: new(http.Client)}
 	if cfg.Client != nil {
 		*c.client = *cfg.Client
@@ -165,8 +151,11 @@ func New(cfg Config) (*Crawler, error) {
 	return c, nil
 }
 
-func setDefault[T comparable](field *T, value T) {
-	if *field == *new(T) {
-		*field = value
+// setDefault sets a field of a Config that is 0 to its default. A negative one is an error.
+func setDefault[T int | int64 | time.Duration](name string, field *T, value T) error {
+	if *field < 0 {
+		return fmt.Errorf("crawl: Config.%s is negative: %v", name, *field)
 	}
+	*field = cmp.Or(*field, value)
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"syscall"
 	"time"
 
@@ -144,7 +145,7 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		r.frontier.put(h)
 		return
 	}
-	h.at = later(h.at, later(at, now.Add(soon)))
+	h.at = slices.MaxFunc([]time.Time{h.at, at, now.Add(soon)}, time.Time.Compare)
 	switch {
 	case err != nil:
 		h.why = err.Error()
@@ -180,13 +181,6 @@ func (r *run) giveUpDead(now time.Time) {
 		h.unreachable = r.c.cfg.Tries
 	}
 	r.frontier.moveUp(sooner)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // forGood reports whether err is of a host that can't be reached the next time either.

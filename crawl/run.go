@@ -91,9 +91,7 @@ func (c *Crawler) Run(ctx context.Context, urls ...string) (Summary, error) {
 		canonical: make(map[string]bool),
 		began:     time.Now(), summary: Summary{Outcomes: make(map[Outcome]int), Errors: make(map[Outcome]error)},
 	}
-	limits := c.cfg.Transport.Hosts().Config()
-	r.frontier = frontier{hosts: make(map[string]*host), max: limits.MaxInFlight}
-	setDefault(&r.frontier.max, maxInFlight)
+	r.frontier = frontier{hosts: make(map[string]*host), max: cmp.Or(c.cfg.Transport.Hosts().Config().MaxInFlight, maxInFlight)}
 	if r.queue == nil {
 		r.queue = newMemory(c.cfg.MaxURLs)
 	}
