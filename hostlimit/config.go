@@ -55,7 +55,7 @@ type Config struct {
 	// the call that brings it about returns: Observe, Start, or with FromEnd Release. A key's debt
 	// is loaded when the key is first used, and read again when it is used 10 s later, so that
 	// processes which share a Store see each other's blocks. A Store that fails stops no request:
-	// Grant.StateErr reports it. It costs about 400 bytes a key. Package redislimit keeps its state
+	// Grant.StateErr reports it. It costs about 450 bytes a key. Package redislimit keeps its state
 	// on a server; its documentation has what it uses a Store for.
 	Store Store
 

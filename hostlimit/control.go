@@ -165,7 +165,7 @@ func (m *Memory) Drain(ctx context.Context) error {
 		m.eachActive(func(a *active, now time.Duration) {
 			a.refresh(now)
 			a.refuseAll(now)
-			inFlight += a.inFlight
+			inFlight += a.flights.len
 			due = min(due, a.due)
 		})
 		m.handOut()

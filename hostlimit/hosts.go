@@ -103,7 +103,7 @@ func (sh *shard) state(h *host) (item listed) {
 				st.Silent, item.silent = silent, l.watcher
 			}
 		}
-		st.InFlight, st.Waiters, st.Probing = a.inFlight, a.waiting, a.probe != nil
+		st.InFlight, st.Waiters, st.Probing = a.flights.len, a.queue.len, a.probe != nil
 	}
 	gap, by := h.delay(floor)
 	st.Delay, st.DelaySource = gap, by.String()

@@ -175,8 +175,8 @@ func (m *Memory) sweep() {
 	p.mu.Unlock()
 	due := never
 	m.eachActive(func(a *active, now time.Duration) {
-		inFlight := a.inFlight
-		if a.refresh(now); a.inFlight < inFlight {
+		inFlight := a.flights.len
+		if a.refresh(now); a.flights.len < inFlight {
 			p.report(a.h.leaked())
 		}
 		due = min(due, a.due)

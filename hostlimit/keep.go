@@ -43,7 +43,7 @@ type stored struct {
 	debt    Debt          // in the Store, after the last Update that succeeded
 	unsaved Debt          // what the key owes since, see note
 	tried   bool          // the last Update has failed, and unsaved hasn't changed since
-	noted   owing         // what the key owed at the last note; learned as it was saved
+	noted   refusals      // what the key owed at the last note; Learned as it was saved
 	read    time.Duration // when the last Update was tried; unset: none was
 	eased   time.Duration // when the delay was saved or taken over last
 	failure error         // why the last Update failed; nil: it didn't
@@ -52,23 +52,12 @@ type stored struct {
 	err      error     // why the last Update failed, until that is reported
 }
 
-// An owing is the part of a host that a Store keeps.
-type owing struct {
-	until     time.Duration
-	row       int
-	cause     string
-	cleared   time.Duration
-	clearings uint32
-	learned   time.Duration
-	next      time.Duration // end of the gap to the last start
-}
-
-// owing returns what h owes.
-func (h *host) owing() owing {
-	r := h.refusals()
-	o := owing{r.Until, r.Row, r.Cause, r.cleared, r.clearings, r.Learned, r.next}
+// owing returns what h owes. A booking isn't owed for yet, and the gaps to the starts before it are
+// over.
+func (h *host) owing() refusals {
+	o := *h.refusals()
 	if a := h.active; a == nil || a.last == nil || a.last.started {
-		o.next = max(o.next, h.earliest(0)) // a booking isn't owed for yet, and the gaps to the starts before it are over
+		o.next = max(o.next, h.earliest(0))
 	}
 	return o
 }
@@ -76,10 +65,10 @@ func (h *host) owing() owing {
 // note adds to s.unsaved how o differs from what the key owed at the last note. A block is set
 // after the last clearing, and a clearing comes after the block that it lifts, also where the clock
 // has been set back in between.
-func (s *stored) note(o owing, now time.Duration, wall time.Time) {
+func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
 	was := s.noted
 	s.noted = o
-	s.noted.learned = max(o.learned, was.learned)
+	s.noted.Learned = max(o.Learned, was.Learned)
 	if s.noted == was {
 		return
 	}
@@ -90,12 +79,12 @@ func (s *stored) note(o owing, now time.Duration, wall time.Time) {
 		d.ClearedAt = later(at(o.cleared), known.BlockedAt.Add(1))
 		known = known.Merge(d)
 	}
-	if (o.until != 0 || o.row != 0) && (o.until != was.until || o.row != was.row || o.cause != was.cause) {
-		d.BlockedUntil, d.BlockedAt = at(o.until), later(wall, known.ClearedAt.Add(1))
-		d.Refusals, d.Cause = o.row, o.cause
+	if (o.Until != 0 || o.Row != 0) && (o.Until != was.Until || o.Row != was.Row || o.Cause != was.Cause) {
+		d.BlockedUntil, d.BlockedAt = at(o.Until), later(wall, known.ClearedAt.Add(1))
+		d.Refusals, d.Cause = o.Row, o.Cause
 	}
-	if o.learned > was.learned {
-		d.Delay = o.learned
+	if o.Learned > was.Learned {
+		d.Delay = o.Learned
 	}
 	if o.next != was.next && o.next > now+far && at(o.next).After(known.NextStart) {
 		d.NextStart = at(add(o.next, margin))
@@ -166,7 +155,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 	s.syncing = make(chan struct{})
 	defer sh.synced(s)
 	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.refusals().Learned}
-	x.ease = x.learned < s.noted.learned && x.unsaved.Delay == 0 && now-s.eased >= easing
+	x.ease = x.learned < s.noted.Learned && x.unsaved.Delay == 0 && now-s.eased >= easing
 	sh.mu.Unlock()
 
 	debt, err := m.config.Store.Update(ctx, h.key, x.change)
@@ -254,7 +243,7 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 		t.next = max(t.next, x.in(owed.NextStart))
 		moved = true
 	}
-	saved := s.noted.learned
+	saved := s.noted.Learned
 	switch {
 	case !sameDelay && lim.Delay.Adaptive.Learns() && t.Learned == x.learned:
 		t = h.changeRefusals()
@@ -265,7 +254,7 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 		saved, s.eased = max(x.learned, t.Learned), x.now
 	}
 	s.noted = h.owing()
-	s.noted.learned = saved
+	s.noted.Learned = saved
 	a := h.active
 	if !moved || a == nil {
 		return

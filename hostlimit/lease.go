@@ -105,7 +105,7 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 	l.hear(never)
 	w := sh.newWaiter(ctx, l.lim, l.floor, now)
 	w.lease = l
-	w.planned = sh.first(h, now, l.floor)
+	w.planned = a.first(now, l.floor)
 	a.join(w, a.behind(w), now)
 	a.refuseLate(now)
 	sh.mu.Unlock()

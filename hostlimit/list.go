@@ -3,7 +3,10 @@ package hostlimit
 // A list is doubly linked through its elements, which embed linked: they are inserted and removed
 // in constant time and without an allocation. An element is in one list at a time. The zero list is
 // empty.
-type list[T any, P element[T]] struct{ first, last *T }
+type list[T any, P element[T]] struct {
+	first, last *T
+	len         int
+}
 
 // linked has the neighbours of an element in its list, nil at the ends.
 type linked[T any] struct{ prev, next *T }
@@ -24,6 +27,7 @@ func (l *list[T, P]) insert(x, prev *T) {
 	}
 	l.join(prev, x)
 	l.join(x, next)
+	l.len++
 }
 
 // remove takes x out of l.
@@ -31,6 +35,7 @@ func (l *list[T, P]) remove(x *T) {
 	at := P(x).links()
 	l.join(at.prev, at.next)
 	*at = linked[T]{}
+	l.len--
 }
 
 // join makes next the neighbour of prev; nil is the end of l.

@@ -181,5 +181,5 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	if a := h.active; a != nil {
 		return m.at(a.bound(now, lim, least, a.behind(&waiter{priority: m.rules.Priority(ctx)}))), nil
 	}
-	return m.at(sh.first(h, now, least)), nil
+	return m.at(m.open(h.first(now, least))), nil
 }

@@ -38,10 +38,9 @@ type active struct {
 	sh *shard
 	h  *host // nil: spare
 
-	flights  list[lease, *lease]
-	inFlight int           // length of flights
-	due      time.Duration // no lease expires before; never: none is in flight
-	probe    *lease        // first request after a block, until its answer; nil where there are no refusals
+	flights list[lease, *lease]
+	due     time.Duration // no lease expires before; never: none is in flight
+	probe   *lease        // first request after a block, until its answer; nil where there are no refusals
 
 	// last is the lease whose stamp is the host's last start; nil: it has been released. past is the
 	// last start of the released leases; the gap counts from it when the stamp of last is cancelled.
@@ -49,7 +48,6 @@ type active struct {
 	past stamp
 
 	queue   list[waiter, *waiter]
-	waiting int           // length of queue
 	soonest time.Duration // no waiter's latest start is earlier
 	gaps    time.Duration // sum of gapBefore over the queue
 
@@ -149,7 +147,6 @@ func (a *active) join(w, prev *waiter, now time.Duration) {
 	if w.next != nil {
 		a.follow(w.next)
 	}
-	a.waiting++
 	w.a, w.bySlot, w.byBlock = a, a.bySlot, a.byBlock
 }
 
@@ -174,7 +171,6 @@ func (a *active) leave(w *waiter) {
 			next.signal()
 		}
 	}
-	a.waiting--
 	w.a = nil
 	if a.queue.first == nil {
 		a.leaveLine()
@@ -190,7 +186,9 @@ func (a *active) leaveLine() {
 }
 
 // first returns the earliest known start of a request with this floor at the head of the queue.
-func (a *active) first(now, floor time.Duration) time.Duration { return a.sh.first(a.h, now, floor) }
+func (a *active) first(now, floor time.Duration) time.Duration {
+	return a.sh.m.open(a.h.first(now, floor))
+}
 
 // bound returns the earliest known start of a request that joins the queue now behind prev.
 func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev *waiter) time.Duration {
@@ -223,24 +221,20 @@ func (a *active) blocked(t time.Duration) bool {
 	return a.sh.m.open(max(t, a.h.refusals().Until)) != t
 }
 
-// inTrouble reports whether a block, or the wait for a probe's answer, holds the key.
-func (a *active) inTrouble(now time.Duration) bool {
+// refusing reports whether a block, or the wait for a probe's answer, holds the key.
+func (a *active) refusing(now time.Duration) bool {
 	return a.h.refusals().Row > 0 || a.blocked(now)
 }
 
 // account adds the time since the last event to bySlot or byBlock, if a slot or a block held the
 // queue. Call it before anything changes.
 func (a *active) account(now time.Duration) {
-	if a.queue.first != nil {
-		a.sum(a.since, now)
-	}
+	from := a.since
 	a.since = now
-}
-
-// sum adds the time between two events to bySlot and byBlock.
-func (a *active) sum(from, now time.Duration) {
-	t := a.h.refusals()
-	end := min(now, max(from, t.Until))
+	if a.queue.first == nil {
+		return
+	}
+	end := min(now, max(from, a.h.refusals().Until))
 	if a.probe != nil {
 		end = now
 	}
@@ -251,7 +245,7 @@ func (a *active) sum(from, now time.Duration) {
 		a.byBlock += closed
 		from += closed
 	}
-	if !a.gated() && (a.inLine || a.inFlight >= a.queue.first.lim.Concurrency) {
+	if !a.gated() && (a.inLine || a.flights.len >= a.queue.first.lim.Concurrency) {
 		a.bySlot += now - from
 	}
 }
@@ -288,7 +282,7 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 		return blocked, open
 	case a.probe != nil && a.probe != l:
 		return probing, min(a.due, add(t.Until, m.rules.refusals.Forgive))
-	case l == nil && a.inFlight >= lim.Concurrency:
+	case l == nil && a.flights.len >= lim.Concurrency:
 		return slots, a.due
 	case (l == nil || a.last != l) && a.h.earliest(floor) > now:
 		return delay, max(a.h.earliest(floor), t.next)
@@ -316,8 +310,7 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, who Watcher) *leas
 	a.last = l
 	a.flights.insert(l, a.flights.last)
 	a.due = min(a.due, add(now, sh.m.rules.config.LeaseTTL))
-	a.inFlight++
-	l.slot, l.slots = int32(a.inFlight), int32(lim.Concurrency)
+	l.slot, l.slots = int32(a.flights.len), int32(lim.Concurrency)
 	if t.Row > 0 {
 		a.probe = l
 	}
@@ -394,7 +387,6 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.past = l.stamp
 	}
 	l.a, l.watcher = nil, nil
-	a.inFlight--
 	a.sh.m.drain.ended()
 	if a.probe == l {
 		a.probe = nil
@@ -410,7 +402,7 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.full = never
 		return
 	}
-	ready := w.lease == nil && a.inFlight < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
+	ready := w.lease == nil && a.flights.len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
 	if p := a.sh.m.places; p != nil && ready {
 		// The key joins the line now: another key that is handed the place of l, and comes back for a
 		// further one, may wake first.
@@ -571,7 +563,7 @@ func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool,
 	switch err := cmp.Or(wrong, ctx.Err()); {
 	case err == nil:
 	case wrong == nil && errors.Is(err, context.DeadlineExceeded):
-		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.inTrouble(now)))
+		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.refusing(now)))
 		return true, 0, nil
 	default:
 		w.err = err
@@ -626,7 +618,7 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	} else {
 		a.leaveLine() // a key that is paced or blocked holds no place
 	}
-	if a.inFlight >= w.lim.Concurrency {
+	if a.flights.len >= w.lim.Concurrency {
 		if a.full == never {
 			a.full = now // the head looks as soon as the last slot is granted
 		}
@@ -645,7 +637,7 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 		a.refuse(w, first, a.sh.m.rules.TooLate(w.byContext, a.blocked(w.latest)))
 		return 0
 	} else if now >= w.giveUp {
-		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(false, a.inTrouble(now)))
+		a.refuse(w, a.again(w, now), a.sh.m.rules.TooLate(false, a.refusing(now)))
 		return 0
 	}
 	// A lease that expires while a block holds the queue frees its slot, which stops the slot clock.

@@ -62,12 +62,6 @@ func (sh *shard) evict(now time.Duration) {
 	}
 }
 
-// first is when a request with this floor could start at the head of the queue,
-// so far as it is known.
-func (sh *shard) first(h *host, now, floor time.Duration) time.Duration {
-	return sh.m.open(h.first(now, floor))
-}
-
 // active returns the live state of h, and makes it if there is none.
 func (sh *shard) active(h *host) *active {
 	if h.active != nil {
@@ -87,7 +81,7 @@ func (sh *shard) active(h *host) *active {
 
 // free takes a from its host when the key has neither leases nor waiters any more.
 func (sh *shard) free(a *active) {
-	if a.h == nil || a.inFlight > 0 || a.queue.first != nil {
+	if a.h == nil || a.flights.len > 0 || a.queue.first != nil {
 		return
 	}
 	if p := sh.m.places; p != nil {

@@ -167,7 +167,7 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 // up the longest.
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
-	n.Key, n.Slots, n.Held = a.h.key, a.queue.first.lim.Concurrency, a.inFlight
+	n.Key, n.Slots, n.Held = a.h.key, a.queue.first.lim.Concurrency, a.flights.len
 	var longest *lease
 	switch n.Hold {
 	case "probe":
@@ -199,7 +199,7 @@ func (a *active) why(now time.Duration) Wait {
 		return Wait{Hold: "block", Cause: "hours"}
 	case a.probe != nil && a.probe != head.lease:
 		return Wait{Hold: "probe"}
-	case head.lease == nil && a.inFlight >= head.lim.Concurrency:
+	case head.lease == nil && a.flights.len >= head.lim.Concurrency:
 		return Wait{Hold: "slot"}
 	case a.inLine:
 		return Wait{Hold: "place"}
