@@ -21,7 +21,7 @@ type Config struct {
 
 	// SlotTimeout is the longest wait for a slot; 0: none, MaxWait bounds it. The clock of a
 	// request runs while every slot of its key is held, and starts anew when a slot is free and the
-	// delay or a block is what holds the queue. So it catches bodies that nobody reads, not a long
+	// delay or a block is what holds the queue. So it catches bodies that are never read, not a long
 	// crawl-delay; a host that answers slowly holds its slots as well.
 	SlotTimeout time.Duration
 

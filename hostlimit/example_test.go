@@ -162,3 +162,24 @@ func ExampleMemory_Drain() {
 	// <nil>
 	// true
 }
+
+// A Limiter of one's own compiles its Config once, and keeps a Refusals for each key.
+func ExampleRules() {
+	rules, err := hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}}.Rules()
+	if err != nil {
+		panic(err)
+	}
+	limits, err := rules.Limits("example.com")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(limits.Concurrency, "slots, a start each", limits.Delay.Draw())
+
+	var r hostlimit.Refusals
+	now := 10 * time.Second // since any moment
+	e := r.Observe(rules, hostlimit.Outcome{Status: 429, RetryAfter: time.Minute}, now, 1, 1)
+	fmt.Println("blocked:", e.Blocked, "by", r.Cause, "until", r.Until)
+	// Output:
+	// 2 slots, a start each 1s
+	// blocked: true by status 429 until 1m10s
+}
