@@ -16,7 +16,7 @@ import (
 )
 
 // Check decides by robots.txt whether rawURL may be fetched, without fetching it: robots.txt at
-// most is fetched, in its turn. Use it to ask before queueing, and to tell why a URL was skipped.
+// most is fetched, in its turn. Use it before queueing a URL, and to show why one was skipped.
 // The verdict's Preferences are what robots.txt states about the use of the page; where it reserves
 // one of Config.Purposes the verdict doesn't allow, and its Reason says so. The verdict is reported
 // to Evidence. While robots.txt can't be had the verdict is that of

@@ -11,25 +11,25 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// The reasons of a refusal, for [errors.Is]. They are found through the
-// *url.Error that http.Client wraps around every error, too.
+// The reasons of a refusal, for [errors.Is], which finds them also through the *url.Error that
+// http.Client wraps around every error.
 var (
-	// ErrDisallowed: robots.txt, or the user's own rules, say no; or robots.txt can't be
-	// had, and robotscache.Config.OnUnreachable denies then.
+	// ErrDisallowed: robots.txt or Config.Refuse disallows the URL, or robots.txt can't be had and
+	// robotscache.Config.OnUnreachable denies then.
 	ErrDisallowed = errors.New("disallowed")
-	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] says when it is asked for
-	// again. errors.As finds the cause where there is one, such as a *net.DNSError or a
+	// ErrUnreachable: robots.txt can't be had; [Error.RetryAt] is when it is fetched again.
+	// errors.As finds the cause where there is one, such as a *net.DNSError or a
 	// *tls.CertificateVerificationError.
 	ErrUnreachable = errors.New("robots.txt can't be had")
-	// ErrReserved: the site reserves a purpose of Config.Purposes, in robots.txt, in the headers or in
-	// the page; the text says where.
+	// ErrReserved: the site reserves a purpose of Config.Purposes, in robots.txt, in the headers or
+	// in the page; the text names the place.
 	ErrReserved = errors.New("reserved by the site")
 	// ErrBudget: pages, bytes or time are spent.
 	ErrBudget = budget.ErrExceeded
-	// ErrBusy: no turn was to be had in time; [Error.RetryAt] says when one may be.
+	// ErrBusy: no turn came in time; [Error.RetryAt] is when one may.
 	ErrBusy = hostlimit.ErrBusy
 	// ErrBlocked: the host refused earlier and is left alone for longer than the caller may wait,
-	// or a person has blocked it (hostlimit.Controller); [Error.RetryAt] says until when.
+	// or a person has blocked it (hostlimit.Controller); [Error.RetryAt] is the end of that.
 	ErrBlocked = hostlimit.ErrBlocked
 	// ErrTooLarge: the body is larger than ResponseLimits.MaxBytes.
 	ErrTooLarge = errors.New("response too large")
@@ -51,9 +51,9 @@ const (
 	StageBody     Stage = "body"     // ResponseLimits, Purposes or the budget, while the body was read
 )
 
-// An Error is a refusal of our own: RoundTrip, Check, Next and the reading of a body
-// return it. Get it with errors.As; ask for the reason with errors.Is. What Base
-// returns as an error is no refusal, and is passed on as it is.
+// An Error is a refusal of our own: RoundTrip, Check, Next and the reading of a body return it. Get
+// it with errors.As, and the reason with errors.Is. An error of Base is no refusal, and is returned
+// as it is.
 type Error struct {
 	Stage   Stage
 	Host    string    // host key; empty if the URL has none
@@ -62,11 +62,11 @@ type Error struct {
 	Err     error
 }
 
-// longestText bounds how much of its reason the text of an Error tells: a server may have made it.
+// longestText bounds the reason in the text of an Error: a server may have made it.
 const longestText = 1 << 10
 
-// Error tells what was refused, and why. What isn't printable is escaped as by %q, a reason that is
-// too long is clipped, and userinfo is cut out of URLs: servers have a hand in what it says. Err
+// Error returns what was refused, and why. What isn't printable is escaped as by %q, a reason that
+// is too long is clipped, and userinfo is cut out of URLs: servers have a hand in what it says. Err
 // has the reason as it is.
 func (e *Error) Error() string {
 	s := "politeness: "

@@ -31,7 +31,7 @@ func PreferencesOf(resp *http.Response) robots.Preferences {
 	return robots.Preferences{}
 }
 
-// headOf returns what the page of resp states, nil where that isn't read.
+// headOf returns the Head of the page of resp, nil where none is read.
 func headOf(resp *http.Response) *pagehead.Head {
 	if resp.Request == nil {
 		return nil

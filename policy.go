@@ -77,7 +77,7 @@ func ranges(numbers []int) string {
 	return string(b)
 }
 
-// keyName tells how Config.HostKey makes keys.
+// keyName returns the name of a Config.HostKey in policies.
 func keyName(key func(*http.Request) string) string {
 	switch {
 	case key == nil:

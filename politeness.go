@@ -294,7 +294,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := t.begin(req, kindPage)
 	defer trip.end() // gives back whatever is still held, on every path
 
-	// 1. Who asks whom, and do the user's own rules let it?
+	// 1. Which host is asked, in whose name, and do the user's own rules let it?
 	if err := trip.identify(); err != nil {
 		return nil, err
 	}
@@ -345,13 +345,13 @@ func WithPriority(ctx context.Context, p int) context.Context { return hostlimit
 //
 //	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
 //
-// Its Config tells what it keeps to.
+// Its Config has what it keeps to.
 func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
-// that keeps it, as far as the sinks say: the error tells how many records a Log couldn't write,
+// that keeps it, as far as the sinks say: the error says how many records a Log couldn't write,
 // and how many a sink that panicked has cost. The crawl goes on all the same; look at it where a
-// crawl without proof is of no use. The status page shows it, and the seal of a log tells of it.
+// crawl without proof is of no use. The status page shows it, and so does the seal of a log.
 func (t *Transport) EvidenceErr() error {
 	return t.recorder.Err()
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// PublicOnly is a Config.Refuse for crawlers of public pages: it refuses
-// anything but GET and HEAD, and any request that carries credentials
-// (Authorization, Proxy-Authorization, Cookie, userinfo in the URL).
+// PublicOnly is a Config.Refuse for crawlers of public pages: it refuses methods other than GET and
+// HEAD, and requests that carry credentials (Authorization, Proxy-Authorization, Cookie, userinfo
+// in the URL).
 func PublicOnly(req *http.Request) error {
 	if req.Method != "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		return fmt.Errorf("public pages only: method %s is neither GET nor HEAD", req.Method)
@@ -29,9 +29,9 @@ func PublicOnly(req *http.Request) error {
 	return nil
 }
 
-// RefusePaths returns a Config.Refuse that refuses every URL of which a pattern
-// matches the path, as sent or decoded, or path and query as sent
-// (URL.RequestURI): a site's terms, logins, calendars without end.
+// RefusePaths returns a Config.Refuse that refuses each URL of which a pattern matches the path, as
+// sent or decoded, or path and query as sent (URL.RequestURI): a site's terms, logins, calendars
+// without end.
 func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	return func(req *http.Request) error {
 		u := req.URL
@@ -44,8 +44,7 @@ func RefusePaths(patterns ...*regexp.Regexp) func(*http.Request) error {
 	}
 }
 
-// RefuseAny returns a Config.Refuse that asks each of rules in turn and refuses
-// with the first error.
+// RefuseAny returns a Config.Refuse that calls rules in turn and returns the first error.
 func RefuseAny(rules ...func(*http.Request) error) func(*http.Request) error {
 	return func(req *http.Request) error {
 		for _, rule := range rules {
@@ -64,7 +63,7 @@ type HostList struct{ file *hostfile.File[string] }
 // Config.Refuse. The file is read again when it changes, within a second of use: a line that is
 // added holds for every request that starts later, also for one that waits already.
 //
-//	# whom we leave alone          and why, which the error and evidence say
+//	# hosts to leave alone         and why, as errors and records have it
 //	example.com                    the owner has asked us to
 //	.example.org                   and everything below it
 //	localhost:8080                 one port alone
@@ -75,7 +74,7 @@ type HostList struct{ file *hostfile.File[string] }
 // Replace the file by a rename, as most editors do: one that is truncated and written in place
 // is empty for an instant, and refuses nothing then.
 //
-// The error names each line that is wrong, and what is wrong with it.
+// The error lists the faulty lines, each with its fault.
 func RefuseHosts(path string) (*HostList, error) {
 	file, err := hostfile.Open(path, func(why string) (string, error) { return why, nil })
 	if err != nil {
@@ -96,8 +95,8 @@ func (l *HostList) Refuse(req *http.Request) error {
 	return fmt.Errorf("the host is on the list of those that are left alone: %s", why)
 }
 
-// Err returns nil if the file as it is now is in force. Otherwise it says what is wrong with it,
-// line by line: the lines that can be understood hold, and so does the list of before.
+// Err returns nil if the file as it is now is in force. Otherwise the error lists its faulty lines:
+// its other lines are in force, and so is the list of before.
 func (l *HostList) Err() error {
 	if err := l.file.Err(); err != nil {
 		return fmt.Errorf("politeness: RefuseHosts: %w", err)

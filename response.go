@@ -10,8 +10,8 @@ import (
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
-// ResponseLimits refuse answers that the crawl has no use for. They apply to
-// 2xx answers of pages: errors, redirects and robots.txt pass.
+// ResponseLimits refuse answers that the crawl has no use for. They apply to 2xx answers of pages:
+// errors, redirects and robots.txt pass.
 type ResponseLimits struct {
 	// MaxBytes is the largest body, after decompression by the base transport (a
 	// request with an Accept-Encoding of its own gets its body as it came). A larger

@@ -34,9 +34,9 @@ import (
 type Retry struct {
 	// Max is how often a request is repeated at most. 0: never.
 	Max int
-	// Backoff makes the schedule of waits for one request; any policy of
-	// github.com/cenkalti/backoff/v4 fits. A Retry-After that is longer is waited
-	// for instead; backoff.Stop ends the tries. Nil: Fibonacci, 1 s to 10 min.
+	// Backoff returns the schedule of waits for one request; any policy of
+	// github.com/cenkalti/backoff/v4 fits. A longer Retry-After takes the place of a wait;
+	// backoff.Stop ends the tries. Nil: Fibonacci, 1 s to 10 min.
 	Backoff func() cenkalti.BackOff
 }
 
@@ -47,8 +47,8 @@ func (r Retry) validate() error {
 	return nil
 }
 
-// retry reports whether the request is to be tried again, and has waited for that then.
-// The error is for a further try that was due and can't be made any more.
+// retry reports whether the request is to be tried again, after the wait for that. The error is
+// that of a further try which was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	s := &trip.subject
 	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
@@ -73,7 +73,7 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 		trip.discard(resp, time.Until(at))
 	}
 	s.attempt++
-	// What is done with the answer at hand is a part of the wait.
+	// To discard the answer at hand is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
 		s.failed(err)
 		return false, s.fail(StageTurn, time.Time{}, err)
@@ -152,7 +152,7 @@ func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	return !permanent(failure) && sendable(trip.req.Header)
 }
 
-// permanent reports whether err is one that the next try would meet again.
+// permanent reports whether the next try would end with err as well.
 func permanent(err error) bool {
 	var (
 		refused     *Error // by a Transport below this one
@@ -165,8 +165,8 @@ func permanent(err error) bool {
 		errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
 }
 
-// sendable reports whether http.Transport sends h: its error for a header that it
-// doesn't send has no type.
+// sendable reports whether http.Transport sends h: its error for a header that it refuses has no
+// type.
 func sendable(h http.Header) bool {
 	for name, values := range h {
 		if !httpguts.ValidHeaderFieldName(name) ||
@@ -194,8 +194,8 @@ func (trip *trip) again() error {
 	return nil
 }
 
-// discarded is how much of a discarded answer is read so that its connection can be
-// used again; a longer one costs less to cut.
+// discarded bounds how much of a discarded answer is read so that its connection can be used again:
+// a longer one costs less to cut.
 const discarded = 64 << 10
 
 // How long that may take: as long as there is to wait anyway, within these bounds.
@@ -204,7 +204,7 @@ const (
 	maxPatience = 5 * time.Second
 )
 
-// discard drains and closes an answer that the caller won't see, and so gives the slot back.
+// discard drains and closes an answer that the caller won't see, which releases its lease.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
 	raw := resp.Body
 	resp, _ = trip.handOver(resp, nil) // limits are for other answers

@@ -321,7 +321,7 @@ func (trip *trip) outlasts(start time.Time, refusal error) error {
 	return trip.charge.outlasts(start)
 }
 
-// send hands the request to Base, and returns what that does. An err is our own refusal: the start
+// send calls Base with the request, and returns the result. An err is our own refusal: the start
 // that the request needed once it had its connection wasn't to be had.
 func (trip *trip) send() (resp *http.Response, failure, err error) {
 	trip.unsent = nil

@@ -46,8 +46,9 @@ const longWait = time.Second
 // errClosed: robots.txt has Visit-time lines, and it is none of those times.
 var errClosed = fmt.Errorf("outside of the Visit-time of robots.txt: %w", ErrBlocked)
 
-// visit waits until one of hours, the Visit-time of robots.txt, is open. Before that a host is like a
-// blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is refused.
+// visit waits until one of hours, the Visit-time of robots.txt, is open. Before that a host is like
+// a blocked one: a wait that is longer than maxWait, or ends after the caller's deadline, is
+// refused.
 func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	if len(hours) == 0 {
 		return nil

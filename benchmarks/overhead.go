@@ -25,8 +25,8 @@ const (
 	wantAdded        = 1000.0 // ns added to a round trip, at most
 	wantOfDIY        = 1. / 2 // share of what the DIY stack adds
 	wantOfFailsafe   = 1. / 6 // share of what failsafe-go adds
-	wantAllocs       = 1      // added
-	wantAllocsOfBody = 2      // where a body is wrapped
+	wantAllocs       = 3      // added
+	wantAllocsOfBody = 3      // where a body is wrapped
 )
 
 func runOverhead(b *bench) (result, error) {

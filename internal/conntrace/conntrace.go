@@ -1,5 +1,5 @@
-// Package conntrace lets a context of our own tell when its request gets a connection, beside the
-// hooks that a caller has put there by httptrace.
+// Package conntrace lets a context have a hook of its own for the moment at which its request gets
+// a connection, beside the hooks that a caller has put there by httptrace.
 package conntrace
 
 import (
@@ -7,9 +7,10 @@ import (
 	"net/http/httptrace"
 )
 
-// Key is the key under which a context has its [httptrace.ClientTrace]. A context that answers to
-// it by itself is spared what httptrace.WithClientTrace costs, which is eight allocations and a
-// call by reflection for each hook, and may have its hook after the caller's instead of before it.
+// Key is the key under which a context has its [httptrace.ClientTrace]. A context whose Value
+// returns one itself is spared the cost of httptrace.WithClientTrace, which is eight allocations
+// and a call by reflection for each hook, and may have its hook after the caller's instead of
+// before it.
 var Key = func() (key any) {
 	httptrace.ContextClientTrace(keyhole{context.Background(), &key})
 	return key

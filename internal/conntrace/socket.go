@@ -11,7 +11,7 @@ type Socket struct {
 	tcp interface{ SetLinger(seconds int) error } // as *net.TCPConn has it; nil: none
 }
 
-// SocketOf returns the socket of c. A connection of HTTP/2 has none to tell: it carries other
+// SocketOf returns the socket of c. A connection of HTTP/2 has none: it carries other
 // requests as well.
 func SocketOf(c net.Conn) (s Socket) {
 	if secure, ok := c.(*tls.Conn); ok {

@@ -35,7 +35,7 @@ type Recorder struct {
 
 const (
 	ownLimits = 100_000 // hosts whose own limits are remembered: those of others are recorded again
-	shortID   = 6       // length of the id in records: enough to tell the Transports of one log apart
+	shortID   = 6       // length of the id in records: enough to distinguish the Transports of one log
 	maxLosses = 100     // reasons for lost state that are recorded
 )
 
@@ -62,7 +62,7 @@ func (r *Recorder) Err() error {
 // Purposes returns what pages are fetched for, as the policy states it.
 func (r *Recorder) Purposes() string { return r.policy.Purposes }
 
-// Pass hands d to the evidence. The policy goes before the first record, and no earlier: by then
+// Pass writes d to the sink. The policy goes before the first record, and no earlier: by then
 // the crawl's clock runs.
 func (r *Recorder) Pass(ctx context.Context, d *evidence.Decision) {
 	if r == nil {
