@@ -734,7 +734,7 @@ function ops.adapt(h, id, least, most, atonce, half, longer)
 end
 
 -- block stays away for so long, after one more refusal in a row. The first one of a series
--- makes the learned delay longer, if ceiling isn't 0: as in kit.Limits.Learn.
+-- makes the learned delay longer, if ceiling isn't 0: as in hostlimit.Delay.Learn.
 local function block(h, stay, cause, shortest, ceiling)
 	if h.f == 0 and ceiling > 0 then
 		local d, starts = max(h.l > 0 and floor((h.a - h.l) / SHARE) or 0, shortest), h.n - h.bn
