@@ -212,10 +212,11 @@ func (r *run) exchange(fl *flight) {
 	defer func() { page.release() }()
 	err := guarded("the request for "+page.FinalURL, func() error { return r.get(page) })
 	took := time.Since(began)
-	fl.finished = true
-
 	var refused *politeness.Error
-	switch errors.As(err, &refused); {
+	errors.As(err, &refused)
+	fl.finished, fl.alive = true, refused == nil || slices.Contains(afterRobots, refused.Stage)
+
+	switch {
 	case refused != nil && !refused.RetryAt.IsZero():
 		r.events <- func() {
 			r.frontier.finish(fl, 0)
@@ -250,7 +251,7 @@ func (r *run) exchange(fl *flight) {
 		return
 	}
 	r.events <- func() {
-		fl.h.refused, fl.h.unreachable, fl.h.dead = 0, 0, false
+		fl.h.refused = 0
 		r.visiting++
 		r.frontier.finish(fl, took)
 	}
@@ -270,6 +271,9 @@ func (r *run) exchange(fl *flight) {
 	}()
 	res.Outcome, res.Err = r.visit(page)
 }
+
+// afterRobots are the stages of requests whose robots.txt was had.
+var afterRobots = []politeness.Stage{politeness.StageTurn, politeness.StageResponse, politeness.StageBody}
 
 // errGone is the error of a page for which a function of the Config has ended the goroutine, as
 // testing.T.FailNow does.

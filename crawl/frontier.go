@@ -130,6 +130,7 @@ type flight struct {
 	probe    bool // taken while host.refused is set
 	started  bool
 	finished bool // finish was called, or will be; its own goroutine's
+	alive    bool // robots.txt was had, so the host isn't dead
 	began    time.Time
 	pace     int           // of the host, when it was taken
 	charge   time.Duration // added to host.charged when it was taken
@@ -302,6 +303,9 @@ func (f *frontier) finish(fl *flight, took time.Duration) {
 	}
 	if fl.probe {
 		h.probes--
+	}
+	if fl.alive {
+		h.unreachable, h.dead = 0, false
 	}
 	switch {
 	case took > 0 && !fl.first:

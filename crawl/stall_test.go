@@ -165,3 +165,24 @@ func TestProbeParksNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestHostThatComesBackIsAlive, also where its first page isn't answered.
+func TestHostThatComesBackIsAlive(t *testing.T) {
+	for name, first := range map[string]http.Handler{
+		"dropped": politenesstest.Drop(), "refused": politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable), page("")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.Site("https://alive.example").Robots("User-agent: *\nCrawl-delay: 60\n").Handle("/", page(""))
+				back := r.Site("https://back.example").Robots("User-agent: *\nCrawl-delay: 200\n").Handle("/", page("")).Handle("/0", first)
+				back.Down(errRefusedConnection)
+				time.AfterFunc(4*time.Minute, func() { back.Down(nil) })
+				s := r.run(t.Context(), t, append(numbered("back.example", 3), numbered("alive.example", 7)...)...)
+				if want := map[bool]int{true: 9, false: 10}[name == "dropped"]; s.Visited() != want {
+					t.Errorf("%d visited, want %d: %v", s.Visited(), want, s)
+				}
+			})
+		})
+	}
+}
