@@ -271,7 +271,7 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	sh.free(a)
 }
 
-// adoptBlock makes the block of owed that of h. moved says that it ends at another time.
+// adoptBlock makes the block of owed that of h. moved is set if it ends at another time.
 func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
 	t := h.changeRefusals()
 	if moved {

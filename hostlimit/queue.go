@@ -298,14 +298,14 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 }
 
 // grant makes a lease, and books its start for now.
-func (a *active) grant(lim *Limits, floor, now time.Duration, who Watcher) *lease {
+func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *lease {
 	sh := a.sh
 	sh.starts++
 	t := a.h.refusals()
 	l := sh.newLease()
 	l.idle = a.h.idle(now, floor)
 	a.h.book(now, floor, lim.Delay.Draw())
-	l.h, l.a, l.lim, l.floor, l.ord, l.stamp, l.watcher = a.h, a, lim, floor, sh.starts, a.h.stamp(), who
+	l.h, l.a, l.lim, l.floor, l.ord, l.stamp, l.watcher = a.h, a, lim, floor, sh.starts, a.h.stamp(), watcher
 	l.hear(now)
 	a.last = l
 	a.flights.insert(l, a.flights.last)

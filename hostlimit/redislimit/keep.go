@@ -9,18 +9,18 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// The server keeps what hosts are owed. Limits.Store is for the day on which it loses that while no
-// process lives that could tell it again: each process keeps what it knows of blocks, refusals and
-// learned delays, and tells the server when it first meets a host.
+// The server keeps what hosts are owed. Limits.Store is for the day on which the server loses that
+// while no process lives that could restore it: each process saves blocks, refusals and learned
+// delays, and sends them to the server when it first uses a host.
 //
 //	when                                  what
-//	the first Acquire of a host           the Store is read; what it has, the server is told (recall)
-//	Observe, Block, Clear have changed    kept before they return
-//	another process has changed it        kept by the next heartbeat
+//	the first Acquire of a host           reads the Store, and sends its debt to the server (recall)
+//	Observe, Block, Clear                 save what they have changed before they return
+//	a heartbeat                           saves what other processes have changed
 //
-// The server takes nothing from a Store of a host whose block was lifted since (field k of
-// step.lua). All of a host's fields that are named here are guarded by the Limiter's mu, but
-// Store.Update is never called under it.
+// The server merges the debts of all processes, so what is saved replaces the debt in the Store. It
+// takes nothing from the Store for a host whose block was lifted since (field k of step.lua). The
+// fields of a host are guarded by the Limiter's mu, but Store.Update is never called under it.
 
 // owing is the part of a host's state that a Store keeps.
 type owing struct {
@@ -32,7 +32,7 @@ type owing struct {
 
 func (h *host) owing() owing { return owing{h.until, h.cause, h.refusals, h.learned} }
 
-// easing is how often a delay that has only become shorter is kept.
+// easing is how often a delay that has only become shorter is saved.
 const easing = time.Minute
 
 // unsaved reports whether the Store lacks something of h. The end of a block moves a little as the
@@ -49,9 +49,9 @@ func (h *host) unsaved(now time.Duration) bool {
 	return is.learned > was.learned || is.learned < was.learned && now-h.savedAt >= easing
 }
 
-// claim makes its caller the only one that calls the Store for a host, which wanted names, until
-// yield. While another one does, it waits, and then asks wanted again: nil says that nothing is
-// left to do. wanted is called with mu held, and mu is held where claim returns a host.
+// claim makes its caller the only one that calls the Store for the host that wanted returns, until
+// yield. While there is another such caller it waits, and then calls wanted again; nil: there is
+// nothing left to do. wanted is called with mu held, and mu is held where claim returns a host.
 func (l *Limiter) claim(ctx context.Context, wanted func() *host) (*host, error) {
 	for {
 		l.mu.Lock()
@@ -80,7 +80,7 @@ func (h *host) yield() {
 	h.storing = nil
 }
 
-// save keeps what the Store lacks of h. It returns why that has failed.
+// save saves what the Store lacks of h. It returns the error of the Store.
 func (l *Limiter) save(ctx context.Context, h *host) error {
 	claimed, err := l.claim(ctx, func() *host {
 		if !h.unsaved(l.now()) {
@@ -111,7 +111,7 @@ func (l *Limiter) save(ctx context.Context, h *host) error {
 	return err
 }
 
-// keepAll saves what others have changed, at each heartbeat.
+// keepAll saves what other processes have changed, at each heartbeat.
 func (l *Limiter) keepAll() {
 	ticker := time.NewTicker(heartbeat)
 	defer ticker.Stop()
@@ -141,8 +141,8 @@ func (l *Limiter) keepAll() {
 	}
 }
 
-// recall makes sure that what the Store has of key is known here, and to the server if that can be
-// reached. Its error is that of ctx.
+// recall reads the debt of key from the Store, if that wasn't done yet, and sends it to the server
+// if that can be reached. Its error is that of ctx.
 func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limits) error {
 	h, err := l.claim(ctx, func() *host {
 		if h := l.host(key); !h.recalled && !l.closed {
@@ -175,7 +175,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 				h.restored = nil // it was lifted since
 			}
 		})
-		owed = err != nil // the next Acquire tells it
+		owed = err != nil // the next Acquire sends it
 	}
 	l.mu.Lock()
 	h.recalled = ctx.Err() == nil && !owed
@@ -208,7 +208,7 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	return true
 }
 
-// causeOf is a cause in the words of hostlimit as step.lua has it: the reverse of blockedBy.
+// causeOf returns the cause of step.lua for a cause of hostlimit: the reverse of blockedBy.
 func causeOf(cause string) string {
 	switch cause {
 	case "network error":
@@ -227,7 +227,7 @@ func causeOf(cause string) string {
 	return "refused"
 }
 
-// takeState takes what is to be told of the Store.
+// takeState returns what the next Grant or Error reports of the Store, once.
 func (h *host) takeState() (restored *hostlimit.Restored, err error) {
 	restored, err = h.restored, h.stateErr
 	h.restored, h.stateErr = nil, nil
