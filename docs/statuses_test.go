@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -78,6 +79,14 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 	return b.String()
 }
 
+// meanings are the words of the guide for those of hostlimit.Rules.
+var meanings = map[string]string{
+	"neutral": "says nothing",
+	"ok":      "success: clears",
+	"failed":  "clears nothing; number %d in a row blocks, by %s",
+	"refused": "blocks",
+}
+
 // effect returns what the rules of a limiter say about a status, once the limiter does so.
 func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) (words string) {
 	t.Helper()
@@ -132,7 +141,16 @@ func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.D
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := rules.Explain(hostlimit.Outcome{Status: status, RetryAfter: retryAfter}); words != want {
+	o := hostlimit.Outcome{Status: status, RetryAfter: retryAfter}
+	want := meanings[rules.Meaning(o)]
+	if rules.Meaning(o) == "failed" {
+		by := "the policy"
+		if _, same := rules.Backoff().Policy.(backoff.Fibonacci); same || !rules.Teaches(o) {
+			by = "Fibonacci"
+		}
+		want = fmt.Sprintf(want, rules.Backoff().InARow, by)
+	}
+	if words != want {
 		t.Errorf("status %d: the rules say %q, and the limiter does %q", status, want, words)
 	}
 	return words

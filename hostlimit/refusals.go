@@ -3,7 +3,6 @@ package hostlimit
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -209,24 +208,6 @@ func (r *Rules) meaning(o *Outcome) meaning {
 		return silent
 	}
 	return success
-}
-
-// Explain returns what o does to the key of an open host, in words: "blocks", "success: clears",
-// "says nothing", or which failure in a row blocks.
-func (r *Rules) Explain(o Outcome) string {
-	switch effects[r.meaning(&o)].open {
-	case forget:
-		return "success: clears"
-	case tally:
-		by := "Fibonacci"
-		if _, same := r.refusals.Policy.(backoff.Fibonacci); r.Teaches(o) && !same {
-			by = "the policy"
-		}
-		return fmt.Sprintf("clears nothing; number %d in a row blocks, by %s", r.refusals.InARow, by)
-	case refuse:
-		return "blocks"
-	}
-	return "says nothing"
 }
 
 // Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us,
