@@ -27,9 +27,9 @@ type host struct {
 	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
-	began    time.Duration // first start that run counts, or the refusal before it; unset: none yet
+	began    time.Duration // when the counting of served began: at the first start, the last lesson, the start after an idle time; unset: none yet
 	seq      uint64        // requests started
-	run      uint32        // requests started since began
+	served   uint32        // successes since began
 	source   source        // what decided gap; noStart: nothing is owed to a start
 
 	active    *active      // leases and waiters; nil: none
@@ -170,30 +170,22 @@ func (h *host) idle(now, floor time.Duration) time.Duration {
 func (h *host) count(d *Delay, now, idle time.Duration) {
 	h.seq++
 	if h.began == unset || idle > d.Ceiling {
-		h.began, h.run = now, 0
-	}
-	h.run = min(h.run, math.MaxUint32-1) + 1
-	if h.kept != nil {
-		h.kept.ease(d, idle)
+		h.began, h.served = now, 0
 	}
 }
 
-// observe does to h what o does, the outcome of l. starts are the shard's. The first refusal of a
-// series makes the delay longer, where that learns.
+// observe does to h what o does, the outcome of l. starts are the shard's.
 func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts uint64) Effect {
 	s := h.changeRefusals()
-	first := s.Row == 0
-	e, counts := s.observe(r, o, now, l.ord, starts)
-	if counts {
-		if d := &l.lim.Delay; first && d.Adaptive.Learns() && r.Teaches(*o) {
-			since := time.Duration(0)
-			if h.began != unset {
-				since = now - h.began
-			}
-			s.Learned = d.Learn(h.gap, since, int64(h.run))
-			h.raise(s.Learned, byLearned)
-		}
-		h.began, h.run = now, 0
+	lessons := s.Lessons
+	t := Turn{Now: now, Number: l.ord, Last: starts, Probe: l.probe, Delay: &l.lim.Delay, Gap: h.gap, Served: int(h.served)}
+	if h.began != unset {
+		t.Since = now - h.began
+	}
+	e := s.Observe(r, *o, t)
+	if s.Lessons != lessons {
+		h.began, h.served = now, 0
+		h.raise(s.Learned, byLearned)
 	}
 	if e.Cleared {
 		s.lifted(l.stamp.at)
@@ -211,5 +203,5 @@ const grace = time.Minute
 // owes reports whether the eviction of h would break a promise.
 func (h *host) owes(r *Rules, now time.Duration) bool {
 	s := h.refusals()
-	return h.active != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Row > 0 && !s.forgiven(r, now)
+	return h.active != nil || h.earliest(grace) > now || now < max(s.Until, s.next) || s.Alone && !s.forgiven(r, now)
 }

@@ -110,10 +110,11 @@ type Controller interface {
 //	those that [backoff.Refusals] adds
 //	the same, of a request that started        blocks until RetryAfter as well, even where that block
 //	before the block was set                   is over by now; isn't counted
-//	401, 402, 403, 451                         clears nothing; the fifth failure in a row (InARow)
-//	                                           blocks as a refusal does
-//	408, 425, 5xx, no answer                   the same, but with Fibonacci steps of up to 10 minutes
-//	any of these to a probe                    blocks, counted as one more in a row
+//	401, 402, 403, 451                         clears nothing; the fifth in a row (InARow) is a ban
+//	                                           if the next answer is another one
+//	408, 425, 5xx, no answer                   pauses it: Fibonacci steps of up to 5 minutes; the page
+//	                                           that is asked next tells the host's trouble from its own
+//	any of these to a probe after a refusal    blocks, counted as one more in a row
 //	any other below 500                        success: clears block and counter
 //	407; a caller that gave up                 nothing
 //	Reset set, with any answer                 blocks until then as well; isn't counted
@@ -140,6 +141,8 @@ type Outcome struct {
 	// Reset is the time until the reset of the host's rate limit, of which nothing is left; 0 if
 	// something is left, or the answer shows no limit.
 	Reset time.Duration
+	// Resource is a hash of the URL: a page's own trouble shows when it is asked again; 0: not known.
+	Resource uint64
 }
 
 // Left reports whether the caller gave the request up, so that o says nothing about the host.
@@ -200,5 +203,6 @@ type Effect struct {
 	Until    time.Time // end of the block in force; zero if the key isn't blocked
 	Refusals int       // refusals in a row; those of one block count once
 	Cleared  bool      // the outcome lifted a block or reset the counter
+	Own      bool      // the page's trouble is its own: asking again is no use
 	StateErr error     // as in Grant
 }

@@ -56,6 +56,7 @@ type stored struct {
 // over.
 func (h *host) owing() refusals {
 	o := *h.refusals()
+	o.lesson, o.suspicion = lesson{}, suspicion{} // they aren't kept
 	if a := h.active; a == nil || a.last == nil || a.last.started {
 		o.next = max(o.next, h.earliest(0))
 	}
@@ -79,9 +80,9 @@ func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
 		d.ClearedAt = later(at(o.cleared), known.BlockedAt.Add(1))
 		known = known.Merge(d)
 	}
-	if (o.Until != 0 || o.Row != 0) && (o.Until != was.Until || o.Row != was.Row || o.Cause != was.Cause) {
+	if (o.Until != 0 || o.InARow() != 0) && (o.Until != was.Until || o.InARow() != was.InARow() || o.Cause != was.Cause) {
 		d.BlockedUntil, d.BlockedAt = at(o.Until), later(wall, known.ClearedAt.Add(1))
-		d.Refusals, d.Cause = o.Row, o.Cause
+		d.Refusals, d.Cause = o.InARow(), o.Cause
 	}
 	if o.Learned > was.Learned {
 		d.Delay = o.Learned
@@ -287,6 +288,7 @@ func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
 			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
 		}
 	}
+	t.Row, t.Unsure, t.Bans = 0, 0, 0
 	t.Row, t.Cause = min(max(0, owed.Refusals), math.MaxUint8), cmp.Or(owed.Cause, "refused")
 }
 

@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -166,13 +167,16 @@ func (l *lease) learn(o Outcome) Effect {
 	l.observed = true
 	l.unanswered = o.Status == 0 && what != silent
 
-	h := l.host(what == refused || o.Reset > 0)
+	h := l.host(what != silent && what != success || o.Reset > 0)
 	if h == nil {
 		return Effect{} // evicted since the lease expired, and nothing to remember
 	}
 	a := h.active
 	// Nearly all answers change the delay at most.
 	usual := what == success && o.Reset == 0 && h.kept == nil
+	if what == success && h.served < math.MaxUint32 {
+		h.served++
+	}
 	var now time.Duration
 	if !usual || a != nil && a.queue.first != nil {
 		now = m.now()

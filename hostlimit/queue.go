@@ -223,7 +223,7 @@ func (a *active) blocked(t time.Duration) bool {
 
 // refusing reports whether a block, or the wait for a probe's answer, holds the key.
 func (a *active) refusing(now time.Duration) bool {
-	return a.h.refusals().Row > 0 || a.blocked(now)
+	return a.h.refusals().Alone || a.blocked(now)
 }
 
 // account adds the time since the last event to bySlot or byBlock, if a slot or a block held the
@@ -311,7 +311,7 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *
 	a.flights.insert(l, a.flights.last)
 	a.due = min(a.due, add(now, sh.m.rules.config.LeaseTTL))
 	l.slot, l.slots = int32(a.flights.len), int32(lim.Concurrency)
-	if t.Row > 0 {
+	if t.Alone {
 		a.probe = l
 	}
 	return l
@@ -328,7 +328,7 @@ func (a *active) start(l *lease, now time.Duration) {
 	l.idle = 0
 	a.last = l
 	l.ord, l.seq, l.stamp, l.started = sh.starts, a.h.seq, a.h.stamp(), true
-	l.probe = t.Row > 0
+	l.probe = t.Alone
 	if l.probe {
 		a.probe = l
 	}

@@ -16,116 +16,134 @@ import (
 // implementations of [Limiter]; times count from any moment before the first one. The zero value is
 // the key of a host that has not refused. A key goes through these states:
 //
-//	state    event                              next     why
-//	open     refusal                            blocked  until Retry-After, or by the policy; may teach
-//	open     failure                            open     counted; number InARow is a refusal
-//	open     Reset                              paused   nothing is left of the host's rate limit
-//	paused   Until has passed                   open     the host has not refused: no probe
-//	blocked  Until has passed                   waiting  for a request to probe
-//	waiting  a request starts                   probed   the others wait for its answer
-//	waiting  Forgive has passed                 open     the refusals are too long ago to count
-//	probed   success                            open     every request goes on
-//	probed   refusal, failure                   blocked  for longer: one more refusal in a row
-//	probed   another answer, or none observed   waiting  the next request probes
-//	any      refusal of an earlier request      same     until its Retry-After, if later; not counted
-//	any      Reset                              same     until the reset, if later; not counted
-//	any      Block                              blocked  by a person: no answer lifts it, only Clear
-//	any      Clear                              open
+//	state    event                               next     why
+//	open     refusal                             blocked  until Retry-After, or by the policy; may teach
+//	open     unsure: 5xx, 408, 425, no answer    blocked  Fibonacci steps, at most 5 min; see suspicion
+//	open     403 and the like, number InARow     waiting  the next answer tells a ban from forbidden pages
+//	open     Reset                               paused   nothing is left of the host's rate limit
+//	paused   Until has passed                    open     the host has not refused: no probe
+//	blocked  Until has passed                    waiting  for a request to probe
+//	waiting  a request starts                    probed   the others wait for its answer
+//	waiting  Forgive has passed                  open     the refusals are too long ago to count
+//	probed   success                             open     every request goes on
+//	probed   refusal                             blocked  for longer: one more refusal in a row
+//	probed   unsure or 403, after a refusal      blocked  the same
+//	probed   unsure, the page that was refused   waiting  the answer to the next page tells whose trouble it is
+//	probed   unsure, another page                blocked  for longer: one more in a row
+//	probed   403, the answer that tells          blocked  a ban: 60 s, doubling to 10 min
+//	probed   another answer, or none observed    waiting  the next request probes
+//	any      refusal of an earlier request       same     until its Retry-After, if later; not counted
+//	any      Reset                               same     until the reset, if later; not counted
+//	any      Block                               blocked  by a person: no answer lifts it, only Clear
+//	any      Clear                               open
 //
 // An earlier request is one that started before the block was set. The limiter itself holds which
 // request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its
 // state.
 type Refusals struct {
-	Row      int           // refusals in a row, 255 for more; those of one block count once; 0: open or paused
-	Failures int           // failures in a row, short of a refusal
-	Until    time.Duration // end of the block; 0: none
-	SetAt    uint64        // number of the last request that started before the block was set
-	Cause    string        // what set the block, as in HostState.BlockedBy
-	Learned  time.Duration // delay that refusals have taught; 0: none
+	Until time.Duration // end of the block; 0: none
+	SetAt uint64        // number of the last request that started before the block was set
+	Cause string        // what set the block, as in HostState.BlockedBy
+	Alone bool          // requests start one at a time, each a probe, until one succeeds
 
-	calm uint8 // requests started since the last refusal, or since Learned was shortened
+	Row       int  // refusals in a row, 255 for more; those of one block count once
+	Unsure    int  // unsure answers in a row, 255 for more
+	Forbidden int  // 401, 402, 403 and 451 in a row, since the last success or check
+	Bans      int  // bans in a row
+	Checking  bool // the next answer tells a ban from forbidden pages
+
+	Learned time.Duration // delay that refusals have taught; 0: none
+	lesson
+	suspicion
 }
 
-// A meaning is what an Outcome says about its host.
-type meaning uint8
+// InARow is the number of refusals in a row of any kind, as Effect and HostState have it.
+func (s *Refusals) InARow() int { return s.Row + s.Unsure + s.Bans }
 
-const (
-	silent  meaning = iota // nothing
-	success                // the host serves us
-	failed                 // the host doesn't serve us
-	refused                // the host wants to be left alone
-)
-
-// An effect is what an Outcome does to its key.
-type effect uint8
-
-const (
-	nothing effect = iota
-	forget         // Failures is 0
-	lift           // the same, and the block and its counter are gone
-	tally          // one more of Failures; number InARow refuses
-	refuse         // a block, one more of Row
-	extend         // the block lasts for as long as the outcome asks for
-)
-
-// effects is what each Outcome does. Beside it, a Reset extends.
-var effects = [...]struct{ open, probed, earlier effect }{
-	silent:  {nothing, nothing, nothing},
-	success: {forget, lift, forget},
-	failed:  {tally, refuse, nothing}, // while refusals count, only probes start
-	refused: {refuse, refuse, extend},
+// A Turn is what a Limiter knows of the request whose Outcome it observes.
+type Turn struct {
+	Now    time.Duration // when the request was answered
+	Number uint64        // number of the request, in the order of starts
+	Last   uint64        // number of the last request that has started
+	Probe  bool          // no other request could start beside it
+	Delay  *Delay        // limits of the key's delay
+	Gap    time.Duration // delay in force
+	Since  time.Duration // time since the key's counting began: first start, last lesson, an idle time
+	Served int           // successes in that time, this one included
 }
 
-// Observe does to s what o does, the outcome of request number n (in the order of starts), of which
-// last have started. Effect.Until is left to the caller. Where s.Row has become 1, the refusal is
-// the first of a series, which teaches what Rules.Teaches and Delay.Learn say.
-func (s *Refusals) Observe(r *Rules, o Outcome, now time.Duration, n, last uint64) Effect {
-	e, _ := s.observe(r, &o, now, n, last)
+// Observe does to s what o does, the outcome of the request of t. Effect.Until is left to the
+// caller. Where s.Lessons has changed, Learned is longer, and the counting of t begins anew.
+func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
+	stopped := s.Stopped(t.Now)
+	earlier := t.Number <= s.SetAt || stopped
+	what := r.meaning(&o)
+	if (what == unsure || what == forbidden) && s.Row > 0 && !earlier {
+		what = refused // while refusals count, only probes start
+	}
+	switch {
+	case what == success:
+		e.Cleared = s.served(o.Resource, t, earlier)
+	case what == refused && !earlier:
+		row := min(s.Row+1, math.MaxUint8)
+		stay := r.Stay(row, o) // may panic, so before anything is changed
+		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
+		if row == 1 && r.Teaches(o) {
+			s.teach(t, 1.5)
+		}
+		e.Blocked = s.block(&o, stay, t)
+	case what == refused:
+		e.Blocked = s.extend(r.Asked(o), causeOf(&o), stopped, t)
+	case what == unsure:
+		e.Blocked, e.Own = s.suspect(&o, t, earlier)
+	case what == forbidden && !earlier:
+		e.Blocked = s.forbid(r, &o, t)
+	}
+	if o.Reset > 0 && what != refused {
+		e.Blocked = s.extend(r.Asked(o), "rate limit", stopped, t) || e.Blocked
+	}
+	e.Refusals = s.InARow()
 	return e
 }
 
-// observe is Observe, and reports whether o counts as a refusal.
-func (s *Refusals) observe(r *Rules, o *Outcome, now time.Duration, n, last uint64) (e Effect, counts bool) {
-	by := effects[r.meaning(o)]
-	stopped := s.Stopped(now)
-	does := by.open
-	switch {
-	case n <= s.SetAt || stopped:
-		does = by.earlier
-	case s.Row > 0:
-		does = by.probed
+// block sets a block that ends with the success of a probe.
+func (s *Refusals) block(o *Outcome, stay time.Duration, t Turn) bool {
+	s.Until, s.SetAt, s.Cause, s.Alone = max(s.Until, add(t.Now, stay)), t.Last, causeOf(o), true
+	return true
+}
+
+// extend lengthens a block, or sets one that counts as no refusal, and reports whether it did.
+func (s *Refusals) extend(asked time.Duration, cause string, stopped bool, t Turn) bool {
+	until := add(t.Now, asked)
+	if asked == 0 || until <= s.Until {
+		return false
 	}
-	if does == tally {
-		if s.Failures++; s.Failures >= r.refusals.InARow {
-			does = refuse
+	s.Until, s.SetAt = until, t.Last
+	if !stopped {
+		s.Cause = cause
+	}
+	return true
+}
+
+// forbid counts an answer such as 403. Forbidden pages and a ban look alike, so number InARow is
+// followed by a single request: where the host serves that, the pages were forbidden.
+func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn) (blocked bool) {
+	if !s.Checking && s.Bans == 0 {
+		if s.Forbidden++; s.Forbidden >= r.refusals.InARow {
+			s.Checking, s.Alone, s.Forbidden = true, true, 0
+			s.Until, s.SetAt = max(s.Until, t.Now), t.Last
 		}
+		return false
 	}
-	switch does {
-	case forget:
-		s.Failures = 0
-	case lift:
-		s.Row, s.Until, s.Cause, s.Failures = 0, 0, "", 0
-		e.Cleared = true
-	case refuse:
-		row := min(s.Row+1, math.MaxUint8)
-		stay := r.Stay(row, *o) // may panic, so before anything is changed
-		*s = Refusals{Row: row, Until: max(s.Until, add(now, stay)), SetAt: last, Cause: causeOf(o), Learned: s.Learned}
-		e.Blocked, counts = true, true
+	bans := min(s.Bans+1, math.MaxUint8)
+	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.Stay(bans, *o))
+	s.Checking, s.Bans = false, bans
+	if bans == 1 {
+		s.teach(t, 2)
+		s.Slow = true
 	}
-	if asked := r.Asked(*o); does == extend || does != refuse && o.Reset > 0 {
-		if until := add(now, asked); asked > 0 && until > s.Until {
-			s.Until, s.SetAt, e.Blocked = until, last, true
-			switch {
-			case stopped:
-			case does == extend:
-				s.Cause = causeOf(o)
-			default:
-				s.Cause = "rate limit"
-			}
-		}
-	}
-	e.Refusals = s.Row
-	return e, counts
+	s.EasedAt = t.Now
+	return s.block(o, stay, t)
 }
 
 // causeOf returns the Refusals.Cause of a block that o sets.
@@ -149,19 +167,18 @@ func (s *Refusals) Block(until time.Duration, cause string, last uint64) {
 // Clear lifts the block and forgets the refusals, and reports whether there were any. Learned
 // stays.
 func (s *Refusals) Clear(now time.Duration) bool {
-	cleared := s.Row > 0 || s.Blocks(now)
-	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, calm: s.calm}
+	cleared := s.Alone || s.Blocks(now)
+	*s = Refusals{SetAt: s.SetAt, Learned: s.Learned, lesson: s.lesson}
 	return cleared
 }
 
 // Forgive forgets the refusals if the host has been quiet for long enough, and reports whether it
 // did.
 func (s *Refusals) Forgive(r *Rules, now time.Duration) bool {
-	if s.Row == 0 || !s.forgiven(r, now) {
+	if !s.Alone || !s.forgiven(r, now) {
 		return false
 	}
-	s.Row, s.Until, s.Cause = 0, 0, ""
-	return true
+	return s.Clear(now)
 }
 
 func (s *Refusals) forgiven(r *Rules, now time.Duration) bool {
@@ -177,18 +194,16 @@ func (s *Refusals) Stopped(now time.Duration) bool {
 	return byHand && s.Blocks(now)
 }
 
-// ease counts a start of the key after an idle time, which counts as one start more for each
-// Ceiling in it: else the refusals of a crawler that asks only now and then would add up.
-func (s *Refusals) ease(d *Delay, idle time.Duration) {
-	if s.Learned == 0 {
-		return
-	}
-	calm := time.Duration(s.calm) + 1 + max(0, idle/d.Ceiling)
-	for ; calm >= calmStarts && s.Learned != 0; calm -= calmStarts {
-		s.Learned = d.Ease(s.Learned)
-	}
-	s.calm = uint8(calm % calmStarts)
-}
+// A meaning is what an Outcome says about its host.
+type meaning uint8
+
+const (
+	silent    meaning = iota // nothing
+	success                  // the host serves us
+	unsure                   // the host refuses us, or the page is in trouble of its own
+	forbidden                // the page is forbidden, or we are banned
+	refused                  // the host wants to be left alone
+)
 
 // meaning returns what o says about its host. No other code decides over a status.
 func (r *Rules) meaning(o *Outcome) meaning {
@@ -202,18 +217,21 @@ func (r *Rules) meaning(o *Outcome) meaning {
 		return refused
 	case s < 0, s == 407, s >= 600:
 		return silent
-	case unable(s), s == 401, s == 402, s == 403, s == 451:
-		return failed
+	case unable(s):
+		return unsure
+	case s == 401, s == 402, s == 403, s == 451:
+		return forbidden
 	case o.Aside:
 		return silent
 	}
 	return success
 }
 
-// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us,
-// "failed" where it doesn't, "refused" where it wants to be left alone.
+// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us, "unsure"
+// where it or the page fails, "forbidden" for 403 and the like, "refused" where it wants to be left
+// alone.
 func (r *Rules) Meaning(o Outcome) string {
-	return [...]string{silent: "neutral", success: "ok", failed: "failed", refused: "refused"}[r.meaning(&o)]
+	return [...]string{silent: "neutral", success: "ok", unsure: "unsure", forbidden: "forbidden", refused: "refused"}[r.meaning(&o)]
 }
 
 // listed reports whether status is a refusal by Config.Backoff.
@@ -245,15 +263,17 @@ func (r *Rules) Stay(n int, o Outcome) time.Duration {
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
 		return asked
 	}
-	if r.Teaches(o) {
-		return max(asked, 0, r.refusals.Policy.Delay(n))
+	if unable(o.Status) && r.meaning(&o) != refused {
+		return max(asked, backoff.Fibonacci{}.Delay(n))
 	}
-	return max(asked, backoff.Fibonacci{}.Delay(n))
+	return max(asked, 0, r.refusals.Policy.Delay(n))
 }
 
-// Teaches reports whether o, which sets a block, may be the word of a rate limit. A host
-// that can't answer has no other rate at which it could.
-func (r *Rules) Teaches(o Outcome) bool { return !unable(o.Status) || r.meaning(&o) == refused }
+// Teaches reports whether o, a refusal, may be the word of a rate limit. A 503 with Retry-After is
+// maintenance.
+func (r *Rules) Teaches(o Outcome) bool {
+	return o.Refused != "" || r.listed(o.Status) || o.Status == 0 && r.refusals.Network
+}
 
 // callerLeft reports whether err is the context's own error. The timeouts of package net answer
 // errors.Is(err, context.DeadlineExceeded) with yes as well, but a host that doesn't answer a dial

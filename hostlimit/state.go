@@ -89,7 +89,7 @@ func (sh *shard) state(h *host) (item listed) {
 	st := HostState{
 		Key:      h.key,
 		Starts:   h.seq,
-		Refusals: t.Row,
+		Refusals: t.InARow(),
 		Adaptive: h.adaptive,
 		Learned:  t.Learned,
 	}

@@ -1,0 +1,173 @@
+package hostlimit
+
+import (
+	"math"
+	"time"
+
+	"github.com/go-politeness/politeness/backoff"
+)
+
+// A bare 503, another 5xx or no answer may be the word of a rate limit that nobody knows, or the
+// trouble of one page. Five sentences tell them apart, and say what is learned:
+//
+//  1. After such a refusal the host rests for a second, longer with each further one in a row, and
+//     then one request asks again, the refused page first.
+//  2. Refused again while the page right after it is served, it is that page's own trouble: it isn't
+//     asked again, counts nothing and slows nobody.
+//  3. Served, the refusal was the host's: three such close together, or one at a delay that was
+//     refused before, make the delay longer: the larger of 1.5 times the delay in force and the time
+//     per page served since the last lesson, pauses included, at most four times the delay.
+//  4. Where nobody asks again, five refusals more than a third of the pages served teach the same;
+//     a 429 teaches at once, at the first of a series.
+//  5. Each 20 s without a refusal in which a page was served make the delay 2 % shorter, doubling
+//     every five steps to 16 %; what a ban has taught, each three minutes.
+//
+// Which page was asked for, Outcome.Resource says.
+
+// A lesson is how a delay was learned.
+type lesson struct {
+	Lessons  int           // number of times that refusals have made the delay longer
+	TaughtAt time.Duration // delay in force at the last lesson
+	EasedAt  time.Duration // time of the last lesson, or the last step that made the delay shorter
+	Steps    int           // such steps since the last refusal
+	Slow     bool          // a ban has taught it
+}
+
+// A suspicion is what tells pages from their host: which were refused, and what came of it.
+type suspicion struct {
+	Suspects [8]suspect // pages refused last, the latest first
+	Pending  uint64     // page that was refused twice; the next answer tells whose trouble it is
+	Served   uint64     // page that was served last
+	Own      int        // pages found to be in trouble of their own since a new page was served
+	Excess   int        // refusals of new pages, more than a third of the successes, in thirds
+	Proofs   int        // suspects that were served, less a tenth of the successes, in tenths
+	Taught   bool       // Excess has taught since the last success
+}
+
+// A suspect is a page that was refused.
+type suspect struct {
+	Resource uint64
+	Lesson   int  // Lessons when it was refused
+	Asked    bool // it was asked again alone, and refused, since the last success
+	Own      bool // its trouble is its own
+}
+
+const (
+	// longestPause bounds the pause after an unsure answer.
+	longestPause = 5 * time.Minute
+	// mostOwn is how many pages in a row may be in trouble of their own: half a site may be down.
+	mostOwn = 200
+)
+
+// suspect learns from an unsure answer. It reports whether that set a block, and whether the page is
+// known to be in trouble of its own.
+func (s *Refusals) suspect(o *Outcome, t Turn, earlier bool) (blocked, own bool) {
+	page := s.page(o.Resource)
+	switch {
+	case page != nil && page.Own:
+		return false, true
+	case page != nil && !page.Asked && t.Probe && !earlier:
+		page.Asked, s.Pending = true, o.Resource
+		return false, false
+	}
+	if s.Pending != 0 && !earlier {
+		s.Pending = 0 // two pages in a row: the host's trouble
+		s.Unsure++
+	}
+	if page == nil && o.Resource != 0 {
+		copy(s.Suspects[1:], s.Suspects[:])
+		s.Suspects[0] = suspect{Resource: o.Resource, Lesson: s.Lessons}
+	}
+	s.Steps = 0
+	if earlier {
+		return false, false
+	}
+	s.Unsure = min(s.Unsure+1, math.MaxUint8)
+	if page == nil {
+		s.Excess += 3
+		enough := 5 * 3
+		if s.Learned > 0 && s.Own == 0 {
+			enough = 2 * 3
+		}
+		if s.Excess >= enough && !s.Taught {
+			s.Taught = true
+			s.teach(t, 1.5)
+		}
+	}
+	pause := backoff.Fibonacci{Cap: longestPause}.Delay(s.Unsure)
+	if s.Own > mostOwn {
+		pause += time.Duration(math.Exp2(min(float64(s.Own-mostOwn)/20, 10)) * float64(time.Second))
+	}
+	return s.block(o, min(pause, longestPause), t), false
+}
+
+// served learns from a success, and reports whether it has ended a block or a row of refusals.
+func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) {
+	if !earlier {
+		cleared = s.Alone
+		s.Until, s.Cause, s.Alone, s.Checking = 0, "", false, false
+		s.Row, s.Unsure, s.Forbidden, s.Bans = 0, 0, 0, 0
+	}
+	s.Excess, s.Proofs, s.Taught = max(0, s.Excess-1), max(0, s.Proofs-1), false
+	for i := range s.Suspects {
+		s.Suspects[i].Asked = false
+	}
+	if s.Pending != 0 && s.Pending != resource {
+		if page := s.page(s.Pending); page != nil {
+			page.Own = s.Own < mostOwn
+		}
+		s.Pending, s.Own, s.Excess = 0, s.Own+1, max(0, s.Excess-3)
+	}
+	if resource != s.Served {
+		s.Served, s.Own = resource, 0
+	}
+	if page := s.page(resource); page != nil {
+		lesson := page.Lesson
+		*page = suspect{}
+		s.Proofs += 10
+		if lesson == s.Lessons && (s.Proofs >= 25 || s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*3/20) {
+			s.Proofs = 0
+			s.teach(t, 1.5)
+		}
+	}
+	s.ease(t)
+	return cleared
+}
+
+// page returns the suspect of that resource, or nil.
+func (s *Refusals) page(resource uint64) *suspect {
+	for i := range s.Suspects {
+		if resource != 0 && s.Suspects[i].Resource == resource {
+			return &s.Suspects[i]
+		}
+	}
+	return nil
+}
+
+// teach makes the delay longer.
+func (s *Refusals) teach(t Turn, factor float64) {
+	if !t.Delay.Adaptive.Learns() {
+		return
+	}
+	inForce := min(max(t.Gap, s.Learned, t.Delay.Min), t.Delay.Ceiling)
+	delay := max(time.Duration(factor*float64(inForce)), t.Since/time.Duration(max(1, t.Served)))
+	s.Learned = max(s.Learned, min(delay, 4*inForce, t.Delay.Ceiling))
+	s.lesson = lesson{Lessons: s.Lessons + 1, TaughtAt: inForce, EasedAt: t.Now}
+	s.Excess = 0
+}
+
+// ease makes the delay shorter, after a success.
+func (s *Refusals) ease(t Turn) {
+	step, percent := 20*time.Second, min(16, 2<<(min(s.Steps, 15)/5))
+	if s.Slow {
+		step, percent = 3*time.Minute, 2
+	}
+	if s.Learned == 0 || t.Now-s.EasedAt < step {
+		return
+	}
+	s.EasedAt, s.Steps = t.Now, s.Steps+1
+	s.Learned -= s.Learned / 100 * time.Duration(percent)
+	if s.Learned <= max(t.Delay.Min, time.Microsecond) { // below that 2 % are nothing
+		s.Learned, s.lesson = 0, lesson{Lessons: s.Lessons}
+	}
+}
