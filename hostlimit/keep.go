@@ -288,8 +288,8 @@ func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
 			h.stored.restored = &Restored{Debt: owed, Met: sh.m.at(x.now)}
 		}
 	}
-	t.Row, t.Unsure, t.Bans = 0, 0, 0
 	t.Row, t.Cause = min(max(0, owed.Refusals), math.MaxUint8), cmp.Or(owed.Cause, "refused")
+	t.Unsure, t.Bans, t.Alone = 0, 0, t.Row > 0
 }
 
 // news returns what the next Grant or Error of h reports of the Store, once.

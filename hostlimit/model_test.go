@@ -79,22 +79,17 @@ type modelHost struct {
 	holder   *modelTurn // whose stamp that is, if it is in flight
 	past     modelStamp // the last start of those that are not in flight any more
 	adaptive time.Duration
-	learned  time.Duration
-	calm     int           // starts since the last refusal, or since learned was shortened
-	began    time.Duration // when the count of run began
-	run      int
-	until    time.Duration
-	refusals int
-	failures int          // in a row
-	ended    bool         // an exchange has ended, from which the delay counts
-	gate     []*modelTurn // called Start, and wait there
-	queue    []*modelTurn
-	flying   []*modelTurn
-	probe    *modelTurn
-	idle     bool               // at some arrival since the last start it owed nothing
-	untold   int                // leases that have expired and that no start has told of
-	value    hostlimit.Refusals // of the package itself, by the same answers: the states are the model's own
-	full     time.Duration      // since when all slots are held; forever: they aren't
+	modelTrouble
+	began   time.Duration // when the count of pages began
+	answers int           // pages served since
+	ended   bool          // an exchange has ended, from which the delay counts
+	gate    []*modelTurn  // called Start, and wait there
+	queue   []*modelTurn
+	flying  []*modelTurn
+	probe   *modelTurn
+	idle    bool          // at some arrival since the last start it owed nothing
+	untold  int           // leases that have expired and that no start has told of
+	full    time.Duration // since when all slots are held; forever: they aren't
 }
 
 func (h *modelHost) String() string {
@@ -105,7 +100,7 @@ func (h *modelHost) String() string {
 		return s
 	}
 	return fmt.Sprintf("host %d: %d starts, last %v, gap %v, %d refusals until %v, in flight %v, in Start %v, queue %v, full since %v",
-		h.id, h.seq, h.last, h.gap, h.refusals, h.until, ids(h.flying), ids(h.gate), ids(h.queue), h.full)
+		h.id, h.seq, h.last, h.gap, h.inARow(), h.until, ids(h.flying), ids(h.gate), ids(h.queue), h.full)
 }
 
 type modelStamp struct {
@@ -126,6 +121,7 @@ type modelTurn struct {
 	granted, started bool
 	expired          bool
 	unanswered       bool // the attempt has failed: the gap counts from its end
+	probe            bool // it started alone
 	beforeBlock      bool // granted, or started last, before the latest block was set
 	slot, wait, hold time.Duration
 	idle             time.Duration // of the host before its turn; 0 once it has started
@@ -133,7 +129,6 @@ type modelTurn struct {
 
 type model struct {
 	p      *program
-	rules  *hostlimit.Rules
 	now    time.Duration
 	hosts  map[int]*modelHost
 	turns  map[*request]*modelTurn
@@ -163,11 +158,7 @@ func (p *program) check(base time.Time, log []*event) error {
 }
 
 func (p *program) checkTogether(base time.Time, log []*event) error {
-	rules, err := p.cfg.Rules()
-	if err != nil {
-		return err
-	}
-	m := &model{p: p, rules: rules, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
+	m := &model{p: p, base: base, hosts: make(map[int]*modelHost), turns: make(map[*request]*modelTurn), outputs: make(map[*request][]*event)}
 	for len(log) > 0 {
 		next := min(m.next(), log[0].at)
 		m.advance(next)
@@ -254,7 +245,7 @@ func (h *modelHost) void(w *modelTurn) {
 
 // passes reports whether nothing keeps w from the start that it calls for.
 func (m *model) passes(h *modelHost, w *modelTurn) bool {
-	if m.closed(h, m.now) || h.refusals > 0 && h.probe != nil && h.probe != w {
+	if m.closed(h, m.now) || h.alone && h.probe != nil && h.probe != w {
 		return false
 	}
 	return h.holder == w || h.earliest(w.req.floor) <= m.now
@@ -290,7 +281,7 @@ func (m *model) first(h *modelHost, floor time.Duration) time.Duration {
 func (m *model) closed(h *modelHost, t time.Duration) bool { return t < h.until || m.open(t) > t }
 
 func (m *model) blocked(h *modelHost) bool {
-	return m.closed(h, m.now) || h.refusals > 0 && h.probe != nil
+	return m.closed(h, m.now) || h.alone && h.probe != nil
 }
 
 func (h *modelHost) isFull() bool { return len(h.flying) >= h.limits.Concurrency }
@@ -429,7 +420,7 @@ func (m *model) input(e *event) error {
 		return m.goes(h, w)
 	case arrived:
 		w = &modelTurn{req: e.req, came: m.now, arrived: m.now, stamp: modelStamp{at: -1}}
-		h.idle = h.idle || len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && h.refusals == 0 && m.now >= h.until
+		h.idle = h.idle || len(h.queue) == 0 && len(h.flying) == 0 && h.earliest(0) <= m.now && !h.alone && m.now >= h.until
 		m.turns[e.req] = w
 		h.queue = append(h.queue, w)
 		if latest, _ := m.latest(w); m.bound(h, w) > latest {
@@ -483,10 +474,9 @@ func (m *model) tidy(h *modelHost) {
 			m.land(h, w)
 		}
 	}
-	if h.refusals > 0 && m.now >= h.until+m.p.refusals.Forgive {
-		h.refusals, h.until = 0, 0
+	if h.alone && m.now >= h.until+m.p.refusals.Forgive {
+		h.clear()
 	}
-	h.value.Forgive(m.rules, m.now)
 }
 
 // part makes w, which ends at that time, one of those that aren't in flight any more.
@@ -585,82 +575,80 @@ func (p *program) left(o hostlimit.Outcome) bool {
 	return o.Err == context.Canceled || o.Err == context.DeadlineExceeded //nolint:errorlint // the program's own
 }
 
-// fails reports whether an answer is a failure, of which several in a row are a refusal.
-func (p *program) fails(o hostlimit.Outcome) bool {
-	switch o.Status {
-	case 401, 402, 403, 451:
-		return true
-	}
-	return p.cannot(o) && !p.left(o)
+// forbids reports whether an answer is a 403 or the like.
+func (p *program) forbids(o hostlimit.Outcome) bool {
+	return slices.Contains([]int{401, 402, 403, 451}, o.Status) && !p.refuses(o)
 }
 
 func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	o, d := e.req.outcome(), h.limits.Delay
-	w.unanswered = o.Status == 0 && (o.Refused != "" || o.Err != nil && !m.p.left(o))
+	left := o.Status == 0 && (o.Err == nil || m.p.left(o)) && o.Refused == ""
+	w.unanswered = o.Status == 0 && !left
 	raised := false
 	if next, ok := m.p.adapt(h.adaptive, o, d); ok {
 		h.adaptive = next
 		raised = h.raise(next, "adaptive")
 	}
-	refusal, earlier := m.p.refuses(o), w.beforeBlock
-	var want hostlimit.Effect
-	switch {
-	case refusal:
-	case m.p.fails(o):
-		if !w.beforeBlock {
-			h.failures++
-			refusal = h.failures >= m.p.inARow() || h.refusals > 0
-		}
-	case o.Status > 0 && o.Status != 407 && !o.Aside:
-		h.failures = 0
-		if !w.beforeBlock && h.refusals > 0 {
-			h.refusals, h.until = 0, 0
-			want.Cleared = true
-		}
+	asked, _ := m.p.lasting(o, 1)
+	a := &answered{
+		Outcome: o, now: m.now, gap: h.gap, since: m.now - h.began, served: h.answers, earlier: w.beforeBlock, probe: w.probe,
+		delay: d, inARow: m.p.inARow(),
+		stay: func(n int) time.Duration { _, set := m.p.lasting(o, n); return set },
 	}
-	asked, set := m.p.lasting(o, h.refusals+1)
-	block := func(until time.Duration) {
-		h.until, want.Blocked = until, true
+	var want hostlimit.Effect
+	lessons := h.lessons
+	block := func() {
 		for _, t := range m.turns {
 			if t.req.host == h.id && t.granted {
 				t.beforeBlock = true
 			}
 		}
 	}
-	switch {
-	case refusal && !w.beforeBlock:
-		if h.refusals == 0 && learns(d.Adaptive) && !m.p.cannot(o) {
-			h.learned = max(h.gap, d.Min)
-			h.learned += h.learned / 2
-			if h.run > 0 {
-				h.learned = max(h.learned, (m.now-h.began)/time.Duration(h.run))
-			}
-			h.learned = min(h.learned, d.Ceiling)
-			h.raise(h.learned, "learned")
+	extend := func() {
+		if asked > 0 && m.now+asked > h.until {
+			h.until, want.Blocked = m.now+asked, true
 		}
-		h.refusals++
-		h.failures, h.calm, h.began, h.run = 0, 0, m.now, 0
-		block(max(h.until, m.now+set))
-	case (refusal || o.Reset > 0) && asked > 0 && m.now+asked > h.until:
-		block(m.now + asked)
+	}
+	refuses, doubts, forbids := m.p.refuses(o), m.p.cannot(o) && !left, m.p.forbids(o)
+	switch {
+	case refuses && !w.beforeBlock, (doubts || forbids) && h.refusals > 0 && !w.beforeBlock:
+		maintenance := o.Status == 503 && o.Refused == "" && !slices.Contains(m.p.refusals.Statuses, 503)
+		want.Blocked = h.refuse(a, refuses && !maintenance)
+		refuses = true
+	case refuses:
+		extend()
+	case doubts:
+		want.Blocked, want.Own = h.doubt(a)
+	case forbids && !w.beforeBlock:
+		want.Blocked = h.forbid(a)
+		if h.checking && !want.Blocked && h.forbidden == 0 {
+			block() // the answer that tells is one of a request to come
+		}
+	case forbids:
+	case o.Status > 0 && o.Status != 407 && !o.Aside:
+		h.answers++
+		a.served++
+		want.Cleared = h.serve(a)
+	}
+	if o.Reset > 0 && !refuses {
+		extend()
+	}
+	if want.Blocked {
+		block()
+	}
+	if h.lessons != lessons {
+		h.began, h.answers = m.now, 0
+		h.raise(h.learned, "learned")
 	}
 	if want.Blocked || want.Cleared || h.probe == w {
 		h.probe = nil
 	}
-	want.Refusals = h.refusals
+	want.Refusals = h.inARow()
 	if h.until > m.now {
 		want.Until = m.base.Add(h.until)
 	}
 	if want != e.effect {
 		return fmt.Errorf("%v, want %+v", e, want)
-	}
-	number := uint64(1) // of a request that started after the block, which is set after number 0
-	if earlier {
-		number = 0
-	}
-	got := h.value.Observe(m.rules, o, m.now, number, 0)
-	if got.Until = want.Until; got != want || h.value.Row != h.refusals || h.value.Failures != h.failures || h.value.Until != h.until {
-		return fmt.Errorf("%v: Refusals are %+v, %+v, want %d in a row, %d failures, until %v", e, got, h.value, h.refusals, h.failures, h.until)
 	}
 	if want.Blocked || raised {
 		return m.refuseLate(h)
@@ -918,7 +906,7 @@ func (m *model) grant(h *modelHost) error {
 	h.flying = append(h.flying, w)
 	m.flying++
 	w.place = len(h.flying)
-	if h.refusals > 0 {
+	if h.alone {
 		h.probe = w
 	}
 	if w.req.dawdle == 0 && !w.req.unsent {
@@ -944,7 +932,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 		if !h.idle {
 			return fmt.Errorf("%v: the host was forgotten, with %+v owed", e, *h)
 		}
-		h.seq, h.failures, w.idle = 0, 0, 0
+		h.seq, w.idle, h.modelTrouble = 0, 0, modelTrouble{}
 	}
 	told := 0
 	for _, k := range g.TakenBack {
@@ -974,25 +962,16 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	w.stamp.gap, w.stamp.by = h.gap, h.by
 	d := h.limits.Delay
 	if h.seq == 1 || w.idle > d.Ceiling {
-		h.began, h.run = m.now, 0
-	}
-	h.run++
-	if h.learned > 0 {
-		h.calm += 1 + max(0, int(w.idle/d.Ceiling))
-	}
-	for ; h.calm >= 20 && h.learned > 0; h.calm -= 20 {
-		if h.learned -= h.learned / 50; h.learned <= max(d.Min, 50) {
-			h.learned = 0
-		}
+		h.began, h.answers = m.now, 0
 	}
 	w.idle = 0
 	want := hostlimit.Grant{
 		Seq: uint64(h.seq), Start: m.base.Add(m.now),
 		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
 		Delay: w.stamp.gap, DelaySource: w.stamp.by, Slot: w.place, Slots: h.limits.Concurrency,
-		Probe: h.refusals > 0, Own: g.Own, TakenBack: g.TakenBack,
+		Probe: h.alone, Own: g.Own, TakenBack: g.TakenBack,
 	}
-	if want.Probe {
+	if w.probe = want.Probe; want.Probe {
 		h.probe = w
 	}
 	if !g.Start.Equal(want.Start) {
@@ -1030,7 +1009,7 @@ func (m *model) overdue(h *modelHost) (bool, error) {
 
 // reason is the kind of refusal where nothing is known of the end.
 func (m *model) reason(h *modelHost) error {
-	if h.refusals > 0 || m.closed(h, m.now) {
+	if h.alone || m.closed(h, m.now) {
 		return hostlimit.ErrBlocked
 	}
 	return hostlimit.ErrBusy

@@ -51,6 +51,7 @@ type request struct {
 func (r *request) outcome() hostlimit.Outcome {
 	return hostlimit.Outcome{
 		Status: r.status, Latency: r.latency, RetryAfter: r.retryAfter, Err: r.err, Aside: r.aside, Refused: r.refused, Reset: r.reset,
+		Resource: uint64(r.id % 5), // 0: not known
 	}
 }
 
