@@ -1279,11 +1279,15 @@ func TestALateAnswerCountsForAForgottenKey(t *testing.T) {
 			}
 			e := l.Observe(o)
 			at, err := m.Next(t.Context(), "a", 0)
-			blocks := o.RetryAfter+o.Reset > 0
+			blocks := o.RetryAfter+o.Reset > 0 || o.Status == 0
+			length := time.Hour
+			if o.Status == 0 {
+				length = time.Second
+			}
 			if known() != blocks {
 				t.Errorf("%s: the key is known: %v", name, !blocks)
 			}
-			if wait := time.Until(at); err != nil || e.Blocked != blocks || wait > 0 != blocks || blocks && wait != time.Hour {
+			if wait := time.Until(at); err != nil || e.Blocked != blocks || wait > 0 != blocks || blocks && wait != length {
 				t.Errorf("%s: %+v, the next may come in %v; %v", name, e, wait, err)
 			}
 		}
@@ -1398,40 +1402,33 @@ func TestClearAfterABlock(t *testing.T) {
 	})
 }
 
-// TestTwentyStartsEaseADelay that was learned, by 2 %. A minute (Ceiling) in which nobody asks counts as
-// one of them.
-func TestTwentyStartsEaseADelay(t *testing.T) {
+// TestADelayIsEased by 2 % each 20 s in which a page is served, and faster the longer nothing refuses.
+func TestADelayIsEased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := mustNew(t, Config{Delay: Delay{Min: time.Second}})
-		l := acquire(t, m, "a", 0)
-		l.Observe(Outcome{Status: 429, RetryAfter: time.Second})
-		l.Release()
-		learned := func() (d time.Duration) {
+		answer := func(status int) (learned time.Duration) {
+			l := acquire(t, m, "a", 0)
+			l.Observe(Outcome{Status: status, RetryAfter: time.Second})
+			l.Release()
 			for st := range states(t, m) {
-				d = st.Learned
+				learned = st.Learned
 			}
-			return d
+			return learned
 		}
-		before := learned()
-		for i := range 2 * calmStarts {
-			want := before
-			if i >= calmStarts {
-				want = before * 98 / 100
-			}
-			if d := learned(); d != want {
-				t.Errorf("after %d starts: %v, want %v", i, d, want)
-			}
-			acquire(t, m, "a", 0).Release()
+		want := answer(429)
+		if want != 1500*time.Millisecond {
+			t.Fatalf("taught %v", want)
 		}
-		for _, eased := range []time.Duration{2, 3} { // after forty starts, eleven more, and again
-			time.Sleep(10*time.Minute + 2*time.Second)
-			acquire(t, m, "a", 0).Release()
-			want := before
-			for range eased {
-				want = want * 98 / 100
+		for step := range 12 {
+			time.Sleep(20 * time.Second)
+			percent := []time.Duration{2, 4, 8}[step/5]
+			if want = want * (100 - percent) / 100; want <= time.Second {
+				want = 0
 			}
-			if d := learned(); d != want {
-				t.Errorf("after idle times: %v, want %v", d, want)
+			for range 3 { // once in 20 s
+				if d := answer(200); (d - want).Abs() > time.Microsecond {
+					t.Fatalf("after %d steps: %v, want %v", step+1, d, want)
+				}
 			}
 		}
 	})

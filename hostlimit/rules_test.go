@@ -321,8 +321,8 @@ func TestMeaningOfAStatus(t *testing.T) {
 	}
 	for status, want := range map[int]meaning{
 		-1: silent, 0: silent, 100: success, 200: success, 304: success, 400: success, 401: forbidden, 402: forbidden, 403: forbidden, 404: success,
-		407: silent, 408: forbidden, 410: success, 425: forbidden, 429: refused, 451: forbidden, 499: success,
-		500: forbidden, 503: forbidden, 599: forbidden, 600: silent, 999: silent, 1024: silent, math.MaxInt: silent,
+		407: silent, 408: unsure, 410: success, 425: unsure, 429: refused, 451: forbidden, 499: success,
+		500: unsure, 503: unsure, 599: unsure, 600: silent, 999: silent, 1024: silent, math.MaxInt: silent,
 	} {
 		if got := r.meaning(&Outcome{Status: status}); got != want {
 			t.Errorf("status %d means %d, want %d", status, got, want)

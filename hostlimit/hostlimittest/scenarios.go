@@ -140,19 +140,19 @@ var scenarios = []scenario{
 	},
 	{
 		"WhatCounts", whatCounts,
-		"A refusal is status 429, 503 with Retry-After, Outcome.Refused and what the policy adds; a context's error never is.",
+		"Status 429, Outcome.Refused, what the policy adds, 5xx and no answer block; a context's error never does.",
 	},
 	{
-		"FailuresInARowAreARefusal", inARow,
-		"The fifth answer in a row (InARow) that isn't served blocks; success, 404 among it, begins the count anew; 407 and callers that leave aren't counted.",
+		"FiveForbiddenAndACheck", forbidden,
+		"401, 402, 403 and 451 pause nothing; after the fifth in a row (InARow) one request goes alone: served, the pages were forbidden; refused, it is a ban of a minute and more. Success, 404 among it, begins the count anew; 407 and callers that leave aren't counted.",
 	},
 	{
 		"AFailedProbeIsARefusal", probeFails,
 		"To a probe, anything but success counts as one more refusal in a row.",
 	},
 	{
-		"FailuresOfAHostThatCannotAreRetriedSooner", unable,
-		"5xx, 408, 425 and no answer block in Fibonacci steps of at most ten minutes, 401, 402, 403 and 451 as the policy says.",
+		"UnsureAnswersTellPageFromHost", unsure,
+		"5xx, 408, 425 and no answer pause the host in Fibonacci steps of at most five minutes. A page that is refused again as the probe, while the next one is served, has a trouble of its own, which counts nothing afterwards.",
 	},
 	{
 		"NothingLeftBlocks", reset,
@@ -160,15 +160,15 @@ var scenarios = []scenario{
 	},
 	{
 		"LearnedDelay", learned,
-		"The first refusal of a series makes the delay longer, the others don't; twenty starts without one make it 2 % shorter; Fixed does neither.",
+		"The first 429 of a series makes the delay longer, the others don't; Fixed doesn't learn.",
 	},
 	{
-		"LearnedDelayOfTheStartsBefore", learnedMean,
-		"A refusal makes the delay as long as the starts since the last one were apart, where that is more than one and a half times the delay.",
+		"LearnedDelayOfThePagesBefore", learnedMean,
+		"A 429 makes the delay the time per page served since the last one, where that is more than one and a half times the delay, at most four times the delay.",
 	},
 	{
-		"FailuresTeachNoRate", unlearned,
-		"A block by 5xx or no answer leaves the delay as it was.",
+		"OneUnsureAnswerTeachesNoRate", unlearned,
+		"A 5xx, no answer, a 403, and a 503 with Retry-After, which is maintenance, leave the delay as it was.",
 	},
 	{
 		"DelayFromTheEnd", fromEnd,
@@ -738,7 +738,7 @@ func whatCounts(s *scene) {
 		blocks  bool
 	}{
 		{"429", nil, hostlimit.Outcome{Status: 429}, true},
-		{"503 by default", nil, hostlimit.Outcome{Status: 503}, false},
+		{"503 by default", nil, hostlimit.Outcome{Status: 503}, true},
 		{"503 with Retry-After by default", nil, hostlimit.Outcome{Status: 503, RetryAfter: age}, true},
 		{"403 with Retry-After by default", nil, hostlimit.Outcome{Status: 403, RetryAfter: age}, false},
 		{"200 that is none", nil, hostlimit.Outcome{Status: 200, Refused: "a challenge"}, true},
@@ -747,9 +747,9 @@ func whatCounts(s *scene) {
 		{"503", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 503}, true},
 		{"403", backoff.Refusals{Statuses: []int{403, 503}}, hostlimit.Outcome{Status: 403}, true},
 		{"525", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 525}, true},
-		{"531", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 531}, false},
+		{"531", backoff.Refusals{Statuses: backoff.Range(520, 530)}, hostlimit.Outcome{Status: 531}, true},
 		{"429 beside others", backoff.Refusals{Statuses: []int{403}}, hostlimit.Outcome{Status: 429}, true},
-		{"network by default", nil, hostlimit.Outcome{Err: failure}, false},
+		{"network by default", nil, hostlimit.Outcome{Err: failure}, true},
 		{"network", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: failure}, true},
 		{"cancelled", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: context.Canceled}, false},
 		{"deadline", backoff.Refusals{Network: true}, hostlimit.Outcome{Err: fmt.Errorf("get: %w", context.DeadlineExceeded)}, false},
