@@ -43,11 +43,11 @@ var (
 	// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
 	Fixed = Adaptive{set: unlearned}
 
-	// Learned finds the rate that a host allows, and costs nothing where none refuses. The first
-	// refusal of a series makes the delay one and a half times as long, or as long as the
-	// starts since the last refusal were apart in the mean, if that is longer; each twenty starts
-	// without a refusal make it 2 % shorter. Refusals are those that block at once, and
-	// 401, 402, 403 and 451 in a row: a host that fails or doesn't answer shows no rate.
+	// Learned finds the rate that a host allows, and costs nothing where none refuses. A 429 makes the
+	// delay one and a half times as long, or as long as the time per page that was served since the
+	// last lesson, if that is longer; at most four times as long. A 503, another 5xx or no answer
+	// teaches the same where the refused page is served later, and a ban twice as much. Each 20 s
+	// without a refusal in which a page is served make it 2 % shorter, and more after five of them.
 	Learned Adaptive
 
 	// Squared waits the square of the last response time in seconds: 250 ms after
@@ -206,31 +206,6 @@ func (d Delay) Adapt(old time.Duration, o Outcome) time.Duration {
 		adapted = max(adapted, old)
 	}
 	return adapted
-}
-
-// calmStarts is the number of starts without a refusal after which a learned delay gets shorter.
-const calmStarts = 20
-
-// Learn returns the delay that the first refusal of a series teaches: one and a half times the
-// delay in force or, where that is longer, the mean gap of the starts since the last block. since
-// is the time since then (since the first start, where there was no block), starts the number of
-// starts in it.
-func (d Delay) Learn(inForce, since time.Duration, starts int64) time.Duration {
-	learned := min(max(inForce, d.Min), d.Ceiling)
-	learned += min(learned/2, d.Ceiling-learned)
-	if starts > 0 {
-		learned = max(learned, since/time.Duration(starts))
-	}
-	return min(learned, d.Ceiling)
-}
-
-// Ease returns the learned delay after twenty starts without a refusal: 2 % less, and 0 (nothing
-// is left of it) at Min.
-func (d Delay) Ease(learned time.Duration) time.Duration {
-	if learned -= learned / 50; learned > max(d.Min, 50) { // below that 2 % are nothing
-		return learned
-	}
-	return 0
 }
 
 // Draw returns a delay in [Min, Max], picked at random.

@@ -91,7 +91,7 @@ func (s *Refusals) suspect(o *Outcome, t Turn, earlier bool) (blocked, own bool)
 		}
 		if s.Excess >= enough && !s.Taught {
 			s.Taught = true
-			s.teach(t, 1.5)
+			s.teach(t, 1)
 		}
 	}
 	pause := backoff.Fibonacci{Cap: longestPause}.Delay(s.Unsure)
@@ -127,7 +127,7 @@ func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) 
 		s.Proofs += 10
 		if lesson == s.Lessons && (s.Proofs >= 25 || s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*3/20) {
 			s.Proofs = 0
-			s.teach(t, 1.5)
+			s.teach(t, 1)
 		}
 	}
 	s.ease(t)
@@ -144,14 +144,19 @@ func (s *Refusals) page(resource uint64) *suspect {
 	return nil
 }
 
-// teach makes the delay longer.
-func (s *Refusals) teach(t Turn, factor float64) {
+// teach makes the delay longer, by that many halves of the one in force.
+func (s *Refusals) teach(t Turn, halves time.Duration) {
 	if !t.Delay.Adaptive.Learns() {
 		return
 	}
-	inForce := min(max(t.Gap, s.Learned, t.Delay.Min), t.Delay.Ceiling)
-	delay := max(time.Duration(factor*float64(inForce)), t.Since/time.Duration(max(1, t.Served)))
-	s.Learned = max(s.Learned, min(delay, 4*inForce, t.Delay.Ceiling))
+	ceiling := t.Delay.Ceiling
+	inForce := min(max(t.Gap, s.Learned, t.Delay.Min), ceiling)
+	delay := inForce + min(inForce/2*halves, ceiling-inForce)
+	perPage := min(t.Since/time.Duration(max(1, t.Served)), ceiling)
+	if inForce < ceiling/4 {
+		perPage = min(perPage, 4*inForce)
+	}
+	s.Learned = max(s.Learned, delay, perPage)
 	s.lesson = lesson{Lessons: s.Lessons + 1, TaughtAt: inForce, EasedAt: t.Now}
 	s.Excess = 0
 }

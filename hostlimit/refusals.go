@@ -89,7 +89,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		stay := r.Stay(row, o) // may panic, so before anything is changed
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
 		if row == 1 && r.Teaches(o) {
-			s.teach(t, 1.5)
+			s.teach(t, 1)
 		}
 		e.Blocked = s.block(&o, stay, t)
 	case what == refused:

@@ -54,8 +54,9 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 		if got := l.Adapt(year, Outcome{Status: 503, Latency: math.MaxInt64}); a != Learned && got < 146*year {
 			t.Errorf("%v: a latency of 292 years made it %v", a, got)
 		}
-		if got := l.Learn(250*year, 0, 0); got != math.MaxInt64 {
-			t.Errorf("%v: a refusal of a host that is asked every 250 years taught %v", a, got)
+		var s Refusals
+		if s.teach(Turn{Delay: &l, Gap: 250 * year}, 1); a == Learned && s.Learned != math.MaxInt64 {
+			t.Errorf("%v: a refusal of a host that is asked every 250 years taught %v", a, s.Learned)
 		}
 	}
 }
@@ -152,32 +153,28 @@ func TestTimeWithoutAnAnswerCounts(t *testing.T) {
 	}
 }
 
-func TestWhatARefusalTeaches(t *testing.T) {
+// TestWhatALessonTeaches is the larger of 1.5 times the delay in force and the time per page served
+// since the last one, at most four times the delay; a ban twice the delay.
+func TestWhatALessonTeaches(t *testing.T) {
 	l := Delay{Min: 200 * time.Millisecond, Ceiling: time.Minute}
 	for _, c := range []struct {
+		halves         time.Duration
 		inForce, since time.Duration
-		starts         int64
+		served         int
 		want           time.Duration
 	}{
-		{0, 0, 0, 300 * time.Millisecond},
-		{time.Second, time.Second, 10, 1500 * time.Millisecond},
-		{time.Second, time.Minute, 10, 6 * time.Second},
-		{time.Second, time.Hour, 1, time.Minute},
-		{time.Second, time.Hour, 0, 1500 * time.Millisecond},
-		{50 * time.Second, 0, 1, time.Minute},
-		{math.MaxInt64, math.MaxInt64, 1, time.Minute},
+		{1, 0, 0, 0, 300 * time.Millisecond},
+		{2, 0, 0, 0, 400 * time.Millisecond},
+		{1, time.Second, time.Second, 10, 1500 * time.Millisecond},
+		{1, time.Second, 20 * time.Second, 10, 2 * time.Second},
+		{1, time.Second, time.Minute, 10, 4 * time.Second},
+		{1, time.Second, time.Hour, 0, 4 * time.Second},
+		{1, 50 * time.Second, 0, 1, time.Minute},
+		{1, math.MaxInt64, math.MaxInt64, 1, time.Minute},
 	} {
-		if got := l.Learn(c.inForce, c.since, c.starts); got != c.want {
-			t.Errorf("%v in force, %d starts in %v: %v, want %v", c.inForce, c.starts, c.since, got, c.want)
-		}
-	}
-	for learned, want := range map[time.Duration]time.Duration{
-		204081632:   0, // 2 % less is just Min
-		204081633:   200000001,
-		time.Second: 980 * time.Millisecond, 201 * time.Millisecond: 0, 0: 0, time.Minute: 58800 * time.Millisecond,
-	} {
-		if got := l.Ease(learned); got != want {
-			t.Errorf("%v became %v, want %v", learned, got, want)
+		var s Refusals
+		if s.teach(Turn{Delay: &l, Gap: c.inForce, Since: c.since, Served: c.served}, c.halves); s.Learned != c.want || s.Lessons != 1 {
+			t.Errorf("%v in force, %d pages in %v: %v, want %v", c.inForce, c.served, c.since, s.Learned, c.want)
 		}
 	}
 }
