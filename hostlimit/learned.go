@@ -53,6 +53,7 @@ type suspect struct {
 }
 
 const (
+	half, whole = 2, 1 // parts of the delay in force by which a lesson makes it longer
 	// longestPause bounds the pause after an unsure answer.
 	longestPause = 5 * time.Minute
 	// mostOwn is how many pages in a row may be in trouble of their own: half a site may be down.
@@ -91,7 +92,7 @@ func (s *Refusals) suspect(o *Outcome, t Turn, earlier bool) (blocked, own bool)
 		}
 		if s.Excess >= enough && !s.Taught {
 			s.Taught = true
-			s.teach(t, 1)
+			s.teach(t, half)
 		}
 	}
 	pause := backoff.Fibonacci{Cap: longestPause}.Delay(s.Unsure)
@@ -127,7 +128,7 @@ func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) 
 		s.Proofs += 10
 		if lesson == s.Lessons && (s.Proofs >= 25 || s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*3/20) {
 			s.Proofs = 0
-			s.teach(t, 1)
+			s.teach(t, half)
 		}
 	}
 	s.ease(t)
@@ -144,14 +145,14 @@ func (s *Refusals) page(resource uint64) *suspect {
 	return nil
 }
 
-// teach makes the delay longer, by that many halves of the one in force.
-func (s *Refusals) teach(t Turn, halves time.Duration) {
+// teach makes the delay longer: the one in force and its part more.
+func (s *Refusals) teach(t Turn, part time.Duration) {
 	if !t.Delay.Adaptive.Learns() {
 		return
 	}
 	ceiling := t.Delay.Ceiling
 	inForce := min(max(t.Gap, s.Learned, t.Delay.Min), ceiling)
-	delay := inForce + min(inForce/2*halves, ceiling-inForce)
+	delay := inForce + min(inForce/part, ceiling-inForce)
 	perPage := min(t.Since/time.Duration(max(1, t.Served)), ceiling)
 	if inForce < ceiling/4 {
 		perPage = min(perPage, 4*inForce)

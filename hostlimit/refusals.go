@@ -89,7 +89,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		stay := r.Stay(row, o) // may panic, so before anything is changed
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
 		if row == 1 && r.Teaches(o) {
-			s.teach(t, 1)
+			s.teach(t, half)
 		}
 		e.Blocked = s.block(&o, stay, t)
 	case what == refused:
@@ -139,7 +139,7 @@ func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn) (blocked bool) {
 	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.Stay(bans, *o))
 	s.Checking, s.Bans = false, bans
 	if bans == 1 {
-		s.teach(t, 2)
+		s.teach(t, whole)
 		s.Slow = true
 	}
 	s.EasedAt = t.Now

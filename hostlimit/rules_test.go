@@ -55,7 +55,7 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 			t.Errorf("%v: a latency of 292 years made it %v", a, got)
 		}
 		var s Refusals
-		if s.teach(Turn{Delay: &l, Gap: 250 * year}, 1); a == Learned && s.Learned != math.MaxInt64 {
+		if s.teach(Turn{Delay: &l, Gap: 250 * year}, half); a == Learned && s.Learned != math.MaxInt64 {
 			t.Errorf("%v: a refusal of a host that is asked every 250 years taught %v", a, s.Learned)
 		}
 	}
@@ -158,22 +158,22 @@ func TestTimeWithoutAnAnswerCounts(t *testing.T) {
 func TestWhatALessonTeaches(t *testing.T) {
 	l := Delay{Min: 200 * time.Millisecond, Ceiling: time.Minute}
 	for _, c := range []struct {
-		halves         time.Duration
+		part           time.Duration
 		inForce, since time.Duration
 		served         int
 		want           time.Duration
 	}{
-		{1, 0, 0, 0, 300 * time.Millisecond},
-		{2, 0, 0, 0, 400 * time.Millisecond},
-		{1, time.Second, time.Second, 10, 1500 * time.Millisecond},
-		{1, time.Second, 20 * time.Second, 10, 2 * time.Second},
-		{1, time.Second, time.Minute, 10, 4 * time.Second},
-		{1, time.Second, time.Hour, 0, 4 * time.Second},
-		{1, 50 * time.Second, 0, 1, time.Minute},
-		{1, math.MaxInt64, math.MaxInt64, 1, time.Minute},
+		{half, 0, 0, 0, 300 * time.Millisecond},
+		{whole, 0, 0, 0, 400 * time.Millisecond},
+		{half, time.Second, time.Second, 10, 1500 * time.Millisecond},
+		{half, time.Second, 20 * time.Second, 10, 2 * time.Second},
+		{half, time.Second, time.Minute, 10, 4 * time.Second},
+		{half, time.Second, time.Hour, 0, 4 * time.Second},
+		{half, 50 * time.Second, 0, 1, time.Minute},
+		{half, math.MaxInt64, math.MaxInt64, 1, time.Minute},
 	} {
 		var s Refusals
-		if s.teach(Turn{Delay: &l, Gap: c.inForce, Since: c.since, Served: c.served}, c.halves); s.Learned != c.want || s.Lessons != 1 {
+		if s.teach(Turn{Delay: &l, Gap: c.inForce, Since: c.since, Served: c.served}, c.part); s.Learned != c.want || s.Lessons != 1 {
 			t.Errorf("%v in force, %d pages in %v: %v, want %v", c.inForce, c.served, c.since, s.Learned, c.want)
 		}
 	}
