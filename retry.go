@@ -51,7 +51,7 @@ func (r Retry) validate() error {
 // that of a further try which was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	s := &trip.subject
-	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || !trip.mayChange(resp, failure) {
+	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) {
 		return false, nil
 	}
 	if trip.schedule == nil {
@@ -73,6 +73,9 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 		trip.discard(resp, time.Until(at))
 	}
 	s.attempt++
+	if pause := trip.answer.effect; pause.Blocked && pause.Until.Compare(at) >= 0 && trip.answer.hints.RetryAfter == "" {
+		return true, trip.again() // the wait for the turn is as long, and in line for it
+	}
 	// To discard the answer at hand is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
 		s.failed(err)

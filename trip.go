@@ -373,8 +373,9 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		outcome.Err = cause
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
-	outcome.Latency, outcome.Aside = a.latency, s.kind == kindRobots
+	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, resource(trip.req.URL)
 	effect, set := trip.turn.lease.Observe(outcome), now
+	a.effect = effect
 	if effect.Blocked {
 		set = time.Now() // a start just before Observe doesn't count as a start during the block
 	}

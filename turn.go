@@ -73,10 +73,15 @@ func (t *turn) visit(hours []robots.Window, maxWait time.Duration) error {
 	return nil
 }
 
-// acquire waits for a slot and for the start time.
+// acquire waits for a slot and for the start time. The second try goes first: after a pause of the
+// host, its page is the one that tells the host's trouble from its own.
 func (t *turn) acquire(hosts hostlimit.Limiter) error {
 	t.start, t.earlier = start{}, nil
-	lease, err := hosts.Acquire(&t.wait, t.subject.host, t.floor)
+	ctx := context.Context(&t.wait)
+	if t.subject.attempt == 2 {
+		ctx = hostlimit.WithPriority(ctx, new(hostlimit.Rules).Priority(ctx)+1)
+	}
+	lease, err := hosts.Acquire(ctx, t.subject.host, t.floor)
 	if err == nil {
 		t.lease = lease
 	}
@@ -197,7 +202,7 @@ type waitContext struct {
 
 // Value implements context.Context.
 func (w *waitContext) Value(key any) any {
-	if key == (hostlimit.WatcherKey{}) && w.turn.subject.recorder != nil {
+	if key == (*hostlimit.Watcher)(nil) && w.turn.subject.recorder != nil {
 		w.turn.subject.text() // other goroutines read it later
 		return w.turn
 	}

@@ -148,7 +148,7 @@ func TestAStartThatIsGivenUpIsOnRecord(t *testing.T) {
 	virtually(t, politeness.Config{Hosts: kept}, func(b *bubble) {
 		b.site.Page("/", "page")
 		b.mustGet("https://example.com/", 200)
-		kept.ctx.Value(hostlimit.WatcherKey{}).(hostlimit.Watcher).GivesUp(7)
+		kept.ctx.Value((*hostlimit.Watcher)(nil)).(hostlimit.Watcher).GivesUp(7)
 		starts := b.log.Decisions(evidence.Started)
 		d := b.one(evidence.Waiting)
 		if d.Instead != 7 || d.Host != "example.com" || d.URL != "https://example.com/" || d.Trip != starts[len(starts)-1].Trip || !d.Allowed || d.Reason == "" {

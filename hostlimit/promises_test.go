@@ -1109,7 +1109,7 @@ func TestAWaitOfASecondIsNotTold(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
 				defer close(ended)
-				lease, err := m.Acquire(context.WithValue(t.Context(), WatcherKey{}, l), "a", 0)
+				lease, err := m.Acquire(context.WithValue(t.Context(), (*Watcher)(nil), l), "a", 0)
 				if err != nil {
 					t.Error(err)
 					return
@@ -1135,7 +1135,7 @@ func TestAThousandAheadAreCounted(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		for ahead := range 1003 {
 			l := new(listener)
-			go func() { _, _ = m.Acquire(context.WithValue(ctx, WatcherKey{}, l), "a", 0) }()
+			go func() { _, _ = m.Acquire(context.WithValue(ctx, (*Watcher)(nil), l), "a", 0) }()
 			synctest.Wait()
 			if len(l.waits) != 1 || l.waits[0].Ahead != min(ahead, 1000) {
 				t.Errorf("behind %d others it is told: %+v", ahead, l.waits)

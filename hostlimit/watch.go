@@ -24,13 +24,9 @@ func (*Rules) Priority(ctx context.Context) int {
 	return p
 }
 
-// WatcherKey is the key of the [Watcher] of a request in its context, for context.WithValue or for
-// the Value method of a context type of one's own.
-type WatcherKey struct{}
-
 // A Watcher receives why its request waits, for a person to read, and the start numbers that the
 // request has used up without a start. A Limiter takes it from the context of Acquire and Start,
-// and calls it under no lock.
+// whose value for the key (*Watcher)(nil) it is, and calls it under no lock.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
 	// last for more than a second, or else when it has lasted for one. Acquire and Start return
@@ -49,7 +45,7 @@ type Watcher interface {
 
 // Watcher returns the Watcher of a request by its context, nil if there is none.
 func (*Rules) Watcher(ctx context.Context) Watcher {
-	w, _ := ctx.Value(WatcherKey{}).(Watcher)
+	w, _ := ctx.Value((*Watcher)(nil)).(Watcher)
 	return w
 }
 

@@ -559,7 +559,7 @@ func (l *listener) GivesUp(uint64)         {}
 func (l *listener) String() string         { return l.name }
 
 func (s *scene) as(l *listener) context.Context {
-	return context.WithValue(s.Context(), hostlimit.WatcherKey{}, l)
+	return context.WithValue(s.Context(), (*hostlimit.Watcher)(nil), l)
 }
 
 // heard waits for the one thing that l is told while a request of its own waits, which then leaves.

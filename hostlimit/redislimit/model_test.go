@@ -289,7 +289,7 @@ func (w *world) number(seq uint64, stamped int) {
 }
 
 func (w *world) acquire(ctx context.Context, l *Limiter) (hostlimit.Lease, error) {
-	return l.Acquire(context.WithValue(ctx, hostlimit.WatcherKey{}, w), "a.example", 0)
+	return l.Acquire(context.WithValue(ctx, (*hostlimit.Watcher)(nil), w), "a.example", 0)
 }
 
 // fetch takes one turn, as a crawler does. It reports whether there was one.
@@ -299,7 +299,7 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 		return false
 	}
 	start := func() (g hostlimit.Grant, err error) {
-		if g, err = lease.Start(context.WithValue(ctx, hostlimit.WatcherKey{}, w)); err == nil {
+		if g, err = lease.Start(context.WithValue(ctx, (*hostlimit.Watcher)(nil), w)); err == nil {
 			w.number(g.Seq, 1)
 		}
 		return g, err

@@ -18,7 +18,7 @@ func (ledger) Waits(hostlimit.Wait) {}
 func (l ledger) GivesUp(seq uint64) { l <- seq }
 func (ledger) String() string       { return "" }
 func (l ledger) of(ctx context.Context) context.Context {
-	return context.WithValue(ctx, hostlimit.WatcherKey{}, l)
+	return context.WithValue(ctx, (*hostlimit.Watcher)(nil), l)
 }
 
 // TestANumberWithoutAStartIsGivenUp: another process has had the next number by then, so that nobody
