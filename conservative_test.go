@@ -259,7 +259,7 @@ func TestConservativeReadsTheRobotsVariables(t *testing.T) {
 		// The rest of the policy stays.
 		b.site.Handle("/no", politenesstest.Status(http.StatusForbidden))
 		b.mustGet("https://example.com/no", http.StatusForbidden)
-		if d := b.one(evidence.HostBlocked); d.Until.Sub(d.Time) < 15*time.Minute {
+		if d := b.last(evidence.HostBlocked); d.Until.Sub(d.Time) < 15*time.Minute {
 			b.Errorf("record %+v", d)
 		}
 	})

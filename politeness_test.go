@@ -101,6 +101,16 @@ func (b *bubble) types() string {
 	return strings.Join(types, " ")
 }
 
+// last returns the last record of the type.
+func (b *bubble) last(typ evidence.Type) evidence.Decision {
+	b.Helper()
+	got := b.log.Decisions(typ)
+	if len(got) == 0 {
+		b.Fatalf("no record %s; all: %s", typ, b.types())
+	}
+	return got[len(got)-1]
+}
+
 func (b *bubble) one(typ evidence.Type) evidence.Decision {
 	b.Helper()
 	got := b.log.Decisions(typ)

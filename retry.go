@@ -73,8 +73,8 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 		trip.discard(resp, time.Until(at))
 	}
 	s.attempt++
-	if pause := trip.answer.effect; pause.Blocked && pause.Until.Compare(at) >= 0 && trip.answer.hints.RetryAfter == "" {
-		return true, trip.again() // the wait for the turn is as long, and in line for it
+	if e := trip.answer.effect; e.Blocked && !e.Until.Before(at) && time.Until(e.Until) <= trip.t.maxWait && trip.answer.hints.RetryAfter == "" {
+		return true, trip.again() // the wait for the turn is as long, and in the queue of the host
 	}
 	// To discard the answer at hand is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {

@@ -127,7 +127,7 @@ func TestNoAnswerHasNoHeaders(t *testing.T) {
 		if _, err := b.get("https://example.com/"); err == nil {
 			b.Error("no error")
 		}
-		if d := b.one(evidence.HostBlocked); d.Status != 0 || d.RetryAfter != "" || d.ServerDate != "" {
+		if d := b.last(evidence.HostBlocked); d.Status != 0 || d.RetryAfter != "" || d.ServerDate != "" {
 			b.Errorf("status %d, Retry-After %q, Date %q", d.Status, d.RetryAfter, d.ServerDate)
 		}
 	})

@@ -60,9 +60,9 @@ const (
 	mostOwn = 200
 )
 
-// suspect learns from an unsure answer. It reports whether that set a block, and whether the page is
+// suspect learns from an unsure answer, which asks for that long a pause itself. It reports whether that set a block, and whether the page is
 // known to be in trouble of its own.
-func (s *Refusals) suspect(o *Outcome, t Turn, earlier bool) (blocked, own bool) {
+func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool) (blocked, own bool) {
 	page := s.page(o.Resource)
 	switch {
 	case page != nil && page.Own:
@@ -99,7 +99,7 @@ func (s *Refusals) suspect(o *Outcome, t Turn, earlier bool) (blocked, own bool)
 	if s.Own > mostOwn {
 		pause += time.Duration(math.Exp2(min(float64(s.Own-mostOwn)/20, 10)) * float64(time.Second))
 	}
-	return s.block(o, min(pause, longestPause), t), false
+	return s.block(o, max(asked, min(pause, longestPause)), t), false
 }
 
 // served learns from a success, and reports whether it has ended a block or a row of refusals.

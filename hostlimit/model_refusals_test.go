@@ -63,6 +63,7 @@ type answered struct {
 	delay           hostlimit.Delay
 	inARow          int                       // as configured
 	stay            func(n int) time.Duration // of the n-th refusal in a row
+	asked           time.Duration             // by the answer itself
 }
 
 // teach makes the delay longer, to that many halves of the one in force.
@@ -146,7 +147,7 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 			t.teach(a, 3)
 		}
 	}
-	return t.block(a, fibonacci(t.unsure, time.Second, 5*time.Minute)), false // programs are too short for 200 pages in trouble
+	return t.block(a, max(a.asked, fibonacci(t.unsure, time.Second, 5*time.Minute))), false // programs are too short for 200 pages in trouble
 }
 
 // serve is a success. It reports whether that has cleared the host.

@@ -592,7 +592,7 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	asked, _ := m.p.lasting(o, 1)
 	a := &answered{
 		Outcome: o, now: m.now, gap: h.gap, since: m.now - h.began, served: h.answers, earlier: w.beforeBlock, probe: w.probe,
-		delay: d, inARow: m.p.inARow(),
+		delay: d, inARow: m.p.inARow(), asked: asked,
 		stay: func(n int) time.Duration { _, set := m.p.lasting(o, n); return set },
 	}
 	var want hostlimit.Effect

@@ -95,7 +95,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 	case what == refused:
 		e.Blocked = s.extend(r.Asked(o), causeOf(&o), stopped, t)
 	case what == unsure:
-		e.Blocked, e.Own = s.suspect(&o, t, earlier)
+		e.Blocked, e.Own = s.suspect(&o, r.Asked(o), t, earlier)
 	case what == forbidden && !earlier:
 		e.Blocked = s.forbid(r, &o, t)
 	}
