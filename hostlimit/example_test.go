@@ -177,7 +177,9 @@ func ExampleRules() {
 
 	var r hostlimit.Refusals
 	now := 10 * time.Second // since any moment
-	e := r.Observe(rules, hostlimit.Outcome{Status: 429, RetryAfter: time.Minute}, now, 1, 1)
+	e := r.Observe(rules, hostlimit.Outcome{Status: 429, RetryAfter: time.Minute}, hostlimit.Turn{
+		Now: now, Number: 1, Last: 1, Delay: &limits.Delay, Gap: time.Second,
+	})
 	fmt.Println("blocked:", e.Blocked, "by", r.Cause, "until", r.Until)
 	// Output:
 	// 2 slots, a start each 1s

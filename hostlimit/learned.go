@@ -47,9 +47,9 @@ type suspicion struct {
 // A suspect is a page that was refused.
 type suspect struct {
 	Resource uint64
-	Lesson   int  // Lessons when it was refused
-	Asked    bool // it was asked again alone, and refused, since the last success
-	Own      bool // its trouble is its own
+	Lesson   int32 // Lessons when it was refused
+	Asked    bool  // it was asked again alone, and refused, since the last success
+	Own      bool  // its trouble is its own
 }
 
 const (
@@ -77,7 +77,7 @@ func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool
 	}
 	if page == nil && o.Resource != 0 {
 		copy(s.Suspects[1:], s.Suspects[:])
-		s.Suspects[0] = suspect{Resource: o.Resource, Lesson: s.Lessons}
+		s.Suspects[0] = suspect{Resource: o.Resource, Lesson: int32(s.Lessons)}
 	}
 	s.Steps = 0
 	if earlier {
@@ -126,7 +126,7 @@ func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) 
 		lesson := page.Lesson
 		*page = suspect{}
 		s.Proofs += 10
-		if lesson == s.Lessons && (s.Proofs >= 25 || s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*3/20) {
+		if lesson == int32(s.Lessons) && (s.Proofs >= 25 || s.TaughtAt > 0 && t.Gap <= s.TaughtAt+s.TaughtAt*3/20) {
 			s.Proofs = 0
 			s.teach(t, half)
 		}
