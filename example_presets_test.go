@@ -124,7 +124,7 @@ func ExampleResponsive() {
 	delay := cfg.Limits.Delay
 	fmt.Printf("max(random in [%v, %v], crawl-delay, %v)\n", delay.Min, delay.Max, delay.Adaptive)
 	// Output:
-	// max(random in [500ms, 1.5s], crawl-delay, Squared)
+	// max(random in [500ms, 1.5s], crawl-delay, Longest(Learned, Squared))
 }
 
 // The person who runs a crawler sets its limits from outside, as a container does.

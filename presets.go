@@ -89,9 +89,9 @@ func Bulk(userAgent string) Config {
 
 // Responsive is the policy of a crawler that follows the host's own pace: one request at a time per
 // host, apart (from the end of one to the start of the next) by the longest of 0.5 to 1.5 s at
-// random, crawl-delay, and the square of the last response time in seconds (of a failed exchange
-// too), at most a day. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change the mean of the random
-// delay, which is 1 s.
+// random, crawl-delay, the square of the last response time in seconds (of a failed exchange too),
+// at most a day, and what refusals have taught (hostlimit.Learned). WithEnv lets
+// ROBOTS_DEFAULT_DELAY_SECONDS change the mean of the random delay, which is 1 s.
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,
@@ -99,7 +99,7 @@ func Responsive(userAgent string) Config {
 			Concurrency: 1,
 			Delay: hostlimit.Delay{
 				Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond,
-				Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour, FromEnd: true,
+				Adaptive: hostlimit.Longest(hostlimit.Squared, hostlimit.Learned), Ceiling: 24 * time.Hour, FromEnd: true,
 			},
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},
 		},

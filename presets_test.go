@@ -86,6 +86,17 @@ func TestPresetsAreValid(t *testing.T) {
 	}
 }
 
+// TestPresetsLearn from refusals, and so does the zero value; Conservative keeps to its 3 s.
+func TestPresetsLearn(t *testing.T) {
+	for name, cfg := range map[string]politeness.Config{
+		"zero value": {}, "SiteAudit": siteAudit(), "Bulk": bulk(), "Responsive": responsive(), "Conservative": conservative(),
+	} {
+		if learns := cfg.Limits.Delay.Adaptive.Learns(); learns != (name != "Conservative") {
+			t.Errorf("%s learns: %v", name, learns)
+		}
+	}
+}
+
 // What the presets' comments say, in numbers.
 func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -130,7 +141,8 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 			hostlimit.Config{
 				Concurrency: 1,
 				Delay: hostlimit.Delay{
-					Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond, Adaptive: hostlimit.Squared, Ceiling: 24 * time.Hour, FromEnd: true,
+					Min: 500 * time.Millisecond, Max: 1500 * time.Millisecond, Ceiling: 24 * time.Hour, FromEnd: true,
+					Adaptive: hostlimit.Longest(hostlimit.Squared, hostlimit.Learned),
 				},
 				Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 600 * time.Second},
 			},
