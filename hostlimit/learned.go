@@ -26,30 +26,30 @@ import (
 
 // A lesson is how a delay was learned.
 type lesson struct {
-	Lessons  int           // number of times that refusals have made the delay longer
-	TaughtAt time.Duration // delay in force at the last lesson
-	EasedAt  time.Duration // time of the last lesson, or the last step that made the delay shorter
-	Steps    int           // such steps since the last refusal
-	Slow     bool          // a ban has taught it
+	Lessons  int           `json:",omitzero"` // number of times that refusals have made the delay longer
+	TaughtAt time.Duration `json:",omitzero"` // delay in force at the last lesson
+	EasedAt  time.Duration `json:",omitzero"` // time of the last lesson, or the last step that made the delay shorter
+	Steps    int           `json:",omitzero"` // such steps since the last refusal
+	Slow     bool          `json:",omitzero"` // a ban has taught it
 }
 
 // A suspicion is what tells pages from their host: which were refused, and what came of it.
 type suspicion struct {
-	Suspects [8]suspect // pages refused last, the latest first
-	Pending  uint64     // page that was refused twice; the next answer tells whose trouble it is
-	Served   uint64     // page that was served last
-	Own      int        // pages found to be in trouble of their own since a new page was served
-	Excess   int        // refusals of new pages, more than a third of the successes, in thirds
-	Proofs   int        // suspects that were served, less a tenth of the successes, in tenths
-	Taught   bool       // Excess has taught since the last success
+	Suspects [8]suspect `json:",omitzero"` // pages refused last, the latest first
+	Pending  uint64     `json:",omitzero"` // page that was refused twice; the next answer tells whose trouble it is
+	Served   uint64     `json:",omitzero"` // page that was served last
+	Own      int        `json:",omitzero"` // pages found to be in trouble of their own since a new page was served
+	Excess   int        `json:",omitzero"` // refusals of new pages, more than a third of the successes, in thirds
+	Proofs   int        `json:",omitzero"` // suspects that were served, less a tenth of the successes, in tenths
+	Taught   bool       `json:",omitzero"` // Excess has taught since the last success
 }
 
 // A suspect is a page that was refused.
 type suspect struct {
-	Resource uint64
-	Lesson   int32 // Lessons when it was refused
-	Asked    bool  // it was asked again alone, and refused, since the last success
-	Own      bool  // its trouble is its own
+	Resource uint64 `json:",omitzero"`
+	Lesson   int32  `json:",omitzero"` // Lessons when it was refused
+	Asked    bool   `json:",omitzero"` // it was asked again alone, and refused, since the last success
+	Own      bool   `json:",omitzero"` // its trouble is its own
 }
 
 const (

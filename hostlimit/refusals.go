@@ -41,18 +41,18 @@ import (
 // request probes. Outside of Config.Windows a key is held as if it were blocked, whatever its
 // state.
 type Refusals struct {
-	Until time.Duration // end of the block; 0: none
-	SetAt uint64        // number of the last request that started before the block was set
-	Cause string        // what set the block, as in HostState.BlockedBy
-	Alone bool          // requests start one at a time, each a probe, until one succeeds
+	Until time.Duration `json:",omitzero"` // end of the block; 0: none
+	SetAt uint64        `json:",omitzero"` // number of the last request that started before the block was set
+	Cause string        `json:",omitzero"` // what set the block, as in HostState.BlockedBy
+	Alone bool          `json:",omitzero"` // requests start one at a time, each a probe, until one succeeds
 
-	Row       int  // refusals in a row, 255 for more; those of one block count once
-	Unsure    int  // unsure answers in a row, 255 for more
-	Forbidden int  // 401, 402, 403 and 451 in a row, since the last success or check
-	Bans      int  // bans in a row
-	Checking  bool // the next answer tells a ban from forbidden pages
+	Row       int  `json:",omitzero"` // refusals in a row, 255 for more; those of one block count once
+	Unsure    int  `json:",omitzero"` // unsure answers in a row, 255 for more
+	Forbidden int  `json:",omitzero"` // 401, 402, 403 and 451 in a row, since the last success or check
+	Bans      int  `json:",omitzero"` // bans in a row
+	Checking  bool `json:",omitzero"` // the next answer tells a ban from forbidden pages
 
-	Learned time.Duration // delay that refusals have taught; 0: none
+	Learned time.Duration `json:",omitzero"` // delay that refusals have taught; 0: none
 	lesson
 	suspicion
 }

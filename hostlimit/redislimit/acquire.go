@@ -418,7 +418,7 @@ func (w *waiter) question(ahead int) {
 			}
 			return []any{
 				w.id, int64(w.number), w.asks, w.limits.Concurrency, wait, ahead, micros(w.least), w.listens, w.began(),
-				micros(w.limits.Delay.Min), micros(w.limits.Delay.Ceiling), micros(w.delay), micros(w.floor), w.limits.Delay.FromEnd,
+				micros(w.limits.Delay.Ceiling), micros(w.delay), micros(w.floor), w.limits.Delay.FromEnd,
 				w.rank(), w.arrival(now),
 			}
 		},
@@ -522,7 +522,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	case "HAND":
 		w.push = nil
 		w.phase = parked // the server has forgotten it
-		w.h.cause = text(reply[2])
+		w.h.refusals.Cause = text(reply[2])
 		w.h.blockedUntil(number(reply[1]), at)
 		w.refuse(w.stop())
 	case "OLD":
@@ -549,7 +549,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		w.h.blockedUntil(number(reply[3]), at)
 		start, why := clock.surely(number(reply[1]), now), text(reply[2])
 		if why == "b" {
-			start = max(start, w.h.until)
+			start = max(start, w.h.refusals.Until)
 		}
 		w.refuse(w.refusal(start, w.l.rules.TooLate(w.byContext, blameOf(why) == block)))
 	}
@@ -600,14 +600,14 @@ func (w *waiter) reserve(us, from int64, why string, now time.Duration) {
 	due := h.p.clock.surely(us, now)
 	switch why {
 	case "b":
-		due = max(due, h.until)
+		due = max(due, h.refusals.Until)
 	case "h":
 		h.opens = due
 	}
 	w.planned = due
 	// The bounds may be from before a step of the server's clock.
 	w.next = max(min(due, now+duration(us-from))-h.p.early(), 1)
-	if h.until > now {
+	if h.refusals.Until > now {
 		w.next = min(w.next, now+pollBlock)
 	}
 	h.account(now, blameOf(why))

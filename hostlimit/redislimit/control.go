@@ -15,13 +15,12 @@ import (
 
 // byHand reports whether a person has blocked the host.
 func (h *host) byHand(now time.Duration) bool {
-	s := hostlimit.Refusals{Until: h.until, Cause: h.cause}
-	return s.Stopped(now)
+	return h.refusals.Stopped(now)
 }
 
 // stop is the refusal of a turn because a person has blocked the host.
 func (w *waiter) stop() error {
-	return w.refusal(w.h.until, w.l.rules.BlockedByHand(w.h.cause))
+	return w.refusal(w.h.refusals.Until, w.l.rules.BlockedByHand(w.h.refusals.Cause))
 }
 
 // note stores a Block or Clear by a person until the next Grant or Error of h reports it.
@@ -33,7 +32,7 @@ func (h *host) note(at heard, blocked bool) {
 	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
 	h.act = &hostlimit.Debt{ClearedAt: when}
 	if blocked {
-		h.act = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.until), Cause: h.cause}
+		h.act = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.refusals.Until), Cause: h.refusals.Cause}
 	}
 }
 
@@ -94,26 +93,17 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	if err != nil {
 		return err
 	}
-	h, last := l.known(key), time.Duration(0)
-	why = strings.ToValidUTF8(why, "\uFFFD")
-	err = l.do(ctx, op{
-		name: "stop", h: h,
-		build: func(now time.Duration) []any {
-			_, hi := h.p.clock.bounds(now)
-			return []any{micros(now + min(time.Until(until), longestBlock) + hi), why}
-		},
-	}, func(reply []any, at heard) {
-		if len(reply) < 2 {
-			return
-		}
-		h.asOf, h.cause = at.server, cause
-		h.stopped(number(reply[1]), at)
-		h.note(at, true)
+	cause = strings.ToValidUTF8(cause, "\uFFFD")
+	h := l.known(key)
+	c := &change{h: h, act: 1, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+		s.Block(now+min(time.Until(until), longestBlock), cause, newest)
+		return hostlimit.Effect{Blocked: true}
+	}, then: func() {
 		if act := h.act; act != nil && act.BlockedUntil.Sub(until).Abs() < time.Second {
 			act.BlockedUntil = until // as it was said; the server's clock is known less well
 		}
-		last = h.p.clock.surely(number(reply[0]), at.received)
-	})
+	}}
+	err = l.act(ctx, c)
 	if err == nil {
 		err = l.save(ctx, h)
 	}
@@ -121,7 +111,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		return err
 	}
 	// Requests that were let go just before start within their window or not at all.
-	timer := time.NewTimer(min(last-l.now(), observing))
+	timer := time.NewTimer(min(c.latest-l.now(), observing))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -135,19 +125,39 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 func (l *Limiter) Clear(ctx context.Context, key string) error {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := l.known(key)
-	err := l.do(ctx, op{name: "clear", h: h, args: []any{limits.Concurrency}}, func(reply []any, at heard) {
-		h.asOf, h.refusals, h.failures = at.server, 0, 0
-		if number(reply[0]) == 1 {
-			h.cause = ""
-			h.note(at, false)
-		}
-		h.until, h.untilServer = 0, 0
-		h.wakeFirst()
-	})
+	err := l.act(ctx, &change{h: h, act: 2, slots: limits.Concurrency, make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+		return hostlimit.Effect{Cleared: s.Clear(now)}
+	}, then: h.wakeFirst})
 	if err != nil {
 		return err
 	}
 	return l.save(ctx, h)
+}
+
+// act waits until the server has c, a change by a person.
+func (l *Limiter) act(ctx context.Context, c *change) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return ErrClosed
+		}
+		c.done = make(chan error, 1)
+		c.h.submit(c)
+		c.h.p.flush()
+		l.mu.Unlock()
+		select {
+		case err := <-c.done:
+			if !isStale(err) {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // longestBlock bounds a block that a person sets: sums with it don't overflow.
@@ -184,7 +194,7 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 // keys calls found with the keys of all hosts.
 func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
 	scan := func(ctx context.Context, client redis.Cmdable) error {
-		pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.prefix) + "{*}host:2:*"
+		pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.prefix) + "{*}host:3:*"
 		for cursor := uint64(0); ; {
 			names, next, err := client.Scan(ctx, cursor, pattern, 512).Result()
 			if err != nil {
@@ -192,7 +202,7 @@ func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
 			}
 			var hosts []string
 			for _, name := range names {
-				if _, key, ok := strings.Cut(name, "}host:2:"); ok {
+				if _, key, ok := strings.Cut(name, "}host:3:"); ok {
 					hosts = append(hosts, key)
 				}
 			}
@@ -222,7 +232,7 @@ func (l *Limiter) state(ctx context.Context, key string) (s hostlimit.HostState,
 		stamp := func(us int64) time.Time { return l.base.Add(h.p.clock.surely(us, at.received)) }
 		s.Starts, s.InFlight, s.Waiters, s.Next = uint64(number(reply[0])), int(number(reply[1])), int(number(reply[2])), stamp(number(reply[3]))
 		if until := number(reply[4]); until > at.server {
-			s.BlockedUntil, s.BlockedBy = stamp(until), blockedBy(text(reply[5]))
+			s.BlockedUntil, s.BlockedBy = stamp(until), text(reply[5])
 		}
 		s.Refusals, s.Probing = int(number(reply[6])), number(reply[7]) == 1
 		s.Delay, s.Adaptive, s.Learned = duration(reply[8]), duration(reply[9]), duration(reply[10])
@@ -236,22 +246,6 @@ func (l *Limiter) state(ctx context.Context, key string) (s hostlimit.HostState,
 		}
 	})
 	return s, err
-}
-
-// blockedBy is a cause of step.lua in the words of hostlimit.
-func blockedBy(cause string) string {
-	switch cause {
-	case "network":
-		return "network error"
-	case "reset":
-		return "rate limit"
-	case "", "refused":
-		return "refused"
-	}
-	if _, hand := (hostlimit.Debt{Cause: cause}).ByHand(); hand {
-		return cause
-	}
-	return "status " + cause
 }
 
 // Drain implements [hostlimit.Controller]: for this process. A lease that is never released is

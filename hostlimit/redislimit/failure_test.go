@@ -195,7 +195,7 @@ func TestFailLocalKnowsWhatWasLearned(t *testing.T) {
 		return turn.Grant, turn.Observe(o)
 	}
 	for range 4 {
-		say(l, "failing.example", hostlimit.Outcome{Status: 403})
+		say(l, "forbidden.example", hostlimit.Outcome{Status: 403})
 	}
 	say(l, "taught.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
 	say(l, "waiting.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
@@ -203,8 +203,11 @@ func TestFailLocalKnowsWhatWasLearned(t *testing.T) {
 	acquire(t, l, "other.example", 0).Release() // finds out
 	seen.await(t, 1)
 
-	if _, e := say(l, "failing.example", hostlimit.Outcome{Status: 403}); !e.Blocked || e.Refusals != 1 || time.Until(e.Until) < 59*time.Minute {
-		t.Errorf("the fifth failure, which is the first one without the server, did %+v", e)
+	if g, e := say(l, "forbidden.example", hostlimit.Outcome{Status: 403}); g.Probe || e.Blocked {
+		t.Errorf("the fifth 403, which is the first one without the server: probe %t, %+v", g.Probe, e)
+	}
+	if g, e := say(l, "forbidden.example", hostlimit.Outcome{Status: 403}); !g.Probe || !e.Blocked || e.Refusals != 1 || time.Until(e.Until) < 59*time.Minute {
+		t.Errorf("the sixth 403: probe %t, %+v", g.Probe, e)
 	}
 	if g, e := say(l, "taught.example", hostlimit.Outcome{Status: 200}); g.Delay != processes*delay*3/2 || g.DelaySource != "learned" || !e.Cleared {
 		t.Errorf("%v by %q, effect %+v", g.Delay, g.DelaySource, e)
@@ -222,7 +225,7 @@ func TestFailLocalKnowsWhatWasLearned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if _, err := other.Acquire(t.Context(), "failing.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
+	if _, err := other.Acquire(t.Context(), "forbidden.example", 0); !errors.Is(err, hostlimit.ErrBlocked) {
 		t.Errorf("on a host that was blocked in the outage: %v", err)
 	}
 	if g, _ := say(other, "new.example", hostlimit.Outcome{Status: 200}); g.Delay < delay*3/2 || g.DelaySource != "learned" {
@@ -361,10 +364,11 @@ func TestARefusalWithoutTheServerIsABlock(t *testing.T) {
 		refusals       int
 		least          time.Duration // 0: it sets no block
 	}{
-		"429":                       {answer: hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}, refusals: 1, least: time.Hour},
-		"nothing left of a limit":   {answer: hostlimit.Outcome{Status: 200, Reset: time.Hour}, least: time.Hour},
-		"the first failure":         {answer: hostlimit.Outcome{Status: 500}},
-		"a failure after a refusal": {before: hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond}, answer: hostlimit.Outcome{Status: 500}, refusals: 2, least: time.Second},
+		"429":                     {answer: hostlimit.Outcome{Status: 429, RetryAfter: time.Hour}, refusals: 1, least: time.Hour},
+		"nothing left of a limit": {answer: hostlimit.Outcome{Status: 200, Reset: time.Hour}, least: time.Hour},
+		"an unsure answer":        {answer: hostlimit.Outcome{Status: 500}, refusals: 1, least: time.Second},
+		"one 403":                 {answer: hostlimit.Outcome{Status: 403}},
+		"one after a refusal":     {before: hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond}, answer: hostlimit.Outcome{Status: 500}, refusals: 2, least: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -25,19 +26,17 @@ type host struct {
 	next        time.Duration // the next start isn't earlier
 	last        time.Duration // the last start wasn't later; only if started
 	started     bool
-	until       time.Duration // end of the block
-	untilServer int64         // which is that on the server's clock
+	refusals    hostlimit.Refusals
+	version     int64         // of refusals, on the server; -1: this process has changed them
+	untilServer int64         // refusals.Until on the server's clock
 	asOf        int64         // when the server told so last
-	untilTold   time.Duration // lower bound of until, as the server's clock is known only within bounds
-	cause       string        // what set it, as in step.lua
+	untilTold   time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
 	blocked     time.Duration // when a block became known here: turns granted before are void
 	presumed    time.Duration // end of a block of which the server may not know yet
-	unheard     int           // outcomes that it hasn't answered
-	refusals    int
-	failures    int           // in a row
-	learned     time.Duration // delay that refusals have taught
-	starts      int64         // since began
-	began       time.Duration // when the counting of starts began
+	changes     []*change     // of refusals that the server hasn't answered; the first one is under way
+	delay       time.Duration // delay in force
+	served      int           // successes since began
+	began       time.Duration // when the counting of successes began
 
 	// What this process itself owes holds, whatever a server says that has lost the key.
 	owed       time.Duration // the last start of this process and its delay
@@ -86,32 +85,72 @@ func blameOf(why string) blame {
 
 // A told is what the server tells of a host with each start and each answer.
 type told struct {
-	refusals int
-	failures int
-	adaptive time.Duration // delay by response times
-	next     int64         // earliest next start
+	next     int64 // earliest next start
+	adaptive time.Duration
+	delay    time.Duration // delay in force
+	served   int           // successes since began
+	began    int64         // 0: not yet
+	until    int64         // end of the block
+	setAt    int64         // when it was set
+	cause    string
+	alone    bool
+	row      int // refusals in a row
 	learned  time.Duration
-	starts   int64  // since began
-	began    int64  // 0: not yet
-	cause    string // of the last block, as in step.lua
-	until    int64  // end of the block
+	easedAt  int64
+	version  int64  // of all from until on
+	rest     string // of hostlimit.Refusals, see change.args; empty: nothing
 }
 
-const toldFields = 9
+const toldFields = 14
 
 func newTold(reply []any) told {
 	return told{
-		refusals: int(number(reply[0])), failures: int(number(reply[1])), adaptive: duration(reply[2]), next: number(reply[3]),
-		learned: duration(reply[4]), starts: number(reply[5]), began: number(reply[6]),
-		cause: text(reply[7]), until: number(reply[8]),
+		next: number(reply[0]), adaptive: duration(reply[1]), delay: duration(reply[2]), served: int(number(reply[3])), began: number(reply[4]),
+		until: number(reply[5]), setAt: number(reply[6]), cause: text(reply[7]), alone: number(reply[8]) == 1, row: int(number(reply[9])),
+		learned: duration(reply[10]), easedAt: number(reply[11]), version: number(reply[12]), rest: text(reply[13]),
 	}
 }
 
-// keep notes what the server has told.
+// refused reports whether anything is left of refusals.
+func (t *told) refused() bool { return t.rest != "" || t.alone || t.row > 0 || t.learned > 0 }
+
+// keep notes what the server has told; but for what it may have lost and wasn't told again yet.
 func (h *host) keep(t told, at heard) {
-	h.refusals, h.failures, h.learned, h.starts, h.cause = t.refusals, t.failures, t.learned, t.starts, t.cause
-	h.began = h.p.clock.surely(t.began, at.received)
+	clock, now := &h.p.clock, at.received
+	if h.p.restoring == 0 || t.version > h.version {
+		h.delay, h.served, h.began = t.delay, t.served, now
+		if t.began > 0 {
+			h.began = clock.surely(t.began, now)
+		}
+		h.adopt(t, now)
+	}
 	h.blockedUntil(t.until, at)
+}
+
+// adopt takes in the refusals of t but for the end of a block that lasts.
+func (h *host) adopt(t told, now time.Duration) {
+	clock, s := &h.p.clock, h.refusals
+	if t.version != h.version {
+		s = hostlimit.Refusals{Until: s.Until}
+		_ = json.Unmarshal([]byte(t.rest), &s) // where this fails, the host hasn't refused
+		h.version = t.version
+	}
+	if s.Alone && !t.alone {
+		s.Clear(now) // the server has forgiven
+	}
+	s.SetAt, s.Cause, s.Alone, s.EasedAt = uint64(t.setAt), t.cause, t.alone, clock.surely(t.easedAt, now)
+	if s.InARow() == 0 {
+		s.Row = t.row // told by a Store
+	}
+	if micros(s.Learned) != micros(t.learned) {
+		s.Learned = t.learned
+	}
+	if over := clock.surely(t.until, now); t.until == 0 {
+		s.Until = 0
+	} else if over < now {
+		s.Until = over
+	}
+	h.refusals = s
 }
 
 // host returns the host of key, which is made if need be.
@@ -126,20 +165,20 @@ func (l *Limiter) host(key string) *host {
 
 // owes reports whether forgetting h would lose something that the server may ask for.
 func (h *host) owes(now time.Duration) bool {
-	return len(h.leases) > 0 || max(h.next, h.until) > now ||
-		(h.refusals > 0 || h.failures > 0 || h.learned > 0) && now < max(h.until, h.last)+h.l.backoff.Forgive
+	return len(h.leases) > 0 || len(h.changes) > 0 || max(h.next, h.refusals.Until) > now ||
+		isLeft(h.refusals) && now < max(h.refusals.Until, h.last)+h.l.backoff.Forgive
 }
 
 // first is the earliest start of anybody that is known here, and whether that is for a block,
 // or for Config.Windows.
 func (h *host) first() (at time.Duration, blocked bool) {
-	at = max(h.next, h.until, h.opens)
+	at = max(h.next, h.refusals.Until, h.presumed, h.opens)
 	return at, at > h.next
 }
 
 // inTrouble reports whether a block, or the wait for a probe's answer, holds the host.
 func (h *host) inTrouble(now time.Duration) bool {
-	return h.refusals > 0 || max(h.until, h.opens) > now
+	return h.refusals.Alone || max(h.refusals.Until, h.presumed, h.opens) > now
 }
 
 // account books the time that passed to what was waited for, and what is waited for from now on.
@@ -156,15 +195,15 @@ func (h *host) blockedUntil(us int64, at heard) {
 	h.asOf = at.server
 	now, lifted := at.received, us <= at.server
 	switch {
-	case lifted && h.until > now && h.p.restoring == 0:
-		h.until, h.untilServer = 0, 0
+	case lifted && h.refusals.Until > now && h.p.restoring == 0:
+		h.refusals.Until, h.untilServer = 0, 0
 		h.wakeFirst()
 	case !lifted && us != h.untilServer:
 		until := h.p.clock.surely(us, now)
 		if h.p.restoring > 0 {
-			until = max(until, h.until)
+			until = max(until, h.refusals.Until)
 		}
-		h.untilServer, h.until, h.untilTold = us, until, h.p.clock.earliest(us, now)
+		h.untilServer, h.refusals.Until, h.untilTold = us, until, h.p.clock.earliest(us, now)
 	}
 }
 
@@ -248,9 +287,10 @@ func (h *host) restore(now time.Duration, all bool) {
 			if h.started {
 				last = micros(h.last - now)
 			}
+			s := &h.refusals
 			args := []any{
-				all, micros(h.next - now), last, micros(h.until - now), h.cause, h.refusals, h.failures,
-				micros(h.learned), h.starts, micros(now - h.began),
+				all, micros(h.next - now), last, micros(s.Until - now), s.Cause, s.Alone, s.InARow(),
+				micros(s.Learned), micros(s.EasedAt - now), h.version, rest(*s), h.served, micros(h.began - now),
 			}
 			for _, t := range h.leases {
 				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting {

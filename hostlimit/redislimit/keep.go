@@ -30,7 +30,10 @@ type owing struct {
 	learned  time.Duration
 }
 
-func (h *host) owing() owing { return owing{h.until, h.cause, h.refusals, h.learned} }
+func (h *host) owing() owing {
+	s := &h.refusals
+	return owing{s.Until, s.Cause, s.InARow(), s.Learned}
+}
 
 // easing is how often a delay that has only become shorter is saved.
 const easing = time.Minute
@@ -100,7 +103,7 @@ func (l *Limiter) save(ctx context.Context, h *host) error {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.refusals, is.learned
 		if is.until > now || is.refusals > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.until-now).Round(0).UTC(), wall.Round(0).UTC()
-			d.Cause = strings.ToValidUTF8(blockedBy(is.cause), "\uFFFD")
+			d.Cause = strings.ToValidUTF8(is.cause, "\uFFFD")
 		}
 		return d
 	})
@@ -171,7 +174,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 			},
 		}, func(reply []any, at heard) {
 			h.keep(newTold(reply), at)
-			if h.until <= at.received {
+			if h.refusals.Until <= at.received {
 				h.restored = nil // it was lifted since
 			}
 		})
@@ -189,7 +192,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	now, wall := h.l.now(), time.Now()
 	d = h.l.rules.Owed(d, wall)
-	is := owing{refusals: min(max(d.Refusals, 0), math.MaxUint8), cause: causeOf(d.Cause)}
+	is := owing{refusals: min(max(d.Refusals, 0), math.MaxUint8), cause: d.Cause}
 	if !d.BlockedUntil.IsZero() {
 		is.until = now + d.BlockedUntil.Sub(wall)
 	}
@@ -200,34 +203,16 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	if is == (owing{}) {
 		return false
 	}
-	if is.until > max(h.until, now) {
-		h.until, h.untilServer, h.untilTold, h.cause, h.blocked = is.until, 0, is.until, is.cause, now
+	s := &h.refusals
+	if is.until > max(s.Until, now) {
+		s.Until, h.untilServer, h.untilTold, s.Cause, h.blocked = is.until, 0, is.until, is.cause, now
 		h.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
-	h.refusals, h.learned = max(h.refusals, is.refusals), max(h.learned, is.learned)
+	s.Row, s.Alone, s.Learned, h.version = max(s.Row, is.refusals), s.Alone || is.refusals > 0, max(s.Learned, is.learned), -1
 	return true
 }
 
-// causeOf returns the cause of step.lua for a cause of hostlimit: the reverse of blockedBy.
-func causeOf(cause string) string {
-	switch cause {
-	case "network error":
-		return "network"
-	case "rate limit":
-		return "reset"
-	case "refused", "":
-		return cause
-	}
-	if _, hand := (hostlimit.Debt{Cause: cause}).ByHand(); hand {
-		return cause
-	}
-	if status, ok := strings.CutPrefix(cause, "status "); ok {
-		return status
-	}
-	return "refused"
-}
-
-// takeState returns what the next Grant or Error reports of the Store, once.
+// takeState takes what is to be told of the Store.
 func (h *host) takeState() (restored *hostlimit.Restored, err error) {
 	restored, err = h.restored, h.stateErr
 	h.restored, h.stateErr = nil, nil

@@ -40,17 +40,17 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 			return l.Acquire(ctx, key, floor)
 		}
 		h := l.host(key)
-		taught := h.learned > floor
+		taught := h.refusals.Learned > floor
 		g, wait, blocked := h.gate(l.now())
 		if limit > 0 && l.now()+wait > limit {
 			l.mu.Unlock()
 			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: l.rules.TooLate(byContext, blocked)}
 		}
-		probe := wait == 0 && g == nil && h.refusals > 0
+		probe := wait == 0 && g == nil && h.refusals.Alone
 		if probe {
 			h.probe = make(chan struct{})
 		}
-		least := max(floor, h.learned, 0)
+		least := max(floor, h.refusals.Learned, 0)
 		l.mu.Unlock()
 
 		if wait > 0 || g != nil {
@@ -117,8 +117,8 @@ func (h *host) gate(now time.Duration) (g <-chan struct{}, wait time.Duration, b
 	if at := h.p.heard + noticed; at > now {
 		return nil, at - now, false
 	}
-	if at := max(h.next, h.until); at > now {
-		return nil, at - now, h.until >= h.next
+	if at := max(h.next, h.refusals.Until, h.presumed); at > now {
+		return nil, at - now, at > h.next
 	}
 	for _, t := range h.leases {
 		if !t.alone {
@@ -175,6 +175,9 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	now := l.now()
 	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
 	t.lease.granted.delay = g.Delay / time.Duration(l.processes) // what the fleet owes
+	if !h.started {
+		h.began = now
+	}
 	h.started, h.last = true, now
 	h.next = max(h.next, now+t.lease.granted.delay)
 	g.WaitDelay += t.waited
@@ -186,8 +189,8 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 }
 
 // Observe implements [hostlimit.Lease]. It judges o by what the share of this process has seen and
-// by what the server said before: so a host of which a process has seen four failures is blocked by
-// the fifth, and one that was blocked is probed. The server hears of it later.
+// by what the server said before: so a host that was blocked is probed, and pages that were
+// suspected still are. The server is told later.
 func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	share := t.inner.Observe(o)
 	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, t.lease.l.rules
@@ -199,21 +202,30 @@ func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && r.Meaning(o) != neutral
 	defer t.answered()
 	now := l.now()
-	s := hostlimit.Refusals{Row: h.refusals, Failures: h.failures, Until: h.until, SetAt: uint64(h.blocked)}
-	e := s.Observe(r, o, now, uint64(t.lease.began), uint64(now))
-	if h.refusals == 0 && s.Row == 1 && limits.Delay.Adaptive.Learns() && r.Teaches(o) {
-		h.learned = limits.Delay.Learn(t.lease.granted.delay, 0, 0)
-		h.raise(h.learned)
+	s := h.refusals
+	s.Forgive(r, now)
+	s.SetAt = uint64(h.blocked)
+	if r.Meaning(o) == serves {
+		h.served++
 	}
-	h.refusals, h.failures, h.until = s.Row, s.Failures, s.Until
-	e.Cleared = e.Cleared || share.Cleared
+	e := s.Observe(r, o, hostlimit.Turn{
+		Now: now, Number: uint64(t.lease.began), Last: uint64(now), Probe: t.probe,
+		Delay: &limits.Delay, Gap: t.lease.granted.delay, Since: now - h.began, Served: h.served,
+	})
+	if s.Lessons != h.refusals.Lessons {
+		h.began, h.served = now, 0
+		defer h.raise(s.Learned)
+	}
+	_, later := h.p.clock.bounds(now)
+	h.refusals, h.version = s, max(h.version+1, int64((now+later)/time.Microsecond))
+	e.Cleared, e.Own = e.Cleared || share.Cleared, e.Own || share.Own
 	if e.Blocked = e.Blocked || share.Blocked; e.Blocked {
-		h.until, h.blocked = max(h.until, now+time.Until(share.Until)), now
-		h.untilTold = h.until
+		h.refusals.Until, h.blocked = max(s.Until, now+time.Until(share.Until)), now
+		h.untilTold = h.refusals.Until
 		h.weed()
 	}
-	if h.until > now {
-		e.Until = l.base.Add(h.until)
+	if h.refusals.Blocks(now) {
+		e.Until = l.base.Add(h.refusals.Until)
 	}
 	return e
 }
@@ -246,7 +258,7 @@ func (t *localLease) Release() (expired bool) {
 func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	l.mu.Lock()
 	out, h := l.outage, l.host(key)
-	at, least := l.base.Add(max(h.next, h.until)), max(floor, h.learned, 0)
+	at, least := l.base.Add(max(h.next, h.refusals.Until, h.presumed)), max(floor, h.refusals.Learned, 0)
 	l.mu.Unlock()
 	if out == nil {
 		return l.Next(ctx, key, floor)

@@ -54,7 +54,7 @@ func (l *Limiter) peek(ctx context.Context, key string, floor time.Duration, lim
 				return
 			}
 			h.blockedUntil(number(reply[1]), at)
-			next := max(h.p.clock.surely(number(reply[0]), at.received)+ahead, h.until, at.received)
+			next := max(h.p.clock.surely(number(reply[0]), at.received)+ahead, h.refusals.Until, at.received)
 			answered <- answer{at: l.base.Add(next)}
 		},
 	})

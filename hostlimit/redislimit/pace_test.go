@@ -109,11 +109,11 @@ func TestBegunTakesBackNoMoreThanTheWindow(t *testing.T) {
 			s.run("adapt", h, other, 0, 60_000_000, 7_000_000, -1, false)
 		}, 7_000_000 + 1000},
 		"another process tells that it owes more": {func(h *host, now int64) {
-			s.run("restore", h, false, 8_000_000, -1, -1, "", 0, 0, 0, 0, 0)
+			s.run("restore", h, false, 8_000_000, -1, -1, "", false, 0, 0, 0, 0, "", 0, 0)
 			begun(h, now+1000)
 		}, 8_000_000},
 		"no answer, and told too late": {func(h *host, now int64) {
-			s.run("observe", h, id, 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0)
+			s.write(h, id, 0, 0, true, 0)
 			begun(h, now+1000)
 		}, delay + window},
 		"another start since": {func(h *host, now int64) {
@@ -121,7 +121,7 @@ func TestBegunTakesBackNoMoreThanTheWindow(t *testing.T) {
 			begun(h, now+1000)
 		}, 2*delay + window},
 		"the other was without an answer": {func(h *host, now int64) {
-			s.run("observe", h, other, 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0)
+			s.write(h, other, 0, 0, true, 0)
 			begun(h, now+1000)
 		}, 9_000_000},
 		"told, then undone": {func(h *host, now int64) {

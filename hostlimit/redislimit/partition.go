@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -146,18 +147,27 @@ func (p *partition) send() {
 	}
 }
 
-// last sends what is there after Close, in the caller's goroutine and without mu.
+// last sends what is there after Close, and what that brings about, in the caller's goroutine and
+// without mu.
 func (p *partition) last(bye bool) {
-	p.l.mu.Lock()
-	ops := p.ops
-	p.ops = nil
-	if len(ops) == 0 && (!bye || !p.l.crawls || p.gen == "" || p.down != nil) {
+	for range mostTries {
+		p.l.mu.Lock()
+		ops := p.ops
+		p.ops = nil
+		if len(ops) == 0 && (!bye || !p.l.crawls || p.gen == "" || p.down != nil) {
+			p.l.mu.Unlock()
+			return
+		}
+		c := p.newCall(ops, bye)
 		p.l.mu.Unlock()
-		return
+		p.call(c)
+		p.l.mu.Lock()
+		again := p.down == nil && slices.ContainsFunc(p.ops, func(o op) bool { return o.name == "write" })
+		p.l.mu.Unlock()
+		if !again {
+			return
+		}
 	}
-	c := p.newCall(ops, bye)
-	p.l.mu.Unlock()
-	p.call(c)
 }
 
 // newCall writes a call of step.lua.
@@ -229,8 +239,8 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	return c
 }
 
-// hostKey is where the server keeps a host. Its 2 is the version of what step.lua writes there.
-func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + "host:2:" + key }
+// hostKey is where the server keeps a host. Its 3 is the version of what step.lua writes there.
+func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + "host:3:" + key }
 
 // early is the constant of this name, longer where replies take long.
 func (p *partition) early() time.Duration { return min(max(early, 4*p.lead), time.Second) }
@@ -416,8 +426,10 @@ func isComplete(name string, answer []any) bool {
 		return false
 	}
 	switch name {
-	case "observe":
-		return len(answer) >= 4+toldFields
+	case "write":
+		return len(answer) >= 2+toldFields
+	case "served":
+		return number(answer[0]) == 0 || len(answer) >= 1+toldFields
 	case "recall":
 		return len(answer) >= toldFields
 	case "peek":

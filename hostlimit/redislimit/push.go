@@ -120,9 +120,9 @@ func (l *Limiter) pushed(message string) {
 	}
 }
 
-// proclaimed takes in what the server tells everybody: {blocked until, now, refusals, cause, key,
-// act} of a block, or that there is none any more; and nothing, if a quarantine is over. So more
-// than one process knows each block, and a turn that was granted just before isn't used.
+// proclaimed takes in what the server tells every process: {key, now, act, and what told returns} of
+// a block, or that there is none any more; and nothing, if a quarantine is over. So more than one
+// process knows each block, and a turn that was granted just before isn't used.
 func (l *Limiter) proclaimed(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,25 +133,27 @@ func (l *Limiter) proclaimed(message string) {
 		return
 	}
 	f, err := parse(message)
-	if err != nil || len(f) != 6 {
+	if err != nil || len(f) != 3+toldFields {
 		return // not ours
 	}
-	_, key, found := strings.Cut(text(f[4]), "}host:2:")
-	if !found || !strings.HasPrefix(text(f[4]), l.prefix+"{") {
+	_, key, found := strings.Cut(text(f[0]), "}host:3:")
+	if !found || !strings.HasPrefix(text(f[0]), l.prefix+"{") {
 		return
 	}
-	until, at := number(f[0]), heard{server: number(f[1]), received: l.now()}
+	t, at := newTold(f[3:]), heard{server: number(f[1]), received: l.now()}
 	h := l.hosts[key]
-	if h == nil && until <= at.server {
+	if h == nil && t.until <= at.server {
 		return
 	}
 	if h = l.host(key); at.server < h.asOf {
 		return // the server has told more since
 	}
-	h.refusals, h.cause = int(number(f[2])), text(f[3])
-	known := until == h.untilServer
-	h.stopped(until, at)
-	if act := number(f[5]); act > 0 {
+	if h.p.clock.known {
+		h.adopt(t, at.received)
+	}
+	known := t.until == h.untilServer
+	h.stopped(t.until, at)
+	if act := number(f[2]); act > 0 {
 		h.note(at, act == 1)
 	}
 	if !known {
@@ -164,7 +166,7 @@ func (h *host) stopped(until int64, at heard) {
 	now := at.received
 	switch {
 	case !h.p.clock.known:
-		h.until = now + duration(until-at.server)
+		h.refusals.Until = now + duration(until-at.server)
 	case until != h.untilServer || until <= at.server:
 		h.blockedUntil(until, at)
 	}

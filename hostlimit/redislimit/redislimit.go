@@ -29,14 +29,15 @@
 //
 // # Answers
 //
-// The server counts what hosts answer: failures in a row, refusals in a row, and the starts by
-// which a delay is learned are those of all processes, and what one Observe changes holds for all
-// of them when it returns. Observe waits for that where an answer may change more than a delay:
-// after a refusal, a failure, a limit of which nothing is left, the answer to a probe, and the
-// first success after any of them. Any other success is told with the next call of its process, in
-// half a second at the latest; so a success ends a row of failures that others have begun since its
-// start that much later. Failures in a row are forgotten an hour after the last, and a learned
-// delay after a week in which nobody has asked for the host.
+// The server keeps the [hostlimit.Refusals] of each host, for all processes. It doesn't judge
+// answers: a process computes what one does by the rules of package hostlimit, and the server
+// stores that if nobody has changed the host's refusals since; otherwise it tells the process what
+// they are, which computes anew. What an Observe changes holds for all processes when it returns,
+// but for the success of a host that no answer is missing of: what that changes of suspected pages
+// or of a learned delay is stored while Observe returns. The success of a host without refusals
+// costs no call of its own: it is counted with the next call of its process, in half a second at
+// the latest. Pages that are suspected are forgotten after an hour in which the host was not asked,
+// and a learned delay after a week.
 //
 // # States
 //

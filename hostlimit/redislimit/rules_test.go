@@ -29,9 +29,6 @@ func newStage(t *testing.T, limits hostlimit.Config) *stage {
 	return s
 }
 
-// calmStarts is the number of starts without a refusal after which a learned delay gets shorter.
-const calmStarts = 20
-
 // host returns a host that nobody knows.
 func (s *stage) host() *host {
 	s.keys++
@@ -61,7 +58,14 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 // take is the operation of that name, as the first waiter of a process would ask.
 func (s *stage) take(h *host, id string, seq int, delay int64, l *hostlimit.Limits) (now int64, reply []any) {
 	s.t.Helper()
-	return s.run("take", h, id, 1, seq, 2, -1, 0, 0, true, false, micros(l.Delay.Min), micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
+	return s.run("take", h, id, 1, seq, 2, -1, 0, 0, true, false, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
+}
+
+// write is the operation of that name, by the outcome of lease id: a refusal that makes the delay
+// taught, if it isn't 0, or the end of an attempt without an answer.
+func (s *stage) write(h *host, id string, version, taught int64, ended bool, owed int64) (now int64, reply []any) {
+	s.t.Helper()
+	return s.run("write", h, id, 2, version, `{"Row":1}`, 1, true, 1000, true, "status 429", taught, taught > 0, false, false, true, false, 0, ended, owed)
 }
 
 // set sets fields of h, numbers and texts.
@@ -137,65 +141,36 @@ func TestScriptAdaptsAsTheRules(t *testing.T) {
 	}
 }
 
-// TestScriptLearnsAsTheRules: so is what a refusal teaches.
-func TestScriptLearnsAsTheRules(t *testing.T) {
-	s := newStage(t, hostlimit.Config{})
-	r := rand.New(rand.NewPCG(14, 2))
-	for range 300 {
-		l := &hostlimit.Limits{Delay: hostlimit.Delay{Min: someTime(r, time.Second)}}
-		l.Delay.Ceiling = l.Delay.Min + someTime(r, time.Minute)
-		gap, since, starts := someTime(r, time.Minute), someTime(r, 10*time.Minute), r.Int64N(30)
-		h := s.host()
-		now, _ := s.run("peek", h, 0, 2, 0)
-		s.set(h, "n", 50, "bn", 50-starts, "bg", now-since.Microseconds(), "l", now, "a", now+gap.Microseconds())
-		asked, _ := s.run("observe", h, "1.1", 2, now+1, "refused", 0, "429", 5, 0, 1000, 1000, micros(l.Delay.Min), micros(l.Delay.Ceiling))
-		since += time.Duration(asked-now) * time.Microsecond
-		want := l.Delay.Learn(gap, since, starts)
-		if got := s.duration(h, "le"); got < want-time.Microsecond || got > want {
-			t.Errorf("%+v, gap %v, %d starts in %v: %v, the rules say %v", l, gap, starts, since, got, want)
-		}
-		if run := s.get(h, "n") - s.get(h, "bn"); run != 0 || s.get(h, "bg") != asked || s.get(h, "cn") != 50 {
-			t.Errorf("%d starts counted after a refusal, since %d of %d, calm since %d", run, s.get(h, "bg"), asked, s.get(h, "cn"))
-		}
-		if gap := s.get(h, "a") - s.get(h, "l"); gap < s.get(h, "le") {
-			t.Errorf("a delay of %d is learned, the gap that is running is %d", s.get(h, "le"), gap)
-		}
-	}
-}
-
-// TestScriptEasesAsTheRules: and how a learned delay gets shorter, by starts and by idle time.
-func TestScriptEasesAsTheRules(t *testing.T) {
+// TestScriptCountsStarts: the successes are counted from the first start, a lesson, or the start after
+// an idle time; a turn that never starts leaves the number of starts as it was.
+func TestScriptCountsStarts(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	r := rand.New(rand.NewPCG(14, 3))
-	for i := range 300 {
-		l := &hostlimit.Limits{Delay: hostlimit.Delay{Min: someTime(r, time.Second), Ceiling: time.Minute}}
-		learned := l.Delay.Min + someTime(r, 10*time.Second) + time.Millisecond
-		calm, idle := r.Int64N(2*calmStarts), someTime(r, 30*time.Minute)
+	for i := range 100 {
+		l := &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Minute}}
+		idle := someTime(r, 2*time.Minute)
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)
 		at := now - idle.Microseconds()
-		s.set(h, "n", 100, "cn", 100-calm, "bg", at-1000000, "bn", 95, "le", learned.Microseconds(), "l", at-1000, "a", at)
+		s.set(h, "n", 100, "bg", at-1000000, "sv", 95, "l", at-1000, "a", at)
 		id := fmt.Sprintf("p%d.1", i)
 		asked, answer := s.take(h, id, 1, 1, l)
 		idle += time.Duration(asked-now) * time.Microsecond
-		want := learned
-		for ; calm >= calmStarts && want > 0; calm -= calmStarts {
-			want = l.Delay.Ease(want)
+		if text(answer[0]) != "GO" || number(answer[4]) != 101 {
+			t.Fatalf("%v", answer)
 		}
-		if text(answer[0]) != "GO" || max(duration(answer[3])-want, want-duration(answer[3])) > 2*time.Microsecond {
-			t.Fatalf("%v after %d calm starts: %v, want the delay %v", learned, calm, answer, want)
+		if served := s.get(h, "sv"); idle > l.Delay.Ceiling && served != 0 || idle <= l.Delay.Ceiling && served != 95 {
+			t.Errorf("idle for %v: %d successes are counted", idle, served)
 		}
-		counted := calm + 1 + int64(idle/l.Delay.Ceiling)
-		if got := s.get(h, "n") - s.get(h, "cn"); s.duration(h, "le") > 0 && got != counted {
-			t.Errorf("idle for %v: %d calm starts, want %d", idle, got, counted)
+		for range 2 {
+			s.run("served", h, id)
 		}
-		if run := s.get(h, "n") - s.get(h, "bn"); idle > l.Delay.Ceiling && run != 1 || idle <= l.Delay.Ceiling && run != 6 {
-			t.Errorf("idle for %v: %d starts are counted", idle, run)
+		if served := s.get(h, "sv"); served != 1 && served != 96 {
+			t.Errorf("%d successes are counted after one more", served)
 		}
-		// A turn that never starts leaves all as it was.
 		s.run("release", h, id, 2, 1, 0, 0)
-		if s.get(h, "n") != 100 || s.duration(h, "le") > 0 && s.get(h, "n")-s.get(h, "cn") != calm {
-			t.Errorf("after a turn without a start: n %d, %d calm starts, want %d", s.get(h, "n"), s.get(h, "n")-s.get(h, "cn"), calm)
+		if s.get(h, "n") != 100 {
+			t.Errorf("after a turn without a start: n %d", s.get(h, "n"))
 		}
 	}
 }
@@ -232,29 +207,46 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	h, id, l := s.host(), "p.1", &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
 	s.take(h, id, 1, 0, l)
-	now, again := s.take(h, id, 1, 0, l)
+	_, again := s.take(h, id, 1, 0, l)
 	if text(again[0]) != "OLD" {
 		t.Errorf("a copy of a take is answered with %v", again)
 	}
 	s.take(h, id, 2, 0, l)
 	state := func() (all [5]int64) {
-		for i, field := range []string{"n", "bn", "cn", "fl", "ad"} {
+		for i, field := range []string{"n", "sv", "f", "ad", "le"} {
 			all[i] = s.get(h, field)
 		}
 		return all
 	}
 	for range 2 {
+		s.run("served", h, id)
 		s.run("adapt", h, id, 0, 1000000, 0, 500000, false)
-		s.run("observe", h, id, 2, now, "failed", 0, "500", 5, 0, 1000, 1000, 0, 0)
-		if got := state(); got != [5]int64{1, 0, 0, 1, 250000} {
-			t.Errorf("starts, those before the counting began, those at the last shortening, failures, delay: %v", got)
+		if got := state(); got != [5]int64{1, 1, 0, 250000, 0} {
+			t.Errorf("starts, successes, refusals, delays: %v", got)
 		}
 	}
+	var version int64
 	for range 2 {
-		s.run("restore", h, true, 0, -1000, 5000000, "429", 2, 3, 70000, 8, 9000000)
-		if got := state(); got != [5]int64{1, -7, 1, 3, 250000} {
-			t.Errorf("after a loss: %v", got)
+		if _, reply := s.write(h, id, 0, 70000, false, 0); number(reply[0]) != 1 {
+			t.Errorf("%v", reply)
 		}
+		if got := state(); got != [5]int64{1, 0, 1, 250000, 70000} || version != 0 && s.get(h, "v") != version {
+			t.Errorf("after a refusal: %v, version %d", got, s.get(h, "v"))
+		}
+		version = s.get(h, "v")
+	}
+	if _, reply := s.write(h, "p.2", 0, 80000, false, 0); number(reply[0]) != 0 || number(reply[2+12]) != version || s.get(h, "le") != 70000 {
+		t.Errorf("a change of an old version: %v", reply)
+	}
+	for range 2 {
+		s.run("restore", h, true, 0, -1000, 5000000, "status 429", true, 2, 90000, -1, version-1, "{}", 3, -9000000)
+		if got := state(); got != [5]int64{1, 3, 2, 250000, 90000} || stored(t, s.client, s.key(h), "R") != `{"Row":1}` {
+			t.Errorf("after a loss: %v, %s", got, stored(t, s.client, s.key(h), "R"))
+		}
+	}
+	s.run("restore", h, true, 0, -1000, 5000000, "status 429", true, 2, 90000, -1, version+1, "{}", 3, -9000000)
+	if r := stored(t, s.client, s.key(h), "R"); r != "{}" {
+		t.Errorf("a later version: %s", r)
 	}
 }
 
@@ -265,13 +257,13 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 	started, undone := "p.1", "p.2"
 	for name, owe := range map[string]func(h *host, now int64){
 		"the end of an attempt without an answer": func(h *host, now int64) {
-			s.run("observe", h, started, 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0)
+			s.write(h, started, 0, 0, true, 0)
 		},
 		"a longer delay by response times": func(h *host, now int64) { s.run("adapt", h, started, 0, 60000000, 5000000, -1, false) },
 		"a learned delay": func(h *host, now int64) {
-			s.run("observe", h, started, 2, now, "refused", 0, "429", 5, 0, 1000, 1000, 5000000, 60000000)
+			s.write(h, started, 0, 5000000, false, 0)
 		},
-		"what a process tells after a loss": func(h *host, now int64) { s.run("restore", h, true, 5000000, -1, -1, "", 0, 0, 0, 0, 0) },
+		"what a process tells after a loss": func(h *host, now int64) { s.run("restore", h, true, 5000000, -1, -1, "", false, 0, 0, 0, 0, "", 0, 0) },
 	} {
 		h := s.host()
 		now, _ := s.run("peek", h, 0, 2, 0)
@@ -288,36 +280,37 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 	}
 }
 
-// TestFailuresCountOverProcesses has many see a failure at once: one of them is the refusal.
-func TestFailuresCountOverProcesses(t *testing.T) {
+// TestRefusalsCountOverProcesses has many see one at once: each of them counts.
+func TestRefusalsCountOverProcesses(t *testing.T) {
 	const all = 12
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{
 		Concurrency: all, Delay: hostlimit.Delay{Min: time.Millisecond}, Backoff: backoff.Refusals{Policy: backoff.Doubling{Start: time.Hour}, InARow: all},
 	}}, 4)
 	for round := range 3 {
 		key := fmt.Sprintf("%d.example", round)
-		var turns []turn
-		for i := range all {
-			turns = append(turns, acquire(t, fleet[i%len(fleet)], key, 0))
-		}
-		effects := make([]hostlimit.Effect, all)
-		var wg sync.WaitGroup
-		for i, turn := range turns {
-			wg.Go(func() {
-				effects[i] = turn.Observe(hostlimit.Outcome{Status: 403})
-				turn.Release()
-			})
-		}
-		wg.Wait()
-		blocked := 0
-		for _, e := range effects {
-			if e.Blocked {
-				blocked++
+		atOnce := func(n int) {
+			var turns []turn
+			for i := range n {
+				turns = append(turns, acquire(t, fleet[i%len(fleet)], key, 0))
 			}
+			var wg sync.WaitGroup
+			for _, turn := range turns {
+				wg.Go(func() {
+					if e := turn.Observe(hostlimit.Outcome{Status: 403}); e.Blocked || turn.Probe {
+						t.Errorf("one of %d: probe %t, %+v", n, turn.Probe, e)
+					}
+					turn.Release()
+				})
+			}
+			wg.Wait()
 		}
-		if blocked != 1 {
-			t.Errorf("%d failures at once, InARow %d: %+v", all, all, effects)
+		atOnce(all - 1)
+		atOnce(1)
+		last := acquire(t, fleet[0], key, 0)
+		if e := last.Observe(hostlimit.Outcome{Status: 403}); !e.Blocked || e.Refusals != 1 || !last.Probe {
+			t.Errorf("403 after %d: probe %t, %+v", all, last.Probe, e)
 		}
+		last.Release()
 	}
 }
 
@@ -329,29 +322,31 @@ func settle(t *testing.T, l *Limiter, key string) {
 	}
 }
 
-// TestASuccessElsewhereEndsARow: one process fails, while another is served.
+// TestASuccessElsewhereEndsARow: one process is refused, while another is served.
 func TestASuccessElsewhereEndsARow(t *testing.T) {
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Concurrency: 8, Delay: hostlimit.Delay{Min: time.Millisecond}}}, 2)
-	fail := func() hostlimit.Effect {
+	forbid := func() turn {
 		turn := acquire(t, fleet[0], "a.example", 0)
 		defer turn.Release()
-		return turn.Observe(hostlimit.Outcome{Status: 500})
+		turn.Observe(hostlimit.Outcome{Status: 403})
+		return turn
 	}
-	served := acquire(t, fleet[1], "a.example", 0) // before there was a failure
+	served := acquire(t, fleet[1], "a.example", 0) // before there was a refusal
 	for range 4 {
-		fail()
+		forbid()
 	}
 	served.Observe(hostlimit.Outcome{Status: 200})
 	served.Release()
-	settle(t, fleet[1], "a.example")
-	for i := range 5 {
-		if e := fail(); e.Blocked != (i == 4) {
-			t.Errorf("failure %d in a row: %+v", i+1, e)
+	settle(t, fleet[1], "a.example") // tells
+	settle(t, fleet[1], "a.example") // and tells what that has changed
+	for i := range 6 {
+		if turn := forbid(); turn.Probe != (i == 5) {
+			t.Errorf("403 number %d in a row: %+v", i+1, turn.Grant)
 		}
 	}
 }
 
-// TestALearnedDelayIsEverybodys: so are the starts that make it shorter.
+// TestALearnedDelayIsEverybodys, as is what is known of pages.
 func TestALearnedDelayIsEverybodys(t *testing.T) {
 	const least = 10 * time.Millisecond
 	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: least}}}, 3)
@@ -361,19 +356,87 @@ func TestALearnedDelayIsEverybodys(t *testing.T) {
 	var first time.Duration
 	for i := range 42 {
 		turn := acquire(t, fleet[i%3], "a.example", 0)
-		if i == 0 { // as much longer as the starts before were rarer
+		if i == 0 { // as much longer as the pages before were rarer
 			first = max(least*3/2, turn.Delay)
 		}
-		want := first
-		for range i / calmStarts {
-			want -= want / 50
-		}
-		if turn.Delay < want || turn.Delay > want+2*time.Microsecond || turn.DelaySource != "learned" {
-			t.Errorf("start %d after a refusal: %v by %q, want %v", i+1, turn.Delay, turn.DelaySource, want)
+		if turn.Delay < first || turn.Delay > first+2*time.Microsecond || turn.DelaySource != "learned" || turn.Probe != (i == 0) {
+			t.Errorf("start %d after a refusal: %+v, want %v", i+1, turn.Grant, first)
 		}
 		turn.Observe(hostlimit.Outcome{Status: 200})
 		turn.Release()
-		settle(t, fleet[i%3], "a.example")
+	}
+}
+
+// TestTheRulesHoldForAFleet goes through sequences of answers, each to the one process or the other:
+// what they do is what they would do to a Memory.
+func TestTheRulesHoldForAFleet(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		process  int
+		status   int
+		resource uint64
+		probe    bool
+		want     hostlimit.Effect
+	}
+	blocked := func(refusals int) hostlimit.Effect { return hostlimit.Effect{Blocked: true, Refusals: refusals} }
+	cleared, none, own := hostlimit.Effect{Cleared: true}, hostlimit.Effect{}, hostlimit.Effect{Own: true}
+	for name, answers := range map[string][]answer{
+		"a page in trouble of its own": {
+			{0, 200, 1, false, none}, {1, 503, 2, false, blocked(1)}, {0, 503, 2, true, hostlimit.Effect{Refusals: 1}},
+			{1, 200, 3, true, cleared}, {0, 503, 2, false, own}, {1, 503, 2, false, own}, {0, 200, 4, false, none},
+		},
+		"the host's trouble": {
+			{0, 503, 1, false, blocked(1)}, {1, 503, 1, true, hostlimit.Effect{Refusals: 1}}, {0, 503, 2, true, blocked(3)}, {1, 200, 1, true, cleared},
+		},
+		"forbidden pages": {
+			{0, 403, 1, false, none}, {1, 403, 2, false, none}, {0, 403, 3, false, none}, {1, 403, 4, false, none}, {0, 403, 5, false, none},
+			{1, 200, 6, true, cleared}, {0, 403, 7, false, none},
+		},
+		"a ban": {
+			{0, 403, 1, false, none}, {1, 403, 2, false, none}, {0, 403, 3, false, none}, {1, 403, 4, false, none}, {0, 403, 5, false, none},
+			{1, 403, 6, true, blocked(1)},
+		},
+		"a refusal, and the probe's": {{0, 429, 1, false, blocked(1)}, {1, 403, 2, true, blocked(2)}, {0, 200, 3, true, cleared}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{
+				Delay: hostlimit.Delay{Min: time.Millisecond}, Backoff: backoff.Doubling{Start: 50 * time.Millisecond},
+			}}, 2)
+			for i, a := range answers {
+				turn := acquire(t, fleet[a.process], "a.example", 0)
+				e := turn.Observe(hostlimit.Outcome{Status: a.status, Resource: a.resource})
+				turn.Release()
+				if e.Blocked != e.Until.After(turn.Start) {
+					t.Errorf("answer %d: %+v", i+1, e)
+				}
+				if e.Until = (time.Time{}); e != a.want || turn.Probe != a.probe {
+					t.Errorf("answer %d, %d of page %d: probe %t, %+v, want %+v", i+1, a.status, a.resource, turn.Probe, e, a)
+				}
+			}
+		})
+	}
+}
+
+// TestWhoSuspectsAPageTeachesEverybody: pages that one process saw refused are served to the other, at
+// a delay that was refused.
+func TestWhoSuspectsAPageTeachesEverybody(t *testing.T) {
+	t.Parallel()
+	fleet := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond}}}, 2)
+	say := func(l *Limiter, status int, resource uint64) turn {
+		turn := acquire(t, l, "a.example", 0)
+		defer turn.Release()
+		turn.Observe(hostlimit.Outcome{Status: status, Resource: resource})
+		return turn
+	}
+	for page := range uint64(3) {
+		say(fleet[0], 503, page+1)
+		if turn := say(fleet[1], 200, page+1); !turn.Probe || turn.DelaySource != "random" {
+			t.Errorf("page %d: %+v", page+1, turn.Grant)
+		}
+	}
+	if turn := say(fleet[0], 200, 9); turn.DelaySource != "learned" || turn.Delay < 15*time.Millisecond || turn.Delay > 40*time.Millisecond {
+		t.Errorf("after three pages that were refused and then served: %+v", turn.Grant)
 	}
 }
 
@@ -413,7 +476,7 @@ func TestTheEndIsEverybodys(t *testing.T) {
 	}
 }
 
-// TestWhatIsLearnedSurvivesALoss empties the server: failures in a row, a learned delay, what
+// TestWhatIsLearnedSurvivesALoss empties the server: refusals in a row, a learned delay, what
 // set a block and the end of a request are told again.
 func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
 	t.Parallel()
@@ -427,13 +490,14 @@ func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
 	for _, l := range fleet {
 		l.quarantine = quarantine
 	}
-	say := func(l *Limiter, key string, o hostlimit.Outcome) hostlimit.Effect {
+	say := func(l *Limiter, key string, o hostlimit.Outcome) turn {
 		turn := acquire(t, l, key, 0)
 		defer turn.Release()
-		return turn.Observe(o)
+		turn.Observe(o)
+		return turn
 	}
 	for range 4 {
-		say(fleet[0], "failing.example", hostlimit.Outcome{Status: 403})
+		say(fleet[0], "forbidden.example", hostlimit.Outcome{Status: 403})
 	}
 	say(fleet[0], "taught.example", hostlimit.Outcome{Status: 429, RetryAfter: time.Millisecond})
 	say(fleet[0], "blocked.example", hostlimit.Outcome{Status: 200, Refused: "a captcha"})
@@ -449,8 +513,10 @@ func TestWhatIsLearnedSurvivesALoss(t *testing.T) {
 	if turn := acquire(t, fleet[1], "taught.example", 0); turn.Delay < 300*time.Millisecond || turn.DelaySource != "learned" || !turn.Probe {
 		t.Errorf("after the loss: %+v", turn.Grant)
 	}
-	if e := say(fleet[1], "failing.example", hostlimit.Outcome{Status: 403}); !e.Blocked || e.Refusals != 1 {
-		t.Errorf("after the loss, the fifth failure did %+v", e)
+	for i := range 2 {
+		if turn := say(fleet[1], "forbidden.example", hostlimit.Outcome{Status: 403}); turn.Probe != (i == 1) {
+			t.Errorf("after the loss, 403 number %d in a row: %+v", i+5, turn.Grant)
+		}
 	}
 	if c := stored(t, client, fleet[0].parts[0].hostKey("blocked.example"), "c"); c != "refused" {
 		t.Errorf("after the loss, a host is blocked by %q", c)

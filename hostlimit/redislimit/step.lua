@@ -16,17 +16,17 @@
 --   l, pl    latest possible time of the last start (or its end); its value before that
 --   lo       lease of the last start
 --   b, bs    blocked until; when the block was set or lengthened
---   c        what set it: a status, network, refused, reset, or what a person said
---   f        refusals in a row, one for each block
---   fl       failures in a row since the last success or refusal
---   pr       lease that probes after a block
+--   c        what set it, as in hostlimit.Refusals
+--   al       1 if requests start one at a time, until one succeeds
+--   pr       lease that does, the probe
+--   f        refusals in a row
 --   ad       delay by response times
---   le       delay that refusals have taught
+--   le, ea   delay that refusals have taught; when it was set or shortened last
+--   R        the rest of the host's hostlimit.Refusals: clients write and read it
+--   v        version of b, c, al, f, le and R: a time, and larger after each change
+--   rv       version when R was written
 --   n        starts since this state was made
---   bg, bn   the counting of starts began at bg, when n was bn: at the first start, the
---            last refusal, or the start after an idle time
---   cn, pc   n when le was set or shortened last, or so much less as idle times count;
---            its value before the last start
+--   sv, bg   successes since bg: the first start, the last lesson, or the start after an idle time
 --   k        until when it is remembered that a block was lifted, which a Store may still have
 --   g        generation of the turns
 --   lc       when their processes were last looked for
@@ -35,22 +35,8 @@
 --   T        turns that have ended after a restore had told of them, and when that was
 --   U        turns that were let go in vain: when that was last, and the numbers of starts that nobody gets any more
 --
--- A host goes through these states:
---
---   state    fields           event                        next      why
---   open     f = 0            refused, InARow-th failed    blocked   f = 1; le gets longer if that is learned
---   any      f = 0            nothing left of a limit      paused    b alone: it isn't counted, no probe follows
---   paused   f = 0, b > now   b is over                    open      nobody has refused: no probe
---   blocked  f > 0, b > now   b is over                    waiting   for a request to probe
---   waiting  f > 0, pr = ''   GO                           probed    the others wait for its answer
---   waiting  f > 0            quiet for FORGIVE            open      the refusals are too long ago to count
---   probed   pr = its lease   ok                           open      everybody goes on
---   probed   pr = its lease   refused, failed              blocked   f + 1, for longer
---   probed   pr = its lease   any other end                waiting   the next request probes
---   any      gone <= bs       refused, asks for longer     the same  b is later; f stays: it counts as that block
---   any                       a person says so             open, blocked
---
--- An answer to a request that was let go before bs decides nothing else.
+-- The states of a host are those of hostlimit.Refusals: clients compute what an answer does, and
+-- write it if nothing has changed meanwhile (ops.write).
 --
 -- A turn goes through these:
 --
@@ -70,7 +56,7 @@
 --   any       release; another generation        -
 --   any       its process shows no life for DEAD -
 
-local VERSION = 2
+local VERSION = 3
 local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, START = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local QUEUED, RESERVED, GONE = 0, 1, 2
 local SECOND = 1000000
@@ -79,8 +65,6 @@ local DAY = 24 * HOUR
 local WAITING = 2 * 60 * SECOND
 -- No copy of a call comes so long after it: clients' patience ends before.
 local LATEST = 20 * SECOND
--- After so many starts without a refusal a learned delay gets shorter, as in hostlimit.Delay.Ease.
-local CALM = 20
 
 local call = cmsgpack.unpack(ARGV[1])
 local CHANNEL, ALONE, GEN, STEPPED, NOTAFTER, QUARANTINE, WINDOW, LEAD, HORIZON, CLAIM, TTL, FORGIVE, HOURS,
@@ -206,8 +190,8 @@ end
 -- Where processes that can't reach this server go on by themselves, those that can leave them their share.
 local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
-local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, fl = 0, ad = 0, k = 0, le = 0, n = 0, bg = 0, bn = 0, cn = 0,
-	pc = 0, lc = 0, lo = '', pr = '', g = '', c = ''}}
+local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = 0, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
+	v = 0, rv = 0, lc = 0, lo = '', pr = '', g = '', c = '', R = ''}}
 local hosts, about = {}, {} -- about holds what isn't stored of a host
 
 -- set stores a field; the value of a missing one isn't stored.
@@ -300,8 +284,8 @@ local function load(i)
 		set(h, 'lo', '')
 		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
 			-- These times were told by another clock. The clients bring theirs along.
-			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'lc', 'k'}) do set(h, k, 0) end
-			if h.f > 0 then set(h, 'b', now) end
+			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k'}) do set(h, k, 0) end
+			if h.al == 1 then set(h, 'b', now) end
 		end
 		h.g = gen.id
 	end
@@ -313,10 +297,9 @@ local function load(i)
 			drop(h, r[ID])
 		end
 	end
-	if h.f > 0 and now > h.b + FORGIVE then
-		set(h, 'f', 0)
-		set(h, 'b', 0)
-		set(h, 'c', '')
+	if h.al == 1 and now > h.b + FORGIVE then
+		for _, k in ipairs({'f', 'al', 'b', 'c'}) do set(h, k, nil) end
+		set(h, 'v', h.v + 1) -- the same each time, as it may not be stored
 	end
 	return h
 end
@@ -324,9 +307,9 @@ end
 local function save(h)
 	local owed = max(now, h.a, h.l, h.k)
 	if h.ad > 0 then owed = max(owed, now + HOUR / 6) end
-	if h.fl > 0 then owed = max(owed, now + HOUR) end
+	if h.R ~= '' then owed = max(owed, now + HOUR) end
 	if h.le > 0 then owed = max(owed, now + 7 * DAY) end
-	if h.f > 0 or h.b > now then owed = max(owed, h.b + FORGIVE) end
+	if h.al == 1 or h.b > now then owed = max(owed, h.b + FORGIVE) end
 	for _, r in ipairs(h.L) do owed = max(owed, r[EXPIRY]) end
 	local L = h.L
 	if #L == 0 then h.L = nil end
@@ -404,10 +387,15 @@ local function push(r, why)
 		r[ID] .. ' ' .. string.format('%.0f %.0f ', r[DUE], now) .. why)
 end
 
--- proclaim tells everybody of a block, or that there is none any more; act is 1 if a person has
+-- told is what a client keeps of a host, to compute what an answer does, and to tell it after a loss of data.
+local function told(h)
+	return h.a, h.ad, h.l > 0 and max(0, floor((h.a - h.l) / SHARE)) or 0, h.sv, h.bg, h.b, h.bs, h.c, h.al, h.f, h.le, h.ea, h.v, h.R
+end
+
+-- proclaim tells every process of a block, or that there is none any more; act is 1 if a person has
 -- blocked the host, and 2 if one has lifted the block.
 local function proclaim(h, act)
-	redis.call('PUBLISH', CHANNEL .. 'all', cmsgpack.pack({h.b, now, h.f, h.c, about[h].key, act}))
+	redis.call('PUBLISH', CHANNEL .. 'all', cmsgpack.pack({about[h].key, now, act, told(h)}))
 end
 
 -- byHand reports whether a person has blocked the host.
@@ -487,7 +475,6 @@ local function back(h, r, started)
 	if h.lo == r[ID] then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
-		set(h, 'cn', h.pc)
 		if not started then set(h, 'n', max(h.n - 1, 0)) end
 		set(h, 'lo', '')
 	end
@@ -515,22 +502,14 @@ local function bury(h)
 	end
 end
 
--- tally counts a start at s, of a key that nobody had asked for, although it was free, for
--- idle. The delay that it gets is as short as the starts before it have made it. Where idle is longer
--- than a delay can be, the counting begins anew: how often a crawler that had nothing to
--- fetch asked says nothing about how often it may.
-local function tally(h, s, idle, shortest, ceiling)
-	while h.le > 0 and h.n - h.cn >= CALM do
-		local d = h.le - floor(h.le / 50)
-		set(h, 'le', d > max(shortest, 50) and d or 0)
-		set(h, 'cn', h.cn + CALM)
-	end
+-- tally counts a start at s, of a key that nobody had asked for, although it was free, for idle.
+-- Where that is longer than a delay can be, the counting of successes begins anew: how often a
+-- crawler that had nothing to fetch asked says nothing about how often it may.
+local function tally(h, s, idle, ceiling)
 	if h.bg == 0 or idle > ceiling then
 		set(h, 'bg', s)
-		set(h, 'bn', h.n)
+		set(h, 'sv', 0)
 	end
-	set(h, 'pc', h.cn)
-	if h.le > 0 and idle >= ceiling then set(h, 'cn', h.cn - floor(idle / ceiling)) end
 	set(h, 'n', h.n + 1)
 end
 
@@ -540,13 +519,6 @@ local function awaited(h)
 		if r[STATE] ~= GONE and string.sub(r[ID], 1, #PROC) ~= PROC then return 1 end
 	end
 	return 0
-end
-
--- told is what a client keeps of a host, to tell it after a loss of data: refusals, failures
--- in a row, delay by response times, next start, learned delay, starts since the last refusal
--- (or since an idle time), since when they are counted (0: not yet), the cause of the block, and its end.
-local function told(h)
-	return h.f, h.fl, h.ad, h.a, h.le, h.n - h.bn, h.bg, h.c, h.b
 end
 
 -- passed notes that no turn of the calling process up to that number begins any more.
@@ -578,9 +550,9 @@ local ops = {}
 --   NEW                                the turn has ended, or a later one of the process has been here
 -- and at the end of each, as of release, the numbers in U: where a reply was lost, the caller hasn't heard
 -- of the GO.
--- why is as start tells it, or s for slots. shortest and ceiling bound the learned delay. Turns go by
--- priority, then by when they came.
-function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, shortest, ceiling, delay, least2, ends, prio, came)
+-- why is as start tells it, or s for slots. ceiling bounds the learned delay. Turns go by priority,
+-- then by when they came.
+function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, ceiling, delay, least2, ends, prio, came)
 	local me = find(h, id)
 	if me then
 		if seq <= me[SEQ] then return {'OLD'} end
@@ -634,7 +606,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 		return {'LATE', s, why, h.b}
 	end
 	reserve(me, s)
-	if h.f > 0 and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
+	if h.al == 1 and h.pr ~= '' and h.pr ~= id and find(h, h.pr) then
 		me[EXPIRY] = now + CLAIM + SECOND
 		return {'PROBE'}
 	end
@@ -643,7 +615,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	local guard = max(WINDOW, now + LEAD + WINDOW - s)
 	-- A lease starts within its guard at the latest.
 	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
-	tally(h, s, started == 0 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, shortest, ceiling)
+	tally(h, s, started == 0 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, ceiling)
 	me[START] = h.n
 	-- It owes as much where it counts from its end, although the delay may be shorter by then.
 	me[DELAY] = max(me[DELAY], h.ad, h.le)
@@ -654,7 +626,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, s
 	set(h, 'a', max(h.a, s + (d > 0 and guard or 0) + d))
 	set(h, 'l', s + guard)
 	set(h, 'lo', id)
-	if h.f > 0 then set(h, 'pr', id) end
+	if h.al == 1 then set(h, 'pr', id) end
 	follow(h)
 	local expired = about[h].expired
 	about[h].expired = 0
@@ -733,89 +705,59 @@ function ops.adapt(h, id, least, most, atonce, half, longer)
 	return {1}
 end
 
--- block stays away for so long, after one more refusal in a row. The first one of a series
--- makes the learned delay longer, if ceiling isn't 0: as in hostlimit.Delay.Learn.
-local function block(h, stay, cause, shortest, ceiling)
-	if h.f == 0 and ceiling > 0 then
-		local d, starts = max(h.l > 0 and floor((h.a - h.l) / SHARE) or 0, shortest), h.n - h.bn
-		d = max(d + floor(d / 2), h.bg > 0 and starts > 0 and floor((now - h.bg) / starts) or 0)
-		set(h, 'le', min(d, ceiling))
-		raise(h, h.le)
-	end
-	set(h, 'f', min(h.f + 1, 255))
-	set(h, 'fl', 0)
-	set(h, 'bg', now)
-	set(h, 'bn', h.n)
-	set(h, 'cn', h.n)
-	if not byHand(h) then set(h, 'c', cause) end
-	set(h, 'k', 0)
-	set(h, 'b', max(h.b, now + stay))
-	set(h, 'bs', now)
-end
-
--- observe learns from an answer: kind is refused, failed, ok or neutral. gone is when
--- the lease was let go: what left before a block says little about it. asked is for how long
--- to stay away although it isn't counted: because it left before, or tells that nothing is left
--- of a limit. The rest is of refused and failed ones: cause is the answer; row failures are a
--- refusal; known is the number of refusals that the caller knew when it was let go, more how
--- long to stay away after one more of them, first after a first one; shortest and
--- ceiling bound what it teaches (ceiling 0: nothing); delay is what the attempt owes from its end, if
--- it got no answer.
--- Returns whether it blocked, whether it cleared, blocked until, the latest time at which a
--- request that was let go before may still start, and what told returns.
-function ops.observe(h, id, n, gone, kind, asked, cause, row, known, more, first, shortest, ceiling, delay)
-	local ended = cause == 'network'
-	local lease = ended and find(h, id)
-	if lease then
+-- write stores what a client has made of version v of the host's refusals by the outcome of lease
+-- id, or by the act of a person: 1 for a block, 2 for a clearing. Of another version nothing is
+-- stored. stay is the length of the block from now on (-1: its end is the same, -2: there is none), and
+-- newly says whether it is set or lengthened now; taught and eased whether le is longer or shorter now;
+-- ended whether the attempt has ended without an answer, and owes delay from now on.
+-- Returns whether it is stored, the latest time at which a request that was let go before may still
+-- start, if there is a block now, and what told returns.
+function ops.write(h, id, n, v, R, f, al, stay, newly, c, le, taught, eased, ok, blocked, cleared, act, ended, delay)
+	local lease = find(h, id)
+	if lease and string.find(lease[DID], 'o', 1, true) then return {1, latest(h), told(h)} end
+	if v ~= h.v then return {0, 0, told(h)} end
+	once(h, id, 'o')
+	if ended == 1 and lease then
 		-- The attempt ends in this moment; its release comes later, and moves the gap once more.
 		once(h, id, 'e')
 		finish(h, lease, now)
-	elseif ended then
+	elseif ended == 1 then
 		-- The lease was lost with the server's data, and may be told of by a restore that comes later.
 		later(h, now, now + max(delay, gap(h, 0)))
 	end
-	local before, blocked, cleared = gone <= h.bs, 0, 0
-	if kind == 'ok' then
-		set(h, 'fl', 0)
-		if h.f > 0 and not before then
-			set(h, 'f', 0)
-			if not byHand(h) then
-				set(h, 'k', max(h.b, now) + FORGIVE)
-				set(h, 'b', 0)
-				set(h, 'c', '')
-				cleared = 1
-			end
-		end
-	elseif kind == 'failed' and not before then
-		if once(h, id, 'f') then set(h, 'fl', h.fl + 1) end
-		if h.fl >= row or h.f > 0 then kind = 'refused' end
+	if cleared == 1 then set(h, 'k', max(h.b, now) + FORGIVE) end
+	if blocked == 1 then set(h, 'k', 0) end
+	if stay ~= -1 then set(h, 'b', stay >= 0 and now + stay or 0) end
+	if newly == 1 then set(h, 'bs', now) end
+	if ok == 1 then set(h, 'sv', h.sv + 1) end
+	if taught == 1 then
+		raise(h, le)
+		set(h, 'bg', now)
+		set(h, 'sv', 0)
 	end
-	if kind == 'refused' and not before then
-		block(h, h.f == known and more or first, cause, shortest, ceiling)
-		blocked = 1
-	elseif asked > 0 and now + asked > h.b then
-		if not byHand(h) then set(h, 'c', kind == 'refused' and cause or 'reset') end
-		set(h, 'k', 0)
-		set(h, 'b', now + asked)
-		set(h, 'bs', now)
-		blocked = 1
-	end
-	local last = (blocked == 1 or ended) and latest(h) or 0
-	if blocked == 1 or cleared == 1 then proclaim(h, 0) end
+	if taught == 1 or eased == 1 then set(h, 'ea', now) end
+	set(h, 'c', c)
+	set(h, 'al', al)
+	set(h, 'f', f)
+	set(h, 'le', le)
+	set(h, 'R', R)
+	set(h, 'v', max(now, h.v + 1))
+	set(h, 'rv', h.v)
+	if blocked == 1 or cleared == 1 then proclaim(h, act) end
 	if blocked == 1 or cleared == 1 or h.pr == id then
 		-- A probe that told nothing leaves it to the next one.
 		set(h, 'pr', '')
 		again(h, true)
 		hand(h, n)
 	end
-	return {blocked, cleared, h.b, last, told(h)}
+	return {1, (blocked == 1 or ended == 1) and latest(h) or 0, told(h)}
 end
 
--- served tells of a success that changes nothing else.
-function ops.served(h)
-	local row = h.fl
-	set(h, 'fl', 0)
-	return {row > 0 and 1 or 0}
+-- served counts the success of a host that has no refusals; of one that has, it tells what told returns.
+function ops.served(h, id)
+	if h.R ~= '' or h.le > 0 or h.al == 1 or h.f > 0 then return {1, told(h)} end
+	if once(h, id, 's') then set(h, 'sv', h.sv + 1) end
+	return {0}
 end
 
 -- renew prolongs a lease whose body is still being read. It returns 0 where there is none.
@@ -828,25 +770,28 @@ end
 -- restore tells what a client knows of a host, times as durations from now, in the past where
 -- they are negative: the next start, the last start, and its leases, five fields each: id, number, the time
 -- they have left, delay, and whether the gap counts from their end. all says that the server may
--- have lost the rest too: the block with its cause, refusals and failures in a row,
--- the learned delay, the starts since so long ago.
-function ops.restore(h, all, a, l, b, cause, f, fl, le, starts, since, ...)
+-- have lost the rest too: the block with its cause, al, f, le, when that was set, v, R, and the
+-- successes since so long ago. Of two clients the later version holds, and the later block.
+function ops.restore(h, all, a, l, b, cause, al, f, le, ea, v, R, served, since, ...)
 	later(h, now + l, now + a)
 	if all == 1 then
-		if b > 0 or f > 0 then -- over, but with a probe to come
+		if b > 0 or al == 1 then -- over, but with a probe to come
 			if now + b > h.b then set(h, 'c', cause) end
 			set(h, 'b', max(h.b, now + b))
 		end
 		if b > 0 then set(h, 'bs', now) end
+		set(h, 'al', max(h.al, al))
 		set(h, 'f', max(h.f, f))
-		set(h, 'fl', max(h.fl, fl))
-		if le > h.le then
-			set(h, 'le', le)
-			set(h, 'cn', h.n)
+		set(h, 'le', max(h.le, le))
+		set(h, 'ea', max(h.ea, now + ea))
+		if v > h.rv then
+			set(h, 'R', R)
+			set(h, 'rv', v)
 		end
-		if starts > 0 and (h.bg == 0 or starts > h.n - h.bn) then
-			set(h, 'bg', now - since)
-			set(h, 'bn', h.n - starts)
+		set(h, 'v', max(now, h.v + 1))
+		if h.bg == 0 or served > h.sv then
+			set(h, 'bg', now + since)
+			set(h, 'sv', served)
 		end
 	end
 	local leases = {...}
@@ -868,50 +813,29 @@ end
 -- cause, refusals, the learned delay. It returns what told returns.
 function ops.recall(h, b, cause, f, le)
 	if h.k < now then
-		if now + b > max(h.b + SECOND, now) then -- else it is the same block, by two clocks
+		local blocks = now + b > max(h.b + SECOND, now) -- else it is the same block, by two clocks
+		if blocks or f > 0 and h.n == 0 and h.b == 0 then -- over, but with a probe to come
 			if not byHand(h) then set(h, 'c', cause) end
 			set(h, 'b', now + b)
-			set(h, 'bs', now)
 			set(h, 'f', max(h.f, f))
+			if f > 0 then set(h, 'al', 1) end
+		end
+		if blocks then
+			set(h, 'bs', now)
 			proclaim(h, 0)
-		elseif f > 0 and h.n == 0 and h.b == 0 then
-			set(h, 'b', now + b) -- over, but with a probe to come
-			set(h, 'f', f)
-			set(h, 'c', cause)
 		end
 	end
-	if h.n == 0 and h.le == 0 then set(h, 'le', le) end
+	if h.n == 0 and h.le == 0 then
+		set(h, 'le', le)
+		set(h, 'ea', now)
+	end
+	set(h, 'v', max(now, h.v + 1))
 	return {told(h)}
 end
 
 -- peek returns the earliest start of a newcomer, without taking a place, and the end of the block.
 function ops.peek(h, least, n, each)
 	return {open(start(h, least)) + #those(h, QUEUED) * each, h.b}
-end
-
--- stop blocks the host because a person says so, and returns when the last request that was let go may
--- still start, and the end of the block.
-function ops.stop(h, till, why)
-	set(h, 'k', 0)
-	set(h, 'b', max(h.b, till))
-	set(h, 'bs', now)
-	set(h, 'c', 'by hand: ' .. why)
-	set(h, 'pr', '')
-	proclaim(h, 1)
-	again(h, true)
-	return {latest(h), h.b}
-end
-
--- clear lifts the block, and forgets the refusals. It returns whether there was anything.
-function ops.clear(h, n)
-	set(h, 'fl', 0)
-	if h.f == 0 and h.b <= now then return {0} end
-	set(h, 'k', max(h.b, now) + FORGIVE)
-	for _, k in ipairs({'f', 'b', 'c', 'pr'}) do set(h, k, defaults.__index[k]) end
-	proclaim(h, 2)
-	again(h, true)
-	hand(h, n)
-	return {1}
 end
 
 -- pause lets nothing start on any host for so long from now on; 0 ends a pause.
@@ -966,7 +890,7 @@ for j = 2, #call do
 			if op[1] == 'take' or op[1] == 'release' then
 				reply[#reply + 1] = {unpack(h.U and h.U[op[3]] or {}, 2)}
 			end
-			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or (op[1] == 'served' or op[1] == 'begun') and answer[1] == 0
+			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'served' and answer[1] == 1 or op[1] == 'begun' and answer[1] == 0
 			changed[h] = changed[h] or not reads
 		else
 			fail(op[2], h, about[h].key .. ': ' .. tostring(type(answer) == 'table' and answer.err or answer))

@@ -59,11 +59,11 @@ func TestAnUnansweredAttemptOfALostLease(t *testing.T) {
 	s.set(h, "l", now+window, "a", now+window+1, "lo", "p.2", "n", 2, "L", []any{
 		[]any{"p.2", 1, 1, 0, 0, 0, 0, now + 60_000_000, now, window, 2, ""},
 	})
-	now2, reply := s.run("observe", h, "p.1", 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0, delay)
+	now2, reply := s.write(h, "p.1", 0, 0, true, delay)
 	if owed := s.get(h, "a") - now2; owed < delay {
 		t.Errorf("%d us are owed after the end, want %d", owed, delay)
 	}
-	if last := number(reply[3]); last != now+window {
+	if last := number(reply[1]); last != now+window {
 		t.Errorf("another request may start until %d, the answer says %d", now+window, last)
 	}
 }
@@ -78,7 +78,7 @@ func TestAnEndOwesTheDelayOfItsStart(t *testing.T) {
 		t.Fatal(reply)
 	}
 	s.set(h, "lo", "p.2", "l", now, "a", now, "ad", 1000) // since then others have started, and were answered soon
-	now, _ = s.run("observe", h, "p.1", 2, now, "failed", 0, "network", 5, 0, 1000, 1000, 0, 0, 5_000_000)
+	now, _ = s.write(h, "p.1", 0, 0, true, 5_000_000)
 	if owed := s.get(h, "a") - now; owed < 5_000_000 {
 		t.Errorf("%d us are owed after the end of an attempt whose start owed 5 s", owed)
 	}

@@ -53,8 +53,8 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 		n.Hold = "probe"
 	case first.phase == queued && h.blame == slot:
 		n.Hold, n.Held = "slot", w.limits.Concurrency
-	case h.until > now:
-		n.Hold, n.Cause = "block", blockedBy(h.cause)
+	case h.refusals.Until > now:
+		n.Hold, n.Cause = "block", h.refusals.Cause
 	case h.opens > now:
 		n.Hold, n.Cause = "block", "hours"
 	case w.floor > h.gap:

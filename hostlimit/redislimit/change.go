@@ -1,0 +1,277 @@
+package redislimit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A change is one of a host's refusals, by the outcome of a lease or by a person. This process
+// computes it from what it knows of them, and the server stores it if it had the same version of
+// them. Otherwise the server tells what it has, and the change is computed anew. The changes that a
+// process makes to a host go one by one.
+type change struct {
+	h    *host
+	make func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect
+
+	// Of the outcome; zero for a person.
+	lease  *lease
+	served bool // it is a success
+
+	act    int // 1: a person blocks the host; 2: clears it
+	slots  int
+	tries  int
+	effect hostlimit.Effect
+	latest time.Duration // no request that was granted before the change can still start after it
+	then   func()        // called under mu when the server has it; nil: nothing is
+	done   chan error    // gets the error when the server has answered
+}
+
+// mostTries bounds how often a change is computed anew. Each time another one was stored.
+const mostTries = 256
+
+// newest is the number of the last start, for a server that numbers them by time.
+const newest = math.MaxUint64
+
+// submit sends c after the changes that h waits for.
+func (h *host) submit(c *change) {
+	if h.changes = append(h.changes, c); len(h.changes) == 1 {
+		h.write(c)
+	}
+}
+
+// write sends c.
+func (h *host) write(c *change) {
+	o := op{name: "write", h: h, owed: c.lease != nil, build: c.args, done: c.answered}
+	if h.p.restoring > 0 && c.tries > 0 {
+		o.after = h.l.now() + linger // the server is being told what it has lost
+	}
+	h.p.add(o)
+}
+
+// args computes the change, and returns the arguments of write.
+func (c *change) args(now time.Duration) []any {
+	h, s := c.h, c.h.refusals
+	s.Forgive(h.l.rules, now)
+	c.effect = c.make(&s, now)
+	stay := int64(-1)
+	switch {
+	case s.Until == h.refusals.Until:
+	case s.Until == 0:
+		stay = -2
+	default:
+		stay = max(micros(s.Until-now), 0)
+	}
+	id, ended, delay := "", false, time.Duration(0)
+	if t := c.lease; t != nil {
+		id, ended, delay = t.id, t.unanswered, t.granted.delay
+	}
+	return []any{
+		id, c.slots, h.version, rest(s), s.InARow(), s.Alone, stay, s.SetAt == newest, s.Cause, micros(s.Learned),
+		s.Lessons != h.refusals.Lessons, s.EasedAt != h.refusals.EasedAt, c.served, c.effect.Blocked, c.effect.Cleared, c.act, ended, micros(delay),
+	}
+}
+
+// rest is the part of s that no field of its own has in step.lua.
+func rest(s hostlimit.Refusals) string {
+	s.Until, s.SetAt, s.Cause, s.EasedAt = 0, 0, "", 0
+	if !isLeft(s) {
+		return ""
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // numbers and booleans
+	}
+	return string(text)
+}
+
+// isLeft reports whether anything is left of the refusals s but the end of a block.
+func isLeft(s hostlimit.Refusals) bool {
+	s.Until, s.SetAt, s.Cause, s.EasedAt, s.Served, s.Lessons = 0, 0, "", 0, 0, 0
+	return s != (hostlimit.Refusals{})
+}
+
+// answered takes in the reply of write.
+func (c *change) answered(reply []any, at heard, err error) {
+	h := c.h
+	if err != nil && c.lease != nil && (h.p.down != nil || errors.Is(err, errStale)) {
+		return // it is sent again
+	}
+	if err == nil { // else the host's state can't be read
+		t := newTold(reply[2:])
+		h.keep(t, at)
+		if number(reply[0]) == 0 && c.tries < mostTries {
+			c.tries++
+			h.write(c)
+			return
+		}
+		if last := number(reply[1]); last > 0 {
+			c.latest = h.p.clock.surely(last, at.received)
+		}
+		h.raise(max(t.adaptive, t.learned))
+		if c.effect.Blocked {
+			h.stopped(t.until, at)
+		}
+		if h.refusals.Blocks(at.received) {
+			c.effect.Until = h.l.base.Add(h.untilTold)
+		}
+		if c.act > 0 && (c.effect.Blocked || c.effect.Cleared) {
+			h.note(at, c.act == 1)
+		}
+		if c.then != nil {
+			c.then()
+		}
+	} else {
+		c.effect = hostlimit.Effect{}
+	}
+	if h.changes = h.changes[1:]; len(h.changes) > 0 {
+		h.write(h.changes[0])
+	} else {
+		h.presumed = 0
+	}
+	c.done <- err
+}
+
+// observing bounds how long Observe waits for the server.
+const observing = time.Second
+
+// Observe implements [hostlimit.Lease]. It returns at once after a success of a host that has no
+// refusals, and one that changes no more than what is suspected. Otherwise it waits for the server,
+// at most a second: so that no process starts a request to a host that is known to refuse, and so
+// that the Effect is known. If the server doesn't answer by then, the Effect is what this process
+// keeps to until it has.
+func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
+	l, h := t.l, t.h
+	c, presumed, until := t.observe(o)
+	if c == nil {
+		return presumed
+	}
+	timer := time.NewTimer(observing)
+	defer timer.Stop()
+	select {
+	case <-c.done:
+		c.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h)
+		// Requests that were let go just before start within their window or not at all.
+		timer.Reset(min(c.latest-l.now(), observing))
+		<-timer.C
+		return c.effect
+	case <-timer.C:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		select {
+		case <-c.done: // in this very moment
+			return c.effect
+		default:
+			h.presume(until)
+			return presumed
+		}
+	}
+}
+
+// observe sends what o does. It returns the change to wait for, nil for none, and the Effect and the
+// end of the block as far as this process knows.
+func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, until time.Duration) {
+	l, h, limits := t.l, t.h, t.limits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.observed || t.released {
+		return nil, e, 0
+	}
+	now, meaning, known := l.now(), l.rules.Meaning(o), &t.granted.told
+	t.observed, t.unanswered = true, o.Status == 0 && meaning != neutral
+	if t.unanswered && t.started {
+		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
+	}
+	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(&o); moves {
+		send := h.p.addAlong // a shorter delay has time
+		if d := limits.Delay.Adapt(known.adaptive, o); d > max(known.adaptive, limits.Delay.Min) {
+			send = h.p.add
+			h.raise(d)
+		}
+		send(op{name: "adapt", h: h, owed: true, args: []any{
+			t.id, micros(limits.Delay.Min), micros(limits.Delay.Ceiling), us(atOnce), us(halfway), raise,
+		}})
+	}
+	c := t.change(o, meaning == serves)
+	was, s := h.refusals, h.refusals
+	s.Forgive(l.rules, now)
+	if was.Blocks(now) {
+		e.Refusals, e.Until = was.InARow(), l.base.Add(h.untilTold)
+	}
+	switch quiet := !t.granted.probe && o.Reset <= 0; {
+	case quiet && meaning == neutral:
+		return nil, e, 0
+	case quiet && c.served && !known.refused() && !isLeft(s) && len(h.changes) == 0:
+		// Other processes may have seen refusals since.
+		h.p.addAlong(op{name: "served", h: h, owed: true, args: []any{t.id}, done: func(reply []any, at heard, err error) {
+			if err == nil && number(reply[0]) == 1 {
+				h.keep(newTold(reply[1:]), at)
+				h.submit(c)
+			}
+		}})
+		return nil, e, 0
+	}
+	will := c.make(&s, now)
+	h.submit(c)
+	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
+		return nil, e, 0
+	}
+	if s.Alone && (will.Blocked || !was.Alone) && t.began > h.blocked {
+		// Waiters of this process that were let go already ask again.
+		h.blocked = now
+		for _, w := range h.waiters {
+			if w.phase == granted {
+				w.poke()
+			}
+		}
+	}
+	if s.Blocks(now) {
+		will.Until = l.base.Add(s.Until)
+	}
+	if l.closed { // Release sends it
+		h.presume(s.Until)
+		return nil, will, 0
+	}
+	h.p.flush()
+	return c, will, s.Until
+}
+
+// presume makes this process keep to a block until then, of which the server may not know yet.
+func (h *host) presume(until time.Duration) {
+	now := h.l.now()
+	if until > now {
+		h.blocked, h.presumed = max(h.blocked, now), max(h.presumed, until)
+		h.weed()
+	}
+}
+
+// change returns the change that o makes.
+func (t *lease) change(o hostlimit.Outcome, served bool) *change {
+	h := t.h
+	return &change{
+		h: h, lease: t, served: served, slots: t.limits.Concurrency, done: make(chan error, 1),
+		make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
+			turn := hostlimit.Turn{
+				Now: now, Number: uint64(t.granted.heard.server), Last: newest, Probe: t.granted.probe,
+				Delay: &t.limits.Delay, Gap: h.delay, Since: now - h.began, Served: h.served,
+			}
+			if served {
+				turn.Served++
+			}
+			return s.Observe(h.l.rules, o, turn)
+		},
+	}
+}
+
+// The meanings of an outcome that matter here, as Rules.Meaning names them.
+const (
+	neutral = "neutral"
+	serves  = "ok"
+)
+
+// us is a number of nanoseconds for step.lua.
+func us(ns float64) float64 { return min(ns/1e3, 1<<50) }
