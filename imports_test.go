@@ -3,6 +3,9 @@ package politeness_test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os/exec"
 	"slices"
@@ -52,6 +55,22 @@ func TestImportGraph(t *testing.T) {
 		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" && first != "cmd" {
 			t.Errorf("%s imports net/http", name)
 		}
+	}
+}
+
+// TestValuesKnowNoTrip: what a trip is made of takes values, and never calls up into it.
+func TestValuesKnowNoTrip(t *testing.T) {
+	for _, name := range []string{"subject.go", "page.go", "charge.go", "turn.go", "answer.go", "sendcontext.go", "body.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && slices.Contains([]string{"trip", "Transport"}, id.Name) {
+				t.Errorf("%s names %s", name, id.Name)
+			}
+			return true
+		})
 	}
 }
 
