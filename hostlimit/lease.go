@@ -4,10 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-	"unsafe"
 )
-
-const leaseSize = int(unsafe.Sizeof(lease{}))
 
 // A lease is one turn. Leases are allocated many at a time and never reused: a call that comes too
 // late, or twice, changes no other turn.
@@ -42,7 +39,7 @@ type lease struct {
 
 func (sh *shard) newLease() *lease {
 	if len(sh.chunk) == 0 {
-		sh.chunk = make([]lease, leases)
+		sh.chunk = make([]lease, leasesAtOnce)
 	}
 	l := &sh.chunk[0]
 	sh.chunk = sh.chunk[1:]

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	sample = 16               // number of hosts that evict compares
-	leases = 4096 / leaseSize // number of leases that are allocated at once
+	sample       = 16 // number of hosts that evict compares
+	leasesAtOnce = 24 // number of leases that are allocated at once: 4 KB
 )
 
 // A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
