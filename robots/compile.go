@@ -83,7 +83,8 @@ func (b *builder) add(l *line) {
 	}
 }
 
-// addPattern adds a rule for a pattern at the beginning of l's value, without a $, if paths can match.
+// addPattern adds a rule for a pattern at the beginning of l's value, without a $, if paths can
+// match.
 func (b *builder) addPattern(l *line, text int, value string, end bool) {
 	p := parsePattern(value, end, b.exact)
 	d := draft{rule: rule{text: uint32(text), link: p.flags, n: uint16(len(p.text)), length: uint16(p.length)}}
@@ -125,7 +126,8 @@ func chooseKeys(drafts []draft) {
 	}
 }
 
-// keyAt returns the hash of the four bytes of a tail from i on, 0 if a matching path needn't have them.
+// keyAt returns the hash of the four bytes of a tail from i on, 0 if a matching path needn't have
+// them.
 func keyAt(tail string, i int) uint16 {
 	if i+4 > len(tail) || strings.IndexByte(tail[i:i+4], '*') >= 0 || countHigh(tail[i:i+4]) > 0 {
 		return 0

@@ -91,8 +91,8 @@ func (c *compiled) lookUp(first int, q *question) {
 	}
 }
 
-// try tries the rules from number i to the last of their group or key, while they can be better than
-// the best.
+// try tries the rules from number i to the last of their group or key, while they can be better
+// than the best.
 func (c *compiled) try(i int, q *question) {
 	for ; ; i++ {
 		r := &c.rules[i]
@@ -111,7 +111,8 @@ func (c *compiled) try(i int, q *question) {
 }
 
 // matches reports whether the path matches a pattern with the given flags. It finds the stretches
-// between the stars one after the other, each as early as possible, which leaves the most to the rest.
+// between the stars one after the other, each as early as possible, which leaves the most to the
+// rest.
 func (q *question) matches(pattern string, flags uint32) bool {
 	n, pos := common(pattern, q.path)
 	if n == len(pattern) || pattern[n] != '*' {

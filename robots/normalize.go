@@ -48,8 +48,8 @@ func isUnreserved(c byte) bool {
 	return isNameChar(c) || '0' <= c && c <= '9' || c == '.' || c == '~'
 }
 
-// appendUpper appends a pattern to dst as Google's matcher compares it: valid escapes in upper case,
-// nothing decoded.
+// appendUpper appends a pattern to dst as Google's matcher compares it: valid escapes in upper
+// case, nothing decoded.
 func appendUpper(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if dst = append(dst, s[i]); s[i] == '%' && isEscape(s[i:]) {

@@ -41,7 +41,8 @@ func (p *pattern) matches(path string) bool {
 	return q.matches(p.text, p.flags)
 }
 
-// common returns how many bytes of a pattern, and how many of a path, are the prefix that they share.
+// common returns how many bytes of a pattern, and how many of a path, are the prefix that they
+// share.
 func common(pattern, path string) (n, pos int) {
 	for n < len(pattern) && pos < len(path) {
 		if c := pattern[n]; c == path[pos] {
