@@ -62,7 +62,7 @@ type Config struct {
 	// Override returns the limits of single keys; nil: none has its own. It is called at each
 	// Acquire, and again when a request that has waited looks whether it may start; never under a
 	// lock. It may return other limits each time, and must be quick and safe for concurrent use.
-	// [Overrides] reads them from a file.
+	// Package hostlimit/overrides reads them from a file.
 	Override func(key string) (Limits, bool)
 }
 

@@ -60,27 +60,6 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 	}
 }
 
-func TestParseAdaptiveReadsItsSettings(t *testing.T) {
-	for _, a := range []Adaptive{
-		{},
-		Fixed, Squared, Proportional(5), Throttle(1.5), Proportional(math.MaxFloat64),
-		Longest(Proportional(1), Learned), Longest(Longest(Throttle(2), Squared), Proportional(1e-9)),
-	} {
-		if got, err := parseAdaptive(a.setting()); err != nil || got != a {
-			t.Errorf("%s: %v, %v", a.setting(), got, err)
-		}
-	}
-	for _, s := range []string{
-		"", "+", "learned+", "fast", "speed(2)", "proportional", "proportional()", "proportional(a)", "throttle", "throttle(x)",
-		"proportional(0)", "throttle(0)", "throttle(-1)", "proportional(inf)", "throttle(nan)", "learned+throttle(0)",
-		"throttle(1)+throttle(nan)", "proportional(1)+proportional(nan)",
-	} {
-		if a, err := parseAdaptive(s); err == nil {
-			t.Errorf("%q is %v", s, a)
-		}
-	}
-}
-
 func TestAdaptivePrintsAsItsExpression(t *testing.T) {
 	for want, a := range map[string]Adaptive{
 		"Learned": {}, "Fixed": Fixed, "Squared": Squared, "Proportional(5)": Proportional(5), "Throttle(1.5)": Throttle(1.5),
