@@ -109,7 +109,7 @@ func (b *body) beyond(one []byte) error {
 		}
 	}
 	if n == 0 && err != nil { // the end, or a failure before the limit
-		if _, refusal := b.reader.take(nil, err == io.EOF); refusal != nil { //nolint:errorlint // the same
+		if _, refusal := b.reader.take(nil, err == io.EOF); refusal != nil { //nolint:errorlint // a Reader's end is io.EOF itself
 			return b.cut(refusal)
 		}
 		b.over = err

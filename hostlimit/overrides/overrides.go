@@ -1,6 +1,6 @@
-// Package overrides reads the limits of single hosts from a file, for hostlimit.Config.Override. The
-// file is read again when it changes, so that a crawl can be slowed down or sped up while it runs.
-// Each line has a host, or a suffix with a dot before it, and settings:
+// Package overrides reads the limits of single hosts from a file, for hostlimit.Config.Override.
+// The file is read again when it changes, so that a crawl can be slowed down or sped up while it
+// runs. Each line has a host, or a suffix with a dot before it, and settings:
 //
 //	# host              settings
 //	example.com         delay=2s..4s
