@@ -4,17 +4,19 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/list"
 )
 
 // A lease is one turn. Leases are allocated many at a time and never reused: a call that comes too
 // late, or twice, changes no other turn.
 type lease struct {
-	linked[lease] // in active.flights
-	sh            *shard
-	h             *host
-	a             *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
-	lim           *Limits
-	floor         time.Duration
+	list.Linked[lease] // in active.flights
+	sh                 *shard
+	h                  *host
+	a                  *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
+	lim                *Limits
+	floor              time.Duration
 
 	watcher Watcher // names the request while it holds the slot
 
@@ -81,8 +83,8 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 			if now-before > late {
 				a.refuseLate(now)
 			}
-			if a.queue.first != nil && (a.inLine || h.earliest(0) < next) {
-				a.queue.first.signal() // it is paced now, and holds no place; or its time comes earlier
+			if a.queue.First != nil && (a.inLine || h.earliest(0) < next) {
+				a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
 			}
 			g := l.granted()
 			sh.mu.Unlock()
@@ -91,8 +93,8 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 		}
 	}
 	a.cancelStamp(l)
-	if a.queue.first != nil {
-		a.queue.first.signal() // it may be earlier now
+	if a.queue.First != nil {
+		a.queue.First.signal() // it may be earlier now
 	}
 	if err != nil {
 		sh.mu.Unlock()
@@ -171,7 +173,7 @@ func (l *lease) learn(o Outcome) Effect {
 	// Nearly all answers change the delay at most.
 	usual := what == success && o.Reset == 0 && h.kept == nil
 	var now time.Duration
-	if !usual || a != nil && a.queue.first != nil {
+	if !usual || a != nil && a.queue.First != nil {
 		now = m.now()
 	}
 	if a != nil {
@@ -191,8 +193,8 @@ func (l *lease) learn(o Outcome) Effect {
 		if e.Blocked || raised {
 			a.refuseLate(now)
 		}
-		if a.queue.first != nil {
-			a.queue.first.signal()
+		if a.queue.First != nil {
+			a.queue.First.signal()
 		}
 		sh.free(a)
 	}
@@ -241,7 +243,7 @@ func (l *lease) Release() (expired bool) {
 	l.released = true
 	if a := l.a; a != nil {
 		var now time.Duration
-		if a.queue.first != nil || l.countsFromEnd() {
+		if a.queue.First != nil || l.countsFromEnd() {
 			now = sh.m.now()
 			a.account(now)
 		}

@@ -67,12 +67,12 @@ func (m *Memory) open(t time.Duration) time.Duration {
 	if len(m.rules.hours) == 0 || t == never {
 		return t
 	}
-	return add(t, m.rules.hours.wait(m.wall(t)))
+	return add(t, m.rules.hours.Wait(m.wall(t)))
 }
 
 // closes returns a time before which Config.Windows stop no request; never if they don't stop any.
 func (m *Memory) closes(now time.Duration) time.Duration {
-	if left := m.rules.hours.left(m.wall(now)); left > 0 {
+	if left := m.rules.hours.Left(m.wall(now)); left > 0 {
 		return add(now, left)
 	}
 	return never
@@ -130,7 +130,7 @@ func (sh *shard) enter(ctx context.Context, key string, lim *Limits, floor time.
 	if err := sh.stop(h, now); err != nil {
 		return nil, nil, err
 	}
-	if a.queue.first == nil {
+	if a.queue.First == nil {
 		if why, _ := a.waitCause(lim, floor, now, nil); why == free {
 			return a.grant(lim, floor, now, m.rules.Watcher(ctx)), nil, nil
 		}
@@ -141,13 +141,13 @@ func (sh *shard) enter(ctx context.Context, key string, lim *Limits, floor time.
 	if w.planned = a.bound(now, lim, floor, prev); w.planned > w.latest {
 		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
 		err.ByHand = h.act()
-		if a.queue.first == nil {
+		if a.queue.First == nil {
 			a.leaveLine()
 		}
 		return nil, nil, err
 	}
 	a.join(w, prev, now)
-	if a.queue.last != w {
+	if a.queue.Last != w {
 		a.refuseLate(now) // those behind w
 	}
 	return nil, w, nil

@@ -81,7 +81,7 @@ func (sh *shard) active(h *host) *active {
 
 // free takes a from its host when the key has neither leases nor waiters any more.
 func (sh *shard) free(a *active) {
-	if a.h == nil || a.flights.len > 0 || a.queue.first != nil {
+	if a.h == nil || a.flights.Len > 0 || a.queue.First != nil {
 		return
 	}
 	if p := sh.m.places; p != nil {
