@@ -76,7 +76,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
-	n, refusal := b.reader.take(p[:got], err == io.EOF) //nolint:errorlint // a Reader's end is io.EOF itself
+	n, refusal := b.reader.take(p[:got], err == io.EOF)
 	b.read.Add(int64(n))
 	if refusal != nil {
 		clear(p[n:got])
@@ -109,7 +109,7 @@ func (b *body) beyond(one []byte) error {
 		}
 	}
 	if n == 0 && err != nil { // the end, or a failure before the limit
-		if _, refusal := b.reader.take(nil, err == io.EOF); refusal != nil { //nolint:errorlint // the same
+		if _, refusal := b.reader.take(nil, err == io.EOF); refusal != nil { //nolint:errorlint // a Reader's end is io.EOF itself
 			return b.cut(refusal)
 		}
 		b.over = err

@@ -3,6 +3,9 @@ package politeness_test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os/exec"
 	"slices"
@@ -18,7 +21,8 @@ const module = "github.com/go-politeness/politeness"
 func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/printable and internal/sfv
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
-		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours"}, "internal/list": nil, "internal/hours": nil,
+		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
 		"publicnet":      nil,
 		"evidence/audit": {"evidence", "evidence/internal/merkle", "robots"},
 	}
@@ -52,6 +56,22 @@ func TestImportGraph(t *testing.T) {
 		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" && first != "cmd" {
 			t.Errorf("%s imports net/http", name)
 		}
+	}
+}
+
+// TestValuesKnowNoTrip: what a trip is made of takes values, and never calls up into it.
+func TestValuesKnowNoTrip(t *testing.T) {
+	for _, name := range []string{"subject.go", "page.go", "charge.go", "turn.go", "answer.go", "sendcontext.go", "body.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if id, ok := n.(*ast.Ident); ok && slices.Contains([]string{"trip", "Transport"}, id.Name) {
+				t.Errorf("%s names %s", name, id.Name)
+			}
+			return true
+		})
 	}
 }
 

@@ -213,7 +213,7 @@ func New(cfg Config) (*Transport, error) {
 		return nil, errors.Join(errs...)
 	}
 
-	t.maxWait = cmp.Or(t.hosts.Config().MaxWait, time.Hour) // what 0 means there
+	t.maxWait = t.hosts.Config().WithDefaults().MaxWait
 	if cfg.Evidence != nil {
 		var spend budget.Limits
 		if t.budget != nil {

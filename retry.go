@@ -94,9 +94,8 @@ func (r Retry) schedule() cenkalti.BackOff {
 	return schedule
 }
 
-// longestWait bounds what a host may ask of one request. It is what
-// backoff.Refusals.MaxRetryAfter is by default.
-const longestWait = 24 * time.Hour
+// longestWait bounds the Retry-After that one request waits for.
+var longestWait = backoff.Refusals{}.WithDefaults().MaxRetryAfter
 
 // nextTry returns when the next try is made; ok is false if it can't end well.
 func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {

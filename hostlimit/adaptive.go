@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -113,44 +111,6 @@ func (a Adaptive) String() string {
 		s = fmt.Sprintf("Longest(%s, %s)", parts[i], s)
 	}
 	return s
-}
-
-// setting returns a as a file of overrides has it: "learned+proportional(1)".
-func (a Adaptive) setting() string {
-	parts := a.parts()
-	for i, part := range parts {
-		parts[i] = strings.ReplaceAll(part, "e+", "e") // an exponent, where a plus would end the part
-	}
-	return strings.ToLower(strings.Join(parts, "+"))
-}
-
-// parseAdaptive reads what setting writes.
-func parseAdaptive(s string) (Adaptive, error) {
-	var all Adaptive
-	for i, part := range strings.Split(strings.ToLower(s), "+") {
-		var a Adaptive
-		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
-		number, err := strconv.ParseFloat(argument, 64)
-		switch {
-		case part == "fixed":
-			a = Fixed
-		case part == "learned":
-			a = Learned
-		case part == "squared":
-			a = Squared
-		case name == "proportional" && err == nil:
-			a = Proportional(number)
-		case name == "throttle" && err == nil:
-			a = Throttle(number)
-		default:
-			return Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), throttle(2)", part)
-		}
-		if i > 0 {
-			a = Longest(all, a)
-		}
-		all = a
-	}
-	return all, all.validate()
 }
 
 func (a Adaptive) validate() error {

@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -62,7 +63,7 @@ type Config struct {
 	// Override returns the limits of single keys; nil: none has its own. It is called at each
 	// Acquire, and again when a request that has waited looks whether it may start; never under a
 	// lock. It may return other limits each time, and must be quick and safe for concurrent use.
-	// [Overrides] reads them from a file.
+	// Package hostlimit/overrides reads them from a file.
 	Override func(key string) (Limits, bool)
 }
 
@@ -136,4 +137,15 @@ func (c Config) Of(key string) Limits {
 // or returns l with its zero fields taken from the limits of a Config.
 func (l Limits) or(config Limits) Limits {
 	return Limits{cmp.Or(l.Concurrency, config.Concurrency), cmp.Or(l.Delay, config.Delay)}
+}
+
+// A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One
+// whose From is later than its To spans midnight: {22 * time.Hour, 6 * time.Hour} is the night.
+type Window struct{ From, To time.Duration }
+
+func (w Window) validate() error {
+	if w.From < 0 || w.From >= 24*time.Hour || w.To < 0 || w.To > 24*time.Hour || w.From == w.To {
+		return fmt.Errorf("from %v to %v: want two different times of a day", w.From, w.To)
+	}
+	return nil
 }

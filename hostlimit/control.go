@@ -60,8 +60,8 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 		a.probe = nil
 		if h.refusals().Stopped(now) {
 			a.refuseAll(now)
-		} else if a.queue.first != nil {
-			a.queue.first.signal()
+		} else if a.queue.First != nil {
+			a.queue.First.signal()
 		}
 		sh.free(a)
 	}
@@ -118,7 +118,7 @@ func (sh *shard) stop(h *host, now time.Duration) error {
 
 // refuseAll refuses all waiters of a by the error of stop.
 func (a *active) refuseAll(now time.Duration) {
-	for w := a.queue.first; w != nil; w = a.queue.first {
+	for w := a.queue.First; w != nil; w = a.queue.First {
 		w.err = a.sh.stop(a.h, now)
 		a.leave(w)
 		w.signal()
@@ -165,7 +165,7 @@ func (m *Memory) Drain(ctx context.Context) error {
 		m.eachActive(func(a *active, now time.Duration) {
 			a.refresh(now)
 			a.refuseAll(now)
-			inFlight += a.flights.len
+			inFlight += a.flights.Len
 			due = min(due, a.due)
 		})
 		m.handOut()

@@ -2,10 +2,7 @@ package hostlimit
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
 	"github.com/go-politeness/politeness/internal/statedir"
@@ -30,138 +27,44 @@ import (
 // made may be seen as late as the mount's attribute cache allows. Many machines are better served
 // by redislimit. On AIX, Solaris, Plan 9 and WebAssembly the lock holds within one process only,
 // with the same consequence. On Windows reading takes the lock too.
-func Dir(path string) Store { return &dirStore{statedir.New(path, statedir.OS{})} }
+func Dir(path string) Store { return &dirStore{debtsIn(statedir.New(path, statedir.OS{}))} }
+
+func debtsIn(dir *statedir.Dir) statedir.Values[debtFile] {
+	return statedir.Values[debtFile]{Dir: dir, Format: "hostlimit 2", Zero: "is owed nothing"}
+}
 
 // A dirStore is a Store in a directory.
-type dirStore struct{ dir *statedir.Dir }
-
-const (
-	debtFormat  = "hostlimit 1" // and the version of debtFile
-	maxDebtFile = 64 << 10
-)
-
-// A debtFile is the second line of a file, as JSON. The first one seals it.
-type debtFile struct {
-	Key string `json:"key"`
-	Debt
-	Delay string `json:"delay,omitzero"` // as time.Duration prints it
-}
+type dirStore struct{ debts statedir.Values[debtFile] }
 
 // Update implements [Store].
 func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
-	debt, err := s.update(ctx, key, change)
+	f, err := s.debts.Update(ctx, key, func(f debtFile) debtFile { return fileOf(change(f.debt())) })
 	if err != nil {
 		err = fmt.Errorf("hostlimit: state of %q: %w", key, err)
 	}
-	return debt, err
+	return f.debt(), err
 }
 
-func (s *dirStore) update(ctx context.Context, key string, change func(Debt) Debt) (Debt, error) {
-	// First without the lock: a read needs none, and a change is found ready when
-	// the lock is there.
-	file := s.dir.File(key)
-	old, err := s.read(file, key)
-	debt := change(old).portable()
-	if !statedir.ReadsLock && done(old, debt, err) {
-		return debt, err
-	}
-	unlock, lockErr := s.dir.Lock(ctx, file)
-	if lockErr != nil {
-		return debt, errors.Join(err, lockErr)
-	}
-	defer unlock()
-	seen := old
-	if old, err = s.read(file, key); old != seen {
-		debt = change(old).portable()
-	}
-	if done(old, debt, err) {
-		return debt, err
-	}
-	return debt, errors.Join(err, s.write(file, key, debt))
+// A debtFile is a Debt as a file has it.
+type debtFile struct {
+	Debt
+	Delay durationText `json:"delay,omitzero"` // instead of Debt.Delay
 }
 
-// done reports whether the file stays as it is: because it holds that debt, or because it may hold
-// another that can't be read. One that can't be understood is replaced.
-func done(old, debt Debt, readErr error) bool {
-	if readErr != nil {
-		return !errors.As(readErr, new(*damage))
-	}
-	return old == debt
+func fileOf(d Debt) debtFile { return debtFile{d.portable(), durationText(d.Delay)} }
+
+func (f debtFile) debt() Debt {
+	f.Debt.Delay = time.Duration(f.Delay)
+	return f.portable()
 }
 
-// A damage is an error of a file that can't be understood.
-type damage struct {
-	file string
-	err  error
-}
+// A durationText is a duration that JSON has as text, such as "1m30s".
+type durationText time.Duration
 
-func (d *damage) Error() string {
-	return fmt.Sprintf("%s can't be understood, so the key starts anew as one that is owed nothing: %v", d.file, d.err)
-}
+func (d durationText) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-func (d *damage) Unwrap() error { return d.err }
-
-// read returns the debt that is in a file, zero if there is none.
-func (s *dirStore) read(file, key string) (Debt, error) {
-	data, err := s.dir.Read(file, maxDebtFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Debt{}, nil
-	} else if err != nil {
-		return Debt{}, err
-	}
-	d, err := decodeDebt(data, key)
-	if err != nil {
-		return Debt{}, &damage{file, err}
-	}
-	return d, nil
-}
-
-// write puts a debt in the place of the one in a file.
-func (s *dirStore) write(file, key string, d Debt) error {
-	if d == (Debt{}) {
-		return s.dir.Remove(file)
-	}
-	data, err := encodeDebt(key, d)
-	if err != nil {
-		return fmt.Errorf("for %s: %w", file, err)
-	}
-	return s.dir.Replace(file, data, true)
-}
-
-// encodeDebt writes a file.
-func encodeDebt(key string, d Debt) ([]byte, error) {
-	f := debtFile{Key: text(key), Debt: d}
-	if d.Delay != 0 {
-		f.Delay = d.Delay.String()
-	}
-	line, err := json.Marshal(f)
-	if err != nil {
-		return nil, err
-	}
-	data := statedir.Seal(debtFormat, append(line, '\n'))
-	if len(data) > maxDebtFile {
-		return nil, fmt.Errorf("a debt of %d bytes, more than %d", len(data), maxDebtFile)
-	}
-	return data, nil
-}
-
-// decodeDebt reads a file that should hold the debt of key.
-func decodeDebt(data []byte, key string) (Debt, error) {
-	line, err := statedir.Unseal(debtFormat, data)
-	if err != nil {
-		return Debt{}, err
-	}
-	var f debtFile
-	if err := json.Unmarshal(line, &f); err != nil {
-		return Debt{}, err
-	}
-	if f.Key != text(key) {
-		return Debt{}, fmt.Errorf("it is the state of %.100q", f.Key)
-	}
-	if f.Delay != "" {
-		if f.Debt.Delay, err = time.ParseDuration(f.Delay); err != nil {
-			return Debt{}, err
-		}
-	}
-	return f.portable(), nil
+func (d *durationText) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = durationText(v)
+	return err
 }

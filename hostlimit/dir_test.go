@@ -88,9 +88,9 @@ func TestDirKeepsDebts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const line = `{"key":"www.example.com","blockedUntil":"2026-11-21T01:02:03.000000004Z",` +
-		`"nextStart":"2026-11-20T01:02:03.999999999Z","refusals":3,"cause":"status 429","delay":"1.5s"}`
-	if !regexp.MustCompile(`^hostlimit 1 [0-9a-f]{64}\n` + regexp.QuoteMeta(line) + `\n$`).Match(data) {
+	const line = `{"key":"www.example.com","value":{"blockedUntil":"2026-11-21T01:02:03.000000004Z",` +
+		`"nextStart":"2026-11-20T01:02:03.999999999Z","refusals":3,"cause":"status 429","delay":"1.5s"}}`
+	if !regexp.MustCompile(`^hostlimit 2 [0-9a-f]{64}\n` + regexp.QuoteMeta(line) + `\n$`).Match(data) {
 		t.Errorf("a person reads %q", data)
 	}
 	if runtime.GOOS != "windows" {
@@ -140,11 +140,11 @@ func TestDirReadTouchesNothing(t *testing.T) {
 	}
 	s := dirAt(dir)
 	mustUpdate(t, s, debtor, become(twoRefusals))
-	before, err := os.Stat(s.dir.File(debtor))
+	before, err := os.Stat(s.debts.Dir.File(debtor))
 	if err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := s.dir.Lock(t.Context(), s.dir.File(debtor))
+	unlock, err := s.debts.Dir.Lock(t.Context(), s.debts.Dir.File(debtor))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestDirReadTouchesNothing(t *testing.T) {
 	if d := mustUpdate(t, s, debtor, func(d Debt) Debt { calls++; return d }); d != twoRefusals || calls != 1 {
 		t.Errorf("read %+v in %d calls", d, calls)
 	}
-	if after, err := os.Stat(s.dir.File(debtor)); err != nil || !os.SameFile(before, after) {
+	if after, err := os.Stat(s.debts.Dir.File(debtor)); err != nil || !os.SameFile(before, after) {
 		t.Errorf("a read wrote the file: %v", err)
 	}
 }
@@ -184,23 +184,23 @@ func TestDirDamagedFileIsNoDebt(t *testing.T) {
 	dir := t.TempDir()
 	s := dirAt(dir)
 	mustUpdate(t, s, debtor, become(anHourOwed))
-	name := s.dir.File(debtor)
+	name := s.debts.Dir.File(debtor)
 	whole, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	others, err := encodeDebt("other.example", anHourOwed)
+	others, err := debtsIn(nil).Encode("other.example", fileOf(anHourOwed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed := func(line string) []byte { return statedir.Seal(debtFormat, []byte(line)) }
+	sealed := func(line string) []byte { return statedir.Seal(debtsIn(nil).Format, []byte(line)) }
 	damaged := [][]byte{
 		nil,
 		{0},
-		[]byte("\n"), others, append(bytes.Clone(whole), 'x'), bytes.Repeat([]byte("x"), 2*maxDebtFile), make([]byte, 4096),
-		sealed(""), sealed("{}"), sealed("null"), sealed(`{"key":"www.example.com","delay":"soon"}`),
-		sealed(`{"key":"www.example.com","refusals":"2"}`), sealed(`{"key":"www.example.com","nextStart":"tomorrow"}`),
-		bytes.Replace(whole, []byte("hostlimit 1 "), []byte("hostlimit 2 "), 1),
+		[]byte("\n"), others, append(bytes.Clone(whole), 'x'), bytes.Repeat([]byte("x"), 2*statedir.MostValue), make([]byte, 4096),
+		sealed(""), sealed("{}"), sealed("null"), sealed(`{"key":"www.example.com","value":{"delay":"soon"}}`),
+		sealed(`{"key":"www.example.com","value":{"refusals":"2"}}`), sealed(`{"key":"www.example.com","value":{"nextStart":"tomorrow"}}`),
+		bytes.Replace(whole, []byte("hostlimit 2 "), []byte("hostlimit 1 "), 1),
 	}
 	for i := range whole {
 		changed := bytes.Clone(whole)
@@ -328,7 +328,7 @@ func TestDirFaults(t *testing.T) {
 			mustUpdate(t, s, debtor, become(old))
 		case string:
 			mustUpdate(t, s, debtor, become(twoRefusals)) // makes the directory
-			if err := os.WriteFile(s.dir.File(debtor), []byte(old), 0o600); err != nil {
+			if err := os.WriteFile(s.debts.Dir.File(debtor), []byte(old), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -348,7 +348,7 @@ func TestDirFaults(t *testing.T) {
 					write(t, dirAt(dir), old)
 					faulty := mode
 					faulty.fail = fail
-					d, err := (&dirStore{statedir.New(dir, &faulty)}).Update(t.Context(), debtor, become(made))
+					d, err := (&dirStore{debtsIn(statedir.New(dir, &faulty))}).Update(t.Context(), debtor, become(made))
 					if len(faulty.ops) < fail {
 						break // a whole Update without a fault
 					}
@@ -399,13 +399,13 @@ func TestDirThatCannotBe(t *testing.T) {
 			return mustWrite(t, dir)
 		},
 		"a file is in the way": func(t *testing.T, dir string) string {
-			return mustWrite(t, filepath.Dir(dirAt(dir).dir.File(debtor)))
+			return mustWrite(t, filepath.Dir(dirAt(dir).debts.Dir.File(debtor)))
 		},
 		"a directory in the place of the file": func(t *testing.T, dir string) string {
-			return mustMkdir(t, dirAt(dir).dir.File(debtor))
+			return mustMkdir(t, dirAt(dir).debts.Dir.File(debtor))
 		},
 		"a directory in the place of the lock": func(t *testing.T, dir string) string {
-			return mustMkdir(t, filepath.Join(filepath.Dir(dirAt(dir).dir.File(debtor)), "lock"))
+			return mustMkdir(t, filepath.Join(filepath.Dir(dirAt(dir).debts.Dir.File(debtor)), "lock"))
 		},
 	}
 	for name, prepare := range tests {
@@ -424,7 +424,7 @@ func TestDirThatCannotBe(t *testing.T) {
 	// A debt that a file can't hold.
 	s := dirAt(t.TempDir())
 	mustUpdate(t, s, debtor, become(twoRefusals))
-	for _, d := range []Debt{{NextStart: time.Unix(1<<40, 0).UTC()}, {Cause: strings.Repeat("x", maxDebtFile)}} {
+	for _, d := range []Debt{{NextStart: time.Unix(1<<40, 0).UTC()}, {Cause: strings.Repeat("x", statedir.MostValue)}} {
 		if got, err := s.Update(t.Context(), debtor, become(d)); got != d || err == nil {
 			t.Errorf("kept %.100v", d)
 		}
@@ -480,7 +480,7 @@ func TestDirInABubble(t *testing.T) {
 		}
 
 		s := dirAt(dir)
-		unlock, err := s.dir.Lock(t.Context(), s.dir.File(debtor))
+		unlock, err := s.debts.Dir.Lock(t.Context(), s.debts.Dir.File(debtor))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -512,7 +512,7 @@ func TestDirManyHosts(t *testing.T) {
 	perDir := map[string]int{}
 	form := regexp.MustCompile(`^hosts/([0-9a-f]{2})/([0-9a-f]{64})$`)
 	for _, key := range names(hosts) {
-		name := filepath.ToSlash(s.dir.File(key))
+		name := filepath.ToSlash(s.debts.Dir.File(key))
 		m := form.FindStringSubmatch(name)
 		if m == nil || !strings.HasPrefix(m[2], m[1]) || seen[m[2]] {
 			t.Fatalf("file %q for %s", name, key)
@@ -528,23 +528,23 @@ func TestDirManyHosts(t *testing.T) {
 }
 
 func FuzzDebt(f *testing.F) {
-	f.Add([]byte("hostlimit 1 \n{}\n"), debtor, int64(0), int64(0), 0, "", int64(0))
+	f.Add([]byte("hostlimit 2 \n{}\n"), debtor, int64(0), int64(0), 0, "", int64(0))
 	f.Add([]byte{}, "", int64(1<<40), int64(-1<<40), -1, "\xff<>&\n\u2028", int64(-1<<63))
 	f.Add([]byte{}, "k\xff", int64(253402300799), int64(-62135596800), math.MaxInt, "status 429", int64(1_234_567_891))
 	f.Fuzz(func(t *testing.T, data []byte, key string, until, next int64, refusals int, cause string, delay int64) {
-		if d, err := decodeDebt(data, key); err == nil {
+		if d, err := debtsIn(nil).Decode(data, key); err == nil {
 			t.Fatalf("noise is a debt: %q, %+v", data, d)
 		}
 		d := Debt{time.Unix(until, next), time.Unix(next, until), refusals, cause, time.Duration(delay), time.Unix(until, 0), time.Unix(next, 0)}.portable()
-		file, err := encodeDebt(key, d)
+		file, err := debtsIn(nil).Encode(key, fileOf(d))
 		if err != nil {
 			return // a year of five digits, or too long
 		}
-		if got, err := decodeDebt(file, key); err != nil || got != d {
+		if got, err := debtsIn(nil).Decode(file, key); err != nil || got.debt() != d {
 			t.Fatalf("%+v became %+v, %v", d, got, err)
 		}
 		file[uint64(delay)%uint64(len(file))] ^= 1
-		if got, err := decodeDebt(file, key); err == nil {
+		if got, err := debtsIn(nil).Decode(file, key); err == nil {
 			t.Fatalf("damaged, and not seen: %q, %+v", file, got)
 		}
 	})
@@ -577,9 +577,9 @@ func BenchmarkDirManyHosts(b *testing.B) {
 	keys := names(hosts)
 	s := dirAt(b.TempDir())
 	for _, key := range keys { // as Update leaves them, without waiting for the disk each time
-		data, err := encodeDebt(key, twoRefusals)
+		data, err := debtsIn(nil).Encode(key, fileOf(twoRefusals))
 		if err == nil {
-			err = s.dir.Replace(s.dir.File(key), data, false)
+			err = s.debts.Dir.Replace(s.debts.Dir.File(key), data, false)
 		}
 		if err != nil {
 			b.Fatal(err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -91,37 +89,6 @@ func ExampleMemory_List() {
 	}
 	lease.Release()
 	// Output: example.com: 1 of 2 slots, every 5s by crawl-delay
-}
-
-// Limits of single hosts live in a file, which is read again when it changes.
-func ExampleConfig_ReadOverrides() {
-	dir, err := os.MkdirTemp("", "overrides")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "hosts.txt")
-	text := "example.com   concurrency=1\n.example.org  delay=10s..20s adaptive=fixed\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		panic(err)
-	}
-
-	var cfg hostlimit.Config
-	overrides, err := cfg.ReadOverrides(path)
-	if err != nil {
-		panic(err)
-	}
-	cfg.Override = overrides.Limits
-	if _, err := hostlimit.New(cfg); err != nil {
-		panic(err)
-	}
-	fmt.Print(overrides)
-	limits, _ := overrides.Limits("www.example.org")
-	fmt.Println(limits.Delay.Min)
-	// Output:
-	// .example.org delay=10s..20s adaptive=fixed
-	// example.com concurrency=1
-	// 10s
 }
 
 // A person stops a crawl of one host, and lets it go on.

@@ -266,8 +266,8 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	} else {
 		a.refuseLate(now)
 	}
-	if a.queue.first != nil {
-		a.queue.first.signal()
+	if a.queue.First != nil {
+		a.queue.First.signal()
 	}
 	sh.free(a)
 }

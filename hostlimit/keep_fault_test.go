@@ -19,7 +19,7 @@ func TestMemoryOnAFaultyDisk(t *testing.T) {
 			f.fail = fail
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				reported := refusedOn(t, &dirStore{statedir.New(dir, &f)}, f.broken)
+				reported := refusedOn(t, &dirStore{debtsIn(statedir.New(dir, &f))}, f.broken)
 				operations = max(operations, len(f.ops))
 				if kept := blockedOn(t, dirAt(dir)); !kept && (!reported || !f.broken) {
 					t.Errorf("operation %d (%v, after: %v, broken: %v): the block is lost, reported: %v", fail, f.err, f.after, f.broken, reported)

@@ -5,20 +5,19 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
-	"unsafe"
-)
 
-const leaseSize = int(unsafe.Sizeof(lease{}))
+	"github.com/go-politeness/politeness/internal/list"
+)
 
 // A lease is one turn. Leases are allocated many at a time and never reused: a call that comes too
 // late, or twice, changes no other turn.
 type lease struct {
-	linked[lease] // in active.flights
-	sh            *shard
-	h             *host
-	a             *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
-	lim           *Limits
-	floor         time.Duration
+	list.Linked[lease] // in active.flights
+	sh                 *shard
+	h                  *host
+	a                  *active // of h; nil once the slot is free again; guarded, like all below but heard, by sh.mu
+	lim                *Limits
+	floor              time.Duration
 
 	watcher Watcher // names the request while it holds the slot
 
@@ -43,7 +42,7 @@ type lease struct {
 
 func (sh *shard) newLease() *lease {
 	if len(sh.chunk) == 0 {
-		sh.chunk = make([]lease, leases)
+		sh.chunk = make([]lease, leasesAtOnce)
 	}
 	l := &sh.chunk[0]
 	sh.chunk = sh.chunk[1:]
@@ -85,8 +84,8 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 			if now-before > late {
 				a.refuseLate(now)
 			}
-			if a.queue.first != nil && (a.inLine || h.earliest(0) < next) {
-				a.queue.first.signal() // it is paced now, and holds no place; or its time comes earlier
+			if a.queue.First != nil && (a.inLine || h.earliest(0) < next) {
+				a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
 			}
 			g := l.granted()
 			sh.mu.Unlock()
@@ -95,8 +94,8 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 		}
 	}
 	a.cancelStamp(l)
-	if a.queue.first != nil {
-		a.queue.first.signal() // it may be earlier now
+	if a.queue.First != nil {
+		a.queue.First.signal() // it may be earlier now
 	}
 	if err != nil {
 		sh.mu.Unlock()
@@ -178,7 +177,7 @@ func (l *lease) learn(o Outcome) Effect {
 		h.served++
 	}
 	var now time.Duration
-	if !usual || a != nil && a.queue.first != nil {
+	if !usual || a != nil && a.queue.First != nil {
 		now = m.now()
 	}
 	if a != nil {
@@ -198,8 +197,8 @@ func (l *lease) learn(o Outcome) Effect {
 		if e.Blocked || raised {
 			a.refuseLate(now)
 		}
-		if a.queue.first != nil {
-			a.queue.first.signal()
+		if a.queue.First != nil {
+			a.queue.First.signal()
 		}
 		sh.free(a)
 	}
@@ -248,7 +247,7 @@ func (l *lease) Release() (expired bool) {
 	l.released = true
 	if a := l.a; a != nil {
 		var now time.Duration
-		if a.queue.first != nil || l.countsFromEnd() {
+		if a.queue.First != nil || l.countsFromEnd() {
 			now = sh.m.now()
 			a.account(now)
 		}

@@ -67,12 +67,12 @@ func (m *Memory) open(t time.Duration) time.Duration {
 	if len(m.rules.hours) == 0 || t == never {
 		return t
 	}
-	return add(t, m.rules.hours.wait(m.wall(t)))
+	return add(t, m.rules.hours.Wait(m.wall(t)))
 }
 
 // closes returns a time before which Config.Windows stop no request; never if they don't stop any.
 func (m *Memory) closes(now time.Duration) time.Duration {
-	if left := m.rules.hours.left(m.wall(now)); left > 0 {
+	if left := m.rules.hours.Left(m.wall(now)); left > 0 {
 		return add(now, left)
 	}
 	return never
@@ -103,7 +103,12 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	l, err := m.acquire(ctx, key, lim, max(0, floor))
+	l, w, err := m.shard(key).enter(ctx, key, lim, max(0, floor))
+	if w != nil {
+		l, err = w.wait(ctx, key)
+	} else if err != nil {
+		m.handOut()
+	}
 	if err != nil {
 		m.shard(key).addNews(h, err)
 		return nil, err
@@ -111,47 +116,41 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	return l, nil
 }
 
-// acquire is Acquire for a key whose debt is known.
-func (m *Memory) acquire(ctx context.Context, key string, lim *Limits, least time.Duration) (*lease, error) {
-	sh := m.shard(key)
+// enter is the arrival of a request: it gets a lease, joins the queue, or is refused. Places may
+// become free: call handOut afterwards.
+func (sh *shard) enter(ctx context.Context, key string, lim *Limits, floor time.Duration) (*lease, *waiter, error) {
 	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	m := sh.m
 	now := m.now()
 	h := sh.get(key, now)
 	a := sh.active(h)
+	defer sh.free(a)
 	a.refresh(now)
 	if err := sh.stop(h, now); err != nil {
-		sh.free(a)
-		sh.mu.Unlock()
-		m.handOut()
-		return nil, err
+		return nil, nil, err
 	}
-	if a.queue.first == nil {
-		if why, _ := a.waitCause(lim, least, now, nil); why == free {
-			l := a.grant(lim, least, now, m.rules.Watcher(ctx))
-			sh.mu.Unlock()
-			return l, nil
+	if a.queue.First == nil {
+		if why, _ := a.waitCause(lim, floor, now, nil); why == free {
+			return a.grant(lim, floor, now, m.rules.Watcher(ctx)), nil, nil
 		}
 	}
-	w := sh.newWaiter(ctx, lim, least, now)
+	w := sh.newWaiter(ctx, lim, floor, now)
 	w.priority = m.rules.Priority(ctx)
 	prev := a.behind(w)
-	if w.planned = a.bound(now, lim, least, prev); w.planned > w.latest {
+	if w.planned = a.bound(now, lim, floor, prev); w.planned > w.latest {
 		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
-		err.ByHand = a.h.act()
-		if a.queue.first == nil {
+		err.ByHand = h.act()
+		if a.queue.First == nil {
 			a.leaveLine()
 		}
-		sh.free(a)
-		sh.mu.Unlock()
-		m.handOut()
-		return nil, err
+		return nil, nil, err
 	}
 	a.join(w, prev, now)
-	if a.queue.last != w {
+	if a.queue.Last != w {
 		a.refuseLate(now) // those behind w
 	}
-	sh.mu.Unlock()
-	return w.wait(ctx, key)
+	return nil, w, nil
 }
 
 // Next implements Limiter. It counts the queue ahead with the smallest delays that there can be,

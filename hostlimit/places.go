@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"github.com/go-politeness/politeness/internal/list"
 	"sync"
 	"time"
 )
@@ -16,7 +17,7 @@ type places struct {
 
 	mu    sync.Mutex
 	taken int // held by requests in flight, or handed to a key
-	line  list[active, *active]
+	line  list.List[active, *active]
 	due   time.Duration // no lease expires before
 	swept []TakenBack   // leases that were taken back while no request waited for those keys; the next Grant reports them
 }
@@ -30,7 +31,7 @@ func (p *places) take(a *active, now time.Duration) (ok bool, until time.Duratio
 	switch {
 	case a.hasPlace:
 		a.hasPlace = false
-	case p.taken < p.max && (p.line.first == nil || p.line.first == a):
+	case p.taken < p.max && (p.line.First == nil || p.line.First == a):
 		p.leaveLine(a)
 		p.taken++
 	default:
@@ -51,14 +52,14 @@ func (p *places) join(a *active) {
 func (p *places) joinLine(a *active) {
 	if !a.queued && !a.hasPlace {
 		a.queued = true
-		p.line.insert(a, p.line.last)
+		p.line.Insert(a, p.line.Last)
 	}
 }
 
 func (p *places) leaveLine(a *active) {
 	if a.queued {
 		a.queued = false
-		p.line.remove(a)
+		p.line.Remove(a)
 	}
 }
 
@@ -84,7 +85,7 @@ func (p *places) ended() {
 func (p *places) hand() *active {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a := p.line.first
+	a := p.line.First
 	if a == nil || p.taken >= p.max {
 		return nil
 	}
@@ -151,7 +152,7 @@ func (m *Memory) handOut() {
 	}
 	for a := m.places.hand(); a != nil; a = m.places.hand() {
 		a.sh.mu.Lock()
-		if head := a.queue.first; head != nil {
+		if head := a.queue.First; head != nil {
 			head.signal()
 		} else {
 			m.places.leave(a) // all waiters of the key have left meanwhile
@@ -175,8 +176,8 @@ func (m *Memory) sweep() {
 	p.mu.Unlock()
 	due := never
 	m.eachActive(func(a *active, now time.Duration) {
-		inFlight := a.flights.len
-		if a.refresh(now); a.flights.len < inFlight {
+		inFlight := a.flights.Len
+		if a.refresh(now); a.flights.Len < inFlight {
 			p.report(a.h.leaked())
 		}
 		due = min(due, a.due)

@@ -368,7 +368,7 @@ func TestPlaceOfALeavingWaiterGoesOn(t *testing.T) {
 		first.Release()
 		cancel()
 		wg.Wait()
-		if m.places.taken != 0 || m.places.line.first != nil {
+		if m.places.taken != 0 || m.places.line.First != nil {
 			t.Errorf("%d places are lost", m.places.taken)
 		}
 	})
@@ -824,7 +824,7 @@ func TestNothingIsLost(t *testing.T) {
 	wg.Wait()
 	time.Sleep(25 * time.Millisecond)
 	m.sweep()
-	if m.places.taken != 0 || m.places.line.first != nil {
+	if m.places.taken != 0 || m.places.line.First != nil {
 		t.Errorf("%d places are lost", m.places.taken)
 	}
 	for st := range states(t, m) {

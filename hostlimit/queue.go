@@ -6,6 +6,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/list"
 )
 
 // A request of a key goes through these states. Everything happens in the goroutine of
@@ -38,7 +40,7 @@ type active struct {
 	sh *shard
 	h  *host // nil: spare
 
-	flights list[lease, *lease]
+	flights list.List[lease, *lease]
 	due     time.Duration // no lease expires before; never: none is in flight
 	probe   *lease        // first request after a block, until its answer; nil where there are no refusals
 
@@ -47,7 +49,7 @@ type active struct {
 	last *lease
 	past stamp
 
-	queue   list[waiter, *waiter]
+	queue   list.List[waiter, *waiter]
 	soonest time.Duration // no waiter's latest start is earlier
 	gaps    time.Duration // sum of gapBefore over the queue
 
@@ -60,33 +62,33 @@ type active struct {
 	inLine                 bool // the head waits for a place of MaxInFlight
 
 	// Guarded by places.mu.
-	linked[active]      // in places.line
-	queued         bool // in places.line
-	hasPlace       bool // the head may take a place that was handed to the key
+	list.Linked[active]      // in places.line
+	queued              bool // in places.line
+	hasPlace            bool // the head may take a place that was handed to the key
 }
 
 // A waiter is a request in the queue of a key: it waits for a lease, or with one for its Start.
 // Waiters with a lease are ahead of the others. All but wake is guarded by the shard's mutex.
 type waiter struct {
-	linked[waiter]               // in active.queue
-	lease          *lease        // nil: it waits in Acquire
-	priority       int           // of those without a lease
-	watcher        Watcher       // receives a long wait; nil: there is none
-	notified       bool          // watcher has received it
-	planned        time.Duration // earliest start, as it was known at arrival
-	wake           chan struct{} // receives when the waiter is to look again; buffered
-	sh             *shard
-	a              *active // nil when out of the queue
-	lim            *Limits
-	floor          time.Duration
-	gapBefore      time.Duration // least gap to the start of prev; 0 at the head
-	arrived        time.Duration
-	latest         time.Duration // the latest start that is of use
-	byContext      bool          // latest is the context's
-	giveUp         time.Duration // end of MaxWait
-	bySlot         time.Duration // a.bySlot, a.byBlock at arrival
-	byBlock        time.Duration
-	err            error // why the wait ended without a turn
+	list.Linked[waiter]               // in active.queue
+	lease               *lease        // nil: it waits in Acquire
+	priority            int           // of those without a lease
+	watcher             Watcher       // receives a long wait; nil: there is none
+	notified            bool          // watcher has received it
+	planned             time.Duration // earliest start, as it was known at arrival
+	wake                chan struct{} // receives when the waiter is to look again; buffered
+	sh                  *shard
+	a                   *active // nil when out of the queue
+	lim                 *Limits
+	floor               time.Duration
+	gapBefore           time.Duration // least gap to the start of prev; 0 at the head
+	arrived             time.Duration
+	latest              time.Duration // the latest start that is of use
+	byContext           bool          // latest is the context's
+	giveUp              time.Duration // end of MaxWait
+	bySlot              time.Duration // a.bySlot, a.byBlock at arrival
+	byBlock             time.Duration
+	err                 error // why the wait ended without a turn
 }
 
 // signal makes w look again. It never blocks, and no signal is lost: w looks after each receive.
@@ -118,34 +120,34 @@ func (sh *shard) newWaiter(ctx context.Context, lim *Limits, floor, now time.Dur
 }
 
 // gated reports whether a lease waits in Start.
-func (a *active) gated() bool { return a.queue.first != nil && a.queue.first.lease != nil }
+func (a *active) gated() bool { return a.queue.First != nil && a.queue.First.lease != nil }
 
 // behind returns the waiter behind which w belongs, nil for the head of the queue. Waiters with a
 // lease come first, then those of higher priority, then those that arrived earlier.
 func (a *active) behind(w *waiter) (prev *waiter) {
 	if w.lease != nil {
-		for next := a.queue.first; next != nil && next.lease != nil; next = next.next {
+		for next := a.queue.First; next != nil && next.lease != nil; next = next.Next {
 			prev = next
 		}
 		return prev
 	}
-	prev = a.queue.last
+	prev = a.queue.Last
 	for prev != nil && prev.lease == nil && prev.priority < w.priority {
-		prev = prev.prev
+		prev = prev.Prev
 	}
 	return prev
 }
 
 // join puts w behind prev.
 func (a *active) join(w, prev *waiter, now time.Duration) {
-	if a.queue.first == nil {
+	if a.queue.First == nil {
 		a.since, a.soonest = now, never
 	}
 	a.soonest = min(a.soonest, w.latest)
-	a.queue.insert(w, prev)
+	a.queue.Insert(w, prev)
 	a.follow(w)
-	if w.next != nil {
-		a.follow(w.next)
+	if w.Next != nil {
+		a.follow(w.Next)
 	}
 	w.a, w.bySlot, w.byBlock = a, a.bySlot, a.byBlock
 }
@@ -154,16 +156,16 @@ func (a *active) join(w, prev *waiter, now time.Duration) {
 func (a *active) follow(w *waiter) {
 	a.gaps -= w.gapBefore
 	w.gapBefore = 0
-	if w.prev != nil {
-		w.gapBefore = leastGap(w.lim, w.floor, w.prev.floor)
+	if w.Prev != nil {
+		w.gapBefore = leastGap(w.lim, w.floor, w.Prev.floor)
 	}
 	a.gaps += w.gapBefore
 }
 
 // leave takes w out of the queue and lets the next one look.
 func (a *active) leave(w *waiter) {
-	next, head := w.next, w.prev == nil
-	a.queue.remove(w)
+	next, head := w.Next, w.Prev == nil
+	a.queue.Remove(w)
 	a.gaps -= w.gapBefore
 	if next != nil {
 		a.follow(next)
@@ -172,7 +174,7 @@ func (a *active) leave(w *waiter) {
 		}
 	}
 	w.a = nil
-	if a.queue.first == nil {
+	if a.queue.First == nil {
 		a.leaveLine()
 	}
 }
@@ -196,19 +198,19 @@ func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev
 		return a.first(now, floor)
 	}
 	gaps := a.gaps
-	for o := prev.next; o != nil; o = o.next {
+	for o := prev.Next; o != nil; o = o.Next {
 		gaps -= o.gapBefore
 	}
-	return a.sh.m.open(add(a.first(now, a.queue.first.floor), gaps+leastGap(lim, floor, prev.floor)))
+	return a.sh.m.open(add(a.first(now, a.queue.First.floor), gaps+leastGap(lim, floor, prev.floor)))
 }
 
 // again returns when w, which is refused, should come back: the known start time or, if w waited
 // for something without a known end, such as a slot, a guess: after as long as it has waited
 // already, or once a lease expires.
 func (a *active) again(w *waiter, now time.Duration) time.Duration {
-	bound := a.first(now, a.queue.first.floor)
-	for o := a.queue.first; o != w; o = o.next {
-		bound = add(bound, o.next.gapBefore)
+	bound := a.first(now, a.queue.First.floor)
+	for o := a.queue.First; o != w; o = o.Next {
+		bound = add(bound, o.Next.gapBefore)
 	}
 	if bound = a.sh.m.open(bound); bound > now {
 		return bound
@@ -231,7 +233,7 @@ func (a *active) refusing(now time.Duration) bool {
 func (a *active) account(now time.Duration) {
 	from := a.since
 	a.since = now
-	if a.queue.first == nil {
+	if a.queue.First == nil {
 		return
 	}
 	end := min(now, max(from, a.h.refusals().Until))
@@ -241,11 +243,11 @@ func (a *active) account(now time.Duration) {
 	a.byBlock += end - from
 	from = end
 	if hours := a.sh.m.rules.hours; hours != nil {
-		closed := hours.closed(a.sh.m.wall(from), now-from)
+		closed := hours.Closed(a.sh.m.wall(from), now-from)
 		a.byBlock += closed
 		from += closed
 	}
-	if !a.gated() && (a.inLine || a.flights.len >= a.queue.first.lim.Concurrency) {
+	if !a.gated() && (a.inLine || a.flights.Len >= a.queue.First.lim.Concurrency) {
 		a.bySlot += now - from
 	}
 }
@@ -282,7 +284,7 @@ func (a *active) waitCause(lim *Limits, floor, now time.Duration, l *lease) (wai
 		return blocked, open
 	case a.probe != nil && a.probe != l:
 		return probing, min(a.due, add(t.Until, m.rules.refusals.Forgive))
-	case l == nil && a.flights.len >= lim.Concurrency:
+	case l == nil && a.flights.Len >= lim.Concurrency:
 		return slots, a.due
 	case (l == nil || a.last != l) && a.h.earliest(floor) > now:
 		return delay, max(a.h.earliest(floor), t.next)
@@ -308,9 +310,9 @@ func (a *active) grant(lim *Limits, floor, now time.Duration, watcher Watcher) *
 	l.h, l.a, l.lim, l.floor, l.ord, l.stamp, l.watcher = a.h, a, lim, floor, sh.starts, a.h.stamp(), watcher
 	l.hear(now)
 	a.last = l
-	a.flights.insert(l, a.flights.last)
+	a.flights.Insert(l, a.flights.Last)
 	a.due = min(a.due, add(now, sh.m.rules.config.LeaseTTL))
-	l.slot, l.slots = int32(a.flights.len), int32(lim.Concurrency)
+	l.slot, l.slots = int32(a.flights.Len), int32(lim.Concurrency)
 	if t.Alone {
 		a.probe = l
 	}
@@ -346,7 +348,7 @@ func (a *active) cancelStamp(l *lease) {
 	}
 	a.last = nil
 	last := a.past
-	for o := a.flights.first; o != nil; o = o.next {
+	for o := a.flights.First; o != nil; o = o.Next {
 		if o.stamp.after(last) {
 			a.last, last = o, o.stamp
 		}
@@ -373,7 +375,7 @@ func (a *active) end(l *lease, now time.Duration) {
 
 // release removes l from the requests in flight and wakes the head. Call it after account.
 func (a *active) release(l *lease, now time.Duration) {
-	a.flights.remove(l)
+	a.flights.Remove(l)
 	ended := l.countsFromEnd()
 	if ended {
 		a.end(l, now)
@@ -397,12 +399,12 @@ func (a *active) release(l *lease, now time.Duration) {
 	if ended {
 		a.refuseLate(now)
 	}
-	w := a.queue.first
+	w := a.queue.First
 	if w == nil {
 		a.full = never
 		return
 	}
-	ready := w.lease == nil && a.flights.len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
+	ready := w.lease == nil && a.flights.Len < w.lim.Concurrency && a.probe == nil && a.first(now, w.floor) == now
 	if p := a.sh.m.places; p != nil && ready {
 		// The key joins the line now: another key that is handed the place of l, and comes back for a
 		// further one, may wake first.
@@ -419,8 +421,8 @@ func (a *active) expire(now time.Duration) {
 	}
 	a.due = never
 	longest := add(now, a.sh.m.rules.config.LeaseTTL) // for one that waits in Start and may come back at once
-	for l, next := a.flights.first, (*lease)(nil); l != nil; l = next {
-		next = l.next
+	for l, next := a.flights.First, (*lease)(nil); l != nil; l = next {
+		next = l.Next
 		if end := l.expiry(); end > now {
 			a.due = min(a.due, end, longest)
 			continue
@@ -434,7 +436,7 @@ func (a *active) expire(now time.Duration) {
 // expiry returns when the first of the leases expires if none is renewed; never if there is none.
 func (a *active) expiry() time.Duration {
 	end := never
-	for l := a.flights.first; l != nil; l = l.next {
+	for l := a.flights.First; l != nil; l = l.Next {
 		end = min(end, l.expiry())
 	}
 	return end
@@ -442,7 +444,7 @@ func (a *active) expiry() time.Duration {
 
 // longest returns for how long a slot has been held, of those whose lease has a stamp.
 func (a *active) longest(now time.Duration) (held time.Duration) {
-	for l := a.flights.first; l != nil; l = l.next {
+	for l := a.flights.First; l != nil; l = l.Next {
 		if l.stamp.at != unset {
 			held = max(held, now-l.stamp.at)
 		}
@@ -453,19 +455,19 @@ func (a *active) longest(now time.Duration) (held time.Duration) {
 // refuseLate refuses all waiters that can't start in time any more. Call it after the next start
 // has moved: by a block, a longer delay, a delay that was drawn, a start that came late.
 func (a *active) refuseLate(now time.Duration) {
-	if a.queue.first == nil {
+	if a.queue.First == nil {
 		return
 	}
 	m := a.sh.m
-	if m.open(add(a.first(now, a.queue.first.floor), a.gaps)) <= a.soonest {
+	if m.open(add(a.first(now, a.queue.First.floor), a.gaps)) <= a.soonest {
 		return // not even the last one is late
 	}
 	a.soonest = never
 	var last time.Duration // bound of the waiter before
-	for w, next := a.queue.first, (*waiter)(nil); w != nil; w = next {
-		next = w.next
+	for w, next := a.queue.First, (*waiter)(nil); w != nil; w = next {
+		next = w.Next
 		bound := add(last, w.gapBefore)
-		if w == a.queue.first { // also if the waiters ahead of it were refused just now
+		if w == a.queue.First { // also if the waiters ahead of it were refused just now
 			bound = a.first(now, w.floor)
 		}
 		if at := m.open(bound); at > w.latest {
@@ -479,7 +481,7 @@ func (a *active) refuseLate(now time.Duration) {
 
 // limit applies lim to every waiter. None holds a lease: those that do stand at the head.
 func (a *active) limit(lim *Limits) {
-	for w := a.queue.first; w != nil; w = w.next {
+	for w := a.queue.First; w != nil; w = w.Next {
 		w.lim = lim
 		a.follow(w)
 	}
@@ -557,7 +559,7 @@ func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool,
 	defer sh.free(a)
 	now := m.now()
 	a.refresh(now)
-	if wrong == nil && w.lease == nil && lim != w.lim && a.queue.first == w {
+	if wrong == nil && w.lease == nil && lim != w.lim && a.queue.First == w {
 		a.limit(lim)
 	}
 	switch err := cmp.Or(wrong, ctx.Err()); {
@@ -571,7 +573,7 @@ func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool,
 		return true, 0, nil
 	}
 	until := never
-	if a.queue.first == w { // whose timer serves the whole queue
+	if a.queue.First == w { // whose timer serves the whole queue
 		if until = a.decide(w, now); w.a == nil {
 			return true, 0, nil
 		}
@@ -618,7 +620,7 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	} else {
 		a.leaveLine() // a key that is paced or blocked holds no place
 	}
-	if a.flights.len >= w.lim.Concurrency {
+	if a.flights.Len >= w.lim.Concurrency {
 		if a.full == never {
 			a.full = now // the head looks as soon as the last slot is granted
 		}

@@ -10,6 +10,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/internal/hours"
 )
 
 // Rules are a Config, checked and completed, for implementations of Limiter: the same Config means
@@ -19,7 +20,7 @@ import (
 type Rules struct {
 	config   Config
 	limits   Limits
-	hours    hours
+	hours    hours.Hours
 	refusals backoff.Refusals
 	statuses [16]uint64 // a bit for each status below 1024 that is a refusal
 
@@ -64,7 +65,10 @@ func (c Config) Rules() (*Rules, error) {
 		return nil, fmt.Errorf("hostlimit: %w", errors.Join(errs...))
 	}
 	c.Windows = slices.Clone(c.Windows)
-	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: c.Windows, refusals: refusals}
+	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, refusals: refusals}
+	for _, w := range c.Windows {
+		r.hours = append(r.hours, hours.Window(w))
+	}
 	r.compiled, _ = lru.New[Limits, *Limits](mostCompiled)
 	for _, s := range append([]int{429}, r.refusals.Statuses...) {
 		r.statuses[s>>6] |= 1 << (s & 63)
@@ -153,4 +157,4 @@ func (l Limits) validate(config Limits) error {
 }
 
 // Opens returns the earliest time from t on at which Config.Windows let a request start.
-func (r *Rules) Opens(t time.Time) time.Time { return t.Add(r.hours.wait(t)) }
+func (r *Rules) Opens(t time.Time) time.Time { return t.Add(r.hours.Wait(t)) }

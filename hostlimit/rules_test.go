@@ -61,27 +61,6 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 	}
 }
 
-func TestParseAdaptiveReadsItsSettings(t *testing.T) {
-	for _, a := range []Adaptive{
-		{},
-		Fixed, Squared, Proportional(5), Throttle(1.5), Proportional(math.MaxFloat64),
-		Longest(Proportional(1), Learned), Longest(Longest(Throttle(2), Squared), Proportional(1e-9)),
-	} {
-		if got, err := parseAdaptive(a.setting()); err != nil || got != a {
-			t.Errorf("%s: %v, %v", a.setting(), got, err)
-		}
-	}
-	for _, s := range []string{
-		"", "+", "learned+", "fast", "speed(2)", "proportional", "proportional()", "proportional(a)", "throttle", "throttle(x)",
-		"proportional(0)", "throttle(0)", "throttle(-1)", "proportional(inf)", "throttle(nan)", "learned+throttle(0)",
-		"throttle(1)+throttle(nan)", "proportional(1)+proportional(nan)",
-	} {
-		if a, err := parseAdaptive(s); err == nil {
-			t.Errorf("%q is %v", s, a)
-		}
-	}
-}
-
 func TestAdaptivePrintsAsItsExpression(t *testing.T) {
 	for want, a := range map[string]Adaptive{
 		"Learned": {}, "Fixed": Fixed, "Squared": Squared, "Proportional(5)": Proportional(5), "Throttle(1.5)": Throttle(1.5),
@@ -189,37 +168,6 @@ func TestWindowsOfADay(t *testing.T) {
 		_, err := Config{Windows: []Window{{0, h}, w}}.Rules()
 		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "Windows[1]") {
 			t.Errorf("from %v to %v: %v", w.From, w.To, err)
-		}
-	}
-}
-
-func TestHours(t *testing.T) {
-	const h = time.Hour
-	midnight := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
-	for _, c := range []struct {
-		hours            hours
-		at, wait, closed time.Duration // closed of the next two days
-	}{
-		{nil, h, 0, 0},
-		{hours{{0, 24 * h}}, 5 * h, 0, 0},
-		{hours{{9 * h, 17 * h}}, 8 * h, h, 32 * h},
-		{hours{{9 * h, 17 * h}}, 9*h - 90*time.Second - 5, 90*time.Second + 5, 32 * h},
-		{hours{{9 * h, 17 * h}}, 9 * h, 0, 32 * h},
-		{hours{{9 * h, 17 * h}}, 17*h - 1, 0, 32 * h},
-		{hours{{9 * h, 17 * h}}, 17 * h, 16 * h, 32 * h},
-		{hours{{22 * h, 6 * h}}, 5 * h, 0, 32 * h},
-		{hours{{22 * h, 6 * h}}, 12 * h, 10 * h, 32 * h},
-		{hours{{22 * h, 6 * h}}, 23 * h, 0, 32 * h},
-		{hours{{22 * h, 0}}, 23 * h, 0, 44 * h},
-		{hours{{1 * h, 2 * h}, {13 * h, 14 * h}, {13 * h, 15 * h}}, 12 * h, h, 42 * h},
-		{hours{{0, 1}}, 1, 24*h - 1, 48*h - 2},
-	} {
-		at := midnight.Add(c.at).In(time.FixedZone("", 3600))
-		if got := c.hours.wait(at); got != c.wait {
-			t.Errorf("%v at %v: open in %v, want %v", c.hours, c.at, got, c.wait)
-		}
-		if got := c.hours.closed(at, 48*h); got != c.closed {
-			t.Errorf("%v from %v: closed for %v of two days, want %v", c.hours, c.at, got, c.closed)
 		}
 	}
 }

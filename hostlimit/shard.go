@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	sample = 16               // number of hosts that evict compares
-	leases = 4096 / leaseSize // number of leases that are allocated at once
+	sample       = 16 // number of hosts that evict compares
+	leasesAtOnce = 24 // number of leases that are allocated at once: 4 KB
 )
 
 // A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
@@ -81,7 +81,7 @@ func (sh *shard) active(h *host) *active {
 
 // free takes a from its host when the key has neither leases nor waiters any more.
 func (sh *shard) free(a *active) {
-	if a.h == nil || a.flights.len > 0 || a.queue.first != nil {
+	if a.h == nil || a.flights.Len > 0 || a.queue.First != nil {
 		return
 	}
 	if p := sh.m.places; p != nil {

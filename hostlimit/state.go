@@ -95,15 +95,15 @@ func (sh *shard) state(h *host) (item listed) {
 	}
 	floor := time.Duration(0)
 	if a := h.active; a != nil {
-		if head := a.queue.first; head != nil {
+		if head := a.queue.First; head != nil {
 			floor, item.head = head.floor, a.notice(now)
 		}
-		for l := a.flights.first; l != nil; l = l.next {
+		for l := a.flights.First; l != nil; l = l.Next {
 			if silent := now - time.Duration(l.heard.Load()); silent > st.Silent {
 				st.Silent, item.silent = silent, l.watcher
 			}
 		}
-		st.InFlight, st.Waiters, st.Probing = a.flights.len, a.queue.len, a.probe != nil
+		st.InFlight, st.Waiters, st.Probing = a.flights.Len, a.queue.Len, a.probe != nil
 	}
 	gap, by := h.delay(floor)
 	st.Delay, st.DelaySource = gap, by.String()

@@ -141,7 +141,7 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 	if w.watcher == nil || w.notified {
 		return nil, never
 	}
-	if a.queue.first == w {
+	if a.queue.First == w {
 		w.planned = a.first(now, w.floor)
 	}
 	if long := add(w.arrived, longWait); now < long && w.planned <= long {
@@ -153,7 +153,7 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 	if w.planned > now {
 		n.Until = a.sh.m.at(w.planned)
 	}
-	for o := w.prev; o != nil && n.Ahead < countedAhead; o = o.prev {
+	for o := w.Prev; o != nil && n.Ahead < countedAhead; o = o.Prev {
 		n.Ahead++
 	}
 	return n, never
@@ -163,13 +163,13 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 // up the longest.
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
-	n.Key, n.Slots, n.Held = a.h.key, a.queue.first.lim.Concurrency, a.flights.len
+	n.Key, n.Slots, n.Held = a.h.key, a.queue.First.lim.Concurrency, a.flights.Len
 	var longest *lease
 	switch n.Hold {
 	case "probe":
 		longest = a.probe
 	case "slot":
-		for l := a.flights.first; l != nil; l = l.next {
+		for l := a.flights.First; l != nil; l = l.Next {
 			if longest == nil || l.ord < longest.ord {
 				longest = l
 			}
@@ -187,7 +187,7 @@ func (a *active) notice(now time.Duration) *notice {
 
 // why returns what keeps the head of the queue from starting.
 func (a *active) why(now time.Duration) Wait {
-	m, r, head := a.sh.m, a.h.refusals(), a.queue.first
+	m, r, head := a.sh.m, a.h.refusals(), a.queue.First
 	switch {
 	case r.Blocks(now):
 		return Wait{Hold: "block", Cause: r.Cause}
@@ -195,7 +195,7 @@ func (a *active) why(now time.Duration) Wait {
 		return Wait{Hold: "block", Cause: "hours"}
 	case a.probe != nil && a.probe != head.lease:
 		return Wait{Hold: "probe"}
-	case head.lease == nil && a.flights.len >= head.lim.Concurrency:
+	case head.lease == nil && a.flights.Len >= head.lim.Concurrency:
 		return Wait{Hold: "slot"}
 	case a.inLine:
 		return Wait{Hold: "place"}

@@ -21,6 +21,7 @@ import (
 func (f *File) Agent(product ...string) *Rules {
 	r := new(Rules)
 	c := collector{file: f, rules: r, usages: make(statedUsages)}
+	c.exact = f.opt.GoogleExact
 	if named, group := f.choose(product); named != nil {
 		c.named, r.group = named, strings.Clone(group)
 		c.all()
@@ -37,25 +38,18 @@ func (f *File) Agent(product ...string) *Rules {
 		}
 	}
 	r.extras = c.extras.keep()
-	length := len(f.text)
-	for i := range f.maps {
-		length -= len(f.maps[i].Value) // which are kept beside the rules
-	}
-	if r.extras != nil {
-		length -= r.extras.size()
-	}
-	r.compiled = compile(c.patterns, f.opt.GoogleExact, length)
+	r.compiled = c.compile()
 	return r
 }
 
 // A collector gathers what a crawler's groups say.
 type collector struct {
-	file     *File
-	rules    *Rules
-	named    naming
-	patterns []pattern
-	extras   extras
-	usages   statedUsages
+	builder
+	file   *File
+	rules  *Rules
+	named  naming
+	extras extras
+	usages statedUsages
 }
 
 // all takes in all groups of the crawler's.
@@ -75,8 +69,8 @@ func (c *collector) all() {
 
 // group takes in one group of the crawler's.
 func (c *collector) group(g group) {
-	c.patterns = slices.Grow(c.patterns, g.rules)
-	exact := c.file.opt.GoogleExact
+	c.texts = slices.Grow(c.texts, g.end-g.start+4*g.rules)
+	c.drafts = slices.Grow(c.drafts, g.rules)
 	x := lex(c.file.text[:g.end], g.start, g.line)
 	// An agent that joins a list late shares the rules of all of it, as Google has it, but what
 	// stands before was said to the others. When to come is said to the agents directly above
@@ -97,12 +91,7 @@ func (c *collector) group(g group) {
 		}
 		switch l.kind {
 		case kindAllow, kindDisallow:
-			c.patterns = append(c.patterns, parsePattern(&l, exact))
-			if l.kind == kindAllow {
-				if p, ok := indexAlternative(&l, exact); ok {
-					c.patterns = append(c.patterns, p)
-				}
-			}
+			c.add(&l)
 		case kindOther:
 			switch fieldOf(l.key) {
 			case fieldCrawlDelay:
@@ -199,7 +188,7 @@ func patternNaming(product string) naming {
 		if !strings.Contains(token, "*") || strings.Trim(token, "*") == "" {
 			return "", false
 		}
-		p := parsePattern(&line{value: strings.ToLower(token) + "$"}, true)
+		p := parsePattern(strings.ToLower(token), true, true)
 		return token, p.matches(product)
 	}
 }

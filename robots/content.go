@@ -165,18 +165,19 @@ func (r *Rules) Preferences(target string) Preferences {
 // usage returns what the Content-Usage lines with the longest matching path state.
 func (r *Rules) usage(target string) Preferences {
 	var p Preferences
-	longest, found := rank(0), false
+	longest, found := 0, false
 	path := r.normal(target)
 	for num, value := range r.extra().usages.all() {
 		scope, statement := usageLine(value)
-		pattern := parsePattern(&line{kind: kindDisallow, value: scope}, r.exact)
-		if found && pattern.rank < longest || !pattern.matches(path) {
+		value, end := strings.CutSuffix(scope, "$")
+		pattern := parsePattern(value, end, r.exact)
+		if found && pattern.length < longest || !pattern.matches(path) {
 			continue
 		}
-		if pattern.rank > longest {
+		if pattern.length > longest {
 			p = Preferences{} // a longer path speaks alone, whatever it leaves unstated
 		}
-		longest, found = pattern.rank, true
+		longest, found = pattern.length, true
 		p = p.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))
 	}
 	return p

@@ -32,12 +32,11 @@ type group struct {
 
 // Parse reads a robots.txt as RFC 9309 and Google do. It always succeeds: what it doesn't
 // understand it passes over, as all crawlers do; File.Lint tells of it. It reads all of body,
-// up to 512 MiB; the limit of RFC 9309, at least 500 KiB, is the fetcher's.
+// up to 16 MiB; the limit of RFC 9309, at least 500 KiB, is the fetcher's.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
-// maxBody keeps all that is compiled of a body, at most about twice its length while it is built,
-// within 32-bit offsets.
-const maxBody = 512 << 20
+// maxBody keeps line numbers within the three bytes that compiled rules have for them.
+const maxBody = 1<<24 - 1
 
 // ParseWith is Parse with Options.
 func ParseWith(body []byte, o Options) *File {

@@ -64,7 +64,7 @@ var faults = []fault{
 			for i := range len(l.value) {
 				digit = digit || isEscape(l.value[i:]) && (isDigit(l.value[i+1]) || isDigit(l.value[i+2]))
 			}
-			return digit && string(appendEscaped(nil, l.value)) != l.value
+			return digit && string(appendUpper(nil, l.value)) != l.value
 		},
 		body: "User-agent: *\nDisallow: /%3f\n", agent: "FooBot", target: "/%3F", allowed: false, line: 2,
 	},

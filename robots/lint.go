@@ -210,7 +210,7 @@ func (t *linter) rule(l *line) {
 		t.find(l.num, NeverMatches, "no path begins like %s", quote(l.value))
 		return
 	}
-	norm, _ := normalPattern(strings.TrimSuffix(l.value, "$"), false)
+	norm := string(appendEscaped(nil, string(appendNormal(nil, strings.TrimSuffix(l.value, "$"), true))))
 	if strings.HasSuffix(l.value, "$") {
 		norm += "\x00" // no pattern has one; it may well have an escaped dollar
 	}

@@ -48,22 +48,48 @@ func isUnreserved(c byte) bool {
 	return isNameChar(c) || '0' <= c && c <= '9' || c == '.' || c == '~'
 }
 
-// appendEscaped appends a pattern to dst as Google's matcher compares it: valid escapes in
-// upper case, bytes outside ASCII escaped, nothing decoded.
-func appendEscaped(dst []byte, s string) []byte {
+// appendUpper appends a pattern to dst as Google's matcher compares it: valid escapes in upper
+// case, nothing decoded.
+func appendUpper(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
-		switch c := s[i]; {
-		case c >= 0x80:
-			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
-		case c == '%' && isEscape(s[i:]):
-			dst = append(dst, '%', upper(s[i+1]), upper(s[i+2]))
+		if dst = append(dst, s[i]); s[i] == '%' && isEscape(s[i:]) {
+			dst = append(dst, upper(s[i+1]), upper(s[i+2]))
 			i += 2
-		default:
+		}
+	}
+	return dst
+}
+
+// appendEscaped appends s to dst, bytes beyond ASCII escaped.
+func appendEscaped(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c >= 0x80 {
+			dst = append(dst, escape(c)...)
+		} else {
 			dst = append(dst, c)
 		}
 	}
 	return dst
 }
+
+// countHigh returns how many bytes of s are beyond ASCII.
+func countHigh(s string) (n int) {
+	for i := range len(s) {
+		n += int(s[i] >> 7)
+	}
+	return n
+}
+
+// escapes holds the escapes of all bytes beyond ASCII.
+var escapes = func() (all string) {
+	for c := 0x80; c < 0x100; c++ {
+		all += string([]byte{'%', upperHex[c>>4], upperHex[c&15]})
+	}
+	return all
+}()
+
+// escape returns the escape of a byte beyond ASCII.
+func escape(c byte) string { return escapes[3*int(c-0x80):][:3] }
 
 // upper returns a hex digit in upper case.
 func upper(c byte) byte {
@@ -75,7 +101,7 @@ func upper(c byte) byte {
 
 // literalStar stands for a star that is no wildcard: any star of a path, and the %2A of a path
 // or a pattern. No line, and so no pattern, has a byte like it.
-const literalStar = '\n'
+const literalStar = "\n"
 
 // appendNormal appends a path, or a stretch of a pattern without wildcards, to dst as RFC 9309
 // section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
@@ -84,14 +110,14 @@ const literalStar = '\n'
 //
 // What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a path which
 // somebody has normalised already compares the same.
-func appendNormal(dst []byte, s string) []byte {
+func appendNormal(dst []byte, s string, pattern bool) []byte {
 	base := len(dst)
 	for i := range len(s) {
 		switch c := s[i]; {
-		case c >= 0x80:
-			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
-		case c == '*':
-			dst = append(dst, literalStar)
+		case c >= 0x80 && !pattern:
+			dst = append(dst, escape(c)...)
+		case c == '*' && !pattern:
+			dst = append(dst, literalStar...)
 		default:
 			dst = append(dst, c)
 		}
@@ -105,7 +131,7 @@ func appendNormal(dst []byte, s string) []byte {
 			}
 			v := hi<<4 | lo
 			if v == '*' {
-				v = literalStar
+				v = literalStar[0]
 			} else if !isUnreserved(v) && v != '$' {
 				dst[n+1], dst[n+2] = upperHex[hi], upperHex[lo]
 				break

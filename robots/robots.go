@@ -13,13 +13,12 @@
 // name="robots"> (ReadMeta, MetaScanner). What a site states about the use of a page, wherever it
 // does, is brought together as Preferences. File.Lint is for those who write the files.
 //
-// Rules are compiled into little more than the room of their lines: at most 1.2 times the length of
-// the file, and some 2 KB that make small files quick. A check takes some hundred nanoseconds
-// whatever the length of the file, and allocates nothing. Its worst case is bounded: a file of
-// 500 KB made to be costly takes some milliseconds for a path of 2,000 bytes, and one whose lines
-// have no room to be indexed (a dozen bytes each) up to a millisecond for any path. Parsing never
-// fails, and takes time and memory in proportion to the file. The package fetches nothing; see
-// robotscache for that.
+// Compiled rules take about 1.5 times the length of a usual file, and at most three times that of
+// one with very short lines. A check allocates nothing for targets of up to 2,048 bytes. It takes
+// 100 to 300 ns with usual files and 2 to 4 µs with 12,900 rules, 3,000 of them wildcards. The cost
+// of a hostile file is bounded: the worst of 500 KB known takes 6 ms for a path of 2,000 bytes, 0.8
+// ms for one of 60 and 100 ms for one of 64 KB. Parsing never fails, and takes time and memory in
+// proportion to the file. The package fetches nothing; package robotscache does.
 package robots
 
 // Options choose how a file is read. The zero value is RFC 9309 as Google reads it, both sides

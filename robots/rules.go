@@ -33,12 +33,11 @@ func (r *Rules) Test(target string) Verdict {
 	if isPlainPath(target) {
 		return r.decide(target)
 	}
-	target = cut(target)
-	if r.exact {
-		return r.decide(target)
-	}
-	return r.normalize(target)
+	return r.normalize(cut(target))
 }
+
+// usualPath is the length of the longest path for which a check doesn't allocate.
+const usualPath = 2048
 
 // normalize decides for a target once it is normalised, on the stack: nothing of path is kept,
 // a Verdict has strings of the rules only. It stands apart for the sake of plain targets, which
@@ -46,21 +45,24 @@ func (r *Rules) Test(target string) Verdict {
 //
 //go:noinline
 func (r *Rules) normalize(target string) Verdict {
-	if len(target) <= 256 {
-		var buf [3 * 256]byte
-		path := appendNormal(buf[:0], target)
-		return r.decide(unsafe.String(unsafe.SliceData(path), len(path)))
-	}
-	return r.normalizeLong(target)
+	var room [3 * usualPath]byte
+	return r.decide(view(r.appendPath(room[:0], target)))
 }
 
-// normalizeLong is normalize with more room.
-//
-//go:noinline
-func (r *Rules) normalizeLong(target string) Verdict {
-	var buf [3 * 2048]byte
-	path := appendNormal(buf[:0], target)
-	return r.decide(unsafe.String(unsafe.SliceData(path), len(path)))
+// appendPath appends a path to dst as it is compared.
+func (r *Rules) appendPath(dst []byte, path string) []byte {
+	if !r.exact {
+		return appendNormal(dst, path, false)
+	}
+	// Nothing in a pattern stands for a star, or for a byte beyond ASCII that isn't escaped.
+	for i := range len(path) {
+		c := path[i]
+		if c == '*' || c >= 0x80 {
+			c = literalStar[0]
+		}
+		dst = append(dst, c)
+	}
+	return dst
 }
 
 // decide answers for a path as it is compared.
@@ -69,20 +71,22 @@ func (r *Rules) decide(path string) Verdict {
 		return Verdict{Allowed: true, Group: r.group}
 	}
 	best := r.match(path)
-	if best.line == 0 {
+	if best < 0 {
 		return Verdict{Allowed: true, Group: r.group}
 	}
+	rule := &r.rules[best]
+	text, _, _ := strings.Cut(r.texts[rule.text:], "\n")
 	return Verdict{
-		Allowed: best.rank.allows(),
-		Matched: best.rank > 1,
-		Rule:    r.text[best.off:][:best.len],
-		Line:    int(best.line),
+		Allowed: rule.link&allows != 0 || rule.length == 0,
+		Matched: rule.length > 0,
+		Rule:    text,
+		Line:    r.line(rule),
 		Group:   r.group,
 	}
 }
 
-// Size returns about how many bytes of memory the rules take: at most 1.2 times the length of the
-// file, and some 2 KB. Use it in a cache that is bounded in bytes.
+// Size returns about how many bytes of memory the rules take: at most three times the length of the
+// file, and 200 bytes. Use it in a cache that is bounded in bytes.
 func (r *Rules) Size() int {
 	n := int(unsafe.Sizeof(*r)) + len(r.group) + r.compiled.size()
 	if x := r.extras; x != nil {
@@ -92,6 +96,22 @@ func (r *Rules) Size() int {
 		n += n / 8 // the heap rounds up what is small
 	}
 	return n
+}
+
+// size returns how many bytes of memory c takes beside itself.
+func (c *compiled) size() int {
+	return len(c.texts) + int(unsafe.Sizeof(rule{}))*len(c.rules) + 8*len(c.heads)
+}
+
+// view returns b as a string, which is valid until b changes.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// fit returns s where it takes no more room than it needs.
+func fit[E any](s []E) []E {
+	if cap(s) == len(s) {
+		return s
+	}
+	return append(make([]E, 0, len(s)), s...)
 }
 
 // pathOf returns what begins with a slash as it is, and else the path of a URL.
@@ -104,10 +124,7 @@ func pathOf(target string) string {
 
 // normal returns the path that target is compared as.
 func (r *Rules) normal(target string) string {
-	if target = cut(pathOf(target)); r.exact {
-		return target
-	}
-	return string(appendNormal(nil, target))
+	return string(r.appendPath(nil, cut(pathOf(target))))
 }
 
 // robotsPath is what every crawler may fetch (RFC 9309 section 2.2.2).

@@ -110,6 +110,22 @@ var worst = []worstFile{
 	{"common, escaped", func(r *rand.Rand, i int) string {
 		return strings.TrimSuffix(commonPattern(50)(r, i), "*c") + "*%c3*d"
 	}, func(r *rand.Rand) string { return commonPath(r)[:1950] + strings.Repeat("%C3", 16) }},
+	{"keys under nested prefixes", func(r *rand.Rand, i int) string {
+		at := i % 1990
+		return "/" + strings.Repeat("a", i/1001) + "*" + manyFours()[at:at+4] + "!"
+	}, func(*rand.Rand) string { return strings.Repeat("a", 50) + manyFours()[:1949] }},
+	{"prefixes of all, with $", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%700) + "*b$" }, letters("a")},
+	{"with $", func(_ *rand.Rand, i int) string {
+		return fmt.Sprintf("*%c%c*a%c$", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26)
+	}, func(r *rand.Rand) string { return letters("abcdefghijklmnopqrstuvwxyz")(r) }},
+	{"many beyond ASCII", func(_ *rand.Rand, i int) string { return strings.Repeat("*é", 330) + fmt.Sprint("*", i%10, "é") },
+		func(*rand.Rand) string { return strings.Repeat("%C3%A9", 333) }},
+	{"few beyond ASCII", func(r *rand.Rand, i int) string { return "*" + anyPattern("éa", 9, 1)(r, i)[1:9] + "é" },
+		func(*rand.Rand) string { return strings.Repeat("%C3%A9a", 285) }},
+	{"short, late then early, often", func(_ *rand.Rand, i int) string {
+		return fmt.Sprintf("*z*aa*%c%c", 'c'+i%20, 'c'+i/20%20)
+	}, func(*rand.Rand) string { return strings.Repeat("a", 300) + "z" + strings.Repeat("ab", 849) }},
+	{"nested", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i) + "$" }, letters("a")},
 	{"prefixes of all", func(_ *rand.Rand, i int) string { return "/" + strings.Repeat("a", i%700) + "*b" }, letters("a")},
 }
 
@@ -140,6 +156,15 @@ func commonPattern(n int) func(*rand.Rand, int) string {
 func commonPath(*rand.Rand) string {
 	const words = 65 * len("aaaaaaab")
 	return strings.Repeat("aaaaaaab", 65) + strings.Repeat("a", 1999-words)
+}
+
+// manyFours has other four letters at each of its first places.
+func manyFours() string {
+	var b strings.Builder
+	for i := range 2000 {
+		b.WriteByte('a' + byte(i*i*31%997%23))
+	}
+	return b.String()
 }
 
 // placePairs has another pair of letters at each of its first places.

@@ -1,9 +1,21 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// TestComments checks all Go files of this repository but tests.
+func TestComments(t *testing.T) {
+	problems, err := checkAll(filepath.Join("..", ".."), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Error(p)
+	}
+}
 
 func TestCheck(t *testing.T) {
 	long := strings.Repeat("word ", 20)

@@ -60,9 +60,7 @@ func (d *DirStore) Load(_ context.Context, origin string) (Record, bool, error) 
 // Save implements [Store].
 func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 	data, err := r.Encode(origin)
-	if err == nil {
-		// Without fsync, which is slow: records that a crash of the machine damages are fetched
-		// again.
+	if err == nil { // without fsync, which is slow: what a crash of the machine damages is fetched again
 		err = d.dir.Replace(d.dir.File(origin), data, false)
 	}
 	if err != nil {
@@ -79,11 +77,13 @@ func (d *DirStore) Lock(context.Context, string) (unlock func(), err error) { re
 // [DecodeRecord] reads it.
 func (r Record) Encode(origin string) ([]byte, error) {
 	r.Fetched, r.Until = r.Fetched.UTC(), r.Until.UTC()
+	body := r.Body
+	r.Body = nil // what follows the header
 	header, err := json.Marshal(fileHeader{origin, r})
 	if err != nil {
 		return nil, err
 	}
-	return statedir.Seal(magic, slices.Concat(header, []byte{'\n'}, r.Body)), nil
+	return statedir.Seal(magic, slices.Concat(header, []byte{'\n'}, body)), nil
 }
 
 // DecodeRecord reads what Encode wrote for the same origin. Data that is damaged, of another

@@ -84,10 +84,10 @@ type Config struct {
 
 	// MaxBytes bounds the memory of the cache, in bytes. Beyond it the least recently used origins
 	// are evicted; one that is met again is read from the Store, or else fetched anew. An origin
-	// costs about 350 bytes, or 450 with an ETag of its own, and a robots.txt about as much as those
-	// of its rules that hold for the crawler, at most 1.2 times its length and 3 KB. Origins that
+	// costs about 350 bytes, or 450 with an ETag of its own, and a robots.txt about twice as much as
+	// those of its rules that hold for the crawler, at most three times its length. Origins that
 	// serve the same text, to the byte, share it. 0: 256 MB, enough for 700,000 origins most of whose
-	// files are alike, or for some 280,000 usual ones of which no two are.
+	// files are alike, or for some 230,000 usual ones of which no two are.
 	MaxBytes int64
 
 	// Store keeps robots.txt across restarts, and those that MaxBytes has no room for. Nil: they are

@@ -42,7 +42,7 @@ type Store interface {
 type Record struct {
 	URL          string        `json:"url"`                    // that the answer came from, redirects followed
 	Status       int           `json:"status"`                 // 2xx or 4xx; 0: no answer is known, and Until is set
-	Body         []byte        `json:"-"`                      // of a 2xx, after decompression, at most MaxBody
+	Body         []byte        `json:"body,omitempty"`         // of a 2xx, after decompression, at most MaxBody
 	ETag         string        `json:"etag,omitempty"`         // for If-None-Match; empty: none
 	LastModified string        `json:"lastModified,omitempty"` // for If-Modified-Since; empty: none
 	Fetched      time.Time     `json:"fetched"`                // when it was fetched, or confirmed by a 304

@@ -3,6 +3,7 @@ package robotscache
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -483,5 +484,19 @@ func TestStoreManyOrigins(t *testing.T) {
 	}
 	if len(again.sent()) != 0 {
 		t.Errorf("%d requests", len(again.sent()))
+	}
+}
+
+// TestRecordsAreJSON for a Store that keeps them so: nothing is lost, the text of robots.txt least.
+func TestRecordsAreJSON(t *testing.T) {
+	now := time.Now().UTC()
+	want := Record{Status: 200, URL: site + "/robots.txt", Body: []byte("User-agent: *\nDisallow: /\xff\n"), Fetched: now, Until: now.Add(time.Hour), ETag: `"1"`}
+	data, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Record
+	if err := json.Unmarshal(data, &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%s: %+v, %v, want %+v", data, got, err, want)
 	}
 }

@@ -1,12 +1,15 @@
-package hostlimit
+package overrides
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
 )
 
 const overridesText = `# host              settings
@@ -28,17 +31,17 @@ func overridesFile(t *testing.T, text string) string {
 }
 
 func TestOverridesAreReadFromAFile(t *testing.T) {
-	o, err := (Config{}).ReadOverrides(overridesFile(t, overridesText))
+	o, err := Read(overridesFile(t, overridesText), hostlimit.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Limits{
-		"example.com":      {Delay: Delay{Min: 2 * time.Second, Max: 4 * time.Second}},
-		"example.com:81":   {Delay: Delay{Min: 2 * time.Second, Max: 4 * time.Second}},
+	want := map[string]hostlimit.Limits{
+		"example.com":      {Delay: hostlimit.Delay{Min: 2 * time.Second, Max: 4 * time.Second}},
+		"example.com:81":   {Delay: hostlimit.Delay{Min: 2 * time.Second, Max: 4 * time.Second}},
 		"example.com:8080": {Concurrency: 1},
-		"www.example.org":  {Delay: Delay{Min: 10 * time.Second, Adaptive: Longest(Learned, Proportional(1)), Ceiling: 5 * time.Minute}},
-		"slow.example.org": {Concurrency: 1, Delay: Delay{Min: 30 * time.Second, FromEnd: true}},
-		"localhost":        {Concurrency: 8, Delay: Delay{DangerouslyNone: true}},
+		"www.example.org":  {Delay: hostlimit.Delay{Min: 10 * time.Second, Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1)), Ceiling: 5 * time.Minute}},
+		"slow.example.org": {Concurrency: 1, Delay: hostlimit.Delay{Min: 30 * time.Second, FromEnd: true}},
+		"localhost":        {Concurrency: 8, Delay: hostlimit.Delay{DangerouslyNone: true}},
 	}
 	for key, want := range want {
 		if got, ok := o.Limits(key); !ok || got != want {
@@ -49,7 +52,7 @@ func TestOverridesAreReadFromAFile(t *testing.T) {
 		t.Errorf("a host that isn't there has %+v", l)
 	}
 	// What is printed says the same.
-	again, err := (Config{}).ReadOverrides(overridesFile(t, o.String()))
+	again, err := Read(overridesFile(t, o.String()), hostlimit.Config{})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, o)
 	}
@@ -62,14 +65,14 @@ func TestOverridesAreReadFromAFile(t *testing.T) {
 
 // TestLimitsAreToldInShort: without what holds anyhow.
 func TestLimitsAreToldInShort(t *testing.T) {
-	for want, l := range map[string]Limits{
+	for want, l := range map[string]hostlimit.Limits{
 		"":                            {},
 		"concurrency=1":               {Concurrency: 1},
-		"delay=2s":                    {Delay: Delay{Min: 2 * time.Second, Max: 2 * time.Second}},
-		"concurrency=3 delay=0s..1ms": {Concurrency: 3, Delay: Delay{Max: time.Millisecond}},
-		"ceiling=1m0s":                {Delay: Delay{Ceiling: time.Minute}},
+		"delay=2s":                    {Delay: hostlimit.Delay{Min: 2 * time.Second, Max: 2 * time.Second}},
+		"concurrency=3 delay=0s..1ms": {Concurrency: 3, Delay: hostlimit.Delay{Max: time.Millisecond}},
+		"ceiling=1m0s":                {Delay: hostlimit.Delay{Ceiling: time.Minute}},
 	} {
-		if got := l.String(); got != want {
+		if got := settings(l); got != want {
 			t.Errorf("%+v: %q, want %q", l, got, want)
 		}
 	}
@@ -96,16 +99,16 @@ func TestOverridesSayWhatIsWrongAndWhere(t *testing.T) {
 		"a.example delay=1s from-end=now":         "is none of",
 		"http://a.example/ delay=1s":              "is a URL",
 	} {
-		_, err := (Config{}).ReadOverrides(overridesFile(t, "# first\n"+line+"\n"))
+		_, err := Read(overridesFile(t, "# first\n"+line+"\n"), hostlimit.Config{})
 		if err == nil || !strings.Contains(err.Error(), "line 2: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
 	}
 	// from-end needs one slot, which a Config may give.
-	if _, err := (Config{Concurrency: 1}).ReadOverrides(overridesFile(t, "a.example delay=1s from-end")); err != nil {
+	if _, err := Read(overridesFile(t, "a.example delay=1s from-end"), hostlimit.Config{Concurrency: 1}); err != nil {
 		t.Error(err)
 	}
-	if _, err := (Config{Concurrency: -1}).ReadOverrides(overridesFile(t, "")); err == nil {
+	if _, err := Read(overridesFile(t, ""), hostlimit.Config{Concurrency: -1}); err == nil {
 		t.Error("a Config that makes no sense is accepted")
 	}
 }
@@ -114,17 +117,28 @@ func TestOverridesSayWhatIsWrongAndWhere(t *testing.T) {
 func TestOverridesHoldForThoseWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := overridesFile(t, "example.com delay=2s adaptive=fixed")
-		o, err := (Config{}).ReadOverrides(path)
+		o, err := Read(path, hostlimit.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := mustNew(t, Config{Override: o.Limits, MaxWait: 1000 * time.Hour})
+		m, err := hostlimit.New(hostlimit.Config{Override: o.Limits, MaxWait: 1000 * time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
 		starts := make(chan time.Time, 10)
 		for range 10 {
 			go func() {
-				l := acquire(t, m, "example.com", 0)
-				starts <- l.Start
-				l.Release()
+				l, err := m.Acquire(t.Context(), "example.com", 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer l.Release()
+				g, err := l.Start(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				starts <- g.Start
 			}()
 		}
 		time.Sleep(5 * time.Second) // three have started
@@ -154,4 +168,25 @@ func TestOverridesHoldForThoseWaiting(t *testing.T) {
 			t.Errorf("a faulty file: %v", err)
 		}
 	})
+}
+
+func TestParseAdaptiveReadsItsSettings(t *testing.T) {
+	for _, a := range []hostlimit.Adaptive{
+		{},
+		hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(1.5), hostlimit.Proportional(math.MaxFloat64),
+		hostlimit.Longest(hostlimit.Proportional(1), hostlimit.Learned), hostlimit.Longest(hostlimit.Longest(hostlimit.Throttle(2), hostlimit.Squared), hostlimit.Proportional(1e-9)),
+	} {
+		if got, err := parseAdaptive(adaptive(a)); err != nil || got != a {
+			t.Errorf("%s: %v, %v", adaptive(a), got, err)
+		}
+	}
+	for _, s := range []string{
+		"", "+", "learned+", "fast", "speed(2)", "proportional", "proportional()", "proportional(a)", "throttle", "throttle(x)",
+		"proportional(0)", "throttle(0)", "throttle(-1)", "proportional(inf)", "throttle(nan)", "learned+throttle(0)",
+		"throttle(1)+throttle(nan)", "proportional(1)+proportional(nan)",
+	} {
+		if f, err := Read(overridesFile(t, "a.example delay=1s adaptive="+s), hostlimit.Config{}); err == nil {
+			t.Errorf("%q is %v", s, f)
+		}
+	}
 }

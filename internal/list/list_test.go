@@ -1,4 +1,4 @@
-package hostlimit
+package list
 
 import (
 	"math/rand/v2"
@@ -7,7 +7,7 @@ import (
 )
 
 type number struct {
-	linked[number]
+	Linked[number]
 	n int
 }
 
@@ -15,12 +15,12 @@ type number struct {
 func TestListIsASlice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
-		var l list[number, *number]
+		var l List[number, *number]
 		var want []*number
 		for n := range 50 {
 			if at := r.IntN(len(want) + 1); at > 0 && r.IntN(3) == 0 {
-				l.remove(want[at-1])
-				if x := want[at-1]; x.prev != nil || x.next != nil {
+				l.Remove(want[at-1])
+				if x := want[at-1]; x.Prev != nil || x.Next != nil {
 					t.Fatal("a removed element has neighbours")
 				}
 				want = slices.Delete(want, at-1, at)
@@ -29,14 +29,14 @@ func TestListIsASlice(t *testing.T) {
 				if at > 0 {
 					prev = want[at-1]
 				}
-				l.insert(x, prev)
+				l.Insert(x, prev)
 				want = slices.Insert(want, at, x)
 			}
 			var forth, back []*number
-			for x := l.first; x != nil; x = x.next {
+			for x := l.First; x != nil; x = x.Next {
 				forth = append(forth, x)
 			}
-			for x := l.last; x != nil; x = x.prev {
+			for x := l.Last; x != nil; x = x.Prev {
 				back = append(back, x)
 			}
 			if slices.Reverse(back); !slices.Equal(forth, want) || !slices.Equal(back, want) {

@@ -1,0 +1,220 @@
+// Package overrides reads the limits of single hosts from a file, for hostlimit.Config.Override.
+// The file is read again when it changes, so that a crawl can be slowed down or sped up while it
+// runs. Each line has a host, or a suffix with a dot before it, and settings:
+//
+//	# host              settings
+//	example.com         delay=2s..4s
+//	example.com:8080    concurrency=1
+//	.example.org        delay=10s adaptive=learned+proportional(1) ceiling=5m
+//	slow.example.org    concurrency=1 delay=30s from-end
+//	localhost           dangerously-no-delay concurrency=8
+//
+// Only the most specific line of a host holds. A line without concurrency, or without a delay,
+// leaves it to the Config; a line with a delay replaces the whole Delay, to which adaptive
+// (Delay.Adaptive), ceiling and from-end belong. A suffix holds for every name that ends in it, and
+// for itself; a host without a port for all of its ports.
+//
+//	file, err := overrides.Read("hosts.txt", cfg.Limits)
+//	cfg.Limits.Override = file.Limits
+package overrides
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/hostfile"
+)
+
+// A File is a file of limits. Make it with Read. It is safe for concurrent use.
+type File struct {
+	file *hostfile.File[hostlimit.Limits]
+}
+
+// Read reads the file at path, whose lines complete the limits of c. The error names each line that
+// is wrong. Replace the file by a rename: one that is truncated and written in place has no limits
+// for an instant.
+func Read(path string, c hostlimit.Config) (*File, error) {
+	c.Override = nil
+	if _, err := c.Rules(); err != nil {
+		return nil, err
+	}
+	file, err := hostfile.Open(path, func(settings string) (hostlimit.Limits, error) {
+		l, err := parse(settings)
+		if err == nil {
+			err = check(c, l)
+		}
+		return l, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("overrides: %w", err)
+	}
+	return &File{file}, nil
+}
+
+// check reports what is wrong with l as the limits of a host.
+func check(c hostlimit.Config, l hostlimit.Limits) error {
+	c.Override = func(string) (hostlimit.Limits, bool) { return l, true }
+	rules, err := c.Rules()
+	if err == nil {
+		_, err = rules.Limits("")
+	}
+	if cause := errors.Unwrap(err); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// Limits returns the limits of key, for Config.Override. It looks at the file at most once a
+// second.
+func (f *File) Limits(key string) (hostlimit.Limits, bool) { return f.file.Find(key) }
+
+// Err returns nil if the present content of the file is in force. Otherwise the error names each
+// line that is wrong: a host of such a line keeps the limits that it had before, the other lines
+// hold.
+func (f *File) Err() error {
+	if err := f.file.Err(); err != nil {
+		return fmt.Errorf("overrides: %w", err)
+	}
+	return nil
+}
+
+// String returns the limits in force, as a file that Read reads.
+func (f *File) String() string {
+	var b strings.Builder
+	for host, l := range f.file.All {
+		fmt.Fprintf(&b, "%s %s\n", host, settings(l))
+	}
+	return b.String()
+}
+
+// settings returns l in the settings of a line.
+func settings(l hostlimit.Limits) string {
+	var s []string
+	if l.Concurrency != 0 {
+		s = append(s, "concurrency="+strconv.Itoa(l.Concurrency))
+	}
+	d := l.Delay
+	switch {
+	case d == hostlimit.Delay{}:
+		return strings.Join(s, " ")
+	case d.DangerouslyNone:
+		s = append(s, "dangerously-no-delay")
+	case d.Max > d.Min:
+		s = append(s, fmt.Sprintf("delay=%v..%v", d.Min, d.Max))
+	case d.Min > 0:
+		s = append(s, fmt.Sprintf("delay=%v", d.Min))
+	}
+	if d.Adaptive != hostlimit.Learned {
+		s = append(s, "adaptive="+adaptive(d.Adaptive))
+	}
+	if d.Ceiling != 0 {
+		s = append(s, "ceiling="+d.Ceiling.String())
+	}
+	if d.FromEnd {
+		s = append(s, "from-end")
+	}
+	return strings.Join(s, " ")
+}
+
+// parse reads the settings of one line.
+func parse(settings string) (l hostlimit.Limits, err error) {
+	seen := map[string]bool{}
+	for _, setting := range strings.Fields(settings) {
+		name, value, hasValue := strings.Cut(setting, "=")
+		if seen[name] {
+			return hostlimit.Limits{}, fmt.Errorf("%s is said twice", name)
+		}
+		seen[name] = true
+		d := &l.Delay
+		switch {
+		case name == "concurrency":
+			if l.Concurrency, err = strconv.Atoi(value); err != nil || l.Concurrency < 1 {
+				return hostlimit.Limits{}, fmt.Errorf("concurrency=%s: want a whole number from 1", value)
+			}
+		case name == "delay":
+			least, most, isRange := strings.Cut(value, "..")
+			if d.Min, err = duration(name, least); err == nil && isRange {
+				d.Max, err = duration(name, most)
+			}
+			if err == nil && d.Min == 0 && d.Max == 0 {
+				err = errors.New("delay=0s: say dangerously-no-delay if that is meant")
+			}
+		case name == "adaptive":
+			d.Adaptive, err = parseAdaptive(value)
+		case name == "ceiling":
+			d.Ceiling, err = duration(name, value)
+		case name == "from-end" && !hasValue:
+			d.FromEnd = true
+		case name == "dangerously-no-delay" && !hasValue:
+			d.DangerouslyNone = true
+		default:
+			err = fmt.Errorf("%.100q is none of concurrency=N, delay=2s, delay=2s..4s, adaptive=..., ceiling=5m, from-end, dangerously-no-delay", setting)
+		}
+		if err != nil {
+			return hostlimit.Limits{}, err
+		}
+	}
+	switch {
+	case len(seen) == 0:
+		return hostlimit.Limits{}, errors.New("no settings behind the host")
+	case (seen["adaptive"] || seen["ceiling"] || seen["from-end"]) && !seen["delay"] && !seen["dangerously-no-delay"]:
+		return hostlimit.Limits{}, errors.New("adaptive, ceiling and from-end need a delay beside them")
+	}
+	return l, nil
+}
+
+func duration(name, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%s=%s: want a time such as 500ms, 2s or 1m30s", name, value)
+	}
+	return d, nil
+}
+
+// adaptive returns a as a file has it: "learned+proportional(1)" for
+// Longest(Learned, Proportional(1)).
+func adaptive(a hostlimit.Adaptive) string {
+	parts := strings.Split(strings.ReplaceAll(a.String(), "Longest(", ""), ", ")
+	for i, part := range parts {
+		name, argument, has := strings.Cut(strings.TrimRight(part, ")"), "(")
+		if has {
+			argument = strings.ReplaceAll(argument, "e+", "e") // an exponent, where a plus would end the part
+			name += "(" + argument + ")"
+		}
+		parts[i] = strings.ToLower(name)
+	}
+	return strings.Join(parts, "+")
+}
+
+// parseAdaptive reads what adaptive writes.
+func parseAdaptive(s string) (hostlimit.Adaptive, error) {
+	var all hostlimit.Adaptive
+	for i, part := range strings.Split(strings.ToLower(s), "+") {
+		var a hostlimit.Adaptive
+		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
+		number, err := strconv.ParseFloat(argument, 64)
+		switch {
+		case part == "fixed":
+			a = hostlimit.Fixed
+		case part == "learned":
+			a = hostlimit.Learned
+		case part == "squared":
+			a = hostlimit.Squared
+		case name == "proportional" && err == nil:
+			a = hostlimit.Proportional(number)
+		case name == "throttle" && err == nil:
+			a = hostlimit.Throttle(number)
+		default:
+			return hostlimit.Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), throttle(2)", part)
+		}
+		if i > 0 {
+			a = hostlimit.Longest(all, a)
+		}
+		all = a
+	}
+	return all, nil
+}
