@@ -42,17 +42,17 @@ func (f *File) Agent(product ...string) *Rules {
 	return r
 }
 
-// A collector gathers what a crawler's groups say.
+// A collector collects the lines of a crawler's groups.
 type collector struct {
 	builder
 	file   *File
 	rules  *Rules
-	named  naming
+	named  func(value string) bool // reports whether a User-agent line is the crawler's
 	extras extras
 	usages statedUsages
 }
 
-// all takes in all groups of the crawler's.
+// all collects all groups of the crawler.
 func (c *collector) all() {
 	taken := -1
 	for i := range c.file.agents {
@@ -60,27 +60,27 @@ func (c *collector) all() {
 		if a.group == taken {
 			continue
 		}
-		if _, ok := c.named(a.value); ok {
+		if c.named(a.value) {
 			taken = a.group
 			c.group(c.file.groups[taken])
 		}
 	}
 }
 
-// group takes in one group of the crawler's.
+// group collects one group of the crawler.
 func (c *collector) group(g group) {
 	c.texts = slices.Grow(c.texts, g.end-g.start+4*g.rules)
 	c.drafts = slices.Grow(c.drafts, g.rules)
 	x := lex(c.file.text[:g.end], g.start, g.line)
-	// An agent that joins a list late shares the rules of all of it, as Google has it, but what
-	// stands before was said to the others. When to come is said to the agents directly above
-	// alone: after "User-agent: Bot", "Crawl-delay: 1", "User-agent: *", "Crawl-delay: 30" the second
-	// delay isn't Bot's.
+	// An agent that joins a list late shares the list's rules, as in Google's matcher, but not the
+	// other lines before it. Crawl-delay, Request-rate and Visit-time hold for the agents directly
+	// above: after "User-agent: Bot", "Crawl-delay: 1", "User-agent: *", "Crawl-delay: 30" the
+	// second delay isn't Bot's.
 	joined, above, inRun := false, false, false
 	var l line
 	for x.next(&l) {
 		if l.kind == kindUserAgent {
-			_, named := c.named(l.value)
+			named := c.named(l.value)
 			joined = joined || named
 			above = named || above && inRun
 			inRun = true
@@ -115,126 +115,85 @@ func (c *collector) group(g group) {
 	}
 }
 
-// A naming is one way in which a User-agent line can name the crawler. It returns the name, and
-// whether the line does.
-type naming func(value string) (string, bool)
+// A naming is a way in which the name in a User-agent line can stand for a crawler.
+type naming uint8
 
-// choose returns the naming by which the crawler's groups are chosen, the first that a line of
-// the file answers to, and the name. It returns nil if there is no such line.
-func (f *File) choose(product []string) (naming, string) {
-	for _, n := range f.namings(product) {
-		for i := range f.agents {
-			if name, ok := n(f.agents[i].value); ok {
-				return n, name
+// The namings, best first.
+const (
+	exactName   naming = iota // the crawler's token
+	patternName               // a pattern of it: "bot*", "*bot", "b*t"
+	partName                  // a part of it, as the convention of 1994 recommends: "bot" is FooBot
+	wholeName                 // a longer token that holds it: "FooBot-Images" is FooBot
+)
+
+// choose chooses the crawler's groups. It returns a func that reports whether a User-agent line
+// with the given value names the crawler, nil if no line of the file does, and the name.
+func (f *File) choose(products []string) (named func(value string) bool, name string) {
+	most := exactName
+	if f.opt.GoogleExact {
+		named = func(value string) bool {
+			token := leading(value, isNameChar)
+			return !isGlobal(value) && slices.ContainsFunc(products, func(p string) bool { return equalFold(token, p) })
+		}
+		for _, a := range f.agents {
+			if named(a.value) {
+				return named, leading(a.value, isNameChar)
 			}
 		}
+		products = nil
+	} else if f.opt.LenientAgents {
+		most = wholeName
+	}
+	for n := exactName; n <= most; n++ {
+		for _, p := range products {
+			if p = ProductToken(p); p == "" || isGlobal(p) {
+				continue
+			}
+			if name, ok := f.bestName(n, p); ok {
+				return func(value string) bool {
+					token, ok := n.match(value, p)
+					return ok && equalFold(token, name)
+				}, name
+			}
+		}
+	}
+	if slices.ContainsFunc(f.agents, func(a agentLine) bool { return isGlobal(a.value) }) {
+		return isGlobal, "*"
 	}
 	return nil, ""
 }
 
-// namings returns the ways to name the crawler, best first.
-func (f *File) namings(product []string) []naming {
-	var exact, patterns, parts, wholes []naming
-	if f.opt.GoogleExact {
-		exact = append(exact, googleNaming(product))
-	} else {
-		for _, p := range product {
-			if p = ProductToken(p); p == "" || isGlobal(p) {
-				continue
-			}
-			exact = append(exact, exactNaming(p))
-			if f.opt.LenientAgents {
-				patterns = append(patterns, f.longest(patternNaming(p)))
-				parts = append(parts, f.longest(partNaming(p)))
-				wholes = append(wholes, f.shortest(wholeNaming(p)))
-			}
+// bestName returns the best name that lines of the file have for product by n: the longest pattern
+// or part, or the shortest token that holds it.
+func (f *File) bestName(n naming, product string) (best string, ok bool) {
+	for _, a := range f.agents {
+		if name, named := n.match(a.value, product); named &&
+			(!ok || n == wholeName && len(name) < len(best) || n != wholeName && len(name) > len(best)) {
+			best, ok = name, true
 		}
 	}
-	return slices.Concat(exact, patterns, parts, wholes, []naming{everyone})
+	return best, ok
 }
 
-// everyone is the naming by a star.
-func everyone(value string) (string, bool) { return "*", isGlobal(value) }
-
-// googleNaming names crawlers as Google's matcher does: any of them, by a token that is taken
-// as it is, so that "FooBot/1.0" is never named, and "" by a line without a name.
-func googleNaming(products []string) naming {
-	return func(value string) (string, bool) {
-		token := leading(value, isNameChar)
-		return token, !isGlobal(value) && slices.ContainsFunc(products, func(p string) bool {
-			return equalFold(token, p)
-		})
+// match returns the name in a User-agent line, and whether it stands for product by n. RFC 9309's
+// tokens are compared to the leading characters of such tokens, as Google does, others to RFC
+// 9110's.
+func (n naming) match(value, product string) (name string, ok bool) {
+	if n == exactName && leading(product, isNameChar) == product {
+		name = leading(value, isNameChar)
+		return name, equalFold(name, product)
 	}
-}
-
-// exactNaming names a crawler by its product token. A token of RFC 9309 is compared to what a
-// line has of one, as Google does, any other to what it has of RFC 9110's.
-func exactNaming(product string) naming {
-	in := isNameChar
-	if leading(product, isNameChar) != product {
-		in = isTokenChar
+	name = leading(value, isTokenChar) // which may have stars
+	token, product := strings.ToLower(name), strings.ToLower(product)
+	star := strings.Contains(token, "*")
+	switch n {
+	case exactName:
+		return name, token == product
+	case patternName:
+		p := parsePattern(token, true, true)
+		return name, star && strings.Trim(token, "*") != "" && p.matches(product)
+	case partName:
+		return name, token != "" && !star && strings.Contains(product, token)
 	}
-	return func(value string) (string, bool) {
-		token := leading(value, in)
-		return token, equalFold(token, product)
-	}
-}
-
-// patternNaming names a crawler by a pattern of its whole token: "bot*", "*bot", "b*t".
-func patternNaming(product string) naming {
-	product = strings.ToLower(product)
-	return func(value string) (string, bool) {
-		token := leading(value, isTokenChar) // which may have stars
-		if !strings.Contains(token, "*") || strings.Trim(token, "*") == "" {
-			return "", false
-		}
-		p := parsePattern(strings.ToLower(token), true, true)
-		return token, p.matches(product)
-	}
-}
-
-// partNaming names a crawler by a part of its token, as the convention of 1994 recommends: "bot"
-// is FooBot.
-func partNaming(product string) naming {
-	product = strings.ToLower(product)
-	return func(value string) (string, bool) {
-		token := leading(value, isTokenChar)
-		if token == "" || strings.Contains(token, "*") {
-			return "", false
-		}
-		return token, strings.Contains(product, strings.ToLower(token))
-	}
-}
-
-// wholeNaming names a crawler by a longer token that holds its own: "FooBot-Images" is FooBot.
-func wholeNaming(product string) naming {
-	product = strings.ToLower(product)
-	return func(value string) (string, bool) {
-		token := leading(value, isTokenChar)
-		return token, !strings.Contains(token, "*") && strings.Contains(strings.ToLower(token), product)
-	}
-}
-
-// longest narrows n to the longest name that lines of the file have by it.
-func (f *File) longest(n naming) naming {
-	return f.best(n, func(name, best string) bool { return len(name) > len(best) })
-}
-
-// shortest narrows n to the shortest name that lines of the file have by it.
-func (f *File) shortest(n naming) naming {
-	return f.best(n, func(name, best string) bool { return best == "" || len(name) < len(best) })
-}
-
-// best narrows n to the name that is better than all others which lines of the file have by it.
-func (f *File) best(n naming, better func(name, best string) bool) naming {
-	best := ""
-	for i := range f.agents {
-		if name, ok := n(f.agents[i].value); ok && better(name, best) {
-			best = name
-		}
-	}
-	return func(value string) (string, bool) {
-		name, ok := n(value)
-		return name, ok && equalFold(name, best)
-	}
+	return name, !star && strings.Contains(token, product)
 }

@@ -83,8 +83,7 @@ func (b *builder) add(l *line) {
 	}
 }
 
-// addPattern adds a rule for a pattern at the beginning of l's value, without a $, if paths can
-// match.
+// addPattern adds a rule for a pattern at the beginning of l's value, without a $.
 func (b *builder) addPattern(l *line, text int, value string, end bool) {
 	p := parsePattern(value, end, b.exact)
 	d := draft{rule: rule{text: uint32(text), link: p.flags, n: uint16(len(p.text)), length: uint16(p.length)}}
@@ -103,7 +102,7 @@ func (b *builder) addPattern(l *line, text int, value string, end bool) {
 	} else if p.flags&high != 0 {
 		d.prefix = string(appendEscaped(nil, d.prefix))
 	}
-	if p.text == "" || d.prefix[0] == '/' {
+	if p.text == "" || d.prefix[0] == '/' { // no path begins otherwise
 		b.drafts = append(b.drafts, d)
 	}
 }
@@ -126,8 +125,7 @@ func chooseKeys(drafts []draft) {
 	}
 }
 
-// keyAt returns the hash of the four bytes of a tail from i on, 0 if a matching path needn't have
-// them.
+// keyAt returns the key at i in a tail, 0 if matching paths needn't have those four bytes.
 func keyAt(tail string, i int) uint16 {
 	if i+4 > len(tail) || strings.IndexByte(tail[i:i+4], '*') >= 0 || countHigh(tail[i:i+4]) > 0 {
 		return 0
@@ -158,7 +156,7 @@ func (b *builder) compile() compiled {
 		for lo = hi - 1; lo > 0 && ds[lo-1].prefix == prefix; {
 			lo--
 		}
-		// The next shorter prefix is that of the group behind this one or of a group which it links to.
+		// The next shorter prefix is that of the group behind this one, or one that it links to.
 		next := hi
 		for next < len(ds) && !strings.HasPrefix(prefix, ds[next].prefix) {
 			next = c.rules[next].next()

@@ -7,7 +7,7 @@ import (
 	"github.com/go-politeness/politeness/internal/sfv"
 )
 
-// A Purpose is something that pages are fetched for. Sites say of each whether they want it.
+// A Purpose is a use of fetched pages that sites grant or refuse.
 type Purpose uint8
 
 // The purposes.
@@ -21,24 +21,19 @@ const (
 
 // String returns "train", "ground" or "search".
 func (p Purpose) String() string {
-	switch p {
-	case Train:
-		return "train"
-	case Ground:
-		return "ground"
-	case Search:
-		return "search"
+	if !p.Valid() {
+		return fmt.Sprintf("Purpose(%d)", uint8(p))
 	}
-	return fmt.Sprintf("Purpose(%d)", uint8(p))
+	return [purposes]string{"train", "ground", "search"}[p]
 }
 
 // Valid reports whether p is one of the purposes above.
 func (p Purpose) Valid() bool { return p < purposes }
 
-// A Preference is what a site says of one purpose.
+// A Preference is a site's statement about one purpose.
 type Preference int8
 
-// The preferences. Unstated is neither of the others: the site has said nothing.
+// The preferences. Unstated is neither a grant nor a refusal.
 const (
 	Unstated Preference = iota
 	Granted
@@ -47,10 +42,9 @@ const (
 
 // String returns "unstated", "granted" or "refused".
 func (p Preference) String() string {
-	switch p {
-	case Granted:
+	if p == Granted {
 		return "granted"
-	case Refused:
+	} else if p == Refused {
 		return "refused"
 	}
 	return "unstated"
@@ -68,9 +62,9 @@ type Answer struct {
 type Preferences struct {
 	Train, Ground, Search Answer
 
-	// License is the address of the terms that the site names, if it names any: by License (RSL 1.0),
-	// tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. It is told, not followed, and
-	// not told if it is longer than 1,024 bytes.
+	// License is the address of the terms that the site names, if it names any: by License (RSL
+	// 1.0), tdm-policy (TDMRep) or a Link with rel="license" to an RSL file. The package doesn't
+	// fetch it. An address of more than 1,024 bytes is left out.
 	License string
 }
 
@@ -104,8 +98,8 @@ func (p Preferences) Refused(of []Purpose) (purpose Purpose, ok bool) {
 	return 0, false
 }
 
-// Merge returns the stricter answer of both for each purpose: a refusal counts before a grant, and
-// that before nothing. Where both say the same, the source is p's.
+// Merge returns the stricter answer of p and o for each purpose: a refusal is stricter than a
+// grant, and a grant than Unstated. Where both are equally strict, the answer is p's.
 func (p Preferences) Merge(o Preferences) Preferences {
 	for purpose := range purposes {
 		p.state(purpose, o.For(purpose))
@@ -116,38 +110,32 @@ func (p Preferences) Merge(o Preferences) Preferences {
 	return p
 }
 
-// state takes in one more answer.
+// state sets the answer for a purpose to a if that is stricter.
 func (p *Preferences) state(purpose Purpose, a Answer) {
 	if old := p.answer(purpose); a.Preference > old.Preference {
 		*old = a
 	}
 }
 
-// String returns what is stated, such as "train refused (Content-Signal, line 2), search granted
-// (Content-Signal, line 2)", and nothing of what isn't.
+// String returns the answers that are stated, such as "train refused (Content-Signal, line 2),
+// search granted (Content-Signal, line 2)", and the license.
 func (p Preferences) String() string {
-	if p == (Preferences{}) {
-		return ""
-	}
-	var b strings.Builder
-	write := func(what, source string) {
-		if b.Len() > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(what)
-		if source != "" {
-			b.WriteString(" (" + source + ")")
-		}
-	}
+	var parts []string
 	for purpose := range purposes {
-		if a := p.For(purpose); a.Preference != Unstated {
-			write(purpose.String()+" "+a.Preference.String(), a.Source)
+		a := p.For(purpose)
+		if a.Preference == Unstated {
+			continue
 		}
+		part := purpose.String() + " " + a.Preference.String()
+		if a.Source != "" {
+			part += " (" + a.Source + ")"
+		}
+		parts = append(parts, part)
 	}
 	if p.License != "" {
-		write("license "+p.License, "")
+		parts = append(parts, "license "+p.License)
 	}
-	return b.String()
+	return strings.Join(parts, ", ")
 }
 
 // Preferences returns what robots.txt states about the use of target, which is as for Test, to the
@@ -175,7 +163,7 @@ func (r *Rules) usage(target string) Preferences {
 			continue
 		}
 		if pattern.length > longest {
-			p = Preferences{} // a longer path speaks alone, whatever it leaves unstated
+			p = Preferences{} // a longer path replaces shorter ones, also where it states nothing
 		}
 		longest, found = pattern.length, true
 		p = p.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))
@@ -183,12 +171,12 @@ func (r *Rules) usage(target string) Preferences {
 	return p
 }
 
-// statedUsages are what the Content-Usage lines that were read so far state, by path.
+// statedUsages holds what the Content-Usage lines read so far state, by path.
 type statedUsages map[string]Preferences
 
-// adds reports whether a line with this value says more than those before it: it is the first about
-// its path, or stricter. The others are left out, or a file of nothing but such lines would have to
-// be read anew for each page.
+// adds reports whether a line with this value is the first for its path or stricter than the
+// earlier ones. Other lines are left out, so that a file of many such lines isn't read again for
+// each page.
 func (s statedUsages) adds(value string) bool {
 	path, statement := usageLine(value)
 	before, known := s[path]
@@ -197,8 +185,8 @@ func (s statedUsages) adds(value string) bool {
 	return !known || after != before
 }
 
-// usageLine divides the value of a Content-Usage line into the path that it is about, which is
-// empty where it is about all, and the statement.
+// usageLine divides the value of a Content-Usage line into its path, empty for all paths, and the
+// statement.
 func usageLine(value string) (path, statement string) {
 	if !strings.HasPrefix(value, "/") {
 		return "", value
@@ -314,24 +302,23 @@ func reservation(value, source string) (p Preferences) {
 	return p
 }
 
-// preferences returns what noai, noml and, for an image, noimageai say.
+// preferences returns the preferences that noai, noml and, for an image, noimageai state.
 func (d Directives) preferences(source string, image bool) (p Preferences) {
-	if d.NoAI {
-		p.state(Train, Answer{Refused, source + " noai"})
-		p.state(Ground, Answer{Refused, source + " noai"})
-	}
-	if d.NoImageAI && image {
-		p.state(Train, Answer{Refused, source + " noimageai"})
-		p.state(Ground, Answer{Refused, source + " noimageai"})
-	}
-	if d.NoML {
-		p.state(Train, Answer{Refused, source + " noml"})
+	switch {
+	case d.NoAI:
+		p.Train = Answer{Refused, source + " noai"}
+		p.Ground = p.Train
+	case d.NoImageAI && image:
+		p.Train = Answer{Refused, source + " noimageai"}
+		p.Ground = p.Train
+	case d.NoML:
+		p.Train = Answer{Refused, source + " noml"}
 	}
 	return p
 }
 
-// maxTerms is the length of the longest address of terms that is told. A longer one is nobody's,
-// and would be kept for each page.
+// maxTerms is the length of the longest address of terms that is returned. A longer one would be
+// kept for each page.
 const maxTerms = 1 << 10
 
 // terms returns the address of terms, "" for one that is too long.

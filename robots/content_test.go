@@ -420,3 +420,15 @@ func TestFileLines(t *testing.T) {
 		t.Errorf("zero Rules: %+v", v)
 	}
 }
+
+// A path of a Content-Usage line may have any number of stars.
+func TestUsageOfManyStars(t *testing.T) {
+	r := robots.Parse([]byte("User-agent: *\nContent-Usage: /" + strings.Repeat("*ab", 400) + "*c$ train-ai=n\n")).Agent("FooBot")
+	path := "/" + strings.Repeat("ab", 500) + "c"
+	if got := r.Preferences(path).Train.Preference; got != robots.Refused {
+		t.Errorf("%v", got)
+	}
+	if got := r.Preferences(path + "d").Train.Preference; got != robots.Unstated {
+		t.Errorf("%v beside the path", got)
+	}
+}

@@ -60,16 +60,8 @@ func (r *Rules) VisitTime() []Window { return append([]Window(nil), r.extra().vi
 // Floor reports the gap between two starts that the file asks for at time t: the longer of
 // crawl-delay and request-rate in force; 0 for none.
 func (r *Rules) Floor(t time.Time) time.Duration {
-	floor := r.delay
-	if r.extras == nil {
-		return floor
-	}
-	for rate := range r.extra().allRates() {
-		if rate.Window.Contains(t) {
-			floor = max(floor, rate.Gap())
-		}
-	}
-	return floor
+	rate, _ := r.RequestRate(t)
+	return max(r.delay, rate.Gap())
 }
 
 // A Rate is a Request-rate line: no more than Requests within Per, while Window is open. The
@@ -115,11 +107,8 @@ func (w Window) Next(t time.Time) time.Time {
 	return t.Add((w.From - sinceMidnight(t) + day) % day)
 }
 
-func sinceMidnight(t time.Time) time.Duration {
-	t = t.UTC()
-	return time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute +
-		time.Duration(t.Second())*time.Second + time.Duration(t.Nanosecond())
-}
+// sinceMidnight returns how long t is after midnight, UTC.
+func sinceMidnight(t time.Time) time.Duration { return t.Sub(t.Truncate(day)) }
 
 // parseSeconds reads a decimal number of seconds, at most maxDelay; what is beyond nanoseconds
 // is cut.
@@ -181,28 +170,19 @@ func parseRate(s string) (Rate, bool) {
 	if r.Requests == 0 || r.Per == 0 {
 		return Rate{}, false
 	}
+	ok := true
 	if window = trim(window); window != "" {
-		var ok bool
-		if r.Window, ok = parseWindow(window); !ok {
-			return Rate{}, false
-		}
+		r.Window, ok = parseWindow(window)
 	}
-	return r, true
+	return r, ok
 }
 
 // parseWindow reads "HHMM-HHMM".
 func parseWindow(s string) (Window, bool) {
-	from, to, ok := strings.Cut(s, "-")
-	if !ok {
-		return Window{}, false
-	}
-	var w Window
-	if w.From, ok = parseClock(trim(from)); !ok {
-		return Window{}, false
-	}
-	w.From %= day // midnight is where the day begins
-	w.To, ok = parseClock(trim(to))
-	return w, ok
+	first, second, _ := strings.Cut(s, "-")
+	from, ok1 := parseClock(trim(first))
+	to, ok2 := parseClock(trim(second))
+	return Window{From: from % day, To: to}, ok1 && ok2 // midnight is where the day begins
 }
 
 // parseClock reads "HHMM", up to "2400".

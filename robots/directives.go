@@ -10,7 +10,7 @@ import (
 )
 
 // Directives are what one page asks of crawlers that have fetched it, by X-Robots-Tag headers
-// and <meta name="robots">. The zero value asks nothing. They come from ParseTags, ReadMeta or
+// and <meta name="robots">. The zero value asks for nothing. They come from ParseTags, ReadMeta or
 // a MetaScanner; Merge brings together those of header and page.
 type Directives struct {
 	NoIndex         bool // noindex, none: not to be found in an index
@@ -50,18 +50,10 @@ const (
 	PreviewNone
 )
 
+var previewNames = map[Preview]string{PreviewLarge: "large", PreviewStandard: "standard", PreviewNone: "none"}
+
 // String returns the value of max-image-preview, "" for PreviewAny.
-func (p Preview) String() string {
-	switch p {
-	case PreviewLarge:
-		return "large"
-	case PreviewStandard:
-		return "standard"
-	case PreviewNone:
-		return "none"
-	}
-	return ""
-}
+func (p Preview) String() string { return previewNames[p] }
 
 // NoIndexAt reports whether the page may not be found in an index at t.
 func (d Directives) NoIndexAt(t time.Time) bool {
@@ -96,13 +88,10 @@ func (d Directives) Merge(o Directives) Directives {
 }
 
 func (l Limit) merge(o Limit) Limit {
-	switch {
-	case !l.Set:
-		return o
-	case o.Set:
-		l.Max = min(l.Max, o.Max)
+	if l.Set && (!o.Set || l.Max < o.Max) {
+		return l
 	}
-	return l
+	return o
 }
 
 // String returns the directives as a header would have them, "all" for none.
@@ -131,7 +120,7 @@ func (d Directives) String() string {
 	return strings.Join(list, ", ")
 }
 
-// flags are the directives that are there or not.
+// flags lists the directives without a value.
 var flags = []struct {
 	name string
 	flag func(*Directives) *bool
@@ -161,8 +150,8 @@ func ParseTags(values []string, product ...string) Directives {
 	return d
 }
 
-// tokens returns what a crawler is called in directives: its product tokens, and what stands
-// for everyone.
+// tokens returns the names of a crawler in directives: its product tokens, and the names that stand
+// for all crawlers.
 func tokens(product []string) []string {
 	names := []string{"robots", "*"}
 	for _, p := range product {
@@ -233,8 +222,8 @@ func isName(key, value string) bool {
 	return !strings.ContainsAny(key, " \t;")
 }
 
-// isNumber reports whether value is a number. It looks no further than it has to: of a list of
-// nothing but colons each one has all that follows as its value.
+// isNumber reports whether value is a number. It stops at the first byte that decides: in a list of
+// many colons each value is the whole rest of the list.
 func isNumber(value string) bool {
 	const space = " \t\n\v\f\r"
 	value = strings.TrimLeft(value, space)
@@ -245,8 +234,8 @@ func isNumber(value string) bool {
 	return len(behind) < len(value) && strings.TrimLeft(behind, space) == ""
 }
 
-// parseDirective reads one directive, or several that somebody has separated by spaces or
-// semicolons.
+// parseDirective reads one directive, or several that are separated by spaces or semicolons instead
+// of commas.
 func parseDirective(key, value string) Directives {
 	var d Directives
 	switch key {

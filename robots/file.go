@@ -30,8 +30,8 @@ type group struct {
 	rules int // how many there are
 }
 
-// Parse reads a robots.txt as RFC 9309 and Google do. It always succeeds: what it doesn't
-// understand it passes over, as all crawlers do; File.Lint tells of it. It reads all of body,
+// Parse reads a robots.txt as RFC 9309 and Google do. It always succeeds: it skips lines that it
+// doesn't know, as all crawlers do; File.Lint lists them. It reads all of body,
 // up to 16 MiB; the limit of RFC 9309, at least 500 KiB, is the fetcher's.
 func Parse(body []byte) *File { return ParseWith(body, Options{}) }
 
@@ -113,7 +113,7 @@ func (f *File) Host() string {
 }
 
 // License returns the addresses of the licenses that the file states by License lines (RSL 1.0)
-// before any group. They hold for the crawlers whose own groups state no other: see Rules.License.
+// before any group. They hold for crawlers whose own groups state no other: see Rules.License.
 func (f *File) License() []string {
 	var urls []string
 	for l := range f.preamble() {

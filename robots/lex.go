@@ -6,7 +6,7 @@ import "strings"
 // keeps a buffer of 8 x 2,083 bytes, one of them for the end mark.
 const maxLine = 8*2083 - 1
 
-// A kind tells what a line says, as far as Google's matcher and this package care.
+// A kind is the meaning of a line's key to Google's matcher.
 type kind uint8
 
 const (
@@ -143,33 +143,23 @@ func trim(s string) string {
 	return s
 }
 
-// The keys that count, each by prefix: "Allowance" allows. All but the first of a kind are
-// typos common enough for Google to read them.
-var (
-	userAgentKeys = []string{"user-agent", "useragent", "user agent"}
-	allowKeys     = []string{"allow"}
-	disallowKeys  = []string{"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"}
-	sitemapKeys   = []string{"sitemap", "site-map"}
-)
+// kinds are the keys that count, each by prefix: "Allowance" allows. All but the first of a kind
+// are typos common enough for Google to read them.
+var kinds = []struct {
+	kind kind
+	keys []string
+}{
+	{kindDisallow, []string{"disallow", "dissallow", "dissalow", "disalow", "diasllow", "disallaw"}},
+	{kindAllow, []string{"allow"}},
+	{kindUserAgent, []string{"user-agent", "useragent", "user agent"}},
+	{kindSitemap, []string{"sitemap", "site-map"}},
+}
 
 // kindOf classifies a key.
 func kindOf(key string) kind {
-	switch key[0] | 0x20 {
-	case 'u':
-		if hasAnyPrefix(key, userAgentKeys) {
-			return kindUserAgent
-		}
-	case 'a':
-		if hasAnyPrefix(key, allowKeys) {
-			return kindAllow
-		}
-	case 'd':
-		if hasAnyPrefix(key, disallowKeys) {
-			return kindDisallow
-		}
-	case 's':
-		if hasAnyPrefix(key, sitemapKeys) {
-			return kindSitemap
+	for _, k := range kinds {
+		if hasAnyPrefix(key, k.keys) {
+			return k.kind
 		}
 	}
 	return kindOther

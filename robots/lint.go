@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Finding is something that the owner of a site would want to know of its robots.txt.
+// A Finding is a mistake or a doubt in a robots.txt, for the owner of the site.
 type Finding struct {
 	Line    int // from 1; 0: the file as a whole
 	Problem Problem
@@ -35,7 +35,7 @@ const (
 	MissingColon    Problem = "missing-colon"     // a space stands for the colon
 	UnknownKey      Problem = "unknown-key"       // no crawler reads it
 	MisspelledKey   Problem = "misspelled-key"    // some crawlers read it
-	RuleWithoutUser Problem = "rule-before-agent" // the rule holds for nobody
+	RuleWithoutUser Problem = "rule-before-agent" // the rule holds for no crawler
 	BadAgent        Problem = "bad-agent"         // the agent isn't a product token
 	EmptyGroup      Problem = "empty-group"       // agents without rules, at the end
 	SharedGroup     Problem = "shared-group"      // agents without rules of their own share those of the next group
@@ -48,8 +48,8 @@ const (
 // maxRead is how much of a file crawlers must read at least (RFC 9309 section 2.5).
 const maxRead = 500 << 10
 
-// Lint returns what the site's owner would want to know of the file, by line. Nothing of it
-// keeps the file from being used.
+// Lint returns the findings in the file, sorted by line. None of them keeps the file from being
+// used.
 func (f *File) Lint() []Finding {
 	t := linter{text: f.text, ruled: map[string]bool{}, rules: map[ruleOf]int{}}
 	if page := t.file(); page {
@@ -76,9 +76,9 @@ type linter struct {
 	listed bool      // whether a rule has ended the list
 	spoke  bool      // whether something else that belongs to a group followed the list's last agent
 
-	// Groups of the same agent are one, so what was said is known by agent.
+	// Groups of the same agent are one, so these are by agent.
 	ruled map[string]bool // whether the agent has rules
-	rules map[ruleOf]int  // the line that says it first
+	rules map[ruleOf]int  // the first line with the rule
 	extra int             // how many of rules are there because a list has several agents
 }
 
@@ -146,30 +146,22 @@ func (t *linter) line(l *line) {
 	if !l.colon {
 		t.find(l.num, MissingColon, "some crawlers don't read %s without a colon", quote(l.key))
 	}
+	for _, k := range kinds {
+		if proper := k.keys[0]; k.kind == l.kind && !equalFold(l.key, proper) {
+			t.find(l.num, MisspelledKey, "some crawlers don't take %s for %s", quote(l.key), proper)
+		}
+	}
 	switch l.kind {
 	case kindUserAgent:
-		t.spelled(l, "user-agent")
 		t.agent(l)
-	case kindAllow:
-		t.spelled(l, "allow")
-		t.rule(l)
-	case kindDisallow:
-		t.spelled(l, "disallow")
+	case kindAllow, kindDisallow:
 		t.rule(l)
 	case kindSitemap:
-		t.spelled(l, "sitemap")
 		if !strings.Contains(l.value, "://") {
 			t.find(l.num, BadValue, "a sitemap's address has to be a whole one: %s", quote(l.value))
 		}
 	default:
 		t.other(l)
-	}
-}
-
-// spelled looks at a key that Google's matcher takes for want.
-func (t *linter) spelled(l *line, want string) {
-	if !equalFold(l.key, want) {
-		t.find(l.num, MisspelledKey, "some crawlers don't take %s for %s", quote(l.key), want)
 	}
 }
 
@@ -217,7 +209,7 @@ func (t *linter) rule(l *line) {
 	t.repeated(l, norm)
 }
 
-// repeated looks for what has been said of a rule's pattern to any of its agents.
+// repeated looks for earlier rules of the same agents with the same pattern.
 func (t *linter) repeated(l *line, norm string) {
 	if t.extra += len(t.agents) - 1; t.extra > maxExtra && len(t.agents) > 1 {
 		return

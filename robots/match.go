@@ -111,8 +111,7 @@ func (c *compiled) try(i int, q *question) {
 }
 
 // matches reports whether the path matches a pattern with the given flags. It finds the stretches
-// between the stars one after the other, each as early as possible, which leaves the most to the
-// rest.
+// between stars in turn, each as early as possible, which leaves the most to the others.
 func (q *question) matches(pattern string, flags uint32) bool {
 	n, pos := common(pattern, q.path)
 	if n == len(pattern) || pattern[n] != '*' {

@@ -152,8 +152,9 @@ func TestRulesOfAllLengths(t *testing.T) {
 	}
 }
 
-// TestOneOfManyMatches: of patterns that all have what the path has many times, the one that matches
-// is found wherever it stands, whether or not the suffixes of the path have room on the stack.
+// TestOneOfManyMatches: of patterns that all have what the path has many times, the one that
+// matches is found wherever it stands, whether or not the suffixes of the path have room on the
+// stack.
 func TestOneOfManyMatches(t *testing.T) {
 	const n = 150
 	for _, shared := range []string{"abc", "ab"} { // the latter has no three bytes to be found by

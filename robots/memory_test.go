@@ -25,7 +25,8 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Patterns with escapes and bytes beyond ASCII, however long, are compared without a stretch of the heap.
+// Patterns with escapes and bytes beyond ASCII, however long, are compared without a stretch of the
+// heap.
 func TestCheckOfEscapedPatternsAllocatesNothing(t *testing.T) {
 	for _, length := range []int{1, 250, 300, 3000, 16_000} {
 		for _, pattern := range []string{"/a%7e" + strings.Repeat("*", length) + "é", "/a*" + strings.Repeat("é", length/2)} {

@@ -36,13 +36,13 @@ func ReadMeta(page io.Reader, product ...string) (Directives, error) {
 type MetaScanner struct {
 	names  []string
 	head   []byte // what was written so far
-	sought int    // how much of head was looked through for its end
-	read   int    // how much was read in vain, all times together
+	sought int    // bytes of head that were searched for its end
+	read   int    // bytes tokenized without reaching </head>, over all attempts
 	done   bool
 	found  asked
 }
 
-// asked is what the <meta> elements of a page ask for.
+// asked holds the contents of a page's <meta> elements.
 type asked struct {
 	directives  Directives
 	preferences Preferences // by TDMRep
@@ -117,10 +117,9 @@ func (s *MetaScanner) endInSight() bool {
 	}
 }
 
-// tokenize reads the head as far as it is there.
+// tokenize reads the directives in head, and finishes if the head is over or last is set.
 func (s *MetaScanner) tokenize(last bool) {
-	// A page that is full of false ends must not make us read it over and over: all readings
-	// together are in proportion to its length.
+	// The cost of a page full of false ends is in proportion to its length.
 	if s.read > 8*len(s.head) && !last {
 		return
 	}
@@ -147,7 +146,7 @@ func readHead(page []byte, names []string) (a asked, over bool) {
 			name, attributes := z.TagName()
 			switch {
 			case string(name) == "noscript":
-				z.NextIsNotRawText() // it is there for the likes of us
+				z.NextIsNotRawText() // crawlers run no scripts
 			case string(name) == "meta" && attributes:
 				a.readMeta(z, names)
 			}
@@ -155,7 +154,7 @@ func readHead(page []byte, names []string) (a asked, over bool) {
 	}
 }
 
-// readMeta takes in the attributes of a <meta>.
+// readMeta reads the attributes of a <meta>.
 func (a *asked) readMeta(z *html.Tokenizer, names []string) {
 	var name, content string
 	for more := true; more; {

@@ -195,8 +195,8 @@ func TestRandomFiles(t *testing.T) {
 	}
 }
 
-// Files of many wildcards of which the path is full decide as the naive matcher does, also those with
-// so many that they are indexed, and paths so long that their suffixes are sorted.
+// Files of many wildcards of which the path is full decide as the naive matcher does, also those
+// with so many that they are indexed, and paths so long that their suffixes are sorted.
 func TestRandomWildcards(t *testing.T) {
 	files := 6
 	if os.Getenv("POLITENESS_LONG") != "" {

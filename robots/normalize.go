@@ -52,9 +52,11 @@ func isUnreserved(c byte) bool {
 // case, nothing decoded.
 func appendUpper(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
-		if dst = append(dst, s[i]); s[i] == '%' && isEscape(s[i:]) {
-			dst = append(dst, upper(s[i+1]), upper(s[i+2]))
+		if isEscape(s[i:]) {
+			dst = append(dst, strings.ToUpper(s[i:i+3])...)
 			i += 2
+		} else {
+			dst = append(dst, s[i])
 		}
 	}
 	return dst
@@ -91,25 +93,16 @@ var escapes = func() (all string) {
 // escape returns the escape of a byte beyond ASCII.
 func escape(c byte) string { return escapes[3*int(c-0x80):][:3] }
 
-// upper returns a hex digit in upper case.
-func upper(c byte) byte {
-	if c >= 'a' {
-		return c &^ 0x20
-	}
-	return c
-}
-
-// literalStar stands for a star that is no wildcard: any star of a path, and the %2A of a path
-// or a pattern. No line, and so no pattern, has a byte like it.
+// literalStar stands for a star that isn't a wildcard: a star or %2A in a path, %2A in a pattern.
+// No line, and so no pattern, contains this byte.
 const literalStar = "\n"
 
-// appendNormal appends a path, or a stretch of a pattern without wildcards, to dst as RFC 9309
-// section 2.2.2 compares them: valid escapes in upper case, bytes outside ASCII escaped,
-// unreserved ASCII decoded. So are %2A and %24, by which section 2.2.3 writes a star and a
-// dollar that are meant literally: "Disallow: /a%2A" stops "/a*" as well as "/a%2A".
+// appendNormal appends a path or a pattern to dst as RFC 9309 section 2.2.2 compares them: valid
+// escapes in upper case, unreserved ASCII decoded. So are %2A and %24, by which section 2.2.3
+// writes a literal star and dollar: "Disallow: /a%2A" stops "/a*" as well as "/a%2A". In a path,
+// bytes beyond ASCII are escaped and stars are literal.
 //
-// What decoding brings forth is decoded again ("%%361" is "%61" is "a"), so that a path which
-// somebody has normalised already compares the same.
+// The result is decoded again ("%%361" is "%61" is "a"), so that to normalise it changes nothing.
 func appendNormal(dst []byte, s string, pattern bool) []byte {
 	base := len(dst)
 	for i := range len(s) {

@@ -37,7 +37,7 @@ func parsePattern(value string, end, exact bool) pattern {
 
 // matches reports whether a normalised path matches p.
 func (p *pattern) matches(path string) bool {
-	q := question{path: path}
+	q := question{path: path, searches: -maxLine} // few enough to do without suffixes
 	return q.matches(p.text, p.flags)
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // Rules are a file's rules for one crawler, compiled. They are immutable and safe for
-// concurrent use, and hold nothing of the File or the body that it was parsed from. The zero
-// Rules allow everything.
+// concurrent use, and keep neither the File nor the body that it was parsed from. The zero Rules
+// allow everything.
 type Rules struct {
 	compiled
 	group    string
@@ -21,8 +21,8 @@ type Rules struct {
 }
 
 // Test answers whether target may be fetched: path and query as they are sent, which is what
-// URL.RequestURI returns. (URL.Path is decoded and says less.) A fragment isn't looked at. What
-// doesn't begin with a slash is taken for a URL and cut as by the function Target.
+// URL.RequestURI returns. (URL.Path is decoded.) A fragment is ignored. A target that doesn't begin
+// with a slash is a URL, and cut by the function Target.
 //
 // An empty pattern ("Disallow:") decides nothing, but where nothing else matches the Verdict
 // names its Rule and Line, with Matched false, as Google's matcher does.
@@ -39,9 +39,8 @@ func (r *Rules) Test(target string) Verdict {
 // usualPath is the length of the longest path for which a check doesn't allocate.
 const usualPath = 2048
 
-// normalize decides for a target once it is normalised, on the stack: nothing of path is kept,
-// a Verdict has strings of the rules only. It stands apart for the sake of plain targets, which
-// don't need the room.
+// normalize decides for the normalised target. The path is on the stack: a Verdict has strings of
+// the rules only. It isn't inlined, as plain targets don't need the room.
 //
 //go:noinline
 func (r *Rules) normalize(target string) Verdict {
@@ -85,10 +84,10 @@ func (r *Rules) decide(path string) Verdict {
 	}
 }
 
-// Size returns about how many bytes of memory the rules take: at most three times the length of the
-// file, and 200 bytes. Use it in a cache that is bounded in bytes.
+// Size returns about how many bytes of memory the rules take: about three times the length of the
+// file at most, and 200 bytes. Use it in a cache that is bounded in bytes.
 func (r *Rules) Size() int {
-	n := int(unsafe.Sizeof(*r)) + len(r.group) + r.compiled.size()
+	n := int(unsafe.Sizeof(*r)) + len(r.group) + len(r.texts) + int(unsafe.Sizeof(rule{}))*len(r.rules) + 8*len(r.heads)
 	if x := r.extras; x != nil {
 		n += x.size()
 	}
@@ -98,15 +97,10 @@ func (r *Rules) Size() int {
 	return n
 }
 
-// size returns how many bytes of memory c takes beside itself.
-func (c *compiled) size() int {
-	return len(c.texts) + int(unsafe.Sizeof(rule{}))*len(c.rules) + 8*len(c.heads)
-}
-
 // view returns b as a string, which is valid until b changes.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// fit returns s where it takes no more room than it needs.
+// fit returns s without unused capacity.
 func fit[E any](s []E) []E {
 	if cap(s) == len(s) {
 		return s
@@ -137,9 +131,8 @@ func cut(s string) string {
 	return s
 }
 
-// isPlainPath reports whether s is of bytes only that neither cutting nor normalisation
-// touches. It may be wrong about paths that contain unusual bytes. It looks at eight bytes at
-// once.
+// isPlainPath reports whether neither cutting nor normalisation changes s. It may return false for
+// other paths with unusual bytes. It checks eight bytes at a time.
 func isPlainPath(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for len(s) >= 8 {
@@ -161,8 +154,8 @@ func isPlainPath(s string) bool {
 	return true
 }
 
-// extras are what groups say beside rules. Most say little, so Rules keep a pointer. Lines of which
-// a file can have very many stay as they are, packed, and are parsed when they are asked for.
+// extras holds the lines of groups that aren't rules. Most groups have few, so Rules keep a
+// pointer. Lines that can be very many are packed as they are, and parsed when needed.
 type extras struct {
 	rates    packed
 	visits   []Window
@@ -171,7 +164,7 @@ type extras struct {
 	stated   Preferences // by Content-Signal, and the first of licenses
 }
 
-// packed are lines: the number and the value of each, which ends with a line end.
+// packed holds lines: the number, the value and a line end of each.
 type packed []byte
 
 // add returns p with one more line.
@@ -193,7 +186,7 @@ func (p packed) all() func(func(int, string) bool) {
 	}
 }
 
-// extra returns r.extras, or that of a crawler that is told nothing.
+// extra returns r.extras, or empty ones for nil.
 func (r *Rules) extra() *extras {
 	if r.extras == nil {
 		return &noExtras
@@ -223,7 +216,7 @@ func (x extras) keep() *extras {
 	return &x
 }
 
-// add takes in a line of a group of the crawler's that is no rule.
+// add adds a line of the crawler's groups that isn't a rule.
 func (x *extras) add(l *line) {
 	switch fieldOf(l.key) {
 	case fieldRequestRate:
