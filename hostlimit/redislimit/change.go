@@ -101,14 +101,14 @@ func (c *change) answered(reply []any, at heard, err error) {
 	if err != nil && c.lease != nil && (h.p.down != nil || errors.Is(err, errStale)) {
 		return // it is sent again
 	}
-	if err == nil { // else the host's state can't be read
-		t := newTold(reply[2:])
+	stored := err == nil && number(reply[0]) == 1 // err: the host's state can't be read
+	var t told
+	if err == nil {
+		t = newTold(reply[2:])
 		h.keep(t, at)
-		if number(reply[0]) == 0 && c.tries < mostTries {
-			c.tries++
-			h.write(c)
-			return
-		}
+	}
+	switch c.tries++; {
+	case stored:
 		if last := number(reply[1]); last > 0 {
 			c.latest = h.p.clock.surely(last, at.received)
 		}
@@ -125,7 +125,10 @@ func (c *change) answered(reply []any, at heard, err error) {
 		if c.then != nil {
 			c.then()
 		}
-	} else {
+	case err == nil && c.tries < mostTries:
+		h.write(c)
+		return
+	default:
 		c.effect = hostlimit.Effect{}
 	}
 	if h.changes = h.changes[1:]; len(h.changes) > 0 {
@@ -181,14 +184,14 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	if t.observed || t.released {
 		return nil, e, 0
 	}
-	now, meaning, known := l.now(), l.rules.Meaning(o), &t.granted.told
+	now, meaning, old := l.now(), l.rules.Meaning(o), t.granted.adaptive
 	t.observed, t.unanswered = true, o.Status == 0 && meaning != neutral
 	if t.unanswered && t.started {
 		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
 	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(&o); moves {
 		send := h.p.addAlong // a shorter delay has time
-		if d := limits.Delay.Adapt(known.adaptive, o); d > max(known.adaptive, limits.Delay.Min) {
+		if d := limits.Delay.Adapt(old, o); d > max(old, limits.Delay.Min) {
 			send = h.p.add
 			h.raise(d)
 		}
@@ -205,7 +208,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	switch quiet := !t.granted.probe && o.Reset <= 0; {
 	case quiet && meaning == neutral:
 		return nil, e, 0
-	case quiet && c.served && !known.refused() && !isLeft(s) && len(h.changes) == 0:
+	case quiet && c.served && !isLeft(s) && len(h.changes) == 0:
 		// Other processes may have seen refusals since.
 		h.p.addAlong(op{name: "served", h: h, owed: true, args: []any{t.id}, done: func(reply []any, at heard, err error) {
 			if err == nil && number(reply[0]) == 1 {
@@ -215,19 +218,13 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 		}})
 		return nil, e, 0
 	}
-	will := c.make(&s, now)
+	will := c.make(&s, now) // before anything is sent: it may panic, as policies are the user's
 	h.submit(c)
 	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
-		return nil, e, 0
+		return nil, e, 0 // no answer is missing, nor a start affected
 	}
 	if s.Alone && (will.Blocked || !was.Alone) && t.began > h.blocked {
-		// Waiters of this process that were let go already ask again.
-		h.blocked = now
-		for _, w := range h.waiters {
-			if w.phase == granted {
-				w.poke()
-			}
-		}
+		h.halt(now)
 	}
 	if s.Blocks(now) {
 		will.Until = l.base.Add(s.Until)
@@ -242,10 +239,9 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 
 // presume makes this process keep to a block until then, of which the server may not know yet.
 func (h *host) presume(until time.Duration) {
-	now := h.l.now()
-	if until > now {
-		h.blocked, h.presumed = max(h.blocked, now), max(h.presumed, until)
-		h.weed()
+	if now := h.l.now(); until > now {
+		h.presumed = max(h.presumed, until)
+		h.halt(now)
 	}
 }
 

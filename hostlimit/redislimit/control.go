@@ -44,27 +44,34 @@ func (h *host) takeAct() *hostlimit.Debt {
 	return act
 }
 
-// do runs one operation, which takes in its reply under mu. It comes again where the server has
-// lost its data meanwhile.
+// do runs one operation, which takes in its reply under mu.
 func (l *Limiter) do(ctx context.Context, o op, take func(reply []any, at heard)) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		answered := make(chan error, 1)
+	return l.await(ctx, o.h, func(answered chan error) {
 		o.done = func(reply []any, at heard, err error) {
 			if err == nil {
 				take(reply, at)
 			}
 			answered <- err
 		}
+		o.h.p.add(o)
+	})
+}
+
+// await waits for the answer to what send sends, under mu: it sends it again where the server has
+// lost its data meanwhile.
+func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan error)) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		answered := make(chan error, 1)
 		l.mu.Lock()
 		if l.closed {
 			l.mu.Unlock()
 			return ErrClosed
 		}
-		o.h.p.add(o)
-		o.h.p.flush()
+		send(answered)
+		h.p.flush()
 		l.mu.Unlock()
 		select {
 		case err := <-answered:
@@ -136,28 +143,10 @@ func (l *Limiter) Clear(ctx context.Context, key string) error {
 
 // act waits until the server has c, a change by a person.
 func (l *Limiter) act(ctx context.Context, c *change) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
-			return ErrClosed
-		}
-		c.done = make(chan error, 1)
+	return l.await(ctx, c.h, func(answered chan error) {
+		c.done = answered
 		c.h.submit(c)
-		c.h.p.flush()
-		l.mu.Unlock()
-		select {
-		case err := <-c.done:
-			if !isStale(err) {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	})
 }
 
 // longestBlock bounds a block that a person sets: sums with it don't overflow.

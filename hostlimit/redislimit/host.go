@@ -50,7 +50,7 @@ type host struct {
 
 	// What the Store has, see keep.go.
 	recalled bool
-	saved    owing
+	saved    hostlimit.Refusals
 	savedAt  time.Duration
 	storing  chan struct{} // closed when the Store's present call is over; nil: there is none
 	restored *hostlimit.Restored
@@ -110,9 +110,6 @@ func newTold(reply []any) told {
 		learned: duration(reply[10]), easedAt: number(reply[11]), version: number(reply[12]), rest: text(reply[13]),
 	}
 }
-
-// refused reports whether anything is left of refusals.
-func (t *told) refused() bool { return t.rest != "" || t.alone || t.row > 0 || t.learned > 0 }
 
 // keep notes what the server has told; but for what it may have lost and wasn't told again yet.
 func (h *host) keep(t told, at heard) {

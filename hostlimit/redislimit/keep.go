@@ -22,19 +22,6 @@ import (
 // takes nothing from the Store for a host whose block was lifted since (field k of step.lua). The
 // fields of a host are guarded by the Limiter's mu, but Store.Update is never called under it.
 
-// owing is the part of a host's state that a Store keeps.
-type owing struct {
-	until    time.Duration
-	cause    string
-	refusals int
-	learned  time.Duration
-}
-
-func (h *host) owing() owing {
-	s := &h.refusals
-	return owing{s.Until, s.Cause, s.InARow(), s.Learned}
-}
-
 // easing is how often a delay that has only become shorter is saved.
 const easing = time.Minute
 
@@ -44,12 +31,12 @@ func (h *host) unsaved(now time.Duration) bool {
 	if h.l.limits.Store == nil {
 		return false
 	}
-	is, was := h.owing(), h.saved
-	if is.refusals != was.refusals || (is.until-was.until).Abs() > time.Second && max(is.until, was.until) > now ||
-		is.until > now && is.cause != was.cause {
+	is, was := &h.refusals, &h.saved
+	if is.InARow() != was.InARow() || (is.Until-was.Until).Abs() > time.Second && max(is.Until, was.Until) > now ||
+		is.Until > now && is.Cause != was.Cause {
 		return true
 	}
-	return is.learned > was.learned || is.learned < was.learned && now-h.savedAt >= easing
+	return is.Learned > was.Learned || is.Learned < was.Learned && now-h.savedAt >= easing
 }
 
 // claim makes its caller the only one that calls the Store for the host that wanted returns, until
@@ -94,16 +81,16 @@ func (l *Limiter) save(ctx context.Context, h *host) error {
 	if claimed == nil {
 		return err
 	}
-	now, is := l.now(), h.owing()
+	now, is := l.now(), h.refusals
 	h.saved, h.savedAt = is, now
 	l.mu.Unlock()
 
 	wall := time.Now()
 	_, err = l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
-		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.refusals, is.learned
-		if is.until > now || is.refusals > 0 {
-			d.BlockedUntil, d.BlockedAt = wall.Add(is.until-now).Round(0).UTC(), wall.Round(0).UTC()
-			d.Cause = strings.ToValidUTF8(is.cause, "\uFFFD")
+		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
+		if is.Until > now || d.Refusals > 0 {
+			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
+			d.Cause = strings.ToValidUTF8(is.Cause, "\uFFFD")
 		}
 		return d
 	})
@@ -170,7 +157,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 		err := l.do(ctx, op{
 			name: "recall", h: h,
 			build: func(now time.Duration) []any {
-				return []any{micros(is.until - now), is.cause, is.refusals, micros(is.learned)}
+				return []any{micros(is.Until - now), is.Cause, is.Row, micros(is.Learned)}
 			},
 		}, func(reply []any, at heard) {
 			h.keep(newTold(reply), at)
@@ -192,23 +179,23 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	now, wall := h.l.now(), time.Now()
 	d = h.l.rules.Owed(d, wall)
-	is := owing{refusals: min(max(d.Refusals, 0), math.MaxUint8), cause: d.Cause}
+	is := hostlimit.Refusals{Row: min(max(d.Refusals, 0), math.MaxUint8), Cause: d.Cause}
 	if !d.BlockedUntil.IsZero() {
-		is.until = now + d.BlockedUntil.Sub(wall)
+		is.Until = now + d.BlockedUntil.Sub(wall)
 	}
 	if limits.Delay.Adaptive.Learns() {
-		is.learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
+		is.Learned = min(max(d.Delay, 0), limits.Delay.Ceiling)
 	}
 	h.saved, h.savedAt = is, now
-	if is == (owing{}) {
+	if is == (hostlimit.Refusals{}) {
 		return false
 	}
 	s := &h.refusals
-	if is.until > max(s.Until, now) {
-		s.Until, h.untilServer, h.untilTold, s.Cause, h.blocked = is.until, 0, is.until, is.cause, now
+	if is.Until > max(s.Until, now) {
+		s.Until, h.untilServer, h.untilTold, s.Cause, h.blocked = is.Until, 0, is.Until, is.Cause, now
 		h.restored = &hostlimit.Restored{Debt: d, Met: h.l.base.Add(now)}
 	}
-	s.Row, s.Alone, s.Learned, h.version = max(s.Row, is.refusals), s.Alone || is.refusals > 0, max(s.Learned, is.learned), -1
+	s.Row, s.Alone, s.Learned, h.version = max(s.Row, is.Row), s.Alone || is.Row > 0, max(s.Learned, is.Learned), -1
 	return true
 }
 

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -147,27 +146,18 @@ func (p *partition) send() {
 	}
 }
 
-// last sends what is there after Close, and what that brings about, in the caller's goroutine and
-// without mu.
+// last sends what is there after Close, in the caller's goroutine and without mu.
 func (p *partition) last(bye bool) {
-	for range mostTries {
-		p.l.mu.Lock()
-		ops := p.ops
-		p.ops = nil
-		if len(ops) == 0 && (!bye || !p.l.crawls || p.gen == "" || p.down != nil) {
-			p.l.mu.Unlock()
-			return
-		}
-		c := p.newCall(ops, bye)
+	p.l.mu.Lock()
+	ops := p.ops
+	p.ops = nil
+	if len(ops) == 0 && (!bye || !p.l.crawls || p.gen == "" || p.down != nil) {
 		p.l.mu.Unlock()
-		p.call(c)
-		p.l.mu.Lock()
-		again := p.down == nil && slices.ContainsFunc(p.ops, func(o op) bool { return o.name == "write" })
-		p.l.mu.Unlock()
-		if !again {
-			return
-		}
+		return
 	}
+	c := p.newCall(ops, bye)
+	p.l.mu.Unlock()
+	p.call(c)
 }
 
 // newCall writes a call of step.lua.
@@ -280,8 +270,12 @@ func (p *partition) call(c *call) {
 	if len(p.ops) > 0 && p.timer != nil && p.down == nil {
 		p.flush() // what has come meanwhile
 	}
+	more := l.closed && err == nil && number(reply[2]) == 0 && len(p.ops) > 0
 	l.mu.Unlock()
 	l.tell()
+	if more {
+		p.last(false) // changes that the server has answered with another version
+	}
 }
 
 // errMixedUp is told of a call that got the answer to another one: what a client has left unread on

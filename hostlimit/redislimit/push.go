@@ -148,9 +148,7 @@ func (l *Limiter) proclaimed(message string) {
 	if h = l.host(key); at.server < h.asOf {
 		return // the server has told more since
 	}
-	if h.p.clock.known {
-		h.adopt(t, at.received)
-	}
+	h.adopt(t, at.received)
 	known := t.until == h.untilServer
 	h.stopped(t.until, at)
 	if act := number(f[2]); act > 0 {
@@ -170,9 +168,13 @@ func (h *host) stopped(until int64, at heard) {
 	case until != h.untilServer || until <= at.server:
 		h.blockedUntil(until, at)
 	}
-	if until <= at.server {
-		return
+	if until > at.server {
+		h.halt(now)
 	}
+}
+
+// halt makes void what the server granted before now: the host is blocked.
+func (h *host) halt(now time.Duration) {
 	h.blocked = now
 	for _, w := range slices.Clone(h.waiters) {
 		switch {
