@@ -173,6 +173,7 @@ func (a *auditor) jumpedSince(t time.Time) (by time.Duration) {
 type hostTotal struct {
 	HostReport
 	latency   time.Duration // sum of all latencies
+	banned    bool          // whether there may have been bans: the number of refusals in a row is a sum then
 	next      uint64        // number that the next start had, had the logs before gone on; 0: there were none
 	latencies int           // number of them
 }
@@ -430,7 +431,10 @@ func (a *auditor) started(d *evidence.Decision) {
 	x := &exchange{
 		key: keyOf(d), at: a.at, run: a.run, url: hashURL(d), start: d.Start, seq: d.Seq,
 		delay: d.Delay, floor: d.CrawlDelay, slots: d.Slots, trip: d.Trip, attempt: d.Attempt, asker: askerOf(d), by: a.by,
+		learned: d.DelaySource == "learned",
 	}
+	_, target := splitURL(d.URL)
+	x.resource = maphash.String(seed, target)
 	switch fits, known := a.by.keyFits(d); {
 	case !known:
 		a.openEnded(delaysKept, "a URL that doesn't tell its host")

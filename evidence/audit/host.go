@@ -79,6 +79,7 @@ type exchange struct {
 	at       place
 	run      *run
 	url      uint64 // hash of the URL
+	resource uint64 // hash of what it has behind its host
 	trip     uint64
 	attempt  int
 	asker    asker
@@ -103,6 +104,8 @@ type exchange struct {
 	endless  bool      // the log was cut off while it was in flight; end is then a lower bound
 	absent   bool      // whether no record tells of it: only its number is missing
 	unpaced  bool      // whether what its answer does to the delay doesn't count any more
+	learned  bool      // whether its delay is one that refusals have taught, as its record says
+	forgot   bool      // whether its delay is shorter than they have taught
 	hurried  *exchange // the start before, if it was closer than this one's own crawl-delay
 
 	// What is known until it is clear whether there was a slot for this exchange.
@@ -115,6 +118,7 @@ type blockAudit struct {
 	at          place
 	run         *run // log that tells of it
 	from, until time.Time
+	end         string // what ends it; empty: its own
 }
 
 // A hostAudit proves what was done to one host. A start goes through it in three steps: it is
@@ -138,7 +142,9 @@ type hostAudit struct {
 	open        map[exchangeKey]*exchange // exchanges whose end hasn't been logged
 	blocks      []blockAudit              // blocks in force
 	past        []*past                   // last few blocks, in force or not
-	run         series                    // failures in a row
+	run         series                    // answers such as 403 in a row
+	forbade     time.Time                 // time of the last of them
+	suspects    []*suspect                // pages that were refused last
 	served      time.Time                 // last time that the host served us
 	accused     []accusation              // what may be wrong with the last answers
 	lesson      lesson                    // what refusals have taught of the delay
@@ -386,8 +392,8 @@ func (h *hostAudit) prove(x *exchange) {
 			h.a.openEnded(delaysKept, noPolicy)
 		case !f.known:
 			h.a.openEnded(delaysKept, "how the delay is moved is believed, not derived")
-		case f.learned && h.report.Blocks > 0 && !h.lesson.covers(last):
-			h.a.openEnded(delaysKept, "what a refusal has taught of the delay is believed, not derived")
+		case f.learned && last.forgot:
+			h.a.openEnded(delaysKept, "a delay that is shorter than refusals have taught, as far as they are in the log")
 		}
 		gap := x.start.Sub(last.start)
 		switch {
@@ -439,7 +445,8 @@ func (h *hostAudit) keepsToLimits(x *exchange, limits *hostLimits) {
 		}
 		return
 	}
-	x.delay = max(x.delay, limits.DelayMin, h.lesson.start(x, h.last, limits))
+	x.forgot = limits.formula.learned && h.lesson.start(x)
+	x.delay = max(x.delay, limits.DelayMin)
 	x.slots = min(cmp.Or(x.slots, limits.Slots), limits.Slots)
 }
 
@@ -721,13 +728,14 @@ func (h *hostAudit) movedInTime(x *exchange, d *evidence.Decision) {
 
 // block takes the news d that the host was blocked.
 func (h *hostAudit) block(d *evidence.Decision) {
-	b := blockAudit{h.a.at, h.a.run, d.Time, d.Until}
+	b := blockAudit{h.a.at, h.a.run, d.Time, d.Until, ""}
 	told := &past{from: d.Time, until: d.Until, refusals: d.Refusals}
 	if d.Restored || strings.HasPrefix(d.Reason, "restored: ") {
 		// Told by the process after the one that was refused, whose own record may be here as well.
 		// Where the clock was set back in between, only this end could be kept.
 		h.blocks = slices.DeleteFunc(h.blocks, func(o blockAudit) bool { return o.from.After(b.from) && o.run.over })
-		h.remember(told)
+		h.report.banned = true // for all that is known
+		h.remember(told, nil, d)
 		if slices.ContainsFunc(h.blocks, func(o blockAudit) bool { return !o.until.Before(b.until) }) {
 			return
 		}
@@ -737,19 +745,23 @@ func (h *hostAudit) block(d *evidence.Decision) {
 	if d.Hand {
 		h.byHand(d.Time)
 	}
-	h.teach(d)
-	if x := h.mover(d); x != nil {
+	x := h.mover(d)
+	if x != nil {
+		told.by = x
+	}
+	if !d.Restored {
+		h.remember(told, x, d)
+	}
+	h.lesson.teach(h, told, d)
+	if x != nil {
 		x.moved = d.Time
-		x.set, told.by = told, x
+		x.set = told
 		h.inAnswer(x, d)
 		if d.Refusals == 0 { // a success that has used up a rate limit: it ends the block before
 			h.lifted(d.Time)
 		}
 	} else if h.a.by.mix != 0 && !d.Restored && !d.Hand {
 		h.a.contradiction("a block was set by no request")
-	}
-	if !d.Restored {
-		h.remember(told)
 	}
 	for _, x := range h.recent {
 		h.proveBlock(b, x)
@@ -806,7 +818,6 @@ func (h *hostAudit) clear(d *evidence.Decision) {
 
 // lifted notes that the blocks before the given time are lifted, and the count of refusals is 0.
 func (h *hostAudit) lifted(at time.Time) {
-	h.lesson.series = false
 	for _, b := range h.past {
 		if b.cleared.IsZero() && !b.from.After(at) {
 			b.cleared = at
@@ -836,7 +847,7 @@ func (h *hostAudit) proveBlock(b blockAudit, x *exchange) {
 	case h.absent.After(b.from) && !x.start.Before(h.absent):
 		h.a.openEnded(blocksKept, "whether a block was lifted by a start that isn't in the log, or before it by a person")
 	default:
-		h.violation(BrokenBlock, fmt.Sprintf("started %v before the end of a block", b.until.Sub(x.start)), b.at, x.at)
+		h.violation(BrokenBlock, fmt.Sprintf("started %v before %s", b.until.Sub(x.start), cmp.Or(b.end, "the end of a block")), b.at, x.at)
 	}
 }
 

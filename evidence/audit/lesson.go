@@ -6,73 +6,67 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A lesson is what refusals have taught of a host's delay, where the policy says Learned: the first
-// one of a series makes the delay in force half as long again, and every twenty starts without one
-// shorten it by 2 %. The delay in force is at least what was derived before, so least is a bound
-// that holds whatever the log says of its delays.
+// A lesson is what refusals have taught of a host's delay, where the policy says Learned. How long
+// the delay is then the records say, since nobody can derive which page's trouble was the host's.
+// What is derived is the least that they may say: the first refusal of a series and a ban make the
+// delay longer by a factor, and no more than one step each 20 s makes it shorter.
 type lesson struct {
-	by     *transport // whose limiter has learned it; nil: nothing was taught
-	least  time.Duration
-	from   time.Time // when it was taught
-	until  time.Time // from then on a limiter may have forgotten the host
-	starts int       // since then, or since least became shorter
-	series bool      // whether the next refusal belongs to the same series
-	beyond bool      // whether something was taught that isn't derived
+	by    *transport    // whose limiter has learned it; nil: nothing was taught
+	least time.Duration // the delay when it was seen last; 0: none was taught
+	seen  time.Time
+	eased time.Time // earliest time at which it can have become shorter, or was taught, last
+	steps int       // that may have made it shorter since the last refusal
 }
 
-// calm is how many starts make least shorter: fewer than a limiter counts, since it also counts the
-// starts that it gives up.
-const calm = 18
+// each is how much time is between two steps that make a learned delay shorter.
+const each = 20 * time.Second
 
-// teach takes the news d of a block.
-func (h *hostAudit) teach(d *evidence.Decision) {
-	l := &h.lesson
-	if d.Hand || d.Refusals == 0 {
+// teach takes the block p, whose record is d.
+func (l *lesson) teach(h *hostAudit, p *past, d *evidence.Decision) {
+	if p.by == nil || p.kind < unsure || p.extends {
 		return
 	}
-	first := d.Refusals == 1 && !l.series
-	l.series = true
-	p := h.a.by.policy
+	l.steps = 0
+	x := p.by
+	limits := h.limits(x)
+	factor := 1.5
 	switch {
-	case d.Restored, p == nil, p.Overrides, first && (d.Status < 400 || d.Status > 499 || d.Status == 408 || d.Status == 425):
-		l.beyond = true
+	case limits == nil || !limits.formula.learned || p.refusals != 1 || h.mayLack(p.from):
 		return
-	case !first || !formulaOf(p.Adaptive).learned:
+	case p.kind == forbidden:
+		factor = 2
+	case p.kind != refusing || d.Status == 503 && d.Refused == "" && !x.by.statuses[503]:
 		return
-	case h.mayLack(d.Time): // one that is missing may have been the first, and have taught nothing
-		l.beyond = true
-		return
-	case l.by != h.a.by:
-		l.beyond = l.beyond || l.by != nil
-		l.by, l.least = h.a.by, 0
 	}
-	l.least = max(l.least, p.DelayMin)
-	l.least = min(l.least+l.least/2, p.Ceiling)
-	l.from, l.until, l.starts = d.Time, d.Until.Add(p.Forgive), 0
+	if l.by == nil || l.by.group() != x.by.group() {
+		*l = lesson{by: x.by}
+	}
+	taught := time.Duration(factor * float64(max(limits.DelayMin, l.least)))
+	l.least, l.seen, l.eased = max(l.least, min(taught, limits.Ceiling)), p.from, p.from
 }
 
-// start counts the start x after the one before it, and returns how long the delay after x is at
-// least.
-func (l *lesson) start(x, before *exchange, limits *hostLimits) time.Duration {
-	if l.least == 0 || !x.start.After(l.from) || x.start.After(l.until) {
-		return 0
-	}
-	l.starts++
-	if before != nil && limits.Ceiling > 0 { // an idle time counts as a start for each Ceiling in it
-		l.starts += int(x.start.Sub(before.start) / limits.Ceiling)
-	}
-	for ; l.starts >= calm && l.least != 0; l.starts -= calm {
-		if l.least -= l.least / 50; l.least <= limits.DelayMin {
-			l.least = 0
+// start takes the start x, and reports whether the delay after it is shorter than it may be.
+func (l *lesson) start(x *exchange) (short bool) {
+	switch {
+	case x.seq == 1 || l.by != nil && l.by.group() != x.by.group():
+		*l = lesson{} // a limiter that knows of no refusal, as far as is known
+	case l.least != 0 && !x.start.After(l.seen):
+		return false
+	case l.least > x.delay:
+		least := float64(l.least)
+		steps := min(x.start.Sub(l.eased)/each, x.start.Sub(l.seen)/each+1, 1000)
+		for range int(steps) {
+			least *= 1 - float64(min(16, int(2)<<min(l.steps/5, 3)))/100
+			l.steps++
 		}
+		short = x.delay+time.Microsecond < time.Duration(least) && time.Duration(least) > x.by.policy.DelayMin
+		l.least, l.eased = 0, l.seen
 	}
-	if x.by.group() != l.by.group() { // a limiter of its own, as far as is known
-		return 0
+	if x.learned && x.delay >= l.least {
+		if x.delay > l.least && l.least > 0 || l.eased.IsZero() {
+			l.eased = l.seen
+		}
+		l.by, l.least, l.seen = x.by, x.delay, x.start
 	}
-	return l.least - l.least/50
-}
-
-// covers reports whether the delay after the start x was derived.
-func (l *lesson) covers(x *exchange) bool {
-	return !l.beyond && l.by == x.by && !x.start.After(l.until)
+	return short
 }

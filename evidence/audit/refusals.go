@@ -16,13 +16,14 @@ import (
 type meaning uint8
 
 const (
-	silent   meaning = iota // nothing
-	served                  // it serves us: a block ends, and the count of refusals
-	failing                 // it doesn't serve us; several in a row are a refusal
-	refusing                // it wants to be left alone
+	silent    meaning = iota // nothing
+	served                   // it serves us: a block ends, and the counts of refusals
+	unsure                   // it can't serve us, or the page is in trouble of its own
+	forbidden                // the page is forbidden, or we are banned
+	refusing                 // it wants to be left alone
 )
 
-// meaning returns what the end d of an exchange says about its host.
+// meaning returns what the record d of an answer says about its host.
 func (t *transport) meaning(d *evidence.Decision) meaning {
 	s := d.Status
 	switch {
@@ -36,12 +37,19 @@ func (t *transport) meaning(d *evidence.Decision) meaning {
 		return refusing
 	case s < 0 || s == 407 || s >= 600:
 		return silent
-	case cant(s) || s == 401 || s == 402 || s == 403 || s == 451:
-		return failing
+	case cant(s):
+		return unsure
+	case forbids(s):
+		return forbidden
 	case d.RobotsTxt:
 		return silent // hosts serve robots.txt to whom they refuse their pages
 	}
 	return served
+}
+
+// forbids reports whether a status is that of a page that is forbidden, or of a ban.
+func forbids(status int) bool {
+	return status == 401 || status == 402 || status == 403 || status == 451
 }
 
 // cant reports whether a status, 0 for no answer, is that of a host that can't, not of one that
@@ -153,14 +161,18 @@ func (t *transport) step(n int, d *evidence.Decision) (least time.Duration, ok b
 	case "fibonacci":
 		return fibonacci(n, p.BackoffStep, p.BackoffCap), true
 	case "doubling":
-		step := p.BackoffStep
-		for ; n > 1 && step < p.BackoffCap; n-- {
-			step *= 2
-		}
-		step = min(step, p.BackoffCap)
+		step := doubling(n, p.BackoffStep, p.BackoffCap)
 		return step + time.Duration(p.JitterMin*float64(step)), true
 	}
 	return 0, false
+}
+
+// doubling returns the n-th of first, twice that, and so on, as far as the longest step.
+func doubling(n int, first, longest time.Duration) time.Duration {
+	for ; n > 1 && first < longest; n-- {
+		first *= 2
+	}
+	return min(first, longest)
 }
 
 // fibonacci returns the n-th of 1, 1, 2, 3, 5... units, as far as the longest step.
@@ -179,24 +191,99 @@ const leeway = 100 * time.Millisecond
 // A past is a block that was set.
 type past struct {
 	from, until, cleared time.Time // cleared is zero where nothing lifted it
-	refusals             int
+	refusals             int       // in a row, as its record says
 	by                   *exchange // nil: none of those in the log
+	kind                 meaning   // of what set it: of the refusals that are counted; silent: not known
+	row                  int       // how many of that kind there were in a row, as far as that is derived
+	after                int       // least that refusals must be
+	extends              bool      // it lengthens the block before, and isn't counted
 }
 
 // maxPast is how many blocks of a host are remembered.
 const maxPast = 32
 
-func (h *hostAudit) remember(p *past) {
+// remember takes a block, and derives what it counts as. d is its record, x the exchange whose
+// answer set it, nil where that isn't known.
+func (h *hostAudit) remember(p *past, x *exchange, d *evidence.Decision) {
+	if x != nil && x.by.policy != nil && p.refusals > 0 {
+		h.count(p, x, d)
+	}
 	if len(h.past) == maxPast {
 		h.past = slices.Delete(h.past, 0, 1)
 	}
 	h.past = append(h.past, p)
 }
 
+// count derives how many refusals of its kind in a row p is. A limiter counts three: refusals, pauses
+// and bans, and the record has their sum.
+func (h *hostAudit) count(p *past, x *exchange, d *evidence.Decision) {
+	m := x.by.meaning(d)
+	before := h.blockBefore(x, p.from)
+	if m == unsure || m == forbidden {
+		h.suspect(x)
+		h.report.banned = h.report.banned || m == forbidden
+		if before != nil && before.kind == refusing {
+			m = refusing // while refusals count, only probes start
+		}
+	}
+	beside := h.besideOf(x, p.from) != nil
+	quota := m < refusing && rateLimit(d, p.from) > 0 && before != nil && p.refusals == before.refusals
+	switch {
+	case beside || quota || m < unsure:
+		p.extends = true
+		if len(h.past) > 0 {
+			p.kind, p.row = h.past[len(h.past)-1].kind, h.past[len(h.past)-1].row
+		}
+		return
+	case before != nil && before.kind == m:
+		p.row, p.after = before.row, before.refusals+1
+	}
+	p.kind = m
+	p.row++
+	for _, s := range h.suspects { // two pages in a row were refused
+		s.pending = s.pending && m != unsure
+	}
+}
+
+// besideOf returns the latest block that another answer set while x was in flight; nil if there is
+// none. The refusal of x is a part of that block.
+func (h *hostAudit) besideOf(x *exchange, at time.Time) (found *past) {
+	for _, b := range h.past {
+		if b.by != x && !b.from.Before(x.start) && !b.from.After(at.Add(settling)) {
+			found = b
+		}
+	}
+	return found
+}
+
+// blockBefore returns the last block before x if the host surely counted refusals by it when x
+// started and was answered, else nil. From the end of that block on, requests started one at a
+// time.
+func (h *hostAudit) blockBefore(x *exchange, at time.Time) *past {
+	return h.notCleared(x, at, at.Add(slack))
+}
+
+// notCleared returns the same if that block wasn't cleared before the given time.
+func (h *hostAudit) notCleared(x *exchange, at, before time.Time) *past {
+	for i := len(h.past) - 1; i >= 0; i-- {
+		b := h.past[i]
+		switch {
+		case b.by == x && b.by != nil:
+		case b.refusals == 0 || !b.from.Before(x.start) || !b.cleared.IsZero() && b.cleared.Before(before) ||
+			!at.Before(b.until.Add(x.by.policy.Forgive-slack)):
+			return nil
+		default:
+			return b
+		}
+	}
+	return nil
+}
+
 // answer derives from the end d of x what that had to do to the host, and holds what the log says
 // was done against it.
 func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	t := x.by
+	h.countAnswer(d)
 	if t.policy == nil {
 		if d.Status == 429 || d.RetryAfter != "" {
 			h.a.openEnded(blocksKept, noPolicy)
@@ -216,9 +303,9 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	}
 	if !sure {
 		if m == served {
-			h.servedAt(at)
+			h.servedAt(x, at)
 		}
-		if m == refusing || m == failing || wish > 0 {
+		if m >= unsure || wish > 0 {
 			h.a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
 		}
 		return
@@ -226,25 +313,50 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 	if x.cleared && m != served {
 		h.a.contradiction("a block was lifted by an answer that is none of a host that serves us", x.at)
 	}
-	if x.set != nil && (m == silent || m == served) && rateLimit(d, at) == 0 {
+	if x.set != nil && m <= served && rateLimit(d, at) == 0 {
 		h.a.contradiction("a block was set by an answer that asks for none", x.at)
 	}
-	counts := m == refusing || m == failing && (x.set != nil && x.set.refusals > 0 || h.refusedBefore(x, at))
+	if m == refusing && x.set != nil && !x.set.extends {
+		x.set.kind = refusing // also where the block's record doesn't say why
+	}
+	before := h.blockBefore(x, at)
+	h.alone(x, at)
 	switch {
-	case counts:
+	case m == refusing, m >= unsure && (x.set != nil && x.set.kind >= unsure && !x.set.extends || before != nil && before.kind == refusing):
 		h.a.report.Proofs.Refusals++
 		h.mustBlock(x, d, at, wish, early)
+		return
 	case m == served:
-		h.servedAt(at)
-		fallthrough
-	default:
-		if m == failing {
-			h.failed(x, at)
-		}
-		if rateLimit(d, at) > 0 {
-			h.a.report.Proofs.Refusals++
-			h.mustLast(x, at, wish, early)
-		}
+		h.servedAt(x, at)
+	case m == unsure && x.set == nil:
+		h.mustPause(x, d, at, before)
+	case m == forbidden:
+		h.excuse(at, at, true, "whether a request was in flight when answers such as 403 were to be told from a ban")
+		h.forbade = maxTime(h.forbade, at)
+		h.forbid(x, at)
+	}
+	if rateLimit(d, at) > 0 {
+		h.a.report.Proofs.Refusals++
+		h.mustLast(x, at, wish, early)
+	}
+}
+
+// countAnswer counts d for the report, the end of a request that was sent.
+func (h *hostAudit) countAnswer(d *evidence.Decision) {
+	if d.Status == 0 && d.Left {
+		return
+	}
+	h.report.Answers++
+	r := &h.report.Refused
+	switch s := d.Status; {
+	case s <= 0:
+		r.None++
+	case cant(s):
+		r.Failed++
+	case forbids(s):
+		r.Forbidden++
+	case s == 429 || d.Refused != "" || h.a.by.statuses[s]:
+		r.TooMany++
 	}
 }
 
@@ -263,44 +375,56 @@ func (x *exchange) answered(d *evidence.Decision) (at time.Time, sure bool) {
 	}
 }
 
-// refusedBefore reports whether the host surely counted refusals when x started and was answered.
-func (h *hostAudit) refusedBefore(x *exchange, at time.Time) bool {
-	if len(h.past) == 0 {
-		return false
+// alone proves that nothing started beside x until it was answered, if it was a probe.
+func (h *hostAudit) alone(x *exchange, at time.Time) {
+	answered := at.Add(-leeway)
+	if b := h.notCleared(x, at, answered); b == nil || b.kind < unsure {
+		return
 	}
-	b := h.past[len(h.past)-1]
-	switch {
-	case !b.from.Before(x.start):
-		return false // its own is a part of that block
-	case !b.cleared.IsZero() && b.cleared.Before(at.Add(slack)):
-		return false
+	if safe := x.safe(); x.leaked || safe > 0 && at.After(x.start.Add(safe-slack)) {
+		return // its slot may have been taken back
 	}
-	return b.refusals > 0 && at.Before(b.until.Add(x.by.policy.Forgive-slack))
+	if h.a.cutBefore(at) {
+		return // the block may have been lifted
+	}
+	h.impose(x, x.start, answered, "the answer to a probe")
 }
 
-// besideOf returns the latest block that another answer set while x was in flight; nil if there is
-// none. The refusal of x is a part of that block.
-func (h *hostAudit) besideOf(x *exchange, at time.Time) (found *past) {
-	for _, b := range h.past {
-		if b.by != x && !b.from.Before(x.start) && !b.from.After(at.Add(settling)) {
-			found = b
+// longestPause is how long a host rests at most after an answer that may be a page's own trouble.
+const longestPause = 5 * time.Minute
+
+// least returns how long the block lasts at least that x set, whose answer d is, or had to set;
+// known is false where the policy is the user's own.
+func (h *hostAudit) least(x *exchange, d *evidence.Decision, wish time.Duration) (least time.Duration, known bool) {
+	p := x.by.policy
+	kind, n := refusing, 1
+	if x.set != nil {
+		kind = x.set.kind
+	}
+	if x.set != nil && x.set.refusals > 1 && !h.mayLack(x.set.from) {
+		n = x.set.row
+		if !h.report.banned { // or it is a sum of two
+			n = x.set.refusals
 		}
 	}
-	return found
+	switch {
+	case kind == unsure:
+		return fibonacci(n, time.Second, longestPause), true
+	case retryAfter(d, d.Time) > 0 && !p.AtLeast:
+		return wish, true
+	case kind == forbidden:
+		return max(wish, doubling(n, time.Minute, 10*time.Minute)), true
+	}
+	step, known := x.by.step(n, d)
+	return max(wish, step), known
 }
 
 // mustBlock proves that x, which is a refusal, set a block, or was a part of one.
 func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, wish, early time.Duration) {
 	other := h.besideOf(x, at)
 	least, known := wish, true
-	if other == nil && (retryAfter(d, at) <= 0 || x.by.policy.AtLeast) {
-		n := 1
-		if x.set != nil {
-			n = x.set.refusals
-		}
-		var step time.Duration
-		step, known = x.by.step(max(n, 1), d)
-		least = max(wish, step)
+	if other == nil {
+		least, known = h.least(x, d, wish)
 	}
 	if !known {
 		h.a.openEnded(blocksKept, "how long a refusal blocks is a policy of the user's")
@@ -312,10 +436,14 @@ func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, w
 			least = wish // it may have asked for more than a block that is missing, as a part of that
 		}
 		if short() {
+			if step, _ := x.by.step(1, d); x.set.kind == forbidden && x.set.row == 1 && h.run.full.IsZero() && !x.set.until.Before(at.Add(step-early)) {
+				h.a.openEnded(blocksKept, "whether a block is a ban, or one more refusal after some that aren't in the log")
+				return
+			}
 			h.violation(BrokenBlock, fmt.Sprintf("a refusal that blocks for %v set a block of %v", least, x.set.until.Sub(at)), x.at, h.a.at)
-			h.impose(x, at, least)
+			h.impose(x, at.Add(slack), at.Add(least), "")
 		}
-		if want := h.countBefore(x, at) + 1; other == nil && x.set.refusals < min(want, 255) && !h.mayLack(at) {
+		if want := x.set.after; x.set.refusals < min(want, 255) && !h.mayLack(at) {
 			line, detail := h.a.at, fmt.Sprintf("refusal %d in a row, after %d", x.set.refusals, want-1)
 			h.accuse(x.start, at, func() { h.violation(Contradiction, detail, x.at, line) })
 		}
@@ -323,27 +451,19 @@ func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, w
 		h.mustLast(x, at, wish, early)
 	case h.mayLack(at):
 	default:
-		line, detail := h.a.at, refusal(d)+" set no block"
-		h.accuse(x.start, at, func() {
-			h.violation(BrokenBlock, detail, x.at, line)
-			h.impose(x, at, least)
-		})
+		h.unblocked(x, at, refusal(d)+" set no block", least)
 	}
 }
 
-// countBefore returns how many refusals in a row the host surely counted when x was answered.
-func (h *hostAudit) countBefore(x *exchange, at time.Time) int {
-	for i := len(h.past) - 1; i >= 0; i-- {
-		b := h.past[i]
-		switch {
-		case b.by == x:
-		case !b.from.Before(x.start) || !b.cleared.IsZero() || !at.Before(b.until.Add(x.by.policy.Forgive-slack)):
-			return 0
-		default:
-			return b.refusals
+// unblocked accuses x of having set no block, unless it turns out to be a part of another.
+func (h *hostAudit) unblocked(x *exchange, at time.Time, detail string, least time.Duration) {
+	line := h.a.at
+	h.accuse(x.start, at, func() {
+		if h.besideOf(x, at) == nil {
+			h.violation(BrokenBlock, detail, x.at, line)
+			h.impose(x, at.Add(slack), at.Add(least), "")
 		}
-	}
-	return 0
+	})
 }
 
 func refusal(d *evidence.Decision) string {
@@ -354,6 +474,92 @@ func refusal(d *evidence.Decision) string {
 		return "an exchange without an answer, which is a refusal here,"
 	}
 	return fmt.Sprintf("status %d, which is a refusal here,", d.Status)
+}
+
+// A suspect is a page that was refused, by an answer that may be the page's own trouble.
+type suspect struct {
+	page    uint64 // hash of what the URL has behind its host
+	asked   bool   // it was asked again alone, and refused, since the last success
+	pending bool   // that was so just now: the next answer tells whose trouble it is
+	own     bool   // its trouble is its own
+}
+
+// maxSuspects is how many suspects of a host are remembered: more than a limiter remembers, which
+// has 8, since it may have heard of them in another order.
+const maxSuspects = 32
+
+// suspected returns the suspect that x asked for, nil if there is none.
+func (h *hostAudit) suspected(x *exchange) *suspect {
+	if i := slices.IndexFunc(h.suspects, func(s *suspect) bool { return s.page == x.resource }); i >= 0 {
+		return h.suspects[i]
+	}
+	return nil
+}
+
+// suspect remembers the page that x asked for.
+func (h *hostAudit) suspect(x *exchange) {
+	if h.suspected(x) != nil {
+		return
+	}
+	if len(h.suspects) == maxSuspects {
+		h.suspects = slices.Delete(h.suspects, 0, 1)
+	}
+	h.suspects = append(h.suspects, &suspect{page: x.resource})
+}
+
+// mustPause proves that x, whose answer d may be the word of a rate limit and set no block, needed
+// none: it is a part of one, or the page's own trouble. before is the block that x was the probe of.
+func (h *hostAudit) mustPause(x *exchange, d *evidence.Decision, at time.Time, before *past) {
+	s := h.suspected(x)
+	h.suspect(x)
+	if h.besideOf(x, at) != nil {
+		return
+	}
+	h.a.report.Proofs.Refusals++
+	switch {
+	case s != nil && s.own: // asked again it is no news
+	case s != nil && !s.asked && before != nil: // the answer to the page after it tells
+		s.asked, s.pending = true, true
+	case s != nil, h.underWayFor(x):
+		h.a.openEnded(blocksKept, "whether a failure of a page that had failed before is its own trouble")
+	case h.mayLack(at):
+	default:
+		inFlight := !h.forbade.Before(x.start)
+		line, what := h.a.at, fmt.Sprintf("status %d", d.Status)
+		if d.Status == 0 {
+			what = "an exchange without an answer"
+		}
+		h.accused = append(h.accused, accusation{h.a.run, x.start, at, true, func() {
+			switch {
+			case h.besideOf(x, at) != nil:
+			case inFlight, !h.forbade.IsZero() && h.underWayAt(at):
+				h.a.openEnded(blocksKept, "whether a request was in flight when answers such as 403 were to be told from a ban")
+			default:
+				h.violation(BrokenBlock, what+", after which a host rests for a second, set no block", x.at, line)
+				h.impose(x, at.Add(leeway), at.Add(time.Second), "")
+			}
+		}})
+	}
+}
+
+// underWayAt reports whether a request that started before the given time has no end yet.
+func (h *hostAudit) underWayAt(at time.Time) bool {
+	for _, y := range h.open {
+		if y.start.Before(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// underWayFor reports whether another request for the page of x has no end yet.
+func (h *hostAudit) underWayFor(x *exchange) bool {
+	for _, y := range h.open {
+		if y != x && y.resource == x.resource {
+			return true
+		}
+	}
+	return false
 }
 
 // mustLast proves that a block lasts for as long as x asked.
@@ -371,7 +577,7 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 		line, detail := h.a.at, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", wish)
 		h.accuse(x.start, at, func() {
 			h.violation(BrokenBlock, detail, x.at, line)
-			h.impose(x, at, wish)
+			h.impose(x, at.Add(slack), at.Add(wish), "")
 		})
 	}
 }
@@ -381,12 +587,13 @@ func (h *hostAudit) mustLast(x *exchange, at time.Time, wish, early time.Duratio
 type accusation struct {
 	run      *run
 	from, to time.Time // when the request started, and was answered
+	rests    bool      // whether it is that the host didn't rest
 	say      func()
 }
 
 // accuse says that something is wrong, unless what is logged until the next start excuses it.
 func (h *hostAudit) accuse(from, to time.Time, say func()) {
-	h.accused = append(h.accused, accusation{h.a.run, from, to, say})
+	h.accused = append(h.accused, accusation{h.a.run, from, to, false, say})
 }
 
 // sayBefore says what is wrong with answers before the given start, of which all is known then.
@@ -400,20 +607,26 @@ func (h *hostAudit) sayBefore(start time.Time) {
 	})
 }
 
-// byHand takes what a person did to the host at the given time.
-func (h *hostAudit) byHand(at time.Time) {
+// excuse drops the accusations of requests that were under way at the given time, or had been just
+// now. only says that it is about those that the host didn't rest.
+func (h *hostAudit) excuse(at, since time.Time, only bool, why string) {
 	h.accused = slices.DeleteFunc(h.accused, func(a accusation) bool {
-		if at.Before(a.from) || at.After(a.to.Add(settling)) {
+		if at.Before(a.from) || since.After(a.to) || only && !a.rests {
 			return false
 		}
-		h.a.openEnded(blocksKept, "what an answer did to a host beside a person")
+		h.a.openEnded(blocksKept, why)
 		return true
 	})
 }
 
-// impose holds the starts against a block that wasn't set.
-func (h *hostAudit) impose(x *exchange, at time.Time, stay time.Duration) {
-	b := blockAudit{x.at, h.a.run, at.Add(slack), at.Add(stay)}
+// byHand takes what a person did to the host at the given time.
+func (h *hostAudit) byHand(at time.Time) {
+	h.excuse(at, at.Add(-settling), false, "what an answer did to a host beside a person")
+}
+
+// impose holds the starts against a block that wasn't set, or that what names ends.
+func (h *hostAudit) impose(x *exchange, from, until time.Time, what string) {
+	b := blockAudit{x.at, h.a.run, from, until, what}
 	for _, y := range h.recent {
 		h.proveBlock(b, y)
 	}
@@ -422,19 +635,22 @@ func (h *hostAudit) impose(x *exchange, at time.Time, stay time.Duration) {
 	}
 }
 
-// A series is failures in a row, as far as it is sure that there was nothing between them.
+// A series is answers such as 403 in a row, as far as it is sure that there was nothing between
+// them. Pages may be forbidden, or we are banned: so the one after them has to tell.
 type series struct {
 	failures int
 	first    time.Time
 	last     time.Time
-	at       place // the last of them
-	most     int   // how many are a refusal
-	over     bool  // whether a success came after them
+	full     time.Time // when they were so many that the next request had to go alone; zero: they aren't
+	at       place     // the last of them
+	most     int       // how many are that
+	banned   bool      // whether one that started afterwards was answered so, too
+	over     bool      // whether a success came after them
 }
 
-// failed counts a failure that came at the given time. Where several answers came at about the same
-// time, in an order that the log doesn't tell, it counts as few as possible.
-func (h *hostAudit) failed(x *exchange, at time.Time) {
+// forbid counts an answer such as 403 that came at the given time. Where several answers came at
+// about the same time, in an order that the log doesn't tell, it counts as few as possible.
+func (h *hostAudit) forbid(x *exchange, at time.Time) {
 	if !at.After(h.served.Add(slack)) || x.set != nil {
 		return
 	}
@@ -444,8 +660,8 @@ func (h *hostAudit) failed(x *exchange, at time.Time) {
 		}
 	}
 	r := &h.run
-	if r.over {
-		return // it begins another row, which is counted once this one is judged
+	if r.over || !r.full.IsZero() && !x.start.After(r.full) {
+		return // it begins another row, which is counted once this one is judged, or says nothing new
 	}
 	if r.failures == 0 {
 		*r = series{first: at, most: cmp.Or(x.by.policy.InARow, 5)}
@@ -453,20 +669,25 @@ func (h *hostAudit) failed(x *exchange, at time.Time) {
 	if at.Before(r.first) {
 		r.first = at
 	}
-	if at.After(r.last) {
-		r.last = at
+	r.last = maxTime(r.last, at)
+	r.banned = !r.full.IsZero()
+	if r.failures, r.at = r.failures+1, x.at; r.failures == r.most {
+		r.full = r.last
 	}
-	r.failures, r.at = r.failures+1, x.at
 	h.settleRun(false)
 }
 
-// servedAt takes the time of a success: failures before it, or at about that time, are forgotten,
-// unless they were so many before it that they had to set a block.
-func (h *hostAudit) servedAt(at time.Time) {
+// servedAt takes the time of a success, the answer to x: answers such as 403 before it, or at about
+// that time, are forgotten, unless they were so many before it that they had to set a block.
+func (h *hostAudit) servedAt(x *exchange, at time.Time) {
+	for _, s := range h.suspects {
+		s.own = s.page != x.resource && (s.own || s.pending)
+		s.asked, s.pending = false, false
+	}
 	h.served = maxTime(h.served, at)
 	switch r := &h.run; {
 	case !at.After(r.first.Add(-slack)):
-	case r.failures > 0 && r.failures >= r.most && at.After(r.last.Add(settling)):
+	case r.banned && at.After(r.last.Add(settling)):
 		r.over = true
 	default:
 		h.run = series{}
@@ -477,7 +698,7 @@ func (h *hostAudit) servedAt(at time.Time) {
 // between the failures.
 func (h *hostAudit) settleRun(all bool) {
 	r := &h.run
-	if r.failures == 0 || r.failures < r.most {
+	if !r.banned {
 		return
 	}
 	for _, b := range h.past {
@@ -499,9 +720,9 @@ func (h *hostAudit) settleRun(all bool) {
 	switch {
 	case h.mayLack(r.last):
 	case r.over:
-		h.a.openEnded(blocksKept, "failures in a row that set no block, and that a success followed: it may have come between them")
+		h.a.openEnded(blocksKept, "answers such as 403 in a row that set no block, and that a success followed: it may have come between them")
 	default:
-		line, detail := r.at, fmt.Sprintf("%d failures in a row set no block", r.failures)
+		line, detail := r.at, fmt.Sprintf("%d answers such as 403 in a row set no block", r.failures)
 		h.accuse(r.first, r.last, func() { h.violation(BrokenBlock, detail, line) })
 	}
 	h.run = series{}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -136,11 +137,58 @@ type HostReport struct {
 	Pages      int           `json:"pages"`      // number of those that are pages of the budget
 	Bytes      int64         `json:"bytes"`      // of bodies
 	Disallowed int           `json:"disallowed"` // number of URLs refused by robots.txt or by the user's rules
-	Blocks     int           `json:"blocks"`     // how often the host asked to be left alone
+	Blocks     int           `json:"blocks"`     // how often the host was blocked
+	Answers    int           `json:"answers"`    // number of answers, and of requests that got none
+	Refused    Refusals      `json:"refused"`    // number of those that were refusals
 	MinGap     time.Duration `json:"-"`          // shortest gap between two starts; 0 if there were fewer than two
 	MaxDelay   time.Duration `json:"-"`          // longest delay in force
 	Wait       time.Duration `json:"-"`          // time that requests waited for their turn, in all
 	Latency    time.Duration `json:"-"`          // mean time to the response's headers; 0 if there was none
+}
+
+// Refusals are how often a host didn't serve what it was asked for, by the words that it had for
+// that.
+type Refusals struct {
+	TooMany   int `json:"tooMany"`   // 429, and what the policy or Config.Refused takes for the same
+	Forbidden int `json:"forbidden"` // 401, 402, 403, 451
+	Failed    int `json:"failed"`    // 5xx, 408, 425
+	None      int `json:"none"`      // no answer
+}
+
+// All returns the number of all refusals.
+func (r Refusals) All() int { return r.TooMany + r.Forbidden + r.Failed + r.None }
+
+// String returns the refusals as words: "7 429, 2 5xx".
+func (r Refusals) String() string {
+	var parts []string
+	for _, p := range [...]struct {
+		n    int
+		name string
+	}{{r.TooMany, "429"}, {r.Forbidden, "403"}, {r.Failed, "5xx"}, {r.None, "no answer"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%d × %s", p.n, p.name))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// RefusalShare returns the share of the host's answers that were refusals, from 0 to 1.
+func (h *HostReport) RefusalShare() float64 {
+	return float64(h.Refused.All()) / float64(max(1, h.Answers))
+}
+
+// tooManyRefusals is the share of refusals above which a report warns: a crawl that keeps all its
+// promises may still ask more of a host than that wants to give.
+const tooManyRefusals = 0.1
+
+// Warning returns what the owner of the log should know of the host, as a sentence: that more than
+// a tenth of its answers were refusals. It is empty where there is no such thing.
+func (h *HostReport) Warning() string {
+	share := h.RefusalShare()
+	if share <= tooManyRefusals {
+		return ""
+	}
+	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*share, count(h.Answers, "request"), h.Refused))
 }
 
 // hostCounts is a HostReport without its methods.
@@ -148,16 +196,17 @@ type hostCounts HostReport
 
 type hostReportJSON struct {
 	hostCounts
-	MinGap   float64 `json:"minGap"`
-	MaxDelay float64 `json:"maxDelay"`
-	Wait     float64 `json:"wait"`
-	Latency  float64 `json:"latency"`
+	RefusalShare float64 `json:"refusalShare"`
+	MinGap       float64 `json:"minGap"`
+	MaxDelay     float64 `json:"maxDelay"`
+	Wait         float64 `json:"wait"`
+	Latency      float64 `json:"latency"`
 }
 
 // MarshalJSON writes durations in seconds.
 func (h HostReport) MarshalJSON() ([]byte, error) {
 	return json.Marshal(hostReportJSON{
-		hostCounts(h), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
+		hostCounts(h), h.RefusalShare(), h.MinGap.Seconds(), h.MaxDelay.Seconds(), h.Wait.Seconds(), h.Latency.Seconds(),
 	})
 }
 
@@ -227,12 +276,14 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Hosts) > 0 {
 		hosts := slices.Clone(r.Hosts)
 		slices.SortStableFunc(hosts, func(a, b HostReport) int { return int(b.Latency/time.Microsecond - a.Latency/time.Microsecond) })
-		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\trefused\tblocks\n")
+		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
 		for _, h := range hosts[:min(len(hosts), slowest)] {
-			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\n", printable.Text(h.Host), h.Starts,
-				printable.Duration(h.Latency), printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks)
+			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%s\n", printable.Text(h.Host), h.Starts,
+				printable.Duration(h.Latency), printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks,
+				percent(h.RefusalShare()))
 		}
 		table.Flush()
+		r.warn(&b)
 	}
 
 	all := 0
@@ -256,6 +307,24 @@ func (r *Report) WriteText(w io.Writer) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+// warn writes the warnings of the hosts that refused most.
+func (r *Report) warn(b *strings.Builder) {
+	hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h HostReport) bool { return h.Warning() == "" })
+	if len(hosts) == 0 {
+		return
+	}
+	slices.SortStableFunc(hosts, func(a, b HostReport) int { return cmp.Compare(b.RefusalShare(), a.RefusalShare()) })
+	fmt.Fprintf(b, "\nwarning, over %s of what was asked was refused:\n", percent(tooManyRefusals))
+	for _, h := range hosts[:min(len(hosts), slowest)] {
+		fmt.Fprintf(b, "  %s\n", h.Warning())
+	}
+	if more := len(hosts) - slowest; more > 0 {
+		fmt.Fprintf(b, "  and %s\n", count(more, "more host"))
+	}
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
 
 func count(n int, what string) string {
 	if n == 1 {

@@ -325,19 +325,21 @@ func TestVerdictsOnAnswersThatAKillHasTaken(t *testing.T) {
 	)
 	const other = "policy inARow=2 by=U\nsite \"\" host=b.example\n40 page 1 host=b.example\n41 closed\nfile\n"
 	checkRows(t, other+"policy inARow=2\nsite \"\"", []row{
-		{"beside failures", `
+		{"beside answers that forbid", `
 			1   allow 1
 			1   start 1
-			2   page 2 status=500
-			3   page 3 status=500
-			30  rule 4
+			2   page 2 status=403
+			3   page 3 status=403
+			4   page 4 status=403
+			30  rule 5
 		`, answers + "\n" + stops},
-		{"behind failures", `
-			1   page 1 status=500
-			2   page 2 status=500
-			3   allow 3
-			3   start 3
-			30  rule 4
-		`, "log 2, line 9: block: 2 failures in a row set no block\n" + stops},
+		{"behind answers that forbid", `
+			1   page 1 status=403
+			2   page 2 status=403
+			3   page 3 status=403
+			4   allow 4
+			4   start 4
+			30  rule 5
+		`, "log 2, line 12: block: 3 answers such as 403 in a row set no block\n" + stops},
 	})
 }

@@ -82,9 +82,9 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 		`, between},
 		{"an error makes it longer", `
 			1   page 1 latency=0.1
-			20  page 2 latency=3 duration=3 status=500
+			20  refused 2 latency=3 duration=3 status=500 until=@24
 			27  page 3
-		`, `lines 9 and 12: gap: 7s between two starts, delay by response times 9s`},
+		`, `lines 9 and 13: gap: 7s between two starts, delay by response times 9s`},
 		{"status 400 is an error", `
 			1   page 1 latency=3 duration=3
 			20  page 2 latency=0.15 status=400
@@ -99,10 +99,10 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 		`, ``},
 		{"no answer doesn't make it shorter", `
 			1   page 1 latency=3 duration=3
-			20  failed 2 latency=0.15 error=reset
+			20  down 2 status=0 latency=0.15 error=reset until=@21.15
 			29  page 3 latency=0.15
 			37  page 4
-		`, `lines 12 and 15: gap: 8s between two starts, delay by response times 9s`},
+		`, `lines 13 and 16: gap: 8s between two starts, delay by response times 9s`},
 		{"as short as the log says that it was", `
 			1   page 1 latency=2 duration=2
 			9   page 2 latency=0.15
@@ -127,15 +127,16 @@ func TestVerdictsOnDelaysByResponseTimes(t *testing.T) {
 			1   allow 1
 			1   start 1
 			3   page 2 latency=1.0005 duration=1.0005
+			4   block 1 status=500 until=@5
 			4   end 1 latency=3 status=500
 			14  page 3 latency=0.15
 			19  page 4
 		`, between},
 		{"no answer does, too", `
 			1   page 1 latency=0.1
-			20  failed 2 latency=3 duration=3 error=timeout
+			20  down 2 status=0 latency=3 duration=3 error=timeout until=@24
 			27  page 3
-		`, `lines 9 and 12: gap: 7s between two starts, delay by response times 9s`},
+		`, `lines 9 and 13: gap: 7s between two starts, delay by response times 9s`},
 		{"unless the caller may have left", `
 			1   page 1 latency=0.1
 			20  failed 2 latency=3 duration=3 error=timeout left=true

@@ -25,14 +25,14 @@ func TestVerdictsOnBudgets(t *testing.T) {
 		`, ``},
 		{"one that failed is spent", `
 			1   page 1
-			2   failed 2 error=reset
-			3   page 3
-		`, `line 12: budget: 3 of 2 pages`},
+			2   down 2 status=0 error=reset until=@3
+			3.2 page 3
+		`, `line 13: budget: 3 of 2 pages`},
 		{"a second try costs nothing", `
-			1   page 1 status=500
+			1   refused 1 status=500 until=@2.1
 			1.2 retry 1
-			2   start 1 attempt=2
-			2.2 end 1 attempt=2
+			2.2 start 1 attempt=2
+			2.4 end 1 attempt=2
 			3   page 3
 		`, ``},
 		{"a second try without a first", `
@@ -41,12 +41,12 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			3   page 3 attempt=2
 		`, `line 12: budget: 3 of 2 pages`},
 		{"a third try without a second", `
-			1   page 1 status=500
+			1   refused 1 status=500 until=@2.1
 			1.2 retry 1
-			2   start 1 attempt=3
-			2.2 end 1 attempt=3
+			2.2 start 1 attempt=3
+			2.4 end 1 attempt=3
 			3   page 3
-		`, `line 12: budget: 3 of 2 pages`},
+		`, `line 13: budget: 3 of 2 pages`},
 		{"a request that is sent again costs nothing", `
 			1   allow 1
 			1   start 1
@@ -342,8 +342,8 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 		`},
 		{"by another line", `1 deny 1 url=/no line=3`, `lines 4 and 5: verdict: robots.txt decides /no on line 2, not 3`},
 		{"a second try that is told of when other pages have ended", `
-			1   page 1 status=500
-			2   page 2
+			1   refused 1 status=500 until=@2.1
+			2.2 page 2
 			3   page 3
 			1.2 retry 1
 			4   start 1 attempt=2

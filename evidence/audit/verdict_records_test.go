@@ -199,15 +199,16 @@ func TestVerdictsOnJumpsOfTheClock(t *testing.T) {
 			1   start 1
 			2.2 end 1 status=429 duration=0.2 latency=0.1
 		`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
-		{"a success may have come late, and ended the row of failures", `
-			1 page 1 status=500
-			3 page 2 status=500
+		{"a success may have come late, and ended the row of answers that forbid", `
+			1 page 1 status=403
+			3 page 2 status=403
 			5 allow 7
 			5 start 7
-			5.9 page 3 status=500
-			8 page 4 status=500
+			5.9 page 3 status=403
+			8 page 4 status=403
 			9 end 7 duration=0.2 latency=0.1
-			10.5 page 5 status=500
+			10.5 page 5 status=403
+			12 page 6 status=403
 		`, ``},
 	}))
 }

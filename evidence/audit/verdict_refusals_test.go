@@ -6,61 +6,55 @@ import (
 	"testing"
 )
 
-// TestWhatAStatusMeans: the judge reads a status as docs/429.md does. Of four failures, the status, and
-// two failures more, the fifth in a row must set a block: the status itself where it is a failure, the
-// one after it where it says nothing, and none where it is a success, which ends the row.
+// TestWhatAStatusMeans: the judge reads a status as docs/429.md does. Between five answers that forbid and
+// one more, it ends their row where it is a success, and not where it says nothing.
 func TestWhatAStatusMeans(t *testing.T) {
 	const (
-		success = "success"
-		failure = "failure"
-		nothing = "nothing"
-		refusal = "refusal"
+		success = ""
+		nothing = "line 24: block: 6 answers such as 403 in a row set no block"
+		forbids = "line 21: block: 6 answers such as 403 in a row set no block"
+		unsure  = ", after which a host rests for a second, set no block"
+		refusal = "lines 21 and 22: block: "
 	)
 	for said, want := range map[string]string{
 		"status=100": success, "status=200": success, "status=302": success, "status=400": success,
-		"status=401": failure, "status=402": failure, "status=403": failure, "status=404": success, "status=406": success,
-		"status=407": nothing, "status=408": failure, "status=409": success, "status=424": success, "status=425": failure, "status=426": success,
-		"status=428": success, "status=429": refusal, "status=430": success, "status=450": success, "status=451": failure, "status=452": success,
-		"status=499": success, "status=500": failure, "status=503": failure, "status=599": failure,
+		"status=401": forbids, "status=402": forbids, "status=403": forbids, "status=404": success, "status=406": success,
+		"status=407": nothing, "status=408": unsure, "status=409": success, "status=424": success, "status=425": unsure, "status=426": success,
+		"status=428": success, "status=429": refusal, "status=430": success, "status=450": success, "status=451": forbids, "status=452": success,
+		"status=499": success, "status=500": unsure, "status=503": unsure, "status=599": unsure,
 		"status=600": nothing, "status=999": nothing, "status=-1": nothing,
-		"status=503 retryAfter=0": failure, "status=503 retryAfter=1": refusal, "status=500 retryAfter=1": failure,
+		"status=503 retryAfter=0": unsure, "status=503 retryAfter=1": refusal, "status=500 retryAfter=1": unsure,
 		"status=200 refused=captcha": refusal, "status=404 refused=captcha": refusal,
-		"status=0": failure, "status=0 left=true": nothing, "status=500 left=true": failure,
-		"status=200 robotsTxt=true": nothing, "status=404 robotsTxt=true": nothing, "status=500 robotsTxt=true": failure, "status=429 robotsTxt=true": refusal,
+		"status=0": unsure, "status=0 left=true": nothing, "status=500 left=true": unsure,
+		"status=200 robotsTxt=true": nothing, "status=404 robotsTxt=true": nothing, "status=500 robotsTxt=true": unsure, "status=429 robotsTxt=true": refusal,
 	} {
-		log := usual + `
-			1 page 1 status=500
-			3 page 2 status=500
-			5 page 3 status=500
-			7 page 4 status=500
-			9 allow 5
-			9 start 5 ` + strings.Join(strings.Split(said, " ")[1:], " ") + `
-			9.2 end 5 ` + said + `
-			20 page 6 status=500
-			30 page 7 status=500
-			40 page 8
-			41 page 9
-		`
+		start := "start 6"
 		if strings.Contains(said, "robotsTxt") {
-			log = strings.Replace(log, "9 allow 5\n", "9 allow 77\n", 1)
-			log = strings.Replace(log, "9 start 5 ", "9 start 5 url=/robots.txt ", 1)
-		} else {
-			log = strings.Replace(log, "9 start 5 "+strings.Join(strings.Split(said, " ")[1:], " "), "9 start 5", 1)
+			start += " url=/robots.txt robotsTxt=true"
 		}
-		got := verdictOf(judge(t, log))
-		wants := map[string]string{
-			success: "",
-			failure: "line 18: block: 5 failures in a row set no block",
-			nothing: "line 21: block: 5 failures in a row set no block",
-			refusal: "lines 18 and 19: block: ",
-		}
-		if len(got) > 0 != (want != success) || !strings.HasPrefix(fmt.Sprint(strings.Join(got, "\n")), wants[want]) {
-			t.Errorf("%s is a %s, but got %q", said, want, got)
+		log := usual + `
+			1 page 1 status=403
+			3 page 2 status=403
+			5 page 3 status=403
+			7 page 4 status=403
+			9 page 5 status=403
+			11 allow 6
+			11 ` + start + `
+			11.2 end 6 ` + said + `
+			20 page 7 status=403
+			9999 closed
+		`
+		got := strings.Join(verdictOf(judge(t, log)), "\n")
+		if want == success && got != "" || !strings.Contains(got, want) || strings.Contains(want, "in a row") && got != want {
+			t.Errorf("%s: got %q, want %q", said, got, want)
 		}
 	}
 }
 
 func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
+	rests := func(status int) string {
+		return fmt.Sprintf("lines 6 and 7: block: status %d, after which a host rests for a second, set no block", status)
+	}
 	checkRows(t, usual, closed([]row{
 		{"429 sets no block", `1 page 1 status=429`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
 		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: an answer that refuses (captcha) set no block`},
@@ -97,10 +91,10 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 		{"the first of a range", `1 page 1 status=520`, `lines 6 and 7: block: status 520, which is a refusal here, set no block`},
 		{"the last of a range", `1 page 1 status=522`, `lines 6 and 7: block: status 522, which is a refusal here, set no block`},
 		{"the largest", `1 page 1 status=999`, `lines 6 and 7: block: status 999, which is a refusal here, set no block`},
-		{"before a range", `1 page 1 status=519`, ``},
-		{"behind a range", `1 page 1 status=523`, ``},
-		{"in no range", `1 page 1 status=530`, ``},
-		{"in half a range", `1 page 1 status=0`, ``},
+		{"before a range", `1 page 1 status=519`, rests(519)},
+		{"behind a range", `1 page 1 status=523`, rests(523)},
+		{"in no range", `1 page 1 status=530`, rests(530)},
+		{"in half a range", `1 page 1 status=0`, strings.Replace(rests(0), "status 0", "an exchange without an answer", 1)},
 	}))
 	checkRows(t, "policy statuses=0-1\nsite \"\"", closed([]row{
 		{"a range that begins at 0", `1 page 1 status=0`, `lines 6 and 7: block: an exchange without an answer, which is a refusal here, set no block`},
@@ -314,110 +308,219 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 	}))
 }
 
-// TestVerdictsOnFailuresInARow: so many are a refusal, if nothing was between them.
-func TestVerdictsOnFailuresInARow(t *testing.T) {
+// TestVerdictsOnAnswersThatForbid: so many in a row, if nothing was between them, are followed by one request
+// that tells a ban from forbidden pages.
+func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 	const five = `
-		1 page 1 status=500
-		3 page 2 status=500
-		5 page 3 status=500
-		7 page 4 status=500
-		9 page 5 status=500
+		1 page 1 status=403
+		3 page 2 status=401
+		5 page 3 status=402
+		7 page 4 status=451
+		9 page 5 status=403
+	`
+	const six = five + `11 page 6 status=403
 	`
 	checkRows(t, usual, closed([]row{
-		{"five", five, `line 18: block: 5 failures in a row set no block`},
-		{"four", strings.Replace(five, "9 page 5 status=500", "9 page 5", 1), ``},
-		{"a success between them", strings.Replace(five, "7 page 4 status=500", "7 page 4\n8 page 6 status=500", 1), ``},
-		{"five that block", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
-		{"five that block too briefly", strings.Replace(five, "9 page 5", "9 refused 5 until=@9.9", 1), `lines 18 and 20: block: a refusal that blocks for 1s set a block of 800ms`},
-		{"a success in flight may have been between them", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "10 end 9 latency=1.1", ``},
-		{"a success in flight that came too late for that", strings.Replace(five, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `open, blocks kept: failures in a row that set no block, and that a success followed: it may have come between them`},
-		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(five, "1 page", "2.4 page", 1) + `11 page 8 status=500`, `line 24: block: 5 failures in a row set no block`},
-		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + five, ``},
-		{"a failure that was sent before a block says nothing new", `
-			1 page 1 status=500
-			3 page 2 status=500
-			5 page 3 status=500
-			7 page 4 status=500
-			8 allow 5
-			8 start 5
-			8.5 refused 6 status=429 until=@9.6
-			9 end 5 status=500
+		{"five", five, ``},
+		{"six", six, `line 21: block: 6 answers such as 403 in a row set no block`},
+		{"a success as the sixth", five + "11 page 6\n13 page 7 status=403", ``},
+		{"a success between them", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=404", 1), ``},
+		{"an answer between them that says nothing", strings.Replace(six, "7 page 4 status=451", "7 page 4 status=451\n8 page 8 status=407", 1), `line 24: block: 6 answers such as 403 in a row set no block`},
+		{"a robots.txt that is served", five + "10 start 8 url=/robots.txt robotsTxt=true\n10.1 end 8 robotsTxt=true\n11 page 6 status=403", `line 23: block: 6 answers such as 403 in a row set no block`},
+		{"a ban", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1), ``},
+		{"a ban that is too short", strings.Replace(six, "11 page 6", "11 refused 6 until=@70.9", 1), `lines 21 and 23: block: a refusal that blocks for 1m0s set a block of 59.8s`},
+		{"another one is longer", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=403 refusals=2 until=@195.1", ``},
+		{"and not as long as the first", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=403 refusals=2 until=@135.1", `lines 25 and 27: block: a refusal that blocks for 2m0s set a block of 1m0s`},
+		{"nor counted as the first", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=403 until=@195.1", `lines 25 and 27: contradiction: refusal 1 in a row, after 1`},
+		{"a ban that was lifted begins anew", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 cleared 7" + strings.NewReplacer("\t1 page", "\t81 page", "\t3 page", "\t83 page", "\t5 page", "\t85 page", "\t7 page", "\t87 page", "\t9 page", "\t89 page", "11 page 6", "91 refused 6 until=@151.1").Replace(six), ``},
+		{"a block of one after a start that isn't in the log", `1 refused 1 status=403 refusals=3 until=@3.1`, `open, blocks kept: whether a block is a ban, or one more refusal after some that aren't in the log`},
+		{"that is shorter than any", `1 refused 1 status=403 refusals=3 until=@1.9`, `lines 6 and 8: block: a refusal that blocks for 1m0s set a block of 800ms`},
+		{"a 429 after a ban is the first of its own", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=429 refusals=2 until=@76.1", ``},
+		{"one that was in flight says nothing new", strings.Replace(six, "9 page 5", "8 allow 6\n8 start 6\n9 page 5", 1)[:len(six)-len("11 page 6 status=403\n\t")+len("8 allow 6\n8 start 6\n")] + "\n11 end 6 status=403 latency=3", ``},
+		{"a success in flight may have been between them", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "12 end 9 latency=1.1", ``},
+		{"a success in flight that came too late for that", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `open, blocks kept: answers such as 403 in a row that set no block, and that a success followed: it may have come between them`},
+		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(six, "1 page", "2.4 page", 1), ``},
+		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + six, ``},
+	}))
+	checkRows(t, "policy inARow=2\nsite \"\"", closed([]row{
+		{"two, by the policy", `
+			1 page 1 status=403
+			3 page 2 status=403
+			5 page 3 status=403
+		`, `line 12: block: 3 answers such as 403 in a row set no block`},
+		{"one", "1 page 1 status=403\n3 page 2 status=403", ``},
+	}))
+	checkRows(t, "policy inARow=0\nsite \"\"", closed([]row{{"five, unless the policy says so", six, `line 21: block: 6 answers such as 403 in a row set no block`}}))
+	checkRows(t, "policy backoff=doubling backoffStep=900 backoffCap=86400\nsite \"\"", closed([]row{
+		{"a ban is a minute whatever the policy says of others", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1), ``},
+	}))
+	checkRows(t, "policy backoff=own\nsite \"\"", closed([]row{
+		{"a policy of the user's", `1 refused 1 status=429 until=@1.2`, `open, blocks kept: how long a refusal blocks is a policy of the user's`},
+	}))
+}
+
+// TestVerdictsOnPauses: after an answer that may be the word of a rate limit the host rests, unless it was
+// found to be the page's own trouble.
+func TestVerdictsOnPauses(t *testing.T) {
+	const unclear = "open, blocks kept: whether a failure of a page that had failed before is its own trouble"
+	// A page that is refused, again as the probe, while the next one is served.
+	const own = `
+		1   refused 1 status=503 until=@2.1
+		3   page 11 url=/1 status=503
+		5   cleared 3
+	`
+	checkRows(t, usual, closed([]row{
+		{"none", `1 page 1 status=503`, `lines 6 and 7: block: status 503, after which a host rests for a second, set no block`},
+		{"none, and a request in it", `
+			1   page 1 status=503
+			1.9 page 2
+		`, `
+			lines 6 and 7: block: status 503, after which a host rests for a second, set no block
+			lines 6 and 9: block: started 200ms before the end of a block
+		`},
+		{"no answer, too", `1 failed 1 error=reset`, `lines 6 and 7: block: an exchange without an answer, after which a host rests for a second, set no block`},
+		{"unless the caller left", `1 failed 1 error=cancelled left=true`, ``},
+		{"a second", `1 refused 1 status=503 until=@2.1`, ``},
+		{"less", `1 refused 1 status=503 until=@1.9`, `lines 6 and 8: block: a refusal that blocks for 1s set a block of 800ms`},
+		{"the third in a row", `
+			1   refused 1 status=503 until=@2.1
+			3   refused 2 status=500 refusals=2 until=@4.1
+			5   refused 3 status=408 refusals=3 until=@7.1
 		`, ``},
-		{"the probe after a block that fails is a refusal", `
+		{"the third in a row, too short", `
+			1   refused 1 status=503 until=@2.1
+			3   refused 2 status=500 refusals=2 until=@4.1
+			5   refused 3 status=408 refusals=3 until=@6.1
+		`, `lines 14 and 16: block: a refusal that blocks for 2s set a block of 1s`},
+		{"the third in a row, counted as the first", `
+			1   refused 1 status=503 until=@2.1
+			3   refused 2 status=500 refusals=2 until=@4.1
+			5   refused 3 status=408 refusals=1 until=@7.1
+		`, `
+			lines 14 and 16: contradiction: refusal 1 in a row, after 2
+		`},
+		{"five minutes at most", `1 refused 1 status=503 refusals=40 until=@301.1`, ``},
+		{"and that, where it was refused so often", `1 refused 1 status=503 refusals=40 until=@300.9`, `lines 6 and 8: block: a refusal that blocks for 5m0s set a block of 4m59.8s`},
+		{"after a 429 it is a refusal as that is", `
 			1   refused 1 status=429 until=@2.1
 			3   page 2 status=500
 		`, `lines 10 and 11: block: status 500, which is a refusal here, set no block`},
-		{"and counts as one", `
+		{"that counts as one", `
 			1   refused 1 status=429 until=@2.1
 			3   refused 2 status=500 until=@4.1 refusals=2
 		`, ``},
-		{"but not if it started before the block", `
+		{"a 429 after it is the first", `
+			1   refused 1 status=500 until=@2.1
+			3   refused 2 status=429 until=@4.1
+		`, ``},
+		{"one that started before a block is a part of that", `
 			1   allow 2
 			1   start 2
 			1.5 refused 1 status=429 until=@2.6
 			3   end 2 status=500
 		`, ``},
-		{"nor when the block before it was lifted", `
+		{"after a block that was lifted it is one by itself", `
 			1   refused 1 status=429 until=@2.1
 			3   cleared 2
 			4   page 3 status=500
-		`, ``},
-		{"nor when the refusals are forgiven", `
+		`, `lines 14 and 15: block: status 500, after which a host rests for a second, set no block`},
+		{"and when the refusals are forgiven", `
 			1   refused 1 status=429 until=@2.1
 			1801.1 page 2 status=500
-		`, ``},
-		{"nor after a block of a quota, which was no refusal", `
+		`, `lines 10 and 11: block: status 500, after which a host rests for a second, set no block`},
+		{"and after a block of a quota, which was no refusal", `
 			1   refused 1 status=200 refusals=0 until=@6.1 rateLimit="\"p\";r=0;t=5"
 			7   page 2 status=500
+		`, `lines 10 and 11: block: status 500, after which a host rests for a second, set no block`},
+
+		{"the page that was refused, as the probe", own, ``},
+		{"asked again, later", own + "7 page 11 url=/1 status=503", ``},
+		{"with another quarrel of the host between", own + `
+			7   refused 4 status=503 until=@8.1
+			9   page 11 url=/1 status=503
+			11  cleared 5
 		`, ``},
-		{"a success within a second of the first, which is logged late, may have been before it", `
-			1.5 allow 9
-			1.5 start 9
-			2.4 page 1 status=500
-			2   end 9 latency=0.2
-			5   page 2 status=500
-			7   page 3 status=500
-			9   page 4 status=500
-			11  page 5 status=500
+		{"the page after it was refused, too", `
+			1   refused 1 status=503 until=@2.1
+			3   page 11 url=/1 status=503
+			5   refused 3 status=503 refusals=3 until=@7.1
+			8   page 11 url=/1 status=503
+		`, unclear},
+		{"the same page once more", `
+			1   refused 1 status=503 until=@2.1
+			3   page 11 url=/1 status=503
+			5   page 12 url=/1 status=503
+		`, unclear},
+		{"the same page with another fragment", `
+			1   refused 1 status=503 until=@2.1 url=/1#a
+			3   page 11 url=/1#b status=503
+			5   cleared 3
 		`, ``},
-		{"a success more than a second before it wasn't", `
-			1   allow 9
-			1   start 9
-			2.4 page 1 status=500
-			1.5 end 9 latency=0.2
-			5   page 2 status=500
-			7   page 3 status=500
-			9   page 4 status=500
-			11  page 5 status=500
-		`, `line 21: block: 5 failures in a row set no block`},
-		{"nor when it is about to be lifted", `
+		{"the page that was refused, and served since", `
+			1   refused 1 status=503 until=@2.1
+			3   cleared 11 url=/1
+			5   page 12 url=/1 status=503
+		`, unclear},
+		{"another page as the probe", `
+			1   refused 1 status=503 until=@2.1
+			3   page 2 status=503
+		`, `lines 10 and 11: block: status 503, after which a host rests for a second, set no block`},
+		{"a page that another request has under way", `
+			1   allow 1
+			1   start 1
+			2   page 11 url=/1 status=503
+			9   end 1
+		`, unclear},
+		{"one that was in flight when five were forbidden says nothing new, maybe", `
+			1   page 1 status=403
+			3   page 2 status=403
+			5   page 3 status=403
+			7   page 4 status=403
+			8   allow 6
+			8   start 6
+			9   page 5 status=403
+			10  end 6 status=503 latency=2
+			12  page 7
+		`, "open, blocks kept: whether a request was in flight when answers such as 403 were to be told from a ban"},
+	}))
+}
+
+// TestVerdictsOnProbes: after a block one request starts, and the others wait for its answer.
+func TestVerdictsOnProbes(t *testing.T) {
+	checkRows(t, usual, closed([]row{
+		{"one beside it", `
 			1   refused 1 status=429 until=@2.1
-			2.5 allow 2
-			2.5 start 2
-			3   allow 3
-			3   start 3
-			3.4 clear 2
-			3.5 end 3 status=500
-			3.5 end 2 latency=0.9
+			3   allow 2
+			3   start 2
+			4   page 3
+			5   clear 2
+			5   end 2 latency=2
+		`, `lines 10 and 12: block: started 900ms before the answer to a probe`},
+		{"one behind it", `
+			1   refused 1 status=429 until=@2.1
+			3   allow 2
+			3   start 2
+			5   clear 2
+			5.1 page 3
+			7   end 2 latency=2
 		`, ``},
-	}))
-	checkRows(t, "policy inARow=2\nsite \"\"", closed([]row{
-		{"two, by the policy", `
-			1 page 1 status=500
-			3 page 2 status=500
-		`, `line 9: block: 2 failures in a row set no block`},
-		{"one", `1 page 1 status=500`, ``},
-	}))
-	checkRows(t, "policy inARow=0\nsite \"\"", closed([]row{{"five, unless the policy says so", five, `line 18: block: 5 failures in a row set no block`}}))
-	checkRows(t, "policy backoff=doubling backoffStep=60 backoffCap=600\nsite \"\"", closed([]row{
-		{"five of a host that can't block by Fibonacci", strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), ``},
-		{
-			"five of a host that won't by the policy", strings.ReplaceAll(strings.Replace(five, "9 page 5", "9 refused 5 until=@10.1", 1), "500", "403"),
-			`lines 18 and 20: block: a refusal that blocks for 1m0s set a block of 1s`,
-		},
-	}))
-	checkRows(t, "policy backoff=own\nsite \"\"", closed([]row{
-		{"a policy of the user's", `1 refused 1 status=429 until=@1.2`, `open, blocks kept: how long a refusal blocks is a policy of the user's`},
+		{"one beside another, after an answer that may be a page's own trouble", `
+			1   refused 1 status=503 until=@2.1
+			3   page 11 url=/1 status=503
+			5   allow 2
+			5   start 2
+			6   page 3
+			7   clear 2
+			7   end 2 latency=2
+		`, `lines 13 and 15: block: started 900ms before the answer to a probe`},
+		{"one beside another whose slot was taken back", `
+			1   refused 1 status=429 until=@2.1
+			3   allow 2
+			3   start 2
+			304 expired seq=3
+			305 page 3
+			310 end 2 latency=307
+		`, ``},
 	}))
 }
 
@@ -431,7 +534,7 @@ func TestVerdictsOnALateRefusalOfAFleet(t *testing.T) {
 	fleet := func(closed string) string { return "policy by=U\n" + closed + "file\npolicy atLeast=true\nsite \"\"" }
 	checkRows(t, fleet(""), []row{
 		{"whose first log was cut off", late, lostAnswers},
-		{"that asks for nothing", strings.Replace(late, "retryAfter=1 ", "", 1), `log 2, line 6 and log 2, line 8: block: a refusal that blocks for 3s set a block of 1s`},
+		{"that asks for nothing", strings.Replace(late, "retryAfter=1 ", "", 1), lostAnswers},
 	})
 	checkRows(t, fleet("9999 closed by=U\n"), []row{
 		{"whose logs are whole", late, `log 2, line 6 and log 2, line 8: block: a refusal that blocks for 3s set a block of 1s`},
@@ -570,6 +673,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			3   cleared 2 status=500
 		`, `
 			lines 10 and 12: contradiction: a block was lifted by an answer that is none of a host that serves us
+			lines 10 and 12: block: status 500, after which a host rests for a second, set no block
 		`},
 		{"a block lifted by a request from before it", `
 			1   allow 1

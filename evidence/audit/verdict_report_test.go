@@ -29,7 +29,7 @@ const eventful = `
 	8    page 6 crawlDelay=2 delay=2 status=302 location=/y bytes=0
 	10   page 7 crawlDelay=2 delay=2 url=/y redirects=1
 	12   failed 8 crawlDelay=2 delay=2
-	14   failed 9 crawlDelay=2 delay=2 error=reset
+	14   failed 9 crawlDelay=2 delay=2 error=reset left=true
 	15   warn limit=pages used=5 max=9
 	20   page 10 url=https://b.example/10 host=b.example serverDate="Sat, 21 Nov 2026 03:00:20 GMT"
 `
@@ -50,9 +50,12 @@ log whole                      open 1, proved 38  numbered, not chained
 open, log whole:
   the lines aren't chained: whoever held the file could change them
 
-slowest hosts  starts  latency   min gap  max delay  waited  refused  blocks
-b.example      3       133.33ms  18.9s    500ms      1s      0        0
-a.example      8       100ms     2s       2.5s       750ms   2        1
+slowest hosts  starts  latency   min gap  max delay  waited  disallowed  blocks  refusals
+b.example      3       133.33ms  18.9s    500ms      1s      0           0       0 %
+a.example      8       100ms     2s       2.5s       750ms   2           1       17 %
+
+warning, over 10 % of what was asked was refused:
+  a.example refused 17 % of 6 requests: 1 × 429
 
 Nothing is broken, but not everything is proved: see what is open.
 `
@@ -120,11 +123,11 @@ func TestVerdictsInFigures(t *testing.T) {
 	r := judge(t, eventful)
 	for i, want := range []audit.HostReport{
 		{
-			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1,
+			Host: "a.example", Starts: 8, Pages: 4, Bytes: 3300, Disallowed: 2, Blocks: 1, Answers: 6, Refused: audit.Refusals{TooMany: 1},
 			MinGap: 2 * time.Second, MaxDelay: 2500 * time.Millisecond, Wait: 750 * time.Millisecond, Latency: 100 * time.Millisecond,
 		},
 		{
-			Host: "b.example", Starts: 3, Pages: 2, Bytes: 210,
+			Host: "b.example", Starts: 3, Pages: 2, Bytes: 210, Answers: 3,
 			MinGap: 18900 * time.Millisecond, MaxDelay: 500 * time.Millisecond, Wait: time.Second, Latency: 400 * time.Millisecond / 3,
 		},
 	} {
@@ -164,7 +167,7 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 		6  reserved 4 url=/yes purposes=train preferences="train refused (Content-Signal, line 2)"
 		7  allow 5 url=/yes purposes=train preferences="train refused (Content-Signal, line 2)"
 		8  allow 6 host=b.example url=/yes purposes=train preferences="train refused (Content-Signal, line 2)"
-		9  failed 7 error=reset latency=9 duration=9
+		9  failed 7 error=reset latency=9 duration=9 left=true
 		20 refused 8 status=200 refusals=0 until=@25.1 rateLimit="\"p\";r=0;t=5"
 	`)
 	if want := (audit.Proofs{Gaps: 5, Slots: 6, Blocks: 1, Refusals: 1, Verdicts: 5, Robots: 5, OpenRobots: 1, Consent: 2, OpenConsent: 1, Reserved: 1, Ends: 6, Numbered: true}); r.Proofs != want {

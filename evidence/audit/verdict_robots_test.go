@@ -24,6 +24,9 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			1.1 end 8 status=` + status + `
 		`
 	}
+	failed := func(status string) string {
+		return strings.Replace(fetch(status), "1.1 end", "1.1 block 8 until=@2.1 status="+status+"\n1.1 end", 1)
+	}
 	checkRows(t, "policy\nsite "+no, []row{
 		{"a new copy holds at once", `
 			site "" at=1
@@ -40,6 +43,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"an old copy holds for a second more where none can be had", `
 			site "" at=1
 			2   start 8 url=/robots.txt robotsTxt=true
+			2.1 block 8 until=@3 status=503
 			2.1 end 8 status=503
 			2.1 gone status=503
 			3.0 page 1 url=/no
@@ -58,25 +62,25 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			1.1 again sha256=` + sumOf("x") + ` status=304
 			2 page 1
 		`, noTextOpen},
-		{"an old copy that the policy doesn't let be used", fetch("503") + `
+		{"an old copy that the policy doesn't let be used", failed("503") + `
 			1.1 gone sha256=` + sumOf("User-agent: *\nDisallow: /no\n") + ` status=503 allowed=true
-			2 page 1
-		`, `line 7: contradiction: an old copy of robots.txt is used, which the policy doesn't let`},
-		{"none can be had: nothing is allowed", fetch("503") + `
+			2.2 page 1
+		`, `line 8: contradiction: an old copy of robots.txt is used, which the policy doesn't let`},
+		{"none can be had: nothing is allowed", failed("503") + `
 			1.1 gone status=503
 			2.2 page 1
 		`, `
-			lines 7 and 8: verdict: robots.txt can't be had, and nothing is allowed
+			lines 8 and 9: verdict: robots.txt can't be had, and nothing is allowed
 			open, allowed by robots.txt: the verdict can't be decided again
 		`},
-		{"and nothing is", fetch("503") + `
+		{"and nothing is", failed("503") + `
 			1.1 gone status=503
 			2.2 deny 1
 		`, ``},
-		{"the record says that everything is", fetch("503") + `
+		{"the record says that everything is", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 deny 1
-		`, `line 7: contradiction: robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it`},
+		`, `line 8: contradiction: robots.txt can't be had and nothing may be fetched, by the policy, but the record lets it`},
 		{"a robots.txt that no exchange brought", `
 			1   robots text="" status=200 url=https://b.example/robots.txt host=b.example
 			2   page 1 host=b.example
@@ -123,7 +127,7 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 		`},
-		{"nor a server's", fetch("500") + `
+		{"nor a server's", failed("500") + `
 			1.1 robots status=500
 			2.2 page 1 url=/no
 		`, noTextOpen},
@@ -190,22 +194,22 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		`, ``},
 	})
 	checkRows(t, "policy unreachable=allow serveStale=true\nsite "+no, []row{
-		{"an old copy that the policy lets be used", fetch("503") + `
+		{"an old copy that the policy lets be used", failed("503") + `
 			1.1 gone sha256=` + sumOf("User-agent: *\nDisallow: /no\n") + ` status=503 allowed=true
-			2 page 1
+			2.2 page 1
 			3 page 2 url=/no
-		`, at("4 and 11")},
-		{"none can be had: everything is allowed", fetch("503") + `
+		`, at("4 and 12")},
+		{"none can be had: everything is allowed", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 page 1 url=/no
 		`, `
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: robots.txt couldn't be had, and the policy lets everything then
 		`},
-		{"and something isn't", fetch("503") + `
+		{"and something isn't", failed("503") + `
 			1.1 gone status=503 allowed=true
 			2.2 deny 1 url=/no
-		`, `lines 7 and 8: verdict: robots.txt can't be had, and everything is allowed`},
+		`, `lines 8 and 9: verdict: robots.txt can't be had, and everything is allowed`},
 		{"one that couldn't be asked for", `
 			1.1 gone allowed=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 host=b.example

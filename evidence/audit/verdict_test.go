@@ -143,6 +143,7 @@ var trips = map[string][]string{
 	"failed":  {"allow", "start", "fail"},
 	"refused": {"allow", "start", "block", "end"},
 	"cleared": {"allow", "start", "clear", "end"},
+	"down":    {"allow", "start", "block", "fail"},
 }
 
 // saidBy is what one record of a trip says; anything else is said by all of them.

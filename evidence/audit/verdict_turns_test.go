@@ -128,9 +128,10 @@ func TestVerdictsOnGaps(t *testing.T) {
 			1.5 page 2
 		`, ``},
 		{"a failure has one", `
-			1   failed 1 error=reset
+			1   down 1 status=0 error=reset until=@1.1
 			1.5 page 2
-		`, `lines 6 and 9: gap: 300ms between an end and the next start, delay in force 500ms`},
+		`, `lines 6 and 8: block: a refusal that blocks for 1s set a block of 100ms
+			lines 6 and 10: gap: 300ms between an end and the next start, delay in force 500ms`},
 		{"an old slot that was taken back", `
 			1   allow 1
 			1   start 1
