@@ -53,9 +53,17 @@ type HostStatus struct {
 	BlockedBy    string    `json:"blockedBy,omitempty"` // reason of the block
 	Refusals     int       `json:"refusals,omitempty"`  // refusals in a row
 	Starts       uint64    `json:"starts"`
+	Answers      int64     `json:"answers"`            // answers to this Transport, none included
+	Refused      int64     `json:"refused,omitempty"`  // those of them that were refusals: 429, 401, 402, 403, 451, 408, 425, 5xx, none
 	Silent       float64   `json:"silent,omitempty"`   // longest time for which a held slot's body wasn't read
 	SilentBy     string    `json:"silentBy,omitempty"` // URL of the request that holds that slot
 	Leak         bool      `json:"leak,omitempty"`     // Silent is over a minute: the body may never be closed
+}
+
+// RefusalShare returns the share of the host's answers that were refusals, from 0 to 1. A host with
+// more than a tenth is asked for more than it wants to give.
+func (h *HostStatus) RefusalShare() float64 {
+	return float64(h.Refused) / float64(max(1, h.Answers))
 }
 
 // A MinuteStatus is how fast hosts answered in one minute.
@@ -134,6 +142,10 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 		if v, ok := counted.Visitors[h.Host]; ok && h.Why == "" {
 			h.Waiters, h.Hold, h.Why, h.NextStart = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
 		}
+	}
+	for i := range s.Hosts {
+		counted := t.tally.Host(s.Hosts[i].Host)
+		s.Hosts[i].Answers, s.Hosts[i].Refused = counted.Answers, counted.Refused
 	}
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()

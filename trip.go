@@ -13,6 +13,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/pagehead"
+	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/internal/useragent"
 	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/internal/weburl"
@@ -373,6 +374,9 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		outcome.Err = cause
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
+	if !outcome.Left() {
+		s.tally.Of(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
+	}
 	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, resource(trip.req.URL)
 	effect, set := trip.turn.lease.Observe(outcome), now
 	a.effect = effect

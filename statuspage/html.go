@@ -175,6 +175,10 @@ func (v view) Trend() *trend {
 	return t
 }
 
+// refusing reports whether more than a tenth of a host's answers were refusals. Fewer than ten say
+// nothing.
+func refusing(h politeness.HostStatus) bool { return h.Answers >= 10 && h.RefusalShare() > 0.1 }
+
 // A hold is a cause for which the next request of a host doesn't start now.
 type hold struct{ Colour, Text string }
 
@@ -199,6 +203,9 @@ func holds(h politeness.HostStatus) []hold {
 		add("", "%s", h.Why)
 	case h.SlotsUsed >= h.Slots:
 		add("quiet", "every slot is held")
+	}
+	if refusing(h) {
+		add("amber", "%.0f %% of %s were refusals", 100*h.RefusalShare(), plural(int(h.Answers), "answer"))
 	}
 	if h.Leak {
 		by := ""

@@ -26,12 +26,16 @@ func writePrometheus(w *bytes.Buffer, s *politeness.Status) {
 	labelled(w, family, "waiting", "gauge", "Requests that wait, by what holds their host.", "hold", s.Waiting)
 	labelled(w, family, "hosts", "gauge", "Hosts whose state is kept, by state.", "state", s.HostsBy)
 	one("unreachable_origins", "gauge", "Origins whose robots.txt can't be had.", float64(len(s.Unreachable)))
-	leaks := 0
+	leaks, refused := 0, 0
 	for _, h := range s.Hosts {
 		if h.Leak {
 			leaks++
 		}
+		if refusing(h) {
+			refused++
+		}
 	}
+	one("refusing_hosts", "gauge", "Hosts that refused more than a tenth of what they were asked for.", float64(refused))
 	one("suspected_leaks", "gauge", "Hosts with a slot that was held for a minute without a sign of life.", float64(leaks))
 	var answers, seconds float64
 	for _, m := range s.Latency {

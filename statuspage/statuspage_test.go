@@ -172,7 +172,7 @@ func TestHandlerShowsACrawl(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &s); err != nil || w.Header().Get("Content-Type") != "application/json" {
 			t.Fatal(err, w.Header())
 		}
-		if len(s.Hosts) != 2 || s.Hosts[0].Host != "busy.example" || s.Waiting["slot"] != 2 || s.Budget.MaxPages != 10 || len(s.Unreachable) != 1 {
+		if len(s.Hosts) != 3 || s.Hosts[0].Host != "busy.example" || s.Waiting["slot"] != 2 || s.Budget.MaxPages != 10 || len(s.Unreachable) != 1 {
 			t.Errorf("as JSON: %s", text)
 		}
 		if byAccept, _ := statusOf(t, handler, "/", "application/json"); byAccept != text {
@@ -189,7 +189,7 @@ func TestHandlerShowsACrawl(t *testing.T) {
 		for _, want := range []string{
 			"# TYPE politeness_starts_total counter\npoliteness_starts_total 6\n", "politeness_waiting{hold=\"slot\"} 2\n",
 			"politeness_refusals_total{reason=\"own rule\"} 1\n", "politeness_answers_total{class=\"2xx\"} 3\n",
-			"politeness_hosts{state=\"blocked\"} 1\n", "politeness_unreachable_origins 1\n", "politeness_suspected_leaks 1\n", "politeness_evidence_lost 1\n",
+			"politeness_hosts{state=\"blocked\"} 2\n", "politeness_refusing_hosts 0\n", "politeness_unreachable_origins 1\n", "politeness_suspected_leaks 1\n", "politeness_evidence_lost 1\n",
 		} {
 			if !strings.Contains(metrics, want) {
 				t.Errorf("%q is missing in\n%s", want, metrics)

@@ -181,11 +181,15 @@ func (h *HostReport) RefusalShare() float64 {
 // promises may still ask more of a host than that wants to give.
 const tooManyRefusals = 0.1
 
+// fewAnswers is the number of answers below which a share says nothing.
+const fewAnswers = 10
+
 // Warning returns what the owner of the log should know of the host, as a sentence: that more than
-// a tenth of its answers were refusals. It is empty where there is no such thing.
+// a tenth of its answers, of which there are ten at least, were refusals. It is empty where there is
+// no such thing.
 func (h *HostReport) Warning() string {
 	share := h.RefusalShare()
-	if share <= tooManyRefusals {
+	if share <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
 	}
 	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*share, count(h.Answers, "request"), h.Refused))

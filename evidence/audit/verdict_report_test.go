@@ -1,6 +1,7 @@
 package audit_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -53,9 +54,6 @@ open, log whole:
 slowest hosts  starts  latency   min gap  max delay  waited  disallowed  blocks  refusals
 b.example      3       133.33ms  18.9s    500ms      1s      0           0       0 %
 a.example      8       100ms     2s       2.5s       750ms   2           1       17 %
-
-warning, over 10 % of what was asked was refused:
-  a.example refused 17 % of 6 requests: 1 × 429
 
 Nothing is broken, but not everything is proved: see what is open.
 `
@@ -118,6 +116,41 @@ var openOfNothing = func() (text string) {
 	}
 	return text
 }()
+
+// TestWarningsOfRefusals: a host that refuses more than a tenth of ten answers is named, whatever was kept.
+func TestWarningsOfRefusals(t *testing.T) {
+	pages := func(n int, refusals ...string) string {
+		var b strings.Builder
+		for i := range n {
+			said := ""
+			if i < len(refusals) {
+				said = refusals[i]
+			}
+			fmt.Fprintf(&b, "%d page %d %s\n", 1+2*i, i+1, said)
+		}
+		return usual + b.String()
+	}
+	const warning = "\nwarning, over 10 % of what was asked was refused:\n  a.example refused "
+	for _, c := range []struct{ log, want string }{
+		{pages(9), ""},
+		{pages(9, "status=429"), ""}, // with robots.txt ten, of which one is a tenth
+		{pages(9, "status=429", "status=403"), "20 % of 10 requests: 1 × 429, 1 × 403\n"},
+		{pages(8, "status=429", "status=403"), ""}, // too few to say
+		{pages(19, "status=503", "status=451", "status=0", "status=200 refused=captcha"), "20 % of 20 requests: 1 × 429, 1 × 403, 1 × 5xx, 1 × no answer\n"},
+		{pages(19, "status=0 left=true", "status=404", "status=407"), ""},
+	} {
+		r := judge(t, c.log)
+		text := r.String()
+		if c.want == "" && strings.Contains(text, "warning") || c.want != "" && !strings.Contains(text, warning+c.want) {
+			t.Errorf("want %q in\n%s", c.want, text)
+		}
+		var back audit.HostReport
+		if b, err := json.Marshal(r.Hosts[0]); err != nil || json.Unmarshal(b, &back) != nil || back != r.Hosts[0] ||
+			!strings.Contains(string(b), fmt.Sprintf(`"refusalShare":%v`, r.Hosts[0].RefusalShare())) {
+			t.Errorf("%s, %v", b, err)
+		}
+	}
+}
 
 func TestVerdictsInFigures(t *testing.T) {
 	r := judge(t, eventful)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // A Tally counts with atomics what happens to every request, and under a mutex what is rare. The
@@ -22,10 +24,20 @@ type Tally struct {
 	refusals    map[string]int64       // by reason
 	unreachable map[string]Unreachable // by origin; bounded by maxUnreachable
 	closed      map[string]Visitors    // hosts whose Visit-time is waited for
+
+	hostsMu sync.Mutex
+	hosts   *simplelru.LRU[string, *Host]
+}
+
+// A Host is how often a host has answered, and refused.
+type Host struct {
+	Answers int64 // requests without an answer included
+	Refused int64 // 429, 401, 402, 403, 451, 408, 425, 5xx, no answer, and what Config.Refused says
 }
 
 const (
 	trend          = 60   // minutes of which latencies are kept
+	maxHosts       = 4096 // hosts whose answers are counted, those that answered last
 	maxUnreachable = 1000 // origins that are kept, those that were unreachable first
 )
 
@@ -80,6 +92,45 @@ func (t *Tally) Answer(status int, latency time.Duration, now time.Time) {
 	}
 	m.count.Add(1)
 	m.sum.Add(int64(latency))
+}
+
+// Of counts an answer of a host.
+func (t *Tally) Of(host string, refused bool) {
+	t.hostsMu.Lock()
+	defer t.hostsMu.Unlock()
+	if t.hosts == nil {
+		t.hosts, _ = simplelru.NewLRU[string, *Host](maxHosts, nil) // the size isn't negative
+	}
+	h, ok := t.hosts.Get(host)
+	if !ok {
+		h = new(Host)
+		t.hosts.Add(host, h)
+	}
+	h.Answers++
+	if refused {
+		h.Refused++
+	}
+}
+
+// Host returns what was counted of a host.
+func (t *Tally) Host(host string) (h Host) {
+	t.hostsMu.Lock()
+	defer t.hostsMu.Unlock()
+	if t.hosts != nil {
+		if counted, ok := t.hosts.Peek(host); ok {
+			h = *counted
+		}
+	}
+	return h
+}
+
+// Refused reports whether an answer of that status, 0 for none, is a refusal.
+func Refused(status int) bool {
+	switch status {
+	case 0, 401, 402, 403, 408, 425, 429, 451:
+		return true
+	}
+	return status/100 == 5
 }
 
 // Refuse counts a refusal.

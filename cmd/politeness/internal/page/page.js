@@ -92,6 +92,13 @@
     return e;
   }
 
+  // refusalsOf says how often a host refused, "" if it never did.
+  function refusalsOf(h) {
+    const r = h.report.refused;
+    const said = [[r.tooMany, "429"], [r.forbidden, "403"], [r.failed, "5xx"], [r.none, "no answer"]].filter(p => p[0]);
+    return said.length ? `${(100 * h.report.refusalShare).toFixed(0)} % refused by the host (${said.map(p => `${number(p[0])} × ${p[1]}`).join(", ")})` : "";
+  }
+
   // ---- summary ------------------------------------------------------------
 
   const total = data.violations.length + data.more;
@@ -111,6 +118,13 @@
     if (c.proved) said.push(`proved ${number(c.proved)}`);
     const proof = el("span", "proof", [said.join(", ") || "nothing to keep", c.proof, ...(c.why || [])].join("; "));
     li.append(el("span", "mark", { bad: "✗", open: "?", good: "✓", none: "–" }[state]), name, proof);
+    $("checks").append(li);
+  }
+  for (const h of data.hosts.filter(h => h.report.refusalShare > 0.1 && h.report.answers >= 10).sort((a, b) => b.report.refusalShare - a.report.refusalShare).slice(0, 8)) {
+    const li = el("li", "open");
+    const name = el("span", "name", h.name);
+    name.style.color = "var(--ink)";
+    li.append(el("span", "mark", "!"), name, el("span", "proof", `${refusalsOf(h)}, of ${count(h.report.answers, "request")}`));
     $("checks").append(li);
   }
   const byReason = [...reasons].sort((a, b) => b[1] - a[1]).map(([type, n]) => [typeNames[type] || type, number(n), "part"]);
@@ -488,7 +502,7 @@
     pickedLine = line;
     $("detail-title").textContent = h.name || "(no host)";
     const gap = h.report.minGap ? `, shortest gap ${seconds(h.report.minGap)}` : "";
-    $("detail-hint").textContent = `${count(h.report.starts, "request")}, ${number(h.refused)} refused, ${count(h.blocks.length, "block")}, `
+    $("detail-hint").textContent = `${count(h.report.starts, "request")}, ${refusalsOf(h) || "none of them refused by the host"}, ${number(h.refused)} not sent, ${count(h.blocks.length, "block")}, `
       + `${size(h.report.bytes)} read, ${seconds(h.report.wait)} waited in all, mean latency ${seconds(h.report.latency)}${gap}`;
     $("detail-table").hidden = false;
     items = [];
@@ -557,6 +571,7 @@
     starts: (a, b) => b.start.length - a.start.length,
     slow: (a, b) => b.report.latency - a.report.latency,
     refused: (a, b) => b.refused - a.refused,
+    refusing: (a, b) => b.report.refusalShare - a.report.refusalShare,
     blocked: (a, b) => b.blocks.length - a.blocks.length,
     broken: (a, b) => b.broken.length - a.broken.length,
     name: () => 0,
