@@ -135,10 +135,8 @@ func (f *File) choose(products []string) (named func(value string) bool, name st
 			token := leading(value, isNameChar)
 			return !isGlobal(value) && slices.ContainsFunc(products, func(p string) bool { return equalFold(token, p) })
 		}
-		for _, a := range f.agents {
-			if named(a.value) {
-				return named, leading(a.value, isNameChar)
-			}
+		if i := slices.IndexFunc(f.agents, func(a agentLine) bool { return named(a.value) }); i >= 0 {
+			return named, leading(f.agents[i].value, isNameChar)
 		}
 		products = nil
 	} else if f.opt.LenientAgents {

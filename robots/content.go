@@ -42,9 +42,10 @@ const (
 
 // String returns "unstated", "granted" or "refused".
 func (p Preference) String() string {
-	if p == Granted {
+	switch p {
+	case Granted:
 		return "granted"
-	} else if p == Refused {
+	case Refused:
 		return "refused"
 	}
 	return "unstated"
@@ -69,12 +70,7 @@ type Preferences struct {
 }
 
 // For returns the answer for a purpose.
-func (p Preferences) For(purpose Purpose) Answer {
-	if a := p.answer(purpose); a != nil {
-		return *a
-	}
-	return Answer{}
-}
+func (p Preferences) For(purpose Purpose) Answer { return *p.answer(purpose) }
 
 func (p *Preferences) answer(purpose Purpose) *Answer {
 	switch purpose {
@@ -85,7 +81,7 @@ func (p *Preferences) answer(purpose Purpose) *Answer {
 	case Search:
 		return &p.Search
 	}
-	return nil
+	return new(Answer)
 }
 
 // Refused returns the first of the given purposes that is refused; ok is false if none is.
@@ -153,19 +149,19 @@ func (r *Rules) Preferences(target string) Preferences {
 // usage returns what the Content-Usage lines with the longest matching path state.
 func (r *Rules) usage(target string) Preferences {
 	var p Preferences
-	longest, found := 0, false
+	longest := -1
 	path := r.normal(target)
 	for num, value := range r.extra().usages.all() {
 		scope, statement := usageLine(value)
 		value, end := strings.CutSuffix(scope, "$")
 		pattern := parsePattern(value, end, r.exact)
-		if found && pattern.length < longest || !pattern.matches(path) {
+		if pattern.length < longest || !pattern.matches(path) {
 			continue
 		}
 		if pattern.length > longest {
 			p = Preferences{} // a longer path replaces shorter ones, also where it states nothing
 		}
-		longest, found = pattern.length, true
+		longest = pattern.length
 		p = p.Merge(usagePreferences(statement, fmt.Sprintf("Content-Usage, line %d", num)))
 	}
 	return p
@@ -268,10 +264,8 @@ func HeaderPreferences(header map[string][]string, product ...string) Preference
 		p = p.Merge(reservation(line, "tdm-reservation header"))
 	}
 	if lines := header["X-Robots-Tag"]; len(lines) > 0 {
-		image := false
-		if types := header["Content-Type"]; len(types) > 0 {
-			image = hasAnyPrefix(trim(types[0]), []string{"image/"})
-		}
+		types := header["Content-Type"]
+		image := len(types) > 0 && hasAnyPrefix(trim(types[0]), []string{"image/"})
 		p = p.Merge(ParseTags(lines, product...).preferences("X-Robots-Tag", image))
 	}
 	if lines := header["Tdm-Policy"]; len(lines) > 0 {

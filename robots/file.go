@@ -153,15 +153,14 @@ func sameKey(a, b string) bool {
 	if equalFold(a, b) {
 		return true
 	}
-	if k := kindOf(a); k != kindOther || b == "" {
-		return b != "" && k == kindOf(b)
+	if k := kindOf(a); k != kindOther {
+		return k == kindOf(b)
 	}
 	known := fieldOf(a)
 	return known != fieldUnknown && known == fieldOf(b)
 }
 
-// UnknownLines returns the lines with a key that this package doesn't know, in the file's
-// order.
+// UnknownLines returns the lines with a key that this package doesn't know, in the file's order.
 func (f *File) UnknownLines() []Line {
 	var lines []Line
 	for l := range others(f.text) {

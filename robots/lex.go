@@ -174,22 +174,6 @@ func hasAnyPrefix(s string, lower []string) bool {
 	return false
 }
 
-// equalFold compares with ASCII case folding only: "ſ" isn't "s".
-func equalFold(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if lower(a[i]) != lower(b[i]) {
-			return false
-		}
-	}
-	return true
-}
-
-func lower(c byte) byte {
-	if 'A' <= c && c <= 'Z' {
-		return c | 0x20
-	}
-	return c
-}
+// equalFold reports whether a and b, one of which is ASCII, are equal but for case: "ſ" isn't "s",
+// as it has two bytes.
+func equalFold(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }

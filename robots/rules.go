@@ -100,14 +100,6 @@ func (r *Rules) Size() int {
 // view returns b as a string, which is valid until b changes.
 func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// fit returns s without unused capacity.
-func fit[E any](s []E) []E {
-	if cap(s) == len(s) {
-		return s
-	}
-	return append(make([]E, 0, len(s)), s...)
-}
-
 // pathOf returns what begins with a slash as it is, and else the path of a URL.
 func pathOf(target string) string {
 	if target == "" || target[0] != '/' {
@@ -199,7 +191,7 @@ var noExtras extras
 // size returns about how many bytes of memory x takes.
 func (x *extras) size() int {
 	p := &x.stated
-	return int(unsafe.Sizeof(*x)) + len(x.rates) + int(unsafe.Sizeof(Window{}))*len(x.visits) + len(x.usages) + len(x.licenses) +
+	return int(unsafe.Sizeof(*x)) + cap(x.rates) + int(unsafe.Sizeof(Window{}))*cap(x.visits) + cap(x.usages) + cap(x.licenses) +
 		len(p.Train.Source) + len(p.Ground.Source) + len(p.Search.Source) + len(p.License)
 }
 
@@ -212,7 +204,6 @@ func (x extras) keep() *extras {
 	if x.rates == nil && x.visits == nil && x.usages == nil && x.licenses == nil && x.stated == (Preferences{}) {
 		return nil
 	}
-	x.rates, x.visits, x.usages, x.licenses = fit(x.rates), fit(x.visits), fit(x.usages), fit(x.licenses)
 	return &x
 }
 
