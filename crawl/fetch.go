@@ -26,7 +26,7 @@ import (
 
 const (
 	maxHops    = 10                   // redirects
-	retryAfter = 10 * time.Second     // after the first 503 without a Retry-After; it doubles,
+	retryAfter = 10 * time.Second     // after a refusal of which nothing tells whether it is the page's own; it doubles,
 	doublings  = 6                    // so often at most
 	soon       = 2 * time.Millisecond // a turn that is worth waiting for
 )
@@ -66,7 +66,7 @@ func (r *run) contact(fl *flight) {
 			r.putOff(fl, refused.RetryAt, err)
 			return
 		}
-		r.again(fl)
+		r.putBack(fl)
 		r.discover(fl)
 	}
 }
@@ -95,13 +95,19 @@ func (r *run) discover(fl *flight) {
 	}()
 }
 
-// again puts the URL of fl back.
-func (r *run) again(fl *flight) {
-	if r.stopped {
+// putBack puts the URL of fl back.
+func (r *run) putBack(fl *flight) {
+	switch {
+	case fl.good:
+		r.frontier.put(fl.h)
+	case r.stopped:
 		r.done(Result{Request: fl.request, Outcome: Left}, nil)
-		return
+	case fl.again:
+		fl.h.refusals.again = fl.request
+		r.frontier.put(fl.h)
+	default:
+		r.frontier.back(fl.h, fl.request)
 	}
-	r.frontier.back(fl.h, fl.request)
 }
 
 // isTurn reports whether the host may be asked now. If not, it puts the URL back.
@@ -140,7 +146,11 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 		h.dead = refused || h.unreachable > 1 && isSilent(err)
 	}
 	if (h.unreachable >= tries || forGood(err) || at.Sub(now) > r.c.cfg.Patience) && !r.stopped {
-		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
+		if fl.good {
+			h.refusals.good = Request{} // the next URL tells
+		} else {
+			r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
+		}
 		h.at = now // its other URLs have the same outcome
 		r.frontier.put(h)
 		return
@@ -149,12 +159,12 @@ func (r *run) putOff(fl *flight, at time.Time, err error) {
 	switch {
 	case err != nil:
 		h.why = err.Error()
-	case h.refused != 0:
-		h.why = fmt.Sprintf("it has answered %d", h.refused)
+	case h.refusals.alone():
+		h.why = h.refusals.String()
 	default:
 		h.why = ""
 	}
-	r.again(fl)
+	r.putBack(fl)
 }
 
 // isSilent reports whether err is that of the network, or of a server that takes too long.
@@ -207,9 +217,14 @@ func (r *run) exchange(fl *flight) {
 	began := time.Now()
 	page := &Page{
 		URL: cmp.Or(fl.request.Via, fl.request.URL), FinalURL: fl.request.URL, Depth: fl.request.Depth,
-		request: fl.request, release: func() {},
+		request: fl.request, good: fl.good, again: fl.again, release: func() {},
 	}
-	defer func() { page.release() }()
+	ended := true
+	defer func() {
+		if ended { // else it is visited
+			page.release()
+		}
+	}()
 	err := guarded("the request for "+page.FinalURL, func() error { return r.get(page) })
 	took := time.Since(began)
 	var refused *politeness.Error
@@ -223,6 +238,8 @@ func (r *run) exchange(fl *flight) {
 			r.putOff(fl, refused.RetryAt, err)
 		}
 		return
+	case err != nil && refused == nil && page.sent && page.Response == nil && !page.late && !forGood(err):
+		page.err = err
 	case err != nil:
 		outcome := outcomeOf(err, refused)
 		if refused != nil && r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
@@ -233,43 +250,19 @@ func (r *run) exchange(fl *flight) {
 			r.failed(fl, outcome, err)
 		}
 		return
-	}
-	if retryLater(page.Response) && fl.request.Tries < r.c.cfg.Tries-1 {
-		r.events <- func() {
-			fl.h.refused = page.Response.StatusCode
-			r.frontier.finish(fl, took)
-			r.retry(fl, page.Response)
-		}
-		return
-	}
-	if !fl.request.cookie && r.wantsCookie(page) {
+	case !fl.good && !fl.request.cookie && r.wantsCookie(page):
 		r.events <- func() {
 			fl.request.cookie = true
 			r.frontier.finish(fl, took)
-			r.again(fl)
+			r.putBack(fl)
 		}
 		return
 	}
+	ended = false
 	r.events <- func() {
-		fl.h.refused = 0
-		r.visiting++
 		r.frontier.finish(fl, took)
+		r.answered(fl, page)
 	}
-	r.workers <- struct{}{}
-	res := Result{Request: fl.request, Status: page.Response.StatusCode, Outcome: VisitFailed, Err: errGone}
-	defer func() {
-		<-r.workers
-		r.events <- func() {
-			r.visiting--
-			r.summary.Bytes += int64(len(page.Body))
-			r.summary.Outcomes[TooMany] += page.beyond
-			for _, res := range page.lost {
-				r.reject(res)
-			}
-			r.done(res, page.found)
-		}
-	}()
-	res.Outcome, res.Err = r.visit(page)
 }
 
 // afterRobots are the stages of requests whose robots.txt was had.
@@ -300,28 +293,13 @@ func (r *run) failed(fl *flight, outcome Outcome, err error) {
 	if r.late.Err() != nil {
 		outcome = Left
 	}
-	r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
-}
-
-// retryLater reports whether an answer asks for another try, later.
-func retryLater(resp *http.Response) bool {
-	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable
-}
-
-// retry puts a URL back that was answered with 429 or 503: at once where its host is blocked, else
-// after a while.
-func (r *run) retry(fl *flight, resp *http.Response) {
-	fl.request.Tries++
-	if r.stopped || resp.StatusCode == http.StatusTooManyRequests || resp.Header.Get("Retry-After") != "" {
-		r.again(fl)
-		return
+	if fl.good {
+		fl.h.refusals.good = Request{} // the next URL tells
+		r.frontier.put(fl.h)
+	} else {
+		r.done(Result{Request: fl.request, Outcome: outcome, Err: err}, nil)
 	}
-	now := time.Now()
-	at := now.Add(retryAfter << min(fl.request.Tries-1, doublings))
-	r.asleep.push(sleeper{at, fl.request})
-	if !fl.h.wakes.After(now) || at.Before(fl.h.wakes) {
-		fl.h.wakes = at
-	}
+	r.settle(fl.h)
 }
 
 // get fetches a page.
@@ -350,9 +328,14 @@ func (r *run) get(p *Page) error {
 			return err
 		}
 	}
+	if p.good {
+		req.Header.Set("Cache-Control", "no-cache") // a cache knows nothing of the host
+	}
 	reached := waits.Expect(ctx, r.c.cfg.Transport)
+	p.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
+		p.late = ctx.Err() != nil
 		return err
 	}
 	p.Response = resp
@@ -458,9 +441,7 @@ func (r *run) visit(p *Page) (outcome Outcome, err error) {
 		if err := r.c.cfg.Visit(r.late, p); err != nil {
 			return err
 		}
-		if outcome = Visited; retryLater(p.Response) {
-			outcome = Refused
-		}
+		outcome = Visited
 		return nil
 	})
 	return outcome, err

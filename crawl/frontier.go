@@ -19,8 +19,8 @@ import (
 //	asking   started: it may start       nowhere  put: waiting, until the gap is over
 //	asking   finish: it may not yet      nowhere  put: waiting, until the time from Next
 //
-// A host has a slot for each flight that its limits allow. After a 429 or 503 it has one slot
-// beside the flights that were under way then, until an answer is another one.
+// A host has a slot for each flight that its limits allow. After a refusal it has one slot beside
+// the flights that were under way then, until a page is served; see refusals.
 //
 // Connections are scarce where max of them are in flight; then two rules keep slow hosts from
 // holding all of them:
@@ -74,11 +74,13 @@ type host struct {
 
 	slots       int // most flights
 	flights     int
-	probes      int  // flights taken since refused was set
+	probes      int  // flights that were taken alone
 	robotsAsked bool // its robots.txt has been asked for
-	refused     int  // 429 or 503 where the last answer was that; 0: it was another
 	unreachable int  // times in a row that its robots.txt couldn't be had
 	dead        bool // it didn't answer at all the last time, see putOff
+
+	refusals refusals
+	closed   bool // it has refused for too long: its URLs are given up
 
 	pace     int           // quick or slow
 	usual    time.Duration // moving mean of the times that its exchanges take; 0: there was none
@@ -127,7 +129,9 @@ type flight struct {
 	h        *host
 	request  Request
 	first    bool // asks for robots.txt of an unknown host
-	probe    bool // taken while host.refused is set
+	probe    bool // taken alone: the host has refused
+	good     bool // for refusals.good
+	again    bool // for refusals.again
 	started  bool
 	finished bool // finish was called, or will be; its own goroutine's
 	alive    bool // robots.txt was had, so the host isn't dead
@@ -169,9 +173,22 @@ func (h *host) class() int {
 	return h.pace
 }
 
+// next returns the request that is taken next; ok is false if there is none.
+func (h *host) next() (req Request, ok bool) {
+	switch s := &h.refusals; {
+	case h.robotsAsked && s.asksGood():
+		return s.good, true
+	case s.again.URL != "":
+		return s.again, true
+	case len(h.urls) > 0:
+		return h.urls[0], true
+	}
+	return req, false
+}
+
 // put queues h, if it stands nowhere and has a URL and a free slot.
 func (f *frontier) put(h *host) {
-	if h.place == nowhere && len(h.urls) > 0 && h.flights < h.slots && (h.refused == 0 || h.probes == 0) {
+	if _, ok := h.next(); ok && h.place == nowhere && h.flights < h.slots && (!h.refusals.alone() || h.probes == 0) {
 		h.place = inWaiting
 		f.waiting.push(timed{h.at, h})
 	}
@@ -211,13 +228,14 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 			f.waiting.push(timed{h.at, h})
 			continue
 		}
-		if len(h.urls) == 0 { // they were given up
+		req, ok := h.next()
+		if !ok { // they were given up
 			h.place = nowhere
 			continue
 		}
 		h.place = inDue
 		h.charged = max(h.charged, f.served-credit)
-		f.due[h.class()].push(ready{h.urls[0].Priority, h.charged, h})
+		f.due[h.class()].push(ready{req.Priority, h.charged, h})
 	}
 	class, ok := f.choose()
 	if !ok {
@@ -230,12 +248,17 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 	if class == unknown {
 		f.unknowns++
 	}
-	fl = &flight{
-		h: h, request: h.urls[0], first: !h.robotsAsked, probe: h.refused > 0,
-		began: now, pace: h.pace, charge: h.usual,
+	fl = &flight{h: h, first: !h.robotsAsked, probe: h.refusals.alone(), began: now, pace: h.pace, charge: h.usual}
+	fl.request, _ = h.next()
+	switch s := &h.refusals; {
+	case h.robotsAsked && s.asksGood():
+		fl.good = true
+	case s.again.URL != "":
+		fl.again, s.again = true, Request{}
+	default:
+		h.urls[0] = Request{}
+		h.urls = h.urls[1:]
 	}
-	h.urls[0] = Request{}
-	h.urls = h.urls[1:]
 	h.place, h.at = asking, now
 	h.flights++
 	if fl.probe {

@@ -169,7 +169,8 @@ func TestProgressNamesEveryHostThatWaits(t *testing.T) {
 		r.Site("https://refused.example").Handle("/0", page("")).Handle("/1", slow).Handle("/2", politenesstest.InTurn(refuse, page("")))
 		r.Site("https://patient.example").Robots("User-agent: *\nCrawl-delay: 20\n").Handle("/", page(""))
 		r.Site("https://full.example").Handle("/0", page("")).Handle("/", slow)
-		r.Site("https://asleep.example").Handle("/0", politenesstest.InTurn(politenesstest.Status(http.StatusServiceUnavailable), page("")))
+		r.Site("https://asleep.example").Handle("/0", politenesstest.InTurn(
+			politenesstest.Status(http.StatusServiceUnavailable), politenesstest.Status(http.StatusServiceUnavailable), page("")))
 		r.Site("https://down.example").Down(errors.New("no route"))
 		r.Site("https://new.example").Latency(20 * time.Second)
 		var waits map[string]string

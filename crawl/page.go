@@ -20,6 +20,12 @@ type Page struct {
 	Links       []Link             // of an HTML page, in their order, each URL once
 
 	request Request
+	good    bool  // asked for because it was served before: it isn't visited
+	again   bool  // asked for next after it was refused
+	sent    bool  // the Client was asked for it
+	late    bool  // the crawl, or Config.Timeout, has ended the request
+	err     error // why Response is nil
+	kept    int   // bytes of Body that count in run.kept
 	found   []Request
 	lost    []Result // of URLs that the page has led to, which the Queue doesn't get
 	beyond  int      // number of its links after the first maxLinks

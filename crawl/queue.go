@@ -14,6 +14,7 @@ type Request struct {
 	Tries    int    // answers of 429 and 503 so far; a Queue need not keep it
 
 	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
+	own    bool // its refusals seem to be its own trouble, see refusals
 }
 
 // A Result is what became of a Request. Its URL is as it was found where the Outcome is Invalid.

@@ -181,6 +181,7 @@ func TestRandomWebs(t *testing.T) {
 func (w *randomWeb) judge(t *testing.T, starts []string) {
 	known := map[string]time.Time{} // since when
 	answers := map[string]int{}
+	refused := map[string]int{} // by host
 	asked := map[string]bool{}
 	requests := w.rig.Requests()
 	for _, link := range starts {
@@ -189,6 +190,8 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 	for _, r := range slices.SortedFunc(slices.Values(requests), func(a, b politenesstest.Request) int { return a.End.Compare(b.End) }) {
 		asked[r.URL] = true
 		if r.Status == 0 || r.Status == 429 || r.Status == 503 {
+			host, _, _ := strings.Cut(strings.TrimPrefix(r.URL, "http://"), "/")
+			refused["http://"+host]++
 			continue
 		}
 		answers[r.URL]++
@@ -199,9 +202,16 @@ func (w *randomWeb) judge(t *testing.T, starts []string) {
 		}
 	}
 	w.idle(t, known)
+	again := map[string]int{} // answers thrown away, by host: they tell a page that is refused from its host
 	for link, n := range answers {
 		if n > 1 && !strings.HasSuffix(link, "/robots.txt") {
-			t.Errorf("%s was answered %d times", link, n)
+			host, _, _ := strings.Cut(strings.TrimPrefix(link, "http://"), "/")
+			again["http://"+host] += n - 1
+		}
+	}
+	for host, n := range again {
+		if most := refused[host] * 2 / 3; n > most {
+			t.Errorf("%s: %d pages were answered again, with %d refusals", host, n, refused[host])
 		}
 	}
 	for _, link := range slices.Sorted(maps.Keys(known)) {

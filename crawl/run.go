@@ -38,6 +38,7 @@ type run struct {
 	frontier   frontier
 	asleep     heap[sleeper]
 	visiting   int             // number of answered pages whose visit hasn't ended
+	kept       int             // bytes of the pages in host.refusals
 	pages      map[string]int  // visited, by host, if MaxPagesPerHost is set
 	discovered map[string]bool // hosts for which Discover was called, if it is set
 	seeking    int             // number of calls of Discover that haven't ended
@@ -188,7 +189,7 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 			r.asked = false
 			r.limit(fl.h)
 			r.want(fl.h)
-			if !r.enough(fl) {
+			if !r.tooLong(fl, now) && !r.enough(fl) {
 				go r.ask(fl)
 			}
 		}
@@ -215,8 +216,9 @@ func (r *run) look(now time.Time) {
 	urls := make(map[*host]string)
 	for range min(len(waiting), maxLooks) {
 		r.looked = (r.looked + 1) % len(waiting)
-		if t := waiting[r.looked]; len(t.h.urls) > 0 && t.at.Sub(now) > patient {
-			urls[t.h] = t.h.urls[0].URL
+		t := waiting[r.looked]
+		if req, ok := t.h.next(); ok && t.at.Sub(now) > patient {
+			urls[t.h] = req.URL
 		}
 	}
 	if len(urls) == 0 {
@@ -251,29 +253,60 @@ func (r *run) look(now time.Time) {
 func (r *run) enough(fl *flight) bool {
 	h, limit := fl.h, r.c.cfg.MaxPagesPerHost
 	visited, underWay := r.pages[h.key], h.open-len(h.urls)
-	if limit == 0 || visited+underWay <= limit {
+	if limit == 0 || visited+underWay <= limit || fl.good {
 		return false
 	}
 	r.frontier.finish(fl, 0)
 	if visited < limit {
 		h.at = fl.began.Add(time.Second)
-		r.frontier.back(h, fl.request)
+		r.putBack(fl)
+		if underWay == 1+h.refusals.own() {
+			r.apply(h, h.refusals.dry())
+		}
 		return true
 	}
-	for _, req := range append(h.urls, fl.request) {
-		r.done(Result{Request: req, Outcome: EnoughOfHost}, nil)
+	r.putBack(fl)
+	r.giveUp(h, EnoughOfHost, 0)
+	return true
+}
+
+// tooLong reports whether the host of fl has refused for too long. Then it gives the URLs up.
+func (r *run) tooLong(fl *flight, now time.Time) bool {
+	h := fl.h
+	h.closed = h.closed || h.refusals.closed(now, r.c.cfg.Patience, r.c.cfg.Tries)
+	if !h.closed {
+		return false
+	}
+	status := h.refusals.status
+	r.frontier.finish(fl, 0)
+	r.putBack(fl)
+	r.giveUp(h, Refused, status)
+	return true
+}
+
+// giveUp ends the URLs of h that are at hand.
+func (r *run) giveUp(h *host, outcome Outcome, status int) {
+	for _, p := range h.refusals.giveBack() {
+		r.kept -= p.kept
+		r.done(Result{Request: p.request, Outcome: outcome, Status: status}, nil)
+	}
+	for _, req := range h.urls {
+		r.done(Result{Request: req, Outcome: outcome, Status: status}, nil)
 	}
 	h.urls = nil
 	r.want(h) // the Queue may have further ones, which are given up as well
-	return true
 }
 
 // crowded reports whether nothing may be started until something has ended: the visits, or the
 // Queue, don't keep up, or there are as many pages under way as may still be visited.
 func (r *run) crowded() bool {
+	return r.visiting > 4*r.c.cfg.Workers || len(r.work.done) > 1000 || len(r.work.add)+len(r.work.rejected) > 10*maxLinks || r.full()
+}
+
+// full reports whether as many pages are under way as may still be visited.
+func (r *run) full() bool {
 	limit := r.c.cfg.MaxPages
-	return r.visiting > 4*r.c.cfg.Workers || len(r.work.done) > 1000 || len(r.work.add)+len(r.work.rejected) > 10*maxLinks ||
-		limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
+	return limit > 0 && r.summary.Outcomes[Visited]+r.frontier.inFlight()+r.visiting >= limit
 }
 
 // underWay reports whether a page, a call of Discover, or the Queue may still lead to URLs.
@@ -312,10 +345,7 @@ func (r *run) stop(why error) {
 	r.summary.Stopped = why
 	r.stopped = true
 	for _, h := range r.frontier.hosts {
-		for _, req := range h.urls {
-			r.done(Result{Request: req, Outcome: Left}, nil)
-		}
-		h.urls = nil
+		r.giveUp(h, Left, 0)
 	}
 	for _, s := range r.asleep {
 		r.done(Result{Request: s.request, Outcome: Left}, nil)
@@ -492,12 +522,15 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 		r.known(key)
 	}
 	for _, key := range w.want {
-		r.want(r.host(key))
-		r.frontier.forget(r.host(key))
+		h := r.host(key)
+		r.want(h)
+		r.settle(h)
+		r.frontier.forget(h)
 	}
 	for _, res := range w.done {
 		h := r.host(res.Host)
 		h.open--
+		r.settle(h)
 		r.frontier.forget(h)
 	}
 }
@@ -510,22 +543,23 @@ func (r *run) whyPace() string {
 	return "its delay between requests"
 }
 
-// blockedBy returns who has set the block of the host; empty where it has none, or the limiter
-// isn't of this process, whose list may be long in coming.
-func (r *run) blockedBy(key string) string {
+// blockedBy returns what has set the block of the host, and whether that is a person; empty where it
+// has none, or the limiter isn't of this process, whose list may be long in coming.
+func (r *run) blockedBy(key string) (by string, byHand bool) {
 	hosts, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory)
 	if !ok {
-		return ""
+		return "", false
 	}
 	for state, err := range hosts.List(r.ctx) {
 		if err != nil {
 			break
 		}
 		if state.Key == key && state.BlockedBy != "" {
-			return "blocked " + state.BlockedBy
+			_, byHand = hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
+			return "blocked " + state.BlockedBy, byHand
 		}
 	}
-	return ""
+	return "", false
 }
 
 // waiting yields the hosts that can't be asked for a URL for more than a second before or after
@@ -533,10 +567,11 @@ func (r *run) blockedBy(key string) string {
 func (r *run) waiting(now time.Time, yield func(Wait) bool) {
 	for _, h := range r.frontier.hosts {
 		w := Wait{Host: h.key}
+		_, ok := h.next()
 		switch {
-		case len(h.urls) == 0 && h.wakes.After(now):
-			w.Until, w.Why = h.wakes, "it has answered 503"
-		case len(h.urls) == 0:
+		case !ok && h.wakes.After(now):
+			w.Until, w.Why = h.wakes, h.refusals.String()
+		case !ok:
 			continue
 		case h.at.After(now): // also behind pages in flight
 			w.Until, w.Why = h.at, cmp.Or(h.why, r.whyPace())
@@ -571,7 +606,9 @@ func (r *run) report(now time.Time, done bool) {
 	if _, idle := p.idle(); idle && p.Next == r.shown.Next && p.NextAt.Equal(r.shown.NextAt) {
 		p.NextWhy = r.shown.NextWhy
 	} else if idle {
-		p.NextWhy = cmp.Or(r.blockedBy(p.Next), p.NextWhy)
+		if by, byHand := r.blockedBy(p.Next); by != "" && (byHand || p.NextWhy == r.whyPace()) {
+			p.NextWhy = by
+		}
 	}
 	p.Outcomes, p.Errors = maps.Clone(p.Outcomes), maps.Clone(p.Errors)
 	if passed := p.Elapsed - r.shown.Elapsed; passed > 0 {

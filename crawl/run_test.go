@@ -119,12 +119,12 @@ func TestRefusedURLsComeBack(t *testing.T) {
 	}{
 		{"429", []int{429, 200}, "60", 0, 2, crawl.Visited, time.Minute},
 		{"503 with Retry-After", []int{503, 503, 200}, "60", 0, 3, crawl.Visited, 2 * time.Minute},
-		{"503 without", []int{503, 503, 200}, "", 0, 3, crawl.Visited, 30 * time.Second},
+		{"503 without", []int{503, 503, 200}, "", 0, 3, crawl.Visited, 11 * time.Second},
 		{"429 for ever", []int{429}, "60", 0, 5, crawl.Refused, 4 * time.Minute},
-		{"503 for ever", []int{503}, "", 0, 5, crawl.Refused, 150 * time.Second},
+		{"503 for ever", []int{503}, "", 0, 5, crawl.Refused, 53 * time.Second},
 		{"one try", []int{429, 200}, "60", 1, 1, crawl.Refused, 0},
 		{"two tries", []int{429, 503, 200}, "60", 2, 2, crawl.Refused, time.Minute},
-		{"many tries", []int{503}, "", 70, 70, crawl.Refused, 630*time.Second + 63*640*time.Second},
+		{"many tries", []int{503}, "", 70, 70, crawl.Refused, 8*time.Hour + 20*time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

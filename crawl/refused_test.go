@@ -1,0 +1,209 @@
+package crawl_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// A guarded site has pages /0 to /n, all linked from /, behind a protection that sees when requests
+// come.
+type guardedSite struct {
+	mu      sync.Mutex
+	began   time.Time
+	protect func(at time.Duration, path string) (status int)
+
+	asked   map[string]int // times by path
+	had     map[string]bool
+	refused int           // in the first quarter of an hour
+	at15    int           // pages had in the first quarter of an hour
+	last    time.Duration // when the last page was had
+}
+
+func (s *guardedSite) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	s.mu.Lock()
+	at := time.Since(s.began)
+	status := s.protect(at, req.URL.Path)
+	s.asked[req.URL.Path]++
+	switch {
+	case status != http.StatusOK:
+		if at < 15*time.Minute {
+			s.refused++
+		}
+	case !s.had[req.URL.Path]:
+		s.had[req.URL.Path] = true
+		s.last = at
+		if at < 15*time.Minute {
+			s.at15++
+		}
+	}
+	s.mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	w.WriteHeader(status)
+}
+
+// window allows n requests in each span, from the first one on.
+func window(n int, span time.Duration) func(time.Duration) bool {
+	var starts []time.Duration
+	return func(at time.Duration) bool {
+		for len(starts) > 0 && starts[0] <= at-span {
+			starts = starts[1:]
+		}
+		starts = append(starts, at)
+		return len(starts) <= n
+	}
+}
+
+// bans answers with status for a time after more than n requests in a span; each request renews it.
+func bans(status, n int, span, ban time.Duration) func(time.Duration, string) int {
+	allow, until := window(n, span), time.Duration(0)
+	return func(at time.Duration, _ string) int {
+		if ok := allow(at); at < until || !ok {
+			until = at + ban
+			return status
+		}
+		return http.StatusOK
+	}
+}
+
+// leaky allows a request each span, without a burst, as nginx does.
+func leaky(status int, span time.Duration) func(time.Duration, string) int {
+	next := time.Duration(0)
+	return func(at time.Duration, _ string) int {
+		if at < next {
+			return status
+		}
+		next = at + span
+		return http.StatusOK
+	}
+}
+
+// out answers with status for ten minutes, after the first n requests.
+func out(status, n int) func(time.Duration, string) int {
+	until := time.Duration(0)
+	return func(at time.Duration, _ string) int {
+		if n--; n == -1 {
+			until = at + 10*time.Minute
+		}
+		if at < until {
+			return status
+		}
+		return http.StatusOK
+	}
+}
+
+// TestGuardedSites: bans, limits and outages cost time and never pages, and few refusals. Delays are
+// random, so the bounds leave room: the mean of the rate at "503 above 1 a second" is 79 % for the
+// zero value, and its least of 35 runs was 65 %.
+func TestGuardedSites(t *testing.T) {
+	presets := map[string]politeness.Config{
+		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
+	}
+	for _, tt := range []struct {
+		name    string
+		protect func() func(time.Duration, string) int
+		pages   int
+		refused int           // at most, in a quarter of an hour
+		at15    int           // pages, at least
+		over    time.Duration // at most; 0: any
+	}{
+		{"nothing", func() func(time.Duration, string) int { return out(0, -1) }, 500, 0, 500, 0},
+		{"403 for 60 s, renewed", func() func(time.Duration, string) int { return bans(403, 10, 10*time.Second, time.Minute) }, 2000, 12, 100, 0},
+		{"429 for 60 s, renewed", func() func(time.Duration, string) int { return bans(429, 10, 10*time.Second, time.Minute) }, 2000, 36, 100, 0},
+		{"503 for 60 s, renewed", func() func(time.Duration, string) int { return bans(503, 10, 10*time.Second, time.Minute) }, 2000, 50, 30, 0},
+		{"403 for 10 s, renewed", func() func(time.Duration, string) int { return bans(403, 2, time.Second, 10*time.Second) }, 2000, 12, 200, 0},
+		{"503 above 1 a second", func() func(time.Duration, string) int { return leaky(503, time.Second) }, 2000, 30, 540, 0},
+		{"429 above 1 a second", func() func(time.Duration, string) int { return leaky(429, time.Second) }, 2000, 30, 600, 0},
+		{"503 above 10 a minute", func() func(time.Duration, string) int { return leaky(503, 6*time.Second) }, 300, 30, 90, 0},
+		{"503 for ten minutes", func() func(time.Duration, string) int { return out(503, 100) }, 500, 30, 110, 30 * time.Minute},
+		{"503 for ten minutes, at the end", func() func(time.Duration, string) int { return out(503, 2) }, 5, 30, 0, 30 * time.Minute},
+		{"403 for ten minutes, at the end", func() func(time.Duration, string) int { return out(403, 2) }, 5, 20, 0, 30 * time.Minute},
+	} {
+		for name, cfg := range presets {
+			t.Run(tt.name+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig()
+					cfg.Base = r.Web
+					r.politeness = cfg
+					s := &guardedSite{began: time.Now(), protect: tt.protect(), asked: map[string]int{}, had: map[string]bool{}}
+					r.Site("https://example.com").Handle("/", s)
+					sum := r.run(t.Context(), t, numbered("example.com", tt.pages)...)
+					if len(s.had) != tt.pages || sum.Visited() != tt.pages {
+						t.Errorf("%d of %d pages had: %v", len(s.had), tt.pages, sum)
+					}
+					if s.refused > tt.refused {
+						t.Errorf("%d refusals in 15 minutes, want at most %d", s.refused, tt.refused)
+					}
+					at15 := tt.at15
+					if name == "Responsive" {
+						at15 = min(at15, 500)
+					}
+					if s.at15 < at15 {
+						t.Errorf("%d pages in 15 minutes, want %d", s.at15, at15)
+					}
+					if tt.over > 0 && s.last > tt.over {
+						t.Errorf("the last page came after %v, want %v", s.last, tt.over)
+					}
+					t.Logf("%-35s %-12s refused %3d, at 15 min %4d, all after %v", tt.name, name, s.refused, s.at15, s.last)
+				})
+			})
+		}
+	}
+}
+
+// TestBrokenPages are asked for three times at most, cost little, and are visited with their status.
+func TestBrokenPages(t *testing.T) {
+	for _, status := range []int{403, 500, 503} {
+		for share, least := range map[int]float64{1: 0.9, 5: 0.8, 10: 0.7} {
+			t.Run(fmt.Sprintf("%d %% are %d", share, status), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const pages = 2000
+					r := newRig()
+					r.politeness.Limits = hostlimit.Config{}
+					broken := func(path string) bool {
+						var n int
+						_, err := fmt.Sscanf(path, "/%d", &n)
+						return err == nil && n*37%100 < share
+					}
+					s := &guardedSite{began: time.Now(), asked: map[string]int{}, had: map[string]bool{}, protect: func(_ time.Duration, path string) int {
+						if broken(path) {
+							return status
+						}
+						return http.StatusOK
+					}}
+					r.Site("https://example.com").Handle("/", s)
+					sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+					wantOutcomes(t, sum, map[crawl.Outcome]int{crawl.Visited: pages})
+					for path, n := range s.asked {
+						if broken(path) && n > 3 {
+							t.Errorf("%s was asked for %d times", path, n)
+						}
+					}
+					for _, p := range r.visited {
+						want := http.StatusOK
+						if broken(strings.TrimPrefix(p.FinalURL, "https://example.com")) {
+							want = status
+						}
+						if p.Response.StatusCode != want {
+							t.Errorf("%s visited with %d", p.FinalURL, p.Response.StatusCode)
+						}
+					}
+					// The zero value's delay is 350 ms in the mean.
+					if rate := pages * 0.35 / sum.Elapsed.Seconds(); rate < least {
+						t.Errorf("%.0f %% of the rate that the delay allows, want %.0f %%", 100*rate, 100*least)
+					} else {
+						t.Logf("%d %% %d: %.0f %% of the rate, %d refusals in 15 min", share, status, 100*rate, s.refused)
+					}
+				})
+			})
+		}
+	}
+}
