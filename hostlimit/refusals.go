@@ -86,21 +86,21 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		e.Cleared = s.served(o.Resource, t, earlier)
 	case what == refused && !earlier:
 		row := min(s.Row+1, math.MaxUint8)
-		stay := r.Stay(row, o) // may panic, so before anything is changed
+		stay := r.stay(row, o) // may panic, so before anything is changed
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
 		if row == 1 && r.Teaches(o) {
 			s.teach(t, half)
 		}
 		e.Blocked = s.block(&o, stay, t)
 	case what == refused:
-		e.Blocked = s.extend(r.Asked(o), causeOf(&o), stopped, t)
+		e.Blocked = s.extend(r.asked(o), causeOf(&o), stopped, t)
 	case what == unsure:
-		e.Blocked, e.Own = s.suspect(&o, r.Asked(o), t, earlier)
+		e.Blocked, e.Own = s.suspect(&o, r.asked(o), t, earlier)
 	case what == forbidden && !earlier:
 		e.Blocked = s.forbid(r, &o, t)
 	}
 	if o.Reset > 0 && what != refused {
-		e.Blocked = s.extend(r.Asked(o), "rate limit", stopped, t) || e.Blocked
+		e.Blocked = s.extend(r.asked(o), "rate limit", stopped, t) || e.Blocked
 	}
 	e.Refusals = s.InARow()
 	return e
@@ -136,7 +136,7 @@ func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn) (blocked bool) {
 		return false
 	}
 	bans := min(s.Bans+1, math.MaxUint8)
-	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.Stay(bans, *o))
+	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.stay(bans, *o))
 	s.Checking, s.Bans = false, bans
 	if bans == 1 {
 		s.teach(t, whole)
@@ -245,9 +245,9 @@ func unable(status int) bool {
 	return status == 0 || status == 408 || status == 425 || status/100 == 5
 }
 
-// Asked returns how long o itself asks to be left alone, by Retry-After or else by what
+// asked returns how long o itself asks to be left alone, by Retry-After or else by what
 // is left of a rate limit; capped, and 0 if it doesn't ask.
-func (r *Rules) Asked(o Outcome) time.Duration {
+func (r *Rules) asked(o Outcome) time.Duration {
 	asked := o.RetryAfter
 	if asked <= 0 {
 		asked = max(0, o.Reset)
@@ -255,11 +255,11 @@ func (r *Rules) Asked(o Outcome) time.Duration {
 	return min(asked, r.refusals.MaxRetryAfter)
 }
 
-// Stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
+// stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
 // hosts that refuse: one that can't answer, and whose status the policy doesn't list, is asked
 // again after Fibonacci steps.
-func (r *Rules) Stay(n int, o Outcome) time.Duration {
-	asked := r.Asked(o)
+func (r *Rules) stay(n int, o Outcome) time.Duration {
+	asked := r.asked(o)
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
 		return asked
 	}

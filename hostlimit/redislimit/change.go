@@ -10,34 +10,32 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A change is one of a host's refusals, by the outcome of a lease or by a person. This process
-// computes it from what it knows of them, and the server stores it if it had the same version of
-// them. Otherwise the server tells what it has, and the change is computed anew. The changes that a
-// process makes to a host go one by one.
+// A change is what the outcome of a lease, or a person, does to the refusals of a host. This process
+// computes it, and the server stores the result if its refusals are of the version that the change
+// was computed from. Otherwise the server returns its own, and the change is computed anew. A
+// process makes the changes of a host one by one.
 type change struct {
 	h    *host
 	make func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect
 
-	// Of the outcome; zero for a person.
-	lease  *lease
-	served bool // it is a success
-
-	act    int // 1: a person blocks the host; 2: clears it
-	slots  int
-	tries  int
-	effect hostlimit.Effect
-	latest time.Duration // no request that was granted before the change can still start after it
-	then   func()        // called under mu when the server has it; nil: nothing is
-	done   chan error    // gets the error when the server has answered
+	lease  *lease           // nil: a person's
+	served bool             // the outcome is a success
+	act    int              // 1: a person blocks the host; 2: a person clears it
+	slots  int              // number of slots of the host
+	tries  int              // number of times that the server has answered
+	effect hostlimit.Effect // as computed last
+	latest time.Duration    // no request that was granted before the change can start after it
+	then   func()           // called under mu when the change is stored; nil: none is
+	done   chan error       // receives the error of the change
 }
 
-// mostTries bounds how often a change is computed anew. Each time another one was stored.
+// mostTries bounds how often a change is computed. Each time but the last another one was stored.
 const mostTries = 256
 
-// newest is the number of the last start, for a server that numbers them by time.
+// newest is Turn.Last: what args returns tells the server to set the number, which is a time.
 const newest = math.MaxUint64
 
-// submit sends c after the changes that h waits for.
+// submit sends c after the changes of h before it.
 func (h *host) submit(c *change) {
 	if h.changes = append(h.changes, c); len(h.changes) == 1 {
 		h.write(c)
@@ -53,17 +51,13 @@ func (h *host) write(c *change) {
 	h.p.add(o)
 }
 
-// args computes the change, and returns the arguments of write.
+// args computes c, and returns the arguments of write.
 func (c *change) args(now time.Duration) []any {
 	h, s := c.h, c.h.refusals
 	s.Forgive(h.l.rules, now)
 	c.effect = c.make(&s, now)
 	stay := int64(-1)
-	switch {
-	case s.Until == h.refusals.Until:
-	case s.Until == 0:
-		stay = -2
-	default:
+	if s.Until != h.refusals.Until {
 		stay = max(micros(s.Until-now), 0)
 	}
 	id, ended, delay := "", false, time.Duration(0)
@@ -76,7 +70,7 @@ func (c *change) args(now time.Duration) []any {
 	}
 }
 
-// rest is the part of s that no field of its own has in step.lua.
+// rest returns the JSON of those fields of s that step.lua doesn't know; empty: nothing is left.
 func rest(s hostlimit.Refusals) string {
 	s.Until, s.SetAt, s.Cause, s.EasedAt = 0, 0, "", 0
 	if !isLeft(s) {
@@ -89,17 +83,17 @@ func rest(s hostlimit.Refusals) string {
 	return string(text)
 }
 
-// isLeft reports whether anything is left of the refusals s but the end of a block.
+// isLeft reports whether anything is left of s but the end of a block.
 func isLeft(s hostlimit.Refusals) bool {
 	s.Until, s.SetAt, s.Cause, s.EasedAt, s.Served, s.Lessons = 0, 0, "", 0, 0, 0
 	return s != (hostlimit.Refusals{})
 }
 
-// answered takes in the reply of write.
+// answered handles the reply of write.
 func (c *change) answered(reply []any, at heard, err error) {
 	h := c.h
 	if err != nil && c.lease != nil && (h.p.down != nil || errors.Is(err, errStale)) {
-		return // it is sent again
+		return // undone sends it again
 	}
 	stored := err == nil && number(reply[0]) == 1 // err: the host's state can't be read
 	var t told
@@ -142,11 +136,11 @@ func (c *change) answered(reply []any, at heard, err error) {
 // observing bounds how long Observe waits for the server.
 const observing = time.Second
 
-// Observe implements [hostlimit.Lease]. It returns at once after a success of a host that has no
-// refusals, and one that changes no more than what is suspected. Otherwise it waits for the server,
-// at most a second: so that no process starts a request to a host that is known to refuse, and so
-// that the Effect is known. If the server doesn't answer by then, the Effect is what this process
-// keeps to until it has.
+// Observe implements [hostlimit.Lease]. It returns at once after a success of a host without
+// refusals, or a success that ends no block and no row of refusals. Otherwise it waits for the
+// server, at most a second: so that no process starts a request to a host that is known to refuse,
+// and so that the Effect is known. If the server doesn't answer by then, the Effect is what this
+// process keeps to until it has.
 func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	l, h := t.l, t.h
 	c, presumed, until := t.observe(o)
@@ -175,8 +169,8 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	}
 }
 
-// observe sends what o does. It returns the change to wait for, nil for none, and the Effect and the
-// end of the block as far as this process knows.
+// observe sends what o does. It returns the change to wait for, nil for none, with its Effect and
+// the end of the block as far as this process knows.
 func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, until time.Duration) {
 	l, h, limits := t.l, t.h, t.limits
 	l.mu.Lock()
@@ -221,7 +215,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	will := c.make(&s, now) // before anything is sent: it may panic, as policies are the user's
 	h.submit(c)
 	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
-		return nil, e, 0 // no answer is missing, nor a start affected
+		return nil, e, 0 // it ends no block and no row
 	}
 	if s.Alone && (will.Blocked || !was.Alone) && t.began > h.blocked {
 		h.halt(now)
@@ -237,7 +231,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	return c, will, s.Until
 }
 
-// presume makes this process keep to a block until then, of which the server may not know yet.
+// presume makes this process keep to a block of which the server may not know yet.
 func (h *host) presume(until time.Duration) {
 	if now := h.l.now(); until > now {
 		h.presumed = max(h.presumed, until)
@@ -245,7 +239,7 @@ func (h *host) presume(until time.Duration) {
 	}
 }
 
-// change returns the change that o makes.
+// change returns the change of o.
 func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 	h := t.h
 	return &change{
@@ -253,7 +247,7 @@ func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 		make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 			turn := hostlimit.Turn{
 				Now: now, Number: uint64(t.granted.heard.server), Last: newest, Probe: t.granted.probe,
-				Delay: &t.limits.Delay, Gap: h.delay, Since: now - h.began, Served: h.served,
+				Delay: &t.limits.Delay, Gap: h.inForce, Since: now - h.began, Served: h.served,
 			}
 			if served {
 				turn.Served++
@@ -269,5 +263,5 @@ const (
 	serves  = "ok"
 )
 
-// us is a number of nanoseconds for step.lua.
+// us returns nanoseconds as microseconds for step.lua.
 func us(ns float64) float64 { return min(ns/1e3, 1<<50) }

@@ -34,7 +34,7 @@ type host struct {
 	blocked     time.Duration // when a block became known here: turns granted before are void
 	presumed    time.Duration // end of a block of which the server may not know yet
 	changes     []*change     // of refusals that the server hasn't answered; the first one is under way
-	delay       time.Duration // delay in force
+	inForce     time.Duration // delay
 	served      int           // successes since began
 	began       time.Duration // when the counting of successes began
 
@@ -87,9 +87,9 @@ func blameOf(why string) blame {
 type told struct {
 	next     int64 // earliest next start
 	adaptive time.Duration
-	delay    time.Duration // delay in force
+	inForce  time.Duration // delay
 	served   int           // successes since began
-	began    int64         // 0: not yet
+	began    int64         // or now, if it hasn't
 	until    int64         // end of the block
 	setAt    int64         // when it was set
 	cause    string
@@ -105,31 +105,28 @@ const toldFields = 14
 
 func newTold(reply []any) told {
 	return told{
-		next: number(reply[0]), adaptive: duration(reply[1]), delay: duration(reply[2]), served: int(number(reply[3])), began: number(reply[4]),
+		next: number(reply[0]), adaptive: duration(reply[1]), inForce: duration(reply[2]), served: int(number(reply[3])), began: number(reply[4]),
 		until: number(reply[5]), setAt: number(reply[6]), cause: text(reply[7]), alone: number(reply[8]) == 1, row: int(number(reply[9])),
 		learned: duration(reply[10]), easedAt: number(reply[11]), version: number(reply[12]), rest: text(reply[13]),
 	}
 }
 
-// keep notes what the server has told; but for what it may have lost and wasn't told again yet.
+// keep stores t, but not in place of what the server may have lost until restore has told it.
 func (h *host) keep(t told, at heard) {
 	clock, now := &h.p.clock, at.received
 	if h.p.restoring == 0 || t.version > h.version {
-		h.delay, h.served, h.began = t.delay, t.served, now
-		if t.began > 0 {
-			h.began = clock.surely(t.began, now)
-		}
+		h.inForce, h.served, h.began = t.inForce, t.served, clock.surely(t.began, now)
 		h.adopt(t, now)
 	}
 	h.blockedUntil(t.until, at)
 }
 
-// adopt takes in the refusals of t but for the end of a block that lasts.
+// adopt makes the refusals of t those of h; blockedUntil sets the end of a block that lasts.
 func (h *host) adopt(t told, now time.Duration) {
 	clock, s := &h.p.clock, h.refusals
 	if t.version != h.version {
 		s = hostlimit.Refusals{Until: s.Until}
-		_ = json.Unmarshal([]byte(t.rest), &s) // where this fails, the host hasn't refused
+		_ = json.Unmarshal([]byte(t.rest), &s) // by another version of hostlimit: what can be read holds
 		h.version = t.version
 	}
 	if s.Alone && !t.alone {
@@ -142,9 +139,7 @@ func (h *host) adopt(t told, now time.Duration) {
 	if micros(s.Learned) != micros(t.learned) {
 		s.Learned = t.learned
 	}
-	if over := clock.surely(t.until, now); t.until == 0 {
-		s.Until = 0
-	} else if over < now {
+	if over := clock.surely(t.until, now); over < now {
 		s.Until = over
 	}
 	h.refusals = s

@@ -173,7 +173,7 @@ func (h *host) stopped(until int64, at heard) {
 	}
 }
 
-// halt makes void what the server granted before now: the host is blocked.
+// halt makes what the server granted before now void, and refuses the waiters that come too late.
 func (h *host) halt(now time.Duration) {
 	h.blocked = now
 	for _, w := range slices.Clone(h.waiters) {

@@ -387,9 +387,10 @@ local function push(r, why)
 		r[ID] .. ' ' .. string.format('%.0f %.0f ', r[DUE], now) .. why)
 end
 
--- told is what a client keeps of a host, to compute what an answer does, and to tell it after a loss of data.
+-- told is what a client keeps of a host, to compute what an answer does, and to tell it after a loss
+-- of data.
 local function told(h)
-	return h.a, h.ad, h.l > 0 and max(0, floor((h.a - h.l) / SHARE)) or 0, h.sv, h.bg, h.b, h.bs, h.c, h.al, h.f, h.le, h.ea, h.v, h.R
+	return h.a, h.ad, h.l > 0 and max(0, floor((h.a - h.l) / SHARE)) or 0, h.sv, h.bg > 0 and h.bg or now, h.b, h.bs, h.c, h.al, h.f, h.le, h.ea, h.v, h.R
 end
 
 -- proclaim tells every process of a block, or that there is none any more; act is 1 if a person has
@@ -705,13 +706,13 @@ function ops.adapt(h, id, least, most, atonce, half, longer)
 	return {1}
 end
 
--- write stores what a client has made of version v of the host's refusals by the outcome of lease
--- id, or by the act of a person: 1 for a block, 2 for a clearing. Of another version nothing is
--- stored. stay is the length of the block from now on (-1: its end is the same, -2: there is none), and
--- newly says whether it is set or lengthened now; taught and eased whether le is longer or shorter now;
--- ended whether the attempt has ended without an answer, and owes delay from now on.
--- Returns whether it is stored, the latest time at which a request that was let go before may still
--- start, if there is a block now, and what told returns.
+-- write stores the host's refusals as a client has changed them, if they still are of version v: by
+-- the outcome of lease id, or by the act of a person, 1 for a block, 2 for a clearing. stay is what is
+-- left of the block (-1: it ends as before), newly whether that is set or lengthened, taught and eased
+-- whether le is longer or shorter, ok whether the outcome is a success, ended whether the attempt
+-- has ended without an answer, and owes delay from now on.
+-- It returns whether they are stored, the latest time at which a request that was let go before may
+-- still start, if there is a block now, and what told returns.
 function ops.write(h, id, n, v, R, f, al, stay, newly, c, le, taught, eased, ok, blocked, cleared, act, ended, delay)
 	local lease = find(h, id)
 	if lease and string.find(lease[DID], 'o', 1, true) then return {1, latest(h), told(h)} end
@@ -727,7 +728,7 @@ function ops.write(h, id, n, v, R, f, al, stay, newly, c, le, taught, eased, ok,
 	end
 	if cleared == 1 then set(h, 'k', max(h.b, now) + FORGIVE) end
 	if blocked == 1 then set(h, 'k', 0) end
-	if stay ~= -1 then set(h, 'b', stay >= 0 and now + stay or 0) end
+	if stay ~= -1 then set(h, 'b', now + stay) end
 	if newly == 1 then set(h, 'bs', now) end
 	if ok == 1 then set(h, 'sv', h.sv + 1) end
 	if taught == 1 then
@@ -753,7 +754,8 @@ function ops.write(h, id, n, v, R, f, al, stay, newly, c, le, taught, eased, ok,
 	return {1, (blocked == 1 or ended == 1) and latest(h) or 0, told(h)}
 end
 
--- served counts the success of a host that has no refusals; of one that has, it tells what told returns.
+-- served counts the success of a host without refusals. For one that has some it returns what told
+-- returns.
 function ops.served(h, id)
 	if h.R ~= '' or h.le > 0 or h.al == 1 or h.f > 0 then return {1, told(h)} end
 	if once(h, id, 's') then set(h, 'sv', h.sv + 1) end
