@@ -21,8 +21,8 @@ type answer struct {
 	effect  hostlimit.Effect // what it did to the host
 }
 
-// resource returns the hash of a URL by which the limiter tells pages apart: FNV-1a, the same in every
-// process. It is never 0.
+// resource returns the hash of a URL by which the limiter tells pages apart: FNV-1a, the same in
+// every process. It is never 0.
 func resource(u *url.URL) uint64 {
 	h := uint64(14695981039346656037)
 	for _, part := range [...]string{u.Scheme, u.Host, u.Opaque, u.Path, u.RawPath, u.RawQuery} {

@@ -274,13 +274,15 @@ func (s *refusals) String() string {
 	return fmt.Sprintf("it has answered %d", s.status)
 }
 
-// Pages that were refused are kept until it is known whose trouble it is. What is longer is cut off.
+// Pages that were refused are kept until it is known whose trouble it is. What is longer is cut
+// off.
 const (
 	keptBody   = 64 << 10
 	keptBodies = 64 << 20 // all together
 )
 
-// answered learns from the answer of fl, or from the lack of one, and has page visited if it isn't to be asked for again.
+// answered learns from the answer of fl, or from the lack of one, and has page visited if it isn't
+// to be asked for again.
 func (r *run) answered(fl *flight, page *Page) {
 	h, s := fl.h, &fl.h.refusals
 	if r.stopped {

@@ -543,8 +543,8 @@ func (r *run) whyPace() string {
 	return "its delay between requests"
 }
 
-// blockedBy returns what has set the block of the host, and whether that is a person; empty where it
-// has none, or the limiter isn't of this process, whose list may be long in coming.
+// blockedBy returns what has set the block of the host, and whether that is a person; empty where
+// it has none, or the limiter isn't of this process, whose list may be long in coming.
 func (r *run) blockedBy(key string) (by string, byHand bool) {
 	hosts, ok := r.c.cfg.Transport.Hosts().(*hostlimit.Memory)
 	if !ok {

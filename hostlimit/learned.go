@@ -60,8 +60,8 @@ const (
 	mostOwn = 200
 )
 
-// suspect learns from an unsure answer, which asks for that long a pause itself. It reports whether that set a block, and whether the page is
-// known to be in trouble of its own.
+// suspect learns from an unsure answer, which asks for that long a pause itself. It reports whether
+// that set a block, and whether the page is known to be in trouble of its own.
 func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool) (blocked, own bool) {
 	page := s.page(o.Resource)
 	switch {

@@ -227,9 +227,9 @@ func (r *Rules) meaning(o *Outcome) meaning {
 	return success
 }
 
-// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us, "unsure"
-// where it or the page fails, "forbidden" for 403 and the like, "refused" where it wants to be left
-// alone.
+// Meaning returns what o says about its host: "neutral" for nothing, "ok" where it serves us,
+// "unsure" where it or the page fails, "forbidden" for 403 and the like, "refused" where it wants
+// to be left alone.
 func (r *Rules) Meaning(o Outcome) string {
 	return [...]string{silent: "neutral", success: "ok", unsure: "unsure", forbidden: "forbidden", refused: "refused"}[r.meaning(&o)]
 }

@@ -214,8 +214,8 @@ func (h *hostAudit) remember(p *past, x *exchange, d *evidence.Decision) {
 	h.past = append(h.past, p)
 }
 
-// count derives how many refusals of its kind in a row p is. A limiter counts three: refusals, pauses
-// and bans, and the record has their sum.
+// count derives how many refusals of its kind in a row p is. A limiter counts three: refusals,
+// pauses and bans, and the record has their sum.
 func (h *hostAudit) count(p *past, x *exchange, d *evidence.Decision) {
 	m := x.by.meaning(d)
 	before := h.blockBefore(x, p.from)
@@ -508,7 +508,8 @@ func (h *hostAudit) suspect(x *exchange) {
 }
 
 // mustPause proves that x, whose answer d may be the word of a rate limit and set no block, needed
-// none: it is a part of one, or the page's own trouble. before is the block that x was the probe of.
+// none: it is a part of one, or the page's own trouble. before is the block that x was the probe
+// of.
 func (h *hostAudit) mustPause(x *exchange, d *evidence.Decision, at time.Time, before *past) {
 	s := h.suspected(x)
 	h.suspect(x)

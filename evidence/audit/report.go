@@ -185,8 +185,8 @@ const tooManyRefusals = 0.1
 const fewAnswers = 10
 
 // Warning returns what the owner of the log should know of the host, as a sentence: that more than
-// a tenth of its answers, of which there are ten at least, were refusals. It is empty where there is
-// no such thing.
+// a tenth of its answers, of which there are ten at least, were refusals. It is empty where there
+// is no such thing.
 func (h *HostReport) Warning() string {
 	share := h.RefusalShare()
 	if share <= tooManyRefusals || h.Answers < fewAnswers {

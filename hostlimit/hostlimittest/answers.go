@@ -106,8 +106,8 @@ func aside(s *scene) {
 	s.audit()
 }
 
-// forbidden has four answers in a row that may be a ban, each time with a success after them, and then
-// five: the request after these tells.
+// forbidden has four answers in a row that may be a ban, each time with a success after them, and
+// then five: the request after these tells.
 func forbidden(s *scene) {
 	s.use(hostlimit.Config{Delay: unpaced, Backoff: backoff.Fibonacci{}})
 	say := func(o hostlimit.Outcome) (*turn, hostlimit.Effect) {

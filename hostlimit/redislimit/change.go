@@ -10,10 +10,10 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// A change is what the outcome of a lease, or a person, does to the refusals of a host. This process
-// computes it, and the server stores the result if its refusals are of the version that the change
-// was computed from. Otherwise the server returns its own, and the change is computed anew. A
-// process makes the changes of a host one by one.
+// A change is what the outcome of a lease, or a person, does to the refusals of a host. This
+// process computes it, and the server stores the result if its refusals are of the version that the
+// change was computed from. Otherwise the server returns its own, and the change is computed anew.
+// A process makes the changes of a host one by one.
 type change struct {
 	h    *host
 	make func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect

@@ -120,9 +120,9 @@ func (l *Limiter) pushed(message string) {
 	}
 }
 
-// proclaimed takes in what the server tells every process: {key, now, act, and what told returns} of
-// a block, or that there is none any more; and nothing, if a quarantine is over. So more than one
-// process knows each block, and a turn that was granted just before isn't used.
+// proclaimed takes in what the server tells every process: {key, now, act, and what told returns}
+// of a block, or that there is none any more; and nothing, if a quarantine is over. So more than
+// one process knows each block, and a turn that was granted just before isn't used.
 func (l *Limiter) proclaimed(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -401,8 +401,8 @@ func (d *Dossier) Kept() bool {
 	return d.Report.OK() && !slices.ContainsFunc(d.Blocks, func(b *Block) bool { return b.Within > 0 })
 }
 
-// Refusing returns a warning for each host of the site that refused more than a tenth of what it was
-// asked for.
+// Refusing returns a warning for each host of the site that refused more than a tenth of what it
+// was asked for.
 func (d *Dossier) Refusing() (warnings []string) {
 	for i := range d.Report.Hosts {
 		if w := d.Report.Hosts[i].Warning(); w != "" {
