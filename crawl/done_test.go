@@ -74,7 +74,7 @@ func TestDone(t *testing.T) {
 /busy: visited, status 200, depth 0, tries 1
 /deep: visited, status 200, depth 2, tries 0, from /a
 /deeper: too deep, status 0, depth 3, tries 0, from /deep
-/drop: failed, status 0, depth 1, tries 2, from /: Get "https://example.com/drop": EOF
+/drop: failed, status 0, depth 1, tries 4, from /: Get "https://example.com/drop": EOF
 /moved: redirected, status 302, depth 1, tries 0, from /
 /new: visit failed, status 200, depth 1, tries 0, from /, via /moved: database is locked
 /no: disallowed, status 0, depth 1, tries 0, from /: Get "https://example.com/no": politeness: example.com: robots: disallowed by robots.txt, line 2, group "*": Disallow: /no

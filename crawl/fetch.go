@@ -182,13 +182,14 @@ func (r *run) giveUpDead(now time.Time) {
 	}
 	sooner := make(map[*host]time.Time)
 	for _, h := range r.frontier.hosts {
-		if !h.dead {
+		if !h.dead && !h.refusals.dead(now) {
 			return
 		}
 		sooner[h] = now
 	}
 	for h := range sooner {
 		h.unreachable = r.c.cfg.Tries
+		h.closed = !h.dead
 	}
 	r.frontier.moveUp(sooner)
 }

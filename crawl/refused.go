@@ -20,7 +20,7 @@ import (
 //	again    refused, the same page             suspect  another page tells whose trouble it is; 429: again
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
 //	suspect  the same, after a longer rest      again    a shorter one wasn't enough for the suspect: it proves nothing
-//	suspect  the same, on a host that limits    open     the suspect comes back later, and is done when it is refused then
+//	suspect  the same, on a host that limits    open     the suspect comes back later, and is done the second time
 //	suspect  refused, another page              again    the host's trouble: the suspect comes back later
 //	check    served                             open     the held pages are forbidden: they are done
 //	check    403                                banned   the held pages come back later
@@ -101,50 +101,55 @@ func (s *refusals) asksGood() bool {
 // Config.Tries.
 func (s *refusals) observe(p *Page, probe bool, tries int, now time.Time) (v verdict) {
 	what, earlier := meaningOf(p.Response), s.alone() && !probe
-	switch {
-	case what == served:
-		if !p.good {
-			v.done = append(v.done, p)
-		}
-		if !earlier {
-			s.ever = s.ever || p.again
-			s.succeed(now, &v)
-		}
-		if !p.good {
-			if status := p.Response.StatusCode; status/100 == 2 || status == http.StatusNotModified {
-				s.good = p.request
-				s.good.Tries = 0
-			}
-		}
+	if what == served {
+		s.serve(p, earlier, now, &v)
 		return v
-	case what == forbidden && tries == 1 && !p.good, what == unsure && p.request.own && !s.alone():
-		v.done = append(v.done, p)
-		return v
-	case what != forbidden && !p.good:
-		p.request.Tries++
-		if p.request.Tries >= tries {
-			v.over = append(v.over, p)
-			p = nil
-		} else if earlier {
-			v.first = append(v.first, p)
-		}
 	}
-	if earlier && what != forbidden {
+	if what == forbidden && tries == 1 && !p.good {
+		v.done = append(v.done, p)
 		return v
 	}
 	if !s.alone() {
 		s.since = now
 	}
-	if s.status = 0; p != nil && p.Response != nil {
+	if s.status = 0; p.Response != nil {
 		s.status = p.Response.StatusCode
 	}
-	switch {
-	case p != nil && what == forbidden:
+	if what == forbidden {
 		s.forbid(p, earlier, &v)
-	default:
-		s.refuse(p, what, now, &v)
+		return v
+	}
+	over := false
+	if !p.good {
+		p.request.Tries++
+		over = p.request.Tries >= tries
+	}
+	switch {
+	case over:
+		v.over = append(v.over, p)
+	case earlier:
+		v.first = append(v.first, p)
+	}
+	if !earlier {
+		s.refuse(p, what, over, now, &v)
 	}
 	return v
+}
+
+// serve learns from a page that was served, which ends the trouble unless it was asked for earlier.
+func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
+	if !p.good {
+		v.done = append(v.done, p)
+	}
+	if !earlier {
+		s.ever = s.ever || p.again
+		s.succeed(now, v)
+	}
+	status := p.Response.StatusCode
+	if !p.good && (status/100 == 2 || status == http.StatusNotModified) && (s.good.URL == "" || len(p.Body) <= smallBody) {
+		s.good = p.request
+		s.good.Tries = 0
+	}
 }
 
 // succeed ends the trouble.
@@ -164,11 +169,10 @@ func (s *refusals) succeed(now time.Time, v *verdict) {
 	*s = refusals{good: s.good, again: s.again, last: s.last, ever: s.ever}
 }
 
-// refuse learns from a refusal of p, which is nil where p isn't asked for again.
-func (s *refusals) refuse(p *Page, what meaning, now time.Time, v *verdict) {
+// refuse learns from a refusal of p. Over is whether p isn't asked for again.
+func (s *refusals) refuse(p *Page, what meaning, over bool, now time.Time, v *verdict) {
 	s.row++
-	s.asked = p != nil && p.good
-	if s.asked {
+	if s.asked = p.good; p.good {
 		s.explain(v)
 		return
 	}
@@ -177,7 +181,7 @@ func (s *refusals) refuse(p *Page, what meaning, now time.Time, v *verdict) {
 		s.suspect = nil
 	}
 	switch {
-	case p == nil:
+	case over:
 	case p.again && what == unsure:
 		s.suspect, s.rest, s.last = p, now.Sub(s.last), now
 	default:
@@ -259,6 +263,14 @@ func (s *refusals) giveBack() (pages []*Page) {
 	*s = refusals{good: s.good, ever: s.ever}
 	return pages
 }
+
+// dead reports whether the host hasn't answered for so long that a crawl doesn't wait for it.
+func (s *refusals) dead(now time.Time) bool {
+	return s.row > 0 && s.status == 0 && now.Sub(s.since) > deadAfter
+}
+
+// deadAfter is longer than a server takes to be restarted or replaced.
+const deadAfter = 15 * time.Minute
 
 // closed reports whether the host has refused everything for too long: for patience, or where
 // nothing was ever served, in that many tries since a ban.
