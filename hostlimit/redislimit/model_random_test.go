@@ -54,7 +54,7 @@ func TestFatesAtRandom(t *testing.T) {
 							hold := time.Duration(r.Int64N(int64(100 * time.Millisecond)))
 							o := hostlimit.Outcome{Status: 200}
 							if r.Float64() < 0.03 {
-								o = hostlimit.Outcome{Status: 429, RetryAfter: time.Second}
+								o = hostlimit.Outcome{Status: []int{429, 403, 503}[r.IntN(3)], RetryAfter: time.Second, Resource: 1 + r.Uint64N(3)}
 							}
 							again, gone := r.Float64() < 0.2, w.dead[l]
 							w.mu.Unlock()
