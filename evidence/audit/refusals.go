@@ -302,8 +302,13 @@ func (h *hostAudit) answer(x *exchange, d *evidence.Decision) {
 		early = slack // a date is as exact as its second
 	}
 	if !sure {
-		if m == served {
+		switch m {
+		case served:
 			h.servedAt(x, at)
+		case unsure:
+			h.suspect(x)
+		case forbidden:
+			h.forbade = maxTime(h.forbade, at)
 		}
 		if m >= unsure || wish > 0 {
 			h.a.openEnded(blocksKept, "the clock was put forward, or the computer slept, during a request: when its answer came isn't known")
