@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,11 @@ func TestPoliteCrawlersAreNotCalledRude(t *testing.T) {
 // robots makes the site say so in its robots.txt.
 func robots(lines ...string) func(*politenesstest.Web, *politenesstest.Site) {
 	return func(_ *politenesstest.Web, a *politenesstest.Site) { a.Robots(strings.Join(lines, "\n") + "\n") }
+}
+
+// failing makes the site answer /down with 503, always.
+func failing(_ *politenesstest.Web, a *politenesstest.Site) {
+	a.Handle("/", politenesstest.Text("page")).Handle("/down", politenesstest.Status(503))
 }
 
 // refusing makes the site answer /busy once with 429 and a Retry-After.
@@ -342,6 +348,28 @@ var rude = []habit{
 	{"503 ignored by rules that count it", politenesstest.Block, politenesstest.Rules{Refusals: []int{429, 503}}, func(_ *politenesstest.Web, a *politenesstest.Site) {
 		a.Handle("/busy", politenesstest.Status(503, "Retry-After", "60"))
 	}, func(c *crawler) { c.every(second, "/busy", "/1") }},
+	{"asks on after a bare 503", politenesstest.Block, politenesstest.Rules{}, failing, func(c *crawler) { c.every(100*ms, "/down", "/1", "/2") }},
+	{"asks on after no answer", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/down", politenesstest.Drop()) }, func(c *crawler) { c.every(100*ms, "/down", "/1") }},
+	{"tries a page again and again", politenesstest.Block, politenesstest.Rules{}, failing, func(c *crawler) { c.every(second, "/down", "/down", "/down", "/down", "/down") }},
+	{"never slows down on a host that is down", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Down(syscall.ECONNREFUSED) }, func(c *crawler) {
+		c.every(second, "/1", "/2", "/3", "/4")
+	}},
+	{"a 503 stops one worker alone", politenesstest.Block, politenesstest.Rules{}, failing, func(c *crawler) {
+		c.wg.Go(func() { c.every(second, "/down", "/2") })
+		time.Sleep(500 * ms)
+		c.every(500*ms, "/3", "/4")
+		c.wg.Wait()
+	}},
+	{"all workers at once, after a rest", politenesstest.Block, politenesstest.Rules{}, func(w *politenesstest.Web, a *politenesstest.Site) {
+		failing(w, a)
+		a.Latency(100 * ms)
+	}, func(c *crawler) {
+		c.every(second, "/down")
+		c.together("/1", "/2", "/3")
+	}},
+	{"goes on into a ban", politenesstest.Block, politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/", politenesstest.Status(403)) }, func(c *crawler) {
+		c.every(second, "/1", "/2", "/3", "/4", "/5", "/6", "/7")
+	}},
 	{"another name after a 429", politenesstest.Block, politenesstest.Rules{}, refusing("60"), func(c *crawler) {
 		c.every(second, "/busy")
 		c.agent = "Mozilla/5.0"
@@ -492,6 +520,40 @@ var polite = []habit{
 	{"a 503 that nobody counts", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) {
 		a.Handle("/busy", politenesstest.Status(503, "Retry-After", "60"))
 	}, func(c *crawler) { c.every(second, "/busy", "/1") }},
+	{"rests after a bare 503", "", politenesstest.Rules{}, failing, func(c *crawler) { c.every(second, "/down", "/1", "/2") }},
+	{"rests longer each time", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Down(syscall.ECONNREFUSED) }, func(c *crawler) {
+		for i, rest := range []time.Duration{1, 1, 2, 3, 5, 8, 13} {
+			c.every(rest*second, "/"+strconv.Itoa(i))
+		}
+	}},
+	{"finds a page in trouble of its own", "", politenesstest.Rules{}, failing, func(c *crawler) {
+		c.every(second, "/down", "/down")
+		c.every(0, "/1", "/down", "/2", "/down", "/3")
+	}},
+	{"finds pages that are forbidden", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/secret/", politenesstest.Status(403)) }, func(c *crawler) {
+		c.every(0, "/1", "/secret/1", "/secret/2", "/secret/3", "/secret/4", "/secret/5", "/1", "/secret/6")
+	}},
+	{"stays away from a ban", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Handle("/", politenesstest.Status(403)) }, func(c *crawler) {
+		c.every(0, "/1", "/2", "/3", "/4", "/5", "/6")
+		time.Sleep(time.Minute)
+		c.get("/7")
+		time.Sleep(2 * time.Minute)
+		c.get("/8")
+	}},
+	{"a Transport, where pages fail and hosts refuse", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) {
+		a.Handle("/", politenesstest.Text("page")).Handle("/down/", politenesstest.Status(503)).Handle("/secret/", politenesstest.Status(403)).Latency(50*ms).
+			Handle("/busy", politenesstest.InTurn(politenesstest.Status(503), politenesstest.Drop(), politenesstest.Status(429), politenesstest.Status(500), politenesstest.Text("page")))
+	}, func(c *crawler) {
+		t, err := politeness.New(politeness.Config{UserAgent: c.agent, Base: c.client.Transport, Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: 100 * ms}, Concurrency: 3}})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.client.Transport = t
+		for i := range 20 {
+			n := strconv.Itoa(i)
+			c.together("/"+n, "/down/1", "/down/"+n, "/secret/"+n, "/busy", "/more/"+n)
+		}
+	}},
 	{"keeps the crawl-delay", "", second1, robots("User-agent: *", "Crawl-delay: 2.5"), func(c *crawler) { c.every(2500*ms, "/robots.txt", "/1", "/2") }},
 	{
 		"keeps the delay of its own group", "",

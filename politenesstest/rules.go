@@ -24,6 +24,9 @@ type Rules struct {
 	// Refusals are the statuses whose Retry-After closes the host to every request that starts
 	// later. nil: 429 alone. A refusal without a Retry-After names no time and closes nothing.
 	Refusals []int
+	// Rest is the least time that a host rests after a bare 503, another 5xx, 408, 425 or no answer.
+	// 0: a second. Negative: none, nor after answers in a row such as 403.
+	Rest time.Duration
 	// HostKey groups requests for gaps, concurrency and blocks, as that of
 	// politeness.Config does. nil: by host, in one spelling, with a port that isn't 80
 	// or 443. Robots.txt always holds for its origin.

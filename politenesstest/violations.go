@@ -20,7 +20,7 @@ type Kind string
 const (
 	Gap         Kind = "gap"         // started too soon after the start before on the host
 	Concurrency Kind = "concurrency" // started while too many were in flight on the host
-	Block       Kind = "block"       // started before the end of a Retry-After that was known
+	Block       Kind = "block"       // started before the end of a Retry-After that was known, or where a host was to rest
 	Disallowed  Kind = "disallowed"  // fetched what robots.txt disallows
 )
 
@@ -68,6 +68,12 @@ func (v Violation) text() string {
 //   - starts after a 429 with Retry-After had been answered, before its time was over
 //     (Retry-After is in whole seconds: where requests in flight together were refused,
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
+//   - starts within Rules.Rest of an answer that may be a rate limit's word (5xx, 408, 425, none):
+//     a second and, in a row, Fibonacci steps of it, at most five minutes; and more than one start
+//     at a time from then on, until a success. A page that fails again alone, while the next one is
+//     served, has a trouble of its own, which asks for nothing;
+//   - more than one start at a time after five answers in a row of 401, 402, 403 and 451, until a
+//     success; one more such answer is a ban: nothing starts for 60 s, doubling to 10 minutes;
 //   - fetches that robots.txt disallows. Fetches of robots.txt itself, and of where
 //     it is redirected to, are exempt from this check, and from no other.
 //
@@ -90,6 +96,7 @@ func (w *Web) Violations(r Rules) []Violation {
 	for _, h := range c.hosts {
 		slices.SortFunc(h.refused, func(a, b *exchange) int { return cmp.Compare(a.answered, b.answered) })
 	}
+	c.rests = c.findRests()
 	for _, x := range w.log {
 		c.check(x)
 	}
@@ -102,6 +109,7 @@ type checker struct {
 	web    *Web
 	hosts  map[string]*host
 	robots *robotsLog
+	rests  map[*exchange]Violation // by the request that broke one
 	found  []Violation
 }
 
@@ -242,6 +250,9 @@ func (c *checker) checkBlock(h *host, x *exchange) {
 	}
 	h.asked = left
 	if refusal == nil {
+		if v, ok := c.rests[x]; ok {
+			c.found = append(c.found, v)
+		}
 		return
 	}
 	c.report(Violation{

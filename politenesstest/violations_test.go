@@ -155,7 +155,7 @@ func TestViolations(t *testing.T) {
 		}, []string{"concurrency 2 1"}},
 		{"failures end", rules{Concurrency: 1}, func(s *script, a *politenesstest.Site) {
 			a.Down(syscall.ECONNRESET)
-			s.fetch(0, "/1").fetch(ms, "/2").fetch(2*ms, "https://unknown.example").fetch(3*ms, "https://unknown.example")
+			s.fetch(0, "/1").fetch(second, "/2").fetch(2*ms, "https://unknown.example").fetch(3*ms, "https://unknown.example")
 		}, nil},
 
 		// Blocks.
@@ -196,6 +196,71 @@ func TestViolations(t *testing.T) {
 			a.Handle("/1", politenesstest.Status(503, "Retry-After", "3"))
 			s.fetch(0, "/1").fetch(second, "/2")
 		}, []string{"block 2 1"}},
+		{"a rest", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503))
+			s.fetch(0, "/1").fetch(999*ms, "/2").fetch(2*second, "/3")
+		}, []string{"block 2 1"}},
+		{"a rest that is over", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(500))
+			s.fetch(0, "/1").fetch(second, "/2")
+		}, nil},
+		{"a rest as long as the rules say", rules{Rest: time.Minute}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Drop())
+			s.fetch(0, "/1").fetch(time.Minute-1, "/2").fetch(time.Minute, "/3")
+		}, []string{"block 2 1"}},
+		{"no rest", rules{Rest: -1}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503))
+			s.fetch(0, "/1").fetch(ms, "/1").fetch(2*ms, "/3")
+		}, nil},
+		{"longer by the number in a row", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/", politenesstest.Status(503))
+			s.fetch(0, "/1").fetch(second, "/2").fetch(2*second, "/3").fetch(4*second, "/4").fetch(7*second-1, "/5")
+		}, []string{"block 5 4"}},
+		{"and that many before a success don't count", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/", politenesstest.Status(503)).Page("/ok", "page")
+			s.fetch(0, "/1").fetch(second, "/2").fetch(2*second, "/3").fetch(4*second, "/ok").fetch(5*second, "/5").fetch(6*second, "/6")
+		}, nil},
+		{"of a client that left", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Slow(time.Hour, politenesstest.Text("page")))
+			s.hold(0, 0, "/1").fetch(ms, "/3")
+		}, nil},
+		{"one that was on its way", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503)).Handle("/2", politenesstest.Slow(3*second, politenesstest.Status(503)))
+			s.fetch(0, "/2").fetch(ms, "/1").fetch(3500*ms, "/3")
+		}, nil},
+		{"two at once after a rest", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503)).Handle("/2", politenesstest.Slow(second, politenesstest.Text("page")))
+			s.fetch(0, "/1").fetch(2*second, "/2").fetch(2500*ms, "/3").fetch(3*second, "/4")
+		}, []string{"block 3 1"}},
+		{"the page that was refused, once more", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503)).Page("/2", "page")
+			s.fetch(0, "/1").fetch(second, "/1").fetch(1100*ms, "/2").fetch(2*second, "/1").fetch(2100*ms, "/2")
+		}, nil},
+		{"and another time", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/1", politenesstest.Status(503))
+			s.fetch(0, "/1").fetch(second, "/1").fetch(1100*ms, "/1").fetch(1200*ms, "/1")
+		}, []string{"block 4 3"}},
+		{"five that are forbidden, and one at a time", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/", politenesstest.Status(403)).Handle("/6", politenesstest.Slow(100*ms, politenesstest.Text("page"))).Page("/7", "page")
+			for i := range 5 {
+				s.fetch(time.Duration(i)*ms, fmt.Sprint("/", i))
+			}
+			s.fetch(6*ms, "/6").fetch(7*ms, "/7").fetch(200*ms, "/8")
+		}, []string{"block 7 5"}},
+		{"and a ban", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/", politenesstest.Status(403)).Page("/7", "page")
+			for i := range 6 {
+				s.fetch(time.Duration(i)*ms, fmt.Sprint("/", i))
+			}
+			s.fetch(59*second, "/7").fetch(59*second+ms, "/8")
+		}, []string{"block 7 6"}},
+		{"and a longer one", rules{}, func(s *script, a *politenesstest.Site) {
+			a.Handle("/", politenesstest.Status(403))
+			for i := range 6 {
+				s.fetch(time.Duration(i)*ms, fmt.Sprint("/", i))
+			}
+			s.fetch(60*second+5*ms, "/7").fetch(180*second+4*ms, "/8")
+		}, []string{"block 8 7"}},
 		{"storm", rules{}, func(s *script, a *politenesstest.Site) {
 			s.do(second, func() { a.Storm(10 * second) })
 			s.fetch(0, "/1").fetch(2*second, "/2").fetch(3*second, "/3").fetch(11*second, "/4")

@@ -1,0 +1,230 @@
+package politenesstest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+const (
+	// longestRest is how long a host rests at most after an answer that may be a rate limit's word.
+	longestRest = 5 * time.Minute
+	// inARow is how many answers such as 403 in a row are followed by a single request.
+	inARow = 5
+	// forgiven is how long after a rest nothing before it counts any more.
+	forgiven = 30 * time.Minute
+)
+
+// rests are what the answers of a host ask for without a word, as far as it is certain: a time
+// without a request, and one request alone after it. It is played again from the starts and answers
+// of the host, in their order:
+//
+//	5xx, 408, 425, no answer         rest: 1, 1, 2, 3, 5... s by the number in a row
+//	the same to the request after    none, if the page is one that was refused: the answer to
+//	a rest                           the next page tells
+//	the same, of a page that was     none: the trouble is the page's own
+//	told so by a success
+//	the fifth of 401, 402, 403, 451  no rest; one request alone
+//	the next of them                 rest: 60 s, doubling to 10 min
+//	any success                      all is over
+type rests struct {
+	rules     Rules
+	until     time.Time // end of the rest
+	setBy     *exchange // what set it, or made requests start alone
+	why       string    // the same in words
+	alone     bool
+	probe     *exchange   // the request that is alone; nil: none
+	beside    []*exchange // those that started beside it
+	row       int
+	forbidden int
+	bans      int
+	checking  bool   // the next answer such as 403 is a ban
+	asked     bool   // a refusal that named its time has come last
+	pending   string // page that was refused again; the next answer tells whose trouble it is
+	suspects  map[string]*suspect
+	probes    map[*exchange]bool
+	found     map[*exchange]Violation
+}
+
+// A suspect is a page that was refused.
+type suspect struct {
+	again bool // alone, too, since the last success
+	own   bool
+}
+
+// findRests returns the requests that started into a rest of their host, or beside a request that
+// was to be alone.
+func (c *checker) findRests() map[*exchange]Violation {
+	found := map[*exchange]Violation{}
+	if c.rules.Rest < 0 {
+		return found
+	}
+	type event struct {
+		at      instant
+		x       *exchange
+		started bool
+	}
+	var events []event
+	for _, x := range c.web.log {
+		events = append(events, event{x.started, x, true})
+		if end := cmp.Or(x.answered, x.ended); end != 0 {
+			events = append(events, event{end, x, false})
+		}
+	}
+	slices.SortFunc(events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	hosts := map[string]*rests{}
+	for _, e := range events {
+		key := c.rules.hostKey(e.x)
+		r := hosts[key]
+		if r == nil {
+			r = &rests{rules: c.rules, suspects: map[string]*suspect{}, probes: map[*exchange]bool{}, found: found}
+			hosts[key] = r
+		}
+		if e.started {
+			r.start(e.x)
+		} else {
+			r.answer(e.x, e.at)
+		}
+	}
+	return found
+}
+
+func (r *rests) start(x *exchange) {
+	start := x.record.Start
+	switch {
+	case !r.alone:
+	case start.After(r.until.Add(forgiven)) && !r.until.IsZero():
+		r.clear()
+	case start.After(r.setBy.settled()) && start.Before(r.until.Add(-r.rules.Slack)):
+		r.report(x, r.setBy, r.until.Sub(r.setBy.settled()), r.why+", after which a host rests")
+	case r.probe != nil:
+		r.beside = append(r.beside, x)
+	default:
+		r.probe, r.probes[x] = x, true
+	}
+}
+
+// answer takes the answer to x, or the news that there is none.
+func (r *rests) answer(x *exchange, at instant) {
+	if r.probe == x {
+		for _, z := range r.beside {
+			if z.record.Start.Before(x.settled().Add(-r.rules.Slack)) {
+				r.report(z, r.setBy, 0, fmt.Sprintf("%s, after which one request starts alone, which was %v", r.why, x.snapshot()))
+			}
+		}
+		r.probe, r.beside = nil, nil
+	}
+	status, page := x.record.Status, x.page()
+	earlier := r.setBy != nil && x.started < cmp.Or(r.setBy.answered, r.setBy.ended)
+	switch {
+	case status == 0 && (x.site == nil || errors.Is(x.record.Err, errHungUp) || x.left()), status == 407, status >= 600:
+	case r.rules.refusal(status), status == 429:
+		if !earlier {
+			r.clear()
+			r.asked = true
+		}
+	case status == 0 || status == 408 || status == 425 || status/100 == 5:
+		r.unsure(x, page, earlier)
+	case status == 401 || status == 402 || status == 403 || status == 451:
+		if !earlier && !x.isRobots && !r.asked {
+			r.forbid(x)
+		}
+	default:
+		delete(r.suspects, page)
+		if s := r.suspects[r.pending]; s != nil {
+			s.own = true
+		}
+		r.pending = ""
+		if !earlier {
+			r.clear()
+		}
+	}
+}
+
+func (r *rests) unsure(x *exchange, page string, earlier bool) {
+	s := r.suspects[page]
+	switch {
+	case s != nil && s.own:
+		return
+	case s != nil && !s.again && r.probes[x] && !earlier && !r.asked:
+		s.again, r.pending = true, page
+		return
+	case s == nil:
+		r.suspects[page] = new(suspect)
+	}
+	if earlier {
+		return
+	}
+	r.pending = ""
+	r.row++
+	if r.asked {
+		r.row = 1
+	}
+	a, b := time.Second, time.Second
+	for n := 1; n < r.row && a < longestRest; n++ {
+		a, b = b, a+b
+	}
+	why := "no answer"
+	if x.record.Status > 0 {
+		why = fmt.Sprint(x.record.Status)
+	}
+	r.rest(x, max(min(a, longestRest), r.rules.Rest), why)
+}
+
+// forbid takes an answer such as 403: of a page that is forbidden, or of a ban.
+func (r *rests) forbid(x *exchange) {
+	if r.checking || r.bans > 0 {
+		r.checking = false
+		r.bans++
+		r.rest(x, min(time.Minute*time.Duration(math.Exp2(float64(min(r.bans, 9)-1))), 10*time.Minute), fmt.Sprintf("%d once more, which is a ban", x.record.Status))
+		return
+	}
+	if r.forbidden++; r.forbidden == inARow {
+		r.forbidden, r.checking = 0, true
+		r.rest(x, 0, fmt.Sprintf("%d answers in a row such as %d", inARow, x.record.Status))
+	}
+}
+
+// rest lets the host rest after the answer to x, and one request start alone then.
+func (r *rests) rest(x *exchange, long time.Duration, why string) {
+	r.alone, r.setBy, r.why, r.until = true, x, why, x.settled().Add(long)
+}
+
+// clear forgets what was refused in a row.
+func (r *rests) clear() {
+	r.alone, r.asked, r.checking = false, false, false
+	r.row, r.forbidden, r.bans = 0, 0, 0
+	for _, s := range r.suspects {
+		s.again = false
+	}
+}
+
+func (r *rests) report(x, by *exchange, want time.Duration, reason string) {
+	r.found[x] = Violation{
+		Kind: Block, Request: x.snapshot(), Earlier: by.snapshot(), Want: want, Got: x.record.Start.Sub(by.settled()), Reason: reason,
+	}
+}
+
+// settled is when x was answered, or failed.
+func (x *exchange) settled() time.Time {
+	if x.answered != 0 {
+		return x.record.Answered
+	}
+	return x.record.End
+}
+
+// left reports whether x's client gave it up.
+func (x *exchange) left() bool {
+	return errors.Is(x.record.Err, context.Canceled) || errors.Is(x.record.Err, context.DeadlineExceeded) || x.req.Context().Err() != nil
+}
+
+// page is what x asked for, without the fragment.
+func (x *exchange) page() string {
+	u := *x.url
+	u.Fragment, u.RawFragment = "", ""
+	return u.String()
+}
