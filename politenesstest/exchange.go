@@ -30,6 +30,7 @@ type exchange struct {
 	isRobots                 bool        // whether it asks for a robots.txt, as far as can be known
 	robots                   []byte      // the body as read, if isRobots
 	whole                    bool        // the body was read to its end
+	left                     bool        // the client had given it up when it ended
 	keeps                    bool        // the connection can be used again
 	stop                     func() bool // no longer wait for the end of the request's context
 }
@@ -171,6 +172,7 @@ func (x *exchange) endLocked(err error) {
 		return
 	}
 	x.stop()
+	x.left = x.req.Context().Err() != nil
 	x.record.End = time.Now()
 	x.record.Err = err
 	x.ended = x.web.tick()

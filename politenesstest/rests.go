@@ -2,7 +2,6 @@ package politenesstest
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -121,7 +120,7 @@ func (r *rests) answer(x *exchange, at instant) {
 	status, page := x.record.Status, x.page()
 	earlier := r.setBy != nil && x.started < cmp.Or(r.setBy.answered, r.setBy.ended)
 	switch {
-	case status == 0 && (x.site == nil || errors.Is(x.record.Err, errHungUp) || x.left()), status == 407, status >= 600:
+	case status == 0 && (x.site == nil || errors.Is(x.record.Err, errHungUp) || x.left), status == 407, status >= 600:
 	case r.rules.refusal(status), status == 429:
 		if !earlier {
 			r.clear()
@@ -215,11 +214,6 @@ func (x *exchange) settled() time.Time {
 		return x.record.Answered
 	}
 	return x.record.End
-}
-
-// left reports whether x's client gave it up.
-func (x *exchange) left() bool {
-	return errors.Is(x.record.Err, context.Canceled) || errors.Is(x.record.Err, context.DeadlineExceeded) || x.req.Context().Err() != nil
 }
 
 // page is what x asked for, without the fragment.
