@@ -1,0 +1,168 @@
+package crawl
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A step is an answer: its page, its status (0: none) and what becomes of pages. Its page is "good"
+// where one that was served before is asked for, and "x!" where x was asked for before the trouble.
+type step struct {
+	page   string
+	status int
+	after  time.Duration // since the step before; 0: a second
+	want   string
+}
+
+// TestRefusals walks through the table of states.
+func TestRefusals(t *testing.T) {
+	for name, tt := range map[string]struct {
+		tries int
+		steps []step
+		next  string // request: the page, "good", or "any"
+		alone bool
+	}{
+		"served":      {0, []step{{"a", 200, 0, "done a"}}, "any", false},
+		"refused":     {0, []step{{"a", 503, 0, ""}}, "a", true},
+		"served then": {0, []step{{"a", 503, 0, ""}, {"a", 200, 0, "done a"}}, "any", false},
+		"one try":     {1, []step{{"a", 503, 0, "over a"}}, "any", true},
+		"two tries":   {2, []step{{"a", 503, 0, ""}, {"a", 503, 0, "over a"}}, "any", true},
+		"suspect, nothing to ask": {
+			0, []step{{"a", 503, 0, ""}, {"a", 0, 0, ""}}, "any", true,
+		},
+		"suspect":     {0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}}, "good", true},
+		"own trouble": {0, []step{{"g", 200, 0, "done g"}, {"a", 500, 0, ""}, {"a", 500, 0, ""}, {"good", 200, 0, "done a"}}, "any", false},
+		"told by the next": {
+			0, []step{{"a", 0, 0, ""}, {"a", 0, 0, ""}, {"b", 404, 0, "done b a"}}, "any", false,
+		},
+		"told by a later one": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, time.Minute, "drop a"}}, "a", false,
+		},
+		"the host's trouble": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 503, 0, "last a"}}, "any", true,
+		},
+		"the host's, still": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 503, 0, "last a"}, {"b", 503, 0, ""}}, "good", true,
+		},
+		"the host's, over": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 503, 0, "last a"}, {"b", 503, 0, ""}, {"good", 200, 0, ""}}, "b", false,
+		},
+		"second chance": {
+			0, []step{
+				{"g", 200, 0, "done g"}, {"x", 503, 0, ""}, {"x", 200, 0, "done x"},
+				{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "last a"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "done a"},
+			}, "any", false,
+		},
+		"two pages, nothing served": {
+			0, []step{{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"b", 503, 0, "last a"}}, "b", true,
+		},
+		"429 is the host's": {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "a", true},
+		"the third 429":     {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "good", true},
+		"an earlier one":    {0, []step{{"a", 503, 0, ""}, {"b!", 503, 0, "first b"}, {"c!", 200, 0, "done c"}}, "a", true},
+		"403":               {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}}, "any", false},
+		"403 and served":    {0, []step{{"a", 403, 0, ""}, {"b", 451, 0, ""}, {"c", 200, 0, "done c a b"}}, "any", false},
+		"403 with one try":  {1, []step{{"a", 403, 0, "done a"}}, "any", false},
+		"five 403":          {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}}, "good", true},
+		"forbidden": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"good", 200, 0, "done a b c d e"}},
+			"any", false,
+		},
+		"banned": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"good", 403, 0, "last a b c d e"}},
+			"good", true,
+		},
+		"ban over": {
+			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 403, 0, "last a"}, {"good", 403, 0, ""}, {"good", 200, 0, ""}},
+			"any", false,
+		},
+		"banned, nothing served": {
+			0, []step{{"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"f", 403, 0, "last a b c d e f"}}, "any", true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s refusals
+			now, tries := time.Unix(0, 0), tt.tries
+			if tries == 0 {
+				tries = 5
+			}
+			own := map[string]bool{}
+			for i, st := range tt.steps {
+				url, earlier := strings.CutSuffix(st.page, "!")
+				p := &Page{request: Request{URL: url, own: own[url]}, good: url == "good"}
+				if st.status != 0 {
+					p.Response = &http.Response{StatusCode: st.status}
+				}
+				if p.good != s.asksGood() {
+					t.Fatalf("step %d: asks for good: %v", i, s.asksGood())
+				}
+				if s.again.URL == url {
+					p.request, p.again, s.again = s.again, true, Request{}
+				}
+				now = now.Add(max(st.after, time.Second))
+				v := s.observe(p, !earlier && s.alone(), tries, now)
+				for _, p := range v.last {
+					own[p.request.URL] = p.request.own
+				}
+				if got := v.String(); got != st.want {
+					t.Errorf("step %d: %q, want %q", i, got, st.want)
+				}
+			}
+			next := "any"
+			switch {
+			case s.asksGood():
+				next = "good"
+			case s.again.URL != "":
+				next = s.again.URL
+			}
+			if next != tt.next || s.alone() != tt.alone {
+				t.Errorf("next is %q, alone %v, want %q, %v", next, s.alone(), tt.next, tt.alone)
+			}
+		})
+	}
+}
+
+// String returns the fields that aren't empty, with their pages.
+func (v verdict) String() string {
+	var parts []string
+	for name, pages := range map[string][]*Page{"done": v.done, "over": v.over, "first": v.first, "last": v.last, "later": v.later, "drop": v.drop} {
+		var urls []string
+		for _, p := range pages {
+			urls = append(urls, p.request.URL)
+		}
+		if len(urls) > 0 {
+			parts = append(parts, name+" "+strings.Join(urls, " "))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// TestDryHosts: where a host has nothing else to ask for, pages don't wait for what nothing tells.
+func TestDryHosts(t *testing.T) {
+	page := func() *Page { return &Page{request: Request{URL: "a"}} }
+	good := Request{URL: "good"}
+	for name, tt := range map[string]struct {
+		refusals
+		want     string
+		asksGood bool
+	}{
+		"nothing":             {refusals{good: good}, "", false},
+		"again":               {refusals{again: good}, "", false},
+		"suspect":             {refusals{suspect: page()}, "later a", false},
+		"suspect and good":    {refusals{suspect: page(), good: good}, "", true},
+		"held":                {refusals{held: []*Page{page()}}, "done a", false},
+		"held and good":       {refusals{held: []*Page{page()}, good: good}, "", true},
+		"checking":            {refusals{held: []*Page{page()}, checking: true}, "done a", false},
+		"held and a suspect":  {refusals{held: []*Page{page()}, suspect: page()}, "later a", false},
+		"checking, with good": {refusals{held: []*Page{page()}, checking: true, good: good}, "", true},
+	} {
+		s := tt.refusals
+		if got := fmt.Sprint(s.dry()); got != tt.want || s.asksGood() != tt.asksGood {
+			t.Errorf("%s: %q, asks for good %v; want %q, %v", name, got, s.asksGood(), tt.want, tt.asksGood)
+		}
+	}
+}
