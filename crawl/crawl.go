@@ -43,8 +43,8 @@ type Config struct {
 	// Nil: a client over Transport.
 	Client *http.Client
 
-	// Visit receives each page that was answered, whatever its status, but no redirects, and of 429
-	// and 503 only the last of Tries. It runs in Workers goroutines at once. After an error, or a
+	// Visit receives each page that was answered, whatever its status, but no redirects, and of
+	// refusals (see Tries) only the last. It runs in Workers goroutines at once. After an error, or a
 	// panic, the page is VisitFailed, and the crawl goes on; a panic of this or another function of
 	// the Config is logged with its stack by package log. ctx ends Grace after the crawl's.
 	Visit func(ctx context.Context, p *Page) error
@@ -91,13 +91,16 @@ type Config struct {
 	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
 	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s
-	Patience        time.Duration // longest wait for a host; its URLs are Refused then; 0: 24 h
+	Patience        time.Duration // longest wait for a host, also for one that refuses everything; its URLs are Refused then; 0: 24 h
 
-	// Tries is the largest number of times that a URL is asked for which is answered 429 or 503,
-	// and a robots.txt that can't be had; two where a connection for that is refused. Between two
-	// tries the crawl goes on with other hosts; when only hosts are left that don't answer at all,
-	// it ends. The repetitions by the Transport's Retry are one try. 0: 5; 1: nothing is asked for
-	// again.
+	// Tries is the largest number of times that a URL is asked for which is refused: answered 429,
+	// 5xx, 408 or 425, or not at all. What a host refuses together with a page that it served before
+	// is no try of the URL: a ban costs time, not pages. A URL that is refused twice, while that page
+	// is served, is done: the trouble is its own. So it is with 401, 402, 403 and 451, which are asked
+	// for again after a ban only. Tries bounds the fetches of a robots.txt that can't be had as well;
+	// two where a connection for that is refused. Between two tries the crawl goes on with other
+	// hosts; when only hosts are left that don't answer at all, it ends. The repetitions by the
+	// Transport's Retry are one try. 0: 5; 1: nothing is asked for again.
 	Tries int
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.

@@ -11,7 +11,7 @@ type Request struct {
 	Hops     int    // redirects since Via
 	Depth    int    // links from a start URL; redirects are none
 	Priority int    // higher ones first; 0 is ordinary
-	Tries    int    // answers of 429 and 503 so far; a Queue need not keep it
+	Tries    int    // refusals so far, see Config.Tries; a Queue need not keep it
 
 	cookie bool // it was asked for again after a redirect to itself, see run.wantsCookie
 	own    bool // its refusals seem to be its own trouble, see refusals

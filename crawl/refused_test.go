@@ -1,8 +1,10 @@
 package crawl_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // A guarded site has pages /0 to /n, all linked from /, behind a protection that sees when requests
@@ -206,4 +209,87 @@ func TestBrokenPages(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestForbiddenPagesHoldNothingUp: where nothing tells a ban from forbidden pages, or no more pages
+// may be asked for, a crawl ends all the same, with as many pages as it may have.
+func TestForbiddenPagesHoldNothingUp(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		with crawl.Config
+		urls int
+		want map[crawl.Outcome]int
+	}{
+		{"one page", crawl.Config{}, 1, map[crawl.Outcome]int{crawl.Visited: 1}},
+		{"four pages", crawl.Config{}, 4, map[crawl.Outcome]int{crawl.Visited: 4}},
+		{"no room", crawl.Config{MaxPages: 3}, 4, map[crawl.Outcome]int{crawl.Visited: 3, crawl.Left: 1}},
+		{"no room on the host", crawl.Config{MaxPagesPerHost: 3}, 10, map[crawl.Outcome]int{crawl.Visited: 3, crawl.EnoughOfHost: 7}},
+		{"a ban of all pages", crawl.Config{}, 40, map[crawl.Outcome]int{crawl.Refused: 40}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl = tt.with
+				r.Site("https://example.com").Handle("/", politenesstest.Status(http.StatusForbidden))
+				s := r.run(t.Context(), t, numbered("example.com", tt.urls)...)
+				wantOutcomes(t, s, tt.want)
+				if s.Elapsed > 20*time.Minute {
+					t.Errorf("took %v", s.Elapsed)
+				}
+			})
+		})
+	}
+}
+
+// TestHostsThatStayClosed are given up after Patience, or when no others are left and they don't
+// answer at all; Progress says what they are waited for.
+func TestHostsThatStayClosed(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		close func(*politenesstest.Site)
+		took  time.Duration // about
+		why   string
+	}{
+		{"503", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusServiceUnavailable)) }, 2 * time.Hour, "it has answered 503"},
+		{"403", func(s *politenesstest.Site) { s.Handle("/", politenesstest.Status(http.StatusForbidden)) }, 2 * time.Hour, "it has answered 403"},
+		{"down", func(s *politenesstest.Site) { s.Down(errRefusedConnection) }, 20 * time.Minute, "it hasn't answered"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				r.crawl.Patience = 2 * time.Hour
+				site := r.Site("https://example.com").Handle("/", page(""))
+				r.crawl.Visit = func(context.Context, *crawl.Page) error {
+					if len(r.visited) == 10 {
+						tt.close(site)
+					}
+					return nil
+				}
+				var waits []string
+				r.crawl.Progress = func(p crawl.Progress) { waits = append(waits, p.NextWhy) }
+				s := r.run(t.Context(), t, numbered("example.com", 40)...)
+				if s.Outcomes[crawl.Refused] < 29 || s.Visited()+s.Outcomes[crawl.Refused] != 40 {
+					t.Errorf("outcomes: %v", s)
+				}
+				if s.Elapsed < tt.took-10*time.Minute || s.Elapsed > tt.took+15*time.Minute {
+					t.Errorf("took %v, want about %v", s.Elapsed, tt.took)
+				}
+				if !slices.Contains(waits, tt.why) {
+					t.Errorf("Progress doesn't say %q: %q", tt.why, slices.Compact(waits))
+				}
+			})
+		})
+	}
+}
+
+// TestHeldPagesAreLeft when a crawl is stopped: the next one asks for them.
+func TestHeldPagesAreLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		slow := http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() })
+		r.Site("https://example.com").Handle("/", politenesstest.Status(http.StatusForbidden)).Handle("/3", slow)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		wantOutcomes(t, r.run(ctx, t, numbered("example.com", 4)...), map[crawl.Outcome]int{crawl.Left: 4})
+	})
 }

@@ -19,9 +19,9 @@ const (
 	NotCanonical Outcome = "not canonical"  // it gave way to its canonical URL (Config.Canonical)
 	Disallowed   Outcome = "disallowed"     // by robots.txt or by the user's own rules, or reserved by the site
 	Unreachable  Outcome = "unreachable"    // robots.txt couldn't be had, Config.Tries times or for good
-	Refused      Outcome = "refused"        // 429 or 503 Config.Tries times, or its host can't be asked within Config.Patience
+	Refused      Outcome = "refused"        // Config.Tries times, or its host refuses everything, or can't be asked, for Config.Patience
 	OverBudget   Outcome = "over budget"    // the budget's pages of its host are spent, or its host can't be asked within the budget's time
-	Failed       Outcome = "failed"         // no answer, or one that broke off
+	Failed       Outcome = "failed"         // no answer, though its host answers; or one that broke off
 	Rejected     Outcome = "rejected"       // by the Transport's ResponseLimits: too large, or of the wrong type
 	Duplicate    Outcome = "duplicate"      // known already
 	TooDeep      Outcome = "too deep"       // Config.MaxDepth

@@ -34,7 +34,7 @@ Crawls politely from the URLs on, and writes a line of JSON for each page.
   -preset NAME    audit, conservative, bulk or responsive
   -delay D, -per-host N     time between two requests to a host; most at once
   -pages N, -time D         stop there; -max-wait D: for a turn
-  -tries N        at a URL that answers 429 or 503 (default 5)
+  -tries N        at a URL that answers 429, 5xx or nothing (default 5)
   -purpose LIST   what for: train, ground, search; sites that refuse are left
   -evidence FILE  append what was decided, for politeness audit
   -state DIR      keep hosts' delays and robots.txt, not pages, for the next run
