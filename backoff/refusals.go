@@ -11,14 +11,13 @@ import (
 )
 
 // Refusals is a Policy that also says what counts as a refusal, beside what always does:
-// status 429, and 503 with a Retry-After. Failures of a host, such as 403, 500 or no
-// answer, count at once where they are listed here, otherwise from the InARow-th in a
-// row on.
+// status 429, and 503 with a Retry-After. Other answers, such as 403, 500 or none, count where they
+// are listed here; otherwise package hostlimit finds out what they mean.
 type Refusals struct {
 	Policy        Policy        // how long to stay away; nil: Fibonacci{}
 	Statuses      []int         // statuses that count at once, beside 429, such as 403, 503, 420, 509, 520 to 530; see Range
 	Network       bool          // whether an attempt without a response counts at once
-	InARow        int           // number of failures in a row that are a refusal; 0: 5
+	InARow        int           // number of answers such as 403 in a row after which one more is a ban; 0: 5
 	MaxRetryAfter time.Duration // cap on Retry-After; 0: 24 h
 	AtLeast       bool          // a Retry-After that is shorter than what Policy says doesn't count; false: it takes Policy's place
 	Forgive       time.Duration // quiet time after a block's end that resets the counter; 0: 30 min

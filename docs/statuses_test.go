@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -23,7 +22,8 @@ const (
 )
 
 // TestStatuses holds the table of statuses in 429.md against hostlimit.Rules, whose words it has, and
-// against the limiter itself: each status is observed by one, alone, in a row, and between failures.
+// against the limiter itself: each status is observed by one, alone, in a row, and between answers that
+// forbid.
 func TestStatuses(t *testing.T) {
 	text, err := os.ReadFile("429.md")
 	if err != nil {
@@ -81,19 +81,23 @@ func statusTable(t *testing.T, usual, conservative hostlimit.Config) string {
 
 // meanings are the words of the guide for those of hostlimit.Rules.
 var meanings = map[string]string{
-	"neutral": "says nothing",
-	"ok":      "success: clears",
-	"failed":  "clears nothing; number %d in a row blocks, by %s",
-	"refused": "blocks",
+	"neutral":   "says nothing",
+	"ok":        "success: clears",
+	"unsure":    "pauses; asked again, it may be the page's own trouble",
+	"forbidden": "clears nothing; after %d in a row the next one is a ban",
+	"refused":   "blocks",
 }
 
 // effect returns what the rules of a limiter say about a status, once the limiter does so.
 func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.Duration) (words string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		// observe has a new host answer with each of the statuses, and returns which of them blocked it.
-		observe := func(statuses ...int) (blocked int, until time.Duration) {
-			limiter, err := hostlimit.New(limits)
+		// observe has a new host answer for one page with each of the statuses, and returns the number of
+		// the first that blocked it, 0 for none, and whether the last did.
+		observe := func(statuses ...int) (first int, last bool) {
+			patient := limits
+			patient.MaxWait = 1000 * time.Hour
+			limiter, err := hostlimit.New(patient)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,36 +109,36 @@ func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.D
 				if _, err := lease.Start(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				o := hostlimit.Outcome{Status: s}
+				o := hostlimit.Outcome{Status: s, Resource: 1}
 				if s == status {
 					o.RetryAfter = retryAfter
 				}
-				e := lease.Observe(o)
+				last = lease.Observe(o).Blocked
 				lease.Release()
-				if e.Blocked {
-					return i + 1, time.Until(e.Until)
+				if last && first == 0 {
+					first = i + 1
 				}
 			}
-			return 0, 0
+			return first, last
 		}
 		const many = 10
 		var row [many]int
 		for i := range row {
 			row[i] = status
 		}
-		switch n, length := observe(row[:]...); {
-		case n == 1:
-			words = "blocks"
-		case n > 1 && length < time.Minute:
-			words = fmt.Sprintf("clears nothing; number %d in a row blocks, by Fibonacci", n)
-		case n > 1:
-			words = fmt.Sprintf("clears nothing; number %d in a row blocks, by the policy", n)
-		default:
-			if n, _ := observe(500, 500, 500, 500, status, 500); n > 0 {
-				words = "says nothing"
-			} else {
-				words = "success: clears"
+		switch n, _ := observe(row[:]...); n {
+		case 1:
+			words = meanings["refused"]
+			if _, again := observe(status, status); !again { // it may be the page's own trouble
+				words = meanings["unsure"]
 			}
+		case 0:
+			words = meanings["ok"]
+			if _, ban := observe(451, 451, 451, 451, 451, status, 451); ban {
+				words = meanings["neutral"]
+			}
+		default:
+			words = fmt.Sprintf(meanings["forbidden"], n-1)
 		}
 	})
 	rules, err := limits.Rules()
@@ -143,12 +147,8 @@ func effect(t *testing.T, limits hostlimit.Config, status int, retryAfter time.D
 	}
 	o := hostlimit.Outcome{Status: status, RetryAfter: retryAfter}
 	want := meanings[rules.Meaning(o)]
-	if rules.Meaning(o) == "failed" {
-		by := "the policy"
-		if _, same := rules.Backoff().Policy.(backoff.Fibonacci); same || !rules.Teaches(o) {
-			by = "Fibonacci"
-		}
-		want = fmt.Sprintf(want, rules.Backoff().InARow, by)
+	if rules.Meaning(o) == "forbidden" {
+		want = fmt.Sprintf(want, rules.Backoff().InARow)
 	}
 	if words != want {
 		t.Errorf("status %d: the rules say %q, and the limiter does %q", status, want, words)

@@ -38,7 +38,7 @@ type Policy struct {
 	JitterMax     float64       `json:"jitterMax,omitzero"`           // the same, at most
 	Statuses      string        `json:"statuses,omitzero" most:"256"` // those that block at once beside 429: "403,503,520-530"
 	Network       bool          `json:"network,omitzero"`             // no answer blocks at once
-	InARow        int           `json:"inARow,omitzero"`              // failures in a row that block
+	InARow        int           `json:"inARow,omitzero"`              // answers such as 403 in a row after which one more is a ban
 	MaxRetryAfter time.Duration `json:"maxRetryAfter,omitzero"`       // longest block that a host may ask for
 	AtLeast       bool          `json:"atLeast,omitzero"`             // a Retry-After shorter than the policy's step doesn't count
 	Forgive       time.Duration `json:"forgive,omitzero"`             // quiet time after a block that resets the count
