@@ -98,7 +98,7 @@ func (s *stored) note(o refusals, now time.Duration, wall time.Time) {
 // note brings h.stored up to date with what h owes, makes it if there is none, and returns it with
 // the moment of that, by the Memory's clock and by the one on the wall.
 func (sh *shard) note(h *host) (s *stored, now time.Duration, wall time.Time) {
-	now = sh.m.now() // begins the count
+	sh.m.now() // begins the count
 	wall = time.Now()
 	now = wall.Sub(sh.m.base)
 	if h.stored == nil {

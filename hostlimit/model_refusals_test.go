@@ -67,13 +67,13 @@ type answered struct {
 }
 
 // teach makes the delay longer, to that many halves of the one in force.
-func (t *modelTrouble) teach(a *answered, halves time.Duration) {
+func (t *modelTrouble) teach(a *answered, halves int64) {
 	if !learns(a.delay.Adaptive) {
 		return
 	}
 	force := min(max(a.gap, t.learned, a.delay.Min), a.delay.Ceiling)
 	perPage := a.since / time.Duration(max(1, a.served))
-	t.learned = max(t.learned, min(max(force*halves/2, perPage), force*4, a.delay.Ceiling))
+	t.learned = max(t.learned, min(max(time.Duration(int64(force)*halves/2), perPage), force*4, a.delay.Ceiling))
 	t.lessons++
 	t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds = force, a.now, 0, false, 0
 }
@@ -180,14 +180,14 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 			t.teach(a, 3)
 		}
 	}
-	every, percent := 20*time.Second, []time.Duration{2, 4, 8, 16}[min(t.steps/5, 3)]
+	every, percent := 20*time.Second, []int64{2, 4, 8, 16}[min(t.steps/5, 3)]
 	if t.slow {
 		every, percent = 3*time.Minute, 2
 	}
 	if t.learned > 0 && a.now >= t.easedAt+every {
 		t.easedAt = a.now
 		t.steps++
-		t.learned -= t.learned / 100 * percent
+		t.learned -= time.Duration(int64(t.learned) / 100 * percent)
 		if t.learned <= max(a.delay.Min, time.Microsecond) {
 			t.learned, t.taughtAt, t.easedAt, t.steps, t.slow = 0, 0, 0, 0, false
 		}

@@ -1,9 +1,10 @@
 package hostlimit
 
 import (
-	"github.com/go-politeness/politeness/internal/list"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/list"
 )
 
 // places are the MaxInFlight places for requests over all keys. A key whose head lacks only a place

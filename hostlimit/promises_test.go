@@ -1421,8 +1421,8 @@ func TestADelayIsEased(t *testing.T) {
 		}
 		for step := range 12 {
 			time.Sleep(20 * time.Second)
-			percent := []time.Duration{2, 4, 8}[step/5]
-			if want = want * (100 - percent) / 100; want <= time.Second {
+			percent := []int64{2, 4, 8}[step/5]
+			if want = time.Duration(int64(want) * (100 - percent) / 100); want <= time.Second {
 				want = 0
 			}
 			for range 3 { // once in 20 s

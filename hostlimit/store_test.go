@@ -95,8 +95,8 @@ func checkMerge(t *testing.T, a, b, c hostlimit.Debt) {
 // TestMergeInAnyOrder: debts that are merged in any order, and more than once, are the same debt.
 func TestMergeInAnyOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	any := func() uint8 { return uint8(r.Uint32()) }
-	debt := func() hostlimit.Debt { return debtOf(any(), any(), any()*any(), any(), any(), any(), any()) }
+	some := func() uint8 { return uint8(r.Uint32()) }
+	debt := func() hostlimit.Debt { return debtOf(some(), some(), some()*some(), some(), some(), some(), some()) }
 	partings := 0
 	for range 100_000 {
 		a, b, c := debt(), debt(), debt()

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,8 +71,8 @@ func (n *naive) normal(s string) string {
 	}
 	for s = b.String(); ; {
 		again := naiveEscape.ReplaceAllStringFunc(s, func(escape string) string {
-			var c byte
-			fmt.Sscanf(escape, "%%%x", &c)
+			code, _ := strconv.ParseUint(escape[1:], 16, 8) // the expression has two hex digits
+			c := byte(code)
 			switch {
 			case n.exact:
 			case strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~", rune(c)):

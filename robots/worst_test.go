@@ -118,10 +118,14 @@ var worst = []worstFile{
 	{"with $", func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("*%c%c*a%c$", 'a'+i%26, 'a'+i/26%26, 'a'+i/676%26)
 	}, func(r *rand.Rand) string { return letters("abcdefghijklmnopqrstuvwxyz")(r) }},
-	{"many beyond ASCII", func(_ *rand.Rand, i int) string { return strings.Repeat("*é", 330) + fmt.Sprint("*", i%10, "é") },
-		func(*rand.Rand) string { return strings.Repeat("%C3%A9", 333) }},
-	{"few beyond ASCII", func(r *rand.Rand, i int) string { return "*" + anyPattern("éa", 9, 1)(r, i)[1:9] + "é" },
-		func(*rand.Rand) string { return strings.Repeat("%C3%A9a", 285) }},
+	{
+		"many beyond ASCII", func(_ *rand.Rand, i int) string { return strings.Repeat("*é", 330) + fmt.Sprint("*", i%10, "é") },
+		func(*rand.Rand) string { return strings.Repeat("%C3%A9", 333) },
+	},
+	{
+		"few beyond ASCII", func(r *rand.Rand, i int) string { return "*" + anyPattern("éa", 9, 1)(r, i)[1:9] + "é" },
+		func(*rand.Rand) string { return strings.Repeat("%C3%A9a", 285) },
+	},
 	{"short, late then early, often", func(_ *rand.Rand, i int) string {
 		return fmt.Sprintf("*z*aa*%c%c", 'c'+i%20, 'c'+i/20%20)
 	}, func(*rand.Rand) string { return strings.Repeat("a", 300) + "z" + strings.Repeat("ab", 849) }},

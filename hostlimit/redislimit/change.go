@@ -150,23 +150,28 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	timer := time.NewTimer(observing)
 	defer timer.Stop()
 	select {
-	case <-c.done:
+	case err := <-c.done:
+		if err != nil {
+			break
+		}
 		c.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h)
 		// Requests that were let go just before start within their window or not at all.
 		timer.Reset(min(c.latest-l.now(), observing))
 		<-timer.C
 		return c.effect
 	case <-timer.C:
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		select {
-		case <-c.done: // in this very moment
-			return c.effect
-		default:
-			h.presume(until)
-			return presumed
-		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case err := <-c.done: // in this very moment
+		if err == nil {
+			return c.effect
+		}
+	default:
+	}
+	h.presume(until)
+	return presumed
 }
 
 // observe sends what o does. It returns the change to wait for, nil for none, with its Effect and

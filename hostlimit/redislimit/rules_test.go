@@ -382,18 +382,32 @@ func TestTheRulesHoldForAFleet(t *testing.T) {
 	cleared, none, own := hostlimit.Effect{Cleared: true}, hostlimit.Effect{}, hostlimit.Effect{Own: true}
 	for name, answers := range map[string][]answer{
 		"a page in trouble of its own": {
-			{0, 200, 1, false, none}, {1, 503, 2, false, blocked(1)}, {0, 503, 2, true, hostlimit.Effect{Refusals: 1}},
-			{1, 200, 3, true, cleared}, {0, 503, 2, false, own}, {1, 503, 2, false, own}, {0, 200, 4, false, none},
+			{0, 200, 1, false, none},
+			{1, 503, 2, false, blocked(1)},
+			{0, 503, 2, true, hostlimit.Effect{Refusals: 1}},
+			{1, 200, 3, true, cleared},
+			{0, 503, 2, false, own},
+			{1, 503, 2, false, own},
+			{0, 200, 4, false, none},
 		},
 		"the host's trouble": {
 			{0, 503, 1, false, blocked(1)}, {1, 503, 1, true, hostlimit.Effect{Refusals: 1}}, {0, 503, 2, true, blocked(3)}, {1, 200, 1, true, cleared},
 		},
 		"forbidden pages": {
-			{0, 403, 1, false, none}, {1, 403, 2, false, none}, {0, 403, 3, false, none}, {1, 403, 4, false, none}, {0, 403, 5, false, none},
-			{1, 200, 6, true, cleared}, {0, 403, 7, false, none},
+			{0, 403, 1, false, none},
+			{1, 403, 2, false, none},
+			{0, 403, 3, false, none},
+			{1, 403, 4, false, none},
+			{0, 403, 5, false, none},
+			{1, 200, 6, true, cleared},
+			{0, 403, 7, false, none},
 		},
 		"a ban": {
-			{0, 403, 1, false, none}, {1, 403, 2, false, none}, {0, 403, 3, false, none}, {1, 403, 4, false, none}, {0, 403, 5, false, none},
+			{0, 403, 1, false, none},
+			{1, 403, 2, false, none},
+			{0, 403, 3, false, none},
+			{1, 403, 4, false, none},
+			{0, 403, 5, false, none},
 			{1, 403, 6, true, blocked(1)},
 		},
 		"a refusal, and the probe's": {{0, 429, 1, false, blocked(1)}, {1, 403, 2, true, blocked(2)}, {0, 200, 3, true, cleared}},

@@ -31,10 +31,10 @@ func TestCancelable(t *testing.T) {
 		c.Cancel(errors.New("late"))
 		<-child.Done()
 		<-c.Done()
-		if c.Err() != context.Canceled || child.Err() != context.Canceled || c.Value(key{}) != 1 {
+		if !errors.Is(c.Err(), context.Canceled) || !errors.Is(child.Err(), context.Canceled) || c.Value(key{}) != 1 {
 			t.Errorf("at last: %v, %v, value %v", c.Err(), child.Err(), c.Value(key{}))
 		}
-		if asked && context.Cause(child) != cause || context.Cause(c) != cause {
+		if asked && !errors.Is(context.Cause(child), cause) || !errors.Is(context.Cause(c), cause) {
 			t.Errorf("causes %v and %v, want %v", context.Cause(child), context.Cause(c), cause)
 		}
 	}
@@ -49,7 +49,7 @@ func TestCancelableFollowsItsParent(t *testing.T) {
 		child, stop := context.WithTimeout(c, time.Hour)
 		defer stop()
 		cancel(cause)
-		if child.Err() == nil || context.Cause(child) != cause || idle.Err() == nil || context.Cause(idle) != cause {
+		if child.Err() == nil || !errors.Is(context.Cause(child), cause) || idle.Err() == nil || !errors.Is(context.Cause(idle), cause) {
 			t.Errorf("%v, cause %v; idle %v, cause %v", child.Err(), context.Cause(child), idle.Err(), context.Cause(idle))
 		}
 		c.Cancel(context.Canceled)

@@ -23,11 +23,13 @@ func TestRead(t *testing.T) {
 		{http.Header{"Ratelimit": {`"p";r=1;t=30`}}, hints.Hints{}, hostlimit.Outcome{}},
 		{
 			http.Header{"X-Ratelimit-Remaining": {"0"}, "X-Ratelimit-Reset": {"8"}},
-			hints.Hints{RateLimit: "remaining=0, reset=8"}, hostlimit.Outcome{Reset: 8 * time.Second},
+			hints.Hints{RateLimit: "remaining=0, reset=8"},
+			hostlimit.Outcome{Reset: 8 * time.Second},
 		},
 		{
 			http.Header{"Cf-Mitigated": {"Challenge"}},
-			hints.Hints{Refused: "cf-mitigated: challenge"}, hostlimit.Outcome{Refused: "cf-mitigated: challenge"},
+			hints.Hints{Refused: "cf-mitigated: challenge"},
+			hostlimit.Outcome{Refused: "cf-mitigated: challenge"},
 		},
 		{http.Header{"Cf-Mitigated": {"block"}}, hints.Hints{}, hostlimit.Outcome{}},
 	} {
