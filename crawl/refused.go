@@ -44,7 +44,7 @@ type refusals struct {
 	since  time.Time     // first refusal of the row, or answer of the ban
 	last   time.Time     // last refusal of again or suspect
 	rest   time.Duration // between the two refusals of suspect
-	status int           // of the last refusal; 0: no answer
+	status int           // of the last refusal, which may be over; 0: no answer
 	ever   bool          // the host has refused for reasons of its own
 }
 
@@ -166,7 +166,7 @@ func (s *refusals) succeed(now time.Time, v *verdict) {
 		v.drop = append(v.drop, p)
 		s.again = p.request
 	}
-	*s = refusals{good: s.good, again: s.again, last: s.last, ever: s.ever}
+	*s = refusals{good: s.good, again: s.again, last: s.last, status: s.status, ever: s.ever}
 }
 
 // refuse learns from a refusal of p. Over is whether p isn't asked for again.
@@ -244,8 +244,8 @@ func (s *refusals) dry() (v verdict) {
 	return v
 }
 
-// own returns the number of pages that s keeps.
-func (s *refusals) own() int {
+// size returns the number of pages that wait in s.
+func (s *refusals) size() int {
 	n := len(s.held)
 	if s.again.URL != "" {
 		n++
@@ -330,7 +330,7 @@ func (r *run) end(page *Page) {
 func (r *run) keep(page *Page) {
 	most := min(keptBody, keptBodies-r.kept)
 	if len(page.Body) > most {
-		page.Body, page.Truncated = append([]byte(nil), page.Body[:most]...), true
+		page.Body, page.Truncated = slices.Clone(page.Body[:most]), true
 	}
 	page.release()
 	page.release = func() {}
@@ -375,7 +375,7 @@ func (r *run) apply(h *host, v verdict) {
 // settle decides over the pages that wait in h.refusals, where h has nothing else to ask for.
 func (r *run) settle(h *host) {
 	s := &h.refusals
-	if n := s.own(); n > 0 && !r.stopped && n == h.open && h.flights == 0 && !h.more && !h.asked {
+	if n := s.size(); n > 0 && !r.stopped && n == h.open && h.flights == 0 && !h.more && !h.asked {
 		r.apply(h, s.dry())
 		r.frontier.put(h)
 	}

@@ -260,7 +260,7 @@ func (r *run) enough(fl *flight) bool {
 	if visited < limit {
 		h.at = fl.began.Add(time.Second)
 		r.putBack(fl)
-		if underWay == 1+h.refusals.own() {
+		if underWay == 1+h.refusals.size() {
 			r.apply(h, h.refusals.dry())
 		}
 		return true

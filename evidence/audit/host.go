@@ -795,6 +795,7 @@ func (h *hostAudit) clear(d *evidence.Decision) {
 	switch {
 	case x != nil:
 		x.moved, x.cleared = d.Time, true
+		h.tells(x)
 		h.inAnswer(x, d)
 	case h.a.by.mix != 0 && !d.Hand:
 		h.a.contradiction("a block was lifted by no answer")

@@ -683,12 +683,19 @@ func (h *hostAudit) forbid(x *exchange, at time.Time) {
 	h.settleRun(false)
 }
 
-// servedAt takes the time of a success, the answer to x: answers such as 403 before it, or at about
-// that time, are forgotten, unless they were so many before it that they had to set a block.
-func (h *hostAudit) servedAt(x *exchange, at time.Time) {
+// tells takes the success that x was answered: it tells whose trouble a page had that was asked again.
+func (h *hostAudit) tells(x *exchange) {
 	for _, s := range h.suspects {
 		s.own = s.page != x.resource && (s.own || s.pending)
 		s.asked, s.pending = false, false
+	}
+}
+
+// servedAt takes the time of a success, the answer to x: answers such as 403 before it, or at about
+// that time, are forgotten, unless they were so many before it that they had to set a block.
+func (h *hostAudit) servedAt(x *exchange, at time.Time) {
+	if !x.cleared { // or it has told already
+		h.tells(x)
 	}
 	h.served = maxTime(h.served, at)
 	switch r := &h.run; {
