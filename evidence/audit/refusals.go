@@ -683,7 +683,8 @@ func (h *hostAudit) forbid(x *exchange, at time.Time) {
 	h.settleRun(false)
 }
 
-// tells takes the success that x was answered: it tells whose trouble a page had that was asked again.
+// tells takes the success that x was answered: it tells whose trouble a page had that was asked
+// again.
 func (h *hostAudit) tells(x *exchange) {
 	for _, s := range h.suspects {
 		s.own = s.page != x.resource && (s.own || s.pending)
