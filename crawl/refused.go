@@ -21,6 +21,7 @@ import (
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
 //	suspect  the same, after a longer rest      again    a shorter one wasn't enough for the suspect: it proves nothing
 //	suspect  the same, on a host that limits    open     the suspect comes back later, and is done the second time
+//	again    refused, after another suspect     again    once: a host that serves each third request looks the same
 //	suspect  refused, another page              again    the host's trouble: the suspect comes back later
 //	check    served                             open     the held pages are forbidden: they are done
 //	check    403                                banned   the held pages come back later
@@ -36,6 +37,8 @@ type refusals struct {
 	suspect *Page   // was refused twice
 	held    []*Page // answered 403 and the like since a page was served
 
+	asks     int  // refusals of again, or of suspect
+	blamed   int  // suspects that ended so, by good, since another page was served
 	row      int  // refusals in a row
 	asked    bool // the last of them was good's
 	checking bool
@@ -145,8 +148,12 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 		s.ever = s.ever || p.again
 		s.succeed(now, v)
 	}
+	if p.good {
+		return
+	}
+	s.blamed = 0
 	status := p.Response.StatusCode
-	if !p.good && (status/100 == 2 || status == http.StatusNotModified) && (s.good.URL == "" || len(p.Body) <= smallBody) {
+	if (status/100 == 2 || status == http.StatusNotModified) && (s.good.URL == "" || len(p.Body) <= smallBody) {
 		s.good = p.request
 		s.good.Tries = 0
 	}
@@ -155,6 +162,10 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 // succeed ends the trouble.
 func (s *refusals) succeed(now time.Time, v *verdict) {
 	v.done = append(v.done, s.held...)
+	blamed := s.blamed
+	if s.suspect != nil {
+		blamed++
+	}
 	switch p := s.suspect; {
 	case p == nil:
 	case now.Sub(s.last) <= s.rest && s.ever && !p.request.own: // it may have had bad luck
@@ -166,7 +177,7 @@ func (s *refusals) succeed(now time.Time, v *verdict) {
 		v.drop = append(v.drop, p)
 		s.again = p.request
 	}
-	*s = refusals{good: s.good, again: s.again, last: s.last, status: s.status, ever: s.ever}
+	*s = refusals{good: s.good, again: s.again, asks: s.asks, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
 }
 
 // refuse learns from a refusal of p. Over is whether p isn't asked for again.
@@ -182,10 +193,12 @@ func (s *refusals) refuse(p *Page, what meaning, over bool, now time.Time, v *ve
 	}
 	switch {
 	case over:
-	case p.again && what == unsure:
-		s.suspect, s.rest, s.last = p, now.Sub(s.last), now
+	case !p.again:
+		s.again, s.asks, s.last = p.request, 1, now
+	case what == limited, s.asks == 1 && s.blamed > 0:
+		s.again, s.asks, s.last = p.request, s.asks+1, now
 	default:
-		s.again, s.last = p.request, now
+		s.suspect, s.asks, s.rest, s.last = p, s.asks+1, now.Sub(s.last), now
 	}
 }
 

@@ -54,7 +54,20 @@ func TestRefusals(t *testing.T) {
 		"second chance": {
 			0, []step{
 				{"g", 200, 0, "done g"}, {"x", 503, 0, ""}, {"x", 200, 0, "done x"},
-				{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "last a"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "done a"},
+				{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "last a"}, {"b", 200, 0, "done b"},
+				{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "done a"},
+			}, "any", false,
+		},
+		"each third request is served": {
+			0, []step{
+				{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "done a"},
+				{"b", 503, 0, ""}, {"b", 503, 0, ""}, {"b", 200, 0, "done b"},
+			}, "any", false,
+		},
+		"two broken pages in a row": {
+			0, []step{
+				{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, 0, "done a"},
+				{"b", 503, 0, ""}, {"b", 503, 0, ""}, {"b", 503, 0, ""}, {"good", 200, 0, "done b"},
 			}, "any", false,
 		},
 		"two pages, nothing served": {

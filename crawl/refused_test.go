@@ -125,7 +125,7 @@ func TestGuardedSites(t *testing.T) {
 		{"403 for 10 s, renewed", func() func(time.Duration, string) int { return bans(403, 2, time.Second, 10*time.Second) }, 2000, 12, 200, 0},
 		{"503 above 1 a second", func() func(time.Duration, string) int { return leaky(503, time.Second) }, 2000, 30, 540, 0},
 		{"429 above 1 a second", func() func(time.Duration, string) int { return leaky(429, time.Second) }, 2000, 30, 600, 0},
-		{"503 above 10 a minute", func() func(time.Duration, string) int { return leaky(503, 6*time.Second) }, 300, 30, 90, 0},
+		{"503 above 10 a minute", func() func(time.Duration, string) int { return leaky(503, 6*time.Second) }, 300, 40, 75, 0},
 		{"503 for ten minutes", func() func(time.Duration, string) int { return out(503, 100) }, 500, 30, 110, 30 * time.Minute},
 		{"503 for ten minutes, at the end", func() func(time.Duration, string) int { return out(503, 2) }, 5, 30, 0, 30 * time.Minute},
 		{"403 for ten minutes, at the end", func() func(time.Duration, string) int { return out(403, 2) }, 5, 20, 0, 30 * time.Minute},
