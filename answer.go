@@ -3,7 +3,6 @@ package politeness
 import (
 	"io"
 	"net/http"
-	"net/url"
 	"reflect"
 	"time"
 
@@ -19,19 +18,6 @@ type answer struct {
 	header  http.Header
 	hints   hints.Hints
 	effect  hostlimit.Effect // what it did to the host
-}
-
-// resource returns the hash of a URL by which the limiter tells pages apart: FNV-1a, the same in
-// every process. It is never 0.
-func resource(u *url.URL) uint64 {
-	h := uint64(14695981039346656037)
-	for _, part := range [...]string{u.Scheme, u.Host, u.Opaque, u.Path, u.RawPath, u.RawQuery} {
-		for i := range len(part) {
-			h = (h ^ uint64(part[i])) * 1099511628211
-		}
-		h = (h ^ 0xff) * 1099511628211 // "ab", "c" isn't "a", "bc"
-	}
-	return max(h, 1)
 }
 
 // read makes a the answer resp, and returns what that says about the host: by its status and

@@ -24,7 +24,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/problems"
 	"github.com/go-politeness/politeness/internal/recorder"
 	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/internal/useragent"
@@ -155,14 +155,14 @@ type Transport struct {
 func New(cfg Config) (*Transport, error) {
 	var errs []error
 	add := func(field string, err error) {
-		for _, problem := range problems(err) {
+		for _, problem := range problems.Of(err) {
 			errs = append(errs, fmt.Errorf("politeness: Config.%s: %w", field, problem))
 		}
 	}
-	cfg.Base = orNil("Base", cfg.Base, add)
-	cfg.Hosts = orNil("Hosts", cfg.Hosts, add)
-	cfg.Budget = orNil("Budget", cfg.Budget, add)
-	cfg.Evidence = orNil("Evidence", cfg.Evidence, add)
+	cfg.Base = problems.OrNil("Base", cfg.Base, add)
+	cfg.Hosts = problems.OrNil("Hosts", cfg.Hosts, add)
+	cfg.Budget = problems.OrNil("Budget", cfg.Budget, add)
+	cfg.Evidence = problems.OrNil("Evidence", cfg.Evidence, add)
 
 	t := &Transport{
 		userAgent:  []string{cfg.UserAgent},
@@ -235,19 +235,6 @@ func New(cfg Config) (*Transport, error) {
 	return t, nil
 }
 
-// orNil returns value. Where that holds a nil pointer, func, map or channel, with which the first
-// request would panic, orNil adds a problem of the field and returns nil.
-func orNil[T any](field string, value T, add func(field string, err error)) T {
-	switch v := reflect.ValueOf(value); v.Kind() {
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Chan:
-		if v.IsNil() {
-			add(field, fmt.Errorf("holds a nil %T: leave the field itself nil for its default", value))
-			return *new(T)
-		}
-	}
-	return value
-}
-
 // checkBase refuses a Transport over a Transport.
 func checkBase(base http.RoundTripper) error {
 	for {
@@ -261,23 +248,6 @@ func checkBase(base http.RoundTripper) error {
 			return nil
 		}
 	}
-}
-
-// problems takes apart what errors.Join has joined, so that each line of New's error names its
-// whole field.
-func problems(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error }) // only the outermost
-	if !ok {
-		return []error{err}
-	}
-	var all []error
-	for _, e := range joined.Unwrap() {
-		all = append(all, problems(e)...)
-	}
-	return all
 }
 
 // RoundTrip sends req when robots.txt, the host, the budget and the user's own rules let it, and

@@ -377,7 +377,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	if !outcome.Left() {
 		s.tally.Of(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
 	}
-	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, resource(trip.req.URL)
+	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, weburl.Hash(trip.req.URL)
 	effect, set := trip.turn.lease.Observe(outcome), now
 	a.effect = effect
 	if effect.Blocked {

@@ -79,3 +79,16 @@ func Redacted(u *url.URL) string {
 	}
 	return Clip(evidence.RedactURL(Text(u)))
 }
+
+// Hash returns the hash of a URL by which a limiter tells pages apart: FNV-1a, the same in every
+// process. It is never 0.
+func Hash(u *url.URL) uint64 {
+	h := uint64(14695981039346656037)
+	for _, part := range [...]string{u.Scheme, u.Host, u.Opaque, u.Path, u.RawPath, u.RawQuery} {
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * 1099511628211
+		}
+		h = (h ^ 0xff) * 1099511628211 // "ab", "c" isn't "a", "bc"
+	}
+	return max(h, 1)
+}

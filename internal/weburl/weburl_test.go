@@ -57,3 +57,22 @@ func FuzzLocation(f *testing.F) {
 		}
 	})
 }
+
+// TestHash tells pages apart, whatever of their URLs differs, and is the same in every process.
+func TestHash(t *testing.T) {
+	seen := map[uint64]string{}
+	for _, s := range []string{"http://a/", "https://a/", "http://b/", "http://a/b", "http://a/b?c", "http://a/?b", "http://a/%2f", "http://a//", "http://ab/"} {
+		u, err := url.Parse(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := weburl.Hash(u)
+		if other, ok := seen[h]; ok || h == 0 {
+			t.Errorf("%s and %s: %d", s, other, h)
+		}
+		seen[h] = s
+	}
+	if h := weburl.Hash(&url.URL{Scheme: "http", Host: "a", Path: "/"}); seen[h] != "http://a/" {
+		t.Errorf("%d is the hash of %q", h, seen[h])
+	}
+}
