@@ -219,12 +219,12 @@ func (h *hostAudit) remember(p *past, x *exchange, d *evidence.Decision) {
 func (h *hostAudit) count(p *past, x *exchange, d *evidence.Decision) {
 	m := x.by.meaning(d)
 	before := h.blockBefore(x, p.from)
-	if m == unsure || m == forbidden {
+	h.report.banned = h.report.banned || m == forbidden
+	if m == unsure {
 		h.suspect(x)
-		h.report.banned = h.report.banned || m == forbidden
-		if before != nil && before.kind == refusing {
-			m = refusing // while refusals count, only probes start
-		}
+	}
+	if m >= unsure && before != nil && before.kind == refusing {
+		m = refusing // while refusals count, only probes start
 	}
 	beside := h.besideOf(x, p.from) != nil
 	quota := m < refusing && rateLimit(d, p.from) > 0 && before != nil && p.refusals == before.refusals
