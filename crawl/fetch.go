@@ -227,7 +227,8 @@ func (r *run) exchange(fl *flight) {
 		}
 	}()
 	err := guarded("the request for "+page.FinalURL, func() error { return r.get(page) })
-	took := time.Since(began)
+	page.began, page.ended = began, time.Now()
+	took := page.ended.Sub(began)
 	var refused *politeness.Error
 	errors.As(err, &refused)
 	fl.finished, fl.alive = true, refused == nil || slices.Contains(afterRobots, refused.Stage)

@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/go-politeness/politeness/robots"
 )
@@ -25,7 +26,9 @@ type Page struct {
 	sent    bool  // the Client was asked for it
 	late    bool  // the crawl, or Config.Timeout, has ended the request
 	err     error // why Response is nil
-	kept    int   // bytes of Body that count in run.kept
+	began   time.Time
+	ended   time.Time
+	kept    int // bytes of Body that count in run.kept
 	found   []Request
 	lost    []Result // of URLs that the page has led to, which the Queue doesn't get
 	beyond  int      // number of its links after the first maxLinks

@@ -15,7 +15,7 @@ import (
 //	open     refused: 429, 5xx, no answer       again    the page may be served the next time
 //	open     403, or the like                   open     the page is held; the host may have banned us
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
-//	open     served                             open     the held pages are forbidden: they are done
+//	open     served, and asked for after them   open     the held pages are forbidden: they are done
 //	again    served, the same page              open     it was the host's trouble, which is over
 //	again    refused, the same page             suspect  another page tells whose trouble it is; 429: again
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
@@ -146,7 +146,7 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 	}
 	if !earlier {
 		s.ever = s.ever || p.again
-		s.succeed(now, v)
+		s.succeed(p, now, v)
 	}
 	if p.good {
 		return
@@ -159,25 +159,31 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 	}
 }
 
-// succeed ends the trouble.
-func (s *refusals) succeed(now time.Time, v *verdict) {
-	v.done = append(v.done, s.held...)
+// succeed ends the trouble, as p was served.
+func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
+	held := slices.DeleteFunc(s.held, func(h *Page) bool {
+		if h.ended.After(p.began) {
+			return false // p may have been served before a ban began
+		}
+		v.done = append(v.done, h)
+		return true
+	})
 	blamed := s.blamed
 	if s.suspect != nil {
 		blamed++
 	}
-	switch p := s.suspect; {
-	case p == nil:
-	case now.Sub(s.last) <= s.rest && s.ever && !p.request.own: // it may have had bad luck
-		p.request.own = true
-		v.last = append(v.last, p)
+	switch u := s.suspect; {
+	case u == nil:
+	case now.Sub(s.last) <= s.rest && s.ever && !u.request.own: // it may have had bad luck
+		u.request.own = true
+		v.last = append(v.last, u)
 	case now.Sub(s.last) <= s.rest:
-		v.done = append(v.done, p)
+		v.done = append(v.done, u)
 	default:
-		v.drop = append(v.drop, p)
-		s.again = p.request
+		v.drop = append(v.drop, u)
+		s.again = u.request
 	}
-	*s = refusals{good: s.good, again: s.again, asks: s.asks, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
+	*s = refusals{good: s.good, held: held, again: s.again, asks: s.asks, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
 }
 
 // refuse learns from a refusal of p. Over is whether p isn't asked for again.

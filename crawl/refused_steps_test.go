@@ -73,13 +73,14 @@ func TestRefusals(t *testing.T) {
 		"two pages, nothing served": {
 			0, []step{{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"b", 503, 0, "last a"}}, "b", true,
 		},
-		"429 is the host's": {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "a", true},
-		"the third 429":     {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "good", true},
-		"an earlier one":    {0, []step{{"a", 503, 0, ""}, {"b!", 503, 0, "first b"}, {"c!", 200, 0, "done c"}}, "a", true},
-		"403":               {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}}, "any", false},
-		"403 and served":    {0, []step{{"a", 403, 0, ""}, {"b", 451, 0, ""}, {"c", 200, 0, "done c a b"}}, "any", false},
-		"403 with one try":  {1, []step{{"a", 403, 0, "done a"}}, "any", false},
-		"five 403":          {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}}, "good", true},
+		"429 is the host's":     {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "a", true},
+		"the third 429":         {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "good", true},
+		"an earlier one":        {0, []step{{"a", 503, 0, ""}, {"b!", 503, 0, "first b"}, {"c!", 200, 0, "done c"}}, "a", true},
+		"403":                   {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}}, "any", false},
+		"403 and served":        {0, []step{{"a", 403, 0, ""}, {"b", 451, 0, ""}, {"c", 200, 0, "done c a b"}}, "any", false},
+		"403 and served before": {0, []step{{"a", 403, 0, ""}, {"b!", 200, 0, "done b"}, {"c", 200, 0, "done c a"}}, "any", false},
+		"403 with one try":      {1, []step{{"a", 403, 0, "done a"}}, "any", false},
+		"five 403":              {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}}, "good", true},
 		"forbidden": {
 			0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"good", 200, 0, "done a b c d e"}},
 			"any", false,
@@ -116,6 +117,9 @@ func TestRefusals(t *testing.T) {
 					p.request, p.again, s.again = s.again, true, Request{}
 				}
 				now = now.Add(max(st.after, time.Second))
+				if p.ended = now; !earlier {
+					p.began = now.Add(-time.Millisecond)
+				}
 				v := s.observe(p, !earlier && s.alone(), tries, now)
 				for _, p := range v.last {
 					own[p.request.URL] = p.request.own
