@@ -8,15 +8,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"time"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/contexts"
+	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hints"
 	"github.com/go-politeness/politeness/publicnet"
 )
@@ -151,7 +150,7 @@ func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	case failure == nil:
 		return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
 	}
-	return !permanent(failure) && sendable(trip.req.Header)
+	return !permanent(failure) && faults.Sendable(trip.req.Header)
 }
 
 // permanent reports whether the next try would end with err as well.
@@ -165,18 +164,6 @@ func permanent(err error) bool {
 	return errors.As(err, &name) && name.IsNotFound ||
 		errors.As(err, &address) || errors.As(err, &certificate) || errors.As(err, &refused) ||
 		errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, context.Canceled)
-}
-
-// sendable reports whether http.Transport sends h: its error for a header that it refuses has no
-// type.
-func sendable(h http.Header) bool {
-	for name, values := range h {
-		if !httpguts.ValidHeaderFieldName(name) ||
-			slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
-			return false
-		}
-	}
-	return true
 }
 
 // again begins a further try, with a request and a body of its own: Base may still be writing those

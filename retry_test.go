@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
@@ -279,6 +280,41 @@ func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
 			}
 			if n := len(log.Decisions(evidence.Retried)); n != 0 {
 				t.Errorf("ignoring robots.txt %v: tried again", ignore)
+			}
+		}
+	}
+}
+
+// TestWhatTheCallerGotWrongSaysNothingAboutTheHost: neither a pause nor a block comes of it.
+func TestWhatTheCallerGotWrongSaysNothingAboutTheHost(t *testing.T) {
+	site := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer site.Close()
+	limits := hostlimit.Config{Delay: hostlimit.Delay{DangerouslyNone: true}}
+	tr := mustNew(t, politeness.Config{UserAgent: agent, Base: http.DefaultTransport, Limits: limits, DangerouslyIgnoreRobots: true})
+	post := func(body io.Reader) *http.Request {
+		req, err := http.NewRequest(http.MethodPost, site.URL, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return req
+	}
+	for name, wrong := range map[string]func() *http.Request{
+		"header": func() *http.Request { r := post(nil); r.Header.Set("X", "a\nb"); return r },
+		"method": func() *http.Request { r := post(nil); r.Method = "a b"; return r },
+		"longer": func() *http.Request { r := post(strings.NewReader("12345")); r.ContentLength = 3; return r },
+		"failing": func() *http.Request {
+			return post(io.MultiReader(strings.NewReader("123"), iotest.ErrReader(errors.New("no more"))))
+		},
+	} {
+		for range 6 {
+			if resp, err := tr.RoundTrip(wrong()); err == nil {
+				resp.Body.Close()
+				t.Errorf("%s: no error", name)
+			}
+		}
+		for st, err := range tr.Hosts().List(t.Context()) {
+			if err != nil || st.Refusals != 0 || !st.BlockedUntil.IsZero() {
+				t.Fatalf("%s: %+v, %v", name, st, err)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/internal/useragent"
@@ -372,6 +373,8 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left: that says nothing about the host, whatever Base made of it.
 		outcome.Err = cause
+	} else if faults.Callers(trip.req, err) {
+		outcome.Err = context.Canceled // nor does what the caller got wrong
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
 	if !outcome.Left() {
