@@ -117,8 +117,9 @@ func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) 
 		if page := s.page(s.Pending); page != nil {
 			page.Own = s.Own < mostOwn
 		}
-		s.Pending, s.Own, s.Excess = 0, s.Own+1, max(0, s.Excess-3)
+		s.Own, s.Excess = s.Own+1, max(0, s.Excess-3)
 	}
+	s.Pending = 0
 	if resource != s.Served {
 		s.Served, s.Own = resource, 0
 	}

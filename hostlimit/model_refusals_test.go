@@ -164,10 +164,10 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		if i := t.page(t.pending); i >= 0 {
 			t.pages[i].own = true
 		}
-		t.pending = 0
 		t.own++
 		t.thirds = max(t.thirds-3, 0)
 	}
+	t.pending = 0
 	if a.Resource != t.served {
 		t.served, t.own = a.Resource, 0
 	}

@@ -63,6 +63,7 @@ func TestStatesOfRefusals(t *testing.T) {
 		{"503 a 503 a 503 b", 3, 2 * s, true, 0, false},                                                         // the host's
 		{"503 a 503 a 200 b", 0, 0, false, 0, false},                                                            // the page's own
 		{"503 a 503 a 200 b 503 a", 0, 0, false, 0, true},                                                       // asked once more
+		{"503 a 503 a 200 a 503 c 503 c 200 b 503 c", 0, 0, false, 0, true},                                     // it was served after all; the other is its own
 		{"503 a 200 a", 0, 0, false, 0, false},                                                                  // one proof
 		{"503 a 200 a 503 b 200 b", 0, 0, false, 0, false},                                                      // two
 		{"503 a 200 a 503 b 200 b 503 c 200 c", 0, 0, false, 1500 * time.Millisecond, false},                    // three close together

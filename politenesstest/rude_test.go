@@ -522,8 +522,8 @@ var polite = []habit{
 	}, func(c *crawler) { c.every(second, "/busy", "/1") }},
 	{"rests after a bare 503", "", politenesstest.Rules{}, failing, func(c *crawler) { c.every(second, "/down", "/1", "/2") }},
 	{"rests longer each time", "", politenesstest.Rules{}, func(_ *politenesstest.Web, a *politenesstest.Site) { a.Down(syscall.ECONNREFUSED) }, func(c *crawler) {
-		for i, rest := range []time.Duration{1, 1, 2, 3, 5, 8, 13} {
-			c.every(rest*second, "/"+strconv.Itoa(i))
+		for i, rest := range []int{1, 1, 2, 3, 5, 8, 13} {
+			c.every(time.Duration(rest)*second, "/"+strconv.Itoa(i))
 		}
 	}},
 	{"finds a page in trouble of its own", "", politenesstest.Rules{}, failing, func(c *crawler) {

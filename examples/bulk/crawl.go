@@ -171,6 +171,7 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 		MaxPages:       b.maxPages,
 		MaxBody:        b.bytes + 1, // the Transport refuses what is longer, instead of cutting it
 		Timeout:        time.Hour,   // of a request with its waits; exchangeTimeout bounds an exchange
+		Tries:          1,           // the retries are those of the Transport, as many as were asked for
 		Progress:       crawl.ProgressLine(b.errs),
 	}
 	switch b.mode {

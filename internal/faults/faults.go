@@ -26,8 +26,8 @@ func Sendable(h http.Header) bool {
 	return true
 }
 
-// Callers reports whether err, of a try of req without an answer, is the caller's own: a method
-// or a header that net/http refuses, an address that publicnet refuses, a body that can't be read or
+// Callers reports whether err, of a try of req without an answer, is the caller's own: a method or
+// a header that net/http refuses, an address that publicnet refuses, a body that can't be read or
 // isn't as long as it says. Of a request with a body that is every error but those of the network.
 func Callers(req *http.Request, err error) bool {
 	switch {
