@@ -806,6 +806,7 @@ func (h *hostAudit) clear(d *evidence.Decision) {
 		b := &h.blocks[i]
 		switch {
 		case !b.until.After(d.Time) || b.from.After(d.Time):
+		case b.from.Equal(d.Time) && x != nil && x.set == nil: // it came after that, and is in another log
 		case d.Hand:
 			h.a.openEnded(blocksKept, "a block that a person has lifted")
 			b.until = d.Time
@@ -820,7 +821,7 @@ func (h *hostAudit) clear(d *evidence.Decision) {
 // lifted notes that the blocks before the given time are lifted, and the count of refusals is 0.
 func (h *hostAudit) lifted(at time.Time) {
 	for _, b := range h.past {
-		if b.cleared.IsZero() && !b.from.After(at) {
+		if b.cleared.IsZero() && b.from.Before(at) {
 			b.cleared = at
 		}
 	}

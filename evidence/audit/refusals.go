@@ -195,7 +195,7 @@ type past struct {
 	by                   *exchange // nil: none of those in the log
 	kind                 meaning   // of what set it: of the refusals that are counted; silent: not known
 	row                  int       // how many of that kind there were in a row, as far as that is derived
-	after                int       // least that refusals must be
+	before               *past     // the one of the same kind before it in the row; nil: none
 	extends              bool      // it lengthens the block before, and isn't counted
 }
 
@@ -236,7 +236,7 @@ func (h *hostAudit) count(p *past, x *exchange, d *evidence.Decision) {
 		}
 		return
 	case before != nil && before.kind == m:
-		p.row, p.after = before.row, before.refusals+1
+		p.row, p.before = before.row, before
 	}
 	p.kind = m
 	p.row++
@@ -448,10 +448,15 @@ func (h *hostAudit) mustBlock(x *exchange, d *evidence.Decision, at time.Time, w
 			h.violation(BrokenBlock, fmt.Sprintf("a refusal that blocks for %v set a block of %v", least, x.set.until.Sub(at)), x.at, h.a.at)
 			h.impose(x, at.Add(slack), at.Add(least), "")
 		}
-		if want := x.set.after; x.set.refusals < min(want, 255) && !h.mayLack(at) {
-			line, detail := h.a.at, fmt.Sprintf("refusal %d in a row, after %d", x.set.refusals, want-1)
-			h.accuse(x.start, at, func() { h.violation(Contradiction, detail, x.at, line) })
+		if b := x.set.before; b != nil && x.set.refusals < min(b.refusals+1, 255) && !h.mayLack(at) {
+			line, detail := h.a.at, fmt.Sprintf("refusal %d in a row, after %d", x.set.refusals, b.refusals)
+			h.accuse(x.start, at, func() {
+				if b.cleared.IsZero() || b.cleared.After(at) { // that may be in another log
+					h.violation(Contradiction, detail, x.at, line)
+				}
+			})
 		}
+		x.set.before = nil // which has one in turn
 	case other != nil:
 		h.mustLast(x, at, wish, early)
 	case h.mayLack(at):
