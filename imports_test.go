@@ -21,8 +21,8 @@ const module = "github.com/go-politeness/politeness"
 func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/printable and internal/sfv
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
-		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours"}, "internal/list": nil, "internal/hours": nil,
-		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
+		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence"}, "internal/list": nil, "internal/hours": nil, "internal/drain": nil, "internal/contexts": nil, "internal/sentence": nil,
+		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
 		"publicnet":      nil,
 		"evidence/audit": {"evidence", "evidence/internal/merkle", "robots"},
 	}

@@ -2,6 +2,8 @@ package hostlimit
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -130,7 +132,7 @@ func (a Adaptive) validate() error {
 // implementations of Limiter that keep the delay elsewhere; others use Delay.Adapt.
 func (a Adaptive) Move(o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
-	if a.set&byLatency == 0 || !answered && (o.Err == nil || cancelled(o.Err)) {
+	if a.set&byLatency == 0 || !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled)) {
 		return 0, 0, false, false
 	}
 	latency := max(0, float64(o.Latency))

@@ -2,7 +2,6 @@ package hostlimit
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -142,10 +141,3 @@ func (l Limits) or(config Limits) Limits {
 // A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One
 // whose From is later than its To spans midnight: {22 * time.Hour, 6 * time.Hour} is the night.
 type Window struct{ From, To time.Duration }
-
-func (w Window) validate() error {
-	if w.From < 0 || w.From >= 24*time.Hour || w.To < 0 || w.To > 24*time.Hour || w.From == w.To {
-		return fmt.Errorf("from %v to %v: want two different times of a day", w.From, w.To)
-	}
-	return nil
-}

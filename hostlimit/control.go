@@ -3,8 +3,6 @@ package hostlimit
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -107,7 +105,7 @@ func (h *host) act() (act *Debt) {
 // stop returns the error of every turn of h while a person forbids them; nil: no person does.
 func (sh *shard) stop(h *host, now time.Duration) error {
 	switch {
-	case sh.m.drain.begun.Load():
+	case sh.m.drain.Begun():
 		return &Error{Key: h.key, Err: ErrDraining, ByHand: h.act()}
 	case h.refusals().Stopped(now):
 		r := h.refusals()
@@ -125,42 +123,11 @@ func (a *active) refuseAll(now time.Duration) {
 	}
 }
 
-// A drain is the end of a Memory.
-type drain struct {
-	begun atomic.Bool
-
-	mu   sync.Mutex
-	ends chan struct{} // closed when a request in flight has ended; nil: no Drain waits
-}
-
-// ended wakes Drain: a request in flight has ended.
-func (d *drain) ended() {
-	if !d.begun.Load() {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ends != nil {
-		close(d.ends)
-		d.ends = nil
-	}
-}
-
-// next returns a channel that is closed when a request ends that is in flight now.
-func (d *drain) next() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ends == nil {
-		d.ends = make(chan struct{})
-	}
-	return d.ends
-}
-
 // Drain implements Controller. A lease that is never released is taken back after LeaseTTL.
 func (m *Memory) Drain(ctx context.Context) error {
-	m.drain.begun.Store(true)
+	m.drain.Begin()
 	for {
-		ended := m.drain.next()
+		ended := m.drain.Next()
 		inFlight, due := 0, never
 		m.eachActive(func(a *active, now time.Duration) {
 			a.refresh(now)

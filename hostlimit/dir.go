@@ -48,23 +48,12 @@ func (s *dirStore) Update(ctx context.Context, key string, change func(Debt) Deb
 // A debtFile is a Debt as a file has it.
 type debtFile struct {
 	Debt
-	Delay durationText `json:"delay,omitzero"` // instead of Debt.Delay
+	Delay statedir.Duration `json:"delay,omitzero"` // instead of Debt.Delay
 }
 
-func fileOf(d Debt) debtFile { return debtFile{d.portable(), durationText(d.Delay)} }
+func fileOf(d Debt) debtFile { return debtFile{d.portable(), statedir.Duration(d.Delay)} }
 
 func (f debtFile) debt() Debt {
 	f.Debt.Delay = time.Duration(f.Delay)
 	return f.portable()
-}
-
-// A durationText is a duration that JSON has as text, such as "1m30s".
-type durationText time.Duration
-
-func (d durationText) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-func (d *durationText) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	*d = durationText(v)
-	return err
 }

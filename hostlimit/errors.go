@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/statedir"
 )
 
 // The reasons of a refusal, for errors.Is on an [*Error].
@@ -113,5 +115,5 @@ func (*Rules) CheckBlock(until, now time.Time, why string) (cause string, err er
 	case len(why) > mostWhy:
 		return "", fmt.Errorf("hostlimit: Block: why is %d bytes long, more than %d", len(why), mostWhy)
 	}
-	return handPrefix + text(why), nil
+	return handPrefix + statedir.Text(why), nil
 }

@@ -26,6 +26,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // A Limiter grants turns on keys. It is the interface of politeness.Config.Hosts;
@@ -146,7 +148,7 @@ type Outcome struct {
 }
 
 // Left reports whether the caller gave the request up, so that o says nothing about the host.
-func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && callerLeft(o.Err) }
+func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && contexts.Left(o.Err) }
 
 // A Grant describes a start. The three waits add up to the time spent in
 // Acquire and in the calls of Start.

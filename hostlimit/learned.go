@@ -21,8 +21,6 @@ import (
 //     a 429 teaches at once, at the first of a series.
 //  5. Each 20 s without a refusal in which a page was served make the delay 2 % shorter, doubling
 //     every five steps to 16 %; what a ban has taught, each three minutes.
-//
-// Which page was asked for, Outcome.Resource says.
 
 // A lesson is how a delay was learned.
 type lesson struct {

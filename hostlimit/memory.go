@@ -6,6 +6,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/drain"
 )
 
 // Memory is the Limiter of one process. It starts no goroutine: time passes in the callers' own, so
@@ -24,7 +26,7 @@ type Memory struct {
 	hostsPerShard int
 	slotTimeout   time.Duration // never: MaxWait bounds the wait for a slot
 	places        *places       // nil without MaxInFlight
-	drain         drain
+	drain         drain.Drain
 }
 
 var _ Limiter = (*Memory)(nil)

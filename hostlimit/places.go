@@ -96,14 +96,7 @@ func (p *places) hand() *active {
 	return a
 }
 
-// report queues leases; the next start of any key reports them (Grant.TakenBack).
-func (p *places) report(leases []TakenBack) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.swept = append(p.swept, leases...)
-}
-
-// reported returns the leases that report has queued, and removes them.
+// reported returns the leases that sweep has found, and removes them.
 func (p *places) reported() (leases []TakenBack) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,17 +168,17 @@ func (m *Memory) sweep() {
 	}
 	p.due = never // but for leases that are granted from now on
 	p.mu.Unlock()
-	due := never
+	due, swept := never, []TakenBack(nil)
 	m.eachActive(func(a *active, now time.Duration) {
 		inFlight := a.flights.Len
 		if a.refresh(now); a.flights.Len < inFlight {
-			p.report(a.h.leaked())
+			swept = append(swept, a.h.leaked()...)
 		}
 		due = min(due, a.due)
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.due = min(p.due, due)
+	p.due, p.swept = min(p.due, due), append(p.swept, swept...)
 }
 
 // eachActive calls f with the state of each key that has leases or waiters, under the lock of its

@@ -389,7 +389,7 @@ func (a *active) release(l *lease, now time.Duration) {
 		a.past = l.stamp
 	}
 	l.a, l.watcher = nil, nil
-	a.sh.m.drain.ended()
+	a.sh.m.drain.Ended()
 	if a.probe == l {
 		a.probe = nil
 	}

@@ -1,14 +1,12 @@
 package hostlimit
 
 import (
-	"context"
-	"errors"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // Refusals is what the answers of a host have done to its key: the block, the refusals in a row and
@@ -211,7 +209,7 @@ func (r *Rules) meaning(o *Outcome) meaning {
 	switch {
 	case o.Refused != "", r.listed(s), s == 503 && o.RetryAfter > 0:
 		return refused
-	case s == 0 && (o.Err == nil || callerLeft(o.Err)):
+	case s == 0 && (o.Err == nil || contexts.Left(o.Err)):
 		return silent
 	case s == 0 && r.refusals.Network:
 		return refused
@@ -274,22 +272,3 @@ func (r *Rules) stay(n int, o Outcome) time.Duration {
 func (r *Rules) Teaches(o Outcome) bool {
 	return o.Refused != "" || r.listed(o.Status) || o.Status == 0 && r.refusals.Network
 }
-
-// callerLeft reports whether err is the context's own error. The timeouts of package net answer
-// errors.Is(err, context.DeadlineExceeded) with yes as well, but a host that doesn't answer a dial
-// in time has failed: so a deadline counts only where it is the very error of the context.
-func callerLeft(err error) bool {
-	if cancelled(err) || err == context.DeadlineExceeded { //nolint:errorlint // identity is the point
-		return true
-	}
-	switch e := err.(type) { //nolint:errorlint // this is the walk
-	case interface{ Unwrap() error }:
-		return callerLeft(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		return slices.ContainsFunc(e.Unwrap(), callerLeft)
-	}
-	return false
-}
-
-// cancelled reports whether the caller gave up for reasons of its own, and not for want of time.
-func cancelled(err error) bool { return errors.Is(err, context.Canceled) }

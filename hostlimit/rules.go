@@ -49,7 +49,7 @@ func (c Config) Rules() (*Rules, error) {
 	negative("MaxWait", int64(c.MaxWait), c.MaxWait)
 	negative("MaxHosts", int64(c.MaxHosts), c.MaxHosts)
 	for i, w := range c.Windows {
-		if err := w.validate(); err != nil {
+		if err := hours.Window(w).Validate(); err != nil {
 			bad(fmt.Errorf("Windows[%d]: %w", i, err))
 		}
 	}

@@ -2,8 +2,9 @@ package hostlimit
 
 import (
 	"context"
-	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/statedir"
 )
 
 // A Store keeps what keys are owed beyond the life of a process, so that a crawler that is started
@@ -131,9 +132,6 @@ func (d Debt) portable() Debt {
 	d.NextStart = d.NextStart.Round(0).UTC()
 	d.BlockedAt = d.BlockedAt.Round(0).UTC()
 	d.ClearedAt = d.ClearedAt.Round(0).UTC()
-	d.Cause = text(d.Cause)
+	d.Cause = statedir.Text(d.Cause)
 	return d
 }
-
-// text returns s as a file of text can hold it.
-func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

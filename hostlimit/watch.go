@@ -1,11 +1,10 @@
 package hostlimit
 
 import (
-	"cmp"
 	"context"
-	"fmt"
-	"strings"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/sentence"
 )
 
 type priorityKey struct{}
@@ -72,47 +71,9 @@ type Wait struct {
 
 // String returns what the wait is for, in a sentence for people, without the key.
 func (w Wait) String() string {
-	var s string
-	switch w.Hold {
-	case "block":
-		s = "blocked (" + w.Cause + ")"
-	case "probe":
-		s = "the first request after a block has no answer yet" + w.longest()
-	case "slot":
-		s = fmt.Sprintf("%d of %d slots are held%s", w.Held, w.Slots, w.longest())
-	case "place":
-		s = "every place of MaxInFlight is taken by requests to other hosts"
-	case "delay":
-		s = w.Cause
-		if s != "crawl-delay" {
-			s = strings.TrimSpace(s + " delay")
-		}
-		s += " of " + roughly(w.Delay)
-	}
-	switch w.Ahead {
-	case 0:
-	case 1:
-		s += ", 1 request ahead"
-	default:
-		s += fmt.Sprintf(", %d requests ahead", w.Ahead)
-	}
-	return s
-}
-
-// longest returns the part of String about the request that has held a slot the longest.
-func (w Wait) longest() string {
-	if w.HeldFor == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", one for %s by %s", roughly(w.HeldFor), cmp.Or(w.HeldBy, "a request"))
-}
-
-// roughly is d with two digits or so.
-func roughly(d time.Duration) string {
-	if d < 10*time.Second {
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Second).String()
+	return sentence.Wait{
+		Hold: w.Hold, Cause: w.Cause, Delay: w.Delay, Ahead: w.Ahead, Slots: w.Slots, Held: w.Held, HeldBy: w.HeldBy, HeldFor: w.HeldFor,
+	}.String()
 }
 
 // longWait is the length from which on a wait is reported to its Watcher.

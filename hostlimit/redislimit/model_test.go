@@ -398,6 +398,10 @@ func (w *world) heal(slots int, procs ...*Limiter) (faults []string) {
 	wg.Wait()
 	var held []hostlimit.Lease
 	for range slots {
+		// A 403 that was on its way may have been the one that makes a ban of a minute.
+		if err := procs[0].Clear(ctx, "a.example"); err != nil {
+			faults = append(faults, fmt.Sprintf("a block can't be lifted: %v", err))
+		}
 		lease, err := w.acquire(ctx, procs[0])
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("a slot never came back: %v", err))

@@ -1,13 +1,24 @@
 // Package hours knows parts of a day, in which something may happen.
 package hours
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 const day = 24 * time.Hour
 
 // A Window is a part of the day, counted from midnight UTC. From is in it, To isn't. One whose From
 // is later than its To spans midnight.
 type Window struct{ From, To time.Duration }
+
+// Validate returns an error if w isn't a part of a day.
+func (w Window) Validate() error {
+	if w.From < 0 || w.From >= day || w.To < 0 || w.To > day || w.From == w.To {
+		return fmt.Errorf("from %v to %v: want two different times of a day", w.From, w.To)
+	}
+	return nil
+}
 
 // left returns how long w is still open at a time of day; 0 if it is closed.
 func (w Window) left(at time.Duration) time.Duration {

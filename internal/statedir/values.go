@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"time"
 )
 
 // Values are the values of keys in a Dir, each in a file of its own: a line that seals it, and the
@@ -92,7 +93,7 @@ func (v Values[T]) write(file, key string, value T) error {
 
 // Encode returns the file of key.
 func (v Values[T]) Encode(key string, value T) ([]byte, error) {
-	line, err := json.Marshal(entry[T]{text(key), value})
+	line, err := json.Marshal(entry[T]{Text(key), value})
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +114,24 @@ func (v Values[T]) Decode(data []byte, key string) (value T, err error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return value, err
 	}
-	if e.Key != text(key) {
+	if e.Key != Text(key) {
 		return value, fmt.Errorf("it is the state of %.100q", e.Key)
 	}
 	return e.Value, nil
 }
 
-// text returns s as JSON can hold it.
-func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// Text returns s as JSON can hold it: as UTF-8.
+func Text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// A Duration is a duration that JSON has as text, such as "1m30s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
