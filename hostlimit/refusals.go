@@ -86,7 +86,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		row := min(s.Row+1, math.MaxUint8)
 		stay := r.stay(row, o) // may panic, so before anything is changed
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
-		if row == 1 && r.Teaches(o) {
+		if row == 1 && r.teaches(o) {
 			s.teach(t, half)
 		}
 		e.Blocked = s.block(&o, stay, t)
@@ -267,8 +267,8 @@ func (r *Rules) stay(n int, o Outcome) time.Duration {
 	return max(asked, 0, r.refusals.Policy.Delay(n))
 }
 
-// Teaches reports whether o, a refusal, may be the word of a rate limit. A 503 with Retry-After is
+// teaches reports whether o, a refusal, may be the word of a rate limit. A 503 with Retry-After is
 // maintenance.
-func (r *Rules) Teaches(o Outcome) bool {
+func (r *Rules) teaches(o Outcome) bool {
 	return o.Refused != "" || r.listed(o.Status) || o.Status == 0 && r.refusals.Network
 }
