@@ -16,8 +16,7 @@ import (
 const module = "github.com/go-politeness/politeness"
 
 // TestImportGraph holds who may import whom: each leaf can be used by itself, only the packages
-// that speak HTTP are built on net/http, and crawl and cmd are built on all the rest. Test files
-// are free.
+// that speak HTTP are built on net/http, and crawl is built on all the rest. Test files are free.
 func TestImportGraph(t *testing.T) {
 	leaves := map[string][]string{ // and the other leaves that each may use, beside internal/hostname, internal/printable and internal/sfv
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
@@ -46,14 +45,14 @@ func TestImportGraph(t *testing.T) {
 		}
 		first, _, _ := strings.Cut(name, "/")
 		for _, dep := range p.Imports {
-			onTop := first == "crawl" || first == "cmd" || first == "examples"
+			onTop := first == "crawl" || first == "examples"
 			if leaf, ours := strings.CutPrefix(dep, module+"/"); name == "hostlimit/hostlimittest" && ours && leaf != "hostlimit" && leaf != "backoff" {
 				t.Errorf("%s imports %s, which the limiters that it tests may use too", name, dep)
 			} else if !onTop && (leaf == "crawl" || strings.HasPrefix(leaf, "crawl/")) {
 				t.Errorf("%s imports %s", name, dep)
 			}
 		}
-		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" && first != "cmd" {
+		if slices.Contains(p.Imports, "net/http") && !slices.Contains(speaksHTTP, name) && first != "examples" && first != "internal" {
 			t.Errorf("%s imports net/http", name)
 		}
 	}

@@ -96,7 +96,7 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
 	timeline.summary(out)
 	if file != "" {
-		fmt.Fprintf(out, "The log is in %s; prove it with: go run ./cmd/politeness audit %s\n", file, file)
+		fmt.Fprintf(out, "The log is in %s; prove it with: politeness audit %s (docs/command.md)\n", file, file)
 	}
 	return nil
 }
