@@ -98,6 +98,7 @@ type Decision struct {
 	Host      string `json:"host,omitzero" most:"1600"` // key that slots, delays and blocks are counted by; a name of the DNS is never clipped
 	Agent     string `json:"agent,omitzero" most:"128"` // product token of the crawler, where the Transport's policy record doesn't say it
 	RobotsTxt bool   `json:"robotsTxt,omitzero"`        // a fetch of robots.txt, which costs no page and needs no verdict
+	From      uint64 `json:"from,omitzero"`             // trip of the same Transport whose redirect led here; 0: none
 
 	// What was decided, by which rule.
 	Allowed     bool          `json:"allowed"`                         // whether the crawl goes on with it
@@ -105,24 +106,28 @@ type Decision struct {
 	Line        int           `json:"line,omitzero"`                   // line of that rule in robots.txt
 	Group       string        `json:"group,omitzero" most:"128"`       // user-agent of the group that decided
 	CrawlDelay  time.Duration `json:"crawlDelay,omitzero"`             // what robots.txt asks for
-	Confidence  string        `json:"confidence,omitzero" most:"64"`   // "low" where the crawl goes on without robots.txt
+	Confidence  string        `json:"confidence,omitzero" most:"48"`   // "low" where the crawl goes on without robots.txt
 	Reason      string        `json:"reason,omitzero" most:"320"`      // why, for people
 	RetryAt     time.Time     `json:"retryAt,omitzero"`                // when to come back
+	Copy        string        `json:"copy,omitzero" most:"48"`         // first 8 hex characters of SHA256 of the robots.txt that decided
 
 	// The turn.
-	Seq         uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1
-	Instead     uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, or in vain, before anything was sent
-	Start       time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
-	WaitSlot    time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
-	WaitDelay   time.Duration `json:"waitDelay,omitzero"`             // wait for the delay after the start before
-	WaitBlock   time.Duration `json:"waitBlock,omitzero"`             // wait for the end of a block
-	WaitConnect time.Duration `json:"waitConnect,omitzero"`           // wait for a connection, after the turn
-	Delay       time.Duration `json:"delay,omitzero"`                 // from this start to the next one on the host, at least
-	DelaySource string        `json:"delaySource,omitzero" most:"64"` // what decided Delay: "random", "crawl-delay", "adaptive" or "learned"
-	Slot        int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
-	Slots       int           `json:"slots,omitzero"`                 // slots that the host has
-	Probe       bool          `json:"probe,omitzero"`                 // first request after a block
-	Hold        string        `json:"hold,omitzero" most:"64"`        // what a request waits for: "slot", "place", "delay", "block", "probe" or "visit-time"
+	Seq          uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1
+	Instead      uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, or in vain, before anything was sent
+	Start        time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
+	Prev         time.Time     `json:"prev,omitzero"`                  // stamp of the start before on Host, as the limiter has it, whichever process made that; zero: it knows none
+	At           time.Time     `json:"at,omitzero"`                    // Start by the clock of a limiter that several processes share, as Prev and BlockedUntil are then; zero: by the process's own
+	BlockedUntil time.Time     `json:"blockedUntil,omitzero"`          // end of the last block of Host that the limiter knew at Start, whoever set it; zero: none
+	WaitSlot     time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
+	WaitDelay    time.Duration `json:"waitDelay,omitzero"`             // wait for the delay after the start before
+	WaitBlock    time.Duration `json:"waitBlock,omitzero"`             // wait for the end of a block
+	WaitConnect  time.Duration `json:"waitConnect,omitzero"`           // wait for a connection, after the turn
+	Delay        time.Duration `json:"delay,omitzero"`                 // from this start to the next one on the host, at least
+	DelaySource  string        `json:"delaySource,omitzero" most:"48"` // what decided Delay: "random", "crawl-delay", "adaptive" or "learned"
+	Slot         int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
+	Slots        int           `json:"slots,omitzero"`                 // slots that the host has
+	Probe        bool          `json:"probe,omitzero"`                 // first request after a block
+	Hold         string        `json:"hold,omitzero" most:"48"`        // what a request waits for: "slot", "place", "delay", "block", "probe" or "visit-time"
 
 	// The exchange.
 	Status       int           `json:"status,omitzero"`   // of the response
@@ -133,8 +138,10 @@ type Decision struct {
 	ETag         string        `json:"etag,omitzero" most:"128"`
 	LastModified string        `json:"lastModified,omitzero" most:"64"`
 	ServerDate   string        `json:"serverDate,omitzero" most:"64"` // the Date header
+	NoDate       bool          `json:"noDate,omitzero"`               // the response had no Date header
 	RetryAfter   string        `json:"retryAfter,omitzero" most:"64"` // the Retry-After header
 	RateLimit    string        `json:"rateLimit,omitzero" most:"64"`  // the RateLimit header, or its older forms as "remaining=0, reset=30", where nothing is left
+	Quota        time.Duration `json:"quota,omitzero"`                // time until the rate limit that has nothing left is reset, as the crawl read it; zero: none counts
 	Refused      string        `json:"refused,omitzero" most:"96"`    // why the answer is a refusal whatever its status is
 	Left         bool          `json:"left,omitzero"`                 // the caller gave it up, which says nothing about the host
 	Location     string        `json:"location,omitzero" most:"416"`  // where a redirect points
@@ -142,10 +149,11 @@ type Decision struct {
 	Err          string        `json:"error,omitzero" most:"320"`     // what went wrong
 
 	// The block.
-	Until    time.Time `json:"until,omitzero"`    // end of the block, or of a wait so far as it is known
-	Refusals int       `json:"refusals,omitzero"` // number of the host's refusals in a row
-	Restored bool      `json:"restored,omitzero"` // it was left by an earlier process, or by another one
-	Hand     bool      `json:"hand,omitzero"`     // a person did it, through a hostlimit.Controller
+	Until    time.Time `json:"until,omitzero"`        // end of the block, or of a wait so far as it is known
+	Refusals int       `json:"refusals,omitzero"`     // number of the host's refusals in a row
+	Restored bool      `json:"restored,omitzero"`     // it was left by an earlier process, or by another one
+	Hand     bool      `json:"hand,omitzero"`         // a person did it, through a hostlimit.Controller
+	Of       string    `json:"of,omitzero" most:"48"` // of lease_expired: whose start lost its slot, as "ID/SEQ" with the ID of its Policy.Process, or else Policy.Limiter
 
 	// robots.txt.
 	SHA256 string        `json:"sha256,omitzero" most:"64"` // of its body, hex; also beside Preferences
@@ -154,10 +162,11 @@ type Decision struct {
 	Text   string        `json:"text,omitzero"`             // the file itself, where the user asked for it; the note of a checkpoint
 
 	// The budget.
-	Limit string        `json:"limit,omitzero" most:"64"` // "pages", "pages_per_host", "bytes" or "time"
-	Used  int64         `json:"used,omitzero"`            // how much of it; time in whole seconds
-	Max   int64         `json:"max,omitzero"`             // how much there is; time in whole seconds
-	Every time.Duration `json:"every,omitzero"`           // length of the window that Max is for; zero: the whole crawl
+	Limit  string        `json:"limit,omitzero" most:"48"` // "pages", "pages_per_host", "bytes" or "time"
+	Used   int64         `json:"used,omitzero"`            // how much of it; time in whole seconds
+	Max    int64         `json:"max,omitzero"`             // how much there is; time in whole seconds
+	Every  time.Duration `json:"every,omitzero"`           // length of the window that Max is for; zero: the whole crawl
+	Window time.Time     `json:"window,omitzero"`          // when that window began; zero: there are none
 
 	// What the page itself asks for, and what the site states about its use.
 	Directives  string `json:"directives,omitzero" most:"192"`  // such as "noindex, nofollow"

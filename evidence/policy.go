@@ -15,6 +15,8 @@ type Policy struct {
 	UserAgent string `json:"userAgent,omitzero" most:"512"` // as sent
 	From      string `json:"from,omitzero" most:"128"`      // the From header
 	Product   string `json:"product,omitzero" most:"128"`   // token of UserAgent by which robots.txt addresses the crawler
+	Limiter   string `json:"limiter,omitzero" most:"16"`    // of what counts slots, delays and blocks: the same for all Transports that share it
+	Process   string `json:"process,omitzero" most:"16"`    // of the part of a limiter, shared by several processes, that numbers this one's starts; empty: Limiter does
 
 	// Turns on hosts.
 	Slots       int           `json:"slots"`                       // requests in flight on a host at most
