@@ -17,6 +17,7 @@ import (
 	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/hints"
+	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/publicnet"
 )
 
@@ -29,7 +30,8 @@ import (
 // tries run out, the last response is handed over as it is; so it is when the next try couldn't
 // start before the context's deadline or within the budget's time, when it would have to wait for
 // longer than the MaxWait of a hostlimit.Memory, or when Retry-After asks for more than a day. All
-// tries of a request are one page of the budget.
+// tries of a request are one page of the budget. Requests of a crawl.Crawler are repeated by that,
+// unless its Tries is 1.
 type Retry struct {
 	// Max is how often a request is repeated at most. 0: never.
 	Max int
@@ -50,7 +52,7 @@ func (r Retry) validate() error {
 // that of a further try which was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	s := &trip.subject
-	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) {
+	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || waits.IsOnce(s.ctx) {
 		return false, nil
 	}
 	if trip.schedule == nil {

@@ -99,8 +99,9 @@ type Config struct {
 	// is served, is done: the trouble is its own. So it is with 401, 402, 403 and 451, which are asked
 	// for again after a ban only. Tries bounds the fetches of a robots.txt that can't be had as well;
 	// two where a connection for that is refused. Between two tries the crawl goes on with other
-	// hosts; when only hosts are left that don't answer at all, it ends. The repetitions by the
-	// Transport's Retry are one try. 0: 5; 1: nothing is asked for again.
+	// hosts; when only hosts are left that don't answer at all, it ends. The Transport's Retry repeats
+	// none of the crawl's requests then. 0: 5; 1: nothing is asked for again, but for what Retry
+	// repeats, which holds a connection meanwhile.
 	Tries int
 
 	// Progress is called about once a second, and once at the end of the crawl, one call at a time.

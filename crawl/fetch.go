@@ -309,6 +309,9 @@ func (r *run) get(p *Page) error {
 	ctx, cancel := context.WithTimeout(r.late, r.c.cfg.Timeout)
 	defer cancel()
 	ctx = waits.Until(ctx, r.ctx.Done())
+	if r.c.cfg.Tries > 1 {
+		waits.Once(ctx)
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.FinalURL, http.NoBody)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/crawl"
-	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -162,51 +161,63 @@ func TestGuardedSites(t *testing.T) {
 	}
 }
 
-// TestBrokenPages are asked for three times at most, cost little, and are visited with their status.
+// TestBrokenPages are asked for three times at most, cost little, and are visited with their status,
+// also where the Transport would repeat requests by itself.
 func TestBrokenPages(t *testing.T) {
-	for _, status := range []int{403, 500, 503} {
-		for share, least := range map[int]float64{1: 0.9, 5: 0.8, 10: 0.7} {
-			t.Run(fmt.Sprintf("%d %% are %d", share, status), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					const pages = 2000
-					r := newRig()
-					r.politeness.Limits = hostlimit.Config{}
-					broken := func(path string) bool {
-						var n int
-						_, err := fmt.Sscanf(path, "/%d", &n)
-						return err == nil && n*37%100 < share
-					}
-					s := &guardedSite{began: time.Now(), asked: map[string]int{}, had: map[string]bool{}, protect: func(_ time.Duration, path string) int {
-						if broken(path) {
-							return status
+	bulk := politeness.Bulk(userAgent)
+	for _, tt := range []struct {
+		name  string
+		cfg   politeness.Config
+		delay time.Duration // in the mean
+		least map[int]float64
+	}{
+		{"zero value", politeness.Config{UserAgent: userAgent}, 350 * time.Millisecond, map[int]float64{1: 0.9, 5: 0.8, 10: 0.7}},
+		{"Bulk", bulk, 200 * time.Millisecond, map[int]float64{1: 0.9, 5: 0.7, 10: 0.55}},
+	} {
+		for _, status := range []int{403, 500, 503} {
+			for share, least := range tt.least {
+				t.Run(fmt.Sprintf("%s, %d %% are %d", tt.name, share, status), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						const pages = 2000
+						r := newRig()
+						tt.cfg.Base = r.Web
+						r.politeness = tt.cfg
+						broken := func(path string) bool {
+							var n int
+							_, err := fmt.Sscanf(path, "/%d", &n)
+							return err == nil && n*37%100 < share
 						}
-						return http.StatusOK
-					}}
-					r.Site("https://example.com").Handle("/", s)
-					sum := r.run(t.Context(), t, numbered("example.com", pages)...)
-					wantOutcomes(t, sum, map[crawl.Outcome]int{crawl.Visited: pages})
-					for path, n := range s.asked {
-						if broken(path) && n > 3 {
-							t.Errorf("%s was asked for %d times", path, n)
+						s := &guardedSite{began: time.Now(), asked: map[string]int{}, had: map[string]bool{}, protect: func(_ time.Duration, path string) int {
+							if broken(path) {
+								return status
+							}
+							return http.StatusOK
+						}}
+						r.Site("https://example.com").Handle("/", s)
+						sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+						wantOutcomes(t, sum, map[crawl.Outcome]int{crawl.Visited: pages})
+						for path, n := range s.asked {
+							if broken(path) && n > 3 {
+								t.Errorf("%s was asked for %d times", path, n)
+							}
 						}
-					}
-					for _, p := range r.visited {
-						want := http.StatusOK
-						if broken(strings.TrimPrefix(p.FinalURL, "https://example.com")) {
-							want = status
+						for _, p := range r.visited {
+							want := http.StatusOK
+							if broken(strings.TrimPrefix(p.FinalURL, "https://example.com")) {
+								want = status
+							}
+							if p.Response.StatusCode != want {
+								t.Errorf("%s visited with %d", p.FinalURL, p.Response.StatusCode)
+							}
 						}
-						if p.Response.StatusCode != want {
-							t.Errorf("%s visited with %d", p.FinalURL, p.Response.StatusCode)
+						if rate := pages * tt.delay.Seconds() / sum.Elapsed.Seconds(); rate < least {
+							t.Errorf("%.0f %% of the rate that the delay allows, want %.0f %%", 100*rate, 100*least)
+						} else {
+							t.Logf("%s, %d %% %d: %.0f %% of the rate, %d refusals in 15 min", tt.name, share, status, 100*rate, s.refused)
 						}
-					}
-					// The zero value's delay is 350 ms in the mean.
-					if rate := pages * 0.35 / sum.Elapsed.Seconds(); rate < least {
-						t.Errorf("%.0f %% of the rate that the delay allows, want %.0f %%", 100*rate, 100*least)
-					} else {
-						t.Logf("%d %% %d: %.0f %% of the rate, %d refusals in 15 min", share, status, 100*rate, s.refused)
-					}
+					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -89,7 +89,7 @@ func (r *Result) Lost() int {
 }
 
 // Allowed is the rate at which this crawler may be served by this server: its own or the server's,
-// whichever is lower.
+// whichever is lower, without the pages that are never served.
 func (r *Result) Allowed() float64 {
 	own := r.Crawler.Rate
 	if r.Crawler.After {
@@ -98,7 +98,7 @@ func (r *Result) Allowed() float64 {
 	if r.Server.Rate > 0 {
 		return min(r.Server.Rate, own)
 	}
-	return own
+	return own * (1 - r.Server.Broken)
 }
 
 // Span is how long the crawler was at work: its whole time, or until its last request where it had

@@ -1,6 +1,6 @@
 // Package waits is how package crawl and its Transport tell each other about a request: that its
-// waits end with the crawl, and that it has reached the Transport. A crawl that has ended starts
-// nothing any more, and still wants the answers that are under way.
+// waits end with the crawl, that the crawl repeats it, and that it has reached the Transport. A
+// crawl that has ended starts nothing any more, and still wants the answers that are under way.
 package waits
 
 import (
@@ -15,6 +15,7 @@ type mark struct {
 	done      <-chan struct{}
 	transport any // that the request is to reach
 	probe     bool
+	once      bool
 	reached   atomic.Bool
 }
 
@@ -22,6 +23,15 @@ type mark struct {
 // until done is closed. What is sent by then is answered as ever.
 func Until(ctx context.Context, done <-chan struct{}) context.Context {
 	return context.WithValue(ctx, key{}, &mark{done: done})
+}
+
+// Once makes ctx, which is from Until, that of a request that is sent once: the caller repeats it.
+func Once(ctx context.Context) { ctx.Value(key{}).(*mark).once = true }
+
+// IsOnce reports whether Once was called for ctx.
+func IsOnce(ctx context.Context) bool {
+	m, ok := ctx.Value(key{}).(*mark)
+	return ok && m.once
 }
 
 // Expect returns a function that reports whether a request with ctx, which is from Until, has
