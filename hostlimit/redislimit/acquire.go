@@ -552,6 +552,7 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 			start = max(start, w.h.refusals.Until)
 		}
 		w.refuse(w.refusal(start, w.l.rules.TooLate(w.byContext, blameOf(why) == block)))
+		w.h.weed()
 	}
 	if w.push != nil && w.phase != done {
 		w.push()

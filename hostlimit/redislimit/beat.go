@@ -1,12 +1,19 @@
 package redislimit
 
-import "time"
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
 
 // mostHanging bounds the calls of a process to a server that doesn't answer.
 const mostHanging = 8
 
 // beat calls the server from time to time while there is something to lose, so
 // that a loss of data is noticed within its quarantine, and while it is away.
+//
+// Where no request of this process waits or is in flight on a partition of a cluster, a beat to any
+// partition of its node will do: that a node has lost its data is seen in each (see learn).
 func (l *Limiter) beat() {
 	ticker := time.NewTicker(heartbeat / 2)
 	defer ticker.Stop()
@@ -16,14 +23,29 @@ func (l *Limiter) beat() {
 			return
 		case <-ticker.C:
 		}
+		nodes := l.nodes()
 		l.mu.Lock()
 		if !l.closed {
 			now := l.now()
 			l.sweep(now)
-			for _, p := range l.parts {
-				due := p.stake > 0 || len(p.ops) > 0 || p.down != nil || l.alone
-				// A call that hangs says nothing about the next one, which may have another connection.
-				if due && now-max(p.called, p.heard) >= heartbeat && p.calls < mostHanging {
+			last := make(map[string]time.Duration) // call to a node
+			idle := make(map[string]*partition)    // of a node, the one called longest ago
+			for i, p := range l.parts {
+				called := max(p.called, p.heard)
+				if last[nodes[i]] = max(last[nodes[i]], called); p.calls >= mostHanging {
+					continue // one that hangs says nothing about the next one, which may have another connection
+				}
+				switch busy := p.inUse > 0 || len(p.ops) > 0 || p.down != nil || l.alone; {
+				case busy || p.stake > 0 && !l.cluster:
+					if now-called >= heartbeat {
+						p.send()
+					}
+				case p.stake > 0 && (idle[nodes[i]] == nil || called < idle[nodes[i]].called):
+					idle[nodes[i]] = p
+				}
+			}
+			for node, p := range idle {
+				if now-last[node] >= heartbeat {
 					p.send()
 				}
 			}
@@ -32,11 +54,24 @@ func (l *Limiter) beat() {
 	}
 }
 
+// nodes returns of each partition the address of its node in a cluster, empty where it isn't known.
+func (l *Limiter) nodes() []string {
+	addrs := make([]string, len(l.parts))
+	if c, ok := l.client.(*redis.ClusterClient); ok {
+		for i, p := range l.parts {
+			if node, err := c.MasterForKey(l.ctx, p.genKey()); err == nil {
+				addrs[i] = node.Options().Addr
+			}
+		}
+	}
+	return addrs
+}
+
 // sweep takes back what leaked and forgets hosts that owe nothing. It counts
-// the hosts of each partition that remain.
+// the hosts of each partition that remain, and those of them that are in use.
 func (l *Limiter) sweep(now time.Duration) {
 	for _, p := range l.parts {
-		p.stake = 0
+		p.stake, p.inUse = 0, 0
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
@@ -45,7 +80,10 @@ func (l *Limiter) sweep(now time.Duration) {
 			}
 		}
 		switch {
-		case len(h.waiters) > 0, h.act != nil, h.owes(now), h.storing != nil, h.unsaved(now):
+		case len(h.waiters)+len(h.leases)+len(h.changes) > 0:
+			h.p.inUse++
+			fallthrough
+		case h.act != nil, h.owes(now), h.storing != nil, h.unsaved(now):
 			h.p.stake++
 		default:
 			delete(l.hosts, key)

@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ type host struct {
 	version     int64         // of refusals, on the server; -1: this process has changed them
 	untilServer int64         // refusals.Until on the server's clock
 	asOf        int64         // when the server told so last
+	confirmed   time.Duration // the same on this process's clock
 	untilTold   time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
 	blocked     time.Duration // when a block became known here: turns granted before are void
 	presumed    time.Duration // end of a block of which the server may not know yet
@@ -184,7 +186,7 @@ func (h *host) account(now time.Duration, next blame) {
 // also where that is less than what was known, because a person may have lifted the block; but not
 // before it was told again what it may have lost.
 func (h *host) blockedUntil(us int64, at heard) {
-	h.asOf = at.server
+	h.asOf, h.confirmed = at.server, at.received
 	now, lifted := at.received, us <= at.server
 	switch {
 	case lifted && h.refusals.Until > now && h.p.restoring == 0:
@@ -253,9 +255,13 @@ func (h *host) behind(w *waiter) *waiter {
 	return h.waiters[i+1]
 }
 
-// weed refuses the waiters that are known to come too late.
+// weed refuses the waiters that are known to come too late. Where that is for a block that the
+// server confirmed more than pollBlock ago, which a person may have lifted, the first one asks.
 func (h *host) weed() {
 	start, blocked := h.first()
+	if now := h.l.now(); start > now && start == h.refusals.Until && h.p.down == nil && now-h.confirmed > pollBlock {
+		return
+	}
 	for i := 0; i < len(h.waiters); i++ {
 		w := h.waiters[i]
 		if at := start + time.Duration(i)*w.least; w.limit > 0 && at > w.limit && w.phase != asking && w.phase != granted {
@@ -270,6 +276,21 @@ func (h *host) restore(now time.Duration, all bool) {
 	if !h.owes(now) || !all && len(h.leases) == 0 && h.next <= now {
 		return
 	}
+	leases := slices.Collect(maps.Values(h.leases))
+	for {
+		n := min(len(leases), mostTold)
+		h.restorePart(all, leases[:n])
+		if leases, all = leases[n:], false; len(leases) == 0 {
+			return
+		}
+	}
+}
+
+// mostTold is the number of leases that one restore tells of: Lua unpacks no list of thousands.
+const mostTold = 200
+
+// restorePart tells the server of some of the leases in flight, and of h itself as restore does.
+func (h *host) restorePart(all bool, leases []*lease) {
 	h.p.restoring++
 	var told []*lease
 	h.p.add(op{
@@ -284,8 +305,8 @@ func (h *host) restore(now time.Duration, all bool) {
 				all, micros(h.next - now), last, micros(s.Until - now), s.Cause, s.Alone, s.InARow(),
 				micros(s.Learned), micros(s.EasedAt - now), h.version, rest(*s), h.served, micros(h.began - now),
 			}
-			for _, t := range h.leases {
-				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting {
+			for _, t := range leases {
+				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting && h.leases[t.id] == t {
 					t.alone = false
 					t.restoring++
 					t.wasTold = true
@@ -309,8 +330,8 @@ func (h *host) restore(now time.Duration, all bool) {
 			if err != nil && h.p.down == nil && !isStale(err) {
 				return // the host's state can't be read
 			}
-			if err != nil {
-				h.restore(h.l.now(), all)
+			if err != nil && h.owes(h.l.now()) {
+				h.restorePart(all, leases)
 			}
 		},
 	})

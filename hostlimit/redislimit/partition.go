@@ -40,6 +40,7 @@ type partition struct {
 	heard       time.Duration // when the last one that the server has had was sent
 	calls       int           // under way
 	stake       int           // hosts of which this process knows something, or that it waits for
+	inUse       int           // hosts with requests that wait or are in flight
 	down        error         // why the server can't be reached; nil: it can
 }
 
@@ -200,7 +201,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.complete.LeaseTTL), micros(l.backoff.Forgive),
 		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number,
 	}
-	c.keys = append(make([]string, 0, 2+len(ops)), l.prefix+p.tag+"gen", l.prefix+p.tag+"processes")
+	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.prefix+p.tag+"processes")
 	// By key, as there may be two of a host: one that was forgotten while the server was away, of
 	// which there is still something to tell, and one that was met since. Each key is read and written
 	// once.
@@ -228,6 +229,9 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	c.payload = string(b)
 	return c
 }
+
+// genKey is where the server keeps the generation.
+func (p *partition) genKey() string { return p.l.prefix + p.tag + "gen" }
 
 // hostKey is where the server keeps a host. Its 3 is the version of what step.lua writes there.
 func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + "host:3:" + key }
@@ -454,6 +458,14 @@ func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
 		p.gen, p.genSent, p.stepped = gen, p.l.now(), false
 		if first && !p.l.alone {
 			break // all that is known was told by this server
+		}
+		if sent > p.l.allCalled { // its node may have lost the other partitions as well
+			for _, q := range p.l.parts {
+				if q != p && q.stake > 0 {
+					q.send()
+				}
+			}
+			p.l.allCalled = p.l.now()
 		}
 		p.l.stats.Quarantines++
 		p.renounce()

@@ -132,6 +132,11 @@ func (l *Limiter) proclaimed(message string) {
 		}
 		return
 	}
+	for _, p := range l.parts {
+		if message == p.genKey() && p.stake > 0 && !l.closed {
+			p.send() // a partition of a cluster has another generation
+		}
+	}
 	f, err := parse(message)
 	if err != nil || len(f) != 3+toldFields {
 		return // not ours
@@ -162,6 +167,7 @@ func (l *Limiter) proclaimed(message string) {
 // stopped takes in that the host is blocked until then, which others have seen.
 func (h *host) stopped(until int64, at heard) {
 	now := at.received
+	h.confirmed = now
 	switch {
 	case !h.p.clock.known:
 		h.refusals.Until = now + duration(until-at.server)

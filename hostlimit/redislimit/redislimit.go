@@ -250,6 +250,7 @@ type Limiter struct {
 	pending      []*waiter     // for a place in MaxInFlight
 	vacant       chan struct{} // closed when a place is free; for FailLocal
 	down         int           // partitions whose server can't be reached
+	allCalled    time.Duration // when all partitions were called after a loss of data
 	outage       *outage       // with FailLocal, while there are any
 	stats        Stats         // without what is of the moment
 	events       []Event       // to be told, outside of mu

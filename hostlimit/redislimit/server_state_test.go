@@ -279,11 +279,10 @@ func TestSteppedServerClockStartsAQuarantine(t *testing.T) {
 	held.Release()
 }
 
-// TestOnACluster runs the conformance suite on a Redis Cluster of two nodes,
-// which refuses scripts whose keys are on different nodes.
-func TestOnACluster(t *testing.T) {
-	var nodes []*redistest.Server
-	var addrs, ports []string // the second: of the bus between them
+// newCluster starts a Redis Cluster of two nodes, and returns their addresses.
+func newCluster(t *testing.T) (nodes []*redistest.Server, addrs []string) {
+	t.Helper()
+	var ports []string // of the bus between them
 	for range 2 {
 		bus, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -314,6 +313,13 @@ func TestOnACluster(t *testing.T) {
 			}
 		}
 	}
+	return nodes, addrs
+}
+
+// TestOnACluster runs the conformance suite on a Redis Cluster, which refuses scripts whose keys are
+// on different nodes.
+func TestOnACluster(t *testing.T) {
+	_, addrs := newCluster(t)
 	t.Run("Promises", func(t *testing.T) {
 		hostlimittest.Run(t, func(t testing.TB, cfg hostlimit.Config) hostlimit.Limiter {
 			client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})

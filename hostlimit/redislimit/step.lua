@@ -101,7 +101,16 @@ do
 		return redis.error_reply('BADKEY ' .. KEYS[1] .. ': not written by redislimit')
 	end
 	gen = value or {v = VERSION, q = 0, q0 = 0, chk = 0, x = 0, m = 1}
-	if gen.v ~= VERSION then
+	-- One of an older version is taken over when no process has shown life for DEAD.
+	local older = gen.v ~= VERSION and type(gen.v) == 'number' and gen.v < VERSION
+	for _, raw in ipairs(older and redis.call('HVALS', KEYS[2]) or {}) do
+		local is, p = pcall(cmsgpack.unpack, raw)
+		if not is or type(p) ~= 'table' or type(p[1]) ~= 'number' or p[1] > now - DEAD and p[1] <= now then older = false end
+	end
+	if older then
+		redis.call('DEL', KEYS[2])
+		gen = {v = VERSION, q = 0, q0 = 0, chk = 0, x = 0, m = 1}
+	elseif gen.v ~= VERSION then
 		return redis.error_reply('BADVERSION ' .. KEYS[1] .. ' is of version ' .. tostring(gen.v) .. ', this process speaks ' .. VERSION)
 	end
 	local why
@@ -135,6 +144,7 @@ do
 			redis.call('DEL', KEYS[2])
 			if gen.p then gen.p = min(gen.p, now + gen.pd) end
 		end
+		if not ALONE then redis.call('PUBLISH', CHANNEL .. 'all', KEYS[1]) end
 		unsaved = true
 	end
 	if unsaved then gen.chk = now end
