@@ -22,8 +22,10 @@ func TestImportGraph(t *testing.T) {
 		"internal/hostname": nil, "internal/printable": nil, "internal/statedir": nil, "internal/sfv": nil, "internal/hostfile": nil,
 		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence"}, "internal/list": nil, "internal/hours": nil, "internal/drain": nil, "internal/contexts": nil, "internal/sentence": nil,
 		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
-		"publicnet":      nil,
-		"evidence/audit": {"evidence", "evidence/internal/merkle", "robots"},
+		"publicnet":                nil,
+		"evidence/audit":           {"evidence", "evidence/internal/merkle", "robots"},
+		"evidence/audit/accesslog": {"evidence", "evidence/internal/merkle", "evidence/audit/internal/lines"},
+		"evidence/audit/bundle":    {"evidence", "evidence/audit", "evidence/audit/internal/lines", "evidence/audit/internal/trees", "evidence/internal/merkle", "robots"},
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "botauth", "publicnet", "statuspage", "politenesstest", "crawl", "crawl/sitemap"}
 

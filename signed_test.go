@@ -19,6 +19,8 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/accesslog"
+	"github.com/go-politeness/politeness/evidence/audit/bundle"
 	"github.com/go-politeness/politeness/politenesstest"
 )
 
@@ -133,23 +135,23 @@ func TestAStrangerCanCheck(t *testing.T) {
 	if err != nil || !report.OK() || report.Signed.Older != 1 || report.Signed.After != 0 {
 		t.Errorf("the whole log: %v, %v", report, err)
 	}
-	var bundle bytes.Buffer
-	if _, err := trust.Extract(&bundle, bytes.NewReader(log), "a.example"); err != nil {
+	var text bytes.Buffer
+	if _, err := bundle.Extract(&text, bytes.NewReader(log), trust, "a.example"); err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range []string{"b.example", "secret"} {
-		if bytes.Contains(bundle.Bytes(), []byte(secret)) {
+		if bytes.Contains(text.Bytes(), []byte(secret)) {
 			t.Errorf("the bundle names %s", secret)
 		}
 	}
-	evidenceOfA := bundle.Bytes()
-	b, err := trust.Verify(bytes.NewReader(evidenceOfA))
+	evidenceOfA := text.Bytes()
+	b, err := bundle.Verify(bytes.NewReader(evidenceOfA), trust)
 	if err != nil || !b.Report.OK() || b.Signed.Key == "" || b.Report.Hosts[0].Starts < 33 {
 		t.Fatalf("the bundle: %+v, %v", b, err)
 	}
 
 	// The bundle is evidence as well, and the site has seen nothing else.
-	c, err := audit.AccessLog(bytes.NewReader(evidenceOfA), strings.NewReader(logger.logs["a.example"].String()), audit.AccessOptions{})
+	c, err := accesslog.Compare(bytes.NewReader(evidenceOfA), strings.NewReader(logger.logs["a.example"].String()), accesslog.Options{})
 	if err != nil || !c.OK() || c.Matched != b.Report.Hosts[0].Starts || c.Unseen.N+c.Bytes.N != 0 || c.Offset.Round(10*time.Second) != 3*time.Hour {
 		t.Errorf("the site's own log: %v, %v", c, err)
 	}
@@ -157,7 +159,7 @@ func TestAStrangerCanCheck(t *testing.T) {
 		t.Errorf("the site saw %+v", c.Hosts[0])
 	}
 	// The other one has seen the request that isn't in the evidence.
-	c, err = audit.AccessLog(bytes.NewReader(log), strings.NewReader(logger.logs["b.example"].String()), audit.AccessOptions{Host: "b.example"})
+	c, err = accesslog.Compare(bytes.NewReader(log), strings.NewReader(logger.logs["b.example"].String()), accesslog.Options{Host: "b.example"})
 	if err != nil || c.OK() || c.Missing.N+c.Outside.N != 1 {
 		t.Errorf("the other site's log: %v, %v", c, err)
 	}

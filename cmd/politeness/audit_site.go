@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-politeness/politeness/cmd/politeness/internal/dossier"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/accesslog"
+	"github.com/go-politeness/politeness/evidence/audit/bundle"
 )
 
 const extractUsage = `Usage: politeness audit extract -host HOST [flags] LOG
@@ -122,17 +124,17 @@ func runExtract(sh *shell, args []string) (int, error) {
 		return 0, err
 	}
 	defer log.Close()
-	var bundle bytes.Buffer
-	out := io.Writer(&bundle)
+	var text bytes.Buffer
+	out := io.Writer(&text)
 	if *to == "" {
 		out = sh.out
 	}
-	e, err := trust.Extract(out, log, hosts...)
+	e, err := bundle.Extract(out, log, trust, hosts...)
 	if err != nil {
 		return 0, err
 	}
 	if *to != "" {
-		if err := os.WriteFile(*to, bundle.Bytes(), 0o600); err != nil {
+		if err := os.WriteFile(*to, text.Bytes(), 0o600); err != nil {
 			return 0, err
 		}
 	}
@@ -167,8 +169,8 @@ func runVerify(sh *shell, args []string) (int, error) {
 		return 0, err
 	}
 	defer file.Close()
-	b, err := trust.Verify(file)
-	if fault := (*audit.ProofError)(nil); errors.As(err, &fault) {
+	b, err := bundle.Verify(file, trust)
+	if fault := (*bundle.ProofError)(nil); errors.As(err, &fault) {
 		fmt.Fprintf(sh.out, "%s %s\n", sh.paint(red, "not proved:"), plain(err))
 		return exitNo, nil
 	} else if err != nil {
@@ -203,7 +205,7 @@ func runAccess(sh *shell, args []string) (int, error) {
 			logs = append(logs, strings.NewReader("\n")) // the file may end in mid-line
 		}
 	}
-	c, err := audit.AccessLog(logs[0], io.MultiReader(logs[1:]...), audit.AccessOptions{Host: *host, Agent: *agent})
+	c, err := accesslog.Compare(logs[0], io.MultiReader(logs[1:]...), accesslog.Options{Host: *host, Agent: *agent})
 	if err != nil {
 		return 0, err
 	}

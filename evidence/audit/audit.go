@@ -6,7 +6,6 @@
 package audit
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"errors"
@@ -21,6 +20,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
@@ -52,17 +53,21 @@ import (
 // A log that is signed needs its key to prove that: see [Trust.Check].
 func Check(logs ...io.Reader) (*Report, error) { return Trust{}.Check(logs...) }
 
-func check(k *known, logs []io.Reader) (*Report, error) {
+func check(k *trees.Known, logs []io.Reader) (*Report, error) {
 	a := newAuditor()
 	var errs error
 	sources := make([]*source, len(logs))
 	for i, r := range logs {
-		s := &source{a: a, in: bufio.NewReaderSize(r, 64<<10), chain: sha256.New()}
+		s := &source{a: a, in: lines.NewReader(r), chain: sha256.New()}
 		if len(logs) > 1 {
 			s.at.log = i + 1
 		}
-		s.forest = forest{known: k, report: &a.report.Signed, broken: func(detail string, at ...place) {
-			a.violation(BrokenSignature, "", detail, at...)
+		s.forest = trees.Forest{Known: k, Report: (*trees.Signed)(&a.report.Signed), Broken: func(detail string, at ...int) {
+			var places []place
+			for _, line := range at {
+				places = append(places, place{s.at.log, line})
+			}
+			a.violation(BrokenSignature, "", detail, places...)
 		}}
 		sources[i], errs = s, errors.Join(errs, s.advance())
 	}
@@ -83,7 +88,7 @@ func check(k *known, logs []io.Reader) (*Report, error) {
 		}
 	}
 	a.end()
-	k.extended(&a.report.Signed, func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
+	k.Extended((*trees.Signed)(&a.report.Signed), func(detail string) { a.violation(BrokenSignature, "", detail, a.at) })
 	return a.finish(), errs
 }
 

@@ -373,7 +373,7 @@ func TestCheckHearsLateOfASlotTakenBack(t *testing.T) {
 }
 
 func TestCheckCutsLinesThatAreTooLong(t *testing.T) {
-	in := strings.Repeat("x", maxLine+1<<20) + "\n" + string(evidence.Decision{Type: evidence.Retried}.AppendJSON(nil)) + "\n"
+	in := strings.Repeat("x", 17<<20) + "\n" + string(evidence.Decision{Type: evidence.Retried}.AppendJSON(nil)) + "\n"
 	r, err := Check(strings.NewReader(in))
 	if err != nil || r.Lines != 2 || r.Broken[Unreadable] != 1 || r.Records[evidence.Retried] != 1 {
 		t.Errorf("%d lines, %v, %v", r.Lines, r.Broken, err)
@@ -398,20 +398,6 @@ func TestCheckKnowsARobotsTxtThatAllowsAll(t *testing.T) {
 		d.URL = "http://h/robots.txt"
 		if a := feed(d); a.origins[originKey{a.by, "http://h"}].copies[0].kind == asText {
 			t.Errorf("%s: known", name)
-		}
-	}
-}
-
-func TestSplitURL(t *testing.T) {
-	for in, want := range map[string][2]string{
-		"https://H.example:443/a?b#c": {"https://h.example", "/a?b"},
-		"http://h:80":                 {"http://h", "/"},
-		"HTTP://h:8080?q=/x":          {"http://h:8080", "/?q=/x"},
-		"/path":                       {"", "/path"},
-		"https:///path":               {"https://", "/path"},
-	} {
-		if origin, target := splitURL(in); origin != want[0] || target != want[1] {
-			t.Errorf("%s: %q, %q", in, origin, target)
 		}
 	}
 }

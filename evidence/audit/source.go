@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"crypto/sha256"
@@ -13,11 +12,9 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 )
-
-// maxLine is the longest line that is read: a robots.txt of 500 KiB in which each byte is escaped,
-// and more.
-const maxLine = 16 << 20
 
 // A place is a line of one of the logs that are checked.
 type place struct {
@@ -40,10 +37,9 @@ func (p place) String() string {
 // A source reads one of the logs record by record, and checks that the log is whole: that its lines
 // are numbered without a hole, and that each has the hash that follows from the line before it.
 type source struct {
-	a   *auditor
-	in  *bufio.Reader
-	buf []byte // holds lines that are longer than the Reader's buffer
-	at  place  // the line that was read last
+	a  *auditor
+	in *lines.Reader
+	at place // the line that was read last
 
 	entry evidence.Entry // the next record
 	over  bool           // whether there is none
@@ -59,7 +55,7 @@ type source struct {
 	chain   hash.Hash         // of hash and the lines since, as far as it isn't empty
 	bare    int               // number of lines since
 
-	forest forest
+	forest trees.Forest
 }
 
 // earliest returns the source whose next record was made first, nil if there are no more records.
@@ -79,7 +75,7 @@ const recordBegins = `{"type":"`
 // advance reads the next record. Lines that are no record are reported on the way to it.
 func (s *source) advance() error {
 	for {
-		text, err := s.readLine()
+		text, err := s.in.Next()
 		if len(text) > 0 {
 			s.at.line++
 			s.a.report.Lines++
@@ -93,33 +89,14 @@ func (s *source) advance() error {
 		case errors.Is(err, io.EOF):
 			s.over = true
 			s.end()
-			s.forest.end()
+			s.forest.End()
 			return nil
 		default:
 			s.over = true
 			s.end()
-			s.forest.end()
+			s.forest.End()
 			return fmt.Errorf("audit: after %v: %w", s.at, err)
 		}
-	}
-}
-
-// readLine returns the next line with its end. Of a line longer than maxLine it returns the
-// beginning, which is no record then.
-func (s *source) readLine() ([]byte, error) {
-	part, err := s.in.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return part, err
-	}
-	s.buf = s.buf[:0]
-	for {
-		if len(s.buf) < maxLine {
-			s.buf = append(s.buf, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return s.buf, err
-		}
-		part, err = s.in.ReadSlice('\n')
 	}
 }
 
@@ -135,7 +112,7 @@ func (s *source) read(text []byte, whole bool) bool {
 			} else {
 				s.a.openEnded(logWhole, "a log ends with half a line, as after a kill")
 			}
-			s.forest.line(line)
+			s.forest.Line(line)
 			if s.next > 0 {
 				s.next++ // keeps the lines after it from being reported too
 			}
@@ -145,7 +122,7 @@ func (s *source) read(text []byte, whole bool) bool {
 	}
 	if s.entry.N == 1 { // the first record of a log
 		s.end()
-		s.forest.begin()
+		s.forest.Begin()
 		s.before = ""
 		if s.chained {
 			s.before = base64.RawURLEncoding.EncodeToString(s.hash[:])
@@ -162,9 +139,9 @@ func (s *source) read(text []byte, whole bool) bool {
 	s.checkNumber()
 	s.checkHash(text)
 	if s.entry.Type == evidence.Checkpoint {
-		s.forest.checkpoint(&s.entry, s.at)
+		s.forest.Checkpoint(&s.entry, s.at.line)
 	}
-	s.forest.line(text)
+	s.forest.Line(text)
 	if s.entry.Type == evidence.LogClosed {
 		if s.sealed = s.at.line; s.chained && s.entry.Hash == "" {
 			s.a.violation(BrokenChain, "", "the last line of a chained log has no hash", s.at)
@@ -280,7 +257,7 @@ func (s *source) end() {
 	r := &s.a.report
 	r.Logs++
 	s.run.sealed = s.sealed > 0
-	if !s.run.sealed && (s.chained || s.forest.signed) {
+	if !s.run.sealed && (s.chained || s.forest.Signed) {
 		s.a.openEnded(logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	}
 	s.a.over(s.run)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/bundle"
 )
 
 // signedLinesOf returns the lines of a signed log, and its checkpoints.
@@ -189,59 +190,59 @@ func TestVerdictsOnBundles(t *testing.T) {
 	lines, checkpoints := signedLinesOf(t, crawl)
 	cut := strings.Join(lines[:len(lines)-4], "") // the last page is after the last checkpoint
 	log := strings.Join(lines, "")
-	extract := func(trust audit.Trust, log string, hosts ...string) (string, audit.Extracted) {
+	extract := func(trust audit.Trust, log string, hosts ...string) (string, bundle.Extracted) {
 		t.Helper()
 		var out bytes.Buffer
-		e, err := trust.Extract(&out, strings.NewReader(log), hosts...)
+		e, err := bundle.Extract(&out, strings.NewReader(log), trust, hosts...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out.String(), e
 	}
-	bundle, e := extract(trusted, log, "a.example")
-	if want := (audit.Extracted{Records: 25, Withheld: 5, Omitted: 12}); e != want {
+	text, e := extract(trusted, log, "a.example")
+	if want := (bundle.Extracted{Records: 25, Withheld: 5, Omitted: 12}); e != want {
 		t.Errorf("got %+v, want %+v", e, want)
 	}
-	if strings.Contains(strings.ToLower(bundle), "az09") {
-		t.Error(bundle)
+	if strings.Contains(strings.ToLower(text), "az09") {
+		t.Error(text)
 	}
 	_, e = extract(trusted, cut, "a.example")
-	if want := (audit.Extracted{Records: 20, Withheld: 5, Omitted: 10, After: 2}); e != want {
+	if want := (bundle.Extracted{Records: 20, Withheld: 5, Omitted: 10, After: 2}); e != want {
 		t.Errorf("got %+v, want %+v", e, want)
 	}
 	single, _ := signedLinesOf(t, "policy by=V")
 	_, e = extract(trusted, single[0]+log, "a.example")
-	if want := (audit.Extracted{Records: 25, Withheld: 5, Omitted: 12, After: 1}); e != want {
+	if want := (bundle.Extracted{Records: 25, Withheld: 5, Omitted: 12, After: 1}); e != want {
 		t.Errorf("behind a log of one line: got %+v, want %+v", e, want)
 	}
 	older := audit.Trust{Key: trusted.Key, Checkpoints: checkpoints}
 	long, _ := extract(older, log, "a.example")
-	b, err := older.Verify(strings.NewReader(long))
+	b, err := bundle.Verify(strings.NewReader(long), older)
 	if err != nil || b.Signed.Older != len(checkpoints) {
 		t.Errorf("%+v, %v", b, err)
 	}
-	var text strings.Builder
-	told := "25 records on a.example stand in the log, signed by " + strings.Join(strings.Split(trusted.Key, "+")[:2], "+") + "; 17 others are left out\n" +
+	var told strings.Builder
+	want := "25 records on a.example stand in the log, signed by " + strings.Join(strings.Split(trusted.Key, "+")[:2], "+") + "; 17 others are left out\n" +
 		"the log extends 6 older checkpoints\n\n25 records, 1 host, "
-	if err := b.WriteText(&text); err != nil || !strings.HasPrefix(text.String(), told) {
-		t.Errorf("%s, %v", text.String(), err)
+	if err := b.WriteText(&told); err != nil || !strings.HasPrefix(told.String(), want) {
+		t.Errorf("%s, %v", told.String(), err)
 	}
-	if b, err = (audit.Trust{}).Verify(strings.NewReader(bundle)); err != nil {
+	if b, err = bundle.Verify(strings.NewReader(text), audit.Trust{}); err != nil {
 		t.Fatal(err)
 	}
-	text.Reset()
-	told = "25 records on a.example stand in the log, signed with an unknown key: give the crawler's key to know whose log it is; 17 others are left out\n\n25 records, "
-	if err := b.WriteText(&text); err != nil || !strings.HasPrefix(text.String(), told) {
-		t.Errorf("%s, %v", text.String(), err)
+	told.Reset()
+	want = "25 records on a.example stand in the log, signed with an unknown key: give the crawler's key to know whose log it is; 17 others are left out\n\n25 records, "
+	if err := b.WriteText(&told); err != nil || !strings.HasPrefix(told.String(), want) {
+		t.Errorf("%s, %v", told.String(), err)
 	}
 	for i := range checkpoints {
 		older.Checkpoints = checkpoints[i : i+1]
 		long, _ := extract(older, log, "az09.test")
-		if b, err := older.Verify(strings.NewReader(long)); err != nil || b.Signed.Older != 1 {
+		if b, err := bundle.Verify(strings.NewReader(long), older); err != nil || b.Signed.Older != 1 {
 			t.Errorf("checkpoint %d: %+v, %v", i, b, err)
 		}
 	}
-	whole := strings.SplitAfter(bundle, "\n")
+	whole := strings.SplitAfter(text, "\n")
 	for name, c := range map[string]struct {
 		lines []string
 		want  string
@@ -255,7 +256,7 @@ func TestVerdictsOnBundles(t *testing.T) {
 		"another version":      {slices.Concat([]string{"{\"bundle\":2}\n"}, whole[1:]), "audit: line 1 of the bundle: a bundle of version 2, and this program knows 1"},
 		"without its end":      {whole[:len(whole)-2], "audit: the bundle ends without a checkpoint: it was cut off"},
 	} {
-		if _, err := trusted.Verify(strings.NewReader(strings.Join(c.lines, ""))); err == nil || err.Error() != c.want {
+		if _, err := bundle.Verify(strings.NewReader(strings.Join(c.lines, "")), trusted); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/accesslog"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/nettest"
 )
@@ -156,8 +157,8 @@ func (l *lab) audit() map[string]time.Time {
 		l.Error(report)
 	}
 	if len(l.killed) == 0 {
-		c, err := audit.AccessLog(strings.NewReader(string(text)), strings.NewReader(l.site.AccessLog()),
-			audit.AccessOptions{Host: strings.TrimPrefix(l.order.Site, "http://")})
+		c, err := accesslog.Compare(strings.NewReader(string(text)), strings.NewReader(l.site.AccessLog()),
+			accesslog.Options{Host: strings.TrimPrefix(l.order.Site, "http://")})
 		if err != nil {
 			l.Fatal(err)
 		}

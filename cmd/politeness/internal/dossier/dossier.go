@@ -20,6 +20,7 @@ import (
 	"github.com/go-politeness/politeness/cmd/politeness/internal/document"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/accesslog"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 )
@@ -126,7 +127,7 @@ type Visit struct {
 }
 
 // New reads a log, or a bundle, and returns what is in it of the given hosts. The report judges the
-// same records: see [audit.CheckSite] and [audit.Trust.Verify].
+// same records: see [audit.CheckSite] and [bundle.Verify].
 func New(log io.Reader, report *audit.Report, hosts ...string) (*Dossier, error) {
 	d := &Dossier{Site: hosts, Report: report, Checkpoint: report.Signed.Latest}
 	rules := map[string]*Rule{}
@@ -416,6 +417,6 @@ func (d *Dossier) Refusing() (warnings []string) {
 func (d *Dossier) WriteHTML(w io.Writer) error { return dossierTemplate.Execute(w, d) }
 
 // WriteComparison writes the page of a comparison with a site's own log.
-func WriteComparison(w io.Writer, name string, c *audit.Comparison) error {
+func WriteComparison(w io.Writer, name string, c *accesslog.Comparison) error {
 	return comparisonTemplate.Execute(w, map[string]any{"Name": printable.Text(name), "C": c, "Text": c.String()})
 }

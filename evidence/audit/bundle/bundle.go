@@ -1,4 +1,7 @@
-package audit
+// Package bundle hands what a signed log says of one site to the owner of that site: [Extract] writes
+// the records with proofs that they are in the log, and without the name of any other host; [Verify]
+// checks them with the key of the crawler and nothing else of the log.
+package bundle
 
 import (
 	"bufio"
@@ -16,6 +19,9 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
@@ -46,30 +52,26 @@ type Extracted struct {
 	After    int `json:"after"`    // records of these hosts that no checkpoint covers yet, left out too
 }
 
-// Extract is [Trust.Extract] without a key.
-func Extract(w io.Writer, log io.ReadSeeker, hosts ...string) (Extracted, error) {
-	return Trust{}.Extract(w, log, hosts...)
-}
-
 // Extract writes a bundle: what a signed log says of the given hosts, and of the names below them,
-// with the proof that it stands in that log: for a site's owner, who checks it by [Trust.Verify].
+// with the proof that it stands in that log: for a site's owner, who checks it by [Verify].
 // With the records of the hosts go the log's policy records. The name of no other host that the
 // crawler met is in the bundle. A record of these hosts that names another one, such as a redirect
 // to it, is withheld; give that host too if its owner is the same.
 //
 // With the Checkpoints of t, the bundle proves too that the log extends them. The log is read
 // twice; it is an error if its checkpoints aren't right, or if it has none.
-func (t Trust) Extract(w io.Writer, log io.ReadSeeker, hosts ...string) (Extracted, error) {
+func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Extracted, error) {
 	var e Extracted
-	site, err := newSite(hosts)
+	of, err := lines.ReadSite(hosts)
 	if err != nil {
 		return e, err
 	}
-	k, err := t.known()
+	k, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {
 		return e, err
 	}
-	trees, err := k.survey(log, site)
+	site := &site{of, map[string]bool{}}
+	signed, err := survey(k, log, site)
 	if err != nil {
 		return e, err
 	}
@@ -77,10 +79,10 @@ func (t Trust) Extract(w io.Writer, log io.ReadSeeker, hosts ...string) (Extract
 		return e, fmt.Errorf("audit: extracting reads the log twice: %w", err)
 	}
 	out := bufio.NewWriter(w)
-	x := &extraction{to: json.NewEncoder(out), trees: trees, known: k}
+	x := &extraction{to: json.NewEncoder(out), trees: signed, known: k}
 	x.to.SetEscapeHTML(false)
-	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.names})
-	err = eachLine(log, func(text []byte, _ place) {
+	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.Names})
+	err = lines.Each(log, func(text []byte, _ int) {
 		about := site.about(text)
 		if !x.covered() {
 			if x.index++; about == ofSite {
@@ -111,69 +113,51 @@ type signedTree struct {
 }
 
 // survey reads a log as far as the trees go, and tells site of every host.
-func (k *known) survey(log io.Reader, site *site) ([]signedTree, error) {
-	var trees []signedTree
+func survey(k *trees.Known, log io.Reader, site *site) ([]signedTree, error) {
+	var all []signedTree
 	var fault error
-	f := forest{known: k, report: new(Signed), broken: func(detail string, at ...place) {
+	f := trees.Forest{Known: k, Report: new(trees.Signed), Broken: func(detail string, at ...int) {
 		if fault == nil {
-			fault = fmt.Errorf("audit: %v: %s", at[0], detail)
+			fault = fmt.Errorf("audit: line %d: %s", at[0], detail)
 		}
 	}}
-	f.found = func(c merkle.Checkpoint, signed string) {
-		t := signedTree{f.lines - c.Size, c.Size, signed}
-		if n := len(trees); n > 0 && trees[n-1].from == t.from {
-			trees[n-1] = t
+	f.Found = func(c merkle.Checkpoint, signed string) {
+		t := signedTree{f.Lines - c.Size, c.Size, signed}
+		if n := len(all); n > 0 && all[n-1].from == t.from {
+			all[n-1] = t
 		} else {
-			trees = append(trees, t)
+			all = append(all, t)
 		}
 	}
-	err := eachLine(log, func(text []byte, at place) {
+	err := lines.Each(log, func(text []byte, at int) {
 		var e evidence.Entry
 		if err := e.UnmarshalJSON(text); err == nil {
 			site.meet(&e.Decision)
 			if e.N == 1 {
-				f.begin()
+				f.Begin()
 			}
 			if e.Type == evidence.Checkpoint {
-				f.checkpoint(&e, at)
+				f.Checkpoint(&e, at)
 			}
 		}
-		f.line(text)
+		f.Line(text)
 	})
-	k.extended(f.report, func(detail string) { err = errors.Join(err, errors.New("audit: "+detail)) })
+	k.Extended(f.Report, func(detail string) { err = errors.Join(err, errors.New("audit: "+detail)) })
 	switch {
 	case err != nil:
 		return nil, err
 	case fault != nil:
 		return nil, fault
-	case trees == nil:
+	case all == nil:
 		return nil, errors.New("audit: the log has no checkpoint, so nothing in it can be proved: it has to be written with evidence.Signed")
 	}
-	return trees, nil
-}
-
-// eachLine calls f for each line of r that isn't blank, without its end.
-func eachLine(r io.Reader, f func(text []byte, at place)) error {
-	s := &source{in: bufio.NewReaderSize(r, 64<<10)}
-	for {
-		text, err := s.readLine()
-		s.at.line++
-		if text = bytes.TrimRight(text, "\r\n"); len(bytes.TrimSpace(text)) > 0 {
-			f(text, s.at)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("audit: after %v: %w", s.at, err)
-		}
-	}
+	return all, nil
 }
 
 // An extraction writes the lines of a bundle.
 type extraction struct {
 	to    *json.Encoder
-	known *known
+	known *trees.Known
 	trees []signedTree // the present one, and those that follow
 	index uint64       // of the next line in the file
 	run   *merkle.Run  // lines that are left out
@@ -209,7 +193,7 @@ func (x *extraction) leaveOut(text []byte) {
 func (x *extraction) next() {
 	x.index++
 	size := x.index - x.trees[0].from
-	if slices.ContainsFunc(x.known.older, func(o *olderCheckpoint) bool { return o.Size == size }) {
+	if slices.ContainsFunc(x.known.Older, func(o *trees.Older) bool { return o.Size == size }) {
 		x.flush() // so that the tree of this size can be seen in the bundle
 	}
 	if size == x.trees[0].size {
@@ -229,53 +213,14 @@ func (x *extraction) flush() {
 
 // A site is some hosts, with the names below them, among others that a crawler met.
 type site struct {
-	names  []string
+	lines.Site
 	others map[string]bool // names of other hosts, without ports
-}
-
-func newSite(hosts []string) (*site, error) {
-	s := &site{others: map[string]bool{}}
-	for _, h := range hosts {
-		name := hostname.Key(h)
-		if name == "" || strings.ContainsAny(h, "/@ ") {
-			return nil, fmt.Errorf("audit: %q isn't a host: give a name such as example.com", h)
-		}
-		s.names = append(s.names, name)
-	}
-	if s.names == nil {
-		return nil, errors.New("audit: no host to extract")
-	}
-	return s, nil
-}
-
-// has reports whether a host, which may have a port, belongs to s.
-func (s *site) has(host string) bool {
-	return slices.ContainsFunc(s.names, func(name string) bool { return hostname.Within(host, name) })
-}
-
-// hostOf returns the host that d is about, "" if it is about none.
-func hostOf(d *evidence.Decision) string {
-	if d.URL == "" {
-		return d.Host
-	}
-	return authorityOf(d.URL)
-}
-
-// authorityOf returns the host of an absolute URL, or of one that lacks the scheme only; "" if u is
-// none of these.
-func authorityOf(u string) string {
-	if strings.HasPrefix(u, "//") {
-		u = "http:" + u
-	}
-	origin, _ := splitURL(u)
-	_, host, _ := strings.Cut(origin, "://")
-	return host
 }
 
 // meet remembers the names of hosts that don't belong to s.
 func (s *site) meet(d *evidence.Decision) {
-	for _, host := range [...]string{hostOf(d), d.Host} {
-		if host != "" && !s.has(host) {
+	for _, host := range [...]string{lines.HostOf(d), d.Host} {
+		if host != "" && !s.Has(host) {
 			s.others[hostname.WithoutPort(hostname.Key(host))] = true
 		}
 	}
@@ -288,23 +233,16 @@ const (
 	withheld // of the site, but it names another host
 )
 
-// isAbout reports whether d is about s, or states what the crawler promises everywhere, or that it
-// has come to its end.
-func (s *site) isAbout(d *evidence.Decision) bool {
-	host := hostOf(d)
-	return host == "" && (d.Type == evidence.PolicyStated || d.Type == evidence.LogClosed) || host != "" && s.has(host)
-}
-
 // about returns what a line is about.
 func (s *site) about(text []byte) int {
 	var d evidence.Decision
 	if err := d.UnmarshalJSON(text); err != nil {
 		return ofOthers
 	}
-	if !s.isAbout(&d) {
+	if !s.About(&d) {
 		return ofOthers
 	}
-	if to := authorityOf(d.Location); to != "" && !s.has(to) {
+	if to := lines.Authority(d.Location); to != "" && !s.Has(to) {
 		return withheld
 	}
 	var v any
@@ -357,7 +295,7 @@ func (s *site) mentions(text string) bool {
 		return r <= unicode.MaxASCII && r != '.' && r != '-' && r != '_' && !('a' <= r && r <= 'z') && !('0' <= r && r <= '9')
 	}) {
 		name = strings.Trim(name, ".")
-		if s.has(name) {
+		if s.Has(name) {
 			continue
 		}
 		for ok := true; ok; _, name, ok = strings.Cut(name, ".") {
@@ -369,74 +307,18 @@ func (s *site) mentions(text string) bool {
 	return false
 }
 
-// CheckSite judges what a log says of the given hosts, and of the names below them: for the owner
-// of one of them, who doesn't care about the rest. It can't tell whether the log is whole: see
-// [Check].
-func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
-	site, err := newSite(hosts)
-	if err != nil {
-		return nil, err
-	}
-	j := siteJudge{a: newAuditor()}
-	err = eachLine(log, func(text []byte, at place) {
-		var e evidence.Entry
-		if e.UnmarshalJSON(text) == nil && site.isAbout(&e.Decision) {
-			j.take(&e, at)
-		}
-	})
-	r := j.finish(Signed{})
-	whole := &r.Promises[logWhole]
-	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
-	whole.Proof = count(r.Lines, "line") + " of it"
-	return r, err
-}
-
-// A siteJudge judges some of the records of a log, in their order.
-type siteJudge struct {
-	a *auditor
-	n uint64 // number of the last record in its log
-}
-
-func (j *siteJudge) take(e *evidence.Entry, at place) {
-	r := &j.a.report
-	if r.Logs == 0 || e.N != 0 && e.N <= j.n { // another log in the same file
-		j.end()
-		j.a.run = j.a.newRun()
-		j.a.begin()
-		r.Logs++
-	}
-	j.n = e.N
-	r.Lines++
-	j.a.run.sealed = e.Type == evidence.LogClosed
-	j.a.take(&e.Decision, at)
-}
-
-// end says that a log is over, if there was one.
-func (j *siteJudge) end() {
-	if j.a.run != nil {
-		j.a.over(j.a.run)
-		j.a.end()
-	}
-}
-
-func (j *siteJudge) finish(s Signed) *Report {
-	j.end()
-	j.a.report.Signed, j.a.report.Proofs.Numbered, j.a.report.Proofs.Chained = s, false, false
-	return j.a.finish()
-}
-
-// A Bundle is what [Trust.Verify] has read from a bundle whose proofs are right.
+// A Bundle is what [Verify] has read from a bundle whose proofs are right.
 type Bundle struct {
-	Hosts   []string `json:"hosts"`   // hosts that it is about
-	Records int      `json:"records"` // number of records in it
-	Omitted uint64   `json:"omitted"` // number of records of the log that were left out
-	Signed  Signed   `json:"signed"`
+	Hosts   []string     `json:"hosts"`   // hosts that it is about
+	Records int          `json:"records"` // number of records in it
+	Omitted uint64       `json:"omitted"` // number of records of the log that were left out
+	Signed  audit.Signed `json:"signed"`
 
 	// Report judges the records. It says "sequence" where the number of a start is missing: the
 	// records of that start were left out, though they are about the same host. The starts of a host
 	// are numbered over the whole crawl, so that where no number is missing from 1 on, there was no
 	// other request before the last of them, by this limiter.
-	Report *Report `json:"report"`
+	Report *audit.Report `json:"report"`
 }
 
 // WriteText writes for people what the bundle proves.
@@ -446,9 +328,9 @@ func (b *Bundle) WriteText(w io.Writer) error {
 		whose = "by " + b.Signed.Key
 	}
 	_, err := fmt.Fprintf(w, "%s on %s stand in the log, signed %s; %d others are left out\n",
-		count(b.Records, "record"), printable.Text(strings.Join(b.Hosts, ", ")), whose, b.Omitted)
+		lines.Count(b.Records, "record"), printable.Text(strings.Join(b.Hosts, ", ")), whose, b.Omitted)
 	if err == nil && b.Signed.Older > 0 {
-		_, err = fmt.Fprintf(w, "the log extends %s\n", count(b.Signed.Older, "older checkpoint"))
+		_, err = fmt.Fprintf(w, "the log extends %s\n", lines.Count(b.Signed.Older, "older checkpoint"))
 	}
 	if err == nil {
 		_, err = fmt.Fprintln(w)
@@ -456,7 +338,7 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	return errors.Join(err, b.Report.WriteText(w))
 }
 
-// A ProofError says why a bundle proves nothing. It is the error of [Trust.Verify], unless the
+// A ProofError says why a bundle proves nothing. It is the error of [Verify], unless the
 // bundle or the Trust can't be read.
 type ProofError struct {
 	Line int // of the bundle; 0: all of it
@@ -474,24 +356,31 @@ func (e *ProofError) Error() string {
 // Unwrap returns Err.
 func (e *ProofError) Unwrap() error { return e.Err }
 
-// Verify checks a bundle that [Trust.Extract] wrote, with nothing else from the log: that each
-// record in it stands in a log of which the checkpoint was made, in this order, and that the
-// checkpoint is signed with the key, if there is one, and extends the Checkpoints. What isn't right
-// is a [*ProofError].
+// Verify checks a bundle that [Extract] wrote, with nothing else from the log: that each record in
+// it stands in a log of which the checkpoint was made, in this order, and that the checkpoint is
+// signed with the key of t, if there is one, and extends the Checkpoints. What isn't right is a
+// [*ProofError].
 //
 // It can't show that the log itself is true, nor what was left out of it: see Bundle.Report for
 // what was left out of the bundle.
-func (t Trust) Verify(bundle io.Reader) (*Bundle, error) {
-	k, err := t.known()
+func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
+	k, err := trees.Read(t.Key, t.Checkpoints)
 	if err != nil {
 		return nil, err
 	}
-	v := &verification{known: k, judge: siteJudge{a: newAuditor()}}
-	err = eachLine(bundle, func(text []byte, at place) {
-		if v.err == nil {
-			if err := v.line(text, at); err != nil {
-				v.err = &ProofError{at.line, err}
-			}
+	v := &verification{known: k}
+	var records bytes.Buffer // and an empty line for each other one, so that the judge names the lines of the bundle
+	err = lines.Each(bundle, func(text []byte, line int) {
+		if v.err != nil {
+			return
+		}
+		n := v.Records
+		if err := v.line(text); err != nil {
+			v.err = &ProofError{line, err}
+		} else if n < v.Records {
+			records.Write(bytes.Repeat([]byte{'\n'}, line-1-v.judged))
+			records.Write(text)
+			v.judged = line - 1
 		}
 	})
 	if err = errors.Join(err, v.err); err != nil {
@@ -503,26 +392,29 @@ func (t Trust) Verify(bundle io.Reader) (*Bundle, error) {
 	case v.tree.Size() > 0 || v.Signed.Checkpoints == 0:
 		return nil, &ProofError{Err: errors.New("the bundle ends without a checkpoint: it was cut off")}
 	}
-	k.extended(&v.Signed, func(detail string) { err = &ProofError{Err: errors.New(detail)} })
+	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = &ProofError{Err: errors.New(detail)} })
 	if err != nil {
 		return nil, err
 	}
-	v.Report = v.judge.finish(v.Signed)
+	if v.Report, err = audit.CheckSite(&records, v.Hosts...); err != nil {
+		return nil, err
+	}
+	v.Report.Signed = v.Signed
 	return &v.Bundle, nil
 }
 
 // A verification reads a bundle.
 type verification struct {
 	Bundle
-	known *known
-	judge siteJudge
-	tree  merkle.Edge
-	err   error
+	known  *trees.Known
+	tree   merkle.Edge
+	judged int // lines before the last record
+	err    error
 }
 
-func (v *verification) line(text []byte, at place) error {
+func (v *verification) line(text []byte) error {
 	if v.Hosts != nil && bytes.HasPrefix(text, []byte(`{"type":"`)) {
-		return v.record(text, at)
+		return v.record(text)
 	}
 	var l bundleLine
 	from := json.NewDecoder(bytes.NewReader(text))
@@ -544,27 +436,26 @@ func (v *verification) line(text []byte, at place) error {
 		if err := v.tree.Skip(l.Omitted, l.Hashes); err != nil {
 			return err
 		}
-		v.known.meet(&v.tree)
+		v.known.Meet(&v.tree)
 	default:
 		return errors.New("neither a record nor another line of a bundle")
 	}
 	return nil
 }
 
-func (v *verification) record(text []byte, at place) error {
+func (v *verification) record(text []byte) error {
 	var e evidence.Entry
 	if err := e.UnmarshalJSON(text); err != nil {
 		return err
 	}
 	v.Records++
 	v.tree.Add(merkle.Leaf(text))
-	v.known.meet(&v.tree)
-	v.judge.take(&e, at)
+	v.known.Meet(&v.tree)
 	return nil
 }
 
 func (v *verification) checkpoint(signed string) error {
-	c, err := v.known.open([]byte(signed))
+	c, err := v.known.Open([]byte(signed))
 	if err != nil {
 		return fmt.Errorf("the checkpoint: %w", err)
 	}
@@ -573,7 +464,7 @@ func (v *verification) checkpoint(signed string) error {
 	}
 	v.Signed.Checkpoints++
 	v.Signed.Latest = signed
-	v.Signed.Key = keyID(v.known.key)
+	v.Signed.Key = trees.KeyID(v.known.Key)
 	v.Signed.Records = v.Records
 	v.tree = merkle.Edge{}
 	return nil

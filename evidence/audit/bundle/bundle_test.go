@@ -1,7 +1,8 @@
-package audit_test
+package bundle_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -18,10 +19,61 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/mod/sumdb/note"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/bundle"
 	"github.com/go-politeness/politeness/internal/logtest"
 )
+
+const testOrigin = "example.com/crawler"
+
+var (
+	testKey  = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	otherKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, ed25519.SeedSize))
+	trusted  = audit.Trust{Key: verifierKey(testKey)}
+)
+
+func verifierKey(key ed25519.PrivateKey) string {
+	text, err := note.NewEd25519VerifierKey(testOrigin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// signedLog returns a log of n exchanges, ten seconds each, and the checkpoints that were published.
+func signedLog(t *testing.T, n int, key ed25519.PrivateKey, options ...evidence.Option) (log []byte, checkpoints [][]byte) {
+	t.Helper()
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		signed := evidence.Signed(key, testOrigin, func(c []byte) { checkpoints = append(checkpoints, c) })
+		log := evidence.JSONLines(&out, append(options, signed)...)
+		visit(t, log, n)
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return out.Bytes(), checkpoints
+}
+
+// visit records n exchanges.
+func visit(t *testing.T, log evidence.Evidence, n int) {
+	for i := range n {
+		d := evidence.Decision{
+			Type: evidence.RobotsAllowed, Time: time.Now(), Trip: uint64(i + 1), Attempt: 1, Method: "GET",
+			URL: "https://example.com/", Host: "example.com", Allowed: true,
+		}
+		log.Record(t.Context(), d)
+		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, d.Time, uint64(i+1), 1, 1, time.Second
+		log.Record(t.Context(), d)
+		time.Sleep(10 * time.Second)
+		d.Type, d.Time, d.Status, d.Duration, d.Latency = evidence.Fetched, time.Now(), 200, 10*time.Second, 10*time.Second
+		d.Slot, d.Slots, d.Delay = 0, 0, 0
+		log.Record(t.Context(), d)
+	}
+}
 
 // signedCrawl returns a signed log of a crawl of several hosts, with the checkpoints published.
 func signedCrawl(t testing.TB, hosts, pages int, more ...evidence.Decision) (log []byte, checkpoints [][]byte) {
@@ -51,24 +103,24 @@ func signedCrawl(t testing.TB, hosts, pages int, more ...evidence.Decision) (log
 	return out.Bytes(), checkpoints
 }
 
-func mustExtract(t testing.TB, trust audit.Trust, log []byte, hosts ...string) (bundle []byte, e audit.Extracted) {
+func mustExtract(t testing.TB, trust audit.Trust, log []byte, hosts ...string) (text []byte, e bundle.Extracted) {
 	t.Helper()
 	var out bytes.Buffer
-	e, err := trust.Extract(&out, bytes.NewReader(log), hosts...)
+	e, err := bundle.Extract(&out, bytes.NewReader(log), trust, hosts...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes(), e
 }
 
-// verifyByHand verifies a bundle as docs/proof.md tells a stranger to, with the tree hash of RFC
+// verifyByHand verifies a bundle as docs/proof-reference.md tells a stranger to, with the tree hash of RFC
 // 6962, section 2.1, and no code of ours. It returns the records.
-func verifyByHand(t *testing.T, bundle []byte) (records []string, size int) {
+func verifyByHand(t *testing.T, text []byte) (records []string, size int) {
 	t.Helper()
 	type span struct{ from, to int }
 	known := map[span][]byte{}
 	at := 0
-	for i, line := range strings.Split(strings.TrimSuffix(string(bundle), "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 		var v struct {
 			Type, Checkpoint string
 			Omitted          int
@@ -144,8 +196,8 @@ func checkNoteByHand(t *testing.T, signed string) (size int, root []byte) {
 
 func TestBundleHoldsTheRecordsOfOneSiteOnly(t *testing.T) {
 	log, checkpoints := signedCrawl(t, 20, 20)
-	bundle, e := mustExtract(t, trusted, log, "h3.example")
-	b, err := trusted.Verify(bytes.NewReader(bundle))
+	text, e := mustExtract(t, trusted, log, "h3.example")
+	b, err := bundle.Verify(bytes.NewReader(text), trusted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +209,7 @@ func TestBundleHoldsTheRecordsOfOneSiteOnly(t *testing.T) {
 			want = append(want, strings.TrimSuffix(line, "\n"))
 		}
 	}
-	records, size := verifyByHand(t, bundle)
+	records, size := verifyByHand(t, text)
 	if !slices.Equal(records, want) {
 		t.Errorf("%d records, want %d", len(records), len(want))
 	}
@@ -175,12 +227,12 @@ func TestBundleHoldsTheRecordsOfOneSiteOnly(t *testing.T) {
 	}
 	for i := range 20 {
 		name := fmt.Sprintf("h%d.example", i)
-		if n := bytes.Count(bundle, []byte(name)); (n > 0) != (i == 3) {
+		if n := bytes.Count(text, []byte(name)); (n > 0) != (i == 3) {
 			t.Errorf("%s stands %d times in the bundle", name, n)
 		}
 	}
-	if len(bundle) > len(log)/8 {
-		t.Errorf("a bundle of %d bytes from a log of %d", len(bundle), len(log))
+	if len(text) > len(log)/8 {
+		t.Errorf("a bundle of %d bytes from a log of %d", len(text), len(log))
 	}
 }
 
@@ -231,11 +283,11 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 		{[]string{"[2001:DB8::1]:8080"}, 0, "site", 2 + 3},
 		{[]string{"nobody.test"}, 0, "site", 2},
 	} {
-		bundle, e := mustExtract(t, trusted, log, c.hosts...)
+		text, e := mustExtract(t, trusted, log, c.hosts...)
 		if e.Withheld != c.withheld || e.Records != c.records {
 			t.Errorf("%v: %+v, want %d and %d withheld", c.hosts, e, c.records, c.withheld)
 		}
-		records, _ := verifyByHand(t, bundle)
+		records, _ := verifyByHand(t, text)
 		all := strings.Join(records, "\n")
 		if found := secret.FindString(all); found != "" && len(c.hosts) == 1 && !strings.Contains(c.hosts[0], ":") {
 			t.Errorf("%v: the bundle names %s", c.hosts, found)
@@ -243,7 +295,7 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 		if c.absent == "site" && strings.Contains(all, "site.test") {
 			t.Errorf("%v: %s", c.hosts, all)
 		}
-		if _, err := trusted.Verify(bytes.NewReader(bundle)); err != nil {
+		if _, err := bundle.Verify(bytes.NewReader(text), trusted); err != nil {
 			t.Errorf("%v: %v", c.hosts, err)
 		}
 	}
@@ -251,7 +303,7 @@ func TestBundleNamesNoOtherHost(t *testing.T) {
 
 func TestBundleShowsOmissions(t *testing.T) {
 	log, _ := signedCrawl(t, 5, 30)
-	bundle, _ := mustExtract(t, trusted, log, "h2.example")
+	text, _ := mustExtract(t, trusted, log, "h2.example")
 	// The owner of the log leaves out whatever tells of one start, and takes the hashes instead.
 	lines := strings.SplitAfter(string(log), "\n")
 	var hidden []string
@@ -263,12 +315,12 @@ func TestBundleShowsOmissions(t *testing.T) {
 	if len(hidden) == 0 {
 		t.Fatal("nothing to hide")
 	}
-	forged := string(bundle)
+	forged := string(text)
 	for _, line := range hidden {
 		sum := sha256.Sum256([]byte("\x00" + strings.TrimSuffix(line, "\n")))
 		forged = strings.Replace(forged, line, fmt.Sprintf("{\"omitted\":1,\"hashes\":[%q]}\n", base64.StdEncoding.EncodeToString(sum[:])), 1)
 	}
-	b, err := trusted.Verify(strings.NewReader(forged))
+	b, err := bundle.Verify(strings.NewReader(forged), trusted)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,8 +331,8 @@ func TestBundleShowsOmissions(t *testing.T) {
 
 func TestForgedBundles(t *testing.T) {
 	log, checkpoints := signedCrawl(t, 5, 30)
-	bundle, _ := mustExtract(t, trusted, log, "h2.example")
-	lines := strings.SplitAfter(strings.TrimSuffix(string(bundle), "\n"), "\n")
+	text, _ := mustExtract(t, trusted, log, "h2.example")
+	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 	other, _ := signedCrawl(t, 5, 31)
 	_, later := signedLog(t, 1000, testKey)
 	record := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"type":"fetched"`) })
@@ -329,7 +381,7 @@ func TestForgedBundles(t *testing.T) {
 		if c.trust.Key == "" && name != "honest, no key" {
 			c.trust.Key = trusted.Key
 		}
-		b, err := c.trust.Verify(strings.NewReader(strings.Join(l, "")))
+		b, err := bundle.Verify(strings.NewReader(strings.Join(l, "")), c.trust)
 		switch {
 		case strings.HasPrefix(name, "honest"):
 			if err != nil || (b.Signed.Key != "") != (c.trust.Key != "") {
@@ -344,16 +396,16 @@ func TestForgedBundles(t *testing.T) {
 func TestBundleExtendsOlderCheckpoints(t *testing.T) {
 	log, checkpoints := signedCrawl(t, 5, 100)
 	trust := audit.Trust{Key: trusted.Key, Checkpoints: checkpoints[:len(checkpoints)-1]}
-	bundle, _ := mustExtract(t, trust, log, "h2.example")
+	text, _ := mustExtract(t, trust, log, "h2.example")
 	for i := range checkpoints {
-		b, err := audit.Trust{Key: trusted.Key, Checkpoints: checkpoints[i : i+1]}.Verify(bytes.NewReader(bundle))
+		b, err := bundle.Verify(bytes.NewReader(text), audit.Trust{Key: trusted.Key, Checkpoints: checkpoints[i : i+1]})
 		if err != nil || b.Signed.Older != 1 {
 			t.Errorf("checkpoint %d: %v", i, err)
 		}
 	}
-	verifyByHand(t, bundle)
+	verifyByHand(t, text)
 	_, others := signedCrawl(t, 5, 100)
-	if _, err := (audit.Trust{Key: trusted.Key, Checkpoints: others[2:3]}).Verify(bytes.NewReader(bundle)); err == nil || !strings.Contains(err.Error(), "rewritten") {
+	if _, err := bundle.Verify(bytes.NewReader(text), audit.Trust{Key: trusted.Key, Checkpoints: others[2:3]}); err == nil || !strings.Contains(err.Error(), "rewritten") {
 		t.Errorf("a checkpoint of another log: %v", err)
 	}
 }
@@ -368,12 +420,12 @@ func TestBundleOfSeveralTrees(t *testing.T) {
 			log, _ := signedCrawl(t, 1+rnd.IntN(6), 1+rnd.IntN(20))
 			logs = append(logs, log...)
 		}
-		bundle, e := mustExtract(t, trusted, logs, "h0.example")
-		b, err := trusted.Verify(bytes.NewReader(bundle))
+		text, e := mustExtract(t, trusted, logs, "h0.example")
+		b, err := bundle.Verify(bytes.NewReader(text), trusted)
 		if err != nil || b.Signed.Checkpoints != n || b.Records != e.Records || b.Report.Logs != n || !b.Report.OK() {
 			t.Fatalf("%d logs: %v, %v", n, b, err)
 		}
-		if records, _ := verifyByHand(t, bundle); len(records) != e.Records {
+		if records, _ := verifyByHand(t, text); len(records) != e.Records {
 			t.Errorf("%d records by hand, %d", len(records), e.Records)
 		}
 	}
@@ -397,14 +449,14 @@ func TestExtractRefuses(t *testing.T) {
 		"a bad disk":              {log: badSeeker{bytes.NewReader(log)}, hosts: []string{"h1.example"}},
 	} {
 		var out bytes.Buffer
-		if _, err := c.trust.Extract(&out, c.log, c.hosts...); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
+		if _, err := bundle.Extract(&out, c.log, c.trust, c.hosts...); err == nil || !strings.Contains(err.Error(), want) || out.Len() > 0 {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	if _, err := audit.Extract(badWriter{}, bytes.NewReader(log), "h1.example"); err == nil {
+	if _, err := bundle.Extract(badWriter{}, bytes.NewReader(log), audit.Trust{}, "h1.example"); err == nil {
 		t.Error("a full disk is no error")
 	}
-	if _, err := trusted.Verify(iotest.ErrReader(errors.New("a bad disk"))); err == nil || !strings.Contains(err.Error(), "a bad disk") {
+	if _, err := bundle.Verify(iotest.ErrReader(errors.New("a bad disk")), trusted); err == nil || !strings.Contains(err.Error(), "a bad disk") {
 		t.Errorf("Verify: %v", err)
 	}
 }
@@ -419,12 +471,12 @@ func (badSeeker) Seek(int64, int) (int64, error) { return 0, errors.New("a bad d
 
 func FuzzBundle(f *testing.F) {
 	log, checkpoints := signedCrawl(f, 2, 5)
-	bundle, _ := mustExtract(f, audit.Trust{}, log, "h1.example")
-	f.Add(bundle)
+	text, _ := mustExtract(f, audit.Trust{}, log, "h1.example")
+	f.Add(text)
 	f.Add([]byte(`{"bundle":1}` + "\n" + `{"omitted":3,"hashes":["AA=="]}` + "\n"))
-	f.Fuzz(func(t *testing.T, bundle []byte) {
+	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, trust := range []audit.Trust{{}, trusted, {Checkpoints: checkpoints}} {
-			b, err := trust.Verify(bytes.NewReader(bundle))
+			b, err := bundle.Verify(bytes.NewReader(text), trust)
 			if err == nil && (b == nil || b.Report == nil || b.Signed.Checkpoints == 0) {
 				t.Errorf("%+v without an error", b)
 			}

@@ -1,4 +1,6 @@
-package audit
+// Package accesslog compares the evidence of a crawler with a site's own log of it: which requests
+// does one of them lack?
+package accesslog
 
 import (
 	"cmp"
@@ -16,12 +18,13 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-// AccessOptions say what an access log doesn't.
-type AccessOptions struct {
+// Options say what an access log doesn't.
+type Options struct {
 	// Host is the host that the log is of. It is needed where the lines don't begin with the virtual
 	// host (Apache's vhost_combined) and the crawler has been on several hosts.
 	Host string
@@ -47,7 +50,7 @@ const (
 	maxFindings = 1000
 )
 
-// AccessLog compares the evidence of a crawler with a site's own log of it, in the combined format
+// Compare compares the evidence of a crawler with a site's own log of it, in the combined format
 // of Apache and nginx, with or without a virtual host before the line and a request time behind it.
 // It shows what no evidence can show by itself: requests that it leaves out.
 //
@@ -57,7 +60,7 @@ const (
 // pages that were asked for once show it. Lines of the access log may come in any order, as when
 // rotated files are put one after the other. More than two million requests of the crawler are an
 // error: compare a day at a time then.
-func AccessLog(evidence, access io.Reader, o AccessOptions) (*Comparison, error) {
+func Compare(evidence, access io.Reader, o Options) (*Comparison, error) {
 	c := &comparer{agents: map[string]bool{}, hosts: map[string]bool{}, noted: map[string]string{}}
 	c.own = ownSide{open: map[ownKey]int{}}
 	if o.Agent != "" {
@@ -71,7 +74,7 @@ func AccessLog(evidence, access io.Reader, o AccessOptions) (*Comparison, error)
 		return nil, err
 	}
 	if len(c.agents) == 0 {
-		return nil, errors.New("audit: the evidence names no crawler: say which requests in the access log are its own (AccessOptions.Agent, -agent)")
+		return nil, errors.New("audit: the evidence names no crawler: say which requests in the access log are its own (Options.Agent, -agent)")
 	}
 	if err := c.readAccess(access); err != nil {
 		return nil, err
@@ -79,7 +82,7 @@ func AccessLog(evidence, access io.Reader, o AccessOptions) (*Comparison, error)
 	return c.compare(), nil
 }
 
-// A Comparison is what AccessLog found.
+// A Comparison is what Compare found.
 type Comparison struct {
 	Lines      int           `json:"lines"`      // lines of the access log
 	Unreadable int           `json:"unreadable"` // lines of it that aren't in combined format
@@ -192,7 +195,7 @@ func (c *Comparison) String() string {
 // Sentences say what was found, one by one, for people: what is well first.
 func (c *Comparison) Sentences() []string {
 	out := []string{fmt.Sprintf("%s of this crawler in the access log, %s in the evidence for that time; %d are the same.",
-		count(c.Requests, "request"), count(c.Evidence, "request"), c.Matched)}
+		lines.Count(c.Requests, "request"), lines.Count(c.Evidence, "request"), c.Matched)}
 	if c.Matched > 0 {
 		when := "start"
 		if c.AtEnd {
@@ -257,15 +260,15 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	return err
 }
 
-// A KindOfFinding names Findings, for showing.
-type KindOfFinding struct {
+// A Kind names Findings, for showing.
+type Kind struct {
 	Name string
 	Findings
 }
 
 // Kinds returns the findings by their kinds, the gravest first.
-func (c *Comparison) Kinds() []KindOfFinding {
-	return []KindOfFinding{
+func (c *Comparison) Kinds() []Kind {
+	return []Kind{
 		{"missing from the evidence", c.Missing},
 		{"outside the time of the evidence", c.Outside},
 		{"another status", c.Status},
@@ -300,11 +303,23 @@ type request struct {
 	other  int    // where it is there
 }
 
-// An ownKey names a request within the evidence.
+// An ownKey names a request within the evidence: by the number of the start, or, where the limiter
+// doesn't number them, by the try.
 type ownKey struct {
-	host string
-	exchangeKey
+	host, transport string
+	seq, trip       uint64
+	attempt         int
 }
+
+func keyOf(d *evidence.Decision) ownKey {
+	if d.Seq != 0 {
+		return ownKey{host: d.Host, transport: d.Transport, seq: d.Seq}
+	}
+	return ownKey{host: d.Host, transport: d.Transport, trip: d.Trip, attempt: d.Attempt}
+}
+
+// seed makes the hashes by which URLs are told apart.
+var seed = maphash.MakeSeed()
 
 // An ownSide is the evidence.
 type ownSide struct {
@@ -361,7 +376,7 @@ func (c *comparer) fill(r *request, host, method, target string) {
 func (c *comparer) readEvidence(log io.Reader, learnAgents bool) error {
 	own := &c.own
 	many := false
-	err := eachLine(log, func(text []byte, at place) {
+	err := lines.Each(log, func(text []byte, at int) {
 		var d evidence.Decision
 		if d.UnmarshalJSON(text) != nil {
 			return
@@ -381,18 +396,18 @@ func (c *comparer) readEvidence(log io.Reader, learnAgents bool) error {
 				own.last = d.Time
 			}
 		}
-		k := ownKey{d.Host, keyOf(&d)}
+		k := keyOf(&d)
 		switch d.Type {
 		case evidence.Started, evidence.Resent:
-			host := hostname.Key(authorityOf(d.URL))
+			host := hostname.Key(lines.Authority(d.URL))
 			if c.host != "" && host != c.host {
 				return
 			}
 			if many = len(own.requests) == maxRequests; many {
 				return
 			}
-			_, target := splitURL(d.URL)
-			r := request{time: d.Start, bytes: -1, line: at.line}
+			_, target := lines.SplitURL(d.URL)
+			r := request{time: d.Start, bytes: -1, line: at}
 			if r.time.IsZero() {
 				r.time = d.Time
 			}
@@ -429,7 +444,7 @@ func (c *comparer) readAccess(log io.Reader) error {
 		only = slices.Collect(maps.Keys(known))[0]
 	}
 	var fault error
-	err := eachLine(log, func(text []byte, at place) {
+	err := lines.Each(log, func(text []byte, at int) {
 		c.result.Lines++
 		l, ok := parseAccess(string(text), c.unit)
 		if !ok {
@@ -456,14 +471,14 @@ func (c *comparer) readAccess(log io.Reader) error {
 			return
 		}
 		if host == "" {
-			fault = errors.New("audit: the lines of the access log don't name their host, and the evidence has several: say which one the log is of (AccessOptions.Host, -host)")
+			fault = errors.New("audit: the lines of the access log don't name their host, and the evidence has several: say which one the log is of (Options.Host, -host)")
 			return
 		}
 		if len(c.site) == maxRequests {
 			fault = errMany
 			return
 		}
-		r := request{time: l.time, took: l.took, status: l.status, bytes: l.bytes, line: at.line, from: c.once(l.address)}
+		r := request{time: l.time, took: l.took, status: l.status, bytes: l.bytes, line: at, from: c.once(l.address)}
 		c.fill(&r, host, l.method, l.target)
 		c.hosts[r.host] = true
 		c.site = append(c.site, r)
@@ -542,7 +557,7 @@ func parseAccess(s string, unit time.Duration) (l accessLine, ok bool) {
 	target, _, _ := strings.Cut(rest, " ")
 	l.method = method
 	if !strings.HasPrefix(target, "/") && strings.Contains(target, "://") {
-		_, target = splitURL(target)
+		_, target = lines.SplitURL(target)
 	}
 	l.target = target
 	return l, true

@@ -1,85 +1,65 @@
-package audit
+// Package trees checks the checkpoints of signed logs, for the judge and for bundles.
+package trees
 
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 
-// A Trust is what a reader of a log has from elsewhere: from the crawler's web page, from a
-// mailbox, from a witness. The owner of a log can invent it anew as long as nobody has any of that.
-// The zero Trust knows nothing.
-type Trust struct {
-	// Key is the verifier key of a signed log ("example.com/crawler+c74f20a3+AR..."), as
-	// golang.org/x/mod/sumdb/note.NewEd25519VerifierKey makes it. Without it signatures stay open.
-	Key string
-	// Checkpoints are checkpoints that were made earlier. The log must begin with the very lines
-	// that they were made of.
-	Checkpoints [][]byte
-}
-
-// Check is [Check] for a reader who has a key, or checkpoints, to hold the logs against. A key or a
-// checkpoint that can't be read is an error.
-func (t Trust) Check(logs ...io.Reader) (*Report, error) {
-	k, err := t.known()
-	if err != nil {
-		return nil, err
-	}
-	return check(k, logs)
-}
-
-// A known is a Trust that was read.
-type known struct {
-	key   string
+// A Known is what a reader of a log has from elsewhere, as audit.Trust says it.
+type Known struct {
+	Key   string // verifier key; "": none
 	keys  note.Verifiers
-	older []*olderCheckpoint
+	Older []*Older // that a log must extend
 }
 
-// An olderCheckpoint is one that a log must extend.
-type olderCheckpoint struct {
+// An Older is a checkpoint that a log must extend.
+type Older struct {
 	merkle.Checkpoint
 	met   bool // whether a tree had it
 	other bool // whether a tree had another root at that size
 }
 
-func (t Trust) known() (*known, error) {
-	k := &known{key: t.Key, keys: note.VerifierList()}
-	if t.Key != "" {
-		v, err := note.NewVerifier(t.Key)
+// Read reads a key, "" for none, and signed checkpoints.
+func Read(key string, checkpoints [][]byte) (*Known, error) {
+	k := &Known{Key: key, keys: note.VerifierList()}
+	if key != "" {
+		v, err := note.NewVerifier(key)
 		if err != nil {
-			return nil, fmt.Errorf("audit: the key %q: %w", t.Key, err)
+			return nil, fmt.Errorf("audit: the key %q: %w", key, err)
 		}
 		k.keys = note.VerifierList(v)
 	}
-	for i, signed := range t.Checkpoints {
-		c, err := k.open(signed)
+	for i, signed := range checkpoints {
+		c, err := k.Open(signed)
 		if err != nil {
 			return nil, fmt.Errorf("audit: checkpoint %d to hold the log against: %w", i+1, err)
 		}
-		k.older = append(k.older, &olderCheckpoint{Checkpoint: c, met: c == merkle.Checkpoint{Origin: c.Origin, Root: emptyRoot}})
+		k.Older = append(k.Older, &Older{Checkpoint: c, met: c == merkle.Checkpoint{Origin: c.Origin, Root: emptyRoot}})
 	}
 	return k, nil
 }
 
 var emptyRoot = new(merkle.Edge).Root()
 
-// open reads a signed checkpoint. A signature that isn't that of the key, if there is a key, is an
+// Open reads a signed checkpoint. A signature that isn't that of the key, if there is a key, is an
 // error.
-func (k *known) open(signed []byte) (c merkle.Checkpoint, err error) {
+func (k *Known) Open(signed []byte) (c merkle.Checkpoint, err error) {
 	n, err := note.Open(signed, k.keys)
-	if unknown := (*note.UnverifiedNoteError)(nil); errors.As(err, &unknown) && k.key == "" {
+	if unknown := (*note.UnverifiedNoteError)(nil); errors.As(err, &unknown) && k.Key == "" {
 		n = unknown.Note
 	} else if err != nil {
 		var bad *note.InvalidSignatureError
 		switch {
 		case unknown != nil:
 			s := unknown.Note.UnverifiedSigs[0]
-			err = fmt.Errorf("signed with another key than %s: %s+%08x", keyID(k.key), s.Name, s.Hash)
+			err = fmt.Errorf("signed with another key than %s: %s+%08x", KeyID(k.Key), s.Name, s.Hash)
 		case errors.As(err, &bad):
 			err = errors.New("the signature isn't right")
 		default:
@@ -96,8 +76,8 @@ func (k *known) open(signed []byte) (c merkle.Checkpoint, err error) {
 	return c, nil
 }
 
-// keyID returns the name and the hash of a verifier key, which tell it from others; "" for none.
-func keyID(key string) string {
+// KeyID returns the name and the hash of a verifier key, which tell it from others; "" for none.
+func KeyID(key string) string {
 	plus := 0
 	for i := range len(key) {
 		if key[i] == '+' {
@@ -109,7 +89,7 @@ func keyID(key string) string {
 	return key
 }
 
-// Signed says what the checkpoints of a signed log prove.
+// Signed is audit.Signed.
 type Signed struct {
 	Checkpoints int    `json:"checkpoints"`      // number of those that are right
 	Records     int    `json:"records"`          // number of records before them
@@ -119,47 +99,47 @@ type Signed struct {
 	Latest      string `json:"latest,omitempty"` // the last right checkpoint, a signed note: keep it to hold the next log against
 }
 
-// A forest checks the checkpoints in the lines of one file. The logs in a file are leaves of one
+// A Forest checks the checkpoints in the lines of one file. The logs in a file are leaves of one
 // tree where [evidence.OpenFile] wrote them, and of one each where they were only put one after the
 // other; which it is shows at the first checkpoint.
-type forest struct {
-	known  *known
-	report *Signed
-	broken func(detail string, others ...place)
-	found  func(c merkle.Checkpoint, signed string) // is told of each right checkpoint; may be nil
+type Forest struct {
+	Known  *Known
+	Report *Signed
+	Broken func(detail string, lines ...int)
+	Found  func(c merkle.Checkpoint, signed string) // is told of each right checkpoint; may be nil
 
 	file   merkle.Edge // of the tree that the log before belonged to, and of what came after
 	own    merkle.Edge // of a tree that begins with the present log
 	fork   bool        // whether it isn't known yet which of both is signed
-	last   place       // the last checkpoint
-	signed bool        // whether the present log has a checkpoint
+	last   int         // the last checkpoint
+	Signed bool        // whether the present log has a checkpoint
 	after  int         // records after it
-	lines  uint64      // number of lines so far
+	Lines  uint64      // number of lines so far
 	lost   bool        // whether the lines can't be brought together with the checkpoints any more
 }
 
-// begin says that another log follows.
-func (f *forest) begin() {
+// Begin says that another log follows.
+func (f *Forest) Begin() {
 	f.own = merkle.Edge{}
-	f.fork, f.signed = f.file.Size() != 0, false
+	f.fork, f.Signed = f.file.Size() != 0, false
 }
 
-// line takes a line, which may be no record.
-func (f *forest) line(text []byte) {
+// Line takes a line, which may be no record.
+func (f *Forest) Line(text []byte) {
 	leaf := merkle.Leaf(text)
 	f.file.Add(leaf)
-	f.known.meet(&f.file)
+	f.Known.Meet(&f.file)
 	if f.fork {
 		f.own.Add(leaf)
-		f.known.meet(&f.own)
+		f.Known.Meet(&f.own)
 	}
 	f.after++
-	f.lines++
+	f.Lines++
 }
 
-// meet compares a tree with the older checkpoints of its size.
-func (k *known) meet(tree *merkle.Edge) {
-	for _, o := range k.older {
+// Meet compares a tree with the older checkpoints of its size.
+func (k *Known) Meet(tree *merkle.Edge) {
+	for _, o := range k.Older {
 		if o.Size == tree.Size() {
 			same := o.Root == tree.Root()
 			o.met = o.met || same
@@ -168,23 +148,23 @@ func (k *known) meet(tree *merkle.Edge) {
 	}
 }
 
-// checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
-func (f *forest) checkpoint(e *evidence.Entry, at place) {
-	c, err := f.known.open([]byte(e.Text))
-	last := []place{at}
-	if f.last.line > 0 {
+// Checkpoint takes the checkpoint e from the line at, which isn't a leaf yet.
+func (f *Forest) Checkpoint(e *evidence.Entry, at int) {
+	c, err := f.Known.Open([]byte(e.Text))
+	last := []int{at}
+	if f.last > 0 {
 		last = append(last, f.last)
 	}
 	n := f.after
-	f.signed = true
+	f.Signed = true
 	f.after, f.last = -1, at // the line itself is no record to be signed
 	if err != nil {
-		f.broken(fmt.Sprintf("a checkpoint: %v", err), last...)
+		f.Broken(fmt.Sprintf("a checkpoint: %v", err), last...)
 		return
 	}
 	if f.fork && f.own.Root() == c.Root {
 		size := int(f.own.Size())
-		f.report.After += n - size // of the log before, which nobody signs any more
+		f.Report.After += n - size // of the log before, which nobody signs any more
 		n = size
 		f.file, f.fork, f.lost = f.own, false, false
 	}
@@ -192,7 +172,7 @@ func (f *forest) checkpoint(e *evidence.Entry, at place) {
 		if f.lost {
 			return
 		}
-		f.broken(f.mismatch(c, n), last...)
+		f.Broken(f.mismatch(c, n), last...)
 		// What follows is held against what was signed, so that one change is reported once.
 		edge, err := merkle.ParseEdge(c.Size, e.Edge)
 		if f.lost = err != nil || edge.Root() != c.Root; !f.lost {
@@ -201,17 +181,17 @@ func (f *forest) checkpoint(e *evidence.Entry, at place) {
 		return
 	}
 	f.fork, f.lost = false, false
-	f.report.Checkpoints++
-	f.report.Records += n
-	f.report.Latest = e.Text
-	if f.found != nil {
-		f.found(c, e.Text)
+	f.Report.Checkpoints++
+	f.Report.Records += n
+	f.Report.Latest = e.Text
+	if f.Found != nil {
+		f.Found(c, e.Text)
 	}
-	f.report.Key = keyID(f.known.key)
+	f.Report.Key = KeyID(f.Known.Key)
 }
 
 // mismatch tells how the last n records differ from what the checkpoint c was made of.
-func (f *forest) mismatch(c merkle.Checkpoint, n int) string {
+func (f *Forest) mismatch(c merkle.Checkpoint, n int) string {
 	size := f.file.Size()
 	if f.fork && f.own.Size() == c.Size {
 		size = f.own.Size()
@@ -222,15 +202,15 @@ func (f *forest) mismatch(c merkle.Checkpoint, n int) string {
 	case size > c.Size:
 		return fmt.Sprintf("a checkpoint of %d lines stands after %d: %d too many", c.Size, size, size-c.Size)
 	}
-	return fmt.Sprintf("the %s before this checkpoint aren't what was signed: some were changed or reordered", count(n, "record"))
+	return fmt.Sprintf("the %s before this checkpoint aren't what was signed: some were changed or reordered", lines.Count(n, "record"))
 }
 
-// end says that no line follows.
-func (f *forest) end() { f.report.After += max(f.after, 0) }
+// End says that no line follows.
+func (f *Forest) End() { f.Report.After += max(f.after, 0) }
 
-// extended reports which older checkpoints the logs don't extend.
-func (k *known) extended(report *Signed, broken func(detail string)) {
-	for _, o := range k.older {
+// Extended reports which older checkpoints the logs don't extend.
+func (k *Known) Extended(report *Signed, broken func(detail string)) {
+	for _, o := range k.Older {
 		switch {
 		case o.met:
 			report.Older++

@@ -1,4 +1,4 @@
-package audit
+package lines
 
 import (
 	"net/url"
@@ -7,8 +7,8 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// splitURL splits a URL into its origin and its target, the path and query as they were sent.
-func splitURL(u string) (origin, target string) {
+// SplitURL splits a URL into its origin and its target, the path and query as they were sent.
+func SplitURL(u string) (origin, target string) {
 	u, _, _ = strings.Cut(u, "#")
 	i := strings.Index(u, "://")
 	if i == -1 {
@@ -34,4 +34,15 @@ func plainAuthority(scheme, authority string) string {
 		}
 	}
 	return hostname.Authority(scheme, authority)
+}
+
+// Authority returns the host of an absolute URL, or of one that lacks the scheme only; "" if u is
+// none of these.
+func Authority(u string) string {
+	if strings.HasPrefix(u, "//") {
+		u = "http:" + u
+	}
+	origin, _ := SplitURL(u)
+	_, host, _ := strings.Cut(origin, "://")
+	return host
 }

@@ -1,4 +1,4 @@
-package audit_test
+package accesslog_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/evidence/audit/accesslog"
 	"github.com/go-politeness/politeness/internal/logtest"
 )
 
@@ -95,10 +95,10 @@ func (s *visitedSite) visit(start time.Time, host, target string, f fate) {
 	s.records = append(s.records, d)
 }
 
-func (s *visitedSite) compare(t *testing.T, o audit.AccessOptions) *audit.Comparison {
+func (s *visitedSite) compare(t *testing.T, o accesslog.Options) *accesslog.Comparison {
 	t.Helper()
 	log := logtest.Write(t, s.records)
-	c, err := audit.AccessLog(bytes.NewReader(log), strings.NewReader(strings.Join(s.lines, "\n")+"\n"), o)
+	c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(strings.Join(s.lines, "\n")+"\n"), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestAccessLogFindsWhatOneSideHides(t *testing.T) {
 			if seed%2 == 0 { // the newest file first
 				s.lines = append(s.lines[len(s.lines)/2:], s.lines[:len(s.lines)/2]...)
 			}
-			c := s.compare(t, audit.AccessOptions{})
+			c := s.compare(t, accesslog.Options{})
 			if c.Missing.N != wantMissing || c.Unseen.N != wantUnseen || c.Outside.N != 0 || c.Status.N != 0 || c.Bytes.N != 0 || c.Unreadable != 0 {
 				t.Errorf("%s, clock %s: want %d missing, %d unseen:\n%v", format, name, wantMissing, wantUnseen, c)
 			}
@@ -181,7 +181,7 @@ func TestAccessLogOfOneURLAskedForAgainAndAgain(t *testing.T) {
 			}
 			s.visit(logtest.Day.Add(time.Duration(i)*time.Minute), "site.test", "/feed", f)
 		}
-		c := s.compare(t, audit.AccessOptions{})
+		c := s.compare(t, accesslog.Options{})
 		if c.Missing.N != 1 || c.Unseen.N != 0 || (c.Offset-offset).Abs() > 3*time.Second {
 			t.Errorf("offset %v: %v", offset, c)
 		}
@@ -204,7 +204,7 @@ func TestAccessLogTellsDifferences(t *testing.T) {
 			d.Type, d.Status, d.Allowed, d.Err = evidence.Failed, 0, false, "timeout"
 		}
 	}
-	c := s.compare(t, audit.AccessOptions{})
+	c := s.compare(t, accesslog.Options{})
 	if c.Matched != 50 || c.Status.N != 1 || c.Bytes.N != 1 || c.Missing.N != 0 || c.Unseen.N != 0 {
 		t.Fatal(c)
 	}
@@ -224,11 +224,11 @@ func TestAccessLogKnowsWhichTimeItCovers(t *testing.T) {
 	}
 	all := s.lines
 	s.lines = all[30:60] // one file of several: the rest of the evidence is not unseen
-	if c := s.compare(t, audit.AccessOptions{}); !c.OK() || c.Unseen.N != 0 || c.Matched != 30 {
+	if c := s.compare(t, accesslog.Options{}); !c.OK() || c.Unseen.N != 0 || c.Matched != 30 {
 		t.Error(c)
 	}
 	s.lines, s.records = all, s.records[40:100] // the evidence begins later, and ends earlier
-	if c := s.compare(t, audit.AccessOptions{}); c.OK() || c.Missing.N != 0 || c.Outside.N != 70 || c.Matched != 30 {
+	if c := s.compare(t, accesslog.Options{}); c.OK() || c.Missing.N != 0 || c.Outside.N != 70 || c.Matched != 30 {
 		t.Error(c)
 	}
 }
@@ -239,7 +239,7 @@ func TestAccessLogSeesWhatTheSiteSaw(t *testing.T) {
 	for i := range 60 {
 		s.visit(logtest.Day.Add(time.Duration(i)*10*time.Second), "site.test", fmt.Sprintf("/%d", i), told)
 	}
-	c := s.compare(t, audit.AccessOptions{})
+	c := s.compare(t, accesslog.Options{})
 	v := c.Hosts[0]
 	if v.Requests != 60 || v.MinGap != 10*time.Second || v.BusySecond != 1 || v.BusyMinute != 6 || v.InFlight != 3 {
 		t.Errorf("%+v", v)
@@ -263,7 +263,7 @@ func TestAccessLogWithQueriesRedacted(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := audit.AccessLog(&out, strings.NewReader(strings.Join(s.lines, "\n")), audit.AccessOptions{})
+	c, err := accesslog.Compare(&out, strings.NewReader(strings.Join(s.lines, "\n")), accesslog.Options{})
 	if err != nil || !c.OK() || c.Matched != 40 {
 		t.Errorf("%v, %v", c, err)
 	}
@@ -275,16 +275,16 @@ func TestAccessLogAsksForWhatItMissed(t *testing.T) {
 	s.visit(logtest.Day.Add(time.Minute), "b.test", "/", told)
 	log := logtest.Write(t, s.records)
 	access := strings.Join(s.lines, "\n")
-	if _, err := audit.AccessLog(bytes.NewReader(log), strings.NewReader(access), audit.AccessOptions{}); err == nil || !strings.Contains(err.Error(), "AccessOptions.Host") {
+	if _, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(access), accesslog.Options{}); err == nil || !strings.Contains(err.Error(), "Options.Host") {
 		t.Errorf("several hosts: %v", err)
 	}
-	if c, err := audit.AccessLog(bytes.NewReader(log), strings.NewReader(s.lines[0]), audit.AccessOptions{Host: "A.test."}); err != nil || !c.OK() || c.Matched != 1 {
+	if c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(s.lines[0]), accesslog.Options{Host: "A.test."}); err != nil || !c.OK() || c.Matched != 1 {
 		t.Errorf("one of them: %v, %v", c, err)
 	}
-	if _, err := audit.AccessLog(strings.NewReader(""), strings.NewReader(access), audit.AccessOptions{}); err == nil || !strings.Contains(err.Error(), "AccessOptions.Agent") {
+	if _, err := accesslog.Compare(strings.NewReader(""), strings.NewReader(access), accesslog.Options{}); err == nil || !strings.Contains(err.Error(), "Options.Agent") {
 		t.Errorf("no agent: %v", err)
 	}
-	c, err := audit.AccessLog(strings.NewReader(""), strings.NewReader(access), audit.AccessOptions{Agent: "testbot", Host: "a.test"})
+	c, err := accesslog.Compare(strings.NewReader(""), strings.NewReader(access), accesslog.Options{Agent: "testbot", Host: "a.test"})
 	if err != nil || c.OK() || c.Outside.N != 2 {
 		t.Errorf("an empty log: %v, %v", c, err)
 	}
@@ -314,7 +314,7 @@ func TestAccessLogReadsLines(t *testing.T) {
 		`a b c ` + stamp + ` "GET / HTTP/1.1\`: "1 line of the access log isn't",
 		strings.Repeat("x", 20<<20):            "1 line of the access log isn't",
 	} {
-		c, err := audit.AccessLog(bytes.NewReader(log), strings.NewReader(line), audit.AccessOptions{})
+		c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(line), accesslog.Options{})
 		if err != nil || !strings.Contains(c.String(), want) {
 			t.Errorf("%.200s: %v, %v", line, c, err)
 		}
@@ -329,7 +329,7 @@ func FuzzAccessLog(f *testing.F) {
 	log := logtest.Write(f, s.records)
 	f.Add(log, strings.Join(s.lines, "\n"), int64(0))
 	f.Fuzz(func(t *testing.T, log []byte, access string, unit int64) {
-		c, err := audit.AccessLog(bytes.NewReader(log), strings.NewReader(access), audit.AccessOptions{Agent: "TestBot", Host: "site.test", TimeUnit: time.Duration(unit)})
+		c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(access), accesslog.Options{Agent: "TestBot", Host: "site.test", TimeUnit: time.Duration(unit)})
 		if err != nil {
 			return
 		}
