@@ -5,6 +5,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -25,13 +27,14 @@ robots.txt and nothing else.
   -agent UA       who wants to know; its name decides which rules hold
   -purpose LIST   what for: train, ground, search; a site that refuses says no
   -state DIR      what a crawl with this -state knows: blocks, robots.txt
+  -private        also hosts whose names lead to private addresses
   -json           a line of JSON for each URL
 
   politeness check https://example.com/private/page
   politeness check -agent "GPTBot/1.2 (+https://openai.com/gptbot)" https://...
   politeness check -purpose train -json https://example.com/ | jq .allowed
 
-Exit status: 0 all of them may be fetched, 1 one may not, 2 it can't be known.
+Exit status: 0 all may be fetched, 1 one may not, 2 it can't be known ("?").
 `
 
 // An answer is what check says of a URL.
@@ -45,7 +48,8 @@ type answer struct {
 	From        time.Time          `json:"from,omitzero"`
 	CrawlDelay  float64            `json:"crawlDelay,omitempty"` // seconds
 	Preferences map[string]string  `json:"preferences,omitempty"`
-	Error       string             `json:"error,omitempty"`
+	Error       string             `json:"error,omitempty"`   // why it can't be known
+	AskAgain    time.Time          `json:"askAgain,omitzero"` // when that may be otherwise
 	stated      robots.Preferences // as in Preferences, with their sources
 }
 
@@ -55,6 +59,7 @@ func runCheck(ctx context.Context, sh *shell, args []string) (int, error) {
 	flags.StringVar(&p.agent, "agent", ownAgent(), "")
 	flags.StringVar(&p.state, "state", "", "")
 	flags.Var(&p.purposes, "purpose", "")
+	flags.BoolVar(&p.private, "private", false, "")
 	asJSON := flags.Bool("json", false, "")
 	urls, err := parse(flags, args, "URL")
 	if err != nil {
@@ -65,7 +70,7 @@ func runCheck(ctx context.Context, sh *shell, args []string) (int, error) {
 			return 0, fmt.Errorf("-state: %w", err)
 		}
 	}
-	cfg, err := p.config(reachOf(urls))
+	cfg, err := p.config(p.reach(urls))
 	if err != nil {
 		return 0, err
 	}
@@ -122,8 +127,14 @@ func newQuestions(cfg politeness.Config) (*questions, error) {
 func (q *questions) ask(ctx context.Context, raw string) answer {
 	a := answer{URL: raw}
 	if _, err := crawl.Normalize(raw); err != nil {
-		a.Error = err.Error()
+		a.Error = noURL(raw, err).Error()
 		return a
+	}
+	if u, err := url.Parse(raw); err == nil {
+		if err := refusePorts(&http.Request{URL: u}); err != nil {
+			a.Reason = err.Error()
+			return a
+		}
 	}
 	v, err := q.transport.Check(ctx, raw)
 	if err != nil {
@@ -144,10 +155,13 @@ func (q *questions) ask(ctx context.Context, raw string) answer {
 	a.CrawlDelay = q.delays[raw].Seconds()
 	q.mu.Unlock()
 	next, err := q.transport.Next(ctx, raw)
-	if errors.Is(err, politeness.ErrUnreachable) {
-		a.Reason = fmt.Sprintf("%v: %s", politeness.ErrUnreachable, a.Reason)
-	}
 	if !v.Allowed {
+		if errors.Is(err, politeness.ErrUnreachable) { // no rule is known
+			a.Error, a.Reason = fmt.Sprintf("%v: %s", politeness.ErrUnreachable, a.Reason), ""
+			if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
+				a.AskAgain = refused.RetryAt
+			}
+		}
 		return a
 	}
 	if err != nil {
@@ -163,7 +177,11 @@ func (a *answer) print(sh *shell) {
 	say := func(what, text string) { fmt.Fprintf(sh.out, "  %-6s%s\n", what, text) }
 	fmt.Fprintln(sh.out, sh.paint(bold, printable.Text(a.URL)))
 	if a.Error != "" && !a.Allowed {
-		say(sh.paint(yellow, "?"), printable.Text(a.Error))
+		why := printable.Text(a.Error)
+		if !a.AskAgain.IsZero() {
+			why += "; ask again at " + a.AskAgain.Format(time.TimeOnly)
+		}
+		say(sh.paint(yellow, "?")+"    ", why)
 		return
 	}
 	why := "no rule of robots.txt matches"

@@ -26,22 +26,23 @@ const crawlUsage = `Usage: politeness crawl -agent UA [flags] URL...
 Crawls politely from the URLs on, and writes a line of JSON for each page.
 
   -agent UA       who crawls: name, version and contact; or USER_AGENT
+  -urls FILE      more URLs, one a line; "-" is standard input, also as a URL
   -n              only say what it would do; robots.txt at most is fetched
-  -o FILE         append to FILE instead of standard output; -q: no progress
+  -o FILE         append to FILE instead of standard output; -body: bodies, too
+  -failed FILE    append why each URL wasn't visited; -q: no progress
   -follow HOW     links: host (default), site, all or none; -depth N at most
+  -include RE, -exclude RE  of links only these, none of these (regexp of URLs)
   -sitemaps       begin with what the sites list in their sitemaps, too
-  -body           with the pages' bodies
-  -preset NAME    audit, conservative, bulk or responsive
+  -preset NAME    audit, conservative, bulk or responsive; -tries N: default 5
   -delay D, -per-host N     time between two requests to a host; most at once
   -pages N, -time D         stop there; -max-wait D: for a turn
-  -tries N        at a URL that answers 429, 5xx or nothing (default 5)
+  -limit-rate N   bytes of pages a second, all together: 5000, 200k or 1.5m
   -purpose LIST   what for: train, ground, search; sites that refuse are left
   -evidence FILE  append what was decided, for politeness audit
   -state DIR      keep hosts' delays and robots.txt, not pages, for the next run
-  -dangerously-ignore-robots  for one's own sites
+  -private, -dangerously-ignore-robots  for one's own networks and sites
 
   politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
-  politeness crawl -agent "..." -evidence log.jsonl -o pages.jsonl https://...
 
 Exit status: 0 it came to its end, 1 no page was had or it was stopped, 2 error.
 `
@@ -79,7 +80,18 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	tries := flags.Int("tries", 5, "")
 	sitemaps := flags.Bool("sitemaps", false, "")
 	bodies := flags.Bool("body", false, "")
-	urls, err := parse(flags, args, "URL")
+	list := flags.String("urls", "", "")
+	failed := flags.String("failed", "", "")
+	var within scope
+	flags.Var(&within.include, "include", "")
+	flags.Var(&within.exclude, "exclude", "")
+	var rate byteRate
+	flags.Var(&rate, "limit-rate", "")
+	typed, err := parse(flags, args, "URL")
+	if err != nil {
+		return 0, err
+	}
+	urls, err := startURLs(sh, typed, *list)
 	if err != nil {
 		return 0, err
 	}
@@ -92,17 +104,13 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	case *tries < 1:
 		return 0, misused("-tries is at least 1")
 	}
-	for _, raw := range urls {
-		if _, err := crawl.Normalize(raw); err != nil {
-			return 0, misused("%s: %w", raw, err)
-		}
-	}
-	cfg, err := p.config(reachOf(urls))
+	cfg, err := p.config(p.reach(typed)) // a list may be a stranger's
 	if err != nil {
 		return 0, err
 	}
 	cfg.Response.CheckIndexing = true
 	cfg.Retry = politeness.Retry{} // the crawl itself comes back to a page: the two would multiply
+	timeout := rate.limit(&cfg)
 	if *dry {
 		return rehearse(ctx, sh, cfg, urls)
 	}
@@ -114,7 +122,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	notes := newNotes(sh.errs, urls)
+	notes := newNotes(sh.errs, sh.fresh, urls)
 	cfg.Evidence = evidence.Multi(notes, cfg.Evidence)
 	transport, err := politeness.New(cfg)
 	if err != nil {
@@ -136,9 +144,19 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		defer file.Close()
 		to = file
 	}
+	var misses *failures
+	if *failed != "" {
+		if misses, err = openFailures(*failed); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, misses.close()) }()
+	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads the pages may go: that is an error like another
 	pages := &writer{out: to, bodies: *bodies, notes: notes, end: end}
-	crawlCfg := crawl.Config{Transport: transport, Follow: follow, MaxDepth: *depth, MaxPages: p.pages, Tries: *tries, Visit: pages.visit}
+	crawlCfg := crawl.Config{Transport: transport, Follow: within.follow(follow), MaxDepth: *depth, MaxPages: p.pages, Tries: *tries, Timeout: timeout, Visit: pages.visit}
+	if misses != nil {
+		crawlCfg.Done = misses.done
+	}
 	if *depth == 0 && isSet(flags, "depth") {
 		crawlCfg.MaxDepth = -1 // the start URLs only
 	}
@@ -146,12 +164,13 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
 	}
 	if *sitemaps {
-		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs)
+		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs, &within)
 	}
 	crawler, err := crawl.New(crawlCfg)
 	if err != nil {
 		return 0, err
 	}
+	defer sh.stopping(ctx, "crawl", "what was asked for is still written, for 10 s at most")()
 	summary, err := crawler.Run(crawlCtx, urls...)
 	notes.show()
 	switch lost := pages.lost(); {
@@ -190,7 +209,7 @@ func rehearse(ctx context.Context, sh *shell, cfg politeness.Config, urls []stri
 }
 
 // discover returns a Config.Discover that adds what a site's sitemaps list of it.
-func discover(finder sitemap.Finder, errs io.Writer) func(context.Context, string) []crawl.Request {
+func discover(finder sitemap.Finder, errs io.Writer, within *scope) func(context.Context, string) []crawl.Request {
 	return func(ctx context.Context, url string) (found []crawl.Request) {
 		home, err := finder.Transport.HostKey(url)
 		if err != nil {
@@ -206,6 +225,9 @@ func discover(finder sitemap.Finder, errs io.Writer) func(context.Context, strin
 			}
 			if host, err := finder.Transport.HostKey(e.Loc); err != nil || host != home {
 				elsewhere++
+				continue
+			}
+			if url, err := crawl.Normalize(e.Loc); err == nil && !within.has(url) {
 				continue
 			}
 			found = append(found, crawl.Request{URL: e.Loc})
@@ -273,15 +295,16 @@ var errUnwritten = errors.New("pages can't be written")
 // notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at
 // once that what is to be remembered can't be.
 type notes struct {
-	to io.Writer
+	to    io.Writer
+	fresh string // as in shell
 
 	mu   sync.Mutex
 	why  map[string]string // of URLs that weren't had; empty: not known
 	lost bool
 }
 
-func newNotes(to io.Writer, urls []string) *notes {
-	n := &notes{to: to, why: make(map[string]string)}
+func newNotes(to io.Writer, fresh string, urls []string) *notes {
+	n := &notes{to: to, fresh: fresh, why: make(map[string]string)}
 	for _, raw := range urls {
 		if url, err := crawl.Normalize(raw); err == nil {
 			n.why[url] = ""
@@ -298,7 +321,7 @@ func (n *notes) Record(_ context.Context, d evidence.Decision) {
 	case evidence.StateLost:
 		if !n.lost {
 			n.lost = true
-			fmt.Fprintln(n.to, d)
+			fmt.Fprintf(n.to, "%s%v\n", n.fresh, d)
 		}
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.RobotsUnreachable,
 		evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Failed:
@@ -315,13 +338,23 @@ func (n *notes) had(url string) {
 	delete(n.why, url)
 }
 
+// mostNotes is how many URLs of a list show says it of.
+const mostNotes = 20
+
 // show says why pages haven't come.
 func (n *notes) show() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	shown := 0
 	for _, url := range slices.Sorted(maps.Keys(n.why)) {
-		if why := n.why[url]; why != "" {
-			fmt.Fprintln(n.to, why)
+		why := n.why[url]
+		if why == "" {
+			continue
 		}
+		if shown++; shown > mostNotes {
+			fmt.Fprintln(n.to, "and further ones: -failed FILE has them all")
+			return
+		}
+		fmt.Fprintln(n.to, why)
 	}
 }

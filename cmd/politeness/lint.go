@@ -24,6 +24,7 @@ crawlers won't read, what holds for nobody, what contradicts itself. A URL
 stands for the robots.txt of its site, "-" for standard input.
 
   -agent UA   who asks for it
+  -private    also of hosts whose names lead to private addresses
 
   politeness lint robots.txt
   politeness lint https://example.com
@@ -39,11 +40,12 @@ func runLint(ctx context.Context, sh *shell, args []string) (int, error) {
 	p := policy{ignoreRobots: true} // nothing else is fetched
 	flags := flag.NewFlagSet("lint", flag.ContinueOnError)
 	flags.StringVar(&p.agent, "agent", ownAgent(), "")
+	flags.BoolVar(&p.private, "private", false, "")
 	names, err := parse(flags, args, "FILE or URL")
 	if err != nil {
 		return 0, err
 	}
-	cfg, err := p.config(reachOf(names))
+	cfg, err := p.config(p.reach(names))
 	if err != nil {
 		return 0, err
 	}

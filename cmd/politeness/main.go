@@ -8,6 +8,7 @@
 //	politeness crawl -agent "..." https://example.com/
 //	politeness audit crawl.jsonl                  # prove that a crawl kept its promises
 //	politeness proxy -agent "..." -ca DIR         # make curl, wget, Scrapy and browsers polite
+//	politeness version
 //
 // "politeness COMMAND -h" explains each. docs/command.md is a guide.
 package main
@@ -43,7 +44,8 @@ const (
 type shell struct {
 	in        io.Reader
 	out, errs io.Writer
-	colour    bool // whether out is a terminal
+	colour    bool   // whether out is a terminal
+	fresh     string // begins a line on errs, whatever a terminal has in the present one
 }
 
 // A command is one of politeness. It returns the exit status; an error is shown and means
@@ -66,6 +68,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	sh := &shell{in: os.Stdin, out: os.Stdout, errs: os.Stderr, colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
+	if isTerminal(os.Stderr) {
+		sh.fresh = "\r\x1b[K"
+	}
 	os.Exit(run(ctx, sh, os.Args[1:]))
 }
 
@@ -81,6 +86,10 @@ func run(ctx context.Context, sh *shell, args []string) int {
 		return exitError
 	}
 	name, args := args[0], args[1:]
+	if slices.Contains([]string{"version", "-version", "--version"}, name) {
+		fmt.Fprintln(sh.out, version())
+		return exitOK
+	}
 	if slices.Contains([]string{"help", "-h", "-help", "--help"}, name) {
 		if len(args) == 0 {
 			fmt.Fprint(sh.out, usage())
@@ -114,6 +123,7 @@ func usage() string {
 	for _, name := range []string{"check", "lint", "crawl", "audit", "proxy"} {
 		fmt.Fprintf(&b, "  %-8s%s\n", name, commands[name].about)
 	}
+	b.WriteString("  version say which version this is\n")
 	b.WriteString("\npoliteness COMMAND -h explains a command.\n")
 	return b.String()
 }
@@ -132,7 +142,7 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 		return nil, usageError{err}
 	}
 	switch {
-	case wanted != "" && flags.NArg() == 0:
+	case wanted != "" && flags.NArg() == 0 && (flags.Lookup("urls") == nil || flags.Lookup("urls").Value.String() == ""):
 		return nil, misused("%s is missing", wanted)
 	case wanted == "" && flags.NArg() > 0:
 		return nil, misused("%q is too much: there are flags only", flags.Arg(0))
@@ -143,6 +153,14 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 		}
 	}
 	return flags.Args(), nil
+}
+
+// stopping says when ctx ends that the command stops, what it still does, and how to stop at once.
+// Call the function that it returns when the command has ended.
+func (sh *shell) stopping(ctx context.Context, command, what string) (ended func() bool) {
+	return context.AfterFunc(ctx, func() {
+		fmt.Fprintf(sh.errs, "%spoliteness %s: stopping: %s; Ctrl-C again stops at once\n", sh.fresh, command, what)
+	})
 }
 
 // plain returns the text of an error, in which a server may have had a hand, fit for a terminal.

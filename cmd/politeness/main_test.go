@@ -155,15 +155,26 @@ func TestWrongUsage(t *testing.T) {
 		"lint HTTP://127.0.0.1:25":               "port 25 is no web server's",
 		"audit -html x.html main.go crawl.go":    "-html draws one log, not 2",
 		"crawl https://example.com/":             "-agent is missing: say who crawls",
-		"crawl -agent MyBot/1.0 https://example.com/":    "has no contact",
-		"crawl -agent a@b.example -follow x https://a/":  "-follow is none, host, site or all",
-		"crawl -agent a@b.example -preset x https://a/":  "only audit, bulk, conservative, responsive",
-		"crawl -agent a@b.example -delay -1s https://a/": "-delay is negative",
-		"crawl -agent a@b.example -delay 100 https://a/": "-delay: write it with a unit, as in 500ms",
-		"check 127.0.0.1:8080":                           "",
-		"crawl -agent a@b.example -depth -1 https://a/":  "-depth is negative",
-		"crawl -agent a@b.example -tries 0 https://a/":   "-tries is at least 1",
-		"crawl -agent a@b.example ftp://example.com":     "ftp",
+		"crawl -agent MyBot/1.0 https://example.com/":          "has no contact",
+		"crawl -agent a@b.example -follow x https://a/":        "-follow is none, host, site or all",
+		"crawl -agent a@b.example -preset x https://a/":        "only audit, bulk, conservative, responsive",
+		"crawl -agent a@b.example -delay -1s https://a/":       "-delay is negative",
+		"crawl -agent a@b.example -delay 0 https://a/":         "no site can be asked without a pause",
+		"crawl -agent a@b.example -delay 0s https://a/":        "-delay 10ms",
+		"proxy -agent X/1(a@b.example) -delay 0":               "no site can be asked without a pause",
+		"crawl -agent a@b.example -per-host 0 https://a/":      "-per-host is 0: nothing could be asked then",
+		"crawl -agent a@b.example -pages 0 https://a/":         "-pages is 0: leave it out",
+		"crawl -agent a@b.example -limit-rate 0 https://a/":    "bytes a second, as in 5000, 200k or 1.5m",
+		"crawl -agent a@b.example -limit-rate fast https://a/": "bytes a second",
+		"crawl -agent a@b.example -include [ https://a/":       "missing closing ]",
+		"crawl example.com /b https://a/":                      "no URL: example.com (a URL begins with https:// or http://)\n  no URL: /b",
+		"crawl -agent a@b.example -urls no-such-file":          "no-such-file",
+		"crawl -agent a@b.example -urls /dev/null":             "there is no URL in the list",
+		"crawl -agent a@b.example -delay 100 https://a/":       "-delay: write it with a unit, as in 500ms",
+		"check 127.0.0.1:8080":                                 "",
+		"crawl -agent a@b.example -depth -1 https://a/":        "-depth is negative",
+		"crawl -agent a@b.example -tries 0 https://a/":         "-tries is at least 1",
+		"crawl -agent a@b.example ftp://example.com":           "ftp",
 		"proxy x": `"x" is too much`,
 		"proxy":   "-agent is missing",
 		"proxy -agent X/1(a@b.example) -listen 0.0.0.0:0": "no loopback address",
@@ -193,7 +204,10 @@ func TestCheck(t *testing.T) {
 	polite(t, nil, "check", "ht tp://example.com").expect(t, 2, "?", "")
 	closed := localsite.New(t, 0)
 	closed.Close()
-	polite(t, nil, "check", closed.URL).expect(t, 1, "no    robots.txt can't be had: network: dial tcp 127.0.0.1:", "")
+	polite(t, nil, "check", closed.URL).expect(t, 2, "?     robots.txt can't be had: network: dial tcp 127.0.0.1:", "")
+	polite(t, nil, "check", closed.URL).expect(t, 2, "; ask again at ", "")
+	polite(t, nil, "check", "-json", closed.URL).expect(t, 2, `"askAgain":"2`, "")
+	polite(t, nil, "check", closed.URL, s.URL+"/private/diary").expect(t, 2, "no ", "")
 
 	r = polite(t, nil, "check", "-json", signals.URL+"/a", signals.URL+"/private/")
 	lines := strings.Split(strings.TrimSpace(r.out), "\n")
@@ -345,7 +359,7 @@ func TestCrawlStaysOutOfTheOwnNetworks(t *testing.T) {
 		t.Errorf("the other site saw %d requests", n)
 	}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
-	polite(t, nil, "check", "http://localhost.localdomain:"+port+"/").expect(t, 1, "no ", "")
+	polite(t, nil, "check", "http://localhost.localdomain:"+port+"/").expect(t, 2, "? ", "")
 	polite(t, nil, "check", "http://localhost:"+port+"/").expect(t, 0, "yes ", "")
 	polite(t, nil, "check", "http://127.0.0.1:22/").expect(t, 1, "port 22 is no web server's", "")
 }

@@ -31,7 +31,8 @@ type policy struct {
 	delay, maxWait, duration       time.Duration
 	perHost, pages                 int
 	purposes                       purposes
-	ignoreRobots                   bool
+	ignoreRobots, private          bool
+	set                            func(flag string) bool // whether it was given
 }
 
 func (p *policy) register(flags *flag.FlagSet) {
@@ -45,6 +46,8 @@ func (p *policy) register(flags *flag.FlagSet) {
 	flags.IntVar(&p.perHost, "per-host", 0, "")
 	flags.IntVar(&p.pages, "pages", 0, "")
 	flags.Var(&p.purposes, "purpose", "")
+	flags.BoolVar(&p.private, "private", false, "")
+	p.set = func(name string) bool { return isSet(flags, name) }
 	flags.BoolVar(&p.ignoreRobots, "dangerously-ignore-robots", false, "")
 }
 
@@ -74,8 +77,11 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	for name, value := range map[string]int64{
 		"-delay": int64(p.delay), "-max-wait": int64(p.maxWait), "-time": int64(p.duration), "-per-host": int64(p.perHost), "-pages": int64(p.pages),
 	} {
-		if value < 0 {
+		switch {
+		case value < 0:
 			return cfg, misused("%s is negative", name)
+		case value == 0 && p.set != nil && p.set(name[1:]):
+			return cfg, misused("%s is 0: %s", name, cmp.Or(whyNotZero[name], "leave it out for the preset's"))
 		}
 	}
 	if p.delay > 0 {
@@ -94,6 +100,13 @@ func (p *policy) config(base http.RoundTripper) (politeness.Config, error) {
 	}
 	cfg.Refuse = politeness.RefuseAny(rules...)
 	return cfg.WithState(p.state), nil
+}
+
+// whyNotZero says of a flag why it can't be 0.
+var whyNotZero = map[string]string{
+	"-delay": "no site can be asked without a pause, not even your own by mistake; leave it out for the preset's delay, " +
+		"or write how short it may be where the site is yours, as in -delay 10ms",
+	"-per-host": "nothing could be asked then; leave it out for the preset's",
 }
 
 // keep makes the directory of -state, if there is to be one, and tries it: a crawl that forgets
@@ -183,7 +196,14 @@ type reach struct {
 	open   http.RoundTripper
 }
 
-// reachOf returns the Base of a crawl that begins at urls.
+// reach returns the Base of a crawl that begins at the URLs that the user has typed.
+func (p *policy) reach(typed []string) http.RoundTripper {
+	if p.private {
+		return http.DefaultTransport
+	}
+	return reachOf(typed)
+}
+
 func reachOf(urls []string) *reach {
 	r := &reach{named: make(map[string]bool), public: publicnet.Transport(nil), open: http.DefaultTransport}
 	for _, raw := range urls {
@@ -204,7 +224,7 @@ func (r *reach) RoundTrip(req *http.Request) (*http.Response, error) {
 		return r.open.RoundTrip(req)
 	}
 	resp, err := r.public.RoundTrip(req)
-	return resp, advise(err, "a host of your own is reached where you name its address literally, as in http://192.168.0.7/")
+	return resp, advise(err, "a host of your own is reached where you name its address literally, as in http://192.168.0.7/, or with -private")
 }
 
 // advise adds to an error about an address that isn't public what its user can do.

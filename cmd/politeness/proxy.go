@@ -42,14 +42,13 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	p.register(flags)
 	listen := flags.String("listen", "127.0.0.1:8118", "")
 	dir := flags.String("ca", "", "")
-	private := flags.Bool("private", false, "")
 	remote := flags.Bool("remote", false, "")
 	if _, err := parse(flags, args, ""); err != nil {
 		return 0, err
 	}
 	base := proxy.Base()
 	base.DisableCompression = len(p.purposes) == 0
-	if !*private {
+	if !p.private {
 		base = publicnet.Transport(base)
 	}
 	cfg, err := p.config(&onward{base: base, readable: len(p.purposes) > 0})

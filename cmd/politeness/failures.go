@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// A failure is what crawl -failed writes for each URL that wasn't visited.
+type failure struct {
+	URL     string        `json:"url"`
+	Time    time.Time     `json:"time"`
+	Outcome crawl.Outcome `json:"outcome"`
+	Status  int           `json:"status,omitempty"` // of the last answer
+	Error   string        `json:"error,omitempty"`
+	From    string        `json:"from,omitempty"` // page with the link to it
+	Via     string        `json:"via,omitempty"`  // URL that redirects to it
+	Depth   int           `json:"depth"`
+}
+
+// failures writes a line for each URL that wasn't visited.
+type failures struct {
+	file *os.File
+
+	mu  sync.Mutex
+	err error // the first one
+}
+
+func openFailures(name string) (*failures, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &failures{file: file}, nil
+}
+
+// done is a Config.Done. A redirect leads to a URL that has a result of its own, and so does the
+// canonical URL of a page.
+func (f *failures) done(r crawl.Result) {
+	switch r.Outcome {
+	case crawl.Visited, crawl.Redirected, crawl.NotCanonical:
+		return
+	}
+	line := failure{URL: r.URL, Time: time.Now().UTC(), Outcome: r.Outcome, Status: r.Status, From: r.From, Via: r.Via, Depth: r.Depth}
+	if r.Err != nil {
+		line.Error = r.Err.Error()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := writeJSON(f.file, line, ""); err != nil && f.err == nil {
+		f.err = err
+	}
+}
+
+// close returns the error by which lines are lost, if any.
+func (f *failures) close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.file.Close(); f.err == nil {
+		f.err = err
+	}
+	return f.err
+}

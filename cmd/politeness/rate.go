@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness"
+)
+
+// A byteRate is a flag: bytes a second, as wget has it, such as 500, 20k or 2.5m.
+type byteRate float64
+
+// String implements flag.Value.
+func (r *byteRate) String() string { return "" }
+
+// Set implements flag.Value.
+func (r *byteRate) Set(text string) error {
+	number, unit := text, 1.0
+	for suffix, n := range map[string]float64{"k": 1e3, "m": 1e6, "g": 1e9} {
+		if s, ok := strings.CutSuffix(strings.ToLower(text), suffix); ok {
+			number, unit = s, n
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n*unit >= 1 && n*unit <= 1e15) {
+		return errors.New("write bytes a second, as in 5000, 200k or 1.5m")
+	}
+	*r = byteRate(n * unit)
+	return nil
+}
+
+const (
+	rateInFlight = 8        // requests that share a limited rate at most
+	pageBytes    = 10 << 20 // what crawl reads of a page at most
+)
+
+// limit makes cfg read bodies at no more than the rate, all of them together, and returns how long
+// one may take then: each of those in flight has a share.
+func (r byteRate) limit(cfg *politeness.Config) (timeout time.Duration) {
+	if r == 0 {
+		return 0
+	}
+	cfg.Base = &slowly{base: cfg.Base, rate: float64(r)}
+	if n := cfg.Limits.MaxInFlight; n == 0 || n > rateInFlight {
+		cfg.Limits.MaxInFlight = rateInFlight
+	}
+	seconds := min(rateInFlight*pageBytes/float64(r), 1e6)
+	timeout = 2*time.Minute + time.Duration(seconds*float64(time.Second))
+	cfg.Limits.LeaseTTL = max(cfg.Limits.LeaseTTL, 5*time.Minute, timeout+time.Minute)
+	return timeout
+}
+
+// slowly is a Base whose bodies are read at no more than a rate, all together: those of pages,
+// after their decompression.
+type slowly struct {
+	base http.RoundTripper
+	rate float64 // bytes a second
+
+	mu   sync.Mutex
+	next time.Time // when all that was read is paid for
+}
+
+// RoundTrip implements http.RoundTripper.
+func (s *slowly) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.base.RoundTrip(req)
+	if err == nil {
+		resp.Body = &slowBody{ReadCloser: resp.Body, ctx: req.Context(), of: s}
+	}
+	return resp, err
+}
+
+// pay books n bytes and returns when they are paid for.
+func (s *slowly) pay(n int) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now := time.Now(); s.next.Before(now) {
+		s.next = now
+	}
+	s.next = s.next.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
+	return s.next
+}
+
+type slowBody struct {
+	io.ReadCloser
+	ctx context.Context
+	of  *slowly
+}
+
+// Read implements io.Reader. It returns when the bytes are paid for.
+func (b *slowBody) Read(p []byte) (int, error) {
+	if most := max(1, int(min(b.of.rate/10, 32<<10))); len(p) > most {
+		p = p[:most]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if n == 0 {
+		return n, err
+	}
+	wait := time.NewTimer(time.Until(b.of.pay(n)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-b.ctx.Done():
+		if err == nil {
+			err = context.Cause(b.ctx)
+		}
+	}
+	return n, err
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// startURLs returns the URLs of the arguments, among which "-" stands for a list on standard input,
+// and those of the list that a file has, "-" for standard input as well. The error names all that
+// aren't URLs.
+func startURLs(sh *shell, args []string, file string) ([]string, error) {
+	var urls []string
+	var errs []error
+	add := func(raw, where string) {
+		if _, err := crawl.Normalize(raw); err != nil {
+			errs = append(errs, fmt.Errorf("%s%w", where, noURL(raw, err)))
+			return
+		}
+		urls = append(urls, raw)
+	}
+	list := func(name string, r io.Reader) error {
+		lines := bufio.NewScanner(r)
+		for n := 1; lines.Scan(); n++ {
+			if text := strings.TrimSpace(strings.TrimPrefix(lines.Text(), "\ufeff")); text != "" && !strings.HasPrefix(text, "#") {
+				add(text, fmt.Sprintf("%s:%d: ", name, n))
+			}
+			if len(errs) == maxURLErrors {
+				errs = append(errs, errors.New("and maybe more"))
+				return nil
+			}
+		}
+		if err := lines.Err(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	}
+	for _, arg := range args {
+		if arg != "-" {
+			add(arg, "")
+		} else if err := list("standard input", sh.in); err != nil {
+			return nil, err
+		}
+	}
+	switch file {
+	case "":
+	case "-":
+		if err := list("standard input", sh.in); err != nil {
+			return nil, err
+		}
+	default:
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fmt.Errorf("-urls: %w", err)
+		}
+		defer f.Close()
+		if err := list(file, f); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, usageError{err}
+	}
+	if len(urls) == 0 {
+		return nil, misused("there is no URL in the list")
+	}
+	return urls, nil
+}
+
+// maxURLErrors is how many lines of a list that aren't URLs are named.
+const maxURLErrors = 20
+
+// noURL returns the error about raw, which isn't the URL of a web page.
+func noURL(raw string, err error) error {
+	if !strings.Contains(raw, "://") {
+		return fmt.Errorf("no URL: %s (a URL begins with https:// or http://)", raw)
+	}
+	return fmt.Errorf("%s: %w", raw, err)
+}
+
+// patterns are a flag that may be given several times: regular expressions, one of which is to
+// match a URL.
+type patterns []*regexp.Regexp
+
+// String implements flag.Value.
+func (p *patterns) String() string { return "" }
+
+// Set implements flag.Value.
+func (p *patterns) Set(text string) error {
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return err
+	}
+	*p = append(*p, re)
+	return nil
+}
+
+func (p patterns) match(url string) bool {
+	for _, re := range p {
+		if re.MatchString(url) {
+			return true
+		}
+	}
+	return false
+}
+
+// A scope is which URLs a crawl takes in beside those that it begins with.
+type scope struct{ include, exclude patterns }
+
+// has reports whether url is in the scope: -exclude goes before -include.
+func (s *scope) has(url string) bool {
+	return !s.exclude.match(url) && (len(s.include) == 0 || s.include.match(url))
+}
+
+// follow narrows a Config.Follow; nil stays nil.
+func (s *scope) follow(f func(*crawl.Page, crawl.Link) bool) func(*crawl.Page, crawl.Link) bool {
+	if f == nil || len(s.include)+len(s.exclude) == 0 {
+		return f
+	}
+	return func(p *crawl.Page, l crawl.Link) bool { return f(p, l) && s.has(l.URL) }
+}
