@@ -57,7 +57,8 @@ type Config struct {
 	IgnoreNofollow bool
 
 	// Canonical skips the visit of a page that names another URL as its canonical one, and adds
-	// that URL if Follow would follow it. False: such a page is visited as any.
+	// that URL if Follow would follow it. Of two pages that name each other one is visited, or both
+	// where other processes have one of them. False: such a page is visited as any.
 	Canonical bool
 
 	// Prepare may set headers of a request before it is sent, such as Accept-Language; an error
@@ -70,7 +71,8 @@ type Config struct {
 
 	// Discover is called once for each host, with one of its URLs, when its robots.txt has been
 	// fetched. It returns further URLs, with Depth and Priority. It is the place for sitemaps:
-	// Transport.Sitemaps, and package crawl/sitemap. Nil: no calls.
+	// Transport.Sitemaps, and package crawl/sitemap. Of several processes with one Queue each that
+	// comes to have the host calls it. Nil: no calls.
 	Discover func(ctx context.Context, url string) []Request
 
 	// Done receives what became of each URL: once of each that was taken in, and of one that is
@@ -80,14 +82,15 @@ type Config struct {
 	// Nil: none; the Summary has the first error of each outcome.
 	Done func(Result)
 
-	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run.
+	// Queue keeps the URLs. Nil: in memory, MaxURLs of them, for one Run. Where several processes
+	// share one, all numbers below are of one process, and so are Canonical, Done and the Summary.
 	Queue Queue
 
 	Workers         int           // most calls of Visit at once; 0: 32, for visits that wait for a disk
 	MaxDepth        int           // most links from a start URL; 0: 100; negative: start URLs only
 	MaxPages        int           // most pages visited; 0: unlimited
 	MaxPagesPerHost int           // most pages visited of a host; 0: unlimited
-	MaxURLs         int           // most URLs kept in memory; 0: 1,000,000
+	MaxURLs         int           // most URLs kept in memory; of a Queue, 16 of each of its hosts at a time; 0: 1,000,000
 	MaxBody         int64         // most bytes read of a body, see Page.Truncated; 0: 10 MiB
 	Timeout         time.Duration // of one exchange, its body included; 0: 2 min
 	Grace           time.Duration // for what is in flight when ctx ends; 0: 10 s

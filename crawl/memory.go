@@ -12,7 +12,8 @@ type memory struct {
 	waiting int
 	seed    maphash.Seed
 	seen    map[uint64]struct{}
-	hosts   map[string]*list
+	hosts   map[string]*list // of waiting ones
+	lent    map[string]int   // number of lent ones by host
 }
 
 // A list is the waiting URLs of a host.
@@ -44,7 +45,7 @@ func (s stored) request(host string) Request {
 }
 
 func newMemory(maxURLs int) *memory {
-	return &memory{max: maxURLs, seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}), hosts: make(map[string]*list)}
+	return &memory{max: maxURLs, seed: maphash.MakeSeed(), seen: make(map[uint64]struct{}), hosts: make(map[string]*list), lent: make(map[string]int)}
 }
 
 // Add implements Queue.
@@ -101,6 +102,7 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 		for range min(n, len(l.urls)) {
 			taken = append(taken, l.urls.pop().request(host))
 			m.waiting--
+			m.lent[host]++
 		}
 		if len(l.urls) == 0 {
 			delete(m.hosts, host)
@@ -112,6 +114,9 @@ func (m *memory) Take(_ context.Context, hosts []string, n int) (taken []Request
 // Done implements Queue.
 func (m *memory) Done(_ context.Context, results []Result) error {
 	for _, r := range results {
+		if m.lent[r.Host]--; m.lent[r.Host] <= 0 {
+			delete(m.lent, r.Host)
+		}
 		if r.Outcome == Left {
 			m.put(r.Request)
 		} else {
@@ -122,12 +127,14 @@ func (m *memory) Done(_ context.Context, results []Result) error {
 }
 
 // Hosts implements Queue.
-func (m *memory) Hosts(_ context.Context, n int) (hosts []string, _ error) {
+func (m *memory) Hosts(_ context.Context, n int) (hosts []string, _ bool, _ error) {
 	for host := range m.hosts {
 		if len(hosts) == n {
 			break
 		}
-		hosts = append(hosts, host)
+		if m.lent[host] == 0 {
+			hosts = append(hosts, host)
+		}
 	}
-	return hosts, nil
+	return hosts, false, nil
 }

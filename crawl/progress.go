@@ -16,6 +16,7 @@ type Progress struct {
 	Hosts    int     // that have URLs waiting in memory or requests in flight
 	InFlight int     // requests in flight, those for robots.txt included
 	Rate     float64 // pages visited a second, since the Progress before
+	Open     bool    // other programs may still add to the Queue, see Queue.Hosts
 	Done     bool    // the crawl has ended
 
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
@@ -41,13 +42,15 @@ func (p *Progress) idle() (until time.Time, ok bool) {
 }
 
 // ProgressLine returns a Config.Progress for people: on a terminal it draws one line anew, to
-// anything else it writes a line every ten seconds, one when every host has to wait, and one at the
-// end. A line names the first host that waits, until when and why.
+// anything else it writes a line every ten seconds, one when every host has to wait, or all URLs
+// are with other programs, and one at the end. A line names the first host that waits, until when
+// and why.
 func ProgressLine(w io.Writer) func(Progress) { return progressLine(w, isTerminal(w)) }
 
 func progressLine(w io.Writer, terminal bool) func(Progress) {
 	var last time.Duration
 	var waiting time.Time // end of the wait in the last line
+	var alone bool        // the last line was of a crawl without a URL
 	return func(p Progress) {
 		line := fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
 			p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts), float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
@@ -55,6 +58,10 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 		if idle {
 			line = fmt.Sprintf("%d visited, waiting for %s until %s (in %v): %s",
 				p.Visited(), printable.Text(p.Next), until.Format(time.TimeOnly), time.Until(until).Round(time.Second), printable.Text(p.NextWhy))
+		}
+		wasAlone := alone
+		if alone = p.Open && p.Hosts == 0 && !p.Done; alone {
+			line = fmt.Sprintf("%d visited, waiting: the URLs that are left are with other programs", p.Visited())
 		}
 		if p.Done {
 			line = p.Summary.String()
@@ -64,7 +71,7 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 			fmt.Fprintf(w, "\r\x1b[K%s\n", line)
 		case terminal:
 			fmt.Fprintf(w, "\r\x1b[K\x1b[?7l%s\x1b[?7h", line) // cut off, where it is wider than the terminal
-		case p.Done || p.Elapsed-last >= 10*time.Second || idle && !until.Equal(waiting):
+		case p.Done || p.Elapsed-last >= 10*time.Second || idle && !until.Equal(waiting), alone && !wasAlone:
 			last, waiting = p.Elapsed, until
 			fmt.Fprintln(w, line)
 		}

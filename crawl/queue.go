@@ -25,28 +25,46 @@ type Result struct {
 	Err     error // why it isn't Visited: that of Visit, of the Transport or of the network; nil where Outcome and Status say all
 }
 
-// A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory; write one
-// of your own so that a crawl goes on where it ended, or is fed by another program. Its methods
-// are called one at a time, never during another one, and may take their time: a slow Queue slows
-// the crawl, it doesn't break it. An error ends the crawl.
+// A Queue keeps the URLs of a crawl. The one that nil stands for keeps them in memory. Package
+// crawl/sqlitequeue keeps them on a disk, so that a crawl goes on where it ended, and crawl/pgqueue
+// in Postgres, for many processes; both are modules of their own. Test one of your own with
+// crawl/queuetest. Its methods are called one at a time, never during another one, and may take
+// their time: a slow Queue slows the crawl, it doesn't break it. An error ends the crawl.
 //
 // A request is waiting, lent or done. Add makes it waiting, Take lends it, Done ends it, or makes
-// it waiting again for the outcome [Left]. A Queue that is opened after its process was killed
-// makes waiting again what that had lent. What a page has led to is added before the page is done,
-// so a kill at any instant loses no URL; a page may be visited twice.
+// it waiting again for the outcome [Left]. What was lent to a process that was killed is waiting
+// again for the process that opens the Queue next or, where several share it, for the others after
+// a while. What a page has led to is added before the page is done, so a kill at any instant loses
+// no URL; a page may be visited twice.
 type Queue interface {
 	// Add takes in those of reqs whose URL is new. It returns their number, and the number of those
 	// for which there is no room. The rest is known.
 	Add(ctx context.Context, reqs []Request) (added, noRoom int, err error)
 
 	// Take lends waiting requests of the given hosts, at most n of each, those of the highest
-	// Priority first and of these the longest waiting. A host that has none left yields none.
+	// Priority first and of these the longest waiting. A host that has none left, or that belongs
+	// to another process, yields none.
 	Take(ctx context.Context, hosts []string, n int) ([]Request, error)
 
-	// Done ends requests that were lent, or makes them wait again where the Outcome is Left.
+	// Done ends requests that were lent, or makes them wait again where the Outcome is Left. A host
+	// of which nothing is lent any more may go to another process.
 	Done(ctx context.Context, results []Result) error
 
-	// Hosts returns at most n of the hosts that have waiting requests. It is called at the
-	// beginning and at the end of a crawl, and when there is room for more hosts than are at work.
-	Hosts(ctx context.Context, n int) ([]string, error)
+	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to this
+	// process. n, which may be 0, is the number of hosts for which there is room. open reports
+	// whether other programs may still make requests waiting: the crawl doesn't end while they may,
+	// and calls Hosts each second. It also does so at its beginning, at its end and, once n hosts
+	// were returned, whenever there is room for another one.
+	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
+}
+
+// An Owner is a Queue whose hosts belong to one of several processes for a while. Of a host that
+// this process has lost nothing is asked for any more: what was lent is given back to Done as Left,
+// uncounted.
+type Owner interface {
+	Queue
+
+	// Owns reports whether a host of which something is lent still belongs to this process. It is
+	// called before each request, also during other methods, and mustn't wait.
+	Owns(host string) bool
 }

@@ -45,6 +45,7 @@ type run struct {
 	looking    bool            // look has a goroutine
 	looked     int             // index in frontier.waiting of the last host for look
 	unlisted   bool            // the Queue may have hosts that aren't in the frontier
+	open       bool            // other programs may still add to the Queue
 
 	work    work // the next calls of the Queue
 	storing bool // the Queue is at work
@@ -61,13 +62,15 @@ type run struct {
 type work struct {
 	add      []Request
 	done     []Result
+	back     []Result // of hosts that other processes have, see Owner: they are as Left, uncounted
 	rejected []Result // of URLs that the Queue doesn't get, for Config.Done
 	want     []string // hosts for Take
 	list     bool     // whether Hosts is called
+	places   int      // number of hosts for Hosts
 }
 
 func (w *work) empty() bool {
-	return len(w.add)+len(w.done)+len(w.rejected)+len(w.want) == 0 && !w.list
+	return len(w.add)+len(w.done)+len(w.back)+len(w.rejected)+len(w.want) == 0 && !w.list
 }
 
 // A sleeper is a request that comes back at a time of its own, see run.retry.
@@ -152,6 +155,8 @@ func (r *run) loop(cancel context.CancelFunc) {
 		case <-timer.C:
 		case <-ticker.C:
 			r.report(time.Now(), false)
+			r.giveBack()
+			r.work.list = r.work.list || r.open || r.unlisted && !r.stopped && r.places() > 0
 			r.look(time.Now())
 		case <-done:
 			done = nil
@@ -189,7 +194,7 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 			r.asked = false
 			r.limit(fl.h)
 			r.want(fl.h)
-			if !r.tooLong(fl, now) && !r.enough(fl) {
+			if !r.lost(fl) && !r.tooLong(fl, now) && !r.enough(fl) {
 				go r.ask(fl)
 			}
 		}
@@ -286,15 +291,50 @@ func (r *run) tooLong(fl *flight, now time.Time) bool {
 
 // giveUp ends the URLs of h that are at hand.
 func (r *run) giveUp(h *host, outcome Outcome, status int) {
-	for _, p := range h.refusals.giveBack() {
-		r.kept -= p.kept
-		r.done(Result{Request: p.request, Outcome: outcome, Status: status}, nil)
-	}
-	for _, req := range h.urls {
+	for _, req := range r.atHand(h) {
 		r.done(Result{Request: req, Outcome: outcome, Status: status}, nil)
 	}
-	h.urls = nil
 	r.want(h) // the Queue may have further ones, which are given up as well
+}
+
+// atHand returns the URLs of h that are at hand, which h hasn't any more then.
+func (r *run) atHand(h *host) (reqs []Request) {
+	for _, p := range h.refusals.giveBack() {
+		r.kept -= p.kept
+		reqs = append(reqs, p.request)
+	}
+	reqs, h.urls = append(reqs, h.urls...), nil
+	return reqs
+}
+
+// owns reports whether the host key is still this process's, see Owner.
+func (r *run) owns(key string) bool {
+	owner, ok := r.queue.(Owner)
+	return !ok || owner.Owns(key)
+}
+
+// lost reports whether another process has the host of fl by now. Then it gives the URLs back.
+func (r *run) lost(fl *flight) bool {
+	if r.owns(fl.h.key) {
+		return false
+	}
+	r.frontier.finish(fl, 0)
+	r.putBack(fl)
+	r.giveBack()
+	return true
+}
+
+// giveBack gives the URLs at hand back of hosts that other processes have by now.
+func (r *run) giveBack() {
+	for _, h := range r.frontier.hosts {
+		if h.open == 0 || r.owns(h.key) {
+			continue
+		}
+		for _, req := range r.atHand(h) {
+			r.work.back = append(r.work.back, Result{Request: req, Outcome: Left})
+		}
+		h.more = false
+	}
 }
 
 // crowded reports whether nothing may be started until something has ended: the visits, or the
@@ -326,7 +366,7 @@ func (r *run) over() bool {
 		r.asked, r.work.list = true, true // another program may have filled the Queue
 	}
 	r.store()
-	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0)
+	return !r.storing && (r.stopped || len(r.frontier.hosts) == 0 && !r.open)
 }
 
 // abort stops the crawl with err, which Run returns if it is the first.
@@ -439,7 +479,7 @@ func (r *run) want(h *host) {
 
 // known notes that the Queue may have URLs of the host key.
 func (r *run) known(key string) {
-	if r.frontier.hosts[key] == nil && len(r.frontier.hosts) >= max(1, r.c.cfg.MaxURLs/lend) {
+	if r.frontier.hosts[key] == nil && r.places() <= 0 {
 		r.unlisted = true
 		return
 	}
@@ -448,33 +488,46 @@ func (r *run) known(key string) {
 	r.want(h)
 }
 
+// places returns the number of further hosts for which there is room.
+func (r *run) places() int { return max(1, r.c.cfg.MaxURLs/lend) - len(r.frontier.hosts) }
+
 // store calls the Queue with r.work, unless an earlier call hasn't ended.
 func (r *run) store() {
 	if r.storing {
 		return
 	}
-	if !r.stopped && !r.work.list && r.unlisted && len(r.frontier.hosts) <= r.c.cfg.MaxURLs/lend/2 {
-		r.unlisted, r.work.list = false, true
+	if !r.stopped && r.unlisted && r.places() >= max(1, r.c.cfg.MaxURLs/lend/2) { // loop sees to it where there is less room
+		r.work.list = true
 	}
 	if r.work.empty() {
 		return
 	}
 	w := r.work
 	r.work, r.storing = work{}, true
+	if w.list {
+		r.unlisted = false
+	}
+	if w.places = max(0, r.places()); r.stopped {
+		w.places = 0
+	}
 	go func() {
 		var added, noRoom int
 		var taken []Request
 		var hosts []string
+		open := r.open
 		var err error
 		defer func() {
-			r.events <- func() { r.stored(&w, added, noRoom, taken, hosts, err) }
+			r.events <- func() {
+				r.open = open
+				r.stored(&w, added, noRoom, taken, hosts, err)
+			}
 		}()
 		ctx := context.WithoutCancel(r.ctx) // results are kept after the end
 		if len(w.add) > 0 {
 			added, noRoom, err = r.queue.Add(ctx, w.add)
 		}
-		if err == nil && len(w.done) > 0 {
-			err = r.queue.Done(ctx, w.done)
+		if ended := append(w.back, w.done...); err == nil && len(ended) > 0 {
+			err = r.queue.Done(ctx, ended)
 		}
 		_, inMemory := r.queue.(*memory) // which yields what is left at the end
 		r.tell(slices.DeleteFunc(append(w.rejected, w.done...), func(res Result) bool { return inMemory && res.Outcome == Left }))
@@ -482,7 +535,7 @@ func (r *run) store() {
 			taken, err = r.queue.Take(ctx, w.want, lend)
 		}
 		if err == nil && w.list {
-			hosts, err = r.queue.Hosts(ctx, 2*max(1, r.c.cfg.MaxURLs/lend))
+			hosts, open, err = r.queue.Hosts(ctx, w.places)
 		}
 	}()
 }
@@ -521,13 +574,14 @@ func (r *run) stored(w *work, added, noRoom int, taken []Request, hosts []string
 	for _, key := range hosts {
 		r.known(key)
 	}
+	r.unlisted = r.unlisted || w.list && len(hosts) >= w.places
 	for _, key := range w.want {
 		h := r.host(key)
 		r.want(h)
 		r.settle(h)
 		r.frontier.forget(h)
 	}
-	for _, res := range w.done {
+	for _, res := range append(w.back, w.done...) {
 		h := r.host(res.Host)
 		h.open--
 		r.settle(h)
@@ -596,7 +650,7 @@ func (r *run) report(now time.Time, done bool) {
 	if r.c.cfg.Progress == nil {
 		return
 	}
-	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Done: done}
+	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Open: r.open, Done: done}
 	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
 	for w := range p.Waiting {
 		if p.Next == "" || !w.Until.IsZero() && (p.NextAt.IsZero() || w.Until.Before(p.NextAt)) {

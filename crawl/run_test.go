@@ -541,6 +541,7 @@ type store struct {
 	states map[string]state
 	reqs   []crawl.Request
 	err    error
+	open   bool // for Hosts
 	inside atomic.Int32
 }
 
@@ -604,14 +605,20 @@ func (s *store) Done(_ context.Context, results []crawl.Result) error {
 	return s.err
 }
 
-func (s *store) Hosts(_ context.Context, n int) (hosts []string, err error) {
+func (s *store) Hosts(_ context.Context, n int) (hosts []string, open bool, err error) {
 	defer s.enter()()
+	atWork := make(map[string]bool)
 	for _, r := range s.reqs {
-		if s.states[r.URL] == waiting && !slices.Contains(hosts, r.Host) && len(hosts) < n {
+		if s.states[r.URL] == lent {
+			atWork[r.Host] = true
+		}
+	}
+	for _, r := range s.reqs {
+		if s.states[r.URL] == waiting && !atWork[r.Host] && !slices.Contains(hosts, r.Host) && len(hosts) < n {
 			hosts = append(hosts, r.Host)
 		}
 	}
-	return hosts, s.err
+	return hosts, s.open, s.err
 }
 
 // reopen makes wait what is lent.

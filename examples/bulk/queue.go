@@ -276,20 +276,22 @@ func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetch
 }
 
 // Hosts implements crawl.Queue.
-func (q *queue) Hosts(ctx context.Context, n int) (hosts []string, err error) {
+func (q *queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	rows, err := q.db.QueryContext(ctx, q.sql("SELECT DISTINCT host FROM %[2]s WHERE done = 0"))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer rows.Close()
 	for len(hosts) < n && rows.Next() {
 		var host string
 		if err := rows.Scan(&host); err != nil {
-			return nil, err
+			return nil, false, err
 		}
-		hosts = append(hosts, host)
+		if q.lent[host] == nil {
+			hosts = append(hosts, host)
+		}
 	}
-	return hosts, rows.Err()
+	return hosts, false, rows.Err()
 }
 
 // left is how many URLs are still to be fetched.

@@ -334,7 +334,7 @@ func TestAWorkerWaitsForWhatAKilledOneHad(t *testing.T) {
 		if err := run(t.Context(), t.Output(), &log, []string{"worker", "-db", db}); err != nil {
 			t.Fatal(err)
 		}
-		wants(t, log.String(), `other workers have the last 1 URLs`)
+		wants(t, log.String(), `the URLs that are left are with other programs`)
 		if asked("/1") != 1 || asked("/2") != 1 {
 			t.Errorf("/1 was fetched %d times, /2 %d times", asked("/1"), asked("/2"))
 		}

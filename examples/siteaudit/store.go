@@ -263,34 +263,6 @@ func (s *store) live(ctx context.Context) error {
 	}
 }
 
-// wait waits while other workers have the rest of the URLs, and reports whether any wait again:
-// those of a worker that was killed, or that has ended before its time.
-func (s *store) wait(ctx context.Context, log io.Writer) (more bool, err error) {
-	for told := false; ; told = true {
-		var waiting, lent int
-		err := s.in(ctx, func(tx *sql.Tx) error {
-			if err := s.reclaim(ctx, tx); err != nil {
-				return err
-			}
-			return tx.QueryRowContext(ctx, `SELECT count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'lent')
-				FROM pages`).Scan(&waiting, &lent)
-		})
-		if ctx.Err() != nil {
-			return false, nil // the caller knows
-		}
-		if err != nil || waiting > 0 || lent == 0 {
-			return waiting > 0, err
-		}
-		if !told {
-			fmt.Fprintf(log, "waiting: other workers have the last %d URLs; those of one that was killed are free within %v\n", lent, lost)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-}
-
 // visited keeps what a visit has found; Done writes it.
 func (s *store) visited(url string, r *result) {
 	s.mu.Lock()
@@ -343,13 +315,20 @@ func (s *store) Done(ctx context.Context, results []crawl.Result) error {
 // null is NULL for a zero value.
 func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
 
-// Hosts implements crawl.Queue.
-func (s *store) Hosts(ctx context.Context, n int) (hosts []string, err error) {
+// Hosts implements crawl.Queue. The URLs of a worker that was killed wait again within a minute.
+func (s *store) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	err = s.in(ctx, func(tx *sql.Tx) error {
 		if err := s.reclaim(ctx, tx); err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, "SELECT DISTINCT host FROM pages WHERE state = 'waiting' LIMIT ?", n)
+		var lent int
+		err := tx.QueryRowContext(ctx, "SELECT count(*) FROM pages WHERE state = 'lent' AND worker <> ?", s.worker).Scan(&lent)
+		if err != nil {
+			return err
+		}
+		open = lent > 0
+		rows, err := tx.QueryContext(ctx, `SELECT DISTINCT host FROM pages WHERE state = 'waiting' AND host NOT IN
+			(SELECT host FROM pages WHERE state = 'lent' AND worker = ?) LIMIT ?`, s.worker, n)
 		if err != nil {
 			return err
 		}
@@ -363,7 +342,7 @@ func (s *store) Hosts(ctx context.Context, n int) (hosts []string, err error) {
 		}
 		return rows.Err()
 	})
-	return hosts, err
+	return hosts, open, err
 }
 
 // Record implements evidence.Evidence: the verdict of robots.txt on a page is in the database

@@ -59,15 +59,9 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	var group sync.WaitGroup
 	var liveErr error
 	group.Go(func() { liveErr = s.live(alive) })
-	for more := true; more && err == nil; {
-		var summary crawl.Summary
-		if summary, err = c.Run(ctx); err != nil {
-			break
-		}
+	summary, err := c.Run(ctx) // while other workers have URLs, it waits for what these may leave
+	if err == nil {
 		fmt.Fprintln(out, summary)
-		if more = summary.Stopped == nil; more {
-			more, err = s.wait(ctx, o.log)
-		}
 	}
 	over()
 	group.Wait()

@@ -1,0 +1,198 @@
+package crawl_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// TestRoomForOneHostIsUsed: hosts that wait for long leave little room for others, and that is used
+// all the same.
+func TestRoomForOneHostIsUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, q := newRig(), newStore()
+		var urls []string
+		for i := range 3 {
+			host := fmt.Sprintf("slow%d.example", i)
+			r.Site("http://"+host).Robots("User-agent: *\nCrawl-delay: 3000\n").Handle("/", page(""))
+			urls = append(urls, numbered(host, 2)...)
+		}
+		for i := range 20 {
+			host := fmt.Sprintf("quick%d.example", i)
+			r.Site("https://"+host).Handle("/", page(""))
+			urls = append(urls, "https://"+host+"/")
+		}
+		for i, u := range urls[:6] {
+			urls[i] = "http" + u[len("https"):]
+		}
+		r.crawl.Queue, r.crawl.MaxURLs = q, 4*16 // of four hosts at a time
+		quick := 0
+		began := time.Now()
+		r.crawl.Visit = func(_ context.Context, p *crawl.Page) error {
+			if p.FinalURL[:5] == "https" && time.Since(began) < 10*time.Minute {
+				quick++
+			}
+			return nil
+		}
+		r.crawl.Workers = 1
+		r.run(t.Context(), t, urls...)
+		if quick != 20 {
+			t.Errorf("%d of 20 quick hosts were crawled within ten minutes", quick)
+		}
+	})
+}
+
+// TestOpenQueueIsAskedEachSecond: a crawl goes on while others may add to its Queue, and ends when
+// they can't any more.
+func TestOpenQueueIsAskedEachSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		q := &shared{store: newStore()}
+		q.store.open = true
+		for i := range 3 {
+			r.Site(fmt.Sprintf("https://h%d.example", i)).Handle("/", page(""))
+		}
+		r.crawl.Queue = q
+		began := time.Now()
+		for i := 1; i < 3; i++ {
+			time.AfterFunc(time.Duration(i)*time.Minute, func() {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				host := fmt.Sprintf("h%d.example", i)
+				_, _, _ = q.store.Add(t.Context(), []crawl.Request{{URL: "https://" + host + "/", Host: host}})
+				q.store.open = i < 2
+			})
+		}
+		s := r.run(t.Context(), t, "https://h0.example/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 3})
+		if took := time.Since(began); took < 2*time.Minute || took > 2*time.Minute+3*time.Second {
+			t.Errorf("the crawl took %v", took)
+		}
+		if q.asked < 100 {
+			t.Errorf("the Queue was asked for hosts %d times in two minutes", q.asked)
+		}
+	})
+}
+
+// TestCrawlEndsWithItsContextWhileTheQueueIsOpen: and the Queue hears of the crawl until then, as
+// what is in flight is still this process's.
+func TestCrawlEndsWithItsContextWhileTheQueueIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		q := &shared{store: newStore()}
+		q.store.open = true
+		r.Site("https://h0.example").Handle("/", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(8 * time.Second) }))
+		r.crawl.Queue = q
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		s := r.run(ctx, t, "https://h0.example/")
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 1})
+		if q.asked < 8 || q.places != 0 {
+			t.Errorf("the Queue was asked %d times in eight seconds, the last time for %d hosts", q.asked, q.places)
+		}
+	})
+}
+
+// TestLostHostIsLeftAlone: once another process has a host, nothing of it is asked for, what was
+// lent is given back, and the crawl goes on with the others.
+func TestLostHostIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		q := &shared{store: newStore(), lost: map[string]bool{}}
+		for _, host := range []string{"a.example", "b.example"} {
+			site := r.Site("https://" + host)
+			for i := range 10 {
+				site.Handle(fmt.Sprintf("/%d", i), page(""))
+			}
+		}
+		r.crawl.Queue = q
+		r.politeness.Limits.Delay.Min = 10 * time.Second
+		began := time.Now()
+		time.AfterFunc(35*time.Second, func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.lost["a.example"] = true
+		})
+		var told []crawl.Result
+		r.crawl.Done = func(res crawl.Result) { told = append(told, res) }
+		s := r.run(t.Context(), t, append(numbered("a.example", 10), numbered("b.example", 10)...)...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 13})
+		if len(told) != 13 {
+			t.Errorf("Done has received %d results", len(told))
+		}
+		for url, st := range q.store.states {
+			if want := done; st != want && (url[:17] != "https://a.example" || st != waiting) {
+				t.Errorf("%s is %s", url, st)
+			}
+		}
+		if at := q.back.Sub(began); at < 35*time.Second || at > 37*time.Second {
+			t.Errorf("the host's URLs were given back %v after the beginning", at)
+		}
+	})
+}
+
+// A shared Queue is used by others, too.
+type shared struct {
+	mu     sync.Mutex
+	store  *store
+	lost   map[string]bool
+	back   time.Time // when a URL was given back
+	asked  int       // number of calls of Hosts
+	places int       // n of the last one
+}
+
+func (q *shared) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.store.Add(ctx, reqs)
+}
+
+func (q *shared) Take(ctx context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, host := range hosts {
+		if !q.lost[host] {
+			some, _ := q.store.Take(ctx, []string{host}, n)
+			taken = append(taken, some...)
+		}
+	}
+	return taken, nil
+}
+
+func (q *shared) Done(ctx context.Context, results []crawl.Result) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range results {
+		if r.Outcome == crawl.Left {
+			q.back = time.Now()
+		}
+	}
+	return q.store.Done(ctx, results)
+}
+
+func (q *shared) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asked++
+	q.places = n
+	all, open, err := q.store.Hosts(ctx, n)
+	for _, host := range all {
+		if !q.lost[host] {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts, open, err
+}
+
+// Owns implements crawl.Owner.
+func (q *shared) Owns(host string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.lost[host]
+}
