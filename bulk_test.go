@@ -165,6 +165,27 @@ func TestBulkDelayAdaptsToResponseTimes(t *testing.T) {
 	})
 }
 
+// A host that always takes 600 ms keeps both of its slots busy: only what becomes slower than usual
+// slows the crawl.
+func TestBulkHostThatIsSteadilySlowKeepsTwoRequestsInFlight(t *testing.T) {
+	acceptance(t, bulk, func(b *bubble) {
+		b.site.Handle("/", http.HandlerFunc(everywhere))
+		b.know()
+		b.site.Latency(600 * time.Millisecond)
+		begun := time.Now()
+		b.fetchAll(60)
+		if took := time.Since(begun); took > 60*310*time.Millisecond {
+			b.Errorf("60 pages took %v, want two at a time", took)
+		}
+		b.web.Check(b, politenesstest.Rules{Delay: 200 * time.Millisecond, Concurrency: 2})
+		b.site.Latency(2 * time.Second)
+		b.fetchAll(12)
+		if gaps := b.gaps(); gaps[len(gaps)-1] < 1900*time.Millisecond {
+			b.Errorf("answers take 2 s instead: gaps %v, want 2 s at the end", gaps[len(gaps)-12:])
+		}
+	})
+}
+
 // 5 retries per URL on 429, 5xx ...
 func TestBulkRetries5TimesOn429And5xx(t *testing.T) {
 	for _, status := range []int{429, 500, 502, 503, 504, 599} {

@@ -63,11 +63,11 @@ func Conservative(userAgent string) Config {
 }
 
 // Bulk is the policy of a crawler of many sites: 2 requests at once per host and 64 in all, at
-// crawl-delay or 200 ms apart, slower as the host gets slower (half the way to its response time at
-// each answer) and where it refuses (hostlimit.Learned); a request that would wait for longer than
-// 30 s is refused, with Error.RetryAt; 429 holds a host for Retry-After,
-// else for a Fibonacci time of at most 600 s, and success clears it; 5 retries on 429, 5xx and
-// network errors; bodies of at most 10 MiB; noindex and nofollow are looked for. Set
+// crawl-delay or 200 ms apart, slower as the host gets slower than usual (hostlimit.Slower: half
+// the way to its response time at each answer) and where it refuses (hostlimit.Learned); a request
+// that would wait for longer than 30 s is refused, with Error.RetryAt; 429 holds a host for
+// Retry-After, else for a Fibonacci time of at most 600 s, and success clears it; 5 retries on 429,
+// 5xx and network errors; bodies of at most 10 MiB; noindex and nofollow are looked for. Set
 // Response.Accept and Reject for the types that the crawl wants.
 func Bulk(userAgent string) Config {
 	return Config{
@@ -77,7 +77,7 @@ func Bulk(userAgent string) Config {
 			MaxInFlight: 64,
 			Delay: hostlimit.Delay{
 				Min: 200 * time.Millisecond, Max: 200 * time.Millisecond,
-				Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1)),
+				Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(1)),
 			},
 			MaxWait: 30 * time.Second,
 			Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 10 * time.Minute},

@@ -130,7 +130,7 @@ func TestPresetsHaveTheNumbersOfTheirComments(t *testing.T) {
 				Concurrency: 2, MaxInFlight: 64, MaxWait: 30 * time.Second,
 				Delay: hostlimit.Delay{
 					Min: 200 * time.Millisecond, Max: 200 * time.Millisecond,
-					Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(1)),
+					Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(1)),
 				},
 				Backoff: backoff.Fibonacci{Unit: time.Second, Cap: 600 * time.Second},
 			},

@@ -81,7 +81,7 @@ func FuzzHostsAreSpelledAlike(f *testing.F) {
 		var web network
 		var log bytes.Buffer
 		sink := evidence.JSONLines(&log)
-		hosts := limiter(t, hostlimit.Config{Delay: hostlimit.Delay{Min: 1, Max: 1}})
+		hosts := limiter(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Microsecond, Max: time.Microsecond}})
 		transport := mustNew(t, politeness.Config{
 			UserAgent: agent, Base: web.transport(), Hosts: hosts, Evidence: sink, Robots: robotscache.Config{RecordText: true},
 		})

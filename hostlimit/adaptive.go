@@ -11,7 +11,7 @@ import (
 )
 
 // Adaptive says what moves the delay of a key: the refusals of its host (Learned, which
-// is the zero value), or its response times (Squared, Proportional, Throttle), so that a
+// is the zero value), or its response times (Squared, Proportional, Slower, Throttle), so that a
 // host that grows slow is asked less often. Longest joins several; Fixed is none.
 //
 // A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
@@ -23,6 +23,7 @@ import (
 type Adaptive struct {
 	set      formulas
 	factor   float64 // of proportional
+	slowed   float64 // factor of slower
 	parallel float64 // target of throttle
 }
 
@@ -34,9 +35,10 @@ const (
 	unlearned formulas = 1 << iota
 	squared
 	proportional
+	slower
 	throttle
 
-	byLatency = squared | proportional | throttle
+	byLatency = squared | proportional | slower | throttle
 )
 
 var (
@@ -59,6 +61,12 @@ var (
 // answer. Heritrix waits 5 times that.
 func Proportional(f float64) Adaptive { return Adaptive{set: unlearned | proportional, factor: f} }
 
+// Slower is Proportional for what is slower than usual: a host that always takes long keeps all its
+// slots busy. A time counts in part from one and a half times the usual one on, and whole from
+// three times on. The usual one begins with the first page served, and each page moves it: an
+// eighth of the way down, or a 256th of the way up.
+func Slower(f float64) Adaptive { return Adaptive{set: unlearned | slower, slowed: f} }
+
 // Throttle aims at target requests at once in the mean, as Scrapy's AutoThrottle does: t =
 // latency/target; the new delay is max(t, (old+t)/2), so it rises at once and comes down by halves.
 func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | throttle, parallel: target} }
@@ -70,11 +78,9 @@ func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | thrott
 func Longest(a, b Adaptive) Adaptive {
 	l := Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
-		factor:   cmp.Or(a.factor, b.factor),
+		factor:   max(a.factor, b.factor),
+		slowed:   max(a.slowed, b.slowed),
 		parallel: cmp.Or(a.parallel, b.parallel),
-	}
-	if a.set&b.set&proportional != 0 {
-		l.factor = max(a.factor, b.factor)
 	}
 	if a.set&b.set&throttle != 0 {
 		l.parallel = min(a.parallel, b.parallel)
@@ -85,52 +91,40 @@ func Longest(a, b Adaptive) Adaptive {
 // Learns reports whether refusals move the delay.
 func (a Adaptive) Learns() bool { return a.set&unlearned == 0 }
 
-// parts returns the Go expressions of the formulas of a.
-func (a Adaptive) parts() (parts []string) {
-	if a.Learns() {
-		parts = append(parts, "Learned")
-	}
-	if a.set&squared != 0 {
-		parts = append(parts, "Squared")
-	}
-	if a.set&proportional != 0 {
-		parts = append(parts, fmt.Sprintf("Proportional(%v)", a.factor))
-	}
-	if a.set&throttle != 0 {
-		parts = append(parts, fmt.Sprintf("Throttle(%v)", a.parallel))
-	}
-	if len(parts) == 0 {
-		return []string{"Fixed"}
-	}
-	return parts
-}
-
 // String returns the Go expression that makes a.
-func (a Adaptive) String() string {
-	parts := a.parts()
-	s := parts[len(parts)-1]
-	for i := len(parts) - 2; i >= 0; i-- {
-		s = fmt.Sprintf("Longest(%s, %s)", parts[i], s)
+func (a Adaptive) String() (s string) {
+	join := func(has bool, part string) {
+		if has && s != "" {
+			part = fmt.Sprintf("Longest(%s, %s)", part, s)
+		}
+		if has {
+			s = part
+		}
 	}
-	return s
+	join(a.set&throttle != 0, fmt.Sprintf("Throttle(%v)", a.parallel))
+	join(a.set&slower != 0, fmt.Sprintf("Slower(%v)", a.slowed))
+	join(a.set&proportional != 0, fmt.Sprintf("Proportional(%v)", a.factor))
+	join(a.set&squared != 0, "Squared")
+	join(a.Learns(), "Learned")
+	return cmp.Or(s, "Fixed")
 }
 
 func (a Adaptive) validate() error {
 	bad := func(f formulas, parameter float64) bool {
 		return a.set&f != 0 && !(parameter > 0 && parameter <= math.MaxFloat64)
 	}
-	if bad(proportional, a.factor) || bad(throttle, a.parallel) {
+	if bad(proportional, a.factor) || bad(slower, a.slowed) || bad(throttle, a.parallel) {
 		return fmt.Errorf("%v: want a positive number", a)
 	}
 	return nil
 }
 
-// Move returns what o does to the delay by response times, whatever that was before: the delay is
-// at least atOnce and, unless halfway is negative, at least half the way from the old one to
-// halfway; with raise it gets no shorter. Both are in nanoseconds, as float64, which holds every
-// product of durations. moves is false for an outcome that leaves the delay alone. It is for
-// implementations of Limiter that keep the delay elsewhere; others use Delay.Adapt.
-func (a Adaptive) Move(o *Outcome) (atOnce, halfway float64, raise, moves bool) {
+// Move returns what o does to the delay by response times, whatever that was before, where pages
+// usually take that long: the delay is at least atOnce and, unless halfway is negative, at least
+// half the way from the old one to halfway; with raise it gets no shorter. Both are nanoseconds, as
+// float64, which holds every product of durations. moves is false for an outcome that leaves the
+// delay alone. It is for Limiters that keep the delay elsewhere; others use Delay.Adapt.
+func (a Adaptive) Move(usual time.Duration, o *Outcome) (atOnce, halfway float64, raise, moves bool) {
 	answered := o.Status > 0
 	if a.set&byLatency == 0 || !answered && (o.Err == nil || errors.Is(o.Err, context.Canceled)) {
 		return 0, 0, false, false
@@ -143,6 +137,9 @@ func (a Adaptive) Move(o *Outcome) (atOnce, halfway float64, raise, moves bool) 
 	if a.set&proportional != 0 {
 		halfway = latency * a.factor
 	}
+	if a.set&slower != 0 {
+		halfway = max(halfway, a.slowed*min(latency, max(0, 2*latency-3*float64(o.Usual(usual)))))
+	}
 	if a.set&throttle != 0 {
 		t := latency / a.parallel
 		atOnce, halfway = max(atOnce, t), max(halfway, t)
@@ -150,9 +147,25 @@ func (a Adaptive) Move(o *Outcome) (atOnce, halfway float64, raise, moves bool) 
 	return atOnce, halfway, raise, true
 }
 
-// Adapt returns the delay by response times after o, where it was old before.
-func (d Delay) Adapt(old time.Duration, o Outcome) time.Duration {
-	atOnce, halfway, raise, moves := d.Adaptive.Move(&o)
+// Usual returns how long pages of a key usually take to be answered, after o, where they usually
+// took that long before; 0: not known. See Slower.
+func (o *Outcome) Usual(before time.Duration) time.Duration {
+	switch d := o.Latency - before; {
+	case o.Status/100 != 2 || o.Aside || o.Latency < 0:
+		return before
+	case before == 0:
+		return o.Latency
+	case d < 0:
+		return before + d/8
+	default:
+		return before + d/256
+	}
+}
+
+// Adapt returns the delay by response times after o, where it was old before and pages of the key
+// usually took that long.
+func (d Delay) Adapt(old, usual time.Duration, o Outcome) time.Duration {
+	atOnce, halfway, raise, moves := d.Adaptive.Move(usual, &o)
 	if !moves {
 		return old
 	}
@@ -172,8 +185,5 @@ func (d Delay) Adapt(old time.Duration, o Outcome) time.Duration {
 
 // Draw returns a delay in [Min, Max], picked at random.
 func (d Delay) Draw() time.Duration {
-	if d.Max == d.Min {
-		return d.Min
-	}
 	return d.Min + time.Duration(rand.Uint64N(uint64(d.Max-d.Min)+1)) // Max-Min+1 may not fit into an int64
 }

@@ -82,11 +82,8 @@ func (*Rules) TooLate(byContext, blocked bool) error {
 // SlotTimeout returns the Error.Err of a turn that was refused after SlotTimeout: each of that many
 // slots is held, the first for the time held.
 func (*Rules) SlotTimeout(slots int, held time.Duration) error {
-	return &reason{
-		fmt.Sprintf("timeout waiting for host concurrency slot: all %d are held, one for %v; are the bodies of all responses closed?",
-			slots, held.Round(time.Millisecond)),
-		[]error{ErrBusy},
-	}
+	text := fmt.Sprintf("timeout waiting for host concurrency slot: all %d are held, one for %v; are the bodies of all responses closed?", slots, held.Round(time.Millisecond))
+	return &reason{text, []error{ErrBusy}}
 }
 
 // BlockedByHand returns the Error.Err of a turn that was refused by Controller.Block, whose block

@@ -27,15 +27,15 @@ type host struct {
 	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
+	usual    time.Duration // how long pages usually take, see Outcome.Usual
 	began    time.Duration // when the counting of served began: at the first start, the last lesson, the start after an idle time; unset: none yet
 	seq      uint64        // requests started
 	served   uint32        // successes since began
 	source   source        // what decided gap; noStart: nothing is owed to a start
 
-	active    *active      // leases and waiters; nil: none
-	kept      *refusals    // nil: all its fields are zero
-	stored    *stored      // debt in Config.Store; nil: not read yet
-	takenBack *[]TakenBack // leases that were taken back and that no Grant has reported; nil: none
+	active *active   // leases and waiters; nil: none
+	kept   *refusals // nil: all its fields are zero
+	stored *stored   // debt in Config.Store; nil: not read yet
 }
 
 // refusals are the part of a host that few keys have.
@@ -45,6 +45,7 @@ type refusals struct {
 	clearings uint32        // number of times that a block was lifted
 	next      time.Duration // earliest start by Config.Store; 0: any
 	act       *Debt         // last act of a person that no Grant or Error has reported; nil: none
+	takenBack *[]TakenBack  // leases that were taken back and that no Grant has reported; nil: none
 }
 
 // noRefusals are those of all hosts that have none. They don't change.

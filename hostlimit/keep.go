@@ -56,7 +56,7 @@ type stored struct {
 // over.
 func (h *host) owing() refusals {
 	o := *h.refusals()
-	o.lesson, o.suspicion = lesson{}, suspicion{} // they aren't kept
+	o.lesson, o.suspicion, o.takenBack = lesson{}, suspicion{}, nil // they aren't kept
 	if a := h.active; a == nil || a.last == nil || a.last.started {
 		o.next = max(o.next, h.earliest(0))
 	}

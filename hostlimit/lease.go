@@ -184,7 +184,7 @@ func (l *lease) learn(o Outcome) Effect {
 		a.account(now)
 	}
 	sh.forgive(h, now)
-	h.adaptive = l.lim.Delay.Adapt(h.adaptive, o)
+	h.adaptive, h.usual = l.lim.Delay.Adapt(h.adaptive, h.usual, o), o.Usual(h.usual)
 	raised := h.raise(h.adaptive, byAdaptive)
 	var e Effect
 	if !usual {

@@ -79,6 +79,7 @@ type modelHost struct {
 	holder   *modelTurn // whose stamp that is, if it is in flight
 	past     modelStamp // the last start of those that are not in flight any more
 	adaptive time.Duration
+	usual    time.Duration // how long pages take
 	modelTrouble
 	began   time.Duration // when the count of pages began
 	answers int           // pages served since
@@ -585,7 +586,17 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	left := o.Status == 0 && (o.Err == nil || m.p.left(o)) && o.Refused == ""
 	w.unanswered = o.Status == 0 && !left
 	raised := false
-	if next, ok := m.p.adapt(h.adaptive, o, d); ok {
+	if o.Status/100 == 2 && !o.Aside {
+		switch {
+		case h.usual == 0:
+			h.usual = o.Latency
+		case o.Latency < h.usual:
+			h.usual -= (h.usual - o.Latency) / 8
+		default:
+			h.usual += (o.Latency - h.usual) / 256
+		}
+	}
+	if next, ok := m.p.adapt(h.adaptive, h.usual, o, d); ok {
 		h.adaptive = next
 		raised = h.raise(next, "adaptive")
 	}
@@ -1036,11 +1047,12 @@ func (m *model) giveUp(h *modelHost, w *modelTurn) (bool, error) {
 
 // learns reports whether refusals move a delay.
 func learns(a hostlimit.Adaptive) bool {
-	return a == hostlimit.Learned || a == hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5))
+	return a == hostlimit.Learned || a == hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5)) ||
+		a == hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(2))
 }
 
 // adapt is the formula of the delay's kind, for what is an answer or took its time.
-func (p *program) adapt(old time.Duration, o hostlimit.Outcome, d hostlimit.Delay) (time.Duration, bool) {
+func (p *program) adapt(old, usual time.Duration, o hostlimit.Outcome, d hostlimit.Delay) (time.Duration, bool) {
 	if o.Status == 0 && o.Err == context.Canceled { //nolint:errorlint // the program's own
 		return 0, false
 	}
@@ -1053,6 +1065,12 @@ func (p *program) adapt(old time.Duration, o hostlimit.Outcome, d hostlimit.Dela
 		next = l * (l / 1e9)
 	case hostlimit.Proportional(5), hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5)):
 		next = (was + l*5) / 2
+	case hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(2)):
+		excess := 0.0 // from half more than usual on; all of it is three times as much
+		if l > 1.5*float64(usual) {
+			excess = min(l, 2*(l-1.5*float64(usual)))
+		}
+		next = (was + 2*excess) / 2
 	case hostlimit.Throttle(2):
 		next = max(l/2, (was+l/2)/2)
 	default:

@@ -122,18 +122,19 @@ func (h *host) leak(l *lease) {
 	if l.started {
 		t.Seq = l.seq
 	}
-	if h.takenBack == nil {
-		h.takenBack = new([]TakenBack)
+	r := h.changeRefusals()
+	if r.takenBack == nil {
+		r.takenBack = new([]TakenBack)
 	}
-	if len(*h.takenBack) < mostLeaks {
-		*h.takenBack = append(*h.takenBack, t)
+	if len(*r.takenBack) < mostLeaks {
+		*r.takenBack = append(*r.takenBack, t)
 	}
 }
 
 // leaked returns the leases that leak has queued, and removes them.
 func (h *host) leaked() (leases []TakenBack) {
-	if h.takenBack != nil {
-		leases, h.takenBack = *h.takenBack, nil
+	if r := h.kept; r != nil && r.takenBack != nil {
+		leases, r.takenBack = *r.takenBack, nil
 	}
 	return leases
 }

@@ -38,9 +38,9 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 		}
 	}
 	for _, c := range []Config{
-		{Delay: Delay{Min: 2, Max: 1}},
-		{Delay: Delay{Min: 2, Ceiling: 1}},
-		{Delay: Delay{Min: 2, DangerouslyNone: true}},
+		{Delay: Delay{Min: 2 * time.Second, Max: time.Second}},
+		{Delay: Delay{Min: 2 * time.Second, Ceiling: time.Second}},
+		{Delay: Delay{Min: 2 * time.Second, DangerouslyNone: true}},
 		{Delay: Delay{Adaptive: Throttle(0)}},
 		{Delay: Delay{FromEnd: true}},
 		{Concurrency: 2, Delay: Delay{FromEnd: true}},
@@ -58,9 +58,26 @@ func TestNewNamesEveryWrongField(t *testing.T) {
 			t.Errorf("nil for a policy, as %#v: %v", p, err)
 		}
 	}
-	for _, c := range []Config{{}, {Delay: Delay{Min: time.Hour}}, {Delay: Delay{Max: 1}}, {Delay: Delay{DangerouslyNone: true, Adaptive: Squared}}} {
+	for _, c := range []Config{{}, {Delay: Delay{Min: time.Hour}}, {Delay: Delay{Max: time.Microsecond}}, {Delay: Delay{DangerouslyNone: true, Adaptive: Squared}}} {
 		if _, err := New(c); err != nil {
 			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// TestNanosecondsAreRefused: who writes Delay{Min: 5} means seconds.
+func TestNanosecondsAreRefused(t *testing.T) {
+	for want, d := range map[string]Delay{
+		"Delay.Min: 5ns are nanoseconds: did you mean 5s?":      {Min: 5},
+		"Delay.Max: 10ns are nanoseconds: did you mean 10s?":    {Min: 5, Max: 10},
+		"Delay.Ceiling: 60ns are nanoseconds: did you mean 60s": {Ceiling: 60},
+	} {
+		if _, err := New(Config{Delay: d}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", d, err, want)
+		}
+		m := mustNew(t, Config{Override: func(string) (Limits, bool) { return Limits{Delay: d}, true }})
+		if _, err := m.Acquire(t.Context(), "a", 0); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v by Override: %v, want %q", d, err, want)
 		}
 	}
 }

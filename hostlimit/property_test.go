@@ -136,8 +136,8 @@ func generate(seed uint64, n int) *program {
 		if chance(60) {
 			d.Adaptive = [...]hostlimit.Adaptive{
 				hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(2),
-				hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5)),
-			}[r.IntN(5)]
+				hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(5)), hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(2)),
+			}[r.IntN(6)]
 		}
 		return d
 	}

@@ -129,11 +129,13 @@ func (l Limits) validate(config Limits) error {
 		return errors.Join(errs...)
 	}
 	d := l.Delay
-	if d.Min < 0 {
-		bad("Delay.Min: %v is negative", d.Min)
-	}
-	if d.Max < 0 {
-		bad("Delay.Max: %v is negative", d.Max)
+	for i, part := range [...]time.Duration{d.Min, d.Max, d.Ceiling} {
+		switch name := [...]string{"Min", "Max", "Ceiling"}[i]; {
+		case part < 0:
+			bad("Delay.%s: %v is negative", name, part)
+		case part > 0 && part < time.Microsecond:
+			bad("Delay.%s: %v are nanoseconds: did you mean %ds?", name, part, part)
+		}
 	}
 	if d.DangerouslyNone && (d.Min != 0 || d.Max != 0) {
 		bad("Delay.DangerouslyNone: contradicts Delay.Min and Delay.Max")
@@ -144,10 +146,7 @@ func (l Limits) validate(config Limits) error {
 	if err := d.Adaptive.validate(); err != nil {
 		bad("Delay.Adaptive: %w", err)
 	}
-	switch full := d.WithDefaults(); {
-	case d.Ceiling < 0:
-		bad("Delay.Ceiling: %v is negative", d.Ceiling)
-	case full.Ceiling < full.Min:
+	if full := d.WithDefaults(); d.Ceiling >= 0 && full.Ceiling < full.Min {
 		bad("Delay.Ceiling: %v is less than Delay.Min, %v", full.Ceiling, full.Min)
 	}
 	if d.FromEnd && slots > 1 {

@@ -40,7 +40,7 @@ func TestAdaptive(t *testing.T) {
 		{Throttle(math.SmallestNonzeroFloat64), 0, s, 60 * s},
 	} {
 		l := Delay{Adaptive: c.a, Min: 200 * ms, Ceiling: 60 * s}
-		if got := l.Adapt(c.old, Outcome{Status: 200, Latency: c.latency}); got != c.want {
+		if got := l.Adapt(c.old, 0, Outcome{Status: 200, Latency: c.latency}); got != c.want {
 			t.Errorf("%v: %v after %v became %v, want %v", c.a, c.old, c.latency, got, c.want)
 		}
 	}
@@ -51,7 +51,7 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for _, a := range []Adaptive{Learned, Squared, Proportional(1), Proportional(2), Throttle(1), Proportional(math.MaxFloat64)} {
 		l := Delay{Min: time.Second, Ceiling: math.MaxInt64, Adaptive: a}
-		if got := l.Adapt(year, Outcome{Status: 503, Latency: math.MaxInt64}); a != Learned && got < 146*year {
+		if got := l.Adapt(year, 0, Outcome{Status: 503, Latency: math.MaxInt64}); a != Learned && got < 146*year {
 			t.Errorf("%v: a latency of 292 years made it %v", a, got)
 		}
 		var s Refusals
@@ -63,7 +63,7 @@ func TestNoDelayIsLongerThanTheLongest(t *testing.T) {
 
 func TestAdaptivePrintsAsItsExpression(t *testing.T) {
 	for want, a := range map[string]Adaptive{
-		"Learned": {}, "Fixed": Fixed, "Squared": Squared, "Proportional(5)": Proportional(5), "Throttle(1.5)": Throttle(1.5),
+		"Learned": {}, "Fixed": Fixed, "Squared": Squared, "Proportional(5)": Proportional(5), "Throttle(1.5)": Throttle(1.5), "Slower(1)": Slower(1),
 		"Longest(Learned, Proportional(1))":               Longest(Proportional(1), Learned),
 		"Longest(Learned, Longest(Squared, Throttle(2)))": Longest(Longest(Throttle(2), Squared), Longest(Throttle(3), Learned)),
 	} {
@@ -81,11 +81,57 @@ func TestLongestIsOneValue(t *testing.T) {
 		{Longest(Fixed, Learned), Learned},
 		{Longest(Proportional(1), Proportional(2)), Proportional(2)},
 		{Longest(Proportional(2), Proportional(1)), Proportional(2)},
+		{Longest(Slower(1), Slower(2)), Slower(2)},
 		{Longest(Throttle(1), Throttle(2)), Throttle(1)},
 		{Longest(Throttle(2), Throttle(1)), Throttle(1)},
 	} {
 		if c.a != c.b {
 			t.Errorf("%v isn't %v", c.a, c.b)
+		}
+	}
+}
+
+// TestSlowerCountsWhatIsSlowerThanUsual: as far as it is more than half slower.
+func TestSlowerCountsWhatIsSlowerThanUsual(t *testing.T) {
+	const s, ms = time.Second, time.Millisecond
+	l := Delay{Min: 200 * ms, Ceiling: 60 * s, Adaptive: Slower(1)}
+	for _, c := range []struct{ usual, latency, want time.Duration }{
+		{0, 5 * s, 200 * ms}, // the first one is usual
+		{600 * ms, 600 * ms, 200 * ms},
+		{600 * ms, 900 * ms, 200 * ms},
+		{800 * ms, 1600 * ms, 495312500},
+		{800 * ms, 2400 * ms, 1290625 * time.Microsecond}, // the usual time has grown a little
+		{800 * ms, 3 * s, 1600 * ms},
+		{s, math.MaxInt64, 60 * s},
+	} {
+		if got := l.Adapt(0, c.usual, Outcome{Status: 200, Latency: c.latency}); got != c.want {
+			t.Errorf("%v, usually %v: delay %v, want %v", c.latency, c.usual, got, c.want)
+		}
+	}
+	if got := l.Adapt(0, 0, Outcome{Status: 503, Latency: 2 * s}); got != 1100*ms {
+		t.Errorf("a host that has served nothing fails in 2 s: delay %v, want 1.1 s", got)
+	}
+}
+
+// TestUsualFollowsThePagesServed: quickly down, slowly up.
+func TestUsualFollowsThePagesServed(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		before time.Duration
+		o      Outcome
+		want   time.Duration
+	}{
+		{0, Outcome{Status: 200, Latency: 600 * ms}, 600 * ms},
+		{600 * ms, Outcome{Status: 200, Latency: 200 * ms}, 550 * ms},
+		{600 * ms, Outcome{Status: 200, Latency: 856 * ms}, 601 * ms},
+		{600 * ms, Outcome{Status: 200, Latency: ms, Aside: true}, 600 * ms},
+		{600 * ms, Outcome{Status: 404, Latency: ms}, 600 * ms},
+		{600 * ms, Outcome{Status: 301, Latency: ms}, 600 * ms},
+		{600 * ms, Outcome{Err: io.EOF, Latency: ms}, 600 * ms},
+		{600 * ms, Outcome{Status: 200, Latency: -1}, 600 * ms},
+	} {
+		if got := c.o.Usual(c.before); got != c.want {
+			t.Errorf("%v after %+v: %v, want %v", c.before, c.o, got, c.want)
 		}
 	}
 }
@@ -104,7 +150,7 @@ func TestErrorAnswerNeverLowersTheDelay(t *testing.T) {
 		{503, time.Second, 10 * time.Second},
 		{503, 4 * time.Second, 15 * time.Second},
 	} {
-		if got := l.Adapt(10*time.Second, Outcome{Status: c.status, Latency: c.latency}); got != c.want {
+		if got := l.Adapt(10*time.Second, 0, Outcome{Status: c.status, Latency: c.latency}); got != c.want {
 			t.Errorf("status %d in %v: 10s became %v, want %v", c.status, c.latency, got, c.want)
 		}
 	}
@@ -126,7 +172,7 @@ func TestTimeWithoutAnAnswerCounts(t *testing.T) {
 		{"the caller left", fmt.Errorf("get: %w", context.Canceled), 30 * time.Second, 10 * time.Second},
 		{"nothing", nil, 30 * time.Second, 10 * time.Second},
 	} {
-		if got := l.Adapt(10*time.Second, Outcome{Err: c.err, Latency: c.latency}); got != c.want {
+		if got := l.Adapt(10*time.Second, 0, Outcome{Err: c.err, Latency: c.latency}); got != c.want {
 			t.Errorf("%s: 10s became %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -201,10 +247,10 @@ func TestLimitsThatMakeNoSense(t *testing.T) {
 		{Limits{Concurrency: int(slots)}, ""},
 		{Limits{Concurrency: int(slots + 1)}, "Concurrency"}, // negative, where an int has 32 bits
 		{Limits{Concurrency: -1}, "Concurrency"},
-		{Limits{Delay: Delay{Min: 5, Max: 5}}, ""},
-		{Limits{Delay: Delay{Min: 5, Max: 4}}, "Delay.Max"},
-		{Limits{Delay: Delay{Min: 5, Ceiling: 5}}, ""},
-		{Limits{Delay: Delay{Min: 5, Ceiling: 4}}, "Delay.Ceiling"},
+		{Limits{Delay: Delay{Min: 5 * time.Second, Max: 5 * time.Second}}, ""},
+		{Limits{Delay: Delay{Min: 5 * time.Second, Max: 4 * time.Second}}, "Delay.Max"},
+		{Limits{Delay: Delay{Min: 5 * time.Second, Ceiling: 5 * time.Second}}, ""},
+		{Limits{Delay: Delay{Min: 5 * time.Second, Ceiling: 4 * time.Second}}, "Delay.Ceiling"},
 		{Limits{Delay: Delay{DangerouslyNone: true}}, ""},
 		{Limits{Delay: Delay{DangerouslyNone: true, Min: 1}}, "contradicts"},
 		{Limits{Delay: Delay{DangerouslyNone: true, Max: 1}}, "contradicts"},
@@ -279,7 +325,7 @@ func TestMeaningOfAStatus(t *testing.T) {
 // what holds for the key is told with nothing left out.
 func TestOwnLimitsOfAKey(t *testing.T) {
 	rules, err := Config{
-		Concurrency: 1, Delay: Delay{Min: 5, FromEnd: true},
+		Concurrency: 1, Delay: Delay{Min: time.Second, FromEnd: true},
 		Override: func(key string) (Limits, bool) {
 			switch key {
 			case "one":
@@ -295,7 +341,7 @@ func TestOwnLimitsOfAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := rules.Limits("one"); err != nil || *rules.Own(l) != (Limits{1, Delay{Min: 5, Max: 5, Ceiling: time.Minute, FromEnd: true}}) {
+	if l, err := rules.Limits("one"); err != nil || *rules.Own(l) != (Limits{1, Delay{Min: time.Second, Max: time.Second, Ceiling: time.Minute, FromEnd: true}}) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if l, err := rules.Limits("two"); err == nil {

@@ -86,13 +86,7 @@ func (l *listed) state() HostState {
 func (sh *shard) state(h *host) (item listed) {
 	m, t := sh.m, h.refusals()
 	now := m.now()
-	st := HostState{
-		Key:      h.key,
-		Starts:   h.seq,
-		Refusals: t.InARow(),
-		Adaptive: h.adaptive,
-		Learned:  t.Learned,
-	}
+	st := HostState{Key: h.key, Starts: h.seq, Refusals: t.InARow(), Adaptive: h.adaptive, Learned: t.Learned}
 	floor := time.Duration(0)
 	if a := h.active; a != nil {
 		if head := a.queue.First; head != nil {

@@ -89,6 +89,7 @@ func formulaOf(s string) (f formula) {
 			f.factor = number
 		case name == "Throttle" && valid:
 			f.parallel = number
+		case name == "Slower" && valid: // what is usual isn't derived: the records' delays are believed
 		default:
 			return formula{}
 		}

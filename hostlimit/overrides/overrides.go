@@ -206,10 +206,12 @@ func parseAdaptive(s string) (hostlimit.Adaptive, error) {
 			a = hostlimit.Squared
 		case name == "proportional" && err == nil:
 			a = hostlimit.Proportional(number)
+		case name == "slower" && err == nil:
+			a = hostlimit.Slower(number)
 		case name == "throttle" && err == nil:
 			a = hostlimit.Throttle(number)
 		default:
-			return hostlimit.Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), throttle(2)", part)
+			return hostlimit.Adaptive{}, fmt.Errorf("%q is none of fixed, learned, squared, proportional(2), slower(1), throttle(2)", part)
 		}
 		if i > 0 {
 			a = hostlimit.Longest(all, a)

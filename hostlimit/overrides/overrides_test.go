@@ -173,7 +173,7 @@ func TestOverridesHoldForThoseWaiting(t *testing.T) {
 func TestParseAdaptiveReadsItsSettings(t *testing.T) {
 	for _, a := range []hostlimit.Adaptive{
 		{},
-		hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(1.5), hostlimit.Proportional(math.MaxFloat64),
+		hostlimit.Fixed, hostlimit.Squared, hostlimit.Proportional(5), hostlimit.Throttle(1.5), hostlimit.Slower(0.5), hostlimit.Proportional(math.MaxFloat64),
 		hostlimit.Longest(hostlimit.Proportional(1), hostlimit.Learned), hostlimit.Longest(hostlimit.Longest(hostlimit.Throttle(2), hostlimit.Squared), hostlimit.Proportional(1e-9)),
 	} {
 		if got, err := parseAdaptive(adaptive(a)); err != nil || got != a {

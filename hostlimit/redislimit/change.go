@@ -188,9 +188,9 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	if t.unanswered && t.started {
 		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
-	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(&o); moves {
+	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(h.usual, &o); moves {
 		send := h.p.addAlong // a shorter delay has time
-		if d := limits.Delay.Adapt(old, o); d > max(old, limits.Delay.Min) {
+		if d := limits.Delay.Adapt(old, h.usual, o); d > max(old, limits.Delay.Min) {
 			send = h.p.add
 			h.raise(d)
 		}
@@ -198,6 +198,7 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 			t.id, micros(limits.Delay.Min), micros(limits.Delay.Ceiling), us(atOnce), us(halfway), raise,
 		}})
 	}
+	h.usual = o.Usual(h.usual)
 	c := t.change(o, meaning == serves)
 	was, s := h.refusals, h.refusals
 	s.Forgive(l.rules, now)

@@ -45,6 +45,7 @@ type host struct {
 	owedBy     *lease        // which started then
 	owedBefore time.Duration // value of owed before owedBy's start, which holds if owedBy starts again
 
+	usual  time.Duration   // how long pages usually take, by the answers that this process had
 	gap    time.Duration   // after the last start
 	source string          // what decided gap
 	act    *hostlimit.Debt // Block or Clear by a person that no Grant or Error has reported

@@ -127,15 +127,17 @@ func TestScriptAdaptsAsTheRules(t *testing.T) {
 		l := &hostlimit.Limits{Delay: hostlimit.Delay{Min: someTime(r, time.Second), Adaptive: []hostlimit.Adaptive{
 			hostlimit.Squared, hostlimit.Proportional(5 * r.Float64()), hostlimit.Throttle(5 * r.Float64()),
 			hostlimit.Longest(hostlimit.Squared, hostlimit.Proportional(r.Float64())), hostlimit.Longest(hostlimit.Proportional(1), hostlimit.Throttle(2)),
-		}[r.IntN(5)]}}
+			hostlimit.Longest(hostlimit.Squared, hostlimit.Slower(2)),
+		}[r.IntN(6)]}}
 		l.Delay.Ceiling = l.Delay.Min + someTime(r, 10*time.Second)
 		old := someTime(r, l.Delay.Ceiling)
+		usual := someTime(r, 3*time.Second)
 		o := hostlimit.Outcome{Status: 200 + 303*r.IntN(2), Latency: someTime(r, 5*time.Second)}
-		atOnce, halfway, raise, _ := l.Delay.Adaptive.Move(&o)
+		atOnce, halfway, raise, _ := l.Delay.Adaptive.Move(usual, &o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
 		s.run("adapt", h, "1.1", micros(l.Delay.Min), micros(l.Delay.Ceiling), us(atOnce), us(halfway), raise)
-		if got, want := s.duration(h, "ad"), l.Delay.Adapt(old, o); got < want || got > want+time.Microsecond {
+		if got, want := s.duration(h, "ad"), l.Delay.Adapt(old, usual, o); got < want || got > want+time.Microsecond {
 			t.Errorf("%+v from %v by %+v: %v, the rules say %v", l, old, o, got, want)
 		}
 	}
