@@ -76,7 +76,29 @@ func TestConservativeRefusesAUserAgentWithoutProductVersionAndMailAddress(t *tes
 	}
 }
 
-// robots TTL 1 h with ETag and Last-Modified.
+// robots TTL 1 h ...: an hour is one, also where the server would have it longer.
+func TestConservativeAsksForRobotsEachHour(t *testing.T) {
+	acceptance(t, conservative, func(b *bubble) {
+		fetches := 0
+		b.site.Page("/", "page").Handle("/robots.txt", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			fetches++
+			w.Header().Set("Cache-Control", "max-age=86400")
+		}))
+		b.mustGet("https://example.com/", 200)
+		time.Sleep(59 * time.Minute)
+		b.mustGet("https://example.com/", 200)
+		if fetches != 1 {
+			b.Errorf("robots.txt was fetched %d times in 59 minutes", fetches)
+		}
+		time.Sleep(2 * time.Minute)
+		b.mustGet("https://example.com/", 200)
+		if fetches != 2 {
+			b.Errorf("robots.txt was fetched %d times in 61 minutes", fetches)
+		}
+	})
+}
+
+// ... with ETag and Last-Modified.
 func TestConservativeRevalidatesRobotsAfterOneHour(t *testing.T) {
 	acceptance(t, conservative, func(b *bubble) {
 		b.site.Robots("User-agent: *\nDisallow: /private\n").Page("/", "page")

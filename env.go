@@ -21,7 +21,7 @@ func ConfigFromEnv() (Config, error) { return Config{}.WithEnv() }
 //	MAX_PAGES                     Spend.Pages, a whole number of at least 1
 //	MAX_SCAN_TIME_MINUTES         Spend.Duration in minutes, decimals allowed
 //	ROBOTS_TTL_SECONDS            Robots.TTL in seconds, decimals allowed, at most a day
-//	ROBOTS_CACHE_TTL_SEC          another name of ROBOTS_TTL_SECONDS
+//	ROBOTS_CACHE_TTL_SEC          the same, where ROBOTS_TTL_SECONDS isn't set
 //	ROBOTS_DENY_TTL_SECONDS       Robots.DenyTTL in seconds, decimals allowed
 //	ROBOTS_DEFAULT_DELAY_SECONDS  Limits.Delay in seconds, decimals allowed; a longer crawl-delay wins
 //
@@ -42,14 +42,18 @@ func (c Config) WithEnv() (Config, error) {
 	if ua, ok := e.Text("USER_AGENT"); ok {
 		changed.UserAgent = ua
 	}
-	if d, ok := robotsTTL(&e); ok {
-		changed.Robots.TTL = d
-	}
+	ttl, _ := e.Duration("ROBOTS_TTL_SECONDS", time.Second, 24*time.Hour)
+	other, _ := e.Duration("ROBOTS_CACHE_TTL_SEC", time.Second, 24*time.Hour)
+	changed.Robots.TTL = cmp.Or(ttl, other, c.Robots.TTL)
 	if d, ok := e.Duration("ROBOTS_DENY_TTL_SECONDS", time.Second, env.Longest); ok {
 		changed.Robots.DenyTTL = d
 	}
 	if d, ok := e.Duration("ROBOTS_DEFAULT_DELAY_SECONDS", time.Second, env.Longest); ok {
 		changed.Limits.Delay = scaled(c.Limits.Delay, d)
+		if _, err := (hostlimit.Config{Concurrency: 1, Delay: changed.Limits.Delay}).Rules(); err != nil {
+			v, _ := e.Text("ROBOTS_DEFAULT_DELAY_SECONDS")
+			e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variable ROBOTS_DEFAULT_DELAY_SECONDS=%s: %w", v, err))
+		}
 		needs(&e, c.Hosts == nil, "ROBOTS_DEFAULT_DELAY_SECONDS", "Hosts", "hostlimit.New(cfg.Limits)")
 	}
 	pages, limited := e.Count("MAX_PAGES")
@@ -79,17 +83,6 @@ func scaled(delay hostlimit.Delay, mean time.Duration) hostlimit.Delay {
 		delay.Max = 2*mean - delay.Min
 	}
 	return delay
-}
-
-// robotsTTL reads the variable that has two names.
-func robotsTTL(e *env.Reader) (time.Duration, bool) {
-	const name, other = "ROBOTS_TTL_SECONDS", "ROBOTS_CACHE_TTL_SEC"
-	d, ok := e.Duration(name, time.Second, 24*time.Hour)
-	d2, ok2 := e.Duration(other, time.Second, 24*time.Hour)
-	if ok && ok2 && d != d2 {
-		e.Errs = append(e.Errs, fmt.Errorf("politeness: environment variables %s and %s are one setting and differ: %v and %v", name, other, d, d2))
-	}
-	return cmp.Or(d, d2), ok || ok2
 }
 
 // needs adds an error where a field is set that leaves a variable without effect.

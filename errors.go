@@ -9,6 +9,7 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/printable"
+	"github.com/go-politeness/politeness/publicnet"
 )
 
 // The reasons of a refusal, for [errors.Is], which finds them also through the *url.Error that
@@ -111,6 +112,7 @@ var reasons = []struct {
 }{
 	{StageRule, ErrDisallowed, "own rule"},
 	{"", context.Canceled, "caller left"},
+	{"", publicnet.ErrPrivate, "not a public address"},
 	{"", ErrUnreachable, "robots.txt unreachable"},
 	{"", ErrReserved, "reserved"},
 	{"", ErrDisallowed, "robots.txt"},

@@ -2,12 +2,14 @@ package politeness
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/tally"
+	"github.com/go-politeness/politeness/publicnet"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -33,6 +35,9 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, &robotscache.RefusedError{Err: err}
 	}
 	trip.learn(resp, failure)
+	if errors.Is(failure, publicnet.ErrPrivate) && !robotscache.Redirected(req.Context()) {
+		return nil, &robotscache.RefusedError{Err: failure} // no site has said anything
+	}
 	return trip.handOver(resp, failure)
 }
 

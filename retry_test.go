@@ -262,7 +262,7 @@ func TestRetryAsksRobotsAgain(t *testing.T) {
 }
 
 // TestAPrivateAddressIsNotTriedAgain: the next try would meet it again, and so says the first
-// error, also where it kept robots.txt from being had.
+// error. It is no robots.txt that can't be had, and isn't remembered as one.
 func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
@@ -275,14 +275,40 @@ func TestAPrivateAddressIsNotTriedAgain(t *testing.T) {
 				Retry: politeness.Retry{Max: 1}, DangerouslyIgnoreRobots: ignore,
 			})
 			_, err := fetch(t.Context(), &http.Client{Transport: tr}, server.URL)
-			if !errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, politeness.ErrUnreachable) == ignore {
+			if !errors.Is(err, publicnet.ErrPrivate) || errors.Is(err, politeness.ErrUnreachable) || errors.Is(err, politeness.ErrDisallowed) {
 				t.Errorf("ignoring robots.txt %v: %v", ignore, err)
 			}
 			if n := len(log.Decisions(evidence.Retried)); n != 0 {
 				t.Errorf("ignoring robots.txt %v: tried again", ignore)
 			}
+			if n := len(log.Decisions(evidence.RobotsUnreachable)); n != 0 {
+				t.Errorf("robots.txt is unreachable, says the evidence: %+v", log.Decisions())
+			}
+			s := tr.Status(t.Context())
+			if len(s.Unreachable) > 0 || s.Robots != nil && s.Robots.Origins > 0 || !ignore && s.Refusals["not a public address"] != 1 {
+				t.Errorf("ignoring robots.txt %v: status %+v", ignore, s)
+			}
 		}
 	}
+}
+
+// TestARobotsTxtThatRedirectsToAPrivateAddressIsRemembered: it is the site's own doing, which isn't
+// asked about for each page.
+func TestARobotsTxtThatRedirectsToAPrivateAddressIsRemembered(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.web.Site("http://10.0.0.1").Down(fmt.Errorf("10.0.0.1 is private: %w", publicnet.ErrPrivate))
+		b.site.Handle("/robots.txt", http.RedirectHandler("http://10.0.0.1/robots.txt", http.StatusFound))
+		for range 3 {
+			_, err := b.get("https://example.com/")
+			refused(b.T, err, politeness.StageRobots, politeness.ErrUnreachable)
+			if !errors.Is(err, publicnet.ErrPrivate) {
+				b.Errorf("%v, want the reason", err)
+			}
+		}
+		if n := len(b.web.Requests()); n != 2 {
+			b.Errorf("%d requests, want one for robots.txt and its redirect", n)
+		}
+	})
 }
 
 // TestWhatTheCallerGotWrongSaysNothingAboutTheHost: neither a pause nor a block comes of it.

@@ -229,5 +229,8 @@ func (v validators) update(h http.Header) validators {
 	return v
 }
 
-// ttl returns how long an answer is used: maxAge if the server gave one, else Config.TTL.
-func (c *Cache) ttl(maxAge time.Duration) time.Duration { return cmp.Or(maxAge, c.cfg.TTL) }
+// ttl returns how long an answer is used: maxAge if the server gave one, else Config.TTL, which is
+// a bound where it was set.
+func (c *Cache) ttl(maxAge time.Duration) time.Duration {
+	return min(cmp.Or(maxAge, c.cfg.TTL), c.longest)
+}

@@ -259,6 +259,13 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 	return ctx, sync.OnceFunc(f.stopwatch.resume)
 }
 
+// Redirected reports whether the hop whose request has the context ctx follows a redirect: what
+// refuses it then is the site's own doing.
+func Redirected(ctx context.Context) bool {
+	f, ok := ctx.Value(fetchKey{}).(*fetch)
+	return ok && f.stopwatch != nil && f.stopwatch.hop > 1
+}
+
 // A queueContext has a deadline, and isn't done when that has passed.
 type queueContext struct {
 	context.Context

@@ -61,9 +61,9 @@ import (
 // Config sets how long robots.txt is used, and what holds while it can't be fetched. The zero value
 // is RFC 9309.
 type Config struct {
-	// TTL is how long an answer is used before robots.txt is fetched again, at most 24 h (RFC 9309,
-	// section 2.4). A Cache-Control of the server has precedence: its max-age, less Age, within [5
-	// min, 24 h]; no-cache and no-store mean 5 min. 0: 1 h.
+	// TTL is how long an answer is used at most before robots.txt is fetched again, up to 24 h (RFC
+	// 9309, section 2.4); a server's Cache-Control may ask for less: its max-age, less Age, but not
+	// below 5 min, which no-cache and no-store mean. 0: 1 h, or by Cache-Control up to 24 h.
 	TTL time.Duration
 
 	// DenyTTL is how long an unreachable origin isn't asked again, unless its
@@ -194,9 +194,10 @@ func (e *Entry) SHA256() string {
 
 // A Cache holds the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
 type Cache struct {
-	cfg    Config
-	client Client
-	memory *memory
+	cfg     Config
+	longest time.Duration // bound of all that Cache-Control asks for
+	client  Client
+	memory  *memory
 
 	allowAll, denyAll *robots.Rules
 
@@ -208,16 +209,15 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	if err := errors.Join(cfg.Validate(), cl.validate()); err != nil {
 		return nil, err
 	}
-	cfg = cfg.WithDefaults()
-	if cl.Transport == nil {
-		cl.Transport = http.DefaultTransport
-	}
+	longest, cfg := cmp.Or(cfg.TTL, maxTTL), cfg.WithDefaults()
+	cl.Transport = cmp.Or(cl.Transport, http.DefaultTransport)
 	cl.Products = slices.Clone(cl.Products)
 	if len(cl.Products) == 0 {
 		cl.Products = []string{robots.ProductToken(cl.UserAgent)}
 	}
 	return &Cache{
 		cfg:      cfg,
+		longest:  longest,
 		client:   cl,
 		memory:   newMemory(cfg.MaxBytes),
 		allowAll: robots.Parse(nil).Agent(cl.Products...),
@@ -225,8 +225,8 @@ func New(cfg Config, cl Client) (*Cache, error) {
 	}, nil
 }
 
-// WithDefaults returns cfg with every field that is zero set to what its zero means. New does the
-// same; use WithDefaults to show or record what holds.
+// WithDefaults returns cfg with every field that is zero set to what its zero means. Use it to show
+// or record what holds. To New, a TTL that is set is a bound, also if WithDefaults has set it.
 func (cfg Config) WithDefaults() Config {
 	cfg.TTL = cmp.Or(cfg.TTL, time.Hour)
 	cfg.DenyTTL = cmp.Or(cfg.DenyTTL, 5*time.Minute)
@@ -245,17 +245,13 @@ func (cfg Config) Validate() error {
 	if cfg.TTL < 0 || cfg.TTL > maxTTL {
 		bad("TTL", cfg.TTL, "is not within 0 and 24 h")
 	}
-	if cfg.DenyTTL < 0 {
-		bad("DenyTTL", cfg.DenyTTL, "is negative")
-	}
 	if cfg.OnUnreachable != Deny && cfg.OnUnreachable != Allow {
 		bad("OnUnreachable", int(cfg.OnUnreachable), "is neither Deny nor Allow")
 	}
-	if cfg.Timeout < 0 {
-		bad("Timeout", cfg.Timeout, "is negative")
-	}
-	if cfg.MaxBytes < 0 {
-		bad("MaxBytes", cfg.MaxBytes, "is negative")
+	for i, n := range [...]int64{int64(cfg.DenyTTL), int64(cfg.Timeout), cfg.MaxBytes} {
+		if n < 0 {
+			bad([...]string{"DenyTTL", "Timeout", "MaxBytes"}[i], n, "is negative")
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -362,14 +358,9 @@ func (c *Cache) Snapshot() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return Stats{
-		Origins:     m.states.Len(),
-		InFlight:    len(m.fetches),
-		Fetched:     c.fetched.Load(),
-		Revalidated: c.revalidated.Load(),
-		Unreachable: c.unreachable.Load(),
-		Restored:    c.restored.Load(),
-		Bytes:       m.bytes,
-		MaxBytes:    m.max,
-		Evicted:     m.evicted,
+		Origins: m.states.Len(), InFlight: len(m.fetches),
+		Fetched: c.fetched.Load(), Revalidated: c.revalidated.Load(),
+		Unreachable: c.unreachable.Load(), Restored: c.restored.Load(),
+		Bytes: m.bytes, MaxBytes: m.max, Evicted: m.evicted,
 	}
 }

@@ -220,19 +220,36 @@ func TestRedirectToUnreachable(t *testing.T) {
 	}
 }
 
+// A TTL that is set is an upper bound, whatever Cache-Control says.
 func TestTTLMovedByCacheControl(t *testing.T) {
-	for _, status := range []int{200, 404} {
-		for control, ttl := range map[string]time.Duration{"max-age=7200": 2 * time.Hour, "max-age=1": 5 * time.Minute, "max-age=9999999": 24 * time.Hour} {
+	for _, c := range []struct {
+		set     time.Duration
+		control string
+		ttl     time.Duration
+	}{
+		{0, "", time.Hour},
+		{0, "max-age=7200", 2 * time.Hour},
+		{0, "max-age=1", 5 * time.Minute},
+		{0, "max-age=9999999", 24 * time.Hour},
+		{time.Hour, "max-age=9999999", time.Hour},
+		{time.Hour, "max-age=600", 10 * time.Minute},
+		{time.Minute, "max-age=1", time.Minute},
+		{2 * time.Hour, "", 2 * time.Hour},
+	} {
+		for _, status := range []int{200, 404} {
 			bubble(t, func(t *testing.T) {
-				r := newRig(t, Config{TTL: time.Minute}, always(status, "", "Cache-Control", control))
+				r := newRig(t, Config{TTL: c.set}, always(status, "", "Cache-Control", c.control))
 				r.get(t, site)
-				time.Sleep(ttl - 1)
+				if ev := r.event(t); ev.TTL != c.ttl {
+					t.Errorf("TTL %v, %d %s: event %+v", c.set, status, c.control, ev)
+				}
+				time.Sleep(c.ttl - 1)
 				if r.get(t, site); len(r.sent()) != 1 {
-					t.Errorf("%d %s: asked again before %v", status, control, ttl)
+					t.Errorf("TTL %v, %d %s: asked again before %v", c.set, status, c.control, c.ttl)
 				}
 				time.Sleep(time.Nanosecond)
 				if r.get(t, site); len(r.sent()) != 2 {
-					t.Errorf("%d %s: not asked again after %v", status, control, ttl)
+					t.Errorf("TTL %v, %d %s: not asked again after %v", c.set, status, c.control, c.ttl)
 				}
 			})
 		}
