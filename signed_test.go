@@ -151,7 +151,7 @@ func TestAStrangerCanCheck(t *testing.T) {
 	}
 
 	// The bundle is evidence as well, and the site has seen nothing else.
-	c, err := accesslog.Compare(bytes.NewReader(evidenceOfA), strings.NewReader(logger.logs["a.example"].String()), accesslog.Options{})
+	c, err := accesslog.Compare(bytes.NewReader(evidenceOfA), accesslog.Options{}, strings.NewReader(logger.logs["a.example"].String()))
 	if err != nil || !c.OK() || c.Matched != b.Report.Hosts[0].Starts || c.Unseen.N+c.Bytes.N != 0 || c.Offset.Round(10*time.Second) != 3*time.Hour {
 		t.Errorf("the site's own log: %v, %v", c, err)
 	}
@@ -159,7 +159,7 @@ func TestAStrangerCanCheck(t *testing.T) {
 		t.Errorf("the site saw %+v", c.Hosts[0])
 	}
 	// The other one has seen the request that isn't in the evidence.
-	c, err = accesslog.Compare(bytes.NewReader(log), strings.NewReader(logger.logs["b.example"].String()), accesslog.Options{Host: "b.example"})
+	c, err = accesslog.Compare(bytes.NewReader(log), accesslog.Options{Host: "b.example"}, strings.NewReader(logger.logs["b.example"].String()))
 	if err != nil || c.OK() || c.Missing.N+c.Outside.N != 1 {
 		t.Errorf("the other site's log: %v, %v", c, err)
 	}

@@ -56,9 +56,11 @@ Exit status: 0 it is right, 1 it isn't, or its records show a broken promise,
 
 const accessUsage = `Usage: politeness audit access [flags] LOG ACCESSLOG...
 
-Compares a crawl's evidence (a log, or a bundle) with a site's own access log in
-combined format, as nginx and Apache write it: which requests does one of them
-lack? Clocks needn't agree, and rotated files may come in any order.
+Compares a crawl's evidence (a log, or a bundle) with a site's own access log, in
+the combined format of nginx, Apache and Varnish or in Caddy's JSON, as it is or
+compressed by gzip: which requests does one of them lack? Clocks needn't agree,
+and rotated files may come in any order. A clock that was set, or drifts, makes
+findings of honest requests: compare a day at a time.
 
   -host HOST    the host that the access log is of, where its lines don't say
   -agent TEXT   a part of the crawler's User-Agent (default: what LOG says)
@@ -68,7 +70,8 @@ lack? Clocks needn't agree, and rotated files may come in any order.
   politeness audit access -host example.com crawl.jsonl access.log access.log.1
 
 Exit status: 0 the evidence has every request that the site saw of the crawler,
-1 it hasn't, 2 a log can't be read.
+1 it hasn't, 2 a log can't be read, 3 nothing was compared: no line is a request
+of this crawler, none is in the evidence, or most lines can't be read.
 `
 
 // A list is a flag that may be given more than once.
@@ -194,19 +197,17 @@ func runAccess(sh *shell, args []string) (int, error) {
 		return 0, misused("ACCESSLOG is missing")
 	}
 	var logs []io.Reader
-	for i, name := range names {
+	for _, name := range names {
 		file, err := os.Open(name)
 		if err != nil {
 			return 0, err
 		}
 		defer file.Close()
 		logs = append(logs, file)
-		if i > 0 {
-			logs = append(logs, strings.NewReader("\n")) // the file may end in mid-line
-		}
 	}
-	c, err := accesslog.Compare(logs[0], io.MultiReader(logs[1:]...), accesslog.Options{Host: *host, Agent: *agent})
-	if err != nil {
+	c, err := accesslog.Compare(logs[0], accesslog.Options{Host: *host, Agent: *agent}, logs[1:]...)
+	nothing := errors.Is(err, accesslog.ErrNothing)
+	if err != nil && !nothing {
 		return 0, err
 	}
 	err = tell(sh, c, *asJSON, *html, func() error {
@@ -214,7 +215,10 @@ func runAccess(sh *shell, args []string) (int, error) {
 			return dossier.WriteComparison(w, filepath.Base(names[0])+" and "+filepath.Base(names[1]), c)
 		})
 	})
-	if !c.OK() {
+	switch {
+	case nothing:
+		return exitOpen, err
+	case !c.OK():
 		return exitNo, err
 	}
 	return exitOK, err

@@ -92,6 +92,8 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	if text := read("page.html"); !strings.Contains(text, "/secret") {
 		t.Error(text)
 	}
+	other := write("other.log", strings.ReplaceAll(read("access.log"), "TestBot", "OtherBot"))
+	polite(t, nil, "audit", "access", bundle, other).expect(t, 3, "nothing was compared: no line of the access log is a request of TestBot", "")
 	if r := polite(t, nil, "audit", "access", "-json", "-host", "h1.example", log, newer, older, more); !bytes.Contains([]byte(r.out), []byte(`"missing"`)) {
 		t.Error(r.out)
 	}

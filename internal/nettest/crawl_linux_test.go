@@ -157,8 +157,8 @@ func (l *lab) audit() map[string]time.Time {
 		l.Error(report)
 	}
 	if len(l.killed) == 0 {
-		c, err := accesslog.Compare(strings.NewReader(string(text)), strings.NewReader(l.site.AccessLog()),
-			accesslog.Options{Host: strings.TrimPrefix(l.order.Site, "http://")})
+		c, err := accesslog.Compare(strings.NewReader(string(text)), accesslog.Options{Host: strings.TrimPrefix(l.order.Site, "http://")},
+			strings.NewReader(l.site.AccessLog()))
 		if err != nil {
 			l.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package accesslog_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -98,7 +99,7 @@ func (s *visitedSite) visit(start time.Time, host, target string, f fate) {
 func (s *visitedSite) compare(t *testing.T, o accesslog.Options) *accesslog.Comparison {
 	t.Helper()
 	log := logtest.Write(t, s.records)
-	c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(strings.Join(s.lines, "\n")+"\n"), o)
+	c, err := accesslog.Compare(bytes.NewReader(log), o, strings.NewReader(strings.Join(s.lines, "\n")+"\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +110,11 @@ func (s *visitedSite) compare(t *testing.T, o accesslog.Options) *accesslog.Comp
 func TestAccessLogFindsWhatOneSideHides(t *testing.T) {
 	type clock = func(time.Time) time.Time
 	clocks := map[string]clock{
-		"right":      func(t time.Time) time.Time { return t },
-		"hours off":  func(t time.Time) time.Time { return t.Add(-7*time.Hour - 13*time.Second) },
-		"days off":   func(t time.Time) time.Time { return t.Add(100 * 24 * time.Hour) },
-		"drifts":     func(t time.Time) time.Time { return t.Add(time.Hour + t.Sub(logtest.Day)/200) }, // 18 s an hour
-		"lags":       func(t time.Time) time.Time { return t.Add(-t.Sub(logtest.Day) / 1000) },
-		"set by 40s": func(t time.Time) time.Time { return t.Add(step(t, 40*time.Second)) },
-		"set by 1h":  func(t time.Time) time.Time { return t.Add(step(t, -time.Hour)) },
+		"right":     func(t time.Time) time.Time { return t },
+		"hours off": func(t time.Time) time.Time { return t.Add(-7*time.Hour - 13*time.Second) },
+		"days off":  func(t time.Time) time.Time { return t.Add(100 * 24 * time.Hour) },
+		"3 s off":   func(t time.Time) time.Time { return t.Add(3 * time.Second) },
+		"lags":      func(t time.Time) time.Time { return t.Add(-t.Sub(logtest.Day) / 10_000) }, // 1.6 s in all
 	}
 	seed := uint64(0)
 	for _, format := range []string{"apache", "nginx", "vhost"} {
@@ -137,7 +136,7 @@ func TestAccessLogFindsWhatOneSideHides(t *testing.T) {
 					target = "/robots.txt"
 				}
 				f := told
-				if i > 100 && i < 1900 && i%97 == 13 { // nothing that happens next to a step of the clock
+				if i > 100 && i < 1900 && i%97 == 13 {
 					f = hidden
 					wantMissing++
 				} else if i > 100 && i < 1900 && i%89 == 7 {
@@ -160,14 +159,6 @@ func TestAccessLogFindsWhatOneSideHides(t *testing.T) {
 			}
 		}
 	}
-}
-
-// step is by how much a clock was set in the middle of a crawl.
-func step(t time.Time, by time.Duration) time.Duration {
-	if t.Sub(logtest.Day) > 2*time.Hour {
-		return by
-	}
-	return 0
 }
 
 // TestAccessLogOfOneURLAskedForAgainAndAgain has nothing but the times to go by.
@@ -199,7 +190,9 @@ func TestAccessLogTellsDifferences(t *testing.T) {
 		case d.Seq == 20:
 			d.Status = 429
 		case d.Seq == 30:
-			d.Bytes++
+			d.Bytes /= 2
+		case d.Seq == 31:
+			d.Bytes *= 2 // it was compressed on its way
 		case d.Seq == 40:
 			d.Type, d.Status, d.Allowed, d.Err = evidence.Failed, 0, false, "timeout"
 		}
@@ -263,7 +256,7 @@ func TestAccessLogWithQueriesRedacted(t *testing.T) {
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := accesslog.Compare(&out, strings.NewReader(strings.Join(s.lines, "\n")), accesslog.Options{})
+	c, err := accesslog.Compare(&out, accesslog.Options{}, strings.NewReader(strings.Join(s.lines, "\n")))
 	if err != nil || !c.OK() || c.Matched != 40 {
 		t.Errorf("%v, %v", c, err)
 	}
@@ -275,17 +268,17 @@ func TestAccessLogAsksForWhatItMissed(t *testing.T) {
 	s.visit(logtest.Day.Add(time.Minute), "b.test", "/", told)
 	log := logtest.Write(t, s.records)
 	access := strings.Join(s.lines, "\n")
-	if _, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(access), accesslog.Options{}); err == nil || !strings.Contains(err.Error(), "Options.Host") {
+	if _, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{}, strings.NewReader(access)); err == nil || !strings.Contains(err.Error(), "Options.Host") {
 		t.Errorf("several hosts: %v", err)
 	}
-	if c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(s.lines[0]), accesslog.Options{Host: "A.test."}); err != nil || !c.OK() || c.Matched != 1 {
+	if c, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{Host: "A.test."}, strings.NewReader(s.lines[0])); err != nil || !c.OK() || c.Matched != 1 {
 		t.Errorf("one of them: %v, %v", c, err)
 	}
-	if _, err := accesslog.Compare(strings.NewReader(""), strings.NewReader(access), accesslog.Options{}); err == nil || !strings.Contains(err.Error(), "Options.Agent") {
+	if _, err := accesslog.Compare(strings.NewReader(""), accesslog.Options{}, strings.NewReader(access)); err == nil || !strings.Contains(err.Error(), "Options.Agent") {
 		t.Errorf("no agent: %v", err)
 	}
-	c, err := accesslog.Compare(strings.NewReader(""), strings.NewReader(access), accesslog.Options{Agent: "testbot", Host: "a.test"})
-	if err != nil || c.OK() || c.Outside.N != 2 {
+	c, err := accesslog.Compare(strings.NewReader(""), accesslog.Options{Agent: "testbot", Host: "a.test"}, strings.NewReader(access))
+	if !errors.Is(err, accesslog.ErrNothing) || c.OK() || c.Outside.N != 2 {
 		t.Errorf("an empty log: %v, %v", c, err)
 	}
 }
@@ -307,15 +300,15 @@ func TestAccessLogReadsLines(t *testing.T) {
 		`192.0.2.1 - - ` + stamp + ` "-" 408 - "-" "` + ua + `"`:                                             "1 request",
 		`192.0.2.1 - - ` + stamp + ` "\x16\x03\x01" 400 150 "-" "` + ua + `"`:                                "1 request",
 		`192.0.2.1 - - ` + stamp + ` "GET / HTTP/1.1" 200 1 "-" "Mozilla"`:                                   "0 requests",
-		`192.0.2.1 - - [yesterday] "GET / HTTP/1.1" 200 1 "-" "` + ua + `"`:                                  "1 line of the access log isn't",
-		`192.0.2.1 - - ` + stamp + ` "GET / HTTP/1.1" 200 1`:                                                 "1 line of the access log isn't",
-		`192.0.2.1 - - ` + stamp + ` "GET / HTTP/1.1" 99999999999999999999 1 "-" "-"`:                        "1 line of the access log isn't",
-		`nonsense`: "1 line of the access log isn't", `[`: "1 line of the access log isn't",
-		`a b c ` + stamp + ` "GET / HTTP/1.1\`: "1 line of the access log isn't",
-		strings.Repeat("x", 20<<20):            "1 line of the access log isn't",
+		`192.0.2.1 - - [yesterday] "GET / HTTP/1.1" 200 1 "-" "` + ua + `"`:                                  "1 line of the access log in no known format",
+		`192.0.2.1 - - ` + stamp + ` "GET / HTTP/1.1" 200 1`:                                                 "1 line of the access log in no known format",
+		`192.0.2.1 - - ` + stamp + ` "GET / HTTP/1.1" 99999999999999999999 1 "-" "-"`:                        "1 line of the access log in no known format",
+		`nonsense`: "1 line of the access log in no known format", `[`: "1 line of the access log in no known format",
+		`a b c ` + stamp + ` "GET / HTTP/1.1\`: "1 line of the access log in no known format",
+		strings.Repeat("x", 20<<20):            "1 line of the access log in no known format",
 	} {
-		c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(line), accesslog.Options{})
-		if err != nil || !strings.Contains(c.String(), want) {
+		c, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{}, strings.NewReader(line))
+		if err != nil && !errors.Is(err, accesslog.ErrNothing) || !strings.Contains(c.String(), want) {
 			t.Errorf("%.200s: %v, %v", line, c, err)
 		}
 	}
@@ -329,11 +322,11 @@ func FuzzAccessLog(f *testing.F) {
 	log := logtest.Write(f, s.records)
 	f.Add(log, strings.Join(s.lines, "\n"), int64(0))
 	f.Fuzz(func(t *testing.T, log []byte, access string, unit int64) {
-		c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(access), accesslog.Options{Agent: "TestBot", Host: "site.test", TimeUnit: time.Duration(unit)})
-		if err != nil {
+		c, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{Agent: "TestBot", Host: "site.test", TimeUnit: time.Duration(unit)}, strings.NewReader(access))
+		if err != nil && (c == nil || c.OK()) {
 			return
 		}
-		if c.Matched+c.Missing.N+c.Outside.N != c.Requests || c.Requests > c.Lines || c.Status.N+c.Bytes.N > c.Matched {
+		if c.Matched+c.Missing.N+c.Outside.N != c.Requests || c.Requests > c.Lines || c.Status.N+c.Bytes.N+c.Left.N+c.Unsent.N > c.Matched {
 			t.Errorf("%+v", c)
 		}
 		_ = c.String()

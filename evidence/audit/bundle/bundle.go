@@ -1,6 +1,6 @@
-// Package bundle hands what a signed log says of one site to the owner of that site: [Extract] writes
-// the records with proofs that they are in the log, and without the name of any other host; [Verify]
-// checks them with the key of the crawler and nothing else of the log.
+// Package bundle hands what a signed log says of one site to the owner of that site: [Extract]
+// writes the records with proofs that they are in the log, and without the name of any other host;
+// [Verify] checks them with the key of the crawler and nothing else of the log.
 package bundle
 
 import (

@@ -152,9 +152,9 @@ func TestPagesAreSafeAndFetchNothing(t *testing.T) {
 	}
 	log := logtest.Write(t, records)
 	page := html(t, newDossier(t, log, "site.test"))
-	c, err := accesslog.Compare(bytes.NewReader(log), strings.NewReader(
+	c, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{Agent: "TestBot", Host: "site.test"}, strings.NewReader(
 		`192.0.2.1 - - [21/Nov/2026:03:00:00 +0000] "`+strings.ReplaceAll(evil, `"`, `\"`)+` /`+strings.ReplaceAll(evil, `"`, `\"`)+` HTTP/1.1" 200 1 "-" "TestBot"`,
-	), accesslog.Options{Agent: "TestBot", Host: "site.test"})
+	))
 	if err != nil || c.Missing.N+c.Outside.N != 1 {
 		t.Fatalf("%v, %v", c, err)
 	}

@@ -5,13 +5,14 @@ package lines
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
 )
 
-// maxLine is the longest line that is read: a robots.txt of 500 KiB in which each byte is escaped, and
-// more.
+// maxLine is the longest line that is read: a robots.txt of 500 KiB in which each byte is escaped,
+// and more.
 const maxLine = 16 << 20
 
 // A Reader reads lines of any length in bounded memory.
@@ -65,4 +66,17 @@ func Count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Plain returns what r holds: decompressed, if it is in gzip.
+func Plain(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	if begin, _ := in.Peek(2); string(begin) != "\x1f\x8b" {
+		return in, nil
+	}
+	plain, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	return plain, nil
 }
