@@ -33,7 +33,8 @@ import (
 // tries of a request are one page of the budget. Requests of a crawl.Crawler are repeated by that,
 // unless its Tries is 1.
 type Retry struct {
-	// Max is how often a request is repeated at most. 0: never.
+	// Max is how often a request is repeated at most, also by net/http, which sends it once more where
+	// a kept connection was lost. 0: never, but for that.
 	Max int
 	// Backoff returns the schedule of waits for one request; any policy of
 	// github.com/cenkalti/backoff/v4 fits. A longer Retry-After takes the place of a wait;
@@ -52,7 +53,7 @@ func (r Retry) validate() error {
 // that of a further try which was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	s := &trip.subject
-	if s.attempt > trip.t.retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || waits.IsOnce(s.ctx) {
+	if trip.turn.sent > trip.t.retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || waits.IsOnce(s.ctx) {
 		return false, nil
 	}
 	if trip.schedule == nil {

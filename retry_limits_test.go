@@ -1,15 +1,19 @@
 package politeness_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	cenkalti "github.com/cenkalti/backoff/v4"
@@ -351,4 +355,53 @@ func TestATryThatIsOvertakenHasNoStart(t *testing.T) {
 			b.Errorf("%d starts of pages on record, and %+v", pages, d)
 		}
 	})
+}
+
+// TestResendsOfNetHTTPCountAsTries: a site that ends each kept connection sees no more requests for
+// a page than Max allows, whoever repeats them.
+func TestResendsOfNetHTTPCountAsTries(t *testing.T) {
+	for name, test := range map[string]struct {
+		max    int
+		served int // answers before the connection is ended
+		want   int
+	}{
+		"five":              {5, 1, 6},
+		"two":               {2, 1, 3},
+		"none":              {0, 1, 1},
+		"connections stand": {5, 100, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				seen := 0
+				base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+					conn, theirs := net.Pipe()
+					go endConnection(theirs, test.served, &seen)
+					return conn, nil
+				}}
+				defer base.CloseIdleConnections()
+				tr := mustNew(t, politeness.Config{
+					UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Retry: politeness.Retry{Max: test.max},
+				})
+				_, err := fetch(t.Context(), &http.Client{Transport: tr}, "http://example.com/")
+				if seen != test.want {
+					t.Errorf("the site saw %d requests, want %d (%v)", seen, test.want, err)
+				}
+			})
+		})
+	}
+}
+
+// endConnection answers that many requests with 503, and ends the connection at the next one.
+func endConnection(conn net.Conn, served int, seen *int) {
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for n := 0; ; n++ {
+		if _, err := http.ReadRequest(r); err != nil {
+			return
+		}
+		if *seen++; n == served {
+			return
+		}
+		fmt.Fprint(conn, "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+	}
 }

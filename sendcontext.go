@@ -141,6 +141,9 @@ func (c *sendContext) restart() error {
 		leave()
 	}
 	if again {
+		if turn.most > 0 && turn.sent >= turn.most {
+			return errNoTry
+		}
 		// The site may have seen the start before, so the gap to that holds as well.
 		until := last.Start.Add(last.Delay)
 		if time.Until(until) > longWait {
@@ -159,7 +162,7 @@ func (c *sendContext) restart() error {
 	}
 	next := start{Grant: grant, connect: connect, keyID: last.keyID}
 	if again {
-		turn.earlier = append(turn.earlier, *last)
+		turn.earlier, turn.sent = append(turn.earlier, *last), turn.sent+1
 	} else {
 		next.instead = last.Seq
 		next.TakenBack = append(last.TakenBack, next.TakenBack...)

@@ -66,6 +66,9 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	if k == kindPage || k == kindRobots {
 		s.attempt = 1
 	}
+	if k == kindPage && t.retry.Max > 0 {
+		trip.turn.most = 1 + t.retry.Max
+	}
 	var leave <-chan struct{}
 	if k == kindPage { // others may wait for a robots.txt as well
 		leave = waits.Done(ctx, t)

@@ -2,6 +2,7 @@ package politeness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,8 @@ type turn struct {
 	late    bool            // the lease came noticeably later than the verdict, which may be another one by now
 	lease   hostlimit.Lease // nil before the turn, and once the body has it
 	start   start           // of the try; its Start is zero before
+	sent    int             // starts of all tries, those of net/http's resends included
+	most    int             // bound of sent, by Config.Retry; 0: none, resends are net/http's own
 	earlier []start         // starts of the try whose connections were lost before that
 }
 
@@ -39,6 +42,9 @@ type waitCause struct {
 	source string // of delay
 	why    string
 }
+
+// errNoTry: the connection was lost after the last try that Config.Retry allows.
+var errNoTry = errors.New("the connection was lost, and no further try is left (Config.Retry)")
 
 // longWait is the length from which on a wait is recorded, as a Limiter reports its own.
 const longWait = time.Second
@@ -96,6 +102,7 @@ func (t *turn) begin() error {
 		return err
 	}
 	t.start = start{Grant: grant}
+	t.sent++
 	t.subject.tally.Starts.Add(1)
 	return nil
 }

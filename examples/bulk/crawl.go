@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/crawl"
@@ -137,7 +139,9 @@ func (b *bulk) crawler(ctx context.Context, proof evidence.Evidence) (*crawl.Cra
 	cfg.Limits.Concurrency, cfg.Limits.MaxInFlight = b.perHost, b.connections
 	cfg.Limits.Delay.Min, cfg.Limits.Delay.Max = b.delay, b.delay
 	cfg.Limits.Backoff = backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}
-	cfg.Retry.Max = b.retries
+	cfg.Retry = politeness.Retry{Max: b.retries, Backoff: func() cenkalti.BackOff {
+		return backoff.Fibonacci{Unit: time.Second, Cap: b.backoffCap}.BackOff()
+	}}
 	var err error
 	if cfg.Hosts, err = hostlimit.New(cfg.Limits); err != nil {
 		return nil, err
@@ -250,6 +254,12 @@ func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Reque
 		return nil
 	}
 	elsewhere := 0
+	var listed []sitemap.Entry // under their normal URLs
+	defer func() {
+		if err := b.queue.discovered(ctx, listed); err != nil {
+			fmt.Fprintln(b.errs, "bulk:", err)
+		}
+	}()
 	for e, err := range b.finder.Pages(ctx, rawURL) {
 		if err != nil {
 			if ctx.Err() == nil {
@@ -261,6 +271,14 @@ func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Reque
 		if err != nil || siteOf(u) != site {
 			elsewhere++
 			continue
+		}
+		entry := e
+		entry.Loc = u
+		if listed = append(listed, entry); len(listed) == manyListed {
+			if err := b.queue.discovered(ctx, listed); err != nil {
+				fmt.Fprintln(b.errs, "bulk:", err)
+			}
+			listed = listed[:0]
 		}
 		due, err := b.isDue(ctx, u, e)
 		if err != nil {
@@ -276,6 +294,9 @@ func (b *bulk) discover(ctx context.Context, rawURL string) (found []crawl.Reque
 	}
 	return found
 }
+
+// manyListed is how many pages of sitemaps are written to the database at once.
+const manyListed = 10_000
 
 // isDue reports whether a page is to be asked for by what its sitemap says. A sitemap that says
 // nothing of its age leaves that to -max-age.

@@ -6,10 +6,14 @@ import (
 	"compress/gzip"
 	"compress/zlib"
 	"database/sql"
+	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -107,6 +111,109 @@ func TestStaleUpdatesByLastModAndChangeFreq(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Tables have lastmod and changefreq of the URLs that were discovered, fetched or not.
+func TestLastModAndChangeFreqOfDiscoveredURLsAreInATable(t *testing.T) {
+	withEach(t, func(t *testing.T, settings func(...string) options) {
+		var c *recordingServer
+		c = count(t, func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/robots.txt":
+				fmt.Fprintf(w, "User-agent: *\nDisallow: /private\nSitemap: %s/sitemap.xml\n", c.URL)
+			case "/sitemap.xml":
+				fmt.Fprint(w, "<urlset>"+strings.ReplaceAll(`<url><loc>SITE/plain</loc></url>
+					<url><loc>SITE/private</loc><lastmod>2024-02-03</lastmod></url>
+					<url><loc>SITE/twice</loc></url>
+					<url><loc>SITE/twice</loc><lastmod>2025-06-07T08:09:10+02:00</lastmod><changefreq>daily</changefreq></url>`, "SITE", c.URL)+"</urlset>")
+			default:
+				w.Header().Set("Content-Type", "text/plain")
+				fmt.Fprint(w, r.URL.Path)
+			}
+		})
+		o := settings(c.URL + "/")
+		for range 2 { // the second run lists them again
+			crawled(t, o)
+		}
+		s, err := openStore(t.Context(), o.engine, o.db, o.into)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		rows, err := s.db.QueryContext(t.Context(), s.sql("SELECT url, lastmod, changefreq FROM %[1]s_discovered ORDER BY url"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		var got []string
+		for rows.Next() {
+			var url string
+			var modified sql.Null[time.Time]
+			var frequency sql.Null[string]
+			if err := rows.Scan(&url, &modified, &frequency); err != nil {
+				t.Fatal(err)
+			}
+			line := strings.TrimPrefix(url, c.URL)
+			if modified.Valid {
+				line += " " + modified.V.UTC().Format(time.RFC3339)
+			}
+			got = append(got, strings.TrimSpace(line+" "+frequency.V))
+		}
+		if want := []string{"/plain", "/private 2024-02-03T00:00:00Z", "/twice 2025-06-07T06:09:10Z daily"}; rows.Err() != nil || !slices.Equal(got, want) {
+			t.Errorf("rows %q, %v, want %q", got, rows.Err(), want)
+		}
+	})
+}
+
+// The longest time between retries caps those as well as the blocks.
+func TestBackoffCapHoldsForRetries(t *testing.T) {
+	t.Parallel()
+	c := count(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/robots.txt" {
+			http.NotFound(w, r)
+			return
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	log := filepath.Join(t.TempDir(), "log.jsonl")
+	crawled(t, settings(t, "crawl.sqlite", "-mode", "direct", "-backoff-cap", "1s", "-delay", "1ms", "-evidence", log, c.URL+"/busy"))
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	retries := 0
+	for line := range strings.Lines(string(text)) {
+		var d struct {
+			Type      evidence.Type
+			Timestamp time.Time
+			RetryAt   time.Time
+		}
+		if err := json.Unmarshal([]byte(line), &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Type == evidence.Retried {
+			if retries++; d.RetryAt.Sub(d.Timestamp) > 1100*time.Millisecond {
+				t.Errorf("try %d waits for %v", retries+1, d.RetryAt.Sub(d.Timestamp))
+			}
+		}
+	}
+	if retries != 5 {
+		t.Errorf("%d retries", retries)
+	}
+}
+
+// The program's help says which of DuckDB's settings can't be read.
+func TestHelpSaysWhichSettingsCannotBeRead(t *testing.T) {
+	t.Parallel()
+	var help bytes.Buffer
+	if _, err := parseFlags([]string{"-h"}, &help); !errors.Is(err, flag.ErrHelp) {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"threads", "http_timeout", "http_proxy", "-timeout", "-proxy"} {
+		if !strings.Contains(help.String(), want) {
+			t.Errorf("no word of %s in the help", want)
+		}
+	}
 }
 
 // A redirect of the start URL to www is followed by the crawl, and so is what www lists and links.
@@ -308,7 +415,7 @@ func TestAddressesThatWereNotGivenAreRefused(t *testing.T) {
 	c := count(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "secret") })
 	o := settings(t, "crawl.sqlite", "-query", "SELECT '"+c.URL+"/secret'")
 	p := crawled(t, o)["/secret"]
-	if p == nil || p.Body != nil || p.Error == "" || len(c.take()) > 0 {
+	if p == nil || p.Body != nil || !strings.Contains(p.Error, "not a public address") || strings.Contains(p.Error, "robots.txt can't be had") || len(c.take()) > 0 {
 		t.Errorf("row %+v, want an error and no request", p)
 	}
 }

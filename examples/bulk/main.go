@@ -97,6 +97,14 @@ const minThreads, maxThreads = 1, 32
 
 var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,50}$`)
 
+// duckdbHelp says which of DuckDB's settings hold here.
+const duckdbHelp = `
+Of DuckDB's settings only threads is read (-threads 0). The others can't be: DuckDB keeps its settings
+in a process, not in the file, and those of its own HTTP (http_timeout, http_retries,
+http_retry_wait_ms, http_keep_alive, http_proxy) are about its own requests. Give -timeout, -retries,
+-backoff-cap, -keepalive and -proxy instead.
+`
+
 // parseFlags reads the command line. The error tells all that is wrong with it.
 func parseFlags(args []string, out io.Writer) (options, error) {
 	var o options
@@ -106,6 +114,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.Usage = func() {
 		fmt.Fprint(out, "Usage: bulk [flags] [URL...]\n\nCrawls into a database; without a URL and a -query, a few sites of its own.\n\n")
 		f.PrintDefaults()
+		fmt.Fprint(out, duckdbHelp)
 	}
 	f.StringVar(&o.mode, "mode", "", "where URLs come from: `sitemap`, links or direct (those given); empty: sitemap, or direct with -query")
 	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given; it changes nothing")
@@ -117,7 +126,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.IntVar(&o.connections, "connections", 64, "requests in flight at most, in all")
 	f.IntVar(&o.perHost, "per-host", 2, "requests in flight at most, to one host")
 	f.DurationVar(&o.delay, "delay", 200*time.Millisecond, "between two requests to a host at least; crawl-delay, slowness and refusals make it longer")
-	f.DurationVar(&o.backoffCap, "backoff-cap", 10*time.Minute, "longest time for which a refusal without Retry-After holds a host")
+	f.DurationVar(&o.backoffCap, "backoff-cap", 10*time.Minute, "longest time between two tries of a page, and for which a refusal without Retry-After holds a host")
 	f.IntVar(&o.retries, "retries", 5, "further tries after 429, 5xx and network errors")
 	f.DurationVar(&o.timeout, "timeout", 30*time.Second, "for one exchange with a server; waits for a turn don't count")
 	f.BoolVar(&o.keepAlive, "keepalive", true, "use connections again")

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-politeness/politeness/crawl/sitemap"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -36,7 +38,8 @@ type page struct {
 const columns = `url, surt_key, http_status, crawl_time, error, body, content_type, server_date,
 	etag, last_modified, content_hash, final_url, redirect_count, directives`
 
-// schema makes the tables: %[1]s is the table of results, %[2]s the one of URLs.
+// schema makes the tables: %[1]s is the table of results, %[1]s_discovered has what sitemaps list,
+// and %[2]s the URLs to fetch.
 const schema = `
 CREATE TABLE IF NOT EXISTS %[1]s (
 	url            TEXT PRIMARY KEY,
@@ -63,6 +66,12 @@ CREATE TABLE IF NOT EXISTS %[2]s (
 	priority INTEGER NOT NULL,
 	seq      BIGINT NOT NULL,
 	done     INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS %[1]s_discovered (
+	url        TEXT PRIMARY KEY,
+	lastmod    TIMESTAMP,          -- UTC, by the sitemap that lists the URL; NULL: it doesn't say
+	changefreq TEXT,               -- always, hourly, daily, weekly, monthly, yearly or never; NULL: it doesn't say
+	discovered TIMESTAMP NOT NULL  -- UTC, by our clock: when it was listed last
 );
 CREATE TABLE IF NOT EXISTS robots (origin TEXT PRIMARY KEY, record BLOB NOT NULL);
 `
@@ -190,6 +199,30 @@ func (s *store) write(ctx context.Context, tx *sql.Tx, pages []*page) error {
 		}
 	}
 	return nil
+}
+
+// discovered writes what sitemaps say about URLs, whether or not these are fetched.
+func (s *store) discovered(ctx context.Context, entries []sitemap.Entry) error {
+	last := make(map[string]sitemap.Entry, len(entries)) // a statement can't change a row twice
+	for _, e := range entries {
+		last[e.Loc] = e
+	}
+	urls, now := slices.Sorted(maps.Keys(last)), s.engine.timestamp(time.Now())
+	return s.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		for some := range slices.Chunk(urls, chunk) {
+			var args []any
+			for _, u := range some {
+				args = append(args, u, s.engine.timestamp(last[u].LastMod), orNull(last[u].ChangeFreq), now)
+			}
+			_, err := tx.ExecContext(ctx, s.sql(`INSERT INTO %[1]s_discovered (url, lastmod, changefreq, discovered)
+				VALUES `+values(len(some), 4)+` ON CONFLICT (url) DO UPDATE SET
+				lastmod = excluded.lastmod, changefreq = excluded.changefreq, discovered = excluded.discovered`), args...)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // fail writes that a page couldn't be had.
