@@ -28,6 +28,10 @@ func (l *Limiter) beat() {
 		if !l.closed {
 			now := l.now()
 			l.sweep(now)
+			if l.crawls && l.listening && l.down == 0 && (l.helloed == 0 || now-l.helloed >= greeting) {
+				l.helloed = now
+				l.parts[0].addAlong(l.hello(l.parts[0], "all", false))
+			}
 			last := make(map[string]time.Duration) // call to a node
 			idle := make(map[string]*partition)    // of a node, the one called longest ago
 			for i, p := range l.parts {

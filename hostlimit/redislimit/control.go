@@ -6,6 +6,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -153,10 +154,10 @@ func (l *Limiter) act(ctx context.Context, c *change) error {
 const longestBlock = 20 * 365 * 24 * time.Hour
 
 // listed is the number of hosts that List asks for at a time.
-const listed = 64
+const listed = 512
 
-// List implements [hostlimit.Controller]. It tells of all hosts of the fleet, as the server has
-// them. Waiters are those that the server knows: one or two of each process.
+// List implements [hostlimit.Controller]. It lists all hosts of the fleet, as [Limiter.State] has
+// them.
 func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error] {
 	return func(yield func(hostlimit.HostState, error) bool) {
 		var keys []string
@@ -164,12 +165,16 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 		for len(keys) > 0 && err == nil {
 			part := keys[:min(len(keys), listed)]
 			keys = keys[len(part):]
-			for _, key := range part {
-				var state hostlimit.HostState
-				if state, err = l.state(ctx, key); err != nil {
+			states, errs := make([]hostlimit.HostState, len(part)), make([]error, len(part))
+			var wg sync.WaitGroup
+			for i, key := range part { // together, so that one call asks for many
+				wg.Go(func() { states[i], errs[i] = l.State(ctx, key) })
+			}
+			wg.Wait()
+			for i, state := range states {
+				if err = errs[i]; err != nil {
 					break
-				}
-				if !yield(state, nil) {
+				} else if !yield(state, nil) {
 					return
 				}
 			}
@@ -209,8 +214,9 @@ func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
 	return scan(ctx, l.client)
 }
 
-// state asks the server for what it knows of a host.
-func (l *Limiter) state(ctx context.Context, key string) (s hostlimit.HostState, err error) {
+// State asks the server for what it knows of one host; Starts is 0 where that is nothing. Waiters
+// are those that the server knows: one or two of each process.
+func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState, err error) {
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := &host{l: l, p: l.partition(key), key: key}
 	s = hostlimit.HostState{Key: key, Slots: limits.Concurrency}

@@ -52,17 +52,20 @@ func unavailable(key string, err error) error {
 	return &hostlimit.Error{Key: key, RetryAt: time.Now().Add(time.Second), Err: err}
 }
 
-// An Event tells that the server was lost, or that it is back.
+// An Event reports that the server was lost, that it is back, or that another process differs.
 type Event struct {
-	Time   time.Time
-	Server string
-	Err    error // why it was lost; nil: it is back
-	Local  bool  // this process goes on, or went on, by itself (FailLocal)
+	Time    time.Time
+	Server  string
+	Err     error  // why it was lost; nil: it is back
+	Local   bool   // this process goes on, or went on, by itself (FailLocal)
+	Differs string // what another process has, and this one hasn't, the server is fine; empty: nothing
 }
 
 // String is a sentence for a log.
 func (e Event) String() string {
 	switch {
+	case e.Differs != "":
+		return "one fleet, different limits: " + e.Differs
 	case e.Err == nil && e.Local:
 		return fmt.Sprintf("limiter server %s is back: hosts are shared again", e.Server)
 	case e.Err == nil:
@@ -79,7 +82,7 @@ func (p *partition) lost(err error) {
 	if p.down == nil && !l.closed {
 		l.down++
 		if l.down == 1 {
-			l.events = append(l.events, Event{time.Now(), l.server, err, l.alone})
+			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.alone})
 			if l.alone && !isForeign(err) {
 				l.outage = l.newOutage()
 			}

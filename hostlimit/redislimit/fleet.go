@@ -16,9 +16,12 @@ type Fleet struct {
 
 // A Process is one of a [Fleet].
 type Process struct {
-	ID   string        // which the server calls it by
-	Name string        // Config.Name
-	Seen time.Duration // since its last sign of life; a live one shows one twice a second while it waits for a host, or knows something of one
+	ID   string // which the server calls it by
+	Name string // Config.Name
+	// Promises are the limits of the process, as "Concurrency 2; Delay.Min 1s; ..."; those of all
+	// processes of a fleet should be the same.
+	Promises string
+	Seen     time.Duration // since its last sign of life; a live one shows one twice a second while it waits for a host, or knows something of one
 }
 
 // longestPause bounds a pause, so that nobody has to look for one that was forgotten.
@@ -64,11 +67,11 @@ func (l *Limiter) Fleet(ctx context.Context) (f Fleet, err error) {
 			}
 			for _, v := range reply[1:] {
 				fields, _ := v.([]any)
-				if len(fields) != 3 {
+				if len(fields) != 4 {
 					continue // not ours
 				}
 				seen := max(duration(at.server-number(fields[2])), 0)
-				one := Process{ID: text(fields[0]), Name: text(fields[1]), Seen: seen}
+				one := Process{ID: text(fields[0]), Name: text(fields[1]), Promises: text(fields[3]), Seen: seen}
 				if other, ok := found[one.ID]; !ok || one.Seen < other.Seen {
 					found[one.ID] = one
 				}

@@ -34,7 +34,7 @@ func TestManyTurnsOfAHostAreToldAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, 10*time.Second, "the server knows every turn again", func() bool {
-		state, err := fleet[1].state(t.Context(), "a.example")
+		state, err := fleet[1].State(t.Context(), "a.example")
 		return err == nil && state.InFlight == turns
 	})
 }

@@ -182,14 +182,14 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		notAfter = int64((now + hi + l.patience) / time.Microsecond)
 		c.over = p.clock.surely(notAfter+1, now)
 	}
-	beat := ""
+	beat, promise := "", ""
 	switch c.beat = now-p.beaten >= heartbeat/2 || p.beaten == 0; {
 	case bye:
 		beat = "-"
 	case !l.crawls:
 		c.beat = false
 	case c.beat:
-		beat = l.name
+		beat, promise = l.name, l.promise
 		p.beaten = now
 	}
 	spread := 0
@@ -199,7 +199,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	head := []any{
 		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.complete.LeaseTTL), micros(l.backoff.Forgive),
-		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number,
+		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number, promise,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.prefix+p.tag+"processes")
 	// By key, as there may be two of a host: one that was forgotten while the server was away, of

@@ -64,9 +64,12 @@ func (l *Limiter) follow(sub *redis.PubSub) (up bool) {
 				l.subscribed()
 			}
 		case *redis.Message:
-			if m.Channel == l.prefix+"push:all" {
+			switch toAll := m.Channel == l.prefix+"push:all"; {
+			case l.greeted(m.Payload, toAll):
+				l.tell()
+			case toAll:
 				l.proclaimed(m.Payload)
-			} else {
+			default:
 				l.pushed(m.Payload)
 			}
 		}

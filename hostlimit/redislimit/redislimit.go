@@ -164,10 +164,14 @@ type Config struct {
 	// divides MaxInFlight. FailLocal requires it: what it says is divided by it.
 	Processes int
 
-	// OnFailure, if not nil, is told when the server is lost and when it is back, once each; a
-	// place to record it as evidence. It is called from one of the Limiter's goroutines and must be
-	// quick.
+	// OnFailure, if not nil, is called once when the server is lost, when it is back, and when
+	// another process has other limits or another database; a place to record it as evidence. It is
+	// called from one of the Limiter's goroutines and must be quick.
 	OnFailure func(Event)
+
+	// Operator says that this Limiter is a tool's, which starts no request: its Limits are
+	// compared with nobody's.
+	Operator bool
 }
 
 // Times of the design. Variables, so that tests can do without the waits.
@@ -226,6 +230,7 @@ type Limiter struct {
 	base       time.Time // origin of all times of this process
 	proc       string    // names this process on the server
 	name       string    // names it for people
+	promise    string    // what all processes should have in common, see hello.go
 	ctx        context.Context
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup // every goroutine
@@ -247,13 +252,16 @@ type Limiter struct {
 	// when it came up; a call that was sent before says nothing about it
 	subscribedAt time.Duration
 	inFlight     int
-	pending      []*waiter     // for a place in MaxInFlight
-	vacant       chan struct{} // closed when a place is free; for FailLocal
-	down         int           // partitions whose server can't be reached
-	allCalled    time.Duration // when all partitions were called after a loss of data
-	outage       *outage       // with FailLocal, while there are any
-	stats        Stats         // without what is of the moment
-	events       []Event       // to be told, outside of mu
+	pending      []*waiter         // for a place in MaxInFlight
+	vacant       chan struct{}     // closed when a place is free; for FailLocal
+	down         int               // partitions whose server can't be reached
+	allCalled    time.Duration     // when all partitions were called after a loss of data
+	outage       *outage           // with FailLocal, while there are any
+	stats        Stats             // without what is of the moment
+	events       []Event           // to be told, outside of mu
+	helloed      time.Duration     // when this process said hello last; 0: not yet
+	echoed       time.Duration     // when its own hello came back last
+	others       map[string]string // processes that differ, by id
 }
 
 // New returns a Limiter, or all problems of c at once. It doesn't wait for the server.
@@ -370,6 +378,8 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		number:     mathrand.Int64N(1 << 52), // step.lua computes in float64
 		hosts:      make(map[string]*host),
 		asked:      make(map[string]*waiter),
+		others:     make(map[string]string),
+		promise:    promise(c, complete, rules.Backoff()),
 	}
 	for i := range partitions {
 		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{firstLate}})

@@ -67,9 +67,11 @@ func (l *Limiter) countRefusal(err error) {
 	l.stats.Refused[reason]++
 }
 
-// Check looks at the server, each node of a cluster, and returns a sentence for everything about it
-// that endangers what a Limiter promises. Call it when a process begins, and log what it says. The
-// error is that of a server which can't be asked.
+// Check looks at the server, each node of a cluster, and at the other processes, and returns a
+// sentence for everything that endangers what a Limiter promises: settings of the server, what its
+// ACL forbids, and each process with other limits or on another database. Call it when a process
+// begins, and log what it says. It takes half a second. The error is that of a server which can't
+// be asked.
 func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
 	if c, ok := l.client.(*redis.ClusterClient); ok {
 		err = c.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
@@ -79,9 +81,14 @@ func (l *Limiter) Check(ctx context.Context) (problems []string, err error) {
 			l.mu.Unlock()
 			return err
 		})
+	} else {
+		problems, err = l.check(ctx, l.client, l.server)
+	}
+	if err != nil {
 		return problems, err
 	}
-	return l.check(ctx, l.client, l.server)
+	more, err := l.checkFleet(ctx)
+	return append(problems, more...), err
 }
 
 // fairClock is how far apart clocks may be before check reports them.

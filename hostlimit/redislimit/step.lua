@@ -3,7 +3,7 @@
 -- whose reply was lost. A call that comes too late, or for another generation, does nothing.
 --
 -- KEYS[1]     the partition's generation
--- KEYS[2]     its processes, a hash: PROCESS -> {last sign of life, generation it has told all, name}
+-- KEYS[2]     its processes, a hash: PROCESS -> {last sign of life, generation it has told all, name, promise}
 -- KEYS[2+i]   host i: its state
 -- ARGV[1]     {header, {operation, i, arguments...}...}
 -- returns     {now, generation, stale, quarantine left, listeners, lapsed, number of the call, answers...}
@@ -68,7 +68,7 @@ local LATEST = 20 * SECOND
 
 local call = cmsgpack.unpack(ARGV[1])
 local CHANNEL, ALONE, GEN, STEPPED, NOTAFTER, QUARANTINE, WINDOW, LEAD, HORIZON, CLAIM, TTL, FORGIVE, HOURS,
-	PROC, BEAT, TOLD, DEAD, SPREAD, CALL = unpack(call[1])
+	PROC, BEAT, TOLD, DEAD, SPREAD, CALL, PROMISE = unpack(call[1])
 ALONE = ALONE == 1
 
 local time = redis.call('TIME')
@@ -178,7 +178,7 @@ elseif BEAT ~= '' then
 	local was = redis.call('HGET', KEYS[2], PROC)
 	was = was and cmsgpack.unpack(was)
 	if not was or was[1] < now - DEAD then lapsed = 1 end
-	redis.call('HSET', KEYS[2], PROC, cmsgpack.pack({now, TOLD == 1 and gen.id or '', BEAT}))
+	redis.call('HSET', KEYS[2], PROC, cmsgpack.pack({now, TOLD == 1 and gen.id or '', BEAT, PROMISE}))
 	redis.call('PEXPIRE', KEYS[2], DAY / 1000)
 	listeners = redis.call('PUBLISH', CHANNEL .. PROC, '')
 	if lapsed == 1 or SPREAD > 0 or gen.q > now then
@@ -864,9 +864,20 @@ function ops.fleet()
 	local found = {gen.p or 0}
 	for i = 1, #all, 2 do
 		local p = cmsgpack.unpack(all[i + 1])
-		found[#found + 1] = {all[i], p[3], p[1]}
+		found[#found + 1] = {all[i], p[3], p[1], p[4] or ''}
 	end
 	return found
+end
+
+-- hello publishes what a process promises to one process, or to all. check says to do what else needs
+-- the server's permission.
+function ops.hello(_, to, text, check)
+	if check == 1 then
+		redis.call('HSET', KEYS[2], '?', '')
+		redis.call('HDEL', KEYS[2], '?')
+		unsaved = true
+	end
+	return {redis.call('PUBLISH', CHANNEL .. to, text)}
 end
 
 -- state tells what a status page shows: starts, slots in use, requests waiting, next start, blocked
@@ -902,7 +913,7 @@ for j = 2, #call do
 			if op[1] == 'take' or op[1] == 'release' then
 				reply[#reply + 1] = {unpack(h.U and h.U[op[3]] or {}, 2)}
 			end
-			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'served' and answer[1] == 1 or op[1] == 'begun' and answer[1] == 0
+			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'hello' or op[1] == 'served' and answer[1] == 1 or op[1] == 'begun' and answer[1] == 0
 			changed[h] = changed[h] or not reads
 		else
 			fail(op[2], h, about[h].key .. ': ' .. tostring(type(answer) == 'table' and answer.err or answer))

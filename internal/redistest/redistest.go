@@ -118,7 +118,7 @@ func (s *Server) ping() error {
 		return err
 	}
 	answer, err := bufio.NewReader(conn).ReadString('\n')
-	if err == nil && !strings.HasPrefix(answer, "+PONG") {
+	if err == nil && !strings.HasPrefix(answer, "+PONG") && !strings.HasPrefix(answer, "-NOAUTH") {
 		err = fmt.Errorf("PING was answered with %q", answer)
 	}
 	return err

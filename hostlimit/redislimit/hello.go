@@ -1,0 +1,158 @@
+package redislimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/go-politeness/politeness/backoff"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// Processes with differing limits, or on differing databases of a server, keep no common promise.
+// Each sign of life carries what its process promises, in words. Messages cross databases, so each
+// process also says hello to all now and then: one that differs answers, and both report the other.
+
+const (
+	// greeting is the time between two hellos of a process.
+	greeting = 10 * time.Minute
+
+	// mostOthers bounds the number of processes that are reported as differing.
+	mostOthers = 64
+
+	// echoing is how long Check waits for its own message, and replying for those of others.
+	echoing  = 2 * time.Second
+	replying = 200 * time.Millisecond
+)
+
+// promise writes what processes of one fleet have in common: "Database 0; Concurrency 2; ...".
+func promise(c Config, complete hostlimit.Config, refusals backoff.Refusals) string {
+	database := 0
+	if client, ok := c.Client.(*redis.Client); ok {
+		database = client.Options().DB
+	}
+	if c.Operator {
+		return fmt.Sprintf("Database %d", database)
+	}
+	policy := fmt.Sprintf("%T", refusals.Policy) // one of the user's own may print as an address
+	switch refusals.Policy.(type) {
+	case backoff.Fibonacci, backoff.Doubling:
+		policy += fmt.Sprintf("%+v", refusals.Policy)
+	}
+	refusals.Policy = nil
+	d := complete.Delay
+	return fmt.Sprintf("Database %d; Processes %d; Concurrency %d; Delay.Min %v; Delay.Max %v; Delay.Adaptive %v; Delay.Ceiling %v; Delay.FromEnd %t; "+
+		"LeaseTTL %v; Windows %v; Override %t; Backoff %s; Refusals %.300s", database, c.Processes, complete.Concurrency,
+		d.Min, d.Max, d.Adaptive, d.Ceiling, d.FromEnd, complete.LeaseTTL, complete.Windows, complete.Override != nil, policy, fmt.Sprintf("%+v", refusals))
+}
+
+// differs returns in which fields that both have another promise isn't ours, empty for none.
+func differs(theirs, ours string) string {
+	var found []string
+	own := strings.Split(ours, "; ")
+	for field := range strings.SplitSeq(theirs, "; ") {
+		name, _, _ := strings.Cut(field, " ")
+		for _, o := range own {
+			if n, value, _ := strings.Cut(o, " "); n == name && field != o {
+				found = append(found, field+" (here "+value+")")
+			}
+		}
+	}
+	return strings.Join(found, ", ")
+}
+
+// difference is a sentence about a process that differs in d.
+func difference(name, d string) string { return fmt.Sprintf("process %.100q has %s", name, d) }
+
+// hello is an operation that publishes what l promises on the channel of a process, or of "all".
+// With check it also does what other operations need the server's permission for.
+func (l *Limiter) hello(p *partition, to string, check bool) op {
+	message := string(appendValue(nil, []any{l.proc, l.name, l.promise}))
+	return op{name: "hello", h: &host{l: l, p: p}, args: []any{to, message, check}}
+}
+
+// greeted takes in a hello, to all or to this process, and reports whether message is one.
+func (l *Limiter) greeted(message string, toAll bool) bool {
+	f, err := parse(message)
+	if err != nil || len(f) != 3 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id, d := text(f[0]), differs(text(f[2]), l.promise)
+	switch {
+	case id == l.proc:
+		l.echoed = l.now()
+	case d == "":
+		delete(l.others, id)
+	default:
+		if toAll && !l.closed {
+			l.parts[0].add(l.hello(l.parts[0], id, false))
+		}
+		e := Event{Time: time.Now(), Server: l.server, Differs: difference(text(f[1]), d)}
+		if l.others[id] != e.Differs && len(l.others) < mostOthers {
+			l.others[id] = e.Differs
+			l.events = append(l.events, e)
+		}
+	}
+	return true
+}
+
+// checkFleet is the part of Check that runs step.lua, publishes to this process and asks the
+// others.
+func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error) {
+	began := l.now()
+	await := func(d time.Duration, ok func() bool) bool {
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for end := l.now() + d; l.now() < end; {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-ticker.C:
+			}
+			l.mu.Lock()
+			is := ok()
+			l.mu.Unlock()
+			if is {
+				return true
+			}
+		}
+		return false
+	}
+	await(echoing, func() bool { return l.listening })
+	for i, p := range l.parts { // each node of a cluster has an ACL of its own
+		to := l.proc
+		if i == 0 {
+			to = "all"
+		}
+		err := l.do(ctx, l.hello(p, to, true), func([]any, heard) {})
+		var refused *ServerError
+		if ctx.Err() == nil && errors.As(err, &refused) { // it has just told its settings
+			return append(problems, fmt.Sprintf("server %s refuses what every Limiter asks of it: %v", l.server, refused.Err)), nil
+		} else if err != nil {
+			return problems, err
+		}
+	}
+	if !await(echoing, func() bool { return l.echoed > began }) {
+		problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
+			"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.prefix))
+	}
+	await(replying, func() bool { return false })
+	fleet, err := l.Fleet(ctx)
+	l.mu.Lock()
+	found := maps.Clone(l.others)
+	l.mu.Unlock()
+	for _, p := range fleet.Processes {
+		if d := differs(p.Promises, l.promise); d != "" {
+			found[p.ID] = difference(p.Name, d)
+		}
+	}
+	return append(problems, slices.Sorted(maps.Values(found))...), err
+}
