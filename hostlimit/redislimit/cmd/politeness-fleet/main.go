@@ -31,12 +31,13 @@ import (
 	"github.com/go-politeness/politeness/internal/printable"
 )
 
-const usage = `Usage: politeness-fleet -redis ADDR [-prefix P] COMMAND
+const usage = `Usage: politeness-fleet -redis ADDR [-prefix P] [-json] COMMAND
 
 Steers crawlers that share their limits through one Redis or Valkey.
 
-  list                        hosts: starts, in flight, waiting, delay, block
-  processes                   crawlers by name, with their last sign of life
+  status                      what is wrong, and how much is under way
+  list [-blocked]             hosts: starts, in flight, waiting, delay, block
+  processes                   crawlers, their last sign of life, who differs
   block HOST -for D -why TEXT no request to HOST for D (30m, 2h); who waits is
                               refused, what is in flight goes on
   clear HOST                  lift the block of HOST, also one it has asked for
@@ -44,21 +45,20 @@ Steers crawlers that share their limits through one Redis or Valkey.
                               until nothing is in flight; -for 0 lets all go on
   watch [-every D]            list, again and again (2s), until Ctrl-C
 
-  -redis ADDR   host:port, a redis:// or rediss:// URL (user, password, number,
-                TLS), or several host:port,... of one cluster
+  -redis ADDR   host:port or a redis:// or rediss:// URL (user, number, TLS), of
+                a cluster several: ADDR,host:port,...; REDISCLI_AUTH is the
+                password
+  -sentinel M   ADDR is that of Sentinels, which know the master as M
   -prefix P     Config.Prefix of the crawlers' redislimit ("politeness:")
+  -json         status, list and processes as JSON, an object a line
 
-  politeness-fleet -redis localhost:6379 list
-  politeness-fleet -redis 10.0.0.7:6379 block example.com -for 2h -why asked
-  politeness-fleet -redis rediss://:secret@redis.internal:6380/0 drain -for 1h
-
-Exit status: 0 done, 1 there was nothing to clear, 2 it couldn't be done.
+Exit status: 0 done, 1 nothing to clear or something wrong, 2 it failed.
 `
 
 // The exit statuses.
 const (
 	exitOK    = 0
-	exitNo    = 1
+	exitNo    = 1 // there was nothing to clear, or status has found something
 	exitError = 2
 )
 
@@ -93,11 +93,13 @@ func run(ctx context.Context, out, errs io.Writer, args []string) int {
 
 // A request is what the arguments ask for.
 type request struct {
-	redis, prefix string
-	command, host string
-	length        time.Duration // of -for
-	every         time.Duration
-	why           string
+	redis, sentinel, prefix string
+	json                    bool
+	command, host           string
+	length                  time.Duration // of -for
+	every                   time.Duration
+	why                     string
+	blocked                 bool
 }
 
 // words of each command: how many arguments it takes, and which flags.
@@ -105,7 +107,7 @@ var words = map[string]struct {
 	host  bool
 	flags []string
 }{
-	"list": {}, "processes": {}, "watch": {flags: []string{"every"}},
+	"status": {flags: []string{"json"}}, "list": {flags: []string{"json", "blocked"}}, "processes": {flags: []string{"json"}}, "watch": {flags: []string{"every"}},
 	"block": {host: true, flags: []string{"for", "why"}}, "clear": {host: true}, "drain": {flags: []string{"for"}},
 }
 
@@ -118,7 +120,10 @@ func parse(args []string) (request, error) {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run says what is wrong
 	flags.StringVar(&r.redis, "redis", "", "")
+	flags.StringVar(&r.sentinel, "sentinel", "", "")
 	flags.StringVar(&r.prefix, "prefix", "", "")
+	flags.BoolVar(&r.json, "json", false, "")
+	flags.BoolVar(&r.blocked, "blocked", false, "")
 	flags.DurationVar(&r.length, "for", 0, "")
 	flags.DurationVar(&r.every, "every", 2*time.Second, "")
 	flags.StringVar(&r.why, "why", "", "")
@@ -136,7 +141,7 @@ func parse(args []string) (request, error) {
 	given := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if len(plain) == 0 {
-		return r, misused("COMMAND is missing: list, processes, block, clear, drain or watch")
+		return r, misused("COMMAND is missing: status, list, processes, block, clear, drain or watch")
 	}
 	r.command, plain = plain[0], plain[1:]
 	w, ok := words[r.command]
@@ -151,7 +156,7 @@ func parse(args []string) (request, error) {
 	if len(plain) > 0 {
 		return r, misused("%s: %q is too much", r.command, plain[0])
 	}
-	for _, f := range []string{"for", "every", "why"} {
+	for _, f := range []string{"for", "every", "why", "json", "blocked"} {
 		if given[f] && !slices.Contains(w.flags, f) {
 			return r, misused("%s has no -%s", r.command, f)
 		}
@@ -180,20 +185,36 @@ func parse(args []string) (request, error) {
 const longest = 10 * time.Second
 
 // connect returns a client of the server.
-func connect(addr string) (redis.UniversalClient, error) {
-	if addrs := strings.Split(addr, ","); len(addrs) > 1 {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, ReadTimeout: longest, MaxRetries: -1}), nil
-	}
-	o := &redis.Options{Addr: addr}
-	if strings.Contains(addr, "://") {
+func connect(r request) (redis.UniversalClient, error) {
+	first, rest, several := strings.Cut(r.redis, ",")
+	o := &redis.Options{Addr: first}
+	if strings.Contains(first, "://") {
 		var err error
-		if o, err = redis.ParseURL(addr); err != nil {
+		if o, err = redis.ParseURL(first); err != nil {
 			// Its error may show the password.
 			return nil, misused("-redis: no URL as redis://user:password@host:port/number is one")
 		}
 	}
-	o.ReadTimeout, o.MaxRetries = longest, -1
-	return redis.NewClient(o), nil
+	o.ReadTimeout, o.MaxRetries, o.Password = longest, -1, cmp.Or(o.Password, os.Getenv("REDISCLI_AUTH"))
+	if !several && r.sentinel == "" {
+		return redis.NewClient(o), nil
+	}
+	addrs := []string{o.Addr}
+	if several {
+		addrs = append(addrs, strings.Split(rest, ",")...)
+	}
+	if o.TLSConfig != nil {
+		o.TLSConfig.ServerName = "" // each has its own
+	}
+	if r.sentinel != "" {
+		return redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: r.sentinel, SentinelAddrs: addrs, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
+			ReadTimeout: longest, MaxRetries: -1,
+		}), nil
+	}
+	return redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: addrs, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ReadTimeout: longest, MaxRetries: -1,
+	}), nil
 }
 
 // forgiving is longer than crawlers' own Backoff.Forgive: theirs says when refusals are forgotten.
@@ -204,13 +225,13 @@ func do(ctx context.Context, out io.Writer, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	client, err := connect(r.redis)
+	client, err := connect(r)
 	if err != nil {
 		return 0, err
 	}
 	defer client.Close()
 	fleet, err := redislimit.New(redislimit.Config{
-		Client: client, Prefix: r.prefix, Name: "politeness-fleet",
+		Client: client, Prefix: r.prefix, Name: "politeness-fleet", Operator: true,
 		// One slot, as what the crawlers have isn't known here: a slot more would be one too many.
 		Limits: hostlimit.Config{Concurrency: 1, Backoff: backoff.Refusals{Forgive: forgiving}},
 	})
@@ -220,12 +241,14 @@ func do(ctx context.Context, out io.Writer, args []string) (int, error) {
 	defer fleet.Close()
 
 	switch r.command {
+	case "status":
+		return showStatus(ctx, out, fleet, r.json)
 	case "list":
-		return exitOK, list(ctx, out, fleet)
+		return exitOK, list(ctx, out, fleet, r)
 	case "watch":
 		return exitOK, watch(ctx, out, fleet, r.every)
 	case "processes":
-		return exitOK, processes(ctx, out, fleet)
+		return exitOK, showProcesses(ctx, out, fleet, r.json)
 	case "block":
 		return exitOK, block(ctx, out, fleet, r)
 	case "clear":
@@ -238,219 +261,3 @@ func do(ctx context.Context, out io.Writer, args []string) (int, error) {
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
-
-// hosts returns the states of all hosts: what needs a person's eye first.
-func hosts(ctx context.Context, fleet *redislimit.Limiter) (all []hostlimit.HostState, err error) {
-	for state, err := range fleet.List(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, state)
-	}
-	rank := func(s hostlimit.HostState) int {
-		switch {
-		case !s.BlockedUntil.IsZero():
-			return 0
-		case s.InFlight+s.Waiters > 0:
-			return 1
-		}
-		return 2
-	}
-	slices.SortFunc(all, func(a, b hostlimit.HostState) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.Key, b.Key))
-	})
-	return all, nil
-}
-
-// list writes a line for each host.
-func list(ctx context.Context, out io.Writer, fleet *redislimit.Limiter) error {
-	state, err := fleet.Fleet(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := hosts(ctx, fleet)
-	if err != nil {
-		return err
-	}
-	if !state.PausedUntil.IsZero() {
-		fmt.Fprintf(out, "drained until %s: nothing starts\n", moment(state.PausedUntil))
-	}
-	fmt.Fprintf(out, "%-34s %8s %6s %7s %8s  %s\n", "HOST", "STARTS", "FLYING", "WAITING", "DELAY", "BLOCK")
-	for _, s := range all {
-		block := ""
-		switch {
-		case !s.BlockedUntil.IsZero():
-			block = "until " + moment(s.BlockedUntil) + ", " + printable.Clipped(s.BlockedBy, 200)
-		case s.Probing:
-			block = "over, a probe is on its way"
-		case s.Refusals > 0:
-			block = "over, a probe comes next"
-		}
-		line := fmt.Sprintf("%-34s %8d %6d %7d %8s  %s", printable.Clipped(s.Key, 255), s.Starts, s.InFlight, s.Waiters, short(s.Delay), block)
-		fmt.Fprintln(out, strings.TrimRight(line, " "))
-	}
-	if len(all) == 0 {
-		fmt.Fprintln(out, "(no host: nobody crawls with this -prefix, or nothing is owed)")
-	}
-	return nil
-}
-
-// watch lists until ctx is done. On a terminal each list replaces the one before. An error ends it
-// only at the first time.
-func watch(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, every time.Duration) error {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for first := true; ; first = false {
-		var page strings.Builder
-		err := list(ctx, &page, fleet)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && first:
-			return err
-		case err != nil:
-			fmt.Fprintf(&page, "%s\n", printable.Text(err.Error()))
-		}
-		if isTerminal(out) {
-			fmt.Fprint(out, "\x1b[H\x1b[2J")
-		}
-		fmt.Fprintf(out, "%s\n%s", moment(time.Now()), &page)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-func isTerminal(out io.Writer) bool {
-	f, ok := out.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
-}
-
-// lively is for how long a process that says nothing is taken to live: its slots are its own.
-const lively = 10 * time.Second
-
-// processes writes a line for each process.
-func processes(ctx context.Context, out io.Writer, fleet *redislimit.Limiter) error {
-	state, err := fleet.Fleet(ctx)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%-40s %-12s  %s\n", "NAME", "ID", "LAST SIGN OF LIFE")
-	for _, p := range state.Processes {
-		seen := short(p.Seen) + " ago"
-		if p.Seen > lively {
-			seen += ": has nothing under way, or is dead"
-		}
-		fmt.Fprintf(out, "%-40s %-12s  %s\n", printable.Clipped(p.Name, 255), printable.Clipped(p.ID, 40), seen)
-	}
-	if len(state.Processes) == 0 {
-		fmt.Fprintln(out, "(none in the last hour)")
-	}
-	return nil
-}
-
-// block blocks a host.
-func block(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, r request) error {
-	before, err := hosts(ctx, fleet)
-	if err != nil {
-		return err
-	}
-	until := time.Now().Add(r.length)
-	if err := fleet.Block(ctx, r.host, until, r.why); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "%s is blocked until %s: %s\n", printable.Text(r.host), moment(until), printable.Text(r.why))
-	if find(before, r.host) == nil {
-		fmt.Fprintln(out, "(no crawler has asked for it of late: is the name as list shows names?)")
-	}
-	return nil
-}
-
-// find returns the state of host, nil if there is none.
-func find(all []hostlimit.HostState, host string) *hostlimit.HostState {
-	for i := range all {
-		if all[i].Key == host {
-			return &all[i]
-		}
-	}
-	return nil
-}
-
-// clearHost lifts the block of host.
-func clearHost(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, host string) (int, error) {
-	before, err := hosts(ctx, fleet)
-	if err != nil {
-		return 0, err
-	}
-	if err := fleet.Clear(ctx, host); err != nil {
-		return 0, err
-	}
-	if s := find(before, host); s == nil || s.BlockedUntil.IsZero() && s.Refusals == 0 {
-		fmt.Fprintf(out, "%s wasn't blocked\n", printable.Text(host))
-		return exitNo, nil
-	}
-	fmt.Fprintf(out, "%s is cleared\n", printable.Text(host))
-	return exitOK, nil
-}
-
-// drain stops the fleet for length, and waits until nothing is in flight.
-func drain(ctx context.Context, out io.Writer, fleet *redislimit.Limiter, length time.Duration) error {
-	if err := fleet.Pause(ctx, length); err != nil {
-		return err
-	}
-	if length == 0 {
-		fmt.Fprintln(out, "all go on")
-		return nil
-	}
-	until := time.Now().Add(length)
-	fmt.Fprintf(out, "nothing starts until %s\n", moment(until))
-	for last := -1; time.Now().Before(until); {
-		all, err := hosts(ctx, fleet)
-		if err != nil {
-			return err
-		}
-		flying := 0
-		for _, s := range all {
-			flying += s.InFlight
-		}
-		if flying == 0 {
-			fmt.Fprintln(out, "nothing is in flight")
-			return nil
-		}
-		if flying != last {
-			fmt.Fprintf(out, "%d in flight\n", flying)
-			last = flying
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d still in flight; nothing starts until %s all the same", flying, moment(until))
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-	return errors.New("the time is over with requests still in flight: all go on; say -for D with a longer D")
-}
-
-// moment is a time as people read it, on this machine's clock.
-func moment(t time.Time) string {
-	if time.Until(t).Abs() > 20*time.Hour {
-		return t.Local().Format("2006-01-02 15:04")
-	}
-	return t.Local().Format("15:04:05")
-}
-
-// short is d with two or three digits.
-func short(d time.Duration) string {
-	switch {
-	case d >= time.Minute:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	}
-	return d.Round(time.Millisecond).String()
-}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -80,12 +82,24 @@ func TestCommandSteersAFleet(t *testing.T) {
 		}
 	}
 	says(run(exitOK, "processes"), `crawler \x1b[31mone`, "ms ago")
+	says(run(exitOK, "status"), "1 processes live; 1 hosts, 0 of them blocked; 1 requests in flight, 0 waiting")
+	says(run(exitOK, "list", "-blocked"), "(no host is blocked)")
 
 	says(run(exitOK, "block", "a.example", "-for", "1h", "-why", "the \x1b[2Jowner"), `a.example is blocked until`, `the \x1b[2Jowner`)
 	if _, err := start("a.example"); !errors.Is(err, hostlimit.ErrBlocked) {
 		t.Errorf("a blocked host: %v", err)
 	}
 	says(run(exitOK, "list"), "a.example", "until", `by hand: the \x1b[2Jowner`)
+	says(run(exitOK, "list", "-blocked"), "a.example", "until")
+	var line struct {
+		Host         string
+		Starts       int
+		BlockedUntil time.Time
+		BlockedBy    string
+	}
+	if out := run(exitOK, "-json", "list", "-blocked"); json.Unmarshal([]byte(out), &line) != nil || line.Host != "a.example" || line.Starts != 1 || time.Until(line.BlockedUntil) < 50*time.Minute || line.BlockedBy == "" {
+		t.Errorf("list -json: %s", out)
+	}
 	says(run(exitOK, "block", "-for", "1h", "-why", "x", "unknown.example"), "no crawler has asked for it")
 	says(run(exitOK, "clear", "a.example"), "a.example is cleared")
 	says(run(exitNo, "clear", "a.example"), "wasn't blocked")
@@ -94,8 +108,35 @@ func TestCommandSteersAFleet(t *testing.T) {
 		t.Fatalf("a cleared host: %v", err)
 	}
 	lease.Release()
+	says(run(exitOK, "block", "A.Example.:443", "-for", "1h", "-why", "x"), "a.example is blocked")
+	if out := run(exitOK, "clear", "A.EXAMPLE:80"); !strings.Contains(out, "a.example is cleared") {
+		t.Error(out)
+	}
+	says(run(exitOK, "block", "BÜCHER.example", "-for", "1h", "-why", "x"), "xn--bcher-kva.example is blocked", "no crawler has asked for it")
 
 	time.AfterFunc(time.Second, func() { flying.Release() })
+	other, err := redislimit.New(redislimit.Config{
+		Client: client, Prefix: "fleet:", Name: "crawler two",
+		Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Second}, MaxWait: time.Minute},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if lease, err = other.Acquire(t.Context(), "c.example", 0); err != nil {
+		t.Fatal(err)
+	}
+	lease.Release()
+	says(run(exitNo, "status"), `process "crawler two" has Delay.Min 1s (others 1ms)`)
+	says(run(exitOK, "processes"), "has Delay.Min 1s (others 1ms)")
+	var seen struct {
+		Problems           []string
+		Processes, Blocked int
+	}
+	if out := run(exitNo, "status", "-json"); json.Unmarshal([]byte(out), &seen) != nil || len(seen.Problems) != 1 || seen.Processes != 2 || seen.Blocked != 2 {
+		t.Errorf("status -json: %s", out)
+	}
+
 	out := run(exitOK, "drain", "-for", "1h")
 	says(out, "nothing starts until", "nothing is in flight")
 	if _, err := start("b.example"); !errors.Is(err, hostlimit.ErrBusy) {
@@ -113,13 +154,68 @@ func TestCommandSteersAFleet(t *testing.T) {
 	watch := exec.CommandContext(ctx, binary, "-redis", server.Addr, "-prefix", "fleet:", "watch", "-every", "100ms")
 	watch.Cancel = func() error { return watch.Process.Signal(os.Interrupt) }
 	time.AfterFunc(2*time.Second, cancel)
-	seen, _ := watch.Output()
-	if n := strings.Count(string(seen), "b.example"); n < 2 || watch.ProcessState.ExitCode() != exitOK {
-		t.Errorf("watch, status %d, has shown the host %d times:\n%s", watch.ProcessState.ExitCode(), n, seen)
+	watched, _ := watch.Output()
+	if n := strings.Count(string(watched), "b.example"); n < 2 || watch.ProcessState.ExitCode() != exitOK {
+		t.Errorf("watch, status %d, has shown the host %d times:\n%s", watch.ProcessState.ExitCode(), n, watched)
 	}
 
 	server.Kill()
 	says(run(exitError, "list"), server.Addr)
+}
+
+// TestABlockActsOnOneHost: among 100,000 hosts as well, a block, and the end of one, ask for no other.
+// A list asks for many hosts in one call.
+func TestABlockActsOnOneHost(t *testing.T) {
+	const others = 100_000
+	server, err := redistest.Run("--requirepass", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	t.Setenv("REDISCLI_AUTH", "secret")
+	client := redis.NewClient(&redis.Options{Addr: server.Addr, Password: "secret"})
+	defer client.Close()
+	crawler, err := redislimit.New(redislimit.Config{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer crawler.Close()
+	lease, err := crawler.Acquire(t.Context(), "a.example", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease.Release()
+	err = client.Eval(t.Context(), `
+		for _, key in ipairs(redis.call('KEYS', '*a.example')) do
+			local state = redis.call('GET', key)
+			for i = 1, tonumber(ARGV[1]) do redis.call('SET', string.gsub(key, 'a.example', i .. '.example'), state) end
+		end`, nil, others).Err()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		most int // calls of the script
+		says string
+	}{
+		{"block a.example -for 1h -why asked", 20, "a.example is blocked until"},
+		{"clear a.example", 20, "a.example is cleared"},
+		{"list -json", others / 50, `"host":"99999.example"`},
+	} {
+		if err := client.ConfigResetStat(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs strings.Builder
+		began := time.Now()
+		status := run(t.Context(), &out, &errs, append([]string{"-redis", server.Addr}, strings.Fields(tt.args)...))
+		took := time.Since(began)
+		stats := client.InfoMap(t.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha")
+		calls, _ := strconv.Atoi(strings.TrimPrefix(strings.Split(stats, ",")[0], "calls="))
+		t.Logf("%s: %d calls of the script, %v", tt.args, calls, took)
+		if status != exitOK || !strings.Contains(out.String(), tt.says) || calls > tt.most || calls == 0 {
+			t.Errorf("%s: status %d, %d calls (%q), %.200q, %s", tt.args, status, calls, stats, out.String(), errs.String())
+		}
+	}
 }
 
 func TestWrongUseIsNamed(t *testing.T) {
@@ -132,6 +228,8 @@ func TestWrongUseIsNamed(t *testing.T) {
 		"-redis x block a -for 1h":      "-why TEXT is missing",
 		"-redis x block a -for x":       "invalid value",
 		"-redis x list -for 1h":         "list has no -for",
+		"-redis x drain -json":          "drain has no -json",
+		"-redis x watch -blocked":       "watch has no -blocked",
 		"-redis x clear a b":            `"b" is too much`,
 		"-redis x clear https://a/":     "is no host",
 		"-redis x watch -every 1ms":     "less than 100ms",
