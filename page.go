@@ -46,14 +46,8 @@ func (p *page) judge(entry *robotscache.Entry) {
 
 // wantsPreferences reports whether anything depends on what robots.txt states about the page's use.
 func (p *page) wantsPreferences() bool {
-	switch p.subject.kind {
-	case kindInquiry:
-		return true
-	case kindPage:
-		return len(p.purposes) > 0 || p.subject.recorder != nil || p.head != nil
-	default:
-		return len(p.purposes) > 0
-	}
+	k := p.subject.kind
+	return len(p.purposes) > 0 || k == kindInquiry || k == kindPage && (p.subject.recorder != nil || p.head != nil)
 }
 
 // refusal returns the error of a verdict that doesn't allow, or of a robots.txt that can't be had.
@@ -61,7 +55,7 @@ func (p *page) refusal() error {
 	if e := p.entry; e.Err != nil && !e.Stale {
 		err := fmt.Errorf("%w: %w", ErrUnreachable, e.Err)
 		if e.Denied {
-			err = fmt.Errorf("%w: %w", ErrDisallowed, err)
+			err = disallowed{err}
 		}
 		return p.subject.fail(StageRobots, e.Expires, err)
 	}

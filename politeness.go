@@ -31,6 +31,7 @@ import (
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/problems"
 	"github.com/go-politeness/politeness/internal/recorder"
 	"github.com/go-politeness/politeness/internal/tally"
@@ -148,6 +149,7 @@ type Transport struct {
 	trips      atomic.Uint64              // number of the last trip
 	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
 	tally      tally.Tally
+	slow       alarm.Clock
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -168,6 +170,7 @@ func New(cfg Config) (*Transport, error) {
 		userAgent:  []string{cfg.UserAgent},
 		product:    robots.ProductToken(cfg.UserAgent),
 		base:       cfg.Base,
+		slow:       alarm.Clock{After: time.Second},
 		hosts:      cfg.Hosts,
 		hostKey:    cfg.HostKey,
 		budget:     cfg.Budget,

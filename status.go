@@ -142,10 +142,8 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 		if v, ok := counted.Visitors[h.Host]; ok && h.Why == "" {
 			h.Waiters, h.Hold, h.Why, h.NextStart = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
 		}
-	}
-	for i := range s.Hosts {
-		counted := t.tally.Host(s.Hosts[i].Host)
-		s.Hosts[i].Answers, s.Hosts[i].Refused = counted.Answers, counted.Refused
+		counted := t.tally.Host(h.Host)
+		h.Answers, h.Refused = counted.Answers, counted.Refused
 	}
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()

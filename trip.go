@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/faults"
 	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/internal/tally"
@@ -38,7 +39,8 @@ type trip struct {
 	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 	try      *try
 	first    try
-	body     body // of the response that is handed over
+	slow     alarm.Alarm // rings when Base takes longer than a second
+	body     body        // of the response that is handed over
 }
 
 // A try is a request that is sent. Base may hold on to it after it has returned, so no other try
@@ -146,14 +148,13 @@ func (trip *trip) permit() error {
 		return nil
 	}
 	s.report(evidence.BlockedByRule, func(d *evidence.Decision) { d.Reason = err.Error() })
-	return s.fail(StageRule, time.Time{}, &ruleError{err})
+	return s.fail(StageRule, time.Time{}, disallowed{fmt.Errorf("refused by rule: %w", err)})
 }
 
-// A ruleError is a refusal by Config.Refuse. It is ErrDisallowed and what the user's rule returned.
-type ruleError struct{ err error }
+// A disallowed is ErrDisallowed in other words: those of an error that is no rule of robots.txt.
+type disallowed struct{ error }
 
-func (e *ruleError) Error() string   { return "refused by rule: " + e.err.Error() }
-func (e *ruleError) Unwrap() []error { return []error{ErrDisallowed, e.err} }
+func (d disallowed) Unwrap() []error { return []error{ErrDisallowed, d.error} }
 
 // ask decides by robots.txt whether the URL may be fetched. A URL that may not be takes no slot, no
 // page and no wait.
@@ -336,7 +337,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 		sent = trip.try.clone(sent)
 	}
 	ctx.open()
-	resp, failure = trip.t.base.RoundTrip(sent)
+	resp, failure = trip.roundTrip(sent)
 	ctx.close(failure == nil)
 	if resp != nil && resp.Request == sent {
 		resp.Request = trip.req
@@ -358,6 +359,23 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
 	}
 	return resp, failure, nil
+}
+
+// roundTrip calls Base. While that goes on only Ring records anything.
+func (trip *trip) roundTrip(req *http.Request) (*http.Response, error) {
+	if trip.subject.recorder != nil {
+		trip.subject.text() // for Ring
+		defer trip.t.slow.Begin(&trip.slow, trip).End()
+	}
+	return trip.t.base.RoundTrip(req)
+}
+
+// Ring implements alarm.Ringer: it records that an answer is waited for.
+func (trip *trip) Ring() {
+	if trip.try.ctx.mu.TryLock() { // otherwise a new start is
+		trip.try.ctx.mu.Unlock()
+		trip.turn.recordWait(waitCause{hold: "answer", why: "for an answer"})
+	}
 }
 
 // learn reports the answer to the host's state: it blocks, slows down, or clears. Without an answer

@@ -3,6 +3,7 @@ package politeness_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -41,6 +42,47 @@ func TestWaitingIsOnRecordWhenItBegins(t *testing.T) {
 		if d := b.log.Decisions(evidence.Waiting); len(d) != 1 || !d[0].Time.Equal(begin) || d[0].Hold != "block" ||
 			d[0].Reason != "blocked (status 429)" || !d[0].Until.Equal(begin.Add(100*time.Second)) {
 			b.Errorf("for a block: %+v", d)
+		}
+	})
+}
+
+// TestWaitingForAnAnswerIsOnRecord after a second: a slow server isn't a silent crawler. So it is for
+// robots.txt, before which nothing else is on record.
+func TestWaitingForAnAnswerIsOnRecord(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		asked := time.Now()
+		b.site.Handle("/robots.txt", politenesstest.Slow(20*time.Second, politenesstest.Status(404))).
+			Handle("/slow", politenesstest.Slow(90*time.Second, politenesstest.Status(200))).
+			Handle("/quick", politenesstest.Slow(time.Second-1, politenesstest.Status(200)))
+		b.mustGet("https://example.com/slow", 200)
+		told := b.log.Decisions(evidence.Waiting)
+		if len(told) != 2 || told[0].URL != "https://example.com/robots.txt" || !told[0].RobotsTxt || told[0].Time.Sub(asked) != time.Second || told[1].URL != "https://example.com/slow" {
+			b.Fatalf("%+v", told)
+		}
+		start := b.log.Decisions(evidence.Started)[1]
+		if d := told[1]; d.Hold != "answer" || d.Reason != "for an answer" || !d.Until.IsZero() || !d.Allowed || d.Time.Sub(start.Start) != time.Second || d.Trip != start.Trip {
+			b.Errorf("%+v", d)
+		}
+		b.log.Reset()
+		b.mustGet("https://example.com/quick", 200)
+		if told := b.log.Decisions(evidence.Waiting); len(told) > 0 {
+			b.Errorf("of a quick answer: %+v", told)
+		}
+	})
+}
+
+// TestDeadHostIsNotCalledDisallowed: that word is for a rule of robots.txt. It is ErrDisallowed all
+// the same.
+func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
+	virtually(t, politeness.Config{}, func(b *bubble) {
+		b.site.Handle("/robots.txt", politenesstest.Drop())
+		_, err := b.client.Get("https://example.com/")
+		if !errors.Is(err, politeness.ErrDisallowed) || !errors.Is(err, politeness.ErrUnreachable) || strings.Contains(err.Error(), "disallowed") ||
+			!strings.Contains(err.Error(), "robots.txt can't be had: ") {
+			b.Error(err)
+		}
+		if d := b.one(evidence.BlockedByRobots); strings.Contains(d.String(), "disallowed") || !strings.Contains(d.String(), "not asked     https://example.com/: no robots.txt (") {
+			b.Error(d)
 		}
 	})
 }

@@ -76,6 +76,8 @@ func (d *Decision) verb() verb {
 		return verb{strings.ReplaceAll(string(d.Type), "_", " "), routine}
 	case d.Type == Fetched && (d.Status >= 400 || d.Err != ""):
 		v.tone = grave
+	case d.Type == BlockedByRobots && d.MatchedRule == "": // no rule is known
+		v.text = "not asked"
 	}
 	return v
 }
@@ -116,11 +118,16 @@ func (d *Decision) write(b *strings.Builder, colours palette) {
 // why tells what there is to say of d beside its verb and its subject.
 func (d *Decision) why() string {
 	var parts []string
+	reason := d.Reason
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	switch d.Type {
 	case BlockedByRobots:
-		if d.Line > 0 {
+		switch {
+		case d.Line > 0:
 			say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
+		case reason != "" && d.MatchedRule == "":
+			say("no robots.txt (%s)", reason)
+			reason = ""
 		}
 	case RobotsAllowed:
 		if d.MatchedRule != "" {
@@ -154,8 +161,8 @@ func (d *Decision) why() string {
 	case NoIndex:
 		say("%s", d.Directives)
 	}
-	if d.Reason != "" {
-		parts = append(parts, d.Reason)
+	if reason != "" {
+		parts = append(parts, reason)
 	}
 	if d.Err != "" {
 		parts = append(parts, d.Err)

@@ -127,7 +127,7 @@ type Decision struct {
 	Slot         int           `json:"slot,omitzero"`                  // slots of the host in use, this one included
 	Slots        int           `json:"slots,omitzero"`                 // slots that the host has
 	Probe        bool          `json:"probe,omitzero"`                 // first request after a block
-	Hold         string        `json:"hold,omitzero" most:"48"`        // what a request waits for: "slot", "place", "delay", "block", "probe" or "visit-time"
+	Hold         string        `json:"hold,omitzero" most:"48"`        // what a request waits for: "slot", "place", "delay", "block", "probe", "visit-time" or "answer"
 
 	// The exchange.
 	Status       int           `json:"status,omitzero"`   // of the response

@@ -160,7 +160,7 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if *depth == 0 && isSet(flags, "depth") {
 		crawlCfg.MaxDepth = -1 // the start URLs only
 	}
-	if !*quiet {
+	if notes.answers = !*quiet; !*quiet {
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
 	}
 	if *sitemaps {
@@ -292,8 +292,8 @@ func (w *writer) visit(_ context.Context, p *crawl.Page) error {
 // errUnwritten ends a crawl: without its pages it bothers the sites for nothing.
 var errUnwritten = errors.New("pages can't be written")
 
-// notes keep why the URLs that the user has typed weren't had, to say it at the end, and say at
-// once that what is to be remembered can't be.
+// notes keep why the URLs that the user has named weren't had, to say it at the end. They say at
+// once that what is to be remembered can't be, and which answer is waited for when nothing comes.
 type notes struct {
 	to    io.Writer
 	fresh string // as in shell
@@ -301,7 +301,13 @@ type notes struct {
 	mu   sync.Mutex
 	why  map[string]string // of URLs that weren't had; empty: not known
 	lost bool
+
+	answers bool      // it says which answer nothing comes before
+	last    time.Time // when the last page came, or until when it is known which one is waited for
 }
+
+// waitAgain is how long a crawl that nothing comes of is silent about it.
+const waitAgain = 10 * time.Second
 
 func newNotes(to io.Writer, fresh string, urls []string) *notes {
 	n := &notes{to: to, fresh: fresh, why: make(map[string]string)}
@@ -323,6 +329,11 @@ func (n *notes) Record(_ context.Context, d evidence.Decision) {
 			n.lost = true
 			fmt.Fprintf(n.to, "%s%v\n", n.fresh, d)
 		}
+	case evidence.Waiting:
+		if d.Hold == "answer" && n.answers && d.Time.Sub(n.last) > time.Second {
+			n.last = d.Time.Add(waitAgain - time.Second) // unless a page comes
+			fmt.Fprintf(n.to, "%swaiting for an answer from %s\n", n.fresh, printable.Text(d.URL))
+		}
 	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.Reserved, evidence.RobotsUnreachable,
 		evidence.BudgetExceeded, evidence.SlotTimeout, evidence.ResponseRejected, evidence.Failed:
 		if _, typed := n.why[d.URL]; typed {
@@ -336,6 +347,7 @@ func (n *notes) had(url string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.why, url)
+	n.last = time.Now()
 }
 
 // mostNotes is how many URLs of a list show says it of.

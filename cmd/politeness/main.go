@@ -45,6 +45,7 @@ type shell struct {
 	in        io.Reader
 	out, errs io.Writer
 	colour    bool   // whether out is a terminal
+	unhook    func() // lets the next signal end the program at once
 	fresh     string // begins a line on errs, whatever a terminal has in the present one
 }
 
@@ -67,7 +68,7 @@ var commands = map[string]command{
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	sh := &shell{in: os.Stdin, out: os.Stdout, errs: os.Stderr, colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
+	sh := &shell{in: os.Stdin, out: os.Stdout, errs: os.Stderr, unhook: stop, colour: isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == ""}
 	if isTerminal(os.Stderr) {
 		sh.fresh = "\r\x1b[K"
 	}
@@ -159,6 +160,7 @@ func parse(flags *flag.FlagSet, args []string, wanted string) ([]string, error) 
 // Call the function that it returns when the command has ended.
 func (sh *shell) stopping(ctx context.Context, command, what string) (ended func() bool) {
 	return context.AfterFunc(ctx, func() {
+		sh.unhook()
 		fmt.Fprintf(sh.errs, "%spoliteness %s: stopping: %s; Ctrl-C again stops at once\n", sh.fresh, command, what)
 	})
 }

@@ -177,6 +177,34 @@ func TestFailedNamesWhatWasLeft(t *testing.T) {
 	}
 }
 
+// TestCrawlSaysWhichAnswerItWaitsFor after a second, once, when nothing else happens.
+func TestCrawlSaysWhichAnswerItWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	s.Handle("/slow", func(http.ResponseWriter, *http.Request) { time.Sleep(2500 * time.Millisecond) })
+	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", s.URL+"/slow", s.URL+"/slow?2")
+	if n := strings.Count(r.errs, "waiting for an answer from "+s.URL+"/slow"); r.status != 0 || n != 1 {
+		t.Errorf("status %d, said %d times:\n%s", r.status, n, r.errs)
+	}
+	polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-q", s.URL+"/slow").expect(t, 0, "", "")
+}
+
+// TestDeadHostIsNotCalledDisallowed by the command: that word is for a rule of robots.txt.
+func TestDeadHostIsNotCalledDisallowed(t *testing.T) {
+	t.Parallel()
+	closed := localsite.New(t, 0)
+	closed.Close()
+	failed := filepath.Join(t.TempDir(), "failed.jsonl")
+	r := polite(t, nil, "crawl", "-agent", agent, "-delay", "10ms", "-tries", "1", "-failed", failed, closed.URL+"/")
+	r.expect(t, 1, "", "not asked     "+closed.URL+"/: no robots.txt (network: dial tcp 127.0.0.1:")
+	text, err := os.ReadFile(failed)
+	for _, said := range []string{r.errs, polite(t, nil, "check", closed.URL+"/").out, string(text)} {
+		if err != nil || said == "" || strings.Contains(strings.ToLower(said), "disallowed") || strings.Contains(said, "REFUSED") {
+			t.Errorf("%v\n%s", err, said)
+		}
+	}
+}
+
 // TestLimitRate holds for all pages together.
 func TestLimitRate(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,85 @@
+// Package alarm calls what goes on for too long: one timer for any number of exchanges, none of
+// which costs an allocation.
+package alarm
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/internal/list"
+)
+
+// A Clock rings alarms After their beginning. All of its alarms are set for the same time, so they
+// stand in the order in which they ring, and the timer is that of the first. The timer runs only
+// while something is set. Set After before the first use.
+type Clock struct {
+	After time.Duration
+
+	mu    sync.Mutex
+	set   list.List[Alarm, *Alarm]
+	timer *time.Timer
+	due   time.Time // of timer
+}
+
+// An Alarm is set by Clock.Begin. Its zero value is ready; it must not be copied.
+type Alarm struct {
+	list.Linked[Alarm]
+	clock *Clock
+	ring  Ringer
+	at    time.Time
+	rung  chan struct{} // closed when Ring has returned; nil: it hasn't been called
+}
+
+// A Ringer is called once when an alarm rings, in a goroutine of its own.
+type Ringer interface{ Ring() }
+
+// Begin sets a, which isn't set. Call End on what it returns when that which is watched has ended.
+func (c *Clock) Begin(a *Alarm, r Ringer) *Alarm {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a.clock, a.ring, a.at, a.rung = c, r, now.Add(c.After), nil
+	c.set.Insert(a, c.set.Last)
+	if now.After(c.due) || c.due.Sub(now) > c.After { // none runs, or one of another bubble of testing/synctest
+		c.arm(now)
+	}
+	return a
+}
+
+// End unsets a. If it rings, End returns when Ring has.
+func (a *Alarm) End() {
+	a.clock.mu.Lock()
+	rung := a.rung
+	if rung == nil {
+		a.clock.set.Remove(a)
+	}
+	a.clock.mu.Unlock()
+	if rung != nil {
+		<-rung
+	}
+}
+
+// arm starts the timer for the first alarm.
+func (c *Clock) arm(now time.Time) {
+	c.due = c.set.First.at
+	c.timer = time.AfterFunc(c.due.Sub(now), c.tick)
+}
+
+// tick rings what is due, and starts the timer for the rest.
+func (c *Clock) tick() {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for a := c.set.First; a != nil && !a.at.After(now); a = c.set.First {
+		c.set.Remove(a)
+		a.rung = make(chan struct{})
+		go func() {
+			defer close(a.rung)
+			a.ring.Ring()
+		}()
+	}
+	c.due = time.Time{}
+	if c.set.First != nil {
+		c.arm(now)
+	}
+}
