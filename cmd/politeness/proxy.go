@@ -83,10 +83,11 @@ func runProxy(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	fmt.Fprintf(sh.errs, "politeness proxy: http_proxy=http://%s\n", listener.Addr())
+	fmt.Fprintf(sh.errs, "politeness proxy: listening on %s; export http_proxy=http://%[1]s\n", listener.Addr())
 	if authority != nil {
-		fmt.Fprintf(sh.errs, "politeness proxy: https_proxy=http://%s, for programs that trust %s\n", listener.Addr(), authority.Certificate)
+		fmt.Fprintf(sh.errs, "politeness proxy: export https_proxy=http://%s for programs that trust %s\n", listener.Addr(), authority.Certificate)
 	}
+	defer sh.stopping(ctx, "proxy", "what is under way is answered, for 10 s at most")()
 	return exitOK, proxy.New(transport, authority).Serve(ctx, listener, sh.errs)
 }
 

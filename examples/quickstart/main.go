@@ -9,10 +9,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"sync"
@@ -24,8 +26,11 @@ import (
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
-// longest is how long the program runs at most, whatever the sites ask for.
-const longest = 25 * time.Second
+// What ends the program, whatever the sites ask for: a time, and a number of pages.
+const (
+	longest   = 25 * time.Second
+	mostPages = 20
+)
 
 func main() {
 	file := flag.String("evidence", "", "write the evidence log (JSON Lines) to `FILE`")
@@ -38,10 +43,25 @@ func main() {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 
+	if err := checkURLs(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	if err := run(ctx, os.Stdout, *agent, *file, *state, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "quickstart:", err)
 		os.Exit(1)
 	}
+}
+
+// checkURLs returns an error that names all arguments that can't be fetched.
+func checkURLs(urls []string) error {
+	var errs []error
+	for _, raw := range urls {
+		if u, err := url.Parse(raw); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("quickstart: no URL: %s (a URL begins with https:// or http://)", raw))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func run(ctx context.Context, out io.Writer, agent, file, state string, urls []string) (err error) {
@@ -62,7 +82,7 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 		proof = evidence.Multi(timeline, log)
 	}
 
-	spent := budget.New(budget.Limits{Pages: 20, Duration: longest, WarnAt: 0.8})
+	spent := budget.New(budget.Limits{Pages: mostPages, Duration: longest, WarnAt: 0.8})
 	cfg := politeness.Config{
 		UserAgent: agent,
 		Base:      reach.Base(urls), // public addresses only, unless one is named
@@ -84,6 +104,8 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 			urls = append(urls, s.URL+path)
 		}
 	}
+	fmt.Fprintf(out, "At most 2 requests at once per host, 200 to 500 ms apart or as robots.txt asks; it ends after %d pages or %.0f s.\n\n",
+		mostPages, longest.Seconds())
 	timeline.begin()
 	crawl(ctx, client, urls)
 	timeline.end()
@@ -91,6 +113,9 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 	usage, err := spent.Usage(ctx)
 	if err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		fmt.Fprintf(out, "\nStopped: the quickstart ends after %.0f s.\n", longest.Seconds())
 	}
 	fmt.Fprintf(out, "\nBudget: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
 		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)

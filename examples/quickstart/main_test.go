@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
+	"github.com/go-politeness/politeness/internal/localsite"
 )
 
 // The program as a newcomer runs it, in less than 30 s, with a log that proves itself.
@@ -45,4 +48,49 @@ func TestQuickstart(t *testing.T) {
 			t.Errorf("the log doesn't prove itself: %v\n%s", err, report)
 		}
 	})
+}
+
+// What a newcomer sees of a slow and of a dead host: the limits first, lines in the order of events,
+// which answer is waited for, and no rule where there is none.
+func TestQuickstartExplainsSlowAndDeadHosts(t *testing.T) {
+	virtual.Run(t, func(t *testing.T) {
+		s := localsite.Start()
+		defer s.Close()
+		s.Handle("/slow", func(http.ResponseWriter, *http.Request) { time.Sleep(5 * time.Second) })
+		dead := localsite.Start()
+		dead.Close()
+		var out bytes.Buffer
+		if err := run(t.Context(), &out, "QuickstartBot/1.0 (bot@example.com)", "", "", []string{s.URL + "/slow", s.URL + "/a", dead.URL + "/"}); err != nil {
+			t.Fatal(err)
+		}
+		said := out.String()
+		for _, want := range []string{"for an answer", "not asked  " + dead.URL + "/", "robots.txt allowed 2 and refused 0", "1 block;", "BLOCKED    " + dead.URL + "/robots.txt  no answer: "} {
+			if !strings.Contains(said, want) {
+				t.Errorf("it doesn't say %q", want)
+			}
+		}
+		if limits, first := strings.Index(said, "it ends after 20 pages or 25 s"), strings.Index(said, "seconds"); limits < 0 || limits > first {
+			t.Error("it doesn't say its limits before it starts")
+		}
+		last := 0.0
+		for line := range strings.Lines(said) {
+			var at float64
+			if n, _ := fmt.Sscanf(line, "%f  ", &at); n == 1 {
+				if at < last {
+					t.Errorf("not in the order of events: %s", line)
+				}
+				last = at
+			}
+		}
+		if strings.Contains(said, "REFUSED") || t.Failed() {
+			t.Errorf("the output:\n%s", said)
+		}
+	})
+}
+
+func TestQuickstartNamesWhatIsNoURL(t *testing.T) {
+	err := checkURLs([]string{"https://example.com/", "example.com", "ftp://example.com/", ":"})
+	if err == nil || strings.Count(err.Error(), "(a URL begins with https:// or http://)") != 3 || !strings.Contains(err.Error(), "no URL: example.com (") {
+		t.Error(err)
+	}
 }

@@ -15,11 +15,12 @@ import (
 type timeline struct {
 	origin string // cut from URLs, so that lines stay short
 
-	mu     sync.Mutex
-	out    io.Writer
-	start  time.Time
-	counts map[evidence.Type]int
-	waited time.Duration
+	mu      sync.Mutex
+	out     io.Writer
+	start   time.Time
+	counts  map[evidence.Type]int
+	waited  time.Duration
+	refused int // by a rule of robots.txt
 }
 
 func newTimeline(out io.Writer) *timeline {
@@ -28,7 +29,7 @@ func newTimeline(out io.Writer) *timeline {
 
 func (l *timeline) begin() {
 	l.start = time.Now()
-	fmt.Fprintf(l.out, "%7s  %-8s  %-16s  %s\n", "seconds", "what", "where", "why")
+	fmt.Fprintf(l.out, "%7s  %-9s  %-16s  %s\n", "seconds", "what", "where", "why")
 }
 
 func (l *timeline) end() { fmt.Fprintf(l.out, "%7.3f  done\n", time.Since(l.start).Seconds()) }
@@ -38,20 +39,33 @@ func (l *timeline) Record(_ context.Context, d evidence.Decision) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[d.Type]++
+	if d.Type == evidence.BlockedByRobots && d.MatchedRule != "" {
+		l.refused++
+	}
 	l.waited += d.WaitSlot + d.WaitDelay + d.WaitBlock
 	what, why := describe(d)
 	if what == "" {
 		return
 	}
-	fmt.Fprintf(l.out, "%7.3f  %-8s  %-16s  %s\n", d.Time.Sub(l.start).Seconds(), what, strings.TrimPrefix(d.URL, l.origin), why)
+	now := time.Now()
+	if d.Type == evidence.Started && now.Sub(d.Time) > 100*time.Millisecond {
+		// It is on record when the request is answered: a slow log would otherwise delay the request.
+		what, why = "started", fmt.Sprintf("at %.3f: %s", d.Time.Sub(l.start).Seconds(), why)
+	}
+	fmt.Fprintf(l.out, "%7.3f  %-9s  %-16s  %s\n", now.Sub(l.start).Seconds(), what, strings.TrimPrefix(d.URL, l.origin), why)
 }
 
 // describe says what a decision was, and why.
 func describe(d evidence.Decision) (what, why string) {
 	switch d.Type {
+	case evidence.PolicyStated: // said before the start
 	case evidence.RobotsAllowed, evidence.BlockedByRobots:
-		what = "allowed"
-		if !d.Allowed {
+		switch {
+		case d.Allowed:
+			what = "allowed"
+		case d.MatchedRule == "": // no rule is known
+			what = "not asked"
+		default:
 			what = "REFUSED"
 		}
 		switch {
@@ -78,7 +92,11 @@ func describe(d evidence.Decision) (what, why string) {
 			why += ", redirects to " + d.Location
 		}
 	case evidence.HostBlocked:
-		what, why = "BLOCKED", fmt.Sprintf("status %d: nobody asks this host for %.1f s, %s", d.Status, d.Until.Sub(d.Time).Seconds(), d.Reason)
+		cause := "no answer"
+		if d.Status > 0 {
+			cause = fmt.Sprintf("status %d", d.Status)
+		}
+		what, why = "BLOCKED", fmt.Sprintf("%s: nobody asks this host for %.1f s, %s", cause, d.Until.Sub(d.Time).Seconds(), d.Reason)
 	case evidence.Waiting:
 		what, why = "waiting", d.Reason
 		if !d.Until.IsZero() {
@@ -88,14 +106,18 @@ func describe(d evidence.Decision) (what, why string) {
 		what, why = "cleared", "the host answers again"
 	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
 		what, why = "robots", fmt.Sprintf("status %d, %d bytes, kept for %v", d.Status, d.Bytes, d.TTL)
+		if d.Type == evidence.RobotsUnreachable {
+			why = "can't be had; asked for again in " + d.Until.Sub(d.Time).Round(time.Second).String()
+		}
 		if d.Reason != "" {
 			why += ": " + d.Reason
 		}
-	default:
-		what, why = string(d.Type), d.Reason+d.Err
-		if d.Limit != "" {
-			why = fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit)
+	case evidence.BudgetWarning, evidence.BudgetExceeded:
+		if what, why = "budget", fmt.Sprintf("%d of %d %s used", d.Used, d.Max, d.Limit); d.Limit == "time" {
+			why = fmt.Sprintf("%d of %d s used", d.Used, d.Max)
 		}
+	default:
+		what, why = string(d.Type), strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
 	}
 	return what, why
 }
@@ -107,7 +129,7 @@ func waits(d evidence.Decision) string {
 		d   time.Duration
 		why string
 	}{{d.WaitSlot, "for a slot"}, {d.WaitDelay, "for the delay"}, {d.WaitBlock, "for the block to end"}} {
-		if w.d >= time.Millisecond {
+		if w.d >= 5*time.Millisecond { // otherwise 0.00
 			parts = append(parts, fmt.Sprintf("%.2f s %s", w.d.Seconds(), w.why))
 		}
 	}
@@ -121,7 +143,11 @@ func waits(d evidence.Decision) string {
 func (l *timeline) summary(out io.Writer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fmt.Fprintf(out, "Requests: %d started, %d ended, %d failed; robots.txt allowed %d and refused %d; %d blocks; %.1f s waited in all.\n",
+	blocks := fmt.Sprintf("%d blocks", l.counts[evidence.HostBlocked])
+	if l.counts[evidence.HostBlocked] == 1 {
+		blocks = "1 block"
+	}
+	fmt.Fprintf(out, "Requests: %d started, %d ended, %d failed; robots.txt allowed %d and refused %d; %s; %.1f s waited in all.\n",
 		l.counts[evidence.Started], l.counts[evidence.Fetched], l.counts[evidence.Failed],
-		l.counts[evidence.RobotsAllowed], l.counts[evidence.BlockedByRobots], l.counts[evidence.HostBlocked], l.waited.Seconds())
+		l.counts[evidence.RobotsAllowed], l.refused, blocks, l.waited.Seconds())
 }

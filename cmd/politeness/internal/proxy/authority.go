@@ -51,13 +51,23 @@ const (
 
 // OpenAuthority opens the authority in dir, and makes one if there is none: an ECDSA key, in a file
 // that only its owner can read, and a certificate beside it.
-func OpenAuthority(dir string) (*Authority, error) {
+//
+// The directory and the key must belong to the user of this process, and be no symbolic links:
+// whoever else owns them could exchange the key.
+func OpenAuthority(dir string) (*Authority, error) { return openAuthority(dir, os.Geteuid()) }
+
+func openAuthority(dir string, user int) (*Authority, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	info, err := os.Stat(dir)
-	if err != nil {
+	info, err := os.Lstat(dir)
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("%s is a symbolic link: name the directory that it leads to", dir)
+	case !ownedBy(info, user):
+		return nil, fmt.Errorf("%s belongs to another user, who could put a key of theirs there: use a directory of your own", dir)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("%s can be written to by others (mode %#o), who could put a key of theirs there: "+
@@ -69,16 +79,32 @@ func OpenAuthority(dir string) (*Authority, error) {
 			return nil, fmt.Errorf("making a certificate authority: %w", err)
 		}
 	}
-	a, err := loadAuthority(name)
+	a, err := loadAuthority(name, user)
 	if err != nil {
 		return nil, err
 	}
 	a.Certificate = filepath.Join(dir, certificateFile)
-	public := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-	if err := os.WriteFile(a.Certificate, public, 0o644); err != nil { //nolint:gosec // it is public
-		return nil, err
+	return a, writeCertificate(a.Certificate, a.cert.Raw)
+}
+
+// writeCertificate replaces the file called name, whatever that is, so that no reader sees half of
+// it, and nothing is written through a link.
+func writeCertificate(name string, cert []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(name), certificateFile+".*")
+	if err != nil {
+		return err
 	}
-	return a, nil
+	defer os.Remove(file.Name())
+	err = errors.Join(
+		pem.Encode(file, &pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		file.Chmod(0o644), // it is public
+		file.Sync(),
+		file.Close(),
+	)
+	if err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), name)
 }
 
 // createAuthority makes a key and its certificate in the file called name. Of two processes that do
@@ -132,10 +158,16 @@ func createAuthority(dir, name string) error {
 func cut(s string, n int) string { return s[:min(len(s), n)] }
 
 // loadAuthority reads the file with the key and the certificate.
-func loadAuthority(name string) (*Authority, error) {
-	info, err := os.Stat(name)
-	if err != nil {
+func loadAuthority(name string, user int) (*Authority, error) {
+	info, err := os.Lstat(name)
+	switch {
+	case err != nil:
 		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file: remove it, and a new authority is made", name)
+	case !ownedBy(info, user):
+		return nil, fmt.Errorf("%s belongs to another user, who can pretend to be any site for programs that trust it: "+
+			"remove it with its directory and let a new one be made", name)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("%s can be read by others (mode %#o): whoever has it can pretend to be any site for programs that trust it. "+

@@ -32,6 +32,7 @@ type Proxy struct {
 	authority *Authority             // nil: no tunnels
 	tunnels   *tunnels
 	stalled   time.Duration
+	silent    int // as maxSilent
 }
 
 // stalled is how long a program may take to read, or to send, the next piece of a body. A program
@@ -41,7 +42,7 @@ const stalled = 2 * time.Minute
 // New returns a proxy that sends its requests by transport. Without an authority it opens no
 // tunnels.
 func New(transport http.RoundTripper, authority *Authority) *Proxy {
-	p := &Proxy{authority: authority, tunnels: newTunnels(), stalled: stalled}
+	p := &Proxy{authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {

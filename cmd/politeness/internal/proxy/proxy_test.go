@@ -374,6 +374,20 @@ func TestOriginForm(t *testing.T) {
 
 // What belongs to the connection between program and proxy stays there, and the rest
 // passes as it is.
+// TestDotSegmentsPassAsTheyCame: whoever resolved them would fetch another URL than robots.txt was
+// asked about.
+func TestDotSegmentsPassAsTheyCame(t *testing.T) {
+	s := localsite.New(t, 0)
+	url, _ := start(t, Base())
+	if got := raw(t, url, "GET "+s.URL+"/a/../b/./c HTTP/1.1\r\nHost: x\r\n\r\n").StatusCode; got/100 == 5 {
+		t.Errorf("status %d", got)
+	}
+	visits := s.Visits()
+	if last := visits[len(visits)-1]; last.Target != "/a/../b/./c" {
+		t.Errorf("the site was asked for %s", last.Target)
+	}
+}
+
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	s := localsite.New(t, 0)

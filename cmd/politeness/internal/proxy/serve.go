@@ -21,6 +21,7 @@ import (
 // proxy to run out of something.
 const (
 	maxConnections = 1024     // open at once, tunnels included; further ones wait to be accepted
+	maxSilent      = 256      // tunnels open at once in which no request is under way
 	maxHeader      = 64 << 10 // bytes of a request's line and headers
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
@@ -52,6 +53,8 @@ func (p *Proxy) serve(ctx context.Context, listener net.Listener, messages io.Wr
 	outside := server(p, messages)
 	inside := server(http.HandlerFunc(p.inside), messages)
 	inside.ConnContext = withTarget
+	silent := &silence{most: p.silent}
+	inside.ConnState = silent.state
 	var both sync.WaitGroup
 	errs := make([]error, 2)
 	ended, end := context.WithCancel(ctx)

@@ -356,6 +356,52 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
+// TestSilentTunnelsLeaveRoom for those in which a request is under way: the one that has been silent
+// for longest is closed, whether nothing was ever said in it or nothing any more.
+func TestSilentTunnelsLeaveRoom(t *testing.T) {
+	for _, spoken := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a, trust := authority(t)
+			l := newPipeListener()
+			const places = 5
+			web := politenesstest.NewWeb()
+			web.Site("https://example.com").Page("/", "hello")
+			p := New(polite(t, nil, web), a)
+			p.silent = places - 2
+			run(t, p, netutil.LimitListener(l, places))
+			began := time.Now()
+			ask := func() (net.Conn, int) {
+				conn := l.dial()
+				t.Cleanup(func() { conn.Close() })
+				if got := say(t, conn, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n"); got != 200 {
+					t.Fatalf("CONNECT: %d", got)
+				}
+				inside := tls.Client(conn, &tls.Config{ServerName: "example.com", RootCAs: trust})
+				return inside, say(t, inside, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+			}
+			for range 3 * places {
+				if spoken {
+					ask()
+					continue
+				}
+				conn := l.dial()
+				t.Cleanup(func() { conn.Close() })
+				go func() {
+					_, _ = io.WriteString(conn, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+					_, _ = io.Copy(io.Discard, conn)
+				}()
+			}
+			synctest.Wait()
+			if _, got := ask(); got != 200 {
+				t.Errorf("status %d", got)
+			}
+			if took := time.Since(began); took > headerTimeout {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
 // A program that stops reading a page, or sending one, holds the site's slot for a while and no
 // longer.
 func TestStalledProgramsGiveTheSlotBack(t *testing.T) {
@@ -516,7 +562,7 @@ func TestAuthorityRefusesWhatItCannotTrust(t *testing.T) {
 		"empty":              {func(t *testing.T, key string) { must(t, os.WriteFile(key, nil, 0o600)) }, "remove it"},
 		"half":               {func(t *testing.T, key string) { must(t, os.Truncate(key, 100)) }, "remove it"},
 		"a leaf's": {func(t *testing.T, key string) {
-			a, err := loadAuthority(key)
+			a, err := loadAuthority(key, os.Geteuid())
 			must(t, err)
 			leaf, err := a.leaf("example.com")
 			must(t, err)
@@ -553,6 +599,62 @@ func TestAuthorityWantsADirectoryOfItsOwn(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
+// TestAuthorityIsOnesOwn: another user's directory or key, or a link to one, is refused, and nothing
+// is written there.
+func TestAuthorityIsOnesOwn(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // has other owners
+	}
+	dir := t.TempDir()
+	if _, err := openAuthority(dir, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("another user's directory: %v", err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(dir, link))
+	if _, err := OpenAuthority(link); err == nil || !strings.Contains(err.Error(), "symbolic link") {
+		t.Errorf("a link: %v", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+
+	_, err := OpenAuthority(dir)
+	must(t, err)
+	key := filepath.Join(dir, keyFile)
+	if _, err := loadAuthority(key, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to another user") {
+		t.Errorf("another user's key: %v", err)
+	}
+	elsewhere := filepath.Join(t.TempDir(), "key")
+	must(t, os.Rename(key, elsewhere))
+	must(t, os.Symlink(elsewhere, key))
+	if _, err := OpenAuthority(dir); err == nil || !strings.Contains(err.Error(), "no regular file") {
+		t.Errorf("a link to a key: %v", err)
+	}
+}
+
+// TestCertificateReplacesItsFile: nothing is written through a link, and nobody reads half of it.
+func TestCertificateReplacesItsFile(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		return // links want a privilege there
+	}
+	dir := t.TempDir()
+	victim := filepath.Join(t.TempDir(), "victim")
+	must(t, os.WriteFile(victim, []byte("precious"), 0o600))
+	must(t, os.Symlink(victim, filepath.Join(dir, certificateFile)))
+	a, err := OpenAuthority(dir)
+	must(t, err)
+	if text, err := os.ReadFile(victim); err != nil || string(text) != "precious" {
+		t.Errorf("%q, %v", text, err)
+	}
+	pool(t, a.Certificate)
+	if info, err := os.Lstat(a.Certificate); err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != 0o644 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 2 {
 		t.Errorf("%v, %v", files, err)
 	}
 }
