@@ -63,7 +63,7 @@ staticcheck: ## staticcheck in every module [C compiler]
 lint: ## golangci-lint in every module [C compiler]
 	@$(SUITE) lint
 
-race: ## the tests of the published modules under the race detector [C compiler, redis-server, Chromium, Scrapy, wget]
+race: ## the tests of the published modules under the race detector [C compiler, redis-server, postgresql, Chromium, Scrapy, wget]
 	@$(SUITE) race
 
 test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules [the same]

@@ -1,0 +1,483 @@
+// Package queuetest tests implementations of crawl.Queue. It tests what a crawl relies on: no URL
+// is lost or lent twice, at a kill neither, and a host belongs to one process at a time.
+//
+//	func TestQueue(t *testing.T) {
+//		queuetest.Run(t, func(t *testing.T) crawl.Queue {
+//			q, err := myqueue.Open(filepath.Join(t.TempDir(), "urls"))
+//			...
+//			return q
+//		})
+//	}
+package queuetest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+var (
+	many   = flag.Int("queuetest.urls", 0, "number of `URLs` of queuetest's large test; 0: 10,000, and 1,000 with -short")
+	memory = flag.Int("queuetest.mb", 0, "most `MB` of memory of a process in that test; 0: not tested")
+)
+
+// Run tests the Queue that open opens, in a subtest for each promise. A subtest calls open several
+// times, with its own t. The first call returns a Queue without URLs, each further one a Queue with
+// the URLs of the one before: a further process opens it. Where two processes can't have it open,
+// the second call ends the first Queue as a kill would, and the subtest doesn't use that any more.
+//
+// A Queue that implements [crawl.Owner] is tested as one of several processes, too. A subtest then
+// waits for its leases to end, which may take a minute each.
+func Run(t *testing.T, open func(t *testing.T) crawl.Queue) {
+	n := *many
+	if n == 0 {
+		if n = 10_000; testing.Short() {
+			n = 1_000
+		}
+	}
+	for _, p := range promises {
+		t.Run(p.name, func(t *testing.T) {
+			c := &check{ctx: t.Context(), open: func() crawl.Queue { return open(t) }, urls: n, logf: t.Logf}
+			if problem := c.run(p); problem != "" {
+				t.Error(problem)
+			}
+		})
+	}
+}
+
+// A promise of a Queue.
+type promise struct {
+	name   string
+	why    string // what happens to a crawl where it isn't kept
+	shared bool   // only a crawl.Owner makes it
+	test   func(c *check)
+}
+
+var promises = []promise{
+	{"Add takes in what is new", "pages are fetched twice, or lost", false, addsNew},
+	{"Take keeps the order", "pages of a high priority wait for others", false, inOrder},
+	{"Take keeps what a request is", "redirects and links are followed without end", false, keepsFields},
+	{"Take lends once", "pages are fetched twice", false, lendsOnce},
+	{"Done ends", "pages are fetched again", false, ends},
+	{"Left waits again", "pages are lost", false, leftWaits},
+	{"Hosts lists what can be taken", "hosts are left out, or the crawl asks for them in vain", false, listsHosts},
+	{"An empty Queue is closed", "the crawl never ends", false, closes},
+	{"A kill loses nothing", "pages are lost", false, survivesKill},
+	{"Many URLs", "the crawl ends for want of memory", false, manyURLs},
+	{"A host is of one process", "pages are fetched twice", true, oneProcess},
+	{"A host that is given back goes to another process", "pages are lost", true, givesBack},
+	{"A Queue is open while others have URLs", "a process ends while there is work", true, staysOpen},
+	{"A process that was paused has lost its hosts", "pages are fetched twice", true, fences},
+	{"Hosts are shared", "one process has all the work", true, shares},
+	{"A Queue that is left is given back soon", "pages wait", true, killedWhileShared},
+}
+
+// patience is how long a Queue may take to make waiting what a killed process had.
+const patience = time.Minute
+
+// A check is one subtest.
+type check struct {
+	ctx  context.Context
+	open func() crawl.Queue
+	urls int // number of those of the large test
+	logf func(format string, args ...any)
+}
+
+// A failure ends a check.
+type failure string
+
+// run returns what is wrong, empty if nothing is.
+func (c *check) run(p promise) (problem string) {
+	defer func() {
+		switch f := recover().(type) {
+		case nil:
+		case failure:
+			problem = fmt.Sprintf("%s. Where this isn't kept, %s.", string(f), p.why)
+		default:
+			panic(f)
+		}
+	}()
+	if p.shared {
+		if _, ok := c.open().(crawl.Owner); !ok {
+			return ""
+		}
+		p.test(c)
+		return ""
+	}
+	p.test(c)
+	return ""
+}
+
+// failf ends the check.
+func (c *check) failf(format string, args ...any) { panic(failure(fmt.Sprintf(format, args...))) }
+
+// must fails where a method of the Queue has returned an error.
+func (c *check) must(err error) {
+	if err != nil {
+		c.failf("a method returned the error %v", err)
+	}
+}
+
+// url is the i-th request for host.
+func url(host string, i int) crawl.Request {
+	return crawl.Request{URL: fmt.Sprintf("https://%s/%d", host, i), Host: host}
+}
+
+// numbered returns n requests for host.
+func numbered(host string, n int) (reqs []crawl.Request) {
+	for i := range n {
+		reqs = append(reqs, url(host, i))
+	}
+	return reqs
+}
+
+func (c *check) add(q crawl.Queue, want int, reqs ...crawl.Request) {
+	added, noRoom, err := q.Add(c.ctx, reqs)
+	c.must(err)
+	if added != want || noRoom != 0 {
+		c.failf("Add of %d requests, %d of them new, returned %d, without room for %d", len(reqs), want, added, noRoom)
+	}
+}
+
+// claim calls Hosts, as a crawl does before it takes.
+func (c *check) claim(q crawl.Queue, n int) []string {
+	hosts, _, err := q.Hosts(c.ctx, n)
+	c.must(err)
+	return hosts
+}
+
+func (c *check) take(q crawl.Queue, n int, hosts ...string) []crawl.Request {
+	reqs, err := q.Take(c.ctx, hosts, n)
+	c.must(err)
+	got := make(map[string]int)
+	for _, r := range reqs {
+		if got[r.Host]++; got[r.Host] > n {
+			c.failf("Take of at most %d requests of a host returned more of %s", n, r.Host)
+		}
+		if !slices.Contains(hosts, r.Host) {
+			c.failf("Take of %q returned a request of %s", hosts, r.Host)
+		}
+	}
+	return reqs
+}
+
+// fresh returns a new Queue with reqs, whose hosts it has claimed.
+func (c *check) fresh(reqs ...crawl.Request) crawl.Queue {
+	q := c.open()
+	c.add(q, len(reqs), reqs...)
+	c.claim(q, 100)
+	return q
+}
+
+func (c *check) done(q crawl.Queue, outcome crawl.Outcome, reqs ...crawl.Request) {
+	results := make([]crawl.Result, len(reqs))
+	for i, r := range reqs {
+		results[i] = crawl.Result{Request: r, Outcome: outcome, Status: 200}
+	}
+	c.must(q.Done(c.ctx, results))
+}
+
+// urls are those of requests.
+func urls(reqs []crawl.Request) []string {
+	var all []string
+	for _, r := range reqs {
+		all = append(all, r.URL)
+	}
+	return all
+}
+
+// wants fails unless got are the requests of want, in their order.
+func (c *check) wants(what string, got []crawl.Request, want ...crawl.Request) {
+	if !slices.Equal(urls(got), urls(want)) {
+		c.failf("%s: Take returned %q, want %q", what, urls(got), urls(want))
+	}
+}
+
+func addsNew(c *check) {
+	a := numbered("a.example", 6)
+	q := c.fresh(a[:2]...)
+	c.add(q, 1, a[0], a[1], a[2])     // known, and waiting
+	c.add(q, 1, a[3], a[3])           // twice in a call
+	lent := c.take(q, 2, "a.example") // a[0] and a[1]
+	c.add(q, 0, lent...)              // known, and lent
+	c.done(q, crawl.Visited, lent...) //
+	c.add(q, 0, lent...)              // known, and done
+	c.add(q, 0)                       // nothing
+	c.add(q, 1, url("b.example", 0))  // of another host
+	long := crawl.Request{Host: "a.example", URL: "https://a.example/" + strings.Repeat("x", 2000)}
+	other := long
+	other.URL += "y"
+	c.add(q, 2, long, other) // differ in their last byte
+	c.claim(q, 100)
+	c.wants("after Add of URLs that are known", c.take(q, 10, "a.example"), a[2], a[3], long, other)
+	q = c.open()
+	c.add(q, 0, lent...)
+	c.add(q, 1, a[5])
+}
+
+func inOrder(c *check) {
+	a := numbered("a.example", 8)
+	for i, priority := range []int{0, 5, -3, 0, 5, 1000, 0, -3} {
+		a[i].Priority = priority
+	}
+	q := c.fresh(a[:4]...)
+	c.add(q, 4, a[4:]...)
+	c.wants("the highest Priority first", c.take(q, 3, "a.example"), a[5], a[1], a[4])
+	c.wants("of one Priority the longest waiting first", c.take(q, 3, "a.example"), a[0], a[3], a[6])
+	c.wants("negative ones last", c.take(q, 3, "a.example"), a[2], a[7])
+
+	many := append(numbered("b.example", 5), numbered("c.example", 5)...)
+	c.add(q, 10, many...)
+	c.claim(q, 100)
+	got := c.take(q, 2, "b.example", "c.example")
+	slices.SortStableFunc(got, func(x, y crawl.Request) int { return strings.Compare(x.Host, y.Host) })
+	c.wants("at most two of each host", got, many[0], many[1], many[5], many[6])
+}
+
+func keepsFields(c *check) {
+	want := crawl.Request{
+		URL: "https://a.example/%E2%82%AC?q='\"&x=a;b--", Host: "a.example", Via: "https://b.example/old", Hops: 3, Depth: 7, Priority: -2,
+	}
+	port := crawl.Request{URL: "http://[::1]:8080/", Host: "[::1]:8080"}
+	q := c.fresh(want, port)
+	for _, r := range []crawl.Request{want, port} {
+		got := c.take(q, 1, r.Host)
+		c.wants("one request", got, r)
+		got[0].From, got[0].Tries = r.From, r.Tries // which a Queue need not keep
+		if got[0] != r {
+			c.failf("Add of %+v, and Take returned %+v", r, got[0])
+		}
+	}
+}
+
+func lendsOnce(c *check) {
+	a := numbered("a.example", 50)
+	q := c.fresh(a...)
+	var got []crawl.Request
+	for range 10 {
+		got = append(got, c.take(q, 7, "a.example")...)
+	}
+	c.wants("all, in sevens", got, a...)
+	c.wants("nothing is left", c.take(q, 7, "a.example"))
+	c.wants("of a host that isn't known", c.take(q, 7, "unknown.example"))
+	c.done(q, crawl.Visited, a[20:30]...) // while others are lent
+	c.wants("nothing waits after Done of a part", c.take(q, 7, "a.example"))
+}
+
+func ends(c *check) {
+	outcomes := []crawl.Outcome{
+		crawl.Visited, crawl.VisitFailed, crawl.Redirected, crawl.NotCanonical, crawl.Disallowed, crawl.Unreachable, crawl.Refused,
+		crawl.OverBudget, crawl.Failed, crawl.Rejected, crawl.EnoughOfHost,
+	}
+	a := numbered("a.example", len(outcomes))
+	q := c.fresh(a...)
+	c.take(q, len(a), "a.example")
+	for i, o := range outcomes {
+		err := q.Done(c.ctx, []crawl.Result{{Request: a[i], Outcome: o, Err: errors.New("a reason"), Status: 500}})
+		c.must(err)
+	}
+	c.claim(q, 100)
+	c.wants("after Done", c.take(q, 100, "a.example"))
+	c.done(q, crawl.Visited, url("b.example", 1)) // of another Queue's life: no harm
+	q = c.open()
+	c.claim(q, 100)
+	c.wants("after Done, and opened again", c.take(q, 100, "a.example"))
+}
+
+func leftWaits(c *check) {
+	a := numbered("a.example", 4)
+	a[3].Priority = 1
+	q := c.fresh(a...)
+	c.wants("all", c.take(q, 4, "a.example"), a[3], a[0], a[1], a[2])
+	c.must(q.Done(c.ctx, []crawl.Result{
+		{Request: a[0], Outcome: crawl.Visited}, {Request: a[1], Outcome: crawl.Left}, {Request: a[3], Outcome: crawl.Left},
+	}))
+	c.claim(q, 100)
+	c.wants("those that were Left", c.take(q, 4, "a.example"), a[3], a[1])
+	c.done(q, crawl.Left, a[1:]...)
+	c.wants("again", sorted(c.all(q, 3)), a[1:]...)
+}
+
+func sorted(reqs []crawl.Request) []crawl.Request {
+	slices.SortFunc(reqs, func(a, b crawl.Request) int { return strings.Compare(a.URL, b.URL) })
+	return reqs
+}
+
+func listsHosts(c *check) {
+	q := c.open()
+	if hosts := c.claim(q, 10); len(hosts) > 0 {
+		c.failf("Hosts of an empty Queue returned %q", hosts)
+	}
+	for i := range 20 {
+		c.add(q, 3, numbered(fmt.Sprintf("h%02d.example", i), 3)...)
+	}
+	if hosts := c.claim(q, 0); len(hosts) > 0 {
+		c.failf("Hosts of none returned %q", hosts)
+	}
+	seen := make(map[string]bool)
+	var lent []crawl.Request
+	for range 20 {
+		hosts := c.claim(q, 3)
+		if len(hosts) > 3 {
+			c.failf("at most 3 hosts: Hosts returned %q", hosts)
+		}
+		for _, host := range hosts {
+			if seen[host] {
+				c.failf("Hosts returned %s, of which a request is lent, or twice", host)
+			}
+			seen[host] = true
+			got := c.take(q, 1, host)
+			c.wants("of a host that Hosts has returned", got, url(host, 0))
+			lent = append(lent, got...)
+		}
+	}
+	if len(seen) != 20 {
+		c.failf("three at a time, Hosts returned %d of 20 hosts", len(seen))
+	}
+	c.done(q, crawl.Visited, lent[:10]...)
+	c.done(q, crawl.Left, lent[10:]...)
+	if hosts := c.claim(q, 100); len(hosts) != 20 {
+		c.failf("all 20 hosts have waiting requests and none is lent; Hosts returned %q", hosts)
+	}
+	for _, host := range slices.Sorted(maps.Keys(seen)) {
+		c.done(q, crawl.Visited, c.take(q, 100, host)...)
+	}
+	if hosts := c.claim(q, 100); len(hosts) > 0 {
+		c.failf("all is done, and Hosts returned %q", hosts)
+	}
+}
+
+func closes(c *check) {
+	q := c.open()
+	wantOpen := func(when string) {
+		if _, open, err := q.Hosts(c.ctx, 10); err != nil || open {
+			c.failf("%s, with one process, Hosts says that the Queue is open (error %v)", when, err)
+		}
+	}
+	wantOpen("empty")
+	c.add(q, 1, url("a.example", 0))
+	c.claim(q, 10)
+	lent := c.take(q, 1, "a.example")
+	c.wants("one request", lent, url("a.example", 0))
+	c.done(q, crawl.Visited, lent...)
+	wantOpen("all done")
+}
+
+// all takes everything that waits, in the end: hosts of a killed process may be that for a while.
+func (c *check) all(q crawl.Queue, n int) (reqs []crawl.Request) {
+	began := time.Now()
+	for len(reqs) < n && time.Since(began) < patience {
+		hosts := c.claim(q, 1000)
+		for _, host := range hosts {
+			for {
+				some := c.take(q, 16, host)
+				if len(reqs) > n {
+					c.failf("of %d requests that wait Take has returned %q", n, urls(reqs))
+				}
+				if reqs = append(reqs, some...); len(some) == 0 {
+					break
+				}
+			}
+		}
+		if len(hosts) == 0 {
+			c.rest()
+		}
+	}
+	return reqs
+}
+
+func survivesKill(c *check) {
+	a, b := numbered("a.example", 10), numbered("b.example", 10)
+	q := c.fresh(append(slices.Clone(a), b...)...)
+	lent := c.take(q, 5, "a.example", "b.example")
+	c.done(q, crawl.Visited, a[0], b[0], b[1])
+	c.done(q, crawl.Left, a[1])
+	if len(lent) != 10 {
+		c.failf("Take of five of two hosts returned %d", len(lent))
+	}
+	want := slices.Concat(a[1:], b[2:])
+	for i := range 3 { // a kill after the other
+		q = c.open()
+		c.wants(fmt.Sprintf("after kill number %d", i+1), sorted(c.all(q, len(want))), want...)
+	}
+	c.done(q, crawl.Visited, want...)
+	q = c.open()
+	if got := c.claim(q, 10); len(got) > 0 {
+		c.failf("all is done, and after a kill Hosts returns %q", got)
+	}
+}
+
+// manyURLs adds, takes and ends URLs of a thousand hosts, and looks at the memory of the process.
+func manyURLs(c *check) {
+	n, q := c.urls, c.open()
+	const batch, hosts = 5000, 1000
+	name := func(i int) string { return fmt.Sprintf("www.host-%03d.example", i%hosts) }
+	began, peak := time.Now(), uint64(0)
+	reqs := make([]crawl.Request, 0, batch)
+	for from := 0; from < n; from += batch {
+		reqs = reqs[:0]
+		for i := from; i < min(n, from+batch); i++ {
+			host := name(i)
+			reqs = append(reqs, crawl.Request{URL: fmt.Sprintf("https://%s/a/page/of/some/length/%011d.html", host, i), Host: host, Depth: i % 7})
+		}
+		c.add(q, len(reqs), reqs...)
+		c.add(q, 0, reqs[:len(reqs)/10]...)
+		peak = max(peak, used())
+	}
+	added := time.Since(began)
+	all := make(map[string]bool)
+	began = time.Now()
+	taken := 0
+	for taken < n {
+		if len(c.claim(q, hosts)) == 0 {
+			c.failf("of %d URLs %d were lent, and Hosts returns none", n, taken)
+		}
+		for i := range hosts {
+			all[name(i)] = true
+		}
+		for some := range slices.Chunk(slices.Collect(maps.Keys(all)), 64) {
+			got := c.take(q, 16, some...)
+			if taken += len(got); taken > n {
+				c.failf("of %d URLs, %d were lent", n, taken)
+			}
+			c.done(q, crawl.Visited, got...)
+		}
+		peak = max(peak, used())
+		if time.Since(began) > 2*time.Minute { // of so many that they take hours: a part will do
+			break
+		}
+	}
+	rate := float64(taken) / time.Since(began).Seconds()
+	c.logf("%d URLs added, %.0f a second; %d taken and done, %.0f a second; the process had %d MB at most", n, float64(n)/added.Seconds(), taken, rate, peak>>20)
+	if *memory > 0 && peak > uint64(*memory)<<20 {
+		c.failf("the process had %d MB with %d URLs, more than %d", peak>>20, n, *memory)
+	}
+}
+
+// used returns the bytes that the process has in memory: by the kernel where it says so, else by
+// the runtime.
+func used() uint64 {
+	if f, err := os.Open("/proc/self/status"); err == nil {
+		defer f.Close()
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			var kB uint64
+			if _, err := fmt.Sscanf(lines.Text(), "VmHWM: %d kB", &kB); err == nil {
+				return kB << 10
+			}
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Sys
+}

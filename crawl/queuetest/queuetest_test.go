@@ -1,0 +1,295 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sort"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// A server is a Queue in memory for several processes, and what may be wrong with one.
+type server struct {
+	broken  string // one of defects; empty: none
+	alone   bool   // a Queue for one process: opening it ends the one before
+	urls    []*entry
+	owners  map[string]*process // of hosts
+	current *process            // the one that was opened last
+	all     []*process
+}
+
+type entry struct {
+	crawl.Request
+	done bool
+	lent *process
+}
+
+// A process is a server's Queue in one process.
+type process struct {
+	s     *server
+	alive time.Time       // last call of Hosts
+	lent  map[string]bool // URLs
+	want  bool            // the last call of Hosts had room
+	over  map[string]bool // hosts to give back
+}
+
+const modelLease = 5 * time.Second
+
+func (s *server) open() crawl.Queue {
+	p := &process{s: s, alive: time.Now(), lent: map[string]bool{}, over: map[string]bool{}}
+	if s.current != nil && s.alone {
+		s.end(s.current)
+	}
+	s.current = p
+	if s.alone {
+		return struct{ crawl.Queue }{p} // it doesn't own
+	}
+	return p
+}
+
+func (s *server) is(defect string) bool { return s.broken == defect }
+
+// end makes wait what a dead process had.
+func (s *server) end(p *process) {
+	s.all = slices.DeleteFunc(s.all, func(o *process) bool { return o == p })
+	for _, e := range s.urls {
+		if e.lent == p && !s.is("loses at a kill") {
+			e.lent = nil
+		}
+	}
+	for host, o := range s.owners {
+		if o == p {
+			delete(s.owners, host)
+		}
+	}
+}
+
+func (p *process) beat() {
+	s := p.s
+	if !s.is("has no leases") {
+		for _, o := range slices.Clone(s.all) {
+			if time.Since(o.alive) > modelLease {
+				s.end(o)
+			}
+		}
+	}
+	p.alive = time.Now()
+	if !slices.Contains(s.all, p) {
+		s.all = append(s.all, p)
+	}
+}
+
+func (p *process) Add(_ context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	s := p.s
+	for _, r := range reqs {
+		i := slices.IndexFunc(s.urls, func(e *entry) bool {
+			return e.URL == r.URL && !(s.is("forgets what is done") && e.done) ||
+				s.is("compares prefixes") && len(r.URL) > 1000 && len(e.URL) > 1000
+		})
+		if i >= 0 && !s.is("adds what is known") {
+			continue
+		}
+		r.From, r.Tries = "", 0
+		if s.is("forgets Via") {
+			r.Via = ""
+		}
+		s.urls = append(s.urls, &entry{Request: r})
+		added++
+	}
+	if s.is("miscounts") {
+		added = len(reqs)
+	}
+	if s.is("refuses duplicates") && added < len(reqs) {
+		return 0, 0, errors.New("constraint violated")
+	}
+	return added, 0, nil
+}
+
+func (p *process) Take(_ context.Context, hosts []string, n int) (taken []crawl.Request, _ error) {
+	s := p.s
+	waiting := slices.Clone(s.urls)
+	if !s.is("keeps no priorities") {
+		sort.SliceStable(waiting, func(i, j int) bool { return waiting[i].Priority > waiting[j].Priority })
+	}
+	if s.is("takes the newest first") {
+		slices.Reverse(waiting)
+	}
+	for _, host := range hosts {
+		if !s.alone && s.owners[host] != p && !s.is("shares a host") || p.over[host] {
+			continue
+		}
+		left := n
+		for _, e := range waiting {
+			if e.Host != host || e.done || e.lent != nil && !s.is("lends twice") || left == 0 {
+				continue
+			}
+			if !s.is("takes without end") {
+				left--
+			}
+			e.lent = p
+			p.lent[e.URL] = true
+			taken = append(taken, e.Request)
+		}
+	}
+	return taken, nil
+}
+
+func (p *process) Done(_ context.Context, results []crawl.Result) error {
+	s := p.s
+	for _, r := range results {
+		i := slices.IndexFunc(s.urls, func(e *entry) bool { return e.URL == r.URL })
+		if i < 0 {
+			if s.is("knows no unknown") {
+				return errors.New("no such URL")
+			}
+			continue
+		}
+		delete(p.lent, r.URL)
+		e := s.urls[i]
+		switch {
+		case r.Outcome != crawl.Left || s.is("ends what is Left"):
+			e.done = e.done || r.Outcome == crawl.Visited || !s.is("ends visits only")
+			e.lent = nil
+		case e.lent == p, s.is("has no fence"):
+			e.lent = nil
+		}
+		if s.is("keeps hosts") {
+			continue
+		}
+		if !p.has(r.Host) && s.owners[r.Host] == p {
+			delete(s.owners, r.Host)
+			delete(p.over, r.Host)
+		}
+	}
+	return nil
+}
+
+// has reports whether something is lent of a host.
+func (p *process) has(host string) bool {
+	return slices.ContainsFunc(p.s.urls, func(e *entry) bool { return e.Host == host && e.lent == p })
+}
+
+func (p *process) Hosts(_ context.Context, n int) (hosts []string, open bool, _ error) {
+	s := p.s
+	p.beat()
+	if !s.is("shares nothing") {
+		p.share()
+	}
+	for _, e := range s.urls {
+		open = open || !e.done && !s.alone
+		o := s.owners[e.Host]
+		free := o == nil || o == p
+		if s.is("steals hosts") {
+			free = o != p
+		}
+		if e.done && !s.is("lists what is done") || e.lent != nil && !s.is("lists what is lent") || !free || p.has(e.Host) && !s.is("lists what is lent") ||
+			slices.Contains(hosts, e.Host) || len(hosts) >= n || p.over[e.Host] || len(s.all) > 1 && o == nil && p.number() >= p.part() && !s.is("shares nothing") {
+			continue
+		}
+		if hosts = append(hosts, e.Host); !s.alone {
+			if s.owners == nil {
+				s.owners = map[string]*process{}
+			}
+			s.owners[e.Host] = p
+		}
+		if s.is("lists one host") {
+			break
+		}
+	}
+	p.want = n > len(hosts)
+	switch {
+	case s.is("never closes"):
+		open = true
+	case s.is("is never open"):
+		open = false
+	}
+	return hosts, open, nil
+}
+
+func (p *process) number() (n int) {
+	for _, o := range p.s.owners {
+		if o == p {
+			n++
+		}
+	}
+	return n
+}
+
+// part is the fair part of the hosts that have requests.
+func (p *process) part() int {
+	hosts := map[string]bool{}
+	for _, e := range p.s.urls {
+		if !e.done {
+			hosts[e.Host] = true
+		}
+	}
+	return (len(hosts) + len(p.s.all) - 1) / len(p.s.all)
+}
+
+// share marks what p has too much of.
+func (p *process) share() {
+	for _, host := range slices.Sorted(func(yield func(string) bool) {
+		for h, o := range p.s.owners {
+			if o == p && !yield(h) {
+				return
+			}
+		}
+	}) {
+		if len(p.s.all) > 1 && p.number()-len(p.over) > p.part() {
+			p.over[host] = true
+		}
+	}
+}
+
+func (p *process) Owns(host string) bool {
+	if p.s.is("never loses") {
+		return true
+	}
+	return p.s.owners[host] == p && !p.over[host]
+}
+
+// defects are those that Run must find; the second is whether the Queue is for one process.
+var defects = map[string]bool{
+	"adds what is known": true, "forgets what is done": true, "compares prefixes": true, "miscounts": true, "refuses duplicates": true,
+	"forgets Via": true, "keeps no priorities": true, "takes the newest first": true, "takes without end": true, "lends twice": true,
+	"knows no unknown": true, "ends what is Left": true, "ends visits only": true, "lists what is done": true, "lists what is lent": true,
+	"lists one host": false, "never closes": true, "loses at a kill": true,
+	"shares a host": false, "has no leases": false, "has no fence": false, "keeps hosts": false, "never loses": false, "steals hosts": false,
+	"is never open": false, "shares nothing": false,
+}
+
+// TestRunFindsEveryDefect: a Queue that is broken in one place fails, and one that isn't passes.
+func TestRunFindsEveryDefect(t *testing.T) {
+	problemsOf := func(t *testing.T, broken string, alone bool) (problems []string) {
+		for _, p := range promises {
+			synctest.Test(t, func(t *testing.T) {
+				s := &server{broken: broken, alone: alone}
+				c := &check{ctx: t.Context(), open: s.open, urls: 100, logf: func(string, ...any) {}}
+				if problem := c.run(p); problem != "" {
+					problems = append(problems, p.name+": "+problem)
+				}
+			})
+		}
+		return problems
+	}
+	for _, alone := range []bool{true, false} {
+		if problems := problemsOf(t, "", alone); len(problems) > 0 {
+			t.Errorf("a whole Queue, for one process %v, fails: %q", alone, problems)
+		}
+	}
+	for defect, alone := range defects {
+		t.Run(defect, func(t *testing.T) {
+			problems := problemsOf(t, defect, alone)
+			if len(problems) == 0 {
+				t.Errorf("a Queue that %s passes", defect)
+			}
+			for _, p := range problems {
+				t.Log(p)
+			}
+		})
+	}
+}

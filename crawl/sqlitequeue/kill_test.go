@@ -1,0 +1,286 @@
+package sqlitequeue_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/sqlitequeue"
+	"github.com/go-politeness/politeness/hostlimit"
+)
+
+// The environment of a crawler, which is a process of its own.
+const (
+	envDir  = "SQLITEQUEUE_DIR"
+	envURLs = "SQLITEQUEUE_URLS"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv(envDir) == "" {
+		os.Exit(m.Run())
+	}
+	if err := crawler(context.Background(), os.Getenv(envDir), strings.Fields(os.Getenv(envURLs))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// crawler writes a row for each page.
+func crawler(ctx context.Context, dir string, urls []string) (err error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/rows.db?_pragma=journal_mode(wal)&_pragma=synchronous(normal)&_pragma=busy_timeout(5000)")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if _, err := db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS page (url TEXT PRIMARY KEY, body TEXT NOT NULL)"); err != nil {
+		return err
+	}
+	q, err := sqlitequeue.Open(filepath.Join(dir, "urls.db"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, q.Close()) }()
+	t, err := politeness.New(politeness.Config{
+		UserAgent: "KillTest/1.0 (+https://example.com/bot; bot@example.com)",
+		Limits:    hostlimit.Config{Delay: hostlimit.Delay{Min: 10 * time.Millisecond, Max: 10 * time.Millisecond}},
+	})
+	if err != nil {
+		return err
+	}
+	c, err := crawl.New(crawl.Config{
+		Transport: t, Queue: q, Follow: crawl.SameHost,
+		Visit: func(ctx context.Context, p *crawl.Page) error {
+			_, err := db.ExecContext(ctx, "INSERT OR REPLACE INTO page (url, body) VALUES (?, ?)", p.FinalURL, p.Body)
+			return err
+		},
+	})
+	if err != nil {
+		return err
+	}
+	summary, err := c.Run(ctx, urls...)
+	fmt.Println(summary)
+	if err == nil && summary.Outcomes[crawl.Left] > 0 {
+		err = errors.New("URLs were left")
+	}
+	return err
+}
+
+// A tree is a site whose page n leads to 2n and 2n+1. It remembers what it was asked for.
+type tree struct {
+	*httptest.Server
+	pages int
+
+	mu    sync.Mutex
+	asked map[string]int
+	first chan struct{} // closed at the next request
+}
+
+func newTree(t *testing.T, pages int) *tree {
+	s := &tree{pages: pages, asked: make(map[string]int)}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *tree) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var n int
+	if _, err := fmt.Sscanf(r.URL.Path, "/%d", &n); err != nil || n > s.pages {
+		http.NotFound(w, r)
+		return
+	}
+	s.mu.Lock()
+	s.asked[r.URL.Path]++
+	if s.first != nil {
+		close(s.first)
+		s.first = nil
+	}
+	s.mu.Unlock()
+	time.Sleep(5 * time.Millisecond)
+	w.Header().Set("Content-Type", "text/html")
+	for _, child := range []int{2 * n, 2*n + 1} {
+		if child <= s.pages {
+			fmt.Fprintf(w, `<a href="/%d">next</a><a href="/1">first</a>`, child)
+		}
+	}
+}
+
+// TestAKillLosesNoPage: of a crawl that is killed again and again (a hundred times with
+// POLITENESS_LONG=1, and ten without) there are as many rows as pages in the end, and what was
+// asked for twice was under way at a kill.
+func TestAKillLosesNoPage(t *testing.T) {
+	kills, hosts, pages := 10, 8, 60
+	if os.Getenv("POLITENESS_LONG") != "" {
+		kills, pages = 100, 600
+	}
+	dir := t.TempDir()
+	var sites []*tree
+	var urls []string
+	for range hosts {
+		s := newTree(t, pages)
+		sites = append(sites, s)
+		urls = append(urls, s.URL+"/1")
+	}
+	life := func(longest time.Duration) error {
+		first := make(chan struct{})
+		for _, s := range sites {
+			s.mu.Lock()
+			s.first = nil
+			s.mu.Unlock()
+		}
+		begun := sites[rand.IntN(len(sites))]
+		begun.mu.Lock()
+		begun.first = first
+		begun.mu.Unlock()
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), envDir+"="+dir, envURLs+"="+strings.Join(urls, " "))
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		if longest > 0 {
+			go func() {
+				select {
+				case <-first:
+				case <-time.After(2 * time.Second): // all pages of that site may be done
+				case <-ended:
+				}
+				select {
+				case <-time.After(rand.N(longest)):
+				case <-ended:
+				}
+				_ = cmd.Process.Kill()
+			}()
+		}
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			t.Log(lines.Text())
+		}
+		err = cmd.Wait()
+		close(ended)
+		return err
+	}
+	killed := 0
+	for range kills {
+		if life(150*time.Millisecond) != nil {
+			killed++
+		}
+	}
+	if err := life(0); err != nil {
+		t.Fatal("the last crawl, which wasn't killed: ", err)
+	}
+	again := 0
+	for _, s := range sites {
+		if len(s.asked) != pages {
+			t.Errorf("%d of %d pages were asked for", len(s.asked), pages)
+		}
+		for _, n := range s.asked {
+			again += n - 1
+		}
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/rows.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var rows int
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM page").Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d kills: %d rows of %d pages; %d pages were asked for again", killed, rows, hosts*pages, again)
+	if rows != hosts*pages {
+		t.Errorf("%d rows of %d pages", rows, hosts*pages)
+	}
+	if again > killed*hosts*4 { // two slots a host, and what was answered a moment before
+		t.Errorf("%d pages were asked for again, after %d kills", again, killed)
+	}
+	if killed < kills/2 {
+		t.Errorf("%d of %d crawls were killed", killed, kills)
+	}
+}
+
+// TestOneProcessAtATime: a second one is refused, until the first one is closed or killed.
+func TestOneProcessAtATime(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "urls.db")
+	q, err := sqlitequeue.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlitequeue.Open(path); err == nil || !strings.Contains(err.Error(), "another process has the file open") {
+		t.Errorf("a file that is open was opened again: %v", err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if q, err = sqlitequeue.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOtherFilesAreRefused: and left as they are.
+func TestOtherFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(dir)+"/other.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "CREATE TABLE url (x)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "text"), []byte(strings.Repeat("some notes\n", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"other.db": "another program", "text": "not a database", "no/such/dir": "no such file"} {
+		_, err := sqlitequeue.Open(filepath.Join(dir, name))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestClear: a crawl begins anew.
+func TestClear(t *testing.T) {
+	q, err := sqlitequeue.Open(filepath.Join(t.TempDir(), "urls.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	req := crawl.Request{URL: "https://example.com/", Host: "example.com"}
+	for range 2 {
+		if added, _, err := q.Add(t.Context(), []crawl.Request{req}); err != nil || added != 1 {
+			t.Fatalf("%d URLs added (%v)", added, err)
+		}
+		if n, err := q.Waiting(t.Context()); err != nil || n != 1 {
+			t.Errorf("%d URLs are waiting (%v)", n, err)
+		}
+		if got, err := q.Take(t.Context(), []string{"example.com"}, 1); err != nil || len(got) != 1 {
+			t.Errorf("taken: %v (%v)", got, err)
+		}
+		if err := q.Clear(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,345 @@
+// Package sqlitequeue keeps the URLs of a crawl in an SQLite file, so that a crawl that was killed
+// goes on where it ended.
+//
+//	urls, err := sqlitequeue.Open("crawl.db")
+//	if err != nil {
+//		return err
+//	}
+//	defer urls.Close()
+//	c, err := crawl.New(crawl.Config{Queue: urls, ...})
+//
+// The next Run of a Crawler with the same file asks for what is left; give it the same URLs. What a
+// page has led to is in the file before the page is done, so a kill at any instant loses no URL,
+// and at most the pages that were under way are visited twice: write a page under its URL, not a
+// further time.
+//
+// The file has some 150 bytes for each URL beside the URL itself, and the process 100 MB of memory,
+// however many there are. Each call of a method is one transaction. It outlives the process at
+// once, and the machine's power once SQLite has synced it: after a power cut the crawl goes on from
+// a moment before.
+//
+// One process may have a file open at a time. For several processes there is package pgqueue. It
+// needs no C compiler.
+package sqlitequeue
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	_ "modernc.org/sqlite" // registers "sqlite"
+
+	"github.com/go-politeness/politeness/crawl"
+)
+
+// schema makes the tables. A URL without an outcome is waiting; which of these are lent only the
+// Queue in memory knows, so they are waiting again for the next one that opens the file.
+//
+// A URL is found by its hash: an index of whole URLs would be larger than the table.
+const schema = `
+CREATE TABLE IF NOT EXISTS host (
+	id      INTEGER PRIMARY KEY,
+	name    TEXT NOT NULL UNIQUE,
+	waiting INTEGER NOT NULL DEFAULT 0 -- number of its URLs without an outcome
+);
+CREATE INDEX IF NOT EXISTS host_waiting ON host (id) WHERE waiting > 0;
+CREATE TABLE IF NOT EXISTS url (
+	id       INTEGER PRIMARY KEY, -- in the order in which they were added
+	hash     INTEGER NOT NULL,
+	url      TEXT NOT NULL,
+	host     INTEGER NOT NULL REFERENCES host,
+	via      TEXT,
+	hops     INTEGER,
+	depth    INTEGER NOT NULL,
+	priority INTEGER NOT NULL,
+	outcome  TEXT,                -- crawl.Outcome
+	status   INTEGER              -- of the last answer
+);
+CREATE INDEX IF NOT EXISTS url_hash ON url (hash);
+CREATE INDEX IF NOT EXISTS url_waiting ON url (host, priority DESC, id) WHERE outcome IS NULL;
+PRAGMA user_version = 1;
+`
+
+// pragmas: nothing but this process reads the file (locking_mode), which a second one finds out at
+// once; 64 MB of pages are kept in memory.
+const pragmas = "?_txlock=immediate&_pragma=busy_timeout(500)&_pragma=locking_mode(exclusive)&_pragma=journal_mode(wal)" +
+	"&_pragma=synchronous(normal)&_pragma=cache_size(-65536)&_pragma=temp_store(memory)"
+
+// A Queue keeps the URLs of a crawl in a file. Its methods are those of crawl.Queue, and may be
+// called from one goroutine at a time, as a Crawler does.
+type Queue struct {
+	db   *sql.DB
+	lent map[string]map[string]struct{} // URLs by host
+}
+
+var _ crawl.Queue = (*Queue)(nil)
+
+// Open opens the file, and makes it, for its owner's eyes only, if it isn't there. It fails if
+// another process has the file open. Close the Queue.
+func Open(path string) (*Queue, error) {
+	q, err := open(path)
+	if err != nil {
+		return nil, fmt.Errorf("sqlitequeue: %s: %w", path, err)
+	}
+	return q, nil
+}
+
+func open(path string) (*Queue, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, errors.Unwrap(err) // which names the file
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	name := filepath.ToSlash(abs)
+	if !strings.HasPrefix(name, "/") { // C:/...
+		name = "/" + name
+	}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: name}).String()+pragmas)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	db.SetMaxIdleConns(1)
+	q := &Queue{db: db, lent: make(map[string]map[string]struct{})}
+	ctx := context.Background()
+	err = q.in(ctx, func(tx *sql.Tx) error {
+		var version, tables int
+		err := tx.QueryRowContext(ctx, "SELECT user_version, (SELECT count(*) FROM sqlite_schema) FROM pragma_user_version").Scan(&version, &tables)
+		switch {
+		case err != nil:
+			return err
+		case version > 1:
+			return fmt.Errorf("the file is of version %d, which a later version of this package has made", version)
+		case version == 0 && tables > 0:
+			return errors.New("the file is a database of another program")
+		}
+		_, err = tx.ExecContext(ctx, schema)
+		return err
+	})
+	if err != nil {
+		if strings.Contains(err.Error(), "SQLITE_BUSY") {
+			err = fmt.Errorf("another process has the file open: %w", err)
+		}
+		return nil, errors.Join(err, db.Close())
+	}
+	return q, nil
+}
+
+// Close closes the file.
+func (q *Queue) Close() error { return q.db.Close() }
+
+// in runs f in a transaction.
+func (q *Queue) in(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := q.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// hashOf returns the hash by which a URL is found.
+func hashOf(url string) int64 {
+	sum := sha256.Sum256([]byte(url))
+	return int64(binary.LittleEndian.Uint64(sum[:])) // any 64 bits will do
+}
+
+// Add implements crawl.Queue. There is room for any number of URLs.
+func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
+	err = q.in(ctx, func(tx *sql.Tx) error {
+		insert, err := tx.PrepareContext(ctx, `INSERT INTO url (hash, url, host, via, hops, depth, priority)
+			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = ?1 AND url = ?2)`)
+		if err != nil {
+			return err
+		}
+		defer insert.Close()
+		hosts := make(map[string]int64)
+		found := make(map[int64]int) // number of new URLs by host
+		for _, r := range reqs {
+			host, ok := hosts[r.Host]
+			if !ok {
+				if host, err = hostOf(ctx, tx, r.Host); err != nil {
+					return err
+				}
+				hosts[r.Host] = host
+			}
+			res, err := insert.ExecContext(ctx, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority)
+			if err != nil {
+				return err
+			}
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			found[host] += int(n)
+			added += int(n)
+		}
+		return change(ctx, tx, found)
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("sqlitequeue: %w", err)
+	}
+	return added, 0, nil
+}
+
+// hostOf returns the id of a host, which it makes if need be.
+func hostOf(ctx context.Context, tx *sql.Tx, name string) (id int64, err error) {
+	err = tx.QueryRowContext(ctx, "SELECT id FROM host WHERE name = ?", name).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tx.QueryRowContext(ctx, "INSERT INTO host (name) VALUES (?) RETURNING id", name).Scan(&id)
+	}
+	return id, err
+}
+
+// change adds to the numbers of waiting URLs of hosts.
+func change(ctx context.Context, tx *sql.Tx, by map[int64]int) error {
+	for host, n := range by {
+		if n == 0 {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE host SET waiting = waiting + ? WHERE id = ?", n, host); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// null is NULL for a zero value, which most URLs have.
+func null[T comparable](v T) sql.Null[T] { return sql.Null[T]{V: v, Valid: v != *new(T)} }
+
+// Take implements crawl.Queue.
+func (q *Queue) Take(ctx context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
+	err = q.in(ctx, func(tx *sql.Tx) error {
+		query, err := tx.PrepareContext(ctx, `SELECT url, coalesce(via, ''), coalesce(hops, 0), depth, priority FROM url
+			WHERE host = (SELECT id FROM host WHERE name = ?) AND outcome IS NULL ORDER BY priority DESC, id LIMIT ?`)
+		if err != nil {
+			return err
+		}
+		defer query.Close()
+		for _, host := range hosts {
+			if taken, err = q.takeOf(ctx, query, taken, host, n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlitequeue: %w", err)
+	}
+	return taken, nil
+}
+
+func (q *Queue) takeOf(ctx context.Context, query *sql.Stmt, taken []crawl.Request, host string, n int) ([]crawl.Request, error) {
+	lent := q.lent[host]
+	rows, err := query.QueryContext(ctx, host, n+len(lent)) // the lent ones may come first
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for n > 0 && rows.Next() {
+		r := crawl.Request{Host: host}
+		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority); err != nil {
+			return nil, err
+		}
+		if _, ok := lent[r.URL]; ok {
+			continue
+		}
+		if lent == nil {
+			lent = make(map[string]struct{})
+			q.lent[host] = lent
+		}
+		lent[r.URL] = struct{}{}
+		taken = append(taken, r)
+		n--
+	}
+	return taken, rows.Err()
+}
+
+// Done implements crawl.Queue.
+func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
+	err := q.in(ctx, func(tx *sql.Tx) error {
+		update, err := tx.PrepareContext(ctx, "UPDATE url SET outcome = ?, status = ? WHERE hash = ? AND url = ? AND outcome IS NULL RETURNING host")
+		if err != nil {
+			return err
+		}
+		defer update.Close()
+		ended := make(map[int64]int)
+		for _, r := range results {
+			if r.Outcome == crawl.Left {
+				continue
+			}
+			var host int64
+			err := update.QueryRowContext(ctx, cmp.Or(r.Outcome, "done"), null(r.Status), hashOf(r.URL), r.URL).Scan(&host)
+			switch {
+			case err == nil:
+				ended[host]--
+			case !errors.Is(err, sql.ErrNoRows):
+				return err
+			}
+		}
+		return change(ctx, tx, ended)
+	})
+	if err != nil {
+		return fmt.Errorf("sqlitequeue: %w", err)
+	}
+	for _, r := range results {
+		if delete(q.lent[r.Host], r.URL); len(q.lent[r.Host]) == 0 {
+			delete(q.lent, r.Host)
+		}
+	}
+	return nil
+}
+
+// Hosts implements crawl.Queue. The Queue is never open: no other program can add to it.
+func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
+	if n == 0 {
+		return nil, false, nil
+	}
+	rows, err := q.db.QueryContext(ctx, "SELECT name FROM host WHERE waiting > 0")
+	if err != nil {
+		return nil, false, fmt.Errorf("sqlitequeue: %w", err)
+	}
+	defer rows.Close()
+	for len(hosts) < n && rows.Next() {
+		var host string
+		if err := rows.Scan(&host); err != nil {
+			return nil, false, fmt.Errorf("sqlitequeue: %w", err)
+		}
+		if len(q.lent[host]) == 0 {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts, false, rows.Err()
+}
+
+// Waiting returns the number of URLs that are waiting or lent: that are left, when a crawl has
+// ended.
+func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
+	err = q.db.QueryRowContext(ctx, "SELECT coalesce(sum(waiting), 0) FROM host WHERE waiting > 0").Scan(&n)
+	return n, err
+}
+
+// Clear forgets all URLs, those that are done too: the next crawl begins anew.
+func (q *Queue) Clear(ctx context.Context) error {
+	clear(q.lent)
+	return q.in(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "DELETE FROM url; DELETE FROM host")
+		return err
+	})
+}
