@@ -11,8 +11,9 @@
 // pages and bytes in chunks, which shrink as the budget nears its end, and gives
 // back what it hasn't spent for a second, and at Close. So a process may
 // be refused while another one still has a few in hand, and a process that is killed
-// takes its chunk along. By the same reason a warning may come early, by what other processes have
-// in hand.
+// takes its chunk along: at most 8 pages, or what it spends in two seconds. Once processes were
+// killed, chunks are smaller: a half after one, an eighth after seven. By the same reason a warning
+// may come early, by what other processes have in hand.
 //
 // # When the server loses data
 //
@@ -81,6 +82,9 @@ const (
 	// a dead connection takes (3 s by the client's defaults) and a beat.
 	quietLost = 5 * time.Second
 
+	// A process that hasn't called for so long, and hasn't said goodbye, has taken its chunk along.
+	lostAfter = 10 * time.Second
+
 	// Close asks no more once it has taken so long.
 	closing = 3 * time.Second
 
@@ -115,22 +119,24 @@ func (e *ServerError) Temporary() bool { return true }
 // A Budget is a budget.Budget on a server. It is safe for concurrent use. From its first call on it
 // owns a timer, and calls the server once a second; Close ends that.
 type Budget struct {
-	client redis.UniversalClient
-	name   string
-	limits budget.Limits
-	every  time.Duration
-	parts  int
-	keys   []string
-	proc   string
-	asking chan struct{} // holds a token while a call is under way
-	alive  context.Context
-	end    context.CancelFunc // of alive: the timer's calls
+	client    redis.UniversalClient
+	name      string
+	limits    budget.Limits
+	every     time.Duration
+	lostAfter time.Duration // the constant, but for tests
+	parts     int
+	keys      []string
+	proc      string
+	asking    chan struct{} // holds a token while a call is under way
+	alive     context.Context
+	end       context.CancelFunc // of alive: the timer's calls
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
 	seq       int64
 	pending   *request // whose reply is not known: it is asked again as it was
 	state     state
+	share     int64 // by which chunks are smaller since processes were lost
 	clock     clock
 	quiet     time.Time // nothing is granted until then
 	untold    []string  // hosts whose counts the server may have lost
@@ -158,12 +164,15 @@ type chunk struct {
 	asked time.Time
 }
 
-// grow asks for more next time if the last grant was soon spent, else for less.
-func (c *chunk) grow(now time.Time, first, most int64) int64 {
+// brief is how long a chunk should last: the more processes were lost, the shorter.
+func (b *Budget) brief() time.Duration { return beat / time.Duration(max(b.share, 1)) }
+
+// grow asks for more next time if the last grant was spent in less than brief, else for less.
+func (c *chunk) grow(now time.Time, brief time.Duration, first, most int64) int64 {
 	switch {
 	case c.want == 0:
 		c.want = first
-	case now.Sub(c.asked) < beat:
+	case now.Sub(c.asked) < brief:
 		c.want = min(2*c.want, most)
 	default:
 		c.want = max(c.want/2, first)
@@ -204,14 +213,15 @@ func New(c Config) (*Budget, error) {
 	key := c.Prefix + "{budget:" + c.Name + "}"
 	proc := strings.ToLower(rand.Text()[:12])
 	b := &Budget{
-		client: c.Client,
-		name:   c.Name,
-		limits: c.Limits,
-		every:  c.Limits.Every,
-		parts:  c.Processes,
-		keys:   []string{key, key + ":hosts", key + ":last:" + proc},
-		proc:   proc,
-		asking: make(chan struct{}, 1),
+		client:    c.Client,
+		name:      c.Name,
+		limits:    c.Limits,
+		every:     c.Limits.Every,
+		lostAfter: lostAfter,
+		parts:     c.Processes,
+		keys:      []string{key, key + ":hosts", key + ":last:" + proc},
+		proc:      proc,
+		asking:    make(chan struct{}, 1),
 	}
 	b.alive, b.end = context.WithCancel(context.Background())
 	if c.Limits.PagesPerHost > 0 {
@@ -250,12 +260,17 @@ func (b *Budget) Close() error {
 	}
 	b.mu.Lock()
 	r := b.request("", 0, false)
+	r.bye = true
 	r.giveBack(b)
+	known := b.state.id != ""
 	b.mu.Unlock()
-	if !r.gives() {
+	if !known {
 		return nil
 	}
-	return b.do(ctx, r)
+	if err := b.do(ctx, r); err != nil && r.gives() {
+		return err
+	}
+	return nil
 }
 
 // host returns the chunk of a host.

@@ -43,6 +43,7 @@ type request struct {
 	backHosts  map[string]int64
 	told       []string // hosts whose counts the server may have lost
 	start      bool
+	bye        bool // the last call of this process
 	again      bool // a copy was sent before, and may have counted
 }
 
@@ -141,7 +142,7 @@ func (b *Budget) request(host string, n int64, start bool) *request {
 	now := time.Now()
 	if n > 0 {
 		if b.bytes.hand == 0 {
-			r.wantBytes, r.leastBytes = max(n, b.bytes.grow(now, firstBytes, mostBytes)), n
+			r.wantBytes, r.leastBytes = max(n, b.bytes.grow(now, b.brief(), firstBytes, mostBytes)), n
 		}
 		return r
 	}
@@ -152,11 +153,11 @@ func (b *Budget) request(host string, n int64, start bool) *request {
 		return r
 	}
 	if b.pages.hand == 0 {
-		r.wantPages = b.pages.grow(now, firstPages, mostPages)
+		r.wantPages = b.pages.grow(now, b.brief(), firstPages, mostPages)
 	}
 	if b.hosts != nil {
 		if h := b.host(host); h.hand == 0 {
-			r.wantHost = h.grow(now, 1, mostPages)
+			r.wantHost = h.grow(now, b.brief(), 1, mostPages)
 		}
 	}
 	return r
@@ -197,6 +198,7 @@ func (r *request) args(b *Budget, now time.Time) []any {
 		r.host, r.wantPages, r.wantHost, r.wantBytes, r.leastBytes, r.backPages, r.backBytes,
 		b.pages.total, b.bytes.total, elapsed, bit(r.start), b.warnTime().Microseconds(), b.every.Microseconds(),
 		quietNew.Microseconds(), quietLost.Microseconds(), beat.Microseconds(), b.toldEpoch, len(r.told),
+		bit(r.bye), b.lostAfter.Seconds(),
 	}
 	for _, name := range r.told {
 		args = append(args, name, b.host(name).total)
@@ -215,7 +217,7 @@ func bit(on bool) int {
 }
 
 // replyFields is how many fields of a reply to a call that counted are read.
-const replyFields = 16
+const replyFields = 17
 
 // errOld is what a call comes to that arrives after a later one of its process.
 var errOld = errors.New("the server has had a later call of this process")
@@ -345,6 +347,7 @@ func (b *Budget) take(r *request, reply []any) {
 			b.started = at
 		}
 	}
+	b.share = max(number(reply[15]), 1)
 	b.timeAsked = b.timeAsked || b.timeDue(now)
 	for _, limit := range text(reply[14]) {
 		switch limit {

@@ -11,6 +11,8 @@
 --            pages, bytes  granted and not given back
 --            started       first page or byte, 0: none
 --            w:LIMIT       the limit has warned
+--            procs         last call of each process that lives, in seconds: a map in MessagePack
+--            lost          number of processes that ended without a last call
 -- KEYS[2]  by host, a hash: h:HOST pages:epoch:base, w:HOST; the empty field holds the last epoch
 -- KEYS[3]  last call of the process, a string that expires in ten minutes: seq, id, window, grants
 --
@@ -41,15 +43,16 @@ local KNOWN_PAGES, KNOWN_BYTES, KNOWN_ELAPSED = tonumber(ARGV[25]), tonumber(ARG
 local START, WARN_TIME, EVERY = ARGV[28] == '1', tonumber(ARGV[29]), tonumber(ARGV[30]) -- WARN_TIME 0: never
 local QUIET_NEW, QUIET, QUIET_TOLD = tonumber(ARGV[31]), tonumber(ARGV[32]), tonumber(ARGV[33])
 local TOLD_EPOCH, TOLD = tonumber(ARGV[34]), tonumber(ARGV[35])
--- From ARGV[36]: TOLD hosts and their pages as of TOLD_EPOCH; then hosts and how many of their
+local BYE, LOST = ARGV[36] == '1', tonumber(ARGV[37]) -- whether this is the last call; seconds of silence of a lost process
+-- From ARGV[38]: TOLD hosts and their pages as of TOLD_EPOCH; then hosts and how many of their
 -- pages are given back.
-local FIRST, EPOCHS = 36, 16
+local FIRST, EPOCHS = 38, 16
 
 local function int(x) return string.format('%.0f', x) end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local names = { 'form', 'id', 'epoch', 'run', 'fence', 'window', 'quiet', 'pages', 'bytes', 'started' }
+local names = { 'form', 'id', 'epoch', 'run', 'fence', 'window', 'quiet', 'pages', 'bytes', 'started', 'procs', 'lost' }
 local s = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do s[names[i]] = value end
 if s.form and s.form ~= FORM then
@@ -89,15 +92,32 @@ end
 
 -- The server has forgotten something, if only perhaps.
 local seen = redis.call('HGET', KEYS[2], '')
-local lost = id and (s.run ~= run or ID == id and FENCE > fence or not seen)
-if not id or lost then
-	quiet = now + ((lost or seen or ID ~= '') and QUIET or QUIET_NEW)
+local forgot = id and (s.run ~= run or ID == id and FENCE > fence or not seen)
+if not id or forgot then
+	quiet = now + ((forgot or seen or ID ~= '') and QUIET or QUIET_NEW)
 	local before = epoch
 	epoch, id = math.max(epoch, EPOCH, tonumber(seen or 0)) + 1, int(now) .. PROC .. SEQ
 	for e = before - EPOCHS, math.min(before, epoch - EPOCHS) do redis.call('HDEL', KEYS[1], 'b' .. int(e)) end
 	setBase(epoch, pages, bytes, id)
 	redis.call('HSET', KEYS[2], '', int(epoch))
 end
+
+-- A process that ends without a last call takes its chunk along. The more did, the smaller are the
+-- chunks.
+local procs, lost = not forgot and s.procs and cmsgpack.unpack(s.procs) or {}, tonumber(s.lost or 0)
+if last.seq and tonumber(last.seq) < tonumber(SEQ) and not procs[PROC] and not forgot then
+	lost = math.max(lost - 1, 0) -- it was only cut off
+end
+procs[PROC] = math.floor(now / 1000000)
+for name, at in pairs(procs) do
+	if now / 1000000 - at > LOST then
+		procs[name] = nil
+		lost = lost + 1
+	end
+end
+if BYE then procs[PROC] = nil end
+local share = 1 + math.min(lost, 7)
+
 local knows = ID == id or ID == ''
 if not knows and WINDOW == window then
 	local _, _, name = base(EPOCH)
@@ -163,8 +183,8 @@ else
 	-- warning is granted by itself.
 	local function chunk(want, least, used, max, warn)
 		if want == 0 or quiet > now or not knows then return 0 end
-		local n = want
-		if max > 0 then n = math.min(math.max(math.floor((max - used) / (2 * PARTS)), least), want, max - used) end
+		local n = math.max(math.floor(want / share), math.min(want, least))
+		if max > 0 then n = math.min(math.max(math.floor((max - used) / (2 * PARTS * share)), least), n, max - used) end
 		if warn > 0 and used < warn - least and used + n >= warn then n = math.min(n, warn - least - used) end
 		return math.max(n, 0)
 	end
@@ -191,11 +211,12 @@ else
 end
 
 redis.call('HSET', KEYS[1], 'form', FORM, 'id', id, 'epoch', int(epoch), 'run', run, 'fence', int(fence), 'window', int(window),
-	'quiet', int(quiet), 'pages', int(pages), 'bytes', int(bytes), 'started', int(started))
+	'quiet', int(quiet), 'pages', int(pages), 'bytes', int(bytes), 'started', int(started),
+	'procs', cmsgpack.pack(procs), 'lost', lost)
 redis.call('PEXPIRE', KEYS[1], KEEP)
 redis.call('PEXPIRE', KEYS[2], KEEP)
 redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. int(grantPages) .. ' ' .. int(grantHost) .. ' ' .. int(grantBytes) .. ' ' .. warned,
 	'PX', 600000)
 return { 'ok', int(now), id, int(epoch), int(fence), int(window), int(math.max(quiet - now, 0)), int(pages), int(bytes),
 	HOST ~= '' and int((hostUse(HOST))) or '0', started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned,
-	PROC .. SEQ }
+	int(share), PROC .. SEQ }
