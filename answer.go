@@ -17,6 +17,7 @@ type answer struct {
 	status  int           // 0: no response
 	header  http.Header
 	hints   hints.Hints
+	quota   time.Duration    // until the rate limit that has nothing left is reset; 0: none counts
 	effect  hostlimit.Effect // what it did to the host
 }
 
@@ -26,6 +27,7 @@ func (a *answer) read(resp *http.Response, refused func(*http.Response) error) h
 	a.status, a.header = resp.StatusCode, resp.Header
 	var o hostlimit.Outcome
 	a.hints, o = hints.Read(resp)
+	a.quota = o.Reset
 	if refused != nil {
 		if err := refused(resp); err != nil {
 			o.Refused = err.Error()
@@ -38,7 +40,8 @@ func (a *answer) read(resp *http.Response, refused func(*http.Response) error) h
 // describe adds to a record the headers that may move the host's state.
 func (a *answer) describe(d *evidence.Decision) {
 	d.ServerDate, d.RetryAfter = first(a.header, "Date"), a.hints.RetryAfter
-	d.RateLimit, d.Refused = a.hints.RateLimit, a.hints.Refused
+	d.NoDate = a.status != 0 && d.ServerDate == ""
+	d.RateLimit, d.Quota, d.Refused = a.hints.RateLimit, a.quota, a.hints.Refused
 }
 
 // recordEffect records that the outcome has blocked or cleared the host at the given time.

@@ -45,6 +45,8 @@ func (s *script) Next(context.Context, string, time.Duration) (time.Time, error)
 
 func (s *script) Config() hostlimit.Config { return hostlimit.Config{} }
 
+func (*script) ID(context.Context) (limiter, process string) { return "0123456789abcdef", "" }
+
 func (s *script) Start(context.Context) (hostlimit.Grant, error) {
 	return hostlimit.Grant{Start: time.Now()}, nil
 }

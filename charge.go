@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/internal/recorder"
 )
 
 // A charge is what a request takes of the budget: a page, and the bytes of its body.
@@ -17,7 +18,7 @@ type charge struct {
 	budget  budget.Budget              // nil: the request costs nothing
 	end     *atomic.Pointer[time.Time] // end of the budget's time, nil until it is known; all requests share it
 	page    payment
-	mark    *atomic.Bool // redirectMark of the redirect that the request follows; nil: none
+	mark    *redirectMark // of the redirect that the request follows; nil: none
 }
 
 // A payment says how a request's page is paid for. All hops and tries of a navigation are one page.
@@ -30,26 +31,38 @@ const (
 	pageSpent            // for good: a try was sent
 )
 
-// redirectMark is the key of an *atomic.Bool in the context of a redirect response's request: it
-// says whether the request that follows the redirect was made.
-type redirectMark struct{}
+// A redirectMark is in the context of a redirect response's request, under the key
+// (*redirectMark)(nil).
+type redirectMark struct {
+	recorder *recorder.Recorder // of the Transport
+	id       uint64             // of the request that was redirected
+	followed atomic.Bool        // the request that follows the redirect was made
+}
 
 // markRedirect puts a redirectMark on a redirect, so that the page of the request that follows it
-// is paid for. original is the caller's request.
+// is paid for, and its records name the redirect. original is the caller's request.
 func (c *charge) markRedirect(resp *http.Response, original *http.Request) {
-	if c.budget != nil && resp.StatusCode/100 == 3 {
-		resp.Request = original.WithContext(context.WithValue(original.Context(), redirectMark{}, new(atomic.Bool)))
+	if s := c.subject; resp.StatusCode/100 == 3 && (c.budget != nil || s.recorder != nil) {
+		mark := &redirectMark{recorder: s.recorder, id: s.id}
+		resp.Request = original.WithContext(context.WithValue(original.Context(), (*redirectMark)(nil), mark))
 	}
 }
 
-// afford refuses req at once when the budget is spent. A redirect without a mark, such as one of a
-// cache around the Transport, has paid for no page.
-func (c *charge) afford(req *http.Request) error {
-	if r := req.Response; c.budget != nil && r != nil && r.Request != nil {
-		c.mark, _ = r.Request.Context().Value(redirectMark{}).(*atomic.Bool)
-		if c.mark != nil && !c.mark.Swap(true) { // the next request for the hop is a page
-			c.page = pageFollowed
-		}
+// follow finds the mark of the redirect that req follows.
+func (c *charge) follow(req *http.Request) {
+	if r := req.Response; r != nil && r.Request != nil {
+		c.mark, _ = r.Request.Context().Value((*redirectMark)(nil)).(*redirectMark)
+	}
+	if s := c.subject; c.mark != nil && c.mark.recorder == s.recorder {
+		s.from = c.mark.id
+	}
+}
+
+// afford refuses the request at once when the budget is spent. A redirect without a mark, such as
+// one of a cache around the Transport, has paid for no page.
+func (c *charge) afford() error {
+	if c.budget != nil && c.mark != nil && !c.mark.followed.Swap(true) { // the next request for the hop is a page
+		c.page = pageFollowed
 	}
 	return c.check(time.Time{})
 }
@@ -122,7 +135,7 @@ func (c *charge) reserve() error {
 	if err != nil {
 		return c.exceeded(StageBudget, err)
 	}
-	c.page = pageReserved
+	c.page, c.subject.window = pageReserved, c.budget.Limits().Window(time.Now())
 	return nil
 }
 
@@ -142,7 +155,7 @@ func (c *charge) refund() {
 	case pageReserved:
 		c.budget.Refund(c.subject.ctx, c.subject.host)
 	case pageFollowed:
-		c.mark.Store(false)
+		c.mark.followed.Store(false)
 	}
 }
 
@@ -166,6 +179,7 @@ func (c *charge) exceeded(stage Stage, err error) error {
 	if errors.As(err, &be) {
 		c.subject.report(evidence.BudgetExceeded, func(d *evidence.Decision) {
 			d.Reason, d.Limit, d.Used, d.Max, d.Every = err.Error(), be.Limit, be.Used, be.Max, c.budget.Limits().Every
+			d.Window = c.budget.Limits().Window(d.Time)
 		})
 	} else if stage == StageBudget {
 		c.subject.failed(err)

@@ -22,14 +22,14 @@ func newSubject(t *testing.T) *subject {
 }
 
 // redirected returns a request that follows a redirect with the given mark.
-func redirected(ctx context.Context, mark *atomic.Bool) *http.Request {
-	hop := new(http.Request).WithContext(context.WithValue(ctx, redirectMark{}, mark))
+func redirected(ctx context.Context, mark *redirectMark) *http.Request {
+	hop := new(http.Request).WithContext(context.WithValue(ctx, (*redirectMark)(nil), mark))
 	return &http.Request{Response: &http.Response{Request: hop}}
 }
 
 // TestChargePaysOnePage: each way of a request through the calls of its charge costs what it should.
 func TestChargePaysOnePage(t *testing.T) {
-	mark := new(atomic.Bool)
+	mark := new(redirectMark)
 	for _, c := range []struct {
 		name  string
 		req   *http.Request
@@ -45,7 +45,8 @@ func TestChargePaysOnePage(t *testing.T) {
 	} {
 		b := budget.New(budget.Limits{Pages: 5})
 		charge := charge{subject: newSubject(t), budget: b, end: new(atomic.Pointer[time.Time])}
-		if err := errors.Join(charge.afford(c.req), charge.reserve(), charge.reserve()); err != nil {
+		charge.follow(c.req)
+		if err := errors.Join(charge.afford(), charge.reserve(), charge.reserve()); err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		if c.sent {
@@ -62,7 +63,7 @@ func TestChargePaysOnePage(t *testing.T) {
 func TestChargeWithoutABudgetCostsNothing(t *testing.T) {
 	charge := charge{subject: newSubject(t)}
 	end, running, err := charge.deadline()
-	if err := errors.Join(err, charge.afford(&http.Request{}), charge.reserve(), charge.check(time.Now())); err != nil {
+	if err := errors.Join(err, charge.afford(), charge.reserve(), charge.check(time.Now())); err != nil {
 		t.Error(err)
 	}
 	before := charge.spend()

@@ -107,7 +107,7 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 			}
 		}
 	}
-	if err := trip.charge.afford(trip.req); err != nil {
+	if err := trip.charge.afford(); err != nil {
 		return time.Time{}, err
 	}
 	next, err := t.hosts.Next(ctx, trip.subject.host, trip.page.floor)

@@ -36,7 +36,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 // mostBytes are written of a request that nothing happens to, and a quarter more in a chained
 // or a signed log.
-const mostBytes = 850
+const mostBytes = 900
 
 func TestLogOfARequestIsShort(t *testing.T) {
 	for name, options := range map[string][]evidence.Option{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -21,7 +22,11 @@ type robotsTransport struct{ t *Transport }
 func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	trip := rt.t.begin(req, kindRobots)
 	defer trip.end()
-	if err := trip.identify(); err != nil {
+	err := trip.identify()
+	if hop, ok := req.Context().Value((*lastHop)(nil)).(*lastHop); ok {
+		hop.Store(trip.subject.id)
+	}
+	if err != nil {
 		return nil, err // the origin's robots.txt can't be had, and that is remembered
 	}
 	if entry, ok := rt.t.robots.PeekStale(req.URL); ok {
@@ -40,6 +45,10 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return trip.handOver(resp, failure)
 }
+
+// A lastHop is the id of the latest hop of the fetch of robots.txt that a request has started. It
+// is in the context of the fetch, under the key (*lastHop)(nil).
+type lastHop struct{ atomic.Uint64 }
 
 // queue takes the turn of a hop. Our own wait isn't the origin's slowness.
 func (trip *trip) queue() error {
@@ -66,6 +75,9 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt",
 		RobotsTxt: true, Allowed: true, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
 		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
+	}
+	if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok && !e.Restored {
+		d.Trip = hop.Load()
 	}
 	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody); err == nil {
 		d.Host = t.hostKey(req)

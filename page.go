@@ -167,7 +167,7 @@ func (p *page) record() {
 		d.Reason = "robots.txt is ignored by configuration"
 	} else {
 		d.CrawlDelay, _ = p.entry.Rules.CrawlDelay()
-		d.Confidence, d.Reason = p.entry.Confidence, p.verdict.Reason
+		d.Confidence, d.Reason, d.Copy = p.entry.Confidence, p.verdict.Reason, p.entry.Copy()
 		if p.entry.Denied {
 			d.RetryAt = p.entry.Expires
 		}

@@ -35,11 +35,11 @@ func TestPolicyOpensTheLog(t *testing.T) {
 		b.mustGet("https://example.com/busy", 429)
 		all := b.log.Decisions()
 		p := all[0].Policy
-		if all[0].Type != evidence.PolicyStated || p == nil || len(p.ID) != 11 {
+		if all[0].Type != evidence.PolicyStated || p == nil || len(p.ID) != 11 || len(p.Limiter) != 16 {
 			b.Fatalf("%+v", all[0])
 		}
 		want := evidence.Policy{
-			ID: p.ID, UserAgent: agent, Product: "AuditBot", Slots: 3, DelayMin: 200 * time.Millisecond, DelayMax: 500 * time.Millisecond, Adaptive: "Learned",
+			ID: p.ID, Limiter: p.Limiter, UserAgent: agent, Product: "AuditBot", Slots: 3, DelayMin: 200 * time.Millisecond, DelayMax: 500 * time.Millisecond, Adaptive: "Learned",
 			Ceiling: time.Minute, Overrides: true, LeaseTTL: 5 * time.Minute, MaxWait: time.Hour, HostKey: "host", Backoff: "fibonacci",
 			BackoffStep: time.Second, BackoffCap: 10 * time.Minute, Statuses: "403,520-522", InARow: 4, MaxRetryAfter: 24 * time.Hour,
 			Forgive: 30 * time.Minute, Robots: "obeyed", RobotsTTL: time.Hour, DenyTTL: 5 * time.Minute, Unreachable: "deny", Pages: 7,
@@ -89,7 +89,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 		cfg.Evidence, cfg.Base = log, politenesstest.NewWeb()
 		_, _ = mustNew(t, cfg).RoundTrip(httptest.NewRequest(http.MethodPost, "https://example.com/", http.NoBody))
 		p := *log.Decisions(evidence.PolicyStated)[0].Policy
-		p.ID = ""
+		p.ID, p.Limiter = "", ""
 		return p
 	}
 	want := evidence.Policy{

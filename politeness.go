@@ -222,7 +222,7 @@ func New(cfg Config) (*Transport, error) {
 		if t.budget != nil {
 			spend = t.budget.Limits()
 		}
-		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend))
+		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend), t.hosts.ID)
 	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
@@ -272,7 +272,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	// 2. Is there anything left to spend?
-	if err := trip.charge.afford(req); err != nil {
+	if err := trip.charge.afford(); err != nil {
 		return nil, err
 	}
 	for {

@@ -166,6 +166,10 @@ func (l *limiterMadeOnFirstUse) memory() *hostlimit.Memory {
 
 func (l *limiterMadeOnFirstUse) Config() hostlimit.Config { return l.cfg }
 
+func (l *limiterMadeOnFirstUse) ID(ctx context.Context) (limiter, process string) {
+	return l.memory().ID(ctx)
+}
+
 func (l *limiterMadeOnFirstUse) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
 	return l.memory().Acquire(ctx, key, floor)
 }

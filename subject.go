@@ -31,11 +31,13 @@ type subject struct {
 	kind      kind
 	method    string
 	target    *url.URL
-	url       string // text of target; text makes it when it is first needed
-	host      string // key of slots, delays and blocks
-	id        uint64 // number of the request in evidence
-	attempt   int    // number of the try, from 1; 0 where nothing is sent
-	redirects int    // redirects of this navigation before this request
+	url       string    // text of target; text makes it when it is first needed
+	host      string    // key of slots, delays and blocks
+	id        uint64    // number of the request in evidence
+	attempt   int       // number of the try, from 1; 0 where nothing is sent
+	redirects int       // redirects of this navigation before this request
+	from      uint64    // id of the request whose redirect led here, where this Transport has sent it; 0: none
+	window    time.Time // beginning of the budget's window in which the page was reserved; zero: it isn't renewed
 }
 
 // fail counts a refusal of the request, and returns its error.

@@ -126,6 +126,7 @@ func (trip *trip) identify() error {
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		s.redirects++
 	}
+	trip.charge.follow(trip.req)
 	if s.kind == kindPage && (t.response.indexing || len(t.purposes) > 0) {
 		trip.page.head = new(pagehead.Head)
 		trip.try.ctx.head = trip.page.head
@@ -511,7 +512,8 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 	trip.answer.recordEnd(s, &trip.page, start, read, err, now)
 	if expired {
 		s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
-			d.Time, d.Seq, d.Reason = now, start.Seq, "the body was held for longer than LeaseTTL; its slot had been taken back"
+			s.recorder.Of(d, hostlimit.TakenBack{Seq: start.Seq})
+			d.Time, d.Reason = now, "the body was held for longer than LeaseTTL; its slot had been taken back"
 		})
 	}
 }

@@ -24,6 +24,7 @@ type turn struct {
 	sent    int             // starts of all tries, those of net/http's resends included
 	most    int             // bound of sent, by Config.Retry; 0: none, resends are net/http's own
 	earlier []start         // starts of the try whose connections were lost before that
+	hop     lastHop         // of the robots.txt that the request has asked for
 }
 
 // A start is one start of a try.
@@ -158,6 +159,7 @@ func (t *turn) record(typ evidence.Type, st *start) {
 	var d evidence.Decision
 	s.describe(&d, typ, st.Start)
 	d.Start, d.Allowed = st.Start, true
+	d.Prev, d.At, d.BlockedUntil, d.From, d.Window = st.Prev, st.At, st.BlockedUntil, s.from, s.window
 	d.Seq, d.Instead, d.Slot, d.Slots, d.Probe = st.Seq, st.instead, st.Slot, st.Slots, st.Probe
 	d.WaitSlot, d.WaitDelay, d.WaitBlock, d.WaitConnect = st.WaitSlot, st.WaitDelay, st.WaitBlock+t.visited, st.connect
 	d.Delay, d.DelaySource, d.CrawlDelay, d.Signed = st.Delay, st.DelaySource, t.floor, st.keyID
@@ -187,17 +189,6 @@ func (t *turn) Waits(w hostlimit.Wait) {
 	t.recordWait(c)
 }
 
-// GivesUp implements hostlimit.Watcher. The request may be over by then: what is read here doesn't
-// change any more.
-func (t *turn) GivesUp(seq uint64) {
-	s := t.subject
-	s.recorder.Pass(t.wait.Context, &evidence.Decision{
-		Type: evidence.Waiting, Time: time.Now(), Trip: s.id, Method: s.method, URL: s.url, Host: s.host,
-		RobotsTxt: s.kind == kindRobots, Allowed: true, Instead: seq,
-		Reason: "a turn was missed or given back, and the number of its start may be used up",
-	})
-}
-
 // String implements hostlimit.Watcher: it returns the URL of the request that holds a slot.
 func (t *turn) String() string { return t.subject.url }
 
@@ -209,9 +200,14 @@ type waitContext struct {
 
 // Value implements context.Context.
 func (w *waitContext) Value(key any) any {
-	if key == (*hostlimit.Watcher)(nil) && w.turn.subject.recorder != nil {
-		w.turn.subject.text() // other goroutines read it later
-		return w.turn
+	if w.turn.subject.recorder != nil {
+		switch key {
+		case (*hostlimit.Watcher)(nil):
+			w.turn.subject.text() // other goroutines read it later
+			return w.turn
+		case (*lastHop)(nil):
+			return &w.turn.hop
+		}
 	}
 	return w.Wait.Value(key)
 }

@@ -137,26 +137,6 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 	})
 }
 
-// TestAStartThatIsGivenUpIsOnRecord: a limiter that numbers turns before they are starts may tell of
-// it when the request is long over.
-func TestAStartThatIsGivenUpIsOnRecord(t *testing.T) {
-	memory, err := hostlimit.New(hostlimit.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept := &keptContext{Limiter: memory}
-	virtually(t, politeness.Config{Hosts: kept}, func(b *bubble) {
-		b.site.Page("/", "page")
-		b.mustGet("https://example.com/", 200)
-		kept.ctx.Value((*hostlimit.Watcher)(nil)).(hostlimit.Watcher).GivesUp(7)
-		starts := b.log.Decisions(evidence.Started)
-		d := b.one(evidence.Waiting)
-		if d.Instead != 7 || d.Host != "example.com" || d.URL != "https://example.com/" || d.Trip != starts[len(starts)-1].Trip || !d.Allowed || d.Reason == "" {
-			b.Errorf("%+v", d)
-		}
-	})
-}
-
 // refusesStarts is a limiter whose turns come, and may not be started any more.
 type refusesStarts struct{ hostlimit.Limiter }
 

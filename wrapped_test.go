@@ -71,7 +71,7 @@ func TestWrappedLimiterLeaseAndBudgetLoseNothing(t *testing.T) {
 				b.Fatal(err)
 			}
 		})
-		id := regexp.MustCompile(`"(by|id)":"[^"]*"`)
+		id := regexp.MustCompile(`"(by|id|limiter|of)":"[^"]*"`)
 		text := id.ReplaceAllString(log.String(), `"$1":"T"`)
 		report, err := audit.Check(&log)
 		if err != nil || !report.OK() {

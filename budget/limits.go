@@ -34,6 +34,15 @@ type Limits struct {
 	Every time.Duration
 }
 
+// Window returns when the window of Every began in which t is; zero if the budget is spent once.
+func (l Limits) Window(t time.Time) time.Time {
+	if l.Every <= 0 {
+		return time.Time{}
+	}
+	now := t.UnixNano()
+	return time.Unix(0, now-now%int64(l.Every)).UTC()
+}
+
 // Validate reports all problems of l at once, each naming its field: negative
 // limits, and a WarnAt outside [0, 1). New can't return them, so politeness.New
 // asks for them.

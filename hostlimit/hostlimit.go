@@ -49,6 +49,12 @@ type Limiter interface {
 	// Config.WithDefaults to read what holds.
 	Config() Config
 
+	// ID returns the names by which evidence tells limiters apart, at most 16 characters each:
+	// limiter is the same for all processes that share the limiter's state, and process names the
+	// part that numbers the starts of this one. process is empty where no other process shares
+	// them; both are where a server that names the limiter doesn't answer.
+	ID(ctx context.Context) (limiter, process string)
+
 	// Controller has the operations for a person. A wrapper that embeds a Limiter has them too.
 	Controller
 }
@@ -78,8 +84,7 @@ type Lease interface {
 	// Release gives the slot back, and reports whether the lease had expired, so that
 	// its slot had been taken back already. Call it when the response's body has
 	// ended; a further call does nothing. Without a Start the lease owes the host
-	// nothing: its booking is cancelled, and a number that was used up is reported to
-	// Watcher.GivesUp.
+	// nothing: its booking is cancelled.
 	Release() (expired bool)
 }
 
@@ -153,8 +158,14 @@ func (o Outcome) Left() bool { return o.Status == 0 && o.Err != nil && contexts.
 // A Grant describes a start. The three waits add up to the time spent in
 // Acquire and in the calls of Start.
 type Grant struct {
-	Seq   uint64    // number of this start on its key since the key's state was made, from 1
+	Seq   uint64    // number of this start on its key, among those of this process, from 1 since the key's state was made
 	Start time.Time // stamp of the start, taken as Start returned
+
+	// At is the start by the clock of a limiter that several processes share, as Prev and BlockedUntil
+	// are then; zero: they are by the process's own, as Start is.
+	At           time.Time
+	Prev         time.Time // stamp of the latest start on the key that had ended by then, whichever process made it; zero: not known
+	BlockedUntil time.Time // end of the last block of the key that no success, person or time has lifted; zero: none is known
 
 	WaitSlot  time.Duration // time waited because every slot (of the key, or of MaxInFlight) was taken
 	WaitDelay time.Duration // time waited for the gap to the start before
@@ -188,8 +199,9 @@ type Grant struct {
 
 // TakenBack names a lease whose slot was taken back.
 type TakenBack struct {
-	Key string
-	Seq uint64 // number of its start; 0: it hadn't started, or the number isn't known
+	Key     string
+	Seq     uint64 // number of its start; 0: it hadn't started, or the number isn't known
+	Process string // process that made the start, as by Limiter.ID; empty: this one
 }
 
 // Restored is a block that was read from Config.Store.

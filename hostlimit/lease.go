@@ -26,6 +26,7 @@ type lease struct {
 	ord        uint64 // order of starts in the shard
 	seq        uint64
 	stamp      stamp         // of the start, until then of the booking
+	prev       time.Duration // host.ended at the start
 	idle       time.Duration // of the key before the lease; 0 once it has started
 	waitSlot   time.Duration
 	waitDelay  time.Duration
@@ -125,7 +126,7 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 
 // granted returns how the start of l came about.
 func (l *lease) granted() Grant {
-	return Grant{
+	g := Grant{
 		Seq:         l.seq,
 		Start:       l.sh.m.at(l.stamp.at),
 		WaitSlot:    l.waitSlot,
@@ -140,6 +141,13 @@ func (l *lease) granted() Grant {
 		TakenBack:   l.sh.takenBack(l.h),
 		ByHand:      l.h.act(),
 	}
+	if l.prev != unset {
+		g.Prev = l.sh.m.at(l.prev)
+	}
+	if until := l.h.refusals().Until; until != 0 {
+		g.BlockedUntil = l.sh.m.at(until)
+	}
+	return g
 }
 
 // Observe implements Lease.

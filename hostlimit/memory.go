@@ -3,6 +3,8 @@ package hostlimit
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"hash/maphash"
 	"sync"
 	"time"
@@ -19,6 +21,7 @@ import (
 type Memory struct {
 	rules         *Rules
 	config        Config
+	id            string
 	began         sync.Once
 	base          time.Time // of the first use
 	seed          maphash.Seed
@@ -37,7 +40,9 @@ func New(c Config) (*Memory, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &Memory{rules: r, config: c, slotTimeout: cmp.Or(c.SlotTimeout, never), seed: maphash.MakeSeed()}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	m := &Memory{rules: r, config: c, id: hex.EncodeToString(id[:]), slotTimeout: cmp.Or(c.SlotTimeout, never), seed: maphash.MakeSeed()}
 	n := 64
 	for n > 1 && r.config.MaxHosts/n < 64 {
 		n /= 2
@@ -55,6 +60,9 @@ func New(c Config) (*Memory, error) {
 
 // Config implements Limiter: it returns the Config that New received.
 func (m *Memory) Config() Config { return m.config }
+
+// ID implements Limiter: limiter is a random number, process is empty.
+func (m *Memory) ID(context.Context) (limiter, process string) { return m.id, "" }
 
 // now counts from the first use: a Memory that was made outside of a synctest bubble, perhaps as
 // part of a preset, works inside of one.

@@ -69,6 +69,20 @@ func (e *event) String() string {
 
 const forever = time.Duration(math.MaxInt64)
 
+// A modelTime is a time that may be unknown.
+type modelTime struct {
+	known bool
+	at    time.Duration
+}
+
+// of returns t on the wall.
+func (m *model) of(t modelTime) time.Time {
+	if !t.known {
+		return time.Time{}
+	}
+	return m.base.Add(t.at)
+}
+
 type modelHost struct {
 	id       int
 	limits   hostlimit.Limits
@@ -78,6 +92,7 @@ type modelHost struct {
 	by       string     // what decided gap
 	holder   *modelTurn // whose stamp that is, if it is in flight
 	past     modelStamp // the last start of those that are not in flight any more
+	prior    modelTime  // latest stamp of those
 	adaptive time.Duration
 	usual    time.Duration // how long pages take
 	modelTrouble
@@ -482,6 +497,9 @@ func (m *model) tidy(h *modelHost) {
 
 // part makes w, which ends at that time, one of those that aren't in flight any more.
 func (h *modelHost) part(w *modelTurn, at time.Duration) {
+	if w.started && w.stamp.at >= 0 && (!h.prior.known || w.stamp.at > h.prior.at) {
+		h.prior = modelTime{true, w.stamp.at}
+	}
 	if w.started && (h.limits.Delay.FromEnd || w.unanswered) {
 		h.ended = true
 		w.stamp.at = at
@@ -943,7 +961,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 		if !h.idle {
 			return fmt.Errorf("%v: the host was forgotten, with %+v owed", e, *h)
 		}
-		h.seq, w.idle, h.modelTrouble = 0, 0, modelTrouble{}
+		h.seq, w.idle, h.modelTrouble, h.prior = 0, 0, modelTrouble{}, modelTime{}
 	}
 	told := 0
 	for _, k := range g.TakenBack {
@@ -981,6 +999,7 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 		WaitSlot: w.slot, WaitDelay: w.wait, WaitBlock: w.hold,
 		Delay: w.stamp.gap, DelaySource: w.stamp.by, Slot: w.place, Slots: h.limits.Concurrency,
 		Probe: h.alone, Own: g.Own, TakenBack: g.TakenBack,
+		Prev: m.of(h.prior), BlockedUntil: m.of(modelTime{h.until != 0, h.until}),
 	}
 	if w.probe = want.Probe; want.Probe {
 		h.probe = w
@@ -988,7 +1007,10 @@ func (m *model) start(h *modelHost, w *modelTurn) error {
 	if !g.Start.Equal(want.Start) {
 		return fmt.Errorf("%v, stamped %v", e, g.Start.Sub(m.base))
 	}
-	g.Start = want.Start
+	if !g.Prev.Equal(want.Prev) || !g.BlockedUntil.Equal(want.BlockedUntil) {
+		return fmt.Errorf("%v, want the start before at %v, blocked until %v", e, want.Prev, want.BlockedUntil)
+	}
+	g.Start, g.Prev, g.BlockedUntil = want.Start, want.Prev, want.BlockedUntil
 	if !reflect.DeepEqual(g, want) {
 		return fmt.Errorf("%v, want %+v", e, want)
 	}

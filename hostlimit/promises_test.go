@@ -424,7 +424,7 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 			l := acquire(t, m, key, 0)
 			want := "[]"
 			if i == 0 {
-				want = "[{leaky 1} {leaky 2}]"
+				want = "[{leaky 1 } {leaky 2 }]"
 			}
 			if told := fmt.Sprint(l.TakenBack); told != want {
 				t.Errorf("%s: taken back: %v, want %v", key, told, want)
@@ -439,7 +439,7 @@ func TestALeakThatHoldsAPlaceIsToldOnce(t *testing.T) {
 		// Whoever waits for the key tells it as without MaxInFlight.
 		acquire(t, m, "leaky", 0)
 		acquire(t, m, "leaky", 0)
-		if l := acquire(t, m, "leaky", 0); fmt.Sprint(l.TakenBack) != "[{leaky 4} {leaky 5}]" {
+		if l := acquire(t, m, "leaky", 0); fmt.Sprint(l.TakenBack) != "[{leaky 4 } {leaky 5 }]" {
 			t.Errorf("%+v", l.Grant)
 		}
 	})
@@ -1113,7 +1113,6 @@ func TestWhatHoldsAKeyAfterABlock(t *testing.T) {
 type listener struct{ waits []Wait }
 
 func (l *listener) Waits(w Wait)   { l.waits = append(l.waits, w) }
-func (l *listener) GivesUp(uint64) {}
 func (l *listener) String() string { return "GET /" }
 
 // TestAWaitOfASecondIsNotTold: one that is known to be longer is, at once.

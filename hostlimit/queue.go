@@ -328,7 +328,7 @@ func (a *active) start(l *lease, now time.Duration) {
 	a.h.pace(stamp{now, l.stamp.gap, l.stamp.by})
 	a.h.count(&l.lim.Delay, now, l.idle)
 	l.idle = 0
-	a.last = l
+	a.last, l.prev = l, a.h.ended
 	l.ord, l.seq, l.stamp, l.started = sh.starts, a.h.seq, a.h.stamp(), true
 	l.probe = t.Alone
 	if l.probe {
@@ -376,6 +376,9 @@ func (a *active) end(l *lease, now time.Duration) {
 // release removes l from the requests in flight and wakes the head. Call it after account.
 func (a *active) release(l *lease, now time.Duration) {
 	a.flights.Remove(l)
+	if l.started {
+		a.h.ended = max(a.h.ended, l.stamp.at)
+	}
 	ended := l.countsFromEnd()
 	if ended {
 		a.end(l, now)

@@ -8,7 +8,7 @@ import (
 
 const (
 	sample       = 16 // number of hosts that evict compares
-	leasesAtOnce = 24 // number of leases that are allocated at once: 4 KB
+	leasesAtOnce = 23 // number of leases that are allocated at once: 4 KB
 )
 
 // A shard holds the hosts of a part of the keys under one mutex, which is never held across a wait.
@@ -34,7 +34,7 @@ func (sh *shard) get(key string, now time.Duration) *host {
 	if len(sh.hosts) >= sh.m.hostsPerShard {
 		sh.evict(now)
 	}
-	h := &host{key: strings.Clone(key), began: unset} // key may be a part of a long string
+	h := &host{key: strings.Clone(key), began: unset, ended: unset} // key may be a part of a long string
 	sh.hosts[h.key] = h
 	return h
 }

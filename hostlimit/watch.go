@@ -23,20 +23,14 @@ func (*Rules) Priority(ctx context.Context) int {
 	return p
 }
 
-// A Watcher receives why its request waits, for a person to read, and the start numbers that the
-// request has used up without a start. A Limiter takes it from the context of Acquire and Start,
-// whose value for the key (*Watcher)(nil) it is, and calls it under no lock.
+// A Watcher receives why its request waits, for a person to read. A Limiter takes it from the
+// context of Acquire and Start, whose value for the key (*Watcher)(nil) it is, and calls it under
+// no lock.
 type Watcher interface {
 	// Waits is called once in an Acquire or a Start whose wait is long: as soon as it is known to
 	// last for more than a second, or else when it has lasted for one. Acquire and Start return
 	// after Waits has returned.
 	Waits(Wait)
-	// GivesUp is called for each start number that a turn of the request gave up: unless another
-	// start has got it, it is missing in the sequence of Grant.Seq. A Limiter that numbers its
-	// starts as they are stamped, as [Memory] does, never calls it. It is called before Acquire,
-	// Start or Release returns, or later, from another goroutine, for a number that was on its way
-	// to a request that had left.
-	GivesUp(seq uint64)
 	// String returns a name of the request, for Wait.HeldBy of the requests that wait for its slot.
 	// Their goroutines call it.
 	String() string

@@ -291,6 +291,9 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	if p := a.by.policy; p != nil && d.Agent == "" {
 		d.Agent = p.Product
 	}
+	if p := a.by.policy; p != nil && p.Process != "" && at.log > 0 {
+		d.Seq, d.Instead = 0, 0 // each process of a fleet numbers its own starts
+	}
 	a.report.Records[d.Type]++
 	if !d.Time.IsZero() && d.Type != evidence.LogClosed && d.Type != evidence.Checkpoint { // a log may be closed long after the crawl
 		if a.report.First.IsZero() || d.Time.Before(a.report.First) {

@@ -29,7 +29,17 @@ func decisions(tb testing.TB, log []byte) (ds []evidence.Decision) {
 // time: each request is recorded by its own goroutine, so nothing but chance has put them in order.
 // What is of no request happened before what comes after it.
 func mayFollow(a, b *evidence.Decision) bool {
-	return a.Time.Equal(b.Time) && a.Trip != 0 && b.Trip != 0 && (a.Trip != b.Trip || a.Transport != b.Transport)
+	return a.Time.Equal(b.Time) && ofARequest(a) && ofARequest(b) && (a.Trip != b.Trip || a.Transport != b.Transport)
+}
+
+// ofARequest reports whether d is of one request. A robots.txt that was fetched is for all that wait
+// for it.
+func ofARequest(d *evidence.Decision) bool {
+	switch d.Type {
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
+		return false
+	}
+	return d.Trip != 0
 }
 
 // verdict is what a log's judge says in short.

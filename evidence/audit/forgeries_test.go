@@ -490,10 +490,14 @@ func TestOneLogPerTripIsFound(t *testing.T) {
 	trips := map[uint64][]evidence.Decision{}
 	var order []uint64
 	for _, d := range f.ds[1:] {
-		if trips[d.Trip] == nil {
-			order = append(order, d.Trip)
+		trip := d.Trip
+		if d.Type == evidence.RobotsFetched {
+			trip = 0
 		}
-		trips[d.Trip] = append(trips[d.Trip], d)
+		if trips[trip] == nil {
+			order = append(order, trip)
+		}
+		trips[trip] = append(trips[trip], d)
 	}
 	var all []byte
 	for _, trip := range order {

@@ -555,7 +555,6 @@ type listener struct {
 func listen(name string) *listener { return &listener{name, make(chan hostlimit.Wait, 10)} }
 
 func (l *listener) Waits(w hostlimit.Wait) { l.waits <- w }
-func (l *listener) GivesUp(uint64)         {}
 func (l *listener) String() string         { return l.name }
 
 func (s *scene) as(l *listener) context.Context {

@@ -126,7 +126,7 @@ type waiter struct {
 	listens   bool          // when it asked last, the server could push to it
 	misses    int           // starts that were too late, in a row
 	holds     bool          // a place in MaxInFlight
-	expired   int           // leases taken back by this turn
+	expired   []string      // starts whose slots were taken back, as step.lua names them
 	called    bool          // the server was asked
 	asks      int64         // how often; a lease that asks again goes on counting
 	cameGen   string        // generation of the server whose clock came is on
@@ -134,12 +134,10 @@ type waiter struct {
 	left      bool          // gone while a call was under way
 	napped    bool          // has slept the rest of its wait
 
-	start  granting // the last GO
-	gaveUp []uint64 // numbers of starts for which it was let go in vain
-	toldOf int      // how many of them the watcher was told
-	lease  *lease
-	err    error
-	alone  bool // the server is lost, go on with FailLocal
+	start granting // the last GO
+	lease *lease
+	err   error
+	alone bool // the server is lost, go on with FailLocal
 }
 
 // A granting is a GO of the server.
@@ -148,7 +146,8 @@ type granting struct {
 	guard  int64 // and how much later it may be
 	delay  time.Duration
 	source string // what decided delay
-	seq    uint64
+	ask    int64  // number of the question
+	prev   int64  // stamp of the latest start that had ended, on the server's clock; 0: none is known
 	slots  int
 	probe  bool
 	asked  int64 // the guard that was asked for
@@ -252,10 +251,7 @@ func (w *waiter) source(t told) string {
 // it holds a slot, for which they may be waiting.
 func (w *waiter) rejoin(t *lease) {
 	h := t.h
-	t.waiting = true
-	if !t.started {
-		w.start.seq, t.granted.seq = t.granted.seq, 0
-	}
+	t.waiting, t.at = true, 0
 	w.h, w.id, w.number, w.floor, w.delay, w.again, w.phase, w.next, w.asks = h, t.id, t.number, t.floor, t.delay, t, reserved, 1, t.asks
 	h.account(w.arrived, delay)
 	w.before = h.waited
@@ -275,7 +271,6 @@ const (
 
 // wait waits for the turn in the caller's goroutine.
 func (w *waiter) wait(ctx context.Context) (*lease, error) {
-	defer w.tellGivenUp()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -330,7 +325,6 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 			if w.phase == done && w.err == nil {
 				// Let go in this very moment; the caller will not start it.
 				w.giveBack()
-				w.giveUp(w.start.seq)
 				w.lease.end(now)
 				w.lease.released = true
 				return nil, err
@@ -425,10 +419,10 @@ func (w *waiter) question(ahead int) {
 	})
 }
 
-// began is the number of the start that w's lease has been, 0 if it has been none.
+// began is the number of the question by whose answer w's lease has started, 0 if it hasn't.
 func (w *waiter) began() int64 {
 	if t := w.again; t != nil && t.started {
-		return int64(t.granted.seq)
+		return t.granted.ask
 	}
 	return 0
 }
@@ -452,10 +446,6 @@ func (w *waiter) arrival(now time.Duration) int64 {
 	return w.came
 }
 
-// mostExpired bounds how many leases one turn can have taken back, each of which is told: no host
-// has so many slots.
-const mostExpired = 1 << 10
-
 // Times between questions that only matter if a push got lost, or if nobody listens.
 const (
 	pollQueue = 5 * time.Second
@@ -470,18 +460,9 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		// overtakes it. No copy has one after that time.
 		defer w.giveBackAfter(at.over)
 	}
-	if err == nil {
-		w.inVain(reply)
-		if text(reply[0]) == "GO" && uint64(number(reply[4])) != w.start.seq {
-			w.giveUp(w.start.seq)
-			w.start.seq = uint64(number(reply[4]))
-		}
-	}
 	if w.left {
 		// Only now is it sure that nothing overtakes the question.
 		w.giveBack()
-		w.giveUp(w.start.seq)
-		w.giveUpLate()
 		return
 	}
 	if w.phase != asking {
@@ -508,13 +489,16 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		w.push = nil
 		w.phase, w.napped = granted, false
 		w.start = granting{
-			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]),
-			seq: uint64(number(reply[4])), slots: int(number(reply[5])), probe: number(reply[6]) == 1,
-			asked: number(reply[8]), awaited: number(reply[9]) == 1, told: newTold(reply[10:]), heard: at, gen: w.h.p.gen,
+			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]), ask: w.asks,
+			slots: int(number(reply[4])), probe: number(reply[5]) == 1, asked: number(reply[7]), awaited: number(reply[8]) == 1,
+			prev: number(reply[9]), told: newTold(reply[10:]), heard: at, gen: w.h.p.gen,
 		}
 		w.start.source = w.source(w.start.told)
 		w.h.keep(w.start.told, at)
-		w.expired += int(min(number(reply[7]), mostExpired))
+		taken, _ := reply[6].([]any)
+		for _, start := range taken {
+			w.expired = append(w.expired, text(start))
+		}
 		w.h.account(now, w.h.blame)
 	case "AT":
 		w.h.blockedUntil(number(reply[3]), at)
@@ -688,7 +672,7 @@ func (w *waiter) begin(now time.Duration) {
 		h.leases[w.id] = t
 	}
 	t.granted = w.start
-	t.found += w.expired
+	t.found = append(t.found, w.expired...)
 	for why := range t.waited {
 		t.waited[why] += h.waited[why] - w.before[why]
 	}
@@ -733,7 +717,6 @@ func (w *waiter) refuse(err error) {
 	case queued, reserved, probing, granted:
 		w.giveBack()
 	}
-	w.giveUp(w.start.seq)
 	w.err = err
 	w.l.countRefusal(err)
 	w.phase = done
@@ -753,49 +736,6 @@ func (w *waiter) giveBackAfter(at time.Duration) {
 	}
 	w.h.p.add(op{
 		name: "release", h: w.h, after: at, owed: true,
-		args: []any{w.id, w.limits.Concurrency, undone, w.again != nil && w.again.wasTold, w.began()},
-		done: func(reply []any, _ heard, err error) {
-			if err == nil {
-				w.inVain(reply)
-				w.giveUpLate()
-			}
-		},
+		args: []any{w.id, w.limits.Concurrency, undone, w.again != nil && w.again.wasTold, w.began(), 0},
 	})
-}
-
-// inVain reads the last element of a take or release reply: start numbers granted to w that will
-// never be used. The reply with the GO itself may have been lost.
-func (w *waiter) inVain(reply []any) {
-	seqs, _ := reply[len(reply)-1].([]any)
-	for _, seq := range seqs {
-		w.giveUp(uint64(number(seq)))
-	}
-}
-
-// giveUp notes that w was let go for the start of that number, 0 for none, and didn't start.
-func (w *waiter) giveUp(seq uint64) {
-	if seq > 0 && !slices.Contains(w.gaveUp, seq) {
-		w.gaveUp = append(w.gaveUp, seq)
-	}
-}
-
-// giveUpLate tells of what is given up for a request that has left.
-func (w *waiter) giveUpLate() {
-	if len(w.gaveUp) > w.toldOf {
-		w.l.wg.Go(w.tellGivenUp)
-	}
-}
-
-// tellGivenUp tells the watcher what it doesn't know of the numbers that are given up. It is called
-// without mu.
-func (w *waiter) tellGivenUp() {
-	w.l.mu.Lock()
-	gaveUp := w.gaveUp[w.toldOf:]
-	w.toldOf = len(w.gaveUp)
-	w.l.mu.Unlock()
-	for _, seq := range gaveUp {
-		if w.watcher != nil {
-			w.watcher.GivesUp(seq)
-		}
-	}
 }

@@ -79,8 +79,13 @@ func (l *Limiter) sweep(now time.Duration) {
 	}
 	for key, h := range l.hosts {
 		for _, t := range h.leases {
-			if !t.waiting && now-t.renewed >= l.complete.LeaseTTL {
+			switch {
+			case t.waiting:
+			case now-t.renewed >= l.complete.LeaseTTL:
 				t.end(now)
+			case t.started && !t.named && !t.alone && now-t.renewed >= l.complete.LeaseTTL/4:
+				t.named = true // for those that may take the slot back
+				h.p.addAlong(op{name: "renew", h: h, args: []any{t.id, int64(t.seq), false}, owed: true})
 			}
 		}
 		switch {
@@ -91,6 +96,9 @@ func (l *Limiter) sweep(now time.Duration) {
 			h.p.stake++
 		default:
 			delete(l.hosts, key)
+			if h.seq > 0 {
+				l.numbers.Add(key, h.seq)
+			}
 		}
 	}
 }

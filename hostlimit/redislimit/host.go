@@ -17,6 +17,7 @@ type host struct {
 	l   *Limiter
 	p   *partition
 	key string
+	seq uint64 // number of the last start of this process
 
 	waiters []*waiter         // first come, first served
 	leases  map[string]*lease // in flight, by id
@@ -153,6 +154,7 @@ func (l *Limiter) host(key string) *host {
 	h := l.hosts[key]
 	if h == nil {
 		h = &host{l: l, p: l.partition(key), key: key, leases: make(map[string]*lease), since: l.now(), blame: delay}
+		h.seq, _ = l.numbers.Peek(key)
 		l.hosts[key] = h
 	}
 	return h

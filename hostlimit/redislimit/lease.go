@@ -2,6 +2,8 @@ package redislimit
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -20,7 +22,10 @@ type lease struct {
 	// Guarded by l.mu.
 	granted    granting         // the last GO of the server
 	waited     [3]time.Duration // in Acquire and Start, by what was waited for
-	found      int              // leases that the server has taken back, which Start is to tell
+	found      []string         // starts whose slots the server has taken back, for Start to report
+	seq        uint64           // number of the start
+	at         int64            // its stamp on the server's clock, as it is recorded; 0: void
+	named      bool             // the server was sent seq
 	began      time.Duration    // the last start; before the first one, when the turn was had
 	renewed    time.Duration
 	holds      bool  // a place in MaxInFlight
@@ -47,19 +52,21 @@ type lease struct {
 func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	l, h := t.l, t.h
 	l.mu.Lock()
+	var err error
 	switch {
 	case t.released || t.lost || h.leases[t.id] != t:
-		l.mu.Unlock()
-		return hostlimit.Grant{}, &hostlimit.Error{Key: h.key, Err: l.rules.Ended()}
+		err = &hostlimit.Error{Key: h.key, Err: l.rules.Ended()}
 	case ctx.Err() != nil:
-		l.mu.Unlock()
-		return hostlimit.Grant{}, ctx.Err()
+		err = ctx.Err()
 	case l.closed:
-		l.mu.Unlock()
-		return hostlimit.Grant{}, ErrClosed
+		err = ErrClosed
 	case l.draining:
-		l.mu.Unlock()
-		return hostlimit.Grant{}, drained(h.key)
+		err = drained(h.key)
+	}
+	if err != nil {
+		defer l.mu.Unlock()
+		t.at = 0
+		return hostlimit.Grant{}, err
 	}
 	if now := l.now(); !t.started && t.granted.holds(h, now) && now >= max(h.owed, h.presumed) {
 		t.stamp(now)
@@ -71,7 +78,7 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	w.rejoin(t)
 	l.mu.Unlock()
 
-	_, err := w.wait(ctx)
+	_, err = w.wait(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.waiting, t.lost, t.renewed = false, err != nil, l.now()
@@ -88,6 +95,10 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 func (t *lease) stamp(now time.Duration) {
 	h, g := t.h, &t.granted
 	t.started, t.began, t.renewed = true, now, now
+	h.seq++
+	t.seq, t.named = h.seq, false
+	lo, _ := h.p.clock.bounds(now)
+	t.at = max(g.at, int64((now+lo)/time.Microsecond))
 	h.started, h.gap, h.source = true, g.delay, g.source
 	h.last = max(h.last, now)
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
@@ -107,11 +118,13 @@ func (t *lease) tell(now time.Duration) {
 		return
 	}
 	at := g.at + int64(max(p.clock.passed(g.at, now), 0)/time.Microsecond) + 1
-	switch o := (op{name: "begun", h: t.h, args: []any{t.id, t.asks, at}}); {
+	switch o := (op{name: "begun", h: t.h, args: []any{t.id, t.asks, at, int64(t.seq)}}); {
 	case g.awaited:
 		p.add(o)
+		t.named = true
 	case len(t.h.waiters) > 0:
 		p.addAlong(o)
+		t.named = true
 	}
 }
 
@@ -119,17 +132,31 @@ func (t *lease) tell(now time.Duration) {
 func (t *lease) grant() hostlimit.Grant {
 	g := &t.granted
 	var takenBack []hostlimit.TakenBack
-	for ; t.found > 0; t.found-- {
-		takenBack = append(takenBack, hostlimit.TakenBack{Key: t.h.key})
+	for _, start := range t.found {
+		process, seq, _ := strings.Cut(start, "/")
+		n, _ := strconv.ParseUint(seq, 10, 64) // 0: the server wasn't sent it
+		takenBack = append(takenBack, hostlimit.TakenBack{Key: t.h.key, Seq: n, Process: process})
 	}
+	t.found = nil
 	restored, stateErr := t.h.takeState()
 	return hostlimit.Grant{
 		Restored: restored, StateErr: stateErr,
-		Seq: g.seq, Start: t.l.base.Add(t.began), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Concurrency, Probe: g.probe,
+		Seq: t.seq, Start: t.l.base.Add(t.began), At: onServer(t.at), Prev: onServer(g.prev), BlockedUntil: onServer(g.until), Delay: g.delay, DelaySource: g.source, Slot: g.slots, Slots: t.limits.Concurrency, Probe: g.probe,
 		WaitSlot: t.waited[slot], WaitDelay: t.waited[delay], WaitBlock: t.waited[block], Own: t.l.rules.Own(t.limits),
 		TakenBack: takenBack, ByHand: t.h.takeAct(),
 	}
 }
+
+// onServer returns a time of the server's clock for a record; zero for 0.
+func onServer(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return epoch.Add(time.Duration(us) * time.Microsecond)
+}
+
+// epoch is what the server's clock counts from.
+var epoch = time.Date(1970, time.January, 1, 0, 0, 0, 0, time.UTC)
 
 // Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the
 // Limiter is closed, or the gap counts from now and is longer than a minute.
@@ -156,8 +183,6 @@ func (t *lease) Release() (expired bool) {
 	t.undone = 1 // the request was never sent
 	if t.started {
 		t.undone = 0
-	} else if seq := t.granted.seq; seq > 0 && t.watcher != nil {
-		defer t.watcher.GivesUp(seq)
 	}
 	var had chan struct{}
 	if t.started && (t.limits.Delay.FromEnd || t.unanswered) && t.granted.delay > far {
@@ -191,11 +216,11 @@ const far = time.Minute
 // giveBack tells the server that the lease has ended, and once more where a copy of a restore may
 // come in between. It closes had, if that isn't nil, when the server has had it.
 func (t *lease) giveBack(had chan struct{}) {
-	var started uint64
+	var started, at int64
 	if t.started { // by a turn that may not be the last one that the server has let go
-		started = t.granted.seq
+		started, at = t.granted.ask, t.at
 	}
-	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Concurrency, t.undone, t.wasTold, int64(started)}, owed: true}
+	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Concurrency, t.undone, t.wasTold, started, at}, owed: true}
 	told := o
 	if had != nil {
 		told.done = func(_ []any, _ heard, err error) {
@@ -242,6 +267,6 @@ func (t *lease) Renew() {
 	if t.released || l.closed || t.alone || now-t.renewed < l.complete.LeaseTTL/4 || t.h.leases[t.id] != t {
 		return
 	}
-	t.renewed = now
-	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id}, owed: true})
+	t.renewed, t.named = now, true
+	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id, int64(t.seq), true}, owed: true})
 }

@@ -174,6 +174,9 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	defer l.mu.Unlock()
 	now := l.now()
 	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
+	h.seq++
+	t.lease.seq = h.seq
+	g.Seq, g.Prev, g.BlockedUntil, g.TakenBack = t.lease.seq, time.Time{}, time.Time{}, nil
 	t.lease.granted.delay = g.Delay / time.Duration(l.processes) // what the fleet owes
 	if !h.started {
 		h.began = now

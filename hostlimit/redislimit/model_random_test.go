@@ -85,7 +85,6 @@ func TestFatesAtRandom(t *testing.T) {
 				default:
 					w.mu.Lock()
 					w.command("FLUSHDB")
-					w.forgot = true
 					w.mu.Unlock()
 				}
 			}

@@ -68,15 +68,16 @@ type world struct {
 	starts []modelStart
 	blocks []modelBlock
 
-	numbers map[uint64]int // of starts: how often it was stamped, 0 where it was given up
-	most    uint64         // largest of them
-	forgot  bool           // numbers may be missing: a process was killed, or the server has lost its data
+	numbers map[*Limiter]uint64 // of the last start of each process
+	stamps  map[time.Time]bool  // of starts on the server's clock, those that moved left out
+	prevs   []time.Time         // those that starts have named
 }
 
 type modelStart struct {
 	at, end time.Duration // in flight until end; 0: still
 	delay   time.Duration
 	by      *Limiter
+	stamp   time.Time // on the server's clock
 }
 
 type modelBlock struct {
@@ -100,7 +101,8 @@ func newWorld(t *testing.T, database string) *world {
 func (w *world) reset() {
 	w.command("FLUSHDB")
 	w.procs, w.dead = map[string]*Limiter{}, map[*Limiter]bool{}
-	w.calls, w.starts, w.blocks, w.numbers, w.most, w.forgot = 0, nil, nil, map[uint64]int{}, 0, false
+	w.calls, w.starts, w.blocks, w.numbers, w.prevs = 0, nil, nil, map[*Limiter]uint64{}, nil
+	w.stamps = map[time.Time]bool{}
 	w.trace.Reset()
 }
 
@@ -259,7 +261,7 @@ func (w *world) process(limits hostlimit.Config) *Limiter {
 // kill ends a process as SIGKILL would: nothing that it says is heard any more.
 func (w *world) kill(l *Limiter) {
 	w.mu.Lock()
-	w.dead[l], w.forgot = true, true
+	w.dead[l] = true
 	now := w.now()
 	for i := range w.starts {
 		if s := &w.starts[i]; s.by == l && s.end == 0 {
@@ -274,18 +276,20 @@ func (w *world) now() time.Duration {
 	return time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// Waits, GivesUp and String make a world the hostlimit.Watcher of its requests.
+// Waits and String make a world the hostlimit.Watcher of its requests.
 func (*world) Waits(hostlimit.Wait) {}
 func (*world) String() string       { return "" }
 
-func (w *world) GivesUp(seq uint64) { w.number(seq, 0) }
-
-// number notes that a start of that number was stamped, once, or given up.
-func (w *world) number(seq uint64, stamped int) {
+// number notes a start of a process, whose number is the next.
+func (w *world) number(l *Limiter, g hostlimit.Grant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.numbers[seq] += stamped
-	w.most = max(w.most, seq)
+	if w.numbers[l]++; g.Seq != w.numbers[l] {
+		w.t.Errorf("start %d of a process has number %d", w.numbers[l], g.Seq)
+	}
+	if !g.Prev.IsZero() {
+		w.prevs = append(w.prevs, g.Prev)
+	}
 }
 
 func (w *world) acquire(ctx context.Context, l *Limiter) (hostlimit.Lease, error) {
@@ -300,7 +304,7 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 	}
 	start := func() (g hostlimit.Grant, err error) {
 		if g, err = lease.Start(context.WithValue(ctx, (*hostlimit.Watcher)(nil), w)); err == nil {
-			w.number(g.Seq, 1)
+			w.number(l, g)
 		}
 		return g, err
 	}
@@ -320,7 +324,8 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 		return false
 	}
 	i := len(w.starts)
-	w.starts = append(w.starts, modelStart{at: w.now(), delay: g.Delay, by: l})
+	w.starts = append(w.starts, modelStart{at: w.now(), delay: g.Delay, by: l, stamp: g.At})
+	w.stamps[g.At] = true
 	w.mu.Unlock()
 	time.Sleep(hold)
 	told := w.now()
@@ -344,12 +349,18 @@ func (w *world) fetch(ctx context.Context, l *Limiter, hold time.Duration, o hos
 // judge looks at what the callers did.
 func (w *world) judge(slots int) (faults []string) {
 	bad := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
-	for seq := uint64(1); seq < w.most && !w.forgot; seq++ {
-		if times, ok := w.numbers[seq]; !ok || times > 1 {
-			bad("start %d of %d was stamped %d times", seq, w.most, times)
+	starts := slices.Clone(w.starts)
+	for _, stamp := range w.prevs {
+		if !w.stamps[stamp] {
+			bad("no start has the stamp %v that another one names", stamp)
 		}
 	}
-	starts := slices.Clone(w.starts)
+	slices.SortFunc(starts, func(a, b modelStart) int { return a.stamp.Compare(b.stamp) })
+	for i, s := range starts {
+		if i > 0 && s.stamp.Sub(starts[i-1].stamp) < starts[i-1].delay {
+			bad("stamp %v, %v after the one before, which owes %v", s.stamp, s.stamp.Sub(starts[i-1].stamp), starts[i-1].delay)
+		}
+	}
 	slices.SortStableFunc(starts, func(a, b modelStart) int { return int(a.at - b.at) })
 	for i, s := range starts {
 		if i > 0 && s.at-starts[i-1].at < starts[i-1].delay {

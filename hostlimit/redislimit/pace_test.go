@@ -126,7 +126,7 @@ func TestBegunTakesBackNoMoreThanTheWindow(t *testing.T) {
 		}, 9_000_000},
 		"told, then undone": {func(h *host, now int64) {
 			begun(h, now+1000)
-			s.run("release", h, id, 2, 1, 0, 0)
+			s.run("release", h, id, 2, 1, 0, 0, 0)
 		}, 0},
 	} {
 		h := s.host()

@@ -432,10 +432,8 @@ func isComplete(name string, answer []any) bool {
 		return len(answer) >= toldFields
 	case "peek":
 		return len(answer) >= 2
-	case "release":
-		return len(answer) >= 2
 	case "take":
-		fields := map[string]int{"GO": 11 + toldFields, "AT": 5, "WAIT": 7, "PROBE": 2, "LATE": 5, "HAND": 4, "OLD": 2, "NEW": 2}
+		fields := map[string]int{"GO": 10 + toldFields, "AT": 4, "WAIT": 6, "PROBE": 1, "LATE": 4, "HAND": 3, "OLD": 1, "NEW": 1}
 		n, ok := fields[text(answer[0])]
 		return ok && len(answer) >= n
 	}
@@ -496,6 +494,9 @@ func (p *partition) renounce() {
 // that may have lost everything.
 func (p *partition) restore(all bool) {
 	now := p.l.now()
+	if all && p == p.l.parts[0] && p.l.id != "" {
+		p.add(op{name: "limiter", h: &host{l: p.l, p: p}, args: []any{p.l.id}})
+	}
 	for _, h := range p.l.hosts {
 		if h.p == p {
 			h.restore(now, all)

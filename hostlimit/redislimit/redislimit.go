@@ -95,14 +95,10 @@
 // refuse each other. A key that something else has written costs its host, with an error that
 // names it. Deleting a host's key lifts its block; [Limiter.Clear] does so at once.
 //
-// # Numbers
+// # Numbers and stamps
 //
-// The server numbers a start when it lets it go. A number of which no start came, by a
-// turn that was released or that missed its window, is used again, unless a later start of the
-// host had been let go by then: that leaves a hole. So each such number is told to the
-// [hostlimit.Watcher] of its request, also where the answer that gave it was lost or came when the
-// request had left; for these, close the Limiter before the log. What a process had been let go for
-// when it was killed nobody tells.
+// Each process numbers its own starts, per host. What shows in a fleet's logs that none is withheld
+// is Grant.Prev: the stamp of a start by any process whose release the server has had.
 //
 // The server should run with maxmemory-policy noeviction: an evicted key is a forgotten debt, of
 // which each process keeps no more than the gap after its own last start; [Limiter.Check] looks for
@@ -129,6 +125,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/backoff"
@@ -228,7 +225,7 @@ type Limiter struct {
 	patience   time.Duration // how long a call may take
 	dead       time.Duration
 	base       time.Time // origin of all times of this process
-	proc       string    // names this process on the server
+	proc       string    // names this process on the server, and in evidence
 	name       string    // names it for people
 	promise    string    // what all processes should have in common, see hello.go
 	ctx        context.Context
@@ -239,9 +236,11 @@ type Limiter struct {
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
-	crawls    bool          // it counts as a process of the fleet, by its signs of life
-	draining  bool          // no request starts any more
-	ends      chan struct{} // closed when a request ends; nil while nobody waits for that
+	crawls    bool                           // it counts as a process of the fleet, by its signs of life
+	draining  bool                           // no request starts any more
+	ends      chan struct{}                  // closed when a request ends; nil while nobody waits for that
+	id        string                         // what the server calls all that is under the prefix; "": it wasn't asked yet
+	numbers   *simplelru.LRU[string, uint64] // host.seq of hosts that were forgotten
 	seq       uint64
 	number    int64 // of the last call; it begins anywhere, as others may share the client
 	parts     []*partition
@@ -381,6 +380,7 @@ func idleLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, 
 		others:     make(map[string]string),
 		promise:    promise(c, complete, rules.Backoff()),
 	}
+	l.numbers, _ = simplelru.NewLRU[string, uint64](complete.MaxHosts, nil) // fails for sizes below 1
 	for i := range partitions {
 		l.parts = append(l.parts, &partition{l: l, tag: "{" + strconv.Itoa(i) + "}", guard: guard{firstLate}})
 	}
@@ -442,6 +442,23 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 
 // Config implements [hostlimit.Limiter]: it returns the Limits that l was made of.
 func (l *Limiter) Config() hostlimit.Config { return l.limits }
+
+// ID implements [hostlimit.Limiter]: limiter is kept on the server, under the Prefix, and process
+// is of l alone.
+func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
+	defer cancel()
+	l.mu.Lock()
+	known := l.id != ""
+	l.mu.Unlock()
+	if !known {
+		o := op{name: "limiter", h: &host{l: l, p: l.parts[0]}, args: []any{strings.ToLower(rand.Text()[:16])}}
+		_ = l.do(ctx, o, func(reply []any, _ heard) { l.id = text(reply[0]) }) // without an answer it isn't known
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.id, l.proc
+}
 
 // now is the time on this process's monotonic clock.
 func (l *Limiter) now() time.Duration { return time.Since(l.base) }

@@ -26,6 +26,8 @@
 --   v        version of b, c, al, f, le and R: a time, and larger after each change
 --   rv       version when R was written
 --   n        starts since this state was made
+--   e        stamp of the latest start that has ended
+--   X        turns whose slots were taken back, until a GO tells of them: "PROCESS/number of the start"
 --   sv, bg   successes since bg: the first start, the last lesson, or the start after an idle time
 --   k        until when it is remembered that a block was lifted, which a Store may still have
 --   g        generation of the turns
@@ -33,7 +35,6 @@
 --   L        turns, see below
 --   P        of each process that has asked of late: the largest number of a turn, and when that was
 --   T        turns that have ended after a restore had told of them, and when that was
---   U        turns that were let go in vain: when that was last, and the numbers of starts that nobody gets any more
 --
 -- The states of a host are those of hostlimit.Refusals: clients compute what an answer does, and
 -- write it if nothing has changed meanwhile (ops.write).
@@ -57,7 +58,7 @@
 --   any       its process shows no life for DEAD -
 
 local VERSION = 3
-local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, START = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
+local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, NUMBER = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local QUEUED, RESERVED, GONE = 0, 1, 2
 local SECOND = 1000000
 local HOUR = 3600 * SECOND
@@ -201,7 +202,7 @@ end
 local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
 local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = 0, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
-	v = 0, rv = 0, lc = 0, lo = '', pr = '', g = '', c = '', R = ''}}
+	v = 0, rv = 0, lc = 0, e = 0, lo = '', pr = '', g = '', c = '', R = ''}}
 local hosts, about = {}, {} -- about holds what isn't stored of a host
 
 -- set stores a field; the value of a missing one isn't stored.
@@ -267,6 +268,13 @@ local function raise(h, d)
 	if h.pl > 0 then set(h, 'pa', max(h.pa, h.pl + d)) end
 end
 
+-- leak notes that the slot of r is taken back.
+local function leak(h, r)
+	if r[STATE] ~= GONE then return end
+	h.X = h.X or {}
+	if #h.X < 64 then h.X[#h.X + 1] = string.match(r[ID], '^[^.]+') .. '/' .. string.format('%.0f', r[NUMBER] or 0) end
+end
+
 local function load(i)
 	local h = hosts[i]
 	if h then return h end
@@ -286,7 +294,7 @@ local function load(i)
 	end
 	setmetatable(h, defaults)
 	h.L = h.L or {}
-	about[h] = {i = i, key = key, expired = 0}
+	about[h] = {i = i, key = key}
 	hosts[i] = h
 	if h.g ~= gen.id then
 		h.L = {}
@@ -294,7 +302,7 @@ local function load(i)
 		set(h, 'lo', '')
 		if h.g ~= '' and string.sub(gen.id, 1, 1) == 's' then
 			-- These times were told by another clock. The clients bring theirs along.
-			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k'}) do set(h, k, 0) end
+			for _, k in ipairs({'a', 'pa', 'l', 'pl', 'b', 'bs', 'bg', 'ea', 'lc', 'k', 'e'}) do set(h, k, 0) end
 			if h.al == 1 then set(h, 'b', now) end
 		end
 		h.g = gen.id
@@ -302,7 +310,7 @@ local function load(i)
 	for j = #h.L, 1, -1 do
 		local r = h.L[j]
 		if r[EXPIRY] <= now then
-			if r[STATE] == GONE then about[h].expired = about[h].expired + 1 end
+			leak(h, r)
 			finish(h, r, r[EXPIRY])
 			drop(h, r[ID])
 		end
@@ -468,29 +476,18 @@ local function follow(h)
 	if first then replan(h, first) end
 end
 
--- back undoes the letting go of a lease. One that has started nevertheless keeps the number, which
--- its next start doesn't get: started is that, 0 if it has never started. Another number is given
--- again, unless later ones were given.
+-- back undoes the letting go of a lease. started is the take by which it has started, 0 if it has
+-- never started: what it was let go for after that was no start.
 local function back(h, r, started)
 	if r[STATE] ~= GONE then return end
-	started = started > 0 and (r[START] or started) == started
-	if h.lo ~= r[ID] and not started and r[START] then
-		h.U = h.U or {}
-		for id, u in pairs(h.U) do
-			if u[1] < now - LATEST then h.U[id] = nil end
-		end
-		local u = h.U[r[ID]] or {}
-		u[1], u[max(#u, 1) + 1] = now, r[START]
-		h.U[r[ID]] = u
-	end
+	if r[SEQ] ~= started then set(h, 'n', max(h.n - 1, 0)) end
 	if h.lo == r[ID] then
 		set(h, 'a', h.pa)
 		set(h, 'l', h.pl)
-		if not started then set(h, 'n', max(h.n - 1, 0)) end
 		set(h, 'lo', '')
 	end
 	if h.pr == r[ID] then set(h, 'pr', '') end
-	r[STATE], r[START] = RESERVED, nil
+	r[STATE] = RESERVED
 end
 
 -- bury drops the turns of processes that show no life.
@@ -507,7 +504,7 @@ local function bury(h)
 		if not seen[proc] then dead[#dead + 1] = r end
 	end
 	for _, r in ipairs(dead) do
-		if r[STATE] == GONE then about[h].expired = about[h].expired + 1 end
+		leak(h, r)
 		finish(h, r, now)
 		drop(h, r[ID])
 	end
@@ -548,10 +545,9 @@ end
 local ops = {}
 
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
--- turn back and asks for another; started is the number of the start that the turn has been, 0 if it
--- has been none. seq grows with
--- every take of the lease: one that isn't larger than the last is a copy.
---   GO     start, guard, delay, seq, slots in use, probe, expired, guard asked for, others wait, and what told returns
+-- turn back and asks for another; started is the seq of the take by which the turn has started, 0 if
+-- it hasn't. seq grows with every take of the lease: one that isn't larger than the last is a copy.
+--   GO     start, guard, delay, slots in use, probe, X, guard asked for, others wait, e, and what told returns
 --   AT     start, why, blocked until   come again shortly before that time
 --   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                              a probe is on its way; a push will come
@@ -559,16 +555,14 @@ local ops = {}
 --   HAND   blocked until, cause        a person has blocked the host
 --   OLD                                a later take of the lease has been here
 --   NEW                                the turn has ended, or a later one of the process has been here
--- and at the end of each, as of release, the numbers in U: where a reply was lost, the caller hasn't heard
--- of the GO.
 -- why is as start tells it, or s for slots. ceiling bounds the learned delay. Turns go by priority,
 -- then by when they came.
 function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, ceiling, delay, least2, ends, prio, came)
 	local me = find(h, id)
 	if me then
 		if seq <= me[SEQ] then return {'OLD'} end
-		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO], me[CAME] = seq, delay, least2, ends, prio, came
 		back(h, me, started)
+		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO], me[CAME] = seq, delay, least2, ends, prio, came
 	else
 		if h.P and h.P[PROC] and number <= h.P[PROC][1] then return {'NEW'} end
 		passed(h, number)
@@ -627,7 +621,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, c
 	-- A lease starts within its guard at the latest.
 	me[GUARD], me[STATE], me[EXPIRY] = guard, GONE, s + guard + TTL
 	tally(h, s, started == 0 and h.l > 0 and s - max(h.a, h.l + me[FLOOR], h.b, gen.p or 0) or 0, ceiling)
-	me[START] = h.n
+	me[NUMBER] = nil
 	-- It owes as much where it counts from its end, although the delay may be shorter by then.
 	me[DELAY] = max(me[DELAY], h.ad, h.le)
 	local d = ceil(me[DELAY] * SHARE)
@@ -639,16 +633,17 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, c
 	set(h, 'lo', id)
 	if h.al == 1 then set(h, 'pr', id) end
 	follow(h)
-	local expired = about[h].expired
-	about[h].expired = 0
-	return {'GO', s, guard, d, h.n, (count(h, n, '')), h.pr == id and 1 or 0, expired, WINDOW, #h.L > 1 and awaited(h) or 0, told(h)}
+	local taken = h.X or {}
+	h.X = nil
+	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, WINDOW, #h.L > 1 and awaited(h) or 0, h.e, told(h)}
 end
 
 -- begun tells when a turn that was let go has started, the latest time that this clock may have shown
 -- then: what is left of its window isn't added to the gap. It does nothing once another turn was let
 -- go, or what the next start owes has moved: then the end of the window stays what it counts from.
-function ops.begun(h, id, seq, at)
+function ops.begun(h, id, seq, at, number)
 	local r = find(h, id)
+	if r and r[SEQ] == seq then r[NUMBER] = number end
 	if not r or r[SEQ] ~= seq or r[STATE] ~= GONE or h.lo ~= id or h.l ~= r[DUE] + r[GUARD] or h.a <= h.l then return {0} end
 	at = max(at, r[DUE])
 	-- An end that the gap counts from may have come first.
@@ -663,8 +658,9 @@ end
 
 -- release gives a slot back; undone says that the request hasn't started since it was let go, restored
 -- that the turn was told by a restore, of which a copy may come, and started is as for take: the turn
--- may have been let go once more since then, in vain.
-function ops.release(h, id, n, undone, restored, started)
+-- may have been let go once more since then. at is the stamp of its start, 0 if that is void.
+function ops.release(h, id, n, undone, restored, started, at)
+	set(h, 'e', max(h.e, at))
 	local r = find(h, id)
 	if restored == 1 then
 		local T = {}
@@ -676,11 +672,11 @@ function ops.release(h, id, n, undone, restored, started)
 	end
 	if r then
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
-		local vain = r[STATE] == GONE and started > 0 and r[START] and r[START] ~= started
-		if undone == 0 and vain and (r[ENDS] ~= 0 or string.find(r[DID], 'e', 1, true)) then
+		local oncemore = r[STATE] == GONE and started > 0 and r[SEQ] ~= started
+		if undone == 0 and oncemore and (r[ENDS] ~= 0 or string.find(r[DID], 'e', 1, true)) then
 			later(h, now, now + gap(h, r[DELAY])) -- the start before that ends now
 		end
-		if undone == 1 or vain then back(h, r, started) else finish(h, r, now) end
+		if undone == 1 or oncemore then back(h, r, started) else finish(h, r, now) end
 		drop(h, id)
 		if held and (probed or undone == 1) then again(h, probed) end
 	else
@@ -772,10 +768,14 @@ function ops.served(h, id)
 	return {0}
 end
 
--- renew prolongs a lease whose body is still being read. It returns 0 where there is none.
-function ops.renew(h, id)
+-- renew tells the number of a start, and prolongs its lease if the body is still being read. It
+-- returns 0 where there is none.
+function ops.renew(h, id, number, read)
 	local r = find(h, id)
-	if r and r[STATE] == GONE then r[EXPIRY] = now + TTL end
+	if r and r[STATE] == GONE then
+		r[NUMBER] = number
+		if read == 1 then r[EXPIRY] = now + TTL end
+	end
 	return {r and 1 or 0}
 end
 
@@ -858,6 +858,12 @@ function ops.pause(_, length)
 	return {gen.p}
 end
 
+-- limiter returns the name of all that is under the prefix: the one that came first.
+function ops.limiter(_, name)
+	if not gen.name then gen.name, unsaved = name, true end
+	return {gen.name}
+end
+
 -- fleet tells the end of the pause, and of each process its id, name and last sign of life.
 function ops.fleet()
 	local all = redis.call('HGETALL', KEYS[2])
@@ -910,10 +916,7 @@ for j = 2, #call do
 		local ok, answer = pcall(ops[op[1]], h, unpack(op, 3))
 		if ok then
 			reply = answer
-			if op[1] == 'take' or op[1] == 'release' then
-				reply[#reply + 1] = {unpack(h.U and h.U[op[3]] or {}, 2)}
-			end
-			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'hello' or op[1] == 'served' and answer[1] == 1 or op[1] == 'begun' and answer[1] == 0
+			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'limiter' or op[1] == 'hello' or op[1] == 'served' and answer[1] == 1
 			changed[h] = changed[h] or not reads
 		else
 			fail(op[2], h, about[h].key .. ': ' .. tostring(type(answer) == 'table' and answer.err or answer))

@@ -26,7 +26,8 @@ func TestNothingStartsAfterAnUnansweredAttemptUntilItsDelayIsOver(t *testing.T) 
 			time.Sleep(time.Second)
 			w.starts = nil
 			lost := acquire(t, a, "a.example", 0)
-			w.number(lost.Grant.Seq, 1)
+			w.number(a, lost.Grant)
+			w.stamps[lost.Grant.At] = true
 			done := make(chan bool)
 			go func() {
 				w.fetch(context.Background(), b, 0, hostlimit.Outcome{Status: 200}, false)

@@ -2,11 +2,13 @@
 package recorder
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,7 @@ type Recorder struct {
 	sink   *evidence.Guard
 	id     string // beginning of the policy's id, in each record
 	policy *evidence.Policy
+	name   func(context.Context) (limiter, process string)
 
 	opening atomic.Bool   // one goroutine writes the policy
 	stated  atomic.Bool   // the policy is written
@@ -39,14 +42,15 @@ const (
 	maxLosses = 100     // reasons for lost state that are recorded
 )
 
-// New returns a Recorder that writes to sink, and gives policy its id.
-func New(sink evidence.Evidence, policy *evidence.Policy) *Recorder {
+// New returns a Recorder that writes to sink, and gives policy its id; name, the ID of the limiter,
+// is called for it when the policy is written.
+func New(sink evidence.Evidence, policy *evidence.Policy, name func(context.Context) (limiter, process string)) *Recorder {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	policy.ID = base64.RawURLEncoding.EncodeToString(id[:])
 	own, _ := simplelru.NewLRU[string, hostlimit.Limits](ownLimits, nil) // fails for sizes below 1
 	return &Recorder{
-		sink: evidence.Safe(sink), id: policy.ID[:shortID], policy: policy,
+		sink: evidence.Safe(sink), id: policy.ID[:shortID], policy: policy, name: name,
 		opened: make(chan struct{}), own: own, losses: map[string]bool{},
 	}
 }
@@ -82,6 +86,7 @@ func (r *Recorder) open(ctx context.Context, at time.Time) {
 		return
 	}
 	defer close(r.opened)
+	r.policy.Limiter, r.policy.Process = r.name(ctx)
 	r.sink.Pass(ctx, &evidence.Decision{Type: evidence.PolicyStated, Time: at, Transport: r.id, Allowed: true, Policy: r.policy})
 	r.stated.Store(true)
 }
@@ -128,11 +133,26 @@ func (r *Recorder) changed(host string, l *hostlimit.Limits) bool {
 // TakenBack records that slots were taken back before a start at the given time. The records name
 // the starts that lost their slots and no request, since those were other ones.
 func (r *Recorder) TakenBack(ctx context.Context, leases []hostlimit.TakenBack, at time.Time) {
+	if r == nil {
+		return
+	}
 	for _, lease := range leases {
-		r.Pass(ctx, &evidence.Decision{
-			Type: evidence.LeaseExpired, Time: at, Host: lease.Key, Seq: lease.Seq,
+		d := evidence.Decision{
+			Type: evidence.LeaseExpired, Time: at, Host: lease.Key,
 			Reason: "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path",
-		})
+		}
+		r.Of(&d, lease)
+		r.Pass(ctx, &d)
+	}
+}
+
+// Of makes d name the start that lost its slot.
+func (r *Recorder) Of(d *evidence.Decision, lease hostlimit.TakenBack) {
+	own := cmp.Or(r.policy.Process, r.policy.Limiter)
+	if who := cmp.Or(lease.Process, own); who == own {
+		d.Seq, d.Of = lease.Seq, own+"/"+strconv.FormatUint(lease.Seq, 10)
+	} else {
+		d.Of = who + "/" + strconv.FormatUint(lease.Seq, 10)
 	}
 }
 

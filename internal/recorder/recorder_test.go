@@ -1,6 +1,7 @@
 package recorder_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/recorder"
 )
+
+func limiterID(context.Context) (limiter, process string) { return "0123456789abcdef", "" }
 
 func TestANilRecorderWritesNothing(t *testing.T) {
 	var r *recorder.Recorder
@@ -26,7 +29,7 @@ func TestANilRecorderWritesNothing(t *testing.T) {
 // TestThePolicyComesFirst also where many goroutines write the first record.
 func TestThePolicyComesFirst(t *testing.T) {
 	log := new(evidence.Recorder)
-	r := recorder.New(log, &evidence.Policy{UserAgent: "ExampleBot/1.0"})
+	r := recorder.New(log, &evidence.Policy{UserAgent: "ExampleBot/1.0"}, limiterID)
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() { r.Pass(t.Context(), &evidence.Decision{Type: evidence.Started}) })
@@ -47,7 +50,7 @@ func TestThePolicyComesFirst(t *testing.T) {
 // TestLimitsAreStatedWhereTheyChange of a host, and where it has none of its own any more.
 func TestLimitsAreStatedWhereTheyChange(t *testing.T) {
 	log := new(evidence.Recorder)
-	r := recorder.New(log, &evidence.Policy{Overrides: true, Slots: 2})
+	r := recorder.New(log, &evidence.Policy{Overrides: true, Slots: 2}, limiterID)
 	two, three := &hostlimit.Limits{Concurrency: 2}, &hostlimit.Limits{Concurrency: 3}
 	for i, own := range []*hostlimit.Limits{nil, two, two, three, nil, nil, three} {
 		r.Limits(t.Context(), "example.com", &hostlimit.Grant{Seq: uint64(i), Own: own})
@@ -64,7 +67,7 @@ func TestLimitsAreStatedWhereTheyChange(t *testing.T) {
 }
 
 func TestALossIsNewByItsInnermostError(t *testing.T) {
-	r := recorder.New(new(evidence.Recorder), new(evidence.Policy))
+	r := recorder.New(new(evidence.Recorder), new(evidence.Policy), limiterID)
 	full := errors.New("no space left")
 	for _, c := range []struct {
 		err  error

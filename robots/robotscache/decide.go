@@ -195,10 +195,12 @@ func (c *Cache) textOf(body []byte, v validators) *text {
 		return t
 	}
 	file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
-	return &text{
+	t := &text{
 		rules: file.Agent(c.client.Products...), sitemaps: strings.Clone(strings.Join(file.Sitemaps(), "\n")),
 		sum: sum, size: int64(len(body)), validators: v,
 	}
+	hex.Encode(t.name[:], sum[:4])
+	return t
 }
 
 func newCopy(t *text, at moment, maxAge time.Duration, v validators) *goodCopy {

@@ -95,7 +95,8 @@ type text struct {
 	rules    *robots.Rules
 	sitemaps string // as written, joined by line ends
 	sum      [sha256.Size]byte
-	size     int64 // of the body
+	name     [8]byte // beginning of sum, in hex
+	size     int64   // of the body
 
 	validators validators // of the first origin, shared by copies that have equal ones
 	users      int        // states with the text; guarded by memory.mu

@@ -54,6 +54,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/go-politeness/politeness/robots"
 )
@@ -190,6 +191,14 @@ func (e *Entry) SHA256() string {
 		return ""
 	}
 	return hex.EncodeToString(e.text.sum[:])
+}
+
+// Copy returns the first 8 characters of SHA256.
+func (e *Entry) Copy() string {
+	if e.text == nil {
+		return ""
+	}
+	return unsafe.String(&e.text.name[0], len(e.text.name)) // which doesn't change
 }
 
 // A Cache holds the robots.txt of many origins. It is safe for concurrent use, and needs no Close.
