@@ -9,6 +9,9 @@ import (
 // mostHanging bounds the calls of a process to a server that doesn't answer.
 const mostHanging = 8
 
+// leastIdle is the shortest time between two beats of an idle process, to whichever node.
+const leastIdle = 100 * time.Millisecond
+
 // beat calls the server from time to time while there is something to lose, so
 // that a loss of data is noticed within its quarantine, and while it is away.
 //
@@ -48,8 +51,10 @@ func (l *Limiter) beat() {
 					idle[nodes[i]] = p
 				}
 			}
+			pace := max(heartbeat, time.Duration(len(last))*leastIdle)
+			l.slower = pace - heartbeat
 			for node, p := range idle {
-				if now-last[node] >= heartbeat {
+				if now-last[node] >= pace {
 					p.send()
 				}
 			}

@@ -197,7 +197,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		spread = l.processes
 	}
 	head := []any{
-		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine),
+		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine + l.slower),
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.complete.LeaseTTL), micros(l.backoff.Forgive),
 		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number, promise,
 	}

@@ -16,84 +16,29 @@
 //
 // # Time
 //
-// Only the server's clock decides. Each process bounds it on its own monotonic clock, from the
-// replies it gets, and starts a request only while it can prove that the server's clock is within
-// the small window that the server granted (the guard); a Start that comes later, and one that is
-// repeated, asks the server again, and no turn is lost. So wall clocks of the processes may be
-// wrong by hours, and a paused process doesn't start early. Where somebody waits for the next
-// start, the server is told when this one has begun, and the delay counts from there: what comes on
-// top is how late a process notices its time, and how well it knows the server's clock. Otherwise
-// it counts from the end of the guard.
-//
-// Hours of Limits.Windows are those of the server's clock.
+// Only the server's clock decides, for Limits.Windows as well. Each process bounds it on its own
+// monotonic clock, and starts a request only while it can prove that the server's clock is within
+// the window that the server granted. So wall clocks may be wrong by hours, and a paused process
+// doesn't start early.
 //
 // # Answers
 //
-// The server keeps the [hostlimit.Refusals] of each host, for all processes. It doesn't judge
-// answers: a process computes what one does by the rules of package hostlimit, and the server
-// stores that if nobody has changed the host's refusals since; otherwise it tells the process what
-// they are, which computes anew. What an Observe changes holds for all processes when it returns,
-// but for the success of a host that no answer is missing of: what that changes of suspected pages
-// or of a learned delay is stored while Observe returns. The success of a host without refusals
-// costs no call of its own: it is counted with the next call of its process, in half a second at
-// the latest. Pages that are suspected are forgotten after an hour in which the host was not asked,
-// and a learned delay after a week.
-//
-// # States
-//
-// A process and a partition of the server (all of it, but for a cluster) are in one of these
-// states:
-//
-//	state        event                                        next         why
-//	unknown      the first reply, which did nothing           shared       the server's clock and generation are known
-//	shared       the server names another generation          quarantined  it has lost its data, or is a replica promoted
-//	shared       a reply contradicts the server's clock       quarantined  the clock was stepped; the process tells the server
-//	quarantined  the time is over; or all whom a promoted     shared       every process has told again what it holds
-//	             replica knows have told what they hold
-//	any          no call sent after this one was answered     down         nothing starts, or this process goes on alone
-//	down         a call is answered                           shared       what was learned meanwhile is told
-//
-// Those of a request are in acquire.go, those of a host and of a turn on the server in step.lua.
-//
-// # Calls that come late
-//
-// A call may arrive twice, or long after its process has given it up. Each carries the latest time
-// of the server's clock at which it may have an effect, and the generation of the server that it is
-// meant for; each question for a turn carries a number that grows with every question of the lease,
-// and the lease's name one that grows with every lease of the process. The server does nothing for
-// what is older, and says so.
+// The server keeps the [hostlimit.Refusals] of each host, and the processes compute by the rules of
+// package hostlimit what an answer does to them. What an Observe changes holds for all processes
+// when it returns; a plain success may be counted half a second later.
 //
 // # Failure
 //
 // While the server can't be reached nothing starts, and Acquire returns a *hostlimit.Error that
 // wraps a [*ServerError] ([FailClosed]); or each process goes on by itself at its share of the rate
-// ([FailLocal]). When the server has lost its data, or has just been put into service, nothing
-// starts for as long as a process may need to notice and to tell it again what it holds: slots,
-// next starts, blocks, what they have learned. That is the ReadTimeout of Config.Client and a
-// second, at least 2 s and 4 s by default; after a failover it ends when all have told. Each block
-// is told to every process when it is set. Of what only a process that has ended since then knew,
-// the next start on a host is lost: it may come early by what is left of the delay after its last
-// one beyond that time, once.
+// ([FailLocal]). When the server has lost its data, its clock was stepped, or it is new, nothing
+// starts for a quarantine, in which all processes tell it again what they hold: the ReadTimeout of
+// Config.Client and a second, at least 2 s. A process that shows no sign of life for 10 s has lost
+// its slots.
 //
-// Limits.Store keeps blocks, refusals in a row and learned delays on disk besides, each before the
-// Observe, Block or Clear returns that has brought it about, and within half a second where another
-// process has. A process that first meets a host tells the server what its Store has, so that a
-// block also survives a server that loses its data while no process lives. The server remembers for
-// as long as a block would have lasted that it was lifted, and takes it from no Store then. What
-// FailLocal learns of delays is kept once the server is back.
-//
-// A step of the server's clock is noticed by every process that knew the clock before, at its next
-// call, before it starts anything; and handled as a loss of data. A process that begins between the
-// step and the next heartbeat of the others, half a second at most, can't know of it, and may start
-// one request that much too early.
-//
-// A process that shows no sign of life for 10 s has lost its slots. One that was only paused, or
-// cut off, for so long starts nothing on a lease that it had before, without asking the server; but
-// a request that it had in flight by then is no longer counted.
-//
-// The keys carry the version of what is in them: two versions of this package that share a Prefix
-// refuse each other. A key that something else has written costs its host, with an error that
-// names it. Deleting a host's key lifts its block; [Limiter.Clear] does so at once.
+// Limits.Store keeps blocks, refusals in a row and learned delays on disk besides, so that they
+// survive a server that loses its data while no process lives. docs/many-machines-reference.md has
+// what survives what, and how.
 //
 // # Numbers and stamps
 //
@@ -255,6 +200,7 @@ type Limiter struct {
 	vacant       chan struct{}     // closed when a place is free; for FailLocal
 	down         int               // partitions whose server can't be reached
 	allCalled    time.Duration     // when all partitions were called after a loss of data
+	slower       time.Duration     // than a heartbeat: the beats of an idle process to each of many nodes
 	outage       *outage           // with FailLocal, while there are any
 	stats        Stats             // without what is of the moment
 	events       []Event           // to be told, outside of mu
