@@ -69,9 +69,10 @@ PRAGMA user_version = 1;
 `
 
 // pragmas: nothing but this process reads the file (locking_mode), which a second one finds out at
-// once; 64 MB of pages are kept in memory.
+// once; 64 MB of pages are kept in memory. The log may have 128 MB: hashes are added all over their
+// index, and with SQLite's 4 MB each of its pages would be written to the file again and again.
 const pragmas = "?_txlock=immediate&_pragma=busy_timeout(500)&_pragma=locking_mode(exclusive)&_pragma=journal_mode(wal)" +
-	"&_pragma=synchronous(normal)&_pragma=cache_size(-65536)&_pragma=temp_store(memory)"
+	"&_pragma=synchronous(normal)&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(32768)&_pragma=temp_store(memory)"
 
 // A Queue keeps the URLs of a crawl in a file. Its methods are those of crawl.Queue, and may be
 // called from one goroutine at a time, as a Crawler does.
@@ -163,15 +164,11 @@ func hashOf(url string) int64 {
 // Add implements crawl.Queue. There is room for any number of URLs.
 func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
 	err = q.in(ctx, func(tx *sql.Tx) error {
-		insert, err := tx.PrepareContext(ctx, `INSERT INTO url (hash, url, host, via, hops, depth, priority)
-			SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7 WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = ?1 AND url = ?2)`)
-		if err != nil {
-			return err
-		}
-		defer insert.Close()
 		hosts := make(map[string]int64)
+		seen := make(map[string]bool, len(reqs))
+		var args []any
 		found := make(map[int64]int) // number of new URLs by host
-		for _, r := range reqs {
+		for i, r := range reqs {
 			host, ok := hosts[r.Host]
 			if !ok {
 				if host, err = hostOf(ctx, tx, r.Host); err != nil {
@@ -179,16 +176,19 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 				}
 				hosts[r.Host] = host
 			}
-			res, err := insert.ExecContext(ctx, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority)
-			if err != nil {
-				return err
+			if !seen[r.URL] {
+				seen[r.URL] = true
+				args = append(args, hashOf(r.URL), r.URL, host, null(r.Via), null(r.Hops), r.Depth, r.Priority)
 			}
-			n, err := res.RowsAffected()
-			if err != nil {
-				return err
+			if len(args) == 7*atOnce || i == len(reqs)-1 && len(args) > 0 {
+				if err := insert(ctx, tx, args, found); err != nil {
+					return err
+				}
+				args = args[:0]
 			}
-			found[host] += int(n)
-			added += int(n)
+		}
+		for _, n := range found {
+			added += n
 		}
 		return change(ctx, tx, found)
 	})
@@ -196,6 +196,29 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 		return 0, 0, fmt.Errorf("sqlitequeue: %w", err)
 	}
 	return added, 0, nil
+}
+
+// atOnce is the number of URLs in one statement.
+const atOnce = 100
+
+// insert inserts those URLs that are new, all of them different, and counts them by host.
+func insert(ctx context.Context, tx *sql.Tx, args []any, found map[int64]int) error {
+	values := strings.TrimSuffix(strings.Repeat("(?, ?, ?, ?, ?, ?, ?), ", len(args)/7), ", ")
+	rows, err := tx.QueryContext(ctx, `INSERT INTO url (hash, url, host, via, hops, depth, priority)
+		SELECT * FROM (VALUES `+values+`) AS v WHERE NOT EXISTS (SELECT 1 FROM url WHERE hash = v.column1 AND url = v.column2)
+		RETURNING host`, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var host int64
+		if err := rows.Scan(&host); err != nil {
+			return err
+		}
+		found[host]++
+	}
+	return rows.Err()
 }
 
 // hostOf returns the id of a host, which it makes if need be.

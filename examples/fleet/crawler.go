@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -13,76 +12,78 @@ import (
 	"github.com/go-politeness/politeness"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/budget/redisbudget"
-	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/pgqueue"
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/hostlimit/redislimit"
 	"github.com/go-politeness/politeness/robots/robotscache"
 	"github.com/go-politeness/politeness/robots/robotscache/redisrobots"
 )
 
-// crawl is one process of the fleet. It writes its evidence to log, and fetches
-// pages until the budget that it shares with the others is spent.
-func crawl(ctx context.Context, out io.Writer, name, addr, site string) (err error) {
-	log := evidence.JSONLines(out)
-	defer func() { err = errors.Join(err, log.Close()) }()
+// crawlName tells this crawl from others in the same Postgres and Redis.
+const crawlName = "fleet"
 
-	client := redis.NewClient(&redis.Options{Addr: addr})
+// header names the process that sends a request, for the sites' logs.
+const header = "X-Fleet-Process"
+
+// A crawler is one process of the fleet. Nothing in it is particular to a fleet but where its
+// Queue, its limiter, its budget and its robots.txt are.
+type crawler struct {
+	name            string
+	redis, postgres string // addresses
+	urls            []string
+}
+
+func (c crawler) run(ctx context.Context) (err error) {
+	client := redis.NewClient(&redis.Options{Addr: c.redis, ReadTimeout: time.Second})
 	defer client.Close()
 	hosts, err := redislimit.New(redislimit.Config{
 		Client: client,
-		Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: 100 * time.Millisecond}},
+		Limits: hostlimit.Config{Concurrency: 2, Delay: hostlimit.Delay{Min: delay, Max: delay}},
 	})
 	if err != nil {
 		return err
 	}
 	defer hosts.Close()
-	spent, err := redisbudget.New(redisbudget.Config{
-		Client: client, Name: "fleet", Limits: budget.Limits{Pages: pages, WarnAt: 0.8}, Processes: processes,
-	})
+	spent, err := redisbudget.New(redisbudget.Config{Client: client, Name: crawlName, Limits: budget.Limits{Pages: 1_000_000}})
 	if err != nil {
 		return err
 	}
 	defer spent.Close()
-
 	robots, err := redisrobots.New(redisrobots.Config{Client: client})
 	if err != nil {
 		return err
 	}
-
 	transport, err := politeness.New(politeness.Config{
 		UserAgent: "FleetBot/1.0 (+https://example.com/bot; bot@example.com)",
-		Robots:    robotscache.Config{Store: robots},
 		Hosts:     hosts,
 		Budget:    spent,
-		Evidence: evidence.Func(func(ctx context.Context, d evidence.Decision) {
-			log.Record(ctx, d)
-			_ = log.Flush() // at once, for the timeline; Close reports the error
-		}),
+		Robots:    robotscache.Config{Store: robots},
 	})
 	if err != nil {
 		return err
 	}
-	web := &http.Client{Transport: transport}
-	for i := 1; ; i++ {
-		err := get(ctx, web, fmt.Sprintf("%s/%s-%d", site, name, i))
-		switch {
-		case errors.Is(err, politeness.ErrBudget):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-}
 
-func get(ctx context.Context, web *http.Client, url string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	urls, err := pgqueue.Open(ctx, c.postgres, crawlName)
 	if err != nil {
 		return err
 	}
-	resp, err := web.Do(req)
+	defer func() { err = errors.Join(err, urls.Close()) }()
+	crawler, err := crawl.New(crawl.Config{
+		Transport: transport,
+		Queue:     urls,
+		Follow:    crawl.Everywhere,
+		Timeout:   10 * time.Second,
+		Prepare: func(_ crawl.Request, req *http.Request) error {
+			req.Header.Set(header, c.name)
+			return nil
+		},
+		Visit: func(context.Context, *crawl.Page) error { return nil }, // a real one would keep the page, under its URL
+	})
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return errors.Join(err, resp.Body.Close())
+	summary, err := crawler.Run(ctx, c.urls...)
+	fmt.Printf("process %s: %v\n", c.name, summary)
+	return err
 }

@@ -5,11 +5,13 @@ go 1.26.0
 require (
 	github.com/go-politeness/politeness v0.0.0
 	github.com/go-politeness/politeness/budget/redisbudget v0.0.0
+	github.com/go-politeness/politeness/crawl/pgqueue v0.0.0
 	github.com/go-politeness/politeness/evidence/otelevidence v0.0.0
 	github.com/go-politeness/politeness/hostlimit/redislimit v0.0.0
 	github.com/go-politeness/politeness/robots/robotscache/redisrobots v0.0.0
 	github.com/redis/go-redis/v9 v9.17.3
 	go.opentelemetry.io/otel/sdk/metric v1.47.0
+	golang.org/x/sys v0.49.0
 )
 
 require (
@@ -20,6 +22,10 @@ require (
 	github.com/go-logr/stdr v1.2.2 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	github.com/jackc/pgx/v5 v5.12.0 // indirect
+	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel v1.47.0 // indirect
 	go.opentelemetry.io/otel/log v1.47.0 // indirect
@@ -29,13 +35,13 @@ require (
 	golang.org/x/mod v0.42.0 // indirect
 	golang.org/x/net v0.62.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 )
 
 replace (
 	github.com/go-politeness/politeness => ../..
 	github.com/go-politeness/politeness/budget/redisbudget => ../../budget/redisbudget
+	github.com/go-politeness/politeness/crawl/pgqueue => ../../crawl/pgqueue
 	github.com/go-politeness/politeness/evidence/otelevidence => ../../evidence/otelevidence
 	github.com/go-politeness/politeness/hostlimit/redislimit => ../../hostlimit/redislimit
 	github.com/go-politeness/politeness/robots/robotscache/redisrobots => ../../robots/robotscache/redisrobots

@@ -1,97 +1,70 @@
-// Fleet starts a Redis, a small site and four crawler processes, and prints one
-// timeline of what they do: that of one polite crawler.
+// Fleet is a crawl by several processes, as many machines would do it: their URLs are in one
+// Postgres (pgqueue), and what hosts are owed is in one Redis or Valkey (redislimit, redisbudget,
+// redisrobots).
 //
 //	cd examples/fleet && go run .
 //
-// The site asks for half a second between requests, and answers one of them with
-// 429 and Retry-After. The four share a limiter (redislimit), a budget (redisbudget) and
-// robots.txt (redisrobots), which one of them fetches for all.
-// It needs the program redis-server.
+// It starts both servers, twenty small sites and three processes, and kills one of these every few
+// seconds; another one takes its place. At the end the sites say by their own logs whether that was
+// one polite crawler: each page fetched, none twice but those that were in flight at a kill, and no
+// two requests closer than the delay.
+//
+// It needs the programs of Postgres, and redis-server or valkey-server.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"strconv"
-	"sync"
+	"strings"
 	"time"
-)
-
-const (
-	processes = 4
-	pages     = 24          // that all of them may fetch together
-	longest   = time.Minute // how long it runs at most
 )
 
 // The environment of a crawler process.
 const (
-	envName  = "FLEET_CRAWLER"
-	envRedis = "FLEET_REDIS"
-	envSite  = "FLEET_SITE"
+	envName     = "FLEET_CRAWLER"
+	envRedis    = "FLEET_REDIS"
+	envPostgres = "FLEET_POSTGRES"
+	envURLs     = "FLEET_URLS"
 )
+
+// Options are what the command line says.
+type options struct {
+	processes int
+	sites     int
+	pages     int           // of each site
+	kills     int           // that there are in all
+	every     time.Duration // time from one kill to the next
+	pause     time.Duration // for which a process is stopped, once, before the first kill; 0: none is
+}
+
+// delay is the least time between two requests to a site.
+const delay = 200 * time.Millisecond
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-
-	run := func() error { return lead(ctx, os.Stdout) }
 	if name := os.Getenv(envName); name != "" {
-		run = func() error { return crawl(ctx, os.Stdout, name, os.Getenv(envRedis), os.Getenv(envSite)) }
+		c := crawler{name: name, redis: os.Getenv(envRedis), postgres: os.Getenv(envPostgres), urls: strings.Fields(os.Getenv(envURLs))}
+		end(c.run(ctx))
+		return
 	}
-	if err := run(); err != nil {
+	var o options
+	flag.IntVar(&o.processes, "processes", 3, "number of crawler processes")
+	flag.IntVar(&o.sites, "sites", 20, "number of sites")
+	flag.IntVar(&o.pages, "pages", 40, "pages of each site")
+	flag.IntVar(&o.kills, "kills", 5, "number of processes that are killed")
+	flag.DurationVar(&o.every, "every", 3*time.Second, "time from one kill to the next")
+	flag.DurationVar(&o.pause, "pause", 0, "stop a process for that long, once")
+	flag.Parse()
+	end(lead(ctx, os.Stdout, o))
+}
+
+func end(err error) {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "fleet:", err)
 		os.Exit(1)
 	}
-}
-
-// lead starts everything and merges what the crawlers tell.
-func lead(ctx context.Context, out io.Writer) error {
-	redis, err := startRedis(ctx)
-	if err != nil {
-		return err
-	}
-	defer redis.stop()
-	site := startSite()
-	defer site.Close()
-	fmt.Fprintf(out, "Redis at %s, %d crawler processes, and a site at %s with this robots.txt:\n\n%s\n",
-		redis.addr, processes, site.URL, indent(robots))
-	fmt.Fprintf(out, "A limiter's server that was just started may have lost its data: for 2 s nothing starts.\n\n")
-
-	line := newTimeline(out, site.URL)
-	var wg sync.WaitGroup
-	failed := make(chan error, processes)
-	for i := range processes {
-		name := strconv.Itoa(i + 1)
-		cmd := exec.CommandContext(ctx, os.Args[0], os.Args[1:]...)
-		cmd.Env = append(os.Environ(), envName+"="+name, envRedis+"="+redis.addr, envSite+"="+site.URL)
-		cmd.Stderr = os.Stderr
-		log, err := cmd.StdoutPipe()
-		if err != nil {
-			return err
-		}
-		if err := cmd.Start(); err != nil {
-			return err
-		}
-		wg.Go(func() {
-			err := line.follow(i, log)
-			if werr := cmd.Wait(); err == nil {
-				err = werr
-			}
-			if err != nil {
-				failed <- fmt.Errorf("crawler %s: %w", name, err)
-			}
-		})
-	}
-	wg.Wait()
-	close(failed)
-	if err := <-failed; err != nil {
-		return err
-	}
-	return line.summary(site.requests(), site.robots())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a redis-server of the example's own, on a free port.
+// A server is a Redis or Valkey of the example's own, on a free port.
 type server struct {
 	addr string
 	dir  string
@@ -22,7 +22,10 @@ type server struct {
 func startRedis(ctx context.Context) (*server, error) {
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("%w; install it with: apt-get install -y redis-server", err)
+		path, err = exec.LookPath("valkey-server")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; install it with: apt-get install -y redis-server, or valkey-server", err)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

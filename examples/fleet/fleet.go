@@ -1,0 +1,295 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/pgqueue"
+	"github.com/go-politeness/politeness/internal/pgtest"
+	"github.com/go-politeness/politeness/internal/redistest"
+)
+
+// A fleet is the crawler processes. Each stands in a lane; when it is killed another one takes its
+// place there.
+type fleet struct {
+	out   io.Writer
+	web   *web
+	env   []string
+	began time.Time
+
+	mu     sync.Mutex
+	lanes  []*process
+	number int                  // of processes so far
+	killed map[string]time.Time // when, by name; also when a process was stopped
+	shown  int                  // requests that lines have shown
+	err    error                // of a process that wasn't killed
+}
+
+// A process is one crawler.
+type process struct {
+	name   string
+	cmd    *exec.Cmd
+	ended  chan struct{}
+	killed bool
+}
+
+// lead starts everything, lets processes crawl and kills some, and judges.
+func lead(ctx context.Context, out io.Writer, o options) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	postgres, err := pgtest.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, postgres.Stop()) }()
+	redis, err := startRedis(ctx)
+	if err != nil {
+		return err
+	}
+	defer redis.stop()
+	w := startWeb(o.sites, o.pages)
+	defer w.close()
+	fmt.Fprintf(out, "Postgres at %s, Redis at %s, %d sites of %d pages, a request each %v, and %d processes.\n\n",
+		postgres.URL, redis.addr, o.sites, o.pages, delay, o.processes)
+
+	f := &fleet{
+		out: out, web: w, began: time.Now(), killed: make(map[string]time.Time), lanes: make([]*process, o.processes),
+		env: append(os.Environ(), envRedis+"="+redis.addr, envPostgres+"="+postgres.URL, envURLs+"="+w.sites[0].URL+"/1"),
+	}
+	defer f.end()
+	for lane := range f.lanes {
+		if err := f.start(ctx, lane); err != nil {
+			return err
+		}
+	}
+	if err := f.play(ctx, o); err != nil {
+		return err
+	}
+	queue, err := pgqueue.Open(ctx, postgres.URL, crawlName)
+	if err != nil {
+		return err
+	}
+	defer queue.Close()
+	count, err := queue.Count(ctx)
+	if err != nil {
+		return err
+	}
+	return f.judge(o, count)
+}
+
+// play shows what happens each second, and kills processes, until all have come to their ends.
+func (f *fleet) play(ctx context.Context, o options) error {
+	fmt.Fprintf(f.out, "%7s  %5s  %s\n", "seconds", "pages", "hosts that each process asked in the last second")
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	left, next := o.kills, time.Time{} // zero: before the first page
+	paused := o.pause == 0
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+		running, pages := f.show()
+		if next.IsZero() && pages > 0 { // a limiter whose server was just started lets nothing start for a while
+			next = time.Now().Add(o.every)
+		}
+		if f.err != nil {
+			return f.err
+		}
+		switch {
+		case running == 0:
+			return nil
+		case running < o.processes || left == 0 && paused || next.IsZero() || time.Now().Before(next): // one that has ended: nothing is left
+			continue
+		}
+		lane := rand.IntN(o.processes)
+		if next = time.Now().Add(o.every); !paused {
+			paused = true
+			if err := f.pause(ctx, lane, o.pause); err != nil {
+				return err
+			}
+			continue
+		}
+		left--
+		f.kill(lane)
+		if err := f.start(ctx, lane); err != nil {
+			return err
+		}
+	}
+}
+
+// start starts a process in a lane.
+func (f *fleet) start(ctx context.Context, lane int) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.number++
+	p := &process{name: fmt.Sprint(f.number), ended: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, os.Args[0])
+	p.cmd.Env = append(f.env, envName+"="+p.name)
+	p.cmd.Stderr = os.Stderr
+	said, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	f.lanes[lane] = p
+	go func() {
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			f.say("%s", lines.Text())
+		}
+		err := p.cmd.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if err != nil && !p.killed && f.err == nil {
+			f.err = fmt.Errorf("process %s: %w", p.name, err)
+		}
+		close(p.ended)
+	}()
+	return nil
+}
+
+func (f *fleet) say(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fmt.Fprintf(f.out, "%7.1f  %5s  %s\n", time.Since(f.began).Seconds(), "", fmt.Sprintf(format, args...))
+}
+
+// kill ends a process as kill -9 does.
+func (f *fleet) kill(lane int) {
+	f.mu.Lock()
+	p := f.lanes[lane]
+	p.killed = true
+	f.killed[p.name] = time.Now()
+	name := f.number + 1
+	f.mu.Unlock()
+	_ = p.cmd.Process.Kill()
+	<-p.ended
+	f.say("process %s is killed, and process %d takes its place; its hosts are free when its lease ends", p.name, name)
+}
+
+// pause stops a process for a while, as a machine does that swaps, or sleeps.
+func (f *fleet) pause(ctx context.Context, lane int, d time.Duration) error {
+	f.mu.Lock()
+	p := f.lanes[lane]
+	f.killed[p.name] = time.Now()
+	f.mu.Unlock()
+	if err := redistest.Pause(p.cmd.Process); err != nil {
+		return err
+	}
+	f.say("process %s is stopped for %v", p.name, d)
+	go func() {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+		_ = redistest.Resume(p.cmd.Process)
+		f.say("process %s goes on", p.name)
+	}()
+	return nil
+}
+
+// end ends all processes.
+func (f *fleet) end() {
+	for _, p := range f.lanes {
+		if p != nil {
+			p.killed = true
+			_ = p.cmd.Process.Kill()
+			<-p.ended
+		}
+	}
+}
+
+// show prints a line, and returns the numbers of processes that run, and of pages asked for.
+func (f *fleet) show() (running, pages int) {
+	log := f.web.requests()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := make(map[string]map[int]bool)
+	for i, e := range log {
+		if e.isPage() {
+			pages++
+		}
+		if i >= f.shown && e.isPage() {
+			if asked[e.process] == nil {
+				asked[e.process] = make(map[int]bool)
+			}
+			asked[e.process][e.site] = true
+		}
+	}
+	f.shown = len(log)
+	var lanes []string
+	for _, p := range f.lanes {
+		select {
+		case <-p.ended:
+			lanes = append(lanes, fmt.Sprintf("%2s: ended", p.name))
+		default:
+			running++
+			lanes = append(lanes, fmt.Sprintf("%2s: %-5d", p.name, len(asked[p.name])))
+		}
+	}
+	fmt.Fprintf(f.out, "%7.1f  %5d  %s\n", time.Since(f.began).Seconds(), pages, strings.TrimSpace(strings.Join(lanes, "   ")))
+	return running, pages
+}
+
+// inFlight is how long before its process was killed a page may have been asked for whose result
+// was lost: it was on its way, or being written.
+const inFlight = 2 * time.Second
+
+// clock is how late, at most, a busy machine sends a request whose start was stamped.
+const clock = 50 * time.Millisecond
+
+// judge says by the sites' logs whether it was one polite crawler.
+func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
+	log := f.web.requests()
+	last := make(map[int]time.Time)       // arrival of the last request, by site
+	fetches := make(map[string]([]entry)) // of each page
+	shortest, short, robots := time.Hour, 0, 0
+	for _, e := range log {
+		if at, ok := last[e.site]; ok {
+			gap := e.at.Sub(at)
+			shortest = min(shortest, gap)
+			if gap < delay-clock {
+				short++
+			}
+		}
+		last[e.site] = e.at
+		if e.isPage() {
+			key := fmt.Sprint(e.site, e.path)
+			fetches[key] = append(fetches[key], e)
+		} else {
+			robots++
+		}
+	}
+	again, wrong := 0, 0
+	for _, all := range fetches {
+		for _, e := range all[:len(all)-1] {
+			again++
+			if at, ok := f.killed[e.process]; !ok || at.Sub(e.at) > inFlight || at.Before(e.at) {
+				wrong++
+			}
+		}
+	}
+	lost := o.sites*o.pages - len(fetches)
+	fmt.Fprintf(f.out, `
+By the sites' own logs: %d requests, %d of them for robots.txt; %d pages, %d lost;
+%d fetched again that were in flight when their process was killed, %d others;
+%d gaps shorter than %v, the shortest %v. In Postgres: %v.
+`, len(log), robots, len(fetches), lost, again-wrong, wrong, short, delay-clock, shortest.Round(time.Millisecond), count)
+	if lost > 0 || wrong > 0 || short > 0 || count[crawl.Visited] != o.sites*o.pages || count[crawl.Left] > 0 {
+		return errors.New("that was not one polite crawler")
+	}
+	return nil
+}
