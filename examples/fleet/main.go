@@ -30,7 +30,7 @@ const (
 	envURLs     = "FLEET_URLS"
 )
 
-// Options are what the command line says.
+// An options is what the command line says.
 type options struct {
 	processes int
 	sites     int
