@@ -13,30 +13,30 @@ type limit struct {
 	at  place // zero: the policy names it
 }
 
-// A budgetAudit holds what one Transport spent against the limits that its policy names, or, where
-// it has stated none, those of the records that tell of a limit which is near or reached.
-type budgetAudit struct {
+// A window is one of a budget that is renewed, for one host or, with none, for all.
+type window struct {
+	from int64
+	host uint32
+}
+
+// A budget holds what one Transport spent against the limits that its policy names, or, where it has
+// stated none, those of the records that tell of a limit which is near or reached.
+type budget struct {
 	limits   map[string]limit
 	pages    int
 	bytes    int64
-	ofHost   map[string]int // pages
-	pageFrom time.Time      // start of the first page
+	spent    map[window]int // pages, by host, and in windows
+	pageFrom int64          // start of the first page
 }
 
-func newBudget() budgetAudit {
-	return budgetAudit{limits: map[string]limit{}, ofHost: map[string]int{}}
-}
+func newBudget() budget { return budget{limits: map[string]limit{}, spent: map[window]int{}} }
 
-// promise takes the limits of a policy. Those of a budget that is renewed can't be held against
-// what was spent: in which window a page was reserved isn't in the log.
-func (b *budgetAudit) promise(p *evidence.Policy) {
-	if p.Every > 0 {
-		return
-	}
+// promise takes the limits of a policy.
+func (b *budget) promise(p *evidence.Policy) {
 	for name, most := range map[string]int64{
 		"pages": p.Pages, "pages_per_host": p.PagesPerHost, "bytes": p.Bytes, "time": int64(p.MaxTime / time.Second),
 	} {
-		if most > 0 {
+		if most > 0 && (p.Every == 0 || name == "pages" || name == "pages_per_host") {
 			b.limits[name] = limit{max: most}
 		}
 	}
@@ -44,36 +44,30 @@ func (b *budgetAudit) promise(p *evidence.Policy) {
 
 // limit takes a limit of the budget.
 func (a *auditor) limit(d *evidence.Decision) {
-	if d.Limit == "" || d.Every > 0 {
-		return
-	}
 	b := &a.by.budget
 	old, known := b.limits[d.Limit]
-	if known {
-		switch {
-		case old.max == d.Max:
-		case old.at == place{}:
-			a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d in the policy", d.Limit, d.Max, old.max))
-		default:
-			a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.at)
-		}
-		return
-	}
-	if a.by.policy != nil {
+	switch {
+	case d.Limit == "" || d.Every > 0 && !known:
+	case known && old.max == d.Max:
+	case known && old.at == place{}:
+		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d in the policy", d.Limit, d.Max, old.max))
+	case known:
+		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.at)
+	case a.by.policy != nil:
 		a.contradiction("a limit of " + d.Limit + " that the policy doesn't have")
-		return
-	}
-	a.report.Proofs.Budget++
-	b.limits[d.Limit] = limit{d.Max, a.at}
-	// What was spent before the limit was named.
-	switch d.Limit {
-	case "pages":
-		a.proveLimit(d.Limit, "", int64(b.pages))
-	case "bytes":
-		a.proveLimit(d.Limit, "", b.bytes)
-	case "pages_per_host":
-		for _, host := range inOrder(b.ofHost) {
-			a.proveLimit(d.Limit, host, int64(b.ofHost[host]))
+	default:
+		a.report.Proofs.Budget++
+		b.limits[d.Limit] = limit{d.Max, a.at}
+		// What was spent before the limit was named.
+		switch d.Limit {
+		case "pages":
+			a.proveLimit(d.Limit, "", int64(b.pages))
+		case "bytes":
+			a.proveLimit(d.Limit, "", b.bytes)
+		case "pages_per_host":
+			for _, h := range a.inOrder {
+				a.proveLimit(d.Limit, h.report.Host, int64(b.spent[window{host: h.index}]))
+			}
 		}
 	}
 }
@@ -91,50 +85,68 @@ func (a *auditor) proveLimit(name, host string, used int64) {
 	a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, l.max, name), lines...)
 }
 
-// spend takes a page of h that was sent at start.
-func (a *auditor) spend(h *hostAudit, start time.Time) {
-	b := &a.by.budget
-	b.pages++
-	b.ofHost[h.name]++
-	if len(b.limits) > 0 || a.by.policy == nil {
+// spend takes a page of h, the try t.
+func (a *auditor) spend(h *host, t *try) {
+	b, p := &a.by.budget, a.by.policy
+	if len(b.limits) > 0 || p == nil {
 		a.tallies[budgetKept].tested++
 	}
-	if a.by.policy == nil {
+	if p == nil {
 		a.openEnded(budgetKept, noPolicy)
 	}
-	a.proveLimit("pages", "", int64(b.pages))
-	a.proveLimit("pages_per_host", h.name, int64(b.ofHost[h.name]))
-	if b.pageFrom.IsZero() {
-		b.pageFrom = start
+	if b.pageFrom == 0 {
+		b.pageFrom = t.wall
 	}
+	b.pages++
+	all, ofHost := b.pages, window{t.window, h.index}
+	b.spent[ofHost]++
+	if p != nil && p.Every > 0 {
+		if t.window == 0 || p.Bytes > 0 || p.MaxTime > 0 {
+			a.openEnded(budgetKept, "the budget is renewed, and the log doesn't say in which window a page was reserved")
+		}
+		if t.window == 0 {
+			return
+		}
+		if t.window > t.wall {
+			a.contradiction("a page of a window that hadn't begun")
+		}
+		in := window{t.window, none}
+		b.spent[in]++
+		all = b.spent[in]
+	}
+	a.proveLimit("pages", "", int64(all))
+	a.proveLimit("pages_per_host", h.report.Host, int64(b.spent[ofHost]))
 }
 
-// giveBack takes back a page of a host that wasn't sent.
-func (b *budgetAudit) giveBack(host string) {
+// giveBack takes back the page t of a host, which wasn't sent.
+func (b *budget) giveBack(h *host, t *try) {
 	b.pages--
-	b.ofHost[host]--
+	b.spent[window{t.window, h.index}]--
+	if t.window != 0 {
+		b.spent[window{t.window, none}]--
+	}
 }
 
 // inTime proves that an exchange that was sent started within the time limit. The crawl looks at
 // the time once more after the start, so x counts only when its end shows that it wasn't given up
 // then.
-func (a *auditor) inTime(h *hostAudit, x *exchange) {
+func (a *auditor) inTime(h *host, x *exchange, t *try) {
 	b := &a.by.budget
 	l, ok := b.limits["time"]
-	if !ok || b.pageFrom.IsZero() {
+	if !ok || b.pageFrom == 0 {
 		return
 	}
 	// Records give the time in whole seconds.
-	switch late, most := x.start.Sub(b.pageFrom), time.Duration(l.max+1)*time.Second; {
+	switch late, most := t.wall-b.pageFrom, (l.max+1)*slack; {
 	case late < most:
-	case late-a.jumpedSince(b.pageFrom) < most:
+	case late-a.run.jumpedSince(b.pageFrom) < most:
 		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
 	default:
-		at := x.at
+		at := a.place(x)
 		if l.at != (place{}) {
 			at = l.at
 		}
-		a.violation(BrokenBudget, h.name, fmt.Sprintf("started %v after the first page, of %v", late, time.Duration(l.max)*time.Second), at, x.at)
+		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), time.Duration(l.max)*time.Second), at, a.place(x))
 	}
 }
 

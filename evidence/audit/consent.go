@@ -9,22 +9,15 @@ import (
 	"github.com/go-politeness/politeness/robots"
 )
 
-// maxReserved is how many attempts the auditor remembers that a site has reserved their pages.
-const maxReserved = 4096
-
 // consent checks that what a site states about the use of a page is what robots.txt says, and that
 // no page was fetched or handed over for a purpose that the site reserves. What headers and pages
 // state is in the log only as the crawler has recorded it.
 func (a *auditor) consent(d *evidence.Decision) {
-	attempt := attemptKey{d.Trip, d.Attempt}
-	if promised, ok := a.purposes[d.Transport]; ok && (d.Type == evidence.RobotsAllowed || d.Type == evidence.Reserved) && d.Purposes != promised {
-		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, promised), a.at)
+	attempt := tryKey{a.by.index, d.Trip, d.Attempt}
+	if p := a.by.policy; p != nil && (d.Type == evidence.RobotsAllowed || d.Type == evidence.Reserved) && d.Purposes != p.Purposes {
+		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, p.Purposes), a.at)
 	}
 	switch d.Type {
-	case evidence.PolicyStated:
-		if d.Host == "" && d.Policy != nil && d.Transport != "" {
-			a.purposes[d.Transport] = d.Policy.Purposes
-		}
 	case evidence.RobotsAllowed:
 		if d.Purposes != "" || d.Preferences != "" {
 			a.consentAgain(d)
@@ -32,17 +25,17 @@ func (a *auditor) consent(d *evidence.Decision) {
 	case evidence.Reserved:
 		a.report.Proofs.Reserved++
 		if d.Status == 0 { // by robots.txt: nothing may have been fetched
-			a.trips.put(keyOfTrip(d), verdict{at: a.at, time: d.Time, asker: askerOf(d)})
-			a.trips.leave(d)
+			a.trips.put(a.by, d, trip{at: a.at, time: stamp(d.Time), asker: askerOf(d)})
+			a.trips.leave(a.by, d)
 			a.consentAgain(d)
 			return
 		}
-		a.reserved.Add(attempt, struct{}{})
+		a.reserved[attempt] = true
 	case evidence.Fetched:
-		if purpose := reserves(d); purpose != "" && !a.reserved.Contains(attempt) {
+		if purpose := reserves(d); purpose != "" && !a.reserved[attempt] {
 			a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page handed over to %s: %s", purpose, d.Preferences), a.at)
 		}
-		a.reserved.Remove(attempt)
+		delete(a.reserved, attempt)
 	}
 }
 
@@ -60,8 +53,8 @@ func reserves(d *evidence.Decision) string {
 func (a *auditor) consentAgain(d *evidence.Decision) {
 	name, target := splitURL(d.URL)
 	var copies []*robotsCopy
-	if o := a.origins[originKey{a.by, name}]; o != nil {
-		copies = slices.DeleteFunc(slices.Clone(o.inForce(d.Time, a.by.mix != 0)), func(c *robotsCopy) bool { return c.kind != asText })
+	if o := a.by.origins[name]; o != nil {
+		copies = slices.DeleteFunc(slices.Clone(o.inForce(stamp(d.Time), a.by.policy != nil)), func(c *robotsCopy) bool { return c.kind != asText })
 	}
 	why := ""
 	_, unsure := uncertain(d.URL, target)

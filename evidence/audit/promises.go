@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/go-politeness/politeness/evidence"
 )
 
 // A Promise is one of those that a crawl makes, and what the log shows of it.
@@ -145,4 +148,52 @@ func (a *auditor) limitsInWords() string {
 		return "no limit was promised"
 	}
 	return count(n, "limit") + " held against what was spent"
+}
+
+// promisedInWords says what the policies promise, in a line for all Transports that promise the
+// same.
+func (a *auditor) promisedInWords() (said []string) {
+	number := map[string]int{}
+	for i := range a.report.Policies {
+		words := policyInWords(&a.report.Policies[i])
+		if number[words]++; number[words] == 1 {
+			said = append(said, words)
+		}
+	}
+	for i, words := range said {
+		if n := number[words]; n > 1 {
+			said[i] = fmt.Sprintf("%s, %d times: %s", "a Transport", n, words)
+		}
+	}
+	return said
+}
+
+// policyInWords says what p promises: "2 slots a host, 500ms or more between starts (Learned), ...".
+func policyInWords(p *evidence.Policy) string {
+	from := "starts"
+	if p.FromEnd {
+		from = "an end and the next start"
+	}
+	parts := []string{
+		count(p.Slots, "slot") + " a host",
+		fmt.Sprintf("%v or more between %s (%s)", p.DelayMin, from, cmp.Or(p.Adaptive, "a formula that isn't said")),
+	}
+	add := func(ok bool, format string, values ...any) {
+		if ok {
+			parts = append(parts, fmt.Sprintf(format, values...))
+		}
+	}
+	add(p.Overrides, "single hosts may have limits of their own")
+	add(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
+	add(p.Robots != "", "robots.txt %s", p.Robots)
+	add(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
+	add(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)
+	add(p.Purposes != "", "for %s", p.Purposes)
+	add(p.Pages > 0, "%s", count(int(p.Pages), "page"))
+	add(p.PagesPerHost > 0, "%s a host", count(int(p.PagesPerHost), "page"))
+	add(p.Bytes > 0, "%s", count(int(p.Bytes), "byte"))
+	add(p.MaxTime > 0, "%v", p.MaxTime)
+	add(p.Every > 0, "anew each %v", p.Every)
+	add(p.Retries > 0, "%d further tries", p.Retries)
+	return strings.Join(parts, ", ")
 }

@@ -95,6 +95,8 @@ type Report struct {
 	Signed  Signed                `json:"signed,omitzero"`
 	Hosts   []HostReport          `json:"hosts"` // by name
 
+	// Promised says what the policies state, in a line for all Transports that state the same.
+	Promised []string `json:"promised,omitempty"`
 	// Promises are what the crawl promised, one by one: proved, open, or broken.
 	Promises []Promise `json:"promises"`
 	// Policies are what the Transports of the log have promised, in the order in which they did.
@@ -262,6 +264,12 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	b.WriteString("\n\n")
 
+	for _, said := range r.Promised {
+		fmt.Fprintf(&b, "promised: %s\n", printable.Text(said))
+	}
+	if r.Promised != nil {
+		b.WriteString("\n")
+	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, p := range r.Promises {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p, p.Proof)

@@ -10,146 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/robots"
 )
-
-// maxTrips is how many trips under way the auditor remembers the verdicts of.
-const maxTrips = 1 << 18
-
-// A tripKey is a trip and a hash of its URL: several Transports may number their trips alike.
-type tripKey struct{ trip, url uint64 }
-
-// An attemptKey is one try of a trip.
-type attemptKey struct {
-	trip    uint64
-	attempt int
-}
-
-// A verdict is what the log says of whether a trip's URL may be fetched.
-type verdict struct {
-	at      place
-	time    time.Time
-	allowed bool
-	floor   time.Duration // crawl-delay
-	asker   asker
-	derived bool // whether robots.txt, as logged, gives it too
-}
-
-// maxOthers is how many other Transports may ask for one URL in trips of one number.
-const maxOthers = 7
-
-// A tripAudit holds the verdicts on one trip's URL, the newest first: there are several only where
-// Transports number their trips alike.
-type tripAudit struct {
-	verdict
-	others  []verdict
-	attempt int // last try that started
-	retried int // last try that another one is to follow
-}
-
-// about returns the verdict that the start d relies on: the newest that the same asker was given,
-// otherwise the newest of all.
-func (t *tripAudit) about(d *evidence.Decision) *verdict {
-	if !t.asker.agrees(d) {
-		if i := slices.IndexFunc(t.others, func(v verdict) bool { return v.asker.agrees(d) }); i >= 0 {
-			return &t.others[i]
-		}
-	}
-	return &t.verdict
-}
-
-// trips holds the verdicts on the last maxTrips trips under way, and on the last that were over, in
-// case the records of several are mixed up; and which attempts ended lately.
-type trips struct {
-	open  *simplelru.LRU[tripKey, tripAudit] // under way
-	over  *simplelru.LRU[tripKey, tripAudit] // over lately
-	ended *simplelru.LRU[attemptKey, struct{}]
-	full  bool // a trip under way was removed from open
-	some  bool // there was a verdict
-}
-
-// lately is how many trips and attempts that are over are remembered.
-const lately = 8192
-
-func newTrips() trips {
-	return trips{
-		open: lastOf[tripKey, tripAudit](maxTrips), over: lastOf[tripKey, tripAudit](lately),
-		ended: lastOf[attemptKey, struct{}](lately),
-	}
-}
-
-// lastOf returns a list of the n most recently used keys.
-func lastOf[K comparable, V any](n int) *simplelru.LRU[K, V] {
-	l, _ := simplelru.NewLRU[K, V](n, nil) // an error is for 0 and less
-	return l
-}
-
-// get returns the audit of a trip.
-func (t *trips) get(k tripKey) (tripAudit, bool) {
-	if trip, ok := t.open.Peek(k); ok {
-		return trip, true
-	}
-	return t.over.Peek(k)
-}
-
-// set stores the audit of a trip, which is under way.
-func (t *trips) set(k tripKey, now tripAudit) {
-	t.over.Remove(k)
-	if t.open.Add(k, now) {
-		t.full = true
-	}
-}
-
-// put notes the newest verdict on a trip.
-func (t *trips) put(k tripKey, v verdict) {
-	t.some = true
-	old, ok := t.get(k)
-	now := tripAudit{verdict: v, attempt: old.attempt}
-	if ok && (old.asker != v.asker || old.others != nil) {
-		now.others = slices.DeleteFunc(append([]verdict{old.verdict}, old.others...), func(o verdict) bool { return o.asker == v.asker })
-		now.others = now.others[:min(len(now.others), maxOthers)]
-	}
-	t.set(k, now)
-}
-
-// retry notes that the attempt of d isn't the last one of its trip.
-func (t *trips) retry(d *evidence.Decision) {
-	k := keyOfTrip(d)
-	if now, ok := t.get(k); ok {
-		now.retried = max(now.retried, d.Attempt)
-		t.set(k, now)
-	}
-}
-
-// leave notes that the trip of d is over, but if it is to be tried again.
-func (t *trips) leave(d *evidence.Decision) {
-	k := keyOfTrip(d)
-	trip, ok := t.open.Peek(k)
-	if !ok || trip.retried >= d.Attempt && d.Attempt > 0 {
-		return
-	}
-	t.open.Remove(k)
-	t.over.Add(k, trip)
-}
-
-// end remembers that an attempt has ended.
-func (t *trips) end(d *evidence.Decision) {
-	t.ended.Add(attemptKey{d.Trip, d.Attempt}, struct{}{})
-}
-
-// hasEnded reports whether the attempt that d is about has ended lately.
-func (t *trips) hasEnded(d *evidence.Decision) bool {
-	return d.Trip != 0 && t.ended.Contains(attemptKey{d.Trip, d.Attempt})
-}
-
-// An originKey is one robots.txt, as one Transport knows it.
-type originKey struct {
-	by   *transport
-	name string
-}
 
 // An origin is what the log says of one robots.txt, the newest first. A request goes on with the
 // last copy while a new one is fetched, and where the log doesn't name Transports, another one with
@@ -163,7 +26,7 @@ type copyKind uint8
 
 const (
 	asText   copyKind = iota // its text decides
-	unknown                  // a text that the log doesn't hold
+	noCopy                   // a text that the log doesn't hold
 	denying                  // it can't be had, and nothing may be fetched
 	allowing                 // it can't be had, and everything may be fetched
 )
@@ -174,10 +37,19 @@ type robotsCopy struct {
 	text   []byte
 	sum    string        // SHA-256 of the text, hex
 	at     place         // line that it stands in
-	from   time.Time     // when it was fetched or confirmed last
-	until  time.Time     // when it is asked for again; zero: the log doesn't say
+	from   int64         // when it was fetched or confirmed last
+	until  int64         // when it is asked for again; 0: the log doesn't say
 	reader reader        // whom rules are for
 	rules  *robots.Rules // nil: for nobody yet
+}
+
+// longestWait returns how long a request waits at most. While one waits to ask for robots.txt
+// again, the others go on by the copy that is out of date.
+func (t *transport) longestWait() int64 {
+	if t.policy == nil {
+		return 0
+	}
+	return int64(t.policy.MaxWait)
 }
 
 // A reader is a crawler as robots.txt knows it.
@@ -190,14 +62,14 @@ const (
 	// maxCopies is how many texts of one robots.txt are kept.
 	maxCopies = 8
 	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309, section 2.4).
-	maxAge = 24 * time.Hour
+	maxAge = 24 * 3600 * slack
 )
 
 // put makes c the newest copy.
 func (o *origin) put(c *robotsCopy) {
 	copies := []*robotsCopy{c}
 	for i, e := range o.copies {
-		old := i > 0 && c.from.Sub(e.from) > maxAge // a Transport that had it has asked again since
+		old := i > 0 && c.from-e.from > maxAge // a Transport that had it has asked again since
 		same := c.kind == asText && e.kind == asText && bytes.Equal(e.text, c.text)
 		if !old && !same {
 			copies = append(copies, e)
@@ -217,38 +89,47 @@ func (o *origin) find(hash string) *robotsCopy {
 }
 
 // inForce returns the copies that a verdict at the given time may have been decided by.
-func (o *origin) inForce(at time.Time, named bool) []*robotsCopy {
+func (o *origin) inForce(at int64, named bool) []*robotsCopy {
 	if !named {
 		return o.copies
 	}
 	for i, c := range o.copies {
-		if !at.Before(c.from.Add(slack)) {
+		if at >= c.from+slack {
 			return o.copies[:i+1]
 		}
 	}
 	return o.copies
 }
 
+// decidedBy returns the copies that may have decided d: that which it names, if that was in force
+// then.
+func (o *origin) decidedBy(d *evidence.Decision, named bool) []*robotsCopy {
+	copies := o.inForce(stamp(d.Time), named)
+	if i := slices.IndexFunc(copies, func(c *robotsCopy) bool { return d.Copy != "" && strings.HasPrefix(c.sum, d.Copy) }); i >= 0 {
+		return copies[i : i+1]
+	}
+	return copies
+}
+
 // robotsFetched takes a new copy of a robots.txt.
 func (a *auditor) robotsFetched(d *evidence.Decision) {
 	sum := sha256.Sum256([]byte(d.Text))
-	c := &robotsCopy{at: a.at, from: d.Time, text: []byte(d.Text), sum: hex.EncodeToString(sum[:])}
+	c := &robotsCopy{at: a.at, from: stamp(d.Time), text: []byte(d.Text), sum: hex.EncodeToString(sum[:])}
 	if ttl := d.TTL; ttl > 0 {
 		if a.by.policy != nil && d.Type != evidence.RobotsUnreachable {
 			ttl = min(ttl, a.by.policy.RobotsTTL)
 		}
-		c.until = d.Time.Add(ttl)
+		c.until = c.from + int64(ttl)
 	}
 	if d.Text != "" && d.SHA256 != "" && (d.Bytes == 0 || d.Bytes == int64(len(d.Text))) && !strings.EqualFold(c.sum, d.SHA256) {
 		a.contradiction("the text of robots.txt doesn't have its SHA-256")
 	}
 	a.robotsAnswered(d)
 	name, _ := splitURL(d.URL)
-	key := originKey{a.by, name}
-	o := a.origins[key]
+	o := a.by.origins[name]
 	if o == nil {
 		o = &origin{}
-		a.origins[key] = o
+		a.by.origins[strings.Clone(name)] = o
 	}
 	p := a.by.policy
 	switch {
@@ -258,13 +139,13 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 		}
 		if old := o.find(d.SHA256); old != nil {
 			again := *old
-			again.from, again.until = d.Time, c.until
+			again.from, again.until = c.from, c.until
 			c = &again
 		} else {
-			c.kind = unknown
+			c.kind = noCopy
 		}
 	case d.Type == evidence.RobotsUnreachable:
-		c.kind = unknown // without a policy
+		c.kind = noCopy // without a policy
 		switch {
 		case p == nil:
 		case p.Unreachable == "allow":
@@ -276,9 +157,53 @@ func (a *auditor) robotsFetched(d *evidence.Decision) {
 			}
 		}
 	case d.Text == "" && !allowsAll(d):
-		c.kind = unknown
+		c.kind = noCopy
 	}
 	o.put(c)
+}
+
+// robotsFetches are the answers to fetches of robots.txt of one Transport.
+type robotsFetches struct {
+	answers  map[redirect]robotsAnswer // by trip and URL, until a copy came of them
+	latest   map[uint64]uint64         // trip that asked last, by URL
+	hops     map[uint64]bool           // where redirects lead
+	anywhere bool                      // whether one leads to where the log doesn't say
+}
+
+// A robotsAnswer is how a fetch of robots.txt ended.
+type robotsAnswer struct {
+	status int
+	end    int64
+}
+
+// fetched takes the end d of a fetch.
+func (r *robotsFetches) fetched(d *evidence.Decision) {
+	if r.answers == nil {
+		r.answers, r.latest = map[redirect]robotsAnswer{}, map[uint64]uint64{}
+	}
+	u := keyOfURL(d.URL)
+	r.answers[redirect{d.Trip, u}] = robotsAnswer{d.Status, stamp(d.Time)}
+	r.latest[u] = d.Trip
+}
+
+func (r *robotsFetches) leadsTo(target uint64) {
+	if r.hops == nil {
+		r.hops = map[uint64]bool{}
+	}
+	r.hops[target] = true
+}
+
+// take returns the answer of a trip, 0 for the last one, to a fetch of a URL. No other copy can come
+// of it then.
+func (r *robotsFetches) take(trip uint64, u string) (robotsAnswer, bool) {
+	key := redirect{trip, keyOfURL(u)}
+	if trip == 0 {
+		key.trip = r.latest[key.url]
+	}
+	answer, ok := r.answers[key]
+	delete(r.answers, key)
+	delete(r.latest, key.url)
+	return answer, ok
 }
 
 // robotsAnswered proves that a copy of robots.txt came of an exchange.
@@ -290,21 +215,20 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 		a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched")
 		return
 	}
-	first, ok := a.by.answers.Get(keyOfURL(d.URL))
-	last := first
+	last, ok := a.by.robots.take(d.Trip, d.URL)
 	if d.Hops > 0 && d.Location != "" {
 		switch {
-		case ok && first.status/100 != 3:
+		case !ok || last.status/100 != 3:
 			a.contradiction("a robots.txt by a redirect, where the origin gave none")
 			return
 		case !isWhole(d.Location):
 			a.openEnded(verdictsRight, "a robots.txt by a redirect whose URL isn't whole")
 			return
 		}
-		last, ok = a.by.answers.Get(keyOfURL(d.Location))
+		last, ok = a.by.robots.take(d.Trip, d.Location)
 	}
 	switch {
-	case ok && last.status == d.Status && !d.Time.Before(last.end.Add(-slack)):
+	case ok && last.status == d.Status && stamp(d.Time) >= last.end-slack:
 	case d.Status == 0 && d.Type == evidence.RobotsUnreachable:
 		if a.by.policy.Unreachable == "allow" && !ok {
 			a.openEnded(verdictsRight, "a robots.txt that couldn't be asked for")
@@ -325,23 +249,17 @@ func allowsAll(d *evidence.Decision) bool {
 	return strings.EqualFold(d.SHA256, emptySum) || d.Status >= 300 && d.Status < 500 && d.Status != 429
 }
 
-func keyOfTrip(d *evidence.Decision) tripKey {
-	return tripKey{d.Trip, hashURL(d)}
-}
-
 // decided takes a verdict about a URL.
 func (a *auditor) decided(d *evidence.Decision) {
-	v := verdict{
-		at: a.at, time: d.Time, allowed: d.Type == evidence.RobotsAllowed && d.Allowed, floor: d.CrawlDelay, asker: askerOf(d),
-	}
+	v := trip{at: a.at, time: stamp(d.Time), allowed: d.Type == evidence.RobotsAllowed && d.Allowed, floor: int64(d.CrawlDelay), asker: askerOf(d)}
 	if d.Type != evidence.BlockedByRule {
 		var floor time.Duration
 		v.derived, floor = a.decideAgain(d)
-		v.floor = max(v.floor, floor)
+		v.floor = max(v.floor, int64(floor))
 	}
-	a.trips.put(keyOfTrip(d), v)
+	a.trips.put(a.by, d, v)
 	if !v.allowed {
-		a.trips.leave(d)
+		a.trips.leave(a.by, d)
 		a.host(d).report.Disallowed++
 	}
 }
@@ -354,33 +272,32 @@ func (a *auditor) whyOpen() string {
 	return "the verdict can't be decided again"
 }
 
-// allowed checks that the verdict v, if the start d is judged, allowed it.
-func (a *auditor) allowed(d *evidence.Decision, v *verdict, judged bool) {
+// allowed checks that the verdict v, if there is one, allowed the start d.
+func (a *auditor) allowed(d *evidence.Decision, v *trip) {
 	switch {
-	case judged && v.allowed:
-		a.report.Proofs.Verdicts++
+	case v == nil && a.by.policy == nil && !a.trips.some:
+		a.report.Proofs.OpenVerdicts++
+		a.openEnded(allowedByRobots, "the log holds no verdict")
+		return
+	case v == nil:
+		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
+	case !v.allowed:
+		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
+	default:
 		if !v.derived {
 			a.openEnded(allowedByRobots, a.whyOpen())
 		}
-		if !v.asker.agrees(d) {
+		if !v.asker.agrees(askerOf(d)) {
 			a.contradiction("a verdict and its start "+disagree, v.at)
 		}
-		if delay := max(d.Delay, d.CrawlDelay); tooShort(delay, v.floor) {
-			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", delay, v.floor), v.at)
+		if delay := int64(max(d.Delay, d.CrawlDelay)); tooShort(delay, v.floor) {
+			a.contradiction(fmt.Sprintf("started with a delay of %v under a crawl-delay of %v", time.Duration(delay), time.Duration(v.floor)), v.at)
 		}
-		if !d.Start.IsZero() && v.time.Sub(d.Start) > slack {
-			a.contradiction(fmt.Sprintf("allowed %v after the start", v.time.Sub(d.Start)), v.at)
+		if late := v.time - stamp(d.Start); !d.Start.IsZero() && late > slack {
+			a.contradiction(fmt.Sprintf("allowed %v after the start", time.Duration(late)), v.at)
 		}
-	case judged:
-		a.report.Proofs.Verdicts++
-		a.violation(BrokenRobots, d.Host, "fetch of a URL that was refused: "+d.URL, v.at, a.at)
-	case a.by.policy == nil && !a.trips.some, a.trips.full:
-		a.report.Proofs.OpenVerdicts++
-		a.openEnded(allowedByRobots, "the log holds no verdict")
-	default:
-		a.report.Proofs.Verdicts++
-		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
 	}
+	a.report.Proofs.Verdicts++
 }
 
 // decideAgain compares a verdict with what robots.txt, as logged, says. It reports whether the log
@@ -396,17 +313,22 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		return open("robots.txt is ignored, by the policy")
 	}
 	name, target := splitURL(d.URL)
-	o := a.origins[originKey{a.by, name}]
+	o := a.by.origins[name]
 	if o == nil {
+		if p != nil && p.RobotsText && isWhole(d.URL) {
+			a.report.Proofs.Robots++
+			a.violation(BrokenVerdict, d.Host, "a verdict by no robots.txt, where each is recorded: "+name, a.at)
+			return false, 0
+		}
 		return open(noText)
 	}
-	lenient := p != nil && p.Lenient
+	lenient, now := p != nil && p.Lenient, stamp(d.Time)
 	detail, at := "", place{}
-	for i, c := range o.inForce(d.Time, a.by.mix != 0) {
+	for i, c := range o.decidedBy(d, p != nil) {
 		why := ""
 		switch c.kind {
-		case unknown:
-			if i > 0 && a.by.mix == 0 {
+		case noCopy:
+			if i > 0 && p == nil {
 				continue
 			}
 			return open(noText)
@@ -421,7 +343,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			}
 		default:
 			why = c.refute(d, target, lenient)
-			if why == "" && a.by.mix != 0 {
+			if why == "" && p != nil {
 				floor = c.rules.Floor(d.Time)
 			}
 		}
@@ -430,10 +352,10 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			if d.Allowed && unsure && c.mayDecideBeyond("dis", from) {
 				return open("a URL that isn't whole in the log")
 			}
-			if c.kind == asText && a.by.mix != 0 && d.Time.Sub(c.from) > maxAge+slack {
+			if c.kind == asText && p != nil && now-c.from > maxAge+slack {
 				return open("a robots.txt that is older than a day")
 			}
-			if d.Allowed && !c.until.IsZero() && d.Time.Sub(c.until) > a.by.longestWait()+slack+a.jumpedSince(c.from) {
+			if d.Allowed && c.until != 0 && now-c.until > a.by.longestWait()+slack+a.run.jumpedSince(c.from) {
 				return open("a robots.txt that was used for longer than the policy says (the server's Cache-Control isn't in the log)")
 			}
 			a.report.Proofs.Robots++

@@ -48,52 +48,36 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := siteJudge{a: newAuditor()}
+	a := newAuditor()
+	r := &a.report
+	n := uint64(0) // number of the last record in its log
 	err = lines.Each(log, func(text []byte, line int) {
 		var e evidence.Entry
-		if e.UnmarshalJSON(text) == nil && site.About(&e.Decision) {
-			j.take(&e, place{line: line})
+		if e.UnmarshalJSON(text) != nil || !site.About(&e.Decision) {
+			return
 		}
+		if r.Logs == 0 || e.N != 0 && e.N <= n { // another log in the same file
+			if r.Logs > 0 {
+				a.end()
+			}
+			a.begin()
+			r.Logs++
+		}
+		n = e.N
+		r.Lines++
+		a.run.sealed = e.Type == evidence.LogClosed
+		a.take(&e.Decision, place{line: line})
 	})
-	r := j.finish()
+	if r.Logs > 0 {
+		a.end()
+	}
+	a.judge()
+	r.Proofs.Numbered, r.Proofs.Chained = false, false
+	a.finish()
 	whole := &r.Promises[logWhole]
 	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
 	whole.Proof = count(r.Lines, "line") + " of it"
 	return r, err
-}
-
-// A siteJudge judges some of the records of a log, in their order.
-type siteJudge struct {
-	a *auditor
-	n uint64 // number of the last record in its log
-}
-
-func (j *siteJudge) take(e *evidence.Entry, at place) {
-	r := &j.a.report
-	if r.Logs == 0 || e.N != 0 && e.N <= j.n { // another log in the same file
-		j.end()
-		j.a.run = j.a.newRun()
-		j.a.begin()
-		r.Logs++
-	}
-	j.n = e.N
-	r.Lines++
-	j.a.run.sealed = e.Type == evidence.LogClosed
-	j.a.take(&e.Decision, at)
-}
-
-// end says that a log is over, if there was one.
-func (j *siteJudge) end() {
-	if j.a.run != nil {
-		j.a.over(j.a.run)
-		j.a.end()
-	}
-}
-
-func (j *siteJudge) finish() *Report {
-	j.end()
-	j.a.report.Proofs.Numbered, j.a.report.Proofs.Chained = false, false
-	return j.a.finish()
 }
 
 func splitURL(u string) (origin, target string) { return lines.SplitURL(u) }

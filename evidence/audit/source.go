@@ -41,16 +41,15 @@ type source struct {
 	in *lines.Reader
 	at place // the line that was read last
 
-	entry evidence.Entry // the next record
-	over  bool           // whether there is none
+	entry evidence.Entry // the present record
+	any   bool           // whether there was one
 
 	// What is known of the log that entry belongs to.
 	lines   int    // number of its lines so far
 	next    uint64 // number that the next line should have; 0: its lines aren't numbered
 	chained bool
-	sealed  int    // line of the seal; 0: none so far
-	before  string // hash of the last line of the log before it in the file; "": none, or it isn't chained
-	run     *run
+	sealed  int               // line of the seal; 0: none so far
+	before  string            // hash of the last line of the log before it in the file; "": none, or it isn't chained
 	hash    [sha256.Size]byte // the last one
 	chain   hash.Hash         // of hash and the lines since, as far as it isn't empty
 	bare    int               // number of lines since
@@ -58,22 +57,11 @@ type source struct {
 	forest trees.Forest
 }
 
-// earliest returns the source whose next record was made first, nil if there are no more records.
-func earliest(sources []*source) *source {
-	var first *source
-	for _, s := range sources {
-		if !s.over && (first == nil || s.entry.Time.Before(first.entry.Time)) {
-			first = s
-		}
-	}
-	return first
-}
-
 // recordBegins is what each record begins with.
 const recordBegins = `{"type":"`
 
-// advance reads the next record. Lines that are no record are reported on the way to it.
-func (s *source) advance() error {
+// readAll reads the log record by record.
+func (s *source) readAll() error {
 	for {
 		text, err := s.in.Next()
 		if len(text) > 0 {
@@ -81,20 +69,16 @@ func (s *source) advance() error {
 			s.a.report.Lines++
 			line := bytes.TrimRight(text, "\r\n")
 			if len(bytes.TrimSpace(line)) > 0 && s.read(line, len(line) < len(text)) {
-				return nil
+				s.a.run.jump(int64(s.entry.Jumped))
+				s.a.take(&s.entry.Decision, s.at)
 			}
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, io.EOF):
-			s.over = true
+		if err != nil {
 			s.end()
 			s.forest.End()
-			return nil
-		default:
-			s.over = true
-			s.end()
-			s.forest.End()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
 			return fmt.Errorf("audit: after %v: %w", s.at, err)
 		}
 	}
@@ -130,7 +114,9 @@ func (s *source) read(text []byte, whole bool) bool {
 		s.lines, s.next, s.chained, s.sealed, s.bare, s.hash = 0, 0, false, 0, 0, [sha256.Size]byte{}
 	}
 	if s.lines++; s.lines == 1 {
-		s.run = s.a.newRun()
+		s.a.at = s.at
+		s.a.begin()
+		s.any = true
 		s.chained = s.entry.Hash != ""
 		if s.entry.N != 0 { // otherwise something else than JSONLines wrote it
 			s.next = 1
@@ -256,11 +242,12 @@ func (s *source) end() {
 	}
 	r := &s.a.report
 	r.Logs++
-	s.run.sealed = s.sealed > 0
-	if !s.run.sealed && (s.chained || s.forest.Signed) {
+	s.a.run.sealed = s.sealed > 0
+	if s.sealed == 0 && (s.chained || s.forest.Signed) {
 		s.a.openEnded(logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	}
-	s.a.over(s.run)
+	s.a.end()
 	r.Proofs.Numbered = r.Proofs.Numbered && s.next > 0
 	r.Proofs.Chained = r.Proofs.Chained && s.chained
+	s.lines = 0
 }

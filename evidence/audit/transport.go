@@ -1,70 +1,69 @@
 package audit
 
 import (
-	"hash/maphash"
+	"cmp"
+	"fmt"
+	"math"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // A transport is what the records say of one Transport. Those that name none are of one that stated
-// no policy.
+// no policy; each log has one of these.
 type transport struct {
-	mix      uint64            // makes its trips' numbers its own; 0 for the one without a name
-	policy   *evidence.Policy  // nil: it has stated none
-	limits   *hostLimits       // the same, for hosts that have no limits of their own
-	statuses map[int]bool      // that block at once, by its policy
-	sites    map[string]string // keys of names, where names of one site share a key
-
-	limiter *transport // another one that has the same limiter; nil: itself, as far as is known
-
-	budget  budgetAudit
-	answers *simplelru.LRU[uint64, robotsAnswer] // to its last fetch of each robots.txt, by URL
-	hops    *simplelru.LRU[uint64, bool]         // where redirects of robots.txt lead
-	anyHop  bool                                 // whether one leads to where the log doesn't say
-
-	led      *simplelru.LRU[uint64, int] // number of answers that lead to a page, and that no request has followed yet
-	followed map[uint64]int              // number of requests for a page whose redirect isn't in the log yet
-	run      *run                        // log that the last record stood in
+	index    uint32
+	name     string
+	policy   *evidence.Policy // nil: it has stated none
+	limits   *hostLimits      // the same, for hosts that have no limits of their own
+	statuses map[int]bool     // that block at once, by its policy
+	limiter  *limiter
+	row      *row
+	run      *run  // log that its last record stood in
+	shift    int64 // how far the limiter's clock is ahead of that of the records
+	shifted  bool  // whether that is known
+	budget   budget
+	robots   robotsFetches
+	origins  map[string]*origin // what it knows of each robots.txt
+	sites    map[string]string  // keys of names, where names of one site share a key
+	led      map[redirect]int   // answers that lead to a page less requests that followed them
 }
 
-// maxRedirects bounds the redirects of one Transport that lead to no request.
-const maxRedirects = 1 << 14
-
-func newTransport(name string) *transport {
-	t := &transport{
-		followed: map[uint64]int{}, budget: newBudget(), sites: map[string]string{},
-		answers: lastOf[uint64, robotsAnswer](maxRedirects), hops: lastOf[uint64, bool](maxRedirects), led: lastOf[uint64, int](maxRedirects),
+// transportOf returns the Transport that the record d is of.
+func (a *auditor) transportOf(d *evidence.Decision) *transport {
+	if a.by != nil && a.by.name == d.Transport {
+		return a.by
 	}
-	if name != "" {
-		t.mix = maphash.String(seed, name) | 1
+	id := d.Transport
+	if id == "" {
+		id = fmt.Sprint("\x00", a.run.index)
 	}
-	return t
-}
-
-// group returns the same transport for all that are known to share a limiter.
-func (t *transport) group() *transport {
-	for t.limiter != nil {
-		if next := t.limiter.limiter; next != nil {
-			t.limiter = next // the way is shorter next time
+	t := a.transports[id]
+	if t == nil {
+		t = &transport{
+			index: uint32(len(a.named)), name: strings.Clone(d.Transport),
+			origins: map[string]*origin{}, sites: map[string]string{},
 		}
-		t = t.limiter
+		a.transports[id], a.named = t, append(a.named, t)
+	}
+	if before := t.run; before != a.run {
+		t.run = a.run
+		if before != nil { // a new process has a new name
+			a.openEnded(delaysKept, otherLog)
+			a.openEnded(slotsKept, otherLog)
+		}
+		t.begin()
+		a.share(t)
 	}
 	return t
 }
 
-// shares notes that t and o share a limiter: it numbers their starts in one row.
-func (t *transport) shares(o *transport) {
-	if a, b := t.group(), o.group(); a != b {
-		a.limiter = b
-	}
-}
+// otherLog is what is open where a Transport goes on in another log.
+const otherLog = "what a Transport did between two logs that it has records in"
 
 // begin forgets what no longer matters once a log has ended.
 func (t *transport) begin() {
@@ -72,47 +71,66 @@ func (t *transport) begin() {
 	if t.policy != nil {
 		t.budget.promise(t.policy)
 	}
-	t.answers.Purge()
-	t.hops.Purge()
-	t.led.Purge()
-	clear(t.followed)
+	t.robots, t.led = robotsFetches{}, map[redirect]int{}
+	clear(t.origins)
 }
 
-// byName returns the transport whose records bear name, a new one for a new name.
-func (a *auditor) byName(name string) *transport {
-	if a.by != nil && a.byWhom == name {
-		return a.by
+// share finds the limiter and the row of t, as its policy names them. Transports of one log that
+// name none are taken to share them.
+func (a *auditor) share(t *transport) {
+	limiterID, rowID := fmt.Sprint("\x00", a.run.index), ""
+	if p := t.policy; p != nil && p.Limiter != "" {
+		limiterID, rowID = p.Limiter, p.Process
 	}
-	t := a.transports[name]
-	if t == nil {
-		t = newTransport(name)
-		a.transports[strings.Clone(name)] = t
+	if rowID == "" {
+		rowID = limiterID
 	}
-	a.byWhom = name
-	return t
+	if t.limiter = a.limiters[limiterID]; t.limiter == nil {
+		t.limiter = &limiter{named: limiterID[0] != 0}
+		a.limiters[strings.Clone(limiterID)] = t.limiter
+	}
+	if t.row = a.rows[rowID]; t.row == nil {
+		t.row = &row{index: uint32(len(a.rows))}
+		a.rows[strings.Clone(rowID)] = t.row
+	}
+	if !slices.Contains(t.limiter.runs, a.run) {
+		t.limiter.runs = append(t.limiter.runs, a.run)
+	}
+	if !slices.Contains(t.row.runs, a.run) {
+		t.row.runs = append(t.row.runs, a.run)
+	}
 }
 
 // policyStated takes a policy, of a Transport or of one host.
 func (a *auditor) policyStated(d *evidence.Decision) {
-	p := d.Policy
+	p, t := d.Policy, a.by
 	switch {
 	case p == nil: // nothing was promised
 	case d.Host != "":
-		if a.by.policy != nil && !a.by.policy.Overrides {
+		if t.policy != nil && !t.policy.Overrides {
 			a.contradiction("limits of one host, though the policy says that all hosts have the same")
 		}
-		a.host(d).override(d.Seq, p)
-	case a.by.policy != nil && *a.by.policy != *p:
+		h := a.host(d)
+		seq := d.Seq
+		if seq == 0 {
+			seq = h.latest + 1
+		}
+		own := h.own[t.index]
+		i, _ := slices.BinarySearchFunc(own, seq+1, bySeq)
+		h.own[t.index] = slices.Insert(own, i, ownLimits{seq, newHostLimits(p)})
+	case t.policy != nil && *t.policy != *p:
 		a.contradiction("two policies of one Transport")
 	default:
-		if a.by.policy == nil {
+		if t.policy == nil {
 			a.report.Policies = append(a.report.Policies, *p)
 		}
-		a.by.policy, a.by.limits, a.by.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
-		a.by.budget.promise(p)
-		a.report.Proofs.Budget += len(a.by.budget.limits)
-		if p.Every > 0 {
-			a.openEnded(budgetKept, "the budget is renewed, and the log doesn't say in which window a page was reserved")
+		t.policy, t.limits, t.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
+		t.budget.promise(p)
+		a.report.Proofs.Budget += len(t.budget.limits)
+		a.share(t)
+		a.sameLimits(t)
+		if !t.limiter.named {
+			a.openEnded(logWhole, "a policy that doesn't name its limiter: the Transports of one log are taken to share one")
 		}
 		if p.OwnRefused {
 			a.openEnded(blocksKept, "the user's own eye for refusals (Config.Refused) can't be asked again")
@@ -126,13 +144,24 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 	}
 }
 
-// longestWait returns how long a request waits at most. While one waits to ask for robots.txt
-// again, the others go on by the copy that is out of date.
-func (t *transport) longestWait() time.Duration {
-	if t.policy == nil {
-		return 0
+// sameLimits checks that t promises what other Transports promise that share its limiter. The
+// processes of a fleet may be started again with other limits, one after the other.
+func (a *auditor) sameLimits(t *transport) {
+	l, p := t.limiter, t.policy
+	if l.policy == nil {
+		l.policy, l.at = p, a.at
+		return
 	}
-	return t.policy.MaxWait
+	o := l.policy
+	switch {
+	case p.Slots == o.Slots && p.DelayMin == o.DelayMin && p.DelayMax == o.DelayMax && p.Adaptive == o.Adaptive && p.Ceiling == o.Ceiling &&
+		p.FromEnd == o.FromEnd && p.MaxInFlight == o.MaxInFlight && p.LeaseTTL == o.LeaseTTL:
+	case !l.named:
+	case p.Process != "" && p.Process != o.Process:
+		a.openEnded(delaysKept, "processes that share a limiter and state different limits")
+	default:
+		a.contradiction("other limits than those of another Transport that has the same limiter", l.at)
+	}
 }
 
 // statusesOf reads "403,520-530".
@@ -153,6 +182,63 @@ func statusesOf(s string) map[int]bool {
 		}
 	}
 	return set
+}
+
+// A hostLimits is a policy as it holds for the turns of a host.
+type hostLimits struct {
+	*evidence.Policy
+	known, learned bool // whether its formula of the delay is one of ours, and takes what refusals teach
+}
+
+// newHostLimits reads "Longest(Learned, Proportional(1))".
+func newHostLimits(p *evidence.Policy) *hostLimits {
+	l := &hostLimits{Policy: p, known: true}
+	s := p.Adaptive
+	for range strings.Count(s, "Longest(") {
+		s, _ = strings.CutSuffix(s, ")")
+	}
+	for part := range strings.SplitSeq(strings.ReplaceAll(s, "Longest(", ""), ", ") {
+		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
+		number, err := strconv.ParseFloat(argument, 64)
+		valid := err == nil && number > 0 && !math.IsInf(number, 1)
+		switch {
+		case part == "Fixed", part == "Squared":
+		case part == "Learned":
+			l.learned = true
+		case (name == "Proportional" || name == "Throttle") && valid:
+		default:
+			l.known = false
+		}
+	}
+	return l
+}
+
+// An ownLimits is a policy of one host.
+type ownLimits struct {
+	seq    uint64 // first start of its Transport that it holds for
+	limits *hostLimits
+}
+
+func bySeq(o ownLimits, seq uint64) int { return cmp.Compare(o.seq, seq) }
+
+// limits returns what limits hold for x, nil where no policy states any.
+func (h *host) limits(x *exchange) *hostLimits {
+	if own := h.own[x.by]; own != nil {
+		i, _ := slices.BinarySearchFunc(own, x.seq+1, bySeq)
+		if i > 0 {
+			return own[i-1].limits
+		}
+	}
+	return h.a.named[x.by].limits
+}
+
+// safe returns how long x held its slot for sure before it could be taken back, 0 where no policy
+// says so.
+func (a *auditor) safe(x *exchange) int64 {
+	if p := a.named[x.by].policy; p != nil {
+		return int64(p.LeaseTTL)
+	}
+	return 0
 }
 
 // keyFits reports whether a record's host is the key that the policy makes of its URL; known tells

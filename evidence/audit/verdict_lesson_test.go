@@ -88,7 +88,7 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 	})
 	checkRows(t, strings.Replace(learned, "Learned", "Fixed", 1)+refused, []row{{"a delay that is fixed", "6 cleared 3\n8 page 4", ``}})
 	checkRows(t, strings.Replace(learned, "Learned", "Fixed", 1)+refused, []row{{"and has been longer", cleared(3) + "\n9 page 4\n12 page 5", ``}})
-	checkRows(t, "policy by=U\nfile\n"+learned+refused, []row{
+	checkRows(t, strings.Replace(strings.Split(learned, "\n")[0], "policy ", "policy by=U ", 1)+"\nfile\n"+learned+refused, []row{
 		{"what may be a part of a block that a kill has taken", "6 cleared 3\n8 page 4\n9999 closed", lostAnswers},
 	})
 	checkRows(t, learned, []row{{"starts before the answer, which are logged after it", `
@@ -106,6 +106,11 @@ func TestVerdictsOnWhatRefusalsTeach(t *testing.T) {
 		{"what one Transport has learned another needn't know", cleared(3) + `
 			8.94  page 4 by=U
 			11.94 page 5 by=U
-		`, "lines 14 and 18: gap: 2.94s between two starts, delay in force 3s\n" + trimLines(noTextOpen)},
+		`, `
+			lines 14 and 18: gap: 2.94s between two starts, delay in force 3s
+			open, delays kept: a delay that is shorter than refusals have taught, as far as they are in the log
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+		`},
 	})
 }

@@ -47,6 +47,8 @@ func TestVerdictsOnLines(t *testing.T) {
 	`
 	plain := linesOf(t, crawl) // 10 lines and the seal
 	chained := linesOf(t, crawl, evidence.Chained())
+	after := strings.Replace(crawl, "policy", "policy by=W limiter=M", 1) // of another process
+	plainAfter, chainedAfter := linesOf(t, after), linesOf(t, after, evidence.Chained())
 	without := func(lines []string, from, to int) []string { return slices.Delete(slices.Clone(lines), from-1, to) }
 	with := func(lines []string, line int, old, now string) []string {
 		lines = slices.Clone(lines)
@@ -83,7 +85,7 @@ func TestVerdictsOnLines(t *testing.T) {
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 			open, budget kept: no policy record says what was promised
-			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a limiter that was in use before the log begins: the starts before it are in another log
 			open, log whole: not chained
 		`},
 		{"one line taken out", without(plain, 4, 4), `
@@ -95,10 +97,12 @@ func TestVerdictsOnLines(t *testing.T) {
 		{"three lines taken out", without(plain, 5, 7), `
 			lines 4 and 5: line: records 5 to 7 are missing
 			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
 			open, log whole: not chained
 		`},
 		{"a line twice", slices.Insert(slices.Clone(plain), 4, plain[3]), `
 			lines 4 and 5: line: record 4 comes after record 4
+			line 5: verdict: robots_fetched without the exchange that it came of
 			open, log whole: not chained
 		`},
 		{"a line without a number", with(plain, 5, `,"n":5`, ``), `
@@ -151,14 +155,10 @@ func TestVerdictsOnLines(t *testing.T) {
 			open, log whole: a log whose first line names one before it, which isn't in the file
 			open, log whole: not chained
 		`},
-		{"two logs in one file that aren't linked", slices.Concat(chained, chained), `
-			open, delays kept: what a Transport did between two logs that it has records in
-			open, slots kept: what a Transport did between two logs that it has records in
+		{"two logs in one file that aren't linked", slices.Concat(chained, chainedAfter), `
 			open, log whole: a log that doesn't say which one is before it in the file (evidence.OpenFile does)
 		`},
-		{"a log without numbers, and one with them", slices.Concat(unnumbered, plain), `
-			open, delays kept: what a Transport did between two logs that it has records in
-			open, slots kept: what a Transport did between two logs that it has records in
+		{"a log without numbers, and one with them", slices.Concat(unnumbered, plainAfter), `
 			open, log whole: not chained
 			open, log whole: not numbered
 		`},
@@ -166,11 +166,10 @@ func TestVerdictsOnLines(t *testing.T) {
 			line 6: unreadable: not a record, column 8: malformed JSON
 			line 7: end: fetched without a start
 			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a start that the limiter knew of and no log has, as one that was cut off may have had it
 			open, log whole: not chained
 		`},
-		{"a log, and the same once more, without seals", slices.Concat(plain[:10], plain[:10]), `
-			open, delays kept: what a Transport did between two logs that it has records in
-			open, slots kept: what a Transport did between two logs that it has records in
+		{"a log, and another one, without seals", slices.Concat(plain[:10], plainAfter[:10]), `
 			open, log whole: not chained
 		`},
 	} {
@@ -241,17 +240,20 @@ func TestVerdictsOnFleets(t *testing.T) {
 // minute.
 func TestVerdictsOnAProcessThatBeginsAnew(t *testing.T) {
 	const open = "open, delays kept: a process that began anew came sooner than the delay: a limiter in memory has forgotten the start before"
-	before := func(page string) string { return "policy\nsite \"\"\n" + page + "\nfile\npolicy by=U" }
+	before := func(page string) string { return "policy\nsite \"\"\n" + page + "\nfile\npolicy by=U limiter=M" }
 	checkRows(t, before("1 page 1"), []row{
-		{"not too soon", `site "" at=1.5 seq=1`, ``},
-		{"too soon", `site "" at=1.4 seq=1`, open},
+		{"not too soon", `site "" at=1.5 seq=1 prev=-`, ``},
+		{"too soon", `site "" at=1.4 seq=1 prev=-`, `open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)`},
 	})
-	checkRows(t, before("1 page 1 delay=61"), []row{{"too soon after a delay of about a minute", `site "" at=30 seq=1`, open}})
+	checkRows(t, before("1 page 1 delay=61"), []row{{"too soon after a delay of about a minute", `site "" at=30 seq=1 prev=-`, `open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)`}})
 	checkRows(t, before("1 page 1 delay=61.000000001"), []row{
-		{"too soon after a longer one", `site "" at=30 seq=1`, `log 1, line 6 and log 2, line 2: gap: 29s between two starts, delay in force 1m1.000000001s`},
+		{"too soon after a longer one", `site "" at=30 seq=1 prev=-`, `open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)`},
 	})
 	checkRows(t, before("1 page 1 seq=0"), []row{
-		{"numbered, where the start before isn't", `site "" at=1.4 seq=1`, `log 1, line 6 and log 2, line 2: gap: 400ms between two starts, delay in force 500ms`},
+		{"numbered, where the start before isn't", `site "" at=1.4 seq=1 prev=-`, `
+			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)
+			open, log whole: starts without numbers: whether some are missing isn't known
+		`},
 	})
 }
 
@@ -271,14 +273,34 @@ func TestVerdictsOnTripsOfAFleet(t *testing.T) {
 			file
 			2   start 1 seq=2 url=/x
 			2.2 end 1
-		`, "log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x" + open},
+		`, `
+			log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x
+			open, delays kept: no policy record says what was promised
+			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, budget kept: no policy record says what was promised
+			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a limiter that was in use before the log begins: the starts before it are in another log
+		`},
 		{"a verdict of another log's next trip", `
 			1   page 2 url=/x
 			3   page 9 url=/y seq=3
 			file
 			2   start 1 seq=2 url=/x
 			2.2 end 1
-		`, "log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x" + open},
+		`, `
+			log 2, line 1: robots: fetch of a URL without a verdict: https://a.example/x
+			open, delays kept: no policy record says what was promised
+			open, delays kept: a host that two limiters were used for at one time: neither knows of the other's starts (share one, by Config.Hosts)
+			open, slots kept: no policy record says what was promised
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
+			open, budget kept: no policy record says what was promised
+			open, log whole: numbers of starts are missing, as those of requests without an answer are in a log that was cut off
+			open, log whole: a limiter that was in use before the log begins: the starts before it are in another log
+		`},
 	})
 	checkRows(t, "policy\nsite \"\"\nfile\npolicy by=U\nsite \"\" at=-50", []row{
 		{"a block by the first trip of the second log", `

@@ -366,7 +366,7 @@ func TestVerdictsAcrossLogs(t *testing.T) {
 		{"a longer one isn't", `1 page 1 delay=61.000000001` + then("62"), `lines 6 and 9: gap: 1m1s between two starts, delay in force 1m1.000000001s`},
 		{"and holds in the third log", `1 page 1 delay=300` + "\nlog\npolicy\n150 waiting" + then("200"), `lines 6 and 11: gap: 3m19s between two starts, delay in force 5m0s`},
 		{"a new budget", `1 page 1` + then("30"), ``},
-		{"a Transport that goes on keeps to what it learns of crawl-delays", `1 page 1 delay=300` + "\nlog\npolicy by=T\nsite \"\" crawlDelay=400 delay=400 at=302", `
+		{"a Transport that goes on keeps to what it learns of crawl-delays", `1 page 1 delay=300` + "\nlog\npolicy by=T limiter=L\nsite \"\" crawlDelay=400 delay=400 at=302", `
 			lines 6 and 9: gap: 5m1s between two starts, delay in force 6m40s
 			open, delays kept: what a Transport did between two logs that it has records in
 			open, slots kept: what a Transport did between two logs that it has records in

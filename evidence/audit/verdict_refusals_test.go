@@ -295,14 +295,14 @@ func TestVerdictsOnRefusalsInARow(t *testing.T) {
 			9    end 1 status=429 latency=8
 			12   page 3
 		`, `lines 8 and 9: block: status 429, which is a refusal here, set no block`},
-		{"a block up to three seconds after it is, since a limiter may be far away", `
+		{"a block up to a second after it is, since its limiter may have heard of the other first", `
 			1    allow 1
 			1    start 1
 			1.5  allow 2
 			1.5  start 2
-			4.6  block 1 until=@11 refusals=1
-			4.6  end 2 status=429 latency=0.1
-			4.6  end 1 status=429 latency=3.5
+			2.6  block 1 until=@11 refusals=1
+			2.6  end 2 status=429 latency=0.1
+			2.6  end 1 status=429 latency=1.5
 			12   page 3
 		`, ``},
 	}))
@@ -338,7 +338,7 @@ func TestVerdictsOnAnswersThatForbid(t *testing.T) {
 		{"a 429 after a ban is the first of its own", strings.Replace(six, "11 page 6", "11 refused 6 until=@71.1", 1) + "75 refused 7 status=429 refusals=2 until=@76.1", ``},
 		{"one that was in flight says nothing new", strings.Replace(six, "9 page 5", "8 allow 6\n8 start 6\n9 page 5", 1)[:len(six)-len("11 page 6 status=403\n\t")+len("8 allow 6\n8 start 6\n")] + "\n11 end 6 status=403 latency=3", ``},
 		{"a success in flight may have been between them", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "12 end 9 latency=1.1", ``},
-		{"a success in flight that came too late for that", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `open, blocks kept: answers such as 403 in a row that set no block, and that a success followed: it may have come between them`},
+		{"a success in flight that came too late for that", strings.Replace(six, "7 page 4", "6 allow 9\n6 start 9\n7 page 4", 1) + "20 end 9 latency=13.9", `line 23: block: 6 answers such as 403 in a row set no block`},
 		{"a success within a second of the first may have been before it", `1.9 page 9` + strings.Replace(six, "1 page", "2.4 page", 1), ``},
 		{"a block a little before the first may be that of all", "0.5 block hand=true until=@0.6 status=0 refusals=0" + six, ``},
 	}))
@@ -470,7 +470,7 @@ func TestVerdictsOnPauses(t *testing.T) {
 			1   start 1
 			2   page 11 url=/1 status=503
 			9   end 1
-		`, unclear},
+		`, `lines 8 and 9: block: status 503, after which a host rests for a second, set no block`},
 		{"one that was in flight when five were forbidden says nothing new, maybe", `
 			1   page 1 status=403
 			3   page 2 status=403

@@ -28,7 +28,7 @@ const eventful = `
 	7    deny 4 url=/no line=3
 	7    rule 5 url=/x
 	8    page 6 crawlDelay=2 delay=2 status=302 location=/y bytes=0
-	10   page 7 crawlDelay=2 delay=2 url=/y redirects=1
+	10   page 7 crawlDelay=2 delay=2 url=/y redirects=1 from=6
 	12   failed 8 crawlDelay=2 delay=2
 	14   failed 9 crawlDelay=2 delay=2 error=reset left=true
 	15   warn limit=pages used=5 max=9
@@ -36,6 +36,8 @@ const eventful = `
 `
 
 const eventfulText = `39 records, 2 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:20 UTC
+
+promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeyed, deny where there is none to be had, refusals block fibonacci from 1s to 10m0s, 9 pages, 9000 bytes, 1h0m0s, 2 further tries
 
 delays kept                    proved 9           9 gaps between starts
 slots kept                     proved 11          11 starts

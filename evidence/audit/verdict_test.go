@@ -149,9 +149,9 @@ var trips = map[string][]string{
 // saidBy is what one record of a trip says; anything else is said by all of them.
 var saidBy = map[string][]string{
 	"end": {
-		"status", "bytes", "latency", "duration", "serverDate", "retryAfter", "rateLimit", "refused", "left", "location", "error",
+		"noDate", "quota", "status", "bytes", "latency", "duration", "serverDate", "retryAfter", "rateLimit", "refused", "left", "location", "error",
 	},
-	"start": {"delay", "slot", "slots", "seq", "instead", "waitSlot", "waitDelay", "waitBlock"},
+	"start": {"from", "prev", "at", "blockedUntil", "window", "delay", "slot", "slots", "seq", "instead", "waitSlot", "waitDelay", "waitBlock"},
 	"block": {"until", "refusals", "retryAt", "restored", "hand", "reason"},
 }
 
@@ -198,11 +198,26 @@ type scribe struct {
 	seq    map[string]int     // by host
 	starts map[string]members // by trip and attempt
 	times  map[string]string  // of them
+	stamps map[string][]stamp // of all starts so far, by host
+	ended  map[string]bool    // starts that have ended, by trip and attempt
+}
+
+// A stamp is the moment of a start.
+type stamp struct{ at, key string }
+
+// prev returns the moment of the last start before at whose exchange has ended, "" if there is none.
+func (s *scribe) prev(host, at string) (last string) {
+	for _, st := range s.stamps[host] {
+		if s.ended[st.key] && moment(st.at).Before(moment(at)) && (last == "" || moment(last).Before(moment(st.at))) {
+			last = st.at
+		}
+	}
+	return last
 }
 
 func write(t *testing.T, text string) []string {
 	t.Helper()
-	s := &scribe{t: t, files: []*strings.Builder{{}}, seq: map[string]int{}, starts: map[string]members{}, times: map[string]string{}}
+	s := &scribe{t: t, files: []*strings.Builder{{}}, seq: map[string]int{}, starts: map[string]members{}, times: map[string]string{}, stamps: map[string][]stamp{}, ended: map[string]bool{}}
 	for line := range strings.Lines(trimLines(text)) {
 		if words := split(line); len(words) > 0 {
 			s.line(words)
@@ -265,7 +280,7 @@ func (s *scribe) line(words []string) {
 	case "file":
 		s.files, s.n = append(s.files, &strings.Builder{}), 0
 	case "log":
-		s.n, s.seq, s.logs = 0, map[string]int{}, s.logs+1
+		s.n, s.seq, s.stamps, s.logs = 0, map[string]int{}, map[string][]stamp{}, s.logs+1
 	case "policy":
 		s.policy(parseMembers(words[1:]))
 	case "site":
@@ -293,7 +308,7 @@ func (s *scribe) policy(m members) {
 		for name, v := range map[string]any{
 			"product": "TestBot", "slots": 2, "delayMin": 0.5, "delayMax": 0.5, "adaptive": "Fixed", "hostKey": "host", "backoff": "fibonacci",
 			"backoffStep": 1, "backoffCap": 600, "inARow": 5, "maxRetryAfter": 86400, "forgive": 1800, "robots": "obeyed",
-			"unreachable": "deny", "leaseTTL": 300,
+			"unreachable": "deny", "leaseTTL": 300, "retries": 2, "limiter": fmt.Sprint("L", strings.Repeat("'", s.logs)),
 		} {
 			m.sure(name, v)
 		}
@@ -390,6 +405,10 @@ func (s *scribe) told(at, verb, trip string, m members) {
 		m.sure("start", moment(at))
 		m.sure("delay", 0.5)
 		m.sure("slots", 2)
+		if prev := s.prev(m["host"], at); prev != "" {
+			m.sure("prev", moment(prev))
+		}
+		s.stamps[m["host"]] = append(s.stamps[m["host"]], stamp{at, key})
 		s.starts[key], s.times[key] = m, at
 	case "end", "fail":
 		for _, name := range []string{"seq", "start"} {
@@ -401,6 +420,10 @@ func (s *scribe) told(at, verb, trip string, m members) {
 			m.sure("status", 200)
 			m.sure("bytes", 100)
 		}
+		if _, dated := m["serverDate"]; verb == "end" && !dated {
+			m.sure("noDate", true)
+		}
+		s.ended[key] = true
 		if from, ok := s.times[key]; ok {
 			took := moment(at).Sub(moment(from)).Seconds()
 			m.sure("duration", took)

@@ -1,0 +1,446 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// seed makes the hashes by which URLs and agents are told apart.
+var seed = maphash.MakeSeed()
+
+func hashOf(s string) uint64 { return maphash.String(seed, s) }
+
+// An asker is what every record of one request repeats: the agent, how many redirects led to the
+// request, and whether it is for robots.txt.
+type asker struct {
+	agent     uint64 // hash of the name; 0 where the record doesn't name it
+	redirects int
+	robotsTxt bool
+}
+
+func askerOf(d *evidence.Decision) asker {
+	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
+	if name := cmp.Or(d.Transport, d.Agent); name != "" {
+		k.agent = hashOf(name)
+	}
+	return k
+}
+
+// disagree is what is wrong with records whose askers differ.
+const disagree = "give different agents, redirects or robotsTxt"
+
+// agrees reports whether o may be of a record about the same request. A record needn't name the
+// agent.
+func (k asker) agrees(o asker) bool {
+	if k.agent == 0 || o.agent == 0 {
+		k.agent = o.agent
+	}
+	return k == o
+}
+
+// An openKey tells the exchanges of a log apart: by the number of the start, or, where the limiter
+// doesn't number them, by Transport, trip and attempt.
+type openKey struct {
+	host, of  uint32
+	seq, trip uint64
+	attempt   int
+}
+
+func (a *auditor) openKey(h *host, d *evidence.Decision) openKey {
+	if d.Seq != 0 {
+		return openKey{host: h.index, of: a.by.row.index, seq: d.Seq}
+	}
+	return openKey{host: h.index, of: a.by.index, trip: d.Trip, attempt: d.Attempt}
+}
+
+// A tryKey is one try of a trip.
+type tryKey struct {
+	by      uint32
+	trip    uint64
+	attempt int
+}
+
+// A try is an exchange under way.
+type try struct {
+	x          uint32
+	by         *transport
+	key        openKey
+	url        uint64 // hash of the URL
+	asker      asker
+	wall       int64 // its start by the clock of the records
+	window     int64 // of the budget's, that its page is charged to
+	moved      int64 // when its answer moved the host's state
+	status     int   // of its answer, as the record of what that did to the host has it
+	statusLine int   // of that record; 0: there is none
+	set        int   // index of the block that its answer set, from 1
+	cleared    bool  // whether its answer lifted a block
+	sends      int   // how often the request was sent
+	unclear    bool  // whether another try, of a Transport that isn't named, can't be told from it
+}
+
+// of reports whether d may be about the same try.
+func (t *try) of(d *evidence.Decision) bool {
+	return !t.unclear && t.url == hashOf(d.URL) && t.asker.agrees(askerOf(d))
+}
+
+// tryOf returns the try under way that d is about, nil if that can't be told.
+func (a *auditor) tryOf(d *evidence.Decision) *try {
+	if t := a.tries[tryKey{a.by.index, d.Trip, d.Attempt}]; t != nil && d.Trip != 0 && t.of(d) {
+		return t
+	}
+	return nil
+}
+
+// contradiction reports that the present record can't be true, or not beside those at other places.
+func (a *auditor) contradiction(detail string, others ...place) {
+	a.violation(Contradiction, a.d.Host, detail, append(others, a.at)...)
+}
+
+// take takes the record d from the line at.
+func (a *auditor) take(d *evidence.Decision, at place) {
+	a.d, a.at = d, at
+	a.by = a.transportOf(d)
+	if p := a.by.policy; p != nil && d.Agent == "" {
+		d.Agent = p.Product
+	}
+	a.report.Records[d.Type]++
+	if r := a.run; !d.Time.IsZero() && d.Type != evidence.LogClosed && d.Type != evidence.Checkpoint { // a log may be closed long after the crawl
+		if a.report.First.IsZero() || d.Time.Before(a.report.First) {
+			a.report.First = d.Time
+		}
+		if d.Time.After(a.report.Last) {
+			a.report.Last = d.Time
+		}
+		now := stamp(d.Time)
+		r.first, r.last = min(cmp.Or(r.first, now), now), max(r.last, now)
+	}
+	a.consistent(d)
+	a.consent(d)
+	if d.Instead != 0 {
+		a.host(d).given[given{a.by.row.index, d.Instead}] = d.Type != evidence.Waiting
+	}
+	switch d.Type {
+	case evidence.PolicyStated:
+		a.policyStated(d)
+	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
+		a.robotsFetched(d)
+	case evidence.RobotsAllowed, evidence.BlockedByRobots, evidence.BlockedByRule:
+		a.decided(d)
+	case evidence.Started, evidence.Resent:
+		a.started(d)
+	case evidence.Fetched, evidence.Failed:
+		a.ended(d)
+	case evidence.Retried:
+		a.trips.retry(a.by, d)
+	case evidence.SlotTimeout:
+		a.trips.leave(a.by, d)
+	case evidence.LeaseExpired:
+		h := a.host(d)
+		h.expiries = append(h.expiries, expiry{a.at, a.by, stamp(d.Time) + a.by.shift, d.Seq, strings.Clone(d.Of), d.Trip != 0})
+	case evidence.HostBlocked:
+		a.blocked(d)
+	case evidence.HostCleared:
+		a.cleared(d)
+	case evidence.BudgetWarning, evidence.BudgetExceeded:
+		a.limit(d)
+	}
+}
+
+// consistent checks a record against itself.
+func (a *auditor) consistent(d *evidence.Decision) {
+	switch d.Type {
+	case "":
+		a.contradiction("a record without a type")
+	case evidence.PolicyStated, evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
+		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.StateLost, evidence.LogClosed,
+		evidence.Checkpoint, evidence.Waiting:
+		if !d.Allowed {
+			a.contradiction(string(d.Type) + " with \"allowed\": false")
+		}
+	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout,
+		evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved:
+		if d.Allowed {
+			a.contradiction(string(d.Type) + " with \"allowed\": true")
+		}
+	case evidence.RobotsUnreachable: // what the policy lets then
+	default:
+		a.openEnded(logWhole, "a record of a type that isn't known here")
+	}
+	// The rule that decided must be of the right kind. A rule with an empty pattern may be named
+	// too, though it decides nothing.
+	key, pattern, _ := strings.Cut(d.MatchedRule, ":")
+	if strings.TrimSpace(pattern) != "" {
+		key = strings.ToLower(strings.TrimSpace(key))
+		switch {
+		case d.Type == evidence.RobotsAllowed && strings.HasPrefix(key, "dis"):
+			a.contradiction("robots_allowed by the rule " + d.MatchedRule)
+		case d.Type == evidence.BlockedByRobots && strings.HasPrefix(key, "allow"):
+			a.contradiction("blocked_by_robots by the rule " + d.MatchedRule)
+		}
+	}
+	if !d.Start.IsZero() && !d.Time.IsZero() {
+		switch late := d.Time.Sub(d.Start); {
+		case late < 0:
+			a.contradiction(fmt.Sprintf("recorded %v before the start that it tells of", -late))
+		case int64(late) > slack && (d.Type == evidence.Started || d.Type == evidence.Resent):
+			a.contradiction(fmt.Sprintf("recorded %v after its start", late))
+		}
+	}
+	if d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until) {
+		a.contradiction("two times for the end of one block")
+	}
+	if d.Type == evidence.BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
+		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
+	}
+	if d.Latency > d.Duration {
+		a.contradiction("the headers came after the end of the body")
+	}
+	for _, v := range [...]time.Duration{d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota} {
+		if v < 0 {
+			a.contradiction("a time below zero")
+			break
+		}
+	}
+	if d.Slots > 0 && d.Slot > d.Slots {
+		a.violation(BrokenConcurrency, d.Host, fmt.Sprintf("slot %d of %d", d.Slot, d.Slots), a.at)
+	}
+}
+
+// host returns the host that d is about.
+func (a *auditor) host(d *evidence.Decision) *host {
+	h := a.hosts[d.Host]
+	if h == nil {
+		name := strings.Clone(d.Host)
+		h = &host{a: a, index: uint32(len(a.inOrder)), report: HostReport{Host: name}, given: map[given]bool{}, own: map[uint32][]ownLimits{}}
+		a.hosts[name], a.inOrder = h, append(a.inOrder, h)
+	}
+	return h
+}
+
+// started takes a start, which needs a verdict and room in the budget.
+func (a *auditor) started(d *evidence.Decision) {
+	h := a.host(d)
+	h.report.Starts++
+	h.report.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
+	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
+	a.report.Proofs.Ends++
+	h.latest = max(h.latest, d.Seq)
+	_, target := splitURL(d.URL)
+	t := &try{by: a.by, key: a.openKey(h, d), url: hashOf(d.URL), asker: askerOf(d), wall: stamp(d.Start), sends: 1}
+	if t.wall == 0 {
+		t.wall = stamp(d.Time)
+	}
+	x := exchange{
+		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
+		line: uint32(a.at.line), resource: uint32(hashOf(target)), slots: uint32(min(max(d.Slots, 0), 1<<31)), host: h.index, by: a.by.index, run: a.run.index,
+	}
+	if d.RobotsTxt {
+		x.flags |= robotsTxt
+	}
+	if d.DelaySource == "learned" {
+		x.flags |= learned
+	}
+	if until := stamp(d.BlockedUntil); until > x.start {
+		a.violation(BrokenBlock, d.Host, fmt.Sprintf("started %v before the end of a block that its limiter knew", time.Duration(until-x.start)), a.at)
+	}
+	switch fits, known := a.by.keyFits(d); {
+	case !known:
+		a.openEnded(delaysKept, "a URL that doesn't tell its host")
+	case !fits:
+		a.contradiction("the URL " + d.URL + " has another host than " + d.Host)
+	}
+	trip := a.trips.get(a.by, d)
+	if a.isPage(d, trip) {
+		a.allowed(d, trip)
+		if a.by.policy != nil && trip != nil {
+			x.floor = max(x.floor, trip.floor)
+		}
+		if a.costsAPage(d, trip) {
+			x.flags |= page
+			t.window = stamp(d.Window)
+			h.report.Pages++
+			a.spend(h, t)
+		}
+	}
+	key := tryKey{a.by.index, d.Trip, d.Attempt}
+	if lost := a.tryOf(d); d.Type == evidence.Resent && lost != nil {
+		a.lost(lost, x.start) // the request goes on as x, in the same slot
+		delete(a.open, lost.key)
+		t.sends = lost.sends + 1
+		t.window = lost.window
+	}
+	if p := a.by.policy; p != nil {
+		switch {
+		case d.Attempt > p.Retries+1 && !d.RobotsTxt:
+			a.violation(BrokenBudget, d.Host, fmt.Sprintf("try %d of a request, of %d", d.Attempt, p.Retries+1), a.at)
+		case t.sends == maxSends+1:
+			a.violation(BrokenBudget, d.Host, fmt.Sprintf("a request that was sent more than %d times in one try", maxSends), a.at)
+		}
+	}
+	t.x = a.exchanges.add(x)
+	if other := a.tries[key]; a.by.policy == nil && other != nil && a.open[other.key] == other && d.Type == evidence.Started {
+		t.unclear, other.unclear = other.of(d) || other.unclear, other.of(d) || other.unclear
+	}
+	a.open[t.key], a.tries[key] = t, t
+	if p := a.by.policy; p != nil && p.MaxInFlight > 0 {
+		a.by.limiter.exchanges = append(a.by.limiter.exchanges, t.x)
+	}
+}
+
+// maxSends is how often a try is sent at most: HTTP/2 repeats a request seven times, and HTTP/1 one
+// for each connection that it finds dead.
+const maxSends = 10
+
+// lost ends the exchange of t at the given time: its connection was lost.
+func (a *auditor) lost(t *try, at int64) {
+	x := a.exchanges.at(t.x)
+	x.fate, x.end, x.answered = ended, at, at
+	x.flags |= again
+}
+
+// limiterClock returns the start of d by the clock of its limiter, and notes how far that is ahead.
+func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
+	t := a.by
+	if d.At.IsZero() {
+		if t.policy != nil && t.policy.Process != "" {
+			a.openEnded(delaysKept, "a start of a fleet without its stamp by the limiter's clock (at)")
+		}
+		return wall + t.shift
+	}
+	at := stamp(d.At)
+	shift := at - wall
+	switch moved := shift - t.shift; {
+	case t.policy == nil || t.policy.Process == "":
+		a.contradiction("a stamp by another clock, though no other process shares the limiter")
+		return wall
+	case t.shifted && (moved > slack || moved < -slack) && a.run.jumpedSince(0) == 0:
+		a.openEnded(timesAgree, "the clock of a limiter that runs otherwise than that of the log")
+	}
+	t.shift, t.shifted = shift, true
+	a.run.shift = shift
+	return at
+}
+
+// settling is how long a limiter may take to learn from an answer: one that many machines share is
+// asked over the network.
+const settling = 3 * slack
+
+// ended takes the end of an exchange.
+func (a *auditor) ended(d *evidence.Decision) {
+	a.trips.leave(a.by, d)
+	h := a.host(d)
+	key := a.openKey(h, d)
+	t := a.open[key]
+	if t == nil {
+		if d.Type == evidence.Fetched || d.Seq != 0 {
+			a.violation(MissingEnd, d.Host, string(d.Type)+" without a start", a.at)
+		}
+		return
+	}
+	x := a.exchanges.at(t.x)
+	start := a.place(x)
+	delete(a.open, key)
+	if k := (tryKey{t.by.index, d.Trip, d.Attempt}); a.tries[k] == t {
+		delete(a.tries, k)
+	}
+	now, latency, duration := stamp(d.Time), int64(d.Latency), int64(d.Duration)
+	if t.moved != 0 && (t.moved < t.wall+latency-slack || now != 0 && t.moved > now+settling) {
+		a.contradiction("a block was set or lifted at another time than that of the answer", start)
+	}
+	if t.statusLine != 0 && t.status != d.Status {
+		a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, t.status), place{a.at.log, t.statusLine})
+	}
+	h.report.Bytes += d.Bytes
+	if d.Latency > 0 && d.Status > 0 {
+		h.latencies++
+		h.latency += d.Latency
+	}
+	if !d.Start.IsZero() && stamp(d.Start) != t.wall {
+		a.contradiction("two records give different times to one start", start)
+	}
+	if !t.asker.agrees(askerOf(d)) {
+		a.contradiction("two records of one request "+disagree, start)
+	}
+	if hashOf(d.URL) != t.url {
+		a.contradiction("two records give different URLs to one request", start)
+	}
+	// The end may look later than it was: time that the computer slept is missing from d.Duration.
+	end := t.wall + duration
+	if now != 0 && end-now > slack {
+		a.contradiction(fmt.Sprintf("recorded %v before its end", time.Duration(end-now)), start)
+	}
+	// A turn is given back unused where robots.txt or the budget has changed during the wait.
+	sent := d.Type != evidence.Failed || d.Err != "" || d.Status != 0 || d.Latency != 0
+	if sent && tooShort(x.delay, x.floor) {
+		a.contradiction(fmt.Sprintf("a delay of %v under a crawl-delay of %v", time.Duration(x.delay), time.Duration(x.floor)), start)
+	}
+	shift := x.start - t.wall
+	x.fate, x.end, x.answered = ended, max(end, now)+shift, x.start+latency // end and now are one instant, unless the clock has jumped
+	if !sent {
+		x.flags |= unsent
+	} else {
+		a.answer(h, x, t, d, shift)
+		a.dated(h, x, t, d)
+		a.leads(d)
+	}
+	if !fetchesRobots(d) {
+		a.spendBytes(d.Bytes)
+		if sent {
+			a.inTime(h, x, t)
+		}
+	}
+	if x.flags&page != 0 && !sent {
+		h.report.Pages--
+		t.by.budget.giveBack(h, t)
+	}
+}
+
+// blocked takes the record of a block.
+func (a *auditor) blocked(d *evidence.Decision) {
+	h := a.host(d)
+	b := block{
+		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, cleared: never, refusals: d.Refusals,
+		hand: d.Hand, restored: d.Restored || strings.HasPrefix(d.Reason, "restored: "), x: none,
+	}
+	t := a.tryOf(d)
+	switch {
+	case t != nil:
+		b.x = t.x
+		b.answer = a.answerOf(t, d)
+		t.set = len(h.blocks) + 1
+		a.moves(t, d)
+	case a.by.policy != nil && !d.Restored && !d.Hand:
+		a.contradiction("a block was set by no request")
+	}
+	h.blocks = append(h.blocks, b)
+}
+
+// cleared takes the record that the blocks before it are lifted.
+func (a *auditor) cleared(d *evidence.Decision) {
+	h := a.host(d)
+	l := lift{at: a.at, by: a.by, time: stamp(d.Time) + a.by.shift, hand: d.Hand, x: none}
+	t := a.tryOf(d)
+	switch {
+	case t != nil:
+		l.x, t.cleared = t.x, true
+		a.moves(t, d)
+	case a.by.policy != nil && !d.Hand:
+		a.contradiction("a block was lifted by no answer")
+		return
+	}
+	h.lifts = append(h.lifts, l)
+}
+
+// moves notes what the record of a block, or of the end of one, says of the answer to t.
+func (a *auditor) moves(t *try, d *evidence.Decision) {
+	t.moved = stamp(d.Time)
+	a.exchanges.at(t.x).flags |= told
+	if a.by.policy != nil {
+		t.status, t.statusLine = d.Status, a.at.line
+	}
+}
