@@ -163,6 +163,7 @@ type limiter struct {
 	at          place            // of that
 	exchanges   []uint32         // only where places are counted
 	first, last int64            // earliest and latest record of its logs
+	local       int64            // earliest start of which its server knows nothing
 	cuts        []cut            // logs that were cut off, the first one first
 }
 
@@ -260,6 +261,7 @@ const (
 	odd                          // when its answer came isn't known: the clock has jumped
 	again                        // it was sent once more, over another connection
 	serves                       // its answer is that of a host that serves us
+	local                        // it started without the server of its limiter, which knows nothing of it
 	told                         // a record of the host's block says what it was answered
 )
 
@@ -332,6 +334,7 @@ func (a *auditor) end() {
 	for _, t := range a.named {
 		if t.run == a.run {
 			a.endPages(t)
+			a.endRobots(t)
 		}
 	}
 	a.open, a.tries, a.trips.all = nil, nil, nil
@@ -352,6 +355,9 @@ func (a *auditor) judge() {
 			if !r.sealed {
 				l.cuts = append(l.cuts, cut{r.until(), r.index})
 			}
+		}
+		if l.local != never {
+			l.cuts = append(l.cuts, cut{l.local, none})
 		}
 		slices.SortFunc(l.cuts, func(c, d cut) int { return cmp.Compare(c.time, d.time) })
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -27,19 +28,10 @@ func decisions(tb testing.TB, log []byte) (ds []evidence.Decision) {
 
 // mayFollow reports whether a might have come after b, which stands behind it in the log at the same
 // time: each request is recorded by its own goroutine, so nothing but chance has put them in order.
-// What is of no request happened before what comes after it.
+// What is of no request, or a robots.txt that many wait for, happened before what comes after it.
 func mayFollow(a, b *evidence.Decision) bool {
-	return a.Time.Equal(b.Time) && ofARequest(a) && ofARequest(b) && (a.Trip != b.Trip || a.Transport != b.Transport)
-}
-
-// ofARequest reports whether d is of one request. A robots.txt that was fetched is for all that wait
-// for it.
-func ofARequest(d *evidence.Decision) bool {
-	switch d.Type {
-	case evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.RobotsUnreachable:
-		return false
-	}
-	return d.Trip != 0
+	isRobots := strings.HasPrefix(string(a.Type), "robots_") && a.RobotsTxt || strings.HasPrefix(string(b.Type), "robots_") && b.RobotsTxt
+	return a.Time.Equal(b.Time) && !isRobots && a.Trip != 0 && b.Trip != 0 && (a.Trip != b.Trip || a.Transport != b.Transport)
 }
 
 // verdict is what a log's judge says in short.

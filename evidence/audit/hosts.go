@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -42,7 +43,8 @@ type expiry struct {
 	time int64
 	seq  uint64 // number of the start, in the row of by
 	of   string // row and number of the start
-	own  bool   // whether it is of the request that lost its slot, which only knows that it has
+	x    uint32 // the exchange that it names by its trip, under way; none: none
+	own  bool   // whether it names a trip: that of the request that lost its slot, which only knows that it has
 }
 
 // An owed is what a host is owed by the limiters before, beyond the ends of their logs.
@@ -139,18 +141,24 @@ func (h *host) takeBack(xs []uint32) {
 	}
 	for _, e := range h.expiries {
 		var x *exchange
-		if id, number, ok := strings.Cut(e.of, "/"); ok {
-			var seq uint64
-			if _, err := fmt.Sscan(number, &seq); err == nil && a.rows[id] != nil {
-				x = bySeq[given{a.rows[id].index, seq}]
-			}
-		} else if e.seq != 0 {
-			x = bySeq[given{e.by.row.index, e.seq}]
-		} else if !e.own { // the oldest that had no end by then
+		id, number, named := strings.Cut(e.of, "/")
+		r, seq := e.by.row, e.seq
+		if named {
+			r = a.rows[id]
+			seq, _ = strconv.ParseUint(number, 10, 64)
+		}
+		switch {
+		case r == nil:
+		case seq != 0:
+			x = bySeq[given{r.index, seq}]
+		case e.x != none:
+			x = a.exchanges.at(e.x)
+		case !e.own || e.by.policy == nil: // the oldest that had no end by then
 			for _, i := range xs {
 				y := a.exchanges.at(i)
-				if y.flags&(takenBack|again) == 0 && y.start < e.time && (y.fate != ended || y.end > e.time) && (x == nil || y.start < x.start) {
+				if y.flags&(takenBack|again) == 0 && y.start < e.time && (y.fate != ended || y.end > e.time) && (!named || a.named[y.by].row == r) {
 					x = y
+					break
 				}
 			}
 		}
@@ -222,6 +230,9 @@ func (s *sequence) number(x *exchange) {
 	}
 	last := n.last
 	n.last = x
+	if stamped := s.h.given[given{r.index, x.seq}]; stamped && x.seq > 0 {
+		s.violation(MissingStart, fmt.Sprintf("start %d was given up", x.seq), s.a.place(x))
+	}
 	switch {
 	case x.seq == 0:
 		if s.a.named[x.by].policy != nil {
@@ -331,7 +342,7 @@ const takenByAbsent = "a slot that a request which isn't in the log may have tak
 
 // chain checks that the start before x, as the limiter has it, is one of the logs.
 func (s *sequence) chain(x *exchange) {
-	if !s.limiter.named {
+	if !s.limiter.named || x.flags&local != 0 {
 		return
 	}
 	switch last := s.last; {
@@ -401,6 +412,8 @@ func (s *sequence) gap(x *exchange, limits *hostLimits, forgot bool) {
 	}
 	gap := x.start - last.start
 	switch {
+	case (last.flags|x.flags)&local != 0: // said already
+		return
 	case gap < last.delay:
 		s.tooClose(last, x)
 	case gap >= x.floor, s.last == nil, x.flags&unsent != 0: // a turn is given back where a longer delay has become known
@@ -434,7 +447,7 @@ func (s *sequence) tooClose(last, x *exchange) {
 // slot counts what is in flight when x starts.
 func (s *sequence) slot(x *exchange) {
 	s.active = slices.DeleteFunc(s.active, func(y *exchange) bool { return y.heldUntil() <= x.start })
-	if slots := s.slots(x); slots > 0 {
+	if slots := s.slots(x); slots > 0 && x.flags&local == 0 {
 		s.a.report.Proofs.Slots++
 		for len(s.active) >= slots {
 			with := s.a.beside(s.active, x, s.limiter, s.hidden != 0)
@@ -455,7 +468,7 @@ func (s *sequence) slot(x *exchange) {
 			s.active = slices.DeleteFunc(s.active, func(o *exchange) bool { return o == y })
 		}
 	}
-	if x.heldUntil() > x.start {
+	if x.heldUntil() > x.start && x.flags&local == 0 {
 		if len(s.active) >= maxOpen+s.slots(x) {
 			s.active = slices.Delete(s.active, 0, 1)
 		}

@@ -63,44 +63,26 @@ func crawlSlowly(t *testing.T, delay hostlimit.Delay, clients int) string {
 	return out.String()
 }
 
-// TestDelaysByResponseTimesAreDerived: an honest one is proved, and one that its limiter only
-// promises is found, though the log of its starts is honest, and says what delay they were given.
-func TestDelaysByResponseTimesAreDerived(t *testing.T) {
-	for _, promised := range []hostlimit.Adaptive{
-		hostlimit.Squared, hostlimit.Proportional(2), hostlimit.Throttle(0.5), hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(3)),
-		hostlimit.Longest(hostlimit.Squared, hostlimit.Longest(hostlimit.Throttle(1), hostlimit.Proportional(1))),
+// TestDelaysByResponseTimesAreBelieved: how long they are the records say, and that the gaps are as long as
+// that is proved.
+func TestDelaysByResponseTimesAreBelieved(t *testing.T) {
+	for _, delay := range []hostlimit.Delay{
+		{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond, Adaptive: hostlimit.Squared},
+		{Min: 100 * time.Millisecond, Max: 200 * time.Millisecond, FromEnd: true, Adaptive: hostlimit.Throttle(0.5)},
+		{Min: 50 * time.Millisecond, Max: time.Second, Ceiling: 2 * time.Second, Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(3))},
 	} {
-		for _, delay := range []hostlimit.Delay{
-			{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond},
-			{Min: 100 * time.Millisecond, Max: 200 * time.Millisecond, FromEnd: true},
-			{Min: 50 * time.Millisecond, Max: time.Second, Ceiling: 2 * time.Second},
-		} {
-			clients := 3
-			if delay.FromEnd {
-				clients = 1
-			}
-			delay.Adaptive = promised
-			honest, err := audit.Check(strings.NewReader(crawlSlowly(t, delay, clients)))
-			if err != nil || !honest.OK() {
-				t.Errorf("%+v: %v, %v", delay, honest, err)
-				continue
-			}
-			i := slices.IndexFunc(honest.Promises, func(p audit.Promise) bool { return p.Name == "delays kept" })
-			// Two answers at about one time leave a gap open; which are so is chance.
-			if p := honest.Promises[i]; p.Open > 3 || p.Proved < 36 {
-				t.Errorf("%+v: %+v", delay, p)
-			}
-			for _, other := range []hostlimit.Adaptive{hostlimit.Fixed, hostlimit.Proportional(0.2)} {
-				delay.Adaptive = other
-				kept := crawlSlowly(t, delay, clients)
-				told := strings.Replace(kept, `"adaptive":"`+other.String(), `"adaptive":"`+promised.String(), 1)
-				if told == kept {
-					t.Fatal(kept)
-				}
-				if rude, err := audit.Check(strings.NewReader(told)); err != nil || rude.Broken[audit.BrokenGap] == 0 || len(rude.Broken) != 1 {
-					t.Errorf("%v promised, %v kept: %v, %v", promised, delay, rude, err)
-				}
-			}
+		clients := 3
+		if delay.FromEnd {
+			clients = 1
+		}
+		honest, err := audit.Check(strings.NewReader(crawlSlowly(t, delay, clients)))
+		if err != nil || !honest.OK() {
+			t.Errorf("%+v: %v, %v", delay, honest, err)
+			continue
+		}
+		i := slices.IndexFunc(honest.Promises, func(p audit.Promise) bool { return p.Name == "delays kept" })
+		if p := honest.Promises[i]; p.Open > 0 || p.Proved < 39 {
+			t.Errorf("%+v: %+v", delay, p)
 		}
 	}
 }

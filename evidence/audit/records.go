@@ -141,7 +141,11 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		a.trips.leave(a.by, d)
 	case evidence.LeaseExpired:
 		h := a.host(d)
-		h.expiries = append(h.expiries, expiry{a.at, a.by, stamp(d.Time) + a.by.shift, d.Seq, strings.Clone(d.Of), d.Trip != 0})
+		e := expiry{at: a.at, by: a.by, time: stamp(d.Time) + a.by.shift, seq: d.Seq, of: strings.Clone(d.Of), own: d.Trip != 0, x: none}
+		if t := a.tries[tryKey{a.by.index, d.Trip, d.Attempt}]; t != nil && d.Trip != 0 {
+			e.x = t.x
+		}
+		h.expiries = append(h.expiries, e)
 	case evidence.HostBlocked:
 		a.blocked(d)
 	case evidence.HostCleared:
@@ -242,6 +246,10 @@ func (a *auditor) started(d *evidence.Decision) {
 	if d.RobotsTxt {
 		x.flags |= robotsTxt
 	}
+	if p := a.by.policy; p != nil && p.Process != "" && d.At.IsZero() {
+		x.flags |= local
+		a.by.limiter.local = min(a.by.limiter.local, x.start)
+	}
 	if d.DelaySource == "learned" {
 		x.flags |= learned
 	}
@@ -308,7 +316,7 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	t := a.by
 	if d.At.IsZero() {
 		if t.policy != nil && t.policy.Process != "" {
-			a.openEnded(delaysKept, "a start of a fleet without its stamp by the limiter's clock (at)")
+			a.openEnded(delaysKept, "a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached")
 		}
 		return wall + t.shift
 	}
@@ -325,6 +333,9 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	a.run.shift = shift
 	return at
 }
+
+// drifts is the part of a time by which two clocks may run apart in it.
+const drifts = 5000
 
 // settling is how long a limiter may take to learn from an answer: one that many machines share is
 // asked over the network.
@@ -381,6 +392,9 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	shift := x.start - t.wall
 	x.fate, x.end, x.answered = ended, max(end, now)+shift, x.start+latency // end and now are one instant, unless the clock has jumped
+	if !d.Start.IsZero() && t.by.policy != nil && t.by.policy.Process != "" {
+		x.end -= duration/drifts + 1000 // two clocks, and one of them is exact to the microsecond
+	}
 	if !sent {
 		x.flags |= unsent
 	} else {

@@ -429,7 +429,10 @@ func (s *sequence) lift() {
 	i := 0
 	for _, t := range times {
 		for ; i < len(s.blocks) && s.blocks[i].from < t; i++ {
-			s.blocks[i].cleared = t
+			b := s.blocks[i]
+			if b.cleared = t; b.refusals > 0 && slices.Contains(s.hands, t) {
+				s.a.openEnded(blocksKept, "a person has cleared a host that had refused: the count of its refusals began anew")
+			}
 		}
 	}
 }
@@ -456,7 +459,7 @@ func (s *sequence) block(x *exchange) {
 	}
 	s.inForce = slices.DeleteFunc(s.inForce, func(b interval) bool { return b.until <= x.start })
 	for _, b := range s.inForce {
-		if s.hidden > b.from {
+		if s.hidden > b.from || s.limiter.local < x.start {
 			s.a.openEnded(blocksKept, "whether a block was lifted by a start that isn't in the log, or before it by a person")
 		} else {
 			s.violation(BrokenBlock, fmt.Sprintf("started %v before %s", time.Duration(b.until-x.start), cmp.Or(b.what, "the end of a block")), b.at, s.a.place(x))

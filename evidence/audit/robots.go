@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +100,23 @@ func (o *origin) inForce(at int64, named bool) []*robotsCopy {
 		}
 	}
 	return o.copies
+}
+
+// An unheard is a verdict before which no record tells of its robots.txt, though each is recorded.
+type unheard struct {
+	origin, host string
+	at           place
+}
+
+// endRobots reports, at the end of a log, the verdicts by a robots.txt that it never tells of: the
+// record of one may be made a little after the verdict.
+func (a *auditor) endRobots(t *transport) {
+	for _, v := range t.unheard {
+		if t.origins[v.origin] == nil {
+			a.violation(BrokenVerdict, v.host, "a verdict by no robots.txt, where each is recorded: "+v.origin, v.at)
+		}
+	}
+	t.unheard = nil
 }
 
 // decidedBy returns the copies that may have decided d: that which it names, if that was in force
@@ -316,9 +334,9 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 	o := a.by.origins[name]
 	if o == nil {
 		if p != nil && p.RobotsText && isWhole(d.URL) {
-			a.report.Proofs.Robots++
-			a.violation(BrokenVerdict, d.Host, "a verdict by no robots.txt, where each is recorded: "+name, a.at)
-			return false, 0
+			if u, err := url.Parse("//" + name[strings.Index(name, "//")+2:]); err == nil && u.Host != "" && !strings.Contains(d.URL, "%") {
+				a.by.unheard = append(a.by.unheard, unheard{name, strings.Clone(d.Host), a.at})
+			}
 		}
 		return open(noText)
 	}

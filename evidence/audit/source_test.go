@@ -20,28 +20,35 @@ import (
 	"github.com/go-politeness/politeness/internal/logtest"
 )
 
-// exchangesOf returns the logs of n crawlers that share one host in turn: start i
-// is the crawler's i % n.
+// exchangesOf returns the logs of n processes that share one limiter and one host in turn: start i
+// is the process's i % n.
 func exchangesOf(n, starts int) []io.Reader {
 	base := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	bufs := make([]bytes.Buffer, n)
 	logs := make([]*evidence.Log, n)
 	for i := range logs {
 		logs[i] = evidence.JSONLines(&bufs[i], evidence.Chained())
+		logs[i].Record(context.Background(), evidence.Decision{
+			Type: evidence.PolicyStated, Time: base, Allowed: true, Transport: fmt.Sprint("T", i),
+			Policy: &evidence.Policy{ID: fmt.Sprint("T", i), Limiter: "L", Process: fmt.Sprint("P", i), Slots: 2, DelayMin: time.Second, DelayMax: time.Second, Adaptive: "Fixed", HostKey: "host"},
+		})
 	}
 	for i := range starts {
 		start := base.Add(time.Duration(i) * time.Second)
 		d := evidence.Decision{
 			Type: evidence.RobotsAllowed, Time: start, Trip: uint64(i/n + 1), Attempt: 1, Method: "GET", URL: "https://example.com/",
-			Host: "example.com", Agent: "Bot", Allowed: true,
+			Host: "example.com", Agent: "Bot", Allowed: true, Transport: fmt.Sprint("T", i%n),
 		}
 		log := logs[i%n]
 		log.Record(context.Background(), d)
-		d.Type, d.Seq, d.Start, d.Delay, d.Slot, d.Slots = evidence.Started, uint64(i+1), start, time.Second, 1, 2
+		d.Type, d.Seq, d.Start, d.Delay, d.Slot, d.Slots = evidence.Started, uint64(i/n+1), start, time.Second, 1, 2
+		if d.At = start; i > 0 {
+			d.Prev = start.Add(-time.Second)
+		}
 		log.Record(context.Background(), d)
 		d.Type, d.Status, d.Latency, d.Duration = evidence.Fetched, 200, 100*time.Millisecond, 200*time.Millisecond
 		d.Time = start.Add(d.Duration)
-		d.Delay, d.Slot, d.Slots = 0, 0, 0
+		d.Delay, d.Slot, d.Slots, d.NoDate, d.At, d.Prev = 0, 0, 0, true, time.Time{}, time.Time{}
 		log.Record(context.Background(), d)
 	}
 	readers := make([]io.Reader, n)
@@ -83,10 +90,10 @@ func TestViolationsOfAFleetNameTheLog(t *testing.T) {
 		}
 	}
 	// Start 2, of the second log, one nanosecond nearer to start 1, of the first.
-	check(strings.ReplaceAll(whole, "12:00:01Z", "12:00:00.999999999Z"), "log 1, line 2 and log 2, line 2: gap: example.com: ", audit.BrokenGap)
+	check(strings.ReplaceAll(whole, "12:00:01Z", "12:00:00.999999999Z"), "log 1, line 3 and log 2, line 3: gap: example.com: ", audit.BrokenGap)
 	lines := strings.SplitAfter(whole, "\n")
 	check(strings.Join(slices.Delete(lines, 3, 4), ""), "log 2, line 3 and log 2, line 4: line: record 4 is missing", audit.MissingLine)
-	check(whole+"{\n", "log 2, line 11: unreadable: ", audit.Unreadable)
+	check(whole+"{\n", "log 2, line 12: unreadable: ", audit.Unreadable)
 }
 
 func TestCheckOfNothing(t *testing.T) {

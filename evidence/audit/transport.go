@@ -29,8 +29,9 @@ type transport struct {
 	budget   budget
 	robots   robotsFetches
 	origins  map[string]*origin // what it knows of each robots.txt
-	sites    map[string]string  // keys of names, where names of one site share a key
-	led      map[redirect]int   // answers that lead to a page less requests that followed them
+	unheard  []unheard
+	sites    map[string]string // keys of names, where names of one site share a key
+	led      map[redirect]int  // answers that lead to a page less requests that followed them
 }
 
 // transportOf returns the Transport that the record d is of.
@@ -86,7 +87,7 @@ func (a *auditor) share(t *transport) {
 		rowID = limiterID
 	}
 	if t.limiter = a.limiters[limiterID]; t.limiter == nil {
-		t.limiter = &limiter{named: limiterID[0] != 0}
+		t.limiter = &limiter{named: limiterID[0] != 0, local: never}
 		a.limiters[strings.Clone(limiterID)] = t.limiter
 	}
 	if t.row = a.rows[rowID]; t.row == nil {

@@ -134,7 +134,7 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			line 8: signature: a checkpoint of 0 lines stands after 7: 7 too many
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 		`, audit.Signed{}, ""},
-		{"a checkpoint that counts too many lines, behind another log", slices.Concat(lines, next[:7], []string{boast}), trusted, `
+		{"a checkpoint that counts too many lines, behind another log", slices.Concat(next, lines[:7], []string{boast}), trusted, `
 			lines 17 and 25: signature: a checkpoint of 8 lines stands after 7: 1 are missing
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 		`, audit.Signed{Checkpoints: 3, Records: 14, Key: id}, ""},
