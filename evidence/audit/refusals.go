@@ -517,8 +517,9 @@ func (s *sequence) known(n *answer, set *block) []*block {
 func (s *sequence) besideOf(n *answer, before []*block) *block {
 	start := s.a.exchanges.at(n.x).start
 	for i := len(before) - 1; i >= 0 && before[i].from >= start; i-- {
-		if before[i].x != n.x && !before[i].hand {
-			return before[i]
+		b := before[i]
+		if b.x != n.x && !b.hand && (b.from <= n.at || b.x == none || s.a.exchanges.at(b.x).start <= n.at+leeway) {
+			return b
 		}
 	}
 	return nil
@@ -546,7 +547,7 @@ func (s *sequence) blockBefore(n *answer, before []*block, cleared int64) *block
 func (s *sequence) count(b *block, n *answer, x *exchange) {
 	m := n.meaning
 	earlier := s.known(n, b)
-	before := s.blockBefore(n, earlier, n.at+slack)
+	before := s.blockBefore(n, earlier, n.at+s.late(x)/10)
 	s.banned = s.banned || m == forbidden
 	if m == unsure {
 		s.suspect(x)
@@ -601,7 +602,7 @@ func (s *sequence) answered(x *exchange, n *answer) {
 	if set != nil && m <= served && !n.quota {
 		s.violation(Contradiction, "a block was set by an answer that asks for none", s.a.place(x), n.place)
 	}
-	before := s.blockBefore(n, s.known(n, set), n.at+slack)
+	before := s.blockBefore(n, s.known(n, set), n.at+s.late(x)/10)
 	switch {
 	case m == refusing, m >= unsure && (set != nil && set.kind >= unsure && !set.extends || before != nil && before.kind == refusing):
 		s.a.report.Proofs.Refusals++

@@ -206,7 +206,7 @@ func newHostLimits(p *evidence.Policy) *hostLimits {
 		case part == "Fixed", part == "Squared":
 		case part == "Learned":
 			l.learned = true
-		case (name == "Proportional" || name == "Throttle") && valid:
+		case (name == "Proportional" || name == "Slower" || name == "Throttle") && valid:
 		default:
 			l.known = false
 		}
