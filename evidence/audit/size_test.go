@@ -3,7 +3,6 @@ package audit_test
 import (
 	"context"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -106,44 +105,35 @@ func (h *heapWatch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestTheJudgeRemembersNoLines: what it keeps depends on hosts and on requests under way, not on how
-// long the log is.
-func TestTheJudgeRemembersNoLines(t *testing.T) {
-	long := os.Getenv("POLITENESS_SOAK") != ""
-	lengths := [2]int{30_000, 100_000}
-	if long {
-		lengths = [2]int{100_000, 1_000_000}
+// TestTheJudgeRemembersSoMuchOfARequest: what it keeps of one is an exchange, and nothing of its lines.
+func TestTheJudgeRemembersSoMuchOfARequest(t *testing.T) {
+	lengths := [2]int{100_000, 300_000}
+	if os.Getenv("POLITENESS_SOAK") != "" {
+		lengths = [2]int{150_000, 1_000_000}
 	}
 	policy := evidence.Policy{
 		ID: "T", Product: "TestBot", Slots: 2, DelayMin: 500 * time.Millisecond, DelayMax: 500 * time.Millisecond, LeaseTTL: 300 * time.Second,
 		Ceiling: time.Minute, Statuses: "429", Backoff: "own", HostKey: "host", Robots: "obeyed", RobotsText: true, Retries: 1,
-		RobotsTTL: time.Hour, MaxInFlight: 64, Overrides: true,
+		RobotsTTL: time.Hour, MaxInFlight: 64, Overrides: true, Adaptive: "Longest(Learned, Proportional(1))",
 	}
-	byLatency, fromEnd := policy, policy
-	byLatency.Adaptive = "Longest(Learned, Proportional(1))"
-	policies := map[string]*evidence.Policy{"none": nil, "fixed": &policy, "by latency": &byLatency, "from the end": &fromEnd}
-	fromEnd.Slots, fromEnd.FromEnd = 1, true
-	if !long {
-		policies = map[string]*evidence.Policy{"by latency": &byLatency}
+	var most [2]uint64
+	var requests [2]int
+	for i, lines := range lengths {
+		r, w := io.Pipe()
+		go func() {
+			writeLong(t, w, lines, &policy)
+			w.Close()
+		}()
+		watch := &heapWatch{Reader: r}
+		report, err := audit.Check(watch)
+		if err != nil || report.Lines < lines || !report.OK() {
+			t.Fatalf("%v, %v", report, err)
+		}
+		most[i], requests[i] = watch.most, report.Records[evidence.Started]+report.Records[evidence.Resent]
 	}
-	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		var most [2]uint64
-		for i, lines := range lengths {
-			r, w := io.Pipe()
-			go func() {
-				writeLong(t, w, lines, policies[name])
-				w.Close()
-			}()
-			watch := &heapWatch{Reader: r}
-			report, err := audit.Check(watch)
-			if err != nil || report.Lines < lines || name != "from the end" && !report.OK() {
-				t.Fatalf("%s: %v, %v", name, report, err)
-			}
-			most[i] = watch.most
-		}
-		t.Logf("%s: %d KiB for %d lines, %d KiB for %d", name, most[0]>>10, lengths[0], most[1]>>10, lengths[1])
-		if most[1] > most[0]+most[0]/4+1<<20 {
-			t.Errorf("%s: %d bytes in use for %d lines, and %d for %d", name, most[0], lengths[0], most[1], lengths[1])
-		}
+	each := (most[1] - most[0]) / uint64(requests[1]-requests[0])
+	t.Logf("%d bytes a request", each)
+	if most[1] < most[0] || each > 180 {
+		t.Errorf("%d bytes a request, 180 at most", each)
 	}
 }

@@ -667,7 +667,10 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   refused 1 status=429 until=@9 retryAfter=5
 			1.5 clear hand=true status=0
 			5   page 2
-		`, `open, blocks kept: a block that a person has lifted`},
+		`, `
+			open, blocks kept: a block that a person has lifted
+			open, blocks kept: a person has cleared a host that had refused: the count of its refusals began anew
+		`},
 		{"a block lifted by an answer that fails", `
 			1   refused 1 status=429 until=@2.1
 			3   cleared 2 status=500

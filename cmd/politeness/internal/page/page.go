@@ -43,6 +43,7 @@ type page struct {
 	Span       int64           `json:"span"`
 	OK         bool            `json:"ok"`
 	Complete   bool            `json:"complete"`
+	Promised   []string        `json:"promised"` // what the policies state
 	Promises   []audit.Promise `json:"promises"`
 	Records    int             `json:"records"`
 	Violations []violation     `json:"violations"`
@@ -137,7 +138,7 @@ func Draw(w io.Writer, name string, log io.Reader, report *audit.Report) error {
 // newPage reads a log once more, for drawing.
 func newPage(name string, log *bufio.Reader, report *audit.Report) (*page, error) {
 	p := &page{
-		Log: name, OK: report.OK(), Complete: report.Complete(), Promises: report.Promises, text: report.String(),
+		Log: name, OK: report.OK(), Complete: report.Complete(), Promised: report.Promised, Promises: report.Promises, text: report.String(),
 		Hosts: []*host{}, Violations: []violation{}, from: report.First,
 	}
 	byName := map[string]*host{}

@@ -107,6 +107,7 @@
     : total === 1 ? "One violation" : number(total) + " violations";
   $("subtitle").textContent = `${data.log}: ${count(data.records, "record")} of ${count(data.hosts.length, "host")}, `
     + `${date(0)} ${clock(0, 0)} to ${date(span) === date(0) ? "" : date(span) + " "}${clock(span, 0)} UTC`;
+  for (const said of data.promised || []) $("promised").append(el("p", "soft", said));
   for (const c of data.promises) {
     const state = c.broken ? "bad" : c.open ? "open" : c.proved ? "good" : "none";
     const li = el("li", state);
