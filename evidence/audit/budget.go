@@ -19,8 +19,8 @@ type window struct {
 	host uint32
 }
 
-// A budget holds what one Transport spent against the limits that its policy names, or, where it has
-// stated none, those of the records that tell of a limit which is near or reached.
+// A budget holds what one Transport spent against the limits that its policy names, or, where it
+// has stated none, those of the records that tell of a limit which is near or reached.
 type budget struct {
 	limits   map[string]limit
 	pages    int

@@ -119,9 +119,9 @@ func namesRobots(d *evidence.Decision) bool {
 	return path == "/robots.txt"
 }
 
-// isPage reports whether the start d is one of a page, which needs a verdict, and has that of a trip
-// if that isn't nil. A fetch of robots.txt is one of that name, or where an answer to such a fetch
-// led.
+// isPage reports whether the start d is one of a page, which needs a verdict, and has that of a
+// trip if that isn't nil. A fetch of robots.txt is one of that name, or where an answer to such a
+// fetch led.
 func (a *auditor) isPage(d *evidence.Decision, of *trip) bool {
 	if named := namesRobots(d); of != nil && !named || !d.RobotsTxt {
 		return !named
@@ -168,8 +168,8 @@ func (a *auditor) costsAPage(d *evidence.Decision, of *trip) bool {
 	return false
 }
 
-// endPages counts, at the end of a log, requests that claim a redirect which no answer gave: each is
-// a page.
+// endPages counts, at the end of a log, requests that claim a redirect which no answer gave: each
+// is a page.
 func (a *auditor) endPages(t *transport) {
 	unled := 0
 	for led, n := range t.led {

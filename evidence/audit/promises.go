@@ -168,7 +168,8 @@ func (a *auditor) promisedInWords() (said []string) {
 	return said
 }
 
-// policyInWords says what p promises: "2 slots a host, 500ms or more between starts (Learned), ...".
+// policyInWords says what p promises: "2 slots a host, 500ms or more between starts (Learned),
+// ...".
 func policyInWords(p *evidence.Policy) string {
 	from := "starts"
 	if p.FromEnd {

@@ -337,8 +337,8 @@ type refusals struct {
 // maxBlocks is how many blocks of a host may be in force at once.
 const maxBlocks = 64
 
-// judgeAnswers derives from each answer, in the order in which they came, what that had to do to the
-// host, and holds what was done against it.
+// judgeAnswers derives from each answer, in the order in which they came, what that had to do to
+// the host, and holds what was done against it.
 func (s *sequence) judgeAnswers() {
 	owed := s.h.owed.blocks
 	slices.SortStableFunc(s.blocks, func(b, c *block) int { return cmp.Compare(b.from, c.from) })
@@ -512,8 +512,8 @@ func (s *sequence) known(n *answer, set *block) []*block {
 	return s.upTo(n.at + leeway)
 }
 
-// besideOf returns the latest of some blocks that another answer set while x was in flight; nil if there is
-// none. The refusal of x is a part of that block.
+// besideOf returns the latest of some blocks that another answer set while x was in flight; nil if
+// there is none. The refusal of x is a part of that block.
 func (s *sequence) besideOf(n *answer, before []*block) *block {
 	start := s.a.exchanges.at(n.x).start
 	for i := len(before) - 1; i >= 0 && before[i].from >= start; i-- {
@@ -525,9 +525,9 @@ func (s *sequence) besideOf(n *answer, before []*block) *block {
 	return nil
 }
 
-// blockBefore returns the last of some blocks before the answer n if the host surely counted refusals by it
-// when its request started, and it wasn't cleared before the given time, else nil. From the end of
-// that block on, requests started one at a time.
+// blockBefore returns the last of some blocks before the answer n if the host surely counted
+// refusals by it when its request started, and it wasn't cleared before the given time, else nil.
+// From the end of that block on, requests started one at a time.
 func (s *sequence) blockBefore(n *answer, before []*block, cleared int64) *block {
 	x := s.a.exchanges.at(n.x)
 	for i := len(before) - 1; i >= 0; i-- {
@@ -542,8 +542,8 @@ func (s *sequence) blockBefore(n *answer, before []*block, cleared int64) *block
 	return nil
 }
 
-// count derives how many refusals of its kind in a row the block b is, which n set. A limiter counts
-// three: refusals, pauses and bans, and the record has their sum.
+// count derives how many refusals of its kind in a row the block b is, which n set. A limiter
+// counts three: refusals, pauses and bans, and the record has their sum.
 func (s *sequence) count(b *block, n *answer, x *exchange) {
 	m := n.meaning
 	earlier := s.known(n, b)

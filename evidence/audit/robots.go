@@ -211,8 +211,8 @@ func (r *robotsFetches) leadsTo(target uint64) {
 	r.hops[target] = true
 }
 
-// take returns the answer of a trip, 0 for the last one, to a fetch of a URL. No other copy can come
-// of it then.
+// take returns the answer of a trip, 0 for the last one, to a fetch of a URL. No other copy can
+// come of it then.
 func (r *robotsFetches) take(trip uint64, u string) (robotsAnswer, bool) {
 	key := redirect{trip, keyOfURL(u)}
 	if trip == 0 {
