@@ -417,7 +417,7 @@ func TestVerdictsOnPauses(t *testing.T) {
 			1   allow 2
 			1   start 2
 			1.5 refused 1 status=429 until=@2.6
-			3   end 2 status=500
+			3   end 2 status=500 latency=1.9
 		`, ``},
 		{"after a block that was lifted it is one by itself", `
 			1   refused 1 status=429 until=@2.1
