@@ -627,14 +627,14 @@ func (s *sequence) answered(x *exchange, n *answer) {
 func (s *sequence) alone(i uint32) {
 	x := s.a.exchanges.at(i)
 	n := &answer{x: i, at: x.answered}
-	b := s.blockBefore(n, s.upTo(n.at), n.at-leeway)
+	b := s.blockBefore(n, s.upTo(n.at), x.start)
 	safe := s.a.safe(x)
 	switch {
 	case b == nil || b.kind < unsure || x.flags&odd != 0:
 	case x.flags&takenBack != 0 || safe > 0 && n.at-x.start > safe-slack: // its slot may have been taken back
 	case s.limiter.cutBeside(x) < n.at: // the block may have been lifted
 	default:
-		s.impose(x, x.start, n.at-leeway, "the answer to a probe")
+		s.impose(x, x.start, min(n.at, b.cleared)-leeway, "the answer to a probe")
 	}
 }
 
