@@ -1,17 +1,29 @@
-// Package evidence records what a crawler decided and did, so that its owner can prove it: the
-// [Evidence] interface, the [Decision] record, and sinks for it. Package evidence/audit reads a log
-// back and proves again what it claims.
+// Package evidence records what a crawler decided and did, so that its owner can prove it.
 //
-// Keep a log during the crawl, and have it judged afterwards:
+// Keep a log during the crawl, and have it judged afterwards by package evidence/audit:
 //
-//	log := evidence.JSONLines(file, evidence.Chained())
+//	log, err := evidence.OpenFile("crawl.jsonl", evidence.Chained())
 //	transport, err := politeness.New(politeness.Config{UserAgent: ..., Evidence: log})
 //	...
-//	err = log.Close()
-//	report, err := audit.Check(file)
+//	err = log.Close() // an error says how many records were lost
 //
-// A Transport's records begin with its policy: what it has promised, and the random id by which all
-// its records name it. The records of one request are joined by Transport and Trip, in this order:
+//	politeness audit crawl.jsonl
+//
+// What else to give Config.Evidence:
+//
+//	to watch a crawl                     Console(os.Stderr)
+//	both                                 Multi(log, Console(os.Stderr))
+//	to log with the rest of a program    Slog(logger)
+//	a function of one's own              Func
+//	to look at records in a test         a *Recorder
+//	to keep tokens in URLs out of a log  Redact(log, "token", "session")
+//	to let a stranger check the log      OpenFile with Signed
+//
+// # Records
+//
+// Each [Decision] is one record. A Transport's records begin with its policy: what it has promised,
+// and the random id by which all its records name it. The records of one request are joined by
+// Transport and Trip, in this order:
 //
 //	robots_allowed, blocked_by_robots,  the verdict
 //	blocked_by_rule or reserved

@@ -2,10 +2,13 @@ package evidence
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -243,9 +246,8 @@ func appendEscape(b []byte, unit rune) []byte {
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote, and the lines of a log. It passes over unknown
-// members, so that a newer log can be read, unless they hold what is nested more than 100 deep; a
-// member that occurs twice is an error, because two readers could then disagree about what the
-// record says.
+// members, so that a newer log can be read. A member that occurs twice is an error, because two
+// readers could then disagree about what the record says.
 func (d *Decision) UnmarshalJSON(b []byte) error {
 	e := Entry{Decision: *d}
 	if err := e.UnmarshalJSON(b); err != nil {
@@ -258,367 +260,205 @@ func (d *Decision) UnmarshalJSON(b []byte) error {
 // UnmarshalJSON reads a line of a log, as [Decision.UnmarshalJSON] does. After an error e holds
 // what was read before it.
 func (e *Entry) UnmarshalJSON(b []byte) error {
-	if bytes.Equal(bytes.TrimSpace(b), []byte("null")) {
+	if !json.Valid(b) {
+		column, syntax := int64(0), (*json.SyntaxError)(nil)
+		if err := json.Unmarshal(b, new(json.RawMessage)); errors.As(err, &syntax) {
+			column = syntax.Offset
+		}
+		return fmt.Errorf("evidence: not a record, column %d: malformed JSON", column)
+	}
+	b = bytes.TrimSpace(b)
+	if string(b) == "null" {
 		return nil // the convention of encoding/json
 	}
 	*e = Entry{}
-	p := parser{b: b}
-	err := p.object(unsafe.Pointer(e), ofEntry)
-	if err == nil && p.i < len(p.b) {
-		err = errSyntax
+	if b[0] != '{' {
+		return errors.New("evidence: not a record: an object expected")
 	}
-	if err != nil {
-		return fmt.Errorf("evidence: not a record, column %d: %w", p.i+1, err)
+	if name, err := readMembers(b, unsafe.Pointer(e), ofEntry); err != nil {
+		return fmt.Errorf("evidence: not a record, member %q: %w", name, err)
 	}
 	e.expand()
 	return nil
 }
 
-var (
-	errSyntax = errors.New("malformed JSON")
-	errTwice  = errors.New("member occurs twice")
-	errDepth  = errors.New("nested too deeply")
-)
+var errTwice = errors.New("it occurs twice")
 
-// A parser reads the JSON of records: flat objects, where they are known.
-type parser struct {
-	b       []byte
-	i       int
-	scratch []byte
-}
-
-func (p *parser) space() {
-	for p.i < len(p.b) && (p.b[p.i] == ' ' || p.b[p.i] == '\t' || p.b[p.i] == '\n' || p.b[p.i] == '\r') {
-		p.i++
-	}
-}
-
-// next consumes c after white space and reports whether it was there.
-func (p *parser) next(c byte) bool {
-	p.space()
-	if p.i < len(p.b) && p.b[p.i] == c {
-		p.i++
-		return true
-	}
-	return false
-}
-
-func (p *parser) literal(s string) bool {
-	if bytes.HasPrefix(p.b[p.i:], []byte(s)) {
-		p.i += len(s)
-		return true
-	}
-	return false
-}
-
-// object reads an object into the struct d that the table is of, and the white space after it.
-func (p *parser) object(d unsafe.Pointer, table []member) error {
-	if !p.next('{') {
-		return errSyntax
-	}
+// readMembers reads the object b, which is valid JSON, into the struct d that the table is of. An
+// error comes with the name of its member. It allocates nothing but the strings that it keeps.
+func readMembers(b []byte, d unsafe.Pointer, table []member) (name string, err error) {
 	var seen [2]uint64 // a bit for each member so far
 	next := 0          // the member that probably comes next: ours are written in order
-	for first := true; ; first = false {
-		if p.next('}') {
-			p.space()
-			return nil
+	for b = b[1:]; ; {
+		if b = pass(b, ','); b[0] == '}' {
+			return "", nil
 		}
-		if !first && !p.next(',') {
-			return errSyntax
+		quoted := b[:endOfValue(b)]
+		b = pass(b[len(quoted):], ':')
+		value := b[:endOfValue(b)]
+		b = b[len(value):]
+		key := quoted[1 : len(quoted)-1]
+		if bytes.IndexByte(key, '\\') >= 0 {
+			key = []byte(unquote(quoted))
 		}
-		p.space()
-		name, err := p.quoted()
-		if err != nil {
-			return err
-		}
-		i := find(table, name, next)
-		if i >= 0 && seen[i>>6]&(1<<(i&63)) != 0 {
-			return errTwice
-		}
-		if !p.next(':') {
-			return errSyntax
-		}
-		p.space()
+		i := find(table, key, next)
 		if i < 0 {
-			err = p.skip(0)
-		} else {
-			next = i + 1
-			seen[i>>6] |= 1 << (i & 63)
-			if !p.literal("null") {
-				err = p.value(d, &table[i])
+			continue
+		}
+		next = i + 1
+		if seen[i>>6]&(1<<(i&63)) != 0 {
+			return table[i].name, errTwice
+		}
+		seen[i>>6] |= 1 << (i & 63)
+		if string(value) != "null" {
+			if err := readValue(value, d, &table[i]); err != nil {
+				return table[i].name, err
 			}
 		}
-		if err != nil {
-			return err
+	}
+}
+
+// pass returns b without the white space, and the bytes c, that it begins with.
+func pass(b []byte, c byte) []byte {
+	for b[0] <= ' ' || b[0] == c {
+		b = b[1:]
+	}
+	return b
+}
+
+// endOfValue returns the length of the value that b begins with. What b holds is valid JSON.
+func endOfValue(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			} else if depth < 0 { // of the object around a number or a literal
+				return i
+			}
+		case ',', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return i
+			}
 		}
 	}
+	return len(b)
 }
 
 func set[T any](to *T, v T, err error) error {
-	*to = v
+	if err == nil {
+		*to = v
+	}
 	return err
 }
 
-// value reads the value of m into its field.
-func (p *parser) value(d unsafe.Pointer, m *member) error {
+// readValue reads the value b of m into its field.
+func readValue(b []byte, d unsafe.Pointer, m *member) error {
+	switch {
+	case (m.kind == aString || m.kind == aTime) && b[0] != '"':
+		return errors.New("a string expected")
+	case m.kind == aPolicy && b[0] != '{':
+		return errors.New("an object expected")
+	case m.kind == aString:
+		*in[string](d, m) = unquote(b)
+		return nil
+	}
+	text := string(b) // which escapes from none of the calls
 	switch m.kind {
-	case aString:
-		v, err := p.quoted()
-		return set(in[string](d, m), string(v), err)
 	case aBool:
-		v := p.literal("true")
-		if !v && !p.literal("false") {
-			return errors.New("true or false expected")
+		v, err := strconv.ParseBool(text)
+		if len(text) < len("true") {
+			err = strconv.ErrSyntax
 		}
-		return set(in[bool](d, m), v, nil)
+		return set(in[bool](d, m), v, err)
 	case anInt:
-		v, err := strconv.Atoi(string(p.number()))
+		v, err := strconv.Atoi(text)
 		return set(in[int](d, m), v, err)
 	case anInt64:
-		v, err := strconv.ParseInt(string(p.number()), 10, 64)
+		v, err := strconv.ParseInt(text, 10, 64)
 		return set(in[int64](d, m), v, err)
 	case aUint64:
-		v, err := strconv.ParseUint(string(p.number()), 10, 64)
+		v, err := strconv.ParseUint(text, 10, 64)
 		return set(in[uint64](d, m), v, err)
 	case aDuration:
-		v, err := parseSeconds(string(p.number()))
+		v, err := parseSeconds(text)
 		return set(in[time.Duration](d, m), v, err)
 	case aFloat:
-		v, err := strconv.ParseFloat(string(p.number()), 64)
+		v, err := strconv.ParseFloat(text, 64)
 		return set(in[float64](d, m), v, err)
 	case aPolicy:
 		v := new(Policy)
 		*in[*Policy](d, m) = v
-		return p.object(unsafe.Pointer(v), ofPolicy)
-	default: // aTime
-		s, err := p.quoted()
+		name, err := readMembers(b, unsafe.Pointer(v), ofPolicy)
 		if err != nil {
-			return err
+			err = fmt.Errorf("%s: %w", name, err)
 		}
-		v, err := time.Parse(time.RFC3339Nano, string(s))
+		return err
+	default: // aTime
+		v, err := time.Parse(time.RFC3339Nano, text[1:len(text)-1])
 		return set(in[time.Time](d, m), v.UTC(), err)
 	}
-}
-
-// number returns the characters of the number at p (RFC 8259, section 6), none if there isn't one.
-// Digits after a leading zero are left behind, where they are an error.
-func (p *parser) number() []byte {
-	from := p.i
-	if p.peek() == '-' {
-		p.i++
-	}
-	if p.peek() == '0' {
-		p.i++
-	} else if !p.digits() {
-		return nil
-	}
-	if p.peek() == '.' {
-		if p.i++; !p.digits() {
-			return nil
-		}
-	}
-	if p.peek()|0x20 == 'e' {
-		if p.i++; p.peek() == '+' || p.peek() == '-' {
-			p.i++
-		}
-		if !p.digits() {
-			return nil
-		}
-	}
-	return p.b[from:p.i]
-}
-
-// digits consumes digits and reports whether there were any.
-func (p *parser) digits() bool {
-	from := p.i
-	for p.i < len(p.b) && '0' <= p.b[p.i] && p.b[p.i] <= '9' {
-		p.i++
-	}
-	return p.i > from
-}
-
-// peek returns the next byte, 0 at the end.
-func (p *parser) peek() byte {
-	if p.i < len(p.b) {
-		return p.b[p.i]
-	}
-	return 0
 }
 
 // parseSeconds reads decimal seconds. The result is exact for at most nine decimals without an
 // exponent, as appendSeconds writes them.
 func parseSeconds(s string) (time.Duration, error) {
-	const tooMany = 1 << 60 // ten times as many are out of range, and don't overflow yet
-	digits, neg := s, false
-	if len(digits) > 0 && digits[0] == '-' {
-		digits, neg = digits[1:], true
+	whole, decimals, _ := strings.Cut(s, ".")
+	if len(decimals) <= len("nanosecnd") && !strings.ContainsAny(s, "eE") {
+		nanos, err := strconv.ParseInt(whole+(decimals + "000000000")[:9], 10, 64)
+		return time.Duration(nanos), err
 	}
-	var u uint64
-	decimals := -1 // number of decimals so far; -1 before the point
-	for i := range len(digits) {
-		c := digits[i]
-		if c == '.' { // a number has one at most, behind a digit
-			decimals = 0
-			continue
-		}
-		if c < '0' || c > '9' {
-			return parseFloatSeconds(s)
-		}
-		u = min(u, tooMany)*10 + uint64(c-'0')
-		if decimals >= 0 {
-			decimals++
-		}
-	}
-	if digits == "" || decimals == 0 || decimals > 9 {
-		return parseFloatSeconds(s)
-	}
-	for range 9 - max(decimals, 0) {
-		u = min(u, tooMany) * 10
-	}
-	switch {
-	case neg && u <= 1<<63:
-		return time.Duration(-u), nil
-	case !neg && u < 1<<63:
-		return time.Duration(u), nil
-	}
-	return 0, errRange
-}
-
-var errRange = errors.New("duration out of range")
-
-func parseFloatSeconds(s string) (time.Duration, error) {
 	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return 0, err
+	if f = math.Round(f * 1e9); err == nil && (f < math.MinInt64 || f >= math.MaxInt64) {
+		err = strconv.ErrRange
 	}
-	f = math.Round(f * 1e9)
-	if math.IsNaN(f) || f < math.MinInt64 || f >= math.MaxInt64 {
-		return 0, errRange
-	}
-	return time.Duration(f), nil
+	return time.Duration(f), err
 }
 
-// quoted reads a string. The result is valid until the next call.
-func (p *parser) quoted() ([]byte, error) {
-	if p.i >= len(p.b) || p.b[p.i] != '"' {
-		return nil, errors.New("string expected")
+// unquote returns the text of a string of JSON. A lone surrogate \udc80 to \udcff is a byte that
+// wasn't UTF-8.
+func unquote(quoted []byte) string {
+	text := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text)
 	}
-	p.i++
-	from := p.i
-	for p.i < len(p.b) && p.b[p.i] != '"' && p.b[p.i] != '\\' && p.b[p.i] >= ' ' {
-		p.i++
-	}
-	if p.i < len(p.b) && p.b[p.i] == '"' { // no escape
-		p.i++
-		return p.b[from : p.i-1], nil
-	}
-	out := append(p.scratch[:0], p.b[from:p.i]...)
-	for p.i < len(p.b) {
-		c := p.b[p.i]
-		p.i++
-		switch {
-		case c == '"':
-			p.scratch = out
-			return out, nil
-		case c < ' ':
-			return nil, errors.New("control character in a string")
-		case c != '\\':
-			out = append(out, c)
+	var out []byte
+	rest := text
+	for i := 0; i < len(rest); {
+		if rest[i] != '\\' {
+			i++
 			continue
 		}
-		if p.i >= len(p.b) {
-			return nil, errSyntax
-		}
-		c = p.b[p.i]
-		p.i++
-		switch c {
-		case '"', '\\', '/':
-			out = append(out, c)
-		case 'b':
-			out = append(out, '\b')
-		case 'f':
-			out = append(out, '\f')
-		case 'n':
-			out = append(out, '\n')
-		case 'r':
-			out = append(out, '\r')
-		case 't':
-			out = append(out, '\t')
-		case 'u':
-			r, ok := p.hex4()
-			if !ok {
-				return nil, errSyntax
-			}
-			switch {
-			case 0xDC80 <= r && r <= 0xDCFF: // a byte that wasn't UTF-8
-				out = append(out, byte(r))
-				continue
-			case utf16.IsSurrogate(r) && p.literal(`\u`):
-				low, ok := p.hex4()
-				if !ok {
-					return nil, errSyntax
-				}
-				if r = utf16.DecodeRune(r, low); r == utf8.RuneError {
-					p.i -= len(`\u0000`) // no pair: the second stands for itself
-				}
-			}
-			out = utf8.AppendRune(out, r)
+		unit, _ := strconv.ParseUint(string(rest[i+2:min(i+6, len(rest))]), 16, 16)
+		switch {
+		case rest[i+1] != 'u':
+			i += 2
+		case 0xDC80 <= unit && unit <= 0xDCFF:
+			out = append(append(out, plainText(rest[:i])...), byte(unit))
+			rest, i = rest[i+6:], 0
+		case 0xD800 <= unit && unit < 0xDC00 && bytes.HasPrefix(rest[i+6:], []byte(`\u`)):
+			i += 12 // a pair
 		default:
-			return nil, errSyntax
+			i += 6
 		}
 	}
-	return nil, errSyntax
+	return string(append(out, plainText(rest)...))
 }
 
-func (p *parser) hex4() (rune, bool) {
-	if len(p.b)-p.i < 4 {
-		return 0, false
-	}
-	v, err := strconv.ParseUint(string(p.b[p.i:p.i+4]), 16, 16)
-	p.i += 4
-	return rune(v), err == nil
-}
-
-// skip passes over one value of any kind.
-func (p *parser) skip(depth int) error {
-	if depth > 100 {
-		return errDepth
-	}
-	p.space()
-	if p.i >= len(p.b) {
-		return errSyntax
-	}
-	switch c := p.b[p.i]; c {
-	case '"':
-		_, err := p.quoted()
-		return err
-	case '{', '[':
-		p.i++
-		end := c + 2 // ASCII: '{' + 2 is '}', '[' + 2 is ']'
-		for first := true; !p.next(end); first = false {
-			if !first && !p.next(',') {
-				return errSyntax
-			}
-			if c == '{' {
-				p.space()
-				if _, err := p.quoted(); err != nil {
-					return err
-				}
-				if !p.next(':') {
-					return errSyntax
-				}
-			}
-			if err := p.skip(depth + 1); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if p.literal("true") || p.literal("false") || p.literal("null") {
-		return nil
-	}
-	if p.number() == nil {
-		return errSyntax
-	}
-	return nil
+// plainText returns the text of a part of a string of JSON.
+func plainText(part []byte) (text string) {
+	_ = json.Unmarshal(slices.Concat([]byte{'"'}, part, []byte{'"'}), &text) // it is valid
+	return text
 }

@@ -16,37 +16,53 @@ import (
 // allocates nothing if there is no userinfo. The sinks of this package apply it to whatever they
 // are given; use it in a sink of your own that is called without [Safe].
 func RedactURL(s string) string {
-	if strings.IndexByte(s, '@') >= 0 {
-		s = redactPlain(s)
+	if !mayHoldUserinfo(s) {
+		return s
 	}
-	if mayHoldEscaped(s) {
-		s = redactEscaped(s)
-	}
-	return s
-}
-
-// mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
-func mayHoldUserinfo(s string) bool { return strings.IndexByte(s, '@') >= 0 || mayHoldEscaped(s) }
-
-func mayHoldEscaped(s string) bool {
-	return strings.Contains(s, "%") && strings.Contains(s, "40") // "%40", "%2540"
-}
-
-// redactPlain is RedactURL for URLs that aren't escaped.
-func redactPlain(s string) string {
 	var out []byte
-	kept := 0 // s[:kept] is in out
-	for from := 0; ; {
-		scheme, authority, ok := nextAuthority(s, from)
-		if !ok {
-			break
+	kept := 0        // s[:kept] is in out
+	word := 0        // where the scheme may begin
+	value := 0       // how often the parameter's value is escaped that began at this word; 0: none did
+	var clean [8]int // by how often they are escaped: before that no authority has userinfo any more
+	for i := 0; i < len(s); {
+		c, depth, size := unescape(s[i:])
+		at := i + size
+		if i == 0 && depth == 0 && isSlash(c) { // a URL may have no scheme, as in Location
+			at = 0
 		}
-		host, end := afterUserinfo(s, authority, scheme > 0 && s[scheme-1] == '"')
-		if host > authority {
-			out = append(append(out, s[kept:authority]...), s[host:end]...)
-			kept = end
+		if c == ':' || at == 0 {
+			isHTTP := c == ':' && (endsInFold(s[:i], "http") || endsInFold(s[:i], "https"))
+			quoted := word > 0 && s[word-1] == '"'
+			plain, n, _ := afterSlashes(s, at, depth, false)
+			escaped, more, as := afterSlashes(s, at, depth, true)
+			// It may be escaped as its colon is, as its slashes are, or as the parameter in which it stands.
+			for _, r := range [...]struct{ authority, slashes, as int }{{plain, n, depth}, {escaped, more, as}, {escaped, more, max(as, value)}} {
+				authority := max(r.authority, at)
+				if at > r.authority { // what was cut out stood before more slashes
+					authority, _, as = afterSlashes(s, at, depth, true)
+					r.as = max(r.as, as)
+				}
+				if r.slashes < 2 && !isHTTP || r.as < len(clean) && authority < clean[r.as] {
+					continue
+				}
+				host, end := afterUserinfo(s, authority, r.as, quoted && r.as == 0)
+				if host > authority {
+					out = append(out, s[kept:authority]...)
+					kept, at = host, host
+				}
+				if r.as < len(clean) {
+					clean[r.as] = end
+				}
+			}
+			size = max(at-i, size)
 		}
-		from = max(end-1, authority) // the colon of a URL in a URL may stand right before an end
+		i += size
+		switch {
+		case c == '=':
+			word, value = i, depth+1
+		case !isScheme(c):
+			word, value = i, 0
+		}
 	}
 	if kept == 0 {
 		return s
@@ -54,31 +70,14 @@ func redactPlain(s string) string {
 	return string(append(out, s[kept:]...))
 }
 
+// mayHoldUserinfo is a quick look: where it says no, RedactURL changes nothing.
+func mayHoldUserinfo(s string) bool {
+	return strings.IndexByte(s, '@') >= 0 || strings.Contains(s, "%") && strings.Contains(s, "40") // "%40", "%2540"
+}
+
 const slashes = `/\` // a browser takes both for one
 
-// nextAuthority returns where the next URL in s[from:] begins, and where its authority does, if
-// there is one.
-func nextAuthority(s string, from int) (scheme, authority int, ok bool) {
-	if from == 0 { // it may have no scheme, as in Location
-		if authority = len(s) - len(strings.TrimLeft(s, slashes)); authority >= 2 {
-			return 0, authority, true
-		}
-	}
-	for i := from; i < len(s); i++ {
-		if s[i] != ':' {
-			continue
-		}
-		scheme = i
-		for scheme > from && isScheme(s[scheme-1]) {
-			scheme--
-		}
-		authority = len(s) - len(strings.TrimLeft(s[i+1:], slashes))
-		if authority-(i+1) >= 2 || endsInFold(s[:i], "http") || endsInFold(s[:i], "https") {
-			return scheme, authority, true
-		}
-	}
-	return 0, 0, false
-}
+func isSlash(c byte) bool { return strings.IndexByte(slashes, c) >= 0 }
 
 func endsInFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
@@ -88,96 +87,13 @@ func isScheme(c byte) bool {
 	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9' || c == '+' || c == '-' || c == '.'
 }
 
-// afterUserinfo returns where the host begins in the authority at s[authority:], which is there if
-// it has no userinfo, and where it ends. An authority of nothing but userinfo makes the next one
-// the URL's, as in "//user@//other@host". Where the URL is quoted, as in the errors of net/url,
-// userinfo may hold what ends a URL elsewhere.
-func afterUserinfo(s string, authority int, quoted bool) (host, end int) {
-	host = authority
-	for at := authority; ; {
-		end = at + authorityEnd(s[at:], quoted)
-		i := strings.LastIndexByte(s[at:end], '@')
-		if i < 0 {
-			break
-		}
-		if host = at + i + 1; host < end {
-			break
-		}
-		at = len(s) - len(strings.TrimLeft(s[end:], slashes))
-	}
-	return host, max(host, end)
-}
-
-// authorityEnd returns the length of the authority that s begins with. It looks no further than
-// that, since a text may have thousands of them.
-func authorityEnd(s string, quoted bool) int {
-	if quoted {
-		return endInQuote(s)
-	}
-	if i := strings.IndexAny(s, "/\\?# \t\r\n\"<>"); i >= 0 { // a password may hold a '
-		return i
-	}
-	return len(s)
-}
-
-// endInQuote is authorityEnd inside of a Go string, which ends at the next quote that has no
-// backslash before it.
-func endInQuote(s string) int {
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '\\':
-			if i+1 < len(s) && (s[i+1] == '\\' || s[i+1] == '"') {
-				i++
-			}
-		case '"', '/', '?', '#':
-			return i
-		}
-	}
-	return len(s)
-}
-
-// redactEscaped is RedactURL for URLs of which at least the colon, the slashes or the @ are
-// escaped: those in a parameter of another URL, however deep.
-func redactEscaped(s string) string {
-	var out []byte
-	kept := 0  // s[:kept] is in out
-	value := 0 // how often the parameter's value is escaped that began at this word; 0: none did
-	for i := 0; i < len(s); {
-		c, depth, size := unescape(s[i:])
-		if c == ':' {
-			authority, n, deepest := afterSlashes(s, i+size, depth)
-			if max(deepest, value) > 0 && (n >= 2 || endsInFold(s[:i], "http") || endsInFold(s[:i], "https")) {
-				host, last, end := afterEscapedUserinfo(s, authority, deepest)
-				if host == authority && value > deepest { // only what follows the slashes may be escaped
-					host, last, end = afterEscapedUserinfo(s, authority, value)
-				}
-				if host > authority {
-					out = append(append(out, s[kept:authority]...), s[host:end]...)
-					kept = end
-				}
-				i, size = last, 0 // the colon of a URL in a URL may stand right before an end
-			}
-		}
-		if c == '=' {
-			value = depth + 1
-		} else if !isScheme(c) {
-			value = 0
-		}
-		i += size
-	}
-	if kept == 0 {
-		return s
-	}
-	return string(append(out, s[kept:]...))
-}
-
 // afterSlashes returns where the authority begins behind the n slashes at s[i:], and how often
-// these are escaped, or depth if that is more. A slash that is escaped more often is the
-// userinfo's.
-func afterSlashes(s string, i, depth int) (authority, n, deepest int) {
+// these are escaped, or depth if that is more. They may be escaped more often than depth only where
+// deeper says so; a slash that is escaped more often than the first is the userinfo's.
+func afterSlashes(s string, i, depth int, deeper bool) (authority, n, deepest int) {
 	for ; i < len(s); n++ {
 		c, d, size := unescape(s[i:])
-		if strings.IndexByte(slashes, c) < 0 || n > 0 && d > depth {
+		if !isSlash(c) || d > depth && (n > 0 || !deeper) {
 			break
 		}
 		i, depth = i+size, max(depth, d)
@@ -185,25 +101,35 @@ func afterSlashes(s string, i, depth int) (authority, n, deepest int) {
 	return i, n, depth
 }
 
-// afterEscapedUserinfo is afterUserinfo for a URL that is escaped depth times: what is escaped more
-// often is a part of its data, and what is less often, of the URL around it. The last character of
-// the authority is at last.
-func afterEscapedUserinfo(s string, authority, depth int) (host, last, end int) {
-	host, last = authority, authority
+// afterUserinfo returns where the host begins in the authority at s[authority:], which is there if
+// it has no userinfo, and where it ends. The URL is escaped depth times: what is escaped more often
+// is a part of its data, and what is less often, of the URL around it. An authority of nothing but
+// userinfo makes the next one the URL's, as in "//user@//other@host". Where the URL is quoted, as in
+// the errors of net/url, userinfo may hold what ends a URL elsewhere.
+func afterUserinfo(s string, authority, depth int, quoted bool) (host, end int) {
+	host = authority
 	for end = authority; end < len(s); {
 		c, d, size := unescape(s[end:])
-		switch {
-		case d == 0 && strings.IndexByte(" \t\r\n\"<>", c) >= 0,
-			d < depth && strings.IndexByte("&#", c) >= 0,
-			d <= depth && strings.IndexByte(slashes+"?#", c) >= 0:
-			return host, last, end
+		ends := d == 0 && strings.IndexByte(" \t\r\n\"<>", c) >= 0 || d < depth && strings.IndexByte("&#", c) >= 0 ||
+			d <= depth && (isSlash(c) || c == '?' || c == '#')
+		if quoted && d == 0 {
+			if ends = strings.IndexByte(`"/?#`, c) >= 0; c == '\\' && end+1 < len(s) && strings.IndexByte(`\"`, s[end+1]) >= 0 {
+				size = 2
+			}
 		}
-		last, end = end, end+size
-		if c == '@' && d <= depth {
+		if ends {
+			next, n, _ := afterSlashes(s, end, depth, false)
+			if host == authority || host < end || n == 0 {
+				break
+			}
+			end = next
+			continue
+		}
+		if end += size; c == '@' && d <= depth {
 			host = end
 		}
 	}
-	return host, last, end
+	return host, end
 }
 
 // sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
-	"unsafe"
 )
 
 // Func makes a function an Evidence.
@@ -164,41 +163,10 @@ func level(d *Decision) slog.Level {
 // attrs returns the members of d's JSON, but for the type.
 func attrs(d *Decision) []slog.Attr {
 	out := make([]slog.Attr, 0, 24)
-	of := unsafe.Pointer(d)
-	for i := 1; i < len(ofDecision); i++ {
-		switch m := &ofDecision[i]; m.kind {
-		case aString:
-			if v := *in[string](of, m); v != "" {
-				out = append(out, slog.String(m.name, v))
-			}
-		case aBool:
-			if v := *in[bool](of, m); v || m.always {
-				out = append(out, slog.Bool(m.name, v))
-			}
-		case anInt:
-			if v := *in[int](of, m); v != 0 {
-				out = append(out, slog.Int(m.name, v))
-			}
-		case anInt64:
-			if v := *in[int64](of, m); v != 0 {
-				out = append(out, slog.Int64(m.name, v))
-			}
-		case aUint64:
-			if v := *in[uint64](of, m); v != 0 {
-				out = append(out, slog.Uint64(m.name, v))
-			}
-		case aDuration:
-			if v := *in[time.Duration](of, m); v != 0 {
-				out = append(out, slog.Duration(m.name, v))
-			}
-		case aTime:
-			if v := *in[time.Time](of, m); !v.IsZero() {
-				out = append(out, slog.Time(m.name, v))
-			}
-		case aPolicy:
-			if v := *in[*Policy](of, m); v != nil {
-				out = append(out, slog.Any(m.name, v))
-			}
+	fields := reflect.ValueOf(*d)
+	for i, m := range ofDecision[1:] {
+		if f := fields.Field(i + 1); m.always || !f.IsZero() {
+			out = append(out, slog.Any(m.name, f.Interface()))
 		}
 	}
 	return out

@@ -81,7 +81,7 @@ func runAudit(_ context.Context, sh *shell, args []string) (int, error) {
 		logs[i] = log
 	}
 	report, err := trust.Check(logs...)
-	if err == nil && len(report.Records) == 0 && !report.OK() {
+	if err == nil && len(report.Records)-min(1, report.Records[""]) == 0 && !report.OK() { // JSON without a type is none
 		return 0, fmt.Errorf("no line of %s is a record of evidence: is it compressed, or another file?", strings.Join(names, ", "))
 	}
 	if err == nil && hosts != nil {

@@ -151,6 +151,7 @@ func TestWrongUsage(t *testing.T) {
 		"audit":                                  "LOG is missing",
 		"audit no-such-file":                     "no-such-file",
 		"audit main.go":                          "no line of main.go is a record of evidence",
+		"audit testdata/package.jsonl":           "no line of testdata/package.jsonl is a record of evidence",
 		"lint example.com":                       "a URL begins with https:// or http://",
 		"lint HTTP://127.0.0.1:25":               "port 25 is no web server's",
 		"audit -html x.html main.go crawl.go":    "-html draws one log, not 2",

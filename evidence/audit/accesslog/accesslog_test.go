@@ -274,8 +274,8 @@ func TestAccessLogAsksForWhatItMissed(t *testing.T) {
 	if c, err := accesslog.Compare(bytes.NewReader(log), accesslog.Options{Host: "A.test."}, strings.NewReader(s.lines[0])); err != nil || !c.OK() || c.Matched != 1 {
 		t.Errorf("one of them: %v, %v", c, err)
 	}
-	if _, err := accesslog.Compare(strings.NewReader(""), accesslog.Options{}, strings.NewReader(access)); err == nil || !strings.Contains(err.Error(), "Options.Agent") {
-		t.Errorf("no agent: %v", err)
+	if _, err := accesslog.Compare(strings.NewReader(""), accesslog.Options{}, strings.NewReader(access)); err == nil || !strings.Contains(err.Error(), "no line of the evidence is a record") {
+		t.Errorf("no evidence: %v", err)
 	}
 	c, err := accesslog.Compare(strings.NewReader(""), accesslog.Options{Agent: "testbot", Host: "a.test"}, strings.NewReader(access))
 	if !errors.Is(err, accesslog.ErrNothing) || c.OK() || c.Outside.N != 2 {

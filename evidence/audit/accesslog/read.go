@@ -113,12 +113,13 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 	}
 	c.learned = learn
 	open := map[ownKey]int{} // requests without an end, by index
-	many, seen := false, map[string]bool{}
+	many, records, seen := false, false, map[string]bool{}
 	err = lines.Each(log, func(text []byte, line int) {
 		var d evidence.Decision
-		if d.UnmarshalJSON(text) != nil {
+		if d.UnmarshalJSON(text) != nil || d.Type == "" {
 			return
 		}
+		records = true
 		agent := d.Agent
 		if d.Policy != nil {
 			agent = d.Policy.Product
@@ -170,8 +171,12 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 			}
 		}
 	})
-	if many {
+	switch {
+	case err != nil:
+	case many:
 		err = errMany
+	case !records && learn:
+		err = errors.New("accesslog: no line of the evidence is a record: is it another file?")
 	}
 	c.agent = strings.Join(c.agents[:min(len(c.agents), 3)], ", ")
 	return err
