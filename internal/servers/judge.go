@@ -184,12 +184,16 @@ func Judge(lines []Line, site Site, delay, transit time.Duration) Cell {
 	return c
 }
 
+// sending is how much earlier than the end of a line its answer may have been sent: logs have it
+// when the server has put all away.
+const sending = 100 * time.Millisecond
+
 func inRetryAfter(lines []Line, transit time.Duration) int {
 	n := 0
 	for _, l := range lines {
 		if slices.ContainsFunc(lines, func(asked Line) bool {
 			return asked.RetryAfter > 0 && l.Start.After(asked.End.Add(transit)) &&
-				l.Start.Before(asked.End.Add(asked.RetryAfter-2*time.Millisecond)) // logs have milliseconds
+				l.Start.Before(asked.End.Add(asked.RetryAfter-min(asked.End.Sub(asked.Start), sending)-2*time.Millisecond)) // logs have milliseconds
 		}) {
 			n++
 		}
