@@ -17,7 +17,8 @@ import (
 // A longer delay holds at once, a shorter one from the next start on. Answers of status 400 and
 // more, and exchanges without an answer, never lower a delay: a host that fails fast isn't asked
 // faster. One without an answer counts with the time that it took, also where the caller's own
-// timeout ended it. The result stays within Delay.Min and Delay.Ceiling.
+// timeout ended it, but a 5xx or none only from the second in a row on: one that a server has held
+// up says nothing about its pages. The result stays within Delay.Min and Delay.Ceiling.
 //
 // Adaptive values are comparable and print as the Go expressions that make them.
 type Adaptive struct {
@@ -45,11 +46,10 @@ var (
 	// Fixed leaves the delay as it is. For hosts whose rate is agreed upon.
 	Fixed = Adaptive{set: unlearned}
 
-	// Learned finds the rate that a host allows, and costs nothing where none refuses. A 429 makes the
-	// delay one and a half times as long, or as long as the time per page that was served since the
-	// last lesson, if that is longer; at most four times as long. A 503, another 5xx or no answer
-	// teaches the same where the refused page is served later, and a ban twice as much. Each 20 s
-	// without a refusal in which a page is served make it 2 % shorter, and more after five of them.
+	// Learned finds the rate that a host allows, and costs nothing where none refuses. A 429, or a 5xx
+	// or none where the refused page is served later, makes the delay at least one and a half times as
+	// long, a ban twice. Each 20 s without one in which a page is served make it 2 % shorter, and more
+	// after five of them.
 	Learned Adaptive
 
 	// Squared waits the square of the last response time in seconds: 250 ms after

@@ -176,6 +176,12 @@ func (h *host) count(d *Delay, now, idle time.Duration) {
 	}
 }
 
+// adapt moves the delay by response times, and reports whether that makes the gap longer.
+func (h *host) adapt(l *lease, o Outcome) bool {
+	h.adaptive, h.usual = l.lim.Delay.Adapt(h.adaptive, h.usual, o), o.Usual(h.usual)
+	return h.raise(h.adaptive, byAdaptive)
+}
+
 // observe does to h what o does, the outcome of l. starts are the shard's.
 func (h *host) observe(r *Rules, l *lease, o *Outcome, now time.Duration, starts uint64) Effect {
 	s := h.changeRefusals()

@@ -119,11 +119,7 @@ const (
 
 // isDue reports whether there is something to do for a sync.
 func (s *stored) isDue(why occasion, now time.Duration) bool {
-	switch {
-	case why == toDecide, s.unsaved != Debt{} && !s.tried:
-		return true
-	}
-	return why == toUse && (s.read == unset || now-s.read >= fresh)
+	return why == toDecide || s.unsaved != Debt{} && !s.tried || why == toUse && (s.read == unset || now-s.read >= fresh)
 }
 
 // sync brings h and the Store up to date with each other if that is due, and reports whether it

@@ -29,6 +29,7 @@ type lesson struct {
 	EasedAt  time.Duration `json:",omitzero"` // time of the last lesson, or the last step that made the delay shorter
 	Steps    int           `json:",omitzero"` // such steps since the last refusal
 	Slow     bool          `json:",omitzero"` // a ban has taught it
+	Asked    time.Duration `json:",omitzero"` // sum of the Retry-After since the last lesson
 }
 
 // A suspicion is what tells pages from their host: which were refused, and what came of it.
@@ -52,6 +53,9 @@ type suspect struct {
 
 const (
 	half, whole = 2, 1 // parts of the delay in force by which a lesson makes it longer
+	// banRow is the number of refusals in a row from which on the host bans for a minute, which each
+	// request renews: limits by the minute refuse fewer, and from quotaRow on quotas by the hour more.
+	banRow, quotaRow = 10, 14
 	// longestPause bounds the pause after an unsure answer.
 	longestPause = 5 * time.Minute
 	// mostOwn is how many pages in a row may be in trouble of their own: half a site may be down.
@@ -72,6 +76,9 @@ func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool
 	if s.Pending != 0 && !earlier {
 		s.Pending = 0 // two pages in a row: the host's trouble
 		s.Unsure++
+		if o.Resource == s.Served {
+			s.Proofs += 14 // for sure; an outage alone teaches nothing
+		}
 	}
 	if page == nil && o.Resource != 0 {
 		copy(s.Suspects[1:], s.Suspects[:])
@@ -84,11 +91,7 @@ func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool
 	s.Unsure = min(s.Unsure+1, math.MaxUint8)
 	if page == nil {
 		s.Excess += 3
-		enough := 5 * 3
-		if s.Learned > 0 && s.Own == 0 {
-			enough = 2 * 3
-		}
-		if s.Excess >= enough && !s.Taught {
+		if !s.Taught && (s.Excess >= 5*3 || s.Excess >= 2*3 && s.Learned > 0 && s.Own == 0) {
 			s.Taught = true
 			s.teach(t, half)
 		}
@@ -104,6 +107,10 @@ func (s *Refusals) suspect(o *Outcome, asked time.Duration, t Turn, earlier bool
 func (s *Refusals) served(resource uint64, t Turn, earlier bool) (cleared bool) {
 	if !earlier {
 		cleared = s.Alone
+		if s.Row >= banRow && s.Row < quotaRow {
+			s.teach(t, whole)
+			s.Slow = s.Learned > 0
+		}
 		s.Until, s.Cause, s.Alone, s.Checking = 0, "", false, false
 		s.Row, s.Unsure, s.Forbidden, s.Bans = 0, 0, 0, 0
 	}
@@ -149,10 +156,13 @@ func (s *Refusals) teach(t Turn, part time.Duration) {
 	if !t.Delay.Adaptive.Learns() {
 		return
 	}
-	ceiling := t.Delay.Ceiling
-	inForce := min(max(t.Gap, s.Learned, t.Delay.Min), ceiling)
+	ceiling, inForce := t.Delay.Ceiling, t.Gap
+	if inForce <= t.Delay.Max { // it was drawn at random
+		inForce = t.Delay.Min + (t.Delay.Max-t.Delay.Min)/2
+	}
+	inForce = min(max(inForce, s.Learned), ceiling)
 	delay := inForce + min(inForce/part, ceiling-inForce)
-	perPage := min(t.Since/time.Duration(max(1, t.Served)), ceiling)
+	perPage := min(max(0, t.Since-s.Asked)/time.Duration(max(1, t.Served)), ceiling)
 	if inForce < ceiling/4 {
 		perPage = min(perPage, 4*inForce)
 	}

@@ -192,11 +192,13 @@ func (l *lease) learn(o Outcome) Effect {
 		a.account(now)
 	}
 	sh.forgive(h, now)
-	h.adaptive, h.usual = l.lim.Delay.Adapt(h.adaptive, h.usual, o), o.Usual(h.usual)
-	raised := h.raise(h.adaptive, byAdaptive)
+	raised := what != unsure && h.adapt(l, o)
 	var e Effect
 	if !usual {
 		e = h.observe(m.rules, l, &o, now, sh.starts)
+	}
+	if what == unsure && h.refusals().InARow() > 1 { // else a tarpit's time would be the host's
+		raised = h.adapt(l, o)
 	}
 	if a != nil {
 		if e.Blocked || e.Cleared || a.probe == l {

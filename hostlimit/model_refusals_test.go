@@ -24,6 +24,7 @@ type modelTrouble struct {
 	steps    int
 	slow     bool
 	lessons  int
+	waited   time.Duration // as answers have asked, since the last lesson
 
 	pages   []modelPage // refused ones, at most 8, the oldest first
 	pending uint64
@@ -51,7 +52,7 @@ func (t *modelTrouble) page(resource uint64) int {
 
 // clear is what a person, or a long quiet time, does.
 func (t *modelTrouble) clear() {
-	*t = modelTrouble{learned: t.learned, taughtAt: t.taughtAt, easedAt: t.easedAt, steps: t.steps, slow: t.slow, lessons: t.lessons}
+	*t = modelTrouble{learned: t.learned, taughtAt: t.taughtAt, easedAt: t.easedAt, steps: t.steps, slow: t.slow, lessons: t.lessons, waited: t.waited}
 }
 
 // An answered is what the model knows of an answer.
@@ -71,11 +72,15 @@ func (t *modelTrouble) teach(a *answered, halves int64) {
 	if !learns(a.delay.Adaptive) {
 		return
 	}
-	force := min(max(a.gap, t.learned, a.delay.Min), a.delay.Ceiling)
-	perPage := a.since / time.Duration(max(1, a.served))
+	force := a.gap
+	if force <= a.delay.Max { // what was drawn is as good as any other: the mean
+		force = a.delay.Min + (a.delay.Max-a.delay.Min)/2
+	}
+	force = min(max(force, t.learned), a.delay.Ceiling)
+	perPage := max(a.since-t.waited, 0) / time.Duration(max(1, a.served))
 	t.learned = max(t.learned, min(max(time.Duration(int64(force)*halves/2), perPage), force*4, a.delay.Ceiling))
 	t.lessons++
-	t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds = force, a.now, 0, false, 0
+	t.taughtAt, t.easedAt, t.steps, t.slow, t.thirds, t.waited = force, a.now, 0, false, 0, 0
 }
 
 func (t *modelTrouble) block(a *answered, stay time.Duration) bool {
@@ -90,6 +95,7 @@ func (t *modelTrouble) refuse(a *answered, teaches bool) bool {
 	if teaches && t.refusals == 1 {
 		t.teach(a, 3)
 	}
+	t.waited += a.asked
 	return t.block(a, a.stay(t.refusals))
 }
 
@@ -128,6 +134,9 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 	}
 	if !a.earlier && t.pending != 0 {
 		t.unsure, t.pending = t.unsure+1, 0
+		if a.Resource == t.served {
+			t.tenths += 14
+		}
 	}
 	if i < 0 && a.Resource != 0 {
 		t.pages = append(t.pages, modelPage{resource: a.Resource, lessons: t.lessons})
@@ -154,6 +163,10 @@ func (t *modelTrouble) doubt(a *answered) (blocked, own bool) {
 func (t *modelTrouble) serve(a *answered) (cleared bool) {
 	if !a.earlier {
 		cleared = t.alone
+		if t.refusals >= 10 && t.refusals < 14 { // as many as a ban of a minute, and no limit by the minute or the hour
+			t.teach(a, 4)
+			t.slow = t.learned > 0
+		}
 		t.until, t.alone, t.checking, t.refusals, t.unsure, t.forbidden, t.bans = 0, false, false, 0, 0, 0, 0
 	}
 	t.thirds, t.tenths, t.taught = max(t.thirds-1, 0), max(t.tenths-1, 0), false
@@ -189,7 +202,7 @@ func (t *modelTrouble) serve(a *answered) (cleared bool) {
 		t.steps++
 		t.learned -= time.Duration(int64(t.learned) / 100 * percent)
 		if t.learned <= max(a.delay.Min, time.Microsecond) {
-			t.learned, t.taughtAt, t.easedAt, t.steps, t.slow = 0, 0, 0, 0, false
+			t.learned, t.taughtAt, t.easedAt, t.steps, t.slow, t.waited = 0, 0, 0, 0, false, 0
 		}
 	}
 	return cleared

@@ -614,9 +614,14 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 			h.usual += (o.Latency - h.usual) / 256
 		}
 	}
-	if next, ok := m.p.adapt(h.adaptive, h.usual, o, d); ok {
-		h.adaptive = next
-		raised = h.raise(next, "adaptive")
+	adapt := func() {
+		if next, ok := m.p.adapt(h.adaptive, h.usual, o, d); ok {
+			h.adaptive = next
+			raised = h.raise(next, "adaptive")
+		}
+	}
+	if left || !m.p.cannot(o) {
+		adapt()
 	}
 	asked, _ := m.p.lasting(o, 1)
 	a := &answered{
@@ -661,6 +666,9 @@ func (m *model) observe(h *modelHost, w *modelTurn, e *event) error {
 	}
 	if o.Reset > 0 && !refuses {
 		extend()
+	}
+	if !left && m.p.cannot(o) && h.inARow() > 1 {
+		adapt() // a refusal alone says nothing about the time that pages take
 	}
 	if want.Blocked {
 		block()

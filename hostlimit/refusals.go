@@ -86,10 +86,10 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		row := min(s.Row+1, math.MaxUint8)
 		stay := r.stay(row, o) // may panic, so before anything is changed
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
-		if row == 1 && r.teaches(o) {
+		if row == 1 && (o.Refused != "" || r.listed(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
 			s.teach(t, half)
 		}
-		e.Blocked = s.block(&o, stay, t)
+		e.Blocked, s.Asked = s.block(&o, stay, t), add(s.Asked, r.asked(o))
 	case what == refused:
 		e.Blocked = s.extend(r.asked(o), causeOf(&o), stopped, t)
 	case what == unsure:
@@ -215,7 +215,7 @@ func (r *Rules) meaning(o *Outcome) meaning {
 		return refused
 	case s < 0, s == 407, s >= 600:
 		return silent
-	case unable(s):
+	case s == 0, s == 408, s == 425, s/100 == 5:
 		return unsure
 	case s == 401, s == 402, s == 403, s == 451:
 		return forbidden
@@ -237,12 +237,6 @@ func (r *Rules) listed(status int) bool {
 	return uint(status) < 1024 && r.statuses[status>>6]&(1<<(status&63)) != 0
 }
 
-// unable reports whether an answer of that status, 0 for none, is that of a host that can't serve
-// rather than of one that won't.
-func unable(status int) bool {
-	return status == 0 || status == 408 || status == 425 || status/100 == 5
-}
-
 // asked returns how long o itself asks to be left alone, by Retry-After or else by what
 // is left of a rate limit; capped, and 0 if it doesn't ask.
 func (r *Rules) asked(o Outcome) time.Duration {
@@ -261,14 +255,8 @@ func (r *Rules) stay(n int, o Outcome) time.Duration {
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
 		return asked
 	}
-	if unable(o.Status) && r.meaning(&o) != refused {
+	if r.meaning(&o) == unsure {
 		return max(asked, backoff.Fibonacci{}.Delay(n))
 	}
 	return max(asked, 0, r.refusals.Policy.Delay(n))
-}
-
-// teaches reports whether o, a refusal, may be the word of a rate limit. A 503 with Retry-After is
-// maintenance.
-func (r *Rules) teaches(o Outcome) bool {
-	return o.Refused != "" || r.listed(o.Status) || o.Status == 0 && r.refusals.Network
 }

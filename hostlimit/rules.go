@@ -154,6 +154,3 @@ func (l Limits) validate(config Limits) error {
 	}
 	return errors.Join(errs...)
 }
-
-// Opens returns the earliest time from t on at which Config.Windows let a request start.
-func (r *Rules) Opens(t time.Time) time.Time { return t.Add(r.hours.Wait(t)) }

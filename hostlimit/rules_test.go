@@ -181,7 +181,7 @@ func TestTimeWithoutAnAnswerCounts(t *testing.T) {
 // TestWhatALessonTeaches is the larger of 1.5 times the delay in force and the time per page served
 // since the last one, at most four times the delay; a ban twice the delay.
 func TestWhatALessonTeaches(t *testing.T) {
-	l := Delay{Min: 200 * time.Millisecond, Ceiling: time.Minute}
+	l := Delay{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond, Ceiling: time.Minute}
 	for _, c := range []struct {
 		part           time.Duration
 		inForce, since time.Duration
@@ -200,6 +200,65 @@ func TestWhatALessonTeaches(t *testing.T) {
 		var s Refusals
 		if s.teach(Turn{Delay: &l, Gap: c.inForce, Since: c.since, Served: c.served}, c.part); s.Learned != c.want || s.Lessons != 1 {
 			t.Errorf("%v in force, %d pages in %v: %v, want %v", c.inForce, c.served, c.since, s.Learned, c.want)
+		}
+	}
+}
+
+// TestALessonDoesntDependOnLuck: of a delay that is drawn at random it lengthens the mean, whatever
+// was drawn last.
+func TestALessonDoesntDependOnLuck(t *testing.T) {
+	l := Delay{Min: 200 * time.Millisecond, Max: 600 * time.Millisecond, Ceiling: time.Minute}
+	for drawn, want := range map[time.Duration]time.Duration{
+		200 * time.Millisecond: 600 * time.Millisecond, 600 * time.Millisecond: 600 * time.Millisecond,
+		2 * time.Second: 3 * time.Second, // a crawl-delay
+	} {
+		var s Refusals
+		if s.teach(Turn{Delay: &l, Gap: drawn, Served: 1}, half); s.Learned != want {
+			t.Errorf("after a delay of %v: %v, want %v", drawn, s.Learned, want)
+		}
+	}
+}
+
+// TestRetryAfterIsNoPace: how long a host wants to be left alone isn't the time that it takes for a
+// page.
+func TestRetryAfterIsNoPace(t *testing.T) {
+	r, err := (Config{Delay: Delay{Min: 200 * time.Millisecond}}).Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := r.Limits("example.com")
+	var s Refusals
+	turn := Turn{Delay: &l.Delay, Gap: 200 * time.Millisecond, Probe: true, Served: 10}
+	for range 2 { // refused, away for 10 s, served, and refused again
+		turn.Number, turn.Last = turn.Number+1, turn.Number+1
+		s.Observe(r, Outcome{Status: 429, RetryAfter: 10 * time.Second}, turn)
+		turn.Number, turn.Now, turn.Since, turn.Gap = turn.Number+1, turn.Now+10*time.Second, 10*time.Second, s.Learned
+		s.Observe(r, Outcome{Status: 200}, turn)
+	}
+	if s.Learned != 450*time.Millisecond {
+		t.Errorf("two refusals have taught %v, want 450ms", s.Learned)
+	}
+}
+
+// TestABanByTheMinuteTeachesMore: who refuses for a minute, which each request begins anew, is met by
+// a dozen refusals, once.
+func TestABanByTheMinuteTeachesMore(t *testing.T) {
+	r, err := (Config{Delay: Delay{Min: 200 * time.Millisecond}}).Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := r.Limits("example.com")
+	for refusals, want := range map[int]time.Duration{9: 294 * time.Millisecond, 10: 1200 * time.Millisecond, 13: 1200 * time.Millisecond, 14: 294 * time.Millisecond} {
+		var s Refusals
+		turn := Turn{Delay: &l.Delay, Gap: 200 * time.Millisecond, Probe: true, Served: 1}
+		for range refusals {
+			turn.Number, turn.Last, turn.Now = turn.Number+1, turn.Number+1, s.Until
+			s.Observe(r, Outcome{Status: 429}, turn)
+		}
+		turn.Number, turn.Now, turn.Since, turn.Gap = turn.Number+1, s.Until, s.Until, s.Learned
+		s.Observe(r, Outcome{Status: 200}, turn)
+		if s.Learned != want {
+			t.Errorf("%d refusals in a row have taught %v, want %v", refusals, s.Learned, want)
 		}
 	}
 }

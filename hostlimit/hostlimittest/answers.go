@@ -22,10 +22,10 @@ func formulas(s *scene) {
 			{200, 200 * ms, 52500 * us}, {200, 15 * ms, 30 * ms}, {200, age, 60 * ms},
 		}},
 		{hostlimit.Slower(1), [][3]time.Duration{ // at first nothing is usual, then 16 ms are
-			{503, 20 * ms, 12500 * us}, {200, 16 * ms, 12500 * us / 2}, {200, 24 * ms, 5 * ms}, {404, 50 * ms, 27500 * us}, {200, age, 60 * ms},
+			{404, 20 * ms, 12500 * us}, {200, 16 * ms, 12500 * us / 2}, {200, 24 * ms, 5 * ms}, {404, 50 * ms, 27500 * us}, {200, age, 60 * ms},
 		}},
 		{hostlimit.Throttle(2), [][3]time.Duration{
-			{200, 80 * ms, 40 * ms}, {200, 40 * ms, 30 * ms}, {404, ms, 30 * ms}, {500, 100 * ms, 50 * ms}, {200, age, 60 * ms},
+			{200, 80 * ms, 40 * ms}, {200, 40 * ms, 30 * ms}, {404, ms, 30 * ms}, {500, 100 * ms, 30 * ms}, {500, 100 * ms, 50 * ms}, {200, age, 60 * ms},
 		}},
 	} {
 		s.use(hostlimit.Config{Delay: hostlimit.Delay{Min: 5 * ms, Adaptive: c.adaptive, Ceiling: 60 * ms}})

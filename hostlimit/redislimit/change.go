@@ -177,26 +177,19 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 // observe sends what o does. It returns the change to wait for, nil for none, with its Effect and
 // the end of the block as far as this process knows.
 func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, until time.Duration) {
-	l, h, limits := t.l, t.h, t.limits
+	l, h := t.l, t.h
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.observed || t.released {
 		return nil, e, 0
 	}
-	now, meaning, old := l.now(), l.rules.Meaning(o), t.granted.adaptive
+	now, meaning := l.now(), l.rules.Meaning(o)
 	t.observed, t.unanswered = true, o.Status == 0 && meaning != neutral
 	if t.unanswered && t.started {
 		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
-	if atOnce, halfway, raise, moves := limits.Delay.Adaptive.Move(h.usual, &o); moves {
-		send := h.p.addAlong // a shorter delay has time
-		if d := limits.Delay.Adapt(old, h.usual, o); d > max(old, limits.Delay.Min) {
-			send = h.p.add
-			h.raise(d)
-		}
-		send(op{name: "adapt", h: h, owed: true, args: []any{
-			t.id, micros(limits.Delay.Min), micros(limits.Delay.Ceiling), us(atOnce), us(halfway), raise,
-		}})
+	if meaning != doubtful {
+		t.adapt(&o)
 	}
 	h.usual = o.Usual(h.usual)
 	c := t.change(o, meaning == serves)
@@ -218,7 +211,10 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 		}})
 		return nil, e, 0
 	}
-	will := c.make(&s, now) // before anything is sent: it may panic, as policies are the user's
+	will := c.make(&s, now)                    // before anything is sent: it may panic, as policies are the user's
+	if meaning == doubtful && s.InARow() > 1 { // else a tarpit's time would be the host's
+		t.adapt(&o)
+	}
 	h.submit(c)
 	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
 		return nil, e, 0 // it ends no block and no row
@@ -235,6 +231,21 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	}
 	h.p.flush()
 	return c, will, s.Until
+}
+
+// adapt moves the delay by response times.
+func (t *lease) adapt(o *hostlimit.Outcome) {
+	h, d := t.h, &t.limits.Delay
+	atOnce, halfway, raise, moves := d.Adaptive.Move(h.usual, o)
+	if !moves {
+		return
+	}
+	send := h.p.addAlong // a shorter delay has time
+	if old := t.granted.adaptive; d.Adapt(old, h.usual, *o) > max(old, d.Min) {
+		send = h.p.add
+		h.raise(d.Adapt(old, h.usual, *o))
+	}
+	send(op{name: "adapt", h: h, owed: true, args: []any{t.id, micros(d.Min), micros(d.Ceiling), us(atOnce), us(halfway), raise}})
 }
 
 // presume makes this process keep to a block of which the server may not know yet.
@@ -265,8 +276,9 @@ func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 
 // The meanings of an outcome that matter here, as Rules.Meaning names them.
 const (
-	neutral = "neutral"
-	serves  = "ok"
+	neutral  = "neutral"
+	serves   = "ok"
+	doubtful = "unsure"
 )
 
 // us returns nanoseconds as microseconds for step.lua.
