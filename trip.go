@@ -393,8 +393,8 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		}
 		outcome = a.read(resp, refused)
 	} else if cause := trip.turn.wait.Err(); cause != nil {
-		// The caller left: that says nothing about the host, whatever Base made of it.
-		outcome.Err = cause
+		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
+		outcome.Err = waits.Cause(s.ctx, cause)
 	} else if faults.Callers(trip.req, err) {
 		outcome.Err = context.Canceled // nor does what the caller got wrong
 	}

@@ -340,7 +340,7 @@ func (r *run) get(p *Page) error {
 	p.sent = true
 	resp, err := r.c.client.Do(req)
 	if err != nil {
-		p.late = ctx.Err() != nil
+		p.late = r.late.Err() != nil || r.c.cfg.Tries == 1 && ctx.Err() != nil
 		return err
 	}
 	p.Response = resp

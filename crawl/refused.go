@@ -15,7 +15,8 @@ import (
 //	open     refused: 429, 5xx, no answer       again    the page may be served the next time
 //	open     403, or the like                   open     the page is held; the host may have banned us
 //	open     403, number inARow                 check    a ban and forbidden pages look alike
-//	open     served, and asked for after them   open     the held pages are forbidden: they are done
+//	open     served, and asked for after them   open     the held pages are forbidden: they are done; the
+//	                                                     first few, and all of a host that limits, come back once
 //	again    served, the same page              open     it was the host's trouble, which is over
 //	again    refused, the same page             suspect  another page tells whose trouble it is; 429: again
 //	suspect  served, another page               open     the trouble is the suspect's own: it is done
@@ -23,7 +24,8 @@ import (
 //	suspect  the same, on a host that limits    open     the suspect comes back later, and is done the second time
 //	again    refused, after another suspect     again    once: a host that serves each third request looks the same
 //	suspect  refused, another page              again    the host's trouble: the suspect comes back later
-//	check    served                             open     the held pages are forbidden: they are done
+//	check    served                             open     the held pages are forbidden: they are done; after a
+//	                                                     longer rest they come back, as a ban would be over
 //	check    403                                banned   the held pages come back later
 //	banned   served                             open     the ban is over
 //	any      403 of a page served before        banned
@@ -38,6 +40,7 @@ type refusals struct {
 	held    []*Page // answered 403 and the like since a page was served
 
 	asks     int  // refusals of again, or of suspect
+	doubted  int  // pages that were asked again after a single answer such as 403
 	blamed   int  // suspects that ended so, by good, since another page was served
 	row      int  // refusals in a row
 	asked    bool // the last of them was good's
@@ -50,6 +53,14 @@ type refusals struct {
 	status int           // of the last refusal, which may be over; 0: no answer
 	ever   bool          // the host has refused for reasons of its own
 }
+
+// mostDoubted is how many pages are asked for again after a single answer such as 403, where the
+// host has never refused: few limits answer so.
+const mostDoubted = 3
+
+// mayBeOver is how long it takes until a page that is served says nothing of a ban, which may be
+// over. It is shorter than the block that hostlimit sets.
+const mayBeOver = 30 * time.Second
 
 // inARow is the number of answers such as 403 that may be a ban; hostlimit has the same.
 const inARow = 5
@@ -145,7 +156,7 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 		v.done = append(v.done, p)
 	}
 	if !earlier {
-		s.ever = s.ever || p.again
+		s.ever = s.ever || p.again || p.request.own
 		s.succeed(p, now, v)
 	}
 	if p.good {
@@ -161,11 +172,21 @@ func (s *refusals) serve(p *Page, earlier bool, now time.Time, v *verdict) {
 
 // succeed ends the trouble, as p was served.
 func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
+	doubts := s.ever || s.doubted < mostDoubted
+	if s.checking && len(s.held) > 0 {
+		doubts = p.began.Sub(s.held[len(s.held)-1].ended) > mayBeOver
+	}
 	held := slices.DeleteFunc(s.held, func(h *Page) bool {
-		if h.ended.After(p.began) {
+		switch {
+		case h.ended.After(p.began):
 			return false // p may have been served before a ban began
+		case doubts && !h.request.own:
+			h.request.own = true
+			s.doubted++
+			v.last = append(v.last, h)
+		default:
+			v.done = append(v.done, h)
 		}
-		v.done = append(v.done, h)
 		return true
 	})
 	blamed := s.blamed
@@ -183,7 +204,7 @@ func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
 		v.drop = append(v.drop, u)
 		s.again = u.request
 	}
-	*s = refusals{good: s.good, held: held, again: s.again, asks: s.asks, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
+	*s = refusals{good: s.good, held: held, again: s.again, asks: s.asks, doubted: s.doubted, blamed: blamed, last: s.last, status: s.status, ever: s.ever}
 }
 
 // refuse learns from a refusal of p. Over is whether p isn't asked for again.
@@ -240,6 +261,9 @@ func (s *refusals) forbid(p *Page, earlier bool, v *verdict) {
 		s.row++
 		s.asked, s.banned, s.checking = p.good, true, false
 		s.explain(v)
+		for _, h := range s.held {
+			h.request.own = false
+		}
 		v.last = append(v.last, s.held...)
 		s.held = nil
 	case len(s.held) >= inARow:

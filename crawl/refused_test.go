@@ -22,6 +22,7 @@ type guardedSite struct {
 	mu      sync.Mutex
 	began   time.Time
 	protect func(at time.Duration, path string) (status int)
+	holds   time.Duration // how long a refusal takes; negative: it never comes
 
 	asked   map[string]int // times by path
 	had     map[string]bool
@@ -49,6 +50,13 @@ func (s *guardedSite) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	s.mu.Unlock()
 	time.Sleep(50 * time.Millisecond)
+	if status != http.StatusOK && s.holds < 0 {
+		<-req.Context().Done()
+		return
+	}
+	if status != http.StatusOK {
+		time.Sleep(s.holds)
+	}
 	w.WriteHeader(status)
 }
 
@@ -119,7 +127,7 @@ func TestGuardedSites(t *testing.T) {
 	}{
 		{"nothing", func() func(time.Duration, string) int { return out(0, -1) }, 500, 0, 500, 0},
 		{"403 for 60 s, renewed", func() func(time.Duration, string) int { return bans(403, 10, 10*time.Second, time.Minute) }, 2000, 12, 100, 0},
-		{"429 for 60 s, renewed", func() func(time.Duration, string) int { return bans(429, 10, 10*time.Second, time.Minute) }, 2000, 36, 100, 0},
+		{"429 for 60 s, renewed", func() func(time.Duration, string) int { return bans(429, 10, 10*time.Second, time.Minute) }, 2000, 12, 100, 0},
 		{"503 for 60 s, renewed", func() func(time.Duration, string) int { return bans(503, 10, 10*time.Second, time.Minute) }, 2000, 50, 30, 0},
 		{"403 for 10 s, renewed", func() func(time.Duration, string) int { return bans(403, 2, time.Second, 10*time.Second) }, 2000, 12, 200, 0},
 		{"503 above 1 a second", func() func(time.Duration, string) int { return leaky(503, time.Second) }, 2000, 30, 540, 0},
@@ -155,6 +163,43 @@ func TestGuardedSites(t *testing.T) {
 						t.Errorf("the last page came after %v, want %v", s.last, tt.over)
 					}
 					t.Logf("%-35s %-12s refused %3d, at 15 min %4d, all after %v", tt.name, name, s.refused, s.at15, s.last)
+				})
+			})
+		}
+	}
+}
+
+// TestRefusalsThatAreHeldUp: a tarpit, or silence, above ten requests in ten seconds costs the time
+// that it takes, now and then: no formula of response times takes it for a host that grows slow, and
+// no page is lost.
+func TestRefusalsThatAreHeldUp(t *testing.T) {
+	presets := map[string]politeness.Config{
+		"zero value": {UserAgent: userAgent}, "Bulk": politeness.Bulk(userAgent), "Responsive": politeness.Responsive(userAgent),
+	}
+	for name, cfg := range presets {
+		for holds, least := range map[time.Duration]int{10 * time.Second: 450, -1: 400} {
+			t.Run(fmt.Sprintf("%s, %v", name, holds), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const pages = 1000
+					r := newRig()
+					cfg.Base = r.Web
+					r.politeness, r.crawl.Timeout = cfg, 15*time.Second
+					allow := window(10, 10*time.Second)
+					s := &guardedSite{began: time.Now(), holds: holds, asked: map[string]int{}, had: map[string]bool{}, protect: func(at time.Duration, _ string) int {
+						if !allow(at) {
+							return http.StatusInternalServerError
+						}
+						return http.StatusOK
+					}}
+					r.Site("https://example.com").Handle("/", s)
+					sum := r.run(t.Context(), t, numbered("example.com", pages)...)
+					if len(s.had) != pages || sum.Visited() != pages {
+						t.Errorf("%d of %d pages had: %v", len(s.had), pages, sum)
+					}
+					if s.refused > 45 || s.at15 < least {
+						t.Errorf("%d pages and %d refusals in 15 minutes, want %d at least and 45 at most", s.at15, s.refused, least)
+					}
+					t.Logf("%s, %v: %d pages and %d refusals in 15 minutes", name, holds, s.at15, s.refused)
 				})
 			})
 		}

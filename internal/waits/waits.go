@@ -5,6 +5,8 @@ package waits
 
 import (
 	"context"
+	"errors"
+	"os"
 	"sync/atomic"
 )
 
@@ -26,7 +28,16 @@ func Until(ctx context.Context, done <-chan struct{}) context.Context {
 }
 
 // Once makes ctx, which is from Until, that of a request that is sent once: the caller repeats it.
+// The deadline of ctx is how long the host may take, so where it passes the host hasn't answered.
 func Once(ctx context.Context) { ctx.Value(key{}).(*mark).once = true }
+
+// Cause returns what err, the error of ctx, means for the host: see Once.
+func Cause(ctx context.Context, err error) error {
+	if IsOnce(ctx) && errors.Is(err, context.DeadlineExceeded) {
+		return os.ErrDeadlineExceeded
+	}
+	return err
+}
 
 // IsOnce reports whether Once was called for ctx.
 func IsOnce(ctx context.Context) bool {
