@@ -30,8 +30,7 @@ func (a *answer) read(resp *http.Response, refused func(*http.Response) error) h
 	a.quota = o.Reset
 	if refused != nil {
 		if err := refused(resp); err != nil {
-			o.Refused = err.Error()
-			a.hints.Refused = o.Refused
+			o.Refused, a.hints.Refused = err.Error(), err.Error()
 		}
 	}
 	return o
@@ -72,8 +71,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	s.describe(&d, evidence.Fetched, now)
 	d.Allowed, d.Status, d.Bytes = true, a.status, read
 	d.Seq, d.Start, d.Latency, d.Duration = start.Seq, start.Start, a.latency, now.Sub(start.Start)
-	d.ContentType, d.ETag = first(a.header, "Content-Type"), first(a.header, "Etag")
-	d.LastModified = first(a.header, "Last-Modified")
+	d.ContentType, d.ETag, d.LastModified = first(a.header, "Content-Type"), first(a.header, "Etag"), first(a.header, "Last-Modified")
 	a.describe(&d)
 	d.Location = evidence.RedactURL(first(a.header, "Location"))
 	if success(a.status) {

@@ -27,9 +27,6 @@ func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, e
 	if err != nil {
 		return robots.Verdict{}, err
 	}
-	if err := trip.judge(); err != nil {
-		return robots.Verdict{}, err
-	}
 	return trip.page.verdict, nil
 }
 
@@ -75,9 +72,6 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 func (t *Transport) Sitemaps(ctx context.Context, rawURL string) ([]string, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {
-		return nil, err
-	}
-	if err := trip.judge(); err != nil {
 		return nil, err
 	}
 	switch {
@@ -135,7 +129,7 @@ func (t *Transport) HostKey(rawURL string) (string, error) {
 // UserAgent returns Config.UserAgent.
 func (t *Transport) UserAgent() string { return t.userAgent[0] }
 
-// inquire begins a trip that sends nothing.
+// inquire begins a trip that sends nothing, and finds the verdict of a kindInquiry.
 func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, http.NoBody)
 	if err != nil {
@@ -146,7 +140,10 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 	}
 	trip := t.begin(req, k)
 	trip.subject.host = t.hostKey(req)
-	return trip, nil
+	if k == kindInquiry {
+		err = trip.judge()
+	}
+	return trip, err
 }
 
 // unparsable is the error for a URL that can't be parsed. What stands before an

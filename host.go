@@ -22,13 +22,11 @@ func BySite(req *http.Request) string {
 	if strings.Contains(name, ":") {
 		return "[" + name + "]"
 	}
-	if _, err := netip.ParseAddr(name); err == nil {
+	site, err := publicsuffix.EffectiveTLDPlusOne(name)
+	if _, no := netip.ParseAddr(name); err != nil || no == nil {
 		return name
 	}
-	if site, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
-		return site
-	}
-	return name
+	return site
 }
 
 // byHost is the Config.HostKey that nil stands for.

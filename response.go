@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strconv"
 
 	"github.com/go-politeness/politeness/internal/mediatype"
 	"github.com/go-politeness/politeness/internal/weburl"
@@ -80,11 +79,10 @@ func (l *responseLimits) check(resp *http.Response, method string, empty bool) e
 type tooLargeError struct{ limit, length int64 }
 
 func (e *tooLargeError) Error() string {
-	s := ErrTooLarge.Error() + ": more than " + strconv.FormatInt(e.limit, 10) + " bytes"
 	if e.length > 0 {
-		s += " (Content-Length " + strconv.FormatInt(e.length, 10) + ")"
+		return fmt.Sprintf("%v: more than %d bytes (Content-Length %d)", ErrTooLarge, e.limit, e.length)
 	}
-	return s
+	return fmt.Sprintf("%v: more than %d bytes", ErrTooLarge, e.limit)
 }
 
 func (e *tooLargeError) Unwrap() error { return ErrTooLarge }

@@ -147,13 +147,11 @@ func replayable(req *http.Request) bool {
 // mayChange reports whether the next try may have another answer, and the caller still
 // waits for it.
 func (trip *trip) mayChange(resp *http.Response, failure error) bool {
-	switch {
-	case trip.turn.wait.Err() != nil:
-		return false
-	case failure == nil:
-		return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
+	waits := trip.turn.wait.Err() == nil
+	if failure == nil {
+		return waits && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500)
 	}
-	return !permanent(failure) && faults.Sendable(trip.req.Header)
+	return waits && !permanent(failure) && faults.Sendable(trip.req.Header)
 }
 
 // permanent reports whether the next try would end with err as well.
