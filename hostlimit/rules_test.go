@@ -263,6 +263,36 @@ func TestABanByTheMinuteTeachesMore(t *testing.T) {
 	}
 }
 
+// TestTheFifthRefusalTeaches where nobody asks again for a page that was refused; the second, where
+// a delay was learned already and no page was found to be broken. Three pages served take one off.
+func TestTheFifthRefusalTeaches(t *testing.T) {
+	r, err := (Config{Delay: Delay{Min: 200 * time.Millisecond}}).Rules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, _ := r.Limits("example.com")
+	for pages, wants := range map[string][]int{ // r: refused, s: served, each another page; Lessons after each
+		"rrrrrr":                {0, 0, 0, 0, 1, 1},
+		"rrrrs rrr":             {0, 0, 0, 0, 0, 0, 1, 1},
+		"rrrrsss r r":           {0, 0, 0, 0, 0, 0, 0, 0, 1},
+		"rrrrrs r r":            {0, 0, 0, 0, 1, 1, 1, 2},
+		"rsss rsss rsss rsss r": {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+	} {
+		var s Refusals
+		turn := Turn{Delay: &l.Delay, Gap: 200 * time.Millisecond, Probe: true, Served: 1}
+		for i, page := range strings.ReplaceAll(pages, " ", "") {
+			turn.Number, turn.Last, turn.Now = turn.Number+1, turn.Number+1, turn.Now+time.Second
+			o := Outcome{Status: 503, Resource: uint64(i + 1)}
+			if page == 's' {
+				o.Status = 200
+			}
+			if s.Observe(r, o, turn); s.Lessons != wants[i] {
+				t.Errorf("%s: %d lessons after %d, want %d", pages, s.Lessons, i+1, wants[i])
+			}
+		}
+	}
+}
+
 // A window may end or begin at midnight, and go over it; it is a part of a day.
 func TestWindowsOfADay(t *testing.T) {
 	const h = time.Hour
