@@ -19,7 +19,9 @@ const (
 // the first demand that the Signer can meet. It returns false where there is none, or the signature
 // that was sent, as sent had it, was like that.
 func (s *Signer) accept(resp *http.Response, req *http.Request, sent *demand) (demand, bool) {
-	if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+	switch resp.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+	default:
 		return demand{}, false
 	}
 	lines := resp.Header["Accept-Signature"]

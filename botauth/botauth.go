@@ -26,6 +26,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 )
 
 // A Signer signs requests with one key, in the name of one agent. Make it with New. It is safe for
@@ -36,9 +37,10 @@ type Signer struct {
 	id      string
 	agent   string // origin at which the key directory is: "https://bot.example.com"
 	profile Profile
+	maxAge  time.Duration // of the directory; 0: an hour
 }
 
-// An Option changes what New makes. A Profile is one.
+// An Option changes what New makes: a Profile, or DirectoryMaxAge.
 type Option interface{ apply(*Signer) }
 
 // A Profile says how the Signature-Agent field is written, about which verifiers differ.
@@ -61,6 +63,11 @@ func (p Profile) apply(s *Signer) { s.profile = p }
 // kept elsewhere, as in a key management service: then each request waits for that service, after
 // its turn and with its connection at hand. The agent is the origin at which the key directory is
 // found, "https://bot.example.com"; see Directory.
+//
+// Without a Profile the Signer follows Draft, which verifiers of the working group's draft accept.
+// Cloudflare, and AWS WAF as it reads bots that are registered there, accept the Profile Cloudflare
+// only: give New botauth.Cloudflare for a crawl of sites behind them. A Signer has one form; a site
+// that asks for the other one by Accept-Signature gets that. docs/identity.md has the table.
 func New(key crypto.Signer, agent string, o ...Option) (*Signer, error) {
 	s := &Signer{key: key}
 	var errs []error
@@ -126,7 +133,8 @@ func (s *Signer) KeyID() string { return s.id }
 //
 // A 401 or 403 whose Accept-Signature asks for another signature than was sent, and that this key
 // can make, is answered once, if the body can be sent again; later requests to that origin are
-// signed that way at once. Under politeness such an answer is a further start, in its turn.
+// signed that way at once. Under politeness such an answer is a further start, in its turn. A 429
+// that asks so is returned as it is, since it asks to wait too, and answered by the next request.
 func (s *Signer) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport

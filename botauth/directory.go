@@ -1,6 +1,8 @@
 package botauth
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -22,29 +24,46 @@ const (
 )
 
 // Directory returns a handler that serves the public keys of signers, for DirectoryPath of their
-// agent's origin. Each key signs the answer, as proof that the origin's owner has it too.
+// agent's origin. Each key signs the answer and the digest of its body, as proof that the origin's
+// owner has it too. Verifiers may keep a copy for an hour, or for the shortest DirectoryMaxAge of
+// the signers, and ask by its ETag whether it is still the same.
 //
 // To change keys, serve the directory of both, Directory(old, next), for a day, since verifiers
 // keep a copy; then sign with the next one, and once no signature of the old one is under way any
 // more leave that out. It panics if there is no signer, or one is nil.
 func Directory(signers ...*Signer) http.Handler {
-	d := &directory{signers: signers}
+	d := &directory{signers: signers, maxAge: time.Hour}
 	set := struct {
 		Keys []jwk `json:"keys"`
 	}{}
 	for _, s := range signers {
 		set.Keys = append(set.Keys, publicJWK(s.public))
+		if s.maxAge > 0 {
+			d.maxAge = min(d.maxAge, s.maxAge)
+		}
 	}
 	if len(set.Keys) == 0 {
 		panic("botauth: Directory of no Signer")
 	}
 	d.body, _ = json.Marshal(set) // strings never fail
+	sum := sha256.Sum256(d.body)
+	d.digest = "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+	d.tag = fmt.Sprintf(`"%x"`, sum[:8])
 	return d
 }
+
+// DirectoryMaxAge is an Option of New: how long verifiers may keep a copy of the Directory of the
+// Signer's key, instead of an hour. Make it short before keys are changed.
+type DirectoryMaxAge time.Duration
+
+func (a DirectoryMaxAge) apply(s *Signer) { s.maxAge = time.Duration(a) }
 
 type directory struct {
 	signers []*Signer
 	body    []byte
+	digest  string // of body, as in Content-Digest (RFC 9530)
+	tag     string // ETag
+	maxAge  time.Duration
 
 	mu               sync.Mutex
 	signed           time.Time
@@ -58,22 +77,31 @@ func (d *directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, http.StatusText(http.StatusMethodNotAllowed), http.StatusMethodNotAllowed)
 		return
 	}
+	h := w.Header()
+	h.Set("Cache-Control", fmt.Sprintf("max-age=%d", d.maxAge/time.Second))
+	h.Set("ETag", d.tag)
+	if known := r.Header.Get("If-None-Match"); strings.Contains(known, d.tag) || strings.TrimSpace(known) == "*" {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
 	input, signature, err := d.sign(time.Now())
 	if err != nil {
+		h.Del("Cache-Control")
+		h.Del("ETag")
 		http.Error(w, "the directory can't be signed at the moment", http.StatusServiceUnavailable)
 		return
 	}
-	h := w.Header()
 	h.Set("Content-Type", directoryType)
-	h.Set("Cache-Control", "max-age=3600")
+	h.Set("Content-Digest", d.digest)
 	h.Set("Signature-Input", input)
 	h.Set("Signature", signature)
 	_, _ = w.Write(d.body)
 }
 
 // sign returns the fields of a signature by each key, made less than directoryAge ago, so that
-// repeated requests for the directory cost no signatures. What they cover is the authority
-// that was asked, which is that of the agent, whatever name a proxy before us has used.
+// repeated requests for the directory cost no signatures. What they cover is the digest
+// of the body, and the authority that was asked, which is that of the agent, whatever name a proxy
+// before us has used.
 func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,8 +111,9 @@ func (d *directory) sign(now time.Time) (inputs, signatures string, err error) {
 	var in, out []string
 	for i, s := range d.signers {
 		label := fmt.Sprintf("sig%d", i+1)
-		params := `("@authority";req)` + s.params(now, directoryLifetime, "", "http-message-signatures-directory")
-		signature, err := s.signText(input{base: `"@authority";req: ` + strings.TrimPrefix(s.agent, "https://") + "\n" + `"@signature-params": ` + params})
+		params := `("@authority";req "content-digest")` + s.params(now, directoryLifetime, "", "http-message-signatures-directory")
+		signature, err := s.signText(input{base: `"@authority";req: ` + strings.TrimPrefix(s.agent, "https://") +
+			"\n\"content-digest\": " + d.digest + "\n\"@signature-params\": " + params})
 		if err != nil {
 			return "", "", err
 		}

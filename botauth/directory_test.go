@@ -3,6 +3,7 @@ package botauth_test
 import (
 	"crypto"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -57,7 +58,7 @@ func TestDirectory(t *testing.T) {
 	if len(inputs) != 2 || len(signatures) != 2 {
 		t.Fatalf("signed as %q, %q", inputs, signatures)
 	}
-	form := regexp.MustCompile(`^sig[12]=(\("@authority";req\);created=\d+;keyid="([^"]+)";alg="ed25519";expires=\d+;tag="http-message-signatures-directory")$`)
+	form := regexp.MustCompile(`^sig[12]=(\("@authority";req "content-digest"\);created=\d+;keyid="([^"]+)";alg="ed25519";expires=\d+;tag="http-message-signatures-directory")$`)
 	for i, k := range set.Keys {
 		m := form.FindStringSubmatch(inputs[i])
 		if m == nil || m[2] != k.Kid {
@@ -65,7 +66,12 @@ func TestDirectory(t *testing.T) {
 		}
 		public, _ := base64.RawURLEncoding.DecodeString(k.X)
 		signature, _ := base64.StdEncoding.DecodeString(strings.TrimSuffix(strings.TrimPrefix(signatures[i], fmt.Sprintf("sig%d=:", i+1)), ":"))
-		base := "\"@authority\";req: bot.example.com\n\"@signature-params\": " + m[1]
+		sum := sha256.Sum256(text)
+		digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+		if resp.Header.Get("Content-Digest") != digest {
+			t.Errorf("Content-Digest %s, want %s", resp.Header.Get("Content-Digest"), digest)
+		}
+		base := "\"@authority\";req: bot.example.com\n\"content-digest\": " + digest + "\n\"@signature-params\": " + m[1]
 		if !ed25519.Verify(public, []byte(base), signature) {
 			t.Errorf("the signature by key %s is wrong", k.Kid)
 		}
@@ -112,4 +118,36 @@ func TestDirectoryOfOtherMethods(t *testing.T) {
 		}
 	}()
 	botauth.Directory()
+}
+
+// TestDirectoryIsKept: for an hour, or as long as the signers say, and a verifier that has a copy is told
+// that it is the same.
+func TestDirectoryIsKept(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	short, err := botauth.New(key, "https://bot.example.com", botauth.DirectoryMaxAge(5*time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := botauth.Directory(testSigner(t), short)
+	first := ask(t, botauth.Directory(testSigner(t)), http.MethodGet)
+	second := ask(t, both, http.MethodGet)
+	if a, b := first.Header.Get("Cache-Control"), second.Header.Get("Cache-Control"); a != "max-age=3600" || b != "max-age=300" {
+		t.Errorf("%q, %q", a, b)
+	}
+	tag := second.Header.Get("ETag")
+	if tag == "" || tag == first.Header.Get("ETag") {
+		t.Errorf("%q for other keys than %q", tag, first.Header.Get("ETag"))
+	}
+	for known, want := range map[string]int{tag: 304, `W/"x", W/` + tag: 304, "*": 304, `"x"`: 200, "": 200} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, botauth.DirectoryPath, nil)
+		r.Header.Set("If-None-Match", known)
+		w := httptest.NewRecorder()
+		both.ServeHTTP(w, r)
+		if w.Code != want || w.Header().Get("ETag") != tag || want == 304 && w.Body.Len() > 0 {
+			t.Errorf("If-None-Match %s: %d, want %d", known, w.Code, want)
+		}
+	}
 }

@@ -46,12 +46,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return resp, nil
 	}
-	again, ok := replay(req)
-	if !ok {
-		return resp, nil
+	var again *http.Request
+	limited := resp.StatusCode == http.StatusTooManyRequests // it isn't sent again into a limit
+	if !limited {
+		again, ok = replay(req)
 	}
-	if next.nonce == "" { // which is for one request alone
+	if ok && next.nonce == "" { // which is for one request alone
 		t.remember(req, &next)
+	}
+	if !ok || limited {
+		return resp, nil
 	}
 	resp.Body.Close()
 	resp, err = t.send(again, &next)

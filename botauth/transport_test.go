@@ -536,3 +536,26 @@ func TestToldOfEachSignature(t *testing.T) {
 		}
 	}
 }
+
+// TestALimitThatAsksForASignature: the 429 is passed on, which asks to wait, and later requests are signed
+// as it wants it.
+func TestALimitThatAsksForASignature(t *testing.T) {
+	var covers []string
+	rt := testSigner(t).Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
+		covers = append(covers, req.Header.Get("Signature-Input"))
+		if len(covers) == 1 {
+			return answer(req, 429, "Accept-Signature", `sig1=("@authority" "@path" "signature-agent";key="sig1");tag="web-bot-auth"`), nil
+		}
+		return answer(req, 200), nil
+	}))
+	for i, want := range []int{429, 200} {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/", nil)
+		resp, err := rt.RoundTrip(req)
+		if err != nil || resp.StatusCode != want || len(covers) != i+1 {
+			t.Fatalf("%v, %v after %d requests", resp, err, len(covers))
+		}
+	}
+	if strings.Contains(covers[0], `"@path"`) || !strings.Contains(covers[1], `"@path"`) {
+		t.Errorf("%q", covers)
+	}
+}

@@ -104,8 +104,8 @@ func afterSlashes(s string, i, depth int, deeper bool) (authority, n, deepest in
 // afterUserinfo returns where the host begins in the authority at s[authority:], which is there if
 // it has no userinfo, and where it ends. The URL is escaped depth times: what is escaped more often
 // is a part of its data, and what is less often, of the URL around it. An authority of nothing but
-// userinfo makes the next one the URL's, as in "//user@//other@host". Where the URL is quoted, as in
-// the errors of net/url, userinfo may hold what ends a URL elsewhere.
+// userinfo makes the next one the URL's, as in "//user@//other@host". Where the URL is quoted, as
+// in the errors of net/url, userinfo may hold what ends a URL elsewhere.
 func afterUserinfo(s string, authority, depth int, quoted bool) (host, end int) {
 	host = authority
 	for end = authority; end < len(s); {
