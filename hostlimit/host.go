@@ -33,6 +33,7 @@ type host struct {
 	seq      uint64        // requests started
 	served   uint32        // successes since began
 	source   source        // what decided gap; noStart: nothing is owed to a start
+	moved    bool          // last is no stamp of a start that has ended
 
 	active *active   // leases and waiters; nil: none
 	kept   *refusals // nil: all its fields are zero

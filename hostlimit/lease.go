@@ -26,7 +26,7 @@ type lease struct {
 	ord        uint64 // order of starts in the shard
 	seq        uint64
 	stamp      stamp         // of the start, until then of the booking
-	prev       time.Duration // host.ended at the start
+	prev       time.Duration // active.ended at the start
 	idle       time.Duration // of the key before the lease; 0 once it has started
 	waitSlot   time.Duration
 	waitDelay  time.Duration

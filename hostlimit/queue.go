@@ -48,6 +48,8 @@ type active struct {
 	// last start of the released leases; the gap counts from it when the stamp of last is cancelled.
 	last *lease
 	past stamp
+	// ended is the stamp of the latest start whose lease has ended; unset: not known.
+	ended time.Duration
 
 	queue   list.List[waiter, *waiter]
 	soonest time.Duration // no waiter's latest start is earlier
@@ -328,7 +330,7 @@ func (a *active) start(l *lease, now time.Duration) {
 	a.h.pace(stamp{now, l.stamp.gap, l.stamp.by})
 	a.h.count(&l.lim.Delay, now, l.idle)
 	l.idle = 0
-	a.last, l.prev = l, a.h.ended
+	a.last, l.prev = l, a.ended
 	l.ord, l.seq, l.stamp, l.started = sh.starts, a.h.seq, a.h.stamp(), true
 	l.probe = t.Alone
 	if l.probe {
@@ -377,7 +379,7 @@ func (a *active) end(l *lease, now time.Duration) {
 func (a *active) release(l *lease, now time.Duration) {
 	a.flights.Remove(l)
 	if l.started {
-		a.h.ended = max(a.h.ended, l.stamp.at)
+		a.ended = max(a.ended, l.stamp.at)
 	}
 	ended := l.countsFromEnd()
 	if ended {

@@ -74,7 +74,10 @@ func (sh *shard) active(h *host) *active {
 		a = &active{sh: sh}
 		sh.actives = append(sh.actives, a)
 	}
-	a.h, a.due, a.full, a.past = h, never, never, h.stamp()
+	a.h, a.due, a.full, a.past, a.ended = h, never, never, h.stamp(), h.last
+	if h.moved || h.source == noStart {
+		a.ended = unset
+	}
 	h.active = a
 	return a
 }
@@ -87,7 +90,7 @@ func (sh *shard) free(a *active) {
 	if p := sh.m.places; p != nil {
 		p.leave(a)
 	}
-	a.h.active = nil
+	a.h.active, a.h.moved = nil, a.h.last != a.ended
 	a.h, a.inLine, a.probe, a.last = nil, false, nil, nil
 	sh.spare = append(sh.spare, a)
 }
