@@ -25,7 +25,6 @@ type host struct {
 	key string
 
 	last     time.Duration // last start, its end with FromEnd, or the booking of one; only if source isn't noStart
-	ended    time.Duration // stamp of the latest start whose lease has ended; unset: none has
 	gap      time.Duration // delay in force since last
 	adaptive time.Duration // delay by response times
 	usual    time.Duration // how long pages usually take, see Outcome.Usual

@@ -34,7 +34,7 @@ func (sh *shard) get(key string, now time.Duration) *host {
 	if len(sh.hosts) >= sh.m.hostsPerShard {
 		sh.evict(now)
 	}
-	h := &host{key: strings.Clone(key), began: unset, ended: unset} // key may be a part of a long string
+	h := &host{key: strings.Clone(key), began: unset} // key may be a part of a long string
 	sh.hosts[h.key] = h
 	return h
 }
