@@ -34,7 +34,7 @@ import (
 var modelSource = strings.NewReplacer(
 	"redis.call('TIME')", "{ARGV[2], ARGV[3]}",
 	"redis.call('PUBLISH',", "publish(",
-).Replace("local function publish(to, what) redis.call('RPUSH', 'pushes', to, what) return 1 end\n" + source)
+).Replace("local function publish(to, what) redis.call('RPUSH', 'pushes', to, what) return 1 end\n" + strings.TrimPrefix(source, "#!lua\n"))
 
 // A fate is what becomes of a call.
 type fate int

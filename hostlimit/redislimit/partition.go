@@ -15,7 +15,10 @@ import (
 //go:embed step.lua
 var source string
 
-var step = redis.NewScript(source)
+var (
+	step  = redis.NewScript(source)
+	plain = redis.NewScript(strings.TrimPrefix(source, "#!lua\n")) // for servers older than Redis 7
+)
 
 // A partition is a set of hosts whose keys share a slot of the cluster: one on a single server,
 // where all calls can be taken together. Its methods are called with the Limiter's mu held.
@@ -316,7 +319,15 @@ const replyHead = 7
 
 // run runs step.lua.
 func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
-	answer, err := l.script.Run(ctx, l.client, keys, payload).Result()
+	script := l.script
+	if l.plain.Load() {
+		script = plain
+	}
+	answer, err := script.Run(ctx, l.client, keys, payload).Result()
+	if err != nil && script != plain && strings.Contains(err.Error(), "near '#'") {
+		l.plain.Store(true)
+		return l.run(ctx, keys, payload)
+	}
 	if err != nil {
 		return nil, err
 	}

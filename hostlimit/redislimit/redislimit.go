@@ -68,6 +68,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -153,6 +154,7 @@ var ErrClosed = errors.New("redislimit: limiter is closed")
 type Limiter struct {
 	client    redis.UniversalClient
 	script    *redis.Script // step, but for tests that set the server's clock
+	plain     atomic.Bool   // the server is too old for step
 	prefix    string
 	server    string
 	cluster   bool

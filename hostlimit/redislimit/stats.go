@@ -108,8 +108,8 @@ func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (p
 		info[name] = value
 	}
 	if major, _, _ := strings.Cut(info["redis_version"], "."); major != "" {
-		if n, err := strconv.Atoi(major); err == nil && n < 5 {
-			bad("version %s is older than 5, whose scripts may write after they have asked for the time", info["redis_version"])
+		if n, err := strconv.Atoi(major); err == nil && n < 7 {
+			bad("version %s is older than 7: when it is full, it may lose what it is told of the end of requests", info["redis_version"])
 		}
 	}
 	if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {

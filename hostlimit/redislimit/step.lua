@@ -1,3 +1,6 @@
+#!lua
+-- (The first line makes a server that is full, or has too few replicas, refuse a call whole.)
+--
 -- step runs a list of operations on the hosts of one partition, atomically, at the server's time.
 -- Every operation may be run twice with the same effect as once, because clients repeat calls
 -- whose reply was lost. A call that comes too late, or for another generation, does nothing.
