@@ -233,8 +233,13 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 		a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched")
 		return
 	}
-	last, ok := a.by.robots.take(d.Trip, d.URL)
-	if d.Hops > 0 && d.Location != "" {
+	trip := d.Trip
+	redirected := d.Hops > 0 && d.Location != ""
+	if redirected { // the trip is that of the last hop
+		trip = 0
+	}
+	last, ok := a.by.robots.take(trip, d.URL)
+	if redirected {
 		switch {
 		case !ok || last.status/100 != 3:
 			a.contradiction("a robots.txt by a redirect, where the origin gave none")
