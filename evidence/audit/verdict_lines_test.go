@@ -239,7 +239,6 @@ func TestVerdictsOnFleets(t *testing.T) {
 // A process of a fleet that begins anew may have forgotten a start, but not one that is owed more than a
 // minute.
 func TestVerdictsOnAProcessThatBeginsAnew(t *testing.T) {
-	const open = "open, delays kept: a process that began anew came sooner than the delay: a limiter in memory has forgotten the start before"
 	before := func(page string) string { return "policy\nsite \"\"\n" + page + "\nfile\npolicy by=U limiter=M" }
 	checkRows(t, before("1 page 1"), []row{
 		{"not too soon", `site "" at=1.5 seq=1 prev=-`, ``},
@@ -259,13 +258,6 @@ func TestVerdictsOnAProcessThatBeginsAnew(t *testing.T) {
 
 // Trips of several logs are told apart, though each log numbers its own.
 func TestVerdictsOnTripsOfAFleet(t *testing.T) {
-	const open = `
-		open, delays kept: no policy record says what was promised
-		open, slots kept: no policy record says what was promised
-		open, allowed by robots.txt: the verdict can't be decided again
-		open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-		open, budget kept: no policy record says what was promised
-	`
 	checkRows(t, "", []row{
 		{"a verdict of another log's trip", `
 			1   page 1 url=/x

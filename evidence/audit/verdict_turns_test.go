@@ -465,7 +465,6 @@ func TestVerdictsOnSlots(t *testing.T) {
 			303 end 1
 		`, `lines 14 and 16: concurrency: 3 in flight on all hosts, 2 at most`},
 	})
-	const untold = "open, slots kept: a slot that may have been taken back, where the news of that may have been cut off"
 	checkRows(t, "policy maxInFlight=2 by=U\nfile\npolicy maxInFlight=2\nsite \"\"\nsite \"\" host=b.example at=-59\nsite \"\" host=c.example at=-58", []row{
 		{"a place whose loss a log that was cut off may have told of", `
 			1   allow 1
