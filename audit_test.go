@@ -194,6 +194,24 @@ func TestVerdictOfALenientGroupIsNoViolation(t *testing.T) {
 	}
 }
 
+// A crawler of patterns alone obeys no group that names it in part.
+func TestVerdictOfAPatternIsNoViolation(t *testing.T) {
+	report := proof(t, func(b *bubble, cfg politeness.Config) {
+		b.site.Robots("User-agent: Audit\nDisallow: /\n\nUser-agent: Audit*\nDisallow: /private\n").Page("/", "page")
+		cfg.Robots.AgentPatterns = true
+		b.client.Transport = mustNew(b.T, cfg)
+		b.mustGet("https://example.com/", 200)
+		if _, err := b.get("https://example.com/private"); err == nil {
+			b.Error("the pattern doesn't hold")
+		}
+		b.web.Site("https://part.example").Robots("User-agent: Audit\nDisallow: /\n").Page("/", "page")
+		b.mustGet("https://part.example/", 200)
+	})
+	if report.Proofs.Robots != 3 || report.Proofs.OpenRobots != 0 {
+		t.Errorf("%+v", report.Proofs)
+	}
+}
+
 func TestVerdictOnAURLInAURLIsNoViolation(t *testing.T) {
 	proof(t, func(b *bubble, cfg politeness.Config) {
 		b.site.Robots("User-agent: *\nDisallow: /*@\n")

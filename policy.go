@@ -26,7 +26,7 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
 		Retries: cfg.Retry.Max,
 		Robots:  "obeyed", RobotsTTL: rules.TTL, DenyTTL: rules.DenyTTL,
-		Unreachable: "deny", ServeStale: rules.ServeStale, Lenient: rules.LenientAgents, RobotsText: rules.RecordText,
+		Unreachable: "deny", ServeStale: rules.ServeStale, Lenient: rules.LenientAgents, Patterns: rules.AgentPatterns, RobotsText: rules.RecordText,
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	statesRefusals(p, hosts.Backoff.(backoff.Refusals))
@@ -35,7 +35,7 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 	}
 	if cfg.DangerouslyIgnoreRobots {
 		p.Robots = "ignored"
-		p.RobotsTTL, p.DenyTTL, p.Unreachable, p.ServeStale, p.Lenient, p.RobotsText = 0, 0, "", false, false, false
+		p.RobotsTTL, p.DenyTTL, p.Unreachable, p.ServeStale, p.Lenient, p.Patterns, p.RobotsText = 0, 0, "", false, false, false, false
 	}
 	return p
 }

@@ -75,7 +75,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 		UserAgent: agent, From: "bot@example.com", HostKey: politeness.BySite, Purposes: []robots.Purpose{robots.Train, robots.Search},
 		Refuse: politeness.PublicOnly, Refused: func(*http.Response) error { return nil }, Retry: politeness.Retry{Max: 4},
 		Robots: robotscache.Config{
-			TTL: time.Minute, DenyTTL: 2 * time.Minute, OnUnreachable: robotscache.Allow, ServeStale: true, LenientAgents: true, RecordText: true,
+			TTL: time.Minute, DenyTTL: 2 * time.Minute, OnUnreachable: robotscache.Allow, ServeStale: true, AgentPatterns: true, LenientAgents: true, RecordText: true,
 		},
 		Limits: hostlimit.Config{
 			Concurrency: 1, MaxInFlight: 8, SlotTimeout: 3 * time.Second, LeaseTTL: 4 * time.Second, MaxWait: 5 * time.Second, Backoff: refusals,
@@ -99,7 +99,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 		Backoff: "doubling", BackoffStep: time.Minute, BackoffCap: time.Hour, JitterMin: 0.1, JitterMax: 0.2,
 		Statuses: "403-404,520-521,999", Network: true, AtLeast: true, InARow: 9, MaxRetryAfter: time.Hour, Forgive: time.Minute,
 		Pages: 1, PagesPerHost: 2, Bytes: 3, MaxTime: time.Second, Retries: 4,
-		Robots: "obeyed", RobotsTTL: time.Minute, DenyTTL: 2 * time.Minute, Unreachable: "allow", ServeStale: true, Lenient: true, RobotsText: true,
+		Robots: "obeyed", RobotsTTL: time.Minute, DenyTTL: 2 * time.Minute, Unreachable: "allow", ServeStale: true, Lenient: true, Patterns: true, RobotsText: true,
 	}
 	if got := states(cfg); got != want {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -107,7 +107,7 @@ func TestPolicyStatesWhatIsConfigured(t *testing.T) {
 
 	cfg.DangerouslyIgnoreRobots, cfg.HostKey = true, func(*http.Request) string { return "all" }
 	cfg.Limits.Delay, cfg.Limits.Backoff = hostlimit.Delay{DangerouslyNone: true}, backoff.Doubling{}
-	want.Robots, want.RobotsTTL, want.DenyTTL, want.Unreachable, want.ServeStale, want.Lenient, want.RobotsText = "ignored", 0, 0, "", false, false, false
+	want.Robots, want.RobotsTTL, want.DenyTTL, want.Unreachable, want.ServeStale, want.Lenient, want.Patterns, want.RobotsText = "ignored", 0, 0, "", false, false, false, false
 	want.HostKey, want.DelayMin, want.DelayMax, want.Adaptive, want.Ceiling, want.FromEnd = "own", 0, 0, "Learned", time.Minute, false
 	want.BackoffStep, want.BackoffCap, want.JitterMin, want.JitterMax = 15*time.Minute, 24*time.Hour, 0, 0
 	want.Statuses, want.Network, want.AtLeast, want.InARow, want.MaxRetryAfter, want.Forgive = "", false, false, 5, 24*time.Hour, 30*time.Minute

@@ -53,6 +53,7 @@ type Policy struct {
 	Unreachable string        `json:"unreachable,omitzero" most:"8"` // what holds then: "deny", or "allow"
 	ServeStale  bool          `json:"serveStale,omitzero"`           // the last good copy holds then
 	Lenient     bool          `json:"lenient,omitzero"`              // groups of other names count as well
+	Patterns    bool          `json:"patterns,omitzero"`             // of these, those of patterns that match the crawler's name
 	RobotsText  bool          `json:"robotsText,omitzero"`           // its text is recorded
 	OwnRules    bool          `json:"ownRules,omitzero"`             // the user's own rules refuse requests
 	Purposes    string        `json:"purposes,omitzero" most:"32"`   // what the pages are for, so that those that reserve it are refused

@@ -28,12 +28,7 @@ func (f *File) Agent(product ...string) *Rules {
 	}
 	unlicensed := len(c.extras.licenses) == 0
 	for l := range f.preamble() {
-		switch fieldOf(l.key) {
-		case fieldLicense:
-			if unlicensed {
-				c.extras.add(l)
-			}
-		case fieldContentSignal:
+		if field := fieldOf(l.key); field == fieldContentSignal || field == fieldLicense && unlicensed {
 			c.extras.add(l)
 		}
 	}
@@ -56,11 +51,7 @@ type collector struct {
 func (c *collector) all() {
 	taken := -1
 	for i := range c.file.agents {
-		a := &c.file.agents[i]
-		if a.group == taken {
-			continue
-		}
-		if c.named(a.value) {
+		if a := &c.file.agents[i]; a.group != taken && c.named(a.value) {
 			taken = a.group
 			c.group(c.file.groups[taken])
 		}
@@ -141,6 +132,8 @@ func (f *File) choose(products []string) (named func(value string) bool, name st
 		products = nil
 	} else if f.opt.LenientAgents {
 		most = wholeName
+	} else if f.opt.AgentPatterns {
+		most = patternName
 	}
 	for n := exactName; n <= most; n++ {
 		for _, p := range products {

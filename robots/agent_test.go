@@ -38,6 +38,7 @@ func TestProductToken(t *testing.T) {
 
 // Each group of these files forbids a path of its own: /1 the first, /2 the second.
 func TestGroups(t *testing.T) {
+	patterns := robots.Options{AgentPatterns: true}
 	lenient := robots.Options{LenientAgents: true}
 	google := robots.Options{GoogleExact: true}
 	for _, c := range []struct {
@@ -80,6 +81,10 @@ func TestGroups(t *testing.T) {
 		{"lenient: exact first", "User-agent: Foo\nDisallow: /1\nUser-agent: Foo*\nDisallow: /2\nUser-agent: FooBot\nDisallow: /3", lenient, []string{"FooBot"}, "FooBot", "3"},
 		{"lenient: pattern", "User-agent: Foo\nDisallow: /1\nUser-agent: f*bot\nDisallow: /2\nUser-agent: *\nDisallow: /3", lenient, []string{"FooBot"}, "f*bot", "2"},
 		{"lenient: longest pattern", "User-agent: f*\nDisallow: /1\nUser-agent: FOO*/2\nDisallow: /2\nUser-agent: foo*\nDisallow: /3", lenient, []string{"FooBot"}, "FOO*", "23"},
+		{"patterns: exact first", "User-agent: Foo*\nDisallow: /1\nUser-agent: FooBot\nDisallow: /2", patterns, []string{"FooBot"}, "FooBot", "2"},
+		{"patterns: longest", "User-agent: f*\nDisallow: /1\nUser-agent: *bot\nDisallow: /2\nUser-agent: *\nDisallow: /3", patterns, []string{"FooBot"}, "*bot", "2"},
+		{"patterns: a part isn't one", "User-agent: Foo\nDisallow: /1\nUser-agent: *\nDisallow: /2", patterns, []string{"FooBot"}, "*", "2"},
+		{"patterns: nor is what holds us", "User-agent: FooBot-Images\nDisallow: /1\nUser-agent: *\nDisallow: /2", patterns, []string{"FooBot"}, "*", "2"},
 		{"lenient: pattern of another", "User-agent: bar*\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "*", "2"},
 		{"lenient: substring", "User-agent: bot/1.0\nDisallow: /1\nUser-agent: *\nDisallow: /2", lenient, []string{"FooBot"}, "bot", "1"},
 		{"lenient: longest substring", "User-agent: bot\nDisallow: /1\nUser-agent: foob\nDisallow: /2", lenient, []string{"FooBot"}, "foob", "2"},

@@ -30,11 +30,14 @@ type Options struct {
 	// Googlebot, and for comparisons.
 	GoogleExact bool
 
-	// LenientAgents adds, where no group names the crawler's exact token, looser ways to name it: a
-	// pattern ("User-agent: foo*"), then a part of the token ("User-agent: foo" for FooBot, the
-	// recommendation of 1994), the longest first, then a name that holds the token ("User-agent:
-	// FooBot-Images"), the shortest first; only then "*". The crawler then obeys such a group
-	// instead of "*", although by RFC 9309 the group isn't its own. GoogleExact overrides it.
+	// AgentPatterns adds, where no group names the crawler's exact token, patterns of it ("User-agent:
+	// foo*" for FooBot), the longest first; only then "*". The crawler then obeys such a group instead
+	// of "*", although by RFC 9309 the group isn't its own. GoogleExact overrides it.
+	AgentPatterns bool
+
+	// LenientAgents is AgentPatterns and, after all patterns, a part of the token ("User-agent: foo",
+	// the recommendation of 1994), the longest first, then a name that holds the token ("User-agent:
+	// FooBot-Images"), the shortest first.
 	LenientAgents bool
 }
 

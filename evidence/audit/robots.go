@@ -56,7 +56,7 @@ func (t *transport) longestWait() int64 {
 // A reader is a crawler as robots.txt knows it.
 type reader struct {
 	agent   string
-	lenient bool // whether it is one of robots.Options.LenientAgents
+	options robots.Options // how loosely a group may name it
 }
 
 const (
@@ -345,7 +345,11 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		}
 		return open(noText)
 	}
-	lenient, now := p != nil && p.Lenient, stamp(d.Time)
+	now := stamp(d.Time)
+	var options robots.Options
+	if p != nil {
+		options.LenientAgents, options.AgentPatterns = p.Lenient, p.Patterns
+	}
 	detail, at := "", place{}
 	for i, c := range o.decidedBy(d, p != nil) {
 		why := ""
@@ -365,7 +369,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 				why = "robots.txt can't be had, and nothing is allowed"
 			}
 		default:
-			why = c.refute(d, target, lenient)
+			why = c.refute(d, target, options)
 			if why == "" && p != nil {
 				floor = c.rules.Floor(d.Time)
 			}
@@ -445,10 +449,10 @@ func (c *robotsCopy) names(group string) bool {
 }
 
 // refute returns how c decides otherwise than d says; "" where it decides the same.
-func (c *robotsCopy) refute(d *evidence.Decision, target string, lenient bool) string {
-	if as := (reader{d.Agent, lenient}); c.rules == nil || c.reader != as {
+func (c *robotsCopy) refute(d *evidence.Decision, target string, options robots.Options) string {
+	if as := (reader{d.Agent, options}); c.rules == nil || c.reader != as {
 		c.reader = as
-		c.rules = robots.ParseWith(c.text, robots.Options{LenientAgents: lenient}).Agent(d.Agent)
+		c.rules = robots.ParseWith(c.text, options).Agent(d.Agent)
 	}
 	v := c.rules.Test(target)
 	rule := cmp.Or(v.Rule, "no rule")

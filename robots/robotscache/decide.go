@@ -194,7 +194,7 @@ func (c *Cache) textOf(body []byte, v validators) *text {
 	if t := c.memory.text(sum); t != nil {
 		return t
 	}
-	file := robots.ParseWith(body, robots.Options{LenientAgents: c.cfg.LenientAgents})
+	file := robots.ParseWith(body, robots.Options{AgentPatterns: c.cfg.AgentPatterns, LenientAgents: c.cfg.LenientAgents})
 	t := &text{
 		rules: file.Agent(c.client.Products...), sitemaps: strings.Clone(strings.Join(file.Sitemaps(), "\n")),
 		sum: sum, size: int64(len(body)), validators: v,

@@ -95,8 +95,8 @@ type Config struct {
 	// kept in memory only, as compiled rules without the text.
 	Store Store
 
-	// LenientAgents is robots.Options.LenientAgents.
-	LenientAgents bool
+	// AgentPatterns and LenientAgents are those of robots.Options.
+	AgentPatterns, LenientAgents bool
 
 	// RecordText makes Event.Text hold the body, for evidence that can be proved again.
 	RecordText bool
