@@ -1,6 +1,7 @@
-// Responsive is a tutorial crawler: it follows the links of a site from a root, skips what
-// robots.txt disallows, and goes on. After each page it waits for the longest of a random time
-// around the politeness delay, crawl-delay, and the square of the time that the page took.
+// Responsive is a tutorial crawler: it follows the links of a site from a root, canonical ones too,
+// skips what robots.txt disallows, and goes on. Where robots.txt can't be had it fetches nothing.
+// After each page it waits for the longest of a random time around the politeness delay,
+// crawl-delay, and the square of the seconds that the page took: 6 min 40 s after one of 20 s.
 //
 //	go run ./examples/responsive                 # a site of its own, on loopback
 //	go run ./examples/responsive -delay 2s URL   # a real one
@@ -87,6 +88,10 @@ func run(ctx context.Context, out io.Writer, o options, roots []string) error {
 		Progress:  crawl.ProgressLine(told), // what is waited for, and how it ended
 		Visit: func(_ context.Context, p *crawl.Page) error {
 			told.tell("page  %s, %d bytes, %d links", p.FinalURL, len(p.Body), len(p.Links))
+			canonical := crawl.Link{URL: p.Canonical, Element: "link", Rel: "canonical"}
+			if p.Canonical != "" && !p.Directives.NoFollow && crawl.SameHost(p, canonical) {
+				p.Add(p.Canonical) // a link as any: the page itself is kept
+			}
 			return nil
 		},
 	})

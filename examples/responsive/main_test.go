@@ -65,6 +65,35 @@ func TestLinksAreFollowedFromARootAndWhatIsDisallowedIsSkipped(t *testing.T) {
 	})
 }
 
+// A page that is linked from nowhere but names itself, or another, as canonical is found by that.
+func TestCanonicalLinksCountAsLinks(t *testing.T) {
+	t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.01")
+	pages := map[string]string{
+		"/":           `<link rel="canonical" href="/start"><a href="/print">print</a>`,
+		"/start":      `the same`,
+		"/print":      `<link rel="canonical" href="/article">`,
+		"/article":    `<link rel="canonical" href="https://elsewhere.example/article">`,
+		"/robots.txt": "",
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprint(w, pages[r.URL.Path])
+	}))
+	defer site.Close()
+	var out strings.Builder
+	if err := run(t.Context(), &out, defaults, []string{site.URL + "/"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/", "/start", "/print", "/article"} {
+		if !strings.Contains(out.String(), "page  "+site.URL+path+", ") {
+			t.Errorf("%s wasn't found:\n%s", path, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "elsewhere.example") {
+		t.Errorf("the crawl left the site:\n%s", out.String())
+	}
+}
+
 func TestDelayIsThePolitenessDelay(t *testing.T) {
 	virtual.Run(t, func(t *testing.T) {
 		t.Setenv("ROBOTS_DEFAULT_DELAY_SECONDS", "0.1") // the flag goes first
