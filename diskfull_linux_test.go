@@ -164,7 +164,10 @@ func TestFullDisk(t *testing.T) {
 	}
 	free()
 	fetch("after")
-	if err := errors.Join(transport.EvidenceErr(), log.Close()); err != nil {
+	if err := transport.EvidenceErr(); err == nil || !strings.HasPrefix(err.Error(), "state: ") || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("EvidenceErr: %v, want the state that was lost", err)
+	}
+	if err := log.Close(); err != nil {
 		t.Error(err)
 	}
 

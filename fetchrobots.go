@@ -68,6 +68,7 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	} else {
 		t.tally.Reach(e.Origin, nil)
 	}
+	lost := t.tally.Lost(e.StoreErr)
 	if t.recorder == nil {
 		return
 	}
@@ -99,7 +100,7 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 		d.Err = e.StoreErr.Error()
 	}
 	t.recorder.Pass(ctx, &d)
-	if t.recorder.NewLoss(e.StoreErr) {
+	if lost {
 		t.recorder.Pass(ctx, &evidence.Decision{
 			Type: evidence.StateLost, Time: time.Now(), URL: d.URL, Host: d.Host, Allowed: true, Reason: d.Err,
 		})

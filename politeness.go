@@ -34,6 +34,7 @@ import (
 	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/problems"
 	"github.com/go-politeness/politeness/internal/recorder"
+	"github.com/go-politeness/politeness/internal/statedir"
 	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/internal/useragent"
 	"github.com/go-politeness/politeness/robots"
@@ -125,6 +126,8 @@ type Config struct {
 	// DangerouslyIgnoreRobots fetches pages whatever robots.txt says, and doesn't fetch robots.txt.
 	// It is for one's own sites; pacing and blocks still hold.
 	DangerouslyIgnoreRobots bool
+
+	state string // directory of WithState
 }
 
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
@@ -169,7 +172,7 @@ func New(cfg Config) (*Transport, error) {
 	t := &Transport{
 		userAgent:  []string{cfg.UserAgent},
 		product:    robots.ProductToken(cfg.UserAgent),
-		base:       cfg.Base,
+		base:       cmp.Or(cfg.Base, http.DefaultTransport),
 		slow:       alarm.Clock{After: time.Second},
 		hosts:      cfg.Hosts,
 		hostKey:    cfg.HostKey,
@@ -182,9 +185,6 @@ func New(cfg Config) (*Transport, error) {
 	}
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
-	}
-	if t.base == nil {
-		t.base = http.DefaultTransport
 	}
 	if t.hostKey == nil {
 		t.hostKey = byHost
@@ -203,13 +203,13 @@ func New(cfg Config) (*Transport, error) {
 		add("Limits", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
 	add("Limits.Store", cfg.checkStore())
+	add("WithState", statedir.Check(cfg.state, "hosts", "robots"))
 	if cfg.Budget == nil {
 		add("Spend", cfg.Spend.Validate())
 		if cfg.Spend != (budget.Limits{}) {
 			t.budget = budget.New(cfg.Spend)
 		}
-	}
-	if cfg.Budget != nil {
+	} else {
 		add("Budget", cfg.Budget.Limits().Validate())
 	}
 	if len(errs) > 0 {
@@ -323,11 +323,10 @@ func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
 // that keeps it, as far as the sinks say: the error says how many records a Log couldn't write,
-// and how many a sink that panicked has cost. The crawl goes on all the same; look at it where a
-// crawl without proof is of no use. The status page shows it, and so does the seal of a log.
-func (t *Transport) EvidenceErr() error {
-	return t.recorder.Err()
-}
+// and how many a sink that panicked has cost. It also says why state (Config.WithState) couldn't be
+// read or kept, with and without Evidence. The crawl goes on all the same; look at it where a crawl
+// without proof is of no use. The status page shows it.
+func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t.tally.StateErr()) }
 
 // CloseIdleConnections closes those of Base, if it has such a method, for
 // http.Client.CloseIdleConnections.

@@ -93,9 +93,10 @@ func Bulk(userAgent string) Config {
 //	max(0.5 to 1.5 s at random, crawl-delay, t², what refusals have taught)
 //
 // where t is the last response time in seconds, of a failed exchange too, and t² is at most a day:
-// after a page that took 20 s the host is left alone for 400 s, that is 6 min 40 s. Where robots.txt
-// can't be had, nothing is fetched for 5 minutes. WithEnv lets ROBOTS_DEFAULT_DELAY_SECONDS change
-// the mean of the random delay, which is 1 s. See hostlimit.Squared and hostlimit.Learned.
+// after a page that took 20 s the host is left alone for 400 s, that is 6 min 40 s. Where
+// robots.txt can't be had, nothing is fetched for 5 minutes. WithEnv lets
+// ROBOTS_DEFAULT_DELAY_SECONDS change the mean of the random delay, which is 1 s. See
+// hostlimit.Squared and hostlimit.Learned.
 func Responsive(userAgent string) Config {
 	return Config{
 		UserAgent: userAgent,

@@ -57,7 +57,7 @@ func TestResponsiveDelayIsTheSquareOfTheLastResponseTimeWhereThatIsLonger(t *tes
 		}{
 			{3 * time.Second, 9 * time.Second, 9 * time.Second},
 			{10 * time.Second, 100 * time.Second, 100 * time.Second},
-			{20 * time.Second, 400 * time.Second, 400 * time.Second}, // 6 min 40 s
+			{20 * time.Second, 400 * time.Second, 400 * time.Second},                  // 6 min 40 s
 			{100 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond}, // it comes back down
 			{90 * time.Second, 8100 * time.Second, 8100 * time.Second},
 		} {

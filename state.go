@@ -16,9 +16,10 @@ import (
 //	DIR/robots/   robots.txt, and which origins can't be asked for it (robotscache.Dir)
 //
 // Each host and each origin has a file of its own, under a hashed name; files are 0600 and
-// directories 0700. Processes may share dir. One that fails stops no request: evidence says
-// state_lost. What survives what is in docs/restarts.md. An empty dir keeps nothing: c is returned
-// as it is.
+// directories 0700. Processes may share dir. New fails where dir can't be written to. A later loss
+// stops no request: evidence says state_lost, and EvidenceErr, the status page and crawl.Progress
+// say why; so it is where others may write to dir. See docs/restarts.md. An empty dir keeps
+// nothing.
 //
 // WithState changes Limits and Robots, so it can't reach a limiter that Hosts holds already, and
 // New says so. To share a limiter that remembers, make it from the result:
@@ -29,6 +30,7 @@ func (c Config) WithState(dir string) Config {
 	if dir == "" {
 		return c
 	}
+	c.state = dir
 	c.Limits.Store = hostlimit.Dir(filepath.Join(dir, "hosts"))
 	c.Robots.Store = robotscache.Dir(filepath.Join(dir, "robots"))
 	return c

@@ -308,7 +308,6 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 					t.Error(err)
 				}
 				time.Sleep(time.Minute)
-				spoil(t, dir)
 				sink := evidence.JSONLines(&r.log)
 				cfg := r.cfg
 				cfg.Base, cfg.Evidence = r.web, sink
@@ -316,6 +315,7 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				spoil(t, dir)
 				client := &http.Client{Transport: tr}
 				for i := range 5 {
 					for _, path := range []string{"/fine", "/refused"} {
@@ -330,6 +330,12 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				if err := sink.Close(); err != nil {
 					t.Error(err)
 				}
+				if err := tr.EvidenceErr(); err == nil || !strings.HasPrefix(err.Error(), "state: ") {
+					t.Errorf("EvidenceErr: %v", err)
+				}
+				if lost := tr.Status(t.Context()).Lost; !strings.HasPrefix(lost, "state: ") {
+					t.Errorf("status: %q", lost)
+				}
 				reasons := map[string]bool{}
 				for _, d := range r.records(evidence.StateLost) {
 					if !d.Allowed || d.Reason == "" || reasons[d.Reason] {
@@ -342,6 +348,113 @@ func TestStateThatFailsStopsNothing(t *testing.T) {
 				}
 				if report := r.judge(); !report.OK() {
 					t.Error(report)
+				}
+			})
+		})
+	}
+}
+
+// TestStateThatCantBeKeptFailsInNew, where it is known from the beginning.
+func TestStateThatCantBeKeptFailsInNew(t *testing.T) {
+	notADirectory := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(notADirectory, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{
+		"a file":        notADirectory,
+		"below a file":  filepath.Join(notADirectory, "state"),
+		"a file system": "/proc/state",
+	} {
+		if name == "a file system" && runtime.GOOS != "linux" {
+			continue
+		}
+		_, err := politeness.New(politeness.Config{UserAgent: agent}.WithState(dir))
+		if err == nil || !strings.Contains(err.Error(), "Config.WithState: ") || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if os.Getuid() > 0 { // root may write everywhere
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o500); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := politeness.New(politeness.Config{UserAgent: agent}.WithState(dir)); err == nil {
+			t.Error("a directory that can't be written to: no error")
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "new", "state")
+	for range 2 {
+		if _, err := politeness.New(politeness.Config{UserAgent: agent}.WithState(dir)); err != nil {
+			t.Error(err)
+		}
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("New has left %v, %v", files, err)
+	}
+}
+
+// TestStateThatOthersMayWriteIsWarnedOf: they could lift blocks, and change robots.txt.
+func TestStateThatOthersMayWriteIsWarnedOf(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Log("the mode of a file says nothing here")
+		return
+	}
+	expose := func(what func(d fs.DirEntry, name string) bool) func(string) error {
+		return func(dir string) error {
+			return filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+				if err == nil && what(d, name) {
+					err = os.Chmod(name, 0o777)
+				}
+				return err
+			})
+		}
+	}
+	for name, test := range map[string]struct {
+		expose func(dir string) error
+		warned bool
+	}{
+		"nothing":       {func(string) error { return nil }, false},
+		"the directory": {func(dir string) error { return os.Chmod(dir, 0o777) }, true},
+		"a sticky one":  {func(dir string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }, false},
+		"a part of it":  {func(dir string) error { return os.Chmod(filepath.Join(dir, "hosts"), 0o777) }, true},
+		"the files of hosts": {expose(func(d fs.DirEntry, name string) bool {
+			return !d.IsDir() && strings.Contains(name, "hosts")
+		}), true},
+		"the files of robots.txt": {expose(func(d fs.DirEntry, name string) bool {
+			return !d.IsDir() && strings.Contains(name, "robots")
+		}), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "state")
+			synctest.Test(t, func(t *testing.T) {
+				r := &runner{T: t, web: politenesstest.NewWeb(), cfg: politeness.Config{UserAgent: agent}.WithState(dir)}
+				r.web.Site("https://example.com").Robots("User-agent: *\n").Page("/fine", "").
+					Handle("/refused", politenesstest.Status(429, "Retry-After", "30"))
+				for _, path := range []string{"/fine", "/refused"} {
+					if _, err := r.fetch("https://example.com" + path); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := test.expose(dir); err != nil {
+					t.Fatal(err)
+				}
+				var log evidence.Recorder
+				cfg := politeness.Config{UserAgent: agent}.WithState(dir)
+				cfg.Base, cfg.Evidence = r.web, &log
+				tr := mustNew(t, cfg)
+				begun := time.Now()
+				if _, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/fine"); err != nil {
+					t.Error(err)
+				}
+				if waited := time.Since(begun); waited < 30*time.Second {
+					t.Errorf("a block was over after %v", waited)
+				}
+				err := tr.EvidenceErr()
+				if warned := err != nil && strings.Contains(err.Error(), "others may write to "); warned != test.warned {
+					t.Errorf("EvidenceErr: %v", err)
+				}
+				if n := len(log.Decisions(evidence.StateLost)); (n > 0) != test.warned || n > 2 {
+					t.Errorf("%d records", n)
 				}
 			})
 		})

@@ -139,11 +139,11 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	}
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
+		of := t.tally.Host(h.Host)
+		h.Answers, h.Refused = of.Answers, of.Refused
 		if v, ok := counted.Visitors[h.Host]; ok && h.Why == "" {
 			h.Waiters, h.Hold, h.Why, h.NextStart = v.Waiting, "visit-time", "outside of the Visit-time of robots.txt", v.Until
 		}
-		counted := t.tally.Host(h.Host)
-		h.Answers, h.Refused = counted.Answers, counted.Refused
 	}
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()

@@ -72,7 +72,7 @@ func (s *subject) failed(err error) {
 // state couldn't be read or kept.
 func (s *subject) news(restored *hostlimit.Restored, lost error, act *hostlimit.Debt) {
 	s.recorder.State(s.ctx, s.host, restored, act)
-	if s.recorder.NewLoss(lost) {
+	if s.tally.Lost(lost) {
 		s.report(evidence.StateLost, func(d *evidence.Decision) { d.Allowed, d.Reason = true, lost.Error() })
 	}
 }

@@ -18,6 +18,7 @@ type Progress struct {
 	Rate     float64 // pages visited a second, since the Progress before
 	Open     bool    // other programs may still add to the Queue, see Queue.Hosts
 	Done     bool    // the crawl has ended
+	Lost     error   // evidence or state that couldn't be kept: Transport.EvidenceErr; nil: none
 
 	// Waiting yields each host that can't be asked for more than a second, in no order. Use it
 	// during the call of Config.Progress only.
@@ -51,7 +52,15 @@ func progressLine(w io.Writer, terminal bool) func(Progress) {
 	var last time.Duration
 	var waiting time.Time // end of the wait in the last line
 	var alone bool        // the last line was of a crawl without a URL
+	var lost bool         // the user knows of Progress.Lost
 	return func(p Progress) {
+		if p.Lost != nil && !lost {
+			lost = true
+			if terminal {
+				fmt.Fprint(w, "\r\x1b[K")
+			}
+			fmt.Fprintf(w, "lost: %s; the crawl goes on\n", printable.Clipped(p.Lost.Error(), 500))
+		}
 		line := fmt.Sprintf("%d visited (%.0f/s), %d in flight on %s, %.1f MB, %v%s",
 			p.Visited(), p.Rate, p.InFlight, hosts(p.Hosts), float64(p.Bytes)/1e6, p.Elapsed.Round(time.Second), p.waits())
 		until, idle := p.idle()

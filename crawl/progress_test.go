@@ -2,7 +2,10 @@ package crawl
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +57,52 @@ func TestProgressLineNamesWhoWaits(t *testing.T) {
 }
 
 // TestOutcomesAreNamed: a summary names every outcome.
+// TestProgressLineTellsALossOnce: state or evidence that can't be kept.
+func TestProgressLineTellsALossOnce(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		var out strings.Builder
+		line := progressLine(&out, terminal)
+		full := errors.New("state: no space left on device")
+		for second := range 30 {
+			p := Progress{Summary: Summary{Elapsed: time.Duration(second) * time.Second}}
+			if second > 3 {
+				p.Lost = full
+			}
+			line(p)
+		}
+		if n := strings.Count(out.String(), "lost: state: no space left on device; the crawl goes on\n"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, out.String())
+		}
+	}
+}
+
+// TestProgressHasWhatTheTransportHasLost while the crawl runs.
+func TestProgressHasWhatTheTransportHasLost(t *testing.T) {
+	web := politenesstest.NewWeb()
+	web.Site("https://example.com").Page("/", "page")
+	dir := filepath.Join(t.TempDir(), "state")
+	tr, err := politeness.New(politeness.Config{UserAgent: "CrawlTest/1.0 (+https://example.com/bot)", Base: web}.WithState(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)); err != nil { // it can't be a directory any more
+		t.Fatal(err)
+	}
+	var last Progress
+	c, err := New(Config{
+		Transport: tr, Visit: func(context.Context, *Page) error { return nil }, Progress: func(p Progress) { last = p },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Run(t.Context(), "https://example.com/"); err != nil {
+		t.Fatal(err)
+	}
+	if last.Lost == nil || !strings.HasPrefix(last.Lost.Error(), "state: ") {
+		t.Errorf("%+v", last)
+	}
+}
+
 func TestOutcomesAreNamed(t *testing.T) {
 	outcomes := make(map[Outcome]int)
 	for _, o := range order {

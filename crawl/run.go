@@ -650,7 +650,10 @@ func (r *run) report(now time.Time, done bool) {
 	if r.c.cfg.Progress == nil {
 		return
 	}
-	p := Progress{Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Open: r.open, Done: done}
+	p := Progress{
+		Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Open: r.open, Done: done,
+		Lost: r.c.cfg.Transport.EvidenceErr(),
+	}
 	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
 	for w := range p.Waiting {
 		if p.Next == "" || !w.Until.IsZero() && (p.NextAt.IsZero() || w.Until.Before(p.NextAt)) {

@@ -76,16 +76,12 @@ func Throttle(target float64) Adaptive { return Adaptive{set: unlearned | thrott
 // times that move from the old one, such as Throttle, move from the longest of them.
 // Of two formulas of one kind the one with the longer delay is kept.
 func Longest(a, b Adaptive) Adaptive {
-	l := Adaptive{
+	return Adaptive{
 		set:      a.set&b.set&unlearned | (a.set|b.set)&byLatency,
 		factor:   max(a.factor, b.factor),
 		slowed:   max(a.slowed, b.slowed),
-		parallel: cmp.Or(a.parallel, b.parallel),
+		parallel: cmp.Or(min(a.parallel, b.parallel), max(a.parallel, b.parallel)), // 0: there is none
 	}
-	if a.set&b.set&throttle != 0 {
-		l.parallel = min(a.parallel, b.parallel)
-	}
-	return l
 }
 
 // Learns reports whether refusals move the delay.

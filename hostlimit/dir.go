@@ -51,7 +51,11 @@ type debtFile struct {
 	Delay statedir.Duration `json:"delay,omitzero"` // instead of Debt.Delay
 }
 
-func fileOf(d Debt) debtFile { return debtFile{d.portable(), statedir.Duration(d.Delay)} }
+func fileOf(d Debt) debtFile {
+	delay := statedir.Duration(d.Delay)
+	d.Delay = 0 // as it is read: a debt that hasn't changed isn't written
+	return debtFile{d.portable(), delay}
+}
 
 func (f debtFile) debt() Debt {
 	f.Debt.Delay = time.Duration(f.Delay)

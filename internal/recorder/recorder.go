@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -31,15 +30,13 @@ type Recorder struct {
 	stated  atomic.Bool   // the policy is written
 	opened  chan struct{} // closed then
 
-	mu     sync.Mutex
-	own    *simplelru.LRU[string, hostlimit.Limits] // Limits of the last start on each host for which Override has limits
-	losses map[string]bool                          // reasons for which state was lost, as far as they are on record
+	mu  sync.Mutex
+	own *simplelru.LRU[string, hostlimit.Limits] // Limits of the last start on each host for which Override has limits
 }
 
 const (
 	ownLimits = 100_000 // hosts whose own limits are remembered: those of others are recorded again
 	shortID   = 6       // length of the id in records: enough to distinguish the Transports of one log
-	maxLosses = 100     // reasons for lost state that are recorded
 )
 
 // New returns a Recorder that writes to sink, and gives policy its id; name, the ID of the limiter,
@@ -51,7 +48,7 @@ func New(sink evidence.Evidence, policy *evidence.Policy, name func(context.Cont
 	own, _ := simplelru.NewLRU[string, hostlimit.Limits](ownLimits, nil) // fails for sizes below 1
 	return &Recorder{
 		sink: evidence.Safe(sink), id: policy.ID[:shortID], policy: policy, name: name,
-		opened: make(chan struct{}), own: own, losses: map[string]bool{},
+		opened: make(chan struct{}), own: own,
 	}
 }
 
@@ -180,30 +177,6 @@ func (r *Recorder) State(ctx context.Context, host string, restored *hostlimit.R
 		}
 		r.Pass(ctx, &d)
 	}
-}
-
-// NewLoss reports whether err has a new cause. One cause fails many files, so errors are compared
-// by their innermost error.
-func (r *Recorder) NewLoss(err error) bool {
-	if r == nil || err == nil {
-		return false
-	}
-	why := ""
-	for err != nil {
-		why = err.Error()
-		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) != 0 {
-			err = joined.Unwrap()[0]
-		} else {
-			err = errors.Unwrap(err)
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.losses[why] || len(r.losses) == maxLosses {
-		return false
-	}
-	r.losses[why] = true
-	return true
 }
 
 // ago returns roughly how long ago something was.

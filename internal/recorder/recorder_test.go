@@ -2,7 +2,6 @@ package recorder_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -21,7 +20,7 @@ func TestANilRecorderWritesNothing(t *testing.T) {
 	r.Pass(t.Context(), &evidence.Decision{})
 	r.TakenBack(t.Context(), []hostlimit.TakenBack{{Key: "example.com"}}, time.Now())
 	r.State(t.Context(), "example.com", &hostlimit.Restored{}, &hostlimit.Debt{})
-	if r.NewLoss(errors.New("no space left")) || r.Err() != nil {
+	if r.Err() != nil {
 		t.Error("it has losses")
 	}
 }
@@ -63,24 +62,5 @@ func TestLimitsAreStatedWhereTheyChange(t *testing.T) {
 	want := []string{"example.com 1: 2", "example.com 3: 3", "example.com 4: 2", "example.com 6: 3"}
 	if !slices.Equal(stated, want) {
 		t.Errorf("stated %q, want %q", stated, want)
-	}
-}
-
-func TestALossIsNewByItsInnermostError(t *testing.T) {
-	r := recorder.New(new(evidence.Recorder), new(evidence.Policy), limiterID)
-	full := errors.New("no space left")
-	for _, c := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false},
-		{fmt.Errorf("a: %w", full), true},
-		{fmt.Errorf("b: %w", full), false},
-		{errors.Join(full, errors.New("other")), false},
-		{errors.New("read-only"), true},
-	} {
-		if got := r.NewLoss(c.err); got != c.want {
-			t.Errorf("%v: new %t, want %t", c.err, got, c.want)
-		}
 	}
 }

@@ -35,8 +35,21 @@ type OS struct{}
 // ErrLocked says that another goroutine or process holds the lock.
 var ErrLocked = errors.New("locked by another update")
 
+// regular returns an error if there is something called name that isn't a regular file. To open a
+// pipe may take for ever, and a link may lead anywhere.
+func regular(name string) error {
+	info, err := os.Lstat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s isn't a regular file (%v)", name, info.Mode())
+	}
+	return nil
+}
+
 // Read implements [FS].
 func (OS) Read(name string, limit int64) ([]byte, error) {
+	if err := regular(name); err != nil {
+		return nil, err
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -69,6 +82,9 @@ func (OS) Remove(name string) error { return os.Remove(name) }
 
 // TryLock implements [FS].
 func (OS) TryLock(name string) (unlock func(), err error) {
+	if err := regular(name); err != nil {
+		return nil, err
+	}
 	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,9 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -33,6 +35,9 @@ const (
 	// poll is the mean time between two tries at a lock. It is short, because the
 	// lock is free only for moments while others use it again and again.
 	poll = time.Millisecond
+	// maxClaim bounds the wait for a claim, and slowPoll the time between two tries at it.
+	maxClaim = 30 * time.Second
+	slowPoll = 50 * time.Millisecond
 )
 
 // A Dir is a directory of files. It is safe for concurrent use, by other processes too.
@@ -40,10 +45,62 @@ type Dir struct {
 	path  string
 	fs    FS
 	swept [256]atomic.Int64 // Unix time at which each directory was last freed of abandoned files
+
+	looked  atomic.Bool           // exposed was set once
+	exposed atomic.Pointer[error] // that others may write here, until warning returns it
 }
 
 // New returns the Dir at path. The directory is made when the first file is.
 func New(path string, fs FS) *Dir { return &Dir{path: path, fs: fs} }
+
+// Check makes the directory at path, and returns an error if no file can be made in it or in one of
+// those below it, as far as these are there. An empty path is none.
+func Check(path string, below ...string) error {
+	if path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return fmt.Errorf("nothing can be kept in %s: %w", path, err)
+	}
+	for _, dir := range append([]string{""}, below...) {
+		dir = filepath.Join(path, dir)
+		temp, err := os.CreateTemp(dir, "*.tmp")
+		if dir != path && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(temp.Close(), os.Remove(temp.Name()))
+		}
+		if err != nil {
+			return fmt.Errorf("nothing can be kept in %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// look notes if others may write to the file called name or to a directory that it lies in: they
+// can lift blocks and change robots.txt.
+func (d *Dir) look(name string) {
+	if d.looked.Load() || runtime.GOOS == "windows" { // where the mode says nothing
+		return
+	}
+	for _, n := range [...]string{name, filepath.Dir(name), d.path, filepath.Dir(d.path)} {
+		info, err := os.Lstat(n)
+		if err != nil || info.Mode()&(0o002|fs.ModeSticky) != 0o002 || !d.looked.CompareAndSwap(false, true) {
+			continue
+		}
+		err = fmt.Errorf("others may write to %s (%v), and so change what this crawler keeps: chmod o-w", n, info.Mode())
+		d.exposed.Store(&err)
+	}
+}
+
+// warning returns what look has noted, once.
+func (d *Dir) warning() error {
+	if err := d.exposed.Swap(nil); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // File is the name of the file that belongs to key.
 func (d *Dir) File(key string) string {
@@ -53,8 +110,16 @@ func (d *Dir) File(key string) string {
 }
 
 // Read returns what is in the file called name, but no more than limit bytes of
-// it. A file that isn't there is an error that matches fs.ErrNotExist.
-func (d *Dir) Read(name string, limit int64) ([]byte, error) { return d.fs.Read(name, limit) }
+// it. A file that isn't there is an error that matches fs.ErrNotExist. That others may write to the
+// file, or to the directory, is an error once.
+func (d *Dir) Read(name string, limit int64) ([]byte, error) {
+	data, err := d.fs.Read(name, limit)
+	if err == nil {
+		d.look(name)
+		err = d.warning()
+	}
+	return data, err
+}
 
 // Replace makes data the contents of the file called name. After an error the file is what it was.
 // With sync the data is on the disk before the file takes its place, so that a power cut leaves the
@@ -125,13 +190,7 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 	lock := filepath.Join(filepath.Dir(name), "lock")
 	begin := time.Now()
 	for {
-		unlock, err := d.fs.TryLock(lock)
-		if errors.Is(err, fs.ErrNotExist) {
-			if err := d.fs.MkdirAll(filepath.Dir(lock)); err != nil {
-				return nil, err
-			}
-			unlock, err = d.fs.TryLock(lock)
-		}
+		unlock, err := d.tryLock(lock)
 		if !errors.Is(err, ErrLocked) {
 			return unlock, err
 		}
@@ -146,6 +205,45 @@ func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) 
 			return nil, fmt.Errorf("%s: %w: %w", lock, err, ctx.Err())
 		}
 	}
+}
+
+// Claim returns when no other process or goroutine has claimed the file called name, and claims it
+// until release is called or the process ends. It waits as long as ctx allows, 30 s at most, and
+// returns without the claim then, or where there can be none: the file itself isn't locked.
+func (d *Dir) Claim(ctx context.Context, name string) (release func()) {
+	lock := name + ".lock.tmp" // left by a crash, it is swept
+	begin := time.Now()
+	for wait := poll; ; wait = min(2*wait, slowPoll) {
+		unlock, err := d.tryLock(lock)
+		switch {
+		case err == nil:
+			return func() {
+				_ = d.fs.Remove(lock) // who has opened it finds the new file instead of the claim
+				unlock()
+			}
+		case !errors.Is(err, ErrLocked), time.Since(begin) >= maxClaim:
+			return func() {}
+		}
+		timer := time.NewTimer(wait/2 + rand.N(wait))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return func() {}
+		}
+	}
+}
+
+// tryLock takes a lock, and makes the directory that its file lies in if need be.
+func (d *Dir) tryLock(lock string) (unlock func(), err error) {
+	unlock, err = d.fs.TryLock(lock)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := d.fs.MkdirAll(filepath.Dir(lock)); err != nil {
+			return nil, err
+		}
+		unlock, err = d.fs.TryLock(lock)
+	}
+	return unlock, err
 }
 
 // Seal puts a first line before data: magic, which names the format and its

@@ -35,9 +35,21 @@ func (d damage) Unwrap() error { return d.error }
 // Update replaces the value of key by what change makes of it, and returns that. change may be
 // called twice: first without the lock, since a read needs none, and again where the value has
 // changed since. The value is valid beside an error: a file that can't be read is left alone, one
-// that can't be understood is replaced.
+// that can't be understood is replaced. That others may write here is an error once.
 func (v Values[T]) Update(ctx context.Context, key string, change func(T) T) (T, error) {
-	file := v.Dir.File(key)
+	file, old := v.Dir.File(key), *new(T)
+	v.Dir.look(file)
+	value, err := v.update(ctx, file, key, func(was T) T {
+		old = was
+		return change(was)
+	})
+	if err == nil && (value != old || value == *new(T)) { // a value that was only read is believed all the same
+		err = v.Dir.warning()
+	}
+	return value, err
+}
+
+func (v Values[T]) update(ctx context.Context, file, key string, change func(T) T) (T, error) {
 	old, err := v.read(file, key)
 	value := change(old)
 	if !ReadsLock && unchanged(old, value, err) {
@@ -68,7 +80,7 @@ func unchanged[T comparable](old, value T, readErr error) bool {
 }
 
 func (v Values[T]) read(file, key string) (value T, err error) {
-	data, err := v.Dir.Read(file, MostValue)
+	data, err := v.Dir.fs.Read(file, MostValue)
 	if errors.Is(err, fs.ErrNotExist) {
 		return value, nil
 	} else if err != nil {

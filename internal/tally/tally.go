@@ -3,6 +3,7 @@ package tally
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,9 @@ type Tally struct {
 	unreachable map[string]Unreachable // by origin; bounded by maxUnreachable
 	closed      map[string]Visitors    // hosts whose Visit-time is waited for
 
+	losses map[string]bool // reasons for which state was lost, as far as they are known
+	lost   error           // the first of them
+
 	hostsMu sync.Mutex
 	hosts   *simplelru.LRU[string, *Host]
 }
@@ -38,6 +42,7 @@ type Host struct {
 const (
 	trend          = 60   // minutes of which latencies are kept
 	maxHosts       = 4096 // hosts whose answers are counted, those that answered last
+	maxLosses      = 100  // reasons for lost state that are kept
 	maxUnreachable = 1000 // origins that are kept, those that were unreachable first
 )
 
@@ -206,4 +211,45 @@ func (t *Tally) latencies(now time.Time) (out []Minute) {
 		}
 	}
 	return out
+}
+
+// Lost counts err, why state couldn't be read or kept, and reports whether it has a new cause. One
+// cause fails many files, so errors are compared by their innermost error.
+func (t *Tally) Lost(err error) bool {
+	if err == nil {
+		return false
+	}
+	why := ""
+	for inner := err; inner != nil; {
+		why = inner.Error()
+		if joined, ok := inner.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) != 0 {
+			inner = joined.Unwrap()[0]
+		} else {
+			inner = errors.Unwrap(inner)
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.losses[why] || len(t.losses) == maxLosses {
+		return false
+	}
+	if t.losses == nil {
+		t.losses, t.lost = make(map[string]bool), err
+	}
+	t.losses[why] = true
+	return true
+}
+
+// StateErr returns the first error that Lost has counted, with the number of others; nil: none.
+func (t *Tally) StateErr() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch n := len(t.losses); n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("state: %w", t.lost)
+	default:
+		return fmt.Errorf("state: %w (the first of %d reasons)", t.lost, n)
+	}
 }

@@ -1,6 +1,7 @@
 package tally_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -39,5 +40,27 @@ func TestSnapshot(t *testing.T) {
 	}
 	if len(s.Latency) != 2 || s.Latency[0].Mean != 1 || s.Latency[1].Answers != 2 || s.Latency[1].Mean != 2 {
 		t.Errorf("latency: %+v", s.Latency)
+	}
+}
+
+func TestALossIsNewByItsInnermostError(t *testing.T) {
+	var r tally.Tally
+	full := errors.New("no space left")
+	for _, c := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{fmt.Errorf("a: %w", full), true},
+		{fmt.Errorf("b: %w", full), false},
+		{errors.Join(full, errors.New("other")), false},
+		{errors.New("read-only"), true},
+	} {
+		if got := r.Lost(c.err); got != c.want {
+			t.Errorf("%v: new %t, want %t", c.err, got, c.want)
+		}
+	}
+	if err := r.StateErr(); err == nil || err.Error() != "state: a: no space left (the first of 2 reasons)" {
+		t.Errorf("%v", err)
 	}
 }

@@ -231,8 +231,7 @@ func (v validators) update(h http.Header) validators {
 	return v
 }
 
-// ttl returns how long an answer is used: maxAge if the server gave one, else Config.TTL, which is
-// a bound where it was set.
+// ttl returns how long an answer is used, where the server gave it maxAge; 0: none.
 func (c *Cache) ttl(maxAge time.Duration) time.Duration {
 	return min(cmp.Or(maxAge, c.cfg.TTL), c.longest)
 }

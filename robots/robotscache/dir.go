@@ -69,9 +69,10 @@ func (d *DirStore) Save(_ context.Context, origin string, r Record) error {
 	return err
 }
 
-// Lock implements [Store]. It returns at once: processes on one machine that meet an origin in the
-// same moment may each fetch its robots.txt.
-func (d *DirStore) Lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }
+// Lock implements [Store]. It waits for 30 s at most, since a process may be stopped.
+func (d *DirStore) Lock(ctx context.Context, origin string) (unlock func(), err error) {
+	return d.dir.Claim(ctx, d.dir.File(origin)), nil
+}
 
 // Encode returns r as a Store may keep it: with its origin, a version and a checksum.
 // [DecodeRecord] reads it.

@@ -179,6 +179,7 @@ func (c *Cache) refresh(f *fetch, prev *state) (*state, error) {
 			defer unlock() // after the answer is saved
 			// Another process may have fetched while this one waited for the lock.
 			if s, e, _ := c.restore(f, prev != nil); s.fresh() {
+				e.StoreErr = storeErr
 				c.report(f.ctx, e)
 				return s, nil
 			}
@@ -259,8 +260,7 @@ func Queue(ctx context.Context) (wait context.Context, sent func()) {
 	return ctx, sync.OnceFunc(f.stopwatch.resume)
 }
 
-// Redirected reports whether the hop whose request has the context ctx follows a redirect: what
-// refuses it then is the site's own doing.
+// Redirected reports whether the hop whose request has the context ctx follows a redirect.
 func Redirected(ctx context.Context) bool {
 	f, ok := ctx.Value(fetchKey{}).(*fetch)
 	return ok && f.stopwatch != nil && f.stopwatch.hop > 1
