@@ -180,8 +180,11 @@ func (s *refusals) succeed(p *Page, now time.Time, v *verdict) {
 		switch {
 		case h.ended.After(p.began):
 			return false // p may have been served before a ban began
-		case doubts && !h.request.own:
+		case doubts && (!h.request.own || s.checking && h.request.Tries == 0): // once for each reason
 			h.request.own = true
+			if s.checking {
+				h.request.Tries++
+			}
 			s.doubted++
 			v.last = append(v.last, h)
 		default:

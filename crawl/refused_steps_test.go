@@ -145,6 +145,13 @@ func TestRefusals(t *testing.T) {
 			},
 			"any", false,
 		},
+		"a page that a limit took first, and a ban then": {
+			0,
+			[]step{
+				{"a", 403, 0, ""}, {"g", 200, 0, "done g, last a"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""},
+				{"good", 200, time.Minute, "last a b c d e"}, {"a", 200, 0, "done a"},
+			}, "any", false,
+		},
 		"banned": {
 			0,
 			[]step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"good", 403, 0, "last a b c d e"}},

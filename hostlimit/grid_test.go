@@ -305,22 +305,22 @@ type gridBound struct {
 // bound returns the bound of c at s: what the study of the rule promises, with room for delays that
 // are drawn at random. Where a row of a crawler is worse than the others, the rule's trade is told.
 func (s *gridSite) bound(c *gridCrawler) gridBound {
-	const any = 1 << 20
+	const unbounded = 1 << 20
 	asks := c.name == "crawl" || c.name == "Responsive"
 	switch {
 	case s.ban > 0:
 		return gridBound{refused15: 12, refused: 12, bans: 3}
 	case s.runs && asks:
-		return gridBound{any, any, 0.7, 0}
+		return gridBound{unbounded, unbounded, 0.7, 0}
 	case s.runs: // who can't ask a page that was served takes it for an outage
 		return gridBound{20, 20, 0, 0}
 	case s.broken > 0 && s.brokenBy == 403:
-		return gridBound{any, any, 0.95, 0}
+		return gridBound{unbounded, unbounded, 0.95, 0}
 	case s.broken > 0:
 		least := map[string][3]float64{
 			"crawl": {0.9, 0.78, 0.65}, "Bulk": {0.88, 0.68, 0.46}, "pool": {0.9, 0.84, 0.76}, "Responsive": {0.9, 0.78, 0.7},
 		}[c.name]
-		return gridBound{any, any, least[int(s.broken*100+0.5)/5], 0}
+		return gridBound{unbounded, unbounded, least[int(s.broken*100+0.5)/5], 0}
 	case s.outTo > 0:
 		return gridBound{80, 5, 0.95, 0}
 	case s.cost > 0 && (c.name == "crawl" || c.name == "Bulk"):
