@@ -121,6 +121,7 @@ var docImports = []string{
 	module, module + "/robots", module + "/robots/robotscache", module + "/hostlimit", module + "/hostlimit/overrides", module + "/backoff", module + "/botauth",
 	module + "/budget", module + "/evidence", module + "/evidence/audit", module + "/evidence/audit/accesslog", module + "/evidence/audit/bundle", module + "/politenesstest", module + "/crawl", module + "/publicnet", module + "/statuspage",
 	module + "/hostlimit/redislimit", module + "/budget/redisbudget",
+	module + "/crawl/sqlitequeue", module + "/crawl/pgqueue",
 	module + "/robots/robotscache/redisrobots", "github.com/redis/go-redis/v9",
 	"github.com/gocolly/colly/v2",
 }

@@ -39,7 +39,7 @@ Crawls politely from the URLs on, and writes a line of JSON for each page.
   -limit-rate N   bytes of pages a second, all together: 5000, 200k or 1.5m
   -purpose LIST   what for: train, ground, search; sites that refuse are left
   -evidence FILE  append what was decided, for politeness audit
-  -state DIR      keep hosts' delays and robots.txt, not pages, for the next run
+  -state DIR      go on there where the run before ended, even by a kill
   -private, -dangerously-ignore-robots  for one's own networks and sites
 
   politeness crawl -agent "MyBot/1.0 (me@example.com)" -n https://example.com/
@@ -165,6 +165,14 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	}
 	if *sitemaps {
 		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs, &within)
+	}
+	if p.state != "" {
+		urls, err := openFrontier(ctx, p.state, pages, sh.errs)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, urls.Close()) }()
+		crawlCfg.Queue = urls
 	}
 	crawler, err := crawl.New(crawlCfg)
 	if err != nil {

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,5 +115,48 @@ func TestCrawlStopsInTime(t *testing.T) {
 	}
 	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("it took %v", took)
+	}
+}
+
+// TestCrawlGoesOnAfterAKill: with -state, each page is written once, but those that were under way,
+// and a run after the last begins anew.
+func TestCrawlGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	s := localsite.New(t, 0)
+	const pages = 120
+	s.Handle("/numbered/", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		if n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/numbered/")); err == nil && n < pages/2 {
+			fmt.Fprintf(w, `<a href="/numbered/%d">a</a> <a href="/numbered/%d">b</a>`, 2*n, 2*n+1)
+		}
+	})
+	dir := t.TempDir()
+	out := filepath.Join(dir, "pages.jsonl")
+	args := []string{"crawl", "-agent", agent, "-delay", "50ms", "-per-host", "2", "-state", filepath.Join(dir, "state"), "-o", out, s.URL + "/numbered/1"}
+	kills := 0
+	for range 3 {
+		cmd := prepare(t, nil, args...)
+		before := len(s.Visits())
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for began := time.Now(); len(s.Visits()) < before+12 && time.Since(began) < time.Minute; {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if kills++; kills == 1 {
+			polite(t, nil, args...).expect(t, 2, "", "another process has the file open")
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	}
+	polite(t, nil, args...).expect(t, 0, "", "that the run before has left")
+	lines := jsonLines(t, out, "url")
+	if n := len(slices.Compact(slices.Clone(lines))); n != pages-1 || len(lines) > n+kills*8 {
+		t.Errorf("%d lines of %d pages, want %d", len(lines), n, pages-1)
+	}
+	r := polite(t, nil, args...)
+	r.expect(t, 0, "", "")
+	if n := len(jsonLines(t, out, "url")) - len(lines); n != pages-1 || strings.Contains(r.errs, "has left") {
+		t.Errorf("a crawl that begins anew has %d pages, want %d: %q", n, pages-1, r.errs)
 	}
 }

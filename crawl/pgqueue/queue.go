@@ -28,8 +28,8 @@
 //
 // An outage of Postgres of up to a minute delays the crawl; leases that end meanwhile free their
 // hosts. Postgres 13 or later will do. Open makes the tables, whose names begin with politeness_,
-// in the schema of the connection. A URL has 215 bytes there, indexes included, and is written
-// twice: when it is added, and when it is done.
+// in the schema of the connection. A URL of 60 bytes has 260 there, indexes included, and is
+// written twice: when it is added, and when it is done.
 package pgqueue
 
 import (

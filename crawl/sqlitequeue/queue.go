@@ -13,7 +13,7 @@
 // and at most the pages that were under way are visited twice: write a page under its URL, not a
 // further time.
 //
-// The file has some 150 bytes for each URL beside the URL itself, and the process 100 MB of memory,
+// The file has some 150 bytes for each URL beside the URL itself, and the process 200 MB of memory,
 // however many there are. Each call of a method is one transaction. It outlives the process at
 // once, and the machine's power once SQLite has synced it: after a power cut the crawl goes on from
 // a moment before.

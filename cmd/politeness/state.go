@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/sqlitequeue"
+)
+
+// A frontier is the URLs of a crawl with -state. What a page was lost of, since it couldn't be
+// written, waits for the next run.
+type frontier struct {
+	*sqlitequeue.Queue
+	pages *writer
+}
+
+// openFrontier opens the URLs in dir. Where the run before has come to its end, the crawl begins
+// anew.
+func openFrontier(ctx context.Context, dir string, pages *writer, errs io.Writer) (*frontier, error) {
+	q, err := sqlitequeue.Open(filepath.Join(dir, "urls.db"))
+	if err != nil {
+		return nil, fmt.Errorf("-state: %w", err)
+	}
+	left, err := q.Waiting(ctx)
+	switch {
+	case err != nil:
+	case left == 0:
+		err = q.Clear(ctx)
+	default:
+		fmt.Fprintf(errs, "politeness crawl: going on with %d URLs that the run before has left\n", left)
+	}
+	if err != nil {
+		_ = q.Close()
+		return nil, fmt.Errorf("-state: %w", err)
+	}
+	return &frontier{q, pages}, nil
+}
+
+// Done implements crawl.Queue.
+func (f *frontier) Done(ctx context.Context, results []crawl.Result) error {
+	if f.pages.lost() != nil {
+		results = slices.Clone(results)
+		for i := range results {
+			if results[i].Outcome == crawl.VisitFailed {
+				results[i].Outcome = crawl.Left
+			}
+		}
+	}
+	return f.Queue.Done(ctx, results)
+}
