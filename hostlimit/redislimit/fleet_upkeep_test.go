@@ -62,13 +62,13 @@ func TestAnOlderVersionThatNobodyUsesIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	l.dead = 2 * time.Second
-	for range 8 {
+	l.dead = 4 * time.Second
+	for range 12 {
 		if _, err := l.Acquire(t.Context(), "a.example", 0); err == nil || !strings.Contains(err.Error(), "version 2") {
 			t.Fatalf("beside a process of version 2: %v", err)
 		}
 		alive()
-		time.Sleep(l.dead / 5)
+		time.Sleep(l.dead / 10)
 	}
 	died := time.Now()
 	eventually(t, 10*time.Second, "the newer version starts", func() bool {
