@@ -22,6 +22,9 @@ type Edge struct {
 	left [64]tlog.Hash // left[i] is the subtree of 2^i leaves, where that bit of size is set
 }
 
+// maxSize is the largest tree, which tlog can still number the hashes of.
+const maxSize = 1 << 48
+
 // Leaf returns the hash of a leaf.
 func Leaf(data []byte) tlog.Hash { return tlog.RecordHash(data) }
 
@@ -43,18 +46,18 @@ func (e *Edge) push(level int, hash tlog.Hash) {
 
 // Root returns the hash of the tree.
 func (e *Edge) Root() tlog.Hash {
-	if e.size == 0 {
-		root, _ := tlog.TreeHash(0, nil) // of no leaves, which reads nothing
-		return root
-	}
-	level := bits.TrailingZeros64(e.size)
-	root := e.left[level]
-	for level++; level < 64; level++ {
-		if e.size>>level&1 == 1 {
-			root = tlog.NodeHash(e.left[level], root)
-		}
-	}
+	root, _ := tlog.TreeHash(int64(e.size), e) // no error: e has the hashes that it asks for
 	return root
+}
+
+// ReadHashes implements tlog.HashReader for the subtrees of the edge.
+func (e *Edge) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	hashes := make([]tlog.Hash, len(indexes))
+	for i, x := range indexes {
+		level, _ := tlog.SplitStoredHashIndex(x)
+		hashes[i] = e.left[level]
+	}
+	return hashes, nil
 }
 
 // String returns the hashes of the edge, the largest subtree first, in base64. With the size it is
@@ -72,7 +75,7 @@ func (e *Edge) String() string {
 // ParseEdge reads what String wrote about a tree of the given size.
 func ParseEdge(size uint64, s string) (*Edge, error) {
 	raw, err := base64.StdEncoding.DecodeString(s)
-	if err != nil || len(raw) != bits.OnesCount64(size)*tlog.HashSize {
+	if err != nil || size > maxSize || len(raw) != bits.OnesCount64(size)*tlog.HashSize {
 		return nil, fmt.Errorf("not the edge of a tree of %d records", size)
 	}
 	e := &Edge{size: size}
@@ -119,7 +122,7 @@ var errRun = errors.New("the hashes don't fit the number of records that are lef
 
 // Skip adds n leaves of which only the hashes of a [Run] are known.
 func (e *Edge) Skip(n uint64, hashes []tlog.Hash) error {
-	if n > 1<<62 || e.size > 1<<62 {
+	if n > maxSize || e.size+n > maxSize {
 		return errRun
 	}
 	for end := e.size + n; e.size < end; {
@@ -162,7 +165,7 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 		return Checkpoint{}, errCheckpoint
 	}
 	size, err := strconv.ParseUint(lines[1], 10, 63)
-	if err != nil || lines[1] != strconv.FormatUint(size, 10) {
+	if err != nil || size > maxSize || lines[1] != strconv.FormatUint(size, 10) {
 		return Checkpoint{}, errCheckpoint
 	}
 	root, err := tlog.ParseHash(lines[2])

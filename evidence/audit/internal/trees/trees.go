@@ -4,6 +4,7 @@ package trees
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -78,15 +79,8 @@ func (k *Known) Open(signed []byte) (c merkle.Checkpoint, err error) {
 
 // KeyID returns the name and the hash of a verifier key, which tell it from others; "" for none.
 func KeyID(key string) string {
-	plus := 0
-	for i := range len(key) {
-		if key[i] == '+' {
-			if plus++; plus == 2 {
-				return key[:i]
-			}
-		}
-	}
-	return key
+	parts := strings.SplitN(key, "+", 3)
+	return strings.Join(parts[:min(2, len(parts))], "+")
 }
 
 // Signed is audit.Signed.
