@@ -741,7 +741,7 @@ func (s *sequence) byHand(x *exchange, from, to int64) bool {
 		s.a.openEnded(blocksKept, "what an answer did to a host beside a person")
 		return true
 	}
-	if last := s.xs[len(s.xs)-1]; !s.a.runs[x.run].sealed && s.a.exchanges.at(last).start <= to {
+	if r, last := s.a.runs[x.run], s.xs[len(s.xs)-1]; !r.sealed && (s.a.exchanges.at(last).start <= to || to > r.until()) {
 		s.a.openEnded(blocksKept, "whether a person has blocked or cleared a host at the end of a log that was cut off")
 		return true
 	}

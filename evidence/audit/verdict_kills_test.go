@@ -156,6 +156,10 @@ func TestVerdictsOnRequestsUnderWayAtAKill(t *testing.T) {
 			1   start 1
 			2   page 2 seq=4
 		`, answers + "\n" + stops + "\n" + numbersMissing},
+		{"an answer within a second of the end, where the record of a block may be lost", `
+			1   page 1 status=503
+			1.5 page 2
+		`, "open, blocks kept: whether a person has blocked or cleared a host at the end of a log that was cut off"},
 		{"which has set a block", `
 			1   allow 1
 			1   start 1
