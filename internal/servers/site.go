@@ -22,9 +22,9 @@ type Site struct {
 // Pages returns the number of pages that a crawler can find, the private ones not among them.
 func (s Site) Pages() int { return 1 + s.Sections + s.Sections*leaves }
 
-// IsPage reports whether path is one of the site's pages.
+// IsPage reports whether path is one of the site's pages. Apache logs the root as /index.html.
 func (s Site) IsPage(path string) bool {
-	return path == "/" || strings.HasPrefix(path, "/s") && strings.HasSuffix(path, ".html")
+	return path == "/" || path == "/index.html" || strings.HasPrefix(path, "/s") && strings.HasSuffix(path, ".html")
 }
 
 // Paths returns the paths of all pages: the root, the sections, their leaves.
