@@ -92,7 +92,7 @@ func isLeft(s hostlimit.Refusals) bool {
 // answered handles the reply of write.
 func (c *change) answered(reply []any, at heard, err error) {
 	h := c.h
-	if err != nil && c.lease != nil && (h.p.down != nil || errors.Is(err, errStale)) {
+	if err != nil && c.lease != nil && (h.p.down != nil || errors.Is(err, errStale) || errors.Is(err, errFull)) {
 		return // undone sends it again
 	}
 	stored := err == nil && number(reply[0]) == 1 // err: the host's state can't be read

@@ -360,15 +360,23 @@ func (p *partition) failed(c *call, at heard, err error) {
 
 // undone sends again what is owed of a call, and tells the rest why it wasn't done.
 func (p *partition) undone(c *call, at heard, err error) {
-	for _, o := range c.ops {
-		if o.done != nil {
-			o.done(nil, at, err)
-		}
-		if o.owed {
-			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
-		}
+	for i := range c.ops {
+		p.undo(&c.ops[i], at, err)
 	}
 }
+
+// undo reports why o was not done, and sends it again if it is owed.
+func (p *partition) undo(o *op, at heard, err error) {
+	if o.done != nil {
+		o.done(nil, at, err)
+	}
+	if o.owed {
+		p.ops = append(p.ops, *o) // the heartbeat sends it, if nothing else
+	}
+}
+
+// errFull is the error of operations whose result the server refused to store.
+var errFull = errors.New("redislimit: the server stores nothing")
 
 // errStale is told of operations that the server has refused to do: the call came too late, or
 // spoke of a state of the server that is lost.
@@ -411,11 +419,11 @@ func (p *partition) answered(c *call, at heard, reply []any) {
 		}
 	}
 	for i, o := range c.ops {
-		if o.done == nil {
-			continue
-		}
 		answer, _ := reply[replyHead+i].([]any)
 		switch {
+		case len(answer) == 2 && text(answer[0]) == "FULL":
+			p.undo(&c.ops[i], at, &ServerError{Server: l.server, Err: fmt.Errorf("%w: %s", errFull, text(answer[1]))})
+		case o.done == nil:
 		case len(answer) == 2 && text(answer[0]) == "ERR":
 			o.done(nil, at, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %s", text(answer[1]))})
 		case isComplete(o.name, answer):

@@ -334,9 +334,10 @@ local function save(h)
 	for _, r in ipairs(h.L) do owed = max(owed, r[EXPIRY]) end
 	local L = h.L
 	if #L == 0 then h.L = nil end
-	redis.call('SET', about[h].key, cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
+	local stored = redis.pcall('SET', about[h].key, cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
 	h.L = L
 	owe(owed)
+	return stored.err
 end
 
 -- count returns the number of leases that were let go, other than that of id,
@@ -900,12 +901,13 @@ local HEAD = 7
 local replies = {now, gen.id, 0, max(gen.q - now, 0), listeners, lapsed, CALL}
 local changed = {}
 
--- fail makes all operations on a host fail, and nothing of it is stored.
-local function fail(i, h, why)
+-- fail makes all operations on a host fail, and nothing of it is stored: its key is broken or, with
+-- FULL, the server refuses to store it.
+local function fail(i, h, why, kind)
 	hosts[i] = why
 	if h then changed[h] = nil end
 	for j = 2, #replies - HEAD + 1 do
-		if call[j][2] == i then replies[HEAD + j - 1] = {'ERR', why} end
+		if call[j][2] == i then replies[HEAD + j - 1] = {kind or 'ERR', why} end
 	end
 end
 
@@ -931,7 +933,11 @@ for h, yes in pairs(changed) do
 	if yes then
 		-- What an operation didn't look at may be no number either.
 		local ok, err = pcall(save, h)
-		if not ok then fail(about[h].i, h, about[h].key .. ': ' .. tostring(type(err) == 'table' and err.err or err)) end
+		if not ok then
+			fail(about[h].i, h, about[h].key .. ': ' .. tostring(type(err) == 'table' and err.err or err))
+		elseif err then
+			fail(about[h].i, h, about[h].key .. ': ' .. err, 'FULL')
+		end
 	end
 end
 finishGen()
