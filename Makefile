@@ -36,7 +36,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci ci-notice fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -69,7 +69,13 @@ race: ## the tests of the published modules under the race detector [C compiler,
 test: setup fmt-check ## formatting, vet, staticcheck, the tests of all modules [the same]
 	@$(SUITE) race rest vet staticcheck
 
-ci: setup fmt-check ## all that a change must pass: everything of test, and lint [the same]
+ci-notice:
+	@echo 'make ci: installs what is missing (make setup), checks the format, runs the tests of all modules, those of'
+	@echo 'the published ones under the race detector, and golangci-lint; then a table of all of it.'
+	@echo 'With empty caches it downloads about 2 GB: Go modules, tools, Debian packages, a browser.'
+	@echo 'It takes half an hour to two hours on two processors. The output of each command comes when that has ended.'
+
+ci: ci-notice setup fmt-check ## all that a change must pass: everything of test, and lint [the same]
 	@$(SUITE) race rest lint
 
 fuzz: ## fuzz every target for FUZZTIME (30s each)

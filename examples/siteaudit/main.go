@@ -11,7 +11,10 @@
 // the budget with each other, and with all that use the server. A worker that ends, or is killed,
 // is taken over by the next one. One database is one audit.
 //
-// MAX_PAGES (200), MAX_SCAN_TIME_MINUTES (60) and USER_AGENT change its budget and its name.
+// MAX_PAGES (200) and MAX_SCAN_TIME_MINUTES (60) are of the audit: what is spent is in its database,
+// over all workers, restarts and kills. A worker that stops since it is spent ends with status 3, and
+// what is left has the state "over budget"; with a larger budget the next worker goes on. USER_AGENT is
+// the audit's name; where that has no contact, -from or FROM is it.
 package main
 
 import (
@@ -26,6 +29,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/examples/internal/reach"
 )
 
@@ -37,6 +41,9 @@ func main() {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "siteaudit: interrupted; the next worker goes on")
 		os.Exit(1)
+	case errors.Is(err, budget.ErrExceeded):
+		fmt.Fprintln(os.Stderr, "siteaudit:", err)
+		os.Exit(3)
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "siteaudit:", err)
 		os.Exit(1)
@@ -50,7 +57,7 @@ const usage = `Usage: siteaudit [discovery|worker|show] [flags] [URL...]
   show              print what is in the database
 
 Without a command: all three, on two small sites of its own.
-siteaudit COMMAND -h names the flags of a command.
+siteaudit COMMAND -h names the flags of a command. Status 3: the budget is spent.
 `
 
 // run is the program. What it does goes to out, and why nothing happens to log.
@@ -73,6 +80,7 @@ func run(ctx context.Context, out, log io.Writer, args []string) error {
 	if command != "show" {
 		flags.StringVar(&o.redis, "redis", "", "share slots, delays and budget through the Redis server at `ADDR`, host:port or a redis:// URL")
 		flags.StringVar(&o.state, "state", "", "remember in `DIR` what hosts are owed, and robots.txt, for the next run")
+		flags.StringVar(&o.from, "from", "", "contact: a mail `ADDRESS`, where USER_AGENT has none; empty: FROM of the environment")
 		flags.StringVar(&o.evidence, "evidence", "", "append the evidence log (JSON Lines) to `FILE`")
 	}
 	if command == "worker" {

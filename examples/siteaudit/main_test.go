@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/examples/internal/virtual"
@@ -240,9 +241,12 @@ func TestWorkersGoOnWhereTheOneBeforeEnded(t *testing.T) {
 		db := filepath.Join(t.TempDir(), "audit.db")
 		command(t, "discovery", "-db", db, origin)
 		t.Setenv("MAX_PAGES", "2")
-		wants(t, command(t, "worker", "-db", db), `spent: 2 of 2 pages`)
-		wants(t, command(t, "show", "-db", db), `total: .*1 waiting`)
-		wants(t, command(t, "worker", "-db", db), `spent: 1 of 2 pages`)
+		if err := worker(t, db); !errors.Is(err, budget.ErrExceeded) {
+			t.Errorf("the first worker ended with %v", err)
+		}
+		wants(t, command(t, "show", "-db", db), `total: .*1 over budget`)
+		t.Setenv("MAX_PAGES", "4") // of the audit, not of the worker
+		wants(t, command(t, "worker", "-db", db), `spent: 3 of 4 pages`)
 		wants(t, command(t, "show", "-db", db), `total: 3 visited`)
 		for _, path := range []string{"/1", "/2", "/3"} {
 			if n := asked(path); n != 1 {

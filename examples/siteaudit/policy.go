@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -28,6 +30,7 @@ type options struct {
 	redis    string
 	state    string
 	evidence string
+	from     string
 	flow     bool
 	base     http.RoundTripper
 }
@@ -62,7 +65,7 @@ func newAuditor(ctx context.Context, o options, name string, change func(*polite
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	cfg.Base = o.base
+	cfg.Base, cfg.From = o.base, cmp.Or(o.from, strings.TrimSpace(os.Getenv("FROM")))
 	if change != nil {
 		change(&cfg)
 	}
@@ -78,12 +81,17 @@ func newAuditor(ctx context.Context, o options, name string, change func(*polite
 	cfg.Evidence = evidence.Multi(sinks...)
 	if o.redis == "" {
 		cfg = cfg.WithState(o.state)
-		cfg.Budget = budget.New(cfg.Spend) // asked for what is spent
+		if cfg.Budget == nil {
+			cfg.Budget = budget.New(cfg.Spend) // asked for what is spent
+		}
 	} else if err := a.share(ctx, o, name, &cfg); err != nil {
 		return nil, fmt.Errorf("-redis %s: %w", o.redis, err)
 	}
 	a.budget = cfg.Budget
 	if a.Transport, err = politeness.New(cfg); err != nil {
+		if cfg.From == "" && strings.Contains(err.Error(), "Config.UserAgent") {
+			err = fmt.Errorf("%w\nor give a mail address by -from you@example.com, or in the environment variable FROM", err)
+		}
 		return nil, err
 	}
 	return a, nil

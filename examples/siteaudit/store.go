@@ -24,6 +24,7 @@ import (
 // became of it.
 const schema = `
 CREATE TABLE IF NOT EXISTS audit (id TEXT NOT NULL); -- one row
+CREATE TABLE IF NOT EXISTS spent (pages INTEGER NOT NULL, bytes INTEGER NOT NULL, started INTEGER NOT NULL); -- one row; started in microseconds, 0: not yet
 CREATE TABLE IF NOT EXISTS sites (url TEXT PRIMARY KEY); -- that people named
 CREATE TABLE IF NOT EXISTS pages (
 	number       INTEGER PRIMARY KEY, -- in which URLs were found
@@ -32,7 +33,7 @@ CREATE TABLE IF NOT EXISTS pages (
 	source       TEXT NOT NULL,       -- sitemap, crawl or redirect
 	via          TEXT NOT NULL,       -- URL that redirects here
 	hops         INTEGER NOT NULL,
-	state        TEXT NOT NULL,       -- waiting, lent or done
+	state        TEXT NOT NULL,       -- waiting, lent, done, or over budget: it waits for a larger one
 	worker       TEXT NOT NULL,       -- that it is lent to, or that has done it
 	alive        INTEGER NOT NULL,    -- last sign of that worker, Unix time
 	verdict      TEXT,                -- evidence of robots.txt, JSON: written before the fetch
@@ -97,6 +98,9 @@ func openStore(ctx context.Context, file string, create bool) (*store, error) {
 		if _, err := tx.ExecContext(ctx, schema); err != nil {
 			return err
 		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO spent SELECT 0, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM spent)"); err != nil {
+			return err
+		}
 		_, err := tx.ExecContext(ctx, "INSERT INTO audit (id) SELECT ? WHERE NOT EXISTS (SELECT 1 FROM audit)", rand.Text())
 		return err
 	})
@@ -123,6 +127,22 @@ func (s *store) in(ctx context.Context, f func(tx *sql.Tx) error) error {
 		return errors.Join(err, tx.Rollback())
 	}
 	return tx.Commit()
+}
+
+// budgetLeft makes the URLs wait again that a smaller budget has left; budgetSpent says of those that
+// wait that the budget is spent, and returns how many these are.
+func (s *store) budgetLeft(ctx context.Context) error {
+	_, err := s.db.ExecContext(ctx, "UPDATE pages SET state = 'waiting' WHERE state = 'over budget'")
+	return err
+}
+
+func (s *store) budgetSpent(ctx context.Context) (n int, err error) {
+	return n, s.in(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, "UPDATE pages SET state = 'over budget' WHERE state = 'waiting'"); err != nil {
+			return err
+		}
+		return tx.QueryRowContext(ctx, "SELECT count(*) FROM pages WHERE state = 'over budget'").Scan(&n)
+	})
 }
 
 // id names the audit: the workers of one database spend one budget.
@@ -287,8 +307,11 @@ func (s *store) Done(ctx context.Context, results []crawl.Result) error {
 		for _, r := range results {
 			found := s.take(r.Request.URL)
 			state, outcome := "done", null(string(r.Outcome))
-			if r.Outcome == crawl.Left {
+			switch r.Outcome {
+			case crawl.Left:
 				state, outcome = "waiting", null("")
+			case crawl.OverBudget:
+				state, outcome = "over budget", null("")
 			}
 			var failure string
 			if r.Err != nil {

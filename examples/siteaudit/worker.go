@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/crawl"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/robots"
@@ -35,12 +36,20 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	}
 	a, err := newAuditor(ctx, o, id, func(cfg *politeness.Config) {
 		cfg.Base = gate{cfg.Base, s}
+		if o.redis == "" {
+			cfg.Budget = &spend{store: s, limits: cfg.Spend}
+		}
 	}, sinks...)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
 	show.budget = a.budget
+	if a.budget.Check(ctx, "", time.Time{}) == nil {
+		if err := s.budgetLeft(ctx); err != nil {
+			return err
+		}
+	}
 	c, err := crawl.New(crawl.Config{
 		Transport: a.Transport,
 		Queue:     s,
@@ -74,7 +83,18 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	}
 	fmt.Fprintf(out, "spent: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
 		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)
-	return ctx.Err()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	spent := a.budget.Check(ctx, "", time.Time{})
+	if !errors.Is(spent, budget.ErrExceeded) {
+		return spent
+	}
+	left, err := s.budgetSpent(ctx)
+	if err != nil || left == 0 {
+		return err
+	}
+	return fmt.Errorf("%d URLs are left: %w", left, spent)
 }
 
 // A gate sends nothing once evidence could not be written. It stands between politeness and the

@@ -100,3 +100,19 @@ func TestSoakNamesTests(t *testing.T) {
 		}
 	}
 }
+
+// TestMakeCISaysFirstWhatItDoes, and how long that may take: a newcomer sees nothing else for minutes.
+func TestMakeCISaysFirstWhatItDoes(t *testing.T) {
+	make := exec.CommandContext(t.Context(), "make", "-n", "ci")
+	make.Dir = filepath.Join("..", "..")
+	out, err := make.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(out), "scripts/setup.sh")
+	for _, want := range []string{"make ci: ", "2 GB", "hour"} {
+		if !strings.Contains(first, want) {
+			t.Errorf("nothing about %q before the first command:\n%s", want, first)
+		}
+	}
+}

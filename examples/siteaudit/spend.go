@@ -1,0 +1,120 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-politeness/politeness/budget"
+)
+
+// A spend is the budget.Budget of one audit, in its database: pages and time count over all workers,
+// restarts and kills. A page that was reserved when its worker was killed stays spent.
+type spend struct {
+	store  *store
+	limits budget.Limits
+	bytes  atomic.Int64 // read since they were last written
+	warned atomic.Bool  // of the time
+}
+
+// left returns the limit that stands against a start at the given time, nil if none does.
+func (b *spend) left(u budget.Usage, start time.Time) error {
+	seconds := func(d time.Duration) int64 { return int64(d / time.Second) }
+	if limit := b.limits.Duration; limit > 0 && !u.Started.IsZero() && start.Sub(u.Started) >= limit {
+		used := min(u.Elapsed, start.Sub(u.Started))
+		return &budget.Error{Limit: budget.Time, Used: seconds(used), Want: seconds(start.Sub(u.Started)) - seconds(used), Max: seconds(limit)}
+	}
+	if limit := b.limits.Pages; limit > 0 && u.Pages >= limit {
+		return &budget.Error{Limit: budget.Pages, Used: u.Pages, Want: 1, Max: limit}
+	}
+	return nil
+}
+
+// usage reads what is spent.
+func (b *spend) usage(ctx context.Context, db interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+},
+) (u budget.Usage, err error) {
+	u.Limits = b.limits
+	var started int64
+	err = db.QueryRowContext(ctx, "SELECT pages, bytes, started FROM spent").Scan(&u.Pages, &u.Bytes, &started)
+	if started > 0 {
+		u.Started = time.UnixMicro(started)
+		u.Elapsed = max(0, time.Since(u.Started))
+	}
+	return u, err
+}
+
+// Check implements budget.Budget.
+func (b *spend) Check(ctx context.Context, _ string, start time.Time) error {
+	u, err := b.usage(ctx, b.store.db)
+	if err != nil {
+		return err
+	}
+	if start.IsZero() {
+		start = time.Now()
+	}
+	return b.left(u, start)
+}
+
+// Reserve implements budget.Budget: the first page of the audit starts its clock.
+func (b *spend) Reserve(ctx context.Context, _ string) (warnings []budget.Warning, err error) {
+	var refused error
+	err = b.store.in(ctx, func(tx *sql.Tx) error {
+		u, err := b.usage(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if refused = b.left(u, now); refused != nil {
+			return nil
+		}
+		if _, err := tx.ExecContext(ctx, "UPDATE spent SET pages = pages + 1, bytes = bytes + ?, started = CASE started WHEN 0 THEN ? ELSE started END",
+			b.bytes.Swap(0), now.UnixMicro()); err != nil {
+			return err
+		}
+		if used, most := u.Pages+1, b.limits.Pages; most > 0 && used-1 < b.share(most) && used >= b.share(most) {
+			warnings = append(warnings, budget.Warning{Limit: budget.Pages, Used: used, Max: most})
+		}
+		if most := int64(b.limits.Duration); most > 0 && int64(u.Elapsed) >= b.share(most) && b.warned.CompareAndSwap(false, true) {
+			warnings = append(warnings, budget.Warning{Limit: budget.Time, Used: int64(u.Elapsed / time.Second), Max: most / int64(time.Second)})
+		}
+		return nil
+	})
+	return warnings, cmp.Or(err, refused)
+}
+
+// share returns the part of a limit from which on there is a warning.
+func (b *spend) share(limit int64) int64 {
+	if b.limits.WarnAt == 0 {
+		return limit + 1
+	}
+	return max(1, int64(float64(limit)*b.limits.WarnAt))
+}
+
+// Refund implements budget.Budget.
+func (b *spend) Refund(ctx context.Context, _ string) {
+	_, _ = b.store.db.ExecContext(context.WithoutCancel(ctx), "UPDATE spent SET pages = pages - 1 WHERE pages > 0")
+}
+
+// TakeBytes implements budget.Budget: they are unlimited.
+func (b *spend) TakeBytes(_ context.Context, n int64) (int64, error) { return n, nil }
+
+// SettleBytes implements budget.Budget.
+func (b *spend) SettleBytes(_ context.Context, _, read int64) []budget.Warning {
+	b.bytes.Add(read)
+	return nil
+}
+
+// Limits implements budget.Budget.
+func (b *spend) Limits() budget.Limits { return b.limits }
+
+// Usage implements budget.Budget.
+func (b *spend) Usage(ctx context.Context) (budget.Usage, error) {
+	if _, err := b.store.db.ExecContext(ctx, "UPDATE spent SET bytes = bytes + ?", b.bytes.Swap(0)); err != nil {
+		return budget.Usage{}, err
+	}
+	return b.usage(ctx, b.store.db)
+}
