@@ -172,10 +172,10 @@ func TestGoals(t *testing.T) {
 		{"nginx-10rm", "Conservative", day, 0, 1}, // it stays away
 		{"haproxy-ban", "zero value", day, 1400, 12},
 		{"haproxy-ban", "zero value", 5 * time.Minute, 0, 12}, // too short to tell
-		{"broken-1-503", "zero value", day, 2572, 5000},
-		{"broken-5-503", "zero value", day, 2286, 5000},
-		{"broken-10-500", "zero value", day, 2000, 5000},
-		{"broken-10-500", "Bulk", day, 2750, 5000},
+		{"broken-1-503", "zero value", day, 2546, 5000},
+		{"broken-5-503", "zero value", day, 2172, 5000},
+		{"broken-10-500", "zero value", day, 1800, 5000},
+		{"broken-10-500", "Bulk", day, 2475, 5000},
 		{"broken-10-500", "8 workers", day, 0, 5000}, // it never asks again
 	} {
 		r := servers.Result{Server: server(tt.server), Crawler: crawler(tt.crawler), Site: servers.Site{Sections: 3}, Length: tt.length}
