@@ -363,7 +363,17 @@ func (s *sequence) judgeAnswers() {
 		s.intervals = append(s.intervals, owed...)
 	}
 	if len(s.answers) > 0 || len(s.blocks) > 0 {
-		var all []uint32 // those that were answered
+		var all []uint32           // those that were answered
+		cut := map[uint32]*block{} // whose end isn't in the log
+		for _, b := range s.blocks {
+			if b.x == none || b.refusals == 0 {
+				continue
+			}
+			if x := s.a.exchanges.at(b.x); x.fate != ended && s.a.named[x.by].policy != nil {
+				x.answered, cut[b.x] = b.from, b
+				all = append(all, b.x)
+			}
+		}
 		for _, i := range s.xs {
 			x := s.a.exchanges.at(i)
 			if x.fate == cutOff && x.flags&told == 0 {
@@ -378,6 +388,8 @@ func (s *sequence) judgeAnswers() {
 		})
 		for _, i := range all {
 			switch x := s.a.exchanges.at(i); {
+			case cut[i] != nil:
+				s.count(cut[i], &cut[i].answer, x)
 			case x.trouble > 0:
 				s.answered(x, &s.h.answers[x.trouble-1])
 			case x.flags&serves != 0:
