@@ -73,7 +73,7 @@ const (
 	BlockedByRule     Type = "blocked_by_rule"
 	BudgetWarning     Type = "budget_warning"
 	BudgetExceeded    Type = "budget_exceeded"
-	Waiting           Type = "waiting"      // a wait has begun that is longer than a second; with Instead: that start number will not be used
+	Waiting           Type = "waiting"      // a wait has begun that is longer than a second
 	SlotTimeout       Type = "slot_timeout" // no turn came within SlotTimeout, MaxWait or the deadline
 	Resent            Type = "resent"       // the transport sent the request once more at Start: the connection was lost, or another signature asked for
 	Started           Type = "started"      // the request went out at Start; recorded once it has
@@ -124,10 +124,10 @@ type Decision struct {
 	Copy        string        `json:"copy,omitzero" most:"48"`         // first 8 hex characters of SHA256 of the robots.txt that decided
 
 	// The turn.
-	Seq          uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1
-	Instead      uint64        `json:"instead,omitzero"`               // number of the start that was given up for it, or in vain, before anything was sent
+	Seq          uint64        `json:"seq,omitzero"`                   // number of this start on its Host, from 1, by Policy.Process or else Policy.Limiter
+	Instead      uint64        `json:"instead,omitzero"`               // number of the start that was given up for it before anything was sent
 	Start        time.Time     `json:"start,omitzero"`                 // when the request was let go: on its connection, as far as the transport tells
-	Prev         time.Time     `json:"prev,omitzero"`                  // stamp of the start before on Host, as the limiter has it, whichever process made that; zero: it knows none
+	Prev         time.Time     `json:"prev,omitzero"`                  // stamp of the latest start on Host that had ended by then, as the limiter has it, whichever process made that; zero: it knows none
 	At           time.Time     `json:"at,omitzero"`                    // Start by the clock of a limiter that several processes share, as Prev and BlockedUntil are then; zero: by the process's own
 	BlockedUntil time.Time     `json:"blockedUntil,omitzero"`          // end of the last block of Host that the limiter knew at Start, whoever set it; zero: none
 	WaitSlot     time.Duration `json:"waitSlot,omitzero"`              // wait for one of the host's slots
