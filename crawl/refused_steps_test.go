@@ -148,9 +148,17 @@ func TestRefusals(t *testing.T) {
 		"a page that a limit took first, and a ban then": {
 			0,
 			[]step{
-				{"a", 403, 0, ""}, {"g", 200, 0, "done g, last a"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""},
-				{"good", 200, time.Minute, "last a b c d e"}, {"a", 200, 0, "done a"},
-			}, "any", false,
+				{"a", 403, 0, ""},
+				{"g", 200, 0, "done g, last a"},
+				{"a", 403, 0, ""},
+				{"b", 403, 0, ""},
+				{"c", 403, 0, ""},
+				{"d", 403, 0, ""},
+				{"e", 403, 0, ""},
+				{"good", 200, time.Minute, "last a b c d e"},
+				{"a", 200, 0, "done a"},
+			},
+			"any", false,
 		},
 		"banned": {
 			0,
