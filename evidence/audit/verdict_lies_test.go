@@ -101,8 +101,15 @@ func TestVerdictsOnWhatIsTakenOut(t *testing.T) {
 	checkRows(t, usual, closed([]row{
 		{"the Date", `1 page 1 noDate=-`, `open, times agree with the servers': an answer without its Date, and no word that the server sent none`},
 		{"the number", `1 page 1 seq=0`, `open, log whole: starts without numbers: whether some are missing isn't known`},
-		{"the start before", `1 page 1 prev=-`, `open, log whole: a start that doesn't say which one was before it on its host (prev)`},
+		{"the start before, which its number shows as well", `1 page 1 prev=-`, ``},
 	}))
+	checkRows(t, "policy process=P\nsite \"\" at=-50", closed([]row{{"the start before, in a fleet", `1 page 1 prev=-`, `
+		open, delays kept: a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached
+	`}}))
+	checkRows(t, "policy process=P\nsite \"\" prev=-", closed([]row{{"and with its clock", `1 page 1 at=@1 prev=-`, `
+		open, delays kept: a start of a fleet without its stamp by the limiter's clock (at), as while the server can't be reached
+		open, log whole: a start that doesn't say which one was before it on its host (prev)
+	`}}))
 	checkRows(t, "policy limiter=-\nsite \"\"", closed([]row{
 		{"the limiter", `1 page 1`, `open, log whole: a policy that doesn't name its limiter: the Transports of one log are taken to share one`},
 	}))
