@@ -20,7 +20,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-const gap = time.Nanosecond
+const gap = time.Microsecond
 
 // A Stack knows hosts.
 type Stack interface {

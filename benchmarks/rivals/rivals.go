@@ -28,7 +28,7 @@ const (
 
 // Terms are what everybody is asked to keep to, on each host.
 type Terms struct {
-	Delay time.Duration // gap between two starts; 0: a nanosecond, so that all the accounting is done and nobody waits
+	Delay time.Duration // gap between two starts; 0: a microsecond, so that all the accounting is done and nobody waits
 	Slots int           // requests at once
 
 	// Evidence is told of politeness's decisions; nil: a function that does nothing with them.
@@ -37,7 +37,7 @@ type Terms struct {
 	Plain bool
 }
 
-func (t Terms) gap() time.Duration { return max(t.Delay, time.Nanosecond) }
+func (t Terms) gap() time.Duration { return max(t.Delay, time.Microsecond) }
 
 // A Fetcher fetches a URL and reads its body to the end.
 type Fetcher interface {
