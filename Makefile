@@ -73,7 +73,7 @@ ci-notice:
 	@echo 'make ci: installs what is missing (make setup), checks the format, runs the tests of all modules, those of'
 	@echo 'the published ones under the race detector, and golangci-lint; then a table of all of it.'
 	@echo 'With empty caches it downloads about 2 GB: Go modules, tools, Debian packages, a browser.'
-	@echo 'It takes half an hour to two hours on two processors. The output of each command comes when that has ended.'
+	@echo 'On two processors it takes ten minutes to an hour, by the caches and by what else these do. The output of each command comes when that has ended.'
 
 ci: ci-notice setup fmt-check ## all that a change must pass: everything of test, and lint [the same]
 	@$(SUITE) race rest lint
