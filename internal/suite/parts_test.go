@@ -103,9 +103,9 @@ func TestSoakNamesTests(t *testing.T) {
 
 // TestMakeCISaysFirstWhatItDoes, and how long that may take: a newcomer sees nothing else for minutes.
 func TestMakeCISaysFirstWhatItDoes(t *testing.T) {
-	make := exec.CommandContext(t.Context(), "make", "-n", "ci")
-	make.Dir = filepath.Join("..", "..")
-	out, err := make.Output()
+	notice := exec.CommandContext(t.Context(), "make", "-n", "ci")
+	notice.Dir = filepath.Join("..", "..")
+	out, err := notice.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
