@@ -10,8 +10,8 @@ import (
 	"github.com/go-politeness/politeness/budget"
 )
 
-// A spend is the budget.Budget of one audit, in its database: pages and time count over all workers,
-// restarts and kills. A page that was reserved when its worker was killed stays spent.
+// A spend is the budget.Budget of one audit, in its database: pages and time count over all
+// workers, restarts and kills. A page that was reserved when its worker was killed stays spent.
 type spend struct {
 	store  *store
 	limits budget.Limits

@@ -129,8 +129,8 @@ func (s *store) in(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// budgetLeft makes the URLs wait again that a smaller budget has left; budgetSpent says of those that
-// wait that the budget is spent, and returns how many these are.
+// budgetLeft makes the URLs wait again that a smaller budget has left; budgetSpent says of those
+// that wait that the budget is spent, and returns how many these are.
 func (s *store) budgetLeft(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE pages SET state = 'waiting' WHERE state = 'over budget'")
 	return err

@@ -97,7 +97,7 @@ func soak(*repository) []*task {
 		{"names", ".", "TestManyNames"},
 		{"names", "robots/robotscache", "TestWildcardDomain"},
 		{"sizes", "crawl/sitemap", ""}, // all of its tests
-		{"sizes", "evidence/audit", "TestTheJudgeRemembersNoLines"},
+		{"sizes", "evidence/audit", "TestTheJudgeRemembersSoMuch"},
 		{"sizes", "hostlimit", "TestLearnedFindsTheRate"},
 		{"sizes", "hostlimit/redislimit", "TestEveryFate"},
 	} {
