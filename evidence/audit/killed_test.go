@@ -104,7 +104,7 @@ func TestNoHonestFleetIsBrokenByAKill(t *testing.T) {
 
 // TestASignedLogThatIsCutOffAtACheckpointIsOpen: every line of it is signed, and what came after isn't known.
 func TestASignedLogThatIsCutOffAtACheckpointIsOpen(t *testing.T) {
-	log, _ := signedLog(t, 20, testKey)
+	log, _ := logtest.Signed(t, 20, testKey)
 	lines := logtest.Lines(log)
 	cut := 1 + slices.IndexFunc(lines, func(line []byte) bool { return bytes.HasPrefix(line, []byte(`{"type":"checkpoint"`)) })
 	r, err := trusted.Check(bytes.NewReader(slices.Concat(lines[:cut]...)))

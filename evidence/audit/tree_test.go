@@ -12,59 +12,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
+	"github.com/go-politeness/politeness/internal/logtest"
 )
 
-const testOrigin = "example.com/crawler"
+const testOrigin = logtest.Origin
 
 var (
 	testKey  = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	otherKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, ed25519.SeedSize))
-	trusted  = audit.Trust{Key: verifierKey(testKey)}
+	trusted  = audit.Trust{Key: logtest.VerifierKey(testKey)}
 )
-
-func verifierKey(key ed25519.PrivateKey) string {
-	text, err := note.NewEd25519VerifierKey(testOrigin, key.Public().(ed25519.PublicKey))
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// signedLog returns a log of n exchanges, ten seconds each, and the checkpoints that were published.
-func signedLog(t *testing.T, n int, key ed25519.PrivateKey, options ...evidence.Option) (log []byte, checkpoints [][]byte) {
-	t.Helper()
-	var out bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
-		signed := evidence.Signed(key, testOrigin, func(c []byte) { checkpoints = append(checkpoints, c) })
-		log := evidence.JSONLines(&out, append(options, signed)...)
-		visit(t, log, n)
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return out.Bytes(), checkpoints
-}
-
-// visit records n exchanges.
-func visit(t *testing.T, log evidence.Evidence, n int) {
-	for i := range n {
-		d := evidence.Decision{
-			Type: evidence.RobotsAllowed, Time: time.Now(), Trip: uint64(i + 1), Attempt: 1, Method: "GET",
-			URL: "https://example.com/", Host: "example.com", Allowed: true,
-		}
-		log.Record(t.Context(), d)
-		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, d.Time, uint64(i+1), 1, 1, time.Second
-		log.Record(t.Context(), d)
-		time.Sleep(10 * time.Second)
-		d.Type, d.Time, d.Status, d.Duration, d.Latency = evidence.Fetched, time.Now(), 200, 10*time.Second, 10*time.Second
-		d.Slot, d.Slots, d.Delay = 0, 0, 0
-		log.Record(t.Context(), d)
-	}
-}
 
 func mustCheck(t *testing.T, trust audit.Trust, log []byte) *audit.Report {
 	t.Helper()
@@ -87,7 +46,7 @@ func signatureFaults(r *audit.Report) (out []string) {
 
 func TestSignedLogIsProved(t *testing.T) {
 	for name, options := range map[string][]evidence.Option{"signed": nil, "signed and chained": {evidence.Chained()}} {
-		log, checkpoints := signedLog(t, 100, testKey, options...)
+		log, checkpoints := logtest.Signed(t, 100, testKey, options...)
 		report := mustCheck(t, trusted, log)
 		if !report.OK() {
 			t.Errorf("%s: %v", name, report)
@@ -103,7 +62,7 @@ func TestSignedLogIsProved(t *testing.T) {
 }
 
 func TestSignatureWithoutAKeyStaysOpen(t *testing.T) {
-	log, _ := signedLog(t, 20, testKey)
+	log, _ := logtest.Signed(t, 20, testKey)
 	report := mustCheck(t, audit.Trust{}, log)
 	if !report.OK() || report.Signed.Key != "" || !strings.Contains(report.String(), "61 records signed, but no key was given") {
 		t.Errorf("%v", report)
@@ -112,7 +71,7 @@ func TestSignatureWithoutAKeyStaysOpen(t *testing.T) {
 
 // TestForgedSignedLogs does to a signed log what its owner may do without the key, and what anybody may.
 func TestForgedSignedLogs(t *testing.T) {
-	log, checkpoints := signedLog(t, 100, testKey)
+	log, checkpoints := logtest.Signed(t, 100, testKey)
 	lines := bytes.SplitAfter(bytes.TrimSuffix(log, []byte("\n")), []byte("\n"))
 	lines[len(lines)-1] = append(lines[len(lines)-1], '\n')
 	var signed []int // indices of checkpoints
@@ -121,7 +80,7 @@ func TestForgedSignedLogs(t *testing.T) {
 			signed = append(signed, i)
 		}
 	}
-	other, _ := signedLog(t, 100, otherKey)
+	other, _ := logtest.Signed(t, 100, otherKey)
 	within := signed[3] + 2 // between two checkpoints
 	for name, c := range map[string]struct {
 		forge func(lines [][]byte) [][]byte
@@ -239,8 +198,8 @@ func TestForgedSignedLogs(t *testing.T) {
 
 // TestOwnerCanNotRewriteWhatSomebodyHasACheckpointOf has the owner of the key make the log anew.
 func TestOwnerCanNotRewriteWhatSomebodyHasACheckpointOf(t *testing.T) {
-	_, mailed := signedLog(t, 50, testKey)
-	rewritten, _ := signedLog(t, 70, testKey) // other salts, if nothing else
+	_, mailed := logtest.Signed(t, 50, testKey)
+	rewritten, _ := logtest.Signed(t, 70, testKey) // other salts, if nothing else
 	for i := range mailed {
 		report := mustCheck(t, audit.Trust{Key: trusted.Key, Checkpoints: mailed[i : i+1]}, rewritten)
 		if got := signatureFaults(report); len(got) != 1 || !strings.Contains(got[0], "was rewritten") {
@@ -257,7 +216,7 @@ func TestSignedLogsOfOneFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			visit(t, log, 20)
+			logtest.Visit(t, log, 20)
 			if err := log.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -268,8 +227,8 @@ func TestSignedLogsOfOneFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, _ := signedLog(t, 20, testKey)
-	two, _ := signedLog(t, 30, testKey)
+	one, _ := logtest.Signed(t, 20, testKey)
+	two, _ := logtest.Signed(t, 30, testKey)
 	for what, log := range map[string][]byte{
 		"one tree": grown, "two trees": slices.Concat(one, two), "a tree of three logs and one of its own": slices.Concat(grown, one),
 	} {
@@ -296,11 +255,11 @@ func TestSignedLogsOfOneFile(t *testing.T) {
 }
 
 func TestTrustRefusesWhatItCanNotRead(t *testing.T) {
-	_, checkpoints := signedLog(t, 10, testKey)
+	_, checkpoints := logtest.Signed(t, 10, testKey)
 	for want, trust := range map[string]audit.Trust{
 		`the key "nonsense"`:     {Key: "nonsense"},
 		"not a signed note":      {Checkpoints: [][]byte{[]byte("nonsense")}},
-		"signed with another":    {Key: verifierKey(otherKey), Checkpoints: checkpoints[:1]},
+		"signed with another":    {Key: logtest.VerifierKey(otherKey), Checkpoints: checkpoints[:1]},
 		"the signature isn't ri": {Key: trusted.Key, Checkpoints: [][]byte{bytes.Replace(checkpoints[0], []byte("\n"), []byte("\n1"), 1)}},
 		"not a checkpoint":       {Checkpoints: [][]byte{[]byte("hello\n\n— a AAAAAAA=\n")}},
 	} {

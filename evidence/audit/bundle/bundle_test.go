@@ -19,61 +19,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/mod/sumdb/note"
-
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
 	"github.com/go-politeness/politeness/evidence/audit/bundle"
 	"github.com/go-politeness/politeness/internal/logtest"
 )
 
-const testOrigin = "example.com/crawler"
+const testOrigin = logtest.Origin
 
 var (
 	testKey  = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	otherKey = ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, ed25519.SeedSize))
-	trusted  = audit.Trust{Key: verifierKey(testKey)}
+	trusted  = audit.Trust{Key: logtest.VerifierKey(testKey)}
 )
-
-func verifierKey(key ed25519.PrivateKey) string {
-	text, err := note.NewEd25519VerifierKey(testOrigin, key.Public().(ed25519.PublicKey))
-	if err != nil {
-		panic(err)
-	}
-	return text
-}
-
-// signedLog returns a log of n exchanges, ten seconds each, and the checkpoints that were published.
-func signedLog(t *testing.T, n int, key ed25519.PrivateKey, options ...evidence.Option) (log []byte, checkpoints [][]byte) {
-	t.Helper()
-	var out bytes.Buffer
-	synctest.Test(t, func(t *testing.T) {
-		signed := evidence.Signed(key, testOrigin, func(c []byte) { checkpoints = append(checkpoints, c) })
-		log := evidence.JSONLines(&out, append(options, signed)...)
-		visit(t, log, n)
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return out.Bytes(), checkpoints
-}
-
-// visit records n exchanges.
-func visit(t *testing.T, log evidence.Evidence, n int) {
-	for i := range n {
-		d := evidence.Decision{
-			Type: evidence.RobotsAllowed, Time: time.Now(), Trip: uint64(i + 1), Attempt: 1, Method: "GET",
-			URL: "https://example.com/", Host: "example.com", Allowed: true,
-		}
-		log.Record(t.Context(), d)
-		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, d.Time, uint64(i+1), 1, 1, time.Second
-		log.Record(t.Context(), d)
-		time.Sleep(10 * time.Second)
-		d.Type, d.Time, d.Status, d.Duration, d.Latency = evidence.Fetched, time.Now(), 200, 10*time.Second, 10*time.Second
-		d.Slot, d.Slots, d.Delay = 0, 0, 0
-		log.Record(t.Context(), d)
-	}
-}
 
 // signedCrawl returns a signed log of a crawl of several hosts, with the checkpoints published.
 func signedCrawl(t testing.TB, hosts, pages int, more ...evidence.Decision) (log []byte, checkpoints [][]byte) {
@@ -334,7 +292,7 @@ func TestForgedBundles(t *testing.T) {
 	text, _ := mustExtract(t, trusted, log, "h2.example")
 	lines := strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 	other, _ := signedCrawl(t, 5, 31)
-	_, later := signedLog(t, 1000, testKey)
+	_, later := logtest.Signed(t, 1000, testKey)
 	record := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"type":"fetched"`) })
 	omitted := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, `{"omitted":`) && len(l) > 120 })
 	isTheirs := "aren't in the log"
@@ -363,7 +321,7 @@ func TestForgedBundles(t *testing.T) {
 		"another version": {forge: func(l []string) []string { l[0] = `{"bundle":2}` + "\n"; return l }, want: "version 2"},
 		"nonsense":        {forge: func(l []string) []string { l[record] = "nonsense\n"; return l }, want: "neither"},
 		"a log":           {forge: func([]string) []string { return []string{string(log)} }, want: "not a bundle"},
-		"another's key":   {trust: audit.Trust{Key: verifierKey(otherKey)}, want: "signed with another key"},
+		"another's key":   {trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, want: "signed with another key"},
 		"of another log": {forge: func(l []string) []string {
 			b, _ := mustExtract(t, trusted, other, "h2.example")
 			l[len(l)-1] = string(b[bytes.LastIndex(b, []byte("{")):])
@@ -445,7 +403,7 @@ func TestExtractRefuses(t *testing.T) {
 		`"" isn't a host`:         {log: bytes.NewReader(log), hosts: []string{""}},
 		"evidence.Signed":         {log: bytes.NewReader(unsigned), hosts: []string{"h1.example"}},
 		"aren't what was signed":  {log: bytes.NewReader(changed), hosts: []string{"h1.example"}},
-		"another key":             {log: bytes.NewReader(log), trust: audit.Trust{Key: verifierKey(otherKey)}, hosts: []string{"h1.example"}},
+		"another key":             {log: bytes.NewReader(log), trust: audit.Trust{Key: logtest.VerifierKey(otherKey)}, hosts: []string{"h1.example"}},
 		"a bad disk":              {log: badSeeker{bytes.NewReader(log)}, hosts: []string{"h1.example"}},
 	} {
 		var out bytes.Buffer

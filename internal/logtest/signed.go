@@ -1,0 +1,57 @@
+package logtest
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/mod/sumdb/note"
+
+	"github.com/go-politeness/politeness/evidence"
+)
+
+// Origin is the origin of the logs of Signed.
+const Origin = "example.com/crawler"
+
+// VerifierKey returns the text by which a verifier knows key at Origin.
+func VerifierKey(key ed25519.PrivateKey) string {
+	text, err := note.NewEd25519VerifierKey(Origin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// Signed returns a log of n exchanges, ten seconds each, and the checkpoints that were published.
+func Signed(t *testing.T, n int, key ed25519.PrivateKey, options ...evidence.Option) (log []byte, checkpoints [][]byte) {
+	t.Helper()
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		signed := evidence.Signed(key, Origin, func(c []byte) { checkpoints = append(checkpoints, c) })
+		log := evidence.JSONLines(&out, append(options, signed)...)
+		Visit(t, log, n)
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return out.Bytes(), checkpoints
+}
+
+// Visit records n exchanges, ten seconds each.
+func Visit(t *testing.T, log evidence.Evidence, n int) {
+	for i := range n {
+		d := evidence.Decision{
+			Type: evidence.RobotsAllowed, Time: time.Now(), Trip: uint64(i + 1), Attempt: 1, Method: "GET",
+			URL: "https://example.com/", Host: "example.com", Allowed: true,
+		}
+		log.Record(t.Context(), d)
+		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, d.Time, uint64(i+1), 1, 1, time.Second
+		log.Record(t.Context(), d)
+		time.Sleep(10 * time.Second)
+		d.Type, d.Time, d.Status, d.Duration, d.Latency = evidence.Fetched, time.Now(), 200, 10*time.Second, 10*time.Second
+		d.Slot, d.Slots, d.Delay = 0, 0, 0
+		log.Record(t.Context(), d)
+	}
+}
