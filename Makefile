@@ -36,7 +36,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci ci-notice fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci ci-notice fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check release-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -121,3 +121,6 @@ benchstat: ## compare two outputs of make bench: OLD=old.txt NEW=new.txt
 
 doc-check: ## type-check the Go code in README.md and docs/
 	go test -count=1 -v -run '^TestDocs' ./docs
+
+release-check: ## play the release of the last commit: each module from a proxy of files, and a user's program [redis-server, postgresql]
+	scripts/release-check.sh -play v0.1.0

@@ -2,11 +2,12 @@
 # Checks, after the root module is tagged and before the nested ones are, that each published nested
 # module requires that version and carries no replace, that no module was forgotten, and that the
 # programs build with them. It tells what is wrong, and exits with 1. With -modules it lists the
-# published nested modules.
+# published nested modules. With -play it plays the release of the last commit, before any tag:
+# package internal/release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-usage='usage: release-check.sh vX.Y.Z | -modules'
+usage='usage: release-check.sh vX.Y.Z | -modules | -play vX.Y.Z'
 version=${1:?$usage}
 root=github.com/go-politeness/politeness
 published='budget/redisbudget crawl/pgqueue crawl/sqlitequeue cmd/politeness evidence/otelevidence hostlimit/redislimit robots/robotscache/redisrobots'
@@ -15,7 +16,10 @@ if [[ $version == -modules ]]; then
   printf '%s\n' $published
   exit
 fi
+play=
+[[ $version != -play ]] || { play=1; version=${2:?$usage}; }
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || { echo "$usage" >&2; exit 2; }
+[[ -z $play ]] || exec go run ./internal/release "$version" $published
 
 status=0
 wrong() { echo "$*"; status=1; }
