@@ -175,9 +175,9 @@ func isSilent(err error) bool {
 }
 
 // giveUpDead gives the URLs of dead hosts up, if no others are left: nothing but their next try
-// would keep the crawl.
+// would keep the crawl. While the Queue is open the crawl goes on in any case.
 func (r *run) giveUpDead(now time.Time) {
-	if r.stopped || r.underWay() {
+	if r.stopped || r.open || r.underWay() {
 		return
 	}
 	sooner := make(map[*host]time.Time)

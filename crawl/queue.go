@@ -52,15 +52,16 @@ type Queue interface {
 
 	// Hosts returns at most n of the hosts that have waiting requests and none that is lent to this
 	// process. n, which may be 0, is the number of hosts for which there is room. open reports
-	// whether other programs may still make requests waiting: the crawl doesn't end while they may,
-	// and calls Hosts each second. It also does so at its beginning, at its end and, once n hosts
-	// were returned, whenever there is room for another one.
+	// whether other programs may still make requests waiting, or let go of a host; what this
+	// process has lent doesn't count. The crawl doesn't end while the Queue is open, asks hosts
+	// that don't answer again, and calls Hosts each second. It also does so at its beginning, at
+	// its end and, once n hosts were returned, whenever there is room for another one.
 	Hosts(ctx context.Context, n int) (hosts []string, open bool, err error)
 }
 
-// An Owner is a Queue whose hosts belong to one of several processes for a while. Of a host that
-// this process has lost nothing is asked for any more: what was lent is given back to Done as Left,
-// uncounted.
+// An Owner is a Queue whose hosts belong to one of several processes for a while. The crawl calls
+// its Hosts each second, which may renew a lease. Of a host that this process has lost nothing is
+// asked for any more: what was lent is given back to Done as Left, uncounted.
 type Owner interface {
 	Queue
 

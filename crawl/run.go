@@ -156,7 +156,7 @@ func (r *run) loop(cancel context.CancelFunc) {
 		case <-ticker.C:
 			r.report(time.Now(), false)
 			r.giveBack()
-			r.work.list = r.work.list || r.open || r.unlisted && !r.stopped && r.places() > 0
+			r.work.list = r.work.list || r.open || r.isOwner() || r.unlisted && !r.stopped && r.places() > 0
 			r.look(time.Now())
 		case <-done:
 			done = nil
@@ -305,6 +305,12 @@ func (r *run) atHand(h *host) (reqs []Request) {
 	}
 	reqs, h.urls = append(reqs, h.urls...), nil
 	return reqs
+}
+
+// isOwner reports whether the Queue is an Owner, whose lease Hosts renews.
+func (r *run) isOwner() bool {
+	_, ok := r.queue.(Owner)
+	return ok
 }
 
 // owns reports whether the host key is still this process's, see Owner.

@@ -186,3 +186,40 @@ func TestHostThatComesBackIsAlive(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadHostsWaitWhileTheQueueIsOpen: while other processes may add URLs, a host that doesn't
+// answer is asked again as in any crawl that goes on, and what it has then is visited. Once they
+// can't any more it keeps nobody.
+func TestDeadHostsWaitWhileTheQueueIsOpen(t *testing.T) {
+	var silent net.Error = &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for _, tt := range []struct {
+		name string
+		open time.Duration // that the Queue is
+		want crawl.Outcome
+	}{
+		{"others go on", 30 * time.Minute, crawl.Visited},
+		{"others have ended", 8 * time.Minute, crawl.Unreachable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig()
+				q := &shared{store: newStore()}
+				q.store.open = true
+				r.crawl.Queue = q
+				back := r.Site("https://back.example").Handle("/", page(""))
+				back.Down(silent)
+				time.AfterFunc(12*time.Minute, func() { back.Down(nil) })
+				time.AfterFunc(tt.open, func() {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					q.store.open = false
+				})
+				s := r.run(t.Context(), t, numbered("back.example", 2)...)
+				wantOutcomes(t, s, map[crawl.Outcome]int{tt.want: 2})
+				if s.Elapsed < tt.open || s.Elapsed > tt.open+time.Minute {
+					t.Errorf("the crawl took %v, and its Queue was open for %v", s.Elapsed, tt.open)
+				}
+			})
+		})
+	}
+}

@@ -503,7 +503,7 @@ func (q *Queue) release(ctx context.Context, hosts []string) error {
 
 // Hosts implements crawl.Queue. It claims hosts for this process, renews its lease, ends processes
 // whose leases are over, and gives back what this process has beyond its part. The Queue is open
-// while any process has URLs, or may claim some.
+// while another process has URLs, or may claim some.
 func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
 	var idle, claimed []string
 	var f fleet
@@ -531,7 +531,8 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 			id, f.mine+len(claimed), n > len(idle)+len(claimed)); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM politeness_host WHERE crawl = $1 AND waiting)", q.crawl).Scan(&open)
+		return tx.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM politeness_host WHERE crawl = $1 AND waiting AND owner IS DISTINCT FROM $2)",
+			q.crawl, id).Scan(&open)
 	})
 	if err != nil {
 		return nil, false, q.wrap(err)

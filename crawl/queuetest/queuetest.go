@@ -78,6 +78,7 @@ var promises = []promise{
 	{"A host is of one process", "pages are fetched twice", true, oneProcess},
 	{"A host that is given back goes to another process", "pages are lost", true, givesBack},
 	{"A Queue is open while others have URLs", "a process ends while there is work", true, staysOpen},
+	{"A Queue isn't open for what its own process has", "a crawl of dead hosts takes its time", true, countsOthers},
 	{"A process that was paused has lost its hosts", "pages are fetched twice", true, fences},
 	{"Hosts are shared", "one process has all the work", true, shares},
 	{"A Queue that is left is given back soon", "pages wait", true, killedWhileShared},

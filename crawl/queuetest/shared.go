@@ -108,6 +108,21 @@ func staysOpen(c *check) {
 	c.until("the Queue is closed for both once all is done", func() bool { return !isOpen(one) && !isOpen(two) })
 }
 
+func countsOthers(c *check) {
+	one, two := c.owner(), c.owner()
+	isOpen := func(q crawl.Owner) bool {
+		_, open, err := q.Hosts(c.ctx, 10)
+		c.must(err)
+		return open
+	}
+	c.add(one, 2, numbered("a.example", 2)...)
+	c.claim(one, 10)
+	c.take(one, 1, "a.example")
+	if isOpen(one) || !isOpen(two) {
+		c.failf("one process has all requests; of it Hosts says open: %v, of another one %v", isOpen(one), isOpen(two))
+	}
+}
+
 func fences(c *check) {
 	one, two := c.owner(), c.owner()
 	a := numbered("a.example", 6)
