@@ -61,9 +61,10 @@ func run(ctx context.Context, out, errs io.Writer, o options) (err error) {
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	b := &bulk{options: o, out: out, errs: errs, sites: make(map[string]bool)}
-	if b.queue, err = newQueue(ctx, store); err != nil {
+	if b.queue, err = openQueue(store, o.urlsFile()); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, b.queue.Close()) }()
 	if err := b.begin(ctx); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (b *bulk) begin(ctx context.Context) error {
 			b.seeds = append(b.seeds, u)
 		}
 	}
-	left, err := b.queue.left(ctx)
+	left, err := b.queue.urls.Waiting(ctx)
 	switch {
 	case err != nil:
 		return err

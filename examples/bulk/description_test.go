@@ -430,9 +430,10 @@ func TestSettingsReachThePolicy(t *testing.T) {
 	}
 	defer s.Close()
 	b := &bulk{options: o, out: t.Output(), errs: t.Output(), sites: make(map[string]bool)}
-	if b.queue, err = newQueue(t.Context(), s); err != nil {
+	if b.queue, err = openQueue(s, o.urlsFile()); err != nil {
 		t.Fatal(err)
 	}
+	defer b.queue.Close()
 	if _, err := b.crawler(t.Context(), evidence.Console(t.Output())); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,8 @@ func engineOf(name, file string) (engine, error) {
 func (e engine) open(ctx context.Context, file string) (*sql.DB, error) {
 	dsn := file
 	if e == sqlite {
-		dsn = "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(normal)"
+		// full: a row is on the disk before the queue says that its URL is done.
+		dsn = "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
 	}
 	db, err := sql.Open(string(e), dsn)
 	if err != nil {

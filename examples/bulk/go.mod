@@ -3,14 +3,15 @@ module github.com/go-politeness/politeness/examples/bulk
 go 1.26.0
 
 require (
+	github.com/cenkalti/backoff/v4 v4.3.0
 	github.com/duckdb/duckdb-go/v2 v2.5.4
 	github.com/go-politeness/politeness v0.0.0
+	github.com/go-politeness/politeness/crawl/sqlitequeue v0.0.0
 	modernc.org/sqlite v1.61.1
 )
 
 require (
 	github.com/apache/arrow-go/v18 v18.4.1 // indirect
-	github.com/cenkalti/backoff/v4 v4.3.0 // indirect
 	github.com/duckdb/duckdb-go-bindings v0.1.24 // indirect
 	github.com/duckdb/duckdb-go-bindings/darwin-amd64 v0.1.24 // indirect
 	github.com/duckdb/duckdb-go-bindings/darwin-arm64 v0.1.24 // indirect
@@ -46,4 +47,7 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/go-politeness/politeness => ../..
+replace (
+	github.com/go-politeness/politeness => ../..
+	github.com/go-politeness/politeness/crawl/sqlitequeue => ../../crawl/sqlitequeue
+)

@@ -7,9 +7,9 @@
 //	go run . -db web.duckdb -query "SELECT url FROM candidates" -into answers
 //	go run . -h                             # all flags
 //
-// A run that was interrupted, or killed, is gone on with by the next one into the same table. One
-// that came to its end is begun anew: only what is stale is asked for, and by If-None-Match and
-// If-Modified-Since.
+// A run that was interrupted, or killed, is gone on with by the next one into the same table: its
+// URLs are in a file beside the database. One that came to its end is begun anew: only what is
+// stale is asked for, and by If-None-Match and If-Modified-Since.
 package main
 
 import (
@@ -90,6 +90,9 @@ type options struct {
 	state    string
 }
 
+// urlsFile returns the name of the file with the URLs that are still to be fetched.
+func (o options) urlsFile() string { return o.db + "." + o.into + ".urls" }
+
 var modes = []string{"sitemap", "links", "direct"}
 
 // minThreads and maxThreads bound -threads.
@@ -120,7 +123,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.StringVar(&o.query, "query", "", "`SQL` on the database that returns URLs, which are added to those given; it changes nothing")
 	f.StringVar(&o.db, "db", "", "`FILE` of the database; empty: bulk.sqlite, or a temporary one for the loopback sites")
 	f.StringVar(&engineName, "engine", "", "sqlite or duckdb; empty: duckdb for a FILE.duckdb or FILE.ddb, else sqlite")
-	f.StringVar(&o.into, "into", "pages", "`table` of the results; the URLs still to be fetched are in table_todo")
+	f.StringVar(&o.into, "into", "pages", "`table` of the results; the URLs still to be fetched are in FILE.table.urls")
 	f.StringVar(&o.agent, "agent", "BulkBot/1.0 (+https://example.com/bot; bot@example.com)", "User-Agent")
 	f.IntVar(&o.threads, "threads", 0, "how many pages are worked on at once, 1 to 32; 0: DuckDB's threads setting, 8 for SQLite")
 	f.IntVar(&o.connections, "connections", 64, "requests in flight at most, in all")

@@ -12,19 +12,21 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/crawl/sqlitequeue"
 )
 
-// A queue is the crawl.Queue in the database. What became of a URL is written in the same
-// transaction as that the URL is done, so a kill leaves both or neither; URLs that were lent to a
-// process that was killed are still waiting for the next one. When a crawl has come to its end its
-// URLs are forgotten: the next one begins anew, and asks only for what is stale.
+// A queue is the crawl.Queue of a run: the URLs are in a file of package sqlitequeue beside the
+// database, and what became of them is in the database. A row is written before its URL is done, so
+// a kill between the two leaves a row whose URL waits. Rows are found by their URL: the next run
+// writes that one again, or finds it fresh, and never adds a second one.
+//
+// When a crawl has come to its end its URLs are forgotten: the next one begins anew, and asks only
+// for what is stale.
 type queue struct {
 	*store
+	urls   *sqlitequeue.Queue
 	maxAge time.Duration
-	anyway bool // fresh pages are taken in as well: for their links
-
-	next int64                          // seq of the next URL
-	lent map[string]map[string]struct{} // URLs by host
+	anyway bool // fresh pages are visited as well: for their links
 
 	mu      sync.Mutex
 	pages   map[string]*fetched // by URL: visited, and not written yet
@@ -33,20 +35,32 @@ type queue struct {
 	counts  [outcomes]int
 }
 
+// The Priority of a request is why it is due whatever its row says. It is in the file, so the next
+// run knows it after a kill.
+const (
+	isStart   = 1 // see queue.starts
+	isChanged = 2 // see queue.changed
+)
+
 // A fetched page is to be written; its row is nil where that stays as it is.
 type fetched struct {
 	row     *page
 	outcome outcome
 }
 
-func newQueue(ctx context.Context, s *store) (*queue, error) {
-	q := &queue{
-		store: s, lent: make(map[string]map[string]struct{}), pages: make(map[string]*fetched),
-		changed: make(map[string]bool), starts: make(map[string]bool),
+// openQueue opens the file with the URLs.
+func openQueue(s *store, file string) (*queue, error) {
+	urls, err := sqlitequeue.Open(file)
+	if err != nil {
+		return nil, err
 	}
-	err := s.db.QueryRowContext(ctx, s.sql("SELECT coalesce(max(seq), 0) + 1 FROM %[2]s")).Scan(&q.next)
-	return q, err
+	return &queue{
+		store: s, urls: urls, pages: make(map[string]*fetched), changed: make(map[string]bool), starts: make(map[string]bool),
+	}, nil
 }
+
+// Close closes the file with the URLs.
+func (q *queue) Close() error { return q.urls.Close() }
 
 // fresh reports whether p needs not be asked for again.
 func (q *queue) fresh(p *page) bool {
@@ -76,26 +90,29 @@ func (q *queue) visited(url string, f *fetched) {
 	q.pages[url] = f
 }
 
-// take returns what visited has taken, nil if there was no visit.
+// take returns what visited has taken, nil if there was no visit, and forgets the URL.
 func (q *queue) take(url string) *fetched {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	f := q.pages[url]
 	delete(q.pages, url)
+	delete(q.changed, url)
 	return f
 }
 
-// Add implements crawl.Queue.
+// Add implements crawl.Queue. A URL is in the file before the row of the URL that leads to it says
+// so: a kill between the two has that one asked for again.
 func (q *queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom int, err error) {
-	first, fresh := q.next, 0
-	err = q.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		seen := make(map[string]bool)
-		var once []crawl.Request
+	due := make([]crawl.Request, len(reqs))
+	for i, r := range reqs {
+		r.Priority = q.why(r.URL)
+		due[i] = r
+	}
+	if added, noRoom, err = q.urls.Add(ctx, due); err != nil {
+		return 0, 0, err
+	}
+	return added, noRoom, q.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		for _, r := range reqs {
-			if !seen[r.URL] {
-				seen[r.URL] = true
-				once = append(once, r)
-			}
 			if r.Via == "" {
 				continue
 			}
@@ -103,56 +120,21 @@ func (q *queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 				return fmt.Errorf("%s: %w", r.Via, err)
 			}
 		}
-		for some := range slices.Chunk(once, chunk) {
-			inserted, err := q.insert(ctx, tx, some)
-			if err != nil {
-				return err
-			}
-			added += inserted
-		}
-		if q.anyway || added == 0 {
-			return nil
-		}
-		fresh, err = affected(tx.ExecContext(ctx, q.sql(`UPDATE %[2]s SET done = 1 WHERE seq >= ? AND done = 0 AND url IN
-			(SELECT url FROM %[1]s WHERE http_status <> 429 AND http_status < 500 AND crawl_time > ?)`),
-			first, q.engine.timestamp(time.Now().Add(-q.maxAge))))
-		if err != nil || fresh == 0 {
-			return err
-		}
-		for _, r := range reqs {
-			if !q.due(r.URL) {
-				continue
-			}
-			n, err := affected(tx.ExecContext(ctx, q.sql(`UPDATE %[2]s SET done = 0 WHERE seq >= ? AND url = ?`), first, r.URL))
-			if err != nil {
-				return err
-			}
-			fresh -= n
-		}
 		return nil
 	})
-	if err == nil {
-		q.count(outcomeFresh, max(0, fresh))
-	}
-	return added, 0, err
 }
 
-// due reports whether a URL is taken in however young its copy is.
-func (q *queue) due(url string) bool {
+// why returns why a URL is due however young its copy is; 0: it isn't.
+func (q *queue) why(url string) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.changed[url] || q.starts[url]
-}
-
-// insert takes in those of reqs that are new.
-func (q *queue) insert(ctx context.Context, tx *sql.Tx, reqs []crawl.Request) (int, error) {
-	args := make([]any, 0, 8*len(reqs))
-	for _, r := range reqs {
-		args = append(args, r.URL, r.Host, r.Via, r.Hops, r.Depth, r.Priority, q.next, 0)
-		q.next++
+	switch {
+	case q.changed[url]:
+		return isChanged
+	case q.starts[url]:
+		return isStart
 	}
-	return affected(tx.ExecContext(ctx, q.sql(`INSERT INTO %[2]s (url, host, via, hops, depth, priority, seq, done)
-		VALUES `+values(len(reqs), 8)+` ON CONFLICT (url) DO NOTHING`), args...))
+	return 0
 }
 
 func affected(r sql.Result, err error) (int, error) {
@@ -163,56 +145,77 @@ func affected(r sql.Result, err error) (int, error) {
 	return int(n), err
 }
 
-// Take implements crawl.Queue. What is lent is known to this process alone.
-func (q *queue) Take(ctx context.Context, hosts []string, n int) (taken []crawl.Request, err error) {
-	for _, host := range hosts {
-		taken, err = q.takeOf(ctx, taken, host, n)
+// Take implements crawl.Queue. It ends the requests whose pages are fresh, and lends the others.
+func (q *queue) Take(ctx context.Context, hosts []string, n int) (lent []crawl.Request, err error) {
+	number := make(map[string]int) // of requests lent, by host
+	for size := n; len(hosts) > 0; size = max(n, chunk) {
+		taken, err := q.urls.Take(ctx, hosts, size)
 		if err != nil {
 			return nil, err
 		}
-	}
-	return taken, nil
-}
-
-func (q *queue) takeOf(ctx context.Context, taken []crawl.Request, host string, n int) ([]crawl.Request, error) {
-	lent := q.lent[host]
-	if lent == nil {
-		lent = make(map[string]struct{})
-		q.lent[host] = lent
-	}
-	rows, err := q.db.QueryContext(ctx, q.sql(`SELECT url, via, hops, depth, priority FROM %[2]s
-		WHERE host = ? AND done = 0 ORDER BY priority DESC, seq LIMIT ?`), host, n+len(lent))
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for n > 0 && rows.Next() {
-		r := crawl.Request{Host: host}
-		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority); err != nil {
+		fresh, err := q.ofFresh(ctx, taken)
+		if err != nil {
 			return nil, err
 		}
-		if _, ok := lent[r.URL]; ok {
-			continue
+		got := make(map[string]int)
+		var ended []crawl.Result
+		for _, r := range taken {
+			got[r.Host]++
+			switch {
+			case fresh[r.URL]:
+				ended = append(ended, crawl.Result{Request: r, Outcome: crawl.Visited})
+			case number[r.Host] == n:
+				ended = append(ended, crawl.Result{Request: r, Outcome: crawl.Left})
+			default:
+				number[r.Host]++
+				lent = append(lent, r)
+			}
+			if r.Priority == isChanged {
+				q.mark(r.URL)
+			}
 		}
-		lent[r.URL] = struct{}{}
-		taken = append(taken, r)
-		n--
+		if err := q.urls.Done(ctx, ended); err != nil {
+			return nil, err
+		}
+		q.count(outcomeFresh, len(fresh))
+		// Behind those that were fresh others may wait.
+		hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return number[host] == n || got[host] < size })
 	}
-	return taken, rows.Err()
+	return lent, nil
 }
 
-// Done implements crawl.Queue: it writes what became of the URLs.
+// ofFresh returns the URLs of those requests that needn't be visited, since their rows are fresh.
+func (q *queue) ofFresh(ctx context.Context, reqs []crawl.Request) (map[string]bool, error) {
+	fresh := make(map[string]bool)
+	if q.anyway || q.maxAge <= 0 {
+		return fresh, nil
+	}
+	var urls []any
+	for _, r := range reqs {
+		if r.Priority == 0 {
+			urls = append(urls, r.URL)
+		}
+	}
+	for some := range slices.Chunk(urls, chunk) {
+		found, err := q.strings(ctx, q.sql(`SELECT url FROM %[1]s WHERE url IN `+values(1, len(some))+`
+			AND http_status <> 429 AND http_status < 500 AND crawl_time > ?`), append(some[:len(some):len(some)], q.engine.timestamp(time.Now().Add(-q.maxAge)))...)
+		if err != nil {
+			return nil, err
+		}
+		for _, url := range found {
+			fresh[url] = true
+		}
+	}
+	return fresh, nil
+}
+
+// Done implements crawl.Queue: it writes what became of the URLs, and ends them then.
 func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 	var became []outcome
 	err := q.in(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var rows []*page
-		var done []any // URLs
 		for _, r := range results {
 			f := q.take(r.Request.URL)
-			delete(q.lent[r.Request.Host], r.Request.URL)
-			if len(q.lent[r.Request.Host]) == 0 {
-				delete(q.lent, r.Request.Host)
-			}
 			if r.Outcome == crawl.Left {
 				continue
 			}
@@ -223,24 +226,20 @@ func (q *queue) Done(ctx context.Context, results []crawl.Result) error {
 			if row != nil {
 				rows = append(rows, row)
 			}
-			became, done = append(became, o), append(done, r.Request.URL)
+			became = append(became, o)
 		}
-		if err := q.write(ctx, tx, rows); err != nil {
-			return err
-		}
-		for some := range slices.Chunk(done, chunk) {
-			if _, err := tx.ExecContext(ctx, q.sql("UPDATE %[2]s SET done = 1 WHERE url IN "+values(1, len(some))), some...); err != nil {
-				return err
-			}
-		}
-		return nil
+		return q.write(ctx, tx, rows)
 	})
-	if err == nil {
-		for _, o := range became {
-			q.count(o, 1)
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	if err := q.urls.Done(ctx, results); err != nil {
+		return err
+	}
+	for _, o := range became {
+		q.count(o, 1)
+	}
+	return nil
 }
 
 // settle says what became of a URL: by a row that is to be written, or it has written what is
@@ -277,27 +276,7 @@ func (q *queue) settle(ctx context.Context, tx *sql.Tx, r crawl.Result, f *fetch
 
 // Hosts implements crawl.Queue.
 func (q *queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, err error) {
-	rows, err := q.db.QueryContext(ctx, q.sql("SELECT DISTINCT host FROM %[2]s WHERE done = 0"))
-	if err != nil {
-		return nil, false, err
-	}
-	defer rows.Close()
-	for len(hosts) < n && rows.Next() {
-		var host string
-		if err := rows.Scan(&host); err != nil {
-			return nil, false, err
-		}
-		if q.lent[host] == nil {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts, false, rows.Err()
-}
-
-// left is how many URLs are still to be fetched.
-func (q *queue) left(ctx context.Context) (n int, err error) {
-	err = q.db.QueryRowContext(ctx, q.sql("SELECT count(*) FROM %[2]s WHERE done = 0")).Scan(&n)
-	return n, err
+	return q.urls.Hosts(ctx, n)
 }
 
 // A URL that leads to another one gets the rest of its row from there, when both are known.
@@ -326,9 +305,8 @@ func (q *queue) finish(ctx context.Context) (left int, err error) {
 	if _, err := q.db.ExecContext(ctx, q.sql(fill)); err != nil {
 		return 0, err
 	}
-	if left, err = q.left(ctx); err != nil || left > 0 {
+	if left, err = q.urls.Waiting(ctx); err != nil || left > 0 {
 		return left, err
 	}
-	_, err = q.db.ExecContext(ctx, q.sql("DELETE FROM %[2]s"))
-	return 0, err
+	return 0, q.urls.Clear(ctx)
 }

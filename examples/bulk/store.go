@@ -38,8 +38,8 @@ type page struct {
 const columns = `url, surt_key, http_status, crawl_time, error, body, content_type, server_date,
 	etag, last_modified, content_hash, final_url, redirect_count, directives`
 
-// schema makes the tables: %[1]s is the table of results, %[1]s_discovered has what sitemaps list,
-// and %[2]s the URLs to fetch.
+// schema makes the tables: %[1]s is the table of results, and %[1]s_discovered has what sitemaps
+// list.
 const schema = `
 CREATE TABLE IF NOT EXISTS %[1]s (
 	url            TEXT PRIMARY KEY,
@@ -57,16 +57,6 @@ CREATE TABLE IF NOT EXISTS %[1]s (
 	redirect_count INTEGER,
 	directives     TEXT                 -- what the page asks of crawlers: noindex, nofollow
 );
-CREATE TABLE IF NOT EXISTS %[2]s (
-	url      TEXT PRIMARY KEY,
-	host     TEXT NOT NULL,
-	via      TEXT NOT NULL,
-	hops     INTEGER NOT NULL,
-	depth    INTEGER NOT NULL,
-	priority INTEGER NOT NULL,
-	seq      BIGINT NOT NULL,
-	done     INTEGER NOT NULL
-);
 CREATE TABLE IF NOT EXISTS %[1]s_discovered (
 	url        TEXT PRIMARY KEY,
 	lastmod    TIMESTAMP,          -- UTC, by the sitemap that lists the URL; NULL: it doesn't say
@@ -76,11 +66,9 @@ CREATE TABLE IF NOT EXISTS %[1]s_discovered (
 CREATE TABLE IF NOT EXISTS robots (origin TEXT PRIMARY KEY, record BLOB NOT NULL);
 `
 
-// indexes are for SQLite only: DuckDB scans columns, and can't change rows in an index twice in a
+// index is for SQLite only: DuckDB scans columns, and can't change rows in an index twice in a
 // transaction.
-const indexes = `
-CREATE INDEX IF NOT EXISTS %[1]s_by_surt ON %[1]s (surt_key);
-CREATE INDEX IF NOT EXISTS %[2]s_by_host ON %[2]s (host, done, priority DESC, seq);
+const index = `CREATE INDEX IF NOT EXISTS %[1]s_by_surt ON %[1]s (surt_key);
 `
 
 // upsert replaces rows; %[3]s are their values.
@@ -104,12 +92,11 @@ ON CONFLICT (url) DO UPDATE SET crawl_time = excluded.crawl_time, error = NULL,
 const upsertRedirect = `INSERT INTO %[1]s (url, surt_key, http_status, crawl_time, final_url, redirect_count) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (url) DO UPDATE SET http_status = excluded.http_status, crawl_time = excluded.crawl_time, error = NULL`
 
-// A store is the database: the results, the URLs that are still to be fetched, and robots.txt.
+// A store is the database: the results, and robots.txt.
 type store struct {
 	db     *sql.DB
 	engine engine
 	into   string // table of results
-	todo   string // table of URLs
 }
 
 // openStore opens a file, and makes the tables that it lacks.
@@ -121,7 +108,7 @@ func openStore(ctx context.Context, e engine, file, into string) (_ *store, err 
 	if err != nil {
 		return nil, err
 	}
-	s := &store{db: db, engine: e, into: into, todo: into + "_todo"}
+	s := &store{db: db, engine: e, into: into}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%s: %w", file, err), db.Close())
@@ -134,7 +121,7 @@ func openStore(ctx context.Context, e engine, file, into string) (_ *store, err 
 		return nil, fmt.Errorf("table %s isn't one of results; name another one by -into: %w", into, err)
 	}
 	if e == sqlite {
-		err = s.define(ctx, indexes)
+		err = s.define(ctx, index)
 	}
 	return s, err
 }
@@ -149,10 +136,26 @@ func (s *store) define(ctx context.Context, statements string) error {
 	return nil
 }
 
-// sql puts the names of the tables into a statement.
+// sql puts the name of the table into a statement.
 func (s *store) sql(statement string) string {
-	statement = strings.ReplaceAll(statement, "%[1]s", s.into)
-	return strings.ReplaceAll(statement, "%[2]s", s.todo)
+	return strings.ReplaceAll(statement, "%[1]s", s.into)
+}
+
+// strings returns the rows of a query that has one column, of texts.
+func (s *store) strings(ctx context.Context, query string, args ...any) (all []string, err error) {
+	rows, err := s.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, rows.Err()
 }
 
 // Close closes the file.
