@@ -61,10 +61,7 @@ func main() {
 	if len(urls) == 0 {
 		s := localsite.Start()
 		defer s.Close()
-		urls = append(urls, s.URL+"/")
-		for _, path := range localsite.Paths {
-			urls = append(urls, s.URL+path)
-		}
+		urls = s.URLs()
 	}
 	// An exporter to where traces are looked at takes the place of the recorder.
 	spans := tracetest.NewSpanRecorder()

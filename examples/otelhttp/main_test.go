@@ -14,12 +14,8 @@ import (
 func TestCrawl(t *testing.T) {
 	s := localsite.Start()
 	defer s.Close()
-	var urls []string
-	for _, path := range localsite.Paths {
-		urls = append(urls, s.URL+path)
-	}
 	recorder := tracetest.NewSpanRecorder()
-	report, err := crawl(t.Context(), sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), urls)
+	report, err := crawl(t.Context(), sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)), s.URLs())
 	if err != nil {
 		t.Fatal(err)
 	}

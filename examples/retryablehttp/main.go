@@ -60,10 +60,7 @@ func main() {
 	if len(urls) == 0 {
 		s := localsite.Start()
 		defer s.Close()
-		urls = append(urls, s.URL+"/")
-		for _, path := range localsite.Paths {
-			urls = append(urls, s.URL+path)
-		}
+		urls = s.URLs()
 	}
 	report, err := crawl(ctx, os.Stdout, urls)
 	if err != nil {

@@ -21,26 +21,14 @@ import (
 func TestCrawl(t *testing.T) {
 	s := localsite.Start()
 	defer s.Close()
-	var urls []string
-	for _, path := range localsite.Paths {
-		urls = append(urls, s.URL+path)
-	}
-	report, err := crawl(t.Context(), t.Output(), urls)
+	report, err := crawl(t.Context(), t.Output(), s.URLs())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !report.OK() || report.Proofs.Robots == 0 {
 		t.Error(report)
 	}
-	for target, want := range map[string]int{
-		"/a": 1, "/b": 1, "/c": 1, "/d": 1, "/e": 1, "/moved": 1, "/trap": 1, "/robots.txt": 1,
-		"/busy":     2, // 429, and once more
-		"/private*": 0,
-	} {
-		if got := len(s.Visits(target)); got != want {
-			t.Errorf("%s was asked for %d times, not %d", target, got, want)
-		}
-	}
+	s.CheckVisits(t)
 	if logged, seen := report.Records["started"], len(s.Visits()); logged != seen {
 		t.Errorf("the log knows of %d requests, the server of %d", logged, seen)
 	}

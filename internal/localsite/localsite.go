@@ -142,6 +142,32 @@ func page(w http.ResponseWriter, title string, links ...string) {
 // begins.
 func (s *Site) Handle(pattern string, h http.HandlerFunc) { s.mux.HandleFunc(pattern, h) }
 
+// URLs returns the URL of the index and of all Paths.
+func (s *Site) URLs() []string {
+	urls := []string{s.URL + "/"}
+	for _, path := range Paths {
+		urls = append(urls, s.URL+path)
+	}
+	return urls
+}
+
+// CheckVisits fails t unless one polite crawl of URLs that tries again is all that the site saw.
+func (s *Site) CheckVisits(t testing.TB) {
+	t.Helper()
+	for target, want := range map[string]int{
+		"/": 1, "/a": 1, "/b": 1, "/c": 1, "/d": 1, "/e": 1, "/moved": 1, "/trap": 1, "/robots.txt": 1,
+		"/busy":     2, // 429, and once more
+		"/private*": 0,
+	} {
+		if got := len(s.Visits(target)); got != want {
+			t.Errorf("%s was asked for %d times, not %d", target, got, want)
+		}
+	}
+	if n := s.MostInFlight(); n > 2 {
+		t.Errorf("%d requests at once", n)
+	}
+}
+
 // Close stops the site.
 func (s *Site) Close() { s.server.Close() }
 
