@@ -60,7 +60,7 @@ vet: ## go vet in every module [C compiler]
 staticcheck: ## staticcheck in every module [C compiler]
 	@$(SUITE) staticcheck
 
-lint: ## golangci-lint in every module [C compiler]
+lint: ## golangci-lint in every module, actionlint on the workflows [C compiler]
 	@$(SUITE) lint
 
 race: ## the tests of the published modules under the race detector [C compiler, redis-server, postgresql, Chromium, Scrapy, wget]

@@ -37,7 +37,8 @@ func staticcheck(r *repository) []*task {
 // lint runs all checks of vet and of staticcheck, too: see .golangci.yml.
 func lint(r *repository) []*task {
 	modules := append(r.modules(), "tools/mutants")
-	return yield(each(modules, "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...))
+	workflows := each([]string{"."}, "workflows", r.tool("actionlint")...)
+	return yield(append(each(modules, "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...), workflows...))
 }
 
 // race tests the published modules. The programs' heavy dependencies would cost more than the race
