@@ -55,6 +55,7 @@ func rest(r *repository) []*task {
 	return yield(slices.Concat(
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
 		with("POLITENESS_SERVERS=1", each([]string{"internal/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
+		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
 		each([]string{"hostlimit/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
 		each(r.programs, "test", "go", "test", "-json", "./..."),
 	))
