@@ -129,7 +129,8 @@ type auditor struct {
 	hosts      map[string]*host
 	inOrder    []*host // by their index
 	exchanges  arena
-	blind      bool // whether a log is there of which nothing is known
+	proved     map[string]int64 // when a robots.txt was had last, by its URL and what it was, as an exchange shows
+	blind      bool             // whether a log is there of which nothing is known
 
 	// What is known of requests under way in the present log.
 	open     map[openKey]*try
@@ -308,7 +309,7 @@ func (m *arena) at(i uint32) *exchange { return &m.chunks[i/chunk][i%chunk] }
 func newAuditor() *auditor {
 	a := &auditor{
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
-		transports: map[string]*transport{}, limiters: map[string]*limiter{}, rows: map[string]*row{}, hosts: map[string]*host{},
+		transports: map[string]*transport{}, limiters: map[string]*limiter{}, rows: map[string]*row{}, hosts: map[string]*host{}, proved: map[string]int64{},
 	}
 	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
 	return a

@@ -324,18 +324,24 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 		if rnd.IntN(6) == 0 && !deaf && slots {
 			leaps = &leap{at: time.Now().Add(time.Duration(rnd.IntN(40)) * time.Second), by: time.Duration(2+rnd.IntN(7200)) * time.Second}
 		}
+		name := filepath.Join(t.TempDir(), "log.jsonl")
 		for range runs {
 			memory, err := hostlimit.New(kept)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var file bytes.Buffer
-			log := evidence.JSONLines(&file, evidence.Chained())
-			sink := evidence.Evidence(log)
+			var log *evidence.Log
+			var sink evidence.Evidence
 			if leaps != nil {
 				log = evidence.JSONLines(&file)
 				leaps = &leap{log: log, at: leaps.at, by: leaps.by}
 				sink = leaps
+			} else {
+				if log, err = evidence.OpenFile(name, evidence.Chained()); err != nil {
+					t.Fatal(err)
+				}
+				sink = log
 			}
 			spend := budget.Limits{Pages: int64(20 + rnd.IntN(60))}
 			var clients []*http.Client
@@ -401,19 +407,25 @@ func crawlAtRandom(t *testing.T, seed uint64) (log []byte, breaches []string, su
 			}
 			if leaps != nil {
 				out.Write(leaps.tell(file.Bytes()))
-			} else {
-				out.Write(file.Bytes())
 			}
 			time.Sleep(pause) // virtual
+		}
+		if leaps == nil {
+			whole, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(whole)
 		}
 		breaches = web.breaches(promised.Delay.Min, promised.Concurrency, promised.MaxInFlight, promised.LeaseTTL, preset.Robots.OnUnreachable == robotscache.Allow)
 	})
 	return out.Bytes(), breaches, subtle, what
 }
 
-// TestNoHonestLogIsBroken: the judge finds a breach where a site saw one, and only there.
+// TestNoHonestLogIsBroken: the judge finds a breach where a site saw one, and only there. Of the honest logs, nine of
+// ten are proved, each promise of them.
 func TestNoHonestLogIsBroken(t *testing.T) {
-	honest, broken := 0, 0
+	honest, broken, chained, open := 0, 0, 0, 0
 	for seed := range soak.Seeds(t, 60, 300) {
 		log, breaches, subtle, what := crawlAtRandom(t, seed)
 		report, err := audit.Check(bytes.NewReader(log))
@@ -434,11 +446,19 @@ func TestNoHonestLogIsBroken(t *testing.T) {
 		} else {
 			broken++
 		}
+		if report.OK() && len(breaches) == 0 && !subtle && report.Proofs.Chained {
+			if chained++; !report.Complete() {
+				open++
+			}
+		}
 		if dir := os.Getenv("POLITENESS_LOGS"); dir != "" && wrong {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(seed, ".jsonl")), log, 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	t.Logf("%d crawls kept their promises, %d broke them", honest, broken)
+	if open > chained/10 {
+		t.Errorf("%d of %d honest logs are open", open, chained)
+	}
+	t.Logf("%d crawls kept their promises, %d broke them; %d of %d honest logs are open", honest, broken, open, chained)
 }

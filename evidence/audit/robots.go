@@ -133,6 +133,9 @@ func (o *origin) decidedBy(d *evidence.Decision, named bool) []*robotsCopy {
 func (a *auditor) robotsFetched(d *evidence.Decision) {
 	sum := sha256.Sum256([]byte(d.Text))
 	c := &robotsCopy{at: a.at, from: stamp(d.Time), text: []byte(d.Text), sum: hex.EncodeToString(sum[:])}
+	if d.Restored && !d.Start.IsZero() {
+		c.from = min(c.from, stamp(d.Start))
+	}
 	if ttl := d.TTL; ttl > 0 {
 		if a.by.policy != nil && d.Type != evidence.RobotsUnreachable {
 			ttl = min(ttl, a.by.policy.RobotsTTL)
@@ -229,8 +232,11 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	if a.by.policy == nil {
 		return
 	}
-	if d.Restored {
-		a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched")
+	copied := d.URL + " " + cmp.Or(d.SHA256, fmt.Sprint(d.Status))
+	if d.Restored && d.Type != evidence.RobotsUnreachable {
+		if at, ok := a.proved[copied]; !ok || at < stamp(d.Start)-slack {
+			a.openEnded(verdictsRight, "a robots.txt that an earlier process fetched, whose log isn't here")
+		}
 		return
 	}
 	trip := d.Trip
@@ -252,6 +258,7 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	}
 	switch {
 	case ok && last.status == d.Status && stamp(d.Time) >= last.end-slack:
+		a.proved[strings.Clone(copied)] = stamp(d.Time)
 	case d.Status == 0 && d.Type == evidence.RobotsUnreachable:
 		if a.by.policy.Unreachable == "allow" && !ok {
 			a.openEnded(verdictsRight, "a robots.txt that couldn't be asked for")

@@ -187,7 +187,34 @@ func TestVerdictsOnCopiesOfRobotsTxt(t *testing.T) {
 		{"one that an earlier process fetched", `
 			1.1 robots text="" status=200 restored=true url=https://b.example/robots.txt host=b.example
 			2.2 page 1 url=/no host=b.example
-		`, `open, verdicts right: a robots.txt that an earlier process fetched`},
+		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
+		{"one that an earlier process fetched, as its log shows", `
+			log
+			policy
+			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-59.9
+			102.2 page 1
+		`, ``},
+		{"one that it fetched before another", `
+			log
+			policy
+			100 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@50
+			102.2 page 1
+		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
+		{"another than it fetched", `
+			log
+			policy
+			100 robots text="User-agent: *\n" status=200 restored=true start=@-59.9
+			102.2 page 1 url=/no
+		`, `open, verdicts right: a robots.txt that an earlier process fetched, whose log isn't here`},
+		{"a copy of two days ago", `
+			log
+			policy
+			200000 robots text="User-agent: *\nDisallow: /no\n" status=200 restored=true start=@-59.9
+			200002 page 1
+		`, `
+			open, allowed by robots.txt: the verdict can't be decided again
+			open, verdicts right: a robots.txt that is older than a day
+		`},
 		{"no answer: what can't be asked for", `
 			1.1 gone url=https://b.example/robots.txt host=b.example
 			2.2 deny 1 host=b.example
