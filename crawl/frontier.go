@@ -237,19 +237,18 @@ func (f *frontier) take(now time.Time) (fl *flight, wait time.Duration) {
 		h.charged = max(h.charged, f.served-credit)
 		f.due[h.class()].push(ready{req.Priority, h.charged, h})
 	}
-	class, ok := f.choose()
-	if !ok {
+	h := f.pick()
+	if h == nil {
 		if len(f.waiting) == 0 || f.inFlight() >= f.max {
 			return nil, none
 		}
 		return nil, f.waiting[0].at.Sub(now)
 	}
-	h := f.due[class].pop().h
-	if class == unknown {
-		f.unknowns++
-	}
 	fl = &flight{h: h, first: !h.robotsAsked, probe: h.refusals.alone(), began: now, pace: h.pace, charge: h.usual}
 	fl.request, _ = h.next()
+	if fl.first {
+		f.unknowns++
+	}
 	switch s := &h.refusals; {
 	case h.robotsAsked && s.asksGood():
 		fl.good = true
@@ -275,6 +274,21 @@ func (f *frontier) started(fl *flight, now time.Time) {
 	h := fl.h
 	h.at, h.why, h.place, fl.started = now.Add(h.gap), "", nowhere, true
 	f.put(h)
+}
+
+// pick takes the next host out of due that has a URL; nil: there is none.
+func (f *frontier) pick() *host {
+	for {
+		class, ok := f.choose()
+		if !ok {
+			return nil
+		}
+		h := f.due[class].pop().h
+		if _, ok := h.next(); ok {
+			return h
+		}
+		h.place = nowhere // its URLs were given back meanwhile
+	}
 }
 
 // choose returns the class of the next host.

@@ -137,6 +137,37 @@ func TestLostHostIsLeftAlone(t *testing.T) {
 	})
 }
 
+// TestHostIsLostWhileItIsDue: a host that another process takes while it waits for a connection is
+// left alone, and taken up again once it is this process's again.
+func TestHostIsLostWhileItIsDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		q := &shared{store: newStore(), lost: map[string]bool{}}
+		slow := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(30 * time.Second) })
+		r.Site("https://slow.example").Handle("/", slow)
+		site := r.Site("https://a.example").Handle("/", page(""))
+		for i := range 4 {
+			site.Handle(fmt.Sprintf("/%d", i), page(""))
+		}
+		r.crawl.Queue = q
+		r.politeness.Limits.MaxInFlight, r.politeness.Limits.Concurrency = 1, 1
+		set := func(lost, open bool) func() {
+			return func() {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				q.lost["a.example"], q.store.open = lost, open
+			}
+		}
+		for i := range 12 { // some of these moments are within a slow page
+			at := time.Duration(5+15*i) * time.Second
+			time.AfterFunc(at, set(true, true))
+			time.AfterFunc(at+6*time.Second, set(false, false))
+		}
+		s := r.run(t.Context(), t, append(numbered("slow.example", 6), numbered("a.example", 4)...)...)
+		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 10})
+	})
+}
+
 // A shared Queue is used by others, too.
 type shared struct {
 	mu     sync.Mutex
