@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,10 +30,10 @@ type fleet struct {
 
 	mu     sync.Mutex
 	lanes  []*process
-	number int                  // of processes so far
-	killed map[string]time.Time // when, by name; also when a process was stopped
-	shown  int                  // requests that lines have shown
-	err    error                // of a process that wasn't killed
+	number int                    // of processes so far
+	killed map[string][]time.Time // when a process was killed, or stopped, by its name
+	shown  int                    // requests that lines have shown
+	err    error                  // of a process that wasn't killed
 }
 
 // A process is one crawler.
@@ -63,7 +64,7 @@ func lead(ctx context.Context, out io.Writer, o options) (err error) {
 		postgres.URL, redis.addr, o.sites, o.pages, delay, o.processes)
 
 	f := &fleet{
-		out: out, web: w, began: time.Now(), killed: make(map[string]time.Time), lanes: make([]*process, o.processes),
+		out: out, web: w, began: time.Now(), killed: make(map[string][]time.Time), lanes: make([]*process, o.processes),
 		env: append(os.Environ(), envRedis+"="+redis.addr, envPostgres+"="+postgres.URL, envURLs+"="+w.sites[0].URL+"/1"),
 	}
 	defer f.end()
@@ -172,7 +173,7 @@ func (f *fleet) kill(lane int) {
 	f.mu.Lock()
 	p := f.lanes[lane]
 	p.killed = true
-	f.killed[p.name] = time.Now()
+	f.killed[p.name] = append(f.killed[p.name], time.Now())
 	name := f.number + 1
 	f.mu.Unlock()
 	_ = p.cmd.Process.Kill()
@@ -184,7 +185,7 @@ func (f *fleet) kill(lane int) {
 func (f *fleet) pause(ctx context.Context, lane int, d time.Duration) error {
 	f.mu.Lock()
 	p := f.lanes[lane]
-	f.killed[p.name] = time.Now()
+	f.killed[p.name] = append(f.killed[p.name], time.Now())
 	f.mu.Unlock()
 	if err := redistest.Pause(p.cmd.Process); err != nil {
 		return err
@@ -195,8 +196,9 @@ func (f *fleet) pause(ctx context.Context, lane int, d time.Duration) error {
 		case <-time.After(d):
 		case <-ctx.Done():
 		}
-		_ = redistest.Resume(p.cmd.Process)
-		f.say("process %s goes on", p.name)
+		if redistest.Resume(p.cmd.Process) == nil { // else it was killed meanwhile
+			f.say("process %s goes on", p.name)
+		}
 	}()
 	return nil
 }
@@ -277,7 +279,7 @@ func (f *fleet) judge(o options, count map[crawl.Outcome]int) error {
 	for _, all := range fetches {
 		for _, e := range all[:len(all)-1] {
 			again++
-			if at, ok := f.killed[e.process]; !ok || at.Sub(e.at) > inFlight || at.Before(e.at) {
+			if !slices.ContainsFunc(f.killed[e.process], func(at time.Time) bool { return !at.Before(e.at) && at.Sub(e.at) <= inFlight }) {
 				wrong++
 			}
 		}

@@ -7,6 +7,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 	"github.com/go-politeness/politeness/publicnet"
@@ -29,6 +31,7 @@ const self = "politeness"
 // A Proxy answers programs. Make it with New; Serve serves it.
 type Proxy struct {
 	forward   *httputil.ReverseProxy // strips hop-by-hop headers, streams bodies in both directions
+	hosts     hostlimit.Limiter      // of the transport
 	authority *Authority             // nil: no tunnels
 	tunnels   *tunnels
 	stalled   time.Duration
@@ -41,8 +44,8 @@ const stalled = 2 * time.Minute
 
 // New returns a proxy that sends its requests by transport. Without an authority it opens no
 // tunnels.
-func New(transport http.RoundTripper, authority *Authority) *Proxy {
-	p := &Proxy{authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent}
+func New(transport *politeness.Transport, authority *Authority) *Proxy {
+	p := &Proxy{hosts: transport.Hosts(), authority: authority, tunnels: newTunnels(), stalled: stalled, silent: maxSilent}
 	p.forward = &httputil.ReverseProxy{
 		Transport: transport,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -57,7 +60,7 @@ func New(transport http.RoundTripper, authority *Authority) *Proxy {
 			return nil
 		},
 		FlushInterval: -1, // pass on what comes, when it comes
-		ErrorHandler:  refuse,
+		ErrorHandler:  p.refuse,
 	}
 	return p
 }
@@ -162,7 +165,7 @@ const (
 )
 
 // refuse answers for politeness.
-func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, publicnet.ErrPrivate) {
 		answer(w, http.StatusForbidden, "destination_ip_prohibited", err.Error())
 		return
@@ -181,7 +184,7 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	case !refused.RetryAt.IsZero():
 		seconds := (time.Until(refused.RetryAt) + time.Second - 1) / time.Second // never too early
 		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
-		answer(w, http.StatusServiceUnavailable, "http_request_denied", err.Error())
+		answer(w, http.StatusServiceUnavailable, "http_request_denied", p.later(r.Context(), refused))
 	case errors.Is(err, politeness.ErrDisallowed), errors.Is(err, politeness.ErrReserved), errors.Is(err, politeness.ErrBudget):
 		answer(w, http.StatusForbidden, "http_request_denied", err.Error())
 	case refused.Stage == politeness.StageRequest:
@@ -193,6 +196,33 @@ func refuse(w http.ResponseWriter, _ *http.Request, err error) {
 	default:
 		answer(w, http.StatusBadGateway, "", err.Error())
 	}
+}
+
+// later returns why a request was refused that may be asked for again later, in the words of the
+// command line.
+func (p *Proxy) later(ctx context.Context, refused *politeness.Error) string {
+	blocked := errors.Is(refused, politeness.ErrBlocked)
+	if refused.Stage != politeness.StageTurn || !blocked && !errors.Is(refused, politeness.ErrBusy) {
+		return refused.Error()
+	}
+	said := "no turn"
+	if blocked {
+		said = "blocked"
+		for state, err := range p.hosts.List(ctx) {
+			if err != nil {
+				break
+			}
+			if state.Key == refused.Host && state.BlockedBy != "" {
+				said = "blocked (" + printable.Text(state.BlockedBy) + ")"
+				break
+			}
+		}
+	}
+	said = printable.Text(refused.Host) + ": " + said + " until " + refused.RetryAt.Format(time.TimeOnly)
+	if longest := p.hosts.Config().MaxWait; time.Until(refused.RetryAt) > longest {
+		said += fmt.Sprintf(", longer than -max-wait (%v)", longest)
+	}
+	return self + ": " + said
 }
 
 // ours reports whether the proxy answered itself.

@@ -318,6 +318,11 @@ func TestPrivateTargetsOnlyByFlag(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	soon := time.Now().Add(90*time.Second + 500*time.Millisecond)
+	transport := polite(t, nil, Base())
+	if err := transport.Hosts().Block(t.Context(), "site.example", soon, "the owner has called"); err != nil {
+		t.Fatal(err)
+	}
+	proxy := New(transport, nil)
 	for _, test := range []struct {
 		name       string
 		err        error
@@ -327,8 +332,8 @@ func TestRefuse(t *testing.T) {
 	}{
 		{"robots.txt", &politeness.Error{Stage: politeness.StageRobots, Err: politeness.ErrDisallowed}, 403, "", "http_request_denied"},
 		{"robots.txt down", &politeness.Error{Stage: politeness.StageRobots, RetryAt: soon, Err: politeness.ErrDisallowed}, 503, "91", "http_request_denied"},
-		{"blocked", &politeness.Error{Stage: politeness.StageTurn, RetryAt: soon, Err: politeness.ErrBlocked}, 503, "91", "http_request_denied"},
-		{"busy", &politeness.Error{Stage: politeness.StageTurn, RetryAt: soon, Err: politeness.ErrBusy}, 503, "91", "http_request_denied"},
+		{"blocked", &politeness.Error{Stage: politeness.StageTurn, Host: "site.example", RetryAt: soon, Err: politeness.ErrBlocked}, 503, "91", "http_request_denied"},
+		{"busy", &politeness.Error{Stage: politeness.StageTurn, Host: "busy.example", RetryAt: soon, Err: politeness.ErrBusy}, 503, "91", "http_request_denied"},
 		{"just now", &politeness.Error{Stage: politeness.StageTurn, RetryAt: time.Now(), Err: politeness.ErrBusy}, 503, "1", "http_request_denied"},
 		{"no slot", &politeness.Error{Stage: politeness.StageTurn, Err: politeness.ErrBusy}, 503, "", "http_request_denied"},
 		{"budget", &politeness.Error{Stage: politeness.StageBudget, Err: budget.ErrExceeded}, 403, "", "http_request_denied"},
@@ -339,7 +344,7 @@ func TestRefuse(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			refuse(w, nil, test.err)
+			proxy.refuse(w, httptest.NewRequest(http.MethodGet, "/", nil), test.err)
 			status := w.Header().Get("Proxy-Status")
 			if w.Code != test.status || w.Header().Get("Retry-After") != test.retryAfter || !ours(w.Header()) {
 				t.Errorf("status %d, headers %v", w.Code, w.Header())
@@ -347,8 +352,17 @@ func TestRefuse(t *testing.T) {
 			if test.kind != "" && !strings.Contains(status, "; error="+test.kind+"; details=") {
 				t.Errorf("Proxy-Status: %s", status)
 			}
-			if !strings.Contains(w.Body.String(), test.err.Error()) {
-				t.Errorf("body: %s", w.Body)
+			want := test.err.Error()
+			switch until := soon.Format(time.TimeOnly); test.name {
+			case "blocked":
+				want = "site.example: blocked (by hand: the owner has called) until " + until + ", longer than -max-wait (1m0s)"
+			case "busy":
+				want = "busy.example: no turn until " + until + ", longer than -max-wait (1m0s)"
+			case "just now":
+				want = "no turn until "
+			}
+			if !strings.Contains(w.Body.String(), want) {
+				t.Errorf("body: %s, want %s", w.Body, want)
 			}
 		})
 	}
