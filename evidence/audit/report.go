@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -272,7 +273,11 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, p := range r.Promises {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p, p.Proof)
+		state := p.String()
+		if p.State() == "proved" && strings.HasPrefix(p.Proof, strconv.Itoa(p.Proved)+" ") {
+			state = "proved" // the number once: "proved  9 starts"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, state, p.Proof)
 	}
 	table.Flush()
 	for _, p := range r.Promises {

@@ -39,15 +39,15 @@ const eventfulText = `39 records, 2 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:
 
 promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeyed, deny where there is none to be had, refusals block fibonacci from 1s to 10m0s, 9 pages, 9000 bytes, 1h0m0s, 2 further tries
 
-delays kept                    proved 9           9 gaps between starts
-slots kept                     proved 11          11 starts
-blocks kept                    proved 1           1 refusal, 1 block
-allowed by robots.txt          proved 9           9 starts
-verdicts right                 proved 9           9 verdicts decided again
+delays kept                    proved             9 gaps between starts
+slots kept                     proved             11 starts
+blocks kept                    proved             1 refusal, 1 block
+allowed by robots.txt          proved             9 starts
+verdicts right                 proved             9 verdicts decided again
 reservations kept              nothing to keep    0 pages refused, 0 verdicts decided again
 budget kept                    proved 7           3 limits held against what was spent
-every start ended              proved 11          11 starts
-times agree with the servers'  proved 1           1 Date header
+every start ended              proved             11 starts
+times agree with the servers'  proved             1 Date header
 log whole                      open 1, proved 38  numbered, not chained
 
 open, log whole:
