@@ -114,8 +114,11 @@ func run(ctx context.Context, out io.Writer, agent, file, state string, urls []s
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.DeadlineExceeded):
 		fmt.Fprintf(out, "\nStopped: the quickstart ends after %.0f s.\n", longest.Seconds())
+	case err != nil:
+		fmt.Fprintln(out, "\nStopped: interrupted.")
 	}
 	fmt.Fprintf(out, "\nBudget: %d of %d pages, %.1f of %.0f s, %d bytes.\n",
 		usage.Pages, usage.Limits.Pages, usage.Elapsed.Seconds(), usage.Limits.Duration.Seconds(), usage.Bytes)

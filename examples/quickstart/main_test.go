@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -86,6 +87,35 @@ func TestQuickstartExplainsSlowAndDeadHosts(t *testing.T) {
 			t.Errorf("the output:\n%s", said)
 		}
 	})
+}
+
+// What has stopped it: its own time, or a person.
+func TestQuickstartSaysWhatHasStoppedIt(t *testing.T) {
+	for want, end := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"Stopped: the quickstart ends after 25 s.": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longest) },
+		"Stopped: interrupted.": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(5*time.Second, cancel)
+			return ctx, cancel
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			virtual.Run(t, func(t *testing.T) {
+				s := localsite.Start()
+				defer s.Close()
+				s.Handle("/slow", func(http.ResponseWriter, *http.Request) { time.Sleep(time.Minute) })
+				ctx, cancel := end(t.Context())
+				defer cancel()
+				var out bytes.Buffer
+				if err := run(ctx, &out, "QuickstartBot/1.0 (bot@example.com)", "", "", []string{s.URL + "/slow"}); err != nil {
+					t.Fatal(err)
+				}
+				if said := out.String(); !strings.Contains(said, want) || !strings.Contains(said, "stopped    "+s.URL+"/slow  its answer hadn't come") || strings.Contains(said, "context") {
+					t.Errorf("the output:\n%s", said)
+				}
+			})
+		})
+	}
 }
 
 func TestQuickstartNamesWhatIsNoURL(t *testing.T) {

@@ -91,6 +91,11 @@ func describe(d evidence.Decision) (what, why string) {
 		if d.Location != "" {
 			why += ", redirects to " + d.Location
 		}
+	case evidence.Failed:
+		what, why = "failed", strings.TrimPrefix(d.Reason+", "+d.Err, ", ")
+		if d.Err == context.DeadlineExceeded.Error() || d.Err == context.Canceled.Error() { // the program's own end
+			what, why = "stopped", "its answer hadn't come"
+		}
 	case evidence.HostBlocked:
 		cause := "no answer"
 		if d.Status > 0 {
