@@ -92,7 +92,9 @@ func TestQuickstartExplainsSlowAndDeadHosts(t *testing.T) {
 // What has stopped it: its own time, or a person.
 func TestQuickstartSaysWhatHasStoppedIt(t *testing.T) {
 	for want, end := range map[string]func(context.Context) (context.Context, context.CancelFunc){
-		"Stopped: the quickstart ends after 25 s.": func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, longest) },
+		"Stopped: the quickstart ends after 25 s.": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, longest)
+		},
 		"Stopped: interrupted.": func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(5*time.Second, cancel)
