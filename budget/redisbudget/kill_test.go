@@ -81,27 +81,46 @@ func TestKillsCostLessAndLess(t *testing.T) {
 func TestACutOffProcessIsntLost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, 2, Config{Limits: budget.Limits{Pages: 10_000}})
+	r.lose(0)
+	r.proxies[0].Lead(r.server.Addr)
+	r.awaitShare(1)
+}
+
+// TestALostProcessIsForgotten: an hour after its last call chunks are as large as before.
+func TestALostProcessIsForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, 2, Config{Limits: budget.Limits{Pages: 10_000}})
 	for _, b := range r.fleet {
+		b.lostFor = 6 * time.Second
+	}
+	r.lose(0)
+	r.awaitShare(1)
+}
+
+// lose cuts a process of two off until the other one's chunks are smaller.
+func (r *rig) lose(process int) {
+	r.t.Helper()
+	for i, b := range r.fleet {
 		b.lostAfter = 2 * time.Second
+		r.spend(i, 1, "a.example")
 	}
-	r.spend(0, 1, "a.example")
-	r.spend(1, 1, "a.example")
+	r.awaitShare(1)
+	r.proxies[process].Lead("127.0.0.1:1")
+	r.awaitShare(2)
+}
+
+// awaitShare waits until the chunks of the last process are smaller by want.
+func (r *rig) awaitShare(want int64) {
+	r.t.Helper()
+	b := r.fleet[len(r.fleet)-1]
 	share := func() int64 {
-		r.fleet[1].mu.Lock()
-		defer r.fleet[1].mu.Unlock()
-		return r.fleet[1].share
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.share
 	}
-	await := func(want int64) {
-		t.Helper()
-		for end := time.Now().Add(30 * time.Second); share() != want; time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("chunks are a %d-th, not a %d-th", share(), want)
-			}
+	for end := time.Now().Add(30 * time.Second); share() != want; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			r.t.Fatalf("chunks are a %d-th, not a %d-th", share(), want)
 		}
 	}
-	await(1)
-	r.proxies[0].Lead("127.0.0.1:1")
-	await(2)
-	r.proxies[0].Lead(r.server.Addr)
-	await(1)
 }

@@ -11,9 +11,9 @@
 // pages and bytes in chunks, which shrink as the budget nears its end, and gives
 // back what it hasn't spent for a second, and at Close. So a process may
 // be refused while another one still has a few in hand, and a process that is killed
-// takes its chunk along: at most 8 pages, or what it spends in two seconds. Once processes were
-// killed, chunks are smaller: a half after one, an eighth after seven. By the same reason a warning
-// may come early, by what other processes have in hand.
+// takes its chunk along: at most 8 pages, or what it spends in two seconds. For
+// an hour after a kill chunks are smaller: a half after one, an eighth after seven. A warning may
+// come early as well, by what other processes have in hand.
 //
 // # When the server loses data
 //
@@ -85,6 +85,9 @@ const (
 	// A process that hasn't called for so long, and hasn't said goodbye, has taken its chunk along.
 	lostAfter = 10 * time.Second
 
+	// A lost process makes chunks smaller until so long after its last call.
+	lostFor = time.Hour
+
 	// Close asks no more once it has taken so long.
 	closing = 3 * time.Second
 
@@ -124,6 +127,7 @@ type Budget struct {
 	limits    budget.Limits
 	every     time.Duration
 	lostAfter time.Duration // the constant, but for tests
+	lostFor   time.Duration // the constant, but for tests
 	parts     int
 	keys      []string
 	proc      string
@@ -218,6 +222,7 @@ func New(c Config) (*Budget, error) {
 		limits:    c.Limits,
 		every:     c.Limits.Every,
 		lostAfter: lostAfter,
+		lostFor:   lostFor,
 		parts:     c.Processes,
 		keys:      []string{key, key + ":hosts", key + ":last:" + proc},
 		proc:      proc,

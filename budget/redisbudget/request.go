@@ -198,7 +198,7 @@ func (r *request) args(b *Budget, now time.Time) []any {
 		r.host, r.wantPages, r.wantHost, r.wantBytes, r.leastBytes, r.backPages, r.backBytes,
 		b.pages.total, b.bytes.total, elapsed, bit(r.start), b.warnTime().Microseconds(), b.every.Microseconds(),
 		quietNew.Microseconds(), quietLost.Microseconds(), beat.Microseconds(), b.toldEpoch, len(r.told),
-		bit(r.bye), b.lostAfter.Seconds(),
+		bit(r.bye), b.lostAfter.Seconds(), b.lostFor.Seconds(),
 	}
 	for _, name := range r.told {
 		args = append(args, name, b.host(name).total)

@@ -11,8 +11,8 @@
 --            pages, bytes  granted and not given back
 --            started       first page or byte, 0: none
 --            w:LIMIT       the limit has warned
---            procs         last call of each process that lives, in seconds: a map in MessagePack
---            lost          number of processes that ended without a last call
+--            procs         last call of each process that hasn't said goodbye, in seconds: a map in
+--                          MessagePack
 -- KEYS[2]  by host, a hash: h:HOST pages:epoch:base, w:HOST; the empty field holds the last epoch
 -- KEYS[3]  last call of the process, a string that expires in ten minutes: seq, id, window, grants
 --
@@ -43,16 +43,17 @@ local KNOWN_PAGES, KNOWN_BYTES, KNOWN_ELAPSED = tonumber(ARGV[25]), tonumber(ARG
 local START, WARN_TIME, EVERY = ARGV[28] == '1', tonumber(ARGV[29]), tonumber(ARGV[30]) -- WARN_TIME 0: never
 local QUIET_NEW, QUIET, QUIET_TOLD = tonumber(ARGV[31]), tonumber(ARGV[32]), tonumber(ARGV[33])
 local TOLD_EPOCH, TOLD = tonumber(ARGV[34]), tonumber(ARGV[35])
-local BYE, LOST = ARGV[36] == '1', tonumber(ARGV[37]) -- whether this is the last call; seconds of silence of a lost process
--- From ARGV[38]: TOLD hosts and their pages as of TOLD_EPOCH; then hosts and how many of their
+local BYE = ARGV[36] == '1' -- whether this is the last call
+local LOST_AFTER, LOST_FOR = tonumber(ARGV[37]), tonumber(ARGV[38]) -- seconds of silence between which a process counts as lost
+-- From ARGV[39]: TOLD hosts and their pages as of TOLD_EPOCH; then hosts and how many of their
 -- pages are given back.
-local FIRST, EPOCHS = 38, 16
+local FIRST, EPOCHS, MOST_LOST = 39, 16, 7
 
 local function int(x) return string.format('%.0f', x) end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
-local names = { 'form', 'id', 'epoch', 'run', 'fence', 'window', 'quiet', 'pages', 'bytes', 'started', 'procs', 'lost' }
+local names = { 'form', 'id', 'epoch', 'run', 'fence', 'window', 'quiet', 'pages', 'bytes', 'started', 'procs' }
 local s = {}
 for i, value in ipairs(redis.call('HMGET', KEYS[1], unpack(names))) do s[names[i]] = value end
 if s.form and s.form ~= FORM then
@@ -102,21 +103,23 @@ if not id or forgot then
 	redis.call('HSET', KEYS[2], '', int(epoch))
 end
 
--- A process that ends without a last call takes its chunk along. The more did, the smaller are the
--- chunks.
-local procs, lost = not forgot and s.procs and cmsgpack.unpack(s.procs) or {}, tonumber(s.lost or 0)
-if last.seq and tonumber(last.seq) < tonumber(SEQ) and not procs[PROC] and not forgot then
-	lost = math.max(lost - 1, 0) -- it was only cut off
-end
+-- A process that ends without a last call takes its chunk along. The more did of late, the smaller
+-- are the chunks. One that was only cut off calls again, and no longer counts. After a loss of data
+-- the count begins anew.
+local procs, lost = not forgot and s.procs and cmsgpack.unpack(s.procs) or {}, {}
 procs[PROC] = math.floor(now / 1000000)
 for name, at in pairs(procs) do
-	if now / 1000000 - at > LOST then
+	local silent = now / 1000000 - at
+	if silent > LOST_FOR then
 		procs[name] = nil
-		lost = lost + 1
+	elseif silent > LOST_AFTER then
+		table.insert(lost, name)
 	end
 end
+table.sort(lost, function(a, b) return procs[a] > procs[b] end)
+for i = MOST_LOST + 1, #lost do procs[lost[i]] = nil end
 if BYE then procs[PROC] = nil end
-local share = 1 + math.min(lost, 7)
+local share = 1 + math.min(#lost, MOST_LOST)
 
 local knows = ID == id or ID == ''
 if not knows and WINDOW == window then
@@ -212,7 +215,7 @@ end
 
 redis.call('HSET', KEYS[1], 'form', FORM, 'id', id, 'epoch', int(epoch), 'run', run, 'fence', int(fence), 'window', int(window),
 	'quiet', int(quiet), 'pages', int(pages), 'bytes', int(bytes), 'started', int(started),
-	'procs', cmsgpack.pack(procs), 'lost', lost)
+	'procs', cmsgpack.pack(procs))
 redis.call('PEXPIRE', KEYS[1], KEEP)
 redis.call('PEXPIRE', KEYS[2], KEEP)
 redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. int(grantPages) .. ' ' .. int(grantHost) .. ' ' .. int(grantBytes) .. ' ' .. warned,
