@@ -39,7 +39,7 @@ func Signed(t *testing.T, n int, key ed25519.PrivateKey, options ...evidence.Opt
 	return out.Bytes(), checkpoints
 }
 
-// Visit records n exchanges, ten seconds each.
+// Visit records n exchanges, ten seconds each. It is for a bubble of testing/synctest.
 func Visit(t *testing.T, log evidence.Evidence, n int) {
 	for i := range n {
 		d := evidence.Decision{
@@ -49,7 +49,7 @@ func Visit(t *testing.T, log evidence.Evidence, n int) {
 		log.Record(t.Context(), d)
 		d.Type, d.Start, d.Seq, d.Slot, d.Slots, d.Delay = evidence.Started, d.Time, uint64(i+1), 1, 1, time.Second
 		log.Record(t.Context(), d)
-		time.Sleep(10 * time.Second)
+		time.Sleep(10 * time.Second) //nolint:forbidigo // virtual
 		d.Type, d.Time, d.Status, d.Duration, d.Latency = evidence.Fetched, time.Now(), 200, 10*time.Second, 10*time.Second
 		d.Slot, d.Slots, d.Delay = 0, 0, 0
 		log.Record(t.Context(), d)
