@@ -92,11 +92,11 @@ func runCrawls(b *bench) (result, error) {
 	for _, c := range mixes {
 		t.header = append(t.header, c.name)
 	}
-	goals := table{caption: "Against what is wanted:", header: []string{"of politeness/crawl", "measured", "wanted", ""}}
+	goals := newGoals("of politeness/crawl")
 	for _, c := range mixes {
-		goals.add("share of the possible, "+c.name, fmt.Sprintf("%.0f %%", 100*shares[c.name]), "95 %", verdict(shares[c.name] >= 0.95))
+		goals.atLeast("share of the possible, "+c.name, shares[c.name], wantOfPossible, perCent, "no host is to wait for another one")
 	}
-	r.tables = []table{t, goals}
+	r.tables = []table{t, goals.table}
 	r.plots = []figure{{"crawls", "Bars: pages a second by crawler", bars}}
 	return r, nil
 }

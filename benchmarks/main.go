@@ -229,7 +229,7 @@ Written by `+"`go run .`"+` in this folder, in %v, on %s.
 
 - Machine: %s, %d processors for Go, %s/%s, %s.
 - Load average before: %s, after: %s (1, 5 and 15 minutes; the run itself is 1 to 2). More than the machine has processors before the run means that others were at work: trust ratios, allocations, bytes and counts; times are too long by what others took.
-- All sites are fakes in this process; nothing goes over a network.
+- All sites are fakes on this machine; nothing goes over a network. What real servers make of a crawl is in [docs/real-servers.md](../docs/real-servers.md).
 - Rivals: %s.
 
 Times are medians; rivals take turns round by round.

@@ -38,8 +38,7 @@ func runRedis(b *bench) (result, error) {
 			"Its pace is had by telling the server, with that next call, when a start has begun, so that the window in which it might have begun isn't added to the gap, and by sleeping the last millisecond of a wait in a system call, as the runtime's timers are up to a millisecond late (on Linux). What is left is how late a process is woken, and how well it knows the server's clock.",
 		limits: "Server and callers share one machine, whose processors limit the starts a second of all three: no network, one process. Callers in many processes have fewer turns to send together: with two callers each turn is a call of its own, which took 86 µs where one of redis_rate took 35. Too soon is told by the callers' own clock, just after they were let go, and a caller that the machine holds up there makes the next start look too soon: redislimit's stamps have no gap that is short.",
 	}
-	goals := table{caption: "Against what is wanted:", header: []string{"of redislimit", "measured", "wanted", ""}}
-	goal := func(what, measured, wanted string, ok bool) { goals.add(what, measured, wanted, verdict(ok)) }
+	goals := newGoals("of redislimit")
 
 	found, err := goBench("BenchmarkFree", b.redisFree)
 	if err != nil {
@@ -57,8 +56,8 @@ func runRedis(b *bench) (result, error) {
 	r.plots = append(r.plots, figure{"redis", "Bars: CPU of the server for each start, by limiter", bars})
 	r.tables = append(r.tables, t)
 	ours := found[fleetLimiter]
-	goal("server's CPU a start", duration(1e3*ours["redis-us/op"]), "≤ 35 µs", ours["redis-us/op"] <= 35)
-	goal("starts a second", count(int(ours["acquires/s"])), "≥ 20,000", ours["acquires/s"] >= 20_000)
+	goals.atMost("server's CPU a start", 1e3*ours["redis-us/op"], 35e3, duration, "one processor of a server is to do for a fleet of 10,000 starts a second, three times over")
+	goals.atLeast("starts a second", ours["acquires/s"], 20_000, number, "a process isn't to be held up by its limiter")
 
 	for _, d := range b.delays {
 		found, err := goBench("BenchmarkSaturated/"+d.String(), strconv.Itoa(max(2, int(b.pacing[d]/d)))+"x")
@@ -71,14 +70,14 @@ func runRedis(b *bench) (result, error) {
 			t.add(by, digits(f["%rate"])+" %", digits(f["%short"])+" %", digits(f["trips/op"]))
 		}
 		r.tables = append(r.tables, t)
-		ours, least := found[fleetLimiter], 99.0
+		ours, least := found[fleetLimiter], 0.99
 		if d < 100*time.Millisecond {
-			least = 95
+			least = 0.95
 		}
-		goal(fmt.Sprintf("share of the rate, d = %v", d), fmt.Sprintf("%.2f %%", ours["%rate"]), fmt.Sprintf("≥ %.0f %%", least), ours["%rate"] >= least)
-		goal(fmt.Sprintf("too soon, d = %v", d), digits(ours["%short"])+" %", "0", ours["%short"] == 0)
+		goals.atLeast(fmt.Sprintf("share of the rate, d = %v", d), ours["%rate"]/100, least, perCent, "a fleet is as fast as one process may be")
+		goals.atMost(fmt.Sprintf("too soon, d = %v", d), ours["%short"]/100, 0, perCent, "a fleet is as polite as one process")
 	}
-	r.tables = append(r.tables, goals)
+	r.tables = append(r.tables, goals.table)
 	return r, nil
 }
 

@@ -32,7 +32,7 @@ func runStorm(b *bench) (result, error) {
 		limits: "The site never recovers. Callers here don't look at the status, as crawlers that leave it to their library: one who stops the crawl at a 429 by hand is as polite. " +
 			"`go-retryablehttp` has no limits of its own and stands on the `x/time/rate` stack.",
 	}
-	goals := table{caption: "Against what is wanted:", header: []string{"of politeness", "measured", "wanted", ""}}
+	goals := newGoals("of politeness")
 	t := table{header: []string{"by", "requests", "into the block", "share"}}
 	dots := plot.Dots{
 		Title: "Requests that reach a site that answers 429, Retry-After: 1", Subtitle: "each dot is a request; red: sent although the site had asked for a second of rest",
@@ -56,12 +56,12 @@ func runStorm(b *bench) (result, error) {
 		row.Note = fmt.Sprintf("%d of %d", into, len(s.starts))
 		dots.Rows = append(dots.Rows, row)
 		if by == rivals.Politeness {
-			goals.add("requests into the block", fmt.Sprint(into), "0", verdict(into == 0))
+			goals.none("requests into the block", into, "each of them may lengthen a ban")
 		}
 		t.add(by, fmt.Sprint(len(s.starts)), fmt.Sprint(into), fmt.Sprintf("%.0f %%", 100*float64(into)/float64(len(s.starts))))
 	}
-	goals.add("promises broken, by the audit of its own stamps", fmt.Sprint(r.broken), "0", verdict(r.broken == 0))
-	r.tables = []table{t, goals}
+	goals.none("promises broken, by the audit of its own stamps", r.broken, "the log is what is shown to others")
+	r.tables = []table{t, goals.table}
 	r.plots = []figure{{"storm", "Dots: requests over time by rival; those sent into the block in red", dots}}
 	return r, nil
 }
