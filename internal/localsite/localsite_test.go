@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-politeness/politeness/internal/localsite"
 )
@@ -43,6 +44,29 @@ func TestSite(t *testing.T) {
 	}
 	if n := s.MostInFlight(); n != 1 {
 		t.Errorf("%d in flight, though one asked after the other", n)
+	}
+}
+
+// TestABlockCountsOnceItsClientKnows: requests that cross the answer that asks to stay away are no violation, however
+// many a busy machine sends before it reads that; those of a client that doesn't stay away are.
+func TestABlockCountsOnceItsClientKnows(t *testing.T) {
+	s := localsite.Start()
+	defer s.Close()
+	for _, stay := range []time.Duration{time.Hour, 2 * time.Second} {
+		s.Handle("/"+stay.String(), func(w http.ResponseWriter, _ *http.Request) { s.Block(w, stay) })
+	}
+	get(t, s.URL+"/1h0m0s")
+	for range 3 {
+		get(t, s.URL+"/a")
+	}
+	if found := s.Violations(); found != nil {
+		t.Error(found)
+	}
+	get(t, s.URL+"/2s")
+	for end := time.Now().Add(2 * time.Second); s.Violations() == nil; get(t, s.URL+"/a") {
+		if time.Now().After(end) {
+			t.Fatal("no request in the second half is found")
+		}
 	}
 }
 
