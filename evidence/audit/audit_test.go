@@ -192,27 +192,6 @@ var tampers = []struct {
 		rs[i].Text = strings.Replace(rs[i].Text, "/private", "/secrets", 1)
 		return rs
 	}},
-	{"more pages than the budget has", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "pages", Used: 5, Max: 60})
-	}},
-	{"more pages than the budget had", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		return append(rs, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[len(rs)-1].Time, Limit: "pages", Used: 7, Max: 7})
-	}},
-	{"more pages of a host", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Host: "h1.example", Limit: "pages_per_host", Used: 20, Max: 20})
-	}},
-	{"more bytes", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetExceeded, Time: rs[99].Time, Limit: "bytes", Used: 50_000, Max: 50_000})
-	}},
-	{"a start after the time", audit.BrokenBudget, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		return slices.Insert(rs, 100, evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "time", Used: 8, Max: 10})
-	}},
-	{"a limit that changes", audit.Contradiction, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
-		d := evidence.Decision{Type: evidence.BudgetWarning, Time: rs[99].Time, Allowed: true, Limit: "bytes", Used: 8, Max: 1 << 30}
-		e := d
-		e.Max++
-		return slices.Insert(rs, 100, d, e)
-	}},
 	{"a start without an end", audit.MissingEnd, func(t *testing.T, rs []evidence.Decision) []evidence.Decision {
 		i := nth(t, rs, evidence.Fetched, 9)
 		return slices.Delete(rs, i, i+1)
@@ -473,19 +452,6 @@ func TestCheckTakesAPageThatWasGivenBack(t *testing.T) {
 	}
 }
 
-func TestCheckTakesAStartThatWasGivenUpForWantOfTime(t *testing.T) {
-	records := logtest.Crawl(1, 3)
-	i := nth(t, records, evidence.Fetched, 2)
-	f := &records[i]
-	f.Type, f.Allowed, f.Status, f.Bytes, f.Latency, f.Reason = evidence.Failed, false, 0, 0, 0, "given up before it was sent"
-	limit := evidence.Decision{Type: evidence.BudgetWarning, Time: records[0].Time, Allowed: true, Limit: "time", Used: 0, Max: 0}
-	records = slices.Insert(records, 1, limit)
-	r := check(t, logtest.Write(t, records))
-	if r.Broken[audit.BrokenBudget] != 1 || slices.Contains(r.Violations[0].Lines, nth(t, records, evidence.Started, 2)+1) {
-		t.Error(r) // the third page only
-	}
-}
-
 func TestCheckDoesNotAskRobotsAboutRedactedURLs(t *testing.T) {
 	var out bytes.Buffer
 	log := evidence.JSONLines(&out)
@@ -550,7 +516,6 @@ func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
 	changes := map[string]func(*evidence.Decision){
 		"redirects": func(d *evidence.Decision) { d.Redirects = 1 },
 		"robotsTxt": func(d *evidence.Decision) { d.RobotsTxt = true },
-		"agent":     func(d *evidence.Decision) { d.Agent = "Other" },
 	}
 	for name, change := range changes {
 		for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
@@ -573,38 +538,6 @@ func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
 	change(&s[nth(t, s, evidence.Started, 1)])
 	change(&s[nth(t, s, evidence.Fetched, 1)])
 	s.wants(t, audit.Contradiction)
-	for _, typ := range []evidence.Type{evidence.RobotsAllowed, evidence.Started, evidence.Fetched} {
-		s := pages(3, 0.2)
-		s[nth(t, s, typ, 1)].Agent = ""
-		s.wants(t, "") // a log needn't name it
-	}
-}
-
-func TestTransportsThatNumberTheirTripsAlikeAreToldApart(t *testing.T) {
-	var s story
-	other := func(d *evidence.Decision) { d.Agent = "Other" }
-	s.allowed(1, 1)
-	s.add(evidence.Decision{Type: evidence.BlockedByRobots, Time: at(1), Trip: 1, MatchedRule: "Disallow: /x"}, []func(*evidence.Decision){other})
-	s.started(1, 1)
-	s.fetched(1, 0.2)
-	s.wants(t, "")
-
-	for _, other := range []func(*evidence.Decision){other, func(*evidence.Decision) {}} {
-		s = nil
-		s.allowed(1, 1)
-		s.allowed(1, 1, other)
-		s.started(1, 1)
-		s.started(1, 1.5, other)
-		s.cleared(1, 1.1)
-		s.blocked(1, 1.6, 60, other)
-		for i, start := range s[2:4] {
-			s.add(evidence.Decision{
-				Type: evidence.Fetched, Time: start.Start.Add(seconds(0.2)), Start: start.Start, Trip: 1, Allowed: true, Seq: start.Seq,
-				Status: 200, Latency: seconds(0.1), Duration: seconds(0.2),
-			}, []func(*evidence.Decision){func(d *evidence.Decision) { d.Agent = s[2+i].Agent }})
-		}
-		s.wants(t, "")
-	}
 }
 
 func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {

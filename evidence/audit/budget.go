@@ -7,29 +7,22 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// A limit is one limit of the budget, as the record at a place names it.
-type limit struct {
-	max int64
-	at  place // zero: the policy names it
-}
-
 // A window is one of a budget that is renewed, for one host or, with none, for all.
 type window struct {
 	from int64
 	host uint32
 }
 
-// A budget holds what one Transport spent against the limits that its policy names, or, where it
-// has stated none, those of the records that tell of a limit which is near or reached.
+// A budget holds what one Transport spent against the limits that its policy names.
 type budget struct {
-	limits   map[string]limit
+	limits   map[string]int64
 	pages    int
 	bytes    int64
 	spent    map[window]int // pages, by host, and in windows
 	pageFrom int64          // start of the first page
 }
 
-func newBudget() budget { return budget{limits: map[string]limit{}, spent: map[window]int{}} }
+func newBudget() budget { return budget{limits: map[string]int64{}, spent: map[window]int{}} }
 
 // promise takes the limits of a policy.
 func (b *budget) promise(p *evidence.Policy) {
@@ -37,52 +30,28 @@ func (b *budget) promise(p *evidence.Policy) {
 		"pages": p.Pages, "pages_per_host": p.PagesPerHost, "bytes": p.Bytes, "time": int64(p.MaxTime / time.Second),
 	} {
 		if most > 0 && (p.Every == 0 || name == "pages" || name == "pages_per_host") {
-			b.limits[name] = limit{max: most}
+			b.limits[name] = most
 		}
 	}
 }
 
-// limit takes a limit of the budget.
+// limit takes the record of a limit that is near or reached.
 func (a *auditor) limit(d *evidence.Decision) {
-	b := &a.by.budget
-	old, known := b.limits[d.Limit]
+	most, known := a.by.budget.limits[d.Limit]
 	switch {
-	case d.Limit == "" || d.Every > 0 && !known:
-	case known && old.max == d.Max:
-	case known && old.at == place{}:
-		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d in the policy", d.Limit, d.Max, old.max))
-	case known:
-		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d there", d.Limit, d.Max, old.max), old.at)
-	case a.by.policy != nil:
+	case a.by.policy == nil || d.Limit == "" || d.Every > 0 && !known:
+	case !known:
 		a.contradiction("a limit of " + d.Limit + " that the policy doesn't have")
-	default:
-		a.report.Proofs.Budget++
-		b.limits[d.Limit] = limit{d.Max, a.at}
-		// What was spent before the limit was named.
-		switch d.Limit {
-		case "pages":
-			a.proveLimit(d.Limit, "", int64(b.pages))
-		case "bytes":
-			a.proveLimit(d.Limit, "", b.bytes)
-		case "pages_per_host":
-			for _, h := range a.inOrder {
-				a.proveLimit(d.Limit, h.report.Host, int64(b.spent[window{host: h.index}]))
-			}
-		}
+	case most != d.Max:
+		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d in the policy", d.Limit, d.Max, most))
 	}
 }
 
 // proveLimit reports if more than the named limit was used.
 func (a *auditor) proveLimit(name, host string, used int64) {
-	l, ok := a.by.budget.limits[name]
-	if !ok || used <= l.max {
-		return
+	if most, ok := a.by.budget.limits[name]; ok && used > most {
+		a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, most, name), a.at)
 	}
-	lines := []place{a.at}
-	if l.at != (place{}) {
-		lines = append(lines, l.at)
-	}
-	a.violation(BrokenBudget, host, fmt.Sprintf("%d of %d %s", used, l.max, name), lines...)
 }
 
 // spend takes a page of h, the try t.
@@ -132,21 +101,17 @@ func (b *budget) giveBack(h *host, t *try) {
 // then.
 func (a *auditor) inTime(h *host, x *exchange, t *try) {
 	b := &a.by.budget
-	l, ok := b.limits["time"]
+	limit, ok := b.limits["time"]
 	if !ok || b.pageFrom == 0 {
 		return
 	}
 	// Records give the time in whole seconds.
-	switch late, most := t.wall-b.pageFrom, (l.max+1)*slack; {
+	switch late, most := t.wall-b.pageFrom, (limit+1)*slack; {
 	case late < most:
 	case late-a.run.jumpedSince(b.pageFrom) < most:
 		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
 	default:
-		at := a.place(x)
-		if l.at != (place{}) {
-			at = l.at
-		}
-		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), time.Duration(l.max)*time.Second), at, a.place(x))
+		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), time.Duration(limit)*time.Second), a.place(x))
 	}
 }
 

@@ -54,7 +54,7 @@ func (a *auditor) consentAgain(d *evidence.Decision) {
 	name, target := splitURL(d.URL)
 	var copies []*robotsCopy
 	if o := a.by.origins[name]; o != nil {
-		copies = slices.DeleteFunc(slices.Clone(o.inForce(stamp(d.Time), a.by.policy != nil)), func(c *robotsCopy) bool { return c.kind != asText })
+		copies = slices.DeleteFunc(slices.Clone(o.inForce(stamp(d.Time))), func(c *robotsCopy) bool { return c.kind != asText })
 	}
 	why := ""
 	_, unsure := uncertain(d.URL, target)

@@ -10,14 +10,10 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A tripKey is a trip of a Transport and a hash of its URL. Where the log doesn't name Transports,
-// several may number their trips alike: agent tells them apart there, as far as records name it.
+// A tripKey is a trip of a Transport and a hash of its URL.
 type tripKey struct {
-	by         uint32
-	trip, url  uint64
-	agent      uint64
-	redirects  int
-	robotsFile bool
+	by        uint32
+	trip, url uint64
 }
 
 // A trip is what the log says of whether a URL may be fetched, and how often it was.
@@ -48,22 +44,8 @@ func keyOfTrip(t *transport, d *evidence.Decision) tripKey {
 	return tripKey{by: t.index, trip: d.Trip, url: hashOf(d.URL)}
 }
 
-// ofAsker returns the key by which k is told from those of other askers.
-func (k tripKey) ofAsker(o asker) tripKey {
-	k.agent, k.redirects, k.robotsFile = o.agent, o.redirects, o.robotsTxt
-	return k
-}
-
-// get returns the trip that d is of, nil if there is none: of the same asker, otherwise the newest.
-func (t *trips) get(by *transport, d *evidence.Decision) *trip {
-	k := keyOfTrip(by, d)
-	if by.name == "" {
-		if trip := t.all[k.ofAsker(askerOf(d))]; trip != nil {
-			return trip
-		}
-	}
-	return t.all[k]
-}
+// get returns the trip that d is of, nil if there is none.
+func (t *trips) get(by *transport, d *evidence.Decision) *trip { return t.all[keyOfTrip(by, d)] }
 
 // put stores the newest verdict on a trip.
 func (t *trips) put(by *transport, d *evidence.Decision, v trip) {
@@ -73,10 +55,6 @@ func (t *trips) put(by *transport, d *evidence.Decision, v trip) {
 		v.attempt = old.attempt
 	}
 	t.all[k] = &v
-	if by.name == "" {
-		t.all[k.ofAsker(v.asker)] = &v
-		t.over = append(t.over, k.ofAsker(v.asker))
-	}
 }
 
 // retry notes that the attempt of d isn't the last one of its trip.
@@ -149,8 +127,6 @@ func (a *auditor) costsAPage(d *evidence.Decision, of *trip) bool {
 		if d.Attempt > 1 && before == d.Attempt-1 || d.Type == evidence.Resent && before == d.Attempt {
 			return false
 		}
-	} else if (d.Attempt > 1 || d.Type == evidence.Resent) && !a.trips.some {
-		return false // nobody knows of its first try
 	}
 	if d.Redirects == 0 {
 		return true

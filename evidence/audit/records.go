@@ -15,33 +15,17 @@ var seed = maphash.MakeSeed()
 
 func hashOf(s string) uint64 { return maphash.String(seed, s) }
 
-// An asker is what every record of one request repeats: the agent, how many redirects led to the
-// request, and whether it is for robots.txt.
+// An asker is what every record of one request repeats: how many redirects led to the request, and
+// whether it is for robots.txt.
 type asker struct {
-	agent     uint64 // hash of the name; 0 where the record doesn't name it
 	redirects int
 	robotsTxt bool
 }
 
-func askerOf(d *evidence.Decision) asker {
-	k := asker{redirects: d.Redirects, robotsTxt: d.RobotsTxt}
-	if name := cmp.Or(d.Transport, d.Agent); name != "" {
-		k.agent = hashOf(name)
-	}
-	return k
-}
+func askerOf(d *evidence.Decision) asker { return asker{d.Redirects, d.RobotsTxt} }
 
 // disagree is what is wrong with records whose askers differ.
-const disagree = "give different agents, redirects or robotsTxt"
-
-// agrees reports whether o may be of a record about the same request. A record needn't name the
-// agent.
-func (k asker) agrees(o asker) bool {
-	if k.agent == 0 || o.agent == 0 {
-		k.agent = o.agent
-	}
-	return k == o
-}
+const disagree = "give different redirects or robotsTxt"
 
 // An openKey tells the exchanges of a log apart: by the number of the start, or, where the limiter
 // doesn't number them, by Transport, trip and attempt.
@@ -80,12 +64,11 @@ type try struct {
 	set        int   // index of the block that its answer set, from 1
 	cleared    bool  // whether its answer lifted a block
 	sends      int   // how often the request was sent
-	unclear    bool  // whether another try, of a Transport that isn't named, can't be told from it
 }
 
 // of reports whether d may be about the same try.
 func (t *try) of(d *evidence.Decision) bool {
-	return !t.unclear && t.url == hashOf(d.URL) && t.asker.agrees(askerOf(d))
+	return t.url == hashOf(d.URL) && t.asker == askerOf(d)
 }
 
 // tryOf returns the try under way that d is about, nil if that can't be told.
@@ -291,9 +274,6 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	t.x = a.exchanges.add(x)
-	if other := a.tries[key]; a.by.policy == nil && other != nil && a.open[other.key] == other && d.Type == evidence.Started {
-		t.unclear, other.unclear = other.of(d) || other.unclear, other.of(d) || other.unclear
-	}
 	a.open[t.key], a.tries[key] = t, t
 	if p := a.by.policy; p != nil && p.MaxInFlight > 0 {
 		a.by.limiter.exchanges = append(a.by.limiter.exchanges, t.x)
@@ -374,7 +354,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	if !d.Start.IsZero() && stamp(d.Start) != t.wall {
 		a.contradiction("two records give different times to one start", start)
 	}
-	if !t.asker.agrees(askerOf(d)) {
+	if t.asker != askerOf(d) {
 		a.contradiction("two records of one request "+disagree, start)
 	}
 	if hashOf(d.URL) != t.url {

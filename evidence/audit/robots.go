@@ -16,8 +16,7 @@ import (
 )
 
 // An origin is what the log says of one robots.txt, the newest first. A request goes on with the
-// last copy while a new one is fetched, and where the log doesn't name Transports, another one with
-// its own until that is out of date.
+// last copy while a new one is fetched.
 type origin struct {
 	copies []*robotsCopy
 }
@@ -60,7 +59,7 @@ type reader struct {
 }
 
 const (
-	// maxCopies is how many texts of one robots.txt are kept.
+	// maxCopies is how many copies of one robots.txt are kept.
 	maxCopies = 8
 	// maxAge is how long a robots.txt holds without being asked for again (RFC 9309, section 2.4).
 	maxAge = 24 * 3600 * slack
@@ -68,15 +67,7 @@ const (
 
 // put makes c the newest copy.
 func (o *origin) put(c *robotsCopy) {
-	copies := []*robotsCopy{c}
-	for i, e := range o.copies {
-		old := i > 0 && c.from-e.from > maxAge // a Transport that had it has asked again since
-		same := c.kind == asText && e.kind == asText && bytes.Equal(e.text, c.text)
-		if !old && !same {
-			copies = append(copies, e)
-		}
-	}
-	o.copies = copies[:min(len(copies), maxCopies)]
+	o.copies = append([]*robotsCopy{c}, o.copies[:min(len(o.copies), maxCopies-1)]...)
 }
 
 // find returns the copy with the given SHA-256, nil if there is none.
@@ -90,10 +81,7 @@ func (o *origin) find(hash string) *robotsCopy {
 }
 
 // inForce returns the copies that a verdict at the given time may have been decided by.
-func (o *origin) inForce(at int64, named bool) []*robotsCopy {
-	if !named {
-		return o.copies
-	}
+func (o *origin) inForce(at int64) []*robotsCopy {
 	for i, c := range o.copies {
 		if at >= c.from+slack {
 			return o.copies[:i+1]
@@ -121,8 +109,8 @@ func (a *auditor) endRobots(t *transport) {
 
 // decidedBy returns the copies that may have decided d: that which it names, if that was in force
 // then.
-func (o *origin) decidedBy(d *evidence.Decision, named bool) []*robotsCopy {
-	copies := o.inForce(stamp(d.Time), named)
+func (o *origin) decidedBy(d *evidence.Decision) []*robotsCopy {
+	copies := o.inForce(stamp(d.Time))
 	if i := slices.IndexFunc(copies, func(c *robotsCopy) bool { return d.Copy != "" && strings.HasPrefix(c.sum, d.Copy) }); i >= 0 {
 		return copies[i : i+1]
 	}
@@ -317,7 +305,7 @@ func (a *auditor) allowed(d *evidence.Decision, v *trip) {
 		if !v.derived {
 			a.openEnded(allowedByRobots, a.whyOpen())
 		}
-		if !v.asker.agrees(askerOf(d)) {
+		if v.asker != askerOf(d) {
 			a.contradiction("a verdict and its start "+disagree, v.at)
 		}
 		if delay := int64(max(d.Delay, d.CrawlDelay)); tooShort(delay, v.floor) {
@@ -358,13 +346,10 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		options.LenientAgents, options.AgentPatterns = p.Lenient, p.Patterns
 	}
 	detail, at := "", place{}
-	for i, c := range o.decidedBy(d, p != nil) {
+	for _, c := range o.decidedBy(d) {
 		why := ""
 		switch c.kind {
 		case noCopy:
-			if i > 0 && p == nil {
-				continue
-			}
 			return open(noText)
 		case allowing:
 			if d.Allowed {
@@ -398,7 +383,7 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		if detail == "" {
 			detail, at = why, c.at
 		}
-		if c.kind == asText && p == nil && d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent) && c.names(d.Group) {
+		if p == nil && d.Group != "*" && d.Group != "" && !strings.EqualFold(d.Group, d.Agent) {
 			return open("a group of another name, which only a lenient crawler obeys")
 		}
 		if c.kind == asText && unsure && (!d.Allowed || c.mayDecideBeyond("allow", from)) {
@@ -437,18 +422,6 @@ func (c *robotsCopy) mayDecideBeyond(kind string, cut int) bool {
 			continue
 		}
 		if pattern = bytes.TrimSpace(pattern); len(pattern) > cut || bytes.ContainsAny(pattern, "*$%") {
-			return true
-		}
-	}
-	return false
-}
-
-// names reports whether the text has a group of that name.
-func (c *robotsCopy) names(group string) bool {
-	for line := range bytes.Lines(bytes.ReplaceAll(c.text, []byte("\r"), []byte("\n"))) {
-		key, value, _ := bytes.Cut(line, []byte(":"))
-		value, _, _ = bytes.Cut(value, []byte("#"))
-		if bytes.HasPrefix(bytes.ToLower(bytes.TrimSpace(key)), []byte("user")) && strings.EqualFold(string(bytes.TrimSpace(value)), group) {
 			return true
 		}
 	}

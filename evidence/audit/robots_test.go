@@ -1,7 +1,6 @@
 package audit_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/go-politeness/politeness/evidence"
@@ -29,40 +28,6 @@ func TestRobotsTxtThatIsConfirmedHoldsAgain(t *testing.T) {
 	if r := check(t, logtest.Write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
 		t.Errorf("%+v", r.Proofs)
 	}
-}
-
-func TestCopiesOfRobotsTxtHoldForADay(t *testing.T) {
-	const hour = 3600
-	copies := func(texts int, last float64) story {
-		var s story
-		s.robots("User-agent: *\nDisallow: /y\n", 0)
-		if texts == 3 {
-			s.robots("User-agent: *\nDisallow: /x\nDisallow: /z\n", hour)
-		}
-		s.robots("User-agent: *\nDisallow: /x\n", last)
-		s.page(1, last+1)
-		return s
-	}
-	copies(3, 2*hour).wants(t, "") // another Transport may have the first one
-	copies(3, 100*hour).wants(t, audit.BrokenVerdict)
-	copies(2, 100*hour).wants(t, "") // the last one is in use while the next is fetched
-
-	// A site that changes its mind for ever costs no more than some copies.
-	var s story
-	s.robots("User-agent: *\nDisallow: /y\n", 0)
-	for i := range 100 {
-		s.robots(fmt.Sprintf("User-agent: *\nDisallow: /x\nDisallow: /%d\n", i%50), float64(i+1))
-	}
-	s.page(1, 200)
-	s.wants(t, audit.BrokenVerdict)
-	// Nor does one that goes to and fro lose any.
-	s = nil
-	s.robots("User-agent: *\nDisallow: /y\n", 0)
-	for i := range 100 {
-		s.robots(fmt.Sprintf("User-agent: *\nDisallow: /x\nDisallow: /%d\n", i%2), float64(i+1))
-	}
-	s.page(1, 200)
-	s.wants(t, "")
 }
 
 func TestVerdictOfALenientGroupIsLeftOpen(t *testing.T) {

@@ -116,7 +116,7 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1 allow 1
 			1 start 1
 			1.2 end 1 redirects=1
-		`, `lines 6 and 7: contradiction: two records of one request give different agents, redirects or robotsTxt`},
+		`, `lines 6 and 7: contradiction: two records of one request give different redirects or robotsTxt`},
 		{"recorded long before its end", `
 			1 allow 1
 			1 start 1

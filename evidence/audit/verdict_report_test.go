@@ -87,7 +87,7 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 2 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keepno limit was promised" {
 		t.Errorf("without limits, got\n%v", got)
 	}
-	if got := judge(t, "1 page 1\n2 warn limit=pages used=1 max=9").String(); !strings.Contains(got, "1 limit held against what was spent\n") {
+	if got := judge(t, "policy pages=9\n1 page 1").String(); !strings.Contains(got, "1 limit held against what was spent\n") {
 		t.Errorf("got\n%s", got)
 	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts

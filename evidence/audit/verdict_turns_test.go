@@ -679,15 +679,6 @@ func TestVerdictsOnTurnsWithoutAPolicy(t *testing.T) {
 			2.2 end 1 status=200 latency=1.1
 			3   page 2
 		`, `lines 2 and 4: contradiction: a block was set or lifted at another time than that of the answer` + open},
-		{"a block by one of two requests that nobody can tell apart", `
-			1   allow 1
-			1   start 1
-			2   allow 1
-			2   start 1
-			2   block 1 until=@4
-			5   end 1 seq=1 start=@1 duration=4 latency=4
-			5   end 1 seq=2 start=@2 duration=3 latency=3
-		`, open},
 	} {
 		r.check(t)
 	}
