@@ -249,7 +249,6 @@ const (
 	unknown fate = iota // it has no end in a log that was sealed
 	ended
 	cutOff // its log was cut off while it was under way: end is a lower bound
-	absent // nothing of it is in the log but a hole in the numbers
 )
 
 // The flags of an exchange.

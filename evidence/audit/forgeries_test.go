@@ -425,7 +425,7 @@ func TestForgeries(t *testing.T) {
 			i := slices.IndexFunc(f.ds, func(d evidence.Decision) bool { return d.Type == evidence.HostBlocked })
 			f.ds = f.ds[:i]
 		}},
-		{"a trip removed whole, its start said to be a turn in vain", leftOpen, "", func(f *forger) {
+		{"a trip removed whole, its start said to be given up by a wait", caught, "", func(f *forger) {
 			s := *f.of(evidence.Started, "/2")
 			f.drop(func(d *evidence.Decision) bool { return d.Trip == s.Trip })
 			f.insert(evidence.Decision{Type: evidence.Waiting, Time: s.Time, Host: s.Host, Allowed: true, Instead: s.Seq})

@@ -24,7 +24,7 @@ type host struct {
 	lifts     []lift
 	expiries  []expiry
 	answers   []answer
-	given     map[given]bool         // numbers of starts that were given up; true: after their stamp
+	given     map[given]bool         // numbers of starts that were given up
 	own       map[uint32][]ownLimits // limits of this host alone, by Transport and number of the first start
 	dates     dates                  // what Date headers say of the server's clock
 	owed      owed
@@ -65,15 +65,17 @@ type sequence struct {
 	first   int64    // the first of these
 	refusals
 
-	last     *exchange
-	active   []*exchange // those that may be in flight
-	rows     map[uint32]*numbers
-	hidden   int64 // latest time of a start that isn't in the log, which was cut off; 0: there is none
-	voids    int   // stamps that were given up and that a later start may name
-	lesson   lesson
-	forgot   bool  // whether the delay of last is shorter than refusals have taught
-	firstEnd int64 // when the first of its exchanges ended
-	overlaps bool  // whether another limiter was in use at the same time
+	last        *exchange
+	active      []*exchange // those that may be in flight
+	rows        map[uint32]*numbers
+	hidden      int64 // latest time of a start that isn't in the log, which was cut off; 0: there is none
+	absent      int   // number of such starts that were surely under way until absentUntil
+	voids       int   // stamps that were given up and that a later start may name
+	lesson      lesson
+	forgot      bool // whether the delay of last is shorter than refusals have taught
+	absentUntil int64
+	firstEnd    int64 // when the first of its exchanges ended
+	overlaps    bool  // whether another limiter was in use at the same time
 }
 
 // numbers are those of one row on a host.
@@ -230,7 +232,7 @@ func (s *sequence) number(x *exchange) {
 	}
 	last := n.last
 	n.last = x
-	if stamped := s.h.given[given{r.index, x.seq}]; stamped && x.seq > 0 {
+	if s.h.given[given{r.index, x.seq}] && x.seq > 0 {
 		s.violation(MissingStart, fmt.Sprintf("start %d was given up", x.seq), s.a.place(x))
 	}
 	switch {
@@ -250,24 +252,21 @@ func (s *sequence) number(x *exchange) {
 }
 
 // missing judges that the numbers from next up to that of x are missing, where last is the start
-// before them.
+// before them. One that was given up explains one hole.
 func (s *sequence) missing(r *row, next uint64, last, x *exchange) {
-	from, upTo := next, x.seq
-	for from < upTo && s.isGiven(r, from) {
-		from++
-	}
-	for from < upTo && s.isGiven(r, upTo-1) {
-		upTo--
-	}
-	if from == upTo { // each of them was given up, which explains one hole
-		for ; next < x.seq; next++ {
-			n := given{r.index, next}
-			if !s.h.given[n] {
-				s.a.openEnded(logWhole, "that a turn led to no start, so that its number is missing, is believed, not derived")
-			}
+	lost, from, upTo := 0, next, x.seq
+	for seq := next; seq < x.seq && lost < maxOpen; seq++ {
+		if n := (given{r.index, seq}); s.h.given[n] {
 			delete(s.h.given, n)
+			continue
 		}
-		return
+		if lost++; lost == 1 {
+			from = seq
+		}
+		upTo = seq
+	}
+	if lost == maxOpen {
+		upTo = x.seq - 1
 	}
 	lines := []place{s.a.place(x)}
 	if last != nil {
@@ -275,62 +274,36 @@ func (s *sequence) missing(r *row, next uint64, last, x *exchange) {
 	}
 	cut := r.cutRun()
 	switch {
+	case lost == 0:
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, "a limiter that was in use before the log begins: the starts before it are in another log")
-	case cut != nil && s.absence(cut, next, last, x):
-	case upTo == from+1:
+	case cut != nil && s.absence(cut, lost, last, x):
+	case lost == 1:
 		s.violation(MissingStart, fmt.Sprintf("start %d is missing", from), lines...)
 	default:
-		s.violation(MissingStart, fmt.Sprintf("starts %d to %d are missing", from, upTo-1), lines...)
+		s.violation(MissingStart, fmt.Sprintf("starts %d to %d are missing", from, upTo), lines...)
 	}
 }
 
-// isGiven reports whether a number of a row was given up.
-func (s *sequence) isGiven(r *row, seq uint64) bool {
-	_, ok := s.h.given[given{r.index, seq}]
-	return ok
-}
-
-// absence takes it that the starts from the number next up to that of x were under way when the log
-// r was cut off, and reports whether that can be: there were slots for them, and one for x.
-func (s *sequence) absence(r *run, next uint64, last, x *exchange) bool {
-	from := x.start // the earliest time at which they can have started
-	if last != nil {
-		from = last.start
-	}
-	inside, safe := r.until() > x.start, s.a.safe(x)
-	if inside && safe > 0 && (last == nil || x.start-from >= safe) {
+// absence takes it that so many starts before x were under way when the log r was cut off, and
+// reports whether that can be: there were slots for them, and one for x.
+func (s *sequence) absence(r *run, lost int, last, x *exchange) bool {
+	until, safe := r.until(), s.a.safe(x)
+	switch {
+	case until <= x.start:
+	case safe > 0 && (last == nil || x.start-last.start >= safe):
 		s.a.openEnded(slotsKept, takenByAbsent)
-		inside = false
-	}
-	var gone []*exchange
-	beside := 0
-	for _, y := range s.active {
-		if y.end > x.start {
-			beside++
+	default:
+		if s.absent, s.absentUntil = s.absent+lost, until; safe > 0 {
+			s.absentUntil = min(until, last.start+safe)
 		}
-	}
-	slots := s.slots(x)
-	for seq := next; inside && seq < x.seq && beside+len(gone) < maxOpen; seq++ {
-		if s.isGiven(s.a.named[x.by].row, seq) {
-			continue
-		}
-		y := &exchange{line: x.line, run: x.run, by: x.by, start: from, seq: seq, end: r.until(), fate: absent}
-		for _, e := range s.h.expiries {
-			if e.seq == seq || strings.HasSuffix(e.of, fmt.Sprint("/", seq)) {
-				y.end, y.flags = min(y.end, from+safe), takenBack
-			}
-		}
-		if y.end <= x.start {
-			continue
-		}
-		if gone = append(gone, y); len(gone) == slots {
+		if s.absent >= s.slots(x) && s.slots(x) > 0 {
+			s.absent = 0
 			return false
 		}
 	}
 	s.a.openEnded(logWhole, "numbers of starts are missing, as those of requests without an answer are in a log that was cut off")
 	s.hidden = x.start
-	s.active = append(s.active, gone...)
 	return true
 }
 
@@ -449,24 +422,31 @@ func (s *sequence) tooClose(last, x *exchange) {
 // slot counts what is in flight when x starts.
 func (s *sequence) slot(x *exchange) {
 	s.active = slices.DeleteFunc(s.active, func(y *exchange) bool { return y.heldUntil() <= x.start })
+	if s.absent > 0 && x.start >= s.absentUntil {
+		if len(s.active)+s.absent >= s.slots(x) && s.slots(x) > 0 {
+			s.a.openEnded(slotsKept, takenByAbsent)
+		}
+		s.absent = 0
+	}
 	if slots := s.slots(x); slots > 0 && x.flags&local == 0 {
 		s.a.report.Proofs.Slots++
-		for len(s.active) >= slots {
+		for len(s.active)+s.absent >= slots {
 			with := s.a.beside(s.active, x, s.limiter, s.hidden != 0)
-			if with.n < slots {
+			y := with.y
+			if with.n+s.absent < slots {
 				break
 			}
-			y := with.y
-			if y.fate != absent && y.fate != cutOff {
+			if s.absent > 0 {
+				s.violation(MissingStart, "starts are missing, and their slots were others' before the log stops", s.a.place(x))
+				s.absent = 0
+				continue
+			}
+			if y.fate != cutOff {
 				s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", with.n+1, count(slots, "slot")), s.a.place(y), s.a.place(x))
 				break
 			}
 			// It wasn't under way until its log was cut off: x couldn't have got a slot then.
-			if y.fate == absent {
-				s.violation(MissingStart, fmt.Sprintf("start %d is missing, and its slot was another's before the log stops", y.seq), s.a.place(y), s.a.place(x))
-			} else {
-				s.violation(MissingEnd, "a start without an end, and its slot was another's before the log stops", s.a.place(y), s.a.place(x))
-			}
+			s.violation(MissingEnd, "a start without an end, and its slot was another's before the log stops", s.a.place(y), s.a.place(x))
 			s.active = slices.DeleteFunc(s.active, func(o *exchange) bool { return o == y })
 		}
 	}
@@ -498,7 +478,7 @@ func (a *auditor) beside(active []*exchange, x *exchange, l *limiter, hidden boo
 	for _, y := range active {
 		if safe := a.safe(y); y.flags&takenBack == 0 && safe > 0 && x.start >= y.start+safe {
 			switch {
-			case hidden || y.fate == absent:
+			case hidden:
 				a.openEnded(slotsKept, takenByAbsent)
 				continue
 			case y.fate == cutOff || l.cutBeside(x) < x.start:
@@ -507,7 +487,7 @@ func (a *auditor) beside(active []*exchange, x *exchange, l *limiter, hidden boo
 			}
 		}
 		in.n++
-		if in.y == nil || in.y.fate != absent && in.y.fate != cutOff {
+		if in.y == nil || in.y.fate != cutOff {
 			in.y = y
 		}
 	}

@@ -104,8 +104,8 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	}
 	a.consistent(d)
 	a.consent(d)
-	if d.Instead != 0 {
-		a.host(d).given[given{a.by.row.index, d.Instead}] = d.Type != evidence.Waiting
+	if d.Instead != 0 && d.Type != evidence.Waiting {
+		a.host(d).given[given{a.by.row.index, d.Instead}] = true
 	}
 	switch d.Type {
 	case evidence.PolicyStated:
