@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/budget"
+	"github.com/go-politeness/politeness/internal/redistest"
 )
 
 // workerEnv makes a process of the test binary spend a budget: ADDRESS NAME.
@@ -260,7 +261,7 @@ func TestEachLimitWarnsOnce(t *testing.T) {
 // TestLossIsMadeGood empties the server under a process.
 func TestLossIsMadeGood(t *testing.T) {
 	t.Parallel()
-	s := ownServer(t)
+	s := redistest.New(t)
 	client := newClient(t, s)
 	b, err := New(Config{Client: client, Name: "loss", Limits: budget.Limits{Pages: 300, PagesPerHost: 200}})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func TestKillsCostLessAndLess(t *testing.T) {
 	t.Parallel()
 	const limit, kills = 1000, 7
-	s := ownServer(t)
+	s := redistest.New(t)
 	process := func() (b *Budget, kill func()) {
 		proxy, err := redistest.NewProxy(s.Addr)
 		if err != nil {

@@ -31,7 +31,7 @@ type rig struct {
 
 func newRig(t *testing.T, n int, c Config, args ...string) *rig {
 	t.Helper()
-	r := &rig{t: t, server: ownServer(t, args...)}
+	r := &rig{t: t, server: redistest.New(t, args...)}
 	r.admin = newClient(t, r.server)
 	c.Name, c.Processes = "rig", n
 	for range n {
@@ -179,7 +179,7 @@ func TestReplicaThatLags(t *testing.T) {
 	const limit = 1000
 	r := newRig(t, 3, Config{Limits: budget.Limits{Pages: limit}})
 	host, port, _ := strings.Cut(r.server.Addr, ":")
-	replica := ownServer(t)
+	replica := redistest.New(t)
 	on := newClient(t, replica)
 	if err := on.SlaveOf(t.Context(), host, port).Err(); err != nil {
 		t.Fatal(err)

@@ -20,17 +20,6 @@ func TestMain(m *testing.M) {
 	redistest.Main(m, &shared)
 }
 
-// ownServer starts a server for one test.
-func ownServer(t *testing.T, args ...string) *redistest.Server {
-	t.Helper()
-	s, err := redistest.Run(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
-}
-
 func newClient(t testing.TB, s *redistest.Server) *redis.Client {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: s.Addr})

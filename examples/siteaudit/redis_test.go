@@ -22,11 +22,7 @@ import (
 // Workers on one Redis server share slots, delays and budget, and every key there ends by itself.
 func TestWorkersShareSlotsDelaysAndBudgetOnRedis(t *testing.T) {
 	clearEnv(t)
-	server, err := redistest.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := redistest.New(t)
 
 	var mu sync.Mutex
 	var starts []time.Time

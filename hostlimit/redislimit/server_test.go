@@ -38,12 +38,7 @@ func TestMain(m *testing.M) {
 // ownServer starts a server for one test.
 func ownServer(t *testing.T, args ...string) *redistest.Server {
 	t.Helper()
-	s, err := redistest.Run(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	return s
+	return redistest.New(t, args...)
 }
 
 func newClient(t testing.TB, s *redistest.Server) *redis.Client {

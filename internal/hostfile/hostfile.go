@@ -78,7 +78,7 @@ func (f *File[T]) Find(key string) (value T, ok bool) {
 	}
 	name := key
 	if strings.Contains(key, ":") {
-		if name = withoutPort(key); name != key {
+		if name = hostname.WithoutPort(key); name != key {
 			if value, ok = t.exact[name]; ok {
 				return value, true
 			}
@@ -254,13 +254,4 @@ func spell(host string) (string, error) {
 		return "", errors.New("is no name of a host")
 	}
 	return key, nil
-}
-
-// withoutPort is a host key without its port, if it has one.
-func withoutPort(key string) string {
-	colon := strings.LastIndexByte(key, ':')
-	if colon < 0 || strings.HasSuffix(key, "]") {
-		return key
-	}
-	return key[:colon]
 }

@@ -3,7 +3,6 @@ package nettest_test
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -20,9 +19,6 @@ import (
 	"github.com/go-politeness/politeness/internal/nettest"
 )
 
-// crawlerEnv is the environment variable that makes this program a crawler: the JSON of an order.
-const crawlerEnv = "POLITENESS_TEST_CRAWLER"
-
 // An order says what a crawler does until its standard input ends.
 type order struct {
 	Site        string
@@ -33,25 +29,12 @@ type order struct {
 }
 
 func TestMain(m *testing.M) {
-	if text := os.Getenv(crawlerEnv); text != "" {
-		var o order
-		err := json.Unmarshal([]byte(text), &o)
-		if err == nil {
-			err = o.crawl()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	flag.Parse()
 	// These tests wait more than they compute.
 	if err := flag.Set("test.parallel", "8"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+		panic(err)
 	}
-	os.Exit(m.Run())
+	nettest.Main(m, order.crawl)
 }
 
 func (o order) crawl() error {
@@ -108,7 +91,7 @@ func (l *lab) start() {
 	l.Helper()
 	l.order.Log = filepath.Join(l.TempDir(), "evidence.jsonl")
 	l.logs = append(l.logs, l.order.Log)
-	l.Process = l.crawler.Run(l.T, crawlerEnv, l.order)
+	l.Process = l.crawler.Run(l.T, l.order)
 }
 
 // cut cuts the network for d, at first while the crawler waits for its next turn.

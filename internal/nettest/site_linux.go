@@ -196,8 +196,31 @@ type Process struct {
 	stop io.Closer
 }
 
-// Run starts this program on the machine, with order as JSON in the environment variable name.
-func (m *Machine) Run(t testing.TB, name string, order any) *Process {
+// crawlerEnv is the environment variable that makes a test binary a crawler: the JSON of its order.
+const crawlerEnv = "POLITENESS_TEST_CRAWLER"
+
+// Main is for the TestMain of a package whose tests call Machine.Run. It runs the tests, and in a
+// process that Run has started it calls crawl with the order instead. It ends the process.
+func Main[Order any](m *testing.M, crawl func(Order) error) {
+	text := os.Getenv(crawlerEnv)
+	if text == "" {
+		os.Exit(m.Run())
+	}
+	var order Order
+	err := json.Unmarshal([]byte(text), &order)
+	if err == nil {
+		err = crawl(order)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Run starts this program on the machine. Main calls its crawl with order, which goes there as
+// JSON.
+func (m *Machine) Run(t testing.TB, order any) *Process {
 	t.Helper()
 	text, err := json.Marshal(order)
 	if err != nil {
@@ -208,7 +231,7 @@ func (m *Machine) Run(t testing.TB, name string, order any) *Process {
 		t.Fatal(err)
 	}
 	p := &Process{t: t, cmd: exec.CommandContext(t.Context(), program)}
-	p.cmd.Env = append(os.Environ(), name+"="+string(text))
+	p.cmd.Env = append(os.Environ(), crawlerEnv+"="+string(text))
 	p.cmd.Stderr = os.Stderr
 	if p.stop, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

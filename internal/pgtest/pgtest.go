@@ -29,8 +29,7 @@ type Server struct {
 	log      *bytes.Buffer // what it has said; read it when it has ended
 }
 
-// ErrMissing is why Start fails where Postgres isn't installed.
-var ErrMissing = errors.New("pgtest: there is no Postgres; install it with: apt-get install -y postgresql")
+var errMissing = errors.New("pgtest: there is no Postgres; install it with: apt-get install -y postgresql")
 
 // Start makes a database and starts a server. Each setting is NAME=VALUE of postgresql.conf. As
 // root it runs the server as the user postgres, or else nobody, since Postgres refuses root. Stop
@@ -90,7 +89,7 @@ func programs() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", ErrMissing
+	return "", errMissing
 }
 
 func freePort(ctx context.Context) (int, error) {

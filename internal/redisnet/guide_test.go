@@ -51,12 +51,7 @@ func TestTheGuidesCommandsWork(t *testing.T) {
 	}
 	server := func(args ...string) *redistest.Server {
 		t.Helper()
-		s, err := redistest.Run(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(s.Close)
-		return s
+		return redistest.New(t, args...)
 	}
 
 	// The server of the guide, with TLS, and one that Sentinels watch, with a replica.

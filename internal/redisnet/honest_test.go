@@ -239,11 +239,7 @@ func (f *fleet) judge(t *testing.T, honest bool) {
 // TestNoHonestFleetIsBroken: the same as of one process, in real time, of up to three processes on
 // one server.
 func TestNoHonestFleetIsBroken(t *testing.T) {
-	server, err := redistest.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := redistest.New(t)
 	var wg sync.WaitGroup
 	room := make(chan struct{}, 16)
 	for seed := range uint64(soak.Size(16, 64, 320)) {
@@ -263,11 +259,7 @@ func TestAFleetIsHonestAfterAStaleDump(t *testing.T) {
 	for seed := range uint64(soak.Size(2, 4, 16)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			server, err := redistest.Run()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer server.Close()
+			server := redistest.New(t)
 			client := redis.NewClient(&redis.Options{Addr: server.Addr})
 			defer client.Close()
 			crawlAsFleet(t, server.Addr, seed, true, func() {

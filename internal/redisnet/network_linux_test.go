@@ -1,11 +1,8 @@
 package redisnet_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -19,29 +16,12 @@ import (
 	"github.com/go-politeness/politeness/internal/redistest"
 )
 
-// crawlerEnv is the environment variable that makes this program a crawler: the JSON of an order.
-const crawlerEnv = "REDISLIMIT_TEST_CRAWLER"
-
 // An order says what a crawler does until its standard input ends.
 type order struct{ Site, Redis string }
 
 const delay = 100 * time.Millisecond
 
-func TestMain(m *testing.M) {
-	if text := os.Getenv(crawlerEnv); text != "" {
-		var o order
-		err := json.Unmarshal([]byte(text), &o)
-		if err == nil {
-			err = o.crawl()
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { nettest.Main(m, order.crawl) }
 
 func (o order) crawl() error {
 	client := redis.NewClient(&redis.Options{Addr: o.Redis, DialTimeout: time.Second, ReadTimeout: time.Second, MaxRetries: -1})
@@ -94,7 +74,7 @@ func TestFleetOnABadNetwork(t *testing.T) {
 		n.Set(m, door, bad)
 	}
 	o := order{Site: url, Redis: net.JoinHostPort(memory.Addr.String(), port)}
-	first, second := one.Run(t, crawlerEnv, o), two.Run(t, crawlerEnv, o)
+	first, second := one.Run(t, o), two.Run(t, o)
 	both := func() {
 		t.Helper()
 		site.NextOf(t, first)

@@ -11,14 +11,10 @@ import (
 
 // TestProxyHoldsDeliversAndReplays counts on a real server what arrives.
 func TestProxyHoldsDeliversAndReplays(t *testing.T) {
-	if _, err := Path(); err != nil && os.Getenv("POLITENESS_LONG") == "" {
+	if _, err := executable(); err != nil && os.Getenv("POLITENESS_LONG") == "" {
 		t.Skip(err) // the root module's tests need nothing but Go
 	}
-	s, err := Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := New(t)
 	p, err := NewProxy(s.Addr)
 	if err != nil {
 		t.Fatal(err)

@@ -24,9 +24,9 @@ type Server struct {
 	cmd  *exec.Cmd
 }
 
-// Path is that of the server: what POLITENESS_REDIS_SERVER says, as of a Valkey or another version,
-// or the redis-server that is installed.
-func Path() (string, error) {
+// executable returns the path of the server: POLITENESS_REDIS_SERVER, such as that of a Valkey or
+// of another version, or else the redis-server that is installed.
+func executable() (string, error) {
 	path, err := exec.LookPath(cmp.Or(os.Getenv("POLITENESS_REDIS_SERVER"), "redis-server"))
 	if err != nil {
 		return "", fmt.Errorf("%w\nthese tests need a real server; install it with:\n\n\tapt-get install -y redis-server", err)
@@ -55,7 +55,7 @@ func Main(m *testing.M, shared **Server) {
 
 // Run starts a server with further arguments and waits until it answers. Close it.
 func Run(args ...string) (*Server, error) {
-	path, err := Path()
+	path, err := executable()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,18 @@ func Run(args ...string) (*Server, error) {
 	return s, nil
 }
 
-// freeAddr returns an address of the loopback interface that nobody listens on.
+// New is Run for one test: it fails t if the server can't be started, and closes it when t ends.
+func New(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s, err := Run(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// freeAddr returns a free address of the loopback interface.
 func freeAddr() (*net.TCPAddr, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -130,7 +141,7 @@ func (s *Server) Kill() {
 	_ = s.cmd.Wait()
 }
 
-// Process is the server's, to Pause and Resume.
+// Process returns the server's process, for Pause and Resume.
 func (s *Server) Process() *os.Process { return s.cmd.Process }
 
 // Close ends the process and removes its folder.

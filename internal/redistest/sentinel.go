@@ -10,8 +10,8 @@ import (
 // SentinelName is what Sentinels call the master that they watch.
 const SentinelName = "fleet"
 
-// RunSentinels starts n Sentinels that watch master; most of them have to agree on a failover. They
-// take a server for dead that has been silent for half a second. Close each.
+// RunSentinels starts n Sentinels that watch master; most of them have to agree on a failover. A
+// server that is silent for half a second counts as dead. Close each.
 func RunSentinels(master *Server, n int) (all []*Server, err error) {
 	defer func() {
 		if err != nil {
@@ -20,7 +20,7 @@ func RunSentinels(master *Server, n int) (all []*Server, err error) {
 			}
 		}
 	}()
-	path, err := Path()
+	path, err := executable()
 	if err != nil {
 		return nil, err
 	}

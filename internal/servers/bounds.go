@@ -11,20 +11,25 @@ type Problem struct {
 	Text  string // what was seen
 }
 
+// problems are those of one cell.
+type problems []Problem
+
+// add adds a problem if the bound of that name is broken.
+func (p *problems) add(name string, broken bool, format string, args ...any) {
+	if broken {
+		*p = append(*p, Problem{name, fmt.Sprintf(format, args...)})
+	}
+}
+
 // Always returns what is wrong with the cell of one of our crawlers whatever it has learned.
 func Always(r *Result) []Problem {
-	var problems []Problem
-	bound := func(name string, broken bool, format string, args ...any) {
-		if broken {
-			problems = append(problems, Problem{name, fmt.Sprintf(format, args...)})
-		}
-	}
-	bound("asked", r.Requests < 2, "%d requests", r.Requests)
-	bound("retry-after", r.InRetryAfter > 0, "%d requests inside a Retry-After", r.InRetryAfter)
-	bound("disallowed", r.Disallowed > 0, "%d requests below %s", r.Disallowed, Private)
-	bound("delay", r.Early > 2*r.Transit, "%v ahead of the delay", r.Early)
-	bound("slots", r.AtOnce > r.Crawler.Slots, "%d requests at once with %d slots", r.AtOnce, r.Crawler.Slots)
-	return problems
+	var p problems
+	p.add("asked", r.Requests < 2, "%d requests", r.Requests)
+	p.add("retry-after", r.InRetryAfter > 0, "%d requests inside a Retry-After", r.InRetryAfter)
+	p.add("disallowed", r.Disallowed > 0, "%d requests below %s", r.Disallowed, Private)
+	p.add("delay", r.Early > 2*r.Transit, "%v ahead of the delay", r.Early)
+	p.add("slots", r.AtOnce > r.Crawler.Slots, "%d requests at once with %d slots", r.AtOnce, r.Crawler.Slots)
+	return p
 }
 
 // How long a cell must be for its share to say something: time is needed to learn, and a ban takes
@@ -37,21 +42,16 @@ const (
 // Goals returns which goals the cell of one of our crawlers misses. They are what the library is to
 // reach, and it doesn't reach all of them yet.
 func Goals(r *Result) []Problem {
-	var problems []Problem
-	bound := func(name string, broken bool, format string, args ...any) {
-		if broken {
-			problems = append(problems, Problem{name, fmt.Sprintf(format, args...)})
-		}
-	}
+	var p problems
 	if most, ok := mostRefusals(r.Server.Kind); ok {
-		bound("refusals", r.Refusals > most, "%d refusals, at most %d", r.Refusals, most)
+		p.add("refusals", r.Refusals > most, "%d refusals, at most %d", r.Refusals, most)
 	}
-	bound("ban", r.Server.Kind == Ban && r.InBan > 0, "%d requests inside a known ban", r.InBan)
-	bound("lost", r.Crawler.Again && r.Lost() != 0, "%d of %d pages lost", r.Lost(), r.Site.Pages())
+	p.add("ban", r.Server.Kind == Ban && r.InBan > 0, "%d requests inside a known ban", r.InBan)
+	p.add("lost", r.Crawler.Again && r.Lost() != 0, "%d of %d pages lost", r.Lost(), r.Site.Pages())
 	if least, ok := leastShare(r); ok {
-		bound("share", r.Share() < least, "%.0f %% of %.2f pages a second, at least %.0f %%", 100*r.Share(), r.Allowed(), 100*least)
+		p.add("share", r.Share() < least, "%.0f %% of %.2f pages a second, at least %.0f %%", 100*r.Share(), r.Allowed(), 100*least)
 	}
-	return problems
+	return p
 }
 
 func mostRefusals(k Kind) (int, bool) {

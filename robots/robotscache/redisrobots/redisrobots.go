@@ -32,6 +32,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/robots/robotscache"
 )
 
@@ -58,7 +59,8 @@ const (
 	mostBytes = robotscache.MaxBody + 64<<10
 )
 
-// ErrUnavailable says that the server didn't answer a moment ago, and wasn't asked again.
+// ErrUnavailable is returned for five seconds after a call that had no answer: the server isn't
+// asked again so soon.
 var ErrUnavailable = errors.New("redisrobots: the server can't be reached")
 
 // A Store is a robotscache.Store on a server. It is safe for concurrent use. It needs no Close: it
@@ -109,7 +111,7 @@ func (s *Store) key(origin string) string { return s.prefix + "{robots:" + origi
 
 func (s *Store) lock(origin string) string { return s.key(origin) + ":lock" }
 
-// do makes a call, unless the server has just failed.
+// do makes a call, unless one of the last five seconds had no answer.
 func (s *Store) do(call func() error) error {
 	if time.Now().UnixNano() < s.down.Load() {
 		s.failed.Add(1)
@@ -121,7 +123,7 @@ func (s *Store) do(call func() error) error {
 	case err == nil:
 	case errors.As(err, &answer): // of the server, which can be reached then
 		s.failed.Add(1)
-	case errors.Is(err, context.Canceled): // nobody waits any more
+	case errors.Is(err, context.Canceled): // the caller has left
 	default:
 		s.failed.Add(1)
 		s.down.Store(time.Now().Add(pause).UnixNano())
@@ -194,7 +196,7 @@ func (s *Store) Lock(ctx context.Context, origin string) (unlock func(), err err
 			}
 			return s.keep(name, token), nil
 		}
-		if err := sleep(ctx, 20*time.Millisecond+mathrand.N(time.Duration(min(tries+1, 10))*20*time.Millisecond)); err != nil {
+		if err := contexts.Sleep(ctx, 20*time.Millisecond+mathrand.N(time.Duration(min(tries+1, 10))*20*time.Millisecond)); err != nil {
 			return nil, err
 		}
 	}
@@ -214,7 +216,7 @@ func (s *Store) keep(name, token string) (unlock func()) {
 	ctx, cancel := context.WithTimeout(context.Background(), mostHeld)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		for sleep(ctx, Lease/4) == nil {
+		for contexts.Sleep(ctx, Lease/4) == nil {
 			// Where it fails, or another has taken the lock, two may fetch.
 			_, _ = s.take(ctx, name, token, "renew")
 		}
@@ -226,16 +228,4 @@ func (s *Store) keep(name, token string) (unlock func()) {
 		defer cancel()
 		_ = s.do(func() error { return give.Run(ctx, s.client, []string{name}, token).Err() })
 	})
-}
-
-// sleep waits, or returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

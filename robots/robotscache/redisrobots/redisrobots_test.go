@@ -286,11 +286,7 @@ func TestServerAway(t *testing.T) {
 // TestServerComesBack: it is asked again after a pause.
 func TestServerComesBack(t *testing.T) {
 	t.Parallel()
-	server, err := redistest.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := redistest.New(t)
 	store := newStore(t, server.Addr, "")
 	server.Kill()
 	if _, _, err := store.Load(t.Context(), origin); err == nil || errors.Is(err, ErrUnavailable) {

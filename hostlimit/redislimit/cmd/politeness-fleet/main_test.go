@@ -27,11 +27,7 @@ func TestCommandSteersAFleet(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	server, err := redistest.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := redistest.New(t)
 	run := func(want int, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), binary, append([]string{"-redis", server.Addr, "-prefix", "fleet:"}, args...)...)
@@ -167,11 +163,7 @@ func TestCommandSteersAFleet(t *testing.T) {
 // A list asks for many hosts in one call.
 func TestABlockActsOnOneHost(t *testing.T) {
 	const others = 100_000
-	server, err := redistest.Run("--requirepass", "secret")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Close)
+	server := redistest.New(t, "--requirepass", "secret")
 	t.Setenv("REDISCLI_AUTH", "secret")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Password: "secret"})
 	defer client.Close()
