@@ -94,6 +94,9 @@ func work(ctx context.Context, out io.Writer, o options, s *store) (err error) {
 	if err != nil || left == 0 {
 		return err
 	}
+	if left == 1 {
+		return fmt.Errorf("1 URL is left: %w", spent)
+	}
 	return fmt.Errorf("%d URLs are left: %w", left, spent)
 }
 
