@@ -1,6 +1,7 @@
 package robots
 
 import (
+	"iter"
 	"slices"
 	"strings"
 )
@@ -125,7 +126,7 @@ func (f *File) License() []string {
 }
 
 // preamble yields the lines before any group that have a key, but none of Google's.
-func (f *File) preamble() func(func(*line) bool) {
+func (f *File) preamble() iter.Seq[*line] {
 	before := len(f.text)
 	if len(f.groups) > 0 {
 		before = f.groups[0].start
@@ -172,7 +173,7 @@ func (f *File) UnknownLines() []Line {
 }
 
 // others yields the lines of a text that have a key, but none of Google's.
-func others(text string) func(func(*line) bool) {
+func others(text string) iter.Seq[*line] {
 	return func(yield func(*line) bool) {
 		x := lex(text, bom(text), 0)
 		var l line

@@ -15,7 +15,7 @@ type fault struct {
 	name string
 	// shows reports whether the fault can change the answer for agent and url. It is asked of
 	// each line by itself, and of the empty one.
-	shows func(l *line, agent, url string) bool
+	shows func(l rawLine, agent, url string) bool
 	// an example of the fault, and what Google's matcher answers to it
 	body, agent, target string
 	allowed             bool
@@ -25,7 +25,7 @@ type fault struct {
 var faults = []fault{
 	{
 		name: "url.Parse on the URL first",
-		shows: func(_ *line, _, u string) bool {
+		shows: func(_ rawLine, _, u string) bool {
 			parsed, err := url.Parse(u)
 			return err != nil || parsed.String() != u
 		},
@@ -33,22 +33,22 @@ var faults = []fault{
 	},
 	{
 		name: "0x85 and 0xA0 after a star count as space",
-		shows: func(l *line, _, _ string) bool {
+		shows: func(l rawLine, _, _ string) bool {
 			return l.kind == kindUserAgent && len(l.value) > 1 && l.value[0] == '*' && (l.value[1] == 0x85 || l.value[1] == 0xa0)
 		},
 		body: "User-agent: *\xa0x\nDisallow: /\n", agent: "FooBot", target: "/", allowed: true,
 	},
 	{
 		name: "Unicode's white space is trimmed, and VT and FF beside a missing colon",
-		shows: func(l *line, _, _ string) bool {
+		shows: func(l rawLine, _, _ string) bool {
 			isOddSpace := func(r rune) bool { return unicode.IsSpace(r) && (r >= 0x80 || r == '\v' || r == '\f') }
-			return strings.ContainsFunc(l.whole, isOddSpace)
+			return strings.ContainsFunc(l.raw, isOddSpace)
 		},
 		body: "User-agent: *\nDisallow: /\u00a0\n", agent: "FooBot", target: "/", allowed: true,
 	},
 	{
 		name: "more characters in the agent's token",
-		shows: func(l *line, agent, _ string) bool {
+		shows: func(l rawLine, agent, _ string) bool {
 			return l.kind == kindUserAgent && !isGlobal(l.value) &&
 				equalFold(leading(l.value, isNameChar), agent) != equalFold(leading(l.value, isFaultyChar), agent)
 		},
@@ -56,7 +56,7 @@ var faults = []fault{
 	},
 	{
 		name: "digits in escapes are corrupted",
-		shows: func(l *line, _, _ string) bool {
+		shows: func(l rawLine, _, _ string) bool {
 			if l.kind != kindAllow && l.kind != kindDisallow {
 				return false
 			}
@@ -70,12 +70,12 @@ var faults = []fault{
 	},
 	{
 		name:  "a NUL doesn't cut",
-		shows: func(l *line, _, _ string) bool { return strings.Contains(l.whole, "\x00") },
+		shows: func(l rawLine, _, _ string) bool { return strings.Contains(l.raw, "\x00") },
 		body:  "User-agent: *\nDisallow: /a\x00b\n", agent: "FooBot", target: "/a", allowed: false, line: 2,
 	},
 	{
 		name: "agents compare by strings.EqualFold",
-		shows: func(l *line, agent, _ string) bool {
+		shows: func(l rawLine, agent, _ string) bool {
 			token := leading(l.value, isFaultyChar)
 			return l.kind == kindUserAgent && strings.EqualFold(token, agent) != equalFold(token, agent)
 		},
@@ -83,14 +83,14 @@ var faults = []fault{
 	},
 	{
 		name: "keys compare by strings.ToLower",
-		shows: func(l *line, _, _ string) bool {
+		shows: func(l rawLine, _, _ string) bool {
 			return l.key != "" && kindOf(l.key) != kindOf(strings.ToLower(l.key))
 		},
 		body: "User-agent: *\nDİSALLOW: /\n", agent: "FooBot", target: "/", allowed: true,
 	},
 	{
 		name: "the typo diaslow",
-		shows: func(l *line, _, _ string) bool {
+		shows: func(l rawLine, _, _ string) bool {
 			return strings.HasPrefix(strings.ToLower(l.key), "diaslow") // in whichever way it compares keys
 		},
 		body: "User-agent: *\nDiaslow: /\n", agent: "FooBot", target: "/", allowed: true,
@@ -100,6 +100,12 @@ var faults = []fault{
 // isFaultyChar reports whether grobotstxt takes c for a part of an agent's token.
 func isFaultyChar(c byte) bool { return isTokenChar(c) && c != '!' && c != '&' || c == '#' }
 
+// A rawLine is a line with its bytes as they are read.
+type rawLine struct {
+	*line
+	raw string
+}
+
 // showing returns the names of the faults that can change the answer.
 func showing(body, agent, u string) []string {
 	var names []string
@@ -107,7 +113,8 @@ func showing(body, agent, u string) []string {
 		x := lex(body, bom(body), 0)
 		var l line
 		for x.next(&l) {
-			if f.shows(&l, agent, u) {
+			raw := strings.TrimRight(body[l.start:l.next], "\r\n")
+			if f.shows(rawLine{&l, raw[:min(len(raw), maxLine)]}, agent, u) {
 				names = append(names, f.name)
 				break
 			}

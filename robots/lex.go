@@ -24,7 +24,6 @@ type line struct {
 	start int    // where it begins in the text
 	next  int    // where the next one begins
 	kind  kind   // what key stands for
-	whole string // as it is read: cut at maxLine, without its end
 	text  string // up to a NUL, without comment and surrounding white space: the rule as written
 	key   string
 	value string // trimmed, not escaped
@@ -90,7 +89,6 @@ func (x *lexer) next(l *line) bool {
 	if len(raw) > maxLine {
 		raw, l.over = raw[:maxLine], true
 	}
-	l.whole = raw
 	l.split(raw)
 	return true
 }

@@ -35,7 +35,7 @@ const (
 	MissingColon    Problem = "missing-colon"     // a space stands for the colon
 	UnknownKey      Problem = "unknown-key"       // no crawler reads it
 	MisspelledKey   Problem = "misspelled-key"    // some crawlers read it
-	RuleWithoutUser Problem = "rule-before-agent" // the rule holds for no crawler
+	RuleBeforeAgent Problem = "rule-before-agent" // the rule holds for no crawler
 	BadAgent        Problem = "bad-agent"         // the agent isn't a product token
 	EmptyGroup      Problem = "empty-group"       // agents without rules, at the end
 	SharedGroup     Problem = "shared-group"      // agents without rules of their own share those of the next group
@@ -53,7 +53,7 @@ const maxRead = 500 << 10
 func (f *File) Lint() []Finding {
 	t := linter{text: f.text, ruled: map[string]bool{}, rules: map[ruleOf]int{}}
 	if page := t.file(); page {
-		return t.findings // its lines are all nonsense
+		return t.findings // no line of a page is one of robots.txt
 	}
 	x := lex(f.text, bom(f.text), 0)
 	var l line
@@ -67,14 +67,14 @@ func (f *File) Lint() []Finding {
 	return t.findings
 }
 
-// A linter goes over a file.
+// A linter collects the findings of one file.
 type linter struct {
 	text     string
 	findings []Finding
 
 	agents []agentAt // the current list
 	listed bool      // whether a rule has ended the list
-	spoke  bool      // whether something else that belongs to a group followed the list's last agent
+	others bool      // whether lines of the group that aren't rules followed the list's last agent
 
 	// Groups of the same agent are one, so these are by agent.
 	ruled map[string]bool // whether the agent has rules
@@ -169,11 +169,11 @@ func (t *linter) agent(l *line) {
 	switch {
 	case t.listed:
 		t.agents, t.listed = t.agents[:0], false
-	case t.spoke && len(t.agents) > 0:
+	case t.others && len(t.agents) > 0:
 		before := t.agents[len(t.agents)-1]
 		t.find(before.line, SharedGroup, "no rule follows this agent, so it shares those of the agent in line %d", l.num)
 	}
-	t.spoke = false
+	t.others = false
 	token := leading(l.value, isTokenChar)
 	t.agents = append(t.agents, agentAt{strings.ToLower(token), l.num})
 	if token == "" || token != l.value && !isGlobal(l.value) {
@@ -184,9 +184,9 @@ func (t *linter) agent(l *line) {
 }
 
 func (t *linter) rule(l *line) {
-	t.spoke = false
+	t.others = false
 	if len(t.agents) == 0 {
-		t.find(l.num, RuleWithoutUser, "no agent stands before this rule, so it holds for nobody")
+		t.find(l.num, RuleBeforeAgent, "no agent stands before this rule, so it holds for nobody")
 		return
 	}
 	if !t.listed {
@@ -257,7 +257,7 @@ func (t *linter) other(l *line) {
 		if equalFold(l.key, "clean-param") {
 			return // Yandex reads it, wherever it stands
 		}
-		t.spoke = true
+		t.others = true
 		t.find(l.num, UnknownKey, "no crawler is known to read %s", quote(l.key))
 		return
 	case fieldCrawlDelay:
@@ -282,9 +282,9 @@ func (t *linter) other(l *line) {
 		return
 	}
 	if len(t.agents) == 0 {
-		t.find(l.num, RuleWithoutUser, "no agent stands before this %s, so it holds for nobody", strings.ToLower(l.key))
+		t.find(l.num, RuleBeforeAgent, "no agent stands before this %s, so it holds for nobody", strings.ToLower(l.key))
 	}
-	t.spoke = true
+	t.others = true
 }
 
 // quote quotes what may be long.

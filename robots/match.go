@@ -11,7 +11,7 @@ import (
 type question struct {
 	path     string
 	best     int        // number of the best matching rule so far; -1 for none
-	rank     uint32     // rank of best; tired once more searches need suffixes
+	rank     uint32     // rank of best; unsorted once further searches need suffixes
 	searches int        // number of searches in path so far
 	suffixes []uint32   // offsets of the suffixes of path, sorted; nil until needed
 	keys     [16]uint64 // a bit for each key that path has, by key>>6
@@ -21,13 +21,13 @@ const (
 	few         = 256     // so many searches, or bytes of path, do without suffixes
 	near        = 64      // so far ahead a search does without suffixes
 	sortedBytes = 1024    // suffixes are sorted by so many first bytes
-	tired       = 1 << 31 // above all ranks
+	unsorted    = 1 << 31 // a rank above all others, which ends the walk
 )
 
 // match returns the number of the rule that decides for a normalised path, -1 for none.
 func (c *compiled) match(path string) int {
 	q := question{path: path, best: -1}
-	if c.walk(&q); q.rank == tired {
+	if c.walk(&q); q.rank == unsorted {
 		return c.matchSorted(path)
 	}
 	return q.best
@@ -140,7 +140,7 @@ func (q *question) find(stretch string, pos int, end, escape bool) int {
 	case q.searches <= few || len(q.path) <= few:
 		i = strings.Index(path, stretch)
 	case q.suffixes == nil:
-		q.rank = tired
+		q.rank = unsorted
 	default:
 		i = q.indexSorted(stretch, pos)
 	}

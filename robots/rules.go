@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 	"unsafe"
@@ -165,7 +166,7 @@ func (p packed) add(l *line) packed {
 }
 
 // all yields number and value of each line.
-func (p packed) all() func(func(int, string) bool) {
+func (p packed) all() iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		for len(p) > 0 {
 			num, n := binary.Uvarint(p)
