@@ -16,6 +16,13 @@ func (c *check) owner() crawl.Owner {
 	return q
 }
 
+// isOpen returns what Hosts says of the Queue.
+func (c *check) isOpen(q crawl.Queue) bool {
+	_, open, err := q.Hosts(c.ctx, 10)
+	c.must(err)
+	return open
+}
+
 // rest waits before the next look.
 func (c *check) rest() {
 	select {
@@ -90,36 +97,26 @@ func givesBack(c *check) {
 
 func staysOpen(c *check) {
 	one, two := c.owner(), c.owner()
-	isOpen := func(q crawl.Owner) bool {
-		_, open, err := q.Hosts(c.ctx, 10)
-		c.must(err)
-		return open
-	}
 	c.add(one, 1, url("a.example", 0))
 	c.claim(one, 10)
 	lent := c.take(one, 1, "a.example")
-	if !isOpen(two) {
+	if !c.isOpen(two) {
 		c.failf("a process has a request, and of the other one Hosts says that the Queue isn't open")
 	}
 	c.add(one, 1, url("b.example", 0)) // as links of that page
 	c.done(one, crawl.Visited, lent...)
 	c.until("the other process has what was found", func() bool { return slices.Contains(c.claim(two, 10), "b.example") })
 	c.done(two, crawl.Visited, c.take(two, 1, "b.example")...)
-	c.until("the Queue is closed for both once all is done", func() bool { return !isOpen(one) && !isOpen(two) })
+	c.until("the Queue is closed for both once all is done", func() bool { return !c.isOpen(one) && !c.isOpen(two) })
 }
 
 func countsOthers(c *check) {
 	one, two := c.owner(), c.owner()
-	isOpen := func(q crawl.Owner) bool {
-		_, open, err := q.Hosts(c.ctx, 10)
-		c.must(err)
-		return open
-	}
 	c.add(one, 2, numbered("a.example", 2)...)
 	c.claim(one, 10)
 	c.take(one, 1, "a.example")
-	if isOpen(one) || !isOpen(two) {
-		c.failf("one process has all requests; of it Hosts says open: %v, of another one %v", isOpen(one), isOpen(two))
+	if c.isOpen(one) || !c.isOpen(two) {
+		c.failf("one process has all requests; of it Hosts says open: %v, of another one %v", c.isOpen(one), c.isOpen(two))
 	}
 }
 

@@ -140,6 +140,14 @@ func open(path string) (*Queue, error) {
 	return q, nil
 }
 
+// wrap names the package in err.
+func wrap(err error) error {
+	if err != nil {
+		return fmt.Errorf("sqlitequeue: %w", err)
+	}
+	return nil
+}
+
 // Close closes the file.
 func (q *Queue) Close() error { return q.db.Close() }
 
@@ -193,7 +201,7 @@ func (q *Queue) Add(ctx context.Context, reqs []crawl.Request) (added, noRoom in
 		return change(ctx, tx, found)
 	})
 	if err != nil {
-		return 0, 0, fmt.Errorf("sqlitequeue: %w", err)
+		return 0, 0, wrap(err)
 	}
 	return added, 0, nil
 }
@@ -263,22 +271,26 @@ func (q *Queue) Take(ctx context.Context, hosts []string, n int) (taken []crawl.
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sqlitequeue: %w", err)
+		for _, r := range taken {
+			q.unlend(r)
+		}
+		return nil, wrap(err)
 	}
 	return taken, nil
 }
 
+// takeOf appends at most n requests of a host to taken, and lends them, also before an error.
 func (q *Queue) takeOf(ctx context.Context, query *sql.Stmt, taken []crawl.Request, host string, n int) ([]crawl.Request, error) {
 	lent := q.lent[host]
 	rows, err := query.QueryContext(ctx, host, n+len(lent)) // the lent ones may come first
 	if err != nil {
-		return nil, err
+		return taken, err
 	}
 	defer rows.Close()
 	for n > 0 && rows.Next() {
 		r := crawl.Request{Host: host}
 		if err := rows.Scan(&r.URL, &r.Via, &r.Hops, &r.Depth, &r.Priority); err != nil {
-			return nil, err
+			return taken, err
 		}
 		if _, ok := lent[r.URL]; ok {
 			continue
@@ -292,6 +304,13 @@ func (q *Queue) takeOf(ctx context.Context, query *sql.Stmt, taken []crawl.Reque
 		n--
 	}
 	return taken, rows.Err()
+}
+
+// unlend makes r no longer lent.
+func (q *Queue) unlend(r crawl.Request) {
+	if delete(q.lent[r.Host], r.URL); len(q.lent[r.Host]) == 0 {
+		delete(q.lent, r.Host)
+	}
 }
 
 // Done implements crawl.Queue.
@@ -319,12 +338,10 @@ func (q *Queue) Done(ctx context.Context, results []crawl.Result) error {
 		return change(ctx, tx, ended)
 	})
 	if err != nil {
-		return fmt.Errorf("sqlitequeue: %w", err)
+		return wrap(err)
 	}
 	for _, r := range results {
-		if delete(q.lent[r.Host], r.URL); len(q.lent[r.Host]) == 0 {
-			delete(q.lent, r.Host)
-		}
+		q.unlend(r.Request)
 	}
 	return nil
 }
@@ -336,33 +353,32 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 	}
 	rows, err := q.db.QueryContext(ctx, "SELECT name FROM host WHERE waiting > 0")
 	if err != nil {
-		return nil, false, fmt.Errorf("sqlitequeue: %w", err)
+		return nil, false, wrap(err)
 	}
 	defer rows.Close()
 	for len(hosts) < n && rows.Next() {
 		var host string
 		if err := rows.Scan(&host); err != nil {
-			return nil, false, fmt.Errorf("sqlitequeue: %w", err)
+			return nil, false, wrap(err)
 		}
 		if len(q.lent[host]) == 0 {
 			hosts = append(hosts, host)
 		}
 	}
-	return hosts, false, rows.Err()
+	return hosts, false, wrap(rows.Err())
 }
 
-// Waiting returns the number of URLs that are waiting or lent: that are left, when a crawl has
-// ended.
+// Waiting returns the number of URLs that are waiting or lent: after a crawl, of those that it left.
 func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
 	err = q.db.QueryRowContext(ctx, "SELECT coalesce(sum(waiting), 0) FROM host WHERE waiting > 0").Scan(&n)
-	return n, err
+	return n, wrap(err)
 }
 
 // Clear forgets all URLs, those that are done too: the next crawl begins anew.
 func (q *Queue) Clear(ctx context.Context) error {
 	clear(q.lent)
-	return q.in(ctx, func(tx *sql.Tx) error {
+	return wrap(q.in(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "DELETE FROM url; DELETE FROM host")
 		return err
-	})
+	}))
 }

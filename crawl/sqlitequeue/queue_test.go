@@ -1,7 +1,9 @@
 package sqlitequeue_test
 
 import (
+	"database/sql"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/go-politeness/politeness/crawl"
@@ -27,4 +29,40 @@ func TestQueue(t *testing.T) {
 		t.Cleanup(func() { _ = q.Close() })
 		return q
 	})
+}
+
+// TestATakeThatFailsLendsNothing: what it had lent of other hosts waits, in this process too.
+func TestATakeThatFailsLendsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "urls.db")
+	q, err := sqlitequeue.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reqs := []crawl.Request{{URL: "https://a.example/", Host: "a.example"}, {URL: "https://b.example/", Host: "b.example"}}
+	if n, _, err := q.Add(t.Context(), reqs); err != nil || n != 2 {
+		t.Fatalf("%d URLs added (%v)", n, err)
+	}
+	if err := q.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", "file:"+filepath.ToSlash(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), "UPDATE url SET depth = 'deep' WHERE url = 'https://b.example/'"); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if q, err = sqlitequeue.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if taken, err := q.Take(t.Context(), []string{"a.example", "b.example"}, 1); err == nil || !strings.HasPrefix(err.Error(), "sqlitequeue: ") || len(taken) > 0 {
+		t.Fatalf("a row that can't be read: taken %v (%v)", taken, err)
+	}
+	if taken, err := q.Take(t.Context(), []string{"a.example"}, 1); err != nil || len(taken) != 1 {
+		t.Errorf("of the other host %v is taken (%v)", taken, err)
+	}
 }
