@@ -1,7 +1,6 @@
 package botauth
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,11 +12,12 @@ import (
 const (
 	maxComponents = 16
 	maxDemand     = 4 << 10 // bytes of Accept-Signature
+	maxNonce      = 256     // bytes
 )
 
-// accept returns what resp, an answer to req, asks for by Accept-Signature (RFC 9421, section 5.1):
-// the first demand that the Signer can meet. It returns false where there is none, or the signature
-// that was sent, as sent had it, was like that.
+// accept returns the first demand in the Accept-Signature of resp (RFC 9421, section 5.1) that the
+// Signer can meet for req. It returns false where there is none, and where the signature that req
+// was sent with, by sent, meets the demand already.
 func (s *Signer) accept(resp *http.Response, req *http.Request, sent *demand) (demand, bool) {
 	switch resp.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
@@ -37,8 +37,8 @@ func (s *Signer) accept(resp *http.Response, req *http.Request, sent *demand) (d
 		return demand{}, false
 	}
 	for i := range wanted {
-		d, err := s.parseDemand(&wanted[i])
-		if err != nil || !has(req, &d) {
+		d, ok := s.parseDemand(&wanted[i])
+		if !ok || !has(req, &d) {
 			continue
 		}
 		alike := d.nonce == "" && slices.Equal(d.components, sent.components)
@@ -63,67 +63,59 @@ func has(req *http.Request, d *demand) bool {
 	return true
 }
 
-// parseDemand reads one member of Accept-Signature.
-func (s *Signer) parseDemand(m *sfv.Member) (demand, error) {
-	d := demand{label: m.Key}
+// parseDemand reads one member of Accept-Signature. It returns false for one that is malformed,
+// asks for too much, or is for another tag, algorithm or key than the Signer's.
+func (s *Signer) parseDemand(m *sfv.Member) (d demand, ok bool) {
 	list, ok := m.Value.([]sfv.Item)
 	if !ok || len(list) > maxComponents {
-		return d, fmt.Errorf("no list of at most %d components", maxComponents)
+		return demand{}, false
 	}
+	d.label = m.Key
 	for _, item := range list {
-		c, err := parseComponent(item)
-		if err != nil {
-			return d, err
-		}
+		c, ok := parseComponent(item)
 		alike := func(other component) bool {
 			return other == c || other.name == signatureAgent && c.name == signatureAgent // in two forms
 		}
-		if slices.ContainsFunc(d.components, alike) {
-			return d, fmt.Errorf("%s twice", c.name)
+		if !ok || slices.ContainsFunc(d.components, alike) {
+			return demand{}, false
 		}
 		d.components = append(d.components, c)
 	}
 	for _, p := range m.Params {
-		wants, mine := "", ""
-		switch p.Key {
+		value, isString := p.Value.(string)
+		ok := true
+		switch p.Key { // any other is created or expires, which each signature has, or isn't known
 		case "tag":
-			mine = tag
+			ok = value == tag
 		case "alg":
-			mine = "ed25519"
+			ok = value == "ed25519"
 		case "keyid":
-			mine = s.id
+			ok = value == s.id
 		case "nonce":
-			d.nonce, ok = p.Value.(string)
-			if !ok || len(d.nonce) > 256 {
-				return d, fmt.Errorf("a nonce that is no String of at most 256 bytes")
-			}
-			continue
-		default: // created and expires, which each signature has, and what isn't known
-			continue
+			d.nonce, ok = value, isString && len(value) <= maxNonce
 		}
-		if wants, _ = p.Value.(string); wants != mine {
-			return d, fmt.Errorf("%s %.40q instead of %q", p.Key, wants, mine)
+		if !ok {
+			return demand{}, false
 		}
 	}
-	return d.whole(s.standard()), nil
+	return d.whole(s.standard()), true
 }
 
-// parseComponent reads a component identifier.
-func parseComponent(item sfv.Item) (component, error) {
-	name, ok := item.Value.(string)
-	if !ok || name == "" || name != strings.ToLower(name) {
-		return component{}, fmt.Errorf("a component %v", item.Value)
+// parseComponent reads a component identifier. It returns false where the Signer can't cover it.
+func parseComponent(item sfv.Item) (c component, ok bool) {
+	c.name, ok = item.Value.(string)
+	if !ok || c.name == "" || c.name != strings.ToLower(c.name) {
+		return c, false
 	}
-	c := component{name: name}
 	for _, p := range item.Params {
-		if c.key, ok = p.Value.(string); !ok || p.Key != "key" || name != signatureAgent {
-			return c, fmt.Errorf("a parameter %s of %q", p.Key, name)
+		if c.key, ok = p.Value.(string); !ok || p.Key != "key" || c.name != signatureAgent {
+			return c, false
 		}
 		if d, err := sfv.ParseDictionary(c.key); err != nil || len(d) != 1 || d[0].Key != c.key {
-			return c, fmt.Errorf("a key %.40q", c.key)
+			return c, false
 		}
 	}
-	return c, nil
+	return c, true
 }
 
 // whole returns d with what any signature of Web Bot Auth covers: where the request goes, and the

@@ -34,14 +34,14 @@ func (c component) String() string {
 
 const signatureAgent = "signature-agent"
 
-// A demand is what a signature is to be like.
+// A demand is the form that a signature is to have.
 type demand struct {
 	label      string
 	components []component
 	nonce      string // empty: one of our own
 }
 
-// standard is what a Signer does where a site has asked for nothing else.
+// standard returns the form of signatures for sites that have asked for none.
 func (s *Signer) standard() demand {
 	d := demand{label: "sig1", components: []component{{name: "@authority"}, {name: signatureAgent}}}
 	if s.profile == Draft {

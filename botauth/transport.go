@@ -20,7 +20,7 @@ type contextKey struct{ name string }
 
 func (k *contextKey) String() string { return "botauth context value " + k.name }
 
-// maxOrigins is how many origins a transport remembers the demands of.
+// maxOrigins is the largest number of origins whose demands a transport remembers.
 const maxOrigins = 1024
 
 // A transport signs what it sends.
@@ -75,7 +75,8 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-// demandOf returns what a signature for the origin of req is to be like.
+// demandOf returns the form of a signature of req: the one that its origin has asked for, or the
+// Signer's own.
 func (t *transport) demandOf(req *http.Request) *demand {
 	t.mu.Lock()
 	d := t.demands[authority(req.URL.Host)]
@@ -176,8 +177,8 @@ func (s *sending) sign() error {
 		return err
 	}
 	s.made = now.Unix()
-	if told, ok := s.Context.Value(SignedContextKey).(func(string)); ok {
-		told(s.signer.id)
+	if signed, ok := s.Context.Value(SignedContextKey).(func(keyID string)); ok {
+		signed(s.signer.id)
 	}
 	return nil
 }
@@ -194,7 +195,7 @@ func (s *sending) gotConn(info httptrace.GotConnInfo) {
 	_ = s.sign()
 }
 
-// close ends the sending's part: the transport has returned.
+// close makes later calls of gotConn do nothing: the transport has returned.
 func (s *sending) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

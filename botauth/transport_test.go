@@ -512,8 +512,8 @@ func TestDemandsAreBounded(t *testing.T) {
 	}
 }
 
-// TestToldOfEachSignature: who has put a func into the context is told.
-func TestToldOfEachSignature(t *testing.T) {
+// TestSignedContextKeyIsCalledForEachSignature, and for no request without one.
+func TestSignedContextKeyIsCalledForEachSignature(t *testing.T) {
 	var ids []string
 	ctx := context.WithValue(t.Context(), botauth.SignedContextKey, func(id string) { ids = append(ids, id) })
 	rt := testSigner(t).Transport(roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -532,7 +532,7 @@ func TestToldOfEachSignature(t *testing.T) {
 			t.Fatal(err)
 		}
 		if https := strings.HasPrefix(url, "https"); https != (len(ids) >= 2) || slices.ContainsFunc(ids, func(id string) bool { return id != testKeyID }) {
-			t.Errorf("%s: told %q", url, ids)
+			t.Errorf("%s: called with %q", url, ids)
 		}
 	}
 }

@@ -368,7 +368,8 @@ func (q *Queue) Hosts(ctx context.Context, n int) (hosts []string, open bool, er
 	return hosts, false, wrap(rows.Err())
 }
 
-// Waiting returns the number of URLs that are waiting or lent: after a crawl, of those that it left.
+// Waiting returns the number of URLs that are waiting or lent: after a crawl, of those that it
+// left.
 func (q *Queue) Waiting(ctx context.Context) (n int, err error) {
 	err = q.db.QueryRowContext(ctx, "SELECT coalesce(sum(waiting), 0) FROM host WHERE waiting > 0").Scan(&n)
 	return n, wrap(err)
