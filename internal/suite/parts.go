@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,12 +42,29 @@ func lint(r *repository) []*task {
 	return yield(append(each(modules, "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...), workflows...))
 }
 
+// sequential are the packages of the root module in which hardly anything runs side by side. With
+// the race detector, which makes them ten times as slow, they have the short tests.
+var sequential = []string{"robots", "evidence/audit"}
+
 // race tests the published modules. The programs' heavy dependencies would cost more than the race
 // detector finds there.
 func race(r *repository) []*task {
-	command := []string{"go", "test", "-json", "-race", "-timeout=30m", "./..."}
-	others := slices.DeleteFunc(slices.Clone(r.published), func(m string) bool { return slices.Contains(timed, m) })
-	return slices.Concat(each(timed, "race", command...), yield(each(others, "race", command...)))
+	command := []string{"go", "test", "-json", "-race", "-timeout=30m"}
+	all := append(slices.Clone(command), "./...")
+	others := slices.DeleteFunc(slices.Clone(r.published), func(m string) bool { return m == "." || slices.Contains(timed, m) })
+	var root, short []string
+	for _, dir := range r.packages {
+		if slices.Contains(sequential, dir) {
+			short = append(short, "./"+dir)
+		} else {
+			root = append(root, "./"+dir)
+		}
+	}
+	return slices.Concat(each(timed, "race", all...), yield(slices.Concat(
+		each([]string{"."}, "race", append(slices.Clone(command), root...)...),
+		with("POLITENESS_LONG=", each([]string{"."}, "race, short", append(slices.Clone(command), short...)...)),
+		each(others, "race", all...),
+	)))
 }
 
 // rest is the tests that race leaves out: those that it would slow down too much, and the
@@ -55,6 +73,7 @@ func rest(r *repository) []*task {
 	return yield(slices.Concat(
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
 		with("POLITENESS_SERVERS=1", each([]string{"internal/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
+		each([]string{"."}, "long", "go", "test", "-json", "./"+sequential[0], "./"+sequential[1]),
 		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
 		each([]string{"hostlimit/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
 		each(r.programs, "test", "go", "test", "-json", "./..."),
@@ -149,6 +168,7 @@ type repository struct {
 	root      string   // absolute
 	published []string // the root module first
 	programs  []string // around heavy dependencies: examples, benchmarks and tests of other libraries
+	packages  []string // directories of the root module's packages
 }
 
 // newRepository finds the modules below root, but for the tools.
@@ -180,6 +200,19 @@ func newRepository(root string) (*repository, error) {
 	}
 	slices.Sort(r.published)
 	slices.Sort(r.programs)
+	list := exec.Command("go", "list", "-f", "{{.Dir}}", "./...") //nolint:noctx // it takes no time
+	list.Dir = root
+	dirs, err := list.Output()
+	if err != nil {
+		return nil, err
+	}
+	for dir := range strings.Lines(string(dirs)) {
+		name, err := filepath.Rel(root, strings.TrimSpace(dir))
+		if err != nil {
+			return nil, err
+		}
+		r.packages = append(r.packages, filepath.ToSlash(name))
+	}
 	return r, nil
 }
 

@@ -116,3 +116,25 @@ func TestMakeCISaysFirstWhatItDoes(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryPackageMeetsTheRaceDetector: and those that meet it with their short tests have the long
+// ones without.
+func TestEveryPackageMeetsTheRaceDetector(t *testing.T) {
+	r := repo(t)
+	in := func(tasks []*task, pkg string) bool {
+		return slices.ContainsFunc(tasks, func(task *task) bool { return task.dir == "." && slices.Contains(task.command, "./"+pkg) })
+	}
+	for _, pkg := range r.packages {
+		if !in(race(r), pkg) {
+			t.Errorf("race leaves %s out", pkg)
+		}
+	}
+	for _, pkg := range sequential {
+		if !in(rest(r), pkg) {
+			t.Errorf("the long tests of %s aren't run", pkg)
+		}
+	}
+	if len(r.packages) < 20 {
+		t.Errorf("only %d packages: %v", len(r.packages), r.packages)
+	}
+}
