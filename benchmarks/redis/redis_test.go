@@ -286,3 +286,47 @@ func saturated(b *testing.B, delay time.Duration) {
 		}
 	})
 }
+
+// BenchmarkWanted takes turns on one host that sixteen limiters want all the time, each with a client
+// of its own, as many processes would: what each turn costs the server.
+func BenchmarkWanted(b *testing.B) {
+	const processes, goroutines = 16, 4
+	for _, delay := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+		b.Run(delay.String(), func(b *testing.B) {
+			var limiters []*redislimit.Limiter
+			var client *redis.Client
+			count := new(trips)
+			for range processes {
+				client, _ = newClient(b)
+				client.AddHook(count)
+				limiters = append(limiters, newLimiter(b, client, hostlimit.Delay{Min: delay}))
+			}
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			count.Store(0)
+			before := cpu(b, client)
+			b.ResetTimer()
+			began := time.Now()
+			var wg sync.WaitGroup
+			for i := range processes * goroutines {
+				wg.Go(func() {
+					for left.Add(-1) >= 0 {
+						lease, err := limiters[i%processes].Acquire(context.Background(), "wanted-"+delay.String()+".example", 0)
+						if err != nil {
+							b.Error(err)
+							return
+						}
+						if _, err := lease.Start(context.Background()); err != nil {
+							b.Error(err)
+						}
+						lease.Observe(hostlimit.Outcome{Status: 200})
+						lease.Release()
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(100*float64(delay)*float64(b.N-1)/float64(time.Since(began)), "%rate")
+			report(b, client, before, count)
+		})
+	}
+}
