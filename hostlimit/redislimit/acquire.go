@@ -9,60 +9,16 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Acquire implements [hostlimit.Limiter].
-func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	limits, err := l.rules.Limits(key)
-	if err != nil {
-		return nil, err
-	}
-	w := newWaiter(ctx, l, limits, floor)
-	if l.limits.Store != nil {
-		if err := l.recall(ctx, key, limits); err != nil {
-			return nil, err
-		}
-	}
-	l.mu.Lock()
-	l.crawls = true
-	switch {
-	case l.closed:
-		l.mu.Unlock()
-		return nil, ErrClosed
-	case l.draining:
-		l.mu.Unlock()
-		return nil, drained(key)
-	case l.partition(key).down != nil:
-		// The heartbeat finds out when the server is back.
-		err, alone := l.partition(key).down, l.outage != nil
-		l.mu.Unlock()
-		if alone {
-			return l.acquireLocal(ctx, limits, key, floor)
-		}
-		return nil, unavailable(key, err)
-	}
-	w.join(l.host(key))
-	l.mu.Unlock()
-
-	lease, err := w.wait(ctx)
-	if err != nil && w.alone {
-		return l.acquireLocal(ctx, limits, key, floor)
-	}
-	return lease, err
-}
-
 // A request goes through these phases, all under the Limiter's mu:
 //
 //	phase      event                             next       why
 //	-          Acquire                           parked     only the first waiter of a host asks the server
 //	-          Start, not provable in time       reserved   the lease is kept; it goes before those that have none
 //	parked     first of the host's waiters       asking     a take is sent
-//	parked     the one before starts             asking     its take goes along, to be there in time
 //	asking     GO                                granted    the server has let it go within a window
 //	asking     AT                                reserved   it has a slot, and a time at which to ask again
 //	asking     WAIT                              queued     every slot is taken
-//	asking     the call came too late, OLD, NEW  reserved   the server has done nothing: it asks again
+//	asking     the call came too late            reserved   the server has done nothing: it asks again
 //	asking     PROBE                             probing    another request probes after a block
 //	asking     LATE, slot timeout, call failed   done       refused, with the time at which to come again
 //	queued     push                              reserved   a slot was handed over
@@ -98,44 +54,28 @@ const (
 // A waiter is one Acquire, or one Start that asks the server. Its goroutine waits for its
 // wake channel and one timer; all the rest happens under mu.
 type waiter struct {
-	l         *Limiter
-	h         *host
-	id        string
-	number    uint64 // in id
-	limits    *hostlimit.Limits
-	floor     time.Duration
-	delay     time.Duration // drawn, or the floor if that is longer
+	*lease                  // what it waits for
 	least     time.Duration // smallest gap that each request ahead can take
 	arrived   time.Duration
 	before    [3]time.Duration // host.waited at arrival
-	limit     time.Duration    // latest start; 0: none
+	limit     time.Duration    // latest start
 	byContext bool             // limit is the context's deadline
 	wake      chan struct{}
-	again     *lease // of a Start that asks again; nil: none is had yet
 
 	priority int
-	watcher  hostlimit.Watcher // nil: none is called
-	told     bool              // watcher was called
-	planned  time.Duration     // earliest start, as the server said last; 0: it isn't known
+	told     bool          // watcher was called
+	planned  time.Duration // earliest start, as the server said last; 0: it isn't known
 
 	phase     phase
 	next      time.Duration // when to act without being woken
 	fullSince time.Duration // when the last free slot was taken; 0 while one is free
-	timeup    bool          // the slot timeout is over unless the server says otherwise
 	push      func()        // came while asking
 	listens   bool          // when it asked last, the server could push to it
 	misses    int           // starts that were too late, in a row
-	holds     bool          // a place in MaxInFlight
-	expired   []string      // starts whose slots were taken back, as step.lua names them
 	called    bool          // the server was asked
-	asks      int64         // how often; a lease that asks again goes on counting
-	cameGen   string        // generation of the server whose clock came is on
-	came      int64         // arrival on the server's clock
 	left      bool          // gone while a call was under way
-	napped    bool          // has slept the rest of its wait
 
 	start granting // the last GO
-	lease *lease
 	err   error
 	alone bool // the server is lost, go on with FailLocal
 }
@@ -151,10 +91,8 @@ type granting struct {
 	slots  int
 	probe  bool
 	asked  int64 // the guard that was asked for
-
-	awaited bool // other processes wait for the host
 	told
-	heard heard
+	heard reply
 	gen   string // generation of the server that granted it
 }
 
@@ -166,26 +104,23 @@ func (g *granting) holds(h *host, now time.Duration) bool {
 		now >= p.clock.surely(g.at, now) && p.clock.passed(g.at, now) <= time.Duration(g.guard)*time.Microsecond
 }
 
-func newWaiter(ctx context.Context, l *Limiter, limits *hostlimit.Limits, floor time.Duration) *waiter {
+func newWaiter(ctx context.Context, t *lease) *waiter {
 	w := &waiter{
-		l: l, limits: limits, floor: max(floor, 0), arrived: l.now(), wake: make(chan struct{}, 1),
-		least: max(limits.Delay.Min, floor), priority: l.rules.Priority(ctx), watcher: l.rules.Watcher(ctx),
+		lease: t, arrived: t.l.now(), wake: make(chan struct{}, 1),
+		least: max(t.limits.Delay.Min, t.floor), priority: t.l.rules.Priority(ctx),
 	}
-	w.limit, w.byContext = l.latest(ctx)
+	t.watcher = t.l.rules.Watcher(ctx)
+	w.limit, w.byContext = t.l.latest(ctx)
 	return w
 }
 
-// latest returns the latest start that a caller may wait for, 0 if there is
-// none, and whether that is its context's deadline.
+// latest returns the latest start that a caller may wait for, and whether that is its context's
+// deadline.
 func (l *Limiter) latest(ctx context.Context) (limit time.Duration, byContext bool) {
 	now := l.now()
-	if d := l.complete.MaxWait; d != forever {
-		limit = now + d
-	}
-	if t, ok := ctx.Deadline(); ok {
-		if d := max(now+time.Until(t), 1); limit == 0 || d < limit {
-			return d, true
-		}
+	limit = now + min(l.complete.MaxWait, forever-now)
+	if t, ok := ctx.Deadline(); ok && now+time.Until(t) < limit {
+		return max(now+time.Until(t), 1), true
 	}
 	return limit, false
 }
@@ -209,7 +144,7 @@ func (w *waiter) join(h *host) {
 	}
 	w.before = h.waited
 	i := len(h.waiters)
-	for i > 0 && h.waiters[i-1].again == nil && h.waiters[i-1].priority < w.priority {
+	for i > 0 && !h.waiters[i-1].had && h.waiters[i-1].priority < w.priority {
 		i--
 	}
 	h.waiters = slices.Insert(h.waiters, i, w)
@@ -219,18 +154,8 @@ func (w *waiter) join(h *host) {
 // draw draws a delay and names the lease that is asked for.
 func (w *waiter) draw() {
 	w.delay = max(w.limits.Delay.Draw(), w.floor)
-	w.rename()
-}
-
-// rename gives the turn that is asked for a new name.
-func (w *waiter) rename() {
 	delete(w.l.asked, w.id)
-	w.id, w.number = w.l.newID()
-	if t := w.again; t != nil {
-		delete(w.h.leases, t.id)
-		t.id, t.number = w.id, w.number
-		w.h.leases[t.id] = t
-	}
+	w.id = w.l.newID()
 }
 
 // source is what decides the delay of a start after which the server has told t.
@@ -249,30 +174,28 @@ func (w *waiter) source(t told) string {
 
 // rejoin asks for the start of a lease anew. It goes before the waiters without a lease:
 // it holds a slot, for which they may be waiting.
-func (w *waiter) rejoin(t *lease) {
-	h := t.h
-	t.waiting, t.at = true, 0
-	w.h, w.id, w.number, w.floor, w.delay, w.again, w.phase, w.next, w.asks = h, t.id, t.number, t.floor, t.delay, t, reserved, 1, t.asks
+func (w *waiter) rejoin() {
+	h := w.h
+	w.waiting, w.at = true, 0
+	w.phase, w.next = reserved, 1
 	h.account(w.arrived, delay)
 	w.before = h.waited
 	i := 0
-	for i < len(h.waiters) && h.waiters[i].again != nil {
+	for i < len(h.waiters) && h.waiters[i].had {
 		i++
 	}
 	h.waiters = slices.Insert(h.waiters, i, w)
 }
 
-// The runtime's timers fire up to coarse late, which comes on top of the gap. Where that is a part
-// of it that counts, a start isn't left to them: the rest is slept in a system call.
-const (
-	coarse  = time.Millisecond
-	hurried = 200 * time.Millisecond
-)
-
 // wait waits for the turn in the caller's goroutine.
-func (w *waiter) wait(ctx context.Context) (*lease, error) {
+func (w *waiter) wait(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer func() { // does something only where an Override or a Watcher of the user's panics
+		w.l.mu.Lock()
+		defer w.l.mu.Unlock()
+		w.refuse(ErrClosed)
+	}()
 	for {
 		var limits *hostlimit.Limits
 		if w.l.limits.Override != nil {
@@ -286,10 +209,9 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 		w.act(now)
 		told, look := w.waits(now)
 		finished, next := w.phase == done, w.next
-		exact := w.phase == granted && w.l.naps && !w.napped && w.start.delay <= hurried && w.start.delay > 0
 		w.l.mu.Unlock()
 		if finished {
-			return w.lease, w.err
+			return w.err
 		}
 		if told != nil {
 			told.give(w.watcher)
@@ -299,40 +221,35 @@ func (w *waiter) wait(ctx context.Context) (*lease, error) {
 		}
 		var due <-chan time.Time
 		if next > 0 {
-			left := next - now
-			switch {
-			case !exact:
-			case left > coarse:
-				left -= coarse
-			default:
-				w.napped = true
-				nap(left)
-				continue
-			}
-			timer.Reset(left)
+			timer.Reset(next - now)
 			due = timer.C
 		}
 		select {
 		case <-w.wake:
 		case <-due:
 		case <-ctx.Done():
-			w.l.mu.Lock()
-			defer w.l.mu.Unlock()
-			now, err := w.l.now(), ctx.Err()
-			if errors.Is(err, context.DeadlineExceeded) {
-				err = w.refusal(w.retry(now), w.l.rules.TooLate(true, w.h.inTrouble(now)))
-			}
-			if w.phase == done && w.err == nil {
-				// Let go in this very moment; the caller will not start it.
-				w.giveBack()
-				w.lease.end(now)
-				w.lease.released = true
-				return nil, err
-			}
-			w.refuse(err)
-			return nil, w.err
+			return w.leave(ctx.Err())
 		}
 	}
+}
+
+// leave ends the wait with the error of its context.
+func (w *waiter) leave(err error) error {
+	w.l.mu.Lock()
+	defer w.l.mu.Unlock()
+	now := w.l.now()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = w.refusal(w.retry(now), w.l.rules.TooLate(true, w.h.inTrouble(now)))
+	}
+	if w.phase == done && w.err == nil {
+		// Let go in this very moment; the caller will not start it.
+		w.giveBack()
+		w.end(now)
+		w.released = true
+		return err
+	}
+	w.refuse(err)
+	return w.err
 }
 
 // change makes limits, if they aren't nil, those of the turn: they may have changed since the
@@ -343,15 +260,12 @@ func (w *waiter) change(limits *hostlimit.Limits) {
 	}
 	w.limits, w.least = limits, max(limits.Delay.Min, w.floor)
 	w.delay = max(limits.Delay.Draw(), w.floor)
-	if w.again != nil {
-		w.again.limits, w.again.delay = limits, w.delay
-	}
 	w.void()
 }
 
 // act does what is due. It is the one place that decides when to ask and when to start.
 func (w *waiter) act(now time.Duration) {
-	if w.limit > 0 && now >= w.limit && !w.byContext && w.phase != asking && w.phase != done {
+	if now >= w.limit && !w.byContext && w.phase != asking && w.phase != done {
 		w.refuse(w.refusal(w.retry(now), w.l.rules.TooLate(false, w.h.inTrouble(now))))
 	}
 	switch w.phase {
@@ -362,7 +276,6 @@ func (w *waiter) act(now time.Duration) {
 		}
 	case queued, reserved, probing:
 		if now >= w.next {
-			w.timeup = w.phase == queued && w.fullSince > 0 && now >= w.slotTimeout()
 			w.ask()
 		}
 	case granted:
@@ -382,38 +295,29 @@ func (w *waiter) slotTimeout() time.Duration {
 	return max(w.fullSince, w.arrived) + w.l.complete.SlotTimeout
 }
 
-// ask calls the server for the start. If that is about to come, the next waiter's
-// question goes along.
+// ask calls the server for the start. If that is about to come, the next waiter's question goes
+// along: it has its place there before the turn ends.
 func (w *waiter) ask() {
-	behind := w.phase == reserved
-	w.question(0)
-	if behind {
-		if b := w.h.behind(w); b != nil {
-			b.question(1)
-		}
+	h, soon := w.h, w.phase == reserved
+	w.question()
+	if i := slices.Index(h.waiters, w); soon && i >= 0 && i+1 < len(h.waiters) && h.waiters[i+1].phase == parked {
+		h.waiters[i+1].question()
 	}
-	w.h.p.flush()
+	h.p.flush()
 }
 
-func (w *waiter) question(ahead int) {
+func (w *waiter) question() {
 	w.phase, w.next, w.push, w.called = asking, 0, nil, true
 	w.l.asked[w.id] = w
 	w.listens = w.l.listening
 	w.asks++
-	if w.again != nil {
-		w.again.asks = w.asks
-	}
 	w.h.p.add(op{
 		name: "take", h: w.h, misses: w.misses, done: w.answered,
 		build: func(now time.Duration) []any {
-			wait := int64(-1)
-			if w.limit > 0 {
-				wait = max(int64((w.limit-now)/time.Microsecond), 0)
-			}
 			return []any{
-				w.id, int64(w.number), w.asks, w.limits.Concurrency, wait, ahead, micros(w.least), w.listens, w.began(),
+				w.id, w.asks, w.limits.Concurrency, micros(max(w.limit-now, 0)), micros(w.least), w.listens, w.began(),
 				micros(w.limits.Delay.Ceiling), micros(w.delay), micros(w.floor), w.limits.Delay.FromEnd,
-				w.rank(), w.arrival(now),
+				w.rank(), micros(now - w.arrived),
 			}
 		},
 	})
@@ -421,8 +325,8 @@ func (w *waiter) question(ahead int) {
 
 // began is the number of the question by whose answer w's lease has started, 0 if it hasn't.
 func (w *waiter) began() int64 {
-	if t := w.again; t != nil && t.started {
-		return t.granted.ask
+	if w.started {
+		return w.granted.ask
 	}
 	return 0
 }
@@ -430,20 +334,10 @@ func (w *waiter) began() int64 {
 // rank is the priority of w's turn. A lease goes before all that have none: it holds a slot, for
 // which they may be waiting.
 func (w *waiter) rank() int64 {
-	if w.again != nil {
+	if w.had {
 		return 1 << 40
 	}
 	return int64(max(min(w.priority, 1<<30), -1<<30))
-}
-
-// arrival is when w came, on the server's clock: the same at each question, although the bounds on
-// that clock move.
-func (w *waiter) arrival(now time.Duration) int64 {
-	if p := w.h.p; w.cameGen != p.gen {
-		lo, _ := p.clock.bounds(now)
-		w.cameGen, w.came = p.gen, int64((w.arrived+lo)/time.Microsecond)
-	}
-	return w.came
 }
 
 // Times between questions that only matter if a push got lost, or if nobody listens.
@@ -454,14 +348,8 @@ const (
 )
 
 // answered takes in the server's reply to a question.
-func (w *waiter) answered(reply []any, at heard, err error) {
-	if err != nil && !errors.Is(err, errStale) {
-		// A copy of the question may still be under way, and have its effect after a release that
-		// overtakes it. No copy has one after that time.
-		defer w.giveBackAfter(at.over)
-	}
+func (w *waiter) answered(at reply) {
 	if w.left {
-		// Only now is it sure that nothing overtakes the question.
 		w.giveBack()
 		return
 	}
@@ -469,15 +357,16 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		return
 	}
 	defer w.poke()
-	now, clock := at.received, &w.h.p.clock
-	switch {
-	case errors.Is(err, errStale):
+	now, clock, reply := at.received, &w.h.p.clock, at.answer
+	switch at.fate {
+	case did:
+	case stale:
 		w.phase, w.next = reserved, 1
 		return
-	case err != nil:
+	default:
 		w.phase = reserved // for all that we know
 		w.alone = w.l.outage != nil
-		w.refuse(unavailable(w.h.key, err))
+		w.refuse(unavailable(w.h.key, at.err))
 		return
 	}
 	what := text(reply[0])
@@ -487,17 +376,17 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 	switch what {
 	case "GO":
 		w.push = nil
-		w.phase, w.napped = granted, false
+		w.phase = granted
 		w.start = granting{
 			at: number(reply[1]), guard: number(reply[2]), delay: duration(reply[3]), ask: w.asks,
-			slots: int(number(reply[4])), probe: number(reply[5]) == 1, asked: number(reply[7]), awaited: number(reply[8]) == 1,
-			prev: number(reply[9]), told: newTold(reply[10:]), heard: at, gen: w.h.p.gen,
+			slots: int(number(reply[4])), probe: number(reply[5]) == 1, asked: number(reply[7]),
+			prev: number(reply[8]), told: newTold(reply[9:]), heard: at, gen: w.h.p.gen,
 		}
 		w.start.source = w.source(w.start.told)
 		w.h.keep(w.start.told, at)
 		taken, _ := reply[6].([]any)
 		for _, start := range taken {
-			w.expired = append(w.expired, text(start))
+			w.found = append(w.found, text(start))
 		}
 		w.h.account(now, w.h.blame)
 	case "AT":
@@ -509,24 +398,13 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		w.h.refusals.Cause = text(reply[2])
 		w.h.blockedUntil(number(reply[1]), at)
 		w.refuse(w.stop())
-	case "OLD":
-		w.phase, w.next = reserved, 1
-	case "NEW":
-		w.rename()
-		w.phase, w.next = reserved, 1
 	case "WAIT":
 		w.phase, w.planned = queued, 0
 		w.queue(reply, now)
 	case "PROBE":
 		w.phase, w.planned = probing, 0
 		w.h.account(now, block)
-		w.next = now + pollProbe
-		if !w.listens {
-			w.next = now + pollDeaf
-		}
-		if w.limit > 0 {
-			w.next = min(w.next, w.limit)
-		}
+		w.poll(now, pollProbe, 0)
 	case "LATE":
 		w.push = nil
 		w.phase = parked // the server has forgotten it
@@ -537,6 +415,9 @@ func (w *waiter) answered(reply []any, at heard, err error) {
 		}
 		w.refuse(w.refusal(start, w.l.rules.TooLate(w.byContext, blameOf(why) == block)))
 		w.h.weed()
+	default: // of something that isn't step.lua
+		w.phase = reserved
+		w.refuse(unavailable(w.h.key, &ServerError{Server: w.l.server, Err: errWire}))
 	}
 	if w.push != nil && w.phase != done {
 		w.push()
@@ -553,25 +434,28 @@ func (w *waiter) queue(reply []any, now time.Duration) {
 	w.fullSince = 0
 	if busy > 0 {
 		w.fullSince = max(clock.surely(busy, now), 1)
-		if w.timeup && now >= w.slotTimeout() {
+		if now >= w.slotTimeout() {
 			held := now - clock.surely(number(reply[5]), now)
 			w.refuse(w.refusal(w.retry(now), w.l.rules.SlotTimeout(w.limits.Concurrency, held)))
 			return
 		}
 	}
-	w.timeup = false
-	w.next = now + pollQueue + time.Duration(place)*time.Millisecond
-	if !w.listens {
-		w.next = now + pollDeaf + min(time.Duration(place)*pollDeaf, time.Second)
-	}
+	w.poll(now, pollQueue, place)
 	// Nobody tells when a lease expires.
 	w.next = min(w.next, h.expiry+time.Duration(place+1)*time.Millisecond)
-	if w.limit > 0 {
-		w.next = min(w.next, w.limit)
-	}
 	if w.fullSince > 0 {
 		w.next = min(w.next, w.slotTimeout())
 	}
+}
+
+// poll makes w, at that place of the server's queue, ask again after d, or soon if nobody listens.
+func (w *waiter) poll(now, d time.Duration, place int64) {
+	if w.listens {
+		d += time.Duration(place) * time.Millisecond
+	} else {
+		d = pollDeaf + min(time.Duration(place)*pollDeaf, time.Second)
+	}
+	w.next = min(now+d, w.limit)
 }
 
 // pollBlock is how often a waiter asks whether a block still holds that a person may have lifted.
@@ -601,7 +485,7 @@ func (w *waiter) reserve(us, from int64, why string, now time.Duration) {
 	}
 	// The server hasn't asked whether a better time is good enough, and an answer that came since has
 	// weeded only those that didn't ask.
-	if at, blocked := h.first(); w.limit > 0 && max(at, due) > w.limit {
+	if at, blocked := h.first(); max(at, due) > w.limit {
 		w.refuse(w.refusal(max(at, due), w.l.rules.TooLate(w.byContext, blocked)))
 	}
 }
@@ -641,7 +525,7 @@ func (w *waiter) try(now time.Duration) {
 		w.phase, w.next = reserved, w.h.presumed
 		return
 	}
-	if at := max(clock.surely(g.at, now), w.h.owedTo(w.again)); now < at {
+	if at := max(clock.surely(g.at, now), w.h.owedTo(w.lease)); now < at {
 		w.next = at
 		return
 	}
@@ -663,23 +547,17 @@ func (w *waiter) try(now time.Duration) {
 func (w *waiter) begin(now time.Duration) {
 	h := w.h
 	h.account(now, h.blame)
-	t := w.again
-	if t == nil {
-		t = &lease{
-			l: w.l, h: h, id: w.id, number: w.number, limits: w.limits, floor: w.floor, delay: w.delay, holds: w.holds, began: now, renewed: now, asks: w.asks,
-			watcher: w.watcher,
-		}
-		h.leases[w.id] = t
-	}
+	t := w.lease
 	t.granted = w.start
-	t.found = append(t.found, w.expired...)
 	for why := range t.waited {
 		t.waited[why] += h.waited[why] - w.before[why]
 	}
-	if w.again != nil {
+	if t.had {
 		t.stamp(now)
+	} else {
+		t.had, t.began, t.renewed = true, now, now
+		h.leases[t.id] = t
 	}
-	w.lease = t
 	w.phase = done
 	h.leave(w)
 }
@@ -725,17 +603,137 @@ func (w *waiter) refuse(err error) {
 	w.poke()
 }
 
-// giveBack tells the server that the request will not start.
-func (w *waiter) giveBack() { w.giveBackAfter(0) }
-
-// giveBackAfter does so, but not before at.
-func (w *waiter) giveBackAfter(at time.Duration) {
-	undone := 1
-	if w.again != nil && w.again.started && !w.called {
-		undone = 0 // what the server knows of is a start that was one
-	}
+// giveBack tells the server that the request will not start. No copy of a question that was sent
+// before has an effect after it.
+func (w *waiter) giveBack() {
+	undone := !w.started || w.called // else the server knows of a start that was one
 	w.h.p.add(op{
-		name: "release", h: w.h, after: at, owed: true,
-		args: []any{w.id, w.limits.Concurrency, undone, w.again != nil && w.again.wasTold, w.began(), 0},
+		name: "release", h: w.h, owed: true,
+		args: []any{w.id, w.limits.Concurrency, undone, w.began(), 0},
 	})
+}
+
+// stop is the refusal of a turn because a person has blocked the host.
+func (w *waiter) stop() error {
+	return w.refusal(w.h.refusals.Until, w.l.rules.BlockedByHand(w.h.refusals.Cause))
+}
+
+// halt makes what the server granted before now void, and refuses the waiters that come too late.
+func (h *host) halt(now time.Duration) {
+	h.blocked = now
+	for _, w := range slices.Clone(h.waiters) {
+		switch {
+		case h.byHand(now):
+			w.refuse(w.stop())
+		case w.phase == granted:
+			w.poke()
+		}
+	}
+	h.weed()
+}
+
+// stopped takes in that the host is blocked until then, which others have seen.
+func (h *host) stopped(until int64, at reply) {
+	now := at.received
+	h.confirmed = now
+	switch {
+	case !h.p.clock.known:
+		h.refusals.Until = now + duration(until-at.server)
+	case until != h.untilServer || until <= at.server:
+		h.blockedUntil(until, at)
+	}
+	if until > at.server {
+		h.halt(now)
+	}
+}
+
+// weed refuses the waiters that are known to come too late. Where that is for a block that the
+// server confirmed more than pollBlock ago, which a person may have lifted, the first one asks.
+func (h *host) weed() {
+	start, blocked := h.first()
+	if now := h.l.now(); start > now && start == h.refusals.Until && h.p.down == nil && now-h.confirmed > pollBlock {
+		return
+	}
+	for i := 0; i < len(h.waiters); i++ {
+		w := h.waiters[i]
+		if at := start + time.Duration(i)*w.least; at > w.limit && w.phase != asking && w.phase != granted {
+			w.refuse(w.refusal(at, w.l.rules.TooLate(w.byContext, blocked)))
+			i-- // it has left
+		}
+	}
+}
+
+// leave takes w out of the queue and lets the next one ask.
+func (h *host) leave(w *waiter) {
+	i := slices.Index(h.waiters, w)
+	if i < 0 {
+		return
+	}
+	h.waiters = slices.Delete(h.waiters, i, i+1)
+	delete(h.l.asked, w.id)
+	if i == 0 && len(h.waiters) > 0 {
+		h.waiters[0].poke()
+	}
+}
+
+// wakeFirst lets the first waiters ask again, when more is known than they were told.
+func (h *host) wakeFirst() {
+	for _, w := range h.waiters {
+		if w.phase == reserved || w.phase == probing {
+			w.next = 1
+			w.poke()
+		}
+	}
+}
+
+// takePlace takes a place in MaxInFlight and reports whether there was one.
+// Without one the waiter gives its turn back and asks for another when it has a place,
+// so that other processes can use the host meanwhile.
+func (w *waiter) takePlace() bool {
+	l := w.l
+	if l.complete.MaxInFlight == 0 || w.holds {
+		return true
+	}
+	if !l.isFull() {
+		l.inFlight++
+		w.holds = true
+		return true
+	}
+	w.giveBack()
+	delete(l.asked, w.id)
+	// Another id, because nothing says that the release arrives before the next question.
+	w.draw()
+	w.phase, w.next = pending, 0
+	w.h.account(l.now(), slot)
+	l.pending = append(l.pending, w)
+	return false
+}
+
+// freePlace gives the waiter's place back, or its place in the line for one. That of a
+// lease which asks again stays the lease's.
+func (w *waiter) freePlace() {
+	w.l.pending = slices.DeleteFunc(w.l.pending, func(p *waiter) bool { return p == w })
+	if w.holds && !w.had {
+		w.holds = false
+		w.l.placeFreed()
+	}
+}
+
+// isFull reports whether no place is free.
+func (l *Limiter) isFull() bool {
+	limit := l.complete.MaxInFlight
+	return limit > 0 && (l.inFlight >= limit || len(l.pending) > 0)
+}
+
+// placeFreed hands a place that was given back to the waiter that has waited longest.
+func (l *Limiter) placeFreed() {
+	if len(l.pending) == 0 {
+		l.inFlight--
+		return
+	}
+	w := l.pending[0]
+	l.pending = l.pending[1:]
+	w.holds = true
+	w.phase, w.next = reserved, 1
+	w.poke()
 }

@@ -2,8 +2,6 @@ package redislimit
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"math"
 	"time"
 
@@ -20,13 +18,15 @@ type change struct {
 
 	lease  *lease           // nil: a person's
 	served bool             // the outcome is a success
+	adapt  []any            // arguments of outcome that move the delay by response times
 	act    int              // 1: a person blocks the host; 2: a person clears it
 	slots  int              // number of slots of the host
 	tries  int              // number of times that the server has answered
 	effect hostlimit.Effect // as computed last
+	broke  any              // what a Policy of the user's has panicked with; nil: it hasn't
 	latest time.Duration    // no request that was granted before the change can start after it
 	then   func()           // called under mu when the change is stored; nil: none is
-	done   chan error       // receives the error of the change
+	done   chan reply       // receives the reply to the change
 }
 
 // mostTries bounds how often a change is computed. Each time but the last another one was stored.
@@ -44,66 +44,70 @@ func (h *host) submit(c *change) {
 
 // write sends c.
 func (h *host) write(c *change) {
-	o := op{name: "write", h: h, owed: c.lease != nil, build: c.args, done: c.answered}
-	if h.p.restoring > 0 && c.tries > 0 {
-		o.after = h.l.now() + linger // the server is being told what it has lost
-	}
-	h.p.add(o)
+	h.p.add(op{name: "outcome", h: h, owed: c.lease != nil, build: c.args, done: c.answered})
 }
 
-// args computes c, and returns the arguments of write.
+// still are the arguments of outcome that don't move the delay by response times.
+var still = []any{0, 0, 0, -1, false}
+
+// plain returns the arguments of outcome for what changes no refusals.
+func (c *change) plain() []any {
+	adapt := c.adapt
+	if adapt == nil || c.tries > 0 {
+		adapt = still
+	}
+	id := ""
+	if c.lease != nil {
+		id = c.lease.id
+	}
+	return append(append([]any{id}, adapt...), c.served)
+}
+
+// args computes c, and returns the arguments of outcome.
 func (c *change) args(now time.Duration) []any {
-	h, s := c.h, c.h.refusals
-	s.Forgive(h.l.rules, now)
-	c.effect = c.make(&s, now)
+	h, s := c.h, c.compute(now)
 	stay := int64(-1)
 	if s.Until != h.refusals.Until {
 		stay = max(micros(s.Until-now), 0)
 	}
-	id, ended, delay := "", false, time.Duration(0)
+	ended, delay := false, time.Duration(0)
 	if t := c.lease; t != nil {
-		id, ended, delay = t.id, t.unanswered, t.granted.delay
+		ended, delay = t.unanswered, t.granted.delay
 	}
-	return []any{
-		id, c.slots, h.version, rest(s), s.InARow(), s.Alone, stay, s.SetAt == newest, s.Cause, micros(s.Learned),
-		s.Lessons != h.refusals.Lessons, s.EasedAt != h.refusals.EasedAt, c.served, c.effect.Blocked, c.effect.Cleared, c.act, ended, micros(delay),
-	}
+	return append(c.plain(),
+		h.version, c.slots, rest(s), s.InARow(), s.Alone, stay, s.SetAt == newest, s.Cause, micros(s.Learned),
+		s.Lessons != h.refusals.Lessons, s.EasedAt != h.refusals.EasedAt, c.effect.Blocked, c.effect.Cleared, c.act, ended, micros(delay),
+	)
 }
 
-// rest returns the JSON of those fields of s that step.lua doesn't know; empty: nothing is left.
-func rest(s hostlimit.Refusals) string {
-	s.Until, s.SetAt, s.Cause, s.EasedAt = 0, 0, "", 0
-	if !isLeft(s) {
-		return ""
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		panic(err) // numbers and booleans
-	}
-	return string(text)
+// compute returns the refusals that c leads to. Where a Policy of the user's panics they stay, and
+// Observe, which waits for c, panics.
+func (c *change) compute(now time.Duration) (s hostlimit.Refusals) {
+	defer func() {
+		if c.broke = recover(); c.broke != nil {
+			s, c.effect = c.h.refusals, hostlimit.Effect{}
+		}
+	}()
+	s = c.h.refusals
+	s.Forgive(c.h.l.rules, now)
+	c.effect = c.make(&s, now)
+	return s
 }
 
-// isLeft reports whether anything is left of s but the end of a block.
-func isLeft(s hostlimit.Refusals) bool {
-	s.Until, s.SetAt, s.Cause, s.EasedAt, s.Served, s.Lessons = 0, 0, "", 0, 0, 0
-	return s != (hostlimit.Refusals{})
-}
-
-// answered handles the reply of write.
-func (c *change) answered(reply []any, at heard, err error) {
+// answered handles the reply of outcome.
+func (c *change) answered(at reply) {
 	h := c.h
-	if err != nil && c.lease != nil && (h.p.down != nil || errors.Is(err, errStale) || errors.Is(err, errFull)) {
-		return // undone sends it again
+	if at.fate != did && at.fate != broken && c.lease != nil {
+		return // it is sent again
 	}
-	stored := err == nil && number(reply[0]) == 1 // err: the host's state can't be read
 	var t told
-	if err == nil {
-		t = newTold(reply[2:])
+	if at.fate == did {
+		t = newTold(at.answer[2:])
 		h.keep(t, at)
 	}
 	switch c.tries++; {
-	case stored:
-		if last := number(reply[1]); last > 0 {
+	case at.fate == did && number(at.answer[0]) == 1:
+		if last := number(at.answer[1]); last > 0 {
 			c.latest = h.p.clock.surely(last, at.received)
 		}
 		h.raise(max(t.adaptive, t.learned))
@@ -119,7 +123,7 @@ func (c *change) answered(reply []any, at heard, err error) {
 		if c.then != nil {
 			c.then()
 		}
-	case err == nil && c.tries < mostTries:
+	case at.fate == did && c.tries < mostTries:
 		h.write(c)
 		return
 	default:
@@ -130,7 +134,7 @@ func (c *change) answered(reply []any, at heard, err error) {
 	} else {
 		h.presumed = 0
 	}
-	c.done <- err
+	c.done <- at
 }
 
 // observing bounds how long Observe waits for the server.
@@ -150,22 +154,24 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 	timer := time.NewTimer(observing)
 	defer timer.Stop()
 	select {
-	case err := <-c.done:
-		if err != nil {
+	case r := <-c.done:
+		if r.fate != did {
 			break
+		}
+		if c.broke != nil {
+			panic(c.broke)
 		}
 		c.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h)
 		// Requests that were let go just before start within their window or not at all.
-		timer.Reset(min(c.latest-l.now(), observing))
-		<-timer.C
+		_ = sleep(context.Background(), min(c.latest-l.now(), observing))
 		return c.effect
 	case <-timer.C:
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case err := <-c.done: // in this very moment
-		if err == nil {
+	case r := <-c.done: // in this very moment
+		if r.fate == did {
 			return c.effect
 		}
 	default:
@@ -188,32 +194,34 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	if t.unanswered && t.started {
 		h.finished(now, t.granted.delay) // which a restore tells, if the server forgets it
 	}
-	if meaning != doubtful {
-		t.adapt(&o)
-	}
-	h.usual = o.Usual(h.usual)
 	c := t.change(o, meaning == serves)
+	soon := meaning != doubtful && c.move(&o)
+	h.usual = o.Usual(h.usual)
 	was, s := h.refusals, h.refusals
 	s.Forgive(l.rules, now)
 	if was.Blocks(now) {
 		e.Refusals, e.Until = was.InARow(), l.base.Add(h.untilTold)
 	}
-	switch quiet := !t.granted.probe && o.Reset <= 0; {
-	case quiet && meaning == neutral:
-		return nil, e, 0
-	case quiet && c.served && !isLeft(s) && len(h.changes) == 0:
-		// Other processes may have seen refusals since.
-		h.p.addAlong(op{name: "served", h: h, owed: true, args: []any{t.id}, done: func(reply []any, at heard, err error) {
-			if err == nil && number(reply[0]) == 1 {
-				h.keep(newTold(reply[1:]), at)
-				h.submit(c)
-			}
-		}})
+	quiet := !t.granted.probe && o.Reset <= 0
+	if quiet && (meaning == neutral || c.served && !isLeft(s) && len(h.changes) == 0) {
+		send := h.p.addAlong
+		if soon {
+			send = h.p.add
+		}
+		if c.served || c.adapt != nil {
+			send(op{name: "outcome", h: h, owed: true, args: c.plain(), done: func(r reply) {
+				if r.fate == did && number(r.answer[0]) == 0 { // other processes have seen refusals since
+					h.keep(newTold(r.answer[2:]), r)
+					c.tries++
+					h.submit(c)
+				}
+			}})
+		}
 		return nil, e, 0
 	}
 	will := c.make(&s, now)                    // before anything is sent: it may panic, as policies are the user's
 	if meaning == doubtful && s.InARow() > 1 { // else a tarpit's time would be the host's
-		t.adapt(&o)
+		c.move(&o)
 	}
 	h.submit(c)
 	if !t.granted.probe && c.served && !s.Alone && s.Until == was.Until && was.InARow()+was.Forbidden == 0 && s.Lessons == was.Lessons {
@@ -233,19 +241,20 @@ func (t *lease) observe(o hostlimit.Outcome) (wait *change, e hostlimit.Effect, 
 	return c, will, s.Until
 }
 
-// adapt moves the delay by response times.
-func (t *lease) adapt(o *hostlimit.Outcome) {
-	h, d := t.h, &t.limits.Delay
+// move moves the delay by response times, and reports whether that makes it longer now.
+func (c *change) move(o *hostlimit.Outcome) (longer bool) {
+	t, h := c.lease, c.h
+	d := &t.limits.Delay
 	atOnce, halfway, raise, moves := d.Adaptive.Move(h.usual, o)
 	if !moves {
-		return
+		return false
 	}
-	send := h.p.addAlong // a shorter delay has time
-	if old := t.granted.adaptive; d.Adapt(old, h.usual, *o) > max(old, d.Min) {
-		send = h.p.add
-		h.raise(d.Adapt(old, h.usual, *o))
+	c.adapt = []any{micros(d.Min), micros(d.Ceiling), us(atOnce), us(halfway), raise}
+	is := d.Adapt(t.granted.adaptive, h.usual, *o)
+	if longer = is > max(t.granted.adaptive, d.Min); longer {
+		h.raise(is)
 	}
-	send(op{name: "adapt", h: h, owed: true, args: []any{t.id, micros(d.Min), micros(d.Ceiling), us(atOnce), us(halfway), raise}})
+	return longer
 }
 
 // presume makes this process keep to a block of which the server may not know yet.
@@ -260,7 +269,7 @@ func (h *host) presume(until time.Duration) {
 func (t *lease) change(o hostlimit.Outcome, served bool) *change {
 	h := t.h
 	return &change{
-		h: h, lease: t, served: served, slots: t.limits.Concurrency, done: make(chan error, 1),
+		h: h, lease: t, served: served, slots: t.limits.Concurrency, done: make(chan reply, 1),
 		make: func(s *hostlimit.Refusals, now time.Duration) hostlimit.Effect {
 			turn := hostlimit.Turn{
 				Now: now, Number: uint64(t.granted.heard.server), Last: newest, Probe: t.granted.probe,

@@ -1,6 +1,21 @@
 package redislimit
 
-import "time"
+import (
+	"context"
+	"time"
+)
+
+// sleep waits for d. Its error is that of ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // drift is how much two clocks may differ in speed.
 const drift = 200e-6
@@ -111,3 +126,6 @@ func (g *guard) allow(misses int, uncertainty time.Duration) time.Duration {
 	d := max(g.late+g.late/4, minGuard) + min(uncertainty, maxGuard)
 	return min(d<<min(misses, 6), 10*maxGuard)
 }
+
+// now is the time on this process's monotonic clock.
+func (l *Limiter) now() time.Duration { return time.Since(l.base) }

@@ -14,84 +14,6 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// byHand reports whether a person has blocked the host.
-func (h *host) byHand(now time.Duration) bool {
-	return h.refusals.Stopped(now)
-}
-
-// stop is the refusal of a turn because a person has blocked the host.
-func (w *waiter) stop() error {
-	return w.refusal(w.h.refusals.Until, w.l.rules.BlockedByHand(w.h.refusals.Cause))
-}
-
-// note stores a Block or Clear by a person until the next Grant or Error of h reports it.
-func (h *host) note(at heard, blocked bool) {
-	if h.actAt == at.server {
-		return // told by the server already, in another way
-	}
-	h.actAt = at.server
-	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
-	h.act = &hostlimit.Debt{ClearedAt: when}
-	if blocked {
-		h.act = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.refusals.Until), Cause: h.refusals.Cause}
-	}
-}
-
-// takeAct returns the Block or Clear by a person that no Grant or Error has reported yet, and
-// forgets it.
-func (h *host) takeAct() *hostlimit.Debt {
-	act := h.act
-	h.act = nil
-	return act
-}
-
-// do runs one operation, which takes in its reply under mu.
-func (l *Limiter) do(ctx context.Context, o op, take func(reply []any, at heard)) error {
-	return l.await(ctx, o.h, func(answered chan error) {
-		o.done = func(reply []any, at heard, err error) {
-			if err == nil {
-				take(reply, at)
-			}
-			answered <- err
-		}
-		o.h.p.add(o)
-	})
-}
-
-// await waits for the answer to what send sends, under mu: it sends it again where the server has
-// lost its data meanwhile.
-func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan error)) error {
-	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		answered := make(chan error, 1)
-		l.mu.Lock()
-		if l.closed {
-			l.mu.Unlock()
-			return ErrClosed
-		}
-		send(answered)
-		h.p.flush()
-		l.mu.Unlock()
-		select {
-		case err := <-answered:
-			if !isStale(err) {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// known returns the host of key, which is made if need be.
-func (l *Limiter) known(key string) *host {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.host(key)
-}
-
 // Block implements [hostlimit.Controller]: for all processes.
 func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why string) error {
 	if err := ctx.Err(); err != nil {
@@ -119,14 +41,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		return err
 	}
 	// Requests that were let go just before start within their window or not at all.
-	timer := time.NewTimer(min(c.latest-l.now(), observing))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep(ctx, min(c.latest-l.now(), observing))
 }
 
 // Clear implements [hostlimit.Controller]: for all processes.
@@ -144,7 +59,7 @@ func (l *Limiter) Clear(ctx context.Context, key string) error {
 
 // act waits until the server has c, a change by a person.
 func (l *Limiter) act(ctx context.Context, c *change) error {
-	return l.await(ctx, c.h, func(answered chan error) {
+	return l.await(ctx, c.h, func(answered chan reply) {
 		c.done = answered
 		c.h.submit(c)
 	})
@@ -188,7 +103,7 @@ func (l *Limiter) List(ctx context.Context) iter.Seq2[hostlimit.HostState, error
 // keys calls found with the keys of all hosts.
 func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
 	scan := func(ctx context.Context, client redis.Cmdable) error {
-		pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.prefix) + "{*}host:3:*"
+		pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.prefix) + "{*}" + ofHosts + "*"
 		for cursor := uint64(0); ; {
 			names, next, err := client.Scan(ctx, cursor, pattern, 512).Result()
 			if err != nil {
@@ -196,7 +111,7 @@ func (l *Limiter) keys(ctx context.Context, found func([]string)) error {
 			}
 			var hosts []string
 			for _, name := range names {
-				if _, key, ok := strings.Cut(name, "}host:3:"); ok {
+				if _, key, ok := strings.Cut(name, "}"+ofHosts); ok {
 					hosts = append(hosts, key)
 				}
 			}
@@ -220,10 +135,8 @@ func (l *Limiter) State(ctx context.Context, key string) (s hostlimit.HostState,
 	limits, _ := l.rules.Limits(key) // Acquire reports the error
 	h := &host{l: l, p: l.partition(key), key: key}
 	s = hostlimit.HostState{Key: key, Slots: limits.Concurrency}
-	err = l.do(ctx, op{name: "state", h: h}, func(reply []any, at heard) {
-		if len(reply) < 11 {
-			return
-		}
+	err = l.do(ctx, op{name: "state", h: h}, func(at reply) {
+		reply := at.answer
 		stamp := func(us int64) time.Time { return l.base.Add(h.p.clock.surely(us, at.received)) }
 		s.Starts, s.InFlight, s.Waiters, s.Next = uint64(number(reply[0])), int(number(reply[1])), int(number(reply[2])), stamp(number(reply[3]))
 		if until := number(reply[4]); until > at.server {
@@ -269,15 +182,5 @@ func (l *Limiter) Drain(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("redislimit: %d requests still in flight: %w", flying, ctx.Err())
 		}
-	}
-}
-
-func drained(key string) error { return &hostlimit.Error{Key: key, Err: hostlimit.ErrDraining} }
-
-// hasEnded tells Drain that a request in flight has ended.
-func (l *Limiter) hasEnded() {
-	if l.ends != nil {
-		close(l.ends)
-		l.ends = nil
 	}
 }

@@ -76,38 +76,6 @@ func (e Event) String() string {
 	return fmt.Sprintf("limiter server %s is lost, nothing starts: %v", e.Server, e.Err)
 }
 
-// lost and back note a change; the caller calls tell after it has left mu.
-func (p *partition) lost(err error) {
-	l := p.l
-	if p.down == nil && !l.closed {
-		l.down++
-		if l.down == 1 {
-			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.alone})
-			if l.alone && !isForeign(err) {
-				l.outage = l.newOutage()
-			}
-		}
-	}
-	p.down = err
-}
-
-func (p *partition) back() {
-	if p.down == nil {
-		return
-	}
-	p.down = nil
-	l := p.l
-	l.down--
-	if l.down == 0 {
-		if l.outage != nil {
-			l.outage.end()
-			l.outage = nil
-		}
-		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.alone})
-	}
-	p.restore(l.alone)
-}
-
 // tell hands the events to the user, outside of mu.
 func (l *Limiter) tell() {
 	l.mu.Lock()
@@ -120,3 +88,5 @@ func (l *Limiter) tell() {
 		}
 	}
 }
+
+func drained(key string) error { return &hostlimit.Error{Key: key, Err: hostlimit.ErrDraining} }

@@ -38,7 +38,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("redislimit: Pause: %v is no time from 0 to %v", d, longestPause)
 	}
 	for _, p := range l.parts {
-		err := l.do(ctx, op{name: "pause", h: &host{l: l, p: p}, args: []any{micros(d)}}, func([]any, heard) {})
+		err := l.do(ctx, op{name: "pause", h: &host{l: l, p: p}, args: []any{micros(d)}}, func(reply) {})
 		if err != nil {
 			return err
 		}
@@ -47,30 +47,23 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 	// Requests that were let go just before start within their window or not at all.
-	timer := time.NewTimer(min(d, horizon+maxGuard))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return sleep(ctx, min(d, horizon+maxGuard))
 }
 
 // Fleet asks the server for the processes that share it.
 func (l *Limiter) Fleet(ctx context.Context) (f Fleet, err error) {
 	found := map[string]Process{}
 	for _, p := range l.parts {
-		err := l.do(ctx, op{name: "fleet", h: &host{l: l, p: p}}, func(reply []any, at heard) {
-			if until := number(reply[0]); until > at.server {
-				f.PausedUntil = l.base.Add(p.clock.surely(until, at.received))
+		err := l.do(ctx, op{name: "fleet", h: &host{l: l, p: p}}, func(r reply) {
+			if until := number(r.answer[0]); until > r.server {
+				f.PausedUntil = l.base.Add(p.clock.surely(until, r.received))
 			}
-			for _, v := range reply[1:] {
+			for _, v := range r.answer[1:] {
 				fields, _ := v.([]any)
 				if len(fields) != 4 {
-					continue // not ours
+					continue // none
 				}
-				seen := max(duration(at.server-number(fields[2])), 0)
+				seen := max(duration(r.server-number(fields[2])), 0)
 				one := Process{ID: text(fields[0]), Name: text(fields[1]), Promises: text(fields[3]), Seen: seen}
 				if other, ok := found[one.ID]; !ok || one.Seen < other.Seen {
 					found[one.ID] = one

@@ -26,7 +26,7 @@ func TestManyTurnsOfAHostAreToldAgain(t *testing.T) {
 	fleet[0].mu.Lock()
 	for range turns - 1 { // as if each had asked the server
 		other := *first
-		other.id, other.number = fleet[0].newID()
+		other.id = fleet[0].newID()
 		first.h.leases[other.id] = &other
 	}
 	fleet[0].mu.Unlock()

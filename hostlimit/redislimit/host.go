@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -21,8 +22,8 @@ type host struct {
 
 	waiters []*waiter         // first come, first served
 	leases  map[string]*lease // in flight, by id
-	idle    chan struct{}     // closed when none is in flight; for FailLocal
-	probe   chan struct{}     // closed when a probe has its answer; for FailLocal
+	debt    hostlimit.Debt    // what is owed in an outage, of FailLocal
+	debtOf  *outage
 
 	// All that must outlive a loss of data, on this process's clock.
 	next        time.Duration // the next start isn't earlier
@@ -31,9 +32,9 @@ type host struct {
 	refusals    hostlimit.Refusals
 	version     int64         // of refusals, on the server; -1: this process has changed them
 	untilServer int64         // refusals.Until on the server's clock
+	untilTold   time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
 	asOf        int64         // when the server told so last
 	confirmed   time.Duration // the same on this process's clock
-	untilTold   time.Duration // lower bound of refusals.Until, as the server's clock is known only within bounds
 	blocked     time.Duration // when a block became known here: turns granted before are void
 	presumed    time.Duration // end of a block of which the server may not know yet
 	changes     []*change     // of refusals that the server hasn't answered; the first one is under way
@@ -42,9 +43,8 @@ type host struct {
 	began       time.Duration // when the counting of successes began
 
 	// What this process itself owes holds, whatever a server says that has lost the key.
-	owed       time.Duration // the last start of this process and its delay
-	owedBy     *lease        // which started then
-	owedBefore time.Duration // value of owed before owedBy's start, which holds if owedBy starts again
+	owed   time.Duration // the last start of this process and its delay
+	owedBy *lease        // which started then
 
 	usual  time.Duration   // how long pages usually take, by the answers that this process had
 	gap    time.Duration   // after the last start
@@ -53,12 +53,12 @@ type host struct {
 	actAt  int64           // its time on the server's clock
 
 	// What the Store has, see keep.go.
-	recalled bool
-	saved    hostlimit.Refusals
-	savedAt  time.Duration
-	storing  chan struct{} // closed when the Store's present call is over; nil: there is none
-	restored *hostlimit.Restored
-	stateErr error
+	recalled  bool
+	saved     hostlimit.Refusals
+	savedAt   time.Duration
+	recalling chan struct{} // closed when the Store was read; nil: it isn't being read
+	restored  *hostlimit.Restored
+	stateErr  error
 
 	opens  time.Duration // no start before, by Config.Windows
 	expiry time.Duration // when the server takes a lease back next, as it said last
@@ -116,7 +116,7 @@ func newTold(reply []any) told {
 }
 
 // keep stores t, but not in place of what the server may have lost until restore has told it.
-func (h *host) keep(t told, at heard) {
+func (h *host) keep(t told, at reply) {
 	clock, now := &h.p.clock, at.received
 	if h.p.restoring == 0 || t.version > h.version {
 		h.inForce, h.served, h.began = t.inForce, t.served, clock.surely(t.began, now)
@@ -188,7 +188,7 @@ func (h *host) account(now time.Duration, next blame) {
 // for the same block, although the bounds on the server's clock move. What the server tells holds,
 // also where that is less than what was known, because a person may have lifted the block; but not
 // before it was told again what it may have lost.
-func (h *host) blockedUntil(us int64, at heard) {
+func (h *host) blockedUntil(us int64, at reply) {
 	h.asOf, h.confirmed = at.server, at.received
 	now, lifted := at.received, us <= at.server
 	switch {
@@ -204,20 +204,10 @@ func (h *host) blockedUntil(us int64, at heard) {
 	}
 }
 
-// wakeFirst lets the first waiters ask again, when more is known than they were told.
-func (h *host) wakeFirst() {
-	for _, w := range h.waiters {
-		if w.phase == reserved || w.phase == probing {
-			w.next = 1
-			w.poke()
-		}
-	}
-}
-
 // owedTo is the earliest start of t, nil for one that isn't had yet, by the starts of this process.
 func (h *host) owedTo(t *lease) time.Duration {
 	if t != nil && h.owedBy == t {
-		return h.owedBefore
+		return 0 // it has kept the gap to the one before already
 	}
 	return h.owed
 }
@@ -234,44 +224,6 @@ func (h *host) raise(d time.Duration) {
 func (h *host) finished(now, delay time.Duration) {
 	h.next = max(h.next, now+max(delay, h.next-h.last)) // the gap may have become longer since the start
 	h.last = max(h.last, now)
-}
-
-// leave takes w out of the queue and lets the next one ask.
-func (h *host) leave(w *waiter) {
-	i := slices.Index(h.waiters, w)
-	if i < 0 {
-		return
-	}
-	h.waiters = slices.Delete(h.waiters, i, i+1)
-	delete(h.l.asked, w.id)
-	if i == 0 && len(h.waiters) > 0 {
-		h.waiters[0].poke()
-	}
-}
-
-// behind returns the first waiter that hasn't asked, if it is next after w.
-func (h *host) behind(w *waiter) *waiter {
-	i := slices.Index(h.waiters, w)
-	if i < 0 || i+1 >= len(h.waiters) || h.waiters[i+1].phase != parked {
-		return nil
-	}
-	return h.waiters[i+1]
-}
-
-// weed refuses the waiters that are known to come too late. Where that is for a block that the
-// server confirmed more than pollBlock ago, which a person may have lifted, the first one asks.
-func (h *host) weed() {
-	start, blocked := h.first()
-	if now := h.l.now(); start > now && start == h.refusals.Until && h.p.down == nil && now-h.confirmed > pollBlock {
-		return
-	}
-	for i := 0; i < len(h.waiters); i++ {
-		w := h.waiters[i]
-		if at := start + time.Duration(i)*w.least; w.limit > 0 && at > w.limit && w.phase != asking && w.phase != granted {
-			w.refuse(w.refusal(at, w.l.rules.TooLate(w.byContext, blocked)))
-			i-- // it has left
-		}
-	}
 }
 
 // restore tells the server what it may have lost: everything, or the slots and the last start.
@@ -295,7 +247,6 @@ const mostTold = 200
 // restorePart tells the server of some of the leases in flight, and of h itself as restore does.
 func (h *host) restorePart(all bool, leases []*lease) {
 	h.p.restoring++
-	var told []*lease
 	h.p.add(op{
 		name: "restore", h: h,
 		build: func(now time.Duration) []any {
@@ -311,31 +262,81 @@ func (h *host) restorePart(all bool, leases []*lease) {
 			for _, t := range leases {
 				if left := t.renewed + h.l.complete.LeaseTTL - now; left > 0 && !t.waiting && h.leases[t.id] == t {
 					t.alone = false
-					t.restoring++
-					t.wasTold = true
-					told = append(told, t)
 					args = append(args, t.id, t.asks, micros(left), micros(max(t.delay, t.granted.delay)), t.limits.Delay.FromEnd)
 				}
 			}
 			return args
 		},
-		done: func(_ []any, at heard, err error) {
+		done: func(r reply) {
 			h.p.restoring--
-			for _, t := range told {
-				t.restoring--
-				if err != nil {
-					t.doubt = max(t.doubt, at.over)
-				}
-				if t.released && t.restoring == 0 {
-					t.giveBack(nil)
-				}
-			}
-			if err != nil && h.p.down == nil && !isStale(err) {
-				return // the host's state can't be read
-			}
-			if err != nil && h.owes(h.l.now()) {
+			if (r.fate == stale || r.fate == lost) && h.owes(h.l.now()) {
 				h.restorePart(all, leases)
 			}
 		},
 	})
+}
+
+// newID names a lease: the process, and a number that only grows.
+func (l *Limiter) newID() string {
+	l.seq++
+	return l.proc + "." + strconv.FormatUint(l.seq, 10)
+}
+
+// rest returns the JSON of those fields of s that step.lua doesn't know; empty: nothing is left.
+func rest(s hostlimit.Refusals) string {
+	s.Until, s.SetAt, s.Cause, s.EasedAt = 0, 0, "", 0
+	if !isLeft(s) {
+		return ""
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // numbers and booleans
+	}
+	return string(text)
+}
+
+// isLeft reports whether anything is left of s but the end of a block.
+func isLeft(s hostlimit.Refusals) bool {
+	s.Until, s.SetAt, s.Cause, s.EasedAt, s.Served, s.Lessons = 0, 0, "", 0, 0, 0
+	return s != (hostlimit.Refusals{})
+}
+
+// byHand reports whether a person has blocked the host.
+func (h *host) byHand(now time.Duration) bool {
+	return h.refusals.Stopped(now)
+}
+
+// note stores a Block or Clear by a person until the next Grant or Error of h reports it.
+func (h *host) note(at reply, blocked bool) {
+	if h.actAt == at.server {
+		return // told by the server already, in another way
+	}
+	h.actAt = at.server
+	when := h.l.base.Add(min(h.p.clock.surely(at.server, at.received), at.received))
+	h.act = &hostlimit.Debt{ClearedAt: when}
+	if blocked {
+		h.act = &hostlimit.Debt{BlockedAt: when, BlockedUntil: h.l.base.Add(h.refusals.Until), Cause: h.refusals.Cause}
+	}
+}
+
+// takeAct returns the Block or Clear by a person that no Grant or Error has reported yet, and
+// forgets it.
+func (h *host) takeAct() *hostlimit.Debt {
+	act := h.act
+	h.act = nil
+	return act
+}
+
+// takeState takes what is to be told of the Store.
+func (h *host) takeState() (restored *hostlimit.Restored, err error) {
+	restored, err = h.restored, h.stateErr
+	h.restored, h.stateErr = nil, nil
+	return restored, err
+}
+
+// known returns the host of key, which is made if need be.
+func (l *Limiter) known(key string) *host {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.host(key)
 }

@@ -39,54 +39,19 @@ func (h *host) unsaved(now time.Duration) bool {
 	return is.Learned > was.Learned || is.Learned < was.Learned && now-h.savedAt >= easing
 }
 
-// claim makes its caller the only one that calls the Store for the host that wanted returns, until
-// yield. While there is another such caller it waits, and then calls wanted again; nil: there is
-// nothing left to do. wanted is called with mu held, and mu is held where claim returns a host.
-func (l *Limiter) claim(ctx context.Context, wanted func() *host) (*host, error) {
-	for {
-		l.mu.Lock()
-		h := wanted()
-		if h == nil {
-			l.mu.Unlock()
-			return nil, nil
-		}
-		other := h.storing
-		if other == nil {
-			h.storing = make(chan struct{})
-			return h, nil
-		}
-		l.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// yield ends a claim. It is called with mu held.
-func (h *host) yield() {
-	close(h.storing)
-	h.storing = nil
-}
-
 // save saves what the Store lacks of h. It returns the error of the Store.
 func (l *Limiter) save(ctx context.Context, h *host) error {
-	claimed, err := l.claim(ctx, func() *host {
-		if !h.unsaved(l.now()) {
-			return nil
-		}
-		return h
-	})
-	if claimed == nil {
-		return err
-	}
-	now, is := l.now(), h.refusals
-	h.saved, h.savedAt = is, now
+	l.mu.Lock()
+	unsaved := h.unsaved(l.now())
 	l.mu.Unlock()
-
-	wall := time.Now()
-	_, err = l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
+	if !unsaved {
+		return nil
+	}
+	_, err := l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
+		l.mu.Lock() // so that what is saved last is the latest
+		now, wall, is := l.now(), time.Now(), h.refusals
+		h.saved, h.savedAt = is, now
+		l.mu.Unlock()
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
 		if is.Until > now || d.Refusals > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
@@ -94,10 +59,6 @@ func (l *Limiter) save(ctx context.Context, h *host) error {
 		}
 		return d
 	})
-
-	l.mu.Lock()
-	h.yield()
-	l.mu.Unlock()
 	return err
 }
 
@@ -132,17 +93,26 @@ func (l *Limiter) keepAll() {
 }
 
 // recall reads the debt of key from the Store, if that wasn't done yet, and sends it to the server
-// if that can be reached. Its error is that of ctx.
+// if that can be reached. One call of a host does so at a time. Its error is that of ctx.
 func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limits) error {
-	h, err := l.claim(ctx, func() *host {
-		if h := l.host(key); !h.recalled && !l.closed {
-			return h
+	l.mu.Lock()
+	h := l.host(key)
+	for h.recalling != nil {
+		other := h.recalling
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-		return nil
-	})
-	if h == nil {
-		return err
+		l.mu.Lock()
+		h = l.host(key)
 	}
+	if h.recalled || l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	h.recalling = make(chan struct{})
 	l.mu.Unlock()
 
 	debt, err := l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
@@ -159,9 +129,9 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 			build: func(now time.Duration) []any {
 				return []any{micros(is.Until - now), is.Cause, is.Row, micros(is.Learned)}
 			},
-		}, func(reply []any, at heard) {
-			h.keep(newTold(reply), at)
-			if h.refusals.Until <= at.received {
+		}, func(r reply) {
+			h.keep(newTold(r.answer), r)
+			if h.refusals.Until <= r.received {
 				h.restored = nil // it was lifted since
 			}
 		})
@@ -169,7 +139,8 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	}
 	l.mu.Lock()
 	h.recalled = ctx.Err() == nil && !owed
-	h.yield()
+	close(h.recalling)
+	h.recalling = nil
 	l.mu.Unlock()
 	return ctx.Err()
 }
@@ -197,11 +168,4 @@ func (h *host) recall(d hostlimit.Debt, limits *hostlimit.Limits) bool {
 	}
 	s.Row, s.Alone, s.Learned, h.version = max(s.Row, is.Row), s.Alone || is.Row > 0, max(s.Learned, is.Learned), -1
 	return true
-}
-
-// takeState takes what is to be told of the Store.
-func (h *host) takeState() (restored *hostlimit.Restored, err error) {
-	restored, err = h.restored, h.stateErr
-	h.restored, h.stateErr = nil, nil
-	return restored, err
 }

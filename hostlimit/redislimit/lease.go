@@ -14,7 +14,6 @@ type lease struct {
 	l      *Limiter
 	h      *host
 	id     string
-	number uint64 // in id
 	limits *hostlimit.Limits
 	floor  time.Duration
 	delay  time.Duration // drawn, or the floor if that is longer
@@ -28,19 +27,16 @@ type lease struct {
 	named      bool             // the server was sent seq
 	began      time.Duration    // the last start; before the first one, when the turn was had
 	renewed    time.Duration
-	holds      bool  // a place in MaxInFlight
-	asks       int64 // takes of the lease
-	watcher    hostlimit.Watcher
-	restoring  int           // restores under way that tell of it
-	wasTold    bool          // a restore has told of it
-	doubt      time.Duration // until when a copy of one that has failed may come
+	holds      bool              // a place in MaxInFlight
+	asks       int64             // takes of the lease
+	had        bool              // the caller has it
+	watcher    hostlimit.Watcher // nil: none is called
 	started    bool
 	waiting    bool // a Start waits for the server: there is nothing to restore or to take back
 	lost       bool // a Start has failed: the server has forgotten the lease
 	observed   bool
 	unanswered bool // there was no answer
 	released   bool
-	undone     int // 1: it was released without a start
 	expired    bool
 	alone      bool // the server doesn't know of it
 }
@@ -74,18 +70,15 @@ func (t *lease) Start(ctx context.Context) (hostlimit.Grant, error) {
 		l.mu.Unlock()
 		return g, nil
 	}
-	w := newWaiter(ctx, l, t.limits, 0)
-	w.rejoin(t)
+	w := newWaiter(ctx, t)
+	w.rejoin()
 	l.mu.Unlock()
 
-	_, err = w.wait(ctx)
+	err = w.wait(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.waiting, t.lost, t.renewed = false, err != nil, l.now()
 	if err != nil {
-		if h.owedBy == t { // it has no stamp any more
-			h.owedBy, h.owed = nil, h.owedBefore
-		}
 		return hostlimit.Grant{}, err
 	}
 	return t.grant(), nil
@@ -102,30 +95,7 @@ func (t *lease) stamp(now time.Duration) {
 	h.started, h.gap, h.source = true, g.delay, g.source
 	h.last = max(h.last, now)
 	h.next = max(h.next, h.p.clock.surely(g.next, now), now+g.delay)
-	if h.owedBy != t {
-		h.owedBy, h.owedBefore = t, h.owed
-	}
-	h.owed = now + g.delay
-	t.tell(now)
-}
-
-// tell tells the server that the request starts now, if anybody waits for the next start: what is
-// left of the window would be added to the gap. It costs no call where this process is about to ask
-// for that start.
-func (t *lease) tell(now time.Duration) {
-	p, g := t.h.p, &t.granted
-	if g.delay == 0 || t.limits.Delay.FromEnd {
-		return
-	}
-	at := g.at + int64(max(p.clock.passed(g.at, now), 0)/time.Microsecond) + 1
-	switch o := (op{name: "begun", h: t.h, args: []any{t.id, t.asks, at, int64(t.seq)}}); {
-	case g.awaited:
-		p.add(o)
-		t.named = true
-	case len(t.h.waiters) > 0:
-		p.addAlong(o)
-		t.named = true
-	}
+	h.owedBy, h.owed = t, now+g.delay
 }
 
 // grant tells how the start came about.
@@ -158,8 +128,8 @@ func onServer(us int64) time.Time {
 // epoch is what the server's clock counts from.
 var epoch = time.Date(1970, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the
-// Limiter is closed, or the gap counts from now and is longer than a minute.
+// Release implements [hostlimit.Lease]. It doesn't wait for the server, unless the Limiter is
+// closed.
 func (t *lease) Release() (expired bool) {
 	l, h := t.l, t.h
 	l.mu.Lock()
@@ -169,70 +139,26 @@ func (t *lease) Release() (expired bool) {
 	}
 	t.released = true
 	for _, w := range h.waiters {
-		if w.again == t {
+		if w.lease == t {
 			w.refuse(&hostlimit.Error{Key: h.key, Err: l.rules.Ended()})
 			break
 		}
 	}
 	t.end(l.now())
 	expired = t.expired
-	if t.alone {
-		l.mu.Unlock()
-		return expired
-	}
-	t.undone = 1 // the request was never sent
-	if t.started {
-		t.undone = 0
-	}
-	var had chan struct{}
-	if t.started && (t.limits.Delay.FromEnd || t.unanswered) && t.granted.delay > far {
-		had = make(chan struct{})
-	}
-	if t.restoring == 0 { // else a restore could come after it
-		t.giveBack(had)
-	} else {
-		had = nil
+	if !t.alone {
+		var started, at int64
+		if t.started { // by a turn that may not be the last one that the server has let go
+			started, at = t.granted.ask, t.at
+		}
+		h.p.add(op{name: "release", h: h, args: []any{t.id, t.limits.Concurrency, !t.started, started, at}, owed: true})
 	}
 	closed := l.closed
 	l.mu.Unlock()
 	if closed {
 		h.p.last(false)
 	}
-	if had != nil {
-		timer := time.NewTimer(observing)
-		defer timer.Stop()
-		select {
-		case <-had:
-		case <-timer.C:
-		}
-	}
 	return expired
-}
-
-// far is how long a gap must be for Release to wait until the server knows that it counts from now,
-// so that it holds although the process may end.
-const far = time.Minute
-
-// giveBack tells the server that the lease has ended, and once more where a copy of a restore may
-// come in between. It closes had, if that isn't nil, when the server has had it.
-func (t *lease) giveBack(had chan struct{}) {
-	var started, at int64
-	if t.started { // by a turn that may not be the last one that the server has let go
-		started, at = t.granted.ask, t.at
-	}
-	o := op{name: "release", h: t.h, args: []any{t.id, t.limits.Concurrency, t.undone, t.wasTold, started, at}, owed: true}
-	told := o
-	if had != nil {
-		told.done = func(_ []any, _ heard, err error) {
-			if err == nil {
-				close(had)
-			}
-		}
-	}
-	t.h.p.add(told)
-	if o.after = t.doubt; o.after > t.l.now() {
-		t.h.p.add(o)
-	}
 }
 
 // end takes the lease off the books of this process.
@@ -247,10 +173,6 @@ func (t *lease) end(now time.Duration) {
 	}
 	delete(h.leases, t.id)
 	t.l.hasEnded()
-	if len(h.leases) == 0 && h.idle != nil {
-		close(h.idle)
-		h.idle = nil
-	}
 	if t.holds {
 		t.holds = false
 		t.l.placeFreed()
@@ -269,4 +191,12 @@ func (t *lease) Renew() {
 	}
 	t.renewed, t.named = now, true
 	t.h.p.add(op{name: "renew", h: t.h, args: []any{t.id, int64(t.seq), true}, owed: true})
+}
+
+// hasEnded tells Drain that a request in flight has ended.
+func (l *Limiter) hasEnded() {
+	if l.ends != nil {
+		close(l.ends)
+		l.ends = nil
+	}
 }

@@ -11,20 +11,62 @@ import (
 // and the others leave it its share of the rate.
 const noticed = 2500 * time.Millisecond
 
-// An outage is a time without the server under FailLocal.
+// An outage is a time without the server under FailLocal. Its Memory has this process's share, and
+// what is known of a host as the debt of a Store: so the rules are those of hostlimit, and what it
+// saves is what the server is told afterwards.
 type outage struct {
-	hosts *hostlimit.Memory // this process's share
-	over  context.Context   // done when the server is back
+	l     *Limiter
+	hosts *hostlimit.Memory
+	over  context.Context // done when the server is back
 	end   context.CancelFunc
 }
 
 func (l *Limiter) newOutage() *outage {
-	hosts, err := hostlimit.New(l.share)
+	out, share := &outage{l: l}, l.share
+	out.over, out.end = context.WithCancel(l.ctx)
+	share.Store = out
+	hosts, err := hostlimit.New(share)
 	if err != nil {
 		panic(err) // New has checked it
 	}
-	over, end := context.WithCancel(l.ctx)
-	return &outage{hosts, over, end}
+	out.hosts = hosts
+	return out
+}
+
+// Update implements [hostlimit.Store] for the Memory of o.
+func (o *outage) Update(_ context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	o.l.mu.Lock()
+	defer o.l.mu.Unlock()
+	h, now, wall := o.l.host(key), o.l.now(), time.Now()
+	if h.debtOf != o { // later calls return the same, whatever the two clocks do
+		s := &h.refusals
+		h.debtOf, h.debt = o, hostlimit.Debt{Refusals: s.InARow(), Cause: s.Cause, Delay: times(s.Learned, o.l.processes)}
+		if s.Until > now || h.debt.Refusals > 0 {
+			h.debt.BlockedUntil, h.debt.BlockedAt = wall.Add(s.Until-now), wall
+		}
+	}
+	was := h.debt
+	if h.debt = change(was); h.debt != was {
+		h.take(h.debt, now, wall)
+	}
+	return h.debt, nil
+}
+
+// take makes h owe what a Memory without the server has saved.
+func (h *host) take(d hostlimit.Debt, now time.Duration, wall time.Time) {
+	s := hostlimit.Refusals{Row: d.Refusals, Alone: d.Refusals > 0, Cause: d.Cause, Learned: d.Delay / time.Duration(h.l.processes)}
+	if !d.BlockedUntil.IsZero() {
+		s.Until = now + d.BlockedUntil.Sub(wall)
+	}
+	if s.Learned > h.refusals.Learned {
+		h.raise(s.Learned)
+	}
+	_, later := h.p.clock.bounds(now)
+	h.refusals, h.untilServer, h.untilTold, h.version = s, 0, s.Until, max(h.version+1, int64((now+later)/time.Microsecond))
+	if s.Blocks(now) {
+		h.blocked = now
+		h.weed()
+	}
 }
 
 // acquireLocal takes a turn from this process's share. It returns to the server as
@@ -34,138 +76,90 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 	arrived := l.now()
 	for {
 		l.mu.Lock()
-		out := l.outage
+		now, out := l.now(), l.outage
 		if out == nil || l.closed {
 			l.mu.Unlock()
 			return l.Acquire(ctx, key, floor)
 		}
-		h := l.host(key)
-		taught := h.refusals.Learned > floor
-		g, wait, blocked := h.gate(l.now())
-		if limit > 0 && l.now()+wait > limit {
-			l.mu.Unlock()
-			return nil, &hostlimit.Error{Key: key, RetryAt: time.Now().Add(wait), Err: l.rules.TooLate(byContext, blocked)}
-		}
-		probe := wait == 0 && g == nil && h.refusals.Alone
-		if probe {
-			h.probe = make(chan struct{})
-		}
-		least := max(floor, h.refusals.Learned, 0)
+		wait, blocked := l.host(key).gate(now)
 		l.mu.Unlock()
-
-		if wait > 0 || g != nil {
-			if err := out.pause(ctx, g, wait); err != nil {
-				return nil, err
-			}
-			continue
+		if now+wait > limit {
+			return nil, &hostlimit.Error{Key: key, RetryAt: l.base.Add(now + wait), Err: l.rules.TooLate(byContext, blocked)}
 		}
-		waited := l.now() - arrived
 		shared, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(out.over, cancel)
-		inner, err := out.hosts.Acquire(shared, key, times(least, l.processes))
+		var inner hostlimit.Lease
+		err := sleep(shared, wait)
+		if err == nil && wait <= 0 {
+			inner, err = out.hosts.Acquire(shared, key, times(floor, l.processes))
+		}
 		stop()
 		cancel()
-
-		l.mu.Lock()
-		full := l.full()
-		if err == nil && l.outage == out && full == nil {
-			t := l.lendLocal(h, limits, inner, probe, waited)
-			t.taught = taught
-			l.mu.Unlock()
-			return t, nil
-		}
-		if probe {
-			h.probed()
-		}
-		l.mu.Unlock()
-		switch {
-		case err == nil && full != nil:
-			inner.Release() // it is had again once there is a place
-			if err := out.pause(ctx, full, 0); err != nil {
-				return nil, err
-			}
+		switch t := (*localLease)(nil); {
+		case err == nil && inner == nil: // it looks again
 		case err == nil:
-			inner.Release() // the server is back, and decides
+			if t = l.lendLocal(out, key, limits, inner, now-arrived); t != nil {
+				return t, nil
+			}
+			inner.Release() // the server is back, and decides; or others have taken the last place
 		case out.over.Err() == nil || ctx.Err() != nil:
 			return nil, err
 		}
 	}
 }
 
-// pause waits for g, if it isn't nil, or for d, but not longer than the outage.
-func (o *outage) pause(ctx context.Context, g <-chan struct{}, d time.Duration) error {
-	var due <-chan time.Time
-	if d > 0 {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-g:
-	case <-due:
-	case <-o.over.Done():
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
+// looking is the time between two looks at what has no known end.
+const looking = 20 * time.Millisecond
 
-// gate says what a start without the server must wait for beside its share: for what the server
-// granted to be over, for a block known from before, and then for a probe. The caller holds mu.
-func (h *host) gate(now time.Duration) (g <-chan struct{}, wait time.Duration, blocked bool) {
+// gate returns how long a start without the server must wait for what its Memory doesn't know: for
+// what the server granted, for a block that a request of before has met, and for a place in
+// MaxInFlight. The caller holds mu.
+func (h *host) gate(now time.Duration) (wait time.Duration, blocked bool) {
 	// Until then those that can reach the server may not have left this process its share.
-	if at := h.p.heard + noticed; at > now {
-		return nil, at - now, false
+	at := max(h.p.heard+noticed, h.next)
+	if until := max(h.refusals.Until, h.presumed); until > at {
+		at, blocked = until, true
 	}
-	if at := max(h.next, h.refusals.Until, h.presumed); at > now {
-		return nil, at - now, at > h.next
+	wait = at - now
+	if h.l.isFull() {
+		wait = max(wait, looking)
 	}
 	for _, t := range h.leases {
 		if !t.alone {
-			if h.idle == nil {
-				h.idle = make(chan struct{})
-			}
-			return h.idle, 0, false
+			wait = max(wait, looking)
 		}
 	}
-	return h.probe, 0, h.probe != nil
+	return wait, blocked
 }
 
-// probed lets the next one try after a block.
-func (h *host) probed() {
-	if h.probe != nil {
-		close(h.probe)
-		h.probe = nil
+// lendLocal books a turn that this process gave itself, so that the server hears of it when it is
+// back; nil if it is back, or there is no place in MaxInFlight.
+func (l *Limiter) lendLocal(out *outage, key string, limits *hostlimit.Limits, inner hostlimit.Lease, waited time.Duration) *localLease {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.outage != out || l.isFull() {
+		return nil
 	}
-}
-
-// lendLocal books a turn that this process gave itself, so that the server hears
-// of it when it is back.
-func (l *Limiter) lendLocal(h *host, limits *hostlimit.Limits, inner hostlimit.Lease, probe bool, waited time.Duration) *localLease {
-	now := l.now()
-	id, number := l.newID()
-	t := &lease{l: l, h: h, id: id, number: number, limits: limits, alone: true, began: now, renewed: now}
+	h, now := l.host(key), l.now()
+	t := &lease{l: l, h: h, id: l.newID(), limits: limits, alone: true, began: now, renewed: now}
 	if l.complete.MaxInFlight > 0 {
 		l.inFlight++
 		t.holds = true
 	}
 	h.leases[t.id] = t
-	return &localLease{lease: t, inner: inner, waited: waited, first: probe, probe: probe}
+	return &localLease{inner, t, waited}
 }
 
 // A localLease is a turn of a process without its server.
 type localLease struct {
+	hostlimit.Lease
 	lease  *lease
-	inner  hostlimit.Lease
-	waited time.Duration // before it was the turn of inner
-	first  bool          // after a block
-	probe  bool          // guarded by mu: others wait for its answer
-	taught bool          // the floor is what the host's refusals had taught before
+	waited time.Duration // before it asked its share
 }
 
 // Start implements [hostlimit.Lease].
 func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
-	g, err := t.inner.Start(ctx)
+	g, err := t.Lease.Start(ctx)
 	if err != nil {
 		return g, err
 	}
@@ -176,83 +170,32 @@ func (t *localLease) Start(ctx context.Context) (hostlimit.Grant, error) {
 	t.lease.started, t.lease.began, t.lease.renewed = true, now, now
 	h.seq++
 	t.lease.seq = h.seq
-	g.Seq, g.Prev, g.BlockedUntil, g.TakenBack = t.lease.seq, time.Time{}, time.Time{}, nil
+	g.Seq, g.Prev, g.BlockedUntil, g.TakenBack = h.seq, time.Time{}, time.Time{}, nil
+	g.Restored, g.StateErr = h.takeState()
 	t.lease.granted.delay = g.Delay / time.Duration(l.processes) // what the fleet owes
-	if !h.started {
-		h.began = now
-	}
 	h.started, h.last = true, now
 	h.next = max(h.next, now+t.lease.granted.delay)
 	g.WaitDelay += t.waited
-	g.Probe = g.Probe || t.first
-	if t.taught && g.DelaySource == "crawl-delay" {
-		g.DelaySource = "learned"
-	}
 	return g, nil
 }
 
-// Observe implements [hostlimit.Lease]. It judges o by what the share of this process has seen and
-// by what the server said before: so a host that was blocked is probed, and pages that were
-// suspected still are. The server is told later.
+// Observe implements [hostlimit.Lease].
 func (t *localLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
-	share := t.inner.Observe(o)
-	l, h, limits, r := t.lease.l, t.lease.h, t.lease.limits, t.lease.l.rules
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if t.lease.observed || t.lease.released {
-		return share
-	}
-	t.lease.observed, t.lease.unanswered = true, o.Status == 0 && r.Meaning(o) != neutral
-	defer t.answered()
-	now := l.now()
-	s := h.refusals
-	s.Forgive(r, now)
-	s.SetAt = uint64(h.blocked)
-	if r.Meaning(o) == serves {
-		h.served++
-	}
-	e := s.Observe(r, o, hostlimit.Turn{
-		Now: now, Number: uint64(t.lease.began), Last: uint64(now), Probe: t.probe,
-		Delay: &limits.Delay, Gap: t.lease.granted.delay, Since: now - h.began, Served: h.served,
-	})
-	if s.Lessons != h.refusals.Lessons {
-		h.began, h.served = now, 0
-		defer h.raise(s.Learned)
-	}
-	_, later := h.p.clock.bounds(now)
-	h.refusals, h.version = s, max(h.version+1, int64((now+later)/time.Microsecond))
-	e.Cleared, e.Own = e.Cleared || share.Cleared, e.Own || share.Own
-	if e.Blocked = e.Blocked || share.Blocked; e.Blocked {
-		h.refusals.Until, h.blocked = max(s.Until, now+time.Until(share.Until)), now
-		h.untilTold = h.refusals.Until
-		h.weed()
-	}
-	if h.refusals.Blocks(now) {
-		e.Until = l.base.Add(h.refusals.Until)
-	}
-	return e
-}
-
-// answered ends a probe.
-func (t *localLease) answered() {
-	if t.probe {
-		t.probe = false
-		t.lease.h.probed()
-	}
+	t.lease.l.mu.Lock()
+	t.lease.unanswered = o.Status == 0 && t.lease.l.rules.Meaning(o) != neutral
+	t.lease.l.mu.Unlock()
+	return t.Lease.Observe(o)
 }
 
 // Renew implements [hostlimit.Lease].
 func (t *localLease) Renew() {
-	t.inner.Renew()
+	t.Lease.Renew()
 	t.lease.Renew()
 }
 
 // Release implements [hostlimit.Lease].
 func (t *localLease) Release() (expired bool) {
-	expired = t.inner.Release()
-	t.lease.l.mu.Lock()
-	t.answered()
-	t.lease.l.mu.Unlock()
+	expired = t.Lease.Release()
 	t.lease.Release()
 	return expired
 }
@@ -260,14 +203,14 @@ func (t *localLease) Release() (expired bool) {
 // nextLocal is Next while the server is away.
 func (l *Limiter) nextLocal(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
 	l.mu.Lock()
-	out, h := l.outage, l.host(key)
-	at, least := l.base.Add(max(h.next, h.refusals.Until, h.presumed)), max(floor, h.refusals.Learned, 0)
+	out, now := l.outage, l.now()
+	wait, _ := l.host(key).gate(now)
 	l.mu.Unlock()
 	if out == nil {
 		return l.Next(ctx, key, floor)
 	}
-	next, err := out.hosts.Next(ctx, key, times(least, l.processes))
-	if next.Before(at) {
+	next, err := out.hosts.Next(ctx, key, times(floor, l.processes))
+	if at := l.base.Add(now + wait); next.Before(at) {
 		next = at
 	}
 	return next, err

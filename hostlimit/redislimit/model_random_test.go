@@ -35,10 +35,10 @@ func TestFatesAtRandom(t *testing.T) {
 			ill := 0.02 + 0.2*r.Float64()
 			procs := []*Limiter{w.settled(limits), w.settled(limits), w.settled(limits)}
 			w.mu.Lock()
-			w.fate = func(int) (fate, time.Duration) {
+			w.fate = func(int) (callFate, time.Duration) {
 				under := time.Duration(r.ExpFloat64() * float64(200*time.Millisecond))
 				if r.Float64() < ill {
-					return fate(1 + r.IntN(int(fates)-1)), under
+					return callFate(1 + r.IntN(int(fates)-1)), under
 				}
 				return fine, min(under, 200*time.Millisecond)
 			}

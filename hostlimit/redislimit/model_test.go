@@ -36,19 +36,19 @@ var modelSource = strings.NewReplacer(
 	"redis.call('PUBLISH',", "publish(",
 ).Replace("local function publish(to, what) redis.call('RPUSH', 'pushes', to, what) return 1 end\n" + strings.TrimPrefix(source, "#!lua\n"))
 
-// A fate is what becomes of a call.
-type fate int
+// A callFate is what becomes of a call.
+type callFate int
 
 const (
-	fine      fate = iota
-	lostCall       // the server never gets it
-	lostReply      // the server does it, and nobody hears of that
-	doubled        // another copy comes late
-	late           // the caller is told that it failed, then it comes
+	fine      callFate = iota
+	lostCall           // the server never gets it
+	lostReply          // the server does it, and nobody hears of that
+	doubled            // another copy comes late
+	late               // the caller is told that it failed, then it comes
 	fates
 )
 
-func (f fate) String() string {
+func (f callFate) String() string {
 	return [...]string{"fine", "lost", "reply lost", "doubled", "late"}[f]
 }
 
@@ -58,7 +58,7 @@ type world struct {
 	conn net.Conn
 	read *bufio.Reader
 
-	fate  func(call int) (fate, time.Duration) // and how long a copy is under way
+	fate  func(call int) (callFate, time.Duration) // and how long a copy is under way
 	trace bytes.Buffer
 
 	mu     sync.Mutex // of conn and what follows; never held across a sleep
@@ -387,7 +387,7 @@ func (w *world) judge(slots int) (faults []string) {
 // heal looks whether every process starts again and every slot comes back once the network is fine.
 func (w *world) heal(slots int, procs ...*Limiter) (faults []string) {
 	w.mu.Lock()
-	w.fate = func(int) (fate, time.Duration) { return fine, 0 }
+	w.fate = func(int) (callFate, time.Duration) { return fine, 0 }
 	w.mu.Unlock()
 	// A heartbeat tells of the slots, a quarantine may follow, and a block of a second may be on.
 	ctx, cancel := context.WithTimeout(context.Background(), heartbeat+quarantine+dead+5*time.Second)
@@ -444,7 +444,7 @@ func TestEveryFateOfTheFirstCalls(t *testing.T) {
 			a, b := w.settled(limits), w.settled(limits)
 			w.mu.Lock()
 			w.calls = 0
-			w.fate = func(call int) (fate, time.Duration) {
+			w.fate = func(call int) (callFate, time.Duration) {
 				if call > depth {
 					return fine, 0
 				}
@@ -452,7 +452,7 @@ func TestEveryFateOfTheFirstCalls(t *testing.T) {
 				for range call - 1 {
 					k /= int(fates)
 				}
-				return fate(k % int(fates)), 400 * time.Millisecond
+				return callFate(k % int(fates)), 400 * time.Millisecond
 			}
 			w.mu.Unlock()
 			var wg sync.WaitGroup
@@ -478,7 +478,7 @@ func TestEveryFateOfTheFirstCalls(t *testing.T) {
 func (w *world) settled(limits hostlimit.Config) *Limiter {
 	w.mu.Lock()
 	if w.fate == nil || w.calls == 0 {
-		w.fate = func(int) (fate, time.Duration) { return fine, 0 }
+		w.fate = func(int) (callFate, time.Duration) { return fine, 0 }
 	}
 	w.mu.Unlock()
 	l := w.process(limits)

@@ -5,11 +5,12 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strconv"
+	"hash/fnv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/tinylib/msgp/msgp"
 )
 
 //go:embed step.lua
@@ -34,17 +35,16 @@ type partition struct {
 	stepped   bool          // tell the server, until it has another generation, that its clock jumped
 	restoring int           // restore operations that weren't answered
 
-	quarantined bool // when the server answered last
-	clock       serverClock
-	guard       guard
-	lead        time.Duration // how long a reply is under way
-	called      time.Duration // when the last call was sent
-	beaten      time.Duration // when the last one with a sign of life was sent; 0: at once
-	heard       time.Duration // when the last one that the server has had was sent
-	calls       int           // under way
-	stake       int           // hosts of which this process knows something, or that it waits for
-	inUse       int           // hosts with requests that wait or are in flight
-	down        error         // why the server can't be reached; nil: it can
+	clock  serverClock
+	guard  guard
+	lead   time.Duration // how long a reply is under way
+	called time.Duration // when the last call was sent
+	beaten time.Duration // when the last one with a sign of life was sent; 0: at once
+	heard  time.Duration // when the last one that the server has had was sent
+	calls  int           // under way
+	stake  int           // hosts of which this process knows something, or that it waits for
+	inUse  int           // hosts with requests that wait or are in flight
+	down   error         // why the server can't be reached; nil: it can
 }
 
 // An op is an operation of step.lua on a host.
@@ -54,18 +54,28 @@ type op struct {
 	args   []any
 	build  func(now time.Duration) []any // makes args when the operation is sent; nil: they are made
 	misses int
-	after  time.Duration // not to be sent before
-	// owed operations are sent again until the server has had them.
-	owed bool
-	// done, if not nil, gets the reply, under mu.
-	done func(reply []any, at heard, err error)
+	owed   bool          // it is sent again until the server has had it, or can't read the host
+	done   func(r reply) // called under mu; nil: it isn't
 }
 
-// heard is when a reply was made, on the server's clock, and received.
-type heard struct {
-	server   int64
-	received time.Duration
-	over     time.Duration // no copy of the call can have an effect any more
+// A fate is what has become of an operation.
+type fate int
+
+const (
+	did    fate = iota // the server has done it
+	stale              // nothing was done: it came too late, or for a state of the server that is lost
+	full               // nothing was done: the server stores nothing more
+	broken             // nothing was done: the host's key is no longer one of step.lua's
+	lost               // there was no answer: it may have been done
+)
+
+// A reply is the answer to an operation.
+type reply struct {
+	fate     fate
+	err      error // why it wasn't done; nil: it was
+	answer   []any
+	server   int64         // when it was made, on the server's clock
+	received time.Duration // and when it came
 }
 
 // A call is one run of step.lua.
@@ -75,7 +85,6 @@ type call struct {
 	keys    []string
 	payload string
 	sent    time.Duration
-	over    time.Duration
 	beat    bool
 }
 
@@ -130,16 +139,8 @@ const (
 
 // send calls even if there is nothing to say but that this process is there.
 func (p *partition) send() {
-	now := p.l.now()
-	var due, later []op
-	for _, o := range p.ops {
-		if o.after > now {
-			later = append(later, o)
-		} else {
-			due = append(due, o)
-		}
-	}
-	p.ops = later
+	due := p.ops
+	p.ops = nil
 	for {
 		c := p.newCall(due[:min(len(due), most)], false)
 		due = due[len(c.ops):]
@@ -179,11 +180,9 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	// The reply will narrow the bounds to its own round trip.
 	guard := p.guard.allow(misses, min(p.clock.uncertainty(now), 2*p.lead+time.Millisecond))
 	notAfter := int64(0)
-	c.over = now + l.patience
 	if p.clock.known {
 		_, hi := p.clock.bounds(now)
 		notAfter = int64((now + hi + l.patience) / time.Microsecond)
-		c.over = p.clock.surely(notAfter+1, now)
 	}
 	beat, promise := "", ""
 	switch c.beat = now-p.beaten >= heartbeat/2 || p.beaten == 0; {
@@ -202,14 +201,14 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 	head := []any{
 		l.prefix + "push:", !l.cluster, p.gen, p.stepped, notAfter, micros(l.quarantine + l.slower),
 		micros(guard), micros(p.lead), micros(p.horizon()), micros(claim), micros(l.complete.LeaseTTL), micros(l.backoff.Forgive),
-		l.hours, l.proc, beat, p.restoring == 0, micros(l.dead), spread, c.number, promise,
+		l.hours, l.proc, beat, micros(l.dead), spread, c.number, promise,
 	}
 	c.keys = append(make([]string, 0, 2+len(ops)), p.genKey(), l.prefix+p.tag+"processes")
 	// By key, as there may be two of a host: one that was forgotten while the server was away, of
 	// which there is still something to tell, and one that was met since. Each key is read and written
 	// once.
 	index := make(map[string]int, len(ops))
-	b := appendList(make([]byte, 0, 256+128*len(ops)), 1+len(ops))
+	b := msgp.AppendArrayHeader(make([]byte, 0, 256+128*len(ops)), uint32(1+len(ops)))
 	b = appendValue(b, head)
 	for _, o := range ops {
 		i, ok := index[o.h.key]
@@ -222,12 +221,7 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 		if o.build != nil {
 			args = o.build(now)
 		}
-		b = appendList(b, 2+len(args))
-		b = appendString(b, o.name)
-		b = appendInt(b, int64(i))
-		for _, a := range args {
-			b = appendValue(b, a)
-		}
+		b = appendValue(b, append([]any{o.name, i}, args...))
 	}
 	c.payload = string(b)
 	return c
@@ -236,8 +230,12 @@ func (p *partition) newCall(ops []op, bye bool) *call {
 // genKey is where the server keeps the generation.
 func (p *partition) genKey() string { return p.l.prefix + p.tag + "gen" }
 
-// hostKey is where the server keeps a host. Its 3 is the version of what step.lua writes there.
-func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + "host:3:" + key }
+// ofHosts is in the names of the keys of hosts. Its number is the version of what step.lua writes
+// there.
+const ofHosts = "host:4:"
+
+// hostKey is where the server keeps a host.
+func (p *partition) hostKey(key string) string { return p.l.prefix + p.tag + ofHosts + key }
 
 // early is the constant of this name, longer where replies take long.
 func (p *partition) early() time.Duration { return min(max(early, 4*p.lead), time.Second) }
@@ -252,32 +250,33 @@ func (p *partition) call(c *call) {
 	// a call that it gets later.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
 	defer cancel()
-	reply, err := l.run(ctx, c.keys, c.payload)
+	answers, err := l.run(ctx, c.keys, c.payload)
 	received := l.now()
 	switch {
 	case err != nil:
-	case len(reply) < replyHead || number(reply[2]) == 0 && number(reply[6]) == c.number && len(reply) != replyHead+len(c.ops):
-		err = fmt.Errorf("redislimit: %d answers to %d operations", len(reply)-replyHead, len(c.ops))
-	case number(reply[6]) != c.number:
+	case len(answers) < replyHead || number(answers[2]) == 0 && number(answers[5]) == c.number && len(answers) != replyHead+len(c.ops):
+		err = fmt.Errorf("redislimit: %d answers to %d operations", len(answers)-replyHead, len(c.ops))
+	case number(answers[5]) != c.number:
 		err = errMixedUp
 	}
 
+	if errors.Is(err, errMixedUp) { // a client closes a connection on which it reads what is no time
+		for range 2 * mostHanging {
+			_ = l.client.Time(ctx).Err()
+		}
+	}
 	l.mu.Lock()
 	p.calls--
-	if errors.Is(err, errMixedUp) && !l.closed {
-		l.wg.Go(l.purge)
-	}
-	at := heard{received: received, over: c.over}
-	if err != nil {
-		p.failed(c, at, &ServerError{Server: l.server, Err: err})
+	if r := (reply{received: received}); err != nil {
+		p.failed(c, r, &ServerError{Server: l.server, Err: err})
 	} else {
-		at.server = number(reply[0])
-		p.answered(c, at, reply)
+		r.server = number(answers[0])
+		p.answered(c, r, answers)
 	}
 	if len(p.ops) > 0 && p.timer != nil && p.down == nil {
 		p.flush() // what has come meanwhile
 	}
-	more := l.closed && err == nil && number(reply[2]) == 0 && len(p.ops) > 0
+	more := l.closed && err == nil && number(answers[2]) == 0 && len(p.ops) > 0
 	l.mu.Unlock()
 	l.tell()
 	if more {
@@ -290,32 +289,10 @@ func (p *partition) call(c *call) {
 // long ago, or of another host, and to take the server's clock for slow.
 var errMixedUp = errors.New("redislimit: the connection has given the answer to another call")
 
-// purge gets rid of a connection that gives each caller the answer of the one before: a client
-// closes one on which it reads what it can't have asked for. It ends when the client gives proper
-// answers.
-func (l *Limiter) purge() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.ctx), l.patience)
-	defer cancel()
-	look := func(ctx context.Context, node redis.Cmdable) error {
-		for i := range 2 * mostHanging {
-			// Answers of step.lua are no time, and a time is no echo.
-			_, err := node.Time(ctx).Result()
-			word := strconv.Itoa(i)
-			if echo, err2 := node.Echo(ctx, word).Result(); err == nil && err2 == nil && echo == word || ctx.Err() != nil {
-				break
-			}
-		}
-		return nil
-	}
-	if c, ok := l.client.(*redis.ClusterClient); ok {
-		_ = c.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error { return look(ctx, node) })
-		return
-	}
-	_ = look(ctx, l.client)
-}
-
-// replyHead is the number of values before the answers in a reply.
-const replyHead = 7
+const (
+	replyHead  = 6  // values before the answers in a reply
+	mostFields = 32 // of an answer, but for one of fleet
+)
 
 // run runs step.lua.
 func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any, error) {
@@ -331,11 +308,11 @@ func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any
 	if err != nil {
 		return nil, err
 	}
-	reply, ok := answer.(string)
+	packed, ok := answer.(string)
 	if !ok {
 		return nil, fmt.Errorf("%w: a %T", errMixedUp, answer)
 	}
-	list, err := parse(reply)
+	list, err := parse(packed)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errMixedUp, err)
 	}
@@ -343,93 +320,74 @@ func (l *Limiter) run(ctx context.Context, keys []string, payload string) ([]any
 }
 
 // failed takes in that a call has failed. It may have had its effect, or may still have it.
-func (p *partition) failed(c *call, at heard, err error) {
+func (p *partition) failed(c *call, r reply, err error) {
 	p.l.stats.Failed++
+	r.fate, r.err = lost, err
 	if p.heard > c.sent && !p.l.closed {
-		// The server has answered others since: only this call, or its connection, was lost.
-		err = fmt.Errorf("%w: %w", errStale, err)
+		r.fate = stale // the server has answered others since: only this call, or its connection, was lost
 	} else {
 		p.lost(err)
 	}
 	p.beaten = 0
-	p.undone(c, at, err)
-	if p.down == nil && len(p.ops) > 0 {
+	p.undone(c.ops, r)
+}
+
+// undone tells what has become of operations that weren't done, and sends again what is owed.
+func (p *partition) undone(ops []op, r reply) {
+	for _, o := range ops {
+		if o.done != nil {
+			o.done(r)
+		}
+		if o.owed && r.fate != broken {
+			p.ops = append(p.ops, o) // the heartbeat sends it, if nothing else
+		}
+	}
+	if len(p.ops) > 0 && p.down == nil && r.fate != full {
 		p.wake(linger)
 	}
 }
 
-// undone sends again what is owed of a call, and tells the rest why it wasn't done.
-func (p *partition) undone(c *call, at heard, err error) {
-	for i := range c.ops {
-		p.undo(&c.ops[i], at, err)
-	}
-}
-
-// undo reports why o was not done, and sends it again if it is owed.
-func (p *partition) undo(o *op, at heard, err error) {
-	if o.done != nil {
-		o.done(nil, at, err)
-	}
-	if o.owed {
-		p.ops = append(p.ops, *o) // the heartbeat sends it, if nothing else
-	}
-}
-
-// errFull is the error of operations whose result the server refused to store.
-var errFull = errors.New("redislimit: the server stores nothing")
-
-// errStale is told of operations that the server has refused to do: the call came too late, or
-// spoke of a state of the server that is lost.
+// errStale is the error of what the server has refused to do: the call came too late, after a later
+// one of this process, or spoke of a state of the server that is lost.
 var errStale = fmt.Errorf("redislimit: the call came too late: %w", ErrUnavailable)
 
-func isStale(err error) bool { return errors.Is(err, errStale) }
-
 // answered takes in the reply to a call.
-func (p *partition) answered(c *call, at heard, reply []any) {
+func (p *partition) answered(c *call, r reply, answers []any) {
 	l := p.l
-	current := p.learn(c.sent, at, text(reply[1]))
-	if number(reply[2]) != 0 {
+	current := p.learn(c.sent, r, text(answers[1]))
+	p.back()
+	if number(answers[2]) != 0 {
 		l.stats.Stale++
 		p.beaten = 0
-		p.back()
-		p.undone(c, at, errStale)
-		if len(p.ops) > 0 {
-			p.wake(linger)
-		}
+		r.fate, r.err = stale, errStale
+		p.undone(c.ops, r)
 		return
 	}
 	p.heard = max(p.heard, c.sent)
-	p.back()
-	// That a quarantine is over is pushed, but perhaps while this process had no subscription.
-	quarantined := number(reply[3]) > 0
-	if p.quarantined && !quarantined {
-		for _, h := range l.hosts {
-			if h.p == p {
-				h.wakeFirst()
-			}
-		}
-	}
-	p.quarantined = quarantined
 	if c.beat {
-		if number(reply[4]) == 0 && !l.cluster && c.sent > l.subscribedAt {
+		if number(answers[3]) == 0 && !l.cluster && c.sent > l.subscribedAt {
 			l.resubscribe() // to the node that answers now
 		}
-		if number(reply[5]) == 1 {
+		if number(answers[4]) == 1 {
 			p.restore(false) // it has given away what this process held
 		}
 	}
 	for i, o := range c.ops {
-		answer, _ := reply[replyHead+i].([]any)
-		switch {
-		case len(answer) == 2 && text(answer[0]) == "FULL":
-			p.undo(&c.ops[i], at, &ServerError{Server: l.server, Err: fmt.Errorf("%w: %s", errFull, text(answer[1]))})
-		case o.done == nil:
-		case len(answer) == 2 && text(answer[0]) == "ERR":
-			o.done(nil, at, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %s", text(answer[1]))})
-		case isComplete(o.name, answer):
-			o.done(answer, at, nil)
-		default: // by something that isn't step.lua
-			o.done(nil, at, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %q is no answer to %s", answer, o.name)})
+		r := r
+		r.answer, _ = answers[replyHead+i].([]any)
+		r.answer = append(r.answer, make([]any, mostFields)...) // one that is too short reads as zeros
+		switch why := text(r.answer[1]); text(r.answer[0]) {
+		case "OLD":
+			r.fate, r.err = stale, errStale
+		case "FULL":
+			r.fate, r.err = full, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: the server stores nothing: %s", why)}
+		case "ERR":
+			r.fate, r.err = broken, &ServerError{Server: l.server, Err: fmt.Errorf("redislimit: %s", why)}
+		}
+		if r.fate != did {
+			p.undone(c.ops[i:i+1], r)
+		} else if o.done != nil {
+			o.done(r)
 		}
 	}
 	if !current {
@@ -437,37 +395,15 @@ func (p *partition) answered(c *call, at heard, reply []any) {
 	}
 }
 
-// isComplete reports whether an answer to the operation has all the fields that it is read for.
-func isComplete(name string, answer []any) bool {
-	if len(answer) == 0 {
-		return false
-	}
-	switch name {
-	case "write":
-		return len(answer) >= 2+toldFields
-	case "served":
-		return number(answer[0]) == 0 || len(answer) >= 1+toldFields
-	case "recall":
-		return len(answer) >= toldFields
-	case "peek":
-		return len(answer) >= 2
-	case "take":
-		fields := map[string]int{"GO": 10 + toldFields, "AT": 4, "WAIT": 6, "PROBE": 1, "LATE": 4, "HAND": 3, "OLD": 1, "NEW": 1}
-		n, ok := fields[text(answer[0])]
-		return ok && len(answer) >= n
-	}
-	return true
-}
-
 // learn takes in the head of a reply: the server's time and generation. It reports whether what the
 // reply promises holds: it doesn't if a reply of a later generation has overtaken it, or if the
 // server's clock has jumped.
-func (p *partition) learn(sent time.Duration, at heard, gen string) bool {
+func (p *partition) learn(sent time.Duration, r reply, gen string) bool {
 	if gen != p.gen && sent < p.genSent {
 		return false
 	}
-	slip := p.clock.learn(sent, at.received, at.server)
-	late := max(p.clock.passed(at.server, at.received), 0)
+	slip := p.clock.learn(sent, r.received, r.server)
+	late := max(p.clock.passed(r.server, r.received), 0)
 	p.lead += (min(late, 4*maxGuard) - p.lead) / 8
 	switch {
 	case gen != p.gen:
@@ -526,24 +462,89 @@ func (p *partition) restore(all bool) {
 	}
 }
 
-func number(v any) int64 {
-	n, _ := v.(int64)
-	return n
-}
-
-// duration reads a number of microseconds.
-func duration(v any) time.Duration {
-	const longest = int64(1 << 52)
-	return time.Duration(min(max(number(v), -longest), longest)) * time.Microsecond
-}
-
-func text(v any) string {
-	s, _ := v.(string)
-	return s
-}
-
 // isForeign reports whether err says that the keys were written by another version of this package,
 // or by something else.
 func isForeign(err error) bool {
 	return strings.Contains(err.Error(), "BADVERSION ") || strings.Contains(err.Error(), "BADKEY ")
+}
+
+func (l *Limiter) partition(key string) *partition {
+	if len(l.parts) == 1 {
+		return l.parts[0]
+	}
+	f := fnv.New32a()
+	_, _ = f.Write([]byte(key)) // never fails
+	return l.parts[f.Sum32()%uint32(len(l.parts))]
+}
+
+// do runs one operation, which takes in its reply under mu.
+func (l *Limiter) do(ctx context.Context, o op, take func(r reply)) error {
+	return l.await(ctx, o.h, func(answered chan reply) {
+		o.done = func(r reply) {
+			if r.fate == did {
+				take(r)
+			}
+			answered <- r
+		}
+		o.h.p.add(o)
+	})
+}
+
+// await waits for the answer to what send sends, under mu: it sends it again where the server has
+// lost its data meanwhile.
+func (l *Limiter) await(ctx context.Context, h *host, send func(answered chan reply)) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		answered := make(chan reply, 1)
+		l.mu.Lock()
+		if l.closed {
+			l.mu.Unlock()
+			return ErrClosed
+		}
+		send(answered)
+		h.p.flush()
+		l.mu.Unlock()
+		select {
+		case r := <-answered:
+			if r.fate != stale {
+				return r.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// lost and back note a change; the caller calls tell after it has left mu.
+func (p *partition) lost(err error) {
+	l := p.l
+	if p.down == nil && !l.closed {
+		l.down++
+		if l.down == 1 {
+			l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Err: err, Local: l.alone})
+			if l.alone && !isForeign(err) {
+				l.outage = l.newOutage()
+			}
+		}
+	}
+	p.down = err
+}
+
+func (p *partition) back() {
+	if p.down == nil {
+		return
+	}
+	p.down = nil
+	l := p.l
+	l.down--
+	if l.down == 0 {
+		if l.outage != nil {
+			l.outage.end()
+			l.outage = nil
+		}
+		l.events = append(l.events, Event{Time: time.Now(), Server: l.server, Local: l.alone})
+	}
+	p.restore(l.alone)
 }

@@ -60,7 +60,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math"
 	mathrand "math/rand/v2"
 	"os"
@@ -179,7 +178,6 @@ type Limiter struct {
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup // every goroutine
 	ended      chan struct{}  // closed when all have, after Close
-	naps       bool           // time is real, so that system calls can wait for it
 
 	mu        sync.Mutex // never held across a wait
 	closed    bool
@@ -199,7 +197,6 @@ type Limiter struct {
 	subscribedAt time.Duration
 	inFlight     int
 	pending      []*waiter         // for a place in MaxInFlight
-	vacant       chan struct{}     // closed when a place is free; for FailLocal
 	down         int               // partitions whose server can't be reached
 	allCalled    time.Duration     // when all partitions were called after a loss of data
 	slower       time.Duration     // than a heartbeat: the beats of an idle process to each of many nodes
@@ -237,7 +234,6 @@ func newLimiter(c Config, quarantine time.Duration, base time.Time) (*Limiter, e
 	if err != nil {
 		return nil, err
 	}
-	l.naps = true
 	l.wg.Go(l.listen)
 	l.wg.Go(l.beat)
 	if l.limits.Store != nil {
@@ -401,20 +397,11 @@ func (l *Limiter) ID(ctx context.Context) (limiter, process string) {
 	l.mu.Unlock()
 	if !known {
 		o := op{name: "limiter", h: &host{l: l, p: l.parts[0]}, args: []any{strings.ToLower(rand.Text()[:16])}}
-		_ = l.do(ctx, o, func(reply []any, _ heard) { l.id = text(reply[0]) }) // without an answer it isn't known
+		_ = l.do(ctx, o, func(r reply) { l.id = text(r.answer[0]) }) // without an answer it isn't known
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.id, l.proc
-}
-
-// now is the time on this process's monotonic clock.
-func (l *Limiter) now() time.Duration { return time.Since(l.base) }
-
-// newID names a lease: the process, and a number that only grows.
-func (l *Limiter) newID() (id string, number uint64) {
-	l.seq++
-	return l.proc + "." + strconv.FormatUint(l.seq, 10), l.seq
 }
 
 // hours writes windows for step.lua.
@@ -426,20 +413,75 @@ func hours(windows []hostlimit.Window) string {
 	return b.String()
 }
 
-// micros rounds up: a gap may only grow by it.
-func micros(d time.Duration) int64 {
-	us := int64(d / time.Microsecond)
-	if d%time.Microsecond > 0 {
-		us++
+// Acquire implements [hostlimit.Limiter].
+func (l *Limiter) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	return min(us, 1<<52) // 142 years; step.lua computes in float64
+	limits, err := l.rules.Limits(key)
+	if err != nil {
+		return nil, err
+	}
+	w := newWaiter(ctx, &lease{l: l, limits: limits, floor: max(floor, 0)})
+	if l.limits.Store != nil {
+		if err := l.recall(ctx, key, limits); err != nil {
+			return nil, err
+		}
+	}
+	l.mu.Lock()
+	l.crawls = true
+	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return nil, ErrClosed
+	case l.draining:
+		l.mu.Unlock()
+		return nil, drained(key)
+	case l.partition(key).down != nil:
+		// The heartbeat finds out when the server is back.
+		err, alone := l.partition(key).down, l.outage != nil
+		l.mu.Unlock()
+		if alone {
+			return l.acquireLocal(ctx, limits, key, floor)
+		}
+		return nil, unavailable(key, err)
+	}
+	w.join(l.host(key))
+	l.mu.Unlock()
+
+	switch err := w.wait(ctx); {
+	case err == nil:
+		return w.lease, nil
+	case w.alone:
+		return l.acquireLocal(ctx, limits, key, floor)
+	default:
+		return nil, err
+	}
 }
 
-func (l *Limiter) partition(key string) *partition {
-	if len(l.parts) == 1 {
-		return l.parts[0]
+// Next implements [hostlimit.Limiter]. It costs a round trip.
+func (l *Limiter) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, err
 	}
-	f := fnv.New32a()
-	_, _ = f.Write([]byte(key)) // never fails
-	return l.parts[f.Sum32()%uint32(len(l.parts))]
+	limits, err := l.rules.Limits(key)
+	if err != nil {
+		return time.Time{}, err
+	}
+	h, least := l.known(key), max(limits.Delay.Min, floor)
+	var at time.Duration
+	err = l.do(ctx, op{name: "peek", h: h, args: []any{micros(max(floor, 0)), limits.Concurrency, micros(least)}}, func(r reply) {
+		h.blockedUntil(number(r.answer[1]), r)
+		ahead := time.Duration(max(0, len(h.waiters)-1)) * least // one or two of them are on the server
+		at = max(h.p.clock.surely(number(r.answer[0]), r.received)+ahead, h.refusals.Until, r.received)
+	})
+	switch {
+	case err == nil:
+		return l.base.Add(at), nil
+	case ctx.Err() != nil || errors.Is(err, ErrClosed):
+		return time.Time{}, err
+	case l.alone:
+		return l.nextLocal(ctx, key, floor)
+	}
+	return time.Time{}, unavailable(key, err)
 }

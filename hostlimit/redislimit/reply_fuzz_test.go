@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/tinylib/msgp/msgp"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -56,8 +57,8 @@ func FuzzReplies(f *testing.F) {
 				head, _ := list[0].([]any)
 				call = head[len(head)-1]
 			}
-			b := appendList(nil, replyHead+1)
-			for _, v := range []any{time.Now().UnixMicro(), "run", 0, 0, 1, 0, number(call)} {
+			b := msgp.AppendArrayHeader(nil, replyHead+1)
+			for _, v := range []any{time.Now().UnixMicro(), "run", 0, 1, 0, number(call)} {
 				b = appendValue(b, v)
 			}
 			return string(b) + string(noise)

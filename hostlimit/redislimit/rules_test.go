@@ -59,14 +59,14 @@ func (s *stage) run(name string, h *host, args ...any) (now int64, reply []any) 
 // take is the operation of that name, as the first waiter of a process would ask.
 func (s *stage) take(h *host, id string, seq int, delay int64, l *hostlimit.Limits) (now int64, reply []any) {
 	s.t.Helper()
-	return s.run("take", h, id, 1, seq, 2, -1, 0, 0, true, false, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
+	return s.run("take", h, id, seq, 2, 1<<50, 0, true, false, micros(l.Delay.Ceiling), delay, 0, false, 0, 0)
 }
 
 // write is the operation of that name, by the outcome of lease id: a refusal that makes the delay
 // taught, if it isn't 0, or the end of an attempt without an answer.
 func (s *stage) write(h *host, id string, version, taught int64, ended bool, owed int64) (now int64, reply []any) {
 	s.t.Helper()
-	return s.run("write", h, id, 2, version, `{"Row":1}`, 1, true, 1000, true, "status 429", taught, taught > 0, false, false, true, false, 0, ended, owed)
+	return s.run("outcome", h, id, 0, 0, 0, -1, false, false, version, 2, `{"Row":1}`, 1, true, 1000, true, "status 429", taught, taught > 0, false, true, false, 0, ended, owed)
 }
 
 // set sets fields of h, numbers and texts.
@@ -137,7 +137,7 @@ func TestScriptAdaptsAsTheRules(t *testing.T) {
 		atOnce, halfway, raise, _ := l.Delay.Adaptive.Move(usual, &o)
 		h := s.host()
 		s.set(h, "ad", old.Microseconds())
-		s.run("adapt", h, "1.1", micros(l.Delay.Min), micros(l.Delay.Ceiling), us(atOnce), us(halfway), raise)
+		s.run("outcome", h, "1.1", micros(l.Delay.Min), micros(l.Delay.Ceiling), us(atOnce), us(halfway), raise, false)
 		if got, want := s.duration(h, "ad"), l.Delay.Adapt(old, usual, o); got < want || got > want+time.Microsecond {
 			t.Errorf("%+v from %v by %+v: %v, the rules say %v", l, old, o, got, want)
 		}
@@ -166,12 +166,12 @@ func TestScriptCountsStarts(t *testing.T) {
 			t.Errorf("idle for %v: %d successes are counted", idle, served)
 		}
 		for range 2 {
-			s.run("served", h, id)
+			s.run("outcome", h, id, 0, 0, 0, -1, false, true)
 		}
 		if served := s.get(h, "sv"); served != 1 && served != 96 {
 			t.Errorf("%d successes are counted after one more", served)
 		}
-		s.run("release", h, id, 2, 1, 0, 0, 0)
+		s.run("release", h, id, 2, 1, 0, 0)
 		if s.get(h, "n") != 100 {
 			t.Errorf("after a turn without a start: n %d", s.get(h, "n"))
 		}
@@ -213,12 +213,21 @@ func TestScriptKnowsTheHoursAsTheRules(t *testing.T) {
 func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 	s := newStage(t, hostlimit.Config{})
 	h, id, l := s.host(), "p.1", &hostlimit.Limits{Delay: hostlimit.Delay{Ceiling: time.Second}}
-	s.take(h, id, 1, 0, l)
-	_, again := s.take(h, id, 1, 0, l)
-	if text(again[0]) != "OLD" {
-		t.Errorf("a copy of a take is answered with %v", again)
+	s.l.mu.Lock()
+	c := s.l.parts[0].newCall([]op{{name: "take", h: h, args: []any{
+		id, 1, 2, 1 << 50, 0, true, false, micros(l.Delay.Ceiling), 0, 0, false, 0, 0,
+	}}}, false)
+	s.l.parts[0].calls--
+	s.l.mu.Unlock()
+	for _, want := range []string{"GO", "OLD", "OLD"} {
+		all, err := s.l.run(t.Context(), c.keys, c.payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, _ := all[replyHead].([]any); text(answer[0]) != want {
+			t.Errorf("%v, want %s", answer, want)
+		}
 	}
-	s.take(h, id, 2, 0, l)
 	state := func() (all [5]int64) {
 		for i, field := range []string{"n", "sv", "f", "ad", "le"} {
 			all[i] = s.get(h, field)
@@ -226,8 +235,7 @@ func TestAnOperationRunTwiceCountsOnce(t *testing.T) {
 		return all
 	}
 	for range 2 {
-		s.run("served", h, id)
-		s.run("adapt", h, id, 0, 1000000, 0, 500000, false)
+		s.run("outcome", h, id, 0, 1000000, 0, 500000, false, true)
 		if got := state(); got != [5]int64{1, 1, 0, 250000, 0} {
 			t.Errorf("starts, successes, refusals, delays: %v", got)
 		}
@@ -266,7 +274,7 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 		"the end of an attempt without an answer": func(h *host, now int64) {
 			s.write(h, started, 0, 0, true, 0)
 		},
-		"a longer delay by response times": func(h *host, now int64) { s.run("adapt", h, started, 0, 60000000, 5000000, -1, false) },
+		"a longer delay by response times": func(h *host, now int64) { s.run("outcome", h, started, 0, 60000000, 5000000, -1, false, false) },
 		"a learned delay": func(h *host, now int64) {
 			s.write(h, started, 0, 5000000, false, 0)
 		},
@@ -280,7 +288,7 @@ func TestWhatIsOwedOutlivesATurnThatIsUndone(t *testing.T) {
 				[]any{undone, 1, 0, 0, 0, 0, 0, now + 60000000, now, 100, 2, ""},
 			})
 		owe(h, now)
-		s.run("release", h, undone, 2, 1, 0, 0, 0)
+		s.run("release", h, undone, 2, 1, 0, 0)
 		if owed := s.get(h, "a") - now; owed < 4900000 {
 			t.Errorf("%s: after a turn that was undone, %d us are owed", name, owed)
 		}

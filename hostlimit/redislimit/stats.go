@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -133,4 +134,57 @@ func (l *Limiter) check(ctx context.Context, node redis.Cmdable, addr string) (p
 		bad("its clock is off by %.0f s from that of this machine; Windows are hours of the server's clock", off.Seconds())
 	}
 	return problems, nil
+}
+
+// checkFleet is the part of Check that runs step.lua, publishes to this process and asks the
+// others.
+func (l *Limiter) checkFleet(ctx context.Context) (problems []string, err error) {
+	began := l.now()
+	await := func(d time.Duration, ok func() bool) bool {
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for end := l.now() + d; l.now() < end; {
+			select {
+			case <-ctx.Done():
+				return false
+			case <-ticker.C:
+			}
+			l.mu.Lock()
+			is := ok()
+			l.mu.Unlock()
+			if is {
+				return true
+			}
+		}
+		return false
+	}
+	await(echoing, func() bool { return l.listening })
+	for i, p := range l.parts { // each node of a cluster has an ACL of its own
+		to := l.proc
+		if i == 0 {
+			to = "all"
+		}
+		err := l.do(ctx, l.hello(p, to, true), func(reply) {})
+		var refused *ServerError
+		if ctx.Err() == nil && errors.As(err, &refused) { // it has just told its settings
+			return append(problems, fmt.Sprintf("server %s refuses what every Limiter asks of it: %v", l.server, refused.Err)), nil
+		} else if err != nil {
+			return problems, err
+		}
+	}
+	if !await(echoing, func() bool { return l.echoed > began }) {
+		problems = append(problems, fmt.Sprintf("server %s: what this process publishes doesn't reach it; waiters ask again and again, "+
+			"and blocks come late: allow it to subscribe to channels %spush:*", l.server, l.prefix))
+	}
+	await(replying, func() bool { return false })
+	fleet, err := l.Fleet(ctx)
+	l.mu.Lock()
+	found := maps.Clone(l.others)
+	l.mu.Unlock()
+	for _, p := range fleet.Processes {
+		if d := differs(p.Promises, l.promise); d != "" {
+			found[p.ID] = difference(p.Name, d)
+		}
+	}
+	return append(problems, slices.Sorted(maps.Values(found))...), err
 }

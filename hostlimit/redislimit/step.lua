@@ -3,13 +3,14 @@
 --
 -- step runs a list of operations on the hosts of one partition, atomically, at the server's time.
 -- Every operation may be run twice with the same effect as once, because clients repeat calls
--- whose reply was lost. A call that comes too late, or for another generation, does nothing.
+-- whose reply was lost. A call that comes too late, or for another generation, does nothing; nor does
+-- one to a host to which a later call of its process, or the same one, has come.
 --
 -- KEYS[1]     the partition's generation
--- KEYS[2]     its processes, a hash: PROCESS -> {last sign of life, generation it has told all, name, promise}
+-- KEYS[2]     its processes, a hash: PROCESS -> {last sign of life, name, promise}
 -- KEYS[2+i]   host i: its state
 -- ARGV[1]     {header, {operation, i, arguments...}...}
--- returns     {now, generation, stale, quarantine left, listeners, lapsed, number of the call, answers...}
+-- returns     {now, generation, stale, listeners, lapsed, number of the call, answers...}
 --
 -- Keys, arguments and the answer are MessagePack, which costs a fraction of hashes and lists.
 -- All times are microseconds; a time is the server's clock unless a name says otherwise.
@@ -36,11 +37,10 @@
 --   g        generation of the turns
 --   lc       when their processes were last looked for
 --   L        turns, see below
---   P        of each process that has asked of late: the largest number of a turn, and when that was
---   T        turns that have ended after a restore had told of them, and when that was
+--   P        of each process that has called of late: the number of its last call, and when that was
 --
 -- The states of a host are those of hostlimit.Refusals: clients compute what an answer does, and
--- write it if nothing has changed meanwhile (ops.write).
+-- write it if nothing has changed meanwhile (ops.outcome).
 --
 -- A turn goes through these:
 --
@@ -53,14 +53,11 @@
 --   RESERVED  the start before owes less         the same   earlier than was said: a push tells
 --   RESERVED  CLAIM after its start              -          its process is gone
 --   GONE      take with a larger number          RESERVED   it missed its window, or starts again
---   GONE      begun                              the same   its window ends
 --   GONE      TTL after its start or renewal     -          nobody reads the body
---   any       take with an old number            the same   a copy that comes late
---   -         take, and a later turn was here    -          the same; or it takes another number
 --   any       release; another generation        -
 --   any       its process shows no life for DEAD -
 
-local VERSION = 3
+local VERSION = 4
 local ID, SEQ, DELAY, FLOOR, ENDS, PRIO, CAME, EXPIRY, DUE, GUARD, STATE, DID, NUMBER = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 local QUEUED, RESERVED, GONE = 0, 1, 2
 local SECOND = 1000000
@@ -72,7 +69,7 @@ local LATEST = 20 * SECOND
 
 local call = cmsgpack.unpack(ARGV[1])
 local CHANNEL, ALONE, GEN, STEPPED, NOTAFTER, QUARANTINE, WINDOW, LEAD, HORIZON, CLAIM, TTL, FORGIVE, HOURS,
-	PROC, BEAT, TOLD, DEAD, SPREAD, CALL, PROMISE = unpack(call[1])
+	PROC, BEAT, DEAD, SPREAD, CALL, PROMISE = unpack(call[1])
 ALONE = ALONE == 1
 
 local time = redis.call('TIME')
@@ -80,14 +77,19 @@ local now = time[1] * SECOND + time[2]
 
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 
+-- process reads what KEYS[2] has of a process: nil where that is nothing, or broken.
+local function process(raw)
+	local ok, p = pcall(cmsgpack.unpack, raw)
+	return ok and type(p) == 'table' and type(p[1]) == 'number' and p or nil
+end
+
 -- The generation tells whether the leases in this server are those that the
 -- clients believe in. It changes when the server has lost its data (or its
 -- latest data) and when its clock was stepped; then nothing starts until the
 -- clients have told again what they hold.
 --   id     names it
 --   run    the server process that made it
---   q, q0  end and beginning of the quarantine
---   known  how many processes the quarantine waits for; nil: it isn't known
+--   q      end of the quarantine
 --   chk    when the server process was last looked for
 --   x      until when it is kept
 --   m      processes that live
@@ -104,16 +106,16 @@ do
 	if not ok or value and type(value) ~= 'table' then
 		return redis.error_reply('BADKEY ' .. KEYS[1] .. ': not written by redislimit')
 	end
-	gen = value or {v = VERSION, q = 0, q0 = 0, chk = 0, x = 0, m = 1}
+	gen = value or {v = VERSION, q = 0, chk = 0, x = 0, m = 1}
 	-- One of an older version is taken over when no process has shown life for DEAD.
 	local older = gen.v ~= VERSION and type(gen.v) == 'number' and gen.v < VERSION
 	for _, raw in ipairs(older and redis.call('HVALS', KEYS[2]) or {}) do
-		local is, p = pcall(cmsgpack.unpack, raw)
-		if not is or type(p) ~= 'table' or type(p[1]) ~= 'number' or p[1] > now - DEAD and p[1] <= now then older = false end
+		local p = process(raw)
+		if not p or p[1] > now - DEAD and p[1] <= now then older = false end
 	end
 	if older then
 		redis.call('DEL', KEYS[2])
-		gen = {v = VERSION, q = 0, q0 = 0, chk = 0, x = 0, m = 1}
+		gen = {v = VERSION, q = 0, chk = 0, x = 0, m = 1}
 	elseif gen.v ~= VERSION then
 		return redis.error_reply('BADVERSION ' .. KEYS[1] .. ' is of version ' .. tostring(gen.v) .. ', this process speaks ' .. VERSION)
 	end
@@ -133,17 +135,7 @@ do
 	end
 	if STEPPED == 1 and GEN == gen.id then why = 's' end
 	if why then
-		gen.known = nil
-		if why == 'r' and gen.id and now >= gen.chk and now - gen.chk < 30 * SECOND then
-			-- This was a replica a moment ago, and knows who is to be waited for.
-			local known = 0
-			for _, raw in ipairs(redis.call('HVALS', KEYS[2])) do
-				local p = cmsgpack.unpack(raw)
-				if p[1] > gen.chk - DEAD then known = known + 1 end
-			end
-			gen.known = known > 0 and known or nil
-		end
-		gen.id, gen.q, gen.q0, gen.x = why .. string.format('%.0f', now), now + QUARANTINE, now, 0
+		gen.id, gen.q, gen.x = why .. string.format('%.0f', now), now + QUARANTINE, 0
 		if why == 's' then
 			redis.call('DEL', KEYS[2])
 			if gen.p then gen.p = min(gen.p, now + gen.pd) end
@@ -171,7 +163,7 @@ end
 -- another generation, does nothing.
 if GEN ~= gen.id or now > NOTAFTER then
 	finishGen()
-	return cmsgpack.pack({now, gen.id, 1, 0, -1, 0, CALL})
+	return cmsgpack.pack({now, gen.id, 1, -1, 0, CALL})
 end
 
 -- A sign of life comes along with a call of a process now and then.
@@ -179,26 +171,20 @@ local listeners, lapsed = -1, 0
 if BEAT == '-' then
 	redis.call('HDEL', KEYS[2], PROC)
 elseif BEAT ~= '' then
-	local was = redis.call('HGET', KEYS[2], PROC)
-	was = was and cmsgpack.unpack(was)
+	local was = process(redis.call('HGET', KEYS[2], PROC))
 	if not was or was[1] < now - DEAD then lapsed = 1 end
-	redis.call('HSET', KEYS[2], PROC, cmsgpack.pack({now, TOLD == 1 and gen.id or '', BEAT, PROMISE}))
+	redis.call('HSET', KEYS[2], PROC, cmsgpack.pack({now, BEAT, PROMISE}))
 	redis.call('PEXPIRE', KEYS[2], DAY / 1000)
 	listeners = redis.call('PUBLISH', CHANNEL .. PROC, '')
-	if lapsed == 1 or SPREAD > 0 or gen.q > now then
-		local live, told = 0, 0
+	if lapsed == 1 or SPREAD > 0 then
+		local live = 0
 		local all = redis.call('HGETALL', KEYS[2])
 		for i = 1, #all, 2 do
-			local p = cmsgpack.unpack(all[i + 1])
+			local p = process(all[i + 1]) or {0}
 			if p[1] > now - 1500000 then live = live + 1 end
-			if p[2] == gen.id then told = told + 1 end
 			if p[1] < now - HOUR then redis.call('HDEL', KEYS[2], all[i]) end
 		end
 		if gen.m ~= live then gen.m, unsaved = live, true end
-		if gen.q > now and gen.known and told >= gen.known then
-			gen.q, unsaved = now, true
-			redis.call('PUBLISH', CHANNEL .. 'all', '')
-		end
 	end
 end
 -- Where processes that can't reach this server go on by themselves, those that can leave them their share.
@@ -206,7 +192,7 @@ local SHARE = SPREAD > gen.m and SPREAD / max(gen.m, 1) or 1
 
 local defaults = {__index = {a = 0, pa = 0, l = 0, pl = 0, b = 0, bs = 0, f = 0, al = 0, ad = 0, k = 0, le = 0, ea = 0, n = 0, sv = 0, bg = 0,
 	v = 0, rv = 0, lc = 0, e = 0, lo = '', pr = '', g = '', c = '', R = ''}}
-local hosts, about = {}, {} -- about holds what isn't stored of a host
+local hosts, keys, failed = {}, {}, {} -- states by number, their keys, and why nothing is done to a host
 
 -- set stores a field; the value of a missing one isn't stored.
 local function set(h, field, value)
@@ -278,26 +264,30 @@ local function leak(h, r)
 	if #h.X < 64 then h.X[#h.X + 1] = string.match(r[ID], '^[^.]+') .. '/' .. string.format('%.0f', r[NUMBER] or 0) end
 end
 
+-- fail makes nothing happen to host i: its key is broken or, with FULL, the server refuses to store it.
+local function fail(i, why, kind)
+	failed[i] = {kind or 'ERR', KEYS[2 + i] .. ': ' .. tostring(type(why) == 'table' and why.err or why)}
+end
+
 local function load(i)
-	local h = hosts[i]
-	if h then return h end
-	local key = KEYS[2 + i]
-	local raw = redis.pcall('GET', key)
-	local ok = true
-	h = {}
-	if type(raw) == 'table' then
-		hosts[i] = key .. ': ' .. raw.err
-		return hosts[i]
-	elseif raw then
-		ok, h = pcall(cmsgpack.unpack, raw)
+	if hosts[i] or failed[i] then return hosts[i] end
+	local raw = redis.pcall('GET', KEYS[2 + i])
+	if type(raw) == 'table' then return fail(i, raw) end
+	local ok, h = true, {}
+	if raw then ok, h = pcall(cmsgpack.unpack, raw) end
+	if not ok or type(h) ~= 'table' then return fail(i, 'not written by redislimit') end
+	h.P = h.P or {}
+	local last = h.P[PROC]
+	if last and last[1] >= CALL then return fail(i, 'a later call was here', 'OLD') end
+	if not last then
+		for proc, p in pairs(h.P) do
+			if p[2] < now - LATEST then h.P[proc] = nil end
+		end
 	end
-	if not ok or type(h) ~= 'table' then
-		hosts[i] = key .. ': not written by redislimit'
-		return hosts[i]
-	end
+	h.P[PROC] = {CALL, now}
 	setmetatable(h, defaults)
 	h.L = h.L or {}
-	about[h] = {i = i, key = key}
+	keys[h] = KEYS[2 + i]
 	hosts[i] = h
 	if h.g ~= gen.id then
 		h.L = {}
@@ -334,7 +324,7 @@ local function save(h)
 	for _, r in ipairs(h.L) do owed = max(owed, r[EXPIRY]) end
 	local L = h.L
 	if #L == 0 then h.L = nil end
-	local stored = redis.pcall('SET', about[h].key, cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
+	local stored = redis.pcall('SET', keys[h], cmsgpack.pack(h), 'PX', ceil((owed - now) / 1000) + 60000)
 	h.L = L
 	owe(owed)
 	return stored.err
@@ -418,7 +408,7 @@ end
 -- proclaim tells every process of a block, or that there is none any more; act is 1 if a person has
 -- blocked the host, and 2 if one has lifted the block.
 local function proclaim(h, act)
-	redis.call('PUBLISH', CHANNEL .. 'all', cmsgpack.pack({about[h].key, now, act, told(h)}))
+	redis.call('PUBLISH', CHANNEL .. 'all', cmsgpack.pack({keys[h], now, act, told(h)}))
 end
 
 -- byHand reports whether a person has blocked the host.
@@ -502,8 +492,8 @@ local function bury(h)
 	for _, r in ipairs(h.L) do
 		local proc = string.match(r[ID], '^[^.]+')
 		if seen[proc] == nil then
-			local p = redis.call('HGET', KEYS[2], proc)
-			seen[proc] = p and cmsgpack.unpack(p)[1] > now - DEAD or false
+			local p = process(redis.call('HGET', KEYS[2], proc))
+			seen[proc] = p and p[1] > now - DEAD or false
 		end
 		if not seen[proc] then dead[#dead + 1] = r end
 	end
@@ -525,52 +515,26 @@ local function tally(h, s, idle, ceiling)
 	set(h, 'n', h.n + 1)
 end
 
--- awaited reports whether other processes wait for the host.
-local function awaited(h)
-	for _, r in ipairs(h.L) do
-		if r[STATE] ~= GONE and string.sub(r[ID], 1, #PROC) ~= PROC then return 1 end
-	end
-	return 0
-end
-
--- passed notes that no turn of the calling process up to that number begins any more.
-local function passed(h, number)
-	local P = h.P or {}
-	local last = P[PROC]
-	if not last then
-		for proc, p in pairs(P) do
-			if p[2] < now - LATEST then P[proc] = nil end
-		end
-	end
-	P[PROC] = {max(number, last and last[1] or 0), now}
-	h.P = P
-end
-
 local ops = {}
 
 -- take asks for a turn, again and again until the reply is GO. After that it takes the
 -- turn back and asks for another; started is the seq of the take by which the turn has started, 0 if
--- it hasn't. seq grows with every take of the lease: one that isn't larger than the last is a copy.
---   GO     start, guard, delay, slots in use, probe, X, guard asked for, others wait, e, and what told returns
+-- it hasn't. seq numbers the takes of the lease.
+--   GO     start, guard, delay, slots in use, probe, X, guard asked for, e, and what told returns
 --   AT     start, why, blocked until   come again shortly before that time
 --   WAIT   place, busy since, why, expiry, first start   every slot is taken, until then or until a push comes (if the caller listens)
 --   PROBE                              a probe is on its way; a push will come
 --   LATE   start, why, blocked until   that is later than the caller may wait
 --   HAND   blocked until, cause        a person has blocked the host
---   OLD                                a later take of the lease has been here
---   NEW                                the turn has ended, or a later one of the process has been here
 -- why is as start tells it, or s for slots. ceiling bounds the learned delay. Turns go by priority,
--- then by when they came.
-function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, ceiling, delay, least2, ends, prio, came)
+-- then by when they came, which is so long ago.
+function ops.take(h, id, seq, n, wait, least, listens, started, ceiling, delay, least2, ends, prio, ago)
 	local me = find(h, id)
 	if me then
-		if seq <= me[SEQ] then return {'OLD'} end
 		back(h, me, started)
-		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO], me[CAME] = seq, delay, least2, ends, prio, came
+		me[SEQ], me[DELAY], me[FLOOR], me[ENDS], me[PRIO] = seq, delay, least2, ends, prio
 	else
-		if h.P and h.P[PROC] and number <= h.P[PROC][1] then return {'NEW'} end
-		passed(h, number)
-		me = {id, seq, delay, least2, ends, prio, came, 0, now, WINDOW, QUEUED, ''}
+		me = {id, seq, delay, least2, ends, prio, now - ago, 0, now, WINDOW, QUEUED, ''}
 	end
 	if byHand(h) then
 		drop(h, id)
@@ -590,8 +554,8 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, c
 			end
 			local _, since, first = count(h, n, '')
 			local s, why = start(h, me[FLOOR])
-			s = s + (place + ahead) * least
-			if wait >= 0 and s - now > wait then
+			s = s + place * least
+			if s - now > wait then
 				drop(h, id)
 				return {'LATE', s, why, h.b}
 			end
@@ -608,7 +572,7 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, c
 		me[STATE] = RESERVED
 	end
 	local s, why = start(h, me[FLOOR], me)
-	if wait >= 0 and s + ahead * least - now > wait then
+	if s - now > wait then
 		drop(h, id)
 		again(h)
 		hand(h, n)
@@ -639,41 +603,15 @@ function ops.take(h, id, number, seq, n, wait, ahead, least, listens, started, c
 	follow(h)
 	local taken = h.X or {}
 	h.X = nil
-	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, WINDOW, #h.L > 1 and awaited(h) or 0, h.e, told(h)}
+	return {'GO', s, guard, d, (count(h, n, '')), h.pr == id and 1 or 0, taken, WINDOW, h.e, told(h)}
 end
 
--- begun tells when a turn that was let go has started, the latest time that this clock may have shown
--- then: what is left of its window isn't added to the gap. It does nothing once another turn was let
--- go, or what the next start owes has moved: then the end of the window stays what it counts from.
-function ops.begun(h, id, seq, at, number)
-	local r = find(h, id)
-	if r and r[SEQ] == seq then r[NUMBER] = number end
-	if not r or r[SEQ] ~= seq or r[STATE] ~= GONE or h.lo ~= id or h.l ~= r[DUE] + r[GUARD] or h.a <= h.l then return {0} end
-	at = max(at, r[DUE])
-	-- An end that the gap counts from may have come first.
-	if at >= h.l or r[ENDS] == 1 or string.find(r[DID], 'e', 1, true) then return {0} end
-	-- pl and pa are what others owe.
-	local l = max(at, h.pl)
-	set(h, 'a', max(l + h.a - h.l, h.pa))
-	set(h, 'l', l)
-	r[GUARD] = at - r[DUE]
-	return {1}
-end
-
--- release gives a slot back; undone says that the request hasn't started since it was let go, restored
--- that the turn was told by a restore, of which a copy may come, and started is as for take: the turn
--- may have been let go once more since then. at is the stamp of its start, 0 if that is void.
-function ops.release(h, id, n, undone, restored, started, at)
+-- release gives a slot back; undone says that the request hasn't started since it was let go, and
+-- started is as for take: the turn may have been let go once more since then. at is the stamp of its
+-- start, 0 if that is void.
+function ops.release(h, id, n, undone, started, at)
 	set(h, 'e', max(h.e, at))
 	local r = find(h, id)
-	if restored == 1 then
-		local T = {}
-		for t, at in pairs(h.T or {}) do
-			if at > now - LATEST then T[t] = at end
-		end
-		T[id] = now
-		h.T = T
-	end
 	if r then
 		local probed, held = h.pr == id, r[STATE] ~= QUEUED
 		local oncemore = r[STATE] == GONE and started > 0 and r[SEQ] ~= started
@@ -683,8 +621,6 @@ function ops.release(h, id, n, undone, restored, started, at)
 		if undone == 1 or oncemore then back(h, r, started) else finish(h, r, now) end
 		drop(h, id)
 		if held and (probed or undone == 1) then again(h, probed) end
-	else
-		passed(h, tonumber(string.match(id, '%d+$'))) -- its take may come yet
 	end
 	hand(h, n)
 	return {r and 1 or 0}
@@ -699,31 +635,36 @@ local function once(h, id, what)
 	return not did
 end
 
--- adapt moves the delay by response times, within least and most: atonce is what it must
--- be, and it moves half the way to half (-1: nowhere) from what it was. longer says that it
--- gets no shorter.
-function ops.adapt(h, id, least, most, atonce, half, longer)
-	if not once(h, id, 'a') then return {1} end
-	least, half = tonumber(least), tonumber(half)
-	local d = tonumber(atonce)
-	if half >= 0 then d = max(d, (max(h.ad, least) + half) / 2) end
-	d = max(least, min(ceil(d), most))
-	if longer == 1 then d = max(d, h.ad) end
-	if d ~= h.ad then
-		raise(h, d)
-		set(h, 'ad', d)
+-- outcome takes in what became of lease id, or what a person does: act is 1 for a block, 2 for a
+-- clearing. Of that it does no part twice, as far as is known.
+--
+-- It moves the delay by response times, within least and most (0: not at all): atonce is what it must
+-- be, and it moves half the way to half (-1: nowhere) from what it was. longer says that it gets no
+-- shorter. ok says that the outcome is a success.
+--
+-- It stores the host's refusals as a client has changed them, if they still are of version v: stay is
+-- what is left of the block (-1: it ends as before), newly whether that is set or lengthened, taught
+-- and eased whether le is longer or shorter, ended whether the attempt has ended without an answer,
+-- and owes delay from now on. Without v nothing is to be changed where the host has no refusals.
+--
+-- It returns 0 where the client has to compute anew, the latest time at which a request that was let
+-- go before may still start, if there is a block now, and what told returns.
+function ops.outcome(h, id, least, most, atonce, half, longer, ok, v, n, R, f, al, stay, newly, c, le, taught, eased, blocked, cleared, act, ended, delay)
+	if most > 0 and once(h, id, 'a') then
+		local d = atonce
+		if half >= 0 then d = max(d, (max(h.ad, least) + half) / 2) end
+		d = max(least, min(ceil(d), most))
+		if longer == 1 then d = max(d, h.ad) end
+		if d ~= h.ad then
+			raise(h, d)
+			set(h, 'ad', d)
+		end
 	end
-	return {1}
-end
-
--- write stores the host's refusals as a client has changed them, if they still are of version v: by
--- the outcome of lease id, or by the act of a person, 1 for a block, 2 for a clearing. stay is what is
--- left of the block (-1: it ends as before), newly whether that is set or lengthened, taught and eased
--- whether le is longer or shorter, ok whether the outcome is a success, ended whether the attempt
--- has ended without an answer, and owes delay from now on.
--- It returns whether they are stored, the latest time at which a request that was let go before may
--- still start, if there is a block now, and what told returns.
-function ops.write(h, id, n, v, R, f, al, stay, newly, c, le, taught, eased, ok, blocked, cleared, act, ended, delay)
+	if not v then
+		if ok == 1 and (h.R ~= '' or h.le > 0 or h.al == 1 or h.f > 0) then return {0, 0, told(h)} end
+		if ok == 1 and once(h, id, 's') then set(h, 'sv', h.sv + 1) end
+		return {1}
+	end
 	local lease = find(h, id)
 	if lease and string.find(lease[DID], 'o', 1, true) then return {1, latest(h), told(h)} end
 	if v ~= h.v then return {0, 0, told(h)} end
@@ -762,14 +703,6 @@ function ops.write(h, id, n, v, R, f, al, stay, newly, c, le, taught, eased, ok,
 		hand(h, n)
 	end
 	return {1, (blocked == 1 or ended == 1) and latest(h) or 0, told(h)}
-end
-
--- served counts the success of a host without refusals. For one that has some it returns what told
--- returns.
-function ops.served(h, id)
-	if h.R ~= '' or h.le > 0 or h.al == 1 or h.f > 0 then return {1, told(h)} end
-	if once(h, id, 's') then set(h, 'sv', h.sv + 1) end
-	return {0}
 end
 
 -- renew tells the number of a start, and prolongs its lease if the body is still being read. It
@@ -814,9 +747,7 @@ function ops.restore(h, all, a, l, b, cause, al, f, le, ea, v, R, served, since,
 	for i = 1, #leases, 5 do
 		local id, seq, left, delay, ends = unpack(leases, i, i + 4)
 		local r = find(h, id)
-		if h.T and h.T[id] then
-			r = nil -- it has ended
-		elseif not r then
+		if not r then
 			h.L[#h.L + 1] = {id, seq, delay, 0, ends, 0, 0, now + left, now, WINDOW, GONE, ''}
 		elseif r[STATE] ~= GONE then
 			r[SEQ], r[EXPIRY], r[DUE], r[STATE] = max(seq, r[SEQ]), now + left, now, GONE
@@ -873,8 +804,8 @@ function ops.fleet()
 	local all = redis.call('HGETALL', KEYS[2])
 	local found = {gen.p or 0}
 	for i = 1, #all, 2 do
-		local p = cmsgpack.unpack(all[i + 1])
-		found[#found + 1] = {all[i], p[3], p[1], p[4] or ''}
+		local p = process(all[i + 1])
+		if p then found[#found + 1] = {all[i], p[2], p[1], p[3] or ''} end
 	end
 	return found
 end
@@ -897,48 +828,26 @@ function ops.state(h)
 		max(h.l > 0 and h.a - h.l or 0, h.ad, h.le), h.ad, h.le}
 end
 
-local HEAD = 7
-local replies = {now, gen.id, 0, max(gen.q - now, 0), listeners, lapsed, CALL}
-local changed = {}
-
--- fail makes all operations on a host fail, and nothing of it is stored: its key is broken or, with
--- FULL, the server refuses to store it.
-local function fail(i, h, why, kind)
-	hosts[i] = why
-	if h then changed[h] = nil end
-	for j = 2, #replies - HEAD + 1 do
-		if call[j][2] == i then replies[HEAD + j - 1] = {kind or 'ERR', why} end
-	end
-end
-
+local READS = {peek = true, state = true, pause = true, fleet = true, limiter = true, hello = true}
+local answers, changed = {}, {}
 for j = 2, #call do
-	local op = call[j]
-	local loaded, h = pcall(load, op[2])
-	local reply
-	if not loaded then
-		fail(op[2], hosts[op[2]], KEYS[2 + op[2]] .. ': ' .. tostring(type(h) == 'table' and h.err or h))
-	elseif type(h) ~= 'string' then
-		local ok, answer = pcall(ops[op[1]], h, unpack(op, 3))
-		if ok then
-			reply = answer
-			local reads = op[1] == 'peek' or op[1] == 'state' or op[1] == 'pause' or op[1] == 'fleet' or op[1] == 'limiter' or op[1] == 'hello' or op[1] == 'served' and answer[1] == 1
-			changed[h] = changed[h] or not reads
-		else
-			fail(op[2], h, about[h].key .. ': ' .. tostring(type(answer) == 'table' and answer.err or answer))
-		end
-	end
-	replies[#replies + 1] = reply or {'ERR', hosts[op[2]]}
-end
-for h, yes in pairs(changed) do
-	if yes then
-		-- What an operation didn't look at may be no number either.
-		local ok, err = pcall(save, h)
-		if not ok then
-			fail(about[h].i, h, about[h].key .. ': ' .. tostring(type(err) == 'table' and err.err or err))
-		elseif err then
-			fail(about[h].i, h, about[h].key .. ': ' .. err, 'FULL')
-		end
+	local name, i = call[j][1], call[j][2]
+	local loaded, h = pcall(load, i)
+	if not loaded then fail(i, h) end
+	if not failed[i] then
+		local ok, answer = pcall(ops[name], h, unpack(call[j], 3))
+		if not ok then fail(i, answer) end
+		answers[j] = answer
+		if not READS[name] then changed[i] = h end
 	end
 end
+for i, h in pairs(changed) do
+	-- What an operation didn't look at may be no number either.
+	local ok, err = true, nil
+	if not failed[i] then ok, err = pcall(save, h) end
+	if not ok or err then fail(i, err, ok and 'FULL') end
+end
+local replies = {now, gen.id, 0, listeners, lapsed, CALL}
+for j = 2, #call do replies[#replies + 1] = failed[call[j][2]] or answers[j] end
 finishGen()
 return cmsgpack.pack(replies)

@@ -72,7 +72,7 @@ func (w *waiter) waits(now time.Duration) (told *notice, again time.Duration) {
 	// Those of other processes have no names here.
 	var longest *lease
 	for _, t := range h.leases {
-		if t != w.again && (n.Hold == "slot" || t.granted.probe) && (longest == nil || t.began < longest.began) {
+		if t != w.lease && (n.Hold == "slot" || t.granted.probe) && (longest == nil || t.began < longest.began) {
 			longest = t
 		}
 	}

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package redislimit
-
-import "time"
-
-func nap(time.Duration) {}
