@@ -1,0 +1,224 @@
+package docs
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-politeness/politeness/evidence/audit"
+)
+
+// A tutorial is the guide ten-minutes.md, whose programs are built in the root module.
+type tutorial struct {
+	code   []string // its blocks of Go code
+	output []string // its blocks of text
+	site   string   // host and port that the site gets in place of localhost:8080
+	dir    string
+}
+
+var textFence = regexp.MustCompile("(?ms)^```text\n(.*?)^```")
+
+func openTutorial(t *testing.T) *tutorial {
+	t.Helper()
+	text, err := os.ReadFile("ten-minutes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := &tutorial{site: "localhost:" + port, dir: t.TempDir()}
+	for _, block := range goBlocks("ten-minutes.md", string(text)) {
+		g.code = append(g.code, strings.ReplaceAll(block.code, "localhost:8080", g.site))
+	}
+	for _, block := range textFence.FindAllStringSubmatch(string(text), -1) {
+		g.output = append(g.output, block[1])
+	}
+	return g
+}
+
+// find returns the one block of code that has all of words.
+func (g *tutorial) find(t *testing.T, words ...string) string {
+	t.Helper()
+	var found []string
+	for _, code := range g.code {
+		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(code, word) }) {
+			found = append(found, code)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d blocks of code have %q", len(found), words)
+	}
+	return found[0]
+}
+
+// build builds a program of files, and returns its path.
+func (g *tutorial) build(t *testing.T, name string, files ...string) string {
+	t.Helper()
+	args := []string{"build", "-o", filepath.Join(g.dir, name)}
+	for i, code := range files {
+		file := filepath.Join(g.dir, fmt.Sprintf("%s%d.go", name, i))
+		if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return filepath.Join(g.dir, name)
+}
+
+// crawl runs a crawler on the URLs of the guide, and returns what it prints.
+func (g *tutorial) crawl(t *testing.T, program string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program)
+	for _, path := range []string{"", "about", "busy", "private/diary"} {
+		cmd.Args = append(cmd.Args, "http://"+g.site+"/"+path)
+	}
+	cmd.Dir = g.dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return strings.ReplaceAll(string(out), g.site, "localhost:8080")
+}
+
+var (
+	measured = regexp.MustCompile(`(?:\d+(?:[:.\-]\d+)*(?:µs|ms|[hms])?)+`)
+	blanks   = regexp.MustCompile(` {2,}`)
+)
+
+// shape returns a line without what differs from one run to the next.
+func shape(line string) string {
+	return blanks.ReplaceAllString(measured.ReplaceAllString(strings.TrimSpace(line), "N"), " ")
+}
+
+// printed fails unless the lines of the guide are lines of the output, but for those that depend on
+// which request comes first.
+func printed(t *testing.T, guide, output string, depends ...string) {
+	t.Helper()
+	var shapes []string
+	for line := range strings.Lines(output) {
+		shapes = append(shapes, shape(line))
+	}
+	for line := range strings.Lines(guide) {
+		if strings.HasPrefix(line, "$ ") || slices.ContainsFunc(depends, func(word string) bool { return strings.Contains(line, word) }) {
+			continue
+		}
+		if !slices.Contains(shapes, shape(line)) {
+			t.Errorf("the guide has the line\n%s\nand the program printed\n%s", line, output)
+		}
+	}
+}
+
+// TestTenMinutes goes through ten-minutes.md as a newcomer does: its programs are built and run, and
+// print what it says that they print.
+func TestTenMinutes(t *testing.T) {
+	t.Parallel()
+	g := openTutorial(t)
+	crawler := g.find(t, "package main", "func crawl(")
+	site := exec.CommandContext(t.Context(), g.build(t, "site", g.find(t, "package main", "http.ListenAndServe")))
+	if err := site.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = site.Process.Kill()
+		_ = site.Wait()
+	})
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get("http://" + g.site + "/about")
+		if err == nil {
+			resp.Body.Close()
+			break
+		}
+		if time.Since(began) > 20*time.Second {
+			t.Fatal(err)
+		}
+	}
+
+	t.Run("1, the crawler", func(t *testing.T) {
+		t.Parallel()
+		printed(t, g.output[0], g.crawl(t, g.build(t, "rude", crawler)))
+	})
+	newClient := "package main\n\nimport (\n\t\"net/http\"\n\t\"os\"\n\n\t\"" + module + "\"\n\t\"" + module + "/evidence\"\n)\n\n" + g.find(t, "func newClient(")
+	t.Run("2, one line around the client", func(t *testing.T) {
+		t.Parallel()
+		const rude = "crawl(http.DefaultClient, os.Args[1:])"
+		polite := strings.Replace(crawler, rude, "client, err := newClient(http.DefaultTransport)\n\tif err != nil {\n\t\tpanic(err)\n\t}\n\tcrawl(client, os.Args[1:])", 1)
+		if polite == crawler {
+			t.Fatalf("the crawler has no %s", rude)
+		}
+		printed(t, g.output[1], g.crawl(t, g.build(t, "polite", polite, newClient)), "waiting ", "host free")
+	})
+	withoutMain := regexp.MustCompile(`(?ms)^func main\(\) \{.*?^\}\n`).ReplaceAllString(strings.Replace(crawler, "\t\"os\"\n", "", 1), "")
+	t.Run("5, prove it", func(t *testing.T) {
+		t.Parallel()
+		const left = "_ = client // crawl(client, os.Args[1:])"
+		code := g.find(t, "package main", "evidence.JSONLines")
+		proving := strings.Replace(code, left, "crawl(client, os.Args[1:])", 1)
+		if proving == code {
+			t.Fatalf("the program has no %s", left)
+		}
+		g.crawl(t, g.build(t, "proving", proving, withoutMain))
+		log, err := os.ReadFile(filepath.Join(g.dir, "crawl.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := audit.Check(bytes.NewReader(log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := strings.ReplaceAll(report.String(), g.site, "localhost:8080")
+		printed(t, g.output[2], said)
+		printed(t, said, g.output[2])
+	})
+	t.Run("6, test it", func(t *testing.T) {
+		t.Parallel()
+		test := "package main\n\nimport (\n\t\"net/http\"\n\t\"testing\"\n\t\"testing/synctest\"\n\t\"time\"\n\n\t\"" + module + "/politenesstest\"\n)\n\n" +
+			g.find(t, "func checkPolite(") + `
+func TestPolite(t *testing.T) { checkPolite(t, newClient, crawl) }
+
+func TestRude(t *testing.T) {
+	checkPolite(t, func(base http.RoundTripper) (*http.Client, error) { return &http.Client{Transport: base}, nil }, crawl)
+}
+`
+		args := []string{"test", "-v"}
+		for name, code := range map[string]string{"tested_test.go": test, "tested.go": withoutMain, "tested_client.go": newClient} {
+			file := filepath.Join(g.dir, name)
+			if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = append(args, file)
+		}
+		cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "go", args...)
+		cmd.Dir = ".."
+		out, err := cmd.CombinedOutput()
+		if said := string(out); err == nil || !strings.Contains(said, "--- PASS: TestPolite") || !strings.Contains(said, "--- FAIL: TestRude") {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for line := range strings.Lines(g.output[3]) { // which requests it names depends on which comes first
+			what, _, _ := strings.Cut(shape(line), " (GET ")
+			if what != "..." && !strings.Contains(measured.ReplaceAllString(string(out), "N"), what) {
+				t.Errorf("the guide says %q, and the test\n%s", what, out)
+			}
+		}
+	})
+}
