@@ -1,7 +1,9 @@
 package main
 
 import (
+	"database/sql"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -69,4 +71,69 @@ func TestFlags(t *testing.T) {
 	if err != nil || strings.Join(o.accept, " ") != "text/html image/*" || strings.Join(o.seeds, " ") != "https://a.example/" {
 		t.Errorf("%q, %q, %v", o.accept, o.seeds, err)
 	}
+}
+
+// The commands of docs/crawl.md, one after the other in one directory, on a site of our own.
+func TestGuideRunsAsWritten(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/crawl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(guide), "```sh\ncd examples/bulk\n")
+	block, _, _ = strings.Cut(block, "```")
+	if !ok {
+		t.Fatal("docs/crawl.md has no commands of this program")
+	}
+	s := startSites()
+	defer s.Close()
+	dir, ran := t.TempDir(), 0
+	db, err := sql.Open(databaseOf("web.duckdb"), filepath.Join(dir, "web.duckdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, db, "CREATE TABLE candidates (url TEXT)")
+	mustExec(t, db, "INSERT INTO candidates VALUES (?)", s.first.URL+"/page/1")
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(block) {
+		line, _, _ = strings.Cut(line, "#")
+		var args []string
+		for _, arg := range regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(strings.TrimPrefix(line, "go run . "), -1) {
+			arg = strings.Trim(arg, `"`)
+			if arg == "https://example.com/" {
+				arg = s.first.URL + "/"
+			}
+			args = append(args, arg)
+		}
+		if databaseOf("web.duckdb") != string(duckdb) {
+			args = append([]string{"-engine", "sqlite"}, args...)
+		}
+		cmd := program(t, args...)
+		cmd.Dir = dir
+		if err := cmd.Run(); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		ran++
+	}
+	if ran != 3 {
+		t.Errorf("%d commands", ran)
+	}
+	for file, tables := range map[string][]string{"bulk.sqlite": {"pages", "linked"}, "web.duckdb": {"answers"}} {
+		e := engine(databaseOf(file))
+		for _, into := range tables {
+			if n := len(rows(t, options{db: filepath.Join(dir, file), engine: e, into: into})); n == 0 {
+				t.Errorf("%s: no rows in %s", file, into)
+			}
+		}
+	}
+}
+
+// databaseOf returns the engine of a file in this build, which may have no DuckDB.
+func databaseOf(file string) string {
+	if e, err := engineOf("", file); err == nil {
+		return string(e)
+	}
+	return string(sqlite)
 }
