@@ -3,6 +3,7 @@ package crawl_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/crawl"
+	"github.com/go-politeness/politeness/politenesstest"
 )
 
 // TestRoomForOneHostIsUsed: hosts that wait for long leave little room for others, and that is used
@@ -166,6 +168,58 @@ func TestHostIsLostWhileItIsDue(t *testing.T) {
 		s := r.run(t.Context(), t, append(numbered("slow.example", 6), numbered("a.example", 4)...)...)
 		wantOutcomes(t, s, map[crawl.Outcome]int{crawl.Visited: 10})
 	})
+}
+
+// TestHostsComeAndGo: hosts are lost to other processes and come back at any moment, while pages are
+// slow and refused. Each page is had in the end.
+func TestHostsComeAndGo(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			r := newRig()
+			q := &shared{store: newStore(), lost: map[string]bool{}}
+			q.store.open = true
+			r.crawl.Queue = q
+			r.politeness.Limits.MaxInFlight, r.politeness.Limits.Concurrency = 1+rnd.IntN(3), 1+rnd.IntN(2)
+			var urls []string
+			for h := range 5 {
+				host := fmt.Sprintf("h%d.example", h)
+				site := r.Site("https://" + host)
+				for i := range 6 {
+					answer := page("")
+					switch rnd.IntN(4) {
+					case 0:
+						took := time.Duration(rnd.IntN(20)) * time.Second
+						answer = func(http.ResponseWriter, *http.Request) { time.Sleep(took) }
+					case 1:
+						answer = politenesstest.InTurn(politenesstest.Status(http.StatusTooManyRequests, "Retry-After", "7"), page("")).ServeHTTP
+					}
+					site.Handle(fmt.Sprintf("/%d", i), answer)
+				}
+				urls = append(urls, numbered(host, 6)...)
+			}
+			for range 40 {
+				host, lost := fmt.Sprintf("h%d.example", rnd.IntN(5)), rnd.IntN(2) == 0
+				time.AfterFunc(time.Duration(rnd.IntN(60_000))*time.Millisecond, func() {
+					q.mu.Lock()
+					defer q.mu.Unlock()
+					q.lost[host] = lost
+				})
+			}
+			time.AfterFunc(2*time.Minute, func() {
+				q.mu.Lock()
+				defer q.mu.Unlock()
+				clear(q.lost)
+				q.store.open = false
+			})
+			r.run(t.Context(), t, urls...)
+			for url, st := range q.store.states {
+				if st != done {
+					t.Errorf("seed %d: %s is %s", seed, url, st)
+				}
+			}
+		})
+	}
 }
 
 // A shared Queue is used by others, too.
