@@ -69,6 +69,7 @@ func TestDelaysByResponseTimesAreBelieved(t *testing.T) {
 	for _, delay := range []hostlimit.Delay{
 		{Min: 100 * time.Millisecond, Max: 100 * time.Millisecond, Adaptive: hostlimit.Squared},
 		{Min: 100 * time.Millisecond, Max: 200 * time.Millisecond, FromEnd: true, Adaptive: hostlimit.Throttle(0.5)},
+		{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond, Ceiling: time.Minute, Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Slower(1))},
 		{Min: 50 * time.Millisecond, Max: time.Second, Ceiling: 2 * time.Second, Adaptive: hostlimit.Longest(hostlimit.Learned, hostlimit.Proportional(3))},
 	} {
 		clients := 3
