@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -39,11 +37,9 @@ type given struct {
 // An expiry is the record of a slot that was taken back.
 type expiry struct {
 	at   place
-	by   *transport
 	time int64
-	seq  uint64 // number of the start, in the row of by
-	of   string // row and number of the start
-	x    uint32 // the exchange that it names by its trip, under way; none: none
+	row  uint32 // of the start
+	seq  uint64 // its number; 0: it isn't known
 	own  bool   // whether it names a trip: that of the request that lost its slot, which only knows that it has
 }
 
@@ -142,26 +138,14 @@ func (h *host) takeBack(xs []uint32) {
 		bySeq[given{a.named[x.by].row.index, x.seq}] = x
 	}
 	for _, e := range h.expiries {
-		var x *exchange
-		id, number, named := strings.Cut(e.of, "/")
-		r, seq := e.by.row, e.seq
-		if named {
-			r = a.rows[id]
-			seq, _ = strconv.ParseUint(number, 10, 64)
-		}
-		switch {
-		case r == nil:
-		case seq != 0:
-			x = bySeq[given{r.index, seq}]
-		case e.x != none:
-			x = a.exchanges.at(e.x)
-		case !e.own || e.by.policy == nil: // the oldest that had no end by then
-			for _, i := range xs {
+		x := bySeq[given{e.row, e.seq}]
+		if e.seq == 0 { // the oldest that had no end by then
+			oldest := slices.IndexFunc(xs, func(i uint32) bool {
 				y := a.exchanges.at(i)
-				if y.flags&(takenBack|again) == 0 && y.start < e.time && (y.fate != ended || y.end > e.time) && (!named || a.named[y.by].row == r) {
-					x = y
-					break
-				}
+				return y.flags&(takenBack|again) == 0 && y.start < e.time && (y.fate != ended || y.end > e.time) && a.named[y.by].row.index == e.row
+			})
+			if x = nil; oldest >= 0 {
+				x = a.exchanges.at(xs[oldest])
 			}
 		}
 		if x == nil {
@@ -297,7 +281,7 @@ func (s *sequence) absence(r *run, lost int, last, x *exchange) bool {
 		if s.absent, s.absentUntil = s.absent+lost, until; safe > 0 {
 			s.absentUntil = min(until, last.start+safe)
 		}
-		if s.absent >= s.slots(x) && s.slots(x) > 0 {
+		if s.absent >= int(x.slots) && int(x.slots) > 0 {
 			s.absent = 0
 			return false
 		}
@@ -349,9 +333,6 @@ func (s *sequence) has(at int64) bool {
 func (s *sequence) byStart(i uint32, at int64) int {
 	return cmp.Compare(s.a.exchanges.at(i).start, at)
 }
-
-// slots returns how many slots there are for x, 0 where nobody says.
-func (s *sequence) slots(x *exchange) int { return int(x.slots) }
 
 // keepsToLimits holds the start x to the limits in force, whatever it says of its turn: where a
 // delay or slots were declared away, the starts show whether they were kept all the same.
@@ -423,12 +404,12 @@ func (s *sequence) tooClose(last, x *exchange) {
 func (s *sequence) slot(x *exchange) {
 	s.active = slices.DeleteFunc(s.active, func(y *exchange) bool { return y.heldUntil() <= x.start })
 	if s.absent > 0 && x.start >= s.absentUntil {
-		if len(s.active)+s.absent >= s.slots(x) && s.slots(x) > 0 {
+		if len(s.active)+s.absent >= int(x.slots) && int(x.slots) > 0 {
 			s.a.openEnded(slotsKept, takenByAbsent)
 		}
 		s.absent = 0
 	}
-	if slots := s.slots(x); slots > 0 && x.flags&local == 0 {
+	if slots := int(x.slots); slots > 0 && x.flags&local == 0 {
 		s.a.report.Proofs.Slots++
 		for len(s.active)+s.absent >= slots {
 			with := s.a.beside(s.active, x, s.limiter, s.hidden != 0)
@@ -451,7 +432,7 @@ func (s *sequence) slot(x *exchange) {
 		}
 	}
 	if x.heldUntil() > x.start && x.flags&local == 0 {
-		if len(s.active) >= maxOpen+s.slots(x) {
+		if len(s.active) >= maxOpen+int(x.slots) {
 			s.active = slices.Delete(s.active, 0, 1)
 		}
 		s.active = append(s.active, x)

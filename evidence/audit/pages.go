@@ -182,7 +182,7 @@ func (a *auditor) leads(d *evidence.Decision) {
 	case d.RobotsTxt && (!ok || !whole):
 		t.robots.anywhere = true
 	case d.RobotsTxt:
-		t.robots.leadsTo(target)
+		t.robots.hops[target] = true
 	case !whole && of.trip == 0:
 	case !whole && strings.HasSuffix(d.Location, evidence.Clipped):
 		t.led[redirect{of.trip, 0}]++

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,9 +125,10 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		a.trips.leave(a.by, d)
 	case evidence.LeaseExpired:
 		h := a.host(d)
-		e := expiry{at: a.at, by: a.by, time: stamp(d.Time) + a.by.shift, seq: d.Seq, of: strings.Clone(d.Of), own: d.Trip != 0, x: none}
-		if t := a.tries[tryKey{a.by.index, d.Trip, d.Attempt}]; t != nil && d.Trip != 0 {
-			e.x = t.x
+		e := expiry{at: a.at, time: stamp(d.Time) + a.by.shift, row: a.by.row.index, seq: d.Seq, own: d.Trip != 0}
+		if id, number, ok := strings.Cut(d.Of, "/"); ok { // of any process
+			e.row = a.row(id).index
+			e.seq, _ = strconv.ParseUint(number, 10, 64)
 		}
 		h.expiries = append(h.expiries, e)
 	case evidence.HostBlocked:

@@ -722,32 +722,29 @@ func (s *sequence) mustBlock(x *exchange, n *answer, set *block) {
 				s.a.place(x), n.place)
 			s.impose(x, n.at+slack, n.at+least, "")
 		}
-		if b := set.before; b != nil && set.refusals < min(b.refusals+1, 255) && b.cleared > n.at && !s.lacks(x, n.at) && !s.excused(x, n) {
+		if b := set.before; b != nil && set.refusals < min(b.refusals+1, 255) && b.cleared > n.at && !s.lacks(x, n.at) && !s.byHand(x, x.start, n.at) {
 			s.violation(Contradiction, fmt.Sprintf("refusal %d in a row, after %d", set.refusals, b.refusals), s.a.place(x), n.place)
 		}
 	case other != nil:
 		s.mustLast(x, n, set)
-	case s.lacks(x, n.at) || s.excused(x, n):
+	case s.lacks(x, n.at) || s.byHand(x, x.start, n.at):
 	default:
-		s.violation(BrokenBlock, n.refusal()+" set no block", s.a.place(x), n.place)
+		s.violation(BrokenBlock, n.words()+", which is a refusal here, set no block", s.a.place(x), n.place)
 		s.impose(x, n.at+slack, n.at+least, "")
 	}
 }
 
-func (n *answer) refusal() string {
+func (n *answer) words() string {
 	switch {
 	case n.refused != "":
 		return "an answer that refuses (" + n.refused + ")"
 	case n.status == 0:
-		return "an exchange without an answer, which is a refusal here,"
+		return "an exchange without an answer"
 	}
-	return fmt.Sprintf("status %d, which is a refusal here,", n.status)
+	return fmt.Sprintf("status %d", n.status)
 }
 
-// excused reports whether a person has blocked or cleared the host while x was under way, or may
-// have.
-func (s *sequence) excused(x *exchange, n *answer) bool { return s.byHand(x, x.start, n.at) }
-
+// byHand reports whether a person has blocked or cleared the host in that time, or may have.
 func (s *sequence) byHand(x *exchange, from, to int64) bool {
 	if i, _ := slices.BinarySearch(s.hands, from); i < len(s.hands) && s.hands[i]-settling <= to {
 		s.a.openEnded(blocksKept, "what an answer did to a host beside a person")
@@ -797,13 +794,9 @@ func (s *sequence) mustPause(x *exchange, n *answer, before *block) {
 		s.a.openEnded(blocksKept, "whether a failure of a page that had failed before is its own trouble")
 	case s.forbade >= x.start:
 		s.a.openEnded(blocksKept, "whether a request was in flight when answers such as 403 were to be told from a ban")
-	case s.lacks(x, n.at) || s.excused(x, n):
+	case s.lacks(x, n.at) || s.byHand(x, x.start, n.at):
 	default:
-		what := fmt.Sprintf("status %d", n.status)
-		if n.status == 0 {
-			what = "an exchange without an answer"
-		}
-		s.violation(BrokenBlock, what+", after which a host rests for a second, set no block", s.a.place(x), n.place)
+		s.violation(BrokenBlock, n.words()+", after which a host rests for a second, set no block", s.a.place(x), n.place)
 		s.impose(x, n.at+leeway, n.at+slack, "")
 	}
 }
@@ -820,7 +813,7 @@ func (s *sequence) mustLast(x *exchange, n *answer, set *block) {
 			return
 		}
 	}
-	if n.wish > 0 && !s.lacks(x, n.at) && !s.excused(x, n) {
+	if n.wish > 0 && !s.lacks(x, n.at) && !s.byHand(x, x.start, n.at) {
 		s.violation(BrokenBlock, fmt.Sprintf("the host asked to be left alone for %v and wasn't blocked for so long", time.Duration(n.wish)), s.a.place(x), n.place)
 		s.impose(x, n.at+slack, n.at+n.wish, "")
 	}

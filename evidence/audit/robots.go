@@ -187,19 +187,9 @@ type robotsAnswer struct {
 
 // fetched takes the end d of a fetch.
 func (r *robotsFetches) fetched(d *evidence.Decision) {
-	if r.answers == nil {
-		r.answers, r.latest = map[redirect]robotsAnswer{}, map[uint64]uint64{}
-	}
 	u := keyOfURL(d.URL)
 	r.answers[redirect{d.Trip, u}] = robotsAnswer{d.Status, stamp(d.Time)}
 	r.latest[u] = d.Trip
-}
-
-func (r *robotsFetches) leadsTo(target uint64) {
-	if r.hops == nil {
-		r.hops = map[uint64]bool{}
-	}
-	r.hops[target] = true
 }
 
 // take returns the answer of a trip, 0 for the last one, to a fetch of a URL. No other copy can

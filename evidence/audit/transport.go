@@ -72,7 +72,8 @@ func (t *transport) begin() {
 	if t.policy != nil {
 		t.budget.promise(t.policy)
 	}
-	t.robots, t.led = robotsFetches{}, map[redirect]int{}
+	t.robots = robotsFetches{answers: map[redirect]robotsAnswer{}, latest: map[uint64]uint64{}, hops: map[uint64]bool{}}
+	t.led = map[redirect]int{}
 	clear(t.origins)
 }
 
@@ -90,16 +91,23 @@ func (a *auditor) share(t *transport) {
 		t.limiter = &limiter{named: limiterID[0] != 0, local: never}
 		a.limiters[strings.Clone(limiterID)] = t.limiter
 	}
-	if t.row = a.rows[rowID]; t.row == nil {
-		t.row = &row{index: uint32(len(a.rows))}
-		a.rows[strings.Clone(rowID)] = t.row
-	}
+	t.row = a.row(rowID)
 	if !slices.Contains(t.limiter.runs, a.run) {
 		t.limiter.runs = append(t.limiter.runs, a.run)
 	}
 	if !slices.Contains(t.row.runs, a.run) {
 		t.row.runs = append(t.row.runs, a.run)
 	}
+}
+
+// row returns the row of that id.
+func (a *auditor) row(id string) *row {
+	r := a.rows[id]
+	if r == nil {
+		r = &row{index: uint32(len(a.rows))}
+		a.rows[strings.Clone(id)] = r
+	}
+	return r
 }
 
 // policyStated takes a policy, of a Transport or of one host.

@@ -57,7 +57,7 @@ func TestVerdictsOnRefusalsWithoutABlock(t *testing.T) {
 	}
 	checkRows(t, usual, closed([]row{
 		{"429 sets no block", `1 page 1 status=429`, `lines 6 and 7: block: status 429, which is a refusal here, set no block`},
-		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: an answer that refuses (captcha) set no block`},
+		{"nor does what is refused in other words", `1 page 1 refused=captcha`, `lines 6 and 7: block: an answer that refuses (captcha), which is a refusal here, set no block`},
 		{"a start is held against the block that wasn't set", `
 			1   page 1 status=429 retryAfter=9
 			3   page 2

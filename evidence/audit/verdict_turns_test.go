@@ -339,7 +339,7 @@ func TestVerdictsOnSlots(t *testing.T) {
 			4    start 4
 			5    allow 5
 			5    start 5
-			310  expired 1
+			310  expired 1 seq=2
 			310  page 6
 			313  end 4
 			313  end 5
