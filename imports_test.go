@@ -23,9 +23,9 @@ func TestImportGraph(t *testing.T) {
 		"robots": nil, "botauth": {"internal/conntrace"}, "hostlimit": {"backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence"}, "internal/list": nil, "internal/hours": nil, "internal/drain": nil, "internal/contexts": nil, "internal/sentence": nil,
 		"hostlimit/overrides": {"hostlimit", "backoff", "internal/statedir", "internal/list", "internal/hours", "internal/drain", "internal/contexts", "internal/sentence", "internal/hostfile"}, "backoff": nil, "budget": nil, "evidence": nil,
 		"publicnet":                nil,
-		"evidence/audit":           {"evidence", "evidence/internal/merkle", "robots"},
-		"evidence/audit/accesslog": {"evidence", "evidence/internal/merkle", "evidence/audit/internal/lines"},
-		"evidence/audit/bundle":    {"evidence", "evidence/audit", "evidence/audit/internal/lines", "evidence/audit/internal/trees", "evidence/internal/merkle", "robots"},
+		"evidence/audit":           {"evidence", "evidence/internal/merkle", "evidence/internal/lines", "robots"},
+		"evidence/audit/accesslog": {"evidence", "evidence/internal/merkle", "evidence/internal/lines", "evidence/audit/internal/sites"},
+		"evidence/audit/bundle":    {"evidence", "evidence/audit", "evidence/audit/internal/sites", "evidence/audit/internal/trees", "evidence/internal/merkle", "evidence/internal/lines", "robots"},
 	}
 	speaksHTTP := []string{"", "robots/robotscache", "botauth", "publicnet", "statuspage", "politenesstest", "crawl", "crawl/sitemap"}
 

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -76,98 +75,66 @@ const recordBegins = `{"type":"`
 const block = 64 << 10
 
 // wholeLines returns how much of the first size bytes of file are whole lines.
-func wholeLines(file io.ReaderAt, size int64) (int64, error) {
-	buf := make([]byte, block)
-	for size > 0 {
-		from := max(0, size-block)
-		b := buf[:size-from]
-		if _, err := file.ReadAt(b, from); err != nil {
-			return 0, err
+func wholeLines(file io.ReaderAt, size int64) (whole int64, err error) {
+	err = backwards(file, size, func(from int64, line []byte) bool {
+		if whole = from; bytes.HasSuffix(line, []byte("\n")) {
+			whole = size
 		}
-		if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
-			return from + int64(i) + 1, nil
-		}
-		size = from
-	}
-	return 0, nil
+		return false
+	})
+	return whole, err
 }
 
 // lastLine returns the last of the lines of file that begins with prefix, and where it begins; nil
 // and 0 if there is none. The file consists of whole lines of that size in all.
 func lastLine(file io.ReaderAt, size int64, prefix []byte) (from int64, line []byte, err error) {
-	if size == 0 {
-		return 0, nil, nil
-	}
-	buf := make([]byte, block+1+len(prefix))
-	for end := size; end > 0; {
-		// The blocks overlap, so that each line's beginning, with the line end before it, is in one.
-		at := max(0, end-block)
-		b := buf[:min(int64(len(buf)), size-at)]
-		if _, err := file.ReadAt(b, at); err != nil {
-			return 0, nil, err
+	err = backwards(file, size, func(at int64, text []byte) bool {
+		if !bytes.HasPrefix(text, prefix) {
+			return true
 		}
-		i := bytes.LastIndex(b, append([]byte{'\n'}, prefix...))
-		if i < 0 && at == 0 && bytes.HasPrefix(b, prefix) {
-			i = -1
-		} else if i < 0 {
-			end = at
-			continue
-		}
-		from = at + int64(i) + 1
-		r := bufio.NewReader(io.NewSectionReader(file, from, size-from))
-		line, err = r.ReadBytes('\n')
-		return from, bytes.TrimRight(line, "\r\n"), err
-	}
-	return 0, nil, nil
+		from, line = at, bytes.TrimRight(text, "\r\n")
+		return false
+	})
+	return from, line, err
 }
 
-// eachLine calls f for each line of r that isn't blank, without its end.
-func eachLine(r io.Reader, f func(line []byte)) error {
-	in := bufio.NewReaderSize(r, block)
-	var long []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line := part
-		if errors.Is(err, bufio.ErrBufferFull) {
-			long = append(long, part...)
-			continue
-		}
-		if len(long) > 0 {
-			long = append(long, part...)
-			line, long = long, long[:0]
-		}
-		if line = bytes.TrimRight(line, "\r\n"); len(bytes.TrimSpace(line)) > 0 {
-			f(line)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+// backwards calls f for each line of the first size bytes of file, with its end, and with where it
+// begins: the last one first, as long as f returns true.
+func backwards(file io.ReaderAt, size int64, f func(from int64, line []byte) bool) error {
+	var rest []byte // the end of a line whose beginning isn't read yet
+	for at := size; at > 0; {
+		n := min(at, max(block, int64(len(rest)))) // so that a long line is copied a few times only
+		at -= n
+		buf := make([]byte, n, n+int64(len(rest)))
+		if _, err := file.ReadAt(buf, at); err != nil {
 			return err
 		}
+		for rest = append(buf, rest...); len(rest) > 0; {
+			i := bytes.LastIndexByte(rest[:len(rest)-1], '\n') + 1
+			if i == 0 && at > 0 {
+				break
+			}
+			if !f(at+int64(i), rest[i:]) {
+				return nil
+			}
+			rest = rest[:i]
+		}
 	}
+	return nil
 }
 
 // lastHash returns the last hash of the last log in the first size bytes of file, which are whole
 // lines, "" where that log isn't chained.
-func lastHash(file io.ReaderAt, size int64) (string, error) {
-	for range chainEvery {
-		if size == 0 {
-			break
-		}
-		from, err := wholeLines(file, size-1)
-		if err != nil {
-			return "", err
-		}
-		line := make([]byte, size-from)
-		if _, err := file.ReadAt(line, from); err != nil {
-			return "", err
-		}
+func lastHash(file io.ReaderAt, size int64) (hash string, err error) {
+	n := 0
+	err = backwards(file, size, func(_ int64, line []byte) bool {
 		var e Entry
+		n++
 		if err := e.UnmarshalJSON(bytes.TrimSpace(line)); err != nil || e.Hash != "" || e.N <= 1 {
-			return e.Hash, nil //nolint:nilerr // what isn't a record has no hash
+			hash = e.Hash // what isn't a record has none
+			return false
 		}
-		size = from
-	}
-	return "", nil
+		return n < chainEvery
+	})
+	return hash, err
 }

@@ -12,6 +12,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/go-politeness/politeness/evidence/internal/lines"
+
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
@@ -165,5 +167,5 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 		}
 		s.tree = *tree
 	}
-	return eachLine(io.NewSectionReader(file, from, size-from), func(line []byte) { s.add(line) })
+	return lines.Each(io.NewSectionReader(file, from, size-from), func(line []byte, _ int) { s.add(line) })
 }

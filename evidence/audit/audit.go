@@ -27,8 +27,8 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/internal/printable"
 )
 

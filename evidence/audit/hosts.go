@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // none is the index of no exchange.
@@ -423,7 +425,7 @@ func (s *sequence) slot(x *exchange) {
 				continue
 			}
 			if y.fate != cutOff {
-				s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", with.n+1, count(slots, "slot")), s.a.place(y), s.a.place(x))
+				s.violation(BrokenConcurrency, fmt.Sprintf("%d in flight on %s", with.n+1, lines.Count(slots, "slot")), s.a.place(y), s.a.place(x))
 				break
 			}
 			// It wasn't under way until its log was cut off: x couldn't have got a slot then.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-politeness/politeness/evidence/internal/lines"
+
 	"github.com/go-politeness/politeness/evidence"
 )
 
@@ -122,21 +124,21 @@ func (a *auditor) promised() []Promise {
 		if s.Key != "" {
 			by = " by " + s.Key
 		}
-		whole += fmt.Sprintf(", %s signed%s%s", count(s.Records, "record"), by, open(s.After, "after the last checkpoint"))
+		whole += fmt.Sprintf(", %s signed%s%s", lines.Count(s.Records, "record"), by, open(s.After, "after the last checkpoint"))
 	}
 	return []Promise{
-		promise(delaysKept, "delays kept", p.Gaps, count(p.Gaps, "gap")+" between starts", BrokenGap),
-		promise(slotsKept, "slots kept", p.Slots, count(p.Slots, "start"), BrokenConcurrency),
-		promise(blocksKept, "blocks kept", p.Refusals, count(p.Refusals, "refusal")+", "+count(p.Blocks, "block"), BrokenBlock),
+		promise(delaysKept, "delays kept", p.Gaps, lines.Count(p.Gaps, "gap")+" between starts", BrokenGap),
+		promise(slotsKept, "slots kept", p.Slots, lines.Count(p.Slots, "start"), BrokenConcurrency),
+		promise(blocksKept, "blocks kept", p.Refusals, lines.Count(p.Refusals, "refusal")+", "+lines.Count(p.Blocks, "block"), BrokenBlock),
 		promise(allowedByRobots, "allowed by robots.txt", p.Verdicts+p.OpenVerdicts,
-			count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
+			lines.Count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
 		promise(verdictsRight, "verdicts right", p.Robots+p.OpenRobots,
-			count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "that couldn't be"), BrokenVerdict),
+			lines.Count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "that couldn't be"), BrokenVerdict),
 		promise(reservationsKept, "reservations kept", p.Consent+p.OpenConsent,
-			count(p.Reserved, "page")+" refused, "+count(p.Consent, "verdict")+" decided again"+open(p.OpenConsent, "that couldn't be"), BrokenConsent),
+			lines.Count(p.Reserved, "page")+" refused, "+lines.Count(p.Consent, "verdict")+" decided again"+open(p.OpenConsent, "that couldn't be"), BrokenConsent),
 		promise(budgetKept, "budget kept", a.tallies[budgetKept].tested, a.limitsInWords(), BrokenBudget),
-		promise(everyStartEnded, "every start ended", p.Ends, count(p.Ends, "start"), MissingEnd),
-		promise(timesAgree, "times agree with the servers'", a.tallies[timesAgree].tested, count(a.tallies[timesAgree].tested, "Date header")),
+		promise(everyStartEnded, "every start ended", p.Ends, lines.Count(p.Ends, "start"), MissingEnd),
+		promise(timesAgree, "times agree with the servers'", a.tallies[timesAgree].tested, lines.Count(a.tallies[timesAgree].tested, "Date header")),
 		promise(logWhole, "log whole", r.Lines, whole, MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable),
 	}
 }
@@ -147,7 +149,7 @@ func (a *auditor) limitsInWords() string {
 	if n == 0 {
 		return "no limit was promised"
 	}
-	return count(n, "limit") + " held against what was spent"
+	return lines.Count(n, "limit") + " held against what was spent"
 }
 
 // promisedInWords says what the policies promise, in a line for all Transports that promise the
@@ -176,7 +178,7 @@ func policyInWords(p *evidence.Policy) string {
 		from = "an end and the next start"
 	}
 	parts := []string{
-		count(p.Slots, "slot") + " a host",
+		lines.Count(p.Slots, "slot") + " a host",
 		fmt.Sprintf("%v or more between %s (%s)", p.DelayMin, from, cmp.Or(p.Adaptive, "a formula that isn't said")),
 	}
 	add := func(ok bool, format string, values ...any) {
@@ -190,9 +192,9 @@ func policyInWords(p *evidence.Policy) string {
 	add(p.Robots == "obeyed" && p.Unreachable != "", "%s where there is none to be had", p.Unreachable)
 	add(p.Backoff != "", "refusals block %s from %v to %v", p.Backoff, p.BackoffStep, p.BackoffCap)
 	add(p.Purposes != "", "for %s", p.Purposes)
-	add(p.Pages > 0, "%s", count(int(p.Pages), "page"))
-	add(p.PagesPerHost > 0, "%s a host", count(int(p.PagesPerHost), "page"))
-	add(p.Bytes > 0, "%s", count(int(p.Bytes), "byte"))
+	add(p.Pages > 0, "%s", lines.Count(int(p.Pages), "page"))
+	add(p.PagesPerHost > 0, "%s a host", lines.Count(int(p.PagesPerHost), "page"))
+	add(p.Bytes > 0, "%s", lines.Count(int(p.Bytes), "byte"))
 	add(p.MaxTime > 0, "%v", p.MaxTime)
 	add(p.Every > 0, "anew each %v", p.Every)
 	add(p.Retries > 0, "%d further tries", p.Retries)

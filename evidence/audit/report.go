@@ -12,6 +12,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-politeness/politeness/evidence/internal/lines"
+
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/internal/printable"
 )
@@ -195,7 +197,7 @@ func (h *HostReport) Warning() string {
 	if share <= tooManyRefusals || h.Answers < fewAnswers {
 		return ""
 	}
-	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*share, count(h.Answers, "request"), h.Refused))
+	return printable.Text(fmt.Sprintf("%s refused %.0f %% of %s: %v", h.Host, 100*share, lines.Count(h.Answers, "request"), h.Refused))
 }
 
 // hostCounts is a HostReport without its methods.
@@ -256,7 +258,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, n := range r.Records {
 		total += n
 	}
-	fmt.Fprintf(&b, "%s, %s", count(total, "record"), count(len(r.Hosts), "host"))
+	fmt.Fprintf(&b, "%s, %s", lines.Count(total, "record"), lines.Count(len(r.Hosts), "host"))
 	if !r.First.IsZero() {
 		fmt.Fprintf(&b, ", %s to %s", r.First.UTC().Format(time.DateTime), r.Last.UTC().Format(time.DateTime+" UTC"))
 	}
@@ -313,7 +315,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	case all == 0:
 		b.WriteString("\nNothing is broken, but not everything is proved: see what is open.\n")
 	default:
-		fmt.Fprintf(&b, "\n%s:\n", count(all, "violation"))
+		fmt.Fprintf(&b, "\n%s:\n", lines.Count(all, "violation"))
 		for _, v := range r.Violations {
 			fmt.Fprintf(&b, "  %s\n", v)
 		}
@@ -337,18 +339,11 @@ func (r *Report) warn(b *strings.Builder) {
 		fmt.Fprintf(b, "  %s\n", h.Warning())
 	}
 	if more := len(hosts) - slowest; more > 0 {
-		fmt.Fprintf(b, "  and %s\n", count(more, "more host"))
+		fmt.Fprintf(b, "  and %s\n", lines.Count(more, "more host"))
 	}
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
 
 func open(n int, why string) string {
 	if n == 0 {

@@ -4,8 +4,9 @@ import (
 	"io"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // A Trust is what a reader of a log has from elsewhere: from the crawler's web page, from a
@@ -44,7 +45,7 @@ type Signed struct {
 // of one of them, who doesn't care about the rest. It can't tell whether the log is whole: see
 // [Check].
 func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
-	site, err := lines.ReadSite(hosts)
+	site, err := sites.Read(hosts)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +77,8 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 	a.finish()
 	whole := &r.Promises[logWhole]
 	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
-	whole.Proof = count(r.Lines, "line") + " of it"
+	whole.Proof = lines.Count(r.Lines, "line") + " of it"
 	return r, err
 }
 
-func splitURL(u string) (origin, target string) { return lines.SplitURL(u) }
+func splitURL(u string) (origin, target string) { return sites.SplitURL(u) }

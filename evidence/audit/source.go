@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // A place is a line of one of the logs that are checked.

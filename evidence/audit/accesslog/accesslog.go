@@ -14,6 +14,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-politeness/politeness/evidence/internal/lines"
+
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
 )
@@ -79,7 +81,7 @@ func (c *Comparison) nothing() error {
 	case c.Requests == 0:
 		return fmt.Errorf("%w: no line of the access log is a request of %s: it is the log of another host or day, or the crawler has another User-Agent (Options.Agent, -agent)", ErrNothing, c.agent)
 	case c.Matched == 0:
-		return fmt.Errorf("%w: the site saw %s of %s, and none is in the evidence", ErrNothing, count(c.Requests, "request"), c.agent)
+		return fmt.Errorf("%w: the site saw %s of %s, and none is in the evidence", ErrNothing, lines.Count(c.Requests, "request"), c.agent)
 	}
 	return nil
 }
@@ -220,7 +222,7 @@ func (c *Comparison) Kinds() []Kind {
 // Sentences say what was found, one by one, for people.
 func (c *Comparison) Sentences() []string {
 	out := []string{fmt.Sprintf("%s of this crawler in the access log, %s in the evidence for that time; %d are the same.",
-		count(c.Requests, "request"), count(c.Evidence, "request"), c.Matched)}
+		lines.Count(c.Requests, "request"), lines.Count(c.Evidence, "request"), c.Matched)}
 	if c.Matched > 0 {
 		when := "start"
 		if c.AtEnd {
@@ -239,7 +241,7 @@ func (c *Comparison) Sentences() []string {
 		out = append(out, "Requests are missing on both sides: if one of the clocks was set or drifts, compare a shorter time, such as a day.")
 	}
 	if c.Unreadable > 0 {
-		out = append(out, count(c.Unreadable, "line")+" of the access log in no known format.")
+		out = append(out, lines.Count(c.Unreadable, "line")+" of the access log in no known format.")
 	}
 	if c.OK() {
 		out = append(out, "The evidence has every request that the site saw of this crawler.")
@@ -282,11 +284,4 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

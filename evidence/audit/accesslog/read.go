@@ -1,7 +1,9 @@
 package accesslog
 
 import (
+	"bufio"
 	"cmp"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +18,8 @@ import (
 	"unique"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
@@ -106,8 +109,21 @@ func stretch(from, to *time.Time, t time.Time) {
 	}
 }
 
+// plain returns what r holds: decompressed, if it is in gzip.
+func plain(r io.Reader) (io.Reader, error) {
+	in := bufio.NewReaderSize(r, 64<<10)
+	if begin, _ := in.Peek(2); string(begin) != "\x1f\x8b" {
+		return in, nil
+	}
+	out, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, fmt.Errorf("accesslog: %w", err)
+	}
+	return out, nil
+}
+
 func (c *comparer) readEvidence(log io.Reader, learn bool) error {
-	log, err := lines.Plain(log)
+	log, err := plain(log)
 	if err != nil {
 		return err
 	}
@@ -137,7 +153,7 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 		}
 		switch d.Type {
 		case evidence.Started, evidence.Resent:
-			host := hostname.Key(lines.Authority(d.URL))
+			host := hostname.Key(sites.Authority(d.URL))
 			if c.host != "" && host != c.host {
 				return
 			}
@@ -148,7 +164,7 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 			if r.time.IsZero() {
 				r.time = d.Time
 			}
-			_, target := lines.SplitURL(d.URL)
+			_, target := sites.SplitURL(d.URL)
 			c.fill(&r, host, cmp.Or(d.Method, "GET"), target)
 			open[k] = len(c.own)
 			c.own = append(c.own, r)
@@ -183,7 +199,7 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 }
 
 func (c *comparer) readAccess(log io.Reader) error {
-	log, err := lines.Plain(log)
+	log, err := plain(log)
 	if err != nil {
 		return err
 	}
@@ -362,8 +378,8 @@ func parseCombined(s string, unit time.Duration) (l accessLine, ok bool) {
 	}
 	l.method = method
 	if l.target, _, _ = strings.Cut(rest, " "); !strings.HasPrefix(l.target, "/") && strings.Contains(l.target, "://") {
-		l.host = cmp.Or(l.host, lines.Authority(l.target))
-		_, l.target = lines.SplitURL(l.target)
+		l.host = cmp.Or(l.host, sites.Authority(l.target))
+		_, l.target = sites.SplitURL(l.target)
 	}
 	return l, true
 }

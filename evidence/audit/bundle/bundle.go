@@ -20,8 +20,9 @@ import (
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/evidence/audit"
-	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/evidence/audit/internal/trees"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/printable"
@@ -62,7 +63,7 @@ type Extracted struct {
 // twice; it is an error if its checkpoints aren't right, or if it has none.
 func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Extracted, error) {
 	var e Extracted
-	of, err := lines.ReadSite(hosts)
+	of, err := sites.Read(hosts)
 	if err != nil {
 		return e, err
 	}
@@ -213,13 +214,13 @@ func (x *extraction) flush() {
 
 // A site is some hosts, with the names below them, among others that a crawler met.
 type site struct {
-	lines.Site
+	sites.Site
 	others map[string]bool // names of other hosts, without ports
 }
 
 // meet remembers the names of hosts that don't belong to s.
 func (s *site) meet(d *evidence.Decision) {
-	for _, host := range [...]string{lines.HostOf(d), d.Host} {
+	for _, host := range [...]string{sites.HostOf(d), d.Host} {
 		if host != "" && !s.Has(host) {
 			s.others[hostname.WithoutPort(hostname.Key(host))] = true
 		}
@@ -242,7 +243,7 @@ func (s *site) about(text []byte) int {
 	if !s.About(&d) {
 		return ofOthers
 	}
-	if to := lines.Authority(d.Location); to != "" && !s.Has(to) {
+	if to := sites.Authority(d.Location); to != "" && !s.Has(to) {
 		return withheld
 	}
 	var v any

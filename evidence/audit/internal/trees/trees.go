@@ -9,7 +9,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/evidence/audit/internal/lines"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 

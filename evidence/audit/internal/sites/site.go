@@ -1,4 +1,5 @@
-package lines
+// Package sites tells what a URL or a record is about, for the judge, access logs and bundles.
+package sites
 
 import (
 	"errors"
@@ -15,8 +16,8 @@ type Site struct {
 	Names []string // keys
 }
 
-// ReadSite returns the site of the given hosts.
-func ReadSite(hosts []string) (Site, error) {
+// Read returns the site of the given hosts.
+func Read(hosts []string) (Site, error) {
 	var s Site
 	for _, h := range hosts {
 		name := hostname.Key(h)

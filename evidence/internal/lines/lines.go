@@ -1,11 +1,9 @@
-// Package lines is how the judge, access logs and bundles read: lines of a bounded length, and the
-// parts of a URL as it was sent.
+// Package lines reads logs line by line, of a bounded length.
 package lines
 
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +53,7 @@ func Each(r io.Reader, f func(text []byte, line int)) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("audit: after line %d: %w", line, err)
+			return fmt.Errorf("evidence: after line %d: %w", line, err)
 		}
 	}
 }
@@ -66,17 +64,4 @@ func Count(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// Plain returns what r holds: decompressed, if it is in gzip.
-func Plain(r io.Reader) (io.Reader, error) {
-	in := bufio.NewReaderSize(r, 64<<10)
-	if begin, _ := in.Peek(2); string(begin) != "\x1f\x8b" {
-		return in, nil
-	}
-	plain, err := gzip.NewReader(in)
-	if err != nil {
-		return nil, fmt.Errorf("audit: %w", err)
-	}
-	return plain, nil
 }

@@ -1,4 +1,4 @@
-package lines
+package sites
 
 import (
 	"net/url"
