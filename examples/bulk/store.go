@@ -325,7 +325,7 @@ func (s *store) Save(ctx context.Context, origin string, r robotscache.Record) e
 	return err
 }
 
-// Lock implements robotscache.Store. Nobody else crawls with this file.
+// Lock implements robotscache.Store. No other process crawls with this file.
 func (s *store) Lock(context.Context, string) (unlock func(), err error) { return func() {}, nil }
 
 // show prints what a crawl has left in the table.
