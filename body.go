@@ -2,8 +2,10 @@ package politeness
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -35,23 +37,49 @@ type bodyReader interface {
 }
 
 // wrap returns b as the Body of a response. After a switch of protocols (101) Base's body also
-// writes, and so does the result.
+// writes, and may be a net.Conn; so does and is the result.
 func (b *body) wrap() io.ReadCloser {
-	w, ok := b.ReadCloser.(io.Writer)
-	if !ok {
-		return b
-	}
-	if _, ok := w.(closeWriter); ok {
+	switch w := b.ReadCloser.(type) {
+	case interface {
+		conn
+		closeWriter
+	}:
+		return struct {
+			*body
+			conn
+			closeWriter
+		}{b, w, w}
+	case conn:
+		return struct {
+			*body
+			conn
+		}{b, w}
+	case interface {
+		io.Writer
+		closeWriter
+	}:
 		return struct {
 			*body
 			io.Writer
 			closeWriter
-		}{b, w, w.(closeWriter)}
+		}{b, w, w}
+	case io.Writer:
+		return struct {
+			*body
+			io.Writer
+		}{b, w}
 	}
-	return struct {
-		*body
-		io.Writer
-	}{b, w}
+	return b
+}
+
+// A conn is a net.Conn without what a body has itself.
+type conn interface {
+	io.Writer
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+	SetDeadline(t time.Time) error
+	SetReadDeadline(t time.Time) error
+	SetWriteDeadline(t time.Time) error
 }
 
 // A closeWriter can end its writing side alone, as a TCP connection can.

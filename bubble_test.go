@@ -127,12 +127,12 @@ func refused(t *testing.T, err error, stage politeness.Stage, target error) *pol
 	return e
 }
 
-// failed fails unless err is Base's own and is target.
+// failed fails unless err is no refusal of ours, and is target.
 func failed(t *testing.T, err, target error) {
 	t.Helper()
 	var e *politeness.Error
 	if err == nil || errors.As(err, &e) || target != nil && !errors.Is(err, target) {
-		t.Fatalf("got %v, want Base's error %v", err, target)
+		t.Fatalf("got %v, want %v, which is no refusal of ours", err, target)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // newSubject returns a page of which nothing is recorded.
 func newSubject(t *testing.T) *subject {
 	return &subject{
-		tally: new(tally.Tally), ctx: t.Context(), kind: kindPage, method: http.MethodGet, attempt: 1,
+		tally: new(tally.Tally), ctx: t.Context(), waits: t.Context(), kind: kindPage, method: http.MethodGet, attempt: 1,
 		host: "example.com", target: &url.URL{Scheme: "https", Host: "example.com", Path: "/a"},
 	}
 }

@@ -21,7 +21,8 @@ import (
 // one of Config.Purposes the verdict doesn't allow, and its Reason says so. The verdict is reported
 // to Evidence. While robots.txt can't be had the verdict is that of
 // Config.Robots, and its Reason says why. The error is an *Error when nothing could be decided: a
-// URL that can't be fetched at all, no turn for robots.txt, or ctx.
+// URL that can't be fetched at all, or no turn for robots.txt; once ctx is done it is the cause of
+// that, as it is.
 func (t *Transport) Check(ctx context.Context, rawURL string) (robots.Verdict, error) {
 	trip, err := t.inquire(ctx, rawURL, kindInquiry)
 	if err != nil {

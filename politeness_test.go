@@ -411,7 +411,7 @@ func TestCancelledWaiterGivesItsPageBack(t *testing.T) {
 		ctx, cancel := context.WithCancel(b.Context())
 		time.AfterFunc(3*time.Second, cancel)
 		_, err := fetch(ctx, b.client, "https://example.com/")
-		refused(b.T, err, politeness.StageTurn, context.Canceled)
+		failed(b.T, err, context.Canceled)
 		if u, _ := spent.Usage(b.Context()); u.Pages != 0 {
 			b.Errorf("%d pages spent", u.Pages)
 		}

@@ -80,8 +80,7 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 	}
 	// To discard the answer at hand is a part of the wait.
 	if err := contexts.Sleep(&trip.turn.wait, time.Until(at)); err != nil {
-		s.failed(err)
-		return false, s.fail(StageTurn, time.Time{}, err)
+		return false, s.giveUp(StageTurn, err, 0)
 	}
 	return true, trip.again()
 }
@@ -175,8 +174,7 @@ func (trip *trip) again() error {
 	if req.Body != nil && req.Body != http.NoBody {
 		fresh, err := req.GetBody()
 		if err != nil {
-			trip.subject.failed(err)
-			return trip.subject.fail(StageRequest, time.Time{}, fmt.Errorf("body can't be sent again: %w", err))
+			return trip.subject.giveUp(StageRequest, fmt.Errorf("body can't be sent again: %w", err), 0)
 		}
 		req.Body, trip.unsent = fresh, fresh
 	}

@@ -272,7 +272,10 @@ func TestEveryRefusalIsOnRecord(t *testing.T) {
 		left := httptest.NewRequest(http.MethodGet, "https://example.com/", nil).WithContext(ctx)
 		time.AfterFunc(time.Minute, cancel)
 		_, err = b.t.RoundTrip(left)
-		last(politeness.StageTurn, err, "canceled")
+		failed(b.T, err, context.Canceled)
+		if d := b.log.Decisions(evidence.Failed); !strings.HasSuffix(d[len(d)-1].Reason, string(politeness.StageTurn)) {
+			b.Errorf("on record: %+v", d[len(d)-1])
+		}
 	})
 }
 

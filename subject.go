@@ -2,14 +2,17 @@ package politeness
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 	"github.com/go-politeness/politeness/internal/recorder"
 	"github.com/go-politeness/politeness/internal/tally"
+	"github.com/go-politeness/politeness/internal/waits"
 	"github.com/go-politeness/politeness/internal/weburl"
 )
 
@@ -28,6 +31,7 @@ type subject struct {
 	recorder  *recorder.Recorder // nil: nothing is recorded
 	tally     *tally.Tally
 	ctx       context.Context // the caller's
+	waits     context.Context // of every wait before the request is sent: ends with ctx, or earlier
 	kind      kind
 	method    string
 	target    *url.URL
@@ -40,12 +44,26 @@ type subject struct {
 	window    time.Time // beginning of the budget's window in which the page was reserved; zero: it isn't renewed
 }
 
-// fail counts a refusal of the request, and returns its error.
-func (s *subject) fail(stage Stage, retryAt time.Time, err error) *Error {
+// fail counts a refusal of the request, and returns its error. A caller that has left gets the
+// context's cause itself, as net/http returns it.
+func (s *subject) fail(stage Stage, retryAt time.Time, err error) error {
 	if s.kind == kindPage {
 		s.tally.Refuse(reasonOf(stage, err))
 	}
+	if cause := context.Cause(s.waits); cause != nil && (contexts.Left(err) || errors.Is(err, cause)) {
+		waits.Excuse(s.ctx)
+		return cause
+	}
 	return &Error{Stage: stage, Host: s.host, URL: s.text(), RetryAt: retryAt, Err: err}
+}
+
+// giveUp records that the request ended before its start, where that was to take the place of
+// another one, and returns the error.
+func (s *subject) giveUp(stage Stage, err error, instead uint64) error {
+	s.report(evidence.Failed, func(d *evidence.Decision) {
+		d.Reason, d.Err, d.Instead = "ended before its start: "+string(stage), err.Error(), instead
+	})
+	return s.fail(stage, time.Time{}, err)
 }
 
 // report records a decision about the request, if anything is recorded: fill sets what the type
@@ -59,13 +77,6 @@ func (s *subject) report(typ evidence.Type, fill func(d *evidence.Decision)) {
 	s.describe(&d, typ, time.Now())
 	fill(&d)
 	s.recorder.Pass(s.ctx, &d)
-}
-
-// failed records that the request ended before its start.
-func (s *subject) failed(err error) {
-	s.report(evidence.Failed, func(d *evidence.Decision) {
-		d.Reason, d.Err = "ended before its start", err.Error()
-	})
 }
 
 // news records what the limiter has reported of the host, once: see recorder.State. lost is why its

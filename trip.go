@@ -58,7 +58,7 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	*s = subject{tally: &t.tally, ctx: ctx, kind: k, method: req.Method, target: req.URL}
 	trip.page.subject, trip.page.purposes = s, t.purposes
 	trip.charge.subject, trip.charge.end = s, &t.budgetEnd
-	trip.turn.subject, trip.turn.wait.turn = s, &trip.turn
+	trip.turn.subject, trip.turn.wait.turn, s.waits = s, &trip.turn, &trip.turn.wait
 	if k != kindForecast {
 		s.recorder = t.recorder
 	}
@@ -116,11 +116,12 @@ func (trip *trip) identify() error {
 	t, s := trip.t, &trip.subject
 	s.id = t.trips.Add(1)
 	if err := weburl.Check(s.target); err != nil {
-		if s.url = weburl.Redacted(s.target); s.url != "" && !waits.IsProbe(trip.original.Context()) {
+		refused := &Error{Stage: StageRequest, URL: weburl.Redacted(s.target), Err: err}
+		if s.url = refused.URL; s.url != "" && !waits.IsProbe(s.ctx) {
 			s.host = s.target.Host
-			s.failed(err)
+			_ = s.giveUp(StageRequest, err, 0)
 		}
-		return &Error{Stage: StageRequest, URL: s.url, Err: err}
+		return refused
 	}
 	s.host = t.hostKey(trip.req)
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
@@ -199,8 +200,7 @@ func (trip *trip) judge() error {
 func (trip *trip) noRobots(err error) error {
 	var fetch *Error
 	if !errors.As(err, &fetch) {
-		trip.subject.failed(err)
-		return trip.subject.fail(StageRobots, time.Time{}, err)
+		return trip.subject.giveUp(StageRobots, err, 0)
 	}
 	if err := trip.outlasts(fetch.RetryAt, err); err != nil {
 		return err
@@ -301,13 +301,11 @@ func (trip *trip) refusedTurn(err error) error {
 	s, start := &trip.subject, &trip.turn.start
 	var refused *hostlimit.Error
 	if !errors.As(err, &refused) { // the caller left, or the limiter failed
-		s.report(evidence.Failed, func(d *evidence.Decision) {
-			d.Reason, d.Err = "ended before its start", err.Error()
-			if start.Seq == 0 {
-				d.Instead = start.instead // given up at the connection, before the next start
-			}
-		})
-		return s.fail(StageTurn, time.Time{}, err)
+		instead := start.instead // given up at the connection, before the next start
+		if start.Seq != 0 {
+			instead = 0
+		}
+		return s.giveUp(StageTurn, err, instead)
 	}
 	s.news(refused.Restored, refused.StateErr, refused.ByHand)
 	if err := trip.outlasts(refused.RetryAt, err); err != nil {

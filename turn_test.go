@@ -113,7 +113,7 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 		begin := time.Now()
 		wg.Go(func() {
 			_, err := fetch(waits.Until(b.Context(), ends), b.client, "https://example.com/")
-			refused(b.T, err, politeness.StageRobots, context.Canceled)
+			failed(b.T, err, context.Canceled)
 			if took := time.Since(begin); took != 10*time.Second {
 				b.Errorf("left after %v, want 10 s", took)
 			}
@@ -130,7 +130,7 @@ func TestWhoLeavesTakesNothingFromOthers(t *testing.T) {
 			b.Errorf("robots.txt and page came after %v, want 40 s", took)
 		}
 		_, err := fetch(waits.Until(b.Context(), ends), b.client, "https://example.com/")
-		refused(b.T, err, politeness.StageTurn, context.Canceled)
+		failed(b.T, err, context.Canceled)
 		if took := time.Since(begin); took != 40*time.Second {
 			b.Errorf("after the crawl's end it waited for %v", took-40*time.Second)
 		}

@@ -231,7 +231,7 @@ func (r *run) exchange(fl *flight) {
 	took := page.ended.Sub(began)
 	var refused *politeness.Error
 	errors.As(err, &refused)
-	fl.finished, fl.alive = true, refused == nil || slices.Contains(afterRobots, refused.Stage)
+	fl.finished, fl.alive = true, !page.excused && (refused == nil || slices.Contains(afterRobots, refused.Stage))
 
 	switch {
 	case refused != nil && !refused.RetryAt.IsZero():
@@ -240,11 +240,11 @@ func (r *run) exchange(fl *flight) {
 			r.putOff(fl, refused.RetryAt, err)
 		}
 		return
-	case err != nil && refused == nil && page.sent && page.Response == nil && !page.late && !forGood(err):
+	case err != nil && refused == nil && page.sent && page.Response == nil && !page.late && !page.excused && !forGood(err):
 		page.err = err
 	case err != nil:
 		outcome := outcomeOf(err, refused)
-		if refused != nil && r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		if page.excused && r.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			outcome = Left // it was waiting when the crawl ended
 		}
 		r.events <- func() {
@@ -341,6 +341,7 @@ func (r *run) get(p *Page) error {
 	resp, err := r.c.client.Do(req)
 	if err != nil {
 		p.late = r.late.Err() != nil || r.c.cfg.Tries == 1 && ctx.Err() != nil
+		p.excused = waits.IsExcused(ctx)
 		return err
 	}
 	p.Response = resp

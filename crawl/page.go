@@ -25,6 +25,7 @@ type Page struct {
 	again   bool  // asked for next after it was refused
 	sent    bool  // the Client was asked for it
 	late    bool  // the crawl has ended the request, or Config.Timeout where nothing is asked for again
+	excused bool  // why Response is nil says nothing about the host
 	err     error // why Response is nil
 	began   time.Time
 	ended   time.Time

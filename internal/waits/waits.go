@@ -1,5 +1,6 @@
 // Package waits is how package crawl and its Transport tell each other about a request: that its
-// waits end with the crawl, that the crawl repeats it, and that it has reached the Transport. A
+// waits end with the crawl, that the crawl repeats it, that it has reached the Transport, and that
+// its failure isn't the host's. A
 // crawl that has ended starts nothing any more, and still wants the answers that are under way.
 package waits
 
@@ -19,6 +20,7 @@ type mark struct {
 	probe     bool
 	once      bool
 	reached   atomic.Bool
+	excused   atomic.Bool
 }
 
 // Until returns a context under which a Transport waits for turns, and for further tries, only
@@ -38,6 +40,16 @@ func Cause(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// Excuse notes that a request with ctx has failed for a reason that says nothing about its host.
+func Excuse(ctx context.Context) {
+	if m, ok := ctx.Value(key{}).(*mark); ok {
+		m.excused.Store(true)
+	}
+}
+
+// IsExcused reports whether Excuse was called for ctx, which is from Until.
+func IsExcused(ctx context.Context) bool { return ctx.Value(key{}).(*mark).excused.Load() }
 
 // IsOnce reports whether Once was called for ctx.
 func IsOnce(ctx context.Context) bool {

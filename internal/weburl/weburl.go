@@ -15,21 +15,22 @@ import (
 // no more than 8 to 32 KiB (RFC 9110, section 4.1, asks them to take 8,000 bytes).
 const maxTarget = 64 << 10
 
-// Check returns what keeps u from being fetched.
+// Check returns what keeps u from being fetched, in the words of net/http where that refuses it
+// too: other libraries look for "unsupported protocol scheme".
 func Check(u *url.URL) error {
 	switch {
 	case u == nil:
 		return errors.New("no URL")
 	case u.Scheme == "":
-		return errors.New("a URL begins with https:// or http://")
+		return errors.New(`a URL begins with https:// or http://: unsupported protocol scheme ""`)
 	case !strings.EqualFold(u.Scheme, "https") && !strings.EqualFold(u.Scheme, "http"):
-		return fmt.Errorf("scheme %q is neither http nor https", u.Scheme)
+		return fmt.Errorf("unsupported protocol scheme %q", u.Scheme)
 	case len(u.Host) > hostname.MaxLen:
 		return fmt.Errorf("host of %d bytes is longer than the %d that a name may have", len(u.Host), hostname.MaxLen)
 	case max(len(u.Path), len(u.Opaque))+len(u.RawQuery) > maxTarget:
 		return fmt.Errorf("path and query are longer than %d bytes", maxTarget)
 	case hostname.Key(u.Host) == "":
-		return fmt.Errorf("URL %q has no host", Redacted(u))
+		return fmt.Errorf("%q: no Host in request URL", Redacted(u))
 	case u.Opaque != "" && (!strings.HasPrefix(u.Opaque, "/") || strings.HasPrefix(u.Opaque, "//")),
 		u.Opaque == "" && !(rooted(u.Path) && rooted(u.RawPath) || u.Path == "*"):
 		return fmt.Errorf("URL %q has no path that begins with a slash", Redacted(u))
