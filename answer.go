@@ -14,6 +14,7 @@ import (
 // An answer is what a try has led to: a response's headers, or none.
 type answer struct {
 	latency time.Duration // from the start to the headers, or to the failure
+	opened  int           // connections that the try has opened
 	status  int           // 0: no response
 	header  http.Header
 	hints   hints.Hints
@@ -34,6 +35,14 @@ func (a *answer) read(resp *http.Response, refused func(*http.Response) error) h
 		}
 	}
 	return o
+}
+
+// connections returns the number of connections that the try has opened as records have it.
+func (a *answer) connections() int {
+	if a.opened > 1 {
+		return a.opened
+	}
+	return 0
 }
 
 // describe adds to a record the headers that may move the host's state.
@@ -73,6 +82,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	d.Seq, d.Start, d.Latency, d.Duration = start.Seq, start.Start, a.latency, now.Sub(start.Start)
 	d.ContentType, d.ETag, d.LastModified = first(a.header, "Content-Type"), first(a.header, "Etag"), first(a.header, "Last-Modified")
 	a.describe(&d)
+	d.Connections = a.connections()
 	d.Location = evidence.RedactURL(first(a.header, "Location"))
 	if success(a.status) {
 		p.describe(&d, p.preferences())

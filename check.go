@@ -140,7 +140,7 @@ func (t *Transport) inquire(ctx context.Context, rawURL string, k kind) (*trip, 
 		return nil, &Error{Stage: StageRequest, URL: weburl.Redacted(req.URL), Err: err}
 	}
 	trip := t.begin(req, k)
-	trip.subject.host = t.hostKey(req)
+	trip.spell()
 	if k == kindInquiry {
 		err = trip.judge()
 	}

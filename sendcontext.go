@@ -3,6 +3,7 @@ package politeness
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ const punctual = time.Millisecond
 //	         another signature: that is a further start; sent
 //	refused  the new start was refused or its caller left: the request is cancelled, and every
 //	         further connection closed; refused
+//	any      Base asks for more connections than mostOpened: the request is cancelled, and has failed
 //	closed   Base has returned: the hook does nothing, and where it waited for a start its connection
 //	         is closed
 //
@@ -47,6 +49,8 @@ type sendContext struct {
 
 	leave    atomic.Pointer[context.CancelFunc] // ends the last wait for a new start; nil before the first
 	returned atomic.Bool                        // Base has returned; set before leave is called
+	opened   atomic.Int32                       // connections that Base has asked for and didn't have yet
+	excess   atomic.Bool                        // it has asked for one more than mostOpened
 
 	mu      sync.Mutex // held during the wait for a new start; until closed, guards turn.start and turn.earlier
 	closed  bool
@@ -57,7 +61,7 @@ type sendContext struct {
 
 // open makes the hook count, as Base is about to be called.
 func (c *sendContext) open() {
-	c.hooks = conntrace.Hooks(c.Context, c.gotConn)
+	c.hooks = conntrace.Hooks(c.Context, c.getConn, c.gotConn)
 	c.called.Store(true)
 }
 
@@ -89,8 +93,27 @@ func (c *sendContext) signed(keyID string) {
 	}
 }
 
+// mostOpened is how many connections a try may open: net/http goes on opening them, at no pace,
+// where a server closes each before it is used.
+const mostOpened = 3
+
+// errOpened: the request was given up at the connection after mostOpened.
+var errOpened = fmt.Errorf("politeness: given up after %d connections for one request, none of which has answered it", mostOpened)
+
+// getConn is called when Base asks for a connection, one that it has or a new one.
+func (c *sendContext) getConn(string) {
+	if c.opened.Load() < mostOpened {
+		c.opened.Add(1)
+	} else if !c.excess.Swap(true) {
+		c.Cancel(errOpened)
+	}
+}
+
 // gotConn is called when the request has a connection, over which it is sent once gotConn returns.
 func (c *sendContext) gotConn(info httptrace.GotConnInfo) {
+	if info.Reused {
+		c.opened.Add(-1)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

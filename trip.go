@@ -14,6 +14,7 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 	"github.com/go-politeness/politeness/internal/alarm"
 	"github.com/go-politeness/politeness/internal/faults"
+	"github.com/go-politeness/politeness/internal/hostname"
 	"github.com/go-politeness/politeness/internal/pagehead"
 	"github.com/go-politeness/politeness/internal/tally"
 	"github.com/go-politeness/politeness/internal/useragent"
@@ -123,7 +124,7 @@ func (trip *trip) identify() error {
 		}
 		return refused
 	}
-	s.host = t.hostKey(trip.req)
+	trip.spell()
 	for r := trip.req.Response; r != nil && r.Request != nil; r = r.Request.Response {
 		s.redirects++
 	}
@@ -137,6 +138,17 @@ func (trip *trip) identify() error {
 		trip.req.Header = header
 	}
 	return trip.permit()
+}
+
+// spell makes a clone the request where its host isn't in the one spelling, and finds the host key.
+func (trip *trip) spell() {
+	req := trip.req
+	target, host := hostname.URL(req.URL), hostname.Authority(req.URL.Scheme, req.Host)
+	if target != req.URL || host != req.Host {
+		trip.req = trip.try.clone(req)
+		trip.req.URL, trip.req.Host, trip.subject.target = target, host, target
+	}
+	trip.subject.host = trip.t.hostKey(trip.req)
 }
 
 // permit asks the user's own rules.
@@ -341,6 +353,9 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 	if resp != nil && resp.Request == sent {
 		resp.Request = trip.req
 	}
+	if failure != nil && ctx.excess.Load() {
+		failure = errOpened
+	}
 	switch {
 	case ctx.refused != nil:
 		if resp != nil && resp.Body != nil {
@@ -381,7 +396,7 @@ func (trip *trip) Ring() {
 // the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
 	s, a, start := &trip.subject, &trip.answer, &trip.turn.start
-	*a = answer{latency: time.Since(start.Start)}
+	*a = answer{latency: time.Since(start.Start), opened: int(trip.try.ctx.opened.Load())}
 	now := start.Start.Add(a.latency) // Since and Add cost half as much as Now
 	outcome := hostlimit.Outcome{Err: err}
 	if err == nil {
@@ -416,7 +431,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	trip.try.ctx.Cancel(context.Canceled)
 	s.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time, d.Seq, d.Start, d.Latency, d.Duration = now, start.Seq, start.Start, a.latency, a.latency
-		d.Err, d.Left = err.Error(), outcome.Left()
+		d.Err, d.Left, d.Connections = err.Error(), outcome.Left(), a.connections()
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/internal/conntrace"
+	"github.com/go-politeness/politeness/internal/hostname"
 )
 
 // SignedContextKey is a context key. If the context of a request has a func(keyID string) under it,
@@ -163,8 +164,10 @@ type sending struct {
 
 func newSending(signer *Signer, req *http.Request, d *demand) *sending {
 	s := &sending{Context: req.Context(), signer: signer, demand: d}
-	s.hooks = conntrace.Hooks(s.Context, s.gotConn)
+	s.hooks = conntrace.Hooks(s.Context, nil, s.gotConn)
 	s.req = req.WithContext(s)
+	// In the one spelling, so that what is signed as @authority is what is sent.
+	s.req.URL, s.req.Host = hostname.URL(req.URL), hostname.Authority(req.URL.Scheme, req.Host)
 	s.req.Header = make(http.Header, len(req.Header)+3)
 	maps.Copy(s.req.Header, req.Header)
 	return s

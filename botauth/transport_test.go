@@ -559,3 +559,30 @@ func TestALimitThatAsksForASignature(t *testing.T) {
 		t.Errorf("%q", covers)
 	}
 }
+
+// What is signed as @authority is what is sent, so that a verifier that compares hosts as they stand
+// agrees with one that normalises them.
+func TestSignedHostIsTheOneThatIsSent(t *testing.T) {
+	signer := testSigner(t)
+	for _, host := range []string{"BÜCHER.example:443", "bücher.example:0443", "xn--bcher-kva.example."} {
+		var sent *http.Request
+		base := roundTripper(func(r *http.Request) (*http.Response, error) {
+			sent = r
+			return answer(r, http.StatusOK), nil
+		})
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+host+"/a", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := signer.Transport(base).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "xn--bcher-kva.example"; sent.URL.Host != want || sent.Host != want {
+			t.Errorf("sent to %s, as %s", sent.URL.Host, sent.Host)
+		}
+		if req.URL.Host != host || resp.Request != req {
+			t.Error("the caller's request was changed, or isn't the response's")
+		}
+	}
+}

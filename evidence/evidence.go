@@ -156,6 +156,7 @@ type Decision struct {
 	Quota        time.Duration `json:"quota,omitzero"`                // time until the rate limit that has nothing left is reset, as the crawl read it; zero: none counts
 	Refused      string        `json:"refused,omitzero" most:"96"`    // why the answer is a refusal whatever its status is
 	Left         bool          `json:"left,omitzero"`                 // the caller gave it up, which says nothing about the host
+	Connections  int           `json:"connections,omitzero"`          // connections that the try has opened; zero: at most one
 	Location     string        `json:"location,omitzero" most:"416"`  // where a redirect points
 	Redirects    int           `json:"redirects,omitzero"`            // number of hops before this request
 	Err          string        `json:"error,omitzero" most:"320"`     // what went wrong

@@ -27,19 +27,27 @@ func (k keyhole) Value(key any) any {
 	return nil
 }
 
-// Hooks returns the hooks of ctx, with gotConn behind its GotConn.
-func Hooks(ctx context.Context, gotConn func(httptrace.GotConnInfo)) httptrace.ClientTrace {
+// Hooks returns the hooks of ctx, with getConn behind its GetConn and gotConn behind its GotConn.
+// getConn is called when a connection is asked for, and may be nil.
+func Hooks(ctx context.Context, getConn func(string), gotConn func(httptrace.GotConnInfo)) httptrace.ClientTrace {
 	var hooks httptrace.ClientTrace
 	if trace := httptrace.ContextClientTrace(ctx); trace != nil {
 		hooks = *trace
 	}
-	if theirs := hooks.GotConn; theirs != nil {
-		hooks.GotConn = func(info httptrace.GotConnInfo) {
-			theirs(info)
-			gotConn(info)
-		}
-	} else {
-		hooks.GotConn = gotConn
-	}
+	hooks.GetConn, hooks.GotConn = after(hooks.GetConn, getConn), after(hooks.GotConn, gotConn)
 	return hooks
+}
+
+// after returns a function that calls theirs before ours, where there are both.
+func after[T any](theirs, ours func(T)) func(T) {
+	switch {
+	case theirs == nil:
+		return ours
+	case ours == nil:
+		return theirs
+	}
+	return func(v T) {
+		theirs(v)
+		ours(v)
+	}
 }

@@ -11,16 +11,16 @@ import (
 func TestHooksComeAfterTheCallers(t *testing.T) {
 	order := ""
 	ours := func(httptrace.GotConnInfo) { order += "ours " }
-	hooks := conntrace.Hooks(t.Context(), ours)
+	hooks := conntrace.Hooks(t.Context(), nil, ours)
 	hooks.GotConn(httptrace.GotConnInfo{})
 	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { order += "theirs " },
 		GetConn: func(string) { order += "get " },
 	})
-	hooks = conntrace.Hooks(ctx, ours)
+	hooks = conntrace.Hooks(ctx, func(string) { order += "asked " }, ours)
 	hooks.GetConn("")
 	hooks.GotConn(httptrace.GotConnInfo{})
-	if order != "ours get theirs ours " {
+	if order != "ours get asked theirs ours " {
 		t.Errorf("called: %s", order)
 	}
 	// A context that answers to Key is what httptrace finds.

@@ -59,6 +59,19 @@ func Authority(scheme, host string) string {
 	return host
 }
 
+// URL returns u with its scheme in lower case and its Authority as the host, u itself where it is
+// so. What is sent is spelled so: net/http finds its HTTP/2 connections by the host as it stands
+// and makes them by the host in punycode, and where the two differ it opens one after the other.
+func URL(u *url.URL) *url.URL {
+	scheme, host := strings.ToLower(u.Scheme), Authority(u.Scheme, u.Host)
+	if scheme == u.Scheme && host == u.Host {
+		return u
+	}
+	spelled := *u
+	spelled.Scheme, spelled.Host = scheme, host
+	return &spelled
+}
+
 // Within reports whether host, a URL.Host, is the given site or a name below it. A site without a
 // port has every port.
 func Within(host, site string) bool {

@@ -17,6 +17,10 @@ import (
 // something has gone wrong with the copying.
 const fewest = 1000
 
+// mostOthers is how many tests may differ, or not be compared, for another reason than the
+// User-Agent. docs/migrating.md lists them.
+const mostOthers = 8
+
 // A lab is a module with a copy of net/http's tests: those of the Go installation at hand. What they
 // import from within the standard library is copied too; an overlay gives them net/http with its test
 // helpers, and with one line more in http.Client, by which every request of a client goes through a
@@ -37,6 +41,15 @@ func TestClientsSeeNoDifference(t *testing.T) {
 				t.Errorf("%s has no reason, or this Go version has no such test", name)
 			}
 		}
+	}
+	others := len(unsteady)
+	for _, reason := range differences {
+		if reason != userAgent {
+			others++
+		}
+	}
+	if others > mostOthers {
+		t.Errorf("%d tests differ for another reason than the User-Agent, at most %d may", others, mostOthers)
 	}
 	if os.Getenv(transparency.Full) == "" {
 		t.Logf("the tests are run with %s=1 only", transparency.Full)
