@@ -102,7 +102,7 @@ func serverRequest(ctx context.Context, x *exchange, body []byte) *http.Request 
 		Header:        x.record.Header.Clone(),
 		Body:          http.NoBody,
 		ContentLength: int64(len(body)),
-		Host:          x.req.Host,
+		Host:          x.host,
 		RemoteAddr:    "192.0.2.1:1234", // TEST-NET-1, as in net/http/httptest
 		RequestURI:    u.RequestURI(),
 	}).WithContext(ctx)

@@ -183,15 +183,15 @@ func (s hostileSite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.page.ServeHTTP(w, r)
 }
 
-// endlessly is how much an endless answer has to say at most.
-const endlessly int64 = 10 << 30
+// endlessBytes is the length of an endless answer.
+const endlessBytes int64 = 10 << 30
 
 // endless answers with head and then with numbered lines of the given format, 10 GiB of them.
 func endless(head, format string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := io.WriteString(w, head)
 		var block bytes.Buffer
-		for n, said := 0, int64(0); err == nil && said < endlessly; said += int64(block.Len()) {
+		for n, written := 0, int64(0); err == nil && written < endlessBytes; written += int64(block.Len()) {
 			for block.Reset(); block.Len() < flushAt; n++ {
 				fmt.Fprintf(&block, format, n)
 			}
@@ -229,7 +229,7 @@ func bomb(coding string) http.Handler {
 		w.Header().Set("Content-Type", "text/html")
 		w.Header().Set("Content-Encoding", coding)
 		_, err := w.Write(head)
-		for n := int64(0); err == nil && n < endlessly; n += bombBlock {
+		for n := int64(0); err == nil && n < endlessBytes; n += bombBlock {
 			_, err = w.Write(block)
 		}
 	})
@@ -324,7 +324,7 @@ func flood(head, piece string) func(io.Writer) error { return drip(head, piece, 
 func drip(head, piece string, interval time.Duration) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := io.WriteString(w, head)
-		for said := int64(0); err == nil && said < endlessly; said += int64(len(piece)) {
+		for written := int64(0); err == nil && written < endlessBytes; written += int64(len(piece)) {
 			<-time.After(interval) // the client's end is found by the next write
 			_, err = io.WriteString(w, piece)
 		}

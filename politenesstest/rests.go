@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// longestRest is how long a host rests at most after an answer that may be a rate limit's word.
+	// longestRest is how long a host rests at most after an answer that may come from a rate limit.
 	longestRest = 5 * time.Minute
 	// inARow is how many answers such as 403 in a row are followed by a single request.
 	inARow = 5
@@ -18,15 +18,15 @@ const (
 	forgiven = 30 * time.Minute
 )
 
-// rests are what the answers of a host ask for without a word, as far as it is certain: a time
-// without a request, and one request alone after it. It is played again from the starts and answers
-// of the host, in their order:
+// rests is the state of a host whose answers ask for a rest without naming a time: a time without a
+// request, and one request alone after it. It follows from the starts and answers of the host, in
+// their order:
 //
 //	5xx, 408, 425, no answer         rest: 1, 1, 2, 3, 5... s by the number in a row
 //	the same to the request after    none, if the page is one that was refused: the answer to
-//	a rest                           the next page tells
-//	the same, of a page that was     none: the trouble is the page's own
-//	told so by a success
+//	a rest                           the next page decides
+//	the same, of a page right after  none: the trouble is the page's own
+//	which another one was served
 //	the fifth of 401, 402, 403, 451  no rest; one request alone
 //	the next of them                 rest: 60 s, doubling to 10 min
 //	any success                      all is over
@@ -42,8 +42,8 @@ type rests struct {
 	forbidden int
 	bans      int
 	checking  bool   // the next answer such as 403 is a ban
-	asked     bool   // a refusal that named its time has come last
-	pending   string // page that was refused again; the next answer tells whose trouble it is
+	asked     bool   // the last refusal named its time
+	pending   string // page that was refused again; the next answer decides whose trouble it is
 	suspects  map[string]*suspect
 	probes    map[*exchange]bool
 	found     map[*exchange]Violation
@@ -107,7 +107,7 @@ func (r *rests) start(x *exchange) {
 	}
 }
 
-// answer takes the answer to x, or the news that there is none.
+// answer changes the state by the answer to x, or by its failure.
 func (r *rests) answer(x *exchange, at instant) {
 	if r.probe == x {
 		for _, z := range r.beside {
@@ -188,12 +188,12 @@ func (r *rests) forbid(x *exchange) {
 	}
 }
 
-// rest lets the host rest after the answer to x, and one request start alone then.
+// rest begins a rest after the answer to x, and lets one request start alone at its end.
 func (r *rests) rest(x *exchange, long time.Duration, why string) {
 	r.alone, r.setBy, r.why, r.until = true, x, why, x.settled().Add(long)
 }
 
-// clear forgets what was refused in a row.
+// clear ends the rest and resets the counts of refusals in a row.
 func (r *rests) clear() {
 	r.alone, r.asked, r.checking = false, false, false
 	r.row, r.forbidden, r.bans = 0, 0, 0

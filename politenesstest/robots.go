@@ -19,11 +19,11 @@ const (
 	maxStaleAge = 30 * 24 * time.Hour // for which it may while the site is unreachable (section 2.3.1.4)
 )
 
-// A robotsLog is what the crawler has learned of each origin's robots.txt, and when.
+// A robotsLog holds, for each origin, the answers that the crawler got for its robots.txt.
 type robotsLog struct {
 	web     *Web
-	learned map[string][]lesson // by origin, in the order of when they were learned
-	fetches map[*exchange]bool  // all requests that belong to a fetch of a robots.txt
+	answers map[string][]robotsAnswer // by origin, in the order in which they came
+	fetches map[*exchange]bool        // all requests that belong to a fetch of a robots.txt
 
 	files    map[string]*robots.File // by text
 	compiled map[compiledKey]*robots.Rules
@@ -31,8 +31,8 @@ type robotsLog struct {
 
 type compiledKey struct{ text, agent string }
 
-// A lesson is the state of knowledge after one fetch of an origin's robots.txt.
-type lesson struct {
+// A robotsAnswer is what a crawler knows of an origin's robots.txt after one fetch.
+type robotsAnswer struct {
 	fetch       *exchange // its first request
 	at          instant
 	unreachable string // why; empty if the site gave an answer
@@ -47,7 +47,7 @@ type lesson struct {
 func (w *Web) readRobots() *robotsLog {
 	l := &robotsLog{
 		web:      w,
-		learned:  make(map[string][]lesson),
+		answers:  make(map[string][]robotsAnswer),
 		fetches:  make(map[*exchange]bool),
 		files:    make(map[string]*robots.File),
 		compiled: make(map[compiledKey]*robots.Rules),
@@ -65,14 +65,14 @@ func (w *Web) readRobots() *robotsLog {
 	var fetches []fetch
 	for _, x := range w.log {
 		if x.isRobots && x.url.RequestURI() == robotsPath {
-			if last, dropped := l.follow(x, byURL); last.ended != 0 && last.tells() {
+			if last, dropped := l.follow(x, byURL); last.ended != 0 && last.conclusive() {
 				fetches = append(fetches, fetch{x, last, dropped})
 			}
 		}
 	}
 	slices.SortFunc(fetches, func(a, b fetch) int { return int(a.last.ended - b.last.ended) })
 	for _, f := range fetches {
-		l.learn(f.first, f.last, f.dropped)
+		l.add(f.first, f.last, f.dropped)
 	}
 	return l
 }
@@ -98,9 +98,9 @@ func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) (last *exc
 	return x, false
 }
 
-// tells reports whether x's answer lets a crawler know its robots.txt: half a file, or none
-// of it, says nothing of the rest.
-func (x *exchange) tells() bool {
+// conclusive reports whether a crawler knows the robots.txt by x's answer. It doesn't by a part of the
+// file, nor by HEAD.
+func (x *exchange) conclusive() bool {
 	r := x.record
 	switch {
 	case r.Method != http.MethodGet:
@@ -128,24 +128,24 @@ func (x *exchange) location() string {
 	return targetOf(to)
 }
 
-// learn adds the lesson of the end of a fetch.
-func (l *robotsLog) learn(first, last *exchange, dropped bool) {
-	var now lesson
-	if before := l.learned[first.origin]; len(before) > 0 {
+// add adds the answer that ends a fetch.
+func (l *robotsLog) add(first, last *exchange, dropped bool) {
+	var now robotsAnswer
+	if before := l.answers[first.origin]; len(before) > 0 {
 		now = before[len(before)-1]
 	}
 	now.fetch, now.at, now.unreachable = first, last.ended, ""
 	r := last.record
 	switch {
 	case errors.Is(r.Err, context.Canceled):
-		return // says nothing of the site
+		return // the crawler's own end, and no answer of the site
 	case r.Err != nil:
 		now.unreachable = r.Err.Error()
 	case dropped:
 		now.unreachable = fmt.Sprintf("%d to %s, which was never asked for", r.Status, last.location())
 	case r.Status == http.StatusTooManyRequests || r.Status >= 500:
 		now.unreachable = fmt.Sprintf("%d %s", r.Status, http.StatusText(r.Status))
-	case r.Status == http.StatusNotModified && len(l.learned[first.origin]) == 0:
+	case r.Status == http.StatusNotModified && len(l.answers[first.origin]) == 0:
 		return // it holds a copy that we haven't seen
 	case r.Status == http.StatusNotModified:
 		now.since = r.End
@@ -154,7 +154,7 @@ func (l *robotsLog) learn(first, last *exchange, dropped bool) {
 	default: // no such file, or too many redirects
 		now.file, now.text, now.since = false, "", r.End
 	}
-	l.learned[first.origin] = append(l.learned[first.origin], now)
+	l.answers[first.origin] = append(l.answers[first.origin], now)
 }
 
 // A regime is what an origin's robots.txt allows a crawler at some time.
@@ -171,12 +171,12 @@ func (l *robotsLog) inForce(x *exchange, r Rules) regime { return l.inForceAt(x.
 
 // inForceAt is the regime of an origin when x started.
 func (l *robotsLog) inForceAt(origin string, x *exchange, r Rules) regime {
-	lessons := l.learned[origin]
-	n := sort.Search(len(lessons), func(i int) bool { return lessons[i].at > x.started })
+	answers := l.answers[origin]
+	n := sort.Search(len(answers), func(i int) bool { return answers[i].at > x.started })
 	if n == 0 {
 		return l.asServed(origin, x.record.Start, r)
 	}
-	known := lessons[n-1]
+	known := answers[n-1]
 	age := x.record.Start.Sub(known.since)
 	maxAge := r.RobotsMaxAge
 	if maxAge == 0 {

@@ -68,7 +68,7 @@ func (v Violation) text() string {
 //   - starts after a 429 with Retry-After had been answered, before its time was over
 //     (Retry-After is in whole seconds: where requests in flight together were refused,
 //     a later answer doesn't lengthen the block of an earlier one by less than that);
-//   - starts within Rules.Rest of an answer that may be a rate limit's word (5xx, 408, 425, none):
+//   - starts within Rules.Rest of an answer that may come from a rate limit (5xx, 408, 425, none):
 //     a second and, in a row, Fibonacci steps of it, at most five minutes; and more than one start
 //     at a time from then on, until a success. A page that fails again alone, while the next one is
 //     served, has a trouble of its own, which asks for nothing;
@@ -113,7 +113,7 @@ type checker struct {
 	found  []Violation
 }
 
-// A host is what the checker remembers of a host key.
+// A host is the checker's state of a host key.
 type host struct {
 	last  *exchange   // the start before
 	open  []*exchange // may still be in flight, in the order of their starts
@@ -122,7 +122,7 @@ type host struct {
 	refused []*exchange // exchanges whose answer asked to leave the host alone, in the order of the answers
 }
 
-// host returns what is remembered of x's host key.
+// host returns the state of x's host key.
 func (c *checker) host(x *exchange) *host {
 	key := c.rules.hostKey(x)
 	h := c.hosts[key]
@@ -138,7 +138,7 @@ func (c *checker) asks(x *exchange) bool {
 	return c.rules.refusal(x.record.Status) && x.record.Response.Get("Retry-After") != ""
 }
 
-// note takes down when x was refused.
+// note adds x to the refusals of its host if its answer asked to be left alone.
 func (c *checker) note(x *exchange) {
 	if c.asks(x) {
 		h := c.host(x)

@@ -116,7 +116,7 @@ func (r *rig) awaitShare(want int64) {
 	share := func() int64 {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.share
+		return b.divisor
 	}
 	for end := time.Now().Add(30 * time.Second); share() != want; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {

@@ -295,7 +295,7 @@ func TestNotAfter(t *testing.T) {
 	if err := b.lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { <-b.asking }()
+	defer func() { <-b.calling }()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	call := b.request("", 0, false)

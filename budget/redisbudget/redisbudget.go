@@ -26,7 +26,7 @@
 // granted in the last second before to processes that were killed, or were cut off for those five
 // seconds, as well; keep the server's data (appendonly yes) and, with replicas, set
 // min-replicas-to-write, since two masters at once would grant twice. Where the server forbids
-// INFO, only the counter tells.
+// INFO, it sees it by the counter alone.
 //
 // A call that arrives late, or twice, counts once or not at all: it says until when it holds on the
 // server's clock, and its number.
@@ -71,49 +71,51 @@ type Config struct {
 }
 
 const (
-	// Each process calls so often; it gives back what it hasn't spent since.
+	// beat is the time between two calls of a process that has nothing to ask for.
 	beat = time.Second
 
-	// Nothing is granted for so long when the budget is new to the server: processes that know it
-	// call within a beat.
+	// quietNew is how long nothing is granted when the budget is new to the server: processes that
+	// know it call within a beat.
 	quietNew = 2 * time.Second
 
-	// Nothing is granted for so long after the server has lost data: longer than a call that finds
-	// a dead connection takes (3 s by the client's defaults) and a beat.
+	// quietLost is how long nothing is granted after the server has lost data: longer than a call
+	// that finds a dead connection takes (3 s by the client's defaults) and a beat.
 	quietLost = 5 * time.Second
 
-	// A process that hasn't called for so long, and hasn't said goodbye, has taken its chunk along.
+	// lostAfter is how long a process that wasn't closed is silent before it counts as lost, its
+	// chunk with it.
 	lostAfter = 10 * time.Second
 
-	// A lost process makes chunks smaller until so long after its last call.
+	// lostFor is how long after its last call a lost process makes chunks smaller.
 	lostFor = time.Hour
 
-	// Close asks no more once it has taken so long.
+	// closing bounds the time that Close calls the server.
 	closing = 3 * time.Second
 
-	// A page that was reserved is sent, or given back, within this time.
+	// mostWait is how long a page may be reserved before it is sent or given back.
 	mostWait = time.Hour
 
-	// A budget is forgotten so long after its last use, or after Limits.Duration if that is longer.
-	keep = 30 * 24 * time.Hour
+	// keepFor is how long the server keeps a budget after its last use, or longer than
+	// Limits.Duration and Limits.Every where these are longer.
+	keepFor = 30 * 24 * time.Hour
 
-	firstPages, mostPages = 8, 1 << 14
-	firstBytes, mostBytes = 64 << 10, 64 << 20
+	firstPages, mostPages = 8, 1 << 14         // sizes of chunks
+	firstBytes, mostBytes = 64 << 10, 64 << 20 // in bytes
 )
 
 // ErrClosed is returned by methods of a Budget after Close.
 var ErrClosed = errors.New("redisbudget: budget is closed")
 
-// A ServerError says that the server could not be asked. Nothing was spent.
+// A ServerError is returned where the server gave no answer that can be used. Nothing was spent.
 type ServerError struct {
 	Name string // of the budget
-	Err  error  // what the client said
+	Err  error  // of the client, or about the answer
 }
 
 // Error names the budget.
 func (e *ServerError) Error() string { return fmt.Sprintf("redisbudget: %s: %v", e.Name, e.Err) }
 
-// Unwrap returns what the client said.
+// Unwrap returns Err.
 func (e *ServerError) Unwrap() error { return e.Err }
 
 // Temporary reports true: the budget can be asked again.
@@ -128,50 +130,51 @@ type Budget struct {
 	every     time.Duration
 	lostAfter time.Duration // the constant, but for tests
 	lostFor   time.Duration // the constant, but for tests
-	parts     int
-	keys      []string
-	proc      string
-	asking    chan struct{} // holds a token while a call is under way
+	processes int           // Config.Processes
+	keys      []string      // KEYS of take.lua
+	proc      string        // name of this process on the server
+	calling   chan struct{} // holds a token while a call is under way
 	alive     context.Context
 	end       context.CancelFunc // of alive: the timer's calls
 
-	mu        sync.Mutex // never held across a wait
-	closed    bool
-	seq       int64
-	pending   *request // whose reply is not known: it is asked again as it was
-	state     state
-	share     int64 // by which chunks are smaller since processes were lost
-	clock     clock
-	quiet     time.Time // nothing is granted until then
-	untold    []string  // hosts whose counts the server may have lost
-	toldEpoch int64     // that those counts are of, or a later one
-	pages     chunk
-	bytes     chunk
-	hosts     map[string]*chunk // only with PagesPerHost
-	started   time.Time         // zero: not that we know
-	renewed   time.Time         // when a window began that wasn't the first
-	used      time.Time         // when something in hand was last spent
-	warnings  []budget.Warning  // not returned yet
-	timeAsked bool              // the server was asked since the time limit is nearly reached
-	stats     Stats
-	timer     *time.Timer
-	returns   sync.WaitGroup // goroutines of the timer
+	mu          sync.Mutex // never held across a wait
+	closed      bool
+	seq         int64    // number of the last request
+	pending     *request // the one without a reply yet, which is sent again as it was; nil: none
+	state       state
+	divisor     int64 // of chunks: 1, and 1 more for each lost process, 8 at most
+	clock       clock
+	quietUntil  time.Time // nothing is granted until then
+	resend      []string  // hosts whose counts the server may have lost
+	resendEpoch int64     // epoch of these counts, or a later one
+	pages       chunk
+	bytes       chunk
+	hosts       map[string]*chunk // only with PagesPerHost
+	started     time.Time         // first page or byte of any process; zero: none is known
+	renewed     time.Time         // when a window began that wasn't the first
+	used        time.Time         // when this process last spent or got something
+	warnings    []budget.Warning  // not returned yet
+	timeAsked   bool              // a call was answered after the time limit's share WarnAt had passed
+	stats       Stats
+	timer       *time.Timer
+	timerCalls  sync.WaitGroup // goroutines of the timer
 }
 
 var _ budget.Budget = (*Budget)(nil)
 
-// A chunk is what this process has in hand of a limit.
+// A chunk is the part of a limit that the server has granted to this process.
 type chunk struct {
-	hand  int64 // granted, not spent
-	want  int64 // how much to ask for next time
-	total int64 // granted to all, as last heard
-	asked time.Time
+	unspent int64     // of what was granted to this process
+	want    int64     // what the last request for it asked for; 0: there was none
+	total   int64     // granted to all processes, by the last reply
+	asked   time.Time // when want was set
 }
 
-// brief is how long a chunk should last: the more processes were lost, the shorter.
-func (b *Budget) brief() time.Duration { return beat / time.Duration(max(b.share, 1)) }
+// chunkTime returns how long a chunk should last: the more processes were lost, the shorter.
+func (b *Budget) chunkTime() time.Duration { return beat / time.Duration(max(b.divisor, 1)) }
 
-// grow asks for more next time if the last grant was spent in less than brief, else for less.
+// grow returns the size of the next chunk: twice that of the last one if that was spent in less
+// than brief, else half of it, within first and most.
 func (c *chunk) grow(now time.Time, brief time.Duration, first, most int64) int64 {
 	switch {
 	case c.want == 0:
@@ -223,10 +226,10 @@ func New(c Config) (*Budget, error) {
 		every:     c.Limits.Every,
 		lostAfter: lostAfter,
 		lostFor:   lostFor,
-		parts:     c.Processes,
+		processes: c.Processes,
 		keys:      []string{key, key + ":hosts", key + ":last:" + proc},
 		proc:      proc,
-		asking:    make(chan struct{}, 1),
+		calling:   make(chan struct{}, 1),
 	}
 	b.alive, b.end = context.WithCancel(context.Background())
 	if c.Limits.PagesPerHost > 0 {
@@ -249,18 +252,18 @@ func (b *Budget) Close() error {
 	}
 	b.closed = true
 	if b.timer != nil && b.timer.Stop() {
-		b.returns.Done()
+		b.timerCalls.Done()
 	}
 	b.mu.Unlock()
 	b.end()
-	b.returns.Wait()
+	b.timerCalls.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), closing)
 	defer cancel()
 	if err := b.lock(ctx); err != nil {
 		return &ServerError{b.name, err}
 	}
-	defer func() { <-b.asking }()
-	if _, err := b.settle(ctx); err != nil {
+	defer func() { <-b.calling }()
+	if _, err := b.catchUp(ctx); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -289,7 +292,7 @@ func (b *Budget) host(name string) *chunk {
 }
 
 // Check implements [budget.Budget]. It asks the server when this process has nothing in
-// hand, and takes a chunk then. While nothing is granted it finds nothing against a page.
+// hand, and takes a chunk then. While nothing is granted it returns nil.
 func (b *Budget) Check(ctx context.Context, host string, start time.Time) error {
 	return b.withPage(ctx, host, start, false)
 }
@@ -302,17 +305,18 @@ func (b *Budget) Reserve(ctx context.Context, host string) ([]budget.Warning, er
 	return b.takeWarnings(), nil
 }
 
-// withPage sees to it that there is a page of host in hand, and spends it if spend.
+// withPage gets a page of host from the server unless one is in hand, and spends it if spend is
+// set.
 func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spend bool) error {
 	for asked := false; ; asked = true {
 		b.mu.Lock()
 		now := time.Now()
 		spent, err := b.spendPage(host, now, start, spend)
-		over := b.over(now)
+		over := b.windowOver(now)
 		if err == nil && !spent && asked && !over {
 			err = b.exceeded(host)
 		}
-		quiet := b.quiet.Sub(now)
+		quiet := b.quietUntil.Sub(now)
 		b.mu.Unlock()
 		switch {
 		case err != nil || spent:
@@ -330,40 +334,40 @@ func (b *Budget) withPage(ctx context.Context, host string, start time.Time, spe
 	}
 }
 
-// spendPage spends a page in hand, or if !spend finds out whether there is one. The error is why
-// there can't be one. The caller holds mu.
+// spendPage reports whether a page of host is in hand, and spends it if spend is set. It returns an
+// error where none can be had. The caller holds mu.
 func (b *Budget) spendPage(host string, now, start time.Time, spend bool) (ok bool, err error) {
 	if b.closed {
 		return false, ErrClosed
 	}
-	if b.over(now) {
+	if b.windowOver(now) {
 		return false, nil
 	}
-	if err := b.late(now, start); err != nil {
+	if err := b.timeError(now, start); err != nil {
 		return false, err
 	}
-	if !b.served(host, 0) || spend && (b.started.IsZero() || !b.timeAsked && b.timeDue(now)) {
+	if !b.inHand(host, 0) || spend && (b.started.IsZero() || !b.timeAsked && b.timeDue(now)) {
 		return false, nil
 	}
 	if spend {
-		b.pages.hand--
+		b.pages.unspent--
 		if b.hosts != nil {
-			b.host(host).hand--
+			b.host(host).unspent--
 		}
 		b.used = now
 	}
 	return true, nil
 }
 
-// exceeded returns an error if nothing is left for host, as last heard. The caller holds mu.
+// exceeded returns an error if by the last reply nothing is left for host. The caller holds mu.
 func (b *Budget) exceeded(host string) error {
 	switch {
 	case b.bytesGone():
 		return &budget.Error{Limit: budget.Bytes, Used: b.limits.Bytes, Want: 1, Max: b.limits.Bytes}
-	case b.pages.hand == 0 && b.limits.Pages > 0 && b.pages.total >= b.limits.Pages:
+	case b.pages.unspent == 0 && b.limits.Pages > 0 && b.pages.total >= b.limits.Pages:
 		return &budget.Error{Limit: budget.Pages, Used: b.limits.Pages, Want: 1, Max: b.limits.Pages}
 	case b.hosts != nil:
-		if h := b.host(host); h.hand == 0 && h.total >= b.limits.PagesPerHost {
+		if h := b.host(host); h.unspent == 0 && h.total >= b.limits.PagesPerHost {
 			return &budget.Error{Limit: budget.PagesPerHost, Host: host, Used: b.limits.PagesPerHost, Want: 1, Max: b.limits.PagesPerHost}
 		}
 	}
@@ -381,36 +385,37 @@ func (b *Budget) wait(ctx context.Context, quiet time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return &ServerError{b.name, fmt.Errorf("nothing is granted until all processes had time to tell what they have spent: %w", ctx.Err())}
+		return &ServerError{b.name, fmt.Errorf("nothing is granted until all processes had time to report what they have spent: %w", ctx.Err())}
 	}
 }
 
-// over reports whether the window may be over, and with it what is in hand. The caller holds mu.
-func (b *Budget) over(now time.Time) bool {
+// windowOver reports whether the window may be over, and with it what is in hand. The caller holds
+// mu.
+func (b *Budget) windowOver(now time.Time) bool {
 	return b.every > 0 && b.state.id != "" && b.clock.latest(now) >= (b.state.window+1)*b.every.Microseconds()
 }
 
 // renew begins a window. The caller holds mu.
 func (b *Budget) renew(now time.Time) {
-	b.pages.hand, b.bytes.hand = 0, 0
+	b.pages.unspent, b.bytes.unspent = 0, 0
 	clear(b.hosts)
-	b.untold = nil
+	b.resend = nil
 	b.started, b.timeAsked = time.Time{}, false
 	b.renewed = now
 }
 
 // returnable reports whether what is given back surely is of this window. The caller holds mu.
 func (b *Budget) returnable(now time.Time) bool {
-	return !b.over(now) && (b.renewed.IsZero() || now.Sub(b.renewed) > mostWait)
+	return !b.windowOver(now) && (b.renewed.IsZero() || now.Sub(b.renewed) > mostWait)
 }
 
-// bytesGone reports whether no byte is left, as last heard.
+// bytesGone reports whether by the last reply no byte is left.
 func (b *Budget) bytesGone() bool {
-	return b.limits.Bytes > 0 && b.bytes.hand == 0 && b.bytes.total >= b.limits.Bytes
+	return b.limits.Bytes > 0 && b.bytes.unspent == 0 && b.bytes.total >= b.limits.Bytes
 }
 
-// late returns an error if a start at that time comes after the time limit.
-func (b *Budget) late(now, start time.Time) error {
+// timeError returns an error if a start at that time comes after the time limit.
+func (b *Budget) timeError(now, start time.Time) error {
 	if b.limits.Duration <= 0 {
 		return nil
 	}
@@ -438,9 +443,9 @@ func (b *Budget) Refund(_ context.Context, host string) {
 	if !b.returnable(time.Now()) {
 		return
 	}
-	b.pages.hand++
+	b.pages.unspent++
 	if b.hosts != nil {
-		b.host(host).hand++
+		b.host(host).unspent++
 	}
 }
 
@@ -453,15 +458,15 @@ func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
 	for asked := false; ; asked = true {
 		b.mu.Lock()
 		now := time.Now()
-		over, quiet := b.over(now), b.quiet.Sub(now)
+		over, quiet := b.windowOver(now), b.quietUntil.Sub(now)
 		switch {
 		case b.closed:
 			b.mu.Unlock()
 			return 0, ErrClosed
 		case over:
-		case b.bytes.hand > 0 && !b.started.IsZero():
-			n = min(n, b.bytes.hand)
-			b.bytes.hand -= n
+		case b.bytes.unspent > 0 && !b.started.IsZero():
+			n = min(n, b.bytes.unspent)
+			b.bytes.unspent -= n
 			b.used = now
 			b.mu.Unlock()
 			return n, nil
@@ -485,7 +490,7 @@ func (b *Budget) TakeBytes(ctx context.Context, n int64) (int64, error) {
 func (b *Budget) SettleBytes(_ context.Context, taken, read int64) []budget.Warning {
 	b.mu.Lock()
 	if b.returnable(time.Now()) {
-		b.bytes.hand += max(taken-max(read, 0), 0)
+		b.bytes.unspent += max(taken-max(read, 0), 0)
 	}
 	b.mu.Unlock()
 	return b.takeWarnings()
@@ -496,8 +501,8 @@ func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 	if err := b.lock(ctx); err != nil {
 		return budget.Usage{}, err
 	}
-	defer func() { <-b.asking }()
-	if _, err := b.settle(ctx); err != nil {
+	defer func() { <-b.calling }()
+	if _, err := b.catchUp(ctx); err != nil {
 		return budget.Usage{}, err
 	}
 	b.mu.Lock()
@@ -508,7 +513,7 @@ func (b *Budget) Usage(ctx context.Context) (budget.Usage, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := budget.Usage{Limits: b.limits, Pages: b.pages.total - b.pages.hand, Bytes: b.bytes.total - b.bytes.hand, Started: b.started}
+	u := budget.Usage{Limits: b.limits, Pages: b.pages.total - b.pages.unspent, Bytes: b.bytes.total - b.bytes.unspent, Started: b.started}
 	if !b.started.IsZero() {
 		u.Elapsed = time.Since(b.started)
 	}
@@ -567,21 +572,21 @@ func (b *Budget) watch() {
 	if b.timer != nil || b.closed {
 		return
 	}
-	b.returns.Add(1)
+	b.timerCalls.Add(1)
 	b.timer = time.AfterFunc(beat, func() {
-		defer b.returns.Done()
+		defer b.timerCalls.Done()
 		b.call()
 	})
 }
 
-// call sends the server what it may have lost, gives back what stays in hand, and learns what other
-// processes have spent.
+// call sends the server the counts that it may have lost, gives back what wasn't used of late, and
+// reads what other processes have spent.
 func (b *Budget) call() {
 	if b.lock(b.alive) != nil {
 		return
 	}
 	defer func() {
-		<-b.asking
+		<-b.calling
 		b.mu.Lock()
 		b.timer = nil
 		b.watch()
@@ -590,7 +595,7 @@ func (b *Budget) call() {
 	// Others wait for the right to call, perhaps on a network that is better by now.
 	ctx, cancel := context.WithTimeout(b.alive, onTheWay)
 	defer cancel()
-	if asked, _ := b.settle(ctx); asked {
+	if asked, _ := b.catchUp(ctx); asked {
 		return // what failed is asked again
 	}
 	b.mu.Lock()

@@ -25,8 +25,8 @@ const (
 	// onTheWay is how long a call may be under way. One that arrives later does nothing.
 	onTheWay = 5 * time.Second
 
-	// mostTold bounds the hosts whose counts one call sends again.
-	mostTold = 500
+	// mostResent bounds the hosts whose counts one call sends again.
+	mostResent = 500
 )
 
 // A request is one run of take.lua. Its seq makes it count once, however often it is sent.
@@ -41,15 +41,15 @@ type request struct {
 	backPages  int64
 	backBytes  int64
 	backHosts  map[string]int64
-	told       []string // hosts whose counts the server may have lost
+	resent     []string // hosts whose counts go along, as the server may have lost them
 	start      bool
 	bye        bool // the last call of this process
 	again      bool // a copy was sent before, and may have counted
 }
 
-// A state is what the server calls its data. It is another one after a loss.
+// A state names the data on the server. It is another one after a loss.
 type state struct {
-	id     string // empty: nothing was heard yet
+	id     string // empty: no reply has come yet
 	epoch  int64  // number of id
 	fence  int64  // number of calls that counted
 	window int64  // number of the window of budget.Limits.Every
@@ -75,22 +75,22 @@ func (b *Budget) lock(ctx context.Context) error {
 		return err
 	}
 	select {
-	case b.asking <- struct{}{}:
+	case b.calling <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// settle asks again what has no reply yet, because what it granted must not get lost, and sends the
-// server what it has lost. It reports whether it asked. The caller has the right to call.
-func (b *Budget) settle(ctx context.Context) (asked bool, err error) {
+// catchUp sends the call again that has no reply yet, because a grant must not get lost, and the
+// counts that the server has lost. It reports whether it asked. The caller has the right to call.
+func (b *Budget) catchUp(ctx context.Context) (asked bool, err error) {
 	for {
 		b.mu.Lock()
 		r := b.pending
-		if r == nil && len(b.untold) > 0 {
+		if r == nil && len(b.resend) > 0 {
 			r = b.request("", 0, false)
-			r.told = b.untold[:min(len(b.untold), mostTold)]
+			r.resent = b.resend[:min(len(b.resend), mostResent)]
 		}
 		b.mu.Unlock()
 		if r == nil {
@@ -108,8 +108,8 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 	if err := b.lock(ctx); err != nil {
 		return err
 	}
-	defer func() { <-b.asking }()
-	if asked, err := b.settle(ctx); asked {
+	defer func() { <-b.calling }()
+	if asked, err := b.catchUp(ctx); asked {
 		return err // the caller looks again
 	}
 	b.mu.Lock()
@@ -118,7 +118,7 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 		return ErrClosed
 	}
 	now := time.Now()
-	if b.served(host, n) && !b.over(now) && (!start || !b.started.IsZero() && (b.timeAsked || !b.timeDue(now))) {
+	if b.inHand(host, n) && !b.windowOver(now) && (!start || !b.started.IsZero() && (b.timeAsked || !b.timeDue(now))) {
 		b.mu.Unlock() // by another call, meanwhile
 		return nil
 	}
@@ -127,12 +127,12 @@ func (b *Budget) ask(ctx context.Context, host string, n int64, start bool) erro
 	return b.do(ctx, r)
 }
 
-// served reports whether what was asked for is in hand.
-func (b *Budget) served(host string, n int64) bool {
+// inHand reports whether what was asked for is in hand.
+func (b *Budget) inHand(host string, n int64) bool {
 	if n > 0 {
-		return b.bytes.hand > 0
+		return b.bytes.unspent > 0
 	}
-	return b.pages.hand > 0 && (b.hosts == nil || b.host(host).hand > 0) && !b.bytesGone()
+	return b.pages.unspent > 0 && (b.hosts == nil || b.host(host).unspent > 0) && !b.bytesGone()
 }
 
 // request fills in what to ask for. The caller holds mu.
@@ -141,8 +141,8 @@ func (b *Budget) request(host string, n int64, start bool) *request {
 	r := &request{seq: b.seq, window: b.state.window, start: start}
 	now := time.Now()
 	if n > 0 {
-		if b.bytes.hand == 0 {
-			r.wantBytes, r.leastBytes = max(n, b.bytes.grow(now, b.brief(), firstBytes, mostBytes)), n
+		if b.bytes.unspent == 0 {
+			r.wantBytes, r.leastBytes = max(n, b.bytes.grow(now, b.chunkTime(), firstBytes, mostBytes)), n
 		}
 		return r
 	}
@@ -152,12 +152,12 @@ func (b *Budget) request(host string, n int64, start bool) *request {
 	if host == "" && !start {
 		return r
 	}
-	if b.pages.hand == 0 {
-		r.wantPages = b.pages.grow(now, b.brief(), firstPages, mostPages)
+	if b.pages.unspent == 0 {
+		r.wantPages = b.pages.grow(now, b.chunkTime(), firstPages, mostPages)
 	}
 	if b.hosts != nil {
-		if h := b.host(host); h.hand == 0 {
-			r.wantHost = h.grow(now, b.brief(), 1, mostPages)
+		if h := b.host(host); h.unspent == 0 {
+			r.wantHost = h.grow(now, b.chunkTime(), 1, mostPages)
 		}
 	}
 	return r
@@ -165,15 +165,15 @@ func (b *Budget) request(host string, n int64, start bool) *request {
 
 // giveBack takes what is in hand into the request. The caller holds mu.
 func (r *request) giveBack(b *Budget) {
-	r.backPages, b.pages.hand = b.pages.hand, 0
-	r.backBytes, b.bytes.hand = b.bytes.hand, 0
+	r.backPages, b.pages.unspent = b.pages.unspent, 0
+	r.backBytes, b.bytes.unspent = b.bytes.unspent, 0
 	for name, h := range b.hosts {
-		if h.hand > 0 {
+		if h.unspent > 0 {
 			if r.backHosts == nil {
 				r.backHosts = make(map[string]int64)
 			}
-			r.backHosts[name] = h.hand
-			h.hand = 0
+			r.backHosts[name] = h.unspent
+			h.unspent = 0
 		}
 	}
 }
@@ -193,14 +193,14 @@ func (r *request) args(b *Budget, now time.Time) []any {
 	args := []any{
 		fmt.Sprintf("%d:%d", form, b.every.Microseconds()), b.proc, r.seq, notAfter, bit(r.again),
 		b.state.epoch, b.state.id, b.state.fence, r.window,
-		b.parts, max(keep, l.Duration+24*time.Hour, b.every+24*time.Hour).Milliseconds(),
+		b.processes, max(keepFor, l.Duration+24*time.Hour, b.every+24*time.Hour).Milliseconds(),
 		l.Pages, l.PagesPerHost, l.Bytes, b.warnAt(l.Pages), b.warnAt(l.PagesPerHost), b.warnAt(l.Bytes),
 		r.host, r.wantPages, r.wantHost, r.wantBytes, r.leastBytes, r.backPages, r.backBytes,
 		b.pages.total, b.bytes.total, elapsed, bit(r.start), b.warnTime().Microseconds(), b.every.Microseconds(),
-		quietNew.Microseconds(), quietLost.Microseconds(), beat.Microseconds(), b.toldEpoch, len(r.told),
+		quietNew.Microseconds(), quietLost.Microseconds(), beat.Microseconds(), b.resendEpoch, len(r.resent),
 		bit(r.bye), b.lostAfter.Seconds(), b.lostFor.Seconds(),
 	}
-	for _, name := range r.told {
+	for _, name := range r.resent {
 		args = append(args, name, b.host(name).total)
 	}
 	for name, n := range r.backHosts {
@@ -219,7 +219,7 @@ func bit(on bool) int {
 // replyFields is how many fields of a reply to a call that counted are read.
 const replyFields = 17
 
-// errOld is what a call comes to that arrives after a later one of its process.
+// errOld is the error of a call that arrives after a later one of its process.
 var errOld = errors.New("the server has had a later call of this process")
 
 // mostLate is how often a call is sent anew that arrived too late: once where the server's clock
@@ -278,9 +278,9 @@ func (b *Budget) do(ctx context.Context, r *request) error {
 	return &ServerError{b.name, fmt.Errorf("calls arrive later than %v after they were sent", onTheWay)}
 }
 
-// errMixedUp is what a call comes to that got the answer to another one: what a client has left
-// unread on a connection is the first that its next user reads. To believe it would be to take
-// pages twice.
+// errMixedUp is the error of a call that got the answer to another one: an answer that a client
+// left unread on a connection is the first that its next user reads. To believe it would take pages
+// twice.
 var errMixedUp = errors.New("the connection has given the answer to another call")
 
 // purge gets rid of a connection that gives each caller the answer of the one before: a client
@@ -298,7 +298,7 @@ func (b *Budget) purge(ctx context.Context) {
 	}
 }
 
-// check says what is wrong with a reply, one of another version of take.lua, perhaps.
+// check returns an error for a reply that take.lua of this version doesn't give.
 func check(reply []any) error {
 	switch {
 	case len(reply) >= 2 && (text(reply[0]) == "late" || text(reply[0]) == "old"):
@@ -314,28 +314,28 @@ func (b *Budget) take(r *request, reply []any) {
 	now, l := time.Now(), b.limits
 	before := b.state
 	b.state = state{text(reply[2]), number(reply[3]), number(reply[4]), number(reply[5])}
-	b.quiet = now.Add(time.Duration(max(number(reply[6]), 0)) * time.Microsecond)
+	b.quietUntil = now.Add(time.Duration(max(number(reply[6]), 0)) * time.Microsecond)
 	switch {
 	case before.id == "":
 	case before.window != b.state.window:
 		b.renew(now)
 	case before.id != b.state.id:
 		b.stats.Losses++
-		b.tellAll(before.epoch)
+		b.resendAll(before.epoch)
 	default:
-		b.untold = b.untold[len(r.told):]
+		b.resend = b.resend[len(r.resent):]
 		for name, n := range r.backHosts {
 			b.host(name).total -= n
 		}
 	}
 	b.pages.total, b.bytes.total = number(reply[7]), number(reply[8])
 	grantPages, grantHost, grantBytes := max(number(reply[11]), 0), max(number(reply[12]), 0), max(number(reply[13]), 0)
-	b.pages.hand += grantPages
-	b.bytes.hand += grantBytes
+	b.pages.unspent += grantPages
+	b.bytes.unspent += grantBytes
 	if b.hosts != nil && r.host != "" {
 		h := b.host(r.host)
-		h.hand += grantHost
-		if len(b.untold) == 0 { // else the server may know less
+		h.unspent += grantHost
+		if len(b.resend) == 0 { // else the server may know less
 			h.total = number(reply[9])
 		}
 	}
@@ -347,7 +347,7 @@ func (b *Budget) take(r *request, reply []any) {
 			b.started = at
 		}
 	}
-	b.share = max(number(reply[15]), 1)
+	b.divisor = max(number(reply[15]), 1)
 	b.timeAsked = b.timeAsked || b.timeDue(now)
 	for _, limit := range text(reply[14]) {
 		switch limit {
@@ -365,16 +365,16 @@ func (b *Budget) take(r *request, reply []any) {
 	}
 }
 
-// tellAll makes the next calls send what this process knows of hosts, as of an epoch. The caller
+// resendAll makes the next calls send what this process knows of hosts, as of an epoch. The caller
 // holds mu.
-func (b *Budget) tellAll(epoch int64) {
-	if len(b.untold) == 0 || epoch < b.toldEpoch {
-		b.toldEpoch = epoch // else some count may be older than this epoch
+func (b *Budget) resendAll(epoch int64) {
+	if len(b.resend) == 0 || epoch < b.resendEpoch {
+		b.resendEpoch = epoch // else some count may be older than this epoch
 	}
-	b.untold = b.untold[:0:0]
+	b.resend = b.resend[:0:0]
 	for name, h := range b.hosts {
 		if h.total > 0 {
-			b.untold = append(b.untold, name)
+			b.resend = append(b.resend, name)
 		}
 	}
 }

@@ -25,15 +25,15 @@
 -- later call of its process does nothing and says so.
 --
 -- The server's data may be lost or go back in time: a restart from an old dump, a failover to a
--- replica that lags, FLUSHALL. Each of these begins an epoch, as soon as a run_id that is new, a
--- key that is missing or a process that knows a later fence tells it. For a while nothing is
--- granted then, and each process tells the counts that it has seen last. A process that tells later
--- adds what its counts are above those at the beginning of the first epoch that it doesn't know:
--- what has been granted since comes on top.
+-- replica that lags, FLUSHALL. Each of these begins an epoch: a new run_id, a missing key or a
+-- process that knows a later fence shows it. For a while nothing is granted then, and each process
+-- sends the counts that it has seen last. A process that sends them later adds what its counts are
+-- above those at the beginning of the first epoch that it doesn't know: what has been granted since
+-- comes on top.
 
 local FORM, PROC, SEQ, NOT_AFTER, AGAIN = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local EPOCH, ID, FENCE, WINDOW = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]) -- as the process knows them
-local PARTS, KEEP = tonumber(ARGV[10]), ARGV[11]
+local PROCESSES, KEEP = tonumber(ARGV[10]), ARGV[11]
 local PAGES, PER_HOST, BYTES = tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) -- limits, 0: none
 local WARN_PAGES, WARN_HOST, WARN_BYTES = tonumber(ARGV[15]), tonumber(ARGV[16]), tonumber(ARGV[17]) -- 0: never
 local HOST = ARGV[18]
@@ -41,11 +41,11 @@ local WANT_PAGES, WANT_HOST, WANT_BYTES, LEAST_BYTES = tonumber(ARGV[19]), tonum
 local BACK_PAGES, BACK_BYTES = tonumber(ARGV[23]), tonumber(ARGV[24])
 local KNOWN_PAGES, KNOWN_BYTES, KNOWN_ELAPSED = tonumber(ARGV[25]), tonumber(ARGV[26]), tonumber(ARGV[27])
 local START, WARN_TIME, EVERY = ARGV[28] == '1', tonumber(ARGV[29]), tonumber(ARGV[30]) -- WARN_TIME 0: never
-local QUIET_NEW, QUIET, QUIET_TOLD = tonumber(ARGV[31]), tonumber(ARGV[32]), tonumber(ARGV[33])
-local TOLD_EPOCH, TOLD = tonumber(ARGV[34]), tonumber(ARGV[35])
+local QUIET_NEW, QUIET, QUIET_SENT = tonumber(ARGV[31]), tonumber(ARGV[32]), tonumber(ARGV[33])
+local SENT_EPOCH, SENT = tonumber(ARGV[34]), tonumber(ARGV[35])
 local BYE = ARGV[36] == '1' -- whether this is the last call
 local LOST_AFTER, LOST_FOR = tonumber(ARGV[37]), tonumber(ARGV[38]) -- seconds of silence between which a process counts as lost
--- From ARGV[39]: TOLD hosts and their pages as of TOLD_EPOCH; then hosts and how many of their
+-- From ARGV[39]: SENT hosts and their pages as of SENT_EPOCH; then hosts and how many of their
 -- pages are given back.
 local FIRST, EPOCHS, MOST_LOST = 39, 16, 7
 
@@ -91,7 +91,7 @@ if current > window then
 	end
 end
 
--- The server has forgotten something, if only perhaps.
+-- A loss of data, or what may be one, begins an epoch.
 local seen = redis.call('HGET', KEYS[2], '')
 local forgot = id and (s.run ~= run or ID == id and FENCE > fence or not seen)
 if not id or forgot then
@@ -119,7 +119,7 @@ end
 table.sort(lost, function(a, b) return procs[a] > procs[b] end)
 for i = MOST_LOST + 1, #lost do procs[lost[i]] = nil end
 if BYE then procs[PROC] = nil end
-local share = 1 + math.min(#lost, MOST_LOST)
+local divisor = 1 + math.min(#lost, MOST_LOST)
 
 local knows = ID == id or ID == ''
 if not knows and WINDOW == window then
@@ -149,9 +149,9 @@ local function setHostUse(host, n, e, b)
 		redis.call('HDEL', KEYS[2], 'h:' .. host)
 	end
 end
-if TOLD > 0 and WINDOW == window and last.seq ~= SEQ then
-	local from = math.min(TOLD_EPOCH + 1, epoch)
-	for i = FIRST, FIRST + 2 * TOLD - 1, 2 do
+if SENT > 0 and WINDOW == window and last.seq ~= SEQ then
+	local from = math.min(SENT_EPOCH + 1, epoch)
+	for i = FIRST, FIRST + 2 * SENT - 1, 2 do
 		local host, known = ARGV[i], tonumber(ARGV[i + 1])
 		local n, e, b = hostUse(host)
 		if e < from then -- nothing was granted since
@@ -162,7 +162,7 @@ if TOLD > 0 and WINDOW == window and last.seq ~= SEQ then
 		end
 		setHostUse(host, n, e, b)
 	end
-	if quiet > now then quiet = math.max(quiet, now + QUIET_TOLD) end
+	if quiet > now then quiet = math.max(quiet, now + QUIET_SENT) end
 end
 
 local grantPages, grantHost, grantBytes, warned = 0, 0, 0, ''
@@ -175,19 +175,19 @@ else
 	-- What was given back before a loss, or in a call that may have counted long ago, stays spent.
 	if ID == id and WINDOW == window and not (AGAIN and not last.seq) then
 		pages, bytes = math.max(pages - BACK_PAGES, 0), math.max(bytes - BACK_BYTES, 0)
-		for i = FIRST + 2 * TOLD, #ARGV, 2 do
+		for i = FIRST + 2 * SENT, #ARGV, 2 do
 			local n, e, b = hostUse(ARGV[i])
 			setHostUse(ARGV[i], n - ARGV[i + 1], e, b)
 		end
 	end
 
 	-- chunk is what may be granted of a limit: all of a small want, else a part that
-	-- shrinks towards the end, so that nobody holds what others lack. The one that reaches the
+	-- shrinks towards the end, so that no process holds what others lack. The one that reaches the
 	-- warning is granted by itself.
 	local function chunk(want, least, used, max, warn)
 		if want == 0 or quiet > now or not knows then return 0 end
-		local n = math.max(math.floor(want / share), math.min(want, least))
-		if max > 0 then n = math.min(math.max(math.floor((max - used) / (2 * PARTS * share)), least), n, max - used) end
+		local n = math.max(math.floor(want / divisor), math.min(want, least))
+		if max > 0 then n = math.min(math.max(math.floor((max - used) / (2 * PROCESSES * divisor)), least), n, max - used) end
 		if warn > 0 and used < warn - least and used + n >= warn then n = math.min(n, warn - least - used) end
 		return math.max(n, 0)
 	end
@@ -222,4 +222,4 @@ redis.call('SET', KEYS[3], SEQ .. ' ' .. id .. ' ' .. int(window) .. ' ' .. int(
 	'PX', 600000)
 return { 'ok', int(now), id, int(epoch), int(fence), int(window), int(math.max(quiet - now, 0)), int(pages), int(bytes),
 	HOST ~= '' and int((hostUse(HOST))) or '0', started > 0 and int(now - started) or '-1', int(grantPages), int(grantHost), int(grantBytes), warned,
-	int(share), PROC .. SEQ }
+	int(divisor), PROC .. SEQ }
