@@ -9,170 +9,83 @@ import (
 	"time"
 )
 
-// A step is an answer: its page, its status (0: none) and what becomes of pages. Its page is "good"
-// where one that was served before is asked for, and "x!" where x was asked for before the trouble.
+// A step is an answer, and the verdict on pages that it leads to. The page is "good" where one that
+// was served before is asked for, and "x!" where x was asked for before the trouble.
 type step struct {
 	page   string
-	status int
-	after  time.Duration // since the step before; 0: a second
+	status int           // 0: no answer
+	after  time.Duration // since the step before
 	want   string
+}
+
+// stepsOf reads steps such as "a 503; good 200 1m = done a": a page, its status, the time since the
+// step before unless that is a second, and the verdict unless there is none.
+func stepsOf(t *testing.T, text string) (steps []step) {
+	t.Helper()
+	for part := range strings.SplitSeq(text, ";") {
+		s := step{after: time.Second}
+		answer, want, _ := strings.Cut(part, "=")
+		s.want = strings.TrimSpace(want)
+		fields := strings.Fields(answer)
+		var err error
+		if len(fields) == 3 {
+			s.after, err = time.ParseDuration(fields[2])
+		}
+		if n, scanned := fmt.Sscan(answer, &s.page, &s.status); n != 2 || err != nil {
+			t.Fatalf("%q is no step: %v, %v", part, scanned, err)
+		}
+		steps = append(steps, s)
+	}
+	return steps
 }
 
 // TestRefusals walks through the table of states.
 func TestRefusals(t *testing.T) {
 	for name, tt := range map[string]struct {
-		tries int
-		steps []step
+		tries int    // 0: 5
+		steps string // see stepsOf
 		next  string // request: the page, "good", or "any"
 		alone bool
 	}{
-		"served":      {0, []step{{"a", 200, 0, "done a"}}, "any", false},
-		"refused":     {0, []step{{"a", 503, 0, ""}}, "a", true},
-		"served then": {0, []step{{"a", 503, 0, ""}, {"a", 200, 0, "done a"}}, "any", false},
-		"one try":     {1, []step{{"a", 503, 0, "over a"}}, "any", true},
-		"two tries":   {2, []step{{"a", 503, 0, ""}, {"a", 503, 0, "over a"}}, "any", true},
-		"suspect, nothing to ask": {
-			0, []step{{"a", 503, 0, ""}, {"a", 0, 0, ""}}, "any", true,
-		},
-		"suspect":     {0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}}, "good", true},
-		"own trouble": {0, []step{{"g", 200, 0, "done g"}, {"a", 500, 0, ""}, {"a", 500, 0, ""}, {"good", 200, 0, "done a"}}, "any", false},
-		"told by the next": {
-			0, []step{{"a", 0, 0, ""}, {"a", 0, 0, ""}, {"b", 404, 0, "done b a"}}, "any", false,
-		},
-		"told by a later one": {
-			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 200, time.Minute, "drop a"}}, "a", false,
-		},
-		"the host's trouble": {
-			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 503, 0, "last a"}}, "any", true,
-		},
-		"the host's, still": {
-			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 503, 0, "last a"}, {"b", 503, 0, ""}}, "good", true,
-		},
-		"the host's, over": {
-			0, []step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 503, 0, "last a"}, {"b", 503, 0, ""}, {"good", 200, 0, ""}}, "b", false,
-		},
-		"second chance": {
-			0, []step{
-				{"g", 200, 0, "done g"},
-				{"x", 503, 0, ""},
-				{"x", 200, 0, "done x"},
-				{"a", 503, 0, ""},
-				{"a", 503, 0, ""},
-				{"good", 200, 0, "last a"},
-				{"b", 200, 0, "done b"},
-				{"a", 503, 0, ""},
-				{"a", 503, 0, ""},
-				{"good", 200, 0, "done a"},
-			}, "any", false,
-		},
-		"each third request is served": {
-			0, []step{
-				{"g", 200, 0, "done g"},
-				{"a", 503, 0, ""},
-				{"a", 503, 0, ""},
-				{"good", 200, 0, "done a"},
-				{"b", 503, 0, ""},
-				{"b", 503, 0, ""},
-				{"b", 200, 0, "done b"},
-			}, "any", false,
-		},
-		"two broken pages in a row": {
-			0, []step{
-				{"g", 200, 0, "done g"},
-				{"a", 503, 0, ""},
-				{"a", 503, 0, ""},
-				{"good", 200, 0, "done a"},
-				{"b", 503, 0, ""},
-				{"b", 503, 0, ""},
-				{"b", 503, 0, ""},
-				{"good", 200, 0, "done b"},
-			}, "any", false,
-		},
-		"two pages, nothing served": {
-			0, []step{{"a", 503, 0, ""}, {"a", 503, 0, ""}, {"b", 503, 0, "last a"}}, "b", true,
-		},
-		"429 is the host's":     {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "a", true},
-		"the third 429":         {0, []step{{"g", 200, 0, "done g"}, {"a", 429, 0, ""}, {"a", 429, 0, ""}, {"a", 429, 0, ""}}, "good", true},
-		"an earlier one":        {0, []step{{"a", 503, 0, ""}, {"b!", 503, 0, "first b"}, {"c!", 200, 0, "done c"}}, "a", true},
-		"403":                   {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}}, "any", false},
-		"403 and served":        {0, []step{{"a", 403, 0, ""}, {"b", 451, 0, ""}, {"c", 200, 0, "done c, last a b"}, {"a", 403, 0, ""}, {"d", 200, 0, "done d a"}}, "any", false},
-		"403 and served before": {0, []step{{"a", 403, 0, ""}, {"b!", 200, 0, "done b"}, {"c", 200, 0, "done c, last a"}}, "any", false},
-		"a few 403 are asked for again": {
-			0,
-			[]step{
-				{"a", 403, 0, ""},
-				{"g", 200, 0, "done g, last a"},
-				{"b", 403, 0, ""},
-				{"c", 403, 0, ""},
-				{"g", 200, 0, "done g, last b c"},
-				{"d", 403, 0, ""},
-				{"g", 200, 0, "done g d"},
-			},
-			"any", false,
-		},
-		"a limit that answers 403": {
-			0,
-			[]step{
-				{"a", 403, 0, ""},
-				{"b", 403, 0, ""},
-				{"c", 403, 0, ""},
-				{"g", 200, 0, "done g, last a b c"},
-				{"a", 200, 0, "done a"},
-				{"d", 403, 0, ""},
-				{"g", 200, 0, "done g, last d"},
-			},
-			"any", false,
-		},
-		"403 with one try": {1, []step{{"a", 403, 0, "done a"}}, "any", false},
-		"five 403":         {0, []step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}}, "good", true},
-		"forbidden": {
-			0,
-			[]step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"good", 200, 0, "done a b c d e"}},
-			"any", false,
-		},
+		"served":                        {0, "a 200 = done a", "any", false},
+		"refused":                       {0, "a 503", "a", true},
+		"served then":                   {0, "a 503; a 200 = done a", "any", false},
+		"one try":                       {1, "a 503 = over a", "any", true},
+		"two tries":                     {2, "a 503; a 503 = over a", "any", true},
+		"suspect, nothing to ask":       {0, "a 503; a 0", "any", true},
+		"suspect":                       {0, "g 200 = done g; a 503; a 503", "good", true},
+		"own trouble":                   {0, "g 200 = done g; a 500; a 500; good 200 = done a", "any", false},
+		"told by the next":              {0, "a 0; a 0; b 404 = done b a", "any", false},
+		"told by a later one":           {0, "g 200 = done g; a 503; a 503; good 200 1m = drop a", "a", false},
+		"the host's trouble":            {0, "g 200 = done g; a 503; a 503; good 503 = last a", "any", true},
+		"the host's, still":             {0, "g 200 = done g; a 503; a 503; good 503 = last a; b 503", "good", true},
+		"the host's, over":              {0, "g 200 = done g; a 503; a 503; good 503 = last a; b 503; good 200", "b", false},
+		"second chance":                 {0, "g 200 = done g; x 503; x 200 = done x; a 503; a 503; good 200 = last a; b 200 = done b; a 503; a 503; good 200 = done a", "any", false},
+		"each third request is served":  {0, "g 200 = done g; a 503; a 503; good 200 = done a; b 503; b 503; b 200 = done b", "any", false},
+		"two broken pages in a row":     {0, "g 200 = done g; a 503; a 503; good 200 = done a; b 503; b 503; b 503; good 200 = done b", "any", false},
+		"two pages, nothing served":     {0, "a 503; a 503; b 503 = last a", "b", true},
+		"429 is the host's":             {0, "g 200 = done g; a 429; a 429", "a", true},
+		"the third 429":                 {0, "g 200 = done g; a 429; a 429; a 429", "good", true},
+		"an earlier one":                {0, "a 503; b! 503 = first b; c! 200 = done c", "a", true},
+		"403":                           {0, "g 200 = done g; a 403", "any", false},
+		"403 and served":                {0, "a 403; b 451; c 200 = done c, last a b; a 403; d 200 = done d a", "any", false},
+		"403 and served before":         {0, "a 403; b! 200 = done b; c 200 = done c, last a", "any", false},
+		"a few 403 are asked for again": {0, "a 403; g 200 = done g, last a; b 403; c 403; g 200 = done g, last b c; d 403; g 200 = done g d", "any", false},
+		"a limit that answers 403":      {0, "a 403; b 403; c 403; g 200 = done g, last a b c; a 200 = done a; d 403; g 200 = done g, last d", "any", false},
+		"403 with one try":              {1, "a 403 = done a", "any", false},
+		"five 403":                      {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403", "good", true},
+		"forbidden":                     {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 200 = done a b c d e", "any", false},
 		"a page that is served when a ban would be over": {
-			0,
-			[]step{
-				{"g", 200, 0, "done g"},
-				{"a", 403, 0, ""},
-				{"b", 403, 0, ""},
-				{"c", 403, 0, ""},
-				{"d", 403, 0, ""},
-				{"e", 403, 0, ""},
-				{"good", 200, time.Minute, "last a b c d e"},
-				{"a", 403, 0, ""},
-				{"f", 200, 0, "done f a"},
-			},
+			0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 200 1m = last a b c d e; a 403; f 200 = done f a",
 			"any", false,
 		},
 		"a page that a limit took first, and a ban then": {
-			0,
-			[]step{
-				{"a", 403, 0, ""},
-				{"g", 200, 0, "done g, last a"},
-				{"a", 403, 0, ""},
-				{"b", 403, 0, ""},
-				{"c", 403, 0, ""},
-				{"d", 403, 0, ""},
-				{"e", 403, 0, ""},
-				{"good", 200, time.Minute, "last a b c d e"},
-				{"a", 200, 0, "done a"},
-			},
+			0, "a 403; g 200 = done g, last a; a 403; b 403; c 403; d 403; e 403; good 200 1m = last a b c d e; a 200 = done a",
 			"any", false,
 		},
-		"banned": {
-			0,
-			[]step{{"g", 200, 0, "done g"}, {"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"good", 403, 0, "last a b c d e"}},
-			"good", true,
-		},
-		"ban over": {
-			0,
-			[]step{{"g", 200, 0, "done g"}, {"a", 503, 0, ""}, {"a", 503, 0, ""}, {"good", 403, 0, "last a"}, {"good", 403, 0, ""}, {"good", 200, 0, ""}},
-			"any", false,
-		},
-		"banned, nothing served": {
-			0, []step{{"a", 403, 0, ""}, {"b", 403, 0, ""}, {"c", 403, 0, ""}, {"d", 403, 0, ""}, {"e", 403, 0, ""}, {"f", 403, 0, "last a b c d e f"}}, "any", true,
-		},
+		"banned":                 {0, "g 200 = done g; a 403; b 403; c 403; d 403; e 403; good 403 = last a b c d e", "good", true},
+		"ban over":               {0, "g 200 = done g; a 503; a 503; good 403 = last a; good 403; good 200", "any", false},
+		"banned, nothing served": {0, "a 403; b 403; c 403; d 403; e 403; f 403 = last a b c d e f", "any", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s refusals
@@ -181,7 +94,7 @@ func TestRefusals(t *testing.T) {
 				tries = 5
 			}
 			own := map[string]bool{}
-			for i, st := range tt.steps {
+			for i, st := range stepsOf(t, tt.steps) {
 				url, earlier := strings.CutSuffix(st.page, "!")
 				p := &Page{request: Request{URL: url, own: own[url]}, good: url == "good"}
 				if st.status != 0 {
@@ -193,7 +106,7 @@ func TestRefusals(t *testing.T) {
 				if s.again.URL == url {
 					p.request, p.again, s.again = s.again, true, Request{}
 				}
-				now = now.Add(max(st.after, time.Second))
+				now = now.Add(st.after)
 				if p.ended = now; !earlier {
 					p.began = now.Add(-time.Millisecond)
 				}
