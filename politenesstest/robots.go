@@ -98,8 +98,8 @@ func (l *robotsLog) follow(x *exchange, byURL map[string][]*exchange) (last *exc
 	return x, false
 }
 
-// conclusive reports whether a crawler knows the robots.txt by x's answer. It doesn't by a part of the
-// file, nor by HEAD.
+// conclusive reports whether a crawler knows the robots.txt by x's answer. It doesn't by a part of
+// the file, nor by HEAD.
 func (x *exchange) conclusive() bool {
 	r := x.record
 	switch {

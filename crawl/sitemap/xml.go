@@ -29,7 +29,7 @@ func (p *parser) readXML() error {
 		case '&':
 			p.reference()
 		default:
-			p.say(b)
+			p.addText(b)
 		}
 		if err != nil {
 			return err
@@ -37,8 +37,8 @@ func (p *parser) readXML() error {
 	}
 }
 
-// say takes up a byte of text where it is that of a field.
-func (p *parser) say(b ...byte) {
+// addText adds bytes to the open field's text, if a field is open.
+func (p *parser) addText(b ...byte) {
 	if p.field != "" && p.depth == p.fieldDepth {
 		p.add(b...)
 	}
@@ -49,7 +49,7 @@ func (p *parser) reference() {
 	ahead, _ := p.in.Peek(maxReference)
 	character, length, defined := referenced(ahead)
 	_, _ = p.in.Discard(length)
-	if p.say(character...); !defined && p.depth == p.fieldDepth && (p.field == "loc" || p.field == "link") {
+	if p.addText(character...); !defined && p.depth == p.fieldDepth && (p.field == "loc" || p.field == "link") {
 		p.item.undefined = true
 	}
 }
@@ -104,7 +104,7 @@ func (p *parser) markup() error {
 	case first == '/', first == '_', 'a' <= first|0x20 && first|0x20 <= 'z', first >= utf8.RuneSelf:
 		return p.tag()
 	}
-	p.say('<')
+	p.addText('<')
 	return nil
 }
 
@@ -136,12 +136,12 @@ func (p *parser) cdata() error {
 		case b == ']' && brackets < 2:
 			brackets++
 		case b == ']':
-			p.say(b)
+			p.addText(b)
 		case b == '>' && brackets == 2:
 			return nil
 		default:
-			p.say([]byte("]]")[:brackets]...)
-			p.say(b)
+			p.addText([]byte("]]")[:brackets]...)
+			p.addText(b)
 			brackets = 0
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Fleet says where the figures of a fleet on Redis come from. It isn't tied to the modules that
-// speak to Redis, so that only their users get a Redis client: Stats of both convert to the types
-// here.
+// A Fleet names the sources of the figures of a fleet on Redis, for Register. Its types aren't
+// those of redislimit and redisbudget, so that only users of these get a Redis client: their Stats
+// convert to the types here.
 type Fleet struct {
 	// MeterProvider makes the instruments; nil: otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider
@@ -70,71 +70,99 @@ func Register(f Fleet) (metric.Registration, error) {
 		provider = otel.GetMeterProvider()
 	}
 	meter := provider.Meter(Name)
+	m, err := newInstruments(meter)
+	if err != nil {
+		return nil, fmt.Errorf("otelevidence: %w", err)
+	}
+	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		if f.Limiter != nil {
+			m.limiter(o, f.Limiter())
+		}
+		if f.Budget != nil {
+			m.budget(o, f.Budget())
+		}
+		return nil
+	}, m.all...)
+	if err != nil {
+		return nil, fmt.Errorf("otelevidence: %w", err)
+	}
+	return registration, nil
+}
+
+// instruments are those of a Fleet.
+type instruments struct {
+	calls, failures, losses, refusals, waits metric.Int64Observable // counters
+	inFlight, waiting, down                  metric.Int64Observable // gauges
+	took, latency, guard                     metric.Float64Observable
+
+	all []metric.Observable
+}
+
+func newInstruments(meter metric.Meter) (*instruments, error) {
+	m := new(instruments)
 	var errs []error
-	var all []metric.Observable
+	add := func(i metric.Observable, err error) { errs, m.all = append(errs, err), append(m.all, i) }
 	counter := func(name, unit, description string) metric.Int64Observable {
 		c, err := meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs, all = append(errs, err), append(all, c)
+		add(c, err)
 		return c
 	}
 	gauge := func(name, unit, description string) metric.Int64Observable {
 		g, err := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(description))
-		errs, all = append(errs, err), append(all, g)
+		add(g, err)
 		return g
 	}
 	seconds := func(name, description string) metric.Float64Observable {
 		g, err := meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(description))
-		errs, all = append(errs, err), append(all, g)
+		add(g, err)
 		return g
 	}
-	calls := counter("politeness.redis.calls", "{call}", "Scripts run on the server.")
-	failures := counter("politeness.redis.call.failures", "{call}", "Calls without an answer, or that came too late.")
+	m.calls = counter("politeness.redis.calls", "{call}", "Scripts run on the server.")
+	m.failures = counter("politeness.redis.call.failures", "{call}", "Calls without an answer, or that came too late.")
 	took, err := meter.Float64ObservableCounter("politeness.redis.call.time", metric.WithUnit("s"),
 		metric.WithDescription("Time that answered calls of the budget took together."))
-	errs, all = append(errs, err), append(all, took)
-	losses := counter("politeness.redis.losses", "{loss}", "Times the server had lost data, or its clock was stepped.")
-	latency := seconds("politeness.redis.latency", "Time of a reply to the limiter, on average.")
-	guard := seconds("politeness.redis.guard", "How late a start may be, on top of its delay.")
-	refusals := counter("politeness.redis.refusals", "{refusal}", "Turns that the limiter refused.")
-	inFlight := gauge("politeness.redis.in_flight", "{request}", "Requests of this process.")
-	waiting := gauge("politeness.redis.waiting", "{request}", "Requests of this process that wait for their turn.")
-	down := gauge("politeness.redis.down", "1", "1 while the limiter's server can't be reached, else 0.")
-	waits := counter("politeness.redis.budget.waits", "{wait}", "Times a page or bytes waited because nothing was granted.")
+	add(took, err)
+	m.took = took
+	m.losses = counter("politeness.redis.losses", "{loss}", "Times the server had lost data, or its clock was stepped.")
+	m.latency = seconds("politeness.redis.latency", "Time of a reply to the limiter, on average.")
+	m.guard = seconds("politeness.redis.guard", "How late a start may be, on top of its delay.")
+	m.refusals = counter("politeness.redis.refusals", "{refusal}", "Turns that the limiter refused.")
+	m.inFlight = gauge("politeness.redis.in_flight", "{request}", "Requests of this process.")
+	m.waiting = gauge("politeness.redis.waiting", "{request}", "Requests of this process that wait for their turn.")
+	m.down = gauge("politeness.redis.down", "1", "1 while the limiter's server can't be reached, else 0.")
+	m.waits = counter("politeness.redis.budget.waits", "{wait}", "Times a page or bytes waited because nothing was granted.")
+	return m, errors.Join(errs...)
+}
 
-	registration, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		report := func(user string, count, unanswered, late, lost int64) {
-			by := attribute.String("politeness.redis.user", user)
-			o.ObserveInt64(calls, count, metric.WithAttributes(by))
-			o.ObserveInt64(failures, unanswered, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "unanswered")))
-			o.ObserveInt64(failures, late, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "late")))
-			o.ObserveInt64(losses, lost, metric.WithAttributes(by))
-		}
-		if f.Limiter != nil {
-			s := f.Limiter()
-			report("limiter", int64(s.Calls), int64(s.Failed), int64(s.Stale), int64(s.Quarantines))
-			for reason, n := range s.Refused {
-				o.ObserveInt64(refusals, int64(n), metric.WithAttributes(attribute.String("politeness.reason", reason)))
-			}
-			o.ObserveFloat64(latency, s.Latency.Seconds())
-			o.ObserveFloat64(guard, s.Guard.Seconds())
-			o.ObserveInt64(inFlight, int64(s.InFlight))
-			o.ObserveInt64(waiting, int64(s.Waiting))
-			unreachable := int64(0)
-			if s.Down {
-				unreachable = 1
-			}
-			o.ObserveInt64(down, unreachable)
-		}
-		if f.Budget != nil {
-			s := f.Budget()
-			report("budget", s.Calls, s.Failed, s.Late, s.Losses)
-			o.ObserveFloat64(took, s.Took.Seconds())
-			o.ObserveInt64(waits, s.Waited)
-		}
-		return nil
-	}, all...)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return nil, fmt.Errorf("otelevidence: %w", err)
+// shared reports the figures that the limiter and the budget have in common.
+func (m *instruments) shared(o metric.Observer, user string, calls, unanswered, late, losses int64) {
+	by := attribute.String("politeness.redis.user", user)
+	o.ObserveInt64(m.calls, calls, metric.WithAttributes(by))
+	o.ObserveInt64(m.failures, unanswered, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "unanswered")))
+	o.ObserveInt64(m.failures, late, metric.WithAttributes(by, attribute.String("politeness.redis.failure", "late")))
+	o.ObserveInt64(m.losses, losses, metric.WithAttributes(by))
+}
+
+// limiter reports the figures of the limiter.
+func (m *instruments) limiter(o metric.Observer, s LimiterStats) {
+	m.shared(o, "limiter", int64(s.Calls), int64(s.Failed), int64(s.Stale), int64(s.Quarantines))
+	for reason, n := range s.Refused {
+		o.ObserveInt64(m.refusals, int64(n), metric.WithAttributes(attribute.String("politeness.reason", reason)))
 	}
-	return registration, nil
+	o.ObserveFloat64(m.latency, s.Latency.Seconds())
+	o.ObserveFloat64(m.guard, s.Guard.Seconds())
+	o.ObserveInt64(m.inFlight, int64(s.InFlight))
+	o.ObserveInt64(m.waiting, int64(s.Waiting))
+	unreachable := int64(0)
+	if s.Down {
+		unreachable = 1
+	}
+	o.ObserveInt64(m.down, unreachable)
+}
+
+// budget reports the figures of the budget.
+func (m *instruments) budget(o metric.Observer, s BudgetStats) {
+	m.shared(o, "budget", s.Calls, s.Failed, s.Late, s.Losses)
+	o.ObserveFloat64(m.took, s.Took.Seconds())
+	o.ObserveInt64(m.waits, s.Waited)
 }

@@ -143,8 +143,8 @@ func TestFleetFigures(t *testing.T) {
 	}
 }
 
-// TestFleetOfNobody: what isn't there isn't reported, and the global provider is the default.
-func TestFleetOfNobody(t *testing.T) {
+// TestAFleetWithoutSourcesReportsNothing, and the global provider is the default.
+func TestAFleetWithoutSourcesReportsNothing(t *testing.T) {
 	reader := sdkmetric.NewManualReader()
 	if _, err := otelevidence.Register(otelevidence.Fleet{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}); err != nil {
 		t.Fatal(err)

@@ -151,7 +151,7 @@ func (e *Evidence) measure(ctx context.Context, d *evidence.Decision) {
 	}
 }
 
-// outcome says what came back: a status, or no response.
+// outcome returns the status of the response as an attribute, or that there was none.
 func outcome(d *evidence.Decision) attribute.KeyValue {
 	if d.Status != 0 {
 		return attribute.Int("http.response.status_code", d.Status)
@@ -161,14 +161,14 @@ func outcome(d *evidence.Decision) attribute.KeyValue {
 
 // attributes returns kv as an option of a measurement, with the host if wanted.
 func (e *Evidence) attributes(d *evidence.Decision, kv ...attribute.KeyValue) metric.MeasurementOption {
-	if e.perHost && d.Host != "" {
+	if e.perHost {
 		kv = appendServer(kv, d.Host)
 	}
 	return metric.WithAttributeSet(attribute.NewSet(kv...))
 }
 
-// appendServer appends the host, and its port if that isn't the scheme's default:
-// the conventions keep them apart.
+// appendServer appends the host, if there is one, and its port where that isn't the scheme's
+// default: the conventions keep them apart.
 func appendServer(kv []attribute.KeyValue, host string) []attribute.KeyValue {
 	if host == "" {
 		return kv
@@ -181,7 +181,7 @@ func appendServer(kv []attribute.KeyValue, host string) []attribute.KeyValue {
 	return append(kv, attribute.String("server.address", strings.Trim(host, "[]")))
 }
 
-// spanAttributes returns what a span event tells of d.
+// spanAttributes returns the fields of d as attributes of a span event.
 func spanAttributes(d *evidence.Decision) []attribute.KeyValue {
 	kv := make([]attribute.KeyValue, 0, 16)
 	text := func(name, value string) {
