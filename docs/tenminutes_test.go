@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,11 @@ func (g *tutorial) find(t *testing.T, words ...string) string {
 // build builds a program of files, and returns its path.
 func (g *tutorial) build(t *testing.T, name string, files ...string) string {
 	t.Helper()
-	args := []string{"build", "-o", filepath.Join(g.dir, name)}
+	program := filepath.Join(g.dir, name)
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	args := []string{"build", "-o", program}
 	for i, code := range files {
 		file := filepath.Join(g.dir, fmt.Sprintf("%s%d.go", name, i))
 		if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
@@ -83,7 +88,7 @@ func (g *tutorial) build(t *testing.T, name string, files ...string) string {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", name, err, out)
 	}
-	return filepath.Join(g.dir, name)
+	return program
 }
 
 // crawl runs a crawler on the URLs of the guide, and returns what it prints.
