@@ -41,6 +41,24 @@ func TestClockFollowsJumpsForward(t *testing.T) {
 	}
 }
 
+// TestClockKeepsInstantsWhereRecordsOvertakeEachOther at a jump: a start is named once more by the start after it
+// (Decision.Prev), by the same time.
+func TestClockKeepsInstantsWhereRecordsOvertakeEachOther(t *testing.T) {
+	base := time.Now()
+	var c clock
+	c.set(base)
+	c.anchors[0].wall = base.Round(0).Add(-time.Hour)
+	c.set(base.Add(2 * time.Second))
+	start := base.Add(1500 * time.Millisecond)
+	before := c.read(start)
+	if by := c.set(base.Add(time.Second)); by != 0 { // that of a record which was begun earlier, and waited
+		t.Errorf("jumped by %v once more", by)
+	}
+	if again := c.read(start); !again.Equal(before) {
+		t.Errorf("a start moved from %v to %v", before, again)
+	}
+}
+
 func TestClockFollowsJumpsOfMoreThanASecond(t *testing.T) {
 	base := time.Now()
 	for by, want := range map[time.Duration]time.Duration{time.Second: 0, time.Second + 1: time.Second + 1} {

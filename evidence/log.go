@@ -374,6 +374,7 @@ func (l *Log) status() error {
 // time.Now.
 type clock struct {
 	anchors []anchor
+	latest  time.Time // that set was told; instants before it may be in the log already
 }
 
 // An anchor is one instant on both clocks.
@@ -386,8 +387,13 @@ type anchor struct {
 // computer has slept.
 const jump = time.Second
 
-// set tells the clock the present time, and returns how far it has jumped ahead since, if it has.
+// set tells the clock the present time, and returns how far it has jumped ahead since, if it has. A
+// time before the latest, of a goroutine that was overtaken, can't move instants that were read.
 func (c *clock) set(now time.Time) (jumped time.Duration) {
+	if now.Before(c.latest) {
+		return 0
+	}
+	c.latest = now
 	wall := now.Round(0)
 	if len(c.anchors) > 0 {
 		if jumped = wall.Sub(c.read(now)); jumped <= jump {

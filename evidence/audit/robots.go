@@ -43,15 +43,6 @@ type robotsCopy struct {
 	rules  *robots.Rules // nil: for nobody yet
 }
 
-// longestWait returns how long a request waits at most. While one waits to ask for robots.txt
-// again, the others go on by the copy that is out of date.
-func (t *transport) longestWait() int64 {
-	if t.policy == nil {
-		return 0
-	}
-	return int64(t.policy.MaxWait)
-}
-
 // A reader is a crawler as robots.txt knows it.
 type reader struct {
 	agent   string
@@ -364,7 +355,11 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 			if c.kind == asText && p != nil && now-c.from > maxAge+slack {
 				return open("a robots.txt that is older than a day")
 			}
-			if d.Allowed && c.until != 0 && now-c.until > a.by.longestWait()+slack+a.run.jumpedSince(c.from) {
+			wait := slack // while a request waits to ask for robots.txt again, the others go on by the copy that is out of date
+			if p != nil {
+				wait += int64(p.MaxWait)
+			}
+			if d.Allowed && c.until != 0 && now-c.until > wait+a.run.jumpedSince(c.from) {
 				return open("a robots.txt that was used for longer than the policy says (the server's Cache-Control isn't in the log)")
 			}
 			a.report.Proofs.Robots++
