@@ -181,7 +181,7 @@ func (q *Queue) in(ctx context.Context, f func(tx pgx.Tx) error) error {
 	}
 }
 
-// passing reports whether err may be another one, or none, the next time.
+// passing reports whether a further try may succeed after err.
 func passing(err error) bool {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
@@ -216,7 +216,8 @@ func (q *Queue) renew(ctx context.Context) error {
 	return q.show(ctx, false, func(pgx.Tx, int64) error { return nil })
 }
 
-// show shows that this process is alive, in a transaction with what f does.
+// show renews the lease of this process in the transaction in which it calls f. Where the process
+// has none any more, its id is 0 there, or a new one with register.
 func (q *Queue) show(ctx context.Context, register bool, f func(tx pgx.Tx, id int64) error) error {
 	var sent time.Time
 	var id int64
@@ -556,7 +557,7 @@ func (q *Queue) reap(ctx context.Context, tx pgx.Tx) error {
 	return free(ctx, tx, dead)
 }
 
-// disown gives back the hosts that only the database takes for this process's.
+// disown frees the hosts that are this process's in the database but not in q.owned.
 func (q *Queue) disown(ctx context.Context, tx pgx.Tx, id int64) error {
 	q.mu.Lock()
 	owned := append([]string{}, slices.Collect(maps.Keys(q.owned))...)
@@ -616,14 +617,15 @@ func (q *Queue) residue() (hosts []string) {
 	return hosts
 }
 
-// A fleet is what a process knows of the others, of those with room for more hosts.
+// A fleet has the numbers by which a process finds its fair part of the hosts. Other processes are
+// those with room for more hosts.
 type fleet struct {
 	mine   int // hosts of this process, without those that it gives back
-	free   int // that it has found
+	free   int // hosts of no process, of those that this call has looked at
 	others int // other processes
-	theirs int // hosts of theirs
-	fewest int // that one of them has
-	giving int // that this process gives back
+	theirs int // hosts of the others
+	fewest int // hosts of the one with the fewest
+	giving int // hosts that this process is to give back
 }
 
 // part returns the number of hosts that each process has when they are shared fairly.
@@ -631,8 +633,8 @@ func (f fleet) part() int {
 	return (f.mine + f.giving + f.free + f.theirs + f.others) / (f.others + 1) // rounded up
 }
 
-// give marks the hosts that this process has beyond its part, if another one has less than it
-// might. It returns those of which nothing is lent.
+// give marks the hosts that this process has beyond its part as to be given back, if another one
+// has fewer by two or more. It returns those of which nothing is lent.
 func (q *Queue) give(f fleet) (now []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

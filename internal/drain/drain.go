@@ -1,4 +1,4 @@
-// Package drain ends what has things in flight.
+// Package drain stops further requests, and waits for those in flight.
 package drain
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// A Drain lets nothing begin any more, and waits for what is in flight. The zero Drain hasn't
-// begun.
+// A Drain is the state of a limiter that starts no further request and waits for those in flight.
+// The zero Drain hasn't begun.
 type Drain struct {
 	begun atomic.Bool
 
@@ -38,7 +38,7 @@ func (d *Drain) Next() <-chan struct{} {
 	return d.ends
 }
 
-// Begin lets nothing begin any more.
+// Begin begins the drain. The owner of d starts no further request then: see Begun.
 func (d *Drain) Begin() { d.begun.Store(true) }
 
 // Begun reports whether Begin was called.

@@ -1,4 +1,4 @@
-// Package faults tells whose fault it is that a request had no answer.
+// Package faults finds the requests that had no answer by their caller's fault.
 package faults
 
 import (

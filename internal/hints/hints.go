@@ -1,4 +1,4 @@
-// Package hints reads what a response says about its host.
+// Package hints reads the header fields of a response that concern its host.
 package hints
 
 import (
@@ -10,14 +10,15 @@ import (
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
-// Hints are the words in which a response says something about its host.
+// Hints are the values of such fields, as records have them; each is empty if there is none.
 type Hints struct {
 	RetryAfter string // the Retry-After that counts
 	RateLimit  string // fields of a rate limit of which nothing is left
 	Refused    string // why the response is a refusal, whatever its status
 }
 
-// Read returns what resp says by its headers, in words and as an Outcome, which has the status too.
+// Read returns the hints in the header of resp, as text and as an Outcome, which has the status
+// too.
 func Read(resp *http.Response) (Hints, hostlimit.Outcome) {
 	var h Hints
 	o := hostlimit.Outcome{Status: resp.StatusCode}

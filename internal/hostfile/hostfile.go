@@ -1,13 +1,13 @@
-// Package hostfile reads files that say something of hosts, one a line, and reads them again when
+// Package hostfile reads files with a value for each host, one a line, and reads them again when
 // they change:
 //
 //	# a comment
-//	example.com        whatever is said of it
+//	example.com        the value, which the caller parses
 //	example.com:8080   of one port alone
 //	.example.org       of every name that ends in it, and of example.org
 //
 // The most special line holds: the name with its port, the name, then the longest suffix. No
-// goroutine watches a file: whoever asks looks at it, once a second at most.
+// goroutine watches a file: the methods look at it, once a second at most.
 package hostfile
 
 import (
@@ -33,10 +33,10 @@ const (
 	pause    = time.Second     // between two looks at a file
 	settling = 2 * time.Second // a file that was younger when it was read may have changed without another time
 	maxFile  = 64 << 20        // bytes of a file
-	maxTold  = 20              // number of faults that an error tells of
+	maxShown = 20              // number of faults that an error lists
 )
 
-// A File is one that is open for questions. It is safe for concurrent use.
+// A File holds the values of a file, as it is now. It is safe for concurrent use.
 type File[T any] struct {
 	path  string
 	parse func(rest string) (T, error)
@@ -46,19 +46,19 @@ type File[T any] struct {
 	mu    sync.Mutex   // held while the file is read
 }
 
-// A table is what a file said when it was read. It doesn't change.
+// A table holds the values of a file as it was read. It doesn't change.
 type table[T any] struct {
 	exact    map[string]T // by host key
 	suffixes map[string]T // by name, without the first dot
-	err      error        // what was wrong with the file; nil: nothing
+	err      error        // faults of the file; nil: none
 
 	size  int64
 	mod   time.Time
 	fresh bool // the file was so young that it may have changed since
 }
 
-// Open reads the file at path. parse understands what a line says behind the host, which it is
-// given without the blanks around it.
+// Open reads the file at path. parse returns the value of a line: rest is the text behind the host,
+// without the blanks around it.
 func Open[T any](path string, parse func(rest string) (T, error)) (*File[T], error) {
 	f := &File[T]{path: path, parse: parse}
 	t := f.read(&table[T]{})
@@ -70,7 +70,7 @@ func Open[T any](path string, parse func(rest string) (T, error)) (*File[T], err
 	return f, nil
 }
 
-// Find returns what the file says of a host key, such as "example.com" or "localhost:8080".
+// Find returns the value for a host key, such as "example.com" or "localhost:8080".
 func (f *File[T]) Find(key string) (value T, ok bool) {
 	t := f.current()
 	if value, ok = t.exact[key]; ok {
@@ -99,11 +99,11 @@ func (f *File[T]) Find(key string) (value T, ok bool) {
 	}
 }
 
-// Err returns why the file as it is now isn't in force as a whole; nil: it is. What can be
-// understood of it holds, and of the rest what held before.
+// Err returns the faults of the file as it is now; nil: it has none. Its lines without a fault
+// hold, and for other hosts the values from before.
 func (f *File[T]) Err() error { return f.current().err }
 
-// All calls yield for what is said of each host, in the order of their names.
+// All yields each host with its value, in the order of their names.
 func (f *File[T]) All(yield func(host string, value T) bool) {
 	t := f.current()
 	names := slices.Collect(maps.Keys(t.exact))
@@ -122,7 +122,8 @@ func (f *File[T]) All(yield func(host string, value T) bool) {
 	}
 }
 
-// current returns the table of the file as it is, so far as anybody has looked.
+// current returns the table of the file. It looks once a second at most, and reads the file again
+// if that has changed.
 func (f *File[T]) current() *table[T] {
 	now, seen := time.Now().UnixNano(), f.seen.Load()
 	if past := now - seen; 0 <= past && past < int64(pause) || !f.seen.CompareAndSwap(seen, now) { // a clock may be set back
@@ -140,7 +141,7 @@ func (f *File[T]) current() *table[T] {
 	return t
 }
 
-// read reads the file. Where it can't be understood, what was known before goes on holding.
+// read returns the table of the file. Where the file has faults, values of before are added to it.
 func (f *File[T]) read(before *table[T]) *table[T] {
 	t := &table[T]{exact: map[string]T{}, suffixes: map[string]T{}}
 	fault := func(err error) *table[T] {
@@ -172,8 +173,8 @@ func (f *File[T]) read(before *table[T]) *table[T] {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
-		if err := t.add(line, f.parse); err != nil && len(faults) <= maxTold {
-			if len(faults) == maxTold {
+		if err := t.add(line, f.parse); err != nil && len(faults) <= maxShown {
+			if len(faults) == maxShown {
 				err = errors.New("and more faults behind it")
 			}
 			faults = append(faults, fmt.Errorf("%s, line %d: %w", f.path, n, err))
@@ -204,7 +205,7 @@ func inherit[T any](m, old map[string]T) {
 	}
 }
 
-// add adds what a line says.
+// add adds the host and the value of a line.
 func (t *table[T]) add(line string, parse func(string) (T, error)) error {
 	host, rest := line, ""
 	if i := strings.IndexAny(line, " \t"); i >= 0 {

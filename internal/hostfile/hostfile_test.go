@@ -66,7 +66,7 @@ func TestMostSpecialLineHolds(t *testing.T) {
 	}
 }
 
-func TestFaultsAreToldWithTheirLines(t *testing.T) {
+func TestFaultsAreReportedWithTheirLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hosts")
 	write(t, path, "example.com\nhttps://example.com/ a\n*.example.com\nexample.com again\nexample.org two words\nu@h\n.\na..example\n")
 	_, err := hostfile.Open(path, word)

@@ -263,23 +263,13 @@ func sameParams(ours sfv.Dictionary, theirs *httpsfv.Params) bool {
 	if len(names) != len(ours) {
 		return false
 	}
-	for i, name := range names {
+	for _, name := range names {
 		value, _ := theirs.Get(name)
-		if ours[i].Key != name && !contains(ours, name) || !sameBare(mustGet(ours, name), value) {
+		if item, ok := ours.Get(name); !ok || !sameBare(item.Value, value) {
 			return false
 		}
 	}
 	return true
-}
-
-func contains(d sfv.Dictionary, key string) bool {
-	_, ok := d.Get(key)
-	return ok
-}
-
-func mustGet(d sfv.Dictionary, key string) any {
-	item, _ := d.Get(key)
-	return item.Value
 }
 
 func sameBare(ours, theirs any) bool {

@@ -1,4 +1,4 @@
-// Package sentence says for people why a request waits.
+// Package sentence formats for people why a request waits.
 package sentence
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Wait is what a hostlimit.Wait has of its reason, field by field.
+// A Wait has the fields of a hostlimit.Wait that name its reason.
 type Wait struct {
 	Hold, Cause        string
 	Delay              time.Duration

@@ -1,7 +1,7 @@
-// Package waits is how package crawl and its Transport tell each other about a request: that its
-// waits end with the crawl, that the crawl repeats it, that it has reached the Transport, and that
-// its failure isn't the host's. A
-// crawl that has ended starts nothing any more, and still wants the answers that are under way.
+// Package waits has the values by which package crawl and its Transport inform each other of a
+// request: that its waits end with the crawl, that the crawl repeats it, that it has reached the
+// Transport, and that its failure isn't the host's. A crawl that has ended starts nothing any more,
+// and still wants the answers that are under way.
 package waits
 
 import (

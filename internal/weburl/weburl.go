@@ -1,4 +1,4 @@
-// Package weburl says which URLs can be fetched, and shows them in records and errors.
+// Package weburl checks which URLs can be fetched, and formats them for records and errors.
 package weburl
 
 import (
