@@ -413,7 +413,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
 	if !outcome.Left() {
-		s.tally.Of(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
+		s.tally.HostAnswered(s.host, outcome.Refused != "" || tally.Refused(outcome.Status))
 	}
 	outcome.Latency, outcome.Aside, outcome.Resource = a.latency, s.kind == kindRobots, weburl.Hash(trip.req.URL)
 	effect, set := trip.turn.lease.Observe(outcome), now
@@ -525,7 +525,7 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 	trip.answer.recordEnd(s, &trip.page, start, read, err, now)
 	if expired {
 		s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
-			s.recorder.Of(d, hostlimit.TakenBack{Seq: start.Seq})
+			s.recorder.NameLease(d, hostlimit.TakenBack{Seq: start.Seq})
 			d.Time, d.Reason = now, "the body was held for longer than LeaseTTL; its slot had been taken back"
 		})
 	}

@@ -138,13 +138,13 @@ func (r *Recorder) TakenBack(ctx context.Context, leases []hostlimit.TakenBack, 
 			Type: evidence.LeaseExpired, Time: at, Host: lease.Key,
 			Reason: "a response body on this host was not closed in time (LeaseTTL); its slot was taken back: close the body on every path",
 		}
-		r.Of(&d, lease)
+		r.NameLease(&d, lease)
 		r.Pass(ctx, &d)
 	}
 }
 
-// Of makes d name the start that lost its slot.
-func (r *Recorder) Of(d *evidence.Decision, lease hostlimit.TakenBack) {
+// NameLease makes d name the start that lost its slot.
+func (r *Recorder) NameLease(d *evidence.Decision, lease hostlimit.TakenBack) {
 	own := cmp.Or(r.policy.Process, r.policy.Limiter)
 	if who := cmp.Or(lease.Process, own); who == own {
 		d.Seq, d.Of = lease.Seq, own+"/"+strconv.FormatUint(lease.Seq, 10)

@@ -99,8 +99,8 @@ func (t *Tally) Answer(status int, latency time.Duration, now time.Time) {
 	m.sum.Add(int64(latency))
 }
 
-// Of counts an answer of a host.
-func (t *Tally) Of(host string, refused bool) {
+// HostAnswered counts an answer of a host.
+func (t *Tally) HostAnswered(host string, refused bool) {
 	t.hostsMu.Lock()
 	defer t.hostsMu.Unlock()
 	if t.hosts == nil {
@@ -117,7 +117,7 @@ func (t *Tally) Of(host string, refused bool) {
 	}
 }
 
-// Host returns what was counted of a host.
+// Host returns the counts of a host.
 func (t *Tally) Host(host string) (h Host) {
 	t.hostsMu.Lock()
 	defer t.hostsMu.Unlock()

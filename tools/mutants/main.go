@@ -4,8 +4,8 @@
 //
 // Each mutant that no test notices, and each that no test reaches, has to stand in mutants.txt with
 // the reason why it is harmless, or the run fails: a change can't lower a score without saying so.
-// Of a package that the file doesn't have as a whole ("of 203 tried, 701 in all") they are told;
-// the run fails where tests have noticed a mutant in an earlier run, and don't any more. With
+// For a package of which the file has a part ("of 203 tried, 701 in all") such mutants are printed;
+// the run fails only where tests noticed a mutant in an earlier run, and don't any more. With
 // -update the file is written anew; reasons stay with the lines of code that they are about.
 //
 // A test binary is built once, with a switch for each mutant (scheme.go); then each mutant is shown
@@ -57,7 +57,7 @@ type score struct {
 	lost             map[string]bool   // survivors that tests have noticed in an earlier run
 }
 
-// A finding is what is known of a mutant from a run.
+// A finding is the result of a mutant in a run, as the cache keeps it.
 type finding struct {
 	Status string
 	By     string // the test that noticed, if it was asked alone

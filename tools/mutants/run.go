@@ -185,7 +185,7 @@ const (
 	unreached = "unreached"
 )
 
-// rank orders what tests make of a mutant. More tests find the same, or what ranks higher.
+// rank orders the statuses of a mutant: with more tests it has the same one, or a higher one.
 var rank = map[string]int{unreached: 1, lived: 2, noticed: 3}
 
 // try returns what the tests make of a mutant, and which tests notice it. It begins with the test

@@ -117,7 +117,7 @@ func load(pkg string) (*code, error) {
 	return c, c.sort()
 }
 
-// check parses and type-checks files. It tells the func each error.
+// check parses and type-checks files. It calls each with the place of every error.
 func (c *code) check(text map[string][]byte, info *types.Info, each func(token.Position)) (map[string]*ast.File, error) {
 	files := map[string]*ast.File{}
 	for name, t := range text {
