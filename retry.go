@@ -150,7 +150,7 @@ func (trip *trip) mayChange(resp *http.Response, failure error) bool {
 	if failure == nil {
 		return waits && (resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500)
 	}
-	return waits && !permanent(failure) && faults.Sendable(trip.req.Header)
+	return waits && !permanent(failure) && !faults.Callers(trip.req, &trip.try.body, failure)
 }
 
 // permanent reports whether the next try would end with err as well.

@@ -49,6 +49,7 @@ type trip struct {
 type try struct {
 	ctx     sendContext
 	request http.Request
+	body    faults.Body // of request
 }
 
 // begin takes charge of req: its body is closed unless it is sent.
@@ -347,6 +348,7 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 	if sent != &trip.try.request {
 		sent = trip.try.clone(sent)
 	}
+	trip.try.body.Watch(sent)
 	ctx.open()
 	resp, failure = trip.roundTrip(sent)
 	ctx.close(failure == nil)
@@ -408,8 +410,9 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
 		outcome.Err = waits.Cause(s.ctx, cause)
-	} else if faults.Callers(trip.req, err) {
+	} else if faults.Callers(trip.req, &trip.try.body, err) {
 		outcome.Err = context.Canceled // nor does what the caller got wrong
+		waits.Excuse(s.ctx)
 	}
 	s.tally.Answer(outcome.Status, a.latency, now)
 	if !outcome.Left() {

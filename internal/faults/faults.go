@@ -2,21 +2,43 @@
 package faults
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"io"
-	"net"
 	"net/http"
+	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/go-politeness/politeness/publicnet"
 )
 
-// Sendable reports whether http.Transport sends h: its error for a header that it refuses has no
-// type.
-func Sendable(h http.Header) bool {
+// Sendable reports whether net/http sends req: its errors for what it refuses have no type.
+func Sendable(req *http.Request) bool {
+	host, err := httpguts.PunycodeHostPort(cmp.Or(req.Host, req.URL.Host))
+	switch {
+	case !httpguts.ValidHeaderFieldName(cmp.Or(req.Method, "GET")),
+		!fields(req.Header), !fields(req.Trailer),
+		err != nil, !httpguts.ValidHostHeader(host),
+		strings.ContainsFunc(req.URL.RequestURI(), func(c rune) bool { return c < ' ' || c == 0x7f }),
+		req.ContentLength != 0 && req.Body == nil:
+		return false
+	}
+	for name := range req.Trailer {
+		switch http.CanonicalHeaderKey(name) {
+		case "Content-Length", "Trailer", "Transfer-Encoding":
+			return false
+		}
+	}
+	return true
+}
+
+// fields reports whether net/http sends h.
+func fields(h http.Header) bool {
 	for name, values := range h {
 		if !httpguts.ValidHeaderFieldName(name) ||
 			slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
@@ -26,15 +48,78 @@ func Sendable(h http.Header) bool {
 	return true
 }
 
-// Callers reports whether err, of a try of req without an answer, is the caller's own: a method or
-// a header that net/http refuses, an address that publicnet refuses, a body that can't be read or
-// isn't as long as it says. Of a request with a body that is every error but those of the network.
-func Callers(req *http.Request, err error) bool {
-	switch {
-	case !httpguts.ValidHeaderFieldName(cmp.Or(req.Method, "GET")), !Sendable(req.Header), errors.Is(err, publicnet.ErrPrivate):
-		return true
-	case req.Body == nil, req.Body == http.NoBody, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return false
+// hopByHop reports whether h has fields that HTTP/2 doesn't send (RFC 9113, section 8.2.2).
+func hopByHop(h http.Header) bool {
+	one := func(name string, allowed ...string) bool {
+		values := h[name]
+		return len(values) == 0 || len(values) == 1 && slices.Contains(allowed, strings.ToLower(values[0]))
 	}
-	return !errors.As(err, new(net.Error))
+	return !one("Upgrade", "") || !one("Transfer-Encoding", "", "chunked") || !one("Connection", "", "close", "keep-alive")
+}
+
+// Callers reports whether err, of a try of req without an answer, is the caller's own: what
+// net/http refuses, an address that publicnet refuses, or the body.
+func Callers(req *http.Request, body *Body, err error) bool {
+	return !Sendable(req) || errors.Is(err, publicnet.ErrPrivate) || hopByHop(req.Header) || body.faulty.Load()
+}
+
+// A Body is the body of a request, and notes whether that is why the request couldn't be sent: the
+// reader fails, or isn't as long as Request.ContentLength says.
+type Body struct {
+	io.ReadCloser
+	length int64 // 0, -1: not known
+	read   atomic.Int64
+	closed atomic.Bool // what a read returns from here on is of the closing
+	faulty atomic.Bool
+}
+
+// Watch makes b the body of req, where that has one. One in memory stays as it is, since net/http
+// sends it with its header in one packet, and its length is known.
+func (b *Body) Watch(req *http.Request) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return
+	}
+	if m := inMemory(req.Body); m != nil {
+		b.faulty.Store(req.ContentLength > 0 && int64(m.Len()) != req.ContentLength)
+		return
+	}
+	b.ReadCloser, b.length = req.Body, req.ContentLength
+	req.Body = b
+}
+
+// nopCloser and nopCloserWriterTo are the types that io.NopCloser returns; Field 0 is what they
+// close.
+var nopCloser, nopCloserWriterTo = reflect.TypeOf(io.NopCloser(nil)), reflect.TypeOf(io.NopCloser(new(bytes.Buffer)))
+
+// inMemory returns the reader in memory that r is or closes, or nil.
+func inMemory(r any) interface{ Len() int } {
+	if v := reflect.ValueOf(r); v.Type() == nopCloser || v.Type() == nopCloserWriterTo {
+		r = v.Field(0).Interface()
+	}
+	switch m := r.(type) {
+	case *bytes.Buffer:
+		return m
+	case *bytes.Reader:
+		return m
+	case *strings.Reader:
+		return m
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (b *Body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	read, end := b.read.Add(int64(n)), err == io.EOF //nolint:errorlint // a Reader's end is io.EOF itself
+	wrong := b.length > 0 && (read > b.length || end && read < b.length)
+	if (wrong || err != nil && !end) && !b.closed.Load() {
+		b.faulty.Store(true)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *Body) Close() error {
+	b.closed.Store(true)
+	return b.ReadCloser.Close()
 }

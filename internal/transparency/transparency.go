@@ -1,7 +1,8 @@
 // Package transparency runs the tests of other people's HTTP clients through a Transport that asks
 // no robots.txt and keeps no delay: apart from its refusals a Transport is invisible, so whatever
 // passes without it passes with it, all but the differences that are listed with their reasons. Its
-// own test does that for net/http, and those of the module rivals for colly and resty.
+// own test does that for net/http, and those of the module rivals for thirteen
+// libraries.
 package transparency
 
 import (
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -27,9 +29,49 @@ const Full = "POLITENESS_TRANSPARENCY"
 // Transport.
 const throughEnv = "POLITENESS_THROUGH"
 
-// Through returns the text of a Go file for a package of tests: a function through, which returns
-// the Transport over a base, or the base itself where the tests are to run without.
+// Through returns the text of a Go file for a package of tests that is built with [Overlay]: it
+// has each request of an http.Client go through a Transport, or not where the tests are to run
+// without.
 func Through(pkg string) string { return "package " + pkg + throughText }
+
+// Overlay writes to dir what is compiled in the place of net/http's client, and returns the files
+// of an overlay of the go command: a variable of net/http, ThroughTransport, is called for the
+// RoundTripper of each http.Client.
+func Overlay(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	goroot, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := filepath.Join(strings.TrimSpace(string(goroot)), "src", "net", "http")
+	client, err := os.ReadFile(filepath.Join(source, "client.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hook = "func (c *Client) transport() RoundTripper {"
+	if strings.Count(string(client), hook) != 1 {
+		t.Fatalf("%s of this Go version has no %q to hook into", source, hook)
+	}
+	replace := make(map[string]string)
+	for name, text := range map[string]string{
+		"client.go":             strings.Replace(string(client), hook, "func (c *Client) bareTransport() RoundTripper {", 1),
+		"through_politeness.go": hookText,
+	} {
+		at := filepath.Join(dir, name+".txt")
+		if err := os.WriteFile(at, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(source, name)] = at
+	}
+	return replace
+}
+
+const hookText = `package http
+
+var ThroughTransport = func(rt RoundTripper) RoundTripper { return rt }
+
+func (c *Client) transport() RoundTripper { return ThroughTransport(c.bareTransport()) }
+`
 
 // A Suite is a binary of tests in which [Through] is compiled in.
 type Suite struct {
@@ -155,16 +197,18 @@ func (s Suite) run(t *testing.T, through, name string) map[string]string {
 const throughText = `
 
 import (
-	"math"
+	"context"
 	"net/http"
 	"os"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/go-politeness/politeness"
-	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/hostlimit"
 )
+
+func init() { http.ThroughTransport = through }
 
 var transports sync.Map // from base to Transport
 
@@ -183,13 +227,12 @@ func through(base http.RoundTripper) http.RoundTripper {
 	}
 	hosts, err := hostlimit.New(hostlimit.Config{
 		Concurrency: 1 << 20, Delay: hostlimit.Delay{DangerouslyNone: true},
-		Backoff: backoff.Refusals{InARow: math.MaxUint16}, // the tests fail many requests in a row, on purpose
 	})
 	if err != nil {
 		panic(err)
 	}
 	t, err := politeness.New(politeness.Config{
-		UserAgent: "TransparencyTest/1.0 (bot@example.com)", Base: base, Hosts: hosts, DangerouslyIgnoreRobots: true,
+		UserAgent: "TransparencyTest/1.0 (bot@example.com)", Base: base, Hosts: forgiving{hosts}, DangerouslyIgnoreRobots: true,
 	})
 	if err != nil {
 		panic(err)
@@ -199,5 +242,23 @@ func through(base http.RoundTripper) http.RoundTripper {
 	}
 	kept, _ := transports.LoadOrStore(base, t)
 	return kept.(http.RoundTripper)
+}
+
+// A forgiving limiter leaves no host alone for what it answers: the tests fail many requests, on
+// purpose.
+type forgiving struct{ hostlimit.Limiter }
+
+func (f forgiving) Acquire(ctx context.Context, key string, floor time.Duration) (hostlimit.Lease, error) {
+	lease, err := f.Limiter.Acquire(ctx, key, floor)
+	if err != nil {
+		return nil, err
+	}
+	return forgivingLease{lease}, nil
+}
+
+type forgivingLease struct{ hostlimit.Lease }
+
+func (f forgivingLease) Observe(o hostlimit.Outcome) hostlimit.Effect {
+	return f.Lease.Observe(hostlimit.Outcome{Status: http.StatusOK, Latency: o.Latency})
 }
 `

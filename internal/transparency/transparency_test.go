@@ -105,18 +105,11 @@ func newLab(t *testing.T) *lab {
 	l.tests = tests.String()
 
 	// The overlay.
-	client := l.read(filepath.Join(l.source, "client.go"))
-	const hook = "func (c *Client) transport() RoundTripper {"
-	if strings.Count(client, hook) != 1 {
-		t.Fatalf("%s of this Go version has no %q to hook into", l.source, hook)
-	}
-	l.write("overlay/client.txt", strings.Replace(client, hook, "func (c *Client) bareTransport() RoundTripper {", 1))
 	l.write("overlay/export.txt", l.read(filepath.Join(l.source, "export_test.go")))
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {
-		filepath.Join(l.source, "client.go"):             filepath.Join(l.dir, "overlay/client.txt"),
-		filepath.Join(l.source, "export_for_others.go"):  filepath.Join(l.dir, "overlay/export.txt"),
-		filepath.Join(l.source, "through_politeness.go"): filepath.Join(l.dir, "overlay/hook.txt"),
-	}})
+	replace := transparency.Overlay(t, filepath.Join(l.dir, "overlay"))
+	replace[filepath.Join(l.source, "export_for_others.go")] = filepath.Join(l.dir, "overlay/export.txt")
+	replace[filepath.Join(l.source, "helpers_for_others.go")] = filepath.Join(l.dir, "overlay/helpers.txt")
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,22 +163,12 @@ var imports = strings.NewReplacer(
 
 // shims stand for what only the standard library may import.
 var shims = map[string]string{
-	"hook_test.go": `package http_test
-
-import "net/http"
-
-func init() { http.ThroughTransport = through }
-`,
-	"overlay/hook.txt": `package http
+	"overlay/helpers.txt": `package http
 
 import (
 	"internal/nettrace"
 	"os"
 )
-
-var ThroughTransport = func(rt RoundTripper) RoundTripper { return rt }
-
-func (c *Client) transport() RoundTripper { return ThroughTransport(c.bareTransport()) }
 
 type LookupIPAltResolverKey = nettrace.LookupIPAltResolverKey
 

@@ -1,2 +1,3 @@
-// Package rivals runs the tests of colly and resty, at the versions of go.mod, through a Transport.
+// Package rivals runs the tests of colly, resty and eleven other libraries, at the versions of
+// go.mod, through a Transport.
 package rivals

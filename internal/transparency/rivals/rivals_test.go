@@ -1,8 +1,10 @@
 package rivals_test
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -13,35 +15,23 @@ import (
 
 // A rival is a module with a client of HTTP whose own tests are run.
 type rival struct {
-	module, pkg string
-	file, hook  string // where its http.Client sends a request, and the text there
-	client      string // of hook, the part that is the client
-	fewest      int    // tests, subtests included
+	module string
+	dir    string // of the package in the module; empty: its root
+	name   string // of the package
+	fewest int    // tests, subtests included
 
 	differences, unsteady map[string]string
 }
 
-// clients lets each request of a client go through a Transport.
-const clients = `package PKG
-
-import "net/http"
-
-func throughPoliteness(c *http.Client) *http.Client {
-	polite := *c
-	polite.Transport = through(c.Transport)
-	return &polite
-}
-`
-
 func TestTheirSuitesSeeNoDifference(t *testing.T) {
 	for _, r := range rivals {
-		t.Run(r.pkg, func(t *testing.T) {
+		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			dir := r.copySource(t)
 			for _, list := range []map[string]string{r.differences, r.unsteady} {
 				for name, reason := range list {
 					top, _, _ := strings.Cut(name, "/")
-					if reason == "" || !hasTest(t, dir, top) {
+					if reason == "" || !hasTest(t, filepath.Join(dir, r.dir), top) {
 						t.Errorf("%s has no reason, or %s has no such test", name, r.module)
 					}
 				}
@@ -51,7 +41,7 @@ func TestTheirSuitesSeeNoDifference(t *testing.T) {
 				return
 			}
 			transparency.Suite{
-				Name: r.module, Binary: r.build(t, dir), Dir: dir, // for its testdata
+				Name: r.module, Binary: r.build(t, dir), Dir: filepath.Join(dir, r.dir), // for its testdata
 				Differences: r.differences, Unsteady: r.unsteady, Fewest: r.fewest,
 				Parallel: 8, // they mostly sleep
 			}.Compare(t)
@@ -76,13 +66,10 @@ func (r rival) copySource(t *testing.T) (dir string) {
 	if err := os.CopyFS(dir, os.DirFS(source)); err != nil {
 		t.Fatal(err)
 	}
-	text := read(t, filepath.Join(dir, r.file))
-	if strings.Count(text, r.hook) != 1 {
-		t.Fatalf("%s of %s has no %q to hook into", r.file, r.module, r.hook)
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil { // older than modules
+		write(t, filepath.Join(dir, "go.mod"), "module "+r.module+"\n")
 	}
-	write(t, filepath.Join(dir, r.file), strings.Replace(text, r.hook, strings.Replace(r.hook, r.client, "throughPoliteness("+r.client+")", 1), 1))
-	write(t, filepath.Join(dir, "through_politeness.go"), strings.Replace(clients, "PKG", r.pkg, 1))
-	write(t, filepath.Join(dir, "through.go"), transparency.Through(r.pkg))
+	write(t, filepath.Join(dir, r.dir, "through_politeness_test.go"), transparency.Through(r.name))
 	return dir
 }
 
@@ -98,8 +85,14 @@ func (r rival) build(t *testing.T, dir string) string {
 	at := t.TempDir()
 	write(t, filepath.Join(at, "go.mod"), mod+"\nreplace "+r.module+" => "+dir+"\n")
 	write(t, filepath.Join(at, "go.sum"), read(t, "go.sum"))
-	binary := filepath.Join(at, r.pkg+".test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-modfile", filepath.Join(at, "go.mod"), "-o", binary, r.module)
+	overlay, err := json.Marshal(map[string]any{"Replace": transparency.Overlay(t, at)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(at, "overlay.json"), string(overlay))
+	binary := filepath.Join(at, r.name+".test")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-trimpath", "-overlay", filepath.Join(at, "overlay.json"),
+		"-modfile", filepath.Join(at, "go.mod"), "-o", binary, path.Join(r.module, r.dir))
 	cmd.Env = append(os.Environ(), "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the tests of %s: %v\n%s", r.module, err, out)
