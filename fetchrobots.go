@@ -58,7 +58,10 @@ func (trip *trip) queue() error {
 	if err := trip.waitTurn(); err != nil {
 		return err
 	}
-	return trip.start()
+	if err := trip.turn.begin(); err != nil {
+		return trip.refusedTurn(err)
+	}
+	return nil
 }
 
 // recordRobots records a fetch of robots.txt.

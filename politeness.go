@@ -287,8 +287,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 		// 5. Send. From here on the base transport closes the request's body.
-		if err := trip.start(); err != nil {
-			return nil, err
+		if err := trip.turn.begin(); err != nil {
+			return nil, trip.refusedTurn(err)
 		}
 		resp, failure, err := trip.send()
 		if err != nil {

@@ -215,13 +215,22 @@ func (trip *trip) noRobots(err error) error {
 	if !errors.As(err, &fetch) {
 		return trip.subject.giveUp(StageRobots, err, 0)
 	}
-	if err := trip.outlasts(fetch.RetryAt, err); err != nil {
-		return err
+	return trip.noTurn(StageRobots, "no turn to fetch robots.txt: ", fetch.RetryAt, fetch.Err, err)
+}
+
+// noTurn records that no turn came in time, and returns the error for that: the budget's, where the
+// turn was refused because it could come no earlier than the budget's end.
+func (trip *trip) noTurn(stage Stage, what string, retryAt time.Time, reason, err error) error {
+	s := &trip.subject
+	if !trip.turn.wait.By.IsZero() && errors.Is(err, context.DeadlineExceeded) {
+		if over := trip.charge.outlasts(retryAt); over != nil {
+			return over
+		}
 	}
-	trip.subject.report(evidence.SlotTimeout, func(d *evidence.Decision) {
-		d.Reason, d.RetryAt = "no turn to fetch robots.txt: "+fetch.Err.Error(), fetch.RetryAt
+	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
+		d.Reason, d.RetryAt, d.Instead = what+reason.Error(), retryAt, trip.turn.vain()
 	})
-	return trip.subject.fail(StageRobots, fetch.RetryAt, fetch.Err)
+	return s.fail(stage, retryAt, reason)
 }
 
 // overtaken gives the turn back when a newer robots.txt came in during a wait for it that was
@@ -301,42 +310,14 @@ func (trip *trip) foresee() error {
 	return trip.charge.check(next)
 }
 
-// start stamps the start.
-func (trip *trip) start() error {
-	if err := trip.turn.begin(); err != nil {
-		return trip.refusedTurn(err)
-	}
-	return nil
-}
-
 // refusedTurn reports that the limiter refused a turn, and returns the error for that.
 func (trip *trip) refusedTurn(err error) error {
-	s, start := &trip.subject, &trip.turn.start
 	var refused *hostlimit.Error
 	if !errors.As(err, &refused) { // the caller left, or the limiter failed
-		instead := start.instead // given up at the connection, before the next start
-		if start.Seq != 0 {
-			instead = 0
-		}
-		return s.giveUp(StageTurn, err, instead)
+		return trip.subject.giveUp(StageTurn, err, trip.turn.vain())
 	}
-	s.news(refused.Restored, refused.StateErr, refused.ByHand)
-	if err := trip.outlasts(refused.RetryAt, err); err != nil {
-		return err
-	}
-	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
-		d.Reason, d.RetryAt, d.Instead = refused.Err.Error(), refused.RetryAt, start.instead
-	})
-	return s.fail(StageTurn, refused.RetryAt, refused.Err)
-}
-
-// outlasts returns the budget's refusal where a turn was refused because it could start no earlier
-// than at start, which is after the budget's end.
-func (trip *trip) outlasts(start time.Time, refusal error) error {
-	if trip.turn.wait.By.IsZero() || !errors.Is(refusal, context.DeadlineExceeded) {
-		return nil
-	}
-	return trip.charge.outlasts(start)
+	trip.subject.news(refused.Restored, refused.StateErr, refused.ByHand)
+	return trip.noTurn(StageTurn, "", refused.RetryAt, refused.Err, err)
 }
 
 // send calls Base with the request, and returns the result. An err is our own refusal: the start

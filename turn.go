@@ -108,6 +108,15 @@ func (t *turn) begin() error {
 	return nil
 }
 
+// vain returns the number of the start that was given up at the connection, where no other took its
+// place; 0: none was.
+func (t *turn) vain() uint64 {
+	if t.start.Seq != 0 {
+		return 0
+	}
+	return t.start.instead
+}
+
 // giveLease returns the lease, which the caller is to release.
 func (t *turn) giveLease() hostlimit.Lease {
 	lease := t.lease
