@@ -110,7 +110,7 @@ func inMemory(r any) interface{ Len() int } {
 // Read implements io.Reader.
 func (b *Body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	read, end := b.read.Add(int64(n)), err == io.EOF //nolint:errorlint // a Reader's end is io.EOF itself
+	read, end := b.read.Add(int64(n)), err == io.EOF
 	wrong := b.length > 0 && (read > b.length || end && read < b.length)
 	if (wrong || err != nil && !end) && !b.closed.Load() {
 		b.faulty.Store(true)
