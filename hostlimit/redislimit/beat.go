@@ -97,7 +97,7 @@ func (l *Limiter) sweep(now time.Duration) {
 		case len(h.waiters)+len(h.leases)+len(h.changes) > 0:
 			h.p.inUse++
 			fallthrough
-		case h.act != nil, h.owes(now), h.recalling != nil, h.unsaved(now):
+		case h.act != nil, h.owes(now), h.storing != nil, h.unsaved(now):
 			h.p.stake++
 		default:
 			delete(l.hosts, key)

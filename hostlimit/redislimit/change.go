@@ -161,7 +161,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		if c.broke != nil {
 			panic(c.broke)
 		}
-		c.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h)
+		c.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h.key)
 		// Requests that were let go just before start within their window or not at all.
 		_ = sleep(context.Background(), min(c.latest-l.now(), observing))
 		return c.effect

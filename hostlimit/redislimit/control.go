@@ -35,7 +35,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 	}}
 	err = l.act(ctx, c)
 	if err == nil {
-		err = l.save(ctx, h)
+		err = l.save(ctx, key)
 	}
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (l *Limiter) Clear(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return l.save(ctx, h)
+	return l.save(ctx, key)
 }
 
 // act waits until the server has c, a change by a person.

@@ -53,12 +53,12 @@ type host struct {
 	actAt  int64           // its time on the server's clock
 
 	// What the Store has, see keep.go.
-	recalled  bool
-	saved     hostlimit.Refusals
-	savedAt   time.Duration
-	recalling chan struct{} // closed when the Store was read; nil: it isn't being read
-	restored  *hostlimit.Restored
-	stateErr  error
+	recalled bool
+	saved    hostlimit.Refusals
+	savedAt  time.Duration
+	storing  chan struct{} // closed when the Store's present call is over; nil: there is none
+	restored *hostlimit.Restored
+	stateErr error
 
 	opens  time.Duration // no start before, by Config.Windows
 	expiry time.Duration // when the server takes a lease back next, as it said last

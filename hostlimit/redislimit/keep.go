@@ -39,19 +39,48 @@ func (h *host) unsaved(now time.Duration) bool {
 	return is.Learned > was.Learned || is.Learned < was.Learned && now-h.savedAt >= easing
 }
 
-// save saves what the Store lacks of h. It returns the error of the Store.
-func (l *Limiter) save(ctx context.Context, h *host) error {
-	l.mu.Lock()
-	unsaved := h.unsaved(l.now())
-	l.mu.Unlock()
-	if !unsaved {
+// claim returns the host of key when no other call of the Store for it is under way. Its caller
+// holds mu then, and sets h.storing to keep others out, until yield. The error is that of ctx.
+func (l *Limiter) claim(ctx context.Context, key string) (*host, error) {
+	for {
+		l.mu.Lock()
+		h := l.host(key)
+		other := h.storing
+		if other == nil {
+			return h, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// yield lets others call the Store. Its caller holds mu.
+func (h *host) yield() {
+	close(h.storing)
+	h.storing = nil
+}
+
+// save saves what the Store lacks of key. It returns the error of the Store.
+func (l *Limiter) save(ctx context.Context, key string) error {
+	if l.limits.Store == nil {
 		return nil
 	}
-	_, err := l.limits.Store.Update(ctx, h.key, func(d hostlimit.Debt) hostlimit.Debt {
-		l.mu.Lock() // so that what is saved last is the latest
-		now, wall, is := l.now(), time.Now(), h.refusals
-		h.saved, h.savedAt = is, now
+	h, err := l.claim(ctx, key)
+	if err != nil {
+		return err
+	}
+	now, wall, is := l.now(), time.Now(), h.refusals
+	if !h.unsaved(now) {
 		l.mu.Unlock()
+		return nil
+	}
+	h.storing, h.saved, h.savedAt = make(chan struct{}), is, now
+	l.mu.Unlock()
+	_, err = l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
 		if is.Until > now || d.Refusals > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
@@ -59,6 +88,9 @@ func (l *Limiter) save(ctx context.Context, h *host) error {
 		}
 		return d
 	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h.yield()
 	return err
 }
 
@@ -80,7 +112,7 @@ func (l *Limiter) keepAll() {
 		}
 		l.mu.Unlock()
 		for _, h := range unsaved {
-			if err := l.save(context.WithoutCancel(l.ctx), h); err != nil {
+			if err := l.save(context.WithoutCancel(l.ctx), h.key); err != nil {
 				l.mu.Lock()
 				h.stateErr = err
 				l.mu.Unlock()
@@ -93,26 +125,17 @@ func (l *Limiter) keepAll() {
 }
 
 // recall reads the debt of key from the Store, if that wasn't done yet, and sends it to the server
-// if that can be reached. One call of a host does so at a time. Its error is that of ctx.
+// if that can be reached. Its error is that of ctx.
 func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limits) error {
-	l.mu.Lock()
-	h := l.host(key)
-	for h.recalling != nil {
-		other := h.recalling
-		l.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		l.mu.Lock()
-		h = l.host(key)
+	h, err := l.claim(ctx, key)
+	if err != nil {
+		return err
 	}
 	if h.recalled || l.closed {
 		l.mu.Unlock()
 		return nil
 	}
-	h.recalling = make(chan struct{})
+	h.storing = make(chan struct{})
 	l.mu.Unlock()
 
 	debt, err := l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
@@ -139,8 +162,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	}
 	l.mu.Lock()
 	h.recalled = ctx.Err() == nil && !owed
-	close(h.recalling)
-	h.recalling = nil
+	h.yield()
 	l.mu.Unlock()
 	return ctx.Err()
 }

@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -175,4 +176,46 @@ func TestAStoreThatFailsStopsNothing(t *testing.T) {
 	}
 	turn.Release()
 	refused(t, l, "a.example")
+}
+
+// A slowStore is a Store that holds what it writes until it may go on.
+type slowStore struct {
+	hostlimit.Store
+	writes, goOn chan struct{}
+}
+
+func (s slowStore) Update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (hostlimit.Debt, error) {
+	return s.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
+		is := change(d)
+		if is != d {
+			s.writes <- struct{}{}
+			<-s.goOn
+		}
+		return is
+	})
+}
+
+// TestWhatIsBeingSavedIsWaitedFor: a call that finds its change saved by another one returns when that
+// has been written.
+func TestWhatIsBeingSavedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	store := slowStore{hostlimit.Dir(t.TempDir()), make(chan struct{}, 9), make(chan struct{})}
+	l := newFleet(t, shared, Config{Limits: hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Store: store}}, 1)[0]
+	until := time.Now().Add(time.Hour)
+	returned := make(chan error, 2)
+	go func() { returned <- l.Block(t.Context(), "a.example", until, "a test") }()
+	<-store.writes
+	go func() { returned <- l.Block(t.Context(), "a.example", until, "a test") }()
+	select {
+	case err := <-returned:
+		t.Errorf("a block that isn't on the disk yet: %v", err)
+		returned <- err
+	case <-time.After(2 * heartbeat):
+	}
+	close(store.goOn)
+	for range 2 {
+		if err := <-returned; err != nil {
+			t.Error(err)
+		}
+	}
 }
