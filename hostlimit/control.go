@@ -32,7 +32,8 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 		return err
 	}
 	// What is to be cleared may be known to the Store alone.
-	if _, err := m.load(ctx, key, m.limits(key), toDecide); err != nil {
+	lim, _ := m.rules.Limits(key) // what is wrong with them is for Acquire
+	if _, err := m.load(ctx, key, lim, toDecide); err != nil {
 		return err
 	}
 	return m.act(ctx, key, func(h *host, _ uint64, now time.Duration) {
@@ -56,19 +57,15 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 	change(h, sh.starts, now)
 	if a := h.active; a != nil {
 		a.probe = nil
-		if h.refusals().Stopped(now) {
-			a.refuseAll(now)
-		} else if a.queue.First != nil {
-			a.queue.First.signal()
-		}
-		sh.free(a)
+		a.changed(now, false)
 	}
 	sh.mu.Unlock()
 	m.handOut()
 	if m.config.Store == nil {
 		return nil
 	}
-	if _, err := sh.sync(ctx, h, m.limits(key), toUse); err != nil {
+	lim, _ := m.rules.Limits(key)
+	if _, err := sh.sync(ctx, h, lim, toUse); err != nil {
 		return err
 	}
 	sh.mu.Lock()
@@ -77,13 +74,6 @@ func (m *Memory) act(ctx context.Context, key string, change func(h *host, start
 		return fmt.Errorf("hostlimit: %s: it holds for this process, but isn't kept: %w", key, s.failure)
 	}
 	return nil
-}
-
-// limits returns the limits of key; those of the Config where Override makes no sense, which
-// Acquire reports.
-func (m *Memory) limits(key string) *Limits {
-	lim, _ := m.rules.Limits(key)
-	return lim
 }
 
 // forgive resets the counter of h when the host has been quiet for long enough. No request waits
@@ -139,14 +129,11 @@ func (m *Memory) Drain(ctx context.Context) error {
 		if inFlight == 0 {
 			return nil
 		}
-		timer := time.NewTimer(due - m.now())
 		select {
 		case <-ended:
-		case <-timer.C:
+		case <-time.After(due - m.now()):
 		case <-ctx.Done():
-			timer.Stop()
 			return fmt.Errorf("hostlimit: %d requests still in flight: %w", inFlight, ctx.Err())
 		}
-		timer.Stop()
 	}
 }

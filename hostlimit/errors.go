@@ -36,9 +36,6 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	if e.Key == "" { // of a lease that was released
-		return "hostlimit: " + e.Err.Error()
-	}
 	return "hostlimit: " + e.Key + ": " + e.Err.Error()
 }
 

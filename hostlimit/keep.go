@@ -150,7 +150,12 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 		}
 	}
 	s.syncing = make(chan struct{})
-	defer sh.synced(s)
+	defer func() { // also where the Store panics
+		sh.mu.Lock()
+		close(s.syncing)
+		s.syncing = nil
+		sh.mu.Unlock()
+	}()
 	x := update{rules: m.rules, now: now, wall: wall, debt: s.debt, unsaved: s.unsaved, learned: h.refusals().Learned}
 	x.ease = x.learned < s.noted.Learned && x.unsaved.Delay == 0 && now-s.eased >= easing
 	sh.mu.Unlock()
@@ -183,14 +188,6 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 		sh.adopt(h, lim, &x, debt)
 	}
 	return due, nil
-}
-
-// synced ends a sync.
-func (sh *shard) synced(s *stored) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	close(s.syncing)
-	s.syncing = nil
 }
 
 // An update is what one sync gives to the Store.
@@ -252,20 +249,9 @@ func (sh *shard) adopt(h *host, lim *Limits, x *update, debt Debt) {
 	}
 	s.noted = h.owing()
 	s.noted.Learned = saved
-	a := h.active
-	if !moved || a == nil {
-		return
+	if a := h.active; moved && a != nil {
+		a.changed(sh.m.now(), true)
 	}
-	now := sh.m.now()
-	if h.refusals().Stopped(now) {
-		a.refuseAll(now)
-	} else {
-		a.refuseLate(now)
-	}
-	if a.queue.First != nil {
-		a.queue.First.signal()
-	}
-	sh.free(a)
 }
 
 // adoptBlock makes the block of owed that of h. moved is set if it ends at another time.
@@ -288,31 +274,26 @@ func (sh *shard) adoptBlock(h *host, x *update, owed Debt, moved bool) {
 	t.Unsure, t.Bans, t.Alone = 0, 0, t.Row > 0
 }
 
-// news returns what the next Grant or Error of h reports of the Store, once.
-func (sh *shard) news(h *host) (restored *Restored, err error) {
+// news returns what the next Grant or Error of h reports of the Store, once: a block, unless
+// restored is nil, and why the Store has failed.
+func (sh *shard) news(h *host, restored **Restored) (err error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	if s := h.stored; s != nil {
-		restored, err = s.restored, s.err
-		s.restored, s.err = nil, nil
+	s := h.stored
+	if s == nil {
+		return nil
 	}
-	return restored, err
-}
-
-// failure returns why the Store has failed for h, once.
-func (sh *shard) failure(h *host) (err error) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if s := h.stored; s != nil {
-		err, s.err = s.err, nil
+	if restored != nil {
+		*restored, s.restored = s.restored, nil
 	}
+	err, s.err = s.err, nil
 	return err
 }
 
 // addNews adds the news of h, if there is a Store, to the error of a refused turn.
 func (sh *shard) addNews(h *host, err error) {
 	if refused, ok := err.(*Error); ok && h != nil { //nolint:errorlint // made by this package just now
-		refused.Restored, refused.StateErr = sh.news(h)
+		refused.StateErr = sh.news(h, &refused.Restored)
 	}
 }
 
@@ -376,6 +357,6 @@ func (l *lease) startSaved(ctx context.Context, h *host) (g Grant, err error) {
 		}
 		sh.mu.Unlock()
 	}
-	g.Restored, g.StateErr = sh.news(h)
+	g.StateErr = sh.news(h, &g.Restored)
 	return g, nil
 }

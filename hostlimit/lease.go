@@ -59,22 +59,41 @@ func (l *lease) Start(ctx context.Context) (Grant, error) {
 	return l.begin(ctx)
 }
 
-// begin is Start without a Store. Nearly always the key is as Acquire has left it, and begin takes
-// the lock once.
+// begin is Start without a Store.
 func (l *lease) begin(ctx context.Context) (Grant, error) {
 	sh := l.sh
 	m := sh.m
-	sh.mu.Lock()
-	a := l.a
-	now := m.now()
-	if a == nil {
-		defer sh.mu.Unlock()
-		return Grant{}, m.refusal(l.h.key, now, errEnded)
+	c := m.rules.caller(ctx)
+	g, w, err := l.enter(&c)
+	if w == nil {
+		m.handOut()
+		return g, err
 	}
-	h := l.h
+	defer func() { l.hear(m.now()) }()
+	if _, err := w.wait(ctx, ""); err != nil {
+		return Grant{}, err
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if l.a == nil {
+		return Grant{}, &Error{Key: l.h.key, RetryAt: m.at(m.now()), Err: errEnded} // released in this very moment
+	}
+	return l.granted(), nil
+}
+
+// enter starts l, refuses that, or joins the queue. Nearly always the key is as Acquire has left
+// it, and enter alone takes the lock. Places may become free: call handOut afterwards.
+func (l *lease) enter(c *caller) (Grant, *waiter, error) {
+	sh := l.sh
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	a, h, now := l.a, l.h, sh.m.now()
+	if a == nil {
+		return Grant{}, nil, &Error{Key: h.key, RetryAt: sh.m.at(now), Err: errEnded}
+	}
 	l.hear(now)
 	a.refresh(now)
-	err := ctx.Err()
+	err := c.err
 	if err == nil {
 		err = sh.stop(h, now)
 	}
@@ -85,43 +104,24 @@ func (l *lease) begin(ctx context.Context) (Grant, error) {
 			if now-before > late {
 				a.refuseLate(now)
 			}
-			if a.queue.First != nil && (a.inLine || h.earliest(0) < next) {
+			if a.inLine || h.earliest(0) < next {
 				a.queue.First.signal() // it is paced now, and holds no place; or its time comes earlier
 			}
-			g := l.granted()
-			sh.mu.Unlock()
-			m.handOut()
-			return g, nil
+			return l.granted(), nil, nil
 		}
 	}
 	a.cancelStamp(l)
-	if a.queue.First != nil {
-		a.queue.First.signal() // it may be earlier now
-	}
+	a.queue.First.signal() // it may be earlier now
 	if err != nil {
-		sh.mu.Unlock()
-		m.handOut()
-		return Grant{}, err
+		return Grant{}, nil, err
 	}
 	l.hear(never)
-	w := sh.newWaiter(ctx, l.lim, l.floor, now)
+	w := sh.newWaiter(c, l.lim, l.floor, now)
 	w.lease = l
 	w.planned = a.first(now, l.floor)
 	a.join(w, a.behind(w), now)
 	a.refuseLate(now)
-	sh.mu.Unlock()
-
-	_, err = w.wait(ctx, "")
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	l.hear(m.now())
-	if err == nil && l.a == nil {
-		err = m.refusal(l.h.key, m.now(), errEnded) // released in this very moment
-	}
-	if err != nil {
-		return Grant{}, err
-	}
-	return l.granted(), nil
+	return Grant{}, w, nil
 }
 
 // granted returns how the start of l came about.
@@ -155,7 +155,7 @@ func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if h := l.saved(); h != nil {
 		_, _ = l.sh.sync(context.Background(), h, l.lim, toSave)
-		e.StateErr = l.sh.failure(h)
+		e.StateErr = l.sh.news(h, nil)
 	}
 	return e
 }
@@ -179,38 +179,27 @@ func (l *lease) learn(o Outcome) Effect {
 		return Effect{} // evicted since the lease expired, and nothing to remember
 	}
 	a := h.active
-	// Nearly all answers change the delay at most.
-	usual := what == success && o.Reset == 0 && h.kept == nil
-	if what == success && h.served < math.MaxUint32 {
-		h.served++
-	}
-	var now time.Duration
-	if !usual || a != nil && a.queue.First != nil {
-		now = m.now()
-	}
+	now := m.now()
 	if a != nil {
 		a.account(now)
 	}
+	if what == success && h.served < math.MaxUint32 {
+		h.served++
+	}
 	sh.forgive(h, now)
-	raised := what != unsure && h.adapt(l, o)
+	later := what != unsure && h.adapt(l, o)
 	var e Effect
-	if !usual {
+	if what != success || o.Reset > 0 || h.kept != nil { // else it changes the delay at most
 		e = h.observe(m.rules, l, &o, now, sh.starts)
 	}
 	if what == unsure && h.refusals().InARow() > 1 { // else a tarpit's time would be the host's
-		raised = h.adapt(l, o)
+		later = h.adapt(l, o)
 	}
 	if a != nil {
 		if e.Blocked || e.Cleared || a.probe == l {
 			a.probe = nil
 		}
-		if e.Blocked || raised {
-			a.refuseLate(now)
-		}
-		if a.queue.First != nil {
-			a.queue.First.signal()
-		}
-		sh.free(a)
+		a.changed(now, e.Blocked || later)
 	}
 	if r := h.refusals(); r.Blocks(now) {
 		e.Until = m.at(r.Until)
@@ -232,6 +221,14 @@ func (l *lease) host(create bool) *host {
 
 // hear stores that l was in use at t.
 func (l *lease) hear(t time.Duration) { l.heard.Store(int64(t)) }
+
+// held returns for how long l has held its slot; 0: it has no stamp.
+func (l *lease) held(now time.Duration) time.Duration {
+	if l == nil || l.stamp.at == unset {
+		return 0
+	}
+	return now - l.stamp.at
+}
 
 // expiry returns when l expires if it isn't renewed; never while it waits in Start.
 func (l *lease) expiry() time.Duration {
@@ -256,11 +253,8 @@ func (l *lease) Release() (expired bool) {
 	}
 	l.released = true
 	if a := l.a; a != nil {
-		var now time.Duration
-		if a.queue.First != nil || l.countsFromEnd() {
-			now = sh.m.now()
-			a.account(now)
-		}
+		now := sh.m.now()
+		a.account(now)
 		a.release(l, now)
 		sh.free(a)
 	}

@@ -3,9 +3,9 @@ package hostlimit
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
+	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -32,17 +32,13 @@ type Memory struct {
 	drain         drain.Drain
 }
 
-var _ Limiter = (*Memory)(nil)
-
 // New returns a Memory with the rules of c. The error names every field that is wrong.
 func New(c Config) (*Memory, error) {
 	r, err := c.Rules()
 	if err != nil {
 		return nil, err
 	}
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	m := &Memory{rules: r, config: c, id: hex.EncodeToString(id[:]), slotTimeout: cmp.Or(c.SlotTimeout, never), seed: maphash.MakeSeed()}
+	m := &Memory{rules: r, config: c, id: fmt.Sprintf("%016x", rand.Uint64()), slotTimeout: cmp.Or(c.SlotTimeout, never), seed: maphash.MakeSeed()}
 	n := 64
 	for n > 1 && r.config.MaxHosts/n < 64 {
 		n /= 2
@@ -102,8 +98,9 @@ func (m *Memory) shard(key string) *shard {
 // in the queue when a block, a slow answer or a long random delay makes the deadline impossible, or
 // when it passes there. It is an error, too, if Override returns limits that make no sense.
 func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	c := m.rules.caller(ctx)
+	if c.err != nil {
+		return nil, c.err
 	}
 	lim, err := m.rules.Limits(key)
 	if err != nil {
@@ -113,7 +110,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 	if err != nil {
 		return nil, err
 	}
-	l, w, err := m.shard(key).enter(ctx, key, lim, max(0, floor))
+	l, w, err := m.shard(key).enter(&c, key, lim, max(0, floor))
 	if w != nil {
 		l, err = w.wait(ctx, key)
 	} else if err != nil {
@@ -128,7 +125,7 @@ func (m *Memory) Acquire(ctx context.Context, key string, floor time.Duration) (
 
 // enter is the arrival of a request: it gets a lease, joins the queue, or is refused. Places may
 // become free: call handOut afterwards.
-func (sh *shard) enter(ctx context.Context, key string, lim *Limits, floor time.Duration) (*lease, *waiter, error) {
+func (sh *shard) enter(c *caller, key string, lim *Limits, floor time.Duration) (*lease, *waiter, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	m := sh.m
@@ -142,15 +139,13 @@ func (sh *shard) enter(ctx context.Context, key string, lim *Limits, floor time.
 	}
 	if a.queue.First == nil {
 		if why, _ := a.waitCause(lim, floor, now, nil); why == free {
-			return a.grant(lim, floor, now, m.rules.Watcher(ctx)), nil, nil
+			return a.grant(lim, floor, now, c.watcher), nil, nil
 		}
 	}
-	w := sh.newWaiter(ctx, lim, floor, now)
-	w.priority = m.rules.Priority(ctx)
+	w := sh.newWaiter(c, lim, floor, now)
 	prev := a.behind(w)
 	if w.planned = a.bound(now, lim, floor, prev); w.planned > w.latest {
-		err := m.refusal(key, w.planned, m.rules.TooLate(w.byContext, a.blocked(w.latest)))
-		err.ByHand = h.act()
+		err := &Error{Key: key, RetryAt: m.at(w.planned), Err: m.rules.TooLate(w.byContext, a.blocked(w.latest)), ByHand: h.act()}
 		if a.queue.First == nil {
 			a.leaveLine()
 		}
@@ -166,8 +161,9 @@ func (sh *shard) enter(ctx context.Context, key string, lim *Limits, floor time.
 // Next implements Limiter. It counts the queue ahead with the smallest delays that there can be,
 // and nothing without a known end, such as a slot that is held. An unknown key can start now.
 func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (time.Time, error) {
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, err
+	c := m.rules.caller(ctx)
+	if c.err != nil {
+		return time.Time{}, c.err
 	}
 	lim, err := m.rules.Limits(key)
 	if err != nil {
@@ -188,7 +184,7 @@ func (m *Memory) Next(ctx context.Context, key string, floor time.Duration) (tim
 	}
 	sh.forgive(h, now)
 	if a := h.active; a != nil {
-		return m.at(a.bound(now, lim, least, a.behind(&waiter{priority: m.rules.Priority(ctx)}))), nil
+		return m.at(a.bound(now, lim, least, a.behind(&waiter{priority: c.priority}))), nil
 	}
 	return m.at(m.open(h.first(now, least))), nil
 }

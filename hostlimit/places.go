@@ -96,19 +96,13 @@ func (p *places) hand() *active {
 	return a
 }
 
-// reported returns the leases that sweep has found, and removes them.
-func (p *places) reported() (leases []TakenBack) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	leases, p.swept = p.swept, nil
-	return leases
-}
-
 // takenBack returns the leases for Grant.TakenBack, once: those of h, and those of other keys that
 // sweep has found.
 func (sh *shard) takenBack(h *host) (leases []TakenBack) {
 	if p := sh.m.places; p != nil {
-		leases = p.reported()
+		p.mu.Lock()
+		leases, p.swept = p.swept, nil
+		p.mu.Unlock()
 	}
 	return append(leases, h.leaked()...)
 }

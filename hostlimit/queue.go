@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/go-politeness/politeness/internal/list"
@@ -93,8 +92,12 @@ type waiter struct {
 	err                 error // why the wait ended without a turn
 }
 
-// signal makes w look again. It never blocks, and no signal is lost: w looks after each receive.
+// signal makes w look again; nil: no waiter does. It never blocks, and no signal is lost: w looks
+// after each receive.
 func (w *waiter) signal() {
+	if w == nil {
+		return
+	}
 	select {
 	case w.wake <- struct{}{}:
 	default:
@@ -107,14 +110,30 @@ func leastGap(lim *Limits, floor, before time.Duration) time.Duration {
 	return min(max(lim.Delay.Min, floor, before), 1<<43)
 }
 
-// newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of ctx.
-func (sh *shard) newWaiter(ctx context.Context, lim *Limits, floor, now time.Duration) *waiter {
-	m := sh.m
-	giveUp := add(now, m.rules.config.MaxWait)
-	w := &waiter{sh: sh, lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp, wake: make(chan struct{}, 1), watcher: m.rules.Watcher(ctx)}
-	if t, ok := ctx.Deadline(); ok {
+// A caller is what the context of a request says. It is read under no lock: a context is any code.
+type caller struct {
+	err      error
+	deadline time.Time // zero: none
+	priority int
+	watcher  Watcher // nil: there is none
+}
+
+func (r *Rules) caller(ctx context.Context) caller {
+	c := caller{err: ctx.Err(), priority: r.Priority(ctx), watcher: r.Watcher(ctx)}
+	c.deadline, _ = ctx.Deadline()
+	return c
+}
+
+// newWaiter returns a waiter that arrives now, and whose turn is of use until the deadline of c.
+func (sh *shard) newWaiter(c *caller, lim *Limits, floor, now time.Duration) *waiter {
+	giveUp := add(now, sh.m.rules.config.MaxWait)
+	w := &waiter{
+		sh: sh, lim: lim, floor: floor, arrived: now, latest: giveUp, giveUp: giveUp,
+		wake: make(chan struct{}, 1), priority: c.priority, watcher: c.watcher,
+	}
+	if !c.deadline.IsZero() {
 		// A start at the very deadline is of no use.
-		if last := add(now, time.Until(t)-1); last < w.latest {
+		if last := add(now, time.Until(c.deadline)-1); last < w.latest {
 			w.latest, w.byContext = last, true
 		}
 	}
@@ -210,11 +229,7 @@ func (a *active) bound(now time.Duration, lim *Limits, floor time.Duration, prev
 // for something without a known end, such as a slot, a guess: after as long as it has waited
 // already, or once a lease expires.
 func (a *active) again(w *waiter, now time.Duration) time.Duration {
-	bound := a.first(now, a.queue.First.floor)
-	for o := a.queue.First; o != w; o = o.Next {
-		bound = add(bound, o.Next.gapBefore)
-	}
-	if bound = a.sh.m.open(bound); bound > now {
+	if bound := a.bound(now, w.lim, w.floor, w.Prev); bound > now {
 		return bound
 	}
 	return min(add(now, now-w.arrived), a.expiry())
@@ -447,14 +462,16 @@ func (a *active) expiry() time.Duration {
 	return end
 }
 
-// longest returns for how long a slot has been held, of those whose lease has a stamp.
-func (a *active) longest(now time.Duration) (held time.Duration) {
-	for l := a.flights.First; l != nil; l = l.Next {
-		if l.stamp.at != unset {
-			held = max(held, now-l.stamp.at)
+// longest returns the lease that has held a slot for the longest time, and for how long; 0: it has
+// no stamp.
+func (a *active) longest(now time.Duration) (longest *lease, held time.Duration) {
+	longest = a.flights.First
+	for l := longest; l != nil; l = l.Next {
+		if l.ord < longest.ord {
+			longest = l
 		}
 	}
-	return held
+	return longest, longest.held(now)
 }
 
 // refuseLate refuses all waiters that can't start in time any more. Call it after the next start
@@ -484,6 +501,18 @@ func (a *active) refuseLate(now time.Duration) {
 	}
 }
 
+// changed does to the queue what a change of the key's block or delay does to it, which may make
+// the next start later.
+func (a *active) changed(now time.Duration, later bool) {
+	if a.h.refusals().Stopped(now) {
+		a.refuseAll(now)
+	} else if later {
+		a.refuseLate(now)
+	}
+	a.queue.First.signal()
+	a.sh.free(a)
+}
+
 // limit applies lim to every waiter. None holds a lease: those that do stand at the head.
 func (a *active) limit(lim *Limits) {
 	for w := a.queue.First; w != nil; w = w.Next {
@@ -494,61 +523,73 @@ func (a *active) limit(lim *Limits) {
 
 // refuse ends the wait of w with an error.
 func (a *active) refuse(w *waiter, retryAt time.Duration, why error) {
-	refused := a.sh.m.refusal(a.h.key, retryAt, why)
-	refused.ByHand = a.h.act()
-	w.err = refused
+	w.err = &Error{Key: a.h.key, RetryAt: a.sh.m.at(retryAt), Err: why, ByHand: a.h.act()}
 	a.leave(w)
 }
 
 // wait waits until w has a lease, or its lease has started, or it is refused. Only the head of a
 // queue has a timer, and waiters whose Watcher hasn't been called yet; the others are woken when
 // they become the head. key is the key of a w without a lease.
+//
+// Where Override, the context or the Watcher panics or ends the goroutine, w leaves the queue, and
+// a lease that it has got ends. A panic of the Watcher continues here.
 func (w *waiter) wait(ctx context.Context, key string) (*lease, error) {
-	m := w.sh.m
-	var timer *time.Timer
-	var watchers sync.WaitGroup
-	defer watchers.Wait()
+	own, over := w.lease, false
+	var watching chan any // receives the end of the Watcher's call: a panic, or nil; nil: there is no call
+	defer func() {
+		if !over {
+			w.look(nil, errEnded)
+		}
+		if watching == nil {
+			return
+		}
+		if p := <-watching; p != nil {
+			if own == nil && w.lease != nil {
+				w.lease.Release()
+			}
+			panic(p)
+		}
+	}()
 	for {
 		var lim *Limits
-		var wrong error
-		if w.lease == nil {
-			lim, wrong = m.rules.Limits(key) // outside of the lock
+		var err error
+		if own == nil {
+			lim, err = w.sh.m.rules.Limits(key)
 		}
-		over, d, notice := w.look(ctx, lim, wrong)
-		if over {
-			if timer != nil {
-				timer.Stop()
-			}
+		var d time.Duration
+		var notice *notice
+		if over, d, notice = w.look(lim, cmp.Or(err, ctx.Err())); over {
 			return w.lease, w.err
 		}
 		if notice != nil {
 			// Those behind w go by the timer of w, and don't wait for its Watcher.
-			watchers.Go(func() {
-				notice.name()
+			watching = make(chan any, 1)
+			go func() {
+				defer func() { watching <- recover() }()
+				notice.HeldBy = nameOf(notice.holder)
 				w.watcher.Waits(notice.Wait)
-			})
+			}()
 		}
 		var alarm <-chan time.Time
 		if d != unset {
-			if timer == nil {
-				timer = time.NewTimer(d)
-			} else {
-				timer.Reset(d)
-			}
-			alarm = timer.C
+			alarm = time.After(d)
 		}
 		select {
 		case <-w.wake:
 		case <-alarm:
 		case <-ctx.Done():
+		case p := <-watching:
+			if watching = nil; p != nil {
+				panic(p)
+			}
 		}
 	}
 }
 
 // look reports whether the wait of w is over: with its lease, or with w.err. Otherwise w looks
-// again when it is woken, and after d unless that is unset. lim are the limits of w now, unless
-// something is wrong with them.
-func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool, d time.Duration, n *notice) {
+// again when it is woken, and after d unless that is unset. lim are the limits of w now, unless err
+// says that they are wrong, or why w gives up.
+func (w *waiter) look(lim *Limits, err error) (over bool, d time.Duration, n *notice) {
 	sh := w.sh
 	m := sh.m
 	if m.places != nil {
@@ -564,12 +605,12 @@ func (w *waiter) look(ctx context.Context, lim *Limits, wrong error) (over bool,
 	defer sh.free(a)
 	now := m.now()
 	a.refresh(now)
-	if wrong == nil && w.lease == nil && lim != w.lim && a.queue.First == w {
-		a.limit(lim)
-	}
-	switch err := cmp.Or(wrong, ctx.Err()); {
+	switch {
 	case err == nil:
-	case wrong == nil && errors.Is(err, context.DeadlineExceeded):
+		if w.lease == nil && lim != w.lim && a.queue.First == w {
+			a.limit(lim)
+		}
+	case errors.Is(err, context.DeadlineExceeded):
 		a.refuse(w, a.again(w, now), m.rules.TooLate(true, a.refusing(now)))
 		return true, 0, nil
 	default:
@@ -632,7 +673,8 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 		if w.lease == nil {
 			deadline := add(max(w.arrived, a.full), m.slotTimeout)
 			if now >= deadline {
-				a.refuse(w, a.again(w, now), a.sh.m.rules.SlotTimeout(w.lim.Concurrency, a.longest(now)))
+				_, held := a.longest(now)
+				a.refuse(w, a.again(w, now), m.rules.SlotTimeout(w.lim.Concurrency, held))
 				return 0
 			}
 			until = min(until, deadline)
@@ -649,11 +691,6 @@ func (a *active) decide(w *waiter, now time.Duration) (until time.Duration) {
 	}
 	// A lease that expires while a block holds the queue frees its slot, which stops the slot clock.
 	return min(until, a.due, w.giveUp, m.closes(now))
-}
-
-// refusal returns the error of a refused turn.
-func (m *Memory) refusal(key string, retryAt time.Duration, why error) *Error {
-	return &Error{Key: key, RetryAt: m.at(retryAt), Err: why}
 }
 
 // at returns the time of day of t.

@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -233,9 +234,7 @@ func (r *Rules) Meaning(o Outcome) string {
 }
 
 // listed reports whether status is a refusal by Config.Backoff.
-func (r *Rules) listed(status int) bool {
-	return uint(status) < 1024 && r.statuses[status>>6]&(1<<(status&63)) != 0
-}
+func (r *Rules) listed(status int) bool { return slices.Contains(r.statuses, status) }
 
 // asked returns how long o itself asks to be left alone, by Retry-After or else by what
 // is left of a rate limit; capped, and 0 if it doesn't ask.

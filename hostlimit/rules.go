@@ -22,13 +22,10 @@ type Rules struct {
 	limits   Limits
 	hours    hours.Hours
 	refusals backoff.Refusals
-	statuses [16]uint64 // a bit for each status below 1024 that is a refusal
+	statuses []int // those that are refusals
 
 	compiled *lru.Cache[Limits, *Limits] // by what Override returned, which is checked once for each value
 }
-
-// mostCompiled bounds Rules.compiled: Override may return any number of limits.
-const mostCompiled = 1024
 
 // Rules checks c and returns its Rules. The error names every field that is wrong.
 func (c Config) Rules() (*Rules, error) {
@@ -48,7 +45,9 @@ func (c Config) Rules() (*Rules, error) {
 	negative("LeaseTTL", int64(c.LeaseTTL), c.LeaseTTL)
 	negative("MaxWait", int64(c.MaxWait), c.MaxWait)
 	negative("MaxHosts", int64(c.MaxHosts), c.MaxHosts)
+	var open hours.Hours
 	for i, w := range c.Windows {
+		open = append(open, hours.Window(w))
 		if err := hours.Window(w).Validate(); err != nil {
 			bad(fmt.Errorf("Windows[%d]: %w", i, err))
 		}
@@ -65,14 +64,9 @@ func (c Config) Rules() (*Rules, error) {
 		return nil, fmt.Errorf("hostlimit: %w", errors.Join(errs...))
 	}
 	c.Windows = slices.Clone(c.Windows)
-	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, refusals: refusals}
-	for _, w := range c.Windows {
-		r.hours = append(r.hours, hours.Window(w))
-	}
-	r.compiled, _ = lru.New[Limits, *Limits](mostCompiled)
-	for _, s := range append([]int{429}, r.refusals.Statuses...) {
-		r.statuses[s>>6] |= 1 << (s & 63)
-	}
+	r := &Rules{config: c, limits: Limits{c.Concurrency, c.Delay}, hours: open, refusals: refusals}
+	r.statuses = append([]int{429}, refusals.Statuses...)
+	r.compiled, _ = lru.New[Limits, *Limits](1024) // Override may return any number of limits
 	return r, nil
 }
 

@@ -71,14 +71,13 @@ type listed struct {
 
 // state returns the HostState, completed.
 func (l *listed) state() HostState {
-	l.Slots = l.m.limits(l.Key).Concurrency
+	lim, _ := l.m.rules.Limits(l.Key)
+	l.Slots = lim.Concurrency
 	if l.head != nil {
-		l.head.name()
+		l.head.HeldBy = nameOf(l.head.holder)
 		l.Hold, l.Why = l.head.Hold, l.head.String()
 	}
-	if l.silent != nil {
-		l.SilentBy = l.silent.String()
-	}
+	l.SilentBy = nameOf(l.silent)
 	return l.HostState
 }
 

@@ -2,6 +2,7 @@ package hostlimit
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-politeness/politeness/internal/sentence"
@@ -83,11 +84,12 @@ type notice struct {
 	holder Watcher
 }
 
-// name names the holder.
-func (n *notice) name() {
-	if n.holder != nil {
-		n.HeldBy = n.holder.String()
+// nameOf returns the name of w's request, empty if w is nil. A panic of String is part of it.
+func nameOf(w Watcher) string {
+	if w == nil {
+		return ""
 	}
+	return fmt.Sprint(w)
 }
 
 // waits returns the notice for the Watcher of w, once, when its wait is long. Before that it
@@ -119,23 +121,12 @@ func (a *active) waits(w *waiter, now time.Duration) (n *notice, again time.Dura
 func (a *active) notice(now time.Duration) *notice {
 	n := &notice{Wait: a.why(now)}
 	n.Key, n.Slots, n.Held = a.h.key, a.queue.First.lim.Concurrency, a.flights.Len
-	var longest *lease
 	switch n.Hold {
 	case "probe":
-		longest = a.probe
+		n.HeldFor, n.holder = max(a.probe.held(now), 1), a.probe.watcher
 	case "slot":
-		for l := a.flights.First; l != nil; l = l.Next {
-			if longest == nil || l.ord < longest.ord {
-				longest = l
-			}
-		}
-	}
-	if longest != nil {
-		since := now
-		if longest.stamp.at != unset {
-			since = longest.stamp.at
-		}
-		n.HeldFor, n.holder = max(now-since, 1), longest.watcher
+		longest, held := a.longest(now)
+		n.HeldFor, n.holder = max(held, 1), longest.watcher
 	}
 	return n
 }
