@@ -140,8 +140,8 @@ func BenchmarkMemory(b *testing.B) {
 		before := heap()
 		c := filled(b, urls)
 		bytes := heap() - before
-		if c.Len() != n {
-			b.Fatalf("%d origins kept", c.Len())
+		if c.Snapshot().Origins != n {
+			b.Fatalf("%d origins kept", c.Snapshot().Origins)
 		}
 		if bytes > 150<<20 {
 			b.Errorf("%d MB", bytes>>20)

@@ -42,7 +42,7 @@ var errAbandoned = errors.New("robotscache: nobody waits for this robots.txt any
 func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, waitError(o, err)
+			return nil, fmt.Errorf("robotscache: waiting for robots.txt of %s: %w", o, err)
 		}
 		f, s, as := c.join(ctx, o)
 		if s != nil {
@@ -52,7 +52,7 @@ func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 		case <-f.done:
 		case <-ctx.Done():
 			f.leave()
-			return nil, waitError(o, ctx.Err())
+			return nil, fmt.Errorf("robotscache: waiting for robots.txt of %s: %w", o, ctx.Err())
 		}
 		switch {
 		case f.failed && as == starter:
@@ -69,10 +69,6 @@ func (c *Cache) wait(ctx context.Context, o origin) (*Entry, error) {
 			return &f.state.Entry, nil
 		}
 	}
-}
-
-func waitError(o origin, err error) error {
-	return fmt.Errorf("robotscache: waiting for robots.txt of %s: %w", o, err)
 }
 
 // A role is how a caller came to a fetch.
@@ -141,7 +137,7 @@ func (c *Cache) run(f *fetch, prev *state) {
 		}
 		f.publish()
 	}()
-	f.state, f.err = c.refresh(f, prev)
+	f.err = c.refresh(f, prev)
 	f.failed = false
 }
 
@@ -162,14 +158,16 @@ func (f *fetch) publish() {
 	close(f.done) // last: the goroutine ends before its callers' calls do
 }
 
-// refresh returns the state of f's origin after a fetch, or as the Store has it. prev is the state
-// before, nil if there was none. The error is a refusal of the transport, or errAbandoned.
-func (c *Cache) refresh(f *fetch, prev *state) (*state, error) {
+// refresh sets f.state after a fetch, or as the Store has it; before it calls functions of the user
+// with that, which may panic. prev is the state before, nil if there was none. The error is a
+// refusal of the transport, or errAbandoned.
+func (c *Cache) refresh(f *fetch, prev *state) error {
 	var storeErr error
 	if c.cfg.Store != nil {
 		if prev == nil {
 			if prev, storeErr = c.load(f); prev.fresh() {
-				return prev, nil
+				f.state = prev
+				return nil
 			}
 		}
 		unlock, err := c.cfg.Store.Lock(f.ctx, f.origin.String())
@@ -179,35 +177,32 @@ func (c *Cache) refresh(f *fetch, prev *state) (*state, error) {
 			defer unlock() // after the answer is saved
 			// Another process may have fetched while this one waited for the lock.
 			if s, e, _ := c.restore(f, prev != nil); s.fresh() {
-				e.StoreErr = storeErr
+				e.StoreErr, f.state = storeErr, s
 				c.report(f.ctx, e)
-				return s, nil
+				return nil
 			}
 		}
 		if errors.Is(context.Cause(f.ctx), errAbandoned) {
-			return nil, errAbandoned
+			return errAbandoned
 		}
 	}
 	f.stopwatch = startStopwatch(c.cfg.Timeout, f.cancel)
 	answer, err := c.download(f, prev)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if errors.Is(context.Cause(f.ctx), errAbandoned) {
-		return nil, errAbandoned
+		return errAbandoned
 	}
 	now := time.Now()
-	s, event := c.decide(f.origin, prev, &answer, now)
+	var event Event
+	f.state, event = c.decide(f.origin, prev, &answer, now)
 	if c.cfg.Store != nil {
-		save := c.save
-		if event.Unreachable {
-			save = c.saveUnreachable
-		}
-		storeErr = errors.Join(storeErr, save(f, s, &answer, now))
+		storeErr = errors.Join(storeErr, c.save(f, &answer, now))
 	}
 	event.StoreErr = storeErr
 	c.report(f.ctx, event)
-	return s, nil
+	return nil
 }
 
 // report counts e and calls Observe.

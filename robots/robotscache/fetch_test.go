@@ -121,7 +121,7 @@ func TestLastToLeaveEndsIt(t *testing.T) {
 		if time.Since(begin) != 0 || r.last().Context().Err() == nil {
 			t.Error("the fetch went on")
 		}
-		if len(r.events) != 0 || r.Len() != 0 || counts(r.Cache).InFlight != 0 {
+		if len(r.events) != 0 || r.Snapshot().Origins != 0 || counts(r.Cache).InFlight != 0 {
 			t.Errorf("events %v, snapshot %+v", r.events, counts(r.Cache))
 		}
 		// The next caller isn't harmed.
@@ -153,7 +153,7 @@ func TestDeafTransport(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 		time.Sleep(2 * time.Hour)
-		if r.Len() != 0 || len(r.events) != 0 {
+		if r.Snapshot().Origins != 0 || len(r.events) != 0 {
 			t.Errorf("kept what nobody waited for: %+v", counts(r.Cache))
 		}
 	})
@@ -282,7 +282,7 @@ func TestRefusalIsNoAnswer(t *testing.T) {
 		if _, err := r.Get(t.Context(), parse(t, site)); !errors.Is(err, errBusy) {
 			t.Errorf("revalidation refused: %v", err)
 		}
-		if r.Len() != 1 {
+		if r.Snapshot().Origins != 1 {
 			t.Error("a refusal ended the copy")
 		}
 	})
@@ -415,7 +415,7 @@ func TestTurnTooLate(t *testing.T) {
 		if e != nil || !errors.Is(err, context.DeadlineExceeded) || !errors.As(err, &timeout) || !timeout.Timeout() {
 			t.Errorf("%+v, %v", e, err)
 		}
-		if time.Since(begin) != 30*time.Second || r.Len() != 0 || len(r.events) != 0 {
+		if time.Since(begin) != 30*time.Second || r.Snapshot().Origins != 0 || len(r.events) != 0 {
 			t.Errorf("after %v: %+v", time.Since(begin), counts(r.Cache))
 		}
 	})
@@ -481,8 +481,8 @@ func TestOneFetchPerOriginDespiteEviction(t *testing.T) {
 		if n := len(r.sent()); n != 20 {
 			t.Errorf("%d requests for 20 origins", n)
 		}
-		if r.Len() != 1 {
-			t.Errorf("%d origins kept", r.Len())
+		if r.Snapshot().Origins != 1 {
+			t.Errorf("%d origins kept", r.Snapshot().Origins)
 		}
 	})
 }

@@ -67,20 +67,14 @@ func canBeSent(host string) bool {
 		name = name[1 : len(name)-1]
 	}
 	for i := range len(name) {
-		if endsHost[name[i]] {
+		switch c := name[i]; c {
+		case '/', '?', '#', '@', '\\', '<', '>', '[', ']', '"', 0x7f: // they would end it
 			return false
+		default:
+			if c <= ' ' {
+				return false
+			}
 		}
 	}
 	return len(port) < 5 || len(port) == 5 && port <= "65535"
 }
-
-// endsHost has the bytes that would end a host in a URL, or can't be sent.
-var endsHost = func() (ends [256]bool) {
-	for c := range ' ' + 1 {
-		ends[c] = true
-	}
-	for _, c := range "/?#@\\<>[]\"\x7f" {
-		ends[c] = true
-	}
-	return ends
-}()

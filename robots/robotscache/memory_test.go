@@ -90,8 +90,8 @@ func TestLeastRecentlyUsedGoesFirst(t *testing.T) {
 				t.Errorf("origin %d known: %v, want %v", i, ok, wanted)
 			}
 		}
-		if r.Len() != len(want) {
-			t.Errorf("%d origins", r.Len())
+		if r.Snapshot().Origins != len(want) {
+			t.Errorf("%d origins", r.Snapshot().Origins)
 		}
 	}
 	for _, step := range []struct {
@@ -154,7 +154,7 @@ func TestMaxBytes(t *testing.T) {
 			get(c, i)
 		}
 	}
-	if n := len(r.sent()) - before; n != origins || c.Len() != origins || c.Snapshot().Evicted != 0 {
+	if n := len(r.sent()) - before; n != origins || c.Snapshot().Origins != origins || c.Snapshot().Evicted != 0 {
 		t.Errorf("%d requests for %d origins, %+v", n, origins, c.Snapshot())
 	}
 	var wg sync.WaitGroup
@@ -176,8 +176,8 @@ func TestTheNewestStays(t *testing.T) {
 	r := newRig(t, Config{MaxBytes: 1}, always(200, private))
 	for _, rawURL := range []string{site, "https://another.example", site} {
 		r.get(t, rawURL)
-		if _, ok := r.Peek(parse(t, rawURL)); !ok || r.Len() != 1 {
-			t.Errorf("%s kept: %v, %d in all", rawURL, ok, r.Len())
+		if _, ok := r.Peek(parse(t, rawURL)); !ok || r.Snapshot().Origins != 1 {
+			t.Errorf("%s kept: %v, %d in all", rawURL, ok, r.Snapshot().Origins)
 		}
 	}
 }
@@ -465,8 +465,8 @@ func TestSchemesAreOriginsOfTheirOwn(t *testing.T) {
 		r.get(t, "http://example.com")
 		r.get(t, "https://example.com")
 	}
-	if r.Len() != 2 || len(r.sent()) != 2 {
-		t.Errorf("%d kept, %d requests", r.Len(), len(r.sent()))
+	if r.Snapshot().Origins != 2 || len(r.sent()) != 2 {
+		t.Errorf("%d kept, %d requests", r.Snapshot().Origins, len(r.sent()))
 	}
 }
 

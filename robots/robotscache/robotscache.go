@@ -284,8 +284,8 @@ func (cl *Client) validate() error {
 // isn't http or https, or of a transport that refused to send.
 //
 // A hit allocates nothing, and starts no goroutine. A panic of the transport, of the Store or of
-// Observe panics in the call that started the fetch, and is lost if that has returned; the other
-// callers fetch anew.
+// Observe panics in the call that started the fetch, and is lost if that has returned. The other
+// callers get what the origin has answered; without an answer they fetch anew.
 func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 	o, err := originOf(u)
 	if err != nil {
@@ -301,24 +301,25 @@ func (c *Cache) Get(ctx context.Context, u *url.URL) (*Entry, error) {
 // time. It is for callers that have just read the clock, which costs as much as half a hit, and
 // call Get otherwise.
 func (c *Cache) Hit(u *url.URL, now time.Time) (*Entry, bool) {
-	o, err := originOf(u)
-	if err != nil {
-		return nil, false
-	}
-	if s := c.memory.use(o); s != nil && s.Expires.After(now) {
+	if s := stateOf(u, c.memory.use); s != nil && s.Expires.After(now) {
 		return &s.Entry, true
 	}
 	return nil, false
 }
 
+// stateOf returns the state of u's origin that get returns, nil if there is none.
+func stateOf(u *url.URL, get func(origin) *state) *state {
+	o, err := originOf(u)
+	if err != nil {
+		return nil
+	}
+	return get(o)
+}
+
 // Peek returns the Entry of u's origin if that is fresh. It never waits, and doesn't make the
 // origin a recently used one.
 func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
-	o, err := originOf(u)
-	if err != nil {
-		return nil, false
-	}
-	if s := c.memory.peek(o); s.fresh() {
+	if s := stateOf(u, c.memory.peek); s.fresh() {
 		return &s.Entry, true
 	}
 	return nil, false
@@ -328,11 +329,7 @@ func (c *Cache) Peek(u *url.URL) (*Entry, bool) {
 // last good copy, if there is one. It is for pacing the fetch of robots.txt itself, for which the
 // old crawl-delay is the best guess. Call Get for what may be fetched.
 func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
-	o, err := originOf(u)
-	if err != nil {
-		return nil, false
-	}
-	switch s := c.memory.peek(o); {
+	switch s := stateOf(u, c.memory.peek); {
 	case s == nil:
 		return nil, false
 	case s.Denied && s.copy != nil:
@@ -343,9 +340,6 @@ func (c *Cache) PeekStale(u *url.URL) (*Entry, bool) {
 		return &s.Entry, true
 	}
 }
-
-// Len returns the number of origins in the cache, out of date or not.
-func (c *Cache) Len() int { return c.Snapshot().Origins }
 
 // Stats are a Cache's figures, for a status page. Hits aren't counted: that would cost more than a
 // hit does.

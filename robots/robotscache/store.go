@@ -143,34 +143,36 @@ func (c *Cache) restore(f *fetch, hasPrev bool) (*state, Event, error) {
 	return s, e, nil
 }
 
-// save saves the answer of f's origin.
-func (c *Cache) save(f *fetch, s *state, a *answer, now time.Time) error {
+// save saves the answer of f's origin or, while that is unreachable, the last answer again with the
+// time until then.
+func (c *Cache) save(f *fetch, a *answer, now time.Time) (err error) {
+	s, key := f.state, f.origin.String()
+	var old Record
+	var ok bool
+	if s.Err != nil || a.status == http.StatusNotModified {
+		old, ok, err = c.cfg.Store.Load(f.ctx, key)
+		ok = ok && err == nil
+	}
 	r := Record{URL: a.url, Status: a.status, Fetched: now}
-	if s.copy == nil {
+	switch {
+	case s.Err != nil:
+		if r.Status = 0; ok && old.check(now) == nil {
+			r = old
+		}
+		r.Until, r.Reason = s.Expires, s.Reason
+	case s.copy == nil:
 		r.MaxAge, _ = lifetime(a.header)
-	} else {
+	default:
 		r.ETag, r.LastModified = s.copy.validators.etag, s.copy.validators.lastModified
 		r.Body, r.MaxAge = a.body, s.copy.maxAge
 	}
-	if a.status == http.StatusNotModified {
+	if s.Err == nil && a.status == http.StatusNotModified {
 		// The body isn't in memory any more. If the Store has lost it too, there is nothing to
 		// confirm.
-		old, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
-		if err != nil || !ok || sha256.Sum256(old.Body) != s.copy.text.sum {
+		if !ok || sha256.Sum256(old.Body) != s.copy.text.sum {
 			return err
 		}
 		r.Status, r.Body = old.Status, old.Body
 	}
-	return c.cfg.Store.Save(f.ctx, f.origin.String(), r)
-}
-
-// saveUnreachable saves the last answer of f's origin again, with the time until which the origin
-// is unreachable.
-func (c *Cache) saveUnreachable(f *fetch, s *state, a *answer, now time.Time) error {
-	r, ok, err := c.cfg.Store.Load(f.ctx, f.origin.String())
-	if err != nil || !ok || r.check(now) != nil {
-		r = Record{URL: a.url, Fetched: now}
-	}
-	r.Until, r.Reason = s.Expires, s.Reason
-	return c.cfg.Store.Save(f.ctx, f.origin.String(), r)
+	return c.cfg.Store.Save(f.ctx, key, r)
 }
