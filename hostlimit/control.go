@@ -11,14 +11,10 @@ const longestBlock = 100 * 365 * 24 * time.Hour
 
 // Block implements Controller. Processes that share a Store learn of the block within 10 s.
 func (m *Memory) Block(ctx context.Context, key string, until time.Time, why string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	cause, err := m.rules.CheckBlock(until, time.Now(), why)
 	if err != nil {
 		return err
 	}
-	m.now() // begins the count
 	return m.act(ctx, key, func(h *host, starts uint64, now time.Duration) {
 		r := h.changeRefusals()
 		r.Block(add(now, min(time.Until(until), longestBlock)), cause, starts)
@@ -28,9 +24,6 @@ func (m *Memory) Block(ctx context.Context, key string, until time.Time, why str
 
 // Clear implements Controller.
 func (m *Memory) Clear(ctx context.Context, key string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	// What is to be cleared may be known to the Store alone.
 	lim, _ := m.rules.Limits(key) // what is wrong with them is for Acquire
 	if _, err := m.load(ctx, key, lim, toDecide); err != nil {
@@ -47,6 +40,9 @@ func (m *Memory) Clear(ctx context.Context, key string) error {
 // act makes a change that a person asks for to the state of key, and saves it. change gets the
 // number of starts of the shard.
 func (m *Memory) act(ctx context.Context, key string, change func(h *host, starts uint64, now time.Duration)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	sh := m.shard(key)
 	sh.mu.Lock()
 	now := m.now()

@@ -189,7 +189,7 @@ type Grant struct {
 	// Restored is the latest block of the key that was read from Config.Store, where an earlier
 	// process or another one had saved it, and that no earlier Grant or Error reported; nil: none.
 	Restored *Restored
-	// StateErr is the error of the Store for the key, whose debt may be lost when the process ends.
+	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when the process ends.
 	// It is reported once, until the Store works again; nil: no new error.
 	StateErr error
 	// ByHand is the latest Block by a person (BlockedAt, BlockedUntil and Cause), or the latest Clear
@@ -218,5 +218,5 @@ type Effect struct {
 	Refusals int       // refusals in a row; those of one block count once
 	Cleared  bool      // the outcome lifted a block or reset the counter
 	Own      bool      // the page's trouble is its own: asking again is no use
-	StateErr error     // as in Grant
+	StateErr error     // as in Grant; or the panic of Config.Backoff, instead of which a Fibonacci step blocks the key
 }

@@ -3,6 +3,7 @@ package hostlimit
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"time"
 )
@@ -150,7 +151,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 		}
 	}
 	s.syncing = make(chan struct{})
-	defer func() { // also where the Store panics
+	defer func() {
 		sh.mu.Lock()
 		close(s.syncing)
 		s.syncing = nil
@@ -160,7 +161,7 @@ func (sh *shard) sync(ctx context.Context, h *host, lim *Limits, why occasion) (
 	x.ease = x.learned < s.noted.Learned && x.unsaved.Delay == 0 && now-s.eased >= easing
 	sh.mu.Unlock()
 
-	debt, err := m.config.Store.Update(ctx, h.key, x.change)
+	debt, err := x.save(ctx, m.config.Store, h.key)
 
 	sh.mu.Lock()
 	defer m.handOut()
@@ -199,6 +200,16 @@ type update struct {
 	unsaved Debt          // stored.unsaved
 	learned time.Duration // the delay that the key has learned
 	ease    bool          // learned has become shorter since it was saved, and is to be saved now
+}
+
+// save calls Store.Update, of which a panic is an error.
+func (x *update) save(ctx context.Context, s Store, key string) (_ Debt, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("hostlimit: panic in Update of %T: %v", s, p)
+		}
+	}()
+	return s.Update(ctx, key, x.change)
 }
 
 // change implements the argument of Store.Update.

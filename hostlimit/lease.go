@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync/atomic"
@@ -155,7 +156,7 @@ func (l *lease) Observe(o Outcome) Effect {
 	e := l.learn(o)
 	if h := l.saved(); h != nil {
 		_, _ = l.sh.sync(context.Background(), h, l.lim, toSave)
-		e.StateErr = l.sh.news(h, nil)
+		e.StateErr = cmp.Or(e.StateErr, l.sh.news(h, nil))
 	}
 	return e
 }

@@ -133,9 +133,10 @@ func TestAPanicGivesItsPlaceBack(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		at   []int64 // calls that panic
+		goes bool    // the request goes on
 		what func(c *hostlimit.Config, ctx *contextThatPanics) *panicky
 	}{
-		{"Override", []int64{1, 2, 3}, func(c *hostlimit.Config, _ *contextThatPanics) *panicky {
+		{"Override", []int64{1, 2, 3}, false, func(c *hostlimit.Config, _ *contextThatPanics) *panicky {
 			p := new(panicky)
 			c.Override = func(key string) (hostlimit.Limits, bool) {
 				if key == "panics.example" {
@@ -145,19 +146,19 @@ func TestAPanicGivesItsPlaceBack(t *testing.T) {
 			}
 			return p
 		}},
-		{"Policy", []int64{1}, func(c *hostlimit.Config, _ *contextThatPanics) *panicky {
+		{"Policy", []int64{1}, true, func(c *hostlimit.Config, _ *contextThatPanics) *panicky {
 			p := new(policyThatPanics)
 			c.Backoff = p
 			return &p.panicky
 		}},
-		{"Store", []int64{1, 2}, func(c *hostlimit.Config, _ *contextThatPanics) *panicky {
+		{"Store", []int64{1, 2, 3}, true, func(c *hostlimit.Config, _ *contextThatPanics) *panicky {
 			p := &storeThatPanics{Store: hostlimit.Dir(t.TempDir())}
 			c.Store = p
 			return &p.panicky
 		}},
-		{"Context.Err", []int64{1, 2, 3, 4}, func(_ *hostlimit.Config, ctx *contextThatPanics) *panicky { return &ctx.err }},
-		{"Context.Value", []int64{1, 2, 3}, func(_ *hostlimit.Config, ctx *contextThatPanics) *panicky { return &ctx.value }},
-		{"Context.Deadline", []int64{1, 2}, func(_ *hostlimit.Config, ctx *contextThatPanics) *panicky { return &ctx.deadline }},
+		{"Context.Err", []int64{1, 2, 3, 4}, false, func(_ *hostlimit.Config, ctx *contextThatPanics) *panicky { return &ctx.err }},
+		{"Context.Value", []int64{1, 2, 3}, false, func(_ *hostlimit.Config, ctx *contextThatPanics) *panicky { return &ctx.value }},
+		{"Context.Deadline", []int64{1, 2}, false, func(_ *hostlimit.Config, ctx *contextThatPanics) *panicky { return &ctx.deadline }},
 	} {
 		for _, at := range tt.at {
 			t.Run(fmt.Sprint(tt.name, " ", at), func(t *testing.T) {
@@ -176,8 +177,8 @@ func TestAPanicGivesItsPlaceBack(t *testing.T) {
 					var all sync.WaitGroup
 					all.Go(func() {
 						got := caught(func() { _ = exchange(ctx, m, "panics.example", hostlimit.Outcome{Status: 429}) })
-						if got != "boom" {
-							t.Errorf("panic %v, want boom", got)
+						if tt.goes && got != nil || !tt.goes && got != "boom" {
+							t.Errorf("panic %v", got)
 						}
 						p.at.Store(0)
 					})
@@ -313,6 +314,42 @@ func TestAWatcherThatPanics(t *testing.T) {
 			t.Errorf("panic %v", got)
 		}
 		goesOn(t, m, "example.com")
+	})
+}
+
+// TestAPanicOfTheBackoffBlocks: the host has refused, whatever the user's formula does. The panic is
+// reported, and so is one of the Store, which stops no request.
+func TestAPanicOfTheBackoffBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		panics := policyFunc(func(int) time.Duration { panic("boom") })
+		m := newMemory(t, hostlimit.Config{Backoff: panics, Delay: hostlimit.Delay{Min: time.Second}})
+		for _, row := range []time.Duration{1, 1, 2, 3} { // Fibonacci
+			l, err := m.Acquire(t.Context(), "example.com", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			e := l.Observe(hostlimit.Outcome{Status: 429})
+			l.Release()
+			if want := row * time.Second; !e.Blocked || time.Until(e.Until) != want || e.StateErr == nil || !strings.Contains(e.StateErr.Error(), "policyFunc: boom") {
+				t.Errorf("effect %+v, want a block of %v", e, want)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t, hostlimit.Config{Store: storeFunc(func() { panic("boom") })})
+		l, err := m.Acquire(t.Context(), "example.com", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := l.Start(t.Context())
+		e := l.Observe(hostlimit.Outcome{Status: 429, RetryAfter: time.Hour})
+		l.Release()
+		if err != nil || g.StateErr == nil || !strings.Contains(g.StateErr.Error(), "storeFunc: boom") || !e.Blocked || time.Until(e.Until) != time.Hour {
+			t.Errorf("grant %+v, effect %+v, %v", g, e, err)
+		}
 	})
 }
 

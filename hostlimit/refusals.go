@@ -1,6 +1,7 @@
 package hostlimit
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -85,7 +86,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 		e.Cleared = s.served(o.Resource, t, earlier)
 	case what == refused && !earlier:
 		row := min(s.Row+1, math.MaxUint8)
-		stay := r.stay(row, o) // may panic, so before anything is changed
+		stay := r.stay(row, o, &e.StateErr)
 		s.Row, s.Unsure, s.Forbidden, s.Pending, s.Steps = row, 0, 0, 0, 0
 		if row == 1 && (o.Refused != "" || r.listed(o.Status) || o.Status == 0) { // 503 with Retry-After is maintenance
 			s.teach(t, half)
@@ -96,7 +97,7 @@ func (s *Refusals) Observe(r *Rules, o Outcome, t Turn) (e Effect) {
 	case what == unsure:
 		e.Blocked, e.Own = s.suspect(&o, r.asked(o), t, earlier)
 	case what == forbidden && !earlier:
-		e.Blocked = s.forbid(r, &o, t)
+		e.Blocked = s.forbid(r, &o, t, &e.StateErr)
 	}
 	if o.Reset > 0 && what != refused {
 		e.Blocked = s.extend(r.asked(o), "rate limit", stopped, t) || e.Blocked
@@ -126,7 +127,7 @@ func (s *Refusals) extend(asked time.Duration, cause string, stopped bool, t Tur
 
 // forbid counts an answer such as 403. Forbidden pages and a ban look alike, so number InARow is
 // followed by a single request: where the host serves that, the pages were forbidden.
-func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn) (blocked bool) {
+func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn, failure *error) (blocked bool) {
 	if !s.Checking && s.Bans == 0 {
 		if s.Forbidden++; s.Forbidden >= r.refusals.InARow {
 			s.Checking, s.Alone, s.Forbidden = true, true, 0
@@ -135,7 +136,7 @@ func (s *Refusals) forbid(r *Rules, o *Outcome, t Turn) (blocked bool) {
 		return false
 	}
 	bans := min(s.Bans+1, math.MaxUint8)
-	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.stay(bans, *o))
+	stay := max(backoff.Doubling{Start: time.Minute, Cap: 10 * time.Minute}.Delay(bans), r.stay(bans, *o, failure))
 	s.Checking, s.Bans = false, bans
 	if bans == 1 {
 		s.teach(t, whole)
@@ -248,8 +249,8 @@ func (r *Rules) asked(o Outcome) time.Duration {
 
 // stay returns the length of the block that o sets as the n-th refusal in a row. The policy is for
 // hosts that refuse: one that can't answer, and whose status the policy doesn't list, is asked
-// again after Fibonacci steps.
-func (r *Rules) stay(n int, o Outcome) time.Duration {
+// again after Fibonacci steps; and so is one whose refusal the policy answers with a panic.
+func (r *Rules) stay(n int, o Outcome, failure *error) (d time.Duration) {
 	asked := r.asked(o)
 	if o.RetryAfter > 0 && !r.refusals.AtLeast {
 		return asked
@@ -257,5 +258,11 @@ func (r *Rules) stay(n int, o Outcome) time.Duration {
 	if r.meaning(&o) == unsure {
 		return max(asked, backoff.Fibonacci{}.Delay(n))
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			*failure = fmt.Errorf("hostlimit: panic in Delay of %T: %v", r.refusals.Policy, p)
+			d = max(asked, backoff.Fibonacci{}.Delay(n))
+		}
+	}()
 	return max(asked, 0, r.refusals.Policy.Delay(n))
 }

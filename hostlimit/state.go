@@ -48,9 +48,15 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 			sh := &m.shards[i]
 			sh.mu.Lock()
 			for _, h := range sh.hosts { // the map may change while List yields
-				item := sh.state(h)
+				st, head, silent := sh.state(h)
 				sh.mu.Unlock()
-				if !yield(item.state(), nil) || cancelled() {
+				lim, _ := m.rules.Limits(h.key)
+				st.Slots, st.SilentBy = lim.Concurrency, nameOf(silent)
+				if head != nil {
+					head.HeldBy = nameOf(head.holder)
+					st.Hold, st.Why = head.Hold, head.String()
+				}
+				if !yield(st, nil) || cancelled() {
 					return
 				}
 				sh.mu.Lock()
@@ -60,40 +66,20 @@ func (m *Memory) List(ctx context.Context) iter.Seq2[HostState, error] {
 	}
 }
 
-// A listed is a HostState without what is asked under no lock: the names of its requests and
-// Override.
-type listed struct {
-	HostState
-	m      *Memory
-	head   *notice // why the head of the queue waits; nil: there is none
-	silent Watcher
-}
-
-// state returns the HostState, completed.
-func (l *listed) state() HostState {
-	lim, _ := l.m.rules.Limits(l.Key)
-	l.Slots = lim.Concurrency
-	if l.head != nil {
-		l.head.HeldBy = nameOf(l.head.holder)
-		l.Hold, l.Why = l.head.Hold, l.head.String()
-	}
-	l.SilentBy = nameOf(l.silent)
-	return l.HostState
-}
-
-// state returns the state of h.
-func (sh *shard) state(h *host) (item listed) {
+// state returns the state of h without what is asked under no lock: Override, and the names of its
+// requests. head is why the head of its queue waits, nil if there is none.
+func (sh *shard) state(h *host) (st HostState, head *notice, silent Watcher) {
 	m, t := sh.m, h.refusals()
 	now := m.now()
-	st := HostState{Key: h.key, Starts: h.seq, Refusals: t.InARow(), Adaptive: h.adaptive, Learned: t.Learned}
+	st = HostState{Key: h.key, Starts: h.seq, Refusals: t.InARow(), Adaptive: h.adaptive, Learned: t.Learned}
 	floor := time.Duration(0)
 	if a := h.active; a != nil {
-		if head := a.queue.First; head != nil {
-			floor, item.head = head.floor, a.notice(now)
+		if w := a.queue.First; w != nil {
+			floor, head = w.floor, a.notice(now)
 		}
 		for l := a.flights.First; l != nil; l = l.Next {
-			if silent := now - time.Duration(l.heard.Load()); silent > st.Silent {
-				st.Silent, item.silent = silent, l.watcher
+			if d := now - time.Duration(l.heard.Load()); d > st.Silent {
+				st.Silent, silent = d, l.watcher
 			}
 		}
 		st.InFlight, st.Waiters, st.Probing = a.flights.Len, a.queue.Len, a.probe != nil
@@ -113,6 +99,5 @@ func (sh *shard) state(h *host) (item listed) {
 		st.Refusals = 0
 	}
 	st.Next = m.at(next)
-	item.HostState, item.m = st, m
-	return item
+	return st, head, silent
 }
