@@ -38,12 +38,21 @@ type exchange struct {
 // errHungUp is what a request fails with that is sent over a connection which its site has closed.
 var errHungUp = errors.New("politenesstest: the site has closed the idle connection")
 
+// errThrown is what a request fails with whose body, or another function of the client's, panics.
+var errThrown = errors.New("politenesstest: the client has panicked")
+
 // maxRobots is how much of a robots.txt is kept, which is as much as crawlers parse.
 const maxRobots = 500 << 10
 
 // run sends the request to its site, and returns the response once its headers are there. A
 // failure is why there is no connection.
-func (x *exchange) run(failure error) (*http.Response, error) {
+func (x *exchange) run(failure error) (_ *http.Response, err error) {
+	err = errThrown
+	defer func() {
+		if err == errThrown { //nolint:errorlint // our own, unwrapped
+			x.end(err)
+		}
+	}()
 	ctx := x.req.Context()
 	switch {
 	case failure != nil:

@@ -156,9 +156,9 @@ func (w *Web) start(req *http.Request, site *Site, c conn) *exchange {
 	x.started = w.tick()
 	_, redirected := w.robotsAt[targetOf(x.url)]
 	x.isRobots = redirected || req.URL.EscapedPath() == robotsPath
+	x.stop = context.AfterFunc(req.Context(), func() { x.end(context.Cause(req.Context())) })
 	w.log = append(w.log, x)
 	w.open[x] = struct{}{}
-	x.stop = context.AfterFunc(req.Context(), func() { x.end(context.Cause(req.Context())) })
 	return x
 }
 
