@@ -22,19 +22,26 @@ type answer struct {
 	effect  hostlimit.Effect // what it did to the host
 }
 
-// read makes a the answer resp, and returns what that says about the host: by its status and
-// headers, and by refused, Config.Refused or nil.
-func (a *answer) read(resp *http.Response, refused func(*http.Response) error) hostlimit.Outcome {
+// read makes a the answer resp, and o what that says about the host: by its status and headers, and
+// by refused, Config.Refused or nil. Where that panics, thrown is with what, and the rest counts.
+func (a *answer) read(resp *http.Response, refused func(*http.Response) error, o *hostlimit.Outcome) (thrown any) {
+	defer func() { thrown = recover() }()
 	a.status, a.header = resp.StatusCode, resp.Header
-	var o hostlimit.Outcome
-	a.hints, o = hints.Read(resp)
+	a.hints, *o = hints.Read(resp)
 	a.quota = o.Reset
 	if refused != nil {
 		if err := refused(resp); err != nil {
 			o.Refused, a.hints.Refused = err.Error(), err.Error()
 		}
 	}
-	return o
+	return nil
+}
+
+// rethrow goes on with a panic that was recovered elsewhere; nil: there was none.
+func rethrow(thrown any) {
+	if thrown != nil {
+		panic(thrown)
+	}
 }
 
 // connections returns the number of connections that the try has opened as records have it.

@@ -119,9 +119,8 @@ func (b *body) Read(p []byte) (int, error) {
 
 // Close closes the body and releases the lease.
 func (b *body) Close() error {
-	err := b.ReadCloser.Close()
-	b.finish(nil)
-	return err
+	defer b.finish(nil)
+	return b.ReadCloser.Close()
 }
 
 // emptyReads is how often a reader may return nothing, as in package bufio.
@@ -151,8 +150,8 @@ func (b *body) beyond(one []byte) error {
 // cut ends the reading with err and returns it. The rest isn't read.
 func (b *body) cut(err error) error {
 	b.over = err
+	defer b.finish(err)
 	b.ReadCloser.Close()
-	b.finish(err)
 	return err
 }
 

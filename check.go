@@ -50,8 +50,10 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 	}
 	var group errgroup.Group
 	group.SetLimit(inquiries)
+	thrown := make(chan any, len(byOrigin))
 	for _, indexes := range byOrigin {
 		group.Go(func() error {
+			defer func() { thrown <- recover() }()
 			for _, i := range indexes {
 				verdicts[i], errs[i] = t.Check(ctx, urls[i])
 			}
@@ -59,6 +61,9 @@ func (t *Transport) Filter(ctx context.Context, urls []string) (allowed []string
 		})
 	}
 	_ = group.Wait() // each URL has its own error
+	for range byOrigin {
+		rethrow(<-thrown)
+	}
 	for i, v := range verdicts {
 		if errs[i] == nil && v.Allowed {
 			allowed = append(allowed, urls[i])

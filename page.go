@@ -86,15 +86,6 @@ func opens(hours []robots.Window, t time.Time) time.Time {
 	return first
 }
 
-// closed reports whether none of hours is open now.
-func closed(hours []robots.Window) bool {
-	if len(hours) == 0 {
-		return false
-	}
-	now := time.Now()
-	return opens(hours, now).After(now)
-}
-
 // reserved returns an error where the preferences reserve what the page is for.
 func (p *page) reserved(stated robots.Preferences) error {
 	purpose, refused := stated.Refused(p.purposes)

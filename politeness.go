@@ -28,6 +28,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	cenkalti "github.com/cenkalti/backoff/v4"
+
+	"github.com/go-politeness/politeness/backoff"
 	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/evidence"
 	"github.com/go-politeness/politeness/hostlimit"
@@ -188,6 +191,9 @@ func New(cfg Config) (*Transport, error) {
 	}
 	if t.hostKey == nil {
 		t.hostKey = byHost
+	}
+	if t.retry.Backoff == nil {
+		t.retry.Backoff = func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }
 	}
 	add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
 	add("From", useragent.CheckFrom(cfg.From))

@@ -57,7 +57,8 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 		return false, nil
 	}
 	if trip.schedule == nil {
-		trip.schedule = trip.t.retry.schedule()
+		trip.schedule = trip.t.retry.Backoff()
+		trip.schedule.Reset()
 	}
 	at, ok := trip.nextTry(resp)
 	if !ok {
@@ -83,16 +84,6 @@ func (trip *trip) retry(resp *http.Response, failure error) (again bool, err err
 		return false, s.giveUp(StageTurn, err, 0)
 	}
 	return true, trip.again()
-}
-
-// schedule returns the waits of one request.
-func (r Retry) schedule() cenkalti.BackOff {
-	if r.Backoff == nil {
-		return backoff.Fibonacci{}.BackOff()
-	}
-	schedule := r.Backoff()
-	schedule.Reset()
-	return schedule
 }
 
 // longestWait bounds the Retry-After that one request waits for.
@@ -169,6 +160,7 @@ func permanent(err error) bool {
 // again begins a further try, with a request and a body of its own: Base may still be writing those
 // of the try before.
 func (trip *trip) again() error {
+	trip.answer = answer{}
 	trip.newTry(new(try))
 	req := trip.try.clone(trip.req)
 	if req.Body != nil && req.Body != http.NoBody {
@@ -176,7 +168,7 @@ func (trip *trip) again() error {
 		if err != nil {
 			return trip.subject.giveUp(StageRequest, fmt.Errorf("body can't be sent again: %w", err), 0)
 		}
-		req.Body, trip.unsent = fresh, fresh
+		req.Body, trip.held = fresh, fresh
 	}
 	trip.req = req
 	return nil
@@ -186,29 +178,15 @@ func (trip *trip) again() error {
 // a longer one costs less to cut.
 const discarded = 64 << 10
 
-// How long that may take: as long as there is to wait anyway, within these bounds.
-const (
-	minPatience = time.Second
-	maxPatience = 5 * time.Second
-)
-
-// discard drains and closes an answer that the caller won't see, which releases its lease.
+// discard drains and closes an answer that the caller won't see, which releases its lease. That may
+// take as long as there is to wait anyway, but a second at least and five at most.
 func (trip *trip) discard(resp *http.Response, wait time.Duration) {
-	raw := resp.Body
 	resp, _ = trip.handOver(resp, nil) // limits are for other answers
 	if resp.Body == nil {
 		return
 	}
 	defer resp.Body.Close()
-	closed := make(chan struct{})
-	cut := time.AfterFunc(min(max(wait, minPatience), maxPatience), func() {
-		defer close(closed)
-		raw.Close()
-	})
-	defer func() {
-		if !cut.Stop() {
-			<-closed
-		}
-	}()
+	ctx := &trip.try.ctx
+	defer time.AfterFunc(min(max(wait, time.Second), 5*time.Second), func() { ctx.Cancel(context.Canceled) }).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, discarded+1) // one byte more finds the end of a body of just that length
 }

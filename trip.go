@@ -36,7 +36,7 @@ type trip struct {
 
 	original *http.Request    // the caller's
 	req      *http.Request    // what Config.Refuse sees: original, or the request of the try
-	unsent   io.Closer        // body of req, to be closed here unless it is sent; then nil
+	held     io.Closer        // what end closes: the body of req until it is sent, that of the answer until it is handed over; may be nil
 	schedule cenkalti.BackOff // waits between the tries; nil before the first of them
 	try      *try
 	first    try
@@ -80,25 +80,33 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
 	trip.turn.wait.Under(ctx, req.Cancel, leave) //nolint:staticcheck // the same
 	if req.Body != nil {
-		trip.unsent = req.Body
+		trip.held = req.Body
 	}
 	trip.newTry(&trip.first)
 	return trip
 }
 
-// end gives back what is still held. After handOver that is nothing, or the slot is held by the
-// response's body.
+// end gives back what is still held, each part whatever a function of the user does. After handOver
+// that is nothing, or the slot is held by the response's body.
 func (trip *trip) end() {
-	if trip.turn.lease != nil {
-		trip.try.ctx.close(false) // Base has panicked, or wasn't called
+	defer trip.turn.wait.End()
+	defer func() {
+		if trip.held != nil {
+			trip.held.Close()
+		}
+	}()
+	defer trip.charge.refund()
+	if trip.turn.lease == nil {
+		return
+	}
+	trip.try.ctx.close(false) // Base has panicked, or wasn't called
+	defer trip.try.ctx.Cancel(context.Canceled)
+	if trip.answer.status == 0 {
 		trip.turn.leave("given up before it was sent")
-		trip.try.ctx.Cancel(context.Canceled)
+		return
 	}
-	trip.charge.refund()
-	if trip.unsent != nil {
-		trip.unsent.Close()
-	}
-	trip.turn.wait.End()
+	trip.turn.recordStart()
+	trip.ended(trip.turn.giveLease(), 0, errors.New("given up before it was handed over"))
 }
 
 func (trip *trip) newTry(next *try) {
@@ -272,7 +280,7 @@ func (trip *trip) waitTurn() error {
 		if err := turn.acquire(trip.t.hosts); err != nil {
 			return trip.refusedTurn(err)
 		}
-		if !closed(hours) {
+		if now := time.Now(); !opens(hours, now).After(now) {
 			break
 		}
 		turn.release() // the site's time to be visited has ended during the wait
@@ -323,7 +331,6 @@ func (trip *trip) refusedTurn(err error) error {
 // send calls Base with the request, and returns the result. An err is our own refusal: the start
 // that the request needed once it had its connection wasn't to be had.
 func (trip *trip) send() (resp *http.Response, failure, err error) {
-	trip.unsent = nil
 	payment := trip.charge.spend()
 	ctx, sent := &trip.try.ctx, trip.req
 	if sent != &trip.try.request {
@@ -339,11 +346,11 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 	if failure != nil && ctx.excess.Load() {
 		failure = errOpened
 	}
+	if trip.held = nil; resp != nil && resp.Body != nil {
+		trip.held = resp.Body
+	}
 	switch {
 	case ctx.refused != nil:
-		if resp != nil && resp.Body != nil {
-			resp.Body.Close()
-		}
 		if ctx.sent {
 			trip.learn(nil, context.Canceled) // of what was sent before the connection was lost
 		} else {
@@ -387,7 +394,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 		if s.kind != kindPage {
 			refused = nil
 		}
-		outcome = a.read(resp, refused)
+		defer rethrow(a.read(resp, refused, &outcome)) // once the host's state knows of the answer
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
 		outcome.Err = waits.Cause(s.ctx, cause)
@@ -411,12 +418,12 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	if err == nil {
 		return
 	}
-	trip.turn.release()
-	trip.try.ctx.Cancel(context.Canceled)
-	s.report(evidence.Failed, func(d *evidence.Decision) {
+	defer s.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time, d.Seq, d.Start, d.Latency, d.Duration = now, start.Seq, start.Start, a.latency, a.latency
 		d.Err, d.Left, d.Connections = err.Error(), outcome.Left(), a.connections()
 	})
+	defer trip.try.ctx.Cancel(context.Canceled)
+	trip.turn.release()
 }
 
 // handOver passes on what Base returned, an error as it is. The slot is held until the response's
@@ -427,12 +434,14 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	}
 	empty := bodiless(trip.req, resp)
 	if err := trip.guard(resp, empty); err != nil {
-		if resp.Body != nil {
-			resp.Body.Close() // before the slot is free
+		if trip.held != nil {
+			trip.held.Close() // before the slot is free
+			trip.held = nil
 		}
 		trip.ended(trip.turn.giveLease(), 0, err)
 		return nil, err
 	}
+	trip.held = nil
 	if resp.Request == trip.req {
 		resp.Request = trip.original
 	}
@@ -504,13 +513,16 @@ func (trip *trip) ended(lease hostlimit.Lease, read int64, err error) {
 	if s.recorder != nil {
 		now = start.Start.Add(time.Since(start.Start))
 	}
-	expired := lease.Release()
-	trip.try.ctx.Cancel(context.Canceled)
-	trip.answer.recordEnd(s, &trip.page, start, read, err, now)
-	if expired {
-		s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
-			s.recorder.NameLease(d, hostlimit.TakenBack{Seq: start.Seq})
-			d.Time, d.Reason = now, "the body was held for longer than LeaseTTL; its slot had been taken back"
-		})
-	}
+	expired := false
+	defer func() { // whatever the limiter does
+		defer trip.try.ctx.Cancel(context.Canceled)
+		trip.answer.recordEnd(s, &trip.page, start, read, err, now)
+		if expired {
+			s.report(evidence.LeaseExpired, func(d *evidence.Decision) {
+				s.recorder.NameLease(d, hostlimit.TakenBack{Seq: start.Seq})
+				d.Time, d.Reason = now, "the body was held for longer than LeaseTTL; its slot had been taken back"
+			})
+		}
+	}()
+	expired = lease.Release()
 }

@@ -33,6 +33,7 @@ type start struct {
 	instead uint64        // number of the start that this one replaced; 0: none
 	connect time.Duration // from the call of Base, or the start before, to the connection; 0: at once
 	keyID   string        // id of the key that signed the request; empty: none did
+	known   bool          // it is on record
 }
 
 // A waitCause is why a request waits, as a record has it.
@@ -131,28 +132,30 @@ func (t *turn) release() (expired bool) {
 
 // leave releases a lease that led to no exchange, and records why.
 func (t *turn) leave(why string) {
-	lease := t.lease
+	lease := t.giveLease()
 	defer lease.Release() // whatever a sink does
 	started := !t.start.Start.IsZero()
 	if started {
 		t.recordStart()
 	}
 	now := time.Now() // before the slot is free
-	t.release()
-	t.subject.report(evidence.Failed, func(d *evidence.Decision) {
+	defer t.subject.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time, d.Reason = now, why
 		if started {
 			d.Seq, d.Start, d.Duration = t.start.Seq, t.start.Start, now.Sub(t.start.Start)
 		}
 	})
+	lease.Release()
 }
 
-// recordStart records the starts of the try. It is called once the request is out: a slow sink
-// between the stamp and the sending would bring two requests closer together than their stamps.
+// recordStart records the starts of the try, once. It is called when the request is out: a slow
+// sink between the stamp and the sending would bring two requests closer together than their
+// stamps.
 func (t *turn) recordStart() {
-	if t.subject.recorder == nil {
+	if t.subject.recorder == nil || t.start.known {
 		return
 	}
+	t.start.known = true
 	typ := evidence.Started
 	for i := range t.earlier {
 		t.record(typ, &t.earlier[i])

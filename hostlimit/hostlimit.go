@@ -189,8 +189,8 @@ type Grant struct {
 	// Restored is the latest block of the key that was read from Config.Store, where an earlier
 	// process or another one had saved it, and that no earlier Grant or Error reported; nil: none.
 	Restored *Restored
-	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when the process ends.
-	// It is reported once, until the Store works again; nil: no new error.
+	// StateErr is the error, or the panic, of the Store for the key, whose debt may be lost when the
+	// process ends. It is reported once, until the Store works again; nil: no new error.
 	StateErr error
 	// ByHand is the latest Block by a person (BlockedAt, BlockedUntil and Cause), or the latest Clear
 	// (ClearedAt), that no earlier Grant or Error reported; nil: none.

@@ -83,7 +83,10 @@ func (r *Recorder) open(ctx context.Context, at time.Time) {
 		return
 	}
 	defer close(r.opened)
-	r.policy.Limiter, r.policy.Process = r.name(ctx)
+	func() {
+		defer func() { _ = recover() }() // the name of a limiter that panics is empty
+		r.policy.Limiter, r.policy.Process = r.name(ctx)
+	}()
 	r.sink.Pass(ctx, &evidence.Decision{Type: evidence.PolicyStated, Time: at, Transport: r.id, Allowed: true, Policy: r.policy})
 	r.stated.Store(true)
 }
