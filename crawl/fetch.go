@@ -34,20 +34,24 @@ const (
 // ask asks for robots.txt of a new host, or else for the URL of fl, if the host may be asked now.
 // It runs in a goroutine of its own.
 func (r *run) ask(fl *flight) {
+	err := errGone
 	defer func() {
 		if !fl.finished {
 			r.events <- func() {
 				r.frontier.finish(fl, 0)
-				r.failed(fl, Failed, errGone)
+				r.failed(fl, Failed, err)
 			}
 		}
 	}()
-	switch {
-	case fl.first:
-		r.contact(fl)
-	case r.isTurn(fl):
-		r.exchange(fl)
-	}
+	err = guarded("the Transport, asked for "+fl.request.URL, func() error {
+		switch {
+		case fl.first:
+			r.contact(fl)
+		case r.isTurn(fl):
+			r.exchange(fl)
+		}
+		return nil
+	})
 }
 
 // contact fetches robots.txt of a host that is new, and puts the URL of fl back.

@@ -185,7 +185,7 @@ func (r *run) launch(now time.Time) (wait time.Duration) {
 		r.frontier.back(r.host(s.request.Host), s.request)
 	}
 	for wait = 0; wait == 0; {
-		if r.crowded() {
+		if r.stopped || r.crowded() {
 			wait = none
 			break
 		}
@@ -239,7 +239,11 @@ func (r *run) look(now time.Time) {
 			}
 		}()
 		for h, url := range urls {
-			at, err := r.c.cfg.Transport.Next(r.late, url)
+			var at time.Time
+			err := guarded("the Transport, asked for "+url, func() (err error) {
+				at, err = r.c.cfg.Transport.Next(r.late, url)
+				return err
+			})
 			if refused := (*politeness.Error)(nil); errors.As(err, &refused) {
 				at = refused.RetryAt
 			}
@@ -316,7 +320,13 @@ func (r *run) isOwner() bool {
 // owns reports whether the host key is still this process's, see Owner.
 func (r *run) owns(key string) bool {
 	owner, ok := r.queue.(Owner)
-	return !ok || owner.Owns(key)
+	owns := !ok
+	if ok {
+		if err := guarded("Owns of the Queue", func() error { owns = owner.Owns(key); return nil }); err != nil {
+			r.abort(err)
+		}
+	}
+	return owns
 }
 
 // lost reports whether another process has the host of fl by now. Then it gives the URLs back.
@@ -448,7 +458,10 @@ func (r *run) accept(req Request) error {
 	url, err := Normalize(req.URL)
 	var key string
 	if err == nil {
-		key, err = r.c.cfg.Transport.HostKey(url)
+		err = guarded("HostKey of "+url, func() error {
+			key, err = r.c.cfg.Transport.HostKey(url)
+			return err
+		})
 	}
 	if err != nil {
 		err = fmt.Errorf("crawl: %q: %w", req.URL, err)
@@ -469,10 +482,14 @@ func (r *run) host(key string) *host {
 	return h
 }
 
-// limit sets the limits of h, which a person may change while the crawl runs.
+// limit sets the limits of h, which a person may change while the crawl runs. After a panic of
+// Override they stay as they were.
 func (r *run) limit(h *host) {
-	limits := r.c.cfg.Transport.Hosts().Config().Of(h.key)
-	h.slots, h.gap = limits.Concurrency, limits.Delay.Min
+	_ = guarded("the limits of "+h.key, func() error {
+		limits := r.c.cfg.Transport.Hosts().Config().Of(h.key)
+		h.slots, h.gap = limits.Concurrency, limits.Delay.Min
+		return nil
+	})
 }
 
 // want asks the Queue for more URLs of h if it has few.
@@ -520,8 +537,7 @@ func (r *run) store() {
 		var added, noRoom int
 		var taken []Request
 		var hosts []string
-		open := r.open
-		var err error
+		open, err := r.open, errGone
 		defer func() {
 			r.events <- func() {
 				r.open = open
@@ -529,19 +545,27 @@ func (r *run) store() {
 			}
 		}()
 		ctx := context.WithoutCancel(r.ctx) // results are kept after the end
-		if len(w.add) > 0 {
-			added, noRoom, err = r.queue.Add(ctx, w.add)
-		}
-		if ended := append(w.back, w.done...); err == nil && len(ended) > 0 {
-			err = r.queue.Done(ctx, ended)
-		}
+		err = guarded("the Queue", func() (err error) {
+			if len(w.add) > 0 {
+				added, noRoom, err = r.queue.Add(ctx, w.add)
+			}
+			if ended := append(w.back, w.done...); err == nil && len(ended) > 0 {
+				err = r.queue.Done(ctx, ended)
+			}
+			return err
+		})
 		_, inMemory := r.queue.(*memory) // which yields what is left at the end
 		r.tell(slices.DeleteFunc(append(w.rejected, w.done...), func(res Result) bool { return inMemory && res.Outcome == Left }))
-		if err == nil && len(w.want) > 0 {
-			taken, err = r.queue.Take(ctx, w.want, lend)
-		}
-		if err == nil && w.list {
-			hosts, open, err = r.queue.Hosts(ctx, w.places)
+		if err == nil {
+			err = guarded("the Queue", func() (err error) {
+				if len(w.want) > 0 {
+					taken, err = r.queue.Take(ctx, w.want, lend)
+				}
+				if err == nil && w.list {
+					hosts, open, err = r.queue.Hosts(ctx, w.places)
+				}
+				return err
+			})
 		}
 	}()
 }
@@ -610,16 +634,19 @@ func (r *run) blockedBy(key string) (by string, byHand bool) {
 	if !ok {
 		return "", false
 	}
-	for state, err := range hosts.List(r.ctx) {
-		if err != nil {
-			break
+	_ = guarded("the list of hosts", func() error {
+		for state, err := range hosts.List(r.ctx) {
+			if err != nil {
+				return nil
+			}
+			if state.Key == key && state.BlockedBy != "" {
+				_, byHand = hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
+				by = "blocked " + state.BlockedBy
+			}
 		}
-		if state.Key == key && state.BlockedBy != "" {
-			_, byHand = hostlimit.Debt{Cause: state.BlockedBy}.ByHand()
-			return "blocked " + state.BlockedBy, byHand
-		}
-	}
-	return "", false
+		return nil
+	})
+	return by, byHand
 }
 
 // waiting yields the hosts that can't be asked for a URL for more than a second before or after
@@ -658,7 +685,9 @@ func (r *run) report(now time.Time, done bool) {
 	}
 	p := Progress{
 		Summary: r.summary, Hosts: len(r.frontier.hosts), InFlight: r.frontier.inFlight(), Open: r.open, Done: done,
-		Lost: r.c.cfg.Transport.EvidenceErr(),
+	}
+	if err := guarded("Err of an Evidence", func() error { p.Lost = r.c.cfg.Transport.EvidenceErr(); return nil }); err != nil {
+		p.Lost = err
 	}
 	p.Waiting = func(yield func(Wait) bool) { r.waiting(now, yield) }
 	for w := range p.Waiting {
