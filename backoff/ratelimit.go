@@ -12,9 +12,9 @@ import (
 // (draft-ietf-httpapi-ratelimit-headers-11, a List of RFC 9651). It returns how long the host asks
 // to be left alone, which it does where a quota has nothing left (r=0): until that quota is reset
 // (t, in seconds), the last of several. ok is false where something is left of every quota, where
-// nothing is said of the reset, and for a malformed field, which is to be ignored as a whole.
-// Several lines of the field are joined by commas before. Nothing is concluded from a quota that
-// isn't used up: neither r nor t promises anything.
+// nothing is said of the reset, and for a malformed field, which is to be ignored as a whole; an
+// item that isn't a string is ignored, too. Several lines of the field are joined by commas before.
+// Nothing is concluded from a quota that isn't used up: neither r nor t promises anything.
 func RateLimit(value string) (d time.Duration, ok bool) {
 	if !strings.Contains(value, "r=0") && !strings.Contains(value, "r=-0") {
 		return 0, false // nearly always, so the field is parsed only where it matters
@@ -24,6 +24,9 @@ func RateLimit(value string) (d time.Duration, ok bool) {
 		return 0, false
 	}
 	for _, quota := range quotas {
+		if _, named := quota.Value.(string); !named {
+			continue
+		}
 		r, _ := quota.Params.Get("r")
 		t, _ := quota.Params.Get("t")
 		if reset, whole := t.Value.(int64); whole && reset >= 0 && r.Value == int64(0) {

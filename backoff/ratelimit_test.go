@@ -12,14 +12,12 @@ func TestRateLimitWithNothingLeft(t *testing.T) {
 	for value, want := range map[string]time.Duration{
 		`"default";r=0;t=30`:                             30 * s,
 		`"p";r=0;t=3600`:                                 time.Hour,
-		`default;t=5;r=0`:                                5 * s,
 		`"p"; r=0; t=7`:                                  7 * s,
 		`"a";r=0;t=10, "b";r=0;t=20`:                     20 * s,
 		`"a";r=0;t=10,"b";r=5;t=99`:                      10 * s,
 		`"a" ;r=0;t=10`:                                  -1,
 		`"p";r=0;t=3;pk=:Y29uc3VtZXI=:`:                  3 * s,
 		`"p";x;r=0;t=3;y=?1;z="a;r=9\",";w=1.5;v=@12345`: 3 * s,
-		`("a" b);r=0;t=3`:                                3 * s,
 		`  "p";r=0;t=3  `:                                3 * s,
 		`"p";r=0;t=999999999999999`:                      1e9 * s,
 		`"p";r=0;t=0`:                                    0,
@@ -44,6 +42,8 @@ func TestRateLimitWithNothingLeft(t *testing.T) {
 		"\"p\x00\";r=0;t=3":          -1,
 		`:abc;r=0;t=3`:               -1,
 		`(a;r=0;t=3`:                 -1,
+		`("a" b);r=0;t=3`:            -1, // an item that isn't a string
+		`default;t=5;r=0`:            -1,
 	} {
 		d, ok := backoff.RateLimit(value)
 		if ok != (want >= 0) || ok && d != want {
@@ -102,7 +102,8 @@ func TestRateLimitIsAStructuredField(t *testing.T) {
 			if strings.HasPrefix(value, `"`) && strings.HasPrefix(item, "(") && strings.Contains(value, "x=") {
 				continue // a parameter isn't a list
 			}
-			if d, ok := backoff.RateLimit(value); ok != valid || ok && d != 3*s {
+			want := valid && value[0] == '"' // what isn't a string names no quota
+			if d, ok := backoff.RateLimit(value); ok != want || ok && d != 3*s {
 				t.Errorf("%s: %v, %v", value, d, ok)
 			}
 		}

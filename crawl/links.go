@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"mime"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/go-politeness/politeness"
+	"github.com/go-politeness/politeness/internal/weblink"
 	"github.com/go-politeness/politeness/robots"
 )
 
@@ -233,17 +235,43 @@ func (r *run) read(p *Page) {
 	product := r.c.cfg.Transport.UserAgent()
 	p.Preferences = politeness.PreferencesOf(p.Response)
 	p.Directives = politeness.DirectivesOf(p.Response).Merge(robots.ParseTags(p.Response.Header["X-Robots-Tag"], product))
-	if !isHTML(p) {
-		return
+	p.readLinkHeader()
+	if isHTML(p) {
+		text, query := p.text()
+		if meta, err := robots.ReadMeta(text(), product); err == nil {
+			p.Directives = p.Directives.Merge(meta)
+		}
+		found, canonical, beyond := links(text(), query, p.FinalURL, maxLinks)
+		for _, l := range p.Links {
+			if !slices.ContainsFunc(found, func(o Link) bool { return o.URL == l.URL }) {
+				found = append(found, l)
+			}
+		}
+		p.Links, p.Canonical, p.beyond = found, cmp.Or(canonical, p.Canonical), beyond
 	}
-	text, query := p.text()
-	if meta, err := robots.ReadMeta(text(), product); err == nil {
-		p.Directives = p.Directives.Merge(meta)
-	}
-	p.Links, p.Canonical, p.beyond = links(text(), query, p.FinalURL, maxLinks)
 	for _, l := range p.Links {
 		if r.follows(p, l) {
 			r.add(p, l.URL, 0)
+		}
+	}
+}
+
+// readLinkHeader reads the canonical URL and the next page that the Link header (RFC 8288) of p
+// names. Unlike those of HTML they are relative to the page, whatever its <base>.
+func (p *Page) readLinkHeader() {
+	for _, l := range weblink.Parse(p.Response.Header["Link"]) {
+		var to string
+		u, err := p.resolve(l.Target)
+		if err == nil {
+			to, err = normal(u)
+		}
+		switch {
+		case err != nil:
+		case l.Is("canonical"):
+			p.Canonical = cmp.Or(p.Canonical, to)
+		case l.Is("next") && len(p.Links) < maxLinks:
+			rel := strings.Join(l.Rel, " ")
+			p.Links = append(p.Links, Link{URL: to, Element: "header", Rel: rel, Nofollow: l.Is("nofollow")})
 		}
 	}
 }

@@ -17,8 +17,8 @@ type Page struct {
 	Truncated   bool               // the body is longer
 	Directives  robots.Directives  // noindex and the like: of the headers and, for HTML, of the page
 	Preferences robots.Preferences // what the site states of its use; see politeness.PreferencesOf for what that needs
-	Canonical   string             // the URL that an HTML page names as its canonical one; empty: none
-	Links       []Link             // of an HTML page, in their order, each URL once
+	Canonical   string             // the URL that the page, or its Link header, names as its canonical one; empty: none
+	Links       []Link             // of an HTML page, in their order, then those of the Link header, each URL once
 
 	request Request
 	good    bool  // asked for because it was served before: it isn't visited
@@ -52,7 +52,7 @@ func (p *Page) AddPriority(url string, priority int) { p.add(p, url, priority) }
 // A Link leads from a page to another.
 type Link struct {
 	URL      string // normalised
-	Element  string // "a", "area", "link", "frame", "iframe", or "meta" for a refresh
+	Element  string // "a", "area", "link", "frame", "iframe", "meta" for a refresh, or "header" for a Link header
 	Rel      string // the rel attribute in lower case
 	Nofollow bool   // Rel says nofollow
 }

@@ -17,6 +17,7 @@ func TestViolationsShareNoHelperWithTheLibrary(t *testing.T) {
 			"matcher that reads files as leniently would be its copy",
 		"internal/printable": "it escapes what a violation says and judges nothing",
 		"internal/sfv":       "robots reads the values of fields by it",
+		"internal/weblink":   "robots reads Link fields by it",
 	}
 	const module = "github.com/go-politeness/politeness"
 	// Every package that it is built from, whoever imports it, on whichever system.

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/go-politeness/politeness/internal/sfv"
+	"github.com/go-politeness/politeness/internal/weblink"
 )
 
 // A Purpose is a use of fetched pages that sites grant or refuse.
@@ -140,7 +141,10 @@ func (p Preferences) String() string {
 // counts. Where robots.txt disallows target it states nothing about its use: there is none.
 func (r *Rules) Preferences(target string) Preferences {
 	x := r.extra()
-	if x.usages == nil {
+	switch {
+	case x.usages == nil && x.stated == Preferences{}, !r.Test(target).Allowed:
+		return Preferences{}
+	case x.usages == nil: // as it is nearly always, and without an allocation
 		return x.stated
 	}
 	return r.usage(target).Merge(x.stated)
@@ -271,9 +275,9 @@ func HeaderPreferences(header map[string][]string, product ...string) Preference
 	if lines := header["Tdm-Policy"]; len(lines) > 0 {
 		p.License = terms(lines[0])
 	}
-	for _, line := range header["Link"] {
-		if p.License == "" {
-			p.License = licenseLink(line)
+	for _, l := range weblink.Parse(header["Link"]) {
+		if p.License == "" && l.Is("license") && l.Type == "application/rsl+xml" { // RSL 1.0
+			p.License = terms(l.Target)
 		}
 	}
 	return p
@@ -321,24 +325,6 @@ func terms(url string) string {
 		return ""
 	}
 	return url
-}
-
-// licenseLink returns the target of the first link of a Link header that leads to terms (RSL 1.0,
-// RFC 8288), "" if there is none.
-func licenseLink(value string) string {
-	for {
-		_, rest, _ := strings.Cut(value, "<")
-		target, rest, closed := strings.Cut(rest, ">")
-		if !closed {
-			return ""
-		}
-		params, _, _ := strings.Cut(rest, "<")
-		params = strings.ToLower(params)
-		if strings.Contains(params, "license") && strings.Contains(params, "application/rsl+xml") {
-			return terms(target)
-		}
-		value = rest
-	}
 }
 
 // License returns the addresses of the licenses that the file states for the crawler's groups

@@ -100,7 +100,7 @@ Content-Usage: train-ai=y
 		train       string
 	}{
 		{"OtherBot", "/test", true, r},
-		{"OtherBot", "/never/test", false, r}, // which says nothing, as it may not be fetched
+		{"OtherBot", "/never/test", false, u}, // "no preferences are implied for resources that are disallowed"
 		{"OtherBot", "/ai-ok/test", true, g},
 		{"ExampleBot", "/test", true, g},
 		{"ExampleBot", "/never/test", true, g},
@@ -306,6 +306,10 @@ func TestHeaderPreferences(t *testing.T) {
 		{map[string][]string{"Tdm-Policy": {"https://a/" + strings.Repeat("x", 1014)}}, "license https://a/" + strings.Repeat("x", 1014)},
 		{map[string][]string{"Tdm-Policy": {"https://a/" + strings.Repeat("x", 1015)}}, ""},
 		{map[string][]string{"Link": {`</s.css>; rel=preload`, `<`, `<>`, `<https://a/cc>; rel=license`}}, ""},
+		{map[string][]string{"Link": {`<https://a/old>; rel="license-history"; type="application/rsl+xml"`}}, ""},
+		{map[string][]string{"Link": {`</a>; title="<x>; rel=license; type=application/rsl+xml"; rel=next`}}, ""},
+		{map[string][]string{"Link": {`<https://a/l>; rel="terms license"; type="application/rsl+xml"; anchor="/other"`}}, ""},
+		{map[string][]string{"Link": {"<https://a/l>;rel=\"up\tLICENSE\" ; TYPE=application/rsl+xml"}}, "license https://a/l"},
 	} {
 		if got := robots.HeaderPreferences(c.header, "FooBot").String(); got != c.want {
 			t.Errorf("%v: got %q, want %q", c.header, got, c.want)
@@ -332,6 +336,18 @@ func TestMetaPreferences(t *testing.T) {
 }
 
 // TestPreferencesAllocateNothing: a site that says nothing of single paths costs nothing to ask.
+// TestNoPreferencesForWhatIsDisallowed: draft-ietf-aipref-attach-05, section 3.1, for all that
+// robots.txt states.
+func TestNoPreferencesForWhatIsDisallowed(t *testing.T) {
+	rules := agentRules("Disallow: /no\nContent-Signal: ai-train=yes\nContent-Usage: search=y\nLicense: https://a/l")
+	if got := rules.Preferences("/no/page"); got != (robots.Preferences{}) {
+		t.Errorf("disallowed: %v", got)
+	}
+	if got := rules.Preferences("/page"); got.Train.Preference != robots.Granted || got.Search.Preference != robots.Granted || got.License == "" {
+		t.Errorf("allowed: %v", got)
+	}
+}
+
 func TestPreferencesAllocateNothing(t *testing.T) {
 	for _, lines := range []string{"Disallow: /b", "Content-Signal: search=yes, ai-train=no\nLicense: https://a/l"} {
 		rules := agentRules(lines)

@@ -62,9 +62,8 @@ func (d Directives) NoIndexAt(t time.Time) bool {
 
 // Merge returns the most restrictive of both, for each thing that can be asked.
 func (d Directives) Merge(o Directives) Directives {
-	// Being indexed when embedded is a permission: it stands where each of the two that forbid
-	// indexing gives it.
-	embedded := (d.IndexIfEmbedded || !d.NoIndex) && (o.IndexIfEmbedded || !o.NoIndex) && (d.IndexIfEmbedded || o.IndexIfEmbedded)
+	// Where both forbid indexing, both have to permit it for a page that is embedded.
+	embedded := d.IndexIfEmbedded && o.IndexIfEmbedded || (d.IndexIfEmbedded || o.IndexIfEmbedded) && !(d.NoIndex && o.NoIndex)
 	m := Directives{
 		NoIndex:          d.NoIndex || o.NoIndex,
 		NoFollow:         d.NoFollow || o.NoFollow,
@@ -189,10 +188,7 @@ func parseDirectives(list string, names []string, scoped bool) Directives {
 			next = parseDirective(key, trim(value))
 		}
 		if counts {
-			// Within a list indexifembedded goes with the noindex beside it.
-			embedded := d.IndexIfEmbedded || next.IndexIfEmbedded
 			d = d.Merge(next)
-			d.IndexIfEmbedded = embedded
 		}
 	}
 	return d

@@ -73,6 +73,9 @@ func TestXRobotsTag(t *testing.T) {
 		{[]string{"noindex, indexifembedded"}, "noindex, indexifembedded"},
 		{[]string{"indexifembedded", "noindex, indexifembedded"}, "noindex, indexifembedded"},
 		{[]string{"noindex", "noindex, indexifembedded"}, "noindex"},
+		{[]string{"foobot: noindex", "foobot: indexifembedded"}, "noindex, indexifembedded"}, // as Google has it since 2022-01-21
+		{[]string{"foobot: indexifembedded", "foobot: noindex"}, "noindex, indexifembedded"},
+		{[]string{"foobot: noindex", "otherbot: indexifembedded"}, "noindex"},
 	} {
 		if got := robots.ParseTags(c.values, "FooBot/1.0 (+https://example.com)").String(); got != c.want {
 			t.Errorf("%q: got %s, want %s", c.values, got, c.want)

@@ -41,8 +41,10 @@ const maxBody = 1<<24 - 1
 
 // ParseWith is Parse with Options.
 func ParseWith(body []byte, o Options) *File {
-	body = body[:min(len(body), maxBody)]
-	f := &File{text: string(body), opt: o}
+	if !o.GoogleExact {
+		body = fromUTF16(body)
+	}
+	f := &File{text: string(body[:min(len(body), maxBody)]), opt: o}
 	x := lex(f.text, bom(f.text), 0)
 	ended := true // whether a rule has ended the list of agents
 	var l line

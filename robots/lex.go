@@ -1,6 +1,11 @@
 package robots
 
-import "strings"
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"unicode/utf16"
+)
 
 // maxLine is how many bytes of a line are read; the rest of it is ignored. Google's parser
 // keeps a buffer of 8 x 2,083 bytes, one of them for the end mark.
@@ -45,6 +50,21 @@ type lexer struct {
 // lex starts a lexer at a line's beginning, start, the line before it being numbered num.
 func lex(text string, start, num int) lexer {
 	return lexer{text: text, pos: start, num: num, lf: start - 1, cr: start - 1, more: true}
+}
+
+// fromUTF16 returns body, in UTF-8 also where it begins with a byte order mark of UTF-16.
+func fromUTF16(body []byte) []byte {
+	var order binary.ByteOrder = binary.LittleEndian
+	if bytes.HasPrefix(body, []byte("\xfe\xff")) {
+		order = binary.BigEndian
+	} else if !bytes.HasPrefix(body, []byte("\xff\xfe")) {
+		return body
+	}
+	units := make([]uint16, len(body)/2-1)
+	for i := range units {
+		units[i] = order.Uint16(body[2*i+2:])
+	}
+	return []byte(string(utf16.Decode(units)))
 }
 
 // bom is the length of what Google's parser skips as a byte order mark at the beginning of a
