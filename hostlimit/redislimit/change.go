@@ -1,6 +1,7 @@
 package redislimit
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -23,7 +24,6 @@ type change struct {
 	slots  int              // number of slots of the host
 	tries  int              // number of times that the server has answered
 	effect hostlimit.Effect // as computed last
-	broke  any              // what a Policy of the user's has panicked with; nil: it hasn't
 	latest time.Duration    // no request that was granted before the change can start after it
 	then   func()           // called under mu when the change is stored; nil: none is
 	done   chan reply       // receives the reply to the change
@@ -80,15 +80,9 @@ func (c *change) args(now time.Duration) []any {
 	)
 }
 
-// compute returns the refusals that c leads to. Where a Policy of the user's panics they stay, and
-// Observe, which waits for c, panics.
-func (c *change) compute(now time.Duration) (s hostlimit.Refusals) {
-	defer func() {
-		if c.broke = recover(); c.broke != nil {
-			s, c.effect = c.h.refusals, hostlimit.Effect{}
-		}
-	}()
-	s = c.h.refusals
+// compute returns the refusals that c leads to.
+func (c *change) compute(now time.Duration) hostlimit.Refusals {
+	s := c.h.refusals
 	s.Forgive(c.h.l.rules, now)
 	c.effect = c.make(&s, now)
 	return s
@@ -158,10 +152,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		if r.fate != did {
 			break
 		}
-		if c.broke != nil {
-			panic(c.broke)
-		}
-		c.effect.StateErr = l.save(context.WithoutCancel(l.ctx), h.key)
+		c.effect.StateErr = cmp.Or(c.effect.StateErr, l.save(context.WithoutCancel(l.ctx), h.key))
 		// Requests that were let go just before start within their window or not at all.
 		_ = sleep(context.Background(), min(c.latest-l.now(), observing))
 		return c.effect

@@ -2,6 +2,8 @@ package redislimit
 
 import (
 	"fmt"
+	"log"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
@@ -76,12 +78,17 @@ func (e Event) String() string {
 	return fmt.Sprintf("limiter server %s is lost, nothing starts: %v", e.Server, e.Err)
 }
 
-// tell hands the events to the user, outside of mu.
+// tell hands the events to the user, outside of mu. A panic is logged with its stack, as by net/http.
 func (l *Limiter) tell() {
 	l.mu.Lock()
 	events := l.events
 	l.events = nil
 	l.mu.Unlock()
+	defer func() {
+		if p := recover(); p != nil {
+			log.Printf("redislimit: panic in Config.OnFailure: %v\n%s", p, debug.Stack()) //nolint:forbidigo // there is no caller
+		}
+	}()
 	if l.onFailure != nil {
 		for _, e := range events {
 			l.onFailure(e)

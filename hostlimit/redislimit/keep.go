@@ -2,6 +2,7 @@ package redislimit
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -64,6 +65,18 @@ func (h *host) yield() {
 	h.storing = nil
 }
 
+// A store is a Store of which a panic is an error.
+type store struct{ hostlimit.Store }
+
+func (s store) Update(ctx context.Context, key string, change func(hostlimit.Debt) hostlimit.Debt) (_ hostlimit.Debt, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("redislimit: panic in Update of %T: %v", s.Store, p)
+		}
+	}()
+	return s.Store.Update(ctx, key, change)
+}
+
 // save saves what the Store lacks of key. It returns the error of the Store.
 func (l *Limiter) save(ctx context.Context, key string) error {
 	if l.limits.Store == nil {
@@ -80,7 +93,7 @@ func (l *Limiter) save(ctx context.Context, key string) error {
 	}
 	h.storing, h.saved, h.savedAt = make(chan struct{}), is, now
 	l.mu.Unlock()
-	_, err = l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
+	_, err = store{l.limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt {
 		d.BlockedUntil, d.BlockedAt, d.Cause, d.Refusals, d.Delay = time.Time{}, time.Time{}, "", is.InARow(), is.Learned
 		if is.Until > now || d.Refusals > 0 {
 			d.BlockedUntil, d.BlockedAt = wall.Add(is.Until-now).Round(0).UTC(), wall.Round(0).UTC()
@@ -138,7 +151,7 @@ func (l *Limiter) recall(ctx context.Context, key string, limits *hostlimit.Limi
 	h.storing = make(chan struct{})
 	l.mu.Unlock()
 
-	debt, err := l.limits.Store.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
+	debt, err := store{l.limits.Store}.Update(ctx, key, func(d hostlimit.Debt) hostlimit.Debt { return d })
 	l.mu.Lock()
 	owed := ctx.Err() == nil && h.recall(debt, limits)
 	if err != nil {

@@ -68,34 +68,34 @@ func (p policyThatPanics) Delay(int) time.Duration {
 	return time.Second
 }
 
-// TestAPolicyThatPanicsPanicsInObserve, as with a Memory, also where it panics on what is computed
-// when the call is sent, or once more when the server has another version; and the limiter goes on.
-func TestAPolicyThatPanicsPanicsInObserve(t *testing.T) {
+// TestAPolicyThatPanicsBlocks, as with a Memory, also where it panics on what is computed when the call
+// is sent, or once more when the server has another version: by a Fibonacci step, and the Effect says
+// why.
+func TestAPolicyThatPanicsBlocks(t *testing.T) {
 	for _, calls := range []int64{0, 1, 2} {
 		policy := policyThatPanics{new(atomic.Int64)}
 		policy.left.Store(100)
 		s := newStage(t, hostlimit.Config{Delay: hostlimit.Delay{Min: time.Millisecond}, Backoff: policy, MaxWait: 5 * time.Second})
 		h := s.host()
-		observe := func() (e hostlimit.Effect, p any) {
+		observe := func() hostlimit.Effect {
 			turn := acquire(t, s.l, h.key, 0)
 			defer turn.Release()
-			defer func() { p = recover() }()
 			if policy.left.Load() < 100 {
 				s.client.Eval(t.Context(), `
 					local h = cmsgpack.unpack(redis.call('GET', KEYS[1]))
 					h.v = 1000
 					redis.call('SET', KEYS[1], cmsgpack.pack(h), 'PX', 600000)`, []string{s.key(h)}) // somebody has changed it
 			}
-			return turn.Observe(hostlimit.Outcome{Status: 429}), nil
+			return turn.Observe(hostlimit.Outcome{Status: 429})
 		}
 		policy.left.Store(calls)
-		if e, p := observe(); p == nil {
-			t.Errorf("after %d calls: no panic, %+v", calls, e)
+		if e := observe(); !e.Blocked || e.Refusals != 1 || e.StateErr == nil && policy.left.Load() < 0 {
+			t.Errorf("after %d calls: %+v", calls, e)
 		}
 		acquire(t, s.l, s.host().key, 0).Release()
 		policy.left.Store(100)
-		if e, p := observe(); p != nil || !e.Blocked || e.Refusals != 1 {
-			t.Errorf("after %d calls, then a refusal: panic %v, %+v", calls, p, e)
+		if e := observe(); !e.Blocked || e.Refusals != 2 || e.StateErr != nil {
+			t.Errorf("after %d calls, then a refusal: %+v", calls, e)
 		}
 	}
 }
