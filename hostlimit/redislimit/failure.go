@@ -78,7 +78,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("limiter server %s is lost, nothing starts: %v", e.Server, e.Err)
 }
 
-// tell hands the events to the user, outside of mu. A panic is logged with its stack, as by net/http.
+// tell hands the events to the user, outside of mu. A panic is logged with its stack, as by
+// net/http.
 func (l *Limiter) tell() {
 	l.mu.Lock()
 	events := l.events
