@@ -36,7 +36,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint race test ci ci-notice fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check release-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check release-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -62,6 +62,9 @@ staticcheck: ## staticcheck in every module [C compiler]
 
 lint: ## golangci-lint in every module, actionlint on the workflows [C compiler]
 	@$(SUITE) lint
+
+vulns: ## govulncheck in every module [C compiler, vuln.go.dev]
+	@$(SUITE) vulns
 
 race: ## the tests of the published modules under the race detector [C compiler, redis-server, postgresql, Chromium, Scrapy, wget]
 	@$(SUITE) race

@@ -15,6 +15,7 @@ var parts = map[string]func(r *repository) []*task{
 	"vet":         vet,
 	"staticcheck": staticcheck,
 	"lint":        lint,
+	"vulns":       vulns,
 	"race":        race,
 	"rest":        rest,
 	"portable":    portable,
@@ -40,6 +41,11 @@ func lint(r *repository) []*task {
 	modules := append(r.modules(), "tools/mutants")
 	workflows := each([]string{"."}, "workflows", r.tool("actionlint")...)
 	return yield(append(each(modules, "lint", r.tool("golangci-lint", "run", "--allow-parallel-runners", "./...")...), workflows...))
+}
+
+// vulns asks vuln.go.dev which of the code that is reached has known faults.
+func vulns(r *repository) []*task {
+	return yield(each(r.modules(), "vulns", r.tool("govulncheck", "./...")...))
 }
 
 // sequential are the packages of the root module in which hardly anything runs side by side. With

@@ -35,7 +35,7 @@ func TestEveryModuleIsInTheSuite(t *testing.T) {
 			t.Errorf("%s is no module of the suite", module)
 		}
 	}
-	for _, names := range [][]string{{"vet"}, {"staticcheck"}, {"lint"}, {"race", "rest"}} {
+	for _, names := range [][]string{{"vet"}, {"staticcheck"}, {"lint"}, {"vulns"}, {"race", "rest"}} {
 		dirs := make(map[string]bool)
 		for _, name := range names {
 			for _, task := range parts[name](r) {
