@@ -23,13 +23,14 @@ type answer struct {
 }
 
 // read makes a the answer resp, and o what that says about the host: by its status and headers, and
-// by refused, Config.Refused or nil. Where that panics, thrown is with what, and the rest counts.
-func (a *answer) read(resp *http.Response, refused func(*http.Response) error, o *hostlimit.Outcome) (thrown any) {
+// by refused, Config.Refused or nil, which sees pages. Where that panics, thrown is with what, and
+// the rest counts.
+func (a *answer) read(resp *http.Response, refused func(*http.Response) error, k kind, o *hostlimit.Outcome) (thrown any) {
 	defer func() { thrown = recover() }()
 	a.status, a.header = resp.StatusCode, resp.Header
 	a.hints, *o = hints.Read(resp)
 	a.quota = o.Reset
-	if refused != nil {
+	if refused != nil && k == kindPage {
 		if err := refused(resp); err != nil {
 			o.Refused, a.hints.Refused = err.Error(), err.Error()
 		}

@@ -390,11 +390,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	now := start.Start.Add(a.latency) // Since and Add cost half as much as Now
 	outcome := hostlimit.Outcome{Err: err}
 	if err == nil {
-		refused := trip.t.refused
-		if s.kind != kindPage {
-			refused = nil
-		}
-		defer rethrow(a.read(resp, refused, &outcome)) // once the host's state knows of the answer
+		defer rethrow(a.read(resp, trip.t.refused, s.kind, &outcome)) // once the host's state knows of the answer
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
 		outcome.Err = waits.Cause(s.ctx, cause)
