@@ -501,20 +501,22 @@ func TestAHookThatIsLateDoesNothing(t *testing.T) {
 
 // What was sent before a resend was refused has been a start, with an end, and a page.
 func TestAResendThatIsRefused(t *testing.T) {
-	base, log, spent := &tracesItself{resends: true}, &evidence.Recorder{}, budget.New(budget.Limits{Pages: 9})
-	tr := mustNew(t, politeness.Config{
-		UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log, Budget: spent,
-		Hosts: &refusesTheSecondStart{Limiter: mustLimiter(t, hostlimit.Config{})},
+	synctest.Test(t, func(t *testing.T) { // time stands still: a slow machine moves no start
+		base, log, spent := &tracesItself{resends: true}, &evidence.Recorder{}, budget.New(budget.Limits{Pages: 9})
+		tr := mustNew(t, politeness.Config{
+			UserAgent: agent, Base: base, DangerouslyIgnoreRobots: true, Evidence: log, Budget: spent,
+			Hosts: &refusesTheSecondStart{Limiter: mustLimiter(t, hostlimit.Config{})},
+		})
+		_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
+		refused(t, err, politeness.StageTurn, politeness.ErrBlocked)
+		starts, ends := log.Decisions(evidence.Started, evidence.Resent), log.Decisions(evidence.Failed, evidence.Fetched)
+		if len(starts) != 1 || len(ends) != 1 || ends[0].Seq != starts[0].Seq || !ends[0].Left || len(log.Decisions(evidence.SlotTimeout)) != 1 {
+			t.Errorf("starts %+v, ends %+v", starts, ends)
+		}
+		if u, _ := spent.Usage(t.Context()); u.Pages != 1 || base.hungUp != 1 || base.closed != 1 {
+			t.Errorf("%d pages spent; the connection was closed %d times, the body %d times", u.Pages, base.hungUp, base.closed)
+		}
 	})
-	_, err := fetch(t.Context(), &http.Client{Transport: tr}, "https://example.com/")
-	refused(t, err, politeness.StageTurn, politeness.ErrBlocked)
-	starts, ends := log.Decisions(evidence.Started, evidence.Resent), log.Decisions(evidence.Failed, evidence.Fetched)
-	if len(starts) != 1 || len(ends) != 1 || ends[0].Seq != starts[0].Seq || !ends[0].Left || len(log.Decisions(evidence.SlotTimeout)) != 1 {
-		t.Errorf("starts %+v, ends %+v", starts, ends)
-	}
-	if u, _ := spent.Usage(t.Context()); u.Pages != 1 || base.hungUp != 1 || base.closed != 1 {
-		t.Errorf("%d pages spent; the connection was closed %d times, the body %d times", u.Pages, base.hungUp, base.closed)
-	}
 }
 
 // A racesConnections is a base that asks for two connections at once, and answers over the first, or
