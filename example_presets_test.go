@@ -61,7 +61,7 @@ func ExampleConservative() {
 	_, err = client.Post("https://example.com/search", "text/plain", nil)
 	fmt.Println(errors.Is(err, politeness.ErrDisallowed), err)
 	// Output:
-	// true Post "https://example.com/search": politeness: example.com: rule: refused by rule: public pages only: method POST is neither GET nor HEAD
+	// true Post "https://example.com/search": politeness: example.com: rule: public pages only: method POST is neither GET nor HEAD
 }
 
 // Without a mail address nobody can complain, so New refuses.

@@ -171,7 +171,7 @@ func (trip *trip) permit() error {
 		return nil
 	}
 	s.report(evidence.BlockedByRule, func(d *evidence.Decision) { d.Reason = err.Error() })
-	return s.fail(StageRule, time.Time{}, disallowed{fmt.Errorf("refused by rule: %w", err)})
+	return s.fail(StageRule, time.Time{}, disallowed{err})
 }
 
 // A disallowed is ErrDisallowed in other words: those of an error that is no rule of robots.txt.
