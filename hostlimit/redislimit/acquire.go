@@ -516,9 +516,8 @@ func (w *waiter) void() {
 func (w *waiter) try(now time.Duration) {
 	g, clock := &w.start, &w.h.p.clock
 	if g.heard.received <= w.h.blocked {
-		// Since it was let go, this process has seen the host refuse.
-		w.phase = reserved
-		w.ask()
+		// Since it was let go, or in that instant, this process has seen the host refuse.
+		w.phase, w.next = reserved, now+linger
 		return
 	}
 	if w.h.presumed > now {
