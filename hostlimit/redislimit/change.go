@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // A change is what the outcome of a lease, or a person, does to the refusals of a host. This
@@ -154,7 +155,7 @@ func (t *lease) Observe(o hostlimit.Outcome) hostlimit.Effect {
 		}
 		c.effect.StateErr = cmp.Or(c.effect.StateErr, l.save(context.WithoutCancel(l.ctx), h.key))
 		// Requests that were let go just before start within their window or not at all.
-		_ = sleep(context.Background(), min(c.latest-l.now(), observing))
+		_ = contexts.Sleep(context.Background(), min(c.latest-l.now(), observing))
 		return c.effect
 	case <-timer.C:
 	}

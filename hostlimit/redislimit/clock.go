@@ -1,21 +1,8 @@
 package redislimit
 
 import (
-	"context"
 	"time"
 )
-
-// sleep waits for d. Its error is that of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
 
 // drift is how much two clocks may differ in speed.
 const drift = 200e-6

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // Block implements [hostlimit.Controller]: for all processes.
@@ -41,7 +42,7 @@ func (l *Limiter) Block(ctx context.Context, key string, until time.Time, why st
 		return err
 	}
 	// Requests that were let go just before start within their window or not at all.
-	return sleep(ctx, min(c.latest-l.now(), observing))
+	return contexts.Sleep(ctx, min(c.latest-l.now(), observing))
 }
 
 // Clear implements [hostlimit.Controller]: for all processes.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // A Fleet is what the server knows of the processes that share it.
@@ -47,7 +49,7 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 	// Requests that were let go just before start within their window or not at all.
-	return sleep(ctx, min(d, horizon+maxGuard))
+	return contexts.Sleep(ctx, min(d, horizon+maxGuard))
 }
 
 // Fleet asks the server for the processes that share it.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
+	"github.com/go-politeness/politeness/internal/contexts"
 )
 
 // noticed is how long it takes until the server has noticed that a process doesn't come any more,
@@ -89,7 +90,7 @@ func (l *Limiter) acquireLocal(ctx context.Context, limits *hostlimit.Limits, ke
 		shared, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(out.over, cancel)
 		var inner hostlimit.Lease
-		err := sleep(shared, wait)
+		err := contexts.Sleep(shared, wait)
 		if err == nil && wait <= 0 {
 			inner, err = out.hosts.Acquire(shared, key, times(floor, l.processes))
 		}
