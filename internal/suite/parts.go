@@ -58,17 +58,10 @@ func race(r *repository) []*task {
 	command := []string{"go", "test", "-json", "-race", "-timeout=30m"}
 	all := append(slices.Clone(command), "./...")
 	others := slices.DeleteFunc(slices.Clone(r.published), func(m string) bool { return m == "." || slices.Contains(timed, m) })
-	var root, short []string
-	for _, dir := range r.packages {
-		if slices.Contains(sequential, dir) {
-			short = append(short, "./"+dir)
-		} else {
-			root = append(root, "./"+dir)
-		}
-	}
+	root := slices.DeleteFunc(slices.Clone(r.packages), func(dir string) bool { return slices.Contains(sequential, dir) })
 	return slices.Concat(each(timed, "race", all...), yield(slices.Concat(
-		each([]string{"."}, "race", append(slices.Clone(command), root...)...),
-		with("POLITENESS_LONG=", each([]string{"."}, "race, short", append(slices.Clone(command), short...)...)),
+		each([]string{"."}, "race", append(slices.Clone(command), paths(root)...)...),
+		with("POLITENESS_LONG=", each([]string{"."}, "race, short", append(slices.Clone(command), paths(sequential)...)...)),
 		each(others, "race", all...),
 	)))
 }
@@ -79,7 +72,7 @@ func rest(r *repository) []*task {
 	return yield(slices.Concat(
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
 		with("POLITENESS_SERVERS=1", each([]string{"internal/servers"}, "servers", "go", "test", "-json", "-count=1", ".")),
-		each([]string{"."}, "long", "go", "test", "-json", "./"+sequential[0], "./"+sequential[1]),
+		each([]string{"."}, "long", append([]string{"go", "test", "-json"}, paths(sequential)...)...),
 		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
 		each([]string{"hostlimit/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
 		each(r.programs, "test", "go", "test", "-json", "./..."),
@@ -140,6 +133,15 @@ func each(dirs []string, name string, command ...string) []*task {
 		tasks = append(tasks, &task{name: name, dir: dir, command: command})
 	}
 	return tasks
+}
+
+// paths returns directories of packages as the go command takes them.
+func paths(dirs []string) []string {
+	var list []string
+	for _, dir := range dirs {
+		list = append(list, "./"+dir)
+	}
+	return list
 }
 
 // yield makes tasks leave the processor to those that don't yield.
