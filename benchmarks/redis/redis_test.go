@@ -106,6 +106,21 @@ func newLimiter(b *testing.B, client *redis.Client, delay hostlimit.Delay) *redi
 	return l
 }
 
+// turn takes a turn of host whose page is served. It reports whether there was one.
+func turn(b *testing.B, l *redislimit.Limiter, host string) bool {
+	lease, err := l.Acquire(context.Background(), host, 0)
+	if err != nil {
+		b.Error(err)
+		return false
+	}
+	if _, err := lease.Start(context.Background()); err != nil {
+		b.Error(err)
+	}
+	lease.Observe(hostlimit.Outcome{Status: 200})
+	lease.Release()
+	return true
+}
+
 // report tells what the server and the network had to do for each turn.
 func report(b *testing.B, client *redis.Client, before time.Duration, count *trips) {
 	b.StopTimer()
@@ -144,16 +159,9 @@ func BenchmarkFree(b *testing.B) {
 		b.ResetTimer()
 		b.RunParallel(func(pb *testing.PB) {
 			for pb.Next() {
-				lease, err := l.Acquire(context.Background(), fmt.Sprintf("host-%d.example", n.Add(1)%5000), 0)
-				if err != nil {
-					b.Error(err)
+				if !turn(b, l, fmt.Sprintf("host-%d.example", n.Add(1)%5000)) {
 					return
 				}
-				if _, err := lease.Start(context.Background()); err != nil {
-					b.Error(err)
-				}
-				lease.Observe(hostlimit.Outcome{Status: 200})
-				lease.Release()
 			}
 		})
 		report(b, client, before, count)
@@ -311,16 +319,9 @@ func BenchmarkWanted(b *testing.B) {
 			for i := range processes * goroutines {
 				wg.Go(func() {
 					for left.Add(-1) >= 0 {
-						lease, err := limiters[i%processes].Acquire(context.Background(), "wanted-"+delay.String()+".example", 0)
-						if err != nil {
-							b.Error(err)
+						if !turn(b, limiters[i%processes], "wanted-"+delay.String()+".example") {
 							return
 						}
-						if _, err := lease.Start(context.Background()); err != nil {
-							b.Error(err)
-						}
-						lease.Observe(hostlimit.Outcome{Status: 200})
-						lease.Release()
 					}
 				})
 			}
