@@ -1,11 +1,10 @@
 package politeness
 
 import (
+	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/go-politeness/politeness/hostlimit"
 )
@@ -37,23 +36,10 @@ type bodyReader interface {
 }
 
 // wrap returns b as the Body of a response. After a switch of protocols (101) Base's body also
-// writes, and may be a net.Conn; so does and is the result.
+// writes, and may end its writing alone; so does the result.
 func (b *body) wrap() io.ReadCloser {
+	type closeWriter interface{ CloseWrite() error }
 	switch w := b.ReadCloser.(type) {
-	case interface {
-		conn
-		closeWriter
-	}:
-		return struct {
-			*body
-			conn
-			closeWriter
-		}{b, w, w}
-	case conn:
-		return struct {
-			*body
-			conn
-		}{b, w}
 	case interface {
 		io.Writer
 		closeWriter
@@ -72,19 +58,6 @@ func (b *body) wrap() io.ReadCloser {
 	return b
 }
 
-// A conn is a net.Conn without what a body has itself.
-type conn interface {
-	io.Writer
-	LocalAddr() net.Addr
-	RemoteAddr() net.Addr
-	SetDeadline(t time.Time) error
-	SetReadDeadline(t time.Time) error
-	SetWriteDeadline(t time.Time) error
-}
-
-// A closeWriter can end its writing side alone, as a TCP connection can.
-type closeWriter interface{ CloseWrite() error }
-
 // Read reads from the body and counts what it reads.
 func (b *body) Read(p []byte) (int, error) {
 	switch {
@@ -95,17 +68,18 @@ func (b *body) Read(p []byte) (int, error) {
 	case len(p) == 0:
 		return 0, nil
 	}
-	if b.limit > 0 {
-		left := b.limit - b.read.Load()
-		if left <= 0 {
-			return 0, b.beyond(p[:1])
-		}
-		p = p[:min(int64(len(p)), left)]
+	within := len(p) // bytes that the limit leaves
+	if left := b.limit - b.read.Load(); b.limit > 0 && left < int64(within) {
+		within = int(left)
+		p = p[:within+1] // one byte more shows whether the body ends at the limit
 	}
 	b.lease.Renew() // shows other machines that the process is alive
 	got, err := b.ReadCloser.Read(p)
-	n, refusal := b.reader.take(p[:got], err == io.EOF)
+	n, refusal := b.reader.take(p[:min(got, within)], err == io.EOF && got <= within)
 	b.read.Add(int64(n))
+	if refusal == nil && got > within {
+		refusal = b.reader.refuse(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit))
+	}
 	if refusal != nil {
 		clear(p[n:got])
 		return n, b.cut(refusal)
@@ -121,30 +95,6 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	defer b.finish(nil)
 	return b.ReadCloser.Close()
-}
-
-// emptyReads is how often a reader may return nothing, as in package bufio.
-const emptyReads = 100
-
-// beyond ends the reading at the limit: with the body's own end if it ends here, since a limit of n
-// bytes lets a body of n bytes pass. It reads into one, a single byte.
-func (b *body) beyond(one []byte) error {
-	n, err := 0, error(nil)
-	for range emptyReads {
-		if n, err = b.ReadCloser.Read(one); n > 0 || err != nil {
-			break
-		}
-	}
-	if n == 0 && err != nil { // the end, or a failure before the limit
-		if _, refusal := b.reader.take(nil, err == io.EOF); refusal != nil { //nolint:errorlint // a Reader's end is io.EOF itself
-			return b.cut(refusal)
-		}
-		b.over = err
-		b.finish(err)
-		return err
-	}
-	clear(one)
-	return b.cut(b.reader.refuse(&tooLargeError{limit: b.limit}))
 }
 
 // cut ends the reading with err and returns it. The rest isn't read.
