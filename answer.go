@@ -14,7 +14,7 @@ import (
 // An answer is what a try has led to: a response's headers, or none.
 type answer struct {
 	latency time.Duration // from the start to the headers, or to the failure
-	opened  int           // connections that the try has opened
+	opened  int           // connections that the try has opened, if more than one
 	status  int           // 0: no response
 	header  http.Header
 	hints   hints.Hints
@@ -43,14 +43,6 @@ func rethrow(thrown any) {
 	if thrown != nil {
 		panic(thrown)
 	}
-}
-
-// connections returns the number of connections that the try has opened as records have it.
-func (a *answer) connections() int {
-	if a.opened > 1 {
-		return a.opened
-	}
-	return 0
 }
 
 // describe adds to a record the headers that may move the host's state.
@@ -90,7 +82,7 @@ func (a *answer) recordEnd(s *subject, p *page, start *start, read int64, err er
 	d.Seq, d.Start, d.Latency, d.Duration = start.Seq, start.Start, a.latency, now.Sub(start.Start)
 	d.ContentType, d.ETag, d.LastModified = first(a.header, "Content-Type"), first(a.header, "Etag"), first(a.header, "Last-Modified")
 	a.describe(&d)
-	d.Connections = a.connections()
+	d.Connections = a.opened
 	d.Location = evidence.RedactURL(first(a.header, "Location"))
 	if success(a.status) {
 		p.describe(&d, p.preferences())

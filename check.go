@@ -110,9 +110,9 @@ func (t *Transport) Next(ctx context.Context, rawURL string) (time.Time, error) 
 	if err := trip.charge.afford(); err != nil {
 		return time.Time{}, err
 	}
-	next, err := t.hosts.Next(ctx, trip.subject.host, trip.page.floor)
+	next, err := t.cfg.Hosts.Next(ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
-		return time.Time{}, trip.refusedTurn(err)
+		return time.Time{}, trip.noTurn(StageTurn, err)
 	}
 	next = opens(trip.page.hours(), next)
 	if err := trip.charge.check(next); err != nil {

@@ -59,15 +59,16 @@ func (trip *trip) queue() error {
 		return err
 	}
 	if err := trip.turn.begin(); err != nil {
-		return trip.refusedTurn(err)
+		return trip.noTurn(StageTurn, err)
 	}
 	return nil
 }
 
 // recordRobots records a fetch of robots.txt.
 func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
+	allowed := !e.Unreachable || e.Stale || t.cfg.Robots.OnUnreachable == robotscache.Allow
 	if e.Unreachable {
-		t.tally.Reach(e.Origin, &tally.Unreachable{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: e.Stale || t.robotsOpen})
+		t.tally.Reach(e.Origin, &tally.Unreachable{Origin: e.Origin, Reason: e.Reason, Until: e.Until, Fallback: allowed})
 	} else {
 		t.tally.Reach(e.Origin, nil)
 	}
@@ -77,14 +78,14 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	}
 	d := evidence.Decision{
 		Type: evidence.RobotsFetched, Time: time.Now(), Method: http.MethodGet, URL: e.Origin + "/robots.txt",
-		RobotsTxt: true, Allowed: true, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
+		RobotsTxt: true, Allowed: allowed, Status: e.Status, Bytes: e.Bytes, Hops: e.Hops, Start: e.Start, Duration: e.Duration,
 		TTL: e.TTL, SHA256: e.SHA256, Text: e.Text, Until: e.Until, Reason: e.Reason,
 	}
 	if hop, ok := ctx.Value((*lastHop)(nil)).(*lastHop); ok && !e.Restored {
 		d.Trip = hop.Load()
 	}
 	if req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody); err == nil {
-		d.Host = t.hostKey(req)
+		d.Host = t.cfg.HostKey(req)
 	}
 	if e.URL != d.URL {
 		d.Location = evidence.RedactURL(e.URL)
@@ -92,7 +93,6 @@ func (t *Transport) recordRobots(ctx context.Context, e robotscache.Event) {
 	switch {
 	case e.Unreachable:
 		d.Type, d.RetryAt = evidence.RobotsUnreachable, e.Until
-		d.Allowed = e.Stale || t.robotsOpen
 	case e.Revalidated:
 		d.Type = evidence.RobotsRevalidated
 	}

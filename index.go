@@ -31,14 +31,12 @@ func PreferencesOf(resp *http.Response) robots.Preferences {
 	return robots.Preferences{}
 }
 
-// headOf returns the Head of the page of resp, nil where none is read.
+// headOf returns the Head of the page of resp, nil where none is read. It is in the context of the
+// response's request, under the key (*pagehead.Head)(nil).
 func headOf(resp *http.Response) *pagehead.Head {
 	if resp.Request == nil {
 		return nil
 	}
-	head, _ := resp.Request.Context().Value(headKey{}).(*pagehead.Head)
+	head, _ := resp.Request.Context().Value((*pagehead.Head)(nil)).(*pagehead.Head)
 	return head
 }
-
-// headKey is the key of a page's *pagehead.Head in the context of its request.
-type headKey struct{}

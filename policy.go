@@ -25,17 +25,16 @@ func policyOf(cfg *Config, product string, hosts hostlimit.Config, spend budget.
 		OwnRefused: cfg.Refused != nil, OwnRules: cfg.Refuse != nil, Purposes: purposesText(cfg.Purposes),
 		Pages: spend.Pages, PagesPerHost: spend.PagesPerHost, Bytes: spend.Bytes, MaxTime: spend.Duration, Every: spend.Every,
 		Retries: cfg.Retry.Max,
-		Robots:  "obeyed", RobotsTTL: rules.TTL, DenyTTL: rules.DenyTTL,
-		Unreachable: "deny", ServeStale: rules.ServeStale, Lenient: rules.LenientAgents, Patterns: rules.AgentPatterns, RobotsText: rules.RecordText,
+		Robots:  "ignored",
 	}
 	recorder.StateLimits(p, hostlimit.Limits{Concurrency: hosts.Concurrency, Delay: hosts.Delay})
 	statesRefusals(p, hosts.Backoff.(backoff.Refusals))
-	if rules.OnUnreachable == robotscache.Allow {
-		p.Unreachable = "allow"
-	}
-	if cfg.DangerouslyIgnoreRobots {
-		p.Robots = "ignored"
-		p.RobotsTTL, p.DenyTTL, p.Unreachable, p.ServeStale, p.Lenient, p.Patterns, p.RobotsText = 0, 0, "", false, false, false, false
+	if !cfg.DangerouslyIgnoreRobots {
+		p.Robots, p.RobotsTTL, p.DenyTTL, p.Unreachable = "obeyed", rules.TTL, rules.DenyTTL, "deny"
+		p.ServeStale, p.Lenient, p.Patterns, p.RobotsText = rules.ServeStale, rules.LenientAgents, rules.AgentPatterns, rules.RecordText
+		if rules.OnUnreachable == robotscache.Allow {
+			p.Unreachable = "allow"
+		}
 	}
 	return p
 }

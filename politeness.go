@@ -136,26 +136,17 @@ type Config struct {
 // A Transport is a polite http.RoundTripper. Make it with New. It is safe for concurrent use, owns
 // no goroutines and needs no Close.
 type Transport struct {
-	userAgent  []string // as a header value, shared by all requests
-	from       []string // as a header value; nil: none is added
-	product    string   // token of the User-Agent by which robots.txt addresses the crawler
-	base       http.RoundTripper
-	hosts      hostlimit.Limiter
-	hostKey    func(*http.Request) string
-	robots     *robotscache.Cache // nil: robots.txt is ignored
-	robotsOpen bool               // pages are fetched while robots.txt can't be had (robotscache.Allow)
-	maxWait    time.Duration      // longest wait for a turn
-	budget     budget.Budget      // nil: unlimited
-	retry      Retry
-	response   responseLimits
-	purposes   []robots.Purpose           // what the pages are for; nil: not said
-	recorder   *recorder.Recorder         // nil: nothing is recorded
-	refuse     func(*http.Request) error  // nil: nothing is refused
-	refused    func(*http.Response) error // nil: no answer is a refusal but by status and headers
-	trips      atomic.Uint64              // number of the last trip
-	budgetEnd  atomic.Pointer[time.Time]  // end of the budget's time; nil until it is known
-	tally      tally.Tally
-	slow       alarm.Clock
+	cfg       Config                    // with Base, Hosts, HostKey and Retry.Backoff set, and Budget where it limits anything
+	userAgent []string                  // as a header value, shared by all requests
+	from      []string                  // as a header value; nil: none is added
+	product   string                    // token of the User-Agent by which robots.txt addresses the crawler
+	maxWait   time.Duration             // longest wait for a turn
+	robots    *robotscache.Cache        // nil: robots.txt is ignored
+	recorder  *recorder.Recorder        // nil: nothing is recorded
+	trips     atomic.Uint64             // number of the last trip
+	budgetEnd atomic.Pointer[time.Time] // end of the budget's time; nil until it is known
+	tally     tally.Tally
+	slow      alarm.Clock
 }
 
 // New checks cfg and makes a Transport that keeps to it. The error joins all problems, one a line,
@@ -173,39 +164,33 @@ func New(cfg Config) (*Transport, error) {
 	cfg.Evidence = problems.OrNil("Evidence", cfg.Evidence, add)
 
 	t := &Transport{
-		userAgent:  []string{cfg.UserAgent},
-		product:    robots.ProductToken(cfg.UserAgent),
-		base:       cmp.Or(cfg.Base, http.DefaultTransport),
-		slow:       alarm.Clock{After: time.Second},
-		hosts:      cfg.Hosts,
-		hostKey:    cfg.HostKey,
-		budget:     cfg.Budget,
-		retry:      cfg.Retry,
-		refuse:     cfg.Refuse,
-		refused:    cfg.Refused,
-		purposes:   slices.Clone(cfg.Purposes),
-		robotsOpen: cfg.Robots.OnUnreachable == robotscache.Allow,
+		cfg:       cfg,
+		userAgent: []string{cfg.UserAgent},
+		product:   robots.ProductToken(cfg.UserAgent),
+		slow:      alarm.Clock{After: time.Second},
 	}
+	t.cfg.Base = cmp.Or(cfg.Base, http.DefaultTransport)
+	t.cfg.Purposes = slices.Clone(cfg.Purposes)
 	if cfg.From != "" {
 		t.from = []string{cfg.From}
 	}
-	if t.hostKey == nil {
-		t.hostKey = byHost
+	if cfg.HostKey == nil {
+		t.cfg.HostKey = byHost
 	}
-	if t.retry.Backoff == nil {
-		t.retry.Backoff = func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }
+	if cfg.Retry.Backoff == nil {
+		t.cfg.Retry.Backoff = func() cenkalti.BackOff { return backoff.Fibonacci{}.BackOff() }
 	}
 	add("UserAgent", useragent.Check(cfg.UserAgent, t.product, cfg.From, cfg.StrictUserAgent))
 	add("From", useragent.CheckFrom(cfg.From))
-	add("Base", checkBase(t.base))
+	add("Base", checkBase(t.cfg.Base))
 	add("Robots", cfg.Robots.Validate())
 	add("Retry", cfg.Retry.validate())
 	add("Purposes", checkPurposes(cfg.Purposes))
 	var err error
-	t.response, err = cfg.Response.compile()
+	t.cfg.Response, err = cfg.Response.compile()
 	add("Response", err)
-	if t.hosts == nil {
-		t.hosts, err = hostlimit.New(cfg.Limits)
+	if cfg.Hosts == nil {
+		t.cfg.Hosts, err = hostlimit.New(cfg.Limits)
 		add("Limits", cmp.Or(errors.Unwrap(err), err)) // without the prefix before the joined problems
 	}
 	add("Limits.Store", cfg.checkStore())
@@ -213,7 +198,7 @@ func New(cfg Config) (*Transport, error) {
 	if cfg.Budget == nil {
 		add("Spend", cfg.Spend.Validate())
 		if cfg.Spend != (budget.Limits{}) {
-			t.budget = budget.New(cfg.Spend)
+			t.cfg.Budget = budget.New(cfg.Spend)
 		}
 	} else {
 		add("Budget", cfg.Budget.Limits().Validate())
@@ -222,13 +207,13 @@ func New(cfg Config) (*Transport, error) {
 		return nil, errors.Join(errs...)
 	}
 
-	t.maxWait = t.hosts.Config().WithDefaults().MaxWait
+	t.maxWait = t.cfg.Hosts.Config().WithDefaults().MaxWait
 	if cfg.Evidence != nil {
 		var spend budget.Limits
-		if t.budget != nil {
-			spend = t.budget.Limits()
+		if t.cfg.Budget != nil {
+			spend = t.cfg.Budget.Limits()
 		}
-		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.hosts.Config(), spend), t.hosts.ID)
+		t.recorder = recorder.New(cfg.Evidence, policyOf(&cfg, t.product, t.cfg.Hosts.Config(), spend), t.cfg.Hosts.ID)
 	}
 	if !cfg.DangerouslyIgnoreRobots {
 		t.robots, err = robotscache.New(cfg.Robots, robotscache.Client{
@@ -294,7 +279,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		// 5. Send. From here on the base transport closes the request's body.
 		if err := trip.turn.begin(); err != nil {
-			return nil, trip.refusedTurn(err)
+			return nil, trip.noTurn(StageTurn, err)
 		}
 		resp, failure, err := trip.send()
 		if err != nil {
@@ -325,7 +310,7 @@ func WithPriority(ctx context.Context, p int) context.Context { return hostlimit
 //	err := t.Hosts().Block(ctx, "example.com", time.Now().Add(24*time.Hour), "the owner has called")
 //
 // Its Config has what it keeps to.
-func (t *Transport) Hosts() hostlimit.Limiter { return t.hosts }
+func (t *Transport) Hosts() hostlimit.Limiter { return t.cfg.Hosts }
 
 // EvidenceErr returns nil if every record has reached Config.Evidence and is, or will be, where
 // that keeps it, as far as the sinks say: the error says how many records a Log couldn't write,
@@ -337,7 +322,7 @@ func (t *Transport) EvidenceErr() error { return errors.Join(t.recorder.Err(), t
 // CloseIdleConnections closes those of Base, if it has such a method, for
 // http.Client.CloseIdleConnections.
 func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+	if base, ok := t.cfg.Base.(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }

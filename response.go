@@ -29,60 +29,38 @@ type ResponseLimits struct {
 	CheckIndexing bool
 }
 
-// responseLimits are ResponseLimits, compiled.
-type responseLimits struct {
-	maxBytes       int64
-	accept, reject []string
-	indexing       bool
-}
-
-func (l ResponseLimits) compile() (responseLimits, error) {
-	c := responseLimits{maxBytes: l.MaxBytes, indexing: l.CheckIndexing}
+// compile returns l with its media types as mediatype.Match has them.
+func (l ResponseLimits) compile() (ResponseLimits, error) {
 	var errs []error
 	if l.MaxBytes < 0 {
 		errs = append(errs, fmt.Errorf("MaxBytes is negative: %d", l.MaxBytes))
 	}
-	for _, list := range []struct {
-		name  string
-		types []string
-		to    *[]string
-	}{{"Accept", l.Accept, &c.accept}, {"Reject", l.Reject, &c.reject}} {
-		for i, s := range list.types {
+	ranges := func(field string, types []string) (patterns []string) {
+		for i, s := range types {
 			pattern, err := mediatype.Range(s)
 			if err != nil {
-				errs = append(errs, fmt.Errorf("%s[%d]: %w", list.name, i, err))
-				continue
+				errs = append(errs, fmt.Errorf("%s[%d]: %w", field, i, err))
 			}
-			*list.to = append(*list.to, pattern)
+			patterns = append(patterns, pattern)
 		}
+		return patterns
 	}
-	return c, errors.Join(errs...)
+	l.Accept, l.Reject = ranges("Accept", l.Accept), ranges("Reject", l.Reject)
+	return l, errors.Join(errs...)
 }
 
 // check refuses a response to method by its headers. empty says that it has no body.
-func (l *responseLimits) check(resp *http.Response, method string, empty bool) error {
+func (l *ResponseLimits) check(resp *http.Response, method string, empty bool) error {
 	head := method == http.MethodHead
 	ct := first(resp.Header, "Content-Type")
-	if len(l.accept)+len(l.reject) != 0 && (ct != "" || !empty && !head && resp.StatusCode != http.StatusNoContent) {
+	if len(l.Accept)+len(l.Reject) != 0 && (ct != "" || !empty && !head && resp.StatusCode != http.StatusNoContent) {
 		mediaType := mediatype.Of(ct)
-		if len(l.accept) > 0 && !mediatype.Match(l.accept, mediaType) || mediatype.Match(l.reject, mediaType) {
+		if len(l.Accept) > 0 && !mediatype.Match(l.Accept, mediaType) || mediatype.Match(l.Reject, mediaType) {
 			return fmt.Errorf("%w: %s", ErrContentType, weburl.Clip(mediaType))
 		}
 	}
-	if l.maxBytes > 0 && resp.ContentLength > l.maxBytes && !head {
-		return &tooLargeError{limit: l.maxBytes, length: resp.ContentLength}
+	if l.MaxBytes > 0 && resp.ContentLength > l.MaxBytes && !head {
+		return fmt.Errorf("%w: more than %d bytes (Content-Length %d)", ErrTooLarge, l.MaxBytes, resp.ContentLength)
 	}
 	return nil
 }
-
-// A tooLargeError is ErrTooLarge with its numbers.
-type tooLargeError struct{ limit, length int64 }
-
-func (e *tooLargeError) Error() string {
-	if e.length > 0 {
-		return fmt.Sprintf("%v: more than %d bytes (Content-Length %d)", ErrTooLarge, e.limit, e.length)
-	}
-	return fmt.Sprintf("%v: more than %d bytes", ErrTooLarge, e.limit)
-}
-
-func (e *tooLargeError) Unwrap() error { return ErrTooLarge }

@@ -53,11 +53,11 @@ func (r Retry) validate() error {
 // that of a further try which was due and can't be made any more.
 func (trip *trip) retry(resp *http.Response, failure error) (again bool, err error) {
 	s := &trip.subject
-	if trip.turn.sent > trip.t.retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || waits.IsOnce(s.ctx) {
+	if trip.turn.sent > trip.t.cfg.Retry.Max || !replayable(trip.req) || trip.answer.effect.Own || !trip.mayChange(resp, failure) || waits.IsOnce(s.ctx) {
 		return false, nil
 	}
 	if trip.schedule == nil {
-		trip.schedule = trip.t.retry.Backoff()
+		trip.schedule = trip.t.cfg.Retry.Backoff()
 		trip.schedule.Reset()
 	}
 	at, ok := trip.nextTry(resp)
@@ -113,7 +113,7 @@ func (trip *trip) nextTry(resp *http.Response) (at time.Time, ok bool) {
 // start before the context's deadline and within the budget's time.
 func (trip *trip) inTime(start time.Time) bool {
 	t, ctx := trip.t, trip.subject.ctx
-	if next, err := t.hosts.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
+	if next, err := t.cfg.Hosts.Next(ctx, trip.subject.host, trip.page.floor); err == nil && next.After(start) {
 		if next.Sub(start) > t.maxWait {
 			return false // its turn would be refused
 		}

@@ -76,7 +76,7 @@ func (c *sendContext) Value(key any) any {
 		if c.called.Load() {
 			return c.signed
 		}
-	case headKey{}:
+	case (*pagehead.Head)(nil):
 		if c.head != nil {
 			return c.head
 		}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-politeness/politeness/budget"
 	"github.com/go-politeness/politeness/hostlimit"
 )
 
@@ -100,6 +99,7 @@ type RobotsStatus struct {
 	Fetched     int64 `json:"fetched"`
 	Revalidated int64 `json:"revalidated"`
 	Unreachable int64 `json:"unreachable"`
+	Restored    int64 `json:"restored"` // copies loaded from the Store
 	Bytes       int64 `json:"bytes"`
 	MaxBytes    int64 `json:"maxBytes"`
 	Evicted     int64 `json:"evicted"` // origins forgotten for want of room
@@ -131,8 +131,8 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	for _, m := range counted.Latency {
 		s.Latency = append(s.Latency, MinuteStatus(m))
 	}
-	if err := s.addHosts(t.hosts.List(ctx), text); err != nil {
-		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.hosts, err)
+	if err := s.addHosts(t.cfg.Hosts.List(ctx), text); err != nil {
+		s.Unlisted = fmt.Sprintf("The limiter (%T) can't list its hosts: %v.", t.cfg.Hosts, err)
 	}
 	for _, v := range counted.Visitors {
 		s.Waiting["visit-time"] += v.Waiting
@@ -148,15 +148,19 @@ func (t *Transport) StatusOf(ctx context.Context, text string) Status {
 	if err := t.EvidenceErr(); err != nil {
 		s.Lost = err.Error()
 	}
-	if t.budget != nil {
-		s.Budget = newBudgetStatus(t.budget.Usage(ctx))
+	if t.cfg.Budget != nil {
+		u, err := t.cfg.Budget.Usage(ctx)
+		s.Budget = &BudgetStatus{
+			Pages: u.Pages, MaxPages: u.Limits.Pages, PagesPerHost: u.Limits.PagesPerHost,
+			Bytes: u.Bytes, MaxBytes: u.Limits.Bytes, Seconds: u.Elapsed.Seconds(), MaxSeconds: u.Limits.Duration.Seconds(),
+		}
+		if err != nil {
+			s.Budget.Error = err.Error()
+		}
 	}
 	if t.robots != nil {
-		c := t.robots.Snapshot()
-		s.Robots = &RobotsStatus{
-			Origins: c.Origins, InFlight: c.InFlight, Fetched: c.Fetched, Revalidated: c.Revalidated, Unreachable: c.Unreachable,
-			Bytes: c.Bytes, MaxBytes: c.MaxBytes, Evicted: c.Evicted,
-		}
+		figures := RobotsStatus(t.robots.Snapshot())
+		s.Robots = &figures
 	}
 	return s
 }
@@ -227,15 +231,4 @@ func newHostStatus(h *hostlimit.HostState) HostStatus {
 		BlockedUntil: h.BlockedUntil, BlockedBy: h.BlockedBy, Refusals: h.Refusals, Starts: h.Starts,
 		Silent: h.Silent.Seconds(), SilentBy: h.SilentBy, Leak: h.Silent > leak,
 	}
-}
-
-func newBudgetStatus(u budget.Usage, err error) *BudgetStatus {
-	s := &BudgetStatus{
-		Pages: u.Pages, MaxPages: u.Limits.Pages, PagesPerHost: u.Limits.PagesPerHost,
-		Bytes: u.Bytes, MaxBytes: u.Limits.Bytes, Seconds: u.Elapsed.Seconds(), MaxSeconds: u.Limits.Duration.Seconds(),
-	}
-	if err != nil {
-		s.Error = err.Error()
-	}
-	return s
 }

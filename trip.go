@@ -58,24 +58,23 @@ func (t *Transport) begin(req *http.Request, k kind) *trip {
 	trip := &trip{t: t, original: req, req: req}
 	s := &trip.subject
 	*s = subject{tally: &t.tally, ctx: ctx, kind: k, method: req.Method, target: req.URL}
-	trip.page.subject, trip.page.purposes = s, t.purposes
+	trip.page.subject, trip.page.purposes = s, t.cfg.Purposes
 	trip.charge.subject, trip.charge.end = s, &t.budgetEnd
 	trip.turn.subject, trip.turn.wait.turn, s.waits = s, &trip.turn, &trip.turn.wait
-	if k != kindForecast {
-		s.recorder = t.recorder
-	}
-	if k == kindPage || k == kindForecast {
-		trip.charge.budget = t.budget
-	}
-	if k == kindPage || k == kindRobots {
-		s.attempt = 1
-	}
-	if k == kindPage && t.retry.Max > 0 {
-		trip.turn.most = 1 + t.retry.Max
-	}
 	var leave <-chan struct{}
-	if k == kindPage { // others may wait for a robots.txt as well
-		leave = waits.Done(ctx, t)
+	switch k {
+	case kindPage:
+		s.recorder, s.attempt, trip.charge.budget = t.recorder, 1, t.cfg.Budget
+		if t.cfg.Retry.Max > 0 {
+			trip.turn.most = 1 + t.cfg.Retry.Max
+		}
+		leave = waits.Done(ctx, t) // others may wait for a robots.txt as well
+	case kindRobots:
+		s.recorder, s.attempt = t.recorder, 1
+	case kindInquiry:
+		s.recorder = t.recorder
+	case kindForecast:
+		trip.charge.budget = t.cfg.Budget
 	}
 	//lint:ignore SA1019 http.Client's Timeout sets it, and so do old callers
 	trip.turn.wait.Under(ctx, req.Cancel, leave) //nolint:staticcheck // the same
@@ -138,7 +137,7 @@ func (trip *trip) identify() error {
 		s.redirects++
 	}
 	trip.charge.follow(trip.req)
-	if s.kind == kindPage && (t.response.indexing || len(t.purposes) > 0) {
+	if s.kind == kindPage && (t.cfg.Response.CheckIndexing || len(t.cfg.Purposes) > 0) {
 		trip.page.head = new(pagehead.Head)
 		trip.try.ctx.head = trip.page.head
 	}
@@ -157,16 +156,16 @@ func (trip *trip) spell() {
 		trip.req = trip.try.clone(req)
 		trip.req.URL, trip.req.Host, trip.subject.target = target, host, target
 	}
-	trip.subject.host = trip.t.hostKey(trip.req)
+	trip.subject.host = trip.t.cfg.HostKey(trip.req)
 }
 
 // permit asks the user's own rules.
 func (trip *trip) permit() error {
 	s := &trip.subject
-	if trip.t.refuse == nil || s.kind != kindPage && s.kind != kindRobots {
+	if trip.t.cfg.Refuse == nil || s.kind != kindPage && s.kind != kindRobots {
 		return nil
 	}
-	err := trip.t.refuse(trip.req)
+	err := trip.t.cfg.Refuse(trip.req)
 	if err == nil {
 		return nil
 	}
@@ -207,7 +206,7 @@ func (trip *trip) judge() error {
 			return err
 		}
 		if entry, err = t.robots.Get(&trip.turn.wait, trip.req.URL); err != nil {
-			return trip.noRobots(err)
+			return trip.noTurn(StageRobots, err)
 		}
 		p.asked = time.Now()
 	}
@@ -216,27 +215,34 @@ func (trip *trip) judge() error {
 	return nil
 }
 
-// noRobots reports that nothing could be decided: the fetch of robots.txt got no turn, or the
-// caller left. The fetch's own error says when to come back.
-func (trip *trip) noRobots(err error) error {
-	var fetch *Error
-	if !errors.As(err, &fetch) {
-		return trip.subject.giveUp(StageRobots, err, 0)
-	}
-	return trip.noTurn(StageRobots, "no turn to fetch robots.txt: ", fetch.RetryAt, fetch.Err, err)
-}
-
-// noTurn records that no turn came in time, and returns the error for that: the budget's, where the
-// turn was refused because it could come no earlier than the budget's end.
-func (trip *trip) noTurn(stage Stage, what string, retryAt time.Time, reason, err error) error {
+// noTurn records that no turn came, for the request or for its robots.txt, and returns the error
+// for that: the budget's, where the turn was refused because it could come no earlier than the
+// budget's end.
+func (trip *trip) noTurn(stage Stage, err error) error {
 	s := &trip.subject
+	var (
+		refused *hostlimit.Error
+		fetch   *Error // of the request for robots.txt
+		what    string
+		reason  error
+		retryAt time.Time
+	)
+	switch {
+	case stage == StageRobots && errors.As(err, &fetch):
+		what, reason, retryAt = "no turn to fetch robots.txt: ", fetch.Err, fetch.RetryAt
+	case stage == StageTurn && errors.As(err, &refused):
+		s.news(refused.Restored, refused.StateErr, refused.ByHand)
+		reason, retryAt = refused.Err, refused.RetryAt
+	default: // the caller left, or the limiter failed
+		return s.giveUp(stage, err, trip.turn.vain)
+	}
 	if !trip.turn.wait.By.IsZero() && errors.Is(err, context.DeadlineExceeded) {
 		if over := trip.charge.outlasts(retryAt); over != nil {
 			return over
 		}
 	}
 	s.report(evidence.SlotTimeout, func(d *evidence.Decision) {
-		d.Reason, d.RetryAt, d.Instead = what+reason.Error(), retryAt, trip.turn.vain()
+		d.Reason, d.RetryAt, d.Instead = what+reason.Error(), retryAt, trip.turn.vain
 	})
 	return s.fail(stage, retryAt, reason)
 }
@@ -269,7 +275,7 @@ func (trip *trip) waitTurn() error {
 	turn.floor = trip.page.floor
 	for {
 		if err := turn.visit(hours, trip.t.maxWait); err != nil {
-			return trip.refusedTurn(err)
+			return trip.noTurn(StageTurn, err)
 		}
 		if err := trip.foresee(); err != nil {
 			return err
@@ -277,8 +283,8 @@ func (trip *trip) waitTurn() error {
 		if err := trip.charge.reserve(); err != nil {
 			return err
 		}
-		if err := turn.acquire(trip.t.hosts); err != nil {
-			return trip.refusedTurn(err)
+		if err := turn.acquire(trip.t.cfg.Hosts); err != nil {
+			return trip.noTurn(StageTurn, err)
 		}
 		if now := time.Now(); !opens(hours, now).After(now) {
 			break
@@ -311,21 +317,11 @@ func (trip *trip) foresee() error {
 		trip.turn.wait.By = end
 		return nil
 	}
-	next, err := trip.t.hosts.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
+	next, err := trip.t.cfg.Hosts.Next(trip.subject.ctx, trip.subject.host, trip.page.floor)
 	if err != nil {
-		return trip.refusedTurn(err)
+		return trip.noTurn(StageTurn, err)
 	}
 	return trip.charge.check(next)
-}
-
-// refusedTurn reports that the limiter refused a turn, and returns the error for that.
-func (trip *trip) refusedTurn(err error) error {
-	var refused *hostlimit.Error
-	if !errors.As(err, &refused) { // the caller left, or the limiter failed
-		return trip.subject.giveUp(StageTurn, err, trip.turn.vain())
-	}
-	trip.subject.news(refused.Restored, refused.StateErr, refused.ByHand)
-	return trip.noTurn(StageTurn, "", refused.RetryAt, refused.Err, err)
 }
 
 // send calls Base with the request, and returns the result. An err is our own refusal: the start
@@ -356,11 +352,11 @@ func (trip *trip) send() (resp *http.Response, failure, err error) {
 		} else {
 			trip.charge.page = payment // nothing has reached the site
 			trip.turn.recordNews(&trip.turn.start)
-			trip.turn.start = start{instead: trip.turn.start.Seq}
+			trip.turn.vain, trip.turn.start = trip.turn.start.Seq, start{}
 		}
-		return nil, nil, trip.refusedTurn(ctx.refused)
+		return nil, nil, trip.noTurn(StageTurn, ctx.refused)
 	case resp == nil && failure == nil:
-		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.base)
+		failure = fmt.Errorf("politeness: Base (%T) returned neither a response nor an error", trip.t.cfg.Base)
 	}
 	return resp, failure, nil
 }
@@ -371,7 +367,7 @@ func (trip *trip) roundTrip(req *http.Request) (*http.Response, error) {
 		trip.subject.text() // for Ring
 		defer trip.t.slow.Begin(&trip.slow, trip).End()
 	}
-	return trip.t.base.RoundTrip(req)
+	return trip.t.cfg.Base.RoundTrip(req)
 }
 
 // Ring implements alarm.Ringer: it records that an answer is waited for.
@@ -386,11 +382,14 @@ func (trip *trip) Ring() {
 // the attempt has ended.
 func (trip *trip) learn(resp *http.Response, err error) {
 	s, a, start := &trip.subject, &trip.answer, &trip.turn.start
-	*a = answer{latency: time.Since(start.Start), opened: int(trip.try.ctx.opened.Load())}
+	*a = answer{latency: time.Since(start.Start)}
+	if n := int(trip.try.ctx.opened.Load()); n > 1 {
+		a.opened = n
+	}
 	now := start.Start.Add(a.latency) // Since and Add cost half as much as Now
 	outcome := hostlimit.Outcome{Err: err}
 	if err == nil {
-		defer rethrow(a.read(resp, trip.t.refused, s.kind, &outcome)) // once the host's state knows of the answer
+		defer rethrow(a.read(resp, trip.t.cfg.Refused, s.kind, &outcome)) // once the host's state knows of the answer
 	} else if cause := trip.turn.wait.Err(); cause != nil {
 		// The caller left, which says nothing about the host, whatever Base made of it; or a crawl did.
 		outcome.Err = waits.Cause(s.ctx, cause)
@@ -416,7 +415,7 @@ func (trip *trip) learn(resp *http.Response, err error) {
 	}
 	defer s.report(evidence.Failed, func(d *evidence.Decision) {
 		d.Time, d.Seq, d.Start, d.Latency, d.Duration = now, start.Seq, start.Start, a.latency, a.latency
-		d.Err, d.Left, d.Connections = err.Error(), outcome.Left(), a.connections()
+		d.Err, d.Left, d.Connections = err.Error(), outcome.Left(), a.opened
 	})
 	defer trip.try.ctx.Cancel(context.Canceled)
 	trip.turn.release()
@@ -443,7 +442,7 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	}
 	if head := trip.page.head; head != nil && (resp.Request == nil || resp.Request == trip.original) {
 		// DirectivesOf and PreferencesOf find their way back through the response's request.
-		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, headKey{}, head))
+		resp.Request = trip.req.WithContext(context.WithValue(trip.subject.ctx, (*pagehead.Head)(nil), head))
 	}
 	trip.charge.markRedirect(resp, trip.original)
 	if empty {
@@ -456,7 +455,7 @@ func (trip *trip) handOver(resp *http.Response, err error) (*http.Response, erro
 	}
 	b.ReadCloser, b.lease, b.reader = resp.Body, trip.turn.giveLease(), trip
 	if trip.subject.kind == kindPage && success(resp.StatusCode) {
-		b.limit = trip.t.response.maxBytes
+		b.limit = trip.t.cfg.Response.MaxBytes
 	}
 	resp.Body = b.wrap()
 	return resp, nil
@@ -467,7 +466,7 @@ func (trip *trip) guard(resp *http.Response, empty bool) error {
 	if trip.subject.kind != kindPage || !success(resp.StatusCode) {
 		return nil
 	}
-	if err := trip.t.response.check(resp, trip.subject.method, empty); err != nil {
+	if err := trip.t.cfg.Response.check(resp, trip.subject.method, empty); err != nil {
 		return trip.reject(StageResponse, err)
 	}
 	return trip.page.readHeader(resp, trip.t.product)

@@ -23,6 +23,7 @@ type turn struct {
 	start   start           // of the try; its Start is zero before
 	sent    int             // starts of all tries, those of net/http's resends included
 	most    int             // bound of sent, by Config.Retry; 0: none, resends are net/http's own
+	vain    uint64          // number of the start that was given up at the connection, where no other took its place; 0: none
 	earlier []start         // starts of the try whose connections were lost before that
 	hop     lastHop         // of the robots.txt that the request has asked for
 }
@@ -107,15 +108,6 @@ func (t *turn) begin() error {
 	t.sent++
 	t.subject.tally.Starts.Add(1)
 	return nil
-}
-
-// vain returns the number of the start that was given up at the connection, where no other took its
-// place; 0: none was.
-func (t *turn) vain() uint64 {
-	if t.start.Seq != 0 {
-		return 0
-	}
-	return t.start.instead
 }
 
 // giveLease returns the lease, which the caller is to release.
