@@ -24,7 +24,9 @@ func (rt robotsTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer trip.end()
 	err := trip.identify()
 	if hop, ok := req.Context().Value((*lastHop)(nil)).(*lastHop); ok {
-		hop.Store(trip.subject.id)
+		if before := hop.Swap(trip.subject.id); robotscache.Redirected(req.Context()) {
+			trip.subject.from = before
+		}
 	}
 	if err != nil {
 		return nil, err // the origin's robots.txt can't be had, and that is remembered

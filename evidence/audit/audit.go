@@ -115,10 +115,11 @@ type auditor struct {
 	tallies [promises]tally
 
 	// The present record, its line and its log, and its Transport.
-	d   *evidence.Decision
-	at  place
-	run *run
-	by  *transport
+	d       *evidence.Decision
+	request uint64 // hash of the request that it is about
+	at      place
+	run     *run
+	by      *transport
 
 	// What was read.
 	runs       []*run
@@ -133,8 +134,7 @@ type auditor struct {
 	blind      bool             // whether a log is there of which nothing is known
 
 	// What is known of requests under way in the present log.
-	open     map[openKey]*try
-	tries    map[tryKey]*try
+	open     map[tryKey]*try
 	trips    trips
 	reserved map[tryKey]bool // tries whose pages were refused for what headers or pages reserve
 }
@@ -149,7 +149,7 @@ type run struct {
 	sealed      bool
 	first, last int64 // earliest and latest record
 	shift       int64 // how far the limiter's clock is ahead of that of the records
-	jumps       []jump
+	jumped      int64 // how far the clock has jumped ahead in all
 }
 
 // until returns the time until which a request surely had its slot if a kill has taken its end,
@@ -212,34 +212,6 @@ func (r *row) cutRun() (first *run) {
 		}
 	}
 	return first
-}
-
-// A jump is how far a clock has jumped ahead, and the latest time before that.
-type jump struct{ after, by int64 }
-
-// maxJumps is how many jumps are remembered by themselves.
-const maxJumps = 1000
-
-// jump takes a jump of the clock.
-func (r *run) jump(by int64) {
-	switch n := len(r.jumps); {
-	case by <= 0:
-	case n == maxJumps:
-		r.jumps[n-1].by += by
-	default:
-		r.jumps = append(r.jumps, jump{r.last, by})
-	}
-}
-
-// jumpedSince returns how far the clock has jumped since t. What was logged after a jump may have
-// been before it: its time is earlier than the clock has shown since.
-func (r *run) jumpedSince(t int64) (by int64) {
-	for _, j := range r.jumps {
-		if t < j.after+j.by {
-			by += j.by
-		}
-	}
-	return by
 }
 
 // A fate is how an exchange ended.
@@ -318,7 +290,7 @@ func newAuditor() *auditor {
 func (a *auditor) begin() {
 	a.run = &run{index: uint32(len(a.runs)), log: a.at.log}
 	a.runs = append(a.runs, a.run)
-	a.open, a.tries, a.reserved = map[openKey]*try{}, map[tryKey]*try{}, map[tryKey]bool{}
+	a.open, a.reserved = map[tryKey]*try{}, map[tryKey]bool{}
 	a.trips = trips{all: map[tripKey]*trip{}, some: a.trips.some}
 	a.by = nil
 }
@@ -337,7 +309,7 @@ func (a *auditor) end() {
 			a.endRobots(t)
 		}
 	}
-	a.open, a.tries, a.trips.all = nil, nil, nil
+	a.open, a.trips.all = nil, nil
 }
 
 // inOrder returns the names in m in their order.

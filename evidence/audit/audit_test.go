@@ -533,11 +533,6 @@ func TestRecordsOfOneRequestThatDisagreeAreFound(t *testing.T) {
 		}
 		s.wants(t, "")
 	}
-	s := pages(3, 0.2)
-	change := changes["robotsTxt"]
-	change(&s[nth(t, s, evidence.Started, 1)])
-	change(&s[nth(t, s, evidence.Fetched, 1)])
-	s.wants(t, audit.Contradiction)
 }
 
 func TestBudgetThatSaysItWasExceededIsFound(t *testing.T) {

@@ -108,7 +108,7 @@ func (a *auditor) inTime(h *host, x *exchange, t *try) {
 	// Records give the time in whole seconds.
 	switch late, most := t.wall-b.pageFrom, (limit+1)*slack; {
 	case late < most:
-	case late-a.run.jumpedSince(b.pageFrom) < most:
+	case late-a.run.jumped < most:
 		a.openEnded(budgetKept, "the clock was put forward, or the computer slept: the budget's time stands still then")
 	default:
 		a.violation(BrokenBudget, h.report.Host, fmt.Sprintf("started %v after the first page, of %v", time.Duration(late), time.Duration(limit)*time.Second), a.place(x))

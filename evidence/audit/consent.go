@@ -2,21 +2,19 @@ package audit
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence"
-	"github.com/go-politeness/politeness/robots"
 )
 
 // consent checks that what a site states about the use of a page is what robots.txt says, and that
 // no page was fetched or handed over for a purpose that the site reserves. What headers and pages
 // state is in the log only as the crawler has recorded it.
 func (a *auditor) consent(d *evidence.Decision) {
-	attempt := tryKey{a.by.index, d.Trip, d.Attempt}
 	if p := a.by.policy; p != nil && (d.Type == evidence.RobotsAllowed || d.Type == evidence.Reserved) && d.Purposes != p.Purposes {
 		a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page for %q by a crawler whose pages are for %q", d.Purposes, p.Purposes), a.at)
 	}
+	key := keyOfTry(a.by, d)
 	switch d.Type {
 	case evidence.RobotsAllowed:
 		if d.Purposes != "" || d.Preferences != "" {
@@ -24,18 +22,18 @@ func (a *auditor) consent(d *evidence.Decision) {
 		}
 	case evidence.Reserved:
 		a.report.Proofs.Reserved++
-		if d.Status == 0 { // by robots.txt: nothing may have been fetched
-			a.trips.put(a.by, d, trip{at: a.at, time: stamp(d.Time), asker: askerOf(d)})
-			a.trips.leave(a.by, d)
-			a.consentAgain(d)
+		if d.Status != 0 {
+			a.reserved[key] = true
 			return
 		}
-		a.reserved[attempt] = true
+		a.putTrip(d, trip{at: a.at, time: stamp(d.Time)}) // by robots.txt: nothing may have been fetched
+		a.leaveTrip(d)
+		a.consentAgain(d)
 	case evidence.Fetched:
-		if purpose := reserves(d); purpose != "" && !a.reserved[attempt] {
+		if purpose := reserves(d); purpose != "" && !a.reserved[key] {
 			a.violation(BrokenConsent, d.Host, fmt.Sprintf("a page handed over to %s: %s", purpose, d.Preferences), a.at)
 		}
-		delete(a.reserved, attempt)
+		delete(a.reserved, key)
 	}
 }
 
@@ -51,40 +49,26 @@ func reserves(d *evidence.Decision) string {
 
 // consentAgain compares the preferences on record with those that robots.txt, as logged, states.
 func (a *auditor) consentAgain(d *evidence.Decision) {
-	name, target := splitURL(d.URL)
-	var copies []*robotsCopy
-	if o := a.by.origins[name]; o != nil {
-		copies = slices.DeleteFunc(slices.Clone(o.inForce(stamp(d.Time))), func(c *robotsCopy) bool { return c.kind != asText })
-	}
-	why := ""
-	_, unsure := uncertain(d.URL, target)
-	switch {
-	case len(copies) == 0:
-		why = noText
-	case unsure || strings.HasSuffix(d.Preferences, evidence.Clipped):
+	c, target, why := a.copyOf(d)
+	if !isWhole(d.URL) || !isWhole(d.Preferences) {
 		why = "a URL, or preferences, that aren't whole in the log"
-	case d.Group != "" && d.Group != "*" && !strings.EqualFold(d.Group, d.Agent):
-		why = "a group of another name, which only a lenient crawler obeys"
 	}
 	if why != "" {
 		a.report.Proofs.OpenConsent++
 		a.openEnded(reservationsKept, why)
 		return
 	}
-	stated := ""
-	for _, c := range copies {
-		if stated = robots.Parse(c.text).Agent(d.Agent).Preferences(target).String(); stated == d.Preferences {
-			break
-		}
-	}
 	a.report.Proofs.Consent++
-	purpose, at := reserves(d), copies[0].at
-	switch {
+	detail := ""
+	switch stated, purpose := c.rules.Preferences(target).String(), reserves(d); {
 	case stated != d.Preferences:
-		a.violation(BrokenConsent, d.Host, fmt.Sprintf("robots.txt states %q about %s, not %q", stated, target, d.Preferences), at, a.at)
+		detail = fmt.Sprintf("robots.txt states %q about %s, not %q", stated, target, d.Preferences)
 	case d.Type == evidence.RobotsAllowed && purpose != "":
-		a.violation(BrokenConsent, d.Host, fmt.Sprintf("allowed to %s, which robots.txt reserves: %s", purpose, d.Preferences), at, a.at)
+		detail = fmt.Sprintf("allowed to %s, which robots.txt reserves: %s", purpose, d.Preferences)
 	case d.Type == evidence.Reserved && purpose == "":
-		a.violation(BrokenConsent, d.Host, fmt.Sprintf("reserved, though robots.txt reserves none of %s", d.Purposes), at, a.at)
+		detail = "reserved, though robots.txt reserves none of " + d.Purposes
+	default:
+		return
 	}
+	a.violation(BrokenConsent, d.Host, detail, c.at, a.at)
 }

@@ -688,3 +688,34 @@ func TestADelayThatWasNotLearnedIsFound(t *testing.T) {
 		t.Errorf("%v", rude)
 	}
 }
+
+// TestARobotsTxtByRedirectsIsProved: each hop names the trip whose answer led to it.
+func TestARobotsTxtByRedirectsIsProved(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		web := politenesstest.NewWeb()
+		web.Site("https://b.example").Robots("").Page("/rules", "User-agent: *\nDisallow: /private\n")
+		web.Site("https://a.example").Page("/", "x").Handle("/robots.txt", http.RedirectHandler("/moved", http.StatusFound)).
+			Handle("/moved", http.RedirectHandler("https://b.example/rules", http.StatusFound))
+		log := evidence.JSONLines(&out, evidence.Chained())
+		transport, err := politeness.New(politeness.Config{
+			UserAgent: "ExampleBot/1.0 (bot@example.com)", Base: web, Evidence: log, Robots: robotscache.Config{RecordText: true},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			getPage(t, transport)
+			time.Sleep(20 * time.Hour)
+		}
+		if err := log.Close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if r := check(t, out.Bytes()); !r.Complete() || r.Records[evidence.RobotsFetched] != 3 {
+		t.Errorf("%v\n%s", r, out.Bytes())
+	}
+	if r := check(t, bytes.ReplaceAll(out.Bytes(), []byte(`"from":2`), []byte(`"from":9`))); r.OK() {
+		t.Error(r)
+	}
+}

@@ -17,12 +17,14 @@ func TestRedirectsOfManyHosts(t *testing.T) {
 		ID: "abcdef0123456789", UserAgent: "TestBot/1.0", Product: "TestBot", HostKey: "host", Slots: 2, Robots: "obeyed",
 		RobotsTTL: time.Hour, Unreachable: "deny", LeaseTTL: time.Hour, Backoff: "fibonacci", Pages: 1,
 	}}}
+	trips := map[string]uint64{} // the last of each host
 	ask := func(host, path, location string, seq uint64) {
 		now := at(float64(len(ds)))
 		d := evidence.Decision{
 			Type: evidence.Started, Time: now, Start: now, Trip: uint64(len(ds)), Attempt: 1, Seq: seq, Slot: 1, Slots: 2,
-			Host: host, URL: "https://" + host + path, Allowed: true, RobotsTxt: true,
+			Host: host, URL: "https://" + host + path, Allowed: true, RobotsTxt: true, From: trips[host],
 		}
+		trips[host] = d.Trip
 		ds = append(ds, d)
 		d.Type, d.Slot, d.Slots, d.Status = evidence.Fetched, 0, 0, 404
 		if location != "" {
@@ -40,7 +42,7 @@ func TestRedirectsOfManyHosts(t *testing.T) {
 		}
 		if j := i - 2*between; j >= 0 {
 			ds = append(ds, evidence.Decision{
-				Type: evidence.RobotsFetched, Time: at(float64(len(ds))), Host: name(j), URL: "https://" + name(j) + "/robots.txt",
+				Type: evidence.RobotsFetched, Time: at(float64(len(ds))), Host: name(j), URL: "https://" + name(j) + "/robots.txt", Trip: trips[name(j)],
 				Allowed: true, RobotsTxt: true, Hops: 1, Location: "https://" + name(j) + "/rules", Status: 404, TTL: time.Hour,
 			})
 		}

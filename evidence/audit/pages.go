@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"hash/maphash"
 	"net/url"
 	"strings"
@@ -10,10 +11,10 @@ import (
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
-// A tripKey is a trip of a Transport and a hash of its URL.
+// A tripKey is a trip of a Transport and a hash of its request.
 type tripKey struct {
-	by        uint32
-	trip, url uint64
+	by            uint32
+	trip, request uint64
 }
 
 // A trip is what the log says of whether a URL may be fetched, and how often it was.
@@ -23,14 +24,11 @@ type trip struct {
 	allowed  bool
 	derived  bool  // whether robots.txt, as logged, gives the verdict too
 	floor    int64 // crawl-delay
-	asker    asker
-	attempt  int // last try that started
-	retried  int // last try that another one is to follow
+	attempt  int   // last try that started
 	finished bool
 }
 
-// trips are those under way in a log, and the last that were over, in case the records of several
-// are mixed up.
+// trips are those under way in a log, and the last that were over: another try may follow yet.
 type trips struct {
 	all  map[tripKey]*trip
 	over []tripKey
@@ -40,52 +38,35 @@ type trips struct {
 // lately is how many trips that are over are remembered.
 const lately = 8192
 
-func keyOfTrip(t *transport, d *evidence.Decision) tripKey {
-	return tripKey{by: t.index, trip: d.Trip, url: hashOf(d.URL)}
+func (a *auditor) keyOfTrip(d *evidence.Decision) tripKey {
+	return tripKey{a.by.index, d.Trip, a.request}
 }
 
-// get returns the trip that d is of, nil if there is none.
-func (t *trips) get(by *transport, d *evidence.Decision) *trip { return t.all[keyOfTrip(by, d)] }
-
-// put stores the newest verdict on a trip.
-func (t *trips) put(by *transport, d *evidence.Decision, v trip) {
-	t.some = true
-	k := keyOfTrip(by, d)
-	if old := t.all[k]; old != nil && old.asker == v.asker {
+// putTrip stores the newest verdict on a trip.
+func (a *auditor) putTrip(d *evidence.Decision, v trip) {
+	a.trips.some = true
+	k := a.keyOfTrip(d)
+	if old := a.trips.all[k]; old != nil {
 		v.attempt = old.attempt
 	}
-	t.all[k] = &v
+	a.trips.all[k] = &v
 }
 
-// retry notes that the attempt of d isn't the last one of its trip.
-func (t *trips) retry(by *transport, d *evidence.Decision) {
-	if trip := t.get(by, d); trip != nil {
-		trip.retried = max(trip.retried, d.Attempt)
-		trip.finished = false
-	}
-}
-
-// leave notes that the trip of d is over, but if it is to be tried again.
-func (t *trips) leave(by *transport, d *evidence.Decision) {
-	k := keyOfTrip(by, d)
+// leaveTrip notes that the trip of d is over, but if it is to be tried again.
+func (a *auditor) leaveTrip(d *evidence.Decision) {
+	t, k := &a.trips, a.keyOfTrip(d)
 	trip := t.all[k]
-	if trip == nil || trip.finished || trip.retried >= d.Attempt && d.Attempt > 0 {
+	if trip == nil || trip.finished {
 		return
 	}
 	trip.finished = true
-	if t.over = append(t.over, k); len(t.over) < 2*lately {
-		return
-	}
-	for _, k := range t.over[:lately] {
-		if trip := t.all[k]; trip != nil && trip.finished {
-			delete(t.all, k)
+	if t.over = append(t.over, k); len(t.over) > lately {
+		if trip := t.all[t.over[0]]; trip != nil && trip.finished {
+			delete(t.all, t.over[0])
 		}
+		t.over = t.over[1:]
 	}
-	t.over = append(t.over[:0], t.over[lately:]...)
 }
-
-// fetchesRobots reports whether d is about a fetch of robots.txt.
-func fetchesRobots(d *evidence.Decision) bool { return d.RobotsTxt || namesRobots(d) }
 
 // namesRobots reports whether the URL of d is that of a robots.txt.
 func namesRobots(d *evidence.Decision) bool {
@@ -97,29 +78,9 @@ func namesRobots(d *evidence.Decision) bool {
 	return path == "/robots.txt"
 }
 
-// isPage reports whether the start d is one of a page, which needs a verdict, and has that of a
-// trip if that isn't nil. A fetch of robots.txt is one of that name, or where an answer to such a
-// fetch led.
-func (a *auditor) isPage(d *evidence.Decision, of *trip) bool {
-	if named := namesRobots(d); of != nil && !named || !d.RobotsTxt {
-		return !named
-	}
-	_, target := splitURL(d.URL)
-	r := &a.by.robots
-	if a.by.policy != nil && target != "/robots.txt" && !r.anywhere && !r.hops[keyOfURL(d.URL)] && isWhole(d.URL) {
-		a.violation(BrokenRobots, d.Host, "marked as a fetch of robots.txt, where none leads: "+d.URL, a.at)
-	}
-	return false
-}
-
-// A redirect is a page that an answer leads to.
-type redirect struct {
-	trip uint64 // of the answer; 0: the log doesn't say
-	url  uint64 // 0: the log doesn't say
-}
-
 // costsAPage reports whether the start d of a page costs one of the budget: all hops and tries of a
-// navigation are one page, as far as the log holds the redirect and the try before.
+// navigation are one page, as far as the log holds the redirect and the try before. A redirect that
+// comes of no trip may be one that a cache around the Transport has kept.
 func (a *auditor) costsAPage(d *evidence.Decision, of *trip) bool {
 	if of != nil {
 		before := of.attempt
@@ -128,90 +89,81 @@ func (a *auditor) costsAPage(d *evidence.Decision, of *trip) bool {
 			return false
 		}
 	}
-	if d.Redirects == 0 {
+	if d.From == 0 {
 		return true
 	}
-	led := redirect{d.From, keyOfURL(d.URL)}
-	if p := a.by.policy; d.From == 0 && p != nil && p.Limiter != "" {
-		return true // a cache around the Transport may have kept the redirect
+	f := follower{d.From, keyOfURL(d.URL)}
+	if _, ok := a.by.led[d.From]; !ok { // the answer that led there may be logged later
+		a.by.followers = append(a.by.followers, f)
+		return false
 	}
-	switch {
-	case a.by.led[led] > 0 || isWhole(d.URL): // the answer that led there may be logged later
-		a.by.led[led]--
-	default:
+	return !a.led(f)
+}
+
+// A follower is a request that follows a redirect.
+type follower struct {
+	from uint64 // trip that was redirected
+	url  uint64 // hash of where the request goes
+}
+
+// led reports whether an answer led to f, and to nothing else before.
+func (a *auditor) led(f follower) bool {
+	to, ok := a.by.led[f.from]
+	delete(a.by.led, f.from)
+	if to == anywhere && ok {
 		a.openEnded(budgetKept, "a redirect whose URL isn't whole")
 	}
-	return false
+	return ok && (to == anywhere || to == f.url)
 }
 
 // endPages counts, at the end of a log, requests that claim a redirect which no answer gave: each
 // is a page.
 func (a *auditor) endPages(t *transport) {
-	unled := 0
-	for led, n := range t.led {
-		switch {
-		case n >= 0:
-		case t.led[redirect{led.trip, 0}] > 0:
-			a.openEnded(budgetKept, "a redirect whose URL isn't whole")
-		default:
-			unled -= n
+	a.by = t
+	for _, f := range t.followers {
+		if !a.led(f) {
+			t.budget.pages++
+			a.proveLimit("pages", "", int64(t.budget.pages))
 		}
 	}
-	if a.by = t; unled > 0 {
-		t.budget.pages += unled
-		a.proveLimit("pages", "", int64(t.budget.pages))
-	}
-	t.led = nil
 }
 
 // leads takes the end d of an exchange that was sent, for where it leads.
 func (a *auditor) leads(d *evidence.Decision) {
-	t := a.by
-	if d.RobotsTxt && t.policy != nil {
-		t.robots.fetched(d)
-	}
-	if d.Status/100 != 3 || d.Location == "" {
-		return
-	}
-	target, ok := redirectTarget(d)
-	of := redirect{url: target}
-	if t.policy != nil && t.policy.Limiter != "" {
-		of.trip = d.Trip
-	}
-	switch whole := isWhole(d.Location) && isWhole(d.URL); {
-	case d.RobotsTxt && (!ok || !whole):
-		t.robots.anywhere = true
-	case d.RobotsTxt:
-		t.robots.hops[target] = true
-	case !whole && of.trip == 0:
-	case !whole && strings.HasSuffix(d.Location, evidence.Clipped):
-		t.led[redirect{of.trip, 0}]++
-	case ok:
-		t.led[of]++
-		if t.led[of] == 0 {
-			delete(t.led, of)
-		}
+	if d.RobotsTxt {
+		a.robotsEnded(d)
+	} else if to := redirectTarget(d); to != nowhere {
+		a.by.led[d.Trip] = to
 	}
 }
 
-// redirectTarget returns the key of the URL to which the answer d leads.
-func redirectTarget(d *evidence.Decision) (uint64, bool) {
+// Hashes that stand for no URL.
+const (
+	nowhere  = 0 // the answer is no redirect, or to no URL that can be fetched
+	anywhere = 1 // where it leads is cut short in the log
+)
+
+// redirectTarget returns the hash of the URL to which the answer d leads.
+func redirectTarget(d *evidence.Decision) uint64 {
+	if d.Status/100 != 3 || d.Location == "" {
+		return nowhere
+	}
+	if strings.HasSuffix(d.Location, evidence.Clipped) || strings.HasSuffix(d.URL, evidence.Clipped) {
+		return anywhere
+	}
 	base, err := url.Parse(d.URL)
 	if err != nil {
-		return 0, false
+		return nowhere
 	}
 	u, err := base.Parse(d.Location)
 	if err != nil || u.Opaque != "" {
-		return 0, false
+		return nowhere
 	}
-	path := u.EscapedPath()
-	if path == "" {
-		path = "/"
-	}
+	target := cmp.Or(u.EscapedPath(), "/")
 	if u.ForceQuery || u.RawQuery != "" {
-		path += "?" + u.RawQuery
+		target += "?" + u.RawQuery
 	}
-	return keyOfURL(u.Scheme + "://" + hostname.ASCII(u.Host) + path), true
+	return keyOfURL(u.Scheme + "://" + hostname.ASCII(u.Host) + target)
 }
 
 // keyOfURL is a hash of a URL in one spelling of its origin.

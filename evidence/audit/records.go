@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/maphash"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -11,70 +12,50 @@ import (
 	"github.com/go-politeness/politeness/evidence"
 )
 
-// seed makes the hashes by which URLs and agents are told apart.
+// seed makes the hashes by which URLs and requests are told apart.
 var seed = maphash.MakeSeed()
 
-func hashOf(s string) uint64 { return maphash.String(seed, s) }
-
-// An asker is what every record of one request repeats: how many redirects led to the request, and
-// whether it is for robots.txt.
-type asker struct {
+// A request is what every record of one request repeats.
+type request struct {
+	url, host string
 	redirects int
 	robotsTxt bool
 }
 
-func askerOf(d *evidence.Decision) asker { return asker{d.Redirects, d.RobotsTxt} }
-
-// disagree is what is wrong with records whose askers differ.
-const disagree = "give different redirects or robotsTxt"
-
-// An openKey tells the exchanges of a log apart: by the number of the start, or, where the limiter
-// doesn't number them, by Transport, trip and attempt.
-type openKey struct {
-	host, of  uint32
-	seq, trip uint64
-	attempt   int
+// requestOf returns a hash of the request that d is about.
+func requestOf(d *evidence.Decision) uint64 {
+	return maphash.Comparable(seed, request{d.URL, d.Host, d.Redirects, d.RobotsTxt})
 }
 
-func (a *auditor) openKey(h *host, d *evidence.Decision) openKey {
-	if d.Seq != 0 {
-		return openKey{host: h.index, of: a.by.row.index, seq: d.Seq}
-	}
-	return openKey{host: h.index, of: a.by.index, trip: d.Trip, attempt: d.Attempt}
-}
-
-// A tryKey is one try of a trip.
+// A tryKey is one try of a trip; in a log without trips, one start.
 type tryKey struct {
 	by      uint32
 	trip    uint64
 	attempt int
 }
 
+func keyOfTry(by *transport, d *evidence.Decision) tryKey {
+	return tryKey{by.index, cmp.Or(d.Trip, d.Seq), d.Attempt}
+}
+
 // A try is an exchange under way.
 type try struct {
 	x          uint32
 	by         *transport
-	key        openKey
-	url        uint64 // hash of the URL
-	asker      asker
-	wall       int64 // its start by the clock of the records
-	window     int64 // of the budget's, that its page is charged to
-	moved      int64 // when its answer moved the host's state
-	status     int   // of its answer, as the record of what that did to the host has it
-	statusLine int   // of that record; 0: there is none
-	set        int   // index of the block that its answer set, from 1
-	cleared    bool  // whether its answer lifted a block
-	sends      int   // how often the request was sent
-}
-
-// of reports whether d may be about the same try.
-func (t *try) of(d *evidence.Decision) bool {
-	return t.url == hashOf(d.URL) && t.asker == askerOf(d)
+	request    uint64 // hash of it
+	wall       int64  // its start by the clock of the records
+	window     int64  // of the budget's, that its page is charged to
+	moved      int64  // when its answer moved the host's state
+	status     int    // of its answer, as the record of what that did to the host has it
+	statusLine int    // of that record; 0: there is none
+	set        int    // index of the block that its answer set, from 1
+	cleared    bool   // whether its answer lifted a block
+	sends      int    // how often the request was sent
 }
 
 // tryOf returns the try under way that d is about, nil if that can't be told.
 func (a *auditor) tryOf(d *evidence.Decision) *try {
-	if t := a.tries[tryKey{a.by.index, d.Trip, d.Attempt}]; t != nil && d.Trip != 0 && t.of(d) {
+	if t := a.open[keyOfTry(a.by, d)]; t != nil && t.request == a.request {
 		return t
 	}
 	return nil
@@ -103,6 +84,7 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 		now := stamp(d.Time)
 		r.first, r.last = min(cmp.Or(r.first, now), now), max(r.last, now)
 	}
+	a.request = requestOf(d)
 	a.consistent(d)
 	a.consent(d)
 	if d.Instead != 0 && d.Type != evidence.Waiting {
@@ -120,9 +102,11 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	case evidence.Fetched, evidence.Failed:
 		a.ended(d)
 	case evidence.Retried:
-		a.trips.retry(a.by, d)
+		if trip := a.trips.all[a.keyOfTrip(d)]; trip != nil {
+			trip.finished = false
+		}
 	case evidence.SlotTimeout:
-		a.trips.leave(a.by, d)
+		a.leaveTrip(d)
 	case evidence.LeaseExpired:
 		h := a.host(d)
 		e := expiry{at: a.at, time: stamp(d.Time) + a.by.shift, row: a.by.row.index, seq: d.Seq, own: d.Trip != 0}
@@ -140,60 +124,50 @@ func (a *auditor) take(d *evidence.Decision, at place) {
 	}
 }
 
+// allows tells, by the type of a record, whether the crawl goes on with what it is about. After
+// RobotsUnreachable that is what the policy lets.
+var allows = map[evidence.Type]bool{
+	evidence.PolicyStated: true, evidence.RobotsAllowed: true, evidence.Started: true, evidence.Resent: true, evidence.Fetched: true,
+	evidence.Retried: true, evidence.HostCleared: true, evidence.RobotsFetched: true, evidence.RobotsRevalidated: true,
+	evidence.BudgetWarning: true, evidence.NoIndex: true, evidence.StateLost: true, evidence.LogClosed: true, evidence.Checkpoint: true,
+	evidence.Waiting: true,
+
+	evidence.BlockedByRobots: false, evidence.BlockedByRule: false, evidence.BudgetExceeded: false, evidence.SlotTimeout: false,
+	evidence.Failed: false, evidence.HostBlocked: false, evidence.LeaseExpired: false, evidence.ResponseRejected: false,
+	evidence.Reserved: false,
+}
+
+// ruleKind finds the kind of a rule that has a pattern.
+var ruleKind = regexp.MustCompile(`(?i)^\s*(dis|allow)[^:]*:\s*\S`)
+
 // consistent checks a record against itself.
 func (a *auditor) consistent(d *evidence.Decision) {
-	switch d.Type {
-	case "":
-		a.contradiction("a record without a type")
-	case evidence.PolicyStated, evidence.RobotsAllowed, evidence.Started, evidence.Resent, evidence.Fetched, evidence.Retried, evidence.HostCleared,
-		evidence.RobotsFetched, evidence.RobotsRevalidated, evidence.BudgetWarning, evidence.NoIndex, evidence.StateLost, evidence.LogClosed,
-		evidence.Checkpoint, evidence.Waiting:
-		if !d.Allowed {
-			a.contradiction(string(d.Type) + " with \"allowed\": false")
+	cannot := func(is bool, detail string) {
+		if is {
+			a.contradiction(detail)
 		}
-	case evidence.BlockedByRobots, evidence.BlockedByRule, evidence.BudgetExceeded, evidence.SlotTimeout,
-		evidence.Failed, evidence.HostBlocked, evidence.LeaseExpired, evidence.ResponseRejected, evidence.Reserved:
-		if d.Allowed {
-			a.contradiction(string(d.Type) + " with \"allowed\": true")
-		}
-	case evidence.RobotsUnreachable: // what the policy lets then
-	default:
+	}
+	allowed, known := allows[d.Type]
+	if !known && d.Type != evidence.RobotsUnreachable && d.Type != "" {
 		a.openEnded(logWhole, "a record of a type that isn't known here")
 	}
-	// The rule that decided must be of the right kind. A rule with an empty pattern may be named
-	// too, though it decides nothing.
-	key, pattern, _ := strings.Cut(d.MatchedRule, ":")
-	if strings.TrimSpace(pattern) != "" {
-		key = strings.ToLower(strings.TrimSpace(key))
-		switch {
-		case d.Type == evidence.RobotsAllowed && strings.HasPrefix(key, "dis"):
-			a.contradiction("robots_allowed by the rule " + d.MatchedRule)
-		case d.Type == evidence.BlockedByRobots && strings.HasPrefix(key, "allow"):
-			a.contradiction("blocked_by_robots by the rule " + d.MatchedRule)
-		}
+	cannot(d.Type == "", "a record without a type")
+	if known && allowed != d.Allowed {
+		a.contradiction(fmt.Sprintf("%s with \"allowed\": %t", d.Type, d.Allowed))
+	}
+	if rule := ruleKind.FindStringSubmatch(d.MatchedRule); rule != nil && (d.Type == evidence.RobotsAllowed || d.Type == evidence.BlockedByRobots) {
+		cannot(strings.EqualFold(rule[1], "dis") == allowed, string(d.Type)+" by the rule "+d.MatchedRule)
 	}
 	if !d.Start.IsZero() && !d.Time.IsZero() {
-		switch late := d.Time.Sub(d.Start); {
-		case late < 0:
-			a.contradiction(fmt.Sprintf("recorded %v before the start that it tells of", -late))
-		case int64(late) > slack && (d.Type == evidence.Started || d.Type == evidence.Resent):
-			a.contradiction(fmt.Sprintf("recorded %v after its start", late))
-		}
+		late := int64(d.Time.Sub(d.Start))
+		cannot(late < 0, "recorded before the start that it tells of")
+		cannot(late > slack && (d.Type == evidence.Started || d.Type == evidence.Resent), "recorded more than a second after its start")
 	}
-	if d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until) {
-		a.contradiction("two times for the end of one block")
-	}
+	cannot(d.Type == evidence.HostBlocked && !d.RetryAt.IsZero() && !d.RetryAt.Equal(d.Until), "two times for the end of one block")
+	cannot(d.Latency > d.Duration, "the headers came after the end of the body")
+	cannot(min(d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota) < 0, "a time below zero")
 	if d.Type == evidence.BudgetExceeded && d.Limit != "time" && d.Max > 0 && d.Used > d.Max {
 		a.violation(BrokenBudget, d.Host, fmt.Sprintf("%d of %d %s", d.Used, d.Max, d.Limit), a.at)
-	}
-	if d.Latency > d.Duration {
-		a.contradiction("the headers came after the end of the body")
-	}
-	for _, v := range [...]time.Duration{d.WaitSlot, d.WaitDelay, d.WaitBlock, d.Delay, d.CrawlDelay, d.Latency, d.Duration, d.Quota} {
-		if v < 0 {
-			a.contradiction("a time below zero")
-			break
-		}
 	}
 	if d.Slots > 0 && d.Slot > d.Slots {
 		a.violation(BrokenConcurrency, d.Host, fmt.Sprintf("slot %d of %d", d.Slot, d.Slots), a.at)
@@ -220,13 +194,10 @@ func (a *auditor) started(d *evidence.Decision) {
 	a.report.Proofs.Ends++
 	h.latest = max(h.latest, d.Seq)
 	_, target := splitURL(d.URL)
-	t := &try{by: a.by, key: a.openKey(h, d), url: hashOf(d.URL), asker: askerOf(d), wall: stamp(d.Start), sends: 1}
-	if t.wall == 0 {
-		t.wall = stamp(d.Time)
-	}
+	t := &try{by: a.by, request: a.request, wall: cmp.Or(stamp(d.Start), stamp(d.Time)), sends: 1}
 	x := exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
-		line: uint32(a.at.line), resource: uint32(hashOf(target)), slots: uint32(min(max(d.Slots, 0), 1<<31)), host: h.index, by: a.by.index, run: a.run.index,
+		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<31)), host: h.index, by: a.by.index, run: a.run.index,
 	}
 	if d.RobotsTxt {
 		x.flags |= robotsTxt
@@ -247,8 +218,14 @@ func (a *auditor) started(d *evidence.Decision) {
 	case !fits:
 		a.contradiction("the URL " + d.URL + " has another host than " + d.Host)
 	}
-	trip := a.trips.get(a.by, d)
-	if a.isPage(d, trip) {
+	trip := a.trips.all[a.keyOfTrip(d)]
+	switch named := namesRobots(d); {
+	case d.RobotsTxt && (named || trip == nil):
+		if a.by.policy != nil {
+			a.robotsStarted(d)
+		}
+	case named:
+	default:
 		a.allowed(d, trip)
 		if a.by.policy != nil && trip != nil {
 			x.floor = max(x.floor, trip.floor)
@@ -260,12 +237,11 @@ func (a *auditor) started(d *evidence.Decision) {
 			a.spend(h, t)
 		}
 	}
-	key := tryKey{a.by.index, d.Trip, d.Attempt}
 	if lost := a.tryOf(d); d.Type == evidence.Resent && lost != nil {
-		a.lost(lost, x.start) // the request goes on as x, in the same slot
-		delete(a.open, lost.key)
-		t.sends = lost.sends + 1
-		t.window = lost.window
+		y := a.exchanges.at(lost.x) // its connection was lost, and it goes on as x, in the same slot
+		y.fate, y.end, y.answered = ended, x.start, x.start
+		y.flags |= again
+		t.sends, t.window = lost.sends+1, lost.window
 	}
 	if p := a.by.policy; p != nil {
 		switch {
@@ -276,7 +252,7 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	t.x = a.exchanges.add(x)
-	a.open[t.key], a.tries[key] = t, t
+	a.open[keyOfTry(a.by, d)] = t
 	if p := a.by.policy; p != nil && p.MaxInFlight > 0 {
 		a.by.limiter.exchanges = append(a.by.limiter.exchanges, t.x)
 	}
@@ -285,13 +261,6 @@ func (a *auditor) started(d *evidence.Decision) {
 // maxSends is how often a try is sent at most: HTTP/2 repeats a request seven times, and HTTP/1 one
 // for each connection that it finds dead.
 const maxSends = 10
-
-// lost ends the exchange of t at the given time: its connection was lost.
-func (a *auditor) lost(t *try, at int64) {
-	x := a.exchanges.at(t.x)
-	x.fate, x.end, x.answered = ended, at, at
-	x.flags |= again
-}
 
 // limiterClock returns the start of d by the clock of its limiter, and notes how far that is ahead.
 func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
@@ -308,7 +277,7 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	case t.policy == nil || t.policy.Process == "":
 		a.contradiction("a stamp by another clock, though no other process shares the limiter")
 		return wall
-	case t.shifted && (moved > slack || moved < -slack) && a.run.jumpedSince(0) == 0:
+	case t.shifted && (moved > slack || moved < -slack) && a.run.jumped == 0:
 		a.openEnded(timesAgree, "the clock of a limiter that runs otherwise than that of the log")
 	}
 	t.shift, t.shifted = shift, true
@@ -325,9 +294,8 @@ const settling = 3 * slack
 
 // ended takes the end of an exchange.
 func (a *auditor) ended(d *evidence.Decision) {
-	a.trips.leave(a.by, d)
-	h := a.host(d)
-	key := a.openKey(h, d)
+	a.leaveTrip(d)
+	h, key := a.host(d), keyOfTry(a.by, d)
 	t := a.open[key]
 	if t == nil {
 		if d.Type == evidence.Fetched || d.Seq != 0 {
@@ -335,12 +303,9 @@ func (a *auditor) ended(d *evidence.Decision) {
 		}
 		return
 	}
+	delete(a.open, key)
 	x := a.exchanges.at(t.x)
 	start := a.place(x)
-	delete(a.open, key)
-	if k := (tryKey{t.by.index, d.Trip, d.Attempt}); a.tries[k] == t {
-		delete(a.tries, k)
-	}
 	now, latency, duration := stamp(d.Time), int64(d.Latency), int64(d.Duration)
 	if t.moved != 0 && (t.moved < t.wall+latency-slack || now != 0 && t.moved > now+settling) {
 		a.contradiction("a block was set or lifted at another time than that of the answer", start)
@@ -348,19 +313,13 @@ func (a *auditor) ended(d *evidence.Decision) {
 	if t.statusLine != 0 && t.status != d.Status {
 		a.contradiction(fmt.Sprintf("status %d here and %d there", d.Status, t.status), place{a.at.log, t.statusLine})
 	}
+	if t.request != a.request || !d.Start.IsZero() && stamp(d.Start) != t.wall || d.Seq != x.seq && d.Seq != 0 {
+		a.contradiction("two records of one request give different URLs, hosts, redirects, robotsTxt, starts or numbers", start)
+	}
 	h.report.Bytes += d.Bytes
 	if d.Latency > 0 && d.Status > 0 {
 		h.latencies++
 		h.latency += d.Latency
-	}
-	if !d.Start.IsZero() && stamp(d.Start) != t.wall {
-		a.contradiction("two records give different times to one start", start)
-	}
-	if t.asker != askerOf(d) {
-		a.contradiction("two records of one request "+disagree, start)
-	}
-	if hashOf(d.URL) != t.url {
-		a.contradiction("two records give different URLs to one request", start)
 	}
 	// The end may look later than it was: time that the computer slept is missing from d.Duration.
 	end := t.wall + duration
@@ -384,7 +343,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 		a.dated(h, x, t, d)
 		a.leads(d)
 	}
-	if !fetchesRobots(d) {
+	if !d.RobotsTxt && !namesRobots(d) {
 		a.spendBytes(d.Bytes)
 		if sent {
 			a.inTime(h, x, t)

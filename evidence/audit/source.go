@@ -69,7 +69,7 @@ func (s *source) readAll() error {
 			s.a.report.Lines++
 			line := bytes.TrimRight(text, "\r\n")
 			if len(bytes.TrimSpace(line)) > 0 && s.read(line, len(line) < len(text)) {
-				s.a.run.jump(int64(s.entry.Jumped))
+				s.a.run.jumped += max(0, int64(s.entry.Jumped))
 				s.a.take(&s.entry.Decision, s.at)
 			}
 		}

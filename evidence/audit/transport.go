@@ -16,22 +16,23 @@ import (
 // A transport is what the records say of one Transport. Those that name none are of one that stated
 // no policy; each log has one of these.
 type transport struct {
-	index    uint32
-	name     string
-	policy   *evidence.Policy // nil: it has stated none
-	limits   *hostLimits      // the same, for hosts that have no limits of their own
-	statuses map[int]bool     // that block at once, by its policy
-	limiter  *limiter
-	row      *row
-	run      *run  // log that its last record stood in
-	shift    int64 // how far the limiter's clock is ahead of that of the records
-	shifted  bool  // whether that is known
-	budget   budget
-	robots   robotsFetches
-	origins  map[string]*origin // what it knows of each robots.txt
-	unheard  []unheard
-	sites    map[string]string // keys of names, where names of one site share a key
-	led      map[redirect]int  // answers that lead to a page less requests that followed them
+	index     uint32
+	name      string
+	policy    *evidence.Policy // nil: it has stated none
+	limits    *hostLimits      // the same, for hosts that have no limits of their own
+	statuses  map[int]bool     // that block at once, by its policy
+	limiter   *limiter
+	row       *row
+	run       *run  // log that its last record stood in
+	shift     int64 // how far the limiter's clock is ahead of that of the records
+	shifted   bool  // whether that is known
+	budget    budget
+	origins   map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
+	hops      map[uint64]robotsHop     // of fetches of robots.txt from which no copy came yet, by trip
+	unheard   map[string]unheard       // by origin
+	sites     map[string]string        // keys of names, where names of one site share a key
+	led       map[uint64]uint64        // where trips were redirected that no request has followed yet
+	followers []follower               // of redirects that aren't in the log yet
 }
 
 // transportOf returns the Transport that the record d is of.
@@ -47,7 +48,7 @@ func (a *auditor) transportOf(d *evidence.Decision) *transport {
 	if t == nil {
 		t = &transport{
 			index: uint32(len(a.named)), name: strings.Clone(d.Transport),
-			origins: map[string]*origin{}, sites: map[string]string{},
+			sites: map[string]string{},
 		}
 		a.transports[id], a.named = t, append(a.named, t)
 	}
@@ -72,9 +73,8 @@ func (t *transport) begin() {
 	if t.policy != nil {
 		t.budget.promise(t.policy)
 	}
-	t.robots = robotsFetches{answers: map[redirect]robotsAnswer{}, latest: map[uint64]uint64{}, hops: map[uint64]bool{}}
-	t.led = map[redirect]int{}
-	clear(t.origins)
+	t.origins, t.hops, t.unheard = map[string][]*robotsCopy{}, map[uint64]robotsHop{}, map[string]unheard{}
+	t.led, t.followers = map[uint64]uint64{}, nil
 }
 
 // share finds the limiter and the row of t, as its policy names them. Transports of one log that

@@ -77,7 +77,7 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			1   page 1 status=302 location=/three
 			2   page 2 url=/two redirects=1 from=1
 			3   page 3
-		`, `line 13: budget: 3 of 2 pages`},
+		`, `line 12: budget: 3 of 2 pages`},
 		{"two that two answers gave", `
 			1   page 1 status=302 location=/two
 			2   page 2 status=302 location=/three
@@ -194,8 +194,8 @@ func TestVerdictsOnBudgets(t *testing.T) {
 		{"wherever it is fetched from", `
 			0   start 1 url=/robots.txt robotsTxt=true
 			0.1 end 1 status=301 location=/r bytes=9000
-			1   start 1 url=/r robotsTxt=true redirects=1
-			1.1 end 1 bytes=9000
+			1   start 3 url=/r robotsTxt=true from=1
+			1.1 end 3 bytes=9000
 			2   start 2 url=/robots.txt
 			2.1 end 2 bytes=9000
 		`, ``},
@@ -231,11 +231,11 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			20  waiting jumped=8
 			20  page 2
 		`, `line 10: budget: started 19s after the first page, of 10s`},
-		{"nor after the first page", `
+		{"at any time", `
 			-10 waiting jumped=20
 			1   page 1
 			20  page 2
-		`, `line 10: budget: started 19s after the first page, of 10s`},
+		`, `open, budget kept: the clock was put forward, or the computer slept: the budget's time stands still then`},
 		{"before the first page, as far as is known", `
 			0   waiting
 			0.1 waiting jumped=8.000000001
@@ -332,24 +332,24 @@ func TestVerdictsOnWhatRobotsTxtAllows(t *testing.T) {
 		{"where a robots.txt leads", `
 			1   start 1 url=/robots.txt robotsTxt=true
 			1.2 end 1 status=301 location=/no
-			2   start 1 url=/no robotsTxt=true redirects=1
-			2.2 end 1
+			2   start 3 url=/no robotsTxt=true from=1
+			2.2 end 3
 		`, ``},
 		{"where those of two hosts lead", `
 			1   start 1 url=/robots.txt robotsTxt=true
 			1.2 end 1 status=301 location=/no
 			1   start 2 url=/robots.txt host=b.example robotsTxt=true
 			1.2 end 2 status=301 location=/no
-			2   start 1 url=/no robotsTxt=true redirects=1
-			2.2 end 1
-			2   start 2 url=/no host=b.example robotsTxt=true redirects=1
-			2.2 end 2
+			2   start 3 url=/no robotsTxt=true from=1
+			2.2 end 3
+			2   start 4 url=/no host=b.example robotsTxt=true from=2
+			2.2 end 4
 		`, ``},
 		{"where one leads to nobody knows where", `
 			1   start 1 url=/robots.txt robotsTxt=true
-			1.2 end 1 status=301 location=/no?x=REDACTED
-			2   start 1 url=/no robotsTxt=true redirects=1
-			2.2 end 1
+			1.2 end 1 status=301 location=/no?x[...]
+			2   start 3 url=/no?xxxxxxxxxx robotsTxt=true from=1
+			2.2 end 3
 		`, ``},
 		{"where a page leads, nobody knows where", `
 			1   page 1 status=301 location=/no?x=REDACTED

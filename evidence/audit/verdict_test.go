@@ -200,6 +200,8 @@ type scribe struct {
 	times  map[string]string  // of them
 	stamps map[string][]stamp // of all starts so far, by host
 	ended  map[string]bool    // starts that have ended, by trip and attempt
+	robots map[string]string  // trip of the last fetch of robots.txt, by host
+	copies map[string]string  // beginning of the SHA-256 of the last text of robots.txt, by host
 }
 
 // A stamp is the moment of a start.
@@ -217,7 +219,7 @@ func (s *scribe) prev(host, at string) (last string) {
 
 func write(t *testing.T, text string) []string {
 	t.Helper()
-	s := &scribe{t: t, files: []*strings.Builder{{}}, seq: map[string]int{}, starts: map[string]members{}, times: map[string]string{}, stamps: map[string][]stamp{}, ended: map[string]bool{}}
+	s := &scribe{t: t, files: []*strings.Builder{{}}, seq: map[string]int{}, starts: map[string]members{}, times: map[string]string{}, stamps: map[string][]stamp{}, ended: map[string]bool{}, robots: map[string]string{}, copies: map[string]string{}}
 	for line := range strings.Lines(trimLines(text)) {
 		if words := split(line); len(words) > 0 {
 			s.line(words)
@@ -395,7 +397,14 @@ func (s *scribe) told(at, verb, trip string, m members) {
 		m["url"] = `"https://` + strings.Trim(m["host"], `"`) + u[1:]
 	}
 	switch verb {
+	case "allow", "deny", "reserved":
+		if sum := s.copies[m["host"]]; sum != "" {
+			m.sure("copy", sum)
+		}
 	case "start", "resent":
+		if m["robotsTxt"] == "true" {
+			s.robots[m["host"]] = trip
+		}
 		if v, ok := m["seq"]; ok {
 			s.seq[m["host"]], _ = strconv.Atoi(v)
 		} else {
@@ -446,6 +455,13 @@ func (s *scribe) told(at, verb, trip string, m members) {
 			}
 			m.sure("bytes", len(plain))
 			m.sure("sha256", sumOf(plain))
+		}
+		if trip := s.robots[m["host"]]; trip != "" {
+			m.sure("trip", json.RawMessage(trip))
+		}
+		s.copies[m["host"]] = ""
+		if sum := strings.Trim(m["sha256"], `"`); sum != "" {
+			s.copies[m["host"]] = sum[:8]
 		}
 	}
 	s.put(m)

@@ -88,7 +88,7 @@ func Crawl(hosts, pages int) []evidence.Decision {
 		now = end
 		sum := sha256.Sum256([]byte(robotsText))
 		add(evidence.Decision{
-			Type: evidence.RobotsFetched, Time: now, Allowed: true, URL: "https://" + host + "/robots.txt", Status: 200,
+			Type: evidence.RobotsFetched, Time: now, Trip: trip, Allowed: true, URL: "https://" + host + "/robots.txt", Status: 200,
 			Bytes: int64(len(robotsText)), SHA256: hex.EncodeToString(sum[:]), Text: robotsText, TTL: time.Hour,
 		})
 		for p := range pages {
