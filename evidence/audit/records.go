@@ -197,7 +197,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	t := &try{by: a.by, request: a.request, wall: cmp.Or(stamp(d.Start), stamp(d.Time)), sends: 1}
 	x := exchange{
 		start: a.limiterClock(d, t.wall), delay: int64(d.Delay), floor: int64(d.CrawlDelay), prev: stamp(d.Prev), seq: d.Seq,
-		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<31)), host: h.index, by: a.by.index, run: a.run.index,
+		line: uint32(a.at.line), resource: uint32(maphash.String(seed, target)), slots: uint32(min(max(d.Slots, 0), 1<<30)), host: h.index, by: a.by.index, run: a.run.index,
 	}
 	if d.RobotsTxt {
 		x.flags |= robotsTxt
