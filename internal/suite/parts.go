@@ -67,7 +67,7 @@ func race(r *repository) []*task {
 }
 
 // rest is the tests that race leaves out: those that it would slow down too much, and the
-// programs'.
+// programs'. It also builds the root module for 32 bits; portable asks for more.
 func rest(r *repository) []*task {
 	return yield(slices.Concat(
 		with("POLITENESS_TRANSPARENCY=1", each([]string{"internal/transparency"}, "transparency", "go", "test", "-json", "-count=1", ".")),
@@ -75,6 +75,7 @@ func rest(r *repository) []*task {
 		each([]string{"."}, "long", append([]string{"go", "test", "-json"}, paths(sequential)...)...),
 		each([]string{"."}, "grid", "go", "test", "-json", "-count=1", "-run=Grid|DelaysComeBack", "./hostlimit"),
 		each([]string{"hostlimit/redislimit"}, "fates", "go", "test", "-json", "-count=1", "-run=Fates", "."),
+		with("GOARCH=386", each([]string{"."}, "32 bits", "go", "build", "./...")),
 		each(r.programs, "test", "go", "test", "-json", "./..."),
 	))
 }
