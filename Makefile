@@ -36,7 +36,7 @@ SUITE := go run ./internal/suite -j $(JOBS)
 TOOL := go tool -modfile="$(CURDIR)/tools/go.mod"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants gremlins portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check release-check
+.PHONY: help setup fmt fmt-check vet staticcheck lint vulns race test ci ci-notice fuzz mutants portable soak chaos rivals networks servers bench bench-results bench-scale benchstat doc-check release-check
 
 help: ## list the targets
 	@echo 'All need Go 1.26, git, bash and, at first use, the network: modules and tools come through the'
@@ -86,9 +86,6 @@ fuzz: ## fuzz every target for FUZZTIME (30s each)
 
 mutants: ## change the code of PACKAGES (or files), an operator at a time, and see whether tests notice: mutants.txt; FOR=20m ends it, and the next one goes on
 	go -C tools/mutants run . -for=$(FOR) $(PACKAGES)
-
-gremlins: ## a second opinion on PACKAGES (backoff): the mutants of gremlins, which share nothing with ours, minutes to hours of them
-	@scripts/gremlins.sh $(PACKAGES)
 
 portable: ## go vet of the published modules for other processors and systems, 32 bits among them
 	@$(SUITE) portable
