@@ -68,56 +68,80 @@ type line struct {
 	Body        *string   `json:"body,omitempty"`
 }
 
-func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err error) {
-	var p policy
+// A crawlCommand is what the command line of a crawl asks for.
+type crawlCommand struct {
+	policy                       policy
+	typed                        []string // URLs of the command line
+	list, out, failed            string   // names of files
+	follow                       func(*crawl.Page, crawl.Link) bool
+	depth                        int // as crawl.Config has it
+	tries                        int
+	dry, quiet, sitemaps, bodies bool
+	within                       scope
+	rate                         byteRate
+}
+
+func parseCrawl(args []string) (*crawlCommand, error) {
+	var c crawlCommand
 	flags := flag.NewFlagSet("crawl", flag.ContinueOnError)
-	p.register(flags)
-	dry := flags.Bool("n", false, "")
-	out := flags.String("o", "", "")
-	quiet := flags.Bool("q", false, "")
+	c.policy.register(flags)
+	flags.BoolVar(&c.dry, "n", false, "")
+	flags.StringVar(&c.out, "o", "", "")
+	flags.BoolVar(&c.quiet, "q", false, "")
 	how := flags.String("follow", "host", "")
-	depth := flags.Int("depth", 0, "")
-	tries := flags.Int("tries", 5, "")
-	sitemaps := flags.Bool("sitemaps", false, "")
-	bodies := flags.Bool("body", false, "")
-	list := flags.String("urls", "", "")
-	failed := flags.String("failed", "", "")
-	var within scope
-	flags.Var(&within.include, "include", "")
-	flags.Var(&within.exclude, "exclude", "")
-	var rate byteRate
-	flags.Var(&rate, "limit-rate", "")
+	flags.IntVar(&c.depth, "depth", 0, "")
+	flags.IntVar(&c.tries, "tries", 5, "")
+	flags.BoolVar(&c.sitemaps, "sitemaps", false, "")
+	flags.BoolVar(&c.bodies, "body", false, "")
+	flags.StringVar(&c.list, "urls", "", "")
+	flags.StringVar(&c.failed, "failed", "", "")
+	flags.Var(&c.within.include, "include", "")
+	flags.Var(&c.within.exclude, "exclude", "")
+	flags.Var(&c.rate, "limit-rate", "")
 	typed, err := parse(flags, args, "URL")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	urls, err := startURLs(sh, typed, *list)
-	if err != nil {
-		return 0, err
-	}
+	c.typed = typed
 	follow, ok := follows[*how]
 	switch {
 	case !ok:
-		return 0, misused("-follow is none, host, site or all, not %q", *how)
-	case *depth < 0:
-		return 0, misused("-depth is negative")
-	case *tries < 1:
-		return 0, misused("-tries is at least 1")
+		return nil, misused("-follow is none, host, site or all, not %q", *how)
+	case c.depth < 0:
+		return nil, misused("-depth is negative")
+	case c.tries < 1:
+		return nil, misused("-tries is at least 1")
 	}
-	cfg, err := p.config(p.reach(typed)) // a list may be a stranger's
+	c.follow = c.within.follow(follow)
+	if c.depth == 0 && isSet(flags, "depth") {
+		c.depth = -1 // the start URLs only
+	}
+	return &c, nil
+}
+
+func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err error) {
+	c, err := parseCrawl(args)
+	if err != nil {
+		return 0, err
+	}
+	urls, err := startURLs(sh, c.typed, c.list)
+	if err != nil {
+		return 0, err
+	}
+	cfg, err := c.policy.config(c.policy.reach(c.typed)) // a list may be a stranger's
 	if err != nil {
 		return 0, err
 	}
 	cfg.Response.CheckIndexing = true
 	cfg.Retry = politeness.Retry{} // the crawl itself comes back to a page: the two would multiply
-	timeout := rate.limit(&cfg)
-	if *dry {
+	timeout := c.rate.limit(&cfg)
+	if c.dry {
 		return rehearse(ctx, sh, cfg, urls)
 	}
-	if err := p.keep(); err != nil {
+	if err := c.policy.keep(); err != nil {
 		return 0, err
 	}
-	done, err := p.record(&cfg)
+	done, err := c.policy.record(&cfg)
 	if err != nil {
 		return 0, err
 	}
@@ -128,59 +152,79 @@ func runCrawl(ctx context.Context, sh *shell, args []string) (status int, err er
 	if err != nil {
 		return 0, err
 	}
-	crawlCtx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	if p.duration > 0 { // the budget's time begins with the first page, which may have to wait
-		var cancel context.CancelFunc
-		crawlCtx, cancel = context.WithTimeoutCause(crawlCtx, p.duration, fmt.Errorf("-time, %v, is over", p.duration))
-		defer cancel()
+	pages := &writer{out: sh.out, bodies: c.bodies, notes: notes}
+	crawlCfg := crawl.Config{
+		Transport: transport, Follow: c.follow, MaxDepth: c.depth, MaxPages: c.policy.pages, Tries: c.tries, Timeout: timeout, Visit: pages.visit,
 	}
-	to := sh.out
-	if *out != "" {
-		file, err := os.OpenFile(*out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return 0, err
-		}
-		defer file.Close()
-		to = file
-	}
-	var misses *failures
-	if *failed != "" {
-		if misses, err = openFailures(*failed); err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, misses.close()) }()
-	}
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads the pages may go: that is an error like another
-	pages := &writer{out: to, bodies: *bodies, notes: notes, end: end}
-	crawlCfg := crawl.Config{Transport: transport, Follow: within.follow(follow), MaxDepth: *depth, MaxPages: p.pages, Tries: *tries, Timeout: timeout, Visit: pages.visit}
-	if misses != nil {
-		crawlCfg.Done = misses.done
-	}
-	if *depth == 0 && isSet(flags, "depth") {
-		crawlCfg.MaxDepth = -1 // the start URLs only
-	}
-	if notes.answers = !*quiet; !*quiet {
+	if notes.answers = !c.quiet; !c.quiet {
 		crawlCfg.Progress = crawl.ProgressLine(sh.errs)
 	}
-	if *sitemaps {
-		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs, &within)
+	if c.sitemaps {
+		crawlCfg.Discover = discover(sitemap.Finder{Transport: transport}, sh.errs, &c.within)
 	}
-	if p.state != "" {
-		urls, err := openFrontier(ctx, p.state, pages, sh.errs)
-		if err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, urls.Close()) }()
-		crawlCfg.Queue = urls
-	}
-	crawler, err := crawl.New(crawlCfg)
+	closed, err := c.open(ctx, sh, pages, &crawlCfg)
+	defer func() { err = errors.Join(err, closed()) }()
 	if err != nil {
 		return 0, err
 	}
+	return c.crawl(ctx, sh, crawlCfg, urls, pages)
+}
+
+// open opens the files that the crawl writes to, and its queue. The function closes what was
+// opened, also after an error.
+func (c *crawlCommand) open(ctx context.Context, sh *shell, pages *writer, cfg *crawl.Config) (func() error, error) {
+	var opened []func() error
+	closed := func() (err error) {
+		for _, f := range slices.Backward(opened) {
+			err = errors.Join(err, f())
+		}
+		return err
+	}
+	if c.out != "" {
+		file, err := os.OpenFile(c.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return closed, err
+		}
+		opened = append(opened, file.Close)
+		pages.out = file
+	}
+	if c.failed != "" {
+		misses, err := openFailures(c.failed)
+		if err != nil {
+			return closed, err
+		}
+		opened = append(opened, misses.close)
+		cfg.Done = misses.done
+	}
+	if c.policy.state != "" {
+		urls, err := openFrontier(ctx, c.policy.state, pages, sh.errs)
+		if err != nil {
+			return closed, err
+		}
+		opened = append(opened, urls.Close)
+		cfg.Queue = urls
+	}
+	return closed, nil
+}
+
+// crawl runs the crawl and returns its exit status.
+func (c *crawlCommand) crawl(ctx context.Context, sh *shell, cfg crawl.Config, urls []string, pages *writer) (status int, err error) {
+	crawler, err := crawl.New(cfg)
+	if err != nil {
+		return 0, err
+	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // who reads the pages may go: that is an error like another
 	defer sh.stopping(ctx, "crawl", "what was asked for is still written, for 10 s at most")()
+	crawlCtx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	pages.end = end
+	if d := c.policy.duration; d > 0 { // the budget's time begins with the first page, which may have to wait
+		var cancel context.CancelFunc
+		crawlCtx, cancel = context.WithTimeoutCause(crawlCtx, d, fmt.Errorf("-time, %v, is over", d))
+		defer cancel()
+	}
 	summary, err := crawler.Run(crawlCtx, urls...)
-	notes.show()
+	pages.notes.show()
 	switch lost := pages.lost(); {
 	case errors.Is(lost, syscall.EPIPE): // as of "| head"
 		return exitNo, nil
