@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 func (d Decision) String() string {
 	d.sanitize()
 	var b strings.Builder
-	d.write(&b, plain)
+	d.write(&b, false)
 	return b.String()
 }
 
@@ -82,31 +83,21 @@ func (d *Decision) verb() verb {
 	return v
 }
 
-// A palette gives the escape sequence of each tone; an empty one gives none.
-type palette [bad + 1]string
-
-var (
-	plain    palette
-	coloured = palette{good: "\x1b[32m", calm: "\x1b[36m", grave: "\x1b[33m", bad: "\x1b[31m"}
-)
+// colours are the escape sequences of tones.
+var colours = [...]string{good: "\x1b[32m", calm: "\x1b[36m", grave: "\x1b[33m", bad: "\x1b[31m"}
 
 // write writes the line of d, without its end.
-func (d *Decision) write(b *strings.Builder, colours palette) {
-	v := d.verb()
+func (d *Decision) write(b *strings.Builder, coloured bool) {
 	if !d.Time.IsZero() {
 		b.WriteString(d.Time.Format("15:04:05 "))
 	}
-	colour := colours[v.tone]
-	b.WriteString(colour)
-	fmt.Fprintf(b, "%-13s ", printable.Text(v.text))
-	if colour != "" {
-		b.WriteString("\x1b[0m")
+	v := d.verb()
+	begin, end := "", ""
+	if coloured && v.tone > routine {
+		begin, end = colours[v.tone], "\x1b[0m"
 	}
-	subject := d.URL
-	if subject == "" {
-		subject = d.Host
-	}
-	b.WriteString(printable.Text(subject))
+	subject := cmp.Or(d.URL, d.Host)
+	fmt.Fprintf(b, "%s%-13s %s%s", begin, printable.Text(v.text), end, printable.Text(subject))
 	if why := d.why(); why != "" {
 		if subject != "" {
 			b.WriteString(": ")
@@ -115,104 +106,64 @@ func (d *Decision) write(b *strings.Builder, colours palette) {
 	}
 }
 
-// why tells what there is to say of d beside its verb and its subject.
+// why returns what there is to say of d beside its verb and its subject.
 func (d *Decision) why() string {
 	var parts []string
-	reason := d.Reason
 	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
-	switch d.Type {
-	case BlockedByRobots:
-		switch {
-		case d.Line > 0:
-			say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
-		case reason != "" && d.MatchedRule == "":
-			say("no robots.txt (%s)", reason)
-			reason = ""
-		}
-	case RobotsAllowed:
-		if d.MatchedRule != "" {
-			say("by %s", d.MatchedRule)
-		}
-	case Started, Resent:
-		if wait := d.WaitSlot + d.WaitDelay + d.WaitBlock; wait > 0 {
-			say("after %s", roughly(wait))
-		}
-	case Fetched:
-		say("%d, %s in %s", d.Status, size(d.Bytes), roughly(d.Duration))
-		if d.Location != "" {
-			say("leads to %s", d.Location)
-		}
-	case RobotsFetched, RobotsRevalidated, RobotsUnreachable:
-		if d.Status > 0 {
-			say("%d", d.Status)
-		}
-	case HostBlocked:
-		if d.Status > 0 {
-			say("it answered %d", d.Status)
-		}
-	case ResponseRejected:
-		if d.Status > 0 {
-			say("%d", d.Status)
-		}
-	case BudgetWarning, BudgetExceeded:
-		if d.Reason == "" {
-			say("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
-		}
-	case NoIndex:
-		say("%s", d.Directives)
+	reason, wait := d.Reason, d.WaitSlot+d.WaitDelay+d.WaitBlock
+	switch {
+	case d.Type == Fetched:
+		say("%d, %s in %s", d.Status, size(d.Bytes), printable.Duration(d.Duration))
+	case d.Type == HostBlocked && d.Status > 0:
+		say("it answered %d", d.Status)
+	case d.Type == BlockedByRobots && d.MatchedRule == "" && reason != "":
+		say("no robots.txt (%s)", reason)
+		reason = ""
+	case d.MatchedRule != "":
+		say("robots.txt, line %d: %s", d.Line, d.MatchedRule)
+	case d.Limit != "" && reason == "":
+		say("%d of %d %s", d.Used, d.Max, strings.ReplaceAll(d.Limit, "_", " "))
+	case d.Status > 0:
+		say("%d", d.Status)
+	case wait > 0:
+		say("after %s", printable.Duration(wait))
 	}
-	if reason != "" {
-		parts = append(parts, reason)
+	if d.Location != "" {
+		say("leads to %s", d.Location)
 	}
-	if d.Err != "" {
-		parts = append(parts, d.Err)
+	for _, text := range [...]string{d.Directives, reason, d.Err} {
+		if text != "" {
+			parts = append(parts, text)
+		}
 	}
-	at, until := d.Until, "until"
-	if at.IsZero() {
-		at, until = d.RetryAt, "come back at"
-	}
-	if !at.IsZero() {
-		say("%s %s", until, clockTime(at, d.Time))
+	if !d.Until.IsZero() {
+		say("until %s", clockTime(d.Until, d.Time))
+	} else if !d.RetryAt.IsZero() {
+		say("come back at %s", clockTime(d.RetryAt, d.Time))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // clockTime is t in the words of one who looks at a clock at now: "15:04:05 (in 30s)".
 func clockTime(t, now time.Time) string {
-	t = t.In(now.Location())
-	layout := "15:04:05"
-	if t.Sub(now).Abs() > 20*time.Hour {
+	d, layout := t.Sub(now), time.TimeOnly
+	if d.Abs() > 20*time.Hour {
 		layout = "2006-01-02 15:04"
 	}
-	s := t.Format(layout)
-	if d := t.Sub(now); d > 0 && !now.IsZero() {
-		s += " (in " + roughly(d) + ")"
+	s := t.In(now.Location()).Format(layout)
+	if d > 0 && !now.IsZero() {
+		s += fmt.Sprintf(" (in %s)", printable.Duration(d))
 	}
 	return s
 }
 
-// roughly is d with two or three digits.
-func roughly(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < 48*time.Hour:
-		return d.Round(time.Second).String()
-	}
-	return fmt.Sprintf("%d days", (d+12*time.Hour)/(24*time.Hour))
-}
-
 // size is n bytes in a unit that fits.
 func size(n int64) string {
-	switch {
-	case n < 10_000:
-		return fmt.Sprintf("%d bytes", n)
-	case n < 10_000_000:
-		return fmt.Sprintf("%d kB", n/1000)
+	unit := 0
+	for ; n >= 10_000 && unit < 2; unit++ {
+		n /= 1000
 	}
-	return fmt.Sprintf("%d MB", n/1_000_000)
+	return fmt.Sprintf("%d %s", n, [...]string{"bytes", "kB", "MB"}[unit])
 }
 
 // A ConsoleOption changes what Console writes.
@@ -232,10 +183,7 @@ func All() ConsoleOption { return func(c *console) { c.all = true } }
 // A line that can't be written is lost.
 func Console(w io.Writer, options ...ConsoleOption) Evidence {
 	waits, _ := simplelru.NewLRU[string, wait](maxWaits, nil) // an error is for 0 and less
-	c := &console{w: w, waits: waits}
-	if onTerminal(w) {
-		c.colours = coloured
-	}
+	c := &console{w: w, waits: waits, coloured: onTerminal(w)}
 	for _, o := range options {
 		o(c)
 	}
@@ -253,19 +201,18 @@ func onTerminal(w io.Writer) bool {
 }
 
 type console struct {
-	w       io.Writer
-	colours palette
-	all     bool
+	w        io.Writer
+	coloured bool
+	all      bool
 
 	mu    sync.Mutex
-	line  strings.Builder
 	waits *simplelru.LRU[string, wait] // the last that was shown, by host
 
 	pages, bytes int64     // fetched since the last line about it
 	since        time.Time // of that line; zero: nothing was fetched yet
 }
 
-// A wait is one that was told of.
+// A wait is one that was shown.
 type wait struct {
 	at  time.Time
 	why string
@@ -282,29 +229,20 @@ func (c *console) Record(_ context.Context, d Decision) {
 	d.sanitize()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var line strings.Builder
 	switch {
-	case c.all || d.Type != Waiting && d.verb().tone > routine:
-	case d.Type == Waiting:
-		if !c.news(&d) {
-			return
-		}
+	case c.all, d.Type == Waiting && c.news(&d), d.Type != Waiting && d.verb().tone > routine:
+		d.write(&line, c.coloured)
 	case d.Type == Fetched && !d.RobotsTxt:
-		c.count(&d)
-		return
-	default:
-		return
+		c.count(&line, &d)
 	}
-	c.line.Reset()
-	d.write(&c.line, c.colours)
-	c.flush()
+	if line.Len() > 0 {
+		line.WriteByte('\n')
+		_, _ = io.WriteString(c.w, line.String())
+	}
 }
 
-func (c *console) flush() {
-	c.line.WriteByte('\n')
-	_, _ = io.WriteString(c.w, c.line.String())
-}
-
-// news reports whether the wait of d is one to tell of.
+// news reports whether the wait of d is to be shown.
 func (c *console) news(d *Decision) bool {
 	why := d.Hold + d.DelaySource
 	if last, ok := c.waits.Get(d.Host); ok && last.why == why && d.Time.Sub(last.at) < waitAgain {
@@ -314,19 +252,15 @@ func (c *console) news(d *Decision) bool {
 	return true
 }
 
-// count counts what was fetched, and tells of it now and then.
-func (c *console) count(d *Decision) {
+// count counts what was fetched, and writes the figures now and then.
+func (c *console) count(line *strings.Builder, d *Decision) {
 	if c.since.IsZero() {
 		c.since = d.Time
 	}
 	c.pages++
 	c.bytes += d.Bytes
-	past := d.Time.Sub(c.since)
-	if past < tally {
-		return
+	if past := d.Time.Sub(c.since); past >= tally {
+		fmt.Fprintf(line, "%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), printable.Duration(past))
+		c.pages, c.bytes, c.since = 0, 0, d.Time
 	}
-	c.line.Reset()
-	fmt.Fprintf(&c.line, "%s%-13s %d pages, %s in %s", d.Time.Format("15:04:05 "), "fetched", c.pages, size(c.bytes), roughly(past))
-	c.pages, c.bytes, c.since = 0, 0, d.Time
-	c.flush()
 }

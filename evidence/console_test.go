@@ -34,11 +34,11 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		},
 		{
 			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://u:secret@example.com/", Status: 200, Bytes: 12345, Duration: 1234 * time.Millisecond},
-			"12:00:00 fetched       https://example.com/: 200, 12 kB in 1.2s",
+			"12:00:00 fetched       https://example.com/: 200, 12 kB in 1.23s",
 		},
 		{
 			evidence.Decision{Type: evidence.Fetched, Time: noon, URL: "https://example.com/", Status: 200, Bytes: 10_000_000, Duration: 48 * time.Hour},
-			"12:00:00 fetched       https://example.com/: 200, 10 MB in 2 days",
+			"12:00:00 fetched       https://example.com/: 200, 10 MB in 48h0m0s",
 		},
 		{
 			evidence.Decision{
@@ -73,11 +73,11 @@ func TestDecisionStringIsALineForPeople(t *testing.T) {
 		},
 		{
 			evidence.Decision{Type: evidence.HostBlocked, Time: noon, Host: "example.com", Until: noon.Add(71 * time.Hour)},
-			"12:00:00 host blocked  example.com: until 2026-11-24 11:00 (in 3 days)",
+			"12:00:00 host blocked  example.com: until 2026-11-24 11:00 (in 71h0m0s)",
 		},
 		{
-			evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a", MatchedRule: "Allow: /a"},
-			"12:00:00 allowed       https://example.com/a: by Allow: /a",
+			evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a", Line: 3, MatchedRule: "Allow: /a"},
+			"12:00:00 allowed       https://example.com/a: robots.txt, line 3: Allow: /a",
 		},
 		{evidence.Decision{Type: evidence.RobotsAllowed, Time: noon, URL: "https://example.com/a"}, "12:00:00 allowed       https://example.com/a"},
 		{evidence.Decision{Type: evidence.Started, Time: noon, URL: "https://example.com/"}, "12:00:00 started       https://example.com/"},
