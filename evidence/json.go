@@ -2,11 +2,11 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,69 +93,51 @@ func appendMembers(b []byte, d unsafe.Pointer, table []member) []byte {
 	return b
 }
 
-// shorten leaves out what a line needn't say, because expand can tell it from the rest: the usual
-// method, the first attempt, the usual source of a delay, and times that equal others.
-func (d *Decision) shorten() {
-	if d.Method == usualMethod && d.URL != "" {
-		d.Method = ""
+// shorten leaves out what a line needn't say, because expand can tell it from the rest.
+func (d *Decision) shorten() { d.imply(true) }
+
+// expand fills in what shorten has left out.
+func (d *Decision) expand() { d.imply(false) }
+
+// imply leaves out, or else fills in, what follows from other fields: the usual method, the first
+// attempt, the usual source of a delay, and times that equal others.
+func (d *Decision) imply(short bool) {
+	if d.URL != "" {
+		imply(short, &d.Method, "GET")
 	}
-	if d.Attempt == 1 && d.Trip != 0 {
-		d.Attempt = 0
+	if d.Trip != 0 {
+		imply(short, &d.Attempt, 1)
 	}
 	switch d.Type {
 	case Started, Resent:
-		if d.Start.Equal(d.Time) {
-			d.Start = time.Time{}
-		}
-		if d.DelaySource == usualSource {
-			d.DelaySource = ""
-		}
+		implyTime(short, &d.Start, d.Time)
+		imply(short, &d.DelaySource, "random")
 	case Fetched, Failed:
-		if (d.Type == Fetched || d.Seq != 0) && d.Time.Add(-d.Duration).Equal(d.Start) {
-			d.Start = time.Time{}
+		if (d.Type == Fetched || d.Seq != 0) && !d.Time.IsZero() {
+			implyTime(short, &d.Start, d.Time.Add(-cmp.Or(d.Duration, d.Latency)))
 		}
-		if d.Duration == d.Latency {
-			d.Duration = 0
-		}
+		imply(short, &d.Duration, d.Latency)
 	case HostBlocked, RobotsUnreachable:
-		if d.RetryAt.Equal(d.Until) {
-			d.RetryAt = time.Time{}
-		}
+		implyTime(short, &d.RetryAt, d.Until)
 	}
 }
 
-const (
-	usualMethod = "GET"
-	usualSource = "random"
-)
+func imply[T comparable](short bool, field *T, usual T) {
+	var none T
+	switch {
+	case short && *field == usual:
+		*field = none
+	case !short && *field == none:
+		*field = usual
+	}
+}
 
-// expand fills in what shorten has left out.
-func (d *Decision) expand() {
-	if d.Method == "" && d.URL != "" {
-		d.Method = usualMethod
-	}
-	if d.Attempt == 0 && d.Trip != 0 {
-		d.Attempt = 1
-	}
-	switch d.Type {
-	case Started, Resent:
-		if d.Start.IsZero() {
-			d.Start = d.Time
-		}
-		if d.DelaySource == "" {
-			d.DelaySource = usualSource
-		}
-	case Fetched, Failed:
-		if d.Duration == 0 {
-			d.Duration = d.Latency
-		}
-		if (d.Type == Fetched || d.Seq != 0) && d.Start.IsZero() && !d.Time.IsZero() {
-			d.Start = d.Time.Add(-d.Duration)
-		}
-	case HostBlocked, RobotsUnreachable:
-		if d.RetryAt.IsZero() {
-			d.RetryAt = d.Until
-		}
+func implyTime(short bool, field *time.Time, usual time.Time) {
+	switch {
+	case short && field.Equal(usual):
+		*field = time.Time{}
+	case !short && field.IsZero():
+		*field = usual
 	}
 }
 
@@ -182,19 +164,14 @@ func appendSeconds(b []byte, v time.Duration) []byte {
 		u = -u // right for the smallest Duration too
 	}
 	b = strconv.AppendUint(b, u/1e9, 10)
-	nanos := u % 1e9
-	if nanos == 0 {
-		return b
-	}
-	b = append(b, '.')
-	for unit := uint64(1e8); nanos > 0; unit /= 10 {
-		b = append(b, byte('0'+nanos/unit))
-		nanos %= unit
+	if nanos := u % 1e9; nanos > 0 {
+		point := len(b)
+		b = strconv.AppendUint(b, 1e9+nanos, 10) // with a one where the point belongs
+		b[point] = '.'
+		b = bytes.TrimRight(b, "0")
 	}
 	return b
 }
-
-const hexDigits = "0123456789abcdef"
 
 func appendQuoted(b []byte, s string) []byte {
 	b = append(b, '"')
@@ -219,16 +196,9 @@ func appendQuoted(b []byte, s string) []byte {
 			}
 		}
 		b = append(b, s[plain:i]...)
-		switch r {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, `\n`...)
-		case '\r':
-			b = append(b, `\r`...)
-		case '\t':
-			b = append(b, `\t`...)
-		default:
+		if at := strings.IndexRune("\"\\\n\r\t", r); at >= 0 {
+			b = append(b, '\\', `"\nrt`[at])
+		} else {
 			if high, low := utf16.EncodeRune(r); high != utf8.RuneError {
 				b = appendEscape(b, high)
 				r = low
@@ -242,6 +212,7 @@ func appendQuoted(b []byte, s string) []byte {
 }
 
 func appendEscape(b []byte, unit rune) []byte {
+	const hexDigits = "0123456789abcdef"
 	return append(b, '\\', 'u', hexDigits[unit>>12&15], hexDigits[unit>>8&15], hexDigits[unit>>4&15], hexDigits[unit&15])
 }
 
@@ -282,8 +253,6 @@ func (e *Entry) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-var errTwice = errors.New("it occurs twice")
-
 // readMembers reads the object b, which is valid JSON, into the struct d that the table is of. An
 // error comes with the name of its member. It allocates nothing but the strings that it keeps.
 func readMembers(b []byte, d unsafe.Pointer, table []member) (name string, err error) {
@@ -307,7 +276,7 @@ func readMembers(b []byte, d unsafe.Pointer, table []member) (name string, err e
 		}
 		next = i + 1
 		if seen[i>>6]&(1<<(i&63)) != 0 {
-			return table[i].name, errTwice
+			return table[i].name, errors.New("it occurs twice")
 		}
 		seen[i>>6] |= 1 << (i & 63)
 		if string(value) != "null" {
@@ -357,13 +326,6 @@ func endOfValue(b []byte) int {
 	return len(b)
 }
 
-func set[T any](to *T, v T, err error) error {
-	if err == nil {
-		*to = v
-	}
-	return err
-}
-
 // readValue reads the value b of m into its field.
 func readValue(b []byte, d unsafe.Pointer, m *member) error {
 	switch {
@@ -376,40 +338,36 @@ func readValue(b []byte, d unsafe.Pointer, m *member) error {
 		return nil
 	}
 	text := string(b) // which escapes from none of the calls
+	var err error
 	switch m.kind {
 	case aBool:
-		v, err := strconv.ParseBool(text)
-		if len(text) < len("true") {
-			err = strconv.ErrSyntax
+		if text != "true" && text != "false" {
+			return errors.New("true or false expected")
 		}
-		return set(in[bool](d, m), v, err)
+		*in[bool](d, m) = text == "true"
 	case anInt:
-		v, err := strconv.Atoi(text)
-		return set(in[int](d, m), v, err)
+		*in[int](d, m), err = strconv.Atoi(text)
 	case anInt64:
-		v, err := strconv.ParseInt(text, 10, 64)
-		return set(in[int64](d, m), v, err)
+		*in[int64](d, m), err = strconv.ParseInt(text, 10, 64)
 	case aUint64:
-		v, err := strconv.ParseUint(text, 10, 64)
-		return set(in[uint64](d, m), v, err)
+		*in[uint64](d, m), err = strconv.ParseUint(text, 10, 64)
 	case aDuration:
-		v, err := parseSeconds(text)
-		return set(in[time.Duration](d, m), v, err)
+		*in[time.Duration](d, m), err = parseSeconds(text)
 	case aFloat:
-		v, err := strconv.ParseFloat(text, 64)
-		return set(in[float64](d, m), v, err)
+		*in[float64](d, m), err = strconv.ParseFloat(text, 64)
+	case aTime:
+		var t time.Time
+		t, err = time.Parse(time.RFC3339Nano, text[1:len(text)-1])
+		*in[time.Time](d, m) = t.UTC()
 	case aPolicy:
-		v := new(Policy)
-		*in[*Policy](d, m) = v
-		name, err := readMembers(b, unsafe.Pointer(v), ofPolicy)
-		if err != nil {
+		p := new(Policy)
+		*in[*Policy](d, m) = p
+		var name string
+		if name, err = readMembers(b, unsafe.Pointer(p), ofPolicy); err != nil {
 			err = fmt.Errorf("%s: %w", name, err)
 		}
-		return err
-	default: // aTime
-		v, err := time.Parse(time.RFC3339Nano, text[1:len(text)-1])
-		return set(in[time.Time](d, m), v.UTC(), err)
 	}
+	return err
 }
 
 // parseSeconds reads decimal seconds. The result is exact for at most nine decimals without an
@@ -434,31 +392,40 @@ func unquote(quoted []byte) string {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)
 	}
-	var out []byte
-	rest := text
-	for i := 0; i < len(rest); {
-		if rest[i] != '\\' {
-			i++
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		c := text[0]
+		if text = text[1:]; c != '\\' {
+			out = append(out, c)
 			continue
 		}
-		unit, _ := strconv.ParseUint(string(rest[i+2:min(i+6, len(rest))]), 16, 16)
-		switch {
-		case rest[i+1] != 'u':
-			i += 2
-		case 0xDC80 <= unit && unit <= 0xDCFF:
-			out = append(append(out, plainText(rest[:i])...), byte(unit))
-			rest, i = rest[i+6:], 0
-		case 0xD800 <= unit && unit < 0xDC00 && bytes.HasPrefix(rest[i+6:], []byte(`\u`)):
-			i += 12 // a pair
+		c = text[0]
+		text = text[1:]
+		switch at := strings.IndexByte("bfnrt", c); {
+		case at >= 0:
+			out = append(out, "\b\f\n\r\t"[at])
+		case c != 'u':
+			out = append(out, c)
 		default:
-			i += 6
+			r := hexUnit(text)
+			text = text[4:]
+			if bytes.HasPrefix(text, []byte(`\u`)) {
+				if pair := utf16.DecodeRune(r, hexUnit(text[2:])); pair != utf8.RuneError {
+					r, text = pair, text[6:]
+				}
+			}
+			if 0xDC80 <= r && r <= 0xDCFF {
+				out = append(out, byte(r))
+			} else {
+				out = utf8.AppendRune(out, r)
+			}
 		}
 	}
-	return string(append(out, plainText(rest)...))
+	return string(out)
 }
 
-// plainText returns the text of a part of a string of JSON.
-func plainText(part []byte) (text string) {
-	_ = json.Unmarshal(slices.Concat([]byte{'"'}, part, []byte{'"'}), &text) // it is valid
-	return text
+// hexUnit returns the unit of UTF-16 whose four hexadecimal digits text begins with.
+func hexUnit(text []byte) rune {
+	unit, _ := strconv.ParseUint(string(text[:4]), 16, 16) // it is valid
+	return rune(unit)
 }

@@ -71,11 +71,9 @@ func membersOf(t reflect.Type) []member {
 // find returns the index in table of the member called name, -1 if there is none. It looks from
 // the given index on first.
 func find(table []member, name []byte, from int) int {
-	for _, span := range [...][2]int{{from, len(table)}, {0, from}} {
-		for i := span[0]; i < span[1]; i++ {
-			if table[i].name == string(name) {
-				return i
-			}
+	for i := range table {
+		if at := (from + i) % len(table); table[at].name == string(name) {
+			return at
 		}
 	}
 	return -1
