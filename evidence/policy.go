@@ -74,20 +74,10 @@ func (p *Policy) MarshalJSON() ([]byte, error) {
 
 // clipped returns p with no string longer than its record has room for.
 func (p *Policy) clipped() *Policy {
-	kept := p
-	for i := range ofPolicy {
-		m := &ofPolicy[i]
-		if m.most == 0 {
-			continue
-		}
-		s := *in[string](unsafe.Pointer(p), m)
-		if short := clip(s, m.most); len(short) != len(s) {
-			if kept == p {
-				c := *p
-				kept = &c
-			}
-			*in[string](unsafe.Pointer(kept), m) = short
-		}
+	kept := *p
+	if clipStrings(unsafe.Pointer(&kept), ofPolicy); kept == *p {
+		return p
 	}
-	return kept
+	c := kept // allocated only here
+	return &c
 }

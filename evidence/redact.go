@@ -75,9 +75,7 @@ func mayHoldUserinfo(s string) bool {
 	return strings.IndexByte(s, '@') >= 0 || strings.Contains(s, "%") && strings.Contains(s, "40") // "%40", "%2540"
 }
 
-const slashes = `/\` // a browser takes both for one
-
-func isSlash(c byte) bool { return strings.IndexByte(slashes, c) >= 0 }
+func isSlash(c byte) bool { return c == '/' || c == '\\' } // a browser takes both for one
 
 func endsInFold(s, suffix string) bool {
 	return len(s) >= len(suffix) && strings.EqualFold(s[len(s)-len(suffix):], suffix)
@@ -135,24 +133,25 @@ func afterUserinfo(s string, authority, depth int, quoted bool) (host, end int) 
 // sanitize cuts credentials out of the fields that may mention URLs, and clips what is too long.
 // Every sink calls it; what is clean already it leaves as it is.
 func (d *Decision) sanitize() {
-	if mayHoldUserinfo(d.URL) { // most URLs have none; assigning the same string again costs time
-		d.URL = RedactURL(d.URL)
-	}
-	if d.Location != "" {
-		d.Location = RedactURL(d.Location)
-	}
-	if d.Reason != "" {
-		d.Reason = RedactURL(d.Reason)
-	}
-	if d.Err != "" {
-		d.Err = RedactURL(d.Err)
+	for _, text := range [...]*string{&d.URL, &d.Location, &d.Reason, &d.Err} {
+		if mayHoldUserinfo(*text) { // most have none; assigning the same string again costs time
+			*text = RedactURL(*text)
+		}
 	}
 	if d.Policy != nil {
 		d.Policy = d.Policy.clipped()
 	}
-	for i := range bounded {
-		m := &bounded[i]
-		if s := in[string](unsafe.Pointer(d), m); len(*s) > m.most/maxQuoted {
+	clipStrings(unsafe.Pointer(d), bounded)
+}
+
+// clipStrings clips the strings of the struct d, of which table has the members.
+func clipStrings(d unsafe.Pointer, table []member) {
+	for i := range table {
+		m := &table[i]
+		if m.most == 0 {
+			continue
+		}
+		if s := in[string](d, m); len(*s) > m.most/maxQuoted {
 			if kept := clip(*s, m.most); len(kept) != len(*s) {
 				*s = kept
 			}
@@ -210,15 +209,16 @@ const Redacted = "REDACTED"
 // Userinfo in URLs is removed always, without Redact. An auditor leaves the verdict on a URL open
 // that Redact has changed, since robots.txt can't be asked about it.
 func Redact(next Evidence, params ...string) Evidence {
-	return &redactor{next: next, params: slices.Clone(params)}
+	return &redactor{passing{next}, slices.Clone(params)}
 }
 
 type redactor struct {
-	next   Evidence
+	passing
 	params []string
 }
 
-func (r *redactor) clean(d *Decision) {
+// Record implements Evidence.
+func (r *redactor) Record(ctx context.Context, d Decision) {
 	d.sanitize()
 	asked := d.URL
 	d.URL = r.replace(asked, "")
@@ -229,11 +229,6 @@ func (r *redactor) clean(d *Decision) {
 		}
 		*text = r.replace(*text, inText)
 	}
-}
-
-// Record implements Evidence.
-func (r *redactor) Record(ctx context.Context, d Decision) {
-	r.clean(&d)
 	r.next.Record(ctx, d)
 }
 
@@ -314,15 +309,8 @@ func (r *redactor) named(name string) bool {
 		}
 		name = plain
 	}
+	names := append(strings.FieldsFunc(name, func(c rune) bool { return c == '[' || c == ']' }), name)
 	return slices.ContainsFunc(r.params, func(p string) bool {
-		if strings.EqualFold(p, name) {
-			return true
-		}
-		for part := range strings.FieldsFuncSeq(name, func(c rune) bool { return c == '[' || c == ']' }) {
-			if strings.EqualFold(p, part) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(p, name) })
 	})
 }

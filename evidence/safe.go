@@ -47,15 +47,14 @@ func (g *Guard) Pass(ctx context.Context, d *Decision) {
 // Err returns nil if no record was lost, as far as anybody knows. Otherwise it says how many were
 // lost to panics, and the first of these, and what the sinks say themselves: a sink that can lose
 // records has a method Err() error, as a [Log] has.
-func (g *Guard) Err() error { return errors.Join(g.panics(), lost(g.next)) }
-
-func (g *Guard) panics() error {
+func (g *Guard) Err() error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lost == 0 {
-		return nil
+	n, err := g.lost, g.err
+	g.mu.Unlock()
+	if n > 0 {
+		err = fmt.Errorf("evidence: %d records lost: %w", n, err)
 	}
-	return fmt.Errorf("evidence: %d records lost: %w", g.lost, g.err)
+	return errors.Join(err, lost(g.next))
 }
 
 // lost returns what e says of records that it has lost.
@@ -69,10 +68,6 @@ func lost(e Evidence) error {
 // deliver hands d to e, and returns what e panicked with, nil if it didn't.
 func deliver(ctx context.Context, e Evidence, d *Decision) (panicked any) {
 	defer func() { panicked = recover() }()
-	if f, ok := e.(Func); ok {
-		f(ctx, *d) // not by Record, which would copy d once more
-	} else {
-		e.Record(ctx, *d)
-	}
+	e.Record(ctx, *d)
 	return nil
 }

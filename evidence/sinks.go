@@ -52,40 +52,33 @@ func (m multi) Err() error {
 // dropped. n below 2 drops nothing. A sampled log is for watching: an auditor reports what is
 // missing from it.
 func Sample(n int, next Evidence) Evidence {
-	return &sample{n: uint64(max(n, 1)), next: next}
+	return &sample{passing: passing{next}, n: uint64(max(n, 1))}
 }
 
+// passing is what an Evidence has of the one that it passes records on to.
+type passing struct{ next Evidence }
+
+// Err returns what the next sink says of records that it has lost.
+func (p passing) Err() error { return lost(p.next) }
+
 type sample struct {
+	passing
 	n        uint64
-	next     Evidence
 	tripless atomic.Uint64 // number of routine records without a Trip, each of which counts as one
 }
 
 // Record implements Evidence.
 func (s *sample) Record(ctx context.Context, d Decision) {
-	if s.keeps(&d) {
-		s.next.Record(ctx, d)
-	}
-}
-
-// Err is what the next sink says of records that it has lost.
-func (s *sample) Err() error { return lost(s.next) }
-
-func (s *sample) keeps(d *Decision) bool {
-	switch d.Type {
-	case RobotsAllowed, Started:
-	case Fetched:
-		if d.Status >= 400 {
-			return true
+	if d.Type == RobotsAllowed || d.Type == Started || d.Type == Fetched && d.Status < 400 {
+		i := d.Trip
+		if i == 0 {
+			i = s.tripless.Add(1)
 		}
-	default:
-		return true
+		if (i-1)%s.n != 0 {
+			return
+		}
 	}
-	i := d.Trip
-	if i == 0 {
-		i = s.tripless.Add(1)
-	}
-	return (i-1)%s.n == 0
+	s.next.Record(ctx, d)
 }
 
 // A Recorder keeps all records in memory, for tests. Its zero value is ready to use, from many
@@ -147,15 +140,11 @@ func (s slogger) Record(ctx context.Context, d Decision) {
 }
 
 func level(d *Decision) slog.Level {
-	switch d.Type {
-	case RobotsAllowed, Started:
+	switch {
+	case d.Type == RobotsAllowed || d.Type == Started:
 		return slog.LevelDebug
-	case Waiting, PolicyStated, RobotsFetched, RobotsRevalidated, Resent, HostCleared, LogClosed:
+	case d.verb().tone < grave:
 		return slog.LevelInfo
-	case Fetched:
-		if d.Status < 400 {
-			return slog.LevelInfo
-		}
 	}
 	return slog.LevelWarn
 }

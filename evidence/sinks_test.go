@@ -462,6 +462,23 @@ func TestLinesCanBePrinted(t *testing.T) {
 	}
 }
 
+// TestLossesPassThrough each sink that passes records on.
+func TestLossesPassThrough(t *testing.T) {
+	log := evidence.JSONLines(io.Discard)
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, sink := range map[string]evidence.Evidence{
+		"Multi": evidence.Multi(log), "Sample": evidence.Sample(1, log), "Redact": evidence.Redact(log, "token"),
+	} {
+		g := evidence.Safe(sink)
+		g.Record(t.Context(), evidence.Decision{Type: evidence.Failed})
+		if g.Err() == nil {
+			t.Errorf("%s keeps to itself what the log has lost", name)
+		}
+	}
+}
+
 func BenchmarkSlog(b *testing.B) {
 	sink := evidence.Slog(slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	b.ReportAllocs()
