@@ -48,7 +48,13 @@ func (l *Log) resume(file *os.File) error {
 	} else if !bytes.HasPrefix([]byte(recordBegins), begin[:n]) {
 		return errors.New("not a log: it doesn't begin with a record")
 	}
-	size, err := wholeLines(file, info.Size())
+	size := info.Size()
+	err = backwards(file, size, func(from int64, line []byte) bool {
+		if line[len(line)-1] != '\n' { // half a line
+			size = from
+		}
+		return false
+	})
 	if err != nil {
 		return err
 	}
@@ -62,9 +68,6 @@ func (l *Log) resume(file *os.File) error {
 			return err
 		}
 	}
-	if size == info.Size() {
-		return nil
-	}
 	return file.Truncate(size)
 }
 
@@ -73,30 +76,6 @@ const recordBegins = `{"type":"`
 
 // block is how much of a file is read at once, backwards.
 const block = 64 << 10
-
-// wholeLines returns how much of the first size bytes of file are whole lines.
-func wholeLines(file io.ReaderAt, size int64) (whole int64, err error) {
-	err = backwards(file, size, func(from int64, line []byte) bool {
-		if whole = from; bytes.HasSuffix(line, []byte("\n")) {
-			whole = size
-		}
-		return false
-	})
-	return whole, err
-}
-
-// lastLine returns the last of the lines of file that begins with prefix, and where it begins; nil
-// and 0 if there is none. The file consists of whole lines of that size in all.
-func lastLine(file io.ReaderAt, size int64, prefix []byte) (from int64, line []byte, err error) {
-	err = backwards(file, size, func(at int64, text []byte) bool {
-		if !bytes.HasPrefix(text, prefix) {
-			return true
-		}
-		from, line = at, bytes.TrimRight(text, "\r\n")
-		return false
-	})
-	return from, line, err
-}
 
 // backwards calls f for each line of the first size bytes of file, with its end, and with where it
 // begins: the last one first, as long as f returns true.

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -150,30 +151,32 @@ func TestCloseTellsWhatClosingTheFileSays(t *testing.T) {
 	}
 }
 
-// TestWhatAFileEndsWithIsFound wherever the blocks lie in which it is read.
-func TestWhatAFileEndsWithIsFound(t *testing.T) {
+// TestLinesAreReadBackwards wherever the blocks lie in which the file is read.
+func TestLinesAreReadBackwards(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	prefix := []byte(`{"a"`)
+	type line struct {
+		from int64
+		text string
+	}
 	for range 300 {
-		var file []byte
-		want, begin := "", 0
-		for range rnd.IntN(6) {
+		var file strings.Builder
+		var want []line
+		for i := range rnd.IntN(6) {
 			length := []int{0, 1, 5, 100, block - 5, block - 1, block, block + 1, 2 * block}[rnd.IntN(9)] + rnd.IntN(3)
-			line := strings.Repeat("x", length)
-			if rnd.IntN(3) == 0 {
-				line = string(prefix) + line
-				want, begin = line, len(file)
-			}
-			file = append(append(file, line...), '\n')
+			want = append(want, line{int64(file.Len()), strings.Repeat(string(rune('a'+i)), length) + "\n"})
+			file.WriteString(want[i].text)
 		}
-		from, line, err := lastLine(bytes.NewReader(file), int64(len(file)), prefix)
-		if err != nil || string(line) != want || want != "" && from != int64(begin) || (line == nil) != (want == "") {
-			t.Fatalf("of %d bytes found %d at %d, want %d at %d; %v", len(file), len(line), from, len(want), begin, err)
+		if half := []int{0, 7, block - 2, block - 1, block, 2*block - 1, rnd.IntN(2 * block)}[rnd.IntN(7)]; half > 0 {
+			want = append(want, line{int64(file.Len()), strings.Repeat("y", half)})
+			file.WriteString(want[len(want)-1].text)
 		}
-		half := strings.Repeat("y", []int{0, 7, block - 2, block - 1, block, 2*block - 1, rnd.IntN(2 * block)}[rnd.IntN(7)])
-		whole, err := wholeLines(strings.NewReader(string(file)+half), int64(len(file)+len(half)))
-		if err != nil || whole != int64(len(file)) {
-			t.Fatalf("%d of %d bytes are whole lines, want %d; %v", whole, len(file)+len(half), len(file), err)
+		var got []line
+		err := backwards(strings.NewReader(file.String()), int64(file.Len()), func(from int64, text []byte) bool {
+			got = append(got, line{from, string(text)})
+			return true
+		})
+		if slices.Reverse(want); err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%d bytes: %d lines, want %d, or others; %v", file.Len(), len(got), len(want), err)
 		}
 	}
 }

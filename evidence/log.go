@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -14,6 +15,8 @@ import (
 	"sync"
 	"time"
 	"unsafe"
+
+	"github.com/go-politeness/politeness/evidence/internal/merkle"
 )
 
 const (
@@ -26,33 +29,33 @@ const (
 // "n", so that an auditor finds a line that was removed. See [JSONLines].
 type Log struct {
 	w      io.Writer
-	signer signer   // nil: the log isn't signed
-	file   *os.File // file that is the Log's own, the same as w; nil: none
+	signer *treeSigner // nil: the log isn't signed
+	file   *os.File    // file that is the Log's own, the same as w; nil: none
 
 	mu      sync.Mutex
-	buf     []byte        // encoded lines that aren't written yet
-	spare   []byte        // empty buffer that replaces buf during a write
-	writing bool          // whether a goroutine is in w.Write, without mu
-	written chan struct{} // closed when that goroutine is done; nil if none waits for it
-	last    time.Time     // time of the last write
-	flushAt int           // length of buf that is worth a write
+	change  sync.Cond // of writing, public and sealed
+	buf     []byte    // encoded lines that aren't written yet
+	spare   []byte    // empty buffer that replaces buf during a write
+	writing bool      // whether a goroutine is in w.Write, without mu
+	last    time.Time // time of the last write
+	flushAt int       // length of buf that is worth a write
 	clock   clock
 	n       uint64            // number of records so far, with the lost ones
 	put     int64             // number of bytes put into buf so far
 	out     int64             // number of those that w has taken
 	signed  time.Time         // when the last checkpoint was made, or the first record
 	ready   []publication     // checkpoints that aren't published yet
-	public  chan struct{}     // closed when the goroutine that publishes is done; nil if none does
+	public  bool              // whether a goroutine publishes, without mu
 	chain   hash.Hash         // of the last hash and the lines since; nil: the log isn't chained
 	hash    [sha256.Size]byte // the last one
 	bare    int               // number of lines since the last hash
 	after   string            // last hash of the log before, in a file that holds one
 	closed  bool
-	done    chan struct{} // made by Close, and closed when it is done
-	lost    int           // number of lost records
-	cause   error         // why the first lost record was lost
-	err     error         // error of the last write
-	misuse  error         // another error: of an option, or of closing the file
+	sealed  bool  // whether Close is done
+	lost    int   // number of lost records
+	cause   error // why the first lost record was lost
+	err     error // error of the last write
+	misuse  error // another error: of an option, or of closing the file
 }
 
 // An Option changes how JSONLines writes.
@@ -79,6 +82,7 @@ const chainEvery = 8
 // they were. A jump forward by more than a second is followed.
 func JSONLines(w io.Writer, options ...Option) *Log {
 	l := &Log{w: w, flushAt: flushBytes}
+	l.change.L = &l.mu
 	for _, o := range options {
 		o(l)
 	}
@@ -92,15 +96,11 @@ func (l *Log) Record(_ context.Context, d Decision) {
 	defer l.mu.Unlock()
 	switch {
 	case l.closed:
-		l.lose(1, errClosed)
+		l.lose(1, errors.New("record after Close"))
 		return
 	case len(l.buf) >= maxHeld:
 		l.n++ // leaves a hole in the numbers, which an auditor reports
-		cause := l.err
-		if cause == nil {
-			cause = errSlow
-		}
-		l.lose(1, cause)
+		l.lose(1, cmp.Or(l.err, errors.New("the writer is too slow")))
 	default:
 		l.append(&d, now)
 	}
@@ -112,11 +112,6 @@ func (l *Log) Record(_ context.Context, d Decision) {
 		l.publish()
 	}
 }
-
-var (
-	errClosed = errors.New("record after Close")
-	errSlow   = errors.New("the writer is too slow")
-)
 
 func (l *Log) lose(n int, cause error) {
 	l.lost += n
@@ -130,7 +125,7 @@ func (l *Log) checkpoint(now time.Time) {
 	signed, edge := l.signer.checkpoint()
 	l.signed = now
 	l.appendLine(&Decision{Type: Checkpoint, Time: now, Allowed: true, Text: string(signed)}, now, edge)
-	if l.signer.publishes() {
+	if l.signer.tell != nil {
 		l.ready = append(l.ready, publication{signed, l.put})
 	}
 }
@@ -138,10 +133,10 @@ func (l *Log) checkpoint(now time.Time) {
 // publish publishes the checkpoints that are written, with l.mu released meanwhile. Where another
 // goroutine does that already, it is left to that one.
 func (l *Log) publish() {
-	if l.public != nil || len(l.ready) == 0 {
+	if l.public {
 		return
 	}
-	l.public = make(chan struct{})
+	l.public = true
 	for len(l.ready) > 0 && l.ready[0].end <= l.out {
 		p := l.ready[0]
 		l.ready = l.ready[1:]
@@ -152,8 +147,8 @@ func (l *Log) publish() {
 			l.misuse = err
 		}
 	}
-	close(l.public)
-	l.public = nil
+	l.public = false
+	l.change.Broadcast()
 }
 
 // append encodes d as the next line of buf, and signs what stands there if that is due.
@@ -200,7 +195,7 @@ func (l *Log) appendLine(d *Decision, now time.Time, edge string) {
 	}
 	b = append(b, '}')
 	if l.signer != nil {
-		l.signer.add(b[from:])
+		l.signer.tree.Add(merkle.Leaf(b[from:]))
 	}
 	l.buf = append(b, '\n')
 	l.put += int64(len(l.buf) - from)
@@ -245,10 +240,7 @@ func (l *Log) write(now time.Time) {
 
 	l.mu.Lock()
 	l.writing = false
-	if l.written != nil {
-		close(l.written)
-		l.written = nil
-	}
+	l.change.Broadcast()
 	l.err = err
 	l.out += int64(n)
 	if rest := chunk[n:]; len(rest) > 0 {
@@ -292,13 +284,7 @@ func (l *Log) Flush() error {
 
 func (l *Log) flush() error {
 	for l.writing {
-		if l.written == nil {
-			l.written = make(chan struct{})
-		}
-		written := l.written
-		l.mu.Unlock()
-		<-written
-		l.mu.Lock()
+		l.change.Wait()
 	}
 	if len(l.buf) > 0 {
 		l.write(time.Now())
@@ -314,13 +300,12 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		l.mu.Unlock()
-		<-l.done
-		l.mu.Lock()
+		for !l.sealed {
+			l.change.Wait()
+		}
 		return l.status()
 	}
-	l.closed, l.done = true, make(chan struct{})
-	defer close(l.done)
+	l.closed = true
 	if l.chain != nil || l.signer != nil {
 		now := time.Now()
 		seal := Decision{Type: LogClosed, Time: now, Allowed: true}
@@ -332,21 +317,20 @@ func (l *Log) Close() error {
 	_ = l.flush()
 	unwritten := bytes.Count(l.buf, []byte("\n"))
 	for _, own := range [...]Type{LogClosed, Checkpoint} { // these are the Log's own records
-		unwritten -= bytes.Count(l.buf, []byte(`{"type":"`+string(own)+`"`))
+		unwritten -= bytes.Count(l.buf, []byte(recordBegins+string(own)+`"`))
 	}
 	l.lose(unwritten, l.err)
 	l.buf = nil
-	for l.public != nil {
-		public := l.public
-		l.mu.Unlock()
-		<-public
-		l.mu.Lock()
+	for l.public {
+		l.change.Wait()
 	}
 	if l.file != nil {
 		if err := l.file.Close(); err != nil && l.misuse == nil {
 			l.misuse = fmt.Errorf("evidence: %w", err)
 		}
 	}
+	l.sealed = true
+	l.change.Broadcast()
 	return l.status()
 }
 

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	crand "crypto/rand"
 	"encoding/base64"
@@ -55,58 +56,37 @@ func Signed(key ed25519.PrivateKey, origin string, publish func(checkpoint []byt
 	}
 }
 
-// A signer signs a Log. It is an interface so that programs whose logs aren't signed don't link
-// [treeSigner], the only one.
-type signer interface {
-	appendSalt(b []byte) []byte
-	add(line []byte)                              // takes the next line, without its end
-	checkpoint() (signed []byte, edge string)     // what was added so far
-	publish(w io.Writer, signed []byte) error     // after signed was written to w
-	publishes() bool                              // whether publish does anything
-	resume(file *os.File, size int64) (err error) // takes the lines of file, which has that size
-}
-
 // A publication is a checkpoint that waits to be published.
 type publication struct {
 	signed []byte
 	end    int64 // number of bytes of the log that have to be written before
 }
 
-// A treeSigner signs a log with an Ed25519 key. It implements note.Signer.
+// A treeSigner signs a log with an Ed25519 key.
 type treeSigner struct {
-	origin string
-	key    ed25519.PrivateKey
-	hash   uint32 // of origin and key
-	tell   func(checkpoint []byte)
-	salts  *rand.ChaCha8
-	tree   merkle.Edge
+	note.Signer
+	tell  func(checkpoint []byte) // may be nil
+	salts *rand.ChaCha8
+	tree  merkle.Edge
 }
 
 func newTreeSigner(key ed25519.PrivateKey, origin string, publish func([]byte)) (*treeSigner, error) {
 	if len(key) != ed25519.PrivateKeySize {
 		return nil, fmt.Errorf("a key of %d bytes, want %d: make one with ed25519.GenerateKey", len(key), ed25519.PrivateKeySize)
 	}
-	var v note.Verifier
-	text, err := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
-	if err == nil {
-		v, err = note.NewVerifier(text)
+	public, err := note.NewEd25519VerifierKey(origin, key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
 	}
+	id := public[:len(origin)+len("+01234567")] // both keys are text: name, hash, and base64 behind the number of Ed25519
+	signer, err := note.NewSigner("PRIVATE+KEY+" + id + "+" + base64.StdEncoding.EncodeToString(append([]byte{1}, key.Seed()...)))
 	if err != nil {
 		return nil, fmt.Errorf("origin %q can't name a key: give a name without spaces and \"+\", such as \"example.com/crawler\"", origin)
 	}
 	var seed [32]byte
 	_, _ = crand.Read(seed[:]) // never fails
-	return &treeSigner{origin: origin, key: key, hash: v.KeyHash(), tell: publish, salts: rand.NewChaCha8(seed)}, nil
+	return &treeSigner{Signer: signer, tell: publish, salts: rand.NewChaCha8(seed)}, nil
 }
-
-// Name implements note.Signer.
-func (s *treeSigner) Name() string { return s.origin }
-
-// KeyHash implements note.Signer.
-func (s *treeSigner) KeyHash() uint32 { return s.hash }
-
-// Sign implements note.Signer.
-func (s *treeSigner) Sign(msg []byte) ([]byte, error) { return ed25519.Sign(s.key, msg), nil }
 
 func (s *treeSigner) appendSalt(b []byte) []byte {
 	var salt [8]byte
@@ -114,18 +94,15 @@ func (s *treeSigner) appendSalt(b []byte) []byte {
 	return base64.RawURLEncoding.AppendEncode(b, salt[:])
 }
 
-func (s *treeSigner) add(line []byte) { s.tree.Add(merkle.Leaf(line)) }
-
+// checkpoint signs what was added so far, and returns the tree as evidence.Entry has it.
 func (s *treeSigner) checkpoint() (signed []byte, edge string) {
-	text := merkle.Checkpoint{Origin: s.origin, Size: s.tree.Size(), Root: s.tree.Root()}.String()
-	signed, err := note.Sign(&note.Note{Text: text}, s)
+	text := merkle.Checkpoint{Origin: s.Name(), Size: s.tree.Size(), Root: s.tree.Root()}.String()
+	signed, err := note.Sign(&note.Note{Text: text}, s.Signer)
 	if err != nil { // the origin was checked, and nothing else can be wrong
 		panic("evidence: " + err.Error())
 	}
 	return signed, s.tree.String()
 }
-
-func (s *treeSigner) publishes() bool { return s.tell != nil }
 
 func (s *treeSigner) publish(w io.Writer, signed []byte) (err error) {
 	defer func() {
@@ -142,7 +119,14 @@ func (s *treeSigner) publish(w io.Writer, signed []byte) (err error) {
 
 // resume makes the tree that of the lines of file. It begins at the last checkpoint.
 func (s *treeSigner) resume(file *os.File, size int64) error {
-	from, line, err := lastLine(file, size, []byte(`{"type":"`+string(Checkpoint)+`"`))
+	var line []byte // last checkpoint
+	from := int64(0)
+	err := backwards(file, size, func(at int64, text []byte) bool {
+		if bytes.HasPrefix(text, []byte(recordBegins+string(Checkpoint)+`"`)) {
+			from, line = at, text
+		}
+		return line == nil
+	})
 	if err != nil {
 		return err
 	}
@@ -155,8 +139,8 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 		if err != nil {
 			return fmt.Errorf("its last checkpoint: %w", err)
 		}
-		if c.Origin != s.origin {
-			return fmt.Errorf("it is the log %q, and Signed was told %q: give another file, or the same origin", c.Origin, s.origin)
+		if c.Origin != s.Name() {
+			return fmt.Errorf("it is the log %q, and Signed was told %q: give another file, or the same origin", c.Origin, s.Name())
 		}
 		tree, err := merkle.ParseEdge(c.Size, e.Edge)
 		if err == nil && tree.Root() != c.Root {
@@ -167,5 +151,5 @@ func (s *treeSigner) resume(file *os.File, size int64) error {
 		}
 		s.tree = *tree
 	}
-	return lines.Each(io.NewSectionReader(file, from, size-from), func(line []byte, _ int) { s.add(line) })
+	return lines.Each(io.NewSectionReader(file, from, size-from), func(line []byte, _ int) { s.tree.Add(merkle.Leaf(line)) })
 }
