@@ -157,7 +157,7 @@ func startJustBeforeABlock(t *testing.T, status int) {
 		}
 	})
 	report, err := audit.Check(&log)
-	if err != nil || !report.OK() || report.Proofs.Blocks == 0 {
+	if err != nil || !report.OK() || report.Hosts[0].Blocks == 0 {
 		t.Errorf("%v, %v", report, err)
 	}
 }
@@ -189,8 +189,8 @@ func TestVerdictOfALenientGroupIsNoViolation(t *testing.T) {
 			b.Error("the group doesn't hold")
 		}
 	})
-	if report.Proofs.Robots != 1 || report.Proofs.OpenRobots != 0 {
-		t.Errorf("%+v", report.Proofs)
+	if report.Promise("verdicts right").Proved != 1 || report.Promise("verdicts right").Open != 0 {
+		t.Errorf("%+v", report.Promises)
 	}
 }
 
@@ -207,8 +207,8 @@ func TestVerdictOfAPatternIsNoViolation(t *testing.T) {
 		b.web.Site("https://part.example").Robots("User-agent: Audit\nDisallow: /\n").Page("/", "page")
 		b.mustGet("https://part.example/", 200)
 	})
-	if report.Proofs.Robots != 3 || report.Proofs.OpenRobots != 0 {
-		t.Errorf("%+v", report.Proofs)
+	if report.Promise("verdicts right").Proved != 3 || report.Promise("verdicts right").Open != 0 {
+		t.Errorf("%+v", report.Promises)
 	}
 }
 
@@ -232,8 +232,8 @@ func TestVerdictOnAnInternationalHostIsDecidedAgain(t *testing.T) {
 			}
 		}
 	})
-	if report.Proofs.Robots != 2 || report.Proofs.OpenRobots != 0 {
-		t.Errorf("%+v", report.Proofs)
+	if report.Promise("verdicts right").Proved != 2 || report.Promise("verdicts right").Open != 0 {
+		t.Errorf("%+v", report.Promises)
 	}
 }
 

@@ -34,5 +34,5 @@ func TestRobotsInUTF16(t *testing.T) {
 	if err != nil || !report.OK() {
 		t.Errorf("%v, %v", report.Violations, err)
 	}
-	t.Logf("%+v", report.Proofs)
+	t.Logf("%+v", report.Promises)
 }

@@ -119,7 +119,7 @@ func FuzzHostsAreSpelledAlike(f *testing.F) {
 		}
 		report, err := audit.Check(&log)
 		if err != nil || !report.OK() || len(report.Hosts) != 1 || report.Hosts[0].Host != hostname.Key(page.address) ||
-			report.Proofs.Robots != 2 || report.Proofs.OpenRobots != 0 {
+			report.Promise("verdicts right").Proved != 2 || report.Promise("verdicts right").Open != 0 {
 			t.Errorf("the audit of %v and %v: %v, %+v", spelled, dialed, err, report)
 		}
 		checked(t, spelled, dialed)

@@ -84,8 +84,8 @@ func TestWrappedLimiterLeaseAndBudgetLoseNothing(t *testing.T) {
 	if bare != through {
 		t.Errorf("the log through wrappers:\n%s\nand bare:\n%s", through, bare)
 	}
-	if fmt.Sprint(proofs.Proofs) != fmt.Sprint(same.Proofs) {
-		t.Errorf("proofs through wrappers: %+v, bare: %+v", same.Proofs, proofs.Proofs)
+	if fmt.Sprint(proofs.Promises) != fmt.Sprint(same.Promises) {
+		t.Errorf("proofs through wrappers: %+v, bare: %+v", same.Promises, proofs.Promises)
 	}
 	for _, typ := range []evidence.Type{evidence.HostBlocked, evidence.HostCleared, evidence.LeaseExpired, evidence.BudgetWarning, evidence.BudgetExceeded} {
 		if !bytes.Contains([]byte(bare), []byte(`"type":"`+string(typ)+`"`)) {

@@ -282,7 +282,7 @@ func newAuditor() *auditor {
 		report:     Report{Records: map[evidence.Type]int{}, Broken: map[Kind]int{}, Violations: []Violation{}, Hosts: []HostReport{}},
 		transports: map[string]*transport{}, limiters: map[string]*limiter{}, rows: map[string]*row{}, hosts: map[string]*host{}, proved: map[string]int64{},
 	}
-	a.report.Proofs.Numbered, a.report.Proofs.Chained = true, true
+	a.report.Numbered, a.report.Chained = true, true
 	return a
 }
 
@@ -366,7 +366,7 @@ func (a *auditor) finish() *Report {
 	slices.SortFunc(r.Hosts, func(a, b HostReport) int { return cmp.Compare(a.Host, b.Host) })
 	a.sortViolations()
 	if r.Logs == 0 {
-		r.Proofs.Numbered, r.Proofs.Chained = false, false
+		r.Numbered, r.Chained = false, false
 	}
 	if len(r.Records) == 0 {
 		for i := range a.tallies {
@@ -379,10 +379,15 @@ func (a *auditor) finish() *Report {
 		case s.After > 0:
 			a.openEnded(logWhole, "the records after the last checkpoint aren't signed")
 		}
-	} else if !r.Proofs.Chained {
+	} else if !r.Chained {
 		a.openEnded(logWhole, "the lines aren't chained: whoever held the file could change them")
 	}
-	r.Promises, r.Promised = a.promised(), a.promisedInWords()
+	for i := range r.Policies {
+		if words := policyInWords(&r.Policies[i]); !slices.Contains(r.Promised, words) {
+			r.Promised = append(r.Promised, words)
+		}
+	}
+	r.Promises = a.promised()
 	return r
 }
 
@@ -406,7 +411,14 @@ func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 // sortViolations keeps the first violations, in the order of lines.
 func (a *auditor) sortViolations() {
 	vs := a.report.Violations
-	slices.SortStableFunc(vs, func(a, b Violation) int { return comparePlaces(a.last(), b.last()) })
+	last := func(v *Violation) place {
+		p := place{line: v.Lines[len(v.Lines)-1]}
+		if v.Logs != nil {
+			p.log = v.Logs[len(v.Logs)-1]
+		}
+		return p
+	}
+	slices.SortStableFunc(vs, func(a, b Violation) int { return comparePlaces(last(&a), last(&b)) })
 	a.report.Violations = vs[:min(len(vs), maxViolations)]
 }
 

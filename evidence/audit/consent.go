@@ -21,7 +21,6 @@ func (a *auditor) consent(d *evidence.Decision) {
 			a.consentAgain(d)
 		}
 	case evidence.Reserved:
-		a.report.Proofs.Reserved++
 		if d.Status != 0 {
 			a.reserved[key] = true
 			return
@@ -49,16 +48,15 @@ func reserves(d *evidence.Decision) string {
 
 // consentAgain compares the preferences on record with those that robots.txt, as logged, states.
 func (a *auditor) consentAgain(d *evidence.Decision) {
+	a.tallies[reservationsKept].tested++
 	c, target, why := a.copyOf(d)
 	if !isWhole(d.URL) || !isWhole(d.Preferences) {
 		why = "a URL, or preferences, that aren't whole in the log"
 	}
 	if why != "" {
-		a.report.Proofs.OpenConsent++
 		a.openEnded(reservationsKept, why)
 		return
 	}
-	a.report.Proofs.Consent++
 	detail := ""
 	switch stated, purpose := c.rules.Preferences(target).String(), reserves(d); {
 	case stated != d.Preferences:

@@ -58,15 +58,15 @@ func consentLog(t *testing.T, keepText bool) string {
 func TestReservationsAreProved(t *testing.T) {
 	for _, keepText := range []bool{true, false} {
 		r, err := audit.Check(strings.NewReader(consentLog(t, keepText)))
-		if err != nil || !r.OK() || r.Proofs.Reserved != 3 {
+		if err != nil || !r.OK() || r.Records[evidence.Reserved] != 3 {
 			t.Fatalf("%v, %v", r, err)
 		}
 		proved, open := 5, 0
 		if !keepText {
 			proved, open = open, proved
 		}
-		if r.Proofs.Consent != proved || r.Proofs.OpenConsent != open {
-			t.Errorf("text kept: %t: %d decided again, %d open", keepText, r.Proofs.Consent, r.Proofs.OpenConsent)
+		if r.Promise("reservations kept").Proved != proved || r.Promise("reservations kept").Open != open {
+			t.Errorf("text kept: %t: %d decided again, %d open", keepText, r.Promise("reservations kept").Proved, r.Promise("reservations kept").Open)
 		}
 		i := slices.IndexFunc(r.Promises, func(p audit.Promise) bool { return p.Name == "reservations kept" })
 		if p := r.Promises[i]; p.Proved != proved || p.Open != open || p.Broken != 0 {

@@ -446,7 +446,7 @@ func TestNoHonestLogIsBroken(t *testing.T) {
 		} else {
 			broken++
 		}
-		if report.OK() && len(breaches) == 0 && !subtle && report.Proofs.Chained {
+		if report.OK() && len(breaches) == 0 && !subtle && report.Chained {
 			if chained++; !report.Complete() {
 				open++
 			}

@@ -359,7 +359,7 @@ func (s *sequence) gap(x *exchange, limits *hostLimits, forgot bool) {
 			return
 		}
 	}
-	s.a.report.Proofs.Gaps++
+	s.a.tallies[delaysKept].tested++
 	switch {
 	case limits == nil:
 		s.a.openEnded(delaysKept, noPolicy)
@@ -412,7 +412,7 @@ func (s *sequence) slot(x *exchange) {
 		s.absent = 0
 	}
 	if slots := int(x.slots); slots > 0 && x.flags&local == 0 {
-		s.a.report.Proofs.Slots++
+		s.a.tallies[slotsKept].tested++
 		for len(s.active)+s.absent >= slots {
 			with := s.a.beside(s.active, x, s.limiter, s.hidden != 0)
 			y := with.y

@@ -6,19 +6,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-politeness/politeness/evidence/internal/lines"
-
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/internal/lines"
 )
 
 // A Promise is one of those that a crawl makes, and what the log shows of it.
 type Promise struct {
 	Name   string   `json:"name"`          // "delays kept"
+	Proof  string   `json:"proof"`         // what was put to the test: "gaps between starts"
 	Proved int      `json:"proved"`        // how often it was derived from what is in the log that it was kept
 	Open   int      `json:"open"`          // how often the log says so without showing it
 	Broken int      `json:"broken"`        // how often it was broken
 	Why    []string `json:"why,omitempty"` // what is missing, for what is open: the first 8 reasons
-	Proof  string   `json:"proof"`         // what was put to the test: "123 gaps between starts"
 }
 
 // State sums p up in one word, for showing: "broken", "open", "proved", or "nothing" where there
@@ -38,26 +37,15 @@ func (p Promise) State() string {
 // String returns p as a line of text.
 func (p Promise) String() string {
 	var parts []string
-	if p.Broken > 0 {
-		parts = append(parts, fmt.Sprintf("BROKEN %s", times(p.Broken)))
+	for _, part := range [...]struct {
+		name string
+		n    int
+	}{{"BROKEN", p.Broken}, {"open", p.Open}, {"proved", p.Proved}} {
+		if part.n > 0 {
+			parts = append(parts, fmt.Sprint(part.name, " ", part.n))
+		}
 	}
-	if p.Open > 0 {
-		parts = append(parts, fmt.Sprintf("open %d", p.Open))
-	}
-	if p.Proved > 0 {
-		parts = append(parts, fmt.Sprintf("proved %d", p.Proved))
-	}
-	if parts == nil {
-		return "nothing to keep"
-	}
-	return strings.Join(parts, ", ")
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
+	return cmp.Or(strings.Join(parts, ", "), "nothing to keep")
 }
 
 // The promises, in the order in which they are shown.
@@ -74,6 +62,25 @@ const (
 	logWhole
 	promises // number of them
 )
+
+// aboutPromises says of each promise what is put to the test, and what breaks it.
+var aboutPromises = [promises]struct {
+	name, proof string
+	kinds       []Kind
+}{
+	delaysKept:       {"delays kept", "gaps between starts", []Kind{BrokenGap}},
+	slotsKept:        {"slots kept", "starts", []Kind{BrokenConcurrency}},
+	blocksKept:       {"blocks kept", "refusals", []Kind{BrokenBlock}},
+	allowedByRobots:  {"allowed by robots.txt", "starts", []Kind{BrokenRobots}},
+	verdictsRight:    {"verdicts right", "verdicts, decided again", []Kind{BrokenVerdict}},
+	reservationsKept: {"reservations kept", "verdicts, decided again", []Kind{BrokenConsent}},
+	budgetKept:       {"budget kept", "pages", []Kind{BrokenBudget}},
+	everyStartEnded:  {"every start ended", "starts", []Kind{MissingEnd}},
+	timesAgree:       {"times agree with the servers'", "Date headers", nil},
+	logWhole: {
+		"log whole", "lines", []Kind{MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable},
+	},
+}
 
 // A tally counts how often a promise was put to the test, and what was open of that, by reason.
 type tally struct {
@@ -97,95 +104,43 @@ func (a *auditor) openEnded(promise int, why string) {
 }
 
 // promised returns the promises one by one.
-func (a *auditor) promised() []Promise {
+func (a *auditor) promised() (all []Promise) {
 	r := &a.report
-	p := r.Proofs
-	promise := func(i int, name string, tested int, proof string, kinds ...Kind) Promise {
+	a.tallies[logWhole].tested = r.Lines
+	for i, about := range aboutPromises {
 		t := a.tallies[i]
-		out := Promise{Name: name, Open: t.open, Why: t.why, Proof: proof}
-		for _, k := range kinds {
-			out.Broken += r.Broken[k]
+		p := Promise{Name: about.name, Proof: about.proof, Open: t.open, Why: t.why}
+		for _, k := range about.kinds {
+			p.Broken += r.Broken[k]
 		}
-		out.Proved = max(0, tested-out.Broken-t.open)
-		return out
+		p.Proved = max(0, t.tested-p.Broken-t.open)
+		all = append(all, p)
 	}
-	whole := "lines aren't numbered"
-	switch {
-	case r.Proofs.Chained:
-		whole = "numbered and chained"
-	case r.Proofs.Numbered:
-		whole = "numbered, not chained"
+	switch whole := &all[logWhole].Proof; {
+	case r.Signed.Checkpoints > 0:
+		*whole += fmt.Sprintf(", %s signed by %s", lines.Count(r.Signed.Records, "record"), cmp.Or(r.Signed.Key, "a key that wasn't given"))
+	case r.Chained:
+		*whole += ", numbered and chained"
+	case r.Numbered:
+		*whole += ", numbered, not chained"
+	default:
+		*whole += ", not numbered"
 	}
-	if s := r.Signed; s.Checkpoints > 0 {
-		if !p.Numbered {
-			whole = "a part of it"
-		}
-		by := ", but no key was given"
-		if s.Key != "" {
-			by = " by " + s.Key
-		}
-		whole += fmt.Sprintf(", %s signed%s%s", lines.Count(s.Records, "record"), by, open(s.After, "after the last checkpoint"))
-	}
-	return []Promise{
-		promise(delaysKept, "delays kept", p.Gaps, lines.Count(p.Gaps, "gap")+" between starts", BrokenGap),
-		promise(slotsKept, "slots kept", p.Slots, lines.Count(p.Slots, "start"), BrokenConcurrency),
-		promise(blocksKept, "blocks kept", p.Refusals, lines.Count(p.Refusals, "refusal")+", "+lines.Count(p.Blocks, "block"), BrokenBlock),
-		promise(allowedByRobots, "allowed by robots.txt", p.Verdicts+p.OpenVerdicts,
-			lines.Count(p.Verdicts, "start")+open(p.OpenVerdicts, "without a verdict"), BrokenRobots),
-		promise(verdictsRight, "verdicts right", p.Robots+p.OpenRobots,
-			lines.Count(p.Robots, "verdict")+" decided again"+open(p.OpenRobots, "that couldn't be"), BrokenVerdict),
-		promise(reservationsKept, "reservations kept", p.Consent+p.OpenConsent,
-			lines.Count(p.Reserved, "page")+" refused, "+lines.Count(p.Consent, "verdict")+" decided again"+open(p.OpenConsent, "that couldn't be"), BrokenConsent),
-		promise(budgetKept, "budget kept", a.tallies[budgetKept].tested, a.limitsInWords(), BrokenBudget),
-		promise(everyStartEnded, "every start ended", p.Ends, lines.Count(p.Ends, "start"), MissingEnd),
-		promise(timesAgree, "times agree with the servers'", a.tallies[timesAgree].tested, lines.Count(a.tallies[timesAgree].tested, "Date header")),
-		promise(logWhole, "log whole", r.Lines, whole, MissingLine, MissingStart, BrokenChain, BrokenSignature, Contradiction, Unreadable),
-	}
-}
-
-// limitsInWords says what the budget was held against.
-func (a *auditor) limitsInWords() string {
-	n := a.report.Proofs.Budget
-	if n == 0 {
-		return "no limit was promised"
-	}
-	return lines.Count(n, "limit") + " held against what was spent"
-}
-
-// promisedInWords says what the policies promise, in a line for all Transports that promise the
-// same.
-func (a *auditor) promisedInWords() (said []string) {
-	number := map[string]int{}
-	for i := range a.report.Policies {
-		words := policyInWords(&a.report.Policies[i])
-		if number[words]++; number[words] == 1 {
-			said = append(said, words)
-		}
-	}
-	for i, words := range said {
-		if n := number[words]; n > 1 {
-			said[i] = fmt.Sprintf("%s, %d times: %s", "a Transport", n, words)
-		}
-	}
-	return said
+	return all
 }
 
 // policyInWords says what p promises: "2 slots a host, 500ms or more between starts (Learned),
 // ...".
 func policyInWords(p *evidence.Policy) string {
-	from := "starts"
-	if p.FromEnd {
-		from = "an end and the next start"
-	}
-	parts := []string{
-		lines.Count(p.Slots, "slot") + " a host",
-		fmt.Sprintf("%v or more between %s (%s)", p.DelayMin, from, cmp.Or(p.Adaptive, "a formula that isn't said")),
-	}
+	var parts []string
 	add := func(ok bool, format string, values ...any) {
 		if ok {
 			parts = append(parts, fmt.Sprintf(format, values...))
 		}
 	}
+	add(true, "%s a host", lines.Count(p.Slots, "slot"))
+	add(true, "%v or more between %s (%s)", p.DelayMin, map[bool]string{false: "starts", true: "an end and the next start"}[p.FromEnd],
+		cmp.Or(p.Adaptive, "a formula that isn't said"))
 	add(p.Overrides, "single hosts may have limits of their own")
 	add(p.MaxInFlight > 0, "%d in flight on all hosts", p.MaxInFlight)
 	add(p.Robots != "", "robots.txt %s", p.Robots)

@@ -191,7 +191,7 @@ func (a *auditor) started(d *evidence.Decision) {
 	h.report.Starts++
 	h.report.Wait += d.WaitSlot + d.WaitDelay + d.WaitBlock
 	h.report.MaxDelay = max(h.report.MaxDelay, d.Delay)
-	a.report.Proofs.Ends++
+	a.tallies[everyStartEnded].tested++
 	h.latest = max(h.latest, d.Seq)
 	_, target := splitURL(d.URL)
 	t := &try{by: a.by, request: a.request, wall: cmp.Or(stamp(d.Start), stamp(d.Time)), sends: 1}

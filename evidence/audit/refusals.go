@@ -355,7 +355,6 @@ func (s *sequence) judgeAnswers() {
 			}
 		}
 		s.h.report.Blocks++
-		s.a.report.Proofs.Blocks++
 		s.intervals = append(s.intervals, interval{b.at, b.from, b.until, ""})
 	}
 	s.lift()
@@ -617,7 +616,7 @@ func (s *sequence) answered(x *exchange, n *answer) {
 	before := s.blockBefore(n, s.known(n, set), n.at+s.late(x)/10)
 	switch {
 	case m == refusing, m >= unsure && (set != nil && set.kind >= unsure && !set.extends || before != nil && before.kind == refusing):
-		s.a.report.Proofs.Refusals++
+		s.a.tallies[blocksKept].tested++
 		s.mustBlock(x, n, set)
 		return
 	case m == served:
@@ -629,7 +628,7 @@ func (s *sequence) answered(x *exchange, n *answer) {
 		s.forbid(x, n, set)
 	}
 	if n.quota {
-		s.a.report.Proofs.Refusals++
+		s.a.tallies[blocksKept].tested++
 		s.mustLast(x, n, set)
 	}
 }
@@ -785,7 +784,7 @@ func (s *sequence) mustPause(x *exchange, n *answer, before *block) {
 	if s.besideOf(n, s.upTo(n.at+s.late(x))) != nil {
 		return
 	}
-	s.a.report.Proofs.Refusals++
+	s.a.tallies[blocksKept].tested++
 	switch {
 	case p != nil && p.own: // asked again it is no news
 	case p != nil && !p.asked && before != nil: // the answer to the page after it tells

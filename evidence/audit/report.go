@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -48,40 +46,28 @@ type Violation struct {
 	Detail string `json:"detail"`
 }
 
-// last returns the place of the last of the records concerned.
-func (v *Violation) last() place {
-	i := len(v.Lines) - 1
-	p := place{line: v.Lines[i]}
-	if v.Logs != nil {
-		p.log = v.Logs[i]
-	}
-	return p
-}
-
 // String returns the violation as one line of text, with what can't be printed escaped as by %q.
 func (v Violation) String() string {
-	var b strings.Builder
+	at := make([]string, len(v.Lines))
+	for i, line := range v.Lines {
+		if at[i] = fmt.Sprint(line); v.Logs != nil {
+			at[i] = place{v.Logs[i], line}.String()
+		}
+	}
+	text := strings.Join(at, " and ")
 	switch {
 	case v.Logs != nil: // each line is named with its log
-	case len(v.Lines) == 1:
-		b.WriteString("line ")
+	case len(at) == 1:
+		text = "line " + text
 	default:
-		b.WriteString("lines ")
+		text = "lines " + text
 	}
-	for i, line := range v.Lines {
-		if i > 0 {
-			b.WriteString(" and ")
+	for _, part := range [...]string{string(v.Kind), v.Host, v.Detail} {
+		if part != "" {
+			text += ": " + part
 		}
-		if v.Logs != nil {
-			fmt.Fprintf(&b, "log %d, line ", v.Logs[i])
-		}
-		fmt.Fprint(&b, line)
 	}
-	fmt.Fprintf(&b, ": %s: ", v.Kind)
-	if v.Host != "" {
-		fmt.Fprintf(&b, "%s: ", v.Host)
-	}
-	return printable.Text(b.String() + v.Detail)
+	return printable.Text(text)
 }
 
 // maxViolations is how many violations a Report names one by one.
@@ -94,9 +80,11 @@ type Report struct {
 	First   time.Time             `json:"first,omitzero"` // time of the earliest record
 	Last    time.Time             `json:"last,omitzero"`  // time of the latest
 	Records map[evidence.Type]int `json:"records"`        // number of each type
-	Proofs  Proofs                `json:"proofs"`
-	Signed  Signed                `json:"signed,omitzero"`
-	Hosts   []HostReport          `json:"hosts"` // by name
+	// Numbered and Chained tell whether every line has its number, and is covered by a hash.
+	Numbered bool         `json:"numbered"`
+	Chained  bool         `json:"chained"`
+	Signed   Signed       `json:"signed,omitzero"`
+	Hosts    []HostReport `json:"hosts"` // by name
 
 	// Promised says what the policies state, in a line for all Transports that state the same.
 	Promised []string `json:"promised,omitempty"`
@@ -107,32 +95,6 @@ type Report struct {
 
 	Violations []Violation  `json:"violations"` // at most 1,000, in the order of lines
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
-}
-
-// Proofs say what the verdict of a Report rests on: how often each promise was put to the test, and
-// what the log left open.
-type Proofs struct {
-	Gaps     int  `json:"gaps"`     // pairs of neighbouring starts
-	Slots    int  `json:"slots"`    // starts counted against their host's slots
-	Blocks   int  `json:"blocks"`   // blocks that no start may fall into
-	Refusals int  `json:"refusals"` // answers that had to set a block, or to last
-	Verdicts int  `json:"verdicts"` // starts that an earlier verdict had to allow
-	Robots   int  `json:"robots"`   // verdicts decided again from robots.txt
-	Consent  int  `json:"consent"`  // verdicts whose preferences were decided again from robots.txt
-	Reserved int  `json:"reserved"` // pages refused since the site reserves what they were for
-	Ends     int  `json:"ends"`     // starts that had to end
-	Budget   int  `json:"budget"`   // limits that what was spent was held against
-	Numbered bool `json:"numbered"` // every line has its number
-	Chained  bool `json:"chained"`  // every line is covered by a hash
-
-	// OpenVerdicts are starts in a log without any verdict, because robots.txt wasn't asked, and
-	// those so long after their verdict that it was forgotten.
-	OpenVerdicts int `json:"openVerdicts"`
-	// OpenRobots are verdicts that weren't decided again, because the log doesn't hold robots.txt
-	// (robotscache.Config.RecordText), or the URL was redacted.
-	OpenRobots int `json:"openRobots"`
-	// OpenConsent are verdicts whose preferences weren't decided again, for the same reasons.
-	OpenConsent int `json:"openConsent"`
 }
 
 // A HostReport sums up one host. In JSON its durations are seconds.
@@ -219,18 +181,6 @@ func (h HostReport) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, to the nanosecond.
-func (h *HostReport) UnmarshalJSON(b []byte) error {
-	var j hostReportJSON
-	if err := json.Unmarshal(b, &j); err != nil {
-		return err
-	}
-	seconds := func(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
-	*h = HostReport(j.hostCounts)
-	h.MinGap, h.MaxDelay, h.Wait, h.Latency = seconds(j.MinGap), seconds(j.MaxDelay), seconds(j.Wait), seconds(j.Latency)
-	return nil
-}
-
 // OK reports whether nothing is broken: the log holds no violation. What is open may still be
 // anything; see [Report.Complete].
 func (r *Report) OK() bool { return len(r.Broken) == 0 }
@@ -241,6 +191,14 @@ func (r *Report) Complete() bool {
 	return r.OK() && !slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Open > 0 })
 }
 
+// Promise returns the promise of that name, such as "delays kept".
+func (r *Report) Promise(name string) (p Promise) {
+	if i := slices.IndexFunc(r.Promises, func(p Promise) bool { return p.Name == name }); i >= 0 {
+		p = r.Promises[i]
+	}
+	return p
+}
+
 // String returns the report as text.
 func (r *Report) String() string {
 	var b strings.Builder
@@ -248,15 +206,18 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// slowest is how many hosts the text names.
-const slowest = 10
+// shown is how many hosts the text names.
+const shown = 10
 
 // WriteText writes the report for people.
 func (r *Report) WriteText(w io.Writer) error {
 	var b strings.Builder
-	total := 0
+	total, broken := 0, 0
 	for _, n := range r.Records {
 		total += n
+	}
+	for _, n := range r.Broken {
+		broken += n
 	}
 	fmt.Fprintf(&b, "%s, %s", lines.Count(total, "record"), lines.Count(len(r.Hosts), "host"))
 	if !r.First.IsZero() {
@@ -266,60 +227,53 @@ func (r *Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, ", %d logs one after the other", r.Logs)
 	}
 	b.WriteString("\n\n")
-
 	for _, said := range r.Promised {
-		fmt.Fprintf(&b, "promised: %s\n", printable.Text(said))
-	}
-	if r.Promised != nil {
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "promised: %s\n\n", printable.Text(said))
 	}
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, p := range r.Promises {
-		state := p.String()
-		if p.State() == "proved" && strings.HasPrefix(p.Proof, strconv.Itoa(p.Proved)+" ") {
-			state = "proved" // the number once: "proved  9 starts"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, state, p.Proof)
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p, p.Proof)
 	}
 	table.Flush()
 	for _, p := range r.Promises {
-		if p.Open == 0 {
-			continue
-		}
-		fmt.Fprintf(&b, "\nopen, %s:\n", p.Name)
-		for _, why := range p.Why {
-			fmt.Fprintf(&b, "  %s\n", why)
+		if p.Open > 0 {
+			fmt.Fprintf(&b, "\nopen, %s:\n  %s\n", p.Name, strings.Join(p.Why, "\n  "))
 		}
 	}
-
 	if len(r.Hosts) > 0 {
-		hosts := slices.Clone(r.Hosts)
-		slices.SortStableFunc(hosts, func(a, b HostReport) int { return int(b.Latency/time.Microsecond - a.Latency/time.Microsecond) })
 		fmt.Fprintf(table, "\nslowest hosts\tstarts\tlatency\tmin gap\tmax delay\twaited\tdisallowed\tblocks\trefusals\n")
-		for _, h := range hosts[:min(len(hosts), slowest)] {
-			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%s\n", printable.Text(h.Host), h.Starts,
-				printable.Duration(h.Latency), printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks,
-				percent(h.RefusalShare()))
+		for _, h := range r.mostOf(func(h *HostReport) float64 { return float64(h.Latency / time.Microsecond) })[:min(len(r.Hosts), shown)] {
+			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%.0f %%\n", printable.Text(h.Host), h.Starts, printable.Duration(h.Latency),
+				printable.Duration(h.MinGap), printable.Duration(h.MaxDelay), printable.Duration(h.Wait), h.Disallowed, h.Blocks, 100*h.RefusalShare())
 		}
 		table.Flush()
-		r.warn(&b)
 	}
-
-	all := 0
-	for _, n := range r.Broken {
-		all += n
+	warned := 0
+	for _, h := range r.mostOf((*HostReport).RefusalShare) {
+		switch warning := h.Warning(); {
+		case warning == "":
+			continue
+		case warned == 0:
+			fmt.Fprintf(&b, "\nwarning, over %.0f %% of what was asked was refused:\n  %s\n", 100*tooManyRefusals, warning)
+		case warned < shown:
+			fmt.Fprintf(&b, "  %s\n", warning)
+		}
+		warned++
+	}
+	if warned > shown {
+		fmt.Fprintf(&b, "  and %s\n", lines.Count(warned-shown, "more host"))
 	}
 	switch {
 	case r.Complete():
 		b.WriteString("\nProved: every promise was kept, by what is in the log.\n")
-	case all == 0:
+	case broken == 0:
 		b.WriteString("\nNothing is broken, but not everything is proved: see what is open.\n")
 	default:
-		fmt.Fprintf(&b, "\n%s:\n", lines.Count(all, "violation"))
+		fmt.Fprintf(&b, "\n%s:\n", lines.Count(broken, "violation"))
 		for _, v := range r.Violations {
 			fmt.Fprintf(&b, "  %s\n", v)
 		}
-		if more := all - len(r.Violations); more > 0 {
+		if more := broken - len(r.Violations); more > 0 {
 			fmt.Fprintf(&b, "  and %d more\n", more)
 		}
 	}
@@ -327,27 +281,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// warn writes the warnings of the hosts that refused most.
-func (r *Report) warn(b *strings.Builder) {
-	hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h HostReport) bool { return h.Warning() == "" })
-	if len(hosts) == 0 {
-		return
-	}
-	slices.SortStableFunc(hosts, func(a, b HostReport) int { return cmp.Compare(b.RefusalShare(), a.RefusalShare()) })
-	fmt.Fprintf(b, "\nwarning, over %s of what was asked was refused:\n", percent(tooManyRefusals))
-	for _, h := range hosts[:min(len(hosts), slowest)] {
-		fmt.Fprintf(b, "  %s\n", h.Warning())
-	}
-	if more := len(hosts) - slowest; more > 0 {
-		fmt.Fprintf(b, "  and %s\n", lines.Count(more, "more host"))
-	}
-}
-
-func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }
-
-func open(n int, why string) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %d %s", n, why)
+// mostOf returns the hosts, those first that have most of something.
+func (r *Report) mostOf(something func(h *HostReport) float64) []HostReport {
+	hosts := slices.Clone(r.Hosts)
+	slices.SortStableFunc(hosts, func(a, b HostReport) int { return cmp.Compare(something(&b), something(&a)) })
+	return hosts
 }

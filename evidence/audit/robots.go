@@ -211,6 +211,7 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 // decideAgain compares a verdict with what robots.txt, as logged, says. It reports whether the log
 // gives the same verdict, and the crawl-delay that goes with it.
 func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Duration) {
+	a.tallies[verdictsRight].tested++
 	c, target, why := a.copyOf(d)
 	wrong := ""
 	if why == "" {
@@ -232,11 +233,9 @@ func (a *auditor) decideAgain(d *evidence.Decision) (derived bool, floor time.Du
 		}
 	}
 	if why != "" {
-		a.report.Proofs.OpenRobots++
 		a.openEnded(verdictsRight, why)
 		return false, 0
 	}
-	a.report.Proofs.Robots++
 	if wrong != "" {
 		a.violation(BrokenVerdict, d.Host, wrong, c.at, a.at)
 	}
@@ -260,11 +259,10 @@ func (a *auditor) decided(d *evidence.Decision) {
 
 // allowed checks that the verdict v, if there is one, allowed the start d.
 func (a *auditor) allowed(d *evidence.Decision, v *trip) {
+	a.tallies[allowedByRobots].tested++
 	switch {
 	case v == nil && a.by.policy == nil && !a.trips.some:
-		a.report.Proofs.OpenVerdicts++
 		a.openEnded(allowedByRobots, "the log holds no verdict")
-		return
 	case v == nil:
 		a.violation(BrokenRobots, d.Host, "fetch of a URL without a verdict: "+d.URL, a.at)
 	case !v.allowed:
@@ -284,7 +282,6 @@ func (a *auditor) allowed(d *evidence.Decision, v *trip) {
 			a.contradiction(fmt.Sprintf("allowed %v after the start", time.Duration(late)), v.at)
 		}
 	}
-	a.report.Proofs.Verdicts++
 }
 
 // certain returns how many bytes of the target of u are sure to be what was asked for; a very large

@@ -25,8 +25,8 @@ func TestRobotsTxtThatIsConfirmedHoldsAgain(t *testing.T) {
 	confirmed(text).wants(t, audit.BrokenVerdict)
 	s := confirmed(text + "\n") // not the text that is known
 	s.wants(t, "")
-	if r := check(t, logtest.Write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
-		t.Errorf("%+v", r.Proofs)
+	if r := check(t, logtest.Write(t, s)); r.Promise("verdicts right").Proved != 0 || r.Promise("verdicts right").Open != 1 {
+		t.Errorf("%+v", r.Promises)
 	}
 }
 
@@ -39,8 +39,8 @@ func TestVerdictOfALenientGroupIsLeftOpen(t *testing.T) {
 	}
 	s := lenient("Test*")
 	s.wants(t, "")
-	if r := check(t, logtest.Write(t, s)); r.Proofs.Robots != 0 || r.Proofs.OpenRobots != 1 {
-		t.Errorf("%+v", r.Proofs)
+	if r := check(t, logtest.Write(t, s)); r.Promise("verdicts right").Proved != 0 || r.Promise("verdicts right").Open != 1 {
+		t.Errorf("%+v", r.Promises)
 	}
 	for _, group := range []string{"", "*", "testbot"} {
 		lenient(group).wants(t, audit.BrokenVerdict)
@@ -54,8 +54,8 @@ func TestVerdictOnAURLThatHeldUserinfoIsLeftOpen(t *testing.T) {
 		Type: evidence.BlockedByRobots, Time: at(1), Trip: 1, MatchedRule: "Disallow: /*@", Line: 2, Group: "*", URL: "https://a.example/go?u=https://me@b.example/",
 	}, nil)
 	s.wants(t, "")
-	if r := check(t, logtest.Write(t, s)); r.Proofs.OpenRobots != 1 {
-		t.Errorf("%+v", r.Proofs)
+	if r := check(t, logtest.Write(t, s)); r.Promise("verdicts right").Open != 1 {
+		t.Errorf("%+v", r.Promises)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestHostsAreKnownInEachSpelling(t *testing.T) {
 		s.robots("User-agent: *\nDisallow: /x\n", 0, func(d *evidence.Decision) { d.URL = "https://xn--mller-kva.example/robots.txt" })
 		s.allowed(1, 1, func(d *evidence.Decision) { d.URL = url })
 		if r := check(t, logtest.Write(t, s)); r.Broken[audit.BrokenVerdict] != 1 {
-			t.Errorf("%s: %+v", url, r.Proofs)
+			t.Errorf("%s: %+v", url, r.Promises)
 		}
 	}
 }

@@ -73,11 +73,11 @@ func CheckSite(log io.Reader, hosts ...string) (*Report, error) {
 		a.end()
 	}
 	a.judge()
-	r.Proofs.Numbered, r.Proofs.Chained = false, false
+	r.Numbered, r.Chained = false, false
 	a.finish()
 	whole := &r.Promises[logWhole]
 	whole.Proved, whole.Open, whole.Why = 0, 1, []string{"only the records of some hosts were judged"}
-	whole.Proof = lines.Count(r.Lines, "line") + " of it"
+	whole.Proof = "lines of it"
 	return r, err
 }
 

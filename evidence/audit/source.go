@@ -247,7 +247,7 @@ func (s *source) end() {
 		s.a.openEnded(logWhole, "the log isn't sealed: its end was cut off, or the process was killed, or Close never called")
 	}
 	s.a.end()
-	r.Proofs.Numbered = r.Proofs.Numbered && s.next > 0
-	r.Proofs.Chained = r.Proofs.Chained && s.chained
+	r.Numbered = r.Numbered && s.next > 0
+	r.Chained = r.Chained && s.chained
 	s.lines = 0
 }

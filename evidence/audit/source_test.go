@@ -61,7 +61,7 @@ func exchangesOf(n, starts int) []io.Reader {
 
 func TestLogsOfAFleetProveThemselvesTogether(t *testing.T) {
 	report, err := audit.Check(exchangesOf(4, 40)...)
-	if err != nil || !report.OK() || report.Records[evidence.Started] != 40 || report.Logs != 4 || !report.Proofs.Chained {
+	if err != nil || !report.OK() || report.Records[evidence.Started] != 40 || report.Logs != 4 || !report.Chained {
 		t.Errorf("%v\n%s", err, report)
 	}
 
@@ -129,7 +129,7 @@ func TestCheckReadsLogsWithAHashInEachLine(t *testing.T) {
 		return log
 	}
 	log := write()
-	if r := check(t, log); !r.OK() || !r.Proofs.Chained {
+	if r := check(t, log); !r.OK() || !r.Chained {
 		t.Error(r)
 	}
 	if r := check(t, bytes.Replace(log, []byte(`"delay":0.5`), []byte(`"delay":0.4`), 1)); r.Broken[audit.BrokenChain] != 1 {

@@ -135,7 +135,6 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 		}
 		t.policy, t.limits, t.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
 		t.budget.promise(p)
-		a.report.Proofs.Budget += len(t.budget.limits)
 		a.share(t)
 		a.sameLimits(t)
 		if !t.limiter.named {

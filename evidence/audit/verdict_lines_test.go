@@ -184,10 +184,10 @@ func TestVerdictsOnLines(t *testing.T) {
 		if want := moment("-60"); slices.Contains([]string{"a log", "a chained log"}, c.name) && (!r.First.Equal(want) || !r.Last.Equal(moment("2.2"))) {
 			t.Errorf("from %v to %v", r.First, r.Last)
 		}
-		if !r.Proofs.Chained {
+		if !r.Chained {
 			got = append(got, "open, log whole: not chained")
 		}
-		if !r.Proofs.Numbered {
+		if !r.Numbered {
 			got = append(got, "open, log whole: not numbered")
 		}
 		if got, want := strings.Join(got, "\n"), trimLines(c.want); got != want {
@@ -202,7 +202,7 @@ func TestVerdictsOnLogsOfWhichOneIsNumbered(t *testing.T) {
 	chained := strings.Join(linesOf(t, usual, evidence.Chained()), "")
 	for _, logs := range [][2]string{{bare, chained}, {chained, bare}, {chained, chained}} {
 		r, err := audit.Check(strings.NewReader(logs[0]), strings.NewReader(logs[1]))
-		if want := logs[0] == logs[1]; err != nil || r.Proofs.Numbered != want || r.Proofs.Chained != want {
+		if want := logs[0] == logs[1]; err != nil || r.Numbered != want || r.Chained != want {
 			t.Errorf("%v, %v", r, err)
 		}
 	}
@@ -320,7 +320,7 @@ func TestVerdictsOnOneHost(t *testing.T) {
 	got := strings.Join(verdictOf(r), "\n")
 	want := "lines 41 and 44: gap: b.example: 100ms between two starts, delay in force 500ms\n" +
 		"open, log whole: only the records of some hosts were judged"
-	if got != want || r.Lines != 20 || r.Logs != 2 || len(r.Hosts) != 1 || r.Promises[9].Proof != "20 lines of it" || r.Promises[9].Proved != 0 || r.Promises[9].Open != 1 || r.Proofs.Numbered {
+	if got != want || r.Lines != 20 || r.Logs != 2 || len(r.Hosts) != 1 || r.Promises[9].Proof != "lines of it" || r.Promises[9].Proved != 0 || r.Promises[9].Open != 1 || r.Numbered {
 		t.Errorf("got\n%s\n%+v", got, r)
 	}
 	plain := regexp.MustCompile(`,?"n":[0-9]+`).ReplaceAllString(log[:strings.LastIndex(log, `{"allowed":true,"by":"T'","n":1`)], "")

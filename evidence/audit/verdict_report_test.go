@@ -39,16 +39,16 @@ const eventfulText = `39 records, 2 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:
 
 promised: 2 slots a host, 500ms or more between starts (Fixed), robots.txt obeyed, deny where there is none to be had, refusals block fibonacci from 1s to 10m0s, 9 pages, 9000 bytes, 1h0m0s, 2 further tries
 
-delays kept                    proved             9 gaps between starts
-slots kept                     proved             11 starts
-blocks kept                    proved             1 refusal, 1 block
-allowed by robots.txt          proved             9 starts
-verdicts right                 proved             9 verdicts decided again
-reservations kept              nothing to keep    0 pages refused, 0 verdicts decided again
-budget kept                    proved 7           3 limits held against what was spent
-every start ended              proved             11 starts
-times agree with the servers'  proved             1 Date header
-log whole                      open 1, proved 38  numbered, not chained
+delays kept                    proved 9           gaps between starts
+slots kept                     proved 11          starts
+blocks kept                    proved 1           refusals
+allowed by robots.txt          proved 9           starts
+verdicts right                 proved 9           verdicts, decided again
+reservations kept              nothing to keep    verdicts, decided again
+budget kept                    proved 7           pages
+every start ended              proved 11          starts
+times agree with the servers'  proved 1           Date headers
+log whole                      open 1, proved 38  lines, numbered, not chained
 
 open, log whole:
   the lines aren't chained: whoever held the file could change them
@@ -72,8 +72,8 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	`).String()
 	for _, want := range []string{
 		"43 records, 3 hosts, 2026-11-21 02:59:00 to 2026-11-21 03:00:40 UTC, 2 logs one after the other\n",
-		"delays kept                    BROKEN once, proved 8  9 gaps between starts\n",
-		"verdicts right                 open 1, proved 9       9 verdicts decided again, 1 that couldn't be\n",
+		"delays kept                    BROKEN 1, proved 8  gaps between starts\n",
+		"verdicts right                 open 1, proved 9    verdicts, decided again\n",
 		"\nopen, verdicts right:\n  the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)\n\nopen, log whole:\n",
 		"\n1 violation:\n  lines 9 and 15: gap: a.example: 2.5s between two starts, delay in force 3s\n",
 	} {
@@ -84,24 +84,21 @@ func TestVerdictsInTheTextOfAReport(t *testing.T) {
 	if strings.Contains(got, " more\n") || strings.Contains(got, "is broken") {
 		t.Error(got)
 	}
-	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 2 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keepno limit was promised" {
+	if got := judge(t, usual+"1 page 1\nlog\npolicy\nsite \"\" at=50"); len(got.Policies) != 2 || got.Promises[6].String()+got.Promises[6].Proof != "nothing to keeppages" {
 		t.Errorf("without limits, got\n%v", got)
-	}
-	if got := judge(t, "policy pages=9\n1 page 1").String(); !strings.Contains(got, "1 limit held against what was spent\n") {
-		t.Errorf("got\n%s", got)
 	}
 	if got := judge(t, "").String(); got != `0 records, 0 hosts
 
-delays kept                    open 1  0 gaps between starts
-slots kept                     open 1  0 starts
-blocks kept                    open 1  0 refusals, 0 blocks
-allowed by robots.txt          open 1  0 starts
-verdicts right                 open 1  0 verdicts decided again
-reservations kept              open 1  0 pages refused, 0 verdicts decided again
-budget kept                    open 1  no limit was promised
-every start ended              open 1  0 starts
-times agree with the servers'  open 1  0 Date headers
-log whole                      open 1  lines aren't numbered
+delays kept                    open 1  gaps between starts
+slots kept                     open 1  starts
+blocks kept                    open 1  refusals
+allowed by robots.txt          open 1  starts
+verdicts right                 open 1  verdicts, decided again
+reservations kept              open 1  verdicts, decided again
+budget kept                    open 1  pages
+every start ended              open 1  starts
+times agree with the servers'  open 1  Date headers
+log whole                      open 1  lines, not numbered
 `+openOfNothing+`
 Nothing is broken, but not everything is proved: see what is open.
 ` {
@@ -146,8 +143,7 @@ func TestWarningsOfRefusals(t *testing.T) {
 		if c.want == "" && strings.Contains(text, "warning") || c.want != "" && !strings.Contains(text, warning+c.want) {
 			t.Errorf("want %q in\n%s", c.want, text)
 		}
-		var back audit.HostReport
-		if b, err := json.Marshal(r.Hosts[0]); err != nil || json.Unmarshal(b, &back) != nil || back != r.Hosts[0] ||
+		if b, err := json.Marshal(r.Hosts[0]); err != nil ||
 			!strings.Contains(string(b), fmt.Sprintf(`"refusalShare":%v`, r.Hosts[0].RefusalShare())) {
 			t.Errorf("%s, %v", b, err)
 		}
@@ -170,8 +166,10 @@ func TestVerdictsInFigures(t *testing.T) {
 			t.Errorf("got %+v, want %+v", r.Hosts[i], want)
 		}
 	}
-	if want := (audit.Proofs{Gaps: 9, Slots: 11, Blocks: 1, Refusals: 1, Verdicts: 9, Robots: 9, Ends: 11, Budget: 3, Numbered: true}); r.Proofs != want {
-		t.Errorf("got %+v, want %+v", r.Proofs, want)
+	for i, want := range []int{9, 11, 1, 9, 9, 0, 7, 11, 1, 38} {
+		if p := r.Promises[i]; p.Proved != want {
+			t.Errorf("got %+v, want %d", p, want)
+		}
 	}
 	if len(r.Policies) != 1 || r.Policies[0].Product != "TestBot" {
 		t.Errorf("%+v", r.Policies)
@@ -205,22 +203,19 @@ func TestVerdictsInFiguresOfLies(t *testing.T) {
 		9  failed 7 error=reset latency=9 duration=9 left=true
 		20 refused 8 status=200 refusals=0 until=@25.1 rateLimit="\"p\";r=0;t=5"
 	`)
-	if want := (audit.Proofs{Gaps: 5, Slots: 6, Blocks: 1, Refusals: 1, Verdicts: 5, Robots: 5, OpenRobots: 1, Consent: 2, OpenConsent: 1, Reserved: 1, Ends: 6, Numbered: true}); r.Proofs != want {
-		t.Errorf("got %+v, want %+v\n%v", r.Proofs, want, r)
+	for i, want := range []string{
+		"proved 5", "proved 6", "proved 1", "BROKEN 2, open 1, proved 2", "BROKEN 2, open 1, proved 3", "BROKEN 4, open 1", "nothing to keep", "proved 6",
+		"nothing to keep", "open 1, proved 21",
+	} {
+		if got := r.Promises[i].String(); got != want {
+			t.Errorf("%s: got %s, want %s\n%v", r.Promises[i].Name, got, want, r)
+		}
 	}
 	if want := (500 * time.Millisecond / 4); r.Hosts[0].Latency != want || r.Hosts[0].Disallowed != 1 {
 		t.Errorf("%+v, want a latency of %v", r.Hosts[0], want)
 	}
-	for _, want := range []string{
-		"\nallowed by robots.txt          BROKEN 2 times, ", "5 starts\n", "\nverdicts right                 BROKEN 2 times, ", "5 verdicts decided again, 1 that couldn't be\n",
-		"\nreservations kept              BROKEN ", "1 page refused, 2 verdicts decided again, 1 that couldn't be\n",
-	} {
-		if !strings.Contains(r.String(), want) {
-			t.Errorf("no %q in\n%s", want, r)
-		}
-	}
 	bare := judge(t, "1 start 1\n1.2 end 1\n2 start 2\n2.2 end 2")
-	if p := bare.Promises[3]; p.Proved != 0 || p.Open != 2 || p.Proof != "0 starts, 2 without a verdict" {
+	if p := bare.Promises[3]; p.Proved != 0 || p.Open != 2 {
 		t.Errorf("%+v", p)
 	}
 	if r := judge(t, usual+"1 page 1\n2 waiting timestamp=-"); !r.First.Equal(moment("-60")) || !r.Last.Equal(moment("1.2")) {

@@ -74,18 +74,18 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		of    audit.Signed
 		proof string
 	}{
-		{"a signed log", lines, trusted, ``, audit.Signed{Checkpoints: 3, Records: 14, Key: id}, "numbered, not chained, 14 records signed by " + id},
+		{"a signed log", lines, trusted, ``, audit.Signed{Checkpoints: 3, Records: 14, Key: id}, "lines, 14 records signed by " + id},
 		{"without a key", lines, audit.Trust{}, `
 			open, log whole: the log is signed, but no key was given
-		`, audit.Signed{Checkpoints: 3, Records: 14}, "numbered, not chained, 14 records signed, but no key was given"},
+		`, audit.Signed{Checkpoints: 3, Records: 14}, "lines, 14 records signed by a key that wasn't given"},
 		{"cut off behind a checkpoint", lines[:10], trusted, `
 			open, every start ended: the log stops while requests are under way, as after a kill, or where bodies are never closed: these have no end
 			open, log whole: the log isn't sealed: its end was cut off, or the process was killed, or Close never called
 			open, log whole: the records after the last checkpoint aren't signed
-		`, audit.Signed{Checkpoints: 1, Records: 7, After: 2, Key: id}, "numbered, not chained, 7 records signed by " + id + ", 2 after the last checkpoint"},
+		`, audit.Signed{Checkpoints: 1, Records: 7, After: 2, Key: id}, "lines, 7 records signed by " + id},
 		{"a line changed before the first checkpoint", with(lines, 3, `"bytes":100`, `"bytes":101`), trusted, `
 			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
-		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "numbered, not chained, 7 records signed by " + id},
+		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "lines, 7 records signed by " + id},
 		{"and the edge of its tree with it", with(with(lines, 3, `"bytes":100`, `"bytes":101`), 8, `"edge":"`, `"edge":"AAAA`), trusted, `
 			line 8: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
 		`, audit.Signed{}, ""},
@@ -94,13 +94,13 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 		`, audit.Signed{}, ""},
 		{"a line changed before the second", with(lines, 14, `"bytes":100`, `"bytes":101`), trusted, `
 			lines 8 and 15: signature: the 6 records before this checkpoint aren't what was signed: some were changed or reordered
-		`, audit.Signed{Checkpoints: 2, Records: 8, Key: id}, "numbered, not chained, 8 records signed by " + id},
+		`, audit.Signed{Checkpoints: 2, Records: 8, Key: id}, "lines, 8 records signed by " + id},
 		{"a line taken out", without(lines, 4, 4), trusted, `
 			lines 3 and 4: line: record 4 is missing
 			line 7: signature: a checkpoint of 7 lines stands after 6: 1 are missing
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
-		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "numbered, not chained, 7 records signed by " + id},
+		`, audit.Signed{Checkpoints: 2, Records: 7, Key: id}, "lines, 7 records signed by " + id},
 		{"a line put in", slices.Insert(slices.Clone(lines), 4, "x\n"), trusted, `
 			line 5: unreadable: not a record, column 1: malformed JSON
 			lines 5 and 6: line: record 5 comes after record 5

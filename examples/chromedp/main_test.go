@@ -24,7 +24,7 @@ func browsed(t *testing.T, pages []page) (string, *audit.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !report.OK() || report.Proofs.Robots == 0 {
+	if !report.OK() || report.Promise("verdicts right").Proved == 0 {
 		t.Error(report)
 	}
 	return out.String(), report

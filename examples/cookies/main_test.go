@@ -24,7 +24,7 @@ func TestCrawl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !report.OK() || report.Proofs.Robots == 0 {
+		if !report.OK() || report.Promise("verdicts right").Proved == 0 {
 			t.Error(report)
 		}
 		for _, line := range []string{
