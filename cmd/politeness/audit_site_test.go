@@ -88,7 +88,7 @@ func TestASiteIsToldWhatWasDoneThere(t *testing.T) {
 	older, newer := write("access.log.1", strings.Join(access[:half], "\n")), write("access.log", strings.Join(access[half:], "\n"))
 	polite(t, nil, "audit", "access", "-html", page, bundle, newer, older).expect(t, 0, "every request that the site saw", "")
 	more := write("more.log", strings.Replace(access[half], "GET /", "GET /secret", 1)+"\n")
-	polite(t, nil, "audit", "access", "-html", page, "-host", "h1.example", log, newer, older, more).expect(t, 1, "isn't in the evidence", "")
+	polite(t, nil, "audit", "access", "-html", page, "-host", "h1.example", log, newer, older, more).expect(t, 1, "missing from the evidence", "")
 	if text := read("page.html"); !strings.Contains(text, "/secret") {
 		t.Error(text)
 	}

@@ -4,14 +4,11 @@
 package accesslog
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/go-politeness/politeness/evidence/internal/lines"
@@ -28,9 +25,6 @@ type Options struct {
 	// Agent is a part of the User-Agent that tells this crawler's requests from others'. "" is the
 	// product token that the evidence names; if it names several, each of the first 64.
 	Agent string
-	// TimeUnit is the unit of a request time without decimals. 0 is a microsecond, as Apache's %D has
-	// it; times with decimals, as nginx has them, are seconds.
-	TimeUnit time.Duration
 }
 
 // ErrNothing is the error where two logs couldn't be compared: no request is in both, or most lines
@@ -39,7 +33,7 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 
 // Compare compares the evidence of a crawler (a log, or a bundle) with a site's own logs of it: the
 // combined format of nginx, Apache and Varnish, with or without a virtual host before the line and
-// a request time behind it, or Caddy's JSON. Each may be compressed by gzip, and lines may come in
+// more behind it, or Caddy's JSON. Each may be compressed by gzip, and lines may come in
 // any order, as when rotated files are given one after the other.
 //
 // Requests are matched by host, method, path with query, and time: two records of one request may
@@ -49,7 +43,7 @@ var ErrNothing = errors.New("accesslog: nothing was compared")
 //
 // With an error that is [ErrNothing] comes a Comparison too, which says what was read.
 func Compare(evidence io.Reader, o Options, access ...io.Reader) (*Comparison, error) {
-	c := &comparer{host: hostname.Key(o.Host), unit: cmp.Or(o.TimeUnit, time.Microsecond), hosts: map[string]bool{}}
+	c := &comparer{host: hostname.Key(o.Host), hosts: map[string]bool{}}
 	if o.Agent != "" {
 		c.agents = []string{o.Agent}
 	}
@@ -102,7 +96,6 @@ type Comparison struct {
 	Left    Findings `json:"left"`    // requests that the site answered with 429, and that the caller gave up by the evidence
 	Status  Findings `json:"status"`  // matched, and the statuses differ
 	Unseen  Findings `json:"unseen"`  // requests that the evidence has, answer included, and the site never saw
-	Bytes   Findings `json:"bytes"`   // matched, and the site sent more bytes than the evidence counts: no fault where a body wasn't read to its end
 
 	Hosts []SiteView `json:"hosts"` // by name
 
@@ -130,8 +123,6 @@ type Finding struct {
 	Address    string    `json:"address,omitzero"`    // of the client, as the site saw it
 	Status     int       `json:"status,omitzero"`     // in the evidence
 	SiteStatus int       `json:"siteStatus,omitzero"` // in the access log
-	Bytes      int64     `json:"bytes,omitzero"`
-	SiteBytes  int64     `json:"siteBytes,omitzero"`
 }
 
 // String returns the finding as one line of text.
@@ -143,7 +134,7 @@ func (f Finding) String() string {
 	}
 	switch {
 	case f.Record > 0 && f.Line > 0:
-		fmt.Fprintf(&b, "line %d says %d, %d bytes; record %d says %d, %d bytes", f.Line, f.SiteStatus, f.SiteBytes, f.Record, f.Status, f.Bytes)
+		fmt.Fprintf(&b, "line %d says %d; record %d says %d", f.Line, f.SiteStatus, f.Record, f.Status)
 	case f.Line > 0:
 		fmt.Fprintf(&b, "line %d, from %s", f.Line, f.Address)
 	default:
@@ -155,15 +146,10 @@ func (f Finding) String() string {
 // A SiteView is what the crawler did on one host, as the site saw it. Most access logs know whole
 // seconds, so gaps are a second longer or shorter.
 type SiteView struct {
-	Host       string        `json:"host"`
-	Requests   int           `json:"requests"`
-	First      time.Time     `json:"first"`      // by the site's clock
-	Last       time.Time     `json:"last"`       //
-	MinGap     time.Duration `json:"-"`          // shortest gap between two requests
-	OwnMinGap  time.Duration `json:"-"`          // the same by the evidence
-	BusySecond int           `json:"busySecond"` // most requests within a second of the clock
-	BusyMinute int           `json:"busyMinute"` // most requests within a minute of the clock
-	InFlight   int           `json:"inFlight"`   // requests that surely were in flight at once; 0: the log has no request times
+	Host      string  `json:"host"`
+	Requests  int     `json:"requests"`
+	MinGap    float64 `json:"minGap"`    // seconds from one start to the next at least, by the site; 0 for a single one
+	OwnMinGap float64 `json:"ownMinGap"` // the same by the evidence
 }
 
 // MarshalJSON writes durations in seconds.
@@ -174,16 +160,6 @@ func (c *Comparison) MarshalJSON() ([]byte, error) {
 		*fields
 		Offset float64 `json:"offset"`
 	}{c.OK(), (*fields)(c), c.Offset.Seconds()})
-}
-
-// MarshalJSON writes durations in seconds.
-func (v SiteView) MarshalJSON() ([]byte, error) {
-	type fields SiteView
-	return json.Marshal(struct {
-		fields
-		MinGap    float64 `json:"minGap"`
-		OwnMinGap float64 `json:"ownMinGap"`
-	}{fields(v), v.MinGap.Seconds(), v.OwnMinGap.Seconds()})
 }
 
 // OK reports whether something was compared, and the evidence has every request that the site saw
@@ -201,21 +177,19 @@ func (c *Comparison) String() string {
 
 // A Kind is the findings of one kind, for showing.
 type Kind struct {
-	Name string
+	Name string // what they are, behind their number: "2 requests missing from the evidence"
 	Findings
-	one, many string // what a sentence says of them, behind their number
 }
 
 // Kinds returns the findings by their kinds, the gravest first.
 func (c *Comparison) Kinds() []Kind {
 	return []Kind{
-		{"missing from the evidence", c.Missing, "request that the site saw isn't in the evidence.", "requests that the site saw aren't in the evidence."},
-		{"never sent, by the evidence", c.Unsent, "request that the site saw was never sent, by the evidence.", "requests that the site saw were never sent, by the evidence."},
-		{"given up by the caller, and refused by the site", c.Left, "request that the site answered with 429 was given up by the caller, by the evidence.", "requests that the site answered with 429 were given up by the caller, by the evidence."},
-		{"outside the time of the evidence", c.Outside, "request that the site saw is older or newer than all of the evidence.", "requests that the site saw are older or newer than all of the evidence."},
-		{"another status", c.Status, "request has another status in the evidence.", "requests have another status in the evidence."},
-		{"never seen by the site", c.Unseen, "request of the evidence was never seen by the site.", "requests of the evidence were never seen by the site."},
-		{"more bytes sent", c.Bytes, "request has fewer bytes in the evidence than the site sent, as it has where the body wasn't read to its end.", "requests have fewer bytes in the evidence than the site sent, as they have where bodies weren't read to their ends."},
+		{"missing from the evidence", c.Missing},
+		{"seen by the site, and given back unused by the evidence", c.Unsent},
+		{"answered with 429, and given up by the caller by the evidence", c.Left},
+		{"before or after all of the evidence", c.Outside},
+		{"with another status in the evidence", c.Status},
+		{"of the evidence never seen by the site", c.Unseen},
 	}
 }
 
@@ -231,10 +205,13 @@ func (c *Comparison) Sentences() []string {
 		out = append(out, fmt.Sprintf("The site's clock is %v ahead; it notes the %s of a request.", c.Offset.Round(time.Second), when))
 	}
 	for _, k := range c.Kinds() {
-		if k.N == 1 {
-			out = append(out, "1 "+k.one)
-		} else if k.N > 1 {
-			out = append(out, fmt.Sprintf("%d %s", k.N, k.many))
+		if k.N > 0 {
+			out = append(out, lines.Count(k.N, "request")+" "+k.Name+".")
+		}
+	}
+	for _, h := range c.Hosts {
+		if h.MinGap < h.OwnMinGap-1.5 && h.Requests > 1 {
+			out = append(out, fmt.Sprintf("The site saw requests to %s %.0f s apart, and the evidence has them %.0f s apart at least.", printable.Text(h.Host), h.MinGap, h.OwnMinGap))
 		}
 	}
 	if c.Unseen.N > 0 && c.Missing.N > 0 {
@@ -256,18 +233,6 @@ func (c *Comparison) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, s := range c.Sentences() {
 		fmt.Fprintln(&b, s)
-	}
-	if len(c.Hosts) > 0 {
-		table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(table, "\nas the site saw it\trequests\tmin gap\tby the evidence\ta second\ta minute\tin flight\n")
-		for _, h := range c.Hosts {
-			flight := "unknown"
-			if h.InFlight > 0 {
-				flight = strconv.Itoa(h.InFlight)
-			}
-			fmt.Fprintf(table, "%s\t%d\t%v\t%v\t%d\t%d\t%s\n", printable.Text(h.Host), h.Requests, h.MinGap, printable.Duration(h.OwnMinGap), h.BusySecond, h.BusyMinute, flight)
-		}
-		table.Flush()
 	}
 	for _, kind := range c.Kinds() {
 		if kind.N == 0 {

@@ -39,29 +39,17 @@ type request struct {
 	method string
 	target string // clipped
 	time   time.Time
-	took   time.Duration // -1: the site hasn't noted it
+	took   time.Duration // by the evidence
 	status int           // 0: unknown
-	bytes  int64         // -1: unknown
 	file   int
 	line   int
-	from   string // address of the client
-	end    ending // in the evidence
-	met    bool   // whether the other side has it
+	from   string   // address of the client
+	left   bool     // its caller gave it up, by the evidence
+	unsent bool     // its turn was given back, by the evidence
+	other  *request // of the other side; nil: it has none
 }
 
-// An ending is how a request ended, by the evidence.
-type ending uint8
-
-const (
-	unknown ending = iota
-	answered
-	failed
-	left   // by the caller
-	unsent // the turn was given back
-)
-
-// An ownKey names a request within the evidence: by the number of the start, or, where the limiter
-// doesn't number them, by the try.
+// An ownKey names a request within the evidence.
 type ownKey struct {
 	host, transport string
 	seq, trip       uint64
@@ -71,10 +59,9 @@ type ownKey struct {
 // A comparer compares.
 type comparer struct {
 	Comparison
-	agents  []string // parts of User-Agents
-	learned bool     // whether agents are product tokens
-	host    string   // the only one; "": all
-	unit    time.Duration
+	agents  []string        // parts of User-Agents
+	learned bool            // whether agents are product tokens
+	host    string          // the only one; "": all
 	file    int             // number of the access log that is read
 	hosts   map[string]bool // those of the access log
 
@@ -129,7 +116,7 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 	}
 	c.learned = learn
 	open := map[ownKey]int{} // requests without an end, by index
-	many, records, seen := false, false, map[string]bool{}
+	many, records := false, false
 	err = lines.Each(log, func(text []byte, line int) {
 		var d evidence.Decision
 		if d.UnmarshalJSON(text) != nil || d.Type == "" {
@@ -140,17 +127,13 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 		if d.Policy != nil {
 			agent = d.Policy.Product
 		}
-		if learn && agent != "" && !seen[agent] && len(seen) < maxAgents {
-			seen[agent] = true
-			c.agents = append(c.agents, strings.Clone(agent))
+		if learn && agent != "" && len(c.agents) < maxAgents && !slices.Contains(c.agents, agent) {
+			c.agents = append(c.agents, agent)
 		}
 		if !d.Time.IsZero() && d.Type != evidence.LogClosed && d.Type != evidence.Checkpoint {
 			stretch(&c.first, &c.last, d.Time)
 		}
-		k := ownKey{host: d.Host, transport: d.Transport, seq: d.Seq}
-		if d.Seq == 0 {
-			k.trip, k.attempt = d.Trip, d.Attempt
-		}
+		k := ownKey{d.Host, d.Transport, d.Seq, d.Trip, d.Attempt}
 		switch d.Type {
 		case evidence.Started, evidence.Resent:
 			host := hostname.Key(sites.Authority(d.URL))
@@ -160,7 +143,7 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 			if many = many || len(c.own) == maxRequests; many {
 				return
 			}
-			r := request{time: d.Start, bytes: -1, line: line}
+			r := request{time: d.Start, line: line}
 			if r.time.IsZero() {
 				r.time = d.Time
 			}
@@ -175,16 +158,10 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 			}
 			delete(open, k)
 			r := &c.own[i]
-			r.status, r.took, r.end = d.Status, max(d.Duration, 0), failed
-			switch {
-			case d.Type == evidence.Fetched:
-				r.bytes, r.end = d.Bytes, answered
-			case d.Status != 0:
-			case d.Left:
-				r.end = left
-			case d.Err == "" && d.Latency == 0:
-				r.end = unsent
-			}
+			r.status, r.took = d.Status, max(d.Duration, 0)
+			failed := d.Type == evidence.Failed && d.Status == 0
+			r.left = failed && d.Left
+			r.unsent = failed && !d.Left && d.Err == "" && d.Latency == 0
 		}
 	})
 	switch {
@@ -215,16 +192,16 @@ func (c *comparer) readAccess(log io.Reader) error {
 	namesHost := false
 	err = lines.Each(log, func(text []byte, line int) {
 		c.Lines++
-		l, ok := parse(string(text), c.unit)
+		r, agent, ok := parse(string(text))
 		if !ok {
 			c.Unreadable++
 			return
 		}
-		stretch(&c.from, &c.to, l.time)
+		stretch(&c.from, &c.to, r.time)
 		host := only
-		if l.host != "" {
+		if r.host != "" {
 			namesHost = true
-			if host = hostname.Key(l.host); c.host != "" && host != c.host {
+			if host = hostname.Key(r.host); c.host != "" && host != c.host {
 				return
 			}
 			if known[host] {
@@ -232,7 +209,7 @@ func (c *comparer) readAccess(log io.Reader) error {
 			}
 		}
 		switch {
-		case fault != nil || !c.isOurs(l.agent):
+		case fault != nil || !c.isOurs(agent):
 			return
 		case host == "":
 			fault = errors.New("accesslog: the lines of the access log don't name their host, and the evidence has several: say which one the log is of (Options.Host, -host)")
@@ -241,8 +218,8 @@ func (c *comparer) readAccess(log io.Reader) error {
 			fault = errMany
 			return
 		}
-		r := request{time: l.time, took: l.took, status: l.status, bytes: l.bytes, file: c.file, line: line, from: once(l.address)}
-		c.fill(&r, host, l.method, l.target)
+		r.file, r.line, r.from = c.file, line, once(r.from)
+		c.fill(&r, host, r.method, r.target)
 		c.hosts[r.host] = true
 		c.site = append(c.site, r)
 	})
@@ -268,168 +245,105 @@ func (c *comparer) isOurs(agent string) bool {
 	})
 }
 
-// An accessLine is one line of an access log.
-type accessLine struct {
-	host, address, method, target, agent string
-
-	time   time.Time
-	status int
-	bytes  int64         // -1: unknown
-	took   time.Duration // -1: unknown
-}
-
-// parse reads a line of an access log.
-func parse(s string, unit time.Duration) (l accessLine, ok bool) {
+// parse reads a line of an access log, and the User-Agent in it.
+func parse(s string) (r request, agent string, ok bool) {
 	if strings.HasPrefix(s, "{") {
 		return parseCaddy(s)
 	}
-	return parseCombined(s, unit)
+	return parseCombined(s)
 }
 
 // parseCaddy reads a line of Caddy's access log: JSON, written when the request has ended.
-func parseCaddy(s string) (l accessLine, ok bool) {
+func parseCaddy(s string) (r request, agent string, ok bool) {
 	var in struct {
-		TS, Duration json.RawMessage
-		Status       int
-		Size         int64
-		Request      struct {
+		TS      json.RawMessage
+		Status  int
+		Request struct {
 			Method, Host, URI string
 			RemoteIP          string `json:"remote_ip"`
 			ClientIP          string `json:"client_ip"`
 			Headers           map[string][]string
 		}
-		RespHeaders map[string][]string `json:"resp_headers"`
 	}
-	err := json.Unmarshal([]byte(s), &in)
-	if err != nil || in.Request.Method == "" {
-		return l, false
+	if json.Unmarshal([]byte(s), &in) != nil || in.Request.Method == "" {
+		return r, "", false
 	}
-	l = accessLine{
-		host: in.Request.Host, address: cmp.Or(in.Request.ClientIP, in.Request.RemoteIP),
-		method: in.Request.Method, target: in.Request.URI, status: in.Status, bytes: in.Size, took: -1,
+	r = request{
+		host: in.Request.Host, from: cmp.Or(in.Request.ClientIP, in.Request.RemoteIP),
+		method: in.Request.Method, target: in.Request.URI, status: in.Status,
 	}
-	if agent := in.Request.Headers["User-Agent"]; len(agent) > 0 {
-		l.agent = agent[0]
-	}
-	if in.RespHeaders["Content-Encoding"] != nil {
-		l.bytes = -1
-	}
-	if seconds, err := strconv.ParseFloat(string(in.Duration), 64); err == nil && seconds >= 0 {
-		l.took = time.Duration(min(seconds, 1e9) * 1e9)
-	}
+	agent = strings.Join(in.Request.Headers["User-Agent"], " ")
 	stamp := strings.Trim(string(in.TS), `"`)
 	if at, err := strconv.ParseFloat(stamp, 64); err == nil && at > 0 && at < 1e11 {
-		l.time = time.UnixMicro(int64(at * 1e6))
-		return l, true
+		r.time = time.UnixMicro(int64(at * 1e6))
+		return r, agent, true
 	}
-	for _, layout := range [...]string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700"} {
-		if l.time, err = time.Parse(layout, stamp); err == nil {
-			return l, true
+	for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700"} { // with a fraction, too
+		if at, err := time.Parse(layout, stamp); err == nil {
+			r.time = at
+			return r, agent, true
 		}
 	}
-	return l, false
+	return r, agent, false
 }
 
-// parseCombined reads a line in combined format:
+// parseCombined reads a line in combined format, with or without more behind it:
 //
-//	[vhost:port] address ident user [time] "request" status bytes "referer" "agent" [request time]
-func parseCombined(s string, unit time.Duration) (l accessLine, ok bool) {
-	names, rest, ok := l.cutTime(s)
-	if !ok {
-		return l, false
-	}
+//	[vhost:port] address ident user [time] "request" status bytes "referer" "agent"
+func parseCombined(s string) (r request, agent string, ok bool) {
+	names, rest, ok := r.cutTime(s)
 	before := strings.Fields(names)
-	if len(before) < 3 {
-		return l, false
+	if !ok || len(before) < 3 {
+		return r, "", false
 	}
-	l.address = before[0]
+	r.from = before[0]
 	if len(before) > 3 && !isAddress(before[0]) && isAddress(before[1]) {
-		l.host, l.address = before[0], before[1]
+		r.host, r.from = before[0], before[1]
 	}
-	line, rest, ok := cutQuoted(rest)
-	if !ok {
-		return l, false
-	}
+	line, rest, ok1 := cutQuoted(rest)
 	status, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
 	size, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
-	var err error
-	if l.status, err = strconv.Atoi(status); err != nil || l.status < 0 || l.status > 999 {
-		return l, false
+	_, rest, ok2 := cutQuoted(rest) // the referer
+	agent, _, ok3 := cutQuoted(rest)
+	code, err1 := strconv.ParseUint(status, 10, 10)
+	_, err2 := strconv.ParseUint(size, 10, 64)
+	if r.status = int(code); !ok1 || !ok2 || !ok3 || err1 != nil || code > 999 || err2 != nil && size != "-" {
+		return r, "", false
 	}
-	if l.bytes, err = strconv.ParseInt(size, 10, 64); err != nil || l.bytes < 0 {
-		if size != "-" {
-			return l, false
-		}
-		l.bytes = 0 // Apache writes "-" for none
-	}
-	if _, rest, ok = cutQuoted(rest); !ok { // the referer
-		return l, false
-	}
-	if l.agent, rest, ok = cutQuoted(rest); !ok {
-		return l, false
-	}
-	l.took = requestTime(rest, unit)
-
 	// "GET /path HTTP/1.1", with Varnish "GET http://host/path HTTP/1.1"; a request that couldn't be
 	// read is "-" or garbage.
 	method, rest, ok := strings.Cut(line, " ")
 	if !ok {
-		return l, true
+		return r, agent, true
 	}
-	l.method = method
-	if l.target, _, _ = strings.Cut(rest, " "); !strings.HasPrefix(l.target, "/") && strings.Contains(l.target, "://") {
-		l.host = cmp.Or(l.host, sites.Authority(l.target))
-		_, l.target = sites.SplitURL(l.target)
+	r.method = method
+	if r.target, _, _ = strings.Cut(rest, " "); !strings.HasPrefix(r.target, "/") && strings.Contains(r.target, "://") {
+		r.host = cmp.Or(r.host, sites.Authority(r.target))
+		_, r.target = sites.SplitURL(r.target)
 	}
-	return l, true
+	return r, agent, true
 }
 
 // cutTime reads the time of the line s, and returns what stands before it and behind it. Brackets,
 // and times, may also stand in the name of a host or a user, which a crawler chooses; the request
 // is right behind the time of the line.
-func (l *accessLine) cutTime(s string) (before, after string, ok bool) {
+func (r *request) cutTime(s string) (before, after string, ok bool) {
 	const layout = "02/Jan/2006:15:04:05 -0700"
-	for from := 0; ; {
-		i := strings.IndexByte(s[from:], '[')
+	for end := 0; ; end++ {
+		i := strings.IndexByte(s[end:], ']')
 		if i < 0 {
 			return "", "", false
 		}
-		from += i + 1
-		stamp := s[from:min(from+len(layout), len(s))]
-		after, ok := strings.CutPrefix(s[from+len(stamp):], "]")
-		if after = strings.TrimLeft(after, " "); !ok || !strings.HasPrefix(after, `"`) {
+		end += i
+		begin := end - len(layout)
+		if after = strings.TrimLeft(s[end+1:], " "); begin <= 0 || s[begin-1] != '[' || !strings.HasPrefix(after, `"`) {
 			continue
 		}
 		var err error
-		if l.time, err = time.Parse(layout, stamp); err == nil {
-			return s[:from-1], after, true
+		if r.time, err = time.Parse(layout, s[begin:end]); err == nil {
+			return s[:begin-1], after, true
 		}
 	}
-}
-
-func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	return err == nil
-}
-
-// requestTime returns the first number in fields, or behind a name such as "rt=", as a time; -1 if
-// there is none.
-func requestTime(fields string, unit time.Duration) time.Duration {
-	for _, f := range strings.Fields(fields) {
-		if _, v, ok := strings.Cut(f, "="); ok {
-			f = v
-		}
-		f = strings.Trim(f, `"`)
-		n, err := strconv.ParseFloat(f, 64)
-		if err != nil || !(n >= 0 && n < 1e12) {
-			continue
-		}
-		if strings.Contains(f, ".") {
-			unit = time.Second
-		}
-		return time.Duration(min(n*float64(unit), 1e18))
-	}
-	return -1
 }
 
 // cutQuoted returns the next string in double quotes without its escapes, which Apache and nginx
@@ -442,4 +356,9 @@ func cutQuoted(s string) (text, rest string, ok bool) {
 	}
 	text, err = strconv.Unquote(quoted)
 	return text, s[len(quoted):], err == nil
+}
+
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	return err == nil
 }

@@ -46,11 +46,10 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 	log, access := visitsOf(t)
 	const other = "nothing was compared: no line of the access log is a request of TestBot: it is the log of another host or day, or the crawler has another User-Agent (Options.Agent, -agent).\n"
 	const same = "The evidence has every request that the site saw of this crawler.\n"
-	const clock = "The site's clock is 1h0m0s ahead; it notes the start of a request.\n"
-	table := func(requests int, least string, minute int) string {
-		return fmt.Sprintf("\nas the site saw it  requests  min gap  by the evidence  a second  a minute  in flight\n"+
-			"a.example           %d        %s      10s              1         %d         unknown\n", requests, least, minute)
+	closer := func(gap int) string {
+		return fmt.Sprintf("The site saw requests to a.example %d s apart, and the evidence has them 10 s apart at least.\n", gap)
 	}
+	const clock = "The site's clock is 1h0m0s ahead; it notes the start of a request.\n"
 	with := func(i int, line ...string) []string {
 		return append(append(append([]string{}, access[:i]...), line...), access[i+1:]...)
 	}
@@ -59,72 +58,65 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 		access []string
 		want   string
 	}{
-		{"the same", access, "10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6)},
+		{"the same", access, "10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same},
 		{
 			"one missing from the evidence", append([]string{accessLineOf(3605, "/secret")}, access...),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 7) +
+				"1 request missing from the evidence.\n" + closer(5) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n",
 		},
 		{
 			"two missing", append([]string{accessLineOf(3605, "/secret"), accessLineOf(3606, "/secret")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"2 requests that the site saw aren't in the evidence.\n" + table(12, "1s ", 8) +
+				"2 requests missing from the evidence.\n" + closer(1) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:05  GET a.example/secret: line 1, from 192.0.2.1\n" +
 				"  2026-11-21 04:00:06  GET a.example/secret: line 2, from 192.0.2.1\n",
 		},
 		{
 			"one older than the evidence, one newer", append([]string{accessLineOf(3594, "/old"), accessLineOf(3696, "/new")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"2 requests that the site saw are older or newer than all of the evidence.\n" + table(12, "6s ", 6) +
-				"\noutside the time of the evidence:\n  2026-11-21 03:59:54  GET a.example/old: line 1, from 192.0.2.1\n" +
+				"2 requests before or after all of the evidence.\n" + closer(6) +
+				"\nbefore or after all of the evidence:\n  2026-11-21 03:59:54  GET a.example/old: line 1, from 192.0.2.1\n" +
 				"  2026-11-21 04:01:36  GET a.example/new: line 2, from 192.0.2.1\n",
 		},
 		{
 			"a little older, a little newer", append([]string{accessLineOf(3595, "/old"), accessLineOf(3695, "/new")}, access...),
 			"12 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"2 requests that the site saw aren't in the evidence.\n" + table(12, "5s ", 6) +
+				"2 requests missing from the evidence.\n" + closer(5) +
 				"\nmissing from the evidence:\n  2026-11-21 03:59:55  GET a.example/old: line 1, from 192.0.2.1\n" +
 				"  2026-11-21 04:01:35  GET a.example/new: line 2, from 192.0.2.1\n",
 		},
 		{
 			"one that the site never saw", with(4),
 			"9 requests of this crawler in the access log, 10 requests in the evidence for that time; 9 are the same.\n" + clock +
-				"1 request of the evidence was never seen by the site.\n" + same + strings.Replace(table(9, "10s", 5), "9        ", "9         ", 1) +
-				"\nnever seen by the site:\n  2026-11-21 03:00:40  GET a.example/4: record 9\n",
+				"1 request of the evidence never seen by the site.\n" + same +
+				"\nof the evidence never seen by the site:\n  2026-11-21 03:00:40  GET a.example/4: record 9\n",
 		},
 		{
 			"another status", with(4, strings.Replace(access[4], " 200 ", " 404 ", 1)),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request has another status in the evidence.\n" + table(10, "10s", 6) +
-				"\nanother status:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 404, 100 bytes; record 9 says 200, 100 bytes\n",
+				"1 request with another status in the evidence.\n" +
+				"\nwith another status in the evidence:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 404; record 9 says 200\n",
 		},
 		{
 			"a smaller size, as of a body that was compressed", with(4, strings.Replace(access[4], " 100 ", " 60 ", 1)),
-			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6),
-		},
-		{
-			"more bytes", with(4, strings.Replace(access[4], " 100 ", " 999 ", 1)),
-			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request has fewer bytes in the evidence than the site sent, as it has where the body wasn't read to its end.\n" + same + table(10, "10s", 6) +
-				"\nmore bytes sent:\n  2026-11-21 04:00:40  GET a.example/4: line 5 says 200, 999 bytes; record 9 says 200, 100 bytes\n",
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same,
 		},
 		{
 			"the same page once more", slices.Concat(access, []string{accessLineOf(3675, "/4")}),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request that the site saw isn't in the evidence.\n" + table(11, "5s ", 6) +
+				"1 request missing from the evidence.\n" + closer(5) +
 				"\nmissing from the evidence:\n  2026-11-21 04:01:15  GET a.example/4: line 11, from 192.0.2.1\n",
 		},
 		{
 			"the same page twice at once", slices.Concat(access, []string{accessLineOf(3642, "/4")}),
 			"11 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 request that the site saw isn't in the evidence.\n" + table(11, "2s ", 7) +
+				"1 request missing from the evidence.\n" + closer(2) +
 				"\nmissing from the evidence:\n  2026-11-21 04:00:42  GET a.example/4: line 11, from 192.0.2.1\n",
 		},
 		{
 			"a log that ends before the last request", append(with(9), strings.Replace(accessLineOf(3687, "/x"), "TestBot", "OtherBot", 1)),
-			"9 requests of this crawler in the access log, 9 requests in the evidence for that time; 9 are the same.\n" + clock + same +
-				strings.Replace(table(9, "10s", 6), "9        ", "9         ", 1),
+			"9 requests of this crawler in the access log, 9 requests in the evidence for that time; 9 are the same.\n" + clock + same,
 		},
 		{
 			"requests of others only",
@@ -132,28 +124,26 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 				strings.Replace(accessLineOf(-100, "/x"), "TestBot", "OtherBot", 1), strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1),
 			},
 			"0 requests of this crawler in the access log, 3 requests in the evidence for that time; 0 are the same.\n" +
-				"3 requests of the evidence were never seen by the site.\n" + other +
-				"\nnever seen by the site:\n  2026-11-21 03:00:00  GET a.example/0: record 1\n  2026-11-21 03:00:10  GET a.example/1: record 3\n" +
+				"3 requests of the evidence never seen by the site.\n" + other +
+				"\nof the evidence never seen by the site:\n  2026-11-21 03:00:00  GET a.example/0: record 1\n  2026-11-21 03:00:10  GET a.example/1: record 3\n" +
 				"  2026-11-21 03:00:20  GET a.example/2: record 5\n",
 		},
 		{
 			"requests to another host only",
 			[]string{"b.example " + accessLineOf(-100, "/x"), "b.example " + strings.Replace(accessLineOf(30, "/x"), "TestBot", "OtherBot", 1)},
 			"1 request of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\n" +
-				"1 request that the site saw is older or newer than all of the evidence.\n" +
+				"1 request before or after all of the evidence.\n" +
 				"nothing was compared: the site saw 1 request of TestBot, and none is in the evidence.\n" +
-				"\nas the site saw it  requests  min gap  by the evidence  a second  a minute  in flight\n" +
-				"b.example           1         0s       0s               1         1         unknown\n" +
-				"\noutside the time of the evidence:\n  2026-11-21 02:58:20  GET b.example/x: line 1, from 192.0.2.1\n",
+				"\nbefore or after all of the evidence:\n  2026-11-21 02:58:20  GET b.example/x: line 1, from 192.0.2.1\n",
 		},
 		{
 			"a line that can't be read", append([]string{"nonsense"}, access...),
 			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock +
-				"1 line of the access log in no known format.\n" + same + table(10, "10s", 6),
+				"1 line of the access log in no known format.\n" + same,
 		},
 		{
 			"others' requests", append([]string{strings.Replace(accessLineOf(3605, "/x"), "TestBot", "OtherBot", 1)}, access...),
-			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same + table(10, "10s", 6),
+			"10 requests of this crawler in the access log, 10 requests in the evidence for that time; 10 are the same.\n" + clock + same,
 		},
 		{"nothing", nil, "0 requests of this crawler in the access log, 0 requests in the evidence for that time; 0 are the same.\nnothing was compared: the access log is empty.\n"},
 	} {
@@ -171,16 +161,11 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 		}
 		b, err := json.Marshal(got)
 		var told struct {
-			OK    bool `json:"ok"`
-			Hosts []struct{ MinGap, OwnMinGap float64 }
+			OK     bool    `json:"ok"`
+			Offset float64 `json:"offset"`
 		}
-		if err != nil || json.Unmarshal(b, &told) != nil || told.OK != got.OK() {
+		if err != nil || json.Unmarshal(b, &told) != nil || told.OK != got.OK() || told.Offset != got.Offset.Seconds() {
 			t.Errorf("%s: %s, %v", c.name, b, err)
-		}
-		for i, h := range told.Hosts {
-			if want := got.Hosts[i]; h.MinGap != want.MinGap.Seconds() || h.OwnMinGap != want.OwnMinGap.Seconds() {
-				t.Errorf("%s: %+v, want %+v", c.name, h, want)
-			}
 		}
 	}
 	if c := compare(t, log, append([]string{strings.Replace(accessLineOf(3605, "/x"), "TestBot", "OtherBot", 1)}, access...), accesslog.Options{Agent: "OTHERbot"}); c.Requests != 1 || c.Outside.N != 1 {
@@ -201,8 +186,8 @@ func TestVerdictsOnAccessLogsInWords(t *testing.T) {
 	for i := range 1000 {
 		many = append(many, accessLineOf(3605, fmt.Sprintf("/secret/%d", i)))
 	}
-	if c := compare(t, log, slices.Concat(many, access), accesslog.Options{}); c.Missing.N != 1030 || len(c.Missing.First) != 1000 || c.Hosts[0].BusySecond != 1030 || c.Hosts[0].MinGap != 0 {
-		t.Errorf("%d missing, %d told, %+v", c.Missing.N, len(c.Missing.First), c.Hosts)
+	if c := compare(t, log, slices.Concat(many, access), accesslog.Options{}); c.Missing.N != 1030 || len(c.Missing.First) != 1000 {
+		t.Errorf("%d missing, %d told", c.Missing.N, len(c.Missing.First))
 	}
 }
 
@@ -231,7 +216,7 @@ func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
 		{`b.example 192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "another"},
 		{`192.0.2.1 192.0.2.2 - - ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
 		{`name john doe x ` + stamp + ` "GET /x HTTP/1.1" 200 100 "-" "TestBot"`, "matched"},
-		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 999 "-" "TestBot"`, "size"},
+		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 999 "-" "TestBot"`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 200 - "-" "TestBot"`, "matched"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 201 100 "-" "TestBot"`, "status"},
 		{`192.0.2.1 - - ` + stamp + ` "GET /x HTTP/1.1" 0 100 "-" "TestBot"`, "status"},
@@ -261,61 +246,16 @@ func TestVerdictsOnLinesOfAccessLogs(t *testing.T) {
 		switch c.want {
 		case "another":
 			want.Evidence, want.Matched, want.Missing.N = 0, 0, 1
-		case "size":
-			want.Bytes.N = 1
 		case "status":
 			want.Status.N = 1
 		case "unreadable":
 			want = accesslog.Comparison{Lines: 1, Unreadable: 1}
 		}
-		is := [...]int{got.Lines, got.Unreadable, got.Requests, got.Evidence, got.Matched, got.Missing.N, got.Outside.N, got.Status.N, got.Bytes.N, got.Unseen.N}
-		should := [...]int{want.Lines, want.Unreadable, want.Requests, want.Evidence, want.Matched, want.Missing.N, want.Outside.N, want.Status.N, want.Bytes.N, want.Unseen.N}
+		is := [...]int{got.Lines, got.Unreadable, got.Requests, got.Evidence, got.Matched, got.Missing.N, got.Outside.N, got.Status.N, got.Unseen.N}
+		should := [...]int{want.Lines, want.Unreadable, want.Requests, want.Evidence, want.Matched, want.Missing.N, want.Outside.N, want.Status.N, want.Unseen.N}
 		if is != should {
 			t.Errorf("%s:\ngot  %v\nwant %v (%s)", c.line, is, should, c.want)
 		}
-	}
-}
-
-// TestVerdictsOnRequestTimes: from the times that the site notes, in its own unit, follows what was surely in
-// flight at once. The first second of each may not count, as lines know whole seconds.
-func TestVerdictsOnRequestTimes(t *testing.T) {
-	log, access := visitsOf(t)
-	for _, c := range []struct {
-		took string
-		unit time.Duration
-		want int
-	}{
-		{"", 0, 0},
-		{" x", 0, 0},
-		{" -5", 0, 0},
-		{" nan", 0, 0},
-		{" 200000", 0, 1},
-		{" 11000000", 0, 1},
-		{" 11000001", 0, 2},
-		{" 21000001", 0, 3},
-		{" 12.0", 0, 2},
-		{` "-" rt=12.5`, 0, 2},
-		{` "12.5"`, 0, 2},
-		{" 12", time.Second, 2},
-		{" 12000", time.Millisecond, 2},
-		{" 12", time.Millisecond, 1},
-		{" 0", 0, 1},
-		{" 0.0", 0, 1},
-		{" 999999999999", 0, 10},
-		{" 1000000000000", 0, 0},
-		{" 999999999999.5", 0, 10},
-	} {
-		lines := append([]string{}, access...)
-		for i := range lines {
-			lines[i] += c.took
-		}
-		got := compare(t, log, lines, accesslog.Options{TimeUnit: c.unit})
-		if len(got.Hosts) != 1 || got.Hosts[0].InFlight != c.want {
-			t.Errorf("%q, unit %v: %+v, want %d in flight", c.took, c.unit, got.Hosts, c.want)
-		}
-	}
-	if got := compare(t, log, []string{access[0] + " 1"}, accesslog.Options{}); got.Hosts[0].MinGap != 0 {
-		t.Errorf("%+v", got.Hosts)
 	}
 }
 
@@ -403,12 +343,12 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		evidence += fmt.Sprintf("%d start %d url=/%d agent=TestBot\n%d end %d\n", 20*i, i, i, 20*i+took, i)
 		atEnd += accessLineOf(20*i+took, fmt.Sprintf("/%d", i)) + fmt.Sprintf(" %d.000\n", took)
 	}
-	if got := compare(t, write(t, evidence), []string{atEnd}, accesslog.Options{}); !got.AtEnd || got.Hosts[0].InFlight != 3 {
+	if got := compare(t, write(t, evidence), []string{atEnd}, accesslog.Options{}); !got.AtEnd || got.Matched != 10 {
 		t.Errorf("long requests: %+v", got)
 	}
 	// A log of several hosts, of which one is asked for.
 	both := append(feed(0), "b.example "+accessLineOf(5, "/x"), "a.example "+accessLineOf(6, "/x"))
-	if got := compare(t, log, both, accesslog.Options{Host: "a.example"}); got.Requests != 2 || len(got.Hosts) != 1 {
+	if got := compare(t, log, both, accesslog.Options{Host: "a.example"}); got.Requests != 2 {
 		t.Errorf("%+v", got)
 	}
 
@@ -422,7 +362,7 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 		60.2 end 3
 	`)
 	others := strings.Replace(accessLineOf(-60, "/"), "TestBot", "OtherBot", 1)
-	if got := compare(t, twice, []string{others, accessLineOf(0, "/feed"), accessLineOf(60, "/last")}, accesslog.Options{}); got.Matched != 2 || got.Unseen.N != 1 || got.Hosts[0].MinGap != time.Minute || got.Hosts[0].OwnMinGap != 2*time.Second {
+	if got := compare(t, twice, []string{others, accessLineOf(0, "/feed"), accessLineOf(60, "/last")}, accesslog.Options{}); got.Matched != 2 || got.Unseen.N != 1 {
 		t.Errorf("%v", got)
 	}
 
@@ -441,7 +381,7 @@ func TestVerdictsOnClocksOfSites(t *testing.T) {
 	`)
 	access := []string{accessLineOf(-10, "/go/http://b.example/"), accessLineOf(0, "/feed"), strings.Replace(accessLineOf(10, "/head"), "GET", "HEAD", 1), accessLineOf(20, "/failed"), accessLineOf(30, "/reset")}
 	got := compare(t, log, access, accesslog.Options{})
-	if got.Matched != 5 || got.Bytes.N != 1 || got.Bytes.First[0].Target != "/feed" || got.Status.N != 0 {
+	if got.Matched != 5 || got.Status.N != 0 {
 		t.Errorf("%v", got)
 	}
 }
@@ -582,11 +522,8 @@ func TestCaddysLogsAreRead(t *testing.T) {
 			`"tls":{"resumed":false,"version":772}},"bytes_read":0,"user_id":"","duration":0.200000123,"size":99999,"status":200,"resp_headers":{"Server":["Caddy"],"Content-Encoding":["gzip"]}}`, stamp, i))
 	}
 	c := compare(t, log, access, accesslog.Options{})
-	if !c.OK() || c.Matched != 10 || c.Bytes.N != 0 || c.Offset.Abs() > time.Second || c.Unreadable != 0 {
+	if !c.OK() || c.Matched != 10 || c.Offset.Abs() > time.Second || c.Unreadable != 0 {
 		t.Error(c)
-	}
-	if h := c.Hosts[0]; h.InFlight != 1 || h.MinGap < 9999*time.Millisecond || h.MinGap > 10001*time.Millisecond {
-		t.Errorf("%+v", h)
 	}
 	secret := strings.Replace(access[3], `"uri":"/3"`, `"uri":"/secret"`, 1)
 	if c := compare(t, log, append(access, secret), accesslog.Options{}); c.Missing.N != 1 || c.Missing.First[0].Address != "192.0.2.9" {
