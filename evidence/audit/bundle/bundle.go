@@ -79,29 +79,25 @@ func Extract(w io.Writer, log io.ReadSeeker, t audit.Trust, hosts ...string) (Ex
 	if _, err := log.Seek(0, io.SeekStart); err != nil {
 		return e, fmt.Errorf("audit: extracting reads the log twice: %w", err)
 	}
-	out := bufio.NewWriter(w)
-	x := &extraction{to: json.NewEncoder(out), trees: signed, known: k}
-	x.to.SetEscapeHTML(false)
+	out := bufio.NewWriter(w) // with which errors of writing stay
+	x := &extraction{out, signed, k, 0, nil}
 	x.put(bundleLine{Bundle: bundleVersion, Hosts: site.Names})
 	err = lines.Each(log, func(text []byte, _ int) {
 		about := site.about(text)
-		if !x.covered() {
+		switch covered := len(x.trees) > 0 && x.index >= x.trees[0].from; {
+		case !covered:
 			if x.index++; about == ofSite {
 				e.After++
 			}
 			return
-		}
-		switch about {
-		case ofSite:
+		case about == ofSite:
 			e.Records++
-			x.keep(text, out)
-		case withheld:
+		case about == withheld:
 			e.Withheld++
-			x.leaveOut(text)
 		default:
 			e.Omitted++
-			x.leaveOut(text)
 		}
+		x.line(text, about == ofSite)
 	})
 	return e, errors.Join(err, out.Flush())
 }
@@ -157,54 +153,41 @@ func survey(k *trees.Known, log io.Reader, site *site) ([]signedTree, error) {
 
 // An extraction writes the lines of a bundle.
 type extraction struct {
-	to    *json.Encoder
-	known *trees.Known
+	out   *bufio.Writer
 	trees []signedTree // the present one, and those that follow
-	index uint64       // of the next line in the file
-	run   *merkle.Run  // lines that are left out
+	known *trees.Known
+	index uint64      // of the next line in the file
+	run   *merkle.Run // lines that are left out since the last that was written; nil: none
 }
 
-func (x *extraction) put(line bundleLine) {
-	_ = x.to.Encode(line) // the error stays with the Writer that it writes to
-}
+func (x *extraction) put(line bundleLine) { _ = json.NewEncoder(x.out).Encode(line) }
 
-// covered reports whether a checkpoint covers the next line.
-func (x *extraction) covered() bool {
-	return len(x.trees) > 0 && x.index >= x.trees[0].from
-}
-
-// keep writes a record.
-func (x *extraction) keep(text []byte, out *bufio.Writer) {
-	x.flush()
-	_, _ = out.Write(text) // the error stays with out
-	_ = out.WriteByte('\n')
-	x.next()
-}
-
-// leaveOut writes no more of a line than is needed for the proof.
-func (x *extraction) leaveOut(text []byte) {
-	if x.run == nil {
-		x.run = merkle.RunAt(x.index - x.trees[0].from)
+// line writes a line that a checkpoint covers, or no more of it than is needed for the proof.
+func (x *extraction) line(text []byte, keep bool) {
+	tree := x.trees[0]
+	if keep {
+		x.flush()
+		_, _ = x.out.Write(text)
+		_ = x.out.WriteByte('\n')
+	} else {
+		if x.run == nil {
+			x.run = merkle.RunAt(x.index - tree.from)
+		}
+		x.run.Add(merkle.Leaf(text))
 	}
-	x.run.Add(merkle.Leaf(text))
-	x.next()
-}
-
-// next goes on to the next line.
-func (x *extraction) next() {
 	x.index++
-	size := x.index - x.trees[0].from
+	size := x.index - tree.from
 	if slices.ContainsFunc(x.known.Older, func(o *trees.Older) bool { return o.Size == size }) {
 		x.flush() // so that the tree of this size can be seen in the bundle
 	}
-	if size == x.trees[0].size {
+	if size == tree.size {
 		x.flush()
-		x.put(bundleLine{Checkpoint: x.trees[0].signed})
+		x.put(bundleLine{Checkpoint: tree.signed})
 		x.trees = x.trees[1:]
 	}
 }
 
-// flush writes what was left out since the last record.
+// flush writes the hashes of the lines that are left out.
 func (x *extraction) flush() {
 	if x.run != nil {
 		x.put(bundleLine{Omitted: x.run.Len(), Hashes: x.run.Hashes()})
@@ -237,17 +220,12 @@ const (
 // about returns what a line is about.
 func (s *site) about(text []byte) int {
 	var d evidence.Decision
-	if err := d.UnmarshalJSON(text); err != nil {
+	if d.UnmarshalJSON(text) != nil || !s.About(&d) {
 		return ofOthers
-	}
-	if !s.About(&d) {
-		return ofOthers
-	}
-	if to := sites.Authority(d.Location); to != "" && !s.Has(to) {
-		return withheld
 	}
 	var v any
-	if err := json.Unmarshal(text, &v); err != nil || s.namesAnother(v) {
+	to := sites.Authority(d.Location)
+	if to != "" && !s.Has(to) || json.Unmarshal(text, &v) != nil || s.namesAnother(v) {
 		return withheld
 	}
 	return ofSite
@@ -328,14 +306,12 @@ func (b *Bundle) WriteText(w io.Writer) error {
 	if b.Signed.Key != "" {
 		whose = "by " + b.Signed.Key
 	}
-	_, err := fmt.Fprintf(w, "%s on %s stand in the log, signed %s; %d others are left out\n",
-		lines.Count(b.Records, "record"), printable.Text(strings.Join(b.Hosts, ", ")), whose, b.Omitted)
-	if err == nil && b.Signed.Older > 0 {
-		_, err = fmt.Fprintf(w, "the log extends %s\n", lines.Count(b.Signed.Older, "older checkpoint"))
+	extends := ""
+	if b.Signed.Older > 0 {
+		extends = fmt.Sprintf("the log extends %s\n", lines.Count(b.Signed.Older, "older checkpoint"))
 	}
-	if err == nil {
-		_, err = fmt.Fprintln(w)
-	}
+	_, err := fmt.Fprintf(w, "%s on %s stand in the log, signed %s; %d others are left out\n%s\n",
+		lines.Count(b.Records, "record"), printable.Text(strings.Join(b.Hosts, ", ")), whose, b.Omitted, extends)
 	return errors.Join(err, b.Report.WriteText(w))
 }
 
@@ -371,31 +347,31 @@ func Verify(bundle io.Reader, t audit.Trust) (*Bundle, error) {
 	}
 	v := &verification{known: k}
 	var records bytes.Buffer // and an empty line for each other one, so that the judge names the lines of the bundle
+	var fault error
 	err = lines.Each(bundle, func(text []byte, line int) {
-		if v.err != nil {
+		if fault != nil {
 			return
 		}
-		n := v.Records
-		if err := v.line(text); err != nil {
-			v.err = &ProofError{line, err}
-		} else if n < v.Records {
+		isRecord, err := v.line(text)
+		if err != nil {
+			fault = &ProofError{line, err}
+		} else if isRecord {
 			records.Write(bytes.Repeat([]byte{'\n'}, line-1-v.judged))
 			records.Write(text)
 			v.judged = line - 1
 		}
 	})
-	if err = errors.Join(err, v.err); err != nil {
-		return nil, err
-	}
 	switch {
+	case err != nil || fault != nil:
+		return nil, errors.Join(err, fault)
 	case v.Hosts == nil:
 		return nil, &ProofError{Err: errors.New("not a bundle: it is empty")}
 	case v.tree.Size() > 0 || v.Signed.Checkpoints == 0:
 		return nil, &ProofError{Err: errors.New("the bundle ends without a checkpoint: it was cut off")}
 	}
-	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { err = &ProofError{Err: errors.New(detail)} })
-	if err != nil {
-		return nil, err
+	k.Extended((*trees.Signed)(&v.Signed), func(detail string) { fault = &ProofError{Err: errors.New(detail)} })
+	if fault != nil {
+		return nil, fault
 	}
 	if v.Report, err = audit.CheckSite(&records, v.Hosts...); err != nil {
 		return nil, err
@@ -410,49 +386,45 @@ type verification struct {
 	known  *trees.Known
 	tree   merkle.Edge
 	judged int // lines before the last record
-	err    error
 }
 
-func (v *verification) line(text []byte) error {
+var errLine = errors.New("neither a record nor another line of a bundle")
+
+// line reads a line, and reports whether it is a record.
+func (v *verification) line(text []byte) (isRecord bool, err error) {
 	if v.Hosts != nil && bytes.HasPrefix(text, []byte(`{"type":"`)) {
-		return v.record(text)
+		if err := new(evidence.Entry).UnmarshalJSON(text); err != nil {
+			return true, err
+		}
+		v.Records++
+		v.tree.Add(merkle.Leaf(text))
+		v.known.Meet(&v.tree)
+		return true, nil
 	}
 	var l bundleLine
 	from := json.NewDecoder(bytes.NewReader(text))
 	from.DisallowUnknownFields()
-	err := from.Decode(&l)
+	err = from.Decode(&l)
 	switch {
 	case v.Hosts == nil && (err != nil || l.Bundle == 0):
-		return errors.New("not a bundle")
+		return false, errors.New("not a bundle")
 	case err != nil || from.More():
-		return errors.New("neither a record nor another line of a bundle")
+		return false, errLine
 	case v.Hosts == nil && l.Bundle != bundleVersion:
-		return fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
+		return false, fmt.Errorf("a bundle of version %d, and this program knows %d", l.Bundle, bundleVersion)
 	case v.Hosts == nil:
 		v.Hosts = slices.Concat([]string{}, l.Hosts)
 	case l.Checkpoint != "":
-		return v.checkpoint(l.Checkpoint)
-	case l.Omitted > 0:
-		v.Omitted += l.Omitted
-		if err := v.tree.Skip(l.Omitted, l.Hashes); err != nil {
-			return err
-		}
-		v.known.Meet(&v.tree)
+		return false, v.checkpoint(l.Checkpoint)
+	case l.Omitted == 0:
+		return false, errLine
 	default:
-		return errors.New("neither a record nor another line of a bundle")
+		v.Omitted += l.Omitted
+		if err = v.tree.Skip(l.Omitted, l.Hashes); err == nil {
+			v.known.Meet(&v.tree)
+		}
 	}
-	return nil
-}
-
-func (v *verification) record(text []byte) error {
-	var e evidence.Entry
-	if err := e.UnmarshalJSON(text); err != nil {
-		return err
-	}
-	v.Records++
-	v.tree.Add(merkle.Leaf(text))
-	v.known.Meet(&v.tree)
-	return nil
+	return false, err
 }
 
 func (v *verification) checkpoint(signed string) error {
