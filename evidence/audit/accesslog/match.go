@@ -42,7 +42,7 @@ func group(requests []request, key func(r *request) (alike, bool)) map[alike][]i
 // of requests: those are the ones that agree better. It goes by the pages that were asked for once
 // on both sides, or by all pairs that look alike if there are few of those.
 func (c *comparer) setClock() {
-	of := func(r *request) (alike, bool) { return alike{r.key, r.query, r.status}, true }
+	of := func(r *request) (alike, bool) { return alike{r.key, r.query, r.Status + r.SiteStatus}, true } // each has one
 	own, site := group(c.own, of), group(c.site, of)
 	for _, most := range [...]int{1, maxAlike} {
 		var starts, ends []time.Duration
@@ -53,7 +53,7 @@ func (c *comparer) setClock() {
 			}
 			for _, i := range ours[:min(len(ours), most)] {
 				for _, j := range theirs[:min(len(theirs), most, maxPairs-len(starts))] {
-					ahead := c.site[j].time.Sub(c.own[i].time)
+					ahead := c.site[j].Time.Sub(c.own[i].Time)
 					starts, ends = append(starts, ahead), append(ends, ahead-c.own[i].took)
 				}
 			}
@@ -98,7 +98,7 @@ func agree(guesses []time.Duration) (a agreement) {
 // compare matches the requests of both sides.
 func (c *comparer) compare() {
 	byTime := func(a, b request) int {
-		return cmp.Or(a.time.Compare(b.time), cmp.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Record, b.Record))
 	}
 	slices.SortFunc(c.own, byTime)
 	slices.SortFunc(c.site, byTime)
@@ -108,30 +108,30 @@ func (c *comparer) compare() {
 	for i := range c.own {
 		o := &c.own[i]
 		due := c.due(o)
-		inTime := c.hosts[o.host] && due.After(c.from.Add(inexact)) && due.Before(c.to.Add(-inexact))
+		inTime := c.hosts[o.Host] && due.After(c.from.Add(inexact)) && due.Before(c.to.Add(-inexact))
 		if o.other != nil || inTime {
 			c.Evidence++
 		}
 		if o.other != nil {
 			c.differ(o, o.other)
-		} else if inTime && o.status != 0 {
-			c.Unseen.add(o, nil)
+		} else if inTime && o.Status != 0 {
+			c.Unseen.add(o.Finding)
 		}
 	}
 	c.Requests = len(c.site)
 	for i := range c.site {
 		s := &c.site[i]
-		if at := s.time.Add(-c.Offset); s.other != nil {
+		if at := s.Time.Add(-c.Offset); s.other != nil {
 			continue
 		} else if at.Before(c.first.Add(-inexact)) || at.After(c.last.Add(inexact)) {
-			c.Outside.add(nil, s)
+			c.Outside.add(s.Finding)
 		} else {
-			c.Missing.add(nil, s)
+			c.Missing.add(s.Finding)
 		}
 	}
 	for i := range c.site {
 		if s := &c.site[i]; c.AtEnd && s.other != nil {
-			s.time = s.time.Add(-s.other.took)
+			s.Time = s.Time.Add(-s.other.took)
 		}
 	}
 	slices.SortFunc(c.site, byTime)
@@ -145,7 +145,7 @@ func (c *comparer) compare() {
 
 // due returns when the site should have noted a request of the evidence, by its own clock.
 func (c *comparer) due(o *request) time.Time {
-	t := o.time.Add(c.Offset)
+	t := o.Time.Add(c.Offset)
 	if c.AtEnd {
 		t = t.Add(o.took)
 	}
@@ -169,7 +169,7 @@ func (c *comparer) match(wild bool) {
 		slices.SortStableFunc(is, func(a, b int) int { return c.due(&c.own[a]).Compare(c.due(&c.own[b])) })
 		for js := theirs[k]; len(is) > 0 && len(js) > 0; {
 			o, s := &c.own[is[0]], &c.site[js[0]]
-			switch d := s.time.Sub(c.due(o)); {
+			switch d := s.Time.Sub(c.due(o)); {
 			case d < -inexact:
 				js = js[1:]
 			case d > inexact:
@@ -185,29 +185,22 @@ func (c *comparer) match(wild bool) {
 // differ compares two records of one request.
 func (c *comparer) differ(o, s *request) {
 	c.Matched++
+	both := s.Finding
+	both.Record, both.Status = o.Record, o.Status
 	switch {
 	case o.unsent:
-		c.Unsent.add(o, s)
-	case o.left && s.status == 429:
-		c.Left.add(o, s)
-	case o.status == 0: // no answer came: the site may have noted anything
-	case o.status != s.status:
-		c.Status.add(o, s)
+		c.Unsent.add(both)
+	case o.left && s.SiteStatus == 429:
+		c.Left.add(both)
+	case o.Status == 0: // no answer came: the site may have noted anything
+	case o.Status != s.SiteStatus:
+		c.Status.add(both)
 	}
 }
 
-// add adds a request of the evidence, of the site, or of both.
-func (f *Findings) add(o, s *request) {
+func (f *Findings) add(x Finding) {
 	if f.N++; len(f.First) == maxFindings {
 		return
-	}
-	var x Finding
-	if o != nil {
-		x = Finding{Host: o.host, Method: o.method, Target: o.target, Time: o.time, Record: o.line, Status: o.status}
-	}
-	if s != nil {
-		x.Host, x.Method, x.Target, x.Time, x.File, x.Line, x.Address = s.host, s.method, s.target, s.time, s.file, s.line, s.from
-		x.SiteStatus = s.status
 	}
 	for _, text := range [...]*string{&x.Host, &x.Method, &x.Target, &x.Address} {
 		*text = printable.Text(*text)
@@ -220,13 +213,13 @@ func (f *Findings) add(o, s *request) {
 func views(requests []request) map[string]SiteView {
 	all, last := map[string]SiteView{}, map[string]time.Time{}
 	for _, r := range requests {
-		v := all[r.host]
-		if gap := r.time.Sub(last[r.host]).Seconds(); v.Requests == 1 || v.Requests > 1 && gap < v.MinGap {
+		v := all[r.Host]
+		if gap := r.Time.Sub(last[r.Host]).Seconds(); v.Requests == 1 || v.Requests > 1 && gap < v.MinGap {
 			v.MinGap = gap
 		}
-		v.Host = r.host
+		v.Host = r.Host
 		v.Requests++
-		all[r.host], last[r.host] = v, r.time
+		all[r.Host], last[r.Host] = v, r.Time
 	}
 	return all
 }

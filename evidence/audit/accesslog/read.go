@@ -33,20 +33,12 @@ var errMany = fmt.Errorf("accesslog: more than %d requests of this crawler: comp
 
 // A request is one side's record of a request.
 type request struct {
-	key    uint64 // hash of host, method and path
-	query  uint64 // hash of the query; 0: not known
-	host   string // shared by all requests to it
-	method string
-	target string // clipped
-	time   time.Time
-	took   time.Duration // by the evidence
-	status int           // 0: unknown
-	file   int
-	line   int
-	from   string   // address of the client
-	left   bool     // its caller gave it up, by the evidence
-	unsent bool     // its turn was given back, by the evidence
-	other  *request // of the other side; nil: it has none
+	Finding                  // Record and Status are the evidence's, File, Line, Address and SiteStatus the site's
+	key, query uint64        // hashes of host, method and path, and of the query; 0: not known
+	took       time.Duration // by the evidence
+	left       bool          // its caller gave it up, by the evidence
+	unsent     bool          // its turn was given back, by the evidence
+	other      *request      // of the other side; nil: it has none
 }
 
 // An ownKey names a request within the evidence.
@@ -77,13 +69,13 @@ func once(s string) string { return unique.Make(s[:min(len(s), hostname.MaxLen)]
 var seed = maphash.MakeSeed()
 
 // fill fills in what a request is for.
-func (c *comparer) fill(r *request, host, method, target string) {
+func (r *request) fill(host, method, target string) {
 	path, query, _ := strings.Cut(target, "?")
 	r.key = maphash.Comparable(seed, [3]string{host, method, path})
 	if !strings.Contains(query, evidence.Redacted) && !strings.HasSuffix(target, evidence.Clipped) {
 		r.query = maphash.String(seed, query) | 1
 	}
-	r.host, r.method, r.target = once(host), once(method), strings.Clone(target[:min(len(target), maxTarget)])
+	r.Host, r.Method, r.Target = once(host), once(method), strings.Clone(target[:min(len(target), maxTarget)])
 }
 
 // stretch widens a time to hold t.
@@ -143,12 +135,12 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 			if many = many || len(c.own) == maxRequests; many {
 				return
 			}
-			r := request{time: d.Start, line: line}
-			if r.time.IsZero() {
-				r.time = d.Time
+			r := request{Finding: Finding{Time: d.Start, Record: line}}
+			if d.Start.IsZero() {
+				r.Time = d.Time
 			}
 			_, target := sites.SplitURL(d.URL)
-			c.fill(&r, host, cmp.Or(d.Method, "GET"), target)
+			r.fill(host, cmp.Or(d.Method, "GET"), target)
 			open[k] = len(c.own)
 			c.own = append(c.own, r)
 		case evidence.Fetched, evidence.Failed:
@@ -158,7 +150,7 @@ func (c *comparer) readEvidence(log io.Reader, learn bool) error {
 			}
 			delete(open, k)
 			r := &c.own[i]
-			r.status, r.took = d.Status, max(d.Duration, 0)
+			r.Status, r.took = d.Status, max(d.Duration, 0)
 			failed := d.Type == evidence.Failed && d.Status == 0
 			r.left = failed && d.Left
 			r.unsent = failed && !d.Left && d.Err == "" && d.Latency == 0
@@ -183,10 +175,10 @@ func (c *comparer) readAccess(log io.Reader) error {
 	known := map[string]bool{}
 	only := c.host
 	for i := range c.own {
-		known[c.own[i].host] = true
+		known[c.own[i].Host] = true
 	}
 	if only == "" && len(known) == 1 {
-		only = c.own[0].host
+		only = c.own[0].Host
 	}
 	var fault error
 	namesHost := false
@@ -197,11 +189,11 @@ func (c *comparer) readAccess(log io.Reader) error {
 			c.Unreadable++
 			return
 		}
-		stretch(&c.from, &c.to, r.time)
+		stretch(&c.from, &c.to, r.Time)
 		host := only
-		if r.host != "" {
+		if r.Host != "" {
 			namesHost = true
-			if host = hostname.Key(r.host); c.host != "" && host != c.host {
+			if host = hostname.Key(r.Host); c.host != "" && host != c.host {
 				return
 			}
 			if known[host] {
@@ -218,9 +210,9 @@ func (c *comparer) readAccess(log io.Reader) error {
 			fault = errMany
 			return
 		}
-		r.file, r.line, r.from = c.file, line, once(r.from)
-		c.fill(&r, host, r.method, r.target)
-		c.hosts[r.host] = true
+		r.File, r.Line, r.Address = c.file, line, once(r.Address)
+		r.fill(host, r.Method, r.Target)
+		c.hosts[r.Host] = true
 		c.site = append(c.site, r)
 	})
 	if only != "" && !namesHost {
@@ -268,19 +260,17 @@ func parseCaddy(s string) (r request, agent string, ok bool) {
 	if json.Unmarshal([]byte(s), &in) != nil || in.Request.Method == "" {
 		return r, "", false
 	}
-	r = request{
-		host: in.Request.Host, from: cmp.Or(in.Request.ClientIP, in.Request.RemoteIP),
-		method: in.Request.Method, target: in.Request.URI, status: in.Status,
-	}
+	r.Host, r.Address = in.Request.Host, cmp.Or(in.Request.ClientIP, in.Request.RemoteIP)
+	r.Method, r.Target, r.SiteStatus = in.Request.Method, in.Request.URI, in.Status
 	agent = strings.Join(in.Request.Headers["User-Agent"], " ")
 	stamp := strings.Trim(string(in.TS), `"`)
 	if at, err := strconv.ParseFloat(stamp, 64); err == nil && at > 0 && at < 1e11 {
-		r.time = time.UnixMicro(int64(at * 1e6))
+		r.Time = time.UnixMicro(int64(at * 1e6))
 		return r, agent, true
 	}
 	for _, layout := range [...]string{time.RFC3339, "2006-01-02T15:04:05Z0700"} { // with a fraction, too
 		if at, err := time.Parse(layout, stamp); err == nil {
-			r.time = at
+			r.Time = at
 			return r, agent, true
 		}
 	}
@@ -296,9 +286,9 @@ func parseCombined(s string) (r request, agent string, ok bool) {
 	if !ok || len(before) < 3 {
 		return r, "", false
 	}
-	r.from = before[0]
+	r.Address = before[0]
 	if len(before) > 3 && !isAddress(before[0]) && isAddress(before[1]) {
-		r.host, r.from = before[0], before[1]
+		r.Host, r.Address = before[0], before[1]
 	}
 	line, rest, ok1 := cutQuoted(rest)
 	status, rest, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
@@ -307,7 +297,7 @@ func parseCombined(s string) (r request, agent string, ok bool) {
 	agent, _, ok3 := cutQuoted(rest)
 	code, err1 := strconv.ParseUint(status, 10, 10)
 	_, err2 := strconv.ParseUint(size, 10, 64)
-	if r.status = int(code); !ok1 || !ok2 || !ok3 || err1 != nil || code > 999 || err2 != nil && size != "-" {
+	if r.SiteStatus = int(code); !ok1 || !ok2 || !ok3 || err1 != nil || code > 999 || err2 != nil && size != "-" {
 		return r, "", false
 	}
 	// "GET /path HTTP/1.1", with Varnish "GET http://host/path HTTP/1.1"; a request that couldn't be
@@ -316,10 +306,10 @@ func parseCombined(s string) (r request, agent string, ok bool) {
 	if !ok {
 		return r, agent, true
 	}
-	r.method = method
-	if r.target, _, _ = strings.Cut(rest, " "); !strings.HasPrefix(r.target, "/") && strings.Contains(r.target, "://") {
-		r.host = cmp.Or(r.host, sites.Authority(r.target))
-		_, r.target = sites.SplitURL(r.target)
+	r.Method = method
+	if r.Target, _, _ = strings.Cut(rest, " "); !strings.HasPrefix(r.Target, "/") && strings.Contains(r.Target, "://") {
+		r.Host = cmp.Or(r.Host, sites.Authority(r.Target))
+		_, r.Target = sites.SplitURL(r.Target)
 	}
 	return r, agent, true
 }
@@ -340,7 +330,7 @@ func (r *request) cutTime(s string) (before, after string, ok bool) {
 			continue
 		}
 		var err error
-		if r.time, err = time.Parse(layout, s[begin:end]); err == nil {
+		if r.Time, err = time.Parse(layout, s[begin:end]); err == nil {
 			return s[:begin-1], after, true
 		}
 	}
