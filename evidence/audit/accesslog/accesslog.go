@@ -127,20 +127,17 @@ type Finding struct {
 
 // String returns the finding as one line of text.
 func (f Finding) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s %s%s: ", f.Time.UTC().Format(time.DateTime), f.Method, f.Host, f.Target)
-	if f.File > 0 {
-		fmt.Fprintf(&b, "file %d, ", f.File)
-	}
+	where := fmt.Sprintf("line %d, from %s", f.Line, f.Address)
 	switch {
-	case f.Record > 0 && f.Line > 0:
-		fmt.Fprintf(&b, "line %d says %d; record %d says %d", f.Line, f.SiteStatus, f.Record, f.Status)
-	case f.Line > 0:
-		fmt.Fprintf(&b, "line %d, from %s", f.Line, f.Address)
-	default:
-		fmt.Fprintf(&b, "record %d", f.Record)
+	case f.Line == 0:
+		where = fmt.Sprintf("record %d", f.Record)
+	case f.Record > 0:
+		where = fmt.Sprintf("line %d says %d; record %d says %d", f.Line, f.SiteStatus, f.Record, f.Status)
 	}
-	return printable.Text(b.String())
+	if f.File > 0 {
+		where = fmt.Sprintf("file %d, %s", f.File, where)
+	}
+	return printable.Text(fmt.Sprintf("%s  %s %s%s: %s", f.Time.UTC().Format(time.DateTime), f.Method, f.Host, f.Target, where))
 }
 
 // A SiteView is what the crawler did on one host, as the site saw it. Most access logs know whole
@@ -166,13 +163,6 @@ func (c *Comparison) MarshalJSON() ([]byte, error) {
 // of this crawler, with the same answer.
 func (c *Comparison) OK() bool {
 	return c.nothing() == nil && c.Missing.N+c.Outside.N+c.Unsent.N+c.Left.N+c.Status.N == 0
-}
-
-// String returns the comparison as text.
-func (c *Comparison) String() string {
-	var b strings.Builder
-	_ = c.WriteText(&b) // a Builder takes everything
-	return b.String()
 }
 
 // A Kind is the findings of one kind, for showing.
@@ -230,6 +220,12 @@ func (c *Comparison) Sentences() []string {
 
 // WriteText writes the comparison for people.
 func (c *Comparison) WriteText(w io.Writer) error {
+	_, err := io.WriteString(w, c.String())
+	return err
+}
+
+// String returns the comparison as text.
+func (c *Comparison) String() string {
 	var b strings.Builder
 	for _, s := range c.Sentences() {
 		fmt.Fprintln(&b, s)
@@ -247,6 +243,5 @@ func (c *Comparison) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "  and %d more\n", more)
 		}
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
