@@ -333,22 +333,9 @@ func (a *auditor) judge() {
 		}
 		slices.SortFunc(l.cuts, func(c, d cut) int { return cmp.Compare(c.time, d.time) })
 	}
-	starts := make([]int, len(a.inOrder)+1) // of each host in all
-	for i := range a.exchanges.n {
-		starts[a.exchanges.at(i).host+1]++
-	}
-	for i := range a.inOrder {
-		starts[i+1] += starts[i]
-	}
-	all, next := make([]uint32, a.exchanges.n), slices.Clone(starts)
-	for i := range a.exchanges.n {
-		h := a.exchanges.at(i).host
-		all[next[h]] = i
-		next[h]++
-	}
 	for _, name := range inOrder(a.hosts) {
 		h := a.hosts[name]
-		h.judge(all[starts[h.index]:starts[h.index+1]])
+		h.judge(h.xs)
 	}
 	for _, id := range inOrder(a.limiters) {
 		a.provePlaces(a.limiters[id])
@@ -411,14 +398,9 @@ func (a *auditor) violation(kind Kind, host, detail string, at ...place) {
 // sortViolations keeps the first violations, in the order of lines.
 func (a *auditor) sortViolations() {
 	vs := a.report.Violations
-	last := func(v *Violation) place {
-		p := place{line: v.Lines[len(v.Lines)-1]}
-		if v.Logs != nil {
-			p.log = v.Logs[len(v.Logs)-1]
-		}
-		return p
-	}
-	slices.SortStableFunc(vs, func(a, b Violation) int { return comparePlaces(last(&a), last(&b)) })
+	slices.SortStableFunc(vs, func(v, w Violation) int {
+		return cmp.Or(slices.Compare(v.Logs, w.Logs), slices.Compare(v.Lines, w.Lines))
+	})
 	a.report.Violations = vs[:min(len(vs), maxViolations)]
 }
 

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -16,16 +17,17 @@ type window struct {
 // A budget holds what one Transport spent against the limits that its policy names.
 type budget struct {
 	limits   map[string]int64
-	pages    int
+	pages    map[window]int64
 	bytes    int64
-	spent    map[window]int // pages, by host, and in windows
-	pageFrom int64          // start of the first page
+	pageFrom int64 // start of the first page
 }
 
-func newBudget() budget { return budget{limits: map[string]int64{}, spent: map[window]int{}} }
-
-// promise takes the limits of a policy.
-func (b *budget) promise(p *evidence.Policy) {
+// newBudget returns the budget of a policy, nil for none.
+func newBudget(p *evidence.Policy) budget {
+	b := budget{limits: map[string]int64{}, pages: map[window]int64{}}
+	if p == nil {
+		return b
+	}
 	for name, most := range map[string]int64{
 		"pages": p.Pages, "pages_per_host": p.PagesPerHost, "bytes": p.Bytes, "time": int64(p.MaxTime / time.Second),
 	} {
@@ -33,16 +35,13 @@ func (b *budget) promise(p *evidence.Policy) {
 			b.limits[name] = most
 		}
 	}
+	return b
 }
 
 // limit takes the record of a limit that is near or reached.
 func (a *auditor) limit(d *evidence.Decision) {
-	most, known := a.by.budget.limits[d.Limit]
-	switch {
-	case a.by.policy == nil || d.Limit == "" || d.Every > 0 && !known:
-	case !known:
-		a.contradiction("a limit of " + d.Limit + " that the policy doesn't have")
-	case most != d.Max:
+	most := a.by.budget.limits[d.Limit]
+	if a.by.policy != nil && d.Limit != "" && (most != d.Max || most == 0) && (d.Every == 0 || most > 0) {
 		a.contradiction(fmt.Sprintf("the limit of %s is %d here and %d in the policy", d.Limit, d.Max, most))
 	}
 }
@@ -56,44 +55,32 @@ func (a *auditor) proveLimit(name, host string, used int64) {
 
 // spend takes a page of h, the try t.
 func (a *auditor) spend(h *host, t *try) {
-	b, p := &a.by.budget, a.by.policy
-	if len(b.limits) > 0 || p == nil {
+	b, p := &a.by.budget, a.by.promised()
+	b.pageFrom = cmp.Or(b.pageFrom, t.wall)
+	switch {
+	case a.by.policy == nil:
+		a.openEnded(budgetKept, noPolicy)
+	case p.Every == 0:
+		t.window = 0
+	case t.window == 0 || p.Bytes > 0 || p.MaxTime > 0:
+		a.openEnded(budgetKept, "the budget is renewed, and the log doesn't say in which window a page was reserved")
+	case t.window > t.wall:
+		a.contradiction("a page of a window that hadn't begun")
+	}
+	if len(b.limits) > 0 || a.by.policy == nil {
 		a.tallies[budgetKept].tested++
 	}
-	if p == nil {
-		a.openEnded(budgetKept, noPolicy)
+	if p.Every == 0 || t.window != 0 {
+		b.take(h, t, 1)
+		a.proveLimit("pages", "", b.pages[window{t.window, none}])
+		a.proveLimit("pages_per_host", h.report.Host, b.pages[window{t.window, h.index}])
 	}
-	if b.pageFrom == 0 {
-		b.pageFrom = t.wall
-	}
-	b.pages++
-	all, ofHost := b.pages, window{t.window, h.index}
-	b.spent[ofHost]++
-	if p != nil && p.Every > 0 {
-		if t.window == 0 || p.Bytes > 0 || p.MaxTime > 0 {
-			a.openEnded(budgetKept, "the budget is renewed, and the log doesn't say in which window a page was reserved")
-		}
-		if t.window == 0 {
-			return
-		}
-		if t.window > t.wall {
-			a.contradiction("a page of a window that hadn't begun")
-		}
-		in := window{t.window, none}
-		b.spent[in]++
-		all = b.spent[in]
-	}
-	a.proveLimit("pages", "", int64(all))
-	a.proveLimit("pages_per_host", h.report.Host, int64(b.spent[ofHost]))
 }
 
-// giveBack takes back the page t of a host, which wasn't sent.
-func (b *budget) giveBack(h *host, t *try) {
-	b.pages--
-	b.spent[window{t.window, h.index}]--
-	if t.window != 0 {
-		b.spent[window{t.window, none}]--
-	}
+// take takes n pages of h, which t costs, from the budget.
+func (b *budget) take(h *host, t *try, n int64) {
+	b.pages[window{t.window, none}] += n
+	b.pages[window{t.window, h.index}] += n
 }
 
 // inTime proves that an exchange that was sent started within the time limit. The crawl looks at
@@ -117,8 +104,7 @@ func (a *auditor) inTime(h *host, x *exchange, t *try) {
 
 // spendBytes takes the bytes of a body.
 func (a *auditor) spendBytes(n int64) {
-	a.by.budget.bytes += n
-	if n > 0 {
+	if a.by.budget.bytes += n; n > 0 {
 		a.proveLimit("bytes", "", a.by.budget.bytes)
 	}
 }

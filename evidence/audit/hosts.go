@@ -20,6 +20,7 @@ type host struct {
 	latency   time.Duration // sum of all latencies
 	latencies int           // number of them
 	latest    uint64        // largest number of a start so far
+	xs        []uint32      // its exchanges, in the order of their records
 	blocks    []block
 	lifts     []lift
 	expiries  []expiry
@@ -264,10 +265,8 @@ func (s *sequence) missing(r *row, next uint64, last, x *exchange) {
 	case last == nil && x.prev != 0 && x.prev < s.limiter.first:
 		s.a.openEnded(logWhole, "a limiter that was in use before the log begins: the starts before it are in another log")
 	case cut != nil && s.absence(cut, lost, last, x):
-	case lost == 1:
-		s.violation(MissingStart, fmt.Sprintf("start %d is missing", from), lines...)
 	default:
-		s.violation(MissingStart, fmt.Sprintf("starts %d to %d are missing", from, upTo), lines...)
+		s.violation(MissingStart, missing("start", from, upTo), lines...)
 	}
 }
 

@@ -122,8 +122,8 @@ func (a *auditor) endPages(t *transport) {
 	a.by = t
 	for _, f := range t.followers {
 		if !a.led(f) {
-			t.budget.pages++
-			a.proveLimit("pages", "", int64(t.budget.pages))
+			t.budget.pages[window{0, none}]++
+			a.proveLimit("pages", "", t.budget.pages[window{0, none}])
 		}
 	}
 }
@@ -174,46 +174,38 @@ func keyOfURL(u string) uint64 {
 
 // A dates is what the Date headers of a host say of its clock: how far it is ahead of ours, at
 // least and at most.
-type dates struct {
-	known       bool
-	least, most int64
-}
+type dates struct{ least, most int64 }
 
-// drift is how far the answers of one host may disagree about its clock: several machines answer
-// for it, and each is set now and then.
-const drift = 5 * slack
-
-// wrongClock is how far a server's clock may be off for its Date to confirm the log's times.
-const wrongClock = 3600 * slack
+const (
+	// drift is how far the answers of one host may disagree about its clock: several machines answer
+	// for it, and each is set now and then.
+	drift = 5 * slack
+	// wrongClock is how far a server's clock may be off for its Date to confirm the log's times.
+	wrongClock = 3600 * slack
+)
 
 // dated holds the times of t against the server's Date. A Date that disagrees proves nothing, since
 // a cache may have kept the answer: it leaves the time open.
-func (a *auditor) dated(h *host, x *exchange, t *try, d *evidence.Decision) {
-	if d.ServerDate == "" {
-		if p := t.by.policy; p != nil && p.Limiter != "" && d.Status > 0 && !d.NoDate {
-			a.openEnded(timesAgree, "an answer without its Date, and no word that the server sent none")
-		}
-		return
-	}
+func (a *auditor) dated(h *host, t *try, d *evidence.Decision) {
 	date, err := time.Parse("Mon, 02 Jan 2006 15:04:05 GMT", d.ServerDate)
 	if err != nil {
+		if a.by.promised().Limiter != "" && d.Status > 0 && !d.NoDate && d.ServerDate == "" {
+			a.openEnded(timesAgree, "an answer without its Date, and no word that the server sent none")
+		}
 		return
 	}
 	a.tallies[timesAgree].tested++
 	sent := stamp(date)
 	least, most := sent-t.wall-int64(d.Latency), sent+slack-t.wall
-	if least > wrongClock || most < -wrongClock {
+	switch k := &h.dates; {
+	case least > wrongClock || most < -wrongClock:
 		a.openEnded(timesAgree, "a server whose Date is more than an hour away from the log's times")
-		return
-	}
-	k := &h.dates
-	switch {
-	case !k.known:
-		*k = dates{true, least, most}
+	case *k == dates{}:
+		*k = dates{least, most}
 	case most < k.least-drift || least > k.most+drift:
 		a.openEnded(timesAgree, "a Date header that disagrees with those before it: a cache, or several machines, or the log's times aren't true")
 	default:
 		least, most = max(k.least, least), min(k.most, most)
-		k.least, k.most = min(least, most), max(least, most) // the other way round where the clocks drift
+		*k = dates{min(least, most), max(least, most)} // the other way round where the clocks drift
 	}
 }

@@ -252,6 +252,7 @@ func (a *auditor) started(d *evidence.Decision) {
 		}
 	}
 	t.x = a.exchanges.add(x)
+	h.xs = append(h.xs, t.x)
 	a.open[keyOfTry(a.by, d)] = t
 	if p := a.by.policy; p != nil && p.MaxInFlight > 0 {
 		a.by.limiter.exchanges = append(a.by.limiter.exchanges, t.x)
@@ -271,18 +272,16 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 		}
 		return wall + t.shift
 	}
-	at := stamp(d.At)
-	shift := at - wall
+	shift := stamp(d.At) - wall
 	switch moved := shift - t.shift; {
-	case t.policy == nil || t.policy.Process == "":
+	case a.by.promised().Process == "":
 		a.contradiction("a stamp by another clock, though no other process shares the limiter")
 		return wall
-	case t.shifted && (moved > slack || moved < -slack) && a.run.jumped == 0:
+	case t.shift != 0 && max(moved, -moved) > slack && a.run.jumped == 0:
 		a.openEnded(timesAgree, "the clock of a limiter that runs otherwise than that of the log")
 	}
-	t.shift, t.shifted = shift, true
-	a.run.shift = shift
-	return at
+	t.shift, a.run.shift = shift, shift
+	return wall + shift
 }
 
 // drifts is the part of a time by which two clocks may run apart in it.
@@ -340,7 +339,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 		x.flags |= unsent
 	} else {
 		a.answer(h, x, t, d, shift)
-		a.dated(h, x, t, d)
+		a.dated(h, t, d)
 		a.leads(d)
 	}
 	if !d.RobotsTxt && !namesRobots(d) {
@@ -351,7 +350,7 @@ func (a *auditor) ended(d *evidence.Decision) {
 	}
 	if x.flags&page != 0 && !sent {
 		h.report.Pages--
-		t.by.budget.giveBack(h, t)
+		t.by.budget.take(h, t, -1)
 	}
 }
 
@@ -362,40 +361,41 @@ func (a *auditor) blocked(d *evidence.Decision) {
 		at: a.at, by: a.by, from: stamp(d.Time) + a.by.shift, until: stamp(d.Until) + a.by.shift, cleared: never, refusals: d.Refusals,
 		hand: d.Hand, restored: d.Restored || strings.HasPrefix(d.Reason, "restored: "), x: none,
 	}
-	t := a.tryOf(d)
-	switch {
-	case t != nil:
-		b.x = t.x
-		b.answer = a.answerOf(t, d)
+	if t := a.moves(d, d.Hand || d.Restored); t != nil {
+		b.x, b.answer = t.x, a.answerOf(t, d)
 		t.set = len(h.blocks) + 1
-		a.moves(t, d)
-	case a.by.policy != nil && !d.Restored && !d.Hand:
-		a.contradiction("a block was set by no request")
 	}
 	h.blocks = append(h.blocks, b)
 }
 
 // cleared takes the record that the blocks before it are lifted.
 func (a *auditor) cleared(d *evidence.Decision) {
-	h := a.host(d)
 	l := lift{at: a.at, by: a.by, time: stamp(d.Time) + a.by.shift, hand: d.Hand, x: none}
-	t := a.tryOf(d)
+	t := a.moves(d, d.Hand)
 	switch {
 	case t != nil:
 		l.x, t.cleared = t.x, true
-		a.moves(t, d)
 	case a.by.policy != nil && !d.Hand:
-		a.contradiction("a block was lifted by no answer")
 		return
 	}
+	h := a.host(d)
 	h.lifts = append(h.lifts, l)
 }
 
-// moves notes what the record of a block, or of the end of one, says of the answer to t.
-func (a *auditor) moves(t *try, d *evidence.Decision) {
-	t.moved = stamp(d.Time)
-	a.exchanges.at(t.x).flags |= told
-	if a.by.policy != nil {
+// moves returns the try whose answer set or lifted a block, as the record d of that says, and notes
+// what it says of the answer. Unless by is true, where others may have done it, there must be one.
+func (a *auditor) moves(d *evidence.Decision, by bool) *try {
+	t := a.tryOf(d)
+	switch {
+	case t == nil:
+		if a.by.policy != nil && !by {
+			a.contradiction("a block was set or lifted by no request")
+		}
+		return nil
+	case a.by.policy != nil:
 		t.status, t.statusLine = d.Status, a.at.line
 	}
+	t.moved = stamp(d.Time)
+	a.exchanges.at(t.x).flags |= told
+	return t
 }

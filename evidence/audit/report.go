@@ -93,7 +93,7 @@ type Report struct {
 	// Policies are what the Transports of the log have promised, in the order in which they did.
 	Policies []evidence.Policy `json:"policies,omitempty"`
 
-	Violations []Violation  `json:"violations"` // at most 1,000, in the order of lines
+	Violations []Violation  `json:"violations"` // at most 1,000, in the order of their first lines
 	Broken     map[Kind]int `json:"broken"`     // number of each kind, all counted
 }
 

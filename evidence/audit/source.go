@@ -88,21 +88,25 @@ func (s *source) readAll() error {
 // an end.
 func (s *source) read(text []byte, whole bool) bool {
 	if err := s.entry.UnmarshalJSON(text); err != nil {
-		// A crawler that is killed leaves half a line, and the next one appends to it.
-		line := text
-		if text = s.firstOfAnother(text); text == nil {
-			if whole || !bytes.HasPrefix([]byte(recordBegins), line[:min(len(line), len(recordBegins))]) {
-				s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
-			} else {
-				s.a.openEnded(logWhole, "a log ends with half a line, as after a kill")
-			}
-			s.forest.Line(line)
+		// A crawler that is killed leaves half a line, and the first line of the next one may stand
+		// behind it. Within a string the quotes would be escaped.
+		half := !whole && bytes.HasPrefix([]byte(recordBegins), text[:min(len(text), len(recordBegins))])
+		i := bytes.LastIndex(text, []byte(recordBegins))
+		another := i >= 0 && s.entry.UnmarshalJSON(text[i:]) == nil && s.entry.N == 1
+		switch {
+		case half || another:
+			s.a.openEnded(logWhole, "half a line, as after a kill")
+		default:
+			s.a.violation(Unreadable, "", strings.TrimPrefix(err.Error(), "evidence: "), s.at)
+		}
+		if !another {
+			s.forest.Line(text)
 			if s.next > 0 {
 				s.next++ // keeps the lines after it from being reported too
 			}
 			return false
 		}
-		s.a.openEnded(logWhole, "half a line with the first line of another log behind it, as after a kill")
+		text = text[i:]
 	}
 	if s.entry.N == 1 { // the first record of a log
 		s.end()
@@ -136,14 +140,12 @@ func (s *source) read(text []byte, whole bool) bool {
 	return true
 }
 
-// firstOfAnother looks for the first line of a log behind half of another line. It reads that line
-// into s.entry and returns its text, nil if there is none.
-func (s *source) firstOfAnother(text []byte) []byte {
-	i := bytes.LastIndex(text, []byte(recordBegins)) // within a string the quotes would be escaped
-	if i == -1 || s.entry.UnmarshalJSON(text[i:]) != nil || s.entry.N != 1 {
-		return nil
+// missing says that what has the numbers from first to last is missing.
+func missing(what string, first, last uint64) string {
+	if first == last {
+		return fmt.Sprintf("%s %d is missing", what, first)
 	}
-	return text[i:]
+	return fmt.Sprintf("%ss %d to %d are missing", what, first, last)
 }
 
 // broken reports what is wrong between the present line and the one before it.
@@ -160,10 +162,8 @@ func (s *source) checkNumber() {
 	case n == s.next:
 	case s.next == 0 || n == 0:
 		s.a.violation(MissingLine, "", "some lines have a number and some haven't", s.at)
-	case n == s.next+1:
-		s.broken(MissingLine, fmt.Sprintf("record %d is missing", s.next))
 	case n > s.next:
-		s.broken(MissingLine, fmt.Sprintf("records %d to %d are missing", s.next, n-1))
+		s.broken(MissingLine, missing("record", s.next, n-1))
 	default:
 		s.broken(MissingLine, fmt.Sprintf("record %d comes after record %d", n, s.next-1))
 	}
@@ -173,14 +173,26 @@ func (s *source) checkNumber() {
 }
 
 func (s *source) checkHash(text []byte) {
+	chain := func(detail string, before ...place) { s.a.violation(BrokenChain, "", detail, append(before, s.at)...) }
 	if s.sealed > 0 && s.entry.Type != evidence.Checkpoint {
-		s.a.violation(BrokenChain, "", "a line after the end of the log", place{s.at.log, s.sealed}, s.at)
+		chain("a line after the end of the log", place{s.at.log, s.sealed})
 	}
-	s.checkLink()
+	// A log follows the one before it in its file, as its first line says.
+	switch after := s.entry.After; {
+	case s.lines > 1 && after != "":
+		chain("a line in the middle of a log that says which log comes before")
+	case s.lines > 1 || after == s.before:
+	case after == "":
+		s.a.openEnded(logWhole, "a log that doesn't say which one is before it in the file (evidence.OpenFile does)")
+	case s.before == "":
+		s.a.openEnded(logWhole, "a log whose first line names one before it, which isn't in the file")
+	default:
+		chain("the log before this one was taken out, or isn't the one that was there")
+	}
 	hash := s.entry.Hash
 	if !s.chained {
 		if hash != "" {
-			s.a.violation(BrokenChain, "", "a hash in a log that isn't chained", s.at)
+			chain("a hash in a log that isn't chained")
 		}
 		return
 	}
@@ -194,45 +206,20 @@ func (s *source) checkHash(text []byte) {
 		return
 	}
 	body, ok := bytes.CutSuffix(text, []byte(`,"hash":"`+hash+`"}`))
-	if !ok {
-		s.a.violation(BrokenChain, "", "the line doesn't end with its hash", s.at)
-	}
 	s.chain.Write(body)
-	n := s.bare
-	s.bare = 0
-	if ok && base64.RawURLEncoding.EncodeToString(s.chain.Sum(nil)) != hash {
-		switch {
-		case n > 1:
-			s.a.violation(BrokenChain, "", fmt.Sprintf("these %d lines aren't what was hashed, or don't follow the line before them", n),
-				place{s.at.log, s.at.line - n + 1}, s.at)
-		case s.lines > 1:
-			s.broken(BrokenChain, "the line isn't what was hashed, or doesn't follow the line before it")
-		default:
-			s.broken(BrokenChain, "the line isn't what was hashed")
-		}
+	switch {
+	case !ok:
+		chain("the line doesn't end with its hash")
+	case base64.RawURLEncoding.EncodeToString(s.chain.Sum(nil)) == hash:
+	case s.lines == 1:
+		chain("the line isn't what was hashed")
+	default:
+		chain("these lines aren't what was hashed, or don't follow the line before them", place{s.at.log, s.at.line - max(1, s.bare-1)})
 	}
 	// The hash that the line claims is what the next one should follow from, so that one change is
 	// reported once.
-	s.hash = [sha256.Size]byte{}
+	s.bare, s.hash = 0, [sha256.Size]byte{}
 	_, _ = base64.RawURLEncoding.Decode(s.hash[:], []byte(hash[:min(len(hash), base64.RawURLEncoding.EncodedLen(sha256.Size))]))
-}
-
-// checkLink checks that a log follows the one before it in its file, as its first line says.
-func (s *source) checkLink() {
-	after := s.entry.After
-	switch {
-	case s.lines > 1:
-		if after != "" {
-			s.a.violation(BrokenChain, "", "a line in the middle of a log that says which log comes before", s.at)
-		}
-	case after == s.before:
-	case after == "":
-		s.a.openEnded(logWhole, "a log that doesn't say which one is before it in the file (evidence.OpenFile does)")
-	case s.before != "":
-		s.a.violation(BrokenChain, "", "the log before this one was taken out, or isn't the one that was there", s.at)
-	default:
-		s.a.openEnded(logWhole, "a log whose first line names one before it, which isn't in the file")
-	}
 }
 
 // end checks the end of a log.

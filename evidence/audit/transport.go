@@ -3,13 +3,12 @@ package audit
 import (
 	"cmp"
 	"fmt"
-	"math"
-	"net/url"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/go-politeness/politeness/evidence"
+	"github.com/go-politeness/politeness/evidence/audit/internal/sites"
 	"github.com/go-politeness/politeness/internal/hostname"
 )
 
@@ -25,7 +24,6 @@ type transport struct {
 	row       *row
 	run       *run  // log that its last record stood in
 	shift     int64 // how far the limiter's clock is ahead of that of the records
-	shifted   bool  // whether that is known
 	budget    budget
 	origins   map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
 	hops      map[uint64]robotsHop     // of fetches of robots.txt from which no copy came yet, by trip
@@ -69,10 +67,7 @@ const otherLog = "what a Transport did between two logs that it has records in"
 
 // begin forgets what no longer matters once a log has ended.
 func (t *transport) begin() {
-	t.budget = newBudget()
-	if t.policy != nil {
-		t.budget.promise(t.policy)
-	}
+	t.budget = newBudget(t.policy)
 	t.origins, t.hops, t.unheard = map[string][]*robotsCopy{}, map[uint64]robotsHop{}, map[string]unheard{}
 	t.led, t.followers = map[uint64]uint64{}, nil
 }
@@ -134,7 +129,7 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 			a.report.Policies = append(a.report.Policies, *p)
 		}
 		t.policy, t.limits, t.statuses = p, newHostLimits(p), statusesOf(p.Statuses)
-		t.budget.promise(p)
+		t.budget = newBudget(p)
 		a.share(t)
 		a.sameLimits(t)
 		if !t.limiter.named {
@@ -156,16 +151,17 @@ func (a *auditor) policyStated(d *evidence.Decision) {
 // processes of a fleet may be started again with other limits, one after the other.
 func (a *auditor) sameLimits(t *transport) {
 	l, p := t.limiter, t.policy
-	if l.policy == nil {
-		l.policy, l.at = p, a.at
-		return
+	shared := func(p *evidence.Policy) evidence.Policy {
+		return evidence.Policy{
+			Slots: p.Slots, DelayMin: p.DelayMin, DelayMax: p.DelayMax, Adaptive: p.Adaptive, Ceiling: p.Ceiling, FromEnd: p.FromEnd,
+			MaxInFlight: p.MaxInFlight, LeaseTTL: p.LeaseTTL,
+		}
 	}
-	o := l.policy
 	switch {
-	case p.Slots == o.Slots && p.DelayMin == o.DelayMin && p.DelayMax == o.DelayMax && p.Adaptive == o.Adaptive && p.Ceiling == o.Ceiling &&
-		p.FromEnd == o.FromEnd && p.MaxInFlight == o.MaxInFlight && p.LeaseTTL == o.LeaseTTL:
-	case !l.named:
-	case p.Process != "" && p.Process != o.Process:
+	case l.policy == nil:
+		l.policy, l.at = p, a.at
+	case !l.named || shared(p) == shared(l.policy):
+	case p.Process != "" && p.Process != l.policy.Process:
 		a.openEnded(delaysKept, "processes that share a limiter and state different limits")
 	default:
 		a.contradiction("other limits than those of another Transport that has the same limiter", l.at)
@@ -176,16 +172,12 @@ func (a *auditor) sameLimits(t *transport) {
 func statusesOf(s string) map[int]bool {
 	set := map[int]bool{429: true}
 	for part := range strings.SplitSeq(s, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		if !isRange {
-			last = first
+		var from, to int
+		n, _ := fmt.Sscanf(part, "%d-%d", &from, &to)
+		if n == 1 {
+			to = from
 		}
-		from, err := strconv.Atoi(first)
-		to, err2 := strconv.Atoi(last)
-		if err != nil || err2 != nil || to > 999 {
-			continue
-		}
-		for ; from <= to; from++ {
+		for ; n > 0 && from >= 0 && from <= min(to, 999); from++ {
 			set[from] = true
 		}
 	}
@@ -198,27 +190,11 @@ type hostLimits struct {
 	known, learned bool // whether its formula of the delay is one of ours, and takes what refusals teach
 }
 
-// newHostLimits reads "Longest(Learned, Proportional(1))".
+// formula finds formulas of ours: "Fixed", "Longest(Learned, Proportional(1))".
+var formula = regexp.MustCompile(`^(Longest\(|[,) ]|Fixed|Squared|Learned|(Proportional|Slower|Throttle)\([0-9.]*[1-9][0-9.]*(e[+-]?[0-9]+)?\))+$`)
+
 func newHostLimits(p *evidence.Policy) *hostLimits {
-	l := &hostLimits{Policy: p, known: true}
-	s := p.Adaptive
-	for range strings.Count(s, "Longest(") {
-		s, _ = strings.CutSuffix(s, ")")
-	}
-	for part := range strings.SplitSeq(strings.ReplaceAll(s, "Longest(", ""), ", ") {
-		name, argument, _ := strings.Cut(strings.TrimSuffix(part, ")"), "(")
-		number, err := strconv.ParseFloat(argument, 64)
-		valid := err == nil && number > 0 && !math.IsInf(number, 1)
-		switch {
-		case part == "Fixed", part == "Squared":
-		case part == "Learned":
-			l.learned = true
-		case (name == "Proportional" || name == "Slower" || name == "Throttle") && valid:
-		default:
-			l.known = false
-		}
-	}
-	return l
+	return &hostLimits{p, formula.MatchString(p.Adaptive), strings.Contains(p.Adaptive, "Learned")}
 }
 
 // An ownLimits is a policy of one host.
@@ -255,25 +231,14 @@ func (t *transport) keyFits(d *evidence.Decision) (fits, known bool) {
 	if t.policy == nil || t.policy.HostKey == "own" || t.policy.HostKey == "" {
 		return true, true // said of the policy already
 	}
-	_, rest, _ := strings.Cut(d.URL, "://")
-	authority := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority = rest[:end]
-	}
-	cut := authority == rest && !isWhole(d.URL)
-	if strings.Contains(authority, "%") {
-		if u, err := url.Parse("//" + authority); err == nil {
-			authority = u.Host
-		}
-	}
-	key := hostname.Key(authority)
-	if cut || key == "" || strings.Contains(authority, "@") || strings.Contains(key, "%") && !strings.HasPrefix(key, "[") {
+	key := hostname.Key(sites.Authority(d.URL))
+	if key == "" || strings.HasSuffix(key, evidence.Clipped) || strings.ContainsAny(key, "@%") && key[0] != '[' {
 		return true, false
 	}
 	if t.policy.HostKey == "site" {
 		// Which end of a name is its site is for the public suffix list to say, which needs net/http.
 		name := hostname.WithoutPort(key)
-		if _, ok := t.sites[name]; !ok {
+		if t.sites[name] == "" {
 			t.sites[strings.Clone(name)] = strings.Clone(d.Host)
 		}
 		within := d.Host == name || strings.HasSuffix(name, "."+d.Host) && strings.Contains(d.Host, ".")

@@ -144,7 +144,7 @@ func TestVerdictsOnBudgets(t *testing.T) {
 			1   page 1
 			1.5 warn limit=bytes used=80 max=100
 			2   page 2
-		`, `line 8: contradiction: a limit of bytes that the policy doesn't have`},
+		`, `line 8: contradiction: the limit of bytes is 100 here and 0 in the policy`},
 		{"another limit than the policy's", `
 			1   page 1
 			1.5 warn limit=pages used=1 max=3

@@ -26,8 +26,8 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 		`},
 		{"or by one that says nothing", `1 page 1 matchedRule="Disallow: "`, ``},
 		{"refused by a rule that allows", `1 deny 1 matchedRule="Allow: /x"`, `
-			line 5: contradiction: blocked_by_robots by the rule Allow: /x
 			lines 4 and 5: verdict: robots.txt allows /1 (no rule)
+			line 5: contradiction: blocked_by_robots by the rule Allow: /x
 		`},
 		{"recorded before the start", `
 			1 allow 1
@@ -75,8 +75,8 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 			1   start 1
 			1.2 end 1
 		`, `
-			line 5: contradiction: robots_allowed with "allowed": false
 			lines 4 and 5: verdict: robots.txt allows /1 (no rule)
+			line 5: contradiction: robots_allowed with "allowed": false
 			lines 5 and 6: robots: fetch of a URL that was refused: https://a.example/1
 		`},
 		{"a page that is refused, but says that it isn't", `
@@ -97,11 +97,11 @@ func TestVerdictsOnRecordsThatCannotBeTrue(t *testing.T) {
 		{"two waits below zero", `1 page 1 waitBlock=-1 waitSlot=-2`, `line 6: contradiction: a time below zero`},
 		{"a budget past its limit", `1 over limit=pages used=3 max=2`, `
 			line 5: budget: 3 of 2 pages
-			line 5: contradiction: a limit of pages that the policy doesn't have
+			line 5: contradiction: the limit of pages is 2 here and 0 in the policy
 		`},
-		{"a budget at its limit", `1 over limit=pages used=2 max=2`, `line 5: contradiction: a limit of pages that the policy doesn't have`},
-		{"a budget without a limit", `1 over limit=pages used=2`, `line 5: contradiction: a limit of pages that the policy doesn't have`},
-		{"a budget that was passed in time", `1 over limit=time used=3 max=2`, `line 5: contradiction: a limit of time that the policy doesn't have`},
+		{"a budget at its limit", `1 over limit=pages used=2 max=2`, `line 5: contradiction: the limit of pages is 2 here and 0 in the policy`},
+		{"a budget without a limit", `1 over limit=pages used=2`, `line 5: contradiction: the limit of pages is 0 here and 0 in the policy`},
+		{"a budget that was passed in time", `1 over limit=time used=3 max=2`, `line 5: contradiction: the limit of time is 2 here and 0 in the policy`},
 		{"two times of one start", `
 			1 allow 1
 			1 start 1

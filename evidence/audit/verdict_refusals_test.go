@@ -574,7 +574,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 1 attempt=2 until=@2.1
 			1.2 end 1 status=429
 		`, `
-			line 7: contradiction: a block was set by no request
+			line 7: contradiction: a block was set or lifted by no request
 		`},
 		{"a block by another URL", `
 			1   allow 1
@@ -582,7 +582,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 1 url=/2 until=@2.1
 			1.2 end 1 status=429
 		`, `
-			line 7: contradiction: a block was set by no request
+			line 7: contradiction: a block was set or lifted by no request
 		`},
 		{"a block by a request that followed a redirect", `
 			1   allow 1
@@ -590,7 +590,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 1 redirects=1 until=@2.1
 			1.2 end 1 status=429
 		`, `
-			line 7: contradiction: a block was set by no request
+			line 7: contradiction: a block was set or lifted by no request
 		`},
 		{"a block by another trip", `
 			1   allow 1
@@ -598,7 +598,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1.1 block 2 url=/1 until=@2.1
 			1.2 end 1 status=429
 		`, `
-			line 7: contradiction: a block was set by no request
+			line 7: contradiction: a block was set or lifted by no request
 		`},
 		{"a block by a request that was sent again", `
 			1   allow 1
@@ -622,7 +622,7 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 			1   block until=@9 status=0 reason="restored: status 429"
 			5   page 2
 		`, `
-			line 5: contradiction: a block was set by no request
+			line 5: contradiction: a block was set or lifted by no request
 			lines 5 and 7: block: started 4s before the end of a block
 		`},
 		{"lifting what is over does no harm", `
@@ -654,14 +654,14 @@ func TestVerdictsOnQuotasThatAreUsedUp(t *testing.T) {
 		{"a block by nobody", `
 			1   page 1
 			1.5 block until=@9 status=0
-		`, `line 8: contradiction: a block was set by no request`},
+		`, `line 8: contradiction: a block was set or lifted by no request`},
 		{"a block lifted by nobody", `
 			1   refused 1 status=429 until=@9 retryAfter=5
 			1.5 clear
 			5   page 2
 		`, `
-			line 9: contradiction: a block was lifted by no answer
 			lines 7 and 11: block: started 4s before the end of a block
+			line 9: contradiction: a block was set or lifted by no request
 		`},
 		{"a block lifted by a person", `
 			1   refused 1 status=429 until=@9 retryAfter=5

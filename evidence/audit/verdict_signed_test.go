@@ -120,8 +120,8 @@ func TestVerdictsOnSignedLogs(t *testing.T) {
 			lines 17 and 25: signature: the 7 records before this checkpoint aren't what was signed: some were changed or reordered
 		`, audit.Signed{Checkpoints: 5, Records: 21, Key: id}, ""},
 		{"a line taken out of the second log", slices.Concat(lines, without(next, 4, 4)), trusted, `
-			lines 20 and 21: line: record 4 is missing
 			lines 17 and 24: signature: a checkpoint of 7 lines stands after 23: 16 too many
+			lines 20 and 21: line: record 4 is missing
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 		`, audit.Signed{Checkpoints: 5, Records: 21, Key: id}, ""},

@@ -102,8 +102,8 @@ func TestVerdictsOnGaps(t *testing.T) {
 			1.1 page 3 host=b.example url=https://a.example/3
 		`, `
 			line 9: contradiction: b.example: the URL https://a.example/2 has another host than b.example
-			line 12: contradiction: b.example: the URL https://a.example/3 has another host than b.example
 			lines 9 and 12: gap: b.example: 100ms between two starts, delay in force 500ms
+			line 12: contradiction: b.example: the URL https://a.example/3 has another host than b.example
 		`},
 	})
 	checkRows(t, "policy overrides=true\nsite \"\"", []row{
