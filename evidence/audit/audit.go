@@ -93,17 +93,12 @@ const (
 	never = math.MaxInt64
 )
 
-// stamp returns t in nanoseconds since 1970, 0 for the zero time.
+// stamp returns t in nanoseconds since 1970, from then to 2242, 0 for the zero time.
 func stamp(t time.Time) int64 {
-	switch {
-	case t.IsZero():
+	if t.IsZero() {
 		return 0
-	case t.Year() < 1700:
-		return math.MinInt64 / 2
-	case t.Year() > 2200:
-		return never / 2
 	}
-	return t.UnixNano()
+	return min(max(t.Unix(), 1), 1<<33)*int64(time.Second) + int64(t.Nanosecond())
 }
 
 // tooShort reports whether a delay, if it is known, doesn't keep to a crawl-delay.
@@ -306,7 +301,6 @@ func (a *auditor) end() {
 	for _, t := range a.named {
 		if t.run == a.run {
 			a.endPages(t)
-			a.endRobots(t)
 		}
 	}
 	a.open, a.trips.all = nil, nil

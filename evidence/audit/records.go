@@ -277,10 +277,10 @@ func (a *auditor) limiterClock(d *evidence.Decision, wall int64) int64 {
 	case a.by.promised().Process == "":
 		a.contradiction("a stamp by another clock, though no other process shares the limiter")
 		return wall
-	case t.shift != 0 && max(moved, -moved) > slack && a.run.jumped == 0:
+	case t.shifted && max(moved, -moved) > slack && a.run.jumped == 0:
 		a.openEnded(timesAgree, "the clock of a limiter that runs otherwise than that of the log")
 	}
-	t.shift, a.run.shift = shift, shift
+	t.shift, t.shifted, a.run.shift = shift, true, shift
 	return wall + shift
 }
 

@@ -153,22 +153,6 @@ func (a *auditor) robotsAnswered(d *evidence.Decision) {
 	}
 }
 
-// An unheard is the first verdict by a robots.txt that no record tells of, though each is recorded.
-type unheard struct {
-	host string
-	at   place
-}
-
-// endRobots reports, at the end of a log, the verdicts by a robots.txt that it never tells of: the
-// record of one may be made a little after the verdict.
-func (a *auditor) endRobots(t *transport) {
-	for _, origin := range inOrder(t.unheard) {
-		if v := t.unheard[origin]; t.origins[origin] == nil {
-			a.violation(BrokenVerdict, v.host, "a verdict by no robots.txt, where each is recorded: "+origin, v.at)
-		}
-	}
-}
-
 // copyOf returns the copy of robots.txt by which d was decided, with its rules for the agent of d,
 // and what they have to decide: the copy that d names, which may have been replaced within the last
 // second, or else the newest. Where that can't be told why isn't empty.
@@ -180,9 +164,6 @@ func (a *auditor) copyOf(d *evidence.Decision) (c *robotsCopy, target, why strin
 	case p.Robots == "ignored":
 		return nil, target, "robots.txt is ignored, by the policy"
 	case len(copies) == 0:
-		if _, said := a.by.unheard[name]; !said && p.RobotsText && isWhole(d.URL) && !strings.Contains(d.URL, "%") {
-			a.by.unheard[strings.Clone(name)] = unheard{strings.Clone(d.Host), a.at}
-		}
 		return nil, target, noText
 	case a.by.policy == nil && d.Group != "*" && d.Group != "" && !strings.EqualFold(d.Group, d.Agent):
 		return nil, target, "a group of another name, which only a lenient crawler obeys"

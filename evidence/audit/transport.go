@@ -24,10 +24,10 @@ type transport struct {
 	row       *row
 	run       *run  // log that its last record stood in
 	shift     int64 // how far the limiter's clock is ahead of that of the records
+	shifted   bool  // whether that is known
 	budget    budget
 	origins   map[string][]*robotsCopy // of each robots.txt that it knows, the newest first
 	hops      map[uint64]robotsHop     // of fetches of robots.txt from which no copy came yet, by trip
-	unheard   map[string]unheard       // by origin
 	sites     map[string]string        // keys of names, where names of one site share a key
 	led       map[uint64]uint64        // where trips were redirected that no request has followed yet
 	followers []follower               // of redirects that aren't in the log yet
@@ -68,7 +68,7 @@ const otherLog = "what a Transport did between two logs that it has records in"
 // begin forgets what no longer matters once a log has ended.
 func (t *transport) begin() {
 	t.budget = newBudget(t.policy)
-	t.origins, t.hops, t.unheard = map[string][]*robotsCopy{}, map[uint64]robotsHop{}, map[string]unheard{}
+	t.origins, t.hops = map[string][]*robotsCopy{}, map[uint64]robotsHop{}
 	t.led, t.followers = map[uint64]uint64{}, nil
 }
 

@@ -115,7 +115,6 @@ func TestVerdictsOnWhatIsTakenOut(t *testing.T) {
 	}))
 	checkRows(t, "policy robotsText=true\nsite \"User-agent: *\\nDisallow: /no\\n\"", closed([]row{
 		{"robots.txt", `1 page 1 host=b.example`, `
-			line 5: verdict: b.example: a verdict by no robots.txt, where each is recorded: https://b.example
 			open, allowed by robots.txt: the verdict can't be decided again
 			open, verdicts right: the log doesn't hold the text of robots.txt (robotscache.Config.RecordText)
 		`},
