@@ -497,6 +497,37 @@ func TestCloseEndsInTime(t *testing.T) {
 	}
 }
 
+// TestCloseEndsInTimeWithoutASubscription: the server doesn't answer the client that connects for it.
+func TestCloseEndsInTimeWithoutASubscription(t *testing.T) {
+	t.Parallel()
+	s := ownServer(t)
+	if err := redistest.Pause(s.Process()); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Addr}) // with its own patience
+	defer client.Close()
+	l, err := New(Config{Client: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Second, "it subscribes", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.pubsub != nil
+	})
+	time.Sleep(100 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_ = l.Shutdown(ctx)
+	if d := time.Since(began); d > time.Second {
+		t.Errorf("Shutdown took %v", d)
+	}
+	if err := redistest.Resume(s.Process()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestNothingGrowsWithProcessesThatWere starts and ends many, most of them as if they were killed.
 func TestNothingGrowsWithProcessesThatWere(t *testing.T) {
 	t.Parallel()

@@ -56,10 +56,18 @@ func (l *Limiter) subscribed() {
 // resubscribe ends the subscription, which listen makes anew: the node that it is on isn't the one
 // that pushes, as after a failover. Until then waiters ask. The caller holds mu.
 func (l *Limiter) resubscribe() {
-	if l.listening && l.pubsub != nil {
-		l.listening = false
-		_ = l.pubsub.Close() // it is of no use any more
+	if l.listening && !l.closed {
+		l.unsubscribe()
 		l.wakeAsked()
+	}
+}
+
+// unsubscribe ends the subscription, so that listen goes on. The client may be waiting for the
+// server with the subscription's lock held, for as long as its timeouts. The caller holds mu.
+func (l *Limiter) unsubscribe() {
+	l.listening = false
+	if sub := l.pubsub; sub != nil {
+		l.wg.Go(func() { _ = sub.Close() }) // there is nothing to do about an error
 	}
 }
 

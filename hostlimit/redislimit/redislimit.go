@@ -362,9 +362,7 @@ func (l *Limiter) Shutdown(ctx context.Context) error {
 			p.flush()
 		}
 		l.closed = true
-		if l.pubsub != nil {
-			_ = l.pubsub.Close() // unblocks listen; there is nothing to do about an error
-		}
+		l.unsubscribe()
 		l.cancel()
 		go func() {
 			defer close(l.ended)
